@@ -1,0 +1,57 @@
+# Decides once whether this build has CUDA. The answer, LEAT_WITH_CUDA, chooses which *files* join
+# a target; no preprocessor symbol carries it into the sources.
+
+set(LEAT_CUDA AUTO CACHE STRING "Build the CUDA backend: ON, OFF, or AUTO (where a toolkit works)")
+set_property(CACHE LEAT_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(LEAT_CUDART static CACHE STRING "CUDA runtime to link: static, or shared where the program has one")
+set_property(CACHE LEAT_CUDART PROPERTY STRINGS static shared)
+
+set(LEAT_WITH_CUDA OFF)
+set(leat_cuda_reason "LEAT_CUDA=OFF")
+
+if(LEAT_CUDA STREQUAL "AUTO" OR LEAT_CUDA)
+  # Before any language is enabled: the compiler check itself fails when a new nvcc is handed the
+  # old architectures that CMake would choose.
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+    set(CMAKE_CUDA_ARCHITECTURES "75-virtual;90")
+  endif()
+  find_package(CUDAToolkit QUIET) # looks in /usr/local/cuda too, where nvcc is not on PATH
+
+  if(NOT CUDAToolkit_FOUND)
+    set(leat_cuda_reason "no CUDA Toolkit found")
+  else()
+    # nvcc refuses host compilers newer than it knows; AUTO must survive that, so ask first.
+    if(NOT DEFINED ENV{CUDACXX})
+      set(ENV{CUDACXX} "${CUDAToolkit_NVCC_EXECUTABLE}")
+    endif()
+    if(NOT DEFINED ENV{CUDAARCHS})
+      set(ENV{CUDAARCHS} "${CMAKE_CUDA_ARCHITECTURES}") # all that check_language() passes on
+    endif()
+    include(CheckLanguage)
+    check_language(CUDA)
+    if(CMAKE_CUDA_COMPILER)
+      enable_language(CUDA)
+      set(LEAT_WITH_CUDA ON)
+    else()
+      set(leat_cuda_reason "${CUDAToolkit_NVCC_EXECUTABLE} does not work with ${CMAKE_CXX_COMPILER}")
+    endif()
+  endif()
+endif()
+
+if(LEAT_WITH_CUDA)
+  set(CMAKE_CUDA_STANDARD 17) # the newest that CMake 3.22 knows for nvcc: .cu files hold kernels only
+  if(LEAT_CUDART STREQUAL "shared")
+    set(leat_cudart CUDA::cudart)
+    set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+  else()
+    set(leat_cudart CUDA::cudart_static)
+    set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+  endif()
+  message(STATUS "Leat: CUDA ${CUDAToolkit_VERSION}, ${LEAT_CUDART} runtime, "
+                 "architectures ${CMAKE_CUDA_ARCHITECTURES}"
+  )
+elseif(LEAT_CUDA STREQUAL "AUTO" OR NOT LEAT_CUDA)
+  message(STATUS "Leat: without CUDA (${leat_cuda_reason})")
+else()
+  message(FATAL_ERROR "LEAT_CUDA=ON, but ${leat_cuda_reason}")
+endif()

@@ -1,0 +1,23 @@
+# One sanitizer instruments everything or nothing: the flags are usage requirements of the
+# libraries, so that tests, examples and a downstream project linked to an instrumented Leat have
+# them too.
+
+set(LEAT_SANITIZE "" CACHE STRING "Instrument with: address (and undefined behaviour), thread")
+set_property(CACHE LEAT_SANITIZE PROPERTY STRINGS "" address thread)
+
+if(LEAT_SANITIZE STREQUAL "address")
+  set(leat_sanitize_flags -fsanitize=address,undefined -fno-sanitize-recover=all)
+elseif(LEAT_SANITIZE STREQUAL "thread")
+  set(leat_sanitize_flags -fsanitize=thread)
+elseif(LEAT_SANITIZE)
+  message(FATAL_ERROR "LEAT_SANITIZE is '${LEAT_SANITIZE}'; it must be empty, address or thread")
+endif()
+
+function(leat_set_sanitizers target)
+  if(LEAT_SANITIZE)
+    target_compile_options(
+      ${target} PUBLIC "$<$<COMPILE_LANGUAGE:CXX>:${leat_sanitize_flags};-fno-omit-frame-pointer>"
+    )
+    target_link_options(${target} PUBLIC ${leat_sanitize_flags})
+  endif()
+endfunction()

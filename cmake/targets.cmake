@@ -1,0 +1,50 @@
+# What Leat's targets have in common.
+
+include(GNUInstallDirs)
+
+if(NOT DEFINED CMAKE_CXX_EXTENSIONS)
+  set(CMAKE_CXX_EXTENSIONS OFF)
+endif()
+
+# `#include "leat/csp/channel.h"` is the one spelling, in the tree as in the installed package.
+file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/include")
+file(CREATE_LINK "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/include/leat" SYMBOLIC)
+
+# leat_add_library(csp a.cpp b.cpp): the target leat_csp, for users leat::csp.
+function(leat_add_library name)
+  set(target leat_${name})
+  set(sources "")
+  foreach(source IN LISTS ARGN) # while the tree is being written, a file may not be there yet
+    get_filename_component(path "${source}" ABSOLUTE)
+    if(EXISTS "${path}")
+      list(APPEND sources "${path}")
+    endif()
+  endforeach()
+  if(NOT sources)
+    file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/empty.cpp" "")
+    set(sources "${CMAKE_CURRENT_BINARY_DIR}/empty.cpp")
+  endif()
+  add_library(${target} ${sources})
+  add_library(leat::${name} ALIAS ${target})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(
+    ${target} PUBLIC "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>"
+                     "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>"
+  )
+  set_target_properties(
+    ${target}
+    PROPERTIES EXPORT_NAME ${name}
+               POSITION_INDEPENDENT_CODE ON # a static Leat inside somebody's shared object
+               VERSION ${PROJECT_VERSION}
+               SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+  )
+  leat_set_warnings(${target})
+  leat_set_sanitizers(${target})
+endfunction()
+
+# leat_add_executable(name a.cpp b.cpp)
+function(leat_add_executable target)
+  add_executable(${target} ${ARGN})
+  target_link_libraries(${target} PRIVATE leat::leat)
+  leat_set_warnings(${target})
+endfunction()

@@ -1,0 +1,41 @@
+# Warnings are for who develops Leat: they never reach a consumer's own targets, and a consumer who
+# builds Leat inside a larger tree sees none unless asked for. The presets make them errors, with
+# CMake's own CMAKE_COMPILE_WARNING_AS_ERROR.
+
+option(LEAT_WARNINGS "Compile Leat's own sources with many warnings" ${PROJECT_IS_TOP_LEVEL})
+
+function(leat_set_warnings target)
+  if(NOT LEAT_WARNINGS)
+    return()
+  endif()
+  set(flags
+      -Wall
+      -Wextra
+      -Wpedantic
+      -Wcast-align
+      -Wcast-qual
+      -Wconversion
+      -Wdouble-promotion
+      -Wextra-semi
+      -Wformat=2
+      -Wimplicit-fallthrough
+      -Wnon-virtual-dtor
+      -Wold-style-cast
+      -Woverloaded-virtual
+      -Wshadow
+      -Wsign-conversion
+      -Wundef
+      -Wunused
+  )
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    list(APPEND flags -Wduplicated-branches -Wduplicated-cond -Wlogical-op)
+    if(LEAT_SANITIZE)
+      # Sanitizer instrumentation splits blocks, and the flow analysis then sees uses that are not.
+      list(APPEND flags -Wno-maybe-uninitialized)
+    endif()
+  else()
+    list(APPEND flags -Wthread-safety)
+  endif()
+  # Not for .cu files: nvcc's generated host code has warnings of its own.
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${flags}>")
+endfunction()

@@ -1,0 +1,32 @@
+#include "leat/csp/clock.h"
+
+#include <stdexcept>
+
+#include "leat/csp/assert.h"
+
+namespace leat {
+
+TimePoint SteadyClock::now() const noexcept {
+  return std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now());
+}
+
+SteadyClock& SteadyClock::instance() noexcept {
+  static SteadyClock clock;
+  return clock;
+}
+
+void VirtualClock::attach() {
+  if (attached_.exchange(true, std::memory_order_acq_rel)) {
+    throw std::logic_error(
+        "leat: a VirtualClock serves one scheduler at a time, and this one is in use");
+  }
+}
+
+void VirtualClock::detach() noexcept { attached_.store(false, std::memory_order_release); }
+
+void VirtualClock::advance_to(TimePoint at) noexcept {
+  LEAT_ASSERT(at >= now(), "virtual time does not run backwards");
+  now_.store(at.time_since_epoch().count(), std::memory_order_release);
+}
+
+}  // namespace leat

@@ -1,0 +1,62 @@
+// An execution context: a stack and where to continue on it.
+//
+// context.cpp is the one file that names Boost.Context, and the one place that tells the sanitizers
+// and the C++ exception runtime about a switch. Always true:
+//  - a Context is current on at most one thread; switch_to is called on the current one;
+//  - what runs after a switch may run on another thread than what ran before it: nothing that hangs
+//    on the thread (errno, thread-locals) survives.
+#pragma once
+
+#include <cstddef>
+
+namespace leat {
+
+/// Memory for a stack: [low, low + size); grows downwards from the end.
+struct StackSpan {
+  std::byte* low = nullptr;
+  std::size_t size = 0;
+};
+
+class Context {
+ public:
+  using Entry = void (*)(void* argument);
+
+  /// The calling thread's own stack: what a worker switches away from, and comes back to.
+  Context() noexcept;
+  /// Makes this the context of the calling thread's own stack, where it was constructed elsewhere.
+  void adopt_current_thread() noexcept;
+  /// A fresh context that will call entry(argument) on `stack` when first switched to. `entry` must
+  /// not return: it ends with exit_to.
+  Context(StackSpan stack, Entry entry, void* argument) noexcept;
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  ~Context();
+
+  /// Saves the current execution in *this and continues `to`. Returns when somebody switches back.
+  void switch_to(Context& to) noexcept { jump(to, false); }
+  /// As switch_to, for the last time: nobody may switch back.
+  [[noreturn]] void exit_to(Context& to) noexcept;
+
+ private:
+  // What the C++ runtime keeps per thread about exceptions in flight and must follow the fiber:
+  // parking inside a catch block corrupts it otherwise. Layout of __cxa_eh_globals (Itanium ABI).
+  struct ExceptionState {
+    void* caught = nullptr;
+    unsigned uncaught = 0;
+  };
+
+  void jump(Context& to, bool last) noexcept;
+  void arrive(void* transfer_data, void* from_registers) noexcept;
+  struct Boost;  // the functions whose signatures need Boost's types
+
+  void* registers_ = nullptr;  // Boost's fcontext_t, valid while this context is not current
+  ExceptionState exceptions_;
+  StackSpan stack_;  // a worker's own stack: learned at the first switch away, for ASan
+  Entry entry_ = nullptr;
+  void* argument_ = nullptr;
+  void* asan_fake_stack_ = nullptr;
+  void* tsan_fiber_ = nullptr;
+  bool owns_tsan_fiber_ = false;
+};
+
+}  // namespace leat

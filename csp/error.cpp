@@ -1,0 +1,16 @@
+#include "leat/csp/error.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "leat/csp/assert.h"
+
+namespace leat {
+
+void assertion_failed(const char* condition, const char* message, const char* file,
+                      int line) noexcept {
+  std::fprintf(stderr, "leat: assertion failed: %s: %s (%s:%d)\n", condition, message, file, line);
+  std::abort();
+}
+
+}  // namespace leat

@@ -1,0 +1,33 @@
+#include "leat/csp/futex.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <ctime>
+
+namespace leat {
+
+void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                Deadline deadline) noexcept {
+  timespec until{};
+  const timespec* timeout = nullptr;
+  if (!deadline.is_never()) {
+    const auto since_epoch = deadline.at().time_since_epoch();
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(since_epoch);
+    until.tv_sec = seconds.count();
+    until.tv_nsec = (since_epoch - seconds).count();
+    timeout = &until;
+  }
+  // FUTEX_WAIT_BITSET because its timeout is an absolute CLOCK_MONOTONIC time: a spurious wake-up
+  // does not lengthen the wait.
+  syscall(SYS_futex, &word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected, timeout, nullptr,
+          FUTEX_BITSET_MATCH_ANY);
+}
+
+void futex_wake(const std::atomic<std::uint32_t>* word) noexcept {
+  syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, nullptr, nullptr, 0);
+}
+
+}  // namespace leat

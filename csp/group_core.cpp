@@ -1,0 +1,117 @@
+#include "leat/csp/group_core.h"
+
+#include <utility>
+
+#include "leat/csp/error.h"
+#include "leat/csp/fiber.h"
+#include "leat/csp/park.h"
+#include "leat/csp/scheduler_core.h"
+
+namespace leat {
+
+GroupCore::GroupCore(std::shared_ptr<SchedulerCore> core) : hold_(std::move(core)), core_(*hold_) {}
+
+GroupCore::GroupCore(SchedulerCore& core) : core_(core) {}
+
+// Called with the lock held, returns with it held; throws without it.
+void GroupCore::wait_in(WaitQueue& queue, ParkReason reason) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  WaitNode node;
+  const int outcome = park_current(
+      reason, Deadline::never(), {},
+      [&](Operation& operation) {
+        node.operation = &operation;
+        queue.push(node);
+        lock_.unlock();
+      },
+      [&] {
+        lock_.lock();
+        queue.remove(node);
+      });
+  if (outcome == Operation::kCancelled) {
+    lock_.unlock();
+    throw Cancelled{};
+  }
+}
+
+void GroupCore::reserve() LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  lock_.lock();
+  while (count_ >= limit_) wait_in(launchers_, ParkReason::kLimit);  // throws without the lock
+  ++count_;
+  lock_.unlock();
+}
+
+void GroupCore::unreserve() noexcept {
+  WakeList wake;
+  {
+    const SpinLockGuard guard(lock_);
+    --count_;
+    if (WaitNode* node = launchers_.pop_claimed()) wake.add(*node);
+    if (count_ == 0) {
+      while (WaitNode* node = joiners_.pop_claimed()) wake.add(*node);
+    }
+  }
+  wake.wake();
+}
+
+void GroupCore::add(Fiber& fiber) noexcept {
+  const SpinLockGuard guard(lock_);
+  fiber.group_next_ = fibers_;
+  fiber.group_previous_ = nullptr;
+  if (fibers_ != nullptr) fibers_->group_previous_ = &fiber;
+  fibers_ = &fiber;
+  if (stopped_) fiber.cancel();
+}
+
+void GroupCore::remove(Fiber& fiber) noexcept {
+  const SpinLockGuard guard(lock_);
+  (fiber.group_previous_ != nullptr ? fiber.group_previous_->group_next_ : fibers_) =
+      fiber.group_next_;
+  if (fiber.group_next_ != nullptr) fiber.group_next_->group_previous_ = fiber.group_previous_;
+}
+
+void GroupCore::fail(std::exception_ptr error) noexcept {
+  {
+    const SpinLockGuard guard(lock_);
+    if (first_error_ == nullptr) first_error_ = std::move(error);
+  }
+  stop();
+}
+
+void GroupCore::stop() noexcept {
+  {
+    const SpinLockGuard guard(lock_);
+    if (stopped_) return;
+    stopped_ = true;
+    for (Fiber* fiber = fibers_; fiber != nullptr; fiber = fiber->group_next_) fiber->cancel();
+  }
+  stop_source_.request_stop();  // runs user callbacks: without the lock
+}
+
+void GroupCore::join() LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  lock_.lock();
+  while (count_ > 0) wait_in(joiners_, ParkReason::kJoin);  // throws without the lock
+  lock_.unlock();
+}
+
+void GroupCore::set_limit(std::size_t limit) noexcept {
+  WakeList wake;
+  {
+    const SpinLockGuard guard(lock_);
+    limit_ = limit;
+    // Whoever is woken looks at the limit again.
+    while (WaitNode* node = launchers_.pop_claimed()) wake.add(*node);
+  }
+  wake.wake();
+}
+
+std::exception_ptr GroupCore::first_error() const {
+  const SpinLockGuard guard(lock_);
+  return first_error_;
+}
+
+void GroupCore::for_each(const std::function<void(Fiber&)>& visit) {
+  const SpinLockGuard guard(lock_);
+  for (Fiber* fiber = fibers_; fiber != nullptr; fiber = fiber->group_next_) visit(*fiber);
+}
+
+}  // namespace leat

@@ -1,0 +1,72 @@
+// The fibers of one group, and what they have in common: the first error, the request to stop, and
+// who waits for them to end.
+//
+// Always true: a fiber is in exactly one group's list from launch until it is done; stopped_ is
+// sticky; joiners are woken when the list becomes empty, after the last closure was destroyed.
+// Lock order: lock_, then Fiber::lock_, then SchedulerCore::lock_.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <stop_token>
+
+#include "leat/csp/spin_lock.h"
+#include "leat/csp/wait_queue.h"
+
+namespace leat {
+
+class Fiber;
+class SchedulerCore;
+
+class GroupCore : public std::enable_shared_from_this<GroupCore> {
+ public:
+  /// Keeps `core` alive, though not its workers: launching on a scheduler that has ended throws.
+  explicit GroupCore(std::shared_ptr<SchedulerCore> core);
+  /// As above for the group that the core itself owns (no cycle of owners).
+  explicit GroupCore(SchedulerCore& core);
+
+  [[nodiscard]] SchedulerCore& core() const noexcept { return core_; }
+
+  /// Waits while the group has `limit` fibers; then counts one more that is about to be added.
+  /// Throws Cancelled.
+  void reserve() LEAT_EXCLUDES(lock_);
+  /// Takes a reserve() back: the fiber is gone, or its launch failed. Wakes joiners and launchers.
+  void unreserve() noexcept LEAT_EXCLUDES(lock_);
+  void add(Fiber& fiber) noexcept LEAT_EXCLUDES(lock_);
+  /// Takes out a fiber that is done; unreserve() follows once it is gone.
+  void remove(Fiber& fiber) noexcept LEAT_EXCLUDES(lock_);
+  /// Remembers the first error, and stops the group.
+  void fail(std::exception_ptr error) noexcept LEAT_EXCLUDES(lock_);
+  /// Cancels every fiber, present and future.
+  void stop() noexcept LEAT_EXCLUDES(lock_);
+  /// Waits until no fiber is left. Throws Cancelled if the caller is asked to stop (never where it
+  /// is shielded).
+  void join() LEAT_EXCLUDES(lock_);
+  void set_limit(std::size_t limit) noexcept LEAT_EXCLUDES(lock_);
+  [[nodiscard]] std::exception_ptr first_error() const LEAT_EXCLUDES(lock_);
+  [[nodiscard]] std::stop_token stop_token() const { return stop_source_.get_token(); }
+  void for_each(const std::function<void(Fiber&)>& visit) LEAT_EXCLUDES(lock_);
+
+  // Links in the scheduler's list of groups; SchedulerCore::groups_lock_.
+  GroupCore* next = nullptr;
+  GroupCore* previous = nullptr;
+
+ private:
+  void wait_in(WaitQueue& queue, ParkReason reason) LEAT_REQUIRES(lock_);
+
+  std::shared_ptr<SchedulerCore> hold_;
+  SchedulerCore& core_;
+  std::stop_source stop_source_;
+  mutable SpinLock lock_;
+  Fiber* fibers_ LEAT_GUARDED_BY(lock_) = nullptr;
+  std::size_t count_ LEAT_GUARDED_BY(lock_) = 0;  // fibers, and reserved places
+  std::size_t limit_ LEAT_GUARDED_BY(lock_) = static_cast<std::size_t>(-1);
+  bool stopped_ LEAT_GUARDED_BY(lock_) = false;
+  std::exception_ptr first_error_ LEAT_GUARDED_BY(lock_);
+  WaitQueue joiners_ LEAT_GUARDED_BY(lock_);
+  WaitQueue launchers_ LEAT_GUARDED_BY(lock_);  // wait for room under the limit
+};
+
+}  // namespace leat

@@ -1,0 +1,145 @@
+// Fibers: run, go, sleep, yield; and the scheduler for embedding Leat into a program of one's own.
+//
+// Example
+//   int answer = leat::run([] {
+//     leat::Channel<int> c(0, "answers");
+//     leat::go([c] { c.send(42); });
+//     return c.recv().value();
+//   });
+//
+// Fibers are cheap (a stack of 64 KiB, committed as touched), not preempted, and move between the
+// workers, which are OS threads: what hangs on the thread (errno, thread-locals, CUDA's current
+// device, OpenMP) does not survive an operation that may park. GoOptions::pinned is the answer for
+// code that needs it.
+//
+// Cancellation is structured. A fiber is cancelled when its group is stopped: because a fiber of
+// the group failed, because the group's owner left, or because run() ends. It is delivered as the
+// exception Cancelled, only where an operation would have to wait, and again at the next such
+// place; an operation that a peer has completed returns normally. Let it pass: destructors do the
+// rest.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "leat/csp/clock.h"
+#include "leat/csp/error.h"
+#include "leat/csp/scheduler_core.h"
+#include "leat/csp/unique_function.h"
+
+namespace leat {
+
+/// Runs fibers on threads of its own. For a program that keeps its own main thread (a trainer that
+/// Leat is plugged into); otherwise run() is simpler.
+///
+/// Thread-safe, except construction and destruction. The destructor cancels and joins every fiber,
+/// and must not run on one of them.
+class Scheduler {
+ public:
+  /// Starts the workers. An idle scheduler makes no wake-ups. Throws std::invalid_argument for a
+  /// negative number of workers, std::logic_error for a VirtualClock that is in use.
+  explicit Scheduler(const SchedulerOptions& options = {});
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  /// Launches a fiber into the root group. What escapes from it stops the root group; join()
+  /// rethrows it. Callable from any thread. Throws leat::Error where there is no memory for a
+  /// stack.
+  template <class F>
+  void go(F&& body, GoOptions options = {}) {
+    core_->launch(core_->root(), UniqueFunction<void()>(std::forward<F>(body)), std::move(options));
+  }
+  /// Waits until the root group has no fiber, then rethrows the first error that escaped from one.
+  /// From a plain thread, or from a fiber of another scheduler.
+  void join();
+
+  [[nodiscard]] const Clock& clock() const noexcept { return core_->clock(); }
+  [[nodiscard]] int workers() const noexcept { return core_->worker_count(); }
+  [[nodiscard]] const std::shared_ptr<SchedulerCore>& core() const noexcept { return core_; }
+
+ private:
+  std::shared_ptr<SchedulerCore> core_;
+};
+
+/// Runs `f` as the first fiber of a new scheduler, pinned to the calling thread with a stack of
+/// 8 MiB, and returns what it returns. The calling thread is one of the workers meanwhile.
+///
+/// When `f` returns or throws, every other fiber is cancelled and joined. Rethrows the first
+/// exception that left `f` or a fiber started with go(); throws Deadlock, which lists the fibers,
+/// when all of them wait and nothing can wake them. Throws std::logic_error inside another run.
+template <class F>
+std::invoke_result_t<F&> run(F&& f, const SchedulerOptions& options = {});
+
+/// Launches `body` as a fiber of the current scheduler's root group. An exception that leaves it
+/// cancels the whole run, and run() rethrows it. Throws std::logic_error outside a fiber,
+/// leat::Error where there is no memory for a stack. Use a TaskGroup to wait for fibers.
+template <class F>
+void go(F&& body, GoOptions options = {});
+
+/// Lets the other ready fibers run first. On a plain thread: yields the CPU. No cancellation point.
+void yield() noexcept;
+
+/// The current scheduler's time; steady time on a plain thread.
+[[nodiscard]] TimePoint now() noexcept;
+
+/// Suspends the calling fiber (blocks the calling thread, if it is no fiber) for `length`, or until
+/// `at`. Returns at once if that is not in the future. Throws Cancelled.
+void sleep_for(Duration length);
+void sleep_until(TimePoint at);
+
+/// While one lives, the scheduler does not report a deadlock: something that it cannot see (a plain
+/// thread, a driver) will wake its fibers. Made on a fiber, of that fiber's scheduler; on a plain
+/// thread it has no effect.
+class OutsideWork {
+ public:
+  OutsideWork() noexcept;
+  ~OutsideWork();
+  OutsideWork(const OutsideWork&) = delete;
+  OutsideWork& operator=(const OutsideWork&) = delete;
+
+ private:
+  std::shared_ptr<SchedulerCore> core_;
+};
+
+/// While one lives, cancellation of the calling fiber is remembered but not delivered: for clean-up
+/// that has to wait. Nests. No effect on a plain thread. Must be destroyed by the fiber that made
+/// it.
+class Shield {
+ public:
+  Shield() noexcept;
+  ~Shield();
+  Shield(const Shield&) = delete;
+  Shield& operator=(const Shield&) = delete;
+};
+
+/// The scheduler of the calling fiber. Throws std::logic_error, naming `caller`, on a plain thread.
+[[nodiscard]] SchedulerCore& current_scheduler(const char* caller);
+/// True on a fiber.
+[[nodiscard]] bool on_fiber() noexcept;
+
+/// run(), once the type of the result is taken care of.
+void run_main(UniqueFunction<void()> main, const SchedulerOptions& options);
+
+template <class F>
+std::invoke_result_t<F&> run(F&& f, const SchedulerOptions& options) {
+  using Result = std::invoke_result_t<F&>;
+  if constexpr (std::is_void_v<Result>) {
+    run_main([&f] { f(); }, options);
+  } else {
+    std::optional<Result> result;
+    run_main([&f, &result] { result.emplace(f()); }, options);
+    if (!result.has_value()) throw Cancelled{};  // f threw it, though nobody had asked it to stop
+    return *std::move(result);
+  }
+}
+
+template <class F>
+void go(F&& body, GoOptions options) {
+  SchedulerCore& core = current_scheduler("go");
+  core.launch(core.root(), UniqueFunction<void()>(std::forward<F>(body)), std::move(options));
+}
+
+}  // namespace leat

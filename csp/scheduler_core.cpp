@@ -1,0 +1,379 @@
+#include "leat/csp/scheduler_core.h"
+
+#include <stdexcept>
+#include <utility>
+
+#include "leat/csp/assert.h"
+#include "leat/csp/cpu_count.h"
+#include "leat/csp/error.h"
+#include "leat/csp/futex.h"
+
+namespace leat {
+
+void ReadyQueue::push(Fiber& fiber) noexcept {
+  fiber.ready_next_ = nullptr;
+  (last_ != nullptr ? last_->ready_next_ : first_) = &fiber;
+  last_ = &fiber;
+}
+
+Fiber* ReadyQueue::pop() noexcept {
+  Fiber* const fiber = first_;
+  if (fiber == nullptr) return nullptr;
+  first_ = fiber->ready_next_;
+  if (first_ == nullptr) last_ = nullptr;
+  return fiber;
+}
+
+SchedulerCore::SchedulerCore(const SchedulerOptions& options)
+    : options_(options),
+      clock_(options.clock != nullptr ? static_cast<const Clock*>(options.clock)
+                                      : &SteadyClock::instance()),
+      root_(std::make_shared<GroupCore>(*this)),
+      stacks_(options.stack_size) {
+  if (options.workers < 0) {
+    throw std::invalid_argument("leat: a scheduler needs at least one worker, not " +
+                                std::to_string(options.workers));
+  }
+  if (options.clock != nullptr) options.clock->attach();
+  const int count = options.workers == 0 ? usable_cpus() : options.workers;
+  for (int i = 0; i < count; ++i) {
+    workers_.push_back(std::make_unique<Worker>());
+    workers_.back()->core = this;
+  }
+  register_group(*root_);
+}
+
+SchedulerCore::~SchedulerCore() {
+  LEAT_ASSERT(threads_.empty(), "the workers were joined before the scheduler's core went");
+  unregister_group(*root_);
+  if (options_.clock != nullptr) options_.clock->detach();
+}
+
+void SchedulerCore::run_main(UniqueFunction<void()> main) {
+  throws_deadlock_ = true;
+  launch(root_,
+         [this, main = std::move(main)]() mutable {
+           try {
+             main();
+           } catch (const Cancelled&) {
+             // Some fiber failed, or all were stuck: the root group knows the error.
+           } catch (...) {
+             // Before the others are stopped, so that what they throw while unwinding comes second.
+             root_->fail(std::current_exception());
+           }
+           stop_everything();
+         },
+         {.name = "main", .pinned = true, .stack_size = kMainStackSize});
+  for (std::size_t i = 1; i < workers_.size(); ++i) {
+    threads_.emplace_back([this, i] { work(*workers_[i]); });
+  }
+  work(*workers_[0]);
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  if (const std::exception_ptr error = root_->first_error()) std::rethrow_exception(error);
+}
+
+void SchedulerCore::start() {
+  for (const auto& worker : workers_) {
+    threads_.emplace_back([this, &worker] { work(*worker); });
+  }
+}
+
+void SchedulerCore::shut_down() noexcept {
+  stop_everything();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+// From here every fiber is cancelled, also those launched by the ones that unwind, and the workers
+// leave when the last one is done.
+void SchedulerCore::stop_everything() noexcept {
+  {
+    const SpinLockGuard guard(lock_);
+    shutting_down_ = true;
+    wake_all();
+  }
+  // Stopping runs the users' stop callbacks: not under a lock.
+  std::vector<std::shared_ptr<GroupCore>> groups;
+  {
+    const SpinLockGuard guard(groups_lock_);
+    for (GroupCore* group = groups_; group != nullptr; group = group->next) {
+      groups.push_back(group->shared_from_this());
+    }
+  }
+  for (const auto& group : groups) group->stop();
+}
+
+void SchedulerCore::register_group(GroupCore& group) noexcept {
+  const SpinLockGuard guard(groups_lock_);
+  group.previous = nullptr;
+  group.next = groups_;
+  if (groups_ != nullptr) groups_->previous = &group;
+  groups_ = &group;
+}
+
+void SchedulerCore::unregister_group(GroupCore& group) noexcept {
+  const SpinLockGuard guard(groups_lock_);
+  (group.previous != nullptr ? group.previous->next : groups_) = group.next;
+  if (group.next != nullptr) group.next->previous = group.previous;
+}
+
+void SchedulerCore::launch(const std::shared_ptr<GroupCore>& group, UniqueFunction<void()> body,
+                           GoOptions options) {
+  group->reserve();
+  const bool pinned = options.pinned;
+  std::unique_ptr<Fiber> fiber;
+  StackSpan stack;
+  bool stopping = false;
+  try {
+    stack = stacks_.allocate(options.stack_size);
+    fiber = std::make_unique<Fiber>(*this, group, std::move(body), std::move(options), stack,
+                                    next_fiber_id_.fetch_add(1, std::memory_order_relaxed));
+    const SpinLockGuard guard(lock_);
+    if (shutting_down_ && live_ == 0) {
+      throw std::logic_error("leat: go on a scheduler that has ended");
+    }
+    timers_.reserve(live_ + 1);  // so that adding a timer, which may not throw, does not allocate
+    ++live_;
+    stopping = shutting_down_;
+    if (pinned) fiber->home_ = workers_[next_home_++ % workers_.size()].get();
+  } catch (...) {
+    fiber.reset();
+    if (stack.low != nullptr) stacks_.release(stack);
+    group->unreserve();
+    throw;
+  }
+  Fiber& launched = *fiber.release();  // owned by the group until finish()
+  group->add(launched);
+  if (stopping) launched.cancel();
+  enqueue(launched);
+}
+
+void SchedulerCore::enqueue(Fiber& fiber) noexcept {
+  Worker* woken = nullptr;
+  {
+    const SpinLockGuard guard(lock_);
+    woken = push(fiber);
+  }
+  if (woken != nullptr) futex_wake(&woken->wake_word);
+}
+
+// Queues the fiber and picks the idle worker, if any, that shall look at the queue.
+Worker* SchedulerCore::push(Fiber& fiber) noexcept {
+  ++progress_;
+  if (fiber.home_ != nullptr) {
+    fiber.home_->pinned.push(fiber);
+    if (!fiber.home_->idle) return nullptr;
+    mark_busy(*fiber.home_);
+    return fiber.home_;
+  }
+  ready_.push(fiber);
+  return wake_one();
+}
+
+// A worker counts as busy from the moment somebody decides to wake it: otherwise "all idle" would
+// be seen between the decision and its first look at the queue.
+void SchedulerCore::mark_busy(Worker& worker) noexcept {
+  worker.idle = false;
+  --idle_;
+  worker.wake_word.fetch_add(1, std::memory_order_relaxed);  // under lock_, as is the sleeper's read
+}
+
+Worker* SchedulerCore::wake_one() noexcept {
+  if (idle_ == 0) return nullptr;
+  Worker* chosen = nullptr;
+  for (const auto& worker : workers_) {
+    if (!worker->idle) continue;
+    chosen = worker.get();
+    if (!worker->keeps_time) break;  // the timekeeper last: it would have to be replaced
+  }
+  mark_busy(*chosen);
+  return chosen;
+}
+
+void SchedulerCore::wake_all() noexcept {
+  for (const auto& worker : workers_) {
+    if (!worker->idle) continue;
+    mark_busy(*worker);
+    futex_wake(&worker->wake_word);
+  }
+}
+
+void SchedulerCore::add_timer(Timer& timer) noexcept {
+  Worker* woken = nullptr;
+  {
+    const SpinLockGuard guard(lock_);
+    timers_.add(timer);
+    if (needs_timekeeper()) woken = wake_one();
+  }
+  if (woken != nullptr) futex_wake(&woken->wake_word);
+}
+
+void SchedulerCore::remove_timer(Timer& timer) noexcept {
+  const SpinLockGuard guard(lock_);
+  timers_.remove(timer);
+}
+
+void SchedulerCore::begin_outside_work() noexcept {
+  const SpinLockGuard guard(lock_);
+  ++outside_work_;
+}
+
+void SchedulerCore::end_outside_work() noexcept {
+  Worker* woken = nullptr;
+  {
+    const SpinLockGuard guard(lock_);
+    --outside_work_;
+    ++progress_;                                   // whoever was waited for may be gone:
+    if (outside_work_ == 0) woken = wake_one();  // somebody looks whether all is stuck
+  }
+  if (woken != nullptr) futex_wake(&woken->wake_word);
+}
+
+// Claims every timer that is due and queues its fiber. Claiming under lock_ is what allows
+// remove_timer to be the end of the timer's life.
+void SchedulerCore::fire_due_timers() noexcept {
+  if (timers_.empty()) return;
+  const TimePoint now = clock_->now();
+  while (!timers_.empty() && timers_.earliest() <= now) {
+    Operation& operation = *timers_.pop().operation;
+    if (!operation.claim(Operation::kTimedOut)) continue;
+    // Only fibers have timers. The fiber may not have parked yet: make_ready says what to do.
+    auto& fiber = static_cast<Fiber&>(operation.waiter());
+    if (fiber.make_ready()) {
+      if (Worker* const woken = push(fiber)) futex_wake(&woken->wake_word);
+    }
+  }
+}
+
+// Somebody idle should sleep until the earliest timer, and whoever does now would wake too late.
+// Under virtual time nobody sleeps until a deadline.
+bool SchedulerCore::needs_timekeeper() const noexcept {
+  return !clock_->is_virtual() && !timers_.empty() && timers_.earliest() < timekeeper_until_;
+}
+
+void SchedulerCore::work(Worker& worker) noexcept {
+  worker.base.adopt_current_thread();
+  while (Fiber* const fiber = next(worker)) resume(worker, *fiber);
+}
+
+Fiber* SchedulerCore::next(Worker& worker) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  lock_.lock();
+  for (;;) {
+    fire_due_timers();
+    Fiber* fiber = worker.pinned.pop();
+    if (fiber == nullptr) fiber = ready_.pop();
+    if (fiber != nullptr) {
+      // While this worker is busy somebody else has to watch the clock.
+      Worker* const timekeeper = needs_timekeeper() ? wake_one() : nullptr;
+      lock_.unlock();
+      if (timekeeper != nullptr) futex_wake(&timekeeper->wake_word);
+      return fiber;
+    }
+    if (shutting_down_ && live_ == 0) {
+      wake_all();
+      lock_.unlock();
+      return nullptr;
+    }
+
+    worker.idle = true;
+    ++idle_;
+    if (idle_ == worker_count()) {  // every fiber is parked
+      if (clock_->is_virtual() && !timers_.empty()) {
+        options_.clock->advance_to(timers_.earliest());
+        mark_busy(worker);
+        continue;
+      }
+      if (throws_deadlock_ && timers_.empty() && outside_work_ == 0 &&
+          deadlock_sought_at_ != progress_) {
+        deadlock_sought_at_ = progress_;
+        mark_busy(worker);
+        lock_.unlock();
+        report_deadlock();
+        lock_.lock();
+        continue;
+      }
+    }
+    worker.keeps_time = needs_timekeeper();
+    if (worker.keeps_time) timekeeper_until_ = timers_.earliest();
+    const Deadline until = worker.keeps_time ? Deadline(timekeeper_until_) : Deadline::never();
+    const std::uint32_t word = worker.wake_word.load(std::memory_order_relaxed);
+    lock_.unlock();
+    futex_wait(worker.wake_word, word, until);
+    lock_.lock();
+    if (worker.keeps_time && timekeeper_until_ == until.at()) timekeeper_until_ = TimePoint::max();
+    worker.keeps_time = false;
+    if (worker.idle) {  // nobody woke it: its time came, or a spurious return
+      worker.idle = false;
+      --idle_;
+    }
+  }
+}
+
+void SchedulerCore::resume(Worker& worker, Fiber& fiber) noexcept {
+  fiber.worker_ = &worker;
+  for (;;) {
+    // release: pairs with the fiber's acquire when it continues, and hands on to it what this
+    // worker acquired from the ready queue: the writes of whoever made it ready.
+    fiber.state_.store(FiberState::kRunning, std::memory_order_release);
+    Fiber::set_current(&fiber);
+    worker.base.switch_to(fiber.context_);
+    Fiber::set_current(nullptr);
+    switch (fiber.left_.load(std::memory_order_acquire)) {
+      case Fiber::Left::kDone:
+        fiber.state_.store(FiberState::kDone, std::memory_order_relaxed);
+        finish(&fiber);
+        return;
+      case Fiber::Left::kYield:
+        fiber.state_.store(FiberState::kReady, std::memory_order_relaxed);
+        enqueue(fiber);
+        return;
+      case Fiber::Left::kPark: {
+        FiberState running = FiberState::kRunning;
+        // release: whoever makes it ready and runs it elsewhere needs the saved context.
+        if (fiber.state_.compare_exchange_strong(running, FiberState::kParked,
+                                                 std::memory_order_acq_rel)) {
+          return;  // from here another worker may run it
+        }
+        LEAT_ASSERT(running == FiberState::kWoken, "a parking fiber is running or woken");
+        break;  // ready() came first: run it on
+      }
+    }
+  }
+}
+
+void SchedulerCore::finish(Fiber* fiber) noexcept {
+  const std::shared_ptr<GroupCore> group = fiber->group_;
+  const StackSpan stack = fiber->stack_;
+  group->remove(*fiber);
+  delete fiber;
+  stacks_.release(stack);
+  group->unreserve();  // wakes the joiners
+  const SpinLockGuard guard(lock_);
+  --live_;
+  if (shutting_down_ && live_ == 0) wake_all();
+}
+
+void SchedulerCore::report_deadlock() noexcept {
+  std::string fibers;
+  std::size_t count = 0;
+  bool all_stuck = true;
+  {
+    const SpinLockGuard guard(groups_lock_);
+    for (GroupCore* group = groups_; group != nullptr; group = group->next) {
+      group->for_each([&](Fiber& fiber) {
+        bool stuck = false;
+        fibers += "\n  " + fiber.describe(stuck);
+        ++count;
+        all_stuck = all_stuck && stuck;
+      });
+    }
+  }
+  if (!all_stuck || count == 0) return;
+  root_->fail(std::make_exception_ptr(
+      Deadlock("leat: deadlock: all " + std::to_string(count) +
+               " fibers wait and nothing can wake them:" + fibers)));
+  stop_everything();
+}
+
+}  // namespace leat

@@ -1,0 +1,47 @@
+// The lock under which the runtime touches its own few words: a channel, a group, a ready queue.
+//
+// Always true:
+//  - held for tens of nanoseconds, never across a park, a blocking system call or user code;
+//  - unlock() is the holder's last access to the object that the lock protects, so whoever takes
+//    the lock next may destroy that object.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "leat/csp/thread_annotations.h"
+
+namespace leat {
+
+class LEAT_CAPABILITY("mutex") SpinLock {
+ public:
+  SpinLock() = default;
+  SpinLock(const SpinLock&) = delete;
+  SpinLock& operator=(const SpinLock&) = delete;
+
+  void lock() noexcept LEAT_ACQUIRE() {
+    // acquire: sees everything the previous holder wrote before its release in unlock().
+    if (__builtin_expect(word_.exchange(1, std::memory_order_acquire) != 0, 0)) lock_contended();
+  }
+
+  void unlock() noexcept LEAT_RELEASE() { word_.store(0, std::memory_order_release); }
+
+ private:
+  void lock_contended() noexcept;
+
+  std::atomic<std::uint32_t> word_{0};
+};
+
+/// Holds a SpinLock for a scope.
+class LEAT_SCOPED_CAPABILITY SpinLockGuard {
+ public:
+  explicit SpinLockGuard(SpinLock& lock) noexcept LEAT_ACQUIRE(lock) : lock_(lock) { lock_.lock(); }
+  ~SpinLockGuard() LEAT_RELEASE() { lock_.unlock(); }
+  SpinLockGuard(const SpinLockGuard&) = delete;
+  SpinLockGuard& operator=(const SpinLockGuard&) = delete;
+
+ private:
+  SpinLock& lock_;
+};
+
+}  // namespace leat

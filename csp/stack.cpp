@@ -1,0 +1,99 @@
+#include "leat/csp/stack.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "leat/csp/error.h"
+
+namespace leat {
+namespace {
+
+// Linux 6.13. Unlike mprotect it splits no mapping, so the number of stacks is not bounded by
+// vm.max_map_count (about 32,000 guarded stacks).
+constexpr int kMadvGuardInstall = 102;
+
+// Instrumented code needs several times the stack.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::size_t kStackScale = 4;
+#else
+constexpr std::size_t kStackScale = 1;
+#endif
+
+std::size_t page_size() noexcept {
+  static const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+[[noreturn]] void throw_out_of_stacks(const char* call, std::size_t size) {
+  const int code = errno;
+  throw Error("leat: cannot map a fiber stack of " + std::to_string(size) + " bytes: " + call +
+              ": " + std::strerror(code) +
+              "; run fewer fibers at a time, use smaller stacks, or raise vm.max_map_count");
+}
+
+StackSpan map_stack(std::size_t size) {
+  const std::size_t guard = page_size();
+  void* const memory = mmap(nullptr, size + guard, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+  if (memory == MAP_FAILED) throw_out_of_stacks("mmap", size);
+  auto* const low = static_cast<std::byte*>(memory);
+  // A huge page would commit 2 MiB for a fiber that touches 4 KiB.
+  madvise(low, size + guard, MADV_NOHUGEPAGE);
+  if (madvise(low, guard, kMadvGuardInstall) != 0 && mprotect(low, guard, PROT_NONE) != 0) {
+    const int code = errno;
+    munmap(memory, size + guard);
+    errno = code;
+    throw_out_of_stacks("mprotect", size);
+  }
+  return {low + guard, size};
+}
+
+void unmap_stack(StackSpan stack) noexcept {
+  munmap(stack.low - page_size(), stack.size + page_size());
+}
+
+std::size_t rounded(std::size_t size) noexcept {
+  const std::size_t page = page_size();
+  return (size * kStackScale + page - 1) / page * page;
+}
+
+}  // namespace
+
+StackPool::StackPool(std::size_t default_size) : default_size_(rounded(default_size)) {}
+
+StackPool::~StackPool() {
+  for (const StackSpan stack : free_) unmap_stack(stack);
+}
+
+StackSpan StackPool::allocate(std::size_t size) {
+  const std::size_t wanted = size == 0 ? default_size_ : rounded(size);
+  if (wanted == default_size_) {
+    const SpinLockGuard guard(lock_);
+    if (!free_.empty()) {
+      const StackSpan stack = free_.back();
+      free_.pop_back();
+      return stack;
+    }
+  }
+  return map_stack(wanted);
+}
+
+void StackPool::release(StackSpan stack) noexcept {
+  if (stack.size == default_size_) {
+    try {
+      const SpinLockGuard guard(lock_);
+      free_.push_back(stack);
+      return;
+    } catch (const std::bad_alloc&) {
+      // No room to remember it: give it back to the system instead.
+    }
+  }
+  unmap_stack(stack);
+}
+
+}  // namespace leat

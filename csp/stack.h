@@ -1,0 +1,36 @@
+// Stacks for fibers: mapped lazily, guarded at the low end, recycled.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "leat/csp/context.h"
+#include "leat/csp/spin_lock.h"
+
+namespace leat {
+
+/// Hands out stacks and takes them back. Stacks of the pool's default size are kept for the next
+/// fiber; others are unmapped when they come back. Thread-safe.
+///
+/// Every stack has a guard page below its low end, so that an overflow faults instead of
+/// overwriting a neighbour. Memory is committed by the kernel page by page as it is touched.
+class StackPool {
+ public:
+  explicit StackPool(std::size_t default_size);
+  ~StackPool();
+  StackPool(const StackPool&) = delete;
+  StackPool& operator=(const StackPool&) = delete;
+
+  [[nodiscard]] std::size_t default_size() const noexcept { return default_size_; }
+  /// A stack of at least `size` bytes (0: the default). Throws leat::Error if the system has no
+  /// memory or no more mappings.
+  StackSpan allocate(std::size_t size);
+  void release(StackSpan stack) noexcept;
+
+ private:
+  const std::size_t default_size_;
+  SpinLock lock_;
+  std::vector<StackSpan> free_ LEAT_GUARDED_BY(lock_);
+};
+
+}  // namespace leat

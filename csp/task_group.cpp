@@ -1,0 +1,51 @@
+#include "leat/csp/task_group.h"
+
+#include <stdexcept>
+
+#include "leat/csp/group_core.h"
+
+namespace leat {
+
+TaskGroup::TaskGroup() : scheduler_(current_scheduler("TaskGroup").shared_from_this()) {
+  core_ = std::make_shared<GroupCore>(scheduler_);
+  scheduler_->register_group(*core_);
+}
+
+TaskGroup::TaskGroup(Scheduler& scheduler)
+    : scheduler_(scheduler.core()), core_(std::make_shared<GroupCore>(scheduler_)) {
+  scheduler_->register_group(*core_);
+}
+
+TaskGroup::~TaskGroup() {
+  stop();
+  const Shield shield;
+  core_->join();
+  scheduler_->unregister_group(*core_);
+}
+
+void TaskGroup::launch(UniqueFunction<void()> body, GoOptions options) {
+  scheduler_->launch(core_, std::move(body), std::move(options));
+}
+
+void TaskGroup::wait() {
+  try {
+    core_->join();
+  } catch (const Cancelled&) {
+    stop();
+    const Shield shield;
+    core_->join();
+    throw;
+  }
+  if (const std::exception_ptr error = core_->first_error()) std::rethrow_exception(error);
+}
+
+void TaskGroup::stop() noexcept { core_->stop(); }
+
+void TaskGroup::set_limit(std::size_t fibers) {
+  if (fibers == 0) throw std::invalid_argument("leat: a TaskGroup's limit is at least 1 fiber");
+  core_->set_limit(fibers);
+}
+
+std::stop_token TaskGroup::stop_token() const { return core_->stop_token(); }
+
+}  // namespace leat

@@ -1,0 +1,83 @@
+// FIFO of operations that wait for one thing: for a channel's values, for a group to end.
+//
+// Intrusive and untyped: the nodes live on the waiting side's stack, nothing is allocated. Not
+// thread-safe: the lock of the object that owns the queue protects it and the links of its nodes.
+#pragma once
+
+#include <cstddef>
+
+#include "leat/csp/waiter.h"
+
+namespace leat {
+
+/// One operation's place in one queue.
+struct WaitNode {
+  Operation* operation = nullptr;
+  int outcome = 0;        // what popping this node claims the operation with
+  void* slot = nullptr;   // a sender's value, or a receiver's storage; the claimer moves from or to it
+  bool closed = false;    // set by the claimer: ended by close, nothing was moved
+  WaitQueue* queue = nullptr;  // the queue it stands in, or null
+  WaitNode* next = nullptr;
+  WaitNode* previous = nullptr;
+};
+
+class WaitQueue {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+
+  void push(WaitNode& node) noexcept {
+    node.queue = this;
+    node.next = nullptr;
+    node.previous = last_;
+    (last_ != nullptr ? last_->next : first_) = &node;
+    last_ = &node;
+  }
+
+  /// Takes `node` out, wherever it stands, in constant time; nothing if it stands in no queue.
+  void remove(WaitNode& node) noexcept {
+    if (node.queue == nullptr) return;
+    (node.previous != nullptr ? node.previous->next : first_) = node.next;
+    (node.next != nullptr ? node.next->previous : last_) = node.previous;
+    node.queue = nullptr;
+  }
+
+  /// Takes out and claims the oldest operation that is still undecided; null if there is none. The
+  /// caller owes operation->waiter().ready(), after it has moved the value and dropped the lock.
+  WaitNode* pop_claimed() noexcept {
+    while (WaitNode* node = first_) {
+      remove(*node);
+      if (node->operation->claim(node->outcome)) return node;
+    }
+    return nullptr;
+  }
+
+ private:
+  WaitNode* first_ = nullptr;
+  WaitNode* last_ = nullptr;
+};
+
+/// Waiters claimed under a lock and to be woken after it is dropped. Chained through the nodes,
+/// which stay valid until their waiter's ready().
+class WakeList {
+ public:
+  void add(WaitNode& node) noexcept {
+    node.next = nullptr;
+    (last_ != nullptr ? last_->next : first_) = &node;
+    last_ = &node;
+  }
+  /// Wakes all, oldest first. Without any lock held.
+  void wake() noexcept {
+    for (WaitNode* node = first_; node != nullptr;) {
+      WaitNode* const next = node->next;  // the node is gone once its waiter is ready
+      node->operation->waiter().ready();
+      node = next;
+    }
+    first_ = last_ = nullptr;
+  }
+
+ private:
+  WaitNode* first_ = nullptr;
+  WaitNode* last_ = nullptr;
+};
+
+}  // namespace leat

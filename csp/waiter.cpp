@@ -1,0 +1,45 @@
+#include "leat/csp/waiter.h"
+
+#include "leat/csp/futex.h"
+
+namespace leat {
+
+const char* to_string(ParkReason reason) noexcept {
+  switch (reason) {
+    case ParkReason::kSend: return "send";
+    case ParkReason::kRecv: return "recv";
+    case ParkReason::kSelect: return "select";
+    case ParkReason::kSleep: return "sleep";
+    case ParkReason::kJoin: return "join";
+    case ParkReason::kLimit: return "room in its group";
+    case ParkReason::kAwait: return "device event";
+  }
+  return "?";
+}
+
+void ThreadWaiter::park(Operation& operation, Deadline deadline) noexcept {
+  // A peer often answers within a microsecond; sleeping costs ten times that.
+  constexpr int kSpins = 200;
+  for (int i = 0; i < kSpins; ++i) {
+    if (word_.load(std::memory_order_acquire) == kReady) return;
+    cpu_relax();
+  }
+  for (;;) {
+    // acquire: pairs with the release in ready(), and publishes what the claimer wrote.
+    if (word_.load(std::memory_order_acquire) == kReady) return;
+    if (!deadline.is_never() && SteadyClock::instance().now() >= deadline.at()) {
+      if (operation.claim(Operation::kTimedOut)) return;  // nobody else will call ready()
+      deadline = Deadline::never();                       // a peer was faster: its ready() comes
+    }
+    futex_wait(word_, kWaiting, deadline);
+  }
+}
+
+void ThreadWaiter::ready() noexcept {
+  const std::atomic<std::uint32_t>* const address = &word_;
+  word_.exchange(kReady, std::memory_order_release);
+  // From here *this may be gone: its owner has seen kReady and returned. Only the address is used.
+  futex_wake(address);
+}
+
+}  // namespace leat

@@ -1,0 +1,128 @@
+// The device seam: the one polymorphic interface between Leat and a kind of device.
+//
+// A Backend is one device. Everything else in gpu/ is small value types over it, and everything
+// above gpu/ uses those. gpu/host/ and gpu/cuda/ implement it; gpu/registry.cpp chooses.
+//
+// Contract, for every backend:
+//  - a stream runs its operations in the order they were enqueued; operations of different streams
+//    run in any order and at the same time, except as wait() orders them;
+//  - enqueueing returns before the operation has run (it may wait for room in the stream's queue);
+//    memory that an operation uses must live, untouched, until it has run;
+//  - three words, never mixed: wait (the stream waits, on the device), sync (the caller blocks),
+//    await (the calling fiber is suspended);
+//  - every function may be called from any thread or fiber, on different handles or the same one,
+//    at the same time; the calling thread's current device, if the backend has such a thing, is as
+//    before when it returns;
+//  - failures throw GpuError. destroy_* and free_* do not fail: they may be called while work that
+//    uses the handle is queued (the backend sees to it that the work finishes first), and after the
+//    device was lost;
+//  - errors of asynchronous work are sticky: they surface at the next sync, await or enqueue, and
+//    at all that follow.
+//
+// A Backend must outlive its handles; the value types hold it by shared_ptr.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "leat/csp/clock.h"
+#include "leat/csp/unique_function.h"
+
+namespace leat::gpu {
+
+/// What a device can do, in place of preprocessor choices.
+struct Capabilities {
+  /// launch_host runs the function with a modelled duration on the device's compute engine. Where
+  /// false (CUDA), the function runs on a driver's thread and must not call the device.
+  bool host_kernels = false;
+  /// Device memory can be read and written by the CPU directly.
+  bool device_memory_is_host_memory = false;
+  /// native_handle() is a cudaStream_t, and kernels are launched with it.
+  bool cuda_kernels = false;
+  /// Its operations take time of the scheduler's clock, which may be virtual.
+  bool virtual_time = false;
+};
+
+/// What a device is.
+struct DeviceInfo {
+  std::string name;         // as in open(): "cuda:0", "host:0"
+  std::string description;  // the product's name
+  std::size_t memory_bytes = 0;
+  int copy_engines = 0;
+  int numa_node = -1;  // that it is attached to; -1: unknown or none
+};
+
+/// A backend's own stream and event. Null means none.
+enum class StreamHandle : std::uintptr_t { kNone = 0 };
+enum class EventHandle : std::uintptr_t { kNone = 0 };
+
+enum class CopyDirection : std::uint8_t {
+  kHostToDevice,    // H2D: from pinned memory
+  kDeviceToHost,    // D2H: to pinned memory
+  kDeviceToDevice,  // D2D: within one device
+};
+[[nodiscard]] const char* to_string(CopyDirection direction) noexcept;
+
+class Backend {
+ public:
+  Backend() = default;
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+  virtual ~Backend() = default;
+
+  [[nodiscard]] virtual const DeviceInfo& info() const noexcept = 0;
+  [[nodiscard]] virtual const Capabilities& capabilities() const noexcept = 0;
+  /// Backends whose events' waits may be mixed have the same family: "cuda", "host".
+  [[nodiscard]] virtual const char* family() const noexcept = 0;
+
+  /// A new stream that does not synchronise with any other implicitly.
+  virtual StreamHandle create_stream() = 0;
+  /// The stream ends when its queued work has run. The caller does not wait for that.
+  virtual void destroy_stream(StreamHandle stream) noexcept = 0;
+  /// A foreign stream (for CUDA a cudaStream_t) as a handle, which is not to be destroyed. Refuses
+  /// null (ambiguous: it depends on the caller's compile flags) and what the backend does not know.
+  virtual StreamHandle wrap_stream(void* native) = 0;
+  /// For the backend's own launch syntax: a cudaStream_t. Null where there is none.
+  [[nodiscard]] virtual void* native_handle(StreamHandle stream) const noexcept = 0;
+  /// Blocks the caller until all that was enqueued has run.
+  virtual void sync(StreamHandle stream) = 0;
+  [[nodiscard]] virtual bool is_done(StreamHandle stream) = 0;
+
+  /// An event that was never recorded, hence is done. Only a timed one can be given to elapsed().
+  virtual EventHandle create_event(bool timed) = 0;
+  virtual void destroy_event(EventHandle event) noexcept = 0;
+  /// Done when all that was enqueued on `stream` before has run. Recording again replaces the
+  /// earlier record for later waits; waits already enqueued keep the one they saw.
+  virtual void record(EventHandle event, StreamHandle stream) = 0;
+  /// `stream` does nothing enqueued later before the latest record of `event` at this call is done.
+  /// The event may be another device's of the same family.
+  virtual void wait(StreamHandle stream, EventHandle event) = 0;
+  virtual void sync(EventHandle event) = 0;
+  [[nodiscard]] virtual bool is_done(EventHandle event) = 0;
+  /// Suspends the calling fiber until the latest record is done; blocks a plain thread. Throws
+  /// Cancelled.
+  virtual void await(EventHandle event) = 0;
+  /// Time between two timed events that are both recorded and done. Resolution: that of the device.
+  [[nodiscard]] virtual Duration elapsed(EventHandle start, EventHandle end) = 0;
+
+  /// `bytes` > 0, aligned for any type. Throws GpuError where there is not enough; everything else
+  /// goes on working.
+  virtual void* allocate_device(std::size_t bytes) = 0;
+  virtual void free_device(void* memory) noexcept = 0;
+  /// Host memory from and to which copies are asynchronous; usable by every device of the family.
+  virtual void* allocate_pinned(std::size_t bytes) = 0;
+  virtual void free_pinned(void* memory) noexcept = 0;
+
+  /// Enqueues a copy. The ranges must not overlap. Zero bytes is no operation.
+  virtual void copy_async(StreamHandle stream, void* to, const void* from, std::size_t bytes,
+                          CopyDirection direction) = 0;
+  /// Enqueues a call of `function` in stream order. On the host device it is a kernel: it occupies
+  /// the compute engine, and takes at least `modelled_time` of the scheduler's clock. On CUDA it
+  /// runs on a driver's thread (cudaLaunchHostFunc): it must not call CUDA, is skipped after an
+  /// error, and `modelled_time` is ignored; never use it on a hot path there.
+  virtual void launch_host(StreamHandle stream, UniqueFunction<void()> function,
+                           Duration modelled_time) = 0;
+};
+
+}  // namespace leat::gpu

@@ -1,0 +1,75 @@
+// Devices: what there is, and how to open one.
+//
+// Example
+//   leat::gpu::Device device = leat::gpu::open("auto");   // the first CUDA device, or the host
+//   std::cout << device.name() << '\n';                   // "cuda:0" or "host:0"
+//
+// A Device is a shared handle; streams, events and buffers made from it hold it, so it may be
+// dropped before them. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "leat/csp/clock.h"
+#include "leat/gpu/backend.h"
+#include "leat/gpu/error.h"
+
+namespace leat::gpu {
+
+class Device {
+ public:
+  explicit Device(std::shared_ptr<Backend> backend) noexcept : backend_(std::move(backend)) {}
+
+  [[nodiscard]] const std::string& name() const noexcept { return backend_->info().name; }
+  [[nodiscard]] const DeviceInfo& info() const noexcept { return backend_->info(); }
+  [[nodiscard]] const Capabilities& capabilities() const noexcept {
+    return backend_->capabilities();
+  }
+  /// For the value types of gpu/.
+  [[nodiscard]] const std::shared_ptr<Backend>& backend() const noexcept { return backend_; }
+  /// Whether both are the same opened device.
+  friend bool operator==(const Device& a, const Device& b) noexcept {
+    return a.backend_ == b.backend_;
+  }
+
+ private:
+  std::shared_ptr<Backend> backend_;
+};
+
+/// How a host device spends time. The default models nothing: operations take the time they take.
+struct HostModel {
+  /// Bytes per second of each direction of the link; 0: not modelled.
+  double h2d_bandwidth = 0;
+  double d2h_bandwidth = 0;
+  /// Time that every copy takes besides its bytes.
+  Duration copy_latency = Duration::zero();
+  /// Device memory that allocations may sum up to; 0: unbounded.
+  std::size_t memory_bytes = 0;
+};
+
+/// Opens a device:
+///   "auto"    the first CUDA device if there is one, else "host"
+///   "cuda:N"  the N-th CUDA device of this machine ("cuda" is "cuda:0")
+///   "host:N"  the N-th of as many software devices as are asked for ("host" is "host:0")
+/// Throws leat::Error, saying what there is: an unknown name, no such device, no driver.
+///
+/// A host device opened on a fiber runs on that fiber's scheduler and clock, and fails (GpuError)
+/// when that scheduler ends; opened on a plain thread it runs on a small scheduler of its own, in
+/// real time.
+[[nodiscard]] Device open(std::string_view name);
+/// As open("host:N"), with modelled times.
+[[nodiscard]] Device open_host(const HostModel& model, int index = 0);
+
+/// The devices of this machine, and why there are not more. Creates no context on any of them.
+struct DeviceList {
+  std::vector<DeviceInfo> devices;  // CUDA devices first; the last is "host:0"
+  std::string cuda_status;          // such as "1 device, driver 13.0", or why there is none
+};
+[[nodiscard]] DeviceList list();
+
+}  // namespace leat::gpu

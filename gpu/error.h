@@ -1,0 +1,40 @@
+// Errors of devices.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "leat/csp/error.h"
+
+namespace leat::gpu {
+
+/// A call to a device failed. what() is one line: the call, the device, the backend's name for the
+/// error, and what to do.
+class GpuError : public Error {
+ public:
+  GpuError(int code, std::string name, std::string call, std::string device,
+           const std::string& advice)
+      : Error("leat: " + call + " on " + device + ": " + name +
+              (advice.empty() ? "" : "; " + advice)),
+        code_(code),
+        name_(std::move(name)),
+        call_(std::move(call)),
+        device_(std::move(device)) {}
+
+  /// The backend's own number (a cudaError_t); 0 where it has none.
+  [[nodiscard]] int code() const noexcept { return code_; }
+  /// The backend's name for it, such as "cudaErrorMemoryAllocation".
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// What was called, such as "cudaMalloc(1048576 bytes)".
+  [[nodiscard]] const std::string& call() const noexcept { return call_; }
+  /// Such as "cuda:0".
+  [[nodiscard]] const std::string& device() const noexcept { return device_; }
+
+ private:
+  int code_;
+  std::string name_;
+  std::string call_;
+  std::string device_;
+};
+
+}  // namespace leat::gpu

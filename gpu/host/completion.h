@@ -1,0 +1,37 @@
+// The moment at which a record on a host stream is reached.
+//
+// One Completion is one record of an event: recording again makes a new one, so that whoever waits
+// for the earlier record keeps it. Always true under lock_: done_ is sticky, and no waiter stands in
+// the queue once it is set.
+#pragma once
+
+#include <exception>
+
+#include "leat/csp/clock.h"
+#include "leat/csp/spin_lock.h"
+#include "leat/csp/wait_queue.h"
+
+namespace leat::gpu::host {
+
+class Completion {
+ public:
+  /// Reached at `at`; `error` if the work before it failed. Once.
+  void complete(TimePoint at, std::exception_ptr error) noexcept LEAT_EXCLUDES(lock_);
+  /// Suspends the calling fiber, or blocks the calling thread, until it is reached; rethrows the
+  /// error. Throws Cancelled.
+  void wait() LEAT_EXCLUDES(lock_);
+  [[nodiscard]] bool is_done() const LEAT_EXCLUDES(lock_);
+  /// Rethrows the error, if it is reached and has one.
+  void rethrow_error() const LEAT_EXCLUDES(lock_);
+  /// When it was reached, if it is.
+  [[nodiscard]] TimePoint at() const LEAT_EXCLUDES(lock_);
+
+ private:
+  mutable SpinLock lock_;
+  bool done_ LEAT_GUARDED_BY(lock_) = false;
+  TimePoint at_ LEAT_GUARDED_BY(lock_);
+  std::exception_ptr error_ LEAT_GUARDED_BY(lock_);
+  WaitQueue waiters_ LEAT_GUARDED_BY(lock_);
+};
+
+}  // namespace leat::gpu::host

@@ -1,0 +1,54 @@
+#include "leat/gpu/host/engines.h"
+
+#include <cmath>
+#include <utility>
+
+#include "leat/csp/fiber.h"
+
+namespace leat::gpu::host {
+
+Engine::Engine(const std::string& name) : token_(1, name) {
+  static_cast<void>(token_.try_send(Token{}));
+}
+
+Engines::Engines(std::string device, const HostModel& model)
+    : device_(std::move(device)),
+      model_(model),
+      h2d_(device_ + " H2D engine"),
+      d2h_(device_ + " D2H engine"),
+      compute_(device_ + " compute engine") {}
+
+Duration Engines::copy_time(CopyDirection direction, std::size_t bytes) const noexcept {
+  const double bandwidth = direction == CopyDirection::kHostToDevice   ? model_.h2d_bandwidth
+                           : direction == CopyDirection::kDeviceToHost ? model_.d2h_bandwidth
+                                                                       : 0;
+  const double seconds = bandwidth > 0 ? static_cast<double>(bytes) / bandwidth : 0;
+  return model_.copy_latency + Duration(static_cast<std::int64_t>(std::ceil(seconds * 1e9)));
+}
+
+void Engines::fail(const GpuError& error) noexcept {
+  const std::scoped_lock lock(mutex_);
+  if (error_ == nullptr) error_ = std::make_exception_ptr(error);
+}
+
+std::exception_ptr Engines::error() const noexcept {
+  const std::scoped_lock lock(mutex_);
+  return error_;
+}
+
+bool Engines::on_stream_fiber() const noexcept {
+  const std::scoped_lock lock(mutex_);
+  return stream_fibers_.contains(Fiber::current());
+}
+
+void Engines::enter_stream_fiber() {
+  const std::scoped_lock lock(mutex_);
+  stream_fibers_.insert(Fiber::current());
+}
+
+void Engines::leave_stream_fiber() noexcept {
+  const std::scoped_lock lock(mutex_);
+  stream_fibers_.erase(Fiber::current());
+}
+
+}  // namespace leat::gpu::host

@@ -1,0 +1,84 @@
+// What the streams of one host device share: its engines, its model of time, its sticky error.
+//
+// A device has one engine for each copy direction and one for kernels, as a GPU does: operations of
+// several streams that need the same engine take turns, first come first served.
+//
+// Stream fibers hold this by shared_ptr and refer to nothing else of the device, so that they may
+// still run out their queue while the device's last handle goes.
+#pragma once
+
+#include <exception>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "leat/csp/channel.h"
+#include "leat/csp/unique_function.h"
+#include "leat/gpu/device.h"
+
+namespace leat::gpu::host {
+
+/// One thing at a time. A channel of one token: taking the token is taking the engine.
+class Engine {
+ public:
+  explicit Engine(const std::string& name);
+  /// Waits for the engine, runs `work`, and occupies the engine for at least `modelled_time` from
+  /// when it was taken. Throws Cancelled, and what `work` throws.
+  template <class F>
+  void occupy(Duration modelled_time, F&& work) {
+    struct Turn {
+      explicit Turn(Engine& e) : engine(e) { static_cast<void>(engine.token_.recv()); }
+      ~Turn() { static_cast<void>(engine.token_.try_send(Token{})); }  // there is room for it
+      Turn(const Turn&) = delete;
+      Turn& operator=(const Turn&) = delete;
+      Engine& engine;
+    } const turn(*this);
+    const TimePoint start = now();
+    work();
+    if (modelled_time > Duration::zero()) sleep_until(start + modelled_time);
+  }
+
+ private:
+  struct Token {};
+  Channel<Token> token_;
+};
+
+class Engines {
+ public:
+  Engines(std::string device, const HostModel& model);
+
+  [[nodiscard]] const std::string& device() const noexcept { return device_; }
+  [[nodiscard]] const HostModel& model() const noexcept { return model_; }
+  [[nodiscard]] Engine& engine(CopyDirection direction) noexcept {
+    return direction == CopyDirection::kHostToDevice ? h2d_ : d2h_or_compute(direction);
+  }
+  [[nodiscard]] Engine& compute() noexcept { return compute_; }
+  /// What the model says that a copy takes; zero where nothing is modelled.
+  [[nodiscard]] Duration copy_time(CopyDirection direction, std::size_t bytes) const noexcept;
+
+  /// The device accepts no more work: `error` surfaces everywhere. The first one stays.
+  void fail(const GpuError& error) noexcept;
+  [[nodiscard]] std::exception_ptr error() const noexcept;
+
+  /// Whether the calling fiber is one that runs a stream of this device.
+  [[nodiscard]] bool on_stream_fiber() const noexcept;
+  void enter_stream_fiber();
+  void leave_stream_fiber() noexcept;
+
+ private:
+  [[nodiscard]] Engine& d2h_or_compute(CopyDirection direction) noexcept {
+    // A copy within the device is done by the device's own memory system, as on a GPU.
+    return direction == CopyDirection::kDeviceToHost ? d2h_ : compute_;
+  }
+
+  const std::string device_;
+  const HostModel model_;
+  Engine h2d_;
+  Engine d2h_;
+  Engine compute_;
+  mutable std::mutex mutex_;  // never held across a park
+  std::exception_ptr error_;
+  std::set<const void*> stream_fibers_;
+};
+
+}  // namespace leat::gpu::host

@@ -1,0 +1,333 @@
+#include "leat/gpu/host/host_backend.h"
+
+#include <sys/sysinfo.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "leat/csp/fiber.h"
+#include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
+#include "leat/gpu/host/completion.h"
+#include "leat/gpu/host/engines.h"
+#include "leat/gpu/host/host_stream.h"
+
+namespace leat::gpu::host {
+namespace {
+
+/// An event: its latest record, if there was one.
+class HostEvent {
+ public:
+  explicit HostEvent(bool timed) : timed_(timed) {}
+  [[nodiscard]] bool timed() const noexcept { return timed_; }
+  [[nodiscard]] std::shared_ptr<Completion> latest() const {
+    const SpinLockGuard guard(lock_);
+    return latest_;
+  }
+  void set_latest(std::shared_ptr<Completion> completion) noexcept {
+    {
+      const SpinLockGuard guard(lock_);
+      latest_.swap(completion);
+    }
+    // The earlier record is let go without the lock.
+  }
+
+ private:
+  const bool timed_;
+  mutable SpinLock lock_;
+  std::shared_ptr<Completion> latest_ LEAT_GUARDED_BY(lock_);
+};
+
+HostStream& stream_of(StreamHandle handle) noexcept {
+  return *reinterpret_cast<HostStream*>(static_cast<std::uintptr_t>(handle));
+}
+
+HostEvent& event_of(EventHandle handle) noexcept {
+  return *reinterpret_cast<HostEvent*>(static_cast<std::uintptr_t>(handle));
+}
+
+/// Device memory counts against the model's cap until the last stream that may use it has passed.
+class Memory {
+ public:
+  explicit Memory(std::size_t cap) : cap_(cap) {}
+
+  std::shared_ptr<void> allocate(std::size_t bytes, const std::string& device,
+                                 const std::shared_ptr<Memory>& self) {
+    const std::size_t before = used_.fetch_add(bytes, std::memory_order_relaxed);
+    void* memory = nullptr;
+    if (cap_ == 0 || (before <= cap_ && bytes <= cap_ - before)) {
+      memory = ::operator new(bytes, std::align_val_t(kAlignment), std::nothrow);
+    }
+    if (memory == nullptr) {
+      used_.fetch_sub(bytes, std::memory_order_relaxed);
+      throw GpuError(0, "out of memory",
+                     "allocate " + std::to_string(bytes) + " bytes of device memory", device,
+                     std::to_string(before) + " bytes are in use" +
+                         (cap_ != 0 ? " of " + std::to_string(cap_) : "") +
+                         "; use smaller batches or fewer slots");
+    }
+    return {memory, [self, bytes](void* p) {
+              ::operator delete(p, std::align_val_t(kAlignment));
+              self->used_.fetch_sub(bytes, std::memory_order_relaxed);
+            }};
+  }
+
+ private:
+  static constexpr std::size_t kAlignment = 256;  // as cudaMalloc
+  const std::size_t cap_;
+  std::atomic<std::size_t> used_{0};
+};
+
+constexpr std::size_t kPageSize = 4096;
+constexpr int kOwnWorkers = 3;  // one for each engine
+constexpr std::size_t kStreamStack = std::size_t{1} << 20;  // kernels run on it; committed lazily
+
+const Capabilities kCapabilities = {.host_kernels = true,
+                                    .device_memory_is_host_memory = true,
+                                    .cuda_kernels = false,
+                                    .virtual_time = true};
+
+class HostBackend final : public Backend {
+ public:
+  HostBackend(int index, const HostModel& model)
+      : info_(describe(index, model)),
+        engines_(std::make_shared<Engines>(info_.name, model)),
+        memory_(std::make_shared<Memory>(model.memory_bytes)) {
+    if (on_fiber()) {
+      core_ = current_scheduler("open").shared_from_this();
+      group_ = std::make_unique<TaskGroup>();
+    } else {
+      own_ = std::make_unique<Scheduler>(SchedulerOptions{.workers = kOwnWorkers});
+      core_ = own_->core();
+      group_ = std::make_unique<TaskGroup>(*own_);
+    }
+  }
+
+  ~HostBackend() override {
+    // Every Stream is gone, since each holds this; their fibers run out their queues.
+    auto join = [own = std::move(own_), group = std::move(group_)]() mutable {
+      const Shield shield;
+      try {
+        group->wait();
+      } catch (...) {
+        // Stream fibers do not throw; their scheduler's end is told by the device's error.
+      }
+      group.reset();
+      own.reset();
+    };
+    // A fiber cannot join itself: the last handle went with a kernel's closure.
+    if (engines_->on_stream_fiber()) {
+      std::thread(std::move(join)).detach();
+    } else {
+      join();
+    }
+  }
+
+  [[nodiscard]] const DeviceInfo& info() const noexcept override { return info_; }
+  [[nodiscard]] const Capabilities& capabilities() const noexcept override { return kCapabilities; }
+  [[nodiscard]] const char* family() const noexcept override { return "host"; }
+
+  StreamHandle create_stream() override {
+    rethrow_device_error();
+    const int number = next_stream_.fetch_add(1, std::memory_order_relaxed);
+    auto stream = std::make_shared<HostStream>(
+        engines_, info_.name + " stream " + std::to_string(number));
+    try {
+      group_->go([stream] { stream->run(); },
+                 {.name = stream->name(), .stack_size = kStreamStack});
+    } catch (const std::logic_error&) {
+      throw GpuError(0, "device lost", "create a stream", info_.name,
+                     "the scheduler that it ran on has ended");
+    }
+    const std::scoped_lock lock(mutex_);
+    HostStream* const key = stream.get();
+    streams_.emplace(key, std::move(stream));
+    return static_cast<StreamHandle>(reinterpret_cast<std::uintptr_t>(key));
+  }
+
+  void destroy_stream(StreamHandle handle) noexcept override {
+    std::shared_ptr<HostStream> stream;
+    {
+      const std::scoped_lock lock(mutex_);
+      const auto it = streams_.find(&stream_of(handle));
+      stream = std::move(it->second);
+      streams_.erase(it);
+    }
+    stream->close();
+  }
+
+  StreamHandle wrap_stream(void* /*native*/) override {
+    throw GpuError(0, "there are no foreign streams", "wrap a stream", info_.name,
+                   "make a leat::gpu::Stream");
+  }
+  [[nodiscard]] void* native_handle(StreamHandle /*stream*/) const noexcept override {
+    return nullptr;
+  }
+
+  void sync(StreamHandle handle) override {
+    const auto completion = std::make_shared<Completion>();
+    stream_of(handle).enqueue(RecordOperation{completion});
+    const Shield shield;
+    wait_here(*completion);
+  }
+  [[nodiscard]] bool is_done(StreamHandle handle) override {
+    rethrow_device_error();
+    return stream_of(handle).is_done();
+  }
+
+  EventHandle create_event(bool timed) override {
+    return static_cast<EventHandle>(
+        reinterpret_cast<std::uintptr_t>(std::make_unique<HostEvent>(timed).release()));
+  }
+  void destroy_event(EventHandle handle) noexcept override {
+    const std::unique_ptr<HostEvent> event(&event_of(handle));  // its records live on in the queues
+  }
+  void record(EventHandle handle, StreamHandle stream) override {
+    auto completion = std::make_shared<Completion>();
+    stream_of(stream).enqueue(RecordOperation{completion});
+    event_of(handle).set_latest(std::move(completion));
+  }
+  void wait(StreamHandle stream, EventHandle handle) override {
+    if (auto completion = event_of(handle).latest(); completion && !completion->is_done()) {
+      stream_of(stream).enqueue(WaitOperation{std::move(completion)});
+    }
+  }
+  void sync(EventHandle handle) override {
+    const Shield shield;
+    await(handle);
+  }
+  [[nodiscard]] bool is_done(EventHandle handle) override {
+    const auto completion = event_of(handle).latest();
+    if (completion == nullptr) return true;
+    if (!completion->is_done()) return false;
+    completion->rethrow_error();
+    return true;
+  }
+  void await(EventHandle handle) override {
+    if (const auto completion = event_of(handle).latest()) wait_here(*completion);
+  }
+  [[nodiscard]] Duration elapsed(EventHandle start, EventHandle end) override {
+    const auto from = event_of(start).latest();
+    const auto to = event_of(end).latest();
+    if (!event_of(start).timed() || !event_of(end).timed() || from == nullptr || to == nullptr ||
+        !from->is_done() || !to->is_done()) {
+      throw GpuError(0, "both events must be timed, recorded and done", "elapsed", info_.name,
+                     "make them with Timing::kOn and await the later one");
+    }
+    return to->at() - from->at();
+  }
+
+  void* allocate_device(std::size_t bytes) override {
+    std::shared_ptr<void> memory = memory_->allocate(bytes, info_.name, memory_);
+    const std::scoped_lock lock(mutex_);
+    void* const key = memory.get();
+    allocations_.emplace(key, std::move(memory));
+    return key;
+  }
+  void free_device(void* memory) noexcept override {
+    std::shared_ptr<void> owner;
+    {
+      const std::scoped_lock lock(mutex_);
+      const auto it = allocations_.find(memory);
+      owner = std::move(it->second);
+      allocations_.erase(it);
+    }
+    free_after_queued_work(owner);
+  }
+  void* allocate_pinned(std::size_t bytes) override {
+    // Nothing to pin for: a copy is a memcpy. Page-aligned, as pinned memory is.
+    void* const memory =
+        std::aligned_alloc(kPageSize, (bytes + kPageSize - 1) / kPageSize * kPageSize);
+    if (memory == nullptr) {
+      throw GpuError(0, "out of memory",
+                     "allocate " + std::to_string(bytes) + " bytes of pinned memory", info_.name,
+                     "use smaller batches or fewer slots");
+    }
+    return memory;
+  }
+  void free_pinned(void* memory) noexcept override {
+    const std::shared_ptr<void> owner(memory, [](void* p) { std::free(p); });
+    free_after_queued_work(owner);
+  }
+
+  void copy_async(StreamHandle stream, void* to, const void* from, std::size_t bytes,
+                  CopyDirection direction) override {
+    if (bytes > 0) stream_of(stream).enqueue(CopyOperation{to, from, bytes, direction});
+  }
+  void launch_host(StreamHandle stream, UniqueFunction<void()> function,
+                   Duration modelled_time) override {
+    stream_of(stream).enqueue(KernelOperation{std::move(function), modelled_time});
+  }
+
+ private:
+  void rethrow_device_error() const {
+    if (const std::exception_ptr error = engines_->error()) std::rethrow_exception(error);
+  }
+
+  // A fiber of another scheduler is woken by this device's: no deadlock there.
+  void wait_here(Completion& completion) const {
+    std::optional<OutsideWork> outside;
+    if (const Fiber* const fiber = Fiber::current(); fiber != nullptr && &fiber->core() != core_.get()) {
+      outside.emplace();
+    }
+    completion.wait();
+  }
+
+  // Streams with work in flight each hold the memory until they have come as far as now.
+  void free_after_queued_work(const std::shared_ptr<void>& memory) noexcept {
+    std::vector<std::shared_ptr<HostStream>> busy;
+    {
+      const std::scoped_lock lock(mutex_);
+      for (const auto& [key, stream] : streams_) {
+        if (!stream->is_done()) busy.push_back(stream);
+      }
+    }
+    for (const auto& stream : busy) {
+      try {
+        stream->enqueue(RetainOperation{memory});
+      } catch (const GpuError&) {
+        // The device has failed: nothing runs any more that could use the memory.
+      }
+    }
+  }
+
+  const DeviceInfo info_;
+  const std::shared_ptr<Engines> engines_;
+  const std::shared_ptr<Memory> memory_;
+  std::shared_ptr<SchedulerCore> core_;
+  std::unique_ptr<Scheduler> own_;
+  std::unique_ptr<TaskGroup> group_;  // the streams' fibers; goes before own_
+  std::atomic<int> next_stream_{0};
+  std::mutex mutex_;  // never held across a park
+  std::unordered_map<HostStream*, std::shared_ptr<HostStream>> streams_;
+  std::unordered_map<void*, std::shared_ptr<void>> allocations_;
+};
+
+}  // namespace
+
+DeviceInfo describe(int index, const HostModel& model) {
+  struct sysinfo system {};
+  std::size_t memory = model.memory_bytes;
+  if (memory == 0 && sysinfo(&system) == 0) {
+    memory = static_cast<std::size_t>(system.totalram) * system.mem_unit;
+  }
+  return {.name = "host:" + std::to_string(index),
+          .description = "software device on the CPU",
+          .memory_bytes = memory,
+          .copy_engines = 2,
+          .numa_node = -1};
+}
+
+std::shared_ptr<Backend> open(int index, const HostModel& model) {
+  return std::make_shared<HostBackend>(index, model);
+}
+
+}  // namespace leat::gpu::host

@@ -1,0 +1,62 @@
+// Which backend a name means. The one file that knows both.
+
+#include <charconv>
+#include <optional>
+#include <string>
+
+#include "leat/gpu/cuda/cuda_backend.h"
+#include "leat/gpu/device.h"
+#include "leat/gpu/host/host_backend.h"
+
+namespace leat::gpu {
+namespace {
+
+struct DeviceName {
+  std::string_view kind;
+  int number = 0;
+};
+
+// "kind" or "kind:N". Nothing where N is no number.
+std::optional<DeviceName> parse(std::string_view name) {
+  const std::size_t colon = name.find(':');
+  DeviceName parsed{.kind = name.substr(0, colon)};
+  if (colon == std::string_view::npos) return parsed;
+  const std::string_view digits = name.substr(colon + 1);
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), parsed.number);
+  if (error != std::errc{} || end != digits.data() + digits.size() || parsed.number < 0) {
+    return std::nullopt;
+  }
+  return parsed;
+}
+
+}  // namespace
+
+Device open(std::string_view name) {
+  if (name == "auto") {
+    return cuda::inventory().devices.empty() ? open_host({}) : Device(cuda::open(0));
+  }
+  const auto parsed = parse(name);
+  if (parsed && parsed->kind == "cuda") return Device(cuda::open(parsed->number));
+  if (parsed && parsed->kind == "host") return open_host({}, parsed->number);
+  throw Error("leat: unknown device \"" + std::string(name) +
+              "\"; use auto, cuda:N or host:N (N = 0, 1, ...)");
+}
+
+Device open_host(const HostModel& model, int index) {
+  if (index < 0 || model.h2d_bandwidth < 0 || model.d2h_bandwidth < 0 ||
+      model.copy_latency < Duration::zero()) {
+    throw std::invalid_argument(
+        "leat: open_host: number, bandwidths and latency must not be negative");
+  }
+  return Device(host::open(index, model));
+}
+
+DeviceList list() {
+  cuda::Inventory cuda = cuda::inventory();
+  DeviceList all{.devices = std::move(cuda.devices), .cuda_status = std::move(cuda.status)};
+  all.devices.push_back(host::describe(0, {}));
+  return all;
+}
+
+}  // namespace leat::gpu

@@ -1,0 +1,430 @@
+// The host kernels of the MNIST trainer, against references in double precision that are written
+// from the definitions. Every output starts as NaN and is followed by a guard.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "examples/03_mnist/init.h"
+#include "examples/03_mnist/kernels.h"
+
+namespace mnist {
+namespace {
+
+using Floats = std::vector<float>;
+using Doubles = std::vector<double>;
+using Labels = std::vector<std::uint8_t>;
+
+struct Shape {
+  std::size_t batch;
+  std::size_t inputs;
+  std::size_t outputs;
+};
+
+std::string describe(const Shape& s) {
+  return "batch " + std::to_string(s.batch) + ", inputs " + std::to_string(s.inputs) +
+         ", outputs " + std::to_string(s.outputs);
+}
+
+// One element, partial and whole tiles, more than one panel, and the trainer's own layers.
+constexpr std::array kShapes = {Shape{1, 1, 1},    Shape{1, 5, 3},      Shape{3, 5, 3},
+                                Shape{128, 5, 3},  Shape{4, 8, 8},      Shape{5, 300, 9},
+                                Shape{300, 7, 17}, Shape{96, 784, 128}, Shape{128, 128, 10},
+                                Shape{1, 784, 128}};
+
+Floats random_floats(std::size_t count, std::uint64_t seed) {
+  SplitMix64 random(seed);
+  Floats values(count);
+  for (float& value : values) value = random.next_uniform();
+  return values;
+}
+
+Labels random_labels(std::size_t count, std::size_t classes, std::uint64_t seed) {
+  SplitMix64 random(seed);
+  Labels labels(count);
+  for (std::uint8_t& label : labels) label = static_cast<std::uint8_t>(random.next() % classes);
+  return labels;
+}
+
+// An output array that tells what was not written, and what was written past its end.
+class Output {
+ public:
+  explicit Output(std::size_t count)
+      : values_(count + kGuards, std::numeric_limits<float>::quiet_NaN()) {
+    std::fill(values_.end() - kGuards, values_.end(), kGuard);
+  }
+
+  float* data() { return values_.data(); }
+
+  // The values, once the guard is seen to be whole.
+  Floats take() {
+    const auto end = values_.end() - kGuards;
+    EXPECT_TRUE(std::all_of(end, values_.end(),
+                            [](float guard) { return guard == 0.0F && std::signbit(guard); }));
+    return {values_.begin(), end};
+  }
+
+ private:
+  static constexpr int kGuards = 16;
+  // Even adding zero changes it: -0 + 0 is 0.
+  static constexpr float kGuard = -0.0F;
+  Floats values_;
+};
+
+// `scale` is the size of the sums' terms, which their rounding errors are proportional to.
+void expect_near(const Floats& actual, const Doubles& expected, double scale = 1.0) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    const auto value = static_cast<double>(actual[i]);
+    ASSERT_NEAR(value, expected[i], 2e-6 * (scale + std::abs(expected[i]))) << "element " << i;
+  }
+}
+
+Doubles reference_forward(const Doubles& x, const Doubles& weights, const Doubles& bias,
+                          const Shape& s, bool relu) {
+  Doubles y(s.batch * s.outputs);
+  for (std::size_t b = 0; b < s.batch; ++b) {
+    for (std::size_t o = 0; o < s.outputs; ++o) {
+      double sum = bias[o];
+      for (std::size_t i = 0; i < s.inputs; ++i) {
+        sum += x[b * s.inputs + i] * weights[i * s.outputs + o];
+      }
+      y[b * s.outputs + o] = relu ? std::max(sum, 0.0) : sum;
+    }
+  }
+  return y;
+}
+
+double reference_loss(const Doubles& logits, const Labels& labels, std::size_t classes) {
+  double loss = 0.0;
+  for (std::size_t b = 0; b < labels.size(); ++b) {
+    double sum = 0.0;
+    for (std::size_t c = 0; c < classes; ++c) sum += std::exp(logits[b * classes + c]);
+    loss += std::log(sum) - logits[b * classes + labels[b]];
+  }
+  return loss;
+}
+
+Doubles widen(const Floats& values) { return {values.begin(), values.end()}; }
+
+TEST(MnistKernels, NormaliseMapsEveryPixelValue) {
+  std::vector<std::uint8_t> pixels(256);
+  Doubles expected(256);
+  for (std::size_t i = 0; i < 256; ++i) {
+    pixels[i] = static_cast<std::uint8_t>(i);
+    expected[i] = (static_cast<double>(i) / 255.0 - 0.1307) / 0.3081;
+  }
+  Output y(256);
+  host::normalise({pixels.data(), y.data(), 256});
+  expect_near(y.take(), expected);
+}
+
+TEST(MnistKernels, LinearForwardEqualsTheReference) {
+  for (const Shape& s : kShapes) {
+    for (const bool relu : {false, true}) {
+      SCOPED_TRACE(describe(s) + (relu ? ", ReLU" : ""));
+      const Floats x = random_floats(s.batch * s.inputs, 1);
+      const Floats weights = random_floats(s.inputs * s.outputs, 2);
+      const Floats bias = random_floats(s.outputs, 3);
+      Output y(s.batch * s.outputs);
+      host::linear_forward(
+          {x.data(), weights.data(), bias.data(), y.data(), s.batch, s.inputs, s.outputs, relu});
+      expect_near(y.take(), reference_forward(widen(x), widen(weights), widen(bias), s, relu),
+                  std::sqrt(static_cast<double>(s.inputs)));
+    }
+  }
+}
+
+TEST(MnistKernels, ASampleDoesNotDependOnTheOthersInItsBatch) {
+  constexpr Shape kBatch = {7, 300, 11};
+  const Floats x = random_floats(kBatch.batch * kBatch.inputs, 1);
+  const Floats weights = random_floats(kBatch.inputs * kBatch.outputs, 2);
+  const Floats bias = random_floats(kBatch.outputs, 3);
+  Floats together(kBatch.batch * kBatch.outputs);
+  Floats alone(kBatch.batch * kBatch.outputs);
+  host::linear_forward({x.data(), weights.data(), bias.data(), together.data(), kBatch.batch,
+                        kBatch.inputs, kBatch.outputs, false});
+  for (std::size_t b = 0; b < kBatch.batch; ++b) {
+    host::linear_forward({x.data() + b * kBatch.inputs, weights.data(), bias.data(),
+                          alone.data() + b * kBatch.outputs, 1, kBatch.inputs, kBatch.outputs,
+                          false});
+  }
+  EXPECT_EQ(together, alone);
+}
+
+TEST(MnistKernels, LinearBackwardStoresTheReferencesGradients) {
+  for (const Shape& s : kShapes) {
+    for (const bool relu : {false, true}) {
+      SCOPED_TRACE(describe(s) + (relu ? ", ReLU" : ""));
+      const Floats x = random_floats(s.batch * s.inputs, 1);
+      const Floats weights = random_floats(s.inputs * s.outputs, 2);
+      const Floats dy = random_floats(s.batch * s.outputs, 3);
+      Doubles expected_dweights(s.inputs * s.outputs);
+      Doubles expected_dbias(s.outputs);
+      Doubles expected_dx(s.batch * s.inputs);
+      for (std::size_t b = 0; b < s.batch; ++b) {
+        for (std::size_t o = 0; o < s.outputs; ++o) {
+          const auto d = static_cast<double>(dy[b * s.outputs + o]);
+          expected_dbias[o] += d;
+          for (std::size_t i = 0; i < s.inputs; ++i) {
+            const auto input = static_cast<double>(x[b * s.inputs + i]);
+            expected_dweights[i * s.outputs + o] += d * input;
+            if (relu && input <= 0.0) continue;
+            expected_dx[b * s.inputs + i] += d * static_cast<double>(weights[i * s.outputs + o]);
+          }
+        }
+      }
+      Output dweights(s.inputs * s.outputs);
+      Output dbias(s.outputs);
+      Output dx(s.batch * s.inputs);
+      host::linear_backward({x.data(), weights.data(), dy.data(), dweights.data(), dbias.data(),
+                             dx.data(), s.batch, s.inputs, s.outputs, relu});
+      const double scale = std::sqrt(static_cast<double>(s.batch));
+      expect_near(dweights.take(), expected_dweights, scale);
+      expect_near(dbias.take(), expected_dbias, scale);
+      expect_near(dx.take(), expected_dx, std::sqrt(static_cast<double>(s.outputs)));
+    }
+  }
+}
+
+TEST(MnistKernels, TheFirstLayerNeedsNoWeightsToGoBackward) {
+  const Floats x = {1.0F, 2.0F};
+  const Floats dy = {3.0F};
+  Output dweights(2);
+  Output dbias(1);
+  host::linear_backward(
+      {x.data(), nullptr, dy.data(), dweights.data(), dbias.data(), nullptr, 1, 2, 1, false});
+  EXPECT_EQ(dweights.take(), (Floats{3.0F, 6.0F}));
+  EXPECT_EQ(dbias.take(), (Floats{3.0F}));
+}
+
+TEST(MnistKernels, GradientsEqualFiniteDifferences) {
+  constexpr Shape kFirst = {3, 5, 4};
+  constexpr Shape kSecond = {3, 4, 3};
+  const Floats x = random_floats(15, 1);
+  const Floats weights1 = random_floats(20, 2);
+  const Floats bias1 = random_floats(4, 3);
+  const Floats weights2 = random_floats(12, 4);
+  const Floats bias2 = random_floats(3, 5);
+  const Labels labels = {2, 0, 1};
+
+  Floats hidden(12);
+  Floats logits(9);
+  Floats dhidden(12);
+  Output dweights1(20);
+  Output dbias1(4);
+  Output dweights2(12);
+  Output dbias2(3);
+  Metrics metrics{};
+  host::linear_forward({x.data(), weights1.data(), bias1.data(), hidden.data(), 3, 5, 4, true});
+  host::linear_forward(
+      {hidden.data(), weights2.data(), bias2.data(), logits.data(), 3, 4, 3, false});
+  ASSERT_NE(std::count(hidden.begin(), hidden.end(), 0.0F), 0) << "no unit of the ReLU is off";
+  host::softmax_cross_entropy({logits.data(), labels.data(), logits.data(), &metrics, 3, 3});
+  host::linear_backward({hidden.data(), weights2.data(), logits.data(), dweights2.data(),
+                         dbias2.data(), dhidden.data(), 3, 4, 3, true});
+  host::linear_backward({x.data(), nullptr, dhidden.data(), dweights1.data(), dbias1.data(),
+                         nullptr, 3, 5, 4, false});
+
+  std::array parameters = {widen(weights1), widen(bias1), widen(weights2), widen(bias2)};
+  const auto mean_loss = [&] {
+    const Doubles h = reference_forward(widen(x), parameters[0], parameters[1], kFirst, true);
+    const Doubles z = reference_forward(h, parameters[2], parameters[3], kSecond, false);
+    return reference_loss(z, labels, 3) / 3.0;
+  };
+  const std::array gradients = {dweights1.take(), dbias1.take(), dweights2.take(), dbias2.take()};
+  constexpr double kStep = 1e-5;
+  for (std::size_t tensor = 0; tensor < parameters.size(); ++tensor) {
+    for (std::size_t i = 0; i < parameters[tensor].size(); ++i) {
+      double& parameter = parameters[tensor][i];
+      const double at = parameter;
+      parameter = at + kStep;
+      const double above = mean_loss();
+      parameter = at - kStep;
+      const double below = mean_loss();
+      parameter = at;
+      EXPECT_NEAR(static_cast<double>(gradients[tensor][i]), (above - below) / (2.0 * kStep), 1e-6)
+          << "tensor " << tensor << ", element " << i;
+    }
+  }
+}
+
+TEST(MnistKernels, SoftmaxCrossEntropyEqualsTheReference) {
+  for (const std::size_t batch : {1U, 3U, 128U}) {
+    for (const std::size_t classes : {1U, 3U, 10U}) {
+      SCOPED_TRACE(describe({batch, classes, classes}));
+      const Floats logits = random_floats(batch * classes, 1);
+      const Labels labels = random_labels(batch, classes, 2);
+      Doubles expected(batch * classes);
+      std::uint64_t correct = 0;
+      for (std::size_t b = 0; b < batch; ++b) {
+        const float* const z = logits.data() + b * classes;
+        double sum = 0.0;
+        for (std::size_t c = 0; c < classes; ++c) sum += std::exp(static_cast<double>(z[c]));
+        for (std::size_t c = 0; c < classes; ++c) {
+          const double probability = std::exp(static_cast<double>(z[c])) / sum;
+          expected[b * classes + c] =
+              (probability - (c == labels[b] ? 1.0 : 0.0)) / static_cast<double>(batch);
+        }
+        if (std::max_element(z, z + classes) == z + labels[b]) ++correct;
+      }
+      Output dlogits(batch * classes);
+      Metrics metrics{};
+      host::softmax_cross_entropy(
+          {logits.data(), labels.data(), dlogits.data(), &metrics, batch, classes});
+      expect_near(dlogits.take(), expected);
+      EXPECT_NEAR(metrics.loss, reference_loss(widen(logits), labels, classes),
+                  1e-6 * static_cast<double>(batch));
+      EXPECT_EQ(metrics.correct, correct);
+      EXPECT_EQ(metrics.samples, batch);
+    }
+  }
+}
+
+TEST(MnistKernels, SoftmaxIsStableForHugeLogits) {
+  const Floats logits = {1000.0F, -1000.0F, 0.0F, 1000.0F, -1000.0F, 0.0F};
+  const Labels labels = {0, 1};
+  Output dlogits(6);
+  Metrics metrics{};
+  host::softmax_cross_entropy({logits.data(), labels.data(), dlogits.data(), &metrics, 2, 3});
+  EXPECT_EQ(dlogits.take(), (Floats{0.0F, 0.0F, 0.0F, 0.5F, -0.5F, 0.0F}));
+  EXPECT_EQ(metrics.loss, 2000.0);
+  EXPECT_EQ(metrics.correct, 1U);
+}
+
+TEST(MnistKernels, OfEqualLogitsTheFirstIsTheGuess) {
+  const Floats logits = {0.0F, 1.0F, 1.0F};
+  Metrics metrics{};
+  for (const std::uint8_t label : Labels{1, 2}) {
+    host::softmax_cross_entropy({logits.data(), &label, nullptr, &metrics, 1, 3});
+    EXPECT_EQ(metrics.correct, 1U);
+  }
+}
+
+TEST(MnistKernels, MetricsAccumulateOverBatchesWithoutAGradient) {
+  Floats logits = random_floats(9 * kClasses, 1);
+  const Labels labels = random_labels(9, kClasses, 2);
+  // Right in both parts.
+  for (const std::size_t b : {0U, 3U, 7U}) logits[b * kClasses + labels[b]] = 2.0F;
+  Metrics whole{};
+  Metrics parts{};
+  host::softmax_cross_entropy({logits.data(), labels.data(), nullptr, &whole, 9, kClasses});
+  host::softmax_cross_entropy({logits.data(), labels.data(), nullptr, &parts, 4, kClasses});
+  host::softmax_cross_entropy(
+      {logits.data() + 4 * kClasses, labels.data() + 4, nullptr, &parts, 5, kClasses});
+  EXPECT_DOUBLE_EQ(parts.loss, whole.loss);
+  EXPECT_EQ(parts.correct, whole.correct);
+  EXPECT_EQ(parts.samples, 9U);
+}
+
+TEST(MnistKernels, TheGradientMayOverwriteTheLogits) {
+  const Floats logits = random_floats(5 * kClasses, 1);
+  const Labels labels = random_labels(5, kClasses, 2);
+  Floats apart(logits.size());
+  Floats in_place = logits;
+  Metrics metrics{};
+  host::softmax_cross_entropy({logits.data(), labels.data(), apart.data(), &metrics, 5, kClasses});
+  host::softmax_cross_entropy(
+      {in_place.data(), labels.data(), in_place.data(), &metrics, 5, kClasses});
+  EXPECT_EQ(in_place, apart);
+}
+
+TEST(MnistKernels, SgdMomentumFollowsItsRecurrence) {
+  Floats parameters = {1.0F, -2.0F, 0.5F};
+  Floats velocity(3);
+  const Floats gradient = {0.5F, 1.0F, -2.0F};
+  const SgdMomentum step = {parameters.data(), gradient.data(), velocity.data(), 3, 0.25F, 0.5F};
+  host::sgd_momentum(step);
+  EXPECT_EQ(velocity, (Floats{0.5F, 1.0F, -2.0F}));
+  EXPECT_EQ(parameters, (Floats{0.875F, -2.25F, 1.0F}));
+  host::sgd_momentum(step);
+  EXPECT_EQ(velocity, (Floats{0.75F, 1.5F, -3.0F}));
+  EXPECT_EQ(parameters, (Floats{0.6875F, -2.625F, 1.75F}));
+}
+
+// Trains the whole network on one batch of noise; returns its parameters.
+Floats memorise(std::size_t batch, int steps, Metrics& last) {
+  SplitMix64 random(7);
+  std::vector<std::uint8_t> pixels(batch * kPixels);
+  for (std::uint8_t& pixel : pixels) pixel = static_cast<std::uint8_t>(random.next());
+  const Labels labels = random_labels(batch, kClasses, 8);
+  Floats p(kParameters);
+  Floats g(kParameters);
+  Floats velocity(kParameters);
+  Floats x(batch * kPixels);
+  Floats hidden(batch * kHidden);
+  Floats dhidden(batch * kHidden);
+  Floats logits(batch * kClasses);
+  initialise(p.data(), 1);
+  host::normalise({pixels.data(), x.data(), batch * kPixels});
+  for (int step = 0; step < steps; ++step) {
+    last = {};
+    host::linear_forward({x.data(), p.data() + kWeights1, p.data() + kBias1, hidden.data(), batch,
+                          kPixels, kHidden, true});
+    host::linear_forward({hidden.data(), p.data() + kWeights2, p.data() + kBias2, logits.data(),
+                          batch, kHidden, kClasses, false});
+    host::softmax_cross_entropy(
+        {logits.data(), labels.data(), logits.data(), &last, batch, kClasses});
+    host::linear_backward({hidden.data(), p.data() + kWeights2, logits.data(), g.data() + kWeights2,
+                           g.data() + kBias2, dhidden.data(), batch, kHidden, kClasses, true});
+    host::linear_backward({x.data(), nullptr, dhidden.data(), g.data() + kWeights1,
+                           g.data() + kBias1, nullptr, batch, kPixels, kHidden, false});
+    host::sgd_momentum({p.data(), g.data(), velocity.data(), kParameters, 0.01F, 0.9F});
+  }
+  return p;
+}
+
+TEST(MnistKernels, RepeatedStepsMemoriseABatch) {
+  Metrics metrics{};
+  memorise(30, 30, metrics);
+  EXPECT_EQ(metrics.correct, 30U);
+  EXPECT_LT(metrics.loss / 30.0, 0.1);
+}
+
+TEST(MnistKernels, TrainingTwiceGivesTheSameBits) {
+  Metrics first{};
+  Metrics second{};
+  EXPECT_EQ(memorise(30, 5, first), memorise(30, 5, second));
+  EXPECT_EQ(first.loss, second.loss);
+}
+
+TEST(MnistInit, SplitMix64GivesThePublishedNumbers) {
+  SplitMix64 random(1234567);
+  EXPECT_EQ(random.next(), 6457827717110365317U);
+  EXPECT_EQ(random.next(), 3203168211198807973U);
+  EXPECT_EQ(random.next(), 9817491932198370423U);
+}
+
+TEST(MnistInit, WeightsAreHeUniformAndBiasesZero) {
+  Output parameters(kParameters);
+  initialise(parameters.data(), 1);
+  const Floats p = parameters.take();
+  const auto at = [&](std::size_t offset) {
+    return p.begin() + static_cast<Floats::difference_type>(offset);
+  };
+  const auto expect_uniform = [&](std::size_t begin, std::size_t end, double bound) {
+    double squares = 0.0;
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto value = static_cast<double>(p[i]);
+      ASSERT_LE(std::abs(value), bound * 1.000001);
+      squares += value * value;
+    }
+    // The variance of a uniform distribution is a third of its bound's square.
+    EXPECT_NEAR(squares / static_cast<double>(end - begin), bound * bound / 3.0,
+                bound * bound * 0.03);
+  };
+  expect_uniform(kWeights1, kBias1, std::sqrt(6.0 / 784.0));
+  expect_uniform(kWeights2, kBias2, std::sqrt(6.0 / 128.0));
+  const auto is_zero = [](float value) { return value == 0.0F; };
+  EXPECT_TRUE(std::all_of(at(kBias1), at(kWeights2), is_zero));
+  EXPECT_TRUE(std::all_of(at(kBias2), p.end(), is_zero));
+}
+
+}  // namespace
+}  // namespace mnist
