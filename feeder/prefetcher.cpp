@@ -1,0 +1,139 @@
+#include "leat/feeder/prefetcher.h"
+
+#include <algorithm>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "leat/csp/task_group.h"
+#include "leat/feeder/slot_ring.h"
+#include "leat/feeder/stages.h"
+
+namespace leat::feeder {
+namespace {
+
+PrefetcherOptions checked(PrefetcherOptions options) {
+  const auto at_least_one = [](std::size_t value, const char* name) {
+    if (value == 0) {
+      throw std::invalid_argument(std::string("leat: PrefetcherOptions: ") + name +
+                                  " is 0; it must be at least 1");
+    }
+  };
+  at_least_one(options.batch_size, "batch_size");
+  at_least_one(options.prefetch_depth, "prefetch_depth");
+  at_least_one(options.max_leases, "max_leases");
+  at_least_one(options.workers, "workers");
+  if (options.pinned_slots == 0) {
+    options.pinned_slots = std::max<std::size_t>(options.workers + options.prefetch_depth, 2);
+  }
+  return options;
+}
+
+}  // namespace
+
+// In the order of construction; the stages end first, the scheduler that they run on last.
+struct Prefetcher::Parts {
+  Parts(const Dataset& dataset, const gpu::Device& device, const PrefetcherOptions& given)
+      : options(checked(given)),
+        own(on_fiber() ? nullptr : std::make_unique<Scheduler>()),
+        ring(std::make_shared<SlotRing>(device, BatchLayout(dataset, options.batch_size),
+                                        options.pinned_slots,
+                                        options.max_leases + options.prefetch_depth - 1,
+                                        options.workers, options.prefetch_depth,
+                                        options.sample_every)),
+        stages(dataset, options, ring),
+        group(own ? std::make_unique<TaskGroup>(*own) : std::make_unique<TaskGroup>()) {}
+
+  const PrefetcherOptions options;
+  const std::unique_ptr<Scheduler> own;
+  const std::shared_ptr<SlotRing> ring;
+  Stages stages;
+  const std::unique_ptr<TaskGroup> group;
+
+  // The consumer's side.
+  std::uint64_t generation = 0;  // of the latest request; 0: nothing was requested yet
+  std::uint64_t next_epoch = 0;  // that follows in the stream of batches
+  bool in_epoch = false;         // its beginning was consumed, its end was not
+  std::string failure;           // why the stages have ended, once the consumer was told
+};
+
+Prefetcher::Prefetcher(const Dataset& dataset, const gpu::Device& device,
+                       const PrefetcherOptions& options)
+    : parts_(std::make_unique<Parts>(dataset, device, options)) {
+  parts_->stages.launch(*parts_->group);
+}
+
+Prefetcher::~Prefetcher() = default;
+
+Epoch Prefetcher::epoch(std::uint64_t epoch, const gpu::StreamRef& stream) {
+  return {*this, epoch, stream};
+}
+
+Epoch Prefetcher::epoch(std::uint64_t epoch) { return {*this, epoch, std::nullopt}; }
+
+std::uint64_t Prefetcher::batches_per_epoch() const noexcept {
+  return parts_->stages.batches_per_epoch();
+}
+
+Stats Prefetcher::stats() const { return parts_->ring->stats.snapshot(); }
+
+void Prefetcher::start(std::uint64_t epoch) {
+  Parts& parts = *parts_;
+  if (parts.generation == 0 || parts.in_epoch || parts.next_epoch != epoch) {
+    std::optional<Request> unseen;
+    static_cast<void>(parts.ring->requests.try_recv(unseen));
+    static_cast<void>(
+        parts.ring->requests.try_send({.epoch = epoch, .generation = ++parts.generation}));
+    parts.next_epoch = epoch;
+  }
+  parts.in_epoch = true;
+}
+
+std::optional<Lease> Prefetcher::next() {
+  Parts& parts = *parts_;
+  if (!parts.failure.empty()) {
+    throw Error("leat: the prefetcher has stopped because of an earlier error: " + parts.failure);
+  }
+  if (parts.ring->outstanding.load(std::memory_order_relaxed) >= parts.options.max_leases) {
+    throw std::logic_error("leat: next() while " + std::to_string(parts.options.max_leases) +
+                           " leases are held, which is max_leases: release one first");
+  }
+  if (!parts.in_epoch) start(parts.next_epoch);
+  const TimePoint asked = now();
+  for (;;) {
+    std::optional<Delivery> delivery;
+    try {
+      delivery = parts.ring->ready.recv();
+    } catch (const Cancelled&) {
+      throw;
+    } catch (const std::exception& e) {
+      parts.failure = e.what();
+      throw;
+    }
+    if (delivery->generation != parts.generation) {
+      if (delivery->slot != nullptr) parts.ring->give_back(*delivery->slot, DeviceState::kReady);
+    } else if (delivery->slot == nullptr) {
+      parts.in_epoch = false;
+      ++parts.next_epoch;
+      return std::nullopt;
+    } else {
+      return Lease(parts.ring, *delivery->slot, now() - asked);
+    }
+  }
+}
+
+Epoch::Iterator Epoch::begin() {
+  current_.reset();  // a lease of an earlier pass
+  feed_.start(number_);
+  advance();
+  return Iterator(*this);
+}
+
+void Epoch::advance() {
+  current_.reset();
+  current_ = feed_.next();
+  if (current_.has_value() && stream_.has_value()) current_->on(*stream_);
+}
+
+}  // namespace leat::feeder

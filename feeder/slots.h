@@ -1,0 +1,99 @@
+// Staging slots: the buffers that circulate through the prefetcher.
+//
+// There are two rings of them, allocated once. A pinned slot is written by a CPU, so it is free again
+// only when its copy is done, which a fiber awaits. A device slot is written by the copy stream, so
+// it is free again as soon as its release events are recorded: the copy stream waits for them on the
+// device, and no host does.
+//
+// Always true: a slot's state changes only through move_on(), which checks that the slot was where
+// the caller believed it to be; between two moves exactly one stage owns the slot.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "leat/feeder/layout.h"
+#include "leat/feeder/step_timing.h"
+#include "leat/gpu/buffer.h"
+#include "leat/gpu/event.h"
+#include "leat/gpu/stream.h"
+
+namespace leat::feeder {
+
+/// Which batch a slot holds.
+struct BatchId {
+  std::uint64_t epoch = 0;
+  std::uint64_t index = 0;   // within the epoch
+  std::size_t samples = 0;   // at most the batch size
+};
+
+enum class PinnedState : std::uint8_t {
+  kFree,     // in the channel of free pinned slots
+  kFilling,  // with a reader
+  kFilled,   // on its way to the copier
+  kCopying,  // a copy from it is enqueued
+};
+enum class DeviceState : std::uint8_t {
+  kFree,      // in the channel of free device slots, never leased yet or its batch discarded
+  kCopying,   // with the copier, which enqueues a copy into it
+  kReady,     // on its way to the consumer; its ready event orders the copy before any use
+  kLeased,    // with the consumer
+  kReleased,  // in the channel of free device slots; its release events are recorded
+};
+[[nodiscard]] const char* to_string(PinnedState state) noexcept;
+[[nodiscard]] const char* to_string(DeviceState state) noexcept;
+
+/// A state that changes in checked steps. Aborts with both states named on a step that is none.
+template <class State>
+class SlotState {
+ public:
+  void move_on(State from, State to) noexcept {
+    // The slot travels through channels, which order everything; the exchange only makes the check
+    // itself safe when it fails.
+    const State found = state_.exchange(to, std::memory_order_relaxed);
+    if (found != from) fail(found, from, to);
+  }
+  [[nodiscard]] State now() const noexcept { return state_.load(std::memory_order_relaxed); }
+
+ private:
+  [[noreturn]] static void fail(State found, State from, State to) noexcept;
+  std::atomic<State> state_{};
+};
+
+struct PinnedSlot {
+  PinnedSlot(const gpu::Device& device, std::size_t bytes);
+
+  gpu::PinnedBuffer buffer;
+  gpu::Event copied;  // recorded after the copies from it
+  SlotState<PinnedState> state;
+  BatchId batch;
+  std::uint64_t sequence = 0;    // of the batch in the stream of all batches; gives the order
+  std::uint64_t generation = 0;  // of the consumer's request that it serves
+  std::exception_ptr error;      // why it could not be filled
+};
+
+/// Streams that one lease may be used on.
+inline constexpr std::size_t kMaxStreams = 4;
+
+struct DeviceSlot {
+  DeviceSlot(const gpu::Device& device, const BatchLayout& layout);
+
+  gpu::DeviceBuffer buffer;
+  gpu::Event ready;                                    // recorded after the copies into it
+  std::vector<gpu::Event> released;                    // one for each stream it may be used on
+  std::vector<std::optional<gpu::StreamRef>> streams;  // bound by the lease: the first `bound`
+  std::size_t bound = 0;
+  SlotState<DeviceState> state;
+  BatchId batch;
+  std::vector<std::vector<std::int64_t>> shapes;  // of the tensors, samples first
+  std::shared_ptr<StepTiming> timing;             // on sampled steps, of which it is `part`
+  StepPart part = StepPart::kNone;
+};
+
+}  // namespace leat::feeder

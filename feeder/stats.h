@@ -1,0 +1,57 @@
+// Where the time of a step goes: per stage busy, starved and blocked; Tread, Tx, Tc, Tstep, OE.
+//
+// Words (the same in the README and in every printout):
+//   Tread   a reader fills one batch (host time)
+//   Tx      all copies of one batch, on the device
+//   Tc      the consumer's work on one batch, on the device: from the batch being there to its
+//           release. Measured in the loop, hence under copies
+//   Tstep   from one release to the next, on the device
+//   OE      overlap efficiency = max(Tc, Tx) / Tstep; 1 is perfect
+//   bubble  Tstep - max(Tc, Tx)
+//   busy / starved / blocked  a stage works / waits for input / waits for room downstream; they add
+//           up to 100 % of the step
+//
+// Device times come from timed events on sampled steps (PrefetcherOptions::sample_every), which the
+// user does not instrument. A consumer that binds no stream is measured on the host, every step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "leat/csp/clock.h"
+
+namespace leat::feeder {
+
+/// Shares of the step; they add up to 1.
+struct StageShares {
+  double busy = 0;
+  double starved = 0;
+  double blocked = 0;
+};
+
+/// A snapshot of a prefetcher's measurements. Times are means, in seconds; 0 where there is no sample
+/// yet.
+struct Stats {
+  std::uint64_t batches = 0;        // released
+  std::uint64_t sampled_steps = 0;  // that the device times are means of
+  std::size_t workers = 0;
+  std::size_t prefetch_depth = 0;
+  double batch_bytes = 0;  // mean, as copied
+  double t_read = 0;
+  double t_x = 0;
+  double t_c = 0;
+  double t_step = 0;
+  StageShares reader;
+  StageShares copier;
+  StageShares consumer;
+
+  /// max(Tc, Tx) / Tstep; 0 without samples.
+  [[nodiscard]] double overlap_efficiency() const noexcept;
+  /// One sentence: which stage limits the loop, and what would help.
+  [[nodiscard]] std::string bottleneck() const;
+  /// The overlap table: stages, times, OE and the bottleneck, in several lines.
+  [[nodiscard]] std::string table() const;
+};
+
+}  // namespace leat::feeder

@@ -1,0 +1,145 @@
+#include "leat/feeder/step_timing.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace leat::feeder {
+namespace {
+
+double seconds(Duration length) noexcept { return std::chrono::duration<double>(length).count(); }
+
+}  // namespace
+
+StepTiming::StepTiming(const gpu::Device& device)
+    : copy_end_before(device, gpu::Timing::kOn),
+      queued(device, gpu::Timing::kOn),
+      copy_start(device, gpu::Timing::kOn),
+      copy_end(device, gpu::Timing::kOn),
+      released_before(device, gpu::Timing::kOn),
+      arrived(device, gpu::Timing::kOn),
+      bound(device, gpu::Timing::kOn),
+      released(device, gpu::Timing::kOn) {}
+
+StatsCollector::StatsCollector(const gpu::Device& device, std::size_t workers,
+                               std::size_t prefetch_depth, std::size_t sample_every)
+    : workers_(workers),
+      prefetch_depth_(prefetch_depth),
+      sample_every_(sample_every),
+      free_(kTimings, "free timings") {
+  if (sample_every == 0) return;
+  finishing_.reserve(kTimings);
+  for (std::size_t i = 0; i < kTimings; ++i) {
+    static_cast<void>(free_.try_send(std::make_shared<StepTiming>(device)));
+  }
+}
+
+StepPart StatsCollector::part(std::uint64_t count) const noexcept {
+  if (sample_every_ == 0) return StepPart::kNone;
+  const std::uint64_t period = std::max<std::uint64_t>(sample_every_, 2);
+  const std::uint64_t phase = count % period;
+  if (phase == period - 2) return StepPart::kFirst;
+  return phase == period - 1 ? StepPart::kSecond : StepPart::kNone;
+}
+
+std::shared_ptr<StepTiming> StatsCollector::take() {
+  std::optional<std::shared_ptr<StepTiming>> timing;
+  if (free_.try_recv(timing) != ChannelStatus::ok) {
+    const std::scoped_lock lock(mutex_);
+    collect_finished();
+    if (free_.try_recv(timing) != ChannelStatus::ok) return nullptr;
+  }
+  StepTiming& fresh = **timing;
+  fresh.copier_blocked = fresh.consumer_starved = Duration::zero();
+  fresh.copied = fresh.released_first = fresh.bound_second = fresh.released_second = false;
+  fresh.holders.store(2, std::memory_order_relaxed);
+  return *std::move(timing);
+}
+
+void StatsCollector::let_go(std::shared_ptr<StepTiming> timing) noexcept {
+  if (timing->holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const std::scoped_lock lock(mutex_);
+  finishing_.push_back(std::move(timing));  // within the reserved kTimings
+}
+
+// Event times can be read once the last event is reached; nobody waits for that.
+void StatsCollector::collect_finished() {
+  std::erase_if(finishing_, [&](std::shared_ptr<StepTiming>& timing) {
+    try {
+      // Never recorded counts as done.
+      if (!timing->released.is_done() || !timing->copy_end.is_done()) return false;
+      measure(*timing);
+    } catch (const gpu::GpuError&) {
+      // The device has failed: whoever uses it will hear of it. This sample is lost.
+    }
+    static_cast<void>(free_.try_send(std::move(timing)));
+    return true;
+  });
+}
+
+void StatsCollector::measure(const StepTiming& t) {
+  if (t.copied) {
+    copy_.add(seconds(elapsed(t.copy_start, t.copy_end)));
+    const double idle = std::max(seconds(elapsed(t.copy_end_before, t.queued)), 0.0);
+    const double without_slot = std::clamp(seconds(t.copier_blocked), 0.0, idle);
+    copier_blocked_.add(without_slot + seconds(elapsed(t.queued, t.copy_start)));
+  }
+  if (t.released_first && t.bound_second && t.released_second) {
+    const double gap = std::max(seconds(elapsed(t.released_before, t.arrived)), 0.0);
+    const double unannounced = std::clamp(seconds(t.consumer_starved), 0.0, gap);
+    consumer_starved_.add(unannounced + seconds(elapsed(t.arrived, t.bound)));
+    compute_.add(seconds(elapsed(t.bound, t.released)));
+    step_.add(seconds(elapsed(t.released_before, t.released)));
+  }
+}
+
+void StatsCollector::add_read(Duration busy) noexcept {
+  const std::scoped_lock lock(mutex_);
+  read_.add(seconds(busy));
+}
+
+void StatsCollector::add_copy(std::size_t bytes) noexcept {
+  const std::scoped_lock lock(mutex_);
+  bytes_.add(static_cast<double>(bytes));
+}
+
+void StatsCollector::add_release() noexcept {
+  const std::scoped_lock lock(mutex_);
+  ++batches_;
+}
+
+void StatsCollector::add_host_step(Duration starved, Duration busy) noexcept {
+  const std::scoped_lock lock(mutex_);
+  host_starved_.add(seconds(starved));
+  host_busy_.add(seconds(busy));
+}
+
+Stats StatsCollector::snapshot() {
+  const std::scoped_lock lock(mutex_);
+  collect_finished();
+  Stats stats;
+  stats.batches = batches_;
+  stats.workers = workers_;
+  stats.prefetch_depth = prefetch_depth_;
+  stats.batch_bytes = bytes_.value();
+  stats.t_read = read_.value();
+  const bool on_device = step_.count > 0;
+  stats.sampled_steps = on_device ? step_.count : host_busy_.count;
+  stats.t_x = copy_.value();
+  stats.t_c = on_device ? compute_.value() : host_busy_.value();
+  stats.t_step = on_device ? step_.value() : host_busy_.value() + host_starved_.value();
+  if (stats.t_step <= 0) return stats;
+
+  // What remains of the step after the measured shares is the third, so that they add up to 1.
+  const auto share = [&](double part) { return std::clamp(part / stats.t_step, 0.0, 1.0); };
+  stats.consumer.starved = share(on_device ? consumer_starved_.value() : host_starved_.value());
+  stats.consumer.busy = 1 - stats.consumer.starved;
+  stats.copier.busy = share(stats.t_x);
+  stats.copier.blocked = std::min(share(copier_blocked_.value()), 1 - stats.copier.busy);
+  stats.copier.starved = 1 - stats.copier.busy - stats.copier.blocked;
+  // Indices never run out within an epoch: a reader that does not read waits for a free slot.
+  stats.reader.busy = share(stats.t_read / static_cast<double>(workers_));
+  stats.reader.blocked = 1 - stats.reader.busy;
+  return stats;
+}
+
+}  // namespace leat::feeder

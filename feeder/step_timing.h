@@ -1,0 +1,101 @@
+// Timed events of two successive steps, and the means over all that were sampled.
+//
+// A sampled pair of steps (k-1, k) leaves these marks, each an event on the stream named:
+//
+//   copy stream     ... copy k-1 |copy_end_before   |queued  ~~wait for the slot~~  |copy_start
+//                       copy k   |copy_end
+//   consumer stream ... step k-1 |released_before   |arrived ~~wait for the batch~~ |bound
+//                       step k   |released
+//
+// from which, for step k: Tx = copy_start..copy_end, Tc = bound..released, Tstep =
+// released_before..released. The copier was blocked from `queued` to `copy_start` (no slot was
+// released) and while its fiber had no slot to enqueue a copy for; the consumer was starved from
+// `arrived` to `bound`, and before that while its host thread waited for a batch to be announced.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "leat/csp/channel.h"
+#include "leat/csp/clock.h"
+#include "leat/feeder/stats.h"
+#include "leat/gpu/event.h"
+
+namespace leat::feeder {
+
+struct StepTiming {
+  explicit StepTiming(const gpu::Device& device);
+
+  gpu::Event copy_end_before, queued, copy_start, copy_end;
+  gpu::Event released_before, arrived, bound, released;
+  Duration copier_blocked = Duration::zero();     // host: no device slot to copy into
+  Duration consumer_starved = Duration::zero();   // host: no batch to bind
+  // What has been recorded so far; a step that is not used on a stream leaves the consumer's out.
+  bool copied = false;           // queued, copy_start, copy_end
+  bool released_first = false;   // released_before
+  bool bound_second = false;     // arrived, bound
+  bool released_second = false;  // released
+  // The two slots that hold it; whoever lets go last gives it back, and sees what the other wrote.
+  std::atomic<int> holders{0};
+};
+
+/// Which part of a pair a step is.
+enum class StepPart : std::uint8_t { kNone, kFirst, kSecond };
+
+/// Collects measurements. Thread-safe.
+class StatsCollector {
+ public:
+  /// Every `sample_every`-th step is measured (0: none). Allocates its timings here, and none later.
+  StatsCollector(const gpu::Device& device, std::size_t workers, std::size_t prefetch_depth,
+                 std::size_t sample_every);
+
+  /// The part that the `count`-th copied batch plays.
+  [[nodiscard]] StepPart part(std::uint64_t count) const noexcept;
+  /// A timing to use for a pair, or null if all are in use: that pair is not sampled.
+  [[nodiscard]] std::shared_ptr<StepTiming> take();
+  /// One of its two holders lets go. When both have, what was recorded is measured once it is
+  /// reached.
+  void let_go(std::shared_ptr<StepTiming> timing) noexcept;
+
+  void add_read(Duration busy) noexcept;
+  void add_copy(std::size_t bytes) noexcept;
+  void add_release() noexcept;
+  /// A step of a consumer that binds no stream: waited, then worked.
+  void add_host_step(Duration starved, Duration busy) noexcept;
+
+  [[nodiscard]] Stats snapshot();
+
+ private:
+  struct Mean {
+    double sum = 0;
+    std::uint64_t count = 0;
+    void add(double value) noexcept {
+      sum += value;
+      ++count;
+    }
+    [[nodiscard]] double value() const noexcept {
+      return count == 0 ? 0 : sum / static_cast<double>(count);
+    }
+  };
+
+  void collect_finished();
+  void measure(const StepTiming& timing);
+
+  static constexpr std::size_t kTimings = 4;
+  const std::size_t workers_;
+  const std::size_t prefetch_depth_;
+  const std::size_t sample_every_;
+  Channel<std::shared_ptr<StepTiming>> free_;
+
+  std::mutex mutex_;  // never held across a park
+  std::vector<std::shared_ptr<StepTiming>> finishing_;
+  std::uint64_t batches_ = 0;
+  Mean read_, bytes_, copy_, compute_, step_, copier_blocked_, consumer_starved_;
+  Mean host_busy_, host_starved_;
+};
+
+}  // namespace leat::feeder
