@@ -133,6 +133,9 @@ void sgd_momentum(const SgdMomentum& args);
 
 /// The kernels enqueued on `stream`, a cudaStream_t of the calling thread's current device.
 namespace cuda {
+/// Makes the device with that number the calling thread's current one. Before every launch on a
+/// fiber, which may have moved to another thread since the last.
+[[nodiscard]] const char* use_device(int number);
 [[nodiscard]] const char* normalise(const Normalise& args, void* stream);
 [[nodiscard]] const char* linear_forward(const LinearForward& args, void* stream);
 [[nodiscard]] const char* softmax_cross_entropy(const SoftmaxCrossEntropy& args, void* stream);

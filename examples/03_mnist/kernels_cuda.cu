@@ -181,6 +181,11 @@ const char* launch_product(void (*kernel)(Args), std::size_t rows, std::size_t c
 
 }  // namespace
 
+const char* use_device(int number) {
+  const cudaError_t error = cudaSetDevice(number);
+  return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+}
+
 const char* normalise(const Normalise& args, void* stream) {
   return launch_elements(normalise_kernel, args, stream);
 }

@@ -1,0 +1,81 @@
+#include "examples/03_mnist/network.h"
+
+#include <cstring>
+
+#include "examples/03_mnist/init.h"
+#include "examples/03_mnist/launch.h"
+
+namespace mnist {
+namespace {
+
+constexpr std::size_t kParameterBytes = kParameters * sizeof(float);
+
+}  // namespace
+
+Network::Network(const leat::gpu::StreamRef& stream, std::size_t batch_size, std::uint64_t seed)
+    : stream_(stream),
+      parameters_(stream.device(), kParameterBytes),
+      gradient_(stream.device(), kParameterBytes),
+      velocity_(stream.device(), kParameterBytes),
+      input_(stream.device(), batch_size * kPixels * sizeof(float)),
+      hidden_(stream.device(), batch_size * kHidden * sizeof(float)),
+      logits_(stream.device(), batch_size * kClasses * sizeof(float)),
+      dlogits_(stream.device(), batch_size * kClasses * sizeof(float)),
+      dhidden_(stream.device(), batch_size * kHidden * sizeof(float)),
+      metrics_(stream.device(), sizeof(Metrics)),
+      staging_(stream.device(), kParameterBytes) {
+  initialise(reinterpret_cast<float*>(staging_.data()), seed);
+  copy_async(stream_, parameters_.span(), staging_.span());
+  stream_.sync();
+  std::memset(staging_.data(), 0, staging_.size());
+  copy_async(stream_, velocity_.span(), staging_.span());
+  copy_async(stream_, metrics_.span(), staging_.subspan(0, sizeof(Metrics)));
+  stream_.sync();
+}
+
+void Network::forward(const std::uint8_t* images, const std::uint8_t* labels, std::size_t samples,
+                      float* dlogits) {
+  float* const p = floats(parameters_);
+  float* const x = floats(input_);
+  float* const hidden = floats(hidden_);
+  float* const logits = floats(logits_);
+  auto* const metrics = reinterpret_cast<Metrics*>(metrics_.data());
+  launch(stream_, Normalise{images, x, samples * kPixels});
+  launch(stream_, LinearForward{x, p + kWeights1, p + kBias1, hidden, samples, kPixels, kHidden,
+                                true});
+  launch(stream_, LinearForward{hidden, p + kWeights2, p + kBias2, logits, samples, kHidden,
+                                kClasses, false});
+  launch(stream_, SoftmaxCrossEntropy{logits, labels, dlogits, metrics, samples, kClasses});
+}
+
+void Network::train_step(const std::uint8_t* images, const std::uint8_t* labels,
+                         std::size_t samples, const StepOptions& options) {
+  float* const p = floats(parameters_);
+  float* const g = floats(gradient_);
+  forward(images, labels, samples, floats(dlogits_));
+  launch(stream_, LinearBackward{floats(hidden_), p + kWeights2, floats(dlogits_), g + kWeights2,
+                                 g + kBias2, floats(dhidden_), samples, kHidden, kClasses, true});
+  launch(stream_, LinearBackward{floats(input_), nullptr, floats(dhidden_), g + kWeights1,
+                                 g + kBias1, nullptr, samples, kPixels, kHidden, false});
+  launch(stream_, SgdMomentum{p, g, floats(velocity_), kParameters, options.learning_rate,
+                              options.momentum});
+}
+
+void Network::evaluate(const std::uint8_t* images, const std::uint8_t* labels,
+                       std::size_t samples) {
+  forward(images, labels, samples, nullptr);
+}
+
+Metrics Network::metrics() {
+  const leat::gpu::PinnedSpan out = staging_.subspan(0, sizeof(Metrics));
+  copy_async(stream_, out, metrics_.span());
+  stream_.sync();
+  Metrics metrics{};
+  std::memcpy(&metrics, out.data(), sizeof metrics);
+  std::memset(out.data(), 0, out.size());
+  copy_async(stream_, metrics_.span(), out);
+  stream_.sync();
+  return metrics;
+}
+
+}  // namespace mnist

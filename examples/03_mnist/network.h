@@ -1,0 +1,50 @@
+// The perceptron on a device: its parameters, its working memory, and the order of its kernels.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "examples/03_mnist/kernels.h"
+#include "leat/gpu/buffer.h"
+#include "leat/gpu/stream.h"
+
+namespace mnist {
+
+/// Learning rate and momentum of one step.
+struct StepOptions {
+  float learning_rate = 0.04F;
+  float momentum = 0.9F;
+};
+
+/// A network 784 -> 128 -> 10. Everything is enqueued on one stream, which must outlive it; nothing
+/// but metrics() waits for the device.
+class Network {
+ public:
+  /// Parameters drawn from `seed`; room for batches of up to `batch_size` samples. Throws GpuError.
+  Network(const leat::gpu::StreamRef& stream, std::size_t batch_size, std::uint64_t seed);
+
+  /// Enqueues forward, backward and update. `images` [samples, kPixels] and `labels` [samples] are
+  /// on the device; 1 <= samples <= batch_size.
+  void train_step(const std::uint8_t* images, const std::uint8_t* labels, std::size_t samples,
+                  const StepOptions& options);
+  /// Enqueues forward alone, counting right answers into the metrics.
+  void evaluate(const std::uint8_t* images, const std::uint8_t* labels, std::size_t samples);
+  /// Waits for all that was enqueued; returns what was added up since the last call, and starts over.
+  Metrics metrics();
+
+ private:
+  void forward(const std::uint8_t* images, const std::uint8_t* labels, std::size_t samples,
+               float* dlogits);
+  [[nodiscard]] static float* floats(const leat::gpu::DeviceBuffer& buffer) noexcept {
+    return reinterpret_cast<float*>(buffer.data());
+  }
+
+  leat::gpu::StreamRef stream_;
+  leat::gpu::DeviceBuffer parameters_, gradient_, velocity_;
+  leat::gpu::DeviceBuffer input_, hidden_, logits_;    // of a batch
+  leat::gpu::DeviceBuffer dlogits_, dhidden_;
+  leat::gpu::DeviceBuffer metrics_;
+  leat::gpu::PinnedBuffer staging_;  // parameters on their way in, metrics on their way out
+};
+
+}  // namespace mnist

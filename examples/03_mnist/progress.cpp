@@ -1,0 +1,60 @@
+#include "examples/03_mnist/progress.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace mnist {
+namespace {
+
+constexpr auto kRedraw = std::chrono::milliseconds(100);
+constexpr int kBarWidth = 24;
+
+double seconds(std::chrono::steady_clock::duration length) {
+  return std::chrono::duration<double>(length).count();
+}
+
+}  // namespace
+
+Progress::Progress(std::uint64_t epochs, std::uint64_t steps)
+    : live_(isatty(STDOUT_FILENO) == 1), epochs_(epochs), steps_(steps) {}
+
+void Progress::start_epoch(std::uint64_t epoch) {
+  epoch_ = epoch;
+  step_ = samples_ = 0;
+  started_ = drawn_ = Clock::now();
+  if (live_) draw();
+}
+
+void Progress::step(std::size_t samples) {
+  ++step_;
+  samples_ += samples;
+  if (!live_ || Clock::now() - drawn_ < kRedraw) return;
+  drawn_ = Clock::now();
+  draw();
+}
+
+void Progress::draw() {
+  const int filled = steps_ == 0 ? 0 : static_cast<int>(kBarWidth * step_ / steps_);
+  const double elapsed = seconds(Clock::now() - started_);
+  std::string bar;
+  for (int i = 0; i < kBarWidth; ++i) bar += i < filled ? "█" : "░";
+  std::printf("\r\x1b[Kepoch %llu/%llu  %s  step %llu/%llu  %.0f samples/s",
+              static_cast<unsigned long long>(epoch_ + 1), static_cast<unsigned long long>(epochs_),
+              bar.c_str(), static_cast<unsigned long long>(step_),
+              static_cast<unsigned long long>(steps_),
+              elapsed > 0 ? static_cast<double>(samples_) / elapsed : 0.0);
+  std::fflush(stdout);
+}
+
+void Progress::finish_epoch(const Metrics& metrics) {
+  const double samples = static_cast<double>(metrics.samples);
+  std::printf("%sepoch %llu/%llu  loss %.4f  training accuracy %.2f %%  %.1f s\n",
+              live_ ? "\r\x1b[K" : "", static_cast<unsigned long long>(epoch_ + 1),
+              static_cast<unsigned long long>(epochs_), metrics.loss / samples,
+              100.0 * static_cast<double>(metrics.correct) / samples,
+              seconds(Clock::now() - started_));
+  std::fflush(stdout);
+}
+
+}  // namespace mnist

@@ -1,0 +1,37 @@
+// Progress of an epoch: a live line on a terminal, a line per epoch elsewhere.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "examples/03_mnist/kernels.h"
+
+namespace mnist {
+
+class Progress {
+ public:
+  /// Of `epochs` epochs of `steps` steps. Writes to stdout.
+  Progress(std::uint64_t epochs, std::uint64_t steps);
+
+  void start_epoch(std::uint64_t epoch);
+  /// A step was enqueued. Redraws the live line a few times a second.
+  void step(std::size_t samples);
+  /// The epoch is over: prints its line.
+  void finish_epoch(const Metrics& metrics);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void draw();
+
+  const bool live_;
+  const std::uint64_t epochs_;
+  const std::uint64_t steps_;
+  std::uint64_t epoch_ = 0;
+  std::uint64_t step_ = 0;
+  std::uint64_t samples_ = 0;
+  Clock::time_point started_;
+  Clock::time_point drawn_;
+};
+
+}  // namespace mnist
