@@ -1,0 +1,88 @@
+// How close a feeding loop comes to max(Tc, Tx) on the host device in real time.
+//
+// The link is modelled (a copy occupies it for Tx), and so is compute (a kernel occupies the engine
+// for Tc, waiting, not burning CPU), so what is measured is what Leat adds: the bubble, Tstep -
+// max(Tc, Tx). Arguments: Tx and Tc in microseconds, prefetch_depth. Counters: OE, and bubble in
+// microseconds. An iteration is one step; every batch's bytes are checked.
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "leat/csp/scheduler.h"
+#include "leat/feeder/prefetcher.h"
+#include "leat/gpu/device.h"
+#include "leat/gpu/stream.h"
+
+namespace {
+
+using namespace leat::feeder;
+
+constexpr std::size_t kSampleBytes = 4096;
+constexpr std::size_t kBatch = 16;
+
+/// Sample i is its number, 4 KiB of it.
+class Numbers final : public Dataset {
+ public:
+  [[nodiscard]] std::string_view name() const noexcept override { return "numbers"; }
+  [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
+  [[nodiscard]] std::uint64_t size() const noexcept override { return std::uint64_t{1} << 30; }
+  void read(std::uint64_t index, std::span<const std::span<std::byte>> out) const override {
+    std::memcpy(out[0].data(), &index, sizeof index);
+  }
+
+ private:
+  std::vector<Field> fields_{{"number", DType::kUint8, {kSampleBytes}}};
+};
+
+void overlap(benchmark::State& state) {
+  const double t_x = static_cast<double>(state.range(0)) * 1e-6;
+  const auto t_c = std::chrono::microseconds(state.range(1));
+  Stats stats;
+  leat::run([&] {
+    const Numbers data;
+    const auto device =
+        leat::gpu::open_host({.h2d_bandwidth = static_cast<double>(kBatch * kSampleBytes) / t_x});
+    const leat::gpu::Stream stream(device);
+    Prefetcher feed(data, device,
+                    {.batch_size = kBatch,
+                     .prefetch_depth = static_cast<std::size_t>(state.range(2)),
+                     .order = Order::kSequential,
+                     .sample_every = 2});
+    std::uint64_t expected = 0;
+    bool wrong = false;
+    for (auto _ : state) {
+      Lease batch = feed.next().value();
+      batch.on(stream);
+      stream.launch_host(
+          [&wrong, &expected, bytes = batch["number"].data<std::uint8_t>()] {
+            for (std::size_t i = 0; i < kBatch; ++i) {
+              std::uint64_t number = 0;
+              std::memcpy(&number, bytes + i * kSampleBytes, sizeof number);
+              wrong = wrong || number != expected++;
+            }
+          },
+          t_c);
+    }
+    stream.sync();
+    stats = feed.stats();
+    if (wrong) state.SkipWithError("wrong data in a batch");
+  });
+  state.counters["OE"] = stats.overlap_efficiency();
+  state.counters["bubble_us"] = 1e6 * (stats.t_step - std::max(stats.t_c, stats.t_x));
+  state.counters["Tx_us"] = 1e6 * stats.t_x;
+  state.counters["Tc_us"] = 1e6 * stats.t_c;
+}
+BENCHMARK(overlap)
+    ->ArgNames({"Tx_us", "Tc_us", "depth"})
+    ->ArgsProduct({{500, 1000, 5000}, {1000, 5000}, {1, 2}})
+    ->UseRealTime();
+
+}  // namespace
