@@ -26,6 +26,7 @@ function(leat_set_warnings target)
       -Wsign-conversion
       -Wundef
       -Wunused
+      -Wno-missing-field-initializers # {.depth = 2}: the others keep their defaults, as meant
   )
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     list(APPEND flags -Wduplicated-branches -Wduplicated-cond -Wlogical-op)

@@ -9,6 +9,7 @@
 #include "leat/csp/error.h"
 #include "leat/csp/fiber.h"
 #include "leat/csp/park.h"
+#include "leat/csp/random.h"
 
 namespace leat {
 namespace {
@@ -124,15 +125,11 @@ bool ChannelCore::attempt_recv(Case& one, WakeList& wake) noexcept {
 
 namespace {
 
-// Only ever asked about by select with several cases; a plain thread has no sequence of its own.
+// Only ever asked for by a select with several cases. Plain threads share one sequence.
 std::uint64_t random_number(Fiber* fiber) noexcept {
   if (fiber != nullptr) return fiber->random();
   static std::atomic<std::uint64_t> counter{0};
-  // Splitmix64 (Steele, Lea, Flood 2014) over a counter that all threads share.
-  std::uint64_t z = counter.fetch_add(0x9E3779B97F4A7C15ULL, std::memory_order_relaxed);
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
+  return mix(counter.fetch_add(kRandomStep, std::memory_order_relaxed));
 }
 
 // A uniform permutation of the cases (Fisher-Yates, inside out). A random rotation would favour

@@ -5,20 +5,7 @@
 #include <boost/context/detail/fcontext.hpp>
 #include <cstdlib>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define LEAT_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define LEAT_ASAN 1
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__)
-#define LEAT_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define LEAT_TSAN 1
-#endif
-#endif
+#include "leat/csp/sanitizers.h"
 
 #if defined(LEAT_ASAN)
 #include <sanitizer/asan_interface.h>

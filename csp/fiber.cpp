@@ -7,6 +7,7 @@
 #include "leat/csp/channel_core.h"
 #include "leat/csp/error.h"
 #include "leat/csp/group_core.h"
+#include "leat/csp/random.h"
 #include "leat/csp/scheduler_core.h"
 
 namespace leat {
@@ -37,8 +38,7 @@ Fiber::Fiber(SchedulerCore& core, std::shared_ptr<GroupCore> group, UniqueFuncti
       stack_(stack),
       context_(stack, &Fiber::entry, this),
       id_(id),
-      // Splitmix64's increment keeps the sequences of neighbouring ids apart; never zero.
-      random_((core.seed() + id) * 0x9E3779B97F4A7C15ULL | 1U) {}
+      random_(mix(mix(core.seed()) + id)) {}
 
 void Fiber::entry(void* self) {
   auto* const fiber = static_cast<Fiber*>(self);
@@ -142,10 +142,7 @@ void Fiber::unshield() noexcept {
 }
 
 std::uint64_t Fiber::random() noexcept {
-  random_ ^= random_ << 13;  // xorshift64 (Marsaglia 2003)
-  random_ ^= random_ >> 7;
-  random_ ^= random_ << 17;
-  return random_;
+  return mix(random_ += kRandomStep);
 }
 
 std::string Fiber::describe(bool& stuck) noexcept {

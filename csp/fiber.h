@@ -99,7 +99,7 @@ class Fiber final : public Waiter {
   StackSpan stack_;
   Context context_;
   std::uint64_t id_;
-  std::uint64_t random_;
+  std::uint64_t random_;  // the counter of its sequence
   std::atomic<FiberState> state_{FiberState::kReady};
   std::atomic<Left> left_{Left::kPark};
   Worker* worker_ = nullptr;  // that runs it now, or ran it last; written by that worker
@@ -110,7 +110,8 @@ class Fiber final : public Waiter {
   bool cancel_requested_ LEAT_GUARDED_BY(lock_) = false;
   int shields_ LEAT_GUARDED_BY(lock_) = 0;
 
-  Fiber* ready_next_ = nullptr;  // in a ready queue; SchedulerCore::lock_
+  Fiber* ready_next_ = nullptr;     // in a ready queue; SchedulerCore::lock_
+  std::uint64_t ready_since_ = 0;  // SchedulerCore::progress_ when it was queued; lock_ as well
   Fiber* group_next_ = nullptr;  // in the group's list; GroupCore::lock_
   Fiber* group_previous_ = nullptr;
 };

@@ -1,10 +1,12 @@
 #include "leat/csp/group_core.h"
 
+#include <optional>
 #include <utility>
 
 #include "leat/csp/error.h"
 #include "leat/csp/fiber.h"
 #include "leat/csp/park.h"
+#include "leat/csp/scheduler.h"
 #include "leat/csp/scheduler_core.h"
 
 namespace leat {
@@ -15,6 +17,10 @@ GroupCore::GroupCore(SchedulerCore& core) : core_(core) {}
 
 // Called with the lock held, returns with it held; throws without it.
 void GroupCore::wait_in(WaitQueue& queue, ParkReason reason) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  const Fiber* const fiber = Fiber::current();
+  // What a fiber of another scheduler waits for here, its own scheduler cannot see.
+  std::optional<OutsideWork> outside;
+  if (fiber != nullptr && &fiber->core() != &core_) outside.emplace();
   WaitNode node;
   const int outcome = park_current(
       reason, Deadline::never(), {},

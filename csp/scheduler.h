@@ -39,7 +39,8 @@ namespace leat {
 class Scheduler {
  public:
   /// Starts the workers. An idle scheduler makes no wake-ups. Throws std::invalid_argument for a
-  /// negative number of workers, std::logic_error for a VirtualClock that is in use.
+  /// negative number of workers, std::logic_error for a VirtualClock that is in use, leat::Error
+  /// where a thread cannot be started.
   explicit Scheduler(const SchedulerOptions& options = {});
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
@@ -69,7 +70,8 @@ class Scheduler {
 ///
 /// When `f` returns or throws, every other fiber is cancelled and joined. Rethrows the first
 /// exception that left `f` or a fiber started with go(); throws Deadlock, which lists the fibers,
-/// when all of them wait and nothing can wake them. Throws std::logic_error inside another run.
+/// when all of them wait and nothing can wake them; Cancelled if `f` throws it though nobody asked
+/// it to stop. Throws std::logic_error inside another run.
 template <class F>
 std::invoke_result_t<F&> run(F&& f, const SchedulerOptions& options = {});
 
@@ -127,11 +129,18 @@ template <class F>
 std::invoke_result_t<F&> run(F&& f, const SchedulerOptions& options) {
   using Result = std::invoke_result_t<F&>;
   if constexpr (std::is_void_v<Result>) {
-    run_main([&f] { f(); }, options);
+    bool returned = false;
+    run_main(
+        [&f, &returned] {
+          f();
+          returned = true;
+        },
+        options);
+    if (!returned) throw Cancelled{};  // f threw it, though nobody had asked it to stop
   } else {
     std::optional<Result> result;
     run_main([&f, &result] { result.emplace(f()); }, options);
-    if (!result.has_value()) throw Cancelled{};  // f threw it, though nobody had asked it to stop
+    if (!result.has_value()) throw Cancelled{};  // likewise
     return *std::move(result);
   }
 }

@@ -1,6 +1,8 @@
 #include "leat/csp/scheduler_core.h"
 
+#include <cstdio>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "leat/csp/assert.h"
@@ -24,6 +26,14 @@ Fiber* ReadyQueue::pop() noexcept {
   return fiber;
 }
 
+// Neither queue goes first as a whole: a pinned fiber that yields (run's first one is pinned) would
+// keep its worker from all others.
+Fiber* ReadyQueue::pop_oldest(ReadyQueue& a, ReadyQueue& b) noexcept {
+  if (a.empty()) return b.pop();
+  if (b.empty()) return a.pop();
+  return a.first_->ready_since_ < b.first_->ready_since_ ? a.pop() : b.pop();
+}
+
 SchedulerCore::SchedulerCore(const SchedulerOptions& options)
     : options_(options),
       clock_(options.clock != nullptr ? static_cast<const Clock*>(options.clock)
@@ -34,55 +44,75 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options)
     throw std::invalid_argument("leat: a scheduler needs at least one worker, not " +
                                 std::to_string(options.workers));
   }
-  if (options.clock != nullptr) options.clock->attach();
   const int count = options.workers == 0 ? usable_cpus() : options.workers;
   for (int i = 0; i < count; ++i) {
     workers_.push_back(std::make_unique<Worker>());
     workers_.back()->core = this;
   }
   register_group(*root_);
+  if (options.clock != nullptr) {
+    options.clock->attach();  // last: what throws after it would leave the clock in use
+    clock_attached_ = true;
+  }
 }
 
 SchedulerCore::~SchedulerCore() {
   LEAT_ASSERT(threads_.empty(), "the workers were joined before the scheduler's core went");
   unregister_group(*root_);
-  if (options_.clock != nullptr) options_.clock->detach();
 }
 
 void SchedulerCore::run_main(UniqueFunction<void()> main) {
   throws_deadlock_ = true;
-  launch(root_,
-         [this, main = std::move(main)]() mutable {
-           try {
-             main();
-           } catch (const Cancelled&) {
-             // Some fiber failed, or all were stuck: the root group knows the error.
-           } catch (...) {
-             // Before the others are stopped, so that what they throw while unwinding comes second.
-             root_->fail(std::current_exception());
-           }
-           stop_everything();
-         },
-         {.name = "main", .pinned = true, .stack_size = kMainStackSize});
-  for (std::size_t i = 1; i < workers_.size(); ++i) {
-    threads_.emplace_back([this, i] { work(*workers_[i]); });
+  start_from(1);
+  try {
+    launch(root_,
+           [this, main = std::move(main)]() mutable {
+             try {
+               main();
+             } catch (const Cancelled&) {
+               // Some fiber failed, or all were stuck: the root group knows the error.
+             } catch (...) {
+               // Before the others are stopped, so that what they throw while unwinding comes second.
+               root_->fail(std::current_exception());
+             }
+             stop_everything();
+           },
+           {.name = "main", .pinned = true, .stack_size = kMainStackSize});
+  } catch (...) {
+    shut_down();
+    throw;
   }
   work(*workers_[0]);
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
+  join_workers();
   if (const std::exception_ptr error = root_->first_error()) std::rethrow_exception(error);
 }
 
-void SchedulerCore::start() {
-  for (const auto& worker : workers_) {
-    threads_.emplace_back([this, &worker] { work(*worker); });
+void SchedulerCore::start() { start_from(0); }
+
+void SchedulerCore::start_from(std::size_t first) {
+  try {
+    for (std::size_t i = first; i < workers_.size(); ++i) {
+      threads_.emplace_back([this, i] { work(*workers_[i]); });
+    }
+  } catch (const std::system_error& error) {
+    const std::size_t started = first + threads_.size();
+    shut_down();
+    throw Error("leat: cannot start worker " + std::to_string(started + 1) + " of " +
+                std::to_string(workers_.size()) + ": " + error.what() + "; ask for fewer workers");
   }
 }
 
 void SchedulerCore::shut_down() noexcept {
   stop_everything();
+  join_workers();
+}
+
+void SchedulerCore::join_workers() noexcept {
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  // Here and not in the destructor: a TaskGroup, or a plain thread that has just woken a fiber, may
+  // hold the core for longer, and the clock is free for the next scheduler.
+  if (std::exchange(clock_attached_, false)) options_.clock->detach();
 }
 
 // From here every fiber is cancelled, also those launched by the ones that unwind, and the workers
@@ -160,7 +190,7 @@ void SchedulerCore::enqueue(Fiber& fiber) noexcept {
 
 // Queues the fiber and picks the idle worker, if any, that shall look at the queue.
 Worker* SchedulerCore::push(Fiber& fiber) noexcept {
-  ++progress_;
+  fiber.ready_since_ = ++progress_;
   if (fiber.home_ != nullptr) {
     fiber.home_->pinned.push(fiber);
     if (!fiber.home_->idle) return nullptr;
@@ -261,9 +291,7 @@ Fiber* SchedulerCore::next(Worker& worker) noexcept LEAT_NO_THREAD_SAFETY_ANALYS
   lock_.lock();
   for (;;) {
     fire_due_timers();
-    Fiber* fiber = worker.pinned.pop();
-    if (fiber == nullptr) fiber = ready_.pop();
-    if (fiber != nullptr) {
+    if (Fiber* const fiber = ReadyQueue::pop_oldest(worker.pinned, ready_)) {
       // While this worker is busy somebody else has to watch the clock.
       Worker* const timekeeper = needs_timekeeper() ? wake_one() : nullptr;
       lock_.unlock();
@@ -370,6 +398,16 @@ void SchedulerCore::report_deadlock() noexcept {
     }
   }
   if (!all_stuck || count == 0) return;
+  bool ending = false;
+  {
+    const SpinLockGuard guard(lock_);
+    ending = shutting_down_;
+  }
+  if (ending) {
+    // All were cancelled already: what waits now is shielded, and no exception reaches it.
+    std::fprintf(stderr, "leat: deadlock at the end of run: nothing can wake:%s\n", fibers.c_str());
+    return;
+  }
   root_->fail(std::make_exception_ptr(
       Deadlock("leat: deadlock: all " + std::to_string(count) +
                " fibers wait and nothing can wake them:" + fibers)));

@@ -1,7 +1,7 @@
 // Runs fibers on workers. The typed, user-facing side is csp/scheduler.h.
 //
-// M fibers on N workers. A worker takes the next fiber from the ready queue (its own queue of pinned
-// fibers first), switches to it, and acts on why it came back. One lock protects the queues, the
+// M fibers on N workers. A worker takes the fiber that has waited longest, of the ready queue and of
+// its own queue of pinned fibers, switches to it, and acts on why it came back. One lock protects the queues, the
 // timers and the workers' idleness, so that "everything is parked" is a fact and not a guess.
 //
 // Always true under lock_:
@@ -52,6 +52,8 @@ class ReadyQueue {
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
   void push(Fiber& fiber) noexcept;
   Fiber* pop() noexcept;
+  /// Takes the fiber that has waited longest in either queue.
+  static Fiber* pop_oldest(ReadyQueue& a, ReadyQueue& b) noexcept;
 
  private:
   Fiber* first_ = nullptr;
@@ -80,7 +82,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// Runs `main` as the first fiber, pinned to the calling thread, which is a worker meanwhile.
   /// Returns when every fiber has ended; rethrows the root group's first error.
   void run_main(UniqueFunction<void()> main);
-  /// Starts all workers on threads of their own.
+  /// Starts all workers on threads of their own. Throws leat::Error where there are no threads.
   void start();
   /// Cancels and joins every fiber and every worker. Idempotent.
   void shut_down() noexcept;
@@ -108,6 +110,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
  private:
   static constexpr std::size_t kMainStackSize = std::size_t{8} << 20;
 
+  void start_from(std::size_t first);
+  void join_workers() noexcept;
   void work(Worker& worker) noexcept;
   Fiber* next(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
   void resume(Worker& worker, Fiber& fiber) noexcept;
@@ -133,6 +137,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::thread> threads_;
   bool throws_deadlock_ = false;  // run_main, as opposed to an embedded scheduler
+  bool clock_attached_ = false;   // from construction until the workers have been joined
   std::atomic<std::uint64_t> next_fiber_id_{1};
 
   SpinLock groups_lock_;

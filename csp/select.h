@@ -134,6 +134,12 @@ template <Sendable T, class F = NoHandler>
   return SendCase<T, F>(channel.core(), std::move(value), std::move(handler));
 }
 template <Sendable T, class F = NoHandler>
+  requires std::copy_constructible<T>
+[[nodiscard]] auto on_send(const Sender<T>& channel, const std::type_identity_t<T>& value,
+                           F handler = {}) {
+  return SendCase<T, F>(channel.core(), T(value), std::move(handler));
+}
+template <Sendable T, class F = NoHandler>
 [[nodiscard]] auto on_send(const Channel<T>& channel, T& value, F handler = {}) {
   return SendCase<T&, F>(channel.core(), value, std::move(handler));
 }
@@ -141,6 +147,13 @@ template <Sendable T, class F = NoHandler>
 [[nodiscard]] auto on_send(const Channel<T>& channel, std::type_identity_t<T>&& value,
                            F handler = {}) {
   return SendCase<T, F>(channel.core(), std::move(value), std::move(handler));
+}
+
+template <Sendable T, class F = NoHandler>
+  requires std::copy_constructible<T>
+[[nodiscard]] auto on_send(const Channel<T>& channel, const std::type_identity_t<T>& value,
+                           F handler = {}) {
+  return SendCase<T, F>(channel.core(), T(value), std::move(handler));
 }
 
 /// If nothing else is ready within `length` from the call of select. handler().
@@ -168,7 +181,7 @@ int select(Cases&&... cases) {
 
   std::size_t used = 0;
   int index = 0;
-  const auto collect = [&](auto& one) {
+  [[maybe_unused]] const auto collect = [&](auto& one) {
     if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) {
       one.describe(communications[used]);
       position[used++] = index;
@@ -185,7 +198,7 @@ int select(Cases&&... cases) {
       outcome < 0 ? deadline_position : position[static_cast<std::size_t>(outcome)];
 
   index = 0;
-  const auto act = [&](auto& one) {
+  [[maybe_unused]] const auto act = [&](auto& one) {
     if (index++ != chosen) return;
     if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) {
       one.act(communications[static_cast<std::size_t>(outcome)]);

@@ -3,12 +3,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
 #include <string>
 
 #include "leat/csp/error.h"
+#include "leat/csp/sanitizers.h"
 
 namespace leat {
 namespace {
@@ -18,11 +20,13 @@ namespace {
 constexpr int kMadvGuardInstall = 102;
 
 // Instrumented code needs several times the stack.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(LEAT_ASAN) || defined(LEAT_TSAN)
 constexpr std::size_t kStackScale = 4;
 #else
 constexpr std::size_t kStackScale = 1;
 #endif
+// Less would not do for throwing an exception, and every cancellation is one.
+constexpr std::size_t kSmallestStack = std::size_t{16} << 10;
 
 std::size_t page_size() noexcept {
   static const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -59,7 +63,7 @@ void unmap_stack(StackSpan stack) noexcept {
 
 std::size_t rounded(std::size_t size) noexcept {
   const std::size_t page = page_size();
-  return (size * kStackScale + page - 1) / page * page;
+  return (std::max(size, kSmallestStack) * kStackScale + page - 1) / page * page;
 }
 
 }  // namespace

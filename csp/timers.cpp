@@ -1,6 +1,13 @@
 #include "leat/csp/timers.h"
 
+#include <algorithm>
+
 namespace leat {
+
+// Grows by doubling: reserve() is called once for each fiber that is launched.
+void TimerHeap::reserve(std::size_t count) {
+  if (count > heap_.capacity()) heap_.reserve(std::max(count, 2 * heap_.capacity()));
+}
 
 void TimerHeap::add(Timer& timer) {
   timer.sequence = next_sequence_++;

@@ -28,7 +28,7 @@ class TimerHeap {
   [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
   [[nodiscard]] TimePoint earliest() const noexcept { return heap_.front()->at; }
   /// Makes add() of up to `count` timers at a time free of allocation.
-  void reserve(std::size_t count) { heap_.reserve(count); }
+  void reserve(std::size_t count);
   void add(Timer& timer);
   /// Takes `timer` out if it is still in.
   void remove(Timer& timer) noexcept;

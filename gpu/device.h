@@ -48,7 +48,7 @@ struct HostModel {
   double d2h_bandwidth = 0;
   /// Time that every copy takes besides its bytes.
   Duration copy_latency = Duration::zero();
-  /// Device memory that allocations may sum up to; 0: unbounded.
+  /// Device memory that allocations may sum up to; 0: as much as this machine has.
   std::size_t memory_bytes = 0;
 };
 

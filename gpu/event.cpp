@@ -29,6 +29,11 @@ Event::~Event() {
 }
 
 Duration elapsed(const EventRef& start, const EventRef& end) {
+  if (!(start.device() == end.device())) {
+    throw GpuError(0, "two events of one device have a time between them",
+                   "elapsed to an event of " + end.device().name(), start.device().name(),
+                   "record both on streams of one device");
+  }
   return start.device().backend()->elapsed(start.handle(), end.handle());
 }
 

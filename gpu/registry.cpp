@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <optional>
+#include <stdexcept>
 #include <string>
 
 #include "leat/gpu/cuda/cuda_backend.h"
@@ -44,10 +45,10 @@ Device open(std::string_view name) {
 }
 
 Device open_host(const HostModel& model, int index) {
-  if (index < 0 || model.h2d_bandwidth < 0 || model.d2h_bandwidth < 0 ||
-      model.copy_latency < Duration::zero()) {
+  const bool bandwidths = model.h2d_bandwidth >= 0 && model.d2h_bandwidth >= 0;  // false for NaN
+  if (index < 0 || !bandwidths || model.copy_latency < Duration::zero()) {
     throw std::invalid_argument(
-        "leat: open_host: number, bandwidths and latency must not be negative");
+        "leat: open_host: number, bandwidths and latency must be zero or positive");
   }
   return Device(host::open(index, model));
 }

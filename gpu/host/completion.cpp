@@ -4,6 +4,7 @@
 
 #include "leat/csp/error.h"
 #include "leat/csp/park.h"
+#include "leat/gpu/host/woken_by.h"
 
 namespace leat::gpu::host {
 
@@ -20,6 +21,7 @@ void Completion::complete(TimePoint at, std::exception_ptr error) noexcept {
 }
 
 void Completion::wait() LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  const WokenBy waking(scheduler_);
   lock_.lock();
   if (!done_) {
     WaitNode node;

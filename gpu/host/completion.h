@@ -8,6 +8,7 @@
 #include <exception>
 
 #include "leat/csp/clock.h"
+#include "leat/csp/scheduler_core.h"
 #include "leat/csp/spin_lock.h"
 #include "leat/csp/wait_queue.h"
 
@@ -15,6 +16,9 @@ namespace leat::gpu::host {
 
 class Completion {
  public:
+  /// To be reached by a fiber of `scheduler`.
+  explicit Completion(const SchedulerCore& scheduler) noexcept : scheduler_(scheduler) {}
+
   /// Reached at `at`; `error` if the work before it failed. Once.
   void complete(TimePoint at, std::exception_ptr error) noexcept LEAT_EXCLUDES(lock_);
   /// Suspends the calling fiber, or blocks the calling thread, until it is reached; rethrows the
@@ -27,6 +31,7 @@ class Completion {
   [[nodiscard]] TimePoint at() const LEAT_EXCLUDES(lock_);
 
  private:
+  const SchedulerCore& scheduler_;  // its identity; it may be gone once this is reached
   mutable SpinLock lock_;
   bool done_ LEAT_GUARDED_BY(lock_) = false;
   TimePoint at_ LEAT_GUARDED_BY(lock_);

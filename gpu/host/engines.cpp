@@ -11,9 +11,10 @@ Engine::Engine(const std::string& name) : token_(1, name) {
   static_cast<void>(token_.try_send(Token{}));
 }
 
-Engines::Engines(std::string device, const HostModel& model)
+Engines::Engines(std::string device, const HostModel& model, const SchedulerCore& scheduler)
     : device_(std::move(device)),
       model_(model),
+      scheduler_(scheduler),
       h2d_(device_ + " H2D engine"),
       d2h_(device_ + " D2H engine"),
       compute_(device_ + " compute engine") {}
@@ -22,8 +23,9 @@ Duration Engines::copy_time(CopyDirection direction, std::size_t bytes) const no
   const double bandwidth = direction == CopyDirection::kHostToDevice   ? model_.h2d_bandwidth
                            : direction == CopyDirection::kDeviceToHost ? model_.d2h_bandwidth
                                                                        : 0;
-  const double seconds = bandwidth > 0 ? static_cast<double>(bytes) / bandwidth : 0;
-  return model_.copy_latency + Duration(static_cast<std::int64_t>(std::ceil(seconds * 1e9)));
+  if (!(bandwidth > 0)) return model_.copy_latency;
+  // Rounded to nearest, and divided last: a time that is a whole number stays that number.
+  return model_.copy_latency + Duration(std::llround(static_cast<double>(bytes) * 1e9 / bandwidth));
 }
 
 void Engines::fail(const GpuError& error) noexcept {

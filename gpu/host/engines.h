@@ -13,6 +13,7 @@
 #include <string>
 
 #include "leat/csp/channel.h"
+#include "leat/csp/scheduler_core.h"
 #include "leat/csp/unique_function.h"
 #include "leat/gpu/device.h"
 
@@ -45,10 +46,12 @@ class Engine {
 
 class Engines {
  public:
-  Engines(std::string device, const HostModel& model);
+  Engines(std::string device, const HostModel& model, const SchedulerCore& scheduler);
 
   [[nodiscard]] const std::string& device() const noexcept { return device_; }
   [[nodiscard]] const HostModel& model() const noexcept { return model_; }
+  /// That of the device's fibers; only its identity may be used, since the device may outlive it.
+  [[nodiscard]] const SchedulerCore& scheduler() const noexcept { return scheduler_; }
   [[nodiscard]] Engine& engine(CopyDirection direction) noexcept {
     return direction == CopyDirection::kHostToDevice ? h2d_ : d2h_or_compute(direction);
   }
@@ -73,6 +76,7 @@ class Engines {
 
   const std::string device_;
   const HostModel model_;
+  const SchedulerCore& scheduler_;
   Engine h2d_;
   Engine d2h_;
   Engine compute_;

@@ -3,27 +3,30 @@
 #include <sys/sysinfo.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
-#include "leat/csp/fiber.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/spin_lock.h"
 #include "leat/csp/task_group.h"
 #include "leat/gpu/host/completion.h"
 #include "leat/gpu/host/engines.h"
 #include "leat/gpu/host/host_stream.h"
+#include "leat/gpu/host/woken_by.h"
 
 namespace leat::gpu::host {
 namespace {
 
-/// An event: its latest record, if there was one.
+/// An event: its latest record, if there was one. Records made by several threads at once count in
+/// the order in which they began: what the later one covers includes what the earlier one does.
 class HostEvent {
  public:
   explicit HostEvent(bool timed) : timed_(timed) {}
@@ -32,9 +35,17 @@ class HostEvent {
     const SpinLockGuard guard(lock_);
     return latest_;
   }
-  void set_latest(std::shared_ptr<Completion> completion) noexcept {
+  /// A record begins; returns its turn.
+  [[nodiscard]] std::uint64_t begin_record() noexcept {
+    const SpinLockGuard guard(lock_);
+    return ++turns_;
+  }
+  /// The record of that turn has been enqueued.
+  void end_record(std::uint64_t turn, std::shared_ptr<Completion> completion) noexcept {
     {
       const SpinLockGuard guard(lock_);
+      if (turn < latest_turn_) return;
+      latest_turn_ = turn;
       latest_.swap(completion);
     }
     // The earlier record is let go without the lock.
@@ -43,6 +54,8 @@ class HostEvent {
  private:
   const bool timed_;
   mutable SpinLock lock_;
+  std::uint64_t turns_ LEAT_GUARDED_BY(lock_) = 0;
+  std::uint64_t latest_turn_ LEAT_GUARDED_BY(lock_) = 0;
   std::shared_ptr<Completion> latest_ LEAT_GUARDED_BY(lock_);
 };
 
@@ -61,17 +74,19 @@ class Memory {
 
   std::shared_ptr<void> allocate(std::size_t bytes, const std::string& device,
                                  const std::shared_ptr<Memory>& self) {
-    const std::size_t before = used_.fetch_add(bytes, std::memory_order_relaxed);
+    std::size_t used = used_.load(std::memory_order_relaxed);
+    bool fits = false;
+    do {
+      fits = bytes <= cap_ - used;
+    } while (fits &&
+             !used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
     void* memory = nullptr;
-    if (cap_ == 0 || (before <= cap_ && bytes <= cap_ - before)) {
-      memory = ::operator new(bytes, std::align_val_t(kAlignment), std::nothrow);
-    }
+    if (fits) memory = ::operator new(bytes, std::align_val_t(kAlignment), std::nothrow);
     if (memory == nullptr) {
-      used_.fetch_sub(bytes, std::memory_order_relaxed);
+      if (fits) used_.fetch_sub(bytes, std::memory_order_relaxed);
       throw GpuError(0, "out of memory",
                      "allocate " + std::to_string(bytes) + " bytes of device memory", device,
-                     std::to_string(before) + " bytes are in use" +
-                         (cap_ != 0 ? " of " + std::to_string(cap_) : "") +
+                     std::to_string(used) + " bytes are in use of " + std::to_string(cap_) +
                          "; use smaller batches or fewer slots");
     }
     return {memory, [self, bytes](void* p) {
@@ -83,8 +98,15 @@ class Memory {
  private:
   static constexpr std::size_t kAlignment = 256;  // as cudaMalloc
   const std::size_t cap_;
-  std::atomic<std::size_t> used_{0};
+  std::atomic<std::size_t> used_{0};  // at most cap_
 };
+
+/// What exceeds this is refused without asking the allocator, which promises more than there is.
+std::size_t machine_memory() noexcept {
+  struct sysinfo system {};
+  sysinfo(&system);  // fails for a bad address alone
+  return static_cast<std::size_t>(system.totalram) * system.mem_unit;
+}
 
 constexpr std::size_t kPageSize = 4096;
 constexpr int kOwnWorkers = 3;  // one for each engine
@@ -99,22 +121,19 @@ class HostBackend final : public Backend {
  public:
   HostBackend(int index, const HostModel& model)
       : info_(describe(index, model)),
-        engines_(std::make_shared<Engines>(info_.name, model)),
-        memory_(std::make_shared<Memory>(model.memory_bytes)) {
-    if (on_fiber()) {
-      core_ = current_scheduler("open").shared_from_this();
-      group_ = std::make_unique<TaskGroup>();
-    } else {
-      own_ = std::make_unique<Scheduler>(SchedulerOptions{.workers = kOwnWorkers});
-      core_ = own_->core();
-      group_ = std::make_unique<TaskGroup>(*own_);
-    }
-  }
+        memory_(std::make_shared<Memory>(info_.memory_bytes)),
+        own_(on_fiber() ? nullptr
+                        : std::make_unique<Scheduler>(SchedulerOptions{.workers = kOwnWorkers})),
+        group_(own_ ? std::make_unique<TaskGroup>(*own_) : std::make_unique<TaskGroup>()),
+        engines_(std::make_shared<Engines>(info_.name, model,
+                                           own_ ? *own_->core() : current_scheduler("open"))) {}
 
   ~HostBackend() override {
     // Every Stream is gone, since each holds this; their fibers run out their queues.
-    auto join = [own = std::move(own_), group = std::move(group_)]() mutable {
+    auto join = [own = std::move(own_), group = std::move(group_),
+                 engines = engines_]() mutable {
       const Shield shield;
+      const WokenBy ending(engines->scheduler());
       try {
         group->wait();
       } catch (...) {
@@ -160,6 +179,8 @@ class HostBackend final : public Backend {
       const auto it = streams_.find(&stream_of(handle));
       stream = std::move(it->second);
       streams_.erase(it);
+      std::erase_if(draining_, [](const auto& one) { return one.expired(); });
+      if (!stream->is_done()) draining_.push_back(stream);
     }
     stream->close();
   }
@@ -173,10 +194,10 @@ class HostBackend final : public Backend {
   }
 
   void sync(StreamHandle handle) override {
-    const auto completion = std::make_shared<Completion>();
+    const auto completion = std::make_shared<Completion>(engines_->scheduler());
     stream_of(handle).enqueue(RecordOperation{completion});
     const Shield shield;
-    wait_here(*completion);
+    completion->wait();
   }
   [[nodiscard]] bool is_done(StreamHandle handle) override {
     rethrow_device_error();
@@ -191,12 +212,19 @@ class HostBackend final : public Backend {
     const std::unique_ptr<HostEvent> event(&event_of(handle));  // its records live on in the queues
   }
   void record(EventHandle handle, StreamHandle stream) override {
-    auto completion = std::make_shared<Completion>();
+    HostEvent& event = event_of(handle);
+    const std::uint64_t turn = event.begin_record();
+    auto completion = std::make_shared<Completion>(engines_->scheduler());
     stream_of(stream).enqueue(RecordOperation{completion});
-    event_of(handle).set_latest(std::move(completion));
+    event.end_record(turn, std::move(completion));
   }
   void wait(StreamHandle stream, EventHandle handle) override {
-    if (auto completion = event_of(handle).latest(); completion && !completion->is_done()) {
+    rethrow_device_error();
+    auto completion = event_of(handle).latest();
+    if (completion == nullptr) return;
+    if (completion->is_done()) {
+      completion->rethrow_error();  // the event may be of another device, which has failed
+    } else {
       stream_of(stream).enqueue(WaitOperation{std::move(completion)});
     }
   }
@@ -205,6 +233,7 @@ class HostBackend final : public Backend {
     await(handle);
   }
   [[nodiscard]] bool is_done(EventHandle handle) override {
+    rethrow_device_error();
     const auto completion = event_of(handle).latest();
     if (completion == nullptr) return true;
     if (!completion->is_done()) return false;
@@ -212,7 +241,8 @@ class HostBackend final : public Backend {
     return true;
   }
   void await(EventHandle handle) override {
-    if (const auto completion = event_of(handle).latest()) wait_here(*completion);
+    rethrow_device_error();
+    if (const auto completion = event_of(handle).latest()) completion->wait();
   }
   [[nodiscard]] Duration elapsed(EventHandle start, EventHandle end) override {
     const auto from = event_of(start).latest();
@@ -244,8 +274,10 @@ class HostBackend final : public Backend {
   }
   void* allocate_pinned(std::size_t bytes) override {
     // Nothing to pin for: a copy is a memcpy. Page-aligned, as pinned memory is.
-    void* const memory =
-        std::aligned_alloc(kPageSize, (bytes + kPageSize - 1) / kPageSize * kPageSize);
+    void* memory = nullptr;
+    if (bytes <= machine_memory()) {
+      memory = std::aligned_alloc(kPageSize, (bytes + kPageSize - 1) / kPageSize * kPageSize);
+    }
     if (memory == nullptr) {
       throw GpuError(0, "out of memory",
                      "allocate " + std::to_string(bytes) + " bytes of pinned memory", info_.name,
@@ -272,56 +304,33 @@ class HostBackend final : public Backend {
     if (const std::exception_ptr error = engines_->error()) std::rethrow_exception(error);
   }
 
-  // A fiber of another scheduler is woken by this device's: no deadlock there.
-  void wait_here(Completion& completion) const {
-    std::optional<OutsideWork> outside;
-    if (const Fiber* const fiber = Fiber::current(); fiber != nullptr && &fiber->core() != core_.get()) {
-      outside.emplace();
-    }
-    completion.wait();
-  }
-
-  // Streams with work in flight each hold the memory until they have come as far as now.
+  // Streams with work in flight, destroyed ones too, each hold the memory until that has run.
   void free_after_queued_work(const std::shared_ptr<void>& memory) noexcept {
-    std::vector<std::shared_ptr<HostStream>> busy;
-    {
-      const std::scoped_lock lock(mutex_);
-      for (const auto& [key, stream] : streams_) {
-        if (!stream->is_done()) busy.push_back(stream);
-      }
-    }
-    for (const auto& stream : busy) {
-      try {
-        stream->enqueue(RetainOperation{memory});
-      } catch (const GpuError&) {
-        // The device has failed: nothing runs any more that could use the memory.
-      }
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [key, stream] : streams_) stream->retain(memory);
+    for (const auto& draining : draining_) {
+      if (const auto stream = draining.lock()) stream->retain(memory);
     }
   }
 
   const DeviceInfo info_;
-  const std::shared_ptr<Engines> engines_;
   const std::shared_ptr<Memory> memory_;
-  std::shared_ptr<SchedulerCore> core_;
-  std::unique_ptr<Scheduler> own_;
+  std::unique_ptr<Scheduler> own_;    // null where the device was opened on a fiber
   std::unique_ptr<TaskGroup> group_;  // the streams' fibers; goes before own_
+  const std::shared_ptr<Engines> engines_;
   std::atomic<int> next_stream_{0};
   std::mutex mutex_;  // never held across a park
   std::unordered_map<HostStream*, std::shared_ptr<HostStream>> streams_;
+  std::vector<std::weak_ptr<HostStream>> draining_;  // destroyed with work queued
   std::unordered_map<void*, std::shared_ptr<void>> allocations_;
 };
 
 }  // namespace
 
 DeviceInfo describe(int index, const HostModel& model) {
-  struct sysinfo system {};
-  std::size_t memory = model.memory_bytes;
-  if (memory == 0 && sysinfo(&system) == 0) {
-    memory = static_cast<std::size_t>(system.totalram) * system.mem_unit;
-  }
   return {.name = "host:" + std::to_string(index),
           .description = "software device on the CPU",
-          .memory_bytes = memory,
+          .memory_bytes = model.memory_bytes != 0 ? model.memory_bytes : machine_memory(),
           .copy_engines = 2,
           .numa_node = -1};
 }

@@ -4,6 +4,9 @@
 #include <exception>
 #include <optional>
 #include <utility>
+#include <vector>
+
+#include "leat/gpu/host/woken_by.h"
 
 namespace leat::gpu::host {
 namespace {
@@ -22,22 +25,33 @@ void HostStream::enqueue(HostOperation operation) {
   if (const std::exception_ptr error = engines_->error()) std::rethrow_exception(error);
   // Enqueueing is no cancellation point: a fiber that unwinds records the release of its buffers.
   const Shield shield;
-  enqueued_.fetch_add(1, std::memory_order_relaxed);
-  try {
-    operations_.send(std::move(operation));
-  } catch (const ChannelClosed&) {
-    completed_.fetch_add(1, std::memory_order_release);
-    if (const std::exception_ptr error = engines_->error()) std::rethrow_exception(error);
-    throw GpuError(0, "the stream was destroyed", "enqueue", engines_->device(),
-                   "keep the Stream alive while a StreamRef to it is used");
+  {
+    const SpinLockGuard guard(lock_);
+    ++enqueued_;
   }
+  ChannelStatus status = operations_.try_send(std::move(operation));
+  if (status == ChannelStatus::would_block) {
+    const WokenBy making_room(engines_->scheduler());
+    status = operations_.send_until(std::move(operation), TimePoint::max());
+  }
+  if (status == ChannelStatus::ok) return;
+  {
+    const SpinLockGuard guard(lock_);
+    --enqueued_;
+  }
+  if (const std::exception_ptr error = engines_->error()) std::rethrow_exception(error);
+  throw GpuError(0, "the stream was destroyed", "enqueue", engines_->device(),
+                 "keep the Stream alive while a StreamRef to it is used");
 }
 
 bool HostStream::is_done() const noexcept {
-  // acquire: whoever sees that all is done sees what the operations wrote. completed_ first: it
-  // never passes enqueued_.
-  const std::uint64_t completed = completed_.load(std::memory_order_acquire);
-  return completed == enqueued_.load(std::memory_order_relaxed);
+  const SpinLockGuard guard(lock_);
+  return completed_ == enqueued_;
+}
+
+void HostStream::retain(std::shared_ptr<void> memory) {
+  const SpinLockGuard guard(lock_);
+  if (completed_ != enqueued_) retained_.push_back({enqueued_, std::move(memory)});
 }
 
 void HostStream::run() noexcept {
@@ -46,8 +60,7 @@ void HostStream::run() noexcept {
   try {
     while ((operation = operations_.recv())) {
       perform(*operation);
-      operation.reset();
-      completed_.fetch_add(1, std::memory_order_release);
+      finish(operation);
     }
   } catch (const Cancelled&) {
     engines_->fail(GpuError(0, "device lost", name_, engines_->device(),
@@ -55,10 +68,7 @@ void HostStream::run() noexcept {
                             "that uses it, or on a plain thread"));
     operations_.try_close();
     do {
-      if (!operation.has_value()) continue;  // cancelled while it waited for the first one
-      end_with_error(*operation);
-      operation.reset();
-      completed_.fetch_add(1, std::memory_order_release);
+      if (operation.has_value()) finish(operation);  // or cancelled while it waited for the first
     } while (operations_.try_recv(operation) == ChannelStatus::ok);
   }
   engines_->leave_stream_fiber();
@@ -66,10 +76,7 @@ void HostStream::run() noexcept {
 
 // Throws Cancelled only; anything else is the device's error from then on.
 void HostStream::perform(HostOperation& operation) {
-  if (engines_->error() != nullptr) {
-    end_with_error(operation);
-    return;
-  }
+  if (engines_->error() != nullptr) return;
   const auto act = Overloaded{
       [&](CopyOperation& copy) {
         engines_->engine(copy.direction)
@@ -79,9 +86,8 @@ void HostStream::perform(HostOperation& operation) {
       [&](KernelOperation& kernel) {
         engines_->compute().occupy(kernel.modelled_time, [&] { kernel.function(); });
       },
-      [&](RecordOperation& record) { record.completion->complete(now(), nullptr); },
-      [&](WaitOperation& wait) { wait.completion->wait(); },
-      [&](RetainOperation& retain) { retain.memory.reset(); },
+      [](RecordOperation&) {},  // finish() completes it
+      [](WaitOperation& wait) { wait.completion->wait(); },
   };
   try {
     std::visit(act, operation);
@@ -96,10 +102,25 @@ void HostStream::perform(HostOperation& operation) {
   }
 }
 
-void HostStream::end_with_error(HostOperation& operation) noexcept {
-  if (auto* const record = std::get_if<RecordOperation>(&operation)) {
-    record->completion->complete(now(), engines_->error());
+// The end of an operation, whether it ran or not. A record is completed last: whoever it wakes finds
+// the stream done, and the memory of what ran before given back.
+void HostStream::finish(std::optional<HostOperation>& operation) noexcept {
+  std::shared_ptr<Completion> reached;
+  if (auto* const record = std::get_if<RecordOperation>(&*operation)) {
+    reached = std::move(record->completion);
   }
+  operation.reset();  // without the lock: a closure's destructor is the user's
+  std::vector<Retained> passed;
+  {
+    const SpinLockGuard guard(lock_);
+    ++completed_;
+    while (!retained_.empty() && retained_.front().until <= completed_) {
+      passed.push_back(std::move(retained_.front()));
+      retained_.pop_front();
+    }
+  }
+  passed.clear();
+  if (reached != nullptr) reached->complete(now(), engines_->error());
 }
 
 }  // namespace leat::gpu::host

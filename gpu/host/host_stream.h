@@ -4,17 +4,21 @@
 //  - operations are run in the order they were sent to the channel, by one fiber;
 //  - every operation sent is run or, once the device has failed, ended with the device's error: no
 //    record stays without its completion;
+//  - completed_ <= enqueued_, and all that was enqueued before a moment has ended when completed_
+//    reaches what enqueued_ was then;
 //  - the channel is closed by destroy_stream or, if the scheduler ends first, by the fiber.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 
 #include "leat/csp/channel.h"
+#include "leat/csp/spin_lock.h"
 #include "leat/csp/unique_function.h"
 #include "leat/gpu/backend.h"
 #include "leat/gpu/host/completion.h"
@@ -38,12 +42,7 @@ struct RecordOperation {
 struct WaitOperation {
   std::shared_ptr<Completion> completion;
 };
-/// Keeps memory alive until the stream has come this far.
-struct RetainOperation {
-  std::shared_ptr<void> memory;
-};
-using HostOperation = std::variant<CopyOperation, KernelOperation, RecordOperation, WaitOperation,
-                                   RetainOperation>;
+using HostOperation = std::variant<CopyOperation, KernelOperation, RecordOperation, WaitOperation>;
 
 class HostStream {
  public:
@@ -51,8 +50,11 @@ class HostStream {
 
   /// Waits while the queue is full (not a cancellation point). Throws GpuError if the device has
   /// failed.
-  void enqueue(HostOperation operation);
-  [[nodiscard]] bool is_done() const noexcept;
+  void enqueue(HostOperation operation) LEAT_EXCLUDES(lock_);
+  [[nodiscard]] bool is_done() const noexcept LEAT_EXCLUDES(lock_);
+  /// Keeps `memory` until all that has been enqueued has run. Never waits: a kernel's closure may
+  /// free memory on the stream's own fiber, behind which the queue is full.
+  void retain(std::shared_ptr<void> memory) LEAT_EXCLUDES(lock_);
   /// No more operations come; the fiber ends when those queued have run.
   void close() noexcept { operations_.try_close(); }
   /// The fiber's body.
@@ -64,14 +66,21 @@ class HostStream {
   /// As deep as a CUDA stream's launch queue: the host runs ahead, but not for ever.
   static constexpr std::int64_t kQueueDepth = 1024;
 
+  struct Retained {
+    std::uint64_t until;  // completed_ reaches this
+    std::shared_ptr<void> memory;
+  };
+
   void perform(HostOperation& operation);
-  void end_with_error(HostOperation& operation) noexcept;
+  void finish(std::optional<HostOperation>& operation) noexcept LEAT_EXCLUDES(lock_);
 
   const std::shared_ptr<Engines> engines_;
   const std::string name_;
   Channel<HostOperation> operations_;
-  std::atomic<std::uint64_t> enqueued_{0};
-  std::atomic<std::uint64_t> completed_{0};
+  mutable SpinLock lock_;
+  std::uint64_t enqueued_ LEAT_GUARDED_BY(lock_) = 0;
+  std::uint64_t completed_ LEAT_GUARDED_BY(lock_) = 0;
+  std::deque<Retained> retained_ LEAT_GUARDED_BY(lock_);  // by `until`, ascending
 };
 
 }  // namespace leat::gpu::host

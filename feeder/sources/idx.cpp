@@ -1,0 +1,250 @@
+// What is always true here:
+//
+//  - Nothing is believed: a payload is allocated as it arrives, and at most one byte more than the
+//    header announces is ever decompressed.
+//  - A read is short only at the end of the data; then Input says whether that end is a proper one.
+//  - Offsets in messages are offsets in the file as it lies on disk, compressed or not.
+#include "leat/feeder/sources/idx.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "leat/csp/error.h"
+
+namespace leat::feeder {
+namespace {
+
+using Bytes = std::span<std::uint8_t>;
+
+// First allocation for a payload; it doubles from there. MNIST's largest fits.
+constexpr std::size_t kFirstChunk = std::size_t{64} << 20;
+
+// Deflate's best: 258 bytes from 2 bits (zlib's technical notes state the bound 1032:1).
+constexpr std::uint64_t kMaxCompression = 1032;
+
+[[noreturn]] void fail(const std::filesystem::path& file, const std::string& problem,
+                       const std::string& advice) {
+  throw Error("leat: cannot read " + file.string() + ": " + problem + "; " + advice);
+}
+
+constexpr const char* kFetchAgain = "fetch the file again and compare its checksum";
+
+std::string hex(std::uint32_t number) {
+  std::array<char, 11> text{};
+  std::snprintf(text.data(), text.size(), "0x%08x", number);
+  return text.data();
+}
+
+// The bytes of a file, decompressed if it is gzip. Not gzopen: that one ignores whatever follows
+// the compressed data, and cannot tell where in the file something is wrong.
+class Input {
+ public:
+  explicit Input(const std::filesystem::path& path) : path_(path) {
+    std::error_code error;
+    size_ = std::filesystem::file_size(path, error);  // refuses directories, pipes, devices
+    if (error) fail(path, error.message(), "check that it is a file and may be read");
+    file_.reset(std::fopen(path.c_str(), "rb"));
+    if (!file_) fail_by_errno();
+    std::array<std::uint8_t, 2> start{};
+    is_gzip_ = read_file(start) == 2 && start[0] == 0x1f && start[1] == 0x8b;
+    std::rewind(file_.get());
+    offset_ = 0;
+    // 15: the largest window; 16: a gzip header and trailer, nothing else.
+    if (is_gzip_) inflating(inflateInit2(&stream_, 15 + 16));
+  }
+  ~Input() {
+    if (is_gzip_) inflateEnd(&stream_);
+  }
+  Input(const Input&) = delete;  // zlib's state points back to stream_
+  Input& operator=(const Input&) = delete;
+
+  // Fills `out`, and returns how many bytes it found: fewer only at the end of the data.
+  std::size_t read(Bytes out) { return is_gzip_ ? read_gzip(out) : read_file(out); }
+
+  // After a short read: whether the gzip stream stops before its own end.
+  [[nodiscard]] bool is_cut_off() const noexcept { return is_gzip_ && !at_end_; }
+
+  // The most bytes that a file of this size can hold.
+  [[nodiscard]] std::uint64_t capacity() const noexcept {
+    if (!is_gzip_) return size_;
+    return size_ > std::numeric_limits<std::uint64_t>::max() / kMaxCompression
+               ? std::numeric_limits<std::uint64_t>::max()
+               : size_ * kMaxCompression;
+  }
+
+  [[nodiscard]] std::string capacity_text() const {
+    if (!is_gzip_) return std::to_string(size_);
+    return "at most " + std::to_string(capacity()) + " in a gzip file of " + std::to_string(size_);
+  }
+
+  // " at byte 123 of the file": the next byte to be looked at.
+  [[nodiscard]] std::string where() const {
+    return " at byte " + std::to_string(offset_ - stream_.avail_in) + " of the file";
+  }
+
+ private:
+  std::size_t read_file(Bytes out) {
+    const std::size_t got = std::fread(out.data(), 1, out.size(), file_.get());
+    if (got < out.size() && std::ferror(file_.get()) != 0) fail_by_errno();
+    offset_ += got;
+    return got;
+  }
+
+  std::size_t read_gzip(Bytes out) {
+    std::size_t done = 0;
+    while (done < out.size() && !at_end_) {
+      if (stream_.avail_in == 0) {
+        stream_.next_in = buffer_.data();
+        stream_.avail_in = static_cast<uInt>(read_file(buffer_));
+        if (stream_.avail_in == 0) {
+          at_end_ = between_members_;
+          break;
+        }
+      }
+      if (between_members_) {  // a gzip file is one compressed member or several
+        if (*stream_.next_in != 0x1f) {
+          fail(path_, "something that is not gzip follows the compressed data" + where(),
+               kFetchAgain);
+        }
+        inflating(inflateReset(&stream_));
+        between_members_ = false;
+      }
+      const std::size_t room =
+          std::min<std::size_t>(out.size() - done, std::numeric_limits<uInt>::max());
+      stream_.next_out = out.data() + done;
+      stream_.avail_out = static_cast<uInt>(room);
+      const int result = inflate(&stream_, Z_NO_FLUSH);
+      done += room - stream_.avail_out;
+      if (result == Z_STREAM_END) {
+        between_members_ = true;  // and its checksum was right
+      } else {
+        inflating(result);
+      }
+    }
+    return done;
+  }
+
+  void inflating(int result) const {
+    if (result == Z_OK) return;
+    const std::string why = stream_.msg != nullptr ? stream_.msg : zError(result);
+    fail(path_, "corrupt gzip data (zlib: " + why + ")" + where(), kFetchAgain);
+  }
+
+  [[noreturn]] void fail_by_errno() const {
+    fail(path_, std::strerror(errno) + where(), "check that it is a file and may be read");
+  }
+
+  struct Close {
+    void operator()(std::FILE* file) const noexcept { std::fclose(file); }
+  };
+
+  const std::filesystem::path& path_;
+  std::uint64_t size_ = 0;  // on disk
+  std::unique_ptr<std::FILE, Close> file_;
+  std::uint64_t offset_ = 0;  // bytes read from file_
+  bool is_gzip_ = false;
+  bool between_members_ = false;
+  bool at_end_ = false;  // of gzip: the last member is complete and nothing follows
+  z_stream stream_{};
+  std::vector<std::uint8_t> buffer_ =
+      std::vector<std::uint8_t>(1 << 16);  // no place on a fiber's stack
+};
+
+std::uint32_t big_endian(std::span<const std::uint8_t> bytes) {
+  std::uint32_t number = 0;
+  for (const std::uint8_t byte : bytes) number = number << 8 | byte;
+  return number;
+}
+
+std::string to_string(const std::vector<std::size_t>& shape) {
+  std::string text;
+  for (const std::size_t extent : shape) {
+    text += (text.empty() ? "" : " x ") + std::to_string(extent);
+  }
+  return text;
+}
+
+}  // namespace
+
+IdxArray read_idx(const std::filesystem::path& file, unsigned dimensions) {
+  if (dimensions < 1 || dimensions > 255) {
+    throw std::invalid_argument("leat: IDX files have 1 to 255 dimensions, not " +
+                                std::to_string(dimensions));
+  }
+  Input input(file);
+
+  std::vector<std::uint8_t> header(4 + 4 * std::size_t{dimensions});
+  const std::size_t header_found = input.read(header);
+  const std::uint32_t expected_magic = 0x00000800 | dimensions;
+  const std::uint32_t magic = big_endian(Bytes(header).first(4));
+  if (header_found >= 4 && magic != expected_magic) {
+    fail(file,
+         "wrong magic number: found " + hex(magic) + ", expected " + hex(expected_magic) +
+             " (IDX, unsigned bytes, dimensions: " + std::to_string(dimensions) + ")",
+         "check that it is the right file, plain or compressed with gzip");
+  }
+  if (header_found < header.size()) {
+    fail(file,
+         "truncated: expected a header of " + std::to_string(header.size()) + " bytes, found " +
+             std::to_string(header_found),
+         kFetchAgain);
+  }
+
+  IdxArray array;
+  for (std::size_t at = 4; at < header.size(); at += 4) {
+    array.shape.push_back(big_endian(Bytes(header).subspan(at, 4)));
+  }
+  std::size_t payload = 1;
+  for (const std::size_t extent : array.shape) {
+    if (extent != 0 &&
+        payload > (std::numeric_limits<std::size_t>::max() - header.size()) / extent) {
+      fail(file,
+           "its header (byte 4) announces more than fits into memory: " + to_string(array.shape),
+           kFetchAgain);
+    }
+    payload *= extent;
+  }
+
+  const auto truncated = [&](const std::string& found) {
+    fail(file,
+         "truncated: expected " + std::to_string(header.size() + payload) + " bytes (a header of " +
+             std::to_string(header.size()) + ", then " + to_string(array.shape) + "), found " +
+             found,
+         kFetchAgain);
+  };
+  if (header.size() + payload > input.capacity()) truncated(input.capacity_text());
+  while (array.values.size() < payload) {
+    const std::size_t have = array.values.size();
+    array.values.resize(have + std::min(payload - have, std::max(have, kFirstChunk)));
+    const std::size_t wanted = array.values.size() - have;
+    const std::size_t found = input.read(Bytes(array.values).subspan(have));
+    if (found < wanted) truncated(std::to_string(header.size() + have + found));
+  }
+
+  // One byte more tells whether this is the end; with gzip, it also makes zlib verify the checksum.
+  std::uint8_t beyond = 0;
+  if (input.read({&beyond, 1}) != 0) {
+    fail(file,
+         "more bytes than the " + std::to_string(header.size() + payload) +
+             " that its header announces (" + to_string(array.shape) + ")",
+         kFetchAgain);
+  }
+  if (input.is_cut_off()) {
+    fail(file, "truncated: the gzip data ends before its checksum," + input.where(), kFetchAgain);
+  }
+  return array;
+}
+
+}  // namespace leat::feeder

@@ -1,0 +1,95 @@
+// What is always true here, once the constructor has returned: images_ holds labels_.size() images
+// of rows_ x columns_ > 0 pixels, and every label is below kClasses.
+#include "leat/feeder/sources/mnist.h"
+
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "leat/csp/error.h"
+#include "leat/feeder/sources/idx.h"
+
+namespace leat::feeder {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The file, plain or compressed. What is there but cannot be read is left to read_idx to report.
+fs::path find(const fs::path& directory, const std::string& name) {
+  for (const char* extension : {"", ".gz"}) {
+    fs::path file = directory / (name + extension);
+    std::error_code error;
+    if (fs::status(file, error).type() != fs::file_type::not_found) return file;
+  }
+  std::error_code error;
+  const fs::file_status status = fs::status(directory, error);
+  const std::string where = directory.string();
+  throw Error("leat: no MNIST in " + where + ": " +
+              (!fs::exists(status)         ? "there is no such directory"
+               : !fs::is_directory(status) ? "that is no directory"
+                                           : "it has neither " + name + " nor " + name + ".gz") +
+              "; expected are {train,t10k}-images-idx3-ubyte[.gz] and "
+              "{train,t10k}-labels-idx1-ubyte[.gz]");
+}
+
+}  // namespace
+
+Mnist::Mnist(const std::filesystem::path& directory, Split split) : split_(split) {
+  const std::string prefix = split == kTrain ? "train" : "t10k";
+  // Both are looked for before one is read: a missing file is told at once.
+  const fs::path image_file = find(directory, prefix + "-images-idx3-ubyte");
+  const fs::path label_file = find(directory, prefix + "-labels-idx1-ubyte");
+  IdxArray labels = read_idx(label_file, 1);
+  IdxArray images = read_idx(image_file, 3);
+
+  if (images.shape[0] != labels.shape[0]) {
+    throw Error("leat: " + image_file.string() + " holds " + std::to_string(images.shape[0]) +
+                " images, but " + label_file.string() + " " + std::to_string(labels.shape[0]) +
+                " labels; take both from one dataset");
+  }
+  if (images.values.empty()) {
+    throw Error("leat: " + image_file.string() +
+                " holds no pixels: " + std::to_string(images.shape[0]) + " images of " +
+                std::to_string(images.shape[1]) + " x " + std::to_string(images.shape[2]) +
+                " (byte 4 of its header); fetch the file again and compare its checksum");
+  }
+  for (std::size_t i = 0; i < labels.values.size(); ++i) {
+    if (labels.values[i] >= kClasses) {
+      throw Error("leat: label " + std::to_string(labels.values[i]) + " of sample " +
+                  std::to_string(i) + " in " + label_file.string() + " (byte " +
+                  std::to_string(8 + i) +
+                  ", decompressed) is above 9; check that it is a dataset " + "of 10 classes");
+    }
+  }
+  rows_ = images.shape[1];
+  columns_ = images.shape[2];
+  images_ = std::move(images.values);
+  labels_ = std::move(labels.values);
+  fields_ = {{"image",
+              DType::kUint8,
+              {static_cast<std::int64_t>(rows_), static_cast<std::int64_t>(columns_)}},
+             {"label", DType::kUint8, {}}};
+}
+
+std::string_view Mnist::name() const noexcept {
+  return split_ == kTrain ? "mnist train" : "mnist test";
+}
+
+void Mnist::read(std::uint64_t index, std::span<const std::span<std::byte>> out) const {
+  if (index >= size()) {
+    throw Error("leat: " + std::string(name()) + " has no sample " + std::to_string(index) +
+                "; it has " + std::to_string(size()));
+  }
+  const std::size_t pixels = rows_ * columns_;
+  if (out.size() != 2 || out[0].size() != pixels || out[1].size() != 1) {
+    throw std::invalid_argument("leat: a sample of " + std::string(name()) + " is read into " +
+                                std::to_string(pixels) +
+                                " bytes for the image and 1 for the label");
+  }
+  std::memcpy(out[0].data(), images_.data() + index * pixels, pixels);
+  out[1][0] = std::byte{labels_[index]};
+}
+
+}  // namespace leat::feeder

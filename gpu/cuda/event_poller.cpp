@@ -1,0 +1,164 @@
+#include "leat/gpu/cuda/event_poller.h"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <string>
+#include <system_error>
+
+#include "leat/csp/assert.h"
+#include "leat/csp/error.h"
+#include "leat/csp/futex.h"
+#include "leat/csp/park.h"
+#include "leat/csp/scheduler.h"
+
+namespace leat::gpu::cuda {
+
+void EventPoller::await(const RecordRef& record) {
+  std::call_once(started_, [this] {
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error& error) {
+      throw Error("leat: cannot start the thread that polls " + context_.device_name() + ": " +
+                  error.what() + "; raise the limit on threads (ulimit -u)");
+    }
+  });
+
+  const OutsideWork outside;  // the device wakes this fiber: no deadlock, whatever else is parked
+  cudaError_t result = cudaSuccess;
+  WaitNode node;
+  node.slot = &result;
+  const int outcome = park_current(
+      ParkReason::kAwait, Deadline::never(), {},
+      [&](Operation& operation) {
+        node.operation = &operation;
+        watch(record, node);
+      },
+      [&] {
+        const SpinLockGuard guard(lock_);
+        record->waiters.remove(node);
+      });
+  if (outcome == Operation::kCancelled) throw Cancelled{};
+  if (result != cudaSuccess) throw_error(result, "cudaEventQuery", context_.device_name());
+}
+
+void EventPoller::watch(const RecordRef& record, WaitNode& node) noexcept {
+  bool wake = false;
+  {
+    const SpinLockGuard guard(lock_);
+    record->waiters.push(node);
+    if (!record->watched) {
+      record->watched = true;
+      record->next = incoming_;
+      incoming_ = RecordRef(*record).release();
+      wake = word_.load(std::memory_order_relaxed) == kAsleep;
+      word_.store(kAwake, std::memory_order_relaxed);
+    }
+  }
+  if (wake) futex_wake(&word_);
+}
+
+EventPoller::~EventPoller() {
+  {
+    const SpinLockGuard guard(lock_);
+    stopping_ = true;
+    word_.store(kAwake, std::memory_order_relaxed);
+  }
+  futex_wake(&word_);
+  if (thread_.joinable()) thread_.join();
+}
+
+void EventPoller::run() noexcept {
+  const std::string name = "leat-cuda-" + std::to_string(context_.number());
+  prctl(PR_SET_NAME, name.c_str());
+  prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; the default, 50 us, is longer than the shortest sleep
+
+  // For as long as the thread lives; nothing else runs on it.
+  const Context::Scope scope(context_);
+  Record* list = nullptr;  // what is watched, linked by Record::next
+  TimePoint last_change = SteadyClock::instance().now();
+  for (;;) {
+    bool changed = take_incoming(list);
+    if (list == nullptr) {
+      if (stopping()) return;
+      sleep(Deadline::never());
+      continue;
+    }
+    changed |= poll(list, scope.error());
+    const TimePoint now = SteadyClock::instance().now();
+    if (changed) last_change = now;
+    const Duration passed = now - last_change;
+    if (passed < kSpin) {
+      cpu_relax();
+    } else {
+      sleep(Deadline(now + std::clamp(passed / 16, kShortestSleep, kLongestSleep)));
+    }
+  }
+}
+
+bool EventPoller::stopping() const noexcept {
+  const SpinLockGuard guard(lock_);
+  return stopping_;
+}
+
+// Moves what is new to the thread's list. True if there was anything.
+bool EventPoller::take_incoming(Record*& list) noexcept {
+  const SpinLockGuard guard(lock_);
+  if (incoming_ == nullptr) return false;
+  while (incoming_ != nullptr) {
+    Record* const record = std::exchange(incoming_, incoming_->next);
+    record->next = list;
+    list = record;
+  }
+  return true;
+}
+
+// Asks for every record of the list, and takes out what is settled. True if there was any.
+bool EventPoller::poll(Record*& list, cudaError_t lost) noexcept {
+  bool changed = false;
+  for (Record** place = &list; *place != nullptr;) {
+    // Without the lock, which the driver may make long: the list's own reference keeps the record.
+    const cudaError_t code = lost != cudaSuccess ? lost : cudaEventQuery((*place)->event);
+    if (settle(*place, code)) {
+      changed = true;
+    } else {
+      place = &(*place)->next;
+    }
+  }
+  return changed;
+}
+
+// Takes the record at `place` out of the list and wakes its waiters with `code`, unless somebody
+// waits for it that has to go on waiting. True if it was taken out.
+bool EventPoller::settle(Record*& place, cudaError_t code) noexcept {
+  WakeList wake;
+  {
+    RecordRef record;  // lets go before the waiters run, who often record next, but after the lock
+    const SpinLockGuard guard(lock_);
+    if (code == cudaErrorNotReady && !place->waiters.empty()) return false;
+    record = RecordRef::adopt(*place);
+    place = record->next;  // before it is no longer watched: then it may come in anew
+    record->watched = false;
+    // None is left where it is not ready: they were cancelled.
+    while (WaitNode* const node = record->waiters.pop_claimed()) {
+      *static_cast<cudaError_t*>(node->slot) = code;
+      wake.add(*node);
+    }
+  }
+  wake.wake();
+  return true;
+}
+
+// Until `until`, until something comes in, or until the thread is to stop.
+void EventPoller::sleep(Deadline until) noexcept {
+  {
+    const SpinLockGuard guard(lock_);
+    if (incoming_ != nullptr || stopping_) return;
+    word_.store(kAsleep, std::memory_order_relaxed);
+  }
+  futex_wait(word_, kAsleep, until);
+  const SpinLockGuard guard(lock_);
+  word_.store(kAwake, std::memory_order_relaxed);
+}
+
+}  // namespace leat::gpu::cuda

@@ -1,0 +1,74 @@
+// The bridge from the device to fibers: who awaits an event is woken here, and nowhere else.
+//
+// CUDA can call back when work is done, but on a thread of the driver's, where nothing that may
+// take a lock should run, and that slows the stream. So one thread for each device asks: without
+// pause for the first microseconds after something has changed, then after sleeps that grow with
+// the time that has passed, so that a wait becomes longer by a sixteenth at most, and by no more
+// than kLongestSleep. While nobody waits it sleeps for good.
+//
+// Always true:
+//  - under lock_, a Record is `watched` exactly while it stands in incoming_ or in the thread's own
+//    list, each of which counts as a user of it; it has waiters only while it is watched;
+//  - a waiter's node is touched under lock_ alone, or after its operation was claimed and before
+//    its ready(): whoever has taken its node out under lock_ may leave;
+//  - a watched Record is not recorded again (event_pool.h), so what it is asked is about the record
+//    that its waiters saw.
+//
+// Lock order: lock_ is the last; nothing is called under it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+
+#include "leat/csp/clock.h"
+#include "leat/csp/spin_lock.h"
+#include "leat/gpu/cuda/context.h"
+#include "leat/gpu/cuda/event_pool.h"
+
+namespace leat::gpu::cuda {
+
+class EventPoller {
+ public:
+  explicit EventPoller(const Context& context) noexcept : context_(context) {}
+  /// Joins the thread. Nobody may wait any more.
+  ~EventPoller();
+  EventPoller(const EventPoller&) = delete;
+  EventPoller& operator=(const EventPoller&) = delete;
+
+  /// Suspends the calling fiber until `record` is done. Throws GpuError, Cancelled; leat::Error
+  /// where the thread cannot be started, which is done at the first call.
+  void await(const RecordRef& record) LEAT_EXCLUDES(lock_);
+
+ private:
+  static constexpr Duration kSpin = std::chrono::microseconds(20);
+  static constexpr Duration kShortestSleep = std::chrono::microseconds(20);
+  static constexpr Duration kLongestSleep = std::chrono::milliseconds(1);
+
+  // Values of word_, all changed under lock_.
+  static constexpr std::uint32_t kAwake = 0;
+  static constexpr std::uint32_t kAsleep =
+      1;  // whoever has news stores kAwake and wakes the thread
+
+  void watch(const RecordRef& record, WaitNode& node) noexcept LEAT_EXCLUDES(lock_);
+
+  // The thread's:
+  void run() noexcept;
+  [[nodiscard]] bool take_incoming(Record*& list) noexcept LEAT_EXCLUDES(lock_);
+  [[nodiscard]] bool poll(Record*& list, cudaError_t lost) noexcept LEAT_EXCLUDES(lock_);
+  [[nodiscard]] bool settle(Record*& place, cudaError_t code) noexcept LEAT_EXCLUDES(lock_);
+  void sleep(Deadline until) noexcept LEAT_EXCLUDES(lock_);
+  [[nodiscard]] bool stopping() const noexcept LEAT_EXCLUDES(lock_);
+
+  const Context& context_;
+  std::once_flag started_;
+  std::thread thread_;
+
+  mutable SpinLock lock_;
+  Record* incoming_ LEAT_GUARDED_BY(lock_) = nullptr;  // watched, and not yet in the thread's list
+  bool stopping_ LEAT_GUARDED_BY(lock_) = false;
+  std::atomic<std::uint32_t> word_{kAwake};
+};
+
+}  // namespace leat::gpu::cuda

@@ -1,0 +1,35 @@
+#include "leat/gpu/cuda/host_call.h"
+
+#include "leat/gpu/error.h"
+
+namespace leat::gpu::cuda {
+
+void Failure::remember_current_exception() noexcept {
+  if (claimed_.exchange(true, std::memory_order_relaxed)) return;
+  try {
+    std::string what = "an unknown exception";
+    try {
+      throw;
+    } catch (const std::exception& error) {
+      what = error.what();
+    } catch (...) {
+      // Nothing more is known.
+    }
+    throw GpuError(0, "a host function failed: " + what, "launch_host", device_name_,
+                   "the device takes no more work: open it again");
+  } catch (...) {
+    error_ = std::current_exception();  // the GpuError, or that there was no memory for it
+  }
+  failed_.store(true, std::memory_order_release);
+}
+
+void CUDART_CB HostCall::run(void* self) noexcept {
+  const std::unique_ptr<HostCall> call(static_cast<HostCall*>(self));
+  try {
+    call->function_();
+  } catch (...) {
+    call->failure_->remember_current_exception();
+  }
+}
+
+}  // namespace leat::gpu::cuda

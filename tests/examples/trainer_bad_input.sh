@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Usage: trainer_bad_input.sh <the mnist program> <a folder with MNIST>
+#
+# Every bad input gives exactly one line on stderr that names it, nothing hangs, and the exit status
+# is 1.
+set -uo pipefail
+program=$1
+mnist=$2
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failures=0
+
+expect() { # <what> <words the line must contain, as a regex> <arguments>...
+  local what=$1 words=$2 status=0
+  shift 2
+  timeout 60 "$program" "$@" >"$scratch/out" 2>"$scratch/err" || status=$?
+  if [[ $status != 1 || $(wc -l <"$scratch/err") != 1 ]] || ! grep -qE "$words" "$scratch/err"; then
+    echo "FAIL: $what: exit status $status, expected 1 and one line with /$words/; stderr:"
+    cat "$scratch/err"
+    failures=$((failures + 1))
+  else
+    echo "$what: $(cat "$scratch/err")"
+  fi
+}
+
+# A folder that differs from the real one in one file.
+folder() { # <name> <file to replace>
+  mkdir -p "$scratch/$1"
+  cp "$mnist"/*.gz "$scratch/$1/"
+  rm -f "$scratch/$1/$2"
+  echo "$scratch/$1"
+}
+
+expect "no data directory" "nowhere" --data "$scratch/nowhere"
+data=$(folder missing train-labels-idx1-ubyte.gz)
+expect "a file missing" "train-labels-idx1-ubyte" --data "$data"
+data=$(folder truncated train-images-idx3-ubyte.gz)
+head -c 1000000 "$mnist/train-images-idx3-ubyte.gz" >"$data/train-images-idx3-ubyte.gz"
+expect "a truncated gzip file" "train-images-idx3-ubyte.gz" --data "$data"
+data=$(folder short t10k-images-idx3-ubyte.gz)
+gzip -dc "$mnist/t10k-images-idx3-ubyte.gz" | head -c 100000 >"$data/t10k-images-idx3-ubyte"
+expect "a truncated plain file" "t10k-images-idx3-ubyte" --data "$data"
+data=$(folder corrupt train-images-idx3-ubyte.gz)
+cp "$mnist/train-images-idx3-ubyte.gz" "$data/" && chmod u+w "$data/train-images-idx3-ubyte.gz"
+printf 'XXXXXXXX' | dd of="$data/train-images-idx3-ubyte.gz" bs=1 seek=500000 conv=notrunc 2>/dev/null
+expect "a corrupt gzip file" "train-images-idx3-ubyte.gz" --data "$data"
+data=$(folder magic train-images-idx3-ubyte.gz)
+cp "$mnist/train-labels-idx1-ubyte.gz" "$data/train-images-idx3-ubyte.gz"
+expect "labels in place of images" "magic" --data "$data"
+data=$(folder counts train-labels-idx1-ubyte.gz)
+cp "$mnist/t10k-labels-idx1-ubyte.gz" "$data/train-labels-idx1-ubyte.gz"
+expect "labels and images of different counts" "10000.*60000|60000.*10000" --data "$data"
+expect "an unknown device" "toaster" --data "$mnist" --device toaster
+expect "a CUDA device that is not there" "cuda:77" --data "$mnist" --device cuda:77
+expect "batch size 0" "batch-size 0" --data "$mnist" --batch-size 0
+expect "a batch size that is no number" "batch-size many" --data "$mnist" --batch-size many
+expect "an unknown argument" "frobnicate" --frobnicate
+expect "prefetch depth 0" "prefetch-depth 0" --data "$mnist" --prefetch-depth 0
+expect "slots beyond all memory" "memory" --data "$mnist" --device host --batch-size 1000000000000
+
+((failures == 0))

@@ -1,0 +1,380 @@
+// What every backend promises of streams: order within one, independence and waits between several.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "leat/gpu/buffer.h"
+#include "leat/gpu/event.h"
+#include "leat/gpu/stream.h"
+#include "leat/tests/support/backends.h"
+#include "leat/tests/support/bytes.h"
+#include "leat/tests/support/gate.h"
+#include "leat/tests/support/plain_threads.h"
+
+namespace leat::gpu {
+namespace {
+
+using namespace support;  // NOLINT(google-build-using-namespace): fixtures of this test
+
+constexpr std::size_t kBytes = 10'007;
+constexpr std::byte kPoison{0xA5};
+
+class GpuStream : public BackendTest {};
+INSTANTIATE_TEST_SUITE_P(Backends, GpuStream, testing::ValuesIn(test_backends()), backend_title);
+
+TEST_P(GpuStream, RunsHostFunctionsInOrder) {
+  with_device([](const Device& device) {
+    const Stream stream(device);
+    std::vector<int> order;
+    std::vector<int> expected;
+    for (int i = 0; i < 100; ++i) {
+      stream.launch_host([&order, i] { order.push_back(i); });
+      expected.push_back(i);
+    }
+    stream.sync();
+    EXPECT_EQ(order, expected);
+  });
+}
+
+// The host function between two copies rewrites their common source.
+TEST_P(GpuStream, RunsCopiesAndHostFunctionsInOrder) {
+  with_device([](const Device& device) {
+    constexpr std::size_t kRounds = 16;
+    const Stream stream(device);
+    const PinnedBuffer source = pinned_filled(device, kBytes, std::byte{0});
+    const PinnedBuffer results = pinned_filled(device, kRounds * kBytes, kPoison);
+    const DeviceBuffer first(device, kBytes);
+    const DeviceBuffer second(device, kBytes);
+    for (std::size_t i = 0; i < kRounds; ++i) {
+      stream.launch_host([&source, i] { fill(source.span(), static_cast<std::byte>(i)); });
+      copy_async(stream, first.span(), source.span());
+      copy_async(stream, second.span(), first.span());
+      copy_async(stream, results.subspan(i * kBytes, kBytes), second.span());
+    }
+    stream.sync();
+    for (std::size_t i = 0; i < kRounds; ++i) {
+      expect_filled(results.subspan(i * kBytes, kBytes).bytes(), static_cast<std::byte>(i));
+    }
+  });
+}
+
+TEST_P(GpuStream, RunsMoreOperationsThanItsQueueHolds) {
+  with_device([](const Device& device) {
+    constexpr int kOperations = 5'000;
+    const Stream stream(device);
+    int ran = 0;
+    for (int i = 0; i < kOperations; ++i) stream.launch_host([&ran] { ++ran; });
+    stream.sync();
+    EXPECT_EQ(ran, kOperations);
+  });
+}
+
+TEST_P(GpuStream, WaitsForAnEventOfAnotherStream) {
+  with_device([](const Device& device) {
+    const auto bytes = random_bytes(kBytes, 1);
+    const PinnedBuffer from = pinned_copy(device, bytes);
+    const PinnedBuffer to = pinned_filled(device, kBytes, std::byte{0});
+    const DeviceBuffer there(device, kBytes);
+    const Stream producer(device);
+    const Stream consumer(device);
+    const Event copied(device);
+    const Event consumed(device);
+
+    const Gate gate(producer);
+    copy_async(producer, there.span(), from.span());
+    copied.record(producer);
+    consumer.wait(copied);
+    copy_async(consumer, to.span(), there.span());
+    consumed.record(consumer);
+
+    EXPECT_FALSE(copied.is_done());
+    EXPECT_FALSE(consumed.is_done());
+    EXPECT_FALSE(producer.is_done());
+    EXPECT_FALSE(consumer.is_done());
+    expect_filled(to.span().bytes(), std::byte{0});
+    gate.open();
+    consumed.sync();
+    EXPECT_TRUE(copied.is_done());
+    expect_bytes(to.span().bytes(), bytes);
+  });
+}
+
+TEST_P(GpuStream, WaitHoldsNothingThatWasEnqueuedBefore) {
+  with_device([](const Device& device) {
+    const auto bytes = random_bytes(kBytes, 2);
+    const PinnedBuffer from = pinned_copy(device, bytes);
+    const PinnedBuffer to = pinned_filled(device, kBytes, std::byte{0});
+    const DeviceBuffer there(device, kBytes);
+    const Stream producer(device);
+    const Stream consumer(device);
+    const Event held(device);
+    const Event before(device);
+
+    const Gate gate(producer);
+    held.record(producer);
+    copy_async(consumer, there.span(), from.span());
+    copy_async(consumer, to.span(), there.span());
+    before.record(consumer);
+    consumer.wait(held);
+
+    before.sync();  // would not return if the wait held it
+    expect_bytes(to.span().bytes(), bytes);
+    EXPECT_FALSE(held.is_done());
+  });
+}
+
+TEST_P(GpuStream, WaitForAnEventNeverRecordedHoldsNothing) {
+  with_device([](const Device& device) {
+    const Stream stream(device);
+    const Event never(device);
+    bool ran = false;
+    stream.wait(never);
+    stream.launch_host([&ran] { ran = true; });
+    stream.sync();
+    EXPECT_TRUE(ran);
+  });
+}
+
+TEST_P(GpuStream, DoesNotHoldAnotherStream) {
+  with_device([](const Device& device) {
+    const Stream held(device);
+    const Gate gate(held);
+    expect_works(device);
+    EXPECT_FALSE(held.is_done());
+  });
+}
+
+TEST_P(GpuStream, IsDoneWhenAllThatWasEnqueuedHasRun) {
+  with_device([](const Device& device) {
+    const Stream stream(device);
+    EXPECT_TRUE(stream.is_done());
+    for (int i = 0; i < 100; ++i) {
+      const Gate gate(stream);
+      EXPECT_FALSE(stream.is_done());
+      gate.open();
+      stream.sync();
+      EXPECT_TRUE(stream.is_done());
+    }
+  });
+}
+
+TEST_P(GpuStream, IsDoneOnceAnEventAtItsEndIsDone) {
+  with_device([](const Device& device) {
+    const Stream stream(device);
+    const Event end(device);
+    for (int i = 0; i < 100; ++i) {
+      stream.launch_host([] {});
+      end.record(stream);
+      end.sync();
+      EXPECT_TRUE(stream.is_done());
+    }
+  });
+}
+
+TEST_P(GpuStream, SyncReturnsAfterTheWorkHasRun) {
+  with_device([](const Device& device) {
+    const Stream stream(device);
+    bool ran = false;
+    const Gate gate(stream);
+    stream.launch_host([&ran] { ran = true; });
+    on_plain_threads(
+        4,
+        [&](int /*index*/) {
+          stream.sync();
+          EXPECT_TRUE(ran);
+        },
+        [&] { gate.open(); });
+  });
+}
+
+TEST_P(GpuStream, DestroyedWithWorkQueuedStillRunsIt) {
+  with_device([](const Device& device) {
+    const auto bytes = random_bytes(kBytes, 3);
+    const PinnedBuffer from = pinned_copy(device, bytes);
+    const PinnedBuffer to = pinned_filled(device, kBytes, std::byte{0});
+    const DeviceBuffer there(device, kBytes);
+    const Event copied(device);
+    std::optional<Stream> stream(device);
+    const Gate gate(*stream);
+    copy_async(*stream, there.span(), from.span());
+    copy_async(*stream, to.span(), there.span());
+    copied.record(*stream);
+    stream.reset();
+    EXPECT_FALSE(copied.is_done());
+    gate.open();
+    copied.sync();
+    expect_bytes(to.span().bytes(), bytes);
+  });
+}
+
+TEST_P(GpuStream, DestroyedWhileItWaitsForAnotherStillRunsItsWork) {
+  with_device([](const Device& device) {
+    const auto bytes = random_bytes(kBytes, 4);
+    const PinnedBuffer from = pinned_copy(device, bytes);
+    const PinnedBuffer to = pinned_filled(device, kBytes, std::byte{0});
+    const DeviceBuffer there(device, kBytes);
+    const Event consumed(device);
+    std::optional<Stream> producer(device);
+    std::optional<Stream> consumer(device);
+    const Gate gate(*producer);
+    copy_async(*producer, there.span(), from.span());
+    {
+      const Event copied(device);
+      copied.record(*producer);
+      consumer->wait(copied);
+    }
+    copy_async(*consumer, to.span(), there.span());
+    consumed.record(*consumer);
+    producer.reset();
+    consumer.reset();
+    EXPECT_FALSE(consumed.is_done());
+    gate.open();
+    consumed.sync();
+    expect_bytes(to.span().bytes(), bytes);
+  });
+}
+
+TEST_P(GpuStream, MovedFromMayBeDestroyedAndAssignedTo) {
+  with_device([](const Device& device) {
+    Stream first(device);
+    const StreamRef view = first;
+    Stream second(std::move(first));
+    EXPECT_EQ(second.ref(), view);
+    { const Stream destroyed_empty(std::move(first)); }  // NOLINT(bugprone-use-after-move)
+    first = Stream(device);
+    EXPECT_FALSE(first.ref() == view);
+    std::vector<int> order;
+    first.launch_host([&order] { order.push_back(1); });
+    first.sync();
+    second.launch_host([&order] { order.push_back(2); });
+    second.sync();
+    EXPECT_EQ(order, (std::vector<int>{1, 2}));
+  });
+}
+
+TEST_P(GpuStream, NoForeignStreamIsNull) {
+  with_device([](const Device& device) {
+    EXPECT_THROW(static_cast<void>(StreamRef::from_native(device, nullptr)), GpuError);
+  });
+}
+
+TEST_P(GpuStream, HasANativeHandleWhereKernelsAreLaunchedWithIt) {
+  with_device([](const Device& device) {
+    const Stream stream(device);
+    EXPECT_EQ(stream.native_handle() != nullptr, device.capabilities().cuda_kernels);
+  });
+}
+
+TEST_P(GpuStream, OutlivesTheDeviceHandleThatItWasMadeFrom) {
+  with_device([](Device device) {
+    const Stream stream(device);
+    const Event event(std::move(device));
+    bool ran = false;
+    stream.launch_host([&ran] { ran = true; });
+    event.record(stream);
+    event.sync();
+    EXPECT_TRUE(ran);
+  });
+}
+
+TEST_P(GpuStream, DestroysWhatAHostFunctionOwnsOnceItHasRun) {
+  with_device([](const Device& device) {
+    const Stream stream(device);
+    auto owned = std::make_shared<int>(1);
+    const std::weak_ptr<int> watched = owned;
+    const Gate gate(stream);
+    stream.launch_host([owned = std::move(owned)] {});
+    EXPECT_FALSE(watched.expired());
+    gate.open();
+    stream.sync();
+    EXPECT_TRUE(watched.expired());
+  });
+}
+
+TEST_P(GpuStream, EightThreadsUseOneDevice) {
+  with_device([](const Device& device) {
+    constexpr int kThreads = 8;
+    constexpr std::uint64_t kRounds = 20;
+    on_plain_threads(kThreads, [&device](int thread) {
+      const Stream there_stream(device);
+      const Stream back_stream(device);
+      const Event copied(device);
+      const DeviceBuffer there(device, kBytes);
+      for (std::uint64_t round = 0; round < kRounds; ++round) {
+        const auto bytes = random_bytes(kBytes, static_cast<std::uint64_t>(thread) * kRounds + round);
+        const PinnedBuffer from = pinned_copy(device, bytes);
+        const PinnedBuffer to = pinned_filled(device, kBytes, kPoison);
+        copy_async(there_stream, there.span(), from.span());
+        copied.record(there_stream);
+        back_stream.wait(copied);
+        copy_async(back_stream, to.span(), there.span());
+        back_stream.sync();
+        expect_bytes(to.span().bytes(), bytes);
+      }
+    });
+  });
+}
+
+// Each thread records the same event; the latest record is its own or one that covers it.
+TEST_P(GpuStream, EightThreadsUseOneStreamAndOneEvent) {
+  with_device([](const Device& device) {
+    constexpr std::size_t kThreads = 8;
+    constexpr std::size_t kRounds = 100;
+    const Stream stream(device);
+    const Stream waiter(device);
+    const Event event(device);
+    std::vector<std::atomic<bool>> ran(kThreads * kRounds);
+    on_plain_threads(kThreads, [&](int thread) {
+      for (std::size_t round = 0; round < kRounds; ++round) {
+        std::atomic<bool>& mine = ran[static_cast<std::size_t>(thread) * kRounds + round];
+        stream.launch_host([&mine] { mine = true; });
+        event.record(stream);
+        waiter.wait(event);
+        static_cast<void>(event.is_done());
+        static_cast<void>(stream.is_done());
+        event.sync();
+        EXPECT_TRUE(mine);
+      }
+    });
+    waiter.sync();
+    EXPECT_TRUE(std::ranges::all_of(ran, [](const auto& one) { return one.load(); }));
+  });
+}
+
+TEST_P(GpuStream, FailsForGoodAfterAFailedOperation) {
+  if (!supports(Feature::kFailingHostFunctions)) return;
+  with_device([](const Device& device) {
+    const Stream stream(device);
+    const Stream other(device);
+    const Event event(device);
+    const PinnedBuffer pinned = pinned_filled(device, kBytes, kPoison);
+    const DeviceBuffer there(device, kBytes);
+    const Gate gate(stream);
+    stream.launch_host([] { throw std::runtime_error("bad kernel"); });
+    event.record(stream);
+    gate.open();
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_THROW(event.await(), GpuError);
+      EXPECT_THROW(event.sync(), GpuError);
+      EXPECT_THROW(static_cast<void>(event.is_done()), GpuError);
+      EXPECT_THROW(stream.sync(), GpuError);
+      EXPECT_THROW(static_cast<void>(stream.is_done()), GpuError);
+      EXPECT_THROW(other.sync(), GpuError);
+      EXPECT_THROW(other.wait(event), GpuError);
+      EXPECT_THROW(copy_async(other, there.span(), pinned.span()), GpuError);
+      EXPECT_THROW(other.launch_host([] {}), GpuError);
+      EXPECT_THROW(event.record(other), GpuError);
+      EXPECT_THROW(Stream{device}, GpuError);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace leat::gpu

@@ -1,0 +1,120 @@
+// Which names open which devices, and what the others are told.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "leat/csp/error.h"
+#include "leat/csp/scheduler.h"
+#include "leat/gpu/device.h"
+#include "leat/tests/support/bytes.h"
+
+namespace leat::gpu {
+namespace {
+
+std::string error_of(std::string_view name) {
+  try {
+    return "opened " + open(name).name();
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::size_t cuda_devices() { return list().devices.size() - 1; }
+
+TEST(Open, HostIsTheFirstHostDevice) {
+  const Device device = open("host");
+  EXPECT_EQ(device.name(), "host:0");
+  support::expect_works(device);
+}
+
+TEST(Open, OpensAsManyHostDevicesAsAreAskedFor) {
+  for (const char* name : {"host:0", "host:1", "host:63", "host:2147483647"}) {
+    const Device device = open(name);
+    EXPECT_EQ(device.name(), name);
+    EXPECT_EQ(device.info().name, name);
+    support::expect_works(device);
+  }
+}
+
+TEST(Open, GivesADeviceOfItsOwnEachTime) {
+  const Device first = open("host:0");
+  const Device second = open("host:0");
+  EXPECT_FALSE(first == second);
+  EXPECT_EQ(first, Device(first));
+}
+
+TEST(Open, AutoIsTheFirstOfTheList) { EXPECT_EQ(open("auto").name(), list().devices[0].name); }
+
+TEST(Open, WorksInsideARun) {
+  run([] { support::expect_works(open("host:5")); });
+}
+
+TEST(Open, RefusesNamesItDoesNotKnowAndSaysWhichThereAre) {
+  for (const std::string name :
+       {"", "gpu", "cpu", "cuda:x", "cuda:-1", "cuda:", "cuda:0x1", "cuda:1 ", "cuda: 1", "cuda:+1",
+        "cuda:0:0", "host:", "host:-1", "host:99999999999999", "host:2147483648", "host:1.5",
+        "hosts:1", "HOST", " host", "auto:0", "auto ", ":", ":0", "0"}) {
+    const std::string error = error_of(name);
+    EXPECT_TRUE(contains(error, "unknown device \"" + name + "\"")) << error;
+    EXPECT_TRUE(contains(error, "use auto, cuda:N or host:N")) << error;
+  }
+}
+
+TEST(Open, NamesTheCudaDeviceThatIsNotThereAndWhy) {
+  const std::string name = "cuda:" + std::to_string(cuda_devices() + 7);
+  const std::string error = error_of(name);
+  EXPECT_TRUE(contains(error, name)) << error;
+  EXPECT_TRUE(contains(error, list().cuda_status)) << error;
+  EXPECT_TRUE(contains(error, "; ")) << "no advice: " << error;
+  EXPECT_FALSE(contains(error, "unknown device")) << error;
+}
+
+TEST(OpenHost, RefusesNegativeNumbers) {
+  EXPECT_THROW(static_cast<void>(open_host({}, -1)), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(open_host({.h2d_bandwidth = -1})), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(open_host({.d2h_bandwidth = -1})), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(open_host({.copy_latency = Duration(-1)})), std::invalid_argument);
+  constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THROW(static_cast<void>(open_host({.h2d_bandwidth = kNotANumber})), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(open_host({.d2h_bandwidth = kNotANumber})), std::invalid_argument);
+}
+
+TEST(OpenHost, TellsTheMemoryOfItsModel) {
+  EXPECT_EQ(open_host({.memory_bytes = 12'345}, 3).info().memory_bytes, 12'345U);
+  EXPECT_EQ(open_host({.memory_bytes = 12'345}, 3).name(), "host:3");
+  EXPECT_GT(open_host({}).info().memory_bytes, std::size_t{1} << 20);
+}
+
+TEST(List, EndsWithTheHostAndSaysWhatThereIsOfCuda) {
+  const DeviceList all = list();
+  ASSERT_FALSE(all.devices.empty());
+  EXPECT_EQ(all.devices.back().name, "host:0");
+  EXPECT_GT(all.devices.back().memory_bytes, 0U);
+  EXPECT_NE(all.cuda_status, "");
+  for (std::size_t i = 0; i < cuda_devices(); ++i) {
+    EXPECT_EQ(all.devices[i].name, "cuda:" + std::to_string(i));
+  }
+  for (const DeviceInfo& info : all.devices) {
+    EXPECT_NE(info.description, "") << info.name;
+    EXPECT_GE(info.copy_engines, 1) << info.name;
+  }
+}
+
+TEST(List, NamesCanBeOpened) {
+  for (const DeviceInfo& info : list().devices) {
+    const Device device = open(info.name);
+    EXPECT_EQ(device.name(), info.name);
+    EXPECT_EQ(device.info().description, info.description);
+    support::expect_works(device);
+  }
+}
+
+}  // namespace
+}  // namespace leat::gpu

@@ -1,0 +1,61 @@
+// The backends that the conformance tests run on: a table, and the fixture that opens them.
+//
+// A test knows no backend. It asks for a device, and for what it needs beyond the seam's contract:
+//
+//   TEST_P(GpuStream, FailsForGoodAfterAFailedOperation) {
+//     if (!supports(Feature::kFailingHostFunctions)) return;   // skipped, with the table's reason
+//     with_device([](const Device& device) { ... });
+//   }
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <iosfwd>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "leat/gpu/device.h"
+
+namespace leat::support {
+
+/// What not every backend promises.
+enum class Feature : std::uint8_t {
+  kFailingHostFunctions,  // an exception that leaves a host function is the device's sticky error
+};
+
+struct TestBackend {
+  std::string title;  // in the tests' names
+  std::string device;
+  std::string second_device;  // another one of the same family
+  /// Workers of the run that the device is opened, and the test runs, in; 0: on a plain thread.
+  int workers = 0;
+  bool virtual_clock = false;
+  /// What it does not support, and why.
+  std::map<Feature, std::string> unsupported = {};
+};
+void PrintTo(const TestBackend& backend, std::ostream* out);  // NOLINT: GoogleTest's name
+
+/// The table.
+[[nodiscard]] const std::vector<TestBackend>& test_backends();
+/// A test's name on that backend.
+[[nodiscard]] std::string backend_title(const testing::TestParamInfo<TestBackend>& info);
+
+class BackendTest : public testing::TestWithParam<TestBackend> {
+ protected:
+  /// Opens the backend's device and calls `body` with it, in a run where the table says so. Skips
+  /// the test where this machine has no such device; every other error is a failure.
+  void with_device(const std::function<void(gpu::Device)>& body);
+  /// The same with two devices of the backend's family.
+  void with_two_devices(const std::function<void(gpu::Device, gpu::Device)>& body);
+  /// Skips the test, with the reason, where the backend does not support it.
+  [[nodiscard]] bool supports(Feature feature);
+
+ private:
+  static void in_its_place(const TestBackend& backend, const std::function<void()>& body);
+  static std::optional<gpu::Device> open_or_skip(const std::string& name);
+};
+
+}  // namespace leat::support

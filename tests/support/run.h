@@ -1,0 +1,49 @@
+// Runs a test's body under every configuration that must not matter: 1, 2 and 4 workers.
+//
+// Time in these runs is virtual: it advances only when every fiber is parked. That makes "is
+// blocked" exact: after until_idle() every other fiber waits for something, or has ended.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "leat/csp/clock.h"
+#include "leat/csp/scheduler.h"
+
+namespace leat::support {
+
+/// Calls body(options) with 1, 2 and 4 workers; real time.
+template <class Body>
+void on_each_worker_count(Body&& body) {
+  for (const int workers : {1, 2, 4}) {
+    const testing::ScopedTrace trace(__FILE__, __LINE__, testing::Message() << workers << " workers");
+    body(SchedulerOptions{.workers = workers});
+  }
+}
+
+/// Calls body(options, clock) with 1, 2 and 4 workers and a fresh virtual clock, which `options`
+/// name.
+template <class Body>
+void on_each_worker_count_with_clock(Body&& body) {
+  on_each_worker_count([&](SchedulerOptions options) {
+    VirtualClock clock;
+    options.clock = &clock;
+    body(std::as_const(options), std::as_const(clock));
+  });
+}
+
+/// Runs `body` as the main fiber, with 1, 2 and 4 workers and virtual time.
+template <class Body>
+void run_each(Body&& body) {
+  on_each_worker_count_with_clock(
+      [&](const SchedulerOptions& options, const VirtualClock&) { leat::run(body, options); });
+}
+
+/// Returns when every other fiber is parked (or done). A nanosecond of virtual time passes.
+inline void until_idle() { sleep_for(Duration(1)); }
+
+/// Virtual time since the clock's epoch.
+inline Duration elapsed() { return now().time_since_epoch(); }
+
+}  // namespace leat::support

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Usage: layering.sh <root of the tree>
+#
+# Fails on any #include that is not an arrow of the layering, and names it:
+#
+#   examples, bench, tests ─► every public header
+#   pipeline ─► comm ─► gpu ─► csp ─► std, Boost
+#   feeder   ─────────► gpu ─► csp
+#
+# What is on no list below is forbidden: a new dependency is a decision, made here.
+set -euo pipefail
+cd "$1"
+
+declare -A below=(
+  [csp]="csp"
+  [gpu]="gpu csp"
+  [feeder]="feeder gpu csp"
+  [comm]="comm gpu csp"
+  [pipeline]="pipeline comm gpu csp"
+  [examples]="examples pipeline comm feeder gpu csp"
+  [tests]="tests examples pipeline comm feeder gpu csp"
+  [bench]="bench pipeline comm feeder gpu csp"
+)
+
+# allowed <file> <header>: whether the file may include it. First match decides.
+allowed() {
+  local file=$1 header=$2 layer=${1%%/*}
+  case $header in
+    # Leat's own, in its one spelling. Backends are their own affair and the registry's.
+    leat/gpu/cuda/* | leat/gpu/host/*)
+      [[ $file == gpu/registry.cpp || leat/${file%/*} == "${header%/*}" ]]
+      ;;
+    leat/*)
+      header=${header#leat/}
+      [[ " ${below[$layer]} " == *" ${header%%/*} "* ]]
+      ;;
+    examples/*) [[ $layer == examples || $file == tests/examples/* ]] ;;
+
+    # Guests, each in its place.
+    boost/context/*) [[ $file == csp/context.cpp ]] ;;
+    boost/fiber/*) [[ $file == csp/boost_fiber.h ]] ;;
+    boost/*) [[ $layer == csp ]] ;;
+    cuda.h | cuda_*.h | cuda/* | cub/* | nvtx3/*) [[ $file == gpu/cuda/* || $file == *.cu ]] ;;
+    zlib.h | archive.h | archive_entry.h | jpeglib.h | turbojpeg.h | png.h)
+      [[ $file == feeder/sources/* ]]
+      ;;
+    gtest/* | gmock/*) [[ $layer == tests ]] ;;
+    benchmark/*) [[ $layer == bench ]] ;;
+
+    # The system: POSIX and Linux, the C++ runtime, the sanitizers' interfaces.
+    sys/*.h | linux/*.h | sanitizer/*.h) ;;
+    cxxabi.h | dirent.h | dlfcn.h | fcntl.h | getopt.h | immintrin.h | poll.h | pthread.h | sched.h | \
+      semaphore.h | signal.h | time.h | unistd.h | x86intrin.h) ;;
+    *.* | */*) false ;;
+    *) ;; # the standard library: one word, no suffix
+  esac
+}
+
+folders=()
+for layer in "${!below[@]}"; do [[ ! -d $layer ]] || folders+=("$layer"); done
+
+includes=$(grep -rnE '^[[:space:]]*#[[:space:]]*include' "${folders[@]}" \
+  --include='*.h' --include='*.cpp' --include='*.cu' --include='*.cuh')
+violations=0
+while IFS=: read -r file line text; do
+  header=${text#*[<\"]}
+  header=${header%%[>\"]*}
+  if ! allowed "$file" "$header"; then
+    echo "$file:$line: may not include $header"
+    violations=$((violations + 1))
+  fi
+done <<<"$includes"
+echo "$(wc -l <<<"$includes") includes, $violations forbidden"
+((violations == 0))

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Plants one include of each forbidden kind, and its lawful neighbour, and expects layering.sh to
+# name exactly the former.
+set -euo pipefail
+layering=$(dirname "$(readlink -f "$0")")/layering.sh
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+
+plant() { # <file> <include, with its quotes>
+  mkdir -p "$tree/$(dirname "$1")"
+  echo "#include $2" >>"$tree/$1"
+}
+
+plant csp/channel.h '<atomic>'
+plant csp/channel.h '"leat/csp/clock.h"'
+plant csp/context.cpp '<boost/context/detail/fcontext.hpp>'
+plant csp/stack.cpp '<sys/mman.h>'
+plant gpu/device.cpp '"leat/csp/channel.h"'
+plant gpu/registry.cpp '"leat/gpu/host/backend.h"'
+plant gpu/cuda/backend.cpp '<cuda_runtime.h>'
+plant gpu/cuda/backend.cpp '"leat/gpu/cuda/error.h"'
+plant feeder/slots.h '"leat/gpu/buffer.h"'
+plant feeder/sources/gzip.cpp '<zlib.h>'
+plant examples/03_mnist/kernels_cuda.cu '<cuda_runtime.h>'
+plant tests/csp/channel_test.cpp '<gtest/gtest.h>'
+plant tests/feeder/slots_test.cpp '"leat/feeder/slots.h"'
+bash "$layering" "$tree" || { echo "FAIL: complains about a lawful tree"; exit 1; }
+
+expected=()
+forbid() {
+  plant "$@"
+  expected+=("$1: $(tr -d '<>"' <<<"$2")")
+}
+forbid csp/a.h '"leat/gpu/device.h"'
+forbid csp/b.h '<boost/context/fiber.hpp>'
+forbid csp/c.h '<zlib.h>'
+forbid csp/d.h '"channel.h"'
+forbid csp/e.h '"csp/channel.h"'
+forbid csp/f.cpp '<fmt/format.h>'
+forbid gpu/a.h '"leat/feeder/slots.h"'
+forbid gpu/b.cpp '<cuda_runtime.h>'
+forbid gpu/c.cpp '"leat/gpu/cuda/backend.h"'
+forbid gpu/host/a.cpp '"leat/gpu/cuda/backend.h"'
+forbid gpu/d.cpp '<boost/lockfree/queue.hpp>'
+forbid feeder/a.cpp '<zlib.h>'
+forbid feeder/b.h '"leat/comm/task.h"'
+forbid comm/a.h '"leat/feeder/slots.h"'
+forbid examples/01.cpp '"leat/gpu/host/backend.h"'
+forbid bench/csp/a.cpp '<gtest/gtest.h>'
+if bash "$layering" "$tree" >"$tree/found.txt"; then
+  echo "FAIL: accepts a tree with forbidden includes"
+  exit 1
+fi
+diff <(printf '%s\n' "${expected[@]}" | sort) \
+  <(sed -nE 's/^([^:]*):[0-9]+: may not include (.*)/\1: \2/p' "$tree/found.txt" | sort) ||
+  { echo "FAIL: what was planted (<) is not what was found (>)"; exit 1; }
+echo "${#expected[@]} planted, ${#expected[@]} found"
