@@ -13,18 +13,7 @@ file(CREATE_LINK "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/include/leat" SY
 # leat_add_library(csp a.cpp b.cpp): the target leat_csp, for users leat::csp.
 function(leat_add_library name)
   set(target leat_${name})
-  set(sources "")
-  foreach(source IN LISTS ARGN) # while the tree is being written, a file may not be there yet
-    get_filename_component(path "${source}" ABSOLUTE)
-    if(EXISTS "${path}")
-      list(APPEND sources "${path}")
-    endif()
-  endforeach()
-  if(NOT sources)
-    file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/empty.cpp" "")
-    set(sources "${CMAKE_CURRENT_BINARY_DIR}/empty.cpp")
-  endif()
-  add_library(${target} ${sources})
+  add_library(${target} ${ARGN})
   add_library(leat::${name} ALIAS ${target})
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_include_directories(

@@ -11,7 +11,8 @@ TimePoint SteadyClock::now() const noexcept {
 }
 
 SteadyClock& SteadyClock::instance() noexcept {
-  static SteadyClock clock;
+  // Never destroyed: a scheduler may still be ending while the process exits.
+  static SteadyClock& clock = *new SteadyClock;
   return clock;
 }
 

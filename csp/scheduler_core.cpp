@@ -151,12 +151,28 @@ void SchedulerCore::unregister_group(GroupCore& group) noexcept {
 void SchedulerCore::launch(const std::shared_ptr<GroupCore>& group, UniqueFunction<void()> body,
                            GoOptions options) {
   group->reserve();
-  const bool pinned = options.pinned;
-  std::unique_ptr<Fiber> fiber;
-  StackSpan stack;
   bool stopping = false;
+  Fiber* fiber = nullptr;
   try {
-    stack = stacks_.allocate(options.stack_size);
+    fiber = make_fiber(group, std::move(body), std::move(options), stopping);
+  } catch (...) {
+    group->unreserve();
+    throw;
+  }
+  group->add(*fiber);
+  if (stopping) fiber->cancel();
+  enqueue(*fiber);
+}
+
+// Owned by the group until finish(). Sets `stopping` to whether it has to be cancelled.
+Fiber* SchedulerCore::make_fiber(const std::shared_ptr<GroupCore>& group,
+                                 UniqueFunction<void()> body, GoOptions options, bool& stopping) {
+  const bool pinned = options.pinned;
+  // Outside the try block: gcc 12.2 takes a variable that a throwing call was to assign for assigned
+  // in the handler (gcc.gnu.org/PR109434).
+  const StackSpan stack = stacks_.allocate(options.stack_size);
+  std::unique_ptr<Fiber> fiber;
+  try {
     fiber = std::make_unique<Fiber>(*this, group, std::move(body), std::move(options), stack,
                                     next_fiber_id_.fetch_add(1, std::memory_order_relaxed));
     const SpinLockGuard guard(lock_);
@@ -169,14 +185,10 @@ void SchedulerCore::launch(const std::shared_ptr<GroupCore>& group, UniqueFuncti
     if (pinned) fiber->home_ = workers_[next_home_++ % workers_.size()].get();
   } catch (...) {
     fiber.reset();
-    if (stack.low != nullptr) stacks_.release(stack);
-    group->unreserve();
+    stacks_.release(stack);
     throw;
   }
-  Fiber& launched = *fiber.release();  // owned by the group until finish()
-  group->add(launched);
-  if (stopping) launched.cancel();
-  enqueue(launched);
+  return fiber.release();
 }
 
 void SchedulerCore::enqueue(Fiber& fiber) noexcept {

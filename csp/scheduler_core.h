@@ -110,6 +110,9 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
  private:
   static constexpr std::size_t kMainStackSize = std::size_t{8} << 20;
 
+  [[nodiscard]] Fiber* make_fiber(const std::shared_ptr<GroupCore>& group,
+                                  UniqueFunction<void()> body, GoOptions options, bool& stopping)
+      LEAT_EXCLUDES(lock_);
   void start_from(std::size_t first);
   void join_workers() noexcept;
   void work(Worker& worker) noexcept;

@@ -3,9 +3,10 @@
 // Held by shared_ptr by the Prefetcher and by each Lease, so that a lease may outlive the
 // Prefetcher. No slot owns the ring: there is no cycle.
 //
-// Always true: a pinned slot is in free_pinned, or with one stage; a device slot is in free_device,
-// with the copier, in ready, or with one lease. Each channel has room for every slot that may ever be
-// in it, so sending a slot on does not wait.
+// Always true: a pinned slot is in one of the channels of pinned slots, or with one stage; a device
+// slot is in free_device, with the copier, in ready, or with one lease. free_pinned, free_device, work
+// and in_flight have room for every slot, so giving one back never waits; filled and ready carry ends
+// of epochs too, and may hold up the stage before them.
 #pragma once
 
 #include <atomic>

@@ -341,7 +341,8 @@ TEST(Channel, SendHappensBeforeItsReceiveCompletes) {
     for (const int capacity : {0, 1, 4}) {
       std::vector<int> plain(200, 0);
       Channel<std::size_t> c(capacity);
-      go([&, c] {
+      TaskGroup group;
+      group.go([&] {
         for (std::size_t i = 0; i < plain.size(); ++i) {
           plain[i] = static_cast<int>(i) + 1;
           c.send(i);

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "leat/csp/channel.h"
-#include "leat/csp/sanitizers.h"
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
 #include "leat/tests/support/run.h"
@@ -15,25 +14,21 @@
 namespace leat {
 namespace {
 
+using support::rounds;
 using support::run_each;
 
-#if defined(LEAT_TSAN)
-constexpr int kManyFibers = 4'000;  // TSan knows about 8,000 threads and fibers
-#else
-constexpr int kManyFibers = 10'000;
-#endif
-
 TEST(Classics, DaisyChain) {
+  constexpr int kFibers = rounds(10'000);
   run_each([] {
     const Channel<int> leftmost(0);
     Channel<int> left = leftmost;
-    for (int i = 0; i < kManyFibers; ++i) {
+    for (int i = 0; i < kFibers; ++i) {
       const Channel<int> right(0);
       go([left, right] { left.send(1 + right.recv().value()); });
       left = right;
     }
     left.send(1);
-    EXPECT_EQ(leftmost.recv(), kManyFibers + 1);
+    EXPECT_EQ(leftmost.recv(), kFibers + 1);
   });
 }
 
@@ -47,11 +42,11 @@ TEST(Classics, PingPong) {
         pong.close();
       });
       int value = 0;
-      for (int i = 0; i < 5000; ++i) {
+      for (int i = 0; i < rounds(5000); ++i) {
         ping.send(value);
         value = pong.recv().value();
       }
-      EXPECT_EQ(value, 5000);
+      EXPECT_EQ(value, rounds(5000));
       ping.close();
       EXPECT_EQ(pong.recv(), std::nullopt);
     }
@@ -110,7 +105,7 @@ TEST(Classics, ManySendersAndReceiversSumUp) {
     for (const int capacity : {0, 1, 8, 1000}) {
       constexpr int kSenders = 5;
       constexpr int kReceivers = 4;
-      constexpr int kEach = 1000;
+      constexpr int kEach = rounds(1000);
       Channel<int> c(capacity);
       std::vector<std::atomic<int>> seen(kSenders * kEach);
       TaskGroup receivers;
@@ -143,7 +138,7 @@ TEST(Classics, ManySendersAndReceiversSumUp) {
 // Go's test/chan/doubleselect.go: a select that sends on one of four channels sends once.
 TEST(Classics, DoubleSelect) {
   run_each([] {
-    constexpr int kRounds = 5000;
+    constexpr int kRounds = rounds(5000);
     std::vector<Channel<int>> channels;
     for (int i = 0; i < 4; ++i) channels.emplace_back(0);
     Channel<int> merged(0);
@@ -196,16 +191,17 @@ TEST(Classics, FifoChain) {
 TEST(Classics, FibersComeAndGo) {
   run_each([] {
     for (int wave = 0; wave < 10; ++wave) {
+      const int fibers = rounds(300) * (wave % 3 + 1);
       std::atomic<int> count = 0;
       TaskGroup group;
-      for (int i = 0; i < 300 * (wave % 3 + 1); ++i) {
+      for (int i = 0; i < fibers; ++i) {
         group.go([&] {
           yield();
           ++count;
         });
       }
       group.wait();
-      EXPECT_EQ(count, 300 * (wave % 3 + 1));
+      EXPECT_EQ(count, fibers);
     }
   });
 }

@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 using support::run_each;
 
-constexpr int kFibers = 500;
+constexpr int kFibers = support::rounds(500);
 
 struct Numbered {
   int number;

@@ -136,7 +136,8 @@ TEST(Go, DestroysTheClosureWhenTheFiberEnds) {
   on_each_worker_count_with_clock([](const SchedulerOptions& options, const VirtualClock&) {
     run(
         [] {
-          go([c = support::Counted(1)] { EXPECT_EQ(support::Counted::live(), 1); });
+          // At least 1: the launcher's own copy, moved from, may still be there.
+          go([c = support::Counted(1)] { EXPECT_GE(support::Counted::live(), 1); });
           until_idle();
           EXPECT_EQ(support::Counted::live(), 0);
         },

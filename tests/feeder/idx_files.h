@@ -39,7 +39,7 @@ class TemporaryDirectory {
 
   /// Writes, or overwrites, a file.
   std::filesystem::path write(const std::string& name, const Bytes& bytes) const {
-    const std::filesystem::path file = path_ / name;
+    std::filesystem::path file = path_ / name;
     std::ofstream out(file, std::ios::binary);
     for (const std::uint8_t byte : bytes) out.put(static_cast<char>(byte));
     out.close();
@@ -120,7 +120,7 @@ std::string error_of(const F& f) {
   try {
     f();
   } catch (const Error& error) {
-    const std::string text = error.what();
+    std::string text = error.what();
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;
     EXPECT_TRUE(text.starts_with("leat: ")) << text;
     EXPECT_NE(text.find("; "), std::string::npos) << "no advice: " << text;

@@ -16,7 +16,7 @@ const Bytes kSix = {10, 20, 30, 40, 50, 60};
 std::string error_of_reading(const Bytes& bytes, unsigned dimensions) {
   const TemporaryDirectory directory;
   const std::filesystem::path file = directory.write("file", bytes);
-  const std::string text = error_of([&] { static_cast<void>(read_idx(file, dimensions)); });
+  std::string text = error_of([&] { static_cast<void>(read_idx(file, dimensions)); });
   expect_says(text, {"cannot read " + file.string() + ": "});
   return text;
 }

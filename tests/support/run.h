@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "leat/csp/clock.h"
+#include "leat/csp/sanitizers.h"
 #include "leat/csp/scheduler.h"
 
 namespace leat::support {
@@ -38,6 +39,16 @@ template <class Body>
 void run_each(Body&& body) {
   on_each_worker_count_with_clock(
       [&](const SchedulerOptions& options, const VirtualClock&) { leat::run(body, options); });
+}
+
+/// How many rounds a test that would take `count` takes where each is slow: a switch costs
+/// ThreadSanitizer a hundred times as much, and it knows about 8,000 threads and fibers in all.
+constexpr int rounds(int count) {
+#if defined(LEAT_TSAN)
+  return count < 10 ? count : count / 10;
+#else
+  return count;
+#endif
 }
 
 /// Returns when every other fiber is parked (or done). A nanosecond of virtual time passes.
