@@ -115,6 +115,11 @@ std::exception_ptr GroupCore::first_error() const {
   return first_error_;
 }
 
+std::exception_ptr GroupCore::take_first_error() noexcept {
+  const SpinLockGuard guard(lock_);
+  return std::exchange(first_error_, nullptr);
+}
+
 void GroupCore::for_each(const std::function<void(Fiber&)>& visit) {
   const SpinLockGuard guard(lock_);
   for (Fiber* fiber = fibers_; fiber != nullptr; fiber = fiber->group_next_) visit(*fiber);

@@ -46,6 +46,8 @@ class GroupCore : public std::enable_shared_from_this<GroupCore> {
   void join() LEAT_EXCLUDES(lock_);
   void set_limit(std::size_t limit) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] std::exception_ptr first_error() const LEAT_EXCLUDES(lock_);
+  /// As first_error(), and forgets it: the caller alone owns the exception.
+  [[nodiscard]] std::exception_ptr take_first_error() noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] std::stop_token stop_token() const { return stop_source_.get_token(); }
   void for_each(const std::function<void(Fiber&)>& visit) LEAT_EXCLUDES(lock_);
 

@@ -84,7 +84,8 @@ void SchedulerCore::run_main(UniqueFunction<void()> main) {
   }
   work(*workers_[0]);
   join_workers();
-  if (const std::exception_ptr error = root_->first_error()) std::rethrow_exception(error);
+  // Taken, because a plain thread that still holds the core would free it under the caller's feet.
+  if (const std::exception_ptr error = root_->take_first_error()) std::rethrow_exception(error);
 }
 
 void SchedulerCore::start() { start_from(0); }

@@ -83,8 +83,11 @@ Tensor Lease::operator[](std::string_view name) {
                              ring_->device.name() +
                              ": pass it to epoch(), or call on(stream) on the lease");
     }
+    const TimePoint asked = now();
     slot.ready.await();
     host_ready_ = true;
+    received_ = now();
+    waited_ += received_ - asked;
   }
   const std::size_t number = ring_->layout.find(name);
   const TensorLayout& layout = ring_->layout.tensors()[number];

@@ -94,7 +94,7 @@ class Lease {
   std::shared_ptr<SlotRing> ring_;
   DeviceSlot* slot_;
   Duration waited_;      // of the consumer, for this batch
-  TimePoint received_;   // when it stopped waiting
+  TimePoint received_;   // when it last stopped waiting
   bool host_ready_ = false;  // the CPU has waited for the copy
 };
 

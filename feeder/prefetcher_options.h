@@ -30,7 +30,8 @@ struct PrefetcherOptions {
   Order order = Order::kShuffled;
   std::uint64_t seed = 0;
   LastBatch last_batch = LastBatch::kPartial;
-  /// One step in this many is timed on the device (0: none, 1 is taken as 2).
+  /// One step in this many is timed on the device, on average and at irregular distances (0: none; 1
+  /// and 2: two in five).
   std::size_t sample_every = 16;
 };
 

@@ -174,7 +174,6 @@ void Stages::fill(PinnedSlot& slot, std::vector<std::span<std::byte>>& fields) c
 void Stages::copy() {
   InOrder in_order(ring_->filled, ring_->filled.capacity());
   std::shared_ptr<StepTiming> pair;
-  std::uint64_t count = 0;
   for (;;) {
     const Filled next = in_order.next();
     if (next.slot == nullptr) {
@@ -182,19 +181,19 @@ void Stages::copy() {
       continue;
     }
     if (next.slot->error != nullptr) std::rethrow_exception(next.slot->error);
-    stage(*next.slot, count++, pair);
+    stage(*next.slot, pair);
   }
 }
 
 // Copies one batch to the next device slot that was released, all on the device's time: the host only
 // enqueues.
-void Stages::stage(PinnedSlot& from, std::uint64_t count, std::shared_ptr<StepTiming>& pair) {
+void Stages::stage(PinnedSlot& from, std::shared_ptr<StepTiming>& pair) {
   const TimePoint asked = now();
   DeviceSlot& to = **ring_->free_device.recv();
   const Duration blocked = now() - asked;
   const gpu::Stream& stream = ring_->copy_stream;
 
-  const StepPart part = ring_->stats.part(count);
+  const StepPart part = ring_->stats.next_part();
   if (part == StepPart::kFirst) pair = ring_->stats.take();
   StepTiming* const timing = part == StepPart::kNone ? nullptr : pair.get();
   const bool timed = timing != nullptr && part == StepPart::kSecond;

@@ -38,7 +38,7 @@ class Stages {
   void copy();
   void recycle();
   void fill(PinnedSlot& slot, std::vector<std::span<std::byte>>& fields) const;
-  void stage(PinnedSlot& from, std::uint64_t count, std::shared_ptr<StepTiming>& pair);
+  void stage(PinnedSlot& from, std::shared_ptr<StepTiming>& pair);
 
   const Dataset& dataset_;
   const std::size_t batch_size_;

@@ -16,7 +16,7 @@ std::string time_text(double seconds) {
   constexpr std::array<Unit, 4> kUnits = {{{1, "s"}, {1e-3, "ms"}, {1e-6, "us"}, {1e-9, "ns"}}};
   const Unit* unit = &kUnits.back();
   for (const Unit& one : kUnits) {
-    if (seconds >= one.seconds) {
+    if (seconds >= 0.9995 * one.seconds) {  // not "1000 ns"
       unit = &one;
       break;
     }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "leat/csp/random.h"
+
 namespace leat::feeder {
 namespace {
 
@@ -25,6 +27,7 @@ StatsCollector::StatsCollector(const gpu::Device& device, std::size_t workers,
     : workers_(workers),
       prefetch_depth_(prefetch_depth),
       sample_every_(sample_every),
+      until_second_(std::max<std::uint64_t>(sample_every, 2) - 1),
       free_(kTimings, "free timings") {
   if (sample_every == 0) return;
   finishing_.reserve(kTimings);
@@ -33,12 +36,14 @@ StatsCollector::StatsCollector(const gpu::Device& device, std::size_t workers,
   }
 }
 
-StepPart StatsCollector::part(std::uint64_t count) const noexcept {
+// The distance from second to second is random, 2 to 2n-2 for one in n: at a fixed one, what repeats
+// itself (several readers deliver in bursts) would show the same of its sides every time.
+StepPart StatsCollector::next_part() noexcept {
   if (sample_every_ == 0) return StepPart::kNone;
-  const std::uint64_t period = std::max<std::uint64_t>(sample_every_, 2);
-  const std::uint64_t phase = count % period;
-  if (phase == period - 2) return StepPart::kFirst;
-  return phase == period - 1 ? StepPart::kSecond : StepPart::kNone;
+  if (until_second_ > 0) return until_second_-- == 1 ? StepPart::kFirst : StepPart::kNone;
+  const std::uint64_t distances = std::max<std::uint64_t>(2 * sample_every_, 5) - 3;
+  until_second_ = 1 + mix(++pairs_ * kRandomStep) % distances;
+  return StepPart::kSecond;
 }
 
 std::shared_ptr<StepTiming> StatsCollector::take() {

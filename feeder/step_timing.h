@@ -49,12 +49,12 @@ enum class StepPart : std::uint8_t { kNone, kFirst, kSecond };
 /// Collects measurements. Thread-safe.
 class StatsCollector {
  public:
-  /// Every `sample_every`-th step is measured (0: none). Allocates its timings here, and none later.
+  /// One step in `sample_every` is measured (0: none). Allocates its timings here, and none later.
   StatsCollector(const gpu::Device& device, std::size_t workers, std::size_t prefetch_depth,
                  std::size_t sample_every);
 
-  /// The part that the `count`-th copied batch plays.
-  [[nodiscard]] StepPart part(std::uint64_t count) const noexcept;
+  /// The part that the next copied batch plays. Called by the copier alone.
+  [[nodiscard]] StepPart next_part() noexcept;
   /// A timing to use for a pair, or null if all are in use: that pair is not sampled.
   [[nodiscard]] std::shared_ptr<StepTiming> take();
   /// One of its two holders lets go. When both have, what was recorded is measured once it is
@@ -89,6 +89,8 @@ class StatsCollector {
   const std::size_t workers_;
   const std::size_t prefetch_depth_;
   const std::size_t sample_every_;
+  std::uint64_t until_second_;  // batches to copy before the next pair's second; the copier's
+  std::uint64_t pairs_ = 0;     // seconds so far; the copier's
   Channel<std::shared_ptr<StepTiming>> free_;
 
   std::mutex mutex_;  // never held across a park

@@ -48,8 +48,9 @@ template <Space space>
 Buffer<space>::Buffer(Device device, std::size_t bytes) : device_(std::move(device)) {
   if (bytes == 0) return;
   Backend& backend = *device_.backend();
-  span_ = {space == Space::kDevice ? backend.allocate_device(bytes) : backend.allocate_pinned(bytes),
-           bytes};
+  span_ = {
+      space == Space::kDevice ? backend.allocate_device(bytes) : backend.allocate_pinned(bytes),
+      bytes};
 }
 
 template <Space space>

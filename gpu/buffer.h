@@ -38,9 +38,7 @@ class MemorySpan {
   /// [offset, offset + bytes). Throws std::out_of_range if that is not inside.
   [[nodiscard]] MemorySpan subspan(std::size_t offset, std::size_t bytes) const;
   /// The bytes, for the CPU.
-  [[nodiscard]] std::span<std::byte> bytes() const noexcept
-    requires(space == Space::kPinned)
-  {
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept requires(space == Space::kPinned) {
     return {data_, size_};
   }
 
@@ -58,8 +56,7 @@ class Buffer {
  public:
   /// `bytes` may be 0. Throws GpuError where there is not enough memory.
   Buffer(Device device, std::size_t bytes);
-  Buffer(Buffer&& other) noexcept
-      : device_(other.device_), span_(std::exchange(other.span_, {})) {}
+  Buffer(Buffer&& other) noexcept : device_(other.device_), span_(std::exchange(other.span_, {})) {}
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(device_, other.device_);
     std::swap(span_, other.span_);
@@ -83,9 +80,9 @@ class Buffer {
 using DeviceBuffer = Buffer<Space::kDevice>;
 using PinnedBuffer = Buffer<Space::kPinned>;
 
-/// Enqueues a copy on `stream`; both spans must live, and the source stay as it is, until it has run.
-/// Throws std::invalid_argument where the sizes differ or the ranges overlap, GpuError where the
-/// device refuses.
+/// Enqueues a copy on `stream`; both spans must live, and the source stay as it is, until it has
+/// run. Throws std::invalid_argument where the sizes differ or the ranges overlap, GpuError where
+/// the device refuses.
 void copy_async(const StreamRef& stream, DeviceSpan to, PinnedSpan from);  // H2D
 void copy_async(const StreamRef& stream, PinnedSpan to, DeviceSpan from);  // D2H
 void copy_async(const StreamRef& stream, DeviceSpan to, DeviceSpan from);  // D2D

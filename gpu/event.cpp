@@ -4,16 +4,16 @@ namespace leat::gpu {
 
 void EventRef::record(const StreamRef& stream) const {
   if (!(stream.device() == device_)) {
-    throw GpuError(0, "an event is recorded on streams of its own device",
-                   "record on a stream of " + stream.device().name(), device_.name(),
-                   "make the event on the stream's device; any stream of the family may wait for it");
+    throw GpuError(
+        0, "an event is recorded on streams of its own device",
+        "record on a stream of " + stream.device().name(), device_.name(),
+        "make the event on the stream's device; any stream of the family may wait for it");
   }
   device_.backend()->record(handle_, stream.handle());
 }
 
 Event::Event(Device device, Timing timing)
-    : device_(std::move(device)),
-      handle_(device_.backend()->create_event(timing == Timing::kOn)) {}
+    : device_(std::move(device)), handle_(device_.backend()->create_event(timing == Timing::kOn)) {}
 
 Event::Event(Event&& other) noexcept
     : device_(other.device_), handle_(std::exchange(other.handle_, EventHandle::kNone)) {}

@@ -1,7 +1,8 @@
 // Events: points in a stream's work that can be waited for.
 //
-// An Event that was never recorded is done. Recording it again replaces the earlier record for later
-// waits; waits already enqueued keep the record they saw (CUDA: cudaEventRecord, cudaStreamWaitEvent).
+// An Event that was never recorded is done. Recording it again replaces the earlier record for
+// later waits; waits already enqueued keep the record they saw (CUDA: cudaEventRecord,
+// cudaStreamWaitEvent).
 //
 // Event owns; EventRef is a view that must not outlive it. Thread-safe. Errors are GpuError, and
 // include those of the work before the record.

@@ -64,8 +64,8 @@ class StreamRef {
   StreamHandle handle_;
 };
 
-/// A stream of its own. Destroying it does not wait: queued work still runs. Moved from, it is empty
-/// and may only be destroyed or assigned to.
+/// A stream of its own. Destroying it does not wait: queued work still runs. Moved from, it is
+/// empty and may only be destroyed or assigned to.
 class Stream {
  public:
   explicit Stream(Device device);

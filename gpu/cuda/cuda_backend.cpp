@@ -179,8 +179,9 @@ class CudaBackend final : public Backend {
         "cudaMalloc", [&] { return cudaMalloc(&memory, bytes); }, bytes);
     return memory;
   }
-  // cudaFree and cudaFreeHost wait for all that is queued on the device before memory changes hands,
-  // so that work which is queued still finds it. Who frees must not be who holds a stream up.
+  // cudaFree and cudaFreeHost wait for all that is queued on the device before memory changes
+  // hands, so that work which is queued still finds it. Who frees must not be who holds a stream
+  // up.
   void free_device(void* memory) noexcept override {
     quietly([&] { return cudaFree(memory); });
   }

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <string>
 #include <system_error>
+#include <utility>
 
-#include "leat/csp/assert.h"
 #include "leat/csp/error.h"
 #include "leat/csp/futex.h"
 #include "leat/csp/park.h"

@@ -1,8 +1,8 @@
 // The moment at which a record on a host stream is reached.
 //
 // One Completion is one record of an event: recording again makes a new one, so that whoever waits
-// for the earlier record keeps it. Always true under lock_: done_ is sticky, and no waiter stands in
-// the queue once it is set.
+// for the earlier record keeps it. Always true under lock_: done_ is sticky, and no waiter stands
+// in the queue once it is set.
 #pragma once
 
 #include <exception>

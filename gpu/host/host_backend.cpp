@@ -78,8 +78,7 @@ class Memory {
     bool fits = false;
     do {
       fits = bytes <= cap_ - used;
-    } while (fits &&
-             !used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
+    } while (fits && !used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
     void* memory = nullptr;
     if (fits) memory = ::operator new(bytes, std::align_val_t(kAlignment), std::nothrow);
     if (memory == nullptr) {
@@ -109,7 +108,7 @@ std::size_t machine_memory() noexcept {
 }
 
 constexpr std::size_t kPageSize = 4096;
-constexpr int kOwnWorkers = 3;  // one for each engine
+constexpr int kOwnWorkers = 3;                              // one for each engine
 constexpr std::size_t kStreamStack = std::size_t{1} << 20;  // kernels run on it; committed lazily
 
 const Capabilities kCapabilities = {.host_kernels = true,
@@ -130,8 +129,7 @@ class HostBackend final : public Backend {
 
   ~HostBackend() override {
     // Every Stream is gone, since each holds this; their fibers run out their queues.
-    auto join = [own = std::move(own_), group = std::move(group_),
-                 engines = engines_]() mutable {
+    auto join = [own = std::move(own_), group = std::move(group_), engines = engines_]() mutable {
       const Shield shield;
       const WokenBy ending(engines->scheduler());
       try {
@@ -157,11 +155,10 @@ class HostBackend final : public Backend {
   StreamHandle create_stream() override {
     rethrow_device_error();
     const int number = next_stream_.fetch_add(1, std::memory_order_relaxed);
-    auto stream = std::make_shared<HostStream>(
-        engines_, info_.name + " stream " + std::to_string(number));
+    auto stream =
+        std::make_shared<HostStream>(engines_, info_.name + " stream " + std::to_string(number));
     try {
-      group_->go([stream] { stream->run(); },
-                 {.name = stream->name(), .stack_size = kStreamStack});
+      group_->go([stream] { stream->run(); }, {.name = stream->name(), .stack_size = kStreamStack});
     } catch (const std::logic_error&) {
       throw GpuError(0, "device lost", "create a stream", info_.name,
                      "the scheduler that it ran on has ended");

@@ -63,9 +63,10 @@ void HostStream::run() noexcept {
       finish(operation);
     }
   } catch (const Cancelled&) {
-    engines_->fail(GpuError(0, "device lost", name_, engines_->device(),
-                            "the scheduler that it ran on has ended: open the device inside the run "
-                            "that uses it, or on a plain thread"));
+    engines_->fail(
+        GpuError(0, "device lost", name_, engines_->device(),
+                 "the scheduler that it ran on has ended: open the device inside the run "
+                 "that uses it, or on a plain thread"));
     operations_.try_close();
     do {
       if (operation.has_value()) finish(operation);  // or cancelled while it waited for the first
@@ -102,8 +103,8 @@ void HostStream::perform(HostOperation& operation) {
   }
 }
 
-// The end of an operation, whether it ran or not. A record is completed last: whoever it wakes finds
-// the stream done, and the memory of what ran before given back.
+// The end of an operation, whether it ran or not. A record is completed last: whoever it wakes
+// finds the stream done, and the memory of what ran before given back.
 void HostStream::finish(std::optional<HostOperation>& operation) noexcept {
   std::shared_ptr<Completion> reached;
   if (auto* const record = std::get_if<RecordOperation>(&*operation)) {

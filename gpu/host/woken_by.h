@@ -9,8 +9,8 @@
 
 namespace leat::gpu::host {
 
-/// While one lives, the calling fiber may wait for fibers of `scheduler`: where that is not its own,
-/// its own does not take the wait for a deadlock. No effect on a plain thread.
+/// While one lives, the calling fiber may wait for fibers of `scheduler`: where that is not its
+/// own, its own does not take the wait for a deadlock. No effect on a plain thread.
 class WokenBy {
  public:
   explicit WokenBy(const SchedulerCore& scheduler) {

@@ -16,10 +16,10 @@ constexpr int kTrials = 10'000;
 // Of a normal variable, exceeded in either direction once in a million tests.
 constexpr double kSigmas = 4.891676;
 
-/// Checks that `count` of kTrials is what an event of that probability gives.
-void expect_frequency(int count, double probability) {
-  const double deviation = std::abs(static_cast<double>(count) / kTrials - probability);
-  EXPECT_LT(deviation, kSigmas * std::sqrt(probability * (1 - probability) / kTrials)) << count;
+/// Checks that `count` of `trials` is what an event of that probability gives.
+void expect_frequency(int count, double probability, int trials = kTrials) {
+  const double deviation = std::abs(static_cast<double>(count) / trials - probability);
+  EXPECT_LT(deviation, kSigmas * std::sqrt(probability * (1 - probability) / trials)) << count;
 }
 
 TEST(SelectFairness, TwoReadyChannelsAreChosenEquallyOften) {
@@ -96,7 +96,8 @@ TEST(SelectFairness, FirstChoicesOfNeighbouringFibersAreIndependent) {
   support::run_each([] {
     Channel<int> ready(1);
     ready.close();
-    std::vector<int> choice(kTrials);
+    constexpr int kFibers = support::rounds(kTrials);
+    std::vector<int> choice(kFibers);
     TaskGroup group;
     group.set_limit(100);
     for (int& one : choice) group.go([&] { one = select(on_recv(ready), on_recv(ready)); });
@@ -106,7 +107,7 @@ TEST(SelectFairness, FirstChoicesOfNeighbouringFibersAreIndependent) {
       for (std::size_t i = 0; i < choice.size(); ++i) {
         equal += choice[i] == choice[(i + stride) % choice.size()] ? 1 : 0;
       }
-      expect_frequency(equal, 0.5);
+      expect_frequency(equal, 0.5, kFibers);
     }
   });
 }

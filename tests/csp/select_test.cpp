@@ -101,7 +101,7 @@ TEST(Select, OtherwiseIsTakenOnlyIfNothingIsReady) {
 
 TEST(Select, OtherwiseIsNeverTakenWhileOneOfTwoChannelsIsAlwaysReady) {
   support::on_each_worker_count([](const SchedulerOptions& options) {
-    const int rounds = 3000;
+    const int rounds = support::rounds(3000);
     run([&] {
       for (int i = 0; i < rounds; ++i) {
         // At every instant there is a value in at least one of them: the second comes before the

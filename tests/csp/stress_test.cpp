@@ -22,6 +22,7 @@ namespace {
 using namespace std::chrono_literals;
 using support::Counted;
 using support::on_each_worker_count;
+using support::rounds;
 
 /// What went in and what came out.
 struct Ledger {
@@ -54,7 +55,7 @@ TEST(Stress, PeersAndDeadlinesMeetAtTheSameInstant) {
             TaskGroup group;
             for (int f = 0; f < 6; ++f) {
               group.go([&, f] {
-                for (int i = 0; i < 150; ++i) {
+                for (int i = 0; i < rounds(150); ++i) {
                   const TimePoint deadline = now() + (i * 7 + f) % 30 * 1us;
                   if (f % 2 == 0) {
                     ledger.send_until(c, i, deadline);
@@ -79,7 +80,7 @@ TEST(Stress, CancellationMeetsPeersAndDeadlines) {
     Ledger ledger;
     run(
         [&] {
-          for (int round = 0; round < 60; ++round) {
+          for (int round = 0; round < rounds(60); ++round) {
             const Channel<Counted> c(round % 3);
             {
               TaskGroup group;
@@ -114,7 +115,7 @@ TEST(Stress, CancellationFromAPlainThread) {
     Ledger ledger;
     {
       Scheduler scheduler(options);
-      for (int round = 0; round < 100; ++round) {
+      for (int round = 0; round < rounds(100); ++round) {
         const Channel<Counted> c(round % 2);
         {
           TaskGroup group(scheduler);
@@ -154,7 +155,7 @@ TEST(Stress, SelectsMeetEachOtherOnSeveralChannels) {
           TaskGroup group;
           for (int f = 0; f < 6; ++f) {
             group.go([&, f] {
-              for (int i = 0; i < 150; ++i) {
+              for (int i = 0; i < rounds(150); ++i) {
                 Counted value(i);
                 switch (f % 3) {
                   case 0:
@@ -186,7 +187,7 @@ TEST(Stress, CloseMeetsSelects) {
     Ledger ledger;
     run(
         [&] {
-          for (int round = 0; round < 100; ++round) {
+          for (int round = 0; round < rounds(100); ++round) {
             const Channel<Counted> a(round % 3);
             const Channel<Counted> b(0);
             TaskGroup group;
@@ -233,7 +234,7 @@ TEST(Stress, ChannelsGoRightAfterTheOperation) {
         [&] {
           TaskGroup group;
           group.set_limit(50);
-          for (int i = 0; i < 1000; ++i) {
+          for (int i = 0; i < rounds(1000); ++i) {
             // The one handle is owned by the receiver, which drops it as soon as it has the value.
             auto owned = std::make_unique<Channel<Counted>>(i % 2);
             group.go([c = Sender<Counted>(*owned), i] {
@@ -261,7 +262,7 @@ TEST(Stress, ChannelsGoRightAfterTheOperation) {
 
 TEST(Stress, SchedulersEndWhileTheirFibersAreBusy) {
   on_each_worker_count([](const SchedulerOptions& options) {
-    for (int round = 0; round < 60; ++round) {
+    for (int round = 0; round < rounds(60); ++round) {
       Scheduler scheduler(options);
       const Channel<Counted> c(round % 2);
       for (int f = 0; f < 8; ++f) {
@@ -287,7 +288,7 @@ TEST(Stress, GroupsFailStopAndEndAtTheSameInstant) {
   on_each_worker_count([](const SchedulerOptions& options) {
     run(
         [&] {
-          for (int round = 0; round < 100; ++round) {
+          for (int round = 0; round < rounds(100); ++round) {
             TaskGroup group;
             group.set_limit(4);
             std::atomic<int> failed = 0;
@@ -323,7 +324,7 @@ TEST(Stress, PinnedAndOthersWakeEachOther) {
           for (int f = 0; f < 8; ++f) {
             group.go(
                 [=] {
-                  for (int i = 0; i < 300; ++i) {
+                  for (int i = 0; i < rounds(300); ++i) {
                     if (f % 2 == 0) {
                       c.send(i);
                       static_cast<void>(d.recv());

@@ -97,6 +97,7 @@ std::vector<Instants> measure(const Step& step, std::size_t batches, PrefetcherO
       staged.emplace_back(device, gpu::Timing::kOn).record(probe);
     }
     stream.sync();
+    probe.sync();
     ASSERT_EQ(staged.size(), batches);
     for (std::size_t k = 0; k < batches; ++k) at[k].staged = elapsed(start, staged[k]);
   };

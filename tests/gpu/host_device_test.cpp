@@ -1,13 +1,12 @@
-// What the host device alone promises: how it ends, how it fails, and how it lives with schedulers.
+// What the host device alone promises of the schedulers that it lives with: its own, the one that
+// it was opened on, and those of who uses it.
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <cstddef>
-#include <memory>
 #include <optional>
-#include <stdexcept>
-#include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,7 +20,7 @@
 #include "leat/gpu/stream.h"
 #include "leat/tests/support/bytes.h"
 #include "leat/tests/support/gate.h"
-#include "leat/tests/support/plain_threads.h"
+#include "leat/tests/support/gpu_error.h"
 
 namespace leat::gpu {
 namespace {
@@ -31,19 +30,6 @@ using namespace support;  // NOLINT(google-build-using-namespace): fixtures of t
 
 constexpr std::byte kPoison{0xA5};
 constexpr int kMoreThanFit = 3'000;  // a stream's queue holds 1,024 operations
-
-/// `f()` throws a GpuError that says all of that.
-template <class F>
-void expect_error(const F& f, const std::vector<std::string_view>& parts) {
-  try {
-    f();
-    ADD_FAILURE() << "no error";
-  } catch (const GpuError& e) {
-    for (const std::string_view part : parts) {
-      EXPECT_NE(std::string_view(e.what()).find(part), std::string_view::npos) << e.what();
-    }
-  }
-}
 
 // ---- The scheduler that it runs on ends
 
@@ -73,17 +59,17 @@ struct Remains {
 
   void expect_lost() {
     const std::vector<std::string_view> says = {"host:0", "device lost", "scheduler", "has ended"};
-    expect_error([&] { pending->await(); }, says);
-    expect_error([&] { pending->sync(); }, says);
-    expect_error([&] { static_cast<void>(pending->is_done()); }, says);
-    expect_error([&] { stream->sync(); }, says);
-    expect_error([&] { static_cast<void>(stream->is_done()); }, says);
-    expect_error([&] { stream->launch_host([] {}); }, says);
-    expect_error([&] { copy_async(*stream, there->span(), pinned->span()); }, says);
-    expect_error([&] { done->record(*stream); }, says);
-    expect_error([&] { stream->wait(*pending); }, says);
-    expect_error([&] { const Stream another(*device); }, says);
-    expect_error([&] { done->await(); }, says);
+    expect_gpu_error([&] { pending->await(); }, says);
+    expect_gpu_error([&] { pending->sync(); }, says);
+    expect_gpu_error([&] { static_cast<void>(pending->is_done()); }, says);
+    expect_gpu_error([&] { stream->sync(); }, says);
+    expect_gpu_error([&] { static_cast<void>(stream->is_done()); }, says);
+    expect_gpu_error([&] { stream->launch_host([] {}); }, says);
+    expect_gpu_error([&] { copy_async(*stream, there->span(), pinned->span()); }, says);
+    expect_gpu_error([&] { done->record(*stream); }, says);
+    expect_gpu_error([&] { stream->wait(*pending); }, says);
+    expect_gpu_error([&] { const Stream another(*device); }, says);
+    expect_gpu_error([&] { done->await(); }, says);
   }
 };
 
@@ -119,7 +105,7 @@ TEST(HostDevice, MayOutliveTheVirtualClockOfItsRun) {
 TEST(HostDevice, WithoutStreamsUsedAfterItsRunSaysSo) {
   std::optional<Device> device;
   run([&] { device = open("host"); });
-  expect_error([&] { const Stream stream(*device); }, {"host:0", "has ended"});
+  expect_gpu_error([&] { const Stream stream(*device); }, {"host:0", "has ended"});
   const DeviceBuffer memory(*device, 100);  // memory needs no scheduler
 }
 
@@ -130,7 +116,7 @@ TEST(HostDevice, WhoWaitsWhenItsRunEndsIsToldSo) {
   const auto start = [&](auto f) {
     threads.emplace_back([&about_to_wait, f] {
       about_to_wait.send(0);
-      expect_error(f, {"device lost"});
+      expect_gpu_error(f, {"device lost"});
     });
   };
   run(
@@ -240,200 +226,6 @@ TEST(HostDevice, AGateThatNobodyOpensIsADeadlock) {
                  other.sync();
                }),
                Deadlock);
-}
-
-// ---- A kernel throws
-
-TEST(HostDevice, AKernelThatThrowsIsNamedByEveryLaterCall) {
-  const Device device = open("host:7");
-  const Stream stream(device);
-  const Stream other(device);
-  const Event before(device);
-  const Event after(device);
-  before.record(stream);
-  bool ran_after = false;
-  const Gate gate(stream);
-  stream.launch_host([] { throw std::runtime_error("bad kernel"); });
-  stream.launch_host([&ran_after] { ran_after = true; });
-  after.record(stream);
-  gate.open();
-  const std::vector<std::string_view> says = {"host:7", "bad kernel", "accepts no more work"};
-  expect_error([&] { after.await(); }, says);
-  expect_error([&] { stream.sync(); }, says);
-  expect_error([&] { other.launch_host([] {}); }, says);
-  EXPECT_FALSE(ran_after);
-  expect_error([&] { before.await(); }, says);
-  expect_works(open("host:7"));
-}
-
-TEST(HostDevice, AKernelThatThrowsSomethingUnknownFailsItToo) {
-  const Device device = open("host");
-  const Stream stream(device);
-  const Event event(device);
-  const Gate gate(stream);
-  stream.launch_host([] { throw 42; });  // NOLINT(hicpp-exception-baseclass): that is the test
-  event.record(stream);
-  gate.open();
-  expect_error([&] { event.sync(); }, {"unknown exception"});
-}
-
-TEST(HostDevice, AFailureReachesWhoWaitsForItsEvents) {
-  const Device failing = open("host:1");
-  const Device waiting = open("host:2");
-  const Device late = open("host:3");
-  const Stream producer(failing);
-  const Stream consumer(waiting);
-  const Stream late_consumer(late);
-  const Event produced(failing);
-  bool consumed = false;
-  const Gate gate(producer);
-  producer.launch_host([] { throw std::runtime_error("bad kernel"); });
-  produced.record(producer);
-  consumer.wait(produced);
-  consumer.launch_host([&consumed] { consumed = true; });
-  const Event end(waiting);
-  end.record(consumer);
-  gate.open();
-  expect_error([&] { end.sync(); }, {"host:1", "bad kernel"});
-  EXPECT_FALSE(consumed);
-  expect_error([&] { late_consumer.wait(produced); }, {"host:1", "bad kernel"});
-  expect_works(late);
-}
-
-// ---- Handles and memory go while work is queued
-
-struct Signal {
-  explicit Signal(Channel<int> channel) : destroyed(std::move(channel)) {}
-  Signal(const Signal&) = delete;
-  Signal& operator=(const Signal&) = delete;
-  ~Signal() { destroyed.try_close(); }
-  Channel<int> destroyed;
-};
-
-void drop_the_last_handle_in_a_kernel() {
-  const Channel<int> destroyed(0);
-  std::vector<int> ran;
-  std::optional<Gate> gate;
-  {
-    Device device = open("host");
-    auto stream = std::make_unique<Stream>(device);
-    const StreamRef view = *stream;
-    gate.emplace(view);
-    view.launch_host([stream = std::move(stream), device = std::move(device), &ran] {
-      ran.push_back(1);
-    });
-    view.launch_host([signal = std::make_unique<Signal>(destroyed), &ran] { ran.push_back(2); });
-  }
-  gate->open();
-  static_cast<void>(destroyed.recv());
-  EXPECT_EQ(ran, (std::vector<int>{1, 2}));
-}
-
-TEST(HostDevice, ItsLastHandleMayGoWithAKernelsClosure) {
-  for (int i = 0; i < 10; ++i) drop_the_last_handle_in_a_kernel();
-}
-
-TEST(HostDevice, ItsLastHandleMayGoWithAKernelsClosureInARun) {
-  for (int i = 0; i < 10; ++i) {
-    VirtualClock clock;
-    run(drop_the_last_handle_in_a_kernel, {.workers = 1 + i % 2, .clock = &clock});
-  }
-}
-
-TEST(HostDevice, FreeingWaitsForNothingAndWorkQueuedKeepsItsMemory) {
-  const Device device = open("host");
-  const auto bytes = random_bytes(100'003, 21);
-  for (const bool stream_goes_first : {false, true}) {
-    const PinnedBuffer to = pinned_filled(device, bytes.size(), kPoison);
-    const Event copied(device);
-    std::optional<Stream> stream(device);
-    std::optional<PinnedBuffer> from(pinned_copy(device, bytes));
-    std::optional<DeviceBuffer> there(std::in_place, device, bytes.size());
-    const Gate gate(*stream);
-    copy_async(*stream, there->span(), from->span());
-    copy_async(*stream, to.span(), there->span());
-    copied.record(*stream);
-    for (int i = 3; i < 1'024; ++i) stream->launch_host([] {});  // the queue is full
-    if (stream_goes_first) stream.reset();
-    from.reset();
-    there.reset();
-    stream.reset();
-    EXPECT_FALSE(copied.is_done());
-    gate.open();
-    copied.sync();
-    expect_bytes(to.span().bytes(), bytes);
-  }
-}
-
-TEST(HostDevice, ABufferOwnedByAKernelIsFreedBehindAFullQueue) {
-  for (const int workers : {1, 2}) {
-    run(
-        [] {
-          const Device device = open("host");
-          const Stream stream(device);
-          const Gate gate(stream);
-          go([&gate] { gate.open(); });
-          stream.launch_host([there = DeviceBuffer(device, 100)] {});
-          int ran = 0;
-          for (int i = 0; i < kMoreThanFit; ++i) stream.launch_host([&ran] { ++ran; });
-          stream.sync();
-          EXPECT_EQ(ran, kMoreThanFit);
-        },
-        {.workers = workers});
-  }
-}
-
-TEST(HostDevice, AllocatesUpToTheMemoryOfItsModel) {
-  const Device device = open_host({.memory_bytes = 1'000});
-  std::optional<DeviceBuffer> first(std::in_place, device, 600);
-  expect_error([&] { const DeviceBuffer second(device, 401); },
-               {"host:0", "401 bytes", "600 bytes are in use of 1000"});
-  const DeviceBuffer second(device, 400);
-  expect_error([&] { const DeviceBuffer third(device, 1); }, {"1000 bytes are in use"});
-  first.reset();
-  const DeviceBuffer third(device, 600);
-  const PinnedBuffer pinned(device, 5'000);  // is not on the device
-  const Stream stream(device);
-  copy_async(stream, third.subspan(0, 400), second.span());
-  stream.sync();
-}
-
-TEST(HostDevice, MemoryFreedCountsUntilTheWorkThatUsesItHasRun) {
-  const Device device = open_host({.memory_bytes = 1'000});
-  const Stream stream(device);
-  const PinnedBuffer pinned = pinned_filled(device, 600, kPoison);
-  std::optional<DeviceBuffer> first(std::in_place, device, 600);
-  const Gate gate(stream);
-  copy_async(stream, first->span(), pinned.span());
-  first.reset();
-  expect_error([&] { const DeviceBuffer second(device, 600); }, {"600 bytes are in use of 1000"});
-  gate.open();
-  stream.sync();
-  const DeviceBuffer second(device, 600);
-  EXPECT_EQ(second.size(), 600U);
-}
-
-TEST(HostDevice, AFullQueueHoldsTheCallerBackAndOneWorkerSuffices) {
-  run(
-      [] {
-        const Device device = open("host");
-        const Stream stream(device);
-        const Gate gate(stream);
-        int enqueued = 0;
-        int enqueued_when_held = 0;
-        int ran = 0;
-        go([&] {  // runs once the loop below waits
-          enqueued_when_held = enqueued;
-          EXPECT_EQ(ran, 0);
-          gate.open();
-        });
-        for (; enqueued < kMoreThanFit; ++enqueued) stream.launch_host([&ran] { ++ran; });
-        stream.sync();
-        EXPECT_EQ(ran, kMoreThanFit);
-        EXPECT_GE(enqueued_when_held, 1'023);
-        EXPECT_LE(enqueued_when_held, 1'025);
-      },
-      {.workers = 1});
 }
 
 }  // namespace

@@ -33,9 +33,8 @@ class HostTime : public testing::TestWithParam<int> {
     return clock.elapsed();
   }
 };
-INSTANTIATE_TEST_SUITE_P(Workers, HostTime, testing::Values(1, 2, 4), [](const auto& one) {
-  return std::to_string(one.param);
-});
+INSTANTIATE_TEST_SUITE_P(Workers, HostTime, testing::Values(1, 2, 4),
+                         [](const auto& one) { return std::to_string(one.param); });
 
 TEST_P(HostTime, WhatIsNotModelledTakesNone) {
   EXPECT_EQ(time_of([] {
@@ -132,27 +131,27 @@ TEST_P(HostTime, KernelsOfTwoStreamsTakeTurns) {
 }
 
 TEST_P(HostTime, CopiesInBothDirectionsAndAKernelOverlap) {
-  EXPECT_EQ(time_of([] {
-              const Device device = open_host(kModel);
-              const std::array<Stream, 3> streams = {Stream(device), Stream(device),
-                                                     Stream(device)};
-              const std::array<Event, 3> ends = {Event(device), Event(device), Event(device)};
-              const PinnedBuffer pinned(device, 2 * kMillion);
-              const DeviceBuffer there(device, 2 * kMillion);
-              std::ranges::fill(pinned.span().bytes(), std::byte{1});
-              copy_async(streams[0], there.subspan(0, kMillion), pinned.subspan(0, kMillion));
-              copy_async(streams[1], pinned.subspan(kMillion, kMillion),
-                         there.subspan(kMillion, kMillion));
-              streams[2].launch_host([] {}, 3ms);
-              for (std::size_t i = 0; i < 3; ++i) ends[i].record(streams[i]);
-              ends[0].await();
-              EXPECT_EQ(now().time_since_epoch(), 1ms);
-              ends[1].await();
-              EXPECT_EQ(now().time_since_epoch(), 2ms);
-              ends[2].await();
-              EXPECT_EQ(now().time_since_epoch(), 3ms);
-            }),
-            3ms);
+  EXPECT_EQ(
+      time_of([] {
+        const Device device = open_host(kModel);
+        const std::array<Stream, 3> streams = {Stream(device), Stream(device), Stream(device)};
+        const std::array<Event, 3> ends = {Event(device), Event(device), Event(device)};
+        const PinnedBuffer pinned(device, 2 * kMillion);
+        const DeviceBuffer there(device, 2 * kMillion);
+        std::ranges::fill(pinned.span().bytes(), std::byte{1});
+        copy_async(streams[0], there.subspan(0, kMillion), pinned.subspan(0, kMillion));
+        copy_async(streams[1], pinned.subspan(kMillion, kMillion),
+                   there.subspan(kMillion, kMillion));
+        streams[2].launch_host([] {}, 3ms);
+        for (std::size_t i = 0; i < 3; ++i) ends[i].record(streams[i]);
+        ends[0].await();
+        EXPECT_EQ(now().time_since_epoch(), 1ms);
+        ends[1].await();
+        EXPECT_EQ(now().time_since_epoch(), 2ms);
+        ends[2].await();
+        EXPECT_EQ(now().time_since_epoch(), 3ms);
+      }),
+      3ms);
 }
 
 TEST_P(HostTime, AKernelTakesItsModelledTimeOrItsOwnIfThatIsLonger) {

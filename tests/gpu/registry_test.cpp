@@ -57,10 +57,30 @@ TEST(Open, WorksInsideARun) {
 }
 
 TEST(Open, RefusesNamesItDoesNotKnowAndSaysWhichThereAre) {
-  for (const std::string name :
-       {"", "gpu", "cpu", "cuda:x", "cuda:-1", "cuda:", "cuda:0x1", "cuda:1 ", "cuda: 1", "cuda:+1",
-        "cuda:0:0", "host:", "host:-1", "host:99999999999999", "host:2147483648", "host:1.5",
-        "hosts:1", "HOST", " host", "auto:0", "auto ", ":", ":0", "0"}) {
+  for (const std::string name : {"",
+                                 "gpu",
+                                 "cpu",
+                                 "cuda:x",
+                                 "cuda:-1",
+                                 "cuda:",
+                                 "cuda:0x1",
+                                 "cuda:1 ",
+                                 "cuda: 1",
+                                 "cuda:+1",
+                                 "cuda:0:0",
+                                 "host:",
+                                 "host:-1",
+                                 "host:99999999999999",
+                                 "host:2147483648",
+                                 "host:1.5",
+                                 "hosts:1",
+                                 "HOST",
+                                 " host",
+                                 "auto:0",
+                                 "auto ",
+                                 ":",
+                                 ":0",
+                                 "0"}) {
     const std::string error = error_of(name);
     EXPECT_TRUE(contains(error, "unknown device \"" + name + "\"")) << error;
     EXPECT_TRUE(contains(error, "use auto, cuda:N or host:N")) << error;

@@ -9,15 +9,9 @@
 namespace leat::support {
 
 const std::vector<TestBackend>& test_backends() {
-  static const std::map<Feature, std::string> cuda_lacks = {
-      {Feature::kFailingHostFunctions,
-       "a CUDA host function runs in the driver, which no exception may enter"}};
   static const std::vector<TestBackend> backends = {
       {.title = "Host", .device = "host:0", .second_device = "host:1"},
-      {.title = "HostInARunOf1Worker",
-       .device = "host:0",
-       .second_device = "host:1",
-       .workers = 1},
+      {.title = "HostInARunOf1Worker", .device = "host:0", .second_device = "host:1", .workers = 1},
       {.title = "HostInARunOf2Workers",
        .device = "host:0",
        .second_device = "host:1",
@@ -27,15 +21,11 @@ const std::vector<TestBackend>& test_backends() {
        .second_device = "host:1",
        .workers = 2,
        .virtual_clock = true},
-      {.title = "Cuda",
-       .device = "cuda:0",
-       .second_device = "cuda:1",
-       .unsupported = cuda_lacks},
+      {.title = "Cuda", .device = "cuda:0", .second_device = "cuda:1"},
       {.title = "CudaInARunOf2Workers",
        .device = "cuda:0",
        .second_device = "cuda:1",
-       .workers = 2,
-       .unsupported = cuda_lacks},
+       .workers = 2},
   };
   return backends;
 }
@@ -59,13 +49,6 @@ void BackendTest::with_two_devices(const std::function<void(gpu::Device, gpu::De
     auto second = open_or_skip(GetParam().second_device);
     if (second) body(*std::move(first), *std::move(second));
   });
-}
-
-bool BackendTest::supports(Feature feature) {
-  const auto lacks = GetParam().unsupported.find(feature);
-  if (lacks == GetParam().unsupported.end()) return true;
-  [&] { GTEST_SKIP() << lacks->second; }();
-  return false;
 }
 
 void BackendTest::in_its_place(const TestBackend& backend, const std::function<void()>& body) {

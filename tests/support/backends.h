@@ -1,18 +1,19 @@
 // The backends that the conformance tests run on: a table, and the fixture that opens them.
 //
-// A test knows no backend. It asks for a device, and for what it needs beyond the seam's contract:
+// A test knows no backend. It asks for a device, and reads what that can do in its Capabilities:
 //
-//   TEST_P(GpuStream, FailsForGoodAfterAFailedOperation) {
-//     if (!supports(Feature::kFailingHostFunctions)) return;   // skipped, with the table's reason
+//   TEST_P(GpuStream, RunsItsOperationsInOrder) {
 //     with_device([](const Device& device) { ... });
 //   }
+//
+// No backend lacks anything of what the tests ask for. One that did would say so in the table, with
+// the reason, and the test would be skipped.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <iosfwd>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,11 +22,6 @@
 
 namespace leat::support {
 
-/// What not every backend promises.
-enum class Feature : std::uint8_t {
-  kFailingHostFunctions,  // an exception that leaves a host function is the device's sticky error
-};
-
 struct TestBackend {
   std::string title;  // in the tests' names
   std::string device;
@@ -33,8 +29,6 @@ struct TestBackend {
   /// Workers of the run that the device is opened, and the test runs, in; 0: on a plain thread.
   int workers = 0;
   bool virtual_clock = false;
-  /// What it does not support, and why.
-  std::map<Feature, std::string> unsupported = {};
 };
 void PrintTo(const TestBackend& backend, std::ostream* out);  // NOLINT: GoogleTest's name
 
@@ -50,8 +44,6 @@ class BackendTest : public testing::TestWithParam<TestBackend> {
   void with_device(const std::function<void(gpu::Device)>& body);
   /// The same with two devices of the backend's family.
   void with_two_devices(const std::function<void(gpu::Device, gpu::Device)>& body);
-  /// Skips the test, with the reason, where the backend does not support it.
-  [[nodiscard]] bool supports(Feature feature);
 
  private:
   static void in_its_place(const TestBackend& backend, const std::function<void()>& body);

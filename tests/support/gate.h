@@ -1,4 +1,5 @@
-// Holds a stream until it is opened, so that the order of work on a device is proved, not slept for.
+// Holds a stream until it is opened, so that the order of work on a device is proved, not slept
+// for.
 //
 // Example
 //   Gate gate(producer);                     // whatever is enqueued on producer now stays queued

@@ -45,7 +45,7 @@ void run_each(Body&& body) {
 /// ThreadSanitizer a hundred times as much, and it knows about 8,000 threads and fibers in all.
 constexpr int rounds(int count) {
 #if defined(LEAT_TSAN)
-  return count < 10 ? count : count / 10;
+  return count / 10;
 #else
   return count;
 #endif

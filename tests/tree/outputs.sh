@@ -1,27 +1,30 @@
 #!/usr/bin/env bash
-# Usage: outputs.sh <root of the tree> <markdown file> <folder of programs>
+# Usage: outputs.sh <folder of the built examples> <markdown file>
 #
-# Fails unless every text block marked with a program is what that program prints:
+# Fails unless every output that the file shows is what the program prints now:
 #
 #   <!-- output: example_01_hello_channel -->
 #   ```text
-#   1 4 9 16 25 and silence
+#   ...exactly its standard output...
 #   ```
 set -euo pipefail
-cd "$1"
-markdown=$2 programs=$3
+examples=$1
+markdown=$2
 
-blocks=0 wrong=0
-while read -r program; do
-  blocks=$((blocks + 1))
-  diff <("$programs/$program") <(awk -v marker="<!-- output: $program -->" '
-    $0 == marker { marked = 1; next }
-    marked && inside && $0 == "```" { exit }
-    marked && inside { print }
-    marked && /^```text/ { inside = 1 }' "$markdown") || {
-    echo "$markdown: $program prints otherwise (< in fact, > there)"
+programs=$(sed -n 's/^<!-- output: \([^ ]*\) -->$/\1/p' "$markdown")
+[[ -n $programs ]] || {
+  echo "$markdown: shows no output"
+  exit 1
+}
+wrong=0
+for program in $programs; do
+  shown=$(awk -v marker="<!-- output: $program -->" '
+    inside && $0 == "```" { exit }
+    inside { print }
+    $0 == marker { getline; inside = 1 }' "$markdown")
+  if ! diff <(echo "$shown") <("$examples/$program"); then
+    echo "$markdown: $program prints something else (< shown, > printed)"
     wrong=$((wrong + 1))
-  }
-done < <(sed -nE 's/^<!-- output: ([^ ]+) -->$/\1/p' "$markdown")
-echo "$markdown: $blocks outputs, $wrong wrong"
+  fi
+done
 ((wrong == 0))

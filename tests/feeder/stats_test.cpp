@@ -1,0 +1,328 @@
+// What a prefetcher says about itself: on a modelled device under virtual time, each number is known
+// by arithmetic.
+#include "leat/feeder/stats.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "leat/csp/scheduler.h"
+#include "leat/feeder/prefetcher.h"
+#include "leat/gpu/device.h"
+#include "leat/tests/support/numbers.h"
+#include "leat/tests/support/places.h"
+
+namespace leat::feeder {
+namespace {
+
+using namespace std::chrono_literals;
+using support::expected_samples;
+using support::kPlaces;
+using support::launch_check;
+using support::Numbers;
+using support::NumbersView;
+using support::place_title;
+
+constexpr std::size_t kBatchSize = 4;
+constexpr std::size_t kPatternBytes = 92;
+constexpr double kTx = 400e-9;  // 4 samples of 100 bytes at a byte a nanosecond
+
+// For sums of numbers that no double is exactly.
+constexpr double kRounding = 1e-12;
+
+struct Modelled {
+  Duration sample_read = 0ns;
+  Duration tc = 0ns;
+  std::size_t batches = 200;
+  bool on_stream = true;  // or on the CPU
+};
+
+Stats measure(const Modelled& model, PrefetcherOptions options) {
+  Stats stats;
+  VirtualClock clock;
+  options.batch_size = kBatchSize;
+  const auto body = [&] {
+    const Numbers data({.size = kBatchSize * model.batches,
+                        .pattern_bytes = kPatternBytes,
+                        .read_time = model.sample_read});
+    const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
+    const gpu::Stream stream(device);
+    Prefetcher feed(data, device, options);
+    if (model.on_stream) {
+      for (Lease& batch : feed.epoch(0, stream)) {
+        launch_check(stream, batch, expected_samples(data, options, batch), model.tc);
+      }
+    } else {
+      for (Lease& batch : feed.epoch(0)) {
+        EXPECT_EQ(NumbersView(batch).samples(), expected_samples(data, options, batch));
+        sleep_for(model.tc);
+      }
+    }
+    stream.sync();
+    stats = feed.stats();
+  };
+  run(body, {.workers = 1, .clock = &clock});
+  return stats;
+}
+
+void expect_adds_up(const StageShares& shares) {
+  EXPECT_DOUBLE_EQ(shares.busy + shares.starved + shares.blocked, 1);
+  EXPECT_GE(shares.busy, 0);
+  EXPECT_GE(shares.starved, 0);
+  EXPECT_GE(shares.blocked, 0);
+}
+
+void expect_shares(const StageShares& shares, double busy, double starved, double blocked) {
+  expect_adds_up(shares);
+  EXPECT_NEAR(shares.busy, busy, kRounding);
+  EXPECT_NEAR(shares.starved, starved, kRounding);
+  EXPECT_NEAR(shares.blocked, blocked, kRounding);
+}
+
+void expect_begins(const std::string& text, const std::string& beginning) {
+  EXPECT_EQ(text.substr(0, beginning.size()), beginning);
+}
+
+TEST(FeederStats, OfAConsumerThatLimitsTheLoop) {
+  const Stats stats = measure({.tc = 1000ns}, {.sample_every = 2});
+  EXPECT_EQ(stats.batches, 200U);
+  EXPECT_GE(stats.sampled_steps, 50U);
+  EXPECT_NEAR(stats.t_read, 0, kRounding * 1e-9);
+  EXPECT_NEAR(stats.t_x, kTx, kTx * kRounding);
+  EXPECT_NEAR(stats.t_c, 1000e-9, 1000e-9 * kRounding);
+  EXPECT_NEAR(stats.t_step, 1000e-9, 1000e-9 * kRounding);
+  EXPECT_NEAR(stats.overlap_efficiency(), 1, kRounding);
+  expect_shares(stats.consumer, 1, 0, 0);
+  // The copier waits for a released slot, but not the first time that it is measured.
+  const auto steps = static_cast<double>(stats.sampled_steps);
+  const double blocked = 0.6 * (steps - 1) / steps;
+  expect_shares(stats.copier, 0.4, 0.6 - blocked, blocked);
+  expect_shares(stats.reader, 0, 0, 1);
+  expect_begins(stats.bottleneck(), "The consumer limits the loop (Tc is 100.0 % of the step)");
+}
+
+TEST(FeederStats, OfALinkThatLimitsTheLoop) {
+  const Stats stats = measure({.sample_read = 10ns, .tc = 100ns}, {.sample_every = 2});
+  EXPECT_NEAR(stats.t_read, 40e-9, 40e-9 * kRounding);
+  EXPECT_NEAR(stats.t_step, kTx, kTx * kRounding);
+  EXPECT_NEAR(stats.overlap_efficiency(), 1, kRounding);
+  expect_shares(stats.consumer, 0.25, 0.75, 0);
+  expect_shares(stats.copier, 1, 0, 0);
+  expect_shares(stats.reader, 0.1, 0, 0.9);
+  expect_begins(stats.bottleneck(), "The link limits the loop (Tx is 100.0 % of the step)");
+}
+
+TEST(FeederStats, OfOneReaderThatLimitsTheLoop) {
+  const Stats stats = measure({.sample_read = 300ns, .tc = 300ns}, {.sample_every = 2});
+  EXPECT_NEAR(stats.t_read, 1200e-9, 1200e-9 * kRounding);
+  EXPECT_NEAR(stats.t_step, 1200e-9, 1200e-9 * kRounding);
+  EXPECT_NEAR(stats.overlap_efficiency(), 400.0 / 1200, kRounding);
+  expect_shares(stats.consumer, 0.25, 0.75, 0);
+  expect_shares(stats.copier, 400.0 / 1200, 800.0 / 1200, 0);
+  expect_shares(stats.reader, 1, 0, 0);
+  EXPECT_EQ(stats.bottleneck(),
+            "The readers limit the loop (Tread / workers is 100.0 % of the step): more workers than "
+            "1 or a faster dataset would help, until the link limits it at 400 ns a step.");
+}
+
+TEST(FeederStats, OfCopiesAndComputeThatTakeTurns) {
+  const Stats stats = measure({.tc = 600ns}, {.prefetch_depth = 1, .sample_every = 2});
+  EXPECT_EQ(stats.prefetch_depth, 1U);
+  EXPECT_NEAR(stats.t_step, 1000e-9, 1000e-9 * kRounding);
+  EXPECT_NEAR(stats.overlap_efficiency(), 0.6, kRounding);
+  expect_shares(stats.consumer, 0.6, 0.4, 0);
+  expect_shares(stats.copier, 0.4, 0, 0.6);
+  EXPECT_EQ(stats.bottleneck(),
+            "Copies and compute take turns, because prefetch_depth is 1: with 2 they overlap, and a "
+            "step takes max(Tc, Tx) = 600 ns instead of 1.00 us.");
+}
+
+TEST(FeederStats, OfTooFewSlotsSayThatNoStageIsSaturated) {
+  const Stats stats = measure({.sample_read = 250ns, .tc = 100ns, .batches = 2000},
+                              {.workers = 2, .pinned_slots = 2, .sample_every = 2});
+  EXPECT_NEAR(stats.t_step, 700e-9, 70e-9);  // (Tread + Tx) / P, in bursts of two
+  expect_adds_up(stats.consumer);
+  expect_adds_up(stats.copier);
+  expect_adds_up(stats.reader);
+  expect_begins(stats.bottleneck(), "No stage is saturated");
+}
+
+// Readers that begin together end together: the batches come in bursts of as many as there are
+// readers. Steps that are measured at a fixed distance would all be the short ones.
+TEST(FeederStats, BurstsOfSeveralReadersAreNotMistakenForFastSteps) {
+  for (const std::size_t workers : {2U, 3U, 4U}) {
+    for (const std::size_t sample_every : {1U, 2U, 4U, 6U, 16U}) {
+      SCOPED_TRACE(testing::Message() << workers << " workers, every " << sample_every);
+      const Duration sample_read = static_cast<std::int64_t>(workers) * 500ns;  // Tread / W: 2 us
+      const Stats stats = measure({.sample_read = sample_read, .tc = 300ns, .batches = 2400},
+                                  {.workers = workers, .sample_every = sample_every});
+      EXPECT_EQ(stats.workers, workers);
+      // The mean of at least 100 steps of 400 ns, and of some that are up to W * 2 us long.
+      EXPECT_NEAR(stats.t_step, 2000e-9, 600e-9);
+      EXPECT_NEAR(stats.overlap_efficiency(), 0.2, 0.1);
+      expect_adds_up(stats.consumer);
+      expect_adds_up(stats.copier);
+      expect_adds_up(stats.reader);
+    }
+  }
+}
+
+// The CPU's wait for the copy is no work of the consumer.
+TEST(FeederStats, OfAConsumerWithoutStreamInTurnsWithTheLink) {
+  const Stats stats =
+      measure({.tc = 600ns, .on_stream = false}, {.prefetch_depth = 1, .sample_every = 2});
+  EXPECT_EQ(stats.sampled_steps, 200U);  // on the host each is measured
+  EXPECT_NEAR(stats.t_c, 600e-9, 600e-9 * kRounding);
+  EXPECT_NEAR(stats.t_step, 1000e-9, 1000e-9 * kRounding);
+  EXPECT_NEAR(stats.t_x, kTx, kTx * kRounding);
+  EXPECT_NEAR(stats.overlap_efficiency(), 0.6, kRounding);
+  expect_shares(stats.consumer, 0.6, 0.4, 0);
+  expect_shares(stats.copier, 0.4, 0, 0.6);
+}
+
+TEST(FeederStats, OfAConsumerWithoutStreamThatLimitsTheLoop) {
+  const Stats stats = measure({.tc = 1000ns, .on_stream = false}, {});
+  EXPECT_NEAR(stats.t_c, 1000e-9, 1000e-9 * kRounding);
+  EXPECT_NEAR(stats.t_step, 1002e-9, 1002e-9 * kRounding);  // of 200, the first waits 400 ns
+  expect_shares(stats.consumer, 1000.0 / 1002, 2.0 / 1002, 0);
+  expect_begins(stats.bottleneck(), "The consumer limits the loop (Tc is 99.8 % of the step)");
+}
+
+TEST(FeederStats, SampleEverySaysHowManyStepsAreMeasuredAndChangesNoResult) {
+  const auto sampled = [](std::size_t every) {
+    const Stats stats = measure({.tc = 1000ns, .batches = 480}, {.sample_every = every});
+    EXPECT_EQ(stats.batches, 480U);
+    EXPECT_DOUBLE_EQ(stats.batch_bytes, 400);
+    if (stats.sampled_steps > 0) {
+      EXPECT_NEAR(stats.t_step, 1000e-9, 1000e-9 * kRounding);
+      EXPECT_NEAR(stats.t_x, kTx, kTx * kRounding);
+    }
+    return stats.sampled_steps;
+  };
+  EXPECT_EQ(sampled(0), 0U);
+  EXPECT_EQ(sampled(1), sampled(2));
+  EXPECT_GE(sampled(2), 480U / 3);
+  EXPECT_LE(sampled(2), 480U / 2);
+  EXPECT_GE(sampled(16), 480U / 30);
+  EXPECT_LE(sampled(16), 480U / 8);
+  EXPECT_EQ(sampled(1000), 0U);
+}
+
+TEST(FeederStats, WithoutSamplesAreStillCountedAndSaySo) {
+  const Stats stats = measure({.sample_read = 10ns, .tc = 1000ns}, {.sample_every = 0});
+  EXPECT_EQ(stats.batches, 200U);
+  EXPECT_EQ(stats.sampled_steps, 0U);
+  EXPECT_NEAR(stats.t_read, 40e-9, 40e-9 * kRounding);
+  EXPECT_EQ(stats.t_x, 0);
+  EXPECT_EQ(stats.t_c, 0);
+  EXPECT_EQ(stats.t_step, 0);
+  EXPECT_EQ(stats.overlap_efficiency(), 0);
+  EXPECT_EQ(stats.bottleneck(), "No step was sampled yet.");
+}
+
+TEST(FeederStats, SurviveLeasesReleasedOutOfOrder) {
+  VirtualClock clock;
+  const auto body = [] {
+    const Numbers data({.size = 400});
+    const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
+    const gpu::Stream streams[] = {gpu::Stream(device), gpu::Stream(device)};
+    const PrefetcherOptions options = {.batch_size = 4, .max_leases = 2, .sample_every = 1};
+    Prefetcher feed(data, device, options);
+    for (int i = 0; i < 50; ++i) {
+      Lease first = *feed.next();
+      Lease second = *feed.next();
+      launch_check(streams[0], first, expected_samples(data, options, first), 500ns);
+      launch_check(streams[1], second, expected_samples(data, options, second), 100ns);
+      second.release();
+      first.release();
+      const Stats stats = feed.stats();
+      if (stats.t_step <= 0) continue;
+      expect_adds_up(stats.consumer);
+      expect_adds_up(stats.copier);
+      expect_adds_up(stats.reader);
+      EXPECT_FALSE(stats.table().empty());
+    }
+    EXPECT_EQ(feed.stats().batches, 100U);
+  };
+  run(body, {.workers = 1, .clock = &clock});
+}
+
+class FeederStatsPlace : public support::PlaceTest {};
+INSTANTIATE_TEST_SUITE_P(Places, FeederStatsPlace, testing::ValuesIn(kPlaces), place_title);
+
+TEST_P(FeederStatsPlace, BeforeAnyStepAreZeroAndSaySo) {
+  in_place([] {
+    const Numbers data({.size = 64});
+    Prefetcher feed(data, gpu::open("host"), {.batch_size = 4, .workers = 3});
+    const Stats stats = feed.stats();
+    EXPECT_EQ(stats.batches, 0U);
+    EXPECT_EQ(stats.sampled_steps, 0U);
+    EXPECT_EQ(stats.workers, 3U);
+    EXPECT_EQ(stats.prefetch_depth, 2U);
+    EXPECT_EQ(stats.t_step, 0);
+    EXPECT_EQ(stats.overlap_efficiency(), 0);
+    EXPECT_EQ(stats.bottleneck(), "No step was sampled yet.");
+    EXPECT_NE(stats.table().find("No step was sampled yet."), std::string::npos);
+  });
+}
+
+TEST_P(FeederStatsPlace, MayBeReadWhileTheLoopRuns) {
+  in_place([] {
+    const Numbers data({.size = 400});
+    const PrefetcherOptions options = {.batch_size = 4, .sample_every = 2};
+    const gpu::Device device = gpu::open("host");
+    const gpu::Stream stream(device);
+    Prefetcher feed(data, device, options);
+    std::uint64_t before = 0;
+    for (Lease& batch : feed.epoch(0, stream)) {
+      launch_check(stream, batch, expected_samples(data, options, batch));
+      const Stats stats = feed.stats();
+      EXPECT_EQ(stats.batches, batch.index());
+      EXPECT_GE(stats.sampled_steps, before);
+      before = stats.sampled_steps;
+    }
+    stream.sync();
+  });
+}
+
+// The texts, from numbers made up.
+
+TEST(FeederStats, TheTableShowsSharesTimesAndTheBottleneck) {
+  const Stats stats = {.batches = 320,
+                       .sampled_steps = 20,
+                       .workers = 2,
+                       .prefetch_depth = 2,
+                       .batch_bytes = 400,
+                       .t_read = 12.3e-6,
+                       .t_x = 2.5e-3,
+                       .t_c = 99.96e-3,
+                       .t_step = 0.1,
+                       .reader = {.busy = 0.1, .starved = 0, .blocked = 0.9},
+                       .copier = {.busy = 0.025, .starved = 0.005, .blocked = 0.97},
+                       .consumer = {.busy = 1, .starved = 0, .blocked = 0}};
+  EXPECT_EQ(stats.table(),
+            "  stage           busy   starved   blocked\n"
+            "  reader        10.0 %     0.0 %    90.0 %\n"
+            "  copier         2.5 %     0.5 %    97.0 %\n"
+            "  consumer     100.0 %     0.0 %     0.0 %\n"
+            "  Tread 12.3 us / 2 workers   Tx 2.50 ms   Tc 100.0 ms   Tstep 100 ms\n"
+            "  OE = max(Tc, Tx) / Tstep = 1.000   (20 steps sampled of 320)\n"
+            "  The consumer limits the loop (Tc is 100.0 % of the step): reading and copying are "
+            "hidden behind it, and only a faster step helps.\n");
+}
+
+TEST(FeederStats, TheOverlapEfficiencyIsTheLongerOfComputeAndCopyOverTheStep) {
+  Stats stats;
+  stats.t_x = 3;
+  stats.t_c = 4;
+  stats.t_step = 5;
+  EXPECT_DOUBLE_EQ(stats.overlap_efficiency(), 0.8);
+  std::swap(stats.t_x, stats.t_c);
+  EXPECT_DOUBLE_EQ(stats.overlap_efficiency(), 0.8);
+}
+
+}  // namespace
+}  // namespace leat::feeder
