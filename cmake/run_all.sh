@@ -22,7 +22,7 @@ all() {
   uname -srm
   lscpu | grep -E '^(Model name|CPU\(s\)|Thread|NUMA node\(s\))'
   nvidia-smi -L 2>/dev/null || echo "no NVIDIA driver"
-  for program in bin/test_*; do run "$program" --gtest_brief=1; done
+  for program in bin/test_*; do run "$program"; done
   for program in bin/example_* bin/mnist; do [[ ! -x $program ]] || run "$program"; done
   for program in bin/bench_*; do [[ ! -x $program ]] || run "$program"; done
   echo "programs: $passed passed, $failed failed"

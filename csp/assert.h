@@ -12,7 +12,7 @@ namespace leat {
 
 }  // namespace leat
 
-#define LEAT_ASSERT(condition, message)                                           \
-  (__builtin_expect(static_cast<bool>(condition), 1)                              \
-       ? static_cast<void>(0)                                                     \
+#define LEAT_ASSERT(condition, message)              \
+  (__builtin_expect(static_cast<bool>(condition), 1) \
+       ? static_cast<void>(0)                        \
        : ::leat::assertion_failed(#condition, message, __FILE__, __LINE__))

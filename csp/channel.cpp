@@ -29,7 +29,8 @@ void rethrow_cause(const ChannelCore& core) {
 }
 
 void close_channel(ChannelCore* core, std::exception_ptr cause) {
-  if (core == nullptr) throw ChannelClosed(message("the nil channel", "close", "it cannot be closed"));
+  if (core == nullptr)
+    throw ChannelClosed(message("the nil channel", "close", "it cannot be closed"));
   if (!core->close(std::move(cause))) {
     throw ChannelClosed(message(core->describe(), "close", "it is closed already"));
   }

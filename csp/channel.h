@@ -14,8 +14,8 @@
 //
 // Semantics (Go spec: "Channel types", "Send statements", "Receive operator"; Go memory model):
 //  - capacity 0 is a rendezvous: a send completes when the value is taken. Capacity n buffers n;
-//  - values arrive in the order sent; waiting senders, and waiting receivers, are served first come,
-//    first served;
+//  - values arrive in the order sent; waiting senders, and waiting receivers, are served first
+//    come, first served;
 //  - after close, what was buffered is still received, then every receive returns std::nullopt at
 //    once. Closed with a cause, receives rethrow the cause instead of returning std::nullopt;
 //  - a send on a closed channel throws ChannelClosed, also if the close comes while it waits, and
@@ -54,7 +54,7 @@ namespace leat {
 /// default-constructible. Its move must not use channels itself (it runs under the channel's lock).
 template <class T>
 concept Sendable = std::is_object_v<T> && std::is_nothrow_move_constructible_v<T> &&
-                   std::is_nothrow_destructible_v<T>;
+    std::is_nothrow_destructible_v<T>;
 
 /// How a try or timed operation ended.
 enum class ChannelStatus : std::uint8_t {
@@ -82,7 +82,9 @@ void close_channel(ChannelCore* core, std::exception_ptr cause);
 template <Sendable T>
 inline constexpr ElementType kElementType = {
     sizeof(T), alignof(T),
-    [](void* to, void* from) noexcept { std::construct_at(static_cast<T*>(to), std::move(*static_cast<T*>(from))); },
+    [](void* to, void* from) noexcept {
+      std::construct_at(static_cast<T*>(to), std::move(*static_cast<T*>(from)));
+    },
     [](void* object) noexcept { std::destroy_at(static_cast<T*>(object)); }};
 
 /// Raw storage that a receive may construct a T in.
@@ -141,11 +143,7 @@ class SendOperations {
     // Through `one`, which owns the channel if the send has parked: this handle may be gone.
     if (one.closed) throw_channel_closed(*one.channel, "send");
   }
-  void send(const T& value) const
-    requires std::copy_constructible<T>
-  {
-    send(T(value));
-  }
+  void send(const T& value) const requires std::copy_constructible<T> { send(T(value)); }
   /// Sends if that is possible at once. Moves from `value` only if it returns ok.
   [[nodiscard]] ChannelStatus try_send(T&& value) const {
     const ChannelStatus status = transfer(value, Deadline::now());
@@ -262,8 +260,8 @@ class Channel : public ChannelHandle,
   /// A channel that buffers `capacity` values; 0 is a rendezvous. The name is for reports. Throws
   /// std::invalid_argument if the capacity is negative or its bytes overflow.
   explicit Channel(std::int64_t capacity, std::string_view name = {})
-      : ChannelHandle(
-            std::make_shared<ChannelCore>(capacity, kElementType<T>, std::string(name))) {}
+      : ChannelHandle(std::make_shared<ChannelCore>(capacity, kElementType<T>, std::string(name))) {
+  }
 };
 
 /// A handle that may only send (and close).

@@ -32,8 +32,8 @@ ChannelCore::ChannelCore(std::int64_t capacity, ElementType element, std::string
       capacity_(checked_capacity(capacity, element, name)),
       name_(std::move(name)) {
   if (capacity_ == 0) return;
-  ring_ = static_cast<std::byte*>(
-      ::operator new(capacity_ * element_.size, std::align_val_t(element_.alignment)));
+  const std::size_t bytes = capacity_ * element_.size;
+  ring_ = static_cast<std::byte*>(::operator new(bytes, std::align_val_t(element_.alignment)));
 }
 
 ChannelCore::~ChannelCore() {
@@ -75,7 +75,8 @@ std::string ChannelCore::describe() const {
 
 void ChannelCore::note_toucher(const SchedulerCore* scheduler) noexcept {
   if (toucher_ == nullptr) toucher_ = scheduler;
-  if (scheduler == nullptr || scheduler != toucher_) outside_.store(true, std::memory_order_relaxed);
+  if (scheduler == nullptr || scheduler != toucher_)
+    outside_.store(true, std::memory_order_relaxed);
 }
 
 bool ChannelCore::attempt(Case& one, WakeList& wake) noexcept {
@@ -171,15 +172,19 @@ int communicate(std::span<Case> cases, Deadline deadline,
   Fiber* const fiber = Fiber::current();
   choose_trial_order(cases, fiber);
   choose_lock_order(cases);
-  const auto lock_all = [&] { for_each_channel(cases, [](ChannelCore& c) { c.lock_.lock(); }); };
+  const auto lock_all = [&] {
+    for_each_channel(cases, [](ChannelCore& c) LEAT_NO_THREAD_SAFETY_ANALYSIS { c.lock_.lock(); });
+  };
   const auto unlock_all = [&] {
-    for_each_channel(cases, [](ChannelCore& c) { c.lock_.unlock(); });
+    for_each_channel(cases,
+                     [](ChannelCore& c) LEAT_NO_THREAD_SAFETY_ANALYSIS { c.lock_.unlock(); });
   };
 
   // 1. All channels locked: communicate one that can.
   lock_all();
   const SchedulerCore* const scheduler = fiber != nullptr ? &fiber->core() : nullptr;
-  for_each_channel(cases, [&](ChannelCore& c) { c.note_toucher(scheduler); });
+  for_each_channel(
+      cases, [&](ChannelCore& c) LEAT_NO_THREAD_SAFETY_ANALYSIS { c.note_toucher(scheduler); });
   for (const Case& trial : cases) {
     Case& one = *trial.in_trial_order;
     WakeList wake;
@@ -198,7 +203,7 @@ int communicate(std::span<Case> cases, Deadline deadline,
   // 3. Somebody has decided: leave the other queues.
   const int outcome = park_current(
       reason, deadline, cases,
-      [&](Operation& operation) {
+      [&](Operation& operation) LEAT_NO_THREAD_SAFETY_ANALYSIS {
         for (Case& one : cases) {
           if (one.channel == nullptr) continue;
           one.keep = one.channel->shared_from_this();

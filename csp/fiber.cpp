@@ -17,8 +17,8 @@ thread_local Fiber* t_current = nullptr;
 
 }  // namespace
 
-// Both: not checked for races, because the variable is the thread's, and a worker and the fiber that
-// it runs are one thread, though two to TSan.
+// Both: not checked for races, because the variable is the thread's, and a worker and the fiber
+// that it runs are one thread, though two to TSan.
 __attribute__((noinline, no_sanitize("thread"))) Fiber* Fiber::current() noexcept {
   asm volatile("");  // keeps the call from being treated as pure and merged across a switch
   return t_current;
@@ -141,9 +141,7 @@ void Fiber::unshield() noexcept {
   --shields_;
 }
 
-std::uint64_t Fiber::random() noexcept {
-  return mix(random_ += kRandomStep);
-}
+std::uint64_t Fiber::random() noexcept { return mix(random_ += kRandomStep); }
 
 std::string Fiber::describe(bool& stuck) noexcept {
   const SpinLockGuard guard(lock_);

@@ -110,9 +110,9 @@ class Fiber final : public Waiter {
   bool cancel_requested_ LEAT_GUARDED_BY(lock_) = false;
   int shields_ LEAT_GUARDED_BY(lock_) = 0;
 
-  Fiber* ready_next_ = nullptr;     // in a ready queue; SchedulerCore::lock_
+  Fiber* ready_next_ = nullptr;    // in a ready queue; SchedulerCore::lock_
   std::uint64_t ready_since_ = 0;  // SchedulerCore::progress_ when it was queued; lock_ as well
-  Fiber* group_next_ = nullptr;  // in the group's list; GroupCore::lock_
+  Fiber* group_next_ = nullptr;    // in the group's list; GroupCore::lock_
   Fiber* group_previous_ = nullptr;
 };
 

@@ -24,12 +24,12 @@ void GroupCore::wait_in(WaitQueue& queue, ParkReason reason) LEAT_NO_THREAD_SAFE
   WaitNode node;
   const int outcome = park_current(
       reason, Deadline::never(), {},
-      [&](Operation& operation) {
+      [&](Operation& operation) LEAT_NO_THREAD_SAFETY_ANALYSIS {
         node.operation = &operation;
         queue.push(node);
         lock_.unlock();
       },
-      [&] {
+      [&]() LEAT_NO_THREAD_SAFETY_ANALYSIS {
         lock_.lock();
         queue.remove(node);
       });

@@ -28,7 +28,8 @@ void Scheduler::join() {
 
 void run_main(UniqueFunction<void()> main, const SchedulerOptions& options) {
   if (on_fiber()) {
-    throw std::logic_error("leat: run inside run; use go or a TaskGroup, or a Scheduler of its own");
+    throw std::logic_error(
+        "leat: run inside run; use go or a TaskGroup, or a Scheduler of its own");
   }
   std::make_shared<SchedulerCore>(options)->run_main(std::move(main));
 }

@@ -72,7 +72,7 @@ void SchedulerCore::run_main(UniqueFunction<void()> main) {
              } catch (const Cancelled&) {
                // Some fiber failed, or all were stuck: the root group knows the error.
              } catch (...) {
-               // Before the others are stopped, so that what they throw while unwinding comes second.
+               // Before the others are stopped: what they throw while unwinding comes second.
                root_->fail(std::current_exception());
              }
              stop_everything();
@@ -169,8 +169,8 @@ void SchedulerCore::launch(const std::shared_ptr<GroupCore>& group, UniqueFuncti
 Fiber* SchedulerCore::make_fiber(const std::shared_ptr<GroupCore>& group,
                                  UniqueFunction<void()> body, GoOptions options, bool& stopping) {
   const bool pinned = options.pinned;
-  // Outside the try block: gcc 12.2 takes a variable that a throwing call was to assign for assigned
-  // in the handler (gcc.gnu.org/PR109434).
+  // Outside the try block: gcc 12.2 takes a variable that a throwing call was to assign for
+  // assigned in the handler (gcc.gnu.org/PR109434).
   const StackSpan stack = stacks_.allocate(options.stack_size);
   std::unique_ptr<Fiber> fiber;
   try {
@@ -219,7 +219,8 @@ Worker* SchedulerCore::push(Fiber& fiber) noexcept {
 void SchedulerCore::mark_busy(Worker& worker) noexcept {
   worker.idle = false;
   --idle_;
-  worker.wake_word.fetch_add(1, std::memory_order_relaxed);  // under lock_, as is the sleeper's read
+  // relaxed: under lock_, as is the sleeper's read
+  worker.wake_word.fetch_add(1, std::memory_order_relaxed);
 }
 
 Worker* SchedulerCore::wake_one() noexcept {
@@ -267,7 +268,7 @@ void SchedulerCore::end_outside_work() noexcept {
   {
     const SpinLockGuard guard(lock_);
     --outside_work_;
-    ++progress_;                                   // whoever was waited for may be gone:
+    ++progress_;                                 // whoever was waited for may be gone:
     if (outside_work_ == 0) woken = wake_one();  // somebody looks whether all is stuck
   }
   if (woken != nullptr) futex_wake(&woken->wake_word);
@@ -421,9 +422,9 @@ void SchedulerCore::report_deadlock() noexcept {
     std::fprintf(stderr, "leat: deadlock at the end of run: nothing can wake:%s\n", fibers.c_str());
     return;
   }
-  root_->fail(std::make_exception_ptr(
-      Deadlock("leat: deadlock: all " + std::to_string(count) +
-               " fibers wait and nothing can wake them:" + fibers)));
+  root_->fail(
+      std::make_exception_ptr(Deadlock("leat: deadlock: all " + std::to_string(count) +
+                                       " fibers wait and nothing can wake them:" + fibers)));
   stop_everything();
 }
 

@@ -1,14 +1,16 @@
 // Runs fibers on workers. The typed, user-facing side is csp/scheduler.h.
 //
-// M fibers on N workers. A worker takes the fiber that has waited longest, of the ready queue and of
-// its own queue of pinned fibers, switches to it, and acts on why it came back. One lock protects the queues, the
-// timers and the workers' idleness, so that "everything is parked" is a fact and not a guess.
+// M fibers on N workers. A worker takes the fiber that has waited longest, of the ready queue and
+// of its own queue of pinned fibers, switches to it, and acts on why it came back. One lock
+// protects the queues, the timers and the workers' idleness, so that "everything is parked" is a
+// fact and not a guess.
 //
 // Always true under lock_:
 //  - a fiber that is kReady is in ready_ or in its home's pinned queue;
 //  - while ready_ is not empty, some worker is not idle and will look at it before it sleeps;
 //  - idle_ counts the workers that sleep and that nobody has woken yet. idle_ == workers means that
-//    every fiber is parked: only then does virtual time advance, and only then is a deadlock sought.
+//    every fiber is parked: only then does virtual time advance, and only then is a deadlock
+//    sought.
 //
 // Lock order: groups_lock_, GroupCore::lock_, Fiber::lock_, lock_.
 #pragma once
@@ -65,9 +67,9 @@ class SchedulerCore;
 /// One OS thread that runs fibers.
 struct Worker {
   SchedulerCore* core = nullptr;
-  Context base;        // the thread's own stack; made on that thread
-  ReadyQueue pinned;   // fibers that only this worker may run; SchedulerCore::lock_
-  bool idle = false;   // counted in idle_; SchedulerCore::lock_
+  Context base;             // the thread's own stack; made on that thread
+  ReadyQueue pinned;        // fibers that only this worker may run; SchedulerCore::lock_
+  bool idle = false;        // counted in idle_; SchedulerCore::lock_
   bool keeps_time = false;  // sleeps until a timer is due; SchedulerCore::lock_
   std::atomic<std::uint32_t> wake_word{0};  // changed to wake it; it sleeps on a value it read
 };
@@ -152,7 +154,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   int idle_ LEAT_GUARDED_BY(lock_) = 0;
   // The earliest time until which an idle worker sleeps (the timekeeper), or max().
   TimePoint timekeeper_until_ LEAT_GUARDED_BY(lock_) = TimePoint::max();
-  std::size_t live_ LEAT_GUARDED_BY(lock_) = 0;         // fibers that are not done
+  std::size_t live_ LEAT_GUARDED_BY(lock_) = 0;  // fibers that are not done
   std::size_t outside_work_ LEAT_GUARDED_BY(lock_) = 0;
   std::uint64_t progress_ LEAT_GUARDED_BY(lock_) = 0;  // counts enqueued fibers
   std::uint64_t deadlock_sought_at_ LEAT_GUARDED_BY(lock_) = static_cast<std::uint64_t>(-1);

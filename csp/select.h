@@ -122,8 +122,8 @@ template <Sendable T, class F = NoHandler>
   return RecvCase<T, F>(channel.core(), std::move(handler));
 }
 
-/// Send `value` to `channel` (a Channel or Sender). An lvalue is borrowed and moved from if the case
-/// is chosen; a const lvalue is copied; an rvalue is owned. handler().
+/// Send `value` to `channel` (a Channel or Sender). An lvalue is borrowed and moved from if the
+/// case is chosen; a const lvalue is copied; an rvalue is owned. handler().
 template <Sendable T, class F = NoHandler>
 [[nodiscard]] auto on_send(const Sender<T>& channel, T& value, F handler = {}) {
   return SendCase<T&, F>(channel.core(), value, std::move(handler));
@@ -194,8 +194,7 @@ int select(Cases&&... cases) {
   (collect(cases), ...);
 
   const int outcome = communicate(communications, deadline, ParkReason::kSelect);
-  const int chosen =
-      outcome < 0 ? deadline_position : position[static_cast<std::size_t>(outcome)];
+  const int chosen = outcome < 0 ? deadline_position : position[static_cast<std::size_t>(outcome)];
 
   index = 0;
   [[maybe_unused]] const auto act = [&](auto& one) {

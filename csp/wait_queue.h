@@ -13,9 +13,10 @@ namespace leat {
 /// One operation's place in one queue.
 struct WaitNode {
   Operation* operation = nullptr;
-  int outcome = 0;        // what popping this node claims the operation with
-  void* slot = nullptr;   // a sender's value, or a receiver's storage; the claimer moves from or to it
-  bool closed = false;    // set by the claimer: ended by close, nothing was moved
+  int outcome = 0;  // what popping this node claims the operation with
+  // A sender's value, or a receiver's storage: the claimer moves from or to it.
+  void* slot = nullptr;
+  bool closed = false;         // set by the claimer: ended by close, nothing was moved
   WaitQueue* queue = nullptr;  // the queue it stands in, or null
   WaitNode* next = nullptr;
   WaitNode* previous = nullptr;

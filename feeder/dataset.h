@@ -50,9 +50,9 @@ inline constexpr DType kDTypeOf<double> = DType::kFloat64;
 
 /// One tensor of a sample: all samples have it with the same type and shape.
 struct Field {
-  std::string name;                  // "image"
+  std::string name;  // "image"
   DType dtype = DType::kUint8;
-  std::vector<std::int64_t> shape;   // of one sample, row-major; empty: a scalar
+  std::vector<std::int64_t> shape;  // of one sample, row-major; empty: a scalar
 
   /// Elements of one sample.
   [[nodiscard]] std::size_t elements() const noexcept;

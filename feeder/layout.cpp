@@ -24,7 +24,8 @@ BatchLayout::BatchLayout(const Dataset& dataset, std::size_t batch_size) : batch
     const std::size_t sample_bytes = field.bytes();
     if (sample_bytes == 0) refuse(dataset, "field \"" + field.name + "\" has no bytes");
     const std::size_t most = (std::numeric_limits<std::size_t>::max() / 2 - bytes_) / batch_size;
-    if (sample_bytes > most) refuse(dataset, "a batch of field \"" + field.name + "\" is too large");
+    if (sample_bytes > most)
+      refuse(dataset, "a batch of field \"" + field.name + "\" is too large");
     for (const TensorLayout& tensor : tensors_) {
       if (tensor.field.name == field.name) refuse(dataset, "two fields \"" + field.name + "\"");
     }

@@ -9,7 +9,8 @@
 // Contract:
 //  - binding a stream (on(), or the epoch's stream) makes that stream wait for the copy, on the
 //    device, and joins it to the release; up to kMaxStreams streams of the batch's device;
-//  - releasing records an event on each bound stream. The slot is not overwritten before all of them
+//  - releasing records an event on each bound stream. The slot is not overwritten before all of
+//  them
 //    are reached: work that is already enqueued may go on reading it. Enqueueing more after the
 //    release is a race, as with any freed memory;
 //  - data() of a lease that no stream is bound to is for the CPU: it waits for the copy on devices
@@ -93,8 +94,8 @@ class Lease {
 
   std::shared_ptr<SlotRing> ring_;
   DeviceSlot* slot_;
-  Duration waited_;      // of the consumer, for this batch
-  TimePoint received_;   // when it last stopped waiting
+  Duration waited_;          // of the consumer, for this batch
+  TimePoint received_;       // when it last stopped waiting
   bool host_ready_ = false;  // the CPU has waited for the copy
 };
 

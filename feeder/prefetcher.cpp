@@ -37,11 +37,10 @@ struct Prefetcher::Parts {
   Parts(const Dataset& dataset, const gpu::Device& device, const PrefetcherOptions& given)
       : options(checked(given)),
         own(on_fiber() ? nullptr : std::make_unique<Scheduler>()),
-        ring(std::make_shared<SlotRing>(device, BatchLayout(dataset, options.batch_size),
-                                        options.pinned_slots,
-                                        options.max_leases + options.prefetch_depth - 1,
-                                        options.workers, options.prefetch_depth,
-                                        options.sample_every)),
+        ring(std::make_shared<SlotRing>(
+            device, BatchLayout(dataset, options.batch_size), options.pinned_slots,
+            options.max_leases + options.prefetch_depth - 1, options.workers,
+            options.prefetch_depth, options.sample_every)),
         stages(dataset, options, ring),
         group(own ? std::make_unique<TaskGroup>(*own) : std::make_unique<TaskGroup>()) {}
 

@@ -9,14 +9,14 @@
 //                              // end of the body: the slot goes back, by an event on the stream
 //
 // Reader fibers decode samples straight into pinned slots, a copier enqueues their copies to device
-// slots on a stream of its own, and the consumer's stream waits for the copy on the device: the host
-// synchronises nowhere in the steady state, and runs ahead of the device as far as there are slots.
-// The batch in use is never overwritten (see feeder/lease.h).
+// slots on a stream of its own, and the consumer's stream waits for the copy on the device: the
+// host synchronises nowhere in the steady state, and runs ahead of the device as far as there are
+// slots. The batch in use is never overwritten (see feeder/lease.h).
 //
 // Made on a fiber, a Prefetcher uses that fiber's scheduler; made on a plain thread, it owns one.
 //
-// Timing, with P pinned and d device slots, W workers, for batch k: it is read at r_k, staged at c_k
-// and done with at m_k, where
+// Timing, with P pinned and d device slots, W workers, for batch k: it is read at r_k, staged at
+// c_k and done with at m_k, where
 //   r_k = max(r_{k-W}, c_{k-P}) + Tread
 //   c_k = max(r_k, c_{k-1}, m_{k-d}) + Tx
 //   m_k = max(c_k, m_{k-1}) + Tc
@@ -41,8 +41,8 @@ namespace leat::feeder {
 
 class Epoch;
 
-/// Feeds the batches of a dataset to one device. Epochs come in any order that the consumer asks for;
-/// the one after the current one is prefetched already.
+/// Feeds the batches of a dataset to one device. Epochs come in any order that the consumer asks
+/// for; the one after the current one is prefetched already.
 ///
 /// One consumer at a time: epoch(), next() and the loops over them on one fiber or thread. stats()
 /// from any. The destructor stops the stages and joins them, at any moment; leases may outlive it.

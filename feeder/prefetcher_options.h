@@ -17,8 +17,8 @@ enum class LastBatch : std::uint8_t {
 struct PrefetcherOptions {
   /// Samples in a batch; at least 1.
   std::size_t batch_size = 0;
-  /// Batches that are staged ahead, counted with the one in use: 2 is double buffering (one with the
-  /// consumer, one being copied), 1 makes copies and compute take turns. Device slots =
+  /// Batches that are staged ahead, counted with the one in use: 2 is double buffering (one with
+  /// the consumer, one being copied), 1 makes copies and compute take turns. Device slots =
   /// max_leases + prefetch_depth - 1.
   std::size_t prefetch_depth = 2;
   /// Leases that the consumer may hold at a time; next() beyond it throws.
@@ -30,8 +30,8 @@ struct PrefetcherOptions {
   Order order = Order::kShuffled;
   std::uint64_t seed = 0;
   LastBatch last_batch = LastBatch::kPartial;
-  /// One step in this many is timed on the device, on average and at irregular distances (0: none; 1
-  /// and 2: two in five).
+  /// One step in this many is timed on the device, on average and at irregular distances (0: none;
+  /// 1 and 2: two in five).
   std::size_t sample_every = 16;
 };
 

@@ -4,9 +4,9 @@
 // Prefetcher. No slot owns the ring: there is no cycle.
 //
 // Always true: a pinned slot is in one of the channels of pinned slots, or with one stage; a device
-// slot is in free_device, with the copier, in ready, or with one lease. free_pinned, free_device, work
-// and in_flight have room for every slot, so giving one back never waits; filled and ready carry ends
-// of epochs too, and may hold up the stage before them.
+// slot is in free_device, with the copier, in ready, or with one lease. free_pinned, free_device,
+// work and in_flight have room for every slot, so giving one back never waits; filled and ready
+// carry ends of epochs too, and may hold up the stage before them.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@
 
 namespace leat::feeder {
 
-/// An epoch that the consumer wants from its beginning. Later requests have larger generations; what
-/// was staged for an earlier one is thrown away.
+/// An epoch that the consumer wants from its beginning. Later requests have larger generations;
+/// what was staged for an earlier one is thrown away.
 struct Request {
   std::uint64_t epoch = 0;
   std::uint64_t generation = 0;
@@ -65,11 +65,11 @@ class SlotRing {
   const gpu::Stream copy_stream;
   StatsCollector stats;
 
-  Channel<Request> requests;         // capacity 1: the latest
+  Channel<Request> requests;  // capacity 1: the latest
   Channel<PinnedSlot*> free_pinned;
-  Channel<PinnedSlot*> work;         // slots that name the batch to fill them with
+  Channel<PinnedSlot*> work;  // slots that name the batch to fill them with
   Channel<Filled> filled;
-  Channel<PinnedSlot*> in_flight;    // copies from them are enqueued, oldest first
+  Channel<PinnedSlot*> in_flight;  // copies from them are enqueued, oldest first
   Channel<DeviceSlot*> free_device;
   Channel<Delivery> ready;
 

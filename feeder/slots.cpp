@@ -28,7 +28,8 @@ const char* to_string(DeviceState state) noexcept {
 
 template <class State>
 void SlotState<State>::fail(State found, State from, State to) noexcept {
-  std::fprintf(stderr, "leat: assertion failed: a staging slot was to go from %s to %s, but is %s\n",
+  std::fprintf(stderr,
+               "leat: assertion failed: a staging slot was to go from %s to %s, but is %s\n",
                to_string(from), to_string(to), to_string(found));
   std::abort();
 }

@@ -1,9 +1,9 @@
 // Staging slots: the buffers that circulate through the prefetcher.
 //
-// There are two rings of them, allocated once. A pinned slot is written by a CPU, so it is free again
-// only when its copy is done, which a fiber awaits. A device slot is written by the copy stream, so
-// it is free again as soon as its release events are recorded: the copy stream waits for them on the
-// device, and no host does.
+// There are two rings of them, allocated once. A pinned slot is written by a CPU, so it is free
+// again only when its copy is done, which a fiber awaits. A device slot is written by the copy
+// stream, so it is free again as soon as its release events are recorded: the copy stream waits for
+// them on the device, and no host does.
 //
 // Always true: a slot's state changes only through move_on(), which checks that the slot was where
 // the caller believed it to be; between two moves exactly one stage owns the slot.
@@ -29,8 +29,8 @@ namespace leat::feeder {
 /// Which batch a slot holds.
 struct BatchId {
   std::uint64_t epoch = 0;
-  std::uint64_t index = 0;   // within the epoch
-  std::size_t samples = 0;   // at most the batch size
+  std::uint64_t index = 0;  // within the epoch
+  std::size_t samples = 0;  // at most the batch size
 };
 
 enum class PinnedState : std::uint8_t {

@@ -103,7 +103,8 @@ void Stages::sample() {
   for (;;) {
     std::optional<Request> newer;
     if (index == batches_) {
-      ring_->filled.send({.slot = nullptr, .sequence = sequence++, .generation = request->generation});
+      ring_->filled.send(
+          {.slot = nullptr, .sequence = sequence++, .generation = request->generation});
       static_cast<void>(ring_->requests.try_recv(newer));
       ++epoch;
       index = 0;
@@ -147,8 +148,7 @@ void Stages::read() {
     }
     ring_->stats.add_read(now() - start);
     slot->state.move_on(PinnedState::kFilling, PinnedState::kFilled);
-    ring_->filled.send(
-        {.slot = slot, .sequence = slot->sequence, .generation = slot->generation});
+    ring_->filled.send({.slot = slot, .sequence = slot->sequence, .generation = slot->generation});
   }
 }
 
@@ -185,8 +185,8 @@ void Stages::copy() {
   }
 }
 
-// Copies one batch to the next device slot that was released, all on the device's time: the host only
-// enqueues.
+// Copies one batch to the next device slot that was released, all on the device's time: the host
+// only enqueues.
 void Stages::stage(PinnedSlot& from, std::shared_ptr<StepTiming>& pair) {
   const TimePoint asked = now();
   DeviceSlot& to = **ring_->free_device.recv();

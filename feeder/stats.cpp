@@ -23,8 +23,11 @@ std::string time_text(double seconds) {
   }
   const double value = seconds / unit->seconds;
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.*f %s", value < 10 ? 2 : value < 100 ? 1 : 0, value,
-                unit->name);
+  std::snprintf(text.data(), text.size(), "%.*f %s",
+                value < 10    ? 2
+                : value < 100 ? 1
+                              : 0,
+                value, unit->name);
   return text.data();
 }
 
@@ -73,8 +76,8 @@ std::string Stats::bottleneck() const {
     return "The link limits the loop (Tx is " + share +
            "): fewer bytes per sample, or a faster link, would help.";
   }
-  return "The readers limit the loop (Tread / workers is " + share +
-         "): more workers than " + std::to_string(workers) + " or a faster dataset would help, until " +
+  return "The readers limit the loop (Tread / workers is " + share + "): more workers than " +
+         std::to_string(workers) + " or a faster dataset would help, until " +
          (t_c >= t_x ? "the consumer" : "the link") + " limits it at " +
          time_text(std::max(t_c, t_x)) + " a step.";
 }
@@ -86,7 +89,8 @@ std::string Stats::table() const {
           (workers == 1 ? " worker" : " workers") + "   Tx " + time_text(t_x) + "   Tc " +
           time_text(t_c) + "   Tstep " + time_text(t_step) + "\n";
   std::array<char, 128> oe{};
-  std::snprintf(oe.data(), oe.size(), "  OE = max(Tc, Tx) / Tstep = %.3f   (%llu steps sampled of %llu)\n",
+  std::snprintf(oe.data(), oe.size(),
+                "  OE = max(Tc, Tx) / Tstep = %.3f   (%llu steps sampled of %llu)\n",
                 overlap_efficiency(), static_cast<unsigned long long>(sampled_steps),
                 static_cast<unsigned long long>(batches));
   text += oe.data();

@@ -30,8 +30,8 @@ struct StageShares {
   double blocked = 0;
 };
 
-/// A snapshot of a prefetcher's measurements. Times are means, in seconds; 0 where there is no sample
-/// yet.
+/// A snapshot of a prefetcher's measurements. Times are means, in seconds; 0 where there is no
+/// sample yet.
 struct Stats {
   std::uint64_t batches = 0;        // released
   std::uint64_t sampled_steps = 0;  // that the device times are means of

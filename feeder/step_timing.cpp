@@ -36,8 +36,8 @@ StatsCollector::StatsCollector(const gpu::Device& device, std::size_t workers,
   }
 }
 
-// The distance from second to second is random, 2 to 2n-2 for one in n: at a fixed one, what repeats
-// itself (several readers deliver in bursts) would show the same of its sides every time.
+// The distance from second to second is random, 2 to 2n-2 for one in n: at a fixed one, what
+// repeats itself (several readers deliver in bursts) would show the same of its sides every time.
 StepPart StatsCollector::next_part() noexcept {
   if (sample_every_ == 0) return StepPart::kNone;
   if (until_second_ > 0) return until_second_-- == 1 ? StepPart::kFirst : StepPart::kNone;

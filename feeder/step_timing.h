@@ -32,8 +32,8 @@ struct StepTiming {
 
   gpu::Event copy_end_before, queued, copy_start, copy_end;
   gpu::Event released_before, arrived, bound, released;
-  Duration copier_blocked = Duration::zero();     // host: no device slot to copy into
-  Duration consumer_starved = Duration::zero();   // host: no batch to bind
+  Duration copier_blocked = Duration::zero();    // host: no device slot to copy into
+  Duration consumer_starved = Duration::zero();  // host: no batch to bind
   // What has been recorded so far; a step that is not used on a stream leaves the consumer's out.
   bool copied = false;           // queued, copy_start, copy_end
   bool released_first = false;   // released_before

@@ -14,8 +14,8 @@
 //    at the same time; the calling thread's current device, if the backend has such a thing, is as
 //    before when it returns;
 //  - failures throw GpuError. destroy_* and free_* do not fail: they may be called while work that
-//    uses the handle is queued (the backend sees to it that the work finishes first), and after the
-//    device was lost;
+//    uses the handle is queued (the backend sees to it that the work finishes first, and free_* may
+//    wait for all that is queued on the device), and after the device was lost;
 //  - errors of asynchronous work are sticky: they surface at the next sync, await or enqueue, and
 //    at all that follow.
 //

@@ -5,13 +5,14 @@
 // with repetitions: ./run bench csp/channel --benchmark_repetitions=9
 //                   --benchmark_enable_random_interleaving=true
 
+#include "leat/csp/channel.h"
+
 #include <benchmark/benchmark.h>
 
 #include <atomic>
 #include <cstdint>
 #include <optional>
 
-#include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"

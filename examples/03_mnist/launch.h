@@ -6,8 +6,9 @@
 
 namespace mnist {
 
-/// Enqueues the kernel on `stream`: the host function on a device with host kernels, the CUDA kernel
-/// on a CUDA device. Throws leat::gpu::GpuError. The arguments' memory is the stream's device's.
+/// Enqueues the kernel on `stream`: the host function on a device with host kernels, the CUDA
+/// kernel on a CUDA device. Throws leat::gpu::GpuError. The arguments' memory is the stream's
+/// device's.
 void launch(const leat::gpu::StreamRef& stream, const Normalise& args);
 void launch(const leat::gpu::StreamRef& stream, const LinearForward& args);
 void launch(const leat::gpu::StreamRef& stream, const SoftmaxCrossEntropy& args);

@@ -1,8 +1,8 @@
 // Trains a perceptron on MNIST: real data from disk, through pinned slots and a side stream, to a
 // model that learns, on the first CUDA device or on the host.
 //
-// The loop enqueues work and never waits for the device: while a batch is trained on, the next one is
-// read and copied. The table at the end tells how well that worked and what limits the loop.
+// The loop enqueues work and never waits for the device: while a batch is trained on, the next one
+// is read and copied. The table at the end tells how well that worked and what limits the loop.
 
 #include <cmath>
 #include <cstdint>
@@ -28,8 +28,7 @@ constexpr float kRateDecay = 0.3F;
 mnist::Metrics test(mnist::Network& network, const leat::feeder::Dataset& data,
                     const leat::gpu::Stream& stream, std::size_t batch_size) {
   leat::feeder::Prefetcher feed(
-      data, stream.device(),
-      {.batch_size = batch_size, .order = leat::feeder::Order::kSequential});
+      data, stream.device(), {.batch_size = batch_size, .order = leat::feeder::Order::kSequential});
   for (Lease& batch : feed.epoch(0, stream)) {
     network.evaluate(batch["image"].data<std::uint8_t>(), batch["label"].data<std::uint8_t>(),
                      batch.size());

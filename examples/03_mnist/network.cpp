@@ -41,8 +41,8 @@ void Network::forward(const std::uint8_t* images, const std::uint8_t* labels, st
   float* const logits = floats(logits_);
   auto* const metrics = reinterpret_cast<Metrics*>(metrics_.data());
   launch(stream_, Normalise{images, x, samples * kPixels});
-  launch(stream_, LinearForward{x, p + kWeights1, p + kBias1, hidden, samples, kPixels, kHidden,
-                                true});
+  launch(stream_,
+         LinearForward{x, p + kWeights1, p + kBias1, hidden, samples, kPixels, kHidden, true});
   launch(stream_, LinearForward{hidden, p + kWeights2, p + kBias2, logits, samples, kHidden,
                                 kClasses, false});
   launch(stream_, SoftmaxCrossEntropy{logits, labels, dlogits, metrics, samples, kClasses});

@@ -29,7 +29,8 @@ class Network {
                   const StepOptions& options);
   /// Enqueues forward alone, counting right answers into the metrics.
   void evaluate(const std::uint8_t* images, const std::uint8_t* labels, std::size_t samples);
-  /// Waits for all that was enqueued; returns what was added up since the last call, and starts over.
+  /// Waits for all that was enqueued; returns what was added up since the last call, and starts
+  /// over.
   Metrics metrics();
 
  private:
@@ -41,7 +42,7 @@ class Network {
 
   leat::gpu::StreamRef stream_;
   leat::gpu::DeviceBuffer parameters_, gradient_, velocity_;
-  leat::gpu::DeviceBuffer input_, hidden_, logits_;    // of a batch
+  leat::gpu::DeviceBuffer input_, hidden_, logits_;  // of a batch
   leat::gpu::DeviceBuffer dlogits_, dhidden_;
   leat::gpu::DeviceBuffer metrics_;
   leat::gpu::PinnedBuffer staging_;  // parameters on their way in, metrics on their way out

@@ -16,8 +16,7 @@ Number number(const char* option, std::string_view text, Number least) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size() || value < least) {
     throw std::invalid_argument(std::string("--") + option + " " + std::string(text) +
-                                ": a number of at least " + std::to_string(least) +
-                                " is expected");
+                                ": a number of at least " + std::to_string(least) + " is expected");
   }
   return value;
 }
@@ -26,19 +25,32 @@ Number number(const char* option, std::string_view text, Number least) {
 
 const char* usage() noexcept {
   return "Trains a small network on handwritten digits.\n"
-         "  --device NAME         auto, cuda:N or host:N (auto: the first CUDA device, else the host)\n"
+         "  --device NAME         auto, cuda:N or host:N (auto: the first CUDA device, else the "
+         "host)\n"
          "  --data DIRECTORY      with the four MNIST files, gzip-compressed or not\n"
          "  --epochs N            passes over the training set (3)\n"
          "  --batch-size N        samples in a step (64)\n"
          "  --prefetch-depth N    2 overlaps copies and compute, 1 does not (2)\n"
          "  --workers N           fibers that read (1)\n"
          "  --seed N              of the initial weights and the order (1)\n"
-         "  --learning-rate X     of the first epoch; 0.3 times that of the one before later (0.04)\n"
+         "  --learning-rate X     of the first epoch; 0.3 times that of the one before later "
+         "(0.04)\n"
          "  --min-accuracy P      fail if the test accuracy is below P percent\n";
 }
 
 Options parse(int argc, char** argv) {
-  enum Which : int { kDevice = 1, kData, kEpochs, kBatch, kDepth, kWorkers, kSeed, kRate, kMin, kHelp };
+  enum Which : int {
+    kDevice = 1,
+    kData,
+    kEpochs,
+    kBatch,
+    kDepth,
+    kWorkers,
+    kSeed,
+    kRate,
+    kMin,
+    kHelp
+  };
   const std::array<option, 11> known = {{{"device", required_argument, nullptr, kDevice},
                                          {"data", required_argument, nullptr, kData},
                                          {"epochs", required_argument, nullptr, kEpochs},

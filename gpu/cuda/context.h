@@ -5,9 +5,8 @@
 //  - so is its capture mode. During the call it is relaxed: Leat's work is no part of a graph that
 //    the user captures meanwhile, here or on another thread, and must not invalidate it;
 //  - a failure of Leat's is not left behind as the thread's last error, where the user would find
-//  it
-//    after the next kernel launch. (CUDA keeps one: an older error of the user's that the failure
-//    has replaced is lost.)
+//    it after the next kernel launch. (CUDA keeps one: an older error of the user's that the
+//    failure has replaced is lost.)
 //
 // The context is exchanged through the driver's interface. cudaSetDevice would do for the way in,
 // but not for the way back: it creates a context on a device that the caller has never used, and

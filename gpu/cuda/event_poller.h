@@ -48,8 +48,8 @@ class EventPoller {
 
   // Values of word_, all changed under lock_.
   static constexpr std::uint32_t kAwake = 0;
-  static constexpr std::uint32_t kAsleep =
-      1;  // whoever has news stores kAwake and wakes the thread
+  // Whoever has news stores kAwake and wakes the thread.
+  static constexpr std::uint32_t kAsleep = 1;
 
   void watch(const RecordRef& record, WaitNode& node) noexcept LEAT_EXCLUDES(lock_);
 

@@ -74,7 +74,10 @@ TEST(Cancellation, UnwindsEveryOperationThatWaits) {
         {"recv from nil", [&] { static_cast<void>(nil.recv()); }},
         {"send_until", [&] { static_cast<void>(c.send_until(1, now() + 1h)); }},
         {"recv_until", [&] { static_cast<void>(c.recv_until(got, now() + 1h)); }},
-        {"range-for", [&] { for (int v : c) static_cast<void>(v); }},
+        {"range-for",
+         [&] {
+           for (int v : c) static_cast<void>(v);
+         }},
         {"select", [&] { select(on_recv(c), on_send(c, value)); }},
         {"select with timeout", [&] { select(on_recv(c), on_timeout(1h)); }},
         {"select of nothing", [] { select(); }},

@@ -285,9 +285,8 @@ TEST(ChannelClose, AReceiveMayOutliveTheHandleThatItParkedOn) {
   run_each([] {
     auto handle = std::make_unique<Channel<int>>(0);
     TaskGroup group;
-    group.go([c = handle.get()] {
-      EXPECT_THROW(static_cast<void>(c->recv()), std::runtime_error);
-    });
+    group.go(
+        [c = handle.get()] { EXPECT_THROW(static_cast<void>(c->recv()), std::runtime_error); });
     until_idle();
     handle->close(cause("disk full"));
     handle.reset();

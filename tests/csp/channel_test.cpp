@@ -23,15 +23,25 @@ using support::until_idle;
 
 // The wrong direction does not compile.
 template <class Handle>
-concept CanSend = requires(const Handle& h) { h.send(1); };
+concept CanSend = requires(const Handle& h) {
+  h.send(1);
+};
 template <class Handle>
-concept CanTrySend = requires(const Handle& h) { h.try_send(1); };
+concept CanTrySend = requires(const Handle& h) {
+  h.try_send(1);
+};
 template <class Handle>
-concept CanClose = requires(const Handle& h) { h.close(); };
+concept CanClose = requires(const Handle& h) {
+  h.close();
+};
 template <class Handle>
-concept CanRecv = requires(const Handle& h) { h.recv(); };
+concept CanRecv = requires(const Handle& h) {
+  h.recv();
+};
 template <class Handle>
-concept CanIterate = requires(const Handle& h) { h.begin(); };
+concept CanIterate = requires(const Handle& h) {
+  h.begin();
+};
 static_assert(CanSend<Channel<int>> && CanSend<Sender<int>> && !CanSend<Receiver<int>>);
 static_assert(CanTrySend<Channel<int>> && CanTrySend<Sender<int>> && !CanTrySend<Receiver<int>>);
 static_assert(CanClose<Channel<int>> && CanClose<Sender<int>> && !CanClose<Receiver<int>>);
@@ -49,7 +59,9 @@ static_assert(Sendable<int> && Sendable<std::unique_ptr<int>> && Sendable<OnlyMo
 static_assert(!Sendable<ThrowingMove> && !Sendable<int&> && !Sendable<void>);
 // send(const T&) exists for copyable types alone.
 template <class T>
-concept CanSendConst = requires(const Channel<T>& c, const T& v) { c.send(v); };
+concept CanSendConst = requires(const Channel<T>& c, const T& v) {
+  c.send(v);
+};
 static_assert(CanSendConst<std::string> && !CanSendConst<std::unique_ptr<int>>);
 
 TEST(Channel, DeliversInTheOrderSent) {

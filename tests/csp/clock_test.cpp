@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "leat/csp/channel.h"
@@ -164,7 +165,8 @@ TEST(VirtualClock, IsFreeWhenTheSchedulerHasEndedThoughATaskGroupIsLeft) {
 
 TEST(VirtualClock, MayGoBeforeATaskGroupOfItsScheduler) {
   auto clock = std::make_unique<VirtualClock>();
-  auto scheduler = std::make_unique<Scheduler>(SchedulerOptions{.workers = 1, .clock = clock.get()});
+  auto scheduler =
+      std::make_unique<Scheduler>(SchedulerOptions{.workers = 1, .clock = clock.get()});
   const TaskGroup group(*scheduler);
   scheduler.reset();
   clock.reset();
@@ -264,6 +266,35 @@ TEST(SteadyClock, TimersFireWhileAnotherFiberComputes) {
         },
         options);
   });
+}
+
+TEST(SteadyClock, TimersFireWhileTheWorkerThatWatchedTheClockComputes) {
+  for (int round = 0; round < 20; ++round) {
+    Scheduler scheduler({.workers = 2});
+    const std::vector<Channel<int>> start = {Channel<int>(1), Channel<int>(1)};
+    std::atomic<bool> woken = false;
+    for (const Channel<int>& c : start) {  // one on each worker
+      const auto compute = [&woken, c] {
+        static_cast<void>(c.recv());
+        while (!woken) {
+        }
+      };
+      scheduler.go(compute, {.pinned = true});
+    }
+    const Channel<int> armed(1);
+    scheduler.go([&woken, armed] {
+      armed.send(1);
+      sleep_for(2ms);
+      woken = true;
+    });
+    static_cast<void>(armed.recv());
+    std::this_thread::yield();
+    // Whichever worker sleeps until the deadline, in half of the rounds it is the one to compute.
+    start[static_cast<std::size_t>(round % 2)].send(1);
+    while (!woken) std::this_thread::yield();
+    for (const Channel<int>& c : start) c.close();
+    scheduler.join();
+  }
 }
 
 TEST(Sleep, OnAPlainThreadBlocksIt) {

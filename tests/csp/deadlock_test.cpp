@@ -196,11 +196,12 @@ TEST(Deadlock, IsReportedWhenTheLastOutsideWorkEnds) {
       auto work = std::make_unique<OutsideWork>();
       auto more = std::make_unique<OutsideWork>();
       go([] { sleep_for(1ms); });
-      thread = std::thread([&clock, parked, work = std::move(work), more = std::move(more)]() mutable {
-        while (clock.now() < parked) std::this_thread::yield();
-        work.reset();
-        more.reset();
-      });
+      thread =
+          std::thread([&clock, parked, work = std::move(work), more = std::move(more)]() mutable {
+            while (clock.now() < parked) std::this_thread::yield();
+            work.reset();
+            more.reset();
+          });
       static_cast<void>(Channel<int>(0, "c").recv());
     };
     expect_in(report_of(body, options), "\"c\"");

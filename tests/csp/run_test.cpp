@@ -1,4 +1,6 @@
 // run() and go(): results, errors, and what they refuse.
+#include "leat/tests/support/run.h"
+
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -8,7 +10,6 @@
 #include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
-#include "leat/tests/support/run.h"
 #include "leat/tests/support/values.h"
 
 namespace leat {

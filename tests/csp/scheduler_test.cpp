@@ -2,15 +2,20 @@
 #include "leat/csp/scheduler.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "leat/csp/channel.h"
+#include "leat/csp/sanitizers.h"
 #include "leat/csp/task_group.h"
 #include "leat/tests/support/run.h"
 #include "leat/tests/support/values.h"
@@ -149,6 +154,31 @@ TEST(Scheduler, FibersLaunchTheirSiblingsIntoTheirOwnScheduler) {
   });
 }
 
+// A regression: the workers that had been started were left behind, and the process ended.
+TEST(SchedulerDeathTest, WithoutRoomForItsThreadsIsAnErrorThatLeavesNothingBehind) {
+#if defined(LEAT_ASAN) || defined(LEAT_TSAN)
+  GTEST_SKIP() << "a sanitizer needs more address space than this test leaves";
+#endif
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto fails = [](const auto& start) {
+    try {
+      start(SchedulerOptions{.workers = 200});  // 8 MiB of stack each
+      return false;
+    } catch (const Error& error) {
+      return std::string(error.what()).find("cannot start worker") != std::string::npos;
+    }
+  };
+  EXPECT_EXIT(
+      {
+        const rlimit half_a_gibibyte = {std::size_t{512} << 20, std::size_t{512} << 20};
+        if (setrlimit(RLIMIT_AS, &half_a_gibibyte) != 0) std::exit(2);
+        if (!fails([](const SchedulerOptions& options) { Scheduler{options}; })) std::exit(3);
+        if (!fails([](const SchedulerOptions& options) { run([] {}, options); })) std::exit(4);
+        std::exit(run([] { return 0; }, {.workers = 2}));
+      },
+      testing::ExitedWithCode(0), "");
+}
+
 TEST(Pinned, FibersStayOnOneThread) {
   run_each([] {
     Channel<int> c(0);
@@ -252,11 +282,13 @@ TEST(Stack, HasTheSizeAskedFor) {
 TEST(Stack, OfTheSchedulersFibersHasTheSizeInItsOptions) {
   on_each_worker_count([](SchedulerOptions options) {
     options.stack_size = 2 << 20;
-    run([] {
-      TaskGroup group;
-      group.go([] { EXPECT_EQ(recurse(1536), 1536); });
-      group.wait();
-    }, options);
+    run(
+        [] {
+          TaskGroup group;
+          group.go([] { EXPECT_EQ(recurse(1536), 1536); });
+          group.wait();
+        },
+        options);
   });
 }
 

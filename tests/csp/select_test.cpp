@@ -67,10 +67,13 @@ TEST(Select, RunsOneHandlerAfterTheCommunication) {
     Channel<int> c(1);
     c.send(1);
     int handlers = 0;
-    select(on_recv(c, [&](std::optional<int>) {
-      ++handlers;
-      EXPECT_EQ(c.try_send(2), ChannelStatus::ok);  // no lock is held, and the room is free
-    }), on_timeout(1h, [&] { handlers += 100; }), otherwise([&] { handlers += 10'000; }));
+    select(on_recv(c,
+                   [&](std::optional<int>) {
+                     ++handlers;
+                     EXPECT_EQ(c.try_send(2),
+                               ChannelStatus::ok);  // no lock is held, and the room is free
+                   }),
+           on_timeout(1h, [&] { handlers += 100; }), otherwise([&] { handlers += 10'000; }));
     EXPECT_EQ(handlers, 1);
     EXPECT_EQ(c.recv(), 2);
   });
@@ -102,30 +105,32 @@ TEST(Select, OtherwiseIsTakenOnlyIfNothingIsReady) {
 TEST(Select, OtherwiseIsNeverTakenWhileOneOfTwoChannelsIsAlwaysReady) {
   support::on_each_worker_count([](const SchedulerOptions& options) {
     const int rounds = support::rounds(3000);
-    run([&] {
-      for (int i = 0; i < rounds; ++i) {
-        // At every instant there is a value in at least one of them: the second comes before the
-        // first goes.
-        Channel<int> a(1);
-        Channel<int> b(1);
-        Channel<bool> found(1);
-        a.send(1);
-        go([=] {
-          bool one_was_ready = true;
-          select(on_recv(a), on_recv(b), otherwise([&] { one_was_ready = false; }));
-          found.send(one_was_ready);
-        });
-        if (i % 2 == 0) yield();
-        if (i % 4 < 2) {
-          b.send(1);
-        } else {
-          b.close();
-        }
-        std::optional<int> value;
-        static_cast<void>(a.try_recv(value));
-        ASSERT_EQ(found.recv(), true) << "in round " << i;
-      }
-    }, options);
+    run(
+        [&] {
+          for (int i = 0; i < rounds; ++i) {
+            // At every instant there is a value in at least one of them: the second comes before
+            // the first goes.
+            Channel<int> a(1);
+            Channel<int> b(1);
+            Channel<bool> found(1);
+            a.send(1);
+            go([=] {
+              bool one_was_ready = true;
+              select(on_recv(a), on_recv(b), otherwise([&] { one_was_ready = false; }));
+              found.send(one_was_ready);
+            });
+            if (i % 2 == 0) yield();
+            if (i % 4 < 2) {
+              b.send(1);
+            } else {
+              b.close();
+            }
+            std::optional<int> value;
+            static_cast<void>(a.try_recv(value));
+            ASSERT_EQ(found.recv(), true) << "in round " << i;
+          }
+        },
+        options);
   });
 }
 

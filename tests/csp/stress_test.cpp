@@ -1,5 +1,6 @@
 // Races that a test of one promise cannot reach: peers, deadlines, cancellation and close at the
-// same instant, in real time, on all workers. Each checks that nothing is lost, duplicated or leaked.
+// same instant, in real time, on all workers. Each checks that nothing is lost, duplicated or
+// leaked.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -85,7 +86,8 @@ TEST(Stress, CancellationMeetsPeersAndDeadlines) {
             {
               TaskGroup group;
               for (int f = 0; f < 6; ++f) {
-                // Where room and values are always there nobody waits, and waits alone are cancelled.
+                // Where room and values are always there nobody waits, and waits alone are
+                // cancelled.
                 group.go([&, f, token = group.stop_token()] {
                   for (int i = 0; !token.stop_requested(); ++i) {
                     const TimePoint deadline = now() + (i + f) % 20 * 1us;
@@ -248,7 +250,8 @@ TEST(Stress, ChannelsGoRightAfterTheOperation) {
             if (i % 5 == 0) {
               EXPECT_EQ(owned->recv_until(value, TimePoint::max()), ChannelStatus::ok);
             } else {
-              select(on_recv(*owned, [&](std::optional<Counted> v) { value.emplace(std::move(*v)); }));
+              select(
+                  on_recv(*owned, [&](std::optional<Counted> v) { value.emplace(std::move(*v)); }));
             }
             owned.reset();
             EXPECT_EQ(value->number(), i);
@@ -262,7 +265,7 @@ TEST(Stress, ChannelsGoRightAfterTheOperation) {
 
 TEST(Stress, SchedulersEndWhileTheirFibersAreBusy) {
   on_each_worker_count([](const SchedulerOptions& options) {
-    for (int round = 0; round < rounds(60); ++round) {
+    for (int round = 0; round < rounds(30); ++round) {
       Scheduler scheduler(options);
       const Channel<Counted> c(round % 2);
       for (int f = 0; f < 8; ++f) {

@@ -1,5 +1,5 @@
-// What a prefetcher says about itself: on a modelled device under virtual time, each number is known
-// by arithmetic.
+// What a prefetcher says about itself: on a modelled device under virtual time, each number is
+// known by arithmetic.
 #include "leat/feeder/stats.h"
 
 #include <gtest/gtest.h>
@@ -123,9 +123,10 @@ TEST(FeederStats, OfOneReaderThatLimitsTheLoop) {
   expect_shares(stats.consumer, 0.25, 0.75, 0);
   expect_shares(stats.copier, 400.0 / 1200, 800.0 / 1200, 0);
   expect_shares(stats.reader, 1, 0, 0);
-  EXPECT_EQ(stats.bottleneck(),
-            "The readers limit the loop (Tread / workers is 100.0 % of the step): more workers than "
-            "1 or a faster dataset would help, until the link limits it at 400 ns a step.");
+  EXPECT_EQ(
+      stats.bottleneck(),
+      "The readers limit the loop (Tread / workers is 100.0 % of the step): more workers than "
+      "1 or a faster dataset would help, until the link limits it at 400 ns a step.");
 }
 
 TEST(FeederStats, OfCopiesAndComputeThatTakeTurns) {
@@ -135,9 +136,10 @@ TEST(FeederStats, OfCopiesAndComputeThatTakeTurns) {
   EXPECT_NEAR(stats.overlap_efficiency(), 0.6, kRounding);
   expect_shares(stats.consumer, 0.6, 0.4, 0);
   expect_shares(stats.copier, 0.4, 0, 0.6);
-  EXPECT_EQ(stats.bottleneck(),
-            "Copies and compute take turns, because prefetch_depth is 1: with 2 they overlap, and a "
-            "step takes max(Tc, Tx) = 600 ns instead of 1.00 us.");
+  EXPECT_EQ(
+      stats.bottleneck(),
+      "Copies and compute take turns, because prefetch_depth is 1: with 2 they overlap, and a "
+      "step takes max(Tc, Tx) = 600 ns instead of 1.00 us.");
 }
 
 TEST(FeederStats, OfTooFewSlotsSayThatNoStageIsSaturated) {

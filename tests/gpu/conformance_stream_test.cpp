@@ -145,8 +145,12 @@ TEST_P(GpuStream, WaitForAnEventNeverRecordedHoldsNothing) {
 TEST_P(GpuStream, DoesNotHoldAnotherStream) {
   with_device([](const Device& device) {
     const Stream held(device);
+    const Stream other(device);
+    const Event reached(device);
     const Gate gate(held);
-    expect_works(device);
+    reached.record(other);
+    reached.sync();
+    EXPECT_TRUE(other.is_done());
     EXPECT_FALSE(held.is_done());
   });
 }

@@ -13,6 +13,7 @@
 #include "leat/csp/channel.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/stream.h"
@@ -218,6 +219,30 @@ TEST(HostStream, AFullQueueHoldsTheCallerBackAndOneWorkerSuffices) {
         EXPECT_EQ(ran, kMoreThanFit);
         EXPECT_GE(enqueued_when_held, 1'023);
         EXPECT_LE(enqueued_when_held, 1'025);
+      },
+      {.workers = 1});
+}
+
+// Two records of one event at a time: the one that began later counts, though it ended earlier.
+TEST(HostStream, ARecordThatWaitedForRoomDoesNotReplaceALaterOne) {
+  run(
+      [] {
+        const Device device = open("host");
+        const Stream full(device);
+        const Stream idle(device);
+        const Event event(device);
+        const Gate first(full);
+        for (int i = 1; i < 1'024; ++i) full.launch_host([] {});
+        const Gate second(full);
+        TaskGroup group;
+        group.go([&] { event.record(full); });
+        yield();  // it waits for room
+        event.record(idle);
+        event.sync();
+        first.open();
+        group.wait();
+        EXPECT_FALSE(full.is_done());
+        EXPECT_TRUE(event.is_done());
       },
       {.workers = 1});
 }

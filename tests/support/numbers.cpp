@@ -20,10 +20,10 @@ std::uint8_t pattern_byte(std::uint64_t number, std::size_t position) noexcept {
 
 Numbers::Numbers(NumbersOptions options)
     : options_(std::move(options)),
-      fields_{{"number", feeder::DType::kInt64, {}},
-              {"pattern",
-               feeder::DType::kUint8,
-               {static_cast<std::int64_t>(options_.pattern_bytes)}}} {}
+      fields_{
+          {"number", feeder::DType::kInt64, {}},
+          {"pattern", feeder::DType::kUint8, {static_cast<std::int64_t>(options_.pattern_bytes)}}} {
+}
 
 void Numbers::read(std::uint64_t index, std::span<const std::span<std::byte>> out) const {
   reads_.fetch_add(1);

@@ -54,13 +54,13 @@ class Numbers final : public feeder::Dataset {
   mutable std::atomic<std::uint64_t> reads_{0};
 };
 
-/// A batch of them, in memory that the CPU can read. Valid as long as the lease, and for work on its
-/// streams that was enqueued before its release.
+/// A batch of them, in memory that the CPU can read. Valid as long as the lease, and for work on
+/// its streams that was enqueued before its release.
 class NumbersView {
  public:
   explicit NumbersView(feeder::Lease& batch);
-  /// The samples that the memory holds at this moment. Fails the test where a pattern is not that of
-  /// its number.
+  /// The samples that the memory holds at this moment. Fails the test where a pattern is not that
+  /// of its number.
   [[nodiscard]] std::vector<std::uint64_t> samples() const;
 
  private:
@@ -78,8 +78,8 @@ class NumbersView {
                                                           const feeder::PrefetcherOptions& options,
                                                           const feeder::Lease& batch);
 
-/// Binds the stream, and enqueues a kernel that uses the batch for `length` of the device's clock and
-/// fails the test unless it holds `want` when the kernel starts and still when it ends.
+/// Binds the stream, and enqueues a kernel that uses the batch for `length` of the device's clock
+/// and fails the test unless it holds `want` when the kernel starts and still when it ends.
 void launch_check(const gpu::StreamRef& stream, feeder::Lease& batch,
                   std::vector<std::uint64_t> want, Duration length = Duration::zero());
 

@@ -35,7 +35,9 @@ inline constexpr std::array kPlaces = {Place::kPlainThread, Place::kRunOf1Worker
   }
   return "?";
 }
-inline void PrintTo(Place place, std::ostream* out) { *out << to_string(place); }  // NOLINT: GoogleTest's name
+inline void PrintTo(Place place, std::ostream* out) {
+  *out << to_string(place);
+}  // NOLINT: GoogleTest's name
 [[nodiscard]] inline std::string place_title(const testing::TestParamInfo<Place>& info) {
   return to_string(info.param);
 }
@@ -48,8 +50,7 @@ class PlaceTest : public testing::TestWithParam<Place> {
       std::forward<Body>(body)();
     } else {
       VirtualClock clock;
-      run(std::forward<Body>(body),
-          {.workers = static_cast<int>(GetParam()), .clock = &clock});
+      run(std::forward<Body>(body), {.workers = static_cast<int>(GetParam()), .clock = &clock});
     }
   }
 };

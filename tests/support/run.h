@@ -18,7 +18,8 @@ namespace leat::support {
 template <class Body>
 void on_each_worker_count(Body&& body) {
   for (const int workers : {1, 2, 4}) {
-    const testing::ScopedTrace trace(__FILE__, __LINE__, testing::Message() << workers << " workers");
+    const testing::ScopedTrace trace(__FILE__, __LINE__,
+                                     testing::Message() << workers << " workers");
     body(SchedulerOptions{.workers = workers});
   }
 }
