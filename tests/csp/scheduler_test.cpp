@@ -170,7 +170,8 @@ TEST(SchedulerDeathTest, WithoutRoomForItsThreadsIsAnErrorThatLeavesNothingBehin
   };
   EXPECT_EXIT(
       {
-        const rlimit half_a_gibibyte = {std::size_t{512} << 20, std::size_t{512} << 20};
+        rlimit half_a_gibibyte{};
+        half_a_gibibyte.rlim_cur = half_a_gibibyte.rlim_max = std::size_t{512} << 20;
         if (setrlimit(RLIMIT_AS, &half_a_gibibyte) != 0) std::exit(2);
         if (!fails([](const SchedulerOptions& options) { Scheduler{options}; })) std::exit(3);
         if (!fails([](const SchedulerOptions& options) { run([] {}, options); })) std::exit(4);

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -73,7 +74,7 @@ std::vector<Instants> measure(const Step& step, std::size_t batches, PrefetcherO
   const auto body = [&] {
     const gpu::Device device =
         gpu::open_host({.h2d_bandwidth = kBytePerNanosecond, .copy_latency = step.copy_latency});
-    std::vector<std::size_t> reads(batches, 0);
+    std::vector<std::atomic<std::size_t>> reads(batches);  // by several readers, across epochs
     const Numbers data({.size = batches * step.batch_size,
                         .pattern_bytes = step.pattern_bytes,
                         .read_time = step.sample_read,

@@ -567,8 +567,8 @@ TEST_P(PrefetcherTest, ALeaseOutlivesThePrefetcherAndTheDevicesHandle) {
     for (const bool keeps_stream : {false, true}) {
       const PrefetcherOptions options = {.batch_size = 4, .max_leases = 2};
       const Numbers data({.size = 64});
+      std::optional<gpu::Stream> stream;  // outlives the leases that it is bound to
       std::vector<Lease> leases;
-      std::optional<gpu::Stream> stream;
       {
         const gpu::Device device = gpu::open("host");
         if (keeps_stream) stream.emplace(device);
