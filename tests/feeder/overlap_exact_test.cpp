@@ -7,10 +7,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <mutex>
 #include <ostream>
 #include <vector>
 
@@ -74,12 +74,14 @@ std::vector<Instants> measure(const Step& step, std::size_t batches, PrefetcherO
   const auto body = [&] {
     const gpu::Device device =
         gpu::open_host({.h2d_bandwidth = kBytePerNanosecond, .copy_latency = step.copy_latency});
-    std::vector<std::atomic<std::size_t>> reads(batches);  // by several readers, across epochs
+    std::mutex reading;  // several readers, and the next epoch's
+    std::vector<std::size_t> reads(batches, 0);
     const Numbers data({.size = batches * step.batch_size,
                         .pattern_bytes = step.pattern_bytes,
                         .read_time = step.sample_read,
                         .on_read = [&](std::uint64_t sample) {
                           const std::size_t batch = sample / step.batch_size;
+                          const std::scoped_lock lock(reading);
                           if (reads[batch]++ >= step.batch_size) return;  // of the next epoch
                           at[batch].read = now().time_since_epoch();
                         }});
