@@ -1,5 +1,7 @@
 #include "leat/csp/clock.h"
 
+#include <cstddef>
+#include <new>
 #include <stdexcept>
 
 #include "leat/csp/assert.h"
@@ -12,8 +14,9 @@ TimePoint SteadyClock::now() const noexcept {
 
 SteadyClock& SteadyClock::instance() noexcept {
   // Never destroyed: a scheduler may still be ending while the process exits.
-  static SteadyClock& clock = *new SteadyClock;
-  return clock;
+  alignas(SteadyClock) static std::byte storage[sizeof(SteadyClock)];
+  static SteadyClock* const clock = ::new (storage) SteadyClock;
+  return *clock;
 }
 
 void VirtualClock::attach() {

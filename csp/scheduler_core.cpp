@@ -231,6 +231,7 @@ Worker* SchedulerCore::wake_one() noexcept {
     chosen = worker.get();
     if (!worker->keeps_time) break;  // the timekeeper last: it would have to be replaced
   }
+  LEAT_ASSERT(chosen != nullptr, "idle_ counts the workers that are idle");
   mark_busy(*chosen);
   return chosen;
 }

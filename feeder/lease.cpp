@@ -105,10 +105,10 @@ void Lease::release() noexcept {
   const std::shared_ptr<SlotRing> ring = std::move(ring_);
   try {
     for (std::size_t i = 0; i < slot.bound; ++i) slot.released[i].record(*slot.streams[i]);
-    if (slot.timing != nullptr && slot.bound > 0) {
+    if (StepTiming* const timing = slot.timing.get(); timing != nullptr && slot.bound > 0) {
       const bool first = slot.part == StepPart::kFirst;
-      (first ? slot.timing->released_before : slot.timing->released).record(*slot.streams[0]);
-      (first ? slot.timing->released_first : slot.timing->released_second) = true;
+      (first ? timing->released_before : timing->released).record(*slot.streams[0]);
+      (first ? timing->released_first : timing->released_second) = true;
     }
   } catch (...) {
     // The device has failed; nothing will be copied into the slot any more. The consumer hears of

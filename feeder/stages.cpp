@@ -240,7 +240,7 @@ void Stages::recycle() {
   for (PinnedSlot* const slot : ring_->in_flight) {
     slot->copied.await();
     slot->state.move_on(PinnedState::kCopying, PinnedState::kFree);
-    ring_->free_pinned.send(std::move(slot));
+    ring_->free_pinned.send(slot);
   }
 }
 

@@ -27,12 +27,12 @@ void Completion::wait() LEAT_NO_THREAD_SAFETY_ANALYSIS {
     WaitNode node;
     const int outcome = park_current(
         ParkReason::kAwait, Deadline::never(), {},
-        [&](Operation& operation) {
+        [&](Operation& operation) LEAT_NO_THREAD_SAFETY_ANALYSIS {
           node.operation = &operation;
           waiters_.push(node);
           lock_.unlock();
         },
-        [&] {
+        [&]() LEAT_NO_THREAD_SAFETY_ANALYSIS {
           lock_.lock();
           waiters_.remove(node);
         });

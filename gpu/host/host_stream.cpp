@@ -34,6 +34,7 @@ void HostStream::enqueue(HostOperation operation) {
   ChannelStatus status = operations_.try_send(std::move(operation));
   if (status == ChannelStatus::would_block) {
     const WokenBy making_room(engines_->scheduler());
+    // NOLINTNEXTLINE(bugprone-use-after-move): a send that did not take place leaves its value
     status = operations_.send_until(std::move(operation), TimePoint::max());
   }
   if (status == ChannelStatus::ok) return;
