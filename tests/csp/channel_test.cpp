@@ -163,11 +163,10 @@ TEST(Channel, ServesWaitingSendersFirstComeFirstServed) {
 }
 
 TEST(Channel, RejectsANegativeCapacityAndOneWhoseBytesOverflow) {
-  EXPECT_THROW(Channel<int>(-1), std::invalid_argument);
-  EXPECT_THROW(Channel<int>(std::numeric_limits<std::int64_t>::min()), std::invalid_argument);
-  EXPECT_THROW(Channel<int>(std::numeric_limits<std::int64_t>::max()), std::invalid_argument);
-  EXPECT_THROW(Channel<int>(std::numeric_limits<std::int64_t>::max() / 4 + 1),
-               std::invalid_argument);
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t capacity : {-kMax - 1, std::int64_t{-1}, kMax / 4 + 1, kMax}) {
+    EXPECT_THROW(Channel<int>{capacity}, std::invalid_argument) << capacity;
+  }
   try {
     const Channel<int> c(-3, "pipe");
     ADD_FAILURE() << "accepted a negative capacity";

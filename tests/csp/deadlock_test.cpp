@@ -244,7 +244,6 @@ TEST(Deadlock, OfFibersThatAnotherSchedulerWakesIsNone) {
           Channel<int> there(0);
           Channel<int> back(0);
           Scheduler other(options);
-          std::optional<int> value;
           const OutsideWork until_the_other_has_touched_them;
           other.go([=] {
             for (const int v : there) {

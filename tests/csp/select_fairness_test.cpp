@@ -45,7 +45,6 @@ TEST(SelectFairness, SendAndReceiveAreChosenEquallyOften) {
     c.send(1);
     int sends = 0;
     for (int i = 0; i < kTrials; ++i) {
-      std::optional<int> value;
       select(on_recv(c, [&](auto v) { c.send(*v); }), on_send(c, 1, [&] {
                ++sends;
                static_cast<void>(c.recv());
