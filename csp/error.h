@@ -33,7 +33,13 @@ class ChannelClosed : public std::logic_error {
 class Cancelled {};
 
 /// Thrown by run() when every fiber is parked and nothing can wake any of them. `what()` lists the
-/// fibers and what each one waits for.
+/// fibers and what each one waits for. They are cancelled and joined first; where that moves none
+/// of them, because they are shielded, their shields give way.
+///
+/// It is thrown only where it is certain: no timer is pending, no OutsideWork lives, and none of
+/// the channels that are waited on was ever used by a plain thread or by a fiber of another
+/// scheduler, which might come back. Then the wait goes on, and so it does in an embedded
+/// Scheduler: there only its user knows who may still come.
 class Deadlock : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

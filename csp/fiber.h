@@ -66,6 +66,11 @@ class Fiber final : public Waiter {
 
   /// Asks the fiber to stop: its wait, now or the next one, ends with Operation::kCancelled.
   void cancel() noexcept;
+  /// Ends the present wait as a cancellation would, though the fiber be shielded: for a deadlock,
+  /// in which nothing else can end it. `step` says how hard: at 1 only waits for what other fibers
+  /// do on purpose (channels, room in a group); from 2 on also for what these do by ending (joins,
+  /// device events); from 3 on those of destructors too, which terminates the program.
+  void break_wait(int step) noexcept;
   /// Between shield() and unshield() (they nest) cancellation is remembered, not delivered. Called
   /// by the fiber itself.
   void shield() noexcept;
@@ -77,7 +82,7 @@ class Fiber final : public Waiter {
   std::uint64_t random() noexcept;
 
   /// One line: name and what it waits for. Sets `stuck` to whether only a fiber of the same
-  /// scheduler could wake it (see SchedulerCore::report_deadlock).
+  /// scheduler could wake it (see SchedulerCore::end_deadlock).
   [[nodiscard]] std::string describe(bool& stuck) noexcept LEAT_EXCLUDES(lock_);
 
  private:

@@ -1,13 +1,13 @@
 #include "leat/csp/group_core.h"
 
-#include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "leat/csp/error.h"
 #include "leat/csp/fiber.h"
 #include "leat/csp/park.h"
-#include "leat/csp/scheduler.h"
 #include "leat/csp/scheduler_core.h"
+#include "leat/csp/woken_by.h"
 
 namespace leat {
 
@@ -17,10 +17,7 @@ GroupCore::GroupCore(SchedulerCore& core) : core_(core) {}
 
 // Called with the lock held, returns with it held; throws without it.
 void GroupCore::wait_in(WaitQueue& queue, ParkReason reason) LEAT_NO_THREAD_SAFETY_ANALYSIS {
-  const Fiber* const fiber = Fiber::current();
-  // What a fiber of another scheduler waits for here, its own scheduler cannot see.
-  std::optional<OutsideWork> outside;
-  if (fiber != nullptr && &fiber->core() != &core_) outside.emplace();
+  const WokenBy waking(core_);
   WaitNode node;
   const int outcome = park_current(
       reason, Deadline::never(), {},
@@ -93,9 +90,14 @@ void GroupCore::stop() noexcept {
   stop_source_.request_stop();  // runs user callbacks: without the lock
 }
 
-void GroupCore::join() LEAT_NO_THREAD_SAFETY_ANALYSIS {
+void GroupCore::join(ParkReason reason) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  if (const Fiber* const fiber = Fiber::current();
+      fiber != nullptr && fiber->group_.get() == this) {
+    throw std::logic_error(
+        "leat: a fiber waits for the group that it belongs to, hence for itself");
+  }
   lock_.lock();
-  while (count_ > 0) wait_in(joiners_, ParkReason::kJoin);  // throws without the lock
+  while (count_ > 0) wait_in(joiners_, reason);  // throws without the lock
   lock_.unlock();
 }
 

@@ -42,8 +42,8 @@ class GroupCore : public std::enable_shared_from_this<GroupCore> {
   /// Cancels every fiber, present and future.
   void stop() noexcept LEAT_EXCLUDES(lock_);
   /// Waits until no fiber is left. Throws Cancelled if the caller is asked to stop (never where it
-  /// is shielded).
-  void join() LEAT_EXCLUDES(lock_);
+  /// is shielded), std::logic_error if the caller is one of the group's fibers.
+  void join(ParkReason reason = ParkReason::kJoin) LEAT_EXCLUDES(lock_);
   void set_limit(std::size_t limit) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] std::exception_ptr first_error() const LEAT_EXCLUDES(lock_);
   /// As first_error(), and forgets it: the caller alone owns the exception.

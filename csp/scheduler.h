@@ -38,8 +38,8 @@ namespace leat {
 /// and must not run on one of them.
 class Scheduler {
  public:
-  /// Starts the workers. An idle scheduler makes no wake-ups. Throws std::invalid_argument for a
-  /// negative number of workers, std::logic_error for a VirtualClock that is in use, leat::Error
+  /// Starts the workers. An idle scheduler makes no wake-ups. Throws std::invalid_argument for an
+  /// impossible number of workers, std::logic_error for a VirtualClock that is in use, leat::Error
   /// where a thread cannot be started.
   explicit Scheduler(const SchedulerOptions& options = {});
   ~Scheduler();
@@ -69,9 +69,9 @@ class Scheduler {
 /// 8 MiB, and returns what it returns. The calling thread is one of the workers meanwhile.
 ///
 /// When `f` returns or throws, every other fiber is cancelled and joined. Rethrows the first
-/// exception that left `f` or a fiber started with go(); throws Deadlock, which lists the fibers,
-/// when all of them wait and nothing can wake them; Cancelled if `f` throws it though nobody asked
-/// it to stop. Throws std::logic_error inside another run.
+/// exception that left `f` or a fiber started with go(); throws Deadlock when all fibers wait and
+/// nothing can wake them (error.h says when that is certain); Cancelled if `f` throws it though
+/// nobody asked it to stop. Throws std::logic_error inside another run.
 template <class F>
 std::invoke_result_t<F&> run(F&& f, const SchedulerOptions& options = {});
 
@@ -107,8 +107,8 @@ class OutsideWork {
 };
 
 /// While one lives, cancellation of the calling fiber is remembered but not delivered: for clean-up
-/// that has to wait. Nests. No effect on a plain thread. Must be destroyed by the fiber that made
-/// it.
+/// that has to wait. Gives way in a deadlock, which nothing else could end (see Deadlock). Nests.
+/// No effect on a plain thread. Must be destroyed by the fiber that made it.
 class Shield {
  public:
   Shield() noexcept;

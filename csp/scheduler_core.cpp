@@ -1,5 +1,6 @@
 #include "leat/csp/scheduler_core.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <stdexcept>
 #include <system_error>
@@ -11,6 +12,13 @@
 #include "leat/csp/futex.h"
 
 namespace leat {
+
+namespace {
+
+// Beyond any machine; more is a mistake.
+constexpr int kMostWorkers = 4096;
+
+}  // namespace
 
 void ReadyQueue::push(Fiber& fiber) noexcept {
   fiber.ready_next_ = nullptr;
@@ -40,8 +48,9 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options)
                                       : &SteadyClock::instance()),
       root_(std::make_shared<GroupCore>(*this)),
       stacks_(options.stack_size) {
-  if (options.workers < 0) {
-    throw std::invalid_argument("leat: a scheduler needs at least one worker, not " +
+  if (options.workers < 0 || options.workers > kMostWorkers) {
+    throw std::invalid_argument("leat: a scheduler has 1 to " + std::to_string(kMostWorkers) +
+                                " workers (0: one for each CPU), not " +
                                 std::to_string(options.workers));
   }
   const int count = options.workers == 0 ? usable_cpus() : options.workers;
@@ -329,11 +338,14 @@ Fiber* SchedulerCore::next(Worker& worker) noexcept LEAT_NO_THREAD_SAFETY_ANALYS
       }
       if (throws_deadlock_ && timers_.empty() && outside_work_ == 0 &&
           deadlock_sought_at_ != progress_) {
-        deadlock_sought_at_ = progress_;
+        const std::uint64_t progress = progress_;
         mark_busy(worker);
         lock_.unlock();
-        report_deadlock();
+        const bool deadlock = end_deadlock();
         lock_.lock();
+        // Where all were stuck and nobody has moved on since, the next step follows at once.
+        if (progress != progress_) deadlock_steps_ = 0;
+        if (!deadlock) deadlock_sought_at_ = progress;
         continue;
       }
     }
@@ -397,36 +409,48 @@ void SchedulerCore::finish(Fiber* fiber) noexcept {
   if (shutting_down_ && live_ == 0) wake_all();
 }
 
-void SchedulerCore::report_deadlock() noexcept {
+std::string SchedulerCore::list_stuck() {
   std::string fibers;
-  std::size_t count = 0;
   bool all_stuck = true;
-  {
-    const SpinLockGuard guard(groups_lock_);
-    for (GroupCore* group = groups_; group != nullptr; group = group->next) {
-      group->for_each([&](Fiber& fiber) {
-        bool stuck = false;
-        fibers += "\n  " + fiber.describe(stuck);
-        ++count;
-        all_stuck = all_stuck && stuck;
-      });
-    }
+  const SpinLockGuard guard(groups_lock_);
+  for (GroupCore* group = groups_; group != nullptr; group = group->next) {
+    group->for_each([&](Fiber& fiber) {
+      bool stuck = false;
+      fibers += "\n  " + fiber.describe(stuck);
+      all_stuck = all_stuck && stuck;
+    });
   }
-  if (!all_stuck || count == 0) return;
-  bool ending = false;
+  return all_stuck ? fibers : "";
+}
+
+bool SchedulerCore::end_deadlock() noexcept {
+  const std::string fibers = list_stuck();
+  if (fibers.empty()) return false;
+  int step = 0;  // 0: cancel
+  bool first = false;
   {
     const SpinLockGuard guard(lock_);
-    ending = shutting_down_;
+    step = shutting_down_ ? ++deadlock_steps_ : 0;
+    first = step > 0 && !std::exchange(shields_gave_way_, true);
   }
-  if (ending) {
-    // All were cancelled already: what waits now is shielded, and no exception reaches it.
-    std::fprintf(stderr, "leat: deadlock at the end of run: nothing can wake:%s\n", fibers.c_str());
-    return;
+  const std::string text = "all " + std::to_string(std::count(fibers.begin(), fibers.end(), '\n')) +
+                           " fibers wait and nothing can wake them:" + fibers;
+  root_->fail(std::make_exception_ptr(Deadlock("leat: deadlock: " + text)));
+  if (step == 0) {
+    stop_everything();
+    return true;
   }
-  root_->fail(
-      std::make_exception_ptr(Deadlock("leat: deadlock: all " + std::to_string(count) +
-                                       " fibers wait and nothing can wake them:" + fibers)));
-  stop_everything();
+  if (first) {
+    // A shield may stand in a destructor, from which no exception can leave: then the program ends
+    // here, and this line is all that tells why.
+    std::fprintf(stderr, "leat: deadlock, shielded from cancellation; the shields give way: %s\n",
+                 text.c_str());
+  }
+  const SpinLockGuard guard(groups_lock_);
+  for (GroupCore* group = groups_; group != nullptr; group = group->next) {
+    group->for_each([&](Fiber& fiber) { fiber.break_wait(step); });
+  }
+  return true;
 }
 
 }  // namespace leat

@@ -37,7 +37,7 @@ namespace leat {
 /// Options of a scheduler.
 struct SchedulerOptions {
   /// OS threads that run fibers. 0: as many as this process may use CPUs (affinity mask, cgroup
-  /// quota).
+  /// quota). At most 4096.
   int workers = 0;
   /// Null: real time. Otherwise this clock, which must outlive the scheduler and serve no other.
   VirtualClock* clock = nullptr;
@@ -131,9 +131,15 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   void fire_due_timers() noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] bool needs_timekeeper() const noexcept LEAT_REQUIRES(lock_);
 
-  /// Every fiber is parked and nothing is pending: throws Deadlock out of run() if only fibers of
-  /// this scheduler could wake each other.
-  void report_deadlock() noexcept LEAT_EXCLUDES(lock_);
+  /// Every fiber is parked and nothing is pending: if only fibers of this scheduler could wake each
+  /// other, sees to it that run() ends and throws Deadlock. True if it was so.
+  ///
+  /// All are cancelled. If that moves nobody, they are shielded, and what they wait for will never
+  /// come: step by step the shields give way (Fiber::break_wait). It ends, because in the last step
+  /// every fiber moves on, by an exception.
+  bool end_deadlock() noexcept LEAT_EXCLUDES(lock_);
+  /// Lists the fibers; empty if there are none or one could still be woken.
+  [[nodiscard]] std::string list_stuck() LEAT_EXCLUDES(groups_lock_);
 
   const SchedulerOptions options_;
   const Clock* clock_;
@@ -158,6 +164,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   std::size_t outside_work_ LEAT_GUARDED_BY(lock_) = 0;
   std::uint64_t progress_ LEAT_GUARDED_BY(lock_) = 0;  // counts enqueued fibers
   std::uint64_t deadlock_sought_at_ LEAT_GUARDED_BY(lock_) = static_cast<std::uint64_t>(-1);
+  int deadlock_steps_ LEAT_GUARDED_BY(lock_) = 0;  // without anybody moving on: end_deadlock()
+  bool shields_gave_way_ LEAT_GUARDED_BY(lock_) = false;
   std::size_t next_home_ LEAT_GUARDED_BY(lock_) = 0;
   bool shutting_down_ LEAT_GUARDED_BY(lock_) = false;
 };

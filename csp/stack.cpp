@@ -28,6 +28,10 @@ constexpr std::size_t kStackScale = 1;
 // Less would not do for throwing an exception, and every cancellation is one.
 constexpr std::size_t kSmallestStack = std::size_t{16} << 10;
 
+// A function whose frame is larger than the guard may step over it into the next stack without
+// touching it, where it was compiled without -fstack-clash-protection.
+constexpr std::size_t kGuard = std::size_t{64} << 10;  // pages are at most as large
+
 std::size_t page_size() noexcept {
   static const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   return size;
@@ -41,25 +45,22 @@ std::size_t page_size() noexcept {
 }
 
 StackSpan map_stack(std::size_t size) {
-  const std::size_t guard = page_size();
-  void* const memory = mmap(nullptr, size + guard, PROT_READ | PROT_WRITE,
+  void* const memory = mmap(nullptr, size + kGuard, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED) throw_out_of_stacks("mmap", size);
   auto* const low = static_cast<std::byte*>(memory);
   // A huge page would commit 2 MiB for a fiber that touches 4 KiB.
-  madvise(low, size + guard, MADV_NOHUGEPAGE);
-  if (madvise(low, guard, kMadvGuardInstall) != 0 && mprotect(low, guard, PROT_NONE) != 0) {
+  madvise(low, size + kGuard, MADV_NOHUGEPAGE);
+  if (madvise(low, kGuard, kMadvGuardInstall) != 0 && mprotect(low, kGuard, PROT_NONE) != 0) {
     const int code = errno;
-    munmap(memory, size + guard);
+    munmap(memory, size + kGuard);
     errno = code;
     throw_out_of_stacks("mprotect", size);
   }
-  return {low + guard, size};
+  return {low + kGuard, size};
 }
 
-void unmap_stack(StackSpan stack) noexcept {
-  munmap(stack.low - page_size(), stack.size + page_size());
-}
+void unmap_stack(StackSpan stack) noexcept { munmap(stack.low - kGuard, stack.size + kGuard); }
 
 std::size_t rounded(std::size_t size) noexcept {
   const std::size_t page = page_size();

@@ -12,8 +12,10 @@ namespace leat {
 /// Hands out stacks and takes them back. Stacks of the pool's default size are kept for the next
 /// fiber; others are unmapped when they come back. Thread-safe.
 ///
-/// Every stack has a guard page below its low end, so that an overflow faults instead of
-/// overwriting a neighbour. Memory is committed by the kernel page by page as it is touched.
+/// Below its low end every stack has a guard of 64 KiB, so that an overflow faults instead of
+/// overwriting a neighbour. A function with local variables larger than that may step over it,
+/// unless it is compiled with -fstack-clash-protection: with g++, the target leat::csp hands that
+/// flag on to who links it. Memory is committed by the kernel page by page as it is touched.
 class StackPool {
  public:
   explicit StackPool(std::size_t default_size);

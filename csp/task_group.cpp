@@ -19,7 +19,7 @@ TaskGroup::TaskGroup(Scheduler& scheduler)
 TaskGroup::~TaskGroup() {
   stop();
   const Shield shield;
-  core_->join();
+  core_->join(ParkReason::kEnd);
   scheduler_->unregister_group(*core_);
 }
 

@@ -43,7 +43,8 @@ class TaskGroup {
   }
 
   /// Waits until every fiber has ended, then rethrows the first error. If the waiting fiber is
-  /// itself cancelled, cancels and joins the group, then throws Cancelled.
+  /// itself cancelled, cancels and joins the group, then throws Cancelled. Throws std::logic_error
+  /// on a fiber of the group itself.
   void wait();
   /// Cancels every fiber of the group, present and future. Returns at once.
   void stop() noexcept;

@@ -10,7 +10,8 @@ const char* to_string(ParkReason reason) noexcept {
     case ParkReason::kRecv: return "recv";
     case ParkReason::kSelect: return "select";
     case ParkReason::kSleep: return "sleep";
-    case ParkReason::kJoin: return "join";
+    case ParkReason::kJoin:
+    case ParkReason::kEnd: return "join";
     case ParkReason::kLimit: return "room in its group";
     case ParkReason::kAwait: return "device event";
   }

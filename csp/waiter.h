@@ -28,6 +28,7 @@ enum class ParkReason : std::uint8_t {
   kSelect,  // for one of several channel operations
   kSleep,   // for a point in time
   kJoin,    // for the fibers of a group to end
+  kEnd,     // likewise, in a destructor, which cannot throw
   kLimit,   // for room in a group with a limit
   kAwait,   // for a device to reach an event
 };

@@ -2,32 +2,46 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/woken_by.h"
 #include "leat/feeder/slot_ring.h"
 #include "leat/feeder/stages.h"
 
 namespace leat::feeder {
 namespace {
 
+// Of one kind. Far beyond what helps; what exceeds it is a mistake, told before memory is asked
+// for.
+constexpr std::size_t kMostSlots = 4096;
+
 PrefetcherOptions checked(PrefetcherOptions options) {
-  const auto at_least_one = [](std::size_t value, const char* name) {
-    if (value == 0) {
-      throw std::invalid_argument(std::string("leat: PrefetcherOptions: ") + name +
-                                  " is 0; it must be at least 1");
-    }
+  const auto check = [](std::size_t value, std::size_t most, const char* name) {
+    if (value >= 1 && value <= most) return;
+    throw std::invalid_argument(std::string("leat: PrefetcherOptions: ") + name + " is " +
+                                std::to_string(value) + "; it must be " +
+                                (value == 0 ? "at least 1" : "at most " + std::to_string(most)));
   };
-  at_least_one(options.batch_size, "batch_size");
-  at_least_one(options.prefetch_depth, "prefetch_depth");
-  at_least_one(options.max_leases, "max_leases");
-  at_least_one(options.workers, "workers");
+  check(options.batch_size, std::numeric_limits<std::size_t>::max(), "batch_size");
+  check(options.prefetch_depth, kMostSlots, "prefetch_depth");
+  check(options.max_leases, kMostSlots, "max_leases");
+  check(options.workers, kMostSlots, "workers");
+  if (options.pinned_slots != 0) check(options.pinned_slots, kMostSlots, "pinned_slots");
   if (options.pinned_slots == 0) {
     options.pinned_slots = std::max<std::size_t>(options.workers + options.prefetch_depth, 2);
   }
   return options;
+}
+
+// In one batch: a batch larger than the dataset needs no more room than the dataset.
+std::size_t most_samples(const Dataset& dataset, const PrefetcherOptions& options) {
+  const std::uint64_t samples = std::max<std::uint64_t>(dataset.size(), 1);
+  return static_cast<std::size_t>(std::min<std::uint64_t>(options.batch_size, samples));
 }
 
 }  // namespace
@@ -37,8 +51,9 @@ struct Prefetcher::Parts {
   Parts(const Dataset& dataset, const gpu::Device& device, const PrefetcherOptions& given)
       : options(checked(given)),
         own(on_fiber() ? nullptr : std::make_unique<Scheduler>()),
+        scheduler(own ? own->core() : current_scheduler("Prefetcher").shared_from_this()),
         ring(std::make_shared<SlotRing>(
-            device, BatchLayout(dataset, options.batch_size), options.pinned_slots,
+            device, BatchLayout(dataset, most_samples(dataset, options)), options.pinned_slots,
             options.max_leases + options.prefetch_depth - 1, options.workers,
             options.prefetch_depth, options.sample_every)),
         stages(dataset, options, ring),
@@ -46,6 +61,7 @@ struct Prefetcher::Parts {
 
   const PrefetcherOptions options;
   const std::unique_ptr<Scheduler> own;
+  const std::shared_ptr<SchedulerCore> scheduler;  // of the stages
   const std::shared_ptr<SlotRing> ring;
   Stages stages;
   const std::unique_ptr<TaskGroup> group;
@@ -100,6 +116,7 @@ std::optional<Lease> Prefetcher::next() {
   }
   if (!parts.in_epoch) start(parts.next_epoch);
   const TimePoint asked = now();
+  const WokenBy waking(*parts.scheduler);  // it need not be the consumer's
   for (;;) {
     std::optional<Delivery> delivery;
     try {

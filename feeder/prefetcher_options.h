@@ -14,6 +14,8 @@ enum class LastBatch : std::uint8_t {
   kDrop,     // it is left out
 };
 
+/// What a prefetcher's constructor refuses with std::invalid_argument, naming it: a 0 where at
+/// least 1 is said, and more than 4096 slots, leases or workers.
 struct PrefetcherOptions {
   /// Samples in a batch; at least 1.
   std::size_t batch_size = 0;

@@ -4,7 +4,7 @@
 
 #include "leat/csp/error.h"
 #include "leat/csp/park.h"
-#include "leat/gpu/host/woken_by.h"
+#include "leat/csp/woken_by.h"
 
 namespace leat::gpu::host {
 

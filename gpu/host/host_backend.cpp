@@ -17,10 +17,10 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/spin_lock.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/woken_by.h"
 #include "leat/gpu/host/completion.h"
 #include "leat/gpu/host/engines.h"
 #include "leat/gpu/host/host_stream.h"
-#include "leat/gpu/host/woken_by.h"
 
 namespace leat::gpu::host {
 namespace {
@@ -67,10 +67,11 @@ HostEvent& event_of(EventHandle handle) noexcept {
   return *reinterpret_cast<HostEvent*>(static_cast<std::uintptr_t>(handle));
 }
 
-/// Device memory counts against the model's cap until the last stream that may use it has passed.
+/// Memory of one kind counts against its cap until the last stream that may use it has passed.
 class Memory {
  public:
-  explicit Memory(std::size_t cap) : cap_(cap) {}
+  Memory(const char* kind, std::align_val_t alignment, std::size_t cap)
+      : kind_(kind), alignment_(alignment), cap_(cap) {}
 
   std::shared_ptr<void> allocate(std::size_t bytes, const std::string& device,
                                  const std::shared_ptr<Memory>& self) {
@@ -80,22 +81,23 @@ class Memory {
       fits = bytes <= cap_ - used;
     } while (fits && !used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
     void* memory = nullptr;
-    if (fits) memory = ::operator new(bytes, std::align_val_t(kAlignment), std::nothrow);
+    if (fits) memory = ::operator new(bytes, alignment_, std::nothrow);
     if (memory == nullptr) {
       if (fits) used_.fetch_sub(bytes, std::memory_order_relaxed);
-      throw GpuError(0, "out of memory",
-                     "allocate " + std::to_string(bytes) + " bytes of device memory", device,
+      throw GpuError(0, "out of memory", "allocate " + std::to_string(bytes) + " bytes of " + kind_,
+                     device,
                      std::to_string(used) + " bytes are in use of " + std::to_string(cap_) +
                          "; use smaller batches or fewer slots");
     }
     return {memory, [self, bytes](void* p) {
-              ::operator delete(p, std::align_val_t(kAlignment));
+              ::operator delete(p, self->alignment_);
               self->used_.fetch_sub(bytes, std::memory_order_relaxed);
             }};
   }
 
  private:
-  static constexpr std::size_t kAlignment = 256;  // as cudaMalloc
+  const char* const kind_;
+  const std::align_val_t alignment_;
   const std::size_t cap_;
   std::atomic<std::size_t> used_{0};  // at most cap_
 };
@@ -107,7 +109,8 @@ std::size_t machine_memory() noexcept {
   return static_cast<std::size_t>(system.totalram) * system.mem_unit;
 }
 
-constexpr std::size_t kPageSize = 4096;
+constexpr std::align_val_t kDeviceAlignment{256};           // as cudaMalloc
+constexpr std::align_val_t kPinnedAlignment{4096};          // as cudaHostAlloc: a page
 constexpr int kOwnWorkers = 3;                              // one for each engine
 constexpr std::size_t kStreamStack = std::size_t{1} << 20;  // kernels run on it; committed lazily
 
@@ -120,7 +123,8 @@ class HostBackend final : public Backend {
  public:
   HostBackend(int index, const HostModel& model)
       : info_(describe(index, model)),
-        memory_(std::make_shared<Memory>(info_.memory_bytes)),
+        memory_(std::make_shared<Memory>("device memory", kDeviceAlignment, info_.memory_bytes)),
+        pinned_(std::make_shared<Memory>("pinned memory", kPinnedAlignment, machine_memory())),
         own_(on_fiber() ? nullptr
                         : std::make_unique<Scheduler>(SchedulerOptions{.workers = kOwnWorkers})),
         group_(own_ ? std::make_unique<TaskGroup>(*own_) : std::make_unique<TaskGroup>()),
@@ -252,40 +256,11 @@ class HostBackend final : public Backend {
     return to->at() - from->at();
   }
 
-  void* allocate_device(std::size_t bytes) override {
-    std::shared_ptr<void> memory = memory_->allocate(bytes, info_.name, memory_);
-    const std::scoped_lock lock(mutex_);
-    void* const key = memory.get();
-    allocations_.emplace(key, std::move(memory));
-    return key;
-  }
-  void free_device(void* memory) noexcept override {
-    std::shared_ptr<void> owner;
-    {
-      const std::scoped_lock lock(mutex_);
-      const auto it = allocations_.find(memory);
-      owner = std::move(it->second);
-      allocations_.erase(it);
-    }
-    free_after_queued_work(owner);
-  }
-  void* allocate_pinned(std::size_t bytes) override {
-    // Nothing to pin for: a copy is a memcpy. Page-aligned, as pinned memory is.
-    void* memory = nullptr;
-    if (bytes <= machine_memory()) {
-      memory = std::aligned_alloc(kPageSize, (bytes + kPageSize - 1) / kPageSize * kPageSize);
-    }
-    if (memory == nullptr) {
-      throw GpuError(0, "out of memory",
-                     "allocate " + std::to_string(bytes) + " bytes of pinned memory", info_.name,
-                     "use smaller batches or fewer slots");
-    }
-    return memory;
-  }
-  void free_pinned(void* memory) noexcept override {
-    const std::shared_ptr<void> owner(memory, [](void* p) { std::free(p); });
-    free_after_queued_work(owner);
-  }
+  void* allocate_device(std::size_t bytes) override { return allocate(memory_, bytes); }
+  void free_device(void* memory) noexcept override { free(memory); }
+  // Nothing to pin for: a copy is a memcpy.
+  void* allocate_pinned(std::size_t bytes) override { return allocate(pinned_, bytes); }
+  void free_pinned(void* memory) noexcept override { free(memory); }
 
   void copy_async(StreamHandle stream, void* to, const void* from, std::size_t bytes,
                   CopyDirection direction) override {
@@ -297,6 +272,25 @@ class HostBackend final : public Backend {
   }
 
  private:
+  void* allocate(const std::shared_ptr<Memory>& from, std::size_t bytes) {
+    std::shared_ptr<void> memory = from->allocate(bytes, info_.name, from);
+    const std::scoped_lock lock(mutex_);
+    void* const key = memory.get();
+    allocations_.emplace(key, std::move(memory));
+    return key;
+  }
+
+  void free(void* memory) noexcept {
+    std::shared_ptr<void> owner;
+    {
+      const std::scoped_lock lock(mutex_);
+      const auto it = allocations_.find(memory);
+      owner = std::move(it->second);
+      allocations_.erase(it);
+    }
+    free_after_queued_work(owner);
+  }
+
   void rethrow_device_error() const {
     if (const std::exception_ptr error = engines_->error()) std::rethrow_exception(error);
   }
@@ -312,6 +306,7 @@ class HostBackend final : public Backend {
 
   const DeviceInfo info_;
   const std::shared_ptr<Memory> memory_;
+  const std::shared_ptr<Memory> pinned_;
   std::unique_ptr<Scheduler> own_;    // null where the device was opened on a fiber
   std::unique_ptr<TaskGroup> group_;  // the streams' fibers; goes before own_
   const std::shared_ptr<Engines> engines_;

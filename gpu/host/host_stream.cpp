@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "leat/gpu/host/woken_by.h"
+#include "leat/csp/woken_by.h"
 
 namespace leat::gpu::host {
 namespace {

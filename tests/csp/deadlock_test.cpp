@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -262,25 +262,113 @@ TEST(Deadlock, OfFibersThatAnotherSchedulerWakesIsNone) {
   });
 }
 
-TEST(DeadlockDeathTest, OfShieldedFibersAtTheEndOfRunIsPrinted) {
-  // Nothing can end this wait: that it is printed is what tells the user why the program hangs.
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(
-      {
-        alarm(2);  // it hangs, and this ends it
-        run(
-            [] {
-              go(
-                  [] {
-                    const Shield shield;
-                    static_cast<void>(Channel<int>(0, "nobody").recv());
-                  },
-                  {.name = "shielded"});
-              yield();
-            },
-            {.workers = 1});
-      },
-      testing::KilledBySignal(SIGALRM), "\"shielded\" waits for recv on channel \"nobody\"");
+// Where cancellation reaches nobody, shields give way: nothing else could end these runs.
+
+void wait_for_nobody() { static_cast<void>(Channel<int>(0, "nobody").recv()); }
+
+TEST(Deadlock, OfTheShieldedMainFiberEnds) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    const std::string report = report_of(
+        [] {
+          const Shield shield;
+          wait_for_nobody();
+        },
+        options);
+    expect_in(report, "\"main\" waits for recv on channel \"nobody\"");
+  });
+}
+
+TEST(Deadlock, OfShieldedFibersAtTheEndOfRunEnds) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    std::atomic<int> unwound = 0;
+    const std::string report = report_of(
+        [&] {
+          for (int i = 0; i < 5; ++i) {
+            go(
+                [&unwound] {
+                  const AtExit one(unwound);
+                  const Shield shield;
+                  wait_for_nobody();
+                },
+                {.name = "shielded"});
+          }
+          yield();
+        },
+        options);
+    expect_in(report, "\"shielded\" waits for recv on channel \"nobody\"");
+    EXPECT_EQ(unwound, 5);
+  });
+}
+
+TEST(Deadlock, OfAShieldedFiberThatAGroupsDestructorJoinsEnds) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    std::atomic<int> unwound = 0;
+    const std::string report = report_of(
+        [&] {
+          const AtExit main_unwound(unwound);
+          TaskGroup group;
+          group.go([&] {
+            const AtExit one(unwound);
+            const Shield shield;
+            wait_for_nobody();
+          });
+          sleep_for(1us);
+        },
+        options);
+    expect_in(report, "\"main\" waits for join");
+    EXPECT_EQ(unwound, 2);
+  });
+}
+
+TEST(Deadlock, OfShieldedJoinsThatWaitForEachOtherEnds) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    const std::string report = report_of(
+        [] {
+          TaskGroup one;
+          TaskGroup other;
+          one.go([&] { other.wait(); }, {.name = "of one"});
+          other.go([&] { one.wait(); }, {.name = "of the other"});
+          yield();
+          const Shield shield;
+          wait_for_nobody();
+        },
+        options);
+    expect_in(report, "\"of one\" waits for join");
+    expect_in(report, "\"of the other\" waits for join");
+  });
+}
+
+// Each time the fiber goes on waiting, it is sent on again.
+TEST(Deadlock, OfAFiberThatWaitsAgainAndAgainEnds) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    int waits = 0;
+    const std::string report = report_of(
+        [&] {
+          const Shield shield;
+          while (waits < 10) {
+            try {
+              wait_for_nobody();
+            } catch (const Cancelled&) {
+              ++waits;
+            }
+          }
+        },
+        options);
+    expect_in(report, "\"nobody\"");
+    EXPECT_EQ(waits, 10);
+  });
+}
+
+TEST(Deadlock, OfAFiberThatWaitsForItsOwnGroupIsToldAtOnce) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    run(
+        [] {
+          TaskGroup group;
+          group.go([&] { group.wait(); });
+          EXPECT_THROW(group.wait(), std::logic_error);
+        },
+        options);
+  });
 }
 
 }  // namespace

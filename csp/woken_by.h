@@ -1,5 +1,4 @@
-// Who ends a wait on the host device: a fiber of the device's scheduler, which need not be the
-// waiting fiber's own.
+// Waiting for fibers of another scheduler, which the waiting fiber's own scheduler cannot see.
 #pragma once
 
 #include <optional>
@@ -7,7 +6,7 @@
 #include "leat/csp/fiber.h"
 #include "leat/csp/scheduler.h"
 
-namespace leat::gpu::host {
+namespace leat {
 
 /// While one lives, the calling fiber may wait for fibers of `scheduler`: where that is not its
 /// own, its own does not take the wait for a deadlock. No effect on a plain thread.
@@ -22,4 +21,4 @@ class WokenBy {
   std::optional<OutsideWork> outside_;
 };
 
-}  // namespace leat::gpu::host
+}  // namespace leat
