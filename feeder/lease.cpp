@@ -115,7 +115,9 @@ void Lease::release() noexcept {
     // it at its next batch.
     ring->finish(std::current_exception());
   }
-  if (slot.bound == 0 && host_ready_) ring->stats.add_host_step(waited_, now() - received_);
+  if (slot.bound == 0 && host_ready_) {
+    ring->stats.add_host_step(slot.batch.index == 0, waited_, now() - received_);
+  }
   ring->stats.add_release();
   for (std::size_t i = 0; i < slot.bound; ++i) slot.streams[i].reset();
   ring->outstanding.fetch_sub(1, std::memory_order_relaxed);

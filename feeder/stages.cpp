@@ -193,7 +193,7 @@ void Stages::stage(PinnedSlot& from, std::shared_ptr<StepTiming>& pair) {
   const Duration blocked = now() - asked;
   const gpu::Stream& stream = ring_->copy_stream;
 
-  const StepPart part = ring_->stats.next_part();
+  const StepPart part = ring_->stats.next_part(from.batch.index + 1 == batches_);
   if (part == StepPart::kFirst) pair = ring_->stats.take();
   StepTiming* const timing = part == StepPart::kNone ? nullptr : pair.get();
   const bool timed = timing != nullptr && part == StepPart::kSecond;

@@ -64,6 +64,12 @@ std::string Stats::bottleneck() const {
              "a step takes max(Tc, Tx) = " +
              time_text(std::max(t_c, t_x)) + " instead of " + time_text(t_step) + ".";
     }
+    if (consumer.busy + consumer.blocked >= kSaturated) {
+      return "The rest of the loop limits it: " + percent(consumer.blocked) +
+             " of the step pass between the release of a batch and the request of the next, Tc "
+             "is " +
+             percent(consumer.busy) + ".";
+    }
     return "No stage is saturated (the busiest takes " + share +
            "): the time goes into waiting for each other; a larger prefetch_depth or more CPUs may "
            "help.";
@@ -83,6 +89,9 @@ std::string Stats::bottleneck() const {
 }
 
 std::string Stats::table() const {
+  if (sampled_steps == 0) {
+    return "  " + bottleneck() + " (" + std::to_string(batches) + " batches were released.)\n";
+  }
   std::string text = "  stage           busy   starved   blocked\n";
   text += row("reader", reader) + row("copier", copier) + row("consumer", consumer);
   text += "  Tread " + time_text(t_read) + " / " + std::to_string(workers) +

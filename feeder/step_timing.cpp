@@ -38,8 +38,8 @@ StatsCollector::StatsCollector(const gpu::Device& device, std::size_t workers,
 
 // The distance from second to second is random, 2 to 2n-2 for one in n: at a fixed one, what
 // repeats itself (several readers deliver in bursts) would show the same of its sides every time.
-StepPart StatsCollector::next_part() noexcept {
-  if (sample_every_ == 0) return StepPart::kNone;
+StepPart StatsCollector::next_part(bool last) noexcept {
+  if (sample_every_ == 0 || (last && until_second_ == 1)) return StepPart::kNone;
   if (until_second_ > 0) return until_second_-- == 1 ? StepPart::kFirst : StepPart::kNone;
   const std::uint64_t distances = std::max<std::uint64_t>(2 * sample_every_, 5) - 3;
   until_second_ = 1 + mix(++pairs_ * kRandomStep) % distances;
@@ -112,10 +112,15 @@ void StatsCollector::add_release() noexcept {
   ++batches_;
 }
 
-void StatsCollector::add_host_step(Duration starved, Duration busy) noexcept {
+void StatsCollector::add_host_step(bool begins_epoch, Duration starved, Duration busy) noexcept {
+  const TimePoint released = now();
   const std::scoped_lock lock(mutex_);
-  host_starved_.add(seconds(starved));
-  host_busy_.add(seconds(busy));
+  if (!begins_epoch) {
+    host_starved_.add(seconds(starved));
+    host_busy_.add(seconds(busy));
+    host_step_.add(seconds(released - host_released_));
+  }
+  host_released_ = released;
 }
 
 Stats StatsCollector::snapshot() {
@@ -131,19 +136,27 @@ Stats StatsCollector::snapshot() {
   stats.sampled_steps = on_device ? step_.count : host_busy_.count;
   stats.t_x = copy_.value();
   stats.t_c = on_device ? compute_.value() : host_busy_.value();
-  stats.t_step = on_device ? step_.value() : host_busy_.value() + host_starved_.value();
+  stats.t_step = on_device ? step_.value() : host_step_.value();
   if (stats.t_step <= 0) return stats;
 
-  // What remains of the step after the measured shares is the third, so that they add up to 1.
+  // The first two are measured; what remains of the step is the third (feeder/stats.h says what
+  // that means for each stage).
   const auto share = [&](double part) { return std::clamp(part / stats.t_step, 0.0, 1.0); };
-  stats.consumer.starved = share(on_device ? consumer_starved_.value() : host_starved_.value());
-  stats.consumer.busy = 1 - stats.consumer.starved;
-  stats.copier.busy = share(stats.t_x);
-  stats.copier.blocked = std::min(share(copier_blocked_.value()), 1 - stats.copier.busy);
-  stats.copier.starved = 1 - stats.copier.busy - stats.copier.blocked;
-  // Indices never run out within an epoch: a reader that does not read waits for a free slot.
-  stats.reader.busy = share(stats.t_read / static_cast<double>(workers_));
-  stats.reader.blocked = 1 - stats.reader.busy;
+  const auto shares = [&](double busy, double other, double StageShares::*which,
+                          double StageShares::*rest) {
+    StageShares of;
+    of.busy = share(busy);
+    of.*which = std::min(share(other), 1 - of.busy);
+    of.*rest = 1 - of.busy - of.*which;
+    return of;
+  };
+  stats.consumer = shares(stats.t_c, on_device ? consumer_starved_.value() : host_starved_.value(),
+                          &StageShares::starved, &StageShares::blocked);
+  stats.copier =
+      shares(stats.t_x, copier_blocked_.value(), &StageShares::blocked, &StageShares::starved);
+  // A reader that does not read waits for a free slot: indices never run out within an epoch.
+  stats.reader = shares(stats.t_read / static_cast<double>(workers_), 0, &StageShares::starved,
+                        &StageShares::blocked);
   return stats;
 }
 

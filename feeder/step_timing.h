@@ -11,6 +11,7 @@
 // released_before..released. The copier was blocked from `queued` to `copy_start` (no slot was
 // released) and while its fiber had no slot to enqueue a copy for; the consumer was starved from
 // `arrived` to `bound`, and before that while its host thread waited for a batch to be announced.
+// Both are of one epoch: what happens between two epochs belongs to no step.
 #pragma once
 
 #include <atomic>
@@ -53,8 +54,9 @@ class StatsCollector {
   StatsCollector(const gpu::Device& device, std::size_t workers, std::size_t prefetch_depth,
                  std::size_t sample_every);
 
-  /// The part that the next copied batch plays. Called by the copier alone.
-  [[nodiscard]] StepPart next_part() noexcept;
+  /// The part that the next copied batch plays; `last` of its epoch it is no pair's first. Called
+  /// by the copier alone.
+  [[nodiscard]] StepPart next_part(bool last) noexcept;
   /// A timing to use for a pair, or null if all are in use: that pair is not sampled.
   [[nodiscard]] std::shared_ptr<StepTiming> take();
   /// One of its two holders lets go. When both have, what was recorded is measured once it is
@@ -64,8 +66,8 @@ class StatsCollector {
   void add_read(Duration busy) noexcept;
   void add_copy(std::size_t bytes) noexcept;
   void add_release() noexcept;
-  /// A step of a consumer that binds no stream: waited, then worked.
-  void add_host_step(Duration starved, Duration busy) noexcept;
+  /// A step of a consumer that binds no stream: it waited, worked, and released the batch just now.
+  void add_host_step(bool begins_epoch, Duration starved, Duration busy) noexcept;
 
   [[nodiscard]] Stats snapshot();
 
@@ -97,7 +99,8 @@ class StatsCollector {
   std::vector<std::shared_ptr<StepTiming>> finishing_;
   std::uint64_t batches_ = 0;
   Mean read_, bytes_, copy_, compute_, step_, copier_blocked_, consumer_starved_;
-  Mean host_busy_, host_starved_;
+  Mean host_busy_, host_starved_, host_step_;
+  TimePoint host_released_;  // the latest
 };
 
 }  // namespace leat::feeder

@@ -36,6 +36,7 @@ constexpr double kRounding = 1e-12;
 struct Modelled {
   Duration sample_read = 0ns;
   Duration tc = 0ns;
+  Duration rest = 0ns;  // of the loop, after the batch was released
   std::size_t batches = 200;
   bool on_stream = true;  // or on the CPU
 };
@@ -54,11 +55,15 @@ Stats measure(const Modelled& model, PrefetcherOptions options) {
     if (model.on_stream) {
       for (Lease& batch : feed.epoch(0, stream)) {
         launch_check(stream, batch, expected_samples(data, options, batch), model.tc);
+        batch.release();
+        sleep_for(model.rest);
       }
     } else {
       for (Lease& batch : feed.epoch(0)) {
         EXPECT_EQ(NumbersView(batch).samples(), expected_samples(data, options, batch));
         sleep_for(model.tc);
+        batch.release();
+        sleep_for(model.rest);
       }
     }
     stream.sync();
@@ -176,7 +181,7 @@ TEST(FeederStats, BurstsOfSeveralReadersAreNotMistakenForFastSteps) {
 TEST(FeederStats, OfAConsumerWithoutStreamInTurnsWithTheLink) {
   const Stats stats =
       measure({.tc = 600ns, .on_stream = false}, {.prefetch_depth = 1, .sample_every = 2});
-  EXPECT_EQ(stats.sampled_steps, 200U);  // on the host each is measured
+  EXPECT_EQ(stats.sampled_steps, 199U);  // on the host each is measured but an epoch's first
   EXPECT_NEAR(stats.t_c, 600e-9, 600e-9 * kRounding);
   EXPECT_NEAR(stats.t_step, 1000e-9, 1000e-9 * kRounding);
   EXPECT_NEAR(stats.t_x, kTx, kTx * kRounding);
@@ -188,9 +193,66 @@ TEST(FeederStats, OfAConsumerWithoutStreamInTurnsWithTheLink) {
 TEST(FeederStats, OfAConsumerWithoutStreamThatLimitsTheLoop) {
   const Stats stats = measure({.tc = 1000ns, .on_stream = false}, {});
   EXPECT_NEAR(stats.t_c, 1000e-9, 1000e-9 * kRounding);
-  EXPECT_NEAR(stats.t_step, 1002e-9, 1002e-9 * kRounding);  // of 200, the first waits 400 ns
-  expect_shares(stats.consumer, 1000.0 / 1002, 2.0 / 1002, 0);
-  expect_begins(stats.bottleneck(), "The consumer limits the loop (Tc is 99.8 % of the step)");
+  EXPECT_NEAR(stats.t_step, 1000e-9, 1000e-9 * kRounding);
+  expect_shares(stats.consumer, 1, 0, 0);
+  expect_begins(stats.bottleneck(), "The consumer limits the loop (Tc is 100.0 % of the step)");
+}
+
+TEST(FeederStats, OfALoopThatDoesOtherThingsBetweenBatches) {
+  for (const bool on_stream : {true, false}) {
+    const Stats stats = measure({.tc = 1000ns, .rest = 3000ns, .on_stream = on_stream}, {});
+    // On a stream the rest of the loop goes on beside the kernels.
+    const double step = on_stream ? 3000 : 4000;
+    EXPECT_NEAR(stats.t_step, step * 1e-9, step * 1e-9 * kRounding);
+    EXPECT_NEAR(stats.t_c, 1000e-9, 1000e-9 * kRounding);
+    expect_shares(stats.consumer, 1000 / step, 0, 1 - 1000 / step);
+    EXPECT_EQ(stats.bottleneck(),
+              on_stream ? "The rest of the loop limits it: 66.7 % of the step pass between the "
+                          "release of a batch and the request of the next, Tc is 33.3 %."
+                        : "The rest of the loop limits it: 75.0 % of the step pass between the "
+                          "release of a batch and the request of the next, Tc is 25.0 %.");
+  }
+}
+
+TEST(FeederStats, OfSeveralReadersThatShareTheirWork) {
+  const Stats stats =
+      measure({.sample_read = 300ns, .tc = 1000ns}, {.workers = 2, .sample_every = 2});
+  EXPECT_NEAR(stats.t_read, 1200e-9, 1200e-9 * kRounding);
+  EXPECT_NEAR(stats.t_step, 1000e-9, 1000e-9 * kRounding);
+  expect_shares(stats.reader, 0.6, 0, 0.4);
+}
+
+// What a program does between epochs (a test of the model, a checkpoint) belongs to no step.
+TEST(FeederStats, TheTimeBetweenEpochsIsNotMeasured) {
+  for (const bool on_stream : {true, false}) {
+    VirtualClock clock;
+    const auto body = [&] {
+      const Numbers data({.size = 5 * kBatchSize, .pattern_bytes = kPatternBytes});
+      const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
+      const gpu::Stream stream(device);
+      const PrefetcherOptions options = {.batch_size = kBatchSize, .sample_every = 1};
+      Prefetcher feed(data, device, options);
+      for (std::uint64_t epoch = 0; epoch < 40; ++epoch) {
+        if (on_stream) {
+          for (Lease& batch : feed.epoch(epoch, stream)) {
+            launch_check(stream, batch, expected_samples(data, options, batch), 1000ns);
+          }
+        } else {
+          for (Lease& batch : feed.epoch(epoch)) {
+            EXPECT_EQ(NumbersView(batch).samples(), expected_samples(data, options, batch));
+            sleep_for(1000ns);
+          }
+        }
+        stream.sync();
+        sleep_for(1h);
+      }
+      const Stats stats = feed.stats();
+      EXPECT_GE(stats.sampled_steps, 50U);
+      EXPECT_NEAR(stats.t_step, 1000e-9, 1000e-9 * kRounding);
+      expect_shares(stats.consumer, 1, 0, 0);
+    };
+    run(body, {.workers = 1, .clock = &clock});
+  }
 }
 
 TEST(FeederStats, SampleEverySaysHowManyStepsAreMeasuredAndChangesNoResult) {
