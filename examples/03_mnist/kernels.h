@@ -41,8 +41,10 @@
 
 namespace mnist {
 
-/// Pixels of an image, 28 x 28.
-inline constexpr std::size_t kPixels = 784;
+/// Rows of an image, and its columns.
+inline constexpr std::size_t kSide = 28;
+/// Pixels of an image.
+inline constexpr std::size_t kPixels = kSide * kSide;
 /// Units of the hidden layer.
 inline constexpr std::size_t kHidden = 128;
 /// Digits.

@@ -8,7 +8,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <stdexcept>
+#include <string>
 
+#include "examples/03_mnist/kernels.h"
 #include "examples/03_mnist/network.h"
 #include "examples/03_mnist/options.h"
 #include "examples/03_mnist/progress.h"
@@ -25,6 +28,19 @@ using leat::feeder::Lease;
 // Each epoch's learning rate is this much of the one before.
 constexpr float kRateDecay = 0.3F;
 
+// The kernels are told where the images start and how many there are, never how large they are: one
+// of another size would be read past its end, or in pieces.
+void require_image_size(const leat::feeder::Mnist& data, const std::string& directory) {
+  if (data.rows() == mnist::kSide && data.columns() == mnist::kSide) return;
+  const auto size = [](std::size_t rows, std::size_t columns) {
+    return std::to_string(rows) + " x " + std::to_string(columns);
+  };
+  throw std::runtime_error(
+      "the images of " + std::string(data.name()) + " in " + directory + " are " +
+      size(data.rows(), data.columns()) + " pixels, but the network is made for " +
+      size(mnist::kSide, mnist::kSide) + "; give a --data directory with such images");
+}
+
 mnist::Metrics test(mnist::Network& network, const leat::feeder::Dataset& data,
                     const leat::gpu::Stream& stream, std::size_t batch_size) {
   leat::feeder::Prefetcher feed(
@@ -38,7 +54,9 @@ mnist::Metrics test(mnist::Network& network, const leat::feeder::Dataset& data,
 
 int train(const mnist::Options& options) {
   const leat::feeder::Mnist training(options.data, leat::feeder::Mnist::kTrain);
+  require_image_size(training, options.data);
   const leat::feeder::Mnist testing(options.data, leat::feeder::Mnist::kTest);
+  require_image_size(testing, options.data);
   const leat::gpu::Device device = leat::gpu::open(options.device);
   std::printf("training on %s (%s), %llu images\n", device.name().c_str(),
               device.info().description.c_str(), static_cast<unsigned long long>(training.size()));

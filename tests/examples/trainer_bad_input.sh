@@ -50,6 +50,37 @@ expect "labels in place of images" "magic" --data "$data"
 data=$(folder counts train-labels-idx1-ubyte.gz)
 cp "$mnist/t10k-labels-idx1-ubyte.gz" "$data/train-labels-idx1-ubyte.gz"
 expect "labels and images of different counts" "10000.*60000|60000.*10000" --data "$data"
+
+# idx_images <images> <rows> <columns>: a whole IDX file of black images, at most 255 of each.
+idx_images() {
+  printf '\0\0\010\003'
+  printf '\0\0\0%b' "$(printf '\\0%03o' "$1")" "$(printf '\\0%03o' "$2")" "$(printf '\\0%03o' "$3")"
+  head -c $(($1 * $2 * $3)) /dev/zero
+}
+# idx_labels <labels>: as many zeros, at most 255.
+idx_labels() {
+  printf '\0\0\010\001'
+  printf '\0\0\0%b' "$(printf '\\0%03o' "$1")"
+  head -c "$1" /dev/zero
+}
+# A folder of two images in each set: <name> <rows> <columns> of training, <rows> <columns> of test.
+sized() {
+  mkdir "$scratch/$1"
+  idx_images 2 "$2" "$3" >"$scratch/$1/train-images-idx3-ubyte"
+  idx_images 2 "$4" "$5" | gzip >"$scratch/$1/t10k-images-idx3-ubyte.gz"
+  idx_labels 2 >"$scratch/$1/train-labels-idx1-ubyte"
+  idx_labels 2 | gzip >"$scratch/$1/t10k-labels-idx1-ubyte.gz"
+  echo "$scratch/$1"
+}
+data=$(sized small 14 14 14 14)
+expect "images that are too small" "train in $data are 14 x 14 .*28 x 28" --data "$data"
+data=$(sized large 32 32 32 32)
+expect "images that are too large" "train in $data are 32 x 32 .*28 x 28" --data "$data"
+data=$(sized turned 16 49 16 49)
+expect "as many pixels in another shape" "train in $data are 16 x 49 .*28 x 28" --data "$data"
+data=$(sized unlike 28 28 1 1)
+expect "test images of another size" "test in $data are 1 x 1 .*28 x 28" --data "$data"
+
 expect "an unknown device" "toaster" --data "$mnist" --device toaster
 expect "a CUDA device that is not there" "cuda:77" --data "$mnist" --device cuda:77
 expect "batch size 0" "batch-size 0" --data "$mnist" --batch-size 0
