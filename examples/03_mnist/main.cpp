@@ -14,6 +14,7 @@
 #include "examples/03_mnist/kernels.h"
 #include "examples/03_mnist/network.h"
 #include "examples/03_mnist/options.h"
+#include "examples/03_mnist/output.h"
 #include "examples/03_mnist/progress.h"
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/prefetcher.h"
@@ -60,6 +61,7 @@ int train(const mnist::Options& options) {
   const leat::gpu::Device device = leat::gpu::open(options.device);
   std::printf("training on %s (%s), %llu images\n", device.name().c_str(),
               device.info().description.c_str(), static_cast<unsigned long long>(training.size()));
+  mnist::flush_output();  // a full disk is told now, not after the training
 
   // [trainer]
   const leat::gpu::Stream stream(device);
@@ -87,6 +89,7 @@ int train(const mnist::Options& options) {
   const double accuracy =
       100.0 * static_cast<double>(result.correct) / static_cast<double>(result.samples);
   std::printf("\n%s\ntest accuracy %.2f %%\n", feed.stats().table().c_str(), accuracy);
+  mnist::flush_output();
   if (accuracy >= static_cast<double>(options.min_accuracy)) return 0;
   std::fprintf(stderr, "mnist: test accuracy is below %.2f %%\n",
                static_cast<double>(options.min_accuracy));
@@ -97,9 +100,11 @@ int train(const mnist::Options& options) {
 
 int main(int argc, char** argv) {
   try {
+    mnist::require_output();
     const mnist::Options options = mnist::parse(argc, argv);
     if (options.help) {
       std::fputs(mnist::usage(), stdout);
+      mnist::flush_output();
       return 0;
     }
     return leat::run([&] { return train(options); });

@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+#include "examples/03_mnist/output.h"
+
 namespace mnist {
 namespace {
 
@@ -44,7 +46,7 @@ void Progress::draw() {
               bar.c_str(), static_cast<unsigned long long>(step_),
               static_cast<unsigned long long>(steps_),
               elapsed > 0 ? static_cast<double>(samples_) / elapsed : 0.0);
-  std::fflush(stdout);
+  flush_output();
 }
 
 void Progress::finish_epoch(const Metrics& metrics) {
@@ -54,7 +56,7 @@ void Progress::finish_epoch(const Metrics& metrics) {
               static_cast<unsigned long long>(epochs_), metrics.loss / samples,
               100.0 * static_cast<double>(metrics.correct) / samples,
               seconds(Clock::now() - started_));
-  std::fflush(stdout);
+  flush_output();
 }
 
 }  // namespace mnist

@@ -11,7 +11,8 @@ namespace mnist {
 
 class Progress {
  public:
-  /// Of `epochs` epochs of `steps` steps. Writes to stdout.
+  /// Of `epochs` epochs of `steps` steps. Writes to stdout; whatever does throws as
+  /// flush_output() does.
   Progress(std::uint64_t epochs, std::uint64_t steps);
 
   void start_epoch(std::uint64_t epoch);

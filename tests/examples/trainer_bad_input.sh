@@ -11,9 +11,15 @@ trap 'rm -rf "$scratch"' EXIT
 failures=0
 
 expect() { # <what> <words the line must contain, as a regex> <arguments>...
+  local what=$1 words=$2
+  shift 2
+  expect_from "$what" "$words" "$program" "$@"
+}
+
+expect_from() { # <what> <words> <command that runs the program>...
   local what=$1 words=$2 status=0
   shift 2
-  timeout 60 "$program" "$@" >"$scratch/out" 2>"$scratch/err" || status=$?
+  timeout 60 "$@" >"$scratch/out" 2>"$scratch/err" || status=$?
   if [[ $status != 1 || $(wc -l <"$scratch/err") != 1 ]] || ! grep -qE "$words" "$scratch/err"; then
     echo "FAIL: $what: exit status $status, expected 1 and one line with /$words/; stderr:"
     cat "$scratch/err"
@@ -88,5 +94,13 @@ expect "a batch size that is no number" "batch-size many" --data "$mnist" --batc
 expect "an unknown argument" "frobnicate" --frobnicate
 expect "prefetch depth 0" "prefetch-depth 0" --data "$mnist" --prefetch-depth 0
 expect "slots beyond all memory" "memory" --data "$mnist" --device host --batch-size 1000000000000
+
+# What cannot be printed is not lost in silence.
+expect_from "a full disk" "standard output: No space left" \
+  bash -c '"$@" >/dev/full' - "$program" --data "$mnist" --epochs 1
+expect_from "a full disk, --help" "standard output: No space left" \
+  bash -c '"$@" >/dev/full' - "$program" --help
+expect_from "stdout closed" "standard output: Bad file descriptor" \
+  bash -c '"$@" >&-' - "$program" --data "$mnist" --epochs 1
 
 ((failures == 0))
