@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -58,6 +59,12 @@ int train(const mnist::Options& options) {
   require_image_size(training, options.data);
   const leat::feeder::Mnist testing(options.data, leat::feeder::Mnist::kTest);
   require_image_size(testing, options.data);
+  if (options.batch_size > training.size()) {  // room for what never comes
+    const std::string most = std::to_string(training.size());
+    throw std::runtime_error("--batch-size " + std::to_string(options.batch_size) +
+                             " is more than the " + most + " training images in " + options.data +
+                             "; give at most " + most);
+  }
   const leat::gpu::Device device = leat::gpu::open(options.device);
   std::printf("training on %s (%s), %llu images\n", device.name().c_str(),
               device.info().description.c_str(), static_cast<unsigned long long>(training.size()));
@@ -108,6 +115,9 @@ int main(int argc, char** argv) {
       return 0;
     }
     return leat::run([&] { return train(options); });
+  } catch (const std::bad_alloc&) {
+    std::fputs("mnist: out of memory; free some, or raise the limit (ulimit -v)\n", stderr);
+    return 1;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "mnist: %s\n", e.what());
     return 1;

@@ -4,21 +4,38 @@
 
 #include <array>
 #include <charconv>
+#include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <string_view>
 
 namespace mnist {
 namespace {
 
+// What an IDX file can hold, which counts its images in 32 bits.
+constexpr std::size_t kMostImages = std::numeric_limits<std::uint32_t>::max();
+// More slots or readers than this are a slip of the finger.
+constexpr std::size_t kMostSlots = 4096;
+
+// The value of an option; `expected` says in words what lies between `least` and `most`.
 template <class Number>
-Number number(const char* option, std::string_view text, Number least) {
+Number number(const std::string& option, std::string_view text, Number least, Number most,
+              const std::string& expected) {
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < least) {
-    throw std::invalid_argument(std::string("--") + option + " " + std::string(text) +
-                                ": a number of at least " + std::to_string(least) + " is expected");
-  }
-  return value;
+  const bool is_whole_text = error == std::errc{} && end == text.data() + text.size();
+  // In this form, because nan is neither below nor above anything.
+  const bool is_in_range = value >= least && value <= most;
+  if (is_whole_text && is_in_range) return value;
+  throw std::invalid_argument("--" + option + " " + std::string(text) + ": " + expected +
+                              " is expected");
+}
+
+template <class Number>
+Number whole_number(const std::string& option, std::string_view text, Number least,
+                    Number most = std::numeric_limits<Number>::max()) {
+  return number(option, text, least, most,
+                "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
 }
 
 }  // namespace
@@ -29,13 +46,13 @@ const char* usage() noexcept {
          "host)\n"
          "  --data DIRECTORY      with the four MNIST files, gzip-compressed or not\n"
          "  --epochs N            passes over the training set (3)\n"
-         "  --batch-size N        samples in a step (64)\n"
-         "  --prefetch-depth N    2 overlaps copies and compute, 1 does not (2)\n"
-         "  --workers N           fibers that read (1)\n"
+         "  --batch-size N        samples in a step, at most the training set (64)\n"
+         "  --prefetch-depth N    2 overlaps copies and compute, 1 does not; at most 4096 (2)\n"
+         "  --workers N           fibers that read, at most 4096 (1)\n"
          "  --seed N              of the initial weights and the order (1)\n"
          "  --learning-rate X     of the first epoch; 0.3 times that of the one before later "
          "(0.04)\n"
-         "  --min-accuracy P      fail if the test accuracy is below P percent\n";
+         "  --min-accuracy P      fail if the test accuracy is below P percent, 0 to 100 (0)\n";
 }
 
 Options parse(int argc, char** argv) {
@@ -65,21 +82,41 @@ Options parse(int argc, char** argv) {
   Options options;
   opterr = 0;  // errors are thrown, in one line
   optind = 1;
-  for (int which = 0; (which = getopt_long(argc, argv, "h", known.data(), nullptr)) != -1;) {
+  // "+": the arguments stay in their order, so that argv[at] is the one that is looked at. ":": a
+  // value that is missing is told from an unknown argument.
+  int at = optind;
+  for (int which = 0; (which = getopt_long(argc, argv, "+:h", known.data(), nullptr)) != -1;
+       at = optind) {
     switch (which) {
       case kDevice: options.device = optarg; break;
       case kData: options.data = optarg; break;
-      case kEpochs: options.epochs = number<std::uint64_t>("epochs", optarg, 1); break;
-      case kBatch: options.batch_size = number<std::size_t>("batch-size", optarg, 1); break;
-      case kDepth: options.prefetch_depth = number<std::size_t>("prefetch-depth", optarg, 1); break;
-      case kWorkers: options.workers = number<std::size_t>("workers", optarg, 1); break;
-      case kSeed: options.seed = number<std::uint64_t>("seed", optarg, 0); break;
-      case kRate: options.learning_rate = number<float>("learning-rate", optarg, 0.0F); break;
-      case kMin: options.min_accuracy = number<float>("min-accuracy", optarg, 0.0F); break;
+      case kEpochs: options.epochs = whole_number<std::uint64_t>("epochs", optarg, 1); break;
+      case kBatch:
+        options.batch_size = whole_number<std::size_t>("batch-size", optarg, 1, kMostImages);
+        break;
+      case kDepth:
+        options.prefetch_depth = whole_number<std::size_t>("prefetch-depth", optarg, 1, kMostSlots);
+        break;
+      case kWorkers:
+        options.workers = whole_number<std::size_t>("workers", optarg, 1, kMostSlots);
+        break;
+      case kSeed: options.seed = whole_number<std::uint64_t>("seed", optarg, 0); break;
+      case kRate:
+        options.learning_rate =
+            number("learning-rate", optarg, 0.0F, std::numeric_limits<float>::max(),
+                   "a finite number of at least 0");
+        break;
+      case kMin:
+        options.min_accuracy =
+            number("min-accuracy", optarg, 0.0F, 100.0F, "a number from 0 to 100");
+        break;
       case 'h':
       case kHelp: options.help = true; break;
+      case ':':
+        throw std::invalid_argument(std::string(argv[at]) +
+                                    ": its value is missing; --help lists the arguments");
       default:
-        throw std::invalid_argument("cannot use \"" + std::string(argv[optind - 1]) +
+        throw std::invalid_argument("cannot use \"" + std::string(argv[at]) +
                                     "\"; --help lists the arguments");
     }
   }

@@ -89,11 +89,46 @@ expect "test images of another size" "test in $data are 1 x 1 .*28 x 28" --data 
 
 expect "an unknown device" "toaster" --data "$mnist" --device toaster
 expect "a CUDA device that is not there" "cuda:77" --data "$mnist" --device cuda:77
-expect "batch size 0" "batch-size 0" --data "$mnist" --batch-size 0
-expect "a batch size that is no number" "batch-size many" --data "$mnist" --batch-size many
-expect "an unknown argument" "frobnicate" --frobnicate
-expect "prefetch depth 0" "prefetch-depth 0" --data "$mnist" --prefetch-depth 0
-expect "slots beyond all memory" "memory" --data "$mnist" --device host --batch-size 1000000000000
+
+whole="a whole number from"
+expect "batch size 0" "batch-size 0: $whole 1 to 4294967295" --batch-size 0
+expect "a batch size that is no number" "batch-size many: $whole 1" --batch-size many
+expect "a batch size with something behind it" "batch-size 6x: $whole 1" --batch-size 6x
+expect "more epochs than can be counted" "epochs 99999999999999999999: $whole 1 to 18446744073709551615" \
+  --epochs 99999999999999999999
+expect "a seed below 0" "seed -1: $whole 0 to 18446744073709551615" --seed -1
+expect "prefetch depth 0" "prefetch-depth 0: $whole 1 to 4096" --prefetch-depth 0
+expect "prefetch depth 4097" "prefetch-depth 4097: $whole 1 to 4096" --prefetch-depth 4097
+expect "4097 workers" "workers 4097: $whole 1 to 4096" --workers 4097
+for value in nan inf -inf 1e999 -0.1 0.04f; do
+  expect "learning rate $value" "learning-rate $value: a finite number" --learning-rate "$value"
+  expect "accuracy $value" "min-accuracy $value: a number from 0 to 100" --min-accuracy "$value"
+done
+expect "more than all of them right" "min-accuracy 100.1: .* 0 to 100" --min-accuracy 100.1
+expect "an unknown argument" "cannot use \"--frobnicate\"" --epochs 1 --frobnicate
+expect "an unknown short argument" "cannot use \"-xyz\"" -xyz
+expect "an unknown short argument after a known one" "cannot use \"-hx\"" --epochs 1 -hx --seed 1
+expect "a value for what has none" "cannot use \"--help=3\"" --help=3
+expect "an argument that is no option" "unexpected \"device\"" --epochs 1 device cuda:0
+expect "a value missing" "[-]-device: its value is missing" --epochs 1 --device
+
+expect "a batch of more than there is" "batch-size 60001 is more than the 60000 training images" \
+  --data "$mnist" --batch-size 60001
+
+# expect_within <kilobytes> <what> <words> <arguments>...: with so much address space. A sanitizer
+# takes more than that for itself, and the program does not even start.
+expect_within() {
+  local limited=(bash -c 'ulimit -v "$0" && exec "$@"' "$1" "$program") what=$2 words=$3
+  shift 3
+  if ("${limited[@]}" --help || exit 1) >"$scratch/out" 2>&1; then
+    expect_from "$what" "$words" "${limited[@]}" "$@"
+  else
+    echo "$what: not tried, for the program does not start below the limit"
+  fi
+}
+expect_within 4000000 "slots beyond all memory" "out of memory.*fewer slots" \
+  --data "$mnist" --device host --batch-size 60000 --prefetch-depth 4096
+expect_within 60000 "a data set beyond all memory" "out of memory" --data "$mnist" --device host
 
 # What cannot be printed is not lost in silence.
 expect_from "a full disk" "standard output: No space left" \
