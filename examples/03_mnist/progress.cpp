@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 #include "examples/03_mnist/output.h"
 
@@ -12,6 +14,13 @@ namespace {
 constexpr auto kRedraw = std::chrono::milliseconds(100);
 constexpr int kBarWidth = 24;
 
+// Whether stdout is a terminal that can clear a line. One without a name is not known to.
+bool can_redraw() {
+  const char* const name = std::getenv("TERM");
+  const std::string_view terminal = name == nullptr ? "" : name;
+  return isatty(STDOUT_FILENO) == 1 && !terminal.empty() && terminal != "dumb";
+}
+
 double seconds(std::chrono::steady_clock::duration length) {
   return std::chrono::duration<double>(length).count();
 }
@@ -19,7 +28,7 @@ double seconds(std::chrono::steady_clock::duration length) {
 }  // namespace
 
 Progress::Progress(std::uint64_t epochs, std::uint64_t steps)
-    : live_(isatty(STDOUT_FILENO) == 1), epochs_(epochs), steps_(steps) {}
+    : live_(can_redraw()), epochs_(epochs), steps_(steps) {}
 
 void Progress::start_epoch(std::uint64_t epoch) {
   epoch_ = epoch;

@@ -1,4 +1,5 @@
-// Progress of an epoch: a live line on a terminal, a line per epoch elsewhere.
+// Progress of an epoch: a live line on a terminal, a line per epoch elsewhere and where TERM is
+// unset or "dumb".
 #pragma once
 
 #include <chrono>
@@ -16,7 +17,9 @@ class Progress {
   Progress(std::uint64_t epochs, std::uint64_t steps);
 
   void start_epoch(std::uint64_t epoch);
-  /// A step was enqueued. Redraws the live line a few times a second.
+  /// A step was enqueued. Redraws the live line a few times a second. What it counts is enqueued,
+  /// not done: the device is behind by as many steps as the prefetcher's slots allow, and to know
+  /// how many, the loop would have to wait for it.
   void step(std::size_t samples);
   /// The epoch is over: prints its line.
   void finish_epoch(const Metrics& metrics);
