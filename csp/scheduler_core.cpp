@@ -253,14 +253,11 @@ void SchedulerCore::wake_all() noexcept {
   }
 }
 
+// Nobody is woken to keep the time: the fiber is about to park, and its worker either sleeps until
+// then itself, or finds something to run and calls another (next()).
 void SchedulerCore::add_timer(Timer& timer) noexcept {
-  Worker* woken = nullptr;
-  {
-    const SpinLockGuard guard(lock_);
-    timers_.add(timer);
-    if (needs_timekeeper()) woken = wake_one();
-  }
-  if (woken != nullptr) futex_wake(&woken->wake_word);
+  const SpinLockGuard guard(lock_);
+  timers_.add(timer);
 }
 
 void SchedulerCore::remove_timer(Timer& timer) noexcept {

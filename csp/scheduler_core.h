@@ -96,6 +96,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// The fiber is kReady: queues it and sees to it that a worker runs it.
   void enqueue(Fiber& fiber) noexcept LEAT_EXCLUDES(lock_);
 
+  /// Called by a fiber of this scheduler that parks next.
   void add_timer(Timer& timer) noexcept LEAT_EXCLUDES(lock_);
   void remove_timer(Timer& timer) noexcept LEAT_EXCLUDES(lock_);
   void begin_outside_work() noexcept LEAT_EXCLUDES(lock_);

@@ -42,6 +42,9 @@ class Device {
 };
 
 /// How a host device spends time. The default models nothing: operations take the time they take.
+///
+/// Where the link is modelled, operations follow each other in device time: a timer that fires late
+/// makes no later operation late.
 struct HostModel {
   /// Bytes per second of each direction of the link; 0: not modelled.
   double h2d_bandwidth = 0;

@@ -15,6 +15,9 @@ Engines::Engines(std::string device, const HostModel& model, const SchedulerCore
     : device_(std::move(device)),
       model_(model),
       scheduler_(scheduler),
+      keeps_device_time_(!scheduler.clock().is_virtual() &&
+                         (model.h2d_bandwidth > 0 || model.d2h_bandwidth > 0 ||
+                          model.copy_latency > Duration::zero())),
       h2d_(device_ + " H2D engine"),
       d2h_(device_ + " D2H engine"),
       compute_(device_ + " compute engine") {}

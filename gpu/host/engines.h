@@ -3,16 +3,24 @@
 // A device has one engine for each copy direction and one for kernels, as a GPU does: operations of
 // several streams that need the same engine take turns, first come first served.
 //
+// Device time, on a device with a modelled link: an operation begins when the one before it in its
+// stream, what it waits for, and the engine's last one are over, as on a GPU, not when the host's
+// timer woke the stream's fiber. So modelled operations follow each other without a gap, however
+// late timers are, as long as each is longer than that. Without a modelled link the device is the
+// CPU that does the work, and its time the clock's. Under virtual time all are the same.
+//
 // Stream fibers hold this by shared_ptr and refer to nothing else of the device, so that they may
 // still run out their queue while the device's last handle goes.
 #pragma once
 
+#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <set>
 #include <string>
 
 #include "leat/csp/channel.h"
+#include "leat/csp/scheduler.h"
 #include "leat/csp/scheduler_core.h"
 #include "leat/csp/unique_function.h"
 #include "leat/gpu/device.h"
@@ -23,10 +31,12 @@ namespace leat::gpu::host {
 class Engine {
  public:
   explicit Engine(const std::string& name);
-  /// Waits for the engine, runs `work`, and occupies the engine for at least `modelled_time` from
-  /// when it was taken. Throws Cancelled, and what `work` throws.
+  /// Waits for the engine, runs `work`, and occupies the engine until the operation is over: at
+  /// least `modelled_time` after it could begin, in device time, and not before `work` has
+  /// returned. `ready` is when the stream could begin it. Returns when it was over. Throws
+  /// Cancelled, and what `work` throws.
   template <class F>
-  void occupy(Duration modelled_time, F&& work) {
+  TimePoint occupy(TimePoint ready, Duration modelled_time, F&& work) {
     struct Turn {
       explicit Turn(Engine& e) : engine(e) { static_cast<void>(engine.token_.recv()); }
       ~Turn() { static_cast<void>(engine.token_.try_send(Token{})); }  // there is room for it
@@ -34,19 +44,29 @@ class Engine {
       Turn& operator=(const Turn&) = delete;
       Engine& engine;
     } const turn(*this);
-    const TimePoint start = now();
+    const TimePoint start = std::max(ready, free_at_);
     work();
-    if (modelled_time > Duration::zero()) sleep_until(start + modelled_time);
+    const TimePoint end = std::max(start + modelled_time, now());
+    sleep_until(end);
+    free_at_ = end;
+    return end;
   }
 
  private:
   struct Token {};
   Channel<Token> token_;
+  TimePoint free_at_ = TimePoint::min();  // whoever holds the token
 };
 
 class Engines {
  public:
   Engines(std::string device, const HostModel& model, const SchedulerCore& scheduler);
+
+  /// When an operation that is enqueued now can begin at the earliest; TimePoint::min() where it
+  /// begins when the stream's fiber comes to it.
+  [[nodiscard]] TimePoint enqueue_time() const noexcept {
+    return keeps_device_time_ ? SteadyClock::instance().now() : TimePoint::min();
+  }
 
   [[nodiscard]] const std::string& device() const noexcept { return device_; }
   [[nodiscard]] const HostModel& model() const noexcept { return model_; }
@@ -77,6 +97,7 @@ class Engines {
   const std::string device_;
   const HostModel model_;
   const SchedulerCore& scheduler_;
+  const bool keeps_device_time_;
   Engine h2d_;
   Engine d2h_;
   Engine compute_;

@@ -195,6 +195,10 @@ class HostBackend final : public Backend {
   }
 
   void sync(StreamHandle handle) override {
+    if (stream_of(handle).runs_caller()) {
+      throw GpuError(0, "a kernel cannot wait for its own stream", "sync", info_.name,
+                     "use an event of another stream");
+    }
     const auto completion = std::make_shared<Completion>(engines_->scheduler());
     stream_of(handle).enqueue(RecordOperation{completion});
     const Shield shield;

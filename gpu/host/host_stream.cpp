@@ -1,5 +1,6 @@
 #include "leat/gpu/host/host_stream.h"
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <optional>
@@ -23,7 +24,7 @@ Overloaded(Fs...) -> Overloaded<Fs...>;  // which clang 14 does not deduce
 HostStream::HostStream(std::shared_ptr<Engines> engines, std::string name)
     : engines_(std::move(engines)), name_(std::move(name)), operations_(kQueueDepth, name_) {}
 
-void HostStream::enqueue(HostOperation operation) {
+void HostStream::enqueue_any(HostOperation operation) {
   if (const std::exception_ptr error = engines_->error()) std::rethrow_exception(error);
   // Enqueueing is no cancellation point: a fiber that unwinds records the release of its buffers.
   const Shield shield;
@@ -59,6 +60,8 @@ void HostStream::retain(std::shared_ptr<void> memory) {
 
 void HostStream::run() noexcept {
   engines_->enter_stream_fiber();
+  // relaxed: what matters is only whether it is the reader itself
+  fiber_.store(Fiber::current(), std::memory_order_relaxed);
   std::optional<HostOperation> operation;
   try {
     while ((operation = operations_.recv())) {
@@ -75,26 +78,39 @@ void HostStream::run() noexcept {
       if (operation.has_value()) finish(operation);  // or cancelled while it waited for the first
     } while (operations_.try_recv(operation) == ChannelStatus::ok);
   }
+  fiber_.store(nullptr, std::memory_order_relaxed);
   engines_->leave_stream_fiber();
+}
+
+bool HostStream::runs_caller() const noexcept {
+  const Fiber* const caller = Fiber::current();
+  return caller != nullptr && fiber_.load(std::memory_order_relaxed) == caller;
 }
 
 // Throws Cancelled only; anything else is the device's error from then on.
 void HostStream::perform(HostOperation& operation) {
   if (engines_->error() != nullptr) return;
+  reached_ =
+      std::max(reached_, operation.enqueued == TimePoint::min() ? now() : operation.enqueued);
   const auto act = Overloaded{
       [&](CopyOperation& copy) {
-        engines_->engine(copy.direction)
-            .occupy(engines_->copy_time(copy.direction, copy.bytes),
-                    [&] { std::memcpy(copy.to, copy.from, copy.bytes); });
+        const Duration time = engines_->copy_time(copy.direction, copy.bytes);
+        reached_ = engines_->engine(copy.direction).occupy(reached_, time, [&] {
+          std::memcpy(copy.to, copy.from, copy.bytes);
+        });
       },
       [&](KernelOperation& kernel) {
-        engines_->compute().occupy(kernel.modelled_time, [&] { kernel.function(); });
+        reached_ =
+            engines_->compute().occupy(reached_, kernel.modelled_time, [&] { kernel.function(); });
       },
       [](RecordOperation&) {},  // finish() completes it
-      [](WaitOperation& wait) { wait.completion->wait(); },
+      [&](WaitOperation& wait) {
+        wait.completion->wait();
+        reached_ = std::max(reached_, wait.completion->at());
+      },
   };
   try {
-    std::visit(act, operation);
+    std::visit(act, operation.what);
   } catch (const std::exception& e) {
     engines_->fail(GpuError(0, std::string("an operation failed: ") + e.what(), name_,
                             engines_->device(), "the device accepts no more work; open it again"));
@@ -110,7 +126,7 @@ void HostStream::perform(HostOperation& operation) {
 // finds the stream done, and the memory of what ran before given back.
 void HostStream::finish(std::optional<HostOperation>& operation) noexcept {
   std::shared_ptr<Completion> reached;
-  if (auto* const record = std::get_if<RecordOperation>(&*operation)) {
+  if (auto* const record = std::get_if<RecordOperation>(&operation->what)) {
     reached = std::move(record->completion);
   }
   operation.reset();  // without the lock: a closure's destructor is the user's
@@ -124,7 +140,7 @@ void HostStream::finish(std::optional<HostOperation>& operation) noexcept {
     }
   }
   passed.clear();
-  if (reached != nullptr) reached->complete(now(), engines_->error());
+  if (reached != nullptr) reached->complete(reached_, engines_->error());
 }
 
 }  // namespace leat::gpu::host

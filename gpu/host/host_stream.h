@@ -9,6 +9,7 @@
 //  - the channel is closed by destroy_stream or, if the scheduler ends first, by the fiber.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -18,6 +19,7 @@
 #include <variant>
 
 #include "leat/csp/channel.h"
+#include "leat/csp/fiber.h"
 #include "leat/csp/spin_lock.h"
 #include "leat/csp/unique_function.h"
 #include "leat/gpu/backend.h"
@@ -42,7 +44,10 @@ struct RecordOperation {
 struct WaitOperation {
   std::shared_ptr<Completion> completion;
 };
-using HostOperation = std::variant<CopyOperation, KernelOperation, RecordOperation, WaitOperation>;
+struct HostOperation {
+  std::variant<CopyOperation, KernelOperation, RecordOperation, WaitOperation> what;
+  TimePoint enqueued;  // Engines::enqueue_time()
+};
 
 class HostStream {
  public:
@@ -50,7 +55,10 @@ class HostStream {
 
   /// Waits while the queue is full (not a cancellation point). Throws GpuError if the device has
   /// failed.
-  void enqueue(HostOperation operation) LEAT_EXCLUDES(lock_);
+  template <class Operation>
+  void enqueue(Operation operation) LEAT_EXCLUDES(lock_) {
+    enqueue_any({.what = std::move(operation), .enqueued = engines_->enqueue_time()});
+  }
   [[nodiscard]] bool is_done() const noexcept LEAT_EXCLUDES(lock_);
   /// Keeps `memory` until all that has been enqueued has run. Never waits: a kernel's closure may
   /// free memory on the stream's own fiber, behind which the queue is full.
@@ -59,6 +67,8 @@ class HostStream {
   void close() noexcept { operations_.try_close(); }
   /// The fiber's body.
   void run() noexcept;
+  /// Whether the caller is that fiber: a kernel of this stream.
+  [[nodiscard]] bool runs_caller() const noexcept;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
@@ -71,12 +81,15 @@ class HostStream {
     std::shared_ptr<void> memory;
   };
 
+  void enqueue_any(HostOperation operation) LEAT_EXCLUDES(lock_);
   void perform(HostOperation& operation);
   void finish(std::optional<HostOperation>& operation) noexcept LEAT_EXCLUDES(lock_);
 
   const std::shared_ptr<Engines> engines_;
   const std::string name_;
   Channel<HostOperation> operations_;
+  TimePoint reached_ = TimePoint::min();  // device time at which all before has run; the fiber's
+  std::atomic<const Fiber*> fiber_{nullptr};  // while it runs the queue
   mutable SpinLock lock_;
   std::uint64_t enqueued_ LEAT_GUARDED_BY(lock_) = 0;
   std::uint64_t completed_ LEAT_GUARDED_BY(lock_) = 0;

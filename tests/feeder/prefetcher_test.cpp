@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -55,6 +56,62 @@ TEST_P(PrefetcherTest, RefusesOptionsThatAreZeroAndNamesThem) {
     expect_refused({.batch_size = 1, .max_leases = 0}, "max_leases");
     expect_refused({.batch_size = 1, .workers = 0}, "workers");
   });
+}
+
+TEST_P(PrefetcherTest, RefusesAbsurdNumbersAndSaysHowManyAreAllowed) {
+  in_place([] {
+    const Numbers data({.size = 8});
+    const gpu::Device device = gpu::open("host");
+    const auto expect_refused = [&](const PrefetcherOptions& options, const char* name) {
+      try {
+        const Prefetcher feed(data, device, options);
+        ADD_FAILURE() << name << " was accepted";
+      } catch (const std::invalid_argument& e) {
+        expect_contains(e.what(), {name, "at most 4096"});
+      }
+    };
+    for (const std::size_t many : {std::size_t{4097}, std::size_t{1} << 32, ~std::size_t{0}}) {
+      expect_refused({.batch_size = 1, .prefetch_depth = many}, "prefetch_depth");
+      expect_refused({.batch_size = 1, .max_leases = many}, "max_leases");
+      expect_refused({.batch_size = 1, .workers = many}, "workers");
+      expect_refused({.batch_size = 1, .pinned_slots = many}, "pinned_slots");
+    }
+  });
+}
+
+TEST_P(PrefetcherTest, ABatchLargerThanTheDatasetIsTheWholeDataset) {
+  in_place([] {
+    const Numbers data({.size = 8});
+    for (const std::size_t batch_size : {std::size_t{9}, ~std::size_t{0}}) {
+      const PrefetcherOptions options = {.batch_size = batch_size};
+      Prefetcher feed(data, gpu::open("host"), options);
+      EXPECT_EQ(feed.batches_per_epoch(), 1U);
+      EXPECT_EQ(epoch_of(feed, 0).at(0).size(), 8U);
+    }
+  });
+}
+
+// Its stages then run on a scheduler of their own, which the consumer's does not see: that nobody
+// in run can wake the consumer is no deadlock.
+TEST(PrefetcherElsewhere, MadeOnAPlainThreadItMayBeUsedInsideRun) {
+  for (const int workers : {1, 2}) {
+    for (int i = 0; i < 20; ++i) {
+      std::atomic<bool> open{false};
+      const Numbers data({.size = 8, .on_read = [&](std::uint64_t) { open.wait(false); }});
+      const PrefetcherOptions options = {.batch_size = 4};
+      Prefetcher feed(data, gpu::open("host"), options);
+      VirtualClock clock;
+      const auto body = [&] {
+        go([&] {
+          sleep_for(1ns);  // virtual time passes once the consumer waits
+          open = true;
+          open.notify_all();
+        });
+        EXPECT_EQ(epoch_of(feed, 0), expected_epoch(data, options, 0));
+      };
+      run(body, {.workers = workers, .clock = &clock});
+    }
+  }
 }
 
 TEST_P(PrefetcherTest, RefusesADatasetWithoutFields) {

@@ -169,6 +169,16 @@ TEST(HostStream, ABufferOwnedByAKernelIsFreedBehindAFullQueue) {
   }
 }
 
+TEST(HostStream, AKernelThatSyncsItsOwnStreamFailsInsteadOfWaitingForItself) {
+  const Device device = open("host");
+  const Stream stream(device);
+  const Stream other(device);
+  stream.launch_host([&other] { other.sync(); });  // which is not its own
+  stream.sync();
+  stream.launch_host([&stream] { stream.sync(); });
+  expect_gpu_error([&] { stream.sync(); }, {"a kernel cannot wait for its own stream"});
+}
+
 TEST(HostStream, AllocatesUpToTheMemoryOfItsModel) {
   const Device device = open_host({.memory_bytes = 1'000});
   std::optional<DeviceBuffer> first(std::in_place, device, 600);
