@@ -324,11 +324,22 @@ TEST(Deadlock, OfShieldedJoinsThatWaitForEachOtherEnds) {
   on_each_worker_count([](const SchedulerOptions& options) {
     const std::string report = report_of(
         [] {
+          const Channel<int> both_exist(0);
           TaskGroup one;
           TaskGroup other;
-          one.go([&] { other.wait(); }, {.name = "of one"});
-          other.go([&] { one.wait(); }, {.name = "of the other"});
-          yield();
+          one.go(
+              [&] {
+                static_cast<void>(both_exist.recv());
+                other.wait();
+              },
+              {.name = "of one"});
+          other.go(
+              [&] {
+                static_cast<void>(both_exist.recv());
+                one.wait();
+              },
+              {.name = "of the other"});
+          both_exist.close();
           const Shield shield;
           wait_for_nobody();
         },

@@ -55,7 +55,7 @@ TEST_F(StackDeathTest, FaultsUnderAFrameThatWouldStepOverTheGuard) {
                        go([never] { static_cast<void>(never.recv()); });
                      }
                      yield();
-                     go([] { static_cast<void>(use_frame<200'000>()); });
+                     go([] { static_cast<void>(use_frame<1'000'000>()); });
                      yield();
                    },
                    {.workers = 1}),
