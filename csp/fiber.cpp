@@ -131,16 +131,13 @@ void Fiber::cancel() noexcept {
   if (claimed) ready();  // it cannot have left its park: the claim was ours
 }
 
-void Fiber::break_wait(int step) noexcept {
-  {
-    const SpinLockGuard guard(lock_);
-    if (operation_ == nullptr) return;
-    const ParkReason reason = operation_->reason();
-    const bool by_ending = reason == ParkReason::kJoin || reason == ParkReason::kAwait;
-    if (step < (reason == ParkReason::kEnd ? 3 : by_ending ? 2 : 1)) return;
-    if (!operation_->claim(Operation::kCancelled)) return;
-  }
-  ready();
+bool Fiber::break_wait(int step) noexcept {
+  const SpinLockGuard guard(lock_);
+  if (operation_ == nullptr) return false;
+  const ParkReason reason = operation_->reason();
+  const bool by_ending = reason == ParkReason::kJoin || reason == ParkReason::kAwait;
+  if (step < (reason == ParkReason::kEnd ? 3 : by_ending ? 2 : 1)) return false;
+  return operation_->claim(Operation::kCancelled);
 }
 
 void Fiber::shield() noexcept {

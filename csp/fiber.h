@@ -70,7 +70,8 @@ class Fiber final : public Waiter {
   /// in which nothing else can end it. `step` says how hard: at 1 only waits for what other fibers
   /// do on purpose (channels, room in a group); from 2 on also for what these do by ending (joins,
   /// device events); from 3 on those of destructors too, which terminates the program.
-  void break_wait(int step) noexcept;
+  /// True if there was such a wait: the caller then owes ready().
+  [[nodiscard]] bool break_wait(int step) noexcept;
   /// Between shield() and unshield() (they nest) cancellation is remembered, not delivered. Called
   /// by the fiber itself.
   void shield() noexcept;

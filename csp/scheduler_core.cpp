@@ -443,10 +443,18 @@ bool SchedulerCore::end_deadlock() noexcept {
     std::fprintf(stderr, "leat: deadlock, shielded from cancellation; the shields give way: %s\n",
                  text.c_str());
   }
-  const SpinLockGuard guard(groups_lock_);
-  for (GroupCore* group = groups_; group != nullptr; group = group->next) {
-    group->for_each([&](Fiber& fiber) { fiber.break_wait(step); });
+  // First all waits are ended, then anybody runs: a fiber that runs would let others go on, whose
+  // next waits are not part of the deadlock.
+  std::vector<Fiber*> ended;
+  {
+    const SpinLockGuard guard(groups_lock_);
+    for (GroupCore* group = groups_; group != nullptr; group = group->next) {
+      group->for_each([&](Fiber& fiber) {
+        if (fiber.break_wait(step)) ended.push_back(&fiber);
+      });
+    }
   }
+  for (Fiber* const fiber : ended) fiber->ready();
   return true;
 }
 

@@ -109,6 +109,9 @@ void Lease::release() noexcept {
       const bool first = slot.part == StepPart::kFirst;
       (first ? timing->released_before : timing->released).record(*slot.streams[0]);
       (first ? timing->released_first : timing->released_second) = true;
+      if (first && ring->outstanding.load(std::memory_order_relaxed) == 1) {
+        ring->stats.first_released(slot.timing);
+      }
     }
   } catch (...) {
     // The device has failed; nothing will be copied into the slot any more. The consumer hears of

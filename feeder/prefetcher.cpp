@@ -139,6 +139,10 @@ std::optional<Lease> Prefetcher::next() {
   }
 }
 
+void Prefetcher::announce(const gpu::StreamRef& stream) {
+  if (stream.device() == parts_->ring->device) parts_->ring->stats.asked(stream);
+}
+
 Epoch::Iterator Epoch::begin() {
   current_.reset();  // a lease of an earlier pass
   feed_.start(number_);
@@ -148,6 +152,7 @@ Epoch::Iterator Epoch::begin() {
 
 void Epoch::advance() {
   current_.reset();
+  if (stream_.has_value()) feed_.announce(*stream_);
   current_ = feed_.next();
   if (current_.has_value() && stream_.has_value()) current_->on(*stream_);
 }

@@ -74,6 +74,8 @@ class Prefetcher {
  private:
   friend class Epoch;
   void start(std::uint64_t epoch);
+  /// The next batch will be used on `stream`.
+  void announce(const gpu::StreamRef& stream);
 
   struct Parts;
   std::unique_ptr<Parts> parts_;

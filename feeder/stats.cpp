@@ -52,7 +52,8 @@ double Stats::overlap_efficiency() const noexcept {
 }
 
 std::string Stats::bottleneck() const {
-  if (t_step <= 0) return "No step was sampled yet.";
+  if (t_step <= 0)
+    return "No step was sampled: an epoch's first never is, and of the others one in sample_every.";
   // Below this share of the step no stage is busy enough to be what limits the loop.
   constexpr double kSaturated = 0.9;
   const double read = t_read / static_cast<double>(workers);

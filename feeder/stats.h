@@ -3,8 +3,10 @@
 // Words (the same in the README and in every printout):
 //   Tread   a reader fills one batch (host time)
 //   Tx      all copies of one batch, on the device
-//   Tc      the consumer's work on one batch, on the device: from the batch being there to its
-//           release. Measured in the loop, hence under copies
+//   Tc      the consumer's work on one batch, on the device: from the batch being there (and the
+//   one
+//           before released, where several leases are held) to its release. Measured in the loop,
+//           hence under copies
 //   Tstep   from one release to the next, on the device
 //   OE      overlap efficiency = max(Tc, Tx) / Tstep; 1 is perfect
 //   bubble  Tstep - max(Tc, Tx)

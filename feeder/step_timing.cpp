@@ -18,6 +18,7 @@ StepTiming::StepTiming(const gpu::Device& device)
       copy_start(device, gpu::Timing::kOn),
       copy_end(device, gpu::Timing::kOn),
       released_before(device, gpu::Timing::kOn),
+      asked(device, gpu::Timing::kOn),
       arrived(device, gpu::Timing::kOn),
       bound(device, gpu::Timing::kOn),
       released(device, gpu::Timing::kOn) {}
@@ -55,7 +56,8 @@ std::shared_ptr<StepTiming> StatsCollector::take() {
   }
   StepTiming& fresh = **timing;
   fresh.copier_blocked = fresh.consumer_starved = Duration::zero();
-  fresh.copied = fresh.released_first = fresh.bound_second = fresh.released_second = false;
+  fresh.copied = fresh.released_first = fresh.asked_second = false;
+  fresh.bound_second = fresh.released_second = false;
   fresh.holders.store(2, std::memory_order_relaxed);
   return *std::move(timing);
 }
@@ -63,7 +65,8 @@ std::shared_ptr<StepTiming> StatsCollector::take() {
 void StatsCollector::let_go(std::shared_ptr<StepTiming> timing) noexcept {
   if (timing->holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const std::scoped_lock lock(mutex_);
-  finishing_.push_back(std::move(timing));  // within the reserved kTimings
+  if (between_ == timing) between_.reset();  // the loop was left
+  finishing_.push_back(std::move(timing));   // within the reserved kTimings
 }
 
 // Event times can be read once the last event is reached; nobody waits for that.
@@ -89,11 +92,33 @@ void StatsCollector::measure(const StepTiming& t) {
     copier_blocked_.add(without_slot + seconds(elapsed(t.queued, t.copy_start)));
   }
   if (t.released_first && t.bound_second && t.released_second) {
+    const double step = seconds(elapsed(t.released_before, t.released));
     const double gap = std::max(seconds(elapsed(t.released_before, t.arrived)), 0.0);
-    const double unannounced = std::clamp(seconds(t.consumer_starved), 0.0, gap);
-    consumer_starved_.add(unannounced + seconds(elapsed(t.arrived, t.bound)));
-    compute_.add(seconds(elapsed(t.bound, t.released)));
-    step_.add(seconds(elapsed(t.released_before, t.released)));
+    const double unannounced =
+        t.asked_second ? seconds(elapsed(t.asked, t.arrived)) : seconds(t.consumer_starved);
+    consumer_starved_.add(std::clamp(unannounced, 0.0, gap) + seconds(elapsed(t.arrived, t.bound)));
+    compute_.add(std::min(seconds(elapsed(t.bound, t.released)), step));
+    step_.add(step);
+  }
+}
+
+void StatsCollector::first_released(std::shared_ptr<StepTiming> timing) noexcept {
+  const std::scoped_lock lock(mutex_);
+  between_ = std::move(timing);
+}
+
+void StatsCollector::asked(const gpu::StreamRef& stream) {
+  std::shared_ptr<StepTiming> timing;
+  {
+    const std::scoped_lock lock(mutex_);
+    timing = std::move(between_);
+  }
+  if (timing == nullptr) return;
+  try {
+    timing->asked.record(stream);
+    timing->asked_second = true;
+  } catch (const gpu::GpuError&) {
+    // The device has failed: the consumer hears of it when it asks.
   }
 }
 
@@ -116,9 +141,12 @@ void StatsCollector::add_host_step(bool begins_epoch, Duration starved, Duration
   const TimePoint released = now();
   const std::scoped_lock lock(mutex_);
   if (!begins_epoch) {
-    host_starved_.add(seconds(starved));
-    host_busy_.add(seconds(busy));
-    host_step_.add(seconds(released - host_released_));
+    // With several leases at a time a batch is worked on from the release of the one before.
+    const double step = seconds(released - host_released_);
+    const double worked = std::min(seconds(busy), step);
+    host_busy_.add(worked);
+    host_starved_.add(std::min(seconds(starved), step - worked));
+    host_step_.add(step);
   }
   host_released_ = released;
 }

@@ -4,14 +4,17 @@
 //
 //   copy stream     ... copy k-1 |copy_end_before   |queued  ~~wait for the slot~~  |copy_start
 //                       copy k   |copy_end
-//   consumer stream ... step k-1 |released_before   |arrived ~~wait for the batch~~ |bound
+//   consumer stream ... step k-1 |released_before   the rest of the loop   |asked
+//                       ~~no batch is announced~~   |arrived ~~wait for the batch~~ |bound
 //                       step k   |released
 //
-// from which, for step k: Tx = copy_start..copy_end, Tc = bound..released, Tstep =
-// released_before..released. The copier was blocked from `queued` to `copy_start` (no slot was
-// released) and while its fiber had no slot to enqueue a copy for; the consumer was starved from
-// `arrived` to `bound`, and before that while its host thread waited for a batch to be announced.
-// Both are of one epoch: what happens between two epochs belongs to no step.
+// from which, for step k: Tx = copy_start..copy_end, Tstep = released_before..released, Tc =
+// bound..released, or from released_before where that came later (several leases at a time). The
+// copier was blocked from `queued` to `copy_start` (no slot was released) and while its fiber had
+// no slot to enqueue a copy for; the consumer was starved from `asked` to `bound`. Where the stream
+// is not known when the batch is asked for (next() without an epoch's stream), the host thread's
+// wait stands for asked..arrived. Both are of one epoch: what happens between two epochs belongs to
+// no step.
 #pragma once
 
 #include <atomic>
@@ -25,6 +28,7 @@
 #include "leat/csp/clock.h"
 #include "leat/feeder/stats.h"
 #include "leat/gpu/event.h"
+#include "leat/gpu/stream.h"
 
 namespace leat::feeder {
 
@@ -32,12 +36,13 @@ struct StepTiming {
   explicit StepTiming(const gpu::Device& device);
 
   gpu::Event copy_end_before, queued, copy_start, copy_end;
-  gpu::Event released_before, arrived, bound, released;
+  gpu::Event released_before, asked, arrived, bound, released;
   Duration copier_blocked = Duration::zero();    // host: no device slot to copy into
   Duration consumer_starved = Duration::zero();  // host: no batch to bind
   // What has been recorded so far; a step that is not used on a stream leaves the consumer's out.
   bool copied = false;           // queued, copy_start, copy_end
   bool released_first = false;   // released_before
+  bool asked_second = false;     // asked
   bool bound_second = false;     // arrived, bound
   bool released_second = false;  // released
   // The two slots that hold it; whoever lets go last gives it back, and sees what the other wrote.
@@ -62,6 +67,11 @@ class StatsCollector {
   /// One of its two holders lets go. When both have, what was recorded is measured once it is
   /// reached.
   void let_go(std::shared_ptr<StepTiming> timing) noexcept;
+
+  /// A pair's first batch was released, and the consumer holds no other.
+  void first_released(std::shared_ptr<StepTiming> timing) noexcept;
+  /// The consumer asks for the next batch, which it will use on `stream`.
+  void asked(const gpu::StreamRef& stream);
 
   void add_read(Duration busy) noexcept;
   void add_copy(std::size_t bytes) noexcept;
@@ -97,6 +107,7 @@ class StatsCollector {
 
   std::mutex mutex_;  // never held across a park
   std::vector<std::shared_ptr<StepTiming>> finishing_;
+  std::shared_ptr<StepTiming> between_;  // the pair whose second batch is to be asked for
   std::uint64_t batches_ = 0;
   Mean read_, bytes_, copy_, compute_, step_, copier_blocked_, consumer_starved_;
   Mean host_busy_, host_starved_, host_step_;

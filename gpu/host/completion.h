@@ -27,7 +27,9 @@ class Completion {
   [[nodiscard]] bool is_done() const LEAT_EXCLUDES(lock_);
   /// Rethrows the error, if it is reached and has one.
   void rethrow_error() const LEAT_EXCLUDES(lock_);
-  /// When it was reached, if it is.
+  /// Of the fiber that reaches it: identity only.
+  [[nodiscard]] const SchedulerCore& scheduler() const noexcept { return scheduler_; }
+  /// When it was reached, if it is, on its scheduler's clock.
   [[nodiscard]] TimePoint at() const LEAT_EXCLUDES(lock_);
 
  private:

@@ -257,6 +257,8 @@ class HostBackend final : public Backend {
       throw GpuError(0, "both events must be timed, recorded and done", "elapsed", info_.name,
                      "make them with Timing::kOn and await the later one");
     }
+    from->rethrow_error();
+    to->rethrow_error();
     return to->at() - from->at();
   }
 

@@ -27,22 +27,29 @@ HostStream::HostStream(std::shared_ptr<Engines> engines, std::string name)
 void HostStream::enqueue_any(HostOperation operation) {
   if (const std::exception_ptr error = engines_->error()) std::rethrow_exception(error);
   // Enqueueing is no cancellation point: a fiber that unwinds records the release of its buffers.
+  // In a deadlock the shield gives way all the same.
   const Shield shield;
   {
     const SpinLockGuard guard(lock_);
     ++enqueued_;
   }
+  const auto take_back = [&] {
+    const SpinLockGuard guard(lock_);
+    --enqueued_;
+  };
   ChannelStatus status = operations_.try_send(std::move(operation));
   if (status == ChannelStatus::would_block) {
     const WokenBy making_room(engines_->scheduler());
-    // NOLINTNEXTLINE(bugprone-use-after-move): a send that did not take place leaves its value
-    status = operations_.send_until(std::move(operation), TimePoint::max());
+    try {
+      // NOLINTNEXTLINE(bugprone-use-after-move): a send that did not take place leaves its value
+      status = operations_.send_until(std::move(operation), TimePoint::max());
+    } catch (const Cancelled&) {
+      take_back();
+      throw;
+    }
   }
   if (status == ChannelStatus::ok) return;
-  {
-    const SpinLockGuard guard(lock_);
-    --enqueued_;
-  }
+  take_back();
   if (const std::exception_ptr error = engines_->error()) std::rethrow_exception(error);
   throw GpuError(0, "the stream was destroyed", "enqueue", engines_->device(),
                  "keep the Stream alive while a StreamRef to it is used");
@@ -106,7 +113,9 @@ void HostStream::perform(HostOperation& operation) {
       [](RecordOperation&) {},  // finish() completes it
       [&](WaitOperation& wait) {
         wait.completion->wait();
-        reached_ = std::max(reached_, wait.completion->at());
+        // Another scheduler may have another clock.
+        const bool same_clock = &wait.completion->scheduler() == &engines_->scheduler();
+        reached_ = std::max(reached_, same_clock ? wait.completion->at() : now());
       },
   };
   try {
@@ -140,7 +149,9 @@ void HostStream::finish(std::optional<HostOperation>& operation) noexcept {
     }
   }
   passed.clear();
-  if (reached != nullptr) reached->complete(reached_, engines_->error());
+  if (reached == nullptr) return;
+  const std::exception_ptr error = engines_->error();  // then nothing is performed any more
+  reached->complete(error == nullptr ? reached_ : now(), error);
 }
 
 }  // namespace leat::gpu::host

@@ -2,6 +2,7 @@
 // queued, and what a full queue does.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -167,6 +168,69 @@ TEST(HostStream, ABufferOwnedByAKernelIsFreedBehindAFullQueue) {
         },
         {.workers = workers});
   }
+}
+
+TEST(HostStream, TimesOfAFailedDeviceAreAnError) {
+  VirtualClock clock;
+  run(
+      [] {
+        const Device device = open("host");
+        const Stream failing(device);
+        const Stream other(device);
+        const Event start(device, Timing::kOn);
+        const Event end(device, Timing::kOn);
+        failing.launch_host([] { throw std::runtime_error("bad kernel"); });
+        start.record(other);
+        end.record(other);
+        expect_gpu_error([&] { end.await(); }, {"bad kernel"});
+        expect_gpu_error([&] { static_cast<void>(elapsed(start, end)); }, {"bad kernel"});
+      },
+      {.workers = 1, .clock = &clock});
+}
+
+// An event of a device on another scheduler was reached on another clock.
+TEST(HostStream, WaitingForAnEventOfAnotherClockTakesNoneOfItsTime) {
+  const Device elsewhere = open("host:1");  // in real time
+  const Stream there(elsewhere);
+  const Event reached(elsewhere);
+  VirtualClock clock;
+  run(
+      [&] {
+        const Device device = open("host:0");
+        const Stream stream(device);
+        const Event start(device, Timing::kOn);
+        const Event end(device, Timing::kOn);
+        const Gate gate(there);
+        reached.record(there);
+        start.record(stream);
+        stream.wait(reached);
+        stream.launch_host([] {}, std::chrono::milliseconds(1));
+        end.record(stream);
+        gate.open();
+        stream.sync();
+        EXPECT_EQ(elapsed(start, end), std::chrono::milliseconds(1));
+      },
+      {.workers = 1, .clock = &clock});
+  EXPECT_EQ(clock.elapsed(), std::chrono::milliseconds(1));
+}
+
+TEST(HostStream, KernelsThatWaitForEachOthersStreamsAreADeadlockThatEnds) {
+  EXPECT_THROW(run(
+                   [] {
+                     const Device device = open("host");
+                     const Stream a(device);
+                     const Stream b(device);
+                     const Channel<int> both_run(0);
+                     a.launch_host([&] {
+                       static_cast<void>(both_run.recv());
+                       b.sync();
+                     });
+                     b.launch_host([&] { a.sync(); });
+                     both_run.close();
+                     a.sync();
+                   },
+                   {.workers = 2}),
+               Deadlock);
 }
 
 TEST(HostStream, AKernelThatSyncsItsOwnStreamFailsInsteadOfWaitingForItself) {
