@@ -1,5 +1,6 @@
 #include "leat/csp/channel_core.h"
 
+#include <atomic>
 #include <functional>
 #include <limits>
 #include <new>
@@ -73,12 +74,6 @@ std::string ChannelCore::describe() const {
   return name_.empty() ? "a channel" : "channel \"" + name_ + "\"";
 }
 
-void ChannelCore::note_toucher(const SchedulerCore* scheduler) noexcept {
-  if (toucher_ == nullptr) toucher_ = scheduler;
-  if (scheduler == nullptr || scheduler != toucher_)
-    outside_.store(true, std::memory_order_relaxed);
-}
-
 bool ChannelCore::attempt(Case& one, WakeList& wake) noexcept {
   return one.direction == Case::Direction::kSend ? attempt_send(one, wake)
                                                  : attempt_recv(one, wake);
@@ -143,11 +138,41 @@ void choose_trial_order(std::span<Case> cases, Fiber* fiber) noexcept {
   }
 }
 
-// Address order, so that two operations on the same channels cannot block each other.
+// Address order, so that two operations on the same channels cannot block each other. By insertion
+// where there are few cases, by a heap where there are many.
+bool locks_before(const Case* a, const Case* b) noexcept {
+  return std::less<>{}(a->channel, b->channel);
+}
+
+void choose_lock_order_of_many(std::span<Case> cases) noexcept {
+  const auto at = [&](std::size_t i) -> Case*& { return cases[i].in_lock_order; };
+  for (Case& one : cases) one.in_lock_order = &one;
+  const auto sift_down = [&](std::size_t i, std::size_t size) {
+    Case* const moved = at(i);
+    for (std::size_t child = 2 * i + 1; child < size; child = 2 * i + 1) {
+      if (child + 1 < size && locks_before(at(child), at(child + 1))) ++child;
+      if (!locks_before(moved, at(child))) break;
+      at(i) = at(child);
+      i = child;
+    }
+    at(i) = moved;
+  };
+  for (std::size_t i = cases.size() / 2; i-- > 0;) sift_down(i, cases.size());
+  for (std::size_t size = cases.size(); size-- > 1;) {
+    std::swap(at(0), at(size));
+    sift_down(0, size);
+  }
+}
+
 void choose_lock_order(std::span<Case> cases) noexcept {
+  constexpr std::size_t kFew = 32;
+  if (cases.size() > kFew) {
+    choose_lock_order_of_many(cases);
+    return;
+  }
   for (std::size_t i = 0; i < cases.size(); ++i) {
     std::size_t j = i;
-    for (; j > 0 && std::less<>{}(cases[i].channel, cases[j - 1].in_lock_order->channel); --j) {
+    for (; j > 0 && locks_before(&cases[i], cases[j - 1].in_lock_order); --j) {
       cases[j].in_lock_order = cases[j - 1].in_lock_order;
     }
     cases[j].in_lock_order = &cases[i];
@@ -184,7 +209,7 @@ int communicate(std::span<Case> cases, Deadline deadline,
   lock_all();
   const SchedulerCore* const scheduler = fiber != nullptr ? &fiber->core() : nullptr;
   for_each_channel(
-      cases, [&](ChannelCore& c) LEAT_NO_THREAD_SAFETY_ANALYSIS { c.note_toucher(scheduler); });
+      cases, [&](ChannelCore& c) LEAT_NO_THREAD_SAFETY_ANALYSIS { c.touchers_.note(scheduler); });
   for (const Case& trial : cases) {
     Case& one = *trial.in_trial_order;
     WakeList wake;
@@ -202,7 +227,7 @@ int communicate(std::span<Case> cases, Deadline deadline,
   // 2. Still locked, so that no peer slips in between: stand in every queue, then wait.
   // 3. Somebody has decided: leave the other queues.
   const int outcome = park_current(
-      reason, deadline, cases,
+      reason, deadline, cases, nullptr,
       [&](Operation& operation) LEAT_NO_THREAD_SAFETY_ANALYSIS {
         for (Case& one : cases) {
           if (one.channel == nullptr) continue;

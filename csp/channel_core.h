@@ -16,7 +16,6 @@
 // a channel's lock is held; waiters are woken after it is dropped.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -26,11 +25,10 @@
 
 #include "leat/csp/clock.h"
 #include "leat/csp/spin_lock.h"
+#include "leat/csp/touchers.h"
 #include "leat/csp/wait_queue.h"
 
 namespace leat {
-
-class SchedulerCore;
 
 /// What the core must know of T.
 struct ElementType {
@@ -77,10 +75,7 @@ class ChannelCore : public std::enable_shared_from_this<ChannelCore> {
   [[nodiscard]] std::string describe() const;
   /// Why it was closed; null if it is open or was closed without a cause.
   [[nodiscard]] std::exception_ptr cause() const noexcept LEAT_EXCLUDES(lock_);
-  /// Whether a plain thread, or fibers of more than one scheduler, have ever operated on it.
-  [[nodiscard]] bool touched_from_outside() const noexcept {
-    return outside_.load(std::memory_order_relaxed);
-  }
+  [[nodiscard]] const Touchers& touchers() const noexcept { return touchers_; }
 
  private:
   friend int communicate(std::span<Case>, Deadline, ParkReason);
@@ -90,7 +85,6 @@ class ChannelCore : public std::enable_shared_from_this<ChannelCore> {
   bool attempt(Case& one, WakeList& wake) noexcept LEAT_REQUIRES(lock_);
   bool attempt_send(Case& one, WakeList& wake) noexcept LEAT_REQUIRES(lock_);
   bool attempt_recv(Case& one, WakeList& wake) noexcept LEAT_REQUIRES(lock_);
-  void note_toucher(const SchedulerCore* scheduler) noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] WaitQueue& queue(Case::Direction direction) noexcept LEAT_REQUIRES(lock_) {
     return direction == Case::Direction::kSend ? senders_ : receivers_;
   }
@@ -110,8 +104,7 @@ class ChannelCore : public std::enable_shared_from_this<ChannelCore> {
   std::exception_ptr cause_ LEAT_GUARDED_BY(lock_);
   WaitQueue senders_ LEAT_GUARDED_BY(lock_);
   WaitQueue receivers_ LEAT_GUARDED_BY(lock_);
-  const SchedulerCore* toucher_ LEAT_GUARDED_BY(lock_) = nullptr;
-  std::atomic<bool> outside_{false};
+  Touchers touchers_;  // note() under lock_
 };
 
 /// Waits until one of the cases can communicate, and communicates it: no other takes effect.

@@ -161,12 +161,13 @@ std::string Fiber::describe(bool& stuck) noexcept {
   if (!stuck) return line + " can run";
   line += " waits for ";
   line += to_string(operation_->reason());
+  if (operation_->touchers() != nullptr && operation_->touchers()->from_outside()) stuck = false;
   const char* separator = " on ";
   for (const Case& one : operation_->cases()) {
     line += separator;
     line += one.channel == nullptr ? "the nil channel" : one.channel->describe();
     separator = ", ";
-    if (one.channel != nullptr && one.channel->touched_from_outside()) stuck = false;
+    if (one.channel != nullptr && one.channel->touchers().from_outside()) stuck = false;
   }
   return line;
 }

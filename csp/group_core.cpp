@@ -19,17 +19,7 @@ GroupCore::GroupCore(SchedulerCore& core) : core_(core) {}
 void GroupCore::wait_in(WaitQueue& queue, ParkReason reason) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   const WokenBy waking(core_);
   WaitNode node;
-  const int outcome = park_current(
-      reason, Deadline::never(), {},
-      [&](Operation& operation) LEAT_NO_THREAD_SAFETY_ANALYSIS {
-        node.operation = &operation;
-        queue.push(node);
-        lock_.unlock();
-      },
-      [&]() LEAT_NO_THREAD_SAFETY_ANALYSIS {
-        lock_.lock();
-        queue.remove(node);
-      });
+  const int outcome = leat::wait_in(queue, node, lock_, reason);
   if (outcome == Operation::kCancelled) {
     lock_.unlock();
     throw Cancelled{};

@@ -6,6 +6,9 @@
 
 #include "leat/csp/clock.h"
 #include "leat/csp/fiber.h"
+#include "leat/csp/spin_lock.h"
+#include "leat/csp/touchers.h"
+#include "leat/csp/wait_queue.h"
 #include "leat/csp/waiter.h"
 
 namespace leat {
@@ -17,10 +20,10 @@ namespace leat {
 /// it takes out of their queues the nodes that nobody claimed, so that no queue points to an
 /// operation that is gone.
 template <class Enqueue, class Dequeue>
-int park_current(ParkReason reason, Deadline deadline, std::span<Case> cases, Enqueue&& enqueue,
-                 Dequeue&& dequeue) {
+int park_current(ParkReason reason, Deadline deadline, std::span<Case> cases,
+                 const Touchers* touchers, Enqueue&& enqueue, Dequeue&& dequeue) {
   const auto wait = [&](Waiter& waiter) {
-    Operation operation(waiter, reason, cases);
+    Operation operation(waiter, reason, cases, touchers);
     enqueue(operation);
     waiter.park(operation, deadline);
     dequeue();
@@ -30,5 +33,16 @@ int park_current(ParkReason reason, Deadline deadline, std::span<Case> cases, En
   ThreadWaiter thread;
   return wait(thread);
 }
+
+/// That of the calling fiber; null on a plain thread.
+[[nodiscard]] inline const SchedulerCore* calling_scheduler() noexcept {
+  const Fiber* const fiber = Fiber::current();
+  return fiber != nullptr ? &fiber->core() : nullptr;
+}
+
+/// Parks in one queue, for what is not a channel. `lock` protects the queue; it is held on entry
+/// and on return. Returns the outcome: node.outcome, if somebody popped the node.
+int wait_in(WaitQueue& queue, WaitNode& node, SpinLock& lock, ParkReason reason,
+            Deadline deadline = Deadline::never(), const Touchers* touchers = nullptr);
 
 }  // namespace leat

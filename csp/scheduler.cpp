@@ -58,7 +58,7 @@ TimePoint now() noexcept {
 void sleep_until(TimePoint at) {
   if (at <= now()) return;
   const int outcome = park_current(
-      ParkReason::kSleep, Deadline(at), {}, [](Operation&) {}, [] {});
+      ParkReason::kSleep, Deadline(at), {}, nullptr, [](Operation&) {}, [] {});
   if (outcome == Operation::kCancelled) throw Cancelled{};
 }
 

@@ -56,6 +56,7 @@ template <Sendable T, class F>
 class RecvCase {
  public:
   static constexpr bool kCommunicates = true;
+  static constexpr bool kOnce = false;
   RecvCase(std::shared_ptr<ChannelCore> channel, F handler)
       : channel_(std::move(channel)), handler_(std::move(handler)) {}
   void describe(Case& one) noexcept {
@@ -84,6 +85,7 @@ template <class V, class F>
 class SendCase {
  public:
   static constexpr bool kCommunicates = true;
+  static constexpr bool kOnce = !std::is_reference_v<V>;  // its value is gone then
   SendCase(std::shared_ptr<ChannelCore> channel, V value, F handler)
       : channel_(std::move(channel)),
         value_(std::forward<V>(value)),

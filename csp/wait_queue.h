@@ -42,6 +42,9 @@ class WaitQueue {
     node.queue = nullptr;
   }
 
+  /// The oldest node, decided or not; null if there is none.
+  [[nodiscard]] WaitNode* oldest() const noexcept { return first_; }
+
   /// Takes out and claims the oldest operation that is still undecided; null if there is none. The
   /// caller owes operation->waiter().ready(), after it has moved the value and dropped the lock.
   WaitNode* pop_claimed() noexcept {

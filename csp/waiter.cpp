@@ -14,6 +14,10 @@ const char* to_string(ParkReason reason) noexcept {
     case ParkReason::kEnd: return "join";
     case ParkReason::kLimit: return "room in its group";
     case ParkReason::kAwait: return "device event";
+    case ParkReason::kMutex: return "a mutex";
+    case ParkReason::kSemaphore: return "a semaphore";
+    case ParkReason::kWaitGroup: return "a wait group";
+    case ParkReason::kNotification: return "a notification";
   }
   return "?";
 }

@@ -18,6 +18,7 @@
 
 namespace leat {
 
+class Touchers;
 class WaitQueue;
 struct Case;
 
@@ -31,6 +32,10 @@ enum class ParkReason : std::uint8_t {
   kEnd,     // likewise, in a destructor, which cannot throw
   kLimit,   // for room in a group with a limit
   kAwait,   // for a device to reach an event
+  kMutex,
+  kSemaphore,
+  kWaitGroup,
+  kNotification,
 };
 [[nodiscard]] const char* to_string(ParkReason reason) noexcept;
 
@@ -44,8 +49,9 @@ class Operation {
   static constexpr int kTimedOut = -2;
   static constexpr int kCancelled = -3;
 
-  Operation(Waiter& waiter, ParkReason reason, std::span<Case> cases = {}) noexcept
-      : waiter_(waiter), cases_(cases), reason_(reason) {}
+  Operation(Waiter& waiter, ParkReason reason, std::span<Case> cases = {},
+            const Touchers* touchers = nullptr) noexcept
+      : waiter_(waiter), cases_(cases), touchers_(touchers), reason_(reason) {}
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
@@ -60,13 +66,16 @@ class Operation {
   [[nodiscard]] int outcome() const noexcept { return outcome_.load(std::memory_order_relaxed); }
   [[nodiscard]] Waiter& waiter() const noexcept { return waiter_; }
   [[nodiscard]] ParkReason reason() const noexcept { return reason_; }
-  /// The channel operations it waits on, for reports; empty for a sleep or a join.
+  /// The channel operations it waits on, for reports; empty for any other wait.
   [[nodiscard]] std::span<Case> cases() const noexcept { return cases_; }
+  /// Of what else it waits for; null where only fibers of this scheduler, or its clock, can end it.
+  [[nodiscard]] const Touchers* touchers() const noexcept { return touchers_; }
 
  private:
   std::atomic<int> outcome_{kUndecided};
   Waiter& waiter_;
   std::span<Case> cases_;
+  const Touchers* touchers_;
   ParkReason reason_;
 };
 

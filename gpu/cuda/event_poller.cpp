@@ -29,7 +29,7 @@ void EventPoller::await(const RecordRef& record) {
   WaitNode node;
   node.slot = &result;
   const int outcome = park_current(
-      ParkReason::kAwait, Deadline::never(), {},
+      ParkReason::kAwait, Deadline::never(), {}, nullptr,
       [&](Operation& operation) {
         node.operation = &operation;
         watch(record, node);

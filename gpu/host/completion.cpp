@@ -25,17 +25,7 @@ void Completion::wait() LEAT_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
   if (!done_) {
     WaitNode node;
-    const int outcome = park_current(
-        ParkReason::kAwait, Deadline::never(), {},
-        [&](Operation& operation) LEAT_NO_THREAD_SAFETY_ANALYSIS {
-          node.operation = &operation;
-          waiters_.push(node);
-          lock_.unlock();
-        },
-        [&]() LEAT_NO_THREAD_SAFETY_ANALYSIS {
-          lock_.lock();
-          waiters_.remove(node);
-        });
+    const int outcome = wait_in(waiters_, node, lock_, ParkReason::kAwait);
     if (outcome == Operation::kCancelled) {
       lock_.unlock();
       throw Cancelled{};

@@ -1,0 +1,50 @@
+#include "leat/csp/mutex.h"
+
+#include <stdexcept>
+
+#include "leat/csp/error.h"
+#include "leat/csp/park.h"
+
+namespace leat {
+
+void Mutex::lock() { static_cast<void>(lock(Deadline::never())); }
+
+bool Mutex::try_lock() { return lock(Deadline::now()); }
+
+bool Mutex::try_lock_until(TimePoint deadline) { return lock(Deadline(deadline)); }
+
+bool Mutex::lock(Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  lock_.lock();
+  touchers_.note(calling_scheduler());
+  if (!locked_) {
+    locked_ = true;
+    lock_.unlock();
+    return true;
+  }
+  if (deadline.is_now()) {
+    lock_.unlock();
+    return false;
+  }
+  WaitNode node;
+  const int outcome = wait_in(waiters_, node, lock_, ParkReason::kMutex, deadline, &touchers_);
+  lock_.unlock();
+  if (outcome == Operation::kCancelled) throw Cancelled{};
+  return outcome >= 0;  // handed over by unlock(): locked_ has stayed true
+}
+
+void Mutex::unlock() {
+  WakeList wake;
+  {
+    const SpinLockGuard guard(lock_);
+    touchers_.note(calling_scheduler());
+    if (!locked_) throw std::logic_error("leat: Mutex::unlock: it is not locked");
+    if (WaitNode* const next = waiters_.pop_claimed()) {
+      wake.add(*next);
+    } else {
+      locked_ = false;
+    }
+  }
+  wake.wake();
+}
+
+}  // namespace leat
