@@ -195,7 +195,6 @@ TEST(Selector, LeavesNoTraceInChannelsThatWereNotChosen) {
       EXPECT_EQ(any.select(), 1U);
     }
     // A receiver left behind in `never` would take this value.
-    std::optional<int> value;
     EXPECT_EQ(never.try_send(1), ChannelStatus::would_block);
   });
 }
