@@ -85,50 +85,43 @@ inline constexpr ElementType kElementType = {
     [](void* to, void* from) noexcept {
       std::construct_at(static_cast<T*>(to), std::move(*static_cast<T*>(from)));
     },
+    [](void* to, void* from) noexcept {
+      static_cast<std::optional<T>*>(to)->emplace(std::move(*static_cast<T*>(from)));
+    },
     [](void* object) noexcept { std::destroy_at(static_cast<T*>(object)); }};
-
-/// Raw storage that a receive may construct a T in.
-template <Sendable T>
-class ReceiveSlot {
- public:
-  [[nodiscard]] void* address() noexcept { return storage_; }
-  /// Moves out what was received. Once, and only if something was.
-  void move_to(std::optional<T>& out) noexcept {
-    T* const value = std::launder(reinterpret_cast<T*>(storage_));
-    out.emplace(std::move(*value));
-    std::destroy_at(value);
-  }
-
- private:
-  alignas(T) std::byte storage_[sizeof(T)];
-};
 
 /// What every handle has. Copying and comparing handles never waits.
 class ChannelHandle {
  public:
   /// False for the nil channel.
-  explicit operator bool() const noexcept { return core_ != nullptr; }
+  explicit operator bool() const noexcept { return pointer() != nullptr; }
   /// Whether both name the same channel.
   friend bool operator==(const ChannelHandle& a, const ChannelHandle& b) noexcept {
     return a.core_ == b.core_;
   }
   /// Values buffered now (0 for nil). Out of date as soon as it is read, if others operate on it.
-  [[nodiscard]] std::size_t size() const noexcept { return core_ ? core_->size() : 0; }
+  [[nodiscard]] std::size_t size() const noexcept {
+    return pointer() != nullptr ? pointer()->size() : 0;
+  }
   /// Values it can buffer (0 for nil).
-  [[nodiscard]] std::size_t capacity() const noexcept { return core_ ? core_->capacity() : 0; }
+  [[nodiscard]] std::size_t capacity() const noexcept {
+    return pointer() != nullptr ? pointer()->capacity() : 0;
+  }
   /// As given at construction; empty for nil.
   [[nodiscard]] std::string_view name() const noexcept {
-    return core_ ? std::string_view(core_->name()) : std::string_view();
+    return pointer() != nullptr ? std::string_view(pointer()->name()) : std::string_view();
   }
   /// For select's cases.
-  [[nodiscard]] const std::shared_ptr<ChannelCore>& core() const noexcept { return core_; }
+  [[nodiscard]] const ChannelRef& core() const noexcept { return core_; }
 
  protected:
   ChannelHandle() = default;
-  explicit ChannelHandle(std::shared_ptr<ChannelCore> core) noexcept : core_(std::move(core)) {}
+  explicit ChannelHandle(ChannelRef core) noexcept : core_(std::move(core)) {}
 
  private:
-  std::shared_ptr<ChannelCore> core_;
+  [[nodiscard]] ChannelCore* pointer() const noexcept { return core_.get(); }
+
+  ChannelRef core_;
 };
 
 /// The operations of a handle that may send.
@@ -138,9 +131,9 @@ class SendOperations {
   /// Waits until the value is buffered or taken. Throws ChannelClosed or Cancelled; the value is
   /// then unmoved.
   void send(T&& value) const {
-    Case one = sending(value);
-    communicate({&one, 1}, Deadline::never(), ParkReason::kSend);
-    // Through `one`, which owns the channel if the send has parked: this handle may be gone.
+    Case one;
+    transfer(value, one, Deadline::never());
+    // Through `one`, which owns the channel if the send has waited: this handle may be gone.
     if (one.closed) throw_channel_closed(*one.channel, "send");
   }
   void send(const T& value) const requires std::copy_constructible<T> { send(T(value)); }
@@ -166,13 +159,17 @@ class SendOperations {
   [[nodiscard]] ChannelCore* pointer() const noexcept {
     return static_cast<const Handle*>(this)->core().get();
   }
-  [[nodiscard]] Case sending(T& value) const noexcept {
-    return {.channel = pointer(), .direction = Case::Direction::kSend, .slot = &value};
-  }
   ChannelStatus transfer(T& value, Deadline deadline) const {
-    Case one = sending(value);
-    if (communicate({&one, 1}, deadline, ParkReason::kSend) < 0) return ChannelStatus::timed_out;
+    Case one;
+    if (transfer(value, one, deadline) < 0) return ChannelStatus::timed_out;
     return one.closed ? ChannelStatus::closed : ChannelStatus::ok;
+  }
+  int transfer(T& value, Case& one, Deadline deadline) const {
+    one.channel = pointer();
+    one.direction = Case::Direction::kSend;
+    one.slot = &value;
+    return one.channel != nullptr ? one.channel->send(value, one, deadline)
+                                  : communicate_with_nobody(one, deadline);
   }
 };
 
@@ -214,15 +211,15 @@ class RecvOperations {
   }
   static ChannelStatus receive(ChannelCore* core, std::optional<T>& value, Deadline deadline) {
     value.reset();
-    ReceiveSlot<T> slot;
-    Case one{.channel = core, .direction = Case::Direction::kRecv, .slot = slot.address()};
-    if (communicate({&one, 1}, deadline, ParkReason::kRecv) < 0) return ChannelStatus::timed_out;
-    if (one.closed) {
-      rethrow_cause(*core);
-      return ChannelStatus::closed;
-    }
-    slot.move_to(value);
-    return ChannelStatus::ok;
+    Case one;
+    one.channel = core;
+    one.slot = &value;
+    const int outcome =
+        core != nullptr ? core->recv(value, one, deadline) : communicate_with_nobody(one, deadline);
+    if (outcome < 0) return ChannelStatus::timed_out;
+    if (!one.closed) return ChannelStatus::ok;
+    rethrow_cause(*core);
+    return ChannelStatus::closed;
   }
 };
 
@@ -232,7 +229,7 @@ class RecvOperations<Handle, T>::Iterator {
   using value_type = T;
   using difference_type = std::ptrdiff_t;
 
-  explicit Iterator(std::shared_ptr<ChannelCore> core) : core_(std::move(core)) { ++*this; }
+  explicit Iterator(ChannelRef core) : core_(std::move(core)) { ++*this; }
 
   T& operator*() noexcept { return *value_; }
   T* operator->() noexcept { return &*value_; }
@@ -245,7 +242,7 @@ class RecvOperations<Handle, T>::Iterator {
   }
 
  private:
-  std::shared_ptr<ChannelCore> core_;
+  ChannelRef core_;
   std::optional<T> value_;
 };
 
@@ -255,19 +252,22 @@ class Channel : public ChannelHandle,
                 public SendOperations<Channel<T>, T>,
                 public RecvOperations<Channel<T>, T> {
  public:
+  using value_type = T;
+
   /// The nil channel.
   Channel() = default;
   /// A channel that buffers `capacity` values; 0 is a rendezvous. The name is for reports. Throws
   /// std::invalid_argument if the capacity is negative or its bytes overflow.
   explicit Channel(std::int64_t capacity, std::string_view name = {})
-      : ChannelHandle(std::make_shared<ChannelCore>(capacity, kElementType<T>, std::string(name))) {
-  }
+      : ChannelHandle(ChannelRef(new ChannelCore(capacity, kElementType<T>, std::string(name)))) {}
 };
 
 /// A handle that may only send (and close).
 template <Sendable T>
 class Sender : public ChannelHandle, public SendOperations<Sender<T>, T> {
  public:
+  using value_type = T;
+
   Sender() = default;
   Sender(const Channel<T>& channel)  // NOLINT(google-explicit-constructor): a view, as in Go
       : ChannelHandle(channel.core()) {}
@@ -277,6 +277,8 @@ class Sender : public ChannelHandle, public SendOperations<Sender<T>, T> {
 template <Sendable T>
 class Receiver : public ChannelHandle, public RecvOperations<Receiver<T>, T> {
  public:
+  using value_type = T;
+
   Receiver() = default;
   Receiver(const Channel<T>& channel)  // NOLINT(google-explicit-constructor): a view, as in Go
       : ChannelHandle(channel.core()) {}

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "leat/csp/census.h"
 #include "leat/csp/error.h"
 #include "leat/csp/fiber.h"
 #include "leat/csp/park.h"
@@ -28,9 +29,9 @@ std::size_t checked_capacity(std::int64_t capacity, const ElementType& element,
 
 }  // namespace
 
-ChannelCore::ChannelCore(std::int64_t capacity, ElementType element, std::string name)
-    : element_(element),
-      capacity_(checked_capacity(capacity, element, name)),
+ChannelCore::ChannelCore(std::int64_t capacity, const ElementType& element, std::string name)
+    : capacity_(checked_capacity(capacity, element, name)),
+      element_(element),
       name_(std::move(name)) {
   if (capacity_ == 0) return;
   const std::size_t bytes = capacity_ * element_.size;
@@ -38,16 +39,32 @@ ChannelCore::ChannelCore(std::int64_t capacity, ElementType element, std::string
 }
 
 ChannelCore::~ChannelCore() {
-  for (; count_ > 0; --count_) element_.destroy(at(head_++));
+  for (std::size_t left = count(); left > 0; --left) {
+    element_.destroy(at(head_));
+    head_ = after(head_);
+  }
   ::operator delete(ring_, std::align_val_t(element_.alignment));
+}
+
+void ChannelCore::release() noexcept {
+  // acq_rel: the last one sees what all others have done with the channel.
+  if (shares_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  {
+    const SpinLockGuard guard(lock_);
+    orphaned_ = users_ > 0;
+    if (orphaned_) return;  // the last of them frees it: leave_queue()
+  }
+  Census::leave_what_it_reads();
+  delete this;
 }
 
 bool ChannelCore::close(std::exception_ptr cause) noexcept {
   WakeList wake;
   {
     const SpinLockGuard guard(lock_);
-    if (closed_) return false;
-    closed_ = true;
+    touchers_.note(calling_scheduler());
+    if (closed()) return false;
+    closed_.store(true, std::memory_order_relaxed);
     cause_ = std::move(cause);
     for (WaitQueue* waiting : {&receivers_, &senders_}) {
       while (WaitNode* node = waiting->pop_claimed()) {
@@ -62,7 +79,7 @@ bool ChannelCore::close(std::exception_ptr cause) noexcept {
 
 std::size_t ChannelCore::size() const noexcept {
   const SpinLockGuard guard(lock_);
-  return count_;
+  return count();
 }
 
 std::exception_ptr ChannelCore::cause() const noexcept {
@@ -74,49 +91,113 @@ std::string ChannelCore::describe() const {
   return name_.empty() ? "a channel" : "channel \"" + name_ + "\"";
 }
 
-bool ChannelCore::attempt(Case& one, WakeList& wake) noexcept {
-  return one.direction == Case::Direction::kSend ? attempt_send(one, wake)
-                                                 : attempt_recv(one, wake);
+bool ChannelCore::attempt(Case& one, WaitNode*& peer) noexcept {
+  return one.direction == Case::Direction::kSend ? attempt_send(one, peer)
+                                                 : attempt_recv(one, peer);
 }
 
-bool ChannelCore::attempt_send(Case& one, WakeList& wake) noexcept {
-  if (closed_) {
+// Who is communicated with is done with the channel.
+WaitNode* ChannelCore::pop(WaitQueue& queue) noexcept {
+  WaitNode* const node = queue.pop_claimed();
+  if (node != nullptr) --users_;
+  return node;
+}
+
+bool ChannelCore::attempt_send(Case& one, WaitNode*& peer) noexcept {
+  if (closed()) {
     one.closed = true;
     return true;
   }
-  if (WaitNode* const receiver = receivers_.pop_claimed()) {
-    element_.move_construct(receiver->slot, one.slot);
-    wake.add(*receiver);
+  peer = pop(receivers_);
+  if (peer != nullptr) {
+    element_.to_receiver(peer->slot, one.slot);
     return true;
   }
-  if (count_ == capacity_) return false;
-  element_.move_construct(at(head_ + count_), one.slot);
-  ++count_;
+  if (count() == capacity_) return false;
+  element_.to_ring(at(tail_), one.slot);
+  tail_ = after(tail_);
+  set_count(count() + 1);
   return true;
 }
 
-bool ChannelCore::attempt_recv(Case& one, WakeList& wake) noexcept {
-  if (count_ > 0) {
+bool ChannelCore::attempt_recv(Case& one, WaitNode*& peer) noexcept {
+  if (count() > 0) {
     void* const oldest = at(head_);
-    element_.move_construct(one.slot, oldest);
+    element_.to_receiver(one.slot, oldest);
     element_.destroy(oldest);
-    head_ = (head_ + 1) % capacity_;
-    --count_;
+    head_ = after(head_);
     // The ring was full if somebody waits to send: the value enters behind all that are buffered.
-    if (WaitNode* const sender = senders_.pop_claimed()) {
-      element_.move_construct(at(head_ + count_), sender->slot);
-      ++count_;
-      wake.add(*sender);
+    peer = pop(senders_);
+    if (peer != nullptr) {
+      element_.to_ring(at(tail_), peer->slot);
+      tail_ = after(tail_);
+    } else {
+      set_count(count() - 1);
     }
     return true;
   }
-  if (WaitNode* const sender = senders_.pop_claimed()) {  // a rendezvous: capacity 0
-    element_.move_construct(one.slot, sender->slot);
-    wake.add(*sender);
+  peer = pop(senders_);
+  if (peer != nullptr) {  // a rendezvous: capacity 0
+    element_.to_receiver(one.slot, peer->slot);
     return true;
   }
-  one.closed = closed_;
-  return closed_;
+  one.closed = closed();
+  return closed();
+}
+
+bool ChannelCore::looks_ready(Case::Direction direction) const noexcept {
+  if (closed()) return true;
+  return direction == Case::Direction::kSend ? count() < capacity_ || !receivers_.empty()
+                                             : count() > 0 || !senders_.empty();
+}
+
+// `keep`: the caller goes on to ask the channel why it is closed.
+void ChannelCore::leave_queue(Case& one, bool keep) noexcept {
+  bool last = false;
+  {
+    const SpinLockGuard guard(lock_);
+    queue(one.direction).remove(one.node);
+    if (keep) {
+      retain();
+      orphaned_ = false;
+      one.keep = ChannelRef(this);
+    }
+    last = --users_ == 0 && orphaned_;
+  }
+  if (!last) return;
+  Census::leave_what_it_reads();
+  delete this;
+}
+
+int ChannelCore::communicate_one(Case& one, Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  WaitNode* peer = nullptr;
+  if (attempt(one, peer)) {
+    lock_.unlock();
+    if (peer != nullptr) peer->waiter->ready();
+    return 0;
+  }
+  if (deadline.is_now()) {
+    lock_.unlock();
+    return Waiter::kTimedOut;
+  }
+  const ParkReason reason =
+      one.direction == Case::Direction::kSend ? ParkReason::kSend : ParkReason::kRecv;
+  const int outcome = park_current(
+      {.reason = reason, .cases = {&one, 1}}, deadline,
+      [&](Waiter& waiter) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+        one.node.waiter = &waiter;
+        one.node.slot = one.slot;
+        ++users_;
+        queue(one.direction).push(one.node);
+        lock_.publish_before_switch();
+        return HeldLocks{.one = &lock_};
+      },
+      [&](int decided) {
+        one.closed = one.node.closed;
+        if (decided < 0 || one.closed) leave_queue(one, one.closed);
+      });
+  if (outcome == Waiter::kCancelled) throw Cancelled{};
+  return outcome;
 }
 
 namespace {
@@ -128,16 +209,6 @@ std::uint64_t random_number(Fiber* fiber) noexcept {
   return mix(counter.fetch_add(kRandomStep, std::memory_order_relaxed));
 }
 
-// A uniform permutation of the cases (Fisher-Yates, inside out). A random rotation would favour
-// the first ready case after a run of idle ones.
-void choose_trial_order(std::span<Case> cases, Fiber* fiber) noexcept {
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    const std::size_t j = i == 0 ? 0 : random_number(fiber) % (i + 1);
-    cases[i].in_trial_order = cases[j].in_trial_order;
-    cases[j].in_trial_order = &cases[i];
-  }
-}
-
 // Address order, so that two operations on the same channels cannot block each other. By insertion
 // where there are few cases, by a heap where there are many.
 bool locks_before(const Case* a, const Case* b) noexcept {
@@ -145,10 +216,10 @@ bool locks_before(const Case* a, const Case* b) noexcept {
 }
 
 void choose_lock_order_of_many(std::span<Case> cases) noexcept {
-  const auto at = [&](std::size_t i) -> Case*& { return cases[i].in_lock_order; };
+  const auto at = [&](std::size_t i) -> const Case*& { return cases[i].in_lock_order; };
   for (Case& one : cases) one.in_lock_order = &one;
   const auto sift_down = [&](std::size_t i, std::size_t size) {
-    Case* const moved = at(i);
+    const Case* const moved = at(i);
     for (std::size_t child = 2 * i + 1; child < size; child = 2 * i + 1) {
       if (child + 1 < size && locks_before(at(child), at(child + 1))) ++child;
       if (!locks_before(moved, at(child))) break;
@@ -192,65 +263,156 @@ void for_each_channel(std::span<Case> cases, F&& f) {
 
 }  // namespace
 
-int communicate(std::span<Case> cases, Deadline deadline,
-                ParkReason reason) LEAT_NO_THREAD_SAFETY_ANALYSIS {
-  Fiber* const fiber = Fiber::current();
-  choose_trial_order(cases, fiber);
-  choose_lock_order(cases);
-  const auto lock_all = [&] {
-    for_each_channel(cases, [](ChannelCore& c) LEAT_NO_THREAD_SAFETY_ANALYSIS { c.lock_.lock(); });
-  };
-  const auto unlock_all = [&] {
-    for_each_channel(cases,
+/// One select.
+class Communication {
+ public:
+  Communication(std::span<Case> cases, Fiber* fiber) noexcept
+      : cases_(cases), fiber_(fiber), scheduler_(calling_scheduler()) {}
+
+  /// Tries the cases one at a time, in a random order: the index of one that communicated, or
+  /// kNone. What looks not ready is not even locked.
+  int try_each() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
+    for (std::size_t turn = 0; turn < cases_.size(); ++turn) {
+      Case& one = at_turn(turn);
+      ChannelCore* const channel = one.channel;
+      if (channel == nullptr) continue;
+      // A report of a deadlock must know of everybody who may come back to a channel, also if his
+      // select takes another one now.
+      if (!channel->touchers_.knows(scheduler_)) return kNone;
+      if (!channel->looks_ready(one.direction)) continue;
+      WaitNode* peer = nullptr;
+      channel->lock_.lock();
+      const bool done = channel->attempt(one, peer);
+      channel->lock_.unlock();
+      if (!done) continue;
+      if (peer != nullptr) peer->waiter->ready();
+      return index_of(one);
+    }
+    return kNone;
+  }
+
+  /// With all channels locked: decided on one instant's state.
+  int try_all() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
+    choose_lock_order(cases_);
+    for_each_channel(cases_, [&](ChannelCore& c) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+      c.lock_.lock();
+      c.touchers_.note(scheduler_);
+    });
+    for (std::size_t turn = 0; turn < cases_.size(); ++turn) {
+      Case& one = at_turn(turn);
+      WaitNode* peer = nullptr;
+      if (one.channel == nullptr || !one.channel->attempt(one, peer)) continue;
+      unlock_all();
+      if (peer != nullptr) peer->waiter->ready();
+      return index_of(one);
+    }
+    return kNone;
+  }
+
+  void unlock_all() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
+    for_each_channel(cases_,
                      [](ChannelCore& c) LEAT_NO_THREAD_SAFETY_ANALYSIS { c.lock_.unlock(); });
-  };
-
-  // 1. All channels locked: communicate one that can.
-  lock_all();
-  const SchedulerCore* const scheduler = fiber != nullptr ? &fiber->core() : nullptr;
-  for_each_channel(
-      cases, [&](ChannelCore& c) LEAT_NO_THREAD_SAFETY_ANALYSIS { c.touchers_.note(scheduler); });
-  for (const Case& trial : cases) {
-    Case& one = *trial.in_trial_order;
-    WakeList wake;
-    if (one.channel == nullptr || !one.channel->attempt(one, wake)) continue;
-    const int index = static_cast<int>(&one - cases.data());
-    unlock_all();
-    wake.wake();
-    return index;
   }
+
+  /// All channels are locked and none is ready: stands in every queue, then waits.
+  int wait(Deadline deadline) {
+    return park_current(
+        {.reason = ParkReason::kSelect, .cases = cases_}, deadline,
+        [&](Waiter& waiter) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+          for (Case& one : cases_) {
+            if (one.channel == nullptr) continue;
+            one.node.waiter = &waiter;
+            one.node.outcome = index_of(one);
+            one.node.slot = one.slot;
+            ++one.channel->users_;
+            one.channel->queue(one.direction).push(one.node);
+          }
+          for_each_channel(cases_, [](ChannelCore& c) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+            c.lock_.publish_before_switch();
+          });
+          return HeldLocks{.drop = &unlock_after_switch, .argument = this};
+        },
+        [&](int decided) {
+          for (Case& one : cases_) {
+            if (one.channel == nullptr) continue;
+            const bool chosen = index_of(one) == decided;
+            if (chosen) one.closed = one.node.closed;
+            // Who has communicated is not expected to come back.
+            if (!chosen || one.closed) one.channel->leave_queue(one, chosen);
+          }
+        });
+  }
+
+  static constexpr int kNone = -3;
+
+ private:
+  [[nodiscard]] int index_of(const Case& one) const noexcept {
+    return static_cast<int>(&one - cases_.data());
+  }
+
+  // Draws the case whose turn it is from those not drawn yet (Fisher-Yates): every order is as
+  // likely as every other. A random rotation would favour the first ready case after a run of idle
+  // ones.
+  Case& at_turn(std::size_t turn) noexcept {
+    if (turn == 0) {
+      for (std::uint32_t i = 0; i < cases_.size(); ++i) cases_[i].trial = i;
+    }
+    const std::size_t left = cases_.size() - turn;
+    if (left > 1) {
+      // The upper half of a product instead of a division; the bias is below 2^-16, for as many
+      // cases as there can be, and below 2^-28 for 8.
+      const std::size_t drawn = ((random_number(fiber_) >> 32U) * left) >> 32U;
+      std::swap(cases_[turn].trial, cases_[turn + drawn].trial);
+    }
+    return cases_[cases_[turn].trial];
+  }
+
+  // The select goes on once all are unlocked, and maybe before, but it takes every lock again
+  // except that of the channel it communicated on, before it leaves: so as long as one is held, the
+  // cases exist. Hence each is read before a lock is dropped, and nothing after the last. Not
+  // checked for races: runs in the context of whatever runs next.
+  __attribute__((no_sanitize("thread"))) static void unlock_after_switch(void* self) noexcept {
+    const std::span<Case> cases = static_cast<Communication*>(self)->cases_;
+    const Case* one = cases.data();
+    const Case* const end = one + cases.size();
+    ChannelCore* channel = nullptr;
+    while (one != end) {
+      ChannelCore* const next = one->in_lock_order->channel;
+      ++one;
+      if (next == channel) continue;
+      if (channel != nullptr) channel->lock_.unlock_after_switch();
+      channel = next;
+    }
+    if (channel != nullptr) channel->lock_.unlock_after_switch();
+  }
+
+  const std::span<Case> cases_;
+  Fiber* const fiber_;
+  const SchedulerCore* const scheduler_;
+};
+
+int communicate(std::span<Case> cases, Deadline deadline) {
+  Communication select(cases, Fiber::current());
+  int outcome = select.try_each();
+  if (outcome == Communication::kNone) outcome = select.try_all();
+  if (outcome != Communication::kNone) return outcome;
   if (deadline.is_now()) {
-    unlock_all();
-    return Operation::kTimedOut;
+    select.unlock_all();
+    return Waiter::kTimedOut;
   }
+  outcome = select.wait(deadline);
+  if (outcome == Waiter::kCancelled) throw Cancelled{};
+  return outcome;
+}
 
-  // 2. Still locked, so that no peer slips in between: stand in every queue, then wait.
-  // 3. Somebody has decided: leave the other queues.
+int communicate_with_nobody(Case& one, Deadline deadline) {
+  if (deadline.is_now()) return Waiter::kTimedOut;
+  const ParkReason reason =
+      one.direction == Case::Direction::kSend ? ParkReason::kSend : ParkReason::kRecv;
   const int outcome = park_current(
-      reason, deadline, cases, nullptr,
-      [&](Operation& operation) LEAT_NO_THREAD_SAFETY_ANALYSIS {
-        for (Case& one : cases) {
-          if (one.channel == nullptr) continue;
-          one.keep = one.channel->shared_from_this();
-          one.node.operation = &operation;
-          one.node.outcome = static_cast<int>(&one - cases.data());
-          one.node.slot = one.slot;
-          one.channel->queue(one.direction).push(one.node);
-        }
-        unlock_all();
-      },
-      [&] {
-        for (Case& one : cases) {
-          if (one.channel == nullptr) continue;
-          const SpinLockGuard guard(one.channel->lock_);
-          one.channel->queue(one.direction).remove(one.node);
-        }
-      });
-  if (outcome == Operation::kCancelled) throw Cancelled{};
-  if (outcome >= 0) {
-    Case& chosen = cases[static_cast<std::size_t>(outcome)];
-    chosen.closed = chosen.node.closed;
-  }
+      {.reason = reason, .cases = {&one, 1}}, deadline, [](Waiter&) { return HeldLocks{}; },
+      [](int) {});
+  if (outcome == Waiter::kCancelled) throw Cancelled{};
   return outcome;
 }
 

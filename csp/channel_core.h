@@ -1,27 +1,35 @@
-// The channel without its type: a bounded FIFO, who waits to send and who waits to receive; and
-// communicate(), the one code path of every channel operation: plain, tried, timed or selected.
+// The channel without its handles: a bounded FIFO, who waits to send and who waits to receive.
+//
+// What can be done at once with the ring alone is done in place, typed, in this header. Everything
+// else is communicate(), in channel_core.cpp: one code path of every operation that meets somebody
+// waiting, or has to wait itself: plain, tried, timed or selected.
 //
 // Always true under lock_:
-//  - 0 <= count <= capacity, in a ring that starts at head_;
+//  - 0 <= count_ <= capacity_, in a ring that starts at head_;
 //  - a receiver waits only while the ring is empty, the channel open, and no sender waits;
 //  - a sender waits only while the ring is full and the channel open;
-//  - closed_ is sticky; what was buffered before the close is still received.
+//  - closed_ is sticky; what was buffered before the close is still received;
+//  - users_ counts the waiting operations that will touch the channel again. Who communicates with
+//    one counts it out: it will not look back.
 // Waiting operations that were decided elsewhere (another case of their select, a deadline, a
 // cancellation) may still stand in a queue; they are skipped when popped.
 //
-// A value is handed over by move construction into raw storage: from the sender's object, or from
-// the ring, to the ring or to the receiver's storage. Nothing else is asked of T.
+// A value is handed over by move construction: from the sender's object, or from the ring, to the
+// ring or into the receiver's std::optional. Nothing else is asked of T.
 //
-// Locks: an operation on several channels locks them in address order. No other lock is taken while
-// a channel's lock is held; waiters are woken after it is dropped.
+// Locks: an operation on several channels locks them in address order. A waiting operation holds
+// the locks until its fiber is switched away from. Waiters are woken after locks are dropped.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "leat/csp/clock.h"
 #include "leat/csp/spin_lock.h"
@@ -30,41 +38,74 @@
 
 namespace leat {
 
-/// What the core must know of T.
+/// What the core must know of T where it does not know T.
 struct ElementType {
   std::size_t size;
   std::size_t alignment;
-  /// Move-constructs *to from *from. The source object lives on, moved from.
-  void (*move_construct)(void* to, void* from) noexcept;
+  /// Move-constructs a T at `to` from the T at `from`, which lives on, moved from.
+  void (*to_ring)(void* to, void* from) noexcept;
+  /// Likewise into the empty std::optional<T> at `to`.
+  void (*to_receiver)(void* to, void* from) noexcept;
   void (*destroy)(void* object) noexcept;
 };
 
 class ChannelCore;
 
-/// One possible communication of an operation. `slot` is a T to move from (send), or raw storage
-/// for a T (receive).
+/// Owns a share of a channel; what every handle is made of.
+class ChannelRef {
+ public:
+  ChannelRef() = default;
+  /// Takes over the share that `core` was made with, or one that was retained.
+  explicit ChannelRef(ChannelCore* core) noexcept : core_(core) {}
+  ChannelRef(const ChannelRef& other) noexcept;
+  ChannelRef(ChannelRef&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+  ChannelRef& operator=(ChannelRef other) noexcept {
+    std::swap(core_, other.core_);
+    return *this;
+  }
+  ~ChannelRef();
+
+  [[nodiscard]] ChannelCore* get() const noexcept { return core_; }
+  friend bool operator==(const ChannelRef& a, const ChannelRef& b) noexcept = default;
+
+ private:
+  ChannelCore* core_ = nullptr;
+};
+
+/// One possible communication of an operation. `slot` is a T to move from (send), or an empty
+/// std::optional<T> (receive).
 struct Case {
   enum class Direction : std::uint8_t { kSend, kRecv };
 
   ChannelCore* channel = nullptr;  // null: the nil channel, never ready
   Direction direction = Direction::kRecv;
+  bool closed = false;      // result: chosen because the channel is closed; nothing was moved
+  std::uint32_t trial = 0;  // working memory of select: which case is tried at this one's turn
   void* slot = nullptr;
-  bool closed = false;  // result: chosen because the channel is closed; nothing was moved
-
-  // Working memory of communicate().
+  ChannelRef keep = {};  // of a channel found closed after a wait, for who reports it
+  const Case* in_lock_order = nullptr;  // working memory of select
   WaitNode node = {};
-  std::shared_ptr<ChannelCore> keep = {};  // a parked operation owns its channels
-  Case* in_lock_order = nullptr;
-  Case* in_trial_order = nullptr;
 };
 
-class ChannelCore : public std::enable_shared_from_this<ChannelCore> {
+class ChannelCore {
  public:
-  /// Throws std::invalid_argument for a capacity below 0 or whose bytes overflow.
-  ChannelCore(std::int64_t capacity, ElementType element, std::string name);
-  ~ChannelCore();
+  /// Throws std::invalid_argument for a capacity below 0 or whose bytes overflow. Starts with one
+  /// share.
+  ChannelCore(std::int64_t capacity, const ElementType& element, std::string name);
   ChannelCore(const ChannelCore&) = delete;
   ChannelCore& operator=(const ChannelCore&) = delete;
+
+  void retain() noexcept { shares_.fetch_add(1, std::memory_order_relaxed); }
+  /// With the last share the channel goes, or, while operations wait on it, with the last of these.
+  void release() noexcept LEAT_EXCLUDES(lock_);
+
+  /// Waits until `value` is sent, or `deadline`: 0, or Waiter::kTimedOut. Sets `one.closed`; then
+  /// nothing was moved. Throws Cancelled. `one` describes the same send.
+  template <class T>
+  int send(T& value, Case& one, Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS;
+  /// Likewise, into `value`, which is empty.
+  template <class T>
+  int recv(std::optional<T>& value, Case& one, Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS;
 
   /// False if it was closed already.
   bool close(std::exception_ptr cause) noexcept LEAT_EXCLUDES(lock_);
@@ -78,42 +119,110 @@ class ChannelCore : public std::enable_shared_from_this<ChannelCore> {
   [[nodiscard]] const Touchers& touchers() const noexcept { return touchers_; }
 
  private:
-  friend int communicate(std::span<Case>, Deadline, ParkReason);
+  friend class Communication;
+  friend int communicate(std::span<Case> cases, Deadline deadline);
 
-  /// Performs the case at once if it can: true if it did, or if the channel is closed for it. The
-  /// peer to be woken afterwards, if any, is added to `wake`.
-  bool attempt(Case& one, WakeList& wake) noexcept LEAT_REQUIRES(lock_);
-  bool attempt_send(Case& one, WakeList& wake) noexcept LEAT_REQUIRES(lock_);
-  bool attempt_recv(Case& one, WakeList& wake) noexcept LEAT_REQUIRES(lock_);
+  ~ChannelCore();
+
+  /// Performs the case at once if it can: true if it did, or if the channel is closed for it. Sets
+  /// `peer` to who is then to be woken, if anybody.
+  bool attempt(Case& one, WaitNode*& peer) noexcept LEAT_REQUIRES(lock_);
+  bool attempt_send(Case& one, WaitNode*& peer) noexcept LEAT_REQUIRES(lock_);
+  bool attempt_recv(Case& one, WaitNode*& peer) noexcept LEAT_REQUIRES(lock_);
+  /// Without the lock: whether attempt() could be worth the lock.
+  [[nodiscard]] bool looks_ready(Case::Direction direction) const noexcept;
+  /// The rest of send() and recv(). Called with lock_ held, returns without.
+  int communicate_one(Case& one, Deadline deadline);
+  void leave_queue(Case& one, bool keep) noexcept LEAT_EXCLUDES(lock_);
+  [[nodiscard]] WaitNode* pop(WaitQueue& queue) noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] WaitQueue& queue(Case::Direction direction) noexcept LEAT_REQUIRES(lock_) {
     return direction == Case::Direction::kSend ? senders_ : receivers_;
   }
   [[nodiscard]] void* at(std::size_t position) const noexcept {
-    return ring_ + (position % capacity_) * element_.size;
+    return ring_ + position * element_.size;
   }
-
-  const ElementType element_;
-  const std::size_t capacity_;
-  const std::string name_;
-  std::byte* ring_ = nullptr;
+  [[nodiscard]] std::size_t after(std::size_t position) const noexcept {
+    return position + 1 == capacity_ ? 0 : position + 1;
+  }
+  // The counts are written under lock_ and read without it, as hints, by looks_ready().
+  [[nodiscard]] std::size_t count() const noexcept {
+    return count_.load(std::memory_order_relaxed);
+  }
+  void set_count(std::size_t count) noexcept { count_.store(count, std::memory_order_relaxed); }
+  [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_relaxed); }
 
   mutable SpinLock lock_;
-  std::size_t head_ LEAT_GUARDED_BY(lock_) = 0;
-  std::size_t count_ LEAT_GUARDED_BY(lock_) = 0;
-  bool closed_ LEAT_GUARDED_BY(lock_) = false;
-  std::exception_ptr cause_ LEAT_GUARDED_BY(lock_);
-  WaitQueue senders_ LEAT_GUARDED_BY(lock_);
-  WaitQueue receivers_ LEAT_GUARDED_BY(lock_);
+  std::atomic<bool> closed_{false};               // written under lock_
+  bool orphaned_ LEAT_GUARDED_BY(lock_) = false;  // no shares are left, only users
+  std::uint32_t users_ LEAT_GUARDED_BY(lock_) = 0;
   Touchers touchers_;  // note() under lock_
+  std::atomic<std::size_t> count_{0};
+  std::size_t head_ LEAT_GUARDED_BY(lock_) = 0;
+  std::size_t tail_ LEAT_GUARDED_BY(lock_) = 0;
+  const std::size_t capacity_;
+  std::byte* ring_ = nullptr;
+  WaitQueue senders_;    // changed under lock_
+  WaitQueue receivers_;  // likewise
+
+  const ElementType& element_;
+  std::atomic<std::size_t> shares_{1};
+  std::exception_ptr cause_ LEAT_GUARDED_BY(lock_);
+  const std::string name_;
 };
 
 /// Waits until one of the cases can communicate, and communicates it: no other takes effect.
-/// Returns its index, or Operation::kTimedOut if none could by `deadline` (Deadline::now() decides
-/// on one instant's state of all channels). Among cases that are ready, each is chosen with equal
-/// probability. Throws Cancelled. The caller's handles keep the channels alive until it parks; then
-/// the cases do.
+/// Returns its index, or Waiter::kTimedOut if none could by `deadline` (Deadline::now() decides on
+/// one instant's state of all channels). Among cases that are ready, each is chosen with equal
+/// probability. Throws Cancelled. The caller's handles keep the channels alive until it waits; then
+/// the operation does.
 ///
 /// Go spec: "Select statements", "Send statements", "Receive operator".
-int communicate(std::span<Case> cases, Deadline deadline, ParkReason reason);
+int communicate(std::span<Case> cases, Deadline deadline);
+
+/// Waits for ever, or until `deadline`, as an operation on the nil channel does.
+int communicate_with_nobody(Case& one, Deadline deadline);
+
+inline ChannelRef::ChannelRef(const ChannelRef& other) noexcept : core_(other.core_) {
+  if (core_ != nullptr) core_->retain();
+}
+
+inline ChannelRef::~ChannelRef() {
+  if (core_ != nullptr) core_->release();
+}
+
+template <class T>
+int ChannelCore::send(T& value, Case& one, Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  const SchedulerCore* const caller = calling_scheduler();
+  lock_.lock();
+  touchers_.note(caller);
+  const std::size_t buffered = count();
+  if (__builtin_expect(buffered < capacity_ && receivers_.empty() && !closed(), 1)) {
+    std::construct_at(static_cast<T*>(at(tail_)), std::move(value));
+    tail_ = after(tail_);
+    set_count(buffered + 1);
+    lock_.unlock();
+    return 0;
+  }
+  return communicate_one(one, deadline);
+}
+
+template <class T>
+int ChannelCore::recv(std::optional<T>& value, Case& one,
+                      Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  const SchedulerCore* const caller = calling_scheduler();
+  lock_.lock();
+  touchers_.note(caller);
+  const std::size_t buffered = count();
+  if (__builtin_expect(buffered > 0 && senders_.empty(), 1)) {
+    T* const oldest = static_cast<T*>(at(head_));
+    value.emplace(std::move(*oldest));
+    std::destroy_at(oldest);
+    head_ = after(head_);
+    set_count(buffered - 1);
+    lock_.unlock();
+    return 0;
+  }
+  return communicate_one(one, deadline);
+}
 
 }  // namespace leat

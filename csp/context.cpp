@@ -43,7 +43,9 @@ struct Context::Boost {
   }
 };
 
-Context::Context() noexcept { adopt_current_thread(); }
+Context::ExceptionState* Context::exceptions_of_thread() noexcept {
+  return reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
+}
 
 void Context::adopt_current_thread() noexcept {
 #if defined(LEAT_TSAN)
@@ -51,8 +53,10 @@ void Context::adopt_current_thread() noexcept {
 #endif
 }
 
-Context::Context(StackSpan stack, Entry entry, void* argument) noexcept
-    : stack_(stack), entry_(entry), argument_(argument) {
+void Context::prepare(StackSpan stack, Entry entry, void* argument) noexcept {
+  stack_ = stack;
+  entry_ = entry;
+  argument_ = argument;
 #if defined(LEAT_ASAN)
   // Frames of the previous owner that never returned (its entry function) left their red zones.
   __asan_unpoison_memory_region(stack.low, stack.size);
@@ -64,24 +68,30 @@ Context::Context(StackSpan stack, Entry entry, void* argument) noexcept
   registers_ = bc::make_fcontext(stack.low + stack.size, stack.size, &Boost::enter);
 }
 
-Context::~Context() {
+void Context::discard() noexcept {
 #if defined(LEAT_TSAN)
   if (owns_tsan_fiber_) __tsan_destroy_fiber(tsan_fiber_);
+  owns_tsan_fiber_ = false;
 #endif
+  exceptions_ = {};
 }
 
-void Context::exit_to(Context& to) noexcept {
-  jump(to, true);
+void Context::take_over_from(Context& ended) noexcept {
+  stack_ = ended.stack_;
+  exceptions_ = {};
+}
+
+Context::~Context() { discard(); }
+
+void Context::exit_to(Context& to, ExceptionState* thread) noexcept {
+  jump(to, thread, true);
   std::abort();  // somebody switched back to a context that had ended
 }
 
-// Not inlined: __cxa_get_globals is declared const, so a caller that jump is inlined into might
-// keep the address of one thread's globals across the switch to another thread.
-LEAT_SWITCHES __attribute__((noinline)) void Context::jump(Context& to,
-                                                           [[maybe_unused]] bool last) noexcept {
-  auto* thread_state = reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
-  exceptions_ = *thread_state;
-  *thread_state = to.exceptions_;
+LEAT_SWITCHES void Context::jump(Context& to, ExceptionState* thread,
+                                 [[maybe_unused]] bool last) noexcept {
+  exceptions_ = *thread;
+  *thread = to.exceptions_;
 #if defined(LEAT_ASAN)
   __sanitizer_start_switch_fiber(last ? nullptr : &asan_fake_stack_, to.stack_.low, to.stack_.size);
 #endif

@@ -21,31 +21,42 @@ class Context {
  public:
   using Entry = void (*)(void* argument);
 
-  /// The calling thread's own stack: what a worker switches away from, and comes back to.
-  Context() noexcept;
-  /// Makes this the context of the calling thread's own stack, where it was constructed elsewhere.
-  void adopt_current_thread() noexcept;
-  /// A fresh context that will call entry(argument) on `stack` when first switched to. `entry` must
-  /// not return: it ends with exit_to.
-  Context(StackSpan stack, Entry entry, void* argument) noexcept;
-  Context(const Context&) = delete;
-  Context& operator=(const Context&) = delete;
-  ~Context();
-
-  /// Saves the current execution in *this and continues `to`. Returns when somebody switches back.
-  void switch_to(Context& to) noexcept { jump(to, false); }
-  /// As switch_to, for the last time: nobody may switch back.
-  [[noreturn]] void exit_to(Context& to) noexcept;
-
- private:
-  // What the C++ runtime keeps per thread about exceptions in flight and must follow the fiber:
-  // parking inside a catch block corrupts it otherwise. Layout of __cxa_eh_globals (Itanium ABI).
+  /// What the C++ runtime keeps per thread about exceptions in flight and must follow the fiber:
+  /// parking inside a catch block corrupts it otherwise. Layout of __cxa_eh_globals (Itanium ABI).
   struct ExceptionState {
     void* caught = nullptr;
     unsigned uncaught = 0;
   };
+  /// The calling thread's.
+  [[nodiscard]] static ExceptionState* exceptions_of_thread() noexcept;
 
-  void jump(Context& to, bool last) noexcept;
+  /// Has no stack yet.
+  Context() = default;
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  ~Context();
+
+  /// Makes this the context of the calling thread's own stack: what a worker switches away from,
+  /// and comes back to.
+  void adopt_current_thread() noexcept;
+  /// Makes this a fresh context that will call entry(argument) on `stack` when first switched to.
+  /// `entry` must not return: it ends with exit_to.
+  void prepare(StackSpan stack, Entry entry, void* argument) noexcept;
+  /// Nobody will switch here any more; may be prepared anew.
+  void discard() noexcept;
+  /// Makes this the context that is current on the stack of `ended`, which is no more.
+  void take_over_from(Context& ended) noexcept;
+
+  [[nodiscard]] const StackSpan& stack() const noexcept { return stack_; }
+
+  /// Saves the current execution in *this and continues `to`. Returns when somebody switches back.
+  /// `thread` is exceptions_of_thread(), which costs too much to be asked for at every switch.
+  void switch_to(Context& to, ExceptionState* thread) noexcept { jump(to, thread, false); }
+  /// As switch_to, for the last time: nobody may switch back.
+  [[noreturn]] void exit_to(Context& to, ExceptionState* thread) noexcept;
+
+ private:
+  void jump(Context& to, ExceptionState* thread, bool last) noexcept;
   void arrive(void* transfer_data, void* from_registers) noexcept;
   struct Boost;  // the functions whose signatures need Boost's types
 
@@ -54,9 +65,9 @@ class Context {
   StackSpan stack_;  // a worker's own stack: learned at the first switch away, for ASan
   Entry entry_ = nullptr;
   void* argument_ = nullptr;
-  void* asan_fake_stack_ = nullptr;
-  void* tsan_fiber_ = nullptr;
-  bool owns_tsan_fiber_ = false;
+  [[maybe_unused]] void* asan_fake_stack_ = nullptr;
+  [[maybe_unused]] void* tsan_fiber_ = nullptr;
+  [[maybe_unused]] bool owns_tsan_fiber_ = false;
 };
 
 }  // namespace leat

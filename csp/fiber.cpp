@@ -3,167 +3,146 @@
 #include <exception>
 #include <utility>
 
-#include "leat/csp/assert.h"
+#include "leat/csp/asymmetric_fence.h"
+#include "leat/csp/census.h"
 #include "leat/csp/channel_core.h"
 #include "leat/csp/error.h"
+#include "leat/csp/futex.h"
 #include "leat/csp/group_core.h"
 #include "leat/csp/random.h"
 #include "leat/csp/scheduler_core.h"
+#include "leat/csp/worker.h"
 
 namespace leat {
-namespace {
 
-thread_local Fiber* t_current = nullptr;
-
-}  // namespace
-
-// Both: not checked for races, because the variable is the thread's, and a worker and the fiber
-// that it runs are one thread, though two to TSan.
-__attribute__((noinline, no_sanitize("thread"))) Fiber* Fiber::current() noexcept {
-  asm volatile("");  // keeps the call from being treated as pure and merged across a switch
-  return t_current;
+Fiber* Fiber::current() noexcept {
+  const Worker* const worker = Worker::current();
+  return worker != nullptr ? worker->running() : nullptr;
 }
-
-__attribute__((noinline, no_sanitize("thread"))) void Fiber::set_current(Fiber* fiber) noexcept {
-  asm volatile("");
-  t_current = fiber;
-}
-
-Fiber::Fiber(SchedulerCore& core, std::shared_ptr<GroupCore> group, UniqueFunction<void()> body,
-             GoOptions options, StackSpan stack, std::uint64_t id)
-    : core_(core),
-      group_(std::move(group)),
-      body_(std::move(body)),
-      options_(std::move(options)),
-      stack_(stack),
-      context_(stack, &Fiber::entry, this),
-      id_(id),
-      random_(mix(mix(core.seed()) + id)) {}
 
 void Fiber::entry(void* self) {
-  auto* const fiber = static_cast<Fiber*>(self);
-  // acquire: pairs with the release by which the worker made it kRunning.
-  static_cast<void>(fiber->state_.load(std::memory_order_acquire));
+  auto* fiber = static_cast<Fiber*>(self);
+  fiber->worker_.get()->after_switch();
+  for (;;) {
+    take_over(fiber);
+    fiber->run_body();
+    Worker& worker = *fiber->worker_.get();
+    fiber->core_.finish(*fiber, worker);
+    // A fresh closure runs on the stack of the one that has just ended: no switch, and the stack is
+    // warm.
+    Fiber* const next = worker.replace_ended(*fiber);
+    if (next == nullptr) worker.leave(*fiber, Worker::Left::kDone);  // for good
+    fiber = next;
+  }
+}
+
+void Fiber::bind(StackSpan stack) noexcept {
+  context_.prepare(stack, &Fiber::entry, this);
+  has_stack_.set(true);
+}
+
+// Not inlined into entry(): no value that hangs on the thread may be kept across the body.
+__attribute__((noinline)) void Fiber::run_body() noexcept {
   try {
-    fiber->body_();
+    body_();
   } catch (const Cancelled&) {
     // It was asked to stop, and has.
   } catch (...) {
-    fiber->group_->fail(std::current_exception());
+    group_->fail(std::current_exception());
   }
-  fiber->body_ = {};
-  fiber->leave(Left::kDone);
+  body_ = {};
 }
 
-// The worker acts on `how` once the context is saved (SchedulerCore::resume).
-void Fiber::leave(Left how) noexcept {
-  Context& worker = worker_->base;
-  // release: the worker, which is another thread to the memory model, reads what this fiber wrote.
-  left_.store(how, std::memory_order_release);
-  if (how == Left::kDone) context_.exit_to(worker);
-  context_.switch_to(worker);
-  // acquire: everything that happened before ready() is visible to this fiber from here.
-  static_cast<void>(state_.load(std::memory_order_acquire));
-}
-
-void Fiber::park(Operation& operation, Deadline deadline) noexcept {
-  {
-    const SpinLockGuard guard(lock_);
-    // Here and in cancel() under the same lock: a cancellation is either seen by this line or sees
-    // operation_, so none is missed.
-    if (cancel_requested_ && shields_ == 0 && operation.claim(Operation::kCancelled)) return;
-    operation_ = &operation;
+void Fiber::park(Deadline deadline, const HeldLocks& held) noexcept {
+  // Between telling that it waits (begin) and looking whether it shall stop. deliver_cancel() looks
+  // the other way round: one of the two sees the other.
+  light_fence();
+  if (cancel_requested_.load(std::memory_order_relaxed) && shields_ == 0 && claim(kCancelled)) {
+    held.unlock_after_switch();
+    return;
+  }
+  if (deadline.is_never()) {
+    worker_.get()->leave(*this, Worker::Left::kPark, held);
+    return;
   }
   Timer timer;
-  if (!deadline.is_never()) {
-    timer.at = deadline.at();
-    timer.operation = &operation;
-    core_.add_timer(timer);
-  }
-  // Where ready() was faster there is no need to switch away and back.
-  FiberState woken = FiberState::kWoken;
-  if (!state_.compare_exchange_strong(woken, FiberState::kRunning, std::memory_order_acquire)) {
-    leave(Left::kPark);
-  }
-  if (!deadline.is_never()) core_.remove_timer(timer);
-  const SpinLockGuard guard(lock_);
-  operation_ = nullptr;
+  timer.at = deadline.at();
+  timer.fiber = this;
+  core_.add_timer(timer);
+  worker_.get()->leave(*this, Worker::Left::kPark, held);
+  core_.remove_timer(timer);
+}
+
+void Fiber::end() noexcept {
+  Waiter::end();
+  Census::leave_what_it_reads();
 }
 
 void Fiber::ready() noexcept {
+  hand_over(this);
+  Worker* const worker = Worker::current();
+  if (worker != nullptr && &worker->core() == &core_) {
+    worker->make_ready(*this);
+    return;
+  }
   // A caller from outside may see the scheduler end as soon as this fiber runs.
-  const Fiber* const caller = current();
-  const std::shared_ptr<SchedulerCore> hold =
-      caller != nullptr && &caller->core_ == &core_ ? nullptr : core_.shared_from_this();
-  SchedulerCore& core = core_;
-  if (make_ready()) core.enqueue(*this);
+  const std::shared_ptr<SchedulerCore> hold = core_.shared_from_this();
+  hold->enqueue(*this);
 }
 
-bool Fiber::make_ready() noexcept {
-  FiberState state = state_.load(std::memory_order_relaxed);
-  for (;;) {
-    if (state == FiberState::kRunning) {
-      // release: publishes what the claimer wrote to the acquire in park().
-      if (state_.compare_exchange_weak(state, FiberState::kWoken, std::memory_order_release,
-                                       std::memory_order_relaxed)) {
-        return false;  // from here *this may be gone
-      }
+void Fiber::ready_once_parked() noexcept {
+  wait_until_parked();
+  ready();
+}
+
+void Fiber::wait_until_parked() const noexcept {
+  // Its worker is between begin() and the end of the switch: some nanoseconds, unless the thread
+  // has lost its CPU. acquire: pairs with after_switch(); the context is saved.
+  for (int spins = 0; !parked_.load(std::memory_order_acquire); ++spins) {
+    if (spins < 1000) {
+      cpu_relax();
     } else {
-      LEAT_ASSERT(state == FiberState::kParked, "ready() on a fiber that does not wait");
-      // acquire: the saved context and what the worker wrote when it parked the fiber.
-      if (state_.compare_exchange_weak(state, FiberState::kReady, std::memory_order_acq_rel,
-                                       std::memory_order_relaxed)) {
-        return true;
-      }
+      yield_cpu();
     }
   }
 }
 
-void Fiber::yield() noexcept { leave(Left::kYield); }
+void Fiber::yield() noexcept {
+  Worker& worker = *worker_.get();
+  if (worker.may_go_on()) return;
+  hand_over(this);
+  worker.leave(*this, Worker::Left::kYield);
+}
 
-void Fiber::cancel() noexcept {
-  bool claimed = false;
-  {
-    const SpinLockGuard guard(lock_);
-    cancel_requested_ = true;
-    claimed = operation_ != nullptr && shields_ == 0 && operation_->claim(Operation::kCancelled);
+void Fiber::deliver_cancel() noexcept {
+  int undecided = kUndecided;  // not while it is shielded
+  // acquire: as claim().
+  if (decision_.compare_exchange_strong(undecided, kCancelled, std::memory_order_acquire,
+                                        std::memory_order_relaxed)) {
+    ready_once_parked();
   }
-  if (claimed) ready();  // it cannot have left its park: the claim was ours
 }
 
 bool Fiber::break_wait(int step) noexcept {
-  const SpinLockGuard guard(lock_);
-  if (operation_ == nullptr) return false;
-  const ParkReason reason = operation_->reason();
+  if (!undecided()) return false;
+  const ParkReason reason = wait_.reason;
   const bool by_ending = reason == ParkReason::kJoin || reason == ParkReason::kAwait;
   if (step < (reason == ParkReason::kEnd ? 3 : by_ending ? 2 : 1)) return false;
-  return operation_->claim(Operation::kCancelled);
-}
-
-void Fiber::shield() noexcept {
-  const SpinLockGuard guard(lock_);
-  ++shields_;
-}
-
-void Fiber::unshield() noexcept {
-  const SpinLockGuard guard(lock_);
-  --shields_;
+  return claim(kCancelled);
 }
 
 std::uint64_t Fiber::random() noexcept { return mix(random_ += kRandomStep); }
 
-std::string Fiber::describe(bool& stuck) noexcept {
-  const SpinLockGuard guard(lock_);
+std::string Fiber::describe(bool& stuck) const {
   std::string line = "fiber " + std::to_string(id_);
-  if (!options_.name.empty()) line += " \"" + options_.name + "\"";
-  stuck = state_.load(std::memory_order_acquire) == FiberState::kParked && operation_ != nullptr &&
-          operation_->outcome() == Operation::kUndecided;
+  if (!name_.empty()) line += " \"" + name_ + "\"";
+  stuck = undecided();
   if (!stuck) return line + " can run";
   line += " waits for ";
-  line += to_string(operation_->reason());
-  if (operation_->touchers() != nullptr && operation_->touchers()->from_outside()) stuck = false;
+  line += to_string(wait_.reason);
+  if (wait_.touchers != nullptr && wait_.touchers->from_outside()) stuck = false;
   const char* separator = " on ";
-  for (const Case& one : operation_->cases()) {
+  for (const Case& one : wait_.cases) {
     line += separator;
     line += one.channel == nullptr ? "the nil channel" : one.channel->describe();
     separator = ", ";

@@ -1,24 +1,23 @@
 // A fiber: a closure with a stack of its own, run by the workers of one scheduler.
 //
-// Always true:
-//  - state_ is changed by Fiber::ready and by the worker that runs the fiber, in the transitions
-//    listed at FiberState, and nowhere else;
-//  - a fiber is in a ready queue exactly while it is kReady, and is run by exactly one worker while
-//    it is kRunning or kWoken;
-//  - operation_ points to a live Operation or is null; it is read by others under lock_ alone;
-//  - the closure is destroyed on the fiber itself, before anybody who joins it is woken.
+// The objects are made once and used again (FiberPool): while a census is taken (SchedulerCore),
+// any of them may be looked at. Always true:
+//  - a fiber that can run stands in exactly one queue, or is run by exactly one worker;
+//  - it has a stack from the moment a worker first takes it until its closure has returned;
+//  - its closure is destroyed on the fiber itself, before anybody who joins it is woken;
+//  - no fiber leaves a wait, and none ends, while a census is taken.
 //
-// Lock order: GroupCore::lock_, Fiber::lock_, SchedulerCore::lock_.
+// What only matters to the worker that has the fiber in hand is Owned: to ThreadSanitizer the
+// worker's fibers are threads of their own.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "leat/csp/context.h"
-#include "leat/csp/spin_lock.h"
+#include "leat/csp/owned.h"
 #include "leat/csp/unique_function.h"
 #include "leat/csp/waiter.h"
 
@@ -26,7 +25,7 @@ namespace leat {
 
 class SchedulerCore;
 class GroupCore;
-struct Worker;
+class Worker;
 
 /// Options of one fiber.
 struct GoOptions {
@@ -39,86 +38,91 @@ struct GoOptions {
   std::size_t stack_size = 0;
 };
 
-enum class FiberState : std::uint8_t {
-  kReady,    // in a ready queue                      -> kRunning (a worker takes it)
-  kRunning,  // on a worker                           -> kParked, kReady (yield), kDone, kWoken
-  kWoken,    // on a worker; ready() came before it had parked: its park returns at once -> kRunning
-  kParked,   // waits, its context is saved           -> kReady (ready())
-  kDone,     // its closure has returned
-};
-
 class Fiber final : public Waiter {
  public:
   /// The fiber that runs on the calling thread, or null. Not inlined: a compiler may keep a
   /// thread-local's address across a park, after which the fiber may be on another thread.
   [[nodiscard]] static Fiber* current() noexcept;
 
-  Fiber(SchedulerCore& core, std::shared_ptr<GroupCore> group, UniqueFunction<void()> body,
-        GoOptions options, StackSpan stack, std::uint64_t id);
+  explicit Fiber(SchedulerCore& core) noexcept : core_(core) {}
 
-  void park(Operation& operation, Deadline deadline) noexcept override;
+  // As a Waiter:
+  void begin(const Wait& wait) noexcept {
+    parked_.store(false, std::memory_order_relaxed);
+    Waiter::begin(wait, shields_ > 0);
+  }
+  void park(Deadline deadline, const HeldLocks& held) noexcept override;
+  void end() noexcept;
   void ready() noexcept override;
-  /// The first half of ready(): true if the caller, who may hold SchedulerCore::lock_, has to queue
-  /// the fiber; false if the fiber had not parked yet and goes on by itself.
-  [[nodiscard]] bool make_ready() noexcept;
-  /// Goes to the end of the ready queue.
+  /// ready(), for who claimed the operation without holding one of its locks: the fiber may not
+  /// have been switched away from yet. Not called with SchedulerCore's lock held, nor while another
+  /// fiber waits for the caller to be switched away from.
+  void ready_once_parked() noexcept;
+
+  /// Goes behind the other fibers that can run.
   void yield() noexcept;
 
-  /// Asks the fiber to stop: its wait, now or the next one, ends with Operation::kCancelled.
-  void cancel() noexcept;
+  // Asking a fiber to stop: its wait, now or the next one, ends with kCancelled. In two steps with
+  // a heavy_fence() in between, so that one fence does for many fibers. A fiber that has not run
+  // yet needs only the first.
+  void request_cancel() noexcept { cancel_requested_.store(true, std::memory_order_relaxed); }
+  void deliver_cancel() noexcept;
+
   /// Ends the present wait as a cancellation would, though the fiber be shielded: for a deadlock,
   /// in which nothing else can end it. `step` says how hard: at 1 only waits for what other fibers
   /// do on purpose (channels, room in a group); from 2 on also for what these do by ending (joins,
   /// device events); from 3 on those of destructors too, which terminates the program.
-  /// True if there was such a wait: the caller then owes ready().
+  /// True if there was such a wait: the caller then owes ready_once_parked(). In a census.
   [[nodiscard]] bool break_wait(int step) noexcept;
   /// Between shield() and unshield() (they nest) cancellation is remembered, not delivered. Called
   /// by the fiber itself.
-  void shield() noexcept;
-  void unshield() noexcept;
+  void shield() noexcept { ++shields_; }
+  void unshield() noexcept { --shields_; }
 
   [[nodiscard]] SchedulerCore& core() const noexcept { return core_; }
-  [[nodiscard]] const std::string& name() const noexcept { return options_.name; }
+  [[nodiscard]] GroupCore* group() const noexcept { return group_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// A pseudo-random number of this fiber's own sequence. Called by the fiber itself.
   std::uint64_t random() noexcept;
 
   /// One line: name and what it waits for. Sets `stuck` to whether only a fiber of the same
-  /// scheduler could wake it (see SchedulerCore::end_deadlock).
-  [[nodiscard]] std::string describe(bool& stuck) noexcept LEAT_EXCLUDES(lock_);
+  /// scheduler could wake it (see SchedulerCore::end_deadlock). In a census, or where no fiber
+  /// runs.
+  [[nodiscard]] std::string describe(bool& stuck) const;
 
  private:
-  friend class SchedulerCore;
+  friend class FiberList;
+  friend class FiberPool;
   friend class GroupCore;
-  friend class ReadyQueue;
-
-  /// Why the fiber last switched to its worker.
-  enum class Left : std::uint8_t { kPark, kYield, kDone };
+  friend class SchedulerCore;
+  friend class Worker;
 
   static void entry(void* self);
-  void leave(Left how) noexcept;
-  static void set_current(Fiber* fiber) noexcept;
+  void bind(StackSpan stack) noexcept;
+  void run_body() noexcept;
+  void wait_until_parked() const noexcept;
 
   SchedulerCore& core_;
-  std::shared_ptr<GroupCore> group_;
-  UniqueFunction<void()> body_;
-  GoOptions options_;
-  StackSpan stack_;
   Context context_;
-  std::uint64_t id_;
-  std::uint64_t random_;  // the counter of its sequence
-  std::atomic<FiberState> state_{FiberState::kReady};
-  std::atomic<Left> left_{Left::kPark};
-  Worker* worker_ = nullptr;  // that runs it now, or ran it last; written by that worker
-  Worker* home_ = nullptr;    // the only one that may run it, if pinned
+  Owned<Fiber*> next_{nullptr};     // in a FiberList, or in the pool
+  Owned<Worker*> worker_{nullptr};  // that runs it now, or ran it last
+  Owned<Worker*> home_{nullptr};    // the only one that may run it, if pinned
+  Owned<std::uint32_t> behind_{0};  // RunRing::pushed() when it joined the pinned list
+  Owned<bool> has_stack_{false};
+  Owned<bool> has_own_stack_size_{false};
+  std::atomic<bool> live_{false};    // launched, and not ended
+  std::atomic<bool> parked_{false};  // since begin(): its context has been saved
+  std::atomic<bool> cancel_requested_{false};
 
-  SpinLock lock_;
-  Operation* operation_ LEAT_GUARDED_BY(lock_) = nullptr;
-  bool cancel_requested_ LEAT_GUARDED_BY(lock_) = false;
-  int shields_ LEAT_GUARDED_BY(lock_) = 0;
+  // From here its own, once it runs.
+  int shields_ = 0;
+  GroupCore* group_ = nullptr;
+  UniqueFunction<void()> body_;
+  std::string name_;
+  std::uint64_t id_ = 0;
+  std::uint64_t random_ = 0;  // the counter of its sequence
 
-  Fiber* ready_next_ = nullptr;    // in a ready queue; SchedulerCore::lock_
-  std::uint64_t ready_since_ = 0;  // SchedulerCore::progress_ when it was queued; lock_ as well
-  Fiber* group_next_ = nullptr;    // in the group's list; GroupCore::lock_
+  Fiber* group_next_ = nullptr;  // in the group's list; GroupCore::lock_
   Fiber* group_previous_ = nullptr;
 };
 

@@ -1,6 +1,7 @@
 #include "leat/csp/futex.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,5 +30,7 @@ void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
 void futex_wake(const std::atomic<std::uint32_t>* word) noexcept {
   syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, nullptr, nullptr, 0);
 }
+
+void yield_cpu() noexcept { sched_yield(); }
 
 }  // namespace leat

@@ -27,4 +27,7 @@ inline void cpu_relax() noexcept {
 #endif
 }
 
+/// Gives the CPU to another thread: whoever is waited for has most likely lost its own.
+void yield_cpu() noexcept;
+
 }  // namespace leat

@@ -1,14 +1,19 @@
 // The fibers of one group, and what they have in common: the first error, the request to stop, and
 // who waits for them to end.
 //
-// Always true: a fiber is in exactly one group's list from launch until it is done; stopped_ is
-// sticky; joiners are woken when the list becomes empty, after the last closure was destroyed.
-// Lock order: lock_, then Fiber::lock_, then SchedulerCore::lock_.
+// Always true: a fiber belongs to exactly one group from launch until it is done; stopped_ is
+// sticky; joiners are woken when the group becomes empty, after the last closure was destroyed.
+//
+// A group lists its fibers, so that stopping it costs what it has. The root group alone does not:
+// its fibers come and go without a lock, counted by the workers, and whoever stops it looks through
+// all fibers of the scheduler.
+//
+// Lock order: lock_, then SchedulerCore::lock_.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <stop_token>
 
@@ -32,11 +37,19 @@ class GroupCore : public std::enable_shared_from_this<GroupCore> {
   /// Waits while the group has `limit` fibers; then counts one more that is about to be added.
   /// Throws Cancelled.
   void reserve() LEAT_EXCLUDES(lock_);
-  /// Takes a reserve() back: the fiber is gone, or its launch failed. Wakes joiners and launchers.
+  /// Takes a reserve() back: its launch failed. Wakes joiners and launchers.
   void unreserve() noexcept LEAT_EXCLUDES(lock_);
+  /// Takes in a fiber that is about to run for the first time.
   void add(Fiber& fiber) noexcept LEAT_EXCLUDES(lock_);
-  /// Takes out a fiber that is done; unreserve() follows once it is gone.
+  /// Takes out a fiber that is done. Wakes joiners and launchers.
   void remove(Fiber& fiber) noexcept LEAT_EXCLUDES(lock_);
+  /// Of the root group: its last fiber has ended. Wakes joiners.
+  void wake_joiners() noexcept LEAT_EXCLUDES(lock_);
+  /// Of the root group: somebody waits, or did, for it to become empty.
+  [[nodiscard]] bool was_joined() const noexcept {
+    return was_joined_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
   /// Remembers the first error, and stops the group.
   void fail(std::exception_ptr error) noexcept LEAT_EXCLUDES(lock_);
   /// Cancels every fiber, present and future.
@@ -49,7 +62,6 @@ class GroupCore : public std::enable_shared_from_this<GroupCore> {
   /// As first_error(), and forgets it: the caller alone owns the exception.
   [[nodiscard]] std::exception_ptr take_first_error() noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] std::stop_token stop_token() const { return stop_source_.get_token(); }
-  void for_each(const std::function<void(Fiber&)>& visit) LEAT_EXCLUDES(lock_);
 
   // Links in the scheduler's list of groups; SchedulerCore::groups_lock_.
   GroupCore* next = nullptr;
@@ -57,15 +69,19 @@ class GroupCore : public std::enable_shared_from_this<GroupCore> {
 
  private:
   void wait_in(WaitQueue& queue, ParkReason reason) LEAT_REQUIRES(lock_);
+  void leave(WakeList& wake) noexcept LEAT_REQUIRES(lock_);
+  [[nodiscard]] bool is_empty() const noexcept LEAT_REQUIRES(lock_);
 
   std::shared_ptr<SchedulerCore> hold_;
   SchedulerCore& core_;
+  const bool is_root_;
   std::stop_source stop_source_;
   mutable SpinLock lock_;
   Fiber* fibers_ LEAT_GUARDED_BY(lock_) = nullptr;
-  std::size_t count_ LEAT_GUARDED_BY(lock_) = 0;  // fibers, and reserved places
+  std::size_t count_ LEAT_GUARDED_BY(lock_) = 0;  // fibers, and reserved places; not of the root
   std::size_t limit_ LEAT_GUARDED_BY(lock_) = static_cast<std::size_t>(-1);
-  bool stopped_ LEAT_GUARDED_BY(lock_) = false;
+  std::atomic<bool> stopped_{false};     // set under lock_
+  std::atomic<bool> was_joined_{false};  // likewise
   std::exception_ptr first_error_ LEAT_GUARDED_BY(lock_);
   WaitQueue joiners_ LEAT_GUARDED_BY(lock_);
   WaitQueue launchers_ LEAT_GUARDED_BY(lock_);  // wait for room under the limit

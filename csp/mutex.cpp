@@ -28,7 +28,7 @@ bool Mutex::lock(Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   WaitNode node;
   const int outcome = wait_in(waiters_, node, lock_, ParkReason::kMutex, deadline, &touchers_);
   lock_.unlock();
-  if (outcome == Operation::kCancelled) throw Cancelled{};
+  if (outcome == Waiter::kCancelled) throw Cancelled{};
   return outcome >= 0;  // handed over by unlock(): locked_ has stayed true
 }
 

@@ -36,7 +36,7 @@ bool Notification::wait(Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   const int outcome =
       wait_in(waiters_, node, lock_, ParkReason::kNotification, deadline, &touchers_);
   lock_.unlock();
-  if (outcome == Operation::kCancelled) throw Cancelled{};
+  if (outcome == Waiter::kCancelled) throw Cancelled{};
   return outcome >= 0;
 }
 

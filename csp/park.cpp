@@ -5,13 +5,14 @@ namespace leat {
 int wait_in(WaitQueue& queue, WaitNode& node, SpinLock& lock, ParkReason reason, Deadline deadline,
             const Touchers* touchers) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   return park_current(
-      reason, deadline, {}, touchers,
-      [&](Operation& operation) LEAT_NO_THREAD_SAFETY_ANALYSIS {
-        node.operation = &operation;
+      {.reason = reason, .touchers = touchers}, deadline,
+      [&](Waiter& waiter) {
+        node.waiter = &waiter;
         queue.push(node);
-        lock.unlock();
+        lock.publish_before_switch();
+        return HeldLocks{.one = &lock};
       },
-      [&]() LEAT_NO_THREAD_SAFETY_ANALYSIS {
+      [&](int) LEAT_NO_THREAD_SAFETY_ANALYSIS {
         lock.lock();
         queue.remove(node);
       });

@@ -2,8 +2,6 @@
 // queue and the Waiter seam.
 #pragma once
 
-#include <span>
-
 #include "leat/csp/clock.h"
 #include "leat/csp/fiber.h"
 #include "leat/csp/spin_lock.h"
@@ -15,29 +13,25 @@ namespace leat {
 
 /// Parks the calling fiber, or blocks the calling thread where it is no fiber, until the operation
 /// is decided; returns the outcome.
-/// `enqueue(operation)` comes first: it registers the operation with whatever may claim it, and
-/// drops the locks under which it looked. `dequeue()` comes last, while the operation still exists:
-/// it takes out of their queues the nodes that nobody claimed, so that no queue points to an
-/// operation that is gone.
+/// `enqueue(waiter)` comes first: it registers the waiter with whatever may claim it, and returns
+/// the locks under which it did. They are held across the switch, so that who finds the waiter
+/// finds its context saved; hence publish_before_switch() on each of them. `dequeue(outcome)` comes
+/// last, while the operation still exists: it takes out of their queues the nodes that nobody
+/// claimed, so that no queue points to an operation that is gone.
 template <class Enqueue, class Dequeue>
-int park_current(ParkReason reason, Deadline deadline, std::span<Case> cases,
-                 const Touchers* touchers, Enqueue&& enqueue, Dequeue&& dequeue) {
-  const auto wait = [&](Waiter& waiter) {
-    Operation operation(waiter, reason, cases, touchers);
-    enqueue(operation);
-    waiter.park(operation, deadline);
-    dequeue();
-    return operation.outcome();
+int park_current(const Wait& what, Deadline deadline, Enqueue&& enqueue, Dequeue&& dequeue) {
+  const auto wait = [&](auto& waiter) {
+    waiter.begin(what);
+    const HeldLocks held = enqueue(waiter);
+    waiter.park(deadline, held);
+    const int outcome = waiter.outcome();
+    dequeue(outcome);
+    waiter.end();
+    return outcome;
   };
   if (Fiber* const fiber = Fiber::current()) return wait(*fiber);
   ThreadWaiter thread;
   return wait(thread);
-}
-
-/// That of the calling fiber; null on a plain thread.
-[[nodiscard]] inline const SchedulerCore* calling_scheduler() noexcept {
-  const Fiber* const fiber = Fiber::current();
-  return fiber != nullptr ? &fiber->core() : nullptr;
 }
 
 /// Parks in one queue, for what is not a channel. `lock` protects the queue; it is held on entry

@@ -1,4 +1,5 @@
-// Which sanitizer this file is compiled with, if any: LEAT_ASAN, LEAT_TSAN. For gcc and clang.
+// Which sanitizer this file is compiled with, if any: LEAT_ASAN, LEAT_TSAN. For gcc and clang. And
+// what ThreadSanitizer must be told, because to it every fiber is a thread of its own.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -16,3 +17,31 @@
 #define LEAT_TSAN 1
 #endif
 #endif
+
+#if defined(LEAT_TSAN)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace leat {
+
+#if defined(LEAT_TSAN)
+inline constexpr bool kTsan = true;
+#else
+inline constexpr bool kTsan = false;
+#endif
+
+/// hand_over(p) happens before take_over(p): for what one fiber leaves to another through its
+/// worker, which is one thread to the memory model, and several to ThreadSanitizer. Nothing in
+/// other builds.
+inline void hand_over([[maybe_unused]] void* object) noexcept {
+#if defined(LEAT_TSAN)
+  __tsan_release(object);
+#endif
+}
+inline void take_over([[maybe_unused]] void* object) noexcept {
+#if defined(LEAT_TSAN)
+  __tsan_acquire(object);
+#endif
+}
+
+}  // namespace leat

@@ -58,8 +58,9 @@ TimePoint now() noexcept {
 void sleep_until(TimePoint at) {
   if (at <= now()) return;
   const int outcome = park_current(
-      ParkReason::kSleep, Deadline(at), {}, nullptr, [](Operation&) {}, [] {});
-  if (outcome == Operation::kCancelled) throw Cancelled{};
+      {.reason = ParkReason::kSleep}, Deadline(at), [](Waiter&) { return HeldLocks{}; },
+      [](int) {});
+  if (outcome == Waiter::kCancelled) throw Cancelled{};
 }
 
 void sleep_for(Duration length) { sleep_until(Deadline::after(now(), length).at()); }

@@ -51,7 +51,8 @@ class Scheduler {
   /// stack.
   template <class F>
   void go(F&& body, GoOptions options = {}) {
-    core_->launch(core_->root(), UniqueFunction<void()>(std::forward<F>(body)), std::move(options));
+    core_->launch(*core_->root(), UniqueFunction<void()>(std::forward<F>(body)),
+                  std::move(options));
   }
   /// Waits until the root group has no fiber, then rethrows the first error that escaped from one.
   /// From a plain thread, or from a fiber of another scheduler.
@@ -148,7 +149,7 @@ std::invoke_result_t<F&> run(F&& f, const SchedulerOptions& options) {
 template <class F>
 void go(F&& body, GoOptions options) {
   SchedulerCore& core = current_scheduler("go");
-  core.launch(core.root(), UniqueFunction<void()>(std::forward<F>(body)), std::move(options));
+  core.launch(*core.root(), UniqueFunction<void()>(std::forward<F>(body)), std::move(options));
 }
 
 }  // namespace leat

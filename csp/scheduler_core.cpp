@@ -1,15 +1,15 @@
 #include "leat/csp/scheduler_core.h"
 
-#include <algorithm>
-#include <cstdio>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
 
 #include "leat/csp/assert.h"
+#include "leat/csp/census.h"
 #include "leat/csp/cpu_count.h"
 #include "leat/csp/error.h"
-#include "leat/csp/futex.h"
+#include "leat/csp/random.h"
+#include "leat/csp/sanitizers.h"
 
 namespace leat {
 
@@ -18,45 +18,38 @@ namespace {
 // Beyond any machine; more is a mistake.
 constexpr int kMostWorkers = 4096;
 
+int checked_workers(int workers) {
+  if (workers < 0 || workers > kMostWorkers) {
+    throw std::invalid_argument("leat: a scheduler has 1 to " + std::to_string(kMostWorkers) +
+                                " workers (0: one for each CPU), not " + std::to_string(workers));
+  }
+  return workers == 0 ? usable_cpus() : workers;
+}
+
+// Slices longer than this are worth a wake-up of another worker.
+constexpr Duration kLongSlice = std::chrono::microseconds(2);
+// How long an idle worker looks for work before it sleeps; a wake-up costs about as much.
+constexpr Duration kSpin = std::chrono::microseconds(50);
+// A short queue whose head has not moved for so long is stolen from after all.
+constexpr Duration kPatience = std::chrono::microseconds(4);
+
 }  // namespace
-
-void ReadyQueue::push(Fiber& fiber) noexcept {
-  fiber.ready_next_ = nullptr;
-  (last_ != nullptr ? last_->ready_next_ : first_) = &fiber;
-  last_ = &fiber;
-}
-
-Fiber* ReadyQueue::pop() noexcept {
-  Fiber* const fiber = first_;
-  if (fiber == nullptr) return nullptr;
-  first_ = fiber->ready_next_;
-  if (first_ == nullptr) last_ = nullptr;
-  return fiber;
-}
-
-// Neither queue goes first as a whole: a pinned fiber that yields (run's first one is pinned) would
-// keep its worker from all others.
-Fiber* ReadyQueue::pop_oldest(ReadyQueue& a, ReadyQueue& b) noexcept {
-  if (a.empty()) return b.pop();
-  if (b.empty()) return a.pop();
-  return a.first_->ready_since_ < b.first_->ready_since_ ? a.pop() : b.pop();
-}
 
 SchedulerCore::SchedulerCore(const SchedulerOptions& options)
     : options_(options),
       clock_(options.clock != nullptr ? static_cast<const Clock*>(options.clock)
                                       : &SteadyClock::instance()),
+      worker_count_(checked_workers(options.workers)),
+      long_slice_(ticks_in(kLongSlice)),
+      spin_ticks_(clock_->is_virtual() ? 0 : ticks_in(kSpin)),
+      patience_(ticks_in(kPatience)),
       root_(std::make_shared<GroupCore>(*this)),
-      stacks_(options.stack_size) {
-  if (options.workers < 0 || options.workers > kMostWorkers) {
-    throw std::invalid_argument("leat: a scheduler has 1 to " + std::to_string(kMostWorkers) +
-                                " workers (0: one for each CPU), not " +
-                                std::to_string(options.workers));
-  }
-  const int count = options.workers == 0 ? usable_cpus() : options.workers;
-  for (int i = 0; i < count; ++i) {
-    workers_.push_back(std::make_unique<Worker>());
-    workers_.back()->core = this;
+      stacks_(options.stack_size),
+      fibers_(*this),
+      running_workers_(worker_count_) {
+  prepare_heavy_fence();
+  for (int i = 0; i < worker_count_; ++i) {
+    workers_.push_back(std::make_unique<Worker>(*this, workers_.size()));
   }
   register_group(*root_);
   if (options.clock != nullptr) {
@@ -74,7 +67,7 @@ void SchedulerCore::run_main(UniqueFunction<void()> main) {
   throws_deadlock_ = true;
   start_from(1);
   try {
-    launch(root_,
+    launch(*root_,
            [this, main = std::move(main)]() mutable {
              try {
                main();
@@ -91,7 +84,7 @@ void SchedulerCore::run_main(UniqueFunction<void()> main) {
     shut_down();
     throw;
   }
-  work(*workers_[0]);
+  workers_[0]->run();
   join_workers();
   // Taken, because a plain thread that still holds the core would free it under the caller's feet.
   if (const std::exception_ptr error = root_->take_first_error()) std::rethrow_exception(error);
@@ -102,10 +95,14 @@ void SchedulerCore::start() { start_from(0); }
 void SchedulerCore::start_from(std::size_t first) {
   try {
     for (std::size_t i = first; i < workers_.size(); ++i) {
-      threads_.emplace_back([this, i] { work(*workers_[i]); });
+      threads_.emplace_back([this, i] { workers_[i]->run(); });
     }
   } catch (const std::system_error& error) {
     const std::size_t started = first + threads_.size();
+    {
+      const SpinLockGuard guard(lock_);
+      running_workers_ = static_cast<int>(threads_.size());  // the caller's will not run either
+    }
     shut_down();
     throw Error("leat: cannot start worker " + std::to_string(started + 1) + " of " +
                 std::to_string(workers_.size()) + ": " + error.what() + "; ask for fewer workers");
@@ -130,7 +127,7 @@ void SchedulerCore::join_workers() noexcept {
 void SchedulerCore::stop_everything() noexcept {
   {
     const SpinLockGuard guard(lock_);
-    shutting_down_ = true;
+    shutting_down_.store(true, std::memory_order_relaxed);
     wake_all();
   }
   // Stopping runs the users' stop callbacks: not under a lock.
@@ -158,304 +155,119 @@ void SchedulerCore::unregister_group(GroupCore& group) noexcept {
   if (group.next != nullptr) group.next->previous = group.previous;
 }
 
-void SchedulerCore::launch(const std::shared_ptr<GroupCore>& group, UniqueFunction<void()> body,
-                           GoOptions options) {
-  group->reserve();
-  bool stopping = false;
+// A fiber that is launched while everything is being stopped must be stopped too: either the
+// launcher sees so, or whoever stops sees the fiber. For a listed group its lock decides.
+void SchedulerCore::launch(GroupCore& group, UniqueFunction<void()> body, GoOptions options) {
+  group.reserve();  // may park: the worker is asked for afterwards
+  Worker* worker = Worker::current();
+  if (worker != nullptr && &worker->core() != this) worker = nullptr;
   Fiber* fiber = nullptr;
   try {
-    fiber = make_fiber(group, std::move(body), std::move(options), stopping);
+    fiber = &make_fiber(group, std::move(body), std::move(options), worker);
   } catch (...) {
-    group->unreserve();
+    group.unreserve();
     throw;
   }
-  group->add(*fiber);
-  if (stopping) fiber->cancel();
-  enqueue(*fiber);
+  light_fence();  // pairs with the heavy ones in stop_everything() and GroupCore::stop()
+  if (shutting_down_.load(std::memory_order_relaxed) || group.stopped()) fiber->request_cancel();
+  group.add(*fiber);
+  hand_over(fiber);
+  if (worker == nullptr || (fiber->home_.get() != nullptr && fiber->home_.get() != worker)) {
+    enqueue(*fiber);
+  } else {
+    worker->queue(*fiber);
+  }
 }
 
-// Owned by the group until finish(). Sets `stopping` to whether it has to be cancelled.
-Fiber* SchedulerCore::make_fiber(const std::shared_ptr<GroupCore>& group,
-                                 UniqueFunction<void()> body, GoOptions options, bool& stopping) {
-  const bool pinned = options.pinned;
-  // Outside the try block: gcc 12.2 takes a variable that a throwing call was to assign for
-  // assigned in the handler (gcc.gnu.org/PR109434).
-  const StackSpan stack = stacks_.allocate(options.stack_size);
-  std::unique_ptr<Fiber> fiber;
-  try {
-    fiber = std::make_unique<Fiber>(*this, group, std::move(body), std::move(options), stack,
-                                    next_fiber_id_.fetch_add(1, std::memory_order_relaxed));
+// `worker`: the caller's, if it is one of ours.
+Fiber& SchedulerCore::make_fiber(GroupCore& group, UniqueFunction<void()> body, GoOptions options,
+                                 Worker* worker) {
+  Fiber& fiber = worker != nullptr ? worker->fibers().take(fibers_) : fibers_.take();
+  if (options.stack_size != 0) {  // those of the default size are bound when the fiber first runs
+    try {
+      fiber.bind(stacks_.allocate(options.stack_size));
+    } catch (...) {
+      fibers_.put(fiber);
+      throw;
+    }
+  }
+  fiber.group_ = &group;
+  fiber.body_ = std::move(body);
+  fiber.name_ = std::move(options.name);
+  fiber.id_ = worker != nullptr ? worker->next_id() : reserve_ids(1);
+  fiber.random_ = mix(mix(seed()) + fiber.id_);
+  fiber.shields_ = 0;
+  fiber.has_own_stack_size_.set(options.stack_size != 0);
+  fiber.cancel_requested_.store(false, std::memory_order_relaxed);
+  fiber.home_.set(
+      options.pinned
+          ? workers_[next_home_.fetch_add(1, std::memory_order_relaxed) % workers_.size()].get()
+          : nullptr);
+  const bool in_root = &group == root_.get();
+  if (worker != nullptr) {
+    auto& launched = (in_root ? worker->root_counts : worker->other_counts).launched;
+    launched.store(launched.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  } else {
     const SpinLockGuard guard(lock_);
-    if (shutting_down_ && live_ == 0) {
+    if (ended_) {
+      fiber.body_ = {};
+      if (fiber.has_stack_.get()) {
+        stacks_.release(fiber.context_.stack());
+        fiber.context_.discard();
+        fiber.has_stack_.set(false);
+      }
+      fibers_.put(fiber);
       throw std::logic_error("leat: go on a scheduler that has ended");
     }
-    timers_.reserve(live_ + 1);  // so that adding a timer, which may not throw, does not allocate
-    ++live_;
-    stopping = shutting_down_;
-    if (pinned) fiber->home_ = workers_[next_home_++ % workers_.size()].get();
-  } catch (...) {
-    fiber.reset();
-    stacks_.release(stack);
-    throw;
+    (in_root ? outside_root_counts_ : outside_other_counts_)
+        .launched.fetch_add(1, std::memory_order_release);
   }
-  return fiber.release();
+  // release: pairs with FiberPool::for_each_live.
+  fiber.live_.store(true, std::memory_order_release);
+  return fiber;
 }
 
-void SchedulerCore::enqueue(Fiber& fiber) noexcept {
-  Worker* woken = nullptr;
-  {
-    const SpinLockGuard guard(lock_);
-    woken = push(fiber);
+// On the fiber itself; its closure is gone. What follows only makes its memory free for others.
+void SchedulerCore::finish(Fiber& fiber, Worker& worker) noexcept {
+  fiber.live_.store(false, std::memory_order_relaxed);
+  Census::leave_what_it_reads();
+  fiber.group_->remove(fiber);
+  const bool in_root = fiber.group_ == root_.get();
+  auto& ended = (in_root ? worker.root_counts : worker.other_counts).ended;
+  ended.store(ended.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  if (!in_root) return;
+  light_fence();  // pairs with the heavy one in GroupCore::join
+  if (root_->was_joined()) {
+    full_fence();  // among several last ones at least one sees that all others have ended
+    if (root_is_empty()) root_->wake_joiners();
   }
-  if (woken != nullptr) futex_wake(&woken->wake_word);
 }
 
-// Queues the fiber and picks the idle worker, if any, that shall look at the queue.
-Worker* SchedulerCore::push(Fiber& fiber) noexcept {
-  fiber.ready_since_ = ++progress_;
-  if (fiber.home_ != nullptr) {
-    fiber.home_->pinned.push(fiber);
-    if (!fiber.home_->idle) return nullptr;
-    mark_busy(*fiber.home_);
-    return fiber.home_;
-  }
-  ready_.push(fiber);
-  return wake_one();
-}
-
-// A worker counts as busy from the moment somebody decides to wake it: otherwise "all idle" would
-// be seen between the decision and its first look at the queue.
-void SchedulerCore::mark_busy(Worker& worker) noexcept {
-  worker.idle = false;
-  --idle_;
-  // relaxed: under lock_, as is the sleeper's read
-  worker.wake_word.fetch_add(1, std::memory_order_relaxed);
-}
-
-Worker* SchedulerCore::wake_one() noexcept {
-  if (idle_ == 0) return nullptr;
-  Worker* chosen = nullptr;
+// Ends are counted before launches: what is seen to have ended by then had been launched, so equal
+// sums mean that between the two readings nobody was left. Both only grow.
+bool SchedulerCore::root_is_empty() const noexcept {
+  std::uint64_t ended = 0;
   for (const auto& worker : workers_) {
-    if (!worker->idle) continue;
-    chosen = worker.get();
-    if (!worker->keeps_time) break;  // the timekeeper last: it would have to be replaced
+    ended += worker->root_counts.ended.load(std::memory_order_acquire);
   }
-  LEAT_ASSERT(chosen != nullptr, "idle_ counts the workers that are idle");
-  mark_busy(*chosen);
-  return chosen;
-}
-
-void SchedulerCore::wake_all() noexcept {
+  std::uint64_t launched = outside_root_counts_.launched.load(std::memory_order_acquire);
   for (const auto& worker : workers_) {
-    if (!worker->idle) continue;
-    mark_busy(*worker);
-    futex_wake(&worker->wake_word);
+    launched += worker->root_counts.launched.load(std::memory_order_acquire);
   }
+  return launched == ended;
 }
 
-// Nobody is woken to keep the time: the fiber is about to park, and its worker either sleeps until
-// then itself, or finds something to run and calls another (next()).
-void SchedulerCore::add_timer(Timer& timer) noexcept {
-  const SpinLockGuard guard(lock_);
-  timers_.add(timer);
-}
-
-void SchedulerCore::remove_timer(Timer& timer) noexcept {
-  const SpinLockGuard guard(lock_);
-  timers_.remove(timer);
-}
-
-void SchedulerCore::begin_outside_work() noexcept {
-  const SpinLockGuard guard(lock_);
-  ++outside_work_;
-}
-
-void SchedulerCore::end_outside_work() noexcept {
-  Worker* woken = nullptr;
-  {
-    const SpinLockGuard guard(lock_);
-    --outside_work_;
-    ++progress_;                                 // whoever was waited for may be gone:
-    if (outside_work_ == 0) woken = wake_one();  // somebody looks whether all is stuck
-  }
-  if (woken != nullptr) futex_wake(&woken->wake_word);
-}
-
-// Claims every timer that is due and queues its fiber. Claiming under lock_ is what allows
-// remove_timer to be the end of the timer's life.
-void SchedulerCore::fire_due_timers() noexcept {
-  if (timers_.empty()) return;
-  const TimePoint now = clock_->now();
-  while (!timers_.empty() && timers_.earliest() <= now) {
-    Operation& operation = *timers_.pop().operation;
-    if (!operation.claim(Operation::kTimedOut)) continue;
-    // Only fibers have timers. The fiber may not have parked yet: make_ready says what to do.
-    auto& fiber = static_cast<Fiber&>(operation.waiter());
-    if (fiber.make_ready()) {
-      if (Worker* const woken = push(fiber)) futex_wake(&woken->wake_word);
+// Exact only where no fiber runs.
+std::uint64_t SchedulerCore::live_count() const noexcept {
+  std::uint64_t live = outside_root_counts_.launched.load(std::memory_order_relaxed) +
+                       outside_other_counts_.launched.load(std::memory_order_relaxed);
+  for (const auto& worker : workers_) {
+    for (const Worker::Counts* counts : {&worker->root_counts, &worker->other_counts}) {
+      live += counts->launched.load(std::memory_order_relaxed);
+      live -= counts->ended.load(std::memory_order_relaxed);
     }
   }
-}
-
-// Somebody idle should sleep until the earliest timer, and whoever does now would wake too late.
-// Under virtual time nobody sleeps until a deadline.
-bool SchedulerCore::needs_timekeeper() const noexcept {
-  return !clock_->is_virtual() && !timers_.empty() && timers_.earliest() < timekeeper_until_;
-}
-
-void SchedulerCore::work(Worker& worker) noexcept {
-  worker.base.adopt_current_thread();
-  while (Fiber* const fiber = next(worker)) resume(worker, *fiber);
-}
-
-Fiber* SchedulerCore::next(Worker& worker) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
-  lock_.lock();
-  for (;;) {
-    fire_due_timers();
-    if (Fiber* const fiber = ReadyQueue::pop_oldest(worker.pinned, ready_)) {
-      // While this worker is busy somebody else has to watch the clock.
-      Worker* const timekeeper = needs_timekeeper() ? wake_one() : nullptr;
-      lock_.unlock();
-      if (timekeeper != nullptr) futex_wake(&timekeeper->wake_word);
-      return fiber;
-    }
-    if (shutting_down_ && live_ == 0) {
-      wake_all();
-      lock_.unlock();
-      return nullptr;
-    }
-
-    worker.idle = true;
-    ++idle_;
-    if (idle_ == worker_count()) {  // every fiber is parked
-      if (clock_->is_virtual() && !timers_.empty()) {
-        options_.clock->advance_to(timers_.earliest());
-        mark_busy(worker);
-        continue;
-      }
-      if (throws_deadlock_ && timers_.empty() && outside_work_ == 0 &&
-          deadlock_sought_at_ != progress_) {
-        const std::uint64_t progress = progress_;
-        mark_busy(worker);
-        lock_.unlock();
-        const bool deadlock = end_deadlock();
-        lock_.lock();
-        // Where all were stuck and nobody has moved on since, the next step follows at once.
-        if (progress != progress_) deadlock_steps_ = 0;
-        if (!deadlock) deadlock_sought_at_ = progress;
-        continue;
-      }
-    }
-    worker.keeps_time = needs_timekeeper();
-    if (worker.keeps_time) timekeeper_until_ = timers_.earliest();
-    const Deadline until = worker.keeps_time ? Deadline(timekeeper_until_) : Deadline::never();
-    const std::uint32_t word = worker.wake_word.load(std::memory_order_relaxed);
-    lock_.unlock();
-    futex_wait(worker.wake_word, word, until);
-    lock_.lock();
-    if (worker.keeps_time && timekeeper_until_ == until.at()) timekeeper_until_ = TimePoint::max();
-    worker.keeps_time = false;
-    if (worker.idle) {  // nobody woke it: its time came, or a spurious return
-      worker.idle = false;
-      --idle_;
-    }
-  }
-}
-
-void SchedulerCore::resume(Worker& worker, Fiber& fiber) noexcept {
-  fiber.worker_ = &worker;
-  for (;;) {
-    // release: pairs with the fiber's acquire when it continues, and hands on to it what this
-    // worker acquired from the ready queue: the writes of whoever made it ready.
-    fiber.state_.store(FiberState::kRunning, std::memory_order_release);
-    Fiber::set_current(&fiber);
-    worker.base.switch_to(fiber.context_);
-    Fiber::set_current(nullptr);
-    switch (fiber.left_.load(std::memory_order_acquire)) {
-      case Fiber::Left::kDone:
-        fiber.state_.store(FiberState::kDone, std::memory_order_relaxed);
-        finish(&fiber);
-        return;
-      case Fiber::Left::kYield:
-        fiber.state_.store(FiberState::kReady, std::memory_order_relaxed);
-        enqueue(fiber);
-        return;
-      case Fiber::Left::kPark: {
-        FiberState running = FiberState::kRunning;
-        // release: whoever makes it ready and runs it elsewhere needs the saved context.
-        if (fiber.state_.compare_exchange_strong(running, FiberState::kParked,
-                                                 std::memory_order_acq_rel)) {
-          return;  // from here another worker may run it
-        }
-        LEAT_ASSERT(running == FiberState::kWoken, "a parking fiber is running or woken");
-        break;  // ready() came first: run it on
-      }
-    }
-  }
-}
-
-void SchedulerCore::finish(Fiber* fiber) noexcept {
-  const std::shared_ptr<GroupCore> group = fiber->group_;
-  const StackSpan stack = fiber->stack_;
-  group->remove(*fiber);
-  delete fiber;
-  stacks_.release(stack);
-  group->unreserve();  // wakes the joiners
-  const SpinLockGuard guard(lock_);
-  --live_;
-  if (shutting_down_ && live_ == 0) wake_all();
-}
-
-std::string SchedulerCore::list_stuck() {
-  std::string fibers;
-  bool all_stuck = true;
-  const SpinLockGuard guard(groups_lock_);
-  for (GroupCore* group = groups_; group != nullptr; group = group->next) {
-    group->for_each([&](Fiber& fiber) {
-      bool stuck = false;
-      fibers += "\n  " + fiber.describe(stuck);
-      all_stuck = all_stuck && stuck;
-    });
-  }
-  return all_stuck ? fibers : "";
-}
-
-bool SchedulerCore::end_deadlock() noexcept {
-  const std::string fibers = list_stuck();
-  if (fibers.empty()) return false;
-  int step = 0;  // 0: cancel
-  bool first = false;
-  {
-    const SpinLockGuard guard(lock_);
-    step = shutting_down_ ? ++deadlock_steps_ : 0;
-    first = step > 0 && !std::exchange(shields_gave_way_, true);
-  }
-  const std::string text = "all " + std::to_string(std::count(fibers.begin(), fibers.end(), '\n')) +
-                           " fibers wait and nothing can wake them:" + fibers;
-  root_->fail(std::make_exception_ptr(Deadlock("leat: deadlock: " + text)));
-  if (step == 0) {
-    stop_everything();
-    return true;
-  }
-  if (first) {
-    // A shield may stand in a destructor, from which no exception can leave: then the program ends
-    // here, and this line is all that tells why.
-    std::fprintf(stderr, "leat: deadlock, shielded from cancellation; the shields give way: %s\n",
-                 text.c_str());
-  }
-  // First all waits are ended, then anybody runs: a fiber that runs would let others go on, whose
-  // next waits are not part of the deadlock.
-  std::vector<Fiber*> ended;
-  {
-    const SpinLockGuard guard(groups_lock_);
-    for (GroupCore* group = groups_; group != nullptr; group = group->next) {
-      group->for_each([&](Fiber& fiber) {
-        if (fiber.break_wait(step)) ended.push_back(&fiber);
-      });
-    }
-  }
-  for (Fiber* const fiber : ended) fiber->ready();
-  return true;
+  return live;
 }
 
 }  // namespace leat

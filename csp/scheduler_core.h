@@ -1,18 +1,21 @@
-// Runs fibers on workers. The typed, user-facing side is csp/scheduler.h.
+// Runs fibers on workers. The typed, user-facing side is csp/scheduler.h; what one worker does is
+// csp/worker.h.
 //
-// M fibers on N workers. A worker takes the fiber that has waited longest, of the ready queue and
-// of its own queue of pinned fibers, switches to it, and acts on why it came back. One lock
-// protects the queues, the timers and the workers' idleness, so that "everything is parked" is a
-// fact and not a guess.
+// M fibers on N workers, each with queues of its own. What belongs to no worker is here: fibers
+// made ready from outside, timers, who sleeps, and the end. Always true under lock_:
+//  - idle_ counts the workers that sleep and that nobody has woken yet. A worker becomes idle under
+//    lock_ with its own queues empty, and only it fills these: idle_ == workers, with nothing
+//    injected, means that every fiber is parked. That is a fact, not a guess: only then does
+//    virtual time advance, and only then is a deadlock sought;
+//  - while something is injected, some worker is not idle and will look here before it sleeps.
 //
-// Always true under lock_:
-//  - a fiber that is kReady is in ready_ or in its home's pinned queue;
-//  - while ready_ is not empty, some worker is not idle and will look at it before it sleeps;
-//  - idle_ counts the workers that sleep and that nobody has woken yet. idle_ == workers means that
-//    every fiber is parked: only then does virtual time advance, and only then is a deadlock
-//    sought.
+// A worker that makes a fiber ready wakes an idle one to take it only if the fiber would otherwise
+// stand behind another; the fiber in its run-next slot waits for it to switch. Should it not
+// switch, one of the idle workers, the watcher, comes by every kWatchEvery and takes that fiber
+// over. While no fiber has been switched for some time, nobody watches (unwatched_): then the first
+// fiber put into a run-next slot wakes a watcher. When all are idle nobody wakes up.
 //
-// Lock order: groups_lock_, GroupCore::lock_, Fiber::lock_, lock_.
+// Lock order: the census's, groups_lock_, a park's own lock (a channel's, GroupCore::lock_), lock_.
 #pragma once
 
 #include <atomic>
@@ -24,13 +27,17 @@
 #include <thread>
 #include <vector>
 
+#include "leat/csp/asymmetric_fence.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/context.h"
 #include "leat/csp/fiber.h"
+#include "leat/csp/fiber_pool.h"
 #include "leat/csp/group_core.h"
+#include "leat/csp/run_queue.h"
 #include "leat/csp/spin_lock.h"
 #include "leat/csp/stack.h"
+#include "leat/csp/ticks.h"
 #include "leat/csp/timers.h"
+#include "leat/csp/worker.h"
 
 namespace leat {
 
@@ -48,32 +55,6 @@ struct SchedulerOptions {
   std::uint64_t seed = 0;
 };
 
-/// FIFO of ready fibers, linked through the fibers.
-class ReadyQueue {
- public:
-  [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
-  void push(Fiber& fiber) noexcept;
-  Fiber* pop() noexcept;
-  /// Takes the fiber that has waited longest in either queue.
-  static Fiber* pop_oldest(ReadyQueue& a, ReadyQueue& b) noexcept;
-
- private:
-  Fiber* first_ = nullptr;
-  Fiber* last_ = nullptr;
-};
-
-class SchedulerCore;
-
-/// One OS thread that runs fibers.
-struct Worker {
-  SchedulerCore* core = nullptr;
-  Context base;             // the thread's own stack; made on that thread
-  ReadyQueue pinned;        // fibers that only this worker may run; SchedulerCore::lock_
-  bool idle = false;        // counted in idle_; SchedulerCore::lock_
-  bool keeps_time = false;  // sleeps until a timer is due; SchedulerCore::lock_
-  std::atomic<std::uint32_t> wake_word{0};  // changed to wake it; it sleeps on a value it read
-};
-
 class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
  public:
   explicit SchedulerCore(const SchedulerOptions& options);
@@ -89,11 +70,11 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// Cancels and joins every fiber and every worker. Idempotent.
   void shut_down() noexcept;
 
-  /// Launches a fiber into `group`. Throws leat::Error where there is no memory for its stack,
-  /// std::logic_error where the scheduler has ended.
-  void launch(const std::shared_ptr<GroupCore>& group, UniqueFunction<void()> body,
-              GoOptions options);
-  /// The fiber is kReady: queues it and sees to it that a worker runs it.
+  /// Launches a fiber into `group`. Throws std::bad_alloc, std::logic_error where the scheduler has
+  /// ended. Where there is no memory for its stack, the group fails with leat::Error.
+  void launch(GroupCore& group, UniqueFunction<void()> body, GoOptions options);
+  /// Queues a fiber that was made ready by who is not one of its workers, or that is pinned to
+  /// another worker than the caller's.
   void enqueue(Fiber& fiber) noexcept LEAT_EXCLUDES(lock_);
 
   /// Called by a fiber of this scheduler that parks next.
@@ -104,71 +85,136 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
 
   void register_group(GroupCore& group) noexcept LEAT_EXCLUDES(groups_lock_);
   void unregister_group(GroupCore& group) noexcept LEAT_EXCLUDES(groups_lock_);
+  /// Of the root group: at some moment since the call no fiber belonged to it.
+  [[nodiscard]] bool root_is_empty() const noexcept;
+  void cancel_root_fibers() noexcept;
 
   [[nodiscard]] const std::shared_ptr<GroupCore>& root() const noexcept { return root_; }
   [[nodiscard]] const Clock& clock() const noexcept { return *clock_; }
   [[nodiscard]] std::uint64_t seed() const noexcept { return options_.seed; }
-  [[nodiscard]] int worker_count() const noexcept { return static_cast<int>(workers_.size()); }
+  [[nodiscard]] int worker_count() const noexcept { return worker_count_; }
 
  private:
+  friend class Fiber;
+  friend class Worker;
+
   static constexpr std::size_t kMainStackSize = std::size_t{8} << 20;
 
-  [[nodiscard]] Fiber* make_fiber(const std::shared_ptr<GroupCore>& group,
-                                  UniqueFunction<void()> body, GoOptions options, bool& stopping)
-      LEAT_EXCLUDES(lock_);
   void start_from(std::size_t first);
   void join_workers() noexcept;
-  void work(Worker& worker) noexcept;
-  Fiber* next(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
-  void resume(Worker& worker, Fiber& fiber) noexcept;
-  void finish(Fiber* fiber) noexcept;
+  void finish(Fiber& fiber, Worker& worker) noexcept;
   void stop_everything() noexcept;
+  [[nodiscard]] Fiber& make_fiber(GroupCore& group, UniqueFunction<void()> body, GoOptions options,
+                                  Worker* worker);
+  [[nodiscard]] std::uint64_t reserve_ids(std::uint64_t count) noexcept {
+    return next_fiber_id_.fetch_add(count, std::memory_order_relaxed);
+  }
+
+  // What workers ask for. scheduler_idle.cpp
+
+  enum class Woken : std::uint8_t { kEnded, kBySomebody, kToWatch };
+  /// Sleeps until there may be something to do. On the worker's base, with its queues empty.
+  Woken sleep(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
+  /// Queues one injected fiber, and those whose time has come. True if somebody has to watch the
+  /// clock while this worker is busy.
+  bool look_outside(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
+  /// Takes the worker's share of what is injected: returns one, queues the others.
+  Fiber* take_injected(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
+  void take_inbox(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
+  /// The worker's ring is full: half of it is injected.
+  void spill(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
+  /// True if the worker shall spin before it sleeps; it is then counted in spinning_.
+  [[nodiscard]] bool may_spin(Worker& worker) noexcept;
+  void wake_for_work() noexcept {
+    if (idle_.load(std::memory_order_relaxed) > 0 &&
+        spinning_.load(std::memory_order_relaxed) == 0) {
+      wake_spinner();
+    }
+  }
+  void wake_for_watch() noexcept {
+    if (__builtin_expect(unwatched_.load(std::memory_order_seq_cst), 0)) wake_spinner();
+  }
+  void wake_spinner() noexcept LEAT_EXCLUDES(lock_);
+  void wake_timekeeper() noexcept LEAT_EXCLUDES(lock_);
+  /// Somebody else has queued more than he will soon run.
+  [[nodiscard]] bool queued_elsewhere(const Worker& worker) const noexcept;
+  [[nodiscard]] bool waits_elsewhere(const Worker& worker) const noexcept;
+
+  [[nodiscard]] Ticks long_slice() const noexcept { return long_slice_; }
+  [[nodiscard]] Ticks spin_ticks() const noexcept { return spin_ticks_; }
+  [[nodiscard]] Ticks patience() const noexcept { return patience_; }
 
   // With lock_ held:
   Worker* wake_one() noexcept LEAT_REQUIRES(lock_);
   void wake_all() noexcept LEAT_REQUIRES(lock_);
   void mark_busy(Worker& worker) noexcept LEAT_REQUIRES(lock_);
-  Worker* push(Fiber& fiber) noexcept LEAT_REQUIRES(lock_);
-  void fire_due_timers() noexcept LEAT_REQUIRES(lock_);
+  void update_unwatched() noexcept LEAT_REQUIRES(lock_);
+  void take_due_timers(FiberList& due) noexcept LEAT_REQUIRES(lock_);
+  void queue_due(Worker& worker, FiberList& due) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] bool needs_timekeeper() const noexcept LEAT_REQUIRES(lock_);
+  [[nodiscard]] bool may_have_due_timers() const noexcept;
+  void note_earliest() noexcept LEAT_REQUIRES(lock_);
+  [[nodiscard]] std::uint64_t live_count() const noexcept;
+  [[nodiscard]] std::uint64_t progress() const noexcept LEAT_REQUIRES(lock_);
+
+  // Seeing all fibers, and ending them. deadlock.cpp
 
   /// Every fiber is parked and nothing is pending: if only fibers of this scheduler could wake each
-  /// other, sees to it that run() ends and throws Deadlock. True if it was so.
+  /// other, sees to it that run() ends and throws Deadlock. True if it was so. Called and returns
+  /// with lock_ held, drops it in between.
   ///
   /// All are cancelled. If that moves nobody, they are shielded, and what they wait for will never
   /// come: step by step the shields give way (Fiber::break_wait). It ends, because in the last step
   /// every fiber moves on, by an exception.
-  bool end_deadlock() noexcept LEAT_EXCLUDES(lock_);
-  /// Lists the fibers; empty if there are none or one could still be woken.
-  [[nodiscard]] std::string list_stuck() LEAT_EXCLUDES(groups_lock_);
+  bool end_deadlock() noexcept LEAT_REQUIRES(lock_);
+  /// Lists the fibers; empty if there are none or one could still be woken. No fiber runs.
+  [[nodiscard]] std::string list_stuck() LEAT_REQUIRES(lock_);
 
   const SchedulerOptions options_;
   const Clock* clock_;
+  const int worker_count_;
+  const Ticks long_slice_;
+  const Ticks spin_ticks_;
+  const Ticks patience_;
   std::shared_ptr<GroupCore> root_;
   StackPool stacks_;
+  FiberPool fibers_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::thread> threads_;
   bool throws_deadlock_ = false;  // run_main, as opposed to an embedded scheduler
   bool clock_attached_ = false;   // from construction until the workers have been joined
   std::atomic<std::uint64_t> next_fiber_id_{1};
+  std::atomic<std::size_t> next_home_{0};
+  std::atomic<bool> shutting_down_{false};  // set under lock_
 
   SpinLock groups_lock_;
   GroupCore* groups_ LEAT_GUARDED_BY(groups_lock_) = nullptr;
 
-  SpinLock lock_;
-  ReadyQueue ready_ LEAT_GUARDED_BY(lock_);
+  // Read by workers at every turn, written when somebody goes to sleep or wakes up.
+  alignas(64) std::atomic<int> idle_{0};  // written under lock_
+  std::atomic<int> spinning_{0};
+  std::atomic<bool> unwatched_{false};  // there are idle workers and none of them is the watcher
+  std::atomic<std::size_t> injected_count_{0};         // written under lock_
+  std::atomic<TimePoint> earliest_{TimePoint::max()};  // of timers_; written under lock_
+
+  alignas(64) SpinLock lock_;
+  FiberList injected_ LEAT_GUARDED_BY(lock_);
   TimerHeap timers_ LEAT_GUARDED_BY(lock_);
-  int idle_ LEAT_GUARDED_BY(lock_) = 0;
   // The earliest time until which an idle worker sleeps (the timekeeper), or max().
   TimePoint timekeeper_until_ LEAT_GUARDED_BY(lock_) = TimePoint::max();
-  std::size_t live_ LEAT_GUARDED_BY(lock_) = 0;  // fibers that are not done
+  Worker* watcher_ LEAT_GUARDED_BY(lock_) = nullptr;
+  int quiet_watches_ LEAT_GUARDED_BY(lock_) = 0;  // in a row, without a switch anywhere
+  std::uint64_t watched_progress_ LEAT_GUARDED_BY(lock_) = 0;
+  int running_workers_ LEAT_GUARDED_BY(lock_);  // fewer where not all could be started
   std::size_t outside_work_ LEAT_GUARDED_BY(lock_) = 0;
-  std::uint64_t progress_ LEAT_GUARDED_BY(lock_) = 0;  // counts enqueued fibers
+  std::uint64_t outside_progress_ LEAT_GUARDED_BY(lock_) = 0;  // what progress() adds to switches
   std::uint64_t deadlock_sought_at_ LEAT_GUARDED_BY(lock_) = static_cast<std::uint64_t>(-1);
   int deadlock_steps_ LEAT_GUARDED_BY(lock_) = 0;  // without anybody moving on: end_deadlock()
+  std::uint64_t stepped_at_ LEAT_GUARDED_BY(lock_) = static_cast<std::uint64_t>(-1);
   bool shields_gave_way_ LEAT_GUARDED_BY(lock_) = false;
-  std::size_t next_home_ LEAT_GUARDED_BY(lock_) = 0;
-  bool shutting_down_ LEAT_GUARDED_BY(lock_) = false;
+  bool ended_ LEAT_GUARDED_BY(lock_) = false;
+  Worker::Counts outside_root_counts_;  // launched by who is no worker; under lock_
+  Worker::Counts outside_other_counts_;
 };
 
 }  // namespace leat

@@ -9,8 +9,8 @@
 //  - exactly one case takes effect; the others leave no trace. Its handler runs after that, and
 //    select returns the index of the case among the arguments;
 //  - among cases that are ready, each is chosen with equal probability;
-//  - operands are evaluated once, by the caller. on_send borrows an lvalue and owns an rvalue, and
-//    moves from it only if its case is chosen;
+//  - operands are evaluated once, by the caller. Channels and values that are lvalues are borrowed,
+//    rvalues are owned; a value is moved from only if its case is chosen;
 //  - on_recv's handler gets std::optional<T>: std::nullopt if the channel is closed and drained (a
 //    channel closed with a cause rethrows it from select). A chosen send on a closed channel throws
 //    ChannelClosed;
@@ -44,11 +44,36 @@ struct NoHandler {
   void operator()(Args&&... /*unused*/) const noexcept {}
 };
 
+/// Channel<T> and Sender<T>; Channel<T> and Receiver<T>.
+template <class H>
+concept SendingHandle = std::derived_from<H, SendOperations<H, typename H::value_type>>;
+template <class H>
+concept ReceivingHandle = std::derived_from<H, RecvOperations<H, typename H::value_type>>;
+
 /// A case of select. `kCommunicates` cases describe themselves to the core and act when chosen;
 /// the other ones give a deadline.
 template <class C>
 concept SelectCase = requires(C& c) {
   { C::kCommunicates } -> std::convertible_to<bool>;
+};
+
+/// The channel of a case: borrowed from a handle that outlives the select, or owned.
+class CaseChannel {
+ public:
+  explicit CaseChannel(const ChannelHandle& borrowed) noexcept : core_(borrowed.core().get()) {}
+  explicit CaseChannel(ChannelHandle&& owned) noexcept
+      : core_(owned.core().get()), share_(owned.core()) {}
+  [[nodiscard]] ChannelCore* get() const noexcept { return core_; }
+  /// From here it is owned.
+  void own() noexcept {
+    if (core_ == nullptr || share_.get() != nullptr) return;
+    core_->retain();
+    share_ = ChannelRef(core_);
+  }
+
+ private:
+  ChannelCore* core_;
+  ChannelRef share_;
 };
 
 /// Made by on_recv.
@@ -57,27 +82,27 @@ class RecvCase {
  public:
   static constexpr bool kCommunicates = true;
   static constexpr bool kOnce = false;
-  RecvCase(std::shared_ptr<ChannelCore> channel, F handler)
+  RecvCase(CaseChannel channel, F handler)
       : channel_(std::move(channel)), handler_(std::move(handler)) {}
+  void own() noexcept { channel_.own(); }
   void describe(Case& one) noexcept {
     one.channel = channel_.get();
     one.direction = Case::Direction::kRecv;
-    one.slot = slot_.address();
+    value_.reset();
+    one.slot = &value_;
   }
   void act(const Case& chosen) {
-    std::optional<T> value;
-    if (chosen.closed) {
-      rethrow_cause(*channel_);
-    } else {
-      slot_.move_to(value);
-    }
+    if (chosen.closed) rethrow_cause(*chosen.channel);
+    // Out of the case: its handler may select with it again.
+    std::optional<T> value = std::move(value_);
+    value_.reset();
     handler_(std::move(value));
   }
 
  private:
-  std::shared_ptr<ChannelCore> channel_;
+  CaseChannel channel_;
   F handler_;
-  ReceiveSlot<T> slot_;
+  std::optional<T> value_;
 };
 
 /// Made by on_send. V is T& (borrowed) or T (owned).
@@ -86,22 +111,23 @@ class SendCase {
  public:
   static constexpr bool kCommunicates = true;
   static constexpr bool kOnce = !std::is_reference_v<V>;  // its value is gone then
-  SendCase(std::shared_ptr<ChannelCore> channel, V value, F handler)
+  SendCase(CaseChannel channel, V value, F handler)
       : channel_(std::move(channel)),
         value_(std::forward<V>(value)),
         handler_(std::move(handler)) {}
+  void own() noexcept { channel_.own(); }
   void describe(Case& one) noexcept {
     one.channel = channel_.get();
     one.direction = Case::Direction::kSend;
     one.slot = &value_;
   }
   void act(const Case& chosen) {
-    if (chosen.closed) throw_channel_closed(*channel_, "select: send");
+    if (chosen.closed) throw_channel_closed(*chosen.channel, "select: send");
     handler_();
   }
 
  private:
-  std::shared_ptr<ChannelCore> channel_;
+  CaseChannel channel_;
   V value_;
   F handler_;
 };
@@ -114,48 +140,40 @@ struct DeadlineCase {
   F handler;
 };
 
-/// Receive from `channel` (a Channel or Receiver). handler(std::optional<T>).
-template <Sendable T, class F = NoHandler>
-[[nodiscard]] auto on_recv(const Receiver<T>& channel, F handler = {}) {
-  return RecvCase<T, F>(channel.core(), std::move(handler));
-}
-template <Sendable T, class F = NoHandler>
-[[nodiscard]] auto on_recv(const Channel<T>& channel, F handler = {}) {
-  return RecvCase<T, F>(channel.core(), std::move(handler));
-}
-
-/// Send `value` to `channel` (a Channel or Sender). An lvalue is borrowed and moved from if the
-/// case is chosen; a const lvalue is copied; an rvalue is owned. handler().
-template <Sendable T, class F = NoHandler>
-[[nodiscard]] auto on_send(const Sender<T>& channel, T& value, F handler = {}) {
-  return SendCase<T&, F>(channel.core(), value, std::move(handler));
-}
-template <Sendable T, class F = NoHandler>
-[[nodiscard]] auto on_send(const Sender<T>& channel, std::type_identity_t<T>&& value,
-                           F handler = {}) {
-  return SendCase<T, F>(channel.core(), std::move(value), std::move(handler));
-}
-template <Sendable T, class F = NoHandler>
-  requires std::copy_constructible<T>
-[[nodiscard]] auto on_send(const Sender<T>& channel, const std::type_identity_t<T>& value,
-                           F handler = {}) {
-  return SendCase<T, F>(channel.core(), T(value), std::move(handler));
-}
-template <Sendable T, class F = NoHandler>
-[[nodiscard]] auto on_send(const Channel<T>& channel, T& value, F handler = {}) {
-  return SendCase<T&, F>(channel.core(), value, std::move(handler));
-}
-template <Sendable T, class F = NoHandler>
-[[nodiscard]] auto on_send(const Channel<T>& channel, std::type_identity_t<T>&& value,
-                           F handler = {}) {
-  return SendCase<T, F>(channel.core(), std::move(value), std::move(handler));
+/// Receive from `channel`, a Channel<T> or Receiver<T>. A handle that is an lvalue is borrowed, a
+/// temporary is owned. handler(std::optional<T>).
+template <class H, class F = NoHandler>
+  requires ReceivingHandle<std::remove_cvref_t<H>>
+[[nodiscard]] auto on_recv(H&& channel, F handler = {}) {
+  using T = typename std::remove_cvref_t<H>::value_type;
+  return RecvCase<T, F>(CaseChannel(std::forward<H>(channel)), std::move(handler));
 }
 
-template <Sendable T, class F = NoHandler>
-  requires std::copy_constructible<T>
-[[nodiscard]] auto on_send(const Channel<T>& channel, const std::type_identity_t<T>& value,
+/// Send `value` to `channel`, a Channel<T> or Sender<T>. A handle that is an lvalue is borrowed, a
+/// temporary is owned; so is the value: an lvalue is borrowed and moved from if the case is chosen,
+/// a const lvalue is copied, an rvalue is owned. handler().
+template <class H, class F = NoHandler>
+  requires SendingHandle<std::remove_cvref_t<H>>
+[[nodiscard]] auto on_send(H&& channel, typename std::remove_cvref_t<H>::value_type& value,
                            F handler = {}) {
-  return SendCase<T, F>(channel.core(), T(value), std::move(handler));
+  using T = typename std::remove_cvref_t<H>::value_type;
+  return SendCase<T&, F>(CaseChannel(std::forward<H>(channel)), value, std::move(handler));
+}
+template <class H, class F = NoHandler>
+  requires SendingHandle<std::remove_cvref_t<H>>
+[[nodiscard]] auto on_send(H&& channel, typename std::remove_cvref_t<H>::value_type&& value,
+                           F handler = {}) {
+  using T = typename std::remove_cvref_t<H>::value_type;
+  return SendCase<T, F>(CaseChannel(std::forward<H>(channel)), std::move(value),
+                        std::move(handler));
+}
+template <class H, class F = NoHandler>
+  requires SendingHandle<std::remove_cvref_t<H>> &&
+      std::copy_constructible<typename std::remove_cvref_t<H>::value_type>
+[[nodiscard]] auto on_send(H&& channel, const typename std::remove_cvref_t<H>::value_type& value,
+                           F handler = {}) {
+  using T = typename std::remove_cvref_t<H>::value_type;
+  return SendCase<T, F>(CaseChannel(std::forward<H>(channel)), T(value), std::move(handler));
 }
 
 /// If nothing else is ready within `length` from the call of select. handler().
@@ -195,7 +213,7 @@ int select(Cases&&... cases) {
   };
   (collect(cases), ...);
 
-  const int outcome = communicate(communications, deadline, ParkReason::kSelect);
+  const int outcome = communicate(communications, deadline);
   const int chosen = outcome < 0 ? deadline_position : position[static_cast<std::size_t>(outcome)];
 
   index = 0;

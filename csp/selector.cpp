@@ -25,7 +25,7 @@ std::optional<std::size_t> Selector::communicate_one(Deadline deadline) {
   }
   int outcome = 0;
   try {
-    outcome = communicate(cases_, deadline, ParkReason::kSelect);
+    outcome = communicate(cases_, deadline);
   } catch (...) {
     cases_.clear();
     throw;
@@ -36,10 +36,12 @@ std::optional<std::size_t> Selector::communicate_one(Deadline deadline) {
   }
   const auto index = static_cast<std::size_t>(outcome);
   const bool closed = cases_[index].closed;
+  ChannelCore* const channel = cases_[index].channel;
   cases_.clear();
   // A copy of what act() looks at: its handler may begin another select.
   Case chosen;
   chosen.closed = closed;
+  chosen.channel = channel;
   const std::shared_ptr<Entry> entry = entries_[index];  // which its handler may replace
   if (entry->once()) entries_[index].reset();
   entry->act(chosen);

@@ -39,12 +39,14 @@ class Selector {
   template <SelectCase C>
   std::size_t add(C one) {
     static_assert(C::kCommunicates, "timeouts are select_until, otherwise is try_select");
+    one.own();
     return add_erased(std::make_shared<Erased<C>>(std::move(one)));
   }
   /// Puts another case in the place of `index`. Throws std::out_of_range.
   template <SelectCase C>
   void set(std::size_t index, C one) {
     static_assert(C::kCommunicates, "timeouts are select_until, otherwise is try_select");
+    one.own();
     entries_.at(index) = std::make_shared<Erased<C>>(std::move(one));
   }
   /// The case of `index` is never ready any more, until set(). Throws std::out_of_range.

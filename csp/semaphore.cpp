@@ -59,7 +59,7 @@ bool Semaphore::acquire(std::int64_t units, Deadline deadline) LEAT_NO_THREAD_SA
   grant(wake);
   lock_.unlock();
   wake.wake();
-  if (outcome == Operation::kCancelled) throw Cancelled{};
+  if (outcome == Waiter::kCancelled) throw Cancelled{};
   return false;
 }
 
@@ -83,10 +83,10 @@ std::int64_t Semaphore::available() const noexcept {
 void Semaphore::grant(WakeList& wake) noexcept {
   while (WaitNode* const node = waiters_.oldest()) {
     const std::int64_t units = static_cast<const Request*>(node)->units;
-    const bool undecided = node->operation->outcome() == Operation::kUndecided;
+    const bool undecided = node->waiter->undecided();
     if (undecided && units > available_) return;
     waiters_.remove(*node);
-    if (!node->operation->claim(node->outcome)) continue;  // it gave up
+    if (!node->waiter->claim(node->outcome)) continue;  // it gave up
     available_ -= units;
     wake.add(*node);
   }

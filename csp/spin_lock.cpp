@@ -1,7 +1,5 @@
 #include "leat/csp/spin_lock.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
 #include "leat/csp/futex.h"
@@ -25,7 +23,7 @@ void SpinLock::lock_contended() noexcept {
       return;
     }
     if (total > kPausesBeforeYield) {
-      sched_yield();
+      yield_cpu();
       total = 0;
     }
   }

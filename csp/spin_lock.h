@@ -1,7 +1,9 @@
 // The lock under which the runtime touches its own few words: a channel, a group, a ready queue.
 //
 // Always true:
-//  - held for tens of nanoseconds, never across a park, a blocking system call or user code;
+//  - held for tens of nanoseconds, never across a blocking system call or user code; across a
+//  switch
+//    only as publish_before_switch() says;
 //  - unlock() is the holder's last access to the object that the lock protects, so whoever takes
 //    the lock next may destroy that object.
 #pragma once
@@ -9,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "leat/csp/sanitizers.h"
 #include "leat/csp/thread_annotations.h"
 
 namespace leat {
@@ -25,6 +28,23 @@ class LEAT_CAPABILITY("mutex") SpinLock {
   }
 
   void unlock() noexcept LEAT_RELEASE() { word_.store(0, std::memory_order_release); }
+
+  // A fiber that parks holds the lock until its context is saved: its worker drops it then, in the
+  // context of whatever runs next. Both are one thread; to ThreadSanitizer they are two, so there
+  // the fiber publishes what it wrote, and the worker adds to that instead of replacing it.
+
+  /// By the fiber, which still holds the lock, before it is switched away from.
+  void publish_before_switch() noexcept {
+    if constexpr (kTsan) word_.store(1, std::memory_order_release);
+  }
+  /// By its worker, in place of unlock().
+  void unlock_after_switch() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
+    if constexpr (kTsan) {
+      word_.exchange(0, std::memory_order_release);
+    } else {
+      word_.store(0, std::memory_order_release);
+    }
+  }
 
  private:
   void lock_contended() noexcept;

@@ -1,10 +1,12 @@
 // Stacks for fibers: mapped lazily, guarded at the low end, recycled.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
 #include "leat/csp/context.h"
+#include "leat/csp/owned.h"
 #include "leat/csp/spin_lock.h"
 
 namespace leat {
@@ -28,6 +30,21 @@ class StackPool {
   /// memory or no more mappings.
   StackSpan allocate(std::size_t size);
   void release(StackSpan stack) noexcept;
+
+  /// A worker's own stock of stacks of the default size: no lock, no system call.
+  class Cache {
+   public:
+    /// False if it has none.
+    bool take(const StackPool& pool, StackSpan& stack) noexcept;
+    /// Gets some, if there are, from the pool.
+    void refill(StackPool& pool) noexcept;
+    void put(StackPool& pool, StackSpan stack) noexcept;
+
+   private:
+    static constexpr int kMost = 64;
+    std::array<Owned<std::byte*>, kMost> low_;
+    Owned<int> count_{0};
+  };
 
  private:
   const std::size_t default_size_;

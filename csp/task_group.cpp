@@ -24,7 +24,7 @@ TaskGroup::~TaskGroup() {
 }
 
 void TaskGroup::launch(UniqueFunction<void()> body, GoOptions options) {
-  scheduler_->launch(core_, std::move(body), std::move(options));
+  scheduler_->launch(*core_, std::move(body), std::move(options));
 }
 
 void TaskGroup::wait() {

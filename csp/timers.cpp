@@ -1,62 +1,69 @@
 #include "leat/csp/timers.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace leat {
 
-// Grows by doubling: reserve() is called once for each fiber that is launched.
-void TimerHeap::reserve(std::size_t count) {
-  if (count > heap_.capacity()) heap_.reserve(std::max(count, 2 * heap_.capacity()));
+// Of two heaps, or none, one: the later root becomes the first child of the earlier one.
+Timer* TimerHeap::meld(Timer* a, Timer* b) noexcept {
+  if (a == nullptr) return b;
+  if (b == nullptr) return a;
+  if (b->at < a->at || (b->at == a->at && b->sequence < a->sequence)) std::swap(a, b);
+  b->before = a;
+  b->sibling = a->child;
+  if (b->sibling != nullptr) b->sibling->before = b;
+  a->child = b;
+  return a;
 }
 
-void TimerHeap::add(Timer& timer) {
+// In two passes, without recursion: pairs from left to right, then the pairs from right to left.
+// That order is what makes the amortised bound.
+Timer* TimerHeap::meld_siblings(Timer* first) noexcept {
+  Timer* pairs = nullptr;  // a stack, linked by `sibling`
+  while (first != nullptr) {
+    Timer* const a = first;
+    Timer* const b = a->sibling;
+    first = b != nullptr ? b->sibling : nullptr;
+    a->sibling = nullptr;
+    if (b != nullptr) b->sibling = nullptr;
+    Timer* const pair = meld(a, b);
+    pair->sibling = pairs;
+    pairs = pair;
+  }
+  Timer* root = nullptr;
+  while (pairs != nullptr) {
+    Timer* const pair = std::exchange(pairs, pairs->sibling);
+    pair->sibling = nullptr;
+    root = meld(root, pair);
+  }
+  return root;
+}
+
+void TimerHeap::add(Timer& timer) noexcept {
   timer.sequence = next_sequence_++;
-  heap_.push_back(&timer);
-  sift_up(timer, heap_.size() - 1);
+  timer.queued = true;
+  timer.child = timer.sibling = timer.before = nullptr;
+  root_ = meld(root_, &timer);
 }
 
 void TimerHeap::remove(Timer& timer) noexcept {
-  if (timer.index == Timer::kNotQueued) return;
-  const std::size_t hole = timer.index;
-  Timer& last = *heap_.back();
-  heap_.pop_back();
-  timer.index = Timer::kNotQueued;
-  if (&last == &timer) return;
-  sift_up(last, hole);
-  sift_down(last, last.index);
+  if (!timer.queued) return;
+  timer.queued = false;
+  Timer* const orphans = meld_siblings(timer.child);
+  if (root_ == &timer) {
+    root_ = orphans;
+  } else {
+    (timer.before->child == &timer ? timer.before->child : timer.before->sibling) = timer.sibling;
+    if (timer.sibling != nullptr) timer.sibling->before = timer.before;
+    root_ = meld(root_, orphans);
+  }
+  if (root_ != nullptr) root_->before = nullptr;
 }
 
 Timer& TimerHeap::pop() noexcept {
-  Timer& timer = *heap_.front();
+  Timer& timer = *root_;
   remove(timer);
   return timer;
-}
-
-void TimerHeap::place(Timer& timer, std::size_t index) noexcept {
-  heap_[index] = &timer;
-  timer.index = index;
-}
-
-void TimerHeap::sift_up(Timer& timer, std::size_t index) noexcept {
-  while (index > 0) {
-    const std::size_t parent = (index - 1) / 2;
-    if (!before(timer, *heap_[parent])) break;
-    place(*heap_[parent], index);
-    index = parent;
-  }
-  place(timer, index);
-}
-
-void TimerHeap::sift_down(Timer& timer, std::size_t index) noexcept {
-  for (;;) {
-    std::size_t child = 2 * index + 1;
-    if (child >= heap_.size()) break;
-    if (child + 1 < heap_.size() && before(*heap_[child + 1], *heap_[child])) ++child;
-    if (!before(*heap_[child], timer)) break;
-    place(*heap_[child], index);
-    index = child;
-  }
-  place(timer, index);
 }
 
 }  // namespace leat

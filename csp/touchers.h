@@ -10,14 +10,24 @@ namespace leat {
 
 class SchedulerCore;
 
+/// That of the calling fiber; null on a plain thread.
+[[nodiscard]] const SchedulerCore* calling_scheduler() noexcept;
+
 class Touchers {
  public:
   /// `scheduler` is that of the calling fiber, null on a plain thread. Under the object's lock.
   void note(const SchedulerCore* scheduler) noexcept {
-    if (first_ == nullptr) first_ = scheduler;
-    if (scheduler == nullptr || scheduler != first_) {
+    if (__builtin_expect(knows(scheduler), 1)) return;
+    if (scheduler != nullptr && first_.load(std::memory_order_relaxed) == nullptr) {
+      first_.store(scheduler, std::memory_order_relaxed);
+    } else {
       outside_.store(true, std::memory_order_relaxed);
     }
+  }
+  /// Whether note() of the same would change nothing.
+  [[nodiscard]] bool knows(const SchedulerCore* scheduler) const noexcept {
+    return (scheduler != nullptr && first_.load(std::memory_order_relaxed) == scheduler) ||
+           from_outside();
   }
   /// Whether a plain thread, or fibers of more than one scheduler, have ever operated on the
   /// object.
@@ -26,7 +36,7 @@ class Touchers {
   }
 
  private:
-  const SchedulerCore* first_ = nullptr;
+  std::atomic<const SchedulerCore*> first_{nullptr};
   std::atomic<bool> outside_{false};
 };
 

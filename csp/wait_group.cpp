@@ -39,7 +39,7 @@ bool WaitGroup::wait(Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   WaitNode node;
   const int outcome = wait_in(waiters_, node, lock_, ParkReason::kWaitGroup, deadline, &touchers_);
   lock_.unlock();
-  if (outcome == Operation::kCancelled) throw Cancelled{};
+  if (outcome == Waiter::kCancelled) throw Cancelled{};
   return outcome >= 0;
 }
 

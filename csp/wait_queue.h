@@ -4,15 +4,17 @@
 // thread-safe: the lock of the object that owns the queue protects it and the links of its nodes.
 #pragma once
 
-#include <cstddef>
+#include <atomic>
 
 #include "leat/csp/waiter.h"
 
 namespace leat {
 
+class WaitQueue;
+
 /// One operation's place in one queue.
 struct WaitNode {
-  Operation* operation = nullptr;
+  Waiter* waiter = nullptr;
   int outcome = 0;  // what popping this node claims the operation with
   // A sender's value, or a receiver's storage: the claimer moves from or to it.
   void* slot = nullptr;
@@ -24,39 +26,52 @@ struct WaitNode {
 
 class WaitQueue {
  public:
-  [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+  /// Without the lock: a hint.
+  [[nodiscard]] bool empty() const noexcept {
+    return first_.load(std::memory_order_relaxed) == nullptr;
+  }
 
   void push(WaitNode& node) noexcept {
     node.queue = this;
     node.next = nullptr;
     node.previous = last_;
-    (last_ != nullptr ? last_->next : first_) = &node;
+    if (last_ != nullptr) {
+      last_->next = &node;
+    } else {
+      set_first(&node);
+    }
     last_ = &node;
   }
 
   /// Takes `node` out, wherever it stands, in constant time; nothing if it stands in no queue.
   void remove(WaitNode& node) noexcept {
     if (node.queue == nullptr) return;
-    (node.previous != nullptr ? node.previous->next : first_) = node.next;
+    if (node.previous != nullptr) {
+      node.previous->next = node.next;
+    } else {
+      set_first(node.next);
+    }
     (node.next != nullptr ? node.next->previous : last_) = node.previous;
     node.queue = nullptr;
   }
 
   /// The oldest node, decided or not; null if there is none.
-  [[nodiscard]] WaitNode* oldest() const noexcept { return first_; }
+  [[nodiscard]] WaitNode* oldest() const noexcept { return first_.load(std::memory_order_relaxed); }
 
   /// Takes out and claims the oldest operation that is still undecided; null if there is none. The
-  /// caller owes operation->waiter().ready(), after it has moved the value and dropped the lock.
+  /// caller owes waiter->ready(), after it has moved the value and dropped the lock.
   WaitNode* pop_claimed() noexcept {
-    while (WaitNode* node = first_) {
+    while (WaitNode* node = oldest()) {
       remove(*node);
-      if (node->operation->claim(node->outcome)) return node;
+      if (node->waiter->claim(node->outcome)) return node;
     }
     return nullptr;
   }
 
  private:
-  WaitNode* first_ = nullptr;
+  void set_first(WaitNode* node) noexcept { first_.store(node, std::memory_order_relaxed); }
+
+  std::atomic<WaitNode*> first_{nullptr};
   WaitNode* last_ = nullptr;
 };
 
@@ -73,7 +88,7 @@ class WakeList {
   void wake() noexcept {
     for (WaitNode* node = first_; node != nullptr;) {
       WaitNode* const next = node->next;  // the node is gone once its waiter is ready
-      node->operation->waiter().ready();
+      node->waiter->ready();
       node = next;
     }
     first_ = last_ = nullptr;

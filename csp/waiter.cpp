@@ -22,7 +22,8 @@ const char* to_string(ParkReason reason) noexcept {
   return "?";
 }
 
-void ThreadWaiter::park(Operation& operation, Deadline deadline) noexcept {
+void ThreadWaiter::park(Deadline deadline, const HeldLocks& held) noexcept {
+  held.unlock_after_switch();
   // A peer often answers within a microsecond; sleeping costs ten times that.
   constexpr int kSpins = 200;
   for (int i = 0; i < kSpins; ++i) {
@@ -33,8 +34,8 @@ void ThreadWaiter::park(Operation& operation, Deadline deadline) noexcept {
     // acquire: pairs with the release in ready(), and publishes what the claimer wrote.
     if (word_.load(std::memory_order_acquire) == kReady) return;
     if (!deadline.is_never() && SteadyClock::instance().now() >= deadline.at()) {
-      if (operation.claim(Operation::kTimedOut)) return;  // nobody else will call ready()
-      deadline = Deadline::never();                       // a peer was faster: its ready() comes
+      if (claim(kTimedOut)) return;  // nobody else will call ready()
+      deadline = Deadline::never();  // a peer was faster: its ready() comes
     }
     futex_wait(word_, kWaiting, deadline);
   }

@@ -1,13 +1,15 @@
 // The seam behind which waiting happens: whoever can wait is a Waiter.
 //
-// A blocking operation is an Operation: one or several things that may end it (a peer on a channel,
-// a deadline, a cancellation). Always true:
-//  - exactly one party claims an Operation, and that party alone calls ready() on its waiter, once,
+// A blocking operation begins, is decided by exactly one party (a peer on a channel, a deadline, a
+// cancellation), and ends. Always true:
+//  - exactly one party claims the operation, and that party alone calls ready() on the waiter,
+//  once,
 //    after it has written all that the waiter will read;
-//  - the Operation and its WaitNodes live on the waiting side's stack, and the waiting side does
-//    not leave park() before ready() was called: a claimer may use them until it calls ready(), and
-//    not afterwards;
-//  - ready() may come before the waiter has actually parked. park() then returns at once.
+//  - the nodes by which others find the waiter live on its stack, and it does not leave park()
+//    before ready() was called: a claimer may use them until it calls ready(), and not afterwards;
+//  - the waiter holds the locks of the queues that it stands in until it can be woken (HeldLocks):
+//    who claims it under one of them may call ready() at once. Who claims without (a timer, a
+//    cancellation) calls ready_once_parked().
 #pragma once
 
 #include <atomic>
@@ -15,11 +17,11 @@
 #include <span>
 
 #include "leat/csp/clock.h"
+#include "leat/csp/spin_lock.h"
 
 namespace leat {
 
 class Touchers;
-class WaitQueue;
 struct Case;
 
 /// Why a fiber waits; printed by reports.
@@ -39,69 +41,96 @@ enum class ParkReason : std::uint8_t {
 };
 [[nodiscard]] const char* to_string(ParkReason reason) noexcept;
 
-class Waiter;
-
-/// One blocking operation, undecided until somebody claims it.
-class Operation {
- public:
-  // Outcomes below zero; zero and up are the index of the case that communicated.
-  static constexpr int kUndecided = -1;
-  static constexpr int kTimedOut = -2;
-  static constexpr int kCancelled = -3;
-
-  Operation(Waiter& waiter, ParkReason reason, std::span<Case> cases = {},
-            const Touchers* touchers = nullptr) noexcept
-      : waiter_(waiter), cases_(cases), touchers_(touchers), reason_(reason) {}
-  Operation(const Operation&) = delete;
-  Operation& operator=(const Operation&) = delete;
-
-  /// Decides the operation. True for exactly one caller, who then owes waiter().ready().
-  bool claim(int outcome) noexcept {
-    int undecided = kUndecided;
-    // Relaxed is enough: the claimer's writes are published by ready(), and whoever loses the claim
-    // reads nothing that the winner wrote.
-    return outcome_.compare_exchange_strong(undecided, outcome, std::memory_order_relaxed);
-  }
-  /// What was claimed. For the waiting side after park(), or for anybody as a hint.
-  [[nodiscard]] int outcome() const noexcept { return outcome_.load(std::memory_order_relaxed); }
-  [[nodiscard]] Waiter& waiter() const noexcept { return waiter_; }
-  [[nodiscard]] ParkReason reason() const noexcept { return reason_; }
-  /// The channel operations it waits on, for reports; empty for any other wait.
-  [[nodiscard]] std::span<Case> cases() const noexcept { return cases_; }
+/// What an operation waits for; for reports. What it points to lives while the operation does.
+struct Wait {
+  ParkReason reason = ParkReason::kSleep;
+  /// The channel operations it waits on; empty for any other wait.
+  std::span<const Case> cases = {};
   /// Of what else it waits for; null where only fibers of this scheduler, or its clock, can end it.
-  [[nodiscard]] const Touchers* touchers() const noexcept { return touchers_; }
-
- private:
-  std::atomic<int> outcome_{kUndecided};
-  Waiter& waiter_;
-  std::span<Case> cases_;
-  const Touchers* touchers_;
-  ParkReason reason_;
+  const Touchers* touchers = nullptr;
 };
 
-/// A fiber or an OS thread that can wait.
+/// The locks under which a waiter has entered its queues, to be dropped once it can be woken: one,
+/// or those that drop(argument) drops. What `argument` points to may be gone with the last of them.
+struct HeldLocks {
+  SpinLock* one = nullptr;
+  void (*drop)(void*) noexcept = nullptr;
+  void* argument = nullptr;
+
+  void unlock_after_switch() const noexcept {
+    if (one != nullptr) {
+      one->unlock_after_switch();
+    } else if (drop != nullptr) {
+      drop(argument);
+    }
+  }
+};
+
+/// Something that can wait: a fiber, a thread. It waits for one operation at a time.
 class Waiter {
  public:
+  // How an operation was decided: the index of the case that communicated, or one of these.
+  static constexpr int kTimedOut = -1;
+  static constexpr int kCancelled = -2;
+
   Waiter() = default;
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
 
-  /// Waits until `operation` is decided and, where a peer decided it, until that peer has called
-  /// ready(). Claims it with kTimedOut at `deadline`, and with kCancelled if this is a fiber that
-  /// is asked to stop. Called by the waiter itself.
-  virtual void park(Operation& operation, Deadline deadline) noexcept = 0;
+  /// Decides the operation. True for exactly one caller, who then owes ready().
+  bool claim(int outcome) noexcept {
+    int seen = decision_.load(std::memory_order_relaxed);
+    while (seen == kUndecided || seen == kUndecidedShielded) {
+      // acquire: what the waiter wrote in begin(), for claimers that hold none of its locks. The
+      // claimer's own writes are published by ready().
+      if (decision_.compare_exchange_weak(seen, outcome, std::memory_order_acquire,
+                                          std::memory_order_relaxed)) {
+        return true;
+      }
+    }
+    return false;
+  }
+  /// A hint, unless the caller holds a lock without which nobody can claim.
+  [[nodiscard]] bool undecided() const noexcept {
+    const int seen = decision_.load(std::memory_order_relaxed);
+    return seen == kUndecided || seen == kUndecidedShielded;
+  }
+
+  // By the waiter itself, in this order; begin() before it shows a node to anybody.
+
+  /// `shielded`: cancellation does not end the operation.
+  void begin(const Wait& wait, bool shielded = false) noexcept {
+    wait_ = wait;
+    // release: whoever claims without a lock of ours sees what was written before.
+    decision_.store(shielded ? kUndecidedShielded : kUndecided, std::memory_order_release);
+  }
+  /// Waits until the operation is decided and ready() was called. Claims it with kTimedOut at
+  /// `deadline`, and with kCancelled if this is a fiber that is asked to stop. Drops `held` as soon
+  /// as it can be woken.
+  virtual void park(Deadline deadline, const HeldLocks& held) noexcept = 0;
+  [[nodiscard]] int outcome() const noexcept { return decision_.load(std::memory_order_relaxed); }
+  /// The nodes are in no queue any more, and are about to go.
+  void end() noexcept { decision_.store(kNotWaiting, std::memory_order_relaxed); }
+
   /// Ends park(). Called once, by whoever claimed the operation, from any thread or fiber.
   virtual void ready() noexcept = 0;
 
  protected:
+  static constexpr int kNotWaiting = -3;
+  static constexpr int kUndecided = -4;
+  static constexpr int kUndecidedShielded = -5;
+
   ~Waiter() = default;
+
+  std::atomic<int> decision_{kNotWaiting};
+  Wait wait_;
 };
 
 /// An OS thread that is no fiber: waits on a futex. Lives on the stack of the blocking call. Is
 /// never cancelled.
 class ThreadWaiter final : public Waiter {
  public:
-  void park(Operation& operation, Deadline deadline) noexcept override;
+  void park(Deadline deadline, const HeldLocks& held) noexcept override;
   void ready() noexcept override;
 
  private:

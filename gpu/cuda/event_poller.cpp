@@ -29,33 +29,34 @@ void EventPoller::await(const RecordRef& record) {
   WaitNode node;
   node.slot = &result;
   const int outcome = park_current(
-      ParkReason::kAwait, Deadline::never(), {}, nullptr,
-      [&](Operation& operation) {
-        node.operation = &operation;
-        watch(record, node);
+      {.reason = ParkReason::kAwait}, Deadline::never(),
+      [&](Waiter& waiter) {
+        node.waiter = &waiter;
+        return watch(record, node);
       },
-      [&] {
+      [&](int) {
         const SpinLockGuard guard(lock_);
         record->waiters.remove(node);
       });
-  if (outcome == Operation::kCancelled) throw Cancelled{};
+  if (outcome == Waiter::kCancelled) throw Cancelled{};
   if (result != cudaSuccess) throw_error(result, "cudaEventQuery", context_.device_name());
 }
 
-void EventPoller::watch(const RecordRef& record, WaitNode& node) noexcept {
-  bool wake = false;
-  {
-    const SpinLockGuard guard(lock_);
-    record->waiters.push(node);
-    if (!record->watched) {
-      record->watched = true;
-      record->next = incoming_;
-      incoming_ = RecordRef(*record).release();
-      wake = word_.load(std::memory_order_relaxed) == kAsleep;
-      word_.store(kAwake, std::memory_order_relaxed);
-    }
+// Returns with lock_ held: the fiber parks next.
+HeldLocks EventPoller::watch(const RecordRef& record,
+                             WaitNode& node) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  lock_.lock();
+  record->waiters.push(node);
+  if (!record->watched) {
+    record->watched = true;
+    record->next = incoming_;
+    incoming_ = RecordRef(*record).release();
+    const bool asleep = word_.load(std::memory_order_relaxed) == kAsleep;
+    word_.store(kAwake, std::memory_order_relaxed);
+    if (asleep) futex_wake(&word_);  // it comes to take lock_ when the fiber has parked
   }
-  if (wake) futex_wake(&word_);
+  lock_.publish_before_switch();
+  return {.one = &lock_};
 }
 
 EventPoller::~EventPoller() {

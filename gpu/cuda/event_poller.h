@@ -51,7 +51,7 @@ class EventPoller {
   // Whoever has news stores kAwake and wakes the thread.
   static constexpr std::uint32_t kAsleep = 1;
 
-  void watch(const RecordRef& record, WaitNode& node) noexcept LEAT_EXCLUDES(lock_);
+  HeldLocks watch(const RecordRef& record, WaitNode& node) noexcept;
 
   // The thread's:
   void run() noexcept;

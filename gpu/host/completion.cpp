@@ -26,7 +26,7 @@ void Completion::wait() LEAT_NO_THREAD_SAFETY_ANALYSIS {
   if (!done_) {
     WaitNode node;
     const int outcome = wait_in(waiters_, node, lock_, ParkReason::kAwait);
-    if (outcome == Operation::kCancelled) {
+    if (outcome == Waiter::kCancelled) {
       lock_.unlock();
       throw Cancelled{};
     }

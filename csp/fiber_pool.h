@@ -1,0 +1,72 @@
+// Where fibers come from and go back to. Their memory stays theirs, so that whoever looks through
+// all of them (a report, a cancellation) never looks at something else.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "leat/csp/fiber.h"
+#include "leat/csp/owned.h"
+#include "leat/csp/spin_lock.h"
+
+namespace leat {
+
+class FiberPool {
+ public:
+  explicit FiberPool(SchedulerCore& core) noexcept : core_(core) {}
+  FiberPool(const FiberPool&) = delete;
+  FiberPool& operator=(const FiberPool&) = delete;
+  ~FiberPool() = default;
+
+  /// A worker's own stock: taking and returning fibers there costs no lock.
+  class Cache {
+   public:
+    /// Throws std::bad_alloc.
+    Fiber& take(FiberPool& pool);
+    void put(FiberPool& pool, Fiber& fiber) noexcept;
+
+   private:
+    friend class FiberPool;
+    static constexpr int kBatch = 64;
+    Owned<Fiber*> first_{nullptr};
+    Owned<int> count_{0};
+  };
+
+  /// For who has no cache. Throws std::bad_alloc.
+  Fiber& take() LEAT_EXCLUDES(lock_);
+  void put(Fiber& fiber) noexcept LEAT_EXCLUDES(lock_);
+
+  /// Visits every fiber that is live and stays so: in a census, or where none runs.
+  template <class F>
+  void for_each_live(F&& visit) LEAT_EXCLUDES(lock_) {
+    for (std::size_t i = 0;; ++i) {
+      Fiber* const slab = slab_at(i);
+      if (slab == nullptr) return;
+      for (std::size_t j = 0; j < kSlab; ++j) {
+        // acquire: what its launcher wrote.
+        if (Fiber& fiber = slab[j]; fiber.live_.load(std::memory_order_acquire)) visit(fiber);
+      }
+    }
+  }
+
+ private:
+  static constexpr std::size_t kSlab = 64;
+  struct FreeSlab {
+    void operator()(Fiber* slab) const noexcept;
+  };
+
+  /// The first fiber of that slab; null beyond the last.
+  [[nodiscard]] Fiber* slab_at(std::size_t index) LEAT_EXCLUDES(lock_);
+  /// A chain of up to `most` free fibers, at least one. Throws std::bad_alloc.
+  Fiber* take_chain(int most, int& count) LEAT_EXCLUDES(lock_);
+  void put_chain(Fiber& first, Fiber& last) noexcept LEAT_EXCLUDES(lock_);
+  void add_slab() LEAT_REQUIRES(lock_);
+
+  SchedulerCore& core_;
+  SpinLock lock_;
+  std::vector<std::unique_ptr<Fiber, FreeSlab>> slabs_ LEAT_GUARDED_BY(lock_);
+  Fiber* free_ LEAT_GUARDED_BY(lock_) = nullptr;
+};
+
+}  // namespace leat

@@ -1,0 +1,31 @@
+// A variable that one worker's thread alone touches.
+#pragma once
+
+#include <atomic>
+
+namespace leat {
+
+/// Plain loads and stores, spelt as relaxed atomics: the fibers that run on a worker in turn are
+/// several threads to ThreadSanitizer, and others may look at the value as a hint.
+template <class T>
+class Owned {
+ public:
+  constexpr Owned() noexcept : value_{} {}
+  constexpr explicit Owned(T value) noexcept : value_(value) {}
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+
+  [[nodiscard]] T get() const noexcept { return value_.load(std::memory_order_relaxed); }
+  void set(T value) noexcept { value_.store(value, std::memory_order_relaxed); }
+  /// By the owner alone: not one indivisible step.
+  T add(T step) noexcept {
+    const T sum = get() + step;
+    set(sum);
+    return sum;
+  }
+
+ private:
+  std::atomic<T> value_;
+};
+
+}  // namespace leat

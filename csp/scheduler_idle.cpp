@@ -1,0 +1,378 @@
+// What happens between having nothing to run and running again: sleeping, waking, watching the
+// clock and the busy.
+#include <algorithm>
+
+#include "leat/csp/assert.h"
+#include "leat/csp/asymmetric_fence.h"
+#include "leat/csp/futex.h"
+#include "leat/csp/sanitizers.h"
+#include "leat/csp/scheduler_core.h"
+
+namespace leat {
+namespace {
+
+// How often the watcher looks at the busy workers, and how often in vain before it stops.
+constexpr Duration kWatchEvery = std::chrono::microseconds(50);
+constexpr int kQuietWatches = 4;
+
+}  // namespace
+
+void SchedulerCore::enqueue(Fiber& fiber) noexcept {
+  Worker* woken = nullptr;
+  {
+    const SpinLockGuard guard(lock_);
+    ++outside_progress_;
+    if (Worker* const home = fiber.home_.get()) {
+      home->inbox_.push(fiber);
+      home->has_inbox_.store(true, std::memory_order_relaxed);
+      if (home->idle_) {
+        mark_busy(*home);
+        woken = home;
+      }
+    } else {
+      injected_.push(fiber);
+      injected_count_.fetch_add(1, std::memory_order_relaxed);
+      woken = wake_one();
+    }
+  }
+  if (woken != nullptr) futex_wake(&woken->wake_word_);
+}
+
+void SchedulerCore::take_inbox(Worker& worker) noexcept {
+  const SpinLockGuard guard(lock_);
+  while (Fiber* const fiber = worker.inbox_.pop()) worker.queue(*fiber);
+  worker.has_inbox_.store(false, std::memory_order_relaxed);
+}
+
+Fiber* SchedulerCore::take_injected(Worker& worker) noexcept {
+  if (injected_count_.load(std::memory_order_relaxed) == 0) return nullptr;
+  FiberList mine;
+  Fiber* first = nullptr;
+  {
+    const SpinLockGuard guard(lock_);
+    first = injected_.pop();
+    if (first == nullptr) return nullptr;
+    const std::size_t count = injected_count_.load(std::memory_order_relaxed);
+    // Not more than fits the ring, which is empty.
+    const std::size_t share =
+        std::clamp<std::size_t>(count / workers_.size(), 1, RunRing::kSize / 2);
+    std::size_t taken = 1;
+    for (; taken < share; ++taken) mine.push(*injected_.pop());
+    injected_count_.store(count - taken, std::memory_order_relaxed);
+  }
+  while (Fiber* const fiber = mine.pop()) worker.queue(*fiber);
+  return first;
+}
+
+void SchedulerCore::spill(Worker& worker) noexcept {
+  FiberList half;
+  std::size_t count = 0;
+  for (; count < RunRing::kSize / 2; ++count) {
+    Fiber* const fiber = worker.ring_.pop(worker.alone_);
+    if (fiber == nullptr) break;
+    half.push(*fiber);
+  }
+  const SpinLockGuard guard(lock_);
+  while (Fiber* const fiber = half.pop()) injected_.push(*fiber);
+  injected_count_.fetch_add(count, std::memory_order_relaxed);
+}
+
+bool SchedulerCore::look_outside(Worker& worker) noexcept {
+  Fiber* injected = nullptr;
+  FiberList due;
+  bool timekeeper_wanted = false;
+  const bool timers = may_have_due_timers();
+  const bool has_injected = injected_count_.load(std::memory_order_relaxed) > 0;
+  if (!timers && !has_injected) return false;
+  {
+    const SpinLockGuard guard(lock_);
+    if (has_injected) {
+      injected = injected_.pop();
+      if (injected != nullptr) injected_count_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    take_due_timers(due);
+    timekeeper_wanted = needs_timekeeper();
+  }
+  queue_due(worker, due);
+  if (injected != nullptr) worker.queue(*injected);
+  return timekeeper_wanted;
+}
+
+// ---- timers
+
+// Its worker next looks outside: it either finds nothing else to run and sleeps until then itself,
+// or calls somebody to watch the clock.
+void SchedulerCore::add_timer(Timer& timer) noexcept {
+  Worker::current()->until_look_outside_.set(0);
+  const SpinLockGuard guard(lock_);
+  timers_.add(timer);
+  note_earliest();
+}
+
+void SchedulerCore::remove_timer(Timer& timer) noexcept {
+  const SpinLockGuard guard(lock_);
+  timers_.remove(timer);
+  note_earliest();
+}
+
+void SchedulerCore::note_earliest() noexcept {
+  earliest_.store(timers_.empty() ? TimePoint::max() : timers_.earliest(),
+                  std::memory_order_relaxed);
+}
+
+bool SchedulerCore::may_have_due_timers() const noexcept {
+  return !clock_->is_virtual() && earliest_.load(std::memory_order_relaxed) != TimePoint::max();
+}
+
+// Claims every timer that is due. Claiming under lock_ is what allows remove_timer to be the end of
+// the timer's life. The fibers may not be switched away from yet: ready_once_parked(), without
+// lock_.
+void SchedulerCore::take_due_timers(FiberList& due) noexcept {
+  if (timers_.empty()) return;
+  const TimePoint now = clock_->now();
+  while (!timers_.empty() && timers_.earliest() <= now) {
+    Fiber& fiber = *timers_.pop().fiber;
+    if (fiber.claim(Waiter::kTimedOut)) due.push(fiber);
+  }
+  note_earliest();
+}
+
+// In the order of their deadlines: none goes into the run-next slot.
+void SchedulerCore::queue_due(Worker& worker, FiberList& due) noexcept {
+  while (Fiber* const fiber = due.pop()) {
+    fiber->wait_until_parked();
+    hand_over(fiber);
+    Worker* const home = fiber->home_.get();
+    if (home == nullptr || home == &worker) {
+      worker.queue(*fiber);
+    } else {
+      enqueue(*fiber);
+    }
+  }
+}
+
+// Somebody idle should sleep until the earliest timer, and whoever does now would wake too late.
+// Under virtual time nobody sleeps until a deadline.
+bool SchedulerCore::needs_timekeeper() const noexcept {
+  return !clock_->is_virtual() && !timers_.empty() && timers_.earliest() < timekeeper_until_;
+}
+
+void SchedulerCore::wake_timekeeper() noexcept {
+  Worker* woken = nullptr;
+  {
+    const SpinLockGuard guard(lock_);
+    if (needs_timekeeper()) woken = wake_one();
+  }
+  if (woken != nullptr) futex_wake(&woken->wake_word_);
+}
+
+// ---- waking
+
+// A worker counts as busy from the moment somebody decides to wake it: otherwise "all idle" would
+// be seen between the decision and its first look at the queues.
+void SchedulerCore::mark_busy(Worker& worker) noexcept {
+  worker.idle_ = false;
+  idle_.fetch_sub(1, std::memory_order_relaxed);
+  if (watcher_ == &worker) watcher_ = nullptr;
+  update_unwatched();
+  // relaxed: under lock_, as is the sleeper's read
+  worker.wake_word_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void SchedulerCore::update_unwatched() noexcept {
+  // seq_cst: who puts a fiber into a run-next slot looks here next.
+  unwatched_.store(idle_.load(std::memory_order_relaxed) > 0 && watcher_ == nullptr,
+                   std::memory_order_seq_cst);
+}
+
+Worker* SchedulerCore::wake_one() noexcept {
+  if (idle_.load(std::memory_order_relaxed) == 0) return nullptr;
+  Worker* chosen = nullptr;
+  for (const auto& worker : workers_) {
+    if (!worker->idle_) continue;
+    chosen = worker.get();
+    // Those last: they would have to be replaced.
+    if (!worker->keeps_time_ && watcher_ != chosen) break;
+  }
+  LEAT_ASSERT(chosen != nullptr, "idle_ counts the workers that are idle");
+  mark_busy(*chosen);
+  return chosen;
+}
+
+void SchedulerCore::wake_all() noexcept {
+  for (const auto& worker : workers_) {
+    if (!worker->idle_) continue;
+    mark_busy(*worker);
+    futex_wake(&worker->wake_word_);
+  }
+}
+
+// At most one at a time is on its way: it wakes the next when it has found something.
+void SchedulerCore::wake_spinner() noexcept {
+  int none = 0;
+  if (!spinning_.compare_exchange_strong(none, 1, std::memory_order_seq_cst)) return;
+  Worker* woken = nullptr;
+  {
+    const SpinLockGuard guard(lock_);
+    woken = wake_one();
+    if (woken != nullptr) woken->spinning_ = true;
+  }
+  if (woken != nullptr) {
+    futex_wake(&woken->wake_word_);
+  } else {
+    spinning_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+}
+
+bool SchedulerCore::may_spin(Worker& worker) noexcept {
+  if (worker.spinning_) return true;
+  if (2 * spinning_.load(std::memory_order_relaxed) >= worker_count_) return false;
+  spinning_.fetch_add(1, std::memory_order_seq_cst);
+  worker.spinning_ = true;
+  return true;
+}
+
+void SchedulerCore::begin_outside_work() noexcept {
+  const SpinLockGuard guard(lock_);
+  ++outside_work_;
+}
+
+void SchedulerCore::end_outside_work() noexcept {
+  Worker* woken = nullptr;
+  {
+    const SpinLockGuard guard(lock_);
+    --outside_work_;
+    ++outside_progress_;                         // whoever was waited for may be gone:
+    if (outside_work_ == 0) woken = wake_one();  // somebody looks whether all is stuck
+  }
+  if (woken != nullptr) futex_wake(&woken->wake_word_);
+}
+
+// ---- sleeping
+
+bool SchedulerCore::queued_elsewhere(const Worker& worker) const noexcept {
+  if (injected_count_.load(std::memory_order_seq_cst) > 0) return true;
+  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& other) {
+    return other.get() != &worker &&
+           (!other->offer_.empty() || other->ring_.size() >= Worker::kWorthStealing);
+  });
+}
+
+bool SchedulerCore::waits_elsewhere(const Worker& worker) const noexcept {
+  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& other) {
+    return other.get() != &worker && (!other->run_next_.empty() || other->ring_.size() > 0);
+  });
+}
+
+// Changes whenever a fiber is run or something happens outside.
+std::uint64_t SchedulerCore::progress() const noexcept {
+  std::uint64_t sum = outside_progress_;
+  for (const auto& worker : workers_) sum += worker->switches_.get();
+  return sum;
+}
+
+SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  lock_.lock();
+  FiberList due;
+  take_due_timers(due);
+  if (!due.empty() || !injected_.empty() || !worker.inbox_.empty()) {
+    lock_.unlock();
+    queue_due(worker, due);
+    return Woken::kBySomebody;
+  }
+
+  worker.idle_ = true;
+  const int idle = idle_.fetch_add(1, std::memory_order_relaxed) + 1;
+  update_unwatched();
+  if (worker.spinning_) {
+    worker.spinning_ = false;
+    spinning_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  const std::uint32_t word = worker.wake_word_.load(std::memory_order_relaxed);
+
+  if (idle == running_workers_) {  // every fiber is parked
+    if (shutting_down_.load(std::memory_order_relaxed) && live_count() == 0) {
+      ended_ = true;
+      mark_busy(worker);
+      wake_all();
+      lock_.unlock();
+      return Woken::kEnded;
+    }
+    if (clock_->is_virtual() && !timers_.empty()) {
+      options_.clock->advance_to(timers_.earliest());
+      mark_busy(worker);
+      lock_.unlock();
+      return Woken::kBySomebody;
+    }
+    if (throws_deadlock_ && timers_.empty() && outside_work_ == 0 &&
+        deadlock_sought_at_ != progress()) {
+      const std::uint64_t before = progress();
+      mark_busy(worker);
+      // Where all were stuck and nobody has moved on since, the next step follows at once.
+      if (!end_deadlock()) deadlock_sought_at_ = before;
+      lock_.unlock();
+      return Woken::kBySomebody;
+    }
+  } else {
+    if (ended_) {
+      mark_busy(worker);
+      lock_.unlock();
+      return Woken::kEnded;
+    }
+    // Somebody may have queued a fiber before he could see that this worker is idle.
+    lock_.unlock();
+    heavy_fence();
+    const bool work = queued_elsewhere(worker);
+    lock_.lock();
+    if (work || !worker.idle_) {
+      if (worker.idle_) mark_busy(worker);
+      lock_.unlock();
+      return Woken::kBySomebody;
+    }
+    // Somebody runs: one of those who sleep watches him.
+    if (idle_.load(std::memory_order_relaxed) < running_workers_ && watcher_ == nullptr) {
+      const std::uint64_t now = progress();
+      quiet_watches_ = now == watched_progress_ ? quiet_watches_ + 1 : 0;
+      watched_progress_ = now;
+      if (quiet_watches_ < kQuietWatches) {
+        watcher_ = &worker;
+        update_unwatched();
+      } else {
+        // Whoever puts a fiber into his run-next slot from here on sees unwatched_, or is seen.
+        heavy_fence();
+        if (waits_elsewhere(worker)) {
+          quiet_watches_ = 0;
+          watcher_ = &worker;
+          update_unwatched();
+        }
+      }
+    }
+  }
+
+  const bool watches = watcher_ == &worker;
+  worker.keeps_time_ = needs_timekeeper();
+  if (worker.keeps_time_) timekeeper_until_ = timers_.earliest();
+  const TimePoint keeps_until = timekeeper_until_;
+  Deadline until = worker.keeps_time_ ? Deadline(timekeeper_until_) : Deadline::never();
+  lock_.unlock();
+  bool to_watch = false;
+  if (watches) {
+    const TimePoint next_watch = SteadyClock::instance().now() + kWatchEvery;
+    if (next_watch < until.at()) {
+      until = Deadline(next_watch);
+      to_watch = true;
+    }
+  }
+  futex_wait(worker.wake_word_, word, until);
+  lock_.lock();
+  if (worker.keeps_time_ && timekeeper_until_ == keeps_until) timekeeper_until_ = TimePoint::max();
+  worker.keeps_time_ = false;
+  const bool by_itself = worker.idle_;  // its time came, or a spurious return
+  if (by_itself) mark_busy(worker);
+  const bool ended = ended_;
+  lock_.unlock();
+  if (ended) return Woken::kEnded;
+  return by_itself && to_watch ? Woken::kToWatch : Woken::kBySomebody;
+}
+
+}  // namespace leat

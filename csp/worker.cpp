@@ -1,0 +1,381 @@
+#include "leat/csp/worker.h"
+
+#include <exception>
+#include <utility>
+
+#include "leat/csp/assert.h"
+#include "leat/csp/asymmetric_fence.h"
+#include "leat/csp/futex.h"
+#include "leat/csp/sanitizers.h"
+#include "leat/csp/scheduler_core.h"
+
+namespace leat {
+namespace {
+
+thread_local Worker* t_worker = nullptr;
+
+}  // namespace
+
+// Not checked for races: the variable is the thread's, and a worker and its fibers are one thread.
+__attribute__((noinline, no_sanitize("thread"))) Worker* Worker::current() noexcept {
+  asm volatile("");  // keeps the call from being treated as pure and merged across a switch
+  return t_worker;
+}
+
+__attribute__((noinline, no_sanitize("thread"))) const SchedulerCore* calling_scheduler() noexcept {
+  asm volatile("");
+  return t_worker != nullptr ? &t_worker->core() : nullptr;
+}
+
+Worker::Worker(SchedulerCore& core, std::size_t index) noexcept
+    : core_(core), index_(index), alone_(core.worker_count() == 1) {}
+
+void Worker::run() noexcept {
+  t_worker = this;
+  exceptions_.set(Context::exceptions_of_thread());
+  base_.adopt_current_thread();
+  seen_.resize(core_.workers_.size());
+  while (Fiber* const fiber = find()) resume(*fiber);
+  t_worker = nullptr;
+}
+
+// ---- who runs next
+
+void Worker::make_ready(Fiber& fiber) noexcept {
+  Worker* const home = fiber.home_.get();
+  if (home != nullptr && home != this) {
+    core_.enqueue(fiber);
+    return;
+  }
+  if (long_slices_.get() && home == nullptr && !alone_) {
+    if (!offer_.put(fiber)) {
+      queue(fiber);
+      return;
+    }
+    light_fence();  // pairs with the heavy one of a worker that goes to sleep
+    core_.wake_for_work();
+    return;
+  }
+  if (!run_next_.put(fiber)) {
+    queue(fiber);
+    return;
+  }
+  if (alone_) return;
+  light_fence();  // likewise
+  core_.wake_for_watch();
+}
+
+void Worker::queue(Fiber& fiber) noexcept {
+  if (fiber.home_.get() != nullptr) {
+    fiber.behind_.set(ring_.pushed());
+    pinned_.push(fiber);
+    return;
+  }
+  while (!ring_.push(fiber)) core_.spill(*this);
+  if (alone_) return;
+  light_fence();  // likewise
+  core_.wake_for_work();
+}
+
+bool Worker::may_go_on() noexcept {
+  return until_look_outside_.add(-1) > 0 && run_next_.empty() && offer_.empty() &&
+         ring_.size() == 0 && pinned_.empty() && resume_first_.get() == nullptr &&
+         !has_inbox_.load(std::memory_order_relaxed);
+}
+
+// Null: the base has something to do before, or there is nothing.
+Fiber* Worker::pick_local() noexcept {
+  if (until_sample_.add(-1) <= 0) sample_slices();
+  if (until_look_outside_.add(-1) <= 0) return nullptr;
+  Fiber* const fiber = pick_queued();
+  if (fiber == nullptr) return nullptr;
+  switches_.add(1);
+  if (fiber->has_stack_.get() || bind_cached_stack(*fiber)) return fiber;
+  resume_first_.set(fiber);
+  return nullptr;
+}
+
+Fiber* Worker::pick_queued() noexcept {
+  if (Fiber* const fiber = resume_first_.get()) {
+    resume_first_.set(nullptr);
+    return fiber;
+  }
+  if (has_inbox_.load(std::memory_order_relaxed)) core_.take_inbox(*this);
+  if (Fiber* const fiber = run_next_.take(alone_)) {
+    if (streak_.add(1) < kLongestStreak) return fiber;
+    queue(*fiber);
+  }
+  streak_.set(0);
+  if (Fiber* const fiber = offer_.take(alone_)) return fiber;
+  // One that is pinned takes its turn when all that stood in the ring before it are gone.
+  if (const Fiber* const pinned = pinned_.oldest();
+      pinned != nullptr && static_cast<std::int32_t>(ring_.taken() - pinned->behind_.get()) >= 0) {
+    return pinned_.pop();
+  }
+  if (Fiber* const fiber = ring_.pop(alone_)) return fiber;
+  return pinned_.pop();
+}
+
+void Worker::sample_slices() noexcept {
+  until_sample_.set(kSampleEvery);
+  const Ticks now = ticks_now();
+  const bool long_ones = now - sampled_at_.get() > kSampleEvery * core_.long_slice();
+  sampled_at_.set(now);
+  long_slices_.set(long_ones);
+  if (long_ones) until_look_outside_.set(0);  // 61 long slices are too long for a timer to wait
+}
+
+// ---- switches
+
+void Worker::leave(Fiber& fiber, Left how, const HeldLocks& held) noexcept {
+  Fiber* const next = pick_local();
+  left_.set(&fiber);
+  left_how_.set(how);
+  held_lock_.set(held.one);
+  held_drop_.set(held.drop);
+  held_argument_.set(held.argument);
+  running_.set(next);
+  Context* to = &base_;
+  if (next != nullptr) {
+    next->worker_.set(this);
+    to = &next->context_;
+  }
+  if (how == Left::kDone) {
+    hand_over(&fiber);
+    fiber.context_.exit_to(*to, exceptions_.get());
+  }
+  fiber.context_.switch_to(*to, exceptions_.get());
+  fiber.worker_.get()->after_switch();  // which may be another worker
+  take_over(&fiber);
+}
+
+void Worker::after_switch() noexcept {
+  Fiber* const left = left_.get();
+  switch (left_how_.get()) {
+    case Left::kNothing: return;
+    case Left::kPark: {
+      const HeldLocks held{held_lock_.get(), held_drop_.get(), held_argument_.get()};
+      left_how_.set(Left::kNothing);
+      // release: whoever runs it elsewhere needs the saved context. From here the fiber may be
+      // woken without these locks, but it cannot leave its wait before it has had them.
+      left->parked_.store(true, std::memory_order_release);
+      held.unlock_after_switch();
+      return;
+    }
+    case Left::kYield:
+      left_how_.set(Left::kNothing);
+      queue(*left);
+      return;
+    case Left::kDone:
+      left_how_.set(Left::kNothing);
+      take_over(left);
+      recycle(*left);
+      return;
+  }
+}
+
+Fiber* Worker::replace_ended(Fiber& ended) noexcept {
+  // ThreadSanitizer would take the two for one thread, and miss their races.
+  if (kTsan || ended.has_own_stack_size_.get()) return nullptr;
+  if (until_sample_.add(-1) <= 0) sample_slices();
+  if (until_look_outside_.get() <= 1) return nullptr;
+  until_look_outside_.add(-1);
+  Fiber* const next = pick_queued();
+  if (next == nullptr) return nullptr;
+  switches_.add(1);
+  if (next->has_stack_.get()) {
+    resume_first_.set(next);
+    return nullptr;
+  }
+  next->context_.take_over_from(ended.context_);
+  next->has_stack_.set(true);
+  next->worker_.set(this);
+  running_.set(next);
+  ended.has_stack_.set(false);
+  recycle(ended);
+  return next;
+}
+
+void Worker::recycle(Fiber& ended) noexcept {
+  if (ended.has_stack_.get()) {
+    const StackSpan stack = ended.context_.stack();
+    ended.context_.discard();
+    ended.has_stack_.set(false);
+    stacks_.put(core_.stacks_, stack);
+  }
+  fibers_.put(core_.fibers_, ended);
+}
+
+bool Worker::bind_cached_stack(Fiber& fiber) noexcept {
+  StackSpan stack;
+  if (!stacks_.take(core_.stacks_, stack)) return false;
+  fiber.bind(stack);
+  return true;
+}
+
+// On the base: may ask the system. Without a stack the fiber ends before it has begun.
+bool Worker::bind_stack(Fiber& fiber) noexcept {
+  if (bind_cached_stack(fiber)) return true;
+  stacks_.refill(core_.stacks_);
+  if (bind_cached_stack(fiber)) return true;
+  try {
+    fiber.bind(core_.stacks_.allocate(0));
+    return true;
+  } catch (...) {
+    take_over(&fiber);
+    fiber.group_->fail(std::current_exception());
+    fiber.body_ = {};
+    core_.finish(fiber, *this);
+    recycle(fiber);
+    return false;
+  }
+}
+
+void Worker::resume(Fiber& fiber) noexcept {
+  switches_.add(1);
+  if (!fiber.has_stack_.get() && !bind_stack(fiber)) return;
+  fiber.worker_.set(this);
+  running_.set(&fiber);
+  base_.switch_to(fiber.context_, exceptions_.get());
+  after_switch();
+}
+
+// ---- finding work; on the base
+
+Fiber* Worker::find() noexcept {
+  bool may_spin = true;
+  for (;;) {
+    bool timekeeper_wanted = false;
+    if (until_look_outside_.get() <= 0) {
+      until_look_outside_.set(long_slices_.get() ? 1 : kLookOutsideEvery);
+      timekeeper_wanted = core_.look_outside(*this);
+    }
+    if (Fiber* const fiber = pick_queued()) {
+      found_work();
+      if (timekeeper_wanted) core_.wake_timekeeper();
+      return fiber;
+    }
+    if (Fiber* const fiber = look_around()) {
+      found_work();
+      return fiber;
+    }
+    if (may_spin) {
+      if (Fiber* const fiber = spin()) {
+        found_work();
+        return fiber;
+      }
+    }
+    switch (core_.sleep(*this)) {
+      case SchedulerCore::Woken::kEnded: return nullptr;
+      case SchedulerCore::Woken::kBySomebody: may_spin = true; break;
+      case SchedulerCore::Woken::kToWatch:
+        may_spin = false;
+        if (Fiber* const fiber = rescue()) {
+          found_work();
+          return fiber;
+        }
+        break;
+    }
+    // The time asleep was no slice.
+    sampled_at_.set(ticks_now());
+    until_sample_.set(kSampleEvery);
+    until_look_outside_.set(0);  // it may have been the one who watched the clock
+  }
+}
+
+// A spinner that has found work may leave more behind: the last one sends another.
+void Worker::found_work() noexcept {
+  if (!spinning_) return;
+  spinning_ = false;
+  if (core_.spinning_.fetch_sub(1, std::memory_order_seq_cst) == 1 &&
+      core_.queued_elsewhere(*this)) {
+    core_.wake_for_work();
+  }
+}
+
+Fiber* Worker::look_around() noexcept {
+  if (Fiber* const fiber = core_.take_injected(*this)) return fiber;
+  return alone_ ? nullptr : steal();
+}
+
+Fiber* Worker::spin() noexcept {
+  if (alone_ || !core_.may_spin(*this)) return nullptr;
+  remember_progress();
+  const Ticks end = ticks_now() + core_.spin_ticks();
+  do {
+    for (int i = 0; i < 8; ++i) cpu_relax();
+    if (has_inbox_.load(std::memory_order_relaxed)) return pick_queued();
+    if (Fiber* const fiber = look_around()) return fiber;
+  } while (ticks_now() < end);
+  return rescue();
+}
+
+Fiber* Worker::steal() noexcept {
+  const std::size_t count = core_.workers_.size();
+  for (std::size_t i = 1; i < count; ++i) {
+    Worker& victim = *core_.workers_[(index_ + i) % count];
+    if (Fiber* const fiber = victim.offer_.take(false)) return fiber;
+    const std::uint32_t size = victim.ring_.size();
+    if (size == 0 || size > RunRing::kSize) continue;
+    if (size < kWorthStealing) {
+      // Its owner gets there sooner than the cache lines of these fibers come here.
+      Seen& seen = seen_[victim.index_];
+      const Ticks now = ticks_now();
+      if (seen.taken != victim.ring_.taken() || seen.since == 0) {
+        seen.taken = victim.ring_.taken();
+        seen.since = now;
+        continue;
+      }
+      if (now - seen.since < core_.patience()) continue;
+    }
+    if (Fiber* const fiber = steal_from(victim)) return fiber;
+  }
+  return nullptr;
+}
+
+Fiber* Worker::steal_from(Worker& victim) noexcept {
+  std::array<Fiber*, RunRing::kSize / 2> taken;
+  const std::uint32_t count = victim.ring_.steal_half(taken);
+  if (count == 0) return nullptr;
+  seen_[victim.index_].since = 0;
+  for (std::uint32_t i = 1; i < count; ++i) queue(*taken[i]);
+  return taken[0];
+}
+
+void Worker::remember_progress() noexcept {
+  for (const auto& worker : core_.workers_) {
+    seen_[worker->index_].switches = worker->switches_.get();
+  }
+}
+
+// Takes from a worker that one fiber has kept busy ever since remember_progress() what it had
+// waked.
+Fiber* Worker::rescue() noexcept {
+  Fiber* rescued = nullptr;
+  for (const auto& worker : core_.workers_) {
+    Seen& seen = seen_[worker->index_];
+    const std::uint64_t switches = worker->switches_.get();
+    if (rescued == nullptr && worker.get() != this && seen.switches == switches) {
+      rescued = steal_from(*worker);
+      if (rescued == nullptr) rescued = worker->run_next_.take(false);
+      if (rescued != nullptr && rescued->home_.get() != nullptr) {
+        core_.enqueue(*rescued);  // pinned there: back to its inbox
+        rescued = nullptr;
+      }
+    }
+    seen.switches = switches;
+  }
+  return rescued;
+}
+
+std::uint64_t Worker::next_id() noexcept {
+  constexpr std::uint64_t kBlock = 64;
+  if (ids_left_.get() == 0) {
+    next_id_.set(core_.reserve_ids(kBlock));
+    ids_left_.set(kBlock);
+  }
+  ids_left_.add(-1ULL);
+  return next_id_.add(1) - 1;
+}
+
+}  // namespace leat

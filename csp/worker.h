@@ -1,0 +1,157 @@
+// One OS thread that runs fibers: its queues, the switches between its fibers, and how it finds
+// work.
+//
+// Fibers switch to each other directly; the thread's own stack (the base) is switched to only when
+// nothing is at hand, or when it is time to look beyond the worker. Everything that may wait for
+// somebody else happens on the base, where no fiber of this worker is half way through a switch.
+//
+// Where a fiber goes that has been made ready here:
+//  - the run-next slot: it runs when the present one parks, on this worker, whose caches hold what
+//    it is about to touch. At most kLongestStreak in a row; if one stands there, to the ring;
+//  - the offer, instead, where this worker's slices are long: idle workers take it at once;
+//  - the pinned list, if no other worker may run it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "leat/csp/context.h"
+#include "leat/csp/fiber_pool.h"
+#include "leat/csp/owned.h"
+#include "leat/csp/run_queue.h"
+#include "leat/csp/stack.h"
+#include "leat/csp/ticks.h"
+
+namespace leat {
+
+class SchedulerCore;
+
+class Worker {
+ public:
+  /// Why a fiber switches away.
+  enum class Left : std::uint8_t { kNothing, kPark, kYield, kDone };
+
+  /// That of the calling thread, or null. Not inlined, as Fiber::current().
+  [[nodiscard]] static Worker* current() noexcept;
+
+  Worker(SchedulerCore& core, std::size_t index) noexcept;
+
+  [[nodiscard]] SchedulerCore& core() const noexcept { return core_; }
+  [[nodiscard]] Fiber* running() const noexcept { return running_.get(); }
+
+  /// The thread's whole life: runs fibers until the scheduler has ended.
+  void run() noexcept;
+
+  // On this worker's thread:
+
+  /// Queues a fiber that somebody has waked.
+  void make_ready(Fiber& fiber) noexcept;
+  /// Queues a fiber behind the others: a fresh one, or one that yields.
+  void queue(Fiber& fiber) noexcept;
+  /// `fiber` runs here and stops doing so: switches to the next one. Returns when it runs again,
+  /// maybe on another worker; never, if it is done.
+  void leave(Fiber& fiber, Left how, const HeldLocks& held = {}) noexcept;
+  /// Completes the switch by which the present context was reached.
+  void after_switch() noexcept;
+  /// `ended`, which runs here, has no more to do: makes a fresh fiber the owner of its stack and
+  /// returns it; null if there is none at hand.
+  Fiber* replace_ended(Fiber& ended) noexcept;
+  /// Nothing else could run instead of the present fiber, nor is it time to look elsewhere.
+  [[nodiscard]] bool may_go_on() noexcept;
+
+  [[nodiscard]] FiberPool::Cache& fibers() noexcept { return fibers_; }
+  /// A number that no other fiber of the scheduler has.
+  std::uint64_t next_id() noexcept;
+
+  /// How many fibers were launched and have ended here, apart those of the root group and others.
+  /// Written by the owner.
+  struct Counts {
+    std::atomic<std::uint64_t> launched{0};
+    std::atomic<std::uint64_t> ended{0};
+  };
+  Counts root_counts;
+  Counts other_counts;
+
+ private:
+  friend class SchedulerCore;
+
+  // Of switches; both primes, so that nothing periodic hides from them.
+  static constexpr int kLookOutsideEvery = 61;
+  static constexpr int kSampleEvery = 7;
+  static constexpr int kLongestStreak = 1024;
+  // A queue shorter than this is left to its owner while it moves.
+  static constexpr std::uint32_t kWorthStealing = 16;
+
+  // On a fiber's stack, or on the base:
+  Fiber* pick_local() noexcept;
+  Fiber* pick_queued() noexcept;
+  bool bind_cached_stack(Fiber& fiber) noexcept;
+  void sample_slices() noexcept;
+
+  // On the base only:
+  Fiber* find() noexcept;
+  Fiber* look_around() noexcept;
+  Fiber* spin() noexcept;
+  Fiber* steal() noexcept;
+  Fiber* steal_from(Worker& victim) noexcept;
+  void remember_progress() noexcept;
+  Fiber* rescue() noexcept;
+  void found_work() noexcept;
+  bool bind_stack(Fiber& fiber) noexcept;
+  void resume(Fiber& fiber) noexcept;
+  void recycle(Fiber& ended) noexcept;
+
+  SchedulerCore& core_;
+  const std::size_t index_;
+  const bool alone_;  // the scheduler's only worker
+
+  Owned<Fiber*> running_{nullptr};
+  Owned<Fiber*> resume_first_{nullptr};  // taken from a queue, but needs the base to get a stack
+  Owned<int> until_look_outside_{1};
+  Owned<int> until_sample_{1};
+  Owned<int> streak_{0};
+  Owned<bool> long_slices_{false};
+  Owned<Ticks> sampled_at_{0};
+  FiberList pinned_;
+  FiberPool::Cache fibers_;
+  StackPool::Cache stacks_;
+  Owned<std::uint64_t> next_id_{0};
+  Owned<std::uint64_t> ids_left_{0};
+
+  // The switch in progress.
+  Owned<Fiber*> left_{nullptr};
+  Owned<Left> left_how_{Left::kNothing};
+  Owned<SpinLock*> held_lock_{nullptr};
+  Owned<void (*)(void*) noexcept> held_drop_{nullptr};
+  Owned<void*> held_argument_{nullptr};
+
+  Context base_;
+  Owned<Context::ExceptionState*> exceptions_{nullptr};  // of the thread
+
+  FiberSlot run_next_;
+  FiberSlot offer_;
+  RunRing ring_;
+  // Grows with every fiber that this worker takes: whoever sees it stand still knows that one fiber
+  // has run since.
+  Owned<std::uint64_t> switches_{0};
+
+  // What this worker, as a thief or watcher, has seen of the others: scheduler_core.cpp, steal().
+  struct Seen {
+    std::uint64_t switches = 0;
+    std::uint32_t taken = 0;
+    Ticks since = 0;
+  };
+  std::vector<Seen> seen_;
+
+  // SchedulerCore::lock_ protects these.
+  FiberList inbox_;          // pinned here, made ready by others
+  bool idle_ = false;        // counted in SchedulerCore::idle_
+  bool spinning_ = false;    // counted in SchedulerCore::spinning_; the worker's own while not idle
+  bool keeps_time_ = false;  // sleeps until a timer is due
+  std::atomic<bool> has_inbox_{false};
+  std::atomic<std::uint32_t> wake_word_{0};  // changed to wake it; it sleeps on a value it read
+};
+
+}  // namespace leat
