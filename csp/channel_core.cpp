@@ -319,7 +319,9 @@ class Communication {
     return park_current(
         {.reason = ParkReason::kSelect, .cases = cases_}, deadline,
         [&](Waiter& waiter) LEAT_NO_THREAD_SAFETY_ANALYSIS {
-          for (Case& one : cases_) {
+          // In the order of trial: of several cases on one channel a peer finds any first.
+          for (const Case& turn : cases_) {
+            Case& one = cases_[turn.trial];
             if (one.channel == nullptr) continue;
             one.node.waiter = &waiter;
             one.node.outcome = index_of(one);

@@ -53,7 +53,7 @@ void Context::adopt_current_thread() noexcept {
 #endif
 }
 
-void Context::prepare(StackSpan stack, Entry entry, void* argument) noexcept {
+LEAT_SWITCHES void Context::prepare(StackSpan stack, Entry entry, void* argument) noexcept {
   stack_ = stack;
   entry_ = entry;
   argument_ = argument;
@@ -68,7 +68,7 @@ void Context::prepare(StackSpan stack, Entry entry, void* argument) noexcept {
   registers_ = bc::make_fcontext(stack.low + stack.size, stack.size, &Boost::enter);
 }
 
-void Context::discard() noexcept {
+LEAT_SWITCHES void Context::discard() noexcept {
 #if defined(LEAT_TSAN)
   if (owns_tsan_fiber_) __tsan_destroy_fiber(tsan_fiber_);
   owns_tsan_fiber_ = false;
@@ -76,7 +76,7 @@ void Context::discard() noexcept {
   exceptions_ = {};
 }
 
-void Context::take_over_from(Context& ended) noexcept {
+LEAT_SWITCHES void Context::take_over_from(Context& ended) noexcept {
   stack_ = ended.stack_;
   exceptions_ = {};
 }

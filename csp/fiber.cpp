@@ -22,9 +22,9 @@ Fiber* Fiber::current() noexcept {
 
 void Fiber::entry(void* self) {
   auto* fiber = static_cast<Fiber*>(self);
+  take_over(fiber);
   fiber->worker_.get()->after_switch();
   for (;;) {
-    take_over(fiber);
     fiber->run_body();
     Worker& worker = *fiber->worker_.get();
     fiber->core_.finish(*fiber, worker);
@@ -136,7 +136,7 @@ std::uint64_t Fiber::random() noexcept { return mix(random_ += kRandomStep); }
 std::string Fiber::describe(bool& stuck) const {
   std::string line = "fiber " + std::to_string(id_);
   if (!name_.empty()) line += " \"" + name_ + "\"";
-  stuck = undecided();
+  stuck = undecided(std::memory_order_acquire);  // what begin() wrote
   if (!stuck) return line + " can run";
   line += " waits for ";
   line += to_string(wait_.reason);

@@ -21,6 +21,7 @@ void FiberPool::add_slab() {
   for (std::size_t i = kSlab; i-- > 0;) {
     slab[i].next_.set(free_);
     free_ = &slab[i];
+    hand_over(&slab[i]);
   }
 }
 
@@ -65,9 +66,9 @@ Fiber& FiberPool::Cache::take(FiberPool& pool) {
     count_.set(count);
   }
   Fiber& fiber = *first_.get();
+  take_over(&fiber);
   first_.set(fiber.next_.get());
   count_.add(-1);
-  take_over(&fiber);
   return fiber;
 }
 

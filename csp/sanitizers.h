@@ -20,6 +20,14 @@
 
 #if defined(LEAT_TSAN)
 #include <sanitizer/tsan_interface.h>
+
+// Exported by its runtime, declared by no header that all compilers have.
+extern "C" {
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+void AnnotateIgnoreWritesBegin(const char* file, int line);
+void AnnotateIgnoreWritesEnd(const char* file, int line);
+}
 #endif
 
 namespace leat {
@@ -43,5 +51,25 @@ inline void take_over([[maybe_unused]] void* object) noexcept {
   __tsan_acquire(object);
 #endif
 }
+
+/// While one lives, ThreadSanitizer does not look at what the calling fiber reads and writes (it
+/// does look at how it synchronises): for the worker's own state, which its fibers touch in turn.
+class Unwatched {
+ public:
+  Unwatched() noexcept {
+#if defined(LEAT_TSAN)
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+#endif
+  }
+  ~Unwatched() {
+#if defined(LEAT_TSAN)
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+#endif
+  }
+  Unwatched(const Unwatched&) = delete;
+  Unwatched& operator=(const Unwatched&) = delete;
+};
 
 }  // namespace leat

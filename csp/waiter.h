@@ -91,8 +91,8 @@ class Waiter {
     return false;
   }
   /// A hint, unless the caller holds a lock without which nobody can claim.
-  [[nodiscard]] bool undecided() const noexcept {
-    const int seen = decision_.load(std::memory_order_relaxed);
+  [[nodiscard]] bool undecided(std::memory_order order = std::memory_order_relaxed) const noexcept {
+    const int seen = decision_.load(order);
     return seen == kUndecided || seen == kUndecidedShielded;
   }
 

@@ -31,6 +31,7 @@ Worker::Worker(SchedulerCore& core, std::size_t index) noexcept
     : core_(core), index_(index), alone_(core.worker_count() == 1) {}
 
 void Worker::run() noexcept {
+  const Unwatched worker_state;
   t_worker = this;
   exceptions_.set(Context::exceptions_of_thread());
   base_.adopt_current_thread();
@@ -42,6 +43,7 @@ void Worker::run() noexcept {
 // ---- who runs next
 
 void Worker::make_ready(Fiber& fiber) noexcept {
+  const Unwatched worker_state;
   Worker* const home = fiber.home_.get();
   if (home != nullptr && home != this) {
     core_.enqueue(fiber);
@@ -66,6 +68,7 @@ void Worker::make_ready(Fiber& fiber) noexcept {
 }
 
 void Worker::queue(Fiber& fiber) noexcept {
+  const Unwatched worker_state;
   if (fiber.home_.get() != nullptr) {
     fiber.behind_.set(ring_.pushed());
     pinned_.push(fiber);
@@ -78,6 +81,7 @@ void Worker::queue(Fiber& fiber) noexcept {
 }
 
 bool Worker::may_go_on() noexcept {
+  const Unwatched worker_state;
   return until_look_outside_.add(-1) > 0 && run_next_.empty() && offer_.empty() &&
          ring_.size() == 0 && pinned_.empty() && resume_first_.get() == nullptr &&
          !has_inbox_.load(std::memory_order_relaxed);
@@ -128,28 +132,34 @@ void Worker::sample_slices() noexcept {
 // ---- switches
 
 void Worker::leave(Fiber& fiber, Left how, const HeldLocks& held) noexcept {
-  Fiber* const next = pick_local();
-  left_.set(&fiber);
-  left_how_.set(how);
-  held_lock_.set(held.one);
-  held_drop_.set(held.drop);
-  held_argument_.set(held.argument);
-  running_.set(next);
   Context* to = &base_;
-  if (next != nullptr) {
-    next->worker_.set(this);
-    to = &next->context_;
+  Context::ExceptionState* exceptions = nullptr;
+  {
+    const Unwatched worker_state;
+    Fiber* const next = pick_local();
+    left_.set(&fiber);
+    left_how_.set(how);
+    held_lock_.set(held.one);
+    held_drop_.set(held.drop);
+    held_argument_.set(held.argument);
+    running_.set(next);
+    if (next != nullptr) {
+      next->worker_.set(this);
+      to = &next->context_;
+    }
+    exceptions = exceptions_.get();
   }
   if (how == Left::kDone) {
     hand_over(&fiber);
-    fiber.context_.exit_to(*to, exceptions_.get());
+    fiber.context_.exit_to(*to, exceptions);
   }
-  fiber.context_.switch_to(*to, exceptions_.get());
+  fiber.context_.switch_to(*to, exceptions);
   fiber.worker_.get()->after_switch();  // which may be another worker
   take_over(&fiber);
 }
 
 void Worker::after_switch() noexcept {
+  const Unwatched worker_state;
   Fiber* const left = left_.get();
   switch (left_how_.get()) {
     case Left::kNothing: return;
