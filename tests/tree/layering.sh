@@ -38,7 +38,7 @@ allowed() {
 
     # Guests, each in its place.
     boost/context/*) [[ $file == csp/context.cpp ]] ;;
-    boost/fiber/*) [[ $file == csp/boost_fiber.h ]] ;;
+    boost/fiber/*) [[ $file == csp/boost_fiber.h || $file == bench/peers/* ]] ;;
     boost/*) [[ $layer == csp ]] ;;
     cuda.h | cuda_*.h | cuda/* | cub/* | nvtx3/*) [[ $file == gpu/cuda/* || $file == *.cu ]] ;;
     zlib.h | archive.h | archive_entry.h | jpeglib.h | turbojpeg.h | png.h)
@@ -46,6 +46,7 @@ allowed() {
       ;;
     gtest/* | gmock/*) [[ $layer == tests ]] ;;
     benchmark/*) [[ $layer == bench ]] ;;
+    tbb/* | concurrentqueue/* | readerwriterqueue/*) [[ $file == bench/peers/* ]] ;;
 
     # The system: POSIX and Linux, the C++ runtime, the sanitizers' interfaces.
     sys/*.h | linux/*.h | sanitizer/*.h) ;;
