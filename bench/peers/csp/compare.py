@@ -142,7 +142,10 @@ def build_go(peer):
     return logged(["go", "build", "-o", peer.program, "."], cwd=HERE / "go", env=environment)
 
 
-CXX = ["g++", "-std=c++20", "-O2", "-DNDEBUG", "-Wall", "-Wextra", "-pthread"]
+CXX = ["g++", "-std=c++20", "-O2", "-DNDEBUG", "-pthread"]
+
+
+SHARED = ["peer.h", "problems.h"]
 
 
 def build_cxx(*libraries):
@@ -151,6 +154,15 @@ def build_cxx(*libraries):
 
 PEERS = [
     Peer("go", ["go/main.go", "go/go.mod"], build_go, lambda: first_line("go", "version")),
+    Peer("boost_fiber", ["boost_fiber.cpp", *SHARED], build_cxx("-lboost_fiber", "-lboost_context"),
+         lambda: package("libboost-fiber-dev")),
+    Peer("tbb", ["tbb.cpp", *SHARED, "threads.h"], build_cxx("-ltbb"),
+         lambda: package("libtbb-dev"), threads=True),
+    Peer("moodycamel", ["moodycamel.cpp", *SHARED, "threads.h"], build_cxx(),
+         lambda: package("libconcurrentqueue-dev") + ", " + package("libreaderwriterqueue-dev"),
+         threads=True),
+    Peer("threads", ["threads.cpp", *SHARED, "threads.h"], build_cxx(),
+         lambda: "std::mutex, std::condition_variable", threads=True),
 ]
 
 # --- running ----------------------------------------------------------------------------------
