@@ -145,6 +145,27 @@ def build_go(peer):
 CXX = ["g++", "-std=c++20", "-O2", "-DNDEBUG", "-pthread"]
 
 
+RUST = ["rust/Cargo.toml", "rust/.cargo/config.toml", "rust/src/lib.rs"]
+
+
+def build_rust(peer):
+    """With the distribution's compiler and crates alone, in a copy: cargo writes beside them."""
+    copy = BUILD / "rust"
+    shutil.copytree(HERE / "rust", copy, dirs_exist_ok=True)
+    environment = {**os.environ, "PATH": "/usr/bin:" + os.environ["PATH"], "RUSTC": "/usr/bin/rustc",
+                   "CARGO_HOME": str(BUILD / "cargo"), "CARGO_TARGET_DIR": str(copy / "target")}
+    result = logged(["/usr/bin/cargo", "build", "--offline", "--release", "--features", peer.name,
+                     "--bin", peer.name], cwd=copy, env=environment)
+    if result.returncode == 0:
+        shutil.copy(copy / "target" / "release" / peer.name, peer.program)
+    return result
+
+
+def rust_version(*crates):
+    return ", ".join([first_line("/usr/bin/rustc", "--version")]
+                     + [package(f"librust-{crate}-dev") for crate in crates])
+
+
 SHARED = ["peer.h", "problems.h"]
 
 
@@ -156,6 +177,9 @@ PEERS = [
     Peer("go", ["go/main.go", "go/go.mod"], build_go, lambda: first_line("go", "version")),
     Peer("boost_fiber", ["boost_fiber.cpp", *SHARED], build_cxx("-lboost_fiber", "-lboost_context"),
          lambda: package("libboost-fiber-dev")),
+    Peer("tokio", [*RUST, "rust/src/bin/tokio.rs"], build_rust, lambda: rust_version("tokio")),
+    Peer("crossbeam", [*RUST, "rust/src/bin/crossbeam.rs"], build_rust,
+         lambda: rust_version("crossbeam", "crossbeam-channel"), threads=True),
     Peer("tbb", ["tbb.cpp", *SHARED, "threads.h"], build_cxx("-ltbb"),
          lambda: package("libtbb-dev"), threads=True),
     Peer("moodycamel", ["moodycamel.cpp", *SHARED, "threads.h"], build_cxx(),
