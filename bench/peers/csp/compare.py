@@ -499,6 +499,10 @@ def main():
             else:
                 peers.append(peer)
 
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"other programs run here (load {load:.1f}): these figures are no measurement",
+              file=sys.stderr)
     start = datetime.datetime.now(datetime.timezone.utc)
     table = measure(rows, peers, rounds, seconds, limit=120)
     taken = datetime.datetime.now(datetime.timezone.utc) - start
@@ -508,6 +512,7 @@ def main():
         "command": " ".join(["./run bench csp"] + options),
         "date": start.strftime("%Y-%m-%d %H:%M UTC"),
         "machine": machine(),
+        "load before": round(load, 1),
         "commit": commit(),
         "rounds": rounds,
         "seconds of a run, at least": seconds,
