@@ -24,6 +24,10 @@ plant feeder/sources/gzip.cpp '<zlib.h>'
 plant examples/03_mnist/kernels_cuda.cu '<cuda_runtime.h>'
 plant tests/csp/channel_test.cpp '<gtest/gtest.h>'
 plant tests/feeder/slots_test.cpp '"leat/feeder/slots.h"'
+plant bench/peers/csp/boost_fiber.cpp '<boost/fiber/all.hpp>'
+plant bench/peers/csp/peer.h '<atomic>'
+plant bench/peers/csp/tbb.cpp '<tbb/task_group.h>'
+plant bench/peers/csp/tbb.cpp '"peer.h"'
 bash "$layering" "$tree" || { echo "FAIL: complains about a lawful tree"; exit 1; }
 
 expected=()
@@ -47,6 +51,10 @@ forbid feeder/b.h '"leat/comm/task.h"'
 forbid comm/a.h '"leat/feeder/slots.h"'
 forbid examples/01.cpp '"leat/gpu/host/backend.h"'
 forbid bench/csp/a.cpp '<gtest/gtest.h>'
+forbid bench/csp/b.cpp '<boost/fiber/all.hpp>'
+forbid bench/csp/c.cpp '"peer.h"'
+forbid bench/peers/csp/a.cpp '<boost/context/fiber.hpp>'
+forbid bench/peers/csp/b.cpp '"absent.h"'
 if bash "$layering" "$tree" >"$tree/found.txt"; then
   echo "FAIL: accepts a tree with forbidden includes"
   exit 1

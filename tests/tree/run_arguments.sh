@@ -18,10 +18,11 @@ for program in build/demo/examples/03_mnist/mnist build/release/bench/bench_csp_
   printf '#!/bin/sh\necho "$PWD"\nfor word; do echo "$word"; done\n' >"$root/$program"
   chmod +x "$root/$program"
 done
-for command in g++ cmake ninja; do # all that is asked of them is to be there and to succeed
+for command in g++ cmake ninja dpkg go; do # all that is asked is to be there and to succeed
   printf '#!/bin/sh\n' >"$scratch/bin/$command"
   chmod +x "$scratch/bin/$command"
 done
+cp "$root/build/release/bench/bench_csp_channel" "$scratch/bin/python3"
 
 expect() { # <what> <exit status> <text, of stdout and of run's complaints> <arguments of run>...
   local what=$1 expected_status=$2 expected=$3 found status=0
@@ -47,9 +48,12 @@ expect "the caller's data come later, which counts" 0 \
 expect "a benchmark runs where the caller is" 0 \
   "$(lines "$caller" --benchmark_out=a.json)" bench csp/channel --benchmark_out=a.json
 expect "without a name, the benchmarks are listed" 0 "$(lines csp/channel feeder/overlap)" bench
-for name in nosuch csp csp/nosuch csp_channel ""; do
+expect "csp is compared with its peers, and knows where the caller is" 0 \
+  "$(lines "$root" bench/peers/csp/compare.py "--directory=$caller" --save "a b")" \
+  bench csp --save "a b"
+for name in nosuch csp/nosuch csp/ csp_channel feeder ""; do
   expect "no benchmark \"$name\"" 1 \
-    "run: there is no benchmark \"$name\"; there are: csp/channel feeder/overlap" bench "$name"
+    "run: there is no benchmark \"$name\"; there are: csp/channel feeder/overlap, and csp" bench "$name"
 done
 
 ((failures == 0))

@@ -1,0 +1,97 @@
+// How long a fiber waits for a worker after it has been woken, if its waker keeps computing.
+//
+// Counters: p50 and p99 in nanoseconds, from before the wake-up to the woken's first instruction.
+// Two workers, of which the other one sleeps. FutexWake is the same between two plain threads: what
+// the machine itself takes, without which the other figure says nothing.
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "leat/bench/csp/measure.h"
+#include "leat/csp/channel.h"
+#include "leat/csp/futex.h"
+#include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr int kWakes = 400;
+constexpr auto kHog = 500us;
+constexpr auto kPause = 100us;  // then both workers sleep
+
+std::int64_t nanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
+      .count();
+}
+
+void hog() {
+  for (const auto end = Clock::now() + kHog; Clock::now() < end;) leat::cpu_relax();
+}
+
+void report(benchmark::State& state, std::vector<std::int64_t>& latencies) {
+  bench::check(state, latencies.size() == kWakes);
+  std::sort(latencies.begin(), latencies.end());
+  state.counters["p50"] = static_cast<double>(latencies[latencies.size() / 2]);
+  state.counters["p99"] = static_cast<double>(latencies[latencies.size() * 99 / 100]);
+}
+
+void wake_while_hogging(benchmark::State& state) {
+  std::vector<std::int64_t> latencies;
+  bench::measure(state, state.range(0), [&](std::int64_t n) {
+    const leat::Channel<std::int64_t> sent(1, "sent");
+    leat::TaskGroup woken;
+    woken.go([&latencies, sent] {
+      for (std::int64_t& at : sent) latencies.push_back(nanoseconds() - at);
+    });
+    while (state.KeepRunningBatch(n)) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        leat::sleep_for(kPause);
+        sent.send(nanoseconds());
+        hog();
+      }
+    }
+    sent.close();
+    woken.wait();
+  });
+  report(state, latencies);
+}
+BENCHMARK(wake_while_hogging)
+    ->Name("WakeWhileHogging")
+    ->ArgName("workers")
+    ->Arg(2)
+    ->Iterations(kWakes)
+    ->UseRealTime();
+
+void futex_wake(benchmark::State& state) {
+  std::vector<std::int64_t> latencies;
+  std::atomic<std::uint32_t> turn{0};
+  std::atomic<std::int64_t> sent{0};
+  std::jthread woken([&] {
+    for (std::uint32_t seen = 0; seen < kWakes; ++seen) {
+      while (turn.load() == seen) leat::futex_wait(turn, seen, leat::Deadline::never());
+      latencies.push_back(nanoseconds() - sent.load());
+    }
+  });
+  for (auto _ : state) {
+    std::this_thread::sleep_for(kPause);
+    sent = nanoseconds();
+    ++turn;
+    leat::futex_wake(&turn);
+    hog();
+  }
+  woken.join();
+  report(state, latencies);
+}
+BENCHMARK(futex_wake)->Name("FutexWake")->Iterations(kWakes)->UseRealTime();
+
+}  // namespace

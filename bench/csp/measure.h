@@ -1,0 +1,66 @@
+// How the benchmarks of csp/ measure, which bench/peers/csp/ does in the same way.
+//
+// A benchmark is asked for n operations and does them once; Google Benchmark raises n until they
+// take long enough, so the runs before that one are its warm-up. The clock runs from before the
+// first fiber of the problem is launched until the last result is there. Everything happens on
+// fibers that may move between the workers: the one that run() pins to its thread only waits. Hence
+// the CPU column says nothing; it is of one thread.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <exception>
+
+#include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
+
+namespace bench {
+
+/// Calls problem(n) on a fiber, where n is the number of operations wanted. The problem does them
+/// within `while (state.KeepRunningBatch(n))`, or more of them, with their true number in its
+/// place.
+template <class Problem>
+void measure(benchmark::State& state, std::int64_t workers, Problem problem) {
+  try {
+    leat::run(
+        [&] {
+          leat::TaskGroup group;
+          group.go([&] { problem(static_cast<std::int64_t>(state.max_iterations)); });
+          group.wait();
+        },
+        {.workers = static_cast<int>(workers)});
+  } catch (const std::exception& error) {
+    state.SkipWithError(error.what());
+  }
+}
+
+/// `n` rounded up to a multiple of `unit`, for problems that come in pieces.
+constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+inline void check(benchmark::State& state, bool right) {
+  if (!right) state.SkipWithError("wrong result");
+}
+
+/// Values that have to arrive as 0, 1, 2, ...
+class InOrder {
+ public:
+  void add(std::uint64_t value) noexcept { wrong_ |= value ^ next_++; }
+  [[nodiscard]] bool are(std::int64_t n) const noexcept {
+    return wrong_ == 0 && next_ == static_cast<std::uint64_t>(n);
+  }
+
+ private:
+  std::uint64_t next_ = 0;
+  std::uint64_t wrong_ = 0;
+};
+
+/// 0 + 1 + ... + (n - 1).
+constexpr std::uint64_t sum_below(std::int64_t n) {
+  const auto count = static_cast<std::uint64_t>(n);
+  return count * (count - 1) / 2;
+}
+
+}  // namespace bench

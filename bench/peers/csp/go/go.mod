@@ -1,0 +1,3 @@
+module leat/bench/peers/csp
+
+go 1.18

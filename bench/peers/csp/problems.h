@@ -1,0 +1,407 @@
+// The problems of bench/csp for peers in C++, over what a peer has for channels and fibers:
+//
+//   struct Peer {
+//     template <class T> class Channel;   // explicit Channel(std::int64_t capacity);
+//                                         // void send(T); T recv(); bool try_recv(T&);
+//     template <class T> class Stream;    // the same for one sender and one receiver
+//     class Tasks;                        // void go(F); void wait(); the fibers, or threads
+//     static void sleep_for(Duration);
+//     static constexpr bool kFifo;        // among the values of different senders too
+//   };
+//
+// Not all peers can close; hence a receiver knows how much is to come, or is sent a last value.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "peer.h"
+
+namespace peer {
+
+inline constexpr std::uint64_t kLast = ~std::uint64_t{0};
+
+template <class P>
+Time chan_sync(std::int64_t n) {
+  typename P::template Channel<std::uint64_t> table(0);
+  typename P::Tasks other;
+  std::uint64_t value = 0;
+  const auto start = Clock::now();
+  other.go([&] {
+    for (std::int64_t i = 0; i < n; ++i) table.send(table.recv() + 1);
+  });
+  for (std::int64_t i = 0; i < n; ++i) {
+    table.send(value);
+    value = table.recv();
+  }
+  const auto elapsed = Clock::now() - start;
+  other.wait();
+  check(value == static_cast<std::uint64_t>(n));
+  return {n, elapsed};
+}
+
+template <class P>
+Time spsc(std::int64_t n, std::int64_t capacity) {
+  typename P::template Stream<std::uint64_t> values(capacity);
+  typename P::Tasks sender;
+  InOrder received;
+  const auto start = Clock::now();
+  sender.go([&] {
+    for (std::int64_t i = 0; i < n; ++i) values.send(static_cast<std::uint64_t>(i));
+  });
+  for (std::int64_t i = 0; i < n; ++i) received.add(values.recv());
+  const auto elapsed = Clock::now() - start;
+  sender.wait();
+  check(received.are(n));
+  return {n, elapsed};
+}
+
+/// Receivers take what comes until there is no more; where the last value might overtake others,
+/// each takes its share.
+template <class P>
+Time many_to_many(std::int64_t n, std::int64_t pairs, std::int64_t capacity) {
+  n = round_up(n, pairs);
+  typename P::template Channel<std::uint64_t> values(capacity);
+  typename P::Tasks senders;
+  typename P::Tasks receivers;
+  std::atomic<std::uint64_t> sum{0};
+  std::atomic<std::int64_t> count{0};
+  const auto start = Clock::now();
+  for (std::int64_t s = 0; s < pairs; ++s) {
+    senders.go([&, s] {
+      for (std::int64_t i = s; i < n; i += pairs) values.send(static_cast<std::uint64_t>(i));
+    });
+    receivers.go([&] {
+      std::uint64_t my_sum = 0;
+      std::int64_t my_count = 0;
+      if constexpr (P::kFifo) {
+        for (std::uint64_t value = 0; (value = values.recv()) != kLast; ++my_count) my_sum += value;
+      } else {
+        for (; my_count < n / pairs; ++my_count) my_sum += values.recv();
+      }
+      sum += my_sum;
+      count += my_count;
+    });
+  }
+  senders.wait();
+  for (std::int64_t s = 0; P::kFifo && s < pairs; ++s) values.send(kLast);
+  receivers.wait();
+  const auto elapsed = Clock::now() - start;
+  check(sum == sum_below(n) && count == n);
+  return {n, elapsed};
+}
+
+template <class P>
+Time chan_uncontended(std::int64_t n) {
+  constexpr std::int64_t kCapacity = 100;
+  n = round_up(n, kCapacity);
+  typename P::template Channel<std::uint64_t> values(kCapacity);
+  InOrder received;
+  const auto start = Clock::now();
+  for (std::int64_t i = 0; i < n; i += kCapacity) {
+    for (std::int64_t j = i; j < i + kCapacity; ++j) values.send(static_cast<std::uint64_t>(j));
+    for (std::int64_t j = 0; j < kCapacity; ++j) received.add(values.recv());
+  }
+  const auto elapsed = Clock::now() - start;
+  check(received.are(n));
+  return {n, elapsed};
+}
+
+template <class P>
+Time chan_nonblocking(std::int64_t n) {
+  typename P::template Channel<std::uint64_t> silent(1);
+  std::uint64_t value = 0;
+  std::int64_t empty = 0;
+  const auto start = Clock::now();
+  for (std::int64_t i = 0; i < n; ++i) empty += silent.try_recv(value) ? 0 : 1;
+  const auto elapsed = Clock::now() - start;
+  check(empty == n);
+  return {n, elapsed};
+}
+
+struct Page {
+  std::array<std::uint64_t, 512> words;
+};
+
+template <class P>
+Time items_of_4_kib(std::int64_t n) {
+  typename P::template Stream<Page> pages(16);
+  typename P::Tasks sender;
+  InOrder firsts;
+  InOrder lasts;
+  const auto start = Clock::now();
+  sender.go([&] {
+    Page page{};
+    for (std::int64_t i = 0; i < n; ++i) {
+      page.words.front() = page.words.back() = static_cast<std::uint64_t>(i);
+      opaque(page);
+      pages.send(page);
+    }
+  });
+  for (std::int64_t i = 0; i < n; ++i) {
+    Page page = pages.recv();
+    opaque(page);
+    firsts.add(page.words.front());
+    lasts.add(page.words.back());
+  }
+  const auto elapsed = Clock::now() - start;
+  sender.wait();
+  check(firsts.are(n) && lasts.are(n));
+  return {n, elapsed};
+}
+
+template <class P>
+Time thread_to_fiber(std::int64_t n) {
+  typename P::template Stream<std::uint64_t> values(128);
+  InOrder received;
+  const auto start = Clock::now();
+  std::jthread sender([&] {
+    for (std::int64_t i = 0; i < n; ++i) values.send(static_cast<std::uint64_t>(i));
+  });
+  for (std::int64_t i = 0; i < n; ++i) received.add(values.recv());
+  const auto elapsed = Clock::now() - start;
+  sender.join();
+  check(received.are(n));
+  return {n, elapsed};
+}
+
+template <class P>
+Time spawn(std::int64_t n, std::int64_t at_once) {
+  n = round_up(n, at_once);
+  std::atomic<std::int64_t> ran{0};
+  const auto start = Clock::now();
+  for (std::int64_t i = 0; i < n; i += at_once) {
+    typename P::Tasks tasks;
+    for (std::int64_t j = 0; j < at_once; ++j) {
+      tasks.go([&] { ran.fetch_add(1, std::memory_order_relaxed); });
+    }
+    tasks.wait();
+  }
+  const auto elapsed = Clock::now() - start;
+  check(ran == n);
+  return {n, elapsed};
+}
+
+struct Item {
+  std::array<std::uint64_t, 8> words;
+};
+
+template <class P>
+Time pipeline(std::int64_t n) {
+  using Link = typename P::template Stream<Item>;
+  std::array<std::unique_ptr<Link>, 3> links;
+  for (auto& link : links) link = std::make_unique<Link>(128);
+  typename P::Tasks stages;
+  InOrder firsts;
+  InOrder lasts;
+  const auto start = Clock::now();
+  stages.go([&] {
+    for (std::int64_t i = 0; i < n; ++i) {
+      Item item;
+      item.words.fill(static_cast<std::uint64_t>(i));
+      links[0]->send(item);
+    }
+  });
+  for (std::size_t stage = 0; stage < 2; ++stage) {
+    stages.go([&, stage] {
+      for (std::int64_t i = 0; i < n; ++i) {
+        Item item = links[stage]->recv();
+        for (std::uint64_t& word : item.words) ++word;
+        links[stage + 1]->send(item);
+      }
+    });
+  }
+  for (std::int64_t i = 0; i < n; ++i) {
+    Item item = links[2]->recv();
+    opaque(item);
+    firsts.add(item.words.front() - 2);
+    lasts.add(item.words.back() - 2);
+  }
+  const auto elapsed = Clock::now() - start;
+  stages.wait();
+  check(firsts.are(n) && lasts.are(n));
+  return {n, elapsed};
+}
+
+using Buffer = std::vector<std::uint64_t>;
+
+template <class P>
+Time circulate(std::int64_t n) {
+  typename P::template Stream<Buffer> full(4);
+  typename P::template Stream<Buffer> empty(4);
+  for (int i = 0; i < 4; ++i) empty.send(Buffer((1 << 20) / sizeof(std::uint64_t), 1));
+  typename P::Tasks producer;
+  InOrder firsts;
+  InOrder lasts;
+  const auto start = Clock::now();
+  producer.go([&] {
+    for (std::int64_t i = 0; i < n; ++i) {
+      Buffer buffer = empty.recv();
+      buffer.front() = buffer.back() = static_cast<std::uint64_t>(i);
+      full.send(std::move(buffer));
+    }
+  });
+  for (std::int64_t i = 0; i < n; ++i) {
+    Buffer buffer = full.recv();
+    firsts.add(buffer.front());
+    lasts.add(buffer.back());
+    empty.send(std::move(buffer));
+  }
+  const auto elapsed = Clock::now() - start;
+  producer.wait();
+  check(firsts.are(n) && lasts.are(n));
+  return {n, elapsed};
+}
+
+template <class P>
+Time coarse_jobs(std::int64_t n, std::int64_t microseconds) {
+  const std::int64_t steps = microseconds * 600;
+  typename P::template Channel<std::uint64_t> jobs(16);
+  typename P::template Channel<std::uint64_t> results(16);
+  typename P::Tasks tasks;
+  std::uint64_t sum = 0;
+  const auto start = Clock::now();
+  for (int i = 0; i < 4; ++i) {
+    tasks.go([&] {
+      for (std::uint64_t job = 0; (job = jobs.recv()) != kLast;) results.send(compute(job, steps));
+    });
+  }
+  tasks.go([&] {
+    for (std::int64_t i = 0; i < n; ++i) jobs.send(static_cast<std::uint64_t>(i % 4 + 1));
+    for (int i = 0; i < 4; ++i) jobs.send(kLast);
+  });
+  for (std::int64_t i = 0; i < n; ++i) sum += results.recv();
+  const auto elapsed = Clock::now() - start;
+  tasks.wait();
+  check(sum == computed(n, steps));
+  return {n, elapsed};
+}
+
+inline void copy(Buffer& to, const Buffer& from) {
+  std::memcpy(to.data(), from.data(), from.size() * sizeof(std::uint64_t));
+  opaque(to);
+}
+
+template <class P>
+Time double_buffer(std::int64_t n, std::int64_t kib, std::int64_t count) {
+  struct Pair {
+    explicit Pair(std::size_t words) : source(words, 1), target(words, 2) {
+      for (int i = 0; i < 2; ++i) empty.send(Buffer(words, 3));
+    }
+    Buffer source;
+    Buffer target;
+    typename P::template Stream<Buffer> full{2};
+    typename P::template Stream<Buffer> empty{2};
+    InOrder firsts;
+    InOrder lasts;
+  };
+  const std::int64_t each = (n + count - 1) / count;
+  std::vector<std::unique_ptr<Pair>> pairs;
+  for (std::int64_t i = 0; i < count; ++i) {
+    pairs.push_back(std::make_unique<Pair>((static_cast<std::size_t>(kib) << 10) / 8));
+  }
+  typename P::Tasks tasks;
+  const auto start = Clock::now();
+  for (const auto& owner : pairs) {
+    Pair& pair = *owner;
+    tasks.go([&pair, each] {
+      for (std::int64_t i = 0; i < each; ++i) {
+        Buffer buffer = pair.empty.recv();
+        pair.source.front() = pair.source.back() = static_cast<std::uint64_t>(i);
+        copy(buffer, pair.source);
+        pair.full.send(std::move(buffer));
+      }
+    });
+    tasks.go([&pair, each] {
+      for (std::int64_t i = 0; i < each; ++i) {
+        Buffer buffer = pair.full.recv();
+        copy(pair.target, buffer);
+        pair.firsts.add(pair.target.front());
+        pair.lasts.add(pair.target.back());
+        pair.empty.send(std::move(buffer));
+      }
+    });
+  }
+  tasks.wait();
+  const auto elapsed = Clock::now() - start;
+  for (const auto& pair : pairs) check(pair->firsts.are(each) && pair->lasts.are(each));
+  return {each * count, elapsed};
+}
+
+template <class P>
+std::map<std::string, double> wake_while_hogging() {
+  using namespace std::chrono_literals;
+  constexpr std::size_t kWakes = 400;
+  typename P::template Channel<Clock::time_point> sent(1);
+  typename P::Tasks woken;
+  std::vector<double> latencies;
+  woken.go([&] {
+    for (std::size_t i = 0; i < kWakes; ++i) {
+      const Clock::time_point at = sent.recv();
+      latencies.push_back(std::chrono::duration<double, std::nano>(Clock::now() - at).count());
+    }
+  });
+  for (std::size_t i = 0; i < kWakes; ++i) {
+    P::sleep_for(100us);
+    sent.send(Clock::now());
+    for (const auto end = Clock::now() + 500us; Clock::now() < end;) {
+    }
+  }
+  woken.wait();
+  std::sort(latencies.begin(), latencies.end());
+  return {{"p50", latencies[kWakes / 2]}, {"p99", latencies[kWakes * 99 / 100]}};
+}
+
+/// What every peer with bounded channels has.
+template <class P>
+Problems bounded_channel_problems(int workers) {
+  Problems all;
+  auto& timed = all.timed;
+  for (const std::int64_t capacity : {1, 16, 128, 1024}) {
+    timed["Spsc/" + std::to_string(capacity)] = [=](std::int64_t n) {
+      return spsc<P>(n, capacity);
+    };
+  }
+  timed["Mpmc/128"] = [](std::int64_t n) { return many_to_many<P>(n, 4, 128); };
+  for (const std::int64_t capacity : {10, 100}) {
+    timed["ChanProdCons/" + std::to_string(capacity)] = [=](std::int64_t n) {
+      return many_to_many<P>(n, workers, capacity);
+    };
+  }
+  timed["ChanUncontended"] = chan_uncontended<P>;
+  timed["ChanNonblocking"] = chan_nonblocking<P>;
+  timed["Items4KiB"] = items_of_4_kib<P>;
+  timed["ThreadToFiber"] = thread_to_fiber<P>;
+  timed["Pipeline4"] = pipeline<P>;
+  timed["Circulate1MiB"] = circulate<P>;
+  for (const std::int64_t microseconds : {1, 17, 100}) {
+    timed["CoarseJobs/" + std::to_string(microseconds)] = [=](std::int64_t n) {
+      return coarse_jobs<P>(n, microseconds);
+    };
+  }
+  for (const std::int64_t kib : {64, 256, 1024, 4096, 16384}) {
+    for (const std::int64_t pairs : {1, 4}) {
+      timed["DoubleBuffer/" + std::to_string(kib) + "/" + std::to_string(pairs)] =
+          [=](std::int64_t n) { return double_buffer<P>(n, kib, pairs); };
+    }
+  }
+  all.counted["WakeWhileHogging"] = wake_while_hogging<P>;
+  return all;
+}
+
+/// What those have whose channels can have capacity 0.
+template <class P>
+void add_rendezvous_problems(Problems& all, int workers) {
+  all.timed["ChanSync"] = chan_sync<P>;
+  all.timed["ChanProdCons/0"] = [=](std::int64_t n) { return many_to_many<P>(n, workers, 0); };
+}
+
+}  // namespace peer
