@@ -256,29 +256,21 @@ TEST(Channel, CarriesValuesThatCanOnlyBeMoveConstructed) {
   });
 }
 
-TEST(Channel, CarriesEmptyAndOveralignedTypes) {
-  struct Nothing {};
+TEST(Channel, CarriesOveralignedTypes) {
   struct alignas(256) Wide {
     int number;
   };
   run_each([] {
     for (const int capacity : {0, 1, 3}) {
-      Channel<Nothing> signals(capacity);
       Channel<Wide> wide(capacity);
       go([=] {
-        for (int i = 0; i < 10; ++i) {
-          signals.send(Nothing{});
-          wide.send(Wide{i});
-        }
-        signals.close();
+        for (int i = 0; i < 10; ++i) wide.send(Wide{i});
       });
-      int count = 0;
-      for ([[maybe_unused]] const Nothing& signal : signals) {
+      for (int i = 0; i < 10; ++i) {
         const std::optional<Wide> value = wide.recv();
-        EXPECT_EQ(value->number, count++);
+        EXPECT_EQ(value->number, i);
         EXPECT_EQ(reinterpret_cast<std::uintptr_t>(&*value) % alignof(Wide), 0U);
       }
-      EXPECT_EQ(count, 10);
     }
   });
 }
