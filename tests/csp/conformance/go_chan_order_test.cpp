@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "leat/csp/channel.h"
-#include "leat/csp/sanitizers.h"
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
 #include "leat/tests/support/run.h"
@@ -20,11 +19,7 @@ using support::run_each;
 using support::until_idle;
 
 constexpr int kFifo = 100;
-#if defined(LEAT_TSAN)
-constexpr int kFibers = 4'000;  // it knows about 8,000 in all
-#else
-constexpr int kFibers = 10'000;
-#endif
+constexpr int kFibers = rounds(10'000);
 constexpr std::array kPrimes = {2,   3,   5,   7,   11,  13,  17,  19,  23,  29,  31,  37,
                                 41,  43,  47,  53,  59,  61,  67,  71,  73,  79,  83,  89,
                                 97,  101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151,

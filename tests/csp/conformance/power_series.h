@@ -1,9 +1,9 @@
 // Power series as streams of exact coefficients, each operation a few fibers: McIlroy's "Squinting
 // at Power Series", which Go's test/chan/powser1.go is made of.
 //
-// A series is a channel that delivers the coefficients of 1, x, x^2, ...; it may be closed where all
-// that follow are 0. An operation takes its operands: who needs one twice splits it. Everything is
-// by rendezvous, so that nobody computes more than one coefficient ahead of demand, and a series
+// A series is a channel that delivers the coefficients of 1, x, x^2, ...; it may be closed where
+// all that follow are 0. An operation takes its operands: who needs one twice splits it. Everything
+// is by rendezvous, so that nobody computes more than one coefficient ahead of demand, and a series
 // may be defined by itself.
 #pragma once
 
