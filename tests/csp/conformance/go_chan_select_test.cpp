@@ -5,29 +5,23 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <fstream>
 #include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "leat/csp/channel.h"
-#include "leat/csp/sanitizers.h"
 #include "leat/csp/select.h"
 #include "leat/csp/selector.h"
 #include "leat/csp/task_group.h"
+#include "leat/tests/support/memory.h"
 #include "leat/tests/support/run.h"
-
-#if defined(LEAT_ASAN) || defined(LEAT_TSAN)
-#include <sanitizer/allocator_interface.h>
-#else
-#include <unistd.h>
-#endif
 
 namespace leat {
 namespace {
 
 using namespace std::chrono_literals;
+using support::memory_in_use;
 using support::rounds;
 using support::run_each;
 using support::until_idle;
@@ -66,18 +60,6 @@ TEST(GoChanSelect, AChannelIsDisabledByMakingItNil) {
     EXPECT_EQ(a.recv(), 8U);  // 4 was offered to nobody, in the round that ended the first loop
     EXPECT_EQ(counter, 10U);  // both operands in each of 3 + 2 rounds, also for the nil channel
   });
-}
-
-/// Bytes that this process holds now.
-std::size_t memory_in_use() {
-#if defined(LEAT_ASAN) || defined(LEAT_TSAN)
-  return __sanitizer_get_current_allocated_bytes();
-#else
-  std::size_t total = 0;
-  std::size_t resident = 0;
-  std::ifstream("/proc/self/statm") >> total >> resident;
-  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-#endif
 }
 
 // A place that each loser left in the queue of `never` would take more than 16 bytes.
