@@ -207,7 +207,7 @@ TEST(GoChanCap, LenDoesNotCountWhoWaits) {
     for (const int capacity : {0, 2}) {
       const Channel<int> c(capacity);
       TaskGroup group;
-      group.go([&] { EXPECT_EQ(c.recv(), 0); });
+      group.go([&] { EXPECT_TRUE(c.recv().has_value()); });
       until_idle();
       EXPECT_EQ(c.size(), 0U);
       for (int i = 0; i < capacity + 4; ++i) group.go([c, i] { c.send(int{i}); });

@@ -304,9 +304,9 @@ TEST(GoContext, ThoseWhoHaveEndedLeaveNothingInTheirParent) {
       }
       parent.wait();
     };
-    come_and_go(rounds(2000));
+    come_and_go(rounds(1000));
     const std::size_t before = support::memory_in_use();
-    constexpr int kFibers = rounds(20'000);
+    constexpr int kFibers = rounds(10'000);
     come_and_go(kFibers);
     EXPECT_LT(support::memory_in_use(), before + std::size_t{64} * std::size_t{kFibers});
   });

@@ -152,7 +152,7 @@ TEST(GoSyncTest, TimePassesWhateverTheOthersWaitFor) {
 // no wake-up is early, late or lost.
 TEST(GoSyncTest, ManyTimersAndThoseThatTheyMakeFireAtTheirInstants) {
   run_each([] {
-    constexpr int kSleepers = rounds(1000);
+    constexpr int kSleepers = rounds(200);
     constexpr int kSleeps = 10;
     Mutex mutex;
     std::map<Duration, int> fired;
@@ -188,7 +188,7 @@ TEST(GoSyncTest, ManyTimersAndThoseThatTheyMakeFireAtTheirInstants) {
 TEST(GoSyncTest, TimersThatAreGivenUpDoNotMoveTime) {
   run_each([] {
     const Channel<int> c(0);
-    for (int i = 0; i < rounds(500); ++i) {
+    for (int i = 0; i < rounds(100); ++i) {
       const TimePoint start = now();
       TaskGroup group;
       group.go([&] { EXPECT_EQ(select(on_recv(c), on_timeout(1h)), 0); });
