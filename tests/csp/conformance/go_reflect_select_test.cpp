@@ -1,7 +1,7 @@
 // Go's reflect TestSelect, exhaustively: every list of 0 to 3 cases, each a send or a receive in
-// each of its situations, with and without a default; by select and by Selector. Checked are the
-// case that was chosen, what it sent or received, and that nothing else has happened to any
-// channel.
+// each of its situations, with a default, or waiting for a peer or for close; by select and by
+// Selector. Checked are the case that was chosen, what it sent or received, and that nothing else
+// has happened to any channel.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -111,6 +111,8 @@ class Situation {
 
   /// A peer comes that makes a case ready which waits.
   void come(TaskGroup& peers) { is_send(kind_) ? receiver(peers) : sender(peers); }
+  /// Likewise the end.
+  void close() const { channel_.close(); }
 
   /// Checks that the case has not happened.
   void expect_untouched() const {
@@ -121,6 +123,12 @@ class Situation {
     EXPECT_EQ(channel_.size(), holds ? 1U : 0U) << name(kind_);
     EXPECT_FALSE(peer_done_) << name(kind_);
     EXPECT_EQ(value_, kOffered);
+  }
+
+  /// Checks that the receive has found the end.
+  void expect_ended() const {
+    EXPECT_EQ(handled_, 1) << name(kind_);
+    EXPECT_EQ(got_, std::nullopt);
   }
 
   /// Checks that the case has happened, after a peer came if `peer_came`.
@@ -258,10 +266,24 @@ struct Outcome {
   }
 };
 
+/// What is chosen where no case is ready.
+enum class Otherwise : std::uint8_t { kDefault, kWaitsForAPeer, kWaitsForClose };
+
+/// The case for which somebody comes where all wait: the last that can become ready, so that those
+/// before it show whether they were left alone. The number of cases if none can.
+std::size_t awaited(std::span<const Kind> kinds) {
+  std::size_t i = kinds.size();
+  while (i > 0 && is_nil(kinds[i - 1])) --i;
+  return i > 0 ? i - 1 : kinds.size();
+}
+
 /// One scenario. Time is virtual: after until_idle() everybody stands where it waits.
-void check(Choose choose, std::span<const Kind> kinds, bool with_default) {
-  const auto ready = std::count_if(kinds.begin(), kinds.end(), [](Kind k) { return !waits(k); });
-  const bool must_wait = ready == 0 && !with_default;
+void check(Choose choose, std::span<const Kind> kinds, Otherwise otherwise) {
+  const bool none_ready = std::all_of(kinds.begin(), kinds.end(), waits);
+  if (!none_ready && otherwise == Otherwise::kWaitsForClose) return;  // nor for a peer: the same
+  const bool with_default = otherwise == Otherwise::kDefault;
+  const bool must_wait = none_ready && !with_default;
+  const std::size_t came = must_wait ? awaited(kinds) : kinds.size();
   Situations situations;
   TaskGroup peers;
   for (const Kind kind : kinds) situations.push_back(std::make_unique<Situation>(kind, peers));
@@ -271,43 +293,41 @@ void check(Choose choose, std::span<const Kind> kinds, bool with_default) {
   TaskGroup chooser;
   chooser.go([&] { outcome.of(choose, situations, with_default); });
   until_idle();
-  std::size_t came = kinds.size();
   if (must_wait) {
     EXPECT_FALSE(outcome.returned || outcome.threw);
     for (const auto& s : situations) s->expect_untouched();
-    // The last one that can become ready: a case that nobody came for must not be chosen.
-    for (std::size_t i = 0; i < kinds.size(); ++i) {
-      if (!is_nil(kinds[i])) came = i;
-    }
     if (came == kinds.size()) {
       chooser.stop();
-      chooser.wait();
-      EXPECT_FALSE(outcome.returned || outcome.threw);
-      return;
+    } else if (otherwise == Otherwise::kWaitsForClose) {
+      situations[came]->close();
+    } else {
+      situations[came]->come(peers);
     }
-    situations[came]->come(peers);
     until_idle();
-    EXPECT_EQ(outcome.index, came);
   }
   chooser.wait();
 
-  if (outcome.threw) {
+  const bool ended = came < kinds.size() && otherwise == Otherwise::kWaitsForClose;
+  if (must_wait && came == kinds.size()) {
+    EXPECT_FALSE(outcome.returned || outcome.threw);
+  } else if (ended && is_send(kinds[came])) {
+    EXPECT_TRUE(outcome.threw);
+  } else if (outcome.threw) {
     EXPECT_NE(std::find(kinds.begin(), kinds.end(), Kind::kSendToClosed), kinds.end());
-    for (const auto& s : situations) s->expect_untouched();
-    return;
+  } else {
+    EXPECT_TRUE(outcome.returned);
+    ASSERT_LE(outcome.index, kinds.size());
+    EXPECT_EQ(outcome.index == kinds.size(), none_ready && with_default);
   }
-  EXPECT_TRUE(outcome.returned);
-  ASSERT_LE(outcome.index, kinds.size());
-  EXPECT_EQ(outcome.index == kinds.size(), ready == 0 && with_default);
   for (std::size_t i = 0; i < kinds.size(); ++i) {
-    if (i == outcome.index) {
-      EXPECT_TRUE(!waits(kinds[i]) || i == came);
-      EXPECT_NE(kinds[i], Kind::kSendToClosed);
-      situations[i]->expect_happened(i == came);
-    } else {
+    if (!outcome.returned || i != outcome.index) {
       situations[i]->expect_untouched();
-      situations[i]->expect_no_trace();
+      if (!ended || i != came) situations[i]->expect_no_trace();
+      continue;
     }
+    EXPECT_TRUE(must_wait ? i == came : !waits(kinds[i]));
+    EXPECT_NE(kinds[i], Kind::kSendToClosed);
+    ended ? situations[i]->expect_ended() : situations[i]->expect_happened(i == came);
   }
 }
 
@@ -327,8 +347,9 @@ void check_all(Choose choose, std::size_t cases) {
       std::size_t rest = number;
       for (Kind& kind : kinds)
         kind = static_cast<Kind>(std::exchange(rest, rest / kKinds) % kKinds);
-      for (const bool with_default : {false, true}) {
-        check(choose, kinds, with_default);
+      for (const Otherwise otherwise :
+           {Otherwise::kDefault, Otherwise::kWaitsForAPeer, Otherwise::kWaitsForClose}) {
+        check(choose, kinds, otherwise);
         if (testing::Test::HasFailure()) {
           for (const Kind kind : kinds) ADD_FAILURE() << name(kind);
           return;
