@@ -26,38 +26,62 @@ using support::rounds;
 using support::run_each;
 using support::until_idle;
 
+/// Two fibers that take the same steps at the same time, where each has a worker that runs.
+class LockStep {
+ public:
+  /// Fiber 0 or 1 is at its `step`. Waits for the other one: a little, or as long as it takes.
+  void reach(std::size_t fiber, int step, bool for_certain) {
+    at_.at(fiber) = step;
+    for (int i = 0; at_.at(1 - fiber) < step; ++i) {
+      if (for_certain && i % 100 == 99) yield();
+      if (!for_certain && i == 100) return;
+    }
+  }
+
+ private:
+  std::array<std::atomic<int>, 2> at_{};
+};
+
 /// Polls two channels of which one is ready at every instant: the second becomes so before the
-/// first one's value goes. One that looks at them one after the other finds neither, now and then:
-/// the two fibers meet by spinning, so that with several workers they are at it at the same time.
+/// first one's value goes. One that looks at them one after the other finds neither, now and then.
 template <class MakeReady>
 void nonblock_select_race(const MakeReady& make_ready) {
   on_each_worker_count([&](const SchedulerOptions& options) {
     run(
         [&] {
-          constexpr int kRounds = rounds(100'000);
-          Channel<int> a;
-          Channel<int> b;
-          std::atomic<int> posted = 0;
-          std::atomic<int> polled = 0;
+          constexpr int kRounds = rounds(1000);
+          constexpr int kPairs = 100;
+          std::vector<std::array<Channel<int>, 2>> pairs(kPairs);
+          LockStep steps;
           int missed = 0;
+          const auto each_pair = [&](std::size_t fiber, int round, const auto& meet) {
+            int step = round * (kPairs + 2);
+            steps.reach(fiber, ++step, true);
+            for (const auto& [a, b] : pairs) {
+              steps.reach(fiber, ++step, false);
+              meet(a, b, step);
+            }
+            steps.reach(fiber, ++step, true);
+          };
           TaskGroup group;
           group.go([&] {
-            for (int i = 1; i <= kRounds; ++i) {
-              while (posted.load() < i) yield();
-              select(on_recv(a), on_recv(b), otherwise([&] { ++missed; }));
-              polled = i;
+            for (int round = 0; round < kRounds; ++round) {
+              each_pair(0, round, [&](const auto& a, const auto& b, int) {
+                select(on_recv(a), on_recv(b), otherwise([&] { ++missed; }));
+              });
             }
           });
-          for (int i = 1; i <= kRounds; ++i) {
-            a = Channel<int>(1);
-            b = Channel<int>(1);
-            a.send(1);
-            posted = i;
-            for (std::atomic<int> delay = i % 64; delay > 0;) --delay;
-            if (i % 2 == 0) yield();
-            make_ready(b);
-            select(on_recv(a), otherwise());
-            while (polled.load() < i) yield();
+          for (int round = 0; round < kRounds; ++round) {
+            for (auto& [a, b] : pairs) {
+              a = Channel<int>(1);
+              b = Channel<int>(1);
+              a.send(1);
+            }
+            each_pair(1, round, [&](const auto& a, const auto& b, int step) {
+              for (std::atomic<int> delay = step % 50; delay > 0;) --delay;
+              make_ready(b);
+              select(on_recv(a), otherwise());
+            });
           }
           group.wait();
           EXPECT_EQ(missed, 0);
