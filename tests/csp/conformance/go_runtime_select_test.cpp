@@ -216,6 +216,28 @@ TEST(GoRuntimeSelectFairness, TwoReadyChannelsBesideTwoThatAreNotAreChosenEquall
   });
 }
 
+// Also where a select waits: a peer that comes makes both of its cases ready at once.
+TEST(GoRuntimePseudoRandomSend, ASelectThatSendsOneOfTwoValuesSendsBoth) {
+  run_each([] {
+    constexpr int kValues = 100;
+    for (const int capacity : {0, kValues}) {
+      const Channel<int> c(capacity);
+      std::array<int, 2> count{};
+      TaskGroup group;
+      group.go([&] {
+        for (int i = 0; i < kValues; ++i) {
+          yield();
+          ++count.at(static_cast<std::size_t>(c.recv().value()));
+        }
+      });
+      for (int i = 0; i < kValues; ++i) select(on_send(c, 1), on_send(c, 0));
+      group.wait();
+      EXPECT_GT(count[0], kValues / 10);
+      EXPECT_GT(count[1], kValues / 10);
+    }
+  });
+}
+
 // The select stands twice in the queue of c. Both places must go, and the one behind them stay.
 TEST(GoRuntimeSelectDuplicateChannel, WhoStandsTwiceInAQueueLeavesItTwice) {
   run_each([] {
