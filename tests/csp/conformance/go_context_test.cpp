@@ -304,9 +304,9 @@ TEST(GoContext, ThoseWhoHaveEndedLeaveNothingInTheirParent) {
       }
       parent.wait();
     };
-    come_and_go(rounds(1000));
+    come_and_go(rounds(400));
     const std::size_t before = support::memory_in_use();
-    constexpr int kFibers = rounds(10'000);
+    constexpr int kFibers = rounds(4000);
     come_and_go(kFibers);
     EXPECT_LT(support::memory_in_use(), before + std::size_t{64} * std::size_t{kFibers});
   });
@@ -317,7 +317,7 @@ TEST(GoContext, SimultaneousStopsOfATreeFromEverywhereCancelEachFiberOnce) {
   on_each_worker_count([](const SchedulerOptions& options) {
     run(
         [] {
-          for (int round = 0; round < rounds(200); ++round) {
+          for (int round = 0; round < rounds(100); ++round) {
             constexpr int kDepth = 3;
             Tree tree(kDepth);
             TaskGroup root;

@@ -232,7 +232,7 @@ TEST(GoErrGroup, OfErrorsAtTheSameInstantOneWinsForGood) {
   on_each_worker_count([](const SchedulerOptions& options) {
     run(
         [] {
-          for (int round = 0; round < rounds(500); ++round) {
+          for (int round = 0; round < rounds(200); ++round) {
             TaskGroup group;
             std::atomic<bool> go_on = false;
             for (int i = 0; i < 8; ++i) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "leat/csp/channel.h"
+#include "leat/csp/sanitizers.h"
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
 #include "leat/tests/support/run.h"
@@ -25,6 +26,13 @@ using support::on_each_worker_count;
 using support::rounds;
 using support::run_each;
 using support::until_idle;
+
+// A round takes a hundred polls.
+#if defined(LEAT_ASAN) || defined(LEAT_TSAN)
+constexpr int kRounds = 100;
+#else
+constexpr int kRounds = 1000;
+#endif
 
 /// Two fibers that take the same steps at the same time, where each has a worker that runs.
 class LockStep {
@@ -49,7 +57,6 @@ void nonblock_select_race(const MakeReady& make_ready) {
   on_each_worker_count([&](const SchedulerOptions& options) {
     run(
         [&] {
-          constexpr int kRounds = rounds(1000);
           constexpr int kPairs = 100;
           std::vector<std::array<Channel<int>, 2>> pairs(kPairs);
           LockStep steps;
@@ -293,7 +300,7 @@ void send_barrier(bool by_select) {
           for (int f = 0; f < 20; ++f) {
             outer.go([by_select] {
               TaskGroup group;
-              for (int i = 0; i < rounds(500); ++i) {
+              for (int i = 0; i < rounds(200); ++i) {
                 ASSERT_EQ(request(group, by_select), "not found");
                 const std::string garbage(static_cast<std::size_t>(i), 'x');
                 ASSERT_EQ(garbage.size(), static_cast<std::size_t>(i));
