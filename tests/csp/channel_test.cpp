@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <limits>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -162,20 +160,6 @@ TEST(Channel, ServesWaitingSendersFirstComeFirstServed) {
   });
 }
 
-TEST(Channel, RejectsANegativeCapacityAndOneWhoseBytesOverflow) {
-  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-  for (const std::int64_t capacity : {-kMax - 1, std::int64_t{-1}, kMax / 4 + 1, kMax}) {
-    EXPECT_THROW(Channel<int>{capacity}, std::invalid_argument) << capacity;
-  }
-  try {
-    const Channel<int> c(-3, "pipe");
-    ADD_FAILURE() << "accepted a negative capacity";
-  } catch (const std::invalid_argument& error) {
-    EXPECT_NE(std::string(error.what()).find("pipe"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("-3"), std::string::npos) << error.what();
-  }
-}
-
 TEST(Channel, NilIsEmptyAndNeverReady) {
   const Channel<int> nil;
   EXPECT_FALSE(nil);
@@ -256,29 +240,21 @@ TEST(Channel, CarriesValuesThatCanOnlyBeMoveConstructed) {
   });
 }
 
-TEST(Channel, CarriesEmptyAndOveralignedTypes) {
-  struct Nothing {};
+TEST(Channel, CarriesOveralignedTypes) {
   struct alignas(256) Wide {
     int number;
   };
   run_each([] {
     for (const int capacity : {0, 1, 3}) {
-      Channel<Nothing> signals(capacity);
       Channel<Wide> wide(capacity);
       go([=] {
-        for (int i = 0; i < 10; ++i) {
-          signals.send(Nothing{});
-          wide.send(Wide{i});
-        }
-        signals.close();
+        for (int i = 0; i < 10; ++i) wide.send(Wide{i});
       });
-      int count = 0;
-      for ([[maybe_unused]] const Nothing& signal : signals) {
+      for (int i = 0; i < 10; ++i) {
         const std::optional<Wide> value = wide.recv();
-        EXPECT_EQ(value->number, count++);
+        EXPECT_EQ(value->number, i);
         EXPECT_EQ(reinterpret_cast<std::uintptr_t>(&*value) % alignof(Wide), 0U);
       }
-      EXPECT_EQ(count, 10);
     }
   });
 }

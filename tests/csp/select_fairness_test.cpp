@@ -22,23 +22,6 @@ void expect_frequency(int count, double probability, int trials = kTrials) {
   EXPECT_LT(deviation, kSigmas * std::sqrt(probability * (1 - probability) / trials)) << count;
 }
 
-TEST(SelectFairness, TwoReadyChannelsAreChosenEquallyOften) {
-  support::run_each([] {
-    Channel<int> a(1);
-    Channel<int> b(1);
-    a.send(1);
-    b.send(1);
-    std::array<int, 2> count{};
-    for (int i = 0; i < kTrials; ++i) {
-      const int index = select(on_recv(a, [&](auto v) { a.send(*std::move(v)); }),
-                               on_recv(b, [&](auto v) { b.send(*std::move(v)); }));
-      ++count.at(static_cast<std::size_t>(index));
-    }
-    expect_frequency(count[0], 0.5);
-    expect_frequency(count[1], 0.5);
-  });
-}
-
 TEST(SelectFairness, SendAndReceiveAreChosenEquallyOften) {
   support::run_each([] {
     Channel<int> c(2);

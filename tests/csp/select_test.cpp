@@ -102,38 +102,6 @@ TEST(Select, OtherwiseIsTakenOnlyIfNothingIsReady) {
   });
 }
 
-TEST(Select, OtherwiseIsNeverTakenWhileOneOfTwoChannelsIsAlwaysReady) {
-  support::on_each_worker_count([](const SchedulerOptions& options) {
-    const int rounds = support::rounds(3000);
-    run(
-        [&] {
-          for (int i = 0; i < rounds; ++i) {
-            // At every instant there is a value in at least one of them: the second comes before
-            // the first goes.
-            Channel<int> a(1);
-            Channel<int> b(1);
-            Channel<bool> found(1);
-            a.send(1);
-            go([=] {
-              bool one_was_ready = true;
-              select(on_recv(a), on_recv(b), otherwise([&] { one_was_ready = false; }));
-              found.send(one_was_ready);
-            });
-            if (i % 2 == 0) yield();
-            if (i % 4 < 2) {
-              b.send(1);
-            } else {
-              b.close();
-            }
-            std::optional<int> value;
-            static_cast<void>(a.try_recv(value));
-            ASSERT_EQ(found.recv(), true) << "in round " << i;
-          }
-        },
-        options);
-  });
-}
-
 TEST(Select, TimesOutExactlyThatLongAfterTheCall) {
   run_each([] {
     Channel<int> c(0);

@@ -239,31 +239,6 @@ TEST(TaskGroup, FibersMayLaunchIntoTheirOwnGroup) {
   });
 }
 
-TEST(TaskGroup, ItsLimitIsReachedAndNeverExceeded) {
-  run_each([] {
-    for (const int limit : {1, 2, 7}) {
-      std::atomic<int> inside = 0;
-      std::atomic<int> most = 0;
-      const TimePoint start = now();
-      TaskGroup group;
-      group.set_limit(static_cast<std::size_t>(limit));
-      for (int i = 0; i < 7 * 4; ++i) {
-        group.go([&] {
-          const int count = ++inside;
-          int seen = most.load();
-          while (seen < count && !most.compare_exchange_weak(seen, count)) {
-          }
-          sleep_for(1ms);
-          --inside;
-        });
-      }
-      group.wait();
-      EXPECT_EQ(most, limit);
-      EXPECT_EQ(now() - start, 28 / limit * 1ms);
-    }
-  });
-}
-
 TEST(TaskGroup, RaisingTheLimitLetsWaitingLaunchersIn) {
   run_each([] {
     int launched = 0;

@@ -1,0 +1,31 @@
+// How much memory the process holds: for tests of what must not grow.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <fstream>
+
+#include "leat/csp/sanitizers.h"
+
+#if defined(LEAT_ASAN) || defined(LEAT_TSAN)
+// Of the sanitizers' interface; gcc does not ship the header that declares it.
+extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // NOLINT
+#endif
+
+namespace leat::support {
+
+/// Bytes in use now: allocated ones where a sanitizer counts them, else resident ones, which grow
+/// by pages.
+inline std::size_t memory_in_use() {
+#if defined(LEAT_ASAN) || defined(LEAT_TSAN)
+  return __sanitizer_get_current_allocated_bytes();
+#else
+  std::size_t total = 0;
+  std::size_t resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+#endif
+}
+
+}  // namespace leat::support
