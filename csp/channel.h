@@ -131,10 +131,8 @@ class SendOperations {
   /// Waits until the value is buffered or taken. Throws ChannelClosed or Cancelled; the value is
   /// then unmoved.
   void send(T&& value) const {
-    Case one;
-    transfer(value, one, Deadline::never());
-    // Through `one`, which owns the channel if the send has waited: this handle may be gone.
-    if (one.closed) throw_channel_closed(*one.channel, "send");
+    ChannelCore* const core = pointer();
+    if (core == nullptr || !core->send_to_ring(value)) send_slowly(core, value);
   }
   void send(const T& value) const requires std::copy_constructible<T> { send(T(value)); }
   /// Sends if that is possible at once. Moves from `value` only if it returns ok.
@@ -159,17 +157,19 @@ class SendOperations {
   [[nodiscard]] ChannelCore* pointer() const noexcept {
     return static_cast<const Handle*>(this)->core().get();
   }
-  ChannelStatus transfer(T& value, Deadline deadline) const {
-    Case one;
-    if (transfer(value, one, deadline) < 0) return ChannelStatus::timed_out;
-    return one.closed ? ChannelStatus::closed : ChannelStatus::ok;
+  // The core's lock is held on entry, unless it is nil. Out of the way of what is done at once.
+  __attribute__((noinline)) static void send_slowly(ChannelCore* core, T& value) {
+    Case one(core, Case::Direction::kSend, &value);
+    communicate_one(one, Deadline::never());
+    // Through `one`, which owns the channel if the send has waited: the handle may be gone.
+    if (one.closed) throw_channel_closed(*one.channel, "send");
   }
-  int transfer(T& value, Case& one, Deadline deadline) const {
-    one.channel = pointer();
-    one.direction = Case::Direction::kSend;
-    one.slot = &value;
-    return one.channel != nullptr ? one.channel->send(value, one, deadline)
-                                  : communicate_with_nobody(one, deadline);
+  ChannelStatus transfer(T& value, Deadline deadline) const {
+    ChannelCore* const core = pointer();
+    if (core != nullptr && core->send_to_ring(value)) return ChannelStatus::ok;
+    Case one(core, Case::Direction::kSend, &value);
+    if (communicate_one(one, deadline) < 0) return ChannelStatus::timed_out;
+    return one.closed ? ChannelStatus::closed : ChannelStatus::ok;
   }
 };
 
@@ -211,12 +211,15 @@ class RecvOperations {
   }
   static ChannelStatus receive(ChannelCore* core, std::optional<T>& value, Deadline deadline) {
     value.reset();
-    Case one;
-    one.channel = core;
-    one.slot = &value;
-    const int outcome =
-        core != nullptr ? core->recv(value, one, deadline) : communicate_with_nobody(one, deadline);
-    if (outcome < 0) return ChannelStatus::timed_out;
+    if (core != nullptr && core->recv_from_ring(value)) return ChannelStatus::ok;
+    return receive_slowly(core, value, deadline);
+  }
+  // As send_slowly().
+  __attribute__((noinline)) static ChannelStatus receive_slowly(ChannelCore* core,
+                                                                std::optional<T>& value,
+                                                                Deadline deadline) {
+    Case one(core, Case::Direction::kRecv, &value);
+    if (communicate_one(one, deadline) < 0) return ChannelStatus::timed_out;
     if (!one.closed) return ChannelStatus::ok;
     rethrow_cause(*core);
     return ChannelStatus::closed;

@@ -110,11 +110,11 @@ bool ChannelCore::attempt_send(Case& one, WaitNode*& peer) noexcept {
   }
   peer = pop(receivers_);
   if (peer != nullptr) {
-    element_.to_receiver(peer->slot, one.slot);
+    element_.to_receiver(peer->slot, one.node.slot);
     return true;
   }
   if (count() == capacity_) return false;
-  element_.to_ring(at(tail_), one.slot);
+  element_.to_ring(at(tail_), one.node.slot);
   tail_ = after(tail_);
   set_count(count() + 1);
   return true;
@@ -123,7 +123,7 @@ bool ChannelCore::attempt_send(Case& one, WaitNode*& peer) noexcept {
 bool ChannelCore::attempt_recv(Case& one, WaitNode*& peer) noexcept {
   if (count() > 0) {
     void* const oldest = at(head_);
-    element_.to_receiver(one.slot, oldest);
+    element_.to_receiver(one.node.slot, oldest);
     element_.destroy(oldest);
     head_ = after(head_);
     // The ring was full if somebody waits to send: the value enters behind all that are buffered.
@@ -138,7 +138,7 @@ bool ChannelCore::attempt_recv(Case& one, WaitNode*& peer) noexcept {
   }
   peer = pop(senders_);
   if (peer != nullptr) {  // a rendezvous: capacity 0
-    element_.to_receiver(one.slot, peer->slot);
+    element_.to_receiver(one.node.slot, peer->slot);
     return true;
   }
   one.closed = closed();
@@ -186,7 +186,6 @@ int ChannelCore::communicate_one(Case& one, Deadline deadline) LEAT_NO_THREAD_SA
       {.reason = reason, .cases = {&one, 1}}, deadline,
       [&](Waiter& waiter) LEAT_NO_THREAD_SAFETY_ANALYSIS {
         one.node.waiter = &waiter;
-        one.node.slot = one.slot;
         ++users_;
         queue(one.direction).push(one.node);
         lock_.publish_before_switch();
@@ -325,8 +324,7 @@ class Communication {
             if (one.channel == nullptr) continue;
             one.node.waiter = &waiter;
             one.node.outcome = index_of(one);
-            one.node.slot = one.slot;
-            ++one.channel->users_;
+                ++one.channel->users_;
             one.channel->queue(one.direction).push(one.node);
           }
           for_each_channel(cases_, [](ChannelCore& c) LEAT_NO_THREAD_SAFETY_ANALYSIS {
@@ -407,7 +405,8 @@ int communicate(std::span<Case> cases, Deadline deadline) {
   return outcome;
 }
 
-int communicate_with_nobody(Case& one, Deadline deadline) {
+int communicate_one(Case& one, Deadline deadline) {
+  if (one.channel != nullptr) return one.channel->communicate_one(one, deadline);
   if (deadline.is_now()) return Waiter::kTimedOut;
   const ParkReason reason =
       one.direction == Case::Direction::kSend ? ParkReason::kSend : ParkReason::kRecv;

@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -72,19 +73,25 @@ class ChannelRef {
   ChannelCore* core_ = nullptr;
 };
 
-/// One possible communication of an operation. `slot` is a T to move from (send), or an empty
-/// std::optional<T> (receive).
+/// One possible communication of an operation. What has no initial value is working memory of
+/// select().
 struct Case {
   enum class Direction : std::uint8_t { kSend, kRecv };
 
+  Case() noexcept {}  // NOLINT(modernize-use-equals-default): which would zero it
+  /// `slot` is a T to move from (send), or an empty std::optional<T> (receive).
+  Case(ChannelCore* where, Direction which, void* slot) noexcept
+      : channel(where), direction(which) {
+    node.slot = slot;
+  }
+
   ChannelCore* channel = nullptr;  // null: the nil channel, never ready
   Direction direction = Direction::kRecv;
-  bool closed = false;      // result: chosen because the channel is closed; nothing was moved
-  std::uint32_t trial = 0;  // working memory of select: which case is tried at this one's turn
-  void* slot = nullptr;
-  ChannelRef keep = {};  // of a channel found closed after a wait, for who reports it
-  const Case* in_lock_order = nullptr;  // working memory of select
-  WaitNode node = {};
+  bool closed = false;  // result: chosen because the channel is closed; nothing was moved
+  std::uint32_t trial;  // which case is tried at this one's turn
+  const Case* in_lock_order;
+  ChannelRef keep;  // of a channel found closed after a wait, for who reports it
+  WaitNode node;
 };
 
 class ChannelCore {
@@ -99,13 +106,17 @@ class ChannelCore {
   /// With the last share the channel goes, or, while operations wait on it, with the last of these.
   void release() noexcept LEAT_EXCLUDES(lock_);
 
-  /// Waits until `value` is sent, or `deadline`: 0, or Waiter::kTimedOut. Sets `one.closed`; then
-  /// nothing was moved. Throws Cancelled. `one` describes the same send.
+  /// Sends if only the ring is concerned. If not, returns false, and lock_ is held: for
+  /// communicate_one().
   template <class T>
-  int send(T& value, Case& one, Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS;
-  /// Likewise, into `value`, which is empty.
+  bool send_to_ring(T& value) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS;
+  /// Likewise receives, into `value`, which is empty.
   template <class T>
-  int recv(std::optional<T>& value, Case& one, Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS;
+  bool recv_from_ring(std::optional<T>& value) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS;
+  /// The rest of a send or receive: waits until it is done, or `deadline`: 0, or Waiter::kTimedOut.
+  /// Sets `one.closed`; then nothing was moved. Throws Cancelled. Called with lock_ held, returns
+  /// without.
+  int communicate_one(Case& one, Deadline deadline);
 
   /// False if it was closed already.
   bool close(std::exception_ptr cause) noexcept LEAT_EXCLUDES(lock_);
@@ -131,8 +142,6 @@ class ChannelCore {
   bool attempt_recv(Case& one, WaitNode*& peer) noexcept LEAT_REQUIRES(lock_);
   /// Without the lock: whether attempt() could be worth the lock.
   [[nodiscard]] bool looks_ready(Case::Direction direction) const noexcept;
-  /// The rest of send() and recv(). Called with lock_ held, returns without.
-  int communicate_one(Case& one, Deadline deadline);
   void leave_queue(Case& one, bool keep) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] WaitNode* pop(WaitQueue& queue) noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] WaitQueue& queue(Case::Direction direction) noexcept LEAT_REQUIRES(lock_) {
@@ -179,8 +188,8 @@ class ChannelCore {
 /// Go spec: "Select statements", "Send statements", "Receive operator".
 int communicate(std::span<Case> cases, Deadline deadline);
 
-/// Waits for ever, or until `deadline`, as an operation on the nil channel does.
-int communicate_with_nobody(Case& one, Deadline deadline);
+/// ChannelCore::communicate_one(); on the nil channel it waits for ever, or until `deadline`.
+int communicate_one(Case& one, Deadline deadline);
 
 inline ChannelRef::ChannelRef(const ChannelRef& other) noexcept : core_(other.core_) {
   if (core_ != nullptr) core_->retain();
@@ -191,38 +200,31 @@ inline ChannelRef::~ChannelRef() {
 }
 
 template <class T>
-int ChannelCore::send(T& value, Case& one, Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
-  const SchedulerCore* const caller = calling_scheduler();
+bool ChannelCore::send_to_ring(T& value) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
-  touchers_.note(caller);
+  touchers_.note(calling_scheduler());
   const std::size_t buffered = count();
-  if (__builtin_expect(buffered < capacity_ && receivers_.empty() && !closed(), 1)) {
-    std::construct_at(static_cast<T*>(at(tail_)), std::move(value));
-    tail_ = after(tail_);
-    set_count(buffered + 1);
-    lock_.unlock();
-    return 0;
-  }
-  return communicate_one(one, deadline);
+  if (buffered >= capacity_ || !receivers_.empty() || closed()) return false;
+  std::construct_at(reinterpret_cast<T*>(ring_) + tail_, std::move(value));
+  tail_ = after(tail_);
+  set_count(buffered + 1);
+  lock_.unlock();
+  return true;
 }
 
 template <class T>
-int ChannelCore::recv(std::optional<T>& value, Case& one,
-                      Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
-  const SchedulerCore* const caller = calling_scheduler();
+bool ChannelCore::recv_from_ring(std::optional<T>& value) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
-  touchers_.note(caller);
+  touchers_.note(calling_scheduler());
   const std::size_t buffered = count();
-  if (__builtin_expect(buffered > 0 && senders_.empty(), 1)) {
-    T* const oldest = static_cast<T*>(at(head_));
-    value.emplace(std::move(*oldest));
-    std::destroy_at(oldest);
-    head_ = after(head_);
-    set_count(buffered - 1);
-    lock_.unlock();
-    return 0;
-  }
-  return communicate_one(one, deadline);
+  if (buffered == 0 || !senders_.empty()) return false;
+  T* const oldest = std::launder(reinterpret_cast<T*>(ring_) + head_);
+  value.emplace(std::move(*oldest));
+  std::destroy_at(oldest);
+  head_ = after(head_);
+  set_count(buffered - 1);
+  lock_.unlock();
+  return true;
 }
 
 }  // namespace leat

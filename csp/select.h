@@ -89,7 +89,7 @@ class RecvCase {
     one.channel = channel_.get();
     one.direction = Case::Direction::kRecv;
     value_.reset();
-    one.slot = &value_;
+    one.node.slot = &value_;
   }
   void act(const Case& chosen) {
     if (chosen.closed) rethrow_cause(*chosen.channel);
@@ -119,7 +119,7 @@ class SendCase {
   void describe(Case& one) noexcept {
     one.channel = channel_.get();
     one.direction = Case::Direction::kSend;
-    one.slot = &value_;
+    one.node.slot = &value_;
   }
   void act(const Case& chosen) {
     if (chosen.closed) throw_channel_closed(*chosen.channel, "select: send");

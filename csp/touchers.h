@@ -10,8 +10,14 @@ namespace leat {
 
 class SchedulerCore;
 
-/// That of the calling fiber; null on a plain thread.
-[[nodiscard]] const SchedulerCore* calling_scheduler() noexcept;
+// Of the thread: set while it is a worker. Its address may be kept by the compiler across a park,
+// after which the fiber may run on another thread: that one is a worker of the same scheduler, and
+// the old one still is, so both read the same. No other thread-local may be read in this way.
+extern thread_local constinit const SchedulerCore* t_scheduler
+    __attribute__((tls_model("initial-exec")));
+
+/// The scheduler of the calling fiber; null on a plain thread.
+[[nodiscard]] inline const SchedulerCore* calling_scheduler() noexcept { return t_scheduler; }
 
 class Touchers {
  public:

@@ -12,16 +12,19 @@ namespace leat {
 
 class WaitQueue;
 
-/// One operation's place in one queue.
+/// One operation's place in one queue. What has no initial value is set when it enters the queue: a
+/// node is made for every wait.
 struct WaitNode {
-  Waiter* waiter = nullptr;
+  WaitNode() noexcept {}  // NOLINT(modernize-use-equals-default): which would zero it
+
+  Waiter* waiter;
   int outcome = 0;  // what popping this node claims the operation with
+  bool closed = false;  // set by the claimer: ended by close, nothing was moved
   // A sender's value, or a receiver's storage: the claimer moves from or to it.
-  void* slot = nullptr;
-  bool closed = false;         // set by the claimer: ended by close, nothing was moved
+  void* slot;
   WaitQueue* queue = nullptr;  // the queue it stands in, or null
-  WaitNode* next = nullptr;
-  WaitNode* previous = nullptr;
+  WaitNode* next;
+  WaitNode* previous;
 };
 
 class WaitQueue {

@@ -8,6 +8,7 @@
 #include "leat/csp/futex.h"
 #include "leat/csp/sanitizers.h"
 #include "leat/csp/scheduler_core.h"
+#include "leat/csp/touchers.h"
 
 namespace leat {
 namespace {
@@ -16,15 +17,12 @@ thread_local Worker* t_worker = nullptr;
 
 }  // namespace
 
+thread_local constinit const SchedulerCore* t_scheduler = nullptr;
+
 // Not checked for races: the variable is the thread's, and a worker and its fibers are one thread.
 __attribute__((noinline, no_sanitize("thread"))) Worker* Worker::current() noexcept {
   asm volatile("");  // keeps the call from being treated as pure and merged across a switch
   return t_worker;
-}
-
-__attribute__((noinline, no_sanitize("thread"))) const SchedulerCore* calling_scheduler() noexcept {
-  asm volatile("");
-  return t_worker != nullptr ? &t_worker->core() : nullptr;
 }
 
 Worker::Worker(SchedulerCore& core, std::size_t index) noexcept
@@ -33,10 +31,12 @@ Worker::Worker(SchedulerCore& core, std::size_t index) noexcept
 void Worker::run() noexcept {
   const Unwatched worker_state;
   t_worker = this;
+  t_scheduler = &core_;
   exceptions_.set(Context::exceptions_of_thread());
   base_.adopt_current_thread();
   seen_.resize(core_.workers_.size());
   while (Fiber* const fiber = find()) resume(*fiber);
+  t_scheduler = nullptr;
   t_worker = nullptr;
 }
 
