@@ -157,8 +157,8 @@ class SendOperations {
   [[nodiscard]] ChannelCore* pointer() const noexcept {
     return static_cast<const Handle*>(this)->core().get();
   }
-  // The core's lock is held on entry, unless it is nil. Out of the way of what is done at once.
-  __attribute__((noinline)) static void send_slowly(ChannelCore* core, T& value) {
+  // The core's lock is held on entry, unless it is nil.
+  static void send_slowly(ChannelCore* core, T& value) {
     Case one(core, Case::Direction::kSend, &value);
     communicate_one(one, Deadline::never());
     // Through `one`, which owns the channel if the send has waited: the handle may be gone.
@@ -215,9 +215,8 @@ class RecvOperations {
     return receive_slowly(core, value, deadline);
   }
   // As send_slowly().
-  __attribute__((noinline)) static ChannelStatus receive_slowly(ChannelCore* core,
-                                                                std::optional<T>& value,
-                                                                Deadline deadline) {
+  static ChannelStatus receive_slowly(ChannelCore* core, std::optional<T>& value,
+                                      Deadline deadline) {
     Case one(core, Case::Direction::kRecv, &value);
     if (communicate_one(one, deadline) < 0) return ChannelStatus::timed_out;
     if (!one.closed) return ChannelStatus::ok;

@@ -12,6 +12,7 @@
 #include "leat/csp/fiber.h"
 #include "leat/csp/park.h"
 #include "leat/csp/random.h"
+#include "leat/csp/worker_switch.h"
 
 namespace leat {
 namespace {
@@ -169,33 +170,64 @@ void ChannelCore::leave_queue(Case& one, bool keep) noexcept {
   delete this;
 }
 
+namespace {
+
+// park_current() on a fiber, inlined down to the switch.
+template <class Enqueue, class Dequeue>
+LEAT_INLINE int park_fiber(Worker& worker, const Wait& what, Deadline deadline, Enqueue&& enqueue,
+                           Dequeue&& dequeue) {
+  Fiber& fiber = *worker.running();
+  fiber.begin(what);
+  const HeldLocks held = enqueue(fiber);
+  fiber.park_here(worker, deadline, held);
+  const int outcome = fiber.outcome();
+  dequeue(outcome);
+  fiber.end();
+  return outcome;
+}
+
+// Without any lock held. `worker` is the caller's, null on a plain thread.
+LEAT_INLINE void wake(WaitNode* peer, Worker* worker) noexcept {
+  if (peer == nullptr) return;
+  if (peer->waiter->is_fiber()) {
+    static_cast<Fiber*>(peer->waiter)->ready_from(worker);
+  } else {
+    peer->waiter->ready();
+  }
+}
+
+}  // namespace
+
 int ChannelCore::communicate_one(Case& one, Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  Worker* const worker = Worker::current();
   WaitNode* peer = nullptr;
   if (attempt(one, peer)) {
     lock_.unlock();
-    if (peer != nullptr) peer->waiter->ready();
+    wake(peer, worker);
     return 0;
   }
   if (deadline.is_now()) {
     lock_.unlock();
     return Waiter::kTimedOut;
   }
-  const ParkReason reason =
-      one.direction == Case::Direction::kSend ? ParkReason::kSend : ParkReason::kRecv;
-  const int outcome = park_current(
-      {.reason = reason, .cases = {&one, 1}}, deadline,
-      [&](Waiter& waiter) LEAT_NO_THREAD_SAFETY_ANALYSIS {
-        one.node.waiter = &waiter;
-        ++users_;
-        queue(one.direction).push(one.node);
-        lock_.publish_before_switch();
-        return HeldLocks{.one = &lock_};
-      },
-      [&](int decided) {
-        one.closed = one.node.closed;
-        if (decided < 0 || one.closed) leave_queue(one, one.closed);
-      });
-  if (outcome == Waiter::kCancelled) throw Cancelled{};
+  const Wait wait{
+      .reason = one.direction == Case::Direction::kSend ? ParkReason::kSend : ParkReason::kRecv,
+      .cases = {&one, 1}};
+  const auto enqueue = [&](Waiter& waiter) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+    one.node.waiter = &waiter;
+    ++users_;
+    queue(one.direction).push(one.node);
+    lock_.publish_before_switch();
+    return HeldLocks{.one = &lock_};
+  };
+  const auto dequeue = [&](int decided) {
+    one.closed = one.node.closed;
+    if (__builtin_expect(decided < 0 || one.closed, 0)) leave_queue(one, one.closed);
+  };
+  const int outcome = worker != nullptr && worker->running() != nullptr
+                          ? park_fiber(*worker, wait, deadline, enqueue, dequeue)
+                          : park_current(wait, deadline, enqueue, dequeue);
+  if (__builtin_expect(outcome == Waiter::kCancelled, 0)) throw Cancelled{};
   return outcome;
 }
 
@@ -265,8 +297,11 @@ void for_each_channel(std::span<Case> cases, F&& f) {
 /// One select.
 class Communication {
  public:
-  Communication(std::span<Case> cases, Fiber* fiber) noexcept
-      : cases_(cases), fiber_(fiber), scheduler_(calling_scheduler()) {}
+  explicit Communication(std::span<Case> cases) noexcept
+      : cases_(cases),
+        worker_(Worker::current()),
+        fiber_(worker_ != nullptr ? worker_->running() : nullptr),
+        scheduler_(calling_scheduler()) {}
 
   /// Tries the cases one at a time, in a random order: the index of one that communicated, or
   /// kNone. What looks not ready is not even locked.
@@ -284,7 +319,7 @@ class Communication {
       const bool done = channel->attempt(one, peer);
       channel->lock_.unlock();
       if (!done) continue;
-      if (peer != nullptr) peer->waiter->ready();
+      wake(peer, worker_);
       return index_of(one);
     }
     return kNone;
@@ -302,7 +337,7 @@ class Communication {
       WaitNode* peer = nullptr;
       if (one.channel == nullptr || !one.channel->attempt(one, peer)) continue;
       unlock_all();
-      if (peer != nullptr) peer->waiter->ready();
+      wake(peer, worker_);
       return index_of(one);
     }
     return kNone;
@@ -315,32 +350,35 @@ class Communication {
 
   /// All channels are locked and none is ready: stands in every queue, then waits.
   int wait(Deadline deadline) {
-    return park_current(
-        {.reason = ParkReason::kSelect, .cases = cases_}, deadline,
-        [&](Waiter& waiter) LEAT_NO_THREAD_SAFETY_ANALYSIS {
-          // In the order of trial: of several cases on one channel a peer finds any first.
-          for (const Case& turn : cases_) {
-            Case& one = cases_[turn.trial];
-            if (one.channel == nullptr) continue;
-            one.node.waiter = &waiter;
-            one.node.outcome = index_of(one);
-                ++one.channel->users_;
-            one.channel->queue(one.direction).push(one.node);
-          }
-          for_each_channel(cases_, [](ChannelCore& c) LEAT_NO_THREAD_SAFETY_ANALYSIS {
-            c.lock_.publish_before_switch();
-          });
-          return HeldLocks{.drop = &unlock_after_switch, .argument = this};
-        },
-        [&](int decided) {
-          for (Case& one : cases_) {
-            if (one.channel == nullptr) continue;
-            const bool chosen = index_of(one) == decided;
-            if (chosen) one.closed = one.node.closed;
-            // Who has communicated is not expected to come back.
-            if (!chosen || one.closed) one.channel->leave_queue(one, chosen);
-          }
+    const Wait wait{.reason = ParkReason::kSelect, .cases = cases_};
+    const auto enqueue = [&](Waiter& waiter) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+      // In the order of trial: of several cases on one channel a peer finds any first.
+      for (const Case& turn : cases_) {
+        Case& one = cases_[turn.trial];
+        if (one.channel == nullptr) continue;
+        one.node.waiter = &waiter;
+        one.node.outcome = index_of(one);
+        ++one.channel->users_;
+        one.channel->queue(one.direction).push(one.node);
+      }
+      if constexpr (kTsan) {
+        for_each_channel(cases_, [](ChannelCore& c) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+          c.lock_.publish_before_switch();
         });
+      }
+      return HeldLocks{.drop = &unlock_after_switch, .argument = this};
+    };
+    const auto dequeue = [&](int decided) {
+      for (Case& one : cases_) {
+        if (one.channel == nullptr) continue;
+        const bool chosen = index_of(one) == decided;
+        if (chosen) one.closed = one.node.closed;
+        // Who has communicated is not expected to come back.
+        if (!chosen || one.closed) one.channel->leave_queue(one, chosen);
+      }
+    };
+    return fiber_ != nullptr ? park_fiber(*worker_, wait, deadline, enqueue, dequeue)
+                             : park_current(wait, deadline, enqueue, dequeue);
   }
 
   static constexpr int kNone = -3;
@@ -387,12 +425,13 @@ class Communication {
   }
 
   const std::span<Case> cases_;
+  Worker* const worker_;  // until it waits
   Fiber* const fiber_;
   const SchedulerCore* const scheduler_;
 };
 
 int communicate(std::span<Case> cases, Deadline deadline) {
-  Communication select(cases, Fiber::current());
+  Communication select(cases);
   int outcome = select.try_each();
   if (outcome == Communication::kNone) outcome = select.try_all();
   if (outcome != Communication::kNone) return outcome;
@@ -405,8 +444,7 @@ int communicate(std::span<Case> cases, Deadline deadline) {
   return outcome;
 }
 
-int communicate_one(Case& one, Deadline deadline) {
-  if (one.channel != nullptr) return one.channel->communicate_one(one, deadline);
+int communicate_with_nobody(Case& one, Deadline deadline) {
   if (deadline.is_now()) return Waiter::kTimedOut;
   const ParkReason reason =
       one.direction == Case::Direction::kSend ? ParkReason::kSend : ParkReason::kRecv;

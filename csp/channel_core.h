@@ -188,8 +188,13 @@ class ChannelCore {
 /// Go spec: "Select statements", "Send statements", "Receive operator".
 int communicate(std::span<Case> cases, Deadline deadline);
 
-/// ChannelCore::communicate_one(); on the nil channel it waits for ever, or until `deadline`.
-int communicate_one(Case& one, Deadline deadline);
+/// Waits for ever, or until `deadline`, as an operation on the nil channel does.
+int communicate_with_nobody(Case& one, Deadline deadline);
+/// ChannelCore::communicate_one(), or communicate_with_nobody() on the nil channel.
+inline int communicate_one(Case& one, Deadline deadline) {
+  return one.channel != nullptr ? one.channel->communicate_one(one, deadline)
+                                : communicate_with_nobody(one, deadline);
+}
 
 inline ChannelRef::ChannelRef(const ChannelRef& other) noexcept : core_(other.core_) {
   if (core_ != nullptr) core_->retain();

@@ -1,7 +1,6 @@
 // An execution context: a stack and where to continue on it.
 //
-// context.cpp is the one file that names Boost.Context, and the one place that tells the sanitizers
-// and the C++ exception runtime about a switch. Always true:
+// What is Boost.Context's is in context_jump.h and context.cpp. Always true:
 //  - a Context is current on at most one thread; switch_to is called on the current one;
 //  - what runs after a switch may run on another thread than what ran before it: nothing that hangs
 //    on the thread (errno, thread-locals) survives.

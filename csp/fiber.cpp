@@ -12,6 +12,7 @@
 #include "leat/csp/random.h"
 #include "leat/csp/scheduler_core.h"
 #include "leat/csp/worker.h"
+#include "leat/csp/worker_switch.h"
 
 namespace leat {
 
@@ -54,37 +55,12 @@ __attribute__((noinline)) void Fiber::run_body() noexcept {
 }
 
 void Fiber::park(Deadline deadline, const HeldLocks& held) noexcept {
-  // Between telling that it waits (begin) and looking whether it shall stop. deliver_cancel() looks
-  // the other way round: one of the two sees the other.
-  light_fence();
-  if (cancel_requested_.load(std::memory_order_relaxed) && shields_ == 0 && claim(kCancelled)) {
-    held.unlock_after_switch();
-    return;
-  }
-  if (deadline.is_never()) {
-    worker_.get()->leave(*this, Worker::Left::kPark, held);
-    return;
-  }
-  Timer timer;
-  timer.at = deadline.at();
-  timer.fiber = this;
-  core_.add_timer(timer);
-  worker_.get()->leave(*this, Worker::Left::kPark, held);
-  core_.remove_timer(timer);
+  park_here(*worker_.get(), deadline, held);
 }
 
-void Fiber::end() noexcept {
-  Waiter::end();
-  Census::leave_what_it_reads();
-}
+void Fiber::ready() noexcept { ready_from(Worker::current()); }
 
-void Fiber::ready() noexcept {
-  hand_over(this);
-  Worker* const worker = Worker::current();
-  if (worker != nullptr && &worker->core() == &core_) {
-    worker->make_ready(*this);
-    return;
-  }
+void Fiber::ready_from_outside() noexcept {
   // A caller from outside may see the scheduler end as soon as this fiber runs.
   const std::shared_ptr<SchedulerCore> hold = core_.shared_from_this();
   hold->enqueue(*this);

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <string>
 
+#include "leat/csp/census.h"
 #include "leat/csp/context.h"
 #include "leat/csp/owned.h"
 #include "leat/csp/unique_function.h"
@@ -44,7 +45,7 @@ class Fiber final : public Waiter {
   /// thread-local's address across a park, after which the fiber may be on another thread.
   [[nodiscard]] static Fiber* current() noexcept;
 
-  explicit Fiber(SchedulerCore& core) noexcept : core_(core) {}
+  explicit Fiber(SchedulerCore& core) noexcept : Waiter(true), core_(core) {}
 
   // As a Waiter:
   void begin(const Wait& wait) noexcept {
@@ -52,8 +53,15 @@ class Fiber final : public Waiter {
     Waiter::begin(wait, shields_ > 0);
   }
   void park(Deadline deadline, const HeldLocks& held) noexcept override;
-  void end() noexcept;
+  /// park(), inlined: worker_switch.h. `worker` is the one that the fiber runs on.
+  void park_here(Worker& worker, Deadline deadline, const HeldLocks& held) noexcept;
+  void end() noexcept {
+    Waiter::end();
+    Census::leave_what_it_reads();
+  }
   void ready() noexcept override;
+  /// ready(), inlined: worker_switch.h. `worker` is the caller's, null on a plain thread.
+  void ready_from(Worker* worker) noexcept;
   /// ready(), for who claimed the operation without holding one of its locks: the fiber may not
   /// have been switched away from yet. Not called with SchedulerCore's lock held, nor while another
   /// fiber waits for the caller to be switched away from.
@@ -101,6 +109,7 @@ class Fiber final : public Waiter {
   void bind(StackSpan stack) noexcept;
   void run_body() noexcept;
   void wait_until_parked() const noexcept;
+  void ready_from_outside() noexcept;
 
   SchedulerCore& core_;
   Context context_;

@@ -18,7 +18,7 @@ struct WaitNode {
   WaitNode() noexcept {}  // NOLINT(modernize-use-equals-default): which would zero it
 
   Waiter* waiter;
-  int outcome = 0;  // what popping this node claims the operation with
+  int outcome = 0;      // what popping this node claims the operation with
   bool closed = false;  // set by the claimer: ended by close, nothing was moved
   // A sender's value, or a receiver's storage: the claimer moves from or to it.
   void* slot;

@@ -73,7 +73,7 @@ class Waiter {
   static constexpr int kTimedOut = -1;
   static constexpr int kCancelled = -2;
 
-  Waiter() = default;
+  explicit Waiter(bool is_fiber = false) noexcept : is_fiber_(is_fiber) {}
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
 
@@ -112,6 +112,9 @@ class Waiter {
   /// The nodes are in no queue any more, and are about to go.
   void end() noexcept { decision_.store(kNotWaiting, std::memory_order_relaxed); }
 
+  /// Whether this is a Fiber; spares a virtual call where it matters.
+  [[nodiscard]] bool is_fiber() const noexcept { return is_fiber_; }
+
   /// Ends park(). Called once, by whoever claimed the operation, from any thread or fiber.
   virtual void ready() noexcept = 0;
 
@@ -123,6 +126,7 @@ class Waiter {
   ~Waiter() = default;
 
   std::atomic<int> decision_{kNotWaiting};
+  const bool is_fiber_;
   Wait wait_;
 };
 

@@ -9,6 +9,7 @@
 #include "leat/csp/sanitizers.h"
 #include "leat/csp/scheduler_core.h"
 #include "leat/csp/touchers.h"
+#include "leat/csp/worker_switch.h"
 
 namespace leat {
 namespace {
@@ -42,8 +43,8 @@ void Worker::run() noexcept {
 
 // ---- who runs next
 
-void Worker::make_ready(Fiber& fiber) noexcept {
-  const Unwatched worker_state;
+// Where the run-next slot is taken, or not the place.
+void Worker::make_ready_behind(Fiber& fiber) noexcept {
   Worker* const home = fiber.home_.get();
   if (home != nullptr && home != this) {
     core_.enqueue(fiber);
@@ -87,39 +88,6 @@ bool Worker::may_go_on() noexcept {
          !has_inbox_.load(std::memory_order_relaxed);
 }
 
-// Null: the base has something to do before, or there is nothing.
-Fiber* Worker::pick_local() noexcept {
-  if (until_sample_.add(-1) <= 0) sample_slices();
-  if (until_look_outside_.add(-1) <= 0) return nullptr;
-  Fiber* const fiber = pick_queued();
-  if (fiber == nullptr) return nullptr;
-  switches_.add(1);
-  if (fiber->has_stack_.get() || bind_cached_stack(*fiber)) return fiber;
-  resume_first_.set(fiber);
-  return nullptr;
-}
-
-Fiber* Worker::pick_queued() noexcept {
-  if (Fiber* const fiber = resume_first_.get()) {
-    resume_first_.set(nullptr);
-    return fiber;
-  }
-  if (has_inbox_.load(std::memory_order_relaxed)) core_.take_inbox(*this);
-  if (Fiber* const fiber = run_next_.take(alone_)) {
-    if (streak_.add(1) < kLongestStreak) return fiber;
-    queue(*fiber);
-  }
-  streak_.set(0);
-  if (Fiber* const fiber = offer_.take(alone_)) return fiber;
-  // One that is pinned takes its turn when all that stood in the ring before it are gone.
-  if (const Fiber* const pinned = pinned_.oldest();
-      pinned != nullptr && static_cast<std::int32_t>(ring_.taken() - pinned->behind_.get()) >= 0) {
-    return pinned_.pop();
-  }
-  if (Fiber* const fiber = ring_.pop(alone_)) return fiber;
-  return pinned_.pop();
-}
-
 void Worker::sample_slices() noexcept {
   until_sample_.set(kSampleEvery);
   const Ticks now = ticks_now();
@@ -131,56 +99,14 @@ void Worker::sample_slices() noexcept {
 
 // ---- switches
 
-void Worker::leave(Fiber& fiber, Left how, const HeldLocks& held) noexcept {
-  Context* to = &base_;
-  Context::ExceptionState* exceptions = nullptr;
-  {
-    const Unwatched worker_state;
-    Fiber* const next = pick_local();
-    left_.set(&fiber);
-    left_how_.set(how);
-    held_lock_.set(held.one);
-    held_drop_.set(held.drop);
-    held_argument_.set(held.argument);
-    running_.set(next);
-    if (next != nullptr) {
-      next->worker_.set(this);
-      to = &next->context_;
-    }
-    exceptions = exceptions_.get();
-  }
-  if (how == Left::kDone) {
-    hand_over(&fiber);
-    fiber.context_.exit_to(*to, exceptions);
-  }
-  fiber.context_.switch_to(*to, exceptions);
-  fiber.worker_.get()->after_switch();  // which may be another worker
-  take_over(&fiber);
-}
-
-void Worker::after_switch() noexcept {
-  const Unwatched worker_state;
+void Worker::after_rare_switch() noexcept {
   Fiber* const left = left_.get();
-  switch (left_how_.get()) {
-    case Left::kNothing: return;
-    case Left::kPark: {
-      const HeldLocks held{held_lock_.get(), held_drop_.get(), held_argument_.get()};
-      left_how_.set(Left::kNothing);
-      // release: whoever runs it elsewhere needs the saved context. From here the fiber may be
-      // woken without these locks, but it cannot leave its wait before it has had them.
-      left->parked_.store(true, std::memory_order_release);
-      held.unlock_after_switch();
-      return;
-    }
-    case Left::kYield:
-      left_how_.set(Left::kNothing);
-      queue(*left);
-      return;
-    case Left::kDone:
-      left_how_.set(Left::kNothing);
-      take_over(left);
-      recycle(*left);
-      return;
+  const Left how = left_how_.get();
+  left_how_.set(Left::kNothing);
+  if (how == Left::kYield) queue(*left);
+  if (how == Left::kDone) {
+    take_over(left);
+    recycle(*left);
   }
 }
 

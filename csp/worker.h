@@ -87,6 +87,8 @@ class Worker {
   // On a fiber's stack, or on the base:
   Fiber* pick_local() noexcept;
   Fiber* pick_queued() noexcept;
+  void make_ready_behind(Fiber& fiber) noexcept;
+  void after_rare_switch() noexcept;
   bool bind_cached_stack(Fiber& fiber) noexcept;
   void sample_slices() noexcept;
 
