@@ -122,6 +122,8 @@ class ChannelCore {
   bool close(std::exception_ptr cause) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   [[nodiscard]] std::size_t size() const noexcept LEAT_EXCLUDES(lock_);
+  /// Without the lock: a hint, unless nobody can be operating on the channel.
+  [[nodiscard]] bool looks_empty() const noexcept { return count() == 0; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// `channel "name"`, for reports.
   [[nodiscard]] std::string describe() const;

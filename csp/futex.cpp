@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <ctime>
+#include <limits>
 
 namespace leat {
 
@@ -29,6 +30,11 @@ void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
 
 void futex_wake(const std::atomic<std::uint32_t>* word) noexcept {
   syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, nullptr, nullptr, 0);
+}
+
+void futex_wake_all(const std::atomic<std::uint32_t>* word) noexcept {
+  syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, std::numeric_limits<int>::max(),
+          nullptr, nullptr, 0);
 }
 
 void yield_cpu() noexcept { sched_yield(); }

@@ -18,6 +18,9 @@ void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
 /// Wakes one thread sleeping on the address `word`; dereferences nothing.
 void futex_wake(const std::atomic<std::uint32_t>* word) noexcept;
 
+/// Likewise all threads.
+void futex_wake_all(const std::atomic<std::uint32_t>* word) noexcept;
+
 /// Tells the CPU that this is a spin-wait loop.
 inline void cpu_relax() noexcept {
 #if defined(__x86_64__)

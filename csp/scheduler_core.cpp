@@ -33,6 +33,12 @@ constexpr Duration kSpin = std::chrono::microseconds(50);
 // A short queue whose head has not moved for so long is stolen from after all.
 constexpr Duration kPatience = std::chrono::microseconds(4);
 
+int checked_io_threads(int threads) {
+  if (threads >= 1 && threads <= kMostWorkers) return threads;
+  throw std::invalid_argument("leat: a scheduler has 1 to " + std::to_string(kMostWorkers) +
+                              " io_threads, not " + std::to_string(threads));
+}
+
 }  // namespace
 
 SchedulerCore::SchedulerCore(const SchedulerOptions& options)
@@ -46,6 +52,7 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options)
       root_(std::make_shared<GroupCore>(*this)),
       stacks_(options.stack_size),
       fibers_(*this),
+      io_pool_(checked_io_threads(options.io_threads)),
       running_workers_(worker_count_) {
   prepare_heavy_fence();
   for (int i = 0; i < worker_count_; ++i) {
@@ -117,6 +124,8 @@ void SchedulerCore::shut_down() noexcept {
 void SchedulerCore::join_workers() noexcept {
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  stop_alarms();
+  io_pool_.end();
   // Here and not in the destructor: a TaskGroup, or a plain thread that has just woken a fiber, may
   // hold the core for longer, and the clock is free for the next scheduler.
   if (std::exchange(clock_attached_, false)) options_.clock->detach();

@@ -41,7 +41,7 @@ class StackPool {
     void put(StackPool& pool, StackSpan stack) noexcept;
 
    private:
-    static constexpr int kMost = 64;
+    static constexpr int kMost = 32;
     std::array<Owned<std::byte*>, kMost> low_;
     Owned<int> count_{0};
   };
