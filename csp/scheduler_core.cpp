@@ -10,6 +10,7 @@
 #include "leat/csp/error.h"
 #include "leat/csp/random.h"
 #include "leat/csp/sanitizers.h"
+#include "leat/csp/stack_overflow.h"
 
 namespace leat {
 
@@ -100,7 +101,9 @@ void SchedulerCore::run_main(UniqueFunction<void()> main) {
 void SchedulerCore::start() { start_from(0); }
 
 void SchedulerCore::start_from(std::size_t first) {
+  prepare_stack_overflow_report();
   try {
+    if (options_.dump_on_sigquit) sigquit_dump_.emplace([this] { return dump(); });
     for (std::size_t i = first; i < workers_.size(); ++i) {
       threads_.emplace_back([this, i] { workers_[i]->run(); });
     }
@@ -124,6 +127,7 @@ void SchedulerCore::shut_down() noexcept {
 void SchedulerCore::join_workers() noexcept {
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  sigquit_dump_.reset();
   stop_alarms();
   io_pool_.end();
   // Here and not in the destructor: a TaskGroup, or a plain thread that has just woken a fiber, may

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -34,6 +35,7 @@
 #include "leat/csp/group_core.h"
 #include "leat/csp/io_pool.h"
 #include "leat/csp/run_queue.h"
+#include "leat/csp/sigquit_dump.h"
 #include "leat/csp/spin_lock.h"
 #include "leat/csp/stack.h"
 #include "leat/csp/ticks.h"
@@ -53,6 +55,8 @@ struct SchedulerOptions {
   std::size_t stack_size = std::size_t{64} << 10;
   /// Calls of blocking() that run at a time, each on a thread of its own; 1 to 4096.
   int io_threads = 64;
+  /// SIGQUIT (Ctrl-\) prints dump() to stderr, and does not end the process meanwhile.
+  bool dump_on_sigquit = false;
   /// For select's choices among ready cases: with one worker and a virtual clock, equal seeds give
   /// equal runs.
   std::uint64_t seed = 0;
@@ -96,6 +100,10 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// Of the root group: at some moment since the call no fiber belonged to it.
   [[nodiscard]] bool root_is_empty() const noexcept;
   void cancel_root_fibers() noexcept;
+
+  /// One line about the scheduler, and one about each of its fibers. From anywhere; what runs goes
+  /// on, but for fibers that leave a wait or end: they wait for the list.
+  [[nodiscard]] std::string dump();
 
   [[nodiscard]] IoPool& io_pool() noexcept { return io_pool_; }
   [[nodiscard]] const std::shared_ptr<GroupCore>& root() const noexcept { return root_; }
@@ -201,6 +209,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   FiberPool fibers_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::thread> threads_;
+  std::optional<SigquitDump> sigquit_dump_;
   IoPool io_pool_;
   bool throws_deadlock_ = false;  // run_main, as opposed to an embedded scheduler
   bool clock_attached_ = false;   // from construction until the workers have been joined

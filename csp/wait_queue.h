@@ -5,7 +5,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 
+#include "leat/csp/ticks.h"
 #include "leat/csp/waiter.h"
 
 namespace leat {
@@ -25,6 +27,7 @@ struct WaitNode {
   WaitQueue* queue = nullptr;  // the queue it stands in, or null
   WaitNode* next;
   WaitNode* previous;
+  Ticks since;  // about when it entered a channel's queue
 };
 
 class WaitQueue {
@@ -56,6 +59,15 @@ class WaitQueue {
     }
     (node.next != nullptr ? node.next->previous : last_) = node.previous;
     node.queue = nullptr;
+  }
+
+  /// How many wait and are undecided. O(n).
+  [[nodiscard]] std::size_t size() const noexcept {
+    std::size_t count = 0;
+    for (const WaitNode* node = oldest(); node != nullptr; node = node->next) {
+      if (node->waiter->undecided()) ++count;
+    }
+    return count;
   }
 
   /// The oldest node, decided or not; null if there is none.
