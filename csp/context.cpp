@@ -27,6 +27,7 @@ Context::ExceptionState* Context::exceptions_of_thread() noexcept {
 }
 
 void Context::adopt_current_thread() noexcept {
+  stack_ = {};
 #if defined(LEAT_TSAN)
   tsan_fiber_ = __tsan_get_current_fiber();
 #endif

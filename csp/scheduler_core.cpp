@@ -115,7 +115,7 @@ void SchedulerCore::shut_down() noexcept {
 }
 
 void SchedulerCore::join_workers() noexcept {
-  for (std::thread& thread : threads_) thread.join();
+  for (OsThread& thread : threads_) thread.join();
   threads_.clear();
   // Here and not in the destructor: a TaskGroup, or a plain thread that has just woken a fiber, may
   // hold the core for longer, and the clock is free for the next scheduler.

@@ -4,8 +4,7 @@
 // thread-safe: the lock of the object that owns the queue protects it and the links of its nodes.
 #pragma once
 
-#include <atomic>
-
+#include "leat/csp/atomic.h"
 #include "leat/csp/waiter.h"
 
 namespace leat {
@@ -74,7 +73,7 @@ class WaitQueue {
  private:
   void set_first(WaitNode* node) noexcept { first_.store(node, std::memory_order_relaxed); }
 
-  std::atomic<WaitNode*> first_{nullptr};
+  Atomic<WaitNode*> first_{nullptr};
   WaitNode* last_ = nullptr;
 };
 
