@@ -28,6 +28,8 @@ class VirtualThread {
 
   /// Waits until its function has returned. On a fiber, that blocks the worker.
   void join() noexcept;
+  /// Waits until it sleeps (in a channel operation, say), or has ended: for who must come second.
+  void wait_until_it_waits() noexcept;
 
  private:
   static constexpr int kNone = -1;

@@ -93,6 +93,10 @@ bool Simulation::can_run(const Thread& thread) const noexcept {
     case State::kPaused: return thread.paused_at != changes_;
     case State::kJoining:
       return threads_[static_cast<std::size_t>(thread.joins)].state == State::kDone;
+    case State::kWatching: {
+      const State other = threads_[static_cast<std::size_t>(thread.joins)].state;
+      return other == State::kAsleep || other == State::kDone;
+    }
     case State::kAsleep:
     case State::kDone: return false;
   }
@@ -190,6 +194,7 @@ void Simulation::go_on() noexcept {
     fail("no end after " + std::to_string(max_steps_) + " steps: a livelock, or max_steps is low");
   }
   switch_to(pick());
+  learn(self(), 0);  // two choices in a row are not one
 }
 
 void Simulation::switch_to(Thread& next) noexcept {
@@ -324,6 +329,15 @@ void Simulation::join(int index) noexcept {
   learn(thread, threads_[static_cast<std::size_t>(index)].history);
 }
 
+void Simulation::wait_until_asleep(int index) noexcept {
+  Thread& thread = self();
+  thread.joins = index;
+  thread.state = State::kWatching;
+  go_on();
+  thread.state = State::kReady;
+  learn(thread, threads_[static_cast<std::size_t>(index)].history);
+}
+
 void Simulation::fail(std::string what) noexcept {
   failure_ = std::move(what);
   self().context.exit_to(main_, exceptions_);
@@ -376,6 +390,7 @@ std::string Simulation::describe_hang() const {
       case State::kPaused: text += " spins"; break;
       case State::kAsleep: text += " sleeps"; break;
       case State::kJoining: text += " joins thread " + std::to_string(threads_[i].joins); break;
+      case State::kWatching: text += " waits for thread " + std::to_string(threads_[i].joins); break;
       case State::kDone: text += " has ended"; break;
     }
   }
@@ -395,6 +410,10 @@ int VirtualThread::start(UniqueFunction<void()> body) {
 void VirtualThread::join() noexcept {
   const int id = std::exchange(id_, kNone);
   if (Simulation* const simulation = Simulation::current()) simulation->join(id);
+}
+
+void VirtualThread::wait_until_it_waits() noexcept {
+  if (Simulation* const simulation = Simulation::current()) simulation->wait_until_asleep(id_);
 }
 
 }  // namespace leat

@@ -102,6 +102,7 @@ class Simulation {
   void wake_one(const void* word) noexcept;
   int start(UniqueFunction<void()> body);
   void join(int thread) noexcept;
+  void wait_until_asleep(int thread) noexcept;
   [[noreturn]] void fail(std::string what) noexcept;
 
  private:
@@ -112,7 +113,7 @@ class Simulation {
   // Everybody spins: after so many pauses it is time that must pass.
   static constexpr int kPausesBeforeTime = 100;
 
-  enum class State : std::uint8_t { kReady, kLocked, kPaused, kAsleep, kJoining, kDone };
+  enum class State : std::uint8_t { kReady, kLocked, kPaused, kAsleep, kJoining, kWatching, kDone };
   struct Thread {
     Simulation* simulation = nullptr;
     int index = 0;
@@ -124,7 +125,7 @@ class Simulation {
     std::uint64_t paused_at = 0;                       // kPaused: until changes_ is another
     const void* asleep_on = nullptr;                   // kAsleep: until woken, or deadline
     std::int64_t deadline = kNever;
-    int joins = 0;  // kJoining: until that one is done
+    int joins = 0;  // kJoining: until that one is done; kWatching: or asleep
     std::uint64_t history = 0;
     std::uint64_t pauses = 0;
     Worker* worker = nullptr;  // what the thread-locals say, while it does not run
