@@ -83,6 +83,10 @@ void pause() noexcept {
   if (Simulation* const simulation = Simulation::current()) simulation->pause();
 }
 
+void spin() noexcept {
+  if (Simulation* const simulation = Simulation::current()) simulation->spin();
+}
+
 std::size_t choose(std::size_t count) noexcept {
   Simulation* const simulation = Simulation::current();
   return simulation != nullptr ? simulation->choose(count) : 0;

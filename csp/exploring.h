@@ -28,8 +28,10 @@ void accessed(const void* object, bool changed) noexcept;
 void before_lock(const std::atomic<std::uint32_t>& word) noexcept;
 /// sched_point() before a lock is dropped.
 void before_unlock(const std::atomic<std::uint32_t>& word) noexcept;
-/// In a loop that waits for somebody: the others go first.
+/// In a loop that waits for somebody, and may do so for ever: the others go first.
 void pause() noexcept;
+/// In a loop that ends after some time: that passes.
+void spin() noexcept;
 /// Any number below `count`: the explorer tries all of them.
 std::size_t choose(std::size_t count) noexcept;
 /// Nanoseconds since the exploration's epoch.
@@ -61,6 +63,7 @@ inline void sched_point() noexcept {}
 inline void before_lock(const std::atomic<std::uint32_t>& /*word*/) noexcept {}
 inline void before_unlock(const std::atomic<std::uint32_t>& /*word*/) noexcept {}
 inline void pause() noexcept {}
+inline void spin() noexcept {}
 
 }  // namespace exploring
 

@@ -220,12 +220,15 @@ void Simulation::before_lock(const std::atomic<std::uint32_t>& word) noexcept {
 
 void Simulation::pause() noexcept {
   Thread& thread = self();
-  ++thread.pauses;
-  learn(thread, thread.pauses);
   thread.paused_at = changes_;
   thread.state = State::kPaused;
   go_on();
   thread.state = State::kReady;
+}
+
+void Simulation::spin() noexcept {
+  ++self().spins;
+  learn(self(), 0);
 }
 
 std::size_t Simulation::choose(std::size_t count) noexcept {
@@ -245,7 +248,7 @@ std::int64_t Simulation::now() noexcept {
 }
 
 std::uint64_t Simulation::ticks() noexcept {
-  return static_cast<std::uint64_t>(now()) + self().pauses * kTicksPerPause;
+  return static_cast<std::uint64_t>(now()) + self().spins * kTicksPerSpin;
 }
 
 void Simulation::sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
@@ -285,7 +288,7 @@ int Simulation::start(UniqueFunction<void()> body) {
   thread.body = std::move(body);
   thread.state = State::kReady;
   thread.history = 0;
-  thread.pauses = 0;
+  thread.spins = 0;
   thread.worker = nullptr;
   state_ += mix(static_cast<std::uint64_t>(thread.index));
   if (count_++ > 0) learn(thread, self().history);

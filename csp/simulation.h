@@ -94,6 +94,7 @@ class Simulation {
   void accessed(const void* object, bool changed) noexcept;
   void before_lock(const std::atomic<std::uint32_t>& word) noexcept;
   void pause() noexcept;
+  void spin() noexcept;
   std::size_t choose(std::size_t count) noexcept;
   std::int64_t now() noexcept;
   std::uint64_t ticks() noexcept;
@@ -108,8 +109,8 @@ class Simulation {
  private:
   static constexpr std::int64_t kNever = INT64_MAX;
   static constexpr std::size_t kMostThreads = 32;
-  // A pause of a spinning thread takes so long.
-  static constexpr std::uint64_t kTicksPerPause = 2000;
+  // One turn of a spinning loop takes so long.
+  static constexpr std::uint64_t kTicksPerSpin = 2000;
   // Everybody spins: after so many pauses it is time that must pass.
   static constexpr int kPausesBeforeTime = 100;
 
@@ -127,7 +128,7 @@ class Simulation {
     std::int64_t deadline = kNever;
     int joins = 0;  // kJoining: until that one is done; kWatching: or asleep
     std::uint64_t history = 0;
-    std::uint64_t pauses = 0;
+    std::uint64_t spins = 0;
     Worker* worker = nullptr;  // what the thread-locals say, while it does not run
   };
 

@@ -25,7 +25,7 @@ const char* to_string(ParkReason reason) noexcept {
 void ThreadWaiter::park(Deadline deadline, const HeldLocks& held) noexcept {
   held.unlock_after_switch();
   // A peer often answers within a microsecond; sleeping costs ten times that.
-  constexpr int kSpins = kExploring ? 1 : 200;
+  constexpr int kSpins = kExploring ? 0 : 200;
   for (int i = 0; i < kSpins; ++i) {
     if (word_.load(std::memory_order_acquire) == kReady) return;
     cpu_relax();

@@ -1,12 +1,10 @@
-// Small programs to be explored: each throws if it sees what must not be.
+// Small programs to be explored: each fails if it sees what must not be.
 //
 // `Parties` are who takes part beside the caller: fibers, or plain threads.
 #pragma once
 
 #include <memory>
 #include <optional>
-#include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,8 +16,9 @@
 
 namespace leat::scenarios {
 
+// At once: an exception would join the threads first, and they may hang.
 inline void require(bool condition, const char* what) {
-  if (!condition) throw std::logic_error(what);
+  if (!condition) exploring::fail(what);
 }
 
 /// Plain threads, without a scheduler, or beside one (then somebody has to hold an OutsideWork).
