@@ -239,9 +239,9 @@ std::size_t draw([[maybe_unused]] Fiber* fiber, std::size_t count) noexcept {
   return exploring::choose(count);
 #else
   static std::atomic<std::uint64_t> counter{0};
-  const std::uint64_t random =
-      fiber != nullptr ? fiber->random()
-                       : mix(counter.fetch_add(kRandomStep, std::memory_order_relaxed));
+  const std::uint64_t random = fiber != nullptr
+                                   ? fiber->random()
+                                   : mix(counter.fetch_add(kRandomStep, std::memory_order_relaxed));
   // The upper half of a product instead of a division; the bias is below 2^-16, for as many cases
   // as there can be, and below 2^-28 for 8.
   return ((random >> 32U) * count) >> 32U;

@@ -167,7 +167,7 @@ class ChannelCore {
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_relaxed); }
 
   mutable SpinLock lock_;
-  Atomic<bool> closed_{false};               // written under lock_
+  Atomic<bool> closed_{false};                    // written under lock_
   bool orphaned_ LEAT_GUARDED_BY(lock_) = false;  // no shares are left, only users
   std::uint32_t users_ LEAT_GUARDED_BY(lock_) = 0;
   Touchers touchers_;  // note() under lock_

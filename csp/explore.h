@@ -32,11 +32,12 @@
 //    2007). Switches from a thread that waits are free. What has been reached before by another
 //    order of independent steps is not followed again.
 //
-// What it does not see: weak memory. Every atomic is sequentially consistent here, whatever order it
-// asks for, and a data race shows only if its outcome does; ThreadSanitizer on the ordinary build
-// looks for these. Nor does it interleave accesses to what is not the core's: what the threads of
-// `f` share should be channels, or leat::Atomic. An exhaustive exploration relies on that, and on f
-// being deterministic otherwise: no real time, no addresses, no state kept from run to run.
+// What it does not see: weak memory. Every atomic is sequentially consistent here, whatever order
+// it asks for, and a data race shows only if its outcome does; ThreadSanitizer on the ordinary
+// build looks for these. Nor does it interleave accesses to what is not the core's: what the
+// threads of `f` share should be channels, or leat::Atomic. An exhaustive exploration relies on
+// that, and on f being deterministic otherwise: no real time, no addresses, no state kept from run
+// to run.
 #pragma once
 
 #if !defined(LEAT_EXPLORE)
@@ -79,8 +80,8 @@ struct ExploreOptions {
 struct ExploreResult {
   /// How the program failed; empty if it did not.
   std::string failure;
-  /// Under which schedule, for replay(): "w<workers>", then "<choice>=<alternative>" for each choice
-  /// that was not the first alternative, to go on.
+  /// Under which schedule, for replay(): "w<workers>", then "<choice>=<alternative>" for each
+  /// choice that was not the first alternative, to go on.
   std::string schedule;
   /// How many schedules were run, and the steps of the longest.
   std::uint64_t schedules = 0;

@@ -92,7 +92,7 @@ std::size_t Exhaustive::choose(const ChoicePoint& point) {
   const std::size_t allowed = std::min<std::size_t>(left_ > 0 ? point.count : point.free, 64);
   if (allowed < point.count) ++more_;
   if (allowed == 1) return 0;
-  if (seen(point.state, left_)) {
+  if (remembers_ && seen(point.state, left_)) {
     known_ = true;
     return 0;
   }

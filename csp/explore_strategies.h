@@ -47,7 +47,9 @@ class Sampling : public Strategy {
 /// All with at most so many preemptions, depth first.
 class Exhaustive : public Strategy {
  public:
-  explicit Exhaustive(int preemptions) : preemptions_(preemptions) {}
+  /// `remembers`: leaves out what was reached before. To be without is for tests.
+  explicit Exhaustive(int preemptions, bool remembers = true)
+      : preemptions_(preemptions), remembers_(remembers) {}
   /// After each run: prepares the next. False if that was the last.
   bool next();
   std::size_t choose(const ChoicePoint& point) override;
@@ -69,6 +71,7 @@ class Exhaustive : public Strategy {
   };
 
   const int preemptions_;
+  const bool remembers_;
   int bound_ = 0;  // first all schedules without a preemption, then those with one, ...
   Decisions prefix_;
   std::vector<Open> open_;

@@ -193,8 +193,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   // Read by workers at every turn, written when somebody goes to sleep or wakes up.
   alignas(64) Atomic<int> idle_{0};  // written under lock_
   Atomic<int> spinning_{0};
-  Atomic<bool> unwatched_{false};  // there are idle workers and none of them is the watcher
-  Atomic<std::size_t> injected_count_{0};         // written under lock_
+  Atomic<bool> unwatched_{false};          // there are idle workers and none of them is the watcher
+  Atomic<std::size_t> injected_count_{0};  // written under lock_
   Atomic<TimePoint> earliest_{TimePoint::max()};  // of timers_; written under lock_
 
   alignas(64) SpinLock lock_;

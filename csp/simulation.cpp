@@ -232,12 +232,11 @@ void Simulation::spin() noexcept {
 }
 
 std::size_t Simulation::choose(std::size_t count) noexcept {
-  const std::size_t choice =
-      decide({.count = count,
-              .free = count,
-              .awake = count,
-              .threads = {},
-              .state = mix(state_ + ~static_cast<std::uint64_t>(running_))});
+  const std::size_t choice = decide({.count = count,
+                                     .free = count,
+                                     .awake = count,
+                                     .threads = {},
+                                     .state = mix(state_ + ~static_cast<std::uint64_t>(running_))});
   learn(self(), choice);
   return choice;
 }
@@ -370,7 +369,8 @@ std::string Simulation::run(UniqueFunction<void()> program, Strategy& strategy) 
   Worker::set_current(nullptr);
   if (!failure_.empty()) {
     // Abandoned: whatever the program's closures hold is lost.
-    for (std::size_t i = 0; i < count_; ++i) new UniqueFunction<void()>(std::move(threads_[i].body));
+    for (std::size_t i = 0; i < count_; ++i)
+      new UniqueFunction<void()>(std::move(threads_[i].body));
     Census::forget();
   }
   return failure_;
@@ -393,7 +393,9 @@ std::string Simulation::describe_hang() const {
       case State::kPaused: text += " spins"; break;
       case State::kAsleep: text += " sleeps"; break;
       case State::kJoining: text += " joins thread " + std::to_string(threads_[i].joins); break;
-      case State::kWatching: text += " waits for thread " + std::to_string(threads_[i].joins); break;
+      case State::kWatching:
+        text += " waits for thread " + std::to_string(threads_[i].joins);
+        break;
       case State::kDone: text += " has ended"; break;
     }
   }

@@ -83,6 +83,8 @@ class Simulation {
   std::string run(UniqueFunction<void()> program, Strategy& strategy);
   /// Of the last run.
   [[nodiscard]] const Decisions& decisions() const noexcept { return decisions_; }
+  /// At its end; equal if the same was read and written.
+  [[nodiscard]] std::uint64_t state() const noexcept { return state_; }
   [[nodiscard]] std::uint64_t choices() const noexcept { return choices_; }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
