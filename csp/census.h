@@ -1,9 +1,10 @@
 // Looking at what fibers are doing while they are doing it.
 #pragma once
 
-#include <atomic>
+#include <memory>
 
 #include "leat/csp/asymmetric_fence.h"
+#include "leat/csp/atomic.h"
 #include "leat/csp/spin_lock.h"
 
 namespace leat {
@@ -32,13 +33,22 @@ class LEAT_SCOPED_CAPABILITY Census {
     if (__builtin_expect(taken_.load(std::memory_order_acquire), 0)) wait();
   }
 
+#if defined(LEAT_EXPLORE)
+  /// An exploration left a run half way through: nobody will end the one that was taken in it.
+  static void forget() noexcept {
+    std::destroy_at(&lock_);
+    std::construct_at(&lock_);
+    taken_.store(false);
+  }
+#endif
+
  private:
   __attribute__((noinline)) static void wait() noexcept {
     const SpinLockGuard until_it_ends(lock_);
   }
 
   static inline SpinLock lock_;
-  static inline std::atomic<bool> taken_{false};
+  static inline Atomic<bool> taken_{false};
 };
 
 }  // namespace leat

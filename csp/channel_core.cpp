@@ -276,11 +276,19 @@ int ChannelCore::communicate_one(Case& one, Deadline deadline) LEAT_NO_THREAD_SA
 
 namespace {
 
-// Only ever asked for by a select with several cases. Plain threads share one sequence.
-std::uint64_t random_number(Fiber* fiber) noexcept {
-  if (fiber != nullptr) return fiber->random();
+// Any number below `count`, for a select with several cases. Plain threads share one sequence.
+std::size_t draw([[maybe_unused]] Fiber* fiber, std::size_t count) noexcept {
+#if defined(LEAT_EXPLORE)
+  return exploring::choose(count);
+#else
   static std::atomic<std::uint64_t> counter{0};
-  return mix(counter.fetch_add(kRandomStep, std::memory_order_relaxed));
+  const std::uint64_t random = fiber != nullptr
+                                   ? fiber->random()
+                                   : mix(counter.fetch_add(kRandomStep, std::memory_order_relaxed));
+  // The upper half of a product instead of a division; the bias is below 2^-16, for as many cases
+  // as there can be, and below 2^-28 for 8.
+  return ((random >> 32U) * count) >> 32U;
+#endif
 }
 
 // Address order, so that two operations on the same channels cannot block each other. By insertion
@@ -442,9 +450,7 @@ class Communication {
     }
     const std::size_t left = cases_.size() - turn;
     if (left > 1) {
-      // The upper half of a product instead of a division; the bias is below 2^-16, for as many
-      // cases as there can be, and below 2^-28 for 8.
-      const std::size_t drawn = ((random_number(fiber_) >> 32U) * left) >> 32U;
+      const std::size_t drawn = draw(fiber_, left);
       std::swap(cases_[turn].trial, cases_[turn + drawn].trial);
     }
     return cases_[cases_[turn].trial];

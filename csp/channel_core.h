@@ -21,7 +21,6 @@
 // the locks until its fiber is switched away from. Waiters are woken after locks are dropped.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -32,6 +31,7 @@
 #include <string>
 #include <utility>
 
+#include "leat/csp/atomic.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/spin_lock.h"
 #include "leat/csp/touchers.h"
@@ -117,6 +117,12 @@ class ChannelCore {
   ChannelCore(std::int64_t capacity, const ElementType& element, std::string name);
   ChannelCore(const ChannelCore&) = delete;
   ChannelCore& operator=(const ChannelCore&) = delete;
+#if defined(LEAT_EXPLORE)
+  static void* operator new(std::size_t size) { return exploring::allocate(size); }
+  static void operator delete(void* core, std::size_t size) noexcept {
+    exploring::deallocate(core, size);
+  }
+#endif
 
   void retain() noexcept { shares_.fetch_add(1, std::memory_order_relaxed); }
   /// With the last share the channel goes, or, while operations wait on it, with the last of these.
@@ -181,11 +187,11 @@ class ChannelCore {
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_relaxed); }
 
   mutable SpinLock lock_;
-  std::atomic<bool> closed_{false};               // written under lock_
+  Atomic<bool> closed_{false};                    // written under lock_
   bool orphaned_ LEAT_GUARDED_BY(lock_) = false;  // no shares are left, only users
   std::uint32_t users_ LEAT_GUARDED_BY(lock_) = 0;
   Touchers touchers_;  // note() under lock_
-  std::atomic<std::size_t> count_{0};
+  Atomic<std::size_t> count_{0};
   std::size_t head_ LEAT_GUARDED_BY(lock_) = 0;
   std::size_t tail_ LEAT_GUARDED_BY(lock_) = 0;
   const std::size_t capacity_;
@@ -198,7 +204,7 @@ class ChannelCore {
   Ticks receivers_waited_ LEAT_GUARDED_BY(lock_) = 0;
 
   const ElementType& element_;
-  std::atomic<std::size_t> shares_{1};
+  Atomic<std::size_t> shares_{1};
   std::exception_ptr cause_ LEAT_GUARDED_BY(lock_);
   const std::string name_;
 };

@@ -9,7 +9,11 @@
 namespace leat {
 
 TimePoint SteadyClock::now() const noexcept {
+#if defined(LEAT_EXPLORE)
+  return TimePoint(Duration(exploring::now()));
+#else
   return std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now());
+#endif
 }
 
 SteadyClock& SteadyClock::instance() noexcept {

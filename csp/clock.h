@@ -10,9 +10,10 @@
 // says. That is what makes tests of time exact.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
+
+#include "leat/csp/atomic.h"
 
 namespace leat {
 
@@ -82,8 +83,8 @@ class VirtualClock final : public Clock {
   void detach() noexcept;
   void advance_to(TimePoint at) noexcept;
 
-  std::atomic<std::int64_t> now_{0};  // nanoseconds
-  std::atomic<bool> attached_{false};
+  Atomic<std::int64_t> now_{0};  // nanoseconds
+  Atomic<bool> attached_{false};
 };
 
 }  // namespace leat

@@ -30,6 +30,7 @@ Context::ExceptionState* Context::exceptions_of_thread() noexcept {
 }
 
 void Context::adopt_current_thread() noexcept {
+  stack_ = {};
 #if defined(LEAT_TSAN)
 #if __has_include(<sys/single_threaded.h>)
   // Where a process has one thread, libstdc++ counts the owners of a shared_ptr without atomics. To

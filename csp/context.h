@@ -36,7 +36,7 @@ class Context {
   ~Context();
 
   /// Makes this the context of the calling thread's own stack: what a worker switches away from,
-  /// and comes back to.
+  /// and comes back to. Also on any stack that is not the one it was prepared with.
   void adopt_current_thread() noexcept;
   /// Makes this a fresh context that will call entry(argument) on `stack` when first switched to.
   /// `entry` must not return: it ends with exit_to.

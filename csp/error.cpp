@@ -4,11 +4,15 @@
 #include <cstdlib>
 
 #include "leat/csp/assert.h"
+#include "leat/csp/exploring.h"
 
 namespace leat {
 
 void assertion_failed(const char* condition, const char* message, const char* file,
                       int line) noexcept {
+#if defined(LEAT_EXPLORE)
+  if (exploring::active()) exploring::fail(message);
+#endif
   std::fprintf(stderr, "leat: assertion failed: %s: %s (%s:%d)\n", condition, message, file, line);
   std::abort();
 }

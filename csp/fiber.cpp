@@ -76,7 +76,7 @@ void Fiber::wait_until_parked() const noexcept {
   // Its worker is between begin() and the end of the switch: some nanoseconds, unless the thread
   // has lost its CPU. acquire: pairs with after_switch(); the context is saved.
   for (int spins = 0; !parked_.load(std::memory_order_acquire); ++spins) {
-    if (spins < 1000) {
+    if (spins < (kExploring ? 0 : 1000)) {
       cpu_relax();
     } else {
       yield_cpu();

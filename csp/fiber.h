@@ -11,11 +11,11 @@
 // worker's fibers are threads of their own.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
+#include "leat/csp/atomic.h"
 #include "leat/csp/census.h"
 #include "leat/csp/context.h"
 #include "leat/csp/owned.h"
@@ -123,9 +123,9 @@ class Fiber final : public Waiter {
   Owned<std::uint32_t> behind_{0};  // RunRing::pushed() when it joined the pinned list
   Owned<bool> has_stack_{false};
   Owned<bool> has_own_stack_size_{false};
-  std::atomic<bool> live_{false};    // launched, and not ended
-  std::atomic<bool> parked_{false};  // since begin(): its context has been saved
-  std::atomic<bool> cancel_requested_{false};
+  Atomic<bool> live_{false};    // launched, and not ended
+  Atomic<bool> parked_{false};  // since begin(): its context has been saved
+  Atomic<bool> cancel_requested_{false};
   Owned<Ticks> since_{0};  // about when its present wait began
 
   // From here its own, once it runs.

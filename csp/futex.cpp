@@ -11,7 +11,18 @@
 
 namespace leat {
 
-void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
+#if defined(LEAT_EXPLORE)
+
+void futex_wait(const Atomic<std::uint32_t>& word, std::uint32_t expected,
+                Deadline deadline) noexcept {
+  exploring::sleep_on(word.raw(), expected, deadline.at().time_since_epoch().count());
+}
+void futex_wake(const Atomic<std::uint32_t>* word) noexcept { exploring::wake_one(word); }
+void yield_cpu() noexcept { exploring::pause(); }
+
+#else
+
+void futex_wait(const Atomic<std::uint32_t>& word, std::uint32_t expected,
                 Deadline deadline) noexcept {
   timespec until{};
   const timespec* timeout = nullptr;
@@ -28,15 +39,17 @@ void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
           FUTEX_BITSET_MATCH_ANY);
 }
 
-void futex_wake(const std::atomic<std::uint32_t>* word) noexcept {
+void futex_wake(const Atomic<std::uint32_t>* word) noexcept {
   syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, nullptr, nullptr, 0);
 }
 
-void futex_wake_all(const std::atomic<std::uint32_t>* word) noexcept {
+void futex_wake_all(const Atomic<std::uint32_t>* word) noexcept {
   syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, std::numeric_limits<int>::max(),
           nullptr, nullptr, 0);
 }
 
 void yield_cpu() noexcept { sched_yield(); }
+
+#endif
 
 }  // namespace leat

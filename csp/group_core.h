@@ -11,12 +11,12 @@
 // Lock order: lock_, then SchedulerCore::lock_.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <exception>
 #include <memory>
 #include <stop_token>
 
+#include "leat/csp/atomic.h"
 #include "leat/csp/spin_lock.h"
 #include "leat/csp/wait_queue.h"
 
@@ -80,8 +80,8 @@ class GroupCore : public std::enable_shared_from_this<GroupCore> {
   Fiber* fibers_ LEAT_GUARDED_BY(lock_) = nullptr;
   std::size_t count_ LEAT_GUARDED_BY(lock_) = 0;  // fibers, and reserved places; not of the root
   std::size_t limit_ LEAT_GUARDED_BY(lock_) = static_cast<std::size_t>(-1);
-  std::atomic<bool> stopped_{false};     // set under lock_
-  std::atomic<bool> was_joined_{false};  // likewise
+  Atomic<bool> stopped_{false};     // set under lock_
+  Atomic<bool> was_joined_{false};  // likewise
   std::exception_ptr first_error_ LEAT_GUARDED_BY(lock_);
   WaitQueue joiners_ LEAT_GUARDED_BY(lock_);
   WaitQueue launchers_ LEAT_GUARDED_BY(lock_);  // wait for room under the limit

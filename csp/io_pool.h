@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "leat/csp/atomic.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/spin_lock.h"
 #include "leat/csp/wait_queue.h"
@@ -66,7 +67,7 @@ class IoPool {
   int free_ LEAT_GUARDED_BY(lock_) = 0;     // of these, without a call
   int waiting_ LEAT_GUARDED_BY(lock_) = 0;  // calls, or about to be
   bool ending_ LEAT_GUARDED_BY(lock_) = false;
-  std::atomic<std::uint32_t> word_{0};  // idle threads sleep on it; changed under lock_
+  Atomic<std::uint32_t> word_{0};  // idle threads sleep on it; changed under lock_
 
   std::mutex handles_mutex_;
   std::list<std::thread> running_;  // handles_mutex_

@@ -7,7 +7,8 @@ namespace leat {
 
 /// Plain loads and stores, spelt as relaxed atomics: the fibers that run on a worker in turn are
 /// several threads to ThreadSanitizer, and others may look at the value as a hint.
-template <class T>
+/// `Cell` is Atomic where others look at it.
+template <class T, template <class> class Cell = std::atomic>
 class Owned {
  public:
   constexpr Owned() noexcept : value_{} {}
@@ -25,7 +26,7 @@ class Owned {
   }
 
  private:
-  std::atomic<T> value_;
+  Cell<T> value_;
 };
 
 }  // namespace leat

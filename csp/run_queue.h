@@ -5,10 +5,10 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "leat/csp/atomic.h"
 #include "leat/csp/fiber.h"
 #include "leat/csp/owned.h"
 
@@ -109,9 +109,9 @@ class RunRing {
   }
 
  private:
-  alignas(64) std::atomic<std::uint32_t> head_{0};
-  alignas(64) std::atomic<std::uint32_t> tail_{0};
-  std::array<std::atomic<Fiber*>, kSize> slots_{};
+  alignas(64) Atomic<std::uint32_t> head_{0};
+  alignas(64) Atomic<std::uint32_t> tail_{0};
+  std::array<Atomic<Fiber*>, kSize> slots_{};
 };
 
 /// One fiber that its owner puts in, and that the owner or another worker takes out.
@@ -137,7 +137,7 @@ class FiberSlot {
   }
 
  private:
-  std::atomic<Fiber*> fiber_{nullptr};
+  Atomic<Fiber*> fiber_{nullptr};
 };
 
 }  // namespace leat

@@ -1,11 +1,10 @@
 #include "leat/csp/scheduler.h"
 
-#include <sched.h>
-
 #include <stdexcept>
 #include <string>
 
 #include "leat/csp/fiber.h"
+#include "leat/csp/futex.h"
 #include "leat/csp/park.h"
 
 namespace leat {
@@ -43,10 +42,11 @@ SchedulerCore& current_scheduler(const char* caller) {
 bool on_fiber() noexcept { return Fiber::current() != nullptr; }
 
 void yield() noexcept {
+  exploring::pause();
   if (Fiber* const fiber = Fiber::current()) {
     fiber->yield();
   } else {
-    sched_yield();
+    yield_cpu();
   }
 }
 

@@ -125,7 +125,7 @@ void SchedulerCore::shut_down() noexcept {
 }
 
 void SchedulerCore::join_workers() noexcept {
-  for (std::thread& thread : threads_) thread.join();
+  for (OsThread& thread : threads_) thread.join();
   threads_.clear();
   sigquit_dump_.reset();
   stop_alarms();

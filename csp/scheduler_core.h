@@ -18,22 +18,22 @@
 // Lock order: the census's, groups_lock_, a park's own lock (a channel's, GroupCore::lock_), lock_.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "leat/csp/asymmetric_fence.h"
+#include "leat/csp/atomic.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/fiber.h"
 #include "leat/csp/fiber_pool.h"
 #include "leat/csp/group_core.h"
 #include "leat/csp/io_pool.h"
+#include "leat/csp/os_thread.h"
 #include "leat/csp/run_queue.h"
 #include "leat/csp/sigquit_dump.h"
 #include "leat/csp/spin_lock.h"
@@ -208,24 +208,24 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   StackPool stacks_;
   FiberPool fibers_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<std::thread> threads_;
+  std::vector<OsThread> threads_;
   std::optional<SigquitDump> sigquit_dump_;
   IoPool io_pool_;
   bool throws_deadlock_ = false;  // run_main, as opposed to an embedded scheduler
   bool clock_attached_ = false;   // from construction until the workers have been joined
-  std::atomic<std::uint64_t> next_fiber_id_{1};
-  std::atomic<std::size_t> next_home_{0};
-  std::atomic<bool> shutting_down_{false};  // set under lock_
+  Atomic<std::uint64_t> next_fiber_id_{1};
+  Atomic<std::size_t> next_home_{0};
+  Atomic<bool> shutting_down_{false};  // set under lock_
 
   SpinLock groups_lock_;
   GroupCore* groups_ LEAT_GUARDED_BY(groups_lock_) = nullptr;
 
   // Read by workers at every turn, written when somebody goes to sleep or wakes up.
-  alignas(64) std::atomic<int> idle_{0};  // written under lock_
-  std::atomic<int> spinning_{0};
-  std::atomic<bool> unwatched_{false};  // there are idle workers and none of them is the watcher
-  std::atomic<std::size_t> injected_count_{0};         // written under lock_
-  std::atomic<TimePoint> earliest_{TimePoint::max()};  // of timers_; written under lock_
+  alignas(64) Atomic<int> idle_{0};  // written under lock_
+  Atomic<int> spinning_{0};
+  Atomic<bool> unwatched_{false};          // there are idle workers and none of them is the watcher
+  Atomic<std::size_t> injected_count_{0};  // written under lock_
+  Atomic<TimePoint> earliest_{TimePoint::max()};  // of timers_; written under lock_
 
   alignas(64) SpinLock lock_;
   FiberList injected_ LEAT_GUARDED_BY(lock_);

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "leat/csp/asymmetric_fence.h"
+#include "leat/csp/exploring.h"
 #include "leat/csp/sanitizers.h"
 #include "leat/csp/thread_annotations.h"
 
@@ -24,11 +25,15 @@ class LEAT_CAPABILITY("mutex") SpinLock {
   SpinLock& operator=(const SpinLock&) = delete;
 
   void lock() noexcept LEAT_ACQUIRE() {
+    exploring::before_lock(word_);
     // acquire: sees everything the previous holder wrote before its release in unlock().
     if (__builtin_expect(word_.exchange(1, std::memory_order_acquire) != 0, 0)) lock_contended();
   }
 
-  void unlock() noexcept LEAT_RELEASE() { word_.store(0, std::memory_order_release); }
+  void unlock() noexcept LEAT_RELEASE() {
+    exploring::before_unlock(word_);
+    word_.store(0, std::memory_order_release);
+  }
 
   // A fiber that parks holds the lock until its context is saved: its worker drops it then, in the
   // context of whatever runs next. Both are one thread; to ThreadSanitizer they are two. So there
@@ -48,6 +53,7 @@ class LEAT_CAPABILITY("mutex") SpinLock {
   }
 #else
   void unlock_after_switch() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
+    exploring::before_unlock(word_);
     word_.store(0, std::memory_order_release);
   }
 #endif

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "leat/csp/error.h"
 #include "leat/csp/sanitizers.h"
@@ -42,7 +43,21 @@ std::size_t page_size() noexcept {
               "; run fewer fibers at a time, use smaller stacks, or raise vm.max_map_count");
 }
 
+#if defined(LEAT_EXPLORE)
+// A hundred thousand runs, each with its scheduler: what one has mapped serves the next.
+std::vector<StackSpan> spare;
+#endif
+
 StackSpan map_stack(std::size_t size) {
+#if defined(LEAT_EXPLORE)
+  for (StackSpan& one : spare) {
+    if (one.size != size) continue;
+    std::swap(one, spare.back());
+    const StackSpan stack = spare.back();
+    spare.pop_back();
+    return stack;
+  }
+#endif
   void* const memory = mmap(nullptr, size + kGuard, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED) throw_out_of_stacks("mmap", size);
@@ -58,7 +73,13 @@ StackSpan map_stack(std::size_t size) {
   return {low + kGuard, size};
 }
 
-void unmap_stack(StackSpan stack) noexcept { munmap(stack.low - kGuard, stack.size + kGuard); }
+void unmap_stack(StackSpan stack) noexcept {
+#if defined(LEAT_EXPLORE)
+  spare.push_back(stack);
+#else
+  munmap(stack.low - kGuard, stack.size + kGuard);
+#endif
+}
 
 std::size_t rounded(std::size_t size) noexcept {
   const std::size_t page = page_size();

@@ -19,6 +19,7 @@ double measure() noexcept {
 }  // namespace
 
 double ticks_per_nanosecond() noexcept {
+  if constexpr (kExploring) return 1;
   static const double rate = measure();
   return rate;
 }

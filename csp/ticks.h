@@ -18,7 +18,9 @@ using Ticks = std::uint64_t;
 
 /// Now, in ticks of this machine.
 inline Ticks ticks_now() noexcept {
-#if defined(__x86_64__)
+#if defined(LEAT_EXPLORE)
+  return exploring::ticks();
+#elif defined(__x86_64__)
   return __rdtsc();
 #elif defined(__aarch64__)
   Ticks now = 0;

@@ -4,7 +4,7 @@
 // has used an object once may come back and wake whoever waits for it.
 #pragma once
 
-#include <atomic>
+#include "leat/csp/atomic.h"
 
 namespace leat {
 
@@ -46,8 +46,8 @@ class Touchers {
   }
 
  private:
-  std::atomic<const SchedulerCore*> first_{nullptr};
-  std::atomic<bool> outside_{false};
+  Atomic<const SchedulerCore*> first_{nullptr};
+  Atomic<bool> outside_{false};
 };
 
 }  // namespace leat

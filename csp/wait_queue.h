@@ -4,9 +4,9 @@
 // thread-safe: the lock of the object that owns the queue protects it and the links of its nodes.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 
+#include "leat/csp/atomic.h"
 #include "leat/csp/ticks.h"
 #include "leat/csp/waiter.h"
 
@@ -86,7 +86,7 @@ class WaitQueue {
  private:
   void set_first(WaitNode* node) noexcept { first_.store(node, std::memory_order_relaxed); }
 
-  std::atomic<WaitNode*> first_{nullptr};
+  Atomic<WaitNode*> first_{nullptr};
   WaitNode* last_ = nullptr;
 };
 

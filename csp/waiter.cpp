@@ -26,7 +26,7 @@ const char* to_string(ParkReason reason) noexcept {
 void ThreadWaiter::park(Deadline deadline, const HeldLocks& held) noexcept {
   held.unlock_after_switch();
   // A peer often answers within a microsecond; sleeping costs ten times that.
-  constexpr int kSpins = 200;
+  constexpr int kSpins = kExploring ? 0 : 200;
   for (int i = 0; i < kSpins; ++i) {
     if (word_.load(std::memory_order_acquire) == kReady) return;
     cpu_relax();
@@ -43,7 +43,7 @@ void ThreadWaiter::park(Deadline deadline, const HeldLocks& held) noexcept {
 }
 
 void ThreadWaiter::ready() noexcept {
-  const std::atomic<std::uint32_t>* const address = &word_;
+  const Atomic<std::uint32_t>* const address = &word_;
   word_.exchange(kReady, std::memory_order_release);
   // From here *this may be gone: its owner has seen kReady and returned. Only the address is used.
   futex_wake(address);

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <span>
 
+#include "leat/csp/atomic.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/spin_lock.h"
 
@@ -126,7 +127,7 @@ class Waiter {
 
   ~Waiter() = default;
 
-  std::atomic<int> decision_{kNotWaiting};
+  Atomic<int> decision_{kNotWaiting};
   const bool is_fiber_;
   Wait wait_;
 };
@@ -141,7 +142,7 @@ class ThreadWaiter final : public Waiter {
  private:
   static constexpr std::uint32_t kWaiting = 0;
   static constexpr std::uint32_t kReady = 1;
-  std::atomic<std::uint32_t> word_{kWaiting};
+  Atomic<std::uint32_t> word_{kWaiting};
 };
 
 }  // namespace leat

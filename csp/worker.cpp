@@ -30,17 +30,20 @@ __attribute__((noinline, no_sanitize("thread"))) Worker* Worker::current() noexc
 Worker::Worker(SchedulerCore& core, std::size_t index) noexcept
     : core_(core), index_(index), alone_(core.worker_count() == 1) {}
 
+void Worker::set_current(Worker* worker) noexcept {
+  t_worker = worker;
+  t_scheduler = worker != nullptr ? &worker->core_ : nullptr;
+}
+
 void Worker::run() noexcept {
   const SignalStack for_overflows;
   const Unwatched worker_state;
-  t_worker = this;
-  t_scheduler = &core_;
+  set_current(this);
   exceptions_.set(Context::exceptions_of_thread());
   base_.adopt_current_thread();
   seen_.resize(core_.workers_.size());
   while (Fiber* const fiber = find()) resume(*fiber);
-  t_scheduler = nullptr;
-  t_worker = nullptr;
+  set_current(nullptr);
 }
 
 // ---- who runs next

@@ -12,11 +12,11 @@
 //  - the pinned list, if no other worker may run it.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "leat/csp/atomic.h"
 #include "leat/csp/context.h"
 #include "leat/csp/fiber_pool.h"
 #include "leat/csp/owned.h"
@@ -35,6 +35,8 @@ class Worker {
 
   /// That of the calling thread, or null. Not inlined, as Fiber::current().
   [[nodiscard]] static Worker* current() noexcept;
+  /// For run(), and for an explorer, whose threads share one.
+  static void set_current(Worker* worker) noexcept;
 
   Worker(SchedulerCore& core, std::size_t index) noexcept;
 
@@ -71,8 +73,8 @@ class Worker {
   /// How many fibers were launched and have ended here, apart those of the root group and others.
   /// Written by the owner.
   struct Counts {
-    std::atomic<std::uint64_t> launched{0};
-    std::atomic<std::uint64_t> ended{0};
+    Atomic<std::uint64_t> launched{0};
+    Atomic<std::uint64_t> ended{0};
   };
   Counts root_counts;
   Counts other_counts;
@@ -141,7 +143,7 @@ class Worker {
   RunRing ring_;
   // Grows with every fiber that this worker takes: whoever sees it stand still knows that one fiber
   // has run since.
-  Owned<std::uint64_t> switches_{0};
+  Owned<std::uint64_t, Atomic> switches_{0};
 
   // What this worker, as a thief or watcher, has seen of the others: scheduler_core.cpp, steal().
   struct Seen {
@@ -156,8 +158,8 @@ class Worker {
   bool idle_ = false;        // counted in SchedulerCore::idle_
   bool spinning_ = false;    // counted in SchedulerCore::spinning_; the worker's own while not idle
   bool keeps_time_ = false;  // sleeps until a timer is due
-  std::atomic<bool> has_inbox_{false};
-  std::atomic<std::uint32_t> wake_word_{0};  // changed to wake it; it sleeps on a value it read
+  Atomic<bool> has_inbox_{false};
+  Atomic<std::uint32_t> wake_word_{0};  // changed to wake it; it sleeps on a value it read
 };
 
 }  // namespace leat

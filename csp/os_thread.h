@@ -1,0 +1,55 @@
+// A thread of the operating system, or what stands for one in an exploring build.
+#pragma once
+
+#if defined(LEAT_EXPLORE)
+
+#include <utility>
+
+#include "leat/csp/unique_function.h"
+
+namespace leat {
+
+/// As much of std::thread as is needed: a thread that the explorer simulates. Only while an
+/// exploration runs (csp/explore.h).
+class VirtualThread {
+ public:
+  VirtualThread() = default;
+  template <class F>
+  explicit VirtualThread(F&& body) : id_(start(UniqueFunction<void()>(std::forward<F>(body)))) {}
+  VirtualThread(VirtualThread&& other) noexcept : id_(std::exchange(other.id_, kNone)) {}
+  VirtualThread& operator=(VirtualThread&& other) noexcept {
+    std::swap(id_, other.id_);
+    return *this;
+  }
+  /// Joins.
+  ~VirtualThread() {
+    if (id_ != kNone) join();
+  }
+
+  /// Waits until its function has returned. On a fiber, that blocks the worker.
+  void join() noexcept;
+  /// Waits until it sleeps (in a channel operation, say), or has ended: for who must come second.
+  void wait_until_it_waits() noexcept;
+
+ private:
+  static constexpr int kNone = -1;
+  static int start(UniqueFunction<void()> body);
+
+  int id_ = kNone;
+};
+
+using OsThread = VirtualThread;
+
+}  // namespace leat
+
+#else
+
+#include <thread>
+
+namespace leat {
+
+using OsThread = std::thread;
+
+}  // namespace leat
+
+#endif

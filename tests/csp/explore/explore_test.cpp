@@ -1,0 +1,280 @@
+// That the core holds under every schedule of small programs, and that explore() itself does what
+// csp/explore.h says.
+#include "leat/csp/explore.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+
+#include "leat/csp/assert.h"
+#include "leat/csp/notification.h"
+#include "leat/csp/semaphore.h"
+#include "leat/csp/wait_group.h"
+#include "scenarios.h"
+
+namespace leat {
+namespace {
+
+using namespace scenarios;
+using namespace std::chrono_literals;
+
+void expect_holds(void (*program)(), const ExploreOptions& options) {
+  const ExploreResult result = explore(program, options);
+  EXPECT_TRUE(result) << result.failure << "\n" << result.schedule;
+  EXPECT_TRUE(result.complete || !options.exhaustive);
+  std::printf(
+      "%llu schedules of up to %llu steps%s\n", static_cast<unsigned long long>(result.schedules),
+      static_cast<unsigned long long>(result.longest), result.complete ? ": all of them" : "");
+}
+
+constexpr std::uint64_t kNoLimit = 100'000'000;
+ExploreOptions every(int workers, int preemptions = 2) {
+  return {
+      .schedules = kNoLimit, .exhaustive = true, .preemptions = preemptions, .workers = workers};
+}
+ExploreOptions some(int workers, std::uint64_t schedules = 2000) {
+  return {.schedules = schedules, .workers = workers};
+}
+
+// A fiber and plain threads.
+template <void (*program)()>
+void beside_threads() {
+  const OutsideWork threads;
+  program();
+}
+
+#define LEAT_SCENARIO(name, title, preemptions_of_fibers)                                        \
+  TEST(ExploreEvery, title##BetweenThreads) { expect_holds(name<Threads>, every(0)); }           \
+  TEST(ExploreEvery, title##BetweenFibers) {                                                     \
+    expect_holds(name<Fibers>, every(2, preemptions_of_fibers));                                 \
+  }                                                                                              \
+  TEST(ExploreSome, title##BetweenFibersOfTwoWorkers) { expect_holds(name<Fibers>, some(2)); }   \
+  TEST(ExploreSome, title##BetweenFibersOfThreeWorkers) { expect_holds(name<Fibers>, some(3)); } \
+  TEST(ExploreSome, title##BetweenAFiberAndThreads) {                                            \
+    expect_holds(beside_threads<name<Threads>>, some(2));                                        \
+  }
+
+LEAT_SCENARIO(rendezvous, Rendezvous, 2)
+LEAT_SCENARIO(buffered_one, BufferOfOneWakesTheReceiver, 2)
+LEAT_SCENARIO(two_senders, TwoSendersKeepTheirOrder, 2)
+LEAT_SCENARIO(select_two_peers, SelectTakesOneCaseAtATime, 1)
+LEAT_SCENARIO(select_against_close, SelectAgainstClose, 1)
+LEAT_SCENARIO(close_wakes_all, CloseWakesAll, 2)
+LEAT_SCENARIO(mutual_exclusion, MutexExcludes, 2)
+LEAT_SCENARIO(timeout_against_send, TimeoutAgainstSend, 2)
+
+TEST(ExploreEvery, BlockedSendersInTurn) {
+  expect_holds(senders_in_turn<Threads>, every(0));
+  expect_holds(beside_threads<senders_in_turn<Fibers>>, every(1));
+}
+
+// The value is received, or the receiver is cancelled and the value is still there.
+void cancellation_against_send() {
+  const OutsideWork sender_is_outside;
+  Channel<int> c(0);
+  std::optional<int> value;
+  VirtualThread sender([&] { c.send(1); });
+  {
+    TaskGroup group;
+    group.go([&] { value = c.recv(); });
+    group.stop();
+  }
+  if (!value) value = c.recv();
+  require(value == 1, "the value, once");
+}
+
+TEST(ExploreEvery, CancellationAgainstSend) {
+  expect_holds(cancellation_against_send, every(1));
+  expect_holds(cancellation_against_send, some(2));
+}
+
+// Fibers move from worker to worker; each runs to its end, once.
+void migration() {
+  Atomic<int> turns{0};
+  WaitGroup all;
+  all.add(3);
+  for (int i = 0; i < 3; ++i) {
+    go([&] {
+      for (int turn = 0; turn < 2; ++turn) {
+        turns.fetch_add(1);
+        yield();
+      }
+      all.done();
+    });
+  }
+  all.wait();
+  require(turns.load() == 6, "every turn, once");
+}
+
+TEST(ExploreEvery, FibersMoveBetweenWorkers) {
+  expect_holds(migration, every(2, 1));
+  expect_holds(migration, some(2, 4000));
+  expect_holds(migration, some(3));
+}
+
+void an_empty_run() {}
+
+TEST(ExploreEvery, RunEnds) {
+  expect_holds(an_empty_run, every(2, 3));
+  expect_holds([] { go([] {}); }, every(2, 2));
+}
+
+// The one that is pinned is woken on its worker, which sleeps.
+void pinned() {
+  Channel<int> c(0);
+  TaskGroup group;
+  group.go([&] { c.send(1); }, {.pinned = true});
+  group.go([&] { c.send(2); }, {.pinned = true});
+  require(*c.recv() + *c.recv() == 3, "both values");
+  group.wait();
+}
+
+TEST(ExploreEvery, PinnedFibersAreWoken) {
+  expect_holds(pinned, every(2, 1));
+  expect_holds(pinned, some(2, 4000));
+}
+
+void sleepers() {
+  const TimePoint start = now();
+  TaskGroup group;
+  for (const auto length : {1ms, 2ms}) {
+    group.go([=] {
+      sleep_for(length);
+      require(now() >= start + length, "not before its time");
+    });
+  }
+  group.wait();
+}
+
+TEST(ExploreEvery, SleepersWakeUp) {
+  expect_holds(sleepers, every(2, 1));
+  expect_holds(sleepers, some(2, 4000));
+}
+
+void wakes_from_outside() {
+  Notification told;
+  Semaphore room(1);
+  Scheduler scheduler({.workers = 1});
+  scheduler.go([&] {
+    room.acquire();
+    told.notify();
+    room.release();
+  });
+  told.wait();
+  room.acquire();
+  room.release();
+  scheduler.join();
+}
+
+TEST(ExploreEvery, AnIdleSchedulerIsWokenFromOutside) {
+  expect_holds(wakes_from_outside, every(0, 2));
+}
+
+// Neither missed nor, worse, seen where there is none.
+TEST(ExploreEvery, DeadlockIsReported) {
+  const auto stuck = [] {
+    bool reported = false;
+    try {
+      run(
+          [] {
+            Channel<int> c(0);
+            go([&] { static_cast<void>(c.recv()); });
+            static_cast<void>(c.recv());
+          },
+          {.workers = 2});
+    } catch (const Deadlock&) {
+      reported = true;
+    }
+    require(reported, "a deadlock");
+  };
+  const ExploreResult result = explore(stuck, every(0, 1));
+  EXPECT_TRUE(result) << result.failure << "\n" << result.schedule;
+  EXPECT_TRUE(result.complete);
+}
+
+// ---- explore() itself
+
+// One thread's read and write, with the other's in between.
+void lost_update() {
+  Atomic<int> count{0};
+  const auto add = [&] { count.store(count.load() + 1); };
+  VirtualThread other(add);
+  add();
+  other.join();
+  if (count.load() != 2) throw std::logic_error("an update was lost");
+}
+
+TEST(Explore, FindsALostUpdateAndReplaysIt) {
+  for (const bool exhaustive : {false, true}) {
+    const ExploreOptions options{.exhaustive = exhaustive, .workers = 0, .quiet = true};
+    const ExploreResult found = explore(lost_update, options);
+    EXPECT_EQ(found.failure, "an update was lost");
+    const ExploreResult again = replay(lost_update, found.schedule, options);
+    EXPECT_EQ(again.failure, found.failure);
+    EXPECT_TRUE(replay(lost_update, "w0", options));
+  }
+}
+
+TEST(Explore, NeedsAsManyPreemptionsAsTheBugDoes) {
+  const ExploreResult none =
+      explore(lost_update, {.exhaustive = true, .preemptions = 0, .workers = 0, .quiet = true});
+  EXPECT_TRUE(none);
+  EXPECT_TRUE(none.complete);
+  const ExploreResult found =
+      explore(lost_update, {.exhaustive = true, .preemptions = 1, .workers = 0, .quiet = true});
+  EXPECT_FALSE(found);
+  EXPECT_FALSE(found.complete);
+}
+
+TEST(Explore, EqualSeedsGiveEqualSchedules) {
+  const auto first_failure = [](std::uint64_t seed) {
+    return explore(lost_update, {.seed = seed, .workers = 0, .quiet = true}).schedule;
+  };
+  EXPECT_EQ(first_failure(5), first_failure(5));
+}
+
+void expect_failure(void (*program)(), const char* what, ExploreOptions options = {}) {
+  options.quiet = true;
+  const ExploreResult found = explore(program, options);
+  EXPECT_NE(found.failure.find(what), std::string::npos) << found.failure;
+  EXPECT_EQ(replay(program, found.schedule, options).failure, found.failure);
+}
+
+TEST(Explore, TellsHowAProgramFails) {
+  expect_failure([] { LEAT_ASSERT(false, "what must hold"); }, "what must hold");
+  expect_failure([] { std::terminate(); }, "std::terminate");
+  expect_failure([] { throw std::runtime_error("escaped"); }, "escaped");
+  expect_failure([] { static_cast<void>(Channel<int>(0).recv()); }, "deadlock");
+  expect_failure([] { static_cast<void>(Channel<int>(0).recv()); }, "hang", {.workers = 0});
+  expect_failure(
+      [] {
+        for (;;) yield();
+      },
+      "no end after 500 steps", {.workers = 0, .max_steps = 500});
+}
+
+TEST(Explore, LetsPassWhatIsExpected) {
+  const ExploreResult result =
+      explore([] { static_cast<void>(Channel<int>(0).recv()); },
+              {.schedules = 10, .expected = [](const std::exception_ptr& error) {
+                 try {
+                   std::rethrow_exception(error);
+                 } catch (const Deadlock&) {
+                   return true;
+                 } catch (...) {
+                   return false;
+                 }
+               }});
+  EXPECT_TRUE(result) << result.failure;
+  EXPECT_EQ(result.schedules, 10U);
+}
+
+TEST(Explore, RefusesWhatIsNoScheduleOfTheProgram) {
+  EXPECT_THROW(static_cast<void>(replay(lost_update, "2=1")), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(replay(lost_update, "w0 2:1")), std::invalid_argument);
+  EXPECT_EQ(replay(lost_update, "w0 0=7").failure, "the schedule is not one of this program");
+}
+
+}  // namespace
+}  // namespace leat

@@ -1,0 +1,41 @@
+// The programs in which the bugs show that tests/csp/explore/CMakeLists.txt plants into copies of
+// the channels' algorithm.
+#pragma once
+
+#include <array>
+
+#include "leat/csp/explore.h"
+#include "scenarios.h"
+
+namespace leat::scenarios {
+
+struct Mutation {
+  const char* name;
+  const char* bug;
+  void (*between_threads)();
+  void (*between_fibers)();
+  /// Of the latter's run.
+  int workers;
+};
+
+inline void senders_in_turn_beside_a_thread() {
+  const OutsideWork thread;
+  senders_in_turn<Fibers>();
+}
+
+inline constexpr std::array kMutations{
+    Mutation{"lost_wakeup", "a lost wake-up when a receiver blocks first on a buffered channel",
+             buffered_one<Threads>, buffered_one<Fibers>, 2},
+    Mutation{"overtaking", "a later sender overtakes a blocked one", senders_in_turn<Threads>,
+             senders_in_turn_beside_a_thread, 1},
+    Mutation{"select_gap", "a select unlocks, then parks", select_two_peers<Threads>,
+             select_two_peers<Fibers>, 2},
+    Mutation{"closed_not_ready", "a receive case on a closed channel is never ready",
+             select_against_close<Threads>, select_against_close<Fibers>, 2},
+    Mutation{"both_cases", "two cases of one select both fire", select_two_peers<Threads>,
+             select_two_peers<Fibers>, 2},
+    Mutation{"missed_waiter", "a close misses a waiter", close_wakes_all<Threads>,
+             close_wakes_all<Fibers>, 2},
+};
+
+}  // namespace leat::scenarios
