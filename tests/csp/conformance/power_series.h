@@ -237,8 +237,8 @@ inline Series exp(const Series& f) {
   return fix([&](const Series& z) { return integ(mul(z, diff(f)), 1); });
 }
 
-/// f(g), g's constant taken as 0: f0 + g F(g). Unfolds without being asked, up to the end of f: so
-/// f should have one (start).
+/// f(g), g's constant taken as 0: f0 + g F(g). Unfolds without being asked, up to the end of f and
+/// g: so both should have one (start).
 inline Series subst(const Series& f, const Series& g) {
   const Series out(0);
   go([=] {
