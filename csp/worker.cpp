@@ -40,6 +40,7 @@ void Worker::run() noexcept {
   const Unwatched worker_state;
   set_current(this);
   exceptions_.set(Context::exceptions_of_thread());
+  sampled_at_.set(ticks_now());
   base_.adopt_current_thread();
   seen_.resize(core_.workers_.size());
   while (Fiber* const fiber = find()) resume(*fiber);
