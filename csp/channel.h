@@ -107,6 +107,10 @@ class ChannelHandle {
   [[nodiscard]] std::size_t capacity() const noexcept {
     return pointer() != nullptr ? pointer()->capacity() : 0;
   }
+  /// What it has been doing; all zero for nil.
+  [[nodiscard]] ChannelStats stats() const noexcept {
+    return pointer() != nullptr ? pointer()->stats() : ChannelStats{};
+  }
   /// As given at construction; empty for nil.
   [[nodiscard]] std::string_view name() const noexcept {
     return pointer() != nullptr ? std::string_view(pointer()->name()) : std::string_view();

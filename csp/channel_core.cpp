@@ -83,6 +83,21 @@ std::size_t ChannelCore::size() const noexcept {
   return count();
 }
 
+ChannelStats ChannelCore::stats() const noexcept {
+  const auto duration = [](Ticks ticks) {
+    return Duration(static_cast<std::int64_t>(static_cast<double>(ticks) / ticks_per_nanosecond()));
+  };
+  const SpinLockGuard guard(lock_);
+  return {.sent = sent_,
+          .received = sent_ - count(),
+          .buffered = count(),
+          .capacity = capacity_,
+          .senders = senders_.size(),
+          .receivers = receivers_.size(),
+          .send_wait = duration(senders_waited_),
+          .recv_wait = duration(receivers_waited_)};
+}
+
 std::exception_ptr ChannelCore::cause() const noexcept {
   const SpinLockGuard guard(lock_);
   return cause_;
@@ -92,43 +107,70 @@ std::string ChannelCore::describe() const {
   return name_.empty() ? "a channel" : "channel \"" + name_ + "\"";
 }
 
-bool ChannelCore::attempt(Case& one, WaitNode*& peer) noexcept {
-  return one.direction == Case::Direction::kSend ? attempt_send(one, peer)
-                                                 : attempt_recv(one, peer);
+bool ChannelCore::attempt(Case& one, WaitNode*& peer, const Worker* worker) noexcept {
+  return one.direction == Case::Direction::kSend ? attempt_send(one, peer, worker)
+                                                 : attempt_recv(one, peer, worker);
 }
 
+namespace {
+
+inline Ticks about_now(const Worker* worker) noexcept {
+  return worker != nullptr ? worker->about_now() : ticks_now();
+}
+
+// Two workers' clocks differ by what each has not read yet.
+inline Ticks waited(const WaitNode& node, const Worker* worker) noexcept {
+  const Ticks now = about_now(worker);
+  return now > node.since ? now - node.since : 0;
+}
+
+}  // namespace
+
 // Who is communicated with is done with the channel.
-WaitNode* ChannelCore::pop(WaitQueue& queue) noexcept {
-  WaitNode* const node = queue.pop_claimed();
-  if (node != nullptr) --users_;
+WaitNode* ChannelCore::pop_sender(const Worker* worker) noexcept {
+  WaitNode* const node = senders_.pop_claimed();
+  if (node == nullptr) return nullptr;
+  --users_;
+  ++sent_;
+  senders_waited_ += waited(*node, worker);
   return node;
 }
 
-bool ChannelCore::attempt_send(Case& one, WaitNode*& peer) noexcept {
+WaitNode* ChannelCore::pop_receiver(const Worker* worker) noexcept {
+  WaitNode* const node = receivers_.pop_claimed();
+  if (node == nullptr) return nullptr;
+  --users_;
+  receivers_waited_ += waited(*node, worker);
+  return node;
+}
+
+bool ChannelCore::attempt_send(Case& one, WaitNode*& peer, const Worker* worker) noexcept {
   if (closed()) {
     one.closed = true;
     return true;
   }
-  peer = pop(receivers_);
+  peer = pop_receiver(worker);
   if (peer != nullptr) {
     element_.to_receiver(peer->slot, one.node.slot);
+    ++sent_;
     return true;
   }
   if (count() == capacity_) return false;
   element_.to_ring(at(tail_), one.node.slot);
   tail_ = after(tail_);
   set_count(count() + 1);
+  ++sent_;
   return true;
 }
 
-bool ChannelCore::attempt_recv(Case& one, WaitNode*& peer) noexcept {
+bool ChannelCore::attempt_recv(Case& one, WaitNode*& peer, const Worker* worker) noexcept {
   if (count() > 0) {
     void* const oldest = at(head_);
     element_.to_receiver(one.node.slot, oldest);
     element_.destroy(oldest);
     head_ = after(head_);
     // The ring was full if somebody waits to send: the value enters behind all that are buffered.
-    peer = pop(senders_);
+    peer = pop_sender(worker);
     if (peer != nullptr) {
       element_.to_ring(at(tail_), peer->slot);
       tail_ = after(tail_);
@@ -137,7 +179,7 @@ bool ChannelCore::attempt_recv(Case& one, WaitNode*& peer) noexcept {
     }
     return true;
   }
-  peer = pop(senders_);
+  peer = pop_sender(worker);
   if (peer != nullptr) {  // a rendezvous: capacity 0
     element_.to_receiver(one.node.slot, peer->slot);
     return true;
@@ -201,7 +243,7 @@ LEAT_INLINE void wake(WaitNode* peer, Worker* worker) noexcept {
 int ChannelCore::communicate_one(Case& one, Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   Worker* const worker = Worker::current();
   WaitNode* peer = nullptr;
-  if (attempt(one, peer)) {
+  if (attempt(one, peer, worker)) {
     lock_.unlock();
     wake(peer, worker);
     return 0;
@@ -215,6 +257,7 @@ int ChannelCore::communicate_one(Case& one, Deadline deadline) LEAT_NO_THREAD_SA
       .cases = {&one, 1}};
   const auto enqueue = [&](Waiter& waiter) LEAT_NO_THREAD_SAFETY_ANALYSIS {
     one.node.waiter = &waiter;
+    one.node.since = about_now(worker);
     ++users_;
     queue(one.direction).push(one.node);
     lock_.publish_before_switch();
@@ -324,7 +367,7 @@ class Communication {
       if (!channel->looks_ready(one.direction)) continue;
       WaitNode* peer = nullptr;
       channel->lock_.lock();
-      const bool done = channel->attempt(one, peer);
+      const bool done = channel->attempt(one, peer, worker_);
       channel->lock_.unlock();
       if (!done) continue;
       wake(peer, worker_);
@@ -343,7 +386,7 @@ class Communication {
     for (std::size_t turn = 0; turn < cases_.size(); ++turn) {
       Case& one = at_turn(turn);
       WaitNode* peer = nullptr;
-      if (one.channel == nullptr || !one.channel->attempt(one, peer)) continue;
+      if (one.channel == nullptr || !one.channel->attempt(one, peer, worker_)) continue;
       unlock_all();
       wake(peer, worker_);
       return index_of(one);
@@ -360,12 +403,14 @@ class Communication {
   int wait(Deadline deadline) {
     const Wait wait{.reason = ParkReason::kSelect, .cases = cases_};
     const auto enqueue = [&](Waiter& waiter) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+      const Ticks now = about_now(worker_);
       // In the order of trial: of several cases on one channel a peer finds any first.
       for (const Case& turn : cases_) {
         Case& one = cases_[turn.trial];
         if (one.channel == nullptr) continue;
         one.node.waiter = &waiter;
         one.node.outcome = index_of(one);
+        one.node.since = now;
         ++one.channel->users_;
         one.channel->queue(one.direction).push(one.node);
       }

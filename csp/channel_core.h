@@ -50,7 +50,23 @@ struct ElementType {
   void (*destroy)(void* object) noexcept;
 };
 
+/// What a channel has been doing; for reports, and to see which side of it holds the other back.
+/// Counting costs nothing that can be measured beside an operation (csp/README.md).
+struct ChannelStats {
+  std::uint64_t sent = 0;      // values sent so far
+  std::uint64_t received = 0;  // of these, received
+  std::size_t buffered = 0;    // now
+  std::size_t capacity = 0;
+  std::size_t senders = 0;    // that wait now, a select's among them
+  std::size_t receivers = 0;  // likewise
+  /// How long senders, and receivers, have waited, in sum, as far as their waits have ended by a
+  /// communication here. By a clock that is read every few switches: short waits are off by some.
+  Duration send_wait{};
+  Duration recv_wait{};
+};
+
 class ChannelCore;
+class Worker;
 
 /// Owns a share of a channel; what every handle is made of.
 class ChannelRef {
@@ -128,6 +144,9 @@ class ChannelCore {
   bool close(std::exception_ptr cause) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   [[nodiscard]] std::size_t size() const noexcept LEAT_EXCLUDES(lock_);
+  [[nodiscard]] ChannelStats stats() const noexcept LEAT_EXCLUDES(lock_);
+  /// Without the lock: a hint, unless nobody can be operating on the channel.
+  [[nodiscard]] bool looks_empty() const noexcept { return count() == 0; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// `channel "name"`, for reports.
   [[nodiscard]] std::string describe() const;
@@ -143,13 +162,14 @@ class ChannelCore {
 
   /// Performs the case at once if it can: true if it did, or if the channel is closed for it. Sets
   /// `peer` to who is then to be woken, if anybody.
-  bool attempt(Case& one, WaitNode*& peer) noexcept LEAT_REQUIRES(lock_);
-  bool attempt_send(Case& one, WaitNode*& peer) noexcept LEAT_REQUIRES(lock_);
-  bool attempt_recv(Case& one, WaitNode*& peer) noexcept LEAT_REQUIRES(lock_);
+  bool attempt(Case& one, WaitNode*& peer, const Worker* worker) noexcept LEAT_REQUIRES(lock_);
+  bool attempt_send(Case& one, WaitNode*& peer, const Worker* worker) noexcept LEAT_REQUIRES(lock_);
+  bool attempt_recv(Case& one, WaitNode*& peer, const Worker* worker) noexcept LEAT_REQUIRES(lock_);
   /// Without the lock: whether attempt() could be worth the lock.
   [[nodiscard]] bool looks_ready(Case::Direction direction) const noexcept;
   void leave_queue(Case& one, bool keep) noexcept LEAT_EXCLUDES(lock_);
-  [[nodiscard]] WaitNode* pop(WaitQueue& queue) noexcept LEAT_REQUIRES(lock_);
+  [[nodiscard]] WaitNode* pop_sender(const Worker* worker) noexcept LEAT_REQUIRES(lock_);
+  [[nodiscard]] WaitNode* pop_receiver(const Worker* worker) noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] WaitQueue& queue(Case::Direction direction) noexcept LEAT_REQUIRES(lock_) {
     return direction == Case::Direction::kSend ? senders_ : receivers_;
   }
@@ -178,6 +198,10 @@ class ChannelCore {
   std::byte* ring_ = nullptr;
   WaitQueue senders_;    // changed under lock_
   WaitQueue receivers_;  // likewise
+
+  std::uint64_t sent_ LEAT_GUARDED_BY(lock_) = 0;
+  Ticks senders_waited_ LEAT_GUARDED_BY(lock_) = 0;
+  Ticks receivers_waited_ LEAT_GUARDED_BY(lock_) = 0;
 
   const ElementType& element_;
   Atomic<std::size_t> shares_{1};
@@ -219,6 +243,7 @@ bool ChannelCore::send_to_ring(T& value) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS
   std::construct_at(reinterpret_cast<T*>(ring_) + tail_, std::move(value));
   tail_ = after(tail_);
   set_count(buffered + 1);
+  ++sent_;
   lock_.unlock();
   return true;
 }

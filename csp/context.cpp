@@ -10,6 +10,9 @@
 #if defined(LEAT_ASAN)
 #include <sanitizer/asan_interface.h>
 #endif
+#if defined(LEAT_TSAN) && __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#endif
 
 namespace leat {
 
@@ -29,6 +32,11 @@ Context::ExceptionState* Context::exceptions_of_thread() noexcept {
 void Context::adopt_current_thread() noexcept {
   stack_ = {};
 #if defined(LEAT_TSAN)
+#if __has_include(<sys/single_threaded.h>)
+  // Where a process has one thread, libstdc++ counts the owners of a shared_ptr without atomics. To
+  // ThreadSanitizer the fibers of that thread are threads, which only atomics synchronise.
+  __libc_single_threaded = 0;
+#endif
   tsan_fiber_ = __tsan_get_current_fiber();
 #endif
 }

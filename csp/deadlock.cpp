@@ -25,14 +25,27 @@ std::string SchedulerCore::list_stuck() {
   std::string fibers;
   bool all_stuck = true;
   std::uint64_t count = 0;
-  fibers_.for_each_live([&](Fiber& fiber) {
-    bool stuck = false;
+  fibers_.for_each_live([&](const Fiber& fiber) {
     ++count;
-    fibers += "\n  " + fiber.describe(stuck);
-    all_stuck = all_stuck && stuck;
+    fibers += "\n  " + fiber.describe();
+    all_stuck = all_stuck && fiber.is_stuck();
   });
   // One that somebody outside is about to launch is not live yet.
   return all_stuck && count == live_count() ? fibers : "";
+}
+
+std::string SchedulerCore::dump() {
+  std::string lines;
+  std::size_t count = 0;
+  {
+    const Census census;
+    fibers_.for_each_live([&](const Fiber& fiber) {
+      ++count;
+      lines += "\n  " + fiber.describe();
+    });
+  }
+  return "leat: " + std::to_string(count) + " fibers on " + std::to_string(worker_count_) +
+         " workers" + (count > 0 ? ":" : "") + lines + "\n";
 }
 
 bool SchedulerCore::end_deadlock() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {

@@ -1,5 +1,6 @@
 #include "leat/csp/fiber.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -109,20 +110,32 @@ bool Fiber::break_wait(int step) noexcept {
 
 std::uint64_t Fiber::random() noexcept { return mix(random_ += kRandomStep); }
 
-std::string Fiber::describe(bool& stuck) const {
+bool Fiber::is_stuck() const noexcept {
+  if (!undecided(std::memory_order_acquire)) return false;
+  if (wait_.touchers != nullptr && wait_.touchers->from_outside()) return false;
+  return std::none_of(wait_.cases.begin(), wait_.cases.end(), [](const Case& one) {
+    return one.channel != nullptr && one.channel->touchers().from_outside();
+  });
+}
+
+std::string Fiber::describe() const {
   std::string line = "fiber " + std::to_string(id_);
   if (!name_.empty()) line += " \"" + name_ + "\"";
-  stuck = undecided(std::memory_order_acquire);  // what begin() wrote
-  if (!stuck) return line + " can run";
+  // acquire: what begin() wrote.
+  if (!undecided(std::memory_order_acquire)) return line + " runs, or can run";
   line += " waits for ";
   line += to_string(wait_.reason);
-  if (wait_.touchers != nullptr && wait_.touchers->from_outside()) stuck = false;
   const char* separator = " on ";
   for (const Case& one : wait_.cases) {
     line += separator;
     line += one.channel == nullptr ? "the nil channel" : one.channel->describe();
     separator = ", ";
-    if (one.channel != nullptr && one.channel->touchers().from_outside()) stuck = false;
+  }
+  const Ticks now = ticks_now();
+  const Ticks passed = now > since_.get() ? now - since_.get() : 0;
+  const double milliseconds = static_cast<double>(passed) / ticks_per_nanosecond() / 1e6;
+  if (milliseconds >= 1) {
+    line += ", for " + std::to_string(static_cast<std::uint64_t>(milliseconds)) + " ms";
   }
   return line;
 }

@@ -19,6 +19,7 @@
 #include "leat/csp/census.h"
 #include "leat/csp/context.h"
 #include "leat/csp/owned.h"
+#include "leat/csp/ticks.h"
 #include "leat/csp/unique_function.h"
 #include "leat/csp/waiter.h"
 
@@ -90,13 +91,16 @@ class Fiber final : public Waiter {
   [[nodiscard]] SchedulerCore& core() const noexcept { return core_; }
   [[nodiscard]] GroupCore* group() const noexcept { return group_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
+  [[nodiscard]] const StackSpan& stack() const noexcept { return context_.stack(); }
   /// A pseudo-random number of this fiber's own sequence. Called by the fiber itself.
   std::uint64_t random() noexcept;
 
-  /// One line: name and what it waits for. Sets `stuck` to whether only a fiber of the same
-  /// scheduler could wake it (see SchedulerCore::end_deadlock). In a census, or where no fiber
-  /// runs.
-  [[nodiscard]] std::string describe(bool& stuck) const;
+  /// One line: name, what it waits for and since when. In a census, or where no fiber runs.
+  [[nodiscard]] std::string describe() const;
+  /// Whether only a fiber of the same scheduler could wake it (see SchedulerCore::end_deadlock).
+  /// Where no fiber runs.
+  [[nodiscard]] bool is_stuck() const noexcept;
 
  private:
   friend class FiberList;
@@ -122,6 +126,7 @@ class Fiber final : public Waiter {
   Atomic<bool> live_{false};    // launched, and not ended
   Atomic<bool> parked_{false};  // since begin(): its context has been saved
   Atomic<bool> cancel_requested_{false};
+  Owned<Ticks> since_{0};  // about when its present wait began
 
   // From here its own, once it runs.
   int shields_ = 0;

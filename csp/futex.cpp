@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <ctime>
+#include <limits>
 
 namespace leat {
 
@@ -16,7 +17,8 @@ void futex_wait(const Atomic<std::uint32_t>& word, std::uint32_t expected,
                 Deadline deadline) noexcept {
   exploring::sleep_on(word.raw(), expected, deadline.at().time_since_epoch().count());
 }
-void futex_wake(const Atomic<std::uint32_t>* word) noexcept { exploring::wake_one(word); }
+void futex_wake(const Atomic<std::uint32_t>* word) noexcept { exploring::wake(word, false); }
+void futex_wake_all(const Atomic<std::uint32_t>* word) noexcept { exploring::wake(word, true); }
 void yield_cpu() noexcept { exploring::pause(); }
 
 #else
@@ -40,6 +42,11 @@ void futex_wait(const Atomic<std::uint32_t>& word, std::uint32_t expected,
 
 void futex_wake(const Atomic<std::uint32_t>* word) noexcept {
   syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, nullptr, nullptr, 0);
+}
+
+void futex_wake_all(const Atomic<std::uint32_t>* word) noexcept {
+  syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, std::numeric_limits<int>::max(),
+          nullptr, nullptr, 0);
 }
 
 void yield_cpu() noexcept { sched_yield(); }

@@ -18,6 +18,9 @@ void futex_wait(const Atomic<std::uint32_t>& word, std::uint32_t expected,
 /// Wakes one thread sleeping on the address `word`; dereferences nothing.
 void futex_wake(const Atomic<std::uint32_t>* word) noexcept;
 
+/// Likewise all threads.
+void futex_wake_all(const Atomic<std::uint32_t>* word) noexcept;
+
 /// Tells the CPU that this is a spin-wait loop.
 inline void cpu_relax() noexcept {
   exploring::spin();

@@ -65,6 +65,8 @@ void sleep_until(TimePoint at) {
 
 void sleep_for(Duration length) { sleep_until(Deadline::after(now(), length).at()); }
 
+std::string dump() { return current_scheduler("dump").dump(); }
+
 OutsideWork::OutsideWork() noexcept {
   if (const Fiber* const fiber = Fiber::current()) {
     core_ = fiber->core().shared_from_this();

@@ -21,6 +21,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -58,6 +59,8 @@ class Scheduler {
   /// From a plain thread, or from a fiber of another scheduler.
   void join();
 
+  /// One line about the scheduler and one about each fiber: name, what it waits for and since when.
+  [[nodiscard]] std::string dump() const { return core_->dump(); }
   [[nodiscard]] const Clock& clock() const noexcept { return core_->clock(); }
   [[nodiscard]] int workers() const noexcept { return core_->worker_count(); }
   [[nodiscard]] const std::shared_ptr<SchedulerCore>& core() const noexcept { return core_; }
@@ -92,6 +95,10 @@ void yield() noexcept;
 /// `at`. Returns at once if that is not in the future. Throws Cancelled.
 void sleep_for(Duration length);
 void sleep_until(TimePoint at);
+
+/// Scheduler::dump() of the calling fiber's scheduler. Throws std::logic_error on a plain thread.
+/// See also SchedulerOptions::dump_on_sigquit.
+[[nodiscard]] std::string dump();
 
 /// While one lives, the scheduler does not report a deadlock: something that it cannot see (a plain
 /// thread, a driver) will wake its fibers. Made on a fiber, of that fiber's scheduler; on a plain

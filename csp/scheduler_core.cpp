@@ -10,6 +10,7 @@
 #include "leat/csp/error.h"
 #include "leat/csp/random.h"
 #include "leat/csp/sanitizers.h"
+#include "leat/csp/stack_overflow.h"
 
 namespace leat {
 
@@ -33,6 +34,12 @@ constexpr Duration kSpin = std::chrono::microseconds(50);
 // A short queue whose head has not moved for so long is stolen from after all.
 constexpr Duration kPatience = std::chrono::microseconds(4);
 
+int checked_io_threads(int threads) {
+  if (threads >= 1 && threads <= kMostWorkers) return threads;
+  throw std::invalid_argument("leat: a scheduler has 1 to " + std::to_string(kMostWorkers) +
+                              " io_threads, not " + std::to_string(threads));
+}
+
 }  // namespace
 
 SchedulerCore::SchedulerCore(const SchedulerOptions& options)
@@ -46,6 +53,7 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options)
       root_(std::make_shared<GroupCore>(*this)),
       stacks_(options.stack_size),
       fibers_(*this),
+      io_pool_(checked_io_threads(options.io_threads)),
       running_workers_(worker_count_) {
   prepare_heavy_fence();
   for (int i = 0; i < worker_count_; ++i) {
@@ -93,7 +101,9 @@ void SchedulerCore::run_main(UniqueFunction<void()> main) {
 void SchedulerCore::start() { start_from(0); }
 
 void SchedulerCore::start_from(std::size_t first) {
+  prepare_stack_overflow_report();
   try {
+    if (options_.dump_on_sigquit && !kExploring) sigquit_dump_.emplace([this] { return dump(); });
     for (std::size_t i = first; i < workers_.size(); ++i) {
       threads_.emplace_back([this, i] { workers_[i]->run(); });
     }
@@ -117,6 +127,9 @@ void SchedulerCore::shut_down() noexcept {
 void SchedulerCore::join_workers() noexcept {
   for (OsThread& thread : threads_) thread.join();
   threads_.clear();
+  sigquit_dump_.reset();
+  stop_alarms();
+  io_pool_.end();
   // Here and not in the destructor: a TaskGroup, or a plain thread that has just woken a fiber, may
   // hold the core for longer, and the clock is free for the next scheduler.
   if (std::exchange(clock_attached_, false)) options_.clock->detach();

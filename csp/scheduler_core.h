@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,10 @@
 #include "leat/csp/fiber.h"
 #include "leat/csp/fiber_pool.h"
 #include "leat/csp/group_core.h"
+#include "leat/csp/io_pool.h"
 #include "leat/csp/os_thread.h"
 #include "leat/csp/run_queue.h"
+#include "leat/csp/sigquit_dump.h"
 #include "leat/csp/spin_lock.h"
 #include "leat/csp/stack.h"
 #include "leat/csp/ticks.h"
@@ -50,10 +53,16 @@ struct SchedulerOptions {
   VirtualClock* clock = nullptr;
   /// Bytes of stack of a fiber that asks for nothing else.
   std::size_t stack_size = std::size_t{64} << 10;
+  /// Calls of blocking() that run at a time, each on a thread of its own; 1 to 4096.
+  int io_threads = 64;
+  /// SIGQUIT (Ctrl-\) prints dump() to stderr, and does not end the process meanwhile.
+  bool dump_on_sigquit = false;
   /// For select's choices among ready cases: with one worker and a virtual clock, equal seeds give
   /// equal runs.
   std::uint64_t seed = 0;
 };
+
+class Alarm;
 
 class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
  public:
@@ -80,6 +89,9 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// Called by a fiber of this scheduler that parks next.
   void add_timer(Timer& timer) noexcept LEAT_EXCLUDES(lock_);
   void remove_timer(Timer& timer) noexcept LEAT_EXCLUDES(lock_);
+  /// The scheduler owns a share of the alarm until it has rung for the last time or is stopped.
+  void start_alarm(Alarm& alarm) LEAT_EXCLUDES(lock_);
+  void stop_alarm(Alarm& alarm) noexcept LEAT_EXCLUDES(lock_);
   void begin_outside_work() noexcept LEAT_EXCLUDES(lock_);
   void end_outside_work() noexcept LEAT_EXCLUDES(lock_);
 
@@ -89,6 +101,11 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   [[nodiscard]] bool root_is_empty() const noexcept;
   void cancel_root_fibers() noexcept;
 
+  /// One line about the scheduler, and one about each of its fibers. From anywhere; what runs goes
+  /// on, but for fibers that leave a wait or end: they wait for the list.
+  [[nodiscard]] std::string dump();
+
+  [[nodiscard]] IoPool& io_pool() noexcept { return io_pool_; }
   [[nodiscard]] const std::shared_ptr<GroupCore>& root() const noexcept { return root_; }
   [[nodiscard]] const Clock& clock() const noexcept { return *clock_; }
   [[nodiscard]] std::uint64_t seed() const noexcept { return options_.seed; }
@@ -144,13 +161,24 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   [[nodiscard]] Ticks spin_ticks() const noexcept { return spin_ticks_; }
   [[nodiscard]] Ticks patience() const noexcept { return patience_; }
 
+  struct Due {
+    Fiber* fiber = nullptr;
+    std::shared_ptr<Alarm> alarm;
+    TimePoint at;
+  };
+
   // With lock_ held:
   Worker* wake_one() noexcept LEAT_REQUIRES(lock_);
   void wake_all() noexcept LEAT_REQUIRES(lock_);
   void mark_busy(Worker& worker) noexcept LEAT_REQUIRES(lock_);
   void update_unwatched() noexcept LEAT_REQUIRES(lock_);
-  void take_due_timers(FiberList& due) noexcept LEAT_REQUIRES(lock_);
-  void queue_due(Worker& worker, FiberList& due) noexcept LEAT_EXCLUDES(lock_);
+  [[nodiscard]] bool has_due_timers() const noexcept LEAT_REQUIRES(lock_);
+  [[nodiscard]] bool pop_due(TimePoint now, Due& due) noexcept LEAT_REQUIRES(lock_);
+  std::shared_ptr<Alarm> unlink(Alarm& alarm) noexcept LEAT_REQUIRES(lock_);
+  /// Whether a timer could wake somebody, though nobody runs.
+  [[nodiscard]] bool timers_may_wake() const noexcept LEAT_REQUIRES(lock_);
+  void fire_due_timers(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
+  void stop_alarms() noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] bool needs_timekeeper() const noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] bool may_have_due_timers() const noexcept;
   void note_earliest() noexcept LEAT_REQUIRES(lock_);
@@ -181,6 +209,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   FiberPool fibers_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<OsThread> threads_;
+  std::optional<SigquitDump> sigquit_dump_;
+  IoPool io_pool_;
   bool throws_deadlock_ = false;  // run_main, as opposed to an embedded scheduler
   bool clock_attached_ = false;   // from construction until the workers have been joined
   Atomic<std::uint64_t> next_fiber_id_{1};
@@ -200,6 +230,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   alignas(64) SpinLock lock_;
   FiberList injected_ LEAT_GUARDED_BY(lock_);
   TimerHeap timers_ LEAT_GUARDED_BY(lock_);
+  Alarm* alarms_ LEAT_GUARDED_BY(lock_) = nullptr;    // those among timers_
+  std::size_t deadlines_ LEAT_GUARDED_BY(lock_) = 0;  // the others
   // The earliest time until which an idle worker sleeps (the timekeeper), or max().
   TimePoint timekeeper_until_ LEAT_GUARDED_BY(lock_) = TimePoint::max();
   Worker* watcher_ LEAT_GUARDED_BY(lock_) = nullptr;

@@ -5,7 +5,6 @@
 #include "leat/csp/assert.h"
 #include "leat/csp/asymmetric_fence.h"
 #include "leat/csp/futex.h"
-#include "leat/csp/sanitizers.h"
 #include "leat/csp/scheduler_core.h"
 
 namespace leat {
@@ -78,92 +77,19 @@ void SchedulerCore::spill(Worker& worker) noexcept {
 }
 
 bool SchedulerCore::look_outside(Worker& worker) noexcept {
-  Fiber* injected = nullptr;
-  FiberList due;
-  bool timekeeper_wanted = false;
   const bool timers = may_have_due_timers();
-  const bool has_injected = injected_count_.load(std::memory_order_relaxed) > 0;
-  if (!timers && !has_injected) return false;
+  if (timers) fire_due_timers(worker);
+  if (!timers && injected_count_.load(std::memory_order_relaxed) == 0) return false;
+  Fiber* injected = nullptr;
+  bool timekeeper_wanted = false;
   {
     const SpinLockGuard guard(lock_);
-    if (has_injected) {
-      injected = injected_.pop();
-      if (injected != nullptr) injected_count_.fetch_sub(1, std::memory_order_relaxed);
-    }
-    take_due_timers(due);
+    injected = injected_.pop();
+    if (injected != nullptr) injected_count_.fetch_sub(1, std::memory_order_relaxed);
     timekeeper_wanted = needs_timekeeper();
   }
-  queue_due(worker, due);
   if (injected != nullptr) worker.queue(*injected);
   return timekeeper_wanted;
-}
-
-// ---- timers
-
-// Its worker next looks outside: it either finds nothing else to run and sleeps until then itself,
-// or calls somebody to watch the clock.
-void SchedulerCore::add_timer(Timer& timer) noexcept {
-  Worker::current()->until_look_outside_.set(0);
-  const SpinLockGuard guard(lock_);
-  timers_.add(timer);
-  note_earliest();
-}
-
-void SchedulerCore::remove_timer(Timer& timer) noexcept {
-  const SpinLockGuard guard(lock_);
-  timers_.remove(timer);
-  note_earliest();
-}
-
-void SchedulerCore::note_earliest() noexcept {
-  earliest_.store(timers_.empty() ? TimePoint::max() : timers_.earliest(),
-                  std::memory_order_relaxed);
-}
-
-bool SchedulerCore::may_have_due_timers() const noexcept {
-  return !clock_->is_virtual() && earliest_.load(std::memory_order_relaxed) != TimePoint::max();
-}
-
-// Claims every timer that is due. Claiming under lock_ is what allows remove_timer to be the end of
-// the timer's life. The fibers may not be switched away from yet: ready_once_parked(), without
-// lock_.
-void SchedulerCore::take_due_timers(FiberList& due) noexcept {
-  if (timers_.empty()) return;
-  const TimePoint now = clock_->now();
-  while (!timers_.empty() && timers_.earliest() <= now) {
-    Fiber& fiber = *timers_.pop().fiber;
-    if (fiber.claim(Waiter::kTimedOut)) due.push(fiber);
-  }
-  note_earliest();
-}
-
-// In the order of their deadlines: none goes into the run-next slot.
-void SchedulerCore::queue_due(Worker& worker, FiberList& due) noexcept {
-  while (Fiber* const fiber = due.pop()) {
-    fiber->wait_until_parked();
-    hand_over(fiber);
-    Worker* const home = fiber->home_.get();
-    if (home == nullptr || home == &worker) {
-      worker.queue(*fiber);
-    } else {
-      enqueue(*fiber);
-    }
-  }
-}
-
-// Somebody idle should sleep until the earliest timer, and whoever does now would wake too late.
-// Under virtual time nobody sleeps until a deadline.
-bool SchedulerCore::needs_timekeeper() const noexcept {
-  return !clock_->is_virtual() && !timers_.empty() && timers_.earliest() < timekeeper_until_;
-}
-
-void SchedulerCore::wake_timekeeper() noexcept {
-  Worker* woken = nullptr;
-  {
-    const SpinLockGuard guard(lock_);
-    if (needs_timekeeper()) woken = wake_one();
-  }
-  if (woken != nullptr) futex_wake(&woken->wake_word_);
 }
 
 // ---- waking
@@ -273,11 +199,13 @@ std::uint64_t SchedulerCore::progress() const noexcept {
 
 SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
-  FiberList due;
-  take_due_timers(due);
-  if (!due.empty() || !injected_.empty() || !worker.inbox_.empty()) {
+  if (has_due_timers()) {
     lock_.unlock();
-    queue_due(worker, due);
+    fire_due_timers(worker);
+    return Woken::kBySomebody;
+  }
+  if (!injected_.empty() || !worker.inbox_.empty()) {
+    lock_.unlock();
     return Woken::kBySomebody;
   }
 
@@ -298,13 +226,13 @@ SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept LEAT_NO_THREA
       lock_.unlock();
       return Woken::kEnded;
     }
-    if (clock_->is_virtual() && !timers_.empty()) {
+    if (clock_->is_virtual() && timers_may_wake()) {
       options_.clock->advance_to(timers_.earliest());
       mark_busy(worker);
       lock_.unlock();
       return Woken::kBySomebody;
     }
-    if (throws_deadlock_ && timers_.empty() && outside_work_ == 0 &&
+    if (throws_deadlock_ && !timers_may_wake() && outside_work_ == 0 &&
         deadlock_sought_at_ != progress()) {
       const std::uint64_t before = progress();
       mark_busy(worker);

@@ -29,9 +29,7 @@ constexpr std::size_t kStackScale = 1;
 // Less would not do for throwing an exception, and every cancellation is one.
 constexpr std::size_t kSmallestStack = std::size_t{16} << 10;
 
-// A function whose frame is larger than the guard may step over it into the next stack without
-// touching it, where it was compiled without -fstack-clash-protection.
-constexpr std::size_t kGuard = std::size_t{64} << 10;  // pages are at most as large
+constexpr std::size_t kGuard = StackPool::kGuard;
 
 std::size_t page_size() noexcept {
   static const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));

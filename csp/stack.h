@@ -20,6 +20,9 @@ namespace leat {
 /// flag on to who links it. Memory is committed by the kernel page by page as it is touched.
 class StackPool {
  public:
+  /// Bytes below a stack that fault.
+  static constexpr std::size_t kGuard = std::size_t{64} << 10;  // pages are at most as large
+
   explicit StackPool(std::size_t default_size);
   ~StackPool();
   StackPool(const StackPool&) = delete;
@@ -41,7 +44,7 @@ class StackPool {
     void put(StackPool& pool, StackSpan stack) noexcept;
 
    private:
-    static constexpr int kMost = 64;
+    static constexpr int kMost = 32;
     std::array<Owned<std::byte*>, kMost> low_;
     Owned<int> count_{0};
   };

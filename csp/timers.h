@@ -11,12 +11,15 @@
 
 namespace leat {
 
+class Alarm;
 class Fiber;
 
-/// A deadline of a fiber's operation; lives on that fiber's stack.
+/// Something that is due at a time: the deadline of a fiber's operation, on that fiber's stack, or
+/// an alarm.
 struct Timer {
   TimePoint at;
   Fiber* fiber = nullptr;
+  Alarm* alarm = nullptr;
 
   // The heap's own.
   std::uint64_t sequence = 0;

@@ -4,7 +4,10 @@
 // thread-safe: the lock of the object that owns the queue protects it and the links of its nodes.
 #pragma once
 
+#include <cstddef>
+
 #include "leat/csp/atomic.h"
+#include "leat/csp/ticks.h"
 #include "leat/csp/waiter.h"
 
 namespace leat {
@@ -24,6 +27,7 @@ struct WaitNode {
   WaitQueue* queue = nullptr;  // the queue it stands in, or null
   WaitNode* next;
   WaitNode* previous;
+  Ticks since;  // about when it entered a channel's queue
 };
 
 class WaitQueue {
@@ -55,6 +59,15 @@ class WaitQueue {
     }
     (node.next != nullptr ? node.next->previous : last_) = node.previous;
     node.queue = nullptr;
+  }
+
+  /// How many wait and are undecided. O(n).
+  [[nodiscard]] std::size_t size() const noexcept {
+    std::size_t count = 0;
+    for (const WaitNode* node = oldest(); node != nullptr; node = node->next) {
+      if (node->waiter->undecided()) ++count;
+    }
+    return count;
   }
 
   /// The oldest node, decided or not; null if there is none.

@@ -14,6 +14,7 @@ const char* to_string(ParkReason reason) noexcept {
     case ParkReason::kEnd: return "join";
     case ParkReason::kLimit: return "room in its group";
     case ParkReason::kAwait: return "device event";
+    case ParkReason::kBlocking: return "a blocking call";
     case ParkReason::kMutex: return "a mutex";
     case ParkReason::kSemaphore: return "a semaphore";
     case ParkReason::kWaitGroup: return "a wait group";

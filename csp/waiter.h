@@ -27,14 +27,15 @@ struct Case;
 
 /// Why a fiber waits; printed by reports.
 enum class ParkReason : std::uint8_t {
-  kSend,    // for room in a channel, or for a receiver
-  kRecv,    // for a value
-  kSelect,  // for one of several channel operations
-  kSleep,   // for a point in time
-  kJoin,    // for the fibers of a group to end
-  kEnd,     // likewise, in a destructor, which cannot throw
-  kLimit,   // for room in a group with a limit
-  kAwait,   // for a device to reach an event
+  kSend,      // for room in a channel, or for a receiver
+  kRecv,      // for a value
+  kSelect,    // for one of several channel operations
+  kSleep,     // for a point in time
+  kJoin,      // for the fibers of a group to end
+  kEnd,       // likewise, in a destructor, which cannot throw
+  kLimit,     // for room in a group with a limit
+  kAwait,     // for a device to reach an event
+  kBlocking,  // for a thread of the I/O pool to take its call
   kMutex,
   kSemaphore,
   kWaitGroup,

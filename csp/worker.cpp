@@ -8,6 +8,7 @@
 #include "leat/csp/futex.h"
 #include "leat/csp/sanitizers.h"
 #include "leat/csp/scheduler_core.h"
+#include "leat/csp/stack_overflow.h"
 #include "leat/csp/touchers.h"
 #include "leat/csp/worker_switch.h"
 
@@ -35,6 +36,7 @@ void Worker::set_current(Worker* worker) noexcept {
 }
 
 void Worker::run() noexcept {
+  const SignalStack for_overflows;
   const Unwatched worker_state;
   set_current(this);
   exceptions_.set(Context::exceptions_of_thread());
@@ -92,11 +94,14 @@ bool Worker::may_go_on() noexcept {
 }
 
 void Worker::sample_slices() noexcept {
-  until_sample_.set(kSampleEvery);
   const Ticks now = ticks_now();
-  const bool long_ones = now - sampled_at_.get() > kSampleEvery * core_.long_slice();
+  const bool long_ones =
+      now - sampled_at_.get() > static_cast<Ticks>(sampled_every_.get()) * core_.long_slice();
   sampled_at_.set(now);
   long_slices_.set(long_ones);
+  sampled_every_.set(long_ones ? 1
+                               : kSampleEvery);  // then it costs nothing, and about_now() is exact
+  until_sample_.set(sampled_every_.get());
   if (long_ones) until_look_outside_.set(0);  // 61 long slices are too long for a timer to wait
 }
 
@@ -218,6 +223,7 @@ Fiber* Worker::find() noexcept {
     // The time asleep was no slice.
     sampled_at_.set(ticks_now());
     until_sample_.set(kSampleEvery);
+    sampled_every_.set(kSampleEvery);
     until_look_outside_.set(0);  // it may have been the one who watched the clock
   }
 }

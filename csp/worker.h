@@ -63,6 +63,9 @@ class Worker {
   /// Nothing else could run instead of the present fiber, nor is it time to look elsewhere.
   [[nodiscard]] bool may_go_on() noexcept;
 
+  /// About now: when the slices were last sampled. For figures in reports; costs a load.
+  [[nodiscard]] Ticks about_now() const noexcept { return sampled_at_.get(); }
+
   [[nodiscard]] FiberPool::Cache& fibers() noexcept { return fibers_; }
   /// A number that no other fiber of the scheduler has.
   std::uint64_t next_id() noexcept;
@@ -115,6 +118,7 @@ class Worker {
   Owned<Fiber*> resume_first_{nullptr};  // taken from a queue, but needs the base to get a stack
   Owned<int> until_look_outside_{1};
   Owned<int> until_sample_{1};
+  Owned<int> sampled_every_{1};
   Owned<int> streak_{0};
   Owned<bool> long_slices_{false};
   Owned<Ticks> sampled_at_{0};

@@ -110,6 +110,7 @@ LEAT_INLINE void Fiber::park_here(Worker& worker, Deadline deadline,
                                   const HeldLocks& held) noexcept {
   // Between telling that it waits (begin) and looking whether it shall stop. deliver_cancel() looks
   // the other way round: one of the two sees the other.
+  since_.set(worker.about_now());
   light_fence();
   if (__builtin_expect(cancel_requested_.load(std::memory_order_relaxed), 0) && shields_ == 0 &&
       claim(kCancelled)) {

@@ -106,8 +106,8 @@ class Backend {
   /// Time between two timed events that are both recorded and done. Resolution: that of the device.
   [[nodiscard]] virtual Duration elapsed(EventHandle start, EventHandle end) = 0;
 
-  /// `bytes` > 0, aligned for any type. Throws GpuError where there is not enough; everything else
-  /// goes on working.
+  /// `bytes` > 0, aligned for any type. May wait for work that uses memory freed before. Throws
+  /// GpuError where there is not enough; everything else goes on working.
   virtual void* allocate_device(std::size_t bytes) = 0;
   virtual void free_device(void* memory) noexcept = 0;
   /// Host memory from and to which copies are asynchronous; usable by every device of the family.

@@ -14,9 +14,13 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/error.h"
+#include "leat/csp/park.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/spin_lock.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/touchers.h"
+#include "leat/csp/wait_queue.h"
 #include "leat/csp/woken_by.h"
 #include "leat/gpu/host/completion.h"
 #include "leat/gpu/host/engines.h"
@@ -67,39 +71,114 @@ HostEvent& event_of(EventHandle handle) noexcept {
   return *reinterpret_cast<HostEvent*>(static_cast<std::uintptr_t>(handle));
 }
 
-/// Memory of one kind counts against its cap until the last stream that may use it has passed.
-class Memory {
+/// Memory of one kind. It counts against its cap until the last stream that may use it has passed;
+/// in between it is on its way back, and whoever is short of it waits.
+class Memory : public std::enable_shared_from_this<Memory> {
  public:
   Memory(const char* kind, std::align_val_t alignment, std::size_t cap)
       : kind_(kind), alignment_(alignment), cap_(cap) {}
 
-  std::shared_ptr<void> allocate(std::size_t bytes, const std::string& device,
-                                 const std::shared_ptr<Memory>& self) {
-    std::size_t used = used_.load(std::memory_order_relaxed);
-    bool fits = false;
-    do {
-      fits = bytes <= cap_ - used;
-    } while (fits && !used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
-    void* memory = nullptr;
-    if (fits) memory = ::operator new(bytes, alignment_, std::nothrow);
-    if (memory == nullptr) {
-      if (fits) used_.fetch_sub(bytes, std::memory_order_relaxed);
-      throw GpuError(0, "out of memory", "allocate " + std::to_string(bytes) + " bytes of " + kind_,
-                     device,
-                     std::to_string(used) + " bytes are in use of " + std::to_string(cap_) +
-                         "; use smaller batches or fewer slots");
+  /// A piece of it, which goes with its last owner.
+  class Block {
+   public:
+    Block(std::shared_ptr<Memory> owner, std::size_t bytes) noexcept
+        : owner_(std::move(owner)), bytes_(bytes) {}
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+    ~Block() {
+      if (memory_ != nullptr) ::operator delete(memory_, owner_->alignment_);
+      if (reserved_) owner_->give_back(bytes_, freed_);
     }
-    return {memory, [self, bytes](void* p) {
-              ::operator delete(p, self->alignment_);
-              self->used_.fetch_sub(bytes, std::memory_order_relaxed);
-            }};
+    /// Once. False if there is not enough; `used` is then what others use.
+    bool allocate(const Engines& engines, bool waits, std::size_t& used) {
+      reserved_ = owner_->reserve(bytes_, engines, waits, used);
+      if (reserved_) memory_ = ::operator new(bytes_, owner_->alignment_, std::nothrow);
+      return memory_ != nullptr;
+    }
+    [[nodiscard]] void* get() const noexcept { return memory_; }
+    /// Its user needs it no more; streams may. Called once, before any of them holds it.
+    void free() noexcept {
+      freed_ = true;
+      owner_->expect_back(bytes_);
+    }
+
+   private:
+    const std::shared_ptr<Memory> owner_;
+    const std::size_t bytes_;
+    void* memory_ = nullptr;
+    bool reserved_ = false;
+    bool freed_ = false;
+  };
+
+  /// `waits`: where there would be room once all that was freed has come back, the caller waits for
+  /// it. Not a cancellation point, unless in a deadlock. Throws GpuError.
+  std::shared_ptr<Block> allocate(std::size_t bytes, const Engines& engines, bool waits) {
+    auto block = std::make_shared<Block>(shared_from_this(), bytes);
+    std::size_t used = 0;
+    if (block->allocate(engines, waits, used)) return block;
+    throw GpuError(0, "out of memory", "allocate " + std::to_string(bytes) + " bytes of " + kind_,
+                   engines.device(),
+                   std::to_string(used) + " bytes are in use of " + std::to_string(cap_) +
+                       "; use smaller batches or fewer slots");
   }
 
  private:
+  /// Sets `used` to what was in use before.
+  bool reserve(std::size_t bytes, const Engines& engines, bool waits,
+               std::size_t& used) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+    lock_.lock();
+    touchers_.note(calling_scheduler());
+    while (waits && bytes > cap_ - used_ && bytes <= cap_ - used_ + coming_back_) {
+      lock_.unlock();
+      wait_for_some(bytes, engines);
+      lock_.lock();
+    }
+    used = used_;
+    const bool fits = bytes <= cap_ - used_;
+    if (fits) used_ += bytes;
+    lock_.unlock();
+    return fits;
+  }
+
+  /// Until something has come back, if that is still needed.
+  void wait_for_some(std::size_t bytes, const Engines& engines) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+    const Shield shield;
+    const WokenBy passing(engines.scheduler());
+    lock_.lock();
+    int outcome = 0;
+    if (bytes > cap_ - used_ && coming_back_ > 0) {
+      WaitNode node;
+      outcome = wait_in(waiters_, node, lock_, ParkReason::kAwait, Deadline::never(), &touchers_);
+    }
+    lock_.unlock();
+    if (outcome == Waiter::kCancelled) throw Cancelled{};
+  }
+
+  void expect_back(std::size_t bytes) noexcept LEAT_EXCLUDES(lock_) {
+    const SpinLockGuard guard(lock_);
+    touchers_.note(calling_scheduler());
+    coming_back_ += bytes;
+  }
+
+  void give_back(std::size_t bytes, bool expected) noexcept LEAT_EXCLUDES(lock_) {
+    WakeList wake;
+    {
+      const SpinLockGuard guard(lock_);
+      used_ -= bytes;
+      if (expected) coming_back_ -= bytes;
+      while (WaitNode* node = waiters_.pop_claimed()) wake.add(*node);
+    }
+    wake.wake();
+  }
+
   const char* const kind_;
   const std::align_val_t alignment_;
   const std::size_t cap_;
-  std::atomic<std::size_t> used_{0};  // at most cap_
+  SpinLock lock_;
+  std::size_t used_ LEAT_GUARDED_BY(lock_) = 0;         // at most cap_
+  std::size_t coming_back_ LEAT_GUARDED_BY(lock_) = 0;  // of these, freed by their users
+  Touchers touchers_;                                   // note() under lock_
+  WaitQueue waiters_ LEAT_GUARDED_BY(lock_);            // for room
 };
 
 /// What exceeds this is refused without asking the allocator, which promises more than there is.
@@ -279,22 +358,25 @@ class HostBackend final : public Backend {
 
  private:
   void* allocate(const std::shared_ptr<Memory>& from, std::size_t bytes) {
-    std::shared_ptr<void> memory = from->allocate(bytes, info_.name, from);
+    // A kernel keeps its own stream, and the compute engine, from passing: it cannot wait for them.
+    const bool waits = !engines_->on_stream_fiber();
+    std::shared_ptr<Memory::Block> block = from->allocate(bytes, *engines_, waits);
     const std::scoped_lock lock(mutex_);
-    void* const key = memory.get();
-    allocations_.emplace(key, std::move(memory));
+    void* const key = block->get();
+    allocations_.emplace(key, std::move(block));
     return key;
   }
 
   void free(void* memory) noexcept {
-    std::shared_ptr<void> owner;
+    std::shared_ptr<Memory::Block> block;
     {
       const std::scoped_lock lock(mutex_);
       const auto it = allocations_.find(memory);
-      owner = std::move(it->second);
+      block = std::move(it->second);
       allocations_.erase(it);
     }
-    free_after_queued_work(owner);
+    block->free();
+    free_after_queued_work(block);
   }
 
   void rethrow_device_error() const {
@@ -320,7 +402,7 @@ class HostBackend final : public Backend {
   std::mutex mutex_;  // never held across a park
   std::unordered_map<HostStream*, std::shared_ptr<HostStream>> streams_;
   std::vector<std::weak_ptr<HostStream>> draining_;  // destroyed with work queued
-  std::unordered_map<void*, std::shared_ptr<void>> allocations_;
+  std::unordered_map<void*, std::shared_ptr<Memory::Block>> allocations_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -96,10 +97,10 @@ TEST(Channel, BuffersExactlyItsCapacity) {
   run_each([] {
     Channel<int> c(3, "three");
     EXPECT_EQ(c.capacity(), 3U);
-    int sent = 0;
+    std::atomic<int> sent{0};
     TaskGroup group;
     group.go([&] {
-      for (; sent < 10; ++sent) c.send(int{sent});
+      for (; sent < 10; ++sent) c.send(sent.load());
     });
     until_idle();
     EXPECT_EQ(sent, 3);

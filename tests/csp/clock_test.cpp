@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
@@ -13,6 +14,7 @@
 #include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
+#include "leat/tests/support/log.h"
 #include "leat/tests/support/run.h"
 
 namespace leat {
@@ -115,16 +117,18 @@ TEST(VirtualClock, WakesEqualDeadlinesInTheOrderTheyBeganToSleep) {
   VirtualClock clock;
   run(
       [] {
-        std::vector<int> order;
+        support::Log<int> woken;
         TaskGroup group;
         for (int i = 0; i < 20; ++i) {
           group.go([&, i] {
             sleep_until(TimePoint(1s));
-            order.push_back(i);
+            woken.add(i);
           });
         }
         group.wait();
-        for (std::size_t i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], static_cast<int>(i));
+        std::vector<int> in_order(20);
+        std::iota(in_order.begin(), in_order.end(), 0);
+        EXPECT_EQ(woken.entries(), in_order);
       },
       {.workers = 1, .clock = &clock});
 }

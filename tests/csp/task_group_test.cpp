@@ -241,7 +241,7 @@ TEST(TaskGroup, FibersMayLaunchIntoTheirOwnGroup) {
 
 TEST(TaskGroup, RaisingTheLimitLetsWaitingLaunchersIn) {
   run_each([] {
-    int launched = 0;
+    std::atomic<int> launched = 0;
     TaskGroup group;
     group.set_limit(1);
     TaskGroup launcher;

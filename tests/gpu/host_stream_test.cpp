@@ -2,6 +2,7 @@
 // queued, and what a full queue does.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -21,6 +22,7 @@
 #include "leat/tests/support/bytes.h"
 #include "leat/tests/support/gate.h"
 #include "leat/tests/support/gpu_error.h"
+#include "leat/tests/support/run.h"
 
 namespace leat::gpu {
 namespace {
@@ -258,20 +260,60 @@ TEST(HostStream, AllocatesUpToTheMemoryOfItsModel) {
   stream.sync();
 }
 
-TEST(HostStream, MemoryFreedCountsUntilTheWorkThatUsesItHasRun) {
+TEST(HostStream, AnAllocationWaitsForTheWorkThatUsesFreedMemoryIfThatMakesRoom) {
+  for (const bool stream_goes_first : {false, true}) {
+    run_each([&] {
+      const Device device = open_host({.memory_bytes = 1'000});
+      std::optional<Stream> stream(std::in_place, device);
+      const PinnedBuffer pinned = pinned_filled(device, 600, kPoison);
+      std::optional<DeviceBuffer> first(std::in_place, device, 600);
+      const DeviceBuffer kept(device, 100);
+      const Gate gate(*stream);
+      copy_async(*stream, first->span(), pinned.span());
+      if (stream_goes_first) stream.reset();
+      first.reset();
+      expect_gpu_error([&] { const DeviceBuffer never(device, 901); },
+                       {"700 bytes are in use of 1000"});  // however long it waited
+      const DeviceBuffer at_once(device, 300);
+      TaskGroup group;
+      std::atomic<bool> allocated{false};
+      group.go([&] {
+        const DeviceBuffer second(device, 600);
+        EXPECT_EQ(second.size(), 600U);
+        allocated = true;
+      });
+      until_idle();
+      EXPECT_FALSE(allocated);
+      gate.open();
+      group.wait();
+      EXPECT_TRUE(allocated);
+    });
+  }
+}
+
+TEST(HostStream, AThreadWaitsForFreedMemoryToo) {
+  const Device device = open_host({.memory_bytes = 1'000});
+  const PinnedBuffer pinned = pinned_filled(device, 600, kPoison);
+  for (int i = 0; i < rounds(1'000); ++i) {
+    const DeviceBuffer memory(device, 600);  // of the last round's, which may not have passed yet
+    const Stream stream(device);
+    copy_async(stream, memory.span(), pinned.span());
+  }
+}
+
+TEST(HostStream, AKernelDoesNotWaitForMemoryThatItKeepsItself) {
   const Device device = open_host({.memory_bytes = 1'000});
   const Stream stream(device);
-  const PinnedBuffer pinned = pinned_filled(device, 600, kPoison);
   std::optional<DeviceBuffer> first(std::in_place, device, 600);
   const Gate gate(stream);
-  copy_async(stream, first->span(), pinned.span());
+  stream.launch_host([&] {
+    expect_gpu_error([&] { const DeviceBuffer second(device, 600); },
+                     {"600 bytes are in use of 1000"});
+  });
   first.reset();
-  expect_gpu_error([&] { const DeviceBuffer second(device, 600); },
-                   {"600 bytes are in use of 1000"});
   gate.open();
   stream.sync();
   const DeviceBuffer second(device, 600);
-  EXPECT_EQ(second.size(), 600U);
 }
 
 TEST(HostStream, AFullQueueHoldsTheCallerBackAndOneWorkerSuffices) {
@@ -280,7 +322,7 @@ TEST(HostStream, AFullQueueHoldsTheCallerBackAndOneWorkerSuffices) {
         const Device device = open("host");
         const Stream stream(device);
         const Gate gate(stream);
-        int enqueued = 0;
+        std::atomic<int> enqueued = 0;
         int enqueued_when_held = 0;
         int ran = 0;
         go([&] {  // runs once the loop below waits

@@ -2,7 +2,9 @@
 // what it leaves behind.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -128,7 +130,7 @@ class Operands {
   [[nodiscard]] bool each_once(const std::vector<std::size_t>& which) const {
     std::array<int, 20> expected{};
     for (const std::size_t i : which) expected.at(i) = 1;
-    return counts_ == expected;
+    return std::equal(counts_.begin(), counts_.end(), expected.begin());
   }
 
  private:
@@ -142,7 +144,7 @@ class Operands {
 
   static constexpr std::size_t kUnknown = ~std::size_t{0};
   const std::vector<Channel<int>> channels_;
-  std::array<int, 20> counts_{};
+  std::array<std::atomic<int>, 20> counts_{};  // looked at while the select waits
   std::size_t buffered_ = kUnknown;
 };
 

@@ -1,0 +1,19 @@
+#include "leat/csp/blocking.h"
+
+#include "leat/csp/fiber.h"
+#include "leat/csp/scheduler.h"
+
+namespace leat {
+
+IoPool* io_pool_of_caller() {
+  const Fiber* const fiber = Fiber::current();
+  if (fiber == nullptr || fiber->core().clock().is_virtual()) return nullptr;
+  return &fiber->core().io_pool();
+}
+
+void run_blocking(IoPool& pool, BlockingCall& call) {
+  const OutsideWork outside;
+  pool.run(call);
+}
+
+}  // namespace leat
