@@ -7,13 +7,14 @@
 #include <mutex>
 #include <utility>
 
+#include "leat/csp/atomic.h"
 #include "leat/csp/futex.h"
 
 namespace leat {
 namespace {
 
-std::atomic<std::uint32_t> requests{0};  // signals so far
-Atomic<std::uint32_t> word{0};           // changed for every request and every end
+Atomic<std::uint32_t> requests{0};  // signals so far
+Atomic<std::uint32_t> word{0};      // changed for every request and every end
 
 std::mutex handler_mutex;
 int users = 0;                   // handler_mutex

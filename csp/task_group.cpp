@@ -39,7 +39,11 @@ void TaskGroup::wait() {
   if (const std::exception_ptr error = core_->first_error()) std::rethrow_exception(error);
 }
 
-void TaskGroup::stop() noexcept { core_->stop(); }
+// Held: a group that another fiber owns may go as soon as its last fiber has been cancelled.
+void TaskGroup::stop() noexcept {
+  const std::shared_ptr<GroupCore> hold = core_;
+  hold->stop();
+}
 
 void TaskGroup::set_limit(std::size_t fibers) {
   if (fibers == 0) throw std::invalid_argument("leat: a TaskGroup's limit is at least 1 fiber");

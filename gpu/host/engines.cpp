@@ -56,4 +56,8 @@ void Engines::leave_stream_fiber() noexcept {
   stream_fibers_.erase(Fiber::current());
 }
 
+void Engines::see_what_gone_streams_did() const noexcept {
+  const std::scoped_lock lock(mutex_);  // after that of leave_stream_fiber()
+}
+
 }  // namespace leat::gpu::host

@@ -87,6 +87,9 @@ class Engines {
   [[nodiscard]] bool on_stream_fiber() const noexcept;
   void enter_stream_fiber();
   void leave_stream_fiber() noexcept;
+  /// What streams did whose fibers have been seen to be gone (an expired weak_ptr orders nothing)
+  /// happened before this returns.
+  void see_what_gone_streams_did() const noexcept;
 
  private:
   [[nodiscard]] Engine& d2h_or_compute(CopyDirection direction) noexcept {

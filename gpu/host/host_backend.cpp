@@ -390,6 +390,7 @@ class HostBackend final : public Backend {
     for (const auto& draining : draining_) {
       if (const auto stream = draining.lock()) stream->retain(memory);
     }
+    engines_->see_what_gone_streams_did();
   }
 
   const DeviceInfo info_;

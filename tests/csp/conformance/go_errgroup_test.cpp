@@ -13,6 +13,7 @@
 
 #include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
+#include "leat/tests/support/log.h"
 #include "leat/tests/support/run.h"
 #include "leat/tests/support/values.h"
 
@@ -123,21 +124,21 @@ TEST(GoErrGroup, LaunchersThatWaitAtTheLimitAreLetInFirstComeFirstServed) {
     TaskGroup group;
     group.set_limit(1);
     group.go([] { sleep_for(1s); });
-    std::vector<int> order;
+    support::Log<int> launched;
     TaskGroup launchers;
     for (int i = 0; i < 10; ++i) {
       launchers.go([&, i] {
         group.go([&, i] {
-          order.push_back(i);  // one at a time: that is the limit
+          launched.add(i);
           sleep_for(1ms);
         });
       });
       until_idle();
     }
-    EXPECT_TRUE(order.empty());
+    EXPECT_TRUE(launched.entries().empty());
     launchers.wait();
     group.wait();
-    EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+    EXPECT_EQ(launched.entries(), (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
     EXPECT_EQ(elapsed(), 1s + 10ms);
   });
 }

@@ -140,6 +140,20 @@ inline Series add(const Series& f, const Series& g) {
   return out;
 }
 
+/// The polynomial that f begins with.
+inline Series start(std::size_t count, const Series& f) {
+  const Series out(0);
+  go([=] {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::optional<Rational> r = f.recv();
+      if (!r) break;
+      out.send(*r);
+    }
+    out.close();
+  });
+  return out;
+}
+
 /// c f
 inline Series scale(const Rational& c, const Series& f) {
   const Series out(0);
@@ -223,7 +237,8 @@ inline Series exp(const Series& f) {
   return fix([&](const Series& z) { return integ(mul(z, diff(f)), 1); });
 }
 
-/// f(g), g's constant taken as 0: f0 + g F(g)
+/// f(g), g's constant taken as 0: f0 + g F(g). Unfolds without being asked, up to the end of f and
+/// g: so both should have one (start).
 inline Series subst(const Series& f, const Series& g) {
   const Series out(0);
   go([=] {
