@@ -13,6 +13,9 @@ install(
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/leat"
   FILES_MATCHING
   PATTERN "*.h"
+  PATTERN "csp/explore.h" EXCLUDE # with its library, which is for the tests
+  PATTERN "csp/explore_strategies.h" EXCLUDE
+  PATTERN "csp/simulation.h" EXCLUDE
   PATTERN "gpu/cuda" EXCLUDE
   PATTERN "gpu/host" EXCLUDE
 )

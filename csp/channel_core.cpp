@@ -276,19 +276,11 @@ int ChannelCore::communicate_one(Case& one, Deadline deadline) LEAT_NO_THREAD_SA
 
 namespace {
 
-// Any number below `count`, for a select with several cases. Plain threads share one sequence.
-std::size_t draw([[maybe_unused]] Fiber* fiber, std::size_t count) noexcept {
-#if defined(LEAT_EXPLORE)
-  return exploring::choose(count);
-#else
+// Only ever asked for by a select with several cases. Plain threads share one sequence.
+[[maybe_unused]] std::uint64_t random_number(Fiber* fiber) noexcept {
+  if (fiber != nullptr) return fiber->random();
   static std::atomic<std::uint64_t> counter{0};
-  const std::uint64_t random = fiber != nullptr
-                                   ? fiber->random()
-                                   : mix(counter.fetch_add(kRandomStep, std::memory_order_relaxed));
-  // The upper half of a product instead of a division; the bias is below 2^-16, for as many cases
-  // as there can be, and below 2^-28 for 8.
-  return ((random >> 32U) * count) >> 32U;
-#endif
+  return mix(counter.fetch_add(kRandomStep, std::memory_order_relaxed));
 }
 
 // Address order, so that two operations on the same channels cannot block each other. By insertion
@@ -450,7 +442,13 @@ class Communication {
     }
     const std::size_t left = cases_.size() - turn;
     if (left > 1) {
-      const std::size_t drawn = draw(fiber_, left);
+#if defined(LEAT_EXPLORE)
+      const std::size_t drawn = exploring::choose(left);
+#else
+      // The upper half of a product instead of a division; the bias is below 2^-16, for as many
+      // cases as there can be, and below 2^-28 for 8.
+      const std::size_t drawn = ((random_number(fiber_) >> 32U) * left) >> 32U;
+#endif
       std::swap(cases_[turn].trial, cases_[turn + drawn].trial);
     }
     return cases_[cases_[turn].trial];

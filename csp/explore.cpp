@@ -75,6 +75,28 @@ class Program {
   const ExploreOptions& options_;
 };
 
+// Leaves out of a failing schedule what the same failure does not need: first halves, then
+// quarters, and so on. Every try that fails again is a run abandoned, hence the bound.
+Decisions shortened(Program& program, Simulation& simulation, int workers,
+                    const std::string& failure, Decisions decisions) {
+  int tries = 200;
+  for (std::size_t piece = decisions.size(); piece > 0; piece /= 2) {
+    for (std::size_t at = 0; at < decisions.size() && tries > 0; --tries) {
+      const auto from = decisions.begin() + static_cast<std::ptrdiff_t>(at);
+      const auto to = from + static_cast<std::ptrdiff_t>(std::min(piece, decisions.size() - at));
+      Decisions fewer(decisions.begin(), from);
+      fewer.insert(fewer.end(), to, decisions.end());
+      Replay replay(fewer);
+      if (program.run(simulation, replay, workers) == failure) {
+        decisions = simulation.decisions();
+      } else {
+        at += piece;
+      }
+    }
+  }
+  return decisions;
+}
+
 }  // namespace
 
 ExploreResult explore_program(UniqueFunction<void()> program, const ExploreOptions& options) {
@@ -99,7 +121,11 @@ ExploreResult explore_program(UniqueFunction<void()> program, const ExploreOptio
     if (result.schedules >= options.schedules) break;
   }
   if (result) return result;
-  result.schedule = to_text(options.workers, simulation.decisions());
+  Decisions decisions = simulation.decisions();
+  if (!options.exhaustive) {
+    decisions = shortened(runs, simulation, options.workers, result.failure, std::move(decisions));
+  }
+  result.schedule = to_text(options.workers, decisions);
   if (!options.quiet) {
     std::fprintf(stderr, "leat: explore: schedule %llu fails: %s\n  replay: %s\n",
                  static_cast<unsigned long long>(result.schedules), result.failure.c_str(),

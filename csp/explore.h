@@ -81,7 +81,8 @@ struct ExploreResult {
   /// How the program failed; empty if it did not.
   std::string failure;
   /// Under which schedule, for replay(): "w<workers>", then "<choice>=<alternative>" for each
-  /// choice that was not the first alternative, to go on.
+  /// choice that was not the first alternative, which is to go on. A sampled one is shortened
+  /// first.
   std::string schedule;
   /// How many schedules were run, and the steps of the longest.
   std::uint64_t schedules = 0;

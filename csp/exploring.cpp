@@ -112,8 +112,8 @@ void sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
   std::abort();
 }
 
-void wake_one(const void* word) noexcept {
-  if (Simulation* const simulation = Simulation::current()) simulation->wake_one(word);
+void wake(const void* word, bool all) noexcept {
+  if (Simulation* const simulation = Simulation::current()) simulation->wake(word, all);
 }
 
 void fail(const char* what) noexcept { Simulation::current()->fail(what); }

@@ -41,7 +41,7 @@ std::uint64_t ticks() noexcept;
 /// Sleeps as futex_wait(): until `deadline` in nanoseconds, or for ever if that is the largest.
 void sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
               std::int64_t deadline) noexcept;
-void wake_one(const void* word) noexcept;
+void wake(const void* word, bool all) noexcept;
 /// The present schedule has shown a bug. Never returns.
 [[noreturn]] void fail(const char* what) noexcept;
 /// Whether the caller runs under an explorer.

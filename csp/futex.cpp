@@ -17,10 +17,8 @@ void futex_wait(const Atomic<std::uint32_t>& word, std::uint32_t expected,
                 Deadline deadline) noexcept {
   exploring::sleep_on(word.raw(), expected, deadline.at().time_since_epoch().count());
 }
-void futex_wake(const Atomic<std::uint32_t>* word) noexcept { exploring::wake_one(word); }
-
-// Only threads sleep on words that are woken so, and nothing that is explored starts one.
-void futex_wake_all(const Atomic<std::uint32_t>* word) noexcept { exploring::wake_one(word); }
+void futex_wake(const Atomic<std::uint32_t>* word) noexcept { exploring::wake(word, false); }
+void futex_wake_all(const Atomic<std::uint32_t>* word) noexcept { exploring::wake(word, true); }
 void yield_cpu() noexcept { exploring::pause(); }
 
 #else

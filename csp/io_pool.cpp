@@ -1,5 +1,6 @@
 #include "leat/csp/io_pool.h"
 
+#include <mutex>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -18,10 +19,10 @@ void IoPool::end() noexcept {
   }
   futex_wake_all(&word_);
   for (;;) {
-    std::thread one;
+    OsThread one;
     {
       const std::scoped_lock lock(handles_mutex_);
-      std::list<std::thread>& list = ended_.empty() ? running_ : ended_;
+      std::list<OsThread>& list = ended_.empty() ? running_ : ended_;
       if (list.empty()) return;
       // One that runs moves its handle while we wait for it: so it is taken from the list.
       one = std::move(list.front());
@@ -66,7 +67,7 @@ void IoPool::make_room() {
     const std::scoped_lock lock(handles_mutex_);
     const auto self = running_.emplace(running_.end());
     try {
-      *self = std::thread([this, self] { work(self); });
+      *self = OsThread([this, self] { work(self); });
     } catch (...) {
       running_.erase(self);
       throw;
@@ -84,15 +85,15 @@ void IoPool::make_room() {
 }
 
 void IoPool::join_ended() {
-  std::list<std::thread> ended;
+  std::list<OsThread> ended;
   {
     const std::scoped_lock lock(handles_mutex_);
     ended.swap(ended_);
   }
-  for (std::thread& thread : ended) thread.join();
+  for (OsThread& thread : ended) thread.join();
 }
 
-void IoPool::work(std::list<std::thread>::iterator self) noexcept {
+void IoPool::work(std::list<OsThread>::iterator self) noexcept {
   while (BlockingCall* const call = take()) {
     Waiter& waiter = *call->waiter;
     call->run();

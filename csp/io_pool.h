@@ -5,15 +5,13 @@
 // thread is idle, and there are as many threads as there may be, or one is about to be started.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <list>
-#include <mutex>
-#include <thread>
 
 #include "leat/csp/atomic.h"
 #include "leat/csp/clock.h"
+#include "leat/csp/os_thread.h"
 #include "leat/csp/spin_lock.h"
 #include "leat/csp/wait_queue.h"
 
@@ -55,7 +53,7 @@ class IoPool {
   static constexpr Duration kIdle = std::chrono::seconds(5);
 
   void make_room();
-  void work(std::list<std::thread>::iterator self) noexcept;
+  void work(std::list<OsThread>::iterator self) noexcept;
   /// Null: this thread has been idle for too long, or the pool ends.
   BlockingCall* take() noexcept LEAT_EXCLUDES(lock_);
   void join_ended();
@@ -69,9 +67,9 @@ class IoPool {
   bool ending_ LEAT_GUARDED_BY(lock_) = false;
   Atomic<std::uint32_t> word_{0};  // idle threads sleep on it; changed under lock_
 
-  std::mutex handles_mutex_;
-  std::list<std::thread> running_;  // handles_mutex_
-  std::list<std::thread> ended_;    // likewise: to be joined
+  OsMutex handles_mutex_;
+  std::list<OsThread> running_;  // handles_mutex_
+  std::list<OsThread> ended_;    // likewise: to be joined
 };
 
 }  // namespace leat

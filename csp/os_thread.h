@@ -1,10 +1,11 @@
-// A thread of the operating system, or what stands for one in an exploring build.
+// A thread of the operating system and its mutex, or what stands for them in an exploring build.
 #pragma once
 
 #if defined(LEAT_EXPLORE)
 
 #include <utility>
 
+#include "leat/csp/spin_lock.h"
 #include "leat/csp/unique_function.h"
 
 namespace leat {
@@ -26,6 +27,7 @@ class VirtualThread {
     if (id_ != kNone) join();
   }
 
+  [[nodiscard]] bool joinable() const noexcept { return id_ != kNone; }
   /// Waits until its function has returned. On a fiber, that blocks the worker.
   void join() noexcept;
   /// Waits until it sleeps (in a channel operation, say), or has ended: for who must come second.
@@ -40,15 +42,27 @@ class VirtualThread {
 
 using OsThread = VirtualThread;
 
+/// A std::mutex.
+class OsMutex {
+ public:
+  void lock() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS { lock_.lock(); }
+  void unlock() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS { lock_.unlock(); }
+
+ private:
+  SpinLock lock_;
+};
+
 }  // namespace leat
 
 #else
 
+#include <mutex>
 #include <thread>
 
 namespace leat {
 
 using OsThread = std::thread;
+using OsMutex = std::mutex;
 
 }  // namespace leat
 

@@ -103,7 +103,7 @@ void SchedulerCore::start() { start_from(0); }
 void SchedulerCore::start_from(std::size_t first) {
   prepare_stack_overflow_report();
   try {
-    if (options_.dump_on_sigquit) sigquit_dump_.emplace([this] { return dump(); });
+    if (options_.dump_on_sigquit && !kExploring) sigquit_dump_.emplace([this] { return dump(); });
     for (std::size_t i = first; i < workers_.size(); ++i) {
       threads_.emplace_back([this, i] { workers_[i]->run(); });
     }

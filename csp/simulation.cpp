@@ -262,7 +262,7 @@ void Simulation::sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t 
   go_on();
 }
 
-void Simulation::wake_one(const void* word) noexcept {
+void Simulation::wake(const void* word, bool all) noexcept {
   go_on();
   accessed(word, true);
   for (std::size_t i = 0; i < count_; ++i) {
@@ -270,7 +270,7 @@ void Simulation::wake_one(const void* word) noexcept {
     if (thread.state != State::kAsleep || thread.asleep_on != word) continue;
     thread.state = State::kReady;
     learn(thread, self().history);
-    return;
+    if (!all) return;
   }
 }
 

@@ -102,7 +102,7 @@ class Simulation {
   std::uint64_t ticks() noexcept;
   void sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
                 std::int64_t deadline) noexcept;
-  void wake_one(const void* word) noexcept;
+  void wake(const void* word, bool all) noexcept;
   int start(UniqueFunction<void()> body);
   void join(int thread) noexcept;
   void wait_until_asleep(int thread) noexcept;

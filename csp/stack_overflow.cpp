@@ -74,6 +74,7 @@ void prepare_stack_overflow_report() noexcept {
 }
 
 SignalStack::SignalStack() {
+  if constexpr (kExploring) return;  // workers share one thread
   stack_t present = {};
   if (sigaltstack(nullptr, &present) != 0 || (present.ss_flags & SS_DISABLE) == 0) return;
   const long least = sysconf(_SC_MINSIGSTKSZ);

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "scenarios.h"
+#include "leat/tests/csp/explore/scenarios.h"
 
 namespace leat {
 namespace {

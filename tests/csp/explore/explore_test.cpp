@@ -7,11 +7,13 @@
 #include <cstdio>
 #include <string>
 
+#include "leat/csp/alarm.h"
 #include "leat/csp/assert.h"
+#include "leat/csp/blocking.h"
 #include "leat/csp/notification.h"
 #include "leat/csp/semaphore.h"
 #include "leat/csp/wait_group.h"
-#include "scenarios.h"
+#include "leat/tests/csp/explore/scenarios.h"
 
 namespace leat {
 namespace {
@@ -116,7 +118,7 @@ TEST(ExploreEvery, FibersMoveBetweenWorkers) {
 void an_empty_run() {}
 
 TEST(ExploreEvery, RunEnds) {
-  expect_holds(an_empty_run, every(2, 3));
+  expect_holds(an_empty_run, every(2, 2));
   expect_holds([] { go([] {}); }, every(2, 2));
 }
 
@@ -169,6 +171,42 @@ void wakes_from_outside() {
 
 TEST(ExploreEvery, AnIdleSchedulerIsWokenFromOutside) {
   expect_holds(wakes_from_outside, every(0, 2));
+}
+
+// It has run, or the fiber was cancelled before it could.
+void cancellation_against_blocking() {
+  Atomic<int> ran{0};
+  bool returned = false;
+  TaskGroup group;
+  group.go([&] { returned = blocking([&] { return ran.fetch_add(1) == 0; }); });
+  yield();
+  group.stop();
+  try {
+    group.wait();
+  } catch (const Cancelled&) {
+    require(false, "the caller was not cancelled");
+  }
+  require(ran.load() == (returned ? 1 : 0), "what has run has returned");
+}
+
+TEST(ExploreEvery, CancellationAgainstABlockingCall) {
+  expect_holds(cancellation_against_blocking, every(1));
+  expect_holds(cancellation_against_blocking, some(2));
+}
+
+void alarms() {
+  const Receiver<TimePoint> late = after(2ms);
+  const TimePoint start = now();
+  Ticker every_ms = tick(1ms);
+  require(*every_ms.ticks().recv() >= start + 1ms, "a tick, in time");
+  every_ms.stop();
+  const TimePoint rung = *late.recv();
+  require(rung <= now(), "an alarm, not early");
+}
+
+TEST(ExploreEvery, AlarmsRing) {
+  expect_holds(alarms, every(1));
+  expect_holds(alarms, some(2));
 }
 
 // Neither missed nor, worse, seen where there is none.

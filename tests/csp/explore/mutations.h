@@ -5,7 +5,7 @@
 #include <array>
 
 #include "leat/csp/explore.h"
-#include "scenarios.h"
+#include "leat/tests/csp/explore/scenarios.h"
 
 namespace leat::scenarios {
 
