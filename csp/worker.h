@@ -7,9 +7,11 @@
 //
 // Where a fiber goes that has been made ready here:
 //  - the run-next slot: it runs when the present one parks, on this worker, whose caches hold what
-//    it is about to touch. At most kLongestStreak in a row; if one stands there, to the ring;
+//    it is about to touch; if one stands there, to the ring;
 //  - the offer, instead, where this worker's slices are long: idle workers take it at once;
 //  - the pinned list, if no other worker may run it.
+// At most kLongestStreak in a row come from the first two: fibers that wake each other must not
+// keep the others waiting.
 #pragma once
 
 #include <cstddef>
@@ -86,6 +88,7 @@ class Worker {
   static constexpr int kLookOutsideEvery = 61;
   static constexpr int kSampleEvery = 7;
   static constexpr int kLongestStreak = 1024;
+  static constexpr int kLongestStreakOfLong = 16;  // where slices are long
   // A queue shorter than this is left to its owner while it moves.
   static constexpr std::uint32_t kWorthStealing = 16;
 

@@ -28,12 +28,17 @@ inline Fiber* Worker::pick_queued() noexcept {
     return fiber;
   }
   if (has_inbox_.load(std::memory_order_relaxed)) core_.take_inbox(*this);
-  if (Fiber* const fiber = run_next_.take(alone_)) {
-    if (streak_.add(1) < kLongestStreak) return fiber;
-    queue(*fiber);
+  Fiber* woken = run_next_.take(alone_);
+  if (woken == nullptr) woken = offer_.take(alone_);
+  if (woken != nullptr) {
+    // Fibers that wake each other would keep all that stand in the ring waiting for ever.
+    if (streak_.add(long_slices_.get() ? kLongestStreak / kLongestStreakOfLong : 1) <
+        kLongestStreak) {
+      return woken;
+    }
+    queue(*woken);
   }
   streak_.set(0);
-  if (Fiber* const fiber = offer_.take(alone_)) return fiber;
   // One that is pinned takes its turn when all that stood in the ring before it are gone.
   if (const Fiber* const pinned = pinned_.oldest();
       pinned != nullptr && static_cast<std::int32_t>(ring_.taken() - pinned->behind_.get()) >= 0) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <stdexcept>
@@ -259,6 +260,52 @@ TEST(Yield, OfThePinnedMainFiberLetsOthersRun) {
 }
 
 TEST(Yield, OnAPlainThreadReturns) { yield(); }
+
+// A regression: pairs whose slices are long, and that wake each other, kept all others waiting for
+// ever.
+TEST(Fairness, FibersThatWakeEachOtherLetOthersRun) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    run(
+        [&] {
+          std::atomic<bool> others_ran = false;
+          std::atomic<int> rounds_without = 0;
+          const auto work = [] {
+            const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(5);
+            while (std::chrono::steady_clock::now() < end) {
+            }
+          };
+          TaskGroup pairs;
+          for (int i = 0; i < options.workers; ++i) {
+            const Channel<int> there(0);
+            const Channel<int> back(0);
+            pairs.go([=] {
+              for (int token : there) {
+                work();
+                back.send(token);
+              }
+              back.close();
+            });
+            pairs.go([=, &others_ran, &rounds_without] {
+              for (int round = 0; round < 20'000 && !others_ran; ++round) {
+                there.send(round);
+                work();
+                static_cast<void>(back.recv());
+                if (!others_ran) ++rounds_without;
+              }
+              there.close();
+            });
+          }
+          pairs.go([&] {
+            // Some turns later, when the pairs' slices are known to be long.
+            for (int i = 0; i < 10; ++i) yield();
+            others_ran = true;
+          });
+          pairs.wait();
+          EXPECT_LT(rounds_without, 20'000);
+        },
+        options);
+  });
+}
 
 __attribute__((noinline)) int recurse(int depth) {
   volatile char frame[1024];
