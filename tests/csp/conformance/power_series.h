@@ -3,8 +3,9 @@
 //
 // A series is a channel that delivers the coefficients of 1, x, x^2, ...; it may be closed where
 // all that follow are 0. An operation takes its operands: who needs one twice splits it. Everything
-// is by rendezvous, so that nobody computes more than one coefficient ahead of demand, and a series
-// may be defined by itself.
+// is by rendezvous, so that an operation computes one coefficient ahead of demand. A series may be
+// defined by itself; it then unfolds by itself, for as long as the program runs: whoever waits for
+// its terms depends on a scheduler that is fair.
 #pragma once
 
 #include <cstddef>
