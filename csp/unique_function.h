@@ -2,7 +2,10 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
+#include <cstring>
 #include <memory>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -12,40 +15,92 @@ template <class Signature>
 class UniqueFunction;
 
 /// Owns one callable of signature R(Args...). Unlike std::function it accepts move-only callables.
-/// Allocates once, on construction. Empty when default-constructed or moved from; calling an empty
-/// one is undefined. Not thread-safe.
+/// Allocates only for a callable of more than kInline bytes, or whose move may throw. Empty when
+/// default-constructed or moved from; calling an empty one is undefined. Not thread-safe.
 template <class R, class... Args>
 class UniqueFunction<R(Args...)> {
  public:
+  /// Bytes of a callable that are kept in place: a lambda that captures four references.
+  static constexpr std::size_t kInline = 4 * sizeof(void*);
+
   UniqueFunction() noexcept = default;
 
   template <class F>
     requires(!std::same_as<std::remove_cvref_t<F>, UniqueFunction> &&
              std::is_invocable_r_v<R, std::decay_t<F>&, Args...>)
-  UniqueFunction(F&& f)  // NOLINT(google-explicit-constructor): as std::function
-      : callable_(std::make_unique<Holder<std::decay_t<F>>>(std::forward<F>(f))) {}
+  UniqueFunction(F&& f) {  // NOLINT(google-explicit-constructor): as std::function
+    using Callable = std::decay_t<F>;
+    if constexpr (fits<Callable>) {
+      std::construct_at(reinterpret_cast<Callable*>(storage_), std::forward<F>(f));
+      call_ = [](void* storage, Args&&... args) -> R {
+        return invoke(*std::launder(static_cast<Callable*>(storage)), std::forward<Args>(args)...);
+      };
+      if constexpr (!std::is_trivially_copyable_v<Callable>) {
+        relocate_ = [](void* from, void* to) noexcept {
+          auto* const callable = std::launder(static_cast<Callable*>(from));
+          if (to != nullptr) std::construct_at(static_cast<Callable*>(to), std::move(*callable));
+          std::destroy_at(callable);
+        };
+      }
+    } else {
+      std::construct_at(reinterpret_cast<Callable**>(storage_), new Callable(std::forward<F>(f)));
+      call_ = [](void* storage, Args&&... args) -> R {
+        return invoke(**std::launder(static_cast<Callable**>(storage)),
+                      std::forward<Args>(args)...);
+      };
+      relocate_ = [](void* from, void* to) noexcept {
+        Callable* const callable = *std::launder(static_cast<Callable**>(from));
+        if (to != nullptr) {
+          std::construct_at(static_cast<Callable**>(to), callable);
+        } else {
+          delete callable;
+        }
+      };
+    }
+  }
+  UniqueFunction(UniqueFunction&& other) noexcept { take(other); }
+  UniqueFunction& operator=(UniqueFunction&& other) noexcept {
+    if (this == &other) return *this;
+    destroy();
+    take(other);
+    return *this;
+  }
+  ~UniqueFunction() { destroy(); }
 
-  R operator()(Args... args) { return callable_->call(std::forward<Args>(args)...); }
-  explicit operator bool() const noexcept { return callable_ != nullptr; }
+  R operator()(Args... args) { return call_(storage_, std::forward<Args>(args)...); }
+  explicit operator bool() const noexcept { return call_ != nullptr; }
 
  private:
-  struct Callable {
-    Callable() = default;
-    Callable(const Callable&) = delete;
-    Callable& operator=(const Callable&) = delete;
-    virtual ~Callable() = default;
-    virtual R call(Args... args) = 0;
-  };
+  template <class F>
+  static constexpr bool fits =
+      sizeof(F) <= kInline &&
+      alignof(F) <= alignof(void*) && std::is_nothrow_move_constructible_v<F>;
 
   template <class F>
-  struct Holder final : Callable {
-    template <class G>
-    explicit Holder(G&& g) : f(std::forward<G>(g)) {}
-    R call(Args... args) override { return static_cast<R>(f(std::forward<Args>(args)...)); }
-    F f;
-  };
+  static R invoke(F& f, Args&&... args) {
+    return static_cast<R>(f(std::forward<Args>(args)...));
+  }
+  // *this is empty.
+  void take(UniqueFunction& other) noexcept {
+    call_ = std::exchange(other.call_, nullptr);
+    relocate_ = std::exchange(other.relocate_, nullptr);
+    if (relocate_ != nullptr) {
+      relocate_(other.storage_, storage_);
+    } else {
+      std::memcpy(storage_, other.storage_, kInline);
+    }
+  }
+  void destroy() noexcept {
+    if (relocate_ != nullptr) relocate_(storage_, nullptr);
+    call_ = nullptr;
+    relocate_ = nullptr;
+  }
 
-  std::unique_ptr<Callable> callable_;
+  alignas(void*) std::byte storage_[kInline] = {};
+  R (*call_)(void* storage, Args&&... args) = nullptr;
+  // Moves the callable to `to` and destroys it at `from`; only the latter if `to` is null. Null
+  // where the bytes are all there is to it.
+  void (*relocate_)(void* from, void* to) noexcept = nullptr;
 };
 
 }  // namespace leat
