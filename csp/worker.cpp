@@ -96,12 +96,12 @@ bool Worker::may_go_on() noexcept {
 
 void Worker::sample_slices() noexcept {
   const Ticks now = ticks_now();
-  const bool long_ones =
-      now - sampled_at_.get() > static_cast<Ticks>(sampled_every_.get()) * core_.long_slice();
+  const int every = sampled_every_.get();
+  const bool long_ones = now - sampled_at_.get() > static_cast<Ticks>(every) * core_.long_slice();
   sampled_at_.set(now);
   long_slices_.set(long_ones);
-  sampled_every_.set(long_ones ? 1
-                               : kSampleEvery);  // then it costs nothing, and about_now() is exact
+  // Where slices are long, reading the time costs nothing beside them, and about_now() is exact.
+  sampled_every_.set(long_ones ? 1 : every < kSampleEvery ? kSampleEvery : 2 * kSampleEvery);
   until_sample_.set(sampled_every_.get());
   if (long_ones) until_look_outside_.set(0);  // 61 long slices are too long for a timer to wait
 }

@@ -84,9 +84,8 @@ class Worker {
  private:
   friend class SchedulerCore;
 
-  // Of switches; both primes, so that nothing periodic hides from them.
-  static constexpr int kLookOutsideEvery = 61;
-  static constexpr int kSampleEvery = 7;
+  static constexpr int kLookOutsideEvery = 61;  // switches
+  static constexpr int kSampleEvery = 7;        // switches; twice that where nothing changes
   static constexpr int kLongestStreak = 1024;
   static constexpr int kLongestStreakOfLong = 16;  // where slices are long
   // A queue shorter than this is left to its owner while it moves.
