@@ -8,6 +8,8 @@
 
 #include <cstddef>
 
+#include "leat/csp/sanitizers.h"
+
 namespace leat {
 
 /// Memory for a stack: [low, low + size); grows downwards from the end.
@@ -64,9 +66,13 @@ class Context {
   StackSpan stack_;  // a worker's own stack: learned at the first switch away, for ASan
   Entry entry_ = nullptr;
   void* argument_ = nullptr;
-  [[maybe_unused]] void* asan_fake_stack_ = nullptr;
-  [[maybe_unused]] void* tsan_fiber_ = nullptr;
-  [[maybe_unused]] bool owns_tsan_fiber_ = false;
+#if defined(LEAT_ASAN)
+  void* asan_fake_stack_ = nullptr;
+#endif
+#if defined(LEAT_TSAN)
+  void* tsan_fiber_ = nullptr;
+  bool owns_tsan_fiber_ = false;
+#endif
 };
 
 }  // namespace leat

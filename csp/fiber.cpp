@@ -120,7 +120,7 @@ bool Fiber::is_stuck() const noexcept {
 
 std::string Fiber::describe() const {
   std::string line = "fiber " + std::to_string(id_);
-  if (!name_.empty()) line += " \"" + name_ + "\"";
+  if (name_ != nullptr) line += " \"" + *name_ + "\"";
   // acquire: what begin() wrote.
   if (!undecided(std::memory_order_acquire)) return line + " runs, or can run";
   line += " waits for ";

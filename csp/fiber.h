@@ -13,7 +13,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
 
 #include "leat/csp/atomic.h"
 #include "leat/csp/census.h"
@@ -40,7 +42,7 @@ struct GoOptions {
   std::size_t stack_size = 0;
 };
 
-class Fiber final : public Waiter {
+class alignas(64) Fiber final : public Waiter {
  public:
   /// The fiber that runs on the calling thread, or null. Not inlined: a compiler may keep a
   /// thread-local's address across a park, after which the fiber may be on another thread.
@@ -90,7 +92,10 @@ class Fiber final : public Waiter {
 
   [[nodiscard]] SchedulerCore& core() const noexcept { return core_; }
   [[nodiscard]] GroupCore* group() const noexcept { return group_; }
-  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// As given at its launch; empty if it has none.
+  [[nodiscard]] std::string_view name() const noexcept {
+    return name_ != nullptr ? std::string_view(*name_) : std::string_view();
+  }
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   [[nodiscard]] const StackSpan& stack() const noexcept { return context_.stack(); }
   /// A pseudo-random number of this fiber's own sequence. Called by the fiber itself.
@@ -115,26 +120,28 @@ class Fiber final : public Waiter {
   void wait_until_parked() const noexcept;
   void ready_from_outside() noexcept;
 
+  // A park and a wake-up touch the first two cache lines only.
   SchedulerCore& core_;
-  Context context_;
-  Owned<Fiber*> next_{nullptr};     // in a FiberList, or in the pool
-  Owned<Worker*> worker_{nullptr};  // that runs it now, or ran it last
-  Owned<Worker*> home_{nullptr};    // the only one that may run it, if pinned
-  Owned<std::uint32_t> behind_{0};  // RunRing::pushed() when it joined the pinned list
-  Owned<bool> has_stack_{false};
-  Owned<bool> has_own_stack_size_{false};
-  Atomic<bool> live_{false};    // launched, and not ended
-  Atomic<bool> parked_{false};  // since begin(): its context has been saved
-  Atomic<bool> cancel_requested_{false};
   Owned<Ticks> since_{0};  // about when its present wait began
 
+  Owned<Worker*> worker_{nullptr};  // that runs it now, or ran it last
+  Owned<Worker*> home_{nullptr};    // the only one that may run it, if pinned
+  Owned<Fiber*> next_{nullptr};     // in a FiberList, or in the pool
+  Owned<std::uint32_t> behind_{0};  // RunRing::pushed() when it joined the pinned list
+  int shields_ = 0;                 // its own, once it runs
+  Atomic<bool> parked_{false};      // since begin(): its context has been saved
+  Atomic<bool> cancel_requested_{false};
+  Atomic<bool> live_{false};  // launched, and not ended
+  Owned<bool> has_stack_{false};
+  Owned<bool> has_own_stack_size_{false};
+  Context context_;
+
   // From here its own, once it runs.
-  int shields_ = 0;
   GroupCore* group_ = nullptr;
-  UniqueFunction<void()> body_;
-  std::string name_;
   std::uint64_t id_ = 0;
   std::uint64_t random_ = 0;  // the counter of its sequence
+  UniqueFunction<void()> body_;
+  std::unique_ptr<const std::string> name_;  // null: none
 
   Fiber* group_next_ = nullptr;  // in the group's list; GroupCore::lock_
   Fiber* group_previous_ = nullptr;

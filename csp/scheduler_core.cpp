@@ -195,6 +195,8 @@ void SchedulerCore::launch(GroupCore& group, UniqueFunction<void()> body, GoOpti
 // `worker`: the caller's, if it is one of ours.
 Fiber& SchedulerCore::make_fiber(GroupCore& group, UniqueFunction<void()> body, GoOptions options,
                                  Worker* worker) {
+  std::unique_ptr<const std::string> name;
+  if (!options.name.empty()) name = std::make_unique<const std::string>(std::move(options.name));
   Fiber& fiber = worker != nullptr ? worker->fibers().take(fibers_) : fibers_.take();
   if (options.stack_size != 0) {  // those of the default size are bound when the fiber first runs
     try {
@@ -206,7 +208,7 @@ Fiber& SchedulerCore::make_fiber(GroupCore& group, UniqueFunction<void()> body, 
   }
   fiber.group_ = &group;
   fiber.body_ = std::move(body);
-  fiber.name_ = std::move(options.name);
+  fiber.name_ = std::move(name);
   fiber.id_ = worker != nullptr ? worker->next_id() : reserve_ids(1);
   fiber.random_ = mix(mix(seed()) + fiber.id_);
   fiber.shields_ = 0;
