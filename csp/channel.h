@@ -141,6 +141,10 @@ class SendOperations {
   void send(const T& value) const requires std::copy_constructible<T> { send(T(value)); }
   /// Sends if that is possible at once. Moves from `value` only if it returns ok.
   [[nodiscard]] ChannelStatus try_send(T&& value) const {
+    const ChannelCore* const core = pointer();
+    if (core != nullptr && core->must_wait(Case::Direction::kSend)) {
+      return ChannelStatus::would_block;
+    }
     const ChannelStatus status = transfer(value, Deadline::now());
     return status == ChannelStatus::timed_out ? ChannelStatus::would_block : status;
   }
@@ -193,6 +197,11 @@ class RecvOperations {
   /// Receives into `value` if that is possible at once; otherwise leaves `value` empty. Throws the
   /// cause.
   [[nodiscard]] ChannelStatus try_recv(std::optional<T>& value) const {
+    const ChannelCore* const core = static_cast<const Handle*>(this)->core().get();
+    if (core != nullptr && core->must_wait(Case::Direction::kRecv)) {
+      value.reset();
+      return ChannelStatus::would_block;
+    }
     const ChannelStatus status = transfer(value, Deadline::now());
     return status == ChannelStatus::timed_out ? ChannelStatus::would_block : status;
   }

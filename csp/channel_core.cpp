@@ -107,11 +107,6 @@ std::string ChannelCore::describe() const {
   return name_.empty() ? "a channel" : "channel \"" + name_ + "\"";
 }
 
-bool ChannelCore::attempt(Case& one, WaitNode*& peer, const Worker* worker) noexcept {
-  return one.direction == Case::Direction::kSend ? attempt_send(one, peer, worker)
-                                                 : attempt_recv(one, peer, worker);
-}
-
 namespace {
 
 inline Ticks about_now(const Worker* worker) noexcept {
@@ -127,7 +122,7 @@ inline Ticks waited(const WaitNode& node, const Worker* worker) noexcept {
 }  // namespace
 
 // Who is communicated with is done with the channel.
-WaitNode* ChannelCore::pop_sender(const Worker* worker) noexcept {
+LEAT_INLINE WaitNode* ChannelCore::pop_sender(const Worker* worker) noexcept {
   WaitNode* const node = senders_.pop_claimed();
   if (node == nullptr) return nullptr;
   --users_;
@@ -136,7 +131,7 @@ WaitNode* ChannelCore::pop_sender(const Worker* worker) noexcept {
   return node;
 }
 
-WaitNode* ChannelCore::pop_receiver(const Worker* worker) noexcept {
+LEAT_INLINE WaitNode* ChannelCore::pop_receiver(const Worker* worker) noexcept {
   WaitNode* const node = receivers_.pop_claimed();
   if (node == nullptr) return nullptr;
   --users_;
@@ -144,7 +139,8 @@ WaitNode* ChannelCore::pop_receiver(const Worker* worker) noexcept {
   return node;
 }
 
-bool ChannelCore::attempt_send(Case& one, WaitNode*& peer, const Worker* worker) noexcept {
+LEAT_INLINE bool ChannelCore::attempt_send(Case& one, WaitNode*& peer,
+                                           const Worker* worker) noexcept {
   if (closed()) {
     one.closed = true;
     return true;
@@ -163,7 +159,8 @@ bool ChannelCore::attempt_send(Case& one, WaitNode*& peer, const Worker* worker)
   return true;
 }
 
-bool ChannelCore::attempt_recv(Case& one, WaitNode*& peer, const Worker* worker) noexcept {
+LEAT_INLINE bool ChannelCore::attempt_recv(Case& one, WaitNode*& peer,
+                                           const Worker* worker) noexcept {
   if (count() > 0) {
     void* const oldest = at(head_);
     element_.to_receiver(one.node.slot, oldest);
@@ -188,10 +185,9 @@ bool ChannelCore::attempt_recv(Case& one, WaitNode*& peer, const Worker* worker)
   return closed();
 }
 
-bool ChannelCore::looks_ready(Case::Direction direction) const noexcept {
-  if (closed()) return true;
-  return direction == Case::Direction::kSend ? count() < capacity_ || !receivers_.empty()
-                                             : count() > 0 || !senders_.empty();
+LEAT_INLINE bool ChannelCore::attempt(Case& one, WaitNode*& peer, const Worker* worker) noexcept {
+  return one.direction == Case::Direction::kSend ? attempt_send(one, peer, worker)
+                                                 : attempt_recv(one, peer, worker);
 }
 
 // `keep`: the caller goes on to ask the channel why it is closed.
@@ -353,10 +349,9 @@ class Communication {
       Case& one = at_turn(turn);
       ChannelCore* const channel = one.channel;
       if (channel == nullptr) continue;
-      // A report of a deadlock must know of everybody who may come back to a channel, also if his
-      // select takes another one now.
+      // Also if another channel is taken now: see must_wait().
       if (!channel->touchers_.knows(scheduler_)) return kNone;
-      if (!channel->looks_ready(one.direction)) continue;
+      if (channel->must_wait(one.direction)) continue;
       WaitNode* peer = nullptr;
       channel->lock_.lock();
       const bool done = channel->attempt(one, peer, worker_);

@@ -68,6 +68,12 @@ struct ChannelStats {
 class ChannelCore;
 class Worker;
 
+#if defined(LEAT_EXPLORE)
+#define LEAT_CACHE_ALIGNED  // its memory is the explorer's
+#else
+#define LEAT_CACHE_ALIGNED alignas(64)
+#endif
+
 /// Owns a share of a channel; what every handle is made of.
 class ChannelRef {
  public:
@@ -110,7 +116,7 @@ struct Case {
   WaitNode node;
 };
 
-class ChannelCore {
+class LEAT_CACHE_ALIGNED ChannelCore {
  public:
   /// Throws std::invalid_argument for a capacity below 0 or whose bytes overflow. Starts with one
   /// share.
@@ -127,6 +133,10 @@ class ChannelCore {
   void retain() noexcept { shares_.fetch_add(1, std::memory_order_relaxed); }
   /// With the last share the channel goes, or, while operations wait on it, with the last of these.
   void release() noexcept LEAT_EXCLUDES(lock_);
+
+  /// Without the lock: true if the operation has to wait (at one instant of this call; otherwise it
+  /// may have to). What a poll costs that finds nothing.
+  [[nodiscard]] bool must_wait(Case::Direction direction) const noexcept;
 
   /// Sends if only the ring is concerned. If not, returns false, and lock_ is held: for
   /// communicate_one().
@@ -165,8 +175,6 @@ class ChannelCore {
   bool attempt(Case& one, WaitNode*& peer, const Worker* worker) noexcept LEAT_REQUIRES(lock_);
   bool attempt_send(Case& one, WaitNode*& peer, const Worker* worker) noexcept LEAT_REQUIRES(lock_);
   bool attempt_recv(Case& one, WaitNode*& peer, const Worker* worker) noexcept LEAT_REQUIRES(lock_);
-  /// Without the lock: whether attempt() could be worth the lock.
-  [[nodiscard]] bool looks_ready(Case::Direction direction) const noexcept;
   void leave_queue(Case& one, bool keep) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] WaitNode* pop_sender(const Worker* worker) noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] WaitNode* pop_receiver(const Worker* worker) noexcept LEAT_REQUIRES(lock_);
@@ -179,31 +187,32 @@ class ChannelCore {
   [[nodiscard]] std::size_t after(std::size_t position) const noexcept {
     return position + 1 == capacity_ ? 0 : position + 1;
   }
-  // The counts are written under lock_ and read without it, as hints, by looks_ready().
+  // Written under lock_, and read without it by must_wait(): who sees the count sees a close that
+  // came before it.
   [[nodiscard]] std::size_t count() const noexcept {
-    return count_.load(std::memory_order_relaxed);
+    return count_.load(std::memory_order_acquire);
   }
-  void set_count(std::size_t count) noexcept { count_.store(count, std::memory_order_relaxed); }
+  void set_count(std::size_t count) noexcept { count_.store(count, std::memory_order_release); }
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_relaxed); }
 
+  // What an operation touches, in two cache lines that it shares with no other channel.
+  Touchers touchers_;  // note() under lock_
   mutable SpinLock lock_;
+  std::uint32_t users_ LEAT_GUARDED_BY(lock_) = 0;
   Atomic<bool> closed_{false};                    // written under lock_
   bool orphaned_ LEAT_GUARDED_BY(lock_) = false;  // no shares are left, only users
-  std::uint32_t users_ LEAT_GUARDED_BY(lock_) = 0;
-  Touchers touchers_;  // note() under lock_
   Atomic<std::size_t> count_{0};
-  std::size_t head_ LEAT_GUARDED_BY(lock_) = 0;
-  std::size_t tail_ LEAT_GUARDED_BY(lock_) = 0;
   const std::size_t capacity_;
-  std::byte* ring_ = nullptr;
   WaitQueue senders_;    // changed under lock_
   WaitQueue receivers_;  // likewise
-
+  std::byte* ring_ = nullptr;
+  std::size_t head_ LEAT_GUARDED_BY(lock_) = 0;
+  std::size_t tail_ LEAT_GUARDED_BY(lock_) = 0;
   std::uint64_t sent_ LEAT_GUARDED_BY(lock_) = 0;
-  Ticks senders_waited_ LEAT_GUARDED_BY(lock_) = 0;
+  const ElementType& element_;
   Ticks receivers_waited_ LEAT_GUARDED_BY(lock_) = 0;
 
-  const ElementType& element_;
+  Ticks senders_waited_ LEAT_GUARDED_BY(lock_) = 0;
   Atomic<std::size_t> shares_{1};
   std::exception_ptr cause_ LEAT_GUARDED_BY(lock_);
   const std::string name_;
@@ -232,6 +241,19 @@ inline ChannelRef::ChannelRef(const ChannelRef& other) noexcept : core_(other.co
 
 inline ChannelRef::~ChannelRef() {
   if (core_ != nullptr) core_->release();
+}
+
+// Where there is a ring, its count alone says at one instant whether the operation has to wait,
+// because nobody waits to send unless it is full, nor to receive unless it is empty; where there is
+// none, the queue does. A channel that is open afterwards was open at that instant.
+//
+// A report of a deadlock must know of everybody who may come back to a channel: who operates on it
+// for the first time takes the lock.
+inline bool ChannelCore::must_wait(Case::Direction direction) const noexcept {
+  const bool waits = direction == Case::Direction::kSend
+                         ? count() == capacity_ && receivers_.empty()
+                         : count() == 0 && senders_.empty();
+  return waits && !closed() && touchers_.knows(calling_scheduler());
 }
 
 template <class T>

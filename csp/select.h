@@ -91,6 +91,14 @@ class RecvCase {
     value_.reset();
     one.node.slot = &value_;
   }
+  /// The only one of its select.
+  int communicate_alone(Case& one, Deadline deadline) {
+    describe(one);
+    if (one.channel == nullptr) return communicate_with_nobody(one, deadline);
+    if (deadline.is_now() && one.channel->must_wait(one.direction)) return Waiter::kTimedOut;
+    if (one.channel->recv_from_ring(value_)) return 0;
+    return one.channel->communicate_one(one, deadline);
+  }
   void act(const Case& chosen) {
     if (chosen.closed) rethrow_cause(*chosen.channel);
     // Out of the case: its handler may select with it again.
@@ -120,6 +128,14 @@ class SendCase {
     one.channel = channel_.get();
     one.direction = Case::Direction::kSend;
     one.node.slot = &value_;
+  }
+  /// The only one of its select.
+  int communicate_alone(Case& one, Deadline deadline) {
+    describe(one);
+    if (one.channel == nullptr) return communicate_with_nobody(one, deadline);
+    if (deadline.is_now() && one.channel->must_wait(one.direction)) return Waiter::kTimedOut;
+    if (one.channel->send_to_ring(value_)) return 0;
+    return one.channel->communicate_one(one, deadline);
   }
   void act(const Case& chosen) {
     if (chosen.closed) throw_channel_closed(*chosen.channel, "select: send");
@@ -203,7 +219,7 @@ int select(Cases&&... cases) {
   int index = 0;
   [[maybe_unused]] const auto collect = [&](auto& one) {
     if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) {
-      one.describe(communications[used]);
+      if constexpr (kCount > 1) one.describe(communications[used]);
       position[used++] = index;
     } else if (deadline_position < 0 || one.deadline.at() < deadline.at()) {
       deadline = one.deadline;
@@ -213,7 +229,17 @@ int select(Cases&&... cases) {
   };
   (collect(cases), ...);
 
-  const int outcome = communicate(communications, deadline);
+  int outcome = Waiter::kTimedOut;
+  if constexpr (kCount == 1) {
+    [[maybe_unused]] const auto communicate_alone = [&](auto& one) {
+      if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) {
+        outcome = one.communicate_alone(communications[0], deadline);
+      }
+    };
+    (communicate_alone(cases), ...);
+  } else {
+    outcome = communicate(communications, deadline);
+  }
   const int chosen = outcome < 0 ? deadline_position : position[static_cast<std::size_t>(outcome)];
 
   index = 0;

@@ -32,9 +32,10 @@ struct WaitNode {
 
 class WaitQueue {
  public:
-  /// Without the lock: a hint.
+  /// Without the lock: whether it was empty at some instant of the call.
   [[nodiscard]] bool empty() const noexcept {
-    return first_.load(std::memory_order_relaxed) == nullptr;
+    // acquire: what is read next is not older (ChannelCore::must_wait).
+    return first_.load(std::memory_order_acquire) == nullptr;
   }
 
   void push(WaitNode& node) noexcept {
@@ -84,7 +85,8 @@ class WaitQueue {
   }
 
  private:
-  void set_first(WaitNode* node) noexcept { first_.store(node, std::memory_order_relaxed); }
+  // release: pairs with empty().
+  void set_first(WaitNode* node) noexcept { first_.store(node, std::memory_order_release); }
 
   Atomic<WaitNode*> first_{nullptr};
   WaitNode* last_ = nullptr;
