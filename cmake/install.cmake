@@ -7,12 +7,19 @@ set(leat_config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/leat")
 install(TARGETS leat_csp leat_gpu leat_feeder leat_leat EXPORT leat-targets)
 install(EXPORT leat-targets NAMESPACE leat:: DESTINATION "${leat_config_dir}")
 
+if(LEAT_WITH_BOOST_FIBER)
+  set(leat_no_boost_fiber "")
+else()
+  set(leat_no_boost_fiber PATTERN "csp/boost_fiber.h" EXCLUDE)
+endif()
+
 # Backends are reached by name, through gpu::open(); their headers are nobody else's.
 install(
   DIRECTORY csp gpu feeder
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/leat"
   FILES_MATCHING
   PATTERN "*.h"
+  ${leat_no_boost_fiber}
   PATTERN "csp/explore.h" EXCLUDE # with its library, which is for the tests
   PATTERN "csp/explore_strategies.h" EXCLUDE
   PATTERN "csp/simulation.h" EXCLUDE

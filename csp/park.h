@@ -4,6 +4,7 @@
 
 #include "leat/csp/clock.h"
 #include "leat/csp/fiber.h"
+#include "leat/csp/guest.h"
 #include "leat/csp/spin_lock.h"
 #include "leat/csp/touchers.h"
 #include "leat/csp/wait_queue.h"
@@ -11,8 +12,8 @@
 
 namespace leat {
 
-/// Parks the calling fiber, or blocks the calling thread where it is no fiber, until the operation
-/// is decided; returns the outcome.
+/// Parks the calling fiber, or blocks the calling thread where it is no fiber and runs no guests
+/// (guest.h), until the operation is decided; returns the outcome.
 /// `enqueue(waiter)` comes first: it registers the waiter with whatever may claim it, and returns
 /// the locks under which it did. They are held across the switch, so that who finds the waiter
 /// finds its context saved; hence publish_before_switch() on each of them. `dequeue(outcome)` comes
@@ -30,6 +31,13 @@ int park_current(const Wait& what, Deadline deadline, Enqueue&& enqueue, Dequeue
     return outcome;
   };
   if (Fiber* const fiber = Fiber::current()) return wait(*fiber);
+  if (const GuestWait as_guest = guest_wait()) {
+    int outcome = 0;
+    auto operation = [&](Waiter& guest) { outcome = wait(guest); };
+    as_guest([](void* call, Waiter& guest) { (*static_cast<decltype(operation)*>(call))(guest); },
+             &operation);
+    return outcome;
+  }
   ThreadWaiter thread;
   return wait(thread);
 }
