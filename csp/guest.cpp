@@ -18,8 +18,7 @@ GuestWait set_guest_wait(GuestWait wait) {
   if (Fiber::current() != nullptr) {
     throw std::logic_error(
         "leat: guests on a worker: its thread runs Leat's own fibers, and a guest would block "
-        "them; "
-        "run the guests on a thread of their own");
+        "them; run the guests on a thread of their own");
   }
   return std::exchange(t_guest_wait, wait);
 }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "leat/csp/channel.h"
+#include "leat/csp/error.h"
 #include "leat/csp/select.h"
 #include "leat/csp/selector.h"
 #include "leat/csp/task_group.h"
@@ -22,11 +25,14 @@
 namespace leat {
 namespace {
 
+using namespace std::chrono_literals;
 using support::rounds;
 using support::run_each;
 using support::until_idle;
 
 constexpr std::size_t kSelects = rounds(3000);
+constexpr std::size_t kThird = rounds(330);
+constexpr std::size_t kPairSelects = 3 * kThird;
 
 /// A way to receive that must not wait: what it got; fails the test if it took the default.
 struct Receive {
@@ -270,6 +276,57 @@ TEST(GoChanLinear, SelectsThatLeaveTheMiddleOfALongQueueKeepTheOthersInOrder) {
       ASSERT_EQ(got[i], i % 3 == 0 ? -2 : i % 3 == 1 ? -3 : next++) << i;
     }
     EXPECT_EQ(sent, next);
+  });
+}
+
+// The same on a pair of channels that all of them share, left by cancellation and by timeouts.
+TEST(GoChanLinear, SelectsThatGiveUpInTheMiddleLeaveBothQueuesRight) {
+  run_each([] {
+    const Channel<int> a(0);
+    const Channel<int> b(0);
+    std::vector<int> got(kPairSelects, -1);
+    TaskGroup stays;
+    TaskGroup leaves;
+    std::atomic<std::size_t> cancelled = 0;
+    std::atomic<std::size_t> timed_out = 0;
+    for (std::size_t i = 0; i < kPairSelects; ++i) {
+      const auto keep = [&got, i](std::optional<int> v) { got[i] = v.value(); };
+      if (i % 3 == 0) {
+        stays.go([=] { select(on_recv(a, keep), on_recv(b, keep)); });
+      } else if (i % 3 == 1) {
+        leaves.go([=, &cancelled] {
+          try {
+            select(on_recv(a, keep), on_recv(b, keep));
+          } catch (const Cancelled&) {
+            ++cancelled;
+          }
+        });
+      } else {
+        stays.go([=, &timed_out] {
+          select(on_recv(a, keep), on_recv(b, keep), on_timeout(1h, [&] { ++timed_out; }));
+        });
+      }
+      until_idle();  // it stands in both queues
+    }
+    EXPECT_EQ(a.stats().receivers, kPairSelects);
+    EXPECT_EQ(b.stats().receivers, kPairSelects);
+    leaves.stop();
+    until_idle();
+    EXPECT_EQ(cancelled, kThird);
+    EXPECT_EQ(a.stats().receivers, 2 * kThird);
+    EXPECT_EQ(b.stats().receivers, 2 * kThird);
+    sleep_for(2h);
+    EXPECT_EQ(timed_out, kThird);
+    EXPECT_EQ(a.stats().receivers, kThird);
+    EXPECT_EQ(b.stats().receivers, kThird);
+    int sent = 0;
+    while ((sent % 2 == 0 ? a : b).try_send(int{sent}) == ChannelStatus::ok) ++sent;
+    stays.wait();
+    EXPECT_EQ(sent, static_cast<int>(kThird));
+    for (std::size_t i = 0; i < kPairSelects; ++i) {
+      ASSERT_EQ(got[i], i % 3 == 0 ? static_cast<int>(i / 3) : -1) << i;
+    }
+    EXPECT_EQ(a.stats().receivers + b.stats().receivers, 0U);
   });
 }
 
