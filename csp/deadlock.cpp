@@ -1,13 +1,110 @@
 // Looking at all fibers, and ending a deadlock.
-#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <string>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "leat/csp/census.h"
 #include "leat/csp/error.h"
+#include "leat/csp/fiber.h"
 #include "leat/csp/scheduler_core.h"
 
 namespace leat {
+namespace {
+
+// Which fiber keeps which waiting, where that can be told: who holds a mutex, and who is in a group
+// that is joined or full. Who could come to a channel, a semaphore or a notification cannot.
+class WaitsFor {
+ public:
+  explicit WaitsFor(const std::vector<const Fiber*>& fibers) : fibers_(fibers) {
+    for (std::size_t i = 0; i < fibers.size(); ++i) {
+      with_id_[fibers[i]->id()].push_back(i);
+      in_group_[fibers[i]->group()].push_back(i);
+    }
+  }
+
+  /// Each waits for the next, the last for the first; empty if there is no cycle.
+  [[nodiscard]] std::vector<const Fiber*> find_cycle() const {
+    enum class State : std::uint8_t { kUnseen, kOnPath, kDone };
+    struct Step {
+      std::size_t fiber;
+      std::size_t followed;  // of those that it waits for
+    };
+    std::vector<State> states(fibers_.size(), State::kUnseen);
+    std::vector<Step> path;
+    for (std::size_t start = 0; start < fibers_.size(); ++start) {
+      if (states[start] != State::kUnseen) continue;
+      states[start] = State::kOnPath;
+      path.push_back({start, 0});
+      while (!path.empty()) {
+        const std::vector<std::size_t>& others = awaited_by(path.back().fiber);
+        if (path.back().followed == others.size()) {
+          states[path.back().fiber] = State::kDone;
+          path.pop_back();
+          continue;
+        }
+        const std::size_t next = others[path.back().followed++];
+        if (states[next] == State::kUnseen) {
+          states[next] = State::kOnPath;
+          path.push_back({next, 0});
+        } else if (states[next] == State::kOnPath) {
+          std::vector<const Fiber*> cycle;
+          for (const Step& step : path) {
+            if (step.fiber == next) cycle.clear();
+            cycle.push_back(fibers_[step.fiber]);
+          }
+          return cycle;
+        }
+      }
+    }
+    return {};
+  }
+
+ private:
+  [[nodiscard]] const std::vector<std::size_t>& awaited_by(std::size_t fiber) const {
+    static const std::vector<std::size_t> nobody;
+    const WaitObject* const object = fibers_[fiber]->wait().object;
+    if (object == nullptr) return nobody;
+    if (object->holder != nullptr) {
+      const auto found = with_id_.find(object->holder->load(std::memory_order_relaxed));
+      if (found != with_id_.end()) return found->second;
+    } else if (object->group != nullptr) {
+      const auto found = in_group_.find(object->group);
+      if (found != in_group_.end()) return found->second;
+    }
+    return nobody;
+  }
+
+  const std::vector<const Fiber*>& fibers_;
+  std::unordered_map<std::uint64_t, std::vector<std::size_t>> with_id_;
+  std::unordered_map<const GroupCore*, std::vector<std::size_t>> in_group_;
+};
+
+std::string why(const Fiber& waiting, const std::string& other) {
+  const ParkReason reason = waiting.wait().reason;
+  if (reason == ParkReason::kJoin || reason == ParkReason::kEnd) return other + " to end";
+  return std::string(to_string(reason)) +
+         (reason == ParkReason::kLimit ? ", which is taken by " : ", which is held by ") + other;
+}
+
+std::string describe(const std::vector<const Fiber*>& stuck) {
+  std::string text =
+      "all " + std::to_string(stuck.size()) + " fibers wait and nothing can wake them:";
+  for (const Fiber* const fiber : stuck) text += "\n  " + fiber->describe();
+  const std::vector<const Fiber*> cycle = WaitsFor(stuck).find_cycle();
+  if (cycle.empty()) return text;
+  text += "\nin a cycle:";
+  for (std::size_t i = 0; i < cycle.size(); ++i) {
+    text += "\n  " + cycle[i]->label() + " waits for " +
+            why(*cycle[i], cycle[(i + 1) % cycle.size()]->label());
+  }
+  return text;
+}
+
+}  // namespace
 
 void SchedulerCore::cancel_root_fibers() noexcept {
   const Census census;
@@ -21,17 +118,16 @@ void SchedulerCore::cancel_root_fibers() noexcept {
   for_each([](Fiber& fiber) { fiber.deliver_cancel(); });
 }
 
-std::string SchedulerCore::list_stuck() {
-  std::string fibers;
+std::vector<const Fiber*> SchedulerCore::stuck_fibers() {
+  std::vector<const Fiber*> fibers;
   bool all_stuck = true;
-  std::uint64_t count = 0;
   fibers_.for_each_live([&](const Fiber& fiber) {
-    ++count;
-    fibers += "\n  " + fiber.describe();
+    fibers.push_back(&fiber);
     all_stuck = all_stuck && fiber.is_stuck();
   });
   // One that somebody outside is about to launch is not live yet.
-  return all_stuck && count == live_count() ? fibers : "";
+  if (!all_stuck || fibers.size() != live_count()) fibers.clear();
+  return fibers;
 }
 
 std::string SchedulerCore::dump() {
@@ -50,8 +146,9 @@ std::string SchedulerCore::dump() {
 
 bool SchedulerCore::end_deadlock() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
   // lock_ is held while they are listed: whoever is woken by somebody outside cannot run.
-  const std::string fibers = list_stuck();
-  if (fibers.empty()) return false;
+  const std::vector<const Fiber*> stuck = stuck_fibers();
+  if (stuck.empty()) return false;
+  const std::string text = describe(stuck);
   const std::uint64_t now = progress();
   const int step = shutting_down_.load(std::memory_order_relaxed)
                        ? (now == stepped_at_ ? deadlock_steps_ + 1 : 1)
@@ -60,8 +157,6 @@ bool SchedulerCore::end_deadlock() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
   stepped_at_ = now;
   const bool first = step > 0 && !std::exchange(shields_gave_way_, true);
   lock_.unlock();
-  const std::string text = "all " + std::to_string(std::count(fibers.begin(), fibers.end(), '\n')) +
-                           " fibers wait and nothing can wake them:" + fibers;
   root_->fail(std::make_exception_ptr(Deadlock("leat: deadlock: " + text)));
   if (step == 0) {
     stop_everything();

@@ -33,8 +33,9 @@ class ChannelClosed : public std::logic_error {
 class Cancelled {};
 
 /// Thrown by run() when every fiber is parked and nothing can wake any of them. `what()` lists the
-/// fibers and what each one waits for. They are cancelled and joined first; where that moves none
-/// of them, because they are shielded, their shields give way.
+/// fibers and what each one waits for, and a cycle, where mutexes, joins or full groups make one.
+/// They are cancelled and joined first; where that moves none of them, because they are shielded,
+/// their shields give way.
 ///
 /// It is thrown only where it is certain: no timer is pending, no OutsideWork lives, and none of
 /// the channels that are waited on was ever used by a plain thread or by a fiber of another

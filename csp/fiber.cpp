@@ -112,15 +112,23 @@ std::uint64_t Fiber::random() noexcept { return mix(random_ += kRandomStep); }
 
 bool Fiber::is_stuck() const noexcept {
   if (!undecided(std::memory_order_acquire)) return false;
-  if (wait_.touchers != nullptr && wait_.touchers->from_outside()) return false;
+  if (wait_.object != nullptr && wait_.object->touchers != nullptr &&
+      wait_.object->touchers->from_outside()) {
+    return false;
+  }
   return std::none_of(wait_.cases.begin(), wait_.cases.end(), [](const Case& one) {
     return one.channel != nullptr && one.channel->touchers().from_outside();
   });
 }
 
+std::string Fiber::label() const {
+  std::string label = "fiber " + std::to_string(id_);
+  if (name_ != nullptr) label += " \"" + *name_ + "\"";
+  return label;
+}
+
 std::string Fiber::describe() const {
-  std::string line = "fiber " + std::to_string(id_);
-  if (name_ != nullptr) line += " \"" + *name_ + "\"";
+  std::string line = label();
   // acquire: what begin() wrote.
   if (!undecided(std::memory_order_acquire)) return line + " runs, or can run";
   line += " waits for ";

@@ -101,8 +101,12 @@ class alignas(64) Fiber final : public Waiter {
   /// A pseudo-random number of this fiber's own sequence. Called by the fiber itself.
   std::uint64_t random() noexcept;
 
-  /// One line: name, what it waits for and since when. In a census, or where no fiber runs.
+  /// Its id, and its name if it has one.
+  [[nodiscard]] std::string label() const;
+  /// One line: label, what it waits for and since when. In a census, or where no fiber runs.
   [[nodiscard]] std::string describe() const;
+  /// What it waits for. Where no fiber runs, and this one waits.
+  [[nodiscard]] const Wait& wait() const noexcept { return wait_; }
   /// Whether only a fiber of the same scheduler could wake it (see SchedulerCore::end_deadlock).
   /// Where no fiber runs.
   [[nodiscard]] bool is_stuck() const noexcept;

@@ -21,7 +21,7 @@ GroupCore::GroupCore(SchedulerCore& core) : core_(core), is_root_(true) {}
 void GroupCore::wait_in(WaitQueue& queue, ParkReason reason) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   const WokenBy waking(core_);
   WaitNode node;
-  const int outcome = leat::wait_in(queue, node, lock_, reason);
+  const int outcome = leat::wait_in(queue, node, lock_, reason, {.group = this});
   if (outcome == Waiter::kCancelled) {
     lock_.unlock();
     throw Cancelled{};

@@ -1,11 +1,21 @@
 #include "leat/csp/mutex.h"
 
+#include <cstdint>
 #include <stdexcept>
 
 #include "leat/csp/error.h"
+#include "leat/csp/fiber.h"
 #include "leat/csp/park.h"
 
 namespace leat {
+namespace {
+
+std::uint64_t calling_fiber_id() noexcept {
+  const Fiber* const fiber = Fiber::current();
+  return fiber != nullptr ? fiber->id() : 0;
+}
+
+}  // namespace
 
 void Mutex::lock() { static_cast<void>(lock(Deadline::never())); }
 
@@ -18,6 +28,7 @@ bool Mutex::lock(Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   touchers_.note(calling_scheduler());
   if (!locked_) {
     locked_ = true;
+    holder_.store(calling_fiber_id(), std::memory_order_relaxed);
     lock_.unlock();
     return true;
   }
@@ -26,10 +37,13 @@ bool Mutex::lock(Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
     return false;
   }
   WaitNode node;
-  const int outcome = wait_in(waiters_, node, lock_, ParkReason::kMutex, deadline, &touchers_);
+  const int outcome = wait_in(waiters_, node, lock_, ParkReason::kMutex,
+                              {.touchers = &touchers_, .holder = &holder_}, deadline);
+  // Handed over by unlock(): locked_ has stayed true.
+  if (outcome >= 0) holder_.store(calling_fiber_id(), std::memory_order_relaxed);
   lock_.unlock();
   if (outcome == Waiter::kCancelled) throw Cancelled{};
-  return outcome >= 0;  // handed over by unlock(): locked_ has stayed true
+  return outcome >= 0;
 }
 
 void Mutex::unlock() {
@@ -42,6 +56,7 @@ void Mutex::unlock() {
       wake.add(*next);
     } else {
       locked_ = false;
+      holder_.store(0, std::memory_order_relaxed);
     }
   }
   wake.wake();

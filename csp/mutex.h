@@ -8,6 +8,9 @@
 // A std::mutex blocks the worker, and must not be held where a fiber may park.
 #pragma once
 
+#include <cstdint>
+
+#include "leat/csp/atomic.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/spin_lock.h"
 #include "leat/csp/touchers.h"
@@ -37,6 +40,7 @@ class Mutex {
 
   SpinLock lock_;
   bool locked_ LEAT_GUARDED_BY(lock_) = false;
+  Atomic<std::uint64_t> holder_{0};  // the fiber's id; 0: none, or a thread. Written under lock_
   WaitQueue waiters_ LEAT_GUARDED_BY(lock_);
   Touchers touchers_;
 };

@@ -34,7 +34,7 @@ bool Notification::wait(Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   }
   WaitNode node;
   const int outcome =
-      wait_in(waiters_, node, lock_, ParkReason::kNotification, deadline, &touchers_);
+      wait_in(waiters_, node, lock_, ParkReason::kNotification, {.touchers = &touchers_}, deadline);
   lock_.unlock();
   if (outcome == Waiter::kCancelled) throw Cancelled{};
   return outcome >= 0;

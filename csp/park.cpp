@@ -2,10 +2,10 @@
 
 namespace leat {
 
-int wait_in(WaitQueue& queue, WaitNode& node, SpinLock& lock, ParkReason reason, Deadline deadline,
-            const Touchers* touchers) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+int wait_in(WaitQueue& queue, WaitNode& node, SpinLock& lock, ParkReason reason,
+            const WaitObject& object, Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   return park_current(
-      {.reason = reason, .touchers = touchers}, deadline,
+      {.reason = reason, .object = &object}, deadline,
       [&](Waiter& waiter) {
         node.waiter = &waiter;
         queue.push(node);

@@ -6,7 +6,6 @@
 #include "leat/csp/fiber.h"
 #include "leat/csp/guest.h"
 #include "leat/csp/spin_lock.h"
-#include "leat/csp/touchers.h"
 #include "leat/csp/wait_queue.h"
 #include "leat/csp/waiter.h"
 
@@ -45,6 +44,6 @@ int park_current(const Wait& what, Deadline deadline, Enqueue&& enqueue, Dequeue
 /// Parks in one queue, for what is not a channel. `lock` protects the queue; it is held on entry
 /// and on return. Returns the outcome: node.outcome, if somebody popped the node.
 int wait_in(WaitQueue& queue, WaitNode& node, SpinLock& lock, ParkReason reason,
-            Deadline deadline = Deadline::never(), const Touchers* touchers = nullptr);
+            const WaitObject& object = {}, Deadline deadline = Deadline::never());
 
 }  // namespace leat

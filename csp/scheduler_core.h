@@ -195,8 +195,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// come: step by step the shields give way (Fiber::break_wait). It ends, because in the last step
   /// every fiber moves on, by an exception.
   bool end_deadlock() noexcept LEAT_REQUIRES(lock_);
-  /// Lists the fibers; empty if there are none or one could still be woken. No fiber runs.
-  [[nodiscard]] std::string list_stuck() LEAT_REQUIRES(lock_);
+  /// All fibers, or none if one of them could still be woken. No fiber runs.
+  [[nodiscard]] std::vector<const Fiber*> stuck_fibers() LEAT_REQUIRES(lock_);
 
   const SchedulerOptions options_;
   const Clock* clock_;

@@ -49,7 +49,7 @@ bool Semaphore::acquire(std::int64_t units, Deadline deadline) LEAT_NO_THREAD_SA
   }
   Request request(units);
   const int outcome =
-      wait_in(waiters_, request, lock_, ParkReason::kSemaphore, deadline, &touchers_);
+      wait_in(waiters_, request, lock_, ParkReason::kSemaphore, {.touchers = &touchers_}, deadline);
   if (outcome >= 0) {  // granted: whoever popped the request has taken the units
     lock_.unlock();
     return true;

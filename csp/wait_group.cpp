@@ -37,7 +37,8 @@ bool WaitGroup::wait(Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
     return true;
   }
   WaitNode node;
-  const int outcome = wait_in(waiters_, node, lock_, ParkReason::kWaitGroup, deadline, &touchers_);
+  const int outcome =
+      wait_in(waiters_, node, lock_, ParkReason::kWaitGroup, {.touchers = &touchers_}, deadline);
   lock_.unlock();
   if (outcome == Waiter::kCancelled) throw Cancelled{};
   return outcome >= 0;

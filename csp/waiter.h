@@ -22,6 +22,7 @@
 
 namespace leat {
 
+class GroupCore;
 class Touchers;
 struct Case;
 
@@ -43,13 +44,22 @@ enum class ParkReason : std::uint8_t {
 };
 [[nodiscard]] const char* to_string(ParkReason reason) noexcept;
 
+/// What a fiber waits for that is no channel.
+struct WaitObject {
+  /// Null where only fibers of this scheduler, or its clock, can end the wait.
+  const Touchers* touchers = nullptr;
+  /// The id of the fiber that keeps others waiting; null where it cannot be told.
+  const Atomic<std::uint64_t>* holder = nullptr;
+  /// The group whose fibers keep others waiting; likewise.
+  const GroupCore* group = nullptr;
+};
+
 /// What an operation waits for; for reports. What it points to lives while the operation does.
 struct Wait {
   ParkReason reason = ParkReason::kSleep;
   /// The channel operations it waits on; empty for any other wait.
   std::span<const Case> cases = {};
-  /// Of what else it waits for; null where only fibers of this scheduler, or its clock, can end it.
-  const Touchers* touchers = nullptr;
+  const WaitObject* object = nullptr;
 };
 
 /// The locks under which a waiter has entered its queues, to be dropped once it can be woken: one,

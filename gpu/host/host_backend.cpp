@@ -148,7 +148,7 @@ class Memory : public std::enable_shared_from_this<Memory> {
     int outcome = 0;
     if (bytes > cap_ - used_ && coming_back_ > 0) {
       WaitNode node;
-      outcome = wait_in(waiters_, node, lock_, ParkReason::kAwait, Deadline::never(), &touchers_);
+      outcome = wait_in(waiters_, node, lock_, ParkReason::kAwait, {.touchers = &touchers_});
     }
     lock_.unlock();
     if (outcome == Waiter::kCancelled) throw Cancelled{};
