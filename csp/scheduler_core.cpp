@@ -28,7 +28,7 @@ int checked_workers(int workers) {
 }
 
 // Slices longer than this are worth a wake-up of another worker.
-constexpr Duration kLongSlice = std::chrono::microseconds(2);
+constexpr Duration kLongSlice = std::chrono::microseconds(7);
 // How long an idle worker looks for work before it sleeps; a wake-up costs about as much.
 constexpr Duration kSpin = std::chrono::microseconds(50);
 // A short queue whose head has not moved for so long is stolen from after all.

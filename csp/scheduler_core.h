@@ -172,6 +172,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   void wake_all() noexcept LEAT_REQUIRES(lock_);
   void mark_busy(Worker& worker) noexcept LEAT_REQUIRES(lock_);
   void update_unwatched() noexcept LEAT_REQUIRES(lock_);
+  void review_watch() noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] bool has_due_timers() const noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] bool pop_due(TimePoint now, Due& due) noexcept LEAT_REQUIRES(lock_);
   std::shared_ptr<Alarm> unlink(Alarm& alarm) noexcept LEAT_REQUIRES(lock_);

@@ -1,6 +1,7 @@
 // What happens between having nothing to run and running again: sleeping, waking, watching the
 // clock and the busy.
 #include <algorithm>
+#include <utility>
 
 #include "leat/csp/assert.h"
 #include "leat/csp/asymmetric_fence.h"
@@ -186,7 +187,7 @@ bool SchedulerCore::queued_elsewhere(const Worker& worker) const noexcept {
 
 bool SchedulerCore::waits_elsewhere(const Worker& worker) const noexcept {
   return std::any_of(workers_.begin(), workers_.end(), [&](const auto& other) {
-    return other.get() != &worker && (!other->run_next_.empty() || other->ring_.size() > 0);
+    return other.get() != &worker && other->holds_waked();
   });
 }
 
@@ -211,6 +212,9 @@ SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept LEAT_NO_THREA
 
   worker.idle_ = true;
   const int idle = idle_.fetch_add(1, std::memory_order_relaxed) + 1;
+  // Somebody runs: one of those who sleep watches him. From the first moment on: if nobody did for
+  // as long as a fence takes, he would wake this worker again and again.
+  if (watcher_ == nullptr && idle < running_workers_) watcher_ = &worker;
   update_unwatched();
   if (worker.spinning_) {
     worker.spinning_ = false;
@@ -257,50 +261,57 @@ SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept LEAT_NO_THREA
       lock_.unlock();
       return Woken::kBySomebody;
     }
-    // Somebody runs: one of those who sleep watches him.
-    if (idle_.load(std::memory_order_relaxed) < running_workers_ && watcher_ == nullptr) {
-      const std::uint64_t now = progress();
-      quiet_watches_ = now == watched_progress_ ? quiet_watches_ + 1 : 0;
-      watched_progress_ = now;
-      if (quiet_watches_ < kQuietWatches) {
-        watcher_ = &worker;
-        update_unwatched();
-      } else {
-        // Whoever puts a fiber into his run-next slot from here on sees unwatched_, or is seen.
-        heavy_fence();
-        if (waits_elsewhere(worker)) {
-          quiet_watches_ = 0;
-          watcher_ = &worker;
-          update_unwatched();
-        }
-      }
-    }
   }
 
-  const bool watches = watcher_ == &worker;
-  worker.keeps_time_ = needs_timekeeper();
-  if (worker.keeps_time_) timekeeper_until_ = timers_.earliest();
-  const TimePoint keeps_until = timekeeper_until_;
-  Deadline until = worker.keeps_time_ ? Deadline(timekeeper_until_) : Deadline::never();
-  lock_.unlock();
   bool to_watch = false;
-  if (watches) {
-    const TimePoint next_watch = SteadyClock::instance().now() + kWatchEvery;
-    if (next_watch < until.at()) {
-      until = Deadline(next_watch);
-      to_watch = true;
+  for (;;) {
+    if (watcher_ == &worker) review_watch();
+    const bool watches = watcher_ == &worker;
+    worker.keeps_time_ = needs_timekeeper();
+    if (worker.keeps_time_) timekeeper_until_ = timers_.earliest();
+    const TimePoint keeps_until = timekeeper_until_;
+    Deadline until = worker.keeps_time_ ? Deadline(timekeeper_until_) : Deadline::never();
+    lock_.unlock();
+    to_watch = false;
+    if (watches) {
+      const TimePoint next_watch = SteadyClock::instance().now() + kWatchEvery;
+      if (next_watch < until.at()) {
+        until = Deadline(next_watch);
+        to_watch = true;
+      }
     }
+    futex_wait(worker.wake_word_, word, until);
+    lock_.lock();
+    if (worker.keeps_time_ && timekeeper_until_ == keeps_until) {
+      timekeeper_until_ = TimePoint::max();
+    }
+    worker.keeps_time_ = false;
+    // A watch that sees nothing leaves the worker idle: no fence, which would interrupt the others.
+    if (!worker.idle_ || !to_watch || worker.sees_hog()) break;
   }
-  futex_wait(worker.wake_word_, word, until);
-  lock_.lock();
-  if (worker.keeps_time_ && timekeeper_until_ == keeps_until) timekeeper_until_ = TimePoint::max();
-  worker.keeps_time_ = false;
   const bool by_itself = worker.idle_;  // its time came, or a spurious return
   if (by_itself) mark_busy(worker);
   const bool ended = ended_;
   lock_.unlock();
   if (ended) return Woken::kEnded;
   return by_itself && to_watch ? Woken::kToWatch : Woken::kBySomebody;
+}
+
+// Of the watcher: where nothing moves for a while, nobody watches, until somebody moves again.
+void SchedulerCore::review_watch() noexcept {
+  const std::uint64_t now = progress();
+  quiet_watches_ = now == watched_progress_ ? quiet_watches_ + 1 : 0;
+  watched_progress_ = now;
+  if (quiet_watches_ < kQuietWatches) return;
+  Worker* const watcher = std::exchange(watcher_, nullptr);
+  update_unwatched();
+  // Whoever puts a fiber into his run-next slot from here on sees unwatched_, or is seen.
+  heavy_fence();
+  if (waits_elsewhere(*watcher)) {
+    quiet_watches_ = 0;
+    watcher_ = watcher;
+    update_unwatched();
+  }
 }
 
 }  // namespace leat

@@ -294,7 +294,23 @@ void Worker::remember_progress() noexcept {
   }
 }
 
-// Takes from a worker that one fiber has kept busy ever since remember_progress() what it had
+// Whether one fiber has kept another worker busy since the last look, with others waiting behind
+// it.
+bool Worker::sees_hog() noexcept {
+  bool seen_one = false;
+  for (const auto& worker : core_.workers_) {
+    std::uint64_t& seen = seen_[worker->index_].switches;
+    const std::uint64_t switches = worker->switches_.get();
+    if (seen == switches && worker.get() != this && worker->holds_waked()) {
+      seen_one = true;  // and stays as it was seen, for rescue()
+    } else {
+      seen = switches;
+    }
+  }
+  return seen_one;
+}
+
+// Takes from a worker that one fiber has kept busy ever since it was last looked at what it had
 // waked.
 Fiber* Worker::rescue() noexcept {
   Fiber* rescued = nullptr;

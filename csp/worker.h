@@ -106,6 +106,9 @@ class Worker {
   Fiber* steal() noexcept;
   Fiber* steal_from(Worker& victim) noexcept;
   void remember_progress() noexcept;
+  [[nodiscard]] bool sees_hog() noexcept;
+  /// Fibers stand here that rescue() would take.
+  [[nodiscard]] bool holds_waked() const noexcept { return !run_next_.empty() || ring_.size() > 0; }
   Fiber* rescue() noexcept;
   void found_work() noexcept;
   bool bind_stack(Fiber& fiber) noexcept;

@@ -36,6 +36,8 @@ inline Fiber* Worker::pick_queued() noexcept {
         kLongestStreak) {
       return woken;
     }
+    streak_.set(0);
+    if (ring_.size() == 0 && pinned_.empty()) return woken;
     queue(*woken);
   }
   streak_.set(0);
