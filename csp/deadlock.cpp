@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/asymmetric_fence.h"
 #include "leat/csp/census.h"
 #include "leat/csp/error.h"
 #include "leat/csp/fiber.h"
@@ -107,6 +108,14 @@ std::string describe(const std::vector<const Fiber*>& stuck) {
 }  // namespace
 
 void SchedulerCore::cancel_root_fibers() noexcept {
+  heavy_fence();  // who launches one either has counted it by now, or sees that the group is
+                  // stopped
+  Fiber* const caller = Fiber::current();
+  const bool in_root = caller != nullptr && caller->group() == root_.get();
+  if (root_count() == (in_root ? 1 : 0)) {  // all fibers of the scheduler need not be looked at
+    if (in_root) caller->request_cancel();
+    return;
+  }
   const Census census;
   const auto for_each = [this](auto&& visit) {
     fibers_.for_each_live([&](Fiber& fiber) {

@@ -1,38 +1,77 @@
 #include "leat/csp/fiber_pool.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <memory>
-#include <new>
+#include <utility>
 
 #include "leat/csp/sanitizers.h"
 
 namespace leat {
+namespace {
 
-void FiberPool::FreeSlab::operator()(Fiber* slab) const noexcept {
-  for (std::size_t i = 0; i < kSlab; ++i) std::destroy_at(slab + i);
-  ::operator delete(slab, std::align_val_t(alignof(Fiber)));
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kFirstSlab = 64;  // fibers
+constexpr std::size_t kLargestSlab = kHugePage / sizeof(Fiber);
+
+}  // namespace
+
+FiberPool::Slab::Slab(std::size_t size)
+    : size_(size), memory_(static_cast<Fiber*>(::operator new(size * sizeof(Fiber), alignment()))) {
+  // A million fibers are 60,000 small pages. Where there are no huge ones, nothing is lost.
+  if (size * sizeof(Fiber) >= kHugePage) madvise(memory_, size * sizeof(Fiber), MADV_HUGEPAGE);
 }
 
-void FiberPool::add_slab() {
-  slabs_.reserve(slabs_.size() + 1);
-  auto* const slab =
-      static_cast<Fiber*>(::operator new(kSlab * sizeof(Fiber), std::align_val_t(alignof(Fiber))));
-  for (std::size_t i = 0; i < kSlab; ++i) std::construct_at(slab + i, core_);
-  slabs_.emplace_back(slab);
-  for (std::size_t i = kSlab; i-- > 0;) {
-    slab[i].next_.set(free_);
-    free_ = &slab[i];
-    hand_over(&slab[i]);
-  }
+FiberPool::Slab::Slab(Slab&& other) noexcept
+    : size_(other.size_),
+      made_(std::exchange(other.made_, 0)),
+      memory_(std::exchange(other.memory_, nullptr)) {}
+
+FiberPool::Slab::~Slab() {
+  std::destroy_n(memory_, made_);
+  ::operator delete(memory_, alignment());
 }
 
-Fiber* FiberPool::slab_at(std::size_t index) {
+std::align_val_t FiberPool::Slab::alignment() const noexcept {
+  return std::align_val_t(size_ * sizeof(Fiber) >= kHugePage ? kHugePage : alignof(Fiber));
+}
+
+Fiber& FiberPool::Slab::make(SchedulerCore& core) noexcept {
+  return *std::construct_at(memory_ + made_++, core);
+}
+
+std::span<Fiber> FiberPool::slab_at(std::size_t index) {
   const SpinLockGuard guard(lock_);
-  return index < slabs_.size() ? slabs_[index].get() : nullptr;
+  return index < slabs_.size() ? slabs_[index].made() : std::span<Fiber>();
+}
+
+// They are made as they are wanted, so that their launcher finds them in its cache.
+Fiber* FiberPool::make_chain(int most, int& count) {
+  if (slabs_.empty() || slabs_.back().is_full()) {
+    slabs_.emplace_back(slabs_.empty() ? kFirstSlab
+                                       : std::min(2 * slabs_.back().size(), kLargestSlab));
+  }
+  Slab& slab = slabs_.back();
+  Fiber* first = nullptr;
+  Fiber* last = nullptr;
+  for (count = 0; count < most && !slab.is_full(); ++count) {
+    Fiber& fiber = slab.make(core_);
+    if (last == nullptr) {
+      first = &fiber;
+    } else {
+      last->next_.set(&fiber);
+      hand_over(last);
+    }
+    last = &fiber;
+  }
+  hand_over(last);
+  return first;
 }
 
 Fiber* FiberPool::take_chain(int most, int& count) {
   const SpinLockGuard guard(lock_);
-  if (free_ == nullptr) add_slab();
+  if (free_ == nullptr) return make_chain(most, count);
   Fiber* const first = free_;
   Fiber* last = first;
   for (count = 1; count < most && last->next_.get() != nullptr; ++count) last = last->next_.get();

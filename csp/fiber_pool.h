@@ -3,7 +3,8 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <new>
+#include <span>
 #include <vector>
 
 #include "leat/csp/fiber.h"
@@ -41,31 +42,49 @@ class FiberPool {
   template <class F>
   void for_each_live(F&& visit) LEAT_EXCLUDES(lock_) {
     for (std::size_t i = 0;; ++i) {
-      Fiber* const slab = slab_at(i);
-      if (slab == nullptr) return;
-      for (std::size_t j = 0; j < kSlab; ++j) {
+      const std::span<Fiber> slab = slab_at(i);
+      if (slab.empty()) return;
+      for (Fiber& fiber : slab) {
         // acquire: what its launcher wrote.
-        if (Fiber& fiber = slab[j]; fiber.live_.load(std::memory_order_acquire)) visit(fiber);
+        if (fiber.live_.load(std::memory_order_acquire)) visit(fiber);
       }
     }
   }
 
  private:
-  static constexpr std::size_t kSlab = 64;
-  struct FreeSlab {
-    void operator()(Fiber* slab) const noexcept;
+  /// Memory for so many fibers, of which the first are made.
+  class Slab {
+   public:
+    /// Throws std::bad_alloc.
+    explicit Slab(std::size_t size);
+    Slab(Slab&& other) noexcept;
+    Slab& operator=(Slab&&) = delete;
+    ~Slab();
+
+    [[nodiscard]] bool is_full() const noexcept { return made_ == size_; }
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    [[nodiscard]] std::span<Fiber> made() const noexcept { return {memory_, made_}; }
+    /// Where it is not full.
+    Fiber& make(SchedulerCore& core) noexcept;
+
+   private:
+    [[nodiscard]] std::align_val_t alignment() const noexcept;
+
+    std::size_t size_;
+    std::size_t made_ = 0;
+    Fiber* memory_;
   };
 
-  /// The first fiber of that slab; null beyond the last.
-  [[nodiscard]] Fiber* slab_at(std::size_t index) LEAT_EXCLUDES(lock_);
+  /// The fibers of that slab; none beyond the last.
+  [[nodiscard]] std::span<Fiber> slab_at(std::size_t index) LEAT_EXCLUDES(lock_);
   /// A chain of up to `most` free fibers, at least one. Throws std::bad_alloc.
   Fiber* take_chain(int most, int& count) LEAT_EXCLUDES(lock_);
   void put_chain(Fiber& first, Fiber& last) noexcept LEAT_EXCLUDES(lock_);
-  void add_slab() LEAT_REQUIRES(lock_);
+  Fiber* make_chain(int most, int& count) LEAT_REQUIRES(lock_);
 
   SchedulerCore& core_;
   SpinLock lock_;
-  std::vector<std::unique_ptr<Fiber, FreeSlab>> slabs_ LEAT_GUARDED_BY(lock_);
+  std::vector<Slab> slabs_ LEAT_GUARDED_BY(lock_);
   Fiber* free_ LEAT_GUARDED_BY(lock_) = nullptr;
 };
 

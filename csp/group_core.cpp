@@ -28,14 +28,6 @@ void GroupCore::wait_in(WaitQueue& queue, ParkReason reason) LEAT_NO_THREAD_SAFE
   }
 }
 
-void GroupCore::reserve() LEAT_NO_THREAD_SAFETY_ANALYSIS {
-  if (is_root_) return;
-  lock_.lock();
-  while (count_ >= limit_) wait_in(launchers_, ParkReason::kLimit);  // throws without the lock
-  ++count_;
-  lock_.unlock();
-}
-
 void GroupCore::leave(WakeList& wake) noexcept {
   --count_;
   if (WaitNode* node = launchers_.pop_claimed()) wake.add(*node);
@@ -44,24 +36,17 @@ void GroupCore::leave(WakeList& wake) noexcept {
   }
 }
 
-void GroupCore::unreserve() noexcept {
+void GroupCore::add(Fiber& fiber) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   if (is_root_) return;
-  WakeList wake;
-  {
-    const SpinLockGuard guard(lock_);
-    leave(wake);
-  }
-  wake.wake();
-}
-
-void GroupCore::add(Fiber& fiber) noexcept {
-  if (is_root_) return;
-  const SpinLockGuard guard(lock_);
+  lock_.lock();
+  while (count_ >= limit_) wait_in(launchers_, ParkReason::kLimit);  // throws without the lock
+  ++count_;
   fiber.group_next_ = fibers_;
   fiber.group_previous_ = nullptr;
   if (fibers_ != nullptr) fibers_->group_previous_ = &fiber;
   fibers_ = &fiber;
   if (stopped()) fiber.request_cancel();
+  lock_.unlock();
 }
 
 void GroupCore::remove(Fiber& fiber) noexcept {
@@ -86,7 +71,9 @@ void GroupCore::wake_joiners() noexcept {
   wake.wake();
 }
 
-bool GroupCore::is_empty() const noexcept { return is_root_ ? core_.root_is_empty() : count_ == 0; }
+bool GroupCore::is_empty() const noexcept {
+  return is_root_ ? core_.root_count() == 0 : count_ == 0;
+}
 
 void GroupCore::fail(std::exception_ptr error) noexcept {
   {

@@ -34,14 +34,10 @@ class GroupCore : public std::enable_shared_from_this<GroupCore> {
 
   [[nodiscard]] SchedulerCore& core() const noexcept { return core_; }
 
-  /// Waits while the group has `limit` fibers; then counts one more that is about to be added.
-  /// Throws Cancelled.
-  void reserve() LEAT_EXCLUDES(lock_);
-  /// Takes a reserve() back: its launch failed. Wakes joiners and launchers.
-  void unreserve() noexcept LEAT_EXCLUDES(lock_);
-  /// Takes in a fiber that is about to run for the first time.
-  void add(Fiber& fiber) noexcept LEAT_EXCLUDES(lock_);
-  /// Takes out a fiber that is done. Wakes joiners and launchers.
+  /// Waits while the group has `limit` fibers; then takes in one that is about to run for the first
+  /// time. Throws Cancelled.
+  void add(Fiber& fiber) LEAT_EXCLUDES(lock_);
+  /// Takes out a fiber that is done, or whose launch failed. Wakes joiners and launchers.
   void remove(Fiber& fiber) noexcept LEAT_EXCLUDES(lock_);
   /// Of the root group: its last fiber has ended. Wakes joiners.
   void wake_joiners() noexcept LEAT_EXCLUDES(lock_);
@@ -78,7 +74,7 @@ class GroupCore : public std::enable_shared_from_this<GroupCore> {
   std::stop_source stop_source_;
   mutable SpinLock lock_;
   Fiber* fibers_ LEAT_GUARDED_BY(lock_) = nullptr;
-  std::size_t count_ LEAT_GUARDED_BY(lock_) = 0;  // fibers, and reserved places; not of the root
+  std::size_t count_ LEAT_GUARDED_BY(lock_) = 0;  // not of the root
   std::size_t limit_ LEAT_GUARDED_BY(lock_) = static_cast<std::size_t>(-1);
   Atomic<bool> stopped_{false};     // set under lock_
   Atomic<bool> was_joined_{false};  // likewise

@@ -31,8 +31,12 @@ int checked_workers(int workers) {
 constexpr Duration kLongSlice = std::chrono::microseconds(7);
 // How long an idle worker looks for work before it sleeps; a wake-up costs about as much.
 constexpr Duration kSpin = std::chrono::microseconds(50);
-// A short queue whose head has not moved for so long is stolen from after all.
+// What has not moved for so long is stolen from a queue of few, which may be long jobs, and of
+// many, which a fiber may be about to launch.
 constexpr Duration kPatience = std::chrono::microseconds(4);
+constexpr Duration kPatienceWithMany = std::chrono::microseconds(20);
+// From a queue of many that moves: what at this pace will take its owner so long.
+constexpr Duration kWorthStealing = std::chrono::microseconds(40);
 
 int checked_io_threads(int threads) {
   if (threads >= 1 && threads <= kMostWorkers) return threads;
@@ -50,6 +54,8 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options)
       long_slice_(ticks_in(kLongSlice)),
       spin_ticks_(clock_->is_virtual() ? 0 : ticks_in(kSpin)),
       patience_(ticks_in(kPatience)),
+      patience_with_many_(ticks_in(kPatienceWithMany)),
+      worth_stealing_(ticks_in(kWorthStealing)),
       root_(std::make_shared<GroupCore>(*this)),
       stacks_(options.stack_size),
       fibers_(*this),
@@ -170,33 +176,42 @@ void SchedulerCore::unregister_group(GroupCore& group) noexcept {
 
 // A fiber that is launched while everything is being stopped must be stopped too: either the
 // launcher sees so, or whoever stops sees the fiber. For a listed group its lock decides.
-void SchedulerCore::launch(GroupCore& group, UniqueFunction<void()> body, GoOptions options) {
-  group.reserve();  // may park: the worker is asked for afterwards
-  Worker* worker = Worker::current();
-  if (worker != nullptr && &worker->core() != this) worker = nullptr;
-  Fiber* fiber = nullptr;
+void SchedulerCore::launch(GroupCore& group, UniqueFunction<void()>&& body, GoOptions&& options) {
+  Fiber& fiber = make_fiber(group, std::move(body), std::move(options));
   try {
-    fiber = &make_fiber(group, std::move(body), std::move(options), worker);
+    group.add(fiber);  // may park, and go on on another worker
   } catch (...) {
-    group.unreserve();
+    discard(fiber);
     throw;
   }
+  Worker* const worker = calling_worker();
+  if (!count_launch(group, worker)) {
+    group.remove(fiber);
+    discard(fiber);
+    throw std::logic_error("leat: go on a scheduler that has ended");
+  }
+  // release: pairs with FiberPool::for_each_live.
+  fiber.live_.store(true, std::memory_order_release);
   light_fence();  // pairs with the heavy ones in stop_everything() and GroupCore::stop()
-  if (shutting_down_.load(std::memory_order_relaxed) || group.stopped()) fiber->request_cancel();
-  group.add(*fiber);
-  hand_over(fiber);
-  if (worker == nullptr || (fiber->home_.get() != nullptr && fiber->home_.get() != worker)) {
-    enqueue(*fiber);
+  if (shutting_down_.load(std::memory_order_relaxed) || group.stopped()) fiber.request_cancel();
+  hand_over(&fiber);
+  if (worker == nullptr || (fiber.home_.get() != nullptr && fiber.home_.get() != worker)) {
+    enqueue(fiber);
   } else {
-    worker->queue(*fiber);
+    worker->queue(fiber);
   }
 }
 
-// `worker`: the caller's, if it is one of ours.
-Fiber& SchedulerCore::make_fiber(GroupCore& group, UniqueFunction<void()> body, GoOptions options,
-                                 Worker* worker) {
+Worker* SchedulerCore::calling_worker() const noexcept {
+  Worker* const worker = Worker::current();
+  return worker != nullptr && &worker->core() == this ? worker : nullptr;
+}
+
+Fiber& SchedulerCore::make_fiber(GroupCore& group, UniqueFunction<void()>&& body,
+                                 GoOptions&& options) {
   std::unique_ptr<const std::string> name;
   if (!options.name.empty()) name = std::make_unique<const std::string>(std::move(options.name));
+  Worker* const worker = calling_worker();
   Fiber& fiber = worker != nullptr ? worker->fibers().take(fibers_) : fibers_.take();
   if (options.stack_size != 0) {  // those of the default size are bound when the fiber first runs
     try {
@@ -218,28 +233,33 @@ Fiber& SchedulerCore::make_fiber(GroupCore& group, UniqueFunction<void()> body, 
       options.pinned
           ? workers_[next_home_.fetch_add(1, std::memory_order_relaxed) % workers_.size()].get()
           : nullptr);
+  return fiber;
+}
+
+// One that was made and is not launched.
+void SchedulerCore::discard(Fiber& fiber) noexcept {
+  fiber.body_ = {};
+  if (fiber.has_stack_.get()) {
+    stacks_.release(fiber.context_.stack());
+    fiber.context_.discard();
+    fiber.has_stack_.set(false);
+  }
+  fibers_.put(fiber);
+}
+
+// False if the scheduler has ended. `worker`: the caller's.
+bool SchedulerCore::count_launch(const GroupCore& group, Worker* worker) noexcept {
   const bool in_root = &group == root_.get();
   if (worker != nullptr) {
     auto& launched = (in_root ? worker->root_counts : worker->other_counts).launched;
     launched.store(launched.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  } else {
-    const SpinLockGuard guard(lock_);
-    if (ended_) {
-      fiber.body_ = {};
-      if (fiber.has_stack_.get()) {
-        stacks_.release(fiber.context_.stack());
-        fiber.context_.discard();
-        fiber.has_stack_.set(false);
-      }
-      fibers_.put(fiber);
-      throw std::logic_error("leat: go on a scheduler that has ended");
-    }
-    (in_root ? outside_root_counts_ : outside_other_counts_)
-        .launched.fetch_add(1, std::memory_order_release);
+    return true;
   }
-  // release: pairs with FiberPool::for_each_live.
-  fiber.live_.store(true, std::memory_order_release);
-  return fiber;
+  const SpinLockGuard guard(lock_);
+  if (ended_) return false;
+  (in_root ? outside_root_counts_ : outside_other_counts_)
+      .launched.fetch_add(1, std::memory_order_release);
+  return true;
 }
 
 // On the fiber itself; its closure is gone. What follows only makes its memory free for others.
@@ -254,13 +274,13 @@ void SchedulerCore::finish(Fiber& fiber, Worker& worker) noexcept {
   light_fence();  // pairs with the heavy one in GroupCore::join
   if (root_->was_joined()) {
     full_fence();  // among several last ones at least one sees that all others have ended
-    if (root_is_empty()) root_->wake_joiners();
+    if (root_count() == 0) root_->wake_joiners();
   }
 }
 
 // Ends are counted before launches: what is seen to have ended by then had been launched, so equal
-// sums mean that between the two readings nobody was left. Both only grow.
-bool SchedulerCore::root_is_empty() const noexcept {
+// sums mean that between the two readings nobody was left. Both only grow; so it is never too few.
+std::uint64_t SchedulerCore::root_count() const noexcept {
   std::uint64_t ended = 0;
   for (const auto& worker : workers_) {
     ended += worker->root_counts.ended.load(std::memory_order_acquire);
@@ -269,7 +289,7 @@ bool SchedulerCore::root_is_empty() const noexcept {
   for (const auto& worker : workers_) {
     launched += worker->root_counts.launched.load(std::memory_order_acquire);
   }
-  return launched == ended;
+  return launched - ended;
 }
 
 // Exact only where no fiber runs.

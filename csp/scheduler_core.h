@@ -81,7 +81,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
 
   /// Launches a fiber into `group`. Throws std::bad_alloc, std::logic_error where the scheduler has
   /// ended. Where there is no memory for its stack, the group fails with leat::Error.
-  void launch(GroupCore& group, UniqueFunction<void()> body, GoOptions options);
+  void launch(GroupCore& group, UniqueFunction<void()>&& body, GoOptions&& options);
   /// Queues a fiber that was made ready by who is not one of its workers, or that is pinned to
   /// another worker than the caller's.
   void enqueue(Fiber& fiber) noexcept LEAT_EXCLUDES(lock_);
@@ -97,8 +97,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
 
   void register_group(GroupCore& group) noexcept LEAT_EXCLUDES(groups_lock_);
   void unregister_group(GroupCore& group) noexcept LEAT_EXCLUDES(groups_lock_);
-  /// Of the root group: at some moment since the call no fiber belonged to it.
-  [[nodiscard]] bool root_is_empty() const noexcept;
+  /// How many fibers the root group has; at some moment since the call there were not more.
+  [[nodiscard]] std::uint64_t root_count() const noexcept;
   void cancel_root_fibers() noexcept;
 
   /// One line about the scheduler, and one about each of its fibers. From anywhere; what runs goes
@@ -121,8 +121,12 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   void join_workers() noexcept;
   void finish(Fiber& fiber, Worker& worker) noexcept;
   void stop_everything() noexcept;
-  [[nodiscard]] Fiber& make_fiber(GroupCore& group, UniqueFunction<void()> body, GoOptions options,
-                                  Worker* worker);
+  [[nodiscard]] Worker* calling_worker() const noexcept;
+  [[nodiscard]] Fiber& make_fiber(GroupCore& group, UniqueFunction<void()>&& body,
+                                  GoOptions&& options);
+  void discard(Fiber& fiber) noexcept;
+  [[nodiscard]] bool count_launch(const GroupCore& group, Worker* worker) noexcept
+      LEAT_EXCLUDES(lock_);
   [[nodiscard]] std::uint64_t reserve_ids(std::uint64_t count) noexcept {
     return next_fiber_id_.fetch_add(count, std::memory_order_relaxed);
   }
@@ -160,6 +164,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   [[nodiscard]] Ticks long_slice() const noexcept { return long_slice_; }
   [[nodiscard]] Ticks spin_ticks() const noexcept { return spin_ticks_; }
   [[nodiscard]] Ticks patience() const noexcept { return patience_; }
+  [[nodiscard]] Ticks patience_with_many() const noexcept { return patience_with_many_; }
+  [[nodiscard]] Ticks worth_stealing() const noexcept { return worth_stealing_; }
 
   struct Due {
     Fiber* fiber = nullptr;
@@ -205,6 +211,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   const Ticks long_slice_;
   const Ticks spin_ticks_;
   const Ticks patience_;
+  const Ticks patience_with_many_;
+  const Ticks worth_stealing_;
   std::shared_ptr<GroupCore> root_;
   StackPool stacks_;
   FiberPool fibers_;

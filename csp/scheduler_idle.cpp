@@ -181,7 +181,7 @@ bool SchedulerCore::queued_elsewhere(const Worker& worker) const noexcept {
   if (injected_count_.load(std::memory_order_seq_cst) > 0) return true;
   return std::any_of(workers_.begin(), workers_.end(), [&](const auto& other) {
     return other.get() != &worker &&
-           (!other->offer_.empty() || other->ring_.size() >= Worker::kWorthStealing);
+           (!other->offer_.empty() || other->ring_.size() >= Worker::kFew);
   });
 }
 

@@ -23,7 +23,7 @@ TaskGroup::~TaskGroup() {
   scheduler_->unregister_group(*core_);
 }
 
-void TaskGroup::launch(UniqueFunction<void()> body, GoOptions options) {
+void TaskGroup::launch(UniqueFunction<void()>&& body, GoOptions&& options) {
   scheduler_->launch(*core_, std::move(body), std::move(options));
 }
 

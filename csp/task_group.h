@@ -54,7 +54,7 @@ class TaskGroup {
   [[nodiscard]] std::stop_token stop_token() const;
 
  private:
-  void launch(UniqueFunction<void()> body, GoOptions options);
+  void launch(UniqueFunction<void()>&& body, GoOptions&& options);
 
   std::shared_ptr<SchedulerCore> scheduler_;
   std::shared_ptr<GroupCore> core_;

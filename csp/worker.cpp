@@ -246,14 +246,18 @@ Fiber* Worker::look_around() noexcept {
 
 Fiber* Worker::spin() noexcept {
   if (alone_ || !core_.may_spin(*this)) return nullptr;
-  remember_progress();
-  const Ticks end = ticks_now() + core_.spin_ticks();
   do {
-    for (int i = 0; i < 8; ++i) cpu_relax();
-    if (has_inbox_.load(std::memory_order_relaxed)) return pick_queued();
-    if (Fiber* const fiber = look_around()) return fiber;
-  } while (ticks_now() < end);
-  return rescue();
+    remember_progress();
+    const Ticks end = ticks_now() + core_.spin_ticks();
+    do {
+      for (int i = 0; i < 8; ++i) cpu_relax();
+      if (has_inbox_.load(std::memory_order_relaxed)) return pick_queued();
+      if (Fiber* const fiber = look_around()) return fiber;
+    } while (ticks_now() < end);
+    if (Fiber* const fiber = rescue()) return fiber;
+    // sleep() would refuse, after it has interrupted the others.
+  } while (core_.queued_elsewhere(*this));
+  return nullptr;
 }
 
 Fiber* Worker::steal() noexcept {
@@ -262,21 +266,34 @@ Fiber* Worker::steal() noexcept {
     Worker& victim = *core_.workers_[(index_ + i) % count];
     if (Fiber* const fiber = victim.offer_.take(false)) return fiber;
     const std::uint32_t size = victim.ring_.size();
-    if (size == 0 || size > RunRing::kSize) continue;
-    if (size < kWorthStealing) {
-      // Its owner gets there sooner than the cache lines of these fibers come here.
-      Seen& seen = seen_[victim.index_];
-      const Ticks now = ticks_now();
-      if (seen.taken != victim.ring_.taken() || seen.since == 0) {
-        seen.taken = victim.ring_.taken();
-        seen.since = now;
-        continue;
-      }
-      if (now - seen.since < core_.patience()) continue;
+    if (size == 0 || size > RunRing::kSize) {  // the latter: it changes between the two readings
+      seen_[victim.index_].since = 0;
+      continue;
     }
+    if (!is_worth_stealing(seen_[victim.index_], victim.ring_.taken(), size)) continue;
     if (Fiber* const fiber = steal_from(victim)) return fiber;
   }
   return nullptr;
+}
+
+// The cache lines of fibers that are stolen, and of what they share with those that are not, cost
+// more than many short slices: it is worth it where their owner would keep them waiting for longer.
+bool Worker::is_worth_stealing(Seen& seen, std::uint32_t taken, std::uint32_t size) noexcept {
+  const Ticks now = ticks_now();
+  const std::uint32_t ran = taken - seen.taken;
+  const Ticks passed = now - seen.since;
+  const bool few = size < kFew;
+  if (seen.since == 0 || (few && ran > 0)) {
+    seen.taken = taken;
+    seen.since = now;
+    return false;
+  }
+  if (few) return passed >= core_.patience();
+  if (passed < core_.patience_with_many()) return false;
+  if (ran == 0 || passed / ran * size >= core_.worth_stealing()) return true;
+  seen.taken = taken;
+  seen.since = now;
+  return false;
 }
 
 Fiber* Worker::steal_from(Worker& victim) noexcept {

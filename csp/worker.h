@@ -88,8 +88,14 @@ class Worker {
   static constexpr int kSampleEvery = 7;        // switches; twice that where nothing changes
   static constexpr int kLongestStreak = 1024;
   static constexpr int kLongestStreakOfLong = 16;  // where slices are long
-  // A queue shorter than this is left to its owner while it moves.
-  static constexpr std::uint32_t kWorthStealing = 16;
+  static constexpr std::uint32_t kFew = 16;        // fibers in a queue
+
+  /// What this worker, as a thief or watcher, has seen of another.
+  struct Seen {
+    std::uint64_t switches = 0;
+    std::uint32_t taken = 0;  // from its ring, when `since` was set
+    Ticks since = 0;          // 0: its ring was empty
+  };
 
   // On a fiber's stack, or on the base:
   Fiber* pick_local() noexcept;
@@ -104,6 +110,8 @@ class Worker {
   Fiber* look_around() noexcept;
   Fiber* spin() noexcept;
   Fiber* steal() noexcept;
+  [[nodiscard]] bool is_worth_stealing(Seen& seen, std::uint32_t taken,
+                                       std::uint32_t size) noexcept;
   Fiber* steal_from(Worker& victim) noexcept;
   void remember_progress() noexcept;
   [[nodiscard]] bool sees_hog() noexcept;
@@ -150,13 +158,7 @@ class Worker {
   // has run since.
   Owned<std::uint64_t, Atomic> switches_{0};
 
-  // What this worker, as a thief or watcher, has seen of the others: scheduler_core.cpp, steal().
-  struct Seen {
-    std::uint64_t switches = 0;
-    std::uint32_t taken = 0;
-    Ticks since = 0;
-  };
-  std::vector<Seen> seen_;
+  std::vector<Seen> seen_;  // of each worker
 
   // SchedulerCore::lock_ protects these.
   FiberList inbox_;          // pinned here, made ready by others
