@@ -142,7 +142,7 @@ class SendOperations {
   /// Sends if that is possible at once. Moves from `value` only if it returns ok.
   [[nodiscard]] ChannelStatus try_send(T&& value) const {
     const ChannelCore* const core = pointer();
-    if (core != nullptr && core->must_wait(Case::Direction::kSend)) {
+    if (core != nullptr && core->knows_caller() && core->must_wait(Case::Direction::kSend)) {
       return ChannelStatus::would_block;
     }
     const ChannelStatus status = transfer(value, Deadline::now());
@@ -198,7 +198,7 @@ class RecvOperations {
   /// cause.
   [[nodiscard]] ChannelStatus try_recv(std::optional<T>& value) const {
     const ChannelCore* const core = static_cast<const Handle*>(this)->core().get();
-    if (core != nullptr && core->must_wait(Case::Direction::kRecv)) {
+    if (core != nullptr && core->knows_caller() && core->must_wait(Case::Direction::kRecv)) {
       value.reset();
       return ChannelStatus::would_block;
     }

@@ -272,11 +272,19 @@ int ChannelCore::communicate_one(Case& one, Deadline deadline) LEAT_NO_THREAD_SA
 
 namespace {
 
-// Only ever asked for by a select with several cases. Plain threads share one sequence.
-[[maybe_unused]] std::uint64_t random_number(Fiber* fiber) noexcept {
-  if (fiber != nullptr) return fiber->random();
+// `fiber`: the caller. Plain threads share one sequence.
+std::size_t choose(std::size_t count, [[maybe_unused]] Fiber* fiber) noexcept {
+#if defined(LEAT_EXPLORE)
+  return exploring::choose(count);
+#else
   static std::atomic<std::uint64_t> counter{0};
-  return mix(counter.fetch_add(kRandomStep, std::memory_order_relaxed));
+  const std::uint64_t random = fiber != nullptr
+                                   ? fiber->random()
+                                   : mix(counter.fetch_add(kRandomStep, std::memory_order_relaxed));
+  // The upper half of a product instead of a division; the bias is below 2^-16, for as many cases
+  // as there can be, and below 2^-28 for 8.
+  return ((random >> 32U) * count) >> 32U;
+#endif
 }
 
 // Address order, so that two operations on the same channels cannot block each other. By insertion
@@ -350,7 +358,7 @@ class Communication {
       ChannelCore* const channel = one.channel;
       if (channel == nullptr) continue;
       // Also if another channel is taken now: see must_wait().
-      if (!channel->touchers_.knows(scheduler_)) return kNone;
+      if (!channel->knows_caller()) return kNone;
       if (channel->must_wait(one.direction)) continue;
       WaitNode* peer = nullptr;
       channel->lock_.lock();
@@ -436,16 +444,7 @@ class Communication {
       for (std::uint32_t i = 0; i < cases_.size(); ++i) cases_[i].trial = i;
     }
     const std::size_t left = cases_.size() - turn;
-    if (left > 1) {
-#if defined(LEAT_EXPLORE)
-      const std::size_t drawn = exploring::choose(left);
-#else
-      // The upper half of a product instead of a division; the bias is below 2^-16, for as many
-      // cases as there can be, and below 2^-28 for 8.
-      const std::size_t drawn = ((random_number(fiber_) >> 32U) * left) >> 32U;
-#endif
-      std::swap(cases_[turn].trial, cases_[turn + drawn].trial);
-    }
+    if (left > 1) std::swap(cases_[turn].trial, cases_[turn + choose(left, fiber_)].trial);
     return cases_[cases_[turn].trial];
   }
 
@@ -475,9 +474,13 @@ class Communication {
 };
 
 int communicate(std::span<Case> cases, Deadline deadline) {
+  const int outcome = Communication(cases).try_each();
+  return outcome != Communication::kNone ? outcome : communicate_later(cases, deadline);
+}
+
+int communicate_later(std::span<Case> cases, Deadline deadline) {
   Communication select(cases);
-  int outcome = select.try_each();
-  if (outcome == Communication::kNone) outcome = select.try_all();
+  int outcome = select.try_all();
   if (outcome != Communication::kNone) return outcome;
   if (deadline.is_now()) {
     select.unlock_all();
@@ -487,6 +490,8 @@ int communicate(std::span<Case> cases, Deadline deadline) {
   if (outcome == Waiter::kCancelled) throw Cancelled{};
   return outcome;
 }
+
+std::size_t choose_case(std::size_t count) noexcept { return choose(count, Fiber::current()); }
 
 int communicate_with_nobody(Case& one, Deadline deadline) {
   if (deadline.is_now()) return Waiter::kTimedOut;

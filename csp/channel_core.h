@@ -136,7 +136,12 @@ class LEAT_CACHE_ALIGNED ChannelCore {
 
   /// Without the lock: true if the operation has to wait (at one instant of this call; otherwise it
   /// may have to). What a poll costs that finds nothing.
+  ///
+  /// A report of a deadlock must know of everybody who may come back to a channel, so who operates
+  /// on it for the first time takes the lock: the caller has made sure of knows_caller().
   [[nodiscard]] bool must_wait(Case::Direction direction) const noexcept;
+  /// Whether fibers of the caller's scheduler, or else plain threads, have operated on it before.
+  [[nodiscard]] bool knows_caller() const noexcept { return touchers_.knows(calling_scheduler()); }
 
   /// Sends if only the ring is concerned. If not, returns false, and lock_ is held: for
   /// communicate_one().
@@ -166,7 +171,6 @@ class LEAT_CACHE_ALIGNED ChannelCore {
 
  private:
   friend class Communication;
-  friend int communicate(std::span<Case> cases, Deadline deadline);
 
   ~ChannelCore();
 
@@ -226,6 +230,10 @@ class LEAT_CACHE_ALIGNED ChannelCore {
 ///
 /// Go spec: "Select statements", "Send statements", "Receive operator".
 int communicate(std::span<Case> cases, Deadline deadline);
+/// The same for who has found that every case must_wait().
+int communicate_later(std::span<Case> cases, Deadline deadline);
+/// One of 0, ..., count - 1, each with equal probability: the choice of a select.
+[[nodiscard]] std::size_t choose_case(std::size_t count) noexcept;
 
 /// Waits for ever, or until `deadline`, as an operation on the nil channel does.
 int communicate_with_nobody(Case& one, Deadline deadline);
@@ -246,14 +254,11 @@ inline ChannelRef::~ChannelRef() {
 // Where there is a ring, its count alone says at one instant whether the operation has to wait,
 // because nobody waits to send unless it is full, nor to receive unless it is empty; where there is
 // none, the queue does. A channel that is open afterwards was open at that instant.
-//
-// A report of a deadlock must know of everybody who may come back to a channel: who operates on it
-// for the first time takes the lock.
 inline bool ChannelCore::must_wait(Case::Direction direction) const noexcept {
   const bool waits = direction == Case::Direction::kSend
                          ? count() == capacity_ && receivers_.empty()
                          : count() == 0 && senders_.empty();
-  return waits && !closed() && touchers_.knows(calling_scheduler());
+  return waits && !closed();
 }
 
 template <class T>

@@ -31,11 +31,11 @@ int checked_workers(int workers) {
 constexpr Duration kLongSlice = std::chrono::microseconds(7);
 // How long an idle worker looks for work before it sleeps; a wake-up costs about as much.
 constexpr Duration kSpin = std::chrono::microseconds(50);
-// What has not moved for so long is stolen from a queue of few, which may be long jobs, and of
-// many, which a fiber may be about to launch.
+// How long a queue may stand still before it is stolen from: one of few fibers whose owner runs one
+// all the time; one of many, which may be about to be launched, or of few while others take turns.
 constexpr Duration kPatience = std::chrono::microseconds(4);
-constexpr Duration kPatienceWithMany = std::chrono::microseconds(20);
-// From a queue of many that moves: what at this pace will take its owner so long.
+constexpr Duration kMorePatience = std::chrono::microseconds(20);
+// A queue of many that moves is stolen from if at this pace it will take its owner so long.
 constexpr Duration kWorthStealing = std::chrono::microseconds(40);
 
 int checked_io_threads(int threads) {
@@ -52,9 +52,9 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options)
                                       : &SteadyClock::instance()),
       worker_count_(checked_workers(options.workers)),
       long_slice_(ticks_in(kLongSlice)),
-      spin_ticks_(clock_->is_virtual() ? 0 : ticks_in(kSpin)),
+      spin_ticks_(clock_->is_virtual() || usable_cpus() == 1 ? 0 : ticks_in(kSpin)),
       patience_(ticks_in(kPatience)),
-      patience_with_many_(ticks_in(kPatienceWithMany)),
+      more_patience_(ticks_in(kMorePatience)),
       worth_stealing_(ticks_in(kWorthStealing)),
       root_(std::make_shared<GroupCore>(*this)),
       stacks_(options.stack_size),

@@ -164,7 +164,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   [[nodiscard]] Ticks long_slice() const noexcept { return long_slice_; }
   [[nodiscard]] Ticks spin_ticks() const noexcept { return spin_ticks_; }
   [[nodiscard]] Ticks patience() const noexcept { return patience_; }
-  [[nodiscard]] Ticks patience_with_many() const noexcept { return patience_with_many_; }
+  [[nodiscard]] Ticks more_patience() const noexcept { return more_patience_; }
   [[nodiscard]] Ticks worth_stealing() const noexcept { return worth_stealing_; }
 
   struct Due {
@@ -211,7 +211,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   const Ticks long_slice_;
   const Ticks spin_ticks_;
   const Ticks patience_;
-  const Ticks patience_with_many_;
+  const Ticks more_patience_;
   const Ticks worth_stealing_;
   std::shared_ptr<GroupCore> root_;
   StackPool stacks_;

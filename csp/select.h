@@ -24,7 +24,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -65,6 +67,13 @@ class CaseChannel {
       : core_(owned.core().get()), share_(owned.core()) {}
   [[nodiscard]] ChannelCore* get() const noexcept { return core_; }
   /// From here it is owned.
+  /// As those of ChannelCore; on the nil channel everybody has to wait.
+  [[nodiscard]] bool must_wait(Case::Direction direction) const noexcept {
+    return core_ == nullptr || core_->must_wait(direction);
+  }
+  [[nodiscard]] bool knows_caller() const noexcept {
+    return core_ == nullptr || core_->knows_caller();
+  }
   void own() noexcept {
     if (core_ == nullptr || share_.get() != nullptr) return;
     core_->retain();
@@ -85,6 +94,10 @@ class RecvCase {
   RecvCase(CaseChannel channel, F handler)
       : channel_(std::move(channel)), handler_(std::move(handler)) {}
   void own() noexcept { channel_.own(); }
+  [[nodiscard]] const CaseChannel& channel() const noexcept { return channel_; }
+  [[nodiscard]] bool must_wait() const noexcept {
+    return channel_.must_wait(Case::Direction::kRecv);
+  }
   void describe(Case& one) noexcept {
     one.channel = channel_.get();
     one.direction = Case::Direction::kRecv;
@@ -95,7 +108,6 @@ class RecvCase {
   int communicate_alone(Case& one, Deadline deadline) {
     describe(one);
     if (one.channel == nullptr) return communicate_with_nobody(one, deadline);
-    if (deadline.is_now() && one.channel->must_wait(one.direction)) return Waiter::kTimedOut;
     if (one.channel->recv_from_ring(value_)) return 0;
     return one.channel->communicate_one(one, deadline);
   }
@@ -124,6 +136,10 @@ class SendCase {
         value_(std::forward<V>(value)),
         handler_(std::move(handler)) {}
   void own() noexcept { channel_.own(); }
+  [[nodiscard]] const CaseChannel& channel() const noexcept { return channel_; }
+  [[nodiscard]] bool must_wait() const noexcept {
+    return channel_.must_wait(Case::Direction::kSend);
+  }
   void describe(Case& one) noexcept {
     one.channel = channel_.get();
     one.direction = Case::Direction::kSend;
@@ -133,7 +149,6 @@ class SendCase {
   int communicate_alone(Case& one, Deadline deadline) {
     describe(one);
     if (one.channel == nullptr) return communicate_with_nobody(one, deadline);
-    if (deadline.is_now() && one.channel->must_wait(one.direction)) return Waiter::kTimedOut;
     if (one.channel->send_to_ring(value_)) return 0;
     return one.channel->communicate_one(one, deadline);
   }
@@ -204,55 +219,186 @@ template <class F = NoHandler>
   return DeadlineCase<F>{Deadline::now(), std::move(handler)};
 }
 
+template <SelectCase... Cases>
+inline constexpr std::size_t kCommunications =
+    (std::size_t{0} + ... + std::size_t{std::remove_cvref_t<Cases>::kCommunicates});
+
+/// Completes the case at that place among the arguments, which communicated.
+template <class... Cases>
+void act_on(int chosen, const Case& communicated, Cases&... cases) {
+  int index = 0;
+  [[maybe_unused]] const auto act = [&](auto& one) {
+    if (index++ != chosen) return;
+    if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) one.act(communicated);
+  };
+  (act(cases), ...);
+}
+/// The same for one that gives a deadline.
+template <class... Cases>
+void act_on_deadline(int chosen, Cases&... cases) {
+  int index = 0;
+  [[maybe_unused]] const auto act = [&](auto& one) {
+    if (index++ != chosen) return;
+    if constexpr (!std::remove_cvref_t<decltype(one)>::kCommunicates) one.handler();
+  };
+  (act(cases), ...);
+}
+
+/// The earliest of the cases that give a deadline, and its place among the arguments.
+struct EarliestDeadline {
+  Deadline deadline = Deadline::never();
+  int position = -1;
+};
+template <class... Cases>
+EarliestDeadline earliest_deadline(const Cases&... cases) noexcept {
+  EarliestDeadline earliest;
+  int index = 0;
+  [[maybe_unused]] const auto look = [&](const auto& one) {
+    if constexpr (!std::remove_cvref_t<decltype(one)>::kCommunicates) {
+      if (earliest.position < 0 || one.deadline.at() < earliest.deadline.at()) {
+        earliest = {one.deadline, index};
+      }
+    }
+    ++index;
+  };
+  (look(cases), ...);
+  return earliest;
+}
+
+/// A select with one communication. Returns the place of the case that was chosen.
+template <class... Cases>
+__attribute__((noinline)) int select_one(Cases&... cases) {
+  const EarliestDeadline earliest = earliest_deadline(cases...);
+  Case communicated;
+  int chosen = -1;
+  int index = 0;
+  const auto communicate_alone = [&](auto& one) {
+    if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) {
+      if (one.communicate_alone(communicated, earliest.deadline) >= 0) chosen = index;
+    }
+    ++index;
+  };
+  (communicate_alone(cases), ...);
+  if (chosen < 0) {
+    act_on_deadline(earliest.position, cases...);
+    return earliest.position;
+  }
+  act_on(chosen, communicated, cases...);
+  return chosen;
+}
+
+/// A select that has to look at all its channels at one instant, and may have to wait. `polled`:
+/// none of them was ready a moment ago.
+template <class... Cases>
+__attribute__((noinline)) int select_together(bool polled, Cases&... cases) {
+  constexpr std::size_t kCount = kCommunications<Cases...>;
+  std::array<Case, kCount> communications;
+  std::array<int, kCount> position{};  // of each communication among the arguments
+  std::size_t used = 0;
+  int index = 0;
+  [[maybe_unused]] const auto describe = [&](auto& one) {
+    if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) {
+      one.describe(communications[used]);
+      position[used++] = index;
+    }
+    ++index;
+  };
+  (describe(cases), ...);
+  const EarliestDeadline earliest = earliest_deadline(cases...);
+  const int outcome = polled ? communicate_later(communications, earliest.deadline)
+                             : communicate(communications, earliest.deadline);
+  if (outcome < 0) {
+    act_on_deadline(earliest.position, cases...);
+    return earliest.position;
+  }
+  const auto communicated = static_cast<std::size_t>(outcome);
+  act_on(position[communicated], communications[communicated], cases...);
+  return position[communicated];
+}
+
+/// A select with several communications among at most 64 cases: takes one that is ready, if there
+/// is one, before it describes them all.
+template <class... Cases>
+int select_several(Cases&... cases) {
+  std::uint64_t ready = 0;  // by place among the arguments
+  std::size_t count = 0;
+  bool known = true;
+  int index = 0;
+  const auto look = [&](const auto& one) {
+    if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) {
+      known = known && one.channel().knows_caller();
+      if (!one.must_wait()) {
+        ready |= std::uint64_t{1} << static_cast<unsigned>(index);
+        ++count;
+      }
+    }
+    ++index;
+  };
+  (look(cases), ...);
+  if (!known) return select_together(false, cases...);
+  for (; count > 0; --count) {
+    std::uint64_t rest = ready;
+    for (std::size_t skip = count > 1 ? choose_case(count) : 0; skip > 0; --skip) rest &= rest - 1;
+    const int chosen = std::countr_zero(rest);
+    Case communicated;
+    bool done = false;
+    index = 0;
+    const auto try_it = [&](auto& one) {
+      if (index++ != chosen) return;
+      if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) {
+        done = one.communicate_alone(communicated, Deadline::now()) >= 0;
+      }
+    };
+    (try_it(cases), ...);
+    if (done) {
+      act_on(chosen, communicated, cases...);
+      return chosen;
+    }
+    ready &= ~(std::uint64_t{1} << static_cast<unsigned>(chosen));
+  }
+  return select_together(true, cases...);
+}
+
+/// The case to take where there is no need to look closer: an otherwise beside one communication
+/// that has to wait. -1: look closer.
+template <class... Cases>
+int otherwise_at_once(const Cases&... cases) noexcept {
+  int chosen = -1;
+  bool must_wait = false;
+  int index = 0;
+  const auto look = [&](const auto& one) {
+    if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) {
+      must_wait = one.must_wait() && one.channel().knows_caller();
+    } else if (chosen < 0 && one.deadline.is_now()) {
+      chosen = index;
+    }
+    ++index;
+  };
+  (look(cases), ...);
+  return must_wait ? chosen : -1;
+}
+
 /// Waits for one of the cases; runs its handler; returns its index among the arguments. Throws what
 /// the handler throws, Cancelled, and as the top of the file says. With no case at all it waits for
 /// ever.
 template <SelectCase... Cases>
 int select(Cases&&... cases) {
-  constexpr std::size_t kCount = (std::size_t{0} + ... + std::size_t{Cases::kCommunicates});
-  std::array<Case, kCount> communications;
-  std::array<int, kCount> position{};  // of each communication among the arguments
-  Deadline deadline = Deadline::never();
-  int deadline_position = -1;
-
-  std::size_t used = 0;
-  int index = 0;
-  [[maybe_unused]] const auto collect = [&](auto& one) {
-    if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) {
-      if constexpr (kCount > 1) one.describe(communications[used]);
-      position[used++] = index;
-    } else if (deadline_position < 0 || one.deadline.at() < deadline.at()) {
-      deadline = one.deadline;
-      deadline_position = index;
-    }
-    ++index;
-  };
-  (collect(cases), ...);
-
-  int outcome = Waiter::kTimedOut;
-  if constexpr (kCount == 1) {
-    [[maybe_unused]] const auto communicate_alone = [&](auto& one) {
-      if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) {
-        outcome = one.communicate_alone(communications[0], deadline);
+  constexpr std::size_t kCount = kCommunications<Cases...>;
+  if constexpr (kCount == 0) {
+    return select_together(true, cases...);
+  } else if constexpr (sizeof...(Cases) > 64) {
+    return select_together(false, cases...);
+  } else if constexpr (kCount == 1) {
+    if constexpr (sizeof...(Cases) > 1) {
+      if (const int chosen = otherwise_at_once(cases...); chosen >= 0) {
+        act_on_deadline(chosen, cases...);
+        return chosen;
       }
-    };
-    (communicate_alone(cases), ...);
-  } else {
-    outcome = communicate(communications, deadline);
-  }
-  const int chosen = outcome < 0 ? deadline_position : position[static_cast<std::size_t>(outcome)];
-
-  index = 0;
-  [[maybe_unused]] const auto act = [&](auto& one) {
-    if (index++ != chosen) return;
-    if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) {
-      one.act(communications[static_cast<std::size_t>(outcome)]);
-    } else {
-      one.handler();
     }
-  };
-  (act(cases), ...);
-  return chosen;
+    return select_one(cases...);
+  } else {
+    return select_several(cases...);
+  }
 }
 
 }  // namespace leat

@@ -210,7 +210,12 @@ Fiber* Worker::find() noexcept {
         return fiber;
       }
     }
-    switch (core_.sleep(*this)) {
+    const Ticks slept_at = ticks_now();
+    const SchedulerCore::Woken woken = core_.sleep(*this);
+    // The time asleep was no slice.
+    sampled_at_.set(ticks_now());
+    slept_shortly_.set(sampled_at_.get() - slept_at < core_.spin_ticks());
+    switch (woken) {
       case SchedulerCore::Woken::kEnded: return nullptr;
       case SchedulerCore::Woken::kBySomebody: may_spin = true; break;
       case SchedulerCore::Woken::kToWatch:
@@ -221,8 +226,6 @@ Fiber* Worker::find() noexcept {
         }
         break;
     }
-    // The time asleep was no slice.
-    sampled_at_.set(ticks_now());
     until_sample_.set(kSampleEvery);
     sampled_every_.set(kSampleEvery);
     until_look_outside_.set(0);  // it may have been the one who watched the clock
@@ -245,7 +248,8 @@ Fiber* Worker::look_around() noexcept {
 }
 
 Fiber* Worker::spin() noexcept {
-  if (alone_ || !core_.may_spin(*this)) return nullptr;
+  // Alone, only somebody outside could bring work.
+  if (alone_ ? !slept_shortly_.get() : !core_.may_spin(*this)) return nullptr;
   do {
     remember_progress();
     const Ticks end = ticks_now() + core_.spin_ticks();
@@ -267,10 +271,10 @@ Fiber* Worker::steal() noexcept {
     if (Fiber* const fiber = victim.offer_.take(false)) return fiber;
     const std::uint32_t size = victim.ring_.size();
     if (size == 0 || size > RunRing::kSize) {  // the latter: it changes between the two readings
-      seen_[victim.index_].since = 0;
+      seen_[victim.index_].ring.since = 0;
       continue;
     }
-    if (!is_worth_stealing(seen_[victim.index_], victim.ring_.taken(), size)) continue;
+    if (!is_worth_stealing(victim, size)) continue;
     if (Fiber* const fiber = steal_from(victim)) return fiber;
   }
   return nullptr;
@@ -278,21 +282,22 @@ Fiber* Worker::steal() noexcept {
 
 // The cache lines of fibers that are stolen, and of what they share with those that are not, cost
 // more than many short slices: it is worth it where their owner would keep them waiting for longer.
-bool Worker::is_worth_stealing(Seen& seen, std::uint32_t taken, std::uint32_t size) noexcept {
-  const Ticks now = ticks_now();
-  const std::uint32_t ran = taken - seen.taken;
-  const Ticks passed = now - seen.since;
+bool Worker::is_worth_stealing(Worker& victim, std::uint32_t size) noexcept {
   const bool few = size < kFew;
+  const Ticks now = ticks_now();
+  const Seen::Ring ring{
+      .switches = victim.switches_.get(), .taken = victim.ring_.taken(), .since = now};
+  Seen::Ring& seen = seen_[victim.index_].ring;
+  const std::uint32_t ran = ring.taken - seen.taken;
   if (seen.since == 0 || (few && ran > 0)) {
-    seen.taken = taken;
-    seen.since = now;
+    seen = ring;
     return false;
   }
-  if (few) return passed >= core_.patience();
-  if (passed < core_.patience_with_many()) return false;
+  const Ticks passed = now - seen.since;
+  if (few && ring.switches == seen.switches) return passed >= core_.patience();
+  if (passed < core_.more_patience()) return false;
   if (ran == 0 || passed / ran * size >= core_.worth_stealing()) return true;
-  seen.taken = taken;
-  seen.since = now;
+  seen = ring;
   return false;
 }
 
@@ -300,7 +305,7 @@ Fiber* Worker::steal_from(Worker& victim) noexcept {
   std::array<Fiber*, RunRing::kSize / 2> taken;
   const std::uint32_t count = victim.ring_.steal_half(taken);
   if (count == 0) return nullptr;
-  seen_[victim.index_].since = 0;
+  seen_[victim.index_].ring.since = 0;
   for (std::uint32_t i = 1; i < count; ++i) queue(*taken[i]);
   return taken[0];
 }

@@ -86,15 +86,18 @@ class Worker {
 
   static constexpr int kLookOutsideEvery = 61;  // switches
   static constexpr int kSampleEvery = 7;        // switches; twice that where nothing changes
-  static constexpr int kLongestStreak = 1024;
+  static constexpr int kLongestStreak = 64;
   static constexpr int kLongestStreakOfLong = 16;  // where slices are long
   static constexpr std::uint32_t kFew = 16;        // fibers in a queue
 
   /// What this worker, as a thief or watcher, has seen of another.
   struct Seen {
     std::uint64_t switches = 0;
-    std::uint32_t taken = 0;  // from its ring, when `since` was set
-    Ticks since = 0;          // 0: its ring was empty
+    struct Ring {
+      std::uint64_t switches = 0;
+      std::uint32_t taken = 0;
+      Ticks since = 0;  // 0: it was empty
+    } ring;
   };
 
   // On a fiber's stack, or on the base:
@@ -110,8 +113,7 @@ class Worker {
   Fiber* look_around() noexcept;
   Fiber* spin() noexcept;
   Fiber* steal() noexcept;
-  [[nodiscard]] bool is_worth_stealing(Seen& seen, std::uint32_t taken,
-                                       std::uint32_t size) noexcept;
+  [[nodiscard]] bool is_worth_stealing(Worker& victim, std::uint32_t size) noexcept;
   Fiber* steal_from(Worker& victim) noexcept;
   void remember_progress() noexcept;
   [[nodiscard]] bool sees_hog() noexcept;
@@ -135,6 +137,7 @@ class Worker {
   Owned<int> streak_{0};
   Owned<bool> long_slices_{false};
   Owned<Ticks> sampled_at_{0};
+  Owned<bool> slept_shortly_{false};  // the last time: it is worth looking out before the next
   FiberList pinned_;
   FiberPool::Cache fibers_;
   StackPool::Cache stacks_;
