@@ -41,6 +41,26 @@ void expect_in(const std::string& report, const std::string& part) {
   EXPECT_NE(report.find(part), std::string::npos) << "no '" << part << "' in: " << report;
 }
 
+TEST(Deadlock, IsReportedAsTheReadmeShows) {
+  std::string report;
+  try {
+    // [deadlock]
+    leat::run([] {
+      leat::Channel<int> weights(0, "weights");
+      leat::Channel<int> gradients(0, "gradients");
+      leat::go([=] { gradients.send(1 + weights.recv().value()); }, {.name = "worker"});
+      const int gradient = gradients.recv().value();  // each waits for the other to begin
+      weights.send(2 * gradient);
+    });
+    // [/deadlock]
+  } catch (const Deadlock& deadlock) {
+    report = deadlock.what();
+  }
+  expect_in(report, "leat: deadlock: all 2 fibers wait and nothing can wake them:\n");
+  expect_in(report, "\n  fiber 1 \"main\" waits for recv on channel \"gradients\"");
+  expect_in(report, "\n  fiber 2 \"worker\" waits for recv on channel \"weights\"");
+}
+
 TEST(Deadlock, NamesTheFibersTheChannelsAndWhyTheyWait) {
   on_each_worker_count_with_clock([](const SchedulerOptions& options, const VirtualClock&) {
     const std::string report = report_of(
