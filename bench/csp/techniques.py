@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""What each technique of the core buys: bench/csp with it and without it, alternately.
+
+    python3 bench/csp/techniques.py [--rounds 5] [--seconds 0.1] [--only REGEX] [--save FILE]
+
+Copies the sources once for each technique, takes it out by the few lines below, and builds and runs
+the benchmarks of all copies in turns. Prints medians of the complete core, and how many times as long
+the same takes without the technique. A technique whose lines have been reworded since is an error.
+"""
+
+import argparse
+import csv
+import io
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "techniques"
+
+# name: (what is done instead, [(file, the lines, their replacement)])
+TECHNIQUES = {
+    "run-next": (
+        "who is woken stands at the end of the ring",
+        [("csp/worker_switch.h", "      !run_next_.put(fiber)) {", "      true) {"),
+         ("csp/worker.cpp", "  if (!run_next_.put(fiber)) {\n    queue(fiber);\n    return;\n  }\n",
+          "  if (true) {\n    queue(fiber);\n    return;\n  }\n")]),
+    "offer": (
+        "who is woken from a long slice stays with its waker",
+        [("csp/worker.cpp", "  long_slices_.set(long_ones);", "  long_slices_.set(false);")]),
+    "direct switch": (
+        "every switch goes through the worker's own stack",
+        [("csp/worker_switch.h",
+          "  if (fiber->has_stack_.get() || bind_cached_stack(*fiber)) return fiber;\n", "")]),
+    "lazy stacks": (
+        "a stack is bound at the launch",
+        [("csp/scheduler_core.cpp", "  if (options.stack_size != 0) {  // those of the default",
+          "  if (true) {  // those of the default"),
+         ("csp/scheduler_core.cpp", "fiber.has_own_stack_size_.set(options.stack_size != 0);",
+          "fiber.has_own_stack_size_.set(true);")]),
+    "colours": (
+        "all stacks begin at the top of a page",
+        [("csp/context.cpp", "  const std::size_t above = stack_colour(stack);",
+          "  const std::size_t above = 0 * stack_colour(stack);")]),
+}
+
+PROBLEMS = [  # benchmark program, names
+    ("channel", "^(ChanSync|Spsc/1|Spsc/128|Mpmc/128)/workers"),
+    ("select", "^(Select2/0|Select8/128)/workers"),
+    ("spawn", "^Spawn/256/workers"),
+    ("pipeline", "^(Ring/1000|Sieve/2000|CoarseJobs/17)/workers"),
+    ("double_buffer", "^DoubleBuffer/(64|1024)/1/workers:2"),
+]
+
+
+def run(command, **how):
+    done = subprocess.run(command, text=True, capture_output=True, **how)
+    if done.returncode != 0:
+        sys.exit(f"techniques: {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def build(name, changes):
+    """The folder with the benchmarks of a copy of the sources that is changed so."""
+    where = BUILD / name.replace(" ", "-")
+    source = where / "source"
+    source.mkdir(parents=True, exist_ok=True)
+    for file in run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT).splitlines():
+        if not (ROOT / file).is_file() or file.startswith("examples/data/"):
+            continue
+        text = (ROOT / file).read_bytes()
+        for changed, old, new in changes:
+            if changed != file:
+                continue
+            if text.count(old.encode()) != 1:
+                sys.exit(f"techniques: {name}: {file} has these lines {text.count(old.encode())} "
+                         f"times, not once; mend {pathlib.Path(__file__).name}:\n{old}")
+            text = text.replace(old.encode(), new.encode())
+        copy = source / file
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if not copy.is_file() or copy.read_bytes() != text:  # or everything is compiled again
+            copy.write_bytes(text)
+            shutil.copymode(ROOT / file, copy)
+    run(["cmake", "-S", source, "-B", where / "build", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+         "-DCMAKE_CXX_FLAGS_RELEASE=-O2 -DNDEBUG", "-DLEAT_BUILD_TESTS=OFF",
+         "-DLEAT_BUILD_EXAMPLES=OFF", "-DLEAT_BUILD_BENCH=ON", "-DLEAT_CUDA=OFF"])
+    run(["cmake", "--build", where / "build", "--target"]
+        + [f"bench_csp_{program}" for program, _ in PROBLEMS])
+    return where / "build" / "bench"
+
+
+def measure(folder, program, names, seconds):
+    """Time of one operation, by name."""
+    printed = run([folder / f"bench_csp_{program}", f"--benchmark_filter={names}",
+                   f"--benchmark_min_time={seconds}", "--benchmark_format=csv"])
+    rows = csv.DictReader(io.StringIO(printed[printed.index("name,iterations"):]))
+    times = {}
+    for row in rows:
+        if row["error_occurred"]:
+            sys.exit(f"techniques: {row['name']}: {row['error_message']}")
+        times[row["name"].replace("/real_time", "")] = (float(row["real_time"]), row["time_unit"])
+    return times
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5, help="how often each runs (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=0.1, help="how long at least (%(default)s)")
+    parser.add_argument("--only", default="", metavar="REGEX", help="these techniques")
+    parser.add_argument("--save", metavar="FILE", help="write the table there too")
+    arguments = parser.parse_args()
+    chosen = {name: what for name, what in TECHNIQUES.items() if re.search(arguments.only, name)}
+    folders = {"complete": build("complete", [])}
+    for name, (_, changes) in chosen.items():
+        print(f"building without {name}", file=sys.stderr)
+        folders[name] = build(name, changes)
+
+    times = {}  # (benchmark, variant): [time]
+    units = {}
+    for _ in range(arguments.rounds):
+        for program, names in PROBLEMS:
+            for variant, folder in folders.items():
+                measured = measure(folder, program, names, arguments.seconds)
+                for benchmark, (time, unit) in measured.items():
+                    times.setdefault((benchmark, variant), []).append(time)
+                    units[benchmark] = unit
+
+    commit = run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT).strip()
+    lines = [f"commit: {commit}",
+             f"rounds: {arguments.rounds}, seconds of a run, at least: {arguments.seconds}",
+             f"load: {os.getloadavg()[0]:.1f} (of it 1 to 2 these programs)", ""]
+    for name, (instead, _) in chosen.items():
+        lines.append(f"without {name}: {instead}")
+    lines += ["", f"{'':30}{'complete':>12}" + "".join(f"{'- ' + name:>16}" for name in chosen)]
+    for benchmark, unit in units.items():
+        base = statistics.median(times[benchmark, "complete"])
+        line = f"{benchmark:30}{base:>9.3g} {unit}"
+        for name in chosen:
+            line += f"{statistics.median(times[benchmark, name]) / base:>15.2f}x"
+        lines.append(line)
+    table = "\n".join(lines) + "\n"
+    print(table, end="")
+    if arguments.save:
+        pathlib.Path(arguments.save).write_text(table)
+
+
+if __name__ == "__main__":
+    main()
