@@ -34,9 +34,9 @@ constexpr Duration kSpin = std::chrono::microseconds(50);
 // How long a queue may stand still before it is stolen from: one of few fibers whose owner runs one
 // all the time; one of many, which may be about to be launched, or of few while others take turns.
 constexpr Duration kPatience = std::chrono::microseconds(4);
-constexpr Duration kMorePatience = std::chrono::microseconds(20);
+constexpr Duration kMorePatience = std::chrono::microseconds(50);
 // A queue of many that moves is stolen from if at this pace it will take its owner so long.
-constexpr Duration kWorthStealing = std::chrono::microseconds(40);
+constexpr Duration kWorthStealing = std::chrono::microseconds(100);
 
 int checked_io_threads(int threads) {
   if (threads >= 1 && threads <= kMostWorkers) return threads;

@@ -66,7 +66,7 @@ void Worker::make_ready_behind(Fiber& fiber) noexcept {
     return;
   }
   if (!run_next_.put(fiber)) {
-    queue(fiber);
+    queue_woken(fiber);
     return;
   }
   if (alone_) return;
@@ -85,6 +85,19 @@ void Worker::queue(Fiber& fiber) noexcept {
   if (alone_) return;
   light_fence();  // likewise
   core_.wake_for_work();
+}
+
+// Where slices are short its turn comes soon, and to wake another worker for it would cost more:
+// the watcher sees to it that it does.
+void Worker::queue_woken(Fiber& fiber) noexcept {
+  if (fiber.home_.get() != nullptr || ring_.size() >= kFew) {
+    queue(fiber);
+    return;
+  }
+  static_cast<void>(ring_.push(fiber));  // there is room
+  if (alone_) return;
+  light_fence();  // likewise
+  core_.wake_for_watch();
 }
 
 bool Worker::may_go_on() noexcept {

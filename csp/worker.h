@@ -54,6 +54,8 @@ class Worker {
   void make_ready(Fiber& fiber) noexcept;
   /// Queues a fiber behind the others: a fresh one, or one that yields.
   void queue(Fiber& fiber) noexcept;
+  /// Likewise one that somebody has waked.
+  void queue_woken(Fiber& fiber) noexcept;
   /// `fiber` runs here and stops doing so: switches to the next one. Returns when it runs again,
   /// maybe on another worker; never, if it is done.
   void leave(Fiber& fiber, Left how, const HeldLocks& held = {}) noexcept;

@@ -38,7 +38,7 @@ inline Fiber* Worker::pick_queued() noexcept {
     }
     streak_.set(0);
     if (ring_.size() == 0 && pinned_.empty()) return woken;
-    queue(*woken);
+    queue_woken(*woken);
   }
   streak_.set(0);
   // One that is pinned takes its turn when all that stood in the ring before it are gone.
