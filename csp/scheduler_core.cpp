@@ -29,6 +29,8 @@ int checked_workers(int workers) {
 
 // Slices longer than this are worth a wake-up of another worker.
 constexpr Duration kLongSlice = std::chrono::microseconds(7);
+// How long an offer waits for the worker that knows it before its owner takes it back.
+constexpr Duration kGrace = std::chrono::microseconds(1);
 // How long an idle worker looks for work before it sleeps; a wake-up costs about as much.
 constexpr Duration kSpin = std::chrono::microseconds(50);
 // How long a queue may stand still before it is stolen from: one of few fibers whose owner runs one
@@ -52,6 +54,7 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options)
                                       : &SteadyClock::instance()),
       worker_count_(checked_workers(options.workers)),
       long_slice_(ticks_in(kLongSlice)),
+      grace_(ticks_in(kGrace)),
       spin_ticks_(clock_->is_virtual() || usable_cpus() == 1 ? 0 : ticks_in(kSpin)),
       patience_(ticks_in(kPatience)),
       more_patience_(ticks_in(kMorePatience)),

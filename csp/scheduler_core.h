@@ -156,12 +156,16 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
     if (__builtin_expect(unwatched_.load(std::memory_order_seq_cst), 0)) wake_spinner();
   }
   void wake_spinner() noexcept LEAT_EXCLUDES(lock_);
+  [[nodiscard]] bool somebody_spins() const noexcept {
+    return spinning_.load(std::memory_order_relaxed) > 0;
+  }
   void wake_timekeeper() noexcept LEAT_EXCLUDES(lock_);
   /// Somebody else has queued more than he will soon run.
   [[nodiscard]] bool queued_elsewhere(const Worker& worker) const noexcept;
   [[nodiscard]] bool waits_elsewhere(const Worker& worker) const noexcept;
 
   [[nodiscard]] Ticks long_slice() const noexcept { return long_slice_; }
+  [[nodiscard]] Ticks grace() const noexcept { return grace_; }
   [[nodiscard]] Ticks spin_ticks() const noexcept { return spin_ticks_; }
   [[nodiscard]] Ticks patience() const noexcept { return patience_; }
   [[nodiscard]] Ticks more_patience() const noexcept { return more_patience_; }
@@ -209,6 +213,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   const Clock* clock_;
   const int worker_count_;
   const Ticks long_slice_;
+  const Ticks grace_;
   const Ticks spin_ticks_;
   const Ticks patience_;
   const Ticks more_patience_;

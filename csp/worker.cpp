@@ -57,10 +57,12 @@ void Worker::make_ready_behind(Fiber& fiber) noexcept {
     return;
   }
   if (long_slices_.get() && home == nullptr && !alone_) {
+    const bool ran_elsewhere = fiber.worker_.get() != this;
     if (!offer_.put(fiber)) {
       queue(fiber);
       return;
     }
+    offered_away_.set(ran_elsewhere);
     light_fence();  // pairs with the heavy one of a worker that goes to sleep
     core_.wake_for_work();
     return;
@@ -208,6 +210,7 @@ Fiber* Worker::find() noexcept {
       until_look_outside_.set(long_slices_.get() ? 1 : kLookOutsideEvery);
       timekeeper_wanted = core_.look_outside(*this);
     }
+    wait_for_taker();
     if (Fiber* const fiber = pick_queued()) {
       found_work();
       if (timekeeper_wanted) core_.wake_timekeeper();
@@ -243,6 +246,16 @@ Fiber* Worker::find() noexcept {
     sampled_every_.set(kSampleEvery);
     until_look_outside_.set(0);  // it may have been the one who watched the clock
   }
+}
+
+// A fiber of long slices works on much memory, most of it in the cache of the worker that ran it
+// last: if that one is looking for work, it finds the offer in a moment.
+void Worker::wait_for_taker() noexcept {
+  if (!offered_away_.get()) return;
+  offered_away_.set(false);
+  if (!core_.somebody_spins()) return;
+  const Ticks end = ticks_now() + core_.grace();
+  while (!offer_.empty() && ticks_now() < end) cpu_relax();
 }
 
 // A spinner that has found work may leave more behind: the last one sends another.

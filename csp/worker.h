@@ -123,6 +123,7 @@ class Worker {
   [[nodiscard]] bool holds_waked() const noexcept { return !run_next_.empty() || ring_.size() > 0; }
   Fiber* rescue() noexcept;
   void found_work() noexcept;
+  void wait_for_taker() noexcept;
   bool bind_stack(Fiber& fiber) noexcept;
   void resume(Fiber& fiber) noexcept;
   void recycle(Fiber& ended) noexcept;
@@ -138,6 +139,7 @@ class Worker {
   Owned<int> sampled_every_{1};
   Owned<int> streak_{0};
   Owned<bool> long_slices_{false};
+  Owned<bool> offered_away_{false};  // the offer ran on another worker before
   Owned<Ticks> sampled_at_{0};
   Owned<bool> slept_shortly_{false};  // the last time: it is worth looking out before the next
   FiberList pinned_;

@@ -53,7 +53,7 @@ inline Fiber* Worker::pick_queued() noexcept {
 // Null: the base has something to do before, or there is nothing.
 LEAT_INLINE Fiber* Worker::pick_local() noexcept {
   if (until_sample_.add(-1) <= 0) sample_slices();
-  if (until_look_outside_.add(-1) <= 0) return nullptr;
+  if (until_look_outside_.add(-1) <= 0 || offered_away_.get()) return nullptr;
   Fiber* const fiber = pick_queued();
   if (fiber == nullptr) return nullptr;
   switches_.add(1);
