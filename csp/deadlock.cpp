@@ -128,14 +128,22 @@ void SchedulerCore::cancel_root_fibers() noexcept {
 }
 
 std::vector<const Fiber*> SchedulerCore::stuck_fibers() {
-  std::vector<const Fiber*> fibers;
-  bool all_stuck = true;
+  // Who waits for somebody outside does so again and again: all others need not be looked at.
+  const auto may_be_woken = [](const Fiber& fiber) {
+    return fiber.live_.load(std::memory_order_acquire) && !fiber.is_stuck();
+  };
+  if (not_stuck_ != nullptr && may_be_woken(*not_stuck_)) return {};
+  not_stuck_ = nullptr;
+  std::uint64_t count = 0;
   fibers_.for_each_live([&](const Fiber& fiber) {
-    fibers.push_back(&fiber);
-    all_stuck = all_stuck && fiber.is_stuck();
+    ++count;
+    if (not_stuck_ == nullptr && may_be_woken(fiber)) not_stuck_ = &fiber;
   });
   // One that somebody outside is about to launch is not live yet.
-  if (!all_stuck || fibers.size() != live_count()) fibers.clear();
+  if (not_stuck_ != nullptr || count != live_count()) return {};
+  std::vector<const Fiber*> fibers;
+  fibers.reserve(count);
+  fibers_.for_each_live([&](const Fiber& fiber) { fibers.push_back(&fiber); });
   return fibers;
 }
 

@@ -255,6 +255,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   std::size_t outside_work_ LEAT_GUARDED_BY(lock_) = 0;
   std::uint64_t outside_progress_ LEAT_GUARDED_BY(lock_) = 0;  // what progress() adds to switches
   std::uint64_t deadlock_sought_at_ LEAT_GUARDED_BY(lock_) = static_cast<std::uint64_t>(-1);
+  const Fiber* not_stuck_ LEAT_GUARDED_BY(lock_) = nullptr;  // when last looked for: stuck_fibers()
   int deadlock_steps_ LEAT_GUARDED_BY(lock_) = 0;  // without anybody moving on: end_deadlock()
   std::uint64_t stepped_at_ LEAT_GUARDED_BY(lock_) = static_cast<std::uint64_t>(-1);
   bool shields_gave_way_ LEAT_GUARDED_BY(lock_) = false;

@@ -27,8 +27,11 @@ __attribute__((noinline, no_sanitize("thread"))) Worker* Worker::current() noexc
   return t_worker;
 }
 
-Worker::Worker(SchedulerCore& core, std::size_t index) noexcept
-    : core_(core), index_(index), alone_(core.worker_count() == 1) {}
+Worker::Worker(SchedulerCore& core, std::size_t index)
+    : core_(core),
+      index_(index),
+      alone_(core.worker_count() == 1),
+      seen_(static_cast<std::size_t>(core.worker_count())) {}
 
 void Worker::set_current(Worker* worker) noexcept {
   t_worker = worker;
@@ -42,7 +45,6 @@ void Worker::run() noexcept {
   exceptions_.set(Context::exceptions_of_thread());
   sampled_at_.set(ticks_now());
   base_.adopt_current_thread();
-  seen_.resize(core_.workers_.size());
   while (Fiber* const fiber = find()) resume(*fiber);
   set_current(nullptr);
 }

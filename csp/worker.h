@@ -40,7 +40,7 @@ class Worker {
   /// For run(), and for an explorer, whose threads share one.
   static void set_current(Worker* worker) noexcept;
 
-  Worker(SchedulerCore& core, std::size_t index) noexcept;
+  Worker(SchedulerCore& core, std::size_t index);
 
   [[nodiscard]] SchedulerCore& core() const noexcept { return core_; }
   [[nodiscard]] Fiber* running() const noexcept { return running_.get(); }

@@ -1,0 +1,240 @@
+// What the operations of csp allocate: nothing, once they are warm. A program of its own, because
+// it replaces the global operator new.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <thread>
+
+#include "leat/csp/channel.h"
+#include "leat/csp/mutex.h"
+#include "leat/csp/notification.h"
+#include "leat/csp/scheduler.h"
+#include "leat/csp/select.h"
+#include "leat/csp/selector.h"
+#include "leat/csp/semaphore.h"
+#include "leat/csp/task_group.h"
+#include "leat/csp/wait_group.h"
+#include "leat/tests/support/run.h"
+
+namespace {
+
+std::atomic<std::size_t> g_allocations = 0;
+
+void* allocate(std::size_t size, std::size_t alignment) {
+  g_allocations.fetch_add(1, std::memory_order_relaxed);
+  // aligned_alloc asks for a multiple.
+  void* const memory =
+      std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+// Not inlined: g++ would see free() beside new, and take it for a mistake.
+#define LEAT_REPLACES __attribute__((noinline))
+LEAT_REPLACES void* operator new(std::size_t size) {
+  return allocate(size, alignof(std::max_align_t));
+}
+LEAT_REPLACES void* operator new(std::size_t size, std::align_val_t alignment) {
+  return allocate(size, static_cast<std::size_t>(alignment));
+}
+LEAT_REPLACES void operator delete(void* memory) noexcept { std::free(memory); }
+LEAT_REPLACES void operator delete(void* memory, std::size_t /*size*/) noexcept {
+  std::free(memory);
+}
+LEAT_REPLACES void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept {
+  std::free(memory);
+}
+LEAT_REPLACES void operator delete(void* memory, std::size_t /*size*/,
+                                   std::align_val_t /*alignment*/) noexcept {
+  std::free(memory);
+}
+
+namespace leat {
+namespace {
+
+using namespace std::chrono_literals;
+using support::run_each;
+using support::until_idle;
+
+/// Once to warm up, then again: what that allocates.
+template <class F>
+std::size_t allocations_of(F&& f) {
+  f();
+  const std::size_t before = g_allocations;
+  f();
+  return g_allocations - before;
+}
+
+constexpr int kTimes = 100;
+
+TEST(Allocations, AreCounted) {
+  EXPECT_EQ(allocations_of([] { ::operator delete(::operator new(1)); }), 1U);
+  EXPECT_EQ(allocations_of([] { Channel<int>(0, "of two: the channel, and no ring"); }), 2U);
+}
+
+TEST(Allocations, OfOperationsThatNeedNotWait) {
+  run_each([] {
+    const Channel<int> c(4);
+    const Channel<int> other(4);
+    std::optional<int> value;
+    EXPECT_EQ(allocations_of([&] {
+                for (int i = 0; i < kTimes; ++i) {
+                  c.send(i);
+                  EXPECT_EQ(c.recv(), i);
+                  EXPECT_EQ(c.try_recv(value), ChannelStatus::would_block);
+                  select(on_send(c, i), on_recv(other));
+                  select(on_recv(c), on_recv(other), on_timeout(1s));
+                  select(on_recv(c), otherwise());
+                }
+              }),
+              0U);
+  });
+}
+
+/// `other` answers what the main fiber asks for through the two channels, until they are closed.
+template <class Answer>
+void expect_none_in_turns(Answer&& answer) {
+  run_each([&] {
+    const Channel<int> there(0);
+    const Channel<int> back(0);
+    TaskGroup group;
+    group.go([&answer, there, back] { answer(there, back); });
+    EXPECT_EQ(allocations_of([&] {
+                for (int i = 0; i < kTimes; ++i) {
+                  there.send(i);
+                  EXPECT_EQ(back.recv(), i);
+                }
+              }),
+              0U);
+    there.close();
+  });
+}
+
+TEST(Allocations, OfSendsAndReceivesThatWait) {
+  expect_none_in_turns([](const Channel<int>& there, const Channel<int>& back) {
+    for (const int value : there) back.send(value);
+  });
+}
+
+TEST(Allocations, OfSelectsThatWait) {
+  expect_none_in_turns([](const Channel<int>& there, const Channel<int>& back) {
+    const Channel<int> never(0);
+    for (bool open = true; open;) {
+      select(on_recv(never), on_timeout(1h), on_recv(there, [&](std::optional<int> value) {
+               open = value.has_value();
+               if (open) select(on_recv(never), on_send(back, *value));
+             }));
+    }
+  });
+}
+
+TEST(Allocations, OfOneSelectorAgainAndAgain) {
+  expect_none_in_turns([](const Channel<int>& there, const Channel<int>& back) {
+    const Channel<int> never(0);
+    bool open = true;
+    Selector selector;
+    selector.add(on_recv(never));
+    selector.add(on_recv(there, [&](std::optional<int> value) {
+      open = value.has_value();
+      if (open) back.send(*value);
+    }));
+    while (open) selector.select();
+  });
+}
+
+TEST(Allocations, OfWhatEndsAtADeadline) {
+  run_each([] {
+    const Channel<int> never(0);
+    EXPECT_EQ(allocations_of([&] {
+                for (int i = 0; i < kTimes; ++i) {
+                  sleep_for(1ms);
+                  select(on_recv(never), on_timeout(1ms));
+                  std::optional<int> value;
+                  EXPECT_EQ(never.recv_until(value, now() + 1ms), ChannelStatus::timed_out);
+                }
+              }),
+              0U);
+  });
+}
+
+TEST(Allocations, OfMutexSemaphoreWaitGroupAndNotification) {
+  run_each([] {
+    Mutex mutex;
+    Semaphore semaphore(0);
+    WaitGroup wait_group;
+    const Channel<Notification*> turns(0);
+    TaskGroup group;
+    group.go([&, turns] {
+      for (Notification* const turn : turns) {
+        const std::scoped_lock lock(mutex);
+        turn->notify();
+        semaphore.release();
+        wait_group.done();
+      }
+    });
+    EXPECT_EQ(allocations_of([&] {
+                for (int i = 0; i < kTimes; ++i) {
+                  Notification turn;
+                  wait_group.add(1);
+                  {
+                    const std::scoped_lock lock(mutex);
+                    turns.send(&turn);
+                    until_idle();  // the other one waits for the mutex
+                  }
+                  turn.wait();
+                  semaphore.acquire();
+                  wait_group.wait();
+                }
+              }),
+              0U);
+    turns.close();
+  });
+}
+
+TEST(Allocations, OfAPlainThreadAtTheOtherEnd) {
+  const Channel<int> there(0);
+  const Channel<int> back(0);
+  std::thread thread([&] {
+    for (const int value : there) back.send(value);
+  });
+  leat::run([&] {
+    EXPECT_EQ(allocations_of([&] {
+                for (int i = 0; i < kTimes; ++i) {
+                  there.send(i);
+                  EXPECT_EQ(back.recv(), i);
+                }
+              }),
+              0U);
+    there.close();
+  });
+  thread.join();
+}
+
+// A closure of 32 bytes is kept in the fiber.
+TEST(Allocations, OfALaunch) {
+  run_each([] {
+    std::atomic<int> ran = 0;
+    TaskGroup group;
+    const std::array<void*, 3> captured{};
+    EXPECT_EQ(allocations_of([&] {
+                for (int i = 0; i < kTimes; ++i) {
+                  group.go([&ran, captured] { ran += captured[0] == nullptr ? 1 : 0; });
+                }
+                until_idle();
+              }),
+              0U);
+    EXPECT_EQ(ran, 2 * kTimes);
+  });
+}
+
+}  // namespace
+}  // namespace leat
