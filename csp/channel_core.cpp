@@ -374,10 +374,7 @@ class Communication {
   /// With all channels locked: decided on one instant's state.
   int try_all() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
     choose_lock_order(cases_);
-    for_each_channel(cases_, [&](ChannelCore& c) LEAT_NO_THREAD_SAFETY_ANALYSIS {
-      c.lock_.lock();
-      c.touchers_.note(scheduler_);
-    });
+    lock_all();
     for (std::size_t turn = 0; turn < cases_.size(); ++turn) {
       Case& one = at_turn(turn);
       WaitNode* peer = nullptr;
@@ -389,6 +386,12 @@ class Communication {
     return kNone;
   }
 
+  void lock_all() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
+    for_each_channel(cases_, [&](ChannelCore& c) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+      c.lock_.lock();
+      c.touchers_.note(scheduler_);
+    });
+  }
   void unlock_all() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
     for_each_channel(cases_,
                      [](ChannelCore& c) LEAT_NO_THREAD_SAFETY_ANALYSIS { c.lock_.unlock(); });
