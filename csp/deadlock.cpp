@@ -133,14 +133,15 @@ std::vector<const Fiber*> SchedulerCore::stuck_fibers() {
     return fiber.live_.load(std::memory_order_acquire) && !fiber.is_stuck();
   };
   if (not_stuck_ != nullptr && may_be_woken(*not_stuck_)) return {};
-  not_stuck_ = nullptr;
+  const Fiber* not_stuck = nullptr;
   std::uint64_t count = 0;
   fibers_.for_each_live([&](const Fiber& fiber) {
     ++count;
-    if (not_stuck_ == nullptr && may_be_woken(fiber)) not_stuck_ = &fiber;
+    if (not_stuck == nullptr && may_be_woken(fiber)) not_stuck = &fiber;
   });
+  not_stuck_ = not_stuck;
   // One that somebody outside is about to launch is not live yet.
-  if (not_stuck_ != nullptr || count != live_count()) return {};
+  if (not_stuck != nullptr || count != live_count()) return {};
   std::vector<const Fiber*> fibers;
   fibers.reserve(count);
   fibers_.for_each_live([&](const Fiber& fiber) { fibers.push_back(&fiber); });
