@@ -1,6 +1,7 @@
 // Times that arrive through channels, a call that blocks, and a group that is stopped, on a virtual
 // clock: two seconds of it take no time, and every run is the same.
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -17,7 +18,7 @@ int main() {
   leat::VirtualClock clock;
   // [clockwork]
   const auto watch = [&clock] {
-    int polls = 0;
+    std::atomic<int> polls = 0;
     leat::TaskGroup group;
     group.go([&polls] {
       for (;; leat::sleep_for(400ms)) {
@@ -30,8 +31,9 @@ int main() {
     const leat::Ticker report = leat::tick(500ms);
     const leat::Receiver<leat::TimePoint> enough = leat::after(1750ms);
     for (bool go_on = true; go_on;) {
-      leat::select(leat::on_recv(report.ticks(), [&](auto) { std::printf("%d polls, ", polls); }),
-                   leat::on_recv(enough, [&](auto) { go_on = false; }));
+      leat::select(
+          leat::on_recv(report.ticks(), [&](auto) { std::printf("%d polls, ", polls.load()); }),
+          leat::on_recv(enough, [&](auto) { go_on = false; }));
     }
     std::printf("done after %lld ms\n", static_cast<long long>(clock.elapsed() / 1ms));
   };  // the group goes: its fiber's sleep throws leat::Cancelled, which unwinds it
