@@ -43,6 +43,7 @@ void ThreadWaiter::park(Deadline deadline, const HeldLocks& held) noexcept {
 }
 
 void ThreadWaiter::ready() noexcept {
+  check_ready();
   const Atomic<std::uint32_t>* const address = &word_;
   word_.exchange(kReady, std::memory_order_release);
   // From here *this may be gone: its owner has seen kReady and returned. Only the address is used.

@@ -15,7 +15,9 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
+#include <utility>
 
+#include "leat/csp/assert.h"
 #include "leat/csp/atomic.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/spin_lock.h"
@@ -113,6 +115,9 @@ class Waiter {
   /// `shielded`: cancellation does not end the operation.
   void begin(const Wait& wait, bool shielded = false) noexcept {
     wait_ = wait;
+#if defined(LEAT_EXPLORE)
+    readied_ = false;
+#endif
     // release: whoever claims without a lock of ours sees what was written before.
     decision_.store(shielded ? kUndecidedShielded : kUndecided, std::memory_order_release);
   }
@@ -137,9 +142,20 @@ class Waiter {
 
   ~Waiter() = default;
 
+  /// Called by ready(), for the explorer.
+  void check_ready() noexcept {
+#if defined(LEAT_EXPLORE)
+    LEAT_ASSERT(!undecided(), "an operation is decided before its waiter is woken");
+    LEAT_ASSERT(!std::exchange(readied_, true), "an operation's waiter is woken once");
+#endif
+  }
+
   Atomic<int> decision_{kNotWaiting};
   const bool is_fiber_;
   Wait wait_;
+#if defined(LEAT_EXPLORE)
+  bool readied_ = true;
+#endif
 };
 
 /// An OS thread that is no fiber: waits on a futex. Lives on the stack of the blocking call. Is

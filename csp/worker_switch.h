@@ -105,6 +105,7 @@ LEAT_INLINE void Worker::leave(Fiber& fiber, Left how, const HeldLocks& held) no
 }
 
 LEAT_INLINE void Fiber::ready_from(Worker* worker) noexcept {
+  check_ready();
   hand_over(this);
   if (__builtin_expect(worker != nullptr && &worker->core() == &core_, 1)) {
     worker->make_ready(*this);
