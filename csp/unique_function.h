@@ -30,7 +30,7 @@ class UniqueFunction<R(Args...)> {
              std::is_invocable_r_v<R, std::decay_t<F>&, Args...>)
   UniqueFunction(F&& f) {  // NOLINT(google-explicit-constructor): as std::function
     using Callable = std::decay_t<F>;
-    if constexpr (fits<Callable>) {
+    if constexpr (kFits<Callable>) {
       std::construct_at(reinterpret_cast<Callable*>(storage_), std::forward<F>(f));
       call_ = [](void* storage, Args&&... args) -> R {
         return invoke(*std::launder(static_cast<Callable*>(storage)), std::forward<Args>(args)...);
@@ -72,7 +72,7 @@ class UniqueFunction<R(Args...)> {
 
  private:
   template <class F>
-  static constexpr bool fits =
+  static constexpr bool kFits =
       sizeof(F) <= kInline &&
       alignof(F) <= alignof(void*) && std::is_nothrow_move_constructible_v<F>;
 
