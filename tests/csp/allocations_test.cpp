@@ -2,6 +2,7 @@
 // it replaces the global operator new.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -65,13 +66,18 @@ using namespace std::chrono_literals;
 using support::run_each;
 using support::until_idle;
 
-/// Once to warm up, then again: what that allocates.
+/// Once to warm up, then ten times: what the one of them allocates that allocates least. For
+/// meanwhile a worker's thread may start, once, late; what an operation needs, it needs each time.
 template <class F>
 std::size_t allocations_of(F&& f) {
   f();
-  const std::size_t before = g_allocations;
-  f();
-  return g_allocations - before;
+  std::size_t least = static_cast<std::size_t>(-1);
+  for (int i = 0; i < 10; ++i) {
+    const std::size_t before = g_allocations;
+    f();
+    least = std::min(least, g_allocations - before);
+  }
+  return least;
 }
 
 constexpr int kTimes = 100;
@@ -246,7 +252,7 @@ TEST(Allocations, OfALaunch) {
               } else {
                 EXPECT_LT(allocations, 10U * kTimes / 10U);
               }
-              EXPECT_EQ(ran, 20 * kTimes);
+              EXPECT_EQ(ran, 11 * 10 * kTimes);
             },
             options);
       });
