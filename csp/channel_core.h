@@ -100,11 +100,13 @@ class ChannelRef {
 struct Case {
   enum class Direction : std::uint8_t { kSend, kRecv };
 
-  Case() noexcept {}  // NOLINT(modernize-use-equals-default): which would zero it
+  // Not `= default`, which would zero it.
+  // NOLINTNEXTLINE(clang-analyzer-optin.cplusplus.UninitializedObject): by design
+  Case() noexcept {}
   /// `slot` is a T to move from (send), or an empty std::optional<T> (receive).
   Case(ChannelCore* where, Direction which, void* slot) noexcept
       : channel(where), direction(which) {
-    node.slot = slot;
+    node.slot = slot;  // NOLINT(clang-analyzer-optin.cplusplus.UninitializedObject): likewise
   }
 
   ChannelCore* channel = nullptr;  // null: the nil channel, never ready

@@ -10,6 +10,7 @@ namespace leat {
 namespace {
 
 struct Request : WaitNode {
+  // NOLINTNEXTLINE(clang-analyzer-optin.cplusplus.UninitializedObject): as WaitNode
   explicit Request(std::int64_t wanted) noexcept : units(wanted) {}
   const std::int64_t units;
 };

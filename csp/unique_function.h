@@ -65,16 +65,19 @@ class UniqueFunction<R(Args...)> {
     take(other);
     return *this;
   }
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): it does not see relocate_ delete
   ~UniqueFunction() { destroy(); }
 
   R operator()(Args... args) { return call_(storage_, std::forward<Args>(args)...); }
   explicit operator bool() const noexcept { return call_ != nullptr; }
 
  private:
+  // NOLINTBEGIN(misc-redundant-expression): of one F; another one has other numbers
   template <class F>
   static constexpr bool kFits =
       sizeof(F) <= kInline &&
       alignof(F) <= alignof(void*) && std::is_nothrow_move_constructible_v<F>;
+  // NOLINTEND(misc-redundant-expression)
 
   template <class F>
   static R invoke(F& f, Args&&... args) {

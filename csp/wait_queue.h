@@ -17,7 +17,9 @@ class WaitQueue;
 /// One operation's place in one queue. What has no initial value is set when it enters the queue: a
 /// node is made for every wait.
 struct WaitNode {
-  WaitNode() noexcept {}  // NOLINT(modernize-use-equals-default): which would zero it
+  // Not `= default`, which would zero it.
+  // NOLINTNEXTLINE(clang-analyzer-optin.cplusplus.UninitializedObject): by design
+  WaitNode() noexcept {}
 
   Waiter* waiter;
   int outcome = 0;      // what popping this node claims the operation with
