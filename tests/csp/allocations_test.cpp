@@ -106,33 +106,38 @@ TEST(Allocations, OfOperationsThatNeedNotWait) {
   });
 }
 
-/// `other` answers what the main fiber asks for through the two channels, until they are closed.
+/// Sends what someone answers, again and again; closes `there` at the end.
+void expect_none_in_turns(const Channel<int>& there, const Channel<int>& back) {
+  EXPECT_EQ(allocations_of([&] {
+              for (int i = 0; i < kTimes; ++i) {
+                there.send(i);
+                EXPECT_EQ(back.recv(), i);
+              }
+            }),
+            0U);
+  there.close();
+}
+
+/// With a fiber that runs answer(there, back).
 template <class Answer>
-void expect_none_in_turns(Answer&& answer) {
+void expect_none_with(Answer&& answer) {
   run_each([&] {
     const Channel<int> there(0);
     const Channel<int> back(0);
     TaskGroup group;
     group.go([&answer, there, back] { answer(there, back); });
-    EXPECT_EQ(allocations_of([&] {
-                for (int i = 0; i < kTimes; ++i) {
-                  there.send(i);
-                  EXPECT_EQ(back.recv(), i);
-                }
-              }),
-              0U);
-    there.close();
+    expect_none_in_turns(there, back);
   });
 }
 
 TEST(Allocations, OfSendsAndReceivesThatWait) {
-  expect_none_in_turns([](const Channel<int>& there, const Channel<int>& back) {
+  expect_none_with([](const Channel<int>& there, const Channel<int>& back) {
     for (const int value : there) back.send(value);
   });
 }
 
 TEST(Allocations, OfSelectsThatWait) {
-  expect_none_in_turns([](const Channel<int>& there, const Channel<int>& back) {
+  expect_none_with([](const Channel<int>& there, const Channel<int>& back) {
     const Channel<int> never(0);
     for (bool open = true; open;) {
       select(on_recv(never), on_timeout(1h), on_recv(there, [&](std::optional<int> value) {
@@ -144,7 +149,7 @@ TEST(Allocations, OfSelectsThatWait) {
 }
 
 TEST(Allocations, OfOneSelectorAgainAndAgain) {
-  expect_none_in_turns([](const Channel<int>& there, const Channel<int>& back) {
+  expect_none_with([](const Channel<int>& there, const Channel<int>& back) {
     const Channel<int> never(0);
     bool open = true;
     Selector selector;
@@ -216,16 +221,7 @@ TEST(Allocations, OfAPlainThreadAtTheOtherEnd) {
   std::thread thread([&] {
     for (const int value : there) back.send(value);
   });
-  leat::run([&] {
-    EXPECT_EQ(allocations_of([&] {
-                for (int i = 0; i < kTimes; ++i) {
-                  there.send(i);
-                  EXPECT_EQ(back.recv(), i);
-                }
-              }),
-              0U);
-    there.close();
-  });
+  leat::run([&] { expect_none_in_turns(there, back); });
   thread.join();
 }
 

@@ -19,6 +19,7 @@
 #include "leat/csp/semaphore.h"
 #include "leat/csp/task_group.h"
 #include "leat/csp/wait_group.h"
+#include "leat/tests/support/deadlock_report.h"
 #include "leat/tests/support/run.h"
 
 namespace leat {
@@ -380,17 +381,8 @@ TEST(Notification, FromAPlainThreadPublishesWhatItWrote) {
 // ---- What all have in common
 
 TEST(Sync, AWaitThatNobodyCanEndIsADeadlockThatNamesIt) {
-  const auto report_of = [](const std::function<void()>& body) {
-    try {
-      run(body);
-    } catch (const Deadlock& deadlock) {
-      return std::string(deadlock.what());
-    }
-    return std::string();
-  };
   const auto expect_names = [&](const char* what, const std::function<void()>& body) {
-    const std::string report = report_of(body);
-    EXPECT_NE(report.find(std::string("waits for ") + what), std::string::npos) << report;
+    support::expect_in(support::report_of(body, {}), std::string("waits for ") + what);
   };
   expect_names("a mutex", [] {
     Mutex mutex;

@@ -39,7 +39,7 @@ allowed() {
     # Guests, each in its place.
     boost/context/*) [[ $file == csp/context.cpp || $file == csp/context_jump.h ]] ;;
     boost/fiber/*)
-      [[ $file == csp/boost_fiber.h || $file == tests/csp/boost_fiber_test.cpp || $file == bench/peers/* ]]
+      [[ $file == csp/boost_fiber.h || $file == tests/csp/boost_fiber/* || $file == bench/peers/* ]]
       ;;
     boost/*) [[ $layer == csp ]] ;;
     cuda.h | cuda_*.h | cuda/* | cub/* | nvtx3/*) [[ $file == gpu/cuda/* || $file == *.cu ]] ;;
