@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What each technique of the core buys: bench/csp with it and without it, alternately.
 
-    python3 bench/csp/techniques.py [--rounds 5] [--seconds 0.1] [--only REGEX] [--save FILE]
+    python3 bench/csp/techniques.py [--rounds 12] [--seconds 0.1] [--only REGEX] [--save FILE]
 
 Copies the sources once for each technique, takes it out by the few lines below, and builds and runs
 the benchmarks of all copies in turns. Prints medians of the complete core, and how many times as long
-the same takes without the technique. A technique whose lines have been reworded since is an error.
+the same takes without the technique: the median of the rounds' ratios. A technique whose lines have
+been reworded since is an error.
 """
 
 import argparse
@@ -27,8 +28,7 @@ TECHNIQUES = {
     "run-next": (
         "who is woken stands at the end of the ring",
         [("csp/worker_switch.h", "      !run_next_.put(fiber)) {", "      true) {"),
-         ("csp/worker.cpp", "  if (!run_next_.put(fiber)) {\n    queue(fiber);\n    return;\n  }\n",
-          "  if (true) {\n    queue(fiber);\n    return;\n  }\n")]),
+         ("csp/worker.cpp", "  if (!run_next_.put(fiber)) {", "  if (true) {")]),
     "offer": (
         "who is woken from a long slice stays with its waker",
         [("csp/worker.cpp", "  long_slices_.set(long_ones);", "  long_slices_.set(false);")]),
@@ -39,9 +39,9 @@ TECHNIQUES = {
     "lazy stacks": (
         "a stack is bound at the launch",
         [("csp/scheduler_core.cpp", "  if (options.stack_size != 0) {  // those of the default",
-          "  if (true) {  // those of the default"),
-         ("csp/scheduler_core.cpp", "fiber.has_own_stack_size_.set(options.stack_size != 0);",
-          "fiber.has_own_stack_size_.set(true);")]),
+          "  if (worker != nullptr && options.stack_size == 0) {\n"
+          "    static_cast<void>(worker->bind_stack(fiber));\n  }\n"
+          "  if (options.stack_size != 0) {  // those of the default")]),
     "colours": (
         "all stacks begin at the top of a page",
         [("csp/context.cpp", "  const std::size_t above = stack_colour(stack);",
@@ -52,8 +52,8 @@ PROBLEMS = [  # benchmark program, names
     ("channel", "^(ChanSync|Spsc/1|Spsc/128|Mpmc/128)/workers"),
     ("select", "^(Select2/0|Select8/128)/workers"),
     ("spawn", "^Spawn/256/workers"),
-    ("pipeline", "^(Ring/1000|Sieve/2000|CoarseJobs/17)/workers"),
-    ("double_buffer", "^DoubleBuffer/(64|1024)/1/workers:2"),
+    ("pipeline", "^(Ring/1000|Sieve/2000)/workers|^CoarseJobs/(1|17)/workers:2"),
+    ("double_buffer", "^DoubleBuffer/(64|256|1024|4096)/1/workers:2"),
 ]
 
 
@@ -108,7 +108,7 @@ def measure(folder, program, names, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="how often each runs (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=12, help="how often each runs (%(default)s)")
     parser.add_argument("--seconds", type=float, default=0.1, help="how long at least (%(default)s)")
     parser.add_argument("--only", default="", metavar="REGEX", help="these techniques")
     parser.add_argument("--save", metavar="FILE", help="write the table there too")
@@ -119,12 +119,13 @@ def main():
         print(f"building without {name}", file=sys.stderr)
         folders[name] = build(name, changes)
 
-    times = {}  # (benchmark, variant): [time]
+    times = {}  # (benchmark, variant): [time], one a round
     units = {}
-    for _ in range(arguments.rounds):
+    variants = list(folders)
+    for done in range(arguments.rounds):
         for program, names in PROBLEMS:
-            for variant, folder in folders.items():
-                measured = measure(folder, program, names, arguments.seconds)
+            for variant in variants[done % len(variants):] + variants[:done % len(variants)]:
+                measured = measure(folders[variant], program, names, arguments.seconds)
                 for benchmark, (time, unit) in measured.items():
                     times.setdefault((benchmark, variant), []).append(time)
                     units[benchmark] = unit
@@ -137,10 +138,11 @@ def main():
         lines.append(f"without {name}: {instead}")
     lines += ["", f"{'':30}{'complete':>12}" + "".join(f"{'- ' + name:>16}" for name in chosen)]
     for benchmark, unit in units.items():
-        base = statistics.median(times[benchmark, "complete"])
-        line = f"{benchmark:30}{base:>9.3g} {unit}"
+        complete = times[benchmark, "complete"]
+        line = f"{benchmark:30}{statistics.median(complete):>9.3g} {unit}"
         for name in chosen:
-            line += f"{statistics.median(times[benchmark, name]) / base:>15.2f}x"
+            ratios = [without / base for without, base in zip(times[benchmark, name], complete)]
+            line += f"{statistics.median(ratios):>15.2f}x"
         lines.append(line)
     table = "\n".join(lines) + "\n"
     print(table, end="")
