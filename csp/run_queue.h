@@ -88,6 +88,16 @@ class RunRing {
     }
   }
 
+  /// By the owner, where nobody steals: the one pushed last changes places with the one that has
+  /// `before` others in front of it.
+  void exchange_last(std::uint32_t before) noexcept {
+    Atomic<Fiber*>& one = slots_[(head_.load(std::memory_order_relaxed) + before) % kSize];
+    Atomic<Fiber*>& last = slots_[(tail_.load(std::memory_order_relaxed) - 1) % kSize];
+    Fiber* const pushed_last = last.load(std::memory_order_relaxed);
+    last.store(one.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    one.store(pushed_last, std::memory_order_relaxed);
+  }
+
   /// By anybody: takes half of what there is, the oldest first, at most kSize / 2; returns how
   /// many.
   std::uint32_t steal_half(std::array<Fiber*, kSize / 2>& out) noexcept {

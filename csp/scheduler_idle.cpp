@@ -39,9 +39,13 @@ void SchedulerCore::enqueue(Fiber& fiber) noexcept {
 }
 
 void SchedulerCore::take_inbox(Worker& worker) noexcept {
-  const SpinLockGuard guard(lock_);
-  while (Fiber* const fiber = worker.inbox_.pop()) worker.queue(*fiber);
-  worker.has_inbox_.store(false, std::memory_order_relaxed);
+  FiberList mine;
+  {
+    const SpinLockGuard guard(lock_);
+    while (Fiber* const fiber = worker.inbox_.pop()) mine.push(*fiber);
+    worker.has_inbox_.store(false, std::memory_order_relaxed);
+  }
+  while (Fiber* const fiber = mine.pop()) worker.queue(*fiber);  // may want the lock: spill()
 }
 
 Fiber* SchedulerCore::take_injected(Worker& worker) noexcept {

@@ -6,6 +6,7 @@
 #include "leat/csp/assert.h"
 #include "leat/csp/asymmetric_fence.h"
 #include "leat/csp/futex.h"
+#include "leat/csp/random.h"
 #include "leat/csp/sanitizers.h"
 #include "leat/csp/scheduler_core.h"
 #include "leat/csp/stack_overflow.h"
@@ -31,6 +32,10 @@ Worker::Worker(SchedulerCore& core, std::size_t index)
     : core_(core),
       index_(index),
       alone_(core.worker_count() == 1),
+      replays_(alone_ && core.clock().is_virtual()),
+      shuffles_(replays_ && core.seed() != 0),
+      skips_run_next_(shuffles_),
+      random_(mix(core.seed())),
       seen_(static_cast<std::size_t>(core.worker_count())) {}
 
 void Worker::set_current(Worker* worker) noexcept {
@@ -53,6 +58,10 @@ void Worker::run() noexcept {
 
 // Where the run-next slot is taken, or not the place.
 void Worker::make_ready_behind(Fiber& fiber) noexcept {
+  if (shuffles_) {
+    queue_at_random(fiber);
+    return;
+  }
   Worker* const home = fiber.home_.get();
   if (home != nullptr && home != this) {
     core_.enqueue(fiber);
@@ -80,6 +89,10 @@ void Worker::make_ready_behind(Fiber& fiber) noexcept {
 
 void Worker::queue(Fiber& fiber) noexcept {
   const Unwatched worker_state;
+  if (shuffles_) {
+    queue_at_random(fiber);
+    return;
+  }
   if (fiber.home_.get() != nullptr) {
     fiber.behind_.set(ring_.pushed());
     pinned_.push(fiber);
@@ -89,6 +102,14 @@ void Worker::queue(Fiber& fiber) noexcept {
   if (alone_) return;
   light_fence();  // likewise
   core_.wake_for_work();
+}
+
+// Whoever stands in the place that is drawn goes to the end. Nobody steals here, so a pinned fiber
+// may stand in the ring.
+void Worker::queue_at_random(Fiber& fiber) noexcept {
+  while (!ring_.push(fiber)) core_.spill(*this);
+  const std::uint64_t drawn = mix(random_.add(kRandomStep));
+  ring_.exchange_last(static_cast<std::uint32_t>(((drawn >> 32U) * ring_.size()) >> 32U));
 }
 
 // Where slices are short its turn comes soon, and to wake another worker for it would cost more:
@@ -114,9 +135,11 @@ bool Worker::may_go_on() noexcept {
 void Worker::sample_slices() noexcept {
   const Ticks now = ticks_now();
   const int every = sampled_every_.get();
-  const bool long_ones = now - sampled_at_.get() > static_cast<Ticks>(every) * core_.long_slice();
+  const bool long_ones =
+      !replays_ && now - sampled_at_.get() > static_cast<Ticks>(every) * core_.long_slice();
   sampled_at_.set(now);
   long_slices_.set(long_ones);
+  skips_run_next_.set(long_ones || shuffles_);
   // Where slices are long, reading the time costs nothing beside them, and about_now() is exact.
   sampled_every_.set(long_ones ? 1 : every < kSampleEvery ? kSampleEvery : 2 * kSampleEvery);
   until_sample_.set(sampled_every_.get());

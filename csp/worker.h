@@ -12,6 +12,8 @@
 //  - the pinned list, if no other worker may run it.
 // At most kLongestStreak in a row come from the first two: fibers that wake each other must not
 // keep the others waiting.
+//
+// Where a seed decides (one worker, virtual time), all stand in the ring, at places that are drawn.
 #pragma once
 
 #include <cstddef>
@@ -110,6 +112,7 @@ class Worker {
   void after_rare_switch() noexcept;
   bool bind_cached_stack(Fiber& fiber) noexcept;
   void sample_slices() noexcept;
+  void queue_at_random(Fiber& fiber) noexcept;
 
   // On the base only:
   Fiber* find() noexcept;
@@ -131,7 +134,9 @@ class Worker {
 
   SchedulerCore& core_;
   const std::size_t index_;
-  const bool alone_;  // the scheduler's only worker
+  const bool alone_;     // the scheduler's only worker
+  const bool replays_;   // likewise, in virtual time: real time decides nothing
+  const bool shuffles_;  // likewise, and a seed decides who runs next
 
   Owned<Fiber*> running_{nullptr};
   Owned<Fiber*> resume_first_{nullptr};  // taken from a queue, but needs the base to get a stack
@@ -140,7 +145,9 @@ class Worker {
   Owned<int> sampled_every_{1};
   Owned<int> streak_{0};
   Owned<bool> long_slices_{false};
-  Owned<bool> offered_away_{false};  // the offer ran on another worker before
+  Owned<bool> skips_run_next_{false};  // who is woken here has another place
+  Owned<bool> offered_away_{false};    // the offer ran on another worker before
+  Owned<std::uint64_t> random_{0};
   Owned<Ticks> sampled_at_{0};
   Owned<bool> slept_shortly_{false};  // the last time: it is worth looking out before the next
   FiberList pinned_;

@@ -12,7 +12,7 @@ namespace leat {
 
 LEAT_INLINE void Worker::make_ready(Fiber& fiber) noexcept {
   const Unwatched worker_state;
-  if (__builtin_expect(fiber.home_.get() != nullptr || long_slices_.get(), 0) ||
+  if (__builtin_expect(fiber.home_.get() != nullptr || skips_run_next_.get(), 0) ||
       !run_next_.put(fiber)) {
     make_ready_behind(fiber);
     return;

@@ -31,7 +31,9 @@ TECHNIQUES = {
          ("csp/worker.cpp", "  if (!run_next_.put(fiber)) {", "  if (true) {")]),
     "offer": (
         "who is woken from a long slice stays with its waker",
-        [("csp/worker.cpp", "  long_slices_.set(long_ones);", "  long_slices_.set(false);")]),
+        [("csp/worker.cpp", "  if (long_slices_.get() && home == nullptr && !alone_) {", "  if (false) {"),
+         ("csp/worker.cpp", "  skips_run_next_.set(long_ones || shuffles_);",
+          "  skips_run_next_.set(shuffles_);")]),
     "direct switch": (
         "every switch goes through the worker's own stack",
         [("csp/worker_switch.h",
