@@ -11,6 +11,7 @@ been reworded since is an error.
 
 import argparse
 import csv
+import datetime
 import io
 import os
 import pathlib
@@ -21,6 +22,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench" / "peers" / "csp"))
+sys.dont_write_bytecode = True
+import compare  # noqa: E402  its words for the machine and the commit
 BUILD = ROOT / "build" / "techniques"
 
 # name: (what is done instead, [(file, the lines, their replacement)])
@@ -116,10 +120,20 @@ def main():
     parser.add_argument("--save", metavar="FILE", help="write the table there too")
     arguments = parser.parse_args()
     chosen = {name: what for name, what in TECHNIQUES.items() if re.search(arguments.only, name)}
+    facts = {
+        "command": " ".join(["python3 bench/csp/techniques.py"] + sys.argv[1:]),
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": compare.machine(),
+        "leat": compare.first_line("g++", "--version") + ", -O2",
+        "commit": compare.commit(),
+        "rounds": arguments.rounds,
+        "seconds of a run, at least": arguments.seconds,
+    }
     folders = {"complete": build("complete", [])}
     for name, (_, changes) in chosen.items():
         print(f"building without {name}", file=sys.stderr)
         folders[name] = build(name, changes)
+    facts["load before"] = round(os.getloadavg()[0], 1)  # the compiler's, where it was needed
 
     times = {}  # (benchmark, variant): [time], one a round
     units = {}
@@ -132,10 +146,7 @@ def main():
                     times.setdefault((benchmark, variant), []).append(time)
                     units[benchmark] = unit
 
-    commit = run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT).strip()
-    lines = [f"commit: {commit}",
-             f"rounds: {arguments.rounds}, seconds of a run, at least: {arguments.seconds}",
-             f"load: {os.getloadavg()[0]:.1f} (of it 1 to 2 these programs)", ""]
+    lines = [f"{key}: {value}" for key, value in facts.items()] + [""]
     for name, (instead, _) in chosen.items():
         lines.append(f"without {name}: {instead}")
     lines += ["", f"{'':30}{'complete':>12}" + "".join(f"{'- ' + name:>16}" for name in chosen)]
