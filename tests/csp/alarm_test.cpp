@@ -151,7 +151,7 @@ TEST(Tick, RefusesAPeriodThatIsNotPositive) {
   });
 }
 
-// TestDeadlockTicker of testing/synctest: a ticker that wakes nobody is no reason to wait.
+// A ticker that wakes nobody is no reason to wait.
 TEST(Tick, IsNoReasonToWaitForWhatNeverComes) {
   on_each_worker_count_with_clock([](const SchedulerOptions& options, const VirtualClock& clock) {
     EXPECT_THROW(run(

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/alarm.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/mutex.h"
 #include "leat/csp/notification.h"
@@ -244,17 +245,15 @@ TEST(GoSyncTest, ADeadlockIsFoundWhenTheLastTimerHasFired) {
   });
 }
 
-// TestDeadlockTicker, with sleeps in the place of a ticker: time ends with the root.
+// TestDeadlockTicker: time ends with the root, and its tickers with it.
 TEST(GoSyncTest, AfterTheRootHasReturnedNoTimePasses) {
   on_each_worker_count_with_clock([](const SchedulerOptions& options, const VirtualClock& clock) {
     std::atomic<int> ticks = 0;
     run(
         [&] {
           go([&] {
-            for (;;) {
-              sleep_for(1s);
-              ++ticks;
-            }
+            const Ticker ticker = tick(1s);
+            for ([[maybe_unused]] const TimePoint at : ticker.ticks()) ++ticks;
           });
           sleep_for(3500ms);
         },
