@@ -221,7 +221,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   const Ticks more_patience_;
   const Ticks worth_stealing_;
   std::shared_ptr<GroupCore> root_;
-  StackPool stacks_;
+  StackPool stacks_;  // outlives the workers, whose caches give theirs back
   FiberPool fibers_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<OsThread> threads_;

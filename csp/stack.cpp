@@ -129,38 +129,40 @@ void StackPool::release(StackSpan stack) noexcept {
   unmap_stack(stack);
 }
 
-bool StackPool::Cache::take(const StackPool& pool, StackSpan& stack) noexcept {
+bool StackPool::Cache::take(StackSpan& stack) noexcept {
   const int count = count_.get();
   if (count == 0) return false;
   count_.set(count - 1);
-  stack = {low_[static_cast<std::size_t>(count - 1)].get(), pool.default_size()};
+  stack = {low_[static_cast<std::size_t>(count - 1)].get(), pool_.default_size()};
   take_over(stack.low);
   return true;
 }
 
-void StackPool::Cache::refill(StackPool& pool) noexcept {
-  const SpinLockGuard guard(pool.lock_);
-  while (!pool.free_.empty() && count_.get() < kMost / 2) {
-    low_[static_cast<std::size_t>(count_.get())].set(pool.free_.back().low);
-    pool.free_.pop_back();
+void StackPool::Cache::refill() noexcept {
+  const SpinLockGuard guard(pool_.lock_);
+  while (!pool_.free_.empty() && count_.get() < kMost / 2) {
+    low_[static_cast<std::size_t>(count_.get())].set(pool_.free_.back().low);
+    pool_.free_.pop_back();
     count_.add(1);
   }
 }
 
-void StackPool::Cache::put(StackPool& pool, StackSpan stack) noexcept {
-  if (stack.size != pool.default_size()) {
-    pool.release(stack);
+void StackPool::Cache::put(StackSpan stack) noexcept {
+  if (stack.size != pool_.default_size()) {
+    pool_.release(stack);
     return;
   }
-  if (count_.get() == kMost) {
-    while (count_.get() > kMost / 2) {
-      count_.add(-1);
-      pool.release({low_[static_cast<std::size_t>(count_.get())].get(), pool.default_size()});
-    }
-  }
+  if (count_.get() == kMost) keep(kMost / 2);
   hand_over(stack.low);
   low_[static_cast<std::size_t>(count_.get())].set(stack.low);
   count_.add(1);
+}
+
+void StackPool::Cache::keep(int few) noexcept {
+  while (count_.get() > few) {
+    count_.add(-1);
+    pool_.release({low_[static_cast<std::size_t>(count_.get())].get(), pool_.default_size()});
+  }
 }
 
 }  // namespace leat

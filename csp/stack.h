@@ -34,17 +34,27 @@ class StackPool {
   StackSpan allocate(std::size_t size);
   void release(StackSpan stack) noexcept;
 
-  /// A worker's own stock of stacks of the default size: no lock, no system call.
+  /// A worker's own stock of stacks of the default size: no lock, no system call. Gives them back
+  /// to the pool, which must outlive it, at its end.
   class Cache {
    public:
+    explicit Cache(StackPool& pool) noexcept : pool_(pool) {}
+    ~Cache() { keep(0); }
+    Cache(const Cache&) = delete;
+    Cache& operator=(const Cache&) = delete;
+
     /// False if it has none.
-    bool take(const StackPool& pool, StackSpan& stack) noexcept;
+    bool take(StackSpan& stack) noexcept;
     /// Gets some, if there are, from the pool.
-    void refill(StackPool& pool) noexcept;
-    void put(StackPool& pool, StackSpan stack) noexcept;
+    void refill() noexcept;
+    void put(StackSpan stack) noexcept;
 
    private:
     static constexpr int kMost = 32;
+    /// Gives back all but `few`.
+    void keep(int few) noexcept;
+
+    StackPool& pool_;
     std::array<Owned<std::byte*>, kMost> low_;
     Owned<int> count_{0};
   };

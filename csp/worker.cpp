@@ -36,6 +36,7 @@ Worker::Worker(SchedulerCore& core, std::size_t index)
       shuffles_(replays_ && core.seed() != 0),
       skips_run_next_(shuffles_),
       random_(mix(core.seed())),
+      stacks_(core.stacks_),
       seen_(static_cast<std::size_t>(core.worker_count())) {}
 
 void Worker::set_current(Worker* worker) noexcept {
@@ -186,14 +187,14 @@ void Worker::recycle(Fiber& ended) noexcept {
     const StackSpan stack = ended.context_.stack();
     ended.context_.discard();
     ended.has_stack_.set(false);
-    stacks_.put(core_.stacks_, stack);
+    stacks_.put(stack);
   }
   fibers_.put(core_.fibers_, ended);
 }
 
 bool Worker::bind_cached_stack(Fiber& fiber) noexcept {
   StackSpan stack;
-  if (!stacks_.take(core_.stacks_, stack)) return false;
+  if (!stacks_.take(stack)) return false;
   fiber.bind(stack);
   return true;
 }
@@ -201,7 +202,7 @@ bool Worker::bind_cached_stack(Fiber& fiber) noexcept {
 // On the base: may ask the system. Without a stack the fiber ends before it has begun.
 bool Worker::bind_stack(Fiber& fiber) noexcept {
   if (bind_cached_stack(fiber)) return true;
-  stacks_.refill(core_.stacks_);
+  stacks_.refill();
   if (bind_cached_stack(fiber)) return true;
   try {
     fiber.bind(core_.stacks_.allocate(0));

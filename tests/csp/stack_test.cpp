@@ -1,13 +1,18 @@
-// That a stack which overflows harms nobody; sizes are tested with the scheduler.
+// That a stack which overflows harms nobody, and that all come back; sizes are tested with the
+// scheduler.
 #include "leat/csp/stack.h"
 
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <set>
 #include <vector>
 
 #include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
+#include "leat/tests/support/memory.h"
+#include "leat/tests/support/run.h"
 
 namespace leat {
 namespace {
@@ -34,6 +39,41 @@ TEST_F(StackDeathTest, FaultsAnywhereWithin64KiBBelowItsLowEnd) {
   EXPECT_DEATH(write(stacks[1].low - kGuard / 2), "");
   EXPECT_DEATH(write(stacks[1].low - kGuard), "");
   for (const StackSpan stack : stacks) pool.release(stack);
+}
+
+TEST(StackPool, GetsBackWhatACacheHoldsAtItsEnd) {
+  StackPool pool(std::size_t{64} << 10);
+  std::set<std::byte*> cached;
+  {
+    StackPool::Cache cache(pool);
+    for (int i = 0; i < 100; ++i) {  // more than it keeps
+      const StackSpan stack = pool.allocate(0);
+      cached.insert(stack.low);
+    }
+    for (std::byte* const low : cached) cache.put({low, pool.default_size()});
+  }
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(cached.erase(pool.allocate(0).low), 1U);
+}
+
+// Stacks are no allocations: only resident memory tells that they stay.
+TEST(StackPool, GoesWithItsScheduler) {
+  const auto run_some = [](const SchedulerOptions& options) {
+    for (int i = 0; i < 200; ++i) {
+      run(
+          [] {
+            TaskGroup group;
+            for (int k = 0; k < 30; ++k) group.go([] { yield(); });
+            group.wait();
+          },
+          options);
+    }
+  };
+  support::on_each_worker_count([&](const SchedulerOptions& options) {
+    run_some(options);
+    const std::size_t before = support::memory_in_use();
+    run_some(options);
+    EXPECT_LT(support::memory_in_use(), before + (std::size_t{4} << 20));  // of 24, or more
+  });
 }
 
 template <std::size_t bytes>
