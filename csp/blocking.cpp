@@ -7,8 +7,10 @@ namespace leat {
 
 IoPool* io_pool_of_caller() {
   const Fiber* const fiber = Fiber::current();
-  if (fiber == nullptr || fiber->core().clock().is_virtual()) return nullptr;
-  return &fiber->core().io_pool();
+  if (fiber == nullptr) return nullptr;
+  if (!fiber->core().clock().is_virtual()) return &fiber->core().io_pool();
+  if (fiber->shall_stop()) throw Cancelled{};
+  return nullptr;
 }
 
 void run_blocking(IoPool& pool, BlockingCall& call) {

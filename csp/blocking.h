@@ -14,6 +14,7 @@
 #include <variant>
 
 #include "leat/csp/io_pool.h"
+#include "leat/csp/scheduler.h"
 
 namespace leat {
 
@@ -23,15 +24,18 @@ namespace leat {
 ///
 /// Until `call` has started, a cancellation ends the wait: it throws Cancelled and `call` never
 /// runs. After that the fiber waits for its end, and `call` may use what is on its stack. While one
-/// is pending no deadlock is reported. On a plain thread, and under a VirtualClock, `call` simply
-/// runs where it is. `call` is on no fiber: its own waits block its thread. Costs two thread
-/// switches, some 10 us.
+/// is pending no deadlock is reported. `call` is on no fiber: its own waits block its thread. Costs
+/// two thread switches, some 10 us.
+///
+/// On a plain thread, and under a VirtualClock, `call` simply runs where it is: there on the
+/// calling fiber, which must not call run(), and whose waits in it are shielded likewise.
 ///
 /// Throws leat::Error if no thread can be started.
 template <class F>
 std::invoke_result_t<F&> blocking(F&& call);
 
-/// The pool of the calling fiber's scheduler; null where a call runs where it is.
+/// The pool of the calling fiber's scheduler; null where a call runs where it is. Throws Cancelled
+/// where it must not begin.
 [[nodiscard]] IoPool* io_pool_of_caller();
 /// pool.run(call), while which the scheduler reports no deadlock.
 void run_blocking(IoPool& pool, BlockingCall& call);
@@ -40,7 +44,10 @@ template <class F>
 std::invoke_result_t<F&> blocking(F&& call) {
   using Result = std::invoke_result_t<F&>;
   IoPool* const pool = io_pool_of_caller();
-  if (pool == nullptr) return call();
+  if (pool == nullptr) {
+    const Shield once_it_has_begun;
+    return call();
+  }
 
   using Kept = std::conditional_t<
       std::is_void_v<Result>, std::monostate,

@@ -76,6 +76,10 @@ class alignas(64) Fiber final : public Waiter {
   // Asking a fiber to stop: its wait, now or the next one, ends with kCancelled. In two steps with
   // a heavy_fence() in between, so that one fence does for many fibers. A fiber that has not run
   // yet needs only the first.
+  /// A wait of this fiber's would end so at once. Called by the fiber itself.
+  [[nodiscard]] bool shall_stop() const noexcept {
+    return cancel_requested_.load(std::memory_order_relaxed) && shields_ == 0;
+  }
   void request_cancel() noexcept { cancel_requested_.store(true, std::memory_order_relaxed); }
   void deliver_cancel() noexcept;
 

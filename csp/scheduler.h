@@ -146,10 +146,25 @@ std::invoke_result_t<F&> run(F&& f, const SchedulerOptions& options) {
         options);
     if (!returned) throw Cancelled{};  // f threw it, though nobody had asked it to stop
   } else {
-    std::optional<Result> result;
-    run_main([&f, &result] { result.emplace(f()); }, options);
+    using Kept =
+        std::conditional_t<std::is_reference_v<Result>, std::add_pointer_t<Result>, Result>;
+    std::optional<Kept> result;
+    run_main(
+        [&f, &result] {
+          if constexpr (std::is_reference_v<Result>) {
+            Result reference = f();
+            result.emplace(&reference);
+          } else {
+            result.emplace(f());
+          }
+        },
+        options);
     if (!result.has_value()) throw Cancelled{};  // likewise
-    return *std::move(result);
+    if constexpr (std::is_reference_v<Result>) {
+      return static_cast<Result>(**result);
+    } else {
+      return *std::move(result);
+    }
   }
 }
 

@@ -99,12 +99,17 @@ bool SchedulerCore::pop_due(TimePoint now, Due& due) noexcept {
       Alarm& alarm = *timer.alarm;
       due.at = timer.at;
       due.fiber = nullptr;
-      if (alarm.period_ == Duration::zero()) {
+      Deadline next = Deadline::never();
+      if (alarm.period_ != Duration::zero()) {
+        // The next multiple of the period that is not past: what was missed is dropped.
+        const Duration missed = (now - timer.at) / alarm.period_ * alarm.period_;
+        next = Deadline::after(timer.at + missed, alarm.period_);
+      }
+      if (next.is_never()) {
         due.alarm = unlink(alarm);
       } else {
         due.alarm = alarm.keeps_itself_;
-        // The next multiple of the period that is not past: what was missed is dropped.
-        timer.at += alarm.period_ * ((now - timer.at) / alarm.period_ + 1);
+        timer.at = next.at();
         timers_.add(timer);
       }
     }

@@ -66,7 +66,6 @@ class CaseChannel {
   explicit CaseChannel(ChannelHandle&& owned) noexcept
       : core_(owned.core().get()), share_(owned.core()) {}
   [[nodiscard]] ChannelCore* get() const noexcept { return core_; }
-  /// From here it is owned.
   /// As those of ChannelCore; on the nil channel everybody has to wait.
   [[nodiscard]] bool must_wait(Case::Direction direction) const noexcept {
     return core_ == nullptr || core_->must_wait(direction);
@@ -74,6 +73,7 @@ class CaseChannel {
   [[nodiscard]] bool knows_caller() const noexcept {
     return core_ == nullptr || core_->knows_caller();
   }
+  /// From here it is owned.
   void own() noexcept {
     if (core_ == nullptr || share_.get() != nullptr) return;
     core_->retain();

@@ -1,5 +1,6 @@
 #include "leat/csp/semaphore.h"
 
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -70,6 +71,11 @@ void Semaphore::release(std::int64_t units) {
   {
     const SpinLockGuard guard(lock_);
     touchers_.note(calling_scheduler());
+    if (units > std::numeric_limits<std::int64_t>::max() - available_) {
+      throw std::overflow_error("leat: Semaphore: release of " + std::to_string(units) +
+                                " units beside " + std::to_string(available_) +
+                                ": more than can be counted");
+    }
     available_ += units;
     grant(wake);
   }

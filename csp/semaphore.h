@@ -34,6 +34,7 @@ class Semaphore {
   /// Waits at most until `deadline` (of the scheduler's clock). Throws Cancelled.
   [[nodiscard]] bool acquire_until(std::int64_t units, TimePoint deadline);
   /// Adds `units` (at least 0), which need not have been acquired here; wakes those who can go on.
+  /// Throws std::overflow_error, and adds none, if there would be more than 2^63 - 1.
   void release(std::int64_t units = 1);
   /// Out of date as soon as it is read, if others use the semaphore.
   [[nodiscard]] std::int64_t available() const noexcept;

@@ -32,6 +32,7 @@ constexpr std::size_t kStackScale = 1;
 #endif
 // Less would not do for throwing an exception, and every cancellation is one.
 constexpr std::size_t kSmallestStack = std::size_t{16} << 10;
+constexpr std::size_t kLargestStack = std::size_t{1} << 46;  // half of what a process can address
 
 constexpr std::size_t kGuard = StackPool::kGuard;
 
@@ -90,7 +91,11 @@ void unmap_stack(StackSpan stack) noexcept {
 #endif
 }
 
-std::size_t rounded(std::size_t size) noexcept {
+std::size_t rounded(std::size_t size) {
+  if (size > kLargestStack) {
+    errno = ENOMEM;
+    throw_out_of_stacks("mmap", size);
+  }
   const std::size_t page = page_size();
   return (std::max(size, kSmallestStack) * kStackScale + page - 1) / page * page;
 }

@@ -22,7 +22,8 @@ namespace leat {
 /// others, and wait() rethrows it.
 ///
 /// Owned by one fiber or thread, which alone may wait; go() and stop() may be called by the group's
-/// fibers too. The destructor cancels and joins (it is not a cancellation point).
+/// fibers too. The destructor cancels and joins (it is not a cancellation point); an error that
+/// nobody has waited for is dropped with it.
 class TaskGroup {
  public:
   /// A group of the calling fiber's scheduler. Throws std::logic_error on a plain thread.

@@ -1,5 +1,6 @@
 #include "leat/csp/wait_group.h"
 
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -13,6 +14,10 @@ void WaitGroup::add(std::int64_t count) {
   {
     const SpinLockGuard guard(lock_);
     touchers_.note(calling_scheduler());
+    if (count > std::numeric_limits<std::int64_t>::max() - count_) {
+      throw std::overflow_error("leat: WaitGroup: " + std::to_string(count) + " more than " +
+                                std::to_string(count_) + " cannot be counted");
+    }
     if (count_ + count < 0) {
       throw std::logic_error("leat: WaitGroup: the counter would become " +
                              std::to_string(count_ + count) + "; more is done than was added");

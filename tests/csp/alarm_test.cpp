@@ -22,6 +22,7 @@ namespace leat {
 namespace {
 
 using namespace std::chrono_literals;
+using support::on_each_worker_count;
 using support::on_each_worker_count_with_clock;
 using support::run_each;
 
@@ -178,22 +179,40 @@ TEST(Alarm, NeedsAScheduler) {
   EXPECT_THROW(static_cast<void>(tick(1s)), std::logic_error);
 }
 
-// In real time too: only that they come, in order.
+void expect_rings() {
+  const TimePoint start = now();
+  const Ticker ticker = tick(1ms);
+  const Receiver<TimePoint> end = after(5ms);
+  int ticks = 0;
+  for (bool over = false; !over;) {
+    select(on_recv(ticker.ticks(), [&](std::optional<TimePoint>) { ++ticks; }),
+           on_recv(end, [&](std::optional<TimePoint> time) {
+             over = true;
+             EXPECT_GE(*time - start, 5ms);
+           }));
+  }
+  EXPECT_GE(now() - start, 5ms);
+  EXPECT_GE(ticks, 1);
+}
+
+// Only that they come, in order.
 TEST(Alarm, RingsInRealTime) {
+  on_each_worker_count([](const SchedulerOptions& options) { run(expect_rings, options); });
+}
+
+// Where nothing else is to be done, its worker sleeps until it is due.
+TEST(Alarm, RingsInRealTimeForAnEmbeddedScheduler) {
+  Scheduler scheduler({.workers = 2});
+  for (int i = 0; i < 4; ++i) scheduler.go(expect_rings);
+  scheduler.join();
+}
+
+TEST(Tick, OfAPeriodThatReachesBeyondTheClockComesOnce) {
   run_each([] {
-    const TimePoint start = now();
-    const Ticker ticker = tick(1ms);
-    const Receiver<TimePoint> end = after(5ms);
-    int ticks = 0;
-    for (bool over = false; !over;) {
-      select(on_recv(ticker.ticks(), [&](std::optional<TimePoint>) { ++ticks; }),
-             on_recv(end, [&](std::optional<TimePoint> time) {
-               over = true;
-               EXPECT_GE(*time - start, 5ms);
-             }));
-    }
-    EXPECT_GE(now() - start, 5ms);
-    EXPECT_GE(ticks, 1);
+    const Ticker ticker = tick(Duration(5'000'000'000'000'000'000));
+    EXPECT_EQ(ticker.ticks().recv(), TimePoint(Duration(5'000'000'000'000'000'000)));
+    std::optional<TimePoint> none;
+    EXPECT_EQ(ticker.ticks().try_recv(none), ChannelStatus::would_block);
   });
 }
 

@@ -31,8 +31,14 @@ void run_real(const std::function<void()>& body, int io_threads = 64) {
   });
 }
 
+// On a thread of the pool, and where it is.
+void run_both(const std::function<void()>& body) {
+  run_real(body);
+  run_each(body);
+}
+
 TEST(Blocking, ReturnsWhatTheCallReturns) {
-  run_each([] {
+  run_both([] {
     EXPECT_EQ(blocking([] { return 42; }), 42);
     EXPECT_EQ(*blocking([] { return std::make_unique<int>(7); }), 7);
     int variable = 1;
@@ -44,7 +50,7 @@ TEST(Blocking, ReturnsWhatTheCallReturns) {
 }
 
 TEST(Blocking, ThrowsWhatTheCallThrows) {
-  run_each([] {
+  run_both([] {
     try {
       blocking([] { throw std::runtime_error("disk on fire"); });
       ADD_FAILURE() << "nothing was thrown";
@@ -75,6 +81,28 @@ TEST(Blocking, UnderVirtualTimeRunsWhereItIs) {
           EXPECT_EQ(blocking([] { return gettid(); }), here);
         },
         options);
+  });
+}
+
+TEST(Blocking, UnderVirtualTimeIsShieldedToo) {
+  run_each([] {
+    TaskGroup group;
+    bool returned = false;
+    bool waited_on = false;
+    bool begun_again = false;
+    group.go([&] {
+      blocking([&] {
+        group.stop();
+        support::until_idle();
+        returned = true;
+      });
+      waited_on = true;
+      blocking([&] { begun_again = true; });
+    });
+    group.wait();
+    EXPECT_TRUE(returned);
+    EXPECT_TRUE(waited_on);
+    EXPECT_FALSE(begun_again);
   });
 }
 

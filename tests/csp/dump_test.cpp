@@ -174,22 +174,35 @@ TEST(ChannelStats, CountsValuesAndWhoWaits) {
   });
 }
 
-// Lower bounds only: of real time, by a clock that is sampled at some of the switches.
+/// `waits` communicates on a channel, `comes` with it from the other side 20 ms later. What the
+/// channel tells of who has waited: lower bounds, of real time, by a clock that is sampled at some
+/// of the switches.
+template <class Waits, class Comes>
+ChannelStats stats_of_a_wait(Waits&& waits, Comes&& comes) {
+  const Channel<int> c(0);
+  TaskGroup group;
+  group.go([&] { waits(c); });
+  while (c.stats().receivers + c.stats().senders == 0) yield();
+  const TimePoint start = now();
+  while (now() - start < 20ms) yield();
+  for (int i = 0; i < 2000; ++i) yield();  // in which it is sampled once more
+  comes(c);
+  group.wait();
+  return c.stats();
+}
+
 TEST(ChannelStats, TellsWhichSideWaited) {
-  on_each_worker_count([](const SchedulerOptions& options) {
+  const auto sends = [](const Channel<int>& c) { c.send(1); };
+  const auto receives = [](const Channel<int>& c) { static_cast<void>(c.recv()); };
+  on_each_worker_count([&](const SchedulerOptions& options) {
     run(
-        [] {
-          const Channel<int> c(0);
-          TaskGroup group;
-          group.go([&] { c.recv(); });
-          while (c.stats().receivers == 0) yield();
-          const TimePoint start = now();
-          while (now() - start < 20ms) yield();
-          for (int i = 0; i < 2000; ++i) yield();  // in which it is sampled once more
-          c.send(1);
-          group.wait();
-          EXPECT_GE(c.stats().recv_wait, 10ms);
-          EXPECT_LT(c.stats().send_wait, 10ms);
+        [&] {
+          const ChannelStats receiver_waited = stats_of_a_wait(receives, sends);
+          EXPECT_GE(receiver_waited.recv_wait, 10ms);
+          EXPECT_LT(receiver_waited.send_wait, 10ms);
+          const ChannelStats sender_waited = stats_of_a_wait(sends, receives);
+          EXPECT_GE(sender_waited.send_wait, 10ms);
+          EXPECT_LT(sender_waited.recv_wait, 10ms);
         },
         options);
   });

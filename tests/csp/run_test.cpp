@@ -31,6 +31,12 @@ TEST(Run, ReturnsTheResult) {
   });
 }
 
+TEST(Run, ReturnsAReference) {
+  int variable = 1;
+  int& same = run([&]() -> int& { return variable; });
+  EXPECT_EQ(&same, &variable);
+}
+
 TEST(Run, RethrowsWhatTheBodyThrows) {
   on_each_worker_count([](const SchedulerOptions& options) {
     EXPECT_THROW(run([] { throw std::runtime_error("x"); }, options), std::runtime_error);

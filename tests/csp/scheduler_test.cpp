@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -352,10 +353,21 @@ TEST(Stack, TheSmallestIsEnoughForAnException) {
   });
 }
 
+constexpr std::size_t kImpossibleSizes[] = {std::size_t{1} << 55, std::size_t{1} << 62,
+                                            std::numeric_limits<std::size_t>::max()};
+
+TEST(Stack, OfAnImpossibleDefaultSizeIsAnError) {
+  for (const std::size_t size : kImpossibleSizes) {
+    EXPECT_THROW(run([] {}, {.workers = 1, .stack_size = size}), Error);
+  }
+}
+
 TEST(Stack, ThatCannotBeMappedIsAnErrorAndLeavesTheGroupAsItWas) {
   run_each([] {
     TaskGroup group;
-    EXPECT_THROW(group.go([] {}, {.stack_size = std::size_t{1} << 55}), Error);
+    for (const std::size_t size : kImpossibleSizes) {
+      EXPECT_THROW(group.go([] {}, {.stack_size = size}), Error);
+    }
     group.wait();
     int ran = 0;
     group.go([&] { ran = 1; });

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -251,6 +252,15 @@ TEST(Semaphore, RefusesNegativeUnitsAndTakesZeroAtOnce) {
   EXPECT_FALSE(none.try_acquire());
 }
 
+TEST(Semaphore, RefusesMoreThanItCanCount) {
+  Semaphore semaphore(std::numeric_limits<std::int64_t>::max() - 1);
+  semaphore.release();
+  EXPECT_THROW(semaphore.release(), std::overflow_error);
+  EXPECT_EQ(semaphore.available(), std::numeric_limits<std::int64_t>::max());
+  semaphore.acquire(2);
+  semaphore.release(2);
+}
+
 TEST(Semaphore, LosesNoUnitsUnderCancellationDeadlinesAndThreads) {
   on_each_worker_count([](const SchedulerOptions& options) {
     Semaphore units(7);
@@ -309,6 +319,15 @@ TEST(WaitGroup, WaitsUntilAllIsDone) {
     EXPECT_THROW(group.done(), std::logic_error);
     EXPECT_TRUE(group.wait_until(now()));
   });
+}
+
+TEST(WaitGroup, RefusesMoreThanItCanCount) {
+  WaitGroup group;
+  group.add(std::numeric_limits<std::int64_t>::max());
+  EXPECT_THROW(group.add(), std::overflow_error);
+  EXPECT_THROW(group.add(std::numeric_limits<std::int64_t>::min()), std::logic_error);
+  group.add(-std::numeric_limits<std::int64_t>::max());
+  group.wait();
 }
 
 TEST(WaitGroup, MayBeUsedAgainAndByPlainThreads) {

@@ -1,5 +1,5 @@
 // Go's testing/synctest, whose bubble is here a run with a VirtualClock: what clock_test and
-// deadlock_test do not show yet. What needs after() and tick() is missing with them.
+// deadlock_test do not show yet.
 #include <gtest/gtest.h>
 
 #include <array>
