@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <list>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -91,6 +93,40 @@ TEST(TimerHeap, AgreesWithASortedListThroughRandomOperations) {
         model.pop_front();
     }
     ASSERT_EQ(heap.empty(), model.empty());
+  }
+}
+
+/// How many others taking out `timer` looks at: its children.
+std::size_t children(const Timer& timer) {
+  std::size_t count = 0;
+  for (const Timer* child = timer.child; child != nullptr; child = child->sibling) ++count;
+  return count;
+}
+
+// Amortised: one may look at many, if that makes the next ones cheap.
+TEST(TimerHeap, LooksAtAsManyOthersForEachAsItsDepthWouldHave) {
+  constexpr int kTimers = 20'000;
+  const std::size_t most = 2 * 15;  // 2^15 > kTimers
+  std::vector<int> rising(kTimers);
+  std::iota(rising.begin(), rising.end(), 0);
+  const std::vector<int> falling(rising.rbegin(), rising.rend());
+  std::vector<int> mixed = rising;
+  std::shuffle(mixed.begin(), mixed.end(), std::mt19937(1));
+  for (const std::vector<int>& times : {rising, falling, mixed}) {
+    std::vector<Timer> timers(kTimers);
+    std::vector<Timer*> by_time(kTimers);
+    TimerHeap heap;
+    for (std::size_t i = 0; i < timers.size(); ++i) {
+      timers[i].at = at(times[i]);
+      by_time[static_cast<std::size_t>(times[i])] = &timers[i];
+      heap.add(timers[i]);
+    }
+    std::size_t seen = 0;
+    for (Timer* const next : by_time) {
+      seen += children(*next);
+      EXPECT_EQ(&heap.pop(), next);
+    }
+    EXPECT_LT(seen, most * kTimers);
   }
 }
 
