@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <numeric>
@@ -14,9 +15,10 @@
 
 #include "leat/csp/channel.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/notification.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
+#include "leat/tests/support/log.h"
+#include "leat/tests/support/run.h"
 
 namespace leat {
 namespace {
@@ -32,32 +34,28 @@ auto run_with(std::uint64_t seed, F&& body) {
 
 /// In which order `count` fibers run that are launched, and wait for nothing.
 Order launched(int count) {
-  Order order;
+  support::Log<int> log;
   TaskGroup group;
-  for (int i = 0; i < count; ++i) group.go([&order, i] { order.push_back(i); });
+  for (int i = 0; i < count; ++i) group.go([&log, i] { log.add(i); });
   group.wait();
-  return order;
+  return log.entries();
 }
 
 /// In which order `count` fibers run that are woken at once, having waited in this order.
 template <class Wait, class Wake>
 Order woken(int count, Wait&& wait, Wake&& wake) {
-  Order order;
+  support::Log<int> log;
   TaskGroup group;
-  int waiting = 0;
-  Notification all_wait;
   for (int i = 0; i < count; ++i) {
     group.go([&, i] {
-      if (++waiting == count) all_wait.notify();
       wait();
-      order.push_back(i);
+      log.add(i);
     });
   }
-  all_wait.wait();
-  sleep_for(1ms);
+  support::until_idle();
   wake();
   group.wait();
-  return order;
+  return log.entries();
 }
 
 Order woken_by_close() {
@@ -73,13 +71,13 @@ Order woken_by_one_instant() {
 
 /// Whether fiber 0, which is the main one and pinned, comes before or behind two others.
 Order pinned() {
-  Order order;
+  support::Log<int> log;
   TaskGroup group;
-  for (const int i : {1, 2}) group.go([&order, i] { order.push_back(i); });
+  for (const int i : {1, 2}) group.go([&log, i] { log.add(i); });
   yield();
-  order.push_back(0);
+  log.add(0);
   group.wait();
-  return order;
+  return log.entries();
 }
 
 std::set<Order> orders_of(Order (*program)(), int seeds) {
@@ -106,7 +104,8 @@ TEST(SeededOrder, PlacesAPinnedFiberAsAnyOther) { EXPECT_EQ(orders_of(pinned, 20
 
 // More than the ring holds, whose rest waits elsewhere.
 TEST(SeededOrder, OfMoreThanTheRingHoldsLosesNone) {
-  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+  for (int i = 1; i <= support::rounds(20); ++i) {
+    const auto seed = static_cast<std::uint64_t>(i);
     Order order = run_with(seed, [] { return launched(2000); });
     EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
     EXPECT_EQ(order, run_with(seed, [] { return launched(2000); }));
@@ -126,7 +125,7 @@ TEST(SeededOrder, IsThatOfTheLaunchesWithoutASeed) {
 TEST(SeededOrder, KeepsNobodyWaitingForEver) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     EXPECT_TRUE(run_with(seed, [] {
-      bool stop = false;
+      std::atomic<bool> stop = false;
       TaskGroup group;
       for (int i = 0; i < 3; ++i) {
         group.go([&] {
@@ -135,7 +134,7 @@ TEST(SeededOrder, KeepsNobodyWaitingForEver) {
       }
       group.go([&] { stop = true; });
       group.wait();
-      return stop;
+      return stop.load();
     })) << seed;
   }
 }
@@ -151,14 +150,14 @@ TEST(SeededOrder, TakesInWhatAThreadWakes) {
     for (int i = 0; i < kFibers; ++i) c.send(i);
   });
   const int sum = run_with(7, [&] {
-    int received = 0;
+    std::atomic<int> received = 0;
     TaskGroup group;
     for (int i = 0; i < kFibers; ++i) {
       group.go([&] { received += c.recv().value(); }, {.pinned = true});
       group.go([] { yield(); });
     }
     group.wait();
-    return received;
+    return received.load();
   });
   thread.join();
   EXPECT_EQ(sum, kFibers * (kFibers - 1) / 2);
@@ -168,11 +167,15 @@ TEST(SeededOrder, TakesInWhatAThreadWakes) {
 TEST(SeededOrder, FindsWhatDependsOnIt) {
   // [seeds]
   const auto greets = [] {
-    std::string name;
+    const leat::Channel<std::string> names(1);
     std::string greeting;
     leat::TaskGroup group;
-    group.go([&] { name = "miller"; });
-    group.go([&] { greeting = "hello, " + name; });  // relies on the order of the launches
+    group.go([=] { names.send("miller"); });
+    group.go([&greeting, names] {
+      std::optional<std::string> name;
+      static_cast<void>(names.try_recv(name));  // relies on the order of the launches
+      greeting = "hello, " + name.value_or("nobody");
+    });
     group.wait();
     return greeting == "hello, miller";
   };
