@@ -3,7 +3,6 @@
 #include <cxxabi.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 
 #include "leat/csp/context_jump.h"
@@ -17,18 +16,6 @@
 #endif
 
 namespace leat {
-namespace {
-
-// Stacks are page-aligned, so their tops would all fall into the same few sets of every cache, and
-// a thousand parked fibers would evict each other from a cache that is nearly empty. So they begin
-// at different lines of their page, as far down as a parked fiber needs no second page.
-std::size_t stack_colour(StackSpan stack) noexcept {
-  constexpr std::size_t kLine = 64;
-  constexpr std::size_t kColours = 32;
-  return (reinterpret_cast<std::uintptr_t>(stack.low) >> 16U) % kColours * kLine;
-}
-
-}  // namespace
 
 struct Context::Boost {
   [[noreturn]] LEAT_SWITCHES static void enter(bc::transfer_t transfer) {
@@ -67,8 +54,7 @@ LEAT_SWITCHES void Context::prepare(StackSpan stack, Entry entry, void* argument
   tsan_fiber_ = __tsan_create_fiber(0);
   owns_tsan_fiber_ = true;
 #endif
-  const std::size_t above = stack_colour(stack);
-  registers_ = bc::make_fcontext(stack.low + stack.size - above, stack.size - above, &Boost::enter);
+  registers_ = bc::make_fcontext(stack.low + stack.size, stack.size, &Boost::enter);
 }
 
 LEAT_SWITCHES void Context::discard() noexcept {

@@ -10,6 +10,7 @@
 #include "leat/csp/error.h"
 #include "leat/csp/random.h"
 #include "leat/csp/sanitizers.h"
+#include "leat/csp/spin_times.h"
 #include "leat/csp/stack_overflow.h"
 
 namespace leat {
@@ -31,8 +32,6 @@ int checked_workers(int workers) {
 constexpr Duration kLongSlice = std::chrono::microseconds(7);
 // How long an offer waits for the worker that knows it before its owner takes it back.
 constexpr Duration kGrace = std::chrono::microseconds(1);
-// How long an idle worker looks for work before it sleeps; a wake-up costs about as much.
-constexpr Duration kSpin = std::chrono::microseconds(50);
 // How long a queue may stand still before it is stolen from: one of few fibers whose owner runs one
 // all the time; one of many, which may be about to be launched, or of few while others take turns.
 constexpr Duration kPatience = std::chrono::microseconds(4);
@@ -56,6 +55,7 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options)
       long_slice_(ticks_in(kLongSlice)),
       grace_(ticks_in(kGrace)),
       spin_ticks_(clock_->is_virtual() || usable_cpus() == 1 ? 0 : ticks_in(kSpin)),
+      short_sleep_(spin_ticks_ == 0 ? 0 : ticks_in(kShortSleep)),
       patience_(ticks_in(kPatience)),
       more_patience_(ticks_in(kMorePatience)),
       worth_stealing_(ticks_in(kWorthStealing)),

@@ -169,6 +169,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   [[nodiscard]] Ticks long_slice() const noexcept { return long_slice_; }
   [[nodiscard]] Ticks grace() const noexcept { return grace_; }
   [[nodiscard]] Ticks spin_ticks() const noexcept { return spin_ticks_; }
+  [[nodiscard]] Ticks short_sleep() const noexcept { return short_sleep_; }
   [[nodiscard]] Ticks patience() const noexcept { return patience_; }
   [[nodiscard]] Ticks more_patience() const noexcept { return more_patience_; }
   [[nodiscard]] Ticks worth_stealing() const noexcept { return worth_stealing_; }
@@ -217,6 +218,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   const Ticks long_slice_;
   const Ticks grace_;
   const Ticks spin_ticks_;
+  const Ticks short_sleep_;
   const Ticks patience_;
   const Ticks more_patience_;
   const Ticks worth_stealing_;

@@ -31,8 +31,10 @@ void SchedulerCore::enqueue(Fiber& fiber) noexcept {
       }
     } else {
       injected_.push(fiber);
-      injected_count_.fetch_add(1, std::memory_order_relaxed);
-      woken = wake_one();
+      // seq_cst, both: a spinner that finds other work first leaves spinning_, and then looks here.
+      // One that goes to sleep looks under lock_.
+      injected_count_.fetch_add(1, std::memory_order_seq_cst);
+      if (spinning_.load(std::memory_order_seq_cst) == 0) woken = wake_one();
     }
   }
   if (woken != nullptr) futex_wake(&woken->wake_word_);

@@ -1,6 +1,9 @@
 #include "leat/csp/waiter.h"
 
+#include "leat/csp/cpu_count.h"
 #include "leat/csp/futex.h"
+#include "leat/csp/spin_times.h"
+#include "leat/csp/ticks.h"
 
 namespace leat {
 
@@ -23,31 +26,57 @@ const char* to_string(ParkReason reason) noexcept {
   return "?";
 }
 
+namespace {
+
+// Whether the thread's last sleep was a short one. Where they are long, looking is in vain.
+thread_local constinit bool t_slept_shortly = true;
+
+bool has_passed(Deadline deadline) noexcept {
+  return !deadline.is_never() && SteadyClock::instance().now() >= deadline.at();
+}
+
+}  // namespace
+
+// Looks for a while whether somebody has called ready().
+bool ThreadWaiter::spin(Deadline deadline) const noexcept {
+  static const Ticks longest = kExploring || usable_cpus() == 1 ? 0 : ticks_in(kSpin);
+  if (longest == 0) return false;
+  const Ticks start = ticks_now();
+  do {
+    for (int i = 0; i < 32; ++i) {
+      // acquire: pairs with the release in ready(), and publishes what the claimer wrote.
+      if (word_.load(std::memory_order_acquire) == kReady) return true;
+      cpu_relax();
+    }
+    // Where there are more threads than CPUs, the one that is waited for may want this one.
+    yield_cpu();
+  } while (ticks_now() - start < longest && !has_passed(deadline));
+  return false;
+}
+
 void ThreadWaiter::park(Deadline deadline, const HeldLocks& held) noexcept {
   held.unlock_after_switch();
-  // A peer often answers within a microsecond; sleeping costs ten times that.
-  constexpr int kSpins = kExploring ? 0 : 200;
-  for (int i = 0; i < kSpins; ++i) {
-    if (word_.load(std::memory_order_acquire) == kReady) return;
-    cpu_relax();
-  }
-  for (;;) {
-    // acquire: pairs with the release in ready(), and publishes what the claimer wrote.
-    if (word_.load(std::memory_order_acquire) == kReady) return;
-    if (!deadline.is_never() && SteadyClock::instance().now() >= deadline.at()) {
+  if (t_slept_shortly && spin(deadline)) return;
+  const Ticks slept_at = ticks_now();
+  std::uint32_t awake = kAwake;
+  // acquire: as in spin().
+  if (!word_.compare_exchange_strong(awake, kAsleep, std::memory_order_acquire)) return;
+  do {
+    if (has_passed(deadline)) {
       if (claim(kTimedOut)) return;  // nobody else will call ready()
       deadline = Deadline::never();  // a peer was faster: its ready() comes
     }
-    futex_wait(word_, kWaiting, deadline);
-  }
+    futex_wait(word_, kAsleep, deadline);
+  } while (word_.load(std::memory_order_acquire) != kReady);
+  t_slept_shortly = ticks_now() - slept_at < ticks_in(kShortSleep);
 }
 
 void ThreadWaiter::ready() noexcept {
   check_ready();
   const Atomic<std::uint32_t>* const address = &word_;
-  word_.exchange(kReady, std::memory_order_release);
+  const bool asleep = word_.exchange(kReady, std::memory_order_release) == kAsleep;
   // From here *this may be gone: its owner has seen kReady and returned. Only the address is used.
-  futex_wake(address);
+  if (asleep) futex_wake(address);
 }
 
 }  // namespace leat

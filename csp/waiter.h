@@ -158,17 +158,21 @@ class Waiter {
 #endif
 };
 
-/// An OS thread that is no fiber: waits on a futex. Lives on the stack of the blocking call. Is
-/// never cancelled.
+/// An OS thread that is no fiber: looks for a while (spin_times.h), then sleeps on a futex. Lives on
+/// the stack of the blocking call. Is never cancelled.
 class ThreadWaiter final : public Waiter {
  public:
   void park(Deadline deadline, const HeldLocks& held) noexcept override;
   void ready() noexcept override;
 
  private:
-  static constexpr std::uint32_t kWaiting = 0;
-  static constexpr std::uint32_t kReady = 1;
-  Atomic<std::uint32_t> word_{kWaiting};
+  static constexpr std::uint32_t kAwake = 0;
+  static constexpr std::uint32_t kAsleep = 1;  // or about to be
+  static constexpr std::uint32_t kReady = 2;
+
+  [[nodiscard]] bool spin(Deadline deadline) const noexcept;
+
+  Atomic<std::uint32_t> word_{kAwake};
 };
 
 }  // namespace leat

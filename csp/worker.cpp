@@ -256,7 +256,7 @@ Fiber* Worker::find() noexcept {
     const SchedulerCore::Woken woken = core_.sleep(*this);
     // The time asleep was no slice.
     sampled_at_.set(ticks_now());
-    slept_shortly_.set(sampled_at_.get() - slept_at < core_.spin_ticks());
+    slept_shortly_.set(sampled_at_.get() - slept_at < core_.short_sleep());
     switch (woken) {
       case SchedulerCore::Woken::kEnded: return nullptr;
       case SchedulerCore::Woken::kBySomebody: may_spin = true; break;
