@@ -154,10 +154,11 @@ TEST(ExploreEvery, SleepersWakeUp) {
   expect_holds(sleepers, some(2, 4000));
 }
 
+template <int workers>
 void wakes_from_outside() {
   Notification told;
   Semaphore room(1);
-  Scheduler scheduler({.workers = 1});
+  Scheduler scheduler({.workers = workers});
   scheduler.go([&] {
     room.acquire();
     told.notify();
@@ -170,7 +171,10 @@ void wakes_from_outside() {
 }
 
 TEST(ExploreEvery, AnIdleSchedulerIsWokenFromOutside) {
-  expect_holds(wakes_from_outside, every(0, 2));
+  expect_holds(wakes_from_outside<1>, every(0, 2));
+  // Of two workers one may be looking for work: then nobody is woken for it.
+  expect_holds(wakes_from_outside<2>, every(0, 1));
+  expect_holds(wakes_from_outside<2>, some(0, 4000));
 }
 
 // It has run, or the fiber was cancelled before it could.
