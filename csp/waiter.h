@@ -158,8 +158,8 @@ class Waiter {
 #endif
 };
 
-/// An OS thread that is no fiber: looks for a while (spin_times.h), then sleeps on a futex. Lives on
-/// the stack of the blocking call. Is never cancelled.
+/// An OS thread that is no fiber: looks for a while (spin_times.h), then sleeps on a futex. Lives
+/// on the stack of the blocking call. Is never cancelled.
 class ThreadWaiter final : public Waiter {
  public:
   void park(Deadline deadline, const HeldLocks& held) noexcept override;

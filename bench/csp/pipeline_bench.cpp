@@ -4,9 +4,12 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -20,17 +23,25 @@ using bench::check;
 using bench::measure;
 using leat::Channel;
 
-/// A token goes round a ring of fibers with unbuffered channels. An operation is one hop.
-void ring(benchmark::State& state) {
+/// A token goes round a ring of fibers with unbuffered channels. An operation is one hop. If
+/// `shuffled`, the order of the ring is not the one in which its channels and fibers were made.
+void ring(benchmark::State& state, bool shuffled) {
   const std::int64_t fibers = state.range(0);
   measure(state, state.range(1), [&](std::int64_t n) {
     n = bench::round_up(n, fibers);
     std::vector<Channel<std::uint64_t>> links;
     for (std::int64_t i = 0; i < fibers; ++i) links.emplace_back(0, "link");
+    std::vector<std::size_t> launches(links.size() - 1);
+    std::iota(launches.begin(), launches.end(), std::size_t{0});
+    if (shuffled) {
+      std::mt19937 random(1);
+      std::shuffle(links.begin(), links.end(), random);
+      std::shuffle(launches.begin(), launches.end(), random);
+    }
     leat::TaskGroup group;
     std::uint64_t token = 0;
     while (state.KeepRunningBatch(n)) {
-      for (std::size_t i = 0; i + 1 < links.size(); ++i) {
+      for (const std::size_t i : launches) {
         group.go([in = links[i], out = links[i + 1]] {
           for (std::uint64_t& value : in) out.send(value + 1);
           out.close();
@@ -46,8 +57,13 @@ void ring(benchmark::State& state) {
     check(state, token == static_cast<std::uint64_t>(n));
   });
 }
-BENCHMARK(ring)
+BENCHMARK_CAPTURE(ring, in_order, false)
     ->Name("Ring")
+    ->ArgNames({"", "workers"})
+    ->ArgsProduct({{10, 1000}, {1, 2}})
+    ->UseRealTime();
+BENCHMARK_CAPTURE(ring, shuffled, true)
+    ->Name("RingShuffled")
     ->ArgNames({"", "workers"})
     ->ArgsProduct({{1000}, {1, 2}})
     ->UseRealTime();

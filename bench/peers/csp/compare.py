@@ -60,7 +60,9 @@ ROWS = [
     Row("SelectNonblock", "select", 2, WITHIN_1_3, quick=True),
     Row("ChanUncontended", "channel", 2, WITHIN_1_3, quick=True),
     Row("ChanNonblocking", "channel", 2, WITHIN_1_3),
+    Row("Ring/10", "pipeline"),
     Row("Ring/1000", "pipeline", 3, FASTER, quick=True),
+    Row("RingShuffled/1000", "pipeline"),
     Row("Spawn/256", "spawn"),
     Row("Spawn/1000000", "spawn", 5, FASTER, quick=True),
     Row("Parked/100000", "spawn", metric="bytes", most=4.4 * 1024),
@@ -85,7 +87,14 @@ ROWS += [
         quick=True),
     Row("FutexWake", "latency", metric="p50", workers=(2,)),
     Row("FutexWake", "latency", metric="p99", workers=(2,), quick=True),
+    Row("LockUnlock", "machine", workers=(1,)),
+    Row("BareSwitch/2", "machine", workers=(1,)),
+    Row("BareSwitch/1000", "machine", workers=(1,)),
+    Row("FirstTouch", "machine", workers=(1,), quick=True),
 ]
+for kib in (64, 256, 1024, 4096, 16384):
+    ROWS.append(Row(f"HandOff/{kib}", "machine", quick=kib == 1024))
+    ROWS.append(Row(f"CopyApart/{kib}", "machine", workers=(2,), quick=kib == 1024))
 # Where a peer's problem is not quite the one of the row. The first that fits counts.
 NOTES = [
     ("boost_fiber", "(Spsc/1.|Mpmc|ChanProdCons/1|Items|Pipeline|ThreadToFiber|CoarseJobs)",
@@ -237,9 +246,9 @@ def execute(command, limit, **options):
 
 
 def run_ours(row, workers, seconds, limit):
-    name = row.problem if row.problem == "FutexWake" else f"{row.problem}/workers:{workers}"
+    name = f"^{row.problem}(/workers:{workers})?(/iterations:[0-9]+)?/real_time$"
     found = json.loads(execute(
-        [OURS / f"bench_csp_{row.program}", f"--benchmark_filter=^{name}/",
+        [OURS / f"bench_csp_{row.program}", f"--benchmark_filter={name}",
          f"--benchmark_min_time={seconds}", "--benchmark_format=json"], limit))["benchmarks"]
     if len(found) != 1:
         raise Failed(f"{len(found)} benchmarks match {name}")
