@@ -10,7 +10,9 @@
 #include "leat/csp/alarm.h"
 #include "leat/csp/assert.h"
 #include "leat/csp/blocking.h"
+#include "leat/csp/io_pool.h"
 #include "leat/csp/notification.h"
+#include "leat/csp/scheduler_core.h"
 #include "leat/csp/semaphore.h"
 #include "leat/csp/wait_group.h"
 #include "leat/tests/csp/explore/scenarios.h"
@@ -196,6 +198,23 @@ void cancellation_against_blocking() {
 TEST(ExploreEvery, CancellationAgainstABlockingCall) {
   expect_holds(cancellation_against_blocking, every(1));
   expect_holds(cancellation_against_blocking, some(2));
+}
+
+// Threads that have had nothing to do for long end, and others are started when they are wanted.
+void a_pool_that_shrinks() {
+  IoPool& pool = Fiber::current()->core().io_pool();
+  TaskGroup group;
+  Atomic<int> ran{0};
+  for (int i = 0; i < 2; ++i) group.go([&] { blocking([&] { ran.fetch_add(1); }); });
+  group.wait();
+  while (pool.threads() > 0) sleep_for(5s);  // or the schedule has no end
+  blocking([&] { ran.fetch_add(1); });
+  require(ran.load() == 3, "by a new one");
+}
+
+TEST(ExploreEvery, APoolOfThreadsShrinks) {
+  expect_holds(a_pool_that_shrinks, every(1, 1));
+  expect_holds(a_pool_that_shrinks, some(2));
 }
 
 void alarms() {
