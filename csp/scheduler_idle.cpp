@@ -148,13 +148,14 @@ void SchedulerCore::wake_spinner() noexcept {
   {
     const SpinLockGuard guard(lock_);
     woken = wake_one();
-    if (woken != nullptr) woken->spinning_ = true;
+    if (woken != nullptr) {
+      woken->spinning_ = true;
+    } else {
+      // Under the lock: while it counts, enqueue() relies on somebody who looks for work.
+      spinning_.fetch_sub(1, std::memory_order_seq_cst);
+    }
   }
-  if (woken != nullptr) {
-    futex_wake(&woken->wake_word_);
-  } else {
-    spinning_.fetch_sub(1, std::memory_order_seq_cst);
-  }
+  if (woken != nullptr) futex_wake(&woken->wake_word_);
 }
 
 bool SchedulerCore::may_spin(Worker& worker) noexcept {
