@@ -37,7 +37,8 @@ bool has_passed(Deadline deadline) noexcept {
 
 }  // namespace
 
-// Looks for a while whether somebody has called ready().
+// Looks for a while whether somebody has called ready(). Without giving the CPU to whoever else
+// wants it, which would be for milliseconds where there is somebody.
 bool ThreadWaiter::spin(Deadline deadline) const noexcept {
   static const Ticks longest = kExploring || usable_cpus() == 1 ? 0 : ticks_in(kSpin);
   if (longest == 0) return false;
@@ -48,16 +49,20 @@ bool ThreadWaiter::spin(Deadline deadline) const noexcept {
       if (word_.load(std::memory_order_acquire) == kReady) return true;
       cpu_relax();
     }
-    // Where there are more threads than CPUs, the one that is waited for may want this one.
-    yield_cpu();
   } while (ticks_now() - start < longest && !has_passed(deadline));
   return false;
 }
 
 void ThreadWaiter::park(Deadline deadline, const HeldLocks& held) noexcept {
   held.unlock_after_switch();
-  if (t_slept_shortly && spin(deadline)) return;
+  if (wait_.reason != ParkReason::kSleep && t_slept_shortly && spin(deadline)) return;
   const Ticks slept_at = ticks_now();
+  sleep(deadline);
+  if (wait_.reason == ParkReason::kSleep) return;  // it says nothing of how soon others answer
+  t_slept_shortly = ticks_now() - slept_at < ticks_in(kShortSleep);
+}
+
+void ThreadWaiter::sleep(Deadline deadline) noexcept {
   std::uint32_t awake = kAwake;
   // acquire: as in spin().
   if (!word_.compare_exchange_strong(awake, kAsleep, std::memory_order_acquire)) return;
@@ -68,7 +73,6 @@ void ThreadWaiter::park(Deadline deadline, const HeldLocks& held) noexcept {
     }
     futex_wait(word_, kAsleep, deadline);
   } while (word_.load(std::memory_order_acquire) != kReady);
-  t_slept_shortly = ticks_now() - slept_at < ticks_in(kShortSleep);
 }
 
 void ThreadWaiter::ready() noexcept {

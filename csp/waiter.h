@@ -171,6 +171,7 @@ class ThreadWaiter final : public Waiter {
   static constexpr std::uint32_t kReady = 2;
 
   [[nodiscard]] bool spin(Deadline deadline) const noexcept;
+  void sleep(Deadline deadline) noexcept;
 
   Atomic<std::uint32_t> word_{kAwake};
 };
