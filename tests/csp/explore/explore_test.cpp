@@ -10,6 +10,7 @@
 #include "leat/csp/alarm.h"
 #include "leat/csp/assert.h"
 #include "leat/csp/blocking.h"
+#include "leat/csp/futex.h"
 #include "leat/csp/io_pool.h"
 #include "leat/csp/notification.h"
 #include "leat/csp/scheduler_core.h"
@@ -177,6 +178,29 @@ TEST(ExploreEvery, AnIdleSchedulerIsWokenFromOutside) {
   // Of two workers one may be looking for work: then nobody is woken for it.
   expect_holds(wakes_from_outside<2>, every(0, 1));
   expect_holds(wakes_from_outside<2>, some(0, 4000));
+}
+
+// Two hogs, and a fiber that a thread wakes while the worker that looks for work finds a hog first.
+void wake_beside_two_hogs() {
+  const OutsideWork thread;
+  Channel<int> c(0);
+  Atomic<bool> woken{false};
+  Atomic<bool> told{false};
+  go([&] {
+    static_cast<void>(c.recv());
+    woken.store(true);
+  });
+  VirtualThread sender([&] { c.send(1); });
+  go([&] {
+    while (!woken.load()) yield_cpu();
+    told.store(true);
+  });
+  while (!told.load()) yield_cpu();
+  sender.join();
+}
+
+TEST(ExploreSome, AThreadWakesAFiberBesideTwoHogs) {
+  expect_holds(wake_beside_two_hogs, some(3, 4000));
 }
 
 // It has run, or the fiber was cancelled before it could.
