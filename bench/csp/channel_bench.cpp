@@ -19,6 +19,7 @@
 
 #include "leat/bench/csp/measure.h"
 #include "leat/csp/error.h"
+#include "leat/csp/futex.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
 
@@ -201,17 +202,24 @@ void items_of_4_kib(benchmark::State& state) {
 }
 BENCHMARK(items_of_4_kib)->Name("Items4KiB")->ArgName("workers")->Arg(1)->Arg(2)->UseRealTime();
 
+constexpr std::int64_t kThreadsCapacity = 128;
+
+/// A plain thread that sends n values and closes.
+std::jthread sender_of(std::int64_t n, const Channel<std::uint64_t>& values) {
+  return std::jthread([=] {
+    for (std::int64_t i = 0; i < n; ++i) values.send(static_cast<std::uint64_t>(i));
+    values.close();
+  });
+}
+
 /// A plain thread sends to a fiber. Capacity 128.
 void thread_to_fiber(benchmark::State& state) {
   measure(state, state.range(0), [&](std::int64_t n) {
     const leat::OutsideWork outside;
-    const Channel<std::uint64_t> values(128, "values");
+    const Channel<std::uint64_t> values(kThreadsCapacity, "values");
     bench::InOrder received;
     while (state.KeepRunningBatch(n)) {
-      const std::jthread sender([=] {
-        for (std::int64_t i = 0; i < n; ++i) values.send(static_cast<std::uint64_t>(i));
-        values.close();
-      });
+      const std::jthread sender = sender_of(n, values);
       for (std::uint64_t& value : values) received.add(value);
     }
     check(state, received.are(n));
@@ -223,5 +231,48 @@ BENCHMARK(thread_to_fiber)
     ->Arg(1)
     ->Arg(2)
     ->UseRealTime();
+
+/// The same to a fiber that never parks: it asks until there is a value. The difference is what
+/// parking it and waking it from outside cost.
+void thread_to_poller(benchmark::State& state) {
+  measure(state, state.range(0), [&](std::int64_t n) {
+    const leat::OutsideWork outside;
+    const Channel<std::uint64_t> values(kThreadsCapacity, "values");
+    bench::InOrder received;
+    while (state.KeepRunningBatch(n)) {
+      const std::jthread sender = sender_of(n, values);
+      std::optional<std::uint64_t> value;
+      for (;;) {
+        const leat::ChannelStatus status = values.try_recv(value);
+        if (status == leat::ChannelStatus::closed) break;
+        if (status == leat::ChannelStatus::ok) {
+          received.add(*value);
+        } else {
+          leat::cpu_relax();
+        }
+      }
+    }
+    check(state, received.are(n));
+  });
+}
+BENCHMARK(thread_to_poller)
+    ->Name("ThreadToPoller")
+    ->ArgName("workers")
+    ->Arg(1)
+    ->Arg(2)
+    ->UseRealTime();
+
+/// The same to a plain thread: no scheduler takes part.
+void thread_to_thread(benchmark::State& state) {
+  const auto n = static_cast<std::int64_t>(state.max_iterations);
+  const Channel<std::uint64_t> values(kThreadsCapacity, "values");
+  bench::InOrder received;
+  while (state.KeepRunningBatch(n)) {
+    const std::jthread sender = sender_of(n, values);
+    for (std::uint64_t& value : values) received.add(value);
+  }
+  check(state, received.are(n));
+}
+BENCHMARK(thread_to_thread)->Name("ThreadToThread")->UseRealTime();
 
 }  // namespace

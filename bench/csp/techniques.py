@@ -68,7 +68,8 @@ PROBLEMS = [  # benchmark program, names
     ("channel", "^(ChanUncontended|ChanSync|Spsc/1|Spsc/128|Mpmc/128|ThreadToFiber)/workers"),
     ("select", "^(Select2/0|Select8/128)/workers"),
     ("spawn", "^Spawn/256/workers"),
-    ("pipeline", "^(Ring/1000|Sieve/2000)/workers|^CoarseJobs/(1|17)/workers:2"),
+    ("pipeline",
+     "^(Ring/10|Ring/1000|RingShuffled/1000|Sieve/2000)/workers|^CoarseJobs/(1|17)/workers:2"),
     ("double_buffer", "^DoubleBuffer/(64|256|1024|4096)/1/workers:2"),
 ]
 
