@@ -89,6 +89,8 @@ ROWS += [
         quick=True),
     Row("FutexWake", "latency", metric="p50", workers=(2,)),
     Row("FutexWake", "latency", metric="p99", workers=(2,), quick=True),
+    Row("FutexWakeLooking", "latency", metric="p50", workers=(2,)),
+    Row("FutexWakeLooking", "latency", metric="p99", workers=(2,)),
     Row("LockUnlock", "machine", workers=(1,)),
     Row("BareSwitch/2", "machine", workers=(1,)),
     Row("BareSwitch/1000", "machine", workers=(1,)),
