@@ -7,6 +7,8 @@
 #include <fstream>
 #include <string>
 
+#include "leat/csp/exploring.h"
+
 namespace leat {
 namespace {
 
@@ -31,6 +33,12 @@ int usable_cpus() noexcept {
     // No memory to read the quota with: the mask alone decides.
   }
   return std::max(cpus, 1);
+}
+
+int current_cpu() noexcept {
+  if (kExploring) return kNoCpu;  // a schedule is the same wherever it is replayed
+  const int cpu = sched_getcpu();
+  return cpu < 0 ? kNoCpu : cpu;
 }
 
 }  // namespace leat

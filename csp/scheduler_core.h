@@ -12,8 +12,9 @@
 // A worker that makes a fiber ready wakes an idle one to take it only if the fiber would otherwise
 // stand behind another; the fiber in its run-next slot waits for it to switch. Should it not
 // switch, one of the idle workers, the watcher, comes by every kWatchEvery and takes that fiber
-// over. While no fiber has been switched for some time, nobody watches (unwatched_): then the first
-// fiber put into a run-next slot wakes a watcher. When all are idle nobody wakes up.
+// over, and calls another watcher if more wait. While no fiber has been switched for some time,
+// nobody watches (unwatched_): then the first fiber put into a run-next slot wakes a watcher. When
+// all are idle nobody wakes up.
 //
 // Lock order: the census's, groups_lock_, a park's own lock (a channel's, GroupCore::lock_), lock_.
 #pragma once

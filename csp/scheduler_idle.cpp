@@ -5,8 +5,10 @@
 
 #include "leat/csp/assert.h"
 #include "leat/csp/asymmetric_fence.h"
+#include "leat/csp/cpu_count.h"
 #include "leat/csp/futex.h"
 #include "leat/csp/scheduler_core.h"
+#include "leat/csp/spin_times.h"
 
 namespace leat {
 namespace {
@@ -108,6 +110,7 @@ void SchedulerCore::mark_busy(Worker& worker) noexcept {
   idle_.fetch_sub(1, std::memory_order_relaxed);
   if (watcher_ == &worker) watcher_ = nullptr;
   update_unwatched();
+  worker.woken_from_ = current_cpu();
   // relaxed: under lock_, as is the sleeper's read
   worker.wake_word_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -124,7 +127,7 @@ Worker* SchedulerCore::wake_one() noexcept {
   for (const auto& worker : workers_) {
     if (!worker->idle_) continue;
     chosen = worker.get();
-    // Those last: they would have to be replaced.
+    // Those last: they would have to be replaced, by whoever finds work next.
     if (!worker->keeps_time_ && watcher_ != chosen) break;
   }
   LEAT_ASSERT(chosen != nullptr, "idle_ counts the workers that are idle");
@@ -140,7 +143,8 @@ void SchedulerCore::wake_all() noexcept {
   }
 }
 
-// At most one at a time is on its way: it wakes the next when it has found something.
+// At most one at a time is on its way: it sends the next when it has found something and there is
+// more (Worker::found_work).
 void SchedulerCore::wake_spinner() noexcept {
   int none = 0;
   if (!spinning_.compare_exchange_strong(none, 1, std::memory_order_seq_cst)) return;
@@ -271,6 +275,7 @@ SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept LEAT_NO_THREA
   }
 
   bool to_watch = false;
+  int slept_on = kNoCpu;
   for (;;) {
     if (watcher_ == &worker) review_watch();
     const bool watches = watcher_ == &worker;
@@ -287,6 +292,7 @@ SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept LEAT_NO_THREA
         to_watch = true;
       }
     }
+    slept_on = current_cpu();
     futex_wait(worker.wake_word_, word, until);
     lock_.lock();
     if (worker.keeps_time_ && timekeeper_until_ == keeps_until) {
@@ -297,6 +303,7 @@ SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept LEAT_NO_THREA
     if (!worker.idle_ || !to_watch || worker.sees_hog()) break;
   }
   const bool by_itself = worker.idle_;  // its time came, or a spurious return
+  worker.shares_cpu_ = !by_itself && shares_its_cpu(slept_on, worker.woken_from_);
   if (by_itself) mark_busy(worker);
   const bool ended = ended_;
   lock_.unlock();

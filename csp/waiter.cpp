@@ -28,8 +28,9 @@ const char* to_string(ParkReason reason) noexcept {
 
 namespace {
 
-// Whether the thread's last sleep was a short one. Where they are long, looking is in vain.
-thread_local constinit bool t_slept_shortly = true;
+// What the thread's last sleep for an answer says of the next: where none came soon, or who gave it
+// needed this CPU, looking is in vain.
+thread_local constinit bool t_may_look = true;
 
 bool has_passed(Deadline deadline) noexcept {
   return !deadline.is_never() && SteadyClock::instance().now() >= deadline.at();
@@ -55,11 +56,13 @@ bool ThreadWaiter::spin(Deadline deadline) const noexcept {
 
 void ThreadWaiter::park(Deadline deadline, const HeldLocks& held) noexcept {
   held.unlock_after_switch();
-  if (wait_.reason != ParkReason::kSleep && t_slept_shortly && spin(deadline)) return;
+  if (wait_.reason != ParkReason::kSleep && t_may_look && spin(deadline)) return;
   const Ticks slept_at = ticks_now();
+  const int slept_on = current_cpu();
   sleep(deadline);
   if (wait_.reason == ParkReason::kSleep) return;  // it says nothing of how soon others answer
-  t_slept_shortly = ticks_now() - slept_at < ticks_in(kShortSleep);
+  t_may_look = outcome() != kTimedOut && ticks_now() - slept_at < ticks_in(kShortSleep) &&
+               !shares_its_cpu(slept_on, woken_from_);
 }
 
 void ThreadWaiter::sleep(Deadline deadline) noexcept {
@@ -78,6 +81,8 @@ void ThreadWaiter::sleep(Deadline deadline) noexcept {
 void ThreadWaiter::ready() noexcept {
   check_ready();
   const Atomic<std::uint32_t>* const address = &word_;
+  // relaxed: a hint. The write is the waker's until it stores kReady.
+  if (word_.load(std::memory_order_relaxed) == kAsleep) woken_from_ = current_cpu();
   const bool asleep = word_.exchange(kReady, std::memory_order_release) == kAsleep;
   // From here *this may be gone: its owner has seen kReady and returned. Only the address is used.
   if (asleep) futex_wake(address);

@@ -20,6 +20,7 @@
 #include "leat/csp/assert.h"
 #include "leat/csp/atomic.h"
 #include "leat/csp/clock.h"
+#include "leat/csp/cpu_count.h"
 #include "leat/csp/spin_lock.h"
 
 namespace leat {
@@ -158,8 +159,8 @@ class Waiter {
 #endif
 };
 
-/// An OS thread that is no fiber: looks for a while (spin_times.h), then sleeps on a futex. Lives
-/// on the stack of the blocking call. Is never cancelled.
+/// An OS thread that is no fiber: where an answer may be near it looks for a while (spin_times.h),
+/// then it sleeps on a futex. Lives on the stack of the blocking call. Is never cancelled.
 class ThreadWaiter final : public Waiter {
  public:
   void park(Deadline deadline, const HeldLocks& held) noexcept override;
@@ -171,9 +172,11 @@ class ThreadWaiter final : public Waiter {
   static constexpr std::uint32_t kReady = 2;
 
   [[nodiscard]] bool spin(Deadline deadline) const noexcept;
+  /// Until ready() is called, or until it has claimed kTimedOut.
   void sleep(Deadline deadline) noexcept;
 
   Atomic<std::uint32_t> word_{kAwake};
+  int woken_from_ = kNoCpu;  // the CPU of who called ready(), if this slept; published by word_
 };
 
 }  // namespace leat

@@ -242,15 +242,12 @@ Fiber* Worker::find() noexcept {
       if (timekeeper_wanted) core_.wake_timekeeper();
       return fiber;
     }
-    if (Fiber* const fiber = look_around()) {
+    Fiber* found = look_around();
+    if (found == nullptr && may_spin) found = spin();
+    if (found != nullptr) {
       found_work();
-      return fiber;
-    }
-    if (may_spin) {
-      if (Fiber* const fiber = spin()) {
-        found_work();
-        return fiber;
-      }
+      if (timekeeper_wanted) core_.wake_timekeeper();
+      return found;
     }
     const Ticks slept_at = ticks_now();
     const SchedulerCore::Woken woken = core_.sleep(*this);
@@ -263,7 +260,11 @@ Fiber* Worker::find() noexcept {
       case SchedulerCore::Woken::kToWatch:
         may_spin = false;
         if (Fiber* const fiber = rescue()) {
+          // Whoever puts a fiber behind a hog from here on sees unwatched_, or is seen by
+          // found_work().
+          heavy_fence();
           found_work();
+          core_.wake_timekeeper();  // this one may have kept the time as well
           return fiber;
         }
         break;
@@ -284,14 +285,21 @@ void Worker::wait_for_taker() noexcept {
   while (!offer_.empty() && ticks_now() < end) cpu_relax();
 }
 
-// A spinner that has found work may leave more behind: the last one sends another.
+// It may leave more behind, here and elsewhere. The last spinner sends another to what is to be
+// taken at once, and who watched sends another to the rest: fibers that wait behind one that may
+// never switch.
 void Worker::found_work() noexcept {
-  if (!spinning_) return;
-  spinning_ = false;
-  if (core_.spinning_.fetch_sub(1, std::memory_order_seq_cst) == 1 &&
-      core_.queued_elsewhere(*this)) {
-    core_.wake_for_work();
+  if (spinning_) {
+    spinning_ = false;
+    if (core_.spinning_.fetch_sub(1, std::memory_order_seq_cst) == 1 &&
+        core_.queued_elsewhere(*this)) {
+      core_.wake_for_work();
+    }
   }
+  // If somebody else has woken this one, so much time lies between his setting unwatched_ and here
+  // that no fence is needed for what was queued before it.
+  if (alone_ || !core_.unwatched_.load(std::memory_order_seq_cst)) return;
+  if (holds_waked() || core_.waits_elsewhere(*this)) core_.wake_spinner();
 }
 
 Fiber* Worker::look_around() noexcept {
@@ -300,6 +308,8 @@ Fiber* Worker::look_around() noexcept {
 }
 
 Fiber* Worker::spin() noexcept {
+  // Who sent it to look for work knows that there is some.
+  if (shares_cpu_ && !spinning_) return nullptr;
   // Alone, only somebody outside could bring work.
   if (alone_ ? !slept_shortly_.get() : !core_.may_spin(*this)) return nullptr;
   do {
@@ -394,6 +404,7 @@ Fiber* Worker::rescue() noexcept {
     if (rescued == nullptr && worker.get() != this && seen.switches == switches) {
       rescued = steal_from(*worker);
       if (rescued == nullptr) rescued = worker->run_next_.take(false);
+      if (rescued == nullptr) rescued = worker->offer_.take(false);
       if (rescued != nullptr && rescued->home_.get() != nullptr) {
         core_.enqueue(*rescued);  // pinned there: back to its inbox
         rescued = nullptr;

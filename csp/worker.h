@@ -22,6 +22,7 @@
 
 #include "leat/csp/atomic.h"
 #include "leat/csp/context.h"
+#include "leat/csp/cpu_count.h"
 #include "leat/csp/fiber_pool.h"
 #include "leat/csp/owned.h"
 #include "leat/csp/run_queue.h"
@@ -124,7 +125,9 @@ class Worker {
   void remember_progress() noexcept;
   [[nodiscard]] bool sees_hog() noexcept;
   /// Fibers stand here that rescue() would take.
-  [[nodiscard]] bool holds_waked() const noexcept { return !run_next_.empty() || ring_.size() > 0; }
+  [[nodiscard]] bool holds_waked() const noexcept {
+    return !run_next_.empty() || ring_.size() > 0 || !offer_.empty();
+  }
   Fiber* rescue() noexcept;
   void found_work() noexcept;
   void wait_for_taker() noexcept;
@@ -180,6 +183,8 @@ class Worker {
   bool idle_ = false;        // counted in SchedulerCore::idle_
   bool spinning_ = false;    // counted in SchedulerCore::spinning_; the worker's own while not idle
   bool keeps_time_ = false;  // sleeps until a timer is due
+  int woken_from_ = kNoCpu;  // the CPU of who woke it last
+  bool shares_cpu_ = false;  // that was its own; the worker's own while not idle
   Atomic<bool> has_inbox_{false};
   Atomic<std::uint32_t> wake_word_{0};  // changed to wake it; it sleeps on a value it read
 };

@@ -232,6 +232,22 @@ BENCHMARK(thread_to_fiber)
     ->Arg(2)
     ->UseRealTime();
 
+/// The same beside a thread that computes all the time. Where the machine has but two CPUs, the two
+/// that hand values over, or one of them and this one, have to share one.
+void thread_to_fiber_busy(benchmark::State& state) {
+  const std::jthread hog([](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+    }
+  });
+  thread_to_fiber(state);
+}
+BENCHMARK(thread_to_fiber_busy)
+    ->Name("ThreadToFiberBusy")
+    ->ArgName("workers")
+    ->Arg(1)
+    ->Arg(2)
+    ->UseRealTime();
+
 /// The same to a fiber that never parks: it asks until there is a value. The difference is what
 /// parking it and waking it from outside cost.
 void thread_to_poller(benchmark::State& state) {

@@ -1,5 +1,7 @@
 // A fiber that computes and does not wait keeps one worker, and nothing but that. Each of these
-// hangs where the other fiber has to wait until the hog has ended.
+// hangs where another fiber has to wait until the hog has ended. How long fibers compute before is
+// a lower bound: until nobody watches them any more (kQuietWatches). What is tested holds earlier,
+// too.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -21,8 +23,14 @@ void compute_until(const std::atomic<int>& count, int least) {
   while (count < least) cpu_relax();
 }
 
-// Long enough for workers that look for work to fall asleep; what is tested holds without, too.
 void until_idle_workers_sleep() { std::this_thread::sleep_for(1ms); }
+
+void compute_for(std::chrono::microseconds time) {
+  for (const auto end = std::chrono::steady_clock::now() + time;
+       std::chrono::steady_clock::now() < end;) {
+    cpu_relax();
+  }
+}
 
 TEST(Hog, DoesNotDelayWhoIsWokenByAThread) {
   const int rounds = support::rounds(30);
@@ -81,6 +89,7 @@ TEST(Hog, DoesNotDelayWhomItHasLaunched) {
         group.go([&] {
           for (int i = 1; i <= rounds; ++i) {
             sleep_for(100us);
+            compute_for(1ms);
             group.go([&] { ++ran; });
             compute_until(ran, i);
           }
@@ -88,6 +97,88 @@ TEST(Hog, DoesNotDelayWhomItHasLaunched) {
         group.wait();
       },
       {.workers = 2});
+}
+
+// Slices were short before, so the woken stands in the run-next slot.
+TEST(Hog, DoesNotDelayWhomItWakesWhenNobodyWatches) {
+  run(
+      [] {
+        const int rounds = support::rounds(30);
+        const Channel<int> there(0);
+        const Channel<int> back(0);
+        std::atomic<int> answered{0};
+        TaskGroup group;
+        group.go([&, there, back] {
+          while (const auto value = there.recv()) {
+            if (*value > 0) {
+              answered = *value;
+            } else {
+              back.send(0);
+            }
+          }
+        });
+        group.go([&, there, back] {
+          for (int i = 1; i <= rounds; ++i) {
+            for (int j = 0; j < 300; ++j) {
+              there.send(0);
+              static_cast<void>(back.recv());
+            }
+            compute_for(3ms);
+            there.send(i);
+            compute_until(answered, i);
+          }
+          there.close();
+        });
+        group.wait();
+      },
+      {.workers = 2});
+}
+
+// All but one of the workers compute until the last one has begun.
+TEST(Hog, DoesNotDelayAnyOfThoseWhomItHasLaunched) {
+  for (const int workers : {3, 4}) {
+    run(
+        [workers] {
+          const int rounds = support::rounds(10);
+          for (int i = 1; i <= rounds; ++i) {
+            std::atomic<int> running{0};
+            TaskGroup group;
+            group.go([&] {
+              compute_for(1ms);
+              for (int j = 1; j < workers; ++j) {
+                group.go([&] {
+                  ++running;
+                  compute_until(running, workers);
+                });
+              }
+              ++running;
+              compute_until(running, workers);
+            });
+            group.wait();
+          }
+        },
+        {.workers = workers});
+  }
+}
+
+// A worker whose fiber sleeps finds a hog next: somebody else keeps the time.
+TEST(Hog, DoesNotDelayTimers) {
+  const int rounds = support::rounds(100);
+  for (int i = 0; i < rounds; ++i) {
+    Scheduler scheduler({.workers = 2});
+    std::atomic<int> about_to_sleep{0};
+    std::atomic<int> slept{0};
+    scheduler.go([&] {
+      compute_for(1ms);
+      about_to_sleep = 1;
+      sleep_for(1ms);
+      slept = 1;
+    });
+    compute_until(about_to_sleep, 1);
+    compute_for(std::chrono::microseconds(i % 50));  // while that worker looks for work
+    scheduler.go([&] { compute_until(slept, 1); });
+    scheduler.join();
+  }
 }
 
 }  // namespace

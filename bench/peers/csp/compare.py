@@ -71,6 +71,7 @@ ROWS = [
     Row("Items4KiB", "channel", 2, FASTER),
     Row("Circulate1MiB", "pipeline", 2, FASTER),
     Row("ThreadToFiber", "channel", {1: 1.5, 2: 1.2}, FASTER, quick=True),
+    Row("ThreadToFiberBusy", "channel"),
     Row("ThreadToPoller", "channel"),
     Row("ThreadToThread", "channel", workers=(1,)),
     Row("CoarseJobs/1", "pipeline", 1, NO_SLOWER),

@@ -203,6 +203,43 @@ TEST(ExploreSome, AThreadWakesAFiberBesideTwoHogs) {
   expect_holds(wake_beside_two_hogs, some(3, 4000));
 }
 
+// Two fibers that a hog has waked, of which the second one computes until the first one has run.
+void a_hog_that_wakes_two() {
+  Channel<int> first(1);
+  Channel<int> second(1);
+  Atomic<bool> ran{false};
+  TaskGroup group;
+  group.go([&] {
+    static_cast<void>(first.recv());
+    ran.store(true);
+  });
+  group.go([&] {
+    static_cast<void>(second.recv());
+    while (!ran.load()) yield_cpu();
+  });
+  first.send(1);
+  second.send(1);
+  while (!ran.load()) yield_cpu();
+  group.wait();
+}
+
+// The same where it has launched them.
+void a_hog_that_launches_two() {
+  Atomic<bool> ran{false};
+  TaskGroup group;
+  group.go([&] {
+    while (!ran.load()) yield_cpu();
+  });
+  group.go([&] { ran.store(true); });
+  while (!ran.load()) yield_cpu();
+  group.wait();
+}
+
+TEST(ExploreSome, AHogDelaysNobodyWhileAWorkerIsIdle) {
+  expect_holds(a_hog_that_wakes_two, some(3, 4000));
+  expect_holds(a_hog_that_launches_two, some(3, 4000));
+}
+
 // It has run, or the fiber was cancelled before it could.
 void cancellation_against_blocking() {
   Atomic<int> ran{0};
