@@ -169,7 +169,7 @@ TEST(Hog, DoesNotDelayTimers) {
     std::atomic<int> about_to_sleep{0};
     std::atomic<int> slept{0};
     scheduler.go([&] {
-      compute_for(1ms);
+      std::this_thread::sleep_for(2ms);
       about_to_sleep = 1;
       sleep_for(1ms);
       slept = 1;
