@@ -12,9 +12,9 @@
 // A worker that makes a fiber ready wakes an idle one to take it only if the fiber would otherwise
 // stand behind another; the fiber in its run-next slot waits for it to switch. Should it not
 // switch, one of the idle workers, the watcher, comes by every kWatchEvery and takes that fiber
-// over, and calls another watcher if more wait. While no fiber has been switched for some time,
-// nobody watches (unwatched_): then the first fiber put into a run-next slot wakes a watcher. When
-// all are idle nobody wakes up.
+// over, and calls another watcher if more wait and nobody watches. While no fiber has been switched
+// for some time, nobody watches (unwatched_): then the first fiber put into a run-next slot wakes a
+// watcher. When all are idle nobody wakes up.
 //
 // Lock order: the census's, groups_lock_, a park's own lock (a channel's, GroupCore::lock_), lock_.
 #pragma once
@@ -150,10 +150,15 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// True if the worker shall spin before it sleeps; it is then counted in spinning_.
   [[nodiscard]] bool may_spin(Worker& worker) noexcept;
   void wake_for_work() noexcept {
-    if (idle_.load(std::memory_order_relaxed) > 0 &&
-        spinning_.load(std::memory_order_relaxed) == 0) {
-      wake_spinner();
+    if (idle_.load(std::memory_order_relaxed) == 0) return;
+    // A spinner that has found other work leaves spinning_, and then looks at all queues once more.
+    // By an addition as this one: what was queued before this is seen by who leaves after it. (With
+    // two workers nobody is idle while one spins.)
+    if (spinning_.load(std::memory_order_relaxed) > 0 &&
+        spinning_.fetch_add(0, std::memory_order_seq_cst) > 0) {
+      return;
     }
+    wake_spinner();
   }
   void wake_for_watch() noexcept {
     if (__builtin_expect(unwatched_.load(std::memory_order_seq_cst), 0)) wake_spinner();

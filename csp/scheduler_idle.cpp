@@ -269,6 +269,7 @@ SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept LEAT_NO_THREA
     lock_.lock();
     if (work || !worker.idle_) {
       if (worker.idle_) mark_busy(worker);
+      worker.shares_cpu_ = false;  // or it would come here again instead of looking for this work
       lock_.unlock();
       return Woken::kBySomebody;
     }

@@ -10,8 +10,9 @@ namespace leat {
 
 /// To be put to sleep and woken costs about as much.
 inline constexpr Duration kSpin = std::chrono::microseconds(50);
-/// Who has slept for no longer than this looks before the next sleep, and who has slept for longer
-/// does not. Longer than kSpin, because a wake-up may come that late.
+/// Who was woken after no longer than this looks before the next sleep, unless shares_its_cpu()
+/// says otherwise, and who has slept for longer does not. Longer than kSpin, because a wake-up may
+/// come that late.
 inline constexpr Duration kShortSleep = 4 * kSpin;
 
 /// Whether to look would have been in vain: it would have kept its CPU from the one who then woke

@@ -1,5 +1,6 @@
 #include "leat/csp/worker.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -262,7 +263,7 @@ Fiber* Worker::find() noexcept {
         if (Fiber* const fiber = rescue()) {
           // Whoever puts a fiber behind a hog from here on sees unwatched_, or is seen by
           // found_work().
-          heavy_fence();
+          if (core_.unwatched_.load(std::memory_order_seq_cst)) heavy_fence();
           found_work();
           core_.wake_timekeeper();  // this one may have kept the time as well
           return fiber;
@@ -296,8 +297,8 @@ void Worker::found_work() noexcept {
       core_.wake_for_work();
     }
   }
-  // If somebody else has woken this one, so much time lies between his setting unwatched_ and here
-  // that no fence is needed for what was queued before it.
+  // No fence for who was woken, which would make each wake-up dearer: what was queued before
+  // unwatched_ was set would have to stay in its writer's store buffer for as long as that took.
   if (alone_ || !core_.unwatched_.load(std::memory_order_seq_cst)) return;
   if (holds_waked() || core_.waits_elsewhere(*this)) core_.wake_spinner();
 }
@@ -381,17 +382,13 @@ void Worker::remember_progress() noexcept {
 // Whether one fiber has kept another worker busy since the last look, with others waiting behind
 // it.
 bool Worker::sees_hog() noexcept {
-  bool seen_one = false;
-  for (const auto& worker : core_.workers_) {
-    std::uint64_t& seen = seen_[worker->index_].switches;
-    const std::uint64_t switches = worker->switches_.get();
-    if (seen == switches && worker.get() != this && worker->holds_waked()) {
-      seen_one = true;  // and stays as it was seen, for rescue()
-    } else {
-      seen = switches;
-    }
-  }
-  return seen_one;
+  const bool one =
+      std::any_of(core_.workers_.begin(), core_.workers_.end(), [&](const auto& other) {
+        return other.get() != this && other->holds_waked() &&
+               seen_[other->index_].switches == other->switches_.get();
+      });
+  if (!one) remember_progress();  // else all stay as they were seen, for rescue()
+  return one;
 }
 
 // Takes from a worker that one fiber has kept busy ever since it was last looked at what it had

@@ -235,9 +235,30 @@ void a_hog_that_launches_two() {
   group.wait();
 }
 
+// A timer that is due beside hogs, whoever kept the time before he found the second one.
+void hogs_beside_a_sleeper() {
+  const OutsideWork thread;
+  Channel<int> c(1);
+  Atomic<bool> slept{false};
+  TaskGroup group;
+  group.go([&] {
+    sleep_for(1ms);
+    slept.store(true);
+  });
+  group.go([&] {
+    static_cast<void>(c.recv());
+    while (!slept.load()) yield_cpu();
+  });
+  VirtualThread sender([&] { c.send(1); });
+  while (!slept.load()) yield_cpu();
+  group.wait();
+  sender.join();
+}
+
 TEST(ExploreSome, AHogDelaysNobodyWhileAWorkerIsIdle) {
   expect_holds(a_hog_that_wakes_two, some(3, 4000));
   expect_holds(a_hog_that_launches_two, some(3, 4000));
+  expect_holds(hogs_beside_a_sleeper, some(3, 4000));
 }
 
 // It has run, or the fiber was cancelled before it could.
