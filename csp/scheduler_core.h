@@ -153,7 +153,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
     if (idle_.load(std::memory_order_relaxed) == 0) return;
     // A spinner that has found other work leaves spinning_, and then looks at all queues once more.
     // By an addition as this one: what was queued before this is seen by who leaves after it. (With
-    // two workers nobody is idle while one spins.)
+    // two workers only a spinner itself comes here while the other one is idle.)
     if (spinning_.load(std::memory_order_relaxed) > 0 &&
         spinning_.fetch_add(0, std::memory_order_seq_cst) > 0) {
       return;

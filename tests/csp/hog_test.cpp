@@ -169,7 +169,7 @@ TEST(Hog, DoesNotDelayTimers) {
     std::atomic<int> about_to_sleep{0};
     std::atomic<int> slept{0};
     scheduler.go([&] {
-      std::this_thread::sleep_for(2ms);
+      std::this_thread::sleep_for(2ms);  // as a hog, but leaves the other worker a CPU to doze off
       about_to_sleep = 1;
       sleep_for(1ms);
       slept = 1;
