@@ -24,10 +24,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 
 #include "leat/csp/clock.h"
 #include "leat/csp/unique_function.h"
+#include "leat/gpu/done_signal.h"
+#include "leat/gpu/memory_account.h"
+
+namespace leat {
+class SchedulerCore;
+}  // namespace leat
 
 namespace leat::gpu {
 
@@ -42,6 +50,14 @@ struct Capabilities {
   bool cuda_kernels = false;
   /// Its operations take time of the scheduler's clock, which may be virtual.
   bool virtual_time = false;
+  /// Streams that were made without Leat can be used: StreamRef::from_native and legacy.
+  bool foreign_streams = false;
+  /// Memory allocated in a stream's order comes from a pool and is given back without waiting.
+  /// Where false, it is allocated and freed as any other.
+  bool stream_ordered_memory = false;
+  /// Several copies enqueued together are one operation of the device. Where false, they are
+  /// enqueued one by one.
+  bool batched_copies = false;
 };
 
 /// What a device is.
@@ -64,6 +80,21 @@ enum class CopyDirection : std::uint8_t {
 };
 [[nodiscard]] const char* to_string(CopyDirection direction) noexcept;
 
+/// One of several copies that are enqueued together; `bytes` > 0.
+struct CopyRange {
+  void* to;
+  const void* from;
+  std::size_t bytes;
+};
+
+/// How pinned memory is used by the CPU.
+enum class PinnedUse : std::uint8_t {
+  kReadWrite,
+  /// Written in order, and never read: reads are very slow. CUDA: cudaHostAllocWriteCombined. The
+  /// host device knows no such memory, and takes ordinary memory.
+  kWriteCombined,
+};
+
 class Backend {
  public:
   Backend() = default;
@@ -75,14 +106,22 @@ class Backend {
   [[nodiscard]] virtual const Capabilities& capabilities() const noexcept = 0;
   /// Backends whose events' waits may be mixed have the same family: "cuda", "host".
   [[nodiscard]] virtual const char* family() const noexcept = 0;
+  /// Whose fibers reach its events; identity only. Null where it is no scheduler's fibers that do.
+  [[nodiscard]] virtual const SchedulerCore* scheduler() const noexcept = 0;
 
   /// A new stream that does not synchronise with any other implicitly.
   virtual StreamHandle create_stream() = 0;
   /// The stream ends when its queued work has run. The caller does not wait for that.
   virtual void destroy_stream(StreamHandle stream) noexcept = 0;
   /// A foreign stream (for CUDA a cudaStream_t) as a handle, which is not to be destroyed. Refuses
-  /// null (ambiguous: it depends on the caller's compile flags) and what the backend does not know.
+  /// null (ambiguous: it depends on the caller's compile flags), one that is being captured into a
+  /// graph, and what the backend does not know.
   virtual StreamHandle wrap_stream(void* native) = 0;
+  /// The device's legacy default stream, which takes everything but copies. Throws GpuError where
+  /// there is none.
+  virtual StreamHandle legacy_stream() = 0;
+  /// Whether what is enqueued now becomes part of a graph instead of being run.
+  [[nodiscard]] virtual bool is_capturing(StreamHandle stream) = 0;
   /// For the backend's own launch syntax: a cudaStream_t. Null where there is none.
   [[nodiscard]] virtual void* native_handle(StreamHandle stream) const noexcept = 0;
   /// Blocks the caller until all that was enqueued has run.
@@ -103,26 +142,63 @@ class Backend {
   /// Suspends the calling fiber until the latest record is done; blocks a plain thread. Throws
   /// Cancelled.
   virtual void await(EventHandle event) = 0;
+  /// Calls signal.reach() once the latest record of `event` at this call is done or has failed, on
+  /// any thread or fiber; within this call, if it is. Until then the backend holds a reference.
+  virtual void subscribe(EventHandle event, const DoneSignalRef& signal) = 0;
+  /// By who subscribed it, once: the signal need not be reached any more. Does not wait for a
+  /// reach() that is under way.
+  virtual void unsubscribe(DoneSignal& signal) noexcept = 0;
   /// Time between two timed events that are both recorded and done. Resolution: that of the device.
   [[nodiscard]] virtual Duration elapsed(EventHandle start, EventHandle end) = 0;
 
-  /// `bytes` > 0, aligned for any type. May wait for work that uses memory freed before. Throws
-  /// GpuError where there is not enough; everything else goes on working.
+  /// `bytes` > 0, aligned to 256. May wait for work that uses memory freed before. Throws GpuError
+  /// where there is not enough; everything else goes on working.
   virtual void* allocate_device(std::size_t bytes) = 0;
   virtual void free_device(void* memory) noexcept = 0;
-  /// Host memory from and to which copies are asynchronous; usable by every device of the family.
-  virtual void* allocate_pinned(std::size_t bytes) = 0;
+  /// In the order of `stream`: for what is enqueued there from now on, and for what waits for that.
+  virtual void* allocate_device(std::size_t bytes, StreamHandle stream) = 0;
+  /// What was allocated with a stream: goes when what is enqueued on `stream` so far has run. Work
+  /// on other streams must come before that. Never waits.
+  virtual void free_device(void* memory, StreamHandle stream) noexcept = 0;
+
+  /// Host memory from and to which copies are asynchronous, aligned to a page; usable by every
+  /// device of the family.
+  virtual void* allocate_pinned(std::size_t bytes, PinnedUse use) = 0;
   virtual void free_pinned(void* memory) noexcept = 0;
+  /// Pins whole pages that the caller has allocated. Throws GpuError, and then has pinned none.
+  virtual void pin_pages(void* memory, std::size_t bytes) = 0;
+  /// Undoes pin_pages of the same range, and lets go of `pages`, which own it, once the work queued
+  /// on the streams that this backend has created has run; work elsewhere must have run before.
+  virtual void unpin_pages(void* memory, std::size_t bytes,
+                           std::shared_ptr<void> pages) noexcept = 0;
 
   /// Enqueues a copy. The ranges must not overlap. Zero bytes is no operation.
   virtual void copy_async(StreamHandle stream, void* to, const void* from, std::size_t bytes,
                           CopyDirection direction) = 0;
+  /// Enqueues several copies in one direction, in any order among each other. No range may overlap
+  /// one that is written.
+  virtual void copy_batch_async(StreamHandle stream, std::span<const CopyRange> copies,
+                                CopyDirection direction) = 0;
   /// Enqueues a call of `function` in stream order. On the host device it is a kernel: it occupies
   /// the compute engine, and takes at least `modelled_time` of the scheduler's clock. On CUDA it
   /// runs on a driver's thread (cudaLaunchHostFunc): it must not call CUDA, is skipped after an
   /// error, and `modelled_time` is ignored; never use it on a hot path there.
   virtual void launch_host(StreamHandle stream, UniqueFunction<void()> function,
                            Duration modelled_time) = 0;
+
+  // What all backends have in common.
+
+  /// Of the buffers and arenas made with this device; see MemoryCaps.
+  [[nodiscard]] MemoryAccount& account(Space space) noexcept {
+    return space == Space::kDevice ? device_account_ : pinned_account_;
+  }
+  /// For on_done.
+  [[nodiscard]] DoneSignalRef take_signal() { return signals_->take(); }
+
+ private:
+  MemoryAccount device_account_;
+  MemoryAccount pinned_account_;
+  const std::shared_ptr<Pool<DoneSignal>> signals_ = std::make_shared<Pool<DoneSignal>>();
 };
 
 }  // namespace leat::gpu

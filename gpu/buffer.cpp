@@ -1,5 +1,6 @@
 #include "leat/gpu/buffer.h"
 
+#include <array>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -7,21 +8,58 @@
 namespace leat::gpu {
 namespace {
 
-void enqueue_copy(const StreamRef& stream, std::byte* to, std::size_t to_bytes,
+// What is said of a copy that is refused.
+[[noreturn]] void refuse(const StreamRef& stream, CopyDirection direction, const std::string& why) {
+  throw std::invalid_argument("leat: copy_async (" + std::string(to_string(direction)) + ") on " +
+                              stream.device().name() + ": " + why);
+}
+
+CopyRange checked(const StreamRef& stream, std::byte* to, std::size_t to_bytes,
                   const std::byte* from, std::size_t from_bytes, CopyDirection direction) {
   if (to_bytes != from_bytes) {
-    throw std::invalid_argument("leat: copy_async (" + std::string(to_string(direction)) + ") on " +
-                                stream.device().name() + ": " + std::to_string(from_bytes) +
-                                " bytes into a span of " + std::to_string(to_bytes) +
-                                "; take subspans of equal size");
+    refuse(stream, direction,
+           std::to_string(from_bytes) + " bytes into a span of " + std::to_string(to_bytes) +
+               "; take subspans of equal size");
   }
-  if (to_bytes == 0) return;
   const std::less<> before;
-  if (before(to, from + from_bytes) && before(from, to + to_bytes)) {
-    throw std::invalid_argument("leat: copy_async (" + std::string(to_string(direction)) + ") on " +
-                                stream.device().name() + ": source and destination overlap");
+  if (to_bytes > 0 && before(to, from + from_bytes) && before(from, to + to_bytes)) {
+    refuse(stream, direction, "source and destination overlap");
   }
-  stream.device().backend()->copy_async(stream.handle(), to, from, to_bytes, direction);
+  return {to, from, to_bytes};
+}
+
+template <Space to_space, Space from_space>
+constexpr CopyDirection direction_of() {
+  if constexpr (to_space == Space::kPinned) return CopyDirection::kDeviceToHost;
+  return from_space == Space::kPinned ? CopyDirection::kHostToDevice
+                                      : CopyDirection::kDeviceToDevice;
+}
+
+template <Space to_space, Space from_space>
+void enqueue_copy(const StreamRef& stream, MemorySpan<to_space> to, MemorySpan<from_space> from) {
+  constexpr CopyDirection direction = direction_of<to_space, from_space>();
+  const CopyRange copy = checked(stream, to.data(), to.size(), from.data(), from.size(), direction);
+  stream.device().backend()->copy_async(stream.handle(), copy.to, copy.from, copy.bytes, direction);
+}
+
+template <Space to_space, Space from_space>
+void enqueue_copies(const StreamRef& stream, std::span<const Copy<to_space, from_space>> copies) {
+  constexpr CopyDirection direction = direction_of<to_space, from_space>();
+  for (const auto& [to, from] : copies) {  // before any is enqueued
+    static_cast<void>(checked(stream, to.data(), to.size(), from.data(), from.size(), direction));
+  }
+  std::array<CopyRange, 64> ranges;  // on the stack: nothing is allocated
+  std::size_t count = 0;
+  const auto flush = [&] {
+    stream.device().backend()->copy_batch_async(stream.handle(), {ranges.data(), count}, direction);
+    count = 0;
+  };
+  for (const auto& [to, from] : copies) {
+    if (to.size() == 0) continue;
+    ranges[count++] = {to.data(), from.data(), to.size()};
+    if (count == ranges.size()) flush();
+  }
+  if (count > 0) flush();
 }
 
 }  // namespace
@@ -44,24 +82,54 @@ MemorySpan<space> MemorySpan<space>::subspan(std::size_t offset, std::size_t byt
   return {data_ + offset, bytes};
 }
 
+// `allocate` gives the memory, of which there is none where it throws.
 template <Space space>
-Buffer<space>::Buffer(Device device, std::size_t bytes) : device_(std::move(device)) {
+template <class Allocate>
+void Buffer<space>::make(std::size_t bytes, const Allocate& allocate) {
   if (bytes == 0) return;
   Backend& backend = *device_.backend();
-  span_ = {
-      space == Space::kDevice ? backend.allocate_device(bytes) : backend.allocate_pinned(bytes),
-      bytes};
+  reserve_memory(backend, space, bytes);
+  try {
+    span_ = {allocate(backend), bytes};
+  } catch (...) {
+    backend.account(space).give_back(bytes);
+    throw;
+  }
+}
+
+template <Space space>
+Buffer<space>::Buffer(const Device& device, std::size_t bytes) : device_(device) {
+  make(bytes, [&](Backend& backend) {
+    return space == Space::kDevice ? backend.allocate_device(bytes)
+                                   : backend.allocate_pinned(bytes, PinnedUse::kReadWrite);
+  });
+}
+
+template <Space space>
+Buffer<space>::Buffer(const StreamRef& stream, std::size_t bytes) requires(space == Space::kDevice)
+    : device_(stream.device()), stream_(stream.handle()) {
+  make(bytes, [&](Backend& backend) { return backend.allocate_device(bytes, stream_); });
+}
+
+template <Space space>
+Buffer<space>::Buffer(const Device& device, std::size_t bytes,
+                      PinnedUse use) requires(space == Space::kPinned)
+    : device_(device) {
+  make(bytes, [&](Backend& backend) { return backend.allocate_pinned(bytes, use); });
 }
 
 template <Space space>
 Buffer<space>::~Buffer() {
   if (span_.data() == nullptr) return;
   Backend& backend = *device_.backend();
-  if constexpr (space == Space::kDevice) {
-    backend.free_device(span_.data());
-  } else {
+  if constexpr (space == Space::kPinned) {
     backend.free_pinned(span_.data());
+  } else if (stream_ != StreamHandle::kNone) {
+    backend.free_device(span_.data(), stream_);
+  } else {
+    backend.free_device(span_.data());
   }
+  backend.account(space).give_back(span_.size());
 }
 
 template class MemorySpan<Space::kDevice>;
@@ -70,18 +138,22 @@ template class Buffer<Space::kDevice>;
 template class Buffer<Space::kPinned>;
 
 void copy_async(const StreamRef& stream, DeviceSpan to, PinnedSpan from) {
-  enqueue_copy(stream, to.data(), to.size(), from.data(), from.size(),
-               CopyDirection::kHostToDevice);
+  enqueue_copy(stream, to, from);
 }
-
 void copy_async(const StreamRef& stream, PinnedSpan to, DeviceSpan from) {
-  enqueue_copy(stream, to.data(), to.size(), from.data(), from.size(),
-               CopyDirection::kDeviceToHost);
+  enqueue_copy(stream, to, from);
 }
-
 void copy_async(const StreamRef& stream, DeviceSpan to, DeviceSpan from) {
-  enqueue_copy(stream, to.data(), to.size(), from.data(), from.size(),
-               CopyDirection::kDeviceToDevice);
+  enqueue_copy(stream, to, from);
+}
+void copy_async(const StreamRef& stream, std::span<const CopyToDevice> copies) {
+  enqueue_copies(stream, copies);
+}
+void copy_async(const StreamRef& stream, std::span<const CopyToHost> copies) {
+  enqueue_copies(stream, copies);
+}
+void copy_async(const StreamRef& stream, std::span<const CopyWithinDevice> copies) {
+  enqueue_copies(stream, copies);
 }
 
 }  // namespace leat::gpu

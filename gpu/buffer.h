@@ -7,8 +7,11 @@
 //   leat::gpu::copy_async(stream, slot.span(), pinned.span());
 //
 // Buffers own; spans are views that must not outlive them. Allocated once, freed by the destructor,
-// which may run while work that uses the buffer is queued (the device finishes that work first).
-// Moved from, a buffer is empty. Not thread-safe to assign to; otherwise as safe as the bytes.
+// which may run while work that uses the buffer is queued on a Stream (the device finishes that
+// work first, for which the destructor may wait). Moved from, a buffer is empty. Not thread-safe to
+// assign to; otherwise as safe as the bytes.
+//
+// What the buffers of a device take counts against its MemoryCaps.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +19,10 @@
 #include <utility>
 
 #include "leat/gpu/device.h"
+#include "leat/gpu/memory_account.h"
 #include "leat/gpu/stream.h"
 
 namespace leat::gpu {
-
-/// Where memory lies. The type of a span carries it, so that a copy's direction is checked by the
-/// compiler.
-enum class Space : bool { kDevice, kPinned };
 
 /// A view of device or of pinned memory.
 template <Space space>
@@ -50,16 +50,30 @@ class MemorySpan {
 using DeviceSpan = MemorySpan<Space::kDevice>;
 using PinnedSpan = MemorySpan<Space::kPinned>;
 
-/// Owns device memory, or pinned host memory that the device copies from and to asynchronously.
+/// Owns device memory, or pinned host memory that the device copies from and to asynchronously. For
+/// the slots of a ring, see PinnedArena (gpu/pinned_arena.h).
 template <Space space>
 class Buffer {
  public:
-  /// `bytes` may be 0. Throws GpuError where there is not enough memory.
-  Buffer(Device device, std::size_t bytes);
-  Buffer(Buffer&& other) noexcept : device_(other.device_), span_(std::exchange(other.span_, {})) {}
+  /// `bytes` may be 0. Aligned to 256 bytes, pinned memory to a page. Throws GpuError where there
+  /// is not enough memory, or the device's cap does not allow for it.
+  Buffer(const Device& device, std::size_t bytes);
+  /// Device memory in the order of `stream`, out of the device's pool: may be used by what is
+  /// enqueued there from now on, and elsewhere by what waits for that. Its destructor does not
+  /// wait: the memory goes when what is enqueued on `stream` by then has run, so all other work on
+  /// it has to come before that (let `stream` wait for it). `stream` must outlive the buffer.
+  /// (CUDA: cudaMallocAsync, cudaFreeAsync.)
+  Buffer(const StreamRef& stream, std::size_t bytes) requires(space == Space::kDevice);
+  /// Pinned memory for that use by the CPU.
+  Buffer(const Device& device, std::size_t bytes, PinnedUse use) requires(space == Space::kPinned);
+  Buffer(Buffer&& other) noexcept
+      : device_(other.device_),
+        span_(std::exchange(other.span_, {})),
+        stream_(std::exchange(other.stream_, StreamHandle::kNone)) {}
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(device_, other.device_);
     std::swap(span_, other.span_);
+    std::swap(stream_, other.stream_);
     return *this;
   }
   ~Buffer();
@@ -73,8 +87,12 @@ class Buffer {
   [[nodiscard]] const Device& device() const noexcept { return device_; }
 
  private:
+  template <class Allocate>
+  void make(std::size_t bytes, const Allocate& allocate);
+
   Device device_;
   MemorySpan<space> span_;
+  StreamHandle stream_ = StreamHandle::kNone;  // in whose order it was allocated
 };
 
 using DeviceBuffer = Buffer<Space::kDevice>;
@@ -86,5 +104,24 @@ using PinnedBuffer = Buffer<Space::kPinned>;
 void copy_async(const StreamRef& stream, DeviceSpan to, PinnedSpan from);  // H2D
 void copy_async(const StreamRef& stream, PinnedSpan to, DeviceSpan from);  // D2H
 void copy_async(const StreamRef& stream, DeviceSpan to, DeviceSpan from);  // D2D
+
+/// A copy among several.
+template <Space to_space, Space from_space>
+struct Copy {
+  MemorySpan<to_space> to;
+  MemorySpan<from_space> from;
+};
+using CopyToDevice = Copy<Space::kDevice, Space::kPinned>;
+using CopyToHost = Copy<Space::kPinned, Space::kDevice>;
+using CopyWithinDevice = Copy<Space::kDevice, Space::kDevice>;
+
+/// Enqueues several copies as one operation where the device can (Capabilities::batched_copies;
+/// CUDA 12.8: cudaMemcpyBatchAsync), for a batch of several tensors: they run in any order among
+/// each other, after what was enqueued before and before what comes after. No destination may
+/// overlap another range: of the copy itself it is checked. Throws as copy_async; then some may
+/// have been enqueued. Allocates nothing.
+void copy_async(const StreamRef& stream, std::span<const CopyToDevice> copies);
+void copy_async(const StreamRef& stream, std::span<const CopyToHost> copies);
+void copy_async(const StreamRef& stream, std::span<const CopyWithinDevice> copies);
 
 }  // namespace leat::gpu

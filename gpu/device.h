@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -30,6 +31,11 @@ class Device {
   [[nodiscard]] const Capabilities& capabilities() const noexcept {
     return backend_->capabilities();
   }
+  /// What the buffers and arenas made with this device take, and may take.
+  [[nodiscard]] MemoryUse memory() const noexcept {
+    return {.device = backend_->account(Space::kDevice).figures(),
+            .pinned = backend_->account(Space::kPinned).figures()};
+  }
   /// For the value types of gpu/.
   [[nodiscard]] const std::shared_ptr<Backend>& backend() const noexcept { return backend_; }
   /// Whether both are the same opened device.
@@ -41,7 +47,17 @@ class Device {
   std::shared_ptr<Backend> backend_;
 };
 
-/// How a host device spends time. The default models nothing: operations take the time they take.
+/// Operations of a host device that fail, counted from 1 in the order in which the device begins
+/// them; 0: none does. After the first failure the device accepts no more work, as a GPU does not:
+/// whoever waits and whoever enqueues is told by GpuError.
+struct HostFaults {
+  std::uint64_t copy = 0;     // that copy, of all streams, goes wrong: nothing is copied
+  std::uint64_t kernel = 0;   // that kernel (launch_host) goes wrong: its function is not called
+  std::uint64_t lost_at = 0;  // the device is lost at that operation of whatever kind
+};
+
+/// How a host device spends time, and what goes wrong. The default models nothing: operations take
+/// the time they take.
 ///
 /// Where the link is modelled, operations follow each other in device time: a timer that fires late
 /// makes no later operation late.
@@ -53,6 +69,7 @@ struct HostModel {
   Duration copy_latency = Duration::zero();
   /// Device memory that allocations may sum up to; 0: as much as this machine has.
   std::size_t memory_bytes = 0;
+  HostFaults faults = {};
 };
 
 /// Opens a device:
@@ -64,9 +81,9 @@ struct HostModel {
 /// A host device opened on a fiber runs on that fiber's scheduler and clock, and fails (GpuError)
 /// when that scheduler ends; opened on a plain thread it runs on a small scheduler of its own, in
 /// real time.
-[[nodiscard]] Device open(std::string_view name);
-/// As open("host:N"), with modelled times.
-[[nodiscard]] Device open_host(const HostModel& model, int index = 0);
+[[nodiscard]] Device open(std::string_view name, const MemoryCaps& caps = {});
+/// As open("host:N"), with modelled times and faults.
+[[nodiscard]] Device open_host(const HostModel& model, int index = 0, const MemoryCaps& caps = {});
 
 /// The devices of this machine, and why there are not more. Creates no context on any of them.
 struct DeviceList {

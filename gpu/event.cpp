@@ -1,5 +1,9 @@
 #include "leat/gpu/event.h"
 
+#include <stdexcept>
+#include <string>
+#include <utility>
+
 namespace leat::gpu {
 
 void EventRef::record(const StreamRef& stream) const {
@@ -9,23 +13,26 @@ void EventRef::record(const StreamRef& stream) const {
         "record on a stream of " + stream.device().name(), device_.name(),
         "make the event on the stream's device; any stream of the family may wait for it");
   }
-  device_.backend()->record(handle_, stream.handle());
+  backend().record(handle(), stream.handle());
 }
 
-Event::Event(Device device, Timing timing)
-    : device_(std::move(device)), handle_(device_.backend()->create_event(timing == Timing::kOn)) {}
+void EventRef::throw_moved_from() const {
+  throw std::logic_error("leat: this Event of " + device_.name() + " is empty: it was moved from");
+}
+
+Event::Event(const Device& device, Timing timing)
+    : ref_(device, device.backend()->create_event(timing == Timing::kOn)) {}
 
 Event::Event(Event&& other) noexcept
-    : device_(other.device_), handle_(std::exchange(other.handle_, EventHandle::kNone)) {}
+    : ref_(other.ref_.device_, std::exchange(other.ref_.handle_, EventHandle::kNone)) {}
 
 Event& Event::operator=(Event&& other) noexcept {
-  std::swap(device_, other.device_);
-  std::swap(handle_, other.handle_);
+  std::swap(ref_, other.ref_);
   return *this;
 }
 
 Event::~Event() {
-  if (handle_ != EventHandle::kNone) device_.backend()->destroy_event(handle_);
+  if (ref_.handle_ != EventHandle::kNone) ref_.backend().destroy_event(ref_.handle_);
 }
 
 Duration elapsed(const EventRef& start, const EventRef& end) {

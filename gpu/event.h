@@ -26,16 +26,24 @@ class EventRef {
   /// device.
   void record(const StreamRef& stream) const;
   /// Blocks the caller until the latest record is done. A fiber on the host device is suspended.
-  void sync() const { device_.backend()->sync(handle_); }
+  void sync() const { backend().sync(handle()); }
   /// Suspends the calling fiber (blocks a plain thread) until the latest record is done. Throws
-  /// Cancelled.
-  void await() const { device_.backend()->await(handle_); }
-  [[nodiscard]] bool is_done() const { return device_.backend()->is_done(handle_); }
+  /// Cancelled. See also on_done (gpu/on_done.h), a case of select.
+  void await() const { backend().await(handle()); }
+  [[nodiscard]] bool is_done() const { return backend().is_done(handle()); }
 
   [[nodiscard]] const Device& device() const noexcept { return device_; }
-  [[nodiscard]] EventHandle handle() const noexcept { return handle_; }
+  /// For the value types of gpu/. Throws std::logic_error if it was moved from.
+  [[nodiscard]] EventHandle handle() const {
+    if (handle_ == EventHandle::kNone) throw_moved_from();
+    return handle_;
+  }
 
  private:
+  friend class Event;
+  [[nodiscard]] Backend& backend() const noexcept { return *device_.backend(); }
+  [[noreturn]] void throw_moved_from() const;
+
   Device device_;
   EventHandle handle_;
 };
@@ -43,26 +51,29 @@ class EventRef {
 /// Whether an event remembers when it was reached. Timed events cost a little more on the device.
 enum class Timing : bool { kOff, kOn };
 
-/// An event of its own. May be destroyed while a record is pending. Moved from, it is empty and may
-/// only be destroyed or assigned to.
+/// An event of its own, out of the device's pool: making one allocates nothing where one was
+/// destroyed before. May be destroyed while a record is pending.
+///
+/// Moved from, it is empty: it may be destroyed and assigned to, and tells its device; everything
+/// else throws std::logic_error.
 class Event {
  public:
-  explicit Event(Device device, Timing timing = Timing::kOff);
+  explicit Event(const Device& device, Timing timing = Timing::kOff);
   Event(Event&& other) noexcept;
   Event& operator=(Event&& other) noexcept;
   ~Event();
 
-  operator EventRef() const noexcept { return ref(); }  // NOLINT(google-explicit-constructor)
-  [[nodiscard]] EventRef ref() const noexcept { return {device_, handle_}; }
-  void record(const StreamRef& stream) const { ref().record(stream); }
-  void sync() const { ref().sync(); }
-  void await() const { ref().await(); }
-  [[nodiscard]] bool is_done() const { return ref().is_done(); }
-  [[nodiscard]] const Device& device() const noexcept { return device_; }
+  // NOLINTNEXTLINE(google-explicit-constructor): what takes an EventRef takes an Event
+  operator const EventRef&() const noexcept { return ref_; }
+  [[nodiscard]] const EventRef& ref() const noexcept { return ref_; }
+  void record(const StreamRef& stream) const { ref_.record(stream); }
+  void sync() const { ref_.sync(); }
+  void await() const { ref_.await(); }
+  [[nodiscard]] bool is_done() const { return ref_.is_done(); }
+  [[nodiscard]] const Device& device() const noexcept { return ref_.device(); }
 
  private:
-  Device device_;
-  EventHandle handle_;
+  EventRef ref_;
 };
 
 /// Suspends the calling fiber until `event` is done; see EventRef::await.

@@ -1,9 +1,11 @@
 // Which backend a name means. The one file that knows both.
 
 #include <charconv>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "leat/gpu/cuda/cuda_backend.h"
 #include "leat/gpu/device.h"
@@ -31,26 +33,33 @@ std::optional<DeviceName> parse(std::string_view name) {
   return parsed;
 }
 
+Device with_caps(std::shared_ptr<Backend> backend, const MemoryCaps& caps) {
+  backend->account(Space::kDevice).set_cap(caps.device_bytes);
+  backend->account(Space::kPinned).set_cap(caps.pinned_bytes);
+  return Device(std::move(backend));
+}
+
 }  // namespace
 
-Device open(std::string_view name) {
+Device open(std::string_view name, const MemoryCaps& caps) {
   if (name == "auto") {
-    return cuda::inventory().devices.empty() ? open_host({}) : Device(cuda::open(0));
+    return cuda::inventory().devices.empty() ? open_host({}, 0, caps)
+                                             : with_caps(cuda::open(0), caps);
   }
   const auto parsed = parse(name);
-  if (parsed && parsed->kind == "cuda") return Device(cuda::open(parsed->number));
-  if (parsed && parsed->kind == "host") return open_host({}, parsed->number);
+  if (parsed && parsed->kind == "cuda") return with_caps(cuda::open(parsed->number), caps);
+  if (parsed && parsed->kind == "host") return open_host({}, parsed->number, caps);
   throw Error("leat: unknown device \"" + std::string(name) +
               "\"; use auto, cuda:N or host:N (N = 0, 1, ...)");
 }
 
-Device open_host(const HostModel& model, int index) {
+Device open_host(const HostModel& model, int index, const MemoryCaps& caps) {
   const bool bandwidths = model.h2d_bandwidth >= 0 && model.d2h_bandwidth >= 0;  // false for NaN
   if (index < 0 || !bandwidths || model.copy_latency < Duration::zero()) {
     throw std::invalid_argument(
         "leat: open_host: number, bandwidths and latency must be zero or positive");
   }
-  return Device(host::open(index, model));
+  return with_caps(host::open(index, model), caps);
 }
 
 DeviceList list() {

@@ -1,6 +1,9 @@
 #include "leat/gpu/stream.h"
 
+#include <stdexcept>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "leat/gpu/event.h"
 
@@ -10,28 +13,35 @@ StreamRef StreamRef::from_native(const Device& device, void* native) {
   return {device, device.backend()->wrap_stream(native)};
 }
 
+StreamRef StreamRef::legacy(const Device& device) {
+  return {device, device.backend()->legacy_stream()};
+}
+
 void StreamRef::wait(const EventRef& event) const {
-  if (std::string_view(event.device().backend()->family()) != device_.backend()->family()) {
+  const Backend& other = *event.device().backend();
+  if (&other != &backend() && std::string_view(other.family()) != backend().family()) {
     throw GpuError(0, "events of one family only", "wait for an event of " + event.device().name(),
                    device_.name(), "await the event in a fiber instead");
   }
-  device_.backend()->wait(handle_, event.handle());
+  backend().wait(handle(), event.handle());
 }
 
-Stream::Stream(Device device)
-    : device_(std::move(device)), handle_(device_.backend()->create_stream()) {}
+void StreamRef::throw_moved_from() const {
+  throw std::logic_error("leat: this Stream of " + device_.name() + " is empty: it was moved from");
+}
+
+Stream::Stream(const Device& device) : ref_(device, device.backend()->create_stream()) {}
 
 Stream::Stream(Stream&& other) noexcept
-    : device_(other.device_), handle_(std::exchange(other.handle_, StreamHandle::kNone)) {}
+    : ref_(other.ref_.device_, std::exchange(other.ref_.handle_, StreamHandle::kNone)) {}
 
 Stream& Stream::operator=(Stream&& other) noexcept {
-  std::swap(device_, other.device_);
-  std::swap(handle_, other.handle_);
+  std::swap(ref_, other.ref_);
   return *this;
 }
 
 Stream::~Stream() {
-  if (handle_ != StreamHandle::kNone) device_.backend()->destroy_stream(handle_);
+  if (ref_.handle_ != StreamHandle::kNone) ref_.backend().destroy_stream(ref_.handle_);
 }
 
 }  // namespace leat::gpu

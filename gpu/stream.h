@@ -26,68 +26,86 @@ namespace leat::gpu {
 
 class EventRef;
 
-/// A stream that somebody else owns: a Stream, or the user's own (StreamRef::from_native).
+/// A stream that somebody else owns: a Stream, or the user's own (from_native, legacy).
 class StreamRef {
  public:
   StreamRef(Device device, StreamHandle handle) noexcept
       : device_(std::move(device)), handle_(handle) {}
   /// The user's own stream as one of `device`: a cudaStream_t. Throws GpuError for a stream that
-  /// Leat cannot use (null, the per-thread default stream, another device's), and on the host
-  /// device, which knows no foreign streams.
+  /// Leat cannot use (null, the per-thread default stream, another device's, one that is being
+  /// captured into a graph), and on the host device, which knows no foreign streams.
+  ///
+  /// It must have run what uses a buffer before that buffer goes: what is done with it, Leat does
+  /// not see.
   [[nodiscard]] static StreamRef from_native(const Device& device, void* native);
+  /// CUDA's legacy default stream, on which many trainers launch their kernels. May wait for
+  /// events, record them, be synced and launch; copy_async refuses it, because other streams wait
+  /// for it and it for them. Throws GpuError on a device that has none.
+  [[nodiscard]] static StreamRef legacy(const Device& device);
 
   /// Work enqueued on this stream from now on runs after the event's latest record.
   void wait(const EventRef& event) const;
   /// Blocks the caller until all that was enqueued has run. A fiber on the host device is suspended
   /// instead, because the device's engines are fibers too.
-  void sync() const { device_.backend()->sync(handle_); }
-  [[nodiscard]] bool is_done() const { return device_.backend()->is_done(handle_); }
+  void sync() const { backend().sync(handle()); }
+  [[nodiscard]] bool is_done() const { return backend().is_done(handle()); }
+  /// Whether it is being captured into a CUDA graph: what is enqueued now is not run, but recorded.
+  [[nodiscard]] bool is_capturing() const { return backend().is_capturing(handle()); }
   /// Enqueues a call of `function` in stream order; see Backend::launch_host. On the host device
   /// this is how kernels are launched, and `modelled_time` is how long they take at least.
   void launch_host(UniqueFunction<void()> function,
                    Duration modelled_time = Duration::zero()) const {
-    device_.backend()->launch_host(handle_, std::move(function), modelled_time);
+    backend().launch_host(handle(), std::move(function), modelled_time);
   }
   /// A cudaStream_t, for `kernel<<<grid, block, 0, stream>>>`. Null on the host device.
-  [[nodiscard]] void* native_handle() const noexcept {
-    return device_.backend()->native_handle(handle_);
-  }
+  [[nodiscard]] void* native_handle() const { return backend().native_handle(handle()); }
 
   [[nodiscard]] const Device& device() const noexcept { return device_; }
-  [[nodiscard]] StreamHandle handle() const noexcept { return handle_; }
+  /// For the value types of gpu/. Throws std::logic_error if it was moved from.
+  [[nodiscard]] StreamHandle handle() const {
+    if (handle_ == StreamHandle::kNone) throw_moved_from();
+    return handle_;
+  }
   friend bool operator==(const StreamRef& a, const StreamRef& b) noexcept {
     return a.device_ == b.device_ && a.handle_ == b.handle_;
   }
 
  private:
+  friend class Stream;
+  [[nodiscard]] Backend& backend() const noexcept { return *device_.backend(); }
+  [[noreturn]] void throw_moved_from() const;
+
   Device device_;
   StreamHandle handle_;
 };
 
-/// A stream of its own. Destroying it does not wait: queued work still runs. Moved from, it is
-/// empty and may only be destroyed or assigned to.
+/// A stream of its own. Destroying it does not wait: queued work still runs.
+///
+/// Moved from, it is empty: it may be destroyed and assigned to, and tells its device; everything
+/// else throws std::logic_error.
 class Stream {
  public:
-  explicit Stream(Device device);
+  explicit Stream(const Device& device);
   Stream(Stream&& other) noexcept;
   Stream& operator=(Stream&& other) noexcept;
   ~Stream();
 
-  operator StreamRef() const noexcept { return ref(); }  // NOLINT(google-explicit-constructor)
-  [[nodiscard]] StreamRef ref() const noexcept { return {device_, handle_}; }
-  void wait(const EventRef& event) const { ref().wait(event); }
-  void sync() const { ref().sync(); }
-  [[nodiscard]] bool is_done() const { return ref().is_done(); }
+  // NOLINTNEXTLINE(google-explicit-constructor): what takes a StreamRef takes a Stream
+  operator const StreamRef&() const noexcept { return ref_; }
+  [[nodiscard]] const StreamRef& ref() const noexcept { return ref_; }
+  void wait(const EventRef& event) const { ref_.wait(event); }
+  void sync() const { ref_.sync(); }
+  [[nodiscard]] bool is_done() const { return ref_.is_done(); }
+  [[nodiscard]] bool is_capturing() const { return ref_.is_capturing(); }
   void launch_host(UniqueFunction<void()> function,
                    Duration modelled_time = Duration::zero()) const {
-    ref().launch_host(std::move(function), modelled_time);
+    ref_.launch_host(std::move(function), modelled_time);
   }
-  [[nodiscard]] void* native_handle() const noexcept { return ref().native_handle(); }
-  [[nodiscard]] const Device& device() const noexcept { return device_; }
+  [[nodiscard]] void* native_handle() const { return ref_.native_handle(); }
+  [[nodiscard]] const Device& device() const noexcept { return ref_.device(); }
 
  private:
-  Device device_;
-  StreamHandle handle_;
+  StreamRef ref_;
 };
 
 }  // namespace leat::gpu

@@ -6,7 +6,11 @@
 #include <cuda_runtime_api.h>
 
 #include <cmath>
+#include <exception>
+#include <memory>
+#include <span>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "leat/csp/assert.h"
@@ -14,18 +18,15 @@
 #include "leat/csp/fiber.h"
 #include "leat/csp/scheduler_core.h"
 #include "leat/gpu/cuda/context.h"
+#include "leat/gpu/cuda/copier.h"
 #include "leat/gpu/cuda/event_poller.h"
 #include "leat/gpu/cuda/event_pool.h"
 #include "leat/gpu/cuda/host_call.h"
+#include "leat/gpu/cuda/own_streams.h"
 #include "leat/gpu/error.h"
 
 namespace leat::gpu::cuda {
 namespace {
-
-const Capabilities kCapabilities = {.host_kernels = false,
-                                    .device_memory_is_host_memory = false,
-                                    .cuda_kernels = true,
-                                    .virtual_time = false};
 
 // To CUDA a null stream is the legacy default stream: it must not get there by accident.
 cudaStream_t stream_of(StreamHandle handle) noexcept {
@@ -37,19 +38,12 @@ StreamHandle handle_of(cudaStream_t stream) noexcept {
   return static_cast<StreamHandle>(reinterpret_cast<std::uintptr_t>(stream));
 }
 
-CudaEvent& event_of(EventHandle handle) noexcept {
+void* word_of(EventHandle handle) noexcept {
   LEAT_ASSERT(handle != EventHandle::kNone, "a call with an event that was moved from");
-  return *reinterpret_cast<CudaEvent*>(static_cast<std::uintptr_t>(handle));
+  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(handle));
 }
 
-cudaMemcpyKind kind_of(CopyDirection direction) noexcept {
-  switch (direction) {
-    case CopyDirection::kHostToDevice: return cudaMemcpyHostToDevice;
-    case CopyDirection::kDeviceToHost: return cudaMemcpyDeviceToHost;
-    case CopyDirection::kDeviceToDevice: return cudaMemcpyDeviceToDevice;
-  }
-  LEAT_ASSERT(false, "an unknown copy direction");
-}
+CudaEvent& event_of(EventHandle handle) noexcept { return Pool<CudaEvent>::value(word_of(handle)); }
 
 class CudaBackend final : public Backend {
  public:
@@ -57,24 +51,28 @@ class CudaBackend final : public Backend {
       : info_(std::move(info)),
         context_(number, info_.name),
         failure_(std::make_shared<Failure>(info_.name)),
-        events_(context_),
-        poller_(context_) {}
+        records_(context_),
+        streams_(context_, records_),
+        poller_(context_, *failure_),
+        copier_(context_),
+        memory_pools_(has_memory_pools(number)) {
+    capabilities_.cuda_kernels = true;
+    capabilities_.foreign_streams = true;
+    capabilities_.stream_ordered_memory = memory_pools_;
+    capabilities_.batched_copies = copier_.batches();
+  }
 
   [[nodiscard]] const DeviceInfo& info() const noexcept override { return info_; }
-  [[nodiscard]] const Capabilities& capabilities() const noexcept override { return kCapabilities; }
+  [[nodiscard]] const Capabilities& capabilities() const noexcept override { return capabilities_; }
   [[nodiscard]] const char* family() const noexcept override { return "cuda"; }
+  [[nodiscard]] const SchedulerCore* scheduler() const noexcept override { return nullptr; }
 
   StreamHandle create_stream() override {
     failure_->rethrow();
-    cudaStream_t stream = nullptr;
-    context_.call("cudaStreamCreateWithFlags",
-                  [&] { return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); });
-    return handle_of(stream);
+    return handle_of(streams_.create());
   }
-
-  // CUDA returns at once and lets go of the stream when its queued work has run.
   void destroy_stream(StreamHandle handle) noexcept override {
-    quietly([&] { return cudaStreamDestroy(stream_of(handle)); });
+    streams_.destroy(stream_of(handle));
   }
 
   StreamHandle wrap_stream(void* native) override {
@@ -87,12 +85,25 @@ class CudaBackend final : public Backend {
       throw refusal("cudaStreamPerThread names another stream on every thread", "wrap_stream",
                     "pass a stream of your own, or cudaStreamLegacy");
     }
-    if (stream == cudaStreamLegacy) return handle_of(stream);  // of the context it is used in: ours
+    if (stream == cudaStreamLegacy) return legacy_stream();
     if (const int number = context_.device_of(stream); number != context_.number()) {
       throw refusal("the stream is one of cuda:" + std::to_string(number), "wrap_stream",
                     "open that device for it");
     }
+    if (is_capturing(handle_of(stream))) {
+      throw refusal("the stream is being captured into a graph", "wrap_stream",
+                    "wrap it before the capture begins, or once it has ended");
+    }
     return handle_of(stream);
+  }
+  // Of the context that it is used in: ours.
+  StreamHandle legacy_stream() override { return handle_of(cudaStreamLegacy); }
+  [[nodiscard]] bool is_capturing(StreamHandle handle) override {
+    const cudaStream_t stream = stream_of(handle);
+    if (stream == cudaStreamLegacy) return false;  // it cannot be; asking fails during a capture
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    context_.call("cudaStreamIsCapturing", [&] { return cudaStreamIsCapturing(stream, &status); });
+    return status != cudaStreamCaptureStatusNone;
   }
 
   [[nodiscard]] void* native_handle(StreamHandle handle) const noexcept override {
@@ -113,13 +124,14 @@ class CudaBackend final : public Backend {
 
   EventHandle create_event(bool timed) override {
     failure_->rethrow();
-    return static_cast<EventHandle>(
-        reinterpret_cast<std::uintptr_t>(std::make_unique<CudaEvent>(events_, timed).release()));
+    Pool<CudaEvent>::Ref event = events_->take();
+    event->prepare(records_, timed);
+    return static_cast<EventHandle>(reinterpret_cast<std::uintptr_t>(event.release()));
   }
   // Its cudaEvent_t goes back to the pool, now or when nobody waits for it any more. Streams that
   // were told to wait for it have taken note of the record and do not need it.
   void destroy_event(EventHandle handle) noexcept override {
-    const std::unique_ptr<CudaEvent> event(&event_of(handle));
+    static_cast<void>(Pool<CudaEvent>::Ref::adopt(word_of(handle)));
   }
   void record(EventHandle handle, StreamHandle stream) override {
     failure_->rethrow();
@@ -148,16 +160,32 @@ class CudaBackend final : public Backend {
   }
   void await(EventHandle handle) override {
     const Fiber* const fiber = Fiber::current();
-    if (fiber != nullptr && fiber->core().clock().is_virtual()) {
-      throw std::logic_error("leat: await on " + info_.name +
-                             ": a GPU takes real time and cannot serve a VirtualClock; use a host "
-                             "device with it");
-    }
+    refuse_virtual_time(fiber, "await");
     const RecordRef record = event_of(handle).latest();
     if (record && !is_done(*record)) {
       fiber != nullptr ? poller_.await(record) : sync(*record);
     }
     failure_->rethrow();
+  }
+  void subscribe(EventHandle handle, const DoneSignalRef& signal) override {
+    refuse_virtual_time(Fiber::current(), "on_done");
+    RecordRef record = event_of(handle).latest();
+    try {
+      const bool done = !record || is_done(*record);
+      failure_->rethrow();
+      if (done) {
+        signal->reach(nullptr);
+        return;
+      }
+    } catch (const GpuError&) {
+      signal->reach(std::current_exception());
+      return;
+    }
+    poller_.subscribe(record, signal);
+    signal->record = record.release();
+  }
+  void unsubscribe(DoneSignal& signal) noexcept override {
+    if (signal.record != nullptr) poller_.unsubscribe(signal);
   }
   [[nodiscard]] Duration elapsed(EventHandle start, EventHandle end) override {
     const RecordRef from = event_of(start).latest();
@@ -185,30 +213,66 @@ class CudaBackend final : public Backend {
   void free_device(void* memory) noexcept override {
     quietly([&] { return cudaFree(memory); });
   }
-  void* allocate_pinned(std::size_t bytes) override {
+  void* allocate_device(std::size_t bytes, StreamHandle handle) override {
+    if (!memory_pools_) return allocate_device(bytes);
     failure_->rethrow();
     void* memory = nullptr;
     context_.call(
-        "cudaHostAlloc", [&] { return cudaHostAlloc(&memory, bytes, cudaHostAllocPortable); },
+        "cudaMallocAsync", [&] { return cudaMallocAsync(&memory, bytes, stream_of(handle)); },
         bytes);
+    return memory;
+  }
+  void free_device(void* memory, StreamHandle handle) noexcept override {
+    if (!memory_pools_) return free_device(memory);
+    quietly([&] { return cudaFreeAsync(memory, stream_of(handle)); });
+  }
+
+  void* allocate_pinned(std::size_t bytes, PinnedUse use) override {
+    failure_->rethrow();
+    const unsigned flags = use == PinnedUse::kWriteCombined
+                               ? cudaHostAllocPortable | cudaHostAllocWriteCombined
+                               : cudaHostAllocPortable;
+    void* memory = nullptr;
+    context_.call(
+        "cudaHostAlloc", [&] { return cudaHostAlloc(&memory, bytes, flags); }, bytes);
     return memory;
   }
   void free_pinned(void* memory) noexcept override {
     quietly([&] { return cudaFreeHost(memory); });
   }
 
+  void pin_pages(void* memory, std::size_t bytes) override {
+    failure_->rethrow();
+    std::size_t pinned = 0;
+    try {
+      while (pinned < bytes) {
+        std::byte* const begin = static_cast<std::byte*>(memory) + pinned;
+        const std::size_t step = within_step(begin, bytes - pinned);
+        context_.call(
+            "cudaHostRegister",
+            [&] { return cudaHostRegister(begin, step, cudaHostRegisterPortable); }, step);
+        pinned += step;
+      }
+    } catch (...) {
+      unregister(memory, pinned);
+      throw;
+    }
+  }
+  void unpin_pages(void* memory, std::size_t bytes,
+                   std::shared_ptr<void> /*pages*/) noexcept override {
+    streams_.sync_all();
+    unregister(memory, bytes);
+  }
+
   void copy_async(StreamHandle handle, void* to, const void* from, std::size_t bytes,
                   CopyDirection direction) override {
     failure_->rethrow();
-    const cudaStream_t stream = stream_of(handle);
-    if (stream == cudaStreamLegacy) {
-      throw refusal("the legacy default stream waits for all others, and they for it", "copy_async",
-                    "copy on a leat::gpu::Stream, and let the legacy stream wait for an event");
-    }
-    if (bytes == 0) return;
-    context_.call(
-        "cudaMemcpyAsync",
-        [&] { return cudaMemcpyAsync(to, from, bytes, kind_of(direction), stream); }, bytes);
+    copier_.copy(copying_stream(handle), {to, from, bytes}, direction);
+  }
+  void copy_batch_async(StreamHandle handle, std::span<const CopyRange> copies,
+                        CopyDirection direction) override {
+    failure_->rethrow();
+    copier_.copy_batch(copying_stream(handle), copies, direction);
   }
 
   // The function, and what it has captured, ends on the driver's thread, where CUDA must not be
@@ -216,11 +280,17 @@ class CudaBackend final : public Backend {
   void launch_host(StreamHandle stream, UniqueFunction<void()> function,
                    Duration /*modelled_time*/) override {
     failure_->rethrow();
-    auto call = std::make_unique<HostCall>(std::move(function), failure_);
-    context_.call("cudaLaunchHostFunc", [&] {
-      return cudaLaunchHostFunc(stream_of(stream), &HostCall::run, call.get());
-    });
-    static_cast<void>(call.release());  // run() frees it, and may have done so already
+    Pool<HostCall>::Ref call = calls_->take();
+    call->prepare(std::move(function), failure_);
+    Pool<HostCall>::Ref driver = call;  // run() gives it back, and may have done so already
+    void* const word = driver.release();
+    try {
+      context_.call("cudaLaunchHostFunc",
+                    [&] { return cudaLaunchHostFunc(stream_of(stream), &HostCall::run, word); });
+    } catch (...) {
+      static_cast<void>(Pool<HostCall>::Ref::adopt(word));
+      throw;
+    }
   }
 
  private:
@@ -229,6 +299,38 @@ class CudaBackend final : public Backend {
   }
   void sync(const Record& record) const {
     context_.call("cudaEventSynchronize", [&] { return cudaEventSynchronize(record.event); });
+  }
+
+  /// For copies.
+  [[nodiscard]] cudaStream_t copying_stream(StreamHandle handle) const {
+    const cudaStream_t stream = stream_of(handle);
+    if (stream == cudaStreamLegacy) {
+      throw refusal("the legacy default stream waits for all others, and they for it", "copy_async",
+                    "copy on a leat::gpu::Stream, and let the legacy stream wait for an event");
+    }
+    return stream;
+  }
+
+  void unregister(void* memory, std::size_t bytes) const noexcept {
+    for (std::size_t done = 0; done < bytes;) {
+      std::byte* const begin = static_cast<std::byte*>(memory) + done;
+      quietly([&] { return cudaHostUnregister(begin); });
+      done += within_step(begin, bytes - done);
+    }
+  }
+
+  void refuse_virtual_time(const Fiber* fiber, const char* what) const {
+    if (fiber == nullptr || !fiber->core().clock().is_virtual()) return;
+    throw std::logic_error("leat: " + std::string(what) + " on " + info_.name +
+                           ": a GPU takes real time and cannot serve a VirtualClock; use a host "
+                           "device with it");
+  }
+
+  [[nodiscard]] bool has_memory_pools(int number) const noexcept {
+    int has = 0;
+    const cudaError_t code = context_.attempt(
+        [&] { return cudaDeviceGetAttribute(&has, cudaDevAttrMemoryPoolsSupported, number); });
+    return code == cudaSuccess && has != 0;
   }
 
   // For what must not fail. After a device was lost, and at the end of the process when CUDA has
@@ -246,8 +348,14 @@ class CudaBackend final : public Backend {
   const DeviceInfo info_;
   const Context context_;
   const std::shared_ptr<Failure> failure_;
-  EventPool events_;
-  EventPoller poller_;  // goes first: it lets go of records
+  EventPool records_;
+  OwnStreams streams_;
+  EventPoller poller_;  // goes before records_, which it lets go of
+  Copier copier_;
+  const bool memory_pools_;
+  Capabilities capabilities_;
+  const std::shared_ptr<Pool<CudaEvent>> events_ = std::make_shared<Pool<CudaEvent>>();
+  const std::shared_ptr<Pool<HostCall>> calls_ = std::make_shared<Pool<HostCall>>();
 };
 
 }  // namespace

@@ -14,7 +14,7 @@
 
 namespace leat::gpu::cuda {
 
-void EventPoller::await(const RecordRef& record) {
+void EventPoller::start() {
   std::call_once(started_, [this] {
     try {
       thread_ = std::thread([this] { run(); });
@@ -23,7 +23,10 @@ void EventPoller::await(const RecordRef& record) {
                   error.what() + "; raise the limit on threads (ulimit -u)");
     }
   });
+}
 
+void EventPoller::await(const RecordRef& record) {
+  start();
   const OutsideWork outside;  // the device wakes this fiber: no deadlock, whatever else is parked
   cudaError_t result = cudaSuccess;
   WaitNode node;
@@ -47,16 +50,35 @@ HeldLocks EventPoller::watch(const RecordRef& record,
                              WaitNode& node) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
   record->waiters.push(node);
-  if (!record->watched) {
-    record->watched = true;
-    record->next = incoming_;
-    incoming_ = RecordRef(*record).release();
-    const bool asleep = word_.load(std::memory_order_relaxed) == kAsleep;
-    word_.store(kAwake, std::memory_order_relaxed);
-    if (asleep) futex_wake(&word_);  // it comes to take lock_ when the fiber has parked
-  }
+  list(*record);  // the thread comes to take lock_ when the fiber has parked
   lock_.publish_before_switch();
   return {.one = &lock_};
+}
+
+// Sees to it that the record is watched.
+void EventPoller::list(Record& record) noexcept {
+  if (record.watched) return;
+  record.watched = true;
+  record.next = incoming_;
+  incoming_ = RecordRef(record).release();
+  const bool asleep = word_.load(std::memory_order_relaxed) == kAsleep;
+  word_.store(kAwake, std::memory_order_relaxed);
+  if (asleep) futex_wake(&word_);
+}
+
+void EventPoller::subscribe(const RecordRef& record, const DoneSignalRef& signal) {
+  start();
+  const SpinLockGuard guard(lock_);
+  record->signals.push(signal);
+  list(*record);
+}
+
+void EventPoller::unsubscribe(DoneSignal& signal) noexcept {
+  DoneSignalRef ours;  // goes after the lock
+  const RecordRef record =
+      RecordRef::adopt(*static_cast<Record*>(std::exchange(signal.record, nullptr)));
+  const SpinLockGuard guard(lock_);
+  ours = record->signals.remove(signal);
 }
 
 EventPoller::~EventPoller() {
@@ -133,10 +155,12 @@ bool EventPoller::poll(Record*& list, cudaError_t lost) noexcept {
 // waits for it that has to go on waiting. True if it was taken out.
 bool EventPoller::settle(Record*& place, cudaError_t code) noexcept {
   WakeList wake;
+  DoneSignal* signals = nullptr;
   {
     RecordRef record;  // lets go before the waiters run, who often record next, but after the lock
     const SpinLockGuard guard(lock_);
-    if (code == cudaErrorNotReady && !place->waiters.empty()) return false;
+    const bool wanted = !place->waiters.empty() || !place->signals.empty();
+    if (code == cudaErrorNotReady && wanted) return false;
     record = RecordRef::adopt(*place);
     place = record->next;  // before it is no longer watched: then it may come in anew
     record->watched = false;
@@ -145,9 +169,21 @@ bool EventPoller::settle(Record*& place, cudaError_t code) noexcept {
       *static_cast<cudaError_t*>(node->slot) = code;
       wake.add(*node);
     }
+    signals = record->signals.detach();
   }
   wake.wake();
+  if (signals != nullptr) DoneSignalList::reach_all(signals, error_of(code));
   return true;
+}
+
+// What a signal tells of a record that was settled with `code`; null: it is done.
+std::exception_ptr EventPoller::error_of(cudaError_t code) const noexcept {
+  if (code == cudaSuccess) return failure_.error();
+  try {
+    throw_error(code, "cudaEventQuery", context_.device_name());
+  } catch (...) {
+    return std::current_exception();  // that, or that there was no memory for it
+  }
 }
 
 // Until `until`, until something comes in, or until the thread is to stop.

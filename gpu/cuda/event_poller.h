@@ -8,7 +8,8 @@
 //
 // Always true:
 //  - under lock_, a Record is `watched` exactly while it stands in incoming_ or in the thread's own
-//    list, each of which counts as a user of it; it has waiters only while it is watched;
+//    list, each of which counts as a user of it; it has waiters and signals only while it is
+//    watched;
 //  - a waiter's node is touched under lock_ alone, or after its operation was claimed and before
 //    its ready(): whoever has taken its node out under lock_ may leave;
 //  - a watched Record is not recorded again (event_pool.h), so what it is asked is about the record
@@ -19,6 +20,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <thread>
 
@@ -26,12 +28,15 @@
 #include "leat/csp/spin_lock.h"
 #include "leat/gpu/cuda/context.h"
 #include "leat/gpu/cuda/event_pool.h"
+#include "leat/gpu/cuda/host_call.h"
 
 namespace leat::gpu::cuda {
 
 class EventPoller {
  public:
-  explicit EventPoller(const Context& context) noexcept : context_(context) {}
+  /// `failure` is what host functions have thrown, of which CUDA does not know.
+  EventPoller(const Context& context, const Failure& failure) noexcept
+      : context_(context), failure_(failure) {}
   /// Joins the thread. Nobody may wait any more.
   ~EventPoller();
   EventPoller(const EventPoller&) = delete;
@@ -40,6 +45,9 @@ class EventPoller {
   /// Suspends the calling fiber until `record` is done. Throws GpuError, Cancelled; leat::Error
   /// where the thread cannot be started, which is done at the first call.
   void await(const RecordRef& record) LEAT_EXCLUDES(lock_);
+  /// Reaches `signal` once `record` is done or the device has failed. Throws leat::Error likewise.
+  void subscribe(const RecordRef& record, const DoneSignalRef& signal) LEAT_EXCLUDES(lock_);
+  void unsubscribe(DoneSignal& signal) noexcept LEAT_EXCLUDES(lock_);
 
  private:
   static constexpr Duration kSpin = std::chrono::microseconds(20);
@@ -51,17 +59,21 @@ class EventPoller {
   // Whoever has news stores kAwake and wakes the thread.
   static constexpr std::uint32_t kAsleep = 1;
 
+  void start();
   HeldLocks watch(const RecordRef& record, WaitNode& node) noexcept;
+  void list(Record& record) noexcept LEAT_REQUIRES(lock_);
 
   // The thread's:
   void run() noexcept;
   [[nodiscard]] bool take_incoming(Record*& list) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] bool poll(Record*& list, cudaError_t lost) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] bool settle(Record*& place, cudaError_t code) noexcept LEAT_EXCLUDES(lock_);
+  [[nodiscard]] std::exception_ptr error_of(cudaError_t code) const noexcept;
   void sleep(Deadline until) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] bool stopping() const noexcept LEAT_EXCLUDES(lock_);
 
   const Context& context_;
+  const Failure& failure_;
   std::once_flag started_;
   std::thread thread_;
 

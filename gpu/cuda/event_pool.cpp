@@ -47,13 +47,15 @@ RecordRef CudaEvent::latest() const noexcept {
 }
 
 RecordRef CudaEvent::next() {
+  bool timed = false;
   {
     const SpinLockGuard guard(lock_);
     // acquire: pairs with the release of the user that left last. Where a user is about to leave,
     // another record is taken, which is only a little more than needed.
-    if (latest_->users.load(std::memory_order_acquire) == 1) return RecordRef(*latest_);
+    if (latest_->users.load(std::memory_order_acquire) == 1) return latest_.share();
+    timed = latest_->timed;
   }
-  return pool_.take(timed_);
+  return pool_->take(timed);
 }
 
 void CudaEvent::set_latest(RecordRef record) noexcept {

@@ -21,6 +21,8 @@
 #include "leat/csp/spin_lock.h"
 #include "leat/csp/wait_queue.h"
 #include "leat/gpu/cuda/context.h"
+#include "leat/gpu/done_signal.h"
+#include "leat/gpu/pool.h"
 
 namespace leat::gpu::cuda {
 
@@ -36,6 +38,7 @@ struct Record {
   Record* next = nullptr;  // in the pool, or in the poller's list
   // Of the poller, and under its lock:
   WaitQueue waiters;
+  DoneSignalList signals;
   bool watched = false;
 };
 
@@ -56,6 +59,8 @@ class RecordRef {
   [[nodiscard]] explicit operator bool() const noexcept { return record_ != nullptr; }
   [[nodiscard]] Record& operator*() const noexcept { return *record_; }
   [[nodiscard]] Record* operator->() const noexcept { return record_; }
+  /// Another user.
+  [[nodiscard]] RecordRef share() const noexcept { return RecordRef(*record_); }
   /// Gives the reference away: whoever has the Record now makes a RecordRef of it again, by
   /// adopt().
   [[nodiscard]] Record* release() noexcept { return std::exchange(record_, nullptr); }
@@ -89,13 +94,20 @@ class EventPool {
   Record* free_[2] LEAT_GUARDED_BY(lock_) = {nullptr, nullptr};  // untimed, timed
 };
 
-/// What an EventHandle points to. Thread-safe.
+/// What an EventHandle stands for; used again, as Records are. Thread-safe.
 class CudaEvent {
  public:
-  /// Throws GpuError.
-  CudaEvent(EventPool& pool, bool timed) : pool_(pool), timed_(timed), latest_(pool.take(timed)) {}
+  /// By who has taken it from its pool, before anybody else knows it. Throws GpuError.
+  void prepare(EventPool& pool, bool timed) {
+    pool_ = &pool;
+    latest_ = pool.take(timed);
+  }
+  /// For the pool.
+  void recycle() noexcept {
+    latest_ = {};
+    recorded_ = false;
+  }
 
-  [[nodiscard]] bool timed() const noexcept { return timed_; }
   /// The latest record; none where it was never recorded.
   [[nodiscard]] RecordRef latest() const noexcept LEAT_EXCLUDES(lock_);
   /// Recording is: record on what this gives, then make it the latest. Throws GpuError.
@@ -103,11 +115,10 @@ class CudaEvent {
   void set_latest(RecordRef record) noexcept LEAT_EXCLUDES(lock_);
 
  private:
-  EventPool& pool_;
-  const bool timed_;
+  EventPool* pool_ = nullptr;
   mutable SpinLock lock_;
-  RecordRef latest_ LEAT_GUARDED_BY(lock_);  // never empty
-  bool recorded_ LEAT_GUARDED_BY(lock_) = false;
+  RecordRef latest_;       // changed under lock_ once others know it; then never empty
+  bool recorded_ = false;  // likewise
 };
 
 }  // namespace leat::gpu::cuda

@@ -23,8 +23,8 @@ void Failure::remember_current_exception() noexcept {
   failed_.store(true, std::memory_order_release);
 }
 
-void CUDART_CB HostCall::run(void* self) noexcept {
-  const std::unique_ptr<HostCall> call(static_cast<HostCall*>(self));
+void CUDART_CB HostCall::run(void* released) noexcept {
+  const auto call = Pool<HostCall>::Ref::adopt(released);
   try {
     call->function_();
   } catch (...) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "leat/csp/unique_function.h"
+#include "leat/gpu/pool.h"
 
 namespace leat::gpu::cuda {
 
@@ -22,8 +23,12 @@ class Failure {
   void remember_current_exception() noexcept;
   /// Throws the GpuError that tells of it, if there is one.
   void rethrow() const {
+    if (const std::exception_ptr error = this->error()) std::rethrow_exception(error);
+  }
+  /// That GpuError, or null.
+  [[nodiscard]] std::exception_ptr error() const noexcept {
     // acquire: pairs with the release that published error_, which never changes again.
-    if (failed_.load(std::memory_order_acquire)) std::rethrow_exception(error_);
+    return failed_.load(std::memory_order_acquire) ? error_ : nullptr;
   }
 
  private:
@@ -33,14 +38,24 @@ class Failure {
   std::exception_ptr error_;
 };
 
-/// One queued call. Shares the Failure, since the device's last handle may go before it runs.
+/// One queued call; used again after it.
 class HostCall {
  public:
-  HostCall(UniqueFunction<void()> function, std::shared_ptr<Failure> failure)
-      : function_(std::move(function)), failure_(std::move(failure)) {}
-  /// A cudaHostFn_t: runs the HostCall that `self` points to and frees it. CUDA leaves out queued
-  /// calls after an error; those stay allocated, since nobody can tell that they will not run.
-  static void CUDART_CB run(void* self) noexcept;
+  /// By who has taken it from the pool. Shares the Failure, since the device's last handle may go
+  /// before it runs.
+  void prepare(UniqueFunction<void()> function, std::shared_ptr<Failure> failure) noexcept {
+    function_ = std::move(function);
+    failure_ = std::move(failure);
+  }
+  /// For the pool.
+  void recycle() noexcept {
+    function_ = {};
+    failure_ = nullptr;
+  }
+  /// A cudaHostFn_t: runs the HostCall that `released`, a Pool<HostCall>::Ref, refers to, and gives
+  /// it back. CUDA leaves out queued calls after an error; those never come back, since nobody can
+  /// tell that they will not run.
+  static void CUDART_CB run(void* released) noexcept;
 
  private:
   UniqueFunction<void()> function_;

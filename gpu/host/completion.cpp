@@ -8,16 +8,45 @@
 
 namespace leat::gpu::host {
 
-void Completion::complete(TimePoint at, std::exception_ptr error) noexcept {
+void Completion::complete(TimePoint at, const std::exception_ptr& error) noexcept {
   WakeList wake;
+  DoneSignal* signals = nullptr;
   {
     const SpinLockGuard guard(lock_);
     done_ = true;
     at_ = at;
-    error_ = std::move(error);
+    error_ = error;
     while (WaitNode* node = waiters_.pop_claimed()) wake.add(*node);
+    signals = signals_.detach();
   }
   wake.wake();
+  DoneSignalList::reach_all(signals, error);
+}
+
+void Completion::subscribe(const DoneSignalRef& signal) {
+  std::exception_ptr error;
+  {
+    const SpinLockGuard guard(lock_);
+    if (!done_) {
+      signals_.push(signal);
+      return;
+    }
+    error = error_;
+  }
+  signal->reach(std::move(error));
+}
+
+void Completion::unsubscribe(DoneSignal& signal) noexcept {
+  DoneSignalRef ours;  // goes after the lock
+  const SpinLockGuard guard(lock_);
+  ours = signals_.remove(signal);
+}
+
+void Completion::recycle() noexcept {
+  std::exception_ptr error;  // likewise
+  const SpinLockGuard guard(lock_);
+  done_ = false;
+  error.swap(error_);
 }
 
 void Completion::wait() LEAT_NO_THREAD_SAFETY_ANALYSIS {

@@ -22,13 +22,26 @@ Engines::Engines(std::string device, const HostModel& model, const SchedulerCore
       d2h_(device_ + " D2H engine"),
       compute_(device_ + " compute engine") {}
 
-Duration Engines::copy_time(CopyDirection direction, std::size_t bytes) const noexcept {
+Duration Engines::copy_time(CopyDirection direction, std::size_t bytes,
+                            bool with_latency) const noexcept {
+  const Duration latency = with_latency ? model_.copy_latency : Duration::zero();
   const double bandwidth = direction == CopyDirection::kHostToDevice   ? model_.h2d_bandwidth
                            : direction == CopyDirection::kDeviceToHost ? model_.d2h_bandwidth
                                                                        : 0;
-  if (!(bandwidth > 0)) return model_.copy_latency;
+  if (!(bandwidth > 0)) return latency;
   // Rounded to nearest, and divided last: a time that is a whole number stays that number.
-  return model_.copy_latency + Duration(std::llround(static_cast<double>(bytes) * 1e9 / bandwidth));
+  return latency + Duration(std::llround(static_cast<double>(bytes) * 1e9 / bandwidth));
+}
+
+const char* Engines::next_fault(bool copy, bool kernel) noexcept {
+  const HostFaults& faults = model_.faults;
+  const auto is = [](std::atomic<std::uint64_t>& count, std::uint64_t at) {
+    return count.fetch_add(1, std::memory_order_relaxed) + 1 == at;
+  };
+  if (is(operations_, faults.lost_at)) return "device lost";
+  if (copy && is(copies_, faults.copy)) return "a copy failed";
+  if (kernel && is(kernels_, faults.kernel)) return "a kernel failed";
+  return nullptr;
 }
 
 void Engines::fail(const GpuError& error) noexcept {

@@ -14,6 +14,8 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <set>
@@ -77,7 +79,11 @@ class Engines {
   }
   [[nodiscard]] Engine& compute() noexcept { return compute_; }
   /// What the model says that a copy takes; zero where nothing is modelled.
-  [[nodiscard]] Duration copy_time(CopyDirection direction, std::size_t bytes) const noexcept;
+  [[nodiscard]] Duration copy_time(CopyDirection direction, std::size_t bytes,
+                                   bool with_latency) const noexcept;
+
+  /// Counts an operation that begins: what goes wrong with it, or null (HostFaults).
+  [[nodiscard]] const char* next_fault(bool copy, bool kernel) noexcept;
 
   /// The device accepts no more work: `error` surfaces everywhere. The first one stays.
   void fail(const GpuError& error) noexcept;
@@ -104,7 +110,10 @@ class Engines {
   Engine h2d_;
   Engine d2h_;
   Engine compute_;
-  mutable std::mutex mutex_;  // never held across a park
+  std::atomic<std::uint64_t> operations_{0};  // begun, for the faults
+  std::atomic<std::uint64_t> copies_{0};      // of these
+  std::atomic<std::uint64_t> kernels_{0};     // likewise
+  mutable std::mutex mutex_;                  // never held across a park
   std::exception_ptr error_;
   std::set<const void*> stream_fibers_;
 };

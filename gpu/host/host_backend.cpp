@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <span>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -33,9 +34,10 @@ namespace {
 /// the order in which they began: what the later one covers includes what the earlier one does.
 class HostEvent {
  public:
-  explicit HostEvent(bool timed) : timed_(timed) {}
+  /// By who has taken it from the pool, before anybody else knows it.
+  void set_timed(bool timed) noexcept { timed_ = timed; }
   [[nodiscard]] bool timed() const noexcept { return timed_; }
-  [[nodiscard]] std::shared_ptr<Completion> latest() const {
+  [[nodiscard]] CompletionRef latest() const noexcept {
     const SpinLockGuard guard(lock_);
     return latest_;
   }
@@ -45,22 +47,29 @@ class HostEvent {
     return ++turns_;
   }
   /// The record of that turn has been enqueued.
-  void end_record(std::uint64_t turn, std::shared_ptr<Completion> completion) noexcept {
+  void end_record(std::uint64_t turn, CompletionRef completion) noexcept {
     {
       const SpinLockGuard guard(lock_);
       if (turn < latest_turn_) return;
       latest_turn_ = turn;
-      latest_.swap(completion);
+      std::swap(latest_, completion);
     }
     // The earlier record is let go without the lock.
   }
+  /// For the pool.
+  void recycle() noexcept {
+    CompletionRef last;  // goes after the lock
+    const SpinLockGuard guard(lock_);
+    std::swap(latest_, last);
+    turns_ = latest_turn_ = 0;
+  }
 
  private:
-  const bool timed_;
+  bool timed_ = false;
   mutable SpinLock lock_;
   std::uint64_t turns_ LEAT_GUARDED_BY(lock_) = 0;
   std::uint64_t latest_turn_ LEAT_GUARDED_BY(lock_) = 0;
-  std::shared_ptr<Completion> latest_ LEAT_GUARDED_BY(lock_);
+  CompletionRef latest_ LEAT_GUARDED_BY(lock_);
 };
 
 HostStream& stream_of(StreamHandle handle) noexcept {
@@ -68,7 +77,7 @@ HostStream& stream_of(StreamHandle handle) noexcept {
 }
 
 HostEvent& event_of(EventHandle handle) noexcept {
-  return *reinterpret_cast<HostEvent*>(static_cast<std::uintptr_t>(handle));
+  return Pool<HostEvent>::value(reinterpret_cast<void*>(static_cast<std::uintptr_t>(handle)));
 }
 
 /// Memory of one kind. It counts against its cap until the last stream that may use it has passed;
@@ -196,7 +205,10 @@ constexpr std::size_t kStreamStack = std::size_t{1} << 20;  // kernels run on it
 const Capabilities kCapabilities = {.host_kernels = true,
                                     .device_memory_is_host_memory = true,
                                     .cuda_kernels = false,
-                                    .virtual_time = true};
+                                    .virtual_time = true,
+                                    .foreign_streams = false,
+                                    .stream_ordered_memory = true,
+                                    .batched_copies = true};
 
 class HostBackend final : public Backend {
  public:
@@ -234,6 +246,9 @@ class HostBackend final : public Backend {
   [[nodiscard]] const DeviceInfo& info() const noexcept override { return info_; }
   [[nodiscard]] const Capabilities& capabilities() const noexcept override { return kCapabilities; }
   [[nodiscard]] const char* family() const noexcept override { return "host"; }
+  [[nodiscard]] const SchedulerCore* scheduler() const noexcept override {
+    return &engines_->scheduler();
+  }
 
   StreamHandle create_stream() override {
     rethrow_device_error();
@@ -269,6 +284,11 @@ class HostBackend final : public Backend {
     throw GpuError(0, "there are no foreign streams", "wrap a stream", info_.name,
                    "make a leat::gpu::Stream");
   }
+  StreamHandle legacy_stream() override {
+    throw GpuError(0, "there is no legacy default stream", "legacy", info_.name,
+                   "make a leat::gpu::Stream");
+  }
+  [[nodiscard]] bool is_capturing(StreamHandle /*stream*/) override { return false; }
   [[nodiscard]] void* native_handle(StreamHandle /*stream*/) const noexcept override {
     return nullptr;
   }
@@ -278,7 +298,7 @@ class HostBackend final : public Backend {
       throw GpuError(0, "a kernel cannot wait for its own stream", "sync", info_.name,
                      "use an event of another stream");
     }
-    const auto completion = std::make_shared<Completion>(engines_->scheduler());
+    const CompletionRef completion = completions_->take(engines_->scheduler());
     stream_of(handle).enqueue(RecordOperation{completion});
     const Shield shield;
     completion->wait();
@@ -289,23 +309,26 @@ class HostBackend final : public Backend {
   }
 
   EventHandle create_event(bool timed) override {
-    return static_cast<EventHandle>(
-        reinterpret_cast<std::uintptr_t>(std::make_unique<HostEvent>(timed).release()));
+    Pool<HostEvent>::Ref event = events_->take();
+    event->set_timed(timed);
+    return static_cast<EventHandle>(reinterpret_cast<std::uintptr_t>(event.release()));
   }
   void destroy_event(EventHandle handle) noexcept override {
-    const std::unique_ptr<HostEvent> event(&event_of(handle));  // its records live on in the queues
+    // Its records live on in the queues.
+    static_cast<void>(
+        Pool<HostEvent>::Ref::adopt(reinterpret_cast<void*>(static_cast<std::uintptr_t>(handle))));
   }
   void record(EventHandle handle, StreamHandle stream) override {
     HostEvent& event = event_of(handle);
     const std::uint64_t turn = event.begin_record();
-    auto completion = std::make_shared<Completion>(engines_->scheduler());
+    CompletionRef completion = completions_->take(engines_->scheduler());
     stream_of(stream).enqueue(RecordOperation{completion});
     event.end_record(turn, std::move(completion));
   }
   void wait(StreamHandle stream, EventHandle handle) override {
     rethrow_device_error();
-    auto completion = event_of(handle).latest();
-    if (completion == nullptr) return;
+    CompletionRef completion = event_of(handle).latest();
+    if (!completion) return;
     if (completion->is_done()) {
       completion->rethrow_error();  // the event may be of another device, which has failed
     } else {
@@ -318,21 +341,36 @@ class HostBackend final : public Backend {
   }
   [[nodiscard]] bool is_done(EventHandle handle) override {
     rethrow_device_error();
-    const auto completion = event_of(handle).latest();
-    if (completion == nullptr) return true;
+    const CompletionRef completion = event_of(handle).latest();
+    if (!completion) return true;
     if (!completion->is_done()) return false;
     completion->rethrow_error();
     return true;
   }
   void await(EventHandle handle) override {
     rethrow_device_error();
-    if (const auto completion = event_of(handle).latest()) completion->wait();
+    if (const CompletionRef completion = event_of(handle).latest()) completion->wait();
+  }
+  void subscribe(EventHandle handle, const DoneSignalRef& signal) override {
+    const CompletionRef completion = event_of(handle).latest();
+    if (const std::exception_ptr error = engines_->error()) {
+      signal->reach(error);
+    } else if (!completion) {
+      signal->reach(nullptr);
+    } else {
+      signal->record = CompletionRef(completion).release();
+      completion->subscribe(signal);
+    }
+  }
+  void unsubscribe(DoneSignal& signal) noexcept override {
+    if (signal.record == nullptr) return;
+    CompletionRef::adopt(std::exchange(signal.record, nullptr))->unsubscribe(signal);
   }
   [[nodiscard]] Duration elapsed(EventHandle start, EventHandle end) override {
-    const auto from = event_of(start).latest();
-    const auto to = event_of(end).latest();
-    if (!event_of(start).timed() || !event_of(end).timed() || from == nullptr || to == nullptr ||
-        !from->is_done() || !to->is_done()) {
+    const CompletionRef from = event_of(start).latest();
+    const CompletionRef to = event_of(end).latest();
+    if (!event_of(start).timed() || !event_of(end).timed() || !from || !to || !from->is_done() ||
+        !to->is_done()) {
       throw GpuError(0, "both events must be timed, recorded and done", "elapsed", info_.name,
                      "make them with Timing::kOn and await the later one");
     }
@@ -342,14 +380,36 @@ class HostBackend final : public Backend {
   }
 
   void* allocate_device(std::size_t bytes) override { return allocate(memory_, bytes); }
-  void free_device(void* memory) noexcept override { free(memory); }
+  void free_device(void* memory) noexcept override { free_after_queued_work(take_back(memory)); }
+  void* allocate_device(std::size_t bytes, StreamHandle /*stream*/) override {
+    return allocate(memory_, bytes);
+  }
+  void free_device(void* memory, StreamHandle stream) noexcept override {
+    stream_of(stream).retain(take_back(memory));
+  }
   // Nothing to pin for: a copy is a memcpy.
-  void* allocate_pinned(std::size_t bytes) override { return allocate(pinned_, bytes); }
-  void free_pinned(void* memory) noexcept override { free(memory); }
+  void* allocate_pinned(std::size_t bytes, PinnedUse /*use*/) override {
+    return allocate(pinned_, bytes);
+  }
+  void free_pinned(void* memory) noexcept override { free_after_queued_work(take_back(memory)); }
+  void pin_pages(void* /*memory*/, std::size_t /*bytes*/) override {}
+  void unpin_pages(void* /*memory*/, std::size_t /*bytes*/,
+                   std::shared_ptr<void> pages) noexcept override {
+    free_after_queued_work(pages);
+  }
 
   void copy_async(StreamHandle stream, void* to, const void* from, std::size_t bytes,
                   CopyDirection direction) override {
-    if (bytes > 0) stream_of(stream).enqueue(CopyOperation{to, from, bytes, direction});
+    if (bytes == 0) return;
+    stream_of(stream).enqueue(CopyOperation{to, from, bytes, direction, true});
+  }
+  void copy_batch_async(StreamHandle stream, std::span<const CopyRange> copies,
+                        CopyDirection direction) override {
+    bool first = true;
+    for (const auto& [to, from, bytes] : copies) {
+      stream_of(stream).enqueue(
+          CopyOperation{to, from, bytes, direction, std::exchange(first, false)});
+    }
   }
   void launch_host(StreamHandle stream, UniqueFunction<void()> function,
                    Duration modelled_time) override {
@@ -367,7 +427,8 @@ class HostBackend final : public Backend {
     return key;
   }
 
-  void free(void* memory) noexcept {
+  /// What allocate() gave out. Streams may still use it.
+  std::shared_ptr<Memory::Block> take_back(void* memory) noexcept {
     std::shared_ptr<Memory::Block> block;
     {
       const std::scoped_lock lock(mutex_);
@@ -376,7 +437,7 @@ class HostBackend final : public Backend {
       allocations_.erase(it);
     }
     block->free();
-    free_after_queued_work(block);
+    return block;
   }
 
   void rethrow_device_error() const {
@@ -399,6 +460,8 @@ class HostBackend final : public Backend {
   std::unique_ptr<Scheduler> own_;    // null where the device was opened on a fiber
   std::unique_ptr<TaskGroup> group_;  // the streams' fibers; goes before own_
   const std::shared_ptr<Engines> engines_;
+  const std::shared_ptr<Pool<Completion>> completions_ = std::make_shared<Pool<Completion>>();
+  const std::shared_ptr<Pool<HostEvent>> events_ = std::make_shared<Pool<HostEvent>>();
   std::atomic<int> next_stream_{0};
   std::mutex mutex_;  // never held across a park
   std::unordered_map<HostStream*, std::shared_ptr<HostStream>> streams_;

@@ -99,9 +99,10 @@ void HostStream::perform(HostOperation& operation) {
   if (engines_->error() != nullptr) return;
   reached_ =
       std::max(reached_, operation.enqueued == TimePoint::min() ? now() : operation.enqueued);
+  if (fails(operation)) return;
   const auto act = Overloaded{
       [&](CopyOperation& copy) {
-        const Duration time = engines_->copy_time(copy.direction, copy.bytes);
+        const Duration time = engines_->copy_time(copy.direction, copy.bytes, copy.first);
         reached_ = engines_->engine(copy.direction).occupy(reached_, time, [&] {
           std::memcpy(copy.to, copy.from, copy.bytes);
         });
@@ -131,10 +132,21 @@ void HostStream::perform(HostOperation& operation) {
   }
 }
 
+bool HostStream::fails(const HostOperation& operation) noexcept {
+  const char* const fault =
+      engines_->next_fault(std::holds_alternative<CopyOperation>(operation.what),
+                           std::holds_alternative<KernelOperation>(operation.what));
+  if (fault == nullptr) return false;
+  engines_->fail(GpuError(0, fault, name_, engines_->device(),
+                          "HostModel::faults asked for it; the device accepts no more work: open "
+                          "it again"));
+  return true;
+}
+
 // The end of an operation, whether it ran or not. A record is completed last: whoever it wakes
 // finds the stream done, and the memory of what ran before given back.
 void HostStream::finish(std::optional<HostOperation>& operation) noexcept {
-  std::shared_ptr<Completion> reached;
+  CompletionRef reached;
   if (auto* const record = std::get_if<RecordOperation>(&operation->what)) {
     reached = std::move(record->completion);
   }
@@ -149,7 +161,7 @@ void HostStream::finish(std::optional<HostOperation>& operation) noexcept {
     }
   }
   passed.clear();
-  if (reached == nullptr) return;
+  if (!reached) return;
   const std::exception_ptr error = engines_->error();  // then nothing is performed any more
   reached->complete(error == nullptr ? reached_ : now(), error);
 }

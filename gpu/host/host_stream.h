@@ -33,16 +33,17 @@ struct CopyOperation {
   const void* from;
   std::size_t bytes;
   CopyDirection direction;
+  bool first;  // of those enqueued together, which have one latency
 };
 struct KernelOperation {
   UniqueFunction<void()> function;
   Duration modelled_time;
 };
 struct RecordOperation {
-  std::shared_ptr<Completion> completion;
+  CompletionRef completion;
 };
 struct WaitOperation {
-  std::shared_ptr<Completion> completion;
+  CompletionRef completion;
 };
 struct HostOperation {
   std::variant<CopyOperation, KernelOperation, RecordOperation, WaitOperation> what;
@@ -83,6 +84,8 @@ class HostStream {
 
   void enqueue_any(HostOperation operation) LEAT_EXCLUDES(lock_);
   void perform(HostOperation& operation);
+  /// Whether it is one that is to fail; then the device has failed.
+  [[nodiscard]] bool fails(const HostOperation& operation) noexcept;
   void finish(std::optional<HostOperation>& operation) noexcept LEAT_EXCLUDES(lock_);
 
   const std::shared_ptr<Engines> engines_;

@@ -1,0 +1,16 @@
+#include "leat/gpu/on_done.h"
+
+namespace leat::gpu {
+
+DoneSubscription::DoneSubscription(const EventRef& event)
+    : device_(event.device()),
+      device_wakes_us_(device_.backend()->scheduler()),
+      signal_(device_.backend()->take_signal()) {
+  device_.backend()->subscribe(event.handle(), signal_);
+}
+
+DoneSubscription::~DoneSubscription() {
+  if (signal_) device_.backend()->unsubscribe(*signal_);
+}
+
+}  // namespace leat::gpu

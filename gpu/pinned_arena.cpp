@@ -1,0 +1,69 @@
+#include "leat/gpu/pinned_arena.h"
+
+#include <bit>
+#include <new>
+#include <stdexcept>
+#include <utility>
+
+namespace leat::gpu {
+
+PinnedArena::PinnedArena(const Device& device, std::size_t bytes) : device_(device) {
+  if (bytes == 0) throw std::invalid_argument("leat: PinnedArena: 0 bytes; at least 1");
+  Backend& backend = *device_.backend();
+  reserve_memory(backend, Space::kPinned, bytes);
+  try {
+    try {
+      pages_ = std::make_shared<HostPages>(bytes, backend.info().numa_node);
+    } catch (const std::bad_alloc&) {
+      throw GpuError(0, "out of memory",
+                     "allocate an arena of " + std::to_string(bytes) + " bytes of pinned memory",
+                     backend.info().name, "use smaller batches or fewer slots");
+    }
+    data_ = pages_->data();
+    capacity_ = bytes;
+    try {
+      backend.pin_pages(data_, pages_->size());
+      return;
+    } catch (const GpuError& error) {
+      fallback_reason_ = error.what();
+      pages_.reset();
+    }
+  } catch (...) {
+    backend.account(Space::kPinned).give_back(bytes);
+    throw;
+  }
+  backend.account(Space::kPinned).give_back(bytes);  // the buffer counts itself
+  buffer_.emplace(device_, bytes);
+  data_ = buffer_->data();
+}
+
+PinnedArena::~PinnedArena() {
+  if (pages_ == nullptr) return;
+  Backend& backend = *device_.backend();
+  const std::size_t bytes = pages_->size();
+  backend.unpin_pages(data_, bytes, std::move(pages_));
+  backend.account(Space::kPinned).give_back(capacity_);
+}
+
+PinnedSpan PinnedArena::take(std::size_t bytes, std::size_t alignment) {
+  if (!std::has_single_bit(alignment) || alignment > 4096) {
+    throw std::invalid_argument("leat: PinnedArena::take: an alignment of " +
+                                std::to_string(alignment) + "; a power of two, at most 4096");
+  }
+  const std::size_t begin = (used_ + alignment - 1) / alignment * alignment;
+  if (begin > capacity_ || bytes > capacity_ - begin) {
+    throw GpuError(0, "the arena is full", "take " + std::to_string(bytes) + " bytes",
+                   device_.name(),
+                   std::to_string(used_) + " of its " + std::to_string(capacity_) +
+                       " bytes are taken; make it larger");
+  }
+  used_ = begin + bytes;
+  return {data_ + begin, bytes};
+}
+
+PagePlacement PinnedArena::placement() const {
+  if (pages_ != nullptr) return pages_->placement();
+  return {.bytes = capacity_, .numa_node = device_.info().numa_node};
+}
+
+}  // namespace leat::gpu
