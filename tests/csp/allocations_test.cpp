@@ -2,14 +2,11 @@
 // it replaces the global operator new.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <cstdlib>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <thread>
 
@@ -22,63 +19,16 @@
 #include "leat/csp/semaphore.h"
 #include "leat/csp/task_group.h"
 #include "leat/csp/wait_group.h"
+#include "leat/tests/support/counting_new.h"
 #include "leat/tests/support/run.h"
-
-namespace {
-
-std::atomic<std::size_t> g_allocations = 0;
-
-void* allocate(std::size_t size, std::size_t alignment) {
-  g_allocations.fetch_add(1, std::memory_order_relaxed);
-  // aligned_alloc asks for a multiple.
-  void* const memory =
-      std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-// Not inlined: g++ would see free() beside new, and take it for a mistake.
-#define LEAT_REPLACES __attribute__((noinline))
-LEAT_REPLACES void* operator new(std::size_t size) {
-  return allocate(size, alignof(std::max_align_t));
-}
-LEAT_REPLACES void* operator new(std::size_t size, std::align_val_t alignment) {
-  return allocate(size, static_cast<std::size_t>(alignment));
-}
-LEAT_REPLACES void operator delete(void* memory) noexcept { std::free(memory); }
-LEAT_REPLACES void operator delete(void* memory, std::size_t /*size*/) noexcept {
-  std::free(memory);
-}
-LEAT_REPLACES void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept {
-  std::free(memory);
-}
-LEAT_REPLACES void operator delete(void* memory, std::size_t /*size*/,
-                                   std::align_val_t /*alignment*/) noexcept {
-  std::free(memory);
-}
 
 namespace leat {
 namespace {
 
 using namespace std::chrono_literals;
+using support::allocations_of;
 using support::run_each;
 using support::until_idle;
-
-/// Once to warm up, then ten times: what the one of them allocates that allocates least. For
-/// meanwhile a worker's thread may start, once, late; what an operation needs, it needs each time.
-template <class F>
-std::size_t allocations_of(F&& f) {
-  f();
-  std::size_t least = static_cast<std::size_t>(-1);
-  for (int i = 0; i < 10; ++i) {
-    const std::size_t before = g_allocations;
-    f();
-    least = std::min(least, g_allocations - before);
-  }
-  return least;
-}
 
 constexpr int kTimes = 100;
 

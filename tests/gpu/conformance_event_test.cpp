@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
+#include "leat/gpu/on_done.h"
 #include "leat/gpu/stream.h"
 #include "leat/tests/support/backends.h"
 #include "leat/tests/support/bytes.h"
@@ -154,6 +156,26 @@ TEST_P(GpuEvent, MovedFromMayBeDestroyedAndAssignedTo) {
     EXPECT_TRUE(first.is_done());
     second = std::move(first);
     EXPECT_TRUE(second.is_done());
+  });
+}
+
+TEST_P(GpuEvent, MovedFromSaysSoWhateverIsAskedOfIt) {
+  with_device([](const Device& device) {
+    const Stream stream(device);
+    Event from(device, Timing::kOn);
+    const Event to(std::move(from));
+    // NOLINTBEGIN(bugprone-use-after-move): it says what it then is
+    EXPECT_EQ(from.device(), device);
+    EXPECT_THROW(from.record(stream), std::logic_error);
+    EXPECT_THROW(from.sync(), std::logic_error);
+    EXPECT_THROW(from.await(), std::logic_error);
+    EXPECT_THROW(static_cast<void>(from.is_done()), std::logic_error);
+    EXPECT_THROW(stream.wait(from), std::logic_error);
+    EXPECT_THROW(static_cast<void>(elapsed(from, to)), std::logic_error);
+    EXPECT_THROW(static_cast<void>(elapsed(to, from)), std::logic_error);
+    EXPECT_THROW(static_cast<void>(on_done(from)), std::logic_error);
+    // NOLINTEND(bugprone-use-after-move)
+    expect_works(device);
   });
 }
 

@@ -1,6 +1,7 @@
 // What every backend promises of memory: copies, spans, and how buffers come and go.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -9,15 +10,19 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "leat/csp/scheduler.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
+#include "leat/gpu/pinned_arena.h"
 #include "leat/gpu/stream.h"
 #include "leat/tests/support/backends.h"
 #include "leat/tests/support/bytes.h"
 #include "leat/tests/support/gate.h"
+#include "leat/tests/support/gpu_error.h"
 #include "leat/tests/support/plain_threads.h"
 
 namespace leat::gpu {
@@ -112,6 +117,84 @@ TEST_P(GpuMemory, CopiesThatOverlapAreRefusedAndNeighboursAreNot) {
     const auto result = std::span<const std::byte>(to.span().bytes());
     expect_bytes(result.first(64), std::span(bytes).first(64));
     expect_bytes(result.last(64), std::span(bytes).first(64));
+  });
+}
+
+// More than a backend may hand over at once, of sizes and offsets that are odd, some of no bytes.
+TEST_P(GpuMemory, ManyCopiesTogetherAllTravel) {
+  with_device([](const Device& device) {
+    constexpr std::size_t kCopies = 150;
+    constexpr std::size_t kRoom = 1'000;
+    const Stream stream(device);
+    const auto source = random_bytes(kCopies * kRoom, 21);
+    const PinnedBuffer from = pinned_copy(device, source);
+    const PinnedBuffer to = pinned_filled(device, source.size(), kPoison);
+    const DeviceBuffer there(device, source.size());
+    const DeviceBuffer elsewhere(device, source.size());
+    std::vector<CopyToDevice> out;
+    std::vector<CopyWithinDevice> within;
+    std::vector<CopyToHost> back;
+    const auto length = [](std::size_t i) { return i % 7 == 0 ? 0 : (i * 37) % (kRoom - 5); };
+    for (std::size_t i = 0; i < kCopies; ++i) {
+      const std::size_t at = i * kRoom + i % 5;
+      out.push_back({there.subspan(at, length(i)), from.subspan(at, length(i))});
+      within.push_back({elsewhere.subspan(at, length(i)), there.subspan(at, length(i))});
+      back.push_back({to.subspan(at, length(i)), elsewhere.subspan(at, length(i))});
+    }
+    copy_async(stream, out);
+    copy_async(stream, within);
+    copy_async(stream, back);
+    stream.sync();
+    for (std::size_t i = 0; i < kCopies; ++i) {
+      const auto result = std::span<const std::byte>(to.span().bytes()).subspan(i * kRoom, kRoom);
+      expect_filled(result.first(i % 5), kPoison);
+      expect_bytes(result.subspan(i % 5, length(i)),
+                   std::span(source).subspan(i * kRoom + i % 5, length(i)));
+      expect_filled(result.subspan(i % 5 + length(i)), kPoison);
+    }
+  });
+}
+
+TEST_P(GpuMemory, CopiesTogetherAreInStreamOrder) {
+  with_device([](const Device& device) {
+    constexpr std::size_t kPart = 5'001;
+    const Stream stream(device);
+    const PinnedBuffer source = pinned_filled(device, 2 * kPart, std::byte{1});
+    const PinnedBuffer first = pinned_filled(device, 2 * kPart, kPoison);
+    const PinnedBuffer second = pinned_filled(device, 2 * kPart, kPoison);
+    const DeviceBuffer there(device, 2 * kPart);
+    const std::array<CopyToDevice, 2> out{
+        {{there.subspan(0, kPart), source.subspan(0, kPart)},
+         {there.subspan(kPart, kPart), source.subspan(kPart, kPart)}}};
+    const Gate gate(stream);
+    copy_async(stream, out);
+    copy_async(stream, first.span(), there.span());
+    stream.launch_host([&source] { fill(source.span(), std::byte{2}); });
+    copy_async(stream, out);
+    copy_async(stream, second.span(), there.span());
+    gate.open();
+    stream.sync();
+    expect_filled(first.span().bytes(), std::byte{1});
+    expect_filled(second.span().bytes(), std::byte{2});
+  });
+}
+
+TEST_P(GpuMemory, OfCopiesTogetherNoneIsEnqueuedIfOneIsRefused) {
+  with_device([](const Device& device) {
+    const Stream stream(device);
+    const PinnedBuffer pinned = pinned_filled(device, 64, kPoison);
+    const DeviceBuffer there(device, 64);
+    const PinnedBuffer zeros = pinned_filled(device, 64, std::byte{0});
+    copy_async(stream, there.span(), zeros.span());
+    const std::array<CopyToDevice, 2> unequal{
+        {{there.span(), pinned.span()}, {there.subspan(0, 8), pinned.subspan(0, 9)}}};
+    const std::array<CopyWithinDevice, 1> overlapping{{{there.subspan(0, 8), there.subspan(7, 8)}}};
+    EXPECT_THROW(copy_async(stream, unequal), std::invalid_argument);
+    EXPECT_THROW(copy_async(stream, overlapping), std::invalid_argument);
+    copy_async(stream, std::span<const CopyToDevice>{});  // none is no operation
+    copy_async(stream, pinned.span(), there.span());
+    stream.sync();
+    expect_filled(pinned.span().bytes(), std::byte{0});
   });
 }
 
@@ -230,6 +313,212 @@ TEST_P(GpuMemory, BuffersFreedWhileCopiesAreQueuedLiveUntilTheseHaveRun) {
   });
 }
 
+TEST_P(GpuMemory, InAStreamsOrderIsUsedThereAndByWhatWaitsForIt) {
+  with_device([](const Device& device) {
+    const auto bytes = random_bytes(100'003, 31);
+    const PinnedBuffer from = pinned_copy(device, bytes);
+    const PinnedBuffer to = pinned_filled(device, bytes.size(), kPoison);
+    const Stream producer(device);
+    const Stream consumer(device);
+    const Event copied(device);
+    const DeviceBuffer there(producer, bytes.size());
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(there.data()) % 256, 0U);
+    copy_async(producer, there.span(), from.span());
+    copied.record(producer);
+    consumer.wait(copied);
+    copy_async(consumer, to.span(), there.span());
+    consumer.sync();
+    expect_bytes(to.span().bytes(), bytes);
+  });
+}
+
+// Its destructor does not wait, so the thread that will open the gate destroys it.
+TEST_P(GpuMemory, InAStreamsOrderIsFreedBehindWhatIsQueuedThere) {
+  with_device([](const Device& device) {
+    if (!device.capabilities().stream_ordered_memory) {
+      GTEST_SKIP() << device.name() << " has no memory pools: freeing waits for all that is queued";
+    }
+    const auto bytes = random_bytes(100'003, 32);
+    const PinnedBuffer from = pinned_copy(device, bytes);
+    const PinnedBuffer to = pinned_filled(device, bytes.size(), kPoison);
+    const Stream stream(device);
+    const Gate gate(stream);
+    for (int i = 0; i < 3; ++i) {
+      DeviceBuffer first(stream, bytes.size());
+      const DeviceBuffer second = std::move(first);
+      copy_async(stream, second.span(), from.span());
+      copy_async(stream, to.span(), second.span());
+    }
+    EXPECT_FALSE(stream.is_done());
+    gate.open();
+    stream.sync();
+    expect_bytes(to.span().bytes(), bytes);
+  });
+}
+
+TEST_P(GpuMemory, PinnedToBeWrittenAloneIsCopiedFrom) {
+  with_device([](const Device& device) {
+    const auto bytes = random_bytes(10'007, 33);
+    const PinnedBuffer from(device, bytes.size(), PinnedUse::kWriteCombined);
+    std::ranges::copy(bytes, from.span().bytes().begin());
+    const PinnedBuffer to = pinned_filled(device, bytes.size(), kPoison);
+    const DeviceBuffer there(device, bytes.size());
+    const Stream stream(device);
+    copy_async(stream, there.span(), from.span());
+    copy_async(stream, to.span(), there.span());
+    stream.sync();
+    expect_bytes(to.span().bytes(), bytes);
+  });
+}
+
+// ---- The arena
+
+TEST_P(GpuMemory, AnArenaHandsOutEveryByteOnce) {
+  with_device([](const Device& device) {
+    PinnedArena arena(device, 3 * 4'096 + 5);
+    EXPECT_EQ(arena.capacity(), 3 * 4'096 + 5U);
+    const PinnedSpan first = arena.take(5'000);
+    const PinnedSpan second = arena.take(4'096);
+    const PinnedSpan third = arena.take(4, 1);
+    const PinnedSpan last = arena.take(1, 1);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first.data()) % 4'096, 0U);
+    EXPECT_EQ(second.data(), first.data() + 2 * 4'096);
+    EXPECT_EQ(third.data(), second.data() + 4'096);
+    EXPECT_EQ(last.data(), third.data() + 4);
+    EXPECT_EQ(arena.left(), 0U);
+    EXPECT_EQ(arena.take(0, 1).size(), 0U);
+    std::byte value{1};
+    for (const PinnedSpan& span : {first, second, third, last}) fill(span, value = value << 1);
+    value = std::byte{1};
+    for (const PinnedSpan& span : {first, second, third, last}) {
+      expect_filled(span.bytes(), value = value << 1);
+    }
+  });
+}
+
+TEST_P(GpuMemory, AnArenaThatIsFullSaysSo) {
+  with_device([](const Device& device) {
+    PinnedArena arena(device, 10'000);
+    static_cast<void>(arena.take(6'000));
+    expect_gpu_error([&] { static_cast<void>(arena.take(2'000)); },
+                     {"take 2000 bytes", device.name(), "6000 of its 10000 bytes"});
+    expect_gpu_error([&] { static_cast<void>(arena.take(std::size_t{1} << 62, 1)); }, {"full"});
+    EXPECT_THROW(static_cast<void>(arena.take(1, 3)), std::invalid_argument);
+    EXPECT_THROW(static_cast<void>(arena.take(1, 8'192)), std::invalid_argument);
+    EXPECT_THROW(static_cast<void>(arena.take(1, 0)), std::invalid_argument);
+    EXPECT_EQ(arena.take(1'808).size(), 1'808U);
+    EXPECT_THROW(PinnedArena(device, 0), std::invalid_argument);
+  });
+}
+
+TEST_P(GpuMemory, AnArenaIsCopiedFromAndTo) {
+  with_device([](const Device& device) {
+    const auto bytes = random_bytes(3'000'001, 41);
+    PinnedArena arena(device, 2 * bytes.size() + 4'096);
+    const PinnedSpan from = arena.take(bytes.size());
+    const PinnedSpan to = arena.take(bytes.size());
+    std::ranges::copy(bytes, from.bytes().begin());
+    const DeviceBuffer there(device, bytes.size());
+    const Stream stream(device);
+    copy_async(stream, there.span(), from);
+    copy_async(stream, to, there.span());
+    stream.sync();
+    expect_bytes(to.bytes(), bytes);
+  });
+}
+
+TEST_P(GpuMemory, AnArenaLiesWhereTheDeviceIs) {
+  with_device([](const Device& device) {
+    const PinnedArena arena(device, std::size_t{4} << 20);
+    EXPECT_EQ(arena.fallback(), "");
+    const PagePlacement placement = arena.placement();
+    EXPECT_EQ(placement.bytes, std::size_t{4} << 20);
+    EXPECT_EQ(placement.numa_node, device.info().numa_node);
+    EXPECT_EQ(placement.node_bytes, placement.node_known ? placement.bytes : 0U);
+  });
+}
+
+// Destroying it may wait for the gate: another thread does it.
+TEST_P(GpuMemory, AnArenaDestroyedWhileCopiesAreQueuedLivesUntilTheseHaveRun) {
+  with_device([](const Device& device) {
+    const auto bytes = random_bytes(100'003, 42);
+    for (const bool stream_goes_first : {false, true}) {
+      const DeviceBuffer there(device, bytes.size());
+      const PinnedBuffer to = pinned_filled(device, bytes.size(), kPoison);
+      const Event copied(device);
+      std::optional<Stream> stream(device);
+      std::optional<PinnedArena> arena(std::in_place, device, bytes.size());
+      const PinnedSpan from = arena->take(bytes.size());
+      std::ranges::copy(bytes, from.bytes().begin());
+      const Gate gate(*stream);
+      copy_async(*stream, there.span(), from);
+      copy_async(*stream, to.span(), there.span());
+      copied.record(*stream);
+      on_plain_threads(
+          1,
+          [&](int /*thread*/) {
+            if (stream_goes_first) stream.reset();
+            arena.reset();
+            const PinnedArena again(device, bytes.size());  // its pages may be the same
+          },
+          [&] {
+            yield();
+            gate.open();
+          });
+      copied.sync();
+      expect_bytes(to.span().bytes(), bytes);
+    }
+  });
+}
+
+// ---- Caps
+
+TEST_P(GpuMemory, IsCounted) {
+  with_device([](const Device& device) {
+    EXPECT_EQ(device.memory().device.used, 0U);
+    EXPECT_EQ(device.memory().device.cap, 0U);
+    {
+      const Stream stream(device);
+      const DeviceBuffer there(device, 1'000);
+      const DeviceBuffer in_order(stream, 200);
+      PinnedBuffer pinned(device, 30);
+      const PinnedBuffer moved(std::move(pinned));
+      const PinnedArena arena(device, 5'000);
+      EXPECT_EQ(device.memory().device.used, 1'200U);
+      EXPECT_EQ(device.memory().pinned.used, 5'030U);
+    }
+    EXPECT_EQ(device.memory().device.used, 0U);
+    EXPECT_EQ(device.memory().pinned.used, 0U);
+    EXPECT_EQ(device.memory().device.peak, 1'200U);
+    EXPECT_EQ(device.memory().pinned.peak, 5'030U);
+  });
+}
+
+TEST_P(GpuMemory, BeyondTheCapsIsRefusedWithTheSums) {
+  with_device({.device_bytes = 10'000, .pinned_bytes = 20'000}, [](const Device& device) {
+    const Stream stream(device);
+    const DeviceBuffer there(device, 6'000);
+    const PinnedArena arena(device, 15'000);
+    EXPECT_EQ(device.memory().device.cap, 10'000U);
+    EXPECT_EQ(device.memory().pinned.cap, 20'000U);
+    const std::vector<std::string_view> device_says = {
+        "over the cap", "4001 bytes of device memory", "6000 of 10000", "MemoryCaps::device_bytes"};
+    const std::vector<std::string_view> pinned_says = {
+        "over the cap", "5001 bytes of pinned memory", "15000 of 20000",
+        "MemoryCaps::pinned_bytes"};
+    expect_gpu_error([&] { DeviceBuffer(device, 4'001); }, device_says);
+    expect_gpu_error([&] { DeviceBuffer(stream, 4'001); }, device_says);
+    expect_gpu_error([&] { PinnedBuffer(device, 5'001); }, pinned_says);
+    expect_gpu_error([&] { PinnedArena(device, 5'001); }, pinned_says);
+    expect_gpu_error([&] { DeviceBuffer(device, std::numeric_limits<std::size_t>::max()); },
+                     {"over the cap"});
+    const DeviceBuffer fits(device, 4'000);
+    const PinnedBuffer fits_too(device, 5'000);
+    EXPECT_EQ(device.memory().device.used, 10'000U);
+    EXPECT_EQ(device.memory().pinned.used, 20'000U);
+  });
+}
+
 TEST_P(GpuMemory, OutlivesTheDeviceHandleThatItWasMadeFrom) {
   with_device([](Device device) {
     const PinnedBuffer pinned = pinned_filled(device, 100, kPoison);
@@ -258,11 +547,15 @@ TEST_P(GpuMemory, OutOfItSaysSoAndEverythingWorksOn) {
     const Stream stream(device);
     for (const std::size_t bytes : {std::size_t{1} << 60, std::numeric_limits<std::size_t>::max(),
                                     std::numeric_limits<std::size_t>::max() - 4'096}) {
+      expect_gpu_error([&] { DeviceBuffer(stream, bytes); }, {device.name()});
+      expect_gpu_error([&] { PinnedArena(device, bytes); }, {device.name()});
       expect_too_much_is_refused<DeviceBuffer>(device, bytes);
       expect_too_much_is_refused<PinnedBuffer>(device, bytes);
       stream.sync();
     }
     expect_works(device);
+    EXPECT_EQ(device.memory().device.used, 0U);
+    EXPECT_EQ(device.memory().pinned.used, 0U);
   });
 }
 

@@ -263,6 +263,90 @@ TEST_P(GpuStream, MovedFromMayBeDestroyedAndAssignedTo) {
   });
 }
 
+TEST_P(GpuStream, MovedFromSaysSoWhateverIsAskedOfIt) {
+  with_device([](const Device& device) {
+    Stream from(device);
+    const Stream to(std::move(from));
+    const Event event(device);
+    const PinnedBuffer pinned = pinned_filled(device, 64, kPoison);
+    const DeviceBuffer there(device, 64);
+    // NOLINTBEGIN(bugprone-use-after-move): it says what it then is
+    EXPECT_EQ(from.device(), device);
+    EXPECT_THROW(from.sync(), std::logic_error);
+    EXPECT_THROW(static_cast<void>(from.is_done()), std::logic_error);
+    EXPECT_THROW(static_cast<void>(from.is_capturing()), std::logic_error);
+    EXPECT_THROW(static_cast<void>(from.native_handle()), std::logic_error);
+    EXPECT_THROW(from.wait(event), std::logic_error);
+    EXPECT_THROW(from.launch_host([] {}), std::logic_error);
+    EXPECT_THROW(event.record(from), std::logic_error);
+    EXPECT_THROW(copy_async(from, there.span(), pinned.span()), std::logic_error);
+    EXPECT_THROW(copy_async(from, there.subspan(0, 0), pinned.subspan(0, 0)), std::logic_error);
+    EXPECT_THROW(DeviceBuffer(from, 64), std::logic_error);
+    // NOLINTEND(bugprone-use-after-move)
+    expect_works(device);
+  });
+}
+
+TEST_P(GpuStream, HandsDataFromOneDeviceToAnother) {
+  with_two_devices([](const Device& a, const Device& b) {
+    const auto bytes = random_bytes(kBytes, 6);
+    const PinnedBuffer from = pinned_copy(a, bytes);
+    const PinnedBuffer between = pinned_filled(a, kBytes, kPoison);
+    const PinnedBuffer to = pinned_filled(b, kBytes, kPoison);
+    const DeviceBuffer on_a(a, kBytes);
+    const DeviceBuffer on_b(b, kBytes);
+    const Stream producer(a);
+    const Stream consumer(b);
+    const Event produced(a);
+    const Event consumed(b);
+    const Gate gate(producer);
+    copy_async(producer, on_a.span(), from.span());
+    copy_async(producer, between.span(), on_a.span());
+    produced.record(producer);
+    consumer.wait(produced);
+    copy_async(consumer, on_b.span(), between.span());  // pinned for both
+    copy_async(consumer, to.span(), on_b.span());
+    consumed.record(consumer);
+    EXPECT_FALSE(produced.is_done());
+    EXPECT_FALSE(consumed.is_done());
+    expect_filled(to.span().bytes(), kPoison);
+    gate.open();
+    consumed.sync();
+    expect_bytes(to.span().bytes(), bytes);
+  });
+}
+
+TEST_P(GpuStream, HasALegacyStreamWhereForeignOnesAreKnown) {
+  with_device([](const Device& device) {
+    const PinnedBuffer pinned = pinned_filled(device, 64, kPoison);
+    const DeviceBuffer there(device, 64);
+    if (!device.capabilities().foreign_streams) {
+      EXPECT_THROW(static_cast<void>(StreamRef::legacy(device)), GpuError);
+      return;
+    }
+    const StreamRef legacy = StreamRef::legacy(device);
+    const Stream copies(device);
+    const Event copied(device);
+    const Event used(device);
+    bool ran = false;
+    const Gate gate(copies);
+    copy_async(copies, there.span(), pinned.span());
+    copied.record(copies);
+    legacy.wait(copied);
+    legacy.launch_host([&ran] { ran = true; });
+    used.record(legacy);
+    EXPECT_FALSE(used.is_done());
+    EXPECT_THROW(copy_async(legacy, there.span(), pinned.span()), GpuError);
+    gate.open();
+    used.sync();
+    EXPECT_TRUE(ran);
+    legacy.sync();
+    EXPECT_TRUE(legacy.is_done());
+    EXPECT_FALSE(legacy.is_capturing());
+    expect_works(device);
+  });
+}
+
 TEST_P(GpuStream, NoForeignStreamIsNull) {
   with_device([](const Device& device) {
     EXPECT_THROW(static_cast<void>(StreamRef::from_native(device, nullptr)), GpuError);

@@ -14,9 +14,11 @@
 #include "leat/csp/clock.h"
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
+#include "leat/gpu/on_done.h"
 #include "leat/gpu/stream.h"
 #include "leat/tests/support/bytes.h"
 #include "leat/tests/support/gate.h"
@@ -226,6 +228,35 @@ TEST(HostDevice, AGateThatNobodyOpensIsADeadlock) {
                  other.sync();
                }),
                Deadlock);
+}
+
+TEST(HostDevice, ASelectOverAGateThatNobodyOpensIsADeadlock) {
+  EXPECT_THROW(run([] {
+                 const Device device = open("host");
+                 const Stream stream(device);
+                 const Event event(device);
+                 const Channel<int> silence(0);
+                 const Gate gate(stream);
+                 event.record(stream);
+                 select(on_done(event), on_recv(silence));
+               }),
+               Deadlock);
+}
+
+TEST(HostDevice, SelectingOverOneThatRunsElsewhereIsNoDeadlock) {
+  const Device device = open("host");
+  run(
+      [&] {
+        const Stream stream(device);
+        const Event event(device);
+        const Channel<int> silence(0);
+        for (int i = 0; i < 3; ++i) {  // also with a signal that was used before
+          stream.launch_host([] {}, kLong);
+          event.record(stream);
+          EXPECT_EQ(select(on_done(event), on_recv(silence)), 0);
+        }
+      },
+      {.workers = 1});
 }
 
 }  // namespace

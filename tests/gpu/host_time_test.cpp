@@ -11,8 +11,10 @@
 
 #include "leat/csp/clock.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/select.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
+#include "leat/gpu/on_done.h"
 #include "leat/gpu/stream.h"
 
 namespace leat::gpu {
@@ -90,6 +92,44 @@ TEST_P(HostTime, ACopyTakesNotANanosecondMoreThanArithmeticSays) {
       ASSERT_EQ(now(), expected) << bytes << " bytes";
     }
   }));
+}
+
+TEST_P(HostTime, CopiesTogetherHaveOneLatency) {
+  HostModel model = kModel;
+  model.copy_latency = 10us;
+  EXPECT_EQ(time_of([&model] {
+              const Device device = open_host(model);
+              const Stream stream(device);
+              const PinnedBuffer pinned(device, kMillion);
+              const DeviceBuffer there(device, kMillion);
+              std::ranges::fill(pinned.span().bytes(), std::byte{1});
+              const auto part = kMillion / 4;
+              std::vector<CopyToDevice> batch;
+              for (std::size_t at = 0; at < kMillion; at += part) {
+                batch.push_back({there.subspan(at, part), pinned.subspan(at, part)});
+              }
+              copy_async(stream, batch);
+              stream.sync();
+              EXPECT_EQ(now().time_since_epoch(), 1ms + 10us);
+              for (const CopyToDevice& one : batch) copy_async(stream, one.to, one.from);
+              stream.sync();
+            }),
+            2ms + 50us);
+}
+
+TEST_P(HostTime, ASelectTakesAnEventWhenItIsReached) {
+  EXPECT_EQ(time_of([] {
+              const Device device = open("host");
+              const Stream stream(device);
+              const Event event(device);
+              stream.launch_host([] {}, 5ms);
+              event.record(stream);
+              EXPECT_EQ(select(on_done(event), on_timeout(4ms)), 1);
+              EXPECT_EQ(now().time_since_epoch(), 4ms);
+              EXPECT_EQ(select(on_done(event), on_timeout(4ms)), 0);
+              EXPECT_EQ(now().time_since_epoch(), 5ms);
+            }),
+            5ms);
 }
 
 TEST_P(HostTime, CopiesInOneDirectionTakeTurns) {

@@ -36,9 +36,10 @@ std::string backend_title(const testing::TestParamInfo<TestBackend>& info) {
   return info.param.title;
 }
 
-void BackendTest::with_device(const std::function<void(gpu::Device)>& body) {
+void BackendTest::with_device(const gpu::MemoryCaps& caps,
+                              const std::function<void(gpu::Device)>& body) {
   in_its_place(GetParam(), [&] {
-    if (auto device = open_or_skip(GetParam().device)) body(*std::move(device));
+    if (auto device = open_or_skip(GetParam().device, caps)) body(*std::move(device));
   });
 }
 
@@ -60,9 +61,10 @@ void BackendTest::in_its_place(const TestBackend& backend, const std::function<v
   }
 }
 
-std::optional<gpu::Device> BackendTest::open_or_skip(const std::string& name) {
+std::optional<gpu::Device> BackendTest::open_or_skip(const std::string& name,
+                                                     const gpu::MemoryCaps& caps) {
   try {
-    return gpu::open(name);
+    return gpu::open(name, caps);
   } catch (const gpu::GpuError&) {
     throw;  // there is such a device, and it failed
   } catch (const Error& none) {

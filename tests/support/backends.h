@@ -41,13 +41,15 @@ class BackendTest : public testing::TestWithParam<TestBackend> {
  protected:
   /// Opens the backend's device and calls `body` with it, in a run where the table says so. Skips
   /// the test where this machine has no such device; every other error is a failure.
-  void with_device(const std::function<void(gpu::Device)>& body);
+  void with_device(const std::function<void(gpu::Device)>& body) { with_device({}, body); }
+  void with_device(const gpu::MemoryCaps& caps, const std::function<void(gpu::Device)>& body);
   /// The same with two devices of the backend's family.
   void with_two_devices(const std::function<void(gpu::Device, gpu::Device)>& body);
 
  private:
   static void in_its_place(const TestBackend& backend, const std::function<void()>& body);
-  static std::optional<gpu::Device> open_or_skip(const std::string& name);
+  static std::optional<gpu::Device> open_or_skip(const std::string& name,
+                                                 const gpu::MemoryCaps& caps = {});
 };
 
 }  // namespace leat::support

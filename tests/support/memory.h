@@ -15,16 +15,21 @@ extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // NOLINT
 
 namespace leat::support {
 
+/// Bytes of the process that are in the machine's memory now.
+inline std::size_t resident_bytes() {
+  std::size_t total = 0;
+  std::size_t resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
 /// Bytes in use now: allocated ones where a sanitizer counts them, else resident ones, which grow
 /// by pages.
 inline std::size_t memory_in_use() {
 #if defined(LEAT_ASAN) || defined(LEAT_TSAN)
   return __sanitizer_get_current_allocated_bytes();
 #else
-  std::size_t total = 0;
-  std::size_t resident = 0;
-  std::ifstream("/proc/self/statm") >> total >> resident;
-  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return resident_bytes();
 #endif
 }
 

@@ -1,0 +1,157 @@
+// What the operations of a device allocate on the heap: nothing, once they are warm. On the host
+// device; a program of its own, because it replaces the global operator new.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+
+#include "leat/csp/channel.h"
+#include "leat/csp/scheduler.h"
+#include "leat/csp/select.h"
+#include "leat/gpu/buffer.h"
+#include "leat/gpu/event.h"
+#include "leat/gpu/on_done.h"
+#include "leat/gpu/pinned_arena.h"
+#include "leat/gpu/stream.h"
+#include "leat/tests/support/counting_new.h"
+#include "leat/tests/support/run.h"
+
+namespace leat::gpu {
+namespace {
+
+using namespace std::chrono_literals;
+using support::allocations_of;
+using support::run_each;
+
+constexpr int kTimes = 100;
+constexpr std::size_t kBytes = 4'096;
+
+/// Streams, events and buffers to work with.
+struct Parts {
+  explicit Parts(const Device& device)
+      : copies(device),
+        compute(device),
+        copied(device),
+        done(device, Timing::kOn),
+        pinned(device, kBytes),
+        there(device, kBytes) {}
+  Stream copies;
+  Stream compute;
+  Event copied;
+  Event done;
+  PinnedBuffer pinned;
+  DeviceBuffer there;
+};
+
+void step(const Parts& p) {
+  copy_async(p.copies, p.there.span(), p.pinned.span());
+  p.copied.record(p.copies);
+  p.compute.wait(p.copied);
+  p.compute.launch_host([&p] { static_cast<void>(p); });
+  p.done.record(p.compute);
+  p.copies.wait(p.done);
+  static_cast<void>(p.done.is_done());
+}
+
+TEST(GpuAllocations, AreCounted) {
+  EXPECT_EQ(allocations_of([] { ::operator delete(::operator new(1)); }), 1U);
+  const Device device = open("host");
+  EXPECT_GT(allocations_of([&] { const Stream stream(device); }), 0U);
+}
+
+TEST(GpuAllocations, OfStepsThatAreAwaited) {
+  run_each([] {
+    const Parts p(open("host"));
+    EXPECT_EQ(allocations_of([&] {
+                for (int i = 0; i < kTimes; ++i) {
+                  step(p);
+                  p.done.await();
+                  p.compute.sync();
+                }
+              }),
+              0U);
+  });
+}
+
+TEST(GpuAllocations, OfStepsThatQueueUp) {
+  run_each([] {
+    const Parts p(open_host({.h2d_bandwidth = 1e9, .copy_latency = 1us}));
+    EXPECT_EQ(allocations_of([&] {
+                for (int i = 0; i < kTimes; ++i) step(p);
+                p.done.sync();
+              }),
+              0U);
+  });
+}
+
+TEST(GpuAllocations, OfPlainThreads) {
+  const Parts p(open("host"));
+  EXPECT_EQ(allocations_of([&] {
+              for (int i = 0; i < kTimes; ++i) step(p);
+              p.done.sync();
+              p.done.await();
+            }),
+            0U);
+}
+
+TEST(GpuAllocations, OfSelectsOverEvents) {
+  run_each([] {
+    const Parts p(open("host"));
+    const Channel<int> silence(0);
+    EXPECT_EQ(allocations_of([&] {
+                for (int i = 0; i < kTimes; ++i) {
+                  step(p);
+                  int done = 0;
+                  select(on_done(p.done, [&] { ++done; }), on_recv(silence), on_timeout(1s));
+                  EXPECT_EQ(done, 1);
+                }
+              }),
+              0U);
+  });
+}
+
+TEST(GpuAllocations, OfEventsMadeAndDestroyed) {
+  run_each([] {
+    const Parts p(open("host"));
+    EXPECT_EQ(allocations_of([&] {
+                for (int i = 0; i < kTimes; ++i) {
+                  const Event event(p.copies.device());
+                  const Event timed(p.copies.device(), Timing::kOn);
+                  event.record(p.copies);
+                  timed.record(p.copies);
+                  p.compute.wait(event);
+                  timed.await();
+                }
+                p.compute.sync();
+              }),
+              0U);
+  });
+}
+
+TEST(GpuAllocations, OfBatchedCopies) {
+  run_each([] {
+    const Parts p(open("host"));
+    EXPECT_EQ(allocations_of([&] {
+                for (int i = 0; i < kTimes; ++i) {
+                  const std::array<CopyToDevice, 3> batch{{
+                      {p.there.subspan(0, 7), p.pinned.subspan(0, 7)},
+                      {p.there.subspan(7, 0), p.pinned.subspan(7, 0)},
+                      {p.there.subspan(64, 640), p.pinned.subspan(8, 640)},
+                  }};
+                  copy_async(p.copies, batch);
+                }
+                p.copies.sync();
+              }),
+              0U);
+  });
+}
+
+TEST(GpuAllocations, OfTakingFromAnArena) {
+  const Device device = open("host");
+  PinnedArena arena(device, std::size_t{1} << 20);
+  EXPECT_EQ(allocations_of([&] { static_cast<void>(arena.take(100)); }), 0U);
+}
+
+}  // namespace
+}  // namespace leat::gpu
