@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -98,13 +99,25 @@ class CudaEvent {
   [[nodiscard]] bool timed() const noexcept { return timed_; }
   /// The latest record; none where it was never recorded.
   [[nodiscard]] RecordRef latest() const noexcept LEAT_EXCLUDES(lock_);
-  /// Recording is: record on what this gives, then make it the latest. Throws GpuError.
+  /// Calls `record(cudaEvent_t)`, and makes that the latest record. Throws what it throws,
+  /// GpuError.
+  template <class F>
+  void record(F&& record) {
+    const std::lock_guard guard(recording_);
+    RecordRef next = this->next();
+    record(next->event);
+    set_latest(std::move(next));
+  }
+
+ private:
   [[nodiscard]] RecordRef next() LEAT_EXCLUDES(lock_);
   void set_latest(RecordRef record) noexcept LEAT_EXCLUDES(lock_);
 
- private:
   EventPool& pool_;
   const bool timed_;
+  // Of two threads that record at once, the one that CUDA has heard later has the latest record:
+  // else the other's would be forgotten for one that comes before it in the stream.
+  std::mutex recording_;
   mutable SpinLock lock_;
   RecordRef latest_ LEAT_GUARDED_BY(lock_);  // never empty
   bool recorded_ LEAT_GUARDED_BY(lock_) = false;
