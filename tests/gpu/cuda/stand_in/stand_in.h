@@ -34,9 +34,15 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
 #include <string_view>
 
 namespace leat::stand_in {
+
+/// Of the runtime that it stands for, such as 13000.
+extern const int kRuntimeVersion;
 
 /// Back to the state of a process that has not called CUDA: two devices, no contexts, no errors, no
 /// counts. Waits for queued work, then frees what was left over. Nothing of it may be in use.
@@ -60,6 +66,9 @@ void delay_operations(std::chrono::microseconds delay);
 
 /// How often `function` was called since reset().
 [[nodiscard]] std::uint64_t calls(std::string_view function);
+/// The same of all functions that were called.
+using Calls = std::map<std::string, std::uint64_t, std::less<>>;
+[[nodiscard]] Calls all_calls();
 /// Copies from or to host memory that is not pinned, since reset().
 [[nodiscard]] std::uint64_t pageable_copies();
 /// Calls that host functions have made, since reset().

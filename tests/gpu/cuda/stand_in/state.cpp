@@ -82,6 +82,8 @@ cudaError_t enter(Lock& lock, const char* name, Needs needs) {
   return needs == Needs::kSafeToCapture ? check_safe(lock) : cudaSuccess;
 }
 
+const int kRuntimeVersion = CUDART_VERSION;
+
 void reset() {
   State& all = state();
   Lock lock(all.mutex);
@@ -103,7 +105,6 @@ void reset() {
   all.memory.clear();
   for (const auto& capture : all.captures) capture->streams.clear();  // which refer to it
   all.captures.clear();
-  all.left_out.clear();
   all.faults.clear();
   all.calls.clear();
   all.devices.clear();
@@ -162,6 +163,11 @@ std::uint64_t calls(std::string_view function) {
   const Lock lock(state().mutex);
   const auto found = state().calls.find(function);
   return found == state().calls.end() ? 0 : found->second;
+}
+
+Calls all_calls() {
+  const Lock lock(state().mutex);
+  return state().calls;
 }
 
 std::uint64_t pageable_copies() {

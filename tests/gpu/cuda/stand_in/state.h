@@ -141,7 +141,9 @@ struct State {
   std::map<cudaGraph_t, std::unique_ptr<Graph>> graphs;
   std::map<std::byte*, AllocationRef> memory;  // by address; no two overlap
   std::vector<std::shared_ptr<Capture>> captures;
-  std::vector<Operation> left_out;  // because the device had failed
+  /// Arguments of host functions that will not run, since the device had failed. Whoever has made
+  /// them cannot know, and leaves them: they are kept for good, so as not to count as lost.
+  std::vector<void*> never_ran;
   int threads = 0;
 
   struct Fault {

@@ -37,7 +37,7 @@ void run_first(Lock& lock, Stream& stream) {
     if (operation.run) operation.run(lock);
   }
   for (const AllocationRef& memory : operation.uses) --memory->queued_uses;
-  if (!runs && operation.keeps != nullptr) all.left_out.push_back(std::move(operation));
+  if (!runs && operation.keeps != nullptr) all.never_ran.push_back(operation.keeps);
   stream.queue.pop_front();
   ++stream.ran;
   all.progress.notify_all();
