@@ -14,16 +14,23 @@
 
 namespace leat::gpu::cuda {
 
-void EventPoller::await(const RecordRef& record) {
-  std::call_once(started_, [this] {
-    try {
-      thread_ = std::thread([this] { run(); });
-    } catch (const std::system_error& error) {
-      throw Error("leat: cannot start the thread that polls " + context_.device_name() + ": " +
-                  error.what() + "; raise the limit on threads (ulimit -u)");
-    }
-  });
+// Not std::call_once: that hands its function over in the thread's own memory, which the fibers of
+// a worker share.
+void EventPoller::start() {
+  if (started_.load(std::memory_order_acquire)) return;
+  const std::lock_guard guard(starting_);
+  if (started_.load(std::memory_order_relaxed)) return;
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    throw Error("leat: cannot start the thread that polls " + context_.device_name() + ": " +
+                error.what() + "; raise the limit on threads (ulimit -u)");
+  }
+  started_.store(true, std::memory_order_release);
+}
 
+void EventPoller::await(const RecordRef& record) {
+  start();
   const OutsideWork outside;  // the device wakes this fiber: no deadlock, whatever else is parked
   cudaError_t result = cudaSuccess;
   WaitNode node;

@@ -51,6 +51,7 @@ class EventPoller {
   // Whoever has news stores kAwake and wakes the thread.
   static constexpr std::uint32_t kAsleep = 1;
 
+  void start();
   HeldLocks watch(const RecordRef& record, WaitNode& node) noexcept;
 
   // The thread's:
@@ -62,7 +63,8 @@ class EventPoller {
   [[nodiscard]] bool stopping() const noexcept LEAT_EXCLUDES(lock_);
 
   const Context& context_;
-  std::once_flag started_;
+  std::mutex starting_;
+  std::atomic<bool> started_{false};  // released with thread_
   std::thread thread_;
 
   mutable SpinLock lock_;
