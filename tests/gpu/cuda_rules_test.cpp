@@ -358,6 +358,50 @@ TEST_F(CudaRules, TheLegacyStreamIsForEverythingButCopies) {
   EXPECT_TRUE(legacy.is_done());
 }
 
+// The user's work on the legacy stream, most often unintended, is nothing that Leat's waits for.
+TEST_F(CudaRules, TheLegacyStreamAndLeatsDoNotWaitForEachOther) {
+  const Device device = open("cuda:0");
+  const StreamRef legacy = StreamRef::from_native(device, cudaStreamLegacy);
+  const Stream leats(device);
+  const Event reached(device);
+  for (const bool hold_legacy : {true, false}) {
+    SCOPED_TRACE(hold_legacy ? "the legacy stream is held" : "Leat's is held");
+    const StreamRef held = hold_legacy ? legacy : leats.ref();
+    const StreamRef other = hold_legacy ? leats.ref() : legacy;
+    const Gate gate(held);
+    reached.record(other);
+    reached.sync();  // would not return
+    EXPECT_TRUE(other.is_done());
+    EXPECT_FALSE(held.is_done());
+    gate.open();
+    held.sync();
+  }
+}
+
+// CUDA's own events know their latest record only. A fiber that is slower than a loop that records
+// would wait for ever.
+TEST_F(CudaRules, AnAwaitIsForTheRecordThatWasTheLatestWhenItBegan) {
+  const Device device = open("cuda:0");
+  run(
+      [&] {
+        const Stream stream(device);
+        const Event event(device);
+        const Gate first(stream);
+        event.record(stream);
+        TaskGroup group;
+        group.go([&] { event.await(); });
+        yield();  // on one worker: it is parked
+        const Gate second(stream);
+        event.record(stream);
+        first.open();
+        group.wait();  // would not return
+        EXPECT_FALSE(event.is_done());
+        second.open();
+        event.await();
+      },
+      {.workers = 1});
+}
+
 /// What Leat may do while somebody captures: none of it is on the stream that is captured.
 void use_leat(const Device& device) {
   const Stream stream(device);

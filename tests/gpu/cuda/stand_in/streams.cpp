@@ -167,7 +167,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   return api("cudaStreamDestroy", Needs::kContext, [&](Lock& lock) -> cudaError_t {
     const StreamRef stream = find_stream(lock, handle);
     if (stream->legacy) return cudaErrorInvalidResourceHandle;
-    if (stream->capture != nullptr) die("cudaStreamDestroy of a stream that is being captured");
+    if (const cudaError_t code = check_not_captured(lock, *stream); code != cudaSuccess)
+      return code;
     stream->destroyed = true;
     stream->filled.notify_all();
     state().streams.erase(handle);
