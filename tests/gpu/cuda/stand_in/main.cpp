@@ -16,7 +16,8 @@ void PrintTo(const Live& live, std::ostream* out) {  // NOLINT: GoogleTest's nam
 namespace {
 
 /// No test may leave anything behind, copy what is not pinned, or call CUDA in a host function.
-class AfterEachTest : public testing::EmptyTestEventListener {
+class AroundEachTest : public testing::EmptyTestEventListener {
+  void OnTestStart(const testing::TestInfo& /*test*/) override { shake_threads(); }
   void OnTestEnd(const testing::TestInfo& /*test*/) override {
     EXPECT_EQ(live(), Live{}) << "were left behind";
     EXPECT_EQ(pageable_copies(), 0U);
@@ -30,6 +31,6 @@ class AfterEachTest : public testing::EmptyTestEventListener {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  testing::UnitTest::GetInstance()->listeners().Append(new leat::stand_in::AfterEachTest);
+  testing::UnitTest::GetInstance()->listeners().Append(new leat::stand_in::AroundEachTest);
   return RUN_ALL_TESTS();
 }

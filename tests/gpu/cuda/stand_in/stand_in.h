@@ -61,6 +61,9 @@ void fail_call(std::string_view function, cudaError_t code, std::uint64_t n = 1)
 /// The device fails at the n-th next operation that it runs, or now (n = 0): nothing more runs on
 /// it, and all calls return `code`, until reset().
 void fail_device(int device, cudaError_t code, std::uint64_t n = 0);
+/// From now on, some calls let other threads go first before they return: what a thread does
+/// between two calls is interrupted more often than it would be. Off at first.
+void shake_threads();
 /// Every operation takes that much longer. Off at first.
 void delay_operations(std::chrono::microseconds delay);
 

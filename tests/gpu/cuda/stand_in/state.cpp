@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <random>
 
 #include "leat/tests/gpu/cuda/stand_in/stand_in.h"
 
@@ -82,6 +83,17 @@ cudaError_t enter(Lock& lock, const char* name, Needs needs) {
   return needs == Needs::kSafeToCapture ? check_safe(lock) : cudaSuccess;
 }
 
+void shake(Lock& lock) {
+  const bool shaking = state().shaking;
+  lock.unlock();
+  if (!shaking) return;
+  thread_local std::minstd_rand random(
+      static_cast<unsigned>(std::hash<std::thread::id>()(std::this_thread::get_id())));
+  const auto number = random();
+  if (number % 8 != 0) return;
+  for (auto i = number / 8 % 16; i > 0; --i) std::this_thread::yield();
+}
+
 const int kRuntimeVersion = CUDART_VERSION;
 
 void reset() {
@@ -116,6 +128,7 @@ void reset() {
   all.device_memory = std::size_t{1} << 30;
   all.unloading = false;
   all.initialised = false;
+  all.shaking = false;
   all.delay = {};
   ++all.generation;
 }
@@ -152,6 +165,11 @@ void fail_device(int device, cudaError_t code, std::uint64_t n) {
   if (n == 0) failing.failed = code;
   failing.fails_with = code;
   failing.fails_in = n;
+}
+
+void shake_threads() {
+  const Lock lock(state().mutex);
+  state().shaking = true;
 }
 
 void delay_operations(std::chrono::microseconds delay) {

@@ -131,6 +131,7 @@ struct State {
   std::size_t device_memory = std::size_t{1} << 30;
   bool unloading = false;
   bool initialised = false;  // by cuInit, or by the runtime
+  bool shaking = false;
   std::chrono::microseconds delay{0};
   std::vector<std::unique_ptr<Device>> devices;
 
@@ -184,6 +185,10 @@ enum class Needs : std::uint8_t {
 /// Whether there is a driver and a device.
 [[nodiscard]] cudaError_t usable(Lock& lock);
 
+/// Lets other threads go first, now and then, where that was asked for. The lock is gone
+/// afterwards.
+void shake(Lock& lock);
+
 /// The body of every function: `f(lock)` says how it ends, unless enter() does.
 template <class F>
 cudaError_t api(const char* name, Needs needs, F&& f) {
@@ -191,6 +196,7 @@ cudaError_t api(const char* name, Needs needs, F&& f) {
   cudaError_t code = enter(lock, name, needs);
   if (code == cudaSuccess) code = f(lock);
   if (code != cudaSuccess) this_thread(lock).last_error = code;
+  shake(lock);
   return code;
 }
 
