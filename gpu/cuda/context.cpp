@@ -56,14 +56,17 @@ Context::Scope::Scope(const Context& context) noexcept : context_(context) {
   error_ = to_runtime(context.driver_.get_current(&callers_));
   if (error_ == cudaSuccess && callers_ != context.primary_) {
     error_ = to_runtime(context.driver_.set_current(context.primary_));
+    exchanged_ = error_ == cudaSuccess;
   }
-  if (error_ == cudaSuccess) error_ = cudaThreadExchangeStreamCaptureMode(&callers_mode_);
+  if (error_ != cudaSuccess) return;
+  error_ = cudaThreadExchangeStreamCaptureMode(&callers_mode_);
+  if (error_ != cudaSuccess) static_cast<void>(cudaGetLastError());
 }
 
 Context::Scope::~Scope() {
   // Nothing can be done about a failure, and there is none unless the process is ending.
   if (error_ == cudaSuccess) static_cast<void>(cudaThreadExchangeStreamCaptureMode(&callers_mode_));
-  if (callers_ != context_.primary_) static_cast<void>(context_.driver_.set_current(callers_));
+  if (exchanged_) static_cast<void>(context_.driver_.set_current(callers_));
 }
 
 int Context::device_of(cudaStream_t stream) const {

@@ -48,6 +48,7 @@ class Context {
    private:
     const Context& context_;
     CUcontext callers_ = nullptr;
+    bool exchanged_ = false;  // callers_ is to be put back
     cudaStreamCaptureMode callers_mode_ = cudaStreamCaptureModeRelaxed;
     cudaError_t error_ = cudaSuccess;
   };

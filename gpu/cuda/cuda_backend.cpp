@@ -135,11 +135,9 @@ class CudaBackend final : public Backend {
   }
   void record(EventHandle handle, StreamHandle stream) override {
     failure_->rethrow();
-    CudaEvent& event = event_of(handle);
-    RecordRef next = event.next();
-    context_.call("cudaEventRecord",
-                  [&] { return cudaEventRecord(next->event, stream_of(stream)); });
-    event.set_latest(std::move(next));
+    event_of(handle).record([&](cudaEvent_t event) {
+      context_.call("cudaEventRecord", [&] { return cudaEventRecord(event, stream_of(stream)); });
+    });
   }
   void wait(StreamHandle stream, EventHandle handle) override {
     failure_->rethrow();

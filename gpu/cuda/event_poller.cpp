@@ -14,15 +14,19 @@
 
 namespace leat::gpu::cuda {
 
+// Not std::call_once: that hands its function over in the thread's own memory, which the fibers of
+// a worker share.
 void EventPoller::start() {
-  std::call_once(started_, [this] {
-    try {
-      thread_ = std::thread([this] { run(); });
-    } catch (const std::system_error& error) {
-      throw Error("leat: cannot start the thread that polls " + context_.device_name() + ": " +
-                  error.what() + "; raise the limit on threads (ulimit -u)");
-    }
-  });
+  if (started_.load(std::memory_order_acquire)) return;
+  const std::lock_guard guard(starting_);
+  if (started_.load(std::memory_order_relaxed)) return;
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    throw Error("leat: cannot start the thread that polls " + context_.device_name() + ": " +
+                error.what() + "; raise the limit on threads (ulimit -u)");
+  }
+  started_.store(true, std::memory_order_release);
 }
 
 void EventPoller::await(const RecordRef& record) {
@@ -59,6 +63,7 @@ HeldLocks EventPoller::watch(const RecordRef& record,
 void EventPoller::list(Record& record) noexcept {
   if (record.watched) return;
   record.watched = true;
+  record.since = SteadyClock::instance().now();
   record.next = incoming_;
   incoming_ = RecordRef(record).release();
   const bool asleep = word_.load(std::memory_order_relaxed) == kAsleep;
@@ -99,22 +104,23 @@ void EventPoller::run() noexcept {
   // For as long as the thread lives; nothing else runs on it.
   const Context::Scope scope(context_);
   Record* list = nullptr;  // what is watched, linked by Record::next
-  TimePoint last_change = SteadyClock::instance().now();
   for (;;) {
-    bool changed = take_incoming(list);
+    take_incoming(list);
     if (list == nullptr) {
       if (stopping()) return;
       sleep(Deadline::never());
       continue;
     }
-    changed |= poll(list, scope.error());
+    if (poll(list, scope.error())) continue;
     const TimePoint now = SteadyClock::instance().now();
-    if (changed) last_change = now;
-    const Duration passed = now - last_change;
-    if (passed < kSpin) {
+    Duration pause = WaitPredictor::kLongestSleep;
+    for (const Record* record = list; record != nullptr; record = record->next) {
+      pause = std::min(pause, predictor_.sleep(now - record->since));
+    }
+    if (pause == Duration::zero()) {
       cpu_relax();
     } else {
-      sleep(Deadline(now + std::clamp(passed / 16, kShortestSleep, kLongestSleep)));
+      sleep(Deadline(now + pause));
     }
   }
 }
@@ -124,16 +130,14 @@ bool EventPoller::stopping() const noexcept {
   return stopping_;
 }
 
-// Moves what is new to the thread's list. True if there was anything.
-bool EventPoller::take_incoming(Record*& list) noexcept {
+// Moves what is new to the thread's list.
+void EventPoller::take_incoming(Record*& list) noexcept {
   const SpinLockGuard guard(lock_);
-  if (incoming_ == nullptr) return false;
   while (incoming_ != nullptr) {
     Record* const record = std::exchange(incoming_, incoming_->next);
     record->next = list;
     list = record;
   }
-  return true;
 }
 
 // Asks for every record of the list, and takes out what is settled. True if there was any.
@@ -161,6 +165,7 @@ bool EventPoller::settle(Record*& place, cudaError_t code) noexcept {
     const SpinLockGuard guard(lock_);
     const bool wanted = !place->waiters.empty() || !place->signals.empty();
     if (code == cudaErrorNotReady && wanted) return false;
+    if (code == cudaSuccess) predictor_.ended(SteadyClock::instance().now() - place->since);
     record = RecordRef::adopt(*place);
     place = record->next;  // before it is no longer watched: then it may come in anew
     record->watched = false;

@@ -1,10 +1,8 @@
 // The bridge from the device to fibers: who awaits an event is woken here, and nowhere else.
 //
 // CUDA can call back when work is done, but on a thread of the driver's, where nothing that may
-// take a lock should run, and that slows the stream. So one thread for each device asks: without
-// pause for the first microseconds after something has changed, then after sleeps that grow with
-// the time that has passed, so that a wait becomes longer by a sixteenth at most, and by no more
-// than kLongestSleep. While nobody waits it sleeps for good.
+// take a lock should run, and that slows the stream. So one thread for each device asks, when
+// WaitPredictor says. While nobody waits it sleeps for good.
 //
 // Always true:
 //  - under lock_, a Record is `watched` exactly while it stands in incoming_ or in the thread's own
@@ -29,6 +27,7 @@
 #include "leat/gpu/cuda/context.h"
 #include "leat/gpu/cuda/event_pool.h"
 #include "leat/gpu/cuda/host_call.h"
+#include "leat/gpu/wait_predictor.h"
 
 namespace leat::gpu::cuda {
 
@@ -50,10 +49,6 @@ class EventPoller {
   void unsubscribe(DoneSignal& signal) noexcept LEAT_EXCLUDES(lock_);
 
  private:
-  static constexpr Duration kSpin = std::chrono::microseconds(20);
-  static constexpr Duration kShortestSleep = std::chrono::microseconds(20);
-  static constexpr Duration kLongestSleep = std::chrono::milliseconds(1);
-
   // Values of word_, all changed under lock_.
   static constexpr std::uint32_t kAwake = 0;
   // Whoever has news stores kAwake and wakes the thread.
@@ -65,7 +60,7 @@ class EventPoller {
 
   // The thread's:
   void run() noexcept;
-  [[nodiscard]] bool take_incoming(Record*& list) noexcept LEAT_EXCLUDES(lock_);
+  void take_incoming(Record*& list) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] bool poll(Record*& list, cudaError_t lost) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] bool settle(Record*& place, cudaError_t code) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] std::exception_ptr error_of(cudaError_t code) const noexcept;
@@ -74,13 +69,15 @@ class EventPoller {
 
   const Context& context_;
   const Failure& failure_;
-  std::once_flag started_;
+  std::mutex starting_;
+  std::atomic<bool> started_{false};  // released with thread_
   std::thread thread_;
 
   mutable SpinLock lock_;
   Record* incoming_ LEAT_GUARDED_BY(lock_) = nullptr;  // watched, and not yet in the thread's list
   bool stopping_ LEAT_GUARDED_BY(lock_) = false;
   std::atomic<std::uint32_t> word_{kAwake};
+  WaitPredictor predictor_;  // the thread's
 };
 
 }  // namespace leat::gpu::cuda

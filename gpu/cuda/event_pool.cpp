@@ -46,22 +46,27 @@ RecordRef CudaEvent::latest() const noexcept {
   return recorded_ ? RecordRef(*latest_) : RecordRef();
 }
 
-RecordRef CudaEvent::next() {
+CudaEvent::Next CudaEvent::next() {
+  Next next;
   bool timed = false;
   {
     const SpinLockGuard guard(lock_);
+    next.turn = ++turns_;
     // acquire: pairs with the release of the user that left last. Where a user is about to leave,
     // another record is taken, which is only a little more than needed.
-    if (latest_->users.load(std::memory_order_acquire) == 1) return latest_.share();
+    if (latest_->users.load(std::memory_order_acquire) == 1) next.record = latest_.share();
     timed = latest_->timed;
   }
-  return pool_->take(timed);
+  if (!next.record) next.record = pool_->take(timed);
+  return next;
 }
 
-void CudaEvent::set_latest(RecordRef record) noexcept {
+void CudaEvent::set_latest(Next next) noexcept {
+  // The earlier record is let go without the lock: it may be the last reference.
   const SpinLockGuard guard(lock_);
-  // The earlier one goes with `record`, after the lock: it may be the last reference.
-  std::swap(latest_, record);
+  if (next.turn < latest_turn_) return;
+  latest_turn_ = next.turn;
+  std::swap(latest_, next.record);
   recorded_ = true;
 }
 

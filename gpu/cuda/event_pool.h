@@ -14,10 +14,12 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "leat/csp/clock.h"
 #include "leat/csp/spin_lock.h"
 #include "leat/csp/wait_queue.h"
 #include "leat/gpu/cuda/context.h"
@@ -39,6 +41,7 @@ struct Record {
   // Of the poller, and under its lock:
   WaitQueue waiters;
   DoneSignalList signals;
+  TimePoint since;  // it is watched
   bool watched = false;
 };
 
@@ -110,15 +113,32 @@ class CudaEvent {
 
   /// The latest record; none where it was never recorded.
   [[nodiscard]] RecordRef latest() const noexcept LEAT_EXCLUDES(lock_);
-  /// Recording is: record on what this gives, then make it the latest. Throws GpuError.
-  [[nodiscard]] RecordRef next() LEAT_EXCLUDES(lock_);
-  void set_latest(RecordRef record) noexcept LEAT_EXCLUDES(lock_);
+  /// Calls `record(cudaEvent_t)`, and makes that the latest record. Throws what it throws,
+  /// GpuError.
+  ///
+  /// Of several threads that record at once, the one that began last counts: its record covers all
+  /// that was enqueued before the others began.
+  template <class F>
+  void record(F&& record) {
+    Next next = this->next();
+    record(next.record->event);
+    set_latest(std::move(next));
+  }
 
  private:
+  struct Next {
+    RecordRef record;
+    std::uint64_t turn = 0;
+  };
+  [[nodiscard]] Next next() LEAT_EXCLUDES(lock_);
+  void set_latest(Next next) noexcept LEAT_EXCLUDES(lock_);
+
   EventPool* pool_ = nullptr;
   mutable SpinLock lock_;
   RecordRef latest_;       // changed under lock_ once others know it; then never empty
   bool recorded_ = false;  // likewise
+  std::uint64_t turns_ LEAT_GUARDED_BY(lock_) = 0;        // of records that have begun
+  std::uint64_t latest_turn_ LEAT_GUARDED_BY(lock_) = 0;  // that of latest_, if it was recorded
 };
 
 }  // namespace leat::gpu::cuda

@@ -42,7 +42,9 @@ allowed() {
       [[ $file == csp/boost_fiber.h || $file == tests/csp/boost_fiber/* || $file == bench/peers/* ]]
       ;;
     boost/*) [[ $layer == csp ]] ;;
-    cuda.h | cuda_*.h | cuda/* | cub/* | nvtx3/*) [[ $file == gpu/cuda/* || $file == *.cu ]] ;;
+    cuda.h | cuda_*.h | cuda/* | cub/* | nvtx3/* | driver_types.h)
+      [[ $file == gpu/cuda/* || $file == tests/gpu/cuda* || $file == *.cu ]]
+      ;;
     zlib.h | archive.h | archive_entry.h | jpeglib.h | turbojpeg.h | png.h)
       [[ $file == feeder/sources/* ]]
       ;;

@@ -1,0 +1,121 @@
+// What Leat says of CUDA on machines where it is missing, old, empty or odd.
+#include <driver_types.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "leat/gpu/device.h"
+#include "leat/tests/gpu/cuda/stand_in/stand_in.h"
+#include "leat/tests/support/bytes.h"
+
+namespace leat::gpu {
+namespace {
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// There is no CUDA device, the reason has `part`, and who asks for one is told so.
+void expect_none(std::string_view part) {
+  const DeviceList all = list();
+  EXPECT_EQ(all.devices.size(), 1U);
+  EXPECT_TRUE(contains(all.cuda_status, part)) << all.cuda_status;
+  EXPECT_EQ(open("auto").name(), "host:0");
+  try {
+    static_cast<void>(open("cuda:0"));
+    ADD_FAILURE() << "was opened";
+  } catch (const Error& error) {
+    EXPECT_TRUE(contains(error.what(), "cannot open cuda:0: " + all.cuda_status)) << error.what();
+    EXPECT_TRUE(contains(error.what(), "; or open \"host\"")) << error.what();
+  }
+}
+
+std::string runtime_version() {
+  return std::to_string(stand_in::kRuntimeVersion / 1000) + "." +
+         std::to_string(stand_in::kRuntimeVersion % 1000 / 10);
+}
+
+TEST(CudaInventory, HasAllDevicesAndMakesNoContext) {
+  const DeviceList all = list();
+  ASSERT_EQ(all.devices.size(), 3U);
+  EXPECT_EQ(all.devices[1].name, "cuda:1");
+  EXPECT_EQ(all.devices[1].description, "CUDA stand-in");
+  EXPECT_EQ(all.devices[1].numa_node, 0);
+  EXPECT_EQ(all.devices[1].copy_engines, 2);
+  EXPECT_EQ(all.cuda_status,
+            "2 devices, driver " + runtime_version() + ", runtime " + runtime_version());
+  EXPECT_EQ(stand_in::calls("cuDevicePrimaryCtxRetain"), 0U);
+}
+
+TEST(CudaInventory, OneDeviceIsNotTwo) {
+  stand_in::set_devices(1);
+  EXPECT_TRUE(contains(list().cuda_status, "1 device, ")) << list().cuda_status;
+}
+
+TEST(CudaInventory, WithoutADriverItSaysSo) {
+  stand_in::set_driver_version(0);
+  expect_none("no NVIDIA driver was found; install one for CUDA " + runtime_version());
+}
+
+TEST(CudaInventory, AnOldDriverIsNamedWithBothVersions) {
+  stand_in::set_driver_version(11040);
+  expect_none("the NVIDIA driver is too old: it supports CUDA 11.4, this program needs " +
+              runtime_version());
+}
+
+TEST(CudaInventory, ADriverWithoutDevicesIsNamed) {
+  stand_in::set_devices(0);
+  const char* const before = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::optional<std::string> visible(before == nullptr ? std::nullopt
+                                                             : std::optional<std::string>(before));
+  ASSERT_EQ(unsetenv("CUDA_VISIBLE_DEVICES"), 0);
+  expect_none("no device, though there is a driver (CUDA " + runtime_version() + ")");
+  ASSERT_EQ(setenv("CUDA_VISIBLE_DEVICES", "-1", 1), 0);
+  expect_none("CUDA_VISIBLE_DEVICES=\"-1\" hides them all");
+  ASSERT_EQ(unsetenv("CUDA_VISIBLE_DEVICES"), 0);
+  if (visible) {
+    ASSERT_EQ(setenv("CUDA_VISIBLE_DEVICES", visible->c_str(), 1), 0);
+  }
+}
+
+TEST(CudaInventory, ARuntimeThatIsUnloadingHasNoDevices) {
+  stand_in::unload();
+  expect_none("cudaErrorCudartUnloading (4): the process is ending");
+}
+
+TEST(CudaInventory, ADeviceThatCannotBeDescribedIsListedWithTheReason) {
+  stand_in::fail_call("cudaGetDeviceProperties", cudaErrorDevicesUnavailable, 2);
+  const DeviceList all = list();
+  ASSERT_EQ(all.devices.size(), 3U);
+  EXPECT_EQ(all.devices[0].description, "CUDA stand-in");
+  EXPECT_TRUE(contains(all.devices[1].description, "not usable: cudaErrorDevicesUnavailable"))
+      << all.devices[1].description;
+}
+
+TEST(CudaInventory, ANodeThatIsUnknownIsNone) {
+  stand_in::fail_call("cudaDeviceGetAttribute", cudaErrorInvalidValue);
+  EXPECT_EQ(list().devices[0].numa_node, -1);
+}
+
+TEST(CudaInventory, DevicesBeyondTheLastAreRefusedWithTheirRange) {
+  try {
+    static_cast<void>(open("cuda:2"));
+    ADD_FAILURE() << "was opened";
+  } catch (const Error& error) {
+    EXPECT_TRUE(contains(error.what(), "open cuda:0 to cuda:1 or \"host\"")) << error.what();
+  }
+}
+
+TEST(CudaInventory, DevicesOfOneNumberMayBeOpenedTwice) {
+  const Device first = open("cuda:1");
+  const Device second = open("cuda:1");
+  EXPECT_FALSE(first == second);
+  support::expect_works(first);
+  support::expect_works(second);
+}
+
+}  // namespace
+}  // namespace leat::gpu

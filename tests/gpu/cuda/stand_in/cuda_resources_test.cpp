@@ -1,0 +1,121 @@
+// What the CUDA backend holds: nothing is made on the hot path, and nothing stays.
+#include <driver_types.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
+#include "leat/gpu/buffer.h"
+#include "leat/gpu/event.h"
+#include "leat/gpu/stream.h"
+#include "leat/tests/gpu/cuda/stand_in/stand_in.h"
+#include "leat/tests/support/bytes.h"
+#include "leat/tests/support/gate.h"
+
+namespace leat::gpu {
+namespace {
+
+using stand_in::calls;
+using stand_in::live;
+using stand_in::Live;
+
+TEST(CudaResources, AfterWarmUpNoEventIsCreated) {
+  const Device device = open("cuda:0");
+  const Stream stream(device);
+  const auto use = [&](Timing timing) {
+    const Event event(device, timing);
+    event.record(stream);
+    event.record(stream);
+  };
+  use(Timing::kOff);
+  use(Timing::kOn);
+  stream.sync();
+  const auto created = calls("cudaEventCreateWithFlags");
+  for (int i = 0; i < 10'000; ++i) use(i % 4 == 0 ? Timing::kOn : Timing::kOff);
+  stream.sync();
+  EXPECT_EQ(calls("cudaEventCreateWithFlags"), created);
+  EXPECT_EQ(live().events, 2U);
+}
+
+// While fibers wait for records, recording again takes others: as many as are waited for.
+TEST(CudaResources, RecordsThatWereAwaitedAreUsedAgain) {
+  run(
+      [] {
+        const Device device = open("cuda:0");
+        const Stream stream(device);
+        const Event event(device);
+        std::uint64_t created = 0;
+        for (int round = 0; round < 3; ++round) {
+          const support::Gate gate(stream);
+          TaskGroup group;
+          for (int i = 0; i < 5; ++i) {
+            event.record(stream);
+            group.go([&] { event.await(); });
+            yield();
+          }
+          gate.open();
+          group.wait();
+          stream.sync();
+          if (round == 1) created = calls("cudaEventCreateWithFlags");
+        }
+        EXPECT_EQ(calls("cudaEventCreateWithFlags"), created);
+        EXPECT_LE(created, 6U);
+      },
+      {.workers = 1});
+}
+
+TEST(CudaResources, NothingIsLeftOfADevice) {
+  {
+    const Device device = open("cuda:0");
+    const Stream stream(device);
+    const Event event(device, Timing::kOn);
+    const DeviceBuffer there(device, 1000);
+    const PinnedBuffer pinned(device, 1000);
+    event.record(stream);
+    EXPECT_EQ(live(), (Live{.streams = 1,
+                            .events = 1,
+                            .device_allocations = 1,
+                            .device_bytes = 1000,
+                            .pinned_allocations = 1}));
+    support::expect_works(device);
+  }
+  EXPECT_EQ(live(), Live{});
+}
+
+TEST(CudaResources, MemoryThatIsExhaustedIsRefusedAndCanBeHadAgain) {
+  constexpr std::size_t kBlock = 64 << 10;
+  stand_in::set_device_memory(16 * kBlock);
+  const Device device = open("cuda:0");
+  EXPECT_EQ(device.info().memory_bytes, 16 * kBlock);
+  std::vector<DeviceBuffer> blocks;
+  for (int round = 0; round < 3; ++round) {
+    while (blocks.size() < 16) blocks.emplace_back(device, kBlock);
+    try {
+      const DeviceBuffer more(device, 1);
+      ADD_FAILURE() << "there was more";
+    } catch (const GpuError& error) {
+      EXPECT_EQ(error.code(), cudaErrorMemoryAllocation);
+      EXPECT_EQ(error.name(), "cudaErrorMemoryAllocation");
+      EXPECT_EQ(error.call(), "cudaMalloc(1 bytes)");
+      EXPECT_EQ(error.device(), "cuda:0");
+    }
+    blocks.clear();
+    support::expect_works(device);
+  }
+}
+
+TEST(CudaResources, TheDevicesHaveMemoryOfTheirOwn) {
+  const Device first = open("cuda:0");
+  const Device second = open("cuda:1");
+  const std::size_t all = first.info().memory_bytes;
+  stand_in::set_device_memory(1 << 20);
+  const DeviceBuffer here(first, 1 << 20);
+  const DeviceBuffer there(second, 1 << 20);
+  EXPECT_THROW(DeviceBuffer(second, 1), GpuError);
+  EXPECT_GT(all, std::size_t{1} << 20);
+}
+
+}  // namespace
+}  // namespace leat::gpu
