@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <random>
 
 #include "leat/tests/gpu/cuda/stand_in/stand_in.h"
 
@@ -84,12 +83,8 @@ cudaError_t enter(Lock& lock, const char* name, Needs needs) {
 }
 
 void shake(Lock& lock) {
-  const bool shaking = state().shaking;
+  const auto number = state().shaking ? state().random() : 1;
   lock.unlock();
-  if (!shaking) return;
-  thread_local std::minstd_rand random(
-      static_cast<unsigned>(std::hash<std::thread::id>()(std::this_thread::get_id())));
-  const auto number = random();
   if (number % 8 != 0) return;
   for (auto i = number / 8 % 16; i > 0; --i) std::this_thread::yield();
 }

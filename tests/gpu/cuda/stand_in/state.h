@@ -14,7 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -132,6 +132,7 @@ struct State {
   bool unloading = false;
   bool initialised = false;  // by cuInit, or by the runtime
   bool shaking = false;
+  std::minstd_rand random;  // not one for each thread, whose fibers would share it unlocked
   std::chrono::microseconds delay{0};
   std::vector<std::unique_ptr<Device>> devices;
 
