@@ -157,8 +157,8 @@ class Backend {
   virtual void free_device(void* memory) noexcept = 0;
   /// In the order of `stream`: for what is enqueued there from now on, and for what waits for that.
   virtual void* allocate_device(std::size_t bytes, StreamHandle stream) = 0;
-  /// What was allocated with a stream: goes when what is enqueued on `stream` so far has run. Work
-  /// on other streams must come before that. Never waits.
+  /// What was allocated with `stream`, which may have been destroyed since: goes when what was
+  /// enqueued there has run. Work on other streams must come before that. Never waits.
   virtual void free_device(void* memory, StreamHandle stream) noexcept = 0;
 
   /// Host memory from and to which copies are asynchronous, aligned to a page; usable by every

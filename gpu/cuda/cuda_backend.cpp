@@ -8,6 +8,7 @@
 #include <cmath>
 #include <exception>
 #include <memory>
+#include <new>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -218,11 +219,13 @@ class CudaBackend final : public Backend {
     context_.call(
         "cudaMallocAsync", [&] { return cudaMallocAsync(&memory, bytes, stream_of(handle)); },
         bytes);
+    streams_.keep(stream_of(handle));
     return memory;
   }
   void free_device(void* memory, StreamHandle handle) noexcept override {
     if (!memory_pools_) return free_device(memory);
     quietly([&] { return cudaFreeAsync(memory, stream_of(handle)); });
+    streams_.let_go(stream_of(handle));
   }
 
   void* allocate_pinned(std::size_t bytes, PinnedUse use) override {
@@ -252,14 +255,15 @@ class CudaBackend final : public Backend {
         pinned += step;
       }
     } catch (...) {
-      unregister(memory, pinned);
+      static_cast<void>(unregister(memory, pinned));
       throw;
     }
   }
-  void unpin_pages(void* memory, std::size_t bytes,
-                   std::shared_ptr<void> /*pages*/) noexcept override {
+  void unpin_pages(void* memory, std::size_t bytes, std::shared_ptr<void> pages) noexcept override {
     streams_.sync_all();
-    unregister(memory, bytes);
+    if (unregister(memory, bytes)) return;
+    // The device may still reach them: they must not become somebody else's memory.
+    static_cast<void>(new (std::nothrow) std::shared_ptr<void>(std::move(pages)));
   }
 
   void copy_async(StreamHandle handle, void* to, const void* from, std::size_t bytes,
@@ -278,6 +282,11 @@ class CudaBackend final : public Backend {
   void launch_host(StreamHandle stream, UniqueFunction<void()> function,
                    Duration /*modelled_time*/) override {
     failure_->rethrow();
+    if (is_capturing(stream)) {
+      throw refusal(
+          "a graph would call the function as often as it is launched, which is called once",
+          "launch_host", "enqueue it before the capture begins, or once it has ended");
+    }
     Pool<HostCall>::Ref call = calls_->take();
     call->prepare(std::move(function), failure_);
     Pool<HostCall>::Ref driver = call;  // run() gives it back, and may have done so already
@@ -309,12 +318,15 @@ class CudaBackend final : public Backend {
     return stream;
   }
 
-  void unregister(void* memory, std::size_t bytes) const noexcept {
+  /// Of pin_pages' range. False if CUDA has not done it all.
+  [[nodiscard]] bool unregister(void* memory, std::size_t bytes) const noexcept {
+    bool all = true;
     for (std::size_t done = 0; done < bytes;) {
       std::byte* const begin = static_cast<std::byte*>(memory) + done;
-      quietly([&] { return cudaHostUnregister(begin); });
+      all &= context_.attempt([&] { return cudaHostUnregister(begin); }) == cudaSuccess;
       done += within_step(begin, bytes - done);
     }
+    return all;
   }
 
   void refuse_virtual_time(const Fiber* fiber, const char* what) const {
@@ -324,11 +336,15 @@ class CudaBackend final : public Backend {
                            "device with it");
   }
 
-  [[nodiscard]] bool has_memory_pools(int number) const noexcept {
+  /// What cannot be asked is not there. Throws GpuError where the device cannot be entered.
+  [[nodiscard]] bool has_memory_pools(int number) const {
     int has = 0;
-    const cudaError_t code = context_.attempt(
-        [&] { return cudaDeviceGetAttribute(&has, cudaDevAttrMemoryPoolsSupported, number); });
-    return code == cudaSuccess && has != 0;
+    context_.call("cudaDeviceGetAttribute", [&] {
+      const auto code = cudaDeviceGetAttribute(&has, cudaDevAttrMemoryPoolsSupported, number);
+      if (code != cudaSuccess) static_cast<void>(cudaGetLastError());
+      return cudaSuccess;
+    });
+    return has != 0;
   }
 
   // For what must not fail. After a device was lost, and at the end of the process when CUDA has

@@ -11,19 +11,42 @@ cudaStream_t OwnStreams::create() {
     return context_.attempt([&] { return cudaEventQuery(end->event); }) != cudaErrorNotReady;
   });
   live_.reserve(live_.size() + 1);
-  draining_.reserve(draining_.size() + live_.size() + 1);  // destroy() must not fail
+  draining_.reserve(draining_.size() + live_.size() + 1);  // end() must not fail
   cudaStream_t stream = nullptr;
   context_.call("cudaStreamCreateWithFlags",
                 [&] { return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); });
-  live_.push_back(stream);
+  live_.push_back({.stream = stream});
   return stream;
 }
 
 void OwnStreams::destroy(cudaStream_t stream) noexcept {
   const std::scoped_lock lock(mutex_);
-  if (RecordRef end = end_of(stream)) draining_.push_back(std::move(end));
-  std::erase(live_, stream);
-  static_cast<void>(context_.attempt([&] { return cudaStreamDestroy(stream); }));
+  Live& one = *find(stream);
+  one.destroyed = true;
+  if (one.keepers == 0) end(one);
+}
+
+void OwnStreams::keep(cudaStream_t stream) noexcept {
+  const std::scoped_lock lock(mutex_);
+  if (Live* const one = find(stream)) ++one->keepers;
+}
+
+void OwnStreams::let_go(cudaStream_t stream) noexcept {
+  const std::scoped_lock lock(mutex_);
+  Live* const one = find(stream);
+  if (one != nullptr && --one->keepers == 0 && one->destroyed) end(*one);
+}
+
+OwnStreams::Live* OwnStreams::find(cudaStream_t stream) noexcept {
+  const auto it = std::ranges::find(live_, stream, &Live::stream);
+  return it != live_.end() ? &*it : nullptr;
+}
+
+// Tells CUDA. With the lock.
+void OwnStreams::end(Live& one) noexcept {
+  if (RecordRef end = end_of(one.stream)) draining_.push_back(std::move(end));
+  static_cast<void>(context_.attempt([&] { return cudaStreamDestroy(one.stream); }));
+  live_.erase(live_.begin() + (&one - live_.data()));
 }
 
 void OwnStreams::sync_all() noexcept {
@@ -32,8 +55,8 @@ void OwnStreams::sync_all() noexcept {
   const auto sync = [&](const RecordRef& end) {
     static_cast<void>(context_.attempt([&] { return cudaEventSynchronize(end->event); }));
   };
-  for (cudaStream_t const stream : live_) {
-    if (const RecordRef end = end_of(stream)) sync(end);
+  for (const Live& one : live_) {
+    if (const RecordRef end = end_of(one.stream)) sync(end);
   }
   for (const RecordRef& end : draining_) sync(end);
   draining_.clear();

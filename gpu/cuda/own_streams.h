@@ -8,6 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <mutex>
 #include <vector>
 
@@ -26,18 +27,29 @@ class OwnStreams {
   [[nodiscard]] cudaStream_t create();
   /// CUDA returns at once and lets go of the stream when its queued work has run.
   void destroy(cudaStream_t stream) noexcept;
+  /// For memory allocated in its order, which will be freed in its order: CUDA keeps the stream
+  /// until as many let_go(). No effect on a foreign stream.
+  void keep(cudaStream_t stream) noexcept;
+  void let_go(cudaStream_t stream) noexcept;
   /// Blocks until all that is queued on them has run, or the device has failed. One that is being
   /// captured into a graph runs nothing.
   void sync_all() noexcept;
 
  private:
+  struct Live {
+    cudaStream_t stream = nullptr;
+    std::size_t keepers = 0;
+    bool destroyed = false;
+  };
+  [[nodiscard]] Live* find(cudaStream_t stream) noexcept;
+  void end(Live& one) noexcept;
   /// An event at the end of what is queued; none where nothing is, or nothing will run.
   [[nodiscard]] RecordRef end_of(cudaStream_t stream) noexcept;
 
   const Context& context_;
   EventPool& events_;
   std::mutex mutex_;  // never held across a park
-  std::vector<cudaStream_t> live_;
+  std::vector<Live> live_;
   std::vector<RecordRef> draining_;
 };
 

@@ -380,18 +380,23 @@ class HostBackend final : public Backend {
   }
 
   void* allocate_device(std::size_t bytes) override { return allocate(memory_, bytes); }
-  void free_device(void* memory) noexcept override { free_after_queued_work(take_back(memory)); }
-  void* allocate_device(std::size_t bytes, StreamHandle /*stream*/) override {
-    return allocate(memory_, bytes);
+  void free_device(void* memory) noexcept override {
+    free_after_queued_work(take_back(memory).block);
   }
-  void free_device(void* memory, StreamHandle stream) noexcept override {
-    stream_of(stream).retain(take_back(memory));
+  void* allocate_device(std::size_t bytes, StreamHandle handle) override {
+    return allocate(memory_, bytes, &stream_of(handle));
+  }
+  void free_device(void* memory, StreamHandle /*stream*/) noexcept override {
+    Allocation freed = take_back(memory);
+    freed.stream->retain(std::move(freed.block));
   }
   // Nothing to pin for: a copy is a memcpy.
   void* allocate_pinned(std::size_t bytes, PinnedUse /*use*/) override {
     return allocate(pinned_, bytes);
   }
-  void free_pinned(void* memory) noexcept override { free_after_queued_work(take_back(memory)); }
+  void free_pinned(void* memory) noexcept override {
+    free_after_queued_work(take_back(memory).block);
+  }
   void pin_pages(void* /*memory*/, std::size_t /*bytes*/) override {}
   void unpin_pages(void* /*memory*/, std::size_t /*bytes*/,
                    std::shared_ptr<void> pages) noexcept override {
@@ -417,27 +422,34 @@ class HostBackend final : public Backend {
   }
 
  private:
-  void* allocate(const std::shared_ptr<Memory>& from, std::size_t bytes) {
+  struct Allocation {
+    std::shared_ptr<Memory::Block> block;
+    std::shared_ptr<HostStream> stream;  // in whose order it was allocated, and will be freed
+  };
+
+  void* allocate(const std::shared_ptr<Memory>& from, std::size_t bytes,
+                 HostStream* stream = nullptr) {
     // A kernel keeps its own stream, and the compute engine, from passing: it cannot wait for them.
     const bool waits = !engines_->on_stream_fiber();
-    std::shared_ptr<Memory::Block> block = from->allocate(bytes, *engines_, waits);
+    Allocation made{.block = from->allocate(bytes, *engines_, waits), .stream = nullptr};
     const std::scoped_lock lock(mutex_);
-    void* const key = block->get();
-    allocations_.emplace(key, std::move(block));
+    void* const key = made.block->get();
+    if (stream != nullptr) made.stream = streams_.at(stream);
+    allocations_.emplace(key, std::move(made));
     return key;
   }
 
   /// What allocate() gave out. Streams may still use it.
-  std::shared_ptr<Memory::Block> take_back(void* memory) noexcept {
-    std::shared_ptr<Memory::Block> block;
+  Allocation take_back(void* memory) noexcept {
+    Allocation freed;
     {
       const std::scoped_lock lock(mutex_);
       const auto it = allocations_.find(memory);
-      block = std::move(it->second);
+      freed = std::move(it->second);
       allocations_.erase(it);
     }
-    block->free();
-    return block;
+    freed.block->free();
+    return freed;
   }
 
   void rethrow_device_error() const {
@@ -466,7 +478,7 @@ class HostBackend final : public Backend {
   std::mutex mutex_;  // never held across a park
   std::unordered_map<HostStream*, std::shared_ptr<HostStream>> streams_;
   std::vector<std::weak_ptr<HostStream>> draining_;  // destroyed with work queued
-  std::unordered_map<void*, std::shared_ptr<Memory::Block>> allocations_;
+  std::unordered_map<void*, Allocation> allocations_;
 };
 
 }  // namespace

@@ -356,6 +356,28 @@ TEST_P(GpuMemory, InAStreamsOrderIsFreedBehindWhatIsQueuedThere) {
   });
 }
 
+TEST_P(GpuMemory, InAStreamsOrderOutlivesItsStream) {
+  with_device([](const Device& device) {
+    const auto bytes = random_bytes(100'003, 34);
+    const PinnedBuffer from = pinned_copy(device, bytes);
+    const PinnedBuffer to = pinned_filled(device, bytes.size(), kPoison);
+    const Event copied(device);
+    std::optional<Stream> stream(device);
+    std::optional<DeviceBuffer> there(std::in_place, *stream, bytes.size());
+    const Gate gate(*stream);
+    copy_async(*stream, there->span(), from.span());
+    copy_async(*stream, to.span(), there->span());
+    copied.record(*stream);
+    stream.reset();
+    const Stream another(device);  // may get the handle, or the address, of the one that is gone
+    if (device.capabilities().stream_ordered_memory) there.reset();
+    EXPECT_FALSE(copied.is_done());
+    gate.open();
+    copied.sync();
+    expect_bytes(to.span().bytes(), bytes);
+  });
+}
+
 TEST_P(GpuMemory, PinnedToBeWrittenAloneIsCopiedFrom) {
   with_device([](const Device& device) {
     const auto bytes = random_bytes(10'007, 33);

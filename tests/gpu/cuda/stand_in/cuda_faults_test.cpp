@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
@@ -10,9 +11,12 @@
 #include <vector>
 
 #include "leat/csp/scheduler.h"
+#include "leat/csp/selector.h"
 #include "leat/csp/task_group.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
+#include "leat/gpu/on_done.h"
+#include "leat/gpu/pinned_arena.h"
 #include "leat/gpu/stream.h"
 #include "leat/tests/gpu/cuda/stand_in/stand_in.h"
 #include "leat/tests/support/bytes.h"
@@ -40,6 +44,9 @@ struct Things {
   std::optional<Event> new_event;
   std::optional<PinnedBuffer> new_pinned;
   std::optional<DeviceBuffer> new_there;
+  std::optional<DeviceBuffer> in_order{std::in_place, *stream, kBytes};
+  std::optional<PinnedArena> arena{std::in_place, device, kBytes};
+  Selector selector;
   Things() {
     event->record(*stream);
     stream->sync();
@@ -62,6 +69,28 @@ std::vector<Call> all_calls() {
       {"D2H", false, [](Things& t) { copy_async(*t.stream, t.pinned->span(), t.there->span()); }},
       {"D2D", false,
        [](Things& t) { copy_async(*t.stream, t.elsewhere->span(), t.there->span()); }},
+      {"copies together", false,
+       [](Things& t) {
+         const std::array<CopyToDevice, 2> batch{
+             {{t.there->span(), t.pinned->span()}, {t.elsewhere->span(), t.pinned->span()}}};
+         copy_async(*t.stream, batch);
+       }},
+      {"make memory in a stream's order", false,
+       [](Things& t) { t.new_there.emplace(*t.stream, kBytes); }},
+      {"free memory in a stream's order", true, [](Things& t) { t.in_order.reset(); }},
+      {"destroy an arena", true, [](Things& t) { t.arena.reset(); }},
+      {"destroy a stream whose memory is in use", true,
+       [](Things& t) {
+         t.stream.reset();
+         t.in_order.reset();
+       }},
+      {"select", false,
+       [](Things& t) {
+         t.selector.add(on_done(*t.event));
+         t.selector.select();
+       }},
+      {"is a stream captured", false,
+       [](Things& t) { static_cast<void>(t.stream->is_capturing()); }},
       {"launch_host", false, [](Things& t) { t.stream->launch_host([] {}); }},
       {"record", false, [](Things& t) { t.event->record(*t.stream); }},
       {"wait", false, [](Things& t) { t.stream->wait(*t.event); }},
@@ -84,6 +113,8 @@ std::vector<Call> all_calls() {
        [](Things& t) {
          t.stream.reset();
          t.event.reset();
+         t.arena.reset();
+         t.in_order.reset();
          t.pinned.reset();
          t.there.reset();
          t.elsewhere.reset();

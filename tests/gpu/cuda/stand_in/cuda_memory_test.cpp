@@ -1,0 +1,213 @@
+// How the CUDA backend pins, allocates and copies: in which calls, and in how many.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "leat/gpu/buffer.h"
+#include "leat/gpu/pinned_arena.h"
+#include "leat/gpu/stream.h"
+#include "leat/tests/gpu/cuda/stand_in/stand_in.h"
+#include "leat/tests/support/bytes.h"
+#include "leat/tests/support/gate.h"
+
+namespace leat::gpu {
+namespace {
+
+using namespace support;  // NOLINT(google-build-using-namespace): fixtures of this test
+using stand_in::calls;
+using stand_in::fail_call;
+using stand_in::live;
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::size_t kStep = 256 * kMiB;
+
+/// An arena that is longer than a step, and the part of it that lies on both sides of its first
+/// multiple of 256 MiB. (The stand-in refuses a copy that crosses a registration, as CUDA does.)
+struct Crossing {
+  explicit Crossing(const Device& device) : arena(device, kStep + 2 * kMiB) {
+    const PinnedSpan all = arena.take(arena.capacity());
+    const std::size_t to_step = kStep - reinterpret_cast<std::uintptr_t>(all.data()) % kStep;
+    // There are 2 MiB before it or behind it.
+    const std::size_t begin =
+        to_step >= kBytes ? to_step - kBytes / 2 : kStep - kBytes / 2 + to_step;
+    across = all.subspan(begin, kBytes);
+  }
+  static constexpr std::size_t kBytes = 1'000'001;
+  PinnedArena arena;
+  PinnedSpan across;
+};
+
+TEST(CudaMemory, AnArenaIsRegisteredInStepsAndCopiesAreCutThere) {
+  const Device device = open("cuda:0");
+  Crossing c(device);
+  EXPECT_EQ(c.arena.fallback(), "");
+  EXPECT_GE(live().registrations, 2U);
+  EXPECT_LE(live().registrations, 3U);
+  const auto bytes = random_bytes(Crossing::kBytes, 1);
+  std::ranges::copy(bytes, c.across.bytes().begin());
+  const Stream stream(device);
+  const DeviceBuffer there(device, Crossing::kBytes);
+  const auto before = calls("cudaMemcpyAsync");
+  copy_async(stream, there.span(), c.across);
+  EXPECT_EQ(calls("cudaMemcpyAsync"), before + 2);
+  stream.launch_host([&] { fill(c.across, std::byte{0}); });
+  copy_async(stream, c.across, there.span());
+  EXPECT_EQ(calls("cudaMemcpyAsync"), before + 4);
+  stream.sync();
+  expect_bytes(c.across.bytes(), bytes);
+
+  fill(c.across, std::byte{0});
+  const std::size_t half = Crossing::kBytes / 3;
+  const std::array<CopyToHost, 2> batch{{{c.across.subspan(0, half), there.subspan(0, half)},
+                                         {c.across.subspan(half, Crossing::kBytes - half),
+                                          there.subspan(half, Crossing::kBytes - half)}}};
+  copy_async(stream, batch);
+  stream.sync();
+  expect_bytes(c.across.bytes(), bytes);
+  EXPECT_EQ(stand_in::pageable_copies(), 0U);
+}
+
+TEST(CudaMemory, AnArenaWhoseSecondStepIsRefusedUnpinsTheFirst) {
+  const Device device = open("cuda:0");
+  {
+    fail_call("cudaHostRegister", cudaErrorMemoryAllocation, 2);
+    Crossing c(device);
+    EXPECT_NE(c.arena.fallback().find("cudaHostRegister"), std::string::npos) << c.arena.fallback();
+    EXPECT_NE(c.arena.fallback().find("cudaErrorMemoryAllocation"), std::string::npos);
+    EXPECT_EQ(live().registrations, 0U);
+    EXPECT_EQ(live().pinned_allocations, 1U);
+    EXPECT_EQ(device.memory().pinned.used, kStep + 2 * kMiB);
+    EXPECT_EQ(c.arena.placement().bytes, kStep + 2 * kMiB);
+    EXPECT_FALSE(c.arena.placement().node_known);
+    fill(c.across, std::byte{7});
+    const DeviceBuffer there(device, Crossing::kBytes);
+    const Stream stream(device);
+    copy_async(stream, there.span(), c.across);
+    stream.sync();
+  }
+  EXPECT_EQ(live().pinned_allocations, 0U);
+  EXPECT_EQ(device.memory().pinned.used, 0U);
+}
+
+TEST(CudaMemory, AnArenaForWhichThereIsNoRoomIsRefusedAndTakesNothing) {
+  const Device device = open("cuda:0");
+  fail_call("cudaHostRegister", cudaErrorMemoryAllocation);
+  fail_call("cudaHostAlloc", cudaErrorMemoryAllocation);
+  EXPECT_THROW(PinnedArena(device, kMiB), GpuError);
+  EXPECT_EQ(device.memory().pinned.used, 0U);
+  EXPECT_EQ(live().registrations, 0U);
+  PinnedArena works(device, kMiB);
+  EXPECT_EQ(works.fallback(), "");
+}
+
+TEST(CudaMemory, SeveralCopiesAreOneCall) {
+  const Device device = open("cuda:0");
+  EXPECT_TRUE(device.capabilities().batched_copies);
+  const Stream stream(device);
+  const PinnedBuffer from = pinned_filled(device, 10'000, std::byte{3});
+  const PinnedBuffer to = pinned_filled(device, 10'000, std::byte{0});
+  const DeviceBuffer there(device, 10'000);
+  std::vector<CopyToDevice> batch;
+  for (std::size_t i = 0; i < 10; ++i) {
+    batch.push_back({there.subspan(i * 1'000, 1'000), from.subspan(i * 1'000, 1'000)});
+  }
+  copy_async(stream, batch);
+  EXPECT_EQ(calls("cudaMemcpyBatchAsync"), 1U);
+  EXPECT_EQ(calls("cudaMemcpyAsync"), 0U);
+  copy_async(stream, std::span(batch).first(1));  // one is no batch
+  EXPECT_EQ(calls("cudaMemcpyBatchAsync"), 1U);
+  EXPECT_EQ(calls("cudaMemcpyAsync"), 1U);
+  copy_async(stream, to.span(), there.span());
+  stream.sync();
+  expect_filled(to.span().bytes(), std::byte{3});
+}
+
+TEST(CudaMemory, WhereTheDriverKnowsNoBatchesItIsAskedOnceAndCopiesGoOneByOne) {
+  for (const cudaError_t answer : {cudaErrorNotSupported, cudaErrorCallRequiresNewerDriver}) {
+    const Device device = open("cuda:0");
+    const Stream stream(device);
+    const PinnedBuffer from = pinned_filled(device, 3'000, std::byte{3});
+    const PinnedBuffer to = pinned_filled(device, 3'000, std::byte{0});
+    const DeviceBuffer there(device, 3'000);
+    const std::array<CopyToDevice, 3> batch{
+        {{there.subspan(0, 1'000), from.subspan(0, 1'000)},
+         {there.subspan(1'000, 1'000), from.subspan(1'000, 1'000)},
+         {there.subspan(2'000, 1'000), from.subspan(2'000, 1'000)}}};
+    const auto asked = calls("cudaMemcpyBatchAsync");
+    const auto copies = calls("cudaMemcpyAsync");
+    fail_call("cudaMemcpyBatchAsync", answer);
+    copy_async(stream, batch);
+    copy_async(stream, batch);
+    EXPECT_EQ(calls("cudaMemcpyBatchAsync"), asked + 1);
+    EXPECT_EQ(calls("cudaMemcpyAsync"), copies + 6);
+    copy_async(stream, to.span(), there.span());
+    stream.sync();
+    expect_filled(to.span().bytes(), std::byte{3});
+  }
+}
+
+TEST(CudaMemory, InAStreamsOrderComesFromThePoolAndGoesWithoutAWait) {
+  const Device device = open("cuda:0");
+  EXPECT_TRUE(device.capabilities().stream_ordered_memory);
+  const Stream stream(device);
+  const auto waits = calls("cudaFree");
+  {
+    const Gate gate(stream);
+    const DeviceBuffer there(stream, 1'000);
+    EXPECT_EQ(calls("cudaMallocAsync"), 1U);
+  }
+  EXPECT_EQ(calls("cudaFreeAsync"), 1U);
+  EXPECT_EQ(calls("cudaFree"), waits);
+  stream.sync();
+  EXPECT_EQ(live().device_allocations, 0U);
+}
+
+// Its Stream was destroyed, but CUDA is not told before the memory is freed in that stream's order.
+TEST(CudaMemory, InAStreamsOrderKeepsTheStream) {
+  const Device device = open("cuda:0");
+  std::optional<Stream> stream(device);
+  std::optional<DeviceBuffer> first(std::in_place, *stream, 1'000);
+  std::optional<DeviceBuffer> second(std::in_place, *stream, 1'000);
+  stream.reset();
+  first.reset();
+  EXPECT_EQ(live().streams, 1U);
+  EXPECT_EQ(calls("cudaStreamDestroy"), 0U);
+  second.reset();
+  EXPECT_EQ(calls("cudaStreamDestroy"), 1U);
+}
+
+TEST(CudaMemory, WithoutPoolsStreamOrderedMemoryIsAsAnyOther) {
+  fail_call("cudaDeviceGetAttribute", cudaErrorInvalidValue, 3);  // the third asks for the pools
+  const Device device = open("cuda:0");
+  ASSERT_FALSE(device.capabilities().stream_ordered_memory);
+  const Stream stream(device);
+  { const DeviceBuffer there(stream, 1'000); }
+  EXPECT_EQ(calls("cudaMallocAsync"), 0U);
+  EXPECT_EQ(calls("cudaMalloc"), 1U);
+  EXPECT_EQ(calls("cudaFree"), 1U);
+}
+
+TEST(CudaMemory, OfAHostFunctionInACaptureNothingIsEnqueued) {
+  const Device device = open("cuda:0");
+  const Stream stream(device);
+  auto* const native = static_cast<cudaStream_t>(stream.native_handle());
+  ASSERT_EQ(cudaStreamBeginCapture(native, cudaStreamCaptureModeGlobal), cudaSuccess);
+  EXPECT_TRUE(stream.is_capturing());
+  EXPECT_THROW(stream.launch_host([] {}), GpuError);
+  EXPECT_THROW(static_cast<void>(StreamRef::from_native(device, native)), GpuError);
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(native, &graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_FALSE(stream.is_capturing());
+  expect_works(device);
+}
+
+}  // namespace
+}  // namespace leat::gpu
