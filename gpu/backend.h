@@ -31,6 +31,7 @@
 #include "leat/csp/clock.h"
 #include "leat/csp/unique_function.h"
 #include "leat/gpu/done_signal.h"
+#include "leat/gpu/host_pages.h"
 #include "leat/gpu/memory_account.h"
 
 namespace leat {
@@ -167,10 +168,9 @@ class Backend {
   virtual void free_pinned(void* memory) noexcept = 0;
   /// Pins whole pages that the caller has allocated. Throws GpuError, and then has pinned none.
   virtual void pin_pages(void* memory, std::size_t bytes) = 0;
-  /// Undoes pin_pages of the same range, and lets go of `pages`, which own it, once the work queued
-  /// on the streams that this backend has created has run; work elsewhere must have run before.
-  virtual void unpin_pages(void* memory, std::size_t bytes,
-                           std::shared_ptr<void> pages) noexcept = 0;
+  /// Undoes pin_pages of the whole of `pages`, and lets go of them, once the work queued on the
+  /// streams that this backend has created has run; work elsewhere must have run before.
+  virtual void unpin_pages(HostPages pages) noexcept = 0;
 
   /// Enqueues a copy. The ranges must not overlap. Zero bytes is no operation.
   virtual void copy_async(StreamHandle stream, void* to, const void* from, std::size_t bytes,

@@ -38,6 +38,9 @@ class HostPages {
   }
   ~HostPages();
 
+  /// Gives the pages up without giving them back, for good: a device may still reach them.
+  void abandon() noexcept { data_ = nullptr; }
+
   /// Aligned to a page; to kHugePage if there is room for one.
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return bytes_; }

@@ -13,7 +13,7 @@ PinnedArena::PinnedArena(const Device& device, std::size_t bytes) : device_(devi
   reserve_memory(backend, Space::kPinned, bytes);
   try {
     try {
-      pages_ = std::make_shared<HostPages>(bytes, backend.info().numa_node);
+      pages_.emplace(bytes, backend.info().numa_node);
     } catch (const std::bad_alloc&) {
       throw GpuError(0, "out of memory",
                      "allocate an arena of " + std::to_string(bytes) + " bytes of pinned memory",
@@ -38,10 +38,9 @@ PinnedArena::PinnedArena(const Device& device, std::size_t bytes) : device_(devi
 }
 
 PinnedArena::~PinnedArena() {
-  if (pages_ == nullptr) return;
+  if (!pages_) return;
   Backend& backend = *device_.backend();
-  const std::size_t bytes = pages_->size();
-  backend.unpin_pages(data_, bytes, std::move(pages_));
+  backend.unpin_pages(*std::move(pages_));
   backend.account(Space::kPinned).give_back(capacity_);
 }
 
@@ -62,7 +61,7 @@ PinnedSpan PinnedArena::take(std::size_t bytes, std::size_t alignment) {
 }
 
 PagePlacement PinnedArena::placement() const {
-  if (pages_ != nullptr) return pages_->placement();
+  if (pages_) return pages_->placement();
   return {.bytes = capacity_, .numa_node = device_.info().numa_node};
 }
 

@@ -14,7 +14,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -53,7 +52,7 @@ class PinnedArena {
 
  private:
   const Device device_;
-  std::shared_ptr<HostPages> pages_;    // one of them
+  std::optional<HostPages> pages_;      // one of them
   std::optional<PinnedBuffer> buffer_;  // or this
   std::string fallback_reason_;
   std::byte* data_ = nullptr;

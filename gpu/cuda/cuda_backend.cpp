@@ -8,7 +8,6 @@
 #include <cmath>
 #include <exception>
 #include <memory>
-#include <new>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -259,11 +258,10 @@ class CudaBackend final : public Backend {
       throw;
     }
   }
-  void unpin_pages(void* memory, std::size_t bytes, std::shared_ptr<void> pages) noexcept override {
+  void unpin_pages(HostPages pages) noexcept override {
     streams_.sync_all();
-    if (unregister(memory, bytes)) return;
-    // The device may still reach them: they must not become somebody else's memory.
-    static_cast<void>(new (std::nothrow) std::shared_ptr<void>(std::move(pages)));
+    // Else the device may still reach them: they must not become somebody else's memory.
+    if (!unregister(pages.data(), pages.size())) pages.abandon();
   }
 
   void copy_async(StreamHandle handle, void* to, const void* from, std::size_t bytes,

@@ -398,9 +398,8 @@ class HostBackend final : public Backend {
     free_after_queued_work(take_back(memory).block);
   }
   void pin_pages(void* /*memory*/, std::size_t /*bytes*/) override {}
-  void unpin_pages(void* /*memory*/, std::size_t /*bytes*/,
-                   std::shared_ptr<void> pages) noexcept override {
-    free_after_queued_work(pages);
+  void unpin_pages(HostPages pages) noexcept override {
+    free_after_queued_work(std::make_shared<HostPages>(std::move(pages)));
   }
 
   void copy_async(StreamHandle stream, void* to, const void* from, std::size_t bytes,

@@ -31,6 +31,13 @@ LEAT_REPLACES void* operator new(std::size_t size) {
 LEAT_REPLACES void* operator new(std::size_t size, std::align_val_t alignment) {
   return leat::support::allocate_and_count(size, static_cast<std::size_t>(alignment));
 }
+LEAT_REPLACES void* operator new(std::size_t size, const std::nothrow_t& /*unused*/) noexcept {
+  return leat::support::allocate_and_count(size, alignof(std::max_align_t));
+}
+LEAT_REPLACES void* operator new(std::size_t size, std::align_val_t alignment,
+                                 const std::nothrow_t& /*unused*/) noexcept {
+  return leat::support::allocate_and_count(size, static_cast<std::size_t>(alignment));
+}
 LEAT_REPLACES void operator delete(void* memory) noexcept { std::free(memory); }
 LEAT_REPLACES void operator delete(void* memory, std::size_t /*size*/) noexcept {
   std::free(memory);
