@@ -49,8 +49,9 @@ struct Handles {
       event->record(*stream);
       other->wait(*event);
       copy_async(*other, pinned->span(), there->span());
+      event->record(*other);
+      stream->wait(*event);
     }
-    event->record(*other);
     pending.add(on_done(*event));
     static_cast<void>(pending.try_select());
   }
