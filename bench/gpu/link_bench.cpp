@@ -34,6 +34,7 @@
 #include "leat/bench/gpu/hold.h"
 #include "leat/bench/gpu/link_memory.h"
 #include "leat/gpu/event.h"
+#include "leat/gpu/pinned_arena.h"
 #include "leat/gpu/stream.h"
 
 namespace {
@@ -317,10 +318,9 @@ void add(const leat::gpu::Device& device, const Options& options) {
       }
     }
   }
-  // Pages of 64 MiB say the same as those of the largest.
-  LinkMemory probe(device, std::min(largest, 64 * kMiB));
-  static_cast<void>(probe.host(HostKind::kArena));
-  benchmark::AddCustomContext("arena", probe.placement());
+  // Of a small one: it says the same of where the pages are.
+  const leat::gpu::PinnedArena arena(device, std::min(largest, 64 * kMiB));
+  benchmark::AddCustomContext("arena", placement_of(arena));
 }
 
 }  // namespace

@@ -92,15 +92,14 @@ bool LinkMemory::device_is(std::size_t bytes, std::uint64_t seed) {
   return is_pattern(scratch_.span(), bytes, seed);
 }
 
-std::string LinkMemory::placement() const {
-  if (!arena_) return {};
+std::string placement_of(const leat::gpu::PinnedArena& arena) {
   constexpr std::size_t kMiB = std::size_t{1} << 20;
-  const leat::gpu::PagePlacement where = arena_->placement();
+  const leat::gpu::PagePlacement where = arena.placement();
   std::string text = std::to_string(where.bytes / kMiB) + " MiB, " +
                      std::to_string(where.huge_bytes / kMiB) + " MiB in huge pages, NUMA node " +
                      std::to_string(where.numa_node) + ": ";
   text += where.node_known ? std::to_string(where.node_bytes / kMiB) + " MiB" : "unknown";
-  if (!arena_->fallback().empty()) text += "; not registered: " + arena_->fallback();
+  if (!arena.fallback().empty()) text += "; not registered: " + arena.fallback();
   return text;
 }
 

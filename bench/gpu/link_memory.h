@@ -42,9 +42,6 @@ class LinkMemory {
   [[nodiscard]] bool host_is(HostKind kind, std::size_t bytes, std::uint64_t seed);
   [[nodiscard]] bool device_is(std::size_t bytes, std::uint64_t seed);
 
-  /// What the kernel says of the arena's pages, which was the kind asked for last; else empty.
-  [[nodiscard]] std::string placement() const;
-
  private:
   struct FreeAligned {
     void operator()(std::byte* memory) const noexcept;
@@ -61,5 +58,8 @@ class LinkMemory {
   std::optional<HostKind> kind_;
   leat::gpu::PinnedSpan host_;
 };
+
+/// What the kernel says of where the arena's pages are, for people.
+[[nodiscard]] std::string placement_of(const leat::gpu::PinnedArena& arena);
 
 }  // namespace bench
