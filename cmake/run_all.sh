@@ -45,13 +45,13 @@ json() {
   printf '"%s"' "${text//$'\n'/\\n}"
 }
 
-# The lines of the input as a JSON array.
+# The lines of a text as a JSON array.
 json_lines() {
   local line comma=""
   printf '['
-  while IFS= read -r line; do
+  [[ -z $1 ]] || while IFS= read -r line; do
     printf '%s%s' "$comma" "$(json "$line")" && comma=", "
-  done
+  done <<<"$1"
   printf ']'
 }
 
@@ -97,7 +97,8 @@ run() {
   local name=$1 log=$logs/$1.txt status=0 verdict=passed why="" start=$SECONDS tests="" skips
   shift
   printf '%-32s ' "$name"
-  timeout --kill-after=10 "$limit" "$@" </dev/null >"$log" 2>&1 || status=$?
+  # Outside goes what bash itself says of a crash; the status tells it.
+  { timeout --kill-after=10 "$limit" "$@" </dev/null >"$log" 2>&1; } 2>/dev/null || status=$?
   case $status in
     0) ;;
     124 | 137) why="took more than $limit s" ;;
@@ -195,7 +196,7 @@ write_json() {
     echo " \"machine\": {\"kernel\": $(json "$(uname -srm)"), \"cpu\": $(json "$cpu"),"
     echo "  \"cpus\": $(nproc), \"glibc\": $(json "$glibc")},"
     echo " \"gpu\": {\"opens\": $( ((gpu)) && echo true || echo false), \"why_not\": $(json "$why"),"
-    echo "  \"nvidia_smi\": $(json_lines <<<"$gpus"), \"topology\": $(json_lines <<<"$topology")},"
+    echo "  \"nvidia_smi\": $(json_lines "$gpus"), \"topology\": $(json_lines "$topology")},"
     echo " \"programs\": ["
     for program in "${programs[@]}"; do
       printf '%s  %s' "$comma" "$program" && comma=$',\n'
@@ -206,7 +207,7 @@ write_json() {
     comma=""
     for name in "$logs"/*.json; do
       # A benchmark that was ended has not finished its file.
-      [[ -f $name && $(tail -c 2 "$name" | tr -d '[:space:]') == "}" ]] || continue
+      [[ -f $name && $(tail -c 16 "$name" | tr -d '[:space:]') == *"]}" ]] || continue
       printf '%s%s: ' "$comma" "$(json "$(basename "$name" .json)")" && comma=", "
       cat "$name"
     done
