@@ -108,8 +108,8 @@ void round_trips(benchmark::State& state, const leat::gpu::Device& device,
     return took;
   };
   in_its_place<How>([&] {
-    constexpr int kWarmUp = 20;
-    for (int i = 0; i < kWarmUp; ++i) static_cast<void>(round_trip());
+    constexpr double kWarmUp = 0.1;  // seconds, in which the scheduler's threads have come up too
+    for (const double start = now(); now() - start < kWarmUp;) static_cast<void>(round_trip());
     const Allocations before;
     while (state.KeepRunning()) {
       samples.push_back(round_trip());
