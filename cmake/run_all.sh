@@ -1,32 +1,218 @@
 #!/usr/bin/env bash
-# Runs every test, example and benchmark of this bundle and keeps what they print in report.txt.
+# Runs what this bundle holds, and writes report.txt, report.json, and a folder with all output.
 #
-#   ./run_all.sh [seconds]    the longest that one program may take; 600 where it is not said
+#   ./run_all.sh [--quick] [--all] [--limit SECONDS] [--out FOLDER]
+#
+#   --quick    fewer sizes and samples in the benchmarks of gpu
+#   --all      the benchmarks of csp and feeder too, which need no GPU
+#   --limit    the longest that one program may take; 600 where it is not said
+#   --out      where the reports go; here, where it is not said
+#
+# Works without a GPU: what needs one is then reported as skipped. Exit status 1 if anything failed.
+# It asks for bash, coreutils, awk and sed; python3, where there is one, adds the table of targets.
 set -uo pipefail
-cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")"
-limit=${1:-600}
-passed=0 failed=0
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+quick=() all=0 limit=600 out=$here
 
-run() {
-  local status=0
-  echo "== $*"
-  timeout --kill-after=10 "$limit" "$@" </dev/null 2>&1 || status=$?
-  case $status in
-    0) passed=$((passed + 1)) ;;
-    *) failed=$((failed + 1)) && echo "== FAILED, status $status: $1" ;;
+usage() {
+  sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
+  exit "$1"
+}
+while (($#)); do
+  case $1 in
+    --quick) quick=(--quick) ;;
+    --all) all=1 ;;
+    --limit | --out)
+      (($# > 1)) || usage 2 >&2
+      if [[ $1 == --limit ]]; then limit=$2; else out=$(mkdir -p "$2" && readlink -f "$2"); fi
+      shift
+      ;;
+    -h | --help) usage 0 ;;
+    *) usage 2 >&2 ;;
   esac
+  shift
+done
+cd "$here" || exit 1
+logs=$out/output
+rm -rf "$logs"
+mkdir -p "$logs" || exit 1
+
+# Text as a JSON string.
+json() {
+  local text
+  text=$(printf '%s' "$1" | tr -d '\000-\010\013-\037' |
+    sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/\t/\\t/g')
+  printf '"%s"' "${text//$'\n'/\\n}"
 }
 
-all() {
-  date -u +%FT%TZ
-  uname -srm
-  lscpu | grep -E '^(Model name|CPU\(s\)|Thread|NUMA node\(s\))'
-  nvidia-smi -L 2>/dev/null || echo "no NVIDIA driver"
-  for program in bin/test_*; do run "$program"; done
-  for program in bin/example_* bin/mnist; do [[ ! -x $program ]] || run "$program"; done
-  for program in bin/bench_*; do [[ ! -x $program ]] || run "$program"; done
-  echo "programs: $passed passed, $failed failed"
+# The lines of a text as a JSON array.
+json_lines() {
+  local line comma=""
+  printf '['
+  [[ -z $1 ]] || while IFS= read -r line; do
+    printf '%s%s' "$comma" "$(json "$line")" && comma=", "
+  done <<<"$1"
+  printf ']'
+}
+
+smi() { command -v nvidia-smi >/dev/null && timeout 60 nvidia-smi "$@" 2>/dev/null; }
+
+# --- the machine ------------------------------------------------------------------------------
+
+asked=index,name,driver_version,memory.total,pcie.link.gen.current,pcie.link.gen.max
+asked+=,pcie.link.width.current,pcie.link.width.max,persistence_mode,ecc.mode.current
+gpus=$(smi --query-gpu="$asked" --format=csv) || gpus=""
+topology=$(smi topo -m) || topology=""
+cpu=$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -1)
+glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null || echo unknown)
+began=$(date -u +%FT%TZ)
+
+# There is a GPU if one opens; one that nvidia-smi sees and that does not open is a failure.
+if why=$(timeout 120 bin/bench_gpu_events --device=cuda:0 --benchmark_list_tests 2>&1 >/dev/null); then
+  gpu=1 why=""
+else
+  gpu=0
+fi
+
+# --- running ----------------------------------------------------------------------------------
+
+programs=() # as JSON
+passed=0 failed=0 skipped=0
+failures=()
+
+# count <file> <PASSED|FAILED|SKIPPED>: what GoogleTest says of tests.
+count() { sed -nE "s/^\[ *$2 *\] ([0-9]+) tests?.*/\1/p" "$1" | head -1 | grep . || echo 0; }
+
+# Tests for a GPU that were skipped though there is one. On a machine with one device that is right
+# of those that ask for two.
+wrongly_skipped() {
+  awk '
+    /^\[ RUN +\] / { reason = "" }
+    /^\[ +SKIPPED \] .*\/Cuda[A-Za-z0-9]* \(/ { if (reason !~ /cuda:1/) print $4; next }
+    { reason = reason $0 }' "$1"
+}
+
+# run <name> <program> <argument>...: one program, and what became of it.
+run() {
+  local name=$1 log=$logs/$1.txt status=0 verdict=passed why="" start=$SECONDS tests="" skips
+  shift
+  printf '%-32s ' "$name"
+  # Outside goes what bash itself says of a crash; the status tells it.
+  { timeout --kill-after=10 "$limit" "$@" </dev/null >"$log" 2>&1; } 2>/dev/null || status=$?
+  case $status in
+    0) ;;
+    124 | 137) why="took more than $limit s" ;;
+    *) why="exit status $status" ;;
+  esac
+  if [[ $name == test_* ]]; then
+    tests="$(count "$log" PASSED) passed, $(count "$log" FAILED) failed, $(count "$log" SKIPPED) skipped"
+    if ((gpu)); then
+      skips=$(wrongly_skipped "$log")
+      [[ -z $skips ]] || why+="${why:+; }skipped on a machine with a GPU: ${skips//$'\n'/ }"
+    fi
+  fi
+  if [[ -n $why ]]; then
+    verdict=FAILED failed=$((failed + 1))
+    failures+=("$name: $why")
+  else
+    passed=$((passed + 1))
+  fi
+  printf '%s%s, %d s%s\n' "$verdict" "${tests:+ ($tests)}" $((SECONDS - start)) "${why:+: $why}"
+  [[ -z $why ]] || tail -n 15 "$log" | sed 's/^/    /'
+  record "$name" "${verdict,,}" "$why" "$status" $((SECONDS - start)) "$log" "$*"
+}
+
+# skip <name> <why>
+skip() {
+  skipped=$((skipped + 1))
+  printf '%-32s skipped: %s\n' "$1" "$2"
+  record "$1" skipped "$2" 0 0 "" ""
+}
+
+# record <name> <verdict> <why> <status> <seconds> <log> <command>: a program's line in the JSON.
+record() {
+  local tests=""
+  if [[ $1 == test_* && -n $6 ]]; then
+    tests=", \"tests\": {\"passed\": $(count "$6" PASSED), \"failed\": $(count "$6" FAILED)"
+    tests+=", \"skipped\": $(count "$6" SKIPPED)}"
+  fi
+  programs+=("{\"name\": $(json "$1"), \"verdict\": \"$2\", \"why\": $(json "$3"), \"status\": $4,
+   \"seconds\": $5, \"command\": $(json "$7")$tests}")
+}
+
+benchmark() { # <name> <program> <argument>...: one that writes JSON
+  local name=$1
+  shift
+  run "$name" "$@" --benchmark_out="$logs/$name.json" --benchmark_out_format=json
+}
+
+report() {
+  echo "$began, build $(cat build.json)"
+  echo "$(uname -srm), $glibc, $(nproc) CPUs, $cpu"
+  echo "${gpus:-nvidia-smi tells of no GPU}"
+  ((gpu)) || echo "no GPU for this run: $why"
+  [[ -z $topology ]] || echo "$topology"
+  echo
+  for program in bin/test_*; do run "${program#bin/}" "$program"; done
+  for program in bin/example_*; do run "${program#bin/}" "$program"; done
+  local trainer=(bin/mnist --data examples/data/mnist --min-accuracy 97)
+  run trainer_host "${trainer[@]}" --device host
+  if ((gpu)); then
+    run trainer_cuda "${trainer[@]}" --device cuda:0
+  elif [[ -n $gpus ]]; then
+    failed=$((failed + 1))
+    failures+=("nvidia-smi sees a GPU that does not open: $why")
+  else
+    skip trainer_cuda "no GPU"
+  fi
+  # Rows that are compared with each other take turns.
+  local turns=(--benchmark_repetitions=5 --benchmark_enable_random_interleaving=true)
+  ((${#quick[@]} == 0)) || turns=()
+  benchmark link bin/bench_gpu_link "${quick[@]}"
+  benchmark await bin/bench_gpu_await "${quick[@]}" "${turns[@]}"
+  benchmark events bin/bench_gpu_events "${quick[@]}" "${turns[@]}"
+  if ((all)); then
+    for program in bin/bench_csp_* bin/bench_feeder_*; do
+      benchmark "${program#bin/bench_}" "$program" --benchmark_min_time=0.1
+    done
+  fi
+  echo
+  if command -v python3 >/dev/null; then
+    python3 report.py --read "$logs"/{link,await,events}.json
+  else
+    echo "no python3: the targets are not judged here; report.py --read $logs/*.json does"
+  fi
+  echo "programs: $passed passed, $failed failed, $skipped skipped"
+  for failure in "${failures[@]}"; do echo "FAILED: $failure"; done
+  write_json
   ((failed == 0))
 }
 
-all | tee report.txt
+write_json() {
+  local name comma=""
+  {
+    echo "{\"date\": \"$began\","
+    echo " \"build\": $(cat build.json),"
+    echo " \"machine\": {\"kernel\": $(json "$(uname -srm)"), \"cpu\": $(json "$cpu"),"
+    echo "  \"cpus\": $(nproc), \"glibc\": $(json "$glibc")},"
+    echo " \"gpu\": {\"opens\": $( ((gpu)) && echo true || echo false), \"why_not\": $(json "$why"),"
+    echo "  \"nvidia_smi\": $(json_lines "$gpus"), \"topology\": $(json_lines "$topology")},"
+    echo " \"programs\": ["
+    for program in "${programs[@]}"; do
+      printf '%s  %s' "$comma" "$program" && comma=$',\n'
+    done
+    echo "],"
+    echo " \"passed\": $passed, \"failed\": $failed, \"skipped\": $skipped,"
+    echo " \"benchmarks\": {"
+    comma=""
+    for name in "$logs"/*.json; do
+      # A benchmark that was ended has not finished its file.
+      [[ -f $name && $(tail -c 16 "$name" | tr -d '[:space:]') == *"]}" ]] || continue
+      printf '%s%s: ' "$comma" "$(json "$(basename "$name" .json)")" && comma=", "
+      cat "$name"
+    done
+    echo "}}"
+  } >"$out/report.json"
+}
+
+report | tee "$out/report.txt"

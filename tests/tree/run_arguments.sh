@@ -51,9 +51,12 @@ expect "without a name, the benchmarks are listed" 0 "$(lines csp/channel feeder
 expect "csp is compared with its peers, and knows where the caller is" 0 \
   "$(lines "$root" bench/peers/csp/compare.py "--directory=$caller" --save "a b")" \
   bench csp --save "a b"
+expect "what is measured of a device is reported, and knows where the caller is" 0 \
+  "$(lines "$root" bench/gpu/report.py "--directory=$caller" --commit=unknown --quick)" \
+  bench gpu --quick
 for name in nosuch csp/nosuch csp/ csp_channel feeder ""; do
   expect "no benchmark \"$name\"" 1 \
-    "run: there is no benchmark \"$name\"; there are: csp/channel feeder/overlap, and csp" bench "$name"
+    "run: there is no benchmark \"$name\"; there are: csp/channel feeder/overlap, and csp and gpu" bench "$name"
 done
 
 ((failures == 0))

@@ -1,0 +1,64 @@
+#include "leat/bench/gpu/cublas.h"
+
+#include <dlfcn.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace bench {
+namespace {
+
+// Of one version each, since two in a process would be two libraries. The dynamic loader looks in
+// its own places first; a toolkit's are seldom among them.
+constexpr const char* kFolders[] = {"", "/usr/local/cuda/lib64/", "/usr/local/cuda/lib/"};
+constexpr const char* kNames[] = {"libcublas.so.13", "libcublas.so.12"};
+
+// Never closed: cuBLAS's code may run until the process ends.
+void* load(std::string& name) {
+  for (const char* const file : kNames) {
+    for (const char* const folder : kFolders) {
+      name = std::string(folder) + file;
+      if (void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    }
+  }
+  throw std::runtime_error("no libcublas.so.13 or .12 found");
+}
+
+template <class Function>
+Function find(void* library, const char* name) {
+  void* const symbol = dlsym(library, name);
+  if (symbol == nullptr) throw std::runtime_error(std::string("cuBLAS has no ") + name);
+  return reinterpret_cast<Function>(symbol);
+}
+
+void check(int status, const char* what) {
+  if (status == 0) return;
+  throw std::runtime_error(std::string(what) + " gave status " + std::to_string(status));
+}
+
+}  // namespace
+
+Cublas::Cublas(void* stream) {
+  void* const library = load(library_);
+  destroy_ = find<Destroy>(library, "cublasDestroy_v2");
+  sgemm_ = find<Sgemm>(library, "cublasSgemm_v2");
+  const auto set_stream = find<SetStream>(library, "cublasSetStream_v2");
+  check(find<Create>(library, "cublasCreate_v2")(&handle_), "cublasCreate");
+  if (const int status = set_stream(handle_, stream); status != 0) {
+    static_cast<void>(destroy_(handle_));
+    check(status, "cublasSetStream");
+  }
+}
+
+Cublas::~Cublas() { static_cast<void>(destroy_(handle_)); }
+
+void Cublas::multiply(int width, const void* a, const void* b, void* c) {
+  constexpr int kAsItIs = 0;  // CUBLAS_OP_N
+  const float one = 1;
+  const float zero = 0;
+  check(sgemm_(handle_, kAsItIs, kAsItIs, width, width, width, &one, static_cast<const float*>(a),
+               width, static_cast<const float*>(b), width, &zero, static_cast<float*>(c), width),
+        "cublasSgemm");
+}
+
+}  // namespace bench

@@ -1,0 +1,39 @@
+// cuBLAS, loaded when the program runs: nothing is linked to it, and nothing fails without it.
+#pragma once
+
+#include <string>
+
+namespace bench {
+
+/// A handle of cuBLAS's for one stream of the calling thread's current device. By one thread at a
+/// time, with that device current.
+class Cublas {
+ public:
+  /// `stream`: a cudaStream_t. Throws std::runtime_error where there is no library, or it refuses.
+  explicit Cublas(void* stream);
+  Cublas(const Cublas&) = delete;
+  Cublas& operator=(const Cublas&) = delete;
+  ~Cublas();
+
+  /// Enqueues c = a b of square matrices of floats in device memory. Throws std::runtime_error.
+  void multiply(int width, const void* a, const void* b, void* c);
+  /// The file's name.
+  [[nodiscard]] const std::string& library() const noexcept { return library_; }
+
+ private:
+  // cublas_v2.h's, whose types are opaque here: a handle is a pointer, a status and an operation
+  // are ints.
+  using Create = int (*)(void** handle);
+  using Destroy = int (*)(void* handle);
+  using SetStream = int (*)(void* handle, void* stream);
+  using Sgemm = int (*)(void* handle, int transpose_a, int transpose_b, int m, int n, int k,
+                        const float* alpha, const float* a, int lda, const float* b, int ldb,
+                        const float* beta, float* c, int ldc);
+
+  std::string library_;
+  Destroy destroy_ = nullptr;
+  Sgemm sgemm_ = nullptr;
+  void* handle_ = nullptr;
+};
+
+}  // namespace bench
