@@ -52,20 +52,21 @@ Context::Context(int number, std::string device_name)
   }
 }
 
-Context::Scope::Scope(const Context& context) noexcept : context_(context) {
+Context::Scope::Scope(const Context& context, CaptureMode mode) noexcept : context_(context) {
   error_ = to_runtime(context.driver_.get_current(&callers_));
   if (error_ == cudaSuccess && callers_ != context.primary_) {
     error_ = to_runtime(context.driver_.set_current(context.primary_));
     exchanged_ = error_ == cudaSuccess;
   }
-  if (error_ != cudaSuccess) return;
+  if (error_ != cudaSuccess || mode == CaptureMode::kCallers) return;
   error_ = cudaThreadExchangeStreamCaptureMode(&callers_mode_);
-  if (error_ != cudaSuccess) static_cast<void>(cudaGetLastError());
+  relaxed_ = error_ == cudaSuccess;
+  if (!relaxed_) static_cast<void>(cudaGetLastError());
 }
 
 Context::Scope::~Scope() {
   // Nothing can be done about a failure, and there is none unless the process is ending.
-  if (error_ == cudaSuccess) static_cast<void>(cudaThreadExchangeStreamCaptureMode(&callers_mode_));
+  if (relaxed_) static_cast<void>(cudaThreadExchangeStreamCaptureMode(&callers_mode_));
   if (exchanged_) static_cast<void>(context_.driver_.set_current(callers_));
 }
 

@@ -2,8 +2,10 @@
 //
 // Always true, whatever CUDA answers:
 //  - the caller's current context, and with it its current device, is afterwards what it was;
-//  - so is its capture mode. During the call it is relaxed: Leat's work is no part of a graph that
-//    the user captures meanwhile, here or on another thread, and must not invalidate it;
+//  - so is its capture mode. During a call that CUDA counts as unsafe beside a capture it is
+//  relaxed:
+//    Leat's work is no part of a graph that the user captures meanwhile, here or on another thread,
+//    and must not invalidate it. What is enqueued on a stream is not among those, and is spared it;
 //  - a failure of Leat's is not left behind as the thread's last error, where the user would find
 //    it after the next kernel launch. (CUDA keeps one: an older error of the user's that the
 //    failure has replaced is lost.)
@@ -38,7 +40,8 @@ class Context {
   /// might go on on another thread.
   class Scope {
    public:
-    explicit Scope(const Context& context) noexcept;
+    enum class CaptureMode : bool { kCallers, kRelaxed };
+    explicit Scope(const Context& context, CaptureMode mode = CaptureMode::kRelaxed) noexcept;
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -49,14 +52,16 @@ class Context {
     const Context& context_;
     CUcontext callers_ = nullptr;
     bool exchanged_ = false;  // callers_ is to be put back
+    bool relaxed_ = false;    // so is callers_mode_
     cudaStreamCaptureMode callers_mode_ = cudaStreamCaptureModeRelaxed;
     cudaError_t error_ = cudaSuccess;
   };
 
   /// Calls `function`, which returns a cudaError_t, and returns that.
   template <class F>
-  cudaError_t attempt(F&& function) const noexcept {
-    const Scope scope(*this);
+  cudaError_t attempt(F&& function,
+                      Scope::CaptureMode mode = Scope::CaptureMode::kRelaxed) const noexcept {
+    const Scope scope(*this, mode);
     if (scope.error() != cudaSuccess) return scope.error();
     const cudaError_t code = function();
     if (code != cudaSuccess) static_cast<void>(cudaGetLastError());
@@ -66,6 +71,12 @@ class Context {
   template <class F>
   void call(const char* name, F&& function, std::size_t bytes = 0) const {
     const cudaError_t code = attempt(function);
+    if (code != cudaSuccess) throw_error(code, name, device_name_, bytes);
+  }
+  /// As call, for a function that enqueues something on a stream, and does nothing else.
+  template <class F>
+  void enqueue(const char* name, F&& function, std::size_t bytes = 0) const {
+    const cudaError_t code = attempt(function, Scope::CaptureMode::kCallers);
     if (code != cudaSuccess) throw_error(code, name, device_name_, bytes);
   }
   /// As call, for a function that asks whether something is done.

@@ -47,7 +47,7 @@ Copier::Copier(const Context& context) noexcept : context_(context), batches_(ha
 
 void Copier::copy(cudaStream_t stream, CopyRange range, CopyDirection direction) const {
   for_each_piece(range, direction, [&](const CopyRange& piece) {
-    context_.call(
+    context_.enqueue(
         "cudaMemcpyAsync",
         [&] {
           return cudaMemcpyAsync(piece.to, piece.from, piece.bytes, kind_of(direction), stream);
@@ -67,10 +67,12 @@ void Copier::copy_batch(cudaStream_t stream, std::span<const CopyRange> copies,
     const std::size_t pieces = count;
     count = 0;
     if (pieces > 1 && batches()) {
-      const cudaError_t code = context_.attempt([&] {
-        return batch_copy({{to.data(), pieces}, {from.data(), pieces}, {bytes.data(), pieces}},
-                          stream);
-      });
+      const cudaError_t code = context_.attempt(
+          [&] {
+            return batch_copy({{to.data(), pieces}, {from.data(), pieces}, {bytes.data(), pieces}},
+                              stream);
+          },
+          Context::Scope::CaptureMode::kCallers);
       if (code == cudaSuccess) return;
       if (!is_unsupported(code)) throw_error(code, "cudaMemcpyBatchAsync", context_.device_name());
       batches_.store(false, std::memory_order_relaxed);

@@ -136,15 +136,16 @@ class CudaBackend final : public Backend {
   void record(EventHandle handle, StreamHandle stream) override {
     failure_->rethrow();
     event_of(handle).record([&](cudaEvent_t event) {
-      context_.call("cudaEventRecord", [&] { return cudaEventRecord(event, stream_of(stream)); });
+      context_.enqueue("cudaEventRecord",
+                       [&] { return cudaEventRecord(event, stream_of(stream)); });
     });
   }
   void wait(StreamHandle stream, EventHandle handle) override {
     failure_->rethrow();
     const RecordRef record = event_of(handle).latest();  // perhaps another device's
     if (!record) return;
-    context_.call("cudaStreamWaitEvent",
-                  [&] { return cudaStreamWaitEvent(stream_of(stream), record->event, 0); });
+    context_.enqueue("cudaStreamWaitEvent",
+                     [&] { return cudaStreamWaitEvent(stream_of(stream), record->event, 0); });
   }
   void sync(EventHandle handle) override {
     if (const RecordRef record = event_of(handle).latest()) sync(*record);
@@ -290,8 +291,8 @@ class CudaBackend final : public Backend {
     Pool<HostCall>::Ref driver = call;  // run() gives it back, and may have done so already
     void* const word = driver.release();
     try {
-      context_.call("cudaLaunchHostFunc",
-                    [&] { return cudaLaunchHostFunc(stream_of(stream), &HostCall::run, word); });
+      context_.enqueue("cudaLaunchHostFunc",
+                       [&] { return cudaLaunchHostFunc(stream_of(stream), &HostCall::run, word); });
     } catch (...) {
       static_cast<void>(Pool<HostCall>::Ref::adopt(word));
       throw;
