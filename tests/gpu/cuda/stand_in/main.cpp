@@ -19,6 +19,7 @@ namespace {
 class AroundEachTest : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo& /*test*/) override { shake_threads(); }
   void OnTestEnd(const testing::TestInfo& /*test*/) override {
+    wait_for_destroyed_streams();
     EXPECT_EQ(live(), Live{}) << "were left behind";
     EXPECT_EQ(pageable_copies(), 0U);
     EXPECT_EQ(calls_in_host_functions(), 0U);

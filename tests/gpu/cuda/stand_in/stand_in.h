@@ -89,5 +89,7 @@ struct Live {
   friend bool operator==(const Live&, const Live&) = default;
 };
 [[nodiscard]] Live live();
+/// What is queued on streams that were destroyed, frees of memory among it, has run.
+void wait_for_destroyed_streams();
 
 }  // namespace leat::stand_in

@@ -193,6 +193,12 @@ std::uint64_t calls_in_host_functions() {
   return state().calls_in_host_functions;
 }
 
+void wait_for_destroyed_streams() {
+  Lock lock(state().mutex);
+  const std::vector<StreamRef> draining = state().draining;
+  for (const StreamRef& stream : draining) wait_for(lock, end_of(stream));
+}
+
 Live live() {
   const State& all = state();
   const Lock lock(state().mutex);
