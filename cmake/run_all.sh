@@ -154,6 +154,10 @@ report() {
   [[ -z $topology ]] || echo "$topology"
   echo
   for program in bin/test_*; do run "${program#bin/}" "$program"; done
+  # shellcheck disable=SC2016 # the inner shell expands
+  local orders='for order in 0 1 2 3 4 5; do bin/gpu_at_exit "$0" $order || exit; done'
+  run at_exit_host bash -c "$orders" host
+  ((!gpu)) || run at_exit_cuda bash -c "$orders" cuda
   for program in bin/example_*; do run "${program#bin/}" "$program"; done
   local trainer=(bin/mnist --data examples/data/mnist --min-accuracy 97)
   run trainer_host "${trainer[@]}" --device host

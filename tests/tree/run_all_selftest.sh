@@ -42,6 +42,7 @@ else
 fi
 END
   stub example_01 <<<'echo "a \"quoted\" line"'
+  stub gpu_at_exit <<<'echo "$@"'
   stub mnist <<<'echo trained "$@"'
   for name in link await events; do
     stub "bench_gpu_$name" <<'END'
@@ -80,11 +81,11 @@ python=$(command -v python3) || python=""
 good_bundle
 expect "without a GPU, what needs one is skipped" 0 'no GPU for this run: no "driver"' \
   '^test_gpu +passed \(3 passed, 0 failed, 1 skipped\)' '^trainer_host +passed' \
-  '^trainer_cuda +skipped' '^link +passed' '^programs: 6 passed, 0 failed, 1 skipped$'
+  '^trainer_cuda +skipped' '^link +passed' '^programs: 7 passed, 0 failed, 1 skipped$'
 good_bundle && touch "$scratch/gpu"
 expect "with one GPU, tests of two may be skipped" 0 \
   '^test_gpu +passed \(1 passed, 0 failed, 2 skipped\)' '^trainer_cuda +passed' \
-  '^programs: 7 passed, 0 failed, 0 skipped$'
+  '^programs: 9 passed, 0 failed, 0 skipped$'
 good_bundle && touch "$scratch/gpu"
 stub test_gpu <<'END'
 echo '[ RUN      ] Backends/A.B/Cuda'

@@ -2,7 +2,7 @@
 // that is asked for, after main has returned. Ends with 0 if that is all, with 77 if there is no
 // such device.
 //
-//   test_gpu_at_exit host|cuda <order: 0 to 5>
+//   gpu_at_exit host|cuda <order: 0 to 5>
 #include <array>
 #include <cstddef>
 #include <cstdio>
