@@ -157,6 +157,12 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   /// without.
   int communicate_one(Case& one, Deadline deadline);
 
+  /// Fibers of `scheduler` (null: something that is no fiber) will operate on it: who waits on it
+  /// meanwhile is in no deadlock, unless it is their own scheduler's fibers that they wait for.
+  void expect(const SchedulerCore* scheduler) noexcept LEAT_EXCLUDES(lock_) {
+    const SpinLockGuard guard(lock_);
+    touchers_.note(scheduler);
+  }
   /// False if it was closed already.
   bool close(std::exception_ptr cause) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }

@@ -106,10 +106,9 @@ void sleep_until(TimePoint at);
 class OutsideWork {
  public:
   OutsideWork() noexcept;
-  /// Moved from, it has no effect any more.
-  OutsideWork(OutsideWork&& other) noexcept = default;
-  OutsideWork& operator=(OutsideWork&& other) = delete;
   ~OutsideWork();
+  OutsideWork(const OutsideWork&) = delete;
+  OutsideWork& operator=(const OutsideWork&) = delete;
 
  private:
   std::shared_ptr<SchedulerCore> core_;

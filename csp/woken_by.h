@@ -8,16 +8,14 @@
 
 namespace leat {
 
-/// While one lives, the calling fiber may wait for fibers of `scheduler` (null: for something that
-/// is no fiber): where that is not its own, its own does not take the wait for a deadlock. No
-/// effect on a plain thread.
+/// While one lives, the calling fiber may wait for fibers of `scheduler`: where that is not its
+/// own, its own does not take the wait for a deadlock. No effect on a plain thread.
 class WokenBy {
  public:
-  explicit WokenBy(const SchedulerCore* scheduler) {
+  explicit WokenBy(const SchedulerCore& scheduler) {
     const Fiber* const fiber = Fiber::current();
-    if (fiber != nullptr && &fiber->core() != scheduler) outside_.emplace();
+    if (fiber != nullptr && &fiber->core() != &scheduler) outside_.emplace();
   }
-  explicit WokenBy(const SchedulerCore& scheduler) : WokenBy(&scheduler) {}
 
  private:
   std::optional<OutsideWork> outside_;

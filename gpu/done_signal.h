@@ -24,6 +24,10 @@ class DoneSignal {
     error_ = std::move(error);  // published by the channel
     put_token();
   }
+  /// Who will reach it: fibers of `scheduler`, or (null) something that is no fiber.
+  void expect_from(const SchedulerCore* scheduler) const noexcept {
+    channel_.core().get()->expect(scheduler);
+  }
   /// Receives a token once it is reached.
   [[nodiscard]] const Channel<Done>& channel() const noexcept { return channel_; }
   /// By who has received the token: so that it is found again.

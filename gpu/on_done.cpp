@@ -3,9 +3,8 @@
 namespace leat::gpu {
 
 DoneSubscription::DoneSubscription(const EventRef& event)
-    : device_(event.device()),
-      device_wakes_us_(device_.backend()->scheduler()),
-      signal_(device_.backend()->take_signal()) {
+    : device_(event.device()), signal_(device_.backend()->take_signal()) {
+  signal_->expect_from(device_.backend()->scheduler());
   device_.backend()->subscribe(event.handle(), signal_);
 }
 

@@ -17,7 +17,6 @@
 #include <utility>
 
 #include "leat/csp/select.h"
-#include "leat/csp/woken_by.h"
 #include "leat/gpu/event.h"
 
 namespace leat::gpu {
@@ -36,7 +35,6 @@ class DoneSubscription {
 
  private:
   Device device_;
-  WokenBy device_wakes_us_;
   DoneSignalRef signal_;  // none: moved from
 };
 

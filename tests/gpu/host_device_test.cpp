@@ -15,6 +15,7 @@
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
+#include "leat/csp/selector.h"
 #include "leat/csp/task_group.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
@@ -239,6 +240,33 @@ TEST(HostDevice, ASelectOverAGateThatNobodyOpensIsADeadlock) {
                  const Gate gate(stream);
                  event.record(stream);
                  select(on_done(event), on_recv(silence));
+               }),
+               Deadlock);
+}
+
+TEST(HostDevice, SelectingInARunOverACaseThatWasMadeBeforeItIsNoDeadlock) {
+  const Device device = open("host");
+  const Stream stream(device);
+  const Event event(device);
+  stream.launch_host([] {}, kLong);
+  event.record(stream);
+  Selector pending;
+  pending.add(on_done(event));
+  run([&] { EXPECT_EQ(pending.select(), 0U); }, {.workers = 1});
+}
+
+// One that waits beside it is another matter.
+TEST(HostDevice, ACaseThatNobodyWaitsForHidesNoDeadlock) {
+  const Device device = open("host");
+  const Stream stream(device);
+  const Event event(device);
+  const Gate gate(stream);
+  event.record(stream);
+  EXPECT_THROW(run([&] {
+                 Selector pending;
+                 pending.add(on_done(event));
+                 const Channel<int> silence(0);
+                 static_cast<void>(silence.recv());
                }),
                Deadlock);
 }
