@@ -1,6 +1,7 @@
 // How the CUDA backend pins, allocates and copies: in which calls, and in how many.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "leat/gpu/buffer.h"
@@ -105,6 +107,37 @@ TEST(CudaMemory, AnArenaForWhichThereIsNoRoomIsRefusedAndTakesNothing) {
   EXPECT_EQ(live().registrations, 0U);
   PinnedArena works(device, kMiB);
   EXPECT_EQ(works.fallback(), "");
+}
+
+// The stand-in ends the program where pages are unregistered that a queued copy uses.
+TEST(CudaMemory, AnArenaIsUnpinnedOnceLeatsStreamsHaveRun) {
+  const Device device = open("cuda:0");
+  const DeviceBuffer there(device, kMiB);
+  for (const bool stream_goes_first : {false, true}) {
+    std::optional<Stream> stream(device);
+    std::optional<PinnedArena> arena(std::in_place, device, kMiB);
+    const Gate gate(*stream);
+    copy_async(*stream, there.span(), arena->take(kMiB));
+    if (stream_goes_first) stream.reset();
+    const auto waits = calls("cudaEventSynchronize");
+    std::jthread destroyer([&] { arena.reset(); });
+    while (calls("cudaEventSynchronize") == waits) std::this_thread::yield();
+    EXPECT_EQ(live().registrations, 1U);
+    gate.open();
+    destroyer.join();
+    EXPECT_EQ(live().registrations, 0U);
+  }
+}
+
+TEST(CudaMemory, PagesThatCudaDoesNotUnregisterStayMapped) {
+  const Device device = open("cuda:0");
+  std::optional<PinnedArena> arena(std::in_place, device, kMiB);
+  std::byte* const data = arena->take(kMiB).data();
+  fail_call("cudaHostUnregister", cudaErrorCudartUnloading);
+  arena.reset();
+  EXPECT_EQ(msync(data, kMiB, MS_ASYNC), 0) << "somebody else may get them";
+  EXPECT_EQ(cudaHostUnregister(data), cudaSuccess);
+  EXPECT_EQ(munmap(data, kMiB), 0);
 }
 
 TEST(CudaMemory, SeveralCopiesAreOneCall) {

@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "leat/csp/scheduler.h"
+#include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
+#include "leat/gpu/on_done.h"
 #include "leat/gpu/stream.h"
 #include "leat/tests/gpu/cuda/stand_in/stand_in.h"
 #include "leat/tests/support/bytes.h"
@@ -64,6 +67,27 @@ TEST(CudaResources, RecordsThatWereAwaitedAreUsedAgain) {
         EXPECT_LE(created, 6U);
       },
       {.workers = 1});
+}
+
+// The poller lets go of the record, which then serves another event though its work is held.
+TEST(CudaResources, ASelectThatWasGivenUpKeepsNoRecord) {
+  const Device device = open("cuda:0");
+  const Stream stream(device);
+  const support::Gate gate(stream);
+  {
+    const Event event(device);
+    event.record(stream);
+    EXPECT_EQ(select(on_done(event), otherwise()), 1);
+  }
+  std::vector<Event> events;
+  bool served_again = false;
+  while (!served_again && events.size() < 100'000) {
+    const auto created = calls("cudaEventCreateWithFlags");
+    events.emplace_back(device);
+    served_again = calls("cudaEventCreateWithFlags") == created;
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(served_again);
 }
 
 TEST(CudaResources, NothingIsLeftOfADevice) {
