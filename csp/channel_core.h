@@ -157,10 +157,12 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   /// without.
   int communicate_one(Case& one, Deadline deadline);
 
-  /// Fibers of `scheduler` (null: something that is no fiber) will operate on it: who waits on it
-  /// meanwhile is in no deadlock, unless it is their own scheduler's fibers that they wait for.
-  void expect(const SchedulerCore* scheduler) noexcept LEAT_EXCLUDES(lock_) {
+  /// Of one that nobody uses any more, and that will be used again: fibers of `scheduler` (null:
+  /// something that is no fiber) will operate on it; who did before is forgotten. Who waits on it
+  /// is in no deadlock, unless it is their own scheduler's fibers that they wait for.
+  void expect_only(const SchedulerCore* scheduler) noexcept LEAT_EXCLUDES(lock_) {
     const SpinLockGuard guard(lock_);
+    touchers_.forget();
     touchers_.note(scheduler);
   }
   /// False if it was closed already.

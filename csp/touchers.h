@@ -34,6 +34,11 @@ class Touchers {
       outside_.store(true, std::memory_order_relaxed);
     }
   }
+  /// As if nobody had. Under the object's lock, while nobody waits for it.
+  void forget() noexcept {
+    first_.store(nullptr, std::memory_order_relaxed);
+    outside_.store(false, std::memory_order_relaxed);
+  }
   /// Whether note() of the same would change nothing.
   [[nodiscard]] bool knows(const SchedulerCore* scheduler) const noexcept {
     return (scheduler != nullptr && first_.load(std::memory_order_relaxed) == scheduler) ||

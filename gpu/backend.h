@@ -14,8 +14,9 @@
 //    at the same time; the calling thread's current device, if the backend has such a thing, is as
 //    before when it returns;
 //  - failures throw GpuError. destroy_* and free_* do not fail: they may be called while work that
-//    uses the handle is queued (the backend sees to it that the work finishes first, and free_* may
-//    wait for all that is queued on the device), and after the device was lost;
+//    uses the handle is queued on streams that this backend has created (it sees to it that the
+//    work finishes first, and free_* may wait for all that is queued on the device), and after the
+//    device was lost;
 //  - errors of asynchronous work are sticky: they surface at the next sync, await or enqueue, and
 //    at all that follow.
 //
@@ -136,7 +137,8 @@ class Backend {
   /// earlier record for later waits; waits already enqueued keep the one they saw.
   virtual void record(EventHandle event, StreamHandle stream) = 0;
   /// `stream` does nothing enqueued later before the latest record of `event` at this call is done.
-  /// The event may be another device's of the same family.
+  /// The event may be another device's of the same family; if that one has failed, or fails while
+  /// the stream waits, the wait fails: here, or as this stream's work.
   virtual void wait(StreamHandle stream, EventHandle event) = 0;
   virtual void sync(EventHandle event) = 0;
   [[nodiscard]] virtual bool is_done(EventHandle event) = 0;

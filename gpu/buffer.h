@@ -7,9 +7,10 @@
 //   leat::gpu::copy_async(stream, slot.span(), pinned.span());
 //
 // Buffers own; spans are views that must not outlive them. Allocated once, freed by the destructor,
-// which may run while work that uses the buffer is queued on a Stream (the device finishes that
-// work first, for which the destructor may wait). Moved from, a buffer is empty. Not thread-safe to
-// assign to; otherwise as safe as the bytes.
+// which may run while work that uses the buffer is queued on Streams of its device (which finishes
+// that work first, for which the destructor may wait); work on other devices, on the same one
+// opened again, and on foreign streams must have run. Moved from, a buffer is empty. Not
+// thread-safe to assign to; otherwise as safe as the bytes.
 //
 // What the buffers of a device take counts against its MemoryCaps.
 #pragma once
@@ -71,9 +72,10 @@ class Buffer {
         span_(std::exchange(other.span_, {})),
         stream_(std::exchange(other.stream_, StreamHandle::kNone)) {}
   Buffer& operator=(Buffer&& other) noexcept {
-    std::swap(device_, other.device_);
-    std::swap(span_, other.span_);
-    std::swap(stream_, other.stream_);
+    Buffer taken(std::move(other));  // whose destructor frees what was here
+    std::swap(device_, taken.device_);
+    std::swap(span_, taken.span_);
+    std::swap(stream_, taken.stream_);
     return *this;
   }
   ~Buffer();
@@ -115,11 +117,11 @@ using CopyToDevice = Copy<Space::kDevice, Space::kPinned>;
 using CopyToHost = Copy<Space::kPinned, Space::kDevice>;
 using CopyWithinDevice = Copy<Space::kDevice, Space::kDevice>;
 
-/// Enqueues several copies as one operation where the device can (Capabilities::batched_copies;
-/// CUDA 12.8: cudaMemcpyBatchAsync), for a batch of several tensors: they run in any order among
-/// each other, after what was enqueued before and before what comes after. No destination may
-/// overlap another range: of the copy itself it is checked. Throws as copy_async; then some may
-/// have been enqueued. Allocates nothing.
+/// Enqueues several copies as one operation (64 at a time) where the device can
+/// (Capabilities::batched_copies; CUDA 12.8: cudaMemcpyBatchAsync), for a batch of several tensors:
+/// they run in any order among each other, after what was enqueued before and before what comes
+/// after. No destination may overlap another range: of the copy itself it is checked. Throws as
+/// copy_async; then some may have been enqueued. Allocates nothing.
 void copy_async(const StreamRef& stream, std::span<const CopyToDevice> copies);
 void copy_async(const StreamRef& stream, std::span<const CopyToHost> copies);
 void copy_async(const StreamRef& stream, std::span<const CopyWithinDevice> copies);

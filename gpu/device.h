@@ -5,7 +5,8 @@
 //   std::cout << device.name() << '\n';                   // "cuda:0" or "host:0"
 //
 // A Device is a shared handle; streams, events and buffers made from it hold it, so it may be
-// dropped before them. Thread-safe.
+// dropped before them. Thread-safe. The last of them to go, of a host device, waits until what is
+// queued there has run: its kernels are the program's own functions.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +26,15 @@ namespace leat::gpu {
 class Device {
  public:
   explicit Device(std::shared_ptr<Backend> backend) noexcept : backend_(std::move(backend)) {}
+  Device(const Device&) = default;
+  Device& operator=(const Device&) = default;
+  // A move copies: there is no Device without a device.
+  Device(Device&& other) noexcept : backend_(other.backend_) {}  // NOLINT: see above
+  Device& operator=(Device&& other) noexcept {
+    backend_ = other.backend_;  // NOLINT: see above
+    return *this;
+  }
+  ~Device() = default;
 
   [[nodiscard]] const std::string& name() const noexcept { return backend_->info().name; }
   [[nodiscard]] const DeviceInfo& info() const noexcept { return backend_->info(); }
@@ -51,9 +61,11 @@ class Device {
 /// them; 0: none does. After the first failure the device accepts no more work, as a GPU does not:
 /// whoever waits and whoever enqueues is told by GpuError.
 struct HostFaults {
-  std::uint64_t copy = 0;     // that copy, of all streams, goes wrong: nothing is copied
-  std::uint64_t kernel = 0;   // that kernel (launch_host) goes wrong: its function is not called
-  std::uint64_t lost_at = 0;  // the device is lost at that operation of whatever kind
+  std::uint64_t copy = 0;    // that copy, of all streams, goes wrong: nothing is copied
+  std::uint64_t kernel = 0;  // that kernel (launch_host) goes wrong: its function is not called
+  /// The device is lost at that operation of whatever kind: a copy, a kernel, a record, a wait for
+  /// what is not done yet; the sync of a stream is a record.
+  std::uint64_t lost_at = 0;
 };
 
 /// How a host device spends time, and what goes wrong. The default models nothing: operations take

@@ -26,7 +26,7 @@ class DoneSignal {
   }
   /// Who will reach it: fibers of `scheduler`, or (null) something that is no fiber.
   void expect_from(const SchedulerCore* scheduler) const noexcept {
-    channel_.core().get()->expect(scheduler);
+    channel_.core().get()->expect_only(scheduler);
   }
   /// Receives a token once it is reached.
   [[nodiscard]] const Channel<Done>& channel() const noexcept { return channel_; }

@@ -27,7 +27,8 @@ Event::Event(Event&& other) noexcept
     : ref_(other.ref_.device_, std::exchange(other.ref_.handle_, EventHandle::kNone)) {}
 
 Event& Event::operator=(Event&& other) noexcept {
-  std::swap(ref_, other.ref_);
+  Event taken(std::move(other));  // whose destructor ends the event that was here
+  std::swap(ref_, taken.ref_);
   return *this;
 }
 

@@ -31,9 +31,10 @@ class HostPages {
         bytes_(std::exchange(other.bytes_, 0)),
         numa_node_(other.numa_node_) {}
   HostPages& operator=(HostPages&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    std::swap(numa_node_, other.numa_node_);
+    HostPages taken(std::move(other));
+    std::swap(data_, taken.data_);
+    std::swap(bytes_, taken.bytes_);
+    std::swap(numa_node_, taken.numa_node_);
     return *this;
   }
   ~HostPages();

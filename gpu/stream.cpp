@@ -30,13 +30,21 @@ void StreamRef::throw_moved_from() const {
   throw std::logic_error("leat: this Stream of " + device_.name() + " is empty: it was moved from");
 }
 
+void StreamRef::refuse_launch(Duration modelled_time) const {
+  throw std::invalid_argument("leat: launch_host on " + device_.name() +
+                              (modelled_time < Duration::zero()
+                                   ? ": a time of " + std::to_string(modelled_time.count()) + " ns"
+                                   : std::string(": no function to call")));
+}
+
 Stream::Stream(const Device& device) : ref_(device, device.backend()->create_stream()) {}
 
 Stream::Stream(Stream&& other) noexcept
     : ref_(other.ref_.device_, std::exchange(other.ref_.handle_, StreamHandle::kNone)) {}
 
 Stream& Stream::operator=(Stream&& other) noexcept {
-  std::swap(ref_, other.ref_);
+  Stream taken(std::move(other));  // whose destructor ends the stream that was here
+  std::swap(ref_, taken.ref_);
   return *this;
 }
 

@@ -53,8 +53,13 @@ class StreamRef {
   [[nodiscard]] bool is_capturing() const { return backend().is_capturing(handle()); }
   /// Enqueues a call of `function` in stream order; see Backend::launch_host. On the host device
   /// this is how kernels are launched, and `modelled_time` is how long they take at least.
+  ///
+  /// On CUDA the function is called, and destroyed, by a driver's thread: it may own no stream,
+  /// event or buffer, and must not use the device. Throws std::invalid_argument for no function and
+  /// for a negative time.
   void launch_host(UniqueFunction<void()> function,
                    Duration modelled_time = Duration::zero()) const {
+    if (!function || modelled_time < Duration::zero()) refuse_launch(modelled_time);
     backend().launch_host(handle(), std::move(function), modelled_time);
   }
   /// A cudaStream_t, for `kernel<<<grid, block, 0, stream>>>`. Null on the host device.
@@ -74,12 +79,14 @@ class StreamRef {
   friend class Stream;
   [[nodiscard]] Backend& backend() const noexcept { return *device_.backend(); }
   [[noreturn]] void throw_moved_from() const;
+  [[noreturn]] void refuse_launch(Duration modelled_time) const;
 
   Device device_;
   StreamHandle handle_;
 };
 
-/// A stream of its own. Destroying it does not wait: queued work still runs.
+/// A stream of its own. Destroying it does not wait: queued work still runs. (But see Device, of a
+/// host device's last handle.)
 ///
 /// Moved from, it is empty: it may be destroyed and assigned to, and tells its device; everything
 /// else throws std::logic_error.

@@ -32,6 +32,13 @@ void for_each_piece(CopyRange range, CopyDirection direction, F&& f) {
   }
 }
 
+bool driver_has_batches() noexcept {
+  int version = 0;  // which is no matter of a context
+  const cudaError_t code = cudaDriverGetVersion(&version);
+  if (code != cudaSuccess) static_cast<void>(cudaGetLastError());
+  return code == cudaSuccess && version >= 12'080;
+}
+
 bool is_unsupported(cudaError_t code) noexcept {
   return code == cudaErrorNotSupported || code == cudaErrorCallRequiresNewerDriver;
 }
@@ -43,7 +50,8 @@ std::size_t within_step(const void* address, std::size_t bytes) noexcept {
   return std::min(bytes, kRegistrationStep - into);
 }
 
-Copier::Copier(const Context& context) noexcept : context_(context), batches_(has_batch_copy()) {}
+Copier::Copier(const Context& context) noexcept
+    : context_(context), batches_(has_batch_copy() && driver_has_batches()) {}
 
 void Copier::copy(cudaStream_t stream, CopyRange range, CopyDirection direction) const {
   for_each_piece(range, direction, [&](const CopyRange& piece) {

@@ -28,7 +28,8 @@ class Copier {
   /// As Backend's. Throw GpuError.
   void copy(cudaStream_t stream, CopyRange range, CopyDirection direction) const;
   void copy_batch(cudaStream_t stream, std::span<const CopyRange> copies, CopyDirection direction);
-  /// False once the driver has said that it does not know batches.
+  /// False if toolkit or driver is older than them, and once a driver has said that it does not
+  /// know them.
   [[nodiscard]] bool batches() const noexcept { return batches_.load(std::memory_order_relaxed); }
 
  private:

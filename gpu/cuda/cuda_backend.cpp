@@ -206,10 +206,10 @@ class CudaBackend final : public Backend {
         "cudaMalloc", [&] { return cudaMalloc(&memory, bytes); }, bytes);
     return memory;
   }
-  // cudaFree and cudaFreeHost wait for all that is queued on the device before memory changes
-  // hands, so that work which is queued still finds it. Who frees must not be who holds a stream
-  // up.
+  // Work that is queued still finds the memory: that of Leat's streams is waited for here. cudaFree
+  // and cudaFreeHost are known to wait for all others, but it is not said that they must.
   void free_device(void* memory) noexcept override {
+    streams_.sync_all();
     quietly([&] { return cudaFree(memory); });
   }
   void* allocate_device(std::size_t bytes, StreamHandle handle) override {
@@ -239,6 +239,7 @@ class CudaBackend final : public Backend {
     return memory;
   }
   void free_pinned(void* memory) noexcept override {
+    streams_.sync_all();
     quietly([&] { return cudaFreeHost(memory); });
   }
 

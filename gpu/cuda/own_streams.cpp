@@ -7,15 +7,13 @@ namespace leat::gpu::cuda {
 
 cudaStream_t OwnStreams::create() {
   const std::scoped_lock lock(mutex_);
-  std::erase_if(draining_, [&](const RecordRef& end) {
-    return context_.attempt([&] { return cudaEventQuery(end->event); }) != cudaErrorNotReady;
-  });
+  std::erase_if(draining_, [&](const RecordRef& end) { return is_over(end); });
   live_.reserve(live_.size() + 1);
   draining_.reserve(draining_.size() + live_.size() + 1);  // end() must not fail
   cudaStream_t stream = nullptr;
   context_.call("cudaStreamCreateWithFlags",
                 [&] { return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); });
-  live_.push_back({.stream = stream});
+  live_.push_back({.stream = stream, .number = next_number_++});
   return stream;
 }
 
@@ -49,17 +47,40 @@ void OwnStreams::end(Live& one) noexcept {
   live_.erase(live_.begin() + (&one - live_.data()));
 }
 
+// Without the lock while it waits: who opens what a stream is held by may have to make one first.
 void OwnStreams::sync_all() noexcept {
-  // One after the other: none is destroyed, and so none gets its handle again, meanwhile.
-  const std::scoped_lock lock(mutex_);
   const auto sync = [&](const RecordRef& end) {
     static_cast<void>(context_.attempt([&] { return cudaEventSynchronize(end->event); }));
   };
-  for (const Live& one : live_) {
-    if (const RecordRef end = end_of(one.stream)) sync(end);
+  std::uint64_t next = 0;  // streams are numbered in the order in which they stand in live_
+  for (RecordRef end; next_end(next, end);) {
+    if (end) sync(end);
   }
-  for (const RecordRef& end : draining_) sync(end);
-  draining_.clear();
+  while (const RecordRef end = next_draining()) sync(end);
+}
+
+// The end of what is queued on the first stream numbered `next` or higher, if there is one; sets
+// `next` to what comes after it.
+bool OwnStreams::next_end(std::uint64_t& next, RecordRef& end) noexcept {
+  const std::scoped_lock lock(mutex_);
+  const auto it = std::ranges::lower_bound(live_, next, {}, &Live::number);
+  if (it == live_.end()) return false;
+  next = it->number + 1;
+  end = end_of(it->stream);
+  return true;
+}
+
+// One that is not reached yet; empty if there is none, or the device has failed.
+RecordRef OwnStreams::next_draining() noexcept {
+  const std::scoped_lock lock(mutex_);
+  for (const RecordRef& end : draining_) {
+    if (!is_over(end)) return end.share();
+  }
+  return {};
+}
+
+bool OwnStreams::is_over(const RecordRef& end) const noexcept {
+  return context_.attempt([&] { return cudaEventQuery(end->event); }) != cudaErrorNotReady;
 }
 
 RecordRef OwnStreams::end_of(cudaStream_t stream) noexcept {

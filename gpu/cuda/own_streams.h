@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <vector>
 
@@ -38,18 +39,23 @@ class OwnStreams {
  private:
   struct Live {
     cudaStream_t stream = nullptr;
+    std::uint64_t number = 0;
     std::size_t keepers = 0;
     bool destroyed = false;
   };
   [[nodiscard]] Live* find(cudaStream_t stream) noexcept;
   void end(Live& one) noexcept;
+  [[nodiscard]] bool next_end(std::uint64_t& next, RecordRef& end) noexcept;
+  [[nodiscard]] RecordRef next_draining() noexcept;
+  [[nodiscard]] bool is_over(const RecordRef& end) const noexcept;
   /// An event at the end of what is queued; none where nothing is, or nothing will run.
   [[nodiscard]] RecordRef end_of(cudaStream_t stream) noexcept;
 
   const Context& context_;
   EventPool& events_;
-  std::mutex mutex_;  // never held across a park
-  std::vector<Live> live_;
+  std::mutex mutex_;  // never held across a wait
+  std::uint64_t next_number_ = 0;
+  std::vector<Live> live_;  // by number, ascending
   std::vector<RecordRef> draining_;
 };
 

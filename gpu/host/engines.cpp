@@ -1,5 +1,6 @@
 #include "leat/gpu/host/engines.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -30,7 +31,10 @@ Duration Engines::copy_time(CopyDirection direction, std::size_t bytes,
                                                                        : 0;
   if (!(bandwidth > 0)) return latency;
   // Rounded to nearest, and divided last: a time that is a whole number stays that number.
-  return latency + Duration(std::llround(static_cast<double>(bytes) * 1e9 / bandwidth));
+  const double nanoseconds = static_cast<double>(bytes) * 1e9 / bandwidth;
+  constexpr Duration kMost = Duration::max() / 4;  // for ever, and sums do not overflow
+  if (nanoseconds >= static_cast<double>(kMost.count())) return kMost;
+  return std::min(latency, kMost) + Duration(std::llround(nanoseconds));
 }
 
 const char* Engines::next_fault(bool copy, bool kernel) noexcept {

@@ -48,7 +48,7 @@ class Engine {
     } const turn(*this);
     const TimePoint start = std::max(ready, free_at_);
     work();
-    const TimePoint end = std::max(start + modelled_time, now());
+    const TimePoint end = std::max(Deadline::after(start, modelled_time).at(), now());
     sleep_until(end);
     free_at_ = end;
     return end;

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <new>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -255,15 +256,25 @@ class HostBackend final : public Backend {
     const int number = next_stream_.fetch_add(1, std::memory_order_relaxed);
     auto stream =
         std::make_shared<HostStream>(engines_, info_.name + " stream " + std::to_string(number));
+    HostStream* const key = stream.get();
+    {
+      const std::scoped_lock lock(mutex_);
+      streams_.emplace(key, stream);
+    }
+    const auto forget = [&] {
+      const std::scoped_lock lock(mutex_);
+      streams_.erase(key);
+    };
     try {
       group_->go([stream] { stream->run(); }, {.name = stream->name(), .stack_size = kStreamStack});
     } catch (const std::logic_error&) {
+      forget();
       throw GpuError(0, "device lost", "create a stream", info_.name,
                      "the scheduler that it ran on has ended");
+    } catch (const Error& error) {
+      forget();
+      throw GpuError(0, "out of memory", "create a stream", info_.name, error.what());
     }
-    const std::scoped_lock lock(mutex_);
-    HostStream* const key = stream.get();
-    streams_.emplace(key, std::move(stream));
     return static_cast<StreamHandle>(reinterpret_cast<std::uintptr_t>(key));
   }
 
@@ -294,6 +305,7 @@ class HostBackend final : public Backend {
   }
 
   void sync(StreamHandle handle) override {
+    refuse_foreign_virtual_time("sync");
     if (stream_of(handle).runs_caller()) {
       throw GpuError(0, "a kernel cannot wait for its own stream", "sync", info_.name,
                      "use an event of another stream");
@@ -337,7 +349,7 @@ class HostBackend final : public Backend {
   }
   void sync(EventHandle handle) override {
     const Shield shield;
-    await(handle);
+    await(handle, "sync");
   }
   [[nodiscard]] bool is_done(EventHandle handle) override {
     rethrow_device_error();
@@ -347,11 +359,14 @@ class HostBackend final : public Backend {
     completion->rethrow_error();
     return true;
   }
-  void await(EventHandle handle) override {
+  void await(EventHandle handle) override { await(handle, "await"); }
+  void await(EventHandle handle, const char* what) {
+    refuse_foreign_virtual_time(what);
     rethrow_device_error();
     if (const CompletionRef completion = event_of(handle).latest()) completion->wait();
   }
   void subscribe(EventHandle handle, const DoneSignalRef& signal) override {
+    refuse_foreign_virtual_time("on_done");
     const CompletionRef completion = event_of(handle).latest();
     if (const std::exception_ptr error = engines_->error()) {
       signal->reach(error);
@@ -449,6 +464,17 @@ class HostBackend final : public Backend {
     }
     freed.block->free();
     return freed;
+  }
+
+  // Its time would pass, an hour in no time, while the device takes its own.
+  void refuse_foreign_virtual_time(const char* what) const {
+    const Fiber* const fiber = Fiber::current();
+    if (fiber == nullptr || !fiber->core().clock().is_virtual()) return;
+    if (&fiber->core() == &engines_->scheduler()) return;
+    throw std::logic_error(
+        "leat: " + std::string(what) + " on " + info_.name +
+        ", which was opened elsewhere and does not take this run's virtual time: "
+        "open a device inside the run");
   }
 
   void rethrow_device_error() const {

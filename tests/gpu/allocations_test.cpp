@@ -15,6 +15,7 @@
 #include "leat/gpu/pinned_arena.h"
 #include "leat/gpu/stream.h"
 #include "leat/tests/support/counting_new.h"
+#include "leat/tests/support/gate.h"
 #include "leat/tests/support/run.h"
 
 namespace leat::gpu {
@@ -108,6 +109,21 @@ TEST(GpuAllocations, OfSelectsOverEvents) {
                 }
               }),
               0U);
+  });
+}
+
+TEST(GpuAllocations, OfSelectsThatAreGivenUp) {
+  run_each([] {
+    const Parts p(open("host"));
+    const support::Gate gate(p.copies);
+    p.copied.record(p.copies);
+    EXPECT_EQ(allocations_of([&] {
+                for (int i = 0; i < kTimes; ++i) {
+                  EXPECT_EQ(select(on_done(p.copied), otherwise()), 1);
+                }
+              }),
+              0U);
+    gate.open();
   });
 }
 

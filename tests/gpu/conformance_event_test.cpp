@@ -179,6 +179,20 @@ TEST_P(GpuEvent, MovedFromSaysSoWhateverIsAskedOfIt) {
   });
 }
 
+TEST_P(GpuEvent, AssignedToALiveOneLeavesTheSourceEmpty) {
+  with_device([](const Device& device) {
+    const Stream stream(device);
+    Event first(device);
+    Event second(device);
+    const Gate gate(stream);
+    first.record(stream);
+    first = std::move(second);
+    EXPECT_TRUE(first.is_done());
+    EXPECT_THROW(second.sync(), std::logic_error);  // NOLINT(bugprone-use-after-move): that is it
+    gate.open();
+  });
+}
+
 TEST_P(GpuEvent, TimedOnesTellTheTimeBetweenThem) {
   with_device([](const Device& device) {
     const Stream stream(device);

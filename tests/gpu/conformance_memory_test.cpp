@@ -267,6 +267,8 @@ void expect_moves_leave_nothing(const Device& device) {
   first = std::move(second);
   EXPECT_EQ(first.data(), data);
   EXPECT_EQ(first.device(), device);
+  EXPECT_EQ(second.data(), nullptr);  // NOLINT(bugprone-use-after-move): likewise
+  EXPECT_EQ(device.memory().device.used + device.memory().pinned.used, 100U);
 }
 
 TEST_P(GpuMemory, BuffersMovedFromAreEmptyAndMayBeAssignedTo) {
@@ -493,6 +495,29 @@ TEST_P(GpuMemory, AnArenaDestroyedWhileCopiesAreQueuedLivesUntilTheseHaveRun) {
   });
 }
 
+// Whoever opens what holds a stream up may need a stream, and memory in its order, for that.
+TEST_P(GpuMemory, AnArenaThatWaitsToBeDestroyedHoldsNobodyUp) {
+  with_device([](const Device& device) {
+    const DeviceBuffer there(device, 100);
+    const Stream stream(device);
+    std::optional<PinnedArena> arena(std::in_place, device, 100);
+    const Gate gate(stream);
+    copy_async(stream, there.span(), arena->take(100));
+    on_plain_threads(
+        1, [&](int /*thread*/) { arena.reset(); },
+        [&] {
+          for (int i = 0; i < 100; ++i) {
+            yield();
+            const Stream another(device);
+            if (device.capabilities().stream_ordered_memory) {
+              const DeviceBuffer in_order(another, 100);
+            }
+          }
+          gate.open();
+        });
+  });
+}
+
 // ---- Caps
 
 TEST_P(GpuMemory, IsCounted) {
@@ -511,6 +536,7 @@ TEST_P(GpuMemory, IsCounted) {
     }
     EXPECT_EQ(device.memory().device.used, 0U);
     EXPECT_EQ(device.memory().pinned.used, 0U);
+    { const DeviceBuffer less(device, 1); }
     EXPECT_EQ(device.memory().device.peak, 1'200U);
     EXPECT_EQ(device.memory().pinned.peak, 5'030U);
   });

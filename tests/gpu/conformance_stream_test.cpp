@@ -287,6 +287,52 @@ TEST_P(GpuStream, MovedFromSaysSoWhateverIsAskedOfIt) {
   });
 }
 
+TEST_P(GpuStream, AssignedToALiveOneLeavesTheSourceEmpty) {
+  with_device([](const Device& device) {
+    Stream first(device);
+    Stream second(device);
+    const StreamRef view = second;
+    const Gate gate(first);
+    first = std::move(second);  // what was `first` goes, its work queued
+    EXPECT_EQ(first.ref(), view);
+    EXPECT_THROW(second.sync(), std::logic_error);  // NOLINT(bugprone-use-after-move): that is it
+    Stream& self = first;
+    first = std::move(self);
+    EXPECT_EQ(first.ref(), view);
+    first.sync();
+    gate.open();
+  });
+}
+
+TEST_P(GpuStream, ViewsAndDevicesMovedFromAreAsBefore) {
+  with_device([](const Device& opened) {
+    Device device = opened;
+    const Stream stream(device);
+    const Event event(device);
+    StreamRef stream_view = stream;
+    EventRef event_view = event;
+    const StreamRef other_stream_view = std::move(stream_view);
+    const EventRef other_event_view = std::move(event_view);
+    const Device other_device = std::move(device);
+    // NOLINTBEGIN(bugprone-use-after-move): it says what it then is
+    event_view.record(stream_view);
+    event_view.sync();
+    EXPECT_EQ(stream_view, other_stream_view);
+    EXPECT_EQ(device, other_device);
+    EXPECT_EQ(device.name(), opened.name());
+    // NOLINTEND(bugprone-use-after-move)
+  });
+}
+
+TEST_P(GpuStream, NoFunctionAndNegativeTimesAreRefused) {
+  with_device([](const Device& device) {
+    const Stream stream(device);
+    EXPECT_THROW(stream.launch_host({}), std::invalid_argument);
+    EXPECT_THROW(stream.launch_host([] {}, Duration(-1)), std::invalid_argument);
+    stream.sync();
+  });
+}
+
 TEST_P(GpuStream, HandsDataFromOneDeviceToAnother) {
   with_two_devices([](const Device& a, const Device& b) {
     const auto bytes = random_bytes(kBytes, 6);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <optional>
+#include <stdexcept>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -24,6 +25,7 @@
 #include "leat/tests/support/bytes.h"
 #include "leat/tests/support/gate.h"
 #include "leat/tests/support/gpu_error.h"
+#include "leat/tests/support/plain_threads.h"
 
 namespace leat::gpu {
 namespace {
@@ -253,6 +255,37 @@ TEST(HostDevice, SelectingInARunOverACaseThatWasMadeBeforeItIsNoDeadlock) {
   Selector pending;
   pending.add(on_done(event));
   run([&] { EXPECT_EQ(pending.select(), 0U); }, {.workers = 1});
+}
+
+TEST(HostDevice, OneThatRunsElsewhereDoesNotServeVirtualTime) {
+  const Device device = open("host");
+  const Stream stream(device);
+  const Event event(device);
+  VirtualClock clock;
+  run(
+      [&] {
+        EXPECT_THROW(event.await(), std::logic_error);
+        EXPECT_THROW(event.sync(), std::logic_error);
+        EXPECT_THROW(stream.sync(), std::logic_error);
+        EXPECT_THROW(static_cast<void>(on_done(event)), std::logic_error);
+        expect_works(open("host"));
+      },
+      {.workers = 1, .clock = &clock});
+}
+
+// A signal that a plain thread has used serves a run as a new one would.
+TEST(HostDevice, ASelectOfAPlainThreadHidesNoLaterDeadlock) {
+  std::optional<Device> device;
+  EXPECT_THROW(run([&] {
+                 device = open("host");
+                 const Stream stream(*device);
+                 const Event event(*device);
+                 on_plain_threads(1, [&](int /*thread*/) { select(on_done(event)); });
+                 const Gate gate(stream);
+                 event.record(stream);
+                 select(on_done(event));
+               }),
+               Deadlock);
 }
 
 // One that waits beside it is another matter.

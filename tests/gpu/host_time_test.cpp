@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "leat/csp/clock.h"
+#include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 #include "leat/gpu/buffer.h"
@@ -130,6 +131,27 @@ TEST_P(HostTime, ASelectTakesAnEventWhenItIsReached) {
               EXPECT_EQ(now().time_since_epoch(), 5ms);
             }),
             5ms);
+}
+
+// So that who waits for the device to be let go of is in a deadlock.
+TEST_P(HostTime, TimesThatAreTooLongAreForEver) {
+  const auto body = [] {
+    const Device device = open_host({.h2d_bandwidth = 1e-12});
+    const Stream copies(device);
+    const Stream compute(device);
+    const Event copied(device);
+    const Event computed(device);
+    const PinnedBuffer pinned(device, 100);
+    const DeviceBuffer there(device, 100);
+    std::ranges::fill(pinned.span().bytes(), std::byte{1});
+    sleep_for(1s);
+    copy_async(copies, there.span(), pinned.span());
+    copied.record(copies);
+    compute.launch_host([] {}, Duration::max());
+    computed.record(compute);
+    EXPECT_EQ(select(on_done(copied), on_done(computed), on_timeout(1'000'000s)), 2);
+  };
+  EXPECT_THROW(static_cast<void>(time_of(body)), Deadlock);
 }
 
 TEST_P(HostTime, CopiesInOneDirectionTakeTurns) {

@@ -157,7 +157,9 @@ void expect_told(const Call& one, const std::string& function, std::uint64_t n, 
       function == "cudaGetDeviceProperties" || function == "cudaDeviceGetAttribute";
   try {
     one.call(things);
-    EXPECT_TRUE(one.quiet || puts_back || tells_only) << "nothing was told";
+    // How often some functions are called is a matter of time: whether a stream has run, say.
+    const bool happened = stand_in::clear_faults();
+    EXPECT_TRUE(!happened || one.quiet || puts_back || tells_only) << "nothing was told";
   } catch (const GpuError& error) {
     EXPECT_FALSE(one.quiet);
     EXPECT_EQ(error.code(), kError);

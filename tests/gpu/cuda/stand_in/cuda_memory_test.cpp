@@ -242,5 +242,18 @@ TEST(CudaMemory, OfAHostFunctionInACaptureNothingIsEnqueued) {
   expect_works(device);
 }
 
+// What Leat waits for before it unpins is not what the user captures.
+TEST(CudaMemory, ACaptureOfALeatStreamSurvivesAnArenasEnd) {
+  const Device device = open("cuda:0");
+  const Stream stream(device);
+  auto* const native = static_cast<cudaStream_t>(stream.native_handle());
+  std::optional<PinnedArena> arena(std::in_place, device, kMiB);
+  ASSERT_EQ(cudaStreamBeginCapture(native, cudaStreamCaptureModeGlobal), cudaSuccess);
+  arena.reset();
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(native, &graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+}
+
 }  // namespace
 }  // namespace leat::gpu

@@ -58,6 +58,8 @@ void unload();
 /// The n-th next call of `function` (1: the next), a cuda* or cu* name, returns `code`, and does
 /// nothing else.
 void fail_call(std::string_view function, cudaError_t code, std::uint64_t n = 1);
+/// Takes back what fail_call() has asked for. True if all of it has happened.
+[[nodiscard]] bool clear_faults();
 /// The device fails at the n-th next operation that it runs, or now (n = 0): nothing more runs on
 /// it, and all calls return `code`, until reset().
 void fail_device(int device, cudaError_t code, std::uint64_t n = 0);

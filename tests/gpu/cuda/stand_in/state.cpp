@@ -154,6 +154,13 @@ void fail_call(std::string_view function, cudaError_t code, std::uint64_t n) {
   state().faults[std::string(function)] = {.in_calls = n, .code = code};
 }
 
+bool clear_faults() {
+  const Lock lock(state().mutex);
+  const bool all = state().faults.empty();
+  state().faults.clear();
+  return all;
+}
+
 void fail_device(int device, cudaError_t code, std::uint64_t n) {
   const Lock lock(state().mutex);
   Device& failing = *state().devices.at(static_cast<std::size_t>(device));
