@@ -30,7 +30,7 @@ namespace leat::gpu {
 /// work on other devices' and on foreign streams must have run.
 class PinnedArena {
  public:
-  /// `bytes` > 0 is rounded up to whole pages. Throws std::invalid_argument for 0; GpuError where
+  /// `bytes` > 0; whole pages are pinned for it. Throws std::invalid_argument for 0; GpuError where
   /// there is not enough memory, or the device's cap does not allow for it.
   PinnedArena(const Device& device, std::size_t bytes);
   PinnedArena(const PinnedArena&) = delete;

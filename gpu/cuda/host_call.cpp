@@ -5,7 +5,8 @@
 namespace leat::gpu::cuda {
 
 void Failure::remember_current_exception() noexcept {
-  if (claimed_.exchange(true, std::memory_order_relaxed)) return;
+  const std::scoped_lock lock(mutex_);  // who is second returns once the device has failed, too
+  if (error_ != nullptr) return;
   try {
     std::string what = "an unknown exception";
     try {

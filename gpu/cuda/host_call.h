@@ -6,6 +6,7 @@
 #include <atomic>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -33,7 +34,7 @@ class Failure {
 
  private:
   const std::string device_name_;
-  std::atomic<bool> claimed_{false};
+  std::mutex mutex_;
   std::atomic<bool> failed_{false};
   std::exception_ptr error_;
 };

@@ -2,6 +2,8 @@
 #include <driver_types.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +22,7 @@
 namespace leat::gpu {
 namespace {
 
+using namespace std::chrono_literals;
 using stand_in::calls;
 using stand_in::live;
 using stand_in::Live;
@@ -65,6 +68,30 @@ TEST(CudaResources, RecordsThatWereAwaitedAreUsedAgain) {
         }
         EXPECT_EQ(calls("cudaEventCreateWithFlags"), created);
         EXPECT_LE(created, 6U);
+      },
+      {.workers = 1});
+}
+
+// By how often the poller asks, which no slow machine makes more: the time that passes is counted.
+TEST(CudaResources, ALongAwaitIsNotSpunFor) {
+  run(
+      [] {
+        const Device device = open("cuda:0");
+        const Stream stream(device);
+        const Event event(device);
+        const support::Gate gate(stream);
+        event.record(stream);
+        TaskGroup group;
+        group.go([&] { event.await(); });
+        yield();
+        const TimePoint start = now();
+        const auto before = calls("cudaEventQuery");
+        sleep_for(200ms);
+        const auto asked = calls("cudaEventQuery") - before;
+        EXPECT_LE(asked, 400 + static_cast<std::uint64_t>((now() - start) / 500us));
+        EXPECT_GE(asked, 10U);
+        gate.open();
+        group.wait();
       },
       {.workers = 1});
 }

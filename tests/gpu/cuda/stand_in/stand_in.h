@@ -9,7 +9,8 @@
 // that was destroyed, memory that was freed, or not yet allocated, where a copy runs) ends the
 // program with a line that says what was wrong.
 //
-// Modelled, as CUDA's headers document it:
+// Modelled, as CUDA's headers document it, or, of the waiting of cudaFree and cudaFreeHost, as it
+// is known to be:
 //  - devices with a primary context each; the thread's current context, capture mode, last error; a
 //    call without a current context makes device 0's current;
 //  - streams that run on a thread each, in order, behind queues of bounded length; the legacy
