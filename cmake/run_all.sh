@@ -24,7 +24,7 @@ while (($#)); do
     --all) all=1 ;;
     --limit | --out)
       (($# > 1)) || usage 2 >&2
-      if [[ $1 == --limit ]]; then limit=$2; else out=$(mkdir -p "$2" && readlink -f "$2"); fi
+      if [[ $1 == --limit ]]; then limit=$2; else out=$(mkdir -p "$2" && readlink -f "$2") || exit 1; fi
       shift
       ;;
     -h | --help) usage 0 ;;
@@ -33,7 +33,7 @@ while (($#)); do
   shift
 done
 cd "$here" || exit 1
-logs=$out/output
+logs=$out/run_all_output
 rm -rf "$logs"
 mkdir -p "$logs" || exit 1
 
@@ -101,7 +101,8 @@ run() {
   { timeout --kill-after=10 "$limit" "$@" </dev/null >"$log" 2>&1; } 2>/dev/null || status=$?
   case $status in
     0) ;;
-    124 | 137) why="took more than $limit s" ;;
+    124) why="took more than $limit s" ;;
+    137) ((SECONDS - start < limit)) && why="was killed" || why="took more than $limit s" ;;
     *) why="exit status $status" ;;
   esac
   if [[ $name == test_* ]]; then

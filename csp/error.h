@@ -37,11 +37,12 @@ class Cancelled {};
 /// They are cancelled and joined first; where that moves none of them, because they are shielded,
 /// their shields give way.
 ///
-/// It is thrown only where it is certain: no timer, call of blocking() or device event is pending,
-/// no OutsideWork lives, and none of the channels, mutexes, semaphores and the like that are waited
-/// on was ever used by a plain thread or by a fiber of another scheduler, which might come back.
-/// (To ask for figures is no use: size(), stats(), available(), has_been_notified().) Then the wait
-/// goes on, and so it does in an embedded Scheduler: there only its user knows who may still come.
+/// It is thrown only where it is certain: no timer or call of blocking() is pending, no device
+/// event that is not of the run's own fibers is waited for, no OutsideWork lives, and none of the
+/// channels, mutexes, semaphores and the like that are waited on was ever used by a plain thread or
+/// by a fiber of another scheduler, which might come back. (To ask for figures is no use: size(),
+/// stats(), available(), has_been_notified().) Then the wait goes on, and so it does in an embedded
+/// Scheduler: there only its user knows who may still come.
 class Deadlock : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -137,8 +137,8 @@ class Backend {
   /// earlier record for later waits; waits already enqueued keep the one they saw.
   virtual void record(EventHandle event, StreamHandle stream) = 0;
   /// `stream` does nothing enqueued later before the latest record of `event` at this call is done.
-  /// The event may be another device's of the same family; if that one has failed, or fails while
-  /// the stream waits, the wait fails: here, or as this stream's work.
+  /// The event may be another device's of the same family. On the host device, if that one has
+  /// failed, or fails while the stream waits, the wait fails: here, or as this stream's work.
   virtual void wait(StreamHandle stream, EventHandle event) = 0;
   virtual void sync(EventHandle event) = 0;
   [[nodiscard]] virtual bool is_done(EventHandle event) = 0;
@@ -161,16 +161,18 @@ class Backend {
   /// In the order of `stream`: for what is enqueued there from now on, and for what waits for that.
   virtual void* allocate_device(std::size_t bytes, StreamHandle stream) = 0;
   /// What was allocated with `stream`, which may have been destroyed since: goes when what was
-  /// enqueued there has run. Work on other streams must come before that. Never waits.
+  /// enqueued there has run. Work on other streams must come before that. Does not wait, where
+  /// Capabilities::stream_ordered_memory. Not while the stream is being captured.
   virtual void free_device(void* memory, StreamHandle stream) noexcept = 0;
 
   /// Host memory from and to which copies are asynchronous, aligned to a page; usable by every
   /// device of the family.
   virtual void* allocate_pinned(std::size_t bytes, PinnedUse use) = 0;
   virtual void free_pinned(void* memory) noexcept = 0;
-  /// Pins whole pages that the caller has allocated. Throws GpuError, and then has pinned none.
-  virtual void pin_pages(void* memory, std::size_t bytes) = 0;
-  /// Undoes pin_pages of the whole of `pages`, and lets go of them, once the work queued on the
+  /// Pins pages. Throws GpuError, and then has pinned none; where it cannot undo what it has begun,
+  /// the pages are abandoned.
+  virtual void pin_pages(HostPages& pages) = 0;
+  /// Undoes pin_pages, and lets go of the pages, once the work queued on the
   /// streams that this backend has created has run; work elsewhere must have run before.
   virtual void unpin_pages(HostPages pages) noexcept = 0;
 

@@ -62,8 +62,10 @@ class Buffer {
   /// Device memory in the order of `stream`, out of the device's pool: may be used by what is
   /// enqueued there from now on, and elsewhere by what waits for that. Its destructor does not
   /// wait: the memory goes when what is enqueued on `stream` by then has run, so all other work on
-  /// it has to come before that (let `stream` wait for it). `stream` must outlive the buffer.
-  /// (CUDA: cudaMallocAsync, cudaFreeAsync.)
+  /// it has to come before that (let `stream` wait for it). A Stream may be destroyed before the
+  /// buffer, a foreign stream must outlive it; neither may be in a capture then. Where the device
+  /// has no pool (Capabilities::stream_ordered_memory), the memory is as that of the first
+  /// constructor. (CUDA: cudaMallocAsync, cudaFreeAsync.)
   Buffer(const StreamRef& stream, std::size_t bytes) requires(space == Space::kDevice);
   /// Pinned memory for that use by the CPU.
   Buffer(const Device& device, std::size_t bytes, PinnedUse use) requires(space == Space::kPinned);

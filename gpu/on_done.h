@@ -24,8 +24,8 @@ namespace leat::gpu {
 /// Told when an event's latest record is done, until it is destroyed. What on_done holds.
 class DoneSubscription {
  public:
-  /// Throws GpuError where the device cannot tell any more; std::logic_error on a VirtualClock
-  /// whose time the device does not take (a GPU's is real).
+  /// Throws std::logic_error on a VirtualClock whose time the device does not take (a GPU's is
+  /// real), leat::Error where a thread that it needs cannot be started.
   explicit DoneSubscription(const EventRef& event);
   DoneSubscription(DoneSubscription&& other) noexcept = default;
   DoneSubscription& operator=(DoneSubscription&& other) = delete;

@@ -22,7 +22,7 @@ PinnedArena::PinnedArena(const Device& device, std::size_t bytes) : device_(devi
     data_ = pages_->data();
     capacity_ = bytes;
     try {
-      backend.pin_pages(data_, pages_->size());
+      backend.pin_pages(*pages_);
       return;
     } catch (const GpuError& error) {
       fallback_reason_ = error.what();

@@ -27,7 +27,8 @@ namespace leat::gpu {
 /// thread or fiber at a time.
 ///
 /// The destructor waits for work that is queued on Streams of its device, as a PinnedBuffer's does;
-/// work on other devices' and on foreign streams must have run.
+/// work on other devices' and on foreign streams must have run. While one of those Streams is being
+/// captured into a graph, it does not wait, and never gives the pages back.
 class PinnedArena {
  public:
   /// `bytes` > 0; whole pages are pinned for it. Throws std::invalid_argument for 0; GpuError where

@@ -4,8 +4,8 @@
 // A loop's waits resemble each other. So the lengths of the latest ones are kept, and a wait that
 // comes near one of them is watched without pause, from a little before it to a little after. Apart
 // from that it is looked at in distances that grow with its length: it becomes longer by a quarter
-// at most (a sixteenth where there is nothing to compare it with), and by no more than
-// kLongestSleep.
+// at most (a sixteenth where there is nothing to compare it with) or by kShortestSleep, and by no
+// more than kLongestSleep.
 #pragma once
 
 #include <algorithm>

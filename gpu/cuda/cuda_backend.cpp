@@ -52,7 +52,7 @@ class CudaBackend final : public Backend {
         context_(number, info_.name),
         failure_(std::make_shared<Failure>(info_.name)),
         records_(context_),
-        streams_(context_, records_),
+        streams_(context_),
         poller_(context_, *failure_),
         copier_(context_),
         memory_pools_(has_memory_pools(number)) {
@@ -176,7 +176,7 @@ class CudaBackend final : public Backend {
         signal->reach(nullptr);
         return;
       }
-    } catch (const GpuError&) {
+    } catch (...) {
       signal->reach(std::current_exception());
       return;
     }
@@ -209,12 +209,16 @@ class CudaBackend final : public Backend {
   // Work that is queued still finds the memory: that of Leat's streams is waited for here. cudaFree
   // and cudaFreeHost are known to wait for all others, but it is not said that they must.
   void free_device(void* memory) noexcept override {
-    streams_.sync_all();
+    static_cast<void>(streams_.sync_all());
     quietly([&] { return cudaFree(memory); });
   }
   void* allocate_device(std::size_t bytes, StreamHandle handle) override {
     if (!memory_pools_) return allocate_device(bytes);
     failure_->rethrow();
+    if (is_capturing(handle)) {
+      throw refusal("the stream is being captured into a graph", "cudaMallocAsync",
+                    "allocate before the capture begins, or without a stream");
+    }
     void* memory = nullptr;
     context_.call(
         "cudaMallocAsync", [&] { return cudaMallocAsync(&memory, bytes, stream_of(handle)); },
@@ -239,31 +243,30 @@ class CudaBackend final : public Backend {
     return memory;
   }
   void free_pinned(void* memory) noexcept override {
-    streams_.sync_all();
+    static_cast<void>(streams_.sync_all());
     quietly([&] { return cudaFreeHost(memory); });
   }
 
-  void pin_pages(void* memory, std::size_t bytes) override {
+  void pin_pages(HostPages& pages) override {
     failure_->rethrow();
     std::size_t pinned = 0;
     try {
-      while (pinned < bytes) {
-        std::byte* const begin = static_cast<std::byte*>(memory) + pinned;
-        const std::size_t step = within_step(begin, bytes - pinned);
+      while (pinned < pages.size()) {
+        std::byte* const begin = pages.data() + pinned;
+        const std::size_t step = within_step(begin, pages.size() - pinned);
         context_.call(
             "cudaHostRegister",
             [&] { return cudaHostRegister(begin, step, cudaHostRegisterPortable); }, step);
         pinned += step;
       }
     } catch (...) {
-      static_cast<void>(unregister(memory, pinned));
+      if (!unregister(pages.data(), pinned)) pages.abandon();
       throw;
     }
   }
   void unpin_pages(HostPages pages) noexcept override {
-    streams_.sync_all();
     // Else the device may still reach them: they must not become somebody else's memory.
-    if (!unregister(pages.data(), pages.size())) pages.abandon();
+    if (!streams_.sync_all() || !unregister(pages.data(), pages.size())) pages.abandon();
   }
 
   void copy_async(StreamHandle handle, void* to, const void* from, std::size_t bytes,

@@ -10,10 +10,11 @@
 //    watched;
 //  - a waiter's node is touched under lock_ alone, or after its operation was claimed and before
 //    its ready(): whoever has taken its node out under lock_ may leave;
-//  - a watched Record is not recorded again (event_pool.h), so what it is asked is about the record
-//    that its waiters saw.
+//  - a watched Record is not recorded again, but by who had begun to before it was watched
+//    (event_pool.h): so what it is asked is about the record that its waiters saw, or one made
+//    while they asked.
 //
-// Lock order: lock_ is the last; nothing is called under it.
+// Lock order: lock_ is the last; under it nothing is called but futex_wake.
 #pragma once
 
 #include <atomic>

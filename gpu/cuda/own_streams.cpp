@@ -5,11 +5,16 @@
 
 namespace leat::gpu::cuda {
 
+OwnStreams::~OwnStreams() {
+  for (const Live& one : live_) {
+    static_cast<void>(context_.attempt([&] { return cudaStreamDestroy(one.stream); }));
+  }
+}
+
 cudaStream_t OwnStreams::create() {
   const std::scoped_lock lock(mutex_);
-  std::erase_if(draining_, [&](const RecordRef& end) { return is_over(end); });
+  sweep();
   live_.reserve(live_.size() + 1);
-  draining_.reserve(draining_.size() + live_.size() + 1);  // end() must not fail
   cudaStream_t stream = nullptr;
   context_.call("cudaStreamCreateWithFlags",
                 [&] { return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); });
@@ -19,9 +24,8 @@ cudaStream_t OwnStreams::create() {
 
 void OwnStreams::destroy(cudaStream_t stream) noexcept {
   const std::scoped_lock lock(mutex_);
-  Live& one = *find(stream);
-  one.destroyed = true;
-  if (one.keepers == 0) end(one);
+  find(stream)->destroyed = true;
+  sweep();
 }
 
 void OwnStreams::keep(cudaStream_t stream) noexcept {
@@ -32,7 +36,39 @@ void OwnStreams::keep(cudaStream_t stream) noexcept {
 void OwnStreams::let_go(cudaStream_t stream) noexcept {
   const std::scoped_lock lock(mutex_);
   Live* const one = find(stream);
-  if (one != nullptr && --one->keepers == 0 && one->destroyed) end(*one);
+  if (one == nullptr) return;
+  --one->keepers;
+  if (one->destroyed) sweep();
+}
+
+// Without the lock while it waits: who opens what a stream is held by may have to make one first.
+// Each is kept meanwhile; those that are made meanwhile have nothing to do with the caller's
+// memory.
+bool OwnStreams::sync_all() noexcept {
+  bool all = true;
+  std::uint64_t next = 0;
+  std::uint64_t end = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    end = next_number_;
+  }
+  for (;;) {
+    cudaStream_t stream = nullptr;
+    {
+      const std::scoped_lock lock(mutex_);
+      const auto it = std::ranges::lower_bound(live_, next, {}, &Live::number);
+      if (it == live_.end() || it->number >= end) return all;
+      next = it->number + 1;
+      ++it->keepers;
+      stream = it->stream;
+    }
+    if (is_captured(stream)) {
+      all = false;
+    } else {  // a failure of the device's: nothing will run any more
+      static_cast<void>(context_.attempt([&] { return cudaStreamSynchronize(stream); }));
+    }
+    let_go(stream);
+  }
 }
 
 OwnStreams::Live* OwnStreams::find(cudaStream_t stream) noexcept {
@@ -40,61 +76,23 @@ OwnStreams::Live* OwnStreams::find(cudaStream_t stream) noexcept {
   return it != live_.end() ? &*it : nullptr;
 }
 
-// Tells CUDA. With the lock.
-void OwnStreams::end(Live& one) noexcept {
-  if (RecordRef end = end_of(one.stream)) draining_.push_back(std::move(end));
-  static_cast<void>(context_.attempt([&] { return cudaStreamDestroy(one.stream); }));
-  live_.erase(live_.begin() + (&one - live_.data()));
+bool OwnStreams::is_captured(cudaStream_t stream) const noexcept {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaError_t code = context_.attempt([&] { return cudaStreamIsCapturing(stream, &status); });
+  return code == cudaSuccess && status != cudaStreamCaptureStatusNone;
 }
 
-// Without the lock while it waits: who opens what a stream is held by may have to make one first.
-void OwnStreams::sync_all() noexcept {
-  const auto sync = [&](const RecordRef& end) {
-    static_cast<void>(context_.attempt([&] { return cudaEventSynchronize(end->event); }));
-  };
-  std::uint64_t next = 0;  // streams are numbered in the order in which they stand in live_
-  for (RecordRef end; next_end(next, end);) {
-    if (end) sync(end);
-  }
-  while (const RecordRef end = next_draining()) sync(end);
-}
-
-// The end of what is queued on the first stream numbered `next` or higher, if there is one; sets
-// `next` to what comes after it.
-bool OwnStreams::next_end(std::uint64_t& next, RecordRef& end) noexcept {
-  const std::scoped_lock lock(mutex_);
-  const auto it = std::ranges::lower_bound(live_, next, {}, &Live::number);
-  if (it == live_.end()) return false;
-  next = it->number + 1;
-  end = end_of(it->stream);
-  return true;
-}
-
-// One that is not reached yet; empty if there is none, or the device has failed.
-RecordRef OwnStreams::next_draining() noexcept {
-  const std::scoped_lock lock(mutex_);
-  for (const RecordRef& end : draining_) {
-    if (!is_over(end)) return end.share();
-  }
-  return {};
-}
-
-bool OwnStreams::is_over(const RecordRef& end) const noexcept {
-  return context_.attempt([&] { return cudaEventQuery(end->event); }) != cudaErrorNotReady;
-}
-
-RecordRef OwnStreams::end_of(cudaStream_t stream) noexcept {
-  try {
-    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    context_.call("cudaStreamIsCapturing", [&] { return cudaStreamIsCapturing(stream, &capture); });
-    if (capture != cudaStreamCaptureStatusNone) return {};
-    if (context_.query("cudaStreamQuery", [&] { return cudaStreamQuery(stream); })) return {};
-    RecordRef end = events_.take(false);
-    context_.call("cudaEventRecord", [&] { return cudaEventRecord(end->event, stream); });
-    return end;
-  } catch (...) {
-    return {};  // the device has failed: nothing will run any more
-  }
+void OwnStreams::sweep() noexcept {
+  std::erase_if(live_, [&](const Live& one) {
+    if (!one.destroyed || one.keepers > 0) return false;
+    // Who destroys a stream while he captures it has spoilt the capture himself.
+    const bool captured = is_captured(one.stream);
+    const cudaError_t code =
+        captured ? cudaSuccess : context_.attempt([&] { return cudaStreamQuery(one.stream); });
+    if (code == cudaErrorNotReady) return false;
+    static_cast<void>(context_.attempt([&] { return cudaStreamDestroy(one.stream); }));
+    return true;
+  });
 }
 
 }  // namespace leat::gpu::cuda

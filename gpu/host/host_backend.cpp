@@ -274,6 +274,9 @@ class HostBackend final : public Backend {
     } catch (const Error& error) {
       forget();
       throw GpuError(0, "out of memory", "create a stream", info_.name, error.what());
+    } catch (...) {
+      forget();
+      throw;
     }
     return static_cast<StreamHandle>(reinterpret_cast<std::uintptr_t>(key));
   }
@@ -412,9 +415,13 @@ class HostBackend final : public Backend {
   void free_pinned(void* memory) noexcept override {
     free_after_queued_work(take_back(memory).block);
   }
-  void pin_pages(void* /*memory*/, std::size_t /*bytes*/) override {}
+  void pin_pages(HostPages& /*pages*/) override {}
   void unpin_pages(HostPages pages) noexcept override {
-    free_after_queued_work(std::make_shared<HostPages>(std::move(pages)));
+    try {
+      free_after_queued_work(std::make_shared<HostPages>(std::move(pages)));
+    } catch (const std::bad_alloc&) {
+      pages.abandon();  // streams may still use them
+    }
   }
 
   void copy_async(StreamHandle stream, void* to, const void* from, std::size_t bytes,

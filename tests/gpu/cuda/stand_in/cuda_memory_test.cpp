@@ -18,6 +18,7 @@
 #include "leat/tests/gpu/cuda/stand_in/stand_in.h"
 #include "leat/tests/support/bytes.h"
 #include "leat/tests/support/gate.h"
+#include "leat/tests/support/memory.h"
 
 namespace leat::gpu {
 namespace {
@@ -120,9 +121,9 @@ TEST(CudaMemory, AnArenaIsUnpinnedOnceLeatsStreamsHaveRun) {
     const Gate gate(*stream);
     copy_async(*stream, there.span(), arena->take(kMiB));
     if (stream_goes_first) stream.reset();
-    const auto waits = calls("cudaEventSynchronize");
+    const auto waits = calls("cudaStreamSynchronize");
     std::jthread destroyer([&] { arena.reset(); });
-    while (calls("cudaEventSynchronize") == waits) std::this_thread::yield();
+    while (calls("cudaStreamSynchronize") == waits) std::this_thread::yield();
     EXPECT_EQ(live().registrations, registrations);
     gate.open();
     destroyer.join();
@@ -214,7 +215,68 @@ TEST(CudaMemory, InAStreamsOrderKeepsTheStream) {
   EXPECT_EQ(live().streams, 1U);
   EXPECT_EQ(calls("cudaStreamDestroy"), 0U);
   second.reset();
-  EXPECT_EQ(calls("cudaStreamDestroy"), 1U);
+  while (live().streams > 0) const Stream another(device);  // looks whether those before are over
+}
+
+// Nobody waits where it is destroyed, but who unpins pages does.
+TEST(CudaMemory, AStreamThatWasDestroyedGoesOnceItsWorkHasRun) {
+  const Device device = open("cuda:0");
+  std::optional<Stream> stream(device);
+  {
+    const Gate gate(*stream);
+    stream.reset();
+    const Stream another(device);
+    EXPECT_EQ(calls("cudaStreamDestroy"), 0U);
+    EXPECT_EQ(live().streams, 2U);
+  }
+  while (live().streams > 0) const Stream another(device);
+}
+
+// Where more is queued than the stream's queue holds, CUDA makes who enqueues wait; to unpin pages
+// nothing is enqueued, and who wants a stream meanwhile gets one.
+TEST(CudaMemory, AFullQueueHoldsNobodyUpButWhoUnpins) {
+  const Device device = open("cuda:0");
+  const Stream stream(device);
+  std::optional<PinnedArena> arena(std::in_place, device, kMiB);
+  const DeviceBuffer there(device, 1'000);
+  const Gate gate(stream);
+  copy_async(stream, there.span(), arena->take(1'000));
+  for (int i = 0; i < 1'000; ++i) copy_async(stream, there.span(), arena->take(1'000, 1));
+  const auto waits = calls("cudaStreamSynchronize");
+  std::jthread destroyer([&] { arena.reset(); });
+  while (calls("cudaStreamSynchronize") == waits) std::this_thread::yield();
+  {
+    const Stream another(device);
+    const DeviceBuffer in_order(another, 1'000);
+  }
+  gate.open();
+}
+
+TEST(CudaMemory, PagesThatCouldBeNeitherRegisteredNorUnregisteredStayMapped) {
+  {
+    const Device device = open("cuda:0");
+    fail_call("cudaHostRegister", cudaErrorDevicesUnavailable, 2);
+    fail_call("cudaHostUnregister", cudaErrorCudartUnloading);
+    const std::size_t before = resident_bytes();
+    {
+      const Crossing c(device);
+      EXPECT_NE(c.arena.fallback(), "");
+    }
+    EXPECT_EQ(live().registrations, 1U);
+    EXPECT_GE(resident_bytes(), before + kStep) << "somebody else may get them";
+  }
+  stand_in::reset();  // nobody knows them any more
+}
+
+TEST(CudaMemory, MemoryInAStreamsOrderIsRefusedInACapture) {
+  const Device device = open("cuda:0");
+  const Stream stream(device);
+  auto* const native = static_cast<cudaStream_t>(stream.native_handle());
+  ASSERT_EQ(cudaStreamBeginCapture(native, cudaStreamCaptureModeGlobal), cudaSuccess);
+  EXPECT_THROW(DeviceBuffer(stream, 100), GpuError);
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(native, &graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
 }
 
 TEST(CudaMemory, WithoutPoolsStreamOrderedMemoryIsAsAnyOther) {
@@ -243,17 +305,35 @@ TEST(CudaMemory, OfAHostFunctionInACaptureNothingIsEnqueued) {
   expect_works(device);
 }
 
-// What Leat waits for before it unpins is not what the user captures.
-TEST(CudaMemory, ACaptureOfALeatStreamSurvivesAnArenasEnd) {
+/// What an arena has left behind.
+void take_back(PinnedSpan pages) {
+  for (std::size_t done = 0; done < pages.size();) {
+    std::byte* const begin = pages.data() + done;
+    EXPECT_EQ(cudaHostUnregister(begin), cudaSuccess);
+    done += kStep - reinterpret_cast<std::uintptr_t>(begin) % kStep;
+  }
+  EXPECT_EQ(munmap(pages.data(), pages.size()), 0);
+}
+
+// It cannot be waited for, and what was queued before it may still read the pages.
+TEST(CudaMemory, ACaptureOfALeatStreamSurvivesAnArenasEndAndThePagesStay) {
   const Device device = open("cuda:0");
   const Stream stream(device);
   auto* const native = static_cast<cudaStream_t>(stream.native_handle());
   std::optional<PinnedArena> arena(std::in_place, device, kMiB);
+  const PinnedSpan pinned = arena->take(kMiB);
+  const DeviceBuffer there(device, kMiB);
+  const Gate gate(stream);
+  copy_async(stream, there.span(), pinned);
   ASSERT_EQ(cudaStreamBeginCapture(native, cudaStreamCaptureModeGlobal), cudaSuccess);
   arena.reset();
+  EXPECT_EQ(msync(pinned.data(), kMiB, MS_ASYNC), 0) << "somebody else may get them";
+  gate.open();
   cudaGraph_t graph = nullptr;
   EXPECT_EQ(cudaStreamEndCapture(native, &graph), cudaSuccess);
   EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  stream.sync();
+  take_back(pinned);
 }
 
 }  // namespace
