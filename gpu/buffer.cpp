@@ -38,8 +38,10 @@ constexpr CopyDirection direction_of() {
 template <Space to_space, Space from_space>
 void enqueue_copy(const StreamRef& stream, MemorySpan<to_space> to, MemorySpan<from_space> from) {
   constexpr CopyDirection kDirection = direction_of<to_space, from_space>();
-  const CopyRange copy = checked(stream, to.data(), to.size(), from.data(), from.size(), kDirection);
-  stream.device().backend()->copy_async(stream.handle(), copy.to, copy.from, copy.bytes, kDirection);
+  const CopyRange copy =
+      checked(stream, to.data(), to.size(), from.data(), from.size(), kDirection);
+  stream.device().backend()->copy_async(stream.handle(), copy.to, copy.from, copy.bytes,
+                                        kDirection);
 }
 
 template <Space to_space, Space from_space>
@@ -51,7 +53,8 @@ void enqueue_copies(const StreamRef& stream, std::span<const Copy<to_space, from
   std::array<CopyRange, 64> ranges;  // on the stack: nothing is allocated
   std::size_t count = 0;
   const auto flush = [&] {
-    stream.device().backend()->copy_batch_async(stream.handle(), {ranges.data(), count}, kDirection);
+    stream.device().backend()->copy_batch_async(stream.handle(), {ranges.data(), count},
+                                                kDirection);
     count = 0;
   };
   for (const auto& [to, from] : copies) {
