@@ -17,61 +17,17 @@
 #include <vector>
 
 #include "leat/csp/error.h"
-#include "leat/csp/park.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/spin_lock.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/touchers.h"
-#include "leat/csp/wait_queue.h"
 #include "leat/csp/woken_by.h"
 #include "leat/gpu/host/completion.h"
 #include "leat/gpu/host/engines.h"
+#include "leat/gpu/host/host_event.h"
+#include "leat/gpu/host/host_memory.h"
 #include "leat/gpu/host/host_stream.h"
 
 namespace leat::gpu::host {
 namespace {
-
-/// An event: its latest record, if there was one. Records made by several threads at once count in
-/// the order in which they began: what the later one covers includes what the earlier one does.
-class HostEvent {
- public:
-  /// By who has taken it from the pool, before anybody else knows it.
-  void set_timed(bool timed) noexcept { timed_ = timed; }
-  [[nodiscard]] bool timed() const noexcept { return timed_; }
-  [[nodiscard]] CompletionRef latest() const noexcept {
-    const SpinLockGuard guard(lock_);
-    return latest_;
-  }
-  /// A record begins; returns its turn.
-  [[nodiscard]] std::uint64_t begin_record() noexcept {
-    const SpinLockGuard guard(lock_);
-    return ++turns_;
-  }
-  /// The record of that turn has been enqueued.
-  void end_record(std::uint64_t turn, CompletionRef completion) noexcept {
-    {
-      const SpinLockGuard guard(lock_);
-      if (turn < latest_turn_) return;
-      latest_turn_ = turn;
-      std::swap(latest_, completion);
-    }
-    // The earlier record is let go without the lock.
-  }
-  /// For the pool.
-  void recycle() noexcept {
-    CompletionRef last;  // goes after the lock
-    const SpinLockGuard guard(lock_);
-    std::swap(latest_, last);
-    turns_ = latest_turn_ = 0;
-  }
-
- private:
-  bool timed_ = false;
-  mutable SpinLock lock_;
-  std::uint64_t turns_ LEAT_GUARDED_BY(lock_) = 0;
-  std::uint64_t latest_turn_ LEAT_GUARDED_BY(lock_) = 0;
-  CompletionRef latest_ LEAT_GUARDED_BY(lock_);
-};
 
 HostStream& stream_of(StreamHandle handle) noexcept {
   return *reinterpret_cast<HostStream*>(static_cast<std::uintptr_t>(handle));
@@ -80,116 +36,6 @@ HostStream& stream_of(StreamHandle handle) noexcept {
 HostEvent& event_of(EventHandle handle) noexcept {
   return Pool<HostEvent>::value(reinterpret_cast<void*>(static_cast<std::uintptr_t>(handle)));
 }
-
-/// Memory of one kind. It counts against its cap until the last stream that may use it has passed;
-/// in between it is on its way back, and whoever is short of it waits.
-class Memory : public std::enable_shared_from_this<Memory> {
- public:
-  Memory(const char* kind, std::align_val_t alignment, std::size_t cap)
-      : kind_(kind), alignment_(alignment), cap_(cap) {}
-
-  /// A piece of it, which goes with its last owner.
-  class Block {
-   public:
-    Block(std::shared_ptr<Memory> owner, std::size_t bytes) noexcept
-        : owner_(std::move(owner)), bytes_(bytes) {}
-    Block(const Block&) = delete;
-    Block& operator=(const Block&) = delete;
-    ~Block() {
-      if (memory_ != nullptr) ::operator delete(memory_, owner_->alignment_);
-      if (reserved_) owner_->give_back(bytes_, freed_);
-    }
-    /// Once. False if there is not enough; `used` is then what others use.
-    bool allocate(const Engines& engines, bool waits, std::size_t& used) {
-      reserved_ = owner_->reserve(bytes_, engines, waits, used);
-      if (reserved_) memory_ = ::operator new(bytes_, owner_->alignment_, std::nothrow);
-      return memory_ != nullptr;
-    }
-    [[nodiscard]] void* get() const noexcept { return memory_; }
-    /// Its user needs it no more; streams may. Called once, before any of them holds it.
-    void free() noexcept {
-      freed_ = true;
-      owner_->expect_back(bytes_);
-    }
-
-   private:
-    const std::shared_ptr<Memory> owner_;
-    const std::size_t bytes_;
-    void* memory_ = nullptr;
-    bool reserved_ = false;
-    bool freed_ = false;
-  };
-
-  /// `waits`: where there would be room once all that was freed has come back, the caller waits for
-  /// it. Not a cancellation point, unless in a deadlock. Throws GpuError.
-  std::shared_ptr<Block> allocate(std::size_t bytes, const Engines& engines, bool waits) {
-    auto block = std::make_shared<Block>(shared_from_this(), bytes);
-    std::size_t used = 0;
-    if (block->allocate(engines, waits, used)) return block;
-    throw GpuError(0, "out of memory", "allocate " + std::to_string(bytes) + " bytes of " + kind_,
-                   engines.device(),
-                   std::to_string(used) + " bytes are in use of " + std::to_string(cap_) +
-                       "; use smaller batches or fewer slots");
-  }
-
- private:
-  /// Sets `used` to what was in use before.
-  bool reserve(std::size_t bytes, const Engines& engines, bool waits,
-               std::size_t& used) LEAT_NO_THREAD_SAFETY_ANALYSIS {
-    lock_.lock();
-    touchers_.note(calling_scheduler());
-    while (waits && bytes > cap_ - used_ && bytes <= cap_ - used_ + coming_back_) {
-      lock_.unlock();
-      wait_for_some(bytes, engines);
-      lock_.lock();
-    }
-    used = used_;
-    const bool fits = bytes <= cap_ - used_;
-    if (fits) used_ += bytes;
-    lock_.unlock();
-    return fits;
-  }
-
-  /// Until something has come back, if that is still needed.
-  void wait_for_some(std::size_t bytes, const Engines& engines) LEAT_NO_THREAD_SAFETY_ANALYSIS {
-    const Shield shield;
-    const WokenBy passing(engines.scheduler());
-    lock_.lock();
-    int outcome = 0;
-    if (bytes > cap_ - used_ && coming_back_ > 0) {
-      WaitNode node;
-      outcome = wait_in(waiters_, node, lock_, ParkReason::kAwait, {.touchers = &touchers_});
-    }
-    lock_.unlock();
-    if (outcome == Waiter::kCancelled) throw Cancelled{};
-  }
-
-  void expect_back(std::size_t bytes) noexcept LEAT_EXCLUDES(lock_) {
-    const SpinLockGuard guard(lock_);
-    touchers_.note(calling_scheduler());
-    coming_back_ += bytes;
-  }
-
-  void give_back(std::size_t bytes, bool expected) noexcept LEAT_EXCLUDES(lock_) {
-    WakeList wake;
-    {
-      const SpinLockGuard guard(lock_);
-      used_ -= bytes;
-      if (expected) coming_back_ -= bytes;
-      while (WaitNode* node = waiters_.pop_claimed()) wake.add(*node);
-    }
-    wake.wake();
-  }
-
-  const char* const kind_;
-  const std::align_val_t alignment_;
-  const std::size_t cap_;
-  SpinLock lock_;
-  std::size_t used_ LEAT_GUARDED_BY(lock_) = 0;         // at most cap_
-  std::size_t coming_back_ LEAT_GUARDED_BY(lock_) = 0;  // of these, freed by their users
-  Touchers touchers_;                                   // note() under lock_
-  WaitQueue waiters_ LEAT_GUARDED_BY(lock_);            // for room
-};
 
 /// What exceeds this is refused without asking the allocator, which promises more than there is.
 std::size_t machine_memory() noexcept {
@@ -215,8 +61,9 @@ class HostBackend final : public Backend {
  public:
   HostBackend(int index, const HostModel& model)
       : info_(describe(index, model)),
-        memory_(std::make_shared<Memory>("device memory", kDeviceAlignment, info_.memory_bytes)),
-        pinned_(std::make_shared<Memory>("pinned memory", kPinnedAlignment, machine_memory())),
+        memory_(
+            std::make_shared<HostMemory>("device memory", kDeviceAlignment, info_.memory_bytes)),
+        pinned_(std::make_shared<HostMemory>("pinned memory", kPinnedAlignment, machine_memory())),
         own_(on_fiber() ? nullptr
                         : std::make_unique<Scheduler>(SchedulerOptions{.workers = kOwnWorkers})),
         group_(own_ ? std::make_unique<TaskGroup>(*own_) : std::make_unique<TaskGroup>()),
@@ -444,11 +291,11 @@ class HostBackend final : public Backend {
 
  private:
   struct Allocation {
-    std::shared_ptr<Memory::Block> block;
+    std::shared_ptr<HostMemory::Block> block;
     std::shared_ptr<HostStream> stream;  // in whose order it was allocated, and will be freed
   };
 
-  void* allocate(const std::shared_ptr<Memory>& from, std::size_t bytes,
+  void* allocate(const std::shared_ptr<HostMemory>& from, std::size_t bytes,
                  HostStream* stream = nullptr) {
     // A kernel keeps its own stream, and the compute engine, from passing: it cannot wait for them.
     const bool waits = !engines_->on_stream_fiber();
@@ -499,8 +346,8 @@ class HostBackend final : public Backend {
   }
 
   const DeviceInfo info_;
-  const std::shared_ptr<Memory> memory_;
-  const std::shared_ptr<Memory> pinned_;
+  const std::shared_ptr<HostMemory> memory_;
+  const std::shared_ptr<HostMemory> pinned_;
   std::unique_ptr<Scheduler> own_;    // null where the device was opened on a fiber
   std::unique_ptr<TaskGroup> group_;  // the streams' fibers; goes before own_
   const std::shared_ptr<Engines> engines_;

@@ -1,0 +1,86 @@
+#include "leat/gpu/host/host_memory.h"
+
+#include <string>
+
+#include "leat/csp/error.h"
+#include "leat/csp/park.h"
+#include "leat/csp/scheduler.h"
+#include "leat/csp/woken_by.h"
+
+namespace leat::gpu::host {
+
+HostMemory::Block::~Block() {
+  if (memory_ != nullptr) ::operator delete(memory_, owner_->alignment_);
+  if (reserved_) owner_->give_back(bytes_, freed_);
+}
+
+bool HostMemory::Block::allocate(const Engines& engines, bool waits, std::size_t& used) {
+  reserved_ = owner_->reserve(bytes_, engines, waits, used);
+  if (reserved_) memory_ = ::operator new(bytes_, owner_->alignment_, std::nothrow);
+  return memory_ != nullptr;
+}
+
+void HostMemory::Block::free() noexcept {
+  freed_ = true;
+  owner_->expect_back(bytes_);
+}
+
+std::shared_ptr<HostMemory::Block> HostMemory::allocate(std::size_t bytes, const Engines& engines,
+                                                        bool waits) {
+  auto block = std::make_shared<Block>(shared_from_this(), bytes);
+  std::size_t used = 0;
+  if (block->allocate(engines, waits, used)) return block;
+  throw GpuError(0, "out of memory", "allocate " + std::to_string(bytes) + " bytes of " + kind_,
+                 engines.device(),
+                 std::to_string(used) + " bytes are in use of " + std::to_string(cap_) +
+                     "; use smaller batches or fewer slots");
+}
+
+bool HostMemory::reserve(std::size_t bytes, const Engines& engines, bool waits,
+                         std::size_t& used) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  lock_.lock();
+  touchers_.note(calling_scheduler());
+  while (waits && bytes > cap_ - used_ && bytes <= cap_ - used_ + coming_back_) {
+    lock_.unlock();
+    wait_for_some(bytes, engines);
+    lock_.lock();
+  }
+  used = used_;
+  const bool fits = bytes <= cap_ - used_;
+  if (fits) used_ += bytes;
+  lock_.unlock();
+  return fits;
+}
+
+void HostMemory::wait_for_some(std::size_t bytes,
+                               const Engines& engines) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  const Shield shield;
+  const WokenBy passing(engines.scheduler());
+  lock_.lock();
+  int outcome = 0;
+  if (bytes > cap_ - used_ && coming_back_ > 0) {
+    WaitNode node;
+    outcome = wait_in(waiters_, node, lock_, ParkReason::kAwait, {.touchers = &touchers_});
+  }
+  lock_.unlock();
+  if (outcome == Waiter::kCancelled) throw Cancelled{};
+}
+
+void HostMemory::expect_back(std::size_t bytes) noexcept {
+  const SpinLockGuard guard(lock_);
+  touchers_.note(calling_scheduler());
+  coming_back_ += bytes;
+}
+
+void HostMemory::give_back(std::size_t bytes, bool expected) noexcept {
+  WakeList wake;
+  {
+    const SpinLockGuard guard(lock_);
+    used_ -= bytes;
+    if (expected) coming_back_ -= bytes;
+    while (WaitNode* node = waiters_.pop_claimed()) wake.add(*node);
+  }
+  wake.wake();
+}
+
+}  // namespace leat::gpu::host
