@@ -106,6 +106,7 @@ class HostBackend final : public Backend {
     HostStream* const key = stream.get();
     {
       const std::scoped_lock lock(mutex_);
+      draining_.reserve(draining_.size() + streams_.size() + 1);  // destroy_stream cannot fail
       streams_.emplace(key, stream);
     }
     const auto forget = [&] {
@@ -245,29 +246,34 @@ class HostBackend final : public Backend {
   }
 
   void* allocate_device(std::size_t bytes) override { return allocate(memory_, bytes); }
-  void free_device(void* memory) noexcept override {
+  [[nodiscard]] bool free_device(void* memory) noexcept override {
     free_after_queued_work(take_back(memory).block);
+    return true;
   }
   void* allocate_device(std::size_t bytes, StreamHandle handle) override {
     return allocate(memory_, bytes, &stream_of(handle));
   }
-  void free_device(void* memory, StreamHandle /*stream*/) noexcept override {
+  [[nodiscard]] bool free_device(void* memory, StreamHandle /*stream*/) noexcept override {
     Allocation freed = take_back(memory);
     freed.stream->retain(std::move(freed.block));
+    return true;
   }
   // Nothing to pin for: a copy is a memcpy.
   void* allocate_pinned(std::size_t bytes, PinnedUse /*use*/) override {
     return allocate(pinned_, bytes);
   }
-  void free_pinned(void* memory) noexcept override {
+  [[nodiscard]] bool free_pinned(void* memory) noexcept override {
     free_after_queued_work(take_back(memory).block);
+    return true;
   }
   void pin_pages(HostPages& /*pages*/) override {}
-  void unpin_pages(HostPages pages) noexcept override {
+  [[nodiscard]] bool unpin_pages(HostPages pages) noexcept override {
     try {
       free_after_queued_work(std::make_shared<HostPages>(std::move(pages)));
+      return true;
     } catch (const std::bad_alloc&) {
       pages.abandon();  // streams may still use them
+      return false;
     }
   }
 

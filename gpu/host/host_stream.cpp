@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "leat/csp/woken_by.h"
 
@@ -60,9 +60,15 @@ bool HostStream::is_done() const noexcept {
   return completed_ == enqueued_;
 }
 
-void HostStream::retain(std::shared_ptr<void> memory) {
+void HostStream::retain(std::shared_ptr<void> memory) noexcept {
   const SpinLockGuard guard(lock_);
-  if (completed_ != enqueued_) retained_.push_back({enqueued_, std::move(memory)});
+  if (completed_ == enqueued_) return;
+  try {
+    retained_.push_back({.until = enqueued_, .memory = memory});
+  } catch (const std::bad_alloc&) {
+    alignas(std::shared_ptr<void>) std::byte never_destroyed[sizeof memory];
+    new (never_destroyed) std::shared_ptr<void>(std::move(memory));
+  }
 }
 
 void HostStream::run() noexcept {
@@ -143,6 +149,15 @@ bool HostStream::fails(const HostOperation& operation) noexcept {
   return true;
 }
 
+// What was retained and need not be any more, a piece at a time: it goes without the lock.
+std::shared_ptr<void> HostStream::take_passed() noexcept {
+  const SpinLockGuard guard(lock_);
+  if (retained_.empty() || retained_.front().until > completed_) return nullptr;
+  std::shared_ptr<void> memory = std::move(retained_.front().memory);
+  retained_.pop_front();
+  return memory;
+}
+
 // The end of an operation, whether it ran or not. A record is completed last: whoever it wakes
 // finds the stream done, and the memory of what ran before given back.
 void HostStream::finish(std::optional<HostOperation>& operation) noexcept {
@@ -151,16 +166,12 @@ void HostStream::finish(std::optional<HostOperation>& operation) noexcept {
     reached = std::move(record->completion);
   }
   operation.reset();  // without the lock: a closure's destructor is the user's
-  std::vector<Retained> passed;
   {
     const SpinLockGuard guard(lock_);
     ++completed_;
-    while (!retained_.empty() && retained_.front().until <= completed_) {
-      passed.push_back(std::move(retained_.front()));
-      retained_.pop_front();
-    }
   }
-  passed.clear();
+  while (take_passed() != nullptr) {
+  }
   if (!reached) return;
   const std::exception_ptr error = engines_->error();  // then nothing is performed any more
   reached->complete(error == nullptr ? reached_ : now(), error);

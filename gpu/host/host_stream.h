@@ -61,9 +61,10 @@ class HostStream {
     enqueue_any({.what = std::move(operation), .enqueued = engines_->enqueue_time()});
   }
   [[nodiscard]] bool is_done() const noexcept LEAT_EXCLUDES(lock_);
-  /// Keeps `memory` until all that has been enqueued has run. Never waits: a kernel's closure may
-  /// free memory on the stream's own fiber, behind which the queue is full.
-  void retain(std::shared_ptr<void> memory) LEAT_EXCLUDES(lock_);
+  /// Keeps `memory` until all that has been enqueued has run; for good, where there is no memory
+  /// left to note that in. Never waits: a kernel's closure may free memory on the stream's own
+  /// fiber, behind which the queue is full.
+  void retain(std::shared_ptr<void> memory) noexcept LEAT_EXCLUDES(lock_);
   /// No more operations come; the fiber ends when those queued have run.
   void close() noexcept { operations_.try_close(); }
   /// The fiber's body.
@@ -87,6 +88,7 @@ class HostStream {
   /// Whether it is one that is to fail; then the device has failed.
   [[nodiscard]] bool fails(const HostOperation& operation) noexcept;
   void finish(std::optional<HostOperation>& operation) noexcept LEAT_EXCLUDES(lock_);
+  [[nodiscard]] std::shared_ptr<void> take_passed() noexcept LEAT_EXCLUDES(lock_);
 
   const std::shared_ptr<Engines> engines_;
   const std::string name_;
