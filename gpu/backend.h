@@ -57,8 +57,8 @@ struct Capabilities {
   /// Memory allocated in a stream's order comes from a pool and is given back without waiting.
   /// Where false, it is allocated and freed as any other.
   bool stream_ordered_memory = false;
-  /// Several copies enqueued together are one operation of the device. Where false, they are
-  /// enqueued one by one.
+  /// Several copies enqueued together are one operation of the device, as far as its versions tell.
+  /// Where false, and where the driver then refuses, they are enqueued one by one.
   bool batched_copies = false;
 };
 
@@ -157,24 +157,25 @@ class Backend {
   /// `bytes` > 0, aligned to 256. May wait for work that uses memory freed before. Throws GpuError
   /// where there is not enough; everything else goes on working.
   virtual void* allocate_device(std::size_t bytes) = 0;
-  virtual void free_device(void* memory) noexcept = 0;
+  [[nodiscard]] virtual bool free_device(void* memory) noexcept = 0;
   /// In the order of `stream`: for what is enqueued there from now on, and for what waits for that.
   virtual void* allocate_device(std::size_t bytes, StreamHandle stream) = 0;
   /// What was allocated with `stream`, which may have been destroyed since: goes when what was
   /// enqueued there has run. Work on other streams must come before that. Does not wait, where
-  /// Capabilities::stream_ordered_memory. Not while the stream is being captured.
-  virtual void free_device(void* memory, StreamHandle stream) noexcept = 0;
+  /// Capabilities::stream_ordered_memory. False as above, also if the stream is being captured.
+  [[nodiscard]] virtual bool free_device(void* memory, StreamHandle stream) noexcept = 0;
 
   /// Host memory from and to which copies are asynchronous, aligned to a page; usable by every
   /// device of the family.
   virtual void* allocate_pinned(std::size_t bytes, PinnedUse use) = 0;
-  virtual void free_pinned(void* memory) noexcept = 0;
+  [[nodiscard]] virtual bool free_pinned(void* memory) noexcept = 0;
   /// Pins pages. Throws GpuError, and then has pinned none; where it cannot undo what it has begun,
   /// the pages are abandoned.
   virtual void pin_pages(HostPages& pages) = 0;
-  /// Undoes pin_pages, and lets go of the pages, once the work queued on the
-  /// streams that this backend has created has run; work elsewhere must have run before.
-  virtual void unpin_pages(HostPages pages) noexcept = 0;
+  /// Undoes pin_pages, and lets go of the pages, once the work queued on the streams that this
+  /// backend has created has run; work elsewhere must have run before. False as free_device: then
+  /// the pages are abandoned.
+  [[nodiscard]] virtual bool unpin_pages(HostPages pages) noexcept = 0;
 
   /// Enqueues a copy. The ranges must not overlap. Zero bytes is no operation.
   virtual void copy_async(StreamHandle stream, void* to, const void* from, std::size_t bytes,

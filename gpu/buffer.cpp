@@ -125,14 +125,15 @@ template <Space space>
 Buffer<space>::~Buffer() {
   if (span_.data() == nullptr) return;
   Backend& backend = *device_.backend();
+  bool gone = false;
   if constexpr (space == Space::kPinned) {
-    backend.free_pinned(span_.data());
+    gone = backend.free_pinned(span_.data());
   } else if (stream_ != StreamHandle::kNone) {
-    backend.free_device(span_.data(), stream_);
+    gone = backend.free_device(span_.data(), stream_);
   } else {
-    backend.free_device(span_.data());
+    gone = backend.free_device(span_.data());
   }
-  backend.account(space).give_back(span_.size());
+  if (gone) backend.account(space).give_back(span_.size());
 }
 
 template class MemorySpan<Space::kDevice>;

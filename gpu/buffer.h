@@ -12,6 +12,9 @@
 // opened again, and on foreign streams must have run. Moved from, a buffer is empty. Not
 // thread-safe to assign to; otherwise as safe as the bytes.
 //
+// Where that cannot be waited for, because a Stream of the device is being captured into a graph or
+// the device has failed, the memory is never freed, and goes on counting: end captures first.
+//
 // What the buffers of a device take counts against its MemoryCaps.
 #pragma once
 

@@ -88,7 +88,8 @@ struct HostModel {
 ///   "auto"    the first CUDA device if there is one, else "host"
 ///   "cuda:N"  the N-th CUDA device of this machine ("cuda" is "cuda:0")
 ///   "host:N"  the N-th of as many software devices as are asked for ("host" is "host:0")
-/// Throws leat::Error, saying what there is: an unknown name, no such device, no driver.
+/// Throws leat::Error, saying what there is: an unknown name, no such device, no driver; GpuError
+/// where there is one that fails.
 ///
 /// A host device opened on a fiber runs on that fiber's scheduler and clock, and fails (GpuError)
 /// when that scheduler ends; opened on a plain thread it runs on a small scheduler of its own, in

@@ -26,13 +26,13 @@ PinnedArena::PinnedArena(const Device& device, std::size_t bytes) : device_(devi
       return;
     } catch (const GpuError& error) {
       fallback_reason_ = error.what();
-      pages_.reset();
     }
   } catch (...) {
-    backend.account(Space::kPinned).give_back(bytes);
+    give_back_unless_abandoned(bytes);
     throw;
   }
-  backend.account(Space::kPinned).give_back(bytes);  // the buffer counts itself
+  give_back_unless_abandoned(bytes);  // the buffer counts itself
+  pages_.reset();
   buffer_.emplace(device_, bytes);
   data_ = buffer_->data();
 }
@@ -40,8 +40,15 @@ PinnedArena::PinnedArena(const Device& device, std::size_t bytes) : device_(devi
 PinnedArena::~PinnedArena() {
   if (!pages_) return;
   Backend& backend = *device_.backend();
-  backend.unpin_pages(*std::move(pages_));
-  backend.account(Space::kPinned).give_back(capacity_);
+  if (backend.unpin_pages(*std::move(pages_))) {
+    backend.account(Space::kPinned).give_back(capacity_);
+  }
+}
+
+// Of the constructor. Pages that a device may still reach stay on the account.
+void PinnedArena::give_back_unless_abandoned(std::size_t bytes) noexcept {
+  if (pages_ && pages_->data() == nullptr) return;
+  device_.backend()->account(Space::kPinned).give_back(bytes);
 }
 
 PinnedSpan PinnedArena::take(std::size_t bytes, std::size_t alignment) {

@@ -27,8 +27,8 @@ namespace leat::gpu {
 /// thread or fiber at a time.
 ///
 /// The destructor waits for work that is queued on Streams of its device, as a PinnedBuffer's does;
-/// work on other devices' and on foreign streams must have run. While one of those Streams is being
-/// captured into a graph, it does not wait, and never gives the pages back.
+/// work on other devices' and on foreign streams must have run. Where that cannot be waited for, as
+/// a buffer's (gpu/buffer.h), the pages are never given back.
 class PinnedArena {
  public:
   /// `bytes` > 0; whole pages are pinned for it. Throws std::invalid_argument for 0; GpuError where
@@ -52,6 +52,8 @@ class PinnedArena {
   [[nodiscard]] const Device& device() const noexcept { return device_; }
 
  private:
+  void give_back_unless_abandoned(std::size_t bytes) noexcept;
+
   const Device device_;
   std::optional<HostPages> pages_;      // one of them
   std::optional<PinnedBuffer> buffer_;  // or this

@@ -54,9 +54,10 @@ class StreamRef {
   /// Enqueues a call of `function` in stream order; see Backend::launch_host. On the host device
   /// this is how kernels are launched, and `modelled_time` is how long they take at least.
   ///
-  /// On CUDA the function is called, and may be destroyed, by a driver's thread: it may own no
-  /// stream, event or buffer, and must not use the device. Throws std::invalid_argument for no
-  /// function and for a negative time.
+  /// On CUDA the function is called, and may be destroyed, by a driver's thread: it must not use
+  /// the device, and may own no stream, event or buffer, nor a Device, StreamRef or EventRef, each
+  /// of which keeps the device open. Throws std::invalid_argument for no function and for a
+  /// negative time.
   void launch_host(UniqueFunction<void()> function,
                    Duration modelled_time = Duration::zero()) const {
     if (!function || modelled_time < Duration::zero()) refuse_launch(modelled_time);

@@ -2,10 +2,10 @@
 //
 // Always true, whatever CUDA answers:
 //  - the caller's current context, and with it its current device, is afterwards what it was;
-//  - so is its capture mode. During a call that CUDA counts as unsafe beside a capture it is
-//  relaxed:
-//    Leat's work is no part of a graph that the user captures meanwhile, here or on another thread,
-//    and must not invalidate it. What is enqueued on a stream is not among those, and is spared it;
+//  - so is its capture mode. During a call on an open device that CUDA counts as unsafe beside a
+//    capture it is relaxed: Leat's work is no part of a graph that the user captures meanwhile,
+//    here or on another thread, and must not invalidate it. What is enqueued on a stream is not
+//    among those, and is spared it; list() and the making of a context are in the caller's mode;
 //  - a failure of Leat's is not left behind as the thread's last error, where the user would find
 //    it after the next kernel launch. (CUDA keeps one: an older error of the user's that the
 //    failure has replaced is lost.)
@@ -64,7 +64,10 @@ class Context {
     const Scope scope(*this, mode);
     if (scope.error() != cudaSuccess) return scope.error();
     const cudaError_t code = function();
-    if (code != cudaSuccess) static_cast<void>(cudaGetLastError());
+    // Not every failure becomes the last error: the driver's do not.
+    if (code != cudaSuccess && cudaPeekAtLastError() == code) {
+      static_cast<void>(cudaGetLastError());
+    }
     return code;
   }
   /// As attempt, but throws GpuError. `name` and `bytes` are for its text.

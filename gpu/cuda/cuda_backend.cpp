@@ -206,11 +206,11 @@ class CudaBackend final : public Backend {
         "cudaMalloc", [&] { return cudaMalloc(&memory, bytes); }, bytes);
     return memory;
   }
-  // Work that is queued still finds the memory: that of Leat's streams is waited for here. cudaFree
-  // and cudaFreeHost are known to wait for all others, but it is not said that they must.
-  void free_device(void* memory) noexcept override {
-    static_cast<void>(streams_.sync_all());
-    quietly([&] { return cudaFree(memory); });
+  // Work that is queued still finds the memory: that of Leat's streams is waited for here, and
+  // where it cannot be, the memory stays. cudaFree and cudaFreeHost are known to wait for all
+  // others, but it is not said that they must.
+  [[nodiscard]] bool free_device(void* memory) noexcept override {
+    return streams_.sync_all() && succeeds([&] { return cudaFree(memory); });
   }
   void* allocate_device(std::size_t bytes, StreamHandle handle) override {
     if (!memory_pools_) return allocate_device(bytes);
@@ -226,10 +226,13 @@ class CudaBackend final : public Backend {
     streams_.keep(stream_of(handle));
     return memory;
   }
-  void free_device(void* memory, StreamHandle handle) noexcept override {
+  [[nodiscard]] bool free_device(void* memory, StreamHandle handle) noexcept override {
     if (!memory_pools_) return free_device(memory);
-    quietly([&] { return cudaFreeAsync(memory, stream_of(handle)); });
+    // In a capture CUDA refuses to free what no graph has allocated, and the capture would suffer.
+    const bool gone = !streams_.is_captured(stream_of(handle)) &&
+                      succeeds([&] { return cudaFreeAsync(memory, stream_of(handle)); });
     streams_.let_go(stream_of(handle));
+    return gone;
   }
 
   void* allocate_pinned(std::size_t bytes, PinnedUse use) override {
@@ -242,9 +245,8 @@ class CudaBackend final : public Backend {
         "cudaHostAlloc", [&] { return cudaHostAlloc(&memory, bytes, flags); }, bytes);
     return memory;
   }
-  void free_pinned(void* memory) noexcept override {
-    static_cast<void>(streams_.sync_all());
-    quietly([&] { return cudaFreeHost(memory); });
+  [[nodiscard]] bool free_pinned(void* memory) noexcept override {
+    return streams_.sync_all() && succeeds([&] { return cudaFreeHost(memory); });
   }
 
   void pin_pages(HostPages& pages) override {
@@ -264,9 +266,11 @@ class CudaBackend final : public Backend {
       throw;
     }
   }
-  void unpin_pages(HostPages pages) noexcept override {
-    // Else the device may still reach them: they must not become somebody else's memory.
-    if (!streams_.sync_all() || !unregister(pages.data(), pages.size())) pages.abandon();
+  [[nodiscard]] bool unpin_pages(HostPages pages) noexcept override {
+    const bool gone = streams_.sync_all() && unregister(pages.data(), pages.size());
+    // The device may still reach them: they must not become somebody else's memory.
+    if (!gone) pages.abandon();
+    return gone;
   }
 
   void copy_async(StreamHandle handle, void* to, const void* from, std::size_t bytes,
@@ -281,7 +285,7 @@ class CudaBackend final : public Backend {
   }
 
   // The function, and what it has captured, ends on the driver's thread, where CUDA must not be
-  // called: it may own no stream, event or buffer.
+  // called: it may own nothing that is the last to hold a stream, an event, memory or this.
   void launch_host(StreamHandle stream, UniqueFunction<void()> function,
                    Duration /*modelled_time*/) override {
     failure_->rethrow();
@@ -353,8 +357,8 @@ class CudaBackend final : public Backend {
   // For what must not fail. After a device was lost, and at the end of the process when CUDA has
   // gone before its handles, there is nothing left to let go of.
   template <class F>
-  void quietly(F&& function) const noexcept {
-    static_cast<void>(context_.attempt(function));
+  [[nodiscard]] bool succeeds(F&& function) const noexcept {
+    return context_.attempt(function) == cudaSuccess;
   }
 
   /// An error of Leat's own, not of CUDA's.
@@ -380,6 +384,9 @@ class CudaBackend final : public Backend {
 std::shared_ptr<Backend> open(int number) {
   Inventory all = inventory();
   const std::string name = "cuda:" + std::to_string(number);
+  if (all.failure != 0) {
+    throw_error(static_cast<cudaError_t>(all.failure), "cudaGetDeviceCount", name);
+  }
   if (all.devices.empty()) {
     throw Error("leat: cannot open " + name + ": " + all.status + "; or open \"host\"");
   }

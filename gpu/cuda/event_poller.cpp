@@ -61,6 +61,7 @@ HeldLocks EventPoller::watch(const RecordRef& record,
 
 // Sees to it that the record is watched.
 void EventPoller::list(Record& record) noexcept {
+  record.joined = true;
   if (record.watched) return;
   record.watched = true;
   record.since = SteadyClock::instance().now();
@@ -135,6 +136,7 @@ void EventPoller::take_incoming(Record*& list) noexcept {
   const SpinLockGuard guard(lock_);
   while (incoming_ != nullptr) {
     Record* const record = std::exchange(incoming_, incoming_->next);
+    record->joined = false;  // whoever waits by now does so before the question is asked
     record->next = list;
     list = record;
   }
@@ -146,25 +148,27 @@ bool EventPoller::poll(Record*& list, cudaError_t lost) noexcept {
   for (Record** place = &list; *place != nullptr;) {
     // Without the lock, which the driver may make long: the list's own reference keeps the record.
     const cudaError_t code = lost != cudaSuccess ? lost : cudaEventQuery((*place)->event);
-    if (settle(*place, code)) {
-      changed = true;
-    } else {
-      place = &(*place)->next;
+    switch (settle(*place, code)) {
+      case Outcome::kSettled: changed = true; break;
+      case Outcome::kGoesOn: place = &(*place)->next; break;
+      case Outcome::kAskAgain: break;
     }
   }
   return changed;
 }
 
 // Takes the record at `place` out of the list and wakes its waiters with `code`, unless somebody
-// waits for it that has to go on waiting. True if it was taken out.
-bool EventPoller::settle(Record*& place, cudaError_t code) noexcept {
+// waits for it that has to go on waiting, or for whom that is no answer.
+EventPoller::Outcome EventPoller::settle(Record*& place, cudaError_t code) noexcept {
   WakeList wake;
   DoneSignal* signals = nullptr;
   {
     RecordRef record;  // lets go before the waiters run, who often record next, but after the lock
     const SpinLockGuard guard(lock_);
     const bool wanted = !place->waiters.empty() || !place->signals.empty();
-    if (code == cudaErrorNotReady && wanted) return false;
+    const bool joined = std::exchange(place->joined, false);
+    if (wanted && joined && code == cudaSuccess) return Outcome::kAskAgain;
+    if (wanted && code == cudaErrorNotReady) return Outcome::kGoesOn;
     if (code == cudaSuccess) predictor_.ended(SteadyClock::instance().now() - place->since);
     record = RecordRef::adopt(*place);
     place = record->next;  // before it is no longer watched: then it may come in anew
@@ -178,7 +182,7 @@ bool EventPoller::settle(Record*& place, cudaError_t code) noexcept {
   }
   wake.wake();
   if (signals != nullptr) DoneSignalList::reach_all(signals, error_of(code));
-  return true;
+  return Outcome::kSettled;
 }
 
 // What a signal tells of a record that was settled with `code`; null: it is done.

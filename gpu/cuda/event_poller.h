@@ -12,7 +12,9 @@
 //    its ready(): whoever has taken its node out under lock_ may leave;
 //  - a watched Record is not recorded again, but by who had begun to before it was watched
 //    (event_pool.h): so what it is asked is about the record that its waiters saw, or one made
-//    while they asked.
+//    while they asked;
+//  - that a record is done is for those alone who waited when the question was asked: who has
+//    joined since may have seen a later record. An error is for all.
 //
 // Lock order: lock_ is the last; under it nothing is called but futex_wake.
 #pragma once
@@ -63,7 +65,8 @@ class EventPoller {
   void run() noexcept;
   void take_incoming(Record*& list) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] bool poll(Record*& list, cudaError_t lost) noexcept LEAT_EXCLUDES(lock_);
-  [[nodiscard]] bool settle(Record*& place, cudaError_t code) noexcept LEAT_EXCLUDES(lock_);
+  enum class Outcome : std::uint8_t { kSettled, kGoesOn, kAskAgain };
+  [[nodiscard]] Outcome settle(Record*& place, cudaError_t code) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] std::exception_ptr error_of(cudaError_t code) const noexcept;
   void sleep(Deadline until) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] bool stopping() const noexcept LEAT_EXCLUDES(lock_);

@@ -43,6 +43,7 @@ struct Record {
   DoneSignalList signals;
   TimePoint since;  // it is watched
   bool watched = false;
+  bool joined = false;  // by somebody since the poller last looked who waits
 };
 
 /// One user of a Record, or none.

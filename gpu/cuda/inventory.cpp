@@ -27,6 +27,14 @@ std::string describe_error(cudaError_t code) {
          "): " + advice(code);
 }
 
+// Whether cudaGetDeviceCount says by `code` that there is nothing to use: no driver, or an old one,
+// or a toolkit's stub of it, or no device. Every other error is one of a machine that has, or
+// should have, a device.
+bool is_absence(cudaError_t code) {
+  return code == cudaErrorNoDevice || code == cudaErrorInsufficientDriver ||
+         code == cudaErrorStubLibrary;
+}
+
 // Why cudaGetDeviceCount gave `code`, and what to do.
 std::string why_none(cudaError_t code, int driver, int runtime) {
   if (driver == 0 && (code == cudaErrorInsufficientDriver || code == cudaErrorNoDevice)) {
@@ -80,7 +88,11 @@ Inventory inventory() {
   static_cast<void>(forget(cudaRuntimeGetVersion(&runtime)));
   cudaError_t code = forget(cudaGetDeviceCount(&count));
   if (code == cudaSuccess && count == 0) code = cudaErrorNoDevice;
-  if (code != cudaSuccess) return {.devices = {}, .status = why_none(code, driver, runtime)};
+  if (code != cudaSuccess) {
+    return {.devices = {},
+            .status = why_none(code, driver, runtime),
+            .failure = is_absence(code) ? 0 : static_cast<int>(code)};
+  }
 
   Inventory all;
   for (int number = 0; number < count; ++number) all.devices.push_back(describe(number));

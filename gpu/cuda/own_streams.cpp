@@ -62,11 +62,8 @@ bool OwnStreams::sync_all() noexcept {
       ++it->keepers;
       stream = it->stream;
     }
-    if (is_captured(stream)) {
-      all = false;
-    } else {  // a failure of the device's: nothing will run any more
-      static_cast<void>(context_.attempt([&] { return cudaStreamSynchronize(stream); }));
-    }
+    all &= !is_captured(stream) &&
+           context_.attempt([&] { return cudaStreamSynchronize(stream); }) == cudaSuccess;
     let_go(stream);
   }
 }
@@ -84,12 +81,9 @@ bool OwnStreams::is_captured(cudaStream_t stream) const noexcept {
 
 void OwnStreams::sweep() noexcept {
   std::erase_if(live_, [&](const Live& one) {
-    if (!one.destroyed || one.keepers > 0) return false;
-    // Who destroys a stream while he captures it has spoilt the capture himself.
-    const bool captured = is_captured(one.stream);
-    const cudaError_t code =
-        captured ? cudaSuccess : context_.attempt([&] { return cudaStreamQuery(one.stream); });
-    if (code == cudaErrorNotReady) return false;
+    if (!one.destroyed || one.keepers > 0 || is_captured(one.stream)) return false;
+    const cudaError_t code = context_.attempt([&] { return cudaStreamQuery(one.stream); });
+    if (code != cudaSuccess) return false;  // work is queued, or nobody can say
     static_cast<void>(context_.attempt([&] { return cudaStreamDestroy(one.stream); }));
     return true;
   });

@@ -3,7 +3,9 @@
 //
 // Always true under mutex_: live_ has every stream from create() until CUDA was told to destroy it.
 // It is told once the stream was destroyed, nothing keeps it, and its queue has been seen to be
-// empty, at the next opportunity: so whoever has to wait for its work finds it here.
+// empty, at the next opportunity: so whoever has to wait for its work finds it here. Of one that is
+// destroyed while it is captured, or on a device that has failed, that is never seen: it stays
+// until the backend goes.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -34,10 +36,12 @@ class OwnStreams {
   /// let_go(). No effect on a foreign stream.
   void keep(cudaStream_t stream) noexcept;
   void let_go(cudaStream_t stream) noexcept;
-  /// Blocks until all that is queued on them has run, or the device has failed. False if one is
-  /// being captured into a graph: what was queued there before may still be to come, and to wait
-  /// for it would spoil the capture.
+  /// Blocks until all that is queued on them has run. False if that was not to be seen of all:
+  /// one is being captured into a graph (what was queued there before may still be to come, and to
+  /// wait for it would spoil the capture), or CUDA answers with an error.
   [[nodiscard]] bool sync_all() noexcept;
+  /// Whether an operation given to it now would go into a graph; false where CUDA does not say.
+  [[nodiscard]] bool is_captured(cudaStream_t stream) const noexcept;
 
  private:
   struct Live {
@@ -47,7 +51,6 @@ class OwnStreams {
     bool destroyed = false;
   };
   [[nodiscard]] Live* find(cudaStream_t stream) noexcept;
-  [[nodiscard]] bool is_captured(cudaStream_t stream) const noexcept;
   /// Tells CUDA of those that are over.
   void sweep() noexcept;
 

@@ -4,9 +4,11 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -16,10 +18,14 @@
 #include "leat/csp/channel.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
+#include "leat/gpu/on_done.h"
+#include "leat/gpu/pinned_arena.h"
 #include "leat/gpu/stream.h"
+#include "leat/tests/support/backends.h"
 #include "leat/tests/support/bytes.h"
 #include "leat/tests/support/gate.h"
 
@@ -35,20 +41,33 @@ constexpr unsigned kStreamFlags[] = {cudaStreamDefault, cudaStreamNonBlocking};
 /// A call of the user's to CUDA, which succeeds.
 void must(cudaError_t code) { ASSERT_EQ(code, cudaSuccess) << cudaGetErrorName(code); }
 
+/// A function of the driver's, as it was in CUDA `version`.
+template <class Function>
+Function* driver_function(const char* name, unsigned version) {
+  void* function = nullptr;
+#if CUDART_VERSION >= 12050
+  must(cudaGetDriverEntryPointByVersion(name, &function, version, cudaEnableLegacyStream, nullptr));
+#else
+  static_cast<void>(version);
+  must(cudaGetDriverEntryPoint(name, &function, cudaEnableLegacyStream, nullptr));
+#endif
+  return reinterpret_cast<Function*>(function);
+}
+
+/// Without opening it. Where there is no device, the test is skipped.
+bool cuda_is_there() {
+  const DeviceList all = list();
+  if (all.devices.front().name == "cuda:0") return true;
+  [&] { GTEST_SKIP() << all.cuda_status; }();
+  return false;
+}
+
 class CudaRules : public testing::Test {
  protected:
   void SetUp() override {
-    const DeviceList all = list();
-    if (all.devices.front().name != "cuda:0") GTEST_SKIP() << all.cuda_status;
-    devices_ = static_cast<int>(all.devices.size()) - 1;
-    void* function = nullptr;
-#if CUDART_VERSION >= 12050
-    must(cudaGetDriverEntryPointByVersion("cuCtxGetCurrent", &function, 4000,
-                                          cudaEnableLegacyStream, nullptr));
-#else
-    must(cudaGetDriverEntryPoint("cuCtxGetCurrent", &function, cudaEnableLegacyStream, nullptr));
-#endif
-    get_current_ = reinterpret_cast<decltype(get_current_)>(function);
+    if (!open_or_skip("cuda:0")) return;
+    devices_ = static_cast<int>(list().devices.size()) - 1;
+    get_current_ = driver_function<decltype(cuCtxGetCurrent)>("cuCtxGetCurrent", 4000);
   }
 
   [[nodiscard]] CUcontext current_context() const {
@@ -60,7 +79,7 @@ class CudaRules : public testing::Test {
   int devices_ = 0;
 
  private:
-  CUresult (*get_current_)(CUcontext*) = nullptr;
+  decltype(cuCtxGetCurrent)* get_current_ = nullptr;
 };
 
 /// The thread's capture mode.
@@ -148,6 +167,20 @@ std::vector<Call> all_calls(Things& t) {
       {"make memory there", false, [&] { static_cast<void>(DeviceBuffer(t.device, kBytes)); }},
       {"make too much pinned", true, [&] { fails([&] { PinnedBuffer(t.device, kTooMuch); }); }},
       {"make too much there", true, [&] { fails([&] { DeviceBuffer(t.device, kTooMuch); }); }},
+      {"make an arena", false, [&] { static_cast<void>(PinnedArena(t.device, kBytes)); }},
+      {"make memory in a stream's order", false,
+       [&] { static_cast<void>(DeviceBuffer(t.stream, kBytes)); }},
+      {"copies together", false,
+       [&] {
+         const std::array<CopyToDevice, 2> batch{
+             {{t.there.span(), t.pinned.span()}, {t.elsewhere.span(), t.pinned.span()}}};
+         copy_async(t.stream, batch);
+       }},
+      {"select", true,
+       [&] {
+         t.event.record(t.stream);
+         select(on_done(t.event));
+       }},
       {"H2D", false, [&] { copy_async(t.stream, t.there.span(), t.pinned.span()); }},
       {"D2D", false, [&] { copy_async(t.stream, t.elsewhere.span(), t.there.span()); }},
       {"D2H", false, [&] { copy_async(t.stream, t.pinned.span(), t.elsewhere.span()); }},
@@ -349,6 +382,8 @@ TEST_F(CudaRules, TheLegacyStreamIsForEverythingButCopies) {
   const Event event(device);
   fails([&] { copy_async(legacy, there.span(), pinned.span()); });
   fails([&] { copy_async(legacy, pinned.span(), there.span()); });
+  const CopyToDevice alone{there.span(), pinned.span()};
+  fails([&] { copy_async(legacy, std::span(&alone, 1)); });
   bool ran = false;
   event.record(legacy);
   legacy.wait(event);
@@ -410,6 +445,16 @@ void use_leat(const Device& device) {
   const Event event(device);
   event.record(stream);
   copy_async(stream, there.span(), pinned.span());
+  {
+    PinnedArena arena(device, 2 * kBytes);
+    const DeviceBuffer in_order(stream, 2 * kBytes);
+    const std::array<CopyToDevice, 2> batch{
+        {{in_order.subspan(0, kBytes), arena.take(kBytes, 1)},
+         {in_order.subspan(kBytes, kBytes), arena.take(kBytes, 1)}}};
+    copy_async(stream, batch);
+    event.record(stream);
+    select(on_done(event));
+  }
   static_cast<void>(stream.is_done());
   static_cast<void>(event.is_done());
   event.sync();
@@ -458,6 +503,60 @@ TEST_F(CudaRules, AUsersCaptureSurvivesWhateverLeatDoesMeanwhile) {
   }
 }
 
+TEST_F(CudaRules, AStreamThatIsBeingCapturedIsRefused) {
+  const Device device = open("cuda:0");
+  must(cudaSetDevice(0));
+  const UserStream stream(cudaStreamNonBlocking);
+  must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+  fails([&] { static_cast<void>(StreamRef::from_native(device, stream)); });
+  cudaGraph_t graph = nullptr;
+  must(cudaStreamEndCapture(stream, &graph));
+  must(cudaGraphDestroy(graph));
+  const StreamRef users = StreamRef::from_native(device, stream);
+  EXPECT_FALSE(users.is_capturing());
+}
+
+TEST_F(CudaRules, AnEventOfTheHostDeviceIsNoneToWaitFor) {
+  const Device device = open("cuda:0");
+  const Device host = open("host");
+  const Stream here(host);
+  const Stream there(device);
+  const Event event_here(host);
+  const Event event_there(device);
+  event_here.record(here);
+  event_there.record(there);
+  fails([&] { there.wait(event_here); });
+  fails([&] { here.wait(event_there); });
+  support::expect_works(device);
+  support::expect_works(host);
+}
+
+TEST_F(CudaRules, TheCapabilitiesAreAGpus) {
+  const Capabilities can = open("cuda:0").capabilities();
+  EXPECT_FALSE(can.host_kernels);
+  EXPECT_FALSE(can.device_memory_is_host_memory);
+  EXPECT_TRUE(can.cuda_kernels);
+  EXPECT_FALSE(can.virtual_time);
+  EXPECT_TRUE(can.foreign_streams);
+}
+
+TEST(CudaProcess, ToListTheDevicesMakesNoContext) {
+  if (!cuda_is_there()) return;
+  const auto initialise = driver_function<decltype(cuInit)>("cuInit", 2000);
+  const auto get_state =
+      driver_function<decltype(cuDevicePrimaryCtxGetState)>("cuDevicePrimaryCtxGetState", 7000);
+  ASSERT_EQ(initialise(0), CUDA_SUCCESS);
+  const auto active = [&] {
+    unsigned flags = 0;
+    int is_active = -1;
+    EXPECT_EQ(get_state(0, &flags, &is_active), CUDA_SUCCESS);
+    return is_active;
+  };
+  if (active() == 1) GTEST_SKIP() << "the device is in use: run this test alone";
+  EXPECT_EQ(list().devices.front().name, "cuda:0");
+  EXPECT_EQ(active(), 0);
+}
+
 TEST_F(CudaRules, AwaitInVirtualTimeIsRefused) {
   VirtualClock clock;
   run(
@@ -466,8 +565,10 @@ TEST_F(CudaRules, AwaitInVirtualTimeIsRefused) {
         const Stream stream(device);
         const Event event(device);
         EXPECT_THROW(event.await(), std::logic_error);
+        EXPECT_THROW(static_cast<void>(on_done(event)), std::logic_error);
         event.record(stream);
         EXPECT_THROW(event.await(), std::logic_error);
+        EXPECT_THROW(static_cast<void>(on_done(event)), std::logic_error);
         event.sync();
       },
       {.clock = &clock});

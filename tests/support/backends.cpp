@@ -39,7 +39,10 @@ std::string backend_title(const testing::TestParamInfo<TestBackend>& info) {
 void BackendTest::with_device(const gpu::MemoryCaps& caps,
                               const std::function<void(gpu::Device)>& body) {
   in_its_place(GetParam(), [&] {
-    if (auto device = open_or_skip(GetParam().device, caps)) body(*std::move(device));
+    auto device = open_or_skip(GetParam().device, caps);
+    if (!device) return;
+    EXPECT_TRUE(device->capabilities().virtual_time || !GetParam().virtual_clock);
+    body(*std::move(device));
   });
 }
 
@@ -61,8 +64,7 @@ void BackendTest::in_its_place(const TestBackend& backend, const std::function<v
   }
 }
 
-std::optional<gpu::Device> BackendTest::open_or_skip(const std::string& name,
-                                                     const gpu::MemoryCaps& caps) {
+std::optional<gpu::Device> open_or_skip(const std::string& name, const gpu::MemoryCaps& caps) {
   try {
     return gpu::open(name, caps);
   } catch (const gpu::GpuError&) {

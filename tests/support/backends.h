@@ -6,8 +6,7 @@
 //     with_device([](const Device& device) { ... });
 //   }
 //
-// No backend lacks anything of what the tests ask for. One that did would say so in the table, with
-// the reason, and the test would be skipped.
+// No backend lacks anything of what the tests ask for.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -37,6 +36,11 @@ void PrintTo(const TestBackend& backend, std::ostream* out);  // NOLINT: GoogleT
 /// A test's name on that backend.
 [[nodiscard]] std::string backend_title(const testing::TestParamInfo<TestBackend>& info);
 
+/// Opens a device. Where this machine has no such one, the current test is skipped; every other
+/// error is thrown, and so a failure.
+[[nodiscard]] std::optional<gpu::Device> open_or_skip(const std::string& name,
+                                                      const gpu::MemoryCaps& caps = {});
+
 class BackendTest : public testing::TestWithParam<TestBackend> {
  protected:
   /// Opens the backend's device and calls `body` with it, in a run where the table says so. Skips
@@ -48,8 +52,6 @@ class BackendTest : public testing::TestWithParam<TestBackend> {
 
  private:
   static void in_its_place(const TestBackend& backend, const std::function<void()>& body);
-  static std::optional<gpu::Device> open_or_skip(const std::string& name,
-                                                 const gpu::MemoryCaps& caps = {});
 };
 
 }  // namespace leat::support

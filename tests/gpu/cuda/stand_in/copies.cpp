@@ -39,6 +39,12 @@ cudaError_t resolve(Lock& lock, Piece& piece, cudaMemcpyKind kind) {
   return cudaErrorInvalidMemcpyDirection;
 }
 
+// Whether a copy on the stream need not treat that memory as pageable.
+bool pinned_for(const AllocationRef& memory, const Stream& stream) {
+  return memory != nullptr &&
+         (on_device(memory) || memory->portable || memory->device == stream.device);
+}
+
 void stage(Piece& piece) {
   const auto* const from = static_cast<const std::byte*>(piece.from);
   piece.staged.assign(from, from + piece.bytes);
@@ -56,7 +62,9 @@ cudaError_t enqueue_copies(Lock& lock, const StreamRef& stream, std::vector<Piec
   bool wait = false;
   Operation operation;
   for (Piece& piece : pieces) {
-    if (piece.to_memory == nullptr || piece.from_memory == nullptr) ++state().pageable_copies;
+    if (!pinned_for(piece.to_memory, *stream) || !pinned_for(piece.from_memory, *stream)) {
+      ++state().pageable_copies;
+    }
     if (piece.from_memory == nullptr) stage(piece);
     wait |= piece.to_memory == nullptr;
     for (const AllocationRef& memory : {piece.to_memory, piece.from_memory}) {
@@ -173,7 +181,8 @@ cudaError_t cudaMemcpyBatchAsync(void* const* to, const void* const* from, const
       if (piece.bytes == 0) return cudaErrorInvalidValue;
       const cudaError_t code = resolve(lock, piece, cudaMemcpyDefault);
       if (code != cudaSuccess) return code;
-      if (attributes[of].srcAccessOrder == cudaMemcpySrcAccessOrderDuringApiCall) stage(piece);
+      // Any: whenever CUDA likes, and that may be now.
+      if (attributes[of].srcAccessOrder != cudaMemcpySrcAccessOrderStream) stage(piece);
     }
     std::vector<const Piece*> sorted;
     for (const Piece& piece : pieces) sorted.push_back(&piece);

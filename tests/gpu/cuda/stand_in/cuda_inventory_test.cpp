@@ -27,9 +27,24 @@ void expect_none(std::string_view part) {
   try {
     static_cast<void>(open("cuda:0"));
     ADD_FAILURE() << "was opened";
+  } catch (const GpuError& error) {
+    ADD_FAILURE() << "is said to be broken: " << error.what();
   } catch (const Error& error) {
     EXPECT_TRUE(contains(error.what(), "cannot open cuda:0: " + all.cuda_status)) << error.what();
     EXPECT_TRUE(contains(error.what(), "; or open \"host\"")) << error.what();
+  }
+}
+
+/// A device is there that cannot be used: who asks for it is told by GpuError.
+void expect_broken(cudaError_t code, std::string_view part) {
+  try {
+    static_cast<void>(open("cuda:0"));
+    ADD_FAILURE() << "was opened";
+  } catch (const GpuError& error) {
+    EXPECT_EQ(error.code(), code);
+    EXPECT_EQ(error.call(), "cudaGetDeviceCount");
+    EXPECT_EQ(error.device(), "cuda:0");
+    EXPECT_TRUE(contains(error.what(), part)) << error.what();
   }
 }
 
@@ -83,7 +98,19 @@ TEST(CudaInventory, ADriverWithoutDevicesIsNamed) {
 
 TEST(CudaInventory, ARuntimeThatIsUnloadingHasNoDevices) {
   stand_in::unload();
-  expect_none("cudaErrorCudartUnloading (4): the process is ending");
+  expect_broken(cudaErrorCudartUnloading, "the process is ending");
+}
+
+TEST(CudaInventory, ADriverThatFailsIsNoMachineWithoutDevices) {
+  stand_in::fail_call("cudaGetDeviceCount", cudaErrorSystemNotReady);
+  const DeviceList all = list();
+  EXPECT_EQ(all.devices.size(), 1U);
+  EXPECT_TRUE(contains(all.cuda_status, "(802): start the driver's services")) << all.cuda_status;
+  for (const cudaError_t code : {cudaErrorSystemNotReady, cudaErrorSystemDriverMismatch,
+                                 cudaErrorInitializationError, cudaErrorDevicesUnavailable}) {
+    stand_in::fail_call("cudaGetDeviceCount", code);
+    expect_broken(code, "");
+  }
 }
 
 TEST(CudaInventory, ADeviceThatCannotBeDescribedIsListedWithTheReason) {

@@ -305,6 +305,30 @@ TEST(CudaMemory, OfAHostFunctionInACaptureNothingIsEnqueued) {
   expect_works(device);
 }
 
+TEST(CudaMemory, PinnedMemoryIsPinnedForAllDevices) {
+  const Device first = open("cuda:0");
+  const Device second = open("cuda:1");
+  PinnedArena arena(first, kMiB);
+  const PinnedSpan from = arena.take(1'000);
+  fill(from, std::byte{3});
+  const PinnedBuffer buffer = pinned_filled(first, 1'000, std::byte{0});
+  const DeviceBuffer there(second, 1'000);
+  const Stream stream(second);
+  copy_async(stream, there.span(), from);
+  copy_async(stream, buffer.span(), there.span());
+  stream.sync();
+  expect_filled(buffer.span().bytes(), std::byte{3});
+  EXPECT_EQ(stand_in::pageable_copies(), 0U);
+}
+
+TEST(CudaMemory, IsWriteCombinedWhereThatWasAskedFor) {
+  const Device device = open("cuda:0");
+  const PinnedBuffer plain(device, 100);
+  EXPECT_EQ(live().write_combined, 0U);
+  const PinnedBuffer combined(device, 100, PinnedUse::kWriteCombined);
+  EXPECT_EQ(live().write_combined, 1U);
+}
+
 /// What an arena has left behind.
 void take_back(PinnedSpan pages) {
   for (std::size_t done = 0; done < pages.size();) {
@@ -334,6 +358,77 @@ TEST(CudaMemory, ACaptureOfALeatStreamSurvivesAnArenasEndAndThePagesStay) {
   EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   stream.sync();
   take_back(pinned);
+}
+
+// Not even where it was destroyed meanwhile, which ends no capture.
+TEST(CudaMemory, PagesStayWhereAStreamWasDestroyedInACapture) {
+  const Device device = open("cuda:0");
+  std::optional<Stream> stream(device);
+  auto* const native = static_cast<cudaStream_t>(stream->native_handle());
+  std::optional<PinnedArena> arena(std::in_place, device, kMiB);
+  const PinnedSpan pinned = arena->take(kMiB);
+  const DeviceBuffer there(device, kMiB);
+  const Gate gate(*stream);
+  copy_async(*stream, there.span(), pinned);
+  ASSERT_EQ(cudaStreamBeginCapture(native, cudaStreamCaptureModeGlobal), cudaSuccess);
+  stream.reset();
+  arena.reset();
+  EXPECT_EQ(live().streams, 1U);
+  EXPECT_EQ(msync(pinned.data(), kMiB, MS_ASYNC), 0) << "somebody else may get them";
+  EXPECT_EQ(device.memory().pinned.used, kMiB);
+  gate.open();
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(native, &graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  while (live().streams > 0) const Stream another(device);
+  take_back(pinned);
+}
+
+TEST(CudaMemory, PagesStayWhereAStreamCouldNotBeWaitedFor) {
+  const Device device = open("cuda:0");
+  const Stream stream(device);
+  std::optional<PinnedArena> arena(std::in_place, device, kMiB);
+  const PinnedSpan pinned = arena->take(kMiB);
+  const DeviceBuffer there(device, kMiB);
+  const Gate gate(stream);
+  copy_async(stream, there.span(), pinned);
+  fail_call("cudaStreamSynchronize", cudaErrorStreamCaptureUnsupported);
+  arena.reset();
+  EXPECT_EQ(msync(pinned.data(), kMiB, MS_ASYNC), 0) << "somebody else may get them";
+  EXPECT_EQ(device.memory().pinned.used, kMiB);
+  gate.open();
+  stream.sync();
+  take_back(pinned);
+}
+
+// As of pages. What is left goes with the process; here the stand-in takes it back.
+TEST(CudaMemory, BuffersStayWhereAStreamIsBeingCaptured) {
+  {
+    const Device device = open("cuda:0");
+    const Stream stream(device);
+    auto* const native = static_cast<cudaStream_t>(stream.native_handle());
+    std::optional<PinnedBuffer> pinned(pinned_filled(device, 1'000, std::byte{1}));
+    std::optional<DeviceBuffer> there(std::in_place, device, 1'000);
+    std::optional<DeviceBuffer> in_order(std::in_place, stream, 1'000);
+    const Gate gate(stream);
+    copy_async(stream, there->span(), pinned->span());
+    copy_async(stream, in_order->span(), pinned->span());
+    ASSERT_EQ(cudaStreamBeginCapture(native, cudaStreamCaptureModeGlobal), cudaSuccess);
+    pinned.reset();
+    there.reset();
+    in_order.reset();
+    EXPECT_EQ(calls("cudaFreeAsync") + calls("cudaFree") + calls("cudaFreeHost"), 0U);
+    EXPECT_EQ(live().pinned_allocations, 1U);
+    EXPECT_EQ(live().device_allocations, 2U);
+    EXPECT_EQ(device.memory().pinned.used, 1'000U);
+    EXPECT_EQ(device.memory().device.used, 2'000U);
+    gate.open();
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(native, &graph), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    expect_works(device);
+  }
+  stand_in::reset();
 }
 
 }  // namespace

@@ -45,6 +45,17 @@ TEST(CudaResources, AfterWarmUpNoEventIsCreated) {
   EXPECT_EQ(live().events, 2U);
 }
 
+// Timing costs the device, and blocking waits cost the host, where nobody asks for them.
+TEST(CudaResources, EventsAreTimedWhereThatWasAskedForAndNeverBlock) {
+  const Device device = open("cuda:0");
+  const Event untimed(device);
+  EXPECT_EQ(live().timed_events, 0U);
+  const Event timed(device, Timing::kOn);
+  EXPECT_EQ(live().events, 2U);
+  EXPECT_EQ(live().timed_events, 1U);
+  EXPECT_EQ(live().blocking_events, 0U);
+}
+
 // While fibers wait for records, recording again takes others: as many as are waited for.
 TEST(CudaResources, RecordsThatWereAwaitedAreUsedAgain) {
   run(
@@ -127,6 +138,7 @@ TEST(CudaResources, NothingIsLeftOfADevice) {
     event.record(stream);
     EXPECT_EQ(live(), (Live{.streams = 1,
                             .events = 1,
+                            .timed_events = 1,
                             .device_allocations = 1,
                             .device_bytes = 1000,
                             .pinned_allocations = 1}));

@@ -25,6 +25,7 @@ bool exists(int device) { return device >= 0 && device < state().device_count; }
 // As api(): a driver's function leaves no last error, and makes no context current.
 template <class F>
 CUresult driver(const char* name, F&& f) {
+  const support::Counting counting(false);
   Lock lock(state().mutex);
   const auto code = static_cast<CUresult>(enter(lock, name, Needs::kNothing));
   if (code != CUDA_SUCCESS) return code;
@@ -53,6 +54,15 @@ CUresult retain_primary(CUcontext* context, CUdevice number) {
     Device* const device = state().devices[static_cast<std::size_t>(number)].get();
     device->retained = true;
     *context = handle_of(device);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult get_primary_state(CUdevice number, unsigned* flags, int* active) {
+  return driver("cuDevicePrimaryCtxGetState", [&](Lock&) {
+    if (!exists(number)) return CUDA_ERROR_INVALID_DEVICE;
+    *flags = 0;
+    *active = state().devices[static_cast<std::size_t>(number)]->retained ? 1 : 0;
     return CUDA_SUCCESS;
   });
 }
@@ -97,6 +107,7 @@ cudaError_t find_entry_point(const char* name, const char* symbol, void** functi
     const EntryPoint known[] = {{"cuInit", 2000, pointer(&initialise)},
                                 {"cuDeviceGet", 2000, pointer(&get_device)},
                                 {"cuDevicePrimaryCtxRetain", 7000, pointer(&retain_primary)},
+                                {"cuDevicePrimaryCtxGetState", 7000, pointer(&get_primary_state)},
                                 {"cuCtxGetCurrent", 4000, pointer(&get_current)},
                                 {"cuCtxSetCurrent", 4000, pointer(&set_current)},
                                 {"cuStreamGetCtx", 9020, pointer(&get_stream_context)}};

@@ -17,6 +17,7 @@ cudaError_t create(const char* name, cudaEvent_t* handle, unsigned flags) {
     auto event = std::make_shared<Event>();
     event->device = this_thread(lock).context;
     event->timed = (flags & cudaEventDisableTiming) == 0;
+    event->blocking_sync = (flags & cudaEventBlockingSync) != 0;
     *handle = state().new_handle<cudaEvent_t>();
     state().events[*handle] = std::move(event);
     return cudaSuccess;

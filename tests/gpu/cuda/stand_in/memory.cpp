@@ -10,13 +10,14 @@ namespace leat::stand_in {
 namespace {
 
 constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kPage = 4096;  // which pinned memory begins at
 constexpr std::size_t kPinnedMemory = std::size_t{4} << 30;
 constexpr int kFresh = 0xCD;  // memory comes with what was in it before
 constexpr int kGone = 0xDD;
 
-std::byte* new_bytes(std::size_t bytes) {
+std::byte* new_bytes(std::size_t bytes, std::size_t alignment) {
   void* memory = nullptr;
-  if (posix_memalign(&memory, kAlignment, bytes) != 0) return nullptr;
+  if (posix_memalign(&memory, alignment, bytes) != 0) return nullptr;
   std::memset(memory, kFresh, bytes);
   return static_cast<std::byte*>(memory);
 }
@@ -38,7 +39,7 @@ AllocationRef add(Lock& lock, Allocation::Kind kind, std::byte* begin, std::size
 cudaError_t allocate_on_device(Lock& lock, Device& device, std::size_t bytes, AllocationRef& made) {
   const std::size_t all = state().device_memory;
   if (bytes > all || device.used_bytes > all - bytes) return cudaErrorMemoryAllocation;
-  std::byte* const begin = new_bytes(bytes);
+  std::byte* const begin = new_bytes(bytes, kAlignment);
   if (begin == nullptr) return cudaErrorMemoryAllocation;
   made = std::make_shared<Allocation>(Allocation::Kind::kDevice, &device, begin, bytes);
   static_cast<void>(lock);
@@ -175,9 +176,12 @@ cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned flags) {
     if (bytes > kPinnedMemory || pinned_bytes() > kPinnedMemory - bytes) {
       return cudaErrorMemoryAllocation;
     }
-    std::byte* const begin = new_bytes(bytes);
+    std::byte* const begin = new_bytes(bytes, kPage);
     if (begin == nullptr) return cudaErrorMemoryAllocation;
-    *memory = add(lock, Allocation::Kind::kPinned, begin, bytes)->begin;
+    const AllocationRef made = add(lock, Allocation::Kind::kPinned, begin, bytes);
+    made->portable = true;  // all that CUDA allocates is, where addresses are unified
+    made->write_combined = (flags & cudaHostAllocWriteCombined) != 0;
+    *memory = made->begin;
     return cudaSuccess;
   });
 }
@@ -204,8 +208,9 @@ cudaError_t cudaHostRegister(void* begin, std::size_t bytes, unsigned flags) {
                  ? cudaErrorInvalidValue
                  : cudaErrorHostMemoryAlreadyRegistered;
     }
-    static_cast<void>(
-        add(lock, Allocation::Kind::kRegistered, static_cast<std::byte*>(begin), bytes));
+    const AllocationRef made =
+        add(lock, Allocation::Kind::kRegistered, static_cast<std::byte*>(begin), bytes);
+    made->portable = (flags & cudaHostRegisterPortable) != 0;
     return cudaSuccess;
   });
 }

@@ -59,6 +59,10 @@ void unload();
 /// The n-th next call of `function` (1: the next), a cuda* or cu* name, returns `code`, and does
 /// nothing else.
 void fail_call(std::string_view function, cudaError_t code, std::uint64_t n = 1);
+/// `f` is called once, without a lock, before the next call of `function` does anything; or when
+/// one was answered with `code`, before its caller learns that.
+void before_call(std::string_view function, std::function<void()> f);
+void on_answer(std::string_view function, cudaError_t code, std::function<void()> f);
 /// Takes back what fail_call() has asked for. True if all of it has happened.
 [[nodiscard]] bool clear_faults();
 /// The device fails at the n-th next operation that it runs, or now (n = 0): nothing more runs on
@@ -84,9 +88,12 @@ using Calls = std::map<std::string, std::uint64_t, std::less<>>;
 struct Live {
   std::size_t streams = 0;
   std::size_t events = 0;
+  std::size_t timed_events = 0;     // of these
+  std::size_t blocking_events = 0;  // likewise: cudaEventBlockingSync
   std::size_t device_allocations = 0;
   std::size_t device_bytes = 0;
   std::size_t pinned_allocations = 0;
+  std::size_t write_combined = 0;  // of these
   std::size_t registrations = 0;
   std::size_t graphs = 0;
   friend bool operator==(const Live&, const Live&) = default;

@@ -18,6 +18,20 @@ void make_devices(State& all) {
   }
 }
 
+// Calls what `found` has in `hooks`, if it has anything, without the lock.
+template <class Hooks>
+void call_once(Lock& lock, Hooks& hooks, typename Hooks::iterator found) {
+  if (found == hooks.end()) return;
+  const auto f = std::move(found->second);
+  hooks.erase(found);
+  lock.unlock();
+  {
+    const support::Counting counting(true);
+    f();
+  }
+  lock.lock();
+}
+
 // The error that an earlier call, a control or the driver's absence has decided on.
 cudaError_t refused(Lock& lock, const char* name, Needs needs) {
   State& all = state();
@@ -82,6 +96,16 @@ cudaError_t enter(Lock& lock, const char* name, Needs needs) {
   return needs == Needs::kSafeToCapture ? check_safe(lock) : cudaSuccess;
 }
 
+void begin_call(Lock& lock, const char* name) {
+  auto& hooks = state().before_calls;
+  if (!hooks.empty()) call_once(lock, hooks, hooks.find(name));
+}
+
+void end_call(Lock& lock, const char* name, cudaError_t code) {
+  auto& hooks = state().on_answers;
+  if (!hooks.empty()) call_once(lock, hooks, hooks.find({name, code}));
+}
+
 void shake(Lock& lock) {
   const auto number = state().shaking ? state().random() : 1;
   lock.unlock();
@@ -113,6 +137,8 @@ void reset() {
   for (const auto& capture : all.captures) capture->streams.clear();  // which refer to it
   all.captures.clear();
   all.faults.clear();
+  all.before_calls.clear();
+  all.on_answers.clear();
   all.calls.clear();
   all.devices.clear();
   make_devices(all);
@@ -152,6 +178,16 @@ void unload() {
 void fail_call(std::string_view function, cudaError_t code, std::uint64_t n) {
   const Lock lock(state().mutex);
   state().faults[std::string(function)] = {.in_calls = n, .code = code};
+}
+
+void before_call(std::string_view function, std::function<void()> f) {
+  const Lock lock(state().mutex);
+  state().before_calls[std::string(function)] = std::move(f);
+}
+
+void on_answer(std::string_view function, cudaError_t code, std::function<void()> f) {
+  const Lock lock(state().mutex);
+  state().on_answers[{std::string(function), code}] = std::move(f);
 }
 
 bool clear_faults() {
@@ -218,6 +254,11 @@ Live live() {
       case Allocation::Kind::kPinned: ++alive.pinned_allocations; break;
       case Allocation::Kind::kRegistered: ++alive.registrations; break;
     }
+    if (memory->write_combined) ++alive.write_combined;
+  }
+  for (const auto& [handle, event] : all.events) {
+    if (event->timed) ++alive.timed_events;
+    if (event->blocking_sync) ++alive.blocking_events;
   }
   return alive;
 }

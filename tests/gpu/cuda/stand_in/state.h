@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "leat/tests/support/uncounted.h"
+
 namespace leat::stand_in {
 
 using Lock = std::unique_lock<std::mutex>;
@@ -56,6 +58,8 @@ struct Allocation {
   std::byte* const begin;
   const std::size_t bytes;
   Phase phase = Phase::kLive;
+  bool portable = false;  // pinned for all devices, not only for its own
+  bool write_combined = false;
   bool stream_ordered = false;    // by cudaMallocAsync
   bool free_enqueued = false;     // by cudaFreeAsync
   std::uint64_t queued_uses = 0;  // by operations that have not run
@@ -116,6 +120,7 @@ struct Record {
 struct Event {
   Device* device = nullptr;
   bool timed = false;
+  bool blocking_sync = false;
   std::shared_ptr<Record> latest;     // null: never recorded, or within a capture
   std::shared_ptr<Capture> captured;  // where the latest record was captured
   Capture::Clock clock;               // of that record
@@ -153,6 +158,8 @@ struct State {
     cudaError_t code = cudaSuccess;
   };
   std::map<std::string, Fault, std::less<>> faults;
+  std::map<std::string, std::function<void()>, std::less<>> before_calls;
+  std::map<std::pair<std::string, cudaError_t>, std::function<void()>> on_answers;
   std::map<std::string, std::uint64_t, std::less<>> calls;
   std::uint64_t pageable_copies = 0;
   std::uint64_t calls_in_host_functions = 0;
@@ -190,12 +197,19 @@ enum class Needs : std::uint8_t {
 /// afterwards.
 void shake(Lock& lock);
 
+/// What before_call() and on_answer() have asked for.
+void begin_call(Lock& lock, const char* name);
+void end_call(Lock& lock, const char* name, cudaError_t code);
+
 /// The body of every function: `f(lock)` says how it ends, unless enter() does.
 template <class F>
 cudaError_t api(const char* name, Needs needs, F&& f) {
+  const support::Counting counting(false);
   Lock lock(state().mutex);
+  begin_call(lock, name);
   cudaError_t code = enter(lock, name, needs);
   if (code == cudaSuccess) code = f(lock);
+  end_call(lock, name, code);
   if (code != cudaSuccess) this_thread(lock).last_error = code;
   shake(lock);
   return code;

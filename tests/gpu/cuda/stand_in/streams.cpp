@@ -44,6 +44,7 @@ void run_first(Lock& lock, Stream& stream) {
 }
 
 void run_stream(const StreamRef& stream) {
+  const support::Counting counting(false);
   State& all = state();
   Lock lock(all.mutex);
   for (;;) {
@@ -224,7 +225,10 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
     const auto call = [function, argument](Lock& held) {
       this_thread(held).in_host_function = true;
       held.unlock();
-      function(argument);
+      {
+        const leat::support::Counting counting(true);
+        function(argument);
+      }
       held.lock();
       this_thread(held).in_host_function = false;
     };

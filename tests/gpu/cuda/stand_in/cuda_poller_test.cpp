@@ -1,0 +1,57 @@
+// Which of CUDA's answers count for whom.
+#include <driver_types.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "leat/csp/selector.h"
+#include "leat/gpu/event.h"
+#include "leat/gpu/on_done.h"
+#include "leat/gpu/stream.h"
+#include "leat/tests/gpu/cuda/stand_in/stand_in.h"
+#include "leat/tests/support/gate.h"
+
+namespace leat::gpu {
+namespace {
+
+using stand_in::calls;
+
+// The poller has asked about the first record, and knows that it is done, when the event is
+// recorded again by a thread that had begun to before anybody waited. Who waits from then on waits
+// for the second.
+TEST(CudaPoller, AnAnswerIsNotForWhoHasJoinedSince) {
+  const Device device = open("cuda:0");
+  const Stream stream(device);
+  const Event event(device);
+  const support::Gate first(stream);
+  event.record(stream);
+  const support::Gate second(stream);
+  Selector earlier;
+  Selector later;
+  std::atomic<bool> answered{false};
+  std::atomic<bool> joined{false};
+  stand_in::before_call("cudaEventRecord", [&] {
+    earlier.add(on_done(event));
+    stand_in::on_answer("cudaEventQuery", cudaSuccess, [&] {
+      answered = true;
+      while (!joined) std::this_thread::yield();
+    });
+    first.open();
+    while (!answered) std::this_thread::yield();
+  });
+  event.record(stream);
+  later.add(on_done(event));
+  EXPECT_FALSE(later.try_select());
+  const auto asked = calls("cudaEventQuery");
+  joined = true;
+  // It asks again, or else would take what it knows for an answer.
+  while (calls("cudaEventQuery") < asked + 2 && !later.try_select()) std::this_thread::yield();
+  EXPECT_FALSE(later.try_select());
+  second.open();
+  EXPECT_EQ(later.select(), 0U);
+  EXPECT_EQ(earlier.select(), 0U);
+}
+
+}  // namespace
+}  // namespace leat::gpu
