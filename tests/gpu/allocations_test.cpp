@@ -1,5 +1,5 @@
-// What the operations of a device allocate on the heap: nothing, once they are warm. On the host
-// device; a program of its own, because it replaces the global operator new.
+// What the operations of a device allocate on the heap: nothing, once they are warm. A program of
+// its own, because it replaces the global operator new.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -7,26 +7,30 @@
 #include <cstddef>
 
 #include "leat/csp/channel.h"
-#include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/on_done.h"
 #include "leat/gpu/pinned_arena.h"
 #include "leat/gpu/stream.h"
+#include "leat/tests/support/backends.h"
 #include "leat/tests/support/counting_new.h"
 #include "leat/tests/support/gate.h"
-#include "leat/tests/support/run.h"
 
 namespace leat::gpu {
 namespace {
 
 using namespace std::chrono_literals;
 using support::allocations_of;
-using support::run_each;
+using support::backend_title;
+using support::test_backends;
 
 constexpr int kTimes = 100;
 constexpr std::size_t kBytes = 4'096;
+
+class GpuAllocations : public support::BackendTest {};
+INSTANTIATE_TEST_SUITE_P(Backends, GpuAllocations, testing::ValuesIn(test_backends()),
+                         backend_title);
 
 /// Streams, events and buffers to work with.
 struct Parts {
@@ -55,15 +59,16 @@ void step(const Parts& p) {
   static_cast<void>(p.done.is_done());
 }
 
-TEST(GpuAllocations, AreCounted) {
-  EXPECT_EQ(allocations_of([] { ::operator delete(::operator new(1)); }), 1U);
-  const Device device = open("host");
-  EXPECT_GT(allocations_of([&] { const Stream stream(device); }), 0U);
+TEST_P(GpuAllocations, AreCounted) {
+  with_device([](const Device& device) {
+    EXPECT_EQ(allocations_of([] { ::operator delete(::operator new(1)); }), 1U);
+    EXPECT_GT(allocations_of([&] { static_cast<void>(open(device.name())); }), 0U);
+  });
 }
 
-TEST(GpuAllocations, OfStepsThatAreAwaited) {
-  run_each([] {
-    const Parts p(open("host"));
+TEST_P(GpuAllocations, OfStepsThatAreAwaited) {
+  with_device([](const Device& device) {
+    const Parts p(device);
     EXPECT_EQ(allocations_of([&] {
                 for (int i = 0; i < kTimes; ++i) {
                   step(p);
@@ -75,30 +80,30 @@ TEST(GpuAllocations, OfStepsThatAreAwaited) {
   });
 }
 
-TEST(GpuAllocations, OfStepsThatQueueUp) {
-  run_each([] {
-    const Parts p(open_host({.h2d_bandwidth = 1e9, .copy_latency = 1us}));
+TEST_P(GpuAllocations, OfStepsThatQueueUp) {
+  with_device([](const Device& device) {
+    const Parts p(device);
     EXPECT_EQ(allocations_of([&] {
                 for (int i = 0; i < kTimes; ++i) step(p);
                 p.done.sync();
+                p.done.await();
               }),
               0U);
   });
 }
 
-TEST(GpuAllocations, OfPlainThreads) {
-  const Parts p(open("host"));
+TEST(HostAllocations, OfStepsOnAModelledLink) {
+  const Parts p(open_host({.h2d_bandwidth = 1e9, .copy_latency = 1us}));
   EXPECT_EQ(allocations_of([&] {
               for (int i = 0; i < kTimes; ++i) step(p);
               p.done.sync();
-              p.done.await();
             }),
             0U);
 }
 
-TEST(GpuAllocations, OfSelectsOverEvents) {
-  run_each([] {
-    const Parts p(open("host"));
+TEST_P(GpuAllocations, OfSelectsOverEvents) {
+  with_device([](const Device& device) {
+    const Parts p(device);
     const Channel<int> silence(0);
     EXPECT_EQ(allocations_of([&] {
                 for (int i = 0; i < kTimes; ++i) {
@@ -112,9 +117,9 @@ TEST(GpuAllocations, OfSelectsOverEvents) {
   });
 }
 
-TEST(GpuAllocations, OfSelectsThatAreGivenUp) {
-  run_each([] {
-    const Parts p(open("host"));
+TEST_P(GpuAllocations, OfSelectsThatAreGivenUp) {
+  with_device([](const Device& device) {
+    const Parts p(device);
     const support::Gate gate(p.copies);
     p.copied.record(p.copies);
     EXPECT_EQ(allocations_of([&] {
@@ -127,9 +132,9 @@ TEST(GpuAllocations, OfSelectsThatAreGivenUp) {
   });
 }
 
-TEST(GpuAllocations, OfEventsMadeAndDestroyed) {
-  run_each([] {
-    const Parts p(open("host"));
+TEST_P(GpuAllocations, OfEventsMadeAndDestroyed) {
+  with_device([](const Device& device) {
+    const Parts p(device);
     EXPECT_EQ(allocations_of([&] {
                 for (int i = 0; i < kTimes; ++i) {
                   const Event event(p.copies.device());
@@ -145,9 +150,9 @@ TEST(GpuAllocations, OfEventsMadeAndDestroyed) {
   });
 }
 
-TEST(GpuAllocations, OfBatchedCopies) {
-  run_each([] {
-    const Parts p(open("host"));
+TEST_P(GpuAllocations, OfBatchedCopies) {
+  with_device([](const Device& device) {
+    const Parts p(device);
     EXPECT_EQ(allocations_of([&] {
                 for (int i = 0; i < kTimes; ++i) {
                   const std::array<CopyToDevice, 3> batch{{
@@ -163,10 +168,11 @@ TEST(GpuAllocations, OfBatchedCopies) {
   });
 }
 
-TEST(GpuAllocations, OfTakingFromAnArena) {
-  const Device device = open("host");
-  PinnedArena arena(device, std::size_t{1} << 20);
-  EXPECT_EQ(allocations_of([&] { static_cast<void>(arena.take(100)); }), 0U);
+TEST_P(GpuAllocations, OfTakingFromAnArena) {
+  with_device([](const Device& device) {
+    PinnedArena arena(device, std::size_t{1} << 20);
+    EXPECT_EQ(allocations_of([&] { static_cast<void>(arena.take(100)); }), 0U);
+  });
 }
 
 }  // namespace

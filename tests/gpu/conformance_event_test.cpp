@@ -1,12 +1,14 @@
 // What every backend promises of events: what a record covers, and whom it holds.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "leat/csp/scheduler.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/on_done.h"
@@ -19,6 +21,7 @@ namespace leat::gpu {
 namespace {
 
 using namespace support;  // NOLINT(google-build-using-namespace): fixtures of this test
+using namespace std::chrono_literals;
 
 constexpr std::size_t kBytes = 4'099;
 
@@ -205,6 +208,27 @@ TEST_P(GpuEvent, TimedOnesTellTheTimeBetweenThem) {
     EXPECT_GE(elapsed(start, end), Duration::zero());
     EXPECT_EQ(elapsed(start, start), Duration::zero());
     EXPECT_LE(elapsed(end, start), Duration::zero());
+  });
+}
+
+// The end was reached after the start had been, by as much as this test has slept in between.
+TEST_P(GpuEvent, TheTimeBetweenThemIsInNanosecondsOfTheClock) {
+  with_device([](const Device& device) {
+    constexpr Duration kHeld = 20ms;
+    constexpr Duration kResolution = 1us;  // of a device's clock
+    const Stream stream(device);
+    const Event start(device, Timing::kOn);
+    const Event end(device, Timing::kOn);
+    const TimePoint before = now();
+    start.record(stream);
+    start.sync();
+    const Gate gate(stream);
+    end.record(stream);
+    sleep_for(kHeld);
+    gate.open();
+    end.sync();
+    EXPECT_GE(elapsed(start, end), kHeld - kHeld / 100 - kResolution);
+    EXPECT_LE(elapsed(start, end), (now() - before) * 101 / 100 + kResolution);
   });
 }
 

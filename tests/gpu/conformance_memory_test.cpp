@@ -57,13 +57,15 @@ TEST_P(GpuMemory, SubspansThatLeaveTheirSpanAreRefused) {
   });
 }
 
-TEST_P(GpuMemory, IsAlignedForAnyType) {
+TEST_P(GpuMemory, IsAlignedAsPromised) {
   with_device([](const Device& device) {
     for (const std::size_t bytes : {1U, 7U, 100U, 4'097U}) {
       const DeviceBuffer there(device, bytes);
       const PinnedBuffer pinned(device, bytes);
-      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(there.data()) % alignof(std::max_align_t), 0U);
-      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pinned.data()) % alignof(std::max_align_t), 0U);
+      const PinnedBuffer write_combined(device, bytes, PinnedUse::kWriteCombined);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(there.data()) % 256, 0U);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pinned.data()) % 4'096, 0U);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(write_combined.data()) % 4'096, 0U);
     }
   });
 }

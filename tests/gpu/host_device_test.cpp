@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string_view>
 #include <thread>
@@ -318,6 +319,20 @@ TEST(HostDevice, SelectingOverOneThatRunsElsewhereIsNoDeadlock) {
         }
       },
       {.workers = 1});
+}
+
+TEST(HostDevice, ItsMemoryIsTheHosts) {
+  const Device device = open("host");
+  EXPECT_TRUE(device.capabilities().device_memory_is_host_memory);
+  EXPECT_TRUE(device.capabilities().host_kernels);
+  EXPECT_FALSE(device.capabilities().cuda_kernels);
+  const Stream stream(device);
+  const auto bytes = random_bytes(1'000, 31);
+  const PinnedBuffer from = pinned_copy(device, bytes);
+  const DeviceBuffer there(device, bytes.size());
+  copy_async(stream, there.span(), from.span());
+  stream.sync();
+  expect_bytes(std::span<const std::byte>(there.data(), there.size()), bytes);
 }
 
 }  // namespace

@@ -8,12 +8,14 @@
 #include <cstdlib>
 #include <new>
 
+#include "leat/tests/support/uncounted.h"
+
 namespace leat::support {
 
 inline std::atomic<std::size_t> g_allocations = 0;
 
 inline void* allocate_and_count(std::size_t size, std::size_t alignment) {
-  g_allocations.fetch_add(1, std::memory_order_relaxed);
+  if (t_counted) g_allocations.fetch_add(1, std::memory_order_relaxed);
   // aligned_alloc asks for a multiple.
   void* const memory =
       std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
