@@ -75,11 +75,13 @@ struct DeviceInfo {
 enum class StreamHandle : std::uintptr_t { kNone = 0 };
 enum class EventHandle : std::uintptr_t { kNone = 0 };
 
+/// From which kind of memory to which.
 enum class CopyDirection : std::uint8_t {
   kHostToDevice,    // H2D: from pinned memory
   kDeviceToHost,    // D2H: to pinned memory
   kDeviceToDevice,  // D2D: within one device
 };
+/// "H2D", "D2H" or "D2D", for messages.
 [[nodiscard]] const char* to_string(CopyDirection direction) noexcept;
 
 /// One of several copies that are enqueued together; `bytes` > 0.
@@ -97,6 +99,8 @@ enum class PinnedUse : std::uint8_t {
   kWriteCombined,
 };
 
+/// One opened device. What holds for all of its functions is said at the top of the file; the
+/// handles that they take are its own, unless one says otherwise.
 class Backend {
  public:
   Backend() = default;
@@ -104,6 +108,7 @@ class Backend {
   Backend& operator=(const Backend&) = delete;
   virtual ~Backend() = default;
 
+  /// What the device is, and what it can do: settled when it is opened.
   [[nodiscard]] virtual const DeviceInfo& info() const noexcept = 0;
   [[nodiscard]] virtual const Capabilities& capabilities() const noexcept = 0;
   /// Backends whose events' waits may be mixed have the same family: "cuda", "host".
@@ -128,10 +133,13 @@ class Backend {
   [[nodiscard]] virtual void* native_handle(StreamHandle stream) const noexcept = 0;
   /// Blocks the caller until all that was enqueued has run.
   virtual void sync(StreamHandle stream) = 0;
+  /// Whether all that was enqueued has run. Does not wait. Throws where it would be true and the
+  /// device has failed.
   [[nodiscard]] virtual bool is_done(StreamHandle stream) = 0;
 
   /// An event that was never recorded, hence is done. Only a timed one can be given to elapsed().
   virtual EventHandle create_event(bool timed) = 0;
+  /// Who waits for a record of it, a stream or a fiber, goes on waiting for that.
   virtual void destroy_event(EventHandle event) noexcept = 0;
   /// Done when all that was enqueued on `stream` before has run. Recording again replaces the
   /// earlier record for later waits; waits already enqueued keep the one they saw.
@@ -140,7 +148,10 @@ class Backend {
   /// The event may be another device's of the same family. On the host device, if that one has
   /// failed, or fails while the stream waits, the wait fails: here, or as this stream's work.
   virtual void wait(StreamHandle stream, EventHandle event) = 0;
+  /// Blocks the caller until the latest record at this call is done; on the host device a fiber is
+  /// suspended.
   virtual void sync(EventHandle event) = 0;
+  /// Whether the latest record is done. Does not wait. Throws as that of a stream does.
   [[nodiscard]] virtual bool is_done(EventHandle event) = 0;
   /// Suspends the calling fiber until the latest record is done; blocks a plain thread. Throws
   /// Cancelled.
@@ -157,17 +168,21 @@ class Backend {
   /// `bytes` > 0, aligned to 256. May wait for work that uses memory freed before. Throws GpuError
   /// where there is not enough; everything else goes on working.
   virtual void* allocate_device(std::size_t bytes) = 0;
+  /// What was allocated without a stream. False where the work that may use it cannot be waited
+  /// for: a stream is being captured into a graph, or the device has failed. Then the memory is
+  /// never given back.
   [[nodiscard]] virtual bool free_device(void* memory) noexcept = 0;
   /// In the order of `stream`: for what is enqueued there from now on, and for what waits for that.
   virtual void* allocate_device(std::size_t bytes, StreamHandle stream) = 0;
   /// What was allocated with `stream`, which may have been destroyed since: goes when what was
   /// enqueued there has run. Work on other streams must come before that. Does not wait, where
-  /// Capabilities::stream_ordered_memory. False as above, also if the stream is being captured.
+  /// Capabilities::stream_ordered_memory. False as above.
   [[nodiscard]] virtual bool free_device(void* memory, StreamHandle stream) noexcept = 0;
 
   /// Host memory from and to which copies are asynchronous, aligned to a page; usable by every
   /// device of the family.
   virtual void* allocate_pinned(std::size_t bytes, PinnedUse use) = 0;
+  /// What allocate_pinned() gave. False as free_device.
   [[nodiscard]] virtual bool free_pinned(void* memory) noexcept = 0;
   /// Pins pages. Throws GpuError, and then has pinned none; where it cannot undo what it has begun,
   /// the pages are abandoned.
@@ -197,7 +212,7 @@ class Backend {
   [[nodiscard]] MemoryAccount& account(Space space) noexcept {
     return space == Space::kDevice ? device_account_ : pinned_account_;
   }
-  /// For on_done.
+  /// A signal that nobody uses, for on_done. Allocates only where none was given back.
   [[nodiscard]] DoneSignalRef take_signal() { return signals_->take(); }
 
  private:

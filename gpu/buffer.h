@@ -33,11 +33,13 @@ template <Space space>
 class MemorySpan {
  public:
   MemorySpan() = default;
+  /// `bytes` at `data`, which lie in that kind of memory: nobody checks it.
   MemorySpan(void* data, std::size_t bytes) noexcept
       : data_(static_cast<std::byte*>(data)), size_(bytes) {}
 
   /// The address: for kernels, in device memory; for the CPU, in pinned memory.
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  /// In bytes.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// [offset, offset + bytes). Throws std::out_of_range if that is not inside.
   [[nodiscard]] MemorySpan subspan(std::size_t offset, std::size_t bytes) const;
@@ -51,6 +53,7 @@ class MemorySpan {
   std::size_t size_ = 0;
 };
 
+/// Neither converts to the other.
 using DeviceSpan = MemorySpan<Space::kDevice>;
 using PinnedSpan = MemorySpan<Space::kPinned>;
 
@@ -85,12 +88,15 @@ class Buffer {
   }
   ~Buffer();
 
+  /// A view of all of it; empty where the buffer is.
   [[nodiscard]] MemorySpan<space> span() const noexcept { return span_; }
+  /// As that view's.
   [[nodiscard]] MemorySpan<space> subspan(std::size_t offset, std::size_t bytes) const {
     return span_.subspan(offset, bytes);
   }
   [[nodiscard]] std::byte* data() const noexcept { return span_.data(); }
   [[nodiscard]] std::size_t size() const noexcept { return span_.size(); }
+  /// That it was made with; of an empty one too.
   [[nodiscard]] const Device& device() const noexcept { return device_; }
 
  private:
@@ -102,6 +108,7 @@ class Buffer {
   StreamHandle stream_ = StreamHandle::kNone;  // in whose order it was allocated
 };
 
+/// The two kinds of buffer.
 using DeviceBuffer = Buffer<Space::kDevice>;
 using PinnedBuffer = Buffer<Space::kPinned>;
 
@@ -118,6 +125,7 @@ struct Copy {
   MemorySpan<to_space> to;
   MemorySpan<from_space> from;
 };
+/// H2D, D2H, D2D.
 using CopyToDevice = Copy<Space::kDevice, Space::kPinned>;
 using CopyToHost = Copy<Space::kPinned, Space::kDevice>;
 using CopyWithinDevice = Copy<Space::kDevice, Space::kDevice>;

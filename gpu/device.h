@@ -23,8 +23,11 @@
 
 namespace leat::gpu {
 
+/// An opened device. Copies are handles of the same one, and a handle that was moved from is as
+/// before.
 class Device {
  public:
+  /// For open() and open_host(). `backend` is not null.
   explicit Device(std::shared_ptr<Backend> backend) noexcept : backend_(std::move(backend)) {}
   Device(const Device&) = default;
   Device& operator=(const Device&) = default;
@@ -36,7 +39,9 @@ class Device {
   }
   ~Device() = default;
 
+  /// As in open(), with its number: "cuda:0", "host:0".
   [[nodiscard]] const std::string& name() const noexcept { return backend_->info().name; }
+  /// What it is, and what it can do: settled when it is opened.
   [[nodiscard]] const DeviceInfo& info() const noexcept { return backend_->info(); }
   [[nodiscard]] const Capabilities& capabilities() const noexcept {
     return backend_->capabilities();
@@ -95,7 +100,8 @@ struct HostModel {
 /// when that scheduler ends; opened on a plain thread it runs on a small scheduler of its own, in
 /// real time.
 [[nodiscard]] Device open(std::string_view name, const MemoryCaps& caps = {});
-/// As open("host:N"), with modelled times and faults.
+/// As open("host:N"), with modelled times and faults. Throws std::invalid_argument for a negative
+/// number or latency, and for a bandwidth that is negative or NaN.
 [[nodiscard]] Device open_host(const HostModel& model, int index = 0, const MemoryCaps& caps = {});
 
 /// The devices of this machine, and why there are not more. Creates no context on any of them.
@@ -103,6 +109,8 @@ struct DeviceList {
   std::vector<DeviceInfo> devices;  // CUDA devices first; the last is "host:0"
   std::string cuda_status;          // such as "1 device, driver 13.0", or why there is none
 };
+/// Asks the machine at each call. What is missing is told, not thrown; a CUDA device that cannot
+/// be used is in the list, with the reason as its description.
 [[nodiscard]] DeviceList list();
 
 }  // namespace leat::gpu

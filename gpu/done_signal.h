@@ -16,6 +16,7 @@ namespace leat::gpu {
 /// One subscription to one record of an event, for on_done (gpu/on_done.h). Used again after it.
 class DoneSignal {
  public:
+  /// The token.
   struct Done {};
 
   /// By the backend, once, on any thread or fiber, without a lock held: the record is done, or the
@@ -37,6 +38,7 @@ class DoneSignal {
   /// By who has received the token: what the device failed with, or null.
   [[nodiscard]] const std::exception_ptr& error() const noexcept { return error_; }
 
+  /// For the pool.
   void recycle() noexcept {
     std::optional<Done> token;
     static_cast<void>(channel_.try_recv(token));
@@ -56,11 +58,13 @@ class DoneSignal {
   std::exception_ptr error_;
 };
 
+/// One user of a signal: its subscriber, or the backend.
 using DoneSignalRef = Pool<DoneSignal>::Ref;
 
 /// The signals of one record. Under the lock of what owns it.
 class DoneSignalList {
  public:
+  /// Whether nobody is to be told of the record.
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
   /// Takes a reference.
   void push(DoneSignalRef signal) noexcept {

@@ -12,6 +12,7 @@ namespace leat::gpu {
 /// error, and what to do.
 class GpuError : public Error {
  public:
+  /// `advice`, which may be empty, is what to do; the others are told by the members below.
   GpuError(int code, std::string name, std::string call, std::string device,
            const std::string& advice)
       : Error("leat: " + call + " on " + device + ": " + name +

@@ -19,6 +19,7 @@ namespace leat::gpu {
 /// An event that somebody else owns.
 class EventRef {
  public:
+  /// For the value types of gpu/: `handle` is of `device`'s Backend.
   EventRef(Device device, EventHandle handle) noexcept
       : device_(std::move(device)), handle_(handle) {}
 
@@ -28,10 +29,14 @@ class EventRef {
   /// Blocks the caller until the latest record is done. A fiber on the host device is suspended.
   void sync() const { backend().sync(handle()); }
   /// Suspends the calling fiber (blocks a plain thread) until the latest record is done. Throws
-  /// Cancelled. See also on_done (gpu/on_done.h), a case of select.
+  /// Cancelled; std::logic_error on a VirtualClock whose time the device does not take, leat::Error
+  /// where a thread that it needs cannot be started. See also on_done (gpu/on_done.h), a case of
+  /// select.
   void await() const { backend().await(handle()); }
+  /// Whether the latest record is done. Does not wait.
   [[nodiscard]] bool is_done() const { return backend().is_done(handle()); }
 
+  /// Whose event it is.
   [[nodiscard]] const Device& device() const noexcept { return device_; }
   /// For the value types of gpu/. Throws std::logic_error if it was moved from.
   [[nodiscard]] EventHandle handle() const {
@@ -58,14 +63,17 @@ enum class Timing : bool { kOff, kOn };
 /// else throws std::logic_error.
 class Event {
  public:
+  /// Never recorded, hence done. Throws GpuError.
   explicit Event(const Device& device, Timing timing = Timing::kOff);
   Event(Event&& other) noexcept;
   Event& operator=(Event&& other) noexcept;
   ~Event();
 
+  /// The view of it that functions take.
   // NOLINTNEXTLINE(google-explicit-constructor): what takes an EventRef takes an Event
   operator const EventRef&() const noexcept { return ref_; }
   [[nodiscard]] const EventRef& ref() const noexcept { return ref_; }
+  /// As EventRef's.
   void record(const StreamRef& stream) const { ref_.record(stream); }
   void sync() const { ref_.sync(); }
   void await() const { ref_.await(); }
@@ -79,7 +87,8 @@ class Event {
 /// Suspends the calling fiber until `event` is done; see EventRef::await.
 inline void await(const EventRef& event) { event.await(); }
 
-/// Time from `start` to `end`, two timed events of one device that are recorded and done.
+/// Time from `start` to `end`, two timed events of one device that are recorded and done. Throws
+/// GpuError where they are not.
 [[nodiscard]] Duration elapsed(const EventRef& start, const EventRef& end);
 
 }  // namespace leat::gpu

@@ -37,6 +37,7 @@ class HostPages {
     std::swap(numa_node_, taken.numa_node_);
     return *this;
   }
+  /// Gives the pages back to the kernel.
   ~HostPages();
 
   /// Gives the pages up without giving them back, for good: a device may still reach them.
@@ -44,10 +45,12 @@ class HostPages {
 
   /// Aligned to a page; to kHugePage if there is room for one.
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  /// In bytes: whole pages.
   [[nodiscard]] std::size_t size() const noexcept { return bytes_; }
   /// Asks the kernel about every page: milliseconds for a gigabyte.
   [[nodiscard]] PagePlacement placement() const;
 
+  /// The bytes of a huge page.
   static constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
  private:

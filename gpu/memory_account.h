@@ -12,6 +12,7 @@ namespace leat::gpu {
 /// Where memory lies. The type of a span carries it, so that a copy's direction is checked by the
 /// compiler.
 enum class Space : bool { kDevice, kPinned };
+/// "device" or "pinned", for messages.
 [[nodiscard]] constexpr const char* to_string(Space space) noexcept {
   return space == Space::kDevice ? "device" : "pinned";
 }
@@ -29,6 +30,7 @@ struct MemoryFigures {
   std::size_t peak = 0;  // the most that was used at a time
   std::size_t cap = 0;   // 0: none
 };
+/// The same of both kinds of memory.
 struct MemoryUse {
   MemoryFigures device;
   MemoryFigures pinned;
@@ -37,7 +39,7 @@ struct MemoryUse {
 /// One line of that account. Thread-safe.
 class MemoryAccount {
  public:
-  /// 0: none.
+  /// The most that reserve() may sum up to; 0: as much as there is. What is in use stays so.
   void set_cap(std::size_t bytes) noexcept LEAT_EXCLUDES(lock_) {
     const SpinLockGuard guard(lock_);
     cap_ = bytes;
@@ -51,10 +53,12 @@ class MemoryAccount {
     peak_ = std::max(peak_, used_);
     return true;
   }
+  /// Of what reserve() has counted.
   void give_back(std::size_t bytes) noexcept LEAT_EXCLUDES(lock_) {
     const SpinLockGuard guard(lock_);
     used_ -= bytes;
   }
+  /// All of one moment.
   [[nodiscard]] MemoryFigures figures() const noexcept LEAT_EXCLUDES(lock_) {
     const SpinLockGuard guard(lock_);
     return {.used = used_, .peak = peak_, .cap = cap_};

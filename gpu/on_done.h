@@ -31,6 +31,7 @@ class DoneSubscription {
   DoneSubscription& operator=(DoneSubscription&& other) = delete;
   ~DoneSubscription();
 
+  /// What is reached when the record is done; of one that was not moved from.
   [[nodiscard]] DoneSignal& signal() const noexcept { return *signal_; }
 
  private:
@@ -38,12 +39,14 @@ class DoneSubscription {
   DoneSignalRef signal_;  // none: moved from
 };
 
-/// The handler of an on_done.
+/// The handler of an on_done, which keeps its subscription.
 template <class F>
 class DoneHandler {
  public:
   DoneHandler(DoneSubscription subscription, F handler)
       : subscription_(std::move(subscription)), handler_(std::move(handler)) {}
+  /// Puts the token back, so that the case stays ready. Throws what the device failed with instead
+  /// of calling the handler.
   void operator()(std::optional<DoneSignal::Done> /*token*/) {
     const DoneSignal& signal = subscription_.signal();
     signal.put_token();

@@ -43,12 +43,15 @@ class PinnedArena {
   /// another alignment.
   [[nodiscard]] PinnedSpan take(std::size_t bytes, std::size_t alignment = 4096);
 
+  /// The bytes that were asked for.
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
+  /// The bytes behind those that were handed out. Not while somebody takes some.
   [[nodiscard]] std::size_t left() const noexcept { return capacity_ - used_; }
   /// Where its pages lie. Where the device has allocated them itself: only the bytes.
   [[nodiscard]] PagePlacement placement() const;
   /// Empty if the arena's pages are pinned; else why the device has allocated them itself.
   [[nodiscard]] const std::string& fallback() const noexcept { return fallback_reason_; }
+  /// That it was made with.
   [[nodiscard]] const Device& device() const noexcept { return device_; }
 
  private:

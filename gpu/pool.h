@@ -28,7 +28,8 @@ class Pool : public std::enable_shared_from_this<Pool<T>> {
   };
 
  public:
-  /// One user of an object, or none.
+  /// One user of an object, or none; a copy is another user. With the last one the object goes back
+  /// to its pool. As thread-safe as std::shared_ptr.
   class Ref {
    public:
     Ref() noexcept = default;
@@ -48,12 +49,16 @@ class Pool : public std::enable_shared_from_this<Pool<T>> {
       }
     }
 
+    /// False for none.
     [[nodiscard]] explicit operator bool() const noexcept { return entry_ != nullptr; }
+    /// The object; not of none.
     [[nodiscard]] T& operator*() const noexcept { return entry_->value; }
     [[nodiscard]] T* operator->() const noexcept { return &entry_->value; }
+    /// Whether both are users of the same object, or none.
     friend bool operator==(const Ref& a, const Ref& b) noexcept = default;
     /// Gives the reference away, as a word, of which adopt() makes one again. Not of an empty one.
     [[nodiscard]] void* release() noexcept { return std::exchange(entry_, nullptr); }
+    /// Once for each release().
     [[nodiscard]] static Ref adopt(void* released) noexcept {
       return Ref(static_cast<Entry*>(released));
     }

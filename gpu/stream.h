@@ -29,6 +29,7 @@ class EventRef;
 /// A stream that somebody else owns: a Stream, or the user's own (from_native, legacy).
 class StreamRef {
  public:
+  /// For the value types of gpu/: `handle` is of `device`'s Backend.
   StreamRef(Device device, StreamHandle handle) noexcept
       : device_(std::move(device)), handle_(handle) {}
   /// The user's own stream as one of `device`: a cudaStream_t. Throws GpuError for a stream that
@@ -43,11 +44,13 @@ class StreamRef {
   /// for it and it for them. Throws GpuError on a device that has none.
   [[nodiscard]] static StreamRef legacy(const Device& device);
 
-  /// Work enqueued on this stream from now on runs after the event's latest record.
+  /// Work enqueued on this stream from now on runs after the event's latest record. Throws GpuError
+  /// for an event of another family of devices.
   void wait(const EventRef& event) const;
   /// Blocks the caller until all that was enqueued has run. A fiber on the host device is suspended
   /// instead, because the device's engines are fibers too.
   void sync() const { backend().sync(handle()); }
+  /// Whether all that was enqueued has run. Does not wait.
   [[nodiscard]] bool is_done() const { return backend().is_done(handle()); }
   /// Whether it is being captured into a CUDA graph: what is enqueued now is not run, but recorded.
   [[nodiscard]] bool is_capturing() const { return backend().is_capturing(handle()); }
@@ -66,12 +69,14 @@ class StreamRef {
   /// A cudaStream_t, for `kernel<<<grid, block, 0, stream>>>`. Null on the host device.
   [[nodiscard]] void* native_handle() const { return backend().native_handle(handle()); }
 
+  /// Whose stream it is.
   [[nodiscard]] const Device& device() const noexcept { return device_; }
   /// For the value types of gpu/. Throws std::logic_error if it was moved from.
   [[nodiscard]] StreamHandle handle() const {
     if (handle_ == StreamHandle::kNone) throw_moved_from();
     return handle_;
   }
+  /// Whether both are the same stream of the same opened device.
   friend bool operator==(const StreamRef& a, const StreamRef& b) noexcept {
     return a.device_ == b.device_ && a.handle_ == b.handle_;
   }
@@ -93,14 +98,17 @@ class StreamRef {
 /// else throws std::logic_error.
 class Stream {
  public:
+  /// Does not synchronise with any other stream implicitly. Throws GpuError.
   explicit Stream(const Device& device);
   Stream(Stream&& other) noexcept;
   Stream& operator=(Stream&& other) noexcept;
   ~Stream();
 
+  /// The view of it that functions take.
   // NOLINTNEXTLINE(google-explicit-constructor): what takes a StreamRef takes a Stream
   operator const StreamRef&() const noexcept { return ref_; }
   [[nodiscard]] const StreamRef& ref() const noexcept { return ref_; }
+  /// As StreamRef's.
   void wait(const EventRef& event) const { ref_.wait(event); }
   void sync() const { ref_.sync(); }
   [[nodiscard]] bool is_done() const { return ref_.is_done(); }

@@ -44,7 +44,9 @@ class WaitPredictor {
                     std::clamp(waited / (known ? 4 : 16), kShortestSleep, kLongestSleep));
   }
 
+  /// For how long every wait is watched without pause at first.
   static constexpr Duration kSpin = std::chrono::microseconds(20);
+  /// What sleep() gives is zero, or between these.
   static constexpr Duration kShortestSleep = std::chrono::microseconds(20);
   static constexpr Duration kLongestSleep = std::chrono::milliseconds(1);
 

@@ -1,8 +1,8 @@
 // The bridge from the device to fibers: who awaits an event is woken here, and nowhere else.
 //
 // CUDA can call back when work is done, but on a thread of the driver's, where nothing that may
-// take a lock should run, and that slows the stream. So one thread for each device asks, when
-// WaitPredictor says. While nobody waits it sleeps for good.
+// take a lock should run, and that slows the stream. So one thread for each opened device asks,
+// when WaitPredictor says. While nobody waits it sleeps for good.
 //
 // Always true:
 //  - under lock_, a Record is `watched` exactly while it stands in incoming_ or in the thread's own
@@ -16,7 +16,8 @@
 //  - that a record is done is for those alone who waited when the question was asked: who has
 //    joined since may have seen a later record. An error is for all.
 //
-// Lock order: lock_ is the last; under it nothing is called but futex_wake.
+// Lock order: lock_ is the last of gpu's (gpu/README.md); under it nothing is called but
+// futex_wake, and fibers are switched away from.
 #pragma once
 
 #include <atomic>
