@@ -47,7 +47,7 @@ class PinnedArena {
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   /// The bytes behind those that were handed out. Not while somebody takes some.
   [[nodiscard]] std::size_t left() const noexcept { return capacity_ - used_; }
-  /// Where its pages lie. Where the device has allocated them itself: only the bytes.
+  /// Where its pages lie. Where the device has allocated them itself: what was asked for.
   [[nodiscard]] PagePlacement placement() const;
   /// Empty if the arena's pages are pinned; else why the device has allocated them itself.
   [[nodiscard]] const std::string& fallback() const noexcept { return fallback_reason_; }

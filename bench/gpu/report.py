@@ -99,8 +99,10 @@ class Target:
 
     @property
     def verdict(self):
-        if not self.judged or self.reached is None:
+        if not self.judged:
             return "not judged"
+        if self.reached is None:
+            return "NOT MEASURED"
         met = self.reached >= self.bound if self.at_least else self.reached <= self.bound
         return "met" if met else "MISSED"
 
@@ -308,6 +310,8 @@ def main():
         failures += [f"{program} {name}: {why}" for name, why in results[program].errors.items()]
 
     targets = targets_of(results)
+    failures += [f"{target.what}: no row has it" for target in targets
+                 if target.verdict == "NOT MEASURED"]
     print_report(results, targets, failures, sys.stdout)
     if options.save:
         prefix = pathlib.Path(options.directory) / options.save

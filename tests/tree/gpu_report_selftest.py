@@ -67,8 +67,13 @@ status, found, _ = verdicts("host:0", rows(False))
 expect("on the host device only allocations are judged",
        (status, set(found[:-2]), found[-2]), (0, {"not judged"}, "MISSED"))
 few = {"await": [row("sync/50us", p50_us=60.0)]}
-status, found, _ = verdicts("cuda:0", few)
-expect("what was not measured is not judged", (status, set(found)), (0, {"not judged"}))
+status, found, printed = verdicts("cuda:0", few)
+expect("what was not measured on a GPU is a failure",
+       (status, set(found), "FAILED: await: CPU while nothing completes for 1 s: no row has it"
+        in printed), (1, {"NOT MEASURED"}, True))
+status, found, _ = verdicts("host:0", few)
+expect("on the host device, where it is judged there",
+       (status, set(found[:-2]), found[-2]), (1, {"not judged"}, "NOT MEASURED"))
 broken = rows(True)
 broken["link"][3] = {**broken["link"][3], "error_occurred": True, "error_message": "wrong data"}
 status, found, printed = verdicts("cuda:0", broken)

@@ -232,6 +232,25 @@ TEST(CudaMemory, AStreamThatWasDestroyedGoesOnceItsWorkHasRun) {
   while (live().streams > 0) const Stream another(device);
 }
 
+// CUDA could not be told of its end: nobody knows whether it has run, so it is waited for.
+TEST(CudaMemory, AStreamOfWhichNobodyKnewWhetherItWasDoneIsWaitedForAllTheSame) {
+  const Device device = open("cuda:0");
+  std::optional<Stream> stream(device);
+  std::optional<PinnedArena> arena(std::in_place, device, kMiB);
+  const DeviceBuffer there(device, kMiB);
+  const Gate gate(*stream);
+  copy_async(*stream, there.span(), arena->take(kMiB));
+  fail_call("cudaStreamQuery", cudaErrorDevicesUnavailable);
+  stream.reset();
+  EXPECT_EQ(live().streams, 1U);
+  const auto waits = calls("cudaStreamSynchronize");
+  std::jthread destroyer([&] { arena.reset(); });
+  while (calls("cudaStreamSynchronize") == waits) std::this_thread::yield();
+  gate.open();
+  destroyer.join();
+  EXPECT_EQ(live().registrations, 0U);
+}
+
 // Where more is queued than the stream's queue holds, CUDA makes who enqueues wait; to unpin pages
 // nothing is enqueued, and who wants a stream meanwhile gets one.
 TEST(CudaMemory, AFullQueueHoldsNobodyUpButWhoUnpins) {
