@@ -147,6 +147,18 @@ benchmark() { # <name> <program> <argument>...: one that writes JSON
   run "$name" "$@" --benchmark_out="$logs/$name.json" --benchmark_out_format=json
 }
 
+# compare_accuracies: the device computes what the host does, but in another order.
+compare_accuracies() {
+  local device of=()
+  for device in host cuda; do
+    of+=("$(sed -nE 's/^test accuracy ([0-9.]+) %.*/\1/p' "$logs/trainer_$device.txt" | tail -1)")
+  done
+  awk -v host="${of[0]}" -v cuda="${of[1]}" 'BEGIN {
+    exit !(host != "" && cuda != "" && host - cuda < 0.301 && cuda - host < 0.301) }' && return
+  failed=$((failed + 1))
+  failures+=("test accuracy: host ${of[0]:-not said}, cuda:0 ${of[1]:-not said}; at most 0.3 apart")
+}
+
 report() {
   echo "$began, build $(cat build.json)"
   echo "$(uname -srm), $glibc, $(nproc) CPUs, $cpu"
@@ -164,6 +176,7 @@ report() {
   run trainer_host "${trainer[@]}" --device host
   if ((gpu)); then
     run trainer_cuda "${trainer[@]}" --device cuda:0
+    compare_accuracies
   elif [[ -n $gpus ]]; then
     failed=$((failed + 1))
     failures+=("nvidia-smi sees a GPU that does not open: $why")

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <exception>
+#include <stdexcept>
 
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
@@ -59,7 +60,7 @@ void echo(const char* name) {
                                         std::ranges::count(result.bytes(), std::byte{3});
                                     std::printf("%td bytes came back\n", threes);
                                   }),
-               leat::on_timeout(10s, [] { std::puts("the device is stuck"); }));
+               leat::on_timeout(10s, [] { throw std::runtime_error("the device is stuck"); }));
   // [/streams]
 }
 

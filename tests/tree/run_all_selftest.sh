@@ -43,7 +43,7 @@ fi
 END
   stub example_01 <<<'echo "a \"quoted\" line"'
   stub gpu_at_exit <<<'echo "$@"'
-  stub mnist <<<'echo trained "$@"'
+  stub mnist <<<'echo trained "$@"; echo "test accuracy 97.10 %"'
   for name in link await events; do
     stub "bench_gpu_$name" <<'END'
 for word; do
@@ -94,6 +94,13 @@ echo '[  PASSED  ] 0 tests.'
 END
 expect "with a GPU, its tests may not be skipped" 1 \
   '^FAILED: test_gpu: skipped on a machine with a GPU: Backends/A.B/Cuda$'
+good_bundle && touch "$scratch/gpu"
+stub mnist <<<'[[ $* == *cuda* ]] && echo "test accuracy 97.00 %" || echo "test accuracy 97.31 %"'
+expect "the GPU's accuracy is the host's" 1 \
+  '^FAILED: test accuracy: host 97.31, cuda:0 97.00; at most 0.3 apart$'
+good_bundle && touch "$scratch/gpu"
+stub mnist <<<'[[ $* == *cuda* ]] && echo "test accuracy 97.30 %" || echo "test accuracy 97.01 %"'
+expect "or nearly so" 0 '^programs: 9 passed, 0 failed, 0 skipped$'
 good_bundle
 printf '#!/bin/sh\necho "0, a GPU"\n' >"$scratch/path/nvidia-smi"
 expect "a GPU that does not open is a failure" 1 '^FAILED: nvidia-smi sees a GPU' 'a GPU$'
