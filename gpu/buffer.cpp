@@ -62,7 +62,7 @@ void enqueue_copies(const StreamRef& stream, std::span<const Copy<to_space, from
     ranges[count++] = {to.data(), from.data(), to.size()};
     if (count == ranges.size()) flush();
   }
-  if (count > 0) flush();
+  flush();  // also none: the stream may have been moved from, or be one that does not copy
 }
 
 }  // namespace
@@ -95,9 +95,10 @@ void Buffer<space>::make(std::size_t bytes, const Allocate& allocate) {
   try {
     span_ = {allocate(backend), bytes};
   } catch (...) {
-    backend.account(space).give_back(bytes);
+    backend.account(space).cancel(bytes);
     throw;
   }
+  backend.account(space).settle(bytes);
 }
 
 template <Space space>

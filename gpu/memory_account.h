@@ -44,16 +44,29 @@ class MemoryAccount {
     const SpinLockGuard guard(lock_);
     cap_ = bytes;
   }
-  /// False if that would exceed the cap; nothing has changed then.
+  /// Room for an allocation, which settle() or cancel() follows. False if it would exceed the cap;
+  /// nothing has changed then.
   [[nodiscard]] bool reserve(std::size_t bytes) noexcept LEAT_EXCLUDES(lock_) {
     const SpinLockGuard guard(lock_);
     const std::size_t most = cap_ != 0 ? cap_ : std::numeric_limits<std::size_t>::max();
-    if (used_ > most || bytes > most - used_) return false;
-    used_ += bytes;
-    peak_ = std::max(peak_, used_);
+    const std::size_t taken = used_ + reserved_;
+    if (taken > most || bytes > most - taken) return false;
+    reserved_ += bytes;
     return true;
   }
-  /// Of what reserve() has counted.
+  /// What reserve() has made room for is there.
+  void settle(std::size_t bytes) noexcept LEAT_EXCLUDES(lock_) {
+    const SpinLockGuard guard(lock_);
+    reserved_ -= bytes;
+    used_ += bytes;
+    peak_ = std::max(peak_, used_);
+  }
+  /// It could not be had.
+  void cancel(std::size_t bytes) noexcept LEAT_EXCLUDES(lock_) {
+    const SpinLockGuard guard(lock_);
+    reserved_ -= bytes;
+  }
+  /// Of what settle() has counted.
   void give_back(std::size_t bytes) noexcept LEAT_EXCLUDES(lock_) {
     const SpinLockGuard guard(lock_);
     used_ -= bytes;
@@ -66,13 +79,15 @@ class MemoryAccount {
 
  private:
   mutable SpinLock lock_;
+  std::size_t reserved_ LEAT_GUARDED_BY(lock_) = 0;  // with used_ no more than fits in a size_t
   std::size_t used_ LEAT_GUARDED_BY(lock_) = 0;
   std::size_t peak_ LEAT_GUARDED_BY(lock_) = 0;
   std::size_t cap_ LEAT_GUARDED_BY(lock_) = 0;
 };
 
 class Backend;
-/// Counts `bytes` on that account of the backend's. Throws GpuError, with the sums, over its cap.
+/// MemoryAccount::reserve() on that account of the backend's. Throws GpuError, with the sums, over
+/// its cap.
 void reserve_memory(Backend& backend, Space space, std::size_t bytes);
 
 }  // namespace leat::gpu

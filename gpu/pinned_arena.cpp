@@ -23,15 +23,16 @@ PinnedArena::PinnedArena(const Device& device, std::size_t bytes) : device_(devi
     capacity_ = bytes;
     try {
       backend.pin_pages(*pages_);
+      backend.account(Space::kPinned).settle(bytes);
       return;
     } catch (const GpuError& error) {
       fallback_reason_ = error.what();
     }
   } catch (...) {
-    give_back_unless_abandoned(bytes);
+    cancel_unless_abandoned(bytes);
     throw;
   }
-  give_back_unless_abandoned(bytes);  // the buffer counts itself
+  cancel_unless_abandoned(bytes);  // the buffer counts itself
   pages_.reset();
   buffer_.emplace(device_, bytes);
   data_ = buffer_->data();
@@ -46,9 +47,9 @@ PinnedArena::~PinnedArena() {
 }
 
 // Of the constructor. Pages that a device may still reach stay on the account.
-void PinnedArena::give_back_unless_abandoned(std::size_t bytes) noexcept {
-  if (pages_ && pages_->data() == nullptr) return;
-  device_.backend()->account(Space::kPinned).give_back(bytes);
+void PinnedArena::cancel_unless_abandoned(std::size_t bytes) noexcept {
+  MemoryAccount& account = device_.backend()->account(Space::kPinned);
+  pages_ && pages_->data() == nullptr ? account.settle(bytes) : account.cancel(bytes);
 }
 
 PinnedSpan PinnedArena::take(std::size_t bytes, std::size_t alignment) {

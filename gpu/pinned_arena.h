@@ -55,7 +55,7 @@ class PinnedArena {
   [[nodiscard]] const Device& device() const noexcept { return device_; }
 
  private:
-  void give_back_unless_abandoned(std::size_t bytes) noexcept;
+  void cancel_unless_abandoned(std::size_t bytes) noexcept;
 
   const Device device_;
   std::optional<HostPages> pages_;      // one of them

@@ -45,7 +45,8 @@ class StreamRef {
   [[nodiscard]] static StreamRef legacy(const Device& device);
 
   /// Work enqueued on this stream from now on runs after the event's latest record. Throws GpuError
-  /// for an event of another family of devices.
+  /// for an event of another family of devices, std::logic_error where the stream's time is virtual
+  /// and the event's another one.
   void wait(const EventRef& event) const;
   /// Blocks the caller until all that was enqueued has run. A fiber on the host device is suspended
   /// instead, because the device's engines are fibers too.
@@ -57,6 +58,7 @@ class StreamRef {
   /// Enqueues a call of `function` in stream order; see Backend::launch_host. On the host device
   /// this is how kernels are launched, and `modelled_time` is how long they take at least.
   ///
+  /// There the function may enqueue, but must not wait for what its own stream has still to run.
   /// On CUDA the function is called, and may be destroyed, by a driver's thread: it must not use
   /// the device, and may own no stream, event or buffer, nor a Device, StreamRef or EventRef, each
   /// of which keeps the device open. Throws std::invalid_argument for no function and for a

@@ -197,34 +197,35 @@ void run(benchmark::State& state, Lab& lab, const Case& c) {
   }
   std::vector<double> samples;
   samples.reserve(static_cast<std::size_t>(state.max_iterations));
-  std::int64_t uncovered = 0;
-  Allocations refilling;  // what the last refill allocates is not the copies'
+  std::int64_t taken = 0;  // those under compute that ended before the copies did count for nothing
+  Allocations refilling;   // what the last refill allocates is not the copies'
   Allocations refilled;
   const Allocations before;
   while (state.KeepRunning()) {
-    if (samples.size() + 1 == static_cast<std::size_t>(state.max_iterations)) {
+    if (++taken == static_cast<std::int64_t>(state.max_iterations)) {
       refilling = Allocations();
       refill(lab, c);  // the last samples' data are no earlier one's
       refilled = Allocations();
     }
-    samples.push_back(sample(lab, c, units, covered));
-    state.SetIterationTime(samples.back());
-    uncovered += covered ? 0 : 1;
+    const double took = sample(lab, c, units, covered);
+    state.SetIterationTime(took);
+    if (covered) samples.push_back(took);
   }
   Allocations begin = before;
   begin.heap += refilled.heap - refilling.heap;
   begin.cuda.events += refilled.cuda.events - refilling.cuda.events;
   count_allocations(state, lab.device, begin,
-                    static_cast<double>(samples.size()) * static_cast<double>(c.copies));
+                    static_cast<double>(taken) * static_cast<double>(c.copies));
   if (!arrived(lab, c)) return fail(state, "wrong data");
   if (lab.hold.expired()) return fail(state, "a hold was not opened in time");
-  if (2 * uncovered > static_cast<std::int64_t>(samples.size())) {
+  if (2 * static_cast<std::int64_t>(samples.size()) < taken) {
     return fail(state, "compute ended before the copies");
   }
   const auto gigabytes = static_cast<double>(c.total()) * 1e-9;
   state.counters["GB_per_s"] = gigabytes / quantile(samples, 0.5);
   state.counters["slowest"] = gigabytes / quantile(samples, 1);
   state.counters["copies"] = static_cast<double>(c.copies);
+  state.counters["samples"] = static_cast<double>(samples.size());
 }
 
 std::string size_name(std::size_t bytes) {

@@ -64,11 +64,12 @@ std::string advice(cudaError_t code) {
       return "a stream or event of another device, one that was destroyed, or a cudaDeviceReset "
              "somewhere in this process";
 
+    case cudaErrorCapturedEvent:
+      return "the event was recorded in a capture: record it again outside of one";
     case cudaErrorStreamCaptureUnsupported:
     case cudaErrorStreamCaptureInvalidated:
     case cudaErrorStreamCaptureIsolation:
     case cudaErrorStreamCaptureImplicit:
-    case cudaErrorCapturedEvent:
       return "the stream is being captured into a graph: use it again when the capture has ended";
 
     default: return cudaGetErrorString(code);

@@ -2,11 +2,26 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 #include <utility>
 
 #include "leat/csp/fiber.h"
 
 namespace leat::gpu::host {
+namespace {
+
+struct StreamFibers {
+  std::mutex mutex;  // never held across a park
+  std::set<const void*> fibers;
+};
+
+// Of all host devices. Never destroyed: devices may go in any order at the end of the process.
+StreamFibers& all_stream_fibers() noexcept {
+  static auto& all = *new StreamFibers;
+  return all;
+}
+
+}  // namespace
 
 Engine::Engine(const std::string& name) : token_(1, name) {
   static_cast<void>(token_.try_send(Token{}));
@@ -16,12 +31,28 @@ Engines::Engines(std::string device, const HostModel& model, const SchedulerCore
     : device_(std::move(device)),
       model_(model),
       scheduler_(scheduler),
-      keeps_device_time_(!scheduler.clock().is_virtual() &&
-                         (model.h2d_bandwidth > 0 || model.d2h_bandwidth > 0 ||
-                          model.copy_latency > Duration::zero())),
+      virtual_time_(scheduler.clock().is_virtual()),
+      keeps_device_time_(!virtual_time_ && (model.h2d_bandwidth > 0 || model.d2h_bandwidth > 0 ||
+                                            model.copy_latency > Duration::zero())),
       h2d_(device_ + " H2D engine"),
       d2h_(device_ + " D2H engine"),
       compute_(device_ + " compute engine") {}
+
+void Engines::refuse_foreign_virtual_time(const char* what) const {
+  const Fiber* const fiber = Fiber::current();
+  if (fiber == nullptr || &fiber->core() == &scheduler_) return;
+  if (!fiber->core().clock().is_virtual()) return;
+  throw std::logic_error("leat: " + std::string(what) + " on " + device_ +
+                         ", which was opened elsewhere and does not take this run's virtual time: "
+                         "open a device inside the run");
+}
+
+void Engines::refuse_to_wait_for(const SchedulerCore& other) const {
+  if (!virtual_time_ || &other == &scheduler_) return;
+  throw std::logic_error("leat: a stream of " + device_ +
+                         ", whose time is virtual, cannot wait for a device that was opened "
+                         "elsewhere and does not take that time: open both inside the run");
+}
 
 Duration Engines::copy_time(CopyDirection direction, std::size_t bytes,
                             bool with_latency) const noexcept {
@@ -58,17 +89,33 @@ std::exception_ptr Engines::error() const noexcept {
   return error_;
 }
 
+bool Engines::on_any_stream_fiber() noexcept {
+  StreamFibers& all = all_stream_fibers();
+  const std::scoped_lock lock(all.mutex);
+  return all.fibers.contains(Fiber::current());
+}
+
 bool Engines::on_stream_fiber() const noexcept {
   const std::scoped_lock lock(mutex_);
   return stream_fibers_.contains(Fiber::current());
 }
 
 void Engines::enter_stream_fiber() {
+  {
+    StreamFibers& all = all_stream_fibers();
+    const std::scoped_lock lock(all.mutex);
+    all.fibers.insert(Fiber::current());
+  }
   const std::scoped_lock lock(mutex_);
   stream_fibers_.insert(Fiber::current());
 }
 
 void Engines::leave_stream_fiber() noexcept {
+  {
+    StreamFibers& all = all_stream_fibers();
+    const std::scoped_lock lock(all.mutex);
+    all.fibers.erase(Fiber::current());
+  }
   const std::scoped_lock lock(mutex_);
   stream_fibers_.erase(Fiber::current());
 }

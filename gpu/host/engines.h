@@ -64,6 +64,13 @@ class Engines {
  public:
   Engines(std::string device, const HostModel& model, const SchedulerCore& scheduler);
 
+  /// Throws std::logic_error where the caller lives in a virtual time that the device does not
+  /// take: an hour of it would pass in no time while the caller does `what`, which waits for the
+  /// device.
+  void refuse_foreign_virtual_time(const char* what) const;
+  /// Likewise where the device's time is virtual, and it is to wait for one of `other` time.
+  void refuse_to_wait_for(const SchedulerCore& other) const;
+
   /// When an operation that is enqueued now can begin at the earliest; TimePoint::min() where it
   /// begins when the stream's fiber comes to it.
   [[nodiscard]] TimePoint enqueue_time() const noexcept {
@@ -91,6 +98,8 @@ class Engines {
 
   /// Whether the calling fiber is one that runs a stream of this device.
   [[nodiscard]] bool on_stream_fiber() const noexcept;
+  /// The same of any host device.
+  [[nodiscard]] static bool on_any_stream_fiber() noexcept;
   void enter_stream_fiber();
   void leave_stream_fiber() noexcept;
   /// What streams did whose fibers have been seen to be gone (an expired weak_ptr orders nothing)
@@ -106,6 +115,7 @@ class Engines {
   const std::string device_;
   const HostModel model_;
   const SchedulerCore& scheduler_;
+  const bool virtual_time_;
   const bool keeps_device_time_;
   Engine h2d_;
   Engine d2h_;

@@ -83,8 +83,9 @@ class HostBackend final : public Backend {
       group.reset();
       own.reset();
     };
-    // A fiber cannot join itself: the last handle went with a kernel's closure.
-    if (engines_->on_stream_fiber()) {
+    // The last handle went with a kernel's closure: a fiber cannot join itself, nor streams that
+    // may wait for its own.
+    if (Engines::on_any_stream_fiber()) {
       std::thread(std::move(join)).detach();
     } else {
       join();
@@ -156,7 +157,7 @@ class HostBackend final : public Backend {
   }
 
   void sync(StreamHandle handle) override {
-    refuse_foreign_virtual_time("sync");
+    engines_->refuse_foreign_virtual_time("sync");
     if (stream_of(handle).runs_caller()) {
       throw GpuError(0, "a kernel cannot wait for its own stream", "sync", info_.name,
                      "use an event of another stream");
@@ -195,6 +196,7 @@ class HostBackend final : public Backend {
     if (completion->is_done()) {
       completion->rethrow_error();  // the event may be of another device, which has failed
     } else {
+      engines_->refuse_to_wait_for(completion->scheduler());
       stream_of(stream).enqueue(WaitOperation{std::move(completion)});
     }
   }
@@ -212,12 +214,12 @@ class HostBackend final : public Backend {
   }
   void await(EventHandle handle) override { await(handle, "await"); }
   void await(EventHandle handle, const char* what) {
-    refuse_foreign_virtual_time(what);
+    engines_->refuse_foreign_virtual_time(what);
     rethrow_device_error();
     if (const CompletionRef completion = event_of(handle).latest()) completion->wait();
   }
   void subscribe(EventHandle handle, const DoneSignalRef& signal) override {
-    refuse_foreign_virtual_time("on_done");
+    engines_->refuse_foreign_virtual_time("on_done");
     const CompletionRef completion = event_of(handle).latest();
     if (const std::exception_ptr error = engines_->error()) {
       signal->reach(error);
@@ -233,6 +235,7 @@ class HostBackend final : public Backend {
     CompletionRef::adopt(std::exchange(signal.record, nullptr))->unsubscribe(signal);
   }
   [[nodiscard]] Duration elapsed(EventHandle start, EventHandle end) override {
+    rethrow_device_error();
     const CompletionRef from = event_of(start).latest();
     const CompletionRef to = event_of(end).latest();
     if (!event_of(start).timed() || !event_of(end).timed() || !from || !to || !from->is_done() ||
@@ -247,43 +250,45 @@ class HostBackend final : public Backend {
 
   void* allocate_device(std::size_t bytes) override { return allocate(memory_, bytes); }
   [[nodiscard]] bool free_device(void* memory) noexcept override {
-    free_after_queued_work(take_back(memory).block);
-    return true;
+    return let_go(take_back(memory), [&](const auto& block) { return retain_everywhere(block); });
   }
   void* allocate_device(std::size_t bytes, StreamHandle handle) override {
     return allocate(memory_, bytes, &stream_of(handle));
   }
   [[nodiscard]] bool free_device(void* memory, StreamHandle /*stream*/) noexcept override {
     Allocation freed = take_back(memory);
-    freed.stream->retain(std::move(freed.block));
-    return true;
+    HostStream& stream = *freed.stream;
+    return let_go(std::move(freed), [&](const auto& block) { return stream.retain(block); });
   }
   // Nothing to pin for: a copy is a memcpy.
   void* allocate_pinned(std::size_t bytes, PinnedUse /*use*/) override {
     return allocate(pinned_, bytes);
   }
   [[nodiscard]] bool free_pinned(void* memory) noexcept override {
-    free_after_queued_work(take_back(memory).block);
-    return true;
+    return let_go(take_back(memory), [&](const auto& block) { return retain_everywhere(block); });
   }
   void pin_pages(HostPages& /*pages*/) override {}
   [[nodiscard]] bool unpin_pages(HostPages pages) noexcept override {
     try {
-      free_after_queued_work(std::make_shared<HostPages>(std::move(pages)));
-      return true;
+      auto shared = std::make_shared<HostPages>(std::move(pages));
+      const bool gone = retain_everywhere(shared);
+      if (!gone) shared->abandon();  // streams may still use them
+      return gone;
     } catch (const std::bad_alloc&) {
-      pages.abandon();  // streams may still use them
+      pages.abandon();
       return false;
     }
   }
 
   void copy_async(StreamHandle stream, void* to, const void* from, std::size_t bytes,
                   CopyDirection direction) override {
+    rethrow_device_error();
     if (bytes == 0) return;
     stream_of(stream).enqueue(CopyOperation{to, from, bytes, direction, true});
   }
   void copy_batch_async(StreamHandle stream, std::span<const CopyRange> copies,
                         CopyDirection direction) override {
+    rethrow_device_error();
     bool first = true;
     for (const auto& [to, from, bytes] : copies) {
       stream_of(stream).enqueue(
@@ -303,6 +308,7 @@ class HostBackend final : public Backend {
 
   void* allocate(const std::shared_ptr<HostMemory>& from, std::size_t bytes,
                  HostStream* stream = nullptr) {
+    rethrow_device_error();
     // A kernel keeps its own stream, and the compute engine, from passing: it cannot wait for them.
     const bool waits = !engines_->on_stream_fiber();
     Allocation made{.block = from->allocate(bytes, *engines_, waits), .stream = nullptr};
@@ -326,29 +332,32 @@ class HostBackend final : public Backend {
     return freed;
   }
 
-  // Its time would pass, an hour in no time, while the device takes its own.
-  void refuse_foreign_virtual_time(const char* what) const {
-    const Fiber* const fiber = Fiber::current();
-    if (fiber == nullptr || !fiber->core().clock().is_virtual()) return;
-    if (&fiber->core() == &engines_->scheduler()) return;
-    throw std::logic_error(
-        "leat: " + std::string(what) + " on " + info_.name +
-        ", which was opened elsewhere and does not take this run's virtual time: "
-        "open a device inside the run");
-  }
-
   void rethrow_device_error() const {
     if (const std::exception_ptr error = engines_->error()) std::rethrow_exception(error);
   }
 
+  /// `retain` gives the block to the streams that may still use it. False where one could not take
+  /// note of it: then the block is nobody's, for good.
+  template <class Retain>
+  bool let_go(Allocation freed, const Retain& retain) noexcept {
+    if (retain(freed.block)) return true;
+    freed.block->stay();
+    using Share = std::shared_ptr<HostMemory::Block>;
+    alignas(Share) std::byte never_destroyed[sizeof(Share)];
+    new (never_destroyed) Share(std::move(freed.block));
+    return false;
+  }
+
   // Streams with work in flight, destroyed ones too, each hold the memory until that has run.
-  void free_after_queued_work(const std::shared_ptr<void>& memory) noexcept {
+  [[nodiscard]] bool retain_everywhere(const std::shared_ptr<void>& memory) noexcept {
+    bool all = true;
     const std::scoped_lock lock(mutex_);
-    for (const auto& [key, stream] : streams_) stream->retain(memory);
+    for (const auto& [key, stream] : streams_) all &= stream->retain(memory);
     for (const auto& draining : draining_) {
-      if (const auto stream = draining.lock()) stream->retain(memory);
+      if (const auto stream = draining.lock()) all &= stream->retain(memory);
     }
     engines_->see_what_gone_streams_did();
+    return all;
   }
 
   const DeviceInfo info_;

@@ -1,5 +1,6 @@
 #include "leat/gpu/host/host_memory.h"
 
+#include <limits>
 #include <string>
 
 #include "leat/csp/error.h"
@@ -15,6 +16,8 @@ HostMemory::Block::~Block() {
 }
 
 bool HostMemory::Block::allocate(const Engines& engines, bool waits, std::size_t& used) {
+  // More is none of an allocator's sizes: it would be rounded up, past the end.
+  if (bytes_ > std::numeric_limits<std::size_t>::max() / 2) return false;
   reserved_ = owner_->reserve(bytes_, engines, waits, used);
   if (reserved_) memory_ = ::operator new(bytes_, owner_->alignment_, std::nothrow);
   return memory_ != nullptr;
@@ -23,6 +26,11 @@ bool HostMemory::Block::allocate(const Engines& engines, bool waits, std::size_t
 void HostMemory::Block::free() noexcept {
   freed_ = true;
   owner_->expect_back(bytes_);
+}
+
+void HostMemory::Block::stay() noexcept {
+  freed_ = false;
+  owner_->expect_no_more(bytes_);
 }
 
 std::shared_ptr<HostMemory::Block> HostMemory::allocate(std::size_t bytes, const Engines& engines,
@@ -54,6 +62,7 @@ bool HostMemory::reserve(std::size_t bytes, const Engines& engines, bool waits,
 
 void HostMemory::wait_for_some(std::size_t bytes,
                                const Engines& engines) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  engines.refuse_foreign_virtual_time("to allocate what others are still giving back");
   const Shield shield;
   const WokenBy passing(engines.scheduler());
   lock_.lock();
@@ -70,6 +79,16 @@ void HostMemory::expect_back(std::size_t bytes) noexcept {
   const SpinLockGuard guard(lock_);
   touchers_.note(calling_scheduler());
   coming_back_ += bytes;
+}
+
+void HostMemory::expect_no_more(std::size_t bytes) noexcept {
+  WakeList wake;  // who may wait in vain now looks again
+  {
+    const SpinLockGuard guard(lock_);
+    coming_back_ -= bytes;
+    while (WaitNode* node = waiters_.pop_claimed()) wake.add(*node);
+  }
+  wake.wake();
 }
 
 void HostMemory::give_back(std::size_t bytes, bool expected) noexcept {

@@ -36,6 +36,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
     [[nodiscard]] void* get() const noexcept { return memory_; }
     /// Its user needs it no more; streams may. Called once, before any of them holds it.
     void free() noexcept;
+    /// After free(): it stays for good, with whoever keeps it. Nobody waits for it any more.
+    void stay() noexcept;
 
    private:
     friend class HostMemory;
@@ -60,6 +62,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   /// Until something has come back, if that is still needed.
   void wait_for_some(std::size_t bytes, const Engines& engines) LEAT_EXCLUDES(lock_);
   void expect_back(std::size_t bytes) noexcept LEAT_EXCLUDES(lock_);
+  void expect_no_more(std::size_t bytes) noexcept LEAT_EXCLUDES(lock_);
   void give_back(std::size_t bytes, bool expected) noexcept LEAT_EXCLUDES(lock_);
 
   const char* const kind_;

@@ -41,9 +41,14 @@ void HostStream::enqueue_any(HostOperation operation) {
   if (status == ChannelStatus::would_block) {
     const WokenBy making_room(engines_->scheduler());
     try {
+      if (runs_caller()) {
+        throw GpuError(0, "a kernel cannot wait for its own stream", "enqueue", engines_->device(),
+                       "the stream's queue is full: enqueue less there, or on another stream");
+      }
+      engines_->refuse_foreign_virtual_time("to wait for room in a stream's queue");
       // NOLINTNEXTLINE(bugprone-use-after-move): a send that did not take place leaves its value
       status = operations_.send_until(std::move(operation), TimePoint::max());
-    } catch (const Cancelled&) {
+    } catch (...) {
       take_back();
       throw;
     }
@@ -60,14 +65,14 @@ bool HostStream::is_done() const noexcept {
   return completed_ == enqueued_;
 }
 
-void HostStream::retain(std::shared_ptr<void> memory) noexcept {
+bool HostStream::retain(const std::shared_ptr<void>& memory) noexcept {
   const SpinLockGuard guard(lock_);
-  if (completed_ == enqueued_) return;
+  if (completed_ == enqueued_) return true;
   try {
     retained_.push_back({.until = enqueued_, .memory = memory});
+    return true;
   } catch (const std::bad_alloc&) {
-    alignas(std::shared_ptr<void>) std::byte never_destroyed[sizeof memory];
-    new (never_destroyed) std::shared_ptr<void>(std::move(memory));
+    return false;
   }
 }
 

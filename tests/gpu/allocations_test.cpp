@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <vector>
 
 #include "leat/csp/channel.h"
 #include "leat/csp/select.h"
@@ -173,6 +174,26 @@ TEST_P(GpuAllocations, OfTakingFromAnArena) {
     PinnedArena arena(device, std::size_t{1} << 20);
     EXPECT_EQ(allocations_of([&] { static_cast<void>(arena.take(100)); }), 0U);
   });
+}
+
+// What cannot be noted down stays: nobody waits for it, and it goes on counting.
+TEST(HostAllocations, WhereThereIsNoMemoryLeftNothingIsLetGoOfTooEarly) {
+  constexpr std::size_t kPart = 100;
+  const Device device = open_host({.memory_bytes = 30 * kPart});
+  const Stream stream(device);
+  std::vector<DeviceBuffer> parts;
+  while (parts.size() < 30) parts.emplace_back(device, kPart);
+  {
+    const support::Gate gate(stream);
+    support::t_exhausted = true;
+    parts.clear();
+    support::t_exhausted = false;
+  }
+  stream.sync();
+  const std::size_t left = device.memory().device.used;
+  EXPECT_GT(left, 0U);
+  EXPECT_THROW(DeviceBuffer(device, 30 * kPart), GpuError);  // and does not wait
+  const DeviceBuffer rest(device, 30 * kPart - left);
 }
 
 }  // namespace

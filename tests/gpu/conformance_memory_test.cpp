@@ -294,6 +294,8 @@ TEST_P(GpuMemory, OutOfItSaysSoAndEverythingWorksOn) {
       expect_too_much_is_refused<PinnedBuffer>(device, bytes);
       stream.sync();
     }
+    EXPECT_EQ(device.memory().device.peak, 0U);
+    EXPECT_EQ(device.memory().pinned.peak, 0U);
     expect_works(device);
     EXPECT_EQ(device.memory().device.used, 0U);
     EXPECT_EQ(device.memory().pinned.used, 0U);

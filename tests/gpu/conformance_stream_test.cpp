@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -275,6 +276,7 @@ TEST_P(GpuStream, MovedFromSaysSoWhateverIsAskedOfIt) {
     EXPECT_THROW(from.sync(), std::logic_error);
     EXPECT_THROW(static_cast<void>(from.is_done()), std::logic_error);
     EXPECT_THROW(static_cast<void>(from.is_capturing()), std::logic_error);
+    EXPECT_THROW(copy_async(from, std::span<const CopyToDevice>{}), std::logic_error);
     EXPECT_THROW(static_cast<void>(from.native_handle()), std::logic_error);
     EXPECT_THROW(from.wait(event), std::logic_error);
     EXPECT_THROW(from.launch_host([] {}), std::logic_error);
@@ -506,6 +508,9 @@ TEST_P(GpuStream, FailsForGoodAfterAFailedOperation) {
       EXPECT_THROW(other.launch_host([] {}), GpuError);
       EXPECT_THROW(event.record(other), GpuError);
       EXPECT_THROW(Stream{device}, GpuError);
+      EXPECT_THROW(DeviceBuffer(device, kBytes), GpuError);
+      EXPECT_THROW(PinnedBuffer(device, kBytes), GpuError);
+      EXPECT_THROW(copy_async(other, std::span<const CopyToDevice>{}), GpuError);
     }
   });
 }

@@ -384,6 +384,7 @@ TEST_F(CudaRules, TheLegacyStreamIsForEverythingButCopies) {
   fails([&] { copy_async(legacy, pinned.span(), there.span()); });
   const CopyToDevice alone{there.span(), pinned.span()};
   fails([&] { copy_async(legacy, std::span(&alone, 1)); });
+  fails([&] { copy_async(legacy, std::span<const CopyToDevice>{}); });
   bool ran = false;
   event.record(legacy);
   legacy.wait(event);

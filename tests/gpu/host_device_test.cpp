@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -333,6 +334,65 @@ TEST(HostDevice, ItsMemoryIsTheHosts) {
   copy_async(stream, there.span(), from.span());
   stream.sync();
   expect_bytes(std::span<const std::byte>(there.data(), there.size()), bytes);
+}
+
+// Device 0's kernel holds the last handle of device 1, whose stream waits for device 0's next
+// record.
+TEST(HostDevice, MayGoInAKernelOfAnotherForWhichItWaits) {
+  for (const bool in_a_run : {false, true}) {
+    const auto body = [] {
+      const Device first = open("host:0");
+      const Stream stream(first);
+      const Event event(first);
+      {
+        const Gate gate(stream);
+        const Device second = open("host:1");
+        const Stream waiting(second);
+        stream.launch_host([second] { static_cast<void>(second); });
+        event.record(stream);
+        waiting.wait(event);
+      }
+      stream.sync();
+    };
+    in_a_run ? run(body) : body();
+  }
+}
+
+TEST(HostDevice, InVirtualTimeItWaitsForNoneOfRealTime) {
+  const Device real = open_host({.memory_bytes = 1'000});
+  const Stream there(real);
+  const Event event(real);
+  const Gate gate(there);
+  event.record(there);
+  VirtualClock clock;
+  run(
+      [&] {
+        const Device device = open("host");
+        const Stream stream(device);
+        EXPECT_THROW(stream.wait(event), std::logic_error);
+        expect_works(device);
+        // What it has to wait for itself, where it has to.
+        std::optional<DeviceBuffer> buffer(std::in_place, real, 1'000);
+        buffer.reset();
+        EXPECT_THROW(DeviceBuffer(real, 1'000), std::logic_error);
+        const auto fill_the_queue = [&] {
+          for (int i = 0; i < kMoreThanFit; ++i) event.record(there);
+        };
+        EXPECT_THROW(fill_the_queue(), std::logic_error);
+      },
+      {.workers = 1, .clock = &clock});
+}
+
+TEST(HostDevice, SizesThatNoMemoryHasAreRefused) {
+  constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
+  const Device device = open_host({.memory_bytes = kMost});
+  for (const std::size_t bytes : {kMost, kMost - 1, kMost - 100, kMost / 2 + 1, kMost / 4}) {
+    EXPECT_THROW(DeviceBuffer(device, bytes), GpuError);
+    EXPECT_THROW(PinnedBuffer(device, bytes), GpuError);
+  }
+  EXPECT_EQ(device.memory().device.peak, 0U);
+  EXPECT_EQ(device.memory().pinned.peak, 0U);
+  expect_works(device);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -192,29 +193,28 @@ TEST(HostStream, TimesOfAFailedDeviceAreAnError) {
 }
 
 // An event of a device on another scheduler was reached on another clock.
-TEST(HostStream, WaitingForAnEventOfAnotherClockTakesNoneOfItsTime) {
+TEST(HostStream, InRealTimeItMayWaitForAnEventOfAVirtualOne) {
   const Device elsewhere = open("host:1");  // in real time
   const Stream there(elsewhere);
-  const Event reached(elsewhere);
+  const Event start(elsewhere, Timing::kOn);
+  const Event end(elsewhere, Timing::kOn);
   VirtualClock clock;
   run(
       [&] {
         const Device device = open("host:0");
         const Stream stream(device);
-        const Event start(device, Timing::kOn);
-        const Event end(device, Timing::kOn);
-        const Gate gate(there);
-        reached.record(there);
-        start.record(stream);
-        stream.wait(reached);
-        stream.launch_host([] {}, std::chrono::milliseconds(1));
-        end.record(stream);
-        gate.open();
-        stream.sync();
-        EXPECT_EQ(elapsed(start, end), std::chrono::milliseconds(1));
+        const Event reached(device);
+        start.record(there);
+        stream.launch_host([] {}, std::chrono::hours(1));
+        reached.record(stream);
+        there.wait(reached);
+        end.record(there);
+        reached.sync();
       },
       {.workers = 1, .clock = &clock});
-  EXPECT_EQ(clock.elapsed(), std::chrono::milliseconds(1));
+  end.sync();
+  EXPECT_EQ(clock.elapsed(), std::chrono::hours(1));
+  EXPECT_LT(elapsed(start, end), std::chrono::minutes(10));
 }
 
 TEST(HostStream, KernelsThatWaitForEachOthersStreamsAreADeadlockThatEnds) {
@@ -387,6 +387,26 @@ TEST(HostStream, ModelledOperationsFollowEachOtherWithoutAGapInRealTime) {
     exact = elapsed(start, end) == kCopies * 2ms;
   }
   EXPECT_TRUE(exact);
+}
+
+TEST(HostStream, AKernelThatFillsItsOwnStreamsQueueIsToldSo) {
+  const auto body = [] {
+    const Device device = open("host");
+    const Stream stream(device);
+    std::string told;
+    stream.launch_host([&] {
+      try {
+        for (int i = 0; i < kMoreThanFit; ++i) stream.launch_host([] {});
+      } catch (const GpuError& error) {
+        told = error.what();
+      }
+    });
+    stream.sync();
+    EXPECT_NE(told.find("the stream's queue is full"), std::string::npos) << told;
+    expect_works(device);
+  };
+  body();
+  run(body);
 }
 
 }  // namespace

@@ -283,6 +283,7 @@ TEST(CudaMemory, PagesThatCouldBeNeitherRegisteredNorUnregisteredStayMapped) {
     }
     EXPECT_EQ(live().registrations, 1U);
     EXPECT_GE(resident_bytes(), before + kStep) << "somebody else may get them";
+    EXPECT_EQ(device.memory().pinned.used, kStep + 2 * kMiB);
   }
   stand_in::reset();  // nobody knows them any more
 }
