@@ -197,7 +197,7 @@ void run(benchmark::State& state, Lab& lab, const Case& c) {
   }
   std::vector<double> samples;
   samples.reserve(static_cast<std::size_t>(state.max_iterations));
-  std::int64_t taken = 0;  // those under compute that ended before the copies did count for nothing
+  std::int64_t taken = 0;  // of which those count that compute, where it is asked for, lasted for
   Allocations refilling;   // what the last refill allocates is not the copies'
   Allocations refilled;
   const Allocations before;
