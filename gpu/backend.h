@@ -169,8 +169,8 @@ class Backend {
   /// where there is not enough; everything else goes on working.
   virtual void* allocate_device(std::size_t bytes) = 0;
   /// What was allocated without a stream. False where the work that may use it cannot be waited
-  /// for: a stream is being captured into a graph, or the device has failed. Then the memory is
-  /// never given back.
+  /// for: a stream is being captured into a graph, the device has failed, or there is no memory to
+  /// note down who uses it. Then it is not given back before the device goes, if ever.
   [[nodiscard]] virtual bool free_device(void* memory) noexcept = 0;
   /// In the order of `stream`: for what is enqueued there from now on, and for what waits for that.
   virtual void* allocate_device(std::size_t bytes, StreamHandle stream) = 0;

@@ -13,7 +13,7 @@
 // thread-safe to assign to; otherwise as safe as the bytes.
 //
 // Where that cannot be waited for, because a Stream of the device is being captured into a graph or
-// the device has failed, the memory is never freed, and goes on counting: end captures first.
+// the device has failed, the memory is not freed, and goes on counting: end captures first.
 //
 // What the buffers of a device take counts against its MemoryCaps.
 #pragma once

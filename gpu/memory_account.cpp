@@ -10,11 +10,10 @@ namespace leat::gpu {
 void reserve_memory(Backend& backend, Space space, std::size_t bytes) {
   MemoryAccount& account = backend.account(space);
   if (account.reserve(bytes)) return;
-  const MemoryFigures figures = account.figures();
   throw GpuError(0, "over the cap",
                  "allocate " + std::to_string(bytes) + " bytes of " + to_string(space) + " memory",
                  backend.info().name,
-                 std::to_string(figures.used) + " of " + std::to_string(figures.cap) +
+                 std::to_string(account.taken()) + " of " + std::to_string(account.figures().cap) +
                      " bytes are in use; raise MemoryCaps::" + to_string(space) +
                      "_bytes, or use smaller batches or fewer slots");
 }

@@ -71,6 +71,11 @@ class MemoryAccount {
     const SpinLockGuard guard(lock_);
     used_ -= bytes;
   }
+  /// What is used and what is being allocated.
+  [[nodiscard]] std::size_t taken() const noexcept LEAT_EXCLUDES(lock_) {
+    const SpinLockGuard guard(lock_);
+    return used_ + reserved_;
+  }
   /// All of one moment.
   [[nodiscard]] MemoryFigures figures() const noexcept LEAT_EXCLUDES(lock_) {
     const SpinLockGuard guard(lock_);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -17,7 +19,8 @@ struct StreamFibers {
 
 // Of all host devices. Never destroyed: devices may go in any order at the end of the process.
 StreamFibers& all_stream_fibers() noexcept {
-  static auto& all = *new StreamFibers;
+  alignas(StreamFibers) static std::byte room[sizeof(StreamFibers)];
+  static auto& all = *new (room) StreamFibers;  // not on the heap: who asks must not fail
   return all;
 }
 

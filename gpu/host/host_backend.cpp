@@ -72,7 +72,8 @@ class HostBackend final : public Backend {
 
   ~HostBackend() override {
     // Every Stream is gone, since each holds this; their fibers run out their queues.
-    auto join = [own = std::move(own_), group = std::move(group_), engines = engines_]() mutable {
+    auto join = [own = std::move(own_), group = std::move(group_), engines = engines_,
+                 staying = std::move(staying_)]() mutable {
       const Shield shield;
       const WokenBy ending(engines->scheduler());
       try {
@@ -82,6 +83,7 @@ class HostBackend final : public Backend {
       }
       group.reset();
       own.reset();
+      while (staying) staying = std::move(staying->next);  // not one within the other
     };
     // The last handle went with a kernel's closure: a fiber cannot join itself, nor streams that
     // may wait for its own.
@@ -337,14 +339,14 @@ class HostBackend final : public Backend {
   }
 
   /// `retain` gives the block to the streams that may still use it. False where one could not take
-  /// note of it: then the block is nobody's, for good.
+  /// note of it: then the block stays until all of them have ended.
   template <class Retain>
   bool let_go(Allocation freed, const Retain& retain) noexcept {
     if (retain(freed.block)) return true;
     freed.block->stay();
-    using Share = std::shared_ptr<HostMemory::Block>;
-    alignas(Share) std::byte never_destroyed[sizeof(Share)];
-    new (never_destroyed) Share(std::move(freed.block));
+    const std::scoped_lock lock(mutex_);
+    freed.block->next = std::move(staying_);
+    staying_ = std::move(freed.block);
     return false;
   }
 
@@ -373,6 +375,7 @@ class HostBackend final : public Backend {
   std::unordered_map<HostStream*, std::shared_ptr<HostStream>> streams_;
   std::vector<std::weak_ptr<HostStream>> draining_;  // destroyed with work queued
   std::unordered_map<void*, Allocation> allocations_;
+  std::shared_ptr<HostMemory::Block> staying_;  // until the streams have ended
 };
 
 }  // namespace

@@ -9,6 +9,12 @@
 #include "leat/csp/woken_by.h"
 
 namespace leat::gpu::host {
+namespace {
+
+// More is no size of an allocator's: it would be rounded up, past the end.
+constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max() / 2;
+
+}  // namespace
 
 HostMemory::Block::~Block() {
   if (memory_ != nullptr) ::operator delete(memory_, owner_->alignment_);
@@ -16,8 +22,6 @@ HostMemory::Block::~Block() {
 }
 
 bool HostMemory::Block::allocate(const Engines& engines, bool waits, std::size_t& used) {
-  // More is none of an allocator's sizes: it would be rounded up, past the end.
-  if (bytes_ > std::numeric_limits<std::size_t>::max() / 2) return false;
   reserved_ = owner_->reserve(bytes_, engines, waits, used);
   if (reserved_) memory_ = ::operator new(bytes_, owner_->alignment_, std::nothrow);
   return memory_ != nullptr;
@@ -44,17 +48,21 @@ std::shared_ptr<HostMemory::Block> HostMemory::allocate(std::size_t bytes, const
                      "; use smaller batches or fewer slots");
 }
 
+bool HostMemory::worth_waiting_for(std::size_t bytes) const noexcept {
+  return bytes <= kMost && bytes > cap_ - used_ && bytes <= cap_ - used_ + coming_back_;
+}
+
 bool HostMemory::reserve(std::size_t bytes, const Engines& engines, bool waits,
                          std::size_t& used) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
   touchers_.note(calling_scheduler());
-  while (waits && bytes > cap_ - used_ && bytes <= cap_ - used_ + coming_back_) {
+  while (waits && worth_waiting_for(bytes)) {
     lock_.unlock();
     wait_for_some(bytes, engines);
     lock_.lock();
   }
   used = used_;
-  const bool fits = bytes <= cap_ - used_;
+  const bool fits = bytes <= kMost && bytes <= cap_ - used_;
   if (fits) used_ += bytes;
   lock_.unlock();
   return fits;
@@ -67,7 +75,7 @@ void HostMemory::wait_for_some(std::size_t bytes,
   const WokenBy passing(engines.scheduler());
   lock_.lock();
   int outcome = 0;
-  if (bytes > cap_ - used_ && coming_back_ > 0) {
+  if (worth_waiting_for(bytes)) {
     WaitNode node;
     outcome = wait_in(waiters_, node, lock_, ParkReason::kAwait, {.touchers = &touchers_});
   }

@@ -36,8 +36,9 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
     [[nodiscard]] void* get() const noexcept { return memory_; }
     /// Its user needs it no more; streams may. Called once, before any of them holds it.
     void free() noexcept;
-    /// After free(): it stays for good, with whoever keeps it. Nobody waits for it any more.
+    /// After free(): it stays with whoever keeps it. Nobody waits for it any more.
     void stay() noexcept;
+    std::shared_ptr<Block> next;  // of who keeps several, which takes no memory
 
    private:
     friend class HostMemory;
@@ -59,6 +60,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   /// Sets `used` to what was in use before.
   bool reserve(std::size_t bytes, const Engines& engines, bool waits, std::size_t& used)
       LEAT_EXCLUDES(lock_);
+  /// Whether there is no room, and will be when all that is coming back has come.
+  [[nodiscard]] bool worth_waiting_for(std::size_t bytes) const noexcept LEAT_REQUIRES(lock_);
   /// Until something has come back, if that is still needed.
   void wait_for_some(std::size_t bytes, const Engines& engines) LEAT_EXCLUDES(lock_);
   void expect_back(std::size_t bytes) noexcept LEAT_EXCLUDES(lock_);

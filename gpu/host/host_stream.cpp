@@ -34,8 +34,15 @@ void HostStream::enqueue_any(HostOperation operation) {
     ++enqueued_;
   }
   const auto take_back = [&] {
-    const SpinLockGuard guard(lock_);
-    --enqueued_;
+    {
+      const SpinLockGuard guard(lock_);
+      --enqueued_;
+      // What was retained meanwhile has been told to wait for an operation that does not come.
+      for (auto it = retained_.rbegin(); it != retained_.rend() && it->until > enqueued_; ++it) {
+        it->until = enqueued_;
+      }
+    }
+    let_passed_go();
   };
   ChannelStatus status = operations_.try_send(std::move(operation));
   if (status == ChannelStatus::would_block) {
@@ -154,6 +161,11 @@ bool HostStream::fails(const HostOperation& operation) noexcept {
   return true;
 }
 
+void HostStream::let_passed_go() noexcept {
+  while (take_passed() != nullptr) {
+  }
+}
+
 // What was retained and need not be any more, a piece at a time: it goes without the lock.
 std::shared_ptr<void> HostStream::take_passed() noexcept {
   const SpinLockGuard guard(lock_);
@@ -175,8 +187,7 @@ void HostStream::finish(std::optional<HostOperation>& operation) noexcept {
     const SpinLockGuard guard(lock_);
     ++completed_;
   }
-  while (take_passed() != nullptr) {
-  }
+  let_passed_go();
   if (!reached) return;
   const std::exception_ptr error = engines_->error();  // then nothing is performed any more
   reached->complete(error == nullptr ? reached_ : now(), error);

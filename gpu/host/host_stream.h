@@ -88,6 +88,7 @@ class HostStream {
   /// Whether it is one that is to fail; then the device has failed.
   [[nodiscard]] bool fails(const HostOperation& operation) noexcept;
   void finish(std::optional<HostOperation>& operation) noexcept LEAT_EXCLUDES(lock_);
+  void let_passed_go() noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] std::shared_ptr<void> take_passed() noexcept LEAT_EXCLUDES(lock_);
 
   const std::shared_ptr<Engines> engines_;

@@ -176,7 +176,8 @@ TEST_P(GpuAllocations, OfTakingFromAnArena) {
   });
 }
 
-// What cannot be noted down stays: nobody waits for it, and it goes on counting.
+// What cannot be noted down stays as long as the device: nobody waits for it, and it goes on
+// counting.
 TEST(HostAllocations, WhereThereIsNoMemoryLeftNothingIsLetGoOfTooEarly) {
   constexpr std::size_t kPart = 100;
   const Device device = open_host({.memory_bytes = 30 * kPart});
