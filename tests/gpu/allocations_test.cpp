@@ -186,9 +186,9 @@ TEST(HostAllocations, WhereThereIsNoMemoryLeftNothingIsLetGoOfTooEarly) {
   while (parts.size() < 30) parts.emplace_back(device, kPart);
   {
     const support::Gate gate(stream);
-    support::t_exhausted = true;
+    support::set_allocating({.exhausted = true});
     parts.clear();
-    support::t_exhausted = false;
+    support::set_allocating({});
   }
   stream.sync();
   const std::size_t left = device.memory().device.used;

@@ -13,12 +13,11 @@
 namespace leat::support {
 
 inline std::atomic<std::size_t> g_allocations = 0;
-inline thread_local bool t_exhausted = false;  // while true, this thread is given nothing
 
 inline void* allocate_and_count(std::size_t size, std::size_t alignment) {
-  if (t_counted.load(std::memory_order_relaxed))
-    g_allocations.fetch_add(1, std::memory_order_relaxed);
-  if (t_exhausted) throw std::bad_alloc();
+  const Allocating now = allocating();
+  if (now.counted) g_allocations.fetch_add(1, std::memory_order_relaxed);
+  if (now.exhausted) throw std::bad_alloc();
   // aligned_alloc asks for a multiple.
   void* const memory =
       std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
