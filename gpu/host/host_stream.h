@@ -62,8 +62,8 @@ class HostStream {
   }
   [[nodiscard]] bool is_done() const noexcept LEAT_EXCLUDES(lock_);
   /// Keeps `memory` until all that has been enqueued has run. False where there is no memory left
-  /// to note that in: then the caller has to keep it for good. Never waits: a kernel's closure may
-  /// free memory on the stream's own fiber, behind which the queue is full.
+  /// to note that in: then the caller has to keep it until the stream has ended. Never waits: a
+  /// kernel's closure may free memory on the stream's own fiber, behind which the queue is full.
   [[nodiscard]] bool retain(const std::shared_ptr<void>& memory) noexcept LEAT_EXCLUDES(lock_);
   /// No more operations come; the fiber ends when those queued have run.
   void close() noexcept { operations_.try_close(); }
