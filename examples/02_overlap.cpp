@@ -28,8 +28,7 @@ class Blank final : public Dataset {
   [[nodiscard]] std::string_view name() const noexcept override { return "blank"; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return 200'000; }
-  void read(std::uint64_t /*index*/, std::span<const std::span<std::byte>> /*out*/) const override {
-  }
+  void read(std::uint64_t /*index*/, Sample& /*out*/) const override {}
 
  private:
   std::vector<Field> fields_{{"payload", DType::kUint8, {1000}}};

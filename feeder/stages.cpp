@@ -67,6 +67,7 @@ Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options,
     : dataset_(dataset),
       batch_size_(options.batch_size),
       workers_(options.workers),
+      seed_(options.seed),
       sampler_(dataset.size(), options.order, options.seed),
       batches_(count_batches(dataset.size(), options.batch_size, options.last_batch)),
       ring_(std::move(ring)) {}
@@ -138,11 +139,13 @@ void Stages::sample() {
 }
 
 void Stages::read() {
-  std::vector<std::span<std::byte>> fields(ring_->layout.tensors().size());
+  Reading reading{.rooms = std::vector<std::span<std::byte>>(ring_->layout.tensors().size()),
+                  .lengths = std::vector<std::size_t>(ring_->layout.tensors().size()),
+                  .scratch = {}};
   for (PinnedSlot* const slot : ring_->work) {
     const TimePoint start = now();
     try {
-      fill(*slot, fields);
+      fill(*slot, reading);
     } catch (const Error&) {
       slot->error = std::current_exception();  // travels in order, behind the batches before it
     }
@@ -152,17 +155,20 @@ void Stages::read() {
   }
 }
 
-void Stages::fill(PinnedSlot& slot, std::vector<std::span<std::byte>>& fields) const {
+void Stages::fill(PinnedSlot& slot, Reading& reading) const {
   const std::uint64_t first = slot.batch.index * batch_size_;
   for (std::size_t i = 0; i < slot.batch.samples; ++i) {
     const std::uint64_t sample = sampler_.at(slot.batch.epoch, first + i);
-    for (std::size_t f = 0; f < fields.size(); ++f) {
+    for (std::size_t f = 0; f < reading.rooms.size(); ++f) {
       const TensorLayout& tensor = ring_->layout.tensors()[f];
-      fields[f] = slot.buffer.span().bytes().subspan(tensor.offset + i * tensor.sample_bytes,
-                                                     tensor.sample_bytes);
+      reading.rooms[f] = slot.buffer.span().bytes().subspan(tensor.offset + i * tensor.sample_bytes,
+                                                            tensor.sample_bytes);
     }
     try {
-      dataset_.read(sample, fields);
+      reading.scratch.reset();
+      Sample out(dataset_.fields(), reading.rooms, reading.lengths, slot.batch.epoch,
+                 Random(seed_, slot.batch.epoch, sample), reading.scratch);
+      dataset_.read(sample, out);
     } catch (const Cancelled&) {
       throw;
     } catch (...) {

@@ -37,12 +37,18 @@ class Stages {
   void read();
   void copy();
   void recycle();
-  void fill(PinnedSlot& slot, std::vector<std::span<std::byte>>& fields) const;
+  struct Reading {  // of one reader
+    std::vector<std::span<std::byte>> rooms;
+    std::vector<std::size_t> lengths;
+    Scratch scratch;
+  };
+  void fill(PinnedSlot& slot, Reading& reading) const;
   void stage(PinnedSlot& from, std::shared_ptr<StepTiming>& pair);
 
   const Dataset& dataset_;
   const std::size_t batch_size_;
   const std::size_t workers_;
+  const std::uint64_t seed_;
   const Sampler sampler_;
   const std::uint64_t batches_;
   const std::shared_ptr<SlotRing> ring_;

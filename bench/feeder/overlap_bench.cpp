@@ -41,8 +41,8 @@ class Numbers final : public Dataset {
   [[nodiscard]] std::string_view name() const noexcept override { return "numbers"; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return std::uint64_t{1} << 30; }
-  void read(std::uint64_t index, std::span<const std::span<std::byte>> out) const override {
-    std::memcpy(out[0].data(), &index, sizeof index);
+  void read(std::uint64_t index, Sample& out) const override {
+    std::memcpy(out.bytes(0).data(), &index, sizeof index);
   }
 
  private:

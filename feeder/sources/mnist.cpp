@@ -77,19 +77,19 @@ std::string_view Mnist::name() const noexcept {
   return split_ == kTrain ? "mnist train" : "mnist test";
 }
 
-void Mnist::read(std::uint64_t index, std::span<const std::span<std::byte>> out) const {
+void Mnist::read(std::uint64_t index, Sample& out) const {
   if (index >= size()) {
     throw Error("leat: " + std::string(name()) + " has no sample " + std::to_string(index) +
                 "; it has " + std::to_string(size()));
   }
   const std::size_t pixels = rows_ * columns_;
-  if (out.size() != 2 || out[0].size() != pixels || out[1].size() != 1) {
+  if (out.fields().size() != 2 || out.bytes(0).size() != pixels || out.bytes(1).size() != 1) {
     throw std::invalid_argument("leat: a sample of " + std::string(name()) + " is read into " +
                                 std::to_string(pixels) +
                                 " bytes for the image and 1 for the label");
   }
-  std::memcpy(out[0].data(), images_.data() + index * pixels, pixels);
-  out[1][0] = std::byte{labels_[index]};
+  std::memcpy(out.bytes(0).data(), images_.data() + index * pixels, pixels);
+  out.bytes(1)[0] = std::byte{labels_[index]};
 }
 
 }  // namespace leat::feeder

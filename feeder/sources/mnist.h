@@ -3,8 +3,8 @@
 //
 // Example:
 //   const leat::feeder::Mnist train("examples/data/mnist", leat::feeder::Mnist::kTrain);
-//   std::vector<std::byte> image(train.fields()[0].bytes()), label(train.fields()[1].bytes());
-//   train.read(0, std::array{std::span(image), std::span(label)});   // label[0] is 5
+//   leat::feeder::SampleBuffer first(train.fields());
+//   train.read(0, first);                       // first.as<std::uint8_t>(1)[0], its label, is 5
 #pragma once
 
 #include <cstddef>
@@ -41,8 +41,8 @@ class Mnist final : public Dataset {
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return labels_.size(); }
   /// Copies; never parks. Throws leat::Error if `index` >= size(), std::invalid_argument if `out`
-  /// is not two spans of fields()[0].bytes() and fields()[1].bytes(), and writes nothing then.
-  void read(std::uint64_t index, std::span<const std::span<std::byte>> out) const override;
+  /// is of other fields, and writes nothing then.
+  void read(std::uint64_t index, Sample& out) const override;
 
   /// Height and width of an image; 28 and 28 for MNIST.
   [[nodiscard]] std::size_t rows() const noexcept { return rows_; }

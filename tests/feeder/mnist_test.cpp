@@ -19,17 +19,16 @@ namespace {
 
 constexpr const char* kRealData = "examples/data/mnist";  // tests run in the root of the tree
 
-struct Sample {
-  std::vector<std::byte> image;
-  std::vector<std::byte> label;
+struct Read {
+  std::vector<std::uint8_t> image;
+  std::uint8_t label = 0;
 };
 
-Sample read(const Mnist& data, std::uint64_t index) {
-  Sample sample;
-  sample.image.resize(data.fields()[0].bytes());
-  sample.label.resize(data.fields()[1].bytes());
-  data.read(index, std::array{std::span(sample.image), std::span(sample.label)});
-  return sample;
+Read read(const Mnist& data, std::uint64_t index) {
+  SampleBuffer sample(data.fields());
+  data.read(index, sample);
+  const std::span<const std::uint8_t> image = sample.as<std::uint8_t>(0);
+  return {{image.begin(), image.end()}, sample.as<std::uint8_t>(1)[0]};
 }
 
 std::uint64_t sum(std::span<const std::uint8_t> bytes) {
@@ -38,7 +37,7 @@ std::uint64_t sum(std::span<const std::uint8_t> bytes) {
 
 std::uint64_t ink(const Mnist& data, std::uint64_t index) {
   std::uint64_t total = 0;
-  for (const std::byte pixel : read(data, index).image) total += std::to_integer<unsigned>(pixel);
+  for (const std::uint8_t pixel : read(data, index).image) total += pixel;
   return total;
 }
 
@@ -119,13 +118,12 @@ TEST_F(MnistFiles, ReadCopiesOneSample) {
   write_images(images_);
   write_labels(labels_);
   const Mnist data(path(), Mnist::kTest);
-  const Sample second = read(data, 1);
+  const Read second = read(data, 1);
   ASSERT_EQ(second.image.size(), 6U);
-  EXPECT_EQ(second.image.front(), std::byte{6});
-  EXPECT_EQ(second.image.back(), std::byte{255});
-  ASSERT_EQ(second.label.size(), 1U);
-  EXPECT_EQ(second.label.front(), std::byte{0});
-  EXPECT_EQ(read(data, 0).label.front(), std::byte{9});
+  EXPECT_EQ(second.image.front(), 6U);
+  EXPECT_EQ(second.image.back(), 255U);
+  EXPECT_EQ(second.label, 0U);
+  EXPECT_EQ(read(data, 0).label, 9U);
 }
 
 TEST_F(MnistFiles, ReadMayBeCalledFromManyThreads) {
@@ -135,7 +133,7 @@ TEST_F(MnistFiles, ReadMayBeCalledFromManyThreads) {
   std::vector<std::thread> threads;
   for (std::uint64_t i = 0; i < 4; ++i) {
     threads.emplace_back([&data, i] {
-      const std::byte first{static_cast<unsigned char>(i % 2 * 6)};
+      const auto first = static_cast<std::uint8_t>(i % 2 * 6);
       for (int repeat = 0; repeat < 1000; ++repeat) EXPECT_EQ(read(data, i % 2).image[0], first);
     });
   }
@@ -154,16 +152,14 @@ TEST_F(MnistFiles, WrongDestinationsAreACallersError) {
   write_images(images_);
   write_labels(labels_);
   const Mnist data(path(), Mnist::kTest);
-  std::array<std::byte, 7> bytes{};
-  const std::span<std::byte> all(bytes);
-  const auto image_alone = std::array{all.first(6)};
-  const auto image_too_small = std::array{all.first(5), all.last(1)};
-  const auto label_too_large = std::array{all.first(6), all.last(2)};
-  EXPECT_THROW(data.read(0, {}), std::invalid_argument);
-  EXPECT_THROW(data.read(0, image_alone), std::invalid_argument);
-  EXPECT_THROW(data.read(0, image_too_small), std::invalid_argument);
-  EXPECT_THROW(data.read(0, label_too_large), std::invalid_argument);
-  EXPECT_EQ(bytes, (std::array<std::byte, 7>{})) << "and nothing is written";
+  const std::vector<Field> pixels = {{"image", DType::kUint8, {2, 3}}};
+  const std::vector<Field> fewer = {{"image", DType::kUint8, {5}}, {"label", DType::kUint8, {}}};
+  const std::vector<Field> wider = {{"image", DType::kUint8, {2, 3}}, {"label", DType::kInt64, {}}};
+  for (const std::vector<Field>& fields : {pixels, fewer, wider}) {
+    SampleBuffer other(fields);
+    EXPECT_THROW(data.read(0, other), std::invalid_argument);
+    for (const std::byte byte : other.bytes(0)) EXPECT_EQ(byte, std::byte{0}) << "it was written";
+  }
 }
 
 TEST_F(MnistFiles, CompressedAndPlainMayBeMixedAndPlainGoesFirst) {

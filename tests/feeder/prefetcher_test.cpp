@@ -118,7 +118,7 @@ TEST_P(PrefetcherTest, RefusesADatasetWithoutFields) {
     std::string_view name() const noexcept override { return "nothing"; }
     std::span<const Field> fields() const noexcept override { return {}; }
     std::uint64_t size() const noexcept override { return 1; }
-    void read(std::uint64_t, std::span<const std::span<std::byte>>) const override {}
+    void read(std::uint64_t, Sample&) const override {}
   };
   in_place([] {
     const NoFields data;

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "leat/csp/scheduler.h"
@@ -25,14 +24,13 @@ Numbers::Numbers(NumbersOptions options)
           {"pattern", feeder::DType::kUint8, {static_cast<std::int64_t>(options_.pattern_bytes)}}} {
 }
 
-void Numbers::read(std::uint64_t index, std::span<const std::span<std::byte>> out) const {
+void Numbers::read(std::uint64_t index, feeder::Sample& out) const {
   reads_.fetch_add(1);
   if (options_.read_time > Duration::zero()) sleep_for(options_.read_time);
   if (options_.on_read) options_.on_read(index);
-  const auto number = static_cast<std::int64_t>(index);
-  std::memcpy(out[0].data(), &number, sizeof number);
+  out.as<std::int64_t>(0)[0] = static_cast<std::int64_t>(index);
   for (std::size_t i = 0; i < options_.pattern_bytes; ++i) {
-    out[1][i] = std::byte{pattern_byte(index, i)};
+    out.as<std::uint8_t>(1)[i] = pattern_byte(index, i);
   }
 }
 

@@ -41,7 +41,7 @@ class Numbers final : public feeder::Dataset {
   [[nodiscard]] std::string_view name() const noexcept override { return "numbers"; }
   [[nodiscard]] std::span<const feeder::Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return options_.size; }
-  void read(std::uint64_t index, std::span<const std::span<std::byte>> out) const override;
+  void read(std::uint64_t index, feeder::Sample& out) const override;
 
   /// Of one sample.
   [[nodiscard]] std::size_t bytes() const noexcept;

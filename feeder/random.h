@@ -1,0 +1,43 @@
+// Random numbers that belong to a sample: the same whoever reads it, whenever, on whatever machine.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "leat/csp/random.h"
+
+namespace leat::feeder {
+
+/// The random numbers of one sample in one epoch: a function of (seed, epoch, sample) alone, so
+/// that an augmented sample is the same for any number of workers and after a resume. SplitMix64 in
+/// counter mode; good statistics, no secrecy. A UniformRandomBitGenerator; what <random>'s
+/// distributions make of it differs from one standard library to the next, below() and uniform() do
+/// not. A value; not thread-safe.
+class Random {
+ public:
+  using result_type = std::uint64_t;
+
+  Random(std::uint64_t seed, std::uint64_t epoch, std::uint64_t sample) noexcept
+      : counter_(mix(mix(mix(seed + kRandomStep) + epoch + kRandomStep) + sample + kRandomStep)) {}
+
+  /// The next 64 random bits.
+  result_type operator()() noexcept { return mix(counter_ += kRandomStep); }
+  static constexpr result_type min() noexcept { return 0; }
+  static constexpr result_type max() noexcept { return std::numeric_limits<result_type>::max(); }
+
+  /// One of 0 .. bound-1; 0 for a bound of 0. Each is as likely as the others, to within
+  /// bound / 2^64.
+  [[nodiscard]] std::uint64_t below(std::uint64_t bound) noexcept {
+    __extension__ using Wide = unsigned __int128;
+    return static_cast<std::uint64_t>((static_cast<Wide>((*this)()) * bound) >> 64);
+  }
+  /// In [0, 1), a multiple of 2^-53.
+  [[nodiscard]] double uniform() noexcept {
+    return static_cast<double>((*this)() >> 11) * 0x1.0p-53;
+  }
+
+ private:
+  std::uint64_t counter_;
+};
+
+}  // namespace leat::feeder
