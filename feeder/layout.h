@@ -2,39 +2,64 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
 #include <vector>
 
-#include "leat/feeder/dataset.h"
+#include "leat/feeder/field.h"
 
 namespace leat::feeder {
 
-/// One tensor of a batch: the samples' fields one after the other, [samples, shape...], row-major.
+/// One tensor of a batch: the samples' fields one after the other, [rows, shape...], row-major.
 struct TensorLayout {
   Field field;                   // of one sample
   std::size_t offset = 0;        // of the tensor in the slot
   std::size_t sample_bytes = 0;  // of one sample in it
 };
 
-/// The tensors of a batch of up to `batch_size` samples, each at a fixed offset that is aligned for
-/// any kernel.
+/// The tensors of a batch of up to `rows` samples, each at a fixed offset that is aligned for any
+/// kernel.
+///
+/// In this order: the dataset's fields; for each that has a variable length, the lengths, int32,
+/// named "<field>.length"; what a device transform writes. The first two are staged: they lie in
+/// pinned slots too, at the same offsets.
 class BatchLayout {
  public:
-  /// Throws std::invalid_argument for a dataset without fields, a field without bytes, a name used
-  /// twice, or a size that overflows.
-  BatchLayout(const Dataset& dataset, std::size_t batch_size);
+  static constexpr std::size_t kAlignment = 256;  // of cudaMalloc, and a GPU's largest vector load
 
-  [[nodiscard]] std::size_t batch_size() const noexcept { return batch_size_; }
-  /// Of a whole slot.
+  /// Throws std::invalid_argument, naming `dataset`, where there are no fields, a field without
+  /// bytes, a name twice among those that are staged or written, or a size that overflows.
+  BatchLayout(std::string_view dataset, std::span<const Field> fields,
+              std::span<const Field> written, std::size_t rows);
+
+  [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
+  /// Of a pinned slot; a multiple of kAlignment.
+  [[nodiscard]] std::size_t staged_bytes() const noexcept { return staged_bytes_; }
+  /// Of a device slot; likewise.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  [[nodiscard]] const std::vector<TensorLayout>& tensors() const noexcept { return tensors_; }
-  /// The tensor's number. Throws std::out_of_range, naming the tensors there are.
+  /// All of them.
+  [[nodiscard]] std::span<const TensorLayout> tensors() const noexcept { return tensors_; }
+  [[nodiscard]] std::span<const TensorLayout> staged() const noexcept {
+    return tensors().first(staged_);
+  }
+  [[nodiscard]] std::span<const TensorLayout> written() const noexcept {
+    return tensors().subspan(staged_);
+  }
+  /// The number, among tensors(), of the one with that name that the consumer gets. Throws
+  /// std::out_of_range, naming the tensors there are.
   [[nodiscard]] std::size_t find(std::string_view name) const;
+  /// The number of the lengths of dataset field `field`, which has a variable one.
+  [[nodiscard]] std::size_t lengths_of(std::size_t field) const noexcept;
 
  private:
-  std::size_t batch_size_;
+  void add(std::string_view dataset, const Field& field);
+
+  std::size_t rows_;
+  std::size_t staged_ = 0;  // tensors
+  std::size_t staged_bytes_ = 0;
   std::size_t bytes_ = 0;
   std::vector<TensorLayout> tensors_;
+  std::vector<std::size_t> lengths_;  // for each dataset field
 };
 
 }  // namespace leat::feeder

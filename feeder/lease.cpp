@@ -1,6 +1,6 @@
 #include "leat/feeder/lease.h"
 
-#include <algorithm>
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -11,38 +11,45 @@
 
 namespace leat::feeder {
 
-std::string_view Tensor::name() const noexcept { return layout_->field.name; }
-DType Tensor::dtype() const noexcept { return layout_->field.dtype; }
-
-void Tensor::check_type(DType wanted) const {
-  if (wanted == dtype()) return;
-  throw std::invalid_argument("leat: tensor \"" + std::string(name()) + "\" is " +
-                              to_string(dtype()) + ", not " + to_string(wanted));
-}
-
-Lease::Lease(std::shared_ptr<SlotRing> ring, DeviceSlot& slot, Duration waited) noexcept
-    : ring_(std::move(ring)), slot_(&slot), waited_(waited), received_(now()) {
+Lease::Lease(std::shared_ptr<SlotRing> ring, DeviceSlot& slot, PassId pass,
+             Duration waited) noexcept
+    : ring_(std::move(ring)),
+      slot_(&slot),
+      pass_(pass),
+      exceptions_(std::uncaught_exceptions()),
+      host_timed_(ring_->is_own_time()),
+      waited_(waited),
+      received_(now()) {
   slot.state.move_on(DeviceState::kReady, DeviceState::kLeased);
   ring_->outstanding.fetch_add(1, std::memory_order_relaxed);
+  ring_->log->leased(ring_->rank, pass);
 }
 
 Lease::Lease(Lease&& other) noexcept
     : ring_(std::move(other.ring_)),
       slot_(std::exchange(other.slot_, nullptr)),
+      pass_(other.pass_),
+      exceptions_(other.exceptions_),
+      host_timed_(other.host_timed_),
+      host_ready_(other.host_ready_),
       waited_(other.waited_),
-      received_(other.received_),
-      host_ready_(other.host_ready_) {}
+      received_(other.received_) {}
 
 Lease& Lease::operator=(Lease&& other) noexcept {
   if (this == &other) return *this;
   release();
   ring_ = std::move(other.ring_);
   slot_ = std::exchange(other.slot_, nullptr);
+  pass_ = other.pass_;
+  exceptions_ = other.exceptions_;
+  host_timed_ = other.host_timed_;
+  host_ready_ = other.host_ready_;
   waited_ = other.waited_;
   received_ = other.received_;
-  host_ready_ = other.host_ready_;
   return *this;
 }
+
+Lease::~Lease() { end(std::uncaught_exceptions() <= exceptions_); }
 
 DeviceSlot& Lease::slot() const {
   if (slot_ != nullptr) return *slot_;
@@ -58,6 +65,11 @@ Lease& Lease::on(const gpu::StreamRef& stream) {
   }
   for (std::size_t i = 0; i < slot.bound; ++i) {
     if (*slot.streams[i] == stream) return *this;
+  }
+  if (stream.is_capturing()) {
+    throw std::invalid_argument("leat: a stream of " + ring_->device.name() +
+                                " that is being captured into a graph cannot be bound to a batch; "
+                                "bind the stream that the graph is launched on");
   }
   if (slot.bound == kMaxStreams) {
     throw std::length_error("leat: a lease is used on at most " + std::to_string(kMaxStreams) +
@@ -76,7 +88,7 @@ Lease& Lease::on(const gpu::StreamRef& stream) {
 }
 
 Tensor Lease::operator[](std::string_view name) {
-  DeviceSlot& slot = this->slot();
+  const DeviceSlot& slot = this->slot();
   if (slot.bound == 0 && !host_ready_) {
     if (!ring_->device.capabilities().device_memory_is_host_memory) {
       throw std::logic_error("leat: bind a stream before touching a batch on " +
@@ -84,47 +96,54 @@ Tensor Lease::operator[](std::string_view name) {
                              ": pass it to epoch(), or call on(stream) on the lease");
     }
     const TimePoint asked = now();
+    host_timed_ = host_timed_ && ring_->is_own_time();
     slot.ready.await();
     host_ready_ = true;
     received_ = now();
     waited_ += received_ - asked;
   }
-  const std::size_t number = ring_->layout.find(name);
-  const TensorLayout& layout = ring_->layout.tensors()[number];
-  return {layout, slot.buffer.data() + layout.offset, slot.batch.samples * layout.sample_bytes,
-          slot.shapes[number]};
+  return TensorSet(ring_->layout, 0, ring_->layout.tensors().size(), slot.memory.data(),
+                   slot.shapes)[name];
 }
 
 std::size_t Lease::size() const { return slot().batch.samples; }
+std::size_t Lease::rows() const { return slot().batch.rows; }
 std::uint64_t Lease::epoch() const { return slot().batch.epoch; }
 std::uint64_t Lease::index() const { return slot().batch.index; }
+std::uint64_t Lease::step_size() const { return slot().batch.step_samples; }
+std::size_t Lease::step_shards() const { return slot().batch.step_shards; }
 
-void Lease::release() noexcept {
+void Lease::end(bool done) noexcept {
   if (slot_ == nullptr) return;
   DeviceSlot& slot = *std::exchange(slot_, nullptr);
   const std::shared_ptr<SlotRing> ring = std::move(ring_);
+  record_release(slot, *ring);
+  if (slot.bound == 0 && host_ready_ && host_timed_ && ring->is_own_time()) {
+    ring->stats.add_host_step(slot.batch.index == 0, waited_, now() - received_);
+  }
+  ring->stats.add_release();
+  ring->log->ended(ring->rank, pass_, slot.batch.index, done);
+  for (std::size_t i = 0; i < slot.bound; ++i) slot.streams[i].reset();
+  ring->outstanding.fetch_sub(1, std::memory_order_relaxed);
+  ring->give_back(slot, DeviceState::kLeased);
+}
+
+void Lease::record_release(DeviceSlot& slot, SlotRing& ring) noexcept {
   try {
     for (std::size_t i = 0; i < slot.bound; ++i) slot.released[i].record(*slot.streams[i]);
-    if (StepTiming* const timing = slot.timing.get(); timing != nullptr && slot.bound > 0) {
-      const bool first = slot.part == StepPart::kFirst;
-      (first ? timing->released_before : timing->released).record(*slot.streams[0]);
-      (first ? timing->released_first : timing->released_second) = true;
-      if (first && ring->outstanding.load(std::memory_order_relaxed) == 1) {
-        ring->stats.first_released(slot.timing);
-      }
+    StepTiming* const timing = slot.timing.get();
+    if (timing == nullptr || slot.bound == 0) return;
+    const bool first = slot.part == StepPart::kFirst;
+    (first ? timing->released_before : timing->released).record(*slot.streams[0]);
+    (first ? timing->released_first : timing->released_second) = true;
+    if (first && ring.outstanding.load(std::memory_order_relaxed) == 1) {
+      ring.stats.first_released(slot.timing);
     }
   } catch (...) {
     // The device has failed; nothing will be copied into the slot any more. The consumer hears of
     // it at its next batch.
-    ring->finish(std::current_exception());
+    ring.finish(std::current_exception());
   }
-  if (slot.bound == 0 && host_ready_) {
-    ring->stats.add_host_step(slot.batch.index == 0, waited_, now() - received_);
-  }
-  ring->stats.add_release();
-  for (std::size_t i = 0; i < slot.bound; ++i) slot.streams[i].reset();
-  ring->outstanding.fetch_sub(1, std::memory_order_relaxed);
-  ring->give_back(slot, DeviceState::kLeased);
 }
 
 }  // namespace leat::feeder

@@ -12,7 +12,9 @@
 //  - releasing records an event on each bound stream. The slot is not overwritten before all of
 //  them
 //    are reached: work that is already enqueued may go on reading it. Enqueueing more after the
-//    release is a race, as with any freed memory;
+//    release is a race, as with any freed memory. A released batch counts as trained on
+//    (feeder/state.h); one that was abandoned, or whose lease was destroyed by an exception that
+//    unwound its scope, does not;
 //  - data() of a lease that no stream is bound to is for the CPU: it waits for the copy on devices
 //    whose memory is host memory, and throws std::logic_error on others;
 //  - a lease may be moved to and released by another thread, and may outlive its Prefetcher: it
@@ -25,78 +27,65 @@
 #include <span>
 #include <string_view>
 
-#include "leat/feeder/dataset.h"
+#include "leat/feeder/tensor.h"
 #include "leat/gpu/stream.h"
 
 namespace leat::feeder {
 
 class SlotRing;
 struct DeviceSlot;
-struct TensorLayout;
-
-/// One tensor of a leased batch, in device memory. A view: valid as long as the lease.
-class Tensor {
- public:
-  [[nodiscard]] std::string_view name() const noexcept;
-  [[nodiscard]] DType dtype() const noexcept;
-  /// [samples, shape of the field ...], row-major.
-  [[nodiscard]] std::span<const std::int64_t> shape() const noexcept { return shape_; }
-  /// Of the samples that are there, without padding.
-  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// The first element. Throws std::invalid_argument if T is not the tensor's type.
-  template <class T>
-  [[nodiscard]] T* data() const {
-    check_type(kDTypeOf<T>);
-    return reinterpret_cast<T*>(data_);
-  }
-
- private:
-  friend class Lease;
-  Tensor(const TensorLayout& layout, std::byte* data, std::size_t bytes,
-         std::span<const std::int64_t> shape) noexcept
-      : layout_(&layout), data_(data), bytes_(bytes), shape_(shape) {}
-  void check_type(DType wanted) const;
-
-  const TensorLayout* layout_;
-  std::byte* data_;
-  std::size_t bytes_;
-  std::span<const std::int64_t> shape_;
-};
+enum class PassId : std::uint64_t;
 
 /// The right to use one batch. Move-only; empty after a move or a release. One thread at a time.
 class Lease {
  public:
   Lease(Lease&& other) noexcept;
   Lease& operator=(Lease&& other) noexcept;  // releases what it had
-  ~Lease() { release(); }
+  ~Lease();
 
   /// Binds `stream`; once more for a stream that is bound already has no effect. Throws
-  /// std::invalid_argument for another device's stream, std::length_error beyond kMaxStreams.
+  /// std::invalid_argument for another device's stream and for one that is being captured into a
+  /// graph (which would wait, at each replay, for a copy that is long over), std::length_error
+  /// beyond kMaxStreams.
   Lease& on(const gpu::StreamRef& stream);
   /// The tensor of that name. Throws std::out_of_range, naming those there are; std::logic_error if
   /// no stream is bound and the CPU cannot read the memory, or if the lease is empty.
   [[nodiscard]] Tensor operator[](std::string_view name);
-  /// Samples in the batch: fewer than the batch size in an epoch's partial last batch.
+  /// Samples in this batch: fewer than usual in an epoch's partial last batch, and where some were
+  /// set aside; 0 for a rank that has no shard of this step.
   [[nodiscard]] std::size_t size() const;
+  /// Rows of each tensor: size(), and more where the last batch is padded (LastBatch::kPad).
+  [[nodiscard]] std::size_t rows() const;
   [[nodiscard]] std::uint64_t epoch() const;
-  /// The batch's number within its epoch.
+  /// The global batch's number within its epoch.
   [[nodiscard]] std::uint64_t index() const;
+  /// Of the whole step: samples over all ranks, as planned (what a rank sets aside, others do not
+  /// hear of), to weight a mean by, and the number of ranks that have any.
+  [[nodiscard]] std::uint64_t step_size() const;
+  [[nodiscard]] std::size_t step_shards() const;
 
   /// Gives the batch back. Idempotent. Does not wait.
-  void release() noexcept;
+  void release() noexcept { end(true); }
+  /// As release(), but the batch does not count as trained on: a resumed run delivers it again.
+  void abandon() noexcept { end(false); }
   /// False once released or moved from.
   explicit operator bool() const noexcept { return slot_ != nullptr; }
 
  private:
-  friend class Prefetcher;
-  Lease(std::shared_ptr<SlotRing> ring, DeviceSlot& slot, Duration waited) noexcept;
+  friend class Feed;
+  Lease(std::shared_ptr<SlotRing> ring, DeviceSlot& slot, PassId pass, Duration waited) noexcept;
   [[nodiscard]] DeviceSlot& slot() const;
+  void end(bool done) noexcept;
+  static void record_release(DeviceSlot& slot, SlotRing& ring) noexcept;
 
   std::shared_ptr<SlotRing> ring_;
   DeviceSlot* slot_;
+  PassId pass_;
+  int exceptions_;           // that were unwinding the stack when it was made
+  bool host_timed_;          // the times below are
+  bool host_ready_ = false;  // the CPU has waited for the copy
   Duration waited_;          // of the consumer, for this batch
   TimePoint received_;       // when it last stopped waiting
-  bool host_ready_ = false;  // the CPU has waited for the copy
 };
 
 }  // namespace leat::feeder

@@ -1,17 +1,20 @@
 #include "leat/feeder/prefetcher.h"
 
 #include <algorithm>
-#include <exception>
+#include <array>
+#include <cmath>
+#include <cstdio>
 #include <limits>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
+#include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/woken_by.h"
+#include "leat/feeder/release_log.h"
 #include "leat/feeder/slot_ring.h"
 #include "leat/feeder/stages.h"
+#include "leat/feeder/state.h"
 
 namespace leat::feeder {
 namespace {
@@ -19,142 +22,231 @@ namespace {
 // Of one kind. Far beyond what helps; what exceeds it is a mistake, told before memory is asked
 // for.
 constexpr std::size_t kMostSlots = 4096;
+constexpr std::size_t kMostRanks = std::size_t{1} << 20;
 
-PrefetcherOptions checked(PrefetcherOptions options) {
-  const auto check = [](std::size_t value, std::size_t most, const char* name) {
-    if (value >= 1 && value <= most) return;
-    throw std::invalid_argument(std::string("leat: PrefetcherOptions: ") + name + " is " +
-                                std::to_string(value) + "; it must be " +
-                                (value == 0 ? "at least 1" : "at most " + std::to_string(most)));
-  };
-  check(options.batch_size, std::numeric_limits<std::size_t>::max(), "batch_size");
-  check(options.prefetch_depth, kMostSlots, "prefetch_depth");
-  check(options.max_leases, kMostSlots, "max_leases");
-  check(options.workers, kMostSlots, "workers");
-  if (options.pinned_slots != 0) check(options.pinned_slots, kMostSlots, "pinned_slots");
+[[noreturn]] void refuse(const std::string& why) {
+  throw std::invalid_argument("leat: PrefetcherOptions: " + why);
+}
+
+void check_range(std::size_t value, std::size_t least, std::size_t most, const char* name) {
+  if (value >= least && value <= most) return;
+  refuse(std::string(name) + " is " + std::to_string(value) + "; it must be " +
+         (value < least ? "at least " + std::to_string(least) : "at most " + std::to_string(most)));
+}
+
+void check_budget(const FailureBudget& budget, const char* name) {
+  if (budget.rate >= 0 && budget.rate <= 1) return;  // not NaN
+  refuse(std::string(name) + ".rate is " + std::to_string(budget.rate) +
+         "; it must be from 0 to 1");
+}
+
+PrefetcherOptions checked(PrefetcherOptions options, std::size_t devices) {
+  if (devices == 0) throw std::invalid_argument("leat: a prefetcher needs at least one device");
+  check_range(options.batch_size, 1, std::numeric_limits<std::size_t>::max(), "batch_size");
+  check_range(options.prefetch_depth, 1, kMostSlots, "prefetch_depth");
+  check_range(options.max_leases, 1, kMostSlots, "max_leases");
+  check_range(options.workers, 1, kMostSlots, "workers");
+  check_range(options.pinned_slots, 0, kMostSlots, "pinned_slots");
+  check_budget(options.read_failures, "read_failures");
+  check_budget(options.transform_failures, "transform_failures");
   if (options.pinned_slots == 0) {
-    options.pinned_slots = std::max<std::size_t>(options.workers + options.prefetch_depth, 2);
+    const std::size_t of_workers = (options.workers + devices - 1) / devices;
+    options.pinned_slots = std::max<std::size_t>(of_workers + options.prefetch_depth, 2);
+  }
+  if (options.world_size == 0) {
+    if (options.rank != 0) refuse("rank is given, but not world_size: how many ranks are there?");
+    options.world_size = devices;
+  }
+  check_range(options.world_size, 1, kMostRanks, "world_size");
+  if (options.rank >= options.world_size || devices > options.world_size - options.rank) {
+    refuse("ranks " + std::to_string(options.rank) + " to " +
+           std::to_string(options.rank + devices - 1) + " do not fit into a world_size of " +
+           std::to_string(options.world_size));
+  }
+  if (options.sharing == Sharing::kDynamic && options.world_size != devices) {
+    refuse("sharing is dynamic, which works within one process: world_size must be " +
+           std::to_string(devices) + ", the devices given");
+  }
+  if (options.device_transform.fields.empty() != !options.device_transform.function) {
+    refuse("device_transform needs both fields and a function");
   }
   return options;
 }
 
-// In one batch: a batch larger than the dataset needs no more room than the dataset.
-std::size_t most_samples(const Dataset& dataset, const PrefetcherOptions& options) {
-  const std::uint64_t samples = std::max<std::uint64_t>(dataset.size(), 1);
-  return static_cast<std::size_t>(std::min<std::uint64_t>(options.batch_size, samples));
+BatchPlan plan_of(const Dataset& dataset, const PrefetcherOptions& options) {
+  const bool is_shared = options.sharing == Sharing::kDynamic;
+  return {dataset.size(), options.batch_size, is_shared ? 1 : options.world_size,
+          options.last_batch};
+}
+
+// In one rank's batch: a batch larger than the dataset needs no more room than the dataset, unless
+// it is filled up.
+std::size_t most_rows(const BatchPlan& plan, std::size_t rank) {
+  const bool fills_up =
+      plan.last_batch() == LastBatch::kPad || plan.last_batch() == LastBatch::kWrap;
+  const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(
+      plan.rows(rank), fills_up ? plan.rows(rank) : std::max<std::uint64_t>(plan.samples(), 1)));
+  return std::max<std::size_t>(most, 1);
+}
+
+std::string megabytes(double bytes) {
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%.1f MB", bytes / 1e6);
+  return text.data();
+}
+
+void check_cap(std::size_t cap, std::size_t slots, std::size_t slot_bytes, std::size_t devices,
+               const char* kind, const char* name) {
+  const double sum =
+      static_cast<double>(slots) * static_cast<double>(slot_bytes) * static_cast<double>(devices);
+  if (cap == 0 || sum <= static_cast<double>(cap)) return;
+  const std::string times =
+      devices > 1 ? " for each of " + std::to_string(devices) + " devices" : std::string();
+  refuse(std::to_string(slots) + " " + kind + " slots of " +
+         megabytes(static_cast<double>(slot_bytes)) + times + " are " + megabytes(sum) +
+         ", more than " + name + ", " + megabytes(static_cast<double>(cap)) +
+         ": take a smaller batch_size or fewer slots");
+}
+
+State head_of(const Dataset& dataset, const PrefetcherOptions& options, std::size_t devices) {
+  State head{.samples = dataset.size(),
+             .batch_size = options.batch_size,
+             .seed = options.seed,
+             .order = options.order,
+             .last_batch = options.last_batch,
+             .rank = options.rank,
+             .ranks = devices,
+             .world_size = options.world_size,
+             .epochs = {}};
+  if (options.resume.empty()) return head;
+  State before = State::parse(options.resume);
+  const auto require = [](const auto& was, const auto& is, const std::string& what) {
+    if (was == is) return;
+    throw Error("leat: the state to resume from is of a run with " + what + " " + was + ", not " +
+                is + "; give the same dataset and options as then");
+  };
+  require(std::to_string(before.samples), std::to_string(head.samples), "samples");
+  require(std::to_string(before.batch_size), std::to_string(head.batch_size), "batch_size");
+  require(std::to_string(before.seed), std::to_string(head.seed), "seed");
+  require(std::string(to_string(before.order)), std::string(to_string(head.order)), "order");
+  require(std::string(to_string(before.last_batch)), std::string(to_string(head.last_batch)),
+          "last_batch");
+  head.epochs = std::move(before.epochs);
+  return head;
+}
+
+std::vector<std::uint64_t> epochs_of(const State& state) {
+  std::vector<std::uint64_t> epochs;
+  for (const EpochReleases& one : state.epochs) epochs.push_back(one.epoch);
+  return epochs;
 }
 
 }  // namespace
 
 // In the order of construction; the stages end first, the scheduler that they run on last.
 struct Prefetcher::Parts {
-  Parts(const Dataset& dataset, const gpu::Device& device, const PrefetcherOptions& given)
-      : options(checked(given)),
+  Parts(const Dataset& dataset, const std::vector<gpu::Device>& devices,
+        const PrefetcherOptions& given)
+      : options(checked(given, devices.size())),
+        plan(plan_of(dataset, options)),
+        head(head_of(dataset, options, devices.size())),
+        log(std::make_shared<ReleaseLog>(plan, head, options.sharing == Sharing::kDynamic)),
         own(on_fiber() ? nullptr : std::make_unique<Scheduler>()),
         scheduler(own ? own->core() : current_scheduler("Prefetcher").shared_from_this()),
-        ring(std::make_shared<SlotRing>(
-            device, BatchLayout(dataset, most_samples(dataset, options)), options.pinned_slots,
-            options.max_leases + options.prefetch_depth - 1, options.workers,
-            options.prefetch_depth, options.sample_every)),
-        stages(dataset, options, ring),
-        group(own ? std::make_unique<TaskGroup>(*own) : std::make_unique<TaskGroup>()) {}
+        rings(make_rings(dataset, devices)),
+        stages(dataset, options, plan, *log, rings, epochs_of(head)),
+        group(own ? std::make_unique<TaskGroup>(*own) : std::make_unique<TaskGroup>()) {
+    for (std::size_t i = 0; i < rings.size(); ++i) {
+      feeds.push_back(std::unique_ptr<Feed>(new Feed({.ring = rings[i],
+                                                      .stages = &stages,
+                                                      .scheduler = scheduler.get(),
+                                                      .rank = options.rank + i,
+                                                      .batches = plan.batches(),
+                                                      .max_leases = options.max_leases,
+                                                      .first_epoch = head.next_epoch()})));
+    }
+  }
+
+  [[nodiscard]] std::vector<std::shared_ptr<SlotRing>> make_rings(
+      const Dataset& dataset, const std::vector<gpu::Device>& devices) const {
+    const bool is_shared = options.sharing == Sharing::kDynamic;
+    const RingSize size{.pinned_slots = options.pinned_slots,
+                        .device_slots = options.max_leases + options.prefetch_depth - 1};
+    const StatsOptions stats{.workers = options.workers,
+                             .devices = devices.size(),
+                             .prefetch_depth = options.prefetch_depth,
+                             .device_slots = size.device_slots,
+                             .pinned_slots = size.pinned_slots,
+                             .sample_every = options.sample_every};
+    std::vector<BatchLayout> layouts;
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      layouts.emplace_back(dataset.name(), dataset.fields(), options.device_transform.fields,
+                           most_rows(plan, is_shared ? 0 : options.rank + i));
+    }
+    // The first rank's are the largest.
+    check_cap(options.max_pinned_bytes, size.pinned_slots, layouts[0].staged_bytes(),
+              devices.size(), "pinned", "max_pinned_bytes");
+    check_cap(options.max_device_bytes, size.device_slots, layouts[0].bytes(), 1, "device",
+              "max_device_bytes");
+    std::vector<std::shared_ptr<SlotRing>> made;
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      made.push_back(std::make_shared<SlotRing>(devices[i], i, std::move(layouts[i]), size, stats,
+                                                log, *scheduler));
+    }
+    return made;
+  }
 
   const PrefetcherOptions options;
+  const BatchPlan plan;
+  const State head;
+  const std::shared_ptr<ReleaseLog> log;
   const std::unique_ptr<Scheduler> own;
   const std::shared_ptr<SchedulerCore> scheduler;  // of the stages
-  const std::shared_ptr<SlotRing> ring;
+  const std::vector<std::shared_ptr<SlotRing>> rings;
   Stages stages;
   const std::unique_ptr<TaskGroup> group;
-
-  // The consumer's side.
-  std::uint64_t generation = 0;  // of the latest request; 0: nothing was requested yet
-  std::uint64_t next_epoch = 0;  // that follows in the stream of batches
-  bool in_epoch = false;         // its beginning was consumed, its end was not
-  std::string failure;           // why the stages have ended, once the consumer was told
+  std::vector<std::unique_ptr<Feed>> feeds;
 };
 
 Prefetcher::Prefetcher(const Dataset& dataset, const gpu::Device& device,
                        const PrefetcherOptions& options)
-    : parts_(std::make_unique<Parts>(dataset, device, options)) {
+    : Prefetcher(dataset, std::vector<gpu::Device>{device}, options) {}
+
+Prefetcher::Prefetcher(const Dataset& dataset, const std::vector<gpu::Device>& devices,
+                       const PrefetcherOptions& options)
+    : parts_(std::make_unique<Parts>(dataset, devices, options)) {
   parts_->stages.launch(*parts_->group);
 }
 
 Prefetcher::~Prefetcher() = default;
 
+Feed& Prefetcher::rank(std::size_t i) {
+  if (i < parts_->feeds.size()) return *parts_->feeds[i];
+  throw std::out_of_range("leat: this prefetcher has " + std::to_string(parts_->feeds.size()) +
+                          " ranks of its own; there is no number " + std::to_string(i));
+}
+
+std::size_t Prefetcher::ranks() const noexcept { return parts_->feeds.size(); }
+
+Feed& Prefetcher::only() const {
+  if (parts_->feeds.size() == 1) return *parts_->feeds[0];
+  throw std::logic_error("leat: this prefetcher feeds " + std::to_string(parts_->feeds.size()) +
+                         " devices; say which: prefetcher.rank(i)");
+}
+
 Epoch Prefetcher::epoch(std::uint64_t epoch, const gpu::StreamRef& stream) {
-  return {*this, epoch, stream};
+  return only().epoch(epoch, stream);
 }
+Epoch Prefetcher::epoch(std::uint64_t epoch) { return only().epoch(epoch); }
+std::optional<Lease> Prefetcher::next() { return only().next(); }
+Stats Prefetcher::stats() const { return only().stats(); }
 
-Epoch Prefetcher::epoch(std::uint64_t epoch) { return {*this, epoch, std::nullopt}; }
+std::uint64_t Prefetcher::batches_per_epoch() const noexcept { return parts_->plan.batches(); }
 
-std::uint64_t Prefetcher::batches_per_epoch() const noexcept {
-  return parts_->stages.batches_per_epoch();
-}
+std::string Prefetcher::state() const { return parts_->log->state().text(); }
 
-Stats Prefetcher::stats() const { return parts_->ring->stats.snapshot(); }
-
-void Prefetcher::start(std::uint64_t epoch) {
-  Parts& parts = *parts_;
-  if (parts.generation == 0 || parts.in_epoch || parts.next_epoch != epoch) {
-    std::optional<Request> unseen;
-    static_cast<void>(parts.ring->requests.try_recv(unseen));
-    static_cast<void>(
-        parts.ring->requests.try_send({.epoch = epoch, .generation = ++parts.generation}));
-    parts.next_epoch = epoch;
-  }
-  parts.in_epoch = true;
-}
-
-std::optional<Lease> Prefetcher::next() {
-  Parts& parts = *parts_;
-  if (!parts.failure.empty()) {
-    throw Error("leat: the prefetcher has stopped because of an earlier error: " + parts.failure);
-  }
-  if (parts.ring->outstanding.load(std::memory_order_relaxed) >= parts.options.max_leases) {
-    throw std::logic_error("leat: next() while " + std::to_string(parts.options.max_leases) +
-                           " leases are held, which is max_leases: release one first");
-  }
-  if (!parts.in_epoch) start(parts.next_epoch);
-  const TimePoint asked = now();
-  const WokenBy waking(*parts.scheduler);  // it need not be the consumer's
-  for (;;) {
-    std::optional<Delivery> delivery;
-    try {
-      delivery = parts.ring->ready.recv();
-    } catch (const Cancelled&) {
-      throw;
-    } catch (const std::exception& e) {
-      parts.failure = e.what();
-      throw;
-    }
-    if (delivery->generation != parts.generation) {
-      if (delivery->slot != nullptr) parts.ring->give_back(*delivery->slot, DeviceState::kReady);
-    } else if (delivery->slot == nullptr) {
-      parts.in_epoch = false;
-      ++parts.next_epoch;
-      return std::nullopt;
-    } else {
-      return Lease(parts.ring, *delivery->slot, now() - asked);
-    }
-  }
-}
-
-void Prefetcher::announce(const gpu::StreamRef& stream) {
-  if (stream.device() == parts_->ring->device) parts_->ring->stats.asked(stream);
-}
-
-Epoch::Iterator Epoch::begin() {
-  current_.reset();  // a lease of an earlier pass
-  feed_.start(number_);
-  advance();
-  return Iterator(*this);
-}
-
-void Epoch::advance() {
-  current_.reset();
-  if (stream_.has_value()) feed_.announce(*stream_);
-  current_ = feed_.next();
-  if (current_.has_value() && stream_.has_value()) current_->on(*stream_);
+std::vector<FailedSample> Prefetcher::failed_samples() const {
+  return parts_->stages.failures.list();
 }
 
 }  // namespace leat::feeder

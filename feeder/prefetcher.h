@@ -20,107 +20,71 @@
 //   r_k = max(r_{k-W}, c_{k-P}) + Tread
 //   c_k = max(r_k, c_{k-1}, m_{k-d}) + Tx
 //   m_k = max(c_k, m_{k-1}) + Tc
-// On the host device under virtual time every instant equals this.
+// On the host device under virtual time every instant equals this. With D devices, which share the
+// workers, the j-th shard to be read is that of rank j mod D of batch j div D: its first line is
+//   r_j = max(r_{j-W}, c_{j-PD}) + Tread
+// and the others hold for each device by itself.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
-#include "leat/csp/scheduler.h"
 #include "leat/feeder/dataset.h"
-#include "leat/feeder/lease.h"
+#include "leat/feeder/failures.h"
+#include "leat/feeder/feed.h"
 #include "leat/feeder/prefetcher_options.h"
-#include "leat/feeder/stats.h"
 #include "leat/gpu/device.h"
-#include "leat/gpu/stream.h"
 
 namespace leat::feeder {
 
-class Epoch;
-
-/// Feeds the batches of a dataset to one device. Epochs come in any order that the consumer asks
-/// for; the one after the current one is prefetched already.
+/// Feeds the batches of a dataset to one device, or to several.
 ///
-/// One consumer at a time: epoch(), next() and the loops over them on one fiber or thread. stats()
-/// from any. The destructor stops the stages and joins them, at any moment; leases may outlive it.
-/// The dataset must outlive it.
+/// Each rank's feed has one consumer (feeder/feed.h); state(), stats() and failed_samples() may be
+/// called from anywhere. The destructor stops the stages and joins them, at any moment; leases may
+/// outlive it. The dataset must outlive it.
 class Prefetcher {
  public:
   /// Allocates every slot. Throws std::invalid_argument for options that cannot work (batch_size 0
-  /// and the like, naming the option), GpuError where there is not enough memory.
+  /// and the like, naming the option; slots that sum up to more than a cap, naming the sum),
+  /// leat::Error for a state to resume from that is damaged or of another run, GpuError where there
+  /// is not enough memory.
   Prefetcher(const Dataset& dataset, const gpu::Device& device, const PrefetcherOptions& options);
+  /// To several devices, rank by rank.
+  Prefetcher(const Dataset& dataset, const std::vector<gpu::Device>& devices,
+             const PrefetcherOptions& options);
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// The batches of `epoch`, from the first, each bound to `stream`. Lazy: nothing happens before
-  /// begin(). Leaving the loop early is fine.
+  /// The feed of the i-th device. Throws std::out_of_range.
+  [[nodiscard]] Feed& rank(std::size_t i);
+  /// How many there are.
+  [[nodiscard]] std::size_t ranks() const noexcept;
+
+  /// Of the only device, as Feed's. Throw std::logic_error where there are several: which one is
+  /// meant?
   [[nodiscard]] Epoch epoch(std::uint64_t epoch, const gpu::StreamRef& stream);
-  /// As above, unbound: for the CPU on the host device, or to bind streams by Lease::on.
   [[nodiscard]] Epoch epoch(std::uint64_t epoch);
-
-  /// The next batch, unbound; std::nullopt at the end of the epoch, after which the next one begins
-  /// (the first is 0). Waits for a batch to be staged. Throws std::logic_error if max_leases leases
-  /// are held, what a stage failed with (once; leat::Error ever after), and Cancelled.
   [[nodiscard]] std::optional<Lease> next();
-
-  [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept;
-  /// What was measured so far.
   [[nodiscard]] Stats stats() const;
 
+  /// Global batches of a whole epoch.
+  [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept;
+  /// Where the run stands, for PrefetcherOptions::resume (feeder/state.h).
+  [[nodiscard]] std::string state() const;
+  /// The samples that were left out because they failed, within PrefetcherOptions::read_failures
+  /// and transform_failures.
+  [[nodiscard]] std::vector<FailedSample> failed_samples() const;
+
  private:
-  friend class Epoch;
-  void start(std::uint64_t epoch);
-  /// The next batch will be used on `stream`.
-  void announce(const gpu::StreamRef& stream);
+  [[nodiscard]] Feed& only() const;
 
   struct Parts;
   std::unique_ptr<Parts> parts_;
-};
-
-/// One epoch's batches as a range, for one pass.
-class Epoch {
- public:
-  class Iterator {
-   public:
-    using value_type = Lease;
-    using difference_type = std::ptrdiff_t;
-    Lease& operator*() const noexcept { return *epoch_->current_; }
-    Lease* operator->() const noexcept { return &*epoch_->current_; }
-    /// Releases the batch, then waits for the next.
-    Iterator& operator++() {
-      epoch_->advance();
-      return *this;
-    }
-    void operator++(int) { ++*this; }
-    friend bool operator==(const Iterator& it, std::default_sentinel_t) noexcept {
-      return it.at_end();
-    }
-
-   private:
-    friend class Epoch;
-    [[nodiscard]] bool at_end() const noexcept { return !epoch_->current_.has_value(); }
-    explicit Iterator(Epoch& epoch) noexcept : epoch_(&epoch) {}
-    Epoch* epoch_;
-  };
-
-  /// Starts the epoch and waits for its first batch.
-  [[nodiscard]] Iterator begin();
-  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
-
- private:
-  friend class Prefetcher;
-  Epoch(Prefetcher& feed, std::uint64_t number, std::optional<gpu::StreamRef> stream)
-      : feed_(feed), number_(number), stream_(std::move(stream)) {}
-  void advance();
-
-  Prefetcher& feed_;
-  std::uint64_t number_;
-  std::optional<gpu::StreamRef> stream_;
-  std::optional<Lease> current_;
 };
 
 }  // namespace leat::feeder

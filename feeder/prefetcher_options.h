@@ -3,35 +3,93 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
 
+#include "leat/feeder/batch_plan.h"
+#include "leat/feeder/field.h"
 #include "leat/feeder/sampler.h"
+#include "leat/gpu/stream.h"
 
 namespace leat::feeder {
 
-/// What becomes of an epoch's last batch when the samples do not fill it.
-enum class LastBatch : std::uint8_t {
-  kPartial,  // it is delivered with fewer samples
-  kDrop,     // it is left out
+class TensorSet;
+
+/// In which order the batches of an epoch are delivered.
+enum class Delivery : std::uint8_t {
+  kInOrder,      // batch 0, 1, 2, ...: the same for any number of workers and slots
+  kAsCompleted,  // as they are read: a slow one does not hold up those behind it
+};
+
+/// How several devices share an epoch.
+enum class Sharing : std::uint8_t {
+  /// Each rank has its shard of each global batch, known by arithmetic: for ranks that train in
+  /// step. The same samples for any number of workers, slots or ranks.
+  kStatic,
+  /// Each batch goes, whole, to the device that has a free slot first: for devices of different
+  /// speed that need no common step. Exactly once, in no fixed order. Within one process.
+  kDynamic,
+};
+
+/// How many samples may fail before their failure is the consumer's error. A sample that fails is
+/// set aside: its batch has one fewer, and no other sample moves.
+struct FailureBudget {
+  std::uint64_t count = 0;  // that many may fail in any case
+  double rate = 0;          // and this share of the samples read so far
+};
+
+/// Work on the device between the copy and the consumer, such as uint8 to float, on a stream of the
+/// prefetcher's own.
+struct DeviceTransform {
+  /// The tensors that `function` writes, of one sample. The consumer gets these, and those that
+  /// were copied whose name none of these has. Empty: no transform.
+  std::vector<Field> fields = {};
+  /// Enqueues the work on the stream it is given. `in` are the tensors as copied, `out` the new
+  /// ones. Is called on a fiber of the prefetcher for each batch; must not block, nor keep the
+  /// tensors. What it throws ends the prefetcher.
+  std::function<void(const TensorSet& in, const TensorSet& out, const gpu::StreamRef& stream)>
+      function = {};
 };
 
 /// What a prefetcher's constructor refuses with std::invalid_argument, naming it: a 0 where at
-/// least 1 is said, and more than 4096 slots, leases or workers.
+/// least 1 is said, more than 4096 slots, leases or workers, and what contradicts itself.
 struct PrefetcherOptions {
-  /// Samples in a batch; at least 1.
+  /// Samples in a global batch, over all ranks; at least 1.
   std::size_t batch_size = 0;
   /// Batches that are staged ahead, counted with the one in use: 2 is double buffering (one with
   /// the consumer, one being copied), 1 makes copies and compute take turns. Device slots =
   /// max_leases + prefetch_depth - 1.
   std::size_t prefetch_depth = 2;
-  /// Leases that the consumer may hold at a time; next() beyond it throws.
+  /// Leases that a consumer may hold at a time; next() beyond it throws.
   std::size_t max_leases = 1;
-  /// Fibers that read and decode samples, each a batch at a time.
+  /// Fibers that read and decode samples, each a batch at a time; all devices share them.
   std::size_t workers = 1;
-  /// Pinned slots; 0: workers + prefetch_depth, at least 2.
+  /// Pinned slots of each device; 0: prefetch_depth, and for each device its part of the workers'
+  /// (rounded up); at least 2.
   std::size_t pinned_slots = 0;
   Order order = Order::kShuffled;
   std::uint64_t seed = 0;
   LastBatch last_batch = LastBatch::kPartial;
+  Delivery delivery = Delivery::kInOrder;
+  Sharing sharing = Sharing::kStatic;
+  /// Of the first device; the others follow. For several processes: a world of world_size ranks,
+  /// each a device of one of them. 0: the devices of this prefetcher are the world.
+  std::size_t rank = 0;
+  std::size_t world_size = 0;
+  /// Samples that may fail in Dataset::read, and in a host transform (feeder/map.h).
+  FailureBudget read_failures = {};
+  FailureBudget transform_failures = {};
+  DeviceTransform device_transform = {};
+  /// Copies are made in pieces of at most so many bytes. 0: in one piece, or, of several devices,
+  /// which may share a link, in pieces of 8 MiB, so that none waits long for another's.
+  std::size_t copy_chunk_bytes = 0;
+  /// The most that all slots may take, over all devices and on each of them; 0: as much as it is.
+  std::size_t max_pinned_bytes = 0;
+  std::size_t max_device_bytes = 0;
+  /// What Prefetcher::state() returned, of a run with the same dataset, batch_size, order, seed and
+  /// last_batch. Empty: from the beginning.
+  std::string resume = {};
   /// One step in this many is timed on the device, on average and at irregular distances (0: none;
   /// 1 and 2: two in five).
   std::size_t sample_every = 16;

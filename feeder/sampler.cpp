@@ -19,6 +19,7 @@
 #include <bit>
 
 #include "leat/csp/assert.h"
+#include "leat/csp/random.h"
 
 namespace leat::feeder {
 namespace {
@@ -28,20 +29,10 @@ namespace {
 // rounds show none between neighbours, nor between samples and their positions.
 constexpr unsigned rounds(unsigned half_bits) noexcept { return half_bits < 4 ? 16 : 8; }
 
-// SplitMix64's increment, 2^64 / golden ratio, made odd.
-constexpr std::uint64_t kGamma = 0x9e3779b97f4a7c15;
-
-// SplitMix64's output function: a bijection of 64 bits.
-constexpr std::uint64_t mix(std::uint64_t z) noexcept {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
-}
-
 // One key for each (seed, epoch). The outer mix keeps successive epochs' keys apart: without it
 // they would be successive counters, and one epoch's rounds the next one's, shifted.
 constexpr std::uint64_t key_of(std::uint64_t seed, std::uint64_t epoch) noexcept {
-  return mix(mix(seed + kGamma) + epoch + kGamma);
+  return mix(mix(seed + kRandomStep) + epoch + kRandomStep);
 }
 
 // One pass of the network: a bijection of 0 .. 2^(2 * half_bits)-1; half_bits is 1 to 32.
@@ -50,7 +41,7 @@ std::uint64_t permute(std::uint64_t key, unsigned half_bits, std::uint64_t x) no
   std::uint64_t left = x >> half_bits;
   std::uint64_t right = x & mask;
   for (unsigned round = 1; round <= rounds(half_bits); ++round) {
-    const std::uint64_t f = mix(key + round * kGamma + right) >> (64 - half_bits);
+    const std::uint64_t f = mix(key + round * kRandomStep + right) >> (64 - half_bits);
     const std::uint64_t next = left ^ f;
     left = right;
     right = next;
@@ -63,6 +54,14 @@ std::uint64_t permute(std::uint64_t key, unsigned half_bits, std::uint64_t x) no
 }
 
 }  // namespace
+
+const char* to_string(Order order) noexcept {
+  switch (order) {
+    case Order::kSequential: return "sequential";
+    case Order::kShuffled: return "shuffled";
+  }
+  return "?";
+}
 
 Sampler::Sampler(std::uint64_t size, Order order, std::uint64_t seed) noexcept
     : size_(size),

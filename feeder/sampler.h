@@ -17,6 +17,8 @@ enum class Order : std::uint8_t {
   kSequential,  // 0, 1, 2, ...
   kShuffled,    // a permutation keyed by (seed, epoch)
 };
+/// "sequential", "shuffled".
+[[nodiscard]] const char* to_string(Order order) noexcept;
 
 /// The order of `size` samples. A value: copy freely. Thread-safe.
 class Sampler {

@@ -2,7 +2,8 @@
 
 #include <utility>
 
-#include "leat/csp/scheduler.h"
+#include "leat/csp/fiber.h"
+#include "leat/csp/scheduler_core.h"
 
 namespace leat::feeder {
 namespace {
@@ -11,37 +12,49 @@ std::int64_t capacity(std::size_t slots) { return static_cast<std::int64_t>(slot
 
 }  // namespace
 
-SlotRing::SlotRing(const gpu::Device& on, BatchLayout batch, std::size_t pinned_slots,
-                   std::size_t device_slots, std::size_t workers, std::size_t prefetch_depth,
-                   std::size_t sample_every)
+SlotRing::SlotRing(const gpu::Device& on, std::size_t local_rank, BatchLayout batch,
+                   const RingSize& size, const StatsOptions& stats_options,
+                   std::shared_ptr<ReleaseLog> release_log, const SchedulerCore& scheduler)
     : device(on),
+      rank(local_rank),
       layout(std::move(batch)),
       copy_stream(on),
-      stats(on, workers, prefetch_depth, sample_every),
-      requests(1, "requests"),
-      free_pinned(capacity(pinned_slots), "free pinned slots"),
-      work(capacity(pinned_slots), "slots to fill"),
-      filled(capacity(pinned_slots), "filled slots"),
-      in_flight(capacity(pinned_slots), "copies in flight"),
-      free_device(capacity(device_slots), "free device slots"),
-      ready(capacity(device_slots), "ready batches") {
-  for (std::size_t i = 0; i < pinned_slots; ++i) {
-    pinned_.push_back(std::make_unique<PinnedSlot>(device, layout.bytes()));
-    static_cast<void>(free_pinned.try_send(pinned_.back().get()));
+      stats(on, stats_options),
+      log(std::move(release_log)),
+      filled(capacity(size.pinned_slots), "filled slots"),
+      in_flight(capacity(size.pinned_slots), "copies in flight"),
+      free_device(capacity(size.device_slots), "free device slots"),
+      ready(2 * capacity(size.device_slots), "ready batches"),
+      scheduler_(&scheduler),
+      virtual_time_(scheduler.clock().is_virtual()),
+      pinned_memory_(on, size.pinned_slots * layout.staged_bytes()),
+      device_memory_(on, size.device_slots * layout.bytes()) {
+  // A slot's size is a multiple of the alignment of what lies in it.
+  for (std::size_t i = 0; i < size.pinned_slots; ++i) {
+    pinned_.push_back(std::make_unique<PinnedSlot>(
+        device, pinned_memory_.take(layout.staged_bytes(), BatchLayout::kAlignment), rank));
   }
-  for (std::size_t i = 0; i < device_slots; ++i) {
-    device_slots_.push_back(std::make_unique<DeviceSlot>(device, layout));
+  for (std::size_t i = 0; i < size.device_slots; ++i) {
+    device_slots_.push_back(std::make_unique<DeviceSlot>(
+        device, device_memory_.subspan(i * layout.bytes(), layout.bytes()), layout));
     static_cast<void>(free_device.try_send(device_slots_.back().get()));
   }
 }
 
-// The buffers' own destructors let queued work finish first (Backend::free_device).
+// The memory's own destructors let queued work finish first (Backend::free_device).
 SlotRing::~SlotRing() = default;
 
 void SlotRing::give_back(DeviceSlot& slot, DeviceState from) noexcept {
   if (slot.timing != nullptr) stats.let_go(std::exchange(slot.timing, nullptr));
   slot.state.move_on(from, DeviceState::kReleased);
   static_cast<void>(free_device.try_send(&slot));
+}
+
+bool SlotRing::is_own_time() const noexcept {
+  const Fiber* const fiber = Fiber::current();
+  if (fiber == nullptr) return !virtual_time_;
+  if (&fiber->core() == scheduler_) return true;
+  return !virtual_time_ && !fiber->core().clock().is_virtual();
 }
 
 }  // namespace leat::feeder

@@ -37,11 +37,13 @@ void SlotState<State>::fail(State found, State from, State to) noexcept {
 template class SlotState<PinnedState>;
 template class SlotState<DeviceState>;
 
-PinnedSlot::PinnedSlot(const gpu::Device& device, std::size_t bytes)
-    : buffer(device, bytes), copied(device) {}
+PinnedSlot::PinnedSlot(const gpu::Device& device, gpu::PinnedSpan span, std::size_t of_rank)
+    : memory(span), rank(of_rank), copied(device) {
+  positions.reserve(4);
+}
 
-DeviceSlot::DeviceSlot(const gpu::Device& device, const BatchLayout& layout)
-    : buffer(device, layout.bytes()), ready(device), streams(kMaxStreams) {
+DeviceSlot::DeviceSlot(const gpu::Device& device, gpu::DeviceSpan span, const BatchLayout& layout)
+    : memory(span), ready(device), streams(kMaxStreams) {
   for (std::size_t i = 0; i < kMaxStreams; ++i) released.emplace_back(device);
   for (const TensorLayout& tensor : layout.tensors()) {
     std::vector<std::int64_t>& shape = shapes.emplace_back();

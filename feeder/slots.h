@@ -18,6 +18,7 @@
 #include <optional>
 #include <vector>
 
+#include "leat/feeder/batch_plan.h"
 #include "leat/feeder/layout.h"
 #include "leat/feeder/step_timing.h"
 #include "leat/gpu/buffer.h"
@@ -29,8 +30,11 @@ namespace leat::feeder {
 /// Which batch a slot holds.
 struct BatchId {
   std::uint64_t epoch = 0;
-  std::uint64_t index = 0;  // within the epoch
-  std::size_t samples = 0;  // at most the batch size
+  std::uint64_t index = 0;         // of the global batch, within the epoch
+  std::size_t samples = 0;         // this rank's
+  std::size_t rows = 0;            // with the padding
+  std::uint64_t step_samples = 0;  // of the global batch, over all ranks
+  std::size_t step_shards = 0;     // ranks that have any
 };
 
 enum class PinnedState : std::uint8_t {
@@ -67,13 +71,16 @@ class SlotState {
 };
 
 struct PinnedSlot {
-  PinnedSlot(const gpu::Device& device, std::size_t bytes);
+  PinnedSlot(const gpu::Device& device, gpu::PinnedSpan memory, std::size_t rank);
 
-  gpu::PinnedBuffer buffer;
-  gpu::Event copied;  // recorded after the copies from it
+  const gpu::PinnedSpan memory;
+  const std::size_t rank;  // local: whose ring it is of
+  gpu::Event copied;       // recorded after the copies from it
   SlotState<PinnedState> state;
   BatchId batch;
-  std::uint64_t sequence = 0;    // of the batch in the stream of all batches; gives the order
+  bool ends_epoch = false;               // it holds no batch, but the news that there are no more
+  std::vector<PositionRange> positions;  // of the batch's samples, in the epoch
+  std::uint64_t sequence = 0;    // in the stream of all that its rank is sent; gives the order
   std::uint64_t generation = 0;  // of the consumer's request that it serves
   std::exception_ptr error;      // why it could not be filled
 };
@@ -82,16 +89,16 @@ struct PinnedSlot {
 inline constexpr std::size_t kMaxStreams = 4;
 
 struct DeviceSlot {
-  DeviceSlot(const gpu::Device& device, const BatchLayout& layout);
+  DeviceSlot(const gpu::Device& device, gpu::DeviceSpan memory, const BatchLayout& layout);
 
-  gpu::DeviceBuffer buffer;
-  gpu::Event ready;                                    // recorded after the copies into it
+  const gpu::DeviceSpan memory;
+  gpu::Event ready;                                    // recorded after all that fills it
   std::vector<gpu::Event> released;                    // one for each stream it may be used on
   std::vector<std::optional<gpu::StreamRef>> streams;  // bound by the lease: the first `bound`
   std::size_t bound = 0;
   SlotState<DeviceState> state;
   BatchId batch;
-  std::vector<std::vector<std::int64_t>> shapes;  // of the tensors, samples first
+  std::vector<std::vector<std::int64_t>> shapes;  // of the tensors, rows first
   std::shared_ptr<StepTiming> timing;             // on sampled steps, of which it is `part`
   StepPart part = StepPart::kNone;
 };

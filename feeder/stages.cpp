@@ -1,211 +1,299 @@
 #include "leat/feeder/stages.h"
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "leat/csp/blocking.h"
 #include "leat/csp/error.h"
 #include "leat/csp/select.h"
+#include "leat/feeder/tensor.h"
 
 namespace leat::feeder {
 namespace {
 
-std::uint64_t count_batches(std::uint64_t samples, std::size_t batch_size, LastBatch last) {
-  const std::uint64_t whole = samples / batch_size;
-  return whole + (last == LastBatch::kPartial && samples % batch_size != 0 ? 1 : 0);
+// Datasets decode on a reader's stack, and a driver's calls run on the copier's. Pages that are not
+// touched are not there.
+constexpr std::size_t kStackSize = std::size_t{512} << 10;
+
+constexpr std::size_t kChunkOfSharedLink = std::size_t{8} << 20;
+
+std::int64_t all_slots(const std::vector<std::shared_ptr<SlotRing>>& rings) {
+  std::size_t sum = 0;
+  for (const auto& ring : rings) sum += ring->pinned().size();
+  return static_cast<std::int64_t>(sum);
 }
-
-// The caller is handling what a dataset threw: adds which sample it was.
-[[noreturn]] void throw_read_error(const Dataset& dataset, std::uint64_t sample,
-                                   const BatchId& batch) {
-  std::string text = "leat: reader: sample " + std::to_string(sample) + " of dataset \"" +
-                     std::string(dataset.name()) + "\" (epoch " + std::to_string(batch.epoch) +
-                     ", batch " + std::to_string(batch.index) + ")";
-  try {
-    throw;
-  } catch (const std::exception& e) {
-    text += std::string(": ") + e.what();
-  } catch (...) {
-    text += ": unknown exception";
-  }
-  std::throw_with_nested(Error(text));
-}
-
-// Gives out what arrives in any order in the order of its sequence numbers.
-class InOrder {
- public:
-  InOrder(const Channel<Filled>& from, std::size_t slots) : from_(from) {
-    pending_.reserve(2 * slots + 2);  // slots, and an end of epoch between any two
-  }
-  Filled next() {
-    for (;;) {
-      const auto it = std::find_if(pending_.begin(), pending_.end(),
-                                   [&](const Filled& f) { return f.sequence == next_; });
-      if (it != pending_.end()) {
-        const Filled found = *it;
-        *it = pending_.back();
-        pending_.pop_back();
-        ++next_;
-        return found;
-      }
-      pending_.push_back(from_.recv().value());  // never closed: the stages end by cancellation
-    }
-  }
-
- private:
-  const Channel<Filled>& from_;
-  std::vector<Filled> pending_;
-  std::uint64_t next_ = 0;
-};
 
 }  // namespace
 
-Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options,
-               std::shared_ptr<SlotRing> ring)
-    : dataset_(dataset),
-      batch_size_(options.batch_size),
-      workers_(options.workers),
-      seed_(options.seed),
+// Allocated once.
+struct Stages::Reading {
+  explicit Reading(std::size_t fields) : rooms(fields), lengths(fields) {}
+  std::vector<std::span<std::byte>> rooms;
+  std::vector<std::size_t> lengths;
+  Scratch scratch;
+};
+
+struct Copying {
+  Copying(const SlotRing& ring, std::size_t chunk_bytes) : chunk(chunk_bytes) {
+    std::size_t pieces = 0;
+    for (const TensorLayout& tensor : ring.layout.staged()) {
+      pieces += 1 + tensor.sample_bytes * ring.layout.rows() / chunk;
+    }
+    copies.reserve(pieces);
+  }
+  const std::size_t chunk;
+  std::vector<gpu::CopyToDevice> copies;
+  std::optional<gpu::Stream> transforms;
+  std::optional<gpu::Event> copied;  // for the transforms' stream
+  std::shared_ptr<StepTiming> pair;  // that is being sampled
+};
+
+Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
+               const ReleaseLog& log, std::vector<std::shared_ptr<SlotRing>> rings,
+               std::vector<std::uint64_t> resumed)
+    : requests(rings.size(), options.sharing == Sharing::kDynamic, std::move(resumed)),
+      failures(options.read_failures, options.transform_failures),
+      dataset_(dataset),
+      options_(options),
       sampler_(dataset.size(), options.order, options.seed),
-      batches_(count_batches(dataset.size(), options.batch_size, options.last_batch)),
-      ring_(std::move(ring)) {}
+      plan_(plan),
+      batch_sampler_(plan, options.rank, rings.size(), options.sharing,
+                     options.last_batch == LastBatch::kPad, log),
+      rings_(std::move(rings)),
+      free_pinned_(all_slots(rings_), "free pinned slots"),
+      work_(all_slots(rings_), "slots to fill") {
+  for (const auto& ring : rings_) {
+    for (const auto& slot : ring->pinned()) static_cast<void>(free_pinned_.try_send(slot.get()));
+  }
+}
+
+void Stages::finish(const std::exception_ptr& cause) noexcept {
+  for (const auto& ring : rings_) ring->finish(cause);
+}
 
 void Stages::launch(TaskGroup& group) {
-  const auto start = [&](const char* name, void (Stages::*body)()) {
+  stop_ = group.stop_token();
+  const auto start = [&](const char* name, auto body) {
     group.go(
-        [this, body] {
+        [this, body = std::move(body)] {
           try {
-            (this->*body)();
+            body();
           } catch (const Cancelled&) {
-            ring_->finish(std::make_exception_ptr(Error("leat: the prefetcher was stopped")));
+            finish(std::make_exception_ptr(Error("leat: the prefetcher was stopped")));
             throw;
           } catch (...) {
-            ring_->finish(std::current_exception());
+            finish(std::current_exception());
             throw;  // stops the other stages
           }
         },
-        {.name = name});
+        {.name = name, .stack_size = kStackSize});
   };
-  start("sampler", &Stages::sample);
-  for (std::size_t i = 0; i < workers_; ++i) start("reader", &Stages::read);
-  start("copier", &Stages::copy);
-  start("recycler", &Stages::recycle);
+  start("sampler", [this] { sample(); });
+  for (std::size_t i = 0; i < options_.workers; ++i) start("reader", [this] { read(); });
+  for (const auto& ring : rings_) {
+    start("copier", [this, &ring = *ring] { copy(ring); });
+    start("recycler", [this, &ring = *ring] { recycle(ring); });
+  }
 }
 
-// Names the batches in order, each with a free slot, from the epoch requested on through the ones
-// that follow, until another is requested.
+// Names the batches that free slots are to be filled with.
 void Stages::sample() {
-  std::uint64_t sequence = 0;
-  std::optional<Request> request = ring_->requests.recv();
-  std::uint64_t epoch = request->epoch;
-  std::uint64_t index = 0;
+  std::vector<std::vector<PinnedSlot*>> free(rings_.size());
+  for (std::size_t i = 0; i < free.size(); ++i) free[i].reserve(rings_[i]->pinned().size());
+  std::optional<bool> news;
+  std::optional<PinnedSlot*> slot;
   for (;;) {
-    std::optional<Request> newer;
-    if (index == batches_) {
-      ring_->filled.send(
-          {.slot = nullptr, .sequence = sequence++, .generation = request->generation});
-      static_cast<void>(ring_->requests.try_recv(newer));
-      ++epoch;
-      index = 0;
-    } else {
-      std::optional<PinnedSlot*> slot;
-      if (ring_->requests.try_recv(newer) != ChannelStatus::ok) {
-        select(on_recv(ring_->requests, [&](std::optional<Request> r) { newer = r; }),
-               on_recv(ring_->free_pinned, [&](std::optional<PinnedSlot*> s) { slot = s; }));
-      }
-      if (slot.has_value()) {
-        PinnedSlot& free = **slot;
-        free.state.move_on(PinnedState::kFree, PinnedState::kFilling);
-        const std::uint64_t first = index * batch_size_;
-        free.batch = {.epoch = epoch,
-                      .index = index,
-                      .samples = static_cast<std::size_t>(
-                          std::min<std::uint64_t>(batch_size_, sampler_.size() - first))};
-        free.sequence = sequence++;
-        free.generation = request->generation;
-        free.error = nullptr;
-        ring_->work.send(&free);
-        ++index;
+    while (free_pinned_.try_recv(slot) == ChannelStatus::ok) free[(*slot)->rank].push_back(*slot);
+    if (requests.news.try_recv(news) == ChannelStatus::ok) {
+      for (std::size_t rank = 0; rank < requests.size(); ++rank) {
+        if (const auto request = requests.take(rank)) batch_sampler_.start(rank, *request);
       }
     }
-    if (newer.has_value()) {
-      request = newer;
-      epoch = request->epoch;
-      index = 0;
+
+    std::optional<std::size_t> first;  // of those who can be given something, who has had least
+    for (std::size_t rank = 0; rank < free.size(); ++rank) {
+      if (free[rank].empty() || !batch_sampler_.has_started(rank)) continue;
+      if (!first.has_value() || batch_sampler_.given(rank) < batch_sampler_.given(*first)) {
+        first = rank;
+      }
     }
+    if (first.has_value()) {
+      PinnedSlot& next = *free[*first].back();
+      free[*first].pop_back();
+      hand_out(next);
+      continue;
+    }
+    select(on_recv(requests.news,
+                   [&](std::optional<bool>) {
+                     static_cast<void>(requests.news.try_send(true));  // looked at above
+                   }),
+           on_recv(free_pinned_, [&](std::optional<PinnedSlot*> freed) {
+             free[(*freed)->rank].push_back(*freed);
+           }));
+  }
+}
+
+void Stages::hand_out(PinnedSlot& slot) {
+  slot.state.move_on(PinnedState::kFree, PinnedState::kFilling);
+  batch_sampler_.next(slot);
+  if (slot.ends_epoch) {
+    slot.state.move_on(PinnedState::kFilling, PinnedState::kFilled);
+    rings_[slot.rank]->filled.send(&slot);
+  } else {
+    work_.send(&slot);
   }
 }
 
 void Stages::read() {
-  Reading reading{.rooms = std::vector<std::span<std::byte>>(ring_->layout.tensors().size()),
-                  .lengths = std::vector<std::size_t>(ring_->layout.tensors().size()),
-                  .scratch = {}};
-  for (PinnedSlot* const slot : ring_->work) {
+  Reading reading(dataset_.fields().size());
+  const bool blocks = dataset_.reads_block();
+  for (PinnedSlot* const slot : work_) {
+    SlotRing& ring = *rings_[slot->rank];
     const TimePoint start = now();
     try {
-      fill(*slot, reading);
+      if (blocks) {
+        blocking([&] { fill(*slot, reading); });
+      } else {
+        fill(*slot, reading);
+      }
     } catch (const Error&) {
       slot->error = std::current_exception();  // travels in order, behind the batches before it
     }
-    ring_->stats.add_read(now() - start);
+    ring.stats.add_read(now() - start);
     slot->state.move_on(PinnedState::kFilling, PinnedState::kFilled);
-    ring_->filled.send({.slot = slot, .sequence = slot->sequence, .generation = slot->generation});
+    ring.filled.send(slot);
   }
 }
 
-void Stages::fill(PinnedSlot& slot, Reading& reading) const {
-  const std::uint64_t first = slot.batch.index * batch_size_;
-  for (std::size_t i = 0; i < slot.batch.samples; ++i) {
-    const std::uint64_t sample = sampler_.at(slot.batch.epoch, first + i);
-    for (std::size_t f = 0; f < reading.rooms.size(); ++f) {
-      const TensorLayout& tensor = ring_->layout.tensors()[f];
-      reading.rooms[f] = slot.buffer.span().bytes().subspan(tensor.offset + i * tensor.sample_bytes,
-                                                            tensor.sample_bytes);
+void Stages::fill(PinnedSlot& slot, Reading& reading) {
+  std::size_t row = 0;
+  for (const PositionRange& range : slot.positions) {
+    for (std::uint64_t i = 0; i < range.count; ++i) {
+      if (stop_.stop_requested()) throw Cancelled{};
+      // A last batch that wraps has positions beyond the end.
+      const std::uint64_t position = (range.first + i) % sampler_.size();
+      const std::uint64_t sample = sampler_.at(slot.batch.epoch, position);
+      if (read_sample(slot, sample, row, reading)) ++row;
     }
-    try {
-      reading.scratch.reset();
-      Sample out(dataset_.fields(), reading.rooms, reading.lengths, slot.batch.epoch,
-                 Random(seed_, slot.batch.epoch, sample), reading.scratch);
-      dataset_.read(sample, out);
-    } catch (const Cancelled&) {
-      throw;
-    } catch (...) {
-      throw_read_error(dataset_, sample, slot.batch);
-    }
+  }
+  const bool pads = slot.batch.rows > slot.batch.samples || options_.last_batch == LastBatch::kPad;
+  slot.batch.samples = row;
+  if (!pads) {
+    slot.batch.rows = row;
+    return;
+  }
+  for (const TensorLayout& tensor : rings_[slot.rank]->layout.staged()) {
+    const std::span<std::byte> rest = slot.memory.bytes().subspan(
+        tensor.offset + row * tensor.sample_bytes, (slot.batch.rows - row) * tensor.sample_bytes);
+    std::memset(rest.data(), 0, rest.size());
   }
 }
 
-void Stages::copy() {
-  InOrder in_order(ring_->filled, ring_->filled.capacity());
-  std::shared_ptr<StepTiming> pair;
+// False if the sample was set aside.
+bool Stages::read_sample(PinnedSlot& slot, std::uint64_t sample, std::size_t row,
+                         Reading& reading) {
+  const BatchLayout& layout = rings_[slot.rank]->layout;
+  const std::span<const Field> fields = dataset_.fields();
+  const std::span<std::byte> memory = slot.memory.bytes();
+  for (std::size_t f = 0; f < fields.size(); ++f) {
+    const TensorLayout& tensor = layout.staged()[f];
+    reading.rooms[f] =
+        memory.subspan(tensor.offset + row * tensor.sample_bytes, tensor.sample_bytes);
+  }
+  reading.scratch.reset();
+  failures.attempted();
+  try {
+    Sample out(fields, reading.rooms, reading.lengths, slot.batch.epoch,
+               Random(options_.seed, slot.batch.epoch, sample), reading.scratch);
+    dataset_.read(sample, out);
+  } catch (const Cancelled&) {
+    throw;
+  } catch (...) {
+    set_aside_or_throw(slot, sample);
+    return false;
+  }
+  for (std::size_t f = 0; f < fields.size(); ++f) {
+    if (!fields[f].variable_length) continue;
+    const std::size_t read = reading.lengths[f] * fields[f].row_bytes();
+    std::memset(reading.rooms[f].data() + read, 0, reading.rooms[f].size() - read);
+    const auto length = static_cast<std::int32_t>(reading.lengths[f]);
+    const TensorLayout& lengths = layout.staged()[layout.lengths_of(f)];
+    std::memcpy(memory.data() + lengths.offset + row * sizeof length, &length, sizeof length);
+  }
+  return true;
+}
+
+// The caller is handling what reading the sample threw.
+void Stages::set_aside_or_throw(const PinnedSlot& slot, std::uint64_t sample) {
+  std::string why = "unknown exception";
+  try {
+    throw;
+  } catch (const std::exception& e) {
+    why = e.what();
+  } catch (...) {  // it has no words
+  }
+  std::string why_not;
+  if (failures.set_aside({.stage = FailingStage::kRead,
+                          .epoch = slot.batch.epoch,
+                          .batch = slot.batch.index,
+                          .sample = sample,
+                          .error = why},
+                         why_not)) {
+    return;
+  }
+  std::throw_with_nested(Error("leat: reader: sample " + std::to_string(sample) + " of dataset \"" +
+                               std::string(dataset_.name()) + "\" (epoch " +
+                               std::to_string(slot.batch.epoch) + ", batch " +
+                               std::to_string(slot.batch.index) + "): " + why + why_not));
+}
+
+void Stages::copy(SlotRing& ring) {
+  const std::size_t chunk = options_.copy_chunk_bytes != 0 ? options_.copy_chunk_bytes
+                            : rings_.size() > 1            ? kChunkOfSharedLink
+                                                           : ~std::size_t{0};
+  Copying copying(ring, chunk);
+  if (options_.device_transform.function) {
+    copying.transforms.emplace(ring.device);
+    copying.copied.emplace(ring.device);
+  }
+  InOrder in_order(ring.filled, ring.pinned().size(), options_.delivery);
   for (;;) {
-    const Filled next = in_order.next();
-    if (next.slot == nullptr) {
-      ring_->ready.send({.slot = nullptr, .generation = next.generation});
+    std::uint64_t overtook = 0;
+    PinnedSlot& slot = in_order.next(overtook);
+    if (overtook > 0) ring.stats.add_reordered(overtook);
+    if (slot.error != nullptr) std::rethrow_exception(slot.error);
+    if (!slot.ends_epoch) {
+      stage(ring, slot, copying);
       continue;
     }
-    if (next.slot->error != nullptr) std::rethrow_exception(next.slot->error);
-    stage(*next.slot, pair);
+    const std::uint64_t generation = slot.generation;
+    slot.state.move_on(PinnedState::kFilled, PinnedState::kFree);
+    free_pinned_.send(&slot);
+    ring.ready.send({.slot = nullptr, .generation = generation});
   }
 }
 
 // Copies one batch to the next device slot that was released, all on the device's time: the host
 // only enqueues.
-void Stages::stage(PinnedSlot& from, std::shared_ptr<StepTiming>& pair) {
+void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
   const TimePoint asked = now();
-  DeviceSlot& to = **ring_->free_device.recv();
+  DeviceSlot& to = **ring.free_device.recv();
   const Duration blocked = now() - asked;
-  const gpu::Stream& stream = ring_->copy_stream;
+  const gpu::Stream& stream = ring.copy_stream;
 
-  const StepPart part = ring_->stats.next_part(from.batch.index + 1 == batches_);
-  if (part == StepPart::kFirst) pair = ring_->stats.take();
-  StepTiming* const timing = part == StepPart::kNone ? nullptr : pair.get();
+  const StepPart part = ring.stats.next_part(from.batch.index + 1 == plan_.batches());
+  if (part == StepPart::kFirst) copying.pair = ring.stats.take();
+  StepTiming* const timing = part == StepPart::kNone ? nullptr : copying.pair.get();
   const bool timed = timing != nullptr && part == StepPart::kSecond;
 
   if (timed) timing->queued.record(stream);
   if (to.state.now() == DeviceState::kReleased) {
+    // A batch that nobody has leased may still be read by its transform.
+    if (copying.transforms.has_value()) stream.wait(to.ready);
     for (std::size_t i = 0; i < to.bound; ++i) stream.wait(to.released[i]);
     to.bound = 0;
     to.state.move_on(DeviceState::kReleased, DeviceState::kFree);
@@ -214,13 +302,19 @@ void Stages::stage(PinnedSlot& from, std::shared_ptr<StepTiming>& pair) {
   from.state.move_on(PinnedState::kFilled, PinnedState::kCopying);
   if (timed) timing->copy_start.record(stream);
   std::size_t bytes = 0;
-  for (std::size_t i = 0; i < ring_->layout.tensors().size(); ++i) {
-    const TensorLayout& tensor = ring_->layout.tensors()[i];
-    const std::size_t length = from.batch.samples * tensor.sample_bytes;
-    gpu::copy_async(stream, to.buffer.subspan(tensor.offset, length),
-                    from.buffer.subspan(tensor.offset, length));
-    to.shapes[i][0] = static_cast<std::int64_t>(from.batch.samples);
+  copying.copies.clear();
+  for (const TensorLayout& tensor : ring.layout.staged()) {
+    const std::size_t length = from.batch.rows * tensor.sample_bytes;
+    for (std::size_t at = 0; at < length; at += std::min(copying.chunk, length - at)) {
+      const std::size_t piece = std::min(copying.chunk, length - at);
+      copying.copies.push_back({.to = to.memory.subspan(tensor.offset + at, piece),
+                                .from = from.memory.subspan(tensor.offset + at, piece)});
+    }
     bytes += length;
+  }
+  if (!copying.copies.empty()) gpu::copy_async(stream, copying.copies);
+  for (std::size_t i = 0; i < ring.layout.tensors().size(); ++i) {
+    to.shapes[i][0] = static_cast<std::int64_t>(from.batch.rows);
   }
   if (timing != nullptr) {
     (timed ? timing->copy_end : timing->copy_end_before).record(stream);
@@ -228,25 +322,38 @@ void Stages::stage(PinnedSlot& from, std::shared_ptr<StepTiming>& pair) {
       timing->copier_blocked = blocked;
       timing->copied = true;
     }
-    to.timing = pair;
+    to.timing = copying.pair;
   }
   to.part = part;
-  if (timed) pair = nullptr;
+  if (timed) copying.pair = nullptr;
   from.copied.record(stream);
-  to.ready.record(stream);
-  ring_->stats.add_copy(bytes);
+  if (copying.transforms.has_value()) {
+    copying.copied->record(stream);
+    copying.transforms->wait(*copying.copied);
+    const std::size_t staged = ring.layout.staged().size();
+    if (from.batch.rows > 0) {
+      options_.device_transform.function(
+          TensorSet(ring.layout, 0, staged, to.memory.data(), to.shapes),
+          TensorSet(ring.layout, staged, ring.layout.written().size(), to.memory.data(), to.shapes),
+          *copying.transforms);
+    }
+    to.ready.record(*copying.transforms);
+  } else {
+    to.ready.record(stream);
+  }
+  ring.stats.add_copy(bytes);
   to.batch = from.batch;
   to.state.move_on(DeviceState::kCopying, DeviceState::kReady);
   const std::uint64_t generation = from.generation;
-  ring_->in_flight.send(&from);
-  ring_->ready.send({.slot = &to, .generation = generation});
+  ring.in_flight.send(&from);
+  ring.ready.send({.slot = &to, .generation = generation});
 }
 
-void Stages::recycle() {
-  for (PinnedSlot* const slot : ring_->in_flight) {
+void Stages::recycle(SlotRing& ring) {
+  for (PinnedSlot* const slot : ring.in_flight) {
     slot->copied.await();
     slot->state.move_on(PinnedState::kCopying, PinnedState::kFree);
-    ring_->free_pinned.send(slot);
+    free_pinned_.send(slot);
   }
 }
 

@@ -1,23 +1,31 @@
 // The stages of a prefetcher: each is the body of a fiber, and they meet only in channels.
 //
-//   sampler ─work─► readers ─filled─► copier ─ready─► consumer
-//      ▲                                │  │ ▲            │
-//      │                        in_flight  │ └ free_device┘
-//      └──── free_pinned ◄── recycler ◄─┘
+//                       ┌─filled─► copier ─ready─► consumer      one of these for each device
+//   sampler ─work─► readers          │ ▲              │
+//      ▲                     in_flight └─ free_device ┘
+//      └── free_pinned ◄── recycler ◄┘
 //
-// The sampler hands out slots in batch order, so the batch that is due next always has a slot and
-// the copier, which restores the order, cannot wait for one that nobody will fill. Whatever ends a
-// stage ends them all, and closes `ready` with the cause: the consumer never hangs.
+// A rank's slots are handed out in the order of its batches, so the batch that is due next always
+// has a slot, and the copier, which restores the order, cannot wait for one that nobody will fill.
+// The end of an epoch travels in a slot too: everything is bounded by the slots there are. Whatever
+// ends a stage ends them all, and closes every `ready` with the cause: no consumer hangs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <vector>
 
+#include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
+#include "leat/feeder/batch_sampler.h"
 #include "leat/feeder/dataset.h"
+#include "leat/feeder/failures.h"
+#include "leat/feeder/in_order.h"
 #include "leat/feeder/prefetcher_options.h"
+#include "leat/feeder/requests.h"
 #include "leat/feeder/sampler.h"
 #include "leat/feeder/slot_ring.h"
 
@@ -25,33 +33,41 @@ namespace leat::feeder {
 
 class Stages {
  public:
-  /// Keeps a reference to the dataset.
-  Stages(const Dataset& dataset, const PrefetcherOptions& options, std::shared_ptr<SlotRing> ring);
+  /// Keeps references to the dataset, the plan and the log. One ring for each local rank.
+  Stages(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
+         const ReleaseLog& log, std::vector<std::shared_ptr<SlotRing>> rings,
+         std::vector<std::uint64_t> resumed);
 
   /// Launches all stages into `group`, which must be joined before *this goes.
   void launch(TaskGroup& group);
-  [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept { return batches_; }
+
+  Requests requests;
+  Failures failures;
 
  private:
+  struct Reading;  // what one reader needs
   void sample();
   void read();
-  void copy();
-  void recycle();
-  struct Reading {  // of one reader
-    std::vector<std::span<std::byte>> rooms;
-    std::vector<std::size_t> lengths;
-    Scratch scratch;
-  };
-  void fill(PinnedSlot& slot, Reading& reading) const;
-  void stage(PinnedSlot& from, std::shared_ptr<StepTiming>& pair);
+  void copy(SlotRing& ring);
+  void recycle(SlotRing& ring);
+
+  void hand_out(PinnedSlot& slot);
+  void fill(PinnedSlot& slot, Reading& reading);
+  [[nodiscard]] bool read_sample(PinnedSlot& slot, std::uint64_t sample, std::size_t row,
+                                 Reading& reading);
+  void set_aside_or_throw(const PinnedSlot& slot, std::uint64_t sample);
+  void stage(SlotRing& ring, PinnedSlot& from, struct Copying& copying);
+  void finish(const std::exception_ptr& cause) noexcept;
 
   const Dataset& dataset_;
-  const std::size_t batch_size_;
-  const std::size_t workers_;
-  const std::uint64_t seed_;
+  const PrefetcherOptions options_;
   const Sampler sampler_;
-  const std::uint64_t batches_;
-  const std::shared_ptr<SlotRing> ring_;
+  const BatchPlan& plan_;
+  BatchSampler batch_sampler_;  // the sampler's
+  const std::vector<std::shared_ptr<SlotRing>> rings_;
+  const Channel<PinnedSlot*> free_pinned_;
+  const Channel<PinnedSlot*> work_;  // slots that name the batch to fill them with
+  std::stop_token stop_;
 };
 
 }  // namespace leat::feeder

@@ -56,7 +56,7 @@ std::string Stats::bottleneck() const {
     return "No step was sampled: an epoch's first never is, and of the others one in sample_every.";
   // Below this share of the step no stage is busy enough to be what limits the loop.
   constexpr double kSaturated = 0.9;
-  const double read = t_read / static_cast<double>(workers);
+  const double read = t_read * static_cast<double>(devices) / static_cast<double>(workers);
   const double most = std::max({read, t_x, t_c});
   const std::string share = percent(std::min(most / t_step, 1.0)) + " of the step";
   if (most < kSaturated * t_step) {

@@ -12,9 +12,9 @@
 //   bubble  Tstep - max(Tc, Tx)
 //   busy / starved / blocked  a stage works / waits for input / is kept from working by what comes
 //           behind it; they add up to 100 % of the step. Two are measured, the third is the rest:
-//             reader    busy: Tread / workers; blocked: the rest, in which it waits for a pinned
-//             slot copier    busy: Tx; blocked: no device slot was released; starved: the rest, in
-//             which
+//             reader    busy: Tread x devices / workers; blocked: the rest, in which it waits for a
+//             pinned slot copier    busy: Tx; blocked: no device slot was released; starved: the
+//             rest, in which
 //                       no filled slot had reached the copy stream, for lack of one or because the
 //                       host was late
 //             consumer  busy: Tc; starved: it waits for a batch; blocked: the rest, between the
@@ -46,10 +46,16 @@ struct StageShares {
 /// A snapshot of a prefetcher's measurements. Times are means, in seconds; 0 where there is no
 /// sample yet.
 struct Stats {
-  std::uint64_t batches = 0;        // released
-  std::uint64_t sampled_steps = 0;  // that the device times are means of
+  std::uint64_t batches = 0;         // released
+  std::uint64_t sampled_steps = 0;   // that the device times are means of
+  std::uint64_t reordered = 0;       // delivered before one that was begun earlier (as completed),
+                                     // or held back for one (in order)
+  std::uint64_t most_overtaken = 0;  // by any of them
   std::size_t workers = 0;
+  std::size_t devices = 1;  // that share the workers
   std::size_t prefetch_depth = 0;
+  std::size_t device_slots = 0;
+  std::size_t pinned_slots = 0;
   double batch_bytes = 0;  // mean, as copied
   double t_read = 0;
   double t_x = 0;

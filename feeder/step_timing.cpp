@@ -23,14 +23,11 @@ StepTiming::StepTiming(const gpu::Device& device)
       bound(device, gpu::Timing::kOn),
       released(device, gpu::Timing::kOn) {}
 
-StatsCollector::StatsCollector(const gpu::Device& device, std::size_t workers,
-                               std::size_t prefetch_depth, std::size_t sample_every)
-    : workers_(workers),
-      prefetch_depth_(prefetch_depth),
-      sample_every_(sample_every),
-      until_second_(std::max<std::uint64_t>(sample_every, 2) - 1),
+StatsCollector::StatsCollector(const gpu::Device& device, const StatsOptions& options)
+    : options_(options),
+      until_second_(std::max<std::uint64_t>(options.sample_every, 2) - 1),
       free_(kTimings, "free timings") {
-  if (sample_every == 0) return;
+  if (options.sample_every == 0) return;
   finishing_.reserve(kTimings);
   for (std::size_t i = 0; i < kTimings; ++i) {
     static_cast<void>(free_.try_send(std::make_shared<StepTiming>(device)));
@@ -40,9 +37,9 @@ StatsCollector::StatsCollector(const gpu::Device& device, std::size_t workers,
 // The distance from second to second is random, 2 to 2n-2 for one in n: at a fixed one, what
 // repeats itself (several readers deliver in bursts) would show the same of its sides every time.
 StepPart StatsCollector::next_part(bool last) noexcept {
-  if (sample_every_ == 0 || (last && until_second_ == 1)) return StepPart::kNone;
+  if (options_.sample_every == 0 || (last && until_second_ == 1)) return StepPart::kNone;
   if (until_second_ > 0) return until_second_-- == 1 ? StepPart::kFirst : StepPart::kNone;
-  const std::uint64_t distances = std::max<std::uint64_t>(2 * sample_every_, 5) - 3;
+  const std::uint64_t distances = std::max<std::uint64_t>(2 * options_.sample_every, 5) - 3;
   until_second_ = 1 + mix(++pairs_ * kRandomStep) % distances;
   return StepPart::kSecond;
 }
@@ -137,6 +134,12 @@ void StatsCollector::add_release() noexcept {
   ++batches_;
 }
 
+void StatsCollector::add_reordered(std::uint64_t overtaken) noexcept {
+  const std::scoped_lock lock(mutex_);
+  ++reordered_;
+  most_overtaken_ = std::max(most_overtaken_, overtaken);
+}
+
 void StatsCollector::add_host_step(bool begins_epoch, Duration starved, Duration busy) noexcept {
   const TimePoint released = now();
   const std::scoped_lock lock(mutex_);
@@ -156,8 +159,13 @@ Stats StatsCollector::snapshot() {
   collect_finished();
   Stats stats;
   stats.batches = batches_;
-  stats.workers = workers_;
-  stats.prefetch_depth = prefetch_depth_;
+  stats.reordered = reordered_;
+  stats.most_overtaken = most_overtaken_;
+  stats.workers = options_.workers;
+  stats.devices = options_.devices;
+  stats.prefetch_depth = options_.prefetch_depth;
+  stats.device_slots = options_.device_slots;
+  stats.pinned_slots = options_.pinned_slots;
   stats.batch_bytes = bytes_.value();
   stats.t_read = read_.value();
   const bool on_device = step_.count > 0;
@@ -183,8 +191,9 @@ Stats StatsCollector::snapshot() {
   stats.copier =
       shares(stats.t_x, copier_blocked_.value(), &StageShares::blocked, &StageShares::starved);
   // A reader that does not read waits for a free slot: indices never run out within an epoch.
-  stats.reader = shares(stats.t_read / static_cast<double>(workers_), 0, &StageShares::starved,
-                        &StageShares::blocked);
+  stats.reader = shares(
+      stats.t_read * static_cast<double>(options_.devices) / static_cast<double>(options_.workers),
+      0, &StageShares::starved, &StageShares::blocked);
   return stats;
 }
 

@@ -52,12 +52,21 @@ struct StepTiming {
 /// Which part of a pair a step is.
 enum class StepPart : std::uint8_t { kNone, kFirst, kSecond };
 
-/// Collects measurements. Thread-safe.
+/// What the measurements are of.
+struct StatsOptions {
+  std::size_t workers = 1;
+  std::size_t devices = 1;  // that share the workers
+  std::size_t prefetch_depth = 2;
+  std::size_t device_slots = 2;
+  std::size_t pinned_slots = 2;
+  std::size_t sample_every = 16;  // one step in so many is measured; 0: none
+};
+
+/// Collects the measurements of one device. Thread-safe.
 class StatsCollector {
  public:
-  /// One step in `sample_every` is measured (0: none). Allocates its timings here, and none later.
-  StatsCollector(const gpu::Device& device, std::size_t workers, std::size_t prefetch_depth,
-                 std::size_t sample_every);
+  /// Allocates its timings here, and none later.
+  StatsCollector(const gpu::Device& device, const StatsOptions& options);
 
   /// The part that the next copied batch plays; `last` of its epoch it is no pair's first. Called
   /// by the copier alone.
@@ -76,6 +85,8 @@ class StatsCollector {
   void add_read(Duration busy) noexcept;
   void add_copy(std::size_t bytes) noexcept;
   void add_release() noexcept;
+  /// A batch went before `overtaken` that were begun earlier.
+  void add_reordered(std::uint64_t overtaken) noexcept;
   /// A step of a consumer that binds no stream: it waited, worked, and released the batch just now.
   void add_host_step(bool begins_epoch, Duration starved, Duration busy) noexcept;
 
@@ -98,9 +109,7 @@ class StatsCollector {
   void measure(const StepTiming& timing);
 
   static constexpr std::size_t kTimings = 4;
-  const std::size_t workers_;
-  const std::size_t prefetch_depth_;
-  const std::size_t sample_every_;
+  const StatsOptions options_;
   std::uint64_t until_second_;  // batches to copy before the next pair's second; the copier's
   std::uint64_t pairs_ = 0;     // seconds so far; the copier's
   Channel<std::shared_ptr<StepTiming>> free_;
@@ -109,6 +118,8 @@ class StatsCollector {
   std::vector<std::shared_ptr<StepTiming>> finishing_;
   std::shared_ptr<StepTiming> between_;  // the pair whose second batch is to be asked for
   std::uint64_t batches_ = 0;
+  std::uint64_t reordered_ = 0;
+  std::uint64_t most_overtaken_ = 0;
   Mean read_, bytes_, copy_, compute_, step_, copier_blocked_, consumer_starved_;
   Mean host_busy_, host_starved_, host_step_;
   TimePoint host_released_;  // the latest

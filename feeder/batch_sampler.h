@@ -1,0 +1,65 @@
+// Which batch a free slot is filled with: pure bookkeeping, without channels or memory.
+//
+// The ranks' streams of batches go on by themselves, epoch after epoch, until a consumer asks for
+// another one. A rank without a free slot does not hold up the others. Among those that have one,
+// the rank that was given least so far goes first, so that they advance together.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "leat/feeder/batch_plan.h"
+#include "leat/feeder/prefetcher_options.h"
+#include "leat/feeder/release_log.h"
+#include "leat/feeder/requests.h"
+#include "leat/feeder/slots.h"
+
+namespace leat::feeder {
+
+/// Used by the sampler alone.
+class BatchSampler {
+ public:
+  /// For the local ranks 0 .. ranks-1, of which the first is `first_rank` of the plan's. Shared
+  /// dynamically, the plan is of one rank. Keeps references.
+  BatchSampler(const BatchPlan& plan, std::size_t first_rank, std::size_t ranks, Sharing sharing,
+               bool pads, const ReleaseLog& log);
+
+  /// The rank (of ranks that share: any) is to get that epoch.
+  void start(std::size_t rank, const Request& request);
+  /// Whether anything was asked for.
+  [[nodiscard]] bool has_started(std::size_t rank) const noexcept {
+    return cursor(rank).generation != 0;
+  }
+  /// How much `rank` was given so far.
+  [[nodiscard]] std::uint64_t given(std::size_t rank) const noexcept { return given_[rank]; }
+  /// Names in `slot` the batch that its rank, which has started, gets next, or that an epoch ends.
+  void next(PinnedSlot& slot);
+
+ private:
+  struct Cursor {
+    std::uint64_t generation = 0;
+    std::uint64_t epoch = 0;
+    std::uint64_t index = 0;  // of the next batch, unless the epoch has no more
+    std::vector<std::uint64_t> rests;
+    const EpochReleases* released = nullptr;  // of this epoch, in an earlier run
+  };
+  [[nodiscard]] const Cursor& cursor(std::size_t rank) const noexcept {
+    return cursors_[is_shared_ ? 0 : rank];
+  }
+  void enter(Cursor& cursor, std::uint64_t epoch) const;
+  [[nodiscard]] bool skip_to_batch(Cursor& cursor) const;
+  void name_batch(const Cursor& cursor, PinnedSlot& slot) const;
+
+  const BatchPlan& plan_;
+  const std::size_t first_rank_;
+  const bool is_shared_;
+  const bool pads_;
+  const ReleaseLog& log_;
+  std::vector<Cursor> cursors_;
+  std::vector<std::uint64_t> epochs_;  // of each rank, where they share a cursor
+  std::vector<std::uint64_t> given_;
+};
+
+}  // namespace leat::feeder

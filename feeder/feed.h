@@ -1,0 +1,148 @@
+// A feed: the consumer's end of a prefetcher, one for each device.
+//
+// Example: two devices in one process, each with a thread of its own
+//   leat::feeder::Prefetcher prefetcher(data, {gpu0, gpu1}, {.batch_size = 256});
+//   std::thread other([&] { train(prefetcher.rank(1), stream1); });
+//   train(prefetcher.rank(0), stream0);
+//   ...
+//   void train(leat::feeder::Feed& feed, cudaStream_t stream) {
+//     for (leat::feeder::Lease& batch : feed.epoch(0, leat::gpu::StreamRef::from_native(...)))
+//       step(batch, weight = batch.size() / batch.step_size());   // size() may be 0
+//   }
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "leat/feeder/lease.h"
+#include "leat/feeder/staged.h"
+#include "leat/feeder/stats.h"
+#include "leat/gpu/device.h"
+#include "leat/gpu/stream.h"
+
+namespace leat {
+class SchedulerCore;
+}
+
+namespace leat::feeder {
+
+class Epoch;
+class Stages;
+
+/// The batches of one rank. Epochs come in any order that the consumer asks for; the one after the
+/// current one is prefetched already.
+///
+/// One consumer at a time: epoch(), next() and the loops over them on one fiber or thread, which
+/// need not be that of another rank. stats() from any.
+class Feed {
+ public:
+  Feed(const Feed&) = delete;
+  Feed& operator=(const Feed&) = delete;
+
+  /// The batches of `epoch`, from the first (after a resume: of the one that was under way, those
+  /// that are left), each bound to `stream`. Lazy: nothing happens before begin(). Leaving the loop
+  /// early is fine.
+  [[nodiscard]] Epoch epoch(std::uint64_t epoch, const gpu::StreamRef& stream);
+  /// As above, unbound: for the CPU on the host device, or to bind streams by Lease::on.
+  [[nodiscard]] Epoch epoch(std::uint64_t epoch);
+
+  /// The next batch, unbound; std::nullopt at the end of the epoch, after which the next one begins
+  /// (the first is the one that a resumed state was in, else 0). Waits for a batch to be staged.
+  /// Throws std::logic_error if max_leases leases are held, what a stage failed with (once;
+  /// leat::Error ever after), and Cancelled.
+  ///
+  /// Each rank gets each step of an epoch, if need be as an empty batch, so that all ranks may
+  /// reduce together. (Not with Sharing::kDynamic, where there are no steps.)
+  [[nodiscard]] std::optional<Lease> next();
+
+  /// Which rank of the world it is.
+  [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
+  [[nodiscard]] const gpu::Device& device() const noexcept;
+  /// Global batches of a whole epoch.
+  [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept { return batches_; }
+  /// What was measured so far.
+  [[nodiscard]] Stats stats() const;
+
+ private:
+  friend class Epoch;
+  friend class Prefetcher;
+  struct Made {  // by the Prefetcher
+    std::shared_ptr<SlotRing> ring;
+    Stages* stages;
+    const SchedulerCore* scheduler;
+    std::size_t rank;
+    std::uint64_t batches;
+    std::size_t max_leases;
+    std::uint64_t first_epoch;
+  };
+  explicit Feed(Made made);
+  void start(std::uint64_t epoch);
+  /// The next batch will be used on `stream`.
+  void announce(const gpu::StreamRef& stream);
+  [[nodiscard]] Staged receive();
+
+  const std::shared_ptr<SlotRing> ring_;
+  Stages& stages_;
+  const SchedulerCore& scheduler_;  // of the stages
+  const std::size_t rank_;
+  const std::uint64_t batches_;
+  const std::size_t max_leases_;
+
+  std::uint64_t generation_ = 0;  // of the latest request; 0: nothing was requested yet
+  std::vector<std::uint64_t> rests_;
+  std::uint64_t next_epoch_;  // that follows in the stream of batches
+  bool in_epoch_ = false;     // its beginning was consumed, its end was not
+  PassId pass_;
+  std::optional<Staged> early_;  // of a request that another rank made (dynamic sharing)
+  std::string failure_;          // why the stages have ended, once the consumer was told
+};
+
+/// One epoch's batches as a range, for one pass.
+class Epoch {
+ public:
+  class Iterator {
+   public:
+    using value_type = Lease;
+    using difference_type = std::ptrdiff_t;
+    Lease& operator*() const noexcept { return *epoch_->current_; }
+    Lease* operator->() const noexcept { return &*epoch_->current_; }
+    /// Releases the batch, then waits for the next.
+    Iterator& operator++() {
+      epoch_->advance();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const Iterator& it, std::default_sentinel_t) noexcept {
+      return it.at_end();
+    }
+
+   private:
+    friend class Epoch;
+    [[nodiscard]] bool at_end() const noexcept { return !epoch_->current_.has_value(); }
+    explicit Iterator(Epoch& epoch) noexcept : epoch_(&epoch) {}
+    Epoch* epoch_;
+  };
+
+  /// Starts the epoch and waits for its first batch.
+  [[nodiscard]] Iterator begin();
+  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
+
+ private:
+  friend class Feed;
+  Epoch(Feed& feed, std::uint64_t number, std::optional<gpu::StreamRef> stream)
+      : feed_(feed), number_(number), stream_(std::move(stream)) {}
+  void advance();
+
+  Feed& feed_;
+  std::uint64_t number_;
+  std::optional<gpu::StreamRef> stream_;
+  std::optional<Lease> current_;
+};
+
+}  // namespace leat::feeder

@@ -1,0 +1,67 @@
+// Which batches were released: what a state is made of.
+//
+// A pass is one way of a consumer through an epoch. Always true: a rank's passes are those that it
+// has leases of, and the latest; so the log stays small, and an epoch that the consumer has left is
+// forgotten when the next one begins.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "leat/feeder/batch_plan.h"
+#include "leat/feeder/intervals.h"
+#include "leat/feeder/state.h"
+
+namespace leat::feeder {
+
+/// Names a pass.
+enum class PassId : std::uint64_t { kNone = 0 };
+
+/// Thread-safe. Allocates nothing per batch as long as batches are released in order or nearly so.
+class ReleaseLog {
+ public:
+  /// Of the ranks `head.rank` .. + `head.ranks` of `head.world_size`; `shared`: they share the
+  /// batches of one log (dynamic sharing). `head.epochs` is what was resumed from.
+  ReleaseLog(const BatchPlan& plan, State head, bool shared);
+
+  /// Local rank `rank` begins a pass over `epoch`, or, after a resume, over its rest. Ranks that
+  /// share and begin the same epoch of the same request are in one pass.
+  [[nodiscard]] PassId begin(std::size_t rank, std::uint64_t generation, std::uint64_t epoch,
+                             bool rest);
+  void leased(std::size_t rank, PassId pass) noexcept;
+  /// The lease is over; `done`: the batch was released, not abandoned.
+  void ended(std::size_t rank, PassId pass, std::uint64_t batch, bool done) noexcept;
+
+  /// What is left of `epoch` after a resume; null: all of it. Valid for the log's life.
+  [[nodiscard]] const EpochReleases* resumed(std::uint64_t epoch) const noexcept;
+  [[nodiscard]] State state() const;
+
+ private:
+  struct Pass {
+    PassId id = PassId::kNone;
+    std::uint64_t generation = 0;
+    std::uint64_t epoch = 0;
+    bool rest = false;  // of a resumed epoch
+    IntervalSet released;
+    std::size_t leases = 0;
+  };
+  [[nodiscard]] std::vector<Pass>& passes(std::size_t rank) noexcept {
+    return passes_[shared_ ? 0 : rank];
+  }
+  [[nodiscard]] static Pass* find(std::vector<Pass>& passes, PassId id) noexcept;
+  [[nodiscard]] EpochReleases releases(std::uint64_t epoch) const;
+
+  const BatchPlan plan_;
+  const State head_;
+  const bool shared_;
+
+  mutable std::mutex mutex_;  // never held across a park
+  std::uint64_t last_id_ = 0;
+  std::vector<std::vector<Pass>> passes_;  // of each rank, in the order of their beginning
+  std::vector<PassId> current_;            // of each rank
+  std::vector<bool> unseen_;               // of head_.epochs: no rank has begun it or a later one
+};
+
+}  // namespace leat::feeder

@@ -1,0 +1,16 @@
+// What the copier sends to a consumer.
+#pragma once
+
+#include <cstdint>
+
+namespace leat::feeder {
+
+struct DeviceSlot;
+
+/// A staged batch, or (null) the end of an epoch.
+struct Staged {
+  DeviceSlot* slot = nullptr;
+  std::uint64_t generation = 0;  // of the request that it serves
+};
+
+}  // namespace leat::feeder

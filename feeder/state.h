@@ -1,0 +1,98 @@
+// Where a run stands: which batches were trained on. A text that a checkpoint keeps.
+//
+// Example
+//   save(checkpoint, feed.state());                             // after any step
+//   ...
+//   leat::feeder::Prefetcher feed(data, device, {.batch_size = 64, .resume = load(checkpoint)});
+//   for (std::uint64_t epoch = leat::feeder::State::parse(text).next_epoch(); ...)
+//     for (auto& batch : feed.epoch(epoch, stream)) ...         // the rest of the first one
+//
+// A batch counts once its lease is released; not while it is leased, nor if the lease was abandoned
+// or destroyed by an exception that unwound the loop. A state says nothing of workers, slots or
+// devices: with the same dataset, global batch, order and seed the run goes on with exactly the
+// batches that are missing, on any number of them.
+//
+// The text, one line of some 130 bytes, is for ever:
+//   leat-state/1 samples=60000 batch_size=64 seed=1 order=shuffled last_batch=partial
+//   ranks=0-0/1 epoch=3 batches=0-11,13 positions=- sum=1b2c3d4e
+// epoch, batches and positions are repeated for each epoch that is under way, in the order in which
+// they were begun. batches are those released by all ranks that the state is of; positions (of
+// the epoch) are those released of other batches, by some of the ranks; sum is the FNV-1a of all
+// before " sum". Each batch that is left out in the middle makes it some 10 bytes longer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "leat/feeder/batch_plan.h"
+#include "leat/feeder/intervals.h"
+#include "leat/feeder/sampler.h"
+
+namespace leat::feeder {
+
+/// What was released of one epoch.
+struct EpochReleases {
+  std::uint64_t epoch = 0;
+  IntervalSet batches;    // by all ranks that the state is of
+  IntervalSet positions;  // of other batches, by some of these ranks
+  friend bool operator==(const EpochReleases&, const EpochReleases&) = default;
+};
+
+/// A prefetcher's state, taken apart. A value.
+struct State {
+  std::uint64_t samples = 0;  // of the dataset
+  std::size_t batch_size = 0;
+  std::uint64_t seed = 0;
+  Order order = Order::kShuffled;
+  LastBatch last_batch = LastBatch::kPartial;
+  std::size_t rank = 0;  // the first one that it is of
+  std::size_t ranks = 1;
+  std::size_t world_size = 1;
+  std::vector<EpochReleases> epochs;  // under way, in the order in which they were begun
+
+  /// Throws leat::Error, saying what is wrong where, for a text that is no whole state.
+  [[nodiscard]] static State parse(std::string_view text);
+  [[nodiscard]] std::string text() const;
+
+  /// The epoch to go on with: the first that is under way, 0 if none is. It may have no batch left.
+  [[nodiscard]] std::uint64_t next_epoch() const noexcept {
+    return epochs.empty() ? 0 : epochs.front().epoch;
+  }
+
+  /// One state of those of all ranks, for ranks that need not be in step when they are stopped. (Of
+  /// ranks that train in step any single one's state will do: what it has released, all have.)
+  /// Throws std::invalid_argument where they are not of one run, or a rank is missing or there
+  /// twice.
+  [[nodiscard]] static State merge(std::span<const State> states);
+
+  friend bool operator==(const State&, const State&) = default;
+};
+
+/// What is left of an epoch: all of it, or the rest after a resume. Keeps references.
+class EpochPlan {
+ public:
+  /// `released` may be null: nothing was.
+  EpochPlan(const BatchPlan& plan, const EpochReleases* released) noexcept
+      : plan_(&plan), released_(released) {}
+
+  /// Whether there is something left of the batch.
+  [[nodiscard]] bool has(std::uint64_t batch) const noexcept {
+    return released_ == nullptr || !released_->batches.contains(batch);
+  }
+  /// Positions that are left of it, over all ranks.
+  [[nodiscard]] std::uint64_t count(std::uint64_t batch) const;
+  /// Puts the positions of a rank's shard of what is left of it into `out`.
+  void shard(std::uint64_t batch, std::size_t rank, std::vector<PositionRange>& out) const;
+
+ private:
+  [[nodiscard]] std::vector<PositionRange> left(std::uint64_t batch) const;
+
+  const BatchPlan* plan_;
+  const EpochReleases* released_;
+};
+
+}  // namespace leat::feeder
