@@ -32,10 +32,6 @@ PassId ReleaseLog::begin(std::size_t rank, std::uint64_t generation, std::uint64
   const auto same = std::ranges::find_if(
       mine, [&](const Pass& pass) { return pass.generation == generation && pass.epoch == epoch; });
   if (same != mine.end()) return current_[rank] = same->id;  // another rank's, which it joins
-  current_[rank] = PassId::kNone;
-  std::erase_if(mine, [&](const Pass& pass) {
-    return pass.leases == 0 && std::ranges::find(current_, pass.id) == current_.end();
-  });
   for (std::size_t i = 0; i < head_.epochs.size(); ++i) {
     if (head_.epochs[i].epoch <= epoch) unseen_[i] = false;
   }
@@ -45,7 +41,48 @@ PassId ReleaseLog::begin(std::size_t rank, std::uint64_t generation, std::uint64
   pass.epoch = epoch;
   pass.rest = rest && resumed(epoch) != nullptr;
   if (pass.rest) pass.released = resumed(epoch)->batches;
-  return current_[rank] = pass.id;
+  current_[rank] = pass.id;
+  forget_what_is_over();
+  return current_[rank];
+}
+
+const ReleaseLog::Pass* ReleaseLog::current(std::size_t rank) const noexcept {
+  for (const Pass& pass : passes_[shared_ ? 0 : rank]) {
+    if (pass.id == current_[rank]) return &pass;
+  }
+  return nullptr;
+}
+
+// A rank that has a later epoch before it, or another one behind it, does not come to `epoch` any
+// more, unless it is asked for anew.
+bool ReleaseLog::has_left(std::size_t rank, std::uint64_t epoch) const noexcept {
+  const Pass* const now = current(rank);
+  if (now == nullptr || now->epoch == epoch) return false;
+  return now->epoch > epoch || std::ranges::find(passes_[shared_ ? 0 : rank], epoch,
+                                                 &Pass::epoch) != passes_[shared_ ? 0 : rank].end();
+}
+
+bool ReleaseLog::is_over(const Pass& pass) const noexcept {
+  if (pass.leases > 0) return false;
+  for (std::size_t rank = 0; rank < current_.size(); ++rank) {
+    if (current_[rank] == pass.id || !has_left(rank, pass.epoch)) return false;
+  }
+  return true;
+}
+
+// Only what is older than all that is under way: an epoch that is over, but not the one before it,
+// has to be told of as done.
+void ReleaseLog::forget_what_is_over() {
+  std::uint64_t oldest = ~std::uint64_t{0};  // of those that are under way
+  for (const std::vector<Pass>& of_rank : passes_) {
+    for (const Pass& pass : of_rank) {
+      if (!is_over(pass)) oldest = std::min(oldest, static_cast<std::uint64_t>(pass.id));
+    }
+  }
+  for (std::vector<Pass>& of_rank : passes_) {
+    std::erase_if(of_rank,
+                  [&](const Pass& pass) { return static_cast<std::uint64_t>(pass.id) < oldest; });
+  }
 }
 
 void ReleaseLog::leased(std::size_t rank, PassId pass) noexcept {
@@ -63,30 +100,25 @@ void ReleaseLog::ended(std::size_t rank, PassId pass, std::uint64_t batch, bool 
 
 // Of one epoch, over all ranks here.
 EpochReleases ReleaseLog::releases(std::uint64_t epoch) const {
-  std::uint64_t first_id = ~std::uint64_t{0};  // of a pass over it
-  for (const std::vector<Pass>& of_rank : passes_) {
-    for (const Pass& pass : of_rank) {
-      if (pass.epoch == epoch) first_id = std::min(first_id, static_cast<std::uint64_t>(pass.id));
-    }
-  }
   const EpochReleases* const before = resumed(epoch);
   IntervalSet all;
   all.add({.first = 0, .end = ~std::uint64_t{0}});
   std::vector<IntervalSet> of_ranks;
   bool is_rest = false;
-  for (const std::vector<Pass>& of_rank : passes_) {
+  for (std::size_t rank = 0; rank < passes_.size(); ++rank) {
     IntervalSet released;
     bool has_pass = false;
-    bool is_through = false;  // it has forgotten the epoch: nothing of it is under way there
-    for (const Pass& pass : of_rank) {
-      is_through = is_through || static_cast<std::uint64_t>(pass.id) > first_id;
+    for (const Pass& pass : passes_[rank]) {
       if (pass.epoch != epoch) continue;
       has_pass = true;
       is_rest = is_rest || pass.rest;
       released = pass.released;  // the latest counts
     }
-    if (!has_pass && is_through) released.add({.first = 0, .end = plan_.batches()});
-    if (!has_pass && !is_through && before != nullptr) released = before->batches;
+    if (!has_pass && has_left(rank, epoch)) {  // skipped it
+      released.add({.first = 0, .end = plan_.batches()});
+    } else if (!has_pass && before != nullptr) {
+      released = before->batches;
+    }
     all = intersection(all, released);
     of_ranks.push_back(std::move(released));
   }
@@ -125,22 +157,14 @@ State ReleaseLog::state() const {
   for (std::size_t i = 0; i < head_.epochs.size(); ++i) {
     if (unseen_[i]) state.epochs.push_back(head_.epochs[i]);
   }
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> begun;  // first id, epoch
+  std::vector<std::uint64_t> epochs;
   for (const std::vector<Pass>& of_rank : passes_) {
-    for (const Pass& pass : of_rank) {
-      const auto found =
-          std::ranges::find(begun, pass.epoch, [](const auto& p) { return p.second; });
-      if (found == begun.end()) {
-        begun.emplace_back(static_cast<std::uint64_t>(pass.id), pass.epoch);
-      } else {
-        found->first = std::min(found->first, static_cast<std::uint64_t>(pass.id));
-      }
-    }
+    for (const Pass& pass : of_rank) epochs.push_back(pass.epoch);
   }
-  std::ranges::sort(begun);
-  std::vector<EpochReleases> under_way;
-  for (const auto& [id, epoch] : begun) under_way.push_back(releases(epoch));
-  state.epochs.insert(state.epochs.begin(), under_way.begin(), under_way.end());
+  std::ranges::sort(epochs);
+  epochs.erase(std::ranges::unique(epochs).begin(), epochs.end());
+  for (const std::uint64_t epoch : epochs) state.epochs.push_back(releases(epoch));
+  std::ranges::sort(state.epochs, {}, &EpochReleases::epoch);
   return state;
 }
 

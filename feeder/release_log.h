@@ -1,8 +1,9 @@
 // Which batches were released: what a state is made of.
 //
-// A pass is one way of a consumer through an epoch. Always true: a rank's passes are those that it
-// has leases of, and the latest; so the log stays small, and an epoch that the consumer has left is
-// forgotten when the next one begins.
+// A pass is one way of a consumer through an epoch. Always true: the log has of each rank the pass
+// that it is in, those that it still has leases of, those over an epoch that another rank has still
+// to leave, and all that are younger than one of these. So it stays small, and epochs that all have
+// left are forgotten.
 #pragma once
 
 #include <cstddef>
@@ -50,6 +51,10 @@ class ReleaseLog {
   [[nodiscard]] std::vector<Pass>& passes(std::size_t rank) noexcept {
     return passes_[shared_ ? 0 : rank];
   }
+  [[nodiscard]] bool is_over(const Pass& pass) const noexcept;
+  void forget_what_is_over();
+  [[nodiscard]] const Pass* current(std::size_t rank) const noexcept;
+  [[nodiscard]] bool has_left(std::size_t rank, std::uint64_t epoch) const noexcept;
   [[nodiscard]] static Pass* find(std::vector<Pass>& passes, PassId id) noexcept;
   [[nodiscard]] EpochReleases releases(std::uint64_t epoch) const;
 
@@ -60,7 +65,7 @@ class ReleaseLog {
   mutable std::mutex mutex_;  // never held across a park
   std::uint64_t last_id_ = 0;
   std::vector<std::vector<Pass>> passes_;  // of each rank, in the order of their beginning
-  std::vector<PassId> current_;            // of each rank
+  std::vector<PassId> current_;            // of each rank; kNone: it has begun nothing
   std::vector<bool> unseen_;               // of head_.epochs: no rank has begun it or a later one
 };
 

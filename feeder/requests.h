@@ -33,17 +33,23 @@ class Requests {
         news(1, "requests") {}
 
   /// Rank `rank`, whose request was `before` so far, wants `epoch` from its beginning. Of ranks
-  /// that share, those who come later join the request.
+  /// that share, those who come later join the request. Otherwise the first that asks for anything
+  /// asks for all, who will want the same and be read for in turns.
   [[nodiscard]] Request ask(std::size_t rank, std::uint64_t epoch, std::uint64_t before) {
     const std::size_t i = index(rank);
     Request request;
     {
       const std::scoped_lock lock(mutex_);
       Request& latest = latest_[i];
-      if (shared_ && latest.generation > before && latest.epoch == epoch) return latest;
+      if (latest.generation > before && latest.epoch == epoch) return latest;
       latest = {.epoch = epoch, .generation = latest.generation + 1, .rests = not_begun_[i]};
       untaken_[i] = true;
       request = latest;
+      for (std::size_t other = 0; other < latest_.size(); ++other) {
+        if (latest_[other].generation != 0) continue;
+        latest_[other] = {.epoch = epoch, .generation = 1, .rests = not_begun_[other]};
+        untaken_[other] = true;
+      }
     }
     static_cast<void>(news.try_send(true));  // full: the sampler has not looked yet
     return request;

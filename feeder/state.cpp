@@ -255,6 +255,7 @@ State State::merge(std::span<const State> states) {
   merged.ranks = merged.world_size;
   std::vector<std::uint64_t> epochs;
   for (const State& state : states) {
+    if (state.epochs.empty()) epochs.push_back(0);  // it has begun nothing
     for (const EpochReleases& one : state.epochs) epochs.push_back(one.epoch);
   }
   std::ranges::sort(epochs);

@@ -15,10 +15,10 @@
 // The text, one line of some 130 bytes, is for ever:
 //   leat-state/1 samples=60000 batch_size=64 seed=1 order=shuffled last_batch=partial
 //   ranks=0-0/1 epoch=3 batches=0-11,13 positions=- sum=1b2c3d4e
-// epoch, batches and positions are repeated for each epoch that is under way, in the order in which
-// they were begun. batches are those released by all ranks that the state is of; positions (of
-// the epoch) are those released of other batches, by some of the ranks; sum is the FNV-1a of all
-// before " sum". Each batch that is left out in the middle makes it some 10 bytes longer.
+// epoch, batches and positions are repeated for each epoch that is under way, in ascending order.
+// batches are those released by all ranks that the state is of; positions (of the epoch) are those
+// released of other batches, by some of the ranks; sum is the FNV-1a of all before " sum". Each
+// batch that is left out in the middle makes it some 10 bytes longer.
 #pragma once
 
 #include <cstddef>
@@ -52,7 +52,7 @@ struct State {
   std::size_t rank = 0;  // the first one that it is of
   std::size_t ranks = 1;
   std::size_t world_size = 1;
-  std::vector<EpochReleases> epochs;  // under way, in the order in which they were begun
+  std::vector<EpochReleases> epochs;  // under way, ascending
 
   /// Throws leat::Error, saying what is wrong where, for a text that is no whole state.
   [[nodiscard]] static State parse(std::string_view text);

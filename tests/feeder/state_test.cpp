@@ -1,0 +1,208 @@
+// Sets of intervals against sets; a state and its text; states of several ranks.
+#include "leat/feeder/state.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <random>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "leat/csp/error.h"
+#include "leat/feeder/intervals.h"
+
+namespace leat::feeder {
+namespace {
+
+std::set<std::uint64_t> numbers(const IntervalSet& set) {
+  std::set<std::uint64_t> found;
+  std::uint64_t end = 0;
+  bool first = true;
+  for (const Interval& one : set.intervals()) {
+    EXPECT_LT(one.first, one.end);
+    EXPECT_TRUE(first || one.first > end) << "intervals that touch are one";
+    first = false;
+    end = one.end;
+    for (std::uint64_t n = one.first; n < one.end; ++n) found.insert(n);
+  }
+  return found;
+}
+
+TEST(IntervalSet, IsASet) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 2'000; ++round) {
+    IntervalSet a;
+    IntervalSet b;
+    std::set<std::uint64_t> set_a;
+    std::set<std::uint64_t> set_b;
+    for (int i = 0; i < 8; ++i) {
+      const std::uint64_t first = random() % 30;
+      const std::uint64_t end = first + random() % 5;
+      (i % 2 == 0 ? a : b).add({.first = first, .end = end});
+      for (std::uint64_t n = first; n < end; ++n) (i % 2 == 0 ? set_a : set_b).insert(n);
+    }
+    ASSERT_EQ(numbers(a), set_a);
+    ASSERT_EQ(a.count(), set_a.size());
+    std::set<std::uint64_t> both;
+    std::set<std::uint64_t> rest;
+    for (std::uint64_t n = 0; n < 40; ++n) {
+      ASSERT_EQ(a.contains(n), set_a.contains(n)) << n;
+      if (set_a.contains(n)) (set_b.contains(n) ? both : rest).insert(n);
+    }
+    ASSERT_EQ(numbers(intersection(a, b)), both);
+    ASSERT_EQ(numbers(difference(a, b)), rest);
+  }
+}
+
+IntervalSet set_of(std::initializer_list<Interval> intervals) {
+  IntervalSet set;
+  for (const Interval& one : intervals) set.add(one);
+  return set;
+}
+
+const State kState = {
+    .samples = 60'000,
+    .batch_size = 64,
+    .seed = 1,
+    .order = Order::kShuffled,
+    .last_batch = LastBatch::kWrap,
+    .rank = 1,
+    .ranks = 2,
+    .world_size = 4,
+    .epochs = {
+        {.epoch = 3, .batches = set_of({{0, 12}, {13, 14}}), .positions = set_of({{768, 784}})},
+        {.epoch = 4, .batches = {}, .positions = {}}}};
+
+TEST(State, ItsTextIsForEver) {
+  EXPECT_EQ(kState.text(),
+            "leat-state/1 samples=60000 batch_size=64 seed=1 order=shuffled last_batch=wrap "
+            "ranks=1-2/4 epoch=3 batches=0-11,13 positions=768-783 epoch=4 batches=- positions=- "
+            "sum=a3f6fa90");
+  EXPECT_EQ(State::parse(kState.text()), kState);
+  EXPECT_EQ(State::parse(kState.text() + "\n"), kState);
+  const State fresh{.samples = 1, .batch_size = 1, .epochs = {}};
+  EXPECT_EQ(State::parse(fresh.text()), fresh);
+  EXPECT_EQ(fresh.next_epoch(), 0U);
+  EXPECT_EQ(kState.next_epoch(), 3U);
+}
+
+TEST(State, ATextThatIsNotWholeIsRefused) {
+  const std::string text = kState.text();
+  for (std::size_t length = 0; length < text.size(); ++length) {
+    EXPECT_THROW(static_cast<void>(State::parse(text.substr(0, length))), Error) << length;
+  }
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    std::string changed = text;
+    changed[at] = changed[at] == '7' ? '8' : '7';
+    if (changed == text) continue;
+    EXPECT_THROW(static_cast<void>(State::parse(changed)), Error) << changed;
+  }
+  EXPECT_THROW(static_cast<void>(State::parse(text + "0")), Error);
+}
+
+std::string with_sum(const std::string& text) {
+  std::uint32_t sum = 2166136261U;
+  for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 16777619U;
+  char hex[9];
+  std::snprintf(hex, sizeof hex, "%08x", sum);
+  return text + " sum=" + hex;
+}
+
+TEST(State, ATextThatMakesNoSenseIsRefusedAndTheByteNamed) {
+  const std::string good =
+      "leat-state/1 samples=60 batch_size=4 seed=1 order=shuffled last_batch=drop ranks=0-0/1";
+  EXPECT_NO_THROW(static_cast<void>(State::parse(with_sum(good))));
+  const auto expect_refused = [&](const std::string& text, const std::string& why) {
+    try {
+      static_cast<void>(State::parse(with_sum(text)));
+      ADD_FAILURE() << text << " was accepted";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("at byte "), std::string::npos) << e.what();
+    }
+  };
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    return text.replace(text.find(from), from.size(), to);
+  };
+  expect_refused(with("samples=60", "samples=many"), "\"many\" is no number");
+  expect_refused(with("samples=60", "samples="), "no number");
+  expect_refused(with("samples=60 ", ""), "expected \"samples=\"");
+  expect_refused(with("shuffled", "shaken"), "\"shaken\" is no order");
+  expect_refused(with("drop", "lose"), "\"lose\" is no last_batch");
+  expect_refused(with("0-0/1", "0"), "\"0\" are no ranks");
+  expect_refused(with("0-0/1", "0-1/1"), "make no sense");
+  expect_refused(with("batch_size=4", "batch_size=0"), "make no sense");
+  expect_refused(good + " epoch=1", "expected \"batches=\"");
+  expect_refused(good + " epoch=1 batches=3-2 positions=-", "\"3-2\" is no interval");
+  expect_refused(good + " epoch=1 batches=0-18446744073709551615 positions=-", "is no interval");
+  expect_refused("leat-state/2" + good.substr(12), "leat-state/1");
+}
+
+// Two ranks that are not in step: of 6 batches of 4, one has 0, 1 and 3, the other 0 and 2.
+TEST(State, OfRanksOutOfStepSayWhatEachHas) {
+  State first{.samples = 24,
+              .batch_size = 4,
+              .rank = 0,
+              .world_size = 2,
+              .epochs = {{.epoch = 5, .batches = set_of({{0, 2}, {3, 4}}), .positions = {}}}};
+  State second = first;
+  second.rank = 1;
+  second.epochs[0].batches = set_of({{0, 1}, {2, 3}});
+  const State both = State::merge(std::vector{first, second});
+  EXPECT_EQ(both.ranks, 2U);
+  ASSERT_EQ(both.epochs.size(), 1U);
+  EXPECT_EQ(both.epochs[0].batches, set_of({{0, 1}}));
+  // Batch 1 is positions 4..7, of which the first rank had 4 and 5; the second had 10, 11 of batch
+  // 2; the first had 12, 13 of batch 3.
+  EXPECT_EQ(both.epochs[0].positions, set_of({{4, 6}, {10, 14}}));
+
+  const BatchPlan plan(24, 4, 1, LastBatch::kPartial);
+  const EpochPlan left(plan, &both.epochs[0]);
+  EXPECT_FALSE(left.has(0));
+  std::vector<PositionRange> shard;
+  left.shard(1, 0, shard);
+  EXPECT_EQ(shard, (std::vector<PositionRange>{{6, 2}}));
+  left.shard(2, 0, shard);
+  EXPECT_EQ(shard, (std::vector<PositionRange>{{8, 2}}));
+  left.shard(4, 0, shard);
+  EXPECT_EQ(shard, (std::vector<PositionRange>{{16, 4}}));
+  EXPECT_EQ(left.count(1), 2U);
+}
+
+TEST(State, OfARankThatIsAnEpochAheadCountsAsDoneWithTheOneBefore) {
+  State first{.samples = 24,
+              .batch_size = 4,
+              .rank = 0,
+              .world_size = 2,
+              .epochs = {{.epoch = 6, .batches = {}, .positions = {}}}};
+  State second = first;
+  second.rank = 1;
+  second.epochs = {{.epoch = 5, .batches = set_of({{0, 5}}), .positions = {}}};
+  const State both = State::merge(std::vector{first, second});
+  ASSERT_EQ(both.epochs.size(), 2U);
+  EXPECT_EQ(both.epochs[0].epoch, 5U);
+  EXPECT_EQ(both.epochs[0].batches, set_of({{0, 5}}));
+  EXPECT_EQ(both.epochs[0].positions, set_of({{20, 22}}));
+  EXPECT_EQ(both.epochs[1].epoch, 6U);
+  EXPECT_TRUE(both.epochs[1].batches.empty());
+}
+
+TEST(State, OfDifferentRunsAreNotMerged) {
+  State first{.samples = 24, .batch_size = 4, .rank = 0, .world_size = 2, .epochs = {}};
+  State second = first;
+  second.rank = 1;
+  EXPECT_NO_THROW(static_cast<void>(State::merge(std::vector{first, second})));
+  EXPECT_THROW(static_cast<void>(State::merge(std::vector{first, first})), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(State::merge(std::vector{first})), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(State::merge({})), std::invalid_argument);
+  second.seed = 2;
+  EXPECT_THROW(static_cast<void>(State::merge(std::vector{first, second})), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace leat::feeder
