@@ -1,0 +1,339 @@
+// What a prefetcher does with a last batch that is not full, with samples that fail, with batches
+// that are read out of order, and with caps.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "leat/csp/error.h"
+#include "leat/csp/scheduler.h"
+#include "leat/feeder/prefetcher.h"
+#include "leat/gpu/device.h"
+#include "leat/tests/feeder/prefetcher_fixture.h"
+
+namespace leat::feeder {
+namespace {
+
+using namespace std::chrono_literals;
+using support::kPlaces;
+using support::Numbers;
+using support::NumbersView;
+using support::place_title;
+
+class Policies : public PrefetcherTest {};
+INSTANTIATE_TEST_SUITE_P(Places, Policies, testing::ValuesIn(kPlaces), place_title);
+
+// The last batch.
+
+TEST_P(Policies, APaddedLastBatchHasAllRowsAndZerosBehindItsSamples) {
+  in_place([] {
+    for (const std::uint64_t size : {1U, 7U, 8U, 9U, 31U}) {
+      for (const std::size_t ranks : {1U, 3U}) {
+        SCOPED_TRACE(testing::Message() << size << " samples, " << ranks << " ranks");
+        const Numbers data({.size = size});
+        const PrefetcherOptions options = {.batch_size = 8, .last_batch = LastBatch::kPad};
+        std::vector<gpu::Device> devices;
+        for (std::size_t i = 0; i < ranks; ++i) devices.push_back(gpu::open("host"));
+        Prefetcher prefetcher(data, devices, options);
+        std::uint64_t samples = 0;
+        for (int epoch = 0; epoch < 2; ++epoch) {  // the slots have held other batches then
+          for (std::size_t rank = 0; rank < ranks; ++rank) {
+            std::uint64_t batches = 0;
+            while (std::optional<Lease> batch = prefetcher.rank(rank).next()) {
+              ++batches;
+              samples += batch->size();
+              const PositionRange rows = balanced_slice(8, rank, ranks);
+              EXPECT_EQ(batch->rows(), rows.count);
+              EXPECT_EQ((*batch)["number"].shape()[0], static_cast<std::int64_t>(rows.count));
+              EXPECT_EQ((*batch)["pattern"].bytes(), rows.count * 24);
+              const auto want = support::expected_samples(data, options, *batch);
+              const PositionRange mine = balanced_slice(want.size(), rank, ranks);
+              const auto first = want.begin() + static_cast<std::ptrdiff_t>(mine.first);
+              EXPECT_EQ(NumbersView(*batch).samples(),
+                        std::vector(first, first + static_cast<std::ptrdiff_t>(mine.count)));
+              const auto* const pattern = (*batch)["pattern"].data<std::uint8_t>();
+              for (std::size_t i = batch->size() * 24; i < rows.count * 24; ++i) {
+                ASSERT_EQ(pattern[i], 0) << "byte " << i;
+              }
+            }
+            EXPECT_EQ(batches, (size + 7) / 8);
+          }
+        }
+        EXPECT_EQ(samples, 2 * size);
+      }
+    }
+  });
+}
+
+TEST_P(Policies, ALastBatchThatWrapsGoesOnWithTheEpochsFirstSamples) {
+  in_place([] {
+    for (const std::uint64_t size : {1U, 3U, 7U, 8U, 9U, 31U}) {
+      const Numbers data({.size = size});
+      const PrefetcherOptions options = {.batch_size = 8, .last_batch = LastBatch::kWrap};
+      Prefetcher feed(data, gpu::open("host"), options);
+      EXPECT_EQ(feed.batches_per_epoch(), (size + 7) / 8);
+      for (const std::uint64_t epoch : {0U, 1U}) {
+        std::vector<std::uint64_t> all;
+        for (Lease& batch : feed.epoch(epoch)) {
+          EXPECT_EQ(batch.size(), 8U);
+          for (const std::uint64_t sample : NumbersView(batch).samples()) all.push_back(sample);
+        }
+        const Sampler sampler(size, options.order, options.seed);
+        for (std::uint64_t i = 0; i < all.size(); ++i) {
+          EXPECT_EQ(all[i], sampler.at(epoch, i % size)) << "position " << i;
+        }
+      }
+    }
+    const Numbers nothing({.size = 0});
+    Prefetcher feed(nothing, gpu::open("host"), {.batch_size = 8, .last_batch = LastBatch::kWrap});
+    EXPECT_EQ(feed.next(), std::nullopt);
+  });
+}
+
+// Failures.
+
+bool is_bad(std::uint64_t sample) { return sample % 10 == 3; }
+
+TEST_P(Policies, SamplesThatFailWithinTheBudgetAreSetAsideAndNoOtherMoves) {
+  in_place([] {
+    for (const std::size_t workers : {1U, 3U}) {
+      const Numbers data({.size = 60, .on_read = [](std::uint64_t sample) {
+                            uneven_reads()(sample);
+                            if (is_bad(sample)) throw std::range_error("a bad sector");
+                          }});
+      const PrefetcherOptions options = {
+          .batch_size = 8, .workers = workers, .read_failures = {.count = 12}};
+      Prefetcher feed(data, gpu::open("host"), options);
+      std::multiset<std::uint64_t> failed;
+      for (const std::uint64_t epoch : {0U, 1U}) {
+        std::uint64_t batches = 0;
+        for (Lease& batch : feed.epoch(epoch)) {
+          std::vector<std::uint64_t> want = support::expected_samples(data, options, batch);
+          for (const std::uint64_t sample : want) {
+            if (is_bad(sample)) failed.insert(sample);
+          }
+          std::erase_if(want, is_bad);
+          EXPECT_EQ(NumbersView(batch).samples(), want);
+          EXPECT_EQ(batch.size(), want.size());
+          EXPECT_EQ(batch["number"].shape()[0], static_cast<std::int64_t>(want.size()));
+          ++batches;
+        }
+        EXPECT_EQ(batches, 8U);
+      }
+      std::multiset<std::uint64_t> told;
+      for (const FailedSample& one : feed.failed_samples()) {
+        if (one.epoch > 1) continue;  // read ahead
+        told.insert(one.sample);
+        EXPECT_EQ(one.stage, FailingStage::kRead);
+        EXPECT_EQ(one.error, "a bad sector");
+        const auto batch = support::expected_samples(data, options, one.epoch, one.batch);
+        EXPECT_NE(std::ranges::find(batch, one.sample), batch.end());
+      }
+      EXPECT_EQ(told, failed);
+    }
+  });
+}
+
+TEST_P(Policies, OneFailureTooManyIsTheConsumersErrorAndSaysHowManyAreAllowed) {
+  in_place([] {
+    const Numbers data({.size = 60, .on_read = [](std::uint64_t sample) {
+                          if (is_bad(sample)) throw std::range_error("a bad sector");
+                        }});
+    const PrefetcherOptions options = {
+        .batch_size = 5, .order = Order::kSequential, .read_failures = {.count = 2}};
+    Prefetcher feed(data, gpu::open("host"), options);  // 3, 13, and 23 is one too many
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      std::optional<Lease> batch = feed.next();
+      ASSERT_TRUE(batch.has_value());
+      auto want = support::expected_samples(data, options, 0, i);
+      std::erase_if(want, is_bad);
+      EXPECT_EQ(NumbersView(*batch).samples(), want);
+    }
+    try {
+      static_cast<void>(feed.next());
+      ADD_FAILURE() << "no error";
+    } catch (const Error& e) {
+      expect_contains(e.what(), {"sample 23", "a bad sector", "2 samples failed before it",
+                                 "read_failures allows 2"});
+    }
+    EXPECT_EQ(feed.failed_samples().size(), 2U);
+  });
+}
+
+TEST_P(Policies, ABudgetMayBeAShareOfTheSamplesRead) {
+  in_place([] {
+    const Numbers data({.size = 1000, .on_read = [](std::uint64_t sample) {
+                          if (is_bad(sample)) throw std::range_error("a bad sector");
+                        }});
+    const PrefetcherOptions enough = {
+        .batch_size = 10, .order = Order::kSequential, .read_failures = {.count = 3, .rate = 0.12}};
+    Prefetcher feed(data, gpu::open("host"), enough);
+    std::uint64_t samples = 0;
+    for (Lease& batch : feed.epoch(0)) samples += batch.size();
+    EXPECT_EQ(samples, 900U);
+    // The fourth failure is sample 33: 34 were read by then, or a few more.
+    Prefetcher few(data, gpu::open("host"),
+                   {.batch_size = 10,
+                    .order = Order::kSequential,
+                    .read_failures = {.count = 3, .rate = 0.05}});
+    for (int batch = 0; batch < 3; ++batch) EXPECT_EQ(few.next()->size(), 9U);
+    EXPECT_THROW(static_cast<void>(few.next()), Error);
+  });
+}
+
+TEST_P(Policies, ABatchOfWhichNothingIsLeftIsAnEmptyBatch) {
+  in_place([] {
+    const Numbers data({.size = 12, .on_read = [](std::uint64_t sample) {
+                          if (sample / 4 == 1) throw 4;
+                        }});
+    Prefetcher feed(data, gpu::open("host"),
+                    {.batch_size = 4, .order = Order::kSequential, .read_failures = {.rate = 1}});
+    std::vector<std::size_t> sizes;
+    for (Lease& batch : feed.epoch(0)) sizes.push_back(batch.size());
+    EXPECT_EQ(sizes, (std::vector<std::size_t>{4, 0, 4}));
+    EXPECT_EQ(feed.failed_samples().at(0).error, "unknown exception");
+  });
+}
+
+TEST_P(Policies, ABudgetThatIsNoneIsRefused) {
+  in_place([] {
+    const Numbers data({.size = 12});
+    for (const double rate : {-0.1, 1.1, std::nan("")}) {
+      EXPECT_THROW(
+          Prefetcher(data, gpu::open("host"), {.batch_size = 4, .read_failures = {.rate = rate}}),
+          std::invalid_argument);
+      EXPECT_THROW(Prefetcher(data, gpu::open("host"),
+                              {.batch_size = 4, .transform_failures = {.rate = rate}}),
+                   std::invalid_argument);
+    }
+  });
+}
+
+// Delivery.
+
+// Batch 1 takes long; those behind it overtake it, but the next epoch's do not.
+TEST(PoliciesDelivery, AsCompletedASlowBatchHoldsUpNoOtherOfItsEpoch) {
+  for (const Delivery delivery : {Delivery::kInOrder, Delivery::kAsCompleted}) {
+    VirtualClock clock;
+    const auto body = [&] {
+      std::atomic<int> visits{0};
+      const Numbers data({.size = 24, .on_read = [&](std::uint64_t sample) {
+                            sleep_for(1us);
+                            if (sample == 4 && visits++ == 0) sleep_for(100us);
+                          }});
+      Prefetcher feed(data, gpu::open("host"),
+                      {.batch_size = 4,
+                       .prefetch_depth = 2,
+                       .workers = 2,
+                       .pinned_slots = 12,
+                       .order = Order::kSequential,
+                       .delivery = delivery});
+      std::vector<std::uint64_t> indices;
+      std::optional<TimePoint> third;
+      for (Lease& batch : feed.epoch(0)) {
+        EXPECT_EQ(
+            NumbersView(batch).samples(),
+            support::expected_samples(data, {.batch_size = 4, .order = Order::kSequential}, batch));
+        indices.push_back(batch.index());
+        if (indices.size() == 3) third = now();
+      }
+      const Stats stats = feed.stats();
+      if (delivery == Delivery::kInOrder) {
+        EXPECT_EQ(indices, (std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5}));
+        EXPECT_GE(third->time_since_epoch(), 100us);
+        EXPECT_EQ(stats.reordered, 0U);
+      } else {
+        EXPECT_EQ(indices, (std::vector<std::uint64_t>{0, 2, 3, 4, 5, 1}));
+        EXPECT_LE(third->time_since_epoch(), 20us);
+        EXPECT_EQ(stats.reordered, 4U);
+        EXPECT_EQ(stats.most_overtaken, 1U);
+      }
+      std::uint64_t batches = 0;
+      for (const Lease& batch : feed.epoch(1)) batches += batch.epoch();
+      EXPECT_EQ(batches, 6U);
+    };
+    run(body, {.workers = 1, .clock = &clock});
+  }
+}
+
+TEST_P(Policies, AsCompletedEachBatchComesOnceInItsEpoch) {
+  in_place([] {
+    for (const std::size_t workers : {1U, 2U, 5U}) {
+      const Numbers data({.size = 41, .on_read = uneven_reads()});
+      const PrefetcherOptions options = {
+          .batch_size = 3, .workers = workers, .delivery = Delivery::kAsCompleted};
+      Prefetcher feed(data, gpu::open("host"), options);
+      for (const std::uint64_t epoch : {0U, 1U, 2U, 9U}) {
+        Batches got(14);
+        for (Lease& batch : feed.epoch(epoch)) {
+          EXPECT_EQ(batch.epoch(), epoch);
+          EXPECT_TRUE(got.at(batch.index()).empty()) << "twice";
+          got[batch.index()] = NumbersView(batch).samples();
+        }
+        EXPECT_EQ(got, expected_epoch(data, options, epoch));
+      }
+    }
+  });
+}
+
+// Caps.
+
+TEST_P(Policies, SlotsBeyondACapAreRefusedAndTheSumNamed) {
+  in_place([] {
+    const Numbers data({.size = 1 << 20, .pattern_bytes = 1'000'000 - 8});
+    const auto devices = std::vector{gpu::open("host:0"), gpu::open("host:1")};
+    const auto expect_refused = [&](PrefetcherOptions options,
+                                    std::initializer_list<const char*> parts) {
+      options.batch_size = 8;  // 8 MB
+      try {
+        const Prefetcher prefetcher(data, devices[0], options);
+        ADD_FAILURE() << "accepted";
+      } catch (const std::invalid_argument& e) {
+        expect_contains(e.what(), parts);
+      }
+    };
+    expect_refused({.pinned_slots = 3, .max_pinned_bytes = 23'000'000},
+                   {"3 pinned slots", "8.0 MB", "24.0 MB", "max_pinned_bytes", "23.0 MB"});
+    expect_refused({.prefetch_depth = 3, .max_device_bytes = 23'000'000},
+                   {"3 device slots", "24.0 MB", "max_device_bytes"});
+    const Prefetcher fits(data, devices[0],
+                          {.batch_size = 8,
+                           .pinned_slots = 3,
+                           .max_pinned_bytes = 24'010'000,
+                           .max_device_bytes = 16'010'000});
+    EXPECT_LE(devices[0].memory().pinned.used, 24'010'000U);
+    try {
+      const Prefetcher prefetcher(
+          data, devices, {.batch_size = 8, .pinned_slots = 3, .max_pinned_bytes = 20'000'000});
+      ADD_FAILURE() << "accepted";
+    } catch (const std::invalid_argument& e) {
+      expect_contains(e.what(), {"3 pinned slots", "4.0 MB", "for each of 2 devices", "24.0 MB"});
+    }
+  });
+}
+
+TEST_P(Policies, PinnedMemoryIsTheDeclaredRingExactly) {
+  in_place([] {
+    const Numbers data({.size = 64, .pattern_bytes = 1024 - 8});
+    const gpu::Device device = gpu::open("host");
+    // 16 numbers are 128 bytes, 16 patterns 16256: 256 and 16384 with their alignment.
+    Prefetcher feed(data, device, {.batch_size = 16, .prefetch_depth = 3, .pinned_slots = 5});
+    EXPECT_EQ(device.memory().pinned.used, 5U * (256 + 16384));
+    EXPECT_EQ(device.memory().device.used, 3U * (256 + 16384));
+    EXPECT_EQ(epoch_of(feed, 0).size(), 4U);
+    EXPECT_EQ(device.memory().pinned.peak, 5U * (256 + 16384));
+  });
+}
+
+}  // namespace
+}  // namespace leat::feeder
