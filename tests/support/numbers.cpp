@@ -9,13 +9,10 @@
 #include "leat/feeder/sampler.h"
 
 namespace leat::support {
-namespace {
 
 std::uint8_t pattern_byte(std::uint64_t number, std::size_t position) noexcept {
   return static_cast<std::uint8_t>(number * 167 + position * 29 + 17);
 }
-
-}  // namespace
 
 Numbers::Numbers(NumbersOptions options)
     : options_(std::move(options)),

@@ -33,6 +33,9 @@ struct NumbersOptions {
   std::function<void(std::uint64_t)> on_read = {};
 };
 
+/// The byte of sample `number`'s pattern at `position`.
+[[nodiscard]] std::uint8_t pattern_byte(std::uint64_t number, std::size_t position) noexcept;
+
 /// Sample i has two tensors: "number", an int64 that is i, and "pattern", bytes that follow from i.
 class Numbers final : public feeder::Dataset {
  public:

@@ -45,7 +45,8 @@ allowed() {
     cuda.h | cuda_*.h | cuda/* | cub/* | nvtx3/* | driver_types.h)
       # bench/gpu/cuda/ makes CUDA's own calls, for Leat's to be compared with; the tests of cuda are
       # what a user's CUDA code does beside Leat, and the runtime's stand-in.
-      [[ $file == gpu/cuda/* || $file == *.cu || $file == bench/gpu/cuda/* || $file == tests/gpu/cuda* ]]
+      [[ $file == gpu/cuda/* || $file == *.cu || $file == bench/gpu/cuda/* || $file == tests/gpu/cuda* ||
+        $file == tests/feeder/cuda/* ]]
       ;;
     zlib.h | archive.h | archive_entry.h | jpeglib.h | turbojpeg.h | png.h)
       [[ $file == feeder/sources/* ]]

@@ -1,0 +1,99 @@
+// What a step allocates on the heap: nothing, once the prefetcher is warm. A program of its own,
+// because it replaces the global operator new.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "leat/feeder/prefetcher.h"
+#include "leat/gpu/buffer.h"
+#include "leat/gpu/device.h"
+#include "leat/gpu/stream.h"
+#include "leat/tests/support/backends.h"
+#include "leat/tests/support/counting_new.h"
+#include "leat/tests/support/numbers.h"
+
+namespace leat::feeder {
+namespace {
+
+using gpu::Device;
+using gpu::Stream;
+using support::allocations_of;
+using support::backend_title;
+using support::Numbers;
+using support::test_backends;
+
+class FeederAllocations : public support::BackendTest {};
+INSTANTIATE_TEST_SUITE_P(Backends, FeederAllocations, testing::ValuesIn(test_backends()),
+                         backend_title);
+
+constexpr std::uint64_t kWarm = 40;  // batches
+constexpr std::uint64_t kCounted = 400;
+
+// Whole epochs of 400 batches: what comes between two epochs is not one of the steps.
+std::size_t allocations_of_steps(Prefetcher& feed, const Stream& stream) {
+  std::uint64_t batches = 0;
+  std::size_t allocations = ~std::size_t{0};
+  Epoch epoch = feed.epoch(0, stream);
+  auto batch = epoch.begin();
+  for (; batches < kWarm; ++batches) ++batch;
+  allocations = allocations_of([&] {
+    for (; batches < kWarm + kCounted; ++batches) {
+      static_cast<void>((*batch)["number"].data<std::int64_t>());
+      ++batch;
+    }
+  });
+  stream.sync();
+  return allocations;
+}
+
+TEST_P(FeederAllocations, OfSteps) {
+  with_device([](const Device& device) {
+    const Numbers data({.size = 8 * 1000, .pattern_bytes = 100});
+    const Stream stream(device);
+    for (const std::size_t workers : {1U, 3U}) {
+      for (const std::size_t sample_every : {0U, 2U, 16U}) {
+        Prefetcher feed(data, device,
+                        {.batch_size = 8, .workers = workers, .sample_every = sample_every});
+        EXPECT_EQ(allocations_of_steps(feed, stream), 0U)
+            << workers << " workers, one step in " << sample_every << " sampled";
+      }
+    }
+  });
+}
+
+TEST_P(FeederAllocations, OfStepsWithEverythingOn) {
+  with_device([](const Device& device) {
+    const Numbers data({.size = 8 * 1000, .pattern_bytes = 100});
+    const Stream stream(device);
+    const DeviceTransform duplicate = {
+        .fields = {{"twin", DType::kInt64, {}}},
+        .function = [](const TensorSet& in, const TensorSet& out, const gpu::StreamRef& on) {
+          gpu::copy_async(on, gpu::DeviceSpan(out["twin"].raw(), out["twin"].bytes()),
+                          gpu::DeviceSpan(in["number"].raw(), in["number"].bytes()));
+        }};
+    Prefetcher feed(data, device,
+                    {.batch_size = 8,
+                     .prefetch_depth = 3,
+                     .max_leases = 2,
+                     .workers = 2,
+                     .last_batch = LastBatch::kPad,
+                     .delivery = Delivery::kAsCompleted,
+                     .device_transform = duplicate,
+                     .copy_chunk_bytes = 256});
+    EXPECT_EQ(allocations_of_steps(feed, stream), 0U);
+  });
+}
+
+TEST_P(FeederAllocations, OfThePrefetcherAreCounted) {
+  with_device([](const Device& device) {
+    const Numbers data({.size = 8});
+    EXPECT_GT(allocations_of([&] { Prefetcher(data, device, {.batch_size = 8}); }), 0U);
+  });
+}
+
+}  // namespace
+}  // namespace leat::feeder
