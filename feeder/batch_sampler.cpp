@@ -1,6 +1,7 @@
 #include "leat/feeder/batch_sampler.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace leat::feeder {
 
@@ -23,11 +24,26 @@ void BatchSampler::enter(Cursor& cursor, std::uint64_t epoch) const {
 }
 
 void BatchSampler::start(std::size_t rank, const Request& request) {
-  Cursor& cursor = cursors_[is_shared_ ? 0 : rank];
+  if (is_shared_) return start_shared(request);
+  Cursor& cursor = cursors_[rank];
   cursor.generation = request.generation;
   cursor.rests = request.rests;
   enter(cursor, request.epoch);
-  if (is_shared_) std::ranges::fill(epochs_, request.epoch);
+}
+
+void BatchSampler::start_shared(const Request& request) {
+  Cursor& cursor = cursors_[0];
+  const bool is_first = cursor.generation == 0;
+  cursor.generation = request.generation;
+  cursor.rests = request.rests;
+  if (is_first) {
+    enter(cursor, request.epoch);
+    std::ranges::fill(epochs_, request.epoch);
+  } else if (cursor.epoch <= *request.after) {
+    cursor.jump = request.epoch;  // once what others are in has been given out
+  } else if (cursor.epoch < request.epoch) {
+    enter(cursor, request.epoch);
+  }
 }
 
 bool BatchSampler::skip_to_batch(Cursor& cursor) const {
@@ -42,17 +58,21 @@ void BatchSampler::next(PinnedSlot& slot) {
   slot.generation = cursor.generation;
   slot.error = nullptr;
   bool has_batch = skip_to_batch(cursor);
-  if (is_shared_) {
-    if (!has_batch) enter(cursor, cursor.epoch + 1);
-    has_batch = epochs_[slot.rank] == cursor.epoch;
-    epochs_[slot.rank] += has_batch ? 0 : 1;
-  } else if (!has_batch) {
-    enter(cursor, cursor.epoch + 1);
+  const std::uint64_t ended = is_shared_ ? epochs_[slot.rank] : cursor.epoch;
+  if (!has_batch) {
+    enter(cursor,
+          cursor.jump.has_value() ? *std::exchange(cursor.jump, std::nullopt) : cursor.epoch + 1);
+  }
+  if (is_shared_) {  // the epoch may have ended when another rank had its turn
+    has_batch = has_batch && ended == cursor.epoch;
+    epochs_[slot.rank] = cursor.epoch;
   }
   slot.ends_epoch = !has_batch;
   if (has_batch) {
     name_batch(cursor, slot);
     ++cursor.index;
+  } else {
+    slot.batch = {.epoch = ended};
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -43,12 +44,14 @@ class BatchSampler {
     std::uint64_t epoch = 0;
     std::uint64_t index = 0;  // of the next batch, unless the epoch has no more
     std::vector<std::uint64_t> rests;
+    std::optional<std::uint64_t> jump;  // the epoch that follows this one, if it is not the next
     const EpochReleases* released = nullptr;  // of this epoch, in an earlier run
   };
   [[nodiscard]] const Cursor& cursor(std::size_t rank) const noexcept {
     return cursors_[is_shared_ ? 0 : rank];
   }
   void enter(Cursor& cursor, std::uint64_t epoch) const;
+  void start_shared(const Request& request);
   [[nodiscard]] bool skip_to_batch(Cursor& cursor) const;
   void name_batch(const Cursor& cursor, PinnedSlot& slot) const;
 
@@ -58,7 +61,7 @@ class BatchSampler {
   const bool pads_;
   const ReleaseLog& log_;
   std::vector<Cursor> cursors_;
-  std::vector<std::uint64_t> epochs_;  // of each rank, where they share a cursor
+  std::vector<std::uint64_t> epochs_;  // that each rank was last told of, where they share a cursor
   std::vector<std::uint64_t> given_;
 };
 

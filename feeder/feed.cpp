@@ -19,6 +19,7 @@ Feed::Feed(Made made)
       rank_(made.rank),
       batches_(made.batches),
       max_leases_(made.max_leases),
+      is_shared_(made.is_shared),
       next_epoch_(made.first_epoch),
       pass_(PassId::kNone) {}
 
@@ -33,6 +34,23 @@ Epoch Feed::epoch(std::uint64_t epoch) { return {*this, epoch, std::nullopt}; }
 Stats Feed::stats() const { return ring_->stats.snapshot(); }
 
 void Feed::start(std::uint64_t epoch) {
+  bool is_rest = true;  // an epoch that comes once has its rest, if it has one
+  if (is_shared_) {
+    if (epoch < next_epoch_ || (in_epoch_ && epoch == next_epoch_)) {
+      throw std::logic_error("leat: epoch " + std::to_string(epoch) +
+                             " is over: with dynamic sharing, epochs only go forward");
+    }
+    next_epoch_ = epoch;
+    stages_.requests.ask_shared(epoch);
+  } else {
+    is_rest = start_static(epoch);
+  }
+  pass_ = ring_->log->begin(ring_->rank, generation_, epoch, is_rest);
+  in_epoch_ = true;
+}
+
+// True if it is the rest of an epoch that was resumed.
+bool Feed::start_static(std::uint64_t epoch) {
   if (generation_ == 0 || in_epoch_ || next_epoch_ != epoch) {
     Request request = stages_.requests.ask(ring_->rank, epoch, generation_);
     generation_ = request.generation;
@@ -40,9 +58,7 @@ void Feed::start(std::uint64_t epoch) {
     next_epoch_ = epoch;
   }
   stages_.requests.begun(ring_->rank, epoch);
-  const bool is_rest = std::ranges::find(rests_, epoch) != rests_.end();
-  pass_ = ring_->log->begin(ring_->rank, generation_, epoch, is_rest);
-  in_epoch_ = true;
+  return std::ranges::find(rests_, epoch) != rests_.end();
 }
 
 Staged Feed::receive() {
@@ -74,11 +90,12 @@ std::optional<Lease> Feed::next() {
   const TimePoint asked = now();
   for (;;) {
     const Staged staged = receive();
-    if (staged.generation < generation_) {
+    const bool is_stale = is_shared_ ? staged.epoch < next_epoch_ : staged.generation < generation_;
+    if (is_stale) {
       if (staged.slot != nullptr) ring_->give_back(*staged.slot, DeviceState::kReady);
       continue;
     }
-    if (staged.generation > generation_) early_ = staged;  // our epoch was ended by another
+    if (staged.epoch > next_epoch_) early_ = staged;  // the others have left none of ours
     if (staged.slot == nullptr || early_.has_value()) {
       in_epoch_ = false;
       ++next_epoch_;

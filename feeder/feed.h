@@ -58,7 +58,11 @@ class Feed {
   /// leat::Error ever after), and Cancelled.
   ///
   /// Each rank gets each step of an epoch, if need be as an empty batch, so that all ranks may
-  /// reduce together. (Not with Sharing::kDynamic, where there are no steps.)
+  /// reduce together.
+  ///
+  /// With Sharing::kDynamic there are no steps, and epochs only go forward, for all ranks together:
+  /// one that asks for an epoch gets what the others have left of it, and std::logic_error for one
+  /// that it has left. What a rank does not take of an epoch before it goes on is lost to all.
   [[nodiscard]] std::optional<Lease> next();
 
   /// Which rank of the world it is.
@@ -80,9 +84,11 @@ class Feed {
     std::uint64_t batches;
     std::size_t max_leases;
     std::uint64_t first_epoch;
+    bool is_shared;  // dynamically
   };
   explicit Feed(Made made);
   void start(std::uint64_t epoch);
+  [[nodiscard]] bool start_static(std::uint64_t epoch);
   /// The next batch will be used on `stream`.
   void announce(const gpu::StreamRef& stream);
   [[nodiscard]] Staged receive();
@@ -93,13 +99,14 @@ class Feed {
   const std::size_t rank_;
   const std::uint64_t batches_;
   const std::size_t max_leases_;
+  const bool is_shared_;
 
   std::uint64_t generation_ = 0;  // of the latest request; 0: nothing was requested yet
   std::vector<std::uint64_t> rests_;
   std::uint64_t next_epoch_;  // that follows in the stream of batches
   bool in_epoch_ = false;     // its beginning was consumed, its end was not
   PassId pass_;
-  std::optional<Staged> early_;  // of a request that another rank made (dynamic sharing)
+  std::optional<Staged> early_;  // of an epoch to come (dynamic sharing)
   std::string failure_;          // why the stages have ended, once the consumer was told
 };
 

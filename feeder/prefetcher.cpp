@@ -157,13 +157,15 @@ struct Prefetcher::Parts {
         stages(dataset, options, plan, *log, rings, epochs_of(head)),
         group(own ? std::make_unique<TaskGroup>(*own) : std::make_unique<TaskGroup>()) {
     for (std::size_t i = 0; i < rings.size(); ++i) {
-      feeds.push_back(std::unique_ptr<Feed>(new Feed({.ring = rings[i],
-                                                      .stages = &stages,
-                                                      .scheduler = scheduler.get(),
-                                                      .rank = options.rank + i,
-                                                      .batches = plan.batches(),
-                                                      .max_leases = options.max_leases,
-                                                      .first_epoch = head.next_epoch()})));
+      feeds.push_back(
+          std::unique_ptr<Feed>(new Feed({.ring = rings[i],
+                                          .stages = &stages,
+                                          .scheduler = scheduler.get(),
+                                          .rank = options.rank + i,
+                                          .batches = plan.batches(),
+                                          .max_leases = options.max_leases,
+                                          .first_epoch = head.next_epoch(),
+                                          .is_shared = options.sharing == Sharing::kDynamic})));
     }
   }
 

@@ -28,7 +28,8 @@ enum class Sharing : std::uint8_t {
   /// step. The same samples for any number of workers, slots or ranks.
   kStatic,
   /// Each batch goes, whole, to the device that has a free slot first: for devices of different
-  /// speed that need no common step. Exactly once, in no fixed order. Within one process.
+  /// speed that need no common step. Exactly once, in no fixed order, and each epoch once, in
+  /// ascending order. Within one process.
   kDynamic,
 };
 

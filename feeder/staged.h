@@ -11,6 +11,7 @@ struct DeviceSlot;
 struct Staged {
   DeviceSlot* slot = nullptr;
   std::uint64_t generation = 0;  // of the request that it serves
+  std::uint64_t epoch = 0;
 };
 
 }  // namespace leat::feeder

@@ -55,7 +55,7 @@ struct Copying {
 Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
                const ReleaseLog& log, std::vector<std::shared_ptr<SlotRing>> rings,
                std::vector<std::uint64_t> resumed)
-    : requests(rings.size(), options.sharing == Sharing::kDynamic, std::move(resumed)),
+    : requests(rings.size(), std::move(resumed)),
       failures(options.read_failures, options.transform_failures),
       dataset_(dataset),
       options_(options),
@@ -109,7 +109,7 @@ void Stages::sample() {
   for (;;) {
     while (free_pinned_.try_recv(slot) == ChannelStatus::ok) free[(*slot)->rank].push_back(*slot);
     if (requests.news.try_recv(news) == ChannelStatus::ok) {
-      for (std::size_t rank = 0; rank < requests.size(); ++rank) {
+      for (std::size_t rank = 0; rank < requests.ranks(); ++rank) {
         if (const auto request = requests.take(rank)) batch_sampler_.start(rank, *request);
       }
     }
@@ -270,10 +270,10 @@ void Stages::copy(SlotRing& ring) {
       stage(ring, slot, copying);
       continue;
     }
-    const std::uint64_t generation = slot.generation;
+    const Staged end{.slot = nullptr, .generation = slot.generation, .epoch = slot.batch.epoch};
     slot.state.move_on(PinnedState::kFilled, PinnedState::kFree);
     free_pinned_.send(&slot);
-    ring.ready.send({.slot = nullptr, .generation = generation});
+    ring.ready.send(end);
   }
 }
 
@@ -344,9 +344,9 @@ void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
   ring.stats.add_copy(bytes);
   to.batch = from.batch;
   to.state.move_on(DeviceState::kCopying, DeviceState::kReady);
-  const std::uint64_t generation = from.generation;
+  const Staged batch{.slot = &to, .generation = from.generation, .epoch = from.batch.epoch};
   ring.in_flight.send(&from);
-  ring.ready.send({.slot = &to, .generation = generation});
+  ring.ready.send(batch);
 }
 
 void Stages::recycle(SlotRing& ring) {

@@ -118,13 +118,14 @@ TEST(DeviceTransformsExact, ABatchThatNobodyLeasesIsNotOverwrittenUnderItsTransf
     VirtualClock clock;
     const auto body = [&] {
       std::mt19937_64 random(seed);
+      std::mt19937_64 random_length(~seed);  // the copier's
       const Numbers data({.size = 64});
       const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
       const gpu::Stream stream(device);
       const DeviceTransform check = {
           .fields = {{"sum", DType::kInt64, {}}},
           .function = [&](const TensorSet& in, const TensorSet& out, const gpu::StreamRef& on) {
-            const auto length = Duration(random() % 2'000);
+            const auto length = Duration(random_length() % 2'000);
             on.launch_host([from = in["number"].data<std::int64_t>(),
                             to = out["sum"].data<std::int64_t>(), rows = in.rows(), length] {
               const std::vector<std::int64_t> before(from, from + rows);

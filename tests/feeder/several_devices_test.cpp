@@ -224,7 +224,6 @@ TEST_P(SeveralDevices, SharedDynamicallyEachBatchGoesToOneOfThem) {
           }
         });
         for (const std::uint64_t epoch : {0U, 1U, 7U}) {
-          // A rank that is first to ask for epoch 7 ends epoch 1 for nobody who is through.
           Batches want = expected_epoch(data, options, epoch);
           std::ranges::sort(want);
           std::ranges::sort(got[epoch]);
@@ -232,6 +231,23 @@ TEST_P(SeveralDevices, SharedDynamicallyEachBatchGoesToOneOfThem) {
         }
       }
     }
+  });
+}
+
+TEST_P(SeveralDevices, SharedDynamicallyAnEpochThatWasLeftDoesNotComeAgain) {
+  in_place([] {
+    const Numbers data({.size = 64});
+    Prefetcher prefetcher(data, open_devices(2), {.batch_size = 4, .sharing = Sharing::kDynamic});
+    Feed& feed = prefetcher.rank(0);
+    for (Lease& batch : feed.epoch(1)) {
+      if (batch.index() > 0) break;
+    }
+    EXPECT_THROW(static_cast<void>(feed.epoch(0).begin()), std::logic_error);
+    EXPECT_THROW(static_cast<void>(feed.epoch(1).begin()), std::logic_error);
+    std::uint64_t batches = 0;
+    for (Lease& batch : feed.epoch(3)) batches += batch.epoch() == 3 ? 1U : 100U;
+    for (Lease& batch : prefetcher.rank(1).epoch(3)) batches += batch.epoch() == 3 ? 1U : 100U;
+    EXPECT_EQ(batches, 16U);
   });
 }
 
@@ -372,7 +388,8 @@ TEST(SeveralDevicesExact, EveryInstantIsThatOfTheArithmetic) {
                                             << 4 * sample_read.count() << ", Tc " << tc.count());
             const auto want = compute(shape);
             ASSERT_EQ(measure(shape, 1), want);
-            if (workers == 2) {
+            // What is freed at the same instant by two devices comes in any order on two workers.
+            if (devices == 1) {
               ASSERT_EQ(measure(shape, 2), want);
             }
           }
