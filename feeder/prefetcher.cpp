@@ -8,8 +8,10 @@
 #include <stdexcept>
 #include <utility>
 
+#include "leat/csp/cpu_count.h"
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/scheduler_core.h"
 #include "leat/csp/task_group.h"
 #include "leat/feeder/release_log.h"
 #include "leat/feeder/slot_ring.h"
@@ -179,6 +181,7 @@ struct Prefetcher::Parts {
                              .prefetch_depth = options.prefetch_depth,
                              .device_slots = size.device_slots,
                              .pinned_slots = size.pinned_slots,
+                             .cpus = cpus_of(dataset),
                              .sample_every = options.sample_every};
     std::vector<BatchLayout> layouts;
     for (std::size_t i = 0; i < devices.size(); ++i) {
@@ -196,6 +199,12 @@ struct Prefetcher::Parts {
                                                 log, *scheduler));
     }
     return made;
+  }
+
+  // Reads that block run on threads of their own, others on the scheduler's.
+  [[nodiscard]] std::size_t cpus_of(const Dataset& dataset) const {
+    return static_cast<std::size_t>(dataset.reads_block() ? usable_cpus()
+                                                          : scheduler->worker_count());
   }
 
   const PrefetcherOptions options;

@@ -54,6 +54,7 @@ class SlotRing {
   void finish(std::exception_ptr cause) noexcept { ready.try_close(std::move(cause)); }
   /// Whether now() is, where it is called, the time that the stages and the device live in.
   [[nodiscard]] bool is_own_time() const noexcept;
+  [[nodiscard]] bool is_virtual_time() const noexcept { return virtual_time_; }
 
   [[nodiscard]] const std::vector<std::unique_ptr<PinnedSlot>>& pinned() const noexcept {
     return pinned_;

@@ -1,7 +1,9 @@
 #include "leat/feeder/stages.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <optional>
 #include <string>
@@ -28,6 +30,13 @@ std::int64_t all_slots(const std::vector<std::shared_ptr<SlotRing>>& rings) {
 }
 
 }  // namespace
+
+// What the calling thread has computed so far; nothing in virtual time, which passes without it.
+Duration cpu_time() {
+  timespec time{};
+  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) != 0) return Duration::zero();
+  return std::chrono::seconds(time.tv_sec) + Duration(time.tv_nsec);
+}
 
 // Allocated once.
 struct Stages::Reading {
@@ -57,6 +66,7 @@ Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const B
                std::vector<std::uint64_t> resumed)
     : requests(rings.size(), std::move(resumed)),
       failures(options.read_failures, options.transform_failures),
+      is_virtual_(rings[0]->is_virtual_time()),
       dataset_(dataset),
       options_(options),
       sampler_(dataset.size(), options.order, options.seed),
@@ -154,16 +164,25 @@ void Stages::read() {
   for (PinnedSlot* const slot : work_) {
     SlotRing& ring = *rings_[slot->rank];
     const TimePoint start = now();
+    Duration cpu = Duration::zero();
+    // Where a read parks, its thread computes for others too, or it goes on on another one: then
+    // this is an estimate.
+    const auto fill_and_measure = [&] {
+      const Duration before = is_virtual_ ? Duration::zero() : cpu_time();
+      fill(*slot, reading);
+      cpu = is_virtual_ ? Duration::zero() : cpu_time() - before;
+    };
     try {
       if (blocks) {
-        blocking([&] { fill(*slot, reading); });
+        blocking(fill_and_measure);
       } else {
-        fill(*slot, reading);
+        fill_and_measure();
       }
     } catch (const Error&) {
       slot->error = std::current_exception();  // travels in order, behind the batches before it
     }
-    ring.stats.add_read(now() - start);
+    const Duration busy = now() - start;
+    ring.stats.add_read(busy, std::clamp(cpu, Duration::zero(), busy));
     slot->state.move_on(PinnedState::kFilling, PinnedState::kFilled);
     ring.filled.send(slot);
   }

@@ -59,6 +59,7 @@ class Stages {
   void stage(SlotRing& ring, PinnedSlot& from, struct Copying& copying);
   void finish(const std::exception_ptr& cause) noexcept;
 
+  const bool is_virtual_;
   const Dataset& dataset_;
   const PrefetcherOptions options_;
   const Sampler sampler_;

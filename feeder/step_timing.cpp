@@ -119,9 +119,10 @@ void StatsCollector::asked(const gpu::StreamRef& stream) {
   }
 }
 
-void StatsCollector::add_read(Duration busy) noexcept {
+void StatsCollector::add_read(Duration busy, Duration cpu) noexcept {
   const std::scoped_lock lock(mutex_);
   read_.add(seconds(busy));
+  read_cpu_.add(seconds(cpu));
 }
 
 void StatsCollector::add_copy(std::size_t bytes) noexcept {
@@ -168,6 +169,8 @@ Stats StatsCollector::snapshot() {
   stats.pinned_slots = options_.pinned_slots;
   stats.batch_bytes = bytes_.value();
   stats.t_read = read_.value();
+  stats.t_read_cpu = read_cpu_.value();
+  stats.cpus = options_.cpus;
   const bool on_device = step_.count > 0;
   stats.sampled_steps = on_device ? step_.count : host_busy_.count;
   stats.t_x = copy_.value();

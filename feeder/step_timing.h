@@ -59,6 +59,7 @@ struct StatsOptions {
   std::size_t prefetch_depth = 2;
   std::size_t device_slots = 2;
   std::size_t pinned_slots = 2;
+  std::size_t cpus = 0;           // that readers may compute on; 0: not known
   std::size_t sample_every = 16;  // one step in so many is measured; 0: none
 };
 
@@ -82,7 +83,8 @@ class StatsCollector {
   /// The consumer asks for the next batch, which it will use on `stream`.
   void asked(const gpu::StreamRef& stream);
 
-  void add_read(Duration busy) noexcept;
+  /// A reader took `busy` for a batch, of which it has computed `cpu`.
+  void add_read(Duration busy, Duration cpu) noexcept;
   void add_copy(std::size_t bytes) noexcept;
   void add_release() noexcept;
   /// A batch went before `overtaken` that were begun earlier.
@@ -120,7 +122,7 @@ class StatsCollector {
   std::uint64_t batches_ = 0;
   std::uint64_t reordered_ = 0;
   std::uint64_t most_overtaken_ = 0;
-  Mean read_, bytes_, copy_, compute_, step_, copier_blocked_, consumer_starved_;
+  Mean read_, read_cpu_, bytes_, copy_, compute_, step_, copier_blocked_, consumer_starved_;
   Mean host_busy_, host_starved_, host_step_;
   TimePoint host_released_;  // the latest
 };
