@@ -30,6 +30,7 @@ FixedRecords::FixedRecords(const FilePatterns& files, FixedRecordsOptions option
 void FixedRecords::read(std::uint64_t index, Sample& out) const {
   check_read(*this, index, out);
   const auto [file, offset] = records_.find(index);
+  file.expect(offset, record_bytes_);
   const std::byte* next = file.bytes().data() + offset;
   for (std::size_t f = 0; f < options_.fields.size(); ++f) {
     const std::span<std::byte> room = out.bytes(f);

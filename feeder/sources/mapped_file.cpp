@@ -11,6 +11,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "leat/csp/error.h"
@@ -23,7 +24,16 @@ namespace {
   throw Error("leat: cannot read " + file.string() + ": " + problem + "; " + advice);
 }
 
+// From here on the advice is worth its system call. Pieces of 64 KiB, in any order: 1100 us without
+// it and 180 us with it where they are on an SSD; 6 us and 7 us where they are in memory.
+constexpr std::uint64_t kWorthAdvice = std::uint64_t{32} << 10;
+
 constexpr const char* kMayBeRead = "check that it is a file and may be read";
+
+std::uint64_t page_size() noexcept {
+  static const auto size = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  return size;
+}
 
 class Descriptor {
  public:
@@ -46,7 +56,10 @@ class Descriptor {
 void MappedFile::Unmap::operator()(void* pages) const noexcept { munmap(pages, size); }
 
 MappedFile::MappedFile(std::filesystem::path path, Access access)
-    : path_(std::move(path)), absolute_(std::filesystem::absolute(path_)) {
+    : path_(std::move(path)), access_(access) {
+  std::error_code error;  // of a working directory that is gone
+  absolute_ = std::filesystem::absolute(path_, error);
+  if (error) absolute_ = path_;
   const Descriptor file(path_);
   struct stat status = {};
   if (fstat(file.number(), &status) != 0) fail(path_, std::strerror(errno), kMayBeRead);
@@ -73,14 +86,22 @@ MappedFile::MappedFile(std::filesystem::path path, Access access)
   pages_ = {pages, Unmap{size_}};
   // Advice: a kernel without it reads all the same.
   madvise(pages, size_, access == Access::kRandom ? MADV_RANDOM : MADV_SEQUENTIAL);
-  const auto page_size = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  last_page_ = (size - 1) / page_size * page_size;
+  last_page_ = size - 1 - (size - 1) % page_size();
   guard_ = std::make_unique<GuardedRange>(static_cast<const std::byte*>(pages), size_);
+}
+
+void MappedFile::expect(std::uint64_t offset, std::uint64_t count) const noexcept {
+  if (access_ != Access::kRandom || count < kWorthAdvice) return;
+  if (offset >= size_ || count > size_ - offset) return;
+  const std::uint64_t page = offset - offset % page_size();
+  void* const first = static_cast<std::byte*>(pages_.get()) + page;
+  madvise(first, static_cast<std::size_t>(offset + count - page), MADV_WILLNEED);
 }
 
 void MappedFile::read(std::uint64_t offset, std::span<std::byte> out) const {
   if (offset > size_ || out.size() > size_ - offset) check_with_size(offset, out.size());
-  std::memcpy(out.data(), bytes().data() + offset, out.size());
+  expect(offset, out.size());
+  if (!out.empty()) std::memcpy(out.data(), bytes().data() + offset, out.size());
   check(offset, out.size());
 }
 

@@ -3,6 +3,7 @@
 // Example
 //   const leat::feeder::MappedFile file("data/train.bin");
 //   file.read(1024, record);                    // copies; throws if those bytes are not there
+//   file.expect(1024, 100);
 //   count(file.bytes().subspan(1024, 100));     // looks at them where they lie,
 //   file.check(1024, 100);                      // and asks afterwards whether they were there
 //
@@ -54,6 +55,9 @@ class MappedFile {
     return {static_cast<const std::byte*>(pages_.get()), size_};
   }
 
+  /// To be called before bytes [offset, offset + count) are looked at: has the disk fetch them all
+  /// at once, where that pays. Opened for random access, each page would be waited for by itself.
+  void expect(std::uint64_t offset, std::uint64_t count) const noexcept;
   /// Copies the bytes from `offset` on; throws as check() does.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
   /// To be called after bytes [offset, offset + count) were looked at: throws leat::Error, with the
@@ -71,6 +75,7 @@ class MappedFile {
 
   std::filesystem::path path_;
   std::filesystem::path absolute_;  // whatever becomes the working directory
+  Access access_;
   std::size_t size_ = 0;
   std::uint64_t last_page_ = 0;  // where it begins
   dev_t device_ = 0;             // which file it is, whatever becomes of its name

@@ -40,6 +40,7 @@ class Output {
   Output& operator=(const Output&) = delete;
 
   void write(std::span<const std::byte> bytes) {
+    if (bytes.empty()) return;  // and may be nowhere
     if (std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size()) fail();
     written_ += bytes.size();
   }

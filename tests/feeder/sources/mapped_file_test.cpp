@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "leat/csp/sanitizers.h"
+#include "leat/csp/scheduler.h"
 #include "leat/tests/feeder/idx_files.h"
 
 namespace leat::feeder {
@@ -151,6 +151,28 @@ TEST(MappedFile, ReplacedOrRemovedFilesStayWhatTheyWere) {
   expect_reads(file, 0, 2 * kPage + 5);
 }
 
+// A fiber's stack is small, and the handler runs on it or on the worker's own signal stack.
+TEST(MappedFile, MayBeReadAndCutOffOnAFiber) {
+  const TemporaryDirectory directory;
+  const fs::path path = directory.write("a", pattern(4 * kPage));
+  leat::run([&] {
+    const MappedFile file(path);
+    expect_reads(file, 0, 4 * kPage);
+    fs::resize_file(path, kPage);
+    expect_says(error_of_reading(file, 2 * kPage, 10), {"cut off"});
+    expect_reads(file, 0, kPage);
+  });
+}
+
+TEST(MappedFile, LargePiecesMayBeReadWhereverTheyBegin) {
+  const TemporaryDirectory directory;
+  const std::size_t size = 40 * kPage + 3;
+  const MappedFile file(directory.write("a", pattern(size)));
+  for (const std::size_t offset : {std::size_t{0}, std::size_t{1}, kPage - 1, kPage + 7}) {
+    expect_reads(file, offset, size - offset);
+  }
+}
+
 TEST(MappedFile, WorkingDirectoryMayChange) {
   const TemporaryDirectory directory;
   directory.write("a", pattern(10));
@@ -209,10 +231,7 @@ TEST(MappedFile, ManyThreadsReadWhileFilesAreCutOffAndOthersComeAndGo) {
 // What happens to a SIGBUS that is not ours, in a process of its own.
 class ForeignBusError : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (kTsan) GTEST_SKIP() << "ThreadSanitizer handles the signals of a child that ends by them";
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
-  }
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 
   // Reads behind the end of a file that is mapped without a guard.
   static void fault() {
