@@ -19,7 +19,8 @@ struct GuardedRange::Node {
   std::atomic<std::uint64_t> version{1};  // odd while it is being changed, and while it is free
   std::atomic<std::uintptr_t> begin{0};
   std::atomic<std::uintptr_t> end{0};
-  // Addresses, growing: from as if counted from the end, so that 0 means none.
+  // What was lost, as distances that only grow, so that no update of one depends on the other: from
+  // its first byte to `end` (0: nothing was), and from `begin` to behind its last byte.
   std::atomic<std::uintptr_t> lost_before_end{0};
   std::atomic<std::uintptr_t> lost_after_begin{0};
   Node* next = nullptr;       // of all; set before the node is in the list
