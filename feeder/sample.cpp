@@ -74,7 +74,8 @@ std::span<std::byte> Sample::typed(std::size_t field, DType wanted) const {
 }
 
 void Sample::set_length(std::size_t field, std::size_t length) {
-  const std::size_t room = bytes(field).size() / fields_[field].row_bytes();
+  const std::size_t room_bytes = bytes(field).size();  // first: it checks `field`
+  const std::size_t room = room_bytes / fields_[field].row_bytes();
   if (!fields_[field].variable_length) {
     throw std::invalid_argument("leat: field \"" + fields_[field].name +
                                 "\" has a fixed length; declare it with variable_length");

@@ -1,7 +1,7 @@
 // What is always true here:
 //
-//  - Nothing is believed: a payload is allocated as it arrives, and at most one byte more than the
-//    header announces is ever decompressed.
+//  - Nothing is believed: a payload is allocated as it arrives, and of what is more than the header
+//    announces no more is decompressed than tells whether it was meant, in constant memory.
 //  - A read is short only at the end of the data; then Input says whether that end is a proper one.
 //  - Offsets in messages are offsets in the file as it lies on disk, compressed or not.
 #include "leat/feeder/sources/idx.h"
@@ -30,6 +30,10 @@ using Bytes = std::span<std::uint8_t>;
 
 // First allocation for a payload; it doubles from there. MNIST's largest fits.
 constexpr std::size_t kFirstChunk = std::size_t{64} << 20;
+
+// Of what is more than the header announces, so much is decompressed to see whether the checksum is
+// right: a second's work, and enough for every dataset of this kind.
+constexpr std::size_t kMostBeyond = std::size_t{256} << 20;
 
 // Deflate's best: 258 bytes from 2 bits (zlib's technical notes state the bound 1032:1).
 constexpr std::uint64_t kMaxCompression = 1032;
@@ -73,8 +77,17 @@ class Input {
   // Fills `out`, and returns how many bytes it found: fewer only at the end of the data.
   std::size_t read(Bytes out) { return is_gzip_ ? read_gzip(out) : read_file(out); }
 
+  // Reads on until the end of the data, at most about `most` bytes, which must be right.
+  void skip(std::size_t most) {
+    std::vector<std::uint8_t> thrown_away(1 << 16);
+    for (std::size_t done = 0; done < most; done += thrown_away.size()) {
+      if (read(thrown_away) < thrown_away.size()) return;
+    }
+  }
+
   // After a short read: whether the gzip stream stops before its own end.
-  [[nodiscard]] bool is_cut_off() const noexcept { return is_gzip_ && !at_end_; }
+  [[nodiscard]] bool is_cut_off() const noexcept { return is_cut_off_; }
+  [[nodiscard]] bool is_gzip() const noexcept { return is_gzip_; }
 
   // The most bytes that a file of this size can hold.
   [[nodiscard]] std::uint64_t capacity() const noexcept {
@@ -110,6 +123,7 @@ class Input {
         stream_.avail_in = static_cast<uInt>(read_file(buffer_));
         if (stream_.avail_in == 0) {
           at_end_ = between_members_;
+          is_cut_off_ = !between_members_;
           break;
         }
       }
@@ -157,6 +171,7 @@ class Input {
   bool is_gzip_ = false;
   bool between_members_ = false;
   bool at_end_ = false;  // of gzip: the last member is complete and nothing follows
+  bool is_cut_off_ = false;
   z_stream stream_{};
   std::vector<std::uint8_t> buffer_ =
       std::vector<std::uint8_t>(1 << 16);  // no place on a fiber's stack
@@ -235,7 +250,11 @@ IdxArray read_idx(const std::filesystem::path& file, unsigned dimensions) {
 
   // One byte more tells whether this is the end; with gzip, it also makes zlib verify the checksum.
   std::uint8_t beyond = 0;
-  if (input.read({&beyond, 1}) != 0) {
+  const bool is_longer = input.read({&beyond, 1}) != 0;
+  // Corrupt data too may be longer than the header says, which may be corrupt itself: only the
+  // checksum at the end tells. Without gzip there is none.
+  if (is_longer && input.is_gzip()) input.skip(kMostBeyond);
+  if (is_longer && !input.is_cut_off()) {
     fail(file,
          "more bytes than the " + std::to_string(header.size() + payload) +
              " that its header announces (" + to_string(array.shape) + ")",

@@ -201,13 +201,56 @@ TEST(Idx, SizesThatTheFileCannotHoldAreRefusedBeforeAnyAllocation) {
                    std::to_string(compressed.size())});
 }
 
-// What expands beyond its header is left alone after one byte too many: the data behind that byte
-// is damaged, and would be told as that if it were read.
-TEST(Idx, NoMoreIsDecompressedThanTheHeaderAnnounces) {
-  const Bytes start = idx_header({6}) + kSix;
-  Bytes bytes = gzip(start + Bytes(300000, 0));
+// A bit that flipped in the header makes it announce less than there is; one that flipped in the
+// compressed data may make more of it. The checksum tells which it is: a wrong header, or damage.
+TEST(Idx, CorruptGzipIsNotToldAsMoreBytesThanTheHeaderAnnounces) {
+  const Bytes meant = idx_header({6}) + kSix;
+  Bytes bytes = gzip(meant);
+  const std::size_t extent = kGzipHeader + 5 + 7;  // behind a stored block's own header
+  ASSERT_EQ(bytes[extent], 6);
+  bytes[extent] = 2;
+  expect_says(error_of_reading(bytes, 1), {"corrupt gzip data (zlib: incorrect data check)"});
+
+  // Far more than what is announced, with the damage behind it.
+  bytes = gzip(meant + Bytes(300000, 0));
+  bytes[bytes.size() - kGzipTrailer - 1] ^= 1;
+  expect_says(error_of_reading(bytes, 1), {"corrupt gzip data (zlib: incorrect data check)"});
+  bytes = gzip(meant + Bytes(300000, 0));
   std::fill(bytes.end() - 200000, bytes.end(), std::uint8_t{0xff});
-  expect_says(error_of_reading(bytes, 1), {"more bytes than the 14 that its header announces"});
+  expect_says(error_of_reading(bytes, 1), {"corrupt gzip data (zlib: "});
+  expect_says(error_of_reading(first(gzip(meant + Bytes(300000, 0)), 200000), 1),
+              {"truncated: the gzip data ends before its checksum, at byte 200000 of the file"});
+}
+
+// A gzip file of six pixels and then `repeats` times 258 zeros, cut off: 13 bits each.
+Bytes expanding(std::size_t repeats) {
+  Bytes bytes = gzip(idx_header({6}) + kSix);
+  bytes.resize(bytes.size() - kGzipTrailer);
+  bytes[kGzipHeader] = 0;  // not the last block
+  std::uint32_t bits = 0;
+  int count = 0;
+  const auto put = [&](std::uint32_t value, int length) {  // the highest bit first
+    while (length-- > 0) {
+      bits |= (value >> length & 1) << count;
+      if (++count == 8) {
+        bytes.push_back(static_cast<std::uint8_t>(bits));
+        bits = 0;
+        count = 0;
+      }
+    }
+  };
+  put(0b010, 3);                                                        // fixed codes (RFC 1951)
+  put(0b00110000, 8);                                                   // a zero
+  for (std::size_t i = 0; i < repeats; ++i) put(0b11000101'00000, 13);  // 258 bytes, from 1 back
+  return bytes;
+}
+
+// What expands without end is left alone after 256 MiB: the file ends too early, which nobody sees.
+TEST(Idx, DataThatExpandsFarBeyondTheHeaderIsLeftAlone) {
+  expect_says(error_of_reading(expanding(1'100'000), 1),
+              {"more bytes than the 14 that its header announces (6)"});
+  expect_says(error_of_reading(expanding(1000), 1),
+              {"truncated: the gzip data ends before its checksum"});
 }
 
 TEST(Idx, ImpossibleDimensionsAreACallersError) {

@@ -1,0 +1,57 @@
+#include "leat/feeder/sources/checks.h"
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+
+#include "leat/csp/error.h"
+
+namespace leat::feeder {
+namespace {
+
+std::string text(std::span<const Field> fields) {
+  std::string all;
+  for (const Field& field : fields) {
+    all += (all.empty() ? "" : ", ") + field.name + " (" + to_string(field.dtype) + ", " +
+           std::to_string(field.bytes()) + " bytes)";
+  }
+  return all.empty() ? "nothing" : all;
+}
+
+}  // namespace
+
+std::uint64_t fixed_bytes(const Field& field, const char* of_what) {
+  const auto refuse = [&](const std::string& why) {
+    throw std::invalid_argument("leat: field \"" + field.name + "\" of " + of_what + " " + why);
+  };
+  if (field.variable_length) refuse("has a variable length; fixed ones are possible here");
+  std::uint64_t bytes = size_of(field.dtype);
+  for (const std::int64_t extent : field.shape) {
+    if (extent < 1) refuse("has an extent of " + std::to_string(extent) + "; the least is 1");
+    // Some room below 2^64: those of several fields are added up.
+    if (bytes > (std::uint64_t{1} << 56) / static_cast<std::uint64_t>(extent)) {
+      refuse("is larger than any memory");
+    }
+    bytes *= static_cast<std::uint64_t>(extent);
+  }
+  return bytes;
+}
+
+void check_read(const Dataset& data, std::uint64_t index, const Sample& out) {
+  if (index >= data.size()) {
+    throw Error("leat: " + std::string(data.name()) + " has no sample " + std::to_string(index) +
+                "; it has " + std::to_string(data.size()));
+  }
+  const std::span<const Field> fields = data.fields();
+  bool fits = out.fields().size() == fields.size();
+  for (std::size_t f = 0; fits && f < fields.size(); ++f) {
+    fits = out.fields()[f].dtype == fields[f].dtype &&
+           out.fields()[f].variable_length == fields[f].variable_length &&
+           (fields[f].variable_length || out.bytes(f).size() == fields[f].bytes());
+  }
+  if (fits) return;
+  throw std::invalid_argument("leat: a sample of " + std::string(data.name()) + " is " +
+                              text(fields) + "; it cannot be read into " + text(out.fields()));
+}
+
+}  // namespace leat::feeder

@@ -1,0 +1,18 @@
+// What several sources check.
+#pragma once
+
+#include <cstdint>
+
+#include "leat/feeder/dataset.h"
+
+namespace leat::feeder {
+
+/// Bytes of a field that has the same number in every sample. Throws std::invalid_argument, with
+/// what it is a field of, if its length is variable, an extent below 1, or the product too large.
+[[nodiscard]] std::uint64_t fixed_bytes(const Field& field, const char* of_what);
+
+/// Throws leat::Error if `data` has no sample `index`, std::invalid_argument if `out` is of other
+/// fields: of another number, type or size (names may differ).
+void check_read(const Dataset& data, std::uint64_t index, const Sample& out);
+
+}  // namespace leat::feeder

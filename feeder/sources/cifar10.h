@@ -1,0 +1,96 @@
+// CIFAR-10 and CIFAR-100, in their binary version: photographs of 32 x 32 pixels in 10 or 100
+// classes.
+//
+//   CIFAR-10, data_batch_1.bin to data_batch_5.bin and test_batch.bin; a record of 3073 bytes:
+//     byte 0       label, 0 to 9
+//     byte 1       1024 bytes of red, 1024 of green, 1024 of blue; each row by row
+//   CIFAR-100, train.bin and test.bin; a record of 3074 bytes:
+//     byte 0       coarse label, 0 to 19: the superclass
+//     byte 1       fine label, 0 to 99: the class
+//     byte 2       the colours, as above
+//
+// Records follow one another from the file's first byte to its last.
+//
+// Source: A. Krizhevsky, "The CIFAR-10 dataset", https://www.cs.toronto.edu/~kriz/cifar.html
+// ("binary version").
+//
+// Example
+//   const leat::feeder::Cifar10 train("data/cifar-10-batches-bin", leat::feeder::Cifar10::kTrain,
+//                                     {.label = leat::feeder::DType::kInt64});
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "leat/feeder/dataset.h"
+#include "leat/feeder/sources/files.h"
+#include "leat/feeder/sources/record_files.h"
+
+namespace leat::feeder {
+
+/// How labels are delivered.
+struct CifarOptions {
+  /// kUint8, kInt32, or kInt64, which PyTorch's losses want.
+  DType label = DType::kUint8;
+};
+
+/// What Cifar10 and Cifar100 have in common. The files are mapped (sources/mapped_file.h);
+/// everything is const and thread-safe.
+class Cifar : public Dataset {
+ public:
+  enum Split : std::uint8_t { kTrain, kTest };
+
+  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
+  [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
+  [[nodiscard]] std::uint64_t size() const noexcept override { return records_.size(); }
+  /// Copies, and checks the labels: here, since they are spread over all of the file's pages.
+  /// Throws leat::Error, with file and byte, for a label that is none and for a file that has
+  /// shrunk or cannot be read any more; leat::Error if `index` >= size(), std::invalid_argument if
+  /// `out` is of other fields.
+  void read(std::uint64_t index, Sample& out) const override;
+  [[nodiscard]] bool reads_block() const noexcept override { return true; }
+
+ protected:
+  /// `classes`: 10 or 100.
+  Cifar(std::size_t classes, std::string name, const std::vector<std::filesystem::path>& files,
+        CifarOptions options);
+
+ private:
+  std::size_t classes_;
+  std::string name_;
+  std::vector<Field> fields_;
+  RecordFiles records_;
+};
+
+/// Fields of a sample: "image", uint8 {3, 32, 32} (colour, row, column); "label", a scalar, 0 to 9.
+class Cifar10 final : public Cifar {
+ public:
+  static constexpr std::size_t kClasses = 10;
+
+  /// data_batch_1.bin to data_batch_5.bin, or test_batch.bin, of `directory`. Throws leat::Error,
+  /// with the file, if one is missing, unreadable, empty or truncated; std::invalid_argument for a
+  /// type of labels that is not offered.
+  Cifar10(const std::filesystem::path& directory, Split split, CifarOptions options = {});
+  /// Files of that format, by pattern (sources/files.h).
+  explicit Cifar10(const FilePatterns& files, CifarOptions options = {});
+};
+
+/// Fields of a sample: "image", uint8 {3, 32, 32}; "label", the fine one, 0 to 99; "coarse_label",
+/// 0 to 19.
+class Cifar100 final : public Cifar {
+ public:
+  static constexpr std::size_t kClasses = 100;
+  static constexpr std::size_t kCoarseClasses = 20;
+
+  /// train.bin or test.bin of `directory`. Throws as Cifar10 does.
+  Cifar100(const std::filesystem::path& directory, Split split, CifarOptions options = {});
+  /// Files of that format, by pattern (sources/files.h).
+  explicit Cifar100(const FilePatterns& files, CifarOptions options = {});
+};
+
+}  // namespace leat::feeder

@@ -1,0 +1,43 @@
+#include "leat/feeder/sources/fixed_records.h"
+
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "leat/feeder/sources/checks.h"
+
+namespace leat::feeder {
+namespace {
+
+std::uint64_t bytes_of_record(const std::vector<Field>& fields) {
+  if (fields.empty()) {
+    throw std::invalid_argument("leat: FixedRecords needs fields: what a record consists of");
+  }
+  std::uint64_t total = 0;
+  for (const Field& field : fields) total += fixed_bytes(field, "fixed records");
+  return total;
+}
+
+}  // namespace
+
+FixedRecords::FixedRecords(const FilePatterns& files, FixedRecordsOptions options)
+    : options_(std::move(options)),
+      record_bytes_(bytes_of_record(options_.fields)),
+      records_(find_files(files, options_.extension), options_.header_bytes, record_bytes_) {
+  if (options_.name.empty()) options_.name = "fixed records of " + files.text();
+}
+
+void FixedRecords::read(std::uint64_t index, Sample& out) const {
+  check_read(*this, index, out);
+  const auto [file, offset] = records_.find(index);
+  file.expect(offset, record_bytes_);
+  const std::byte* next = file.bytes().data() + offset;
+  for (std::size_t f = 0; f < options_.fields.size(); ++f) {
+    const std::span<std::byte> room = out.bytes(f);
+    std::memcpy(room.data(), next, room.size());
+    next += room.size();
+  }
+  file.check(offset, record_bytes_);
+}
+
+}  // namespace leat::feeder

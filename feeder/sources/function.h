@@ -1,0 +1,57 @@
+// Samples that a function computes.
+//
+// Example
+//   const leat::feeder::FunctionDataset squares(
+//       "squares", {{"square", leat::feeder::DType::kInt64, {}}}, 1000,
+//       [](std::uint64_t index, leat::feeder::Sample& out) {
+//         out.as<std::int64_t>(0)[0] = static_cast<std::int64_t>(index * index);
+//       });
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "leat/feeder/dataset.h"
+
+namespace leat::feeder {
+
+/// A dataset whose read() is a function.
+class FunctionDataset final : public Dataset {
+ public:
+  /// As Dataset::read, which tells what it may do: called from several fibers or threads at the
+  /// same time.
+  using Function = std::function<void(std::uint64_t index, Sample& out)>;
+
+  /// Throws std::invalid_argument if `function` is empty. `reads_block` as Dataset's.
+  FunctionDataset(std::string name, std::vector<Field> fields, std::uint64_t size,
+                  Function function, bool reads_block = false)
+      : name_(std::move(name)),
+        fields_(std::move(fields)),
+        size_(size),
+        function_(std::move(function)),
+        reads_block_(reads_block) {
+    if (!function_) throw std::invalid_argument("leat: dataset \"" + name_ + "\" has no function");
+  }
+
+  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
+  [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
+  [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
+  /// Calls the function, with whatever index and sample; throws what it throws.
+  void read(std::uint64_t index, Sample& out) const override { function_(index, out); }
+  [[nodiscard]] bool reads_block() const noexcept override { return reads_block_; }
+
+ private:
+  std::string name_;
+  std::vector<Field> fields_;
+  std::uint64_t size_;
+  Function function_;
+  bool reads_block_;
+};
+
+}  // namespace leat::feeder

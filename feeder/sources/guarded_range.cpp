@@ -1,0 +1,159 @@
+#include "leat/feeder/sources/guarded_range.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <mutex>
+#include <string>
+
+#include "leat/csp/error.h"
+
+namespace leat::feeder {
+
+struct GuardedRange::Node {
+  std::atomic<std::uint64_t> version{1};  // odd while it is being changed, and while it is free
+  std::atomic<std::uintptr_t> begin{0};
+  std::atomic<std::uintptr_t> end{0};
+  // What was lost, as distances that only grow, so that no update of one depends on the other: from
+  // its first byte to `end` (0: nothing was), and from `begin` to behind its last byte.
+  std::atomic<std::uintptr_t> lost_before_end{0};
+  std::atomic<std::uintptr_t> lost_after_begin{0};
+  Node* next = nullptr;       // of all; set before the node is in the list
+  Node* next_free = nullptr;  // under `changes`
+};
+
+namespace {
+
+using Node = GuardedRange::Node;
+
+std::mutex changes;  // of nodes; the handler does without
+std::atomic<Node*> nodes{nullptr};
+Node* free_nodes = nullptr;
+struct sigaction previous = {};
+std::uintptr_t page_size = 0;  // with `previous`, set before the handler is installed
+
+void grow(std::atomic<std::uintptr_t>& value, std::uintptr_t least) noexcept {
+  std::uintptr_t now = value.load();
+  while (now < least && !value.compare_exchange_weak(now, least)) {
+  }
+}
+
+// The node whose range the address is in.
+struct Found {
+  Node* node;
+  std::uintptr_t begin;
+  std::uintptr_t end;
+};
+Found find(std::uintptr_t address) noexcept {
+  for (Node* node = nodes.load(); node != nullptr; node = node->next) {
+    const std::uint64_t version = node->version.load();
+    const std::uintptr_t begin = node->begin.load();
+    const std::uintptr_t end = node->end.load();
+    // One that changes is not the one that is being read.
+    if (version % 2 == 0 && node->version.load() == version && begin <= address && address < end) {
+      return {node, begin, end};
+    }
+  }
+  return {nullptr, 0, 0};
+}
+
+// A page of zeros in place of the one that is not there. Whether there is one now.
+bool give_zeros(std::uintptr_t address) noexcept {
+  const Found found = find(address);
+  if (found.node == nullptr) return false;
+  const std::uintptr_t page = address / page_size * page_size;
+  grow(found.node->lost_before_end, found.end - page);
+  grow(found.node->lost_after_begin, page + page_size - found.begin);
+  // Not mmap(): ThreadSanitizer takes that for a write to what other threads may be reading.
+  return syscall(SYS_mmap, page, page_size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                 0) == static_cast<long>(page);
+}
+
+// What would have become of the signal without us.
+void pass_on(int signal, siginfo_t* info, void* context) noexcept {
+  if ((previous.sa_flags & SA_SIGINFO) != 0) {
+    previous.sa_sigaction(signal, info, context);
+    return;
+  }
+  const bool was_sent = info->si_code <= 0;  // by kill() or the like: nothing will run again
+  if (previous.sa_handler == SIG_IGN && was_sent) return;
+  if (previous.sa_handler != SIG_IGN && previous.sa_handler != SIG_DFL) {
+    previous.sa_handler(signal);
+    return;
+  }
+  struct sigaction standard = {};
+  standard.sa_handler = SIG_DFL;
+  sigemptyset(&standard.sa_mask);
+  sigaction(signal, &standard, nullptr);
+  if (was_sent) raise(signal);  // else the instruction is run again, and faults again
+}
+
+extern "C" void leat_on_sigbus(int signal, siginfo_t* info, void* context) {
+  const int error = errno;
+  const bool is_fault = info->si_code == BUS_ADRERR;
+  if (!is_fault || !give_zeros(reinterpret_cast<std::uintptr_t>(info->si_addr))) {
+    pass_on(signal, info, context);
+  }
+  errno = error;
+}
+
+void install() {
+  page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  struct sigaction action = {};
+  action.sa_sigaction = &leat_on_sigbus;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigemptyset(&action.sa_mask);
+  // What was there is known before the handler may need it.
+  if (sigaction(SIGBUS, nullptr, &previous) != 0 || sigaction(SIGBUS, &action, nullptr) != 0) {
+    throw Error(std::string("leat: cannot handle SIGBUS, as mapped files need: ") +
+                std::strerror(errno) + "; check what forbids sigaction(2)");
+  }
+}
+
+}  // namespace
+
+GuardedRange::GuardedRange(const std::byte* data, std::size_t size) {
+  static std::once_flag installed;
+  std::call_once(installed, install);
+
+  const std::lock_guard lock(changes);
+  const bool is_new = free_nodes == nullptr;
+  Node* const node = is_new ? new Node : free_nodes;
+  if (!is_new) free_nodes = node->next_free;
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  node->begin.store(begin);
+  node->end.store(begin + (size + page_size - 1) / page_size * page_size);
+  node->lost_before_end.store(0);
+  node->lost_after_begin.store(0);
+  node->version.fetch_add(1);
+  if (is_new) {
+    node->next = nodes.load();
+    nodes.store(node);
+  }
+  node_ = node;
+}
+
+GuardedRange::~GuardedRange() {
+  const std::lock_guard lock(changes);
+  node_->version.fetch_add(1);
+  node_->next_free = free_nodes;
+  free_nodes = node_;
+}
+
+bool GuardedRange::is_damaged() const noexcept { return node_->lost_before_end.load() != 0; }
+
+std::size_t GuardedRange::first_lost() const noexcept {
+  return node_->end.load() - node_->begin.load() - node_->lost_before_end.load();
+}
+
+bool GuardedRange::is_lost(std::size_t from, std::size_t to) const noexcept {
+  if (!is_damaged()) return false;
+  return from < node_->lost_after_begin.load() && first_lost() < to;
+}
+
+}  // namespace leat::feeder

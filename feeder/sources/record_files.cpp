@@ -1,0 +1,39 @@
+#include "leat/feeder/sources/record_files.h"
+
+#include <string>
+
+#include "leat/csp/error.h"
+
+namespace leat::feeder {
+
+RecordFiles::RecordFiles(const std::vector<std::filesystem::path>& files,
+                         std::uint64_t header_bytes, std::uint64_t record_bytes)
+    : header_bytes_(header_bytes), record_bytes_(record_bytes) {
+  for (const std::filesystem::path& path : files) {
+    files_.push_back(std::make_unique<MappedFile>(path));
+    const std::uint64_t size = files_.back()->size();
+    const auto fail = [&](const std::string& problem) {
+      throw Error("leat: cannot read " + path.string() + ": " + problem +
+                  "; fetch the file again, and check that it holds such records");
+    };
+    const std::string bytes = std::to_string(size) + " bytes";
+    if (size <= header_bytes) {
+      fail("truncated: its " + bytes + " hold no record behind a header of " +
+           std::to_string(header_bytes));
+    }
+    const std::uint64_t records = (size - header_bytes) / record_bytes;
+    if ((size - header_bytes) % record_bytes != 0) {
+      fail("truncated: of its " + bytes + ", the last whole record of " +
+           std::to_string(record_bytes) + " ends at byte " +
+           std::to_string(header_bytes + records * record_bytes));
+    }
+    index_.add(records);
+  }
+}
+
+RecordFiles::Place RecordFiles::find(std::uint64_t index) const noexcept {
+  const ShardIndex::Place place = index_.find(index);
+  return {*files_[place.shard], header_bytes_ + place.index * record_bytes_};
+}
+
+}  // namespace leat::feeder

@@ -1,0 +1,33 @@
+// In which of several files a sample is.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace leat::feeder {
+
+/// The samples of shards, numbered one shard after the other.
+class ShardIndex {
+ public:
+  /// Of the next shard; 0 is fine.
+  void add(std::uint64_t samples) { ends_.push_back(size() + samples); }
+  [[nodiscard]] std::uint64_t size() const noexcept { return ends_.empty() ? 0 : ends_.back(); }
+
+  struct Place {
+    std::size_t shard;
+    std::uint64_t index;  // in the shard
+  };
+  /// Of `index` < size(). Takes the logarithm of the number of shards.
+  [[nodiscard]] Place find(std::uint64_t index) const noexcept {
+    const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
+    return {static_cast<std::size_t>(end - ends_.begin()),
+            end == ends_.begin() ? index : index - *(end - 1)};
+  }
+
+ private:
+  std::vector<std::uint64_t> ends_;  // of each shard, one behind its last sample
+};
+
+}  // namespace leat::feeder

@@ -1,0 +1,180 @@
+#include "leat/feeder/sources/files.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <clocale>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "leat/tests/feeder/idx_files.h"
+
+namespace leat::feeder {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Files : public ::testing::Test {
+ protected:
+  void touch(const std::string& name) const {
+    fs::create_directories((root() / name).parent_path());
+    directory_.write(name, {1});
+  }
+  void touch(std::initializer_list<const char*> names) const {
+    for (const char* name : names) touch(std::string(name));
+  }
+  const fs::path& root() const { return directory_.path(); }
+  std::string at(const std::string& name) const { return (root() / name).string(); }
+
+  // What is found, below the root.
+  std::vector<std::string> found(const FilePatterns& patterns,
+                                 std::string_view extension = ".bin") const {
+    std::vector<std::string> names;
+    for (const fs::path& file : find_files(patterns, extension)) {
+      names.push_back(file.lexically_relative(root()).string());
+    }
+    return names;
+  }
+  std::string error(const FilePatterns& patterns) const {
+    return error_of([&] { static_cast<void>(find_files(patterns, ".bin")); });
+  }
+
+  TemporaryDirectory directory_;
+};
+
+using Names = std::vector<std::string>;
+
+TEST_F(Files, AFileIsItself) {
+  touch({"a.txt", "b[1].bin", "c{0..3}.bin", "b1.bin"});
+  EXPECT_EQ(found(at("a.txt")), Names{"a.txt"}) << "whatever its extension";
+  EXPECT_EQ(found(at("b[1].bin")), Names{"b[1].bin"}) << "whatever characters are in its name";
+  EXPECT_EQ(found(at("c{0..3}.bin")), Names{"c{0..3}.bin"});
+}
+
+TEST_F(Files, ADirectoryIsItsFilesOfTheExtension) {
+  touch({"d/2.bin", "d/10.bin", "d/1.bin", "d/x.txt", "d/.hidden.bin", "d/sub/3.bin"});
+  fs::create_directory(at("d/no.bin"));
+  fs::create_symlink(at("d/x.txt"), at("d/link.bin"));
+  EXPECT_EQ(found(at("d")), (Names{"d/1.bin", "d/10.bin", "d/2.bin", "d/link.bin"}));
+  EXPECT_EQ(found(at("d"), ".txt"), Names{"d/x.txt"});
+  EXPECT_EQ(found(at("d"), ""), (Names{"d/1.bin", "d/10.bin", "d/2.bin", "d/link.bin", "d/x.txt"}));
+}
+
+TEST_F(Files, WildcardsMatchInEveryPartOfThePath) {
+  touch({"a1/x.bin", "a2/x.bin", "a2/y.bin", "b1/x.bin", "a3/sub/x.bin", "a4", ".a5/x.bin"});
+  EXPECT_EQ(found(at("a*/x.bin")), (Names{"a1/x.bin", "a2/x.bin"}));
+  EXPECT_EQ(found(at("a?/*.bin")), (Names{"a1/x.bin", "a2/x.bin", "a2/y.bin"}));
+  EXPECT_EQ(found(at("[ab]1/*")), (Names{"a1/x.bin", "b1/x.bin"}));
+  EXPECT_EQ(found(at("[!b]*/*/x.bin")), Names{"a3/sub/x.bin"});
+  EXPECT_EQ(found(at("*")), Names{"a4"}) << "directories are left out, hidden names too";
+  EXPECT_EQ(found(at(".a*/*")), Names{".a5/x.bin"});
+  EXPECT_EQ(found(at("a*/sub/x.bin")), Names{"a3/sub/x.bin"});
+}
+
+TEST_F(Files, WildcardsMayBeRelative) {
+  touch({"r/1.bin", "r/2.bin"});
+  const fs::path before = fs::current_path();
+  fs::current_path(root());
+  const std::vector<fs::path> files = find_files("r/*.bin", ".bin");
+  const std::vector<fs::path> here = find_files("*/1.bin", ".bin");
+  fs::current_path(before);
+  EXPECT_EQ(files, (std::vector<fs::path>{"r/1.bin", "r/2.bin"}));
+  EXPECT_EQ(here, std::vector<fs::path>{"r/1.bin"});
+}
+
+TEST_F(Files, BracesAreRangesAndAlternatives) {
+  for (int i = 0; i <= 12; ++i) {
+    touch("s_" + std::string(i < 10 ? "00" : "0") + std::to_string(i) + ".bin");
+    touch("t" + std::to_string(i));
+  }
+  EXPECT_EQ(found(at("s_{000..012}.bin")).size(), 13U);
+  EXPECT_EQ(found(at("s_{009..011}.bin")), (Names{"s_009.bin", "s_010.bin", "s_011.bin"}));
+  EXPECT_EQ(found(at("s_{011..009}.bin")), (Names{"s_009.bin", "s_010.bin", "s_011.bin"}));
+  EXPECT_EQ(found(at("t{9..11}")), (Names{"t10", "t11", "t9"}));
+  EXPECT_EQ(found(at("s_0{00,1{0..2}}.bin")),
+            (Names{"s_000.bin", "s_010.bin", "s_011.bin", "s_012.bin"}));
+  EXPECT_EQ(found(at("{s_000.bin,t{1,2}}")), (Names{"s_000.bin", "t1", "t2"}));
+  EXPECT_EQ(found(at("t{,1}0")), (Names{"t0", "t10"}));
+  EXPECT_EQ(found(at("{s_00[0-1]*,t1?}")), (Names{"s_000.bin", "s_001.bin", "t10", "t11", "t12"}));
+  touch("u{v}w1");
+  EXPECT_EQ(found(at("u{v}w{1..1}")), Names{"u{v}w1"}) << "braces without a choice are themselves";
+}
+
+TEST_F(Files, OrderIsByBytesInEveryLocaleWhateverTheOrderOfPatterns) {
+  touch({"B.bin", "a.bin", "b.bin", "A.bin", "_.bin", "\xc3\xa4.bin", "a-b/x.bin", "a/x.bin"});
+  const Names sorted = {"A.bin", "B.bin",   "_.bin", "a-b/x.bin",
+                        "a.bin", "a/x.bin", "b.bin", "\xc3\xa4.bin"};
+  const std::string locale = std::setlocale(LC_ALL, nullptr);
+  for (const char* other : {"C", "C.UTF-8", "en_US.UTF-8"}) {
+    std::setlocale(LC_ALL, other);  // whichever there are
+    EXPECT_EQ(found({at("a/x.bin"), at("*.bin"), at("a-b/*")}), sorted);
+    EXPECT_EQ(found({at("a-b"), at("*.bin"), at("a")}), sorted);
+  }
+  std::setlocale(LC_ALL, locale.c_str());
+}
+
+TEST_F(Files, WhatNamesNothingIsToldWithThePattern) {
+  touch({"d/a.txt", "e/sub/a.bin"});
+  expect_says(error(at("missing.bin")),
+              {"no files from \"" + at("missing.bin") + "\"", "No such file or directory"});
+  expect_says(error(at("d/*.bin")), {"\"" + at("d/*.bin") + "\"", "it matches no file"});
+  expect_says(error(at("e/*")), {"it matches no file", "directory/*"});
+  expect_says(error(at("d")), {"there are no files *.bin in the directory " + at("d")});
+  expect_says(error(at("none/*.bin")), {at("none"), "No such file or directory"});
+  expect_says(error(at("d/a.txt/*.bin")), {at("d/a.txt"), "Not a directory"});
+  expect_says(error(""), {"it is empty"});
+  expect_says(error(std::vector<std::string>{}), {"the list of patterns is empty"});
+}
+
+TEST_F(Files, AGapInARangeIsAnErrorNotASmallerDataset) {
+  touch({"s0.bin", "s2.bin"});
+  expect_says(error(at("s{0..2}.bin")), {at("s{0..2}.bin"), at("s1.bin") + ": No such file"});
+  expect_says(error(at("s{0,1}*")), {at("s{0,1}*"), "\"" + at("s1*") + "\" matches no file"});
+}
+
+TEST_F(Files, BracesThatMeanNothingAreRefused) {
+  expect_says(error(at("a{1,2")), {"a { has no }"});
+  expect_says(error(at("a{1..b}")), {"{1..b} is no range of two numbers"});
+  expect_says(error(at("a{0..10..2}")), {"{0..10..2} is no range of two numbers"});
+  expect_says(error(at("a{0..99999999999}")), {"is no range of two numbers"});
+  expect_says(error(at("a{0..1000000}")), {"more than 1000000 names"});
+  expect_says(error(at("a{0..9999}{0..9999}")), {"more than 1000000 names"});
+}
+
+TEST_F(Files, AFileNamedTwiceIsRefused) {
+  touch({"a.bin", "b.bin"});
+  expect_says(error({at("a.bin"), at("*.bin")}),
+              {at("a.bin") + " is named twice, also by ", at("*.bin")});
+  expect_says(error(at("{a,b,a}.bin")), {at("a.bin") + " is named twice; "});
+  expect_says(error({at("a.bin"), at("./a.bin")}), {"is named twice"});
+}
+
+TEST_F(Files, WhatIsNeitherFileNorDirectoryIsRefused) {
+  touch({"d/a.bin", "l/a.bin"});
+  ASSERT_EQ(mkfifo(at("d/pipe.bin").c_str(), 0600), 0);
+  const std::string problem = at("d/pipe.bin") + " is neither a file nor a directory";
+  expect_says(error(at("d/pipe.bin")), {problem});
+  expect_says(error(at("d")), {problem});
+  expect_says(error(at("d/*.bin")), {problem});
+  fs::create_symlink("nowhere", at("l/b.bin"));
+  for (const char* pattern : {"l", "l/*", "l/b.bin"}) {
+    expect_says(error(at(pattern)), {at("l/b.bin"), "No such file or directory"});
+  }
+  fs::create_symlink(at("loop"), at("loop"));
+  expect_says(error(at("loop")), {at("loop"), "Too many levels of symbolic links"});
+}
+
+TEST_F(Files, UnreadableDirectoryIsNamed) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may read everything";
+  touch("d/a.bin");
+  fs::permissions(at("d"), fs::perms::none);
+  for (const char* pattern : {"d", "d/*.bin", "?/*.bin"}) {
+    expect_says(error(at(pattern)), {at("d"), "Permission denied"});
+  }
+  fs::permissions(at("d"), fs::perms::owner_all);
+}
+
+}  // namespace
+}  // namespace leat::feeder

@@ -1,0 +1,150 @@
+#include "leat/feeder/sources/fixed_records.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "leat/tests/feeder/sources/synthetic_files.h"
+
+namespace leat::feeder {
+namespace {
+
+namespace fs = std::filesystem;
+
+// 21 bytes, so that nothing is aligned.
+const std::vector<Field> kFields = {
+    {"a", DType::kUint8, {3}}, {"b", DType::kInt64, {}}, {"c", DType::kInt16, {5}}};
+constexpr std::size_t kRecord = 21;
+
+void expect_sample(const FixedRecords& data, std::uint64_t seed, std::uint64_t index) {
+  SampleBuffer sample(data.fields());
+  data.read(index, sample);
+  std::vector<std::byte> read;
+  for (std::size_t f = 0; f < 3; ++f) {
+    read.insert(read.end(), sample.bytes(f).begin(), sample.bytes(f).end());
+  }
+  EXPECT_EQ(read, expected_bytes(seed, index, kRecord)) << index;
+}
+
+TEST(FixedRecords, AreWhatWasWrittenForAnyNumberOfShardsAndHeader) {
+  for (const std::size_t shards : {1U, 2U, 7U, 100U}) {
+    for (const std::size_t header : {0U, 1U, 1024U}) {
+      const TemporaryDirectory directory;
+      const std::vector<fs::path> files = write_records(directory.path(), {.samples = 100,
+                                                                           .shards = shards,
+                                                                           .seed = shards,
+                                                                           .record_bytes = kRecord,
+                                                                           .header_bytes = header});
+      EXPECT_EQ(files.size(), shards);
+      const FixedRecords data(directory.path(), {.fields = kFields, .header_bytes = header});
+      ASSERT_EQ(data.size(), 100U);
+      EXPECT_TRUE(data.reads_block());
+      EXPECT_EQ(data.name(), "fixed records of " + directory.path().string());
+      ASSERT_EQ(data.fields().size(), 3U);
+      EXPECT_EQ(data.fields()[1], kFields[1]);
+      for (std::uint64_t i = 0; i < 100; ++i) expect_sample(data, shards, i);
+    }
+  }
+}
+
+TEST(FixedRecords, MayBeReadByManyThreads) {
+  const TemporaryDirectory directory;
+  write_records(directory.path(), {.samples = 500, .shards = 3, .record_bytes = kRecord});
+  const FixedRecords data((directory.path() / "records_{00000..00002}.bin").string(),
+                          {.fields = kFields});
+  from_several_threads(500, [&](std::uint64_t i) { expect_sample(data, 0, i); });
+}
+
+class FixedRecordsBad : public ::testing::Test {
+ protected:
+  std::string error(const Bytes& bytes, std::uint64_t header) {
+    file_ = directory_.write("a.bin", bytes);
+    std::string text = error_of(
+        [&] { const FixedRecords data(file_, {.fields = kFields, .header_bytes = header}); });
+    expect_says(text, {"cannot read " + file_.string()});
+    return text;
+  }
+
+  TemporaryDirectory directory_;
+  fs::path file_;
+};
+
+TEST_F(FixedRecordsBad, TruncatedFileIsToldWithTheEndOfItsLastWholeRecord) {
+  expect_says(error(Bytes(kRecord * 3 - 1), 0),
+              {"truncated: of its 62 bytes, the last whole record of 21 ends at byte 42"});
+  expect_says(error(Bytes(10 + kRecord * 3 + 1), 10), {"of its 74 bytes", "ends at byte 73"});
+  expect_says(error(Bytes(10 + 5), 10), {"ends at byte 10"});
+}
+
+TEST_F(FixedRecordsBad, NoRecordIsToldWithTheHeader) {
+  expect_says(error(Bytes(10), 10), {"its 10 bytes hold no record behind a header of 10"});
+  expect_says(error(Bytes(9), 10), {"its 9 bytes hold no record behind a header of 10"});
+  expect_says(error({}, 0), {"it is empty (0 bytes)"});
+}
+
+TEST_F(FixedRecordsBad, OneBadShardAmongOthersIsNamed) {
+  directory_.write("0.bin", Bytes(kRecord));
+  directory_.write("1.bin", Bytes(kRecord + 1));
+  directory_.write("2.bin", Bytes(kRecord));
+  expect_says(error_of([&] { const FixedRecords data(directory_.path(), {.fields = kFields}); }),
+              {(directory_.path() / "1.bin").string(), "ends at byte 21"});
+}
+
+TEST_F(FixedRecordsBad, FileThatShrinksIsAnErrorAndTheOthersAreRead) {
+  const std::vector<fs::path> files = write_records(
+      directory_.path(), {.samples = 3000, .shards = 3, .seed = 5, .record_bytes = kRecord});
+  const FixedRecords data(directory_.path(), {.fields = kFields});
+  SampleBuffer sample(data.fields());
+  fs::resize_file(files[1], kRecord * 10 + 1);
+  expect_says(error_of([&] { data.read(1010, sample); }),
+              {files[1].string(), "cut off while it was mapped", "it had 21000 bytes",
+               "has 211 now", "bytes 210 to 231"});
+  expect_says(error_of([&] { data.read(1999, sample); }), {files[1].string(), "cut off"});
+  for (std::uint64_t i = 0; i < 1010; ++i) expect_sample(data, 5, i);
+  for (std::uint64_t i = 2000; i < 3000; ++i) expect_sample(data, 5, i);
+}
+
+TEST_F(FixedRecordsBad, IndexOutsideIsNamed) {
+  directory_.write("0.bin", Bytes(kRecord * 4));
+  const FixedRecords data(directory_.path(), {.fields = kFields, .name = "mine"});
+  SampleBuffer sample(data.fields());
+  expect_says(error_of([&] { data.read(4, sample); }), {"mine has no sample 4", "it has 4"});
+}
+
+TEST_F(FixedRecordsBad, OtherFieldsAreACallersError) {
+  directory_.write("0.bin", Bytes(kRecord * 4));
+  const FixedRecords data(directory_.path(), {.fields = kFields});
+  std::vector<Field> fewer = kFields;
+  fewer.pop_back();
+  std::vector<Field> wider = kFields;
+  wider[0].shape = {4};
+  std::vector<Field> unsigned_one = kFields;
+  unsigned_one[1].dtype = DType::kUint64;
+  for (const std::vector<Field>& fields : {fewer, wider, unsigned_one}) {
+    SampleBuffer sample(fields);
+    EXPECT_THROW(data.read(0, sample), std::invalid_argument);
+  }
+}
+
+TEST_F(FixedRecordsBad, FieldsThatCannotBeAreACallersError) {
+  directory_.write("0.bin", Bytes(kRecord));
+  const std::vector<std::vector<Field>> refused = {
+      {},
+      {{"a", DType::kUint8, {0}}},
+      {{"a", DType::kUint8, {-1}}},
+      {{.name = "a", .shape = {3}, .variable_length = true}},
+      {{"a", DType::kUint8, {1L << 40, 1L << 40}}},
+  };
+  for (const std::vector<Field>& fields : refused) {
+    EXPECT_THROW(FixedRecords(directory_.path(), {.fields = fields}), std::invalid_argument);
+  }
+}
+
+}  // namespace
+}  // namespace leat::feeder

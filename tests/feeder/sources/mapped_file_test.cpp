@@ -1,0 +1,317 @@
+// Files that shrink, and what else there is of SIGBUS.
+#include "leat/feeder/sources/mapped_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "leat/csp/scheduler.h"
+#include "leat/tests/feeder/idx_files.h"
+
+namespace leat::feeder {
+namespace {
+
+namespace fs = std::filesystem;
+
+const auto kPage = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+
+std::uint8_t value(std::size_t offset) { return static_cast<std::uint8_t>(offset * 7 + 1); }
+
+Bytes pattern(std::size_t size) {
+  Bytes bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = value(i);
+  return bytes;
+}
+
+// Reads, and checks that what was read is right.
+void expect_reads(const MappedFile& file, std::size_t offset, std::size_t count) {
+  std::vector<std::byte> out(count);
+  file.read(offset, out);
+  for (std::size_t i = 0; i < count; ++i) {
+    ASSERT_EQ(std::to_integer<unsigned>(out[i]), value(offset + i)) << offset + i;
+  }
+}
+
+std::string error_of_reading(const MappedFile& file, std::size_t offset, std::size_t count) {
+  std::vector<std::byte> out(count);
+  return error_of([&] { file.read(offset, out); });
+}
+
+TEST(MappedFile, IsTheBytesOfTheFile) {
+  const TemporaryDirectory directory;
+  for (const std::size_t size : {std::size_t{1}, std::size_t{100}, kPage, kPage + 1, 5 * kPage}) {
+    const MappedFile file(directory.write("a", pattern(size)), Access::kSequential);
+    EXPECT_EQ(file.size(), size);
+    EXPECT_EQ(file.bytes().size(), size);
+    EXPECT_EQ(file.path(), directory.path() / "a");
+    expect_reads(file, 0, size);
+    expect_reads(file, size - 1, 1);
+    expect_reads(file, size, 0);
+    expect_reads(file, size / 2, size - size / 2);
+  }
+}
+
+TEST(MappedFile, WhatNeverWasInTheFileIsACallersError) {
+  const TemporaryDirectory directory;
+  const MappedFile file(directory.write("a", pattern(100)));
+  std::byte out{};
+  EXPECT_THROW(file.read(100, {&out, 1}), std::out_of_range);
+  EXPECT_THROW(file.read(~std::uint64_t{0}, {&out, 1}), std::out_of_range);
+  EXPECT_THROW(file.check(99, 2), std::out_of_range);
+  EXPECT_THROW(file.check(1, ~std::uint64_t{0}), std::out_of_range);
+}
+
+TEST(MappedFile, WhatCannotBeMappedIsNamed) {
+  const TemporaryDirectory directory;
+  const auto error = [](const fs::path& path) {
+    return error_of([&] { const MappedFile file(path); });
+  };
+  const fs::path missing = directory.path() / "missing";
+  expect_says(error(missing), {"cannot read " + missing.string(), "No such file or directory"});
+  expect_says(error(directory.path()), {directory.path().string(), "it is a directory"});
+  const fs::path empty = directory.write("empty", {});
+  expect_says(error(empty), {empty.string(), "it is empty (0 bytes)"});
+  const fs::path pipe = directory.path() / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  expect_says(error(pipe), {pipe.string(), "it is no regular file"});
+  const fs::path below = empty / "file";
+  expect_says(error(below), {below.string(), "Not a directory"});
+  if (geteuid() != 0) {
+    const fs::path secret = directory.write("secret", {1});
+    fs::permissions(secret, fs::perms::none);
+    expect_says(error(secret), {secret.string(), "Permission denied"});
+  }
+}
+
+TEST(MappedFile, CutOffAtAnyByteIsAnErrorForWhatIsGoneAndForNothingElse) {
+  const TemporaryDirectory directory;
+  const std::size_t size = 3 * kPage + 500;
+  const MappedFile other(directory.write("other", pattern(size)));
+  for (const std::size_t left : {size - 1, 3 * kPage + 1, 3 * kPage, 3 * kPage - 1, kPage + 7,
+                                 kPage, std::size_t{1}, std::size_t{0}}) {
+    SCOPED_TRACE("cut off at byte " + std::to_string(left));
+    const fs::path path = directory.write("a", pattern(size));
+    const MappedFile file(path);
+    expect_reads(file, 0, size);
+    fs::resize_file(path, left);
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      expect_says(error_of_reading(file, left, 1),
+                  {"cannot read " + path.string() + ": it was cut off while it was mapped",
+                   "it had " + std::to_string(size) + " bytes, and has " + std::to_string(left),
+                   "bytes " + std::to_string(left) + " to " + std::to_string(left + 1)});
+      expect_says(error_of_reading(file, 0, size), {"cut off"});
+      expect_says(error_of_reading(file, size - 1, 1), {"cut off"});
+      expect_reads(file, 0, left);  // what is there is there
+      if (left > 0) expect_reads(file, left - 1, 1);
+      expect_reads(other, 0, size);
+    }
+  }
+}
+
+TEST(MappedFile, CutOffBeforeTheFirstReadIsTheSame) {
+  const TemporaryDirectory directory;
+  const fs::path path = directory.write("a", pattern(10 * kPage));
+  const MappedFile file(path);
+  fs::resize_file(path, kPage + 1);
+  expect_says(error_of_reading(file, kPage, 100), {"cut off"});
+  expect_reads(file, 0, kPage + 1);
+}
+
+TEST(MappedFile, GrownAgainIsStillAnErrorWhereZerosWereGiven) {
+  const TemporaryDirectory directory;
+  const fs::path path = directory.write("a", pattern(3 * kPage));
+  const MappedFile file(path);
+  fs::resize_file(path, kPage);
+  expect_says(error_of_reading(file, kPage, 10), {"cut off"});
+  directory.write("b", pattern(3 * kPage));
+  fs::copy_file(directory.path() / "b", path, fs::copy_options::overwrite_existing);
+  expect_says(error_of_reading(file, kPage, 10),
+              {path.string(), "the page at byte " + std::to_string(kPage) + " was missing"});
+  expect_reads(file, 0, kPage);
+}
+
+TEST(MappedFile, ReplacedOrRemovedFilesStayWhatTheyWere) {
+  const TemporaryDirectory directory;
+  const fs::path path = directory.write("a", pattern(2 * kPage + 5));
+  const MappedFile file(path);
+  fs::rename(directory.write("b", {1, 2, 3}), path);
+  expect_reads(file, 0, 2 * kPage + 5);
+  fs::remove(path);
+  expect_reads(file, 0, 2 * kPage + 5);
+}
+
+// A fiber's stack is small, and the handler runs on it or on the worker's own signal stack.
+TEST(MappedFile, MayBeReadAndCutOffOnAFiber) {
+  const TemporaryDirectory directory;
+  const fs::path path = directory.write("a", pattern(4 * kPage));
+  leat::run([&] {
+    const MappedFile file(path);
+    expect_reads(file, 0, 4 * kPage);
+    fs::resize_file(path, kPage);
+    expect_says(error_of_reading(file, 2 * kPage, 10), {"cut off"});
+    expect_reads(file, 0, kPage);
+  });
+}
+
+TEST(MappedFile, LargePiecesMayBeReadWhereverTheyBegin) {
+  const TemporaryDirectory directory;
+  const std::size_t size = 40 * kPage + 3;
+  const MappedFile file(directory.write("a", pattern(size)));
+  for (const std::size_t offset : {std::size_t{0}, std::size_t{1}, kPage - 1, kPage + 7}) {
+    expect_reads(file, offset, size - offset);
+  }
+}
+
+TEST(MappedFile, WorkingDirectoryMayChange) {
+  const TemporaryDirectory directory;
+  directory.write("a", pattern(10));
+  const fs::path before = fs::current_path();
+  fs::current_path(directory.path());
+  const MappedFile file("a");
+  fs::current_path(before);
+  fs::resize_file(directory.path() / "a", 5);
+  expect_says(error_of_reading(file, 5, 1), {"cannot read a: it was cut off"});
+}
+
+TEST(MappedFile, ManyThreadsReadWhileFilesAreCutOffAndOthersComeAndGo) {
+  const TemporaryDirectory directory;
+  const std::size_t size = 64 * kPage;
+  std::vector<std::unique_ptr<MappedFile>> files;
+  for (int i = 0; i < 4; ++i) {
+    files.push_back(
+        std::make_unique<MappedFile>(directory.write(std::to_string(i), pattern(size))));
+  }
+  std::atomic<bool> go{true};
+  std::atomic<int> wrong{0};
+  std::atomic<int> errors{0};
+  std::atomic<int> after_cut{0};
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::vector<std::byte> out(3 * kPage);
+      for (std::size_t n = t; go; ++n) {
+        const MappedFile& file = *files[n % files.size()];
+        const std::size_t offset = n * 7919 % (size - out.size());
+        try {
+          file.read(offset, out);
+          for (std::size_t i = 0; i < out.size(); i += 97) {
+            if (std::to_integer<unsigned>(out[i]) != value(offset + i)) ++wrong;
+          }
+          if (errors > 0) ++after_cut;
+        } catch (const Error&) {
+          ++errors;
+        }
+      }
+    });
+  }
+  for (std::size_t left = size; left > 0;) {
+    left -= left > 8 * kPage ? 8 * kPage - 3 : left;
+    fs::resize_file(files[1]->path(), left);
+    const MappedFile passing(directory.write("passing", pattern(100)));
+    expect_reads(passing, 0, 100);
+  }
+  while (errors < 10 || after_cut < 10) std::this_thread::yield();
+  go = false;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  expect_reads(*files[0], 0, size);
+}
+
+// What happens to a SIGBUS that is not ours, in a process of its own.
+class ForeignBusError : public ::testing::Test {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+
+  // Reads behind the end of a file that is mapped without a guard.
+  static void fault() {
+    const TemporaryDirectory directory;
+    const fs::path path = directory.write("foreign", pattern(100));
+    std::FILE* const file = std::fopen(path.c_str(), "rb");
+    void* const pages = mmap(nullptr, kPage, PROT_READ, MAP_SHARED, fileno(file), 0);
+    fs::resize_file(path, 0);
+    fs::remove_all(directory.path());
+    static_cast<void>(*static_cast<const volatile char*>(pages));
+    _exit(1);
+  }
+  static void handle(void (*handler)(int)) { std::signal(SIGBUS, handler); }
+  // Installs our handler, and uses it.
+  static void use_ours() {
+    const TemporaryDirectory directory;
+    const fs::path path = directory.write("a", pattern(100));
+    const MappedFile file(path);
+    fs::resize_file(path, 0);
+    expect_says(error_of_reading(file, 0, 100), {"cut off"});
+  }
+};
+
+TEST_F(ForeignBusError, GoesToTheHandlerThatWasThereBefore) {
+  EXPECT_EXIT(
+      {
+        handle([](int) { _exit(42); });
+        use_ours();
+        fault();
+      },
+      ::testing::ExitedWithCode(42), "");
+  EXPECT_EXIT(
+      {
+        struct sigaction action = {};
+        action.sa_flags = SA_SIGINFO;
+        action.sa_sigaction = [](int, siginfo_t* info, void*) {
+          _exit(info->si_code == BUS_ADRERR ? 43 : 1);
+        };
+        sigaction(SIGBUS, &action, nullptr);
+        use_ours();
+        fault();
+      },
+      ::testing::ExitedWithCode(43), "");
+}
+
+TEST_F(ForeignBusError, EndsTheProcessIfThereWasNone) {
+  EXPECT_EXIT(
+      {
+        handle(SIG_DFL);
+        use_ours();
+        fault();
+      },
+      ::testing::KilledBySignal(SIGBUS), "");
+  EXPECT_EXIT(
+      {
+        handle(SIG_IGN);
+        use_ours();
+        fault();
+      },
+      ::testing::KilledBySignal(SIGBUS), "");
+}
+
+TEST_F(ForeignBusError, ThatWasSentIsTreatedAsBefore) {
+  EXPECT_EXIT(
+      {
+        handle(SIG_DFL);
+        use_ours();
+        raise(SIGBUS);
+        _exit(1);
+      },
+      ::testing::KilledBySignal(SIGBUS), "");
+  EXPECT_EXIT(
+      {
+        handle(SIG_IGN);
+        use_ours();
+        raise(SIGBUS);
+        _exit(44);
+      },
+      ::testing::ExitedWithCode(44), "");
+}
+
+}  // namespace
+}  // namespace leat::feeder
