@@ -12,6 +12,7 @@
 #include "leat/csp/blocking.h"
 #include "leat/csp/error.h"
 #include "leat/csp/select.h"
+#include "leat/feeder/map.h"
 #include "leat/feeder/tensor.h"
 
 namespace leat::feeder {
@@ -249,14 +250,18 @@ bool Stages::read_sample(PinnedSlot& slot, std::uint64_t sample, std::size_t row
 // The caller is handling what reading the sample threw.
 void Stages::set_aside_or_throw(const PinnedSlot& slot, std::uint64_t sample) {
   std::string why = "unknown exception";
+  FailingStage stage = FailingStage::kRead;
   try {
     throw;
+  } catch (const TransformError& e) {
+    stage = FailingStage::kTransform;
+    why = e.what();
   } catch (const std::exception& e) {
     why = e.what();
   } catch (...) {  // it has no words
   }
   std::string why_not;
-  if (failures.set_aside({.stage = FailingStage::kRead,
+  if (failures.set_aside({.stage = stage,
                           .epoch = slot.batch.epoch,
                           .batch = slot.batch.index,
                           .sample = sample,

@@ -81,9 +81,12 @@ Prediction predict(const Stats& stats, const Change& change) noexcept {
       {Limit::kDeviceSlots, over(stats.t_x + stats.t_c, change.device_slots)},
       {Limit::kPinnedSlots, over(stats.t_read + stats.t_x, change.pinned_slots)},
   }};
-  const auto* const longest =
-      std::ranges::max_element(terms, {}, &std::pair<Limit, double>::second);
-  return {.t_step = longest->second, .gain = 0, .limit = longest->first};
+  double most = 0;
+  for (const auto& [limit, time] : terms) most = std::max(most, time);
+  // Of those that are as long, to within rounding, the first.
+  const auto* const longest = std::ranges::find_if(
+      terms, [&](const auto& term) { return term.second >= (1 - 1e-6) * most; });
+  return {.t_step = most, .gain = 0, .limit = longest->first};
 }
 
 // The fewest workers with which something else limits the loop.
@@ -116,8 +119,8 @@ std::string advice(const Stats& stats, const Change& change) {
     text += (text.empty() || more.empty() ? "" : " and ") + more;
   }
   const Prediction then = stats.what_if(change);
-  return text + ": " + gain_text(then.gain) + ", then " + to_string(then.limit) + " limits it at " +
-         time_text(then.t_step) + " a step";
+  return text + ": " + gain_text(then.gain) + ", then limited by " + to_string(then.limit) +
+         ", at " + time_text(then.t_step) + " a step";
 }
 
 }  // namespace

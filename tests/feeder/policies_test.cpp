@@ -17,6 +17,7 @@
 
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
+#include "leat/feeder/map.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
 #include "leat/tests/feeder/prefetcher_fixture.h"
@@ -202,6 +203,53 @@ TEST_P(Policies, ABatchOfWhichNothingIsLeftIsAnEmptyBatch) {
     for (Lease& batch : feed.epoch(0)) sizes.push_back(batch.size());
     EXPECT_EQ(sizes, (std::vector<std::size_t>{4, 0, 4}));
     EXPECT_EQ(feed.failed_samples().at(0).error, "unknown exception");
+  });
+}
+
+// Every tenth sample cannot be read, every seventh not be transformed: each has a budget.
+TEST_P(Policies, ReadsAndTransformsHaveBudgetsOfTheirOwn) {
+  in_place([] {
+    const Numbers data({.size = 70, .on_read = [](std::uint64_t sample) {
+                          if (is_bad(sample)) throw std::range_error("a bad sector");
+                        }});
+    const Map mapped(data, [](Sample& sample) {
+      if (sample.as<std::int64_t>(0)[0] % 7 == 5) throw std::domain_error("not a cat");
+    });
+    const auto options = [](std::uint64_t reads, std::uint64_t transforms) {
+      return PrefetcherOptions{.batch_size = 10,
+                               .order = Order::kSequential,
+                               .read_failures = {.count = reads},
+                               .transform_failures = {.count = transforms}};
+    };
+    Prefetcher feed(mapped, gpu::open("host"), options(20, 20));
+    std::uint64_t samples = 0;
+    for (Lease& batch : feed.epoch(0)) samples += batch.size();
+    std::uint64_t reads = 0;
+    std::uint64_t transforms = 0;
+    for (const FailedSample& one : feed.failed_samples()) {
+      if (one.epoch > 0) continue;
+      const bool is_read = one.stage == FailingStage::kRead;
+      ++(is_read ? reads : transforms);
+      EXPECT_EQ(one.sample % 10 == 3, is_read);
+      expect_contains(one.error, {is_read ? "a bad sector" : "not a cat"});
+    }
+    EXPECT_EQ(reads, 7U);
+    EXPECT_EQ(transforms, 9U);  // 5, 12, 19, ..., 68 without 33, which cannot be read
+    EXPECT_EQ(samples, 70U - 7 - 9);
+
+    const auto first_error = [&](const PrefetcherOptions& these) -> std::string {
+      Prefetcher strict(mapped, gpu::open("host"), these);
+      try {
+        for (const Lease& batch : strict.epoch(0)) static_cast<void>(batch);
+      } catch (const Error& e) {
+        return e.what();
+      }
+      return "none";
+    };
+    expect_contains(first_error(options(20, 0)), {"sample 5 ", "not a cat"});
+    expect_contains(first_error(options(0, 20)), {"sample 3 ", "a bad sector"});
+    expect_contains(first_error(options(20, 3)),
+                    {"sample 26 ", "transform_failures allows 3", "3 samples failed before it"});
   });
 }
 

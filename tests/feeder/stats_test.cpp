@@ -131,7 +131,7 @@ TEST(FeederStats, OfOneReaderThatLimitsTheLoop) {
   expect_shares(stats.reader, 1, 0, 0);
   EXPECT_EQ(stats.bottleneck(),
             "The readers limit the loop (Tread / workers is 100.0 % of the step): 3 workers "
-            "instead of 1 and 5 pinned slots instead of 3: +200 %, then the link limits it at "
+            "instead of 1 and 5 pinned slots instead of 3: +200 %, then limited by the link, at "
             "400 ns a step; or a faster dataset.");
 }
 

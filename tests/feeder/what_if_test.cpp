@@ -123,11 +123,12 @@ TEST(WhatIf, TheSentenceSaysHowManyWhatIsGainedAndWhatLimitsThen) {
   const Stats readers = measure({300ns, 1000ns}, {1, 2, 3}).stats;
   EXPECT_EQ(readers.bottleneck(),
             "The readers limit the loop (Tread / workers is 100.0 % of the step): 2 workers "
-            "instead of 1 and 4 pinned slots instead of 3: +20 %, then the consumer limits it at "
+            "instead of 1 and 4 pinned slots instead of 3: +20 %, then limited by the consumer, at "
             "1.00 us a step; or a faster dataset.");
   const Stats pinned = measure({250ns, 100ns}, {2, 2, 2}).stats;
-  EXPECT_NE(pinned.bottleneck().find("4 pinned slots instead of 2: +40 %, then the readers limits"),
-            std::string::npos)
+  EXPECT_NE(
+      pinned.bottleneck().find("4 pinned slots instead of 2: +40 %, then limited by the readers"),
+      std::string::npos)
       << pinned.bottleneck();
 }
 
