@@ -101,7 +101,19 @@ std::optional<Lease> Feed::next() {
       ++next_epoch_;
       return std::nullopt;
     }
-    return Lease(ring_, *staged.slot, pass_, now() - asked);
+    const Duration waited = now() - asked;
+    if (ring_->checks != nullptr) check(*staged.slot);
+    return Lease(ring_, *staged.slot, pass_, waited);
+  }
+}
+
+void Feed::check(DeviceSlot& slot) {
+  try {
+    ring_->checks->before_hand_out(slot);
+  } catch (const std::exception& e) {
+    failure_ = e.what();
+    ring_->give_back(slot, DeviceState::kReady);
+    throw;
   }
 }
 

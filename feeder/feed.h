@@ -92,6 +92,7 @@ class Feed {
   /// The next batch will be used on `stream`.
   void announce(const gpu::StreamRef& stream);
   [[nodiscard]] Staged receive();
+  void check(DeviceSlot& slot);
 
   const std::shared_ptr<SlotRing> ring_;
   Stages& stages_;

@@ -123,7 +123,6 @@ void Lease::end(bool done) noexcept {
   }
   ring->stats.add_release();
   ring->log->ended(ring->rank, pass_, slot.batch.index, done);
-  for (std::size_t i = 0; i < slot.bound; ++i) slot.streams[i].reset();
   ring->outstanding.fetch_sub(1, std::memory_order_relaxed);
   ring->give_back(slot, DeviceState::kLeased);
 }

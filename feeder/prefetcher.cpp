@@ -196,7 +196,7 @@ struct Prefetcher::Parts {
     std::vector<std::shared_ptr<SlotRing>> made;
     for (std::size_t i = 0; i < devices.size(); ++i) {
       made.push_back(std::make_shared<SlotRing>(devices[i], i, std::move(layouts[i]), size, stats,
-                                                log, *scheduler));
+                                                options.check_slots, log, *scheduler));
     }
     return made;
   }

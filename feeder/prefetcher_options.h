@@ -33,6 +33,14 @@ enum class Sharing : std::uint8_t {
   kDynamic,
 };
 
+/// Whether slots are watched: who writes where a batch is not his any more is told (leat::Error,
+/// with slot, tensor, batch and streams), and who reads there reads poison (feeder/slot_checks.h).
+enum class CheckSlots : std::uint8_t {
+  kNo,
+  kYes,
+  kReadOnly,  // and the consumer's work must not change a batch either
+};
+
 /// How many samples may fail before their failure is the consumer's error. A sample that fails is
 /// set aside: its batch has one fewer, and no other sample moves.
 struct FailureBudget {
@@ -91,6 +99,8 @@ struct PrefetcherOptions {
   /// What Prefetcher::state() returned, of a run with the same dataset, batch_size, order, seed and
   /// last_batch. Empty: from the beginning.
   std::string resume = {};
+  /// For debugging. Every batch is copied several times, and waited for.
+  CheckSlots check_slots = CheckSlots::kNo;
   /// One step in this many is timed on the device, on average and at irregular distances (0: none;
   /// 1 and 2: two in five).
   std::size_t sample_every = 16;

@@ -13,7 +13,7 @@ std::int64_t capacity(std::size_t slots) { return static_cast<std::int64_t>(slot
 }  // namespace
 
 SlotRing::SlotRing(const gpu::Device& on, std::size_t local_rank, BatchLayout batch,
-                   const RingSize& size, const StatsOptions& stats_options,
+                   const RingSize& size, const StatsOptions& stats_options, CheckSlots check_slots,
                    std::shared_ptr<ReleaseLog> release_log, const SchedulerCore& scheduler)
     : device(on),
       rank(local_rank),
@@ -21,6 +21,9 @@ SlotRing::SlotRing(const gpu::Device& on, std::size_t local_rank, BatchLayout ba
       copy_stream(on),
       stats(on, stats_options),
       log(std::move(release_log)),
+      checks(check_slots == CheckSlots::kNo
+                 ? nullptr
+                 : std::make_unique<SlotChecks>(on, layout, size.device_slots, check_slots)),
       filled(capacity(size.pinned_slots), "filled slots"),
       in_flight(capacity(size.pinned_slots), "copies in flight"),
       free_device(capacity(size.device_slots), "free device slots"),
@@ -36,7 +39,7 @@ SlotRing::SlotRing(const gpu::Device& on, std::size_t local_rank, BatchLayout ba
   }
   for (std::size_t i = 0; i < size.device_slots; ++i) {
     device_slots_.push_back(std::make_unique<DeviceSlot>(
-        device, device_memory_.subspan(i * layout.bytes(), layout.bytes()), layout));
+        device, device_memory_.subspan(i * layout.bytes(), layout.bytes()), layout, i));
     static_cast<void>(free_device.try_send(device_slots_.back().get()));
   }
 }
@@ -46,6 +49,14 @@ SlotRing::~SlotRing() = default;
 
 void SlotRing::give_back(DeviceSlot& slot, DeviceState from) noexcept {
   if (slot.timing != nullptr) stats.let_go(std::exchange(slot.timing, nullptr));
+  if (checks != nullptr) {
+    try {
+      checks->released(slot);
+    } catch (...) {
+      finish(std::current_exception());  // the device has failed
+    }
+  }
+  for (std::size_t i = 0; i < slot.bound; ++i) slot.streams[i].reset();
   slot.state.move_on(from, DeviceState::kReleased);
   static_cast<void>(free_device.try_send(&slot));
 }

@@ -21,6 +21,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/layout.h"
 #include "leat/feeder/release_log.h"
+#include "leat/feeder/slot_checks.h"
 #include "leat/feeder/slots.h"
 #include "leat/feeder/staged.h"
 #include "leat/feeder/step_timing.h"
@@ -41,7 +42,7 @@ class SlotRing {
  public:
   /// `rank` is local. `scheduler` is the stages'.
   SlotRing(const gpu::Device& device, std::size_t rank, BatchLayout layout, const RingSize& size,
-           const StatsOptions& stats, std::shared_ptr<ReleaseLog> log,
+           const StatsOptions& stats, CheckSlots check_slots, std::shared_ptr<ReleaseLog> log,
            const SchedulerCore& scheduler);
   ~SlotRing();
   SlotRing(const SlotRing&) = delete;
@@ -66,6 +67,7 @@ class SlotRing {
   const gpu::Stream copy_stream;
   StatsCollector stats;
   const std::shared_ptr<ReleaseLog> log;
+  const std::unique_ptr<SlotChecks> checks;  // null: slots are not watched
 
   Channel<PinnedSlot*> filled;     // and those that end an epoch
   Channel<PinnedSlot*> in_flight;  // copies from them are enqueued, oldest first

@@ -42,8 +42,9 @@ PinnedSlot::PinnedSlot(const gpu::Device& device, gpu::PinnedSpan span, std::siz
   positions.reserve(4);
 }
 
-DeviceSlot::DeviceSlot(const gpu::Device& device, gpu::DeviceSpan span, const BatchLayout& layout)
-    : memory(span), ready(device), streams(kMaxStreams) {
+DeviceSlot::DeviceSlot(const gpu::Device& device, gpu::DeviceSpan span, const BatchLayout& layout,
+                       std::size_t of_ring)
+    : number(of_ring), memory(span), ready(device), streams(kMaxStreams) {
   for (std::size_t i = 0; i < kMaxStreams; ++i) released.emplace_back(device);
   for (const TensorLayout& tensor : layout.tensors()) {
     std::vector<std::int64_t>& shape = shapes.emplace_back();

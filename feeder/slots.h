@@ -89,8 +89,10 @@ struct PinnedSlot {
 inline constexpr std::size_t kMaxStreams = 4;
 
 struct DeviceSlot {
-  DeviceSlot(const gpu::Device& device, gpu::DeviceSpan memory, const BatchLayout& layout);
+  DeviceSlot(const gpu::Device& device, gpu::DeviceSpan memory, const BatchLayout& layout,
+             std::size_t number);
 
+  const std::size_t number;  // in its ring
   const gpu::DeviceSpan memory;
   gpu::Event ready;                                    // recorded after all that fills it
   std::vector<gpu::Event> released;                    // one for each stream it may be used on

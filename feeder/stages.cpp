@@ -322,6 +322,10 @@ void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
     to.bound = 0;
     to.state.move_on(DeviceState::kReleased, DeviceState::kFree);
   }
+  if (ring.checks != nullptr) {
+    ring.checks->before_copy(to);
+    ring.checks->copied(to, from.memory, from.batch.rows);
+  }
   to.state.move_on(DeviceState::kFree, DeviceState::kCopying);
   from.state.move_on(PinnedState::kFilled, PinnedState::kCopying);
   if (timed) timing->copy_start.record(stream);
