@@ -1,26 +1,36 @@
 #include "leat/feeder/batch_sampler.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+
+#include "leat/csp/error.h"
 
 namespace leat::feeder {
 
-BatchSampler::BatchSampler(const BatchPlan& plan, std::size_t first_rank, std::size_t ranks,
-                           Sharing sharing, bool pads, const ReleaseLog& log)
+BatchSampler::BatchSampler(const BatchPlan& plan, const PrefetcherOptions& options,
+                           std::size_t ranks, const ReleaseLog& log, const Dataset& dataset,
+                           const Sampler& sampler)
     : plan_(plan),
-      first_rank_(first_rank),
-      is_shared_(sharing == Sharing::kDynamic),
-      pads_(pads),
+      first_rank_(options.rank),
+      is_shared_(options.sharing == Sharing::kDynamic),
+      pads_(options.last_batch == LastBatch::kPad),
+      most_pieces_(options.packing.has_value() ? options.packing->most_samples : 0),
       log_(log),
       cursors_(is_shared_ ? 1 : ranks),
       epochs_(ranks, 0),
-      given_(ranks, 0) {}
+      given_(ranks, 0) {
+  if (!options.packing.has_value()) return;
+  for (Cursor& cursor : cursors_) cursor.walk.emplace(dataset, sampler);
+}
 
 void BatchSampler::enter(Cursor& cursor, std::uint64_t epoch) const {
   cursor.epoch = epoch;
   cursor.index = 0;
   const bool is_rest = std::ranges::find(cursor.rests, epoch) != cursor.rests.end();
   cursor.released = is_rest ? log_.resumed(epoch) : nullptr;
+  if (!cursor.walk.has_value()) return;
+  cursor.walk->enter(epoch, cursor.released == nullptr ? std::nullopt : cursor.released->carry);
 }
 
 void BatchSampler::start(std::size_t rank, const Request& request) {
@@ -76,7 +86,7 @@ void BatchSampler::next(PinnedSlot& slot) {
   }
 }
 
-void BatchSampler::name_batch(const Cursor& cursor, PinnedSlot& slot) const {
+void BatchSampler::name_batch(Cursor& cursor, PinnedSlot& slot) const {
   const std::size_t rank = is_shared_ ? 0 : first_rank_ + slot.rank;
   const EpochPlan left(plan_, cursor.released);
   left.shard(cursor.index, rank, slot.positions);
@@ -90,6 +100,23 @@ void BatchSampler::name_batch(const Cursor& cursor, PinnedSlot& slot) const {
   batch.rows = pads_ ? plan_.rows(rank) : batch.samples;
   batch.step_samples = left.count(cursor.index);
   batch.step_shards = plan_.shards(batch.step_samples);
+  if (cursor.walk.has_value()) name_pieces(cursor, slot);
+}
+
+// So far its positions and counts were those of elements.
+void BatchSampler::name_pieces(Cursor& cursor, PinnedSlot& slot) const {
+  BatchId& batch = slot.batch;
+  batch.elements = batch.samples;
+  batch.element_rows = batch.rows;
+  batch.carry = slot.positions.empty() ? Carry{} : cursor.walk->seek(slot.positions[0].first);
+  slot.pieces.clear();
+  for (const PositionRange& range : slot.positions) cursor.walk->take(range, slot.pieces);
+  batch.samples = batch.rows = slot.pieces.size();
+  if (most_pieces_ == 0 || batch.samples <= most_pieces_) return;
+  throw Error("leat: batch " + std::to_string(batch.index) + " of epoch " +
+              std::to_string(batch.epoch) + " packs " + std::to_string(batch.samples) +
+              " samples, more than packing.most_samples, " + std::to_string(most_pieces_) +
+              ": allow for more, or take a smaller batch_size");
 }
 
 }  // namespace leat::feeder

@@ -12,9 +12,12 @@
 #include <vector>
 
 #include "leat/feeder/batch_plan.h"
+#include "leat/feeder/dataset.h"
+#include "leat/feeder/packing.h"
 #include "leat/feeder/prefetcher_options.h"
 #include "leat/feeder/release_log.h"
 #include "leat/feeder/requests.h"
+#include "leat/feeder/sampler.h"
 #include "leat/feeder/slots.h"
 
 namespace leat::feeder {
@@ -22,10 +25,10 @@ namespace leat::feeder {
 /// Used by the sampler alone.
 class BatchSampler {
  public:
-  /// For the local ranks 0 .. ranks-1, of which the first is `first_rank` of the plan's. Shared
-  /// dynamically, the plan is of one rank. Keeps references.
-  BatchSampler(const BatchPlan& plan, std::size_t first_rank, std::size_t ranks, Sharing sharing,
-               bool pads, const ReleaseLog& log);
+  /// For the local ranks 0 .. ranks-1, of which the first is options.rank of the plan's. Shared
+  /// dynamically, the plan is of one rank. Keeps references, not to the options.
+  BatchSampler(const BatchPlan& plan, const PrefetcherOptions& options, std::size_t ranks,
+               const ReleaseLog& log, const Dataset& dataset, const Sampler& sampler);
 
   /// The rank (of ranks that share: any) is to get that epoch.
   void start(std::size_t rank, const Request& request);
@@ -36,6 +39,7 @@ class BatchSampler {
   /// How much `rank` was given so far.
   [[nodiscard]] std::uint64_t given(std::size_t rank) const noexcept { return given_[rank]; }
   /// Names in `slot` the batch that its rank, which has started, gets next, or that an epoch ends.
+  /// Throws leat::Error for a packed batch of too many samples.
   void next(PinnedSlot& slot);
 
  private:
@@ -46,6 +50,7 @@ class BatchSampler {
     std::vector<std::uint64_t> rests;
     std::optional<std::uint64_t> jump;  // the epoch that follows this one, if it is not the next
     const EpochReleases* released = nullptr;  // of this epoch, in an earlier run
+    std::optional<PackWalk> walk;             // packed
   };
   [[nodiscard]] const Cursor& cursor(std::size_t rank) const noexcept {
     return cursors_[is_shared_ ? 0 : rank];
@@ -53,12 +58,14 @@ class BatchSampler {
   void enter(Cursor& cursor, std::uint64_t epoch) const;
   void start_shared(const Request& request);
   [[nodiscard]] bool skip_to_batch(Cursor& cursor) const;
-  void name_batch(const Cursor& cursor, PinnedSlot& slot) const;
+  void name_batch(Cursor& cursor, PinnedSlot& slot) const;
+  void name_pieces(Cursor& cursor, PinnedSlot& slot) const;
 
   const BatchPlan& plan_;
   const std::size_t first_rank_;
   const bool is_shared_;
   const bool pads_;
+  const std::size_t most_pieces_;
   const ReleaseLog& log_;
   std::vector<Cursor> cursors_;
   std::vector<std::uint64_t> epochs_;  // that each rank was last told of, where they share a cursor

@@ -108,6 +108,7 @@ Tensor Lease::operator[](std::string_view name) {
 
 std::size_t Lease::size() const { return slot().batch.samples; }
 std::size_t Lease::rows() const { return slot().batch.rows; }
+std::size_t Lease::elements() const { return slot().batch.elements; }
 std::uint64_t Lease::epoch() const { return slot().batch.epoch; }
 std::uint64_t Lease::index() const { return slot().batch.index; }
 std::uint64_t Lease::step_size() const { return slot().batch.step_samples; }
@@ -122,7 +123,7 @@ void Lease::end(bool done) noexcept {
     ring->stats.add_host_step(slot.batch.index == 0, waited_, now() - received_);
   }
   ring->stats.add_release();
-  ring->log->ended(ring->rank, pass_, slot.batch.index, done);
+  ring->log->ended(ring->rank, pass_, slot.batch, done);
   ring->outstanding.fetch_sub(1, std::memory_order_relaxed);
   ring->give_back(slot, DeviceState::kLeased);
 }

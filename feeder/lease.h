@@ -51,16 +51,18 @@ class Lease {
   /// The tensor of that name. Throws std::out_of_range, naming those there are; std::logic_error if
   /// no stream is bound and the CPU cannot read the memory, or if the lease is empty.
   [[nodiscard]] Tensor operator[](std::string_view name);
-  /// Samples in this batch: fewer than usual in an epoch's partial last batch, and where some were
-  /// set aside; 0 for a rank that has no shard of this step.
+  /// Samples, or pieces of packed ones, in this batch: fewer than usual in an epoch's partial last
+  /// batch, and where some were set aside; 0 for a rank that has no shard of this step.
   [[nodiscard]] std::size_t size() const;
   /// Rows of each tensor: size(), and more where the last batch is padded (LastBatch::kPad).
   [[nodiscard]] std::size_t rows() const;
+  /// Packed: elements of all samples; else 0.
+  [[nodiscard]] std::size_t elements() const;
   [[nodiscard]] std::uint64_t epoch() const;
   /// The global batch's number within its epoch.
   [[nodiscard]] std::uint64_t index() const;
-  /// Of the whole step: samples over all ranks, as planned (what a rank sets aside, others do not
-  /// hear of), to weight a mean by, and the number of ranks that have any.
+  /// Of the whole step: samples (packed: elements) over all ranks, as planned (what a rank sets
+  /// aside, others do not hear of), to weight a mean by, and the number of ranks that have any.
   [[nodiscard]] std::uint64_t step_size() const;
   [[nodiscard]] std::size_t step_shards() const;
 

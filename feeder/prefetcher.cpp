@@ -69,6 +69,9 @@ PrefetcherOptions checked(PrefetcherOptions options, std::size_t devices) {
     refuse("sharing is dynamic, which works within one process: world_size must be " +
            std::to_string(devices) + ", the devices given");
   }
+  if (options.packing.has_value() && options.last_batch == LastBatch::kWrap) {
+    refuse("packing and a last_batch that wraps do not go together; take another last_batch");
+  }
   if (options.device_transform.fields.empty() != !options.device_transform.function) {
     refuse("device_transform needs both fields and a function");
   }
@@ -77,8 +80,8 @@ PrefetcherOptions checked(PrefetcherOptions options, std::size_t devices) {
 
 BatchPlan plan_of(const Dataset& dataset, const PrefetcherOptions& options) {
   const bool is_shared = options.sharing == Sharing::kDynamic;
-  return {dataset.size(), options.batch_size, is_shared ? 1 : options.world_size,
-          options.last_batch};
+  return {options.packing.has_value() ? packed_elements(dataset) : dataset.size(),
+          options.batch_size, is_shared ? 1 : options.world_size, options.last_batch};
 }
 
 // In one rank's batch: a batch larger than the dataset needs no more room than the dataset, unless
@@ -110,8 +113,10 @@ void check_cap(std::size_t cap, std::size_t slots, std::size_t slot_bytes, std::
          ": take a smaller batch_size or fewer slots");
 }
 
-State head_of(const Dataset& dataset, const PrefetcherOptions& options, std::size_t devices) {
+State head_of(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
+              std::size_t devices) {
   State head{.samples = dataset.size(),
+             .elements = options.packing.has_value() ? plan.samples() : 0,
              .batch_size = options.batch_size,
              .seed = options.seed,
              .order = options.order,
@@ -128,6 +133,7 @@ State head_of(const Dataset& dataset, const PrefetcherOptions& options, std::siz
                 is + "; give the same dataset and options as then");
   };
   require(std::to_string(before.samples), std::to_string(head.samples), "samples");
+  require(std::to_string(before.elements), std::to_string(head.elements), "packed elements");
   require(std::to_string(before.batch_size), std::to_string(head.batch_size), "batch_size");
   require(std::to_string(before.seed), std::to_string(head.seed), "seed");
   require(std::string(to_string(before.order)), std::string(to_string(head.order)), "order");
@@ -151,7 +157,7 @@ struct Prefetcher::Parts {
         const PrefetcherOptions& given)
       : options(checked(given, devices.size())),
         plan(plan_of(dataset, options)),
-        head(head_of(dataset, options, devices.size())),
+        head(head_of(dataset, options, plan, devices.size())),
         log(std::make_shared<ReleaseLog>(plan, head, options.sharing == Sharing::kDynamic)),
         own(on_fiber() ? nullptr : std::make_unique<Scheduler>()),
         scheduler(own ? own->core() : current_scheduler("Prefetcher").shared_from_this()),
@@ -185,8 +191,13 @@ struct Prefetcher::Parts {
                              .sample_every = options.sample_every};
     std::vector<BatchLayout> layouts;
     for (std::size_t i = 0; i < devices.size(); ++i) {
+      const std::size_t rows = most_rows(plan, is_shared ? 0 : options.rank + i);
+      const std::size_t elements = options.packing.has_value() ? rows : 0;
+      const std::size_t pieces = options.packing.has_value() && options.packing->most_samples != 0
+                                     ? std::min(options.packing->most_samples, rows)
+                                     : rows;
       layouts.emplace_back(dataset.name(), dataset.fields(), options.device_transform.fields,
-                           most_rows(plan, is_shared ? 0 : options.rank + i));
+                           pieces, elements);
     }
     // The first rank's are the largest.
     check_cap(options.max_pinned_bytes, size.pinned_slots, layouts[0].staged_bytes(),

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,13 @@ struct FailureBudget {
   double rate = 0;          // and this share of the samples read so far
 };
 
+/// Samples of variable length one after the other, without padding (feeder/packing.h).
+struct Packing {
+  /// Samples, or pieces of them, that one rank's batch may have; 0: as many as it has elements.
+  /// Room for that many of the fields of fixed length is allocated.
+  std::size_t most_samples = 0;
+};
+
 /// Work on the device between the copy and the consumer, such as uint8 to float, on a stream of the
 /// prefetcher's own.
 struct DeviceTransform {
@@ -64,7 +72,7 @@ struct DeviceTransform {
 /// What a prefetcher's constructor refuses with std::invalid_argument, naming it: a 0 where at
 /// least 1 is said, more than 4096 slots, leases or workers, and what contradicts itself.
 struct PrefetcherOptions {
-  /// Samples in a global batch, over all ranks; at least 1.
+  /// Samples in a global batch, over all ranks; packed: elements. At least 1.
   std::size_t batch_size = 0;
   /// Batches that are staged ahead, counted with the one in use: 2 is double buffering (one with
   /// the consumer, one being copied), 1 makes copies and compute take turns. Device slots =
@@ -80,6 +88,9 @@ struct PrefetcherOptions {
   Order order = Order::kShuffled;
   std::uint64_t seed = 0;
   LastBatch last_batch = LastBatch::kPartial;
+  /// Packs samples of variable length, whose lengths the dataset tells (Dataset::length). Otherwise
+  /// they are padded with zeros, and their lengths delivered. Not with LastBatch::kWrap.
+  std::optional<Packing> packing = std::nullopt;
   Delivery delivery = Delivery::kInOrder;
   Sharing sharing = Sharing::kStatic;
   /// Of the first device; the others follow. For several processes: a world of world_size ranks,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "leat/feeder/slots.h"
+
 namespace leat::feeder {
 
 ReleaseLog::ReleaseLog(const BatchPlan& plan, State head, bool shared)
@@ -90,12 +92,32 @@ void ReleaseLog::leased(std::size_t rank, PassId pass) noexcept {
   if (Pass* const one = find(passes(rank), pass)) ++one->leases;
 }
 
-void ReleaseLog::ended(std::size_t rank, PassId pass, std::uint64_t batch, bool done) noexcept {
+// Where the walk to what is missing may begin: at the last batch before it.
+void ReleaseLog::Pass::note_carry(const BatchId& batch) {
+  constexpr std::size_t kMost = 64;  // behind a gap; without one, two
+  const std::vector<Interval>& intervals = released.intervals();
+  const std::uint64_t missing = intervals[0].first > 0 ? 0 : intervals[0].end;
+  std::erase_if(carries, [&](const auto& one) { return one.first + 1 < missing; });
+  if (carries.size() < kMost) carries.emplace_back(batch.index, batch.carry);
+}
+
+std::optional<Carry> ReleaseLog::Pass::carry() const {
+  const std::vector<Interval>& intervals = released.intervals();
+  if (intervals.empty() || intervals[0].first > 0) return std::nullopt;
+  for (const auto& [batch, carry] : carries) {
+    if (batch + 1 == intervals[0].end) return carry;
+  }
+  return std::nullopt;
+}
+
+void ReleaseLog::ended(std::size_t rank, PassId pass, const BatchId& batch, bool done) noexcept {
   const std::scoped_lock lock(mutex_);
   Pass* const one = find(passes(rank), pass);
   if (one == nullptr) return;
   --one->leases;
-  if (done) one->released.add(batch);
+  if (!done) return;
+  one->released.add(batch.index);
+  if (head_.elements > 0 && batch.elements > 0) one->note_carry(batch);
 }
 
 // Of one epoch, over all ranks here.
@@ -124,6 +146,7 @@ EpochReleases ReleaseLog::releases(std::uint64_t epoch) const {
   }
 
   EpochReleases result{.epoch = epoch, .batches = all, .positions = {}};
+  if (head_.elements > 0) result.carry = carry_of(epoch);
   const EpochPlan plan(plan_, is_rest ? before : nullptr);
   std::vector<PositionRange> shard;
   for (std::size_t i = 0; i < of_ranks.size() && !shared_; ++i) {
@@ -148,6 +171,27 @@ EpochReleases ReleaseLog::releases(std::uint64_t epoch) const {
     }
   }
   return result;
+}
+
+// That of the rank that is least far.
+std::optional<Carry> ReleaseLog::carry_of(std::uint64_t epoch) const {
+  const EpochReleases* const before = resumed(epoch);
+  std::optional<Carry> least;
+  for (std::size_t rank = 0; rank < passes_.size(); ++rank) {
+    std::optional<Carry> here;
+    bool has_pass = false;
+    for (const Pass& pass : passes_[rank]) {
+      if (pass.epoch != epoch) continue;
+      has_pass = true;
+      here = pass.carry();
+      if (!here.has_value() && pass.rest) here = before->carry;
+    }
+    if (!has_pass && has_left(rank, epoch)) continue;
+    if (!has_pass && before != nullptr) here = before->carry;
+    if (!here.has_value()) return std::nullopt;
+    if (!least.has_value() || here->element < least->element) least = here;
+  }
+  return least;
 }
 
 State ReleaseLog::state() const {

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "leat/feeder/batch_plan.h"
@@ -16,6 +18,8 @@
 #include "leat/feeder/state.h"
 
 namespace leat::feeder {
+
+struct BatchId;
 
 /// Names a pass.
 enum class PassId : std::uint64_t { kNone = 0 };
@@ -33,7 +37,7 @@ class ReleaseLog {
                              bool rest);
   void leased(std::size_t rank, PassId pass) noexcept;
   /// The lease is over; `done`: the batch was released, not abandoned.
-  void ended(std::size_t rank, PassId pass, std::uint64_t batch, bool done) noexcept;
+  void ended(std::size_t rank, PassId pass, const BatchId& batch, bool done) noexcept;
 
   /// What is left of `epoch` after a resume; null: all of it. Valid for the log's life.
   [[nodiscard]] const EpochReleases* resumed(std::uint64_t epoch) const noexcept;
@@ -46,7 +50,11 @@ class ReleaseLog {
     std::uint64_t epoch = 0;
     bool rest = false;  // of a resumed epoch
     IntervalSet released;
+    std::vector<std::pair<std::uint64_t, Carry>> carries;  // of batches released; packed
     std::size_t leases = 0;
+
+    void note_carry(const BatchId& batch);
+    [[nodiscard]] std::optional<Carry> carry() const;
   };
   [[nodiscard]] std::vector<Pass>& passes(std::size_t rank) noexcept {
     return passes_[shared_ ? 0 : rank];
@@ -57,6 +65,7 @@ class ReleaseLog {
   [[nodiscard]] bool has_left(std::size_t rank, std::uint64_t epoch) const noexcept;
   [[nodiscard]] static Pass* find(std::vector<Pass>& passes, PassId id) noexcept;
   [[nodiscard]] EpochReleases releases(std::uint64_t epoch) const;
+  [[nodiscard]] std::optional<Carry> carry_of(std::uint64_t epoch) const;
 
   const BatchPlan plan_;
   const State head_;

@@ -53,10 +53,10 @@ void SlotChecks::fail(const DeviceSlot& slot, std::size_t byte, const std::strin
                       const std::string& who) const {
   std::string where = "its byte " + std::to_string(byte);
   for (const TensorLayout& tensor : layout_.tensors()) {
-    if (byte < tensor.offset || byte >= tensor.offset + tensor.sample_bytes * layout_.rows()) {
+    if (byte < tensor.offset || byte >= tensor.offset + tensor.sample_bytes * tensor.rows) {
       continue;
     }
-    where += ", in sample " + std::to_string((byte - tensor.offset) / tensor.sample_bytes) +
+    where += ", in row " + std::to_string((byte - tensor.offset) / tensor.sample_bytes) +
              " of tensor \"" + tensor.field.name + "\"";
   }
   throw Error("leat: check_slots: device slot " + std::to_string(slot.number) + " of " +
@@ -73,7 +73,7 @@ void SlotChecks::before_copy(DeviceSlot& slot) {
   copier_looked_.await();
   if (read_only_) {
     for (const TensorLayout& tensor : layout_.staged()) {
-      const std::size_t bytes = slot.batch.rows * tensor.sample_bytes;
+      const std::size_t bytes = rows_of(tensor, slot.batch) * tensor.sample_bytes;
       if (const auto at = difference(watched.seen.data() + tensor.offset,
                                      watched.copied.data() + tensor.offset, bytes)) {
         fail(slot, tensor.offset + *at, "was changed while it was leased",
@@ -90,10 +90,10 @@ void SlotChecks::before_copy(DeviceSlot& slot) {
   }
 }
 
-void SlotChecks::copied(DeviceSlot& slot, const gpu::PinnedSpan& from, std::size_t rows) {
+void SlotChecks::copied(DeviceSlot& slot, const PinnedSlot& from) {
   for (const TensorLayout& tensor : layout_.staged()) {
-    std::memcpy(of(slot).copied.data() + tensor.offset, from.data() + tensor.offset,
-                rows * tensor.sample_bytes);
+    std::memcpy(of(slot).copied.data() + tensor.offset, from.memory.data() + tensor.offset,
+                rows_of(tensor, from.batch) * tensor.sample_bytes);
   }
 }
 
@@ -104,7 +104,7 @@ void SlotChecks::before_hand_out(DeviceSlot& slot) {
   consumer_looked_.record(stream_);
   consumer_looked_.await();
   for (const TensorLayout& tensor : layout_.staged()) {
-    const std::size_t bytes = slot.batch.rows * tensor.sample_bytes;
+    const std::size_t bytes = rows_of(tensor, slot.batch) * tensor.sample_bytes;
     if (const auto at = difference(consumer_looks_.data() + tensor.offset,
                                    watched.copied.data() + tensor.offset, bytes)) {
       fail(slot, tensor.offset + *at,

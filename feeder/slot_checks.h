@@ -36,8 +36,8 @@ class SlotChecks {
   /// leat::Error if the batch before was changed while it was leased (kReadOnly), or the slot was
   /// written to after its release.
   void before_copy(DeviceSlot& slot);
-  /// `rows` of each staged tensor in `from` are what the slot will hold.
-  void copied(DeviceSlot& slot, const gpu::PinnedSpan& from, std::size_t rows);
+  /// The slot will hold what is in `from`.
+  void copied(DeviceSlot& slot, const PinnedSlot& from);
   /// The batch goes to the consumer. Waits for the copy. Throws leat::Error if the slot holds
   /// something else.
   void before_hand_out(DeviceSlot& slot);

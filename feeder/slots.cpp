@@ -5,6 +5,15 @@
 
 namespace leat::feeder {
 
+std::size_t rows_of(const TensorLayout& tensor, const BatchId& batch) noexcept {
+  switch (tensor.per) {
+    case RowPer::kSample: return batch.rows;
+    case RowPer::kElement: return batch.element_rows;
+    case RowPer::kOffset: return batch.samples + 1;
+  }
+  return 0;
+}
+
 const char* to_string(PinnedState state) noexcept {
   switch (state) {
     case PinnedState::kFree: return "free";

@@ -20,6 +20,7 @@
 
 #include "leat/feeder/batch_plan.h"
 #include "leat/feeder/layout.h"
+#include "leat/feeder/packing.h"
 #include "leat/feeder/step_timing.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
@@ -33,9 +34,15 @@ struct BatchId {
   std::uint64_t index = 0;         // of the global batch, within the epoch
   std::size_t samples = 0;         // this rank's
   std::size_t rows = 0;            // with the padding
-  std::uint64_t step_samples = 0;  // of the global batch, over all ranks
+  std::size_t elements = 0;        // of packed samples
+  std::size_t element_rows = 0;    // with the padding
+  Carry carry;                     // where the packed shard begins
+  std::uint64_t step_samples = 0;  // of the global batch, over all ranks; packed: elements
   std::size_t step_shards = 0;     // ranks that have any
 };
+
+/// Rows of a tensor in such a batch.
+[[nodiscard]] std::size_t rows_of(const TensorLayout& tensor, const BatchId& batch) noexcept;
 
 enum class PinnedState : std::uint8_t {
   kFree,     // in the channel of free pinned slots
@@ -79,7 +86,8 @@ struct PinnedSlot {
   SlotState<PinnedState> state;
   BatchId batch;
   bool ends_epoch = false;               // it holds no batch, but the news that there are no more
-  std::vector<PositionRange> positions;  // of the batch's samples, in the epoch
+  std::vector<PositionRange> positions;  // of the batch's samples (packed: elements), in the epoch
+  std::vector<Piece> pieces;             // packed: which samples these are of
   std::uint64_t sequence = 0;    // in the stream of all that its rank is sent; gives the order
   std::uint64_t generation = 0;  // of the consumer's request that it serves
   std::exception_ptr error;      // why it could not be filled

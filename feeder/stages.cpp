@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <ctime>
 #include <exception>
 #include <optional>
@@ -12,7 +11,7 @@
 #include "leat/csp/blocking.h"
 #include "leat/csp/error.h"
 #include "leat/csp/select.h"
-#include "leat/feeder/map.h"
+#include "leat/feeder/reader.h"
 #include "leat/feeder/tensor.h"
 
 namespace leat::feeder {
@@ -39,19 +38,11 @@ Duration cpu_time() {
   return std::chrono::seconds(time.tv_sec) + Duration(time.tv_nsec);
 }
 
-// Allocated once.
-struct Stages::Reading {
-  explicit Reading(std::size_t fields) : rooms(fields), lengths(fields) {}
-  std::vector<std::span<std::byte>> rooms;
-  std::vector<std::size_t> lengths;
-  Scratch scratch;
-};
-
 struct Copying {
   Copying(const SlotRing& ring, std::size_t chunk_bytes) : chunk(chunk_bytes) {
     std::size_t pieces = 0;
     for (const TensorLayout& tensor : ring.layout.staged()) {
-      pieces += 1 + tensor.sample_bytes * ring.layout.rows() / chunk;
+      pieces += 1 + tensor.sample_bytes * tensor.rows / chunk;
     }
     copies.reserve(pieces);
   }
@@ -72,8 +63,7 @@ Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const B
       options_(options),
       sampler_(dataset.size(), options.order, options.seed),
       plan_(plan),
-      batch_sampler_(plan, options.rank, rings.size(), options.sharing,
-                     options.last_batch == LastBatch::kPad, log),
+      batch_sampler_(plan, options_, rings.size(), log, dataset, sampler_),
       rings_(std::move(rings)),
       free_pinned_(all_slots(rings_), "free pinned slots"),
       work_(all_slots(rings_), "slots to fill") {
@@ -160,7 +150,7 @@ void Stages::hand_out(PinnedSlot& slot) {
 }
 
 void Stages::read() {
-  Reading reading(dataset_.fields().size());
+  Reader reader(dataset_, options_, sampler_, failures, stop_);
   const bool blocks = dataset_.reads_block();
   for (PinnedSlot* const slot : work_) {
     SlotRing& ring = *rings_[slot->rank];
@@ -170,7 +160,7 @@ void Stages::read() {
     // this is an estimate.
     const auto fill_and_measure = [&] {
       const Duration before = is_virtual_ ? Duration::zero() : cpu_time();
-      fill(*slot, reading);
+      reader.fill(*slot, ring.layout);
       cpu = is_virtual_ ? Duration::zero() : cpu_time() - before;
     };
     try {
@@ -187,92 +177,6 @@ void Stages::read() {
     slot->state.move_on(PinnedState::kFilling, PinnedState::kFilled);
     ring.filled.send(slot);
   }
-}
-
-void Stages::fill(PinnedSlot& slot, Reading& reading) {
-  std::size_t row = 0;
-  for (const PositionRange& range : slot.positions) {
-    for (std::uint64_t i = 0; i < range.count; ++i) {
-      if (stop_.stop_requested()) throw Cancelled{};
-      // A last batch that wraps has positions beyond the end.
-      const std::uint64_t position = (range.first + i) % sampler_.size();
-      const std::uint64_t sample = sampler_.at(slot.batch.epoch, position);
-      if (read_sample(slot, sample, row, reading)) ++row;
-    }
-  }
-  const bool pads = slot.batch.rows > slot.batch.samples || options_.last_batch == LastBatch::kPad;
-  slot.batch.samples = row;
-  if (!pads) {
-    slot.batch.rows = row;
-    return;
-  }
-  for (const TensorLayout& tensor : rings_[slot.rank]->layout.staged()) {
-    const std::span<std::byte> rest = slot.memory.bytes().subspan(
-        tensor.offset + row * tensor.sample_bytes, (slot.batch.rows - row) * tensor.sample_bytes);
-    std::memset(rest.data(), 0, rest.size());
-  }
-}
-
-// False if the sample was set aside.
-bool Stages::read_sample(PinnedSlot& slot, std::uint64_t sample, std::size_t row,
-                         Reading& reading) {
-  const BatchLayout& layout = rings_[slot.rank]->layout;
-  const std::span<const Field> fields = dataset_.fields();
-  const std::span<std::byte> memory = slot.memory.bytes();
-  for (std::size_t f = 0; f < fields.size(); ++f) {
-    const TensorLayout& tensor = layout.staged()[f];
-    reading.rooms[f] =
-        memory.subspan(tensor.offset + row * tensor.sample_bytes, tensor.sample_bytes);
-  }
-  reading.scratch.reset();
-  failures.attempted();
-  try {
-    Sample out(fields, reading.rooms, reading.lengths, slot.batch.epoch,
-               Random(options_.seed, slot.batch.epoch, sample), reading.scratch);
-    dataset_.read(sample, out);
-  } catch (const Cancelled&) {
-    throw;
-  } catch (...) {
-    set_aside_or_throw(slot, sample);
-    return false;
-  }
-  for (std::size_t f = 0; f < fields.size(); ++f) {
-    if (!fields[f].variable_length) continue;
-    const std::size_t read = reading.lengths[f] * fields[f].row_bytes();
-    std::memset(reading.rooms[f].data() + read, 0, reading.rooms[f].size() - read);
-    const auto length = static_cast<std::int32_t>(reading.lengths[f]);
-    const TensorLayout& lengths = layout.staged()[layout.lengths_of(f)];
-    std::memcpy(memory.data() + lengths.offset + row * sizeof length, &length, sizeof length);
-  }
-  return true;
-}
-
-// The caller is handling what reading the sample threw.
-void Stages::set_aside_or_throw(const PinnedSlot& slot, std::uint64_t sample) {
-  std::string why = "unknown exception";
-  FailingStage stage = FailingStage::kRead;
-  try {
-    throw;
-  } catch (const TransformError& e) {
-    stage = FailingStage::kTransform;
-    why = e.what();
-  } catch (const std::exception& e) {
-    why = e.what();
-  } catch (...) {  // it has no words
-  }
-  std::string why_not;
-  if (failures.set_aside({.stage = stage,
-                          .epoch = slot.batch.epoch,
-                          .batch = slot.batch.index,
-                          .sample = sample,
-                          .error = why},
-                         why_not)) {
-    return;
-  }
-  std::throw_with_nested(Error("leat: reader: sample " + std::to_string(sample) + " of dataset \"" +
-                               std::string(dataset_.name()) + "\" (epoch " +
-                               std::to_string(slot.batch.epoch) + ", batch " +
-                               std::to_string(slot.batch.index) + "): " + why + why_not));
 }
 
 void Stages::copy(SlotRing& ring) {
@@ -324,7 +228,7 @@ void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
   }
   if (ring.checks != nullptr) {
     ring.checks->before_copy(to);
-    ring.checks->copied(to, from.memory, from.batch.rows);
+    ring.checks->copied(to, from);
   }
   to.state.move_on(DeviceState::kFree, DeviceState::kCopying);
   from.state.move_on(PinnedState::kFilled, PinnedState::kCopying);
@@ -332,7 +236,7 @@ void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
   std::size_t bytes = 0;
   copying.copies.clear();
   for (const TensorLayout& tensor : ring.layout.staged()) {
-    const std::size_t length = from.batch.rows * tensor.sample_bytes;
+    const std::size_t length = rows_of(tensor, from.batch) * tensor.sample_bytes;
     for (std::size_t at = 0; at < length; at += std::min(copying.chunk, length - at)) {
       const std::size_t piece = std::min(copying.chunk, length - at);
       copying.copies.push_back({.to = to.memory.subspan(tensor.offset + at, piece),
@@ -342,7 +246,7 @@ void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
   }
   if (!copying.copies.empty()) gpu::copy_async(stream, copying.copies);
   for (std::size_t i = 0; i < ring.layout.tensors().size(); ++i) {
-    to.shapes[i][0] = static_cast<std::int64_t>(from.batch.rows);
+    to.shapes[i][0] = static_cast<std::int64_t>(rows_of(ring.layout.tensors()[i], from.batch));
   }
   if (timing != nullptr) {
     (timed ? timing->copy_end : timing->copy_end_before).record(stream);

@@ -45,17 +45,12 @@ class Stages {
   Failures failures;
 
  private:
-  struct Reading;  // what one reader needs
   void sample();
   void read();
   void copy(SlotRing& ring);
   void recycle(SlotRing& ring);
 
   void hand_out(PinnedSlot& slot);
-  void fill(PinnedSlot& slot, Reading& reading);
-  [[nodiscard]] bool read_sample(PinnedSlot& slot, std::uint64_t sample, std::size_t row,
-                                 Reading& reading);
-  void set_aside_or_throw(const PinnedSlot& slot, std::uint64_t sample);
   void stage(SlotRing& ring, PinnedSlot& from, struct Copying& copying);
   void finish(const std::exception_ptr& cause) noexcept;
 

@@ -79,6 +79,18 @@ class Words {
     return set;
   }
 
+  Carry carry() {
+    const std::string_view text = value("carry");
+    const std::size_t colon = text.find(':');
+    const std::size_t plus = text.find('+');
+    if (colon == std::string_view::npos || plus == std::string_view::npos || plus < colon) {
+      fail("\"" + std::string(text) + "\" is no carry", value_at_);
+    }
+    return {.element = number<std::uint64_t>(text.substr(0, colon)),
+            .position = number<std::uint64_t>(text.substr(colon + 1, plus - colon - 1)),
+            .offset = number<std::uint64_t>(text.substr(plus + 1))};
+  }
+
   [[noreturn]] void fail(const std::string& why) const { fail(why, at_); }
   [[noreturn]] static void fail(const std::string& why, std::size_t at) {
     throw Error("leat: this is no state of a prefetcher: at byte " + std::to_string(at) + ", " +
@@ -98,6 +110,7 @@ void require_same_run(const State& a, const State& b) {
         std::string("leat: these states are not of one run: they differ in ") + what);
   };
   require(a.samples == b.samples, "the number of samples");
+  require(a.elements == b.elements, "the number of packed elements");
   require(a.batch_size == b.batch_size, "batch_size");
   require(a.seed == b.seed, "seed");
   require(a.order == b.order, "order");
@@ -113,8 +126,8 @@ const EpochReleases* find(const State& state, std::uint64_t epoch) {
 // Of one epoch in all states. Where a state does not have it, that part of the ranks has not begun
 // it, or is through with it: the latter if it has a later one (in its own order of beginning).
 EpochReleases merge_epoch(std::span<const State> states, std::uint64_t epoch) {
-  const BatchPlan plan(states[0].samples, states[0].batch_size, states[0].world_size,
-                       states[0].last_batch);
+  const BatchPlan plan(states[0].elements > 0 ? states[0].elements : states[0].samples,
+                       states[0].batch_size, states[0].world_size, states[0].last_batch);
   const auto is_through = [&](const State& state) {
     return !state.epochs.empty() && state.epochs.front().epoch > epoch;
   };
@@ -126,6 +139,18 @@ EpochReleases merge_epoch(std::span<const State> states, std::uint64_t epoch) {
     everywhere = intersection(everywhere, one == nullptr ? IntervalSet{} : one->batches);
   }
   EpochReleases merged{.epoch = epoch, .batches = everywhere, .positions = {}};
+  // The place farthest ahead that is before what any of them lacks; a state that has none is at the
+  // beginning.
+  bool all_carry = true;
+  for (const State& state : states) {
+    if (is_through(state)) continue;
+    const EpochReleases* const one = find(state, epoch);
+    all_carry = all_carry && one != nullptr && one->carry.has_value();
+    if (all_carry && (!merged.carry || one->carry->element < merged.carry->element)) {
+      merged.carry = one->carry;
+    }
+  }
+  if (!all_carry) merged.carry.reset();
   for (const State& state : states) {
     const EpochReleases* const one = find(state, epoch);
     if (one == nullptr && !is_through(state)) continue;
@@ -183,6 +208,9 @@ State State::parse(std::string_view text) {
   Words words(text.substr(std::min(text.size(), kHead.size() + 1)));
   State state;
   state.samples = words.number<std::uint64_t>(words.value("samples"));
+  if (words.is_next("elements")) {
+    state.elements = words.number<std::uint64_t>(words.value("elements"));
+  }
   state.batch_size = words.number<std::size_t>(words.value("batch_size"));
   state.seed = words.number<std::uint64_t>(words.value("seed"));
   const std::string_view order = words.value("order");
@@ -217,6 +245,7 @@ State State::parse(std::string_view text) {
     one.epoch = words.number<std::uint64_t>(words.value("epoch"));
     one.batches = words.intervals("batches");
     one.positions = words.intervals("positions");
+    if (words.is_next("carry")) one.carry = words.carry();
     state.epochs.push_back(std::move(one));
   }
   return state;
@@ -224,6 +253,7 @@ State State::parse(std::string_view text) {
 
 std::string State::text() const {
   std::string text = std::string(kHead) + " samples=" + std::to_string(samples) +
+                     (elements == 0 ? "" : " elements=" + std::to_string(elements)) +
                      " batch_size=" + std::to_string(batch_size) + " seed=" + std::to_string(seed) +
                      " order=" + to_string(order) + " last_batch=" + to_string(last_batch) +
                      " ranks=" + std::to_string(rank) + "-" + std::to_string(rank + ranks - 1) +
@@ -231,6 +261,10 @@ std::string State::text() const {
   for (const EpochReleases& one : epochs) {
     text += " epoch=" + std::to_string(one.epoch) + " batches=" + to_text(one.batches) +
             " positions=" + to_text(one.positions);
+    if (one.carry.has_value()) {
+      text += " carry=" + std::to_string(one.carry->element) + ":" +
+              std::to_string(one.carry->position) + "+" + std::to_string(one.carry->offset);
+    }
   }
   return text + " sum=" + checksum(text);
 }

@@ -18,11 +18,13 @@
 // epoch, batches and positions are repeated for each epoch that is under way, in ascending order.
 // batches are those released by all ranks that the state is of; positions (of the epoch) are those
 // released of other batches, by some of the ranks; sum is the FNV-1a of all before " sum". Each
-// batch that is left out in the middle makes it some 10 bytes longer.
+// batch that is left out in the middle makes it some 10 bytes longer. Packed (feeder/packing.h),
+// elements=1234567 follows samples, and carry=element:position+offset a positions.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +32,7 @@
 
 #include "leat/feeder/batch_plan.h"
 #include "leat/feeder/intervals.h"
+#include "leat/feeder/packing.h"
 #include "leat/feeder/sampler.h"
 
 namespace leat::feeder {
@@ -38,13 +41,15 @@ namespace leat::feeder {
 struct EpochReleases {
   std::uint64_t epoch = 0;
   IntervalSet batches;    // by all ranks that the state is of
-  IntervalSet positions;  // of other batches, by some of these ranks
+  IntervalSet positions;  // of other batches, by some of these ranks; packed: elements
+  std::optional<Carry> carry = std::nullopt;  // packed: a place before what is left
   friend bool operator==(const EpochReleases&, const EpochReleases&) = default;
 };
 
 /// A prefetcher's state, taken apart. A value.
 struct State {
-  std::uint64_t samples = 0;  // of the dataset
+  std::uint64_t samples = 0;   // of the dataset
+  std::uint64_t elements = 0;  // of all of them, where they are packed; else 0
   std::size_t batch_size = 0;
   std::uint64_t seed = 0;
   Order order = Order::kShuffled;

@@ -108,7 +108,7 @@ TEST_P(SlotsCheckedInVirtualTime, AWriteAfterTheReleaseIsFoundAndSlotBatchAndStr
         }
       });
   expect_contains(error, {"check_slots", "device slot ", "host:0", "batch 5 of epoch 0",
-                          "sample 2 of tensor \"number\"", stream_name.c_str()});
+                          "row 2 of tensor \"number\"", stream_name.c_str()});
 }
 
 TEST_P(SlotsCheckedInVirtualTime, AReadAfterTheReleaseSeesPoison) {
@@ -139,7 +139,7 @@ TEST_P(SlotsChecked, AKernelThatChangesItsBatchIsFoundWhereThatIsForbidden) {
   };
   EXPECT_EQ(error_of(CheckSlots::kYes, write), "none") << "a batch is its consumer's";
   expect_contains(error_of(CheckSlots::kReadOnly, write),
-                  {"check_slots", "changed while it was leased", "sample 1 of tensor \"number\"",
+                  {"check_slots", "changed while it was leased", "row 1 of tensor \"number\"",
                    "batch 5 of epoch 0", "stream 0x"});
 }
 
@@ -172,7 +172,7 @@ TEST_P(SlotsCheckedInVirtualTime, WhatIsNotWhatWasCopiedIsNotHandedOut) {
       static_cast<void>(feed.next());
       ADD_FAILURE() << "it was handed out";
     } catch (const Error& e) {
-      expect_contains(e.what(), {"device slot 0", "does not hold what was copied", "sample 3",
+      expect_contains(e.what(), {"device slot 0", "does not hold what was copied", "row 3",
                                  "batch 1 of epoch 0", "batch 0 of epoch 0"});
     }
     EXPECT_THROW(static_cast<void>(feed.next()), Error);
