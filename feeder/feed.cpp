@@ -31,7 +31,11 @@ Epoch Feed::epoch(std::uint64_t epoch, const gpu::StreamRef& stream) {
 
 Epoch Feed::epoch(std::uint64_t epoch) { return {*this, epoch, std::nullopt}; }
 
-Stats Feed::stats() const { return ring_->stats.snapshot(); }
+Stats Feed::stats() const {
+  Stats stats = ring_->stats.snapshot();
+  stats.decisions = stages_.decisions();
+  return stats;
+}
 
 void Feed::start(std::uint64_t epoch) {
   bool is_rest = true;  // an epoch that comes once has its rest, if it has one

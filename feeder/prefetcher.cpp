@@ -42,6 +42,11 @@ void check_budget(const FailureBudget& budget, const char* name) {
          "; it must be from 0 to 1");
 }
 
+std::size_t pinned_for(std::size_t workers, std::size_t prefetch_depth, std::size_t devices) {
+  const std::size_t of_workers = (workers + devices - 1) / devices;
+  return std::max<std::size_t>(of_workers + prefetch_depth, 2);
+}
+
 PrefetcherOptions checked(PrefetcherOptions options, std::size_t devices) {
   if (devices == 0) throw std::invalid_argument("leat: a prefetcher needs at least one device");
   check_range(options.batch_size, 1, std::numeric_limits<std::size_t>::max(), "batch_size");
@@ -52,8 +57,16 @@ PrefetcherOptions checked(PrefetcherOptions options, std::size_t devices) {
   check_budget(options.read_failures, "read_failures");
   check_budget(options.transform_failures, "transform_failures");
   if (options.pinned_slots == 0) {
-    const std::size_t of_workers = (options.workers + devices - 1) / devices;
-    options.pinned_slots = std::max<std::size_t>(of_workers + options.prefetch_depth, 2);
+    options.pinned_slots = pinned_for(options.workers, options.prefetch_depth, devices);
+  }
+  if (options.autotune.has_value()) {
+    Autotune& tune = *options.autotune;
+    check_range(tune.max_workers, 1, kMostSlots, "autotune.max_workers");
+    check_range(tune.max_prefetch_depth, 1, kMostSlots, "autotune.max_prefetch_depth");
+    check_range(tune.every, 1, std::numeric_limits<std::size_t>::max(), "autotune.every");
+    tune.max_workers = std::max(tune.max_workers, options.workers);
+    tune.max_prefetch_depth = std::max(tune.max_prefetch_depth, options.prefetch_depth);
+    if (options.sample_every == 0) refuse("autotune needs measurements, but sample_every is 0");
   }
   if (options.world_size == 0) {
     if (options.rank != 0) refuse("rank is given, but not world_size: how many ranks are there?");
@@ -162,7 +175,11 @@ struct Prefetcher::Parts {
         own(on_fiber() ? nullptr : std::make_unique<Scheduler>()),
         scheduler(own ? own->core() : current_scheduler("Prefetcher").shared_from_this()),
         rings(make_rings(dataset, devices)),
-        stages(dataset, options, plan, *log, rings, epochs_of(head)),
+        stages(dataset, options, plan, *log, rings,
+               {.workers = options.workers,
+                .prefetch_depth = options.prefetch_depth,
+                .pinned_slots = options.pinned_slots},
+               epochs_of(head)),
         group(own ? std::make_unique<TaskGroup>(*own) : std::make_unique<TaskGroup>()) {
     for (std::size_t i = 0; i < rings.size(); ++i) {
       feeds.push_back(
@@ -178,15 +195,13 @@ struct Prefetcher::Parts {
   }
 
   [[nodiscard]] std::vector<std::shared_ptr<SlotRing>> make_rings(
-      const Dataset& dataset, const std::vector<gpu::Device>& devices) const {
+      const Dataset& dataset, const std::vector<gpu::Device>& devices) {
     const bool is_shared = options.sharing == Sharing::kDynamic;
-    const RingSize size{.pinned_slots = options.pinned_slots,
-                        .device_slots = options.max_leases + options.prefetch_depth - 1};
     const StatsOptions stats{.workers = options.workers,
                              .devices = devices.size(),
                              .prefetch_depth = options.prefetch_depth,
-                             .device_slots = size.device_slots,
-                             .pinned_slots = size.pinned_slots,
+                             .device_slots = options.max_leases + options.prefetch_depth - 1,
+                             .pinned_slots = options.pinned_slots,
                              .cpus = cpus_of(dataset),
                              .sample_every = options.sample_every};
     std::vector<BatchLayout> layouts;
@@ -200,6 +215,7 @@ struct Prefetcher::Parts {
                            pieces, elements);
     }
     // The first rank's are the largest.
+    const RingSize size = ring_size(layouts[0], devices.size());
     check_cap(options.max_pinned_bytes, size.pinned_slots, layouts[0].staged_bytes(),
               devices.size(), "pinned", "max_pinned_bytes");
     check_cap(options.max_device_bytes, size.device_slots, layouts[0].bytes(), 1, "device",
@@ -212,13 +228,45 @@ struct Prefetcher::Parts {
     return made;
   }
 
+  // What there is room for beyond the options is for autotune, within the caps.
+  [[nodiscard]] RingSize ring_size(const BatchLayout& layout, std::size_t devices) {
+    const auto size_for = [&](std::size_t workers, std::size_t depth) {
+      const std::size_t grown = pinned_for(workers, depth, devices);
+      return RingSize{.pinned_slots = std::max(options.pinned_slots, grown),
+                      .device_slots = options.max_leases + depth - 1};
+    };
+    if (!options.autotune.has_value()) {
+      return {.pinned_slots = options.pinned_slots,
+              .device_slots = options.max_leases + options.prefetch_depth - 1};
+    }
+    Autotune& tune = *options.autotune;
+    const auto fits = [&](const RingSize& size) {
+      const std::size_t pinned = size.pinned_slots * layout.staged_bytes() * devices;
+      const std::size_t device = size.device_slots * layout.bytes();
+      return (options.max_pinned_bytes == 0 || pinned <= options.max_pinned_bytes) &&
+             (options.max_device_bytes == 0 || device <= options.max_device_bytes);
+    };
+    RingSize size = size_for(tune.max_workers, tune.max_prefetch_depth);
+    while (!fits(size)) {
+      if (tune.max_prefetch_depth > options.prefetch_depth) {
+        --tune.max_prefetch_depth;
+      } else if (tune.max_workers > options.workers) {
+        --tune.max_workers;
+      } else {
+        break;  // what was asked for does not fit: told below
+      }
+      size = size_for(tune.max_workers, tune.max_prefetch_depth);
+    }
+    return size;
+  }
+
   // Reads that block run on threads of their own, others on the scheduler's.
   [[nodiscard]] std::size_t cpus_of(const Dataset& dataset) const {
     return static_cast<std::size_t>(dataset.reads_block() ? usable_cpus()
                                                           : scheduler->worker_count());
   }
 
-  const PrefetcherOptions options;
+  PrefetcherOptions options;  // settled once the rings are made
   const BatchPlan plan;
   const State head;
   const std::shared_ptr<ReleaseLog> log;

@@ -56,6 +56,17 @@ struct Packing {
   std::size_t most_samples = 0;
 };
 
+/// Lets the prefetcher change `workers` and `prefetch_depth` while it runs, beginning with those
+/// given, where its measurements say that it pays (Stats::decisions tells what it did and why). The
+/// slots for all of it are allocated at the beginning: the maxima are lowered where they would
+/// exceed max_pinned_bytes or max_device_bytes. The batches are the same.
+struct Autotune {
+  std::size_t max_workers = 8;
+  std::size_t max_prefetch_depth = 4;
+  /// Batches from one look at the measurements to the next; at least 1.
+  std::size_t every = 64;
+};
+
 /// Work on the device between the copy and the consumer, such as uint8 to float, on a stream of the
 /// prefetcher's own.
 struct DeviceTransform {
@@ -100,6 +111,7 @@ struct PrefetcherOptions {
   /// Samples that may fail in Dataset::read, and in a host transform (feeder/map.h).
   FailureBudget read_failures = {};
   FailureBudget transform_failures = {};
+  std::optional<Autotune> autotune = std::nullopt;
   DeviceTransform device_transform = {};
   /// Copies are made in pieces of at most so many bytes. 0: in one piece, or, of several devices,
   /// which may share a link, in pieces of 8 MiB, so that none waits long for another's.

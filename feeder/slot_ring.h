@@ -60,6 +60,9 @@ class SlotRing {
   [[nodiscard]] const std::vector<std::unique_ptr<PinnedSlot>>& pinned() const noexcept {
     return pinned_;
   }
+  [[nodiscard]] const std::vector<std::unique_ptr<DeviceSlot>>& device_slots() const noexcept {
+    return device_slots_;
+  }
 
   const gpu::Device device;
   const std::size_t rank;

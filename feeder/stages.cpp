@@ -29,14 +29,14 @@ std::int64_t all_slots(const std::vector<std::shared_ptr<SlotRing>>& rings) {
   return static_cast<std::int64_t>(sum);
 }
 
-}  // namespace
-
 // What the calling thread has computed so far; nothing in virtual time, which passes without it.
 Duration cpu_time() {
   timespec time{};
   if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) != 0) return Duration::zero();
   return std::chrono::seconds(time.tv_sec) + Duration(time.tv_nsec);
 }
+
+}  // namespace
 
 struct Copying {
   Copying(const SlotRing& ring, std::size_t chunk_bytes) : chunk(chunk_bytes) {
@@ -55,7 +55,7 @@ struct Copying {
 
 Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
                const ReleaseLog& log, std::vector<std::shared_ptr<SlotRing>> rings,
-               std::vector<std::uint64_t> resumed)
+               const Active& active, std::vector<std::uint64_t> resumed)
     : requests(rings.size(), std::move(resumed)),
       failures(options.read_failures, options.transform_failures),
       is_virtual_(rings[0]->is_virtual_time()),
@@ -67,6 +67,11 @@ Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const B
       rings_(std::move(rings)),
       free_pinned_(all_slots(rings_), "free pinned slots"),
       work_(all_slots(rings_), "slots to fill") {
+  if (options.autotune.has_value()) {
+    tuner_ = std::make_unique<Tuner>(*options.autotune, active, options.max_leases, rings_,
+                                     free_pinned_);
+    return;
+  }
   for (const auto& ring : rings_) {
     for (const auto& slot : ring->pinned()) static_cast<void>(free_pinned_.try_send(slot.get()));
   }
@@ -94,7 +99,9 @@ void Stages::launch(TaskGroup& group) {
         {.name = name, .stack_size = kStackSize});
   };
   start("sampler", [this] { sample(); });
-  for (std::size_t i = 0; i < options_.workers; ++i) start("reader", [this] { read(); });
+  const std::size_t readers = tuner_ ? options_.autotune->max_workers : options_.workers;
+  for (std::size_t i = 0; i < readers; ++i) start("reader", [this] { read(); });
+  if (tuner_) start("tuner", [this] { tuner_->run(); });
   for (const auto& ring : rings_) {
     start("copier", [this, &ring = *ring] { copy(ring); });
     start("recycler", [this, &ring = *ring] { recycle(ring); });
@@ -152,7 +159,9 @@ void Stages::hand_out(PinnedSlot& slot) {
 void Stages::read() {
   Reader reader(dataset_, options_, sampler_, failures, stop_);
   const bool blocks = dataset_.reads_block();
-  for (PinnedSlot* const slot : work_) {
+  for (;;) {
+    if (tuner_) tuner_->begin_read();
+    PinnedSlot* const slot = *work_.recv();  // never closed: the stages end by cancellation
     SlotRing& ring = *rings_[slot->rank];
     const TimePoint start = now();
     Duration cpu = Duration::zero();
@@ -176,7 +185,12 @@ void Stages::read() {
     ring.stats.add_read(busy, std::clamp(cpu, Duration::zero(), busy));
     slot->state.move_on(PinnedState::kFilling, PinnedState::kFilled);
     ring.filled.send(slot);
+    if (tuner_) tuner_->end_read();
   }
+}
+
+std::vector<Decision> Stages::decisions() const {
+  return tuner_ ? tuner_->decisions() : std::vector<Decision>{};
 }
 
 void Stages::copy(SlotRing& ring) {
@@ -279,6 +293,7 @@ void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
   const Staged batch{.slot = &to, .generation = from.generation, .epoch = from.batch.epoch};
   ring.in_flight.send(&from);
   ring.ready.send(batch);
+  if (tuner_) tuner_->staged();
 }
 
 void Stages::recycle(SlotRing& ring) {

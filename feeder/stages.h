@@ -28,18 +28,22 @@
 #include "leat/feeder/requests.h"
 #include "leat/feeder/sampler.h"
 #include "leat/feeder/slot_ring.h"
+#include "leat/feeder/tuner.h"
 
 namespace leat::feeder {
 
 class Stages {
  public:
-  /// Keeps references to the dataset, the plan and the log. One ring for each local rank.
+  /// Keeps references to the dataset, the plan and the log. One ring for each local rank. With
+  /// autotune, `active` is what it begins with.
   Stages(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
-         const ReleaseLog& log, std::vector<std::shared_ptr<SlotRing>> rings,
+         const ReleaseLog& log, std::vector<std::shared_ptr<SlotRing>> rings, const Active& active,
          std::vector<std::uint64_t> resumed);
 
   /// Launches all stages into `group`, which must be joined before *this goes.
   void launch(TaskGroup& group);
+  /// What autotune has done. Thread-safe.
+  [[nodiscard]] std::vector<Decision> decisions() const;
 
   Requests requests;
   Failures failures;
@@ -63,6 +67,7 @@ class Stages {
   const std::vector<std::shared_ptr<SlotRing>> rings_;
   const Channel<PinnedSlot*> free_pinned_;
   const Channel<PinnedSlot*> work_;  // slots that name the batch to fill them with
+  std::unique_ptr<Tuner> tuner_;     // null: nothing is tuned
   std::stop_token stop_;
 };
 

@@ -31,6 +31,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "leat/csp/clock.h"
 
@@ -70,6 +71,15 @@ struct Prediction {
   Limit limit = Limit::kConsumer;
 };
 
+/// Something that autotune has changed (PrefetcherOptions::autotune).
+struct Decision {
+  std::uint64_t batch = 0;  // staged by then, over all devices
+  std::string what;         // "workers", "prefetch_depth"
+  std::size_t from = 0;
+  std::size_t to = 0;
+  std::string why;
+};
+
 /// A snapshot of a prefetcher's measurements. Times are means, in seconds; 0 where there is no
 /// sample yet.
 struct Stats {
@@ -93,6 +103,7 @@ struct Stats {
   StageShares reader;
   StageShares copier;
   StageShares consumer;
+  std::vector<Decision> decisions;  // the means are of what was measured since the last one
 
   /// max(Tc, Tx) / Tstep; 0 without samples.
   [[nodiscard]] double overlap_efficiency() const noexcept;

@@ -46,12 +46,13 @@ StepPart StatsCollector::next_part(bool last) noexcept {
 
 std::shared_ptr<StepTiming> StatsCollector::take() {
   std::optional<std::shared_ptr<StepTiming>> timing;
+  const std::scoped_lock lock(mutex_);
   if (free_.try_recv(timing) != ChannelStatus::ok) {
-    const std::scoped_lock lock(mutex_);
     collect_finished();
     if (free_.try_recv(timing) != ChannelStatus::ok) return nullptr;
   }
   StepTiming& fresh = **timing;
+  fresh.shape = shape_;
   fresh.copier_blocked = fresh.consumer_starved = Duration::zero();
   fresh.copied = fresh.released_first = fresh.asked_second = false;
   fresh.bound_second = fresh.released_second = false;
@@ -72,7 +73,7 @@ void StatsCollector::collect_finished() {
     try {
       // Never recorded counts as done.
       if (!timing->released.is_done() || !timing->copy_end.is_done()) return false;
-      measure(*timing);
+      if (timing->shape == shape_) measure(*timing);
     } catch (const gpu::GpuError&) {
       // The device has failed: whoever uses it will hear of it. This sample is lost.
     }
@@ -83,19 +84,20 @@ void StatsCollector::collect_finished() {
 
 void StatsCollector::measure(const StepTiming& t) {
   if (t.copied) {
-    copy_.add(seconds(elapsed(t.copy_start, t.copy_end)));
+    sums_.copy.add(seconds(elapsed(t.copy_start, t.copy_end)));
     const double idle = std::max(seconds(elapsed(t.copy_end_before, t.queued)), 0.0);
     const double without_slot = std::clamp(seconds(t.copier_blocked), 0.0, idle);
-    copier_blocked_.add(without_slot + seconds(elapsed(t.queued, t.copy_start)));
+    sums_.copier_blocked.add(without_slot + seconds(elapsed(t.queued, t.copy_start)));
   }
   if (t.released_first && t.bound_second && t.released_second) {
     const double step = seconds(elapsed(t.released_before, t.released));
     const double gap = std::max(seconds(elapsed(t.released_before, t.arrived)), 0.0);
     const double unannounced =
         t.asked_second ? seconds(elapsed(t.asked, t.arrived)) : seconds(t.consumer_starved);
-    consumer_starved_.add(std::clamp(unannounced, 0.0, gap) + seconds(elapsed(t.arrived, t.bound)));
-    compute_.add(std::min(seconds(elapsed(t.bound, t.released)), step));
-    step_.add(step);
+    sums_.consumer_starved.add(std::clamp(unannounced, 0.0, gap) +
+                               seconds(elapsed(t.arrived, t.bound)));
+    sums_.compute.add(std::min(seconds(elapsed(t.bound, t.released)), step));
+    sums_.step.add(step);
   }
 }
 
@@ -121,13 +123,13 @@ void StatsCollector::asked(const gpu::StreamRef& stream) {
 
 void StatsCollector::add_read(Duration busy, Duration cpu) noexcept {
   const std::scoped_lock lock(mutex_);
-  read_.add(seconds(busy));
-  read_cpu_.add(seconds(cpu));
+  sums_.read.add(seconds(busy));
+  sums_.read_cpu.add(seconds(cpu));
 }
 
 void StatsCollector::add_copy(std::size_t bytes) noexcept {
   const std::scoped_lock lock(mutex_);
-  bytes_.add(static_cast<double>(bytes));
+  sums_.bytes.add(static_cast<double>(bytes));
 }
 
 void StatsCollector::add_release() noexcept {
@@ -148,16 +150,54 @@ void StatsCollector::add_host_step(bool begins_epoch, Duration starved, Duration
     // With several leases at a time a batch is worked on from the release of the one before.
     const double step = seconds(released - host_released_);
     const double worked = std::min(seconds(busy), step);
-    host_busy_.add(worked);
-    host_starved_.add(std::min(seconds(starved), step - worked));
-    host_step_.add(step);
+    sums_.host_busy.add(worked);
+    sums_.host_starved.add(std::min(seconds(starved), step - worked));
+    sums_.host_step.add(step);
   }
   host_released_ = released;
+}
+
+StatsCollector::Sums StatsCollector::Sums::since(const Sums& before) const noexcept {
+  return {.read = read - before.read,
+          .read_cpu = read_cpu - before.read_cpu,
+          .bytes = bytes - before.bytes,
+          .copy = copy - before.copy,
+          .compute = compute - before.compute,
+          .step = step - before.step,
+          .copier_blocked = copier_blocked - before.copier_blocked,
+          .consumer_starved = consumer_starved - before.consumer_starved,
+          .host_busy = host_busy - before.host_busy,
+          .host_starved = host_starved - before.host_starved,
+          .host_step = host_step - before.host_step};
 }
 
 Stats StatsCollector::snapshot() {
   const std::scoped_lock lock(mutex_);
   collect_finished();
+  return stats_of(sums_.since(at_shape_));
+}
+
+Stats StatsCollector::window(std::uint64_t enough) {
+  const std::scoped_lock lock(mutex_);
+  collect_finished();
+  Stats stats = stats_of(sums_.since(at_window_));
+  if (stats.sampled_steps >= enough) at_window_ = sums_;
+  return stats;
+}
+
+void StatsCollector::set_shape(std::size_t workers, std::size_t prefetch_depth,
+                               std::size_t device_slots, std::size_t pinned_slots) {
+  const std::scoped_lock lock(mutex_);
+  collect_finished();
+  options_.workers = workers;
+  options_.prefetch_depth = prefetch_depth;
+  options_.device_slots = device_slots;
+  options_.pinned_slots = pinned_slots;
+  at_shape_ = at_window_ = sums_;
+  ++shape_;
+}
+
+Stats StatsCollector::stats_of(const Sums& sums) const {
   Stats stats;
   stats.batches = batches_;
   stats.reordered = reordered_;
@@ -167,15 +207,15 @@ Stats StatsCollector::snapshot() {
   stats.prefetch_depth = options_.prefetch_depth;
   stats.device_slots = options_.device_slots;
   stats.pinned_slots = options_.pinned_slots;
-  stats.batch_bytes = bytes_.value();
-  stats.t_read = read_.value();
-  stats.t_read_cpu = read_cpu_.value();
+  stats.batch_bytes = sums.bytes.value();
+  stats.t_read = sums.read.value();
+  stats.t_read_cpu = sums.read_cpu.value();
   stats.cpus = options_.cpus;
-  const bool on_device = step_.count > 0;
-  stats.sampled_steps = on_device ? step_.count : host_busy_.count;
-  stats.t_x = copy_.value();
-  stats.t_c = on_device ? compute_.value() : host_busy_.value();
-  stats.t_step = on_device ? step_.value() : host_step_.value();
+  const bool on_device = sums.step.count > 0;
+  stats.sampled_steps = on_device ? sums.step.count : sums.host_busy.count;
+  stats.t_x = sums.copy.value();
+  stats.t_c = on_device ? sums.compute.value() : sums.host_busy.value();
+  stats.t_step = on_device ? sums.step.value() : sums.host_step.value();
   if (stats.t_step <= 0) return stats;
 
   // The first two are measured; what remains of the step is the third (feeder/stats.h says what
@@ -189,10 +229,11 @@ Stats StatsCollector::snapshot() {
     of.*rest = 1 - of.busy - of.*which;
     return of;
   };
-  stats.consumer = shares(stats.t_c, on_device ? consumer_starved_.value() : host_starved_.value(),
-                          &StageShares::starved, &StageShares::blocked);
+  stats.consumer =
+      shares(stats.t_c, on_device ? sums.consumer_starved.value() : sums.host_starved.value(),
+             &StageShares::starved, &StageShares::blocked);
   stats.copier =
-      shares(stats.t_x, copier_blocked_.value(), &StageShares::blocked, &StageShares::starved);
+      shares(stats.t_x, sums.copier_blocked.value(), &StageShares::blocked, &StageShares::starved);
   // A reader that does not read waits for a free slot: indices never run out within an epoch.
   stats.reader = shares(
       stats.t_read * static_cast<double>(options_.devices) / static_cast<double>(options_.workers),

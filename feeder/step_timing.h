@@ -47,6 +47,7 @@ struct StepTiming {
   bool released_second = false;  // released
   // The two slots that hold it; whoever lets go last gives it back, and sees what the other wrote.
   std::atomic<int> holders{0};
+  std::uint64_t shape = 0;  // of the prefetcher when it was taken
 };
 
 /// Which part of a pair a step is.
@@ -92,7 +93,14 @@ class StatsCollector {
   /// A step of a consumer that binds no stream: it waited, worked, and released the batch just now.
   void add_host_step(bool begins_epoch, Duration starved, Duration busy) noexcept;
 
+  /// Of what was measured since the shape was set.
   [[nodiscard]] Stats snapshot();
+  /// Of what was measured since the last window that had `enough` sampled steps; that one begins
+  /// the next.
+  [[nodiscard]] Stats window(std::uint64_t enough);
+  /// The prefetcher uses so many from now on; what was measured before does not count any more.
+  void set_shape(std::size_t workers, std::size_t prefetch_depth, std::size_t device_slots,
+                 std::size_t pinned_slots);
 
  private:
   struct Mean {
@@ -105,13 +113,22 @@ class StatsCollector {
     [[nodiscard]] double value() const noexcept {
       return count == 0 ? 0 : sum / static_cast<double>(count);
     }
+    friend Mean operator-(const Mean& a, const Mean& b) noexcept {
+      return {.sum = a.sum - b.sum, .count = a.count - b.count};
+    }
   };
+  struct Sums {
+    Mean read, read_cpu, bytes, copy, compute, step, copier_blocked, consumer_starved;
+    Mean host_busy, host_starved, host_step;
+    [[nodiscard]] Sums since(const Sums& before) const noexcept;
+  };
+  [[nodiscard]] Stats stats_of(const Sums& sums) const;
 
   void collect_finished();
   void measure(const StepTiming& timing);
 
   static constexpr std::size_t kTimings = 4;
-  const StatsOptions options_;
+  StatsOptions options_;
   std::uint64_t until_second_;  // batches to copy before the next pair's second; the copier's
   std::uint64_t pairs_ = 0;     // seconds so far; the copier's
   Channel<std::shared_ptr<StepTiming>> free_;
@@ -122,8 +139,10 @@ class StatsCollector {
   std::uint64_t batches_ = 0;
   std::uint64_t reordered_ = 0;
   std::uint64_t most_overtaken_ = 0;
-  Mean read_, read_cpu_, bytes_, copy_, compute_, step_, copier_blocked_, consumer_starved_;
-  Mean host_busy_, host_starved_, host_step_;
+  Sums sums_;
+  std::uint64_t shape_ = 0;  // counts those set: a pair of two shapes measures neither
+  Sums at_shape_;            // when it was set
+  Sums at_window_;           // when it began
   TimePoint host_released_;  // the latest
 };
 
