@@ -1,7 +1,7 @@
 // From the bytes of a JPEG image to a tensor of a fixed size: decode, crop, resize, mirror.
 //
-// Each in one pass over the pixels that it needs; no image is ever whole in memory. The pixels are
-// those of Pillow or torchvision, given the same libjpeg and, of random crops, the same box.
+// Each in one pass over the pixels that it needs; the image's pixels are never all in memory. They
+// are those of Pillow or torchvision, given the same libjpeg and, of random crops, the same box.
 #pragma once
 
 #include <array>

@@ -10,7 +10,7 @@
 // Damage is noticed where libjpeg notices it: it makes invalid codes, or too few or too many of
 // them. The format has no checksum; a changed byte may just change pixels.
 //
-// Allocates: libjpeg takes its memory from malloc, some 10 blocks for each image, of which the
+// Allocates: libjpeg takes its memory from malloc, 8 to 10 blocks for each image, of which the
 // largest holds a few rows; of a progressive image, all coefficients, 3 to 6 bytes for each pixel.
 //
 // Example: the whole image
@@ -54,8 +54,8 @@ struct JpegHeader {
 
 /// What is believed.
 struct JpegOptions {
-  /// Images of more pixels are refused before anything is allocated for them. The default is two
-  /// thirds of what Pillow refuses.
+  /// Images of more pixels are refused before anything is allocated for them. The default is three
+  /// quarters of what Pillow accepts.
   std::uint64_t max_pixels = std::uint64_t{1} << 27;
   /// Whether corrupt data is passed over, as most viewers and Pillow do: what libjpeg then makes of
   /// it is delivered, and warnings() counts. An image that is cut off is an error all the same.

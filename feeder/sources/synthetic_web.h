@@ -65,7 +65,7 @@ struct SyntheticSample {
                                                std::uint64_t index);
 
 /// Writes the shards synthetic-000000.tar and so on into `directory`, which is there, and returns
-/// them in order. Throws leat::Error. Half a minute for 1000 samples of the default size.
+/// them in order. Throws leat::Error. Ten seconds for 1000 samples of the default size.
 std::vector<std::filesystem::path> write_synthetic_web(const std::filesystem::path& directory,
                                                        const SyntheticWebOptions& options = {});
 

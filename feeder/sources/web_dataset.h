@@ -53,8 +53,8 @@ struct WebDatasetOptions {
 /// any number of threads. Random numbers are drawn in the order of parts.
 class WebDataset final : public Dataset {
  public:
-  /// Goes through `shards`' headers. Blocks the thread meanwhile: for 1000 samples, a millisecond
-  /// where they are in memory. Throws leat::Error, with shard, sample and byte, if a shard cannot
+  /// Goes through `shards`' headers. Blocks the thread meanwhile: for some 8 us a sample where the
+  /// shards are in memory. Throws leat::Error, with shard, sample and byte, if a shard cannot
   /// be read or is no tar, compressed, damaged or cut off (feeder/sources/tar.h); if a sample lacks
   /// a part, has one twice, or one of a size that is not the field's; if there are no samples.
   /// std::invalid_argument for no shards or no parts.

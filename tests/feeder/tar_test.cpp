@@ -187,7 +187,7 @@ TEST_F(Tar, WhatIsNoTarIsTold) {
 TEST_F(Tar, AnArchiveThatIsCutOffIsAnError) {
   const Bytes whole = tar_file("a.txt", std::string(700, 'a')) +
                       tar_file("././@LongLink", long_name_ + '\0', 'L') + tar_file("cut", "b");
-  for (std::size_t size = 1; size <= whole.size(); size += size % 512 < 2 ? 1 : 73) {
+  for (std::size_t size = 1; size <= whole.size(); size += size % 512 < 2 ? 1U : 73U) {
     write(first(whole, size));
     EXPECT_THROW(members(), Error) << "cut at byte " << size;
   }
