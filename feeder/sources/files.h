@@ -36,6 +36,9 @@ class FilePatterns {
   FilePatterns(const std::filesystem::path& pattern) : patterns_{pattern.string()} {}
   FilePatterns(std::vector<std::string> patterns) : patterns_(std::move(patterns)) {}
   FilePatterns(std::initializer_list<std::string> patterns) : patterns_(patterns) {}
+  FilePatterns(const std::vector<std::filesystem::path>& patterns) {
+    for (const std::filesystem::path& pattern : patterns) patterns_.push_back(pattern.string());
+  }
   // NOLINTEND(google-explicit-constructor)
 
   [[nodiscard]] const std::vector<std::string>& all() const noexcept { return patterns_; }

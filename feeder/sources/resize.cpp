@@ -1,0 +1,221 @@
+// What is always true here:
+//
+//  - Weights are computed in doubles in the order that Pillow does: another order rounds elsewhere.
+//  - Weights are not negative and sum to 2^22 within a rounding each, so that no sum overflows.
+#include "leat/feeder/sources/resize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "leat/feeder/sources/resize_kernels.h"
+
+namespace leat::feeder {
+namespace {
+
+using resize_kernels::kRows;
+using resize_kernels::Taps;
+using resize_kernels::WeightPair;
+
+constexpr std::uint32_t kMostPixels = std::uint32_t{1} << 20;  // of an axis
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw std::invalid_argument("leat: a resize " + why);
+}
+
+std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Where the filter of one resulting pixel lies.
+class Filter {
+ public:
+  explicit Filter(const ResizeAxis& axis)
+      : axis_(axis), scale_((axis.end - axis.begin) / axis.size), stretch_(std::max(scale_, 1.0)) {}
+
+  [[nodiscard]] double center(std::uint32_t pixel) const {
+    return axis_.begin + (axis_.first + pixel + 0.5) * scale_;
+  }
+  // Rounded as Pillow rounds: half a pixel is added, the fraction cut off.
+  // NOLINTBEGIN(bugprone-incorrect-roundings)
+  [[nodiscard]] std::uint32_t first(double center) const {
+    const double left = center - stretch_ + 0.5;
+    return std::max(left > 0 ? static_cast<std::uint32_t>(left) : 0, axis_.low);
+  }
+  [[nodiscard]] std::uint32_t last(double center) const {  // and one more
+    return std::min(static_cast<std::uint32_t>(center + stretch_ + 0.5), axis_.high);
+  }
+  // NOLINTEND(bugprone-incorrect-roundings)
+  [[nodiscard]] double weight(std::uint32_t source, double center) const {
+    return std::max(1.0 - std::abs((source - center + 0.5) * (1.0 / stretch_)), 0.0);
+  }
+  // The most pairs of source pixels that one pixel is made of.
+  [[nodiscard]] std::size_t pairs() const {
+    return static_cast<std::size_t>(std::ceil(stretch_)) + 1;
+  }
+
+ private:
+  const ResizeAxis& axis_;
+  double scale_;
+  double stretch_;
+};
+
+// The taps of all resulting pixels of an axis, in the order in which they are written. Source
+// pixels count from `origin`.
+void make_taps(const ResizeAxis& axis, std::uint32_t origin, bool mirrored, Taps* taps,
+               WeightPair* pairs) {
+  const Filter filter(axis);
+  std::uint32_t used = 0;
+  for (std::uint32_t i = 0; i < axis.count; ++i) {
+    const double center = filter.center(mirrored ? axis.count - 1 - i : i);
+    const std::uint32_t first = filter.first(center);
+    const std::uint32_t count = filter.last(center) - first;
+    taps[i] = {first - origin, count, used};
+    double sum = 0;
+    for (std::uint32_t k = 0; k < count; ++k) sum += filter.weight(first + k, center);
+    for (std::uint32_t k = 0; k < count; ++k) {
+      const double share = filter.weight(first + k, center) / sum;
+      // NOLINTNEXTLINE(bugprone-incorrect-roundings): Pillow's
+      const int weight = static_cast<int>(0.5 + share * (1 << resize_kernels::kWeightBits));
+      WeightPair& pair = pairs[used + k / 2];
+      if (k % 2 == 0) pair = {};
+      pair.high[k % 2] = static_cast<std::int16_t>(weight >> resize_kernels::kLowBits);
+      pair.low[k % 2] = static_cast<std::int16_t>(weight & ((1 << resize_kernels::kLowBits) - 1));
+    }
+    used += (count + 1) / 2;
+  }
+}
+
+// What lies where in the scratch memory of a resize that makes sense.
+struct Layout {
+  explicit Layout(const Resize& resize)
+      : stride(aligned(std::size_t{3} * resize.x.count + Resizer::kSlack)),
+        pairs_x(aligned(resize.x.count * sizeof(Taps))),
+        taps_y(pairs_x + aligned(resize.x.count * Filter(resize.x).pairs() * sizeof(WeightPair))),
+        pairs_y(taps_y + aligned(resize.y.count * sizeof(Taps))),
+        line(pairs_y + aligned(resize.y.count * Filter(resize.y).pairs() * sizeof(WeightPair))),
+        narrow(line + stride),
+        end(narrow + stride * source_range(resize.y).count) {}
+
+  std::size_t stride;
+  std::size_t pairs_x;  // the taps of x are at 0
+  std::size_t taps_y;
+  std::size_t pairs_y;
+  std::size_t line;
+  std::size_t narrow;
+  std::size_t end;
+};
+
+}  // namespace
+
+PixelRange source_range(const ResizeAxis& axis) {
+  if (!(axis.begin < axis.end) || axis.begin < axis.low || axis.end > axis.high) {
+    refuse("is of [" + std::to_string(axis.begin) + ", " + std::to_string(axis.end) +
+           "), which is empty or not within pixels " + std::to_string(axis.low) + " to " +
+           std::to_string(axis.high));
+  }
+  if (axis.high > kMostPixels || axis.size > kMostPixels) refuse("has more than 2^20 pixels");
+  if (axis.count == 0 || axis.first > axis.size || axis.count > axis.size - axis.first) {
+    refuse("computes pixels that it has not: " + std::to_string(axis.count) + " from " +
+           std::to_string(axis.first) + " on, of " + std::to_string(axis.size));
+  }
+  const Filter filter(axis);
+  const std::uint32_t first = filter.first(filter.center(0));
+  return {first, filter.last(filter.center(axis.count - 1)) - first};
+}
+
+std::size_t Resizer::scratch_bytes(const Resize& resize) {
+  static_cast<void>(source_range(resize.x));  // whether it makes sense at all
+  static_cast<void>(source_range(resize.y));
+  return Layout(resize).end;
+}
+
+Resizer::Resizer(const Resize& resize, std::span<std::byte> scratch)
+    : resize_(resize), columns_(source_range(resize.x)), rows_(source_range(resize.y)) {
+  const Layout layout(resize_);
+  if (scratch.size() < layout.end) {
+    refuse("needs " + std::to_string(layout.end) + " bytes of scratch memory, not " +
+           std::to_string(scratch.size()));
+  }
+  stride_ = layout.stride;
+  std::byte* const at = scratch.data();
+  taps_x_ = reinterpret_cast<Taps*>(at);
+  pairs_x_ = reinterpret_cast<WeightPair*>(at + layout.pairs_x);
+  taps_y_ = reinterpret_cast<Taps*>(at + layout.taps_y);
+  pairs_y_ = reinterpret_cast<WeightPair*>(at + layout.pairs_y);
+  line_ = reinterpret_cast<std::uint8_t*>(at + layout.line);
+  narrow_ = reinterpret_cast<std::uint8_t*>(at + layout.narrow);
+  make_taps(resize_.x, columns_.first, resize_.mirrored, taps_x_, pairs_x_);
+  make_taps(resize_.y, rows_.first, false, taps_y_, pairs_y_);
+}
+
+void Resizer::add_rows(const std::uint8_t* pixels, std::size_t stride, std::uint32_t left,
+                       std::uint32_t rows) {
+  if (rows > rows_.count - added_ || left > columns_.first) {
+    refuse("is given rows or columns that it does not need");
+  }
+  const std::uint8_t* const begin = pixels + std::size_t{3} * (columns_.first - left);
+  const auto& kernels = resize_kernels::fastest();
+  for (std::uint32_t row = 0; row < rows; row += kRows) {
+    const std::uint8_t* from[kRows];
+    std::uint8_t* to[kRows];
+    for (std::uint32_t i = 0; i < kRows; ++i) {
+      const std::uint32_t source = std::min(row + i, rows - 1);  // the last one again
+      from[i] = begin + source * stride;
+      to[i] = narrow_ + (added_ + source) * stride_;
+    }
+    kernels.along_x(from, {taps_x_, resize_.x.count}, pairs_x_, to);
+  }
+  added_ += rows;
+}
+
+void Resizer::finish(std::span<std::uint8_t> out) {
+  const std::size_t width = resize_.x.count;
+  const std::size_t height = resize_.y.count;
+  if (out.size() < 3 * width * height) refuse("has no room for its result");
+  if (added_ < rows_.count) refuse("was given too few rows");
+  const auto& kernels = resize_kernels::fastest();
+  for (std::size_t y = 0; y < height; ++y) {
+    kernels.along_y(narrow_, stride_, taps_y_[y], pairs_y_, line_, (3 * width + 15) / 16 * 16);
+    if (!resize_.planar) {
+      std::memcpy(out.data() + 3 * width * y, line_, 3 * width);
+      continue;
+    }
+    for (std::size_t channel = 0; channel < 3; ++channel) {
+      std::uint8_t* const to = out.data() + (channel * height + y) * width;
+      for (std::size_t x = 0; x < width; ++x) to[x] = line_[3 * x + channel];
+    }
+  }
+}
+
+void resize_image(std::span<const std::uint8_t> pixels, std::uint32_t width, const Resize& resize,
+                  std::span<std::uint8_t> out) {
+  const PixelRange columns = source_range(resize.x);
+  const PixelRange rows = source_range(resize.y);
+  const std::size_t stride = std::size_t{3} * width;
+  if (columns.first + columns.count > width ||
+      pixels.size() / stride < std::size_t{rows.first} + rows.count) {
+    refuse("needs pixels that the image has not");
+  }
+  constexpr std::size_t kAlignment = 64;
+  const std::size_t bytes = Resizer::scratch_bytes(resize);
+  std::vector<std::byte> memory(bytes + kAlignment);
+  void* aligned_memory = memory.data();
+  std::size_t room = memory.size();
+  Resizer resizer(
+      resize,
+      {static_cast<std::byte*>(std::align(kAlignment, bytes, aligned_memory, room)), bytes});
+  const std::uint8_t* const first = pixels.data() + rows.first * stride;
+  // What lies behind the image is not ours to read: the last rows are copied.
+  const auto tail =
+      static_cast<std::uint32_t>(std::min<std::size_t>(rows.count, Resizer::kSlack / stride + 1));
+  resizer.add_rows(first, stride, 0, rows.count - tail);
+  std::vector<std::uint8_t> last(tail * stride + Resizer::kSlack);
+  std::memcpy(last.data(), first + (rows.count - tail) * stride, tail * stride);
+  resizer.add_rows(last.data(), stride, 0, tail);
+  resizer.finish(out);
+}
+
+}  // namespace leat::feeder

@@ -1,0 +1,72 @@
+// Writes shards of generated samples, as feeder/sources/web_dataset.h reads them: for tests and
+// benchmarks.
+//
+// Sample i has three files: <i, ten digits>.jpg, an image of feeder/sources/synthetic_images.h;
+// .cls, its label in ASCII; .json, {"index": i, "width": w, "height": h}. It is a function of the
+// seed and i, and of nothing else.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "leat/feeder/sources/synthetic_images.h"
+
+namespace leat::feeder {
+
+/// Writes a tar archive, file by file. Throws leat::Error if that fails.
+class TarWriter {
+ public:
+  /// How names of more than 100 bytes are written.
+  enum LongNames : std::uint8_t { kPax, kGnu };
+
+  explicit TarWriter(const std::filesystem::path& file, LongNames long_names = kPax);
+
+  void add(const std::string& name, std::span<const std::byte> data);
+  void add(const std::string& name, const std::string& data);
+  /// Writes the mark of the end. Without it the archive is not whole.
+  void finish();
+
+ private:
+  void write_member(const std::string& name, char type, std::span<const std::byte> data);
+
+  std::filesystem::path file_;
+  LongNames long_names_;
+  std::ofstream out_;
+};
+
+/// The defaults are ImageNet's proportions.
+struct SyntheticWebOptions {
+  std::uint64_t samples = 1000;
+  std::uint64_t samples_per_shard = 500;
+  std::uint32_t min_width = 400;
+  std::uint32_t max_width = 600;
+  std::uint32_t min_height = 300;
+  std::uint32_t max_height = 450;
+  std::uint64_t classes = 1000;
+  std::uint64_t seed = 0;
+  JpegEncoding encoding = {};
+};
+
+/// What sample `index` is made of.
+struct SyntheticSample {
+  std::string key;
+  std::uint32_t width = 0;
+  std::uint32_t height = 0;
+  std::vector<std::byte> jpeg;
+  std::int64_t label = 0;
+  std::string json;
+};
+[[nodiscard]] SyntheticSample synthetic_sample(const SyntheticWebOptions& options,
+                                               std::uint64_t index);
+
+/// Writes the shards synthetic-000000.tar and so on into `directory`, which is there, and returns
+/// them in order. Throws leat::Error. Ten seconds for 1000 samples of the default size.
+std::vector<std::filesystem::path> write_synthetic_web(const std::filesystem::path& directory,
+                                                       const SyntheticWebOptions& options = {});
+
+}  // namespace leat::feeder

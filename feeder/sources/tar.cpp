@@ -1,0 +1,331 @@
+// What is always true here: nothing is believed. Offsets are checked against the archive's size
+// before they are used, and what is allocated is bounded by kLongestText.
+#include "leat/feeder/sources/tar.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "leat/csp/error.h"
+#include "leat/csp/random.h"
+
+namespace leat::feeder {
+namespace {
+
+constexpr std::uint64_t kBlock = 512;
+constexpr std::size_t kSizeAt = 124;  // in a header
+// One read of it finds the headers of several small members.
+constexpr std::uint64_t kWindow = 8192;
+// Of records and names: paths are 4096 bytes at most.
+constexpr std::uint64_t kLongestText = std::uint64_t{1} << 20;
+
+constexpr const char* kFetchAgain = "fetch the file again and compare its checksum";
+constexpr const char* kOpenable = "check that it is a file and may be read";
+
+std::string at_byte(std::uint64_t offset) { return " (byte " + std::to_string(offset) + ")"; }
+
+std::uint64_t padded(std::uint64_t size) { return (size + kBlock - 1) / kBlock * kBlock; }
+
+bool is_zero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+// Up to the first 0 byte.
+std::string_view field(std::span<const std::byte> block, std::size_t begin, std::size_t length) {
+  const char* const first = reinterpret_cast<const char*>(block.data()) + begin;
+  return {first, strnlen(first, length)};
+}
+
+// Octal digits among spaces, or binary. False for anything else.
+bool parse_number(std::span<const std::byte> bytes, std::uint64_t& number) {
+  number = 0;
+  const auto first = std::to_integer<std::uint8_t>(bytes.front());
+  if ((first & 0x80) != 0) {
+    number = first & 0x7f;
+    for (const std::byte byte : bytes.subspan(1)) {
+      if (number >> 55 != 0) return false;  // no such file exists; a negative one least of all
+      number = number << 8 | std::to_integer<std::uint8_t>(byte);
+    }
+    return true;
+  }
+  std::string_view digits = field(bytes, 0, bytes.size());
+  digits.remove_prefix(std::min(digits.find_first_not_of(' '), digits.size()));
+  while (!digits.empty() && digits.back() == ' ') digits.remove_suffix(1);
+  if (digits.empty()) return true;
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), number, 8);
+  return error == std::errc() && end == digits.data() + digits.size();
+}
+
+bool checksum_is_right(std::span<const std::byte> block) {
+  constexpr std::size_t kBegin = 148;
+  constexpr std::size_t kEnd = 156;
+  std::uint64_t said = 0;
+  if (!parse_number(block.subspan(kBegin, kEnd - kBegin), said)) return false;
+  std::int64_t sum = 0;
+  std::int64_t sum_signed = 0;  // as some programs computed it
+  for (std::size_t i = 0; i < kBlock; ++i) {
+    const auto byte =
+        i >= kBegin && i < kEnd ? std::uint8_t{' '} : std::to_integer<std::uint8_t>(block[i]);
+    sum += byte;
+    sum_signed += static_cast<std::int8_t>(byte);
+  }
+  return static_cast<std::int64_t>(said) == sum || static_cast<std::int64_t>(said) == sum_signed;
+}
+
+// What compressed the file, by its first bytes; nullptr: none of these.
+const char* compressor(std::span<const std::byte> start) {
+  struct Magic {
+    std::string_view bytes;
+    const char* program;
+  };
+  constexpr std::array<Magic, 5> kMagics = {{{"\x1f\x8b", "gzip"},
+                                             {"\x28\xb5\x2f\xfd", "zstd"},
+                                             {"\xfd\x37zXZ", "xz"},
+                                             {"BZh", "bzip2"},
+                                             {"\x04\x22\x4d\x18", "lz4"}}};
+  for (const Magic& magic : kMagics) {
+    if (start.size() >= magic.bytes.size() &&
+        std::memcmp(start.data(), magic.bytes.data(), magic.bytes.size()) == 0) {
+      return magic.program;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+struct TarReader::Header {
+  explicit Header(std::span<const std::byte> block)
+      : type(static_cast<char>(block[156])), name(field(block, 0, 100)) {
+    constexpr std::string_view kPosix("ustar\0", 6);
+    const bool is_posix = std::memcmp(block.data() + 257, kPosix.data(), kPosix.size()) == 0;
+    const std::string_view prefix = is_posix ? field(block, 345, 155) : std::string_view();
+    if (!prefix.empty()) name = std::string(prefix) + "/" + name;
+    size_is_right = parse_number(block.subspan(kSizeAt, 12), size);
+  }
+
+  // Whether it describes the next member: 'g', all that follow; 'K', what a link leads to.
+  [[nodiscard]] bool describes() const {
+    return std::string_view("xXgLK").find(type) != std::string_view::npos;
+  }
+  [[nodiscard]] bool is_file() const { return type == '0' || type == '\0' || type == '7'; }
+  // Links, devices and directories have none, whatever their size says.
+  [[nodiscard]] bool has_data() const { return type < '1' || type > '6'; }
+
+  char type;
+  std::string name;
+  std::uint64_t size = 0;
+  bool size_is_right = false;
+};
+
+std::uint32_t tar_digest(std::span<const std::byte> headers) noexcept {
+  std::uint64_t digest = headers.size();
+  for (std::size_t at = 0; at + 8 <= headers.size(); at += 8) {  // blocks are multiples of 8
+    std::uint64_t word = 0;
+    std::memcpy(&word, headers.data() + at, sizeof word);
+    digest = mix(digest + word);
+  }
+  return static_cast<std::uint32_t>(digest);
+}
+
+std::string printable(std::string_view name) {
+  std::string text(name);
+  for (char& letter : text) {
+    if (static_cast<unsigned char>(letter) < ' ' || letter == '\x7f') letter = '?';
+  }
+  return text;
+}
+
+TarReader::TarReader(std::filesystem::path file) : file_(std::move(file)) {
+  struct stat status {};
+  descriptor_ = open(file_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not hang it
+  const bool is_open = descriptor_ >= 0 && fstat(descriptor_, &status) == 0;
+  const int error = errno;
+  const bool is_file = is_open && S_ISREG(status.st_mode);
+  if (!is_file && descriptor_ >= 0) close(descriptor_);
+  if (!is_open) fail(std::strerror(error), kOpenable);
+  if (!is_file) fail(S_ISDIR(status.st_mode) ? "Is a directory" : "it is no file", kOpenable);
+  size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+TarReader::~TarReader() { close(descriptor_); }
+
+void TarReader::fail(const std::string& problem, const char* advice) const {
+  throw Error("leat: cannot read " + file_.string() + ": " + problem + "; " + advice);
+}
+
+void TarReader::seek(std::uint64_t begin) { next_ = begin; }
+
+// 512 bytes, valid until the next call; fewer at the end of the archive.
+std::span<const std::byte> TarReader::block(std::uint64_t offset) {
+  const std::uint64_t wanted = std::min(kBlock, size_ - std::min(offset, size_));
+  if (offset < window_begin_ || offset + wanted > window_begin_ + window_.size()) {
+    window_.resize(std::min(kWindow, size_ - std::min(offset, size_)));
+    window_begin_ = offset;
+    for (std::size_t done = 0; done < window_.size();) {
+      const ssize_t got = pread(descriptor_, window_.data() + done, window_.size() - done,
+                                static_cast<off_t>(offset + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) fail(std::strerror(errno) + at_byte(offset + done), kOpenable);
+      if (got == 0) fail("it became shorter while it was read" + at_byte(offset + done), kOpenable);
+      done += static_cast<std::size_t>(got);
+    }
+  }
+  return std::span(window_).subspan(offset - window_begin_, wanted);
+}
+
+// The data of a member that describes the next one.
+std::string TarReader::text(const Header& header, std::uint64_t data) {
+  if (header.size > size_ - std::min(data, size_)) {
+    fail("truncated: it ends within a header that begins before byte " + std::to_string(data),
+         kFetchAgain);
+  }
+  std::string text;
+  for (std::uint64_t at = 0; at < header.size; at += kBlock) {
+    const std::span<const std::byte> bytes = block(data + at);
+    text.append(reinterpret_cast<const char*>(bytes.data()),
+                std::min<std::size_t>(bytes.size(), header.size - at));
+  }
+  return text;
+}
+
+// "30 path=a/long/name.jpg\n", one record or more; the length is the whole record's.
+void TarReader::read_records(const std::string& records, std::uint64_t offset, std::string& name,
+                             std::optional<std::uint64_t>& size) const {
+  std::string_view rest = records;
+  const auto damaged = [&] { fail("a damaged pax record" + at_byte(offset), kFetchAgain); };
+  while (!rest.empty()) {
+    std::size_t length = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), length);
+    const auto digits = static_cast<std::size_t>(end - rest.data());
+    if (error != std::errc() || length > rest.size() || length < digits + 2 || *end != ' ' ||
+        rest[length - 1] != '\n') {
+      damaged();
+    }
+    const std::string_view record = rest.substr(digits + 1, length - digits - 2);
+    const std::size_t equals = record.find('=');
+    if (equals == std::string_view::npos) damaged();
+    const std::string_view key = record.substr(0, equals);
+    const std::string_view value = record.substr(equals + 1);
+    if (key == "path") {
+      name = value;
+    } else if (key == "size") {
+      std::uint64_t number = 0;
+      const auto [last, bad] = std::from_chars(value.data(), value.data() + value.size(), number);
+      if (bad != std::errc() || last != value.data() + value.size()) damaged();
+      size = number;
+    } else if (key.starts_with("GNU.sparse.")) {
+      fail("a sparse file" + at_byte(offset), "make the archive without tar's --sparse");
+    }
+    rest.remove_prefix(length);
+  }
+}
+
+// After the first block of 0 bytes, at `offset`: nothing else may follow.
+void TarReader::check_end(std::uint64_t offset) {
+  while (offset < size_) {
+    const std::span<const std::byte> bytes = block(offset);
+    if (!is_zero(bytes)) {
+      fail("something follows the end-of-archive mark" + at_byte(offset),
+           "if archives were put one behind the other, join them with tar's --concatenate");
+    }
+    offset += bytes.size();
+  }
+}
+
+// The header at `offset`, or nothing: the end of the archive. `is_inside`: it describes, or follows
+// one that describes.
+std::optional<TarReader::Header> TarReader::header(std::uint64_t offset, bool is_inside) {
+  if (size_ == 0) fail("it is empty", kFetchAgain);
+  if (offset >= size_) {
+    fail("truncated: it ends at byte " + std::to_string(size_) +
+             " without the mark of its end, two blocks of 0 bytes",
+         "fetch the file again; if it is known to be whole, add them: truncate -s +1024");
+  }
+  const std::span<const std::byte> bytes = block(offset);
+  const char* const program = offset == 0 ? compressor(bytes) : nullptr;
+  if (program != nullptr) {
+    fail(std::string("it is compressed with ") + program,
+         "decompress it: samples are read in any order, for which tar has to be plain");
+  }
+  const bool is_whole = bytes.size() == kBlock;
+  if (is_zero(bytes) && (is_whole || offset != 0)) {
+    if (is_inside) fail("it ends where a member was described" + at_byte(offset), kFetchAgain);
+    check_end(offset + bytes.size());
+    return std::nullopt;
+  }
+  if (!is_whole && offset != 0) {
+    fail("truncated: it ends within a header" + at_byte(offset), kFetchAgain);
+  }
+  if (!is_whole || !checksum_is_right(bytes)) {
+    if (offset == 0) {
+      fail("it is no tar archive: no header (byte 0)", "name a WebDataset's shards, uncompressed");
+    }
+    fail("damaged: no header where the next member should begin" + at_byte(offset), kFetchAgain);
+  }
+  Header found(bytes);
+  if (!found.size_is_right) fail("a damaged size" + at_byte(offset + kSizeAt), kFetchAgain);
+  if (found.type == 'S') {
+    fail("a sparse file" + at_byte(offset), "make the archive without tar's --sparse");
+  }
+  if (found.type == 'M') {
+    fail("a file that began in another archive" + at_byte(offset),
+         "make the archive without tar's --multi-volume");
+  }
+  return found;
+}
+
+bool TarReader::next(TarMember& member) {
+  for (;;) {
+    member = {};
+    member.begin = next_;
+    std::vector<std::byte> headers;  // all of the member's, as they lie there
+    const auto keep = [&headers](std::span<const std::byte> bytes) {
+      headers.insert(headers.end(), bytes.begin(), bytes.end());
+    };
+    std::optional<std::uint64_t> described_size;
+    std::optional<Header> found;
+    while ((found = header(next_, !headers.empty())) && found->describes()) {
+      keep(block(next_));
+      const std::uint64_t data = next_ + kBlock;
+      if (found->size > kLongestText || headers.size() > kLongestText) {
+        fail("more than a megabyte of headers before a member" + at_byte(next_), kFetchAgain);
+      }
+      const std::string described = text(*found, data);
+      if (found->type == 'L') member.name = described.c_str();  // it ends with a 0 byte
+      if (found->type == 'x' || found->type == 'X') {
+        read_records(described, data, member.name, described_size);
+      }
+      for (std::uint64_t at = 0; at < found->size; at += kBlock) keep(block(data + at));
+      next_ = data + padded(found->size);
+    }
+    if (!found) return false;
+
+    keep(block(next_));
+    if (member.name.empty()) member.name = found->name;
+    member.data = next_ + kBlock;
+    member.size = found->has_data() ? described_size.value_or(found->size) : 0;
+    if (member.size > size_ - member.data) {
+      fail("truncated: the data of " + printable(member.name) + " begins at byte " +
+               std::to_string(member.data) + " and has " + std::to_string(member.size) +
+               ", but the file ends at " + std::to_string(size_),
+           kFetchAgain);
+    }
+    next_ = member.data + padded(member.size);
+    if (found->is_file() && !member.name.ends_with('/')) {
+      member.digest = tar_digest(headers);
+      return true;
+    }
+  }
+}
+
+}  // namespace leat::feeder

@@ -1,0 +1,161 @@
+#include "leat/feeder/sources/web_index.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <limits>
+#include <thread>
+
+#include "leat/csp/error.h"
+#include "leat/feeder/sources/tar.h"
+
+namespace leat::feeder {
+namespace {
+
+constexpr std::uint64_t kBlock = 512;  // tar's
+
+// Gathers a shard's files to samples.
+class Indexer {
+ public:
+  Indexer(const std::filesystem::path& shard, std::span<const WebPart> parts, bool skip_incomplete)
+      : shard_(shard), parts_(parts), skip_incomplete_(skip_incomplete), found_(parts.size()) {}
+
+  void add(const TarMember& member) {
+    const std::optional<WebName> name = split_web_name(member.name);
+    if (!name) return;
+    if (!is_open_ || name->key != key_) {
+      end_sample();
+      key_ = name->key;
+      begin_ = member.begin;
+      is_open_ = true;
+    }
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      const std::vector<std::string>& extensions = parts_[p].extensions;
+      if (std::find(extensions.begin(), extensions.end(), name->extension) == extensions.end()) {
+        continue;
+      }
+      if (found_[p]) {
+        fail("has a second file for part " + to_string(parts_[p]) + ", " + printable(member.name),
+             member.begin, "leave one of them out, or declare one extension only");
+      }
+      found_[p] = member;
+    }
+  }
+
+  void end_sample() {
+    if (!is_open_) return;
+    is_open_ = false;
+    const auto missing = std::find(found_.begin(), found_.end(), std::nullopt);
+    if (missing == found_.end()) {
+      for (std::size_t p = 0; p < parts_.size(); ++p) keep(*found_[p], parts_[p]);
+      ++result_.samples;
+    } else if (skip_incomplete_) {
+      ++result_.skipped;
+    } else {
+      fail("lacks part " + to_string(parts_[static_cast<std::size_t>(missing - found_.begin())]),
+           begin_, "declare what its samples have, or set skip_incomplete");
+    }
+    found_.assign(parts_.size(), std::nullopt);
+  }
+
+  WebShard result() {
+    end_sample();
+    return std::move(result_);
+  }
+
+ private:
+  void keep(const TarMember& member, const WebPart& part) {
+    constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
+    if (member.size > kMost || member.begin / kBlock > kMost) {
+      fail("has a part beyond 4 GB or, in its shard, beyond 2 TB: " + printable(member.name),
+           member.begin, "divide it");
+    }
+    if (part.kind == WebPart::kBytes) check_size(member, part.field);
+    result_.members.push_back({static_cast<std::uint32_t>(member.begin / kBlock),
+                               static_cast<std::uint32_t>((member.data - member.begin) / kBlock),
+                               static_cast<std::uint32_t>(member.size), member.digest});
+  }
+
+  void check_size(const TarMember& member, const Field& field) const {
+    const std::size_t most = field.bytes();
+    if (member.size == most) return;
+    if (field.variable_length && member.size < most && member.size % field.row_bytes() == 0) return;
+    fail("has " + std::to_string(member.size) + " bytes for field \"" + field.name + "\", in " +
+             printable(member.name) + "; declared are " +
+             (field.variable_length ? "up to " + std::to_string(most) + ", in rows of " +
+                                          std::to_string(field.row_bytes())
+                                    : std::to_string(most)),
+         member.begin, "declare another shape");
+  }
+
+  [[noreturn]] void fail(const std::string& problem, std::uint64_t offset,
+                         const char* advice) const {
+    throw Error("leat: cannot read " + shard_.string() + ": sample " + printable(key_) + " (byte " +
+                std::to_string(offset) + ") " + problem + "; " + advice);
+  }
+
+  const std::filesystem::path& shard_;
+  std::span<const WebPart> parts_;
+  bool skip_incomplete_;
+  bool is_open_ = false;
+  std::string key_;
+  std::uint64_t begin_ = 0;  // byte of the sample's first header
+  std::vector<std::optional<TarMember>> found_;
+  WebShard result_;
+};
+
+}  // namespace
+
+std::optional<WebName> split_web_name(std::string_view path) {
+  const std::string_view top = path.substr(0, path.find('/'));
+  if (top.size() > 3 && top.starts_with("__") && top.ends_with("__")) return std::nullopt;
+  const std::size_t slash = path.rfind('/');
+  const std::size_t base = slash == std::string_view::npos ? 0 : slash + 1;
+  const std::size_t dot = path.find('.', base);
+  if (dot == std::string_view::npos || dot == base) return std::nullopt;
+  WebName name{path.substr(0, dot), std::string(path.substr(dot + 1))};
+  for (char& letter : name.extension) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  return name;
+}
+
+WebShard index_web_shard(const std::filesystem::path& shard, std::span<const WebPart> parts,
+                         bool skip_incomplete) {
+  TarReader tar(shard);
+  Indexer indexer(shard, parts, skip_incomplete);
+  TarMember member;
+  while (tar.next(member)) indexer.add(member);
+  return indexer.result();
+}
+
+std::vector<WebShard> index_web_shards(std::span<const std::filesystem::path> shards,
+                                       std::span<const WebPart> parts, bool skip_incomplete,
+                                       std::size_t threads) {
+  std::vector<WebShard> found(shards.size());
+  std::vector<std::exception_ptr> failures(shards.size());
+  std::atomic<std::size_t> next = 0;
+  std::atomic<bool> has_failed = false;
+  const auto work = [&] {
+    // Whoever takes a shard finishes it: all shards before a bad one are looked at.
+    for (std::size_t i = 0; !has_failed && (i = next++) < shards.size();) {
+      try {
+        found[i] = index_web_shard(shards[i], parts, skip_incomplete);
+      } catch (...) {
+        failures[i] = std::current_exception();
+        has_failed = true;
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    while (others.size() + 1 < std::min(threads, shards.size())) others.emplace_back(work);
+    work();
+  }
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  return found;
+}
+
+}  // namespace leat::feeder
