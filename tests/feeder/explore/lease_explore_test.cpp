@@ -1,0 +1,218 @@
+// The proof that no batch is overwritten early: the lease protocol under every schedule with few
+// preemptions, for 2 and 3 slots, two streams of the consumer's, cancellation and failures at every
+// step.
+//
+// What a schedule is judged by: each kernel finds its batch whole when it starts and when it ends;
+// every batch comes once and in order; the loop ends, by the data's end, by the failure or by the
+// cancellation, and nothing hangs.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "leat/csp/error.h"
+#include "leat/csp/explore.h"
+#include "leat/csp/sanitizers.h"
+#include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
+#include "leat/feeder/prefetcher.h"
+#include "leat/gpu/device.h"
+#include "leat/gpu/error.h"
+
+namespace leat::feeder {
+namespace {
+
+// Samples of one number.
+class Numbers final : public Dataset {
+ public:
+  explicit Numbers(std::uint64_t size) : size_(size) {}
+  [[nodiscard]] std::string_view name() const noexcept override { return "numbers"; }
+  [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
+  [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
+  void read(std::uint64_t index, Sample& out) const override {
+    out.as<std::int64_t>(0)[0] = static_cast<std::int64_t>(index);
+  }
+
+ private:
+  std::uint64_t size_;
+  std::vector<Field> fields_{{"number", DType::kInt64, {}}};
+};
+
+constexpr const char* kOverwritten = "a batch was overwritten while it was in use";
+
+// A sanitizer's schedules take ten times as long: there, as many as a test has time for.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr std::uint64_t kMostSchedules = 2'000;
+constexpr bool kAll = false;
+#else
+constexpr std::uint64_t kMostSchedules = 100'000;
+constexpr bool kAll = true;
+#endif
+
+struct Loop {
+  std::size_t depth = 2;
+  std::size_t max_leases = 1;
+  std::uint64_t batches = 3;
+  gpu::HostFaults faults = {};
+};
+
+// One epoch, in which every batch is used on two streams. Throws for a batch that is not what it
+// should be. `wrong` outlives the kernels, which a failure may leave behind.
+void run_loop(const Loop& loop, bool& wrong) {
+  const Numbers data(loop.batches);
+  const gpu::Device device = gpu::open_host({.faults = loop.faults});
+  const gpu::Stream first(device);
+  const gpu::Stream second(device);
+  std::uint64_t next = 0;
+  {
+    Prefetcher feed(data, device,
+                    {.batch_size = 1,
+                     .prefetch_depth = loop.depth,
+                     .max_leases = loop.max_leases,
+                     .order = Order::kSequential,
+                     .sample_every = 0});
+    std::optional<Lease> held;
+    Epoch epoch = feed.epoch(0);
+    for (auto batch = epoch.begin(); batch != epoch.end(); ++batch) {
+      wrong = wrong || batch->index() != next++;
+      for (const gpu::Stream* stream : {&first, &second}) {
+        batch->on(*stream);
+        stream->launch_host([&wrong, number = (*batch)["number"].data<std::int64_t>(),
+                             want = static_cast<std::int64_t>(batch->index())] {
+          wrong = wrong || *number != want;
+          yield();  // meanwhile others may run
+          wrong = wrong || *number != want;
+        });
+      }
+      if (loop.max_leases > 1) held = std::move(*batch);
+    }
+    held.reset();
+  }
+  first.sync();
+  second.sync();
+  if (next != loop.batches) throw std::logic_error("a batch is missing");
+}
+
+void run_and_judge(const Loop& loop) {
+  bool wrong = false;
+  try {
+    run_loop(loop, wrong);
+  } catch (...) {
+    if (wrong) throw std::logic_error(kOverwritten);
+    throw;
+  }
+  if (wrong) throw std::logic_error(kOverwritten);
+}
+
+bool is_device_failure(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const gpu::GpuError&) {
+    return true;
+  } catch (const Error&) {  // "the prefetcher has stopped because of"
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+class ExploreLease : public testing::TestWithParam<Loop> {};
+std::string loop_title(const testing::TestParamInfo<Loop>& info) {
+  return "Depth" + std::to_string(info.param.depth) + "Leases" +
+         std::to_string(info.param.max_leases);
+}
+// 1, 2 and 3 slots; each is used again at least once.
+INSTANTIATE_TEST_SUITE_P(Loops, ExploreLease,
+                         testing::Values(Loop{.depth = 1, .batches = 2}, Loop{.depth = 2},
+                                         Loop{.depth = 2, .max_leases = 2, .batches = 4}),
+                         loop_title);
+
+TEST_P(ExploreLease, NoBatchIsOverwrittenUnderAnyScheduleWithoutPreemption) {
+  const ExploreResult result =
+      explore([] { run_and_judge(GetParam()); },
+              {.schedules = 1'000'000, .exhaustive = true, .preemptions = 0, .workers = 2});
+  EXPECT_TRUE(result) << result.failure << "\n" << result.schedule;
+  EXPECT_TRUE(result.complete);
+}
+
+// Some 20,000 to 30,000 of them.
+TEST_P(ExploreLease, NoBatchIsOverwrittenUnderSchedulesWithOnePreemption) {
+  const ExploreResult result =
+      explore([] { run_and_judge(GetParam()); },
+              {.schedules = kMostSchedules, .exhaustive = true, .preemptions = 1, .workers = 2});
+  EXPECT_TRUE(result) << result.failure << "\n" << result.schedule;
+  EXPECT_TRUE(result.complete || !kAll) << result.schedules << " schedules are not all";
+  EXPECT_GE(result.schedules, 2'000U);
+}
+
+TEST_P(ExploreLease, NoBatchIsOverwrittenUnderRandomSchedules) {
+  const ExploreResult result =
+      explore([] { run_and_judge(GetParam()); }, {.schedules = kMostSchedules / 50, .workers = 2});
+  EXPECT_TRUE(result) << result.failure << "\n" << result.schedule;
+}
+
+// The n-th copy, kernel or operation of whatever kind fails, for each n there is: the loop ends
+// with an error of the device.
+TEST_P(ExploreLease, AFailureAtAnyOperationEndsTheLoopAndOverwritesNothing) {
+  for (std::uint64_t gpu::HostFaults::*const kind :
+       {&gpu::HostFaults::copy, &gpu::HostFaults::kernel, &gpu::HostFaults::lost_at}) {
+    bool fails = true;
+    for (std::uint64_t n = 1; fails && n < 200; ++n) {
+      Loop loop = GetParam();
+      loop.faults.*kind = n;
+      fails = false;
+      const ExploreResult result = explore(
+          [&] {
+            try {
+              run_and_judge(loop);
+            } catch (const Error&) {
+              fails = true;
+              throw;
+            }
+          },
+          {.schedules = kMostSchedules / 20,
+           .exhaustive = true,
+           .preemptions = 0,
+           .workers = 2,
+           .expected = is_device_failure});
+      EXPECT_TRUE(result) << n << ": " << result.failure << "\n" << result.schedule;
+      EXPECT_TRUE(fails || n > loop.batches) << "the fault was not met";
+    }
+    EXPECT_FALSE(fails) << "more than 200 operations";
+  }
+}
+
+// Somebody else cancels the loop's group, at any of its steps: which one, a preemption decides.
+TEST_P(ExploreLease, ACancellationAtAnyStepEndsTheLoopAndOverwritesNothing) {
+  const ExploreResult result = explore(
+      [] {
+        bool wrong = false;
+        {
+          TaskGroup group;
+          group.go([&] { run_loop(GetParam(), wrong); });
+          yield();
+          group.stop();
+          try {
+            group.wait();
+          } catch (const std::logic_error&) {
+            throw;
+          } catch (const Error&) {  // the stages may hear of it before the loop does
+          }
+        }
+        if (wrong) throw std::logic_error(kOverwritten);
+      },
+      {.schedules = kMostSchedules, .exhaustive = true, .preemptions = 1, .workers = 2});
+  EXPECT_TRUE(result) << result.failure << "\n" << result.schedule;
+  EXPECT_TRUE(result.complete || !kAll) << result.schedules << " schedules are not all";
+}
+
+}  // namespace
+}  // namespace leat::feeder
