@@ -206,7 +206,7 @@ State ReleaseLog::state() const {
     for (const Pass& pass : of_rank) epochs.push_back(pass.epoch);
   }
   std::ranges::sort(epochs);
-  epochs.erase(std::ranges::unique(epochs).begin(), epochs.end());
+  epochs.erase(std::unique(epochs.begin(), epochs.end()), epochs.end());
   for (const std::uint64_t epoch : epochs) state.epochs.push_back(releases(epoch));
   std::ranges::sort(state.epochs, {}, &EpochReleases::epoch);
   return state;

@@ -28,7 +28,7 @@ struct Request {
 class Requests {
  public:
   /// `resumed`: the epochs that a state says something of.
-  Requests(std::size_t ranks, std::vector<std::uint64_t> resumed)
+  Requests(std::size_t ranks, const std::vector<std::uint64_t>& resumed)
       : news(1, "requests"), latest_(ranks), untaken_(ranks, false), not_begun_(ranks, resumed) {}
 
   /// Rank `rank`, whose request was `before` so far, wants `epoch` from its beginning. The first

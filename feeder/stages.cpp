@@ -55,8 +55,8 @@ struct Copying {
 
 Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
                const ReleaseLog& log, std::vector<std::shared_ptr<SlotRing>> rings,
-               const Active& active, std::vector<std::uint64_t> resumed)
-    : requests(rings.size(), std::move(resumed)),
+               const Active& active, const std::vector<std::uint64_t>& resumed)
+    : requests(rings.size(), resumed),
       failures(options.read_failures, options.transform_failures),
       is_virtual_(rings[0]->is_virtual_time()),
       dataset_(dataset),

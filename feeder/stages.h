@@ -38,7 +38,7 @@ class Stages {
   /// autotune, `active` is what it begins with.
   Stages(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
          const ReleaseLog& log, std::vector<std::shared_ptr<SlotRing>> rings, const Active& active,
-         std::vector<std::uint64_t> resumed);
+         const std::vector<std::uint64_t>& resumed);
 
   /// Launches all stages into `group`, which must be joined before *this goes.
   void launch(TaskGroup& group);

@@ -293,7 +293,7 @@ State State::merge(std::span<const State> states) {
     for (const EpochReleases& one : state.epochs) epochs.push_back(one.epoch);
   }
   std::ranges::sort(epochs);
-  epochs.erase(std::ranges::unique(epochs).begin(), epochs.end());
+  epochs.erase(std::unique(epochs.begin(), epochs.end()), epochs.end());
   merged.epochs.clear();
   for (const std::uint64_t epoch : epochs) merged.epochs.push_back(merge_epoch(states, epoch));
   return merged;
