@@ -107,6 +107,8 @@ TensorSet Lease::tensors() {
   return {ring_->layout, 0, ring_->layout.tensors().size(), slot.memory.data(), slot.shapes};
 }
 
+void Lease::await() { slot().ready.await(); }
+
 const gpu::Device& Lease::device() const {
   static_cast<void>(slot());  // an empty lease has no ring either
   return ring_->device;

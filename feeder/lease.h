@@ -55,6 +55,10 @@ class Lease {
   /// transform wrote; a name that both the dataset and the transform use is there twice. Valid as
   /// long as the lease. Throws std::logic_error as above.
   [[nodiscard]] TensorSet tensors();
+  /// Waits until the copy is done, also where a stream is bound: suspends the calling fiber, blocks
+  /// a plain thread. For who reads the memory by other means than a stream. Throws GpuError,
+  /// Cancelled, std::logic_error if the lease is empty.
+  void await();
   /// Where the tensors are.
   [[nodiscard]] const gpu::Device& device() const;
   /// Samples in this batch: fewer than usual in an epoch's partial last batch, and where some were

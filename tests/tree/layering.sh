@@ -55,6 +55,7 @@ allowed() {
     zlib.h | archive.h | archive_entry.h | jpeglib.h | turbojpeg.h | png.h)
       [[ $file == feeder/sources/* ]]
       ;;
+    dlpack/*) [[ $file == tests/feeder/dlpack_test.cpp ]] ;; # a program's own, to compare with
     gtest/* | gmock/*) [[ $layer == tests ]] ;;
     benchmark/*) [[ $layer == bench ]] ;;
     tbb/* | concurrentqueue/* | readerwriterqueue/*) [[ $file == bench/peers/* ]] ;;
