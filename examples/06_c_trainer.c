@@ -80,7 +80,11 @@ static int train(const leat_dataset* data, Checkpoint* model, int most) {
     leat_tensor label; /* on a GPU: leat_batch_bind(batch, stream) comes first */
     status = leat_batch_tensor_named(batch, "image", &image);
     if (status == LEAT_OK) status = leat_batch_tensor_named(batch, "label", &label);
-    if (status == LEAT_OK) train_step(model, image.data, label.data, image.shape[0]);
+    if (status != LEAT_OK) {
+      leat_batch_abandon(batch);
+      break;
+    }
+    train_step(model, image.data, label.data, image.shape[0]);
     leat_batch_release(batch); /* counts as trained on; the slot goes back */
     ++steps;
   }

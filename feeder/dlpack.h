@@ -18,7 +18,8 @@
 // framework that keeps tensors (for a backward pass, in a garbage collector) needs as many more.
 //
 // Thread-safety: an export uses the lease, so one thread at a time; the deleters may be called from
-// any thread at any time, also when the prefetcher is gone. They neither block nor throw. One that
+// any thread at any time, also when the prefetcher is gone. They do not throw, and wait for nothing
+// (but see gpu::Device, of a host device's last handle, which may be a tensor's). One that
 // is called by an exception that unwinds the loop abandons the batch (feeder/state.h).
 #pragma once
 

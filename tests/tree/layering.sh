@@ -56,6 +56,10 @@ allowed() {
       [[ $file == feeder/sources/* ]]
       ;;
     dlpack/*) [[ $file == tests/feeder/dlpack_test.cpp ]] ;; # a program's own, to compare with
+    torch/* | ATen/* | c10/*)
+      [[ $file == feeder/torch.h || $file == examples/07_torch_trainer.cpp ||
+        $file == tests/feeder/torch/* ]]
+      ;;
     gtest/* | gmock/*) [[ $layer == tests ]] ;;
     benchmark/*) [[ $layer == bench ]] ;;
     tbb/* | concurrentqueue/* | readerwriterqueue/*) [[ $file == bench/peers/* ]] ;;
