@@ -128,11 +128,10 @@ void FunctionDataset::read(std::uint64_t index, Sample& out) const {
     failed = given_.read(given_.user, &sample);
   }
   error.back() = '\0';
-  if (failed != 0) {
-    throw Error("leat: sample " + std::to_string(index) + " of " + name_ + ": " +
-                (error[0] != '\0' ? error.data()
-                                  : "the read function returned " + std::to_string(failed) +
-                                        " and left no text in sample->error"));
+  if (failed != 0) {  // the reader says which sample it was, and of what
+    throw Error(error[0] != '\0' ? std::string(error.data())
+                                 : "the read function returned " + std::to_string(failed) +
+                                       " and left no text in sample->error");
   }
   for (std::size_t f = 0; f < count; ++f) {
     if (fields_[f].variable_length) out.set_length(f, lengths[f]);

@@ -36,7 +36,7 @@
  *
  * Handles: closing one ends the caller's use of it, and nothing else: a prefetcher keeps its
  * dataset, a batch its memory. What is closed already is recognised and refused. What is not closed
- * when the process ends is left to the system.
+ * when the process ends is left to the system (and a leak checker may tell).
  *
  * Structs that may grow begin with their size, or are passed with it: a program that was compiled
  * with an older header runs with a newer library. Numbers of enumerators are for ever.

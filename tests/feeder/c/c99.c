@@ -101,7 +101,8 @@ int main(void) {
   torn = 42;
   CHECK(leat_prefetcher_open(data, "host", &options, &feed) == LEAT_OK);
   CHECK(take(feed, SAMPLES, seen) == LEAT_ERROR_ENVIRONMENT);
-  CHECK(strstr(leat_error_text(), "sample 42 of squares: sector 7 is torn") != NULL);
+  CHECK(strstr(leat_error_text(), "sample 42 of dataset \"squares\" (epoch 0, batch") != NULL);
+  CHECK(strstr(leat_error_text(), "): sector 7 is torn") != NULL);
   CHECK(leat_prefetcher_close(feed) == LEAT_OK);
   CHECK(leat_dataset_close(data) == LEAT_OK);
   CHECK(leat_dataset_close(data) == LEAT_ERROR_ARGUMENT);

@@ -6,12 +6,19 @@
 #include <cstring>
 #include <future>
 #include <limits>
+#include <new>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "leat/csp/error.h"
+#include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
+#include "leat/feeder/c/calls.h"
 #include "leat/feeder/c/leat.h"
+#include "leat/gpu/error.h"
 #include "leat/tests/feeder/c/fixture.h"
 
 namespace leat::feeder::c_api {
@@ -33,7 +40,7 @@ TEST(CApiMisuse, ASampleThatFailsNamesItselfAndEndsThePrefetcher) {
     EXPECT_EQ(feed.next().size(), 4U);
     leat_batch* batch = nullptr;
     expect_error(leat_prefetcher_next(feed.feed, &batch), LEAT_ERROR_ENVIRONMENT,
-                 "sample 9 of numbers", has_text ? "xxx" : "returned -3");
+                 "sample 9 of dataset \"numbers\"", has_text ? "xxx" : "returned -3");
     EXPECT_EQ(batch, nullptr);
     expect_error(leat_prefetcher_next(feed.feed, &batch), LEAT_ERROR_ENVIRONMENT, "earlier error");
     EXPECT_NE(feed.state().find("batches=0-1 "), std::string::npos) << feed.state();
@@ -100,6 +107,52 @@ TEST(CApiMisuse, AReadMayNotCallBackIntoWhatWaitsForIt) {
     };
     EXPECT_EQ(feed.rest().size(), 2U);
   }
+}
+
+TEST(CApiMisuse, WhateverIsThrownBecomesAStatus) {
+  const auto thrown = [](const auto& what) {
+    return c::call("f", [&](const char*) -> leat_status { throw what; });
+  };
+  expect_error(thrown(std::bad_alloc()), LEAT_ERROR_MEMORY, "memory is exhausted");
+  expect_error(thrown(Error("no luck")), LEAT_ERROR_ENVIRONMENT, "no luck");
+  expect_error(thrown(gpu::GpuError(2, "eNoMemory", "malloc", "host:0", "")), LEAT_ERROR_DEVICE,
+               "eNoMemory");
+  expect_error(thrown(std::length_error("too long")), LEAT_ERROR_ARGUMENT, "too long");
+  expect_error(thrown(Cancelled{}), LEAT_ERROR_CANCELLED, "asked to stop");
+  expect_error(thrown(std::runtime_error("odd")), LEAT_ERROR_INTERNAL, "odd");
+  expect_error(thrown(5), LEAT_ERROR_INTERNAL, "no std::exception");
+  expect_error(thrown(std::runtime_error(std::string(5000, 'x'))), LEAT_ERROR_INTERNAL, "xxx");
+  EXPECT_EQ(std::strlen(leat_error_text()), 1023U);
+
+  Feed feed(8);  // C++ behind a read function, which should not throw
+  feed.numbers.before = [](leat_sample*) -> int { throw 5; };
+  leat_batch* batch = nullptr;
+  expect_error(leat_prefetcher_next(feed.feed, &batch), LEAT_ERROR_ENVIRONMENT, "numbers");
+}
+
+TEST(CApiMisuse, ACancelledFiberIsToldAndThePrefetcherIsAsBefore) {
+  Feed feed(8);
+  std::promise<void> go_on;
+  std::shared_future<void> may_go_on = go_on.get_future().share();
+  feed.numbers.before = [&](leat_sample*) {
+    may_go_on.wait();
+    return 0;
+  };
+  run(
+      [&] {
+        TaskGroup group;
+        group.go([&] {
+          leat_batch* batch = nullptr;
+          expect_error(leat_prefetcher_next(feed.feed, &batch), LEAT_ERROR_CANCELLED,
+                       "asked to stop");
+        });
+        yield();  // there is one worker: the fiber waits now
+        group.stop();
+        group.wait();
+      },
+      {.workers = 1});
+  go_on.set_value();
+  EXPECT_EQ(feed.rest().size(), 2U);
 }
 
 // Misuse.
