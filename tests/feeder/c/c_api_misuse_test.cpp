@@ -70,11 +70,11 @@ TEST(CApiMisuse, SamplesThatFailWithinTheBudgetAreLeftOutAndListed) {
 
 TEST(CApiMisuse, AReadHasRandomNumbersOfItsSampleAndScratchMemory) {
   const auto random_of = [](std::size_t workers) {
-    Feed feed(40, [&](leat_options& o) {
+    std::vector<std::uint64_t> random(40);
+    Feed feed(40, [&](leat_options& o) {  // after what its reads use
       o.workers = workers;
       o.seed = 5;
     });
-    std::vector<std::uint64_t> random(40);
     feed.numbers.before = [&](leat_sample* sample) {
       EXPECT_EQ(sample->field_count, 2U);
       EXPECT_EQ(sample->bytes[0], 8U);
@@ -131,9 +131,9 @@ TEST(CApiMisuse, WhateverIsThrownBecomesAStatus) {
 }
 
 TEST(CApiMisuse, ACancelledFiberIsToldAndThePrefetcherIsAsBefore) {
-  Feed feed(8);
   std::promise<void> go_on;
   std::shared_future<void> may_go_on = go_on.get_future().share();
+  Feed feed(8);  // after what its reads use
   feed.numbers.before = [&](leat_sample*) {
     may_go_on.wait();
     return 0;
@@ -308,11 +308,11 @@ TEST(CApiMisuse, EachThreadHasItsOwnErrorText) {
 }
 
 TEST(CApiMisuse, ASecondThreadInNextIsRefusedWhileStateAndStatsAreServed) {
-  Feed feed(40);
   std::promise<void> reading;
   std::promise<void> go_on;
   std::shared_future<void> may_go_on = go_on.get_future().share();
   std::atomic_flag told;
+  Feed feed(40);  // after what its reads use
   feed.numbers.before = [&](leat_sample*) {
     if (!told.test_and_set()) reading.set_value();
     may_go_on.wait();
