@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 
 set(leat_config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/leat")
 
-install(TARGETS leat_csp leat_gpu leat_feeder leat_leat EXPORT leat-targets)
+install(TARGETS leat_csp leat_gpu leat_feeder leat_c leat_leat EXPORT leat-targets)
 install(EXPORT leat-targets NAMESPACE leat:: DESTINATION "${leat_config_dir}")
 
 if(LEAT_WITH_BOOST_FIBER)
@@ -23,6 +23,8 @@ install(
   PATTERN "csp/explore.h" EXCLUDE # with its library, which is for the tests
   PATTERN "csp/explore_strategies.h" EXCLUDE
   PATTERN "csp/simulation.h" EXCLUDE
+  PATTERN "feeder/c/calls.h" EXCLUDE # what is behind feeder/c/leat.h
+  PATTERN "feeder/c/handles.h" EXCLUDE
   PATTERN "gpu/cuda" EXCLUDE
   PATTERN "gpu/host" EXCLUDE
 )

@@ -16,7 +16,7 @@ endif()
 function(leat_set_sanitizers target)
   if(LEAT_SANITIZE)
     target_compile_options(
-      ${target} PUBLIC "$<$<COMPILE_LANGUAGE:CXX>:${leat_sanitize_flags};-fno-omit-frame-pointer>"
+      ${target} PUBLIC "$<$<COMPILE_LANGUAGE:C,CXX>:${leat_sanitize_flags};-fno-omit-frame-pointer>"
     )
     target_link_options(${target} PUBLIC ${leat_sanitize_flags})
   endif()

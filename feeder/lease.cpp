@@ -87,7 +87,9 @@ Lease& Lease::on(const gpu::StreamRef& stream) {
   return *this;
 }
 
-Tensor Lease::operator[](std::string_view name) {
+Tensor Lease::operator[](std::string_view name) { return tensors()[name]; }
+
+TensorSet Lease::tensors() {
   const DeviceSlot& slot = this->slot();
   if (slot.bound == 0 && !host_ready_) {
     if (!ring_->device.capabilities().device_memory_is_host_memory) {
@@ -102,8 +104,14 @@ Tensor Lease::operator[](std::string_view name) {
     received_ = now();
     waited_ += received_ - asked;
   }
-  return TensorSet(ring_->layout, 0, ring_->layout.tensors().size(), slot.memory.data(),
-                   slot.shapes)[name];
+  return {ring_->layout, 0, ring_->layout.tensors().size(), slot.memory.data(), slot.shapes};
+}
+
+void Lease::await() { slot().ready.await(); }
+
+const gpu::Device& Lease::device() const {
+  static_cast<void>(slot());  // an empty lease has no ring either
+  return ring_->device;
 }
 
 std::size_t Lease::size() const { return slot().batch.samples; }

@@ -51,6 +51,16 @@ class Lease {
   /// The tensor of that name. Throws std::out_of_range, naming those there are; std::logic_error if
   /// no stream is bound and the CPU cannot read the memory, or if the lease is empty.
   [[nodiscard]] Tensor operator[](std::string_view name);
+  /// All of them: the dataset's, the lengths of those that have a variable one, then what a device
+  /// transform wrote; a name that both the dataset and the transform use is there twice. Valid as
+  /// long as the lease. Throws std::logic_error as above.
+  [[nodiscard]] TensorSet tensors();
+  /// Waits until the copy is done, also where a stream is bound: suspends the calling fiber, blocks
+  /// a plain thread. For who reads the memory by other means than a stream. Throws GpuError,
+  /// Cancelled, std::logic_error if the lease is empty.
+  void await();
+  /// Where the tensors are.
+  [[nodiscard]] const gpu::Device& device() const;
   /// Samples, or pieces of packed ones, in this batch: fewer than usual in an epoch's partial last
   /// batch, and where some were set aside; 0 for a rank that has no shard of this step.
   [[nodiscard]] std::size_t size() const;

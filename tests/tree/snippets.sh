@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: snippets.sh <root of the tree> <markdown file>
 #
-# Fails unless every ```cpp block of the file is cut from a compiled one:
+# Fails unless every ```cpp or ```c block of the file is cut from a compiled one:
 #
 #   <!-- snippet: examples/01_hello_channel.cpp#hello -->
 #   ```cpp
@@ -35,7 +35,7 @@ check() {
   local file=${marker%%#*} name=${marker#*#} source
   blocks=$((blocks + 1))
   if [[ -z $marker ]]; then
-    complain 'a cpp block without <!-- snippet: path#name --> before it'
+    complain 'a block of code without <!-- snippet: path#name --> before it'
   elif ! source=$(cut_snippet "$file" "$name" 2>/dev/null); then
     complain "there is no // [$name] ... // [/$name] in $file"
   elif [[ $source != "${block%$'\n'}" ]]; then
@@ -53,7 +53,7 @@ while IFS= read -r line || [[ -n $line ]]; do
     else
       block+=$line$'\n'
     fi
-  elif [[ $line =~ ^\ *'```'\ *(cpp|c\+\+) ]]; then
+  elif [[ $line =~ ^\ *'```'\ *(cpp|c\+\+|c([^a-z]|$)) ]]; then
     inside=1 block=""
   elif [[ $line =~ ^'<!-- snippet: '([^#]+#[^[:space:]]+)' -->'$ ]]; then
     marker=${BASH_REMATCH[1]}
