@@ -55,9 +55,9 @@ class FeedData {
     }
     const std::filesystem::path memory = "/dev/shm";
     const bool has_memory = access(memory.c_str(), W_OK) == 0;
-    std::string name = ((has_memory ? memory : std::filesystem::temp_directory_path()) /
-                        "leat_feed_XXXXXX")
-                           .string();
+    std::string name =
+        ((has_memory ? memory : std::filesystem::temp_directory_path()) / "leat_feed_XXXXXX")
+            .string();
     if (mkdtemp(name.data()) == nullptr) {
       throw std::runtime_error("cannot make the folder " + name);
     }

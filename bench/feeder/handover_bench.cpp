@@ -5,8 +5,9 @@
 // have begun, and one that is begun P + 1 behind the next one (P pinned slots) needs a slot whose
 // batch has been staged. Contents are checked outside the time, on the device.
 //
-// The loop is on a fiber of the prefetcher's scheduler, or on a plain thread beside it. Counters, in
-// microseconds: p50_us, p99_us; n, how many. Reading the clock is in them, and is told: clock_us.
+// The loop is on a fiber of the prefetcher's scheduler, or on a plain thread beside it. Counters,
+// in microseconds: p50_us, p99_us; n, how many. Reading the clock is in them, and is told:
+// clock_us.
 
 #include <benchmark/benchmark.h>
 

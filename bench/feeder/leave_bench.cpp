@@ -83,9 +83,8 @@ void leave(benchmark::State& state, const What& what) {
   for (auto _ : state) {
     auto feed = std::make_unique<Prefetcher>(
         what.data, device,
-        PrefetcherOptions{.batch_size = what.batch_size,
-                          .workers = what.workers,
-                          .order = Order::kSequential});
+        PrefetcherOptions{
+            .batch_size = what.batch_size, .workers = what.workers, .order = Order::kSequential});
     std::atomic<leat::TimePoint> kernels_end{leat::TimePoint::min()};
     const auto use = [&](Lease batch) {
       if (what.loop != Loop::kQueuesKernels) return;

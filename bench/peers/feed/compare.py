@@ -15,6 +15,7 @@ import os
 import pathlib
 import platform
 import re
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -60,16 +61,18 @@ PEERS = ("torch", "webdataset", "spdl", "grain")
 QUICK = re.compile(r"get_batch|((collate|getitems|slices|opencv_linear)/0|simplejpeg/[02]"
                    r"|samples/[02]|(batches|ffmpeg)/2|(slices|simplejpeg)/threads_2"
                    r"|slices/threads_0)$")
-FINALISTS = 2  # of each peer's variants, which run in every round
+FINALISTS = 2  # of each peer's variants, which run in every round; and the best that reads ahead
 
-# Where a figure is not quite the row's. The first that fits counts.
+# Variants that read in the loop's own thread, when it asks.
+INLINE = re.compile(r"get_batch|.*/(threads_)?0")
+
+# Where a figure is not quite the row's: program, problem, variant.
 NOTES = [
     ("webdataset", "", ".*", "its order is that of a buffer of 1000 samples, and of the shards"),
     ("torch|spdl|grain", "cifar", "(getitems|slices|batches).*",
      "from two arrays in its own memory; the others read the mapped files"),
-    ("torch", "tokens", "get_batch", "nanoGPT's, in place of a loader; nothing is read ahead"),
-    ("torch|webdataset", ".*", ".*/0", "in the loop's own thread: nothing is read ahead"),
-    ("grain", ".*", ".*/threads_0", "in the loop's own thread: nothing is read ahead"),
+    ("torch", "tokens", "get_batch", "nanoGPT's, in place of a loader"),
+    (".*", ".*", INLINE, "in the loop's own thread: nothing is read ahead"),
     ("spdl", "jpeg", "ffmpeg.*", "FFmpeg's decoder and its bicubic scaler"),
     (".*", "jpeg_scaled", "pillow.*", "500 x 375 is not halved, since 187 is less than 224"),
 ]
@@ -182,8 +185,9 @@ def measure(rows, programs, rounds, seconds, limit, quick):
         for row in rows:
             for program in programs[first:] + programs[:first]:
                 of = values[row.problem][program.name]
-                best = sorted(of, key=lambda variant: -of[variant][0])[:FINALISTS]
-                for variant in best:
+                best = sorted(of, key=lambda variant: -of[variant][0])
+                ahead = [variant for variant in best if not INLINE.fullmatch(variant)]
+                for variant in dict.fromkeys(best[:FINALISTS] + ahead[:1]):
                     run(program, row.problem, variant)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
@@ -234,7 +238,11 @@ class Target:
         return "met" if met else "MISSED"
 
     def show(self, value):
-        return "-" if value is None else f"{value:.3g}{self.unit}"
+        if value is None:
+            return "-"
+        if self.unit == " us" and self.bound >= 1e3:
+            return f"{value / 1e3:.3g} ms"
+        return f"{value:.3g}{self.unit}"
 
     @property
     def line(self):
@@ -248,22 +256,32 @@ class Target:
                 "note": self.note}
 
 
+def ratio_of(row, values, what, counts, judged):
+    """To the best of the peers' variants that count."""
+    ours, how = best_of(values[row.problem].get("leat", {}))
+    others = {}
+    for name, variants in values.get(row.against, {}).items():
+        fastest, variant = best_of({one: of for one, of in variants.items() if counts(one)})
+        if name != "leat" and fastest:
+            others[name] = fastest, variant
+    who = max(others, key=lambda name: others[name][0], default=None)
+    reached = ours / others[who][0] if ours and who else None
+    note = f"{how} against {who} {others[who][1]}" if reached else "no peer"
+    if ours is None:
+        note = "leat has no such benchmark, or it failed"
+    return Target(f"{row.problem}, to {what}", row.ratio, reached, True, "x",
+                  judged=judged and (who is not None or ours is None), note=note)
+
+
 def targets_of(values, latencies):
     targets = []
     for row in ROWS:
         if row.problem not in values or row.ratio is None:
             continue
-        ours, how = best_of(values[row.problem].get("leat", {}))
-        others = {name: best_of(of) for name, of in values.get(row.against, {}).items()
-                  if name != "leat" and best_of(of)[0]}
-        who = max(others, key=lambda name: others[name][0], default=None)
-        reached = ours / others[who][0] if ours and who else None
-        note = f"{how} against {who} {others[who][1]}" if reached else ""
-        if ours is None:
-            note = "leat has no such benchmark, or it failed"
-        targets.append(Target(f"{row.problem}, to the best peer's {row.against}", row.ratio,
-                              reached, True, "x", judged=who is not None or ours is None,
-                              note=note or "no peer"))
+        targets.append(ratio_of(row, values, f"the best peer's {row.against}", lambda one: True,
+                                True))
+        targets.append(ratio_of(row, values, "the best that reads ahead, as leat does",
+                                lambda one: not INLINE.fullmatch(one), False))
     for _, name, counter, most in LATENCIES:
         if latencies is not None:
             reached = latencies.get(name, {}).get(counter)
@@ -288,12 +306,10 @@ def rate(value):
     return f"{value / 1e3:.0f} k" if value >= 1e4 else f"{value:.0f}"
 
 
-def note_on(program, problem, variant):
-    for programs, problems, variants, note in NOTES:
-        if re.fullmatch(programs, program) and re.match(problems, problem) \
-                and re.fullmatch(variants, variant):
-            return note
-    return None
+def notes_on(program, problem, variant):
+    return [note for programs, problems, variants, note in NOTES
+            if re.fullmatch(programs, program) and re.match(problems, problem)
+            and re.fullmatch(variants, variant)]
 
 
 def print_report(facts, values, latencies, failures, out):
@@ -310,10 +326,8 @@ def print_report(facts, values, latencies, failures, out):
                                       key=lambda item: (-len(item[1]),
                                                         -statistics.median(item[1]))):
                 median = statistics.median(of)
-                note = note_on(program, problem, variant)
-                mark = ""
-                if note:
-                    mark = f"*{notes.setdefault(note, len(notes) + 1)}"
+                mark = " ".join(f"*{notes.setdefault(note, len(notes) + 1)}"
+                                for note in notes_on(program, problem, variant))
                 lines.append([f"{program} {variant}", rate(median),
                               f"{rate(min(of))}..{rate(max(of))}", str(len(of)),
                               f"{ours / median:.2f}x" if ours else "-", mark])
@@ -413,14 +427,14 @@ def memory_folder(bytes_needed):
     return None
 
 
-def read(path, arguments):
+def read(path):
     saved = json.loads(pathlib.Path(path).read_text())
     return saved["facts"], saved["values"], saved["latencies"], saved["failures"]
 
 
 def run(arguments):
-    rows = [row for row in ROWS if (row.quick or not arguments.quick)
-            and (not arguments.only or re.search(arguments.only, row.problem))]
+    rows = [row for row in ROWS if (row.quick or not arguments.quick or arguments.only is not None)
+            and re.search(arguments.only or "", row.problem)]
     rounds = arguments.rounds or (2 if arguments.quick else 5)
     seconds = arguments.seconds or (0.2 if arguments.quick else 1)
     programs_at = arguments.programs.resolve()
@@ -451,7 +465,7 @@ def run(arguments):
         for program in programs:
             versions |= program.versions
         facts = {
-            "command": " ".join(["./run bench feed"] + arguments.said),
+            "command": "./run bench feed " + shlex.join(arguments.said),
             "date": start.strftime("%Y-%m-%d %H:%M UTC"),
             "machine": machine(),
             "load before": round(load, 1),
@@ -512,7 +526,7 @@ def main():
         return 0
 
     facts, values, latencies, failures = (
-        read(pathlib.Path(arguments.directory, arguments.read), arguments) if arguments.read
+        read(pathlib.Path(arguments.directory, arguments.read)) if arguments.read
         else run(arguments))
     targets = print_report(facts, values, latencies, failures, sys.stdout)
     if base:
