@@ -7,7 +7,10 @@
 //   tokens_uint16  the same, delivered as they are stored
 //   cifar          CIFAR-10 records, an image of 3 x 32 x 32 bytes and a label, 256 a batch
 //
-// The argument is PrefetcherOptions::workers. The consumer is a plain thread, the order shuffled.
+// Arguments: `workers`, PrefetcherOptions::workers; `fiber`, where the loop is: on a fiber of a
+// scheduler with so many threads, which the prefetcher's stages share, or (0) on a plain thread
+// beside the prefetcher's own scheduler. The order is shuffled.
+//
 // An iteration is one sample; epochs are run whole. Of each sample a few elements are looked at,
 // the same as the peers look at, and summed up into what tells whether every sample of the epoch
 // was there once; in the epoch before the clock starts, all elements.
@@ -24,6 +27,7 @@
 
 #include "leat/bench/feeder/feed_data.h"
 #include "leat/csp/random.h"
+#include "leat/csp/scheduler.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/sources/cifar10.h"
 #include "leat/feeder/sources/synthetic.h"
@@ -168,7 +172,8 @@ void run(benchmark::State& state) {
 template <class Kind>
 void guarded(benchmark::State& state) {
   try {
-    run<Kind>(state);
+    if (state.range(1) == 0) return run<Kind>(state);
+    leat::run([&] { run<Kind>(state); }, {.workers = static_cast<int>(state.range(1))});
   } catch (const std::exception& error) {
     state.SkipWithError(error.what());
   }
@@ -178,11 +183,11 @@ void tokens(benchmark::State& state) { guarded<Tokens<std::int32_t>>(state); }
 void tokens_uint16(benchmark::State& state) { guarded<Tokens<std::uint16_t>>(state); }
 void cifar(benchmark::State& state) { guarded<Images>(state); }
 
-void of_workers(benchmark::internal::Benchmark* row) {
-  row->ArgName("workers")->Arg(1)->Arg(2)->UseRealTime();
+void ways(benchmark::internal::Benchmark* row) {
+  row->ArgNames({"workers", "fiber"})->ArgsProduct({{1, 2}, {0, 1, 2}})->UseRealTime();
 }
-BENCHMARK(tokens)->Apply(of_workers);
-BENCHMARK(tokens_uint16)->Apply(of_workers);
-BENCHMARK(cifar)->Apply(of_workers);
+BENCHMARK(tokens)->Apply(ways);
+BENCHMARK(tokens_uint16)->Apply(ways);
+BENCHMARK(cifar)->Apply(ways);
 
 }  // namespace

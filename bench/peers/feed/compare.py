@@ -17,6 +17,7 @@ import platform
 import re
 import shlex
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -30,22 +31,24 @@ ROOT = HERE.parents[2]
 
 class Row:
     """Of samples per second. `ratio`: ours to that of the best variant of any peer in the problem
-    `against`; None: nothing is asked for."""
+    `against`; None: nothing is asked for. `few`: of the variants, only those that --quick tries."""
 
-    def __init__(self, problem, ratio=None, against=None, quick=True):
+    def __init__(self, problem, ratio=None, against=None, quick=True, few=False):
         self.problem, self.ratio, self.against = problem, ratio, against or problem
-        self.quick = quick
+        self.quick, self.few = quick, few
 
 
 ROWS = [
     Row("tokens", 3),
-    Row("tokens_uint16", quick=False),
+    Row("tokens_uint16", quick=False, few=True),
     Row("cifar", 3),
     Row("jpeg", 1),
     Row("jpeg_scaled", 1.5, against="jpeg", quick=False),
 ]
 PROBLEMS = [row.problem for row in ROWS]
-WORKERS = (1, 2)  # Leat's; the peers' variants have theirs in their names
+# Leat's, as the peers have them in their scripts: the arguments of feed_bench.cpp.
+VARIANTS = {f"workers_{workers}/" + (f"fiber_{fiber}" if fiber else "thread"):
+            f"workers:{workers}/fiber:{fiber}" for workers in (1, 2) for fiber in (0, 1, 2)}
 
 # Of one program each: the benchmark, the counter in microseconds, and the most that it may be.
 LATENCIES = [
@@ -89,18 +92,35 @@ def capture(command, **options):
                           text=True, **options).stdout
 
 
+def stop(process):
+    """It and what it has started: each may have memory to give back."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, how)
+            process.communicate(timeout=5)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
+
+
 def execute(command, limit, **options):
     try:
-        done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, timeout=limit, **options)
-    except subprocess.TimeoutExpired:
-        raise Failed(f"took more than {limit} s") from None
+        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, start_new_session=True,
+                                   **options)
     except OSError as error:
         raise Failed(str(error)) from None
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines()
-        raise Failed(said[-1] if said else f"exit status {done.returncode}")
-    return done.stdout
+    try:
+        out, err = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        stop(process)
+        raise Failed(f"took more than {limit:g} s") from None
+    except KeyboardInterrupt:
+        stop(process)
+        raise
+    if process.returncode != 0:
+        said = err.strip().splitlines()
+        raise Failed(said[-1] if said else f"exit status {process.returncode}")
+    return out
 
 
 class Leat:
@@ -114,7 +134,7 @@ class Leat:
         listed = execute([programs / "bench_feeder_feed", "--benchmark_list_tests=true"], 60,
                          env=self.environment)
         problems = {line.split("/")[0] for line in listed.splitlines()}
-        self.variants = {problem: [f"workers_{n}" for n in WORKERS] for problem in problems}
+        self.variants = {problem: list(VARIANTS) for problem in problems}
         self.versions = {}
 
     def benchmarks(self, program, pattern, seconds, limit):
@@ -131,8 +151,7 @@ class Leat:
         return found
 
     def run(self, problem, variant, seconds, limit):
-        workers = variant.removeprefix("workers_")
-        one = self.benchmarks("feed", f"^{problem}/workers:{workers}/real_time$", seconds, limit)
+        one = self.benchmarks("feed", f"^{problem}/{VARIANTS[variant]}/real_time$", seconds, limit)
         return one[0]["items_per_second"]
 
 
@@ -178,7 +197,7 @@ def measure(rows, programs, rounds, seconds, limit, quick):
     for row in rows:
         for program in programs:
             for variant in program.variants.get(row.problem, []):
-                if program.name == "leat" or not quick or QUICK.match(variant):
+                if program.name == "leat" or not (quick or row.few) or QUICK.match(variant):
                     run(program, row.problem, variant)
     for turn in range(1, rounds):
         first = turn % len(programs)
@@ -542,4 +561,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
