@@ -75,13 +75,13 @@ class CifarSamples:
 
 
 class JpegBytes:
-    """The images of mapped tar files by number, and their labels. The index is made once."""
+    """The images of mapped tar files by number, and their labels. The index is made once; a copy of
+    this in another process maps the files itself."""
 
     def __init__(self, problem):
-        self.shards, self.places = [], []
-        for path in problem.shards():
-            with open(path, "rb") as file:
-                pages = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        self.paths, self.places = problem.shards(), []
+        self.map_files()
+        for shard, path in enumerate(self.paths):
             members = {}
             with tarfile.open(path) as tar:
                 for member in tar:
@@ -89,15 +89,28 @@ class JpegBytes:
                     members.setdefault(stem, {})[ending] = member
             for of in members.values():
                 image, label = of["jpg"], of["cls"]
-                text = pages[label.offset_data:label.offset_data + label.size]
-                self.places.append((pages, image.offset_data, image.size, int(text)))
+                text = self.pages[shard][label.offset_data:label.offset_data + label.size]
+                self.places.append((shard, image.offset_data, image.size, int(text)))
+
+    def map_files(self):
+        self.pages = []
+        for path in self.paths:
+            with open(path, "rb") as file:
+                self.pages.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+
+    def __getstate__(self):
+        return {"paths": self.paths, "places": self.places}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self.map_files()
 
     def __len__(self):
         return len(self.places)
 
     def read(self, number):
-        pages, offset, size, label = self.places[number]
-        return pages[offset:offset + size], label
+        shard, offset, size, label = self.places[number]
+        return self.pages[shard][offset:offset + size], label
 
 
 # --- Decoders: a file's bytes to uint8 {SIZE, SIZE, 3}. All but SPDL's are libjpeg-turbo, with the

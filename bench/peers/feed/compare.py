@@ -119,7 +119,8 @@ def execute(command, limit, **options):
         raise
     if process.returncode != 0:
         said = err.strip().splitlines()
-        raise Failed(said[-1] if said else f"exit status {process.returncode}")
+        what = [line for line in said if re.match(r"[\w.]+(Error|Exception)\b|wrong", line)]
+        raise Failed((what or said or [f"exit status {process.returncode}"])[-1])
     return out
 
 
