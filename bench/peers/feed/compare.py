@@ -59,6 +59,7 @@ LATENCIES = [
     ("leave", "leave_queued", "p99_us", 50e3),
 ]
 
+PILLOW_SIMD = "pillow-simd==12.1.1.post0"  # has Pillow's names, hence a folder of its own
 PEERS = ("torch", "webdataset", "spdl", "grain")
 # The variants that --quick tries.
 QUICK = re.compile(r"get_batch|((collate|getitems|slices|opencv_linear)/0|simplejpeg/[02]"
@@ -391,7 +392,7 @@ def make_environment(folder):
     """Python with what requirements.txt names, made or brought up to date; and what it has not."""
     python = folder / "bin" / "python3"
     text = (HERE / "requirements.txt").read_text()
-    wanted = hashlib.sha256((text + sys.version).encode()).hexdigest()
+    wanted = hashlib.sha256((text + PILLOW_SIMD + sys.version).encode()).hexdigest()
     stamp = folder / "leat_requirements"
     if stamp.exists() and stamp.read_text().split("\n")[0] == wanted:
         return python, [line for line in stamp.read_text().split("\n")[1:] if line]
@@ -408,6 +409,9 @@ def make_environment(folder):
         for line in text.splitlines():
             if line and not line.startswith("#") and not install(line):
                 missing.append(f"{line.split(';')[0]} cannot be installed; see {log.name}")
+    if not install("--target", folder / "pillow-simd", "--no-deps", PILLOW_SIMD):
+        missing.append(f"{PILLOW_SIMD} cannot be built; see {log.name}")
+        shutil.rmtree(folder / "pillow-simd", ignore_errors=True)
     stamp.write_text("\n".join([wanted, *missing]))
     return python, missing
 
