@@ -566,6 +566,7 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was made is removed
     try:
         sys.exit(main())
     except KeyboardInterrupt:
