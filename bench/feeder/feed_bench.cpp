@@ -1,0 +1,193 @@
+// Samples per second that reach a loop which does nothing but look whether they are right: files in
+// memory, a prefetcher on the host device, whose link is not modelled. Its copy to the "device" is
+// a memcpy, which is made and counts. bench/peers/feed/ does the same with other loaders.
+//
+//   tokens         windows of 1024 tokens, uint16 in the file, delivered as x and y of int32, 32 a
+//                  batch
+//   tokens_uint16  the same, delivered as they are stored
+//   cifar          CIFAR-10 records, an image of 3 x 32 x 32 bytes and a label, 256 a batch
+//
+// Arguments: `workers`, PrefetcherOptions::workers; `fiber`, where the loop is: on a fiber of a
+// scheduler with so many threads, which the prefetcher's stages share, or (0) on a plain thread
+// beside the prefetcher's own scheduler. The order is shuffled.
+//
+// An iteration is one sample; epochs are run whole. Of each sample a few elements are looked at,
+// the same as the peers look at, and summed up into what tells whether every sample of the epoch
+// was there once; in the epoch before the clock starts, all elements.
+
+#include <benchmark/benchmark.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "leat/bench/feeder/feed_data.h"
+#include "leat/csp/random.h"
+#include "leat/csp/scheduler.h"
+#include "leat/feeder/prefetcher.h"
+#include "leat/feeder/sources/cifar10.h"
+#include "leat/feeder/sources/synthetic.h"
+#include "leat/feeder/sources/token_shards.h"
+#include "leat/gpu/device.h"
+
+namespace {
+
+using namespace leat::feeder;
+
+/// What an epoch has delivered, whatever its order.
+struct Delivered {
+  std::uint64_t samples = 0;
+  std::uint64_t keys = 0;      // of a few elements of each sample, mixed, then added up
+  std::uint64_t elements = 0;  // all of them, added up; 0 where they were not looked at
+  friend bool operator==(const Delivered&, const Delivered&) = default;
+
+  void add(std::uint64_t key) noexcept {
+    ++samples;
+    keys += leat::mix(key);
+  }
+};
+
+enum class Look : std::uint8_t { kAtAll, kAtFew };
+
+template <class T>
+std::uint64_t sum(const T* first, std::size_t count) noexcept {
+  return std::accumulate(first, first + count, std::uint64_t{0});
+}
+
+// --- Tokens.
+
+constexpr std::size_t kLength = 1024;
+
+std::uint64_t key_of_window(std::uint64_t first, std::uint64_t last) noexcept {
+  return first << 32 | last;
+}
+
+template <class Token>
+struct Tokens {
+  static constexpr std::size_t kBatch = 32;
+
+  [[nodiscard]] static std::unique_ptr<Dataset> open() {
+    return std::make_unique<TokenShards>(
+        bench::FeedData::instance().tokens(),
+        TokenShardsOptions{.sequence_length = kLength, .dtype = kDTypeOf<Token>});
+  }
+  static void look_at(Lease& batch, Look look, Delivered& seen) {
+    const auto* const x = batch["x"].data<Token>();
+    const auto* const y = batch["y"].data<Token>();
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const std::size_t at = i * kLength;
+      seen.add(key_of_window(static_cast<std::uint64_t>(x[at]),
+                             static_cast<std::uint64_t>(y[at + kLength - 1])));
+    }
+    const std::size_t all = batch.size() * kLength;
+    if (look == Look::kAtAll) seen.elements += sum(x, all) + sum(y, all);
+  }
+  [[nodiscard]] static Delivered expected(const Dataset& data) {
+    const auto token = [](std::uint64_t position) {
+      return std::uint64_t{synthetic_token(bench::kSeed, 0, position, bench::kVocabulary)};
+    };
+    Delivered all;
+    for (std::uint64_t window = 0; window < data.size(); ++window) {
+      const std::uint64_t first = window * kLength;
+      all.add(key_of_window(token(first), token(first + kLength)));
+      for (std::uint64_t i = 0; i < kLength; ++i) {
+        all.elements += token(first + i) + token(first + i + 1);
+      }
+    }
+    return all;
+  }
+};
+
+// --- CIFAR-10.
+
+constexpr std::size_t kPixels = std::size_t{3} * 32 * 32;
+
+std::uint64_t key_of_image(std::uint64_t label, const std::uint8_t* image) noexcept {
+  return label << 16 | std::uint64_t{image[0]} << 8 | image[kPixels - 1];
+}
+
+struct Images {
+  static constexpr std::size_t kBatch = 256;
+
+  [[nodiscard]] static std::unique_ptr<Dataset> open() {
+    return std::make_unique<Cifar10>(FilePatterns(bench::FeedData::instance().cifar10()));
+  }
+  static void look_at(Lease& batch, Look look, Delivered& seen) {
+    const auto* const image = batch["image"].data<std::uint8_t>();
+    const auto* const label = batch["label"].data<std::uint8_t>();
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      seen.add(key_of_image(label[i], image + i * kPixels));
+    }
+    if (look == Look::kAtAll) seen.elements += sum(image, batch.size() * kPixels);
+  }
+  [[nodiscard]] static Delivered expected(const Dataset& data) {
+    Delivered all;
+    std::vector<std::uint8_t> image(kPixels);
+    for (std::uint64_t i = 0; i < data.size(); ++i) {
+      synthetic_bytes(bench::kSeed, i, std::as_writable_bytes(std::span(image)));
+      all.add(key_of_image(synthetic_label(bench::kSeed, i, Cifar10::kClasses), image.data()));
+      all.elements += sum(image.data(), kPixels);
+    }
+    return all;
+  }
+};
+
+// --- JPEG: jpeg and jpeg_scaled come here, over the shards jpeg/shard_0000*.tar of 32 a batch,
+// once there is a source that decodes. bench/peers/feed/ has its rows, and asks for those names.
+
+// --- How they run.
+
+template <class Kind>
+Delivered run_epoch(Prefetcher& feed, std::uint64_t epoch, Look look) {
+  Delivered seen;
+  for (Lease& batch : feed.epoch(epoch)) Kind::look_at(batch, look, seen);
+  return seen;
+}
+
+template <class Kind>
+void run(benchmark::State& state) {
+  const std::unique_ptr<Dataset> data = Kind::open();
+  static const Delivered all = Kind::expected(*data);
+  Delivered few = all;
+  few.elements = 0;
+
+  Prefetcher feed(*data, leat::gpu::open_host({}),
+                  {.batch_size = Kind::kBatch,
+                   .prefetch_depth = 4,
+                   .workers = static_cast<std::size_t>(state.range(0)),
+                   .seed = bench::kSeed});
+  bool is_right = run_epoch<Kind>(feed, 0, Look::kAtAll) == all;
+  std::uint64_t epoch = 0;
+  while (state.KeepRunningBatch(static_cast<benchmark::IterationCount>(data->size()))) {
+    is_right = run_epoch<Kind>(feed, ++epoch, Look::kAtFew) == few && is_right;
+  }
+  if (!is_right) state.SkipWithError("wrong data");
+  state.SetItemsProcessed(state.iterations());
+}
+
+template <class Kind>
+void guarded(benchmark::State& state) {
+  try {
+    if (state.range(1) == 0) return run<Kind>(state);
+    leat::run([&] { run<Kind>(state); }, {.workers = static_cast<int>(state.range(1))});
+  } catch (const std::exception& error) {
+    state.SkipWithError(error.what());
+  }
+}
+
+void tokens(benchmark::State& state) { guarded<Tokens<std::int32_t>>(state); }
+void tokens_uint16(benchmark::State& state) { guarded<Tokens<std::uint16_t>>(state); }
+void cifar(benchmark::State& state) { guarded<Images>(state); }
+
+void ways(benchmark::internal::Benchmark* row) {
+  row->ArgNames({"workers", "fiber"})->ArgsProduct({{1, 2}, {0, 1, 2}})->UseRealTime();
+}
+BENCHMARK(tokens)->Apply(ways);
+BENCHMARK(tokens_uint16)->Apply(ways);
+BENCHMARK(cifar)->Apply(ways);
+
+}  // namespace

@@ -1,0 +1,78 @@
+// What the benchmarks of feeding read: files whose contents follow from kSeed, as make_data writes
+// them, so that what arrives can be checked against the generator.
+//
+// LEAT_FEED_DATA names the folder that has them (bench/peers/feed/compare.py makes it, so that all
+// programs read the same bytes); without it each program makes its own in memory, in /dev/shm or
+// else the folder for temporary files, and removes it.
+//
+//   tokens/tokens_00000.bin     uint16, no header: nanoGPT's format
+//   cifar10/data_batch_1.bin .. data_batch_5.bin
+#pragma once
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+#include "leat/feeder/sources/synthetic.h"
+
+namespace bench {
+
+constexpr std::uint64_t kSeed = 1;
+constexpr std::uint32_t kVocabulary = 50'257;
+
+/// Whether it only has to be seen that the benchmarks work: little data, few repetitions.
+inline bool is_quick() { return std::getenv("LEAT_FEED_QUICK") != nullptr; }
+
+/// The folder; made on first use, by one thread.
+class FeedData {
+ public:
+  /// One for the process.
+  [[nodiscard]] static const FeedData& instance() {
+    static const FeedData data;
+    return data;
+  }
+  FeedData(const FeedData&) = delete;
+  FeedData& operator=(const FeedData&) = delete;
+  ~FeedData() {
+    std::error_code ignored;
+    if (is_own_) std::filesystem::remove_all(folder_, ignored);
+  }
+
+  [[nodiscard]] std::filesystem::path tokens() const { return folder_ / "tokens"; }
+  [[nodiscard]] std::filesystem::path cifar10() const { return folder_ / "cifar10"; }
+
+ private:
+  FeedData() {
+    if (const char* const given = std::getenv("LEAT_FEED_DATA")) {
+      folder_ = given;
+      return;
+    }
+    const std::filesystem::path memory = "/dev/shm";
+    const bool has_memory = access(memory.c_str(), W_OK) == 0;
+    std::string name =
+        ((has_memory ? memory : std::filesystem::temp_directory_path()) / "leat_feed_XXXXXX")
+            .string();
+    if (mkdtemp(name.data()) == nullptr) {
+      throw std::runtime_error("cannot make the folder " + name);
+    }
+    folder_ = name;
+    is_own_ = true;
+    leat::feeder::write_tokens(tokens(), {.tokens = std::uint64_t{is_quick() ? 4U : 64U} << 20,
+                                          .seed = kSeed,
+                                          .header = false,
+                                          .vocabulary = kVocabulary});
+    leat::feeder::write_cifar10(cifar10(),
+                                {.samples = is_quick() ? 5'000U : 50'000U, .seed = kSeed});
+  }
+
+  std::filesystem::path folder_;
+  bool is_own_ = false;
+};
+
+}  // namespace bench

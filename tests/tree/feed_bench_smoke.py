@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""Usage: feed_bench_smoke.py <bench/peers/feed/compare.py> <folder of the benchmarks>
+
+Runs Leat's benchmarks of feeding as quickly as they go, without a peer, and expects a figure for each
+row and each of Leat's variants: what is wrong in them (their data are verified) fails here, and so do
+names that they and compare.py do not share."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+compare, programs = sys.argv[1:]
+VARIANTS = 2 * 3  # workers, and where the loop is
+NOT_YET = {"jpeg", "jpeg_scaled"}  # there is no source that decodes
+
+with tempfile.TemporaryDirectory() as folder:
+    done = subprocess.run([sys.executable, compare, "--quick", "--only", "", "--rounds", "1",
+                           "--seconds", "0.05", "--peers", "", f"--programs={programs}", "--save",
+                           f"{folder}/saved"], stdout=subprocess.PIPE, text=True)
+    print(done.stdout)
+    if done.returncode != 0:
+        sys.exit(f"FAIL: exit status {done.returncode}")
+    saved = json.loads(pathlib.Path(f"{folder}/saved.json").read_text())
+for problem, of in saved["values"].items():
+    if len(of["leat"]) != VARIANTS and problem not in NOT_YET:
+        sys.exit(f"FAIL: {problem}: no figure")
+for target in saved["targets"]:
+    if target["verdict"] == "NOT MEASURED" and target["what"].split(",")[0] not in NOT_YET:
+        sys.exit(f"FAIL: {target['what']}: no figure")
+print(f"{len(saved['values'])} problems, {len(saved['targets'])} targets: as expected")
