@@ -109,7 +109,9 @@ TEST_P(Feeding, ABatchIsNotOverwrittenWhileAnyOfItsStreamsReadsIt) {
     const Numbers data({.size = 160, .pattern_bytes = 2000});
     const std::array<Stream, 3> streams = {Stream(device), Stream(device), Stream(device)};
     const PinnedBuffer large(device, 4 << 20);
-    const gpu::DeviceBuffer there(device, 4 << 20);
+    const std::array<gpu::DeviceBuffer, 3> there = {gpu::DeviceBuffer(device, 4 << 20),
+                                                    gpu::DeviceBuffer(device, 4 << 20),
+                                                    gpu::DeviceBuffer(device, 4 << 20)};
     std::mt19937 random(1);
     const PrefetcherOptions options = {.batch_size = 16, .max_leases = 2, .workers = 2};
     Prefetcher feed(data, device, options);
@@ -118,10 +120,11 @@ TEST_P(Feeding, ABatchIsNotOverwrittenWhileAnyOfItsStreamsReadsIt) {
     for (int epoch = 0; epoch < 3; ++epoch) {
       while (std::optional<Lease> batch = feed.next()) {
         const auto want = expected_samples(data, options, *batch);
-        for (const Stream& stream : streams) {
+        for (std::size_t i = 0; i < streams.size(); ++i) {
+          const Stream& stream = streams[i];
           if (random() % 3 == 0) continue;
           batch->on(stream);
-          if (random() % 2 == 0) gpu::copy_async(stream, there.span(), large.span());
+          if (random() % 2 == 0) gpu::copy_async(stream, there[i].span(), large.span());
           seen.emplace_back(stream, *batch, want);
         }
         held.push_back(*std::move(batch));
