@@ -10,7 +10,9 @@ static int read_one(void* user, leat_sample* sample) {
 }
 
 int main(void) {
-  float value = 55;
+  /* Read by threads of the library's until the prefetcher is closed: it reads ahead of this loop. */
+  const float value = 55;
+  float third = 0;
   const leat_field field = {"value", LEAT_FLOAT32, 0, NULL, 0};
   leat_function_dataset function;
   leat_options options;
@@ -24,7 +26,7 @@ int main(void) {
   function.fields = &field;
   function.field_count = 1;
   function.read = read_one;
-  function.user = &value;
+  function.user = (void*)&value;
   leat_options_init(&options, sizeof options);
   options.batch_size = 3;
   if (leat_dataset_from_function(&function, &data) != LEAT_OK ||
@@ -34,10 +36,10 @@ int main(void) {
     fprintf(stderr, "%s\n", leat_error_text());
     return 1;
   }
-  value = ((const float*)tensor.data)[2];
-  printf("%g\n", (double)value);
+  third = ((const float*)tensor.data)[2];
+  printf("%g\n", (double)third);
   leat_batch_release(batch);
   leat_prefetcher_close(feed);
   leat_dataset_close(data);
-  return value == 55 ? 0 : 1;
+  return third == value ? 0 : 1;
 }
