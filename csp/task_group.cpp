@@ -6,13 +6,12 @@
 
 namespace leat {
 
-TaskGroup::TaskGroup() : scheduler_(current_scheduler("TaskGroup").shared_from_this()) {
-  core_ = std::make_shared<GroupCore>(scheduler_);
-  scheduler_->register_group(*core_);
-}
+TaskGroup::TaskGroup() : TaskGroup(current_scheduler("TaskGroup").shared_from_this()) {}
 
-TaskGroup::TaskGroup(Scheduler& scheduler)
-    : scheduler_(scheduler.core()), core_(std::make_shared<GroupCore>(scheduler_)) {
+TaskGroup::TaskGroup(Scheduler& scheduler) : TaskGroup(scheduler.core()) {}
+
+TaskGroup::TaskGroup(std::shared_ptr<SchedulerCore> scheduler)
+    : scheduler_(std::move(scheduler)), core_(std::make_shared<GroupCore>(scheduler_)) {
   scheduler_->register_group(*core_);
 }
 

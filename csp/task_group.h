@@ -31,6 +31,8 @@ class TaskGroup {
   /// A group of that scheduler; may be made and waited for on a plain thread. The group may outlive
   /// the scheduler, which cancels and joins the group's fibers when it ends.
   explicit TaskGroup(Scheduler& scheduler);
+  /// Likewise, for who has the core alone (Scheduler::core()). Not null.
+  explicit TaskGroup(std::shared_ptr<SchedulerCore> scheduler);
   ~TaskGroup();
   TaskGroup(const TaskGroup&) = delete;
   TaskGroup& operator=(const TaskGroup&) = delete;

@@ -24,6 +24,15 @@
 
 namespace leat::feeder {
 
+/// Whether reading may keep its thread for longer than it computes, and hence where it is done.
+enum class Blocking : std::uint8_t {
+  kNever,   // memory, arithmetic. On the reader's fiber, where a read may park
+  kSeldom,  // a file that is mostly in memory. On the fiber as long as whole batches take less than
+            // a millisecond, else on a thread of its own. A read must not park
+  kOften,   // on a thread of its own, always, with a thread's stack (csp/blocking.h). Nothing there
+            // is a fiber's: a read that waits blocks the thread
+};
+
 /// Samples by number.
 class Dataset {
  public:
@@ -40,16 +49,18 @@ class Dataset {
   [[nodiscard]] virtual std::uint64_t size() const noexcept = 0;
   /// Writes sample `index` < size() into `out`, whose fields are fields(): straight into pinned
   /// memory, so decode there. Called from several fibers or threads at the same time. Throws
-  /// leat::Error, saying file and offset. May park, where reads_block() is false.
+  /// leat::Error, saying file and offset. Where it runs, blocking() tells.
   ///
   /// A function of `index`, `out.epoch()` and what `out.random()` gives: on that rest the same
   /// batches after a resume.
   virtual void read(std::uint64_t index, Sample& out) const = 0;
 
-  /// Whether read() may block its thread for longer than it computes (a file, a page that is not
-  /// in memory): a batch of such samples is then read on a thread of its own (csp/blocking.h), and
-  /// read() runs on no fiber.
-  [[nodiscard]] virtual bool reads_block() const noexcept { return false; }
+  /// Constant.
+  [[nodiscard]] virtual Blocking blocking() const noexcept { return Blocking::kNever; }
+  /// Sample `index` < size() will be read soon by the calling reader, after one or two others: a
+  /// chance to have the processor fetch it into its cache meanwhile. Does nothing that waits or
+  /// throws, and need not do anything.
+  virtual void will_read(std::uint64_t /*index*/) const noexcept {}
   /// The length that read() will set in field `field`, which has a variable one; std::nullopt where
   /// only reading tells. Cheap: samples are packed by it (PrefetcherOptions::packing).
   [[nodiscard]] virtual std::optional<std::size_t> length(std::uint64_t /*index*/,

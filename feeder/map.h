@@ -78,7 +78,8 @@ class Map final : public Dataset {
   /// Throws what reading from `from` throws, as it is, and TransformError with what `f` threw
   /// nested in it, or where `f` changed a length that was promised. Cancelled passes.
   void read(std::uint64_t index, Sample& out) const override;
-  [[nodiscard]] bool reads_block() const noexcept override { return from_.reads_block(); }
+  [[nodiscard]] Blocking blocking() const noexcept override { return from_.blocking(); }
+  void will_read(std::uint64_t index) const noexcept override { from_.will_read(index); }
   /// In place, what `from` says; else std::nullopt, since only `f` knows.
   [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,
                                                   std::size_t field) const override;

@@ -162,6 +162,16 @@ std::vector<std::uint64_t> epochs_of(const State& state) {
   return epochs;
 }
 
+// A scheduler that is there already: the calling fiber's; on a plain thread, one that a device has.
+// Threads of another beside it would have more to say to each other than to do.
+std::shared_ptr<SchedulerCore> shared_scheduler(const std::vector<gpu::Device>& devices) {
+  if (on_fiber()) return current_scheduler("Prefetcher").shared_from_this();
+  for (const gpu::Device& device : devices) {
+    if (auto scheduler = device.backend()->own_scheduler()) return scheduler;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 // In the order of construction; the stages end first, the scheduler that they run on last.
@@ -172,15 +182,16 @@ struct Prefetcher::Parts {
         plan(plan_of(dataset, options)),
         head(head_of(dataset, options, plan, devices.size())),
         log(std::make_shared<ReleaseLog>(plan, head, options.sharing == Sharing::kDynamic)),
-        own(on_fiber() ? nullptr : std::make_unique<Scheduler>()),
-        scheduler(own ? own->core() : current_scheduler("Prefetcher").shared_from_this()),
+        shared(shared_scheduler(devices)),
+        own(shared ? nullptr : std::make_unique<Scheduler>()),
+        scheduler(own ? own->core() : shared),
         rings(make_rings(dataset, devices)),
         stages(dataset, options, plan, *log, rings,
                {.workers = options.workers,
                 .prefetch_depth = options.prefetch_depth,
                 .pinned_slots = options.pinned_slots},
                epochs_of(head)),
-        group(own ? std::make_unique<TaskGroup>(*own) : std::make_unique<TaskGroup>()) {
+        group(std::make_unique<TaskGroup>(scheduler)) {
     for (std::size_t i = 0; i < rings.size(); ++i) {
       feeds.push_back(
           std::unique_ptr<Feed>(new Feed({.ring = rings[i],
@@ -260,18 +271,20 @@ struct Prefetcher::Parts {
     return size;
   }
 
-  // Reads that block run on threads of their own, others on the scheduler's.
+  // Reads that may block run on threads of their own, or could; others on the scheduler's.
   [[nodiscard]] std::size_t cpus_of(const Dataset& dataset) const {
-    return static_cast<std::size_t>(dataset.reads_block() ? usable_cpus()
-                                                          : scheduler->worker_count());
+    const int threads =
+        dataset.blocking() != Blocking::kNever ? usable_cpus() : scheduler->worker_count();
+    return static_cast<std::size_t>(std::min(threads, usable_cpus()));
   }
 
   PrefetcherOptions options;  // settled once the rings are made
   const BatchPlan plan;
   const State head;
   const std::shared_ptr<ReleaseLog> log;
-  const std::unique_ptr<Scheduler> own;
-  const std::shared_ptr<SchedulerCore> scheduler;  // of the stages
+  const std::shared_ptr<SchedulerCore> shared;
+  const std::unique_ptr<Scheduler> own;            // where nothing is shared
+  const std::shared_ptr<SchedulerCore> scheduler;  // of the stages: one of the two
   const std::vector<std::shared_ptr<SlotRing>> rings;
   Stages stages;
   const std::unique_ptr<TaskGroup> group;

@@ -13,7 +13,8 @@
 // host synchronises nowhere in the steady state, and runs ahead of the device as far as there are
 // slots. The batch in use is never overwritten (see feeder/lease.h).
 //
-// Made on a fiber, a Prefetcher uses that fiber's scheduler; made on a plain thread, it owns one.
+// Made on a fiber, a Prefetcher uses that fiber's scheduler; made on a plain thread, that of a host
+// device which was opened on one, or else it owns one.
 //
 // Timing, with P pinned and d device slots, W workers, for batch k: it is read at r_k, staged at
 // c_k and done with at m_k, where

@@ -11,6 +11,13 @@
 #include "leat/feeder/packing.h"
 
 namespace leat::feeder {
+namespace {
+
+// How long before it is read a dataset hears of a sample. Windows of 1024 tokens in memory,
+// shuffled: 690 ns each without, 380 ns one ahead, 350 ns two ahead, and no less beyond.
+constexpr std::size_t kAhead = 2;
+
+}  // namespace
 
 Reader::Reader(const Dataset& dataset, const PrefetcherOptions& options, const Sampler& sampler,
                Failures& failures, std::stop_token stop)
@@ -43,30 +50,33 @@ void Reader::fill(PinnedSlot& slot, const BatchLayout& layout) {
 void Reader::fill_samples(PinnedSlot& slot, const BatchLayout& layout) {
   const std::span<const Field> fields = dataset_.fields();
   const std::span<std::byte> memory = slot.memory.bytes();
-  std::size_t row = 0;
+  samples_.clear();
+  samples_.reserve(layout.staged()[0].rows);
   for (const PositionRange& range : slot.positions) {
-    for (std::uint64_t i = 0; i < range.count; ++i) {
-      // A last batch that wraps has positions beyond the end.
-      const std::uint64_t position = (range.first + i) % sampler_.size();
-      const std::uint64_t sample = sampler_.at(slot.batch.epoch, position);
-      for (std::size_t f = 0; f < fields.size(); ++f) {
-        const TensorLayout& tensor = layout.staged()[f];
-        rooms_[f] = memory.subspan(tensor.offset + row * tensor.sample_bytes, tensor.sample_bytes);
-      }
-      scratch_.reset();
-      try {
-        read(slot, sample);
-      } catch (const Cancelled&) {
-        throw;
-      } catch (...) {
-        set_aside_or_throw(slot, sample);
-        continue;
-      }
-      for (std::size_t f = 0; f < fields.size(); ++f) {
-        if (fields[f].variable_length) write_length(f, memory, layout, row);
-      }
-      ++row;
+    const std::size_t before = samples_.size();
+    samples_.resize(before + static_cast<std::size_t>(range.count));
+    sampler_.at(slot.batch.epoch, range.first, std::span(samples_).subspan(before));
+  }
+  std::size_t row = 0;
+  for (std::size_t i = 0; i < samples_.size(); ++i) {
+    if (i + kAhead < samples_.size()) dataset_.will_read(samples_[i + kAhead]);
+    for (std::size_t f = 0; f < fields.size(); ++f) {
+      const TensorLayout& tensor = layout.staged()[f];
+      rooms_[f] = memory.subspan(tensor.offset + row * tensor.sample_bytes, tensor.sample_bytes);
     }
+    scratch_.reset();
+    try {
+      read(slot, samples_[i]);
+    } catch (const Cancelled&) {
+      throw;
+    } catch (...) {
+      set_aside_or_throw(slot, samples_[i]);
+      continue;
+    }
+    for (std::size_t f = 0; f < fields.size(); ++f) {
+      if (fields[f].variable_length) write_length(f, memory, layout, row);
+    }
+    ++row;
   }
   if (options_.last_batch != LastBatch::kPad) slot.batch.rows = row;
   slot.batch.samples = row;

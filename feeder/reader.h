@@ -44,6 +44,7 @@ class Reader {
   const std::stop_token stop_;
   std::vector<std::span<std::byte>> rooms_;
   std::vector<std::size_t> lengths_;
+  std::vector<std::uint64_t> samples_;  // of the batch
   Scratch scratch_;
 };
 

@@ -16,7 +16,10 @@
 // Shuffling for GPUs", ACM TOPC 2022.
 #include "leat/feeder/sampler.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
+#include <cstddef>
 
 #include "leat/csp/assert.h"
 #include "leat/csp/random.h"
@@ -35,22 +38,32 @@ constexpr std::uint64_t key_of(std::uint64_t seed, std::uint64_t epoch) noexcept
   return mix(mix(seed + kRandomStep) + epoch + kRandomStep);
 }
 
-// One pass of the network: a bijection of 0 .. 2^(2 * half_bits)-1; half_bits is 1 to 32.
-std::uint64_t permute(std::uint64_t key, unsigned half_bits, std::uint64_t x) noexcept {
+// One pass of the network, of several numbers at a time, whose rounds the processor overlaps: a
+// bijection of 0 .. 2^(2 * half_bits)-1; half_bits is 1 to 32.
+template <std::size_t kNumbers>
+void permute(std::uint64_t key, unsigned half_bits,
+             std::array<std::uint64_t, kNumbers>& numbers) noexcept {
   const std::uint64_t mask = (std::uint64_t{1} << half_bits) - 1;
-  std::uint64_t left = x >> half_bits;
-  std::uint64_t right = x & mask;
-  for (unsigned round = 1; round <= rounds(half_bits); ++round) {
-    const std::uint64_t f = mix(key + round * kRandomStep + right) >> (64 - half_bits);
-    const std::uint64_t next = left ^ f;
-    left = right;
-    right = next;
+  std::array<std::uint64_t, kNumbers> left;
+  std::array<std::uint64_t, kNumbers> right;
+  for (std::size_t i = 0; i < kNumbers; ++i) {
+    left[i] = numbers[i] >> half_bits;
+    right[i] = numbers[i] & mask;
   }
-  x = left << half_bits | right;
-  // Feistel networks of 4 bits and more are even permutations, all of them. Exchanging 0 and 1 in
-  // half of the epochs makes the odd ones as frequent.
-  if (x < 2) x ^= mix(key) >> 63;
-  return x;
+  for (unsigned round = 1; round <= rounds(half_bits); ++round) {
+    for (std::size_t i = 0; i < kNumbers; ++i) {
+      const std::uint64_t f = mix(key + round * kRandomStep + right[i]) >> (64 - half_bits);
+      const std::uint64_t next = left[i] ^ f;
+      left[i] = right[i];
+      right[i] = next;
+    }
+  }
+  for (std::size_t i = 0; i < kNumbers; ++i) {
+    numbers[i] = left[i] << half_bits | right[i];
+    // Feistel networks of 4 bits and more are even permutations, all of them. Exchanging 0 and 1 in
+    // half of the epochs makes the odd ones as frequent.
+    if (numbers[i] < 2) numbers[i] ^= mix(key) >> 63;
+  }
 }
 
 }  // namespace
@@ -75,10 +88,46 @@ std::uint64_t Sampler::at(std::uint64_t epoch, std::uint64_t position) const noe
   LEAT_ASSERT(position < size_, "a sampler's position is below its size");
   if (order_ == Order::kSequential) return position;
   const std::uint64_t key = key_of(seed_, epoch);
-  std::uint64_t sample = position;
-  do sample = permute(key, half_bits_, sample);
-  while (sample >= size_);
-  return sample;
+  std::array<std::uint64_t, 1> sample{position};
+  do permute(key, half_bits_, sample);
+  while (sample[0] >= size_);
+  return sample[0];
+}
+
+void Sampler::at(std::uint64_t epoch, std::uint64_t first,
+                 std::span<std::uint64_t> out) const noexcept {
+  if (out.empty()) return;
+  LEAT_ASSERT(size_ > 0, "a sampler that is asked for samples has some");
+  std::uint64_t position = first % size_;
+  const auto next_position = [&] {
+    const std::uint64_t now = position;
+    position = now + 1 == size_ ? 0 : now + 1;
+    return now;
+  };
+  if (order_ == Order::kSequential) {
+    std::ranges::generate(out, next_position);
+    return;
+  }
+  constexpr std::size_t kNumbers = 4;
+  const std::uint64_t key = key_of(seed_, epoch);
+  std::array<std::uint64_t, kNumbers> walking;  // each towards its place in `out`
+  std::array<std::size_t, kNumbers> places;
+  std::size_t started = 0;
+  const auto start = [&](std::size_t i) {  // beyond the end, it walks for nothing
+    places[i] = started++;
+    if (places[i] < out.size()) walking[i] = next_position();
+  };
+  walking.fill(0);
+  for (std::size_t i = 0; i < kNumbers; ++i) start(i);
+  for (std::size_t left = out.size(); left > 0;) {
+    permute(key, half_bits_, walking);
+    for (std::size_t i = 0; i < kNumbers; ++i) {
+      if (walking[i] >= size_ || places[i] >= out.size()) continue;
+      out[places[i]] = walking[i];
+      --left;
+      start(i);
+    }
+  }
 }
 
 }  // namespace leat::feeder

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 namespace leat::feeder {
 
@@ -31,6 +32,9 @@ class Sampler {
   /// position of size() or more is asserted against. Shuffled, it takes some 70 ns, and up to four
   /// times that where size() is just above a power of 4; allocates nothing.
   [[nodiscard]] std::uint64_t at(std::uint64_t epoch, std::uint64_t position) const noexcept;
+  /// The samples at the positions from `first` on, likewise; positions from size() on begin again
+  /// at 0. Takes some third of the time for each.
+  void at(std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const noexcept;
 
  private:
   std::uint64_t size_;

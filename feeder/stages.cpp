@@ -11,6 +11,7 @@
 #include "leat/csp/blocking.h"
 #include "leat/csp/error.h"
 #include "leat/csp/select.h"
+#include "leat/feeder/read_place.h"
 #include "leat/feeder/reader.h"
 #include "leat/feeder/tensor.h"
 
@@ -158,7 +159,7 @@ void Stages::hand_out(PinnedSlot& slot) {
 
 void Stages::read() {
   Reader reader(dataset_, options_, sampler_, failures, stop_);
-  const bool blocks = dataset_.reads_block();
+  ReadPlace place(dataset_.blocking());
   for (;;) {
     if (tuner_) tuner_->begin_read();
     PinnedSlot* const slot = *work_.recv();  // never closed: the stages end by cancellation
@@ -173,7 +174,7 @@ void Stages::read() {
       cpu = is_virtual_ ? Duration::zero() : cpu_time() - before;
     };
     try {
-      if (blocks) {
+      if (place.is_thread()) {
         blocking(fill_and_measure);
       } else {
         fill_and_measure();
@@ -182,6 +183,7 @@ void Stages::read() {
       slot->error = std::current_exception();  // travels in order, behind the batches before it
     }
     const Duration busy = now() - start;
+    place.took(busy);
     ring.stats.add_read(busy, std::clamp(cpu, Duration::zero(), busy));
     slot->state.move_on(PinnedState::kFilling, PinnedState::kFilled);
     ring.filled.send(slot);

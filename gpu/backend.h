@@ -115,6 +115,11 @@ class Backend {
   [[nodiscard]] virtual const char* family() const noexcept = 0;
   /// Whose fibers reach its events; identity only. Null where it is no scheduler's fibers that do.
   [[nodiscard]] virtual const SchedulerCore* scheduler() const noexcept = 0;
+  /// The scheduler that it owns, if it has one, for who would otherwise start another beside it: as
+  /// long as the device lives.
+  [[nodiscard]] virtual std::shared_ptr<SchedulerCore> own_scheduler() const noexcept {
+    return nullptr;
+  }
 
   /// A new stream that does not synchronise with any other implicitly.
   virtual StreamHandle create_stream() = 0;

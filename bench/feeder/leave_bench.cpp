@@ -46,7 +46,7 @@ class Slow final : public Dataset {
     if (index >= kLongBatch) std::this_thread::sleep_for(1ms);
     out.as<std::uint64_t>(0)[0] = index;
   }
-  [[nodiscard]] bool reads_block() const noexcept override { return true; }
+  [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kOften; }
 
  private:
   std::vector<Field> fields_{{"number", DType::kUint64, {}}};

@@ -84,7 +84,9 @@ class FunctionDataset final : public Dataset {
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return given_.samples; }
-  [[nodiscard]] bool reads_block() const noexcept override { return given_.never_blocks == 0; }
+  [[nodiscard]] Blocking blocking() const noexcept override {
+    return given_.never_blocks == 0 ? Blocking::kOften : Blocking::kNever;
+  }
   void read(std::uint64_t index, Sample& out) const override;
 
  private:

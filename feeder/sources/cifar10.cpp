@@ -91,6 +91,11 @@ void Cifar::read(std::uint64_t index, Sample& out) const {
   }
 }
 
+void Cifar::will_read(std::uint64_t index) const noexcept {
+  const auto [file, offset] = records_.find(index);
+  file.fetch_into_cache(offset, labels_of(classes_).size() + kPixels);
+}
+
 Cifar10::Cifar10(const fs::path& directory, Split split, CifarOptions options)
     : Cifar(kClasses, with_split("cifar-10", split), cifar10_files(directory, split), options) {}
 Cifar10::Cifar10(const FilePatterns& files, CifarOptions options)

@@ -53,7 +53,8 @@ class Cifar : public Dataset {
   /// shrunk or cannot be read any more; leat::Error if `index` >= size(), std::invalid_argument if
   /// `out` is of other fields.
   void read(std::uint64_t index, Sample& out) const override;
-  [[nodiscard]] bool reads_block() const noexcept override { return true; }
+  [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
+  void will_read(std::uint64_t index) const noexcept override;
 
  protected:
   /// `classes`: 10 or 100.

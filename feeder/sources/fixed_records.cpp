@@ -40,4 +40,9 @@ void FixedRecords::read(std::uint64_t index, Sample& out) const {
   file.check(offset, record_bytes_);
 }
 
+void FixedRecords::will_read(std::uint64_t index) const noexcept {
+  const auto [file, offset] = records_.find(index);
+  file.fetch_into_cache(offset, record_bytes_);
+}
+
 }  // namespace leat::feeder

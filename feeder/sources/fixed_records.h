@@ -52,7 +52,8 @@ class FixedRecords final : public Dataset {
   /// Copies. Throws leat::Error if `index` >= size(), and with file and byte if the file has shrunk
   /// or cannot be read any more; std::invalid_argument if `out` is of other fields.
   void read(std::uint64_t index, Sample& out) const override;
-  [[nodiscard]] bool reads_block() const noexcept override { return true; }
+  [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
+  void will_read(std::uint64_t index) const noexcept override;
 
  private:
   FixedRecordsOptions options_;

@@ -28,14 +28,14 @@ class FunctionDataset final : public Dataset {
   /// same time.
   using Function = std::function<void(std::uint64_t index, Sample& out)>;
 
-  /// Throws std::invalid_argument if `function` is empty. `reads_block` as Dataset's.
+  /// Throws std::invalid_argument if `function` is empty. `blocking` as Dataset's.
   FunctionDataset(std::string name, std::vector<Field> fields, std::uint64_t size,
-                  Function function, bool reads_block = false)
+                  Function function, Blocking blocking = Blocking::kNever)
       : name_(std::move(name)),
         fields_(std::move(fields)),
         size_(size),
         function_(std::move(function)),
-        reads_block_(reads_block) {
+        blocking_(blocking) {
     if (!function_) throw std::invalid_argument("leat: dataset \"" + name_ + "\" has no function");
   }
 
@@ -44,14 +44,14 @@ class FunctionDataset final : public Dataset {
   [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
   /// Calls the function, with whatever index and sample; throws what it throws.
   void read(std::uint64_t index, Sample& out) const override { function_(index, out); }
-  [[nodiscard]] bool reads_block() const noexcept override { return reads_block_; }
+  [[nodiscard]] Blocking blocking() const noexcept override { return blocking_; }
 
  private:
   std::string name_;
   std::vector<Field> fields_;
   std::uint64_t size_;
   Function function_;
-  bool reads_block_;
+  Blocking blocking_;
 };
 
 }  // namespace leat::feeder

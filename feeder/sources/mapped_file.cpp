@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -27,6 +28,10 @@ namespace {
 // From here on the advice is worth its system call. Pieces of 64 KiB, in any order: 1100 us without
 // it and 180 us with it where they are on an SSD; 6 us and 7 us where they are in memory.
 constexpr std::uint64_t kWorthAdvice = std::uint64_t{32} << 10;
+
+constexpr std::uint64_t kCacheLine = 64;
+// The rest of a larger sample is fetched by the processor itself, which sees the sequence.
+constexpr std::uint64_t kMostInCache = std::uint64_t{8} << 10;
 
 constexpr const char* kMayBeRead = "check that it is a file and may be read";
 
@@ -96,6 +101,14 @@ void MappedFile::expect(std::uint64_t offset, std::uint64_t count) const noexcep
   const std::uint64_t page = offset - offset % page_size();
   void* const first = static_cast<std::byte*>(pages_.get()) + page;
   madvise(first, static_cast<std::size_t>(offset + count - page), MADV_WILLNEED);
+}
+
+void MappedFile::fetch_into_cache(std::uint64_t offset, std::uint64_t count) const noexcept {
+  const std::byte* const first = bytes().data() + offset;
+  const std::byte* const end = first + std::min<std::uint64_t>(count, kMostInCache);
+  // A prefetch of a page that is not mapped does nothing, and faults never.
+  for (const std::byte* line = first; line < end; line += kCacheLine) __builtin_prefetch(line);
+  if (count > 0) __builtin_prefetch(end - 1);
 }
 
 void MappedFile::read(std::uint64_t offset, std::span<std::byte> out) const {

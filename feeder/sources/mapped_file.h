@@ -58,6 +58,9 @@ class MappedFile {
   /// To be called before bytes [offset, offset + count) are looked at: has the disk fetch them all
   /// at once, where that pays. Opened for random access, each page would be waited for by itself.
   void expect(std::uint64_t offset, std::uint64_t count) const noexcept;
+  /// Bytes [offset, offset + count), which are in the file, will be looked at after some hundred
+  /// nanoseconds: has the processor fetch those that are in memory into its cache.
+  void fetch_into_cache(std::uint64_t offset, std::uint64_t count) const noexcept;
   /// Copies the bytes from `offset` on; throws as check() does.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
   /// To be called after bytes [offset, offset + count) were looked at: throws leat::Error, with the

@@ -245,6 +245,12 @@ void TokenShards::read(std::uint64_t index, Sample& out) const {
   file.check(offset, bytes);
 }
 
+void TokenShards::will_read(std::uint64_t index) const noexcept {
+  const auto [shard, window] = index_.find(index);
+  shards_[shard]->fetch_into_cache(header_bytes_ + window * stride_ * size_of(token_),
+                                   (sequence_length_ + 1) * size_of(token_));
+}
+
 void TokenShards::check_tokens(const MappedFile& file, std::uint64_t offset) const {
   const std::byte* const tokens = file.bytes().data() + offset;
   const std::size_t count = sequence_length_ + 1;

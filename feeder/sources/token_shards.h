@@ -84,7 +84,8 @@ class TokenShards final : public Dataset {
   /// vocabulary, and for a file that has shrunk or cannot be read any more; leat::Error if `index`
   /// >= size(), std::invalid_argument if `out` is of other fields.
   void read(std::uint64_t index, Sample& out) const override;
-  [[nodiscard]] bool reads_block() const noexcept override { return true; }
+  [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
+  void will_read(std::uint64_t index) const noexcept override;
 
   /// kUint16 or kUint32: in the files.
   [[nodiscard]] DType token() const noexcept { return token_; }

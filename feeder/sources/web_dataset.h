@@ -70,7 +70,7 @@ class WebDataset final : public Dataset {
   /// no longer what it was, if an image cannot be decoded or a label is no integer;
   /// std::invalid_argument if `out` is of other fields.
   void read(std::uint64_t index, Sample& out) const override;
-  [[nodiscard]] bool reads_block() const noexcept override { return true; }
+  [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
   [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,
                                                   std::size_t field) const override;
 

@@ -100,6 +100,9 @@ class HostBackend final : public Backend {
   [[nodiscard]] const SchedulerCore* scheduler() const noexcept override {
     return &engines_->scheduler();
   }
+  [[nodiscard]] std::shared_ptr<SchedulerCore> own_scheduler() const noexcept override {
+    return own_ ? own_->core() : nullptr;
+  }
 
   StreamHandle create_stream() override {
     rethrow_device_error();

@@ -45,7 +45,7 @@ class Rows final : public Dataset {
     const std::span<std::int32_t> values = out.as<std::int32_t>(0).first(2 * (index + 1));
     std::iota(values.begin(), values.end(), static_cast<std::int32_t>(index));
   }
-  [[nodiscard]] bool reads_block() const noexcept override { return true; }
+  [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kOften; }
   [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index, std::size_t) const override {
     return tells_length_ ? std::optional<std::size_t>(index + 1) : std::nullopt;
   }
@@ -67,7 +67,7 @@ TEST(Map, MakesAnotherSampleOfEach) {
                  });
   EXPECT_EQ(data.name(), "numbers, mapped");
   EXPECT_EQ(data.size(), 100U);
-  EXPECT_FALSE(data.reads_block());
+  EXPECT_EQ(data.blocking(), Blocking::kNever);
   ASSERT_EQ(data.fields().size(), 2U);
   from_several_threads(100, [&](std::uint64_t i) {
     SampleBuffer sample(data.fields());
@@ -148,7 +148,7 @@ TEST(Map, TransformSeesAsMuchAsTheSampleHas) {
     const std::span<const std::int32_t> values = in.as<std::int32_t>(0);
     out.as<std::int64_t>(0)[0] = std::accumulate(values.begin(), values.end(), std::int64_t{0});
   });
-  EXPECT_TRUE(sums.reads_block());
+  EXPECT_EQ(sums.blocking(), Blocking::kOften);
   EXPECT_EQ(sums.length(3, 0), std::nullopt);
   for (std::int64_t i = 0; i < 8; ++i) {
     const std::int64_t n = 2 * (i + 1);

@@ -74,6 +74,32 @@ TEST(Sampler, SequentialCountsInEveryEpoch) {
   EXPECT_EQ(Sampler(kLargest, Order::kSequential, 1).at(0, kLargest - 1), kLargest - 1);
 }
 
+TEST(Sampler, SeveralAtATimeAreTheSameAsOneByOne) {
+  for (const Order order : {Order::kSequential, Order::kShuffled}) {
+    for (const std::uint64_t size : {1U, 2U, 3U, 4U, 5U, 16U, 17U, 64U, 65U, 300U, 1025U}) {
+      const Sampler sampler(size, order, 7);
+      for (const std::uint64_t first : {std::uint64_t{0}, size / 3, size - 1, size, 5 * size + 1}) {
+        for (const std::uint64_t count : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{3},
+                                          std::uint64_t{4}, std::uint64_t{5}, size, 2 * size + 3}) {
+          Samples several(count, kLargest);
+          sampler.at(3, first, several);
+          for (std::uint64_t i = 0; i < count; ++i) {
+            ASSERT_EQ(several[i], sampler.at(3, (first + i) % size))
+                << size << ' ' << first << ' ' << count << ' ' << i;
+          }
+        }
+      }
+    }
+  }
+  const std::uint64_t large = (std::uint64_t{1} << 62) + 1;
+  Samples several(1000);
+  Sampler(large, Order::kShuffled, 7).at(3, large - 500, several);
+  for (std::uint64_t i = 0; i < several.size(); ++i) {
+    ASSERT_EQ(several[i], Sampler(large, Order::kShuffled, 7).at(3, (large - 500 + i) % large));
+  }
+  Sampler(0, Order::kShuffled, 7).at(3, 0, {});
+}
+
 TEST(Sampler, SizeIsWhatWasGiven) {
   EXPECT_EQ(Sampler(0, Order::kShuffled, 1).size(), 0U);
   EXPECT_EQ(Sampler(7, Order::kSequential, 1).size(), 7U);

@@ -78,7 +78,7 @@ TEST_F(Web, EverySampleIsWhatWasWritten) {
   EXPECT_EQ(data.size(), 23U);
   EXPECT_EQ(data.skipped(), 0U);
   EXPECT_EQ(data.name(), "web dataset");
-  EXPECT_TRUE(data.reads_block());
+  EXPECT_EQ(data.blocking(), Blocking::kSeldom);
   ASSERT_EQ(data.fields().size(), 4U);
   EXPECT_EQ(data.fields()[2], (Field{"image", DType::kUint8, {32, 32, 3}}));
   for (std::uint64_t k = 0; k < data.size(); ++k) {

@@ -42,7 +42,7 @@ TEST(Cifar10, TrainingSetIsItsFiveBatches) {
   const Cifar10 train(directory.path(), Cifar10::kTrain);
   ASSERT_EQ(train.size(), 23U);
   EXPECT_EQ(train.name(), "cifar-10 train");
-  EXPECT_TRUE(train.reads_block());
+  EXPECT_EQ(train.blocking(), Blocking::kSeldom);
   ASSERT_EQ(train.fields().size(), 2U);
   EXPECT_EQ(train.fields()[0], (Field{"image", DType::kUint8, {3, 32, 32}}));
   EXPECT_EQ(train.fields()[1], (Field{"label", DType::kUint8, {}}));

@@ -44,7 +44,7 @@ TEST(FixedRecords, AreWhatWasWrittenForAnyNumberOfShardsAndHeader) {
       EXPECT_EQ(files.size(), shards);
       const FixedRecords data(directory.path(), {.fields = kFields, .header_bytes = header});
       ASSERT_EQ(data.size(), 100U);
-      EXPECT_TRUE(data.reads_block());
+      EXPECT_EQ(data.blocking(), Blocking::kSeldom);
       EXPECT_EQ(data.name(), "fixed records of " + directory.path().string());
       ASSERT_EQ(data.fields().size(), 3U);
       EXPECT_EQ(data.fields()[1], kFields[1]);

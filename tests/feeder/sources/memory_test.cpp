@@ -28,7 +28,7 @@ TEST(InMemory, SamplesAreTheEntriesOfTheArrays) {
                        {{"first", DType::kUint8, {4}}, std::as_bytes(std::span(images)).first(20)}},
                       "mine");
   EXPECT_EQ(data.name(), "mine");
-  EXPECT_FALSE(data.reads_block());
+  EXPECT_EQ(data.blocking(), Blocking::kNever);
   ASSERT_EQ(data.size(), 5U);
   ASSERT_EQ(data.fields().size(), 3U);
   EXPECT_EQ(data.fields()[0], (Field{"image", DType::kFloat32, {2, 3}}));
@@ -89,7 +89,7 @@ TEST(FunctionDataset, IsItsFunction) {
       });
   EXPECT_EQ(data.name(), "squares");
   EXPECT_EQ(data.size(), 10U);
-  EXPECT_FALSE(data.reads_block());
+  EXPECT_EQ(data.blocking(), Blocking::kNever);
   EXPECT_EQ(data.fields()[0], (Field{"square", DType::kInt64, {}}));
   SampleBuffer sample(data.fields());
   data.read(9, sample);

@@ -10,7 +10,8 @@ static int read_one(void* user, leat_sample* sample) {
 }
 
 int main(void) {
-  /* Read by threads of the library's until the prefetcher is closed: it reads ahead of this loop. */
+  /* Read by threads of the library's until the prefetcher is closed: it reads ahead of this loop.
+   */
   const float value = 55;
   float third = 0;
   const leat_field field = {"value", LEAT_FLOAT32, 0, NULL, 0};
