@@ -6,6 +6,10 @@
 //                  batch
 //   tokens_uint16  the same, delivered as they are stored
 //   cifar          CIFAR-10 records, an image of 3 x 32 x 32 bytes and a label, 256 a batch
+//   jpeg           JPEG images of 500 x 375 in tar shards (WebDataset), decoded and resized to
+//                  224 x 224 with all source pixels, 32 a batch
+//   jpeg_large     the same of 1024 x 768
+//   jpeg_scaled    those, decoded at half of their size (ImageOptions::scaled_decoding)
 //
 // Arguments: `workers`, PrefetcherOptions::workers; `fiber`, where the loop is: on a fiber of a
 // scheduler with so many threads, which the prefetcher's stages share, or (0) on a plain thread
@@ -17,12 +21,17 @@
 
 #include <benchmark/benchmark.h>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <numeric>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "leat/bench/feeder/feed_data.h"
@@ -30,8 +39,10 @@
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/sources/cifar10.h"
+#include "leat/feeder/sources/jpeg.h"
 #include "leat/feeder/sources/synthetic.h"
 #include "leat/feeder/sources/token_shards.h"
+#include "leat/feeder/sources/web_dataset.h"
 #include "leat/gpu/device.h"
 
 namespace {
@@ -136,8 +147,87 @@ struct Images {
   }
 };
 
-// --- JPEG: jpeg and jpeg_scaled come here, over the shards jpeg/shard_0000*.tar of 32 a batch,
-// once there is a source that decodes. bench/peers/feed/ has its rows, and asks for those names.
+// --- JPEG. A sample's label is its number. Of its pixels the mean is looked at, which resizing
+// keeps, as far as the rounding of borders lets it.
+
+constexpr std::int64_t kSide = 224;
+constexpr double kFar = 2;  // from the mean, in levels of 256
+
+double mean(std::span<const std::uint8_t> pixels) {
+  return static_cast<double>(sum(pixels.data(), pixels.size())) /
+         static_cast<double>(pixels.size());
+}
+
+// Of every image, by number: what the folder has in means.f32, or what decoding all of each gives.
+std::vector<double> means_of(const std::filesystem::path& folder) {
+  std::vector<double> means;
+  if (std::ifstream file(folder / "means.f32", std::ios::binary); file) {
+    for (float one = 0; file.read(reinterpret_cast<char*>(&one), sizeof one);) means.push_back(one);
+    return means;
+  }
+  const WebDataset files(folder, {.parts = {raw_bytes({.name = "jpg",
+                                                       .dtype = DType::kUint8,
+                                                       .shape = {std::int64_t{1} << 20},
+                                                       .variable_length = true},
+                                                      {"jpg"})}});
+  Scratch scratch;
+  std::vector<std::byte> memory(files.fields()[0].bytes());
+  std::vector<std::span<std::byte>> rooms{memory};
+  std::vector<std::size_t> lengths(1);
+  JpegDecoder decoder;
+  for (std::uint64_t i = 0; i < files.size(); ++i) {
+    Sample sample(files.fields(), rooms, lengths, 0, Random(0, 0, i), scratch);
+    files.read(i, sample);
+    const JpegHeader header = decoder.open(std::span(memory).first(lengths[0]));
+    std::vector<std::uint8_t> pixels(std::size_t{3} * header.width * header.height);
+    decoder.start({0, 0, header.width, header.height});
+    decoder.read(pixels, header.height);
+    means.push_back(mean(pixels));
+  }
+  return means;
+}
+
+enum class Decoding : std::uint8_t { kWhole, kScaled };
+
+template <bool kLarge, Decoding kDecoding>
+struct Jpegs {
+  static constexpr std::size_t kBatch = 32;
+
+  [[nodiscard]] static std::filesystem::path folder() {
+    return bench::FeedData::instance().images(kLarge ? "jpeg_large" : "jpeg");
+  }
+  [[nodiscard]] static const std::vector<double>& means() {
+    static const std::vector<double> all = means_of(folder());
+    return all;
+  }
+  [[nodiscard]] static std::unique_ptr<Dataset> open() {
+    const ImageOptions image = {
+        .height = kSide, .width = kSide, .scaled_decoding = kDecoding == Decoding::kScaled};
+    return std::make_unique<WebDataset>(
+        folder(), WebDatasetOptions{.parts = {jpeg_image("image", image), class_label("label")}});
+  }
+  static void look_at(Lease& batch, Look look, Delivered& seen) {
+    constexpr std::size_t kBytes = std::size_t{3} * kSide * kSide;
+    const auto* const image = batch["image"].data<std::uint8_t>();
+    const auto* const label = batch["label"].data<std::int64_t>();
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const auto number = static_cast<std::uint64_t>(label[i]);
+      benchmark::DoNotOptimize(image[i * kBytes]);
+      seen.add(number);
+      if (look != Look::kAtAll) continue;
+      const double found = mean({image + i * kBytes, kBytes});
+      if (number >= means().size() || std::abs(found - means()[number]) > kFar) {
+        throw std::runtime_error("wrong data: image " + std::to_string(number) + " has a mean of " +
+                                 std::to_string(found));
+      }
+    }
+  }
+  [[nodiscard]] static Delivered expected(const Dataset& data) {
+    Delivered all;
+    for (std::uint64_t i = 0; i < data.size(); ++i) all.add(i);
+    return all;
+  }
+};
 
 // --- How they run.
 
@@ -183,11 +273,18 @@ void tokens(benchmark::State& state) { guarded<Tokens<std::int32_t>>(state); }
 void tokens_uint16(benchmark::State& state) { guarded<Tokens<std::uint16_t>>(state); }
 void cifar(benchmark::State& state) { guarded<Images>(state); }
 
+void jpeg(benchmark::State& state) { guarded<Jpegs<false, Decoding::kWhole>>(state); }
+void jpeg_large(benchmark::State& state) { guarded<Jpegs<true, Decoding::kWhole>>(state); }
+void jpeg_scaled(benchmark::State& state) { guarded<Jpegs<true, Decoding::kScaled>>(state); }
+
 void ways(benchmark::internal::Benchmark* row) {
   row->ArgNames({"workers", "fiber"})->ArgsProduct({{1, 2}, {0, 1, 2}})->UseRealTime();
 }
 BENCHMARK(tokens)->Apply(ways);
 BENCHMARK(tokens_uint16)->Apply(ways);
 BENCHMARK(cifar)->Apply(ways);
+BENCHMARK(jpeg)->Apply(ways);
+BENCHMARK(jpeg_large)->Apply(ways);
+BENCHMARK(jpeg_scaled)->Apply(ways);
 
 }  // namespace

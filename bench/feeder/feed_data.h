@@ -7,6 +7,8 @@
 //
 //   tokens/tokens_00000.bin     uint16, no header: nanoGPT's format
 //   cifar10/data_batch_1.bin .. data_batch_5.bin
+//   jpeg/*.tar                  images of 500 x 375; a sample's label is its number
+//   jpeg_large/*.tar            of 1024 x 768
 #pragma once
 
 #include <unistd.h>
@@ -20,6 +22,7 @@
 #include <system_error>
 
 #include "leat/feeder/sources/synthetic.h"
+#include "leat/feeder/sources/synthetic_web.h"
 
 namespace bench {
 
@@ -46,6 +49,8 @@ class FeedData {
 
   [[nodiscard]] std::filesystem::path tokens() const { return folder_ / "tokens"; }
   [[nodiscard]] std::filesystem::path cifar10() const { return folder_ / "cifar10"; }
+  /// `name`: jpeg or jpeg_large.
+  [[nodiscard]] std::filesystem::path images(const char* name) const { return folder_ / name; }
 
  private:
   FeedData() {
@@ -69,6 +74,21 @@ class FeedData {
                                           .vocabulary = kVocabulary});
     leat::feeder::write_cifar10(cifar10(),
                                 {.samples = is_quick() ? 5'000U : 50'000U, .seed = kSeed});
+    write_images("jpeg", is_quick() ? 64 : 1024, 500, 375);
+    write_images("jpeg_large", is_quick() ? 32 : 256, 1024, 768);
+  }
+
+  void write_images(const char* name, std::uint64_t samples, std::uint32_t width,
+                    std::uint32_t height) const {
+    std::filesystem::create_directory(images(name));
+    leat::feeder::write_synthetic_web(images(name), {.samples = samples,
+                                                     .samples_per_shard = samples / 4,
+                                                     .min_width = width,
+                                                     .max_width = width,
+                                                     .min_height = height,
+                                                     .max_height = height,
+                                                     .classes = 0,
+                                                     .seed = kSeed});
   }
 
   std::filesystem::path folder_;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "leat/feeder/sources/synthetic.h"
+#include "leat/feeder/sources/synthetic_web.h"
 
 namespace {
 
@@ -28,10 +29,15 @@ constexpr const char* kUsage =
     "  cifar10             data_batch_1.bin ..., in CIFAR-10's binary version\n"
     "  tokens              tokens_00000.bin ..., token shards of a language model\n"
     "  records             records_00000.bin ..., records of fixed size\n"
+    "  webdataset          synthetic-000000.tar ..., JPEG images of one size and their labels\n"
     "\n"
     "  --size BYTES        of all files together, without their headers and rounded down to whole\n"
     "                      samples; k, M, G, T behind the number are 2^10, ... 2^40 (100M)\n"
     "  --shards N          files (cifar10: 5; else 4)\n"
+    "  --samples N         webdataset, in place of --size (1000)\n"
+    "  --width N           webdataset: of an image (500)\n"
+    "  --height N          webdataset (375)\n"
+    "  --classes N         webdataset: labels are below; 0: a label is a sample's number (1000)\n"
     "  --seed N            (0)\n"
     "  --token TYPE        tokens: uint16 or uint32 (uint16)\n"
     "  --header KIND       tokens: llm.c or none (llm.c)\n"
@@ -49,6 +55,10 @@ struct Arguments {
   bool header = true;
   std::uint32_t vocabulary = 50'257;
   std::uint64_t record = 4096;
+  std::uint64_t samples = 1000;
+  std::uint32_t width = 500;
+  std::uint32_t height = 375;
+  std::uint64_t classes = 1000;
   bool help = false;
 };
 
@@ -79,6 +89,11 @@ std::uint64_t number(const std::string& option, std::string_view text, std::uint
   return value << shift;
 }
 
+// Of an image, in pixels.
+std::uint32_t extent(const std::string& option, std::string_view text) {
+  return static_cast<std::uint32_t>(number(option, text, 1, 65'500));
+}
+
 // One of two words; whether it is the first.
 bool is_first(const std::string& option, std::string_view text, const char* first,
               const char* second) {
@@ -89,16 +104,33 @@ bool is_first(const std::string& option, std::string_view text, const char* firs
 }
 
 Arguments parse(int argc, char** argv) {
-  enum Which : int { kSize = 1, kShards, kSeed, kToken, kHeader, kVocabulary, kRecord, kHelp };
-  const std::array<option, 9> known = {{{"size", required_argument, nullptr, kSize},
-                                        {"shards", required_argument, nullptr, kShards},
-                                        {"seed", required_argument, nullptr, kSeed},
-                                        {"token", required_argument, nullptr, kToken},
-                                        {"header", required_argument, nullptr, kHeader},
-                                        {"vocabulary", required_argument, nullptr, kVocabulary},
-                                        {"record", required_argument, nullptr, kRecord},
-                                        {"help", no_argument, nullptr, kHelp},
-                                        {}}};
+  enum Which : int {
+    kSize = 1,
+    kShards,
+    kSeed,
+    kToken,
+    kHeader,
+    kVocabulary,
+    kRecord,
+    kSamples,
+    kWidth,
+    kHeight,
+    kClasses,
+    kHelp
+  };
+  const std::array<option, 13> known = {{{"size", required_argument, nullptr, kSize},
+                                         {"shards", required_argument, nullptr, kShards},
+                                         {"seed", required_argument, nullptr, kSeed},
+                                         {"token", required_argument, nullptr, kToken},
+                                         {"header", required_argument, nullptr, kHeader},
+                                         {"vocabulary", required_argument, nullptr, kVocabulary},
+                                         {"record", required_argument, nullptr, kRecord},
+                                         {"samples", required_argument, nullptr, kSamples},
+                                         {"width", required_argument, nullptr, kWidth},
+                                         {"height", required_argument, nullptr, kHeight},
+                                         {"classes", required_argument, nullptr, kClasses},
+                                         {"help", no_argument, nullptr, kHelp},
+                                         {}}};
   constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
   Arguments found;
   for (;;) {
@@ -118,6 +150,10 @@ Arguments parse(int argc, char** argv) {
             number("vocabulary", optarg, 1, std::numeric_limits<std::uint32_t>::max()));
         continue;
       case kRecord: found.record = number("record", optarg, 1, 1 << 30, true); continue;
+      case kSamples: found.samples = number("samples", optarg, 1, 1'000'000'000); continue;
+      case kWidth: found.width = extent("width", optarg); continue;
+      case kHeight: found.height = extent("height", optarg); continue;
+      case kClasses: found.classes = number("classes", optarg, 0, kMost); continue;
       case kHelp: found.help = true; return found;
       case -1: break;
       default: throw std::invalid_argument("see make_data --help");  // getopt has told what it is
@@ -168,8 +204,21 @@ std::vector<std::filesystem::path> write(const Arguments& arguments) {
                                         .seed = arguments.seed,
                                         .record_bytes = arguments.record});
   }
+  if (arguments.format == "webdataset") {
+    const std::uint64_t files = shards(4);
+    std::filesystem::create_directories(arguments.directory);
+    return leat::feeder::write_synthetic_web(
+        arguments.directory, {.samples = arguments.samples,
+                              .samples_per_shard = (arguments.samples + files - 1) / files,
+                              .min_width = arguments.width,
+                              .max_width = arguments.width,
+                              .min_height = arguments.height,
+                              .max_height = arguments.height,
+                              .classes = arguments.classes,
+                              .seed = arguments.seed});
+  }
   throw std::invalid_argument("there is no format " + arguments.format +
-                              "; there are cifar10, tokens and records");
+                              "; there are cifar10, tokens, records and webdataset");
 }
 
 }  // namespace

@@ -106,7 +106,8 @@ SyntheticSample synthetic_sample(const SyntheticWebOptions& options, std::uint64
   sample.key = digits(index, 10);
   sample.width = between(options.min_width, options.max_width);
   sample.height = between(options.min_height, options.max_height);
-  sample.label = static_cast<std::int64_t>(random.below(options.classes));
+  sample.label =
+      static_cast<std::int64_t>(options.classes == 0 ? index : random.below(options.classes));
   sample.jpeg = encode_jpeg(synthetic_image(options.seed, index, sample.width, sample.height),
                             sample.width, sample.height, options.encoding);
   sample.json = R"({"index": )" + std::to_string(index) + R"(, "width": )" +

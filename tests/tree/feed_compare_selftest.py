@@ -18,7 +18,7 @@ LATE = {"handover_to_fiber": "p50_us", "handover_to_thread": "p50_us", "leave_fi
 def figures(good):
     """Every target is met, with little to spare, or missed."""
     ours = {"tokens": (300.1, 299.9), "cifar": (300.1, 299.9), "jpeg": (100.1, 99.9),
-            "jpeg_scaled": (150.1, 149.9)}
+            "jpeg_large": (100.1, 99.9), "jpeg_scaled": (150.1, 149.9)}
     values = {problem: {"leat": {"workers_1": [1.0, 1.0, 1.0],
                                  "workers_2": [0.5, both[0 if good else 1], 1e6]},
                         "torch": {"slices/0": [90.0, 100.0, 110.0], "collate/0": [10.0],
@@ -26,7 +26,7 @@ def figures(good):
                         "grain": {"slices/threads_2": [99.0, 99.0, 99.0]},
                         "spdl": {}}
               for problem, both in ours.items()}
-    values["jpeg_scaled"]["torch"] = {"pillow/0": [1e6, 1e6, 1e6]}  # the target is against jpeg's
+    values["jpeg_scaled"]["torch"] = {"pillow/0": [1e6, 1e6, 1e6]}  # the target is against jpeg_large
     latencies = {name: {counter: ((1.9 if good else 2.1) if counter == "p50_us"
                                   else (49e3 if good else 51e3)), "n": 1000}
                  for name, counter in LATE.items()}
@@ -57,7 +57,7 @@ def expect(what, found, wanted):
     print(f"{what}: as expected")
 
 
-ALL = ["tokens", "cifar", "jpeg", "jpeg_scaled", *LATE]
+ALL = ["tokens", "cifar", "jpeg", "jpeg_large", "jpeg_scaled", *LATE]
 status, found, printed = verdicts(*figures(True))
 expect("all targets are met", (status, found), (0, dict.fromkeys(ALL, "met")))
 expect("the best variants are named", ("workers_2 against torch slices/0" in printed,

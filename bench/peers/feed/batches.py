@@ -173,10 +173,12 @@ def simplejpeg_scaled(data):
     return cv2.resize(image, (SIZE, SIZE), interpolation=cv2.INTER_LINEAR)
 
 
+WHOLE = {"pillow": pillow, "opencv_linear": opencv_linear, "opencv_area": opencv_area,
+         "simplejpeg": simplejpeg_linear,
+         **({"pillow_simd": pillow_simd} if PILLOW_SIMD.exists() else {})}
 DECODERS = {
-    "jpeg": {"pillow": pillow, "opencv_linear": opencv_linear, "opencv_area": opencv_area,
-             "simplejpeg": simplejpeg_linear,
-             **({"pillow_simd": pillow_simd} if PILLOW_SIMD.exists() else {})},
+    "jpeg": WHOLE,
+    "jpeg_large": WHOLE,
     "jpeg_scaled": {"pillow": pillow_scaled, "simplejpeg": simplejpeg_scaled},
 }
 

@@ -121,11 +121,14 @@ class Jpeg(Problem):
 
     def __init__(self, data):
         super().__init__(data)
-        self.means = numpy.fromfile(self.data / "jpeg" / "means.f32", dtype=numpy.float32)
-        self.samples = len(self.means)
+        self.folder = self.data / self.source
+        means = self.folder / "means.f32"
+        if means.exists():  # else make_shards.py is about to make it
+            self.means = numpy.fromfile(means, dtype=numpy.float32)
+            self.samples = len(self.means)
 
     def shards(self):
-        return sorted(str(path) for path in (self.data / "jpeg").glob("*.tar"))
+        return sorted(str(path) for path in self.folder.glob("*.tar"))
 
     def shape(self, rows):
         return ((rows, SIZE, SIZE, 3), (rows,))
@@ -148,11 +151,15 @@ class Jpeg(Problem):
         return (numbers,), (0, int(numbers.sum()))
 
 
-class JpegScaled(Jpeg):
+class JpegLarge(Jpeg):
+    name, source = "jpeg_large", "jpeg_large"
+
+
+class JpegScaled(JpegLarge):
     name = "jpeg_scaled"
 
 
-PROBLEMS = {kind.name: kind for kind in (Tokens, TokensUint16, Cifar, Jpeg, JpegScaled)}
+PROBLEMS = {kind.name: kind for kind in (Tokens, TokensUint16, Cifar, Jpeg, JpegLarge, JpegScaled)}
 
 
 def sorted_keys(keys):

@@ -92,7 +92,8 @@ def variants():
             for name, decode in decoders.items():
                 made[problem][f"{name}/{threads}"] = functools.partial(images, threads=threads,
                                                                        decode=decode)
-        made["jpeg"][f"ffmpeg/{threads}"] = functools.partial(ffmpeg, threads=threads)
+        for problem in ("jpeg", "jpeg_large"):
+            made[problem][f"ffmpeg/{threads}"] = functools.partial(ffmpeg, threads=threads)
     return made
 
 

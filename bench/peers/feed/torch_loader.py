@@ -169,8 +169,9 @@ def variants():
             for name, decode in decoders.items():
                 made[problem][f"{name}/{workers}"] = functools.partial(
                     images, workers=workers, decode=functools.partial(to_tensor, decode))
-        made["jpeg"][f"torchvision/{workers}"] = functools.partial(images, workers=workers,
-                                                                   decode=torchvision)
+        for problem in ("jpeg", "jpeg_large"):
+            made[problem][f"torchvision/{workers}"] = functools.partial(images, workers=workers,
+                                                                        decode=torchvision)
     for problem in ("tokens", "tokens_uint16"):
         made[problem]["get_batch"] = GetBatch
     return made

@@ -1,0 +1,107 @@
+"""The programs that are compared: Leat's benchmarks and the peers' loaders."""
+
+import collections
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+from rows import VARIANTS
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class Failed(Exception):
+    pass
+
+
+def capture(command, **options):
+    return subprocess.run([str(word) for word in command], check=True, stdout=subprocess.PIPE,
+                          text=True, **options).stdout
+
+
+def stop(process):
+    """It and what it has started: each may have memory to give back."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, how)
+            process.communicate(timeout=5)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
+
+
+def execute(command, limit, **options):
+    try:
+        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, start_new_session=True,
+                                   **options)
+    except OSError as error:
+        raise Failed(str(error)) from None
+    try:
+        out, err = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        stop(process)
+        raise Failed(f"took more than {limit:g} s") from None
+    except KeyboardInterrupt:
+        stop(process)
+        raise
+    if process.returncode != 0:
+        said = err.strip().splitlines()
+        what = [line for line in said if re.match(r"[\w.]+(Error|Exception)\b|wrong", line)]
+        raise Failed((what or said or [f"exit status {process.returncode}"])[-1])
+    return out
+
+
+class Leat:
+    name = "leat"
+
+    def __init__(self, programs, data, quick):
+        self.programs = programs
+        self.environment = {**os.environ, "LEAT_FEED_DATA": str(data)}
+        if quick:
+            self.environment["LEAT_FEED_QUICK"] = "1"
+        listed = execute([programs / "bench_feeder_feed", "--benchmark_list_tests=true"], 60,
+                         env=self.environment)
+        problems = {line.split("/")[0] for line in listed.splitlines()}
+        self.variants = {problem: list(VARIANTS) for problem in problems}
+        self.versions = {}
+
+    def benchmarks(self, program, pattern, seconds, limit):
+        options = [f"--benchmark_filter={pattern}", "--benchmark_format=json"]
+        if seconds is not None:
+            options.append(f"--benchmark_min_time={seconds}")
+        found = json.loads(execute([self.programs / f"bench_feeder_{program}", *options], limit,
+                                   env=self.environment))["benchmarks"]
+        if not found:
+            raise Failed(f"no benchmark matches {pattern}")
+        for one in found:
+            if one.get("error_occurred"):
+                raise Failed(one["error_message"])
+        return found
+
+    def run(self, problem, variant, seconds, limit):
+        one = self.benchmarks("feed", f"^{problem}/{VARIANTS[variant]}/real_time$", seconds, limit)
+        return one[0]["items_per_second"]
+
+
+class Peer:
+    def __init__(self, name, python, data):
+        self.name, self.python, self.data = name, python, data
+        self.program = HERE / f"{name}_loader.py"
+        # No library starts threads of its own beside the loader's; nothing is written to the tree.
+        self.environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1",
+                            "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        self.variants, self.versions = collections.defaultdict(list), {}
+        for line in execute([python, self.program], 300, env=self.environment).splitlines():
+            kind, first, second = line.split()
+            if kind == "variant":
+                self.variants[first].append(second)
+            else:
+                self.versions[first] = second
+
+    def run(self, problem, variant, seconds, limit):
+        said = execute([self.python, self.program, problem, variant, seconds, self.data], limit,
+                       env=self.environment)
+        return json.loads(said.splitlines()[-1])["samples_per_second"]
