@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -22,12 +23,13 @@ bool can_redraw() {
   return isatty(STDOUT_FILENO) == 1 && !terminal.empty() && terminal != "dumb";
 }
 
-// Whether the cursor stands behind a live line.
-volatile std::sig_atomic_t g_line_is_open = 0;
+// Whether the cursor stands behind a live line. Read by a signal handler, on whichever thread.
+std::atomic<bool> g_line_is_open = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 // The shell's prompt then begins a line of its own. The signal's default action is back already.
 void end_line_and_program(int signal) {
-  if (g_line_is_open != 0) static_cast<void>(!write(STDOUT_FILENO, "\n", 1));
+  if (g_line_is_open) static_cast<void>(!write(STDOUT_FILENO, "\n", 1));
   raise(signal);
 }
 
@@ -67,7 +69,7 @@ void Progress::step(std::size_t samples) {
 }
 
 void Progress::draw() {
-  g_line_is_open = 1;
+  g_line_is_open = true;
   const int filled = steps_ == 0 ? 0 : static_cast<int>(kBarWidth * step_ / steps_);
   const double elapsed = seconds(Clock::now() - started_);
   std::string bar;
@@ -82,7 +84,7 @@ void Progress::draw() {
 
 void Progress::finish_epoch(const Metrics& metrics) {
   const double samples = static_cast<double>(metrics.samples);
-  g_line_is_open = 0;
+  g_line_is_open = false;
   std::printf("%sepoch %llu/%llu  loss %.4f  training accuracy %.2f %%  %.1f s\n",
               live_ ? "\r\x1b[K" : "", static_cast<unsigned long long>(epoch_ + 1),
               static_cast<unsigned long long>(epochs_), metrics.loss / samples,

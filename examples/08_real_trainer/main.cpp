@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <cstdint>
@@ -47,7 +48,8 @@ using trainer::Peers;
 constexpr std::uint64_t kWindow = 8;
 constexpr std::uint64_t kReportEvery = 200;  // steps
 
-volatile std::sig_atomic_t g_interrupted = 0;
+std::atomic<bool> g_interrupted = false;  // by a handler, on whichever thread
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 // What a step or an evaluation leaves to the host, once the device has done it.
 struct Result {
@@ -150,7 +152,7 @@ class Trainer {
   Result& next_result(bool is_test, std::uint64_t epoch) {
     record_all_but(kWindow - 1);
     Result& result = results_[enqueued_++ % kWindow];
-    result.stop = g_interrupted;
+    result.stop = g_interrupted ? 1 : 0;
     result.is_test = is_test;
     result.epoch = epoch;
     result.step = step_;
@@ -318,7 +320,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   struct sigaction interrupt {};
-  interrupt.sa_handler = [](int) { g_interrupted = 1; };
+  interrupt.sa_handler = [](int) { g_interrupted = true; };
   interrupt.sa_flags =
       static_cast<int>(SA_RESTART | SA_RESETHAND);  // the second one ends it at once
   sigaction(SIGINT, &interrupt, nullptr);
