@@ -229,9 +229,10 @@ TEST(CApiSources, WebDatasetsAreAsInCpp) {
   refused({{}, LEAT_WEB_IMAGE, 0, nullptr, nullptr}, LEAT_ERROR_ARGUMENT, "parts[0] has no name");
   refused({{"it", 0, 1, &longest, 0}, LEAT_WEB_LABEL, 0, nullptr, nullptr}, LEAT_ERROR_ARGUMENT,
           "parts[0] has a shape");
-  refused({named, LEAT_WEB_LABEL, 0, "seg", nullptr}, LEAT_ERROR_ENVIRONMENT, "synthetic-000000");
+  refused({named, LEAT_WEB_LABEL, 0, "seg", nullptr}, LEAT_ERROR_ENVIRONMENT, "synthetic-000000",
+          "lacks part");
   options.skip_incomplete = 1;
-  refused({named, LEAT_WEB_LABEL, 0, "seg", nullptr}, LEAT_ERROR_ENVIRONMENT);
+  refused({named, LEAT_WEB_LABEL, 0, "seg", nullptr}, LEAT_ERROR_ENVIRONMENT, "no samples");
   image.fit = 4;
   refused({named, LEAT_WEB_IMAGE, 0, nullptr, &image}, LEAT_ERROR_ARGUMENT, "fit is 4");
   image.fit = LEAT_FIT_EXACT;
