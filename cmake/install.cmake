@@ -25,6 +25,7 @@ install(
   PATTERN "csp/simulation.h" EXCLUDE
   PATTERN "feeder/c/calls.h" EXCLUDE # what is behind feeder/c/leat.h
   PATTERN "feeder/c/handles.h" EXCLUDE
+  PATTERN "feeder/c/openers.h" EXCLUDE
   PATTERN "gpu/cuda" EXCLUDE
   PATTERN "gpu/host" EXCLUDE
 )

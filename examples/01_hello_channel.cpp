@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "examples/written.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
@@ -26,4 +27,5 @@ int main() {
                  leat::on_timeout(10ms, [] { std::puts("and silence"); }));
   });
   // [/hello]
+  return if_written(0);
 }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "examples/written.h"
 #include "leat/csp/alarm.h"
 #include "leat/csp/blocking.h"
 #include "leat/csp/scheduler.h"
@@ -39,4 +40,5 @@ int main() {
   };  // the group goes: its fiber's sleep throws leat::Cancelled, which unwinds it
   leat::run(watch, {.workers = 1, .clock = &clock});
   // [/clockwork]
+  return if_written(0);
 }

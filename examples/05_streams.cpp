@@ -11,6 +11,7 @@
 #include <exception>
 #include <stdexcept>
 
+#include "examples/written.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 #include "leat/gpu/buffer.h"
@@ -73,4 +74,5 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }
+  return if_written(0);
 }

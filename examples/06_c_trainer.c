@@ -153,5 +153,9 @@ int main(int argc, char** argv) {
   printf("stopped and resumed: %d + %d batches, %s weights\n", before, after,
          same ? "the same" : "other");
   printf("test accuracy above %d %%\n", right * 20 / 10000 * 5);
+  if (fflush(stdout) != 0 || ferror(stdout)) {
+    perror("cannot write to standard output");
+    return 1;
+  }
   return same && right > 8000 ? 0 : 1;
 }

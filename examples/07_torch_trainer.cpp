@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "examples/written.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/sources/mnist.h"
 #include "leat/feeder/torch.h"
@@ -79,7 +80,7 @@ bool run(const char* folder) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc > 1 ? argv[1] : "examples/data/mnist") ? 0 : 1;
+    return if_written(run(argc > 1 ? argv[1] : "examples/data/mnist") ? 0 : 1);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

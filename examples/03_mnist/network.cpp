@@ -23,6 +23,7 @@ Network::Network(const leat::gpu::StreamRef& stream, std::size_t batch_size, std
       dlogits_(stream.device(), batch_size * kClasses * sizeof(float)),
       dhidden_(stream.device(), batch_size * kHidden * sizeof(float)),
       metrics_(stream.device(), sizeof(Metrics)),
+      no_metrics_(stream.device(), sizeof(Metrics)),
       staging_(stream.device(), kParameterBytes) {
   initialise(reinterpret_cast<float*>(staging_.data()), seed);
   copy_async(stream_, parameters_.span(), staging_.span());
@@ -30,6 +31,7 @@ Network::Network(const leat::gpu::StreamRef& stream, std::size_t batch_size, std
   std::memset(staging_.data(), 0, staging_.size());
   copy_async(stream_, velocity_.span(), staging_.span());
   copy_async(stream_, metrics_.span(), staging_.subspan(0, sizeof(Metrics)));
+  copy_async(stream_, no_metrics_.span(), staging_.subspan(0, sizeof(Metrics)));
   stream_.sync();
 }
 
@@ -50,6 +52,12 @@ void Network::forward(const std::uint8_t* images, const std::uint8_t* labels, st
 
 void Network::train_step(const std::uint8_t* images, const std::uint8_t* labels,
                          std::size_t samples, const StepOptions& options) {
+  compute_gradient(images, labels, samples);
+  update(options);
+}
+
+void Network::compute_gradient(const std::uint8_t* images, const std::uint8_t* labels,
+                               std::size_t samples) {
   float* const p = floats(parameters_);
   float* const g = floats(gradient_);
   forward(images, labels, samples, floats(dlogits_));
@@ -57,8 +65,11 @@ void Network::train_step(const std::uint8_t* images, const std::uint8_t* labels,
                                  g + kBias2, floats(dhidden_), samples, kHidden, kClasses, true});
   launch(stream_, LinearBackward{floats(input_), nullptr, floats(dhidden_), g + kWeights1,
                                  g + kBias1, nullptr, samples, kPixels, kHidden, false});
-  launch(stream_, SgdMomentum{p, g, floats(velocity_), kParameters, options.learning_rate,
-                              options.momentum});
+}
+
+void Network::update(const StepOptions& options) {
+  launch(stream_, SgdMomentum{floats(parameters_), floats(gradient_), floats(velocity_),
+                              kParameters, options.learning_rate, options.momentum});
 }
 
 void Network::evaluate(const std::uint8_t* images, const std::uint8_t* labels,
@@ -68,14 +79,16 @@ void Network::evaluate(const std::uint8_t* images, const std::uint8_t* labels,
 
 Metrics Network::metrics() {
   const leat::gpu::PinnedSpan out = staging_.subspan(0, sizeof(Metrics));
-  copy_async(stream_, out, metrics_.span());
+  take_metrics(out);
   stream_.sync();
   Metrics metrics{};
   std::memcpy(&metrics, out.data(), sizeof metrics);
-  std::memset(out.data(), 0, out.size());
-  copy_async(stream_, metrics_.span(), out);
-  stream_.sync();
   return metrics;
+}
+
+void Network::take_metrics(leat::gpu::PinnedSpan to) {
+  copy_async(stream_, to, metrics_.span());
+  copy_async(stream_, metrics_.span(), no_metrics_.span());
 }
 
 }  // namespace mnist

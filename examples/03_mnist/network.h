@@ -17,7 +17,7 @@ struct StepOptions {
 };
 
 /// A network 784 -> 128 -> 10. Everything is enqueued on one stream, which must outlive it; nothing
-/// but metrics() waits for the device.
+/// but the constructor and metrics() waits for the device.
 class Network {
  public:
   /// Parameters drawn from `seed`; room for batches of up to `batch_size` samples. Throws GpuError.
@@ -27,11 +27,24 @@ class Network {
   /// on the device; 1 <= samples <= batch_size.
   void train_step(const std::uint8_t* images, const std::uint8_t* labels, std::size_t samples,
                   const StepOptions& options);
+  /// train_step() in two, for who changes the gradient in between: forward and backward, then
+  /// update. The gradient is that of the batch's mean loss.
+  void compute_gradient(const std::uint8_t* images, const std::uint8_t* labels,
+                        std::size_t samples);
+  void update(const StepOptions& options);
   /// Enqueues forward alone, counting right answers into the metrics.
   void evaluate(const std::uint8_t* images, const std::uint8_t* labels, std::size_t samples);
   /// Waits for all that was enqueued; returns what was added up since the last call, and starts
   /// over.
   Metrics metrics();
+  /// The same without waiting: enqueues the copy of a Metrics to `to`.
+  void take_metrics(leat::gpu::PinnedSpan to);
+
+  /// On the device, kParameters floats each (examples/03_mnist/kernels.h): to be used on the
+  /// stream.
+  [[nodiscard]] leat::gpu::DeviceSpan parameters() const noexcept { return parameters_.span(); }
+  [[nodiscard]] leat::gpu::DeviceSpan gradient() const noexcept { return gradient_.span(); }
+  [[nodiscard]] leat::gpu::DeviceSpan velocity() const noexcept { return velocity_.span(); }
 
  private:
   void forward(const std::uint8_t* images, const std::uint8_t* labels, std::size_t samples,
@@ -44,7 +57,7 @@ class Network {
   leat::gpu::DeviceBuffer parameters_, gradient_, velocity_;
   leat::gpu::DeviceBuffer input_, hidden_, logits_;  // of a batch
   leat::gpu::DeviceBuffer dlogits_, dhidden_;
-  leat::gpu::DeviceBuffer metrics_;
+  leat::gpu::DeviceBuffer metrics_, no_metrics_;  // the latter all zeros
   leat::gpu::PinnedBuffer staging_;  // parameters on their way in, metrics on their way out
 };
 

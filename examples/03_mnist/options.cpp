@@ -87,6 +87,10 @@ Options parse(int argc, char** argv) {
   int at = optind;
   for (int which = 0; (which = getopt_long(argc, argv, "+:h", known.data(), nullptr)) != -1;
        at = optind) {
+    if (optind - at == 2 && std::string_view(argv[at + 1]).starts_with("--")) {
+      throw std::invalid_argument(std::string(argv[at]) + ": its value is missing, for \"" +
+                                  argv[at + 1] + "\" is none; --help lists the arguments");
+    }
     switch (which) {
       case kDevice: options.device = optarg; break;
       case kData: options.data = optarg; break;

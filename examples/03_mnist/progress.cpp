@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -21,6 +23,16 @@ bool can_redraw() {
   return isatty(STDOUT_FILENO) == 1 && !terminal.empty() && terminal != "dumb";
 }
 
+// Whether the cursor stands behind a live line. Read by a signal handler, on whichever thread.
+std::atomic<bool> g_line_is_open = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+// The shell's prompt then begins a line of its own. The signal's default action is back already.
+void end_line_and_program(int signal) {
+  if (g_line_is_open) static_cast<void>(!write(STDOUT_FILENO, "\n", 1));
+  raise(signal);
+}
+
 double seconds(std::chrono::steady_clock::duration length) {
   return std::chrono::duration<double>(length).count();
 }
@@ -28,7 +40,18 @@ double seconds(std::chrono::steady_clock::duration length) {
 }  // namespace
 
 Progress::Progress(std::uint64_t epochs, std::uint64_t steps)
-    : live_(can_redraw()), epochs_(epochs), steps_(steps) {}
+    : live_(can_redraw()), epochs_(epochs), steps_(steps) {
+  struct sigaction was {};
+  if (!live_ || sigaction(SIGINT, nullptr, &was) != 0 || was.sa_handler != SIG_DFL) return;
+  struct sigaction now {};
+  now.sa_handler = end_line_and_program;
+  now.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
+  minds_interrupt_ = sigaction(SIGINT, &now, nullptr) == 0;
+}
+
+Progress::~Progress() {
+  if (minds_interrupt_) std::signal(SIGINT, SIG_DFL);
+}
 
 void Progress::start_epoch(std::uint64_t epoch) {
   epoch_ = epoch;
@@ -46,6 +69,7 @@ void Progress::step(std::size_t samples) {
 }
 
 void Progress::draw() {
+  g_line_is_open = true;
   const int filled = steps_ == 0 ? 0 : static_cast<int>(kBarWidth * step_ / steps_);
   const double elapsed = seconds(Clock::now() - started_);
   std::string bar;
@@ -60,6 +84,7 @@ void Progress::draw() {
 
 void Progress::finish_epoch(const Metrics& metrics) {
   const double samples = static_cast<double>(metrics.samples);
+  g_line_is_open = false;
   std::printf("%sepoch %llu/%llu  loss %.4f  training accuracy %.2f %%  %.1f s\n",
               live_ ? "\r\x1b[K" : "", static_cast<unsigned long long>(epoch_ + 1),
               static_cast<unsigned long long>(epochs_), metrics.loss / samples,

@@ -10,11 +10,15 @@
 
 namespace mnist {
 
+/// One at a time. Ctrl-C, where nobody else minds it, ends the live line before the program.
 class Progress {
  public:
   /// Of `epochs` epochs of `steps` steps. Writes to stdout; whatever does throws as
   /// flush_output() does.
   Progress(std::uint64_t epochs, std::uint64_t steps);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
 
   void start_epoch(std::uint64_t epoch);
   /// A step was enqueued. Redraws the live line a few times a second. What it counts is enqueued,
@@ -29,6 +33,7 @@ class Progress {
   void draw();
 
   const bool live_;
+  bool minds_interrupt_ = false;
   const std::uint64_t epochs_;
   const std::uint64_t steps_;
   std::uint64_t epoch_ = 0;

@@ -8,7 +8,7 @@
 namespace leat::feeder::c {
 namespace {
 
-constexpr std::size_t kFirstInfo = sizeof(leat_batch_info);  // of its first version
+constexpr std::size_t kFirstInfo = offsetof(leat_batch_info, elements);  // of its first version
 
 /// Calls `use` with what is behind the handle, and `function`, for this call's own use.
 template <class Use>
@@ -63,7 +63,8 @@ leat_status leat_batch_get_info(leat_batch* batch, leat_batch_info* info, size_t
                               .index = lease.index(),
                               .step_size = lease.step_size(),
                               .step_shards = lease.step_shards(),
-                              .tensors = open.tensors};
+                              .tensors = open.tensors,
+                              .elements = lease.elements()};
     give_struct(all, info, size, kFirstInfo, function, "leat_batch_info");
   });
 }

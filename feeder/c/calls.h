@@ -31,13 +31,18 @@ struct OpenPrefetcher {
   OpenPrefetcher(std::shared_ptr<const Dataset> data, const gpu::Device& to,
                  const PrefetcherOptions& options)
       : dataset(std::move(data)), device(to), prefetcher(*dataset, to, options) {
-    for (const Field& field : dataset->fields()) tensors += field.variable_length ? 2 : 1;
+    for (const Field& field : dataset->fields()) {
+      const bool has_lengths = field.variable_length && !options.packing.has_value();
+      tensors += has_lengths ? std::size_t{2} : std::size_t{1};
+    }
+    if (options.packing.has_value()) ++tensors;
   }
 
   const std::shared_ptr<const Dataset> dataset;  // outlives the prefetcher
   const gpu::Device device;
   Prefetcher prefetcher;
-  std::size_t tensors = 0;  // of a batch: each field, and the lengths of those that have them
+  std::size_t tensors = 0;  // of a batch: each field, and the lengths of those that have them or,
+                            // packed, where samples begin
   std::uint64_t first_epoch = 0;
   std::atomic<bool> in_use = false;    // by leat_prefetcher_next or _start_epoch
   std::optional<std::uint64_t> start;  // the epoch that the next call begins with

@@ -1,80 +1,37 @@
-// The datasets of the C API: an opener for each source, and one that calls back.
-#include <algorithm>
+// The datasets of the C API: what is in files of MNIST's, and what calls back.
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <exception>
 #include <new>
+#include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "leat/csp/error.h"
-#include "leat/feeder/c/calls.h"
+#include "leat/feeder/c/openers.h"
 #include "leat/feeder/sources/mnist.h"
 
 namespace leat::feeder::c {
 namespace {
-
-static_assert(LEAT_INT8 == static_cast<int>(DType::kInt8) &&
-              LEAT_INT64 == static_cast<int>(DType::kInt64) &&
-              LEAT_UINT8 == static_cast<int>(DType::kUint8) &&
-              LEAT_UINT64 == static_cast<int>(DType::kUint64) &&
-              LEAT_FLOAT16 == static_cast<int>(DType::kFloat16) &&
-              LEAT_BFLOAT16 == static_cast<int>(DType::kBFloat16) &&
-              LEAT_FLOAT64 == static_cast<int>(DType::kFloat64));
-
-bool is_dtype(std::int32_t dtype) noexcept { return dtype >= LEAT_INT8 && dtype <= LEAT_FLOAT64; }
 
 // What leat_sample::leat points to.
 struct Reading {
   Sample* sample;
 };
 
-[[noreturn]] void refuse(const std::string& why) {
-  throw std::invalid_argument("leat: leat_dataset_from_function: " + why);
-}
-
-Field field_of(const leat_field& given, std::size_t number) {
-  if (given.name == nullptr || *given.name == '\0') {
-    refuse("fields[" + std::to_string(number) + "] has no name");
-  }
-  const std::string what = "field \"" + std::string(given.name) + '"';
-  if (!is_dtype(given.dtype)) {
-    refuse(what + " has dtype " + std::to_string(given.dtype) + ", which is no leat_dtype");
-  }
-  if (given.ndim < 0 || (given.ndim > 0 && given.shape == nullptr)) {
-    refuse(what + " has ndim " + std::to_string(given.ndim) + " and " +
-           (given.shape == nullptr ? "no shape" : "a shape"));
-  }
-  if (given.variable_length != 0 && given.ndim == 0) {
-    refuse(what + " is a scalar, which has no length that could vary");
-  }
-  const std::span<const std::int64_t> shape(given.shape, static_cast<std::size_t>(given.ndim));
-  for (const std::int64_t extent : shape) {
-    if (extent < 1) refuse(what + " has an extent of " + std::to_string(extent));
-  }
-  return {.name = given.name,
-          .dtype = static_cast<DType>(given.dtype),
-          .shape = {shape.begin(), shape.end()},
-          .variable_length = given.variable_length != 0};
-}
+constexpr const char* kFromFunction = "leat_dataset_from_function";
+constexpr std::size_t kFirstFunction = offsetof(leat_function_dataset, length);
 
 /// Reads by calling back into C.
 class FunctionDataset final : public Dataset {
  public:
   explicit FunctionDataset(const leat_function_dataset& given)
-      : name_(given.name == nullptr ? "function" : given.name), given_(given) {
-    for (std::size_t i = 0; i < given.field_count; ++i) {
-      Field field = field_of(given.fields[i], i);
-      for (const Field& other : fields_) {
-        if (other.name == field.name) refuse("two fields have the name \"" + field.name + '"');
-      }
-      fields_.push_back(std::move(field));
-    }
-  }
+      : name_(given.name == nullptr ? "function" : given.name),
+        given_(given),
+        fields_(fields_of({given.fields, given.field_count}, kFromFunction)) {}
   ~FunctionDataset() override {
     if (owns_user_ && given_.close != nullptr) given_.close(given_.user);
   }
@@ -88,11 +45,17 @@ class FunctionDataset final : public Dataset {
     return given_.never_blocks == 0 ? Blocking::kOften : Blocking::kNever;
   }
   void read(std::uint64_t index, Sample& out) const override;
+  [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,
+                                                  std::size_t field) const override {
+    if (given_.length == nullptr || !fields_[field].variable_length) return std::nullopt;
+    const InRead here;
+    return given_.length(given_.user, index, field);
+  }
 
  private:
   const std::string name_;
   const leat_function_dataset given_;  // but for its pointers to name and fields, which are copied
-  std::vector<Field> fields_;
+  const std::vector<Field> fields_;
   bool owns_user_ = false;
 };
 
@@ -140,30 +103,6 @@ void FunctionDataset::read(std::uint64_t index, Sample& out) const {
   }
 }
 
-leat_status give(std::shared_ptr<const Dataset> dataset, leat_dataset** out) {
-  auto open = std::make_shared<OpenDataset>();
-  for (const Field& field : dataset->fields()) {
-    open->fields.push_back({.name = field.name.c_str(),
-                            .dtype = static_cast<std::int32_t>(field.dtype),
-                            .ndim = static_cast<std::int32_t>(field.shape.size()),
-                            .shape = field.shape.data(),
-                            .variable_length = field.variable_length ? 1 : 0});
-  }
-  open->dataset = std::move(dataset);
-  *out = static_cast<leat_dataset*>(datasets().insert(std::move(open)));
-  return LEAT_OK;
-}
-
-/// Opens with `make`, which returns a std::shared_ptr<const Dataset>. An opener is no more.
-template <class Make>
-leat_status open(const char* function, leat_dataset** out, Make&& make) noexcept {
-  return call(function, [&](const char*) {
-    require(out, function, "dataset");
-    *out = nullptr;
-    return give(make(), out);
-  });
-}
-
 }  // namespace
 }  // namespace leat::feeder::c
 
@@ -183,12 +122,9 @@ leat_status leat_dataset_open_mnist(const char* directory, int32_t split, leat_d
   using leat::feeder::Mnist;
   return open(__func__, dataset, [&] {
     require(directory, "leat_dataset_open_mnist", "directory");
-    if (split != LEAT_MNIST_TRAIN && split != LEAT_MNIST_TEST) {
-      throw std::invalid_argument("leat: leat_dataset_open_mnist: split is " +
-                                  std::to_string(split) + ", which is no leat_mnist_split");
-    }
-    return std::make_shared<Mnist>(directory,
-                                   split == LEAT_MNIST_TRAIN ? Mnist::kTrain : Mnist::kTest);
+    return std::make_shared<Mnist>(
+        directory,
+        enumerator(split, Mnist::kTest, "leat_dataset_open_mnist", "split", "leat_mnist_split"));
   });
 }
 
@@ -198,11 +134,10 @@ leat_status leat_dataset_from_function(const leat_function_dataset* function,
   std::shared_ptr<FunctionDataset> made;
   const leat_status status = open(name, dataset, [&] {
     require(function, name, "function");
-    check_size(function->size, sizeof(leat_function_dataset), sizeof(leat_function_dataset), name,
-               "leat_function_dataset");
-    if (function->read == nullptr) refuse("there is no read function");
-    if (function->fields == nullptr || function->field_count == 0) refuse("there are no fields");
-    made = std::make_shared<FunctionDataset>(*function);
+    const leat_function_dataset all =
+        complete({}, *function, kFirstFunction, name, "leat_function_dataset");
+    if (all.read == nullptr) refuse(name, "there is no read function");
+    made = std::make_shared<FunctionDataset>(all);
     return made;
   });
   if (status == LEAT_OK) made->own_user();

@@ -138,7 +138,8 @@ uint64_t leat_sample_random(leat_sample* sample);
 /* `bytes` of memory, aligned to 64, for the time of this read. Null where there is none. */
 void* leat_sample_scratch(leat_sample* sample, size_t bytes);
 
-/* A dataset of one's own. Fill it with zeros first; what is pointed to is copied. */
+/* A dataset of one's own. Fill it with zeros first; what is pointed to is copied. (Those in files
+ * and arrays have openers of their own: feeder/c/sources.h.) */
 typedef struct leat_function_dataset {
   size_t size;              /* sizeof(leat_function_dataset) */
   const char* name;         /* for messages; null: "function" */
@@ -153,6 +154,10 @@ typedef struct leat_function_dataset {
                                 more than 256 KiB of stack. It is then called where Leat decodes,
                                 which saves two switches of threads for each batch; and 0: on
                                 threads with a stack of their own, the system's usual size */
+  /* The first extent of a field of variable length in a sample: what leat_options::packed needs to
+     know before it is read. Called from several threads; neither waits nor needs more than 16 KiB
+     of stack. May be null where nothing is packed. */
+  size_t (*length)(void* user, uint64_t index, size_t field);
 } leat_function_dataset;
 
 /* LEAT_ERROR_ARGUMENT, naming it: a field that is none, two of one name, no read function. After an
@@ -185,6 +190,13 @@ typedef enum leat_delivery {
   LEAT_DELIVERY_AS_COMPLETED = 1 /* a slow one does not hold up those behind it */
 } leat_delivery;
 
+/* Whether slots are watched, for debugging; every batch is then copied several times. */
+typedef enum leat_check_slots {
+  LEAT_CHECK_SLOTS_NO = 0,
+  LEAT_CHECK_SLOTS_YES = 1,      /* who writes to a batch that is not his any more is told */
+  LEAT_CHECK_SLOTS_READ_ONLY = 2 /* and who writes to one that is */
+} leat_check_slots;
+
 /* How a prefetcher works; feeder/prefetcher_options.h has more to say about each. */
 typedef struct leat_options {
   size_t size;             /* sizeof(leat_options), as leat_options_init was told */
@@ -207,6 +219,14 @@ typedef struct leat_options {
   double read_failure_rate; /* and this share of the samples read so far, 0 to 1; 0 */
   size_t copy_chunk_bytes;  /* copies are made in pieces of at most so many bytes; 0: in one */
   size_t sample_every;      /* one step in so many is timed on the device; 16. 0: none */
+  int32_t packed;      /* not 0: samples of variable length one after the other, without padding;
+                          batch_size is then of elements; 0 */
+  int32_t check_slots; /* a leat_check_slots; no */
+  size_t packed_most_samples;  /* or pieces of them, in a batch; 0: as many as it has elements */
+  size_t autotune_every;       /* batches from one change of workers and prefetch_depth, where that
+                                  pays, to the next; 0: they stay as they are */
+  size_t autotune_max_workers; /* 8 */
+  size_t autotune_max_prefetch_depth; /* 4 */
 } leat_options;
 
 /* Sets each of the first `size` bytes' options to its default: pass sizeof *options. */
@@ -232,13 +252,18 @@ leat_status leat_prefetcher_start_epoch(leat_prefetcher* prefetcher, uint64_t ep
 leat_status leat_prefetcher_plan(const leat_prefetcher* prefetcher, uint64_t* batches_per_epoch,
                                  uint64_t* first_epoch);
 
-/* These four texts end with a null byte: `*needed`, where it is not null, is set to the bytes of
+/* These five texts end with a null byte: `*needed`, where it is not null, is set to the bytes of
  * all of it. A buffer that is too small is left as the empty text, and the status is
  * LEAT_ERROR_BUFFER; with size 0, buffer may be null, and it is LEAT_OK.
  *
  * Where the run stands, for leat_options::resume: one line, which a checkpoint keeps. */
 leat_status leat_prefetcher_state(const leat_prefetcher* prefetcher, char* buffer, size_t size,
                                   size_t* needed);
+/* One state of those of all ranks, `count` of them, for ranks that need not be in step when they
+ * are stopped; of those in step, any one's will do. LEAT_ERROR_ARGUMENT: they are not of one run,
+ * or a rank is missing or there twice. LEAT_ERROR_ENVIRONMENT: one is damaged. */
+leat_status leat_state_merge(const char* const* states, size_t count, char* buffer, size_t size,
+                             size_t* needed);
 /* The overlap table (feeder/stats.h): what limits the loop, and what would help. */
 leat_status leat_prefetcher_stats_table(const leat_prefetcher* prefetcher, char* buffer,
                                         size_t size, size_t* needed);
@@ -310,6 +335,7 @@ typedef struct leat_batch_info {
   uint64_t step_size;   /* samples of the step over all ranks, to weight a mean by */
   uint64_t step_shards; /* ranks that have any of them */
   uint64_t tensors;     /* how many there are */
+  uint64_t elements;    /* packed: of all samples; else 0 */
 } leat_batch_info;
 /* `size` is sizeof *info. */
 leat_status leat_batch_get_info(leat_batch* batch, leat_batch_info* info, size_t size);
@@ -324,8 +350,9 @@ typedef struct leat_tensor {
   size_t bytes;         /* of the rows that are there */
 } leat_tensor;
 /* The index-th: the dataset's fields, then, for each of variable length, its lengths, int32, named
- * "<field>.length". On the host device it waits for the copy. On another one a stream has to be
- * bound, else it is LEAT_ERROR_ARGUMENT, as for a tensor that is not there. */
+ * "<field>.length"; or, packed, "offsets", where each begins and the last one ends. On the host
+ * device it waits for the copy. On another one a stream has to be bound, else it is
+ * LEAT_ERROR_ARGUMENT, as for a tensor that is not there. */
 leat_status leat_batch_tensor(leat_batch* batch, size_t index, leat_tensor* tensor);
 leat_status leat_batch_tensor_named(leat_batch* batch, const char* name, leat_tensor* tensor);
 

@@ -1,13 +1,13 @@
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
-#include <stdexcept>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "leat/feeder/c/calls.h"
+#include "leat/feeder/c/openers.h"
 #include "leat/feeder/state.h"
 #include "leat/gpu/device.h"
 
@@ -18,10 +18,11 @@ static_assert(LEAT_ORDER_SHUFFLED == static_cast<int>(Order::kShuffled) &&
               LEAT_LAST_BATCH_WRAP == static_cast<int>(LastBatch::kWrap) &&
               LEAT_LAST_BATCH_PAD == static_cast<int>(LastBatch::kPad) &&
               LEAT_LAST_BATCH_DROP == static_cast<int>(LastBatch::kDrop) &&
+              LEAT_CHECK_SLOTS_READ_ONLY == static_cast<int>(CheckSlots::kReadOnly) &&
               LEAT_DELIVERY_AS_COMPLETED == static_cast<int>(Delivery::kAsCompleted));
 
 // Of the first version of each struct that grows. Later members stand behind these.
-constexpr std::size_t kFirstOptions = sizeof(leat_options);
+constexpr std::size_t kFirstOptions = offsetof(leat_options, packed);
 constexpr std::size_t kFirstStats = sizeof(leat_stats);
 
 leat_options defaults() {
@@ -45,42 +46,53 @@ leat_options defaults() {
           .read_failures = from.read_failures.count,
           .read_failure_rate = from.read_failures.rate,
           .copy_chunk_bytes = from.copy_chunk_bytes,
-          .sample_every = from.sample_every};
-}
-
-template <class Enum>
-Enum enumerator(std::int32_t value, Enum last, const char* option) {
-  if (value >= 0 && value <= static_cast<std::int32_t>(last)) return static_cast<Enum>(value);
-  throw std::invalid_argument(std::string("leat: leat_prefetcher_open: ") + option + " is " +
-                              std::to_string(value) + ", which is none of leat_" + option);
+          .sample_every = from.sample_every,
+          .packed = 0,
+          .check_slots = static_cast<std::int32_t>(from.check_slots),
+          .packed_most_samples = Packing{}.most_samples,
+          .autotune_every = 0,
+          .autotune_max_workers = Autotune{}.max_workers,
+          .autotune_max_prefetch_depth = Autotune{}.max_prefetch_depth};
 }
 
 PrefetcherOptions options_of(const leat_options* given) {
   const char* const function = "leat_prefetcher_open";
   require(given, function, "options");
-  check_size(given->size, kFirstOptions, sizeof(leat_options), function, "leat_options");
-  leat_options all = defaults();  // for what the caller's header does not know
-  std::memcpy(&all, given, given->size);
+  const leat_options all = complete(defaults(), *given, kFirstOptions, function, "leat_options");
   if (all.reserved != 0) {
-    throw std::invalid_argument(
-        "leat: leat_prefetcher_open: options.reserved is not 0: call leat_options_init first");
+    refuse(function, "options.reserved is not 0: call leat_options_init first");
+  }
+  const auto one_of = [&](std::int32_t value, auto last, const char* option, const char* type) {
+    return enumerator(value, last, function, option, type);
+  };
+  std::optional<Packing> packing;
+  if (all.packed != 0) packing = {.most_samples = all.packed_most_samples};
+  std::optional<Autotune> autotune;
+  if (all.autotune_every != 0) {
+    autotune = {.max_workers = all.autotune_max_workers,
+                .max_prefetch_depth = all.autotune_max_prefetch_depth,
+                .every = all.autotune_every};
   }
   return {.batch_size = all.batch_size,
           .prefetch_depth = all.prefetch_depth,
           .max_leases = all.max_leases,
           .workers = all.workers,
           .pinned_slots = all.pinned_slots,
-          .order = enumerator(all.order, Order::kShuffled, "order"),
+          .order = one_of(all.order, Order::kShuffled, "order", "leat_order"),
           .seed = all.seed,
-          .last_batch = enumerator(all.last_batch, LastBatch::kWrap, "last_batch"),
-          .delivery = enumerator(all.delivery, Delivery::kAsCompleted, "delivery"),
+          .last_batch = one_of(all.last_batch, LastBatch::kWrap, "last_batch", "leat_last_batch"),
+          .packing = packing,
+          .delivery = one_of(all.delivery, Delivery::kAsCompleted, "delivery", "leat_delivery"),
           .rank = all.rank,
           .world_size = all.world_size,
           .read_failures = {.count = all.read_failures, .rate = all.read_failure_rate},
+          .autotune = autotune,
           .copy_chunk_bytes = all.copy_chunk_bytes,
           .max_pinned_bytes = all.max_pinned_bytes,
           .max_device_bytes = all.max_device_bytes,
           .resume = all.resume == nullptr ? "" : all.resume,
+          .check_slots =
+              one_of(all.check_slots, CheckSlots::kReadOnly, "check_slots", "leat_check_slots"),
           .sample_every = all.sample_every};
 }
 
@@ -212,6 +224,19 @@ leat_status leat_prefetcher_state(const leat_prefetcher* prefetcher, char* buffe
                                   size_t* needed) {
   return text_of(prefetcher, buffer, size, needed, __func__,
                  [](const OpenPrefetcher& open) { return open.prefetcher.state(); });
+}
+
+leat_status leat_state_merge(const char* const* states, size_t count, char* buffer, size_t size,
+                             size_t* needed) {
+  return call(__func__, [&](const char* function) {
+    require(states, function, "states");
+    std::vector<leat::feeder::State> all;
+    for (std::size_t i = 0; i < count; ++i) {
+      require(states[i], function, "one of states");
+      all.push_back(leat::feeder::State::parse(states[i]));
+    }
+    return give_text(leat::feeder::State::merge(all).text(), buffer, size, needed, function);
+  });
 }
 
 leat_status leat_prefetcher_stats_table(const leat_prefetcher* prefetcher, char* buffer,

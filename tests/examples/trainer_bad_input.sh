@@ -111,6 +111,8 @@ expect "an unknown short argument after a known one" "cannot use \"-hx\"" --epoc
 expect "a value for what has none" "cannot use \"--help=3\"" --help=3
 expect "an argument that is no option" "unexpected \"device\"" --epochs 1 device cuda:0
 expect "a value missing" "[-]-device: its value is missing" --epochs 1 --device
+expect "an option for a value" "[-]-device: its value is missing, for \"--epochs\" is none" \
+  --data "$mnist" --device --epochs 3
 
 expect "a batch of more than there is" "batch-size 60001 is more than the 60000 training images" \
   --data "$mnist" --batch-size 60001

@@ -2,19 +2,22 @@
 # Usage: trainer_terminal.sh <the mnist program>
 #
 # The live line is drawn only where it can be cleared again: not in a pipe, nor on a terminal that
-# says it is dumb, or says nothing.
+# says it is dumb, or says nothing. Ctrl-C leaves the terminal on a line of its own.
 set -uo pipefail
 program=$1
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 failures=0
 
-# Two black images, to train and to test on.
-for set in train t10k; do
-  { printf '\0\0\010\003\0\0\0\002\0\0\0\034\0\0\0\034' && head -c $((2 * 28 * 28)) /dev/zero; } \
-    >"$scratch/$set-images-idx3-ubyte"
-  printf '\0\0\010\001\0\0\0\002\0\0' >"$scratch/$set-labels-idx1-ubyte"
-done
+# images_are <count> <count in octal escapes>: so many black images, to train and to test on.
+images_are() {
+  for set in train t10k; do
+    { printf "\\0\\0\\010\\003$2\\0\\0\\0\\034\\0\\0\\0\\034" && head -c $(($1 * 28 * 28)) /dev/zero; } \
+      >"$scratch/$set-images-idx3-ubyte"
+    { printf "\\0\\0\\010\\001$2" && head -c "$1" /dev/zero; } >"$scratch/$set-labels-idx1-ubyte"
+  done
+}
+images_are 2 '\0\0\0\002'
 train=("$program" --device host --data "$scratch" --batch-size 2 --epochs 1)
 
 expect() { # <what> <live or plain> <command>...
@@ -46,6 +49,18 @@ if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
   on_terminal plain TERM=dumb
   on_terminal plain TERM=
   on_terminal plain -u TERM
+
+  # An epoch of seconds, and its live line, which begins with an escape.
+  images_are 20000 '\0\0\116\040'
+  printf -v long '%q ' env TERM=xterm "${train[@]}" --batch-size 1
+  exec 3< <(exec script -qec "echo \$\$ >$scratch/pid; exec $long" /dev/null </dev/null)
+  read -r -d $'\x1b' -u 3
+  kill -INT "$(cat "$scratch/pid")"
+  cat <&3 >"$scratch/out"
+  if [[ $(tail -c 1 "$scratch/out" | od -An -c) != *'\n'* ]]; then
+    echo "FAIL: Ctrl-C leaves the cursor at the end of: $(tail -n 1 "$scratch/out" | cat -v)"
+    failures=$((failures + 1))
+  fi
 else
   missing="script(1) is not there, or can make no terminal here"
 fi

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "leat/feeder/c/leat.h"
+#include "leat/feeder/c/sources.h"
 
 #define SAMPLES 100
 
@@ -49,6 +50,43 @@ static leat_status take(leat_prefetcher* feed, int most, int* seen) {
     CHECK(leat_batch_release(batch) == LEAT_OK);
   }
   return status;
+}
+
+/* Arrays of the program's own, and options that C can fill. */
+static void read_arrays(void) {
+  static const double values[4][2] = {{0, 0}, {1, 1}, {2, 4}, {3, 9}};
+  static const int64_t shape[1] = {2};
+  leat_array array;
+  leat_array_dataset arrays;
+  leat_token_shards_options tokens;
+  leat_options options;
+  leat_dataset* data = NULL;
+  leat_prefetcher* feed = NULL;
+  int seen[4] = {0};
+
+  memset(&array, 0, sizeof array);
+  array.field.name = "square";
+  array.field.dtype = LEAT_FLOAT64;
+  array.field.ndim = 1;
+  array.field.shape = shape;
+  array.values = values;
+  array.bytes = sizeof values;
+  memset(&arrays, 0, sizeof arrays);
+  arrays.size = sizeof arrays;
+  arrays.arrays = &array;
+  arrays.array_count = 1;
+  CHECK(leat_dataset_from_arrays(&arrays, &data) == LEAT_OK);
+  CHECK(leat_options_init(&options, sizeof options) == LEAT_OK);
+  options.batch_size = 3;
+  CHECK(leat_prefetcher_open(data, "host", &options, &feed) == LEAT_OK);
+  CHECK(take(feed, 4, seen) == LEAT_END_OF_EPOCH);
+  CHECK(seen[0] == 1 && seen[1] == 1 && seen[2] == 1 && seen[3] == 1);
+  CHECK(leat_prefetcher_close(feed) == LEAT_OK);
+  CHECK(leat_dataset_close(data) == LEAT_OK);
+
+  CHECK(leat_token_shards_options_init(&tokens, sizeof tokens) == LEAT_OK);
+  CHECK(leat_dataset_open_token_shards("no/such.bin", &tokens, &data) < 0);
+  CHECK(data == NULL);
 }
 
 int main(void) {
@@ -107,6 +145,7 @@ int main(void) {
   CHECK(leat_dataset_close(data) == LEAT_OK);
   CHECK(leat_dataset_close(data) == LEAT_ERROR_ARGUMENT);
   CHECK(leat_dataset_close(NULL) == LEAT_OK);
+  read_arrays();
   puts(leat_version());
   return 0;
 }
