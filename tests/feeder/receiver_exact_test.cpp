@@ -63,12 +63,14 @@ Measured measure(const Loop& loop, bool receives) {
         {.size = kBatchSize * kBatches, .pattern_bytes = 92, .read_time = loop.sample_read});
     const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
     const gpu::Stream stream(device);
+    const gpu::Stream other(device);
     measured.done.resize(kBatches);
     Prefetcher feed(data, device, options);
     std::optional<Lease> held;
     const auto step = [&](Lease& batch) {
       Duration& done = measured.done[batch.index()];
       if (loop.on_stream) {
+        if (loop.max_leases > 1) batch.on(other);  // which is not the one that is measured
         // On the stream that the feed was given, which nobody binds here.
         stream.launch_host(
             [view = NumbersView(batch), want = expected_samples(data, options, batch)] {

@@ -97,6 +97,7 @@ TEST_P(FeedReceiver, RethrowsAFailureAfterTheBatchesBeforeIt) {
           data, gpu::open("host"),
           {.batch_size = 4, .max_leases = max_leases, .workers = 3, .order = Order::kSequential});
       const Receiver<Lease> batches = feed.receiver(0);
+      if (GetParam() != Place::kPlainThread) sleep_for(1h);  // the failure comes first
       for (std::uint64_t i = 0; i < 3; ++i) {
         const std::optional<Lease> batch = batches.recv();
         ASSERT_TRUE(batch.has_value());
@@ -123,8 +124,12 @@ TEST_P(FeedReceiver, BindsItsStream) {
     Prefetcher feed(data, device, options);
     std::atomic<int> right{0};
     for (Lease& batch : feed.receiver(0, stream)) {
-      stream.launch_host([&right, view = NumbersView(batch),
-                          want = support::expected_samples(data, options, batch)] {
+      const TimePoint before = now();
+      const NumbersView view(batch);
+      if (GetParam() != Place::kPlainThread) {
+        EXPECT_EQ(now(), before) << "the stream waits, not its user";
+      }
+      stream.launch_host([&right, view, want = support::expected_samples(data, options, batch)] {
         right += static_cast<int>(view.samples() == want);
       });
     }
@@ -133,6 +138,23 @@ TEST_P(FeedReceiver, BindsItsStream) {
     const gpu::Device other = gpu::open("host:1");
     EXPECT_THROW(static_cast<void>(feed.receiver(1, gpu::Stream(other))), std::invalid_argument);
   });
+}
+
+TEST(FeedReceiverExact, ItsStreamIsForgottenWithALeaseThatWasNotUsed) {
+  VirtualClock clock;
+  run(
+      [] {
+        const Numbers data({.size = 64});
+        const gpu::Device device = gpu::open("host");
+        const gpu::Stream stream(device);
+        Prefetcher feed(data, device, {.batch_size = 4});
+        for (Lease& batch : feed.receiver(0, stream)) batch.release();
+        stream.launch_host([] {}, 1h);
+        const TimePoint before = now();
+        EXPECT_EQ(epoch_of(feed, 1), expected_epoch(data, {.batch_size = 4}, 1));
+        EXPECT_EQ(now(), before);
+      },
+      {.workers = 1, .clock = &clock});
 }
 
 // Credit.
@@ -212,6 +234,23 @@ TEST_P(FeedReceiver, NextWhileOneIsOpenIsAMistake) {
     EXPECT_EQ(received(batches).size(), 14U);
     EXPECT_EQ(feed.next()->epoch(), 2U);
   });
+}
+
+TEST(FeedReceiverExact, WhatWaitsForABatchIsEndedAtOnce) {
+  VirtualClock clock;
+  run(
+      [] {
+        const Numbers data({.size = 64, .read_time = 1h});
+        Prefetcher feed(data, gpu::open("host"), {.batch_size = 4});
+        const Receiver<Lease> first = feed.receiver(0);
+        sleep_for(1s);
+        const TimePoint before = now();
+        const Receiver<Lease> second = feed.receiver(1);
+        EXPECT_EQ(now(), before);
+        EXPECT_THROW(static_cast<void>(first.recv()), Error);
+        EXPECT_EQ(second.recv()->epoch(), 1U);
+      },
+      {.workers = 1, .clock = &clock});
 }
 
 // No slot is lost with what was offered to nobody.
