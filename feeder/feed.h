@@ -66,8 +66,8 @@ class Feed {
   /// A fiber of the prefetcher forwards: it takes a batch once fewer than max_leases leases exist,
   /// and offers it on a channel without a buffer; the lease that it offers is one of them. Whoever
   /// holds them all and receives waits until one is released, by whomever. A lease that nobody
-  /// receives is abandoned. `stream` is bound by who uses the lease first (feeder/lease.h), and
-  /// must live as long as one may.
+  /// receives is abandoned. `stream` is bound when a lease is first used (feeder/lease.h), and must
+  /// outlive those that were.
   ///
   /// In the stats, the consumer is starved where it waits when a batch comes: since there was
   /// credit for that one, and the one before it had been received.
