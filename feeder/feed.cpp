@@ -5,16 +5,57 @@
 #include <stdexcept>
 
 #include "leat/csp/error.h"
+#include "leat/csp/notification.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/select.h"
+#include "leat/csp/task_group.h"
 #include "leat/csp/woken_by.h"
 #include "leat/feeder/slot_ring.h"
 #include "leat/feeder/stages.h"
 
 namespace leat::feeder {
+namespace {
+
+// The consumer has ended the receiver.
+struct Ended {};
+
+// Goes back, unless a lease takes it over.
+class Credit {
+ public:
+  explicit Credit(SlotRing& ring) noexcept : ring_(&ring) {}
+  ~Credit() {
+    if (ring_ != nullptr) ring_->give_back_credit();
+  }
+  Credit(const Credit&) = delete;
+  Credit& operator=(const Credit&) = delete;
+  void pass_on() noexcept { ring_ = nullptr; }
+
+ private:
+  SlotRing* ring_;
+};
+
+}  // namespace
+
+struct Feed::Offers {
+  Offers(std::uint64_t number, std::optional<gpu::StreamRef> to_bind)
+      : epoch(number), stream(std::move(to_bind)) {}
+
+  const std::uint64_t epoch;
+  const std::optional<gpu::StreamRef> stream;
+  const Channel<Lease> batches{0, "batches"};
+  const Channel<bool> stop{0, "the end of a receiver"};  // closed by the consumer
+  Notification ended;  // the fiber does not touch the feed any more
+
+  // Of a select: throws Ended.
+  [[nodiscard]] auto on_stop() const {
+    return on_recv(stop, [](std::optional<bool>) { throw Ended{}; });
+  }
+};
 
 Feed::Feed(Made made)
     : ring_(std::move(made.ring)),
       stages_(*made.stages),
+      forwarders_(*made.forwarders),
       scheduler_(*made.scheduler),
       rank_(made.rank),
       batches_(made.batches),
@@ -65,7 +106,7 @@ bool Feed::start_static(std::uint64_t epoch) {
   return std::ranges::find(rests_, epoch) != rests_.end();
 }
 
-Staged Feed::receive() {
+Staged Feed::receive(const Offers* offers) {
   if (early_.has_value()) {
     const Staged staged = *early_;
     early_.reset();
@@ -73,7 +114,11 @@ Staged Feed::receive() {
   }
   const WokenBy waking(scheduler_);  // it need not be the consumer's
   try {
-    return *ring_->ready.recv();
+    if (offers == nullptr) return *ring_->ready.recv();
+    std::optional<Staged> staged;
+    select(on_recv(ring_->ready, [&](std::optional<Staged> one) { staged = one; }),
+           offers->on_stop());
+    return *staged;
   } catch (const Cancelled&) {
     throw;
   } catch (const std::exception& e) {
@@ -82,18 +127,34 @@ Staged Feed::receive() {
   }
 }
 
+void Feed::check_not_failed() const {
+  if (failure_.empty()) return;
+  throw Error("leat: the prefetcher has stopped because of an earlier error: " + failure_);
+}
+
 std::optional<Lease> Feed::next() {
-  if (!failure_.empty()) {
-    throw Error("leat: the prefetcher has stopped because of an earlier error: " + failure_);
+  if (offers_ != nullptr && !offers_->ended.has_been_notified()) {
+    throw std::logic_error("leat: next() while a receiver of epoch " +
+                           std::to_string(offers_->epoch) +
+                           " is open: receive from that, or begin an epoch, which ends it");
   }
-  if (ring_->outstanding.load(std::memory_order_relaxed) >= max_leases_) {
+  check_not_failed();
+  std::optional<LeaseCredit> credit;
+  if (ring_->credit.try_recv(credit) != ChannelStatus::ok) {
     throw std::logic_error("leat: next() while " + std::to_string(max_leases_) +
                            " leases are held, which is max_leases: release one first");
   }
+  return take(nullptr);
+}
+
+// The next batch, for which credit was taken.
+std::optional<Lease> Feed::take(const Offers* offers) {
+  Credit credit(*ring_);
+  check_not_failed();
   if (!in_epoch_) start(next_epoch_);
   const TimePoint asked = now();
   for (;;) {
-    const Staged staged = receive();
+    const Staged staged = receive(offers);
     const bool is_stale = is_shared_ ? staged.epoch < next_epoch_ : staged.generation < generation_;
     if (is_stale) {
       if (staged.slot != nullptr) ring_->give_back(*staged.slot, DeviceState::kReady);
@@ -107,6 +168,7 @@ std::optional<Lease> Feed::next() {
     }
     const Duration waited = now() - asked;
     if (ring_->checks != nullptr) check(*staged.slot);
+    credit.pass_on();
     return Lease(ring_, *staged.slot, pass_, waited);
   }
 }
@@ -121,12 +183,70 @@ void Feed::check(DeviceSlot& slot) {
   }
 }
 
+Receiver<Lease> Feed::receiver(std::uint64_t epoch, const gpu::StreamRef& stream) {
+  if (stream.device() == ring_->device) return offer(epoch, stream);
+  throw std::invalid_argument("leat: batches on " + ring_->device.name() +
+                              " cannot be used on a stream of another device (" +
+                              stream.device().name() + ")");
+}
+
+Receiver<Lease> Feed::receiver(std::uint64_t epoch) { return offer(epoch, std::nullopt); }
+
+Receiver<Lease> Feed::offer(std::uint64_t epoch, std::optional<gpu::StreamRef> stream) {
+  end_receiver();
+  start(epoch);
+  const auto offers = std::make_shared<Offers>(epoch, std::move(stream));
+  // Who receives on another scheduler before anything was sent is in no deadlock.
+  offers->batches.core().get()->expect_only(&scheduler_);
+  forwarders_.go(
+      [this, offers] {
+        std::exception_ptr cause;
+        try {
+          forward(*offers);
+        } catch (const Ended&) {
+          cause = std::make_exception_ptr(Error("leat: this receiver of epoch " +
+                                                std::to_string(offers->epoch) +
+                                                " was ended: its feed has begun another pass"));
+        } catch (const Cancelled&) {
+          cause = std::make_exception_ptr(Error("leat: the prefetcher was stopped"));
+        } catch (...) {
+          cause = std::current_exception();
+        }
+        offers->ended.notify();  // first: who hears of the close may call next()
+        offers->batches.try_close(std::move(cause));
+      },
+      {.name = "forwarder", .stack_size = kStackSize});
+  offers_ = offers;
+  return offers->batches;
+}
+
+// Until the end of the epoch. A lease that is unwound was not received: it is abandoned.
+void Feed::forward(const Offers& offers) {
+  for (;;) {
+    select(on_recv(ring_->credit), offers.on_stop());
+    std::optional<Lease> lease = take(&offers);
+    if (!lease.has_value()) return;
+    lease->slot().due = offers.stream;
+    if (offers.batches.stats().receivers == 0) lease->waited_ = Duration::zero();  // nobody waited
+    select(on_send(offers.batches, *lease), offers.on_stop());
+  }
+}
+
+void Feed::end_receiver() {
+  if (offers_ == nullptr) return;
+  offers_->stop.try_close();
+  const WokenBy waking(scheduler_);
+  offers_->ended.wait();
+  offers_.reset();
+}
+
 void Feed::announce(const gpu::StreamRef& stream) {
   if (stream.device() == ring_->device) ring_->stats.asked(stream);
 }
 
 Epoch::Iterator Epoch::begin() {
   current_.reset();  // a lease of an earlier pass
+  feed_.end_receiver();
   feed_.start(number_);
   advance();
   return Iterator(*this);

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/channel.h"
 #include "leat/feeder/lease.h"
 #include "leat/feeder/staged.h"
 #include "leat/feeder/stats.h"
@@ -28,7 +29,8 @@
 
 namespace leat {
 class SchedulerCore;
-}
+class TaskGroup;
+}  // namespace leat
 
 namespace leat::feeder {
 
@@ -38,8 +40,9 @@ class Stages;
 /// The batches of one rank. Epochs come in any order that the consumer asks for; the one after the
 /// current one is prefetched already.
 ///
-/// One consumer at a time: epoch(), next() and the loops over them on one fiber or thread, which
-/// need not be that of another rank. stats() from any.
+/// One consumer at a time: epoch(), receiver(), next() and the loops over them on one fiber or
+/// thread, which need not be that of another rank. A Receiver may go to others, too. stats() from
+/// any.
 class Feed {
  public:
   Feed(const Feed&) = delete;
@@ -52,10 +55,30 @@ class Feed {
   /// As above, unbound: for the CPU on the host device, or to bind streams by Lease::on.
   [[nodiscard]] Epoch epoch(std::uint64_t epoch);
 
+  /// The same batches as a channel, for who selects over them, beside timers, other feeds and
+  /// channels of his own. Begins `epoch` at once, and ends a receiver that is still open. The
+  /// channel is closed at the end of the epoch; after a failure, with the failure as its cause, so
+  /// that each further receive rethrows it; with a leat::Error as its cause when another receiver()
+  /// or epoch() loop of this feed begins, or the prefetcher goes. Till then, next() throws
+  /// std::logic_error. Throws std::invalid_argument for another device's stream, std::logic_error
+  /// as next() does with dynamic sharing, Cancelled.
+  ///
+  /// A fiber of the prefetcher forwards: it takes a batch once fewer than max_leases leases exist,
+  /// and offers it on a channel without a buffer; the lease that it offers is one of them. Whoever
+  /// holds them all and receives waits until one is released, by whomever. A lease that nobody
+  /// receives is abandoned. `stream` is bound when a lease is first used (feeder/lease.h), and must
+  /// outlive those that were.
+  ///
+  /// In the stats, the consumer is starved where it waits when a batch comes: since there was
+  /// credit for that one, and the one before it had been received.
+  [[nodiscard]] Receiver<Lease> receiver(std::uint64_t epoch, const gpu::StreamRef& stream);
+  /// As above, unbound.
+  [[nodiscard]] Receiver<Lease> receiver(std::uint64_t epoch);
+
   /// The next batch, unbound; std::nullopt at the end of the epoch, after which the next one begins
   /// (the first is the one that a resumed state was in, else 0). Waits for a batch to be staged.
-  /// Throws std::logic_error if max_leases leases are held, what a stage failed with (once;
-  /// leat::Error ever after), and Cancelled.
+  /// Throws std::logic_error if max_leases leases are held, or a receiver is open; what a stage
+  /// failed with (once; leat::Error ever after), and Cancelled.
   ///
   /// Each rank gets each step of an epoch, if need be as an empty batch, so that all ranks may
   /// reduce together.
@@ -79,6 +102,7 @@ class Feed {
   struct Made {  // by the Prefetcher
     std::shared_ptr<SlotRing> ring;
     Stages* stages;
+    TaskGroup* forwarders;
     const SchedulerCore* scheduler;
     std::size_t rank;
     std::uint64_t batches;
@@ -86,22 +110,32 @@ class Feed {
     std::uint64_t first_epoch;
     bool is_shared;  // dynamically
   };
+  struct Offers;  // what a receiver's fiber and the consumer share
   explicit Feed(Made made);
   void start(std::uint64_t epoch);
   [[nodiscard]] bool start_static(std::uint64_t epoch);
   /// The next batch will be used on `stream`.
   void announce(const gpu::StreamRef& stream);
-  [[nodiscard]] Staged receive();
+  [[nodiscard]] Receiver<Lease> offer(std::uint64_t epoch, std::optional<gpu::StreamRef> stream);
+  void forward(const Offers& offers);
+  void end_receiver();
+  void check_not_failed() const;
+  [[nodiscard]] std::optional<Lease> take(const Offers* offers);
+  [[nodiscard]] Staged receive(const Offers* offers);
   void check(DeviceSlot& slot);
 
   const std::shared_ptr<SlotRing> ring_;
   Stages& stages_;
+  TaskGroup& forwarders_;
   const SchedulerCore& scheduler_;  // of the stages
   const std::size_t rank_;
   const std::uint64_t batches_;
   const std::size_t max_leases_;
   const bool is_shared_;
 
+  std::shared_ptr<Offers> offers_;  // of the latest receiver, if it may still be open
+
+  // The consumer's, and while a receiver is open its fiber's.
   std::uint64_t generation_ = 0;  // of the latest request; 0: nothing was requested yet
   std::vector<std::uint64_t> rests_;
   std::uint64_t next_epoch_;  // that follows in the stream of batches

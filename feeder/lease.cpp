@@ -21,7 +21,6 @@ Lease::Lease(std::shared_ptr<SlotRing> ring, DeviceSlot& slot, PassId pass,
       waited_(waited),
       received_(now()) {
   slot.state.move_on(DeviceState::kReady, DeviceState::kLeased);
-  ring_->outstanding.fetch_add(1, std::memory_order_relaxed);
   ring_->log->leased(ring_->rank, pass);
 }
 
@@ -57,6 +56,18 @@ DeviceSlot& Lease::slot() const {
 }
 
 Lease& Lease::on(const gpu::StreamRef& stream) {
+  bind_due();
+  return bind(stream);
+}
+
+void Lease::bind_due() {
+  DeviceSlot& slot = this->slot();
+  if (!slot.due.has_value()) return;
+  bind(*slot.due);
+  slot.due.reset();
+}
+
+Lease& Lease::bind(const gpu::StreamRef& stream) {
   DeviceSlot& slot = this->slot();
   if (!(stream.device() == ring_->device)) {
     throw std::invalid_argument("leat: a batch on " + ring_->device.name() +
@@ -90,6 +101,7 @@ Lease& Lease::on(const gpu::StreamRef& stream) {
 Tensor Lease::operator[](std::string_view name) { return tensors()[name]; }
 
 TensorSet Lease::tensors() {
+  bind_due();
   const DeviceSlot& slot = this->slot();
   if (slot.bound == 0 && !host_ready_) {
     if (!ring_->device.capabilities().device_memory_is_host_memory) {
@@ -130,10 +142,10 @@ void Lease::end(bool done) noexcept {
   if (slot.bound == 0 && host_ready_ && host_timed_ && ring->is_own_time()) {
     ring->stats.add_host_step(slot.batch.index == 0, waited_, now() - received_);
   }
-  ring->stats.add_release();
+  if (done) ring->stats.add_release();
   ring->log->ended(ring->rank, pass_, slot.batch, done);
-  ring->outstanding.fetch_sub(1, std::memory_order_relaxed);
   ring->give_back(slot, DeviceState::kLeased);
+  ring->give_back_credit();
 }
 
 void Lease::record_release(DeviceSlot& slot, SlotRing& ring) noexcept {
@@ -144,7 +156,7 @@ void Lease::record_release(DeviceSlot& slot, SlotRing& ring) noexcept {
     const bool first = slot.part == StepPart::kFirst;
     (first ? timing->released_before : timing->released).record(*slot.streams[0]);
     (first ? timing->released_first : timing->released_second) = true;
-    if (first && ring.outstanding.load(std::memory_order_relaxed) == 1) {
+    if (first && ring.leases() == 1) {
       ring.stats.first_released(slot.timing);
     }
   } catch (...) {

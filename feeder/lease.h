@@ -8,7 +8,8 @@
 //
 // Contract:
 //  - binding a stream (on(), or the epoch's stream) makes that stream wait for the copy, on the
-//    device, and joins it to the release; up to kMaxStreams streams of the batch's device;
+//    device, and joins it to the release; up to kMaxStreams streams of the batch's device. A
+//    receiver's stream is bound when the lease is first used, by on() or for its tensors;
 //  - releasing records an event on each bound stream. The slot is not overwritten before all of
 //  them
 //    are reached: work that is already enqueued may go on reading it. Enqueueing more after the
@@ -87,6 +88,8 @@ class Lease {
   friend class Feed;
   Lease(std::shared_ptr<SlotRing> ring, DeviceSlot& slot, PassId pass, Duration waited) noexcept;
   [[nodiscard]] DeviceSlot& slot() const;
+  void bind_due();
+  Lease& bind(const gpu::StreamRef& stream);
   void end(bool done) noexcept;
   static void record_release(DeviceSlot& slot, SlotRing& ring) noexcept;
 

@@ -191,11 +191,13 @@ struct Prefetcher::Parts {
                 .prefetch_depth = options.prefetch_depth,
                 .pinned_slots = options.pinned_slots},
                epochs_of(head)),
-        group(std::make_unique<TaskGroup>(scheduler)) {
+        group(std::make_unique<TaskGroup>(scheduler)),
+        forwarders(std::make_unique<TaskGroup>(scheduler)) {
     for (std::size_t i = 0; i < rings.size(); ++i) {
       feeds.push_back(
           std::unique_ptr<Feed>(new Feed({.ring = rings[i],
                                           .stages = &stages,
+                                          .forwarders = forwarders.get(),
                                           .scheduler = scheduler.get(),
                                           .rank = options.rank + i,
                                           .batches = plan.batches(),
@@ -244,11 +246,13 @@ struct Prefetcher::Parts {
     const auto size_for = [&](std::size_t workers, std::size_t depth) {
       const std::size_t grown = pinned_for(workers, depth, devices);
       return RingSize{.pinned_slots = std::max(options.pinned_slots, grown),
-                      .device_slots = options.max_leases + depth - 1};
+                      .device_slots = options.max_leases + depth - 1,
+                      .leases = options.max_leases};
     };
     if (!options.autotune.has_value()) {
       return {.pinned_slots = options.pinned_slots,
-              .device_slots = options.max_leases + options.prefetch_depth - 1};
+              .device_slots = options.max_leases + options.prefetch_depth - 1,
+              .leases = options.max_leases};
     }
     Autotune& tune = *options.autotune;
     const auto fits = [&](const RingSize& size) {
@@ -287,8 +291,10 @@ struct Prefetcher::Parts {
   const std::shared_ptr<SchedulerCore> scheduler;  // of the stages: one of the two
   const std::vector<std::shared_ptr<SlotRing>> rings;
   Stages stages;
-  const std::unique_ptr<TaskGroup> group;
   std::vector<std::unique_ptr<Feed>> feeds;
+  const std::unique_ptr<TaskGroup> group;
+  // Not of that group, which a failure stops: what was staged before it is still to be forwarded.
+  const std::unique_ptr<TaskGroup> forwarders;
 };
 
 Prefetcher::Prefetcher(const Dataset& dataset, const gpu::Device& device,
@@ -321,6 +327,10 @@ Epoch Prefetcher::epoch(std::uint64_t epoch, const gpu::StreamRef& stream) {
   return only().epoch(epoch, stream);
 }
 Epoch Prefetcher::epoch(std::uint64_t epoch) { return only().epoch(epoch); }
+Receiver<Lease> Prefetcher::receiver(std::uint64_t epoch, const gpu::StreamRef& stream) {
+  return only().receiver(epoch, stream);
+}
+Receiver<Lease> Prefetcher::receiver(std::uint64_t epoch) { return only().receiver(epoch); }
 std::optional<Lease> Prefetcher::next() { return only().next(); }
 Stats Prefetcher::stats() const { return only().stats(); }
 

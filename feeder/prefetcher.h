@@ -34,6 +34,7 @@
 #include <string>
 #include <vector>
 
+#include "leat/csp/channel.h"
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/failures.h"
 #include "leat/feeder/feed.h"
@@ -70,6 +71,8 @@ class Prefetcher {
   /// meant?
   [[nodiscard]] Epoch epoch(std::uint64_t epoch, const gpu::StreamRef& stream);
   [[nodiscard]] Epoch epoch(std::uint64_t epoch);
+  [[nodiscard]] Receiver<Lease> receiver(std::uint64_t epoch, const gpu::StreamRef& stream);
+  [[nodiscard]] Receiver<Lease> receiver(std::uint64_t epoch);
   [[nodiscard]] std::optional<Lease> next();
   [[nodiscard]] Stats stats() const;
 

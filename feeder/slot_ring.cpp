@@ -28,6 +28,7 @@ SlotRing::SlotRing(const gpu::Device& on, std::size_t local_rank, BatchLayout ba
       in_flight(capacity(size.pinned_slots), "copies in flight"),
       free_device(capacity(size.device_slots), "free device slots"),
       ready(2 * capacity(size.device_slots), "ready batches"),
+      credit(capacity(size.leases), "leases to be had"),
       scheduler_(&scheduler),
       virtual_time_(scheduler.clock().is_virtual()),
       pinned_memory_(on, size.pinned_slots * layout.staged_bytes()),
@@ -42,6 +43,7 @@ SlotRing::SlotRing(const gpu::Device& on, std::size_t local_rank, BatchLayout ba
         device, device_memory_.subspan(i * layout.bytes(), layout.bytes()), layout, i));
     static_cast<void>(free_device.try_send(device_slots_.back().get()));
   }
+  for (std::size_t i = 0; i < size.leases; ++i) give_back_credit();
 }
 
 // The memory's own destructors let queued work finish first (Backend::free_device).
@@ -57,6 +59,7 @@ void SlotRing::give_back(DeviceSlot& slot, DeviceState from) noexcept {
     }
   }
   for (std::size_t i = 0; i < slot.bound; ++i) slot.streams[i].reset();
+  slot.due.reset();
   slot.state.move_on(from, DeviceState::kReleased);
   static_cast<void>(free_device.try_send(&slot));
 }

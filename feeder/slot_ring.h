@@ -7,10 +7,10 @@
 // Always true: a pinned slot is in one of the channels of pinned slots, or with one stage; a device
 // slot is in free_device, with the copier, in ready, or with one lease. All channels of slots have
 // room for every slot that may be in them, so giving one back never waits; ready has room for as
-// many ends of epochs besides, and may hold up the copier.
+// many ends of epochs besides, and may hold up the copier. So has credit for all there is: each is
+// there, with a lease, or with who waits for a batch to lease.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -36,7 +36,11 @@ namespace leat::feeder {
 struct RingSize {
   std::size_t pinned_slots = 0;
   std::size_t device_slots = 0;
+  std::size_t leases = 1;  // at a time
 };
+
+/// The right to have one more lease.
+struct LeaseCredit {};
 
 class SlotRing {
  public:
@@ -51,6 +55,11 @@ class SlotRing {
   /// The slot's batch will not be used by anybody (any more): back to the copier. From any thread;
   /// does not wait.
   void give_back(DeviceSlot& slot, DeviceState from) noexcept;
+  /// A lease is over, or has not come to be: there may be another one. From any thread; does not
+  /// wait.
+  void give_back_credit() noexcept { static_cast<void>(credit.try_send(LeaseCredit{})); }
+  /// Leases that there are, and those whose batch is being waited for.
+  [[nodiscard]] std::size_t leases() const noexcept { return credit.capacity() - credit.size(); }
   /// Nothing more will come: receivers of `ready` get what is staged, then `cause`.
   void finish(std::exception_ptr cause) noexcept { ready.try_close(std::move(cause)); }
   /// Whether now() is, where it is called, the time that the stages and the device live in.
@@ -76,8 +85,7 @@ class SlotRing {
   Channel<PinnedSlot*> in_flight;  // copies from them are enqueued, oldest first
   Channel<DeviceSlot*> free_device;
   Channel<Staged> ready;
-
-  std::atomic<std::size_t> outstanding{0};  // leases
+  Channel<LeaseCredit> credit;
 
  private:
   const SchedulerCore* const scheduler_;  // compared, never followed

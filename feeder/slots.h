@@ -106,6 +106,7 @@ struct DeviceSlot {
   std::vector<gpu::Event> released;                    // one for each stream it may be used on
   std::vector<std::optional<gpu::StreamRef>> streams;  // bound by the lease: the first `bound`
   std::size_t bound = 0;
+  std::optional<gpu::StreamRef> due;  // the lease binds it when it is first used
   SlotState<DeviceState> state;
   BatchId batch;
   std::vector<std::vector<std::int64_t>> shapes;  // of the tensors, rows first

@@ -18,10 +18,6 @@
 namespace leat::feeder {
 namespace {
 
-// Datasets decode on a reader's stack, and a driver's calls run on the copier's. Pages that are not
-// touched are not there.
-constexpr std::size_t kStackSize = std::size_t{512} << 10;
-
 constexpr std::size_t kChunkOfSharedLink = std::size_t{8} << 20;
 
 std::int64_t all_slots(const std::vector<std::shared_ptr<SlotRing>>& rings) {

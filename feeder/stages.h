@@ -32,6 +32,10 @@
 
 namespace leat::feeder {
 
+/// Of a prefetcher's fibers. Datasets decode on a reader's stack, and a driver's calls run on
+/// others'. Pages that are not touched are not there.
+inline constexpr std::size_t kStackSize = std::size_t{512} << 10;
+
 class Stages {
  public:
   /// Keeps references to the dataset, the plan and the log. One ring for each local rank. With

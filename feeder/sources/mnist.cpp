@@ -21,7 +21,8 @@ fs::path find(const fs::path& directory, const std::string& name) {
   for (const char* extension : {"", ".gz"}) {
     fs::path file = directory / (name + extension);
     std::error_code error;
-    if (fs::status(file, error).type() != fs::file_type::not_found) return file;
+    // A link to nothing is not passed over: opening it tells.
+    if (fs::symlink_status(file, error).type() != fs::file_type::not_found) return file;
   }
   std::error_code error;
   const fs::file_status status = fs::status(directory, error);

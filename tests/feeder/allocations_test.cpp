@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/channel.h"
+#include "leat/csp/select.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
@@ -30,22 +32,21 @@ class FeederAllocations : public support::BackendTest {};
 INSTANTIATE_TEST_SUITE_P(Backends, FeederAllocations, testing::ValuesIn(test_backends()),
                          backend_title);
 
-constexpr std::uint64_t kWarm = 40;  // batches
-constexpr std::uint64_t kCounted = 400;
+constexpr std::uint64_t kWarm = 40;     // batches
+constexpr std::uint64_t kCounted = 80;  // each of the eleven times
 
-// Whole epochs of 400 batches: what comes between two epochs is not one of the steps.
+// Within an epoch of 1000 batches: what comes between two epochs is not one of the steps.
 std::size_t allocations_of_steps(Prefetcher& feed, const Stream& stream) {
-  std::uint64_t batches = 0;
-  std::size_t allocations = ~std::size_t{0};
   Epoch epoch = feed.epoch(0, stream);
   auto batch = epoch.begin();
-  for (; batches < kWarm; ++batches) ++batch;
-  allocations = allocations_of([&] {
-    for (; batches < kWarm + kCounted; ++batches) {
+  for (std::uint64_t i = 0; i < kWarm; ++i) ++batch;
+  const std::size_t allocations = allocations_of([&] {
+    for (std::uint64_t i = 0; i < kCounted; ++i) {
       static_cast<void>((*batch)["number"].data<std::int64_t>());
       ++batch;
     }
   });
+  EXPECT_TRUE(batch != epoch.end());
   stream.sync();
   return allocations;
 }
@@ -85,6 +86,31 @@ TEST_P(FeederAllocations, OfStepsWithEverythingOn) {
                      .device_transform = duplicate,
                      .copy_chunk_bytes = 256});
     EXPECT_EQ(allocations_of_steps(feed, stream), 0U);
+  });
+}
+
+TEST_P(FeederAllocations, OfBatchesReceived) {
+  with_device([](const Device& device) {
+    const Numbers data({.size = 8 * 1000, .pattern_bytes = 100});
+    const Stream stream(device);
+    for (const std::size_t max_leases : {1U, 2U}) {
+      Prefetcher feed(data, device, {.batch_size = 8, .max_leases = max_leases, .workers = 2});
+      const Receiver<Lease> batches = feed.receiver(0, stream);
+      const Channel<int> never(0);
+      const auto receive = [&](std::uint64_t count) {
+        for (std::uint64_t received = 0; received < count;) {
+          select(on_recv(batches,
+                         [&](std::optional<Lease> batch) {
+                           static_cast<void>((*batch)["number"].data<std::int64_t>());
+                           ++received;
+                         }),
+                 on_recv(never));
+        }
+      };
+      receive(kWarm);
+      EXPECT_EQ(allocations_of([&] { receive(kCounted); }), 0U) << max_leases << " leases";
+      stream.sync();
+    }
   });
 }
 

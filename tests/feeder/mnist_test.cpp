@@ -197,6 +197,9 @@ TEST_F(MnistFiles, WhatIsThereButUnreadableIsNamed) {
   std::filesystem::remove(labels_name());
   std::filesystem::create_symlink(labels_name(), labels_name());
   expect_says(error(), {labels_name(), "Too many levels of symbolic links"});
+  std::filesystem::remove(labels_name());
+  std::filesystem::create_symlink("nowhere", labels_name());
+  expect_says(error(), {labels_name(), "No such file or directory"});
 }
 
 TEST_F(MnistFiles, DamagedFilesAreNamed) {
