@@ -25,6 +25,7 @@
 // workers, the j-th shard to be read is that of rank j mod D of batch j div D: its first line is
 //   r_j = max(r_{j-W}, c_{j-PD}) + Tread
 // and the others hold for each device by itself.
+// The mean of Tstep is hence max(Tread D / W, Tx, Tc, (Tx + Tc) / d, (Tread + Tx) / P).
 #pragma once
 
 #include <cstddef>

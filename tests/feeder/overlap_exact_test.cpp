@@ -211,5 +211,30 @@ TEST_P(OverlapRecurrence, EveryInstantIsThatOfTheArithmetic) {
   }
 }
 
+// Once the start is forgotten: over a number of steps in which all slots and readers have had as
+// many turns each, so that there is nothing to be rounded.
+TEST_P(OverlapRecurrence, TheMeanStepIsTheLongestOfItsFiveTerms) {
+  constexpr std::size_t kPeriod = 12;
+  constexpr std::size_t kBatches = 60 + kPeriod;
+  const Step& step = GetParam();
+  for (const std::size_t readers : {1U, 2U, 3U}) {
+    for (const std::size_t pinned : {2U, 3U, 4U, 6U}) {
+      for (const std::size_t depth : {1U, 2U, 3U}) {
+        SCOPED_TRACE(testing::Message()
+                     << step << "; W " << readers << ", P " << pinned << ", d " << depth);
+        const auto at =
+            measure(step, kBatches,
+                    {.prefetch_depth = depth, .workers = readers, .pinned_slots = pinned}, 1);
+        const auto of = [](Duration time, std::size_t turns) {
+          return time * static_cast<std::int64_t>(kPeriod / turns);
+        };
+        EXPECT_EQ(at[kBatches - 1].done - at[kBatches - 1 - kPeriod].done,
+                  std::max({of(step.tread(), readers), of(step.tx(), 1), of(step.tc, 1),
+                            of(step.tx() + step.tc, depth), of(step.tread() + step.tx(), pinned)}));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace leat::feeder
