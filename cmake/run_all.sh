@@ -177,6 +177,9 @@ report() {
   if ((gpu)); then
     run trainer_cuda "${trainer[@]}" --device cuda:0
     compare_accuracies
+    local real=(bin/example_08_real_trainer --data examples/data/mnist --device cuda:0)
+    run real_trainer_cuda "${real[@]}" --checkpoint "$logs/checkpoint"
+    run real_trainer_cuda_resumed "${real[@]}" --epochs 3 --resume "$logs/checkpoint"
   elif [[ -n $gpus ]]; then
     failed=$((failed + 1))
     failures+=("nvidia-smi sees a GPU that does not open: $why")

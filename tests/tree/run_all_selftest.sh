@@ -42,6 +42,7 @@ else
 fi
 END
   stub example_01 <<<'echo "a \"quoted\" line"'
+  stub example_08_real_trainer <<<'echo trained "$@"'
   stub gpu_at_exit <<<'echo "$@"'
   stub mnist <<<'echo trained "$@"; echo "test accuracy 97.10 %"'
   for name in link await events; do
@@ -81,11 +82,11 @@ python=$(command -v python3) || python=""
 good_bundle
 expect "without a GPU, what needs one is skipped" 0 'no GPU for this run: no "driver"' \
   '^test_gpu +passed \(3 passed, 0 failed, 1 skipped\)' '^trainer_host +passed' \
-  '^trainer_cuda +skipped' '^link +passed' '^programs: 7 passed, 0 failed, 1 skipped$'
+  '^trainer_cuda +skipped' '^link +passed' '^programs: 8 passed, 0 failed, 1 skipped$'
 good_bundle && touch "$scratch/gpu"
 expect "with one GPU, tests of two may be skipped" 0 \
   '^test_gpu +passed \(1 passed, 0 failed, 2 skipped\)' '^trainer_cuda +passed' \
-  '^programs: 9 passed, 0 failed, 0 skipped$'
+  '^programs: 12 passed, 0 failed, 0 skipped$'
 good_bundle && touch "$scratch/gpu"
 stub test_gpu <<'END'
 echo '[ RUN      ] Backends/A.B/Cuda'
@@ -100,7 +101,7 @@ expect "the GPU's accuracy is the host's" 1 \
   '^FAILED: test accuracy: host 97.31, cuda:0 97.00; at most 0.3 apart$'
 good_bundle && touch "$scratch/gpu"
 stub mnist <<<'[[ $* == *cuda* ]] && echo "test accuracy 97.30 %" || echo "test accuracy 97.01 %"'
-expect "or nearly so" 0 '^programs: 9 passed, 0 failed, 0 skipped$'
+expect "or nearly so" 0 '^programs: 12 passed, 0 failed, 0 skipped$'
 good_bundle
 printf '#!/bin/sh\necho "0, a GPU"\n' >"$scratch/path/nvidia-smi"
 expect "a GPU that does not open is a failure" 1 '^FAILED: nvidia-smi sees a GPU' 'a GPU$'
