@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "leat/csp/error.h"
+
 namespace leat::feeder {
 
 const char* to_string(FailingStage stage) noexcept {
@@ -15,28 +17,45 @@ const char* to_string(FailingStage stage) noexcept {
   return "?";
 }
 
-bool Failures::set_aside(FailedSample failed, std::string& why_not) {
-  const auto stage = static_cast<std::size_t>(failed.stage);
-  const FailureBudget& budget = budgets_.at(stage);
+bool Failures::has_budget(FailingStage stage) const noexcept {
+  const FailureBudget& budget = budgets_[static_cast<std::size_t>(stage)];
+  return budget.count > 0 || budget.rate > 0;
+}
+
+void Failures::charge(std::size_t attempted, std::vector<Failure>& failures) {
   const std::scoped_lock lock(mutex_);
-  const double share = budget.rate * static_cast<double>(attempts_.load(std::memory_order_relaxed));
-  const double most = std::max(static_cast<double>(budget.count), share);
-  std::uint64_t& count = counts_.at(stage);
-  if (static_cast<double>(count + 1) <= most) {
+  for (Failure& one : failures) {
+    const auto stage = static_cast<std::size_t>(one.sample.stage);
+    const FailureBudget& budget = budgets_.at(stage);
+    std::uint64_t& count = counts_.at(stage);
+    const double share = budget.rate * static_cast<double>(attempts_ + one.attempted);
+    const double most = std::max(static_cast<double>(budget.count), share);
+    if (static_cast<double>(count + 1) > most) {
+      std::array<char, 160> text{};
+      std::snprintf(
+          text.data(), text.size(),
+          "; %llu samples failed before it, and %s_failures allows %llu or %g of those read",
+          static_cast<unsigned long long>(count), to_string(one.sample.stage),
+          static_cast<unsigned long long>(budget.count), budget.rate);
+      fail(one, text.data());
+    }
     ++count;
-    list_.push_back(std::move(failed));
-    return true;
+    list_.push_back(std::move(one.sample));
   }
-  if (budget.count > 0 || budget.rate > 0) {
-    std::array<char, 160> text{};
-    std::snprintf(
-        text.data(), text.size(),
-        "; %llu samples failed before it, and %s_failures allows %llu or %g of those read",
-        static_cast<unsigned long long>(count), to_string(failed.stage),
-        static_cast<unsigned long long>(budget.count), budget.rate);
-    why_not = text.data();
+  failures.clear();
+  attempts_ += attempted;
+}
+
+void Failures::fail(const Failure& failure, const std::string& why_not) const {
+  const FailedSample& sample = failure.sample;
+  const Error error("leat: reader: sample " + std::to_string(sample.sample) + " of dataset \"" +
+                    dataset_ + "\" (epoch " + std::to_string(sample.epoch) + ", batch " +
+                    std::to_string(sample.batch) + "): " + sample.error + why_not);
+  try {
+    std::rethrow_exception(failure.cause);
+  } catch (...) {
+    std::throw_with_nested(error);
   }
-  return false;
 }
 
 std::vector<FailedSample> Failures::list() const {

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "leat/feeder/prefetcher_options.h"
@@ -30,23 +31,36 @@ struct FailedSample {
   std::string error;
 };
 
-/// Counts failures against their budgets. Thread-safe.
+/// The same while its batch is on its way.
+struct Failure {
+  FailedSample sample;
+  std::size_t attempted = 0;  // samples of the batch by then, this one among them
+  std::exception_ptr cause;
+};
+
+/// Counts failures against their budgets: when their batches are handed out, so that whether a run
+/// goes on does not depend on how far readers are ahead of it. Thread-safe.
 class Failures {
  public:
-  Failures(const FailureBudget& read, const FailureBudget& transform) : budgets_{read, transform} {}
+  /// `dataset` is its name, for messages.
+  Failures(std::string dataset, const FailureBudget& read, const FailureBudget& transform)
+      : dataset_(std::move(dataset)), budgets_{read, transform} {}
 
-  /// A sample was read, or failed.
-  void attempted() noexcept { attempts_.fetch_add(1, std::memory_order_relaxed); }
-  /// Whether the failure is within its stage's budget: then the sample is on the list. If not,
-  /// `why_not` says how large the budget is.
-  [[nodiscard]] bool set_aside(FailedSample failed, std::string& why_not);
-  /// The list, in the order in which they failed.
+  /// Whether there is a budget for failures of that stage at all.
+  [[nodiscard]] bool has_budget(FailingStage stage) const noexcept;
+  /// A batch of `attempted` samples is handed out, of which these had failed: they go to the list,
+  /// and the vector is empty then. Throws as fail() for the first that is beyond its budget.
+  void charge(std::size_t attempted, std::vector<Failure>& failures);
+  /// Throws leat::Error, naming the sample and `why_not`, with the cause nested in it.
+  [[noreturn]] void fail(const Failure& failure, const std::string& why_not = {}) const;
+  /// The list, in the order in which their batches were handed out.
   [[nodiscard]] std::vector<FailedSample> list() const;
 
  private:
+  const std::string dataset_;
   const std::array<FailureBudget, 2> budgets_;
-  std::atomic<std::uint64_t> attempts_{0};
   mutable std::mutex mutex_;
+  std::uint64_t attempts_ = 0;
   std::array<std::uint64_t, 2> counts_{};
   std::vector<FailedSample> list_;
 };

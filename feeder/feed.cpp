@@ -121,9 +121,22 @@ Staged Feed::receive(const Offers* offers) {
     return *staged;
   } catch (const Cancelled&) {
     throw;
-  } catch (const std::exception& e) {
-    failure_ = e.what();
+  } catch (const Ended&) {
     throw;
+  } catch (...) {
+    note_failure();
+    throw;
+  }
+}
+
+// Of the exception that is being handled.
+void Feed::note_failure() {
+  failure_ = "of an unknown type";
+  try {
+    throw;
+  } catch (const std::exception& e) {
+    if (*e.what() != '\0') failure_ = e.what();
+  } catch (...) {  // it has no words
   }
 }
 
@@ -167,7 +180,7 @@ std::optional<Lease> Feed::take(const Offers* offers) {
       return std::nullopt;
     }
     const Duration waited = now() - asked;
-    if (ring_->checks != nullptr) check(*staged.slot);
+    check(*staged.slot);
     credit.pass_on();
     return Lease(ring_, *staged.slot, pass_, waited);
   }
@@ -175,9 +188,11 @@ std::optional<Lease> Feed::take(const Offers* offers) {
 
 void Feed::check(DeviceSlot& slot) {
   try {
-    ring_->checks->before_hand_out(slot);
-  } catch (const std::exception& e) {
-    failure_ = e.what();
+    if (ring_->checks != nullptr) ring_->checks->before_hand_out(slot);
+    stages_.failures.charge(slot.attempted, slot.failures);
+  } catch (...) {
+    note_failure();
+    stages_.finish(std::current_exception());  // for the other ranks
     ring_->give_back(slot, DeviceState::kReady);
     throw;
   }

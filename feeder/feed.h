@@ -120,6 +120,7 @@ class Feed {
   void forward(const Offers& offers);
   void end_receiver();
   void check_not_failed() const;
+  void note_failure();
   [[nodiscard]] std::optional<Lease> take(const Offers* offers);
   [[nodiscard]] Staged receive(const Offers* offers);
   void check(DeviceSlot& slot);

@@ -11,6 +11,8 @@ namespace {
   throw std::invalid_argument("leat: dataset \"" + std::string(dataset) + "\": " + why);
 }
 
+constexpr std::size_t kMostBytes = std::size_t{1} << 56;
+
 }  // namespace
 
 BatchLayout::BatchLayout(std::string_view dataset, std::span<const Field> fields,
@@ -44,6 +46,16 @@ BatchLayout::BatchLayout(std::string_view dataset, std::span<const Field> fields
 }
 
 void BatchLayout::add(std::string_view dataset, const Field& given, RowPer per) {
+  std::size_t bytes = size_of(given.dtype);
+  for (const std::int64_t extent : given.shape) {
+    if (extent < 0) {
+      refuse(dataset, "field \"" + given.name + "\" has an extent of " + std::to_string(extent));
+    }
+    if (extent > 0 && bytes > kMostBytes / static_cast<std::size_t>(extent)) {
+      refuse(dataset, "field \"" + given.name + "\" is larger than any memory");
+    }
+    bytes *= static_cast<std::size_t>(extent);
+  }
   Field field = given;
   if (per == RowPer::kElement) field.shape.erase(field.shape.begin());
   const std::size_t rows = per == RowPer::kElement  ? elements_

@@ -43,10 +43,11 @@ enum class CheckSlots : std::uint8_t {
 };
 
 /// How many samples may fail before their failure is the consumer's error. A sample that fails is
-/// set aside: its batch has one fewer, and no other sample moves.
+/// set aside: its batch has one fewer, and no other sample moves. What was read ahead counts when
+/// its batch is handed out, not before.
 struct FailureBudget {
   std::uint64_t count = 0;  // that many may fail in any case
-  double rate = 0;          // and this share of the samples read so far
+  double rate = 0;          // and this share of the samples of the batches so far
 };
 
 /// Samples of variable length one after the other, without padding (feeder/packing.h).

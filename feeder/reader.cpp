@@ -20,7 +20,7 @@ constexpr std::size_t kAhead = 2;
 }  // namespace
 
 Reader::Reader(const Dataset& dataset, const PrefetcherOptions& options, const Sampler& sampler,
-               Failures& failures, std::stop_token stop)
+               const Failures& failures, std::stop_token stop)
     : dataset_(dataset),
       options_(options),
       sampler_(sampler),
@@ -30,6 +30,8 @@ Reader::Reader(const Dataset& dataset, const PrefetcherOptions& options, const S
       lengths_(dataset.fields().size()) {}
 
 void Reader::fill(PinnedSlot& slot, const BatchLayout& layout) {
+  slot.attempted = 0;
+  slot.failures.clear();
   if (options_.packing.has_value()) {
     fill_pieces(slot, layout);
   } else {
@@ -82,9 +84,9 @@ void Reader::fill_samples(PinnedSlot& slot, const BatchLayout& layout) {
   slot.batch.samples = row;
 }
 
-void Reader::read(const PinnedSlot& slot, std::uint64_t sample) {
+void Reader::read(PinnedSlot& slot, std::uint64_t sample) {
   if (stop_.stop_requested()) throw Cancelled{};
-  failures_.attempted();
+  ++slot.attempted;
   Sample out(dataset_.fields(), rooms_, lengths_, slot.batch.epoch,
              Random(options_.seed, slot.batch.epoch, sample), scratch_);
   dataset_.read(sample, out);
@@ -166,31 +168,24 @@ void Reader::copy_piece(const Piece& piece, std::uint64_t sample, std::span<std:
 }
 
 // The caller is handling what reading the sample threw.
-void Reader::set_aside_or_throw(const PinnedSlot& slot, std::uint64_t sample) {
-  std::string why = "unknown exception";
-  FailingStage stage = FailingStage::kRead;
+void Reader::set_aside_or_throw(PinnedSlot& slot, std::uint64_t sample) {
+  Failure failure{.sample = {.epoch = slot.batch.epoch,
+                             .batch = slot.batch.index,
+                             .sample = sample,
+                             .error = "unknown exception"},
+                  .attempted = slot.attempted,
+                  .cause = std::current_exception()};
   try {
     throw;
   } catch (const TransformError& e) {
-    stage = FailingStage::kTransform;
-    why = e.what();
+    failure.sample.stage = FailingStage::kTransform;
+    failure.sample.error = e.what();
   } catch (const std::exception& e) {
-    why = e.what();
+    failure.sample.error = e.what();
   } catch (...) {  // it has no words
   }
-  std::string why_not;
-  if (failures_.set_aside({.stage = stage,
-                           .epoch = slot.batch.epoch,
-                           .batch = slot.batch.index,
-                           .sample = sample,
-                           .error = why},
-                          why_not)) {
-    return;
-  }
-  std::throw_with_nested(Error("leat: reader: sample " + std::to_string(sample) + " of dataset \"" +
-                               std::string(dataset_.name()) + "\" (epoch " +
-                               std::to_string(slot.batch.epoch) + ", batch " +
-                               std::to_string(slot.batch.index) + "): " + why + why_not));
+  if (!failures_.has_budget(failure.sample.stage)) failures_.fail(failure);
+  slot.failures.push_back(std::move(failure));
 }
 
 }  // namespace leat::feeder

@@ -21,7 +21,7 @@ namespace leat::feeder {
 class Reader {
  public:
   Reader(const Dataset& dataset, const PrefetcherOptions& options, const Sampler& sampler,
-         Failures& failures, std::stop_token stop);
+         const Failures& failures, std::stop_token stop);
 
   /// Reads what the slot names, and puts into its batch what has become of it. Throws leat::Error,
   /// naming the sample, for a failure beyond the budget; Cancelled once a stop is requested.
@@ -30,17 +30,17 @@ class Reader {
  private:
   void fill_samples(PinnedSlot& slot, const BatchLayout& layout);
   void fill_pieces(PinnedSlot& slot, const BatchLayout& layout);
-  void read(const PinnedSlot& slot, std::uint64_t sample);
+  void read(PinnedSlot& slot, std::uint64_t sample);
   void write_length(std::size_t field, std::span<std::byte> memory, const BatchLayout& layout,
                     std::size_t row) const;
   void copy_piece(const Piece& piece, std::uint64_t sample, std::span<std::byte> memory,
                   const BatchLayout& layout, std::uint64_t element) const;
-  void set_aside_or_throw(const PinnedSlot& slot, std::uint64_t sample);
+  void set_aside_or_throw(PinnedSlot& slot, std::uint64_t sample);
 
   const Dataset& dataset_;
   const PrefetcherOptions& options_;
   const Sampler& sampler_;
-  Failures& failures_;
+  const Failures& failures_;
   const std::stop_token stop_;
   std::vector<std::span<std::byte>> rooms_;
   std::vector<std::size_t> lengths_;

@@ -160,6 +160,7 @@ EpochReleases ReleaseLog::releases(std::uint64_t epoch) const {
       }
     }
   }
+  if (is_rest && is_part()) result.before = before->positions;
   if (is_rest) {  // what was released of a batch by then, as long as it is not complete
     for (const Interval& range : before->positions.intervals()) {
       for (std::uint64_t at = range.first; at < range.end;) {
@@ -199,7 +200,9 @@ State ReleaseLog::state() const {
   State state = head_;
   state.epochs.clear();
   for (std::size_t i = 0; i < head_.epochs.size(); ++i) {
-    if (unseen_[i]) state.epochs.push_back(head_.epochs[i]);
+    if (!unseen_[i]) continue;
+    EpochReleases& one = state.epochs.emplace_back(head_.epochs[i]);
+    one.before = is_part() ? one.positions : IntervalSet{};
   }
   std::vector<std::uint64_t> epochs;
   for (const std::vector<Pass>& of_rank : passes_) {

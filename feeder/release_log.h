@@ -59,6 +59,8 @@ class ReleaseLog {
   [[nodiscard]] std::vector<Pass>& passes(std::size_t rank) noexcept {
     return passes_[shared_ ? 0 : rank];
   }
+  /// Of the world, so that the state is to be merged.
+  [[nodiscard]] bool is_part() const noexcept { return head_.ranks < head_.world_size; }
   [[nodiscard]] bool is_over(const Pass& pass) const noexcept;
   void forget_what_is_over();
   [[nodiscard]] const Pass* current(std::size_t rank) const noexcept;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "leat/feeder/batch_plan.h"
+#include "leat/feeder/failures.h"
 #include "leat/feeder/layout.h"
 #include "leat/feeder/packing.h"
 #include "leat/feeder/step_timing.h"
@@ -88,9 +89,11 @@ struct PinnedSlot {
   bool ends_epoch = false;               // it holds no batch, but the news that there are no more
   std::vector<PositionRange> positions;  // of the batch's samples (packed: elements), in the epoch
   std::vector<Piece> pieces;             // packed: which samples these are of
-  std::uint64_t sequence = 0;    // in the stream of all that its rank is sent; gives the order
-  std::uint64_t generation = 0;  // of the consumer's request that it serves
-  std::exception_ptr error;      // why it could not be filled
+  std::uint64_t sequence = 0;     // in the stream of all that its rank is sent; gives the order
+  std::uint64_t generation = 0;   // of the consumer's request that it serves
+  std::exception_ptr error;       // why it could not be filled
+  std::size_t attempted = 0;      // samples
+  std::vector<Failure> failures;  // of these
 };
 
 /// Streams that one lease may be used on.
@@ -109,6 +112,8 @@ struct DeviceSlot {
   std::optional<gpu::StreamRef> due;  // the lease binds it when it is first used
   SlotState<DeviceState> state;
   BatchId batch;
+  std::size_t attempted = 0;                      // samples, when they were read
+  std::vector<Failure> failures;                  // of these: charged when the batch is handed out
   std::vector<std::vector<std::int64_t>> shapes;  // of the tensors, rows first
   std::shared_ptr<StepTiming> timing;             // on sampled steps, of which it is `part`
   StepPart part = StepPart::kNone;

@@ -54,7 +54,7 @@ Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const B
                const ReleaseLog& log, std::vector<std::shared_ptr<SlotRing>> rings,
                const Active& active, const std::vector<std::uint64_t>& resumed)
     : requests(rings.size(), resumed),
-      failures(options.read_failures, options.transform_failures),
+      failures(std::string(dataset.name()), options.read_failures, options.transform_failures),
       is_virtual_(rings[0]->is_virtual_time()),
       dataset_(dataset),
       options_(options),
@@ -287,6 +287,9 @@ void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
   }
   ring.stats.add_copy(bytes);
   to.batch = from.batch;
+  to.attempted = from.attempted;
+  to.failures.swap(from.failures);
+  from.failures.clear();
   to.state.move_on(DeviceState::kCopying, DeviceState::kReady);
   const Staged batch{.slot = &to, .generation = from.generation, .epoch = from.batch.epoch};
   ring.in_flight.send(&from);

@@ -46,6 +46,8 @@ class Stages {
 
   /// Launches all stages into `group`, which must be joined before *this goes.
   void launch(TaskGroup& group);
+  /// Nothing more will come, for any rank: consumers get what is staged, then `cause`.
+  void finish(const std::exception_ptr& cause) noexcept;
   /// What autotune has done. Thread-safe.
   [[nodiscard]] std::vector<Decision> decisions() const;
 
@@ -60,7 +62,6 @@ class Stages {
 
   void hand_out(PinnedSlot& slot);
   void stage(SlotRing& ring, PinnedSlot& from, struct Copying& copying);
-  void finish(const std::exception_ptr& cause) noexcept;
 
   const bool is_virtual_;
   const Dataset& dataset_;

@@ -118,19 +118,40 @@ void require_same_run(const State& a, const State& b) {
   require(a.world_size == b.world_size, "world_size");
 }
 
+// Beyond it a mistake is more likely than a run.
+constexpr std::uint64_t kMostEpochsApart = 10'000;
+
 const EpochReleases* find(const State& state, std::uint64_t epoch) {
   const auto found = std::ranges::find(state.epochs, epoch, &EpochReleases::epoch);
   return found == state.epochs.end() ? nullptr : &*found;
 }
 
-// Of one epoch in all states. Where a state does not have it, that part of the ranks has not begun
-// it, or is through with it: the latter if it has a later one (in its own order of beginning).
+BatchPlan plan_of(const State& state) {
+  return {state.elements > 0 ? state.elements : state.samples, state.batch_size, state.world_size,
+          state.last_batch};
+}
+
+std::uint64_t end_of(const IntervalSet& set) {
+  return set.empty() ? 0 : set.intervals().back().end;
+}
+
+// Where a state does not have an epoch, that part of the ranks has not begun it, or is through with
+// it: the latter if it has a later one (in its own order of beginning).
+bool is_through_with(const State& state, std::uint64_t epoch) {
+  return !state.epochs.empty() && state.epochs.front().epoch > epoch;
+}
+
+// Of one epoch in all states.
 EpochReleases merge_epoch(std::span<const State> states, std::uint64_t epoch) {
-  const BatchPlan plan(states[0].elements > 0 ? states[0].elements : states[0].samples,
-                       states[0].batch_size, states[0].world_size, states[0].last_batch);
-  const auto is_through = [&](const State& state) {
-    return !state.epochs.empty() && state.epochs.front().epoch > epoch;
-  };
+  const BatchPlan plan = plan_of(states[0]);
+  const auto is_through = [&](const State& state) { return is_through_with(state, epoch); };
+  // All have begun with the same; who is through has forgotten what it was.
+  EpochReleases before{.epoch = epoch, .batches = {}, .positions = {}};
+  for (const State& state : states) {
+    const EpochReleases* const one = find(state, epoch);
+    if (one != nullptr && !one->before.empty()) before.positions = one->before;
+  }
+  const EpochPlan shards(plan, &before);
   IntervalSet everywhere;
   everywhere.add({.first = 0, .end = plan.batches()});
   for (const State& state : states) {
@@ -151,6 +172,7 @@ EpochReleases merge_epoch(std::span<const State> states, std::uint64_t epoch) {
     }
   }
   if (!all_carry) merged.carry.reset();
+  std::vector<PositionRange> shard;
   for (const State& state : states) {
     const EpochReleases* const one = find(state, epoch);
     if (one == nullptr && !is_through(state)) continue;
@@ -165,8 +187,11 @@ EpochReleases merge_epoch(std::span<const State> states, std::uint64_t epoch) {
     for (const Interval& range : more.intervals()) {
       for (std::uint64_t batch = range.first; batch < range.end; ++batch) {
         for (std::size_t rank = state.rank; rank < state.rank + state.ranks; ++rank) {
-          const PositionRange shard = plan.shard(batch, rank);
-          merged.positions.add({.first = shard.first, .end = shard.first + shard.count});
+          shards.shard(batch, rank, shard);
+          for (const PositionRange& range_of_it : shard) {
+            merged.positions.add(
+                {.first = range_of_it.first, .end = range_of_it.first + range_of_it.count});
+          }
         }
       }
     }
@@ -240,12 +265,26 @@ State State::parse(std::string_view text) {
   }
   state.ranks = last_rank - state.rank + 1;
 
+  const BatchPlan plan = plan_of(state);
+  // A last batch that wraps has positions beyond the samples.
+  const std::uint64_t most = ~std::uint64_t{0};
+  const std::uint64_t positions =
+      plan.batches() > most / state.batch_size ? most : plan.batches() * state.batch_size;
   while (!words.at_end()) {
     EpochReleases one;
     one.epoch = words.number<std::uint64_t>(words.value("epoch"));
     one.batches = words.intervals("batches");
     one.positions = words.intervals("positions");
+    if (words.is_next("before")) one.before = words.intervals("before");
     if (words.is_next("carry")) one.carry = words.carry();
+    if (!state.epochs.empty() && one.epoch <= state.epochs.back().epoch) {
+      words.fail("epoch " + std::to_string(one.epoch) + " follows " +
+                 std::to_string(state.epochs.back().epoch));
+    }
+    if (end_of(one.batches) > plan.batches() || end_of(one.positions) > positions ||
+        end_of(one.before) > positions) {
+      words.fail("there is something that epoch " + std::to_string(one.epoch) + " does not have");
+    }
     state.epochs.push_back(std::move(one));
   }
   return state;
@@ -261,6 +300,7 @@ std::string State::text() const {
   for (const EpochReleases& one : epochs) {
     text += " epoch=" + std::to_string(one.epoch) + " batches=" + to_text(one.batches) +
             " positions=" + to_text(one.positions);
+    if (!one.before.empty()) text += " before=" + to_text(one.before);
     if (one.carry.has_value()) {
       text += " carry=" + std::to_string(one.carry->element) + ":" +
               std::to_string(one.carry->position) + "+" + std::to_string(one.carry->offset);
@@ -291,6 +331,18 @@ State State::merge(std::span<const State> states) {
   for (const State& state : states) {
     if (state.epochs.empty()) epochs.push_back(0);  // it has begun nothing
     for (const EpochReleases& one : state.epochs) epochs.push_back(one.epoch);
+  }
+  // What some are through with, and others have not begun, is in no state.
+  const auto [least, largest] = std::ranges::minmax(epochs);
+  if (largest - least > kMostEpochsApart) {
+    throw std::invalid_argument("leat: these states are " + std::to_string(largest - least) +
+                                " epochs apart, which ranks of one run are not");
+  }
+  for (std::uint64_t epoch = least; epoch < largest; ++epoch) {
+    if (std::ranges::any_of(states,
+                            [&](const State& one) { return is_through_with(one, epoch); })) {
+      epochs.push_back(epoch);
+    }
   }
   std::ranges::sort(epochs);
   epochs.erase(std::unique(epochs.begin(), epochs.end()), epochs.end());

@@ -19,7 +19,8 @@
 // batches are those released by all ranks that the state is of; positions (of the epoch) are those
 // released of other batches, by some of the ranks; sum is the FNV-1a of all before " sum". Each
 // batch that is left out in the middle makes it some 10 bytes longer. Packed (feeder/packing.h),
-// elements=1234567 follows samples, and carry=element:position+offset a positions.
+// elements=1234567 follows samples, and carry=element:position+offset a positions. Of some of the
+// ranks, after a resume in the midst of batches, before=... follows positions.
 #pragma once
 
 #include <cstddef>
@@ -42,6 +43,9 @@ struct EpochReleases {
   std::uint64_t epoch = 0;
   IntervalSet batches;    // by all ranks that the state is of
   IntervalSet positions;  // of other batches, by some of these ranks; packed: elements
+  // Of a part of the world, which is to be merged: what of `positions`, and of the batches since,
+  // had been released before. Ranks share out what that leaves.
+  IntervalSet before = {};
   std::optional<Carry> carry = std::nullopt;  // packed: a place before what is left
   friend bool operator==(const EpochReleases&, const EpochReleases&) = default;
 };
@@ -70,8 +74,8 @@ struct State {
 
   /// One state of those of all ranks, for ranks that need not be in step when they are stopped. (Of
   /// ranks that train in step any single one's state will do: what it has released, all have.)
-  /// Throws std::invalid_argument where they are not of one run, or a rank is missing or there
-  /// twice.
+  /// Throws std::invalid_argument where they are not of one run, a rank is missing or there twice,
+  /// or ranks are more than 10,000 epochs apart.
   [[nodiscard]] static State merge(std::span<const State> states);
 
   friend bool operator==(const State&, const State&) = default;

@@ -133,7 +133,7 @@ TEST_P(Policies, SamplesThatFailWithinTheBudgetAreSetAsideAndNoOtherMoves) {
       }
       std::multiset<std::uint64_t> told;
       for (const FailedSample& one : feed.failed_samples()) {
-        if (one.epoch > 1) continue;  // read ahead
+        EXPECT_LE(one.epoch, 1U) << "read ahead";
         told.insert(one.sample);
         EXPECT_EQ(one.stage, FailingStage::kRead);
         EXPECT_EQ(one.error, "a bad sector");
@@ -141,6 +141,57 @@ TEST_P(Policies, SamplesThatFailWithinTheBudgetAreSetAsideAndNoOtherMoves) {
         EXPECT_NE(std::ranges::find(batch, one.sample), batch.end());
       }
       EXPECT_EQ(told, failed);
+    }
+  });
+}
+
+// However far readers are ahead: the bad samples of an epoch that nobody has asked for are not
+// charged.
+TEST_P(Policies, WhatIsReadAheadIsChargedWhenItIsHandedOut) {
+  in_place([] {
+    for (const std::size_t workers : {1U, 2U, 8U}) {
+      for (int repetition = 0; repetition < 20; ++repetition) {
+        const Numbers data({.size = 60, .on_read = [](std::uint64_t sample) {
+                              if (is_bad(sample)) throw std::range_error("a bad sector");
+                            }});
+        Prefetcher feed(data, gpu::open("host"),
+                        {.batch_size = 4,
+                         .prefetch_depth = 4,
+                         .workers = workers,
+                         .read_failures = {.count = 6}});
+        std::size_t samples = 0;
+        for (Lease& batch : feed.epoch(0)) samples += batch.size();
+        EXPECT_EQ(samples, 54U);
+        EXPECT_EQ(feed.failed_samples().size(), 6U);
+        EXPECT_THROW(
+            {
+              for (Lease& batch : feed.epoch(1)) static_cast<void>(batch);
+            },
+            Error);
+        EXPECT_EQ(feed.failed_samples().size(), 6U);
+      }
+    }
+  });
+}
+
+TEST_P(Policies, WhatIsOfAnotherTypeOrHasNoWordsIsAFailureOnceToo) {
+  in_place([] {
+    struct Wordless : std::exception {
+      [[nodiscard]] const char* what() const noexcept override { return ""; }
+    };
+    for (const bool has_type : {true, false}) {
+      const Numbers data({.size = 8});
+      Prefetcher feed(data, gpu::open("host"),
+                      {.batch_size = 4,
+                       .device_transform = {.fields = {{"nothing", DType::kUint8, {}}},
+                                            .function = [&](const TensorSet&, const TensorSet&,
+                                                            const gpu::StreamRef&) {
+                                              if (has_type) throw Wordless{};
+                                              throw 7;
+                                            }}});
+      EXPECT_ANY_THROW(static_cast<void>(feed.next()));
+      EXPECT_THROW(static_cast<void>(feed.next()), Error);
+      EXPECT_THROW(static_cast<void>(feed.next()), Error);
     }
   });
 }

@@ -11,12 +11,14 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
+#include "leat/feeder/sources/function.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/error.h"
 #include "leat/gpu/event.h"
@@ -381,6 +383,34 @@ TEST(PrefetcherEndsAnyMoment, ARunMayEndAtAnyMoment) {
       EXPECT_EQ(workers, 2) << e.what();
     }
     EXPECT_EQ(clock.elapsed(), ends_at);
+  }
+}
+
+// A dataset that never waits is told by nothing but the reader that it may stop: a batch of these
+// would take some ten seconds.
+TEST(PrefetcherEndsElsewhere, ABatchThatIsBeingReadIsNotReadToItsEnd) {
+  constexpr std::uint64_t kSamples = std::uint64_t{1} << 20;
+  std::atomic<std::uint64_t> reads = 0;
+  const FunctionDataset data("slow", {{"nothing", DType::kUint8, {}}}, kSamples,
+                             [&](std::uint64_t, Sample& out) {
+                               const auto end = SteadyClock::instance().now() + 10us;
+                               while (SteadyClock::instance().now() < end) {
+                               }
+                               out.as<std::uint8_t>(0)[0] = 0;
+                               reads.fetch_add(1);
+                             });
+  for (const bool on_a_thread : {false, true}) {
+    const FunctionDataset blocking(
+        "slow", {{"nothing", DType::kUint8, {}}}, kSamples,
+        [&](std::uint64_t index, Sample& out) { data.read(index, out); },
+        on_a_thread ? Blocking::kOften : Blocking::kNever);
+    reads = 0;
+    {
+      Prefetcher feed(blocking, gpu::open("host"), {.batch_size = kSamples, .workers = 1});
+      const Receiver<Lease> batches = feed.receiver(0);  // begins the epoch
+      while (reads < 100) std::this_thread::yield();
+    }
+    EXPECT_LT(reads, kSamples);
   }
 }
 

@@ -204,5 +204,34 @@ TEST(State, OfDifferentRunsAreNotMerged) {
   EXPECT_THROW(static_cast<void>(State::merge(std::vector{first, second})), std::invalid_argument);
 }
 
+// The sum keeps accidents out; this is made on purpose.
+TEST(State, WhatNoRunCanHaveReleasedIsRefused) {
+  const State good{.samples = 100, .batch_size = 10, .epochs = {}};
+  const auto epoch = [](std::uint64_t number, Interval batches, Interval positions) {
+    EpochReleases one{.epoch = number, .batches = {}, .positions = {}};
+    one.batches.add(batches);
+    one.positions.add(positions);
+    return one;
+  };
+  const auto refused = [&](std::vector<EpochReleases> epochs) {
+    State state = good;
+    state.epochs = std::move(epochs);
+    EXPECT_THROW(static_cast<void>(State::parse(state.text())), Error) << state.text();
+  };
+  State state = good;
+  state.epochs = {epoch(1, {0, 9}, {90, 100}), epoch(2, {0, 10}, {0, 0})};
+  EXPECT_EQ(State::parse(state.text()), state);
+  constexpr std::uint64_t kEnd = ~std::uint64_t{0};
+  refused({epoch(1, {0, 11}, {0, 0})});
+  refused({epoch(1, {0, kEnd}, {0, 0})});
+  refused({epoch(1, {0, 1}, {10, 101})});
+  refused({epoch(1, {0, 1}, {10, kEnd})});
+  refused({epoch(1, {0, 1}, {0, 0}), epoch(1, {0, 1}, {0, 0})});
+  refused({epoch(2, {0, 1}, {0, 0}), epoch(1, {0, 1}, {0, 0})});
+  EpochReleases one = epoch(1, {0, 1}, {0, 0});
+  one.before.add({.first = 10, .end = 101});
+  refused({one});
+}
+
 }  // namespace
 }  // namespace leat::feeder

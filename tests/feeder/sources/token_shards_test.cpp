@@ -54,6 +54,7 @@ void expect_windows(const SyntheticTokens& what, std::size_t length, std::size_t
     }
   }
   EXPECT_EQ(data.size(), index);
+  EXPECT_EQ(data.blocking(), Blocking::kSeldom);
 }
 
 TEST(TokenShards, WindowsAreTheTokensWrittenForAllTypes) {
