@@ -240,6 +240,7 @@ class Trainer {
     const leat::gpu::Event copied(stream_.device());
     copied.record(stream_);
     copied.await();
+    if (!log_.flush()) throw std::runtime_error("cannot write to " + options_.log);
     trainer::Checkpoint checkpoint{.progress = progress_, .feed = feed_.state(), .weights = {}};
     const auto* const weights = reinterpret_cast<const float*>(staging_.data());
     checkpoint.weights.assign(weights, weights + staging_.size() / sizeof(float));
