@@ -129,7 +129,7 @@ TEST_P(BadFiles, EmptyIsTold) {
 }
 
 TEST_P(BadFiles, WrongMagicIsTold) {
-  if (!GetParam().has_magic) GTEST_SKIP() << "it has none";
+  if (!GetParam().has_magic) GTEST_SKIP() << "files of this format have no magic number";
   std::fstream(bad(), std::ios::in | std::ios::out | std::ios::binary).write("no such file", 12);
   expect_says(error(), {bad().string()});
 }
