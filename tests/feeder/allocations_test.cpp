@@ -33,7 +33,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, FeederAllocations, testing::ValuesIn(test_bac
                          backend_title);
 
 constexpr std::uint64_t kWarm = 40;     // batches
-constexpr std::uint64_t kCounted = 80;  // each of the eleven times
+constexpr std::uint64_t kCounted = 20;  // each of the eleven times; more than any sample_every here
 
 // Within an epoch of 1000 batches: what comes between two epochs is not one of the steps.
 std::size_t allocations_of_steps(Prefetcher& feed, const Stream& stream) {
