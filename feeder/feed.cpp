@@ -79,6 +79,10 @@ Stats Feed::stats() const {
 }
 
 void Feed::start(std::uint64_t epoch) {
+  if (epoch > kLastEpoch) {
+    throw std::invalid_argument("leat: there is no epoch " + std::to_string(epoch) +
+                                "; the last one is " + std::to_string(kLastEpoch));
+  }
   bool is_rest = true;  // an epoch that comes once has its rest, if it has one
   if (is_shared_) {
     if (epoch < next_epoch_ || (in_epoch_ && epoch == next_epoch_)) {

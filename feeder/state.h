@@ -17,8 +17,11 @@
 //   ranks=0-0/1 epoch=3 batches=0-11,13 positions=- sum=1b2c3d4e
 // epoch, batches and positions are repeated for each epoch that is under way, in ascending order.
 // batches are those released by all ranks that the state is of; positions (of the epoch) are those
-// released of other batches, by some of the ranks; sum is the FNV-1a of all before " sum". Each
-// batch that is left out in the middle makes it some 10 bytes longer. Packed (feeder/packing.h),
+// released of other batches, by some of the ranks; sum is the FNV-1a of all before " sum". Where
+// there are many gaps, 40+2:b8 stands for a number of units of 2 from 40 on: the digits are
+// hexadecimal, their bits, the highest first, say which units are in it: 40-41,44-49. So the text
+// grows by at most a byte for four batches that are between the first that is missing and the last
+// that was released: 256 leases at once are at most 70 bytes. Packed (feeder/packing.h),
 // elements=1234567 follows samples, and carry=element:position+offset a positions. Of some of the
 // ranks, after a resume in the midst of batches, before=... follows positions.
 #pragma once
@@ -37,6 +40,9 @@
 #include "leat/feeder/sampler.h"
 
 namespace leat::feeder {
+
+/// Epochs are 0 to this.
+constexpr std::uint64_t kLastEpoch = ~std::uint64_t{0} - 1;
 
 /// What was released of one epoch.
 struct EpochReleases {
@@ -67,6 +73,8 @@ struct State {
   [[nodiscard]] static State parse(std::string_view text);
   [[nodiscard]] std::string text() const;
 
+  /// How its samples are cut into batches and shards.
+  [[nodiscard]] BatchPlan plan() const;
   /// The epoch to go on with: the first that is under way, 0 if none is. It may have no batch left.
   [[nodiscard]] std::uint64_t next_epoch() const noexcept {
     return epochs.empty() ? 0 : epochs.front().epoch;

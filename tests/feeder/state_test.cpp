@@ -140,7 +140,80 @@ TEST(State, ATextThatMakesNoSenseIsRefusedAndTheByteNamed) {
   expect_refused(good + " epoch=1", "expected \"batches=\"");
   expect_refused(good + " epoch=1 batches=3-2 positions=-", "\"3-2\" is no interval");
   expect_refused(good + " epoch=1 batches=0-18446744073709551615 positions=-", "is no interval");
+  for (const char* bits : {"0+0:8", "0+1:", "0+:8", "0+1", "0+1:8g", "0+1:-8", "+1:8",
+                           "0+4611686018427387904:8", "18446744073709551615+1:8"}) {
+    expect_refused(
+        good + " epoch=1 batches=" + bits + " positions=-",
+        *bits == '+' || std::string(bits) == "0+:8" ? "\"\" is no number" : "are no bits");
+  }
+  expect_refused(good + " epoch=1 batches=14+1:c positions=-", "does not have");
+  expect_refused(good + " epoch=18446744073709551615 batches=- positions=-", "there is no epoch");
   expect_refused("leat-state/2" + good.substr(12), "leat-state/1");
+}
+
+TEST(State, ManyGapsAreBits) {
+  State state{.samples = 1'000'000, .batch_size = 64, .seed = 1, .epochs = {{.epoch = 3}}};
+  IntervalSet& batches = state.epochs[0].batches;
+  batches.add({.first = 0, .end = 1000});
+  for (std::uint64_t batch = 1001; batch < 1257; batch += 2) batches.add(batch);
+  EXPECT_EQ(state.text(),
+            "leat-state/1 samples=1000000 batch_size=64 seed=1 order=shuffled last_batch=partial "
+            "ranks=0-0/1 epoch=3 batches=0-999,1001+1:" +
+                std::string(64, 'a') + " positions=- sum=26652af8");
+  EXPECT_EQ(State::parse(state.text()), state);
+}
+
+// Whatever the set, and whichever form is the shortest.
+TEST(State, EverySetComesBack) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 3'000; ++round) {
+    State state{.samples = ~std::uint64_t{0} - 1, .batch_size = 1, .epochs = {{.epoch = 0}}};
+    const std::uint64_t unit = random() % 4 == 0 ? 1 : 1 + random() % 40;
+    const std::uint64_t from = random() % 3 == 0 ? 0 : random() % (1ULL << random() % 60);
+    std::size_t listed = 0;
+    for (IntervalSet* set : {&state.epochs[0].batches, &state.epochs[0].positions}) {
+      const std::uint64_t pieces = random() % 60;
+      for (std::uint64_t i = 0; i < pieces; ++i) {
+        const std::uint64_t first = from + random() % 200 * unit;
+        set->add({.first = first, .end = first + unit * (1 + random() % 3)});
+      }
+      if (random() % 5 == 0) set->add(random() % 1000);
+      for (const Interval& one : set->intervals()) {
+        listed += std::to_string(one.first).size() + 1;
+        if (one.end - one.first > 1) listed += std::to_string(one.end - 1).size() + 1;
+      }
+    }
+    const std::string text = state.text();
+    ASSERT_EQ(State::parse(text), state) << text;
+    ASSERT_LE(text.size(), listed + 150) << "longer than the intervals one by one";
+  }
+}
+
+// As many leases as slots can be asked for, given back in the worst order; and 32 devices out of
+// step.
+TEST(State, IsAFewHundredBytesAtWorst) {
+  State state{.samples = 100'000'000, .batch_size = 512, .seed = 1, .epochs = {{.epoch = 12}}};
+  state.epochs[0].batches.add({.first = 0, .end = 150'000});
+  for (std::uint64_t batch = 150'001; batch < 150'513; batch += 2)
+    state.epochs[0].batches.add(batch);
+  EXPECT_LE(state.text().size(), 300U);
+
+  State ranks{
+      .samples = 100'000'000, .batch_size = 512, .world_size = 32, .epochs = {{.epoch = 12}}};
+  ranks.ranks = 32;
+  std::mt19937 random(5);
+  IntervalSet& positions = ranks.epochs[0].positions;
+  ranks.epochs[0].batches.add({.first = 0, .end = 150'000});
+  for (std::uint64_t rank = 0; rank < 32; ++rank) {
+    const std::uint64_t ahead = rank == 0 ? 0 : random() % 9;
+    for (std::uint64_t batch = 150'000; batch < 150'000 + ahead; ++batch) {
+      const std::uint64_t first = batch * 512 + rank * 16;
+      positions.add({.first = first, .end = first + 16});
+    }
+  }
+  EXPECT_GT(positions.intervals().size(), 40U);
+  EXPECT_LE(ranks.text().size(), 300U);
+  EXPECT_EQ(State::parse(ranks.text()), ranks);
 }
 
 // Two ranks that are not in step: of 6 batches of 4, one has 0, 1 and 3, the other 0 and 2.

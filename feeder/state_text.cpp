@@ -1,0 +1,287 @@
+// A state as a text, and back.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "leat/csp/error.h"
+#include "leat/feeder/state.h"
+
+namespace leat::feeder {
+namespace {
+
+constexpr std::string_view kHead = "leat-state/1";
+constexpr std::string_view kHexDigits = "0123456789abcdef";
+
+std::string checksum(std::string_view text) {  // FNV-1a, 32 bits
+  std::uint32_t sum = 2166136261U;
+  for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 16777619U;
+  std::array<char, 9> hex{};
+  std::snprintf(hex.data(), hex.size(), "%08x", sum);
+  return hex.data();
+}
+
+std::string to_text(const Interval& one) {
+  std::string text = std::to_string(one.first);
+  if (one.end - one.first > 1) text += "-" + std::to_string(one.end - 1);
+  return text;
+}
+
+// From intervals[from] on, as bits: a unit is the largest of which they and their gaps are
+// multiples.
+struct Bits {
+  std::size_t from = 0;
+  std::uint64_t unit = 0;
+  std::uint64_t units = 0;
+};
+
+std::string to_text(std::span<const Interval> intervals, const Bits& bits) {
+  const std::uint64_t first = intervals[bits.from].first;
+  std::string digits((bits.units + 3) / 4, '0');
+  for (const Interval& one : intervals.subspan(bits.from)) {
+    for (std::uint64_t i = (one.first - first) / bits.unit; i < (one.end - first) / bits.unit;
+         ++i) {
+      char& digit = digits[i / 4];
+      digit = kHexDigits[kHexDigits.find(digit) | (8U >> i % 4)];
+    }
+  }
+  return std::to_string(first) + "+" + std::to_string(bits.unit) + ":" + digits;
+}
+
+// Each interval by itself, or the last of them as bits: whichever is shortest.
+std::string to_text(const IntervalSet& set) {
+  if (set.empty()) return "-";
+  const std::span<const Interval> intervals = set.intervals();
+  std::vector<std::string> listed;
+  std::size_t length = 0;
+  for (const Interval& one : intervals) length += listed.emplace_back(to_text(one)).size() + 1;
+
+  std::size_t shortest = length;
+  std::optional<Bits> best;
+  Bits bits;
+  for (std::size_t from = intervals.size(); from-- > 0;) {
+    const Interval& one = intervals[from];
+    length -= listed[from].size() + 1;  // now that of those before
+    bits.from = from;
+    bits.unit = std::gcd(bits.unit, one.end - one.first);
+    if (from + 1 < intervals.size())
+      bits.unit = std::gcd(bits.unit, intervals[from + 1].first - one.end);
+    bits.units = (intervals.back().end - one.first) / bits.unit;
+    if (bits.units / 4 >= shortest) continue;
+    const std::size_t with_bits = length + to_text(intervals, bits).size() + 1;
+    if (with_bits < shortest) {
+      shortest = with_bits;
+      best = bits;
+    }
+  }
+  std::string text;
+  for (std::size_t i = 0; i < (best ? best->from : listed.size()); ++i) text += listed[i] + ",";
+  if (best) return text + to_text(intervals, *best);
+  text.pop_back();
+  return text;
+}
+
+// Takes a state's text apart, word by word.
+class Words {
+ public:
+  explicit Words(std::string_view text) : text_(text) {}
+
+  // The next word's value; it must be called that.
+  std::string_view value(std::string_view name) {
+    if (!is_next(name)) fail("expected \"" + std::string(name) + "=\"");
+    const std::string_view word = text_.substr(at_, text_.find(' ', at_) - at_);
+    value_at_ = at_ + name.size() + 1;
+    at_ = std::min(text_.size(), at_ + word.size() + 1);
+    return word.substr(name.size() + 1);
+  }
+  [[nodiscard]] bool is_next(std::string_view name) const noexcept {
+    const std::string_view rest = text_.substr(at_);
+    return rest.starts_with(name) && rest.substr(name.size()).starts_with('=');
+  }
+  [[nodiscard]] bool at_end() const noexcept { return at_ >= text_.size(); }
+
+  template <class T>
+  T number(std::string_view digits) const {
+    T number = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (error != std::errc{} || end != digits.data() + digits.size()) {
+      fail("\"" + std::string(digits) + "\" is no number", value_at_);
+    }
+    return number;
+  }
+  IntervalSet intervals(std::string_view name) {
+    IntervalSet set;
+    std::string_view rest = value(name);
+    if (rest == "-") return set;
+    while (!rest.empty()) {
+      const std::string_view one = rest.substr(0, rest.find(','));
+      rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+      if (const std::size_t plus = one.find('+'); plus != std::string_view::npos) {
+        add_bits(one, plus, set);
+        continue;
+      }
+      const std::size_t dash = one.find('-');
+      const auto first = number<std::uint64_t>(one.substr(0, dash));
+      const auto last =
+          dash == std::string_view::npos ? first : number<std::uint64_t>(one.substr(dash + 1));
+      if (last < first || last + 1 == 0) {
+        fail("\"" + std::string(one) + "\" is no interval", value_at_);
+      }
+      set.add({.first = first, .end = last + 1});
+    }
+    return set;
+  }
+
+  Carry carry() {
+    const std::string_view text = value("carry");
+    const std::size_t colon = text.find(':');
+    const std::size_t plus = text.find('+');
+    if (colon == std::string_view::npos || plus == std::string_view::npos || plus < colon) {
+      fail("\"" + std::string(text) + "\" is no carry", value_at_);
+    }
+    return {.element = number<std::uint64_t>(text.substr(0, colon)),
+            .position = number<std::uint64_t>(text.substr(colon + 1, plus - colon - 1)),
+            .offset = number<std::uint64_t>(text.substr(plus + 1))};
+  }
+
+  [[noreturn]] void fail(const std::string& why) const { fail(why, at_); }
+  [[noreturn]] static void fail(const std::string& why, std::size_t at) {
+    throw Error("leat: this is no state of a prefetcher: at byte " + std::to_string(at) + ", " +
+                why + "; give the whole text that state() returned");
+  }
+
+ private:
+  // first+unit:digits
+  void add_bits(std::string_view text, std::size_t plus, IntervalSet& set) const {
+    const auto refuse = [&] { fail("\"" + std::string(text) + "\" are no bits", value_at_); };
+    const std::size_t colon = text.find(':', plus);
+    if (colon == std::string_view::npos) refuse();
+    auto first = number<std::uint64_t>(text.substr(0, plus));
+    const auto unit = number<std::uint64_t>(text.substr(plus + 1, colon - plus - 1));
+    const std::string_view digits = text.substr(colon + 1);
+    const std::uint64_t most = ~std::uint64_t{0};
+    if (digits.empty() || unit == 0 || unit > (most - first) / digits.size() / 4) refuse();
+    for (const char digit : digits) {
+      const auto value = static_cast<unsigned>(kHexDigits.find(digit));
+      if (value > 15) refuse();
+      for (unsigned bit = 8; bit != 0; bit /= 2, first += unit) {
+        if ((value & bit) != 0) set.add({.first = first, .end = first + unit});
+      }
+    }
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  std::size_t value_at_ = 0;
+};
+
+std::uint64_t end_of(const IntervalSet& set) {
+  return set.empty() ? 0 : set.intervals().back().end;
+}
+
+}  // namespace
+
+State State::parse(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
+  if (!text.starts_with(kHead)) {
+    Words::fail("it begins with \"" + std::string(text.substr(0, kHead.size())) + "\", not \"" +
+                    std::string(kHead) + "\"",
+                0);
+  }
+  const std::size_t end = text.rfind(" sum=");
+  if (end == std::string_view::npos) Words::fail("it is cut off: there is no sum", text.size());
+  const std::string_view sum = text.substr(end + 5);
+  text = text.substr(0, end);
+  if (sum != checksum(text)) {
+    Words::fail("the sum is " + std::string(sum) + ", but that of the text is " + checksum(text),
+                end);
+  }
+
+  Words words(text.substr(std::min(text.size(), kHead.size() + 1)));
+  State state;
+  state.samples = words.number<std::uint64_t>(words.value("samples"));
+  if (words.is_next("elements")) {
+    state.elements = words.number<std::uint64_t>(words.value("elements"));
+  }
+  state.batch_size = words.number<std::size_t>(words.value("batch_size"));
+  state.seed = words.number<std::uint64_t>(words.value("seed"));
+  const std::string_view order = words.value("order");
+  if (order != to_string(Order::kSequential) && order != to_string(Order::kShuffled)) {
+    words.fail("\"" + std::string(order) + "\" is no order");
+  }
+  state.order = order == to_string(Order::kSequential) ? Order::kSequential : Order::kShuffled;
+  const std::string_view last = words.value("last_batch");
+  constexpr std::array kLast = {LastBatch::kPartial, LastBatch::kDrop, LastBatch::kPad,
+                                LastBatch::kWrap};
+  const auto* const found =
+      std::ranges::find_if(kLast, [&](LastBatch one) { return last == to_string(one); });
+  if (found == kLast.end()) words.fail("\"" + std::string(last) + "\" is no last_batch");
+  state.last_batch = *found;
+
+  const std::string_view ranks = words.value("ranks");  // first-last/world
+  const std::size_t dash = ranks.find('-');
+  const std::size_t slash = ranks.find('/');
+  if (dash == std::string_view::npos || slash == std::string_view::npos || slash < dash) {
+    words.fail("\"" + std::string(ranks) + "\" are no ranks");
+  }
+  state.rank = words.number<std::size_t>(ranks.substr(0, dash));
+  const auto last_rank = words.number<std::size_t>(ranks.substr(dash + 1, slash - dash - 1));
+  state.world_size = words.number<std::size_t>(ranks.substr(slash + 1));
+  if (last_rank < state.rank || last_rank >= state.world_size || state.batch_size == 0) {
+    words.fail("ranks or batch_size make no sense");
+  }
+  state.ranks = last_rank - state.rank + 1;
+
+  const BatchPlan plan = state.plan();
+  // A last batch that wraps has positions beyond the samples.
+  const std::uint64_t most = ~std::uint64_t{0};
+  const std::uint64_t positions =
+      plan.batches() > most / state.batch_size ? most : plan.batches() * state.batch_size;
+  while (!words.at_end()) {
+    EpochReleases one;
+    one.epoch = words.number<std::uint64_t>(words.value("epoch"));
+    if (one.epoch > kLastEpoch) words.fail("there is no epoch " + std::to_string(one.epoch));
+    one.batches = words.intervals("batches");
+    one.positions = words.intervals("positions");
+    if (words.is_next("before")) one.before = words.intervals("before");
+    if (words.is_next("carry")) one.carry = words.carry();
+    if (!state.epochs.empty() && one.epoch <= state.epochs.back().epoch) {
+      words.fail("epoch " + std::to_string(one.epoch) + " follows " +
+                 std::to_string(state.epochs.back().epoch));
+    }
+    if (end_of(one.batches) > plan.batches() || end_of(one.positions) > positions ||
+        end_of(one.before) > positions) {
+      words.fail("there is something that epoch " + std::to_string(one.epoch) + " does not have");
+    }
+    state.epochs.push_back(std::move(one));
+  }
+  return state;
+}
+
+std::string State::text() const {
+  std::string text = std::string(kHead) + " samples=" + std::to_string(samples) +
+                     (elements == 0 ? "" : " elements=" + std::to_string(elements)) +
+                     " batch_size=" + std::to_string(batch_size) + " seed=" + std::to_string(seed) +
+                     " order=" + to_string(order) + " last_batch=" + to_string(last_batch) +
+                     " ranks=" + std::to_string(rank) + "-" + std::to_string(rank + ranks - 1) +
+                     "/" + std::to_string(world_size);
+  for (const EpochReleases& one : epochs) {
+    text += " epoch=" + std::to_string(one.epoch) + " batches=" + to_text(one.batches) +
+            " positions=" + to_text(one.positions);
+    if (!one.before.empty()) text += " before=" + to_text(one.before);
+    if (one.carry.has_value()) {
+      text += " carry=" + std::to_string(one.carry->element) + ":" +
+              std::to_string(one.carry->position) + "+" + std::to_string(one.carry->offset);
+    }
+  }
+  return text + " sum=" + checksum(text);
+}
+
+}  // namespace leat::feeder
