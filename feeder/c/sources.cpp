@@ -13,6 +13,7 @@
 #include "leat/feeder/sources/cifar10.h"
 #include "leat/feeder/sources/fixed_records.h"
 #include "leat/feeder/sources/memory.h"
+#include "leat/feeder/sources/mnist.h"
 #include "leat/feeder/sources/token_shards.h"
 #include "leat/feeder/sources/web_dataset.h"
 
@@ -97,6 +98,16 @@ leat_status open_cifar(const char* function, const char* directory, std::int32_t
     require(directory, function, "directory");
     return std::make_shared<Cifar>(directory,
                                    enumerator(split, Cifar::kTest, function, "split", "leat_split"),
+                                   CifarOptions{.label = dtype_of(label, function, "label")});
+  });
+}
+
+template <class Cifar>
+leat_status open_cifar_files(const char* function, const char* files, std::int32_t label,
+                             leat_dataset** dataset) noexcept {
+  return open(function, dataset, [&] {
+    require(files, function, "files");
+    return std::make_shared<Cifar>(FilePatterns(files),
                                    CifarOptions{.label = dtype_of(label, function, "label")});
   });
 }
@@ -244,6 +255,27 @@ leat_status leat_dataset_open_cifar10(const char* directory, int32_t split, int3
 leat_status leat_dataset_open_cifar100(const char* directory, int32_t split, int32_t label,
                                        leat_dataset** dataset) {
   return open_cifar<leat::feeder::Cifar100>(__func__, directory, split, label, dataset);
+}
+
+leat_status leat_dataset_open_cifar10_files(const char* files, int32_t label,
+                                            leat_dataset** dataset) {
+  return open_cifar_files<leat::feeder::Cifar10>(__func__, files, label, dataset);
+}
+
+leat_status leat_dataset_open_cifar100_files(const char* files, int32_t label,
+                                             leat_dataset** dataset) {
+  return open_cifar_files<leat::feeder::Cifar100>(__func__, files, label, dataset);
+}
+
+leat_status leat_dataset_open_mnist_files(const char* images, const char* labels,
+                                          leat_dataset** dataset) {
+  const char* const function = __func__;
+  return open(function, dataset, [&] {
+    require(images, function, "images");
+    require(labels, function, "labels");
+    return std::make_shared<leat::feeder::Mnist>(leat::feeder::FilePatterns(images),
+                                                 leat::feeder::FilePatterns(labels));
+  });
 }
 
 leat_status leat_token_shards_options_init(leat_token_shards_options* options, size_t size) {

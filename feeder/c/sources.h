@@ -38,6 +38,16 @@ leat_status leat_dataset_open_cifar10(const char* directory, int32_t split, int3
                                       leat_dataset** dataset);
 leat_status leat_dataset_open_cifar100(const char* directory, int32_t split, int32_t label,
                                        leat_dataset** dataset);
+/* Other files of these formats. */
+leat_status leat_dataset_open_cifar10_files(const char* files, int32_t label,
+                                            leat_dataset** dataset);
+leat_status leat_dataset_open_cifar100_files(const char* files, int32_t label,
+                                             leat_dataset** dataset);
+
+/* Other files of MNIST's formats than leat_dataset_open_mnist's: two patterns, of as many files of
+ * images as of labels, which belong together in the order of their names. */
+leat_status leat_dataset_open_mnist_files(const char* images, const char* labels,
+                                          leat_dataset** dataset);
 
 /* What begins a token shard. */
 typedef enum leat_token_header {

@@ -35,15 +35,40 @@ fs::path find(const fs::path& directory, const std::string& name) {
               "{train,t10k}-labels-idx1-ubyte[.gz]");
 }
 
+std::string prefix(Mnist::Split split) { return split == Mnist::kTrain ? "train" : "t10k"; }
+
 }  // namespace
 
-Mnist::Mnist(const std::filesystem::path& directory, Split split) : split_(split) {
-  const std::string prefix = split == kTrain ? "train" : "t10k";
-  // Both are looked for before one is read: a missing file is told at once.
-  const fs::path image_file = find(directory, prefix + "-images-idx3-ubyte");
-  const fs::path label_file = find(directory, prefix + "-labels-idx1-ubyte");
+Mnist::Mnist(const fs::path& directory, Split split)
+    // Both are looked for before one is read: a missing file is told at once.
+    : Mnist(split == kTrain ? "mnist train" : "mnist test",
+            Files{{find(directory, prefix(split) + "-images-idx3-ubyte")},
+                  {find(directory, prefix(split) + "-labels-idx1-ubyte")}}) {}
+
+Mnist::Mnist(const FilePatterns& images, const FilePatterns& labels)
+    : Mnist("mnist of " + images.text(), Files{find_files(images, ""), find_files(labels, "")}) {}
+
+Mnist::Mnist(std::string name, const Files& files) : name_(std::move(name)) {
+  const auto& [image_files, label_files] = files;
+  if (image_files.size() != label_files.size()) {
+    throw Error("leat: " + name_ + ": there are " + std::to_string(image_files.size()) +
+                " files of images, from " + image_files[0].string() + " on, but " +
+                std::to_string(label_files.size()) + " of labels, from " + label_files[0].string() +
+                " on; each file of images needs one of labels");
+  }
+  for (std::size_t i = 0; i < image_files.size(); ++i) append(image_files[i], label_files[i]);
+  fields_ = {{"image",
+              DType::kUint8,
+              {static_cast<std::int64_t>(rows_), static_cast<std::int64_t>(columns_)}},
+             {"label", DType::kUint8, {}}};
+}
+
+void Mnist::append(const fs::path& image_file, const fs::path& label_file) {
   IdxArray labels = read_idx(label_file, 1);
   IdxArray images = read_idx(image_file, 3);
+  const auto by = [](std::size_t rows, std::size_t columns) {
+    return std::to_string(rows) + " x " + std::to_string(columns);
+  };
 
   if (images.shape[0] != labels.shape[0]) {
     throw Error("leat: " + image_file.string() + " holds " + std::to_string(images.shape[0]) +
@@ -53,29 +78,32 @@ Mnist::Mnist(const std::filesystem::path& directory, Split split) : split_(split
   if (images.values.empty()) {
     throw Error("leat: " + image_file.string() +
                 " holds no pixels: " + std::to_string(images.shape[0]) + " images of " +
-                std::to_string(images.shape[1]) + " x " + std::to_string(images.shape[2]) +
+                by(images.shape[1], images.shape[2]) +
                 " (byte 4 of its header); fetch the file again and compare its checksum");
+  }
+  if (!labels_.empty() && (images.shape[1] != rows_ || images.shape[2] != columns_)) {
+    throw Error("leat: " + image_file.string() + " holds images of " +
+                by(images.shape[1], images.shape[2]) +
+                " (byte 8 of its header), the files before " + by(rows_, columns_) +
+                "; take all of them from one dataset");
   }
   for (std::size_t i = 0; i < labels.values.size(); ++i) {
     if (labels.values[i] >= kClasses) {
       throw Error("leat: label " + std::to_string(labels.values[i]) + " of sample " +
-                  std::to_string(i) + " in " + label_file.string() + " (byte " +
+                  std::to_string(labels_.size() + i) + " in " + label_file.string() + " (byte " +
                   std::to_string(8 + i) +
                   ", decompressed) is above 9; check that it is a dataset " + "of 10 classes");
     }
   }
   rows_ = images.shape[1];
   columns_ = images.shape[2];
-  images_ = std::move(images.values);
-  labels_ = std::move(labels.values);
-  fields_ = {{"image",
-              DType::kUint8,
-              {static_cast<std::int64_t>(rows_), static_cast<std::int64_t>(columns_)}},
-             {"label", DType::kUint8, {}}};
-}
-
-std::string_view Mnist::name() const noexcept {
-  return split_ == kTrain ? "mnist train" : "mnist test";
+  if (labels_.empty()) {
+    images_ = std::move(images.values);
+    labels_ = std::move(labels.values);
+  } else {
+    images_.insert(images_.end(), images.values.begin(), images.values.end());
+    labels_.insert(labels_.end(), labels.values.begin(), labels.values.end());
+  }
 }
 
 void Mnist::read(std::uint64_t index, Sample& out) const {

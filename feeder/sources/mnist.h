@@ -5,16 +5,19 @@
 //   const leat::feeder::Mnist train("examples/data/mnist", leat::feeder::Mnist::kTrain);
 //   leat::feeder::SampleBuffer first(train.fields());
 //   train.read(0, first);                       // first.as<std::uint8_t>(1)[0], its label, is 5
+//   const leat::feeder::Mnist parts("data/images_{0..7}.idx", "data/labels_{0..7}.idx");
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "leat/feeder/dataset.h"
+#include "leat/feeder/sources/files.h"
 
 namespace leat::feeder {
 
@@ -36,8 +39,12 @@ class Mnist final : public Dataset {
   /// are no images or no pixels in them. Blocks the thread: half a second for MNIST's compressed
   /// training set.
   Mnist(const std::filesystem::path& directory, Split split);
+  /// Files of that format, by pattern (sources/files.h; of a directory, all that are in it): the
+  /// first of `labels` has those of the first of `images`, and so on. Throws as above, also if
+  /// there are not as many of both, or images of two sizes.
+  Mnist(const FilePatterns& images, const FilePatterns& labels);
 
-  [[nodiscard]] std::string_view name() const noexcept override;
+  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return labels_.size(); }
   /// Copies; never parks. Throws leat::Error if `index` >= size(), std::invalid_argument if `out`
@@ -53,7 +60,14 @@ class Mnist final : public Dataset {
   [[nodiscard]] std::span<const std::uint8_t> labels() const noexcept { return labels_; }
 
  private:
-  Split split_;
+  struct Files {
+    std::vector<std::filesystem::path> images;
+    std::vector<std::filesystem::path> labels;
+  };
+  Mnist(std::string name, const Files& files);
+  void append(const std::filesystem::path& image_file, const std::filesystem::path& label_file);
+
+  std::string name_;
   std::size_t rows_ = 0;
   std::size_t columns_ = 0;
   std::vector<std::uint8_t> images_;

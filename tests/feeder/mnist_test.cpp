@@ -202,6 +202,39 @@ TEST_F(MnistFiles, WhatIsThereButUnreadableIsNamed) {
   expect_says(error(), {labels_name(), "No such file or directory"});
 }
 
+// What was cut into several files is the same dataset.
+TEST_F(MnistFiles, ShardsFollowEachOther) {
+  directory_.write("images_1", gzip(idx_header({1, 2, 3}) + Bytes{6, 7, 8, 9, 10, 255}));
+  directory_.write("images_0", images_);
+  directory_.write("labels_0", labels_);
+  directory_.write("labels_1", idx_header({1}) + Bytes{3});
+  const std::string folder = path().string();
+  const Mnist data(folder + "/images_{0..1}", folder + "/labels_?");
+  EXPECT_EQ(data.name(), "mnist of " + folder + "/images_{0..1}");
+  ASSERT_EQ(data.size(), 3U);
+  EXPECT_EQ(read(data, 1).label, 0U);
+  EXPECT_EQ(read(data, 2).label, 3U);
+  EXPECT_EQ(read(data, 2).image, (Bytes{6, 7, 8, 9, 10, 255}));
+  EXPECT_EQ(data.images().size(), 18U);
+  const Mnist one(folder + "/images_1", folder + "/labels_1");
+  EXPECT_EQ(read(one, 0).label, 3U);
+
+  const auto error_of_shards = [&] {
+    return error_of([&] { const Mnist all(folder + "/images_*", folder + "/labels_*"); });
+  };
+  directory_.write("labels_1", idx_header({1}) + Bytes{10});
+  expect_says(error_of_shards(), {"label 10 of sample 2 in " + folder + "/labels_1 (byte 8"});
+  directory_.write("labels_1", idx_header({2}) + Bytes{3, 4});
+  expect_says(error_of_shards(), {"images_1 holds 1 images", "labels_1 2 labels"});
+  directory_.write("labels_1", idx_header({1}) + Bytes{3});
+  directory_.write("images_1", idx_header({1, 3, 2}) + Bytes{6, 7, 8, 9, 10, 255});
+  expect_says(error_of_shards(), {"images_1 holds images of 3 x 2 (byte 8", "before 2 x 3"});
+  directory_.write("images_2", images_);
+  expect_says(error_of_shards(), {"3 files of images", "images_0", "2 of labels", "labels_0"});
+  expect_says(error_of([&] { const Mnist none(folder + "/no_*", folder + "/labels_*"); }),
+              {folder + "/no_*"});
+}
+
 TEST_F(MnistFiles, DamagedFilesAreNamed) {
   write_images(without_last(images_));
   write_labels(labels_);

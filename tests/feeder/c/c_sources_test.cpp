@@ -15,6 +15,7 @@
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/sources/cifar10.h"
 #include "leat/feeder/sources/fixed_records.h"
+#include "leat/feeder/sources/mnist.h"
 #include "leat/feeder/sources/synthetic.h"
 #include "leat/feeder/sources/synthetic_web.h"
 #include "leat/feeder/sources/token_shards.h"
@@ -72,6 +73,17 @@ TEST(CApiSources, CifarIsAsInCpp) {
   LEAT_EXPECT_OK(leat_dataset_open_cifar100(path.c_str(), LEAT_SPLIT_TEST, LEAT_UINT8, &data));
   expect_same(data, Cifar100(folder.path(), Cifar100::kTest));
 
+  const std::string batches = path + "/data_batch_{1..5}.bin";
+  LEAT_EXPECT_OK(leat_dataset_open_cifar10_files(batches.c_str(), LEAT_INT32, &data));
+  expect_same(data, Cifar10(folder.path(), Cifar10::kTrain, {.label = DType::kInt32}));
+  const std::string test = path + "/t*.bin";
+  LEAT_EXPECT_OK(leat_dataset_open_cifar100_files(test.c_str(), LEAT_UINT8, &data));
+  expect_same(data, Cifar100(folder.path(), Cifar100::kTest));
+  expect_error(leat_dataset_open_cifar10_files(nullptr, LEAT_UINT8, &data), LEAT_ERROR_ARGUMENT,
+               "leat_dataset_open_cifar10_files: files is null");
+  expect_error(leat_dataset_open_cifar100_files((path + "/x*").c_str(), LEAT_UINT8, &data),
+               LEAT_ERROR_ENVIRONMENT, "/x*");
+
   expect_error(leat_dataset_open_cifar10(path.c_str(), LEAT_SPLIT_TEST, LEAT_UINT8, &data),
                LEAT_ERROR_ENVIRONMENT, "test_batch.bin");
   EXPECT_EQ(data, nullptr);
@@ -83,6 +95,28 @@ TEST(CApiSources, CifarIsAsInCpp) {
                "float32");
   expect_error(leat_dataset_open_cifar10(nullptr, 0, LEAT_UINT8, &data), LEAT_ERROR_ARGUMENT,
                "directory is null");
+}
+
+TEST(CApiSources, MnistInPartsIsAsInCpp) {
+  const TemporaryDirectory folder;
+  for (const std::string part : {"0", "1"}) {
+    const auto pixel = static_cast<std::uint8_t>(part[0]);
+    folder.write("images_" + part, idx_header({1, 1, 2}) + Bytes{pixel, 9});
+    folder.write("labels_" + part, idx_header({1}) + Bytes{static_cast<std::uint8_t>(pixel % 10)});
+  }
+  const std::string images = folder.path().string() + "/images_?";
+  const std::string labels = folder.path().string() + "/labels_?";
+  leat_dataset* data = nullptr;
+  LEAT_EXPECT_OK(leat_dataset_open_mnist_files(images.c_str(), labels.c_str(), &data));
+  const Mnist want(images, labels);
+  EXPECT_EQ(want.size(), 2U);
+  expect_same(data, want);
+  expect_error(leat_dataset_open_mnist_files(nullptr, labels.c_str(), &data), LEAT_ERROR_ARGUMENT,
+               "leat_dataset_open_mnist_files: images is null");
+  expect_error(leat_dataset_open_mnist_files(images.c_str(), nullptr, &data), LEAT_ERROR_ARGUMENT,
+               "labels is null");
+  expect_error(leat_dataset_open_mnist_files(images.c_str(), images.c_str(), &data),
+               LEAT_ERROR_ENVIRONMENT, "images_0");
 }
 
 TEST(CApiSources, TokenShardsAreAsInCpp) {
