@@ -2,11 +2,11 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <string_view>
 
 #include "leat/csp/error.h"
@@ -61,8 +61,14 @@ void save(const Checkpoint& checkpoint, const std::string& file) {
 Checkpoint load(const std::string& file, std::size_t weights) {
   errno = 0;
   std::ifstream in(file, std::ios::binary);
-  const std::string bytes(std::istreambuf_iterator<char>(in), {});
-  if (!in) fail(file, std::string("cannot be read: ") + std::strerror(errno != 0 ? errno : EIO));
+  std::string bytes;
+  std::array<char, 65536> part;
+  while (in.read(part.data(), part.size()) || in.gcount() > 0) {
+    bytes.append(part.data(), static_cast<std::size_t>(in.gcount()));
+  }
+  if (!in.is_open() || in.bad()) {
+    fail(file, std::string("cannot be read: ") + std::strerror(errno != 0 ? errno : EIO));
+  }
   if (!bytes.starts_with(kTitle)) fail(file, "it is none of this program");
 
   std::string_view rest = bytes;

@@ -135,6 +135,7 @@ refuse "no number" "stop-after 3x: a whole number" --stop-after 3x
 
 break_off "no such device" "toaster" --device toaster
 break_off "no such checkpoint" "nowhere: cannot be read: No such file" --resume "$scratch/nowhere"
+break_off "a directory" "$scratch: cannot be read: Is a directory" --resume "$scratch"
 echo "something else" >"$scratch/other.ck"
 break_off "no checkpoint" "other.ck: it is none of this program" --resume "$scratch/other.ck"
 head -c 100000 "$scratch/whole.ck" >"$scratch/short.ck"
