@@ -2,8 +2,7 @@
 //
 // Always true:
 //  - held for tens of nanoseconds, never across a blocking system call or user code; across a
-//  switch
-//    only as publish_before_switch() says;
+//    switch only as publish_before_switch() says;
 //  - unlock() is the holder's last access to the object that the lock protects, so whoever takes
 //    the lock next may destroy that object.
 #pragma once

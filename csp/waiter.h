@@ -2,9 +2,8 @@
 //
 // A blocking operation begins, is decided by exactly one party (a peer on a channel, a deadline, a
 // cancellation), and ends. Always true:
-//  - exactly one party claims the operation, and that party alone calls ready() on the waiter,
-//  once,
-//    after it has written all that the waiter will read;
+//  - exactly one party claims the operation, and that party alone calls ready() on the waiter, and
+//    once, after it has written all that the waiter will read;
 //  - the nodes by which others find the waiter live on its stack, and it does not leave park()
 //    before ready() was called: a claimer may use them until it calls ready(), and not afterwards;
 //  - the waiter holds the locks of the queues that it stands in until it can be woken (HeldLocks):

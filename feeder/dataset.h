@@ -26,7 +26,8 @@ namespace leat::feeder {
 
 /// Whether reading may keep its thread for longer than it computes, and hence where it is done.
 enum class Blocking : std::uint8_t {
-  kNever,   // memory, arithmetic. On the reader's fiber, where a read may park
+  kNever,  // memory, arithmetic. On the reader's fiber, where a read may park. Meanwhile it has one
+           // of the scheduler's threads: what is long holds up all that runs there
   kSeldom,  // a file that is mostly in memory. On the fiber as long as whole batches take less than
             // a millisecond, else on a thread of its own. A read must not park
   kOften,   // on a thread of its own, always, with a thread's stack (csp/blocking.h). Nothing there

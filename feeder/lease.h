@@ -11,9 +11,8 @@
 //    device, and joins it to the release; up to kMaxStreams streams of the batch's device. A
 //    receiver's stream is bound when the lease is first used, by on() or for its tensors;
 //  - releasing records an event on each bound stream. The slot is not overwritten before all of
-//  them
-//    are reached: work that is already enqueued may go on reading it. Enqueueing more after the
-//    release is a race, as with any freed memory. A released batch counts as trained on
+//    them are reached: work that is already enqueued may go on reading it. Enqueueing more after
+//    the release is a race, as with any freed memory. A released batch counts as trained on
 //    (feeder/state.h); one that was abandoned, or whose lease was destroyed by an exception that
 //    unwound its scope, does not;
 //  - data() of a lease that no stream is bound to is for the CPU: it waits for the copy on devices

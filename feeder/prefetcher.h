@@ -14,7 +14,9 @@
 // slots. The batch in use is never overwritten (see feeder/lease.h).
 //
 // Made on a fiber, a Prefetcher uses that fiber's scheduler; made on a plain thread, that of a host
-// device which was opened on one, or else it owns one.
+// device which was opened on one, or else it owns one. Reads run there unless their dataset says
+// that they block (feeder/dataset.h): slow ones that do not say so hold up what else is there, the
+// other prefetchers of that host device and the device itself.
 //
 // Timing, with P pinned and d device slots, W workers, for batch k: it is read at r_k, staged at
 // c_k and done with at m_k, where

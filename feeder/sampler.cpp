@@ -4,8 +4,7 @@
 //    number of bits that holds all samples (under 4 * size numbers): a balanced Feistel network,
 //    whose rounds are invertible whatever the round function is.
 //  - Cycle walking (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002):
-//  passes
-//    are repeated until the number is below size. What comes back first to a subset, under a
+//    passes are repeated until the number is below size. What comes back first to a subset, under a
 //    permutation, is a permutation of the subset. The walk ends, because position itself is below
 //    size and on its own cycle; it takes domain / size < 4 passes on average.
 //  - Round keys and round function are the SplitMix64 generator in counter mode (Steele, Lea and

@@ -1,8 +1,8 @@
 // Debugging: finds out who writes to a slot that is not his, or reads one that is not his any more.
 //
 //   copied  ─► handed out: what lies in the slot must be what was copied
-//   released ─► (read-only: must still be that) ─► poisoned ─► copied to again: must still be
-//   poison
+//   released ─► (read-only: must still be that) ─► poisoned ─► copied to again: must
+//            still be poison
 //
 // Costs copies of every batch, in both directions, and waiting for them; not for measuring.
 #pragma once

@@ -3,25 +3,24 @@
 // Words (the same in the README and in every printout):
 //   Tread   a reader fills one batch (host time)
 //   Tx      all copies of one batch, on the device
-//   Tc      the consumer's work on one batch, on the device: from the batch being there (and the
-//   one
-//           before released, where several leases are held) to its release. Measured in the loop,
+//   Tc      the consumer's work on one batch, on the device: from the batch being there (and, where
+//           several leases are held, the one before released) to its release. Measured in the loop,
 //           hence under copies
 //   Tstep   from one release to the next, on the device
 //   OE      overlap efficiency = max(Tc, Tx) / Tstep; 1 is perfect
 //   bubble  Tstep - max(Tc, Tx)
-//   busy / starved / blocked  a stage works / waits for input / is kept from working by what comes
-//           behind it; they add up to 100 % of the step. Two are measured, the third is the rest:
-//             reader    busy: Tread x devices / workers; blocked: the rest, in which it waits for a
-//             pinned slot copier    busy: Tx; blocked: no device slot was released; starved: the
-//             rest, in which
-//                       no filled slot had reached the copy stream, for lack of one or because the
-//                       host was late
-//             consumer  busy: Tc; starved: it waits for a batch; blocked: the rest, between the
-//                       release of a batch and the next request, in which the loop does other
-//                       things
-//           A reader may be blocked while the copier is starved: with few pinned slots, all may be
-//           on their way between the two.
+//   busy / starved / blocked
+//           a stage works / waits for input / is kept from working by what comes behind it; they
+//           add up to 100 % of the step. Two are measured, the third is the rest:
+//   reader    busy: Tread x devices / workers; blocked: the rest, in which it waits for a pinned
+//   slot copier    busy: Tx; blocked: no device slot was released; starved: the rest, in which no
+//   filled
+//             slot had reached the copy stream, for lack of one or because the host was late
+//   consumer  busy: Tc; starved: it waits for a batch; blocked: the rest, between the release of a
+//             batch and the next request, in which the loop does other things
+//
+// A reader may be blocked while the copier is starved: with few pinned slots, all may be on their
+// way between the two.
 //
 // Device times come from timed events on sampled steps (PrefetcherOptions::sample_every), which the
 // user does not instrument. A consumer that binds no stream is measured on the host, every step.

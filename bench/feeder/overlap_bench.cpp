@@ -7,9 +7,8 @@
 //   ratio      mean wall time of a step / the ideal one: max(Tc, Tx) as asked for, at depth 1 their
 //              sum. 1 is perfect
 //   late_us    the step's wall time beyond the ideal one, in microseconds
-//   OE         as the prefetcher reports it, hence against Tx and Tc as measured: a kernel that
-//   ends
-//              late because its timer was late is a longer kernel to it
+//   OE         as the prefetcher reports it, hence against Tx and Tc as measured: a kernel
+//              that ends late because its timer was late is a longer kernel to it
 //   Tx_us, Tc_us   as measured
 
 #include <benchmark/benchmark.h>

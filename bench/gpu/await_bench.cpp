@@ -1,8 +1,7 @@
 // What it costs to learn that the device has come to an event.
 //
-//   <how>/<duration>   round trip: a kernel of that duration is launched and an event recorded,
-//   then
-//                      its end is waited for. Waiting with `await` against `sync` is the time from
+//   <how>/<duration>   round trip: a kernel of that duration is launched, an event recorded, and
+//                      its end waited for. Waiting with `await` against `sync` is the time from
 //                      the event's completion to the fiber running, against cudaEventSynchronize,
 //                      which spins. Counters: p50_us, p99_us, and what is allocated for each
 //   <how>/idle         an event that is not reached for a second. Counter: cpu, the CPU time of the

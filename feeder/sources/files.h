@@ -3,9 +3,8 @@
 //   data/train.bin             a file
 //   data                       a directory: the files in it whose names end in the extension
 //   data/train_*.bin           a glob, as of POSIX fnmatch(3), in any part of the path: * ? [...]
-//   data/train_{000..012}.bin  a range of numbers, of as many digits as the longer end has if one
-//   of
-//                              them begins with 0
+//   data/train_{000..012}.bin  a range of numbers; of as many digits as the longer end has, if one
+//                              of the ends begins with 0
 //   data/{train,extra}_*.bin   alternatives; they nest
 //
 // Braces are taken as by bash and by WebDataset's shard lists, and what they name has to be there:

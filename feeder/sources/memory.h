@@ -3,9 +3,9 @@
 // Example
 //   std::vector<float> images(1000 * 3 * 32 * 32);
 //   std::vector<std::int64_t> labels(1000);
-//   const leat::feeder::InMemory data({leat::feeder::InMemory::tensor("image", images, {3, 32,
-//   32}),
-//                                      leat::feeder::InMemory::tensor("label", labels)});
+//   using leat::feeder::InMemory;
+//   const InMemory data({InMemory::tensor("image", images, {3, 32, 32}),
+//                        InMemory::tensor("label", labels)});
 #pragma once
 
 #include <cstddef>

@@ -16,10 +16,9 @@
 // twice, are errors here, or left out. Tar: feeder/sources/tar.h.
 //
 // Example:
-//   const WebDataset train("data/train-{000..127}.tar", {.parts = {jpeg_image("image", {.fit =
-//   Fit::kRandomResizedCrop,
-//                                                                  .mirror = 0.5}),
-//                                             class_label("label")}});
+//   const ImageOptions crop{.fit = Fit::kRandomResizedCrop, .mirror = 0.5};
+//   const WebDataset train("data/train-{000..127}.tar",
+//                          {.parts = {jpeg_image("image", crop), class_label("label")}});
 #pragma once
 
 #include <cstddef>
