@@ -9,7 +9,11 @@
 //   jpeg           JPEG images of 500 x 375 in tar shards (WebDataset), decoded and resized to
 //                  224 x 224 with all source pixels, 32 a batch
 //   jpeg_large     the same of 1024 x 768
-//   jpeg_scaled    those, decoded at half of their size (ImageOptions::scaled_decoding)
+//   jpeg_bilinear, jpeg_large_bilinear
+//                  likewise, resized with four source pixels for each result's
+//                  (ImageOptions::antialias)
+//   jpeg_scaled    as jpeg_large_bilinear, decoded at half of their size
+//                  (ImageOptions::scaled_decoding)
 //
 // Arguments: `workers`, PrefetcherOptions::workers; `fiber`, where the loop is: on a fiber of a
 // scheduler with so many threads, which the prefetcher's stages share, or (0) on a plain thread
@@ -187,9 +191,9 @@ std::vector<double> means_of(const std::filesystem::path& folder) {
   return means;
 }
 
-enum class Decoding : std::uint8_t { kWhole, kScaled };
+enum class How : std::uint8_t { kAntialiased, kBilinear, kScaled };
 
-template <bool kLarge, Decoding kDecoding>
+template <bool kLarge, How kHow>
 struct Jpegs {
   static constexpr std::size_t kBatch = 32;
 
@@ -201,8 +205,10 @@ struct Jpegs {
     return all;
   }
   [[nodiscard]] static std::unique_ptr<Dataset> open() {
-    const ImageOptions image = {
-        .height = kSide, .width = kSide, .scaled_decoding = kDecoding == Decoding::kScaled};
+    const ImageOptions image = {.height = kSide,
+                                .width = kSide,
+                                .antialias = kHow == How::kAntialiased,
+                                .scaled_decoding = kHow == How::kScaled};
     return std::make_unique<WebDataset>(
         folder(), WebDatasetOptions{.parts = {jpeg_image("image", image), class_label("label")}});
   }
@@ -273,9 +279,11 @@ void tokens(benchmark::State& state) { guarded<Tokens<std::int32_t>>(state); }
 void tokens_uint16(benchmark::State& state) { guarded<Tokens<std::uint16_t>>(state); }
 void cifar(benchmark::State& state) { guarded<Images>(state); }
 
-void jpeg(benchmark::State& state) { guarded<Jpegs<false, Decoding::kWhole>>(state); }
-void jpeg_large(benchmark::State& state) { guarded<Jpegs<true, Decoding::kWhole>>(state); }
-void jpeg_scaled(benchmark::State& state) { guarded<Jpegs<true, Decoding::kScaled>>(state); }
+void jpeg(benchmark::State& state) { guarded<Jpegs<false, How::kAntialiased>>(state); }
+void jpeg_bilinear(benchmark::State& state) { guarded<Jpegs<false, How::kBilinear>>(state); }
+void jpeg_large(benchmark::State& state) { guarded<Jpegs<true, How::kAntialiased>>(state); }
+void jpeg_large_bilinear(benchmark::State& state) { guarded<Jpegs<true, How::kBilinear>>(state); }
+void jpeg_scaled(benchmark::State& state) { guarded<Jpegs<true, How::kScaled>>(state); }
 
 void ways(benchmark::internal::Benchmark* row) {
   row->ArgNames({"workers", "fiber"})->ArgsProduct({{1, 2}, {0, 1, 2}})->UseRealTime();
@@ -284,7 +292,9 @@ BENCHMARK(tokens)->Apply(ways);
 BENCHMARK(tokens_uint16)->Apply(ways);
 BENCHMARK(cifar)->Apply(ways);
 BENCHMARK(jpeg)->Apply(ways);
+BENCHMARK(jpeg_bilinear)->Apply(ways);
 BENCHMARK(jpeg_large)->Apply(ways);
+BENCHMARK(jpeg_large_bilinear)->Apply(ways);
 BENCHMARK(jpeg_scaled)->Apply(ways);
 
 }  // namespace

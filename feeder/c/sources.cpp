@@ -71,7 +71,9 @@ leat_image_options image_defaults() {
           .mirror = from.mirror,
           .max_pixels = from.jpeg.max_pixels,
           .scaled_decoding = 0,
-          .accept_corrupt = 0};
+          .accept_corrupt = 0,
+          .antialias = 1,
+          .reserved = 0};
 }
 
 leat_web_options web_defaults() {
@@ -150,6 +152,7 @@ ImageOptions image_of(const leat_image_options* given, const char* function) {
           .ratio = {all.ratio[0], all.ratio[1]},
           .mirror = all.mirror,
           .planar = all.planar != 0,
+          .antialias = all.antialias != 0,
           .scaled_decoding = all.scaled_decoding != 0,
           .jpeg = {.max_pixels = all.max_pixels, .accept_corrupt = all.accept_corrupt != 0}};
 }

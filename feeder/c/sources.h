@@ -113,6 +113,8 @@ typedef struct leat_image_options {
   uint64_t max_pixels;     /* larger images are refused; 2^27 */
   int32_t scaled_decoding; /* not 0: faster, but other pixels; 0 */
   int32_t accept_corrupt;  /* not 0: corrupt data is passed over; 0 */
+  int32_t antialias;       /* not 0: resized with all pixels; 0: with four for each, faster; 1 */
+  int32_t reserved;        /* 0 */
 } leat_image_options;
 leat_status leat_image_options_init(leat_image_options* options, size_t size);
 

@@ -154,6 +154,7 @@ Resize resize_for(const ImageOptions& options, std::uint32_t width, std::uint32_
   }
   resize.mirrored = options.mirror > 0 && random.uniform() < options.mirror;
   resize.planar = options.planar;
+  resize.antialias = options.antialias;
   return resize;
 }
 
@@ -175,8 +176,8 @@ void read_image(std::span<const std::byte> bytes, const ImageOptions& options, J
     decoder.read(room, header.height);
     return;
   }
-  const PixelRange columns = source_range(resize.x);
-  const PixelRange rows = source_range(resize.y);
+  const PixelRange columns = source_range(resize.x, resize.antialias);
+  const PixelRange rows = source_range(resize.y, resize.antialias);
   const JpegRegion found =
       decoder.start({columns.first, rows.first, columns.count, rows.count}, denominator);
   Resizer resizer(resize, out.scratch(Resizer::scratch_bytes(resize)));

@@ -32,8 +32,10 @@ std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 // Where the filter of one resulting pixel lies.
 class Filter {
  public:
-  explicit Filter(const ResizeAxis& axis)
-      : axis_(axis), scale_((axis.end - axis.begin) / axis.size), stretch_(std::max(scale_, 1.0)) {}
+  Filter(const ResizeAxis& axis, bool antialias)
+      : axis_(axis),
+        scale_((axis.end - axis.begin) / axis.size),
+        stretch_(antialias ? std::max(scale_, 1.0) : 1.0) {}
 
   [[nodiscard]] double center(std::uint32_t pixel) const {
     return axis_.begin + (axis_.first + pixel + 0.5) * scale_;
@@ -64,9 +66,9 @@ class Filter {
 
 // The taps of all resulting pixels of an axis, in the order in which they are written. Source
 // pixels count from `origin`.
-void make_taps(const ResizeAxis& axis, std::uint32_t origin, bool mirrored, Taps* taps,
-               WeightPair* pairs) {
-  const Filter filter(axis);
+void make_taps(const ResizeAxis& axis, bool antialias, std::uint32_t origin, bool mirrored,
+               Taps* taps, WeightPair* pairs) {
+  const Filter filter(axis, antialias);
   std::uint32_t used = 0;
   for (std::uint32_t i = 0; i < axis.count; ++i) {
     const double center = filter.center(mirrored ? axis.count - 1 - i : i);
@@ -93,24 +95,30 @@ struct Layout {
   explicit Layout(const Resize& resize)
       : stride(aligned(std::size_t{3} * resize.x.count + Resizer::kSlack)),
         pairs_x(aligned(resize.x.count * sizeof(Taps))),
-        taps_y(pairs_x + aligned(resize.x.count * Filter(resize.x).pairs() * sizeof(WeightPair))),
+        taps_y(pairs_x + pairs_bytes(resize.x, resize.antialias)),
         pairs_y(taps_y + aligned(resize.y.count * sizeof(Taps))),
-        line(pairs_y + aligned(resize.y.count * Filter(resize.y).pairs() * sizeof(WeightPair))),
-        narrow(line + stride),
-        end(narrow + stride * source_range(resize.y).count) {}
+        line(pairs_y + pairs_bytes(resize.y, resize.antialias)),
+        is_used(line + stride),
+        narrow(is_used + aligned(source_range(resize.y, resize.antialias).count)),
+        end(narrow + stride * source_range(resize.y, resize.antialias).count) {}
+
+  static std::size_t pairs_bytes(const ResizeAxis& axis, bool antialias) {
+    return aligned(axis.count * Filter(axis, antialias).pairs() * sizeof(WeightPair));
+  }
 
   std::size_t stride;
   std::size_t pairs_x;  // the taps of x are at 0
   std::size_t taps_y;
   std::size_t pairs_y;
   std::size_t line;
+  std::size_t is_used;
   std::size_t narrow;
   std::size_t end;
 };
 
 }  // namespace
 
-PixelRange source_range(const ResizeAxis& axis) {
+PixelRange source_range(const ResizeAxis& axis, bool antialias) {
   if (!(axis.begin < axis.end) || axis.begin < axis.low || axis.end > axis.high) {
     refuse("is of [" + std::to_string(axis.begin) + ", " + std::to_string(axis.end) +
            "), which is empty or not within pixels " + std::to_string(axis.low) + " to " +
@@ -121,19 +129,21 @@ PixelRange source_range(const ResizeAxis& axis) {
     refuse("computes pixels that it has not: " + std::to_string(axis.count) + " from " +
            std::to_string(axis.first) + " on, of " + std::to_string(axis.size));
   }
-  const Filter filter(axis);
+  const Filter filter(axis, antialias);
   const std::uint32_t first = filter.first(filter.center(0));
   return {first, filter.last(filter.center(axis.count - 1)) - first};
 }
 
 std::size_t Resizer::scratch_bytes(const Resize& resize) {
-  static_cast<void>(source_range(resize.x));  // whether it makes sense at all
-  static_cast<void>(source_range(resize.y));
+  static_cast<void>(source_range(resize.x, resize.antialias));  // whether it makes sense at all
+  static_cast<void>(source_range(resize.y, resize.antialias));
   return Layout(resize).end;
 }
 
 Resizer::Resizer(const Resize& resize, std::span<std::byte> scratch)
-    : resize_(resize), columns_(source_range(resize.x)), rows_(source_range(resize.y)) {
+    : resize_(resize),
+      columns_(source_range(resize.x, resize.antialias)),
+      rows_(source_range(resize.y, resize.antialias)) {
   const Layout layout(resize_);
   if (scratch.size() < layout.end) {
     refuse("needs " + std::to_string(layout.end) + " bytes of scratch memory, not " +
@@ -147,8 +157,13 @@ Resizer::Resizer(const Resize& resize, std::span<std::byte> scratch)
   pairs_y_ = reinterpret_cast<WeightPair*>(at + layout.pairs_y);
   line_ = reinterpret_cast<std::uint8_t*>(at + layout.line);
   narrow_ = reinterpret_cast<std::uint8_t*>(at + layout.narrow);
-  make_taps(resize_.x, columns_.first, resize_.mirrored, taps_x_, pairs_x_);
-  make_taps(resize_.y, rows_.first, false, taps_y_, pairs_y_);
+  is_used_ = reinterpret_cast<std::uint8_t*>(at + layout.is_used);
+  make_taps(resize_.x, resize_.antialias, columns_.first, resize_.mirrored, taps_x_, pairs_x_);
+  make_taps(resize_.y, resize_.antialias, rows_.first, false, taps_y_, pairs_y_);
+  std::memset(is_used_, 0, rows_.count);
+  for (std::uint32_t y = 0; y < resize_.y.count; ++y) {
+    std::memset(is_used_ + taps_y_[y].first, 1, taps_y_[y].count);
+  }
 }
 
 void Resizer::add_rows(const std::uint8_t* pixels, std::size_t stride, std::uint32_t left,
@@ -158,15 +173,21 @@ void Resizer::add_rows(const std::uint8_t* pixels, std::size_t stride, std::uint
   }
   const std::uint8_t* const begin = pixels + std::size_t{3} * (columns_.first - left);
   const auto& kernels = resize_kernels::fastest();
-  for (std::uint32_t row = 0; row < rows; row += kRows) {
-    const std::uint8_t* from[kRows];
-    std::uint8_t* to[kRows];
-    for (std::uint32_t i = 0; i < kRows; ++i) {
-      const std::uint32_t source = std::min(row + i, rows - 1);  // the last one again
-      from[i] = begin + source * stride;
-      to[i] = narrow_ + (added_ + source) * stride_;
+  const std::uint8_t* from[kRows];
+  std::uint8_t* to[kRows];
+  std::uint32_t gathered = 0;
+  for (std::uint32_t row = 0; row < rows; ++row) {
+    if (is_used_[added_ + row] != 0) {
+      from[gathered] = begin + row * stride;
+      to[gathered++] = narrow_ + (added_ + row) * stride_;
+    }
+    if (gathered == 0 || (gathered < kRows && row + 1 < rows)) continue;
+    for (; gathered < kRows; ++gathered) {  // the last one again
+      from[gathered] = from[gathered - 1];
+      to[gathered] = to[gathered - 1];
     }
     kernels.along_x(from, {taps_x_, resize_.x.count}, pairs_x_, to);
+    gathered = 0;
   }
   added_ += rows;
 }
@@ -192,8 +213,8 @@ void Resizer::finish(std::span<std::uint8_t> out) {
 
 void resize_image(std::span<const std::uint8_t> pixels, std::uint32_t width, const Resize& resize,
                   std::span<std::uint8_t> out) {
-  const PixelRange columns = source_range(resize.x);
-  const PixelRange rows = source_range(resize.y);
+  const PixelRange columns = source_range(resize.x, resize.antialias);
+  const PixelRange rows = source_range(resize.y, resize.antialias);
   const std::size_t stride = std::size_t{3} * width;
   if (columns.first + columns.count > width ||
       pixels.size() / stride < std::size_t{rows.first} + rows.count) {

@@ -7,6 +7,10 @@
 // of 64-bit ones. Either may differ by 1.) Vector instructions (AVX2) where the CPU has them; the
 // results are the same without.
 //
+// Or without antialiasing, as OpenCV's INTER_LINEAR and torchvision's antialias=False: each pixel
+// is made of the four next to its centre, whatever lies between those of two neighbours. The same
+// where an image becomes larger; where it becomes smaller, less work and other pixels.
+//
 //   resize to 224 x 224                        x: {0, width, 224, 0, 224, 0, width}
 //   resize width to 341, of these 58 .. 281    x: {0, width, 341, 58, 224, 0, width}
 //   crop columns 30 .. 129, resize to 224      x: {30, 130, 224, 0, 224, 30, 130}
@@ -46,6 +50,7 @@ struct Resize {
   ResizeAxis y;
   bool mirrored = false;  // left and right exchanged, after all else
   bool planar = false;    // [channel][row][column], not [row][column][channel]
+  bool antialias = true;  // else of four pixels
 };
 
 /// The source pixels first .. first+count-1.
@@ -54,10 +59,10 @@ struct PixelRange {
   std::uint32_t count = 0;
 };
 
-/// The source pixels that contribute. Throws std::invalid_argument for an axis that makes no sense:
-/// an empty range, [begin, end) not within [low, high), first + count > size, or more than 2^20
-/// pixels.
-[[nodiscard]] PixelRange source_range(const ResizeAxis& axis);
+/// The source pixels from the first that contributes to the last. Throws std::invalid_argument for
+/// an axis that makes no sense: an empty range, [begin, end) not within [low, high), first + count
+/// > size, or more than 2^20 pixels.
+[[nodiscard]] PixelRange source_range(const ResizeAxis& axis, bool antialias = true);
 
 /// Takes an image's rows as they are decoded, and makes the resized image of them. Owns nothing:
 /// its memory is the caller's. For one thread at a time.
@@ -85,10 +90,11 @@ class Resizer {
   Resize resize_;
   PixelRange columns_;
   PixelRange rows_;
-  std::uint32_t added_ = 0;         // rows
-  std::size_t stride_ = 0;          // of narrow_
-  std::uint8_t* narrow_ = nullptr;  // all rows, resized along x
-  std::uint8_t* line_ = nullptr;    // one row of the result
+  std::uint32_t added_ = 0;          // rows
+  std::size_t stride_ = 0;           // of narrow_
+  std::uint8_t* narrow_ = nullptr;   // all rows, resized along x
+  std::uint8_t* line_ = nullptr;     // one row of the result
+  std::uint8_t* is_used_ = nullptr;  // of each source row, whether it contributes
   resize_kernels::Taps* taps_x_ = nullptr;
   resize_kernels::Taps* taps_y_ = nullptr;
   resize_kernels::WeightPair* pairs_x_ = nullptr;

@@ -62,6 +62,18 @@ TEST(Image, StretchIsAResizeOfAllOfIt) {
   EXPECT_EQ(read(bytes, {.height = 48, .width = 64}), resized(bytes, resize));
 }
 
+TEST(Image, WithoutAntialiasingIsAResizeWithoutIt) {
+  const auto bytes = jpeg();
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const ImageOptions options{
+        .height = 40, .width = 30, .fit = Fit::kRandomResizedCrop, .antialias = false};
+    Random random(seed, 0, 0);
+    const Resize resize = resize_for(options, kWidth, kHeight, random);
+    EXPECT_FALSE(resize.antialias);
+    ASSERT_EQ(read(bytes, options, seed), resized(bytes, resize)) << "seed " << seed;
+  }
+}
+
 TEST(Image, CenterCropIsTheMiddleOfAResizeOfTheShorterSide) {
   const auto bytes = jpeg();
   // 241 becomes 80, and 317 then 105; of these 64 each, from round(20.5) = 20 and round(8) on.
@@ -182,15 +194,20 @@ TEST(Image, FieldsHaveTheShapeOfTheLayout) {
             (std::vector<std::int64_t>{3, 2, 5}));
 }
 
-// The numbers are those of feeder/sources/image.h.
-TEST(Image, ScaledDecodingIsAlmostTheSame) {
+struct Difference {
+  double mean = 0;
+  int most = 0;
+};
+// What scaled decoding changes.
+Difference of_scaled_decoding(bool antialias) {
   double sum = 0;
   double count = 0;
   int most = 0;
   for (const std::uint32_t width : {500U, 1000U, 2003U}) {
     const auto bytes = jpeg(width, width * 3 / 4);
     for (const Fit fit : {Fit::kStretch, Fit::kCenterCrop, Fit::kRandomResizedCrop}) {
-      ImageOptions options{.height = 112, .width = 112, .fit = fit, .shorter_side = 128};
+      ImageOptions options{
+          .height = 112, .width = 112, .fit = fit, .shorter_side = 128, .antialias = antialias};
       for (std::uint64_t seed = 0; seed < 5; ++seed) {
         options.scaled_decoding = false;
         const Pixels plain = read(bytes, options, seed);
@@ -205,8 +222,17 @@ TEST(Image, ScaledDecodingIsAlmostTheSame) {
       }
     }
   }
-  EXPECT_LT(sum / count, 1.1);
-  EXPECT_LE(most, 16);
+  return {sum / count, most};
+}
+
+// The numbers are those of feeder/sources/image.h.
+TEST(Image, ScaledDecodingIsAlmostTheSame) {
+  const Difference antialiased = of_scaled_decoding(true);
+  EXPECT_LT(antialiased.mean, 1.1);
+  EXPECT_LE(antialiased.most, 16);
+  const Difference of_four = of_scaled_decoding(false);
+  EXPECT_LT(of_four.mean, 9.3);
+  EXPECT_LE(of_four.most, 90);
 }
 
 TEST(Image, OptionsThatMakeNoSenseAreACallersError) {

@@ -33,9 +33,9 @@ ResizeAxis all_of(std::uint32_t length, std::uint32_t size) {
 }
 
 // One pixel of an axis as the weights of source pixels, in double precision and by the definition.
-std::vector<double> weights(const ResizeAxis& axis, std::uint32_t pixel) {
+std::vector<double> weights(const ResizeAxis& axis, std::uint32_t pixel, bool antialias) {
   const double scale = (axis.end - axis.begin) / axis.size;
-  const double support = std::max(scale, 1.0);
+  const double support = antialias ? std::max(scale, 1.0) : 1.0;
   const double center = axis.begin + (axis.first + pixel + 0.5) * scale;
   std::vector<double> found(axis.high);
   double sum = 0;
@@ -52,10 +52,10 @@ double difference(const Pixels& pixels, std::uint32_t width, const Resize& resiz
   const Pixels out = resized(pixels, width, resize);
   double most = 0;
   for (std::uint32_t y = 0; y < resize.y.count; ++y) {
-    const std::vector<double> down = weights(resize.y, y);
+    const std::vector<double> down = weights(resize.y, y, resize.antialias);
     for (std::uint32_t x = 0; x < resize.x.count; ++x) {
       const std::vector<double> right =
-          weights(resize.x, resize.mirrored ? resize.x.count - 1 - x : x);
+          weights(resize.x, resize.mirrored ? resize.x.count - 1 - x : x, resize.antialias);
       std::array<double, 3> sum{};
       for (std::size_t j = 0; j < down.size(); ++j) {
         if (down[j] == 0) continue;
@@ -97,7 +97,7 @@ TEST(Resize, BitsArePillows) {
 }
 
 // Two roundings to bytes are at most 1 off, and half a one for the comparison with what is exact.
-TEST(Resize, IsTheAntialiasedTriangleFilter) {
+TEST(Resize, IsTheTriangleFilterAntialiasedOrNot) {
   const std::uint32_t width = 61;
   const std::uint32_t height = 47;
   const Pixels image = synthetic_image(2, 0, width, height);
@@ -116,12 +116,39 @@ TEST(Resize, IsTheAntialiasedTriangleFilter) {
     }
     return axis;
   };
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 600; ++i) {
     Resize resize{random_axis(width), random_axis(height)};
     resize.mirrored = random.below(2) == 0;
     resize.planar = random.below(2) == 0;
+    resize.antialias = i % 2 == 0;
     ASSERT_LT(difference(image, width, resize), 1.01) << "resize " << i;
   }
+}
+
+// Every third pixel of 9 is the middle of one of 3; without antialiasing nothing else is looked at.
+TEST(Resize, WithoutAntialiasingWhatLiesBetweenIsNotLookedAt) {
+  Pixels image(std::size_t{3} * 9 * 9);
+  for (std::size_t y = 0; y < 9; ++y) {
+    for (std::size_t x = 0; x < 9; ++x) {
+      const bool is_middle = x % 3 == 1 && y % 3 == 1;
+      image[3 * (y * 9 + x)] = static_cast<std::uint8_t>(is_middle ? 10 * y + x : 255);
+    }
+  }
+  Resize resize{all_of(9, 3), all_of(9, 3)};
+  resize.antialias = false;
+  const Pixels out = resized(image, 9, resize);
+  for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(out[3 * i], 10 * (i / 3 * 3 + 1) + i % 3 * 3 + 1);
+  resize.antialias = true;
+  EXPECT_NE(resized(image, 9, resize), out);
+}
+
+// Larger, the two are one.
+TEST(Resize, ToMorePixelsNeedsNoAntialiasing) {
+  const Pixels image = synthetic_image(2, 0, 61, 47);
+  Resize resize{all_of(61, 100), all_of(47, 50)};
+  const Pixels out = resized(image, 61, resize);
+  resize.antialias = false;
+  EXPECT_EQ(resized(image, 61, resize), out);
 }
 
 TEST(Resize, OfTheSameSizeIsACopy) {

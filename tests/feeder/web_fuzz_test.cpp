@@ -62,6 +62,7 @@ TEST(WebFuzz, ADamagedImageIsAnErrorOrAnImage) {
     const ImageOptions options{.height = 24,
                                .width = 20,
                                .fit = i % 2 == 0 ? Fit::kRandomResizedCrop : Fit::kStretch,
+                               .antialias = i % 5 != 0,
                                .scaled_decoding = i % 3 == 0};
     const std::vector<Field> fields = {image_field("image", options)};
     for (JpegDecoder* const decoder : {&strict, &lenient}) {

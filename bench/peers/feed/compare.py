@@ -57,7 +57,8 @@ def measure(rows, programs, rounds, seconds, limit, quick):
                 of = values[row.problem][program.name]
                 best = sorted(of, key=lambda variant: -of[variant][0])
                 ahead = [variant for variant in best if not INLINE.fullmatch(variant)]
-                for variant in dict.fromkeys(best[:FINALISTS] + ahead[:1]):
+                like = [variant for variant in best if row.like.fullmatch(variant)]
+                for variant in dict.fromkeys(best[:FINALISTS] + ahead[:1] + like[:1]):
                     run(program, row.problem, variant)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)

@@ -74,10 +74,15 @@ def targets_of(values, latencies):
     for row in ROWS:
         if row.problem not in values or row.ratio is None:
             continue
-        targets.append(ratio_of(row, values, f"the best peer's {row.against}", lambda one: True,
-                                True))
+        best = f"the best peer's {row.against}"
+        targets.append(ratio_of(row, values, best + (f", {row.likeness}" if row.likeness else ""),
+                                row.like.fullmatch, True))
         targets.append(ratio_of(row, values, "the best that reads ahead, as leat does",
-                                lambda one: not INLINE.fullmatch(one), False))
+                                lambda one, row=row: row.like.fullmatch(one)
+                                and not INLINE.fullmatch(one), False))
+        if row.likeness:
+            targets.append(ratio_of(row, values, f"{best}, {row.likeness} or not",
+                                    lambda one: True, False))
     for _, name, counter, most in LATENCIES:
         if latencies is not None:
             reached = latencies.get(name, {}).get(counter)

@@ -5,19 +5,26 @@ import re
 
 class Row:
     """Of samples per second. `ratio`: ours to that of the best variant of any peer in the problem
-    `against`; None: nothing is asked for. `few`: of the variants, only those that --quick tries."""
+    `against`; None: nothing is asked for. `like`: of the variants that match it alone, and `likeness`
+    says what they do. `few`: of the variants, only those that --quick tries."""
 
-    def __init__(self, problem, ratio=None, against=None, quick=True, few=False):
+    def __init__(self, problem, ratio=None, against=None, like=".*", likeness="", quick=True,
+                 few=False):
         self.problem, self.ratio, self.against = problem, ratio, against or problem
+        self.like, self.likeness = re.compile(like), likeness
         self.quick, self.few = quick, few
 
 
+# What resizes with all of the source's pixels.
+ANTIALIASED = {"like": r"(pillow|pillow_simd|torchvision|opencv_area)/.*", "likeness": "antialiased"}
 ROWS = [
     Row("tokens", 3),
     Row("tokens_uint16", quick=False, few=True),
     Row("cifar", 3),
-    Row("jpeg", 1),
-    Row("jpeg_large", 1, quick=False, few=True),
+    Row("jpeg", 1, **ANTIALIASED),
+    Row("jpeg_bilinear", 1, against="jpeg"),
+    Row("jpeg_large", 1, **ANTIALIASED, quick=False, few=True),
+    Row("jpeg_large_bilinear", 1, against="jpeg_large", quick=False),
     Row("jpeg_scaled", 1.5, against="jpeg_large", quick=False),
 ]
 PROBLEMS = [row.problem for row in ROWS]
@@ -38,7 +45,7 @@ PILLOW_SIMD = "pillow-simd==12.1.1.post0"  # has Pillow's names, hence a folder 
 PEERS = ("torch", "webdataset", "spdl", "grain")
 # The variants that --quick tries.
 QUICK = re.compile(r"get_batch|((collate|getitems|slices|opencv_linear)/0|simplejpeg/[02]"
-                   r"|samples/[02]|(batches|ffmpeg)/2|(slices|simplejpeg)/threads_2"
+                   r"|samples/[02]|pillow_simd/(threads_)?2|torchvision/2|(batches|ffmpeg)/2|(slices|simplejpeg)/threads_2"
                    r"|slices/threads_0)$")
 FINALISTS = 2  # of each peer's variants, which run in every round; and the best that reads ahead
 

@@ -228,6 +228,8 @@ TEST(CApiSources, WebDatasetsAreAsInCpp) {
   image.fit = LEAT_FIT_CENTER_CROP;
   image.planar = 1;
   image.mirror = 1;
+  EXPECT_EQ(image.antialias, 1);
+  image.antialias = 0;
   const std::int64_t longest = 100;
   const leat_web_part parts[] = {
       {{"small", 0, 0, nullptr, 0}, LEAT_WEB_IMAGE, 0, nullptr, &image},
@@ -246,7 +248,8 @@ TEST(CApiSources, WebDatasetsAreAsInCpp) {
                                                         .fit = Fit::kCenterCrop,
                                                         .shorter_side = 20,
                                                         .mirror = 1,
-                                                        .planar = true}),
+                                                        .planar = true,
+                                                        .antialias = false}),
                                    class_label("class", {"txt", "cls"}),
                                    raw_bytes({"json", DType::kUint8, {100}, true}, {"json"})}}));
 
