@@ -3,7 +3,7 @@
 // An iteration is one image of 32 generated ones, in turn, of 4:2:0 and quality 90, in memory (but
 // for web_dataset: in shards, in the page cache). Before it is timed, each way's result is compared
 // with that of decoding the whole image and resizing it then: it has to be the same, or, with
-// scaled decoding, the same but for 2 of 255 on average. Counters:
+// scaled decoding, the same but for 2 of 255 on average (not antialiased: 10). Counters:
 //   items_per_second   images
 //   Mpixels/s          of the images as they are stored
 //

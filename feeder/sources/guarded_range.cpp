@@ -37,7 +37,12 @@ Node* free_nodes = nullptr;
 struct sigaction previous = {};
 std::uintptr_t page_size = 0;  // with `previous`, set before the handler is installed
 
-void grow(std::atomic<std::uintptr_t>& value, std::uintptr_t least) noexcept {
+// The handler runs on the thread's signal stack, with the thread's errno, which fibers share that
+// take turns on the thread: ThreadSanitizer, to which each fiber is a thread, would take that for a
+// race. What the handler shares with others is atomic.
+#define LEAT_IN_HANDLER __attribute__((no_sanitize("thread")))
+
+LEAT_IN_HANDLER void grow(std::atomic<std::uintptr_t>& value, std::uintptr_t least) noexcept {
   std::uintptr_t now = value.load();
   while (now < least && !value.compare_exchange_weak(now, least)) {
   }
@@ -49,7 +54,7 @@ struct Found {
   std::uintptr_t begin;
   std::uintptr_t end;
 };
-Found find(std::uintptr_t address) noexcept {
+LEAT_IN_HANDLER Found find(std::uintptr_t address) noexcept {
   for (Node* node = nodes.load(); node != nullptr; node = node->next) {
     const std::uint64_t version = node->version.load();
     const std::uintptr_t begin = node->begin.load();
@@ -63,7 +68,7 @@ Found find(std::uintptr_t address) noexcept {
 }
 
 // A page of zeros in place of the one that is not there. Whether there is one now.
-bool give_zeros(std::uintptr_t address) noexcept {
+LEAT_IN_HANDLER bool give_zeros(std::uintptr_t address) noexcept {
   const Found found = find(address);
   if (found.node == nullptr) return false;
   const std::uintptr_t page = address / page_size * page_size;
@@ -75,7 +80,7 @@ bool give_zeros(std::uintptr_t address) noexcept {
 }
 
 // What would have become of the signal without us.
-void pass_on(int signal, siginfo_t* info, void* context) noexcept {
+LEAT_IN_HANDLER void pass_on(int signal, siginfo_t* info, void* context) noexcept {
   if ((previous.sa_flags & SA_SIGINFO) != 0) {
     previous.sa_sigaction(signal, info, context);
     return;
@@ -93,7 +98,7 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
   if (was_sent) raise(signal);  // else the instruction is run again, and faults again
 }
 
-extern "C" void leat_on_sigbus(int signal, siginfo_t* info, void* context) {
+extern "C" LEAT_IN_HANDLER void leat_on_sigbus(int signal, siginfo_t* info, void* context) {
   const int error = errno;
   const bool is_fault = info->si_code == BUS_ADRERR;
   if (!is_fault || !give_zeros(reinterpret_cast<std::uintptr_t>(info->si_addr))) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
 #include "leat/tests/feeder/idx_files.h"
 
 namespace leat::feeder {
@@ -226,6 +227,37 @@ TEST(MappedFile, ManyThreadsReadWhileFilesAreCutOffAndOthersComeAndGo) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
   expect_reads(*files[0], 0, size);
+}
+
+// Fibers that take turns on a thread have its errno and its signal stack in common: that is no
+// race, which ThreadSanitizer's build of this has to know.
+TEST(MappedFile, FibersOnOneThreadAllHearOfWhatIsLost) {
+  const TemporaryDirectory directory;
+  constexpr std::size_t kFibers = 4;
+  constexpr std::size_t kPages = 16;  // of each
+  const MappedFile file(directory.write("a", pattern(kFibers * kPages * kPage)));
+  fs::resize_file(file.path(), 0);
+  std::atomic<std::size_t> errors{0};
+  run(
+      [&] {
+        TaskGroup group;
+        for (std::size_t fiber = 0; fiber < kFibers; ++fiber) {
+          group.go([&, fiber] {
+            for (std::size_t page = 0; page < kPages; ++page) {
+              std::vector<std::byte> out(10);
+              try {
+                file.read((fiber * kPages + page) * kPage, out);
+              } catch (const Error&) {
+                ++errors;
+              }
+              yield();
+            }
+          });
+        }
+        group.wait();
+      },
+      {.workers = 1});
+  EXPECT_EQ(errors, kFibers * kPages);
 }
 
 // What happens to a SIGBUS that is not ours, in a process of its own.
