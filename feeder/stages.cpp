@@ -75,7 +75,13 @@ Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const B
 }
 
 void Stages::finish(const std::exception_ptr& cause) noexcept {
-  for (const auto& ring : rings_) ring->finish(cause);
+  std::exception_ptr first;
+  {
+    const std::scoped_lock lock(cause_mutex_);
+    if (cause_ == nullptr) cause_ = cause;
+    first = cause_;
+  }
+  for (const auto& ring : rings_) ring->finish(first);
 }
 
 void Stages::launch(TaskGroup& group) {

@@ -13,7 +13,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <stop_token>
 #include <vector>
@@ -46,7 +48,8 @@ class Stages {
 
   /// Launches all stages into `group`, which must be joined before *this goes.
   void launch(TaskGroup& group);
-  /// Nothing more will come, for any rank: consumers get what is staged, then `cause`.
+  /// Nothing more will come, for any rank: consumers get what is staged, then `cause`, or that of
+  /// the first call: what other stages fail with then only follows from it.
   void finish(const std::exception_ptr& cause) noexcept;
   /// What autotune has done. Thread-safe.
   [[nodiscard]] std::vector<Decision> decisions() const;
@@ -74,6 +77,8 @@ class Stages {
   const Channel<PinnedSlot*> work_;  // slots that name the batch to fill them with
   std::unique_ptr<Tuner> tuner_;     // null: nothing is tuned
   std::stop_token stop_;
+  std::mutex cause_mutex_;  // of cause_
+  std::exception_ptr cause_;
 };
 
 }  // namespace leat::feeder
