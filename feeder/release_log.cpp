@@ -37,6 +37,9 @@ PassId ReleaseLog::begin(std::size_t rank, std::uint64_t generation, std::uint64
   for (std::size_t i = 0; i < head_.epochs.size(); ++i) {
     if (head_.epochs[i].epoch <= epoch) unseen_[i] = false;
   }
+  // The latest pass over an epoch is what counts: the loop that evaluates, always over epoch 0,
+  // leaves none behind.
+  std::erase_if(mine, [&](const Pass& pass) { return pass.epoch == epoch && pass.leases == 0; });
   Pass& pass = mine.emplace_back();
   pass.id = PassId{++last_id_};
   pass.generation = generation;

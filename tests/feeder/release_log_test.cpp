@@ -1,0 +1,51 @@
+// What the log keeps over a long run; what it says of one, resume_test.cpp shows.
+#include "leat/feeder/release_log.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "leat/feeder/batch_plan.h"
+#include "leat/feeder/slots.h"
+#include "leat/feeder/state.h"
+
+namespace leat::feeder {
+namespace {
+
+// The loop that evaluates, always over epoch 0. Were passes kept, each would be compared with each:
+// these would take hours.
+TEST(ReleaseLog, PassesOverOneEpochLeaveNothingBehind) {
+  const BatchPlan plan(8, 2, 1, LastBatch::kPartial);
+  ReleaseLog log(plan, {.samples = 8, .batch_size = 2, .epochs = {}}, false);
+  constexpr std::uint64_t kPasses = 200'000;
+  for (std::uint64_t generation = 1; generation <= kPasses; ++generation) {
+    const PassId pass = log.begin(0, generation, 0, false);
+    for (std::uint64_t batch = 0; batch < 3; ++batch) {
+      log.leased(0, pass);
+      log.ended(0, pass, {.epoch = 0, .index = batch}, true);
+    }
+  }
+  const State state = log.state();
+  ASSERT_EQ(state.epochs.size(), 1U);
+  EXPECT_EQ(state.epochs[0].batches.intervals(), (std::vector<Interval>{{0, 3}}));
+}
+
+// A lease of the pass before says nothing of this one, nor is it lost sight of.
+TEST(ReleaseLog, ALeaseOfAnEarlierPassOverTheEpochCountsForThatOne) {
+  const BatchPlan plan(8, 2, 1, LastBatch::kPartial);
+  ReleaseLog log(plan, {.samples = 8, .batch_size = 2, .epochs = {}}, false);
+  const PassId first = log.begin(0, 1, 0, false);
+  log.leased(0, first);
+  const PassId second = log.begin(0, 2, 0, false);
+  log.leased(0, second);
+  log.ended(0, second, {.epoch = 0, .index = 1}, true);
+  log.ended(0, first, {.epoch = 0, .index = 0}, true);
+  EXPECT_EQ(log.state().epochs[0].batches.intervals(), (std::vector<Interval>{{1, 2}}));
+  static_cast<void>(log.begin(0, 3, 1, false));
+  ASSERT_EQ(log.state().epochs.size(), 1U);
+  EXPECT_EQ(log.state().epochs[0].epoch, 1U);
+}
+
+}  // namespace
+}  // namespace leat::feeder
