@@ -45,6 +45,22 @@ std::uint64_t packed_elements(const Dataset& dataset) {
   return sum;
 }
 
+bool is_place(const Dataset& dataset, const Sampler& sampler, std::uint64_t epoch,
+              const Carry& place) {
+  if (place.position > dataset.size()) return false;
+  const std::size_t field = packed_field(dataset);
+  const auto length = [&](std::uint64_t position) {
+    return packed_length(dataset, field, sampler.at(epoch, position));
+  };
+  std::uint64_t element = 0;
+  for (std::uint64_t position = 0; position < place.position; ++position) {
+    element += length(position);
+  }
+  const bool is_within = place.offset == 0 ||
+                         (place.position < dataset.size() && place.offset < length(place.position));
+  return is_within && place.element >= place.offset && place.element - place.offset == element;
+}
+
 PackWalk::PackWalk(const Dataset& dataset, const Sampler& sampler)
     : dataset_(dataset), sampler_(sampler), field_(packed_field(dataset)) {}
 

@@ -46,6 +46,11 @@ struct Piece {
 /// Elements of an epoch. Asks for every length.
 [[nodiscard]] std::uint64_t packed_elements(const Dataset& dataset);
 
+/// Whether the place is where it says: a state's may be one of other data. Asks for the lengths of
+/// the samples before it.
+[[nodiscard]] bool is_place(const Dataset& dataset, const Sampler& sampler, std::uint64_t epoch,
+                            const Carry& place);
+
 /// Walks along an epoch. Keeps references. For one fiber.
 class PackWalk {
  public:

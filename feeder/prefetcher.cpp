@@ -13,6 +13,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/scheduler_core.h"
 #include "leat/csp/task_group.h"
+#include "leat/feeder/packing.h"
 #include "leat/feeder/release_log.h"
 #include "leat/feeder/slot_ring.h"
 #include "leat/feeder/stages.h"
@@ -109,7 +110,11 @@ std::size_t most_rows(const BatchPlan& plan, std::size_t rank) {
 
 std::string megabytes(double bytes) {
   std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), "%.1f MB", bytes / 1e6);
+  if (bytes < 1e6) {
+    std::snprintf(text.data(), text.size(), "%.0f bytes", bytes);
+  } else {
+    std::snprintf(text.data(), text.size(), "%.1f MB", bytes / 1e6);
+  }
   return text.data();
 }
 
@@ -152,6 +157,16 @@ State head_of(const Dataset& dataset, const PrefetcherOptions& options, const Ba
   require(std::string(to_string(before.order)), std::string(to_string(head.order)), "order");
   require(std::string(to_string(before.last_batch)), std::string(to_string(head.last_batch)),
           "last_batch");
+  const Sampler sampler(head.samples, head.order, head.seed);
+  for (const EpochReleases& one : before.epochs) {
+    if (!one.carry.has_value() || is_place(dataset, sampler, one.epoch, *one.carry)) continue;
+    throw Error("leat: the state to resume from is of other data: in epoch " +
+                std::to_string(one.epoch) + ", element " + std::to_string(one.carry->element) +
+                " is not element " + std::to_string(one.carry->offset) +
+                " of the sample at position " + std::to_string(one.carry->position) +
+                ": samples have other lengths than then; give the same dataset, its files in the "
+                "same order");
+  }
   head.epochs = std::move(before.epochs);
   return head;
 }

@@ -74,8 +74,10 @@ std::string to_text(const IntervalSet& set) {
     if (from + 1 < intervals.size())
       bits.unit = std::gcd(bits.unit, intervals[from + 1].first - one.end);
     bits.units = (intervals.back().end - one.first) / bits.unit;
-    if (bits.units / 4 >= shortest) continue;
-    const std::size_t with_bits = length + to_text(intervals, bits).size() + 1;
+    const std::size_t digits = static_cast<std::size_t>(
+        std::min<std::uint64_t>(bits.units / 4 + (bits.units % 4 != 0 ? 1 : 0), shortest));
+    const std::size_t with_bits =
+        length + std::to_string(one.first).size() + std::to_string(bits.unit).size() + digits + 3;
     if (with_bits < shortest) {
       shortest = with_bits;
       best = bits;
@@ -255,6 +257,10 @@ State State::parse(std::string_view text) {
     if (!state.epochs.empty() && one.epoch <= state.epochs.back().epoch) {
       words.fail("epoch " + std::to_string(one.epoch) + " follows " +
                  std::to_string(state.epochs.back().epoch));
+    }
+    if (one.carry.has_value() && (state.elements == 0 || one.carry->element > state.elements ||
+                                  one.carry->position > state.samples)) {
+      words.fail("epoch " + std::to_string(one.epoch) + " does not have that carry");
     }
     if (end_of(one.batches) > plan.batches() || end_of(one.positions) > positions ||
         end_of(one.before) > positions) {

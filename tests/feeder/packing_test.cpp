@@ -185,6 +185,46 @@ TEST_P(Packed, WhatIsCarriedOverIsInTheState) {
   });
 }
 
+// As many samples and elements, but elsewhere: what is carried over names no place there.
+TEST_P(Packed, AStateOfOtherLengthsIsRefused) {
+  in_place([] {
+    const gpu::Device device = gpu::open("host");
+    PrefetcherOptions options = {
+        .batch_size = 7, .order = Order::kSequential, .packing = Packing{.most_samples = 4}};
+    const Documents data({5, 5, 4, 6});
+    {
+      Prefetcher feed(data, device, options);
+      static_cast<void>(feed.next());
+      static_cast<void>(feed.next());
+      options.resume = feed.state();
+    }
+    const auto error_of = [&](const Dataset& of) -> std::string {
+      try {
+        const Prefetcher feed(of, device, options);
+      } catch (const Error& e) {
+        return e.what();
+      }
+      return "none";
+    };
+    EXPECT_EQ(error_of(data), "none");
+    EXPECT_EQ(error_of(Documents({5, 5, 6, 4})), "none");  // what lies before it is the same
+    const std::string error = error_of(Documents({6, 4, 5, 5}));
+    EXPECT_NE(
+        error.find("is of other data: in epoch 0, element 7 is not element 2 of the sample at "
+                   "position 1"),
+        std::string::npos)
+        << error;
+    const State good = State::parse(options.resume);
+    for (const Carry& wrong : {Carry{7, 1, 3}, Carry{7, 2, 0}, Carry{7, 4, 0}, Carry{0, 1, 0},
+                               Carry{0, 0, 6}, Carry{12, 1, 7}, Carry{20, 4, 1}, Carry{1, 0, 0}}) {
+      State bad = good;
+      bad.epochs[0].carry = wrong;
+      options.resume = bad.text();
+      EXPECT_NE(error_of(data).find("is of other data"), std::string::npos) << options.resume;
+    }
+  });
+}
+
 // Walks to any element, from the beginning or from a place known, end at the same one.
 TEST(PackedWalk, FindsEveryElementFromAnywhere) {
   const Documents data = random_documents(3, 30);

@@ -148,6 +148,12 @@ TEST(State, ATextThatMakesNoSenseIsRefusedAndTheByteNamed) {
   }
   expect_refused(good + " epoch=1 batches=14+1:c positions=-", "does not have");
   expect_refused(good + " epoch=18446744073709551615 batches=- positions=-", "there is no epoch");
+  const std::string epoch = " epoch=1 batches=- positions=- carry=";
+  expect_refused(good + epoch + "0:0+0", "does not have that carry");  // it is not packed
+  const std::string packed = with("samples=60", "samples=60 elements=100");
+  EXPECT_NO_THROW(static_cast<void>(State::parse(with_sum(packed + epoch + "100:60+0"))));
+  expect_refused(packed + epoch + "101:60+0", "does not have that carry");
+  expect_refused(packed + epoch + "100:61+0", "does not have that carry");
   expect_refused("leat-state/2" + good.substr(12), "leat-state/1");
 }
 
@@ -189,8 +195,7 @@ TEST(State, EverySetComesBack) {
   }
 }
 
-// As many leases as slots can be asked for, given back in the worst order; and 32 devices out of
-// step.
+// 256 leases, given back in the worst order; and 32 devices out of step.
 TEST(State, IsAFewHundredBytesAtWorst) {
   State state{.samples = 100'000'000, .batch_size = 512, .seed = 1, .epochs = {{.epoch = 12}}};
   state.epochs[0].batches.add({.first = 0, .end = 150'000});
