@@ -270,14 +270,11 @@ leat_status leat_dataset_open_cifar100_files(const char* files, int32_t label,
   return open_cifar_files<leat::feeder::Cifar100>(__func__, files, label, dataset);
 }
 
-leat_status leat_dataset_open_mnist_files(const char* images, const char* labels,
-                                          leat_dataset** dataset) {
+leat_status leat_dataset_open_mnist_files(const char* images, leat_dataset** dataset) {
   const char* const function = __func__;
   return open(function, dataset, [&] {
     require(images, function, "images");
-    require(labels, function, "labels");
-    return std::make_shared<leat::feeder::Mnist>(leat::feeder::FilePatterns(images),
-                                                 leat::feeder::FilePatterns(labels));
+    return std::make_shared<leat::feeder::Mnist>(leat::feeder::FilePatterns(images));
   });
 }
 

@@ -35,28 +35,42 @@ fs::path find(const fs::path& directory, const std::string& name) {
               "{train,t10k}-labels-idx1-ubyte[.gz]");
 }
 
-std::string prefix(Mnist::Split split) { return split == Mnist::kTrain ? "train" : "t10k"; }
-
 }  // namespace
 
 Mnist::Mnist(const fs::path& directory, Split split)
-    // Both are looked for before one is read: a missing file is told at once.
-    : Mnist(split == kTrain ? "mnist train" : "mnist test",
-            Files{{find(directory, prefix(split) + "-images-idx3-ubyte")},
-                  {find(directory, prefix(split) + "-labels-idx1-ubyte")}}) {}
+    : Mnist(split == kTrain ? "mnist train" : "mnist test", find_both(directory, split)) {}
 
-Mnist::Mnist(const FilePatterns& images, const FilePatterns& labels)
-    : Mnist("mnist of " + images.text(), Files{find_files(images, ""), find_files(labels, "")}) {}
+Mnist::Mnist(const FilePatterns& images)
+    : Mnist("mnist of " + images.text(), with_labels(find_files(images, ""))) {}
 
-Mnist::Mnist(std::string name, const Files& files) : name_(std::move(name)) {
-  const auto& [image_files, label_files] = files;
-  if (image_files.size() != label_files.size()) {
-    throw Error("leat: " + name_ + ": there are " + std::to_string(image_files.size()) +
-                " files of images, from " + image_files[0].string() + " on, but " +
-                std::to_string(label_files.size()) + " of labels, from " + label_files[0].string() +
-                " on; each file of images needs one of labels");
+// Both are looked for before one is read: a missing file is told at once.
+std::vector<Mnist::Files> Mnist::find_both(const fs::path& directory, Split split) {
+  const std::string prefix = split == kTrain ? "train" : "t10k";
+  return {{find(directory, prefix + "-images-idx3-ubyte"),
+           find(directory, prefix + "-labels-idx1-ubyte")}};
+}
+
+std::vector<Mnist::Files> Mnist::with_labels(const std::vector<fs::path>& images) {
+  std::vector<Files> files;
+  for (const fs::path& image_file : images) {
+    std::string name = image_file.filename().string();
+    const std::size_t at = name.rfind("images");
+    if (at == std::string::npos) {
+      throw Error("leat: " + image_file.string() +
+                  " has no \"images\" in its name, which names the file of its labels; rename it, "
+                  "or give a pattern that does not match it");
+    }
+    name.replace(at, 6, "labels");
+    if (const std::size_t rank = name.rfind("idx3"); rank != std::string::npos) {
+      name.replace(rank, 4, "idx1");
+    }
+    files.push_back({image_file, image_file.parent_path() / name});
   }
-  for (std::size_t i = 0; i < image_files.size(); ++i) append(image_files[i], label_files[i]);
+  return files;
+}
+
+Mnist::Mnist(std::string name, const std::vector<Files>& files) : name_(std::move(name)) {
+  for (const Files& both : files) append(both.images, both.labels);
   fields_ = {{"image",
               DType::kUint8,
               {static_cast<std::int64_t>(rows_), static_cast<std::int64_t>(columns_)}},

@@ -5,7 +5,7 @@
 //   const leat::feeder::Mnist train("examples/data/mnist", leat::feeder::Mnist::kTrain);
 //   leat::feeder::SampleBuffer first(train.fields());
 //   train.read(0, first);                       // first.as<std::uint8_t>(1)[0], its label, is 5
-//   const leat::feeder::Mnist parts("data/images_{0..7}.idx", "data/labels_{0..7}.idx");
+//   const leat::feeder::Mnist parts("data/images_{0..7}.idx");  // and labels_0.idx to labels_7.idx
 #pragma once
 
 #include <cstddef>
@@ -39,10 +39,11 @@ class Mnist final : public Dataset {
   /// are no images or no pixels in them. Blocks the thread: half a second for MNIST's compressed
   /// training set.
   Mnist(const std::filesystem::path& directory, Split split);
-  /// Files of that format, by pattern (sources/files.h; of a directory, all that are in it): the
-  /// first of `labels` has those of the first of `images`, and so on. Throws as above, also if
-  /// there are not as many of both, or images of two sizes.
-  Mnist(const FilePatterns& images, const FilePatterns& labels);
+  /// Files of that format, those of images by pattern (sources/files.h). The labels of each are in
+  /// the file of its name with "labels" for the last "images", and "idx1" for "idx3":
+  /// "train-images-0-idx3-ubyte.gz", "train-labels-0-idx1-ubyte.gz". Throws as above, also for a
+  /// name without "images", and for images of two sizes.
+  explicit Mnist(const FilePatterns& images);
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
@@ -61,10 +62,14 @@ class Mnist final : public Dataset {
 
  private:
   struct Files {
-    std::vector<std::filesystem::path> images;
-    std::vector<std::filesystem::path> labels;
+    std::filesystem::path images;
+    std::filesystem::path labels;
   };
-  Mnist(std::string name, const Files& files);
+  Mnist(std::string name, const std::vector<Files>& files);
+  [[nodiscard]] static std::vector<Files> find_both(const std::filesystem::path& directory,
+                                                    Split split);
+  [[nodiscard]] static std::vector<Files> with_labels(
+      const std::vector<std::filesystem::path>& images);
   void append(const std::filesystem::path& image_file, const std::filesystem::path& label_file);
 
   std::string name_;

@@ -209,18 +209,18 @@ TEST_F(MnistFiles, ShardsFollowEachOther) {
   directory_.write("labels_0", labels_);
   directory_.write("labels_1", idx_header({1}) + Bytes{3});
   const std::string folder = path().string();
-  const Mnist data(folder + "/images_{0..1}", folder + "/labels_?");
+  const Mnist data(folder + "/images_{0..1}");
   EXPECT_EQ(data.name(), "mnist of " + folder + "/images_{0..1}");
   ASSERT_EQ(data.size(), 3U);
   EXPECT_EQ(read(data, 1).label, 0U);
   EXPECT_EQ(read(data, 2).label, 3U);
   EXPECT_EQ(read(data, 2).image, (Bytes{6, 7, 8, 9, 10, 255}));
   EXPECT_EQ(data.images().size(), 18U);
-  const Mnist one(folder + "/images_1", folder + "/labels_1");
+  const Mnist one(folder + "/images_1");
   EXPECT_EQ(read(one, 0).label, 3U);
 
   const auto error_of_shards = [&] {
-    return error_of([&] { const Mnist all(folder + "/images_*", folder + "/labels_*"); });
+    return error_of([&] { const Mnist all(folder + "/images_*"); });
   };
   directory_.write("labels_1", idx_header({1}) + Bytes{10});
   expect_says(error_of_shards(), {"label 10 of sample 2 in " + folder + "/labels_1 (byte 8"});
@@ -229,10 +229,22 @@ TEST_F(MnistFiles, ShardsFollowEachOther) {
   directory_.write("labels_1", idx_header({1}) + Bytes{3});
   directory_.write("images_1", idx_header({1, 3, 2}) + Bytes{6, 7, 8, 9, 10, 255});
   expect_says(error_of_shards(), {"images_1 holds images of 3 x 2 (byte 8", "before 2 x 3"});
+  directory_.write("images_1", idx_header({1, 2, 3}) + Bytes{6, 7, 8, 9, 10, 255});
   directory_.write("images_2", images_);
-  expect_says(error_of_shards(), {"3 files of images", "images_0", "2 of labels", "labels_0"});
-  expect_says(error_of([&] { const Mnist none(folder + "/no_*", folder + "/labels_*"); }),
-              {folder + "/no_*"});
+  expect_says(error_of_shards(), {folder + "/labels_2", "No such file"});
+  expect_says(error_of([&] { const Mnist none(folder + "/no_*"); }), {folder + "/no_*"});
+  expect_says(error_of([&] { const Mnist all(folder + "/labels_*"); }),
+              {folder + "/labels_0 has no \"images\" in its name"});
+
+  // As MNIST's own are called; and whatever order the names have.
+  directory_.write("images-10-images-idx3-ubyte", images_);
+  directory_.write("images-10-labels-idx1-ubyte", labels_);
+  directory_.write("images-9-images-idx3-ubyte", idx_header({1, 2, 3}) + Bytes(6, 1));
+  directory_.write("images-9-labels-idx1-ubyte", idx_header({1}) + Bytes{7});
+  const Mnist named(folder + "/images-*-images-idx3-ubyte");
+  ASSERT_EQ(named.size(), 3U);
+  EXPECT_EQ(read(named, 2).image[0], 1U);
+  EXPECT_EQ(read(named, 2).label, 7U);
 }
 
 TEST_F(MnistFiles, DamagedFilesAreNamed) {
