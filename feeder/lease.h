@@ -78,7 +78,8 @@ class Lease {
 
   /// Gives the batch back. Idempotent. Does not wait.
   void release() noexcept { end(true); }
-  /// As release(), but the batch does not count as trained on: a resumed run delivers it again.
+  /// As release(), but the batch does not count as trained on: a run that is resumed while its
+  /// epoch is under way delivers it again. An epoch that all ranks have left is not come back to.
   void abandon() noexcept { end(false); }
   /// False once released or moved from.
   explicit operator bool() const noexcept { return slot_ != nullptr; }

@@ -19,11 +19,14 @@
 // batches are those released by all ranks that the state is of; positions (of the epoch) are those
 // released of other batches, by some of the ranks; sum is the FNV-1a of all before " sum". Where
 // there are many gaps, 40+2:b8 stands for a number of units of 2 from 40 on: the digits are
-// hexadecimal, their bits, the highest first, say which units are in it: 40-41,44-49. So the text
-// grows by at most a byte for four batches that are between the first that is missing and the last
-// that was released: 256 leases at once are at most 70 bytes. Packed (feeder/packing.h),
-// elements=1234567 follows samples, and carry=element:position+offset a positions. Of some of the
-// ranks, after a resume in the midst of batches, before=... follows positions.
+// hexadecimal, their bits, the highest first, say which units are in it: 40-41,44-49. So of leases
+// that are given back in any order the text grows by at most a byte for each four batches between
+// the first that is missing and the last that was released, and of ranks that are not in step by a
+// byte for each four shards of equal size; of shards that are not, for up to four samples. 256
+// leases at once are at most 70 bytes, 32 ranks that are 8 steps apart another 70, or, at 31
+// samples and a quarter each, 900. Packed (feeder/packing.h), elements=1234567 follows samples, and
+// carry=element:position+offset a positions. Of some of the ranks, after a resume in the midst of
+// batches, before=... follows positions.
 #pragma once
 
 #include <cstddef>

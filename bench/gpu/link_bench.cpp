@@ -13,7 +13,8 @@
 // Pageable memory is not held: CUDA copies it in the call, which would wait for the hold for ever.
 //
 // An iteration is a sample. Counters: GB_per_s (10^9 bytes, of the median sample), slowest (of all
-// samples), copies (of a sample), and what was allocated for each copy, while sampling.
+// samples that count), copies (of a sample), and what was allocated for each copy, while sampling.
+// Under compute those count that it lasted for; others are taken again beside more of it.
 
 #include <benchmark/benchmark.h>
 
