@@ -206,7 +206,8 @@ Receiver<Lease> Feed::receiver(std::uint64_t epoch, const gpu::StreamRef& stream
   if (stream.device() == ring_->device) return offer(epoch, stream);
   throw std::invalid_argument("leat: batches on " + ring_->device.name() +
                               " cannot be used on a stream of another device (" +
-                              stream.device().name() + ")");
+                              stream.device().name() +
+                              "); open a device once, and use that for both");
 }
 
 Receiver<Lease> Feed::receiver(std::uint64_t epoch) { return offer(epoch, std::nullopt); }

@@ -72,7 +72,8 @@ Lease& Lease::bind(const gpu::StreamRef& stream) {
   if (!(stream.device() == ring_->device)) {
     throw std::invalid_argument("leat: a batch on " + ring_->device.name() +
                                 " cannot be used on a stream of another device (" +
-                                stream.device().name() + ")");
+                                stream.device().name() +
+                                "); open a device once, and use that for both");
   }
   for (std::size_t i = 0; i < slot.bound; ++i) {
     if (*slot.streams[i] == stream) return *this;

@@ -59,6 +59,53 @@ TEST(CudaFeed, ASteadyLoopNeitherSynchronisesNorMakesAnything) {
   }
 }
 
+// A tensor is copied in one piece, or in pieces of at most copy_chunk_bytes, none of them twice; of
+// several devices, which may share a link, in pieces of 8 MiB.
+TEST(CudaFeed, CopiesAreCutIntoPieces) {
+  const Numbers data({.size = 8 * 5, .pattern_bytes = 1000});  // and a number of 8 bytes
+  const gpu::Device device = gpu::open("cuda:0");
+  const auto copied_with = [&](std::size_t chunk) {
+    stand_in::Copied before;
+    stand_in::Copied after;
+    {
+      Prefetcher feed(data, device, {.batch_size = 8, .copy_chunk_bytes = chunk});
+      const gpu::Stream stream(device);
+      before = stand_in::copied();
+      std::size_t batches = 0;
+      for (Lease& batch : feed.epoch(0, stream)) batches += batch.size() == 8 ? 1U : 0U;
+      EXPECT_EQ(batches, 5U);
+      stream.sync();
+    }
+    after = stand_in::copied();
+    EXPECT_EQ((after.bytes - before.bytes) % (8 * 1008), 0U);
+    const std::uint64_t batches = (after.bytes - before.bytes) / (8 * 1008);
+    EXPECT_GE(batches, 5U) << "and what was read ahead";
+    stand_in::Copied of_one = {.largest = after.largest};
+    of_one.pieces = (after.pieces - before.pieces) / batches;
+    EXPECT_EQ((after.pieces - before.pieces) % batches, 0U);
+    return of_one;
+  };
+  EXPECT_EQ(copied_with(100).largest, 100U);
+  EXPECT_EQ(copied_with(100).pieces, 1U + 80U);
+  EXPECT_EQ(copied_with(3000).largest, 3000U);
+  EXPECT_EQ(copied_with(3000).pieces, 1U + 3U);
+  EXPECT_EQ(copied_with(8000).pieces, 2U);
+  EXPECT_EQ(copied_with(0).largest, 8000U);
+  EXPECT_EQ(copied_with(0).pieces, 2U);
+}
+
+TEST(CudaFeed, CopiesToSeveralDevicesAreCutInto8MiB) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  const Numbers data({.size = 6, .pattern_bytes = 3 * kMiB});
+  Prefetcher feed(data, {gpu::open("cuda:0"), gpu::open("cuda:1")}, {.batch_size = 6});
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    Lease batch = feed.rank(rank).next().value();
+    EXPECT_EQ(batch.size(), 3U);
+  }
+  EXPECT_EQ(stand_in::copied().largest, 8 * kMiB);
+  EXPECT_EQ(stand_in::copied().bytes % (3 * (3 * kMiB + 8)), 0U);
+}
+
 TEST(CudaFeed, AStreamThatIsBeingCapturedCannotBeBound) {
   const gpu::Device device = gpu::open("cuda:0");
   const Numbers data({.size = 64});

@@ -61,7 +61,11 @@ void copy(const Piece& piece) {
 cudaError_t enqueue_copies(Lock& lock, const StreamRef& stream, std::vector<Piece> pieces) {
   bool wait = false;
   Operation operation;
+  Copied& copied = state().copied;
   for (Piece& piece : pieces) {
+    ++copied.pieces;
+    copied.bytes += piece.bytes;
+    copied.largest = std::max(copied.largest, piece.bytes);
     if (!pinned_for(piece.to_memory, *stream) || !pinned_for(piece.from_memory, *stream)) {
       ++state().pageable_copies;
     }

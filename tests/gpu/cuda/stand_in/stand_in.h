@@ -79,6 +79,13 @@ void delay_operations(std::chrono::microseconds delay);
 /// The same of all functions that were called.
 using Calls = std::map<std::string, std::uint64_t, std::less<>>;
 [[nodiscard]] Calls all_calls();
+/// What copies have moved since reset(), each piece of a batched one by itself.
+struct Copied {
+  std::uint64_t pieces = 0;
+  std::uint64_t bytes = 0;
+  std::size_t largest = 0;  // piece
+};
+[[nodiscard]] Copied copied();
 /// Copies from or to host memory that is not pinned, since reset().
 [[nodiscard]] std::uint64_t pageable_copies();
 /// Calls that host functions have made, since reset().

@@ -142,6 +142,7 @@ void reset() {
   all.calls.clear();
   all.devices.clear();
   make_devices(all);
+  all.copied = {};
   all.pageable_copies = 0;
   all.calls_in_host_functions = 0;
   all.device_count = 2;
@@ -224,6 +225,11 @@ std::uint64_t calls(std::string_view function) {
 Calls all_calls() {
   const Lock lock(state().mutex);
   return state().calls;
+}
+
+Copied copied() {
+  const Lock lock(state().mutex);
+  return state().copied;
 }
 
 std::uint64_t pageable_copies() {

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "leat/tests/gpu/cuda/stand_in/stand_in.h"
 #include "leat/tests/support/uncounted.h"
 
 namespace leat::stand_in {
@@ -161,6 +162,7 @@ struct State {
   std::map<std::string, std::function<void()>, std::less<>> before_calls;
   std::map<std::pair<std::string, cudaError_t>, std::function<void()>> on_answers;
   std::map<std::string, std::uint64_t, std::less<>> calls;
+  Copied copied;
   std::uint64_t pageable_copies = 0;
   std::uint64_t calls_in_host_functions = 0;
 
