@@ -122,13 +122,15 @@ void check_cap(std::size_t cap, std::size_t slots, std::size_t slot_bytes, std::
                const char* kind, const char* name) {
   const double sum =
       static_cast<double>(slots) * static_cast<double>(slot_bytes) * static_cast<double>(devices);
-  if (cap == 0 || sum <= static_cast<double>(cap)) return;
+  constexpr double kMost = 0x1p62;  // what can be added up, and more than there is
+  const double most = cap == 0 ? kMost : static_cast<double>(cap);
+  if (sum <= std::min(most, kMost)) return;
   const std::string times =
       devices > 1 ? " for each of " + std::to_string(devices) + " devices" : std::string();
   refuse(std::to_string(slots) + " " + kind + " slots of " +
          megabytes(static_cast<double>(slot_bytes)) + times + " are " + megabytes(sum) +
-         ", more than " + name + ", " + megabytes(static_cast<double>(cap)) +
-         ": take a smaller batch_size or fewer slots");
+         ", more than " + (most < kMost ? std::string(name) : "any memory has") + ", " +
+         megabytes(std::min(most, kMost)) + ": take a smaller batch_size or fewer slots");
 }
 
 State head_of(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,

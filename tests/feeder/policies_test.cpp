@@ -405,6 +405,17 @@ TEST_P(Policies, SlotsBeyondACapAreRefusedAndTheSumNamed) {
                    {"3 pinned slots", "8.0 MB", "24.0 MB", "max_pinned_bytes", "23.0 MB"});
     expect_refused({.prefetch_depth = 3, .max_device_bytes = 23'000'000},
                    {"3 device slots", "24.0 MB", "max_device_bytes"});
+    expect_refused({.pinned_slots = 2, .max_pinned_bytes = 10'000},
+                   {"2 pinned slots of 8.0 MB", "16.0 MB", "max_pinned_bytes, 10000 bytes"});
+    const Numbers small({.size = 100, .pattern_bytes = 8});
+    try {  // whose sum has no room in 64 bits
+      const Prefetcher prefetcher(
+          small, devices[0],
+          {.batch_size = std::size_t{1} << 57, .pinned_slots = 4, .last_batch = LastBatch::kPad});
+      ADD_FAILURE() << "accepted";
+    } catch (const std::invalid_argument& e) {
+      expect_contains(e.what(), {"4 pinned slots", "more than any memory has"});
+    }
     const Prefetcher fits(data, devices[0],
                           {.batch_size = 8,
                            .pinned_slots = 3,
