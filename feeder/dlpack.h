@@ -14,6 +14,9 @@
 // lease. The batch is released with the last of them, by an event on each stream that it was
 // exported to; what the consumer enqueued there before it called the deleter may go on reading.
 //
+// Releasing the lease itself gives the batch back at once, whatever tensors there are: they then
+// show what comes into the slot next. Drop the shared_ptr instead.
+//
 // Shares count as one lease of PrefetcherOptions::max_leases until the last of them is gone: a
 // framework that keeps tensors (for a backward pass, in a garbage collector) needs as many more.
 //

@@ -40,7 +40,7 @@ void Failures::charge(std::size_t attempted, std::vector<Failure>& failures) {
       fail(one, text.data());
     }
     ++count;
-    list_.push_back(std::move(one.sample));
+    if (list_.size() < kMostListed) list_.push_back(std::move(one.sample));
   }
   failures.clear();
   attempts_ += attempted;
@@ -61,6 +61,11 @@ void Failures::fail(const Failure& failure, const std::string& why_not) const {
 std::vector<FailedSample> Failures::list() const {
   const std::scoped_lock lock(mutex_);
   return list_;
+}
+
+std::uint64_t Failures::count() const {
+  const std::scoped_lock lock(mutex_);
+  return counts_[0] + counts_[1];
 }
 
 }  // namespace leat::feeder

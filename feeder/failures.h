@@ -31,6 +31,10 @@ struct FailedSample {
   std::string error;
 };
 
+/// A list of such samples ends with this many, that it does not grow for a month: a rate is a
+/// budget for ever, and a sample that is bad is so in every epoch.
+constexpr std::size_t kMostListed = 10'000;
+
 /// The same while its batch is on its way.
 struct Failure {
   FailedSample sample;
@@ -53,8 +57,10 @@ class Failures {
   void charge(std::size_t attempted, std::vector<Failure>& failures);
   /// Throws leat::Error, naming the sample and `why_not`, with the cause nested in it.
   [[noreturn]] void fail(const Failure& failure, const std::string& why_not = {}) const;
-  /// The list, in the order in which their batches were handed out.
+  /// The first kMostListed of them, in the order in which their batches were handed out.
   [[nodiscard]] std::vector<FailedSample> list() const;
+  /// How many there were in all.
+  [[nodiscard]] std::uint64_t count() const;
 
  private:
   const std::string dataset_;

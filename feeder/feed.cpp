@@ -74,9 +74,11 @@ Epoch Feed::epoch(std::uint64_t epoch) { return {*this, epoch, std::nullopt}; }
 
 Stats Feed::stats() const {
   Stats stats = ring_->stats.snapshot();
-  stats.decisions = stages_.decisions();
+  stages_.add_to(stats);
   return stats;
 }
+
+void Feed::reset_stats() { ring_->stats.reset(); }
 
 void Feed::start(std::uint64_t epoch) {
   if (epoch > kLastEpoch) {

@@ -95,6 +95,8 @@ class Feed {
   [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept { return batches_; }
   /// What was measured so far.
   [[nodiscard]] Stats stats() const;
+  /// Measures anew from here on: what came before, to warm up for instance, counts no more.
+  void reset_stats();
 
  private:
   friend class Epoch;

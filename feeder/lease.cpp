@@ -22,6 +22,12 @@ Lease::Lease(std::shared_ptr<SlotRing> ring, DeviceSlot& slot, PassId pass,
       received_(now()) {
   slot.state.move_on(DeviceState::kReady, DeviceState::kLeased);
   ring_->log->leased(ring_->rank, pass);
+  if (!host_timed_) return;
+  ring_->note(slot.traced, [&](TracedBatch& traced) {
+    traced.wait_for_batch = {.begin = received_ - waited_, .end = received_};
+    traced.lease.begin = received_;
+    traced.is_leased = true;
+  });
 }
 
 Lease::Lease(Lease&& other) noexcept
@@ -95,6 +101,10 @@ Lease& Lease::bind(const gpu::StreamRef& stream) {
     slot.timing->consumer_starved = waited_;
     slot.timing->bound_second = true;
   }
+  if (slot.traced != nullptr && slot.bound == 0) {
+    slot.traced->use_begin.record(stream);
+    ring_->note(slot.traced, [](TracedBatch& traced) { traced.is_used = true; });
+  }
   slot.streams[slot.bound++] = stream;
   return *this;
 }
@@ -143,6 +153,12 @@ void Lease::end(bool done) noexcept {
   if (slot.bound == 0 && host_ready_ && host_timed_ && ring->is_own_time()) {
     ring->stats.add_host_step(slot.batch.index == 0, waited_, now() - received_);
   }
+  if (slot.traced != nullptr && host_timed_ && ring->is_own_time()) {
+    ring->note(slot.traced, [at = now()](TracedBatch& traced) {
+      traced.lease.end = at;
+      traced.has_ended = traced.is_leased;
+    });
+  }
   if (done) ring->stats.add_release();
   ring->log->ended(ring->rank, pass_, slot.batch, done);
   ring->give_back(slot, DeviceState::kLeased);
@@ -152,6 +168,10 @@ void Lease::end(bool done) noexcept {
 void Lease::record_release(DeviceSlot& slot, SlotRing& ring) noexcept {
   try {
     for (std::size_t i = 0; i < slot.bound; ++i) slot.released[i].record(*slot.streams[i]);
+    if (slot.traced != nullptr && slot.bound > 0) {
+      slot.traced->use_end.record(*slot.streams[0]);
+      ring.note(slot.traced, [](TracedBatch& traced) { traced.is_released = traced.is_used; });
+    }
     StepTiming* const timing = slot.timing.get();
     if (timing == nullptr || slot.bound == 0) return;
     const bool first = slot.part == StepPart::kFirst;

@@ -13,6 +13,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/scheduler_core.h"
 #include "leat/csp/task_group.h"
+#include "leat/feeder/figures.h"
 #include "leat/feeder/packing.h"
 #include "leat/feeder/release_log.h"
 #include "leat/feeder/slot_ring.h"
@@ -253,7 +254,8 @@ struct Prefetcher::Parts {
     std::vector<std::shared_ptr<SlotRing>> made;
     for (std::size_t i = 0; i < devices.size(); ++i) {
       made.push_back(std::make_shared<SlotRing>(devices[i], i, std::move(layouts[i]), size, stats,
-                                                options.check_slots, log, *scheduler));
+                                                options.check_slots, options.trace.get(), log,
+                                                *scheduler));
     }
     return made;
   }
@@ -326,6 +328,11 @@ Prefetcher::Prefetcher(const Dataset& dataset, const std::vector<gpu::Device>& d
 
 Prefetcher::~Prefetcher() = default;
 
+void Prefetcher::stop() noexcept {
+  parts_->stages.finish(std::make_exception_ptr(Error("leat: the prefetcher was stopped")));
+  parts_->group->stop();
+}
+
 Feed& Prefetcher::rank(std::size_t i) {
   if (i < parts_->feeds.size()) return *parts_->feeds[i];
   throw std::out_of_range("leat: this prefetcher has " + std::to_string(parts_->feeds.size()) +
@@ -350,6 +357,41 @@ Receiver<Lease> Prefetcher::receiver(std::uint64_t epoch, const gpu::StreamRef& 
 Receiver<Lease> Prefetcher::receiver(std::uint64_t epoch) { return only().receiver(epoch); }
 std::optional<Lease> Prefetcher::next() { return only().next(); }
 Stats Prefetcher::stats() const { return only().stats(); }
+void Prefetcher::reset_stats() { only().reset_stats(); }
+
+std::string Prefetcher::report() const {
+  std::string text;
+  std::size_t pinned = 0;
+  for (const auto& feed : parts_->feeds) {
+    if (parts_->feeds.size() > 1) {
+      text += "rank " + std::to_string(feed->rank()) + " on " + feed->device().name() + "\n";
+    }
+    text += feed->stats().table();
+  }
+  const SlotRing& first = *parts_->rings[0];
+  for (const auto& ring : parts_->rings) {
+    pinned += ring->pinned().size() * ring->layout.staged_bytes();
+  }
+  const auto of_cap = [](std::size_t bytes, std::size_t cap) {
+    return bytes_text(static_cast<double>(bytes)) +
+           (cap == 0 ? "" : " of at most " + bytes_text(static_cast<double>(cap)));
+  };
+  text +=
+      "  pinned memory " + of_cap(pinned, parts_->options.max_pinned_bytes) + ", device memory " +
+      of_cap(first.device_slots().size() * first.layout.bytes(), parts_->options.max_device_bytes) +
+      (parts_->rings.size() > 1 ? " each\n" : "\n");
+  const Stats stats = parts_->feeds[0]->stats();
+  if (stats.failed_samples > 0) {
+    text += "  " + std::to_string(stats.failed_samples) + " samples failed and were left out\n";
+  }
+  if (!stats.decisions.empty()) {
+    const Decision& last = stats.decisions.back();
+    text += "  autotune: " + std::to_string(stats.decided) + " changes, the last at batch " +
+            std::to_string(last.batch) + ": " + last.what + " from " + std::to_string(last.from) +
+            " to " + std::to_string(last.to) + "; " + last.why + "\n";
+  }
+  return text;
+}
 
 std::uint64_t Prefetcher::batches_per_epoch() const noexcept { return parts_->plan.batches(); }
 

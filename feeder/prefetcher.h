@@ -65,6 +65,11 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
+  /// Ends it, from any thread or fiber; does not wait. Who waits for a batch, or asks for one, gets
+  /// what is staged and then leat::Error; reads that are under way go on, and the destructor waits
+  /// for them. state() stays as it is.
+  void stop() noexcept;
+
   /// The feed of the i-th device. Throws std::out_of_range.
   [[nodiscard]] Feed& rank(std::size_t i);
   /// How many there are.
@@ -78,13 +83,18 @@ class Prefetcher {
   [[nodiscard]] Receiver<Lease> receiver(std::uint64_t epoch);
   [[nodiscard]] std::optional<Lease> next();
   [[nodiscard]] Stats stats() const;
+  void reset_stats();
+
+  /// What there is to tell, in several lines: of each rank the overlap table, what the slots take
+  /// of which caps, samples that were left out, what autotune did last.
+  [[nodiscard]] std::string report() const;
 
   /// Global batches of a whole epoch.
   [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept;
   /// Where the run stands, for PrefetcherOptions::resume (feeder/state.h).
   [[nodiscard]] std::string state() const;
   /// The samples that were left out because they failed, within PrefetcherOptions::read_failures
-  /// and transform_failures.
+  /// and transform_failures: the first 10,000 (kMostListed). Stats::failed_samples counts all.
   [[nodiscard]] std::vector<FailedSample> failed_samples() const;
 
  private:

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 namespace leat::feeder {
 
 class TensorSet;
+class Trace;
 
 /// In which order the batches of an epoch are delivered.
 enum class Delivery : std::uint8_t {
@@ -47,7 +49,7 @@ enum class CheckSlots : std::uint8_t {
 /// its batch is handed out, not before.
 struct FailureBudget {
   std::uint64_t count = 0;  // that many may fail in any case
-  double rate = 0;          // and this share of the samples of the batches so far
+  double rate = 0;          // or this share of the samples of the batches so far, where it is more
 };
 
 /// Samples of variable length one after the other, without padding (feeder/packing.h).
@@ -125,6 +127,8 @@ struct PrefetcherOptions {
   std::string resume = {};
   /// For debugging. Every batch is copied several times, and waited for.
   CheckSlots check_slots = CheckSlots::kNo;
+  /// Records batches for a timeline (feeder/trace.h). Null: nothing is recorded.
+  std::shared_ptr<Trace> trace = nullptr;
   /// One step in this many is timed on the device, on average and at irregular distances (0: none;
   /// 1 and 2: two in five).
   std::size_t sample_every = 16;

@@ -95,13 +95,13 @@ void ReleaseLog::leased(std::size_t rank, PassId pass) noexcept {
   if (Pass* const one = find(passes(rank), pass)) ++one->leases;
 }
 
-// Where the walk to what is missing may begin: at the last batch before it.
+// Where the walk to what is missing may begin: at the last batch before it. So those are kept
+// behind which one is missing; a batch that has another one behind it will always have.
 void ReleaseLog::Pass::note_carry(const BatchId& batch) {
-  constexpr std::size_t kMost = 64;  // behind a gap; without one, two
-  const std::vector<Interval>& intervals = released.intervals();
-  const std::uint64_t missing = intervals[0].first > 0 ? 0 : intervals[0].end;
-  std::erase_if(carries, [&](const auto& one) { return one.first + 1 < missing; });
-  if (carries.size() < kMost) carries.emplace_back(batch.index, batch.carry);
+  constexpr std::size_t kMost = 64;  // gaps; without one there is but the latest
+  carries.emplace_back(batch.index, batch.carry);
+  std::erase_if(carries, [&](const auto& one) { return released.contains(one.first + 1); });
+  if (carries.size() > kMost) carries.pop_back();
 }
 
 std::optional<Carry> ReleaseLog::Pass::carry() const {

@@ -14,7 +14,8 @@ std::int64_t capacity(std::size_t slots) { return static_cast<std::int64_t>(slot
 
 SlotRing::SlotRing(const gpu::Device& on, std::size_t local_rank, BatchLayout batch,
                    const RingSize& size, const StatsOptions& stats_options, CheckSlots check_slots,
-                   std::shared_ptr<ReleaseLog> release_log, const SchedulerCore& scheduler)
+                   Trace* into, std::shared_ptr<ReleaseLog> release_log,
+                   const SchedulerCore& scheduler)
     : device(on),
       rank(local_rank),
       layout(std::move(batch)),
@@ -24,6 +25,7 @@ SlotRing::SlotRing(const gpu::Device& on, std::size_t local_rank, BatchLayout ba
       checks(check_slots == CheckSlots::kNo
                  ? nullptr
                  : std::make_unique<SlotChecks>(on, layout, size.device_slots, check_slots)),
+      trace(into == nullptr ? nullptr : into->make(copy_stream, local_rank)),
       filled(capacity(size.pinned_slots), "filled slots"),
       in_flight(capacity(size.pinned_slots), "copies in flight"),
       free_device(capacity(size.device_slots), "free device slots"),
@@ -60,6 +62,7 @@ void SlotRing::give_back(DeviceSlot& slot, DeviceState from) noexcept {
   }
   for (std::size_t i = 0; i < slot.bound; ++i) slot.streams[i].reset();
   slot.due.reset();
+  slot.traced = nullptr;
   slot.state.move_on(from, DeviceState::kReleased);
   static_cast<void>(free_device.try_send(&slot));
 }

@@ -15,10 +15,12 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
+#include "leat/feeder/device_trace.h"
 #include "leat/feeder/layout.h"
 #include "leat/feeder/release_log.h"
 #include "leat/feeder/slot_checks.h"
@@ -46,8 +48,8 @@ class SlotRing {
  public:
   /// `rank` is local. `scheduler` is the stages'.
   SlotRing(const gpu::Device& device, std::size_t rank, BatchLayout layout, const RingSize& size,
-           const StatsOptions& stats, CheckSlots check_slots, std::shared_ptr<ReleaseLog> log,
-           const SchedulerCore& scheduler);
+           const StatsOptions& stats, CheckSlots check_slots, Trace* trace,
+           std::shared_ptr<ReleaseLog> log, const SchedulerCore& scheduler);
   ~SlotRing();
   SlotRing(const SlotRing&) = delete;
   SlotRing& operator=(const SlotRing&) = delete;
@@ -60,6 +62,17 @@ class SlotRing {
   void give_back_credit() noexcept { static_cast<void>(credit.try_send(LeaseCredit{})); }
   /// Leases that there are, and those whose batch is being waited for.
   [[nodiscard]] std::size_t leases() const noexcept { return credit.capacity() - credit.size(); }
+  /// Records something of a batch that is traced; else nothing.
+  template <class Write>
+  void note(TracedBatch* batch, Write&& write) {
+    if (batch == nullptr) return;
+    trace->note(batch,
+                {.at = now(),
+                 .filled = filled.size(),
+                 .ready = ready.size(),
+                 .free_device = free_device.size()},
+                std::forward<Write>(write));
+  }
   /// Nothing more will come: receivers of `ready` get what is staged, then `cause`.
   void finish(std::exception_ptr cause) noexcept { ready.try_close(std::move(cause)); }
   /// Whether now() is, where it is called, the time that the stages and the device live in.
@@ -80,6 +93,7 @@ class SlotRing {
   StatsCollector stats;
   const std::shared_ptr<ReleaseLog> log;
   const std::unique_ptr<SlotChecks> checks;  // null: slots are not watched
+  const std::shared_ptr<DeviceTrace> trace;  // null: nothing is recorded
 
   Channel<PinnedSlot*> filled;     // and those that end an epoch
   Channel<PinnedSlot*> in_flight;  // copies from them are enqueued, oldest first

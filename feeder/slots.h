@@ -29,6 +29,8 @@
 
 namespace leat::feeder {
 
+struct TracedBatch;
+
 /// Which batch a slot holds.
 struct BatchId {
   std::uint64_t epoch = 0;
@@ -94,6 +96,7 @@ struct PinnedSlot {
   std::exception_ptr error;       // why it could not be filled
   std::size_t attempted = 0;      // samples
   std::vector<Failure> failures;  // of these
+  TracedBatch* traced = nullptr;  // where it is recorded, if it is
 };
 
 /// Streams that one lease may be used on.
@@ -117,6 +120,7 @@ struct DeviceSlot {
   std::vector<std::vector<std::int64_t>> shapes;  // of the tensors, rows first
   std::shared_ptr<StepTiming> timing;             // on sampled steps, of which it is `part`
   StepPart part = StepPart::kNone;
+  TracedBatch* traced = nullptr;
 };
 
 }  // namespace leat::feeder

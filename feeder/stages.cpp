@@ -103,7 +103,7 @@ void Stages::launch(TaskGroup& group) {
   };
   start("sampler", [this] { sample(); });
   const std::size_t readers = tuner_ ? options_.autotune->max_workers : options_.workers;
-  for (std::size_t i = 0; i < readers; ++i) start("reader", [this] { read(); });
+  for (std::size_t i = 0; i < readers; ++i) start("reader", [this, i] { read(i); });
   if (tuner_) start("tuner", [this] { tuner_->run(); });
   for (const auto& ring : rings_) {
     start("copier", [this, &ring = *ring] { copy(ring); });
@@ -159,7 +159,7 @@ void Stages::hand_out(PinnedSlot& slot) {
   }
 }
 
-void Stages::read() {
+void Stages::read(std::size_t number) {
   Reader reader(dataset_, options_, sampler_, failures, stop_);
   ReadPlace place(dataset_.blocking());
   for (;;) {
@@ -187,14 +187,22 @@ void Stages::read() {
     const Duration busy = now() - start;
     place.took(busy);
     ring.stats.add_read(busy, std::clamp(cpu, Duration::zero(), busy));
+    slot->traced = ring.trace == nullptr ? nullptr : ring.trace->next();
+    ring.note(slot->traced, [&](TracedBatch& traced) {
+      traced.batch = slot->batch;
+      traced.reader = number;
+      traced.read = {.begin = start, .end = start + busy};
+      traced.is_read = true;
+    });
     slot->state.move_on(PinnedState::kFilling, PinnedState::kFilled);
     ring.filled.send(slot);
     if (tuner_) tuner_->end_read();
   }
 }
 
-std::vector<Decision> Stages::decisions() const {
-  return tuner_ ? tuner_->decisions() : std::vector<Decision>{};
+void Stages::add_to(Stats& stats) const {
+  stats.failed_samples = failures.count();
+  if (tuner_) tuner_->add_to(stats);
 }
 
 void Stages::copy(SlotRing& ring) {
@@ -236,6 +244,7 @@ void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
   StepTiming* const timing = part == StepPart::kNone ? nullptr : copying.pair.get();
   const bool timed = timing != nullptr && part == StepPart::kSecond;
 
+  TracedBatch* const traced = std::exchange(from.traced, nullptr);
   if (timed) timing->queued.record(stream);
   if (to.state.now() == DeviceState::kReleased) {
     // A batch that nobody has leased may still be read by its transform.
@@ -251,6 +260,7 @@ void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
   to.state.move_on(DeviceState::kFree, DeviceState::kCopying);
   from.state.move_on(PinnedState::kFilled, PinnedState::kCopying);
   if (timed) timing->copy_start.record(stream);
+  if (traced != nullptr) traced->copy_begin.record(stream);
   std::size_t bytes = 0;
   copying.copies.clear();
   for (const TensorLayout& tensor : ring.layout.staged()) {
@@ -274,6 +284,14 @@ void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
     }
     to.timing = copying.pair;
   }
+  if (traced != nullptr) traced->copy_end.record(stream);
+  ring.note(traced, [&](TracedBatch& one) {
+    one.wait_for_slot = {.begin = asked, .end = asked + blocked};
+    one.bytes = bytes;
+    one.slot = to.number;
+    one.is_copied = true;
+  });
+  to.traced = traced;
   to.part = part;
   if (timed) copying.pair = nullptr;
   from.copied.record(stream);

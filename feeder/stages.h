@@ -51,15 +51,15 @@ class Stages {
   /// Nothing more will come, for any rank: consumers get what is staged, then `cause`, or that of
   /// the first call: what other stages fail with then only follows from it.
   void finish(const std::exception_ptr& cause) noexcept;
-  /// What autotune has done. Thread-safe.
-  [[nodiscard]] std::vector<Decision> decisions() const;
+  /// Adds what is of all ranks: failed samples, and what autotune has done. Thread-safe.
+  void add_to(Stats& stats) const;
 
   Requests requests;
   Failures failures;
 
  private:
   void sample();
-  void read();
+  void read(std::size_t reader);
   void copy(SlotRing& ring);
   void recycle(SlotRing& ring);
 

@@ -6,44 +6,16 @@
 #include <cstdio>
 #include <utility>
 
+#include "leat/feeder/figures.h"
+
 namespace leat::feeder {
 namespace {
-
-// "12.3 us": three significant digits in the unit that fits.
-std::string time_text(double seconds) {
-  struct Unit {
-    double seconds;
-    const char* name;
-  };
-  constexpr std::array<Unit, 4> kUnits = {{{1, "s"}, {1e-3, "ms"}, {1e-6, "us"}, {1e-9, "ns"}}};
-  const Unit* unit = &kUnits.back();
-  for (const Unit& one : kUnits) {
-    if (seconds >= 0.9995 * one.seconds) {  // not "1000 ns"
-      unit = &one;
-      break;
-    }
-  }
-  const double value = seconds / unit->seconds;
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.*f %s",
-                value < 10    ? 2
-                : value < 100 ? 1
-                              : 0,
-                value, unit->name);
-  return text.data();
-}
-
-std::string percent(double share) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f %%", 100 * share);
-  return text.data();
-}
 
 std::string row(const char* stage, const StageShares& shares) {
   std::array<char, 96> text{};
   std::snprintf(text.data(), text.size(), "  %-10s %9s %9s %9s\n", stage,
-                percent(shares.busy).c_str(), percent(shares.starved).c_str(),
-                percent(shares.blocked).c_str());
+                percent_text(shares.busy).c_str(), percent_text(shares.starved).c_str(),
+                percent_text(shares.blocked).c_str());
   return text.data();
 }
 
@@ -51,6 +23,22 @@ std::string row(const char* stage, const StageShares& shares) {
 
 double Stats::overlap_efficiency() const noexcept {
   return t_step > 0 ? std::max(t_c, t_x) / t_step : 0;
+}
+
+double Stats::feed_efficiency() const noexcept {
+  if (t_step <= 0) return 0;
+  const double read = t_read * static_cast<double>(devices) / static_cast<double>(workers);
+  return std::max({read, t_x, t_c}) / t_step;
+}
+
+double Stats::hidden_fraction() const noexcept {
+  if (t_step <= 0) return 0;
+  const double shorter = std::min(t_c, t_x);
+  return shorter > 0 ? std::clamp((t_c + t_x - t_step) / shorter, 0.0, 1.0) : 1;
+}
+
+double Stats::read_cpu_per_gb() const noexcept {
+  return batch_bytes > 0 ? 1e9 * t_read_cpu / batch_bytes : 0;
 }
 
 const char* to_string(Limit limit) noexcept {
@@ -149,7 +137,7 @@ std::string Stats::bottleneck() const {
   constexpr double kSaturated = 0.9;
   const double read = t_read * static_cast<double>(devices) / static_cast<double>(workers);
   const double most = std::max({read, t_x, t_c});
-  const std::string share = percent(std::min(most / t_step, 1.0)) + " of the step";
+  const std::string share = percent_text(std::min(most / t_step, 1.0)) + " of the step";
   if (most < kSaturated * t_step) {
     if (device_slots == 1 && t_x + t_c > kSaturated * t_step) {
       return "Copies and compute take turns, because prefetch_depth is 1: with 2 they overlap, and "
@@ -157,10 +145,10 @@ std::string Stats::bottleneck() const {
              time_text(std::max(t_c, t_x)) + " instead of " + time_text(t_step) + ".";
     }
     if (consumer.busy + consumer.blocked >= kSaturated) {
-      return "The rest of the loop limits it: " + percent(consumer.blocked) +
+      return "The rest of the loop limits it: " + percent_text(consumer.blocked) +
              " of the step pass between the release of a batch and the request of the next, Tc "
              "is " +
-             percent(consumer.busy) + ".";
+             percent_text(consumer.busy) + ".";
     }
     const Change more_pinned{.pinned_slots = pinned_slots + workers};
     const Change more_device{.device_slots = device_slots + 1};
@@ -192,12 +180,16 @@ std::string Stats::bottleneck() const {
   return begin + advice(*this, more) + "; or a faster dataset.";
 }
 
+std::string Stats::shares_table() const {
+  return "  stage           busy   starved   blocked\n" + row("reader", reader) +
+         row("copier", copier) + row("consumer", consumer);
+}
+
 std::string Stats::table() const {
   if (sampled_steps == 0) {
     return "  " + bottleneck() + " (" + std::to_string(batches) + " batches were released.)\n";
   }
-  std::string text = "  stage           busy   starved   blocked\n";
-  text += row("reader", reader) + row("copier", copier) + row("consumer", consumer);
+  std::string text = shares_table();
   text += "  Tread " + time_text(t_read) + " / " + std::to_string(workers) +
           (workers == 1 ? " worker" : " workers") + "   Tx " + time_text(t_x) + "   Tc " +
           time_text(t_c) + "   Tstep " + time_text(t_step) + "\n";
@@ -207,6 +199,10 @@ std::string Stats::table() const {
                 overlap_efficiency(), static_cast<unsigned long long>(sampled_steps),
                 static_cast<unsigned long long>(batches));
   text += oe.data();
+  text += "  bubble " + time_text(bubble.p50) + " (p99 " + time_text(bubble.p99) + ")   Tstep " +
+          time_text(step.p50) + " (p99 " + time_text(step.p99) + ")   hidden " +
+          percent_text(hidden_fraction()) + "   feed efficiency " + number_text(feed_efficiency()) +
+          "\n";
   text += "  " + bottleneck() + "\n";
   return text;
 }

@@ -9,13 +9,16 @@
 //   Tstep   from one release to the next, on the device
 //   OE      overlap efficiency = max(Tc, Tx) / Tstep; 1 is perfect
 //   bubble  Tstep - max(Tc, Tx)
+//   feed efficiency
+//           max(Tread x devices / workers, Tx, Tc) / Tstep: 1 where the slowest stage sets the pace
+//   hidden  (Tc + Tx - Tstep) / min(Tc, Tx): how much of the shorter of the two is hidden behind
+//           the longer one; 1 is all of it, 0 is taking turns
 //   busy / starved / blocked
 //           a stage works / waits for input / is kept from working by what comes behind it; they
 //           add up to 100 % of the step. Two are measured, the third is the rest:
-//   reader    busy: Tread x devices / workers; blocked: the rest, in which it waits for a pinned
-//   slot copier    busy: Tx; blocked: no device slot was released; starved: the rest, in which no
-//   filled
-//             slot had reached the copy stream, for lack of one or because the host was late
+//   reader    busy: Tread x devices / workers; blocked: the rest, in which it waits for a slot
+//   copier    busy: Tx; blocked: no device slot was released; starved: the rest, in which no slot
+//             that was filled had reached the copy stream, for lack of one or as the host was late
 //   consumer  busy: Tc; starved: it waits for a batch; blocked: the rest, between the release of a
 //             batch and the next request, in which the loop does other things
 //
@@ -79,6 +82,18 @@ struct Decision {
   std::string why;
 };
 
+/// Stats has the latest of them, up to this many.
+constexpr std::size_t kMostDecisions = 256;
+
+/// Quantiles are of so many sampled steps, the latest.
+constexpr std::size_t kLatestSteps = 4096;
+
+/// In seconds; of n steps the p-quantile is the ceil(p n)-th smallest.
+struct Quantiles {
+  double p50 = 0;
+  double p99 = 0;
+};
+
 /// A snapshot of a prefetcher's measurements. Times are means, in seconds; 0 where there is no
 /// sample yet.
 struct Stats {
@@ -87,6 +102,7 @@ struct Stats {
   std::uint64_t reordered = 0;       // delivered before one that was begun earlier (as completed),
                                      // or held back for one (in order)
   std::uint64_t most_overtaken = 0;  // by any of them
+  std::uint64_t failed_samples = 0;  // left out, within the budgets; over all devices
   std::size_t workers = 0;
   std::size_t devices = 1;  // that share the workers
   std::size_t prefetch_depth = 0;
@@ -99,13 +115,24 @@ struct Stats {
   double t_x = 0;
   double t_c = 0;
   double t_step = 0;
+  Quantiles step;    // of Tstep
+  Quantiles bubble;  // of its excess over max(Tc, Tx); at least 0
   StageShares reader;
   StageShares copier;
   StageShares consumer;
-  std::vector<Decision> decisions;  // the means are of what was measured since the last one
+  std::uint64_t decided = 0;        // how often autotune has changed something
+  std::vector<Decision> decisions;  // the latest kMostDecisions of these; the means are of what was
+                                    // measured since the last one
 
   /// max(Tc, Tx) / Tstep; 0 without samples.
   [[nodiscard]] double overlap_efficiency() const noexcept;
+  /// max(Tread D / W, Tx, Tc) / Tstep; 0 without samples.
+  [[nodiscard]] double feed_efficiency() const noexcept;
+  /// (Tc + Tx - Tstep) / min(Tc, Tx), between 0 and 1; 1 where there is nothing to hide; 0 without
+  /// samples.
+  [[nodiscard]] double hidden_fraction() const noexcept;
+  /// Seconds of a CPU for 1e9 bytes, of what readers compute; 0 without samples.
+  [[nodiscard]] double read_cpu_per_gb() const noexcept;
   /// What a step takes where nothing but the means below matters, by the formula for the mean step
   /// (feeder/prefetcher.h), with W workers for D devices, P pinned and d device slots:
   /// max(Tc + rest of the loop, Tx, Tread D / W, (Tx + Tc) / d, (Tread + Tx) / P), and no less than
@@ -114,6 +141,8 @@ struct Stats {
   [[nodiscard]] Prediction what_if(const Change& change) const noexcept;
   /// One sentence: which stage limits the loop, what would help, and how much.
   [[nodiscard]] std::string bottleneck() const;
+  /// The stages' shares, as a table.
+  [[nodiscard]] std::string shares_table() const;
   /// The overlap table: stages, times, OE and the bottleneck, in several lines.
   [[nodiscard]] std::string table() const;
 };

@@ -83,8 +83,10 @@ void StatsCollector::collect_finished() {
 }
 
 void StatsCollector::measure(const StepTiming& t) {
+  double copy = sums_.copy.value();
   if (t.copied) {
-    sums_.copy.add(seconds(elapsed(t.copy_start, t.copy_end)));
+    copy = seconds(elapsed(t.copy_start, t.copy_end));
+    sums_.copy.add(copy);
     const double idle = std::max(seconds(elapsed(t.copy_end_before, t.queued)), 0.0);
     const double without_slot = std::clamp(seconds(t.copier_blocked), 0.0, idle);
     sums_.copier_blocked.add(without_slot + seconds(elapsed(t.queued, t.copy_start)));
@@ -96,8 +98,10 @@ void StatsCollector::measure(const StepTiming& t) {
         t.asked_second ? seconds(elapsed(t.asked, t.arrived)) : seconds(t.consumer_starved);
     sums_.consumer_starved.add(std::clamp(unannounced, 0.0, gap) +
                                seconds(elapsed(t.arrived, t.bound)));
-    sums_.compute.add(std::min(seconds(elapsed(t.bound, t.released)), step));
+    const double compute = std::min(seconds(elapsed(t.bound, t.released)), step);
+    sums_.compute.add(compute);
     sums_.step.add(step);
+    latest_.add(step, std::max(compute, copy));
   }
 }
 
@@ -153,6 +157,7 @@ void StatsCollector::add_host_step(bool begins_epoch, Duration starved, Duration
     sums_.host_busy.add(worked);
     sums_.host_starved.add(std::min(seconds(starved), step - worked));
     sums_.host_step.add(step);
+    latest_.add(step, std::max(worked, sums_.copy.value()));
   }
   host_released_ = released;
 }
@@ -174,7 +179,9 @@ StatsCollector::Sums StatsCollector::Sums::since(const Sums& before) const noexc
 Stats StatsCollector::snapshot() {
   const std::scoped_lock lock(mutex_);
   collect_finished();
-  return stats_of(sums_.since(at_shape_));
+  Stats stats = stats_of(sums_.since(at_shape_));
+  latest_.add_to(stats);
+  return stats;
 }
 
 Stats StatsCollector::window(std::uint64_t enough) {
@@ -193,8 +200,20 @@ void StatsCollector::set_shape(std::size_t workers, std::size_t prefetch_depth,
   options_.prefetch_depth = prefetch_depth;
   options_.device_slots = device_slots;
   options_.pinned_slots = pinned_slots;
+  begin_anew();
+}
+
+void StatsCollector::begin_anew() {
   at_shape_ = at_window_ = sums_;
+  latest_.clear();
   ++shape_;
+}
+
+void StatsCollector::reset() {
+  const std::scoped_lock lock(mutex_);
+  collect_finished();
+  begin_anew();
+  batches_ = reordered_ = most_overtaken_ = 0;
 }
 
 Stats StatsCollector::stats_of(const Sums& sums) const {

@@ -26,6 +26,7 @@
 
 #include "leat/csp/channel.h"
 #include "leat/csp/clock.h"
+#include "leat/feeder/latest_steps.h"
 #include "leat/feeder/stats.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/stream.h"
@@ -93,7 +94,9 @@ class StatsCollector {
   /// A step of a consumer that binds no stream: it waited, worked, and released the batch just now.
   void add_host_step(bool begins_epoch, Duration starved, Duration busy) noexcept;
 
-  /// Of what was measured since the shape was set.
+  /// What was measured before does not count any more.
+  void reset();
+  /// Of what was measured since the shape was set, or it was reset.
   [[nodiscard]] Stats snapshot();
   /// Of what was measured since the last window that had `enough` sampled steps; that one begins
   /// the next.
@@ -124,6 +127,7 @@ class StatsCollector {
   };
   [[nodiscard]] Stats stats_of(const Sums& sums) const;
 
+  void begin_anew();
   void collect_finished();
   void measure(const StepTiming& timing);
 
@@ -140,6 +144,7 @@ class StatsCollector {
   std::uint64_t reordered_ = 0;
   std::uint64_t most_overtaken_ = 0;
   Sums sums_;
+  LatestSteps latest_;       // of this shape
   std::uint64_t shape_ = 0;  // counts those set: a pair of two shapes measures neither
   Sums at_shape_;            // when it was set
   Sums at_window_;           // when it began

@@ -155,6 +155,8 @@ void Tuner::add_pinned(std::size_t slots) {
 
 void Tuner::note(const char* what, std::size_t from, std::size_t to, const std::string& why) {
   const std::scoped_lock lock(mutex_);
+  ++decided_;
+  if (decisions_.size() == kMostDecisions) decisions_.pop_front();
   decisions_.push_back({.batch = staged_.load(std::memory_order_relaxed),
                         .what = what,
                         .from = from,
@@ -162,9 +164,10 @@ void Tuner::note(const char* what, std::size_t from, std::size_t to, const std::
                         .why = why});
 }
 
-std::vector<Decision> Tuner::decisions() const {
+void Tuner::add_to(Stats& stats) const {
   const std::scoped_lock lock(mutex_);
-  return decisions_;
+  stats.decided = decided_;
+  stats.decisions.assign(decisions_.begin(), decisions_.end());
 }
 
 }  // namespace leat::feeder

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -43,8 +44,8 @@ class Tuner {
   void begin_read() { permits_.acquire(); }
   void end_read() { permits_.release(); }
 
-  /// What it has done so far. Thread-safe.
-  [[nodiscard]] std::vector<Decision> decisions() const;
+  /// Adds what it has done so far. Thread-safe.
+  void add_to(Stats& stats) const;
 
  private:
   void look();
@@ -67,7 +68,8 @@ class Tuner {
   std::vector<std::vector<DeviceSlot*>> spare_device_;
   std::atomic<std::uint64_t> staged_{0};
   mutable std::mutex mutex_;
-  std::vector<Decision> decisions_;
+  std::uint64_t decided_ = 0;
+  std::deque<Decision> decisions_;  // the latest of them
 };
 
 }  // namespace leat::feeder

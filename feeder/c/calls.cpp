@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <stdexcept>
@@ -13,26 +14,30 @@
 namespace leat::feeder::c {
 namespace {
 
-constexpr std::size_t kErrorBytes = 1024;
 thread_local constinit std::array<char, kErrorBytes> t_error_text{};
-thread_local constinit int t_reads_under_way = 0;
+// Of the read function that the thread is in: on the stack of the fiber or thread that called it.
+thread_local constinit char* t_text_of_read = nullptr;
 
-// ThreadSanitizer takes fibers for threads: to it, two of them that call one after the other on one
-// thread, and so use the same text and the same count, are a race. No call parks, so none moves to
+// ThreadSanitizer takes fibers for threads: to it, what one of them does with its thread's memory
+// is a race with that thread, and with the next fiber there. No call parks, so none moves to
 // another thread meanwhile.
 //
 // Not inlined: a fiber may have moved since its function began, and the compiler would be free to
-// use the first thread's text. By single bytes: the tool looks into memcpy() all the same.
+// use the first thread's.
+__attribute__((noinline, no_sanitize("thread"))) char* text_of_read() noexcept {
+  return t_text_of_read;
+}
+__attribute__((noinline, no_sanitize("thread"))) void set_text_of_read(char* text) noexcept {
+  t_text_of_read = text;
+}
+
+// By single bytes: the tool looks into memcpy() all the same.
 __attribute__((noinline, no_sanitize("thread"))) void keep_text(const char* text) noexcept {
-  volatile char* const kept = t_error_text.data();
+  volatile char* const kept = t_text_of_read != nullptr ? t_text_of_read : t_error_text.data();
   const std::size_t length = std::min(std::strlen(text), kErrorBytes - 1);
-  for (std::size_t i = 0; i < length; ++i) kept[i] = text[i];
+  for (std::size_t i = 0; i < length; ++i) kept[i] = text[i] == '\n' ? ' ' : text[i];
   kept[length] = '\0';
 }
-__attribute__((no_sanitize("thread"))) void add_read(int count) noexcept {
-  t_reads_under_way += count;
-}
-__attribute__((no_sanitize("thread"))) bool is_in_read() noexcept { return t_reads_under_way > 0; }
 
 leat_status keep(leat_status status, const char* text) noexcept {
   keep_text(text);
@@ -75,13 +80,16 @@ leat_status keep_error() noexcept {
   }
 }
 
-const char* kept_error() noexcept { return t_error_text.data(); }
+const char* kept_error() noexcept {
+  const char* const read = text_of_read();
+  return read != nullptr ? read : t_error_text.data();
+}
 
-InRead::InRead() noexcept { add_read(1); }
-InRead::~InRead() { add_read(-1); }
+InRead::InRead() noexcept : outer_(text_of_read()) { set_text_of_read(text_.data()); }
+InRead::~InRead() { set_text_of_read(outer_); }
 
 void refuse_in_read(const char* function) {
-  if (!is_in_read()) return;
+  if (text_of_read() == nullptr) return;
   throw std::invalid_argument(std::string("leat: ") + function +
                               " was called by a dataset's read function, which may call "
                               "leat_sample_* alone");

@@ -2,6 +2,7 @@
 // how an exception becomes a status and a text.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -69,13 +70,19 @@ struct OpenBatch {
 /// Throws std::invalid_argument where the calling thread is in a leat_read_function: a prefetcher
 /// that is used by its own reads would wait for itself.
 void refuse_in_read(const char* function);
-/// While one lives, the calling thread is in one.
+/// Of the text of an error, with its end.
+constexpr std::size_t kErrorBytes = 1024;
+/// While one lives, the calling thread is in one, whose errors' text it has.
 class InRead {
  public:
   InRead() noexcept;
   ~InRead();
   InRead(const InRead&) = delete;
   InRead& operator=(const InRead&) = delete;
+
+ private:
+  std::array<char, kErrorBytes> text_{};
+  char* const outer_;  // of the read function that this one is called in
 };
 
 /// The only user of an object, among those who ask. Throws std::invalid_argument where there is

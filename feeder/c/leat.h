@@ -88,7 +88,8 @@ typedef enum leat_dtype {
 /* Leat's version, "major.minor.patch". */
 const char* leat_version(void);
 /* What the calling thread's latest failing call failed with: one line. Empty if none has failed.
- * Valid until the thread's next failing call; cut off after 1023 bytes. Never null. */
+ * Valid until the thread's next failing call; cut off after 1023 bytes. Never null. A read function
+ * has a text of its own: that of its own calls, valid until it returns. */
 const char* leat_error_text(void);
 /* "LEAT_OK", ... */
 const char* leat_status_name(int32_t status);
@@ -245,7 +246,7 @@ leat_status leat_prefetcher_open(const leat_dataset* dataset, const char* device
  * asked for its state. Otherwise than with LEAT_OK, *batch is null. */
 leat_status leat_prefetcher_next(leat_prefetcher* prefetcher, leat_batch** batch);
 /* Leaves the epoch that is under way: the next call of leat_prefetcher_next gives the first batch
- * of `epoch`. (Not needed to go through them one by one.) */
+ * of `epoch`. (Not needed to go through them one by one.) LEAT_ERROR_ARGUMENT for UINT64_MAX. */
 leat_status leat_prefetcher_start_epoch(leat_prefetcher* prefetcher, uint64_t epoch);
 /* Global batches of a whole epoch, and the epoch that was begun with: 0, or the resumed one. Either
  * pointer may be null. */
@@ -254,7 +255,8 @@ leat_status leat_prefetcher_plan(const leat_prefetcher* prefetcher, uint64_t* ba
 
 /* These five texts end with a null byte: `*needed`, where it is not null, is set to the bytes of
  * all of it. A buffer that is too small is left as the empty text, and the status is
- * LEAT_ERROR_BUFFER; with size 0, buffer may be null, and it is LEAT_OK.
+ * LEAT_ERROR_BUFFER; with size 0, buffer may be null, and it is LEAT_OK. Another thread may make a
+ * text longer between two calls: then ask again.
  *
  * Where the run stands, for leat_options::resume: one line, which a checkpoint keeps. */
 leat_status leat_prefetcher_state(const leat_prefetcher* prefetcher, char* buffer, size_t size,
@@ -267,7 +269,8 @@ leat_status leat_state_merge(const char* const* states, size_t count, char* buff
 /* The overlap table (feeder/stats.h): what limits the loop, and what would help. */
 leat_status leat_prefetcher_stats_table(const leat_prefetcher* prefetcher, char* buffer,
                                         size_t size, size_t* needed);
-/* A line for each sample that was left out, within read_failures and read_failure_rate. */
+/* A line for each sample that was left out, within read_failures and read_failure_rate; of the
+ * first 10,000. leat_stats counts all. */
 leat_status leat_prefetcher_failures(const leat_prefetcher* prefetcher, char* buffer, size_t size,
                                      size_t* needed);
 /* The device's name: "cuda:0". */
@@ -307,7 +310,9 @@ typedef struct leat_stats {
 leat_status leat_prefetcher_stats(const leat_prefetcher* prefetcher, leat_stats* stats,
                                   size_t size);
 
-/* Stops what is under way; batches that are held stay as they are. Null: nothing happens. */
+/* Stops what is under way: a leat_prefetcher_next in which another thread waits gives a batch that
+ * is staged already, or LEAT_ERROR_ENVIRONMENT. One of the two, or the only one, waits for the
+ * reads that are under way. Batches that are held stay as they are. Null: nothing happens. */
 leat_status leat_prefetcher_close(leat_prefetcher* prefetcher);
 
 /* --- Batches -------------------------------------------------------------------------------- */

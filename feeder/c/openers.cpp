@@ -45,6 +45,12 @@ void refuse(const char* function, const std::string& why) {
   throw std::invalid_argument(std::string("leat: ") + function + ": " + why);
 }
 
+void check_reserved(std::int32_t reserved, const char* function, const char* what) {
+  if (reserved == 0) return;
+  refuse(function, std::string(what) + ": reserved is " + std::to_string(reserved) +
+                       " and not 0: call the _init function first, or set all of it to zeros");
+}
+
 bool is_dtype(std::int32_t dtype) noexcept { return dtype >= LEAT_INT8 && dtype <= LEAT_FLOAT64; }
 
 DType dtype_of(std::int32_t dtype, const char* function, const char* option) {

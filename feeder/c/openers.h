@@ -19,6 +19,9 @@ namespace leat::feeder::c {
 /// Throws std::invalid_argument: `function` was told what cannot be.
 [[noreturn]] void refuse(const char* function, const std::string& why);
 
+/// Throws std::invalid_argument for a `reserved` that is not 0: it may mean something one day.
+void check_reserved(std::int32_t reserved, const char* function, const char* what);
+
 /// Whether it is a leat_dtype.
 [[nodiscard]] bool is_dtype(std::int32_t dtype) noexcept;
 /// That dtype. Throws std::invalid_argument, naming the option, if it is none.

@@ -59,9 +59,7 @@ PrefetcherOptions options_of(const leat_options* given) {
   const char* const function = "leat_prefetcher_open";
   require(given, function, "options");
   const leat_options all = complete(defaults(), *given, kFirstOptions, function, "leat_options");
-  if (all.reserved != 0) {
-    refuse(function, "options.reserved is not 0: call leat_options_init first");
-  }
+  check_reserved(all.reserved, function, "leat_options");
   const auto one_of = [&](std::int32_t value, auto last, const char* option, const char* type) {
     return enumerator(value, last, function, option, type);
   };
@@ -100,12 +98,12 @@ leat_stage_shares shares_of(const StageShares& from) {
   return {.busy = from.busy, .starved = from.starved, .blocked = from.blocked};
 }
 
-leat_stats stats_of(const Stats& from, std::size_t failed) {
+leat_stats stats_of(const Stats& from) {
   return {.batches = from.batches,
           .sampled_steps = from.sampled_steps,
           .reordered = from.reordered,
           .most_overtaken = from.most_overtaken,
-          .failed_samples = failed,
+          .failed_samples = from.failed_samples,
           .workers = from.workers,
           .prefetch_depth = from.prefetch_depth,
           .device_slots = from.device_slots,
@@ -123,7 +121,8 @@ leat_stats stats_of(const Stats& from, std::size_t failed) {
 
 std::string failures_of(const Prefetcher& prefetcher) {
   std::string lines;
-  for (const FailedSample& one : prefetcher.failed_samples()) {
+  for (FailedSample& one : prefetcher.failed_samples()) {
+    std::ranges::replace(one.error, '\n', ' ');  // it may be a user's
     lines += std::string(to_string(one.stage)) + " epoch=" + std::to_string(one.epoch) +
              " batch=" + std::to_string(one.batch) + " sample=" + std::to_string(one.sample) +
              " error=" + one.error + '\n';
@@ -188,16 +187,20 @@ leat_status leat_prefetcher_next(leat_prefetcher* prefetcher, leat_batch** batch
     *batch = nullptr;
     const auto open = prefetchers().find(prefetcher, function);
     const OnlyUser alone(open->in_use, function);
-    std::optional<leat::feeder::Lease> lease = next_of(*open);
-    if (!lease.has_value()) return LEAT_END_OF_EPOCH;
-    try {
-      *batch = static_cast<leat_batch*>(
-          batches().insert(std::make_shared<OpenBatch>(*std::move(lease), open->tensors)));
-    } catch (...) {
-      lease->abandon();  // nobody will train on it
-      throw;
-    }
-    return LEAT_OK;
+    // A call of its own, so that the text of an error is kept while the prefetcher lives, which
+    // shares that error: the standard library counts its users unseen by ThreadSanitizer.
+    return call(function, [&](const char*) {
+      std::optional<leat::feeder::Lease> lease = next_of(*open);
+      if (!lease.has_value()) return LEAT_END_OF_EPOCH;
+      try {
+        *batch = static_cast<leat_batch*>(
+            batches().insert(std::make_shared<OpenBatch>(*std::move(lease), open->tensors)));
+      } catch (...) {
+        lease->abandon();  // nobody will train on it
+        throw;
+      }
+      return LEAT_OK;
+    });
   });
 }
 
@@ -205,6 +208,9 @@ leat_status leat_prefetcher_start_epoch(leat_prefetcher* prefetcher, uint64_t ep
   return call(__func__, [&](const char* function) {
     const auto open = prefetchers().find(prefetcher, function);
     const OnlyUser alone(open->in_use, function);
+    if (epoch > leat::feeder::kLastEpoch) {
+      refuse(function, "there is no epoch " + std::to_string(epoch));
+    }
     open->start = epoch;
     return LEAT_OK;
   });
@@ -262,8 +268,7 @@ leat_status leat_prefetcher_stats(const leat_prefetcher* prefetcher, leat_stats*
   return call(__func__, [&](const char* function) {
     require(stats, function, "stats");
     const auto open = prefetchers().find(prefetcher, function);
-    const std::size_t failed = open->prefetcher.failed_samples().size();
-    give_struct(stats_of(open->prefetcher.stats(), failed), stats, size, kFirstStats, function,
+    give_struct(stats_of(open->prefetcher.stats()), stats, size, kFirstStats, function,
                 "leat_stats");
     return LEAT_OK;
   });
@@ -271,7 +276,10 @@ leat_status leat_prefetcher_stats(const leat_prefetcher* prefetcher, leat_stats*
 
 leat_status leat_prefetcher_close(leat_prefetcher* prefetcher) {
   return call(__func__, [&](const char* function) {
-    if (prefetcher != nullptr) static_cast<void>(prefetchers().remove(prefetcher, function));
+    if (prefetcher == nullptr) return LEAT_OK;
+    // In this order: who finds that it is not open knows that no batch comes any more.
+    prefetchers().find(prefetcher, function)->prefetcher.stop();
+    static_cast<void>(prefetchers().remove(prefetcher, function));
     return LEAT_OK;
   });
 }

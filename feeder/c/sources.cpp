@@ -118,6 +118,7 @@ TokenShardsOptions tokens_of(const leat_token_shards_options* given, const char*
   require(given, function, "options");
   const leat_token_shards_options all =
       complete(token_defaults(), *given, kFirstTokens, function, "leat_token_shards_options");
+  check_reserved(all.reserved, function, "leat_token_shards_options");
   TokenShardsOptions options{
       .sequence_length = all.sequence_length,
       .stride = all.stride,
@@ -144,6 +145,7 @@ ImageOptions image_of(const leat_image_options* given, const char* function) {
   if (given == nullptr) return {};
   const leat_image_options all =
       complete(image_defaults(), *given, kFirstImage, function, "leat_image_options");
+  check_reserved(all.reserved, function, "leat_image_options");
   return {.height = all.height,
           .width = all.width,
           .fit = enumerator(all.fit, Fit::kExact, function, "fit", "leat_fit"),
@@ -172,6 +174,7 @@ std::vector<std::string> extensions_of(const char* list) {
 
 WebPart part_of(const leat_web_part& given, std::size_t number, const char* function) {
   const std::string what = "parts[" + std::to_string(number) + ']';
+  check_reserved(given.reserved, function, what.c_str());
   const auto kind =
       enumerator(given.kind, WebPart::kBytes, function, what + ".kind", "leat_web_kind");
   if (kind == WebPart::kBytes) {
@@ -196,6 +199,7 @@ WebDatasetOptions web_of(const leat_web_options* given, const char* function) {
   if (given == nullptr) return options;
   const leat_web_options all =
       complete(web_defaults(), *given, kFirstWeb, function, "leat_web_options");
+  check_reserved(all.reserved, function, "leat_web_options");
   options.skip_incomplete = all.skip_incomplete != 0;
   options.index_threads = all.index_threads;
   options.open_files = all.open_files;

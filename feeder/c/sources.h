@@ -44,9 +44,9 @@ leat_status leat_dataset_open_cifar10_files(const char* files, int32_t label,
 leat_status leat_dataset_open_cifar100_files(const char* files, int32_t label,
                                              leat_dataset** dataset);
 
-/* Other files of MNIST's formats than leat_dataset_open_mnist's: a pattern of those of images. The
- * labels of each are in the file of its name with "labels" for the last "images", and "idx1" for
- * "idx3". */
+/* Other files of MNIST's formats than leat_dataset_open_mnist's: a pattern of those of images
+ * (a directory where there is nothing else in it, else such as "mnist/t*images*"). The labels of
+ * each are in the file of its name with "labels" for the last "images", "idx1" for "idx3". */
 leat_status leat_dataset_open_mnist_files(const char* images, leat_dataset** dataset);
 
 /* What begins a token shard. */

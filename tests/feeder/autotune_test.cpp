@@ -2,6 +2,7 @@
 // the same. On a modelled device, in virtual time.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -33,13 +34,14 @@ struct Tuned {
 };
 
 // `read_time(step)` is a sample's.
-Tuned run_tuned(PrefetcherOptions options, Duration tc, Duration (*read_time)(std::uint64_t)) {
+Tuned run_tuned(PrefetcherOptions options, Duration tc, Duration (*read_time)(std::uint64_t),
+                std::size_t steps = kSteps) {
   Tuned tuned;
   VirtualClock clock;
   options.batch_size = kBatchSize;
   options.sample_every = 2;
   const auto body = [&] {
-    const Numbers data({.size = kBatchSize * kSteps,
+    const Numbers data({.size = kBatchSize * steps,
                         .pattern_bytes = 92,
                         .on_read = [&](std::uint64_t sample) { sleep_for(read_time(sample)); }});
     const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
@@ -48,7 +50,7 @@ Tuned run_tuned(PrefetcherOptions options, Duration tc, Duration (*read_time)(st
     TimePoint late;
     for (Lease& batch : feed.epoch(0, stream)) {
       launch_check(stream, batch, expected_samples(data, options, batch), tc);
-      if (batch.index() + 1000 == kSteps) {
+      if (batch.index() + 1000 == steps) {
         stream.sync();
         late = now();
       }
@@ -120,6 +122,23 @@ TEST(Autotune, FollowsALoadThatChanges) {
   EXPECT_GE(most, 4U);
   EXPECT_LT(tuned.stats.workers, most);
   EXPECT_NEAR(tuned.last_step, 500e-9, 10e-9);
+}
+
+// It may go on for months: the list has an end.
+TEST(Autotune, ForgetsItsOldestDecisions) {
+  const Tuned tuned = run_tuned(
+      {.order = Order::kSequential, .autotune = Autotune{.every = 8}}, 500ns,
+      [](std::uint64_t sample) {
+        const std::uint64_t step = sample / kBatchSize;
+        return step % 128 < 64 ? Duration(400) : Duration(50);
+      },
+      20'000);
+  const std::vector<Decision>& latest = tuned.stats.decisions;
+  EXPECT_GT(tuned.stats.decided, kMostDecisions);
+  ASSERT_EQ(latest.size(), kMostDecisions);
+  EXPECT_GT(latest.front().batch, 1000U);
+  EXPECT_GT(latest.back().batch, 19'000U);
+  EXPECT_TRUE(std::ranges::is_sorted(latest, {}, &Decision::batch));
 }
 
 // Slots of 512 bytes, with their alignment.

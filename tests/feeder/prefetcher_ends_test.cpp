@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <optional>
 #include <random>
@@ -19,6 +20,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
 #include "leat/feeder/sources/function.h"
+#include "leat/feeder/state.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/error.h"
 #include "leat/gpu/event.h"
@@ -40,6 +42,42 @@ using support::place_title;
 
 class PrefetcherEnds : public PrefetcherTest {};
 INSTANTIATE_TEST_SUITE_P(Places, PrefetcherEnds, testing::ValuesIn(kPlaces), place_title);
+
+// stop(): who waits for a batch is told, though the read that he waits for goes on.
+TEST(PrefetcherEndsBy, AStopFromAnotherThread) {
+  std::promise<void> go_on;
+  const std::shared_future<void> may_go_on = go_on.get_future().share();
+  std::promise<void> reading;
+  std::atomic_flag told;
+  const FunctionDataset data(
+      "slow", {{"number", DType::kInt64, {}}}, 16,
+      [&](std::uint64_t index, Sample& out) {
+        out.as<std::int64_t>(0)[0] = static_cast<std::int64_t>(index);
+        if (index < 4) return;
+        if (!told.test_and_set()) reading.set_value();
+        may_go_on.wait();
+      },
+      Blocking::kOften);
+  Prefetcher feed(data, gpu::open("host"), {.batch_size = 4, .order = Order::kSequential});
+  auto consumer = std::async(std::launch::async, [&] {
+    std::string told_of;
+    std::size_t batches = 0;
+    try {
+      for (Lease& batch : feed.epoch(0)) batches += batch.size() / 4;
+    } catch (const Error& e) {
+      told_of = e.what();
+    }
+    return std::pair(batches, told_of);
+  });
+  reading.get_future().wait();
+  feed.stop();
+  const auto [batches, told_of] = consumer.get();  // before the read goes on
+  EXPECT_LE(batches, 1U);
+  EXPECT_NE(told_of.find("was stopped"), std::string::npos) << told_of;
+  EXPECT_THROW(static_cast<void>(feed.next()), Error);
+  EXPECT_EQ(State::parse(feed.state()).epochs.at(0).batches.count(), batches);
+  go_on.set_value();
+}
 
 // Errors.
 

@@ -92,7 +92,7 @@ TEST(Readme, SamplesThatFailAreListed) {
     // [failures]
     Prefetcher feed(data, device,
                     {.batch_size = 8,
-                     .read_failures = {.count = 3, .rate = 1e-4},  // 3, and one in 10,000 read
+                     .read_failures = {.count = 3, .rate = 1e-4},  // 3, or 1e-4 if that is more
                      .transform_failures = {.count = 1}});
     for (Lease& batch : feed.epoch(0)) static_cast<void>(batch.size());  // 7 in one of them
     for (const FailedSample& failed : feed.failed_samples()) {

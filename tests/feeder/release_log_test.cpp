@@ -47,5 +47,26 @@ TEST(ReleaseLog, ALeaseOfAnEarlierPassOverTheEpochCountsForThatOne) {
   EXPECT_EQ(log.state().epochs[0].epoch, 1U);
 }
 
+// Packed: whichever batches are held meanwhile, a place before what is missing is known.
+TEST(ReleaseLog, KeepsAPlaceBehindEachGap) {
+  const BatchPlan plan(4000, 8, 1, LastBatch::kPartial);
+  ReleaseLog log(plan, {.samples = 1000, .elements = 4000, .batch_size = 8, .epochs = {}}, false);
+  const PassId pass = log.begin(0, 1, 0, false);
+  const auto release = [&](std::uint64_t batch) {
+    log.leased(0, pass);
+    log.ended(0, pass, {.epoch = 0, .index = batch, .elements = 8, .carry = {.element = 8 * batch}},
+              true);
+  };
+  const auto place = [&] { return log.state().epochs.at(0).carry.value_or(Carry{}).element; };
+  for (std::uint64_t batch = 0; batch < 500; ++batch) {
+    if (batch != 300 && batch != 302) release(batch);
+  }
+  EXPECT_EQ(place(), 8U * 299);
+  release(300);
+  EXPECT_EQ(place(), 8U * 301);
+  release(302);
+  EXPECT_EQ(place(), 8U * 499);
+}
+
 }  // namespace
 }  // namespace leat::feeder

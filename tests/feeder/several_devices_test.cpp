@@ -163,6 +163,37 @@ TEST_P(SeveralDevices, AnErrorReachesEveryConsumer) {
   });
 }
 
+// What other stages fail with because one has ended is not what anybody is told: who fails first is
+// the cause. It takes several runs to have them all end at the same time.
+TEST(SeveralDevicesAtOnce, AreAllToldOfTheOneThatFails) {
+  const Numbers data({.size = 6400});
+  for (std::uint64_t round = 0; round < 60; ++round) {
+    std::vector<gpu::Device> devices;
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      devices.push_back(gpu::open_host({.faults = {.copy = i == 1 ? 5 + round : 0}}));
+    }
+    Prefetcher prefetcher(data, devices, {.batch_size = 8, .workers = 2});
+    std::vector<std::thread> consumers;
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      consumers.emplace_back([&, rank] {
+        const gpu::Stream stream(devices[rank]);
+        try {
+          for (std::uint64_t epoch = 0;; ++epoch) {
+            for (Lease& batch : prefetcher.rank(rank).epoch(epoch, stream)) {
+              stream.launch_host([] {});
+              static_cast<void>(batch);
+            }
+          }
+        } catch (const std::exception& e) {
+          EXPECT_EQ(std::string(e.what()).find("closed"), std::string::npos)
+              << "rank " << rank << ", round " << round << ": " << e.what();
+        }
+      });
+    }
+    for (std::thread& one : consumers) one.join();
+  }
+}
+
 TEST_P(SeveralDevices, WithoutARankItIsNotClearWhichOneIsMeant) {
   in_place([] {
     const Numbers data({.size = 64});

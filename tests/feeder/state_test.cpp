@@ -252,6 +252,41 @@ TEST(State, OfRanksOutOfStepSayWhatEachHas) {
   EXPECT_EQ(left.count(1), 2U);
 }
 
+// Of 5 samples in batches of 4, the last has one, which is the first rank's: so the shard that the
+// other one lacks is empty, and no batch without samples is left to begin with.
+TEST(State, OfWhichNoSampleIsMissingIsAWholeBatch) {
+  State first{.samples = 5,
+              .batch_size = 4,
+              .rank = 0,
+              .world_size = 2,
+              .epochs = {{.epoch = 5, .batches = set_of({{0, 2}}), .positions = {}}}};
+  State second = first;
+  second.rank = 1;
+  second.epochs[0].batches = set_of({{0, 1}});
+  const State both = State::merge(std::vector{first, second});
+  ASSERT_EQ(both.epochs.size(), 1U);
+  EXPECT_EQ(both.epochs[0].batches, set_of({{0, 2}}));
+  EXPECT_EQ(both.epochs[0].positions, IntervalSet{});
+}
+
+// The walk to what is missing begins where the rank that is least far may begin.
+TEST(State, OfPackedRanksHasThePlaceOfTheOneLeastFar) {
+  State first{.samples = 24,
+              .elements = 240,
+              .batch_size = 40,
+              .rank = 0,
+              .world_size = 2,
+              .epochs = {{.epoch = 5, .batches = set_of({{0, 3}}), .positions = {}}}};
+  first.epochs[0].carry = Carry{.element = 80, .position = 8, .offset = 3};
+  State second = first;
+  second.rank = 1;
+  second.epochs[0].batches = set_of({{0, 2}});
+  second.epochs[0].carry = Carry{.element = 60, .position = 6, .offset = 1};
+  EXPECT_EQ(State::merge(std::vector{first, second}).epochs.at(0).carry, second.epochs[0].carry);
+  first.epochs[0].carry.reset();
+  EXPECT_EQ(State::merge(std::vector{first, second}).epochs.at(0).carry, std::nullopt);
+}
+
 TEST(State, OfARankThatIsAnEpochAheadCountsAsDoneWithTheOneBefore) {
   State first{.samples = 24,
               .batch_size = 4,

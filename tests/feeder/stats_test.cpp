@@ -7,10 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
 #include "leat/tests/support/numbers.h"
@@ -126,6 +129,9 @@ TEST(FeederStats, OfOneReaderThatLimitsTheLoop) {
   EXPECT_NEAR(stats.t_read, 1200e-9, 1200e-9 * kRounding);
   EXPECT_NEAR(stats.t_step, 1200e-9, 1200e-9 * kRounding);
   EXPECT_NEAR(stats.overlap_efficiency(), 400.0 / 1200, kRounding);
+  EXPECT_NEAR(stats.feed_efficiency(), 1, kRounding);
+  EXPECT_NEAR(stats.hidden_fraction(), 0, kRounding);
+  EXPECT_NEAR(stats.bubble.p50, 800e-9, 800e-9 * kRounding);
   expect_shares(stats.consumer, 0.25, 0.75, 0);
   expect_shares(stats.copier, 400.0 / 1200, 800.0 / 1200, 0);
   expect_shares(stats.reader, 1, 0, 0);
@@ -140,6 +146,10 @@ TEST(FeederStats, OfCopiesAndComputeThatTakeTurns) {
   EXPECT_EQ(stats.prefetch_depth, 1U);
   EXPECT_NEAR(stats.t_step, 1000e-9, 1000e-9 * kRounding);
   EXPECT_NEAR(stats.overlap_efficiency(), 0.6, kRounding);
+  EXPECT_NEAR(stats.feed_efficiency(), 0.6, kRounding);
+  EXPECT_NEAR(stats.hidden_fraction(), 0, kRounding);
+  EXPECT_NEAR(stats.bubble.p50, 400e-9, 400e-9 * kRounding);
+  EXPECT_NEAR(stats.step.p99, 1000e-9, 1000e-9 * kRounding);
   expect_shares(stats.consumer, 0.6, 0.4, 0);
   expect_shares(stats.copier, 0.4, 0, 0.6);
   EXPECT_EQ(
@@ -424,6 +434,8 @@ TEST(FeederStats, TheTableShowsSharesTimesAndTheBottleneck) {
                        .t_x = 2.5e-3,
                        .t_c = 99.96e-3,
                        .t_step = 0.1,
+                       .step = {.p50 = 99.9e-3, .p99 = 0.12},
+                       .bubble = {.p50 = 1.5e-6, .p99 = 20e-3},
                        .reader = {.busy = 0.1, .starved = 0, .blocked = 0.9},
                        .copier = {.busy = 0.025, .starved = 0.005, .blocked = 0.97},
                        .consumer = {.busy = 1, .starved = 0, .blocked = 0}};
@@ -434,8 +446,53 @@ TEST(FeederStats, TheTableShowsSharesTimesAndTheBottleneck) {
             "  consumer     100.0 %     0.0 %     0.0 %\n"
             "  Tread 12.3 us / 2 workers   Tx 2.50 ms   Tc 100.0 ms   Tstep 100 ms\n"
             "  OE = max(Tc, Tx) / Tstep = 1.000   (20 steps sampled of 320)\n"
+            "  bubble 1.50 us (p99 20.0 ms)   Tstep 99.9 ms (p99 120 ms)   hidden 98.4 %   feed "
+            "efficiency 1.000\n"
             "  The consumer limits the loop (Tc is 100.0 % of the step): reading and copying are "
             "hidden behind it, and only a faster step helps.\n");
+}
+
+TEST(FeederStats, TheReportHasRanksMemoryAndWhatWasLeftOut) {
+  std::string report;
+  VirtualClock clock;
+  run(
+      [&] {
+        const Numbers data({.size = kBatchSize * 100,
+                            .pattern_bytes = kPatternBytes,
+                            .read_time = 200ns,
+                            .on_read = [](std::uint64_t sample) {
+                              if (sample == 7) throw std::range_error("torn");
+                            }});
+        const std::vector<gpu::Device> devices = {gpu::open_host({.h2d_bandwidth = 1e9}),
+                                                  gpu::open_host({.h2d_bandwidth = 1e9}, 1)};
+        Prefetcher prefetcher(data, devices,
+                              {.batch_size = 2 * kBatchSize,
+                               .pinned_slots = 3,
+                               .read_failures = {.count = 1},
+                               .autotune = Autotune{.max_workers = 2, .every = 8},
+                               .max_pinned_bytes = 1'000'000,
+                               .sample_every = 2});
+        TaskGroup group;
+        for (std::size_t rank = 0; rank < 2; ++rank) {
+          group.go([&, rank] {
+            const gpu::Stream stream(devices[rank]);
+            for (Lease& batch : prefetcher.rank(rank).epoch(0, stream)) {
+              stream.launch_host([] {}, 100ns);
+              static_cast<void>(batch);
+            }
+            stream.sync();
+          });
+        }
+        group.wait();
+        report = prefetcher.report();
+      },
+      {.workers = 1, .clock = &clock});
+  for (const char* const part :
+       {"rank 0 on host:0\n", "rank 1 on host:1\n", "Tread 800 ns",
+        " kB of at most 1.00 MB, device", " each\n", "1 samples failed and were left out",
+        "autotune: 1 changes", "workers from 1 to 2"}) {
+    EXPECT_NE(report.find(part), std::string::npos) << part << " is not in\n" << report;
+  }
 }
 
 TEST(FeederStats, TheOverlapEfficiencyIsTheLongerOfComputeAndCopyOverTheStep) {

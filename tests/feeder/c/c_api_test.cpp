@@ -239,6 +239,8 @@ TEST(CApi, AnEpochMayBeLeftForAnother) {
 TEST(CApi, AnEpochWithoutSamplesEndsAtOnce) {
   Feed feed(0);
   EXPECT_TRUE(feed.next().empty());
+  expect_error(leat_prefetcher_start_epoch(feed.feed, ~std::uint64_t{0}), LEAT_ERROR_ARGUMENT,
+               "there is no epoch 18446744073709551615");
   LEAT_EXPECT_OK(leat_prefetcher_start_epoch(feed.feed, 4));
   EXPECT_TRUE(feed.next().empty());
 }

@@ -205,10 +205,10 @@ TEST(CApiSources, WebDatasetsAreAsInCpp) {
   const TemporaryDirectory folder;
   static_cast<void>(write_synthetic_web(folder.path(), {.samples = 6,
                                                         .samples_per_shard = 4,
-                                                        .min_width = 40,
-                                                        .max_width = 60,
-                                                        .min_height = 30,
-                                                        .max_height = 50,
+                                                        .min_width = 200,
+                                                        .max_width = 240,
+                                                        .min_height = 180,
+                                                        .max_height = 220,
                                                         .seed = 2}));
   const std::string files = folder.path().string();
   leat_dataset* data = nullptr;
@@ -265,6 +265,16 @@ TEST(CApiSources, WebDatasetsAreAsInCpp) {
           "parts[0] has a shape");
   refused({named, LEAT_WEB_LABEL, 0, "seg", nullptr}, LEAT_ERROR_ENVIRONMENT, "synthetic-000000",
           "lacks part");
+  refused({named, LEAT_WEB_LABEL, 7, nullptr, nullptr}, LEAT_ERROR_ARGUMENT,
+          "parts[0]: reserved is 7");
+  options.reserved = 1;
+  refused({named, LEAT_WEB_LABEL, 0, nullptr, nullptr}, LEAT_ERROR_ARGUMENT,
+          "leat_web_options: reserved is 1");
+  options.reserved = 0;
+  image.reserved = 2;
+  refused({named, LEAT_WEB_IMAGE, 0, nullptr, &image}, LEAT_ERROR_ARGUMENT,
+          "leat_image_options: reserved is 2");
+  image.reserved = 0;
   options.skip_incomplete = 1;
   refused({named, LEAT_WEB_LABEL, 0, "seg", nullptr}, LEAT_ERROR_ENVIRONMENT, "no samples");
   image.fit = 4;

@@ -120,10 +120,16 @@ class Feed {
     return batches;
   }
   [[nodiscard]] std::string state() const {
+    std::string text(16, '?');
     std::size_t needed = 0;
-    LEAT_EXPECT_OK(leat_prefetcher_state(feed, nullptr, 0, &needed));
-    std::string text(needed, '?');
-    LEAT_EXPECT_OK(leat_prefetcher_state(feed, text.data(), text.size(), nullptr));
+    leat_status status = LEAT_ERROR_BUFFER;
+    // Another thread may begin an epoch meanwhile.
+    while ((status = leat_prefetcher_state(feed, text.data(), text.size(), &needed)) ==
+           LEAT_ERROR_BUFFER) {
+      text.assign(needed, '?');
+    }
+    LEAT_EXPECT_OK(status);
+    text.resize(needed);
     text.pop_back();  // the null byte
     return text;
   }

@@ -1,0 +1,17 @@
+// How figures are written: the same in every table, sentence and report.
+#pragma once
+
+#include <string>
+
+namespace leat::feeder {
+
+/// "12.3 us": three significant digits in the unit that fits.
+[[nodiscard]] std::string time_text(double seconds);
+/// "64.0 MB": likewise; a MB is 1e6 bytes.
+[[nodiscard]] std::string bytes_text(double bytes);
+/// "0.995".
+[[nodiscard]] std::string number_text(double value);
+/// "99.5 %" of a share of 1.
+[[nodiscard]] std::string percent_text(double share);
+
+}  // namespace leat::feeder
