@@ -180,6 +180,15 @@ report() {
     local real=(bin/example_08_real_trainer --data examples/data/mnist --device cuda:0)
     run real_trainer_cuda "${real[@]}" --checkpoint "$logs/checkpoint"
     run real_trainer_cuda_resumed "${real[@]}" --epochs 3 --resume "$logs/checkpoint"
+    if [[ -x bin/leat-overlap ]]; then
+      local overlap=(bin/leat-overlap --device cuda:0)
+      run overlap_mlperf "${overlap[@]}" --shape mlperf --steps 50 --json "$logs/overlap_mlperf.json" \
+        --html "$logs/overlap_mlperf.html"
+      run overlap_gemm "${overlap[@]}" --batch 256MiB --compute 5ms --compute-kind gemm \
+        --json "$logs/overlap_gemm.json" --trace "$logs/overlap_trace.json"
+      run overlap_sweep "${overlap[@]}" --sweep --seconds 0.3 --json "$logs/overlap_sweep.json" \
+        --html "$logs/overlap_sweep.html"
+    fi
   elif [[ -n $gpus ]]; then
     failed=$((failed + 1))
     failures+=("nvidia-smi sees a GPU that does not open: $why")

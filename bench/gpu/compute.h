@@ -6,6 +6,7 @@
 
 #include "leat/csp/clock.h"
 #include "leat/gpu/stream.h"
+#include "leat/overlap/compute.h"
 
 namespace bench {
 
@@ -33,10 +34,8 @@ class Compute {
   [[nodiscard]] leat::Duration unit() const noexcept { return unit_; }
 
  private:
-  class Gemm;
-
   const leat::gpu::Stream stream_;
-  std::unique_ptr<Gemm> gemm_;  // null: the kernel
+  std::unique_ptr<overlap::Gemm> gemm_;  // null: the kernel
   std::string name_;
   leat::Duration unit_{};
 };

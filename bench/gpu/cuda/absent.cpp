@@ -15,9 +15,6 @@ const char* launch_hold(HoldWords* /*words*/, std::uint32_t /*number*/,
                         std::uint64_t /*timeout_ns*/, void* /*stream*/) {
   return kAbsent;
 }
-const char* launch_busy(std::uint64_t /*ns*/, bool /*whole_device*/, void* /*stream*/) {
-  return kAbsent;
-}
 std::unique_ptr<RawEvents> make_raw_events(int /*device*/) { return nullptr; }
 Calls counted_calls() noexcept { return {}; }
 

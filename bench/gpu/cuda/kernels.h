@@ -19,8 +19,4 @@ struct HoldWords {
 const char* launch_hold(HoldWords* words, std::uint32_t number, std::uint64_t timeout_ns,
                         void* stream);
 
-/// Enqueues a kernel that computes for `ns` of the device's time: in one block, or (`whole_device`)
-/// in as many as fill every multiprocessor.
-const char* launch_busy(std::uint64_t ns, bool whole_device, void* stream);
-
 }  // namespace bench::cuda

@@ -1,11 +1,11 @@
-#include "leat/bench/gpu/cublas.h"
+#include "leat/overlap/cublas.h"
 
 #include <dlfcn.h>
 
 #include <stdexcept>
 #include <string>
 
-namespace bench {
+namespace overlap {
 namespace {
 
 // Of one version each, since two in a process would be two libraries. The dynamic loader looks in
@@ -61,4 +61,4 @@ void Cublas::multiply(int width, const void* a, const void* b, void* c) {
         "cublasSgemm");
 }
 
-}  // namespace bench
+}  // namespace overlap

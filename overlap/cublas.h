@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace bench {
+namespace overlap {
 
 /// A handle of cuBLAS's for one stream of the calling thread's current device. By one thread at a
 /// time, with that device current.
@@ -36,4 +36,4 @@ class Cublas {
   void* handle_ = nullptr;
 };
 
-}  // namespace bench
+}  // namespace overlap

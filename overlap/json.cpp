@@ -1,0 +1,118 @@
+#include "leat/overlap/json.h"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+namespace overlap {
+namespace {
+
+using nlohmann::ordered_json;
+
+double seconds(leat::Duration length) { return std::chrono::duration<double>(length).count(); }
+
+ordered_json of(const leat::feeder::StageShares& shares) {
+  return {{"busy", shares.busy}, {"starved", shares.starved}, {"blocked", shares.blocked}};
+}
+
+ordered_json of(const leat::feeder::Quantiles& quantiles) {
+  return {{"p50", quantiles.p50}, {"p99", quantiles.p99}};
+}
+
+ordered_json of(const Shape& shape) {
+  const char* const computing = shape.computing == Computing::kBusy  ? "busy"
+                                : shape.computing == Computing::kCpu ? "cpu"
+                                                                     : "gemm";
+  return {{"name", shape.name},
+          {"batch_size", shape.batch_size},
+          {"sample_bytes", shape.sample_bytes},
+          {"tensors", shape.tensors},
+          {"reading", shape.reading == Reading::kWaiting ? "waiting" : "computing"},
+          {"t_read", seconds(shape.t_read)},
+          {"jitter", shape.jitter},
+          {"straggler_every", shape.straggler_every},
+          {"straggler_factor", shape.straggler_factor},
+          {"computing", computing},
+          {"t_c", seconds(shape.t_c)},
+          {"prefetch_depth", shape.prefetch_depth},
+          {"workers", shape.workers},
+          {"pinned_slots", shape.pinned_slots},
+          {"max_pinned_bytes", shape.max_pinned_bytes},
+          {"max_device_bytes", shape.max_device_bytes},
+          {"seed", shape.seed}};
+}
+
+ordered_json of(const Fed& fed) {
+  const leat::feeder::Stats& stats = fed.stats;
+  return {{"t_step", fed.t_step},
+          {"t_read", stats.t_read},
+          {"t_x", stats.t_x},
+          {"t_c", stats.t_c},
+          {"sampled_steps", stats.sampled_steps},
+          {"step", of(stats.step)},
+          {"bubble", of(stats.bubble)},
+          {"reader", of(stats.reader)},
+          {"copier", of(stats.copier)},
+          {"consumer", of(stats.consumer)},
+          {"device_slots", stats.device_slots},
+          {"pinned_slots", stats.pinned_slots}};
+}
+
+ordered_json of(const Measured& m) {
+  ordered_json ranks = ordered_json::array();
+  for (const Fed& fed : m.ranks) ranks.push_back(of(fed));
+  ordered_json all = {{"shape", of(m.shape)},
+                      {"device", m.device},
+                      {"description", m.description},
+                      {"compute", m.compute},
+                      {"devices", m.devices},
+                      {"virtual_time", m.virtual_time},
+                      {"steps", m.steps},
+                      {"link_peak", m.link_peak},
+                      {"t_x_alone", m.t_x_alone},
+                      {"t_c_alone", m.t_c_alone},
+                      {"t_replay", m.t_replay},
+                      {"t_serial", m.t_serial},
+                      {"t_step", m.slowest().t_step},
+                      {"overlap_efficiency", m.overlap_efficiency()},
+                      {"feed_efficiency", m.feed_efficiency()},
+                      {"hidden_fraction", m.hidden_fraction()},
+                      {"interference", m.interference()},
+                      {"link_efficiency", m.link_efficiency()},
+                      {"accelerator_utilization", m.accelerator_utilization()},
+                      {"speed_up", m.speed_up()},
+                      {"headspace", m.headspace()},
+                      {"core_seconds_per_gb", m.core_seconds_per_gb()},
+                      {"pinned_bytes", m.pinned_bytes},
+                      {"device_bytes", m.device_bytes},
+                      {"bottleneck", m.slowest().stats.bottleneck()},
+                      {"ranks", ranks}};
+  if (!m.trace.empty()) all["trace"] = ordered_json::parse(m.trace);
+  return all;
+}
+
+}  // namespace
+
+std::string json(const Provenance& from, const std::vector<Measured>& runs, const Sweep* sweep) {
+  ordered_json all = {{"leat-overlap", 1},
+                      {"command", from.command},
+                      {"machine", from.machine},
+                      {"date", from.date},
+                      {"runs", ordered_json::array()}};
+  for (const Measured& run : runs) all["runs"].push_back(of(run));
+  if (sweep != nullptr) {
+    all["sweep"] = ordered_json::array();
+    for (const Point& point : sweep->points) {
+      ordered_json one = {
+          {"ratio", point.ratio}, {"step", seconds(point.step)}, {"depth", point.depth}};
+      if (point.result.has_value()) {
+        one["result"] = of(*point.result);
+      } else {
+        one["why_not"] = point.why_not;
+      }
+      all["sweep"].push_back(std::move(one));
+    }
+  }
+  return all.dump(2) + "\n";
+}
+
+}  // namespace overlap

@@ -1,0 +1,152 @@
+// leat-overlap: how close a feeding loop is to max(Tc, Tx), and what holds it back.
+#include <sys/utsname.h>
+
+#include <array>
+#include <cstdio>
+#include <ctime>
+#include <exception>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "leat/csp/error.h"
+#include "leat/csp/scheduler.h"
+#include "leat/overlap/datasets.h"
+#include "leat/overlap/html.h"
+#include "leat/overlap/json.h"
+#include "leat/overlap/measure.h"
+#include "leat/overlap/options.h"
+#include "leat/overlap/sweep.h"
+#include "leat/overlap/table.h"
+
+namespace {
+
+using overlap::Options;
+
+// A link for sweeps on a host device: 300 ms of it are 30 MB, so that what is measured is the loop
+// and not this machine's memory.
+constexpr double kSweptLink = 100e6;
+
+std::string machine() {
+  std::string cpu = "unknown CPU";
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.rfind("model name", 0) == 0) {
+      cpu = line.substr(line.find(':') + 2);
+      break;
+    }
+  }
+  utsname system{};
+  uname(&system);
+  return cpu + ", " + system.sysname + " " + system.release;
+}
+
+std::string date() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text.data();
+}
+
+// "cuda:2" and 3 are cuda:2, cuda:3 and cuda:4.
+std::vector<leat::gpu::Device> open_devices(const Options& options) {
+  const std::optional<double> link =
+      options.sweep && !options.link.has_value() ? std::optional(kSweptLink) : options.link;
+  const auto open = [&](const std::string& name) {
+    leat::gpu::Device device = leat::gpu::open(name);
+    const bool is_host = device.capabilities().host_kernels;
+    if (!is_host && (options.link.has_value() || options.virtual_time)) {
+      throw leat::Error("leat-overlap: --link and --virtual are for host devices, and " +
+                        device.name() + " is none");
+    }
+    if (!is_host || !link.has_value()) return device;
+    const int number = std::stoi(device.name().substr(device.name().find(':') + 1));
+    return leat::gpu::open_host({.h2d_bandwidth = *link, .d2h_bandwidth = *link}, number);
+  };
+  std::vector<leat::gpu::Device> devices = {open(options.device)};
+  const std::string first = devices[0].name();
+  const std::size_t colon = first.find(':');
+  for (std::size_t i = 1; i < options.devices; ++i) {
+    devices.push_back(
+        open(first.substr(0, colon + 1) + std::to_string(std::stoul(first.substr(colon + 1)) + i)));
+  }
+  return devices;
+}
+
+void write(const std::string& file, const std::string& text) {
+  if (file == "-") {
+    std::fputs(text.c_str(), stdout);
+    return;
+  }
+  std::ofstream out(file, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (!out) throw leat::Error("leat-overlap: cannot write " + file);
+}
+
+void report(const Options& options, const std::string& json) {
+  if (!options.json.empty()) write(options.json, json);
+  if (!options.html.empty()) write(options.html, overlap::html(json));
+}
+
+void run(const Options& options, bool is_virtual) {
+  const bool quiet = options.json == "-";
+  const std::vector<leat::gpu::Device> devices = open_devices(options);
+  const overlap::Provenance from{.command = options.command, .machine = machine(), .date = date()};
+  if (options.sweep) {
+    const auto progress = [&](const overlap::Point& point) {
+      std::fprintf(stderr, "%s\n", overlap::line(point).c_str());
+    };
+    overlap::Sweep sweep = overlap::sweep(devices, options.shapes.at(0), options.seconds, progress);
+    for (overlap::Point& point : sweep.points) {
+      if (point.result.has_value()) point.result->virtual_time = is_virtual;
+    }
+    if (!quiet) std::fputs(overlap::table(sweep).c_str(), stdout);
+    report(options, overlap::json(from, {}, &sweep));
+    return;
+  }
+  std::unique_ptr<const leat::feeder::Dataset> data;
+  if (!options.data.empty()) data = overlap::open_dataset(options.data);
+  std::vector<overlap::Measured> runs;
+  for (const overlap::Shape& asked : options.shapes) {
+    const overlap::Shape shape = data == nullptr ? asked : overlap::shape_of(asked, *data);
+    overlap::Measured measured = overlap::measure(devices, shape, options.effort, data.get());
+    measured.virtual_time = is_virtual;
+    if (!quiet) {
+      std::printf("%s%s", runs.empty() ? "" : "\n", overlap::table(measured).c_str());
+      std::fflush(stdout);
+    }
+    runs.push_back(std::move(measured));
+  }
+  if (!options.trace.empty()) write(options.trace, runs.back().trace);
+  report(options, overlap::json(from, runs, nullptr));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int status = 0;
+  const std::optional<Options> options = overlap::parse(argc, argv, status);
+  if (!options.has_value()) return status;
+  try {
+    if (options->virtual_time) {
+      leat::VirtualClock clock;
+      leat::run([&] { run(*options, true); }, {.workers = 1, .clock = &clock});
+    } else {
+      leat::run([&] { run(*options, false); });
+    }
+  } catch (const std::invalid_argument& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,129 @@
+#include "leat/overlap/table.h"
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+
+#include "leat/feeder/figures.h"
+
+namespace overlap {
+namespace {
+
+using leat::feeder::bytes_text;
+using leat::feeder::number_text;
+using leat::feeder::percent_text;
+using leat::feeder::time_text;
+
+std::string padded(const std::string& text, std::size_t width) {
+  return text.size() >= width ? text : text + std::string(width - text.size(), ' ');
+}
+
+std::string times_text(double factor) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.2f", factor);
+  return text.data();
+}
+
+std::string counted(std::size_t count, const char* one) {
+  return std::to_string(count) + " " + one + (count == 1 ? "" : "s");
+}
+
+std::string against(std::size_t bytes, std::size_t cap) {
+  return bytes_text(static_cast<double>(bytes)) +
+         (cap == 0 ? "" : " of at most " + bytes_text(static_cast<double>(cap)));
+}
+
+std::string row(const char* what, const std::string& alone, const std::string& fed,
+                const std::string& note) {
+  std::string text = "  " + padded(what, 8) + padded(alone, 13) + padded(fed, 13) + note;
+  text.resize(text.find_last_not_of(' ') + 1);
+  return text + "\n";
+}
+
+std::string head(const Measured& m) {
+  const Shape& shape = m.shape;
+  std::string text = m.devices == 1 ? m.device : counted(m.devices, "device") + " from " + m.device;
+  text += " (" + m.description + ")";
+  if (m.virtual_time) text += ", virtual time";
+  text +=
+      "\n" + shape.name + ": batches of " + bytes_text(static_cast<double>(shape.batch_bytes())) +
+      " (" + counted(shape.batch_size, "sample") + ", " + counted(shape.tensors, "tensor") +
+      "), depth " + std::to_string(shape.prefetch_depth) + ", " + counted(shape.workers, "worker") +
+      "; " + counted(m.steps, "step") + " of " + m.compute + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::string table(const Measured& m) {
+  const Fed& fed = m.slowest();
+  const leat::feeder::Stats& stats = fed.stats;
+  std::string text = head(m) + "\n";
+  text += row("", "alone", "in the loop", "");
+  if (stats.t_read > 0) text += row("Tread", "", time_text(stats.t_read), "");
+  text += row("Tx", time_text(m.t_x_alone), time_text(stats.t_x),
+              "link efficiency " + number_text(m.link_efficiency()) + " of " +
+                  bytes_text(m.link_peak) + "/s");
+  text += row("Tc", time_text(m.t_c_alone), time_text(stats.t_c),
+              "interference " + number_text(m.interference()));
+  text += row("Tstep", "", time_text(fed.t_step),
+              "p50 " + time_text(stats.step.p50) + ", p99 " + time_text(stats.step.p99));
+  text += row("bubble", "", time_text(stats.bubble.p50), "p99 " + time_text(stats.bubble.p99));
+  text += "\n  OE " + number_text(m.overlap_efficiency()) + "   feed efficiency " +
+          number_text(m.feed_efficiency()) + "   hidden " + percent_text(m.hidden_fraction()) +
+          "   AU " + percent_text(m.accelerator_utilization()) + "\n";
+  text += "  the serial loop takes " + time_text(m.t_serial) + " a step, " +
+          times_text(m.speed_up()) + " times as long\n";
+  text += "  without any feeding a step takes " + time_text(m.t_replay) + ": headspace " +
+          percent_text(m.headspace()) + "\n";
+  const std::string memory = "pinned memory " + against(m.pinned_bytes, m.shape.max_pinned_bytes) +
+                             ", device memory " + against(m.device_bytes, m.shape.max_device_bytes);
+  text +=
+      m.virtual_time  // in which nothing is computed
+          ? "  " + memory + "\n\n"
+          : "  " + times_text(m.core_seconds_per_gb()) + " core-seconds per GB; " + memory + "\n\n";
+  text += stats.shares_table();
+  for (std::size_t rank = 0; m.ranks.size() > 1 && rank < m.ranks.size(); ++rank) {
+    const Fed& one = m.ranks[rank];
+    text += "  rank " + std::to_string(rank) + ": Tstep " + time_text(one.t_step) + ", OE " +
+            number_text(one.stats.overlap_efficiency()) + "\n";
+  }
+  text += "  " + stats.bottleneck() + "\n";
+  return text;
+}
+
+std::string line(const Point& point) {
+  const std::string what = "depth " + std::to_string(point.depth) + "  max(Tx, Tc) " +
+                           time_text(std::chrono::duration<double>(point.step).count()) +
+                           "  Tx/Tc " + times_text(point.ratio);
+  if (!point.measured()) return what + "  not measured";
+  return what + "  Tstep " + time_text(point.result->slowest().t_step) + "  OE " +
+         number_text(point.result->overlap_efficiency());
+}
+
+std::string table(const Sweep& sweep) {
+  std::string text;
+  for (const std::size_t depth : kDepths) {
+    text += "OE at depth " + std::to_string(depth) + "\n" + padded("  max(Tx, Tc)", 15);
+    for (const double ratio : kRatios) text += padded("Tx/Tc " + times_text(ratio), 13);
+    text += "\n";
+    for (const leat::Duration step : kSteps) {
+      text += padded("  " + time_text(std::chrono::duration<double>(step).count()), 15);
+      for (const double ratio : kRatios) {
+        const Point* const point = sweep.find(depth, step, ratio);
+        text += padded(point == nullptr    ? ""
+                       : point->measured() ? number_text(point->result->overlap_efficiency())
+                                           : "-",
+                       13);
+      }
+      text += "\n";
+    }
+  }
+  for (const Point& point : sweep.points) {
+    if (!point.measured()) text += "- " + point.why_not + "\n";
+  }
+  return text;
+}
+
+}  // namespace overlap

@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# Usage: cli.sh <the leat-overlap program> <README.md>
+#
+# What it prints, what it writes, and that what cannot be is refused: exit status 2 for arguments, 1
+# for a machine that has not what they ask for, and a line that names it.
+set -uo pipefail
+program=$1
+readme=$2
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failures=0
+
+fail() {
+  echo "FAIL: $*"
+  failures=$((failures + 1))
+}
+
+# expect <exit status> <regex of the output, both streams> <arguments>...
+expect() {
+  local wanted=$1 words=$2 status=0
+  shift 2
+  timeout 120 "$program" "$@" >"$scratch/out" 2>&1 || status=$?
+  [[ $status == "$wanted" ]] || fail "$*: exit status $status, expected $wanted: $(cat "$scratch/out")"
+  grep -qE -- "$words" "$scratch/out" || fail "$*: no /$words/ in: $(cat "$scratch/out")"
+}
+
+expect 0 '--straggler-factor' --help
+expect 0 '^leat-overlap [0-9]+\.[0-9]+' --version
+expect 2 'batch.*unit' --batch 64
+expect 2 'batch' --batch 1B
+expect 2 'compute' --compute 5
+expect 2 'compute' --compute -5ms
+expect 2 'depth' --depth 0
+expect 2 'depth' --depth two
+expect 2 'shape' --shape bert
+expect 2 'excludes' --shape unet3d --batch 1MiB
+expect 2 'excludes' --sweep --batch 1MiB
+expect 2 'no-such' --no-such
+expect 1 'cuda:99|no CUDA|driver' --device cuda:99
+expect 1 'toaster' --device toaster
+expect 1 'cpu|busy' --device host --virtual --compute-kind gemm --steps 2 --batch 1kB
+expect 2 'max_pinned_bytes' --device host --virtual --batch 1MiB --max-pinned 1MiB --steps 2
+expect 2 '8 bytes' --device host --virtual --batch 16B --tensors 8 --steps 2
+expect 1 'cannot write' --device host --virtual --batch 1kB --steps 2 --json "$scratch/no/where.json"
+
+# 3 ms of copying behind 5 ms of compute.
+expect 0 'OE 1\.000 ' --device host --virtual --link 1GB/s --batch 3MB --compute 5ms
+grep -q 'serial loop takes 8.00 ms a step, 1.60 times as long' "$scratch/out" || fail "the serial loop: $(cat "$scratch/out")"
+# Real data. ($readme lies beside the examples.)
+mnist=$(dirname "$readme")/examples/data/mnist
+expect 0 'batches of 201 kB \(256 samples, 2 tensors\)' --device host --data "mnist:$mnist" --samples 256 \
+  --compute 1ms --steps 300
+head -c 100000 /dev/zero >"$scratch/some.bin"
+expect 0 'batches of 8.00 kB \(8 samples, 1 tensor\)' \
+  --device host --virtual --data "records:1000:$scratch/some.bin" --samples 8 --steps 30
+expect 2 'no dataset "bert:x"; there are mnist:' --data bert:x
+expect 2 'no dataset "records:x:y"' --data records:x:y
+expect 2 'no dataset "tokens:"' --data tokens:
+expect 1 "$scratch/none" --data "cifar10:$scratch/none"
+expect 2 'has 100 samples, fewer than a batch of 101' --data "records:1000:$scratch/some.bin" --samples 101
+expect 2 'excludes' --data mnist:x --shape unet3d
+
+# What the README shows.
+arguments=$(sed -n 's/^<!-- leat-overlap \(.*\) -->$/\1/p' "$readme")
+[[ -n $arguments ]] || fail "$readme shows nothing"
+# shellcheck disable=SC2086 # several arguments
+"$program" $arguments >"$scratch/out" 2>&1
+awk -v marker="<!-- leat-overlap $arguments -->" '
+  $0 == marker { here = 1; next } here && /^```text/ { inside = 1; next } inside && /^```/ { exit } inside' \
+  "$readme" | diff - "$scratch/out" || fail "the README shows something else (< there, > here)"
+
+# In turns.
+expect 0 'OE 0\.625 ' --device host --virtual --link 1GB/s --batch 3MB --compute 5ms --depth 1
+grep -q 'prefetch_depth is 1' "$scratch/out" || fail "the sentence: $(cat "$scratch/out")"
+
+"$program" --device host --virtual --link 1GB/s --batch 3MB --json "$scratch/one.json" >"$scratch/out" ||
+  fail "--json: $(cat "$scratch/out")"
+"$program" --device host --virtual --sweep --seconds 0.01 --json - >"$scratch/sweep.json" 2>"$scratch/err" ||
+  fail "--sweep: $(cat "$scratch/err")"
+if command -v python3 >/dev/null; then
+  python3 - "$scratch/one.json" "$scratch/sweep.json" <<'END' || failures=$((failures + 1))
+import json, sys
+one = json.load(open(sys.argv[1]))
+run = one["runs"][0]
+assert abs(run["overlap_efficiency"] - 1) < 1e-9, run
+assert abs(run["t_step"] - 5e-3) < 1e-12, run
+assert abs(run["t_serial"] - 8e-3) < 1e-12, run
+assert run["virtual_time"] and run["device"] == "host:0" and "--batch 3MB" in one["command"], one
+sweep = json.load(open(sys.argv[2]))["sweep"]
+assert len(sweep) == 6 * 5 * 4, len(sweep)
+for cell in sweep:
+    result, step, ratio = cell["result"], cell["step"], cell["ratio"]
+    shorter = step * min(ratio, 1 / ratio)
+    expected = step + shorter if cell["depth"] == 1 else step  # in turns, or one behind the other
+    assert abs(result["t_step"] / expected - 1) < 1e-3, (cell["depth"], step, ratio, result["t_step"])
+END
+fi
+
+if ((failures)); then
+  echo "$failures failed"
+  exit 1
+fi
+echo "all as expected"

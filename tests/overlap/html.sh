@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Usage: html.sh <the leat-overlap program>
+#
+# The report in a browser, headless: its script runs to its end, and draws what the run has. With
+# LEAT_SCREENSHOTS=<folder> leaves pictures to look at, light and dark. Skipped without Chromium.
+set -uo pipefail
+program=$1
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) ||
+  { echo "no Chromium here" && exit 77; }
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failures=0
+
+browse() { # <arguments>...
+  timeout 120 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
+    --user-data-dir="$scratch/profile" --hide-scrollbars --virtual-time-budget=5000 "$@" 2>"$scratch/log"
+}
+
+# expect <page> <regex> <least matches> in the page as the browser has it
+expect() {
+  local count
+  count=$(grep -oE -- "$2" "$scratch/$1.dom" | wc -l)
+  ((count >= $3)) && return
+  echo "FAIL: $1: $count of /$2/, expected at least $3"
+  failures=$((failures + 1))
+}
+
+page() { # <name> <arguments of the program>...
+  local name=$1 shade
+  shift
+  "$program" --device host --virtual "$@" --html "$scratch/$name.html" >/dev/null 2>&1 || {
+    echo "FAIL: $name: the program failed"
+    failures=$((failures + 1))
+  }
+  if grep -qE 'src=|href=|https?://[^w]' "$scratch/$name.html"; then
+    echo "FAIL: $name asks for something from elsewhere"
+    failures=$((failures + 1))
+  fi
+  browse --dump-dom "file://$scratch/$name.html" >"$scratch/$name.dom"
+  [[ -z ${LEAT_SCREENSHOTS:-} ]] || for shade in light dark; do
+    local dark=()
+    [[ $shade == light ]] || dark=(--force-dark-mode)
+    browse "${dark[@]}" --window-size=1000,1500 --screenshot="$LEAT_SCREENSHOTS/$name-$shade.png" \
+      "file://$scratch/$name.html"
+  done
+}
+
+page run --link 1GB/s --batch 3MB --compute 5ms --read 8ms --workers 2 --jitter 0.3
+expect run 'id="timeline"' 1
+expect run '<rect ' 20                                # spans, and the stages' shares
+expect run '<title>(read|copy|use) [0-9]+: ' 15
+expect run '<title>consumer busy: [0-9.]+ %' 1
+expect run '<dd>[^<]+</dd>' 12
+expect run 'class="sentence">The [a-z ]+ limits? the loop|class="sentence">No stage' 1
+expect run '2 workers|workers 2' 1
+
+page sweep --sweep --seconds 0.01
+expect sweep 'id="sweep"' 1
+expect sweep '<td style="background' 120
+expect sweep '>1\.000</td>' 80
+
+if ((failures)); then
+  cat "$scratch/log"
+  echo "$failures failed"
+  exit 1
+fi
+echo "as expected"

@@ -1,0 +1,194 @@
+// What leat-overlap reports, in virtual time, against arithmetic: the formula for the mean step
+// where nothing varies, a queueing simulation where reading does.
+#include "leat/overlap/measure.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <queue>
+#include <vector>
+
+#include "leat/csp/scheduler.h"
+#include "leat/gpu/device.h"
+#include "leat/overlap/shape.h"
+
+namespace overlap {
+namespace {
+
+using namespace std::chrono_literals;
+using leat::Duration;
+
+constexpr double kRounding = 1e-12;
+
+double seconds(Duration length) { return std::chrono::duration<double>(length).count(); }
+
+// A link of a byte a nanosecond: a batch's bytes are its Tx.
+Shape shape_of(Duration t_read, Duration t_x, Duration t_c) {
+  Shape shape;
+  shape.sample_bytes = static_cast<std::size_t>(t_x.count());
+  shape.t_read = t_read;
+  shape.t_c = t_c;
+  return shape;
+}
+
+Measured measure_virtual(const Shape& shape,
+                         const Effort& effort = {.steps = 100, .warm_up = 20, .link_peak = 1e9},
+                         std::size_t devices = 1) {
+  Measured measured;
+  leat::VirtualClock clock;
+  leat::run(
+      [&] {
+        std::vector<leat::gpu::Device> all;
+        for (std::size_t i = 0; i < devices; ++i) {
+          all.push_back(leat::gpu::open_host({.h2d_bandwidth = 1e9}, static_cast<int>(i)));
+        }
+        measured = measure(all, shape, effort);
+      },
+      {.workers = 1, .clock = &clock});
+  return measured;
+}
+
+TEST(Measure, OverlapIsPerfectFromDepth2OnWhereReadersKeepUp) {
+  for (const std::size_t depth : {2U, 3U, 4U}) {
+    for (const Duration t_x : {300ns, 1000ns, 2000ns}) {
+      for (const std::size_t workers : {1U, 2U}) {
+        Shape shape = shape_of(500ns, t_x, 1000ns);
+        shape.prefetch_depth = depth;
+        shape.workers = workers;
+        shape.pinned_slots = 4;
+        const Measured measured = measure_virtual(shape);
+        EXPECT_DOUBLE_EQ(measured.slowest().t_step, seconds(std::max(t_x, Duration(1000))));
+        EXPECT_NEAR(measured.overlap_efficiency(), 1, kRounding);
+        EXPECT_NEAR(measured.feed_efficiency(), 1, kRounding);
+        EXPECT_NEAR(measured.hidden_fraction(), 1, kRounding);
+        EXPECT_NEAR(measured.interference(), 1, kRounding);
+        EXPECT_NEAR(measured.link_efficiency(), 1, kRounding);
+        EXPECT_NEAR(measured.slowest().stats.bubble.p99, 0, kRounding);
+      }
+    }
+  }
+}
+
+TEST(Measure, ElsewhereTheStepIsTheFormulas) {
+  struct Case {
+    Duration t_read, t_x, t_c;
+    std::size_t workers, pinned, depth;
+  };
+  for (const Case& c : {Case{3000ns, 400ns, 1000ns, 1, 4, 2}, Case{3000ns, 400ns, 1000ns, 2, 4, 2},
+                        Case{0ns, 400ns, 1000ns, 1, 2, 1}, Case{500ns, 1500ns, 1000ns, 1, 4, 1},
+                        Case{2000ns, 1000ns, 500ns, 2, 2, 3}}) {
+    Shape shape = shape_of(c.t_read, c.t_x, c.t_c);
+    shape.workers = c.workers;
+    shape.pinned_slots = c.pinned;
+    shape.prefetch_depth = c.depth;
+    const Measured measured = measure_virtual(shape);
+    const auto over = [](Duration time, std::size_t count) {
+      return seconds(time) / static_cast<double>(count);
+    };
+    const double step = std::max({over(c.t_read, c.workers), seconds(c.t_x), seconds(c.t_c),
+                                  over(c.t_x + c.t_c, c.depth), over(c.t_read + c.t_x, c.pinned)});
+    EXPECT_NEAR(measured.slowest().t_step, step, 1e-9 * step);
+    EXPECT_NEAR(measured.overlap_efficiency(), seconds(std::max(c.t_x, c.t_c)) / step, 1e-9);
+  }
+}
+
+TEST(Measure, TheLoopsBesideItTakeWhatTheirStepsSumUpTo) {
+  const Measured measured =
+      measure_virtual(shape_of(700ns, 400ns, 1000ns), {.steps = 100, .warm_up = 20});
+  EXPECT_DOUBLE_EQ(measured.t_serial, seconds(2100ns));
+  EXPECT_DOUBLE_EQ(measured.t_replay, seconds(1000ns));
+  EXPECT_DOUBLE_EQ(measured.t_x_alone, seconds(400ns));
+  EXPECT_DOUBLE_EQ(measured.t_c_alone, seconds(1000ns));
+  EXPECT_DOUBLE_EQ(measured.link_peak, 1e9);
+  EXPECT_NEAR(measured.speed_up(), 2.1, kRounding);
+  EXPECT_NEAR(measured.headspace(), 0, kRounding);
+  EXPECT_NEAR(measured.accelerator_utilization(), 1, kRounding);
+}
+
+TEST(Measure, HeadspaceAndUtilizationSayWhatFeedingCosts) {
+  Shape shape = shape_of(0ns, 1500ns, 1000ns);
+  const Measured measured = measure_virtual(shape);
+  EXPECT_NEAR(measured.headspace(), 0.5, kRounding);
+  EXPECT_NEAR(measured.accelerator_utilization(), 1 / 1.5, kRounding);
+}
+
+TEST(Measure, MemoryIsThatOfThePrefetcherAlone) {
+  Shape shape = shape_of(0ns, 8192ns, 1000ns);
+  shape.pinned_slots = 3;
+  const Measured measured = measure_virtual(shape);
+  EXPECT_EQ(measured.pinned_bytes, 3U * 8192);
+  EXPECT_EQ(measured.device_bytes, 2U * 8192);
+}
+
+// Batches are read by whichever worker is free first, into whichever slot is; they are copied in
+// order.
+double simulated_step(const Shape& shape, const Effort& effort) {
+  const Duration t_x(static_cast<std::int64_t>(shape.batch_bytes()));
+  const std::uint64_t steps = effort.warm_up + effort.steps;
+  std::priority_queue<Duration, std::vector<Duration>, std::greater<>> workers;
+  for (std::size_t i = 0; i < shape.workers; ++i) workers.push(Duration(0));
+  std::vector<Duration> copied(steps);
+  std::vector<Duration> done(steps);
+  const auto before = [](const std::vector<Duration>& at, std::uint64_t k, std::size_t distance) {
+    return k < distance ? Duration(0) : at[k - distance];
+  };
+  for (std::uint64_t k = 0; k < steps; ++k) {
+    const Duration read =
+        std::max(workers.top(), before(copied, k, shape.pinned_slots)) + read_time(shape, k);
+    workers.pop();
+    workers.push(read);
+    copied[k] = std::max({read, before(copied, k, 1), before(done, k, shape.prefetch_depth)}) + t_x;
+    done[k] = std::max(copied[k], before(done, k, 1)) + shape.t_c;
+  }
+  return seconds(done[steps - 1] - done[effort.warm_up - 1]) / static_cast<double>(effort.steps);
+}
+
+TEST(Measure, WithJitterTheLossIsThatOfTheQueueingSimulation) {
+  const Effort effort{.steps = 2000, .warm_up = 20, .link_peak = 1e9};
+  for (const double jitter : {0.3, 1.0}) {
+    for (const std::uint64_t straggler_every : {0U, 50U}) {
+      for (const std::size_t workers : {1U, 2U, 4U}) {
+        for (const std::size_t depth : {1U, 2U, 4U}) {
+          Shape shape = shape_of(Duration(900) * static_cast<int>(workers), 600ns, 1000ns);
+          shape.jitter = jitter;
+          shape.straggler_every = straggler_every;
+          shape.workers = workers;
+          shape.prefetch_depth = depth;
+          shape.pinned_slots = workers + depth;
+          const double simulated = simulated_step(shape, effort);
+          EXPECT_GT(simulated, (jitter < 1 ? 1 : 1.01) * 0.999999 * seconds(1000ns)) << "too tame";
+          const Measured measured = measure_virtual(shape, effort);
+          EXPECT_NEAR(measured.slowest().t_step, simulated, 1e-9 * simulated)
+              << "jitter " << jitter << ", straggler " << straggler_every << ", workers " << workers
+              << ", depth " << depth;
+        }
+      }
+    }
+  }
+}
+
+TEST(Measure, SeveralDevicesShareTheReaders) {
+  Shape shape = shape_of(1000ns, 400ns, 500ns);
+  shape.pinned_slots = 4;
+  const Measured measured =
+      measure_virtual(shape, {.steps = 100, .warm_up = 20, .link_peak = 1e9}, 3);
+  ASSERT_EQ(measured.ranks.size(), 3U);
+  for (const Fed& fed : measured.ranks) EXPECT_NEAR(fed.t_step, seconds(3000ns), 1e-12);
+  EXPECT_NEAR(measured.feed_efficiency(), 1, 1e-9);
+}
+
+TEST(Measure, RefusesWhatCannotBe) {
+  Shape shape = shape_of(0ns, 4ns, 0ns);  // no room for a number
+  EXPECT_THROW(static_cast<void>(measure_virtual(shape)), std::invalid_argument);
+  shape = shape_of(0ns, 100ns, 0ns);
+  shape.max_pinned_bytes = 1;
+  EXPECT_THROW(static_cast<void>(measure_virtual(shape)), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(measure({}, shape, {})), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace overlap
