@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/notification.h"
 #include "leat/feeder/c/handles.h"
 #include "leat/feeder/c/leat.h"
 #include "leat/feeder/dataset.h"
@@ -27,7 +28,8 @@ struct OpenDataset {
   std::vector<leat_field> fields;  // views of the dataset's own
 };
 
-/// Behind a leat_prefetcher.
+/// Behind a leat_prefetcher, for which leat_prefetcher_close alone deletes it: the shared pointers to
+/// it say who uses it, the last of them notifies `unused`.
 struct OpenPrefetcher {
   OpenPrefetcher(std::shared_ptr<const Dataset> data, const gpu::Device& to,
                  const PrefetcherOptions& options)
@@ -47,6 +49,7 @@ struct OpenPrefetcher {
   std::uint64_t first_epoch = 0;
   std::atomic<bool> in_use = false;    // by leat_prefetcher_next or _start_epoch
   std::optional<std::uint64_t> start;  // the epoch that the next call begins with
+  const std::shared_ptr<Notification> unused = std::make_shared<Notification>();
 };
 
 /// Behind a leat_batch.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/scheduler.h"
 #include "leat/feeder/c/openers.h"
 #include "leat/feeder/state.h"
 #include "leat/gpu/device.h"
@@ -171,12 +172,14 @@ leat_status leat_prefetcher_open(const leat_dataset* dataset, const char* device
     *prefetcher = nullptr;
     const auto data = datasets().find(dataset, function)->dataset;
     const leat::feeder::PrefetcherOptions all = options_of(options);
-    auto open = std::make_shared<OpenPrefetcher>(
+    auto open = std::make_unique<OpenPrefetcher>(
         data, leat::gpu::open(device == nullptr ? "auto" : device), all);
     if (!all.resume.empty()) {
       open->first_epoch = leat::feeder::State::parse(all.resume).next_epoch();
     }
-    *prefetcher = static_cast<leat_prefetcher*>(prefetchers().insert(std::move(open)));
+    *prefetcher = static_cast<leat_prefetcher*>(prefetchers().insert(std::shared_ptr<OpenPrefetcher>(
+        open.get(), [unused = open->unused](OpenPrefetcher*) { unused->notify(); })));
+    static_cast<void>(open.release());  // leat_prefetcher_close deletes it
     return LEAT_OK;
   });
 }
@@ -187,8 +190,8 @@ leat_status leat_prefetcher_next(leat_prefetcher* prefetcher, leat_batch** batch
     *batch = nullptr;
     const auto open = prefetchers().find(prefetcher, function);
     const OnlyUser alone(open->in_use, function);
-    // A call of its own, so that the text of an error is kept while the prefetcher lives, which
-    // shares that error: the standard library counts its users unseen by ThreadSanitizer.
+    // A call of its own: the text of an error is kept while the prefetcher lives, which shares that
+    // error. The standard library counts its users, but ThreadSanitizer does not see how.
     return call(function, [&](const char*) {
       std::optional<leat::feeder::Lease> lease = next_of(*open);
       if (!lease.has_value()) return LEAT_END_OF_EPOCH;
@@ -279,7 +282,15 @@ leat_status leat_prefetcher_close(leat_prefetcher* prefetcher) {
     if (prefetcher == nullptr) return LEAT_OK;
     // In this order: who finds that it is not open knows that no batch comes any more.
     prefetchers().find(prefetcher, function)->prefetcher.stop();
-    static_cast<void>(prefetchers().remove(prefetcher, function));
+    auto open = prefetchers().remove(prefetcher, function);
+    OpenPrefetcher* const owned = open.get();
+    const auto unused = owned->unused;
+    open.reset();
+    {
+      const leat::Shield to_the_end;
+      unused->wait();  // for calls of other threads
+    }
+    delete owned;
     return LEAT_OK;
   });
 }
