@@ -19,6 +19,11 @@ struct Interval {
 class IntervalSet {
  public:
   IntervalSet() { intervals_.reserve(16); }
+  /// Of any number of them, in any order: sorts, where adding one by one would shift.
+  explicit IntervalSet(std::vector<Interval> intervals) {
+    std::ranges::sort(intervals, {}, &Interval::first);
+    for (const Interval& one : intervals) add(one);
+  }
 
   /// Sorted, none empty, none touching the next.
   [[nodiscard]] const std::vector<Interval>& intervals() const noexcept { return intervals_; }

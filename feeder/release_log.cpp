@@ -151,6 +151,7 @@ EpochReleases ReleaseLog::releases(std::uint64_t epoch) const {
   EpochReleases result{.epoch = epoch, .batches = all, .positions = {}};
   if (head_.elements > 0) result.carry = carry_of(epoch);
   const EpochPlan plan(plan_, is_rest ? before : nullptr);
+  std::vector<Interval> positions;
   std::vector<PositionRange> shard;
   for (std::size_t i = 0; i < of_ranks.size() && !shared_; ++i) {
     const IntervalSet some = difference(of_ranks[i], all);
@@ -158,7 +159,7 @@ EpochReleases ReleaseLog::releases(std::uint64_t epoch) const {
       for (std::uint64_t batch = range.first; batch < range.end; ++batch) {
         plan.shard(batch, head_.rank + i, shard);
         for (const PositionRange& one : shard) {
-          result.positions.add({.first = one.first, .end = one.first + one.count});
+          positions.push_back({.first = one.first, .end = one.first + one.count});
         }
       }
     }
@@ -169,11 +170,12 @@ EpochReleases ReleaseLog::releases(std::uint64_t epoch) const {
       for (std::uint64_t at = range.first; at < range.end;) {
         const std::uint64_t batch = at / plan_.batch_size();
         const std::uint64_t end = std::min(range.end, (batch + 1) * plan_.batch_size());
-        if (!all.contains(batch)) result.positions.add({.first = at, .end = end});
+        if (!all.contains(batch)) positions.push_back({.first = at, .end = end});
         at = end;
       }
     }
   }
+  result.positions = IntervalSet(std::move(positions));
   return result;
 }
 

@@ -51,18 +51,17 @@ std::optional<Carry> merge_carry(std::span<const State> states, std::uint64_t ep
 
 // What all of them together have of a batch may be the whole of it.
 void join_whole_batches(const BatchPlan& plan, EpochReleases& merged) {
-  const IntervalSet some = merged.positions;
-  for (const Interval& range : some.intervals()) {
+  std::vector<Interval> whole;  // positions
+  for (const Interval& range : merged.positions.intervals()) {
     for (std::uint64_t batch = range.first / plan.batch_size(); batch < plan.batches(); ++batch) {
-      const PositionRange whole = plan.positions(batch);
-      if (whole.first >= range.end) break;
-      if (whole.first < range.first || whole.first + whole.count > range.end) continue;
-      IntervalSet these;
-      these.add({.first = whole.first, .end = whole.first + whole.count});
-      merged.positions = difference(merged.positions, these);
+      const PositionRange all = plan.positions(batch);
+      if (all.first >= range.end) break;
+      if (all.first < range.first || all.first + all.count > range.end) continue;
+      whole.push_back({.first = all.first, .end = all.first + all.count});
       merged.batches.add(batch);
     }
   }
+  merged.positions = difference(merged.positions, IntervalSet(std::move(whole)));
 }
 
 // Of one epoch in all states.
@@ -85,6 +84,7 @@ EpochReleases merge_epoch(std::span<const State> states, std::uint64_t epoch) {
   }
   EpochReleases merged{.epoch = epoch, .batches = everywhere, .positions = {}};
   merged.carry = merge_carry(states, epoch);
+  std::vector<Interval> positions;
   std::vector<PositionRange> shard;
   for (const State& state : states) {
     const EpochReleases* const one = find(state, epoch);
@@ -94,21 +94,22 @@ EpochReleases merge_epoch(std::span<const State> states, std::uint64_t epoch) {
       more.add({.first = 0, .end = plan.batches()});
     } else {
       more = one->batches;
-      for (const Interval& range : one->positions.intervals()) merged.positions.add(range);
+      const std::vector<Interval>& of_it = one->positions.intervals();
+      positions.insert(positions.end(), of_it.begin(), of_it.end());
     }
     more = difference(more, everywhere);
     for (const Interval& range : more.intervals()) {
       for (std::uint64_t batch = range.first; batch < range.end; ++batch) {
         for (std::size_t rank = state.rank; rank < state.rank + state.ranks; ++rank) {
           shards.shard(batch, rank, shard);
-          for (const PositionRange& range_of_it : shard) {
-            merged.positions.add(
-                {.first = range_of_it.first, .end = range_of_it.first + range_of_it.count});
+          for (const PositionRange& part : shard) {
+            positions.push_back({.first = part.first, .end = part.first + part.count});
           }
         }
       }
     }
   }
+  merged.positions = IntervalSet(std::move(positions));
   join_whole_batches(plan, merged);
   return merged;
 }

@@ -17,16 +17,25 @@
 //   ranks=0-0/1 epoch=3 batches=0-11,13 positions=- sum=1b2c3d4e
 // epoch, batches and positions are repeated for each epoch that is under way, in ascending order.
 // batches are those released by all ranks that the state is of; positions (of the epoch) are those
-// released of other batches, by some of the ranks; sum is the FNV-1a of all before " sum". Where
-// there are many gaps, 40+2:b8 stands for a number of units of 2 from 40 on: the digits are
-// hexadecimal, their bits, the highest first, say which units are in it: 40-41,44-49. So of leases
-// that are given back in any order the text grows by at most a byte for each four batches between
-// the first that is missing and the last that was released, and of ranks that are not in step by a
-// byte for each four shards of equal size; of shards that are not, for up to four samples. 256
-// leases at once are at most 70 bytes, 32 ranks that are 8 steps apart another 70, or, at 31
-// samples and a quarter each, 900. Packed (feeder/packing.h), elements=1234567 follows samples, and
-// carry=element:position+offset a positions. Of some of the ranks, after a resume in the midst of
-// batches, before=... follows positions.
+// released of other batches, by some of the ranks; sum is the FNV-1a of all before " sum". Each is
+// a set, whose text has three forms, of which the shortest is taken:
+//   0-11,13           numbers, the last one included; -: none
+//   40+2:b8           the digits are hexadecimal, their bits, the highest first, say which units of
+//   2
+//                     from 40 on are in it: 40-41,44-49
+//   0,2/4@7-99;8@100  positions by batches: of 7 to 99, of 4 balanced shards (batch_plan.h) the
+//   first
+//                     and the third; of 100, the ninth position
+// Packed (feeder/packing.h), elements=1234567 follows samples, and carry=element:position+offset a
+// positions. Of some of the ranks, after a resume in the midst of batches, before=... follows
+// positions.
+//
+// How long it gets. Of leases given back in any order, by at most a byte for each four batches
+// between the first that is missing and the last that was released: 256 leases at once, 70 bytes.
+// Of P ranks that each release in order but are not in step, however far they are apart: at most P
+// parts, of some 20 bytes and one for each four ranks, in each epoch that is under way. What has no
+// such end is gaps that stay: each batch that was abandoned, until its epoch is over, some 12
+// bytes.
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,10 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -90,6 +93,98 @@ std::string to_text(const IntervalSet& set) {
   return text;
 }
 
+// Of some batches, the same part of each.
+struct Part {
+  std::vector<Interval> which;  // positions, counted from the batch's first
+  std::uint64_t size = 0;       // of each of the batches
+  IntervalSet batches;
+};
+
+// More intervals are told one by one, as long as the text would be: a short one that stands for
+// more than memory holds is no state.
+constexpr std::uint64_t kMostPieces = std::uint64_t{1} << 22;
+constexpr std::size_t kMostShards = std::size_t{1} << 16;
+
+// `positions` by batches, those alike together; nothing where that is too much work.
+std::vector<Part> parts_of(const IntervalSet& positions, const BatchPlan& plan) {
+  const std::uint64_t batch_size = plan.batch_size();
+  if ((positions.intervals().back().end - 1) / batch_size >= plan.batches()) return {};
+  std::uint64_t pieces = 0;
+  for (const Interval& one : positions.intervals()) {
+    pieces += (one.end - 1) / batch_size - one.first / batch_size + 1;
+    if (pieces > kMostPieces) return {};
+  }
+  std::map<std::pair<std::uint64_t, std::vector<std::uint64_t>>, Part> parts;
+  std::vector<std::uint64_t> ends;  // of the batch at hand, begins and ends in turn
+  const auto end_batch = [&](std::uint64_t batch) {
+    const std::uint64_t size = plan.positions(batch).count;
+    Part& part = parts[{size, ends}];
+    if (part.batches.empty()) {
+      part.size = size;
+      part.which.reserve(ends.size() / 2);
+      for (std::size_t i = 0; i < ends.size(); i += 2) {
+        part.which.push_back({.first = ends[i], .end = ends[i + 1]});
+      }
+    }
+    part.batches.add(batch);
+    ends.clear();
+  };
+  std::uint64_t batch = 0;
+  for (const Interval& one : positions.intervals()) {
+    for (std::uint64_t at = one.first; at < one.end;) {
+      if (at / batch_size != batch && !ends.empty()) end_batch(batch);
+      batch = at / batch_size;
+      const std::uint64_t first = batch * batch_size;
+      const std::uint64_t end = std::min(one.end - first, batch_size);
+      ends.insert(ends.end(), {at - first, end});
+      at = first + end;
+    }
+  }
+  if (!ends.empty()) end_batch(batch);
+  std::vector<Part> sorted;
+  sorted.reserve(parts.size());
+  for (auto& [key, part] : parts) sorted.push_back(std::move(part));
+  std::ranges::sort(sorted, {}, [](const Part& one) { return one.batches.intervals()[0].first; });
+  return sorted;
+}
+
+// The positions of successive shards of a batch of `size`, counted from its first.
+Interval of_shards(std::uint64_t size, const Interval& shards, std::size_t ranks) {
+  const PositionRange first = balanced_slice(size, shards.first, ranks);
+  const PositionRange last = balanced_slice(size, shards.end - 1, ranks);
+  return {.first = first.first, .end = last.first + last.count};
+}
+
+// Which of so many shards of a batch they are, or as they are: whichever is shorter.
+std::string to_text(const Part& part, std::size_t ranks) {
+  const IntervalSet which(part.which);
+  std::string text = to_text(which);
+  if (ranks > kMostShards) return text;
+  IntervalSet shards;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const PositionRange shard = balanced_slice(part.size, rank, ranks);
+    if (shard.count > 0 && which.contains(shard.first)) shards.add(rank);
+  }
+  std::vector<Interval> same;
+  for (const Interval& one : shards.intervals()) same.push_back(of_shards(part.size, one, ranks));
+  if (same != part.which) return text;
+  return std::min(std::move(text), to_text(shards) + "/" + std::to_string(ranks),
+                  [](const std::string& a, const std::string& b) { return a.size() < b.size(); });
+}
+
+std::string to_text(const IntervalSet& positions, const BatchPlan& plan) {
+  std::string text = to_text(positions);
+  constexpr std::size_t kShort = 32;
+  if (text.size() <= kShort) return text;
+  std::string in_parts;
+  for (const Part& part : parts_of(positions, plan)) {
+    in_parts += in_parts.empty() ? "" : ";";
+    in_parts += to_text(part, plan.ranks()) + "@" + to_text(part.batches);
+    if (in_parts.size() >= text.size()) return text;
+  }
+  return in_parts.empty() ? text : in_parts;
+}
+
 // Takes a state's text apart, word by word.
 class Words {
  public:
@@ -118,27 +213,19 @@ class Words {
     }
     return number;
   }
-  IntervalSet intervals(std::string_view name) {
-    IntervalSet set;
+  IntervalSet intervals(std::string_view name) { return set(value(name)); }
+
+  // Positions that the plan has: as a set, or as parts of batches, which@batches;which@batches.
+  IntervalSet positions(std::string_view name, const BatchPlan& plan) {
     std::string_view rest = value(name);
-    if (rest == "-") return set;
+    if (rest.find('@') == std::string_view::npos) return set(rest);
+    std::vector<Interval> positions;
     while (!rest.empty()) {
-      const std::string_view one = rest.substr(0, rest.find(','));
-      rest.remove_prefix(std::min(rest.size(), one.size() + 1));
-      if (const std::size_t plus = one.find('+'); plus != std::string_view::npos) {
-        add_bits(one, plus, set);
-        continue;
-      }
-      const std::size_t dash = one.find('-');
-      const auto first = number<std::uint64_t>(one.substr(0, dash));
-      const auto last =
-          dash == std::string_view::npos ? first : number<std::uint64_t>(one.substr(dash + 1));
-      if (last < first || last + 1 == 0) {
-        fail("\"" + std::string(one) + "\" is no interval", value_at_);
-      }
-      set.add({.first = first, .end = last + 1});
+      const std::string_view part = rest.substr(0, rest.find(';'));
+      rest.remove_prefix(std::min(rest.size(), part.size() + 1));
+      add_part(part, plan, positions);
     }
-    return set;
+    return IntervalSet(std::move(positions));
   }
 
   Carry carry() {
@@ -160,6 +247,61 @@ class Words {
   }
 
  private:
+  // Intervals and bits.
+  [[nodiscard]] IntervalSet set(std::string_view rest) const {
+    IntervalSet set;
+    if (rest == "-") return set;
+    while (!rest.empty()) {
+      const std::string_view one = rest.substr(0, rest.find(','));
+      rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+      if (const std::size_t plus = one.find('+'); plus != std::string_view::npos) {
+        add_bits(one, plus, set);
+        continue;
+      }
+      const std::size_t dash = one.find('-');
+      const auto first = number<std::uint64_t>(one.substr(0, dash));
+      const auto last =
+          dash == std::string_view::npos ? first : number<std::uint64_t>(one.substr(dash + 1));
+      if (last < first || last + 1 == 0) {
+        fail("\"" + std::string(one) + "\" is no interval", value_at_);
+      }
+      set.add({.first = first, .end = last + 1});
+    }
+    return set;
+  }
+
+  // which@batches, which/shards@batches
+  void add_part(std::string_view text, const BatchPlan& plan, std::vector<Interval>& out) const {
+    const auto refuse = [&](const char* why) {
+      fail("\"" + std::string(text) + "\" is no part of batches: " + why, value_at_);
+    };
+    const std::size_t at = text.find('@');
+    if (at == std::string_view::npos) refuse("there is no @");
+    const IntervalSet batches = set(text.substr(at + 1));
+    const std::size_t slash = text.substr(0, at).find('/');
+    const IntervalSet which = set(text.substr(0, std::min(at, slash)));
+    if (which.empty() || batches.empty()) refuse("it is empty");
+    if (batches.intervals().back().end > plan.batches()) refuse("an epoch has fewer batches");
+    std::size_t shards = 0;
+    if (slash < at) {
+      shards = number<std::size_t>(text.substr(slash + 1, at - slash - 1));
+      if (shards > kMostShards || which.intervals().back().end > shards) refuse("no such shards");
+    }
+    if (batches.count() > (kMostPieces - out.size()) / which.intervals().size()) {
+      refuse("that is more than memory holds");
+    }
+    for (const Interval& range : batches.intervals()) {
+      for (std::uint64_t batch = range.first; batch < range.end; ++batch) {
+        const PositionRange all = plan.positions(batch);
+        for (const Interval& one : which.intervals()) {
+          const Interval part = shards > 0 ? of_shards(all.count, one, shards) : one;
+          if (part.end > all.count) refuse("its batches have fewer positions");
+          out.push_back({.first = all.first + part.first, .end = all.first + part.end});
+        }
+      }
+    }
+  }
+
   // first+unit:digits
   void add_bits(std::string_view text, std::size_t plus, IntervalSet& set) const {
     const auto refuse = [&] { fail("\"" + std::string(text) + "\" are no bits", value_at_); };
@@ -251,8 +393,8 @@ State State::parse(std::string_view text) {
     one.epoch = words.number<std::uint64_t>(words.value("epoch"));
     if (one.epoch > kLastEpoch) words.fail("there is no epoch " + std::to_string(one.epoch));
     one.batches = words.intervals("batches");
-    one.positions = words.intervals("positions");
-    if (words.is_next("before")) one.before = words.intervals("before");
+    one.positions = words.positions("positions", plan);
+    if (words.is_next("before")) one.before = words.positions("before", plan);
     if (words.is_next("carry")) one.carry = words.carry();
     if (!state.epochs.empty() && one.epoch <= state.epochs.back().epoch) {
       words.fail("epoch " + std::to_string(one.epoch) + " follows " +
@@ -278,10 +420,11 @@ std::string State::text() const {
                      " order=" + to_string(order) + " last_batch=" + to_string(last_batch) +
                      " ranks=" + std::to_string(rank) + "-" + std::to_string(rank + ranks - 1) +
                      "/" + std::to_string(world_size);
+  const BatchPlan batch_plan = plan();
   for (const EpochReleases& one : epochs) {
     text += " epoch=" + std::to_string(one.epoch) + " batches=" + to_text(one.batches) +
-            " positions=" + to_text(one.positions);
-    if (!one.before.empty()) text += " before=" + to_text(one.before);
+            " positions=" + to_text(one.positions, batch_plan);
+    if (!one.before.empty()) text += " before=" + to_text(one.before, batch_plan);
     if (one.carry.has_value()) {
       text += " carry=" + std::to_string(one.carry->element) + ":" +
               std::to_string(one.carry->position) + "+" + std::to_string(one.carry->offset);

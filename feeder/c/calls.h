@@ -28,8 +28,8 @@ struct OpenDataset {
   std::vector<leat_field> fields;  // views of the dataset's own
 };
 
-/// Behind a leat_prefetcher, for which leat_prefetcher_close alone deletes it: the shared pointers to
-/// it say who uses it, the last of them notifies `unused`.
+/// Behind a leat_prefetcher, for which leat_prefetcher_close alone deletes it: the shared pointers
+/// to it say who uses it, the last of them notifies `unused`.
 struct OpenPrefetcher {
   OpenPrefetcher(std::shared_ptr<const Dataset> data, const gpu::Device& to,
                  const PrefetcherOptions& options)

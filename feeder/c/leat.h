@@ -310,9 +310,9 @@ typedef struct leat_stats {
 leat_status leat_prefetcher_stats(const leat_prefetcher* prefetcher, leat_stats* stats,
                                   size_t size);
 
-/* Stops what is under way, and waits for it: for the reads, and for calls of other threads, of which
- * a leat_prefetcher_next that waits gives a batch that is staged already, or LEAT_ERROR_ENVIRONMENT.
- * Batches that are held stay as they are. Null: nothing happens. */
+/* Stops what is under way, and waits for it: for the reads, and for calls of other threads, of
+ * which a leat_prefetcher_next that waits gives a batch that is staged already, or
+ * LEAT_ERROR_ENVIRONMENT. Batches that are held stay as they are. Null: nothing happens. */
 leat_status leat_prefetcher_close(leat_prefetcher* prefetcher);
 
 /* --- Batches -------------------------------------------------------------------------------- */

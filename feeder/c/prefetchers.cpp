@@ -177,8 +177,9 @@ leat_status leat_prefetcher_open(const leat_dataset* dataset, const char* device
     if (!all.resume.empty()) {
       open->first_epoch = leat::feeder::State::parse(all.resume).next_epoch();
     }
-    *prefetcher = static_cast<leat_prefetcher*>(prefetchers().insert(std::shared_ptr<OpenPrefetcher>(
-        open.get(), [unused = open->unused](OpenPrefetcher*) { unused->notify(); })));
+    *prefetcher =
+        static_cast<leat_prefetcher*>(prefetchers().insert(std::shared_ptr<OpenPrefetcher>(
+            open.get(), [unused = open->unused](OpenPrefetcher*) { unused->notify(); })));
     static_cast<void>(open.release());  // leat_prefetcher_close deletes it
     return LEAT_OK;
   });

@@ -68,5 +68,34 @@ TEST(ReleaseLog, KeepsAPlaceBehindEachGap) {
   EXPECT_EQ(place(), 8U * 499);
 }
 
+// Four ranks, each alone: one is two epochs ahead, the others somewhere in the first.
+TEST(ReleaseLog, RanksFarApartAreAShortState) {
+  constexpr std::uint64_t kBatches = 200'000;
+  const BatchPlan plan(kBatches * 10, 10, 4, LastBatch::kPartial);
+  ReleaseLog log(
+      plan, {.samples = kBatches * 10, .batch_size = 10, .ranks = 4, .world_size = 4, .epochs = {}},
+      false);
+  const auto release = [&](std::size_t rank, std::uint64_t epoch, std::uint64_t batches) {
+    const PassId pass = log.begin(rank, 1, epoch, false);
+    for (std::uint64_t batch = 0; batch < batches; ++batch) {
+      log.leased(rank, pass);
+      log.ended(rank, pass, {.epoch = epoch, .index = batch}, true);
+    }
+  };
+  release(0, 0, 7);
+  release(1, 0, 150'000);
+  release(2, 0, 190'000);
+  release(3, 0, kBatches);
+  release(3, 1, kBatches);
+  release(3, 2, 1);
+  const State state = log.state();
+  EXPECT_EQ(state.text(),
+            "leat-state/1 samples=2000000 batch_size=10 seed=0 order=shuffled last_batch=partial "
+            "ranks=0-3/4 epoch=0 batches=0-6 "
+            "positions=3-9@7-149999;6-9@150000-189999;8-9@190000-199999 epoch=1 batches=- "
+            "positions=8-9@0-199999 epoch=2 batches=- positions=8-9 sum=0c48ac85");
+  EXPECT_EQ(State::parse(state.text()), state);
+}
+
 }  // namespace
 }  // namespace leat::feeder

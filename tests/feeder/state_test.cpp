@@ -147,6 +147,25 @@ TEST(State, ATextThatMakesNoSenseIsRefusedAndTheByteNamed) {
         *bits == '+' || std::string(bits) == "0+:8" ? "\"\" is no number" : "are no bits");
   }
   expect_refused(good + " epoch=1 batches=14+1:c positions=-", "does not have");
+  const auto expect_no_part = [&](const std::string& part, const std::string& why) {
+    expect_refused(good + " epoch=1 batches=- positions=" + part, why);
+    expect_refused(good + " epoch=1 batches=- positions=- before=0@1;" + part, why);
+  };
+  expect_no_part("0@1;1", "there is no @");
+  expect_no_part("@1", "it is empty");
+  expect_no_part("0@", "it is empty");
+  expect_no_part("-@1", "it is empty");
+  expect_no_part("x@1", "\"x\" is no number");
+  expect_no_part("0@14-15", "an epoch has fewer batches");
+  expect_no_part("3-4@0", "its batches have fewer positions");
+  expect_no_part("0/@1", "\"\" is no number");
+  expect_no_part("0/0@1", "no such shards");
+  expect_no_part("2/2@1", "no such shards");
+  expect_no_part("0/65537@1", "no such shards");
+  expect_refused(
+      "leat-state/1 samples=1000000000000 batch_size=4 seed=1 order=shuffled "
+      "last_batch=drop ranks=0-0/1 epoch=1 batches=- positions=0@0-99999999999",
+      "more than memory holds");
   expect_refused(good + " epoch=18446744073709551615 batches=- positions=-", "there is no epoch");
   const std::string epoch = " epoch=1 batches=- positions=- carry=";
   expect_refused(good + epoch + "0:0+0", "does not have that carry");  // it is not packed
@@ -193,6 +212,74 @@ TEST(State, EverySetComesBack) {
     ASSERT_EQ(State::parse(text), state) << text;
     ASSERT_LE(text.size(), listed + 150) << "longer than the intervals one by one";
   }
+}
+
+// What of each batch was released is the same for many, and in shards of equal size or not.
+TEST(State, WhateverTheShardsEveryPartOfBatchesComesBack) {
+  std::mt19937_64 random(11);
+  std::size_t in_parts = 0;
+  for (int round = 0; round < 3'000; ++round) {
+    const std::size_t batch_size = 1 + random() % 100;
+    const std::size_t world = 1 + random() % 40;
+    const auto last = static_cast<LastBatch>(random() % 4);
+    State state{.samples = 1 + random() % (300 * batch_size),
+                .batch_size = batch_size,
+                .last_batch = last,
+                .world_size = world,
+                .epochs = {{.epoch = 0}}};
+    const BatchPlan cut(state.samples, batch_size, random() % 3 == 0 ? 1 + random() % 40 : world,
+                        last);
+    for (IntervalSet* set : {&state.epochs[0].positions, &state.epochs[0].before}) {
+      for (std::size_t rank = 0; rank < cut.ranks() && cut.batches() > 0; ++rank) {
+        if (random() % 2 == 0) continue;
+        const std::uint64_t from = random() % cut.batches();
+        const std::uint64_t end = from + random() % (cut.batches() - from + 1);
+        for (std::uint64_t batch = from; batch < end; ++batch) {
+          const PositionRange shard = cut.shard(batch, rank);
+          set->add({.first = shard.first, .end = shard.first + shard.count});
+        }
+      }
+    }
+    const std::string text = state.text();
+    ASSERT_EQ(State::parse(text), state) << text;
+    if (text.find('@') != std::string::npos) ++in_parts;
+  }
+  EXPECT_GT(in_parts, 1'000U);
+}
+
+// Each of 8 ranks somewhere else: some are through with the epoch, some at its beginning.
+TEST(State, OfRanksThatAreFarApartIsAFewHundredBytes) {
+  for (const std::size_t batch_size : {512U, 500U}) {  // shards of 64; of 63 and 62
+    std::vector<State> states;
+    for (std::size_t rank = 0; rank < 8; ++rank) {
+      State& state = states.emplace_back();
+      state = {.samples = 100'000'000,
+               .batch_size = batch_size,
+               .rank = rank,
+               .world_size = 8,
+               .epochs = {{.epoch = rank == 7 ? 13U : 12U}}};
+      state.epochs[0].batches.add({.first = 0, .end = 1 + rank * 21'001 % 100'000});
+    }
+    const State merged = State::merge(states);
+    ASSERT_EQ(merged.epochs.size(), 2U);
+    EXPECT_GT(merged.epochs[0].positions.intervals().size(), 100'000U);
+    EXPECT_LE(merged.text().size(), 500U) << merged.text();
+    EXPECT_EQ(State::parse(merged.text()), merged);
+  }
+}
+
+TEST(State, BatchesOfWhichRanksHaveTheSameAreOnePart) {
+  State state{.samples = 1'000, .batch_size = 10, .world_size = 4, .epochs = {{.epoch = 3}}};
+  state.ranks = 4;
+  for (std::uint64_t batch = 7; batch < 100; ++batch) {
+    state.epochs[0].positions.add({.first = batch * 10, .end = batch * 10 + 3});
+    state.epochs[0].positions.add({.first = batch * 10 + 6, .end = batch * 10 + 8});
+  }
+  state.epochs[0].positions.add(68);
+  EXPECT_EQ(state.text(),
+            "leat-state/1 samples=1000 batch_size=10 seed=0 order=shuffled last_batch=partial "
+            "ranks=0-3/4 epoch=3 batches=- positions=8@6;0,2/4@7-99 sum=f69aad46");
+  EXPECT_EQ(State::parse(state.text()), state);
 }
 
 // 256 leases, given back in the worst order; and 32 devices out of step.
