@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # Runs what this bundle holds, and writes report.txt, report.json, and a folder with all output.
 #
-#   ./run_all.sh [--quick] [--all] [--limit SECONDS] [--out FOLDER]
+#   ./run_all.sh [--quick] [--limit SECONDS] [--out FOLDER]
 #
 #   --quick    fewer sizes and samples in the benchmarks of gpu
-#   --all      the benchmarks of csp and feeder too, which need no GPU
 #   --limit    the longest that one program may take; 600 where it is not said
 #   --out      where the reports go; here, where it is not said
 #
@@ -12,7 +11,7 @@
 # It asks for bash, coreutils, awk and sed; python3, where there is one, adds the table of targets.
 set -uo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-quick=() all=0 limit=600 out=$here
+quick=() limit=600 out=$here
 
 usage() {
   sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
@@ -21,7 +20,6 @@ usage() {
 while (($#)); do
   case $1 in
     --quick) quick=(--quick) ;;
-    --all) all=1 ;;
     --limit | --out)
       (($# > 1)) || usage 2 >&2
       if [[ $1 == --limit ]]; then limit=$2; else out=$(mkdir -p "$2" && readlink -f "$2") || exit 1; fi
@@ -201,11 +199,6 @@ report() {
   benchmark link bin/bench_gpu_link "${quick[@]}"
   benchmark await bin/bench_gpu_await "${quick[@]}" "${turns[@]}"
   benchmark events bin/bench_gpu_events "${quick[@]}" "${turns[@]}"
-  if ((all)); then
-    for program in bin/bench_csp_* bin/bench_feeder_*; do
-      benchmark "${program#bin/bench_}" "$program" --benchmark_min_time=0.1
-    done
-  fi
   echo
   if command -v python3 >/dev/null; then
     python3 report.py --read "$logs"/{link,await,events}.json
