@@ -53,6 +53,13 @@ PositionRange BatchPlan::positions(std::uint64_t batch) const noexcept {
               last_ == LastBatch::kWrap ? batch_size_ : std::min<std::uint64_t>(batch_size_, left)};
 }
 
+std::uint64_t BatchPlan::end_of_positions() const noexcept {
+  if (batches() == 0) return 0;
+  const PositionRange last = positions(batches() - 1);
+  const std::uint64_t most = ~std::uint64_t{0};
+  return last.count > most - last.first ? most : last.first + last.count;
+}
+
 PositionRange BatchPlan::shard(std::uint64_t batch, std::size_t rank) const noexcept {
   const PositionRange whole = positions(batch);
   const PositionRange slice = balanced_slice(whole.count, rank, ranks_);

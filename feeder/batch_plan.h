@@ -25,6 +25,9 @@ enum class LastBatch : std::uint8_t {
 /// "partial", "drop", "pad", "wrap".
 [[nodiscard]] const char* to_string(LastBatch last) noexcept;
 
+/// The largest world.
+constexpr std::size_t kMostRanks = std::size_t{1} << 20;
+
 /// Successive positions of an epoch.
 struct PositionRange {
   std::uint64_t first = 0;
@@ -58,6 +61,8 @@ class BatchPlan {
   /// The positions of global batch `batch` < batches(). Where the last one wraps, positions of
   /// samples() and more stand for position modulo samples().
   [[nodiscard]] PositionRange positions(std::uint64_t batch) const noexcept;
+  /// Behind those of the last batch; at most 2^64 - 1.
+  [[nodiscard]] std::uint64_t end_of_positions() const noexcept;
   /// Those of one rank's shard of it.
   [[nodiscard]] PositionRange shard(std::uint64_t batch, std::size_t rank) const noexcept;
   /// Rows that a rank's batch has room for in a full global batch: its shard of batch_size().

@@ -72,6 +72,10 @@ class DeviceTrace {
   /// Appends its events, each a line that ends with a comma. Times since `origin`.
   void write(std::string& out, TimePoint origin) const;
   [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
+  /// No batch was asked for yet.
+  [[nodiscard]] bool is_unused() const noexcept {
+    return next_.load(std::memory_order_relaxed) == 0;
+  }
   /// When it was made.
   [[nodiscard]] TimePoint origin() const noexcept { return anchored_; }
 

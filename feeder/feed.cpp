@@ -245,7 +245,12 @@ Receiver<Lease> Feed::offer(std::uint64_t epoch, std::optional<gpu::StreamRef> s
 // Until the end of the epoch. A lease that is unwound was not received: it is abandoned.
 void Feed::forward(const Offers& offers) {
   for (;;) {
-    select(on_recv(ring_->credit), offers.on_stop());
+    std::optional<LeaseCredit> credit;
+    if (ring_->credit.try_recv(credit) != ChannelStatus::ok) {
+      select(on_recv(ring_->credit), offers.on_stop(), on_recv(stopped_, [](std::optional<bool>) {
+               throw Error("leat: the prefetcher was stopped");
+             }));
+    }
     std::optional<Lease> lease = take(&offers);
     if (!lease.has_value()) return;
     lease->slot().due = offers.stream;
@@ -253,6 +258,8 @@ void Feed::forward(const Offers& offers) {
     select(on_send(offers.batches, *lease), offers.on_stop());
   }
 }
+
+void Feed::stop() noexcept { stopped_.try_close(); }
 
 void Feed::end_receiver() {
   if (offers_ == nullptr) return;

@@ -65,9 +65,10 @@ class Feed {
   ///
   /// A fiber of the prefetcher forwards: it takes a batch once fewer than max_leases leases exist,
   /// and offers it on a channel without a buffer; the lease that it offers is one of them. Whoever
-  /// holds them all and receives waits until one is released, by whomever. A lease that nobody
-  /// receives is abandoned. `stream` is bound when a lease is first used (feeder/lease.h), and must
-  /// outlive those that were.
+  /// holds them all and receives waits until one is released, by whomever; where that is a plain
+  /// thread, a fiber of run() waits under a leat::OutsideWork, or its scheduler sees a deadlock. A
+  /// lease that nobody receives is abandoned. `stream` is bound when a lease is first used
+  /// (feeder/lease.h), and must outlive those that were.
   ///
   /// In the stats, the consumer is starved where it waits when a batch comes: since there was
   /// credit for that one, and the one before it had been received.
@@ -95,7 +96,8 @@ class Feed {
   [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept { return batches_; }
   /// What was measured so far.
   [[nodiscard]] Stats stats() const;
-  /// Measures anew from here on: what came before, to warm up for instance, counts no more.
+  /// Measures anew from here on: what came before, to warm up for instance, counts no more. But
+  /// failed_samples and the decisions of autotune are of the whole run.
   void reset_stats();
 
  private:
@@ -120,6 +122,7 @@ class Feed {
   void announce(const gpu::StreamRef& stream);
   [[nodiscard]] Receiver<Lease> offer(std::uint64_t epoch, std::optional<gpu::StreamRef> stream);
   void forward(const Offers& offers);
+  void stop() noexcept;
   void end_receiver();
   void check_not_failed() const;
   void note_failure();
@@ -137,6 +140,7 @@ class Feed {
   const bool is_shared_;
 
   std::shared_ptr<Offers> offers_;  // of the latest receiver, if it may still be open
+  const Channel<bool> stopped_{0, "the end of a feed"};  // closed by Prefetcher::stop()
 
   // The consumer's, and while a receiver is open its fiber's.
   std::uint64_t generation_ = 0;  // of the latest request; 0: nothing was requested yet

@@ -151,7 +151,7 @@ void Lease::end(bool done) noexcept {
   const std::shared_ptr<SlotRing> ring = std::move(ring_);
   record_release(slot, *ring);
   if (slot.bound == 0 && host_ready_ && host_timed_ && ring->is_own_time()) {
-    ring->stats.add_host_step(slot.batch.index == 0, waited_, now() - received_);
+    ring->stats.add_host_step(pass_, waited_, now() - received_);
   }
   if (slot.traced != nullptr && host_timed_ && ring->is_own_time()) {
     ring->note(slot.traced, [at = now()](TracedBatch& traced) {

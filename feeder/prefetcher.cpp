@@ -26,7 +26,6 @@ namespace {
 // Of one kind. Far beyond what helps; what exceeds it is a mistake, told before memory is asked
 // for.
 constexpr std::size_t kMostSlots = 4096;
-constexpr std::size_t kMostRanks = std::size_t{1} << 20;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw std::invalid_argument("leat: PrefetcherOptions: " + why);
@@ -330,6 +329,7 @@ Prefetcher::~Prefetcher() = default;
 
 void Prefetcher::stop() noexcept {
   parts_->stages.finish(std::make_exception_ptr(Error("leat: the prefetcher was stopped")));
+  for (const auto& feed : parts_->feeds) feed->stop();
   parts_->group->stop();
 }
 

@@ -66,8 +66,9 @@ class Prefetcher {
   Prefetcher& operator=(const Prefetcher&) = delete;
 
   /// Ends it, from any thread or fiber; does not wait. Who waits for a batch, or asks for one, gets
-  /// what is staged and then leat::Error; reads that are under way go on, and the destructor waits
-  /// for them. state() stays as it is.
+  /// what is staged and then leat::Error; a receiver that waits for a lease to be released, at
+  /// once; reads that are under way go on, and the destructor waits for them. state() stays as it
+  /// is.
   void stop() noexcept;
 
   /// The feed of the i-th device. Throws std::out_of_range.

@@ -23,8 +23,8 @@ ReleaseLog::Pass* ReleaseLog::find(std::vector<Pass>& passes, PassId id) noexcep
 }
 
 const EpochReleases* ReleaseLog::resumed(std::uint64_t epoch) const noexcept {
-  const auto found = std::ranges::find(head_.epochs, epoch, &EpochReleases::epoch);
-  return found == head_.epochs.end() ? nullptr : &*found;
+  const auto found = std::ranges::lower_bound(head_.epochs, epoch, {}, &EpochReleases::epoch);
+  return found == head_.epochs.end() || found->epoch != epoch ? nullptr : &*found;
 }
 
 PassId ReleaseLog::begin(std::size_t rank, std::uint64_t generation, std::uint64_t epoch,
@@ -51,26 +51,42 @@ PassId ReleaseLog::begin(std::size_t rank, std::uint64_t generation, std::uint64
   return current_[rank];
 }
 
-const ReleaseLog::Pass* ReleaseLog::current(std::size_t rank) const noexcept {
-  for (const Pass& pass : passes_[shared_ ? 0 : rank]) {
-    if (pass.id == current_[rank]) return &pass;
+ReleaseLog::View ReleaseLog::view() const {
+  View view;
+  view.sorted.resize(passes_.size());
+  for (std::size_t i = 0; i < passes_.size(); ++i) {
+    for (const Pass& pass : passes_[i]) view.sorted[i].push_back(&pass);
+    if (!std::ranges::is_sorted(view.sorted[i], {}, &Pass::epoch)) {
+      std::ranges::stable_sort(view.sorted[i], {}, &Pass::epoch);
+    }
   }
-  return nullptr;
+  view.current.resize(current_.size());
+  for (std::size_t rank = 0; rank < current_.size(); ++rank) {
+    for (const Pass& pass : passes_[shared_ ? 0 : rank]) {
+      if (pass.id == current_[rank]) view.current[rank] = &pass;
+    }
+  }
+  return view;
+}
+
+std::span<const ReleaseLog::Pass* const> ReleaseLog::over(const std::vector<const Pass*>& sorted,
+                                                          std::uint64_t epoch) noexcept {
+  const auto found = std::ranges::equal_range(sorted, epoch, {}, &Pass::epoch);
+  return {found.begin(), found.end()};
 }
 
 // A rank that has a later epoch before it, or another one behind it, does not come to `epoch` any
 // more, unless it is asked for anew.
-bool ReleaseLog::has_left(std::size_t rank, std::uint64_t epoch) const noexcept {
-  const Pass* const now = current(rank);
+bool ReleaseLog::has_left(const View& view, std::size_t rank, std::uint64_t epoch) const noexcept {
+  const Pass* const now = view.current[rank];
   if (now == nullptr || now->epoch == epoch) return false;
-  return now->epoch > epoch || std::ranges::find(passes_[shared_ ? 0 : rank], epoch,
-                                                 &Pass::epoch) != passes_[shared_ ? 0 : rank].end();
+  return now->epoch > epoch || !over(view.sorted[shared_ ? 0 : rank], epoch).empty();
 }
 
-bool ReleaseLog::is_over(const Pass& pass) const noexcept {
+bool ReleaseLog::is_over(const View& view, const Pass& pass) const noexcept {
   if (pass.leases > 0) return false;
   for (std::size_t rank = 0; rank < current_.size(); ++rank) {
-    if (current_[rank] == pass.id || !has_left(rank, pass.epoch)) return false;
+    if (current_[rank] == pass.id || !has_left(view, rank, pass.epoch)) return false;
   }
   return true;
 }
@@ -78,10 +94,11 @@ bool ReleaseLog::is_over(const Pass& pass) const noexcept {
 // Only what is older than all that is under way: an epoch that is over, but not the one before it,
 // has to be told of as done.
 void ReleaseLog::forget_what_is_over() {
+  const View all = view();
   std::uint64_t oldest = ~std::uint64_t{0};  // of those that are under way
   for (const std::vector<Pass>& of_rank : passes_) {
     for (const Pass& pass : of_rank) {
-      if (!is_over(pass)) oldest = std::min(oldest, static_cast<std::uint64_t>(pass.id));
+      if (!is_over(all, pass)) oldest = std::min(oldest, static_cast<std::uint64_t>(pass.id));
     }
   }
   for (std::vector<Pass>& of_rank : passes_) {
@@ -124,7 +141,7 @@ void ReleaseLog::ended(std::size_t rank, PassId pass, const BatchId& batch, bool
 }
 
 // Of one epoch, over all ranks here.
-EpochReleases ReleaseLog::releases(std::uint64_t epoch) const {
+EpochReleases ReleaseLog::releases(const View& view, std::uint64_t epoch) const {
   const EpochReleases* const before = resumed(epoch);
   IntervalSet all;
   all.add({.first = 0, .end = ~std::uint64_t{0}});
@@ -132,14 +149,13 @@ EpochReleases ReleaseLog::releases(std::uint64_t epoch) const {
   bool is_rest = false;
   for (std::size_t rank = 0; rank < passes_.size(); ++rank) {
     IntervalSet released;
-    bool has_pass = false;
-    for (const Pass& pass : passes_[rank]) {
-      if (pass.epoch != epoch) continue;
-      has_pass = true;
-      is_rest = is_rest || pass.rest;
-      released = pass.released;  // the latest counts
+    const std::span<const Pass* const> passes = over(view.sorted[rank], epoch);
+    const bool has_pass = !passes.empty();
+    if (has_pass) {
+      is_rest = is_rest || std::ranges::any_of(passes, &Pass::rest);
+      released = passes.back()->released;  // the latest counts
     }
-    if (!has_pass && has_left(rank, epoch)) {  // skipped it
+    if (!has_pass && has_left(view, rank, epoch)) {  // skipped it
       released.add({.first = 0, .end = plan_.batches()});
     } else if (!has_pass && before != nullptr) {
       released = before->batches;
@@ -149,7 +165,7 @@ EpochReleases ReleaseLog::releases(std::uint64_t epoch) const {
   }
 
   EpochReleases result{.epoch = epoch, .batches = all, .positions = {}};
-  if (head_.elements > 0) result.carry = carry_of(epoch);
+  if (head_.elements > 0) result.carry = carry_of(view, epoch);
   const EpochPlan plan(plan_, is_rest ? before : nullptr);
   std::vector<Interval> positions;
   std::vector<PositionRange> shard;
@@ -180,19 +196,18 @@ EpochReleases ReleaseLog::releases(std::uint64_t epoch) const {
 }
 
 // That of the rank that is least far.
-std::optional<Carry> ReleaseLog::carry_of(std::uint64_t epoch) const {
+std::optional<Carry> ReleaseLog::carry_of(const View& view, std::uint64_t epoch) const {
   const EpochReleases* const before = resumed(epoch);
   std::optional<Carry> least;
   for (std::size_t rank = 0; rank < passes_.size(); ++rank) {
     std::optional<Carry> here;
-    bool has_pass = false;
-    for (const Pass& pass : passes_[rank]) {
-      if (pass.epoch != epoch) continue;
-      has_pass = true;
-      here = pass.carry();
-      if (!here.has_value() && pass.rest) here = before->carry;
+    const std::span<const Pass* const> passes = over(view.sorted[rank], epoch);
+    const bool has_pass = !passes.empty();
+    if (has_pass) {
+      here = passes.back()->carry();
+      if (!here.has_value() && passes.back()->rest) here = before->carry;
     }
-    if (!has_pass && has_left(rank, epoch)) continue;
+    if (!has_pass && has_left(view, rank, epoch)) continue;
     if (!has_pass && before != nullptr) here = before->carry;
     if (!here.has_value()) return std::nullopt;
     if (!least.has_value() || here->element < least->element) least = here;
@@ -215,7 +230,8 @@ State ReleaseLog::state() const {
   }
   std::ranges::sort(epochs);
   epochs.erase(std::unique(epochs.begin(), epochs.end()), epochs.end());
-  for (const std::uint64_t epoch : epochs) state.epochs.push_back(releases(epoch));
+  const View all = view();
+  for (const std::uint64_t epoch : epochs) state.epochs.push_back(releases(all, epoch));
   std::ranges::sort(state.epochs, {}, &EpochReleases::epoch);
   return state;
 }

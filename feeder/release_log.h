@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -61,13 +62,21 @@ class ReleaseLog {
   }
   /// Of the world, so that the state is to be merged.
   [[nodiscard]] bool is_part() const noexcept { return head_.ranks < head_.world_size; }
-  [[nodiscard]] bool is_over(const Pass& pass) const noexcept;
+  // All passes as they are, to look things up in.
+  struct View {
+    std::vector<const Pass*> current;              // of each rank; null: it has begun nothing
+    std::vector<std::vector<const Pass*>> sorted;  // of each of passes_: by epoch, the latest last
+  };
+  [[nodiscard]] View view() const;
+  [[nodiscard]] static std::span<const Pass* const> over(const std::vector<const Pass*>& sorted,
+                                                         std::uint64_t epoch) noexcept;
+  [[nodiscard]] bool is_over(const View& view, const Pass& pass) const noexcept;
   void forget_what_is_over();
-  [[nodiscard]] const Pass* current(std::size_t rank) const noexcept;
-  [[nodiscard]] bool has_left(std::size_t rank, std::uint64_t epoch) const noexcept;
+  [[nodiscard]] bool has_left(const View& view, std::size_t rank,
+                              std::uint64_t epoch) const noexcept;
   [[nodiscard]] static Pass* find(std::vector<Pass>& passes, PassId id) noexcept;
-  [[nodiscard]] EpochReleases releases(std::uint64_t epoch) const;
-  [[nodiscard]] std::optional<Carry> carry_of(std::uint64_t epoch) const;
+  [[nodiscard]] EpochReleases releases(const View& view, std::uint64_t epoch) const;
+  [[nodiscard]] std::optional<Carry> carry_of(const View& view, std::uint64_t epoch) const;
 
   const BatchPlan plan_;
   const State head_;

@@ -48,6 +48,8 @@ struct Copying {
   std::optional<gpu::Stream> transforms;
   std::optional<gpu::Event> copied;  // for the transforms' stream
   std::shared_ptr<StepTiming> pair;  // that is being sampled
+  std::uint64_t generation = 0;      // of its first batch
+  std::uint64_t epoch = 0;
 };
 
 Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
@@ -239,8 +241,19 @@ void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
   const Duration blocked = now() - asked;
   const gpu::Stream& stream = ring.copy_stream;
 
-  const StepPart part = ring.stats.next_part(from.batch.index + 1 == plan_.batches());
-  if (part == StepPart::kFirst) copying.pair = ring.stats.take();
+  StepPart part = ring.stats.next_part(from.batch.index + 1 == plan_.batches());
+  if (part == StepPart::kFirst) {
+    copying.pair = ring.stats.take();
+    copying.generation = from.generation;
+    copying.epoch = from.batch.epoch;
+  }
+  if (part == StepPart::kSecond &&
+      (copying.generation != from.generation || copying.epoch != from.batch.epoch)) {
+    // The first was the last that its epoch had for this rank: no step leads from it to here.
+    if (copying.pair != nullptr) ring.stats.let_go(std::move(copying.pair));
+    copying.pair = nullptr;
+    part = StepPart::kNone;
+  }
   StepTiming* const timing = part == StepPart::kNone ? nullptr : copying.pair.get();
   const bool timed = timing != nullptr && part == StepPart::kSecond;
 

@@ -25,6 +25,8 @@ void require_same_run(const State& a, const State& b) {
 
 // Beyond it a mistake is more likely than a run.
 constexpr std::uint64_t kMostEpochsApart = 10'000;
+// Shards that some of the ranks have and others lack: what a merge lists.
+constexpr std::uint64_t kMostShardsApart = std::uint64_t{1} << 26;
 
 const EpochReleases* find(const State& state, std::uint64_t epoch) {
   const auto found = std::ranges::find(state.epochs, epoch, &EpochReleases::epoch);
@@ -53,19 +55,19 @@ std::optional<Carry> merge_carry(std::span<const State> states, std::uint64_t ep
 void join_whole_batches(const BatchPlan& plan, EpochReleases& merged) {
   std::vector<Interval> whole;  // positions
   for (const Interval& range : merged.positions.intervals()) {
-    for (std::uint64_t batch = range.first / plan.batch_size(); batch < plan.batches(); ++batch) {
-      const PositionRange all = plan.positions(batch);
-      if (all.first >= range.end) break;
-      if (all.first < range.first || all.first + all.count > range.end) continue;
-      whole.push_back({.first = all.first, .end = all.first + all.count});
-      merged.batches.add(batch);
-    }
+    const std::uint64_t size = plan.batch_size();
+    const std::uint64_t first = range.first / size + (range.first % size == 0 ? 0 : 1);
+    const bool has_last = range.end >= plan.end_of_positions();
+    const std::uint64_t end = has_last ? plan.batches() : range.end / size;
+    if (first >= end) continue;
+    whole.push_back({.first = first * size, .end = has_last ? range.end : end * size});
+    merged.batches.add({.first = first, .end = end});
   }
   merged.positions = difference(merged.positions, IntervalSet(std::move(whole)));
 }
 
 // Of one epoch in all states.
-EpochReleases merge_epoch(std::span<const State> states, std::uint64_t epoch) {
+EpochReleases merge_epoch(std::span<const State> states, std::uint64_t epoch, std::uint64_t& room) {
   const BatchPlan plan = states[0].plan();
   const auto is_through = [&](const State& state) { return is_through_with(state, epoch); };
   // All have begun with the same; who is through has forgotten what it was.
@@ -98,6 +100,12 @@ EpochReleases merge_epoch(std::span<const State> states, std::uint64_t epoch) {
       positions.insert(positions.end(), of_it.begin(), of_it.end());
     }
     more = difference(more, everywhere);
+    if (more.count() > room / state.ranks) {
+      throw std::invalid_argument("leat: ranks of these states are more than " +
+                                  std::to_string(kMostShardsApart) +
+                                  " shards apart, which ranks of one run are not");
+    }
+    room -= more.count() * state.ranks;
     for (const Interval& range : more.intervals()) {
       for (std::uint64_t batch = range.first; batch < range.end; ++batch) {
         for (std::size_t rank = state.rank; rank < state.rank + state.ranks; ++rank) {
@@ -158,7 +166,10 @@ State State::merge(std::span<const State> states) {
   std::ranges::sort(epochs);
   epochs.erase(std::unique(epochs.begin(), epochs.end()), epochs.end());
   merged.epochs.clear();
-  for (const std::uint64_t epoch : epochs) merged.epochs.push_back(merge_epoch(states, epoch));
+  std::uint64_t room = kMostShardsApart;
+  for (const std::uint64_t epoch : epochs) {
+    merged.epochs.push_back(merge_epoch(states, epoch, room));
+  }
   return merged;
 }
 

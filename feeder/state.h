@@ -15,7 +15,8 @@
 // The text, one line of some 130 bytes, is for ever:
 //   leat-state/1 samples=60000 batch_size=64 seed=1 order=shuffled last_batch=partial
 //   ranks=0-0/1 epoch=3 batches=0-11,13 positions=- sum=1b2c3d4e
-// epoch, batches and positions are repeated for each epoch that is under way, in ascending order.
+// epoch, batches and positions are repeated for each epoch that is under way, in ascending order;
+// epoch=3-7 is several of which the same is told.
 // batches are those released by all ranks that the state is of; positions (of the epoch) are those
 // released of other batches, by some of the ranks; sum is the FNV-1a of all before " sum". Each is
 // a set, whose text has three forms, of which the shortest is taken:
@@ -32,10 +33,13 @@
 //
 // How long it gets. Of leases given back in any order, by at most a byte for each four batches
 // between the first that is missing and the last that was released: 256 leases at once, 70 bytes.
-// Of P ranks that each release in order but are not in step, however far they are apart: at most P
-// parts, of some 20 bytes and one for each four ranks, in each epoch that is under way. What has no
-// such end is gaps that stay: each batch that was abandoned, until its epoch is over, some 12
-// bytes.
+// Of the P ranks of a world that each release in order but are not in step: at most P parts, of
+// some 20 bytes and one for each four ranks, in each epoch that some have finished and others have
+// not (and once for such epochs in which the same ranks have finished all): 8 ranks, 300 bytes; 64,
+// at worst 2 kB. Ranks that were out of step in several worlds, one after the other, add their
+// parts. Of ranks that are millions of batches apart (2^22 intervals) the rest is told one by one.
+// What has no end is gaps that stay: each batch that was abandoned, until its epoch is over, some
+// 12 bytes.
 #pragma once
 
 #include <cstddef>
@@ -95,7 +99,7 @@ struct State {
   /// One state of those of all ranks, for ranks that need not be in step when they are stopped. (Of
   /// ranks that train in step any single one's state will do: what it has released, all have.)
   /// Throws std::invalid_argument where they are not of one run, a rank is missing or there twice,
-  /// or ranks are more than 10,000 epochs apart.
+  /// or ranks are more than 10,000 epochs, or 2^26 shards, apart.
   [[nodiscard]] static State merge(std::span<const State> states);
 
   friend bool operator==(const State&, const State&) = default;

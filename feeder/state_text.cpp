@@ -100,25 +100,30 @@ struct Part {
   IntervalSet batches;
 };
 
-// More intervals are told one by one, as long as the text would be: a short one that stands for
-// more than memory holds is no state.
-constexpr std::uint64_t kMostPieces = std::uint64_t{1} << 22;
-constexpr std::size_t kMostShards = std::size_t{1} << 16;
+// What a text stands for without telling it: intervals, over all its epochs. A short one that
+// stands for more than memory holds is no state; what there is more is told one by one.
+constexpr std::uint64_t kMostUntold = std::uint64_t{1} << 22;
 
-// `positions` by batches, those alike together; nothing where that is too much work.
-std::vector<Part> parts_of(const IntervalSet& positions, const BatchPlan& plan) {
+// `positions` by batches, those alike together; nothing where these are more than `most` intervals.
+std::vector<Part> parts_of(const IntervalSet& positions, const BatchPlan& plan,
+                           std::uint64_t most) {
   const std::uint64_t batch_size = plan.batch_size();
   if ((positions.intervals().back().end - 1) / batch_size >= plan.batches()) return {};
   std::uint64_t pieces = 0;
   for (const Interval& one : positions.intervals()) {
     pieces += (one.end - 1) / batch_size - one.first / batch_size + 1;
-    if (pieces > kMostPieces) return {};
+    if (pieces > most) return {};
   }
-  std::map<std::pair<std::uint64_t, std::vector<std::uint64_t>>, Part> parts;
+  using Ends = std::pair<std::uint64_t, std::vector<std::uint64_t>>;
+  std::map<Ends, Part> parts;
+  auto last = parts.end();          // that of the batch before, which mostly is this one's
   std::vector<std::uint64_t> ends;  // of the batch at hand, begins and ends in turn
   const auto end_batch = [&](std::uint64_t batch) {
     const std::uint64_t size = plan.positions(batch).count;
-    Part& part = parts[{size, ends}];
+    if (last == parts.end() || last->first.first != size || last->first.second != ends) {
+      last = parts.try_emplace(Ends{size, ends}).first;
+    }
+    Part& part = last->second;
     if (part.batches.empty()) {
       part.size = size;
       part.which.reserve(ends.size() / 2);
@@ -155,34 +160,75 @@ Interval of_shards(std::uint64_t size, const Interval& shards, std::size_t ranks
   return {.first = first.first, .end = last.first + last.count};
 }
 
+// The shard that begins at a position of a batch of `size`; none where it is not the first of one.
+std::optional<std::uint64_t> shard_at(std::uint64_t size, std::uint64_t first, std::size_t ranks) {
+  const std::uint64_t rows = size / ranks;  // the first `longer` have one more
+  const std::uint64_t longer = size % ranks;
+  const std::uint64_t of_longer = longer * (rows + 1);
+  const std::uint64_t shard = first < of_longer ? first / (rows + 1)
+                              : rows > 0        ? longer + (first - of_longer) / rows
+                                                : ranks;
+  if (shard >= ranks || balanced_slice(size, shard, ranks).first != first) return std::nullopt;
+  return shard;
+}
+
 // Which of so many shards of a batch they are, or as they are: whichever is shorter.
 std::string to_text(const Part& part, std::size_t ranks) {
-  const IntervalSet which(part.which);
-  std::string text = to_text(which);
-  if (ranks > kMostShards) return text;
-  IntervalSet shards;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const PositionRange shard = balanced_slice(part.size, rank, ranks);
-    if (shard.count > 0 && which.contains(shard.first)) shards.add(rank);
+  std::string text = to_text(IntervalSet(part.which));
+  std::vector<Interval> shards;
+  for (const Interval& one : part.which) {
+    const auto first = shard_at(part.size, one.first, ranks);
+    const auto end = one.end < part.size
+                         ? shard_at(part.size, one.end, ranks)
+                         : std::optional<std::uint64_t>(std::min<std::uint64_t>(part.size, ranks));
+    if (!first.has_value() || !end.has_value()) return text;
+    shards.push_back({.first = *first, .end = *end});
   }
-  std::vector<Interval> same;
-  for (const Interval& one : shards.intervals()) same.push_back(of_shards(part.size, one, ranks));
-  if (same != part.which) return text;
-  return std::min(std::move(text), to_text(shards) + "/" + std::to_string(ranks),
+  return std::min(std::move(text),
+                  to_text(IntervalSet(std::move(shards))) + "/" + std::to_string(ranks),
                   [](const std::string& a, const std::string& b) { return a.size() < b.size(); });
 }
 
-std::string to_text(const IntervalSet& positions, const BatchPlan& plan) {
-  std::string text = to_text(positions);
-  constexpr std::size_t kShort = 32;
-  if (text.size() <= kShort) return text;
+// Takes what it leaves untold from `untold`.
+std::string to_text(const IntervalSet& positions, const BatchPlan& plan, std::uint64_t& untold) {
+  constexpr std::size_t kFew = 2;
+  if (positions.intervals().size() <= kFew) return to_text(positions);
   std::string in_parts;
-  for (const Part& part : parts_of(positions, plan)) {
+  std::uint64_t pieces = 0;
+  for (const Part& part : parts_of(positions, plan, untold)) {
     in_parts += in_parts.empty() ? "" : ";";
     in_parts += to_text(part, plan.ranks()) + "@" + to_text(part.batches);
-    if (in_parts.size() >= text.size()) return text;
+    pieces += part.batches.count() * part.which.size();
   }
-  return in_parts.empty() ? text : in_parts;
+  if (in_parts.empty() || in_parts.size() >= positions.intervals().size()) {
+    std::string text = to_text(positions);
+    if (in_parts.empty() || text.size() <= in_parts.size()) return text;
+  }
+  untold -= pieces;
+  return in_parts;
+}
+
+// Those of one epoch.
+std::string to_text(const EpochReleases& one, const BatchPlan& plan, std::uint64_t& untold) {
+  std::string text =
+      " batches=" + to_text(one.batches) + " positions=" + to_text(one.positions, plan, untold);
+  if (!one.before.empty()) text += " before=" + to_text(one.before, plan, untold);
+  if (one.carry.has_value()) {
+    text += " carry=" + std::to_string(one.carry->element) + ":" +
+            std::to_string(one.carry->position) + "+" + std::to_string(one.carry->offset);
+  }
+  return text;
+}
+
+// What another epoch that is like it stands for.
+std::uint64_t intervals_of(const EpochReleases& one) {
+  return 1 + one.batches.intervals().size() + one.positions.intervals().size() +
+         one.before.intervals().size();
+}
+
+bool is_alike(const EpochReleases& a, const EpochReleases& b) {
+  return a.batches == b.batches && a.positions == b.positions && a.before == b.before &&
+         a.carry == b.carry;
 }
 
 // Takes a state's text apart, word by word.
@@ -240,6 +286,25 @@ class Words {
             .offset = number<std::uint64_t>(text.substr(plus + 1))};
   }
 
+  // An epoch, or one of first-last that are all alike; how many of these.
+  std::pair<std::uint64_t, std::uint64_t> epochs() {
+    const std::string_view text = value("epoch");
+    const std::size_t dash = text.find('-');
+    const auto first = number<std::uint64_t>(text.substr(0, dash));
+    const auto last =
+        dash == std::string_view::npos ? first : number<std::uint64_t>(text.substr(dash + 1));
+    if (last < first) fail("\"" + std::string(text) + "\" are no epochs", value_at_);
+    if (last > kLastEpoch) fail("there is no epoch " + std::to_string(last), value_at_);
+    return {first, last - first + 1};
+  }
+  // For `more` epochs that stand for so many intervals each.
+  void repeat(std::uint64_t more, std::uint64_t intervals) {
+    if (more > untold_ / intervals) {
+      fail("these epochs are more than memory holds", value_at_);
+    }
+    untold_ -= more * intervals;
+  }
+
   [[noreturn]] void fail(const std::string& why) const { fail(why, at_); }
   [[noreturn]] static void fail(const std::string& why, std::size_t at) {
     throw Error("leat: this is no state of a prefetcher: at byte " + std::to_string(at) + ", " +
@@ -249,8 +314,8 @@ class Words {
  private:
   // Intervals and bits.
   [[nodiscard]] IntervalSet set(std::string_view rest) const {
-    IntervalSet set;
-    if (rest == "-") return set;
+    if (rest == "-") return {};
+    std::vector<Interval> set;
     while (!rest.empty()) {
       const std::string_view one = rest.substr(0, rest.find(','));
       rest.remove_prefix(std::min(rest.size(), one.size() + 1));
@@ -265,13 +330,13 @@ class Words {
       if (last < first || last + 1 == 0) {
         fail("\"" + std::string(one) + "\" is no interval", value_at_);
       }
-      set.add({.first = first, .end = last + 1});
+      set.push_back({.first = first, .end = last + 1});
     }
-    return set;
+    return IntervalSet(std::move(set));
   }
 
   // which@batches, which/shards@batches
-  void add_part(std::string_view text, const BatchPlan& plan, std::vector<Interval>& out) const {
+  void add_part(std::string_view text, const BatchPlan& plan, std::vector<Interval>& out) {
     const auto refuse = [&](const char* why) {
       fail("\"" + std::string(text) + "\" is no part of batches: " + why, value_at_);
     };
@@ -285,11 +350,12 @@ class Words {
     std::size_t shards = 0;
     if (slash < at) {
       shards = number<std::size_t>(text.substr(slash + 1, at - slash - 1));
-      if (shards > kMostShards || which.intervals().back().end > shards) refuse("no such shards");
+      if (which.intervals().back().end > shards) refuse("no such shards");
     }
-    if (batches.count() > (kMostPieces - out.size()) / which.intervals().size()) {
+    if (batches.count() > untold_ / which.intervals().size()) {
       refuse("that is more than memory holds");
     }
+    untold_ -= batches.count() * which.intervals().size();
     for (const Interval& range : batches.intervals()) {
       for (std::uint64_t batch = range.first; batch < range.end; ++batch) {
         const PositionRange all = plan.positions(batch);
@@ -303,7 +369,7 @@ class Words {
   }
 
   // first+unit:digits
-  void add_bits(std::string_view text, std::size_t plus, IntervalSet& set) const {
+  void add_bits(std::string_view text, std::size_t plus, std::vector<Interval>& set) const {
     const auto refuse = [&] { fail("\"" + std::string(text) + "\" are no bits", value_at_); };
     const std::size_t colon = text.find(':', plus);
     if (colon == std::string_view::npos) refuse();
@@ -316,7 +382,7 @@ class Words {
       const auto value = static_cast<unsigned>(kHexDigits.find(digit));
       if (value > 15) refuse();
       for (unsigned bit = 8; bit != 0; bit /= 2, first += unit) {
-        if ((value & bit) != 0) set.add({.first = first, .end = first + unit});
+        if ((value & bit) != 0) set.push_back({.first = first, .end = first + unit});
       }
     }
   }
@@ -324,6 +390,7 @@ class Words {
   std::string_view text_;
   std::size_t at_ = 0;
   std::size_t value_at_ = 0;
+  std::uint64_t untold_ = kMostUntold;  // that the rest of it may stand for
 };
 
 std::uint64_t end_of(const IntervalSet& set) {
@@ -378,20 +445,17 @@ State State::parse(std::string_view text) {
   state.rank = words.number<std::size_t>(ranks.substr(0, dash));
   const auto last_rank = words.number<std::size_t>(ranks.substr(dash + 1, slash - dash - 1));
   state.world_size = words.number<std::size_t>(ranks.substr(slash + 1));
-  if (last_rank < state.rank || last_rank >= state.world_size || state.batch_size == 0) {
+  if (last_rank < state.rank || last_rank >= state.world_size || state.batch_size == 0 ||
+      state.world_size > kMostRanks) {
     words.fail("ranks or batch_size make no sense");
   }
   state.ranks = last_rank - state.rank + 1;
 
   const BatchPlan plan = state.plan();
-  // A last batch that wraps has positions beyond the samples.
-  const std::uint64_t most = ~std::uint64_t{0};
-  const std::uint64_t positions =
-      plan.batches() > most / state.batch_size ? most : plan.batches() * state.batch_size;
+  const std::uint64_t positions = plan.end_of_positions();
   while (!words.at_end()) {
-    EpochReleases one;
-    one.epoch = words.number<std::uint64_t>(words.value("epoch"));
-    if (one.epoch > kLastEpoch) words.fail("there is no epoch " + std::to_string(one.epoch));
+    const auto [epoch, count] = words.epochs();
+    EpochReleases one{.epoch = epoch, .batches = {}, .positions = {}};
     one.batches = words.intervals("batches");
     one.positions = words.positions("positions", plan);
     if (words.is_next("before")) one.before = words.positions("before", plan);
@@ -408,7 +472,11 @@ State State::parse(std::string_view text) {
         end_of(one.before) > positions) {
       words.fail("there is something that epoch " + std::to_string(one.epoch) + " does not have");
     }
-    state.epochs.push_back(std::move(one));
+    words.repeat(count - 1, intervals_of(one));
+    for (std::uint64_t i = 0; i < count; ++i) {
+      state.epochs.push_back(one);
+      ++one.epoch;
+    }
   }
   return state;
 }
@@ -421,14 +489,19 @@ std::string State::text() const {
                      " ranks=" + std::to_string(rank) + "-" + std::to_string(rank + ranks - 1) +
                      "/" + std::to_string(world_size);
   const BatchPlan batch_plan = plan();
-  for (const EpochReleases& one : epochs) {
-    text += " epoch=" + std::to_string(one.epoch) + " batches=" + to_text(one.batches) +
-            " positions=" + to_text(one.positions, batch_plan);
-    if (!one.before.empty()) text += " before=" + to_text(one.before, batch_plan);
-    if (one.carry.has_value()) {
-      text += " carry=" + std::to_string(one.carry->element) + ":" +
-              std::to_string(one.carry->position) + "+" + std::to_string(one.carry->offset);
+  std::uint64_t untold = kMostUntold;
+  for (std::size_t i = 0; i < epochs.size();) {
+    const std::string told = to_text(epochs[i], batch_plan, untold);
+    const std::uint64_t each = intervals_of(epochs[i]);
+    std::size_t end = i + 1;
+    while (end < epochs.size() && untold >= each && is_alike(epochs[i], epochs[end]) &&
+           epochs[end].epoch == epochs[end - 1].epoch + 1) {
+      untold -= each;
+      ++end;
     }
+    text += " epoch=" + std::to_string(epochs[i].epoch) +
+            (end - i > 1 ? "-" + std::to_string(epochs[end - 1].epoch) : "") + told;
+    i = end;
   }
   return text + " sum=" + checksum(text);
 }

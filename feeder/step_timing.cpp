@@ -99,6 +99,7 @@ void StatsCollector::measure(const StepTiming& t) {
     sums_.consumer_starved.add(std::clamp(unannounced, 0.0, gap) +
                                seconds(elapsed(t.arrived, t.bound)));
     const double compute = std::min(seconds(elapsed(t.bound, t.released)), step);
+    if (!is_on_device()) latest_.clear();  // those were the host's
     sums_.compute.add(compute);
     sums_.step.add(step);
     latest_.add(step, std::max(compute, copy));
@@ -147,18 +148,19 @@ void StatsCollector::add_reordered(std::uint64_t overtaken) noexcept {
   most_overtaken_ = std::max(most_overtaken_, overtaken);
 }
 
-void StatsCollector::add_host_step(bool begins_epoch, Duration starved, Duration busy) noexcept {
+void StatsCollector::add_host_step(PassId pass, Duration starved, Duration busy) noexcept {
   const TimePoint released = now();
   const std::scoped_lock lock(mutex_);
-  if (!begins_epoch) {
+  if (pass == host_pass_) {
     // With several leases at a time a batch is worked on from the release of the one before.
     const double step = seconds(released - host_released_);
     const double worked = std::min(seconds(busy), step);
     sums_.host_busy.add(worked);
     sums_.host_starved.add(std::min(seconds(starved), step - worked));
     sums_.host_step.add(step);
-    latest_.add(step, std::max(worked, sums_.copy.value()));
+    if (!is_on_device()) latest_.add(step, std::max(worked, sums_.copy.value()));
   }
+  host_pass_ = pass;
   host_released_ = released;
 }
 

@@ -27,6 +27,7 @@
 #include "leat/csp/channel.h"
 #include "leat/csp/clock.h"
 #include "leat/feeder/latest_steps.h"
+#include "leat/feeder/release_log.h"
 #include "leat/feeder/stats.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/stream.h"
@@ -92,7 +93,8 @@ class StatsCollector {
   /// A batch went before `overtaken` that were begun earlier.
   void add_reordered(std::uint64_t overtaken) noexcept;
   /// A step of a consumer that binds no stream: it waited, worked, and released the batch just now.
-  void add_host_step(bool begins_epoch, Duration starved, Duration busy) noexcept;
+  /// The first of a pass is none: nothing says when it began.
+  void add_host_step(PassId pass, Duration starved, Duration busy) noexcept;
 
   /// What was measured before does not count any more.
   void reset();
@@ -127,6 +129,10 @@ class StatsCollector {
   };
   [[nodiscard]] Stats stats_of(const Sums& sums) const;
 
+  // Whether steps were timed on the device: then these count, and none that the host has timed.
+  [[nodiscard]] bool is_on_device() const noexcept {
+    return sums_.step.count > at_shape_.step.count;
+  }
   void begin_anew();
   void collect_finished();
   void measure(const StepTiming& timing);
@@ -148,7 +154,8 @@ class StatsCollector {
   std::uint64_t shape_ = 0;  // counts those set: a pair of two shapes measures neither
   Sums at_shape_;            // when it was set
   Sums at_window_;           // when it began
-  TimePoint host_released_;  // the latest
+  TimePoint host_released_;  // the latest, of host_pass_
+  PassId host_pass_ = PassId::kNone;
 };
 
 }  // namespace leat::feeder

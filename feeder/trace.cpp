@@ -93,6 +93,8 @@ Trace::~Trace() = default;
 std::shared_ptr<DeviceTrace> Trace::make(const gpu::Stream& copies, std::size_t rank) {
   auto device = std::make_shared<DeviceTrace>(copies, rank, options_);
   const std::scoped_lock lock(mutex_);
+  // Of a prefetcher that has gone and recorded nothing: its constructor may have failed.
+  std::erase_if(devices_, [](const auto& one) { return one.use_count() == 1 && one->is_unused(); });
   if (std::ranges::any_of(devices_, [&](const auto& one) { return one->rank() == rank; })) {
     throw std::invalid_argument(
         "leat: a trace records one prefetcher, and this one has one already");

@@ -289,7 +289,8 @@ leat_status leat_prefetcher_close(leat_prefetcher* prefetcher) {
     open.reset();
     {
       const leat::Shield to_the_end;
-      unused->wait();  // for calls of other threads
+      const leat::OutsideWork threads;  // which no scheduler sees
+      unused->wait();                   // for calls of theirs
     }
     delete owned;
     return LEAT_OK;

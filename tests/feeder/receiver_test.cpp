@@ -193,6 +193,27 @@ TEST(FeedReceiverCredit, WhoHoldsAllLeasesAndReceivesIsInADeadlock) {
   expect_contains(report, {"recv on channel \"batches\"", "\"forwarder\"", "\"leases to be had\""});
 }
 
+// Prefetcher::stop() tells who waits for it, though no lease is released.
+TEST_P(FeedReceiver, WaitsForALeaseUntilThePrefetcherIsStopped) {
+  in_place([] {
+    const Numbers data({.size = 64});
+    Prefetcher feed(data, gpu::open("host"), {.batch_size = 4});
+    const Receiver<Lease> batches = feed.receiver(0);
+    const std::optional<Lease> held = batches.recv();
+    std::string told;
+    on_plain_threads(
+        1, [&](int) { feed.stop(); },
+        [&] {
+          try {
+            static_cast<void>(batches.recv());
+          } catch (const Error& e) {
+            told = e.what();
+          }
+        });
+    EXPECT_EQ(told, "leat: the prefetcher was stopped");
+  });
+}
+
 // One consumer.
 
 TEST_P(FeedReceiver, EndsWhenTheFeedBeginsAnotherPass) {

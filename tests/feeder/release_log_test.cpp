@@ -68,6 +68,29 @@ TEST(ReleaseLog, KeepsAPlaceBehindEachGap) {
   EXPECT_EQ(place(), 8U * 499);
 }
 
+// A lease that is kept: what comes behind its epoch is told in a few bytes, and found at once.
+TEST(ReleaseLog, ALeaseThatIsHeldForThousandsOfEpochs) {
+  const BatchPlan plan(8, 2, 1, LastBatch::kPartial);
+  ReleaseLog log(plan, {.samples = 8, .batch_size = 2, .epochs = {}}, false);
+  const PassId held = log.begin(0, 1, 0, false);
+  log.leased(0, held);
+  constexpr std::uint64_t kEpochs = 10'000;
+  for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+    const PassId pass = log.begin(0, 1, epoch, false);
+    for (std::uint64_t batch = 0; batch < 4; ++batch) {
+      log.leased(0, pass);
+      log.ended(0, pass, {.epoch = epoch, .index = batch}, true);
+    }
+  }
+  EXPECT_EQ(log.state().text(),
+            "leat-state/1 samples=8 batch_size=2 seed=0 order=shuffled last_batch=partial "
+            "ranks=0-0/1 epoch=0 batches=- positions=- epoch=1-10000 batches=0-3 positions=- "
+            "sum=6d67443e");
+  log.ended(0, held, {.epoch = 0, .index = 0}, true);
+  static_cast<void>(log.begin(0, 1, kEpochs + 1, false));
+  EXPECT_EQ(log.state().epochs.size(), 1U);
+}
+
 // Four ranks, each alone: one is two epochs ahead, the others somewhere in the first.
 TEST(ReleaseLog, RanksFarApartAreAShortState) {
   constexpr std::uint64_t kBatches = 200'000;

@@ -161,7 +161,6 @@ TEST(State, ATextThatMakesNoSenseIsRefusedAndTheByteNamed) {
   expect_no_part("0/@1", "\"\" is no number");
   expect_no_part("0/0@1", "no such shards");
   expect_no_part("2/2@1", "no such shards");
-  expect_no_part("0/65537@1", "no such shards");
   expect_refused(
       "leat-state/1 samples=1000000000000 batch_size=4 seed=1 order=shuffled "
       "last_batch=drop ranks=0-0/1 epoch=1 batches=- positions=0@0-99999999999",
@@ -174,6 +173,14 @@ TEST(State, ATextThatMakesNoSenseIsRefusedAndTheByteNamed) {
   expect_refused(packed + epoch + "101:60+0", "does not have that carry");
   expect_refused(packed + epoch + "100:61+0", "does not have that carry");
   expect_refused("leat-state/2" + good.substr(12), "leat-state/1");
+  expect_refused(with("0-0/1", "0-0/1048577"), "make no sense");
+  expect_refused(with("drop", "partial") + " epoch=1 batches=- positions=60", "does not have");
+  expect_refused(good + " epoch=2-1 batches=- positions=-", "\"2-1\" are no epochs");
+  expect_refused(good + " epoch=1- batches=- positions=-", "\"\" is no number");
+  expect_refused(good + " epoch=1-18446744073709551615 batches=- positions=-", "there is no epoch");
+  expect_refused(good + " epoch=1-9999999 batches=- positions=-", "more than memory holds");
+  expect_refused(good + " epoch=1-3 batches=- positions=- epoch=3 batches=- positions=-",
+                 "epoch 3 follows 3");
 }
 
 TEST(State, ManyGapsAreBits) {
@@ -280,6 +287,60 @@ TEST(State, BatchesOfWhichRanksHaveTheSameAreOnePart) {
             "leat-state/1 samples=1000 batch_size=10 seed=0 order=shuffled last_batch=partial "
             "ranks=0-3/4 epoch=3 batches=- positions=8@6;0,2/4@7-99 sum=f69aad46");
   EXPECT_EQ(State::parse(state.text()), state);
+}
+
+// What a short text may stand for is bounded over all of it.
+TEST(State, ManyShortSetsAreMoreThanMemoryHolds) {
+  std::string text =
+      "leat-state/1 samples=4194304 batch_size=2 seed=1 order=shuffled last_batch=drop ranks=0-0/1";
+  const auto with_epoch = [](std::uint64_t epoch) {
+    return " epoch=" + std::to_string(epoch) + " batches=- positions=0@0-1999999";
+  };
+  text += with_epoch(0) + with_epoch(1);
+  EXPECT_NO_THROW(static_cast<void>(State::parse(with_sum(text))));
+  EXPECT_THROW(static_cast<void>(State::parse(with_sum(text + with_epoch(2)))), Error);
+}
+
+// Were each shifted, this would take minutes.
+TEST(State, AListInAnyOrderIsRead) {
+  std::string text =
+      "leat-state/1 samples=1000000000 batch_size=1 seed=1 order=shuffled "
+      "last_batch=drop ranks=0-0/1 epoch=0 batches=";
+  for (std::uint64_t batch = 1'000'000; batch > 0; --batch) text += std::to_string(2 * batch) + ",";
+  text += "0 positions=-";
+  EXPECT_EQ(State::parse(with_sum(text)).epochs[0].batches.count(), 1'000'001U);
+}
+
+TEST(State, EpochsThatAreAlikeAreToldOnce) {
+  State state{.samples = 100, .batch_size = 10, .epochs = {}};
+  for (std::uint64_t epoch = 3; epoch < 1'003; ++epoch) {
+    state.epochs.push_back({.epoch = epoch, .batches = set_of({{0, 10}}), .positions = {}});
+  }
+  state.epochs[0].batches = set_of({{0, 9}});
+  state.epochs.push_back({.epoch = 1'004, .batches = set_of({{0, 10}}), .positions = {}});
+  EXPECT_EQ(state.text(),
+            "leat-state/1 samples=100 batch_size=10 seed=0 order=shuffled last_batch=partial "
+            "ranks=0-0/1 epoch=3 batches=0-8 positions=- epoch=4-1002 batches=0-9 positions=- "
+            "epoch=1004 batches=0-9 positions=- sum=746b6c58");
+  EXPECT_EQ(State::parse(state.text()), state);
+}
+
+TEST(State, RanksThatAreTooFarApartAreNotMerged) {
+  State first{.samples = ~std::uint64_t{0} - 1,
+              .batch_size = 1,
+              .rank = 0,
+              .world_size = 2,
+              .epochs = {{.epoch = 5, .batches = set_of({{0, 1ULL << 40}}), .positions = {}}}};
+  State second = first;
+  second.rank = 1;
+  second.epochs[0].batches = {};
+  EXPECT_THROW(static_cast<void>(State::merge(std::vector{first, second})), std::invalid_argument);
+  // Whole batches are not gone through one by one.
+  first.epochs[0].batches = {};
+  first.epochs[0].positions = set_of({{5, 1ULL << 60}});
+  const State merged = State::merge(std::vector{first, second});
+  EXPECT_EQ(merged.epochs[0].batches, set_of({{5, 1ULL << 60}}));
+  EXPECT_TRUE(merged.epochs[0].positions.empty());
 }
 
 // 256 leases, given back in the worst order; and 32 devices out of step.

@@ -215,6 +215,15 @@ TEST(Trace, IsOfOnePrefetcher) {
   EXPECT_THROW(Prefetcher(data, device, {.batch_size = 4, .trace = trace}), std::invalid_argument);
 }
 
+TEST(Trace, IsNotUsedUpByAPrefetcherThatCouldNotBeMade) {
+  const Numbers data({.size = 8});
+  const auto trace = std::make_shared<Trace>();
+  const gpu::Device device = gpu::open_host({.memory_bytes = 4096});
+  EXPECT_THROW(Prefetcher(data, device, {.batch_size = 4, .prefetch_depth = 1000, .trace = trace}),
+               gpu::GpuError);
+  EXPECT_NO_THROW(Prefetcher(data, device, {.batch_size = 4, .trace = trace}));
+}
+
 TEST(Trace, OfNothingIsATraceAllTheSame) {
   EXPECT_EQ(json::parse(Trace().json()).at("traceEvents").size(), 0U);
 }

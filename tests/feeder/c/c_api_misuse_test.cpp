@@ -367,6 +367,38 @@ TEST(CApiMisuse, ClosingEndsANextThatWaitsAndWaitsForTheReads) {
   EXPECT_EQ(numbers.closes, 1);
 }
 
+// A scheduler does not see the threads that its fiber waits for.
+TEST(CApiMisuse, AFiberThatClosesWaitsForCallsOfThreads) {
+  for (int round = 0; round < 100; ++round) {
+    Numbers numbers;
+    leat_function_dataset function = numbers_dataset(numbers, 40);
+    leat_dataset* data = nullptr;
+    LEAT_EXPECT_OK(leat_dataset_from_function(&function, &data));
+    leat_options options;
+    LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
+    options.batch_size = 4;
+    leat_prefetcher* feed = nullptr;
+    LEAT_EXPECT_OK(leat_prefetcher_open(data, "host", &options, &feed));
+    LEAT_EXPECT_OK(leat_dataset_close(data));
+    std::promise<void> begun;
+    std::thread user([&] {
+      std::size_t calls = 0;
+      leat_batch* batch = nullptr;
+      for (;;) {
+        const leat_status status = leat_prefetcher_next(feed, &batch);
+        if (++calls == 3) begun.set_value();
+        if (status == LEAT_END_OF_EPOCH) continue;
+        if (status != LEAT_OK) return;
+        LEAT_EXPECT_OK(leat_batch_release(batch));
+      }
+    });
+    begun.get_future().wait();
+    EXPECT_NO_THROW(run([&] { LEAT_EXPECT_OK(leat_prefetcher_close(feed)); }, {.workers = 1}));
+    EXPECT_EQ(numbers.closes, 1) << "it was not waited for";
+    user.join();
+  }
+}
+
 TEST(CApiMisuse, ManyThreadsWithAPrefetcherEachDoNotDisturbEachOther) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
