@@ -150,8 +150,11 @@ void Lease::end(bool done) noexcept {
   DeviceSlot& slot = *std::exchange(slot_, nullptr);
   const std::shared_ptr<SlotRing> ring = std::move(ring_);
   record_release(slot, *ring);
-  if (slot.bound == 0 && host_ready_ && host_timed_ && ring->is_own_time()) {
-    ring->stats.add_host_step(pass_, waited_, now() - received_);
+  if (slot.bound == 0 && host_timed_ && ring->is_own_time()) {
+    ring->stats.add_host_release(pass_, host_ready_
+                                            ? std::optional(StatsCollector::HostStep{
+                                                  .starved = waited_, .busy = now() - received_})
+                                            : std::nullopt);
   }
   if (slot.traced != nullptr && host_timed_ && ring->is_own_time()) {
     ring->note(slot.traced, [at = now()](TracedBatch& traced) {

@@ -29,8 +29,8 @@ constexpr std::uint64_t kMostEpochsApart = 10'000;
 constexpr std::uint64_t kMostShardsApart = std::uint64_t{1} << 26;
 
 const EpochReleases* find(const State& state, std::uint64_t epoch) {
-  const auto found = std::ranges::find(state.epochs, epoch, &EpochReleases::epoch);
-  return found == state.epochs.end() ? nullptr : &*found;
+  const auto found = std::ranges::lower_bound(state.epochs, epoch, {}, &EpochReleases::epoch);
+  return found == state.epochs.end() || found->epoch != epoch ? nullptr : &*found;
 }
 
 // Where a state does not have an epoch, that part of the ranks has not begun it, or is through with
@@ -100,10 +100,10 @@ EpochReleases merge_epoch(std::span<const State> states, std::uint64_t epoch, st
       positions.insert(positions.end(), of_it.begin(), of_it.end());
     }
     more = difference(more, everywhere);
-    if (more.count() > room / state.ranks) {
-      throw std::invalid_argument("leat: ranks of these states are more than " +
+    if (state.ranks > 0 && more.count() > room / state.ranks) {
+      throw std::invalid_argument("leat: these states are too far apart to be merged: more than " +
                                   std::to_string(kMostShardsApart) +
-                                  " shards apart, which ranks of one run are not");
+                                  " shards were released by some ranks and not by others");
     }
     room -= more.count() * state.ranks;
     for (const Interval& range : more.intervals()) {

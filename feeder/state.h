@@ -34,12 +34,13 @@
 // How long it gets. Of leases given back in any order, by at most a byte for each four batches
 // between the first that is missing and the last that was released: 256 leases at once, 70 bytes.
 // Of the P ranks of a world that each release in order but are not in step: at most P parts, of
-// some 20 bytes and one for each four ranks, in each epoch that some have finished and others have
-// not (and once for such epochs in which the same ranks have finished all): 8 ranks, 300 bytes; 64,
-// at worst 2 kB. Ranks that were out of step in several worlds, one after the other, add their
-// parts. Of ranks that are millions of batches apart (2^22 intervals) the rest is told one by one.
-// What has no end is gaps that stay: each batch that was abandoned, until its epoch is over, some
-// 12 bytes.
+// some 20 bytes and one for each four ranks, over all epochs that some of them have not finished,
+// and some 60 bytes for each of these (those in which the same ranks have all or nothing are told
+// at once): of 8 ranks 300 bytes, 400 over three epochs; of 64 ranks at worst 2.5 kB. Ranks that
+// were out of step in several worlds, one after the other, add their parts. What has no such end:
+// each batch that was abandoned takes some 12 bytes until its epoch is over; and where more than
+// 2^24 runs of ranks would be told in parts (of 64 ranks in no order at all, in 500,000 batches),
+// each is told by itself.
 #pragma once
 
 #include <cstddef>

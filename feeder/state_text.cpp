@@ -102,7 +102,7 @@ struct Part {
 
 // What a text stands for without telling it: intervals, over all its epochs. A short one that
 // stands for more than memory holds is no state; what there is more is told one by one.
-constexpr std::uint64_t kMostUntold = std::uint64_t{1} << 22;
+constexpr std::uint64_t kMostUntold = std::uint64_t{1} << 24;
 
 // `positions` by batches, those alike together; nothing where these are more than `most` intervals.
 std::vector<Part> parts_of(const IntervalSet& positions, const BatchPlan& plan,
@@ -200,7 +200,8 @@ std::string to_text(const IntervalSet& positions, const BatchPlan& plan, std::ui
     in_parts += to_text(part, plan.ranks()) + "@" + to_text(part.batches);
     pieces += part.batches.count() * part.which.size();
   }
-  if (in_parts.empty() || in_parts.size() >= positions.intervals().size()) {
+  // As bits, they may take half a byte each.
+  if (in_parts.empty() || in_parts.size() >= positions.intervals().size() / 2) {
     std::string text = to_text(positions);
     if (in_parts.empty() || text.size() <= in_parts.size()) return text;
   }
@@ -220,9 +221,10 @@ std::string to_text(const EpochReleases& one, const BatchPlan& plan, std::uint64
   return text;
 }
 
-// What another epoch that is like it stands for.
+// What another epoch that is like it stands for; an empty one takes room, too.
 std::uint64_t intervals_of(const EpochReleases& one) {
-  return 1 + one.batches.intervals().size() + one.positions.intervals().size() +
+  constexpr std::uint64_t kOfItself = 64;
+  return kOfItself + one.batches.intervals().size() + one.positions.intervals().size() +
          one.before.intervals().size();
 }
 

@@ -93,6 +93,7 @@ void StatsCollector::measure(const StepTiming& t) {
   }
   if (t.released_first && t.bound_second && t.released_second) {
     const double step = seconds(elapsed(t.released_before, t.released));
+    if (step <= 0) return;  // released in the other order: it ended before it began
     const double gap = std::max(seconds(elapsed(t.released_before, t.arrived)), 0.0);
     const double unannounced =
         t.asked_second ? seconds(elapsed(t.asked, t.arrived)) : seconds(t.consumer_starved);
@@ -118,12 +119,19 @@ void StatsCollector::asked(const gpu::StreamRef& stream) {
     timing = std::move(between_);
   }
   if (timing == nullptr) return;
+  // Held meanwhile: the copier may let go of a pair that leads to another epoch, and take it anew.
+  int holders = timing->holders.load(std::memory_order_relaxed);
+  do {
+    if (holders == 0) return;
+  } while (!timing->holders.compare_exchange_weak(holders, holders + 1, std::memory_order_acquire,
+                                                  std::memory_order_relaxed));
   try {
     timing->asked.record(stream);
     timing->asked_second = true;
   } catch (const gpu::GpuError&) {
     // The device has failed: the consumer hears of it when it asks.
   }
+  let_go(std::move(timing));
 }
 
 void StatsCollector::add_read(Duration busy, Duration cpu) noexcept {
@@ -148,17 +156,17 @@ void StatsCollector::add_reordered(std::uint64_t overtaken) noexcept {
   most_overtaken_ = std::max(most_overtaken_, overtaken);
 }
 
-void StatsCollector::add_host_step(PassId pass, Duration starved, Duration busy) noexcept {
+void StatsCollector::add_host_release(PassId pass, const std::optional<HostStep>& step) noexcept {
   const TimePoint released = now();
   const std::scoped_lock lock(mutex_);
-  if (pass == host_pass_) {
+  if (step.has_value() && pass == host_pass_) {
     // With several leases at a time a batch is worked on from the release of the one before.
-    const double step = seconds(released - host_released_);
-    const double worked = std::min(seconds(busy), step);
+    const double whole = seconds(released - host_released_);
+    const double worked = std::min(seconds(step->busy), whole);
     sums_.host_busy.add(worked);
-    sums_.host_starved.add(std::min(seconds(starved), step - worked));
-    sums_.host_step.add(step);
-    if (!is_on_device()) latest_.add(step, std::max(worked, sums_.copy.value()));
+    sums_.host_starved.add(std::min(seconds(step->starved), whole - worked));
+    sums_.host_step.add(whole);
+    if (!is_on_device()) latest_.add(whole, std::max(worked, sums_.copy.value()));
   }
   host_pass_ = pass;
   host_released_ = released;
@@ -207,6 +215,7 @@ void StatsCollector::set_shape(std::size_t workers, std::size_t prefetch_depth,
 
 void StatsCollector::begin_anew() {
   at_shape_ = at_window_ = sums_;
+  host_pass_ = PassId::kNone;  // the step that has begun is of both
   latest_.clear();
   ++shape_;
 }

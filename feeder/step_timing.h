@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "leat/csp/channel.h"
@@ -47,7 +48,8 @@ struct StepTiming {
   bool asked_second = false;     // asked
   bool bound_second = false;     // arrived, bound
   bool released_second = false;  // released
-  // The two slots that hold it; whoever lets go last gives it back, and sees what the other wrote.
+  // The two slots that hold it, and asked() meanwhile; whoever lets go last gives it back, and sees
+  // what the others wrote.
   std::atomic<int> holders{0};
   std::uint64_t shape = 0;  // of the prefetcher when it was taken
 };
@@ -92,9 +94,14 @@ class StatsCollector {
   void add_release() noexcept;
   /// A batch went before `overtaken` that were begun earlier.
   void add_reordered(std::uint64_t overtaken) noexcept;
-  /// A step of a consumer that binds no stream: it waited, worked, and released the batch just now.
-  /// The first of a pass is none: nothing says when it began.
-  void add_host_step(PassId pass, Duration starved, Duration busy) noexcept;
+  /// A consumer that binds no stream has released a batch just now. If it has looked at it: it
+  /// waited and worked for so long, in a step that began when it released the one before. The first
+  /// of a pass is no step: nothing says when it began.
+  struct HostStep {
+    Duration starved;
+    Duration busy;
+  };
+  void add_host_release(PassId pass, const std::optional<HostStep>& step) noexcept;
 
   /// What was measured before does not count any more.
   void reset();

@@ -106,6 +106,61 @@ TEST(WhichSteps, OfTheHostWhereTheFirstBatchIsReleasedLast) {
   });
 }
 
+// What began before a reset is no step behind it.
+TEST(WhichSteps, OfTheHostAfterAReset) {
+  in_virtual_time({}, 1, [](Prefetcher& feed) {
+    for (Lease& batch : feed.epoch(0)) {
+      const bool half = batch.index() == 7;
+      work_on_host(batch);
+      if (!half) continue;
+      sleep_for(1h);
+      feed.reset_stats();
+    }
+    EXPECT_EQ(feed.stats().sampled_steps, kBatches - 8 - 1);
+    expect_steps_of_1_ms(feed.stats());
+  });
+}
+
+// A batch that nobody looked at is a step all the same, of which nothing is known.
+TEST(WhichSteps, OfTheHostBehindBatchesThatNobodyLookedAt) {
+  in_virtual_time({}, 1, [](Prefetcher& feed) {
+    for (Lease& batch : feed.epoch(0)) {
+      if (batch.index() % 4 == 0) {
+        sleep_for(1h);
+        batch.release();
+      } else {
+        work_on_host(batch);
+      }
+    }
+    EXPECT_EQ(feed.stats().sampled_steps, 3 * kBatches / 4);
+    expect_steps_of_1_ms(feed.stats());
+  });
+}
+
+// Of two leases that are released in the other order, the second step ends before the first.
+TEST(WhichSteps, OfTheDeviceAreNeverNegative) {
+  in_virtual_time({.max_leases = 2, .sample_every = 2}, 1, [](Prefetcher& feed) {
+    const gpu::Stream stream(feed.rank(0).device());
+    for (std::size_t i = 0; i < 4 * kBatches; ++i) {
+      std::optional<Lease> first = feed.next();
+      if (!first.has_value()) continue;
+      std::optional<Lease> second = feed.next();
+      for (std::optional<Lease>* lease : {&second, &first}) {
+        if (!lease->has_value()) continue;
+        (*lease)->on(stream);
+        stream.launch_host([] {}, 1ms);
+        (*lease)->release();
+      }
+      stream.sync();
+      const Stats stats = feed.stats();
+      EXPECT_GE(stats.t_step, 0);
+      EXPECT_GE(stats.t_c, 0);
+      EXPECT_GE(stats.step.p50, 0);
+    }
+    EXPECT_GT(feed.stats().batches, 3 * kBatches);
+  });
+}
+
 // sample_every 9 measures the step from the 8th batch to the 9th: here, those of two epochs.
 TEST(WhichSteps, OfTheDeviceAfterAResumeWithoutTheLastBatches) {
   in_virtual_time({.resume = resumed({{8, kBatches}}), .sample_every = 9}, 1, [](Prefetcher& feed) {
@@ -145,6 +200,7 @@ TEST(WhichSteps, OfTheDeviceWithSharedBatches) {
                         sleep_for(1h);
                       }
                       for (std::size_t rank = 0; rank < 2; ++rank) {
+                        EXPECT_GT(feed.rank(rank).stats().sampled_steps, 5U);
                         EXPECT_LT(feed.rank(rank).stats().step.p99, 1.0);
                       }
                     });
