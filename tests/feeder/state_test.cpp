@@ -225,7 +225,7 @@ TEST(State, EverySetComesBack) {
 TEST(State, WhateverTheShardsEveryPartOfBatchesComesBack) {
   std::mt19937_64 random(11);
   std::size_t in_parts = 0;
-  for (int round = 0; round < 3'000; ++round) {
+  for (int round = 0; round < 1'000; ++round) {
     const std::size_t batch_size = 1 + random() % 100;
     const std::size_t world = 1 + random() % 40;
     const auto last = static_cast<LastBatch>(random() % 4);
@@ -251,7 +251,7 @@ TEST(State, WhateverTheShardsEveryPartOfBatchesComesBack) {
     ASSERT_EQ(State::parse(text), state) << text;
     if (text.find('@') != std::string::npos) ++in_parts;
   }
-  EXPECT_GT(in_parts, 1'000U);
+  EXPECT_GT(in_parts, 300U);
 }
 
 // Each of 8 ranks somewhere else: some are through with the epoch, some at its beginning.
@@ -292,14 +292,14 @@ TEST(State, BatchesOfWhichRanksHaveTheSameAreOnePart) {
 // What a short text may stand for is bounded over all of it.
 TEST(State, ManyShortSetsAreMoreThanMemoryHolds) {
   const std::string begin =
-      "leat-state/1 samples=20000000 batch_size=2 seed=1 order=shuffled last_batch=drop "
+      "leat-state/1 samples=40000000 batch_size=2 seed=1 order=shuffled last_batch=drop "
       "ranks=0-0/1";
-  const std::string half = " epoch=0 batches=- positions=0@0-999999";
-  EXPECT_NO_THROW(static_cast<void>(State::parse(with_sum(begin + half))));
+  const std::string some = " epoch=0 batches=- positions=0@0-9999";
+  EXPECT_NO_THROW(static_cast<void>(State::parse(with_sum(begin + some))));
   for (const char* const rest :
-       {" epoch=1 batches=- positions=0@0-8000000 before=0@0-8000000",
-        " epoch=1-200 batches=- positions=0@0-99999", " epoch=1-10000000 batches=- positions=-"}) {
-    EXPECT_THROW(static_cast<void>(State::parse(with_sum(begin + half + rest))), Error) << rest;
+       {" epoch=1 batches=- positions=0@0-16777215",  // which alone are as many as there may be
+        " epoch=1-2000 batches=- positions=0@0-9999", " epoch=1-10000000 batches=- positions=-"}) {
+    EXPECT_THROW(static_cast<void>(State::parse(with_sum(begin + some + rest))), Error) << rest;
   }
 }
 
@@ -338,7 +338,7 @@ TEST(State, OfManyRanksInSeveralEpochsIsOfPartsAlone) {
              .rank = rank,
              .world_size = 64,
              .epochs = {{.epoch = 12 + rank % 2}}};
-    state.epochs[0].batches.add({.first = 0, .end = random() % 100'000});
+    state.epochs[0].batches.add({.first = 0, .end = random() % 10'000});
   }
   const State merged = State::merge(states);
   EXPECT_LE(merged.text().size(), 2'500U);
