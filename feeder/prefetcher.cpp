@@ -14,6 +14,7 @@
 #include "leat/csp/scheduler_core.h"
 #include "leat/csp/task_group.h"
 #include "leat/feeder/figures.h"
+#include "leat/feeder/live_view.h"
 #include "leat/feeder/packing.h"
 #include "leat/feeder/release_log.h"
 #include "leat/feeder/slot_ring.h"
@@ -313,6 +314,7 @@ struct Prefetcher::Parts {
   const std::unique_ptr<TaskGroup> group;
   // Not of that group, which a failure stops: what was staged before it is still to be forwarded.
   const std::unique_ptr<TaskGroup> forwarders;
+  std::unique_ptr<LiveView> live;  // null: nothing is shown
 };
 
 Prefetcher::Prefetcher(const Dataset& dataset, const gpu::Device& device,
@@ -322,6 +324,9 @@ Prefetcher::Prefetcher(const Dataset& dataset, const gpu::Device& device,
 Prefetcher::Prefetcher(const Dataset& dataset, const std::vector<gpu::Device>& devices,
                        const PrefetcherOptions& options)
     : parts_(std::make_unique<Parts>(dataset, devices, options)) {
+  if (options.live.has_value()) {
+    parts_->live = std::make_unique<LiveView>(*options.live, parts_->rings, batches_per_epoch());
+  }
   parts_->stages.launch(*parts_->group);
 }
 

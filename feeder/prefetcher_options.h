@@ -11,6 +11,7 @@
 
 #include "leat/feeder/batch_plan.h"
 #include "leat/feeder/field.h"
+#include "leat/feeder/live.h"
 #include "leat/feeder/sampler.h"
 #include "leat/gpu/stream.h"
 
@@ -129,6 +130,8 @@ struct PrefetcherOptions {
   CheckSlots check_slots = CheckSlots::kNo;
   /// Records batches for a timeline (feeder/trace.h). Null: nothing is recorded.
   std::shared_ptr<Trace> trace = nullptr;
+  /// Shows the figures in a terminal while it runs (feeder/live.h).
+  std::optional<Live> live = std::nullopt;
   /// One step in this many is timed on the device, on average and at irregular distances (0: none;
   /// 1 and 2: two in five).
   std::size_t sample_every = 16;

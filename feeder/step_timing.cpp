@@ -145,9 +145,19 @@ void StatsCollector::add_copy(std::size_t bytes) noexcept {
   sums_.bytes.add(static_cast<double>(bytes));
 }
 
-void StatsCollector::add_release() noexcept {
+void StatsCollector::add_release(std::uint64_t epoch, std::uint64_t index,
+                                 std::size_t samples) noexcept {
   const std::scoped_lock lock(mutex_);
   ++batches_;
+  ++progress_.batches;
+  progress_.samples += samples;
+  progress_.epoch = epoch;
+  progress_.in_epoch = index + 1;
+}
+
+StatsCollector::Progress StatsCollector::progress() {
+  const std::scoped_lock lock(mutex_);
+  return progress_;
 }
 
 void StatsCollector::add_reordered(std::uint64_t overtaken) noexcept {
@@ -194,11 +204,13 @@ Stats StatsCollector::snapshot() {
   return stats;
 }
 
-Stats StatsCollector::window(std::uint64_t enough) {
+Stats StatsCollector::window(Window& window, std::uint64_t enough) {
   const std::scoped_lock lock(mutex_);
   collect_finished();
-  Stats stats = stats_of(sums_.since(at_window_));
-  if (stats.sampled_steps >= enough) at_window_ = sums_;
+  if (window.shape_ != shape_) window.from_ = at_shape_;
+  window.shape_ = shape_;
+  Stats stats = stats_of(sums_.since(window.from_));
+  if (stats.sampled_steps >= enough) window.from_ = sums_;
   return stats;
 }
 
@@ -214,7 +226,7 @@ void StatsCollector::set_shape(std::size_t workers, std::size_t prefetch_depth,
 }
 
 void StatsCollector::begin_anew() {
-  at_shape_ = at_window_ = sums_;
+  at_shape_ = sums_;
   host_pass_ = PassId::kNone;  // the step that has begun is of both
   latest_.clear();
   ++shape_;

@@ -91,7 +91,8 @@ class StatsCollector {
   /// A reader took `busy` for a batch, of which it has computed `cpu`.
   void add_read(Duration busy, Duration cpu) noexcept;
   void add_copy(std::size_t bytes) noexcept;
-  void add_release() noexcept;
+  /// The rank's batch `index` of an epoch was released, of so many samples.
+  void add_release(std::uint64_t epoch, std::uint64_t index, std::size_t samples) noexcept;
   /// A batch went before `overtaken` that were begun earlier.
   void add_reordered(std::uint64_t overtaken) noexcept;
   /// A consumer that binds no stream has released a batch just now. If it has looked at it: it
@@ -107,9 +108,18 @@ class StatsCollector {
   void reset();
   /// Of what was measured since the shape was set, or it was reset.
   [[nodiscard]] Stats snapshot();
-  /// Of what was measured since the last window that had `enough` sampled steps; that one begins
-  /// the next.
-  [[nodiscard]] Stats window(std::uint64_t enough);
+  class Window;
+  /// Of what was measured since `window` began, or the shape was set, or it was reset. Where these
+  /// are `enough` sampled steps, it begins anew.
+  [[nodiscard]] Stats window(Window& window, std::uint64_t enough);
+  /// How far the consumer is. Of all there ever was, resets or not.
+  struct Progress {
+    std::uint64_t batches = 0;   // released
+    std::uint64_t samples = 0;   // of these
+    std::uint64_t epoch = 0;     // of the latest of these
+    std::uint64_t in_epoch = 0;  // batches up to that one, in it
+  };
+  [[nodiscard]] Progress progress();
   /// The prefetcher uses so many from now on; what was measured before does not count any more.
   void set_shape(std::size_t workers, std::size_t prefetch_depth, std::size_t device_slots,
                  std::size_t pinned_slots);
@@ -160,9 +170,16 @@ class StatsCollector {
   LatestSteps latest_;       // of this shape
   std::uint64_t shape_ = 0;  // counts those set: a pair of two shapes measures neither
   Sums at_shape_;            // when it was set
-  Sums at_window_;           // when it began
+  Progress progress_;
   TimePoint host_released_;  // the latest, of host_pass_
   PassId host_pass_ = PassId::kNone;
+};
+
+/// A stretch of the measurements; one that is made begins with the shape of that time.
+class StatsCollector::Window {
+  friend class StatsCollector;
+  Sums from_;
+  std::uint64_t shape_ = ~std::uint64_t{0};  // that it began in; none yet
 };
 
 }  // namespace leat::feeder

@@ -37,7 +37,8 @@ Tuner::Tuner(const Autotune& limits, const Active& active, std::size_t max_lease
       permits_(static_cast<std::int64_t>(active.workers)),
       active_(active),
       spare_pinned_(rings_.size()),
-      spare_device_(rings_.size()) {
+      spare_device_(rings_.size()),
+      windows_(rings_.size()) {
   for (std::size_t i = 0; i < rings_.size(); ++i) {
     const auto& pinned = rings_[i]->pinned();
     for (std::size_t s = 0; s < pinned.size(); ++s) {
@@ -73,8 +74,8 @@ void Tuner::run() {
 void Tuner::look() {
   // The rank that waits most.
   std::optional<Stats> worst;
-  for (const auto& ring : rings_) {
-    const Stats stats = ring->stats.window(kEnoughSteps);
+  for (std::size_t i = 0; i < rings_.size(); ++i) {
+    const Stats stats = rings_[i]->stats.window(windows_[i], kEnoughSteps);
     if (stats.sampled_steps < kEnoughSteps) continue;
     if (!worst || stats.consumer.starved > worst->consumer.starved) worst = stats;
   }

@@ -66,6 +66,7 @@ class Tuner {
   Active active_;
   std::vector<std::vector<PinnedSlot*>> spare_pinned_;  // of each ring
   std::vector<std::vector<DeviceSlot*>> spare_device_;
+  std::vector<StatsCollector::Window> windows_;
   std::atomic<std::uint64_t> staged_{0};
   mutable std::mutex mutex_;
   std::uint64_t decided_ = 0;

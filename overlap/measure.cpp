@@ -191,6 +191,9 @@ void feed_all(const std::vector<leat::gpu::Device>& devices, const leat::feeder:
                          ? nullptr
                          : std::make_shared<leat::feeder::Trace>(leat::feeder::TraceOptions{
                                .skip = effort.warm_up, .batches = effort.trace});
+  const auto live =
+      effort.live ? std::optional(leat::feeder::Live{.batches = effort.warm_up + effort.steps})
+                  : std::nullopt;
   Prefetcher prefetcher(data, devices,
                         {.batch_size = shape.batch_size * devices.size(),
                          .prefetch_depth = shape.prefetch_depth,
@@ -201,6 +204,7 @@ void feed_all(const std::vector<leat::gpu::Device>& devices, const leat::feeder:
                          .max_pinned_bytes = shape.max_pinned_bytes,
                          .max_device_bytes = shape.max_device_bytes,
                          .trace = trace,
+                         .live = live,
                          .sample_every = 2});
   into.pinned_bytes = pinned_bytes(devices) - pinned_before;
   into.device_bytes = devices[0].memory().device.used - device_before;

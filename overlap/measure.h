@@ -20,6 +20,7 @@ struct Effort {
   std::uint64_t warm_up = 10;  // steps before them
   std::size_t trace = 0;       // batches that are recorded after the warm-up; 0: none
   double link_peak = 0;        // bytes per second, where it is known; 0: to be measured
+  bool live = false;           // the loop with a prefetcher is shown (feeder/live.h)
 };
 
 /// What one device's loop showed. Times in seconds.

@@ -206,6 +206,10 @@ std::optional<Options> parse(int argc, char** argv, int& status) {
       ->type_name("S")
       ->check(quiet(CLI::Range(0.001, 3600.0)))
       ->group("Measuring");
+  app.add_flag("--live", options.effort.live,
+               "show the loop while it runs: on a terminal a view, elsewhere a line a second")
+      ->excludes(sweep_option)
+      ->group("Measuring");
   app.add_option("--json", options.json, "write all figures there; -: to the standard output")
       ->type_name("FILE")
       ->group("Measuring");

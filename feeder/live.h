@@ -1,0 +1,40 @@
+// A prefetcher's figures in a terminal, while it runs.
+//
+// Example
+//   Prefetcher feed(data, device, {.batch_size = 64, .live = Live{}});
+//   for (auto& batch : feed.epoch(0, stream)) ...
+//
+//   cuda:0  epoch 0  ████████▎               1204 of 5000 (24 %)   63.1 steps/s   ETA 1:00
+//     reader ███▊    61 % ─► copier █▉      30 % ─► consumer ██████▍ 99 % ◄
+//     4.04 k samples/s   1.20 GB/s   slots: 2 of 4 filled, 1 of 2 ready
+//     copy              █████              █████              █████              █████
+//     compute █████████████████ █████████████████ █████████████████ █████████████████
+//     OE 0.993   bubble 12.0 us   Tread 9.67 ms / 1   Tx 4.76 ms   Tc 15.7 ms   Tstep 15.8 ms
+//     The consumer limits the loop (Tc is 99.3 % of the step): ...
+//
+// A bar is a stage's busy share of the step (feeder/stats.h); the stage with the mark is what keeps
+// the step from being shorter. The lanes are four mean steps: where the copy of the next batch
+// overlaps the work on this one. Figures are of about the last second, or of the latest steps that
+// were sampled.
+#pragma once
+
+#include <cstdint>
+
+namespace leat::feeder {
+
+/// Where to show it, and what of. A thread of the prefetcher's own writes, and never waits for who
+/// reads: what cannot be written at once is left out.
+///
+/// On a terminal it is a block that is drawn anew ten times a second, as wide as the terminal, with
+/// colours unless NO_COLOR is set, in ASCII unless the locale's encoding is UTF-8. What the program
+/// itself prints to the same terminal meanwhile is drawn over. Anywhere else, or where TERM is
+/// "dumb", it is one plain line a second. When the prefetcher ends, what it was by then stays.
+struct Live {
+  /// The standard error. Stays the caller's; must be open for as long as the prefetcher lives.
+  int fd = 2;
+  /// Batches that the loop is to have of this prefetcher, on each device: what progress and the
+  /// time left are of. 0: those of an epoch.
+  std::uint64_t batches = 0;
+};
+
+}  // namespace leat::feeder

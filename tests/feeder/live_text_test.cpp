@@ -1,0 +1,185 @@
+// What a live view says, exactly.
+#include "leat/feeder/live_text.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace leat::feeder {
+namespace {
+
+// Copies of 1 ms beside work of 3 ms, read by two workers in 4 ms each.
+LiveRow row() {
+  LiveRow row;
+  row.device = "cuda:0";
+  row.epoch = 2;
+  row.done = 1'204;
+  row.total = 5'000;
+  row.steps_per_second = 333.3;
+  row.samples_per_second = 21'331;
+  row.filled = 2;
+  row.ready = 1;
+  row.stats.batches = 1'204;
+  row.stats.sampled_steps = 5;
+  row.stats.workers = 2;
+  row.stats.device_slots = 2;
+  row.stats.pinned_slots = 4;
+  row.stats.batch_bytes = 4e6;
+  row.stats.t_read = 4e-3;
+  row.stats.t_x = 1e-3;
+  row.stats.t_c = 3e-3;
+  row.stats.t_step = 3e-3;
+  row.stats.reader = {.busy = 2.0 / 3, .starved = 0, .blocked = 1.0 / 3};
+  row.stats.copier = {.busy = 1.0 / 3, .starved = 0, .blocked = 2.0 / 3};
+  row.stats.consumer = {.busy = 1, .starved = 0, .blocked = 0};
+  return row;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text = "\n";
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+std::string block(const std::vector<LiveRow>& rows, const LiveStyle& style) {
+  return joined(live_block(rows, style));
+}
+
+TEST(LiveText, OneDevice) {
+  EXPECT_EQ(block({row()}, {.width = 80}), R"(
+cuda:0  epoch 2  ████▏              1204 of 5000 (24 %)   333 steps/s   ETA 0:11
+  reader █████▍    67 % ─► copier ██▋       33 % ─► consumer ████████ 100 % ◄
+  21.3 k samples/s   1.33 GB/s   slots: 2 of 4 filled, 1 of 2 ready
+  copy                ██████           ▓▓▓▓▓▓            ██████           ▓▓▓▓▓▓
+  compute ██████████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓██████████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓
+  OE 1.000   Tstep 3.00 ms   Tc 3.00 ms   Tx 1.00 ms   bubble 0.00 ns
+  The consumer limits the loop (Tc is 100.0 % of the step): reading and copying
+  are hidden behind it, and only a faster step helps.
+)");
+}
+
+TEST(LiveText, InAscii) {
+  EXPECT_EQ(block({row()}, {.width = 80, .unicode = false}), R"(
+cuda:0  epoch 2  ####.............  1204 of 5000 (24 %)   333 steps/s   ETA 0:11
+  reader #####...  67 % -> copier ###.....  33 % -> consumer ######## 100 % <
+  21.3 k samples/s   1.33 GB/s   slots: 2 of 4 filled, 1 of 2 ready
+  copy                ######           ======            ######           ======
+  compute ##################=================##################=================
+  OE 1.000   Tstep 3.00 ms   Tc 3.00 ms   Tx 1.00 ms   bubble 0.00 ns
+  The consumer limits the loop (Tc is 100.0 % of the step): reading and copying
+  are hidden behind it, and only a faster step helps.
+)");
+}
+
+TEST(LiveText, TakingTurns) {
+  LiveRow serial = row();
+  serial.stats.t_step = 4e-3;
+  serial.stats.device_slots = 1;
+  serial.stats.consumer = {.busy = 0.75, .starved = 0.25, .blocked = 0};
+  EXPECT_EQ(block({serial}, {.width = 60}), R"(
+cuda:0  epoch 2    1204 of 5000 (24 %)   333 steps/s   ETA 0
+  reader ██   67 % ─► copier █    33 % ─► consumer ██▎  75 %
+  21.3 k samples/s   1.33 GB/s   slots: 2 of 4 filled, 1 of 
+  copy             ████         ▓▓▓         ████         ▓▓▓
+  compute █████████    ▓▓▓▓▓▓▓▓▓   █████████    ▓▓▓▓▓▓▓▓▓   
+  OE 0.750   Tstep 4.00 ms   Tc 3.00 ms   Tx 1.00 ms
+  Copies and compute take turns, because prefetch_depth is
+  1: with 2 they overlap, and a step takes max(Tc, Tx) =
+  3.00 ms instead of 4.00 ms.
+)");
+}
+
+TEST(LiveText, SeveralDevicesAndTheSlowestOfThem) {
+  std::vector<LiveRow> rows(2, row());
+  rows[1].device = "cuda:1";
+  rows[1].stats.t_x = 5e-3;
+  rows[1].stats.t_step = 5e-3;
+  EXPECT_EQ(block(rows, {.width = 100}), R"(
+cuda:0  epoch 2  ████████▉                              1204 of 5000 (24 %)   333 steps/s   ETA 0:11
+  reader ██████████       67 % ─► copier █████            33 % ─► consumer ███████████████ 100 % ◄
+  21.3 k samples/s   1.33 GB/s   slots: 2 of 4 filled, 1 of 2 ready
+cuda:1  epoch 2  ████████▉                              1204 of 5000 (24 %)   333 steps/s   ETA 0:11
+  reader ██████████       67 % ─► copier █████            33 % ◄ ─► consumer ███████████████ 100 %
+  21.3 k samples/s   1.33 GB/s   slots: 2 of 4 filled, 1 of 2 ready
+cuda:1, the slowest:
+  copy    ███████████████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓███████████████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓
+  compute ██████████████         ▓▓▓▓▓▓▓▓▓▓▓▓▓         ██████████████         ▓▓▓▓▓▓▓▓▓▓▓▓▓         
+  OE 1.000   Tstep 5.00 ms   Tc 3.00 ms   Tx 5.00 ms   bubble 0.00 ns   Tread 4.00 ms / 2
+  The link limits the loop (Tx is 100.0 % of the step): fewer bytes per sample, or a faster link,
+  would help.
+)");
+}
+
+TEST(LiveText, BeforeAnythingIsKnown) {
+  LiveRow fresh;
+  fresh.device = "host:0";
+  EXPECT_EQ(block({fresh}, {.width = 80}), R"(
+host:0  epoch 0    0   0.00 steps/s
+  reader            0 % ─► copier            0 % ─► consumer            0 %
+  0.00 samples/s   0.00 B/s   slots: 0 of 0 filled, 0 of 0 ready
+  no step was sampled yet
+)");
+  EXPECT_EQ(live_line(fresh), "host:0: epoch 0, 0, 0.00 steps/s, 0.00 samples/s, 0.00 B/s");
+}
+
+TEST(LiveText, ALine) {
+  EXPECT_EQ(live_line(row()),
+            "cuda:0: epoch 2, 1204 of 5000 (24 %), 333 steps/s, 21.3 k samples/s, 1.33 GB/s   ETA "
+            "0:11   reader 66.7 %   copier 33.3 %   consumer 100.0 % (limits)   OE 1.000   Tstep "
+            "3.00 ms   Tc 3.00 ms   Tx 1.00 ms   bubble 0.00 ns   Tread 4.00 ms / 2");
+}
+
+// Colours take no columns, and none is left on.
+TEST(LiveText, ColoursGoAroundTheSameText) {
+  const std::vector<std::string> plain = live_block(std::vector{row()}, {.width = 80});
+  const std::vector<std::string> coloured =
+      live_block(std::vector{row()}, {.width = 80, .colour = true});
+  ASSERT_EQ(plain.size(), coloured.size());
+  std::size_t codes = 0;
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    std::string without;
+    bool on = false;
+    for (std::size_t at = 0; at < coloured[i].size(); ++at) {
+      if (coloured[i][at] != '\x1b') {
+        without += coloured[i][at];
+        continue;
+      }
+      const std::size_t end = coloured[i].find('m', at);
+      ASSERT_NE(end, std::string::npos);
+      on = coloured[i].substr(at, end - at) != "\x1b[0";
+      at = end;
+      ++codes;
+    }
+    EXPECT_EQ(without, plain[i]);
+    EXPECT_FALSE(on) << coloured[i];
+  }
+  EXPECT_GE(codes, 10U);
+}
+
+std::size_t columns(const std::string& text) {
+  std::size_t count = 0;
+  for (const char c : text) count += (c & 0xC0) != 0x80 ? std::size_t{1} : std::size_t{0};
+  return count;
+}
+
+TEST(LiveText, NoLineIsWiderThanTheTerminal) {
+  std::vector<LiveRow> rows(12, row());
+  rows[3].total = 0;
+  rows[4].done = rows[4].total = ~std::uint64_t{0};
+  rows[5].steps_per_second = 1e-9;
+  rows[6].stats.t_x = 1e-9;
+  rows[7].stats.t_c = 0;
+  for (std::size_t width = 0; width < 200; ++width) {
+    for (const bool unicode : {false, true}) {
+      const std::vector<std::string> lines = live_block(rows, {.width = width, .unicode = unicode});
+      EXPECT_LE(lines.size(), std::size_t{3 * 8 + 2 + 7}) << width;
+      for (const std::string& line : lines) {
+        EXPECT_LE(columns(line), std::max<std::size_t>(width, 40)) << line;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace leat::feeder

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# leat-overlap --live, in a terminal (tmux's) and out of one.
+#
+#   live.sh LEAT_OVERLAP
+#
+# Exit status 77 (skipped) where there is no tmux.
+set -euo pipefail
+program=$(readlink -f "$1")
+command -v tmux >/dev/null || { echo "skipped: no tmux" && exit 77; }
+
+folder=$(mktemp -d)
+tmux=(tmux -u -L "leat-$$" -f /dev/null)
+trap '"${tmux[@]}" kill-server 2>/dev/null || true; rm -rf "$folder"' EXIT
+
+fail() {
+  echo "FAILED: $*" >&2
+  [[ ! -s $folder/screen ]] || cat "$folder/screen" >&2
+  exit 1
+}
+has() { # <file> <what grep -E looks for>
+  grep -qE "$2" "$1" || fail "no line is \"$2\""
+}
+
+loop=("$program" --device host --link 1GB/s --batch 300kB --compute 2ms --read 1ms --steps 500 --live)
+block='reader .* % ─► copier .* % ─► consumer .* % ◄'
+
+# --- in a terminal ----------------------------------------------------------------------------
+
+# Recorded from the beginning: the program starts once it is.
+start="${tmux[*]} wait-for go; ${loop[*]@Q}; ${tmux[*]} wait-for -S done; cat"
+"${tmux[@]}" new-session -d -x 90 -y 40 "env LC_ALL=C.UTF-8 bash -c ${start@Q}"
+"${tmux[@]}" pipe-pane -o "cat >'$folder/written'"
+"${tmux[@]}" wait-for -S go
+timeout 120 "${tmux[@]}" wait-for done || fail "it has not ended in 120 s"
+"${tmux[@]}" capture-pane -p >"$folder/screen"
+
+# One block, as it was at the end, above the table that the program prints then.
+[[ $(grep -cE "$block" "$folder/screen") == 1 ]] || fail "not one block on the screen"
+has "$folder/screen" '^host:0  epoch 0  █+  510 of 510 \(100 %\)   [0-9.]+ steps/s$'
+has "$folder/screen" '^  [0-9.]+ samples/s   [0-9.]+ MB/s   slots: [0-9] of 3 filled, [0-9] of 2 ready$'
+has "$folder/screen" '^  copy     +█+ +▓+ +█+ +▓+$'
+has "$folder/screen" '^  compute █+ *▓+ *█+ *▓+ *$'
+has "$folder/screen" '^  OE 0\.[0-9]+|^  OE 1\.000'
+has "$folder/screen" '^  The consumer limits the loop'
+table=$(grep -n '^custom: batches of 300 kB' "$folder/screen" | cut -d: -f1)
+[[ $table -gt $(grep -nE "$block" "$folder/screen" | cut -d: -f1) ]] || fail "the table is not below"
+
+# Meanwhile it was drawn again and again, with the time left.
+frames=$(grep -cE "$block" <(sed 's/\x1b\[[0-9;]*m//g' "$folder/written"))
+((frames >= 3)) || fail "$frames frames in more than 1 s"
+has "$folder/written" 'of 510 \([0-9]+ %\)   [0-9.]+ steps/s   ETA 0:0'
+
+# --- elsewhere --------------------------------------------------------------------------------
+
+"${loop[@]}" >"$folder/table" 2>"$folder/screen"
+line='^host:0: epoch 0, [0-9]+ of 510 \([0-9]+ %\), [0-9.]+ steps/s, .* consumer [0-9.]+ % \(limits\)   OE '
+(($(grep -cE "$line" "$folder/screen") >= 2)) || fail "fewer than two lines"
+[[ $(grep -cvE "$line" "$folder/screen") == 0 ]] || fail "another line"
+has "$folder/screen" '510 of 510 \(100 %\)'
+! grep -q $'\x1b' "$folder/screen" || fail "a control sequence where no terminal is"
+echo "passed"
