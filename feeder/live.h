@@ -4,13 +4,14 @@
 //   Prefetcher feed(data, device, {.batch_size = 64, .live = Live{}});
 //   for (auto& batch : feed.epoch(0, stream)) ...
 //
-//   cuda:0  epoch 0  ████████▎               1204 of 5000 (24 %)   63.1 steps/s   ETA 1:00
-//     reader ███▊    61 % ─► copier █▉      30 % ─► consumer ██████▍ 99 % ◄
-//     4.04 k samples/s   1.20 GB/s   slots: 2 of 4 filled, 1 of 2 ready
-//     copy              █████              █████              █████              █████
-//     compute █████████████████ █████████████████ █████████████████ █████████████████
-//     OE 0.993   bubble 12.0 us   Tread 9.67 ms / 1   Tx 4.76 ms   Tc 15.7 ms   Tstep 15.8 ms
-//     The consumer limits the loop (Tc is 99.3 % of the step): ...
+//   cuda:0  epoch 2  ████▏              1204 of 5000 (24 %)   333 steps/s   ETA 0:11
+//     reader █████▍    67 % ─► copier ██▋       33 % ─► consumer ████████ 100 % ◄
+//     21.3 k samples/s   1.33 GB/s   slots: 2 of 4 filled, 1 of 2 ready
+//     copy                ██████           ▓▓▓▓▓▓            ██████           ▓▓▓▓▓▓
+//     compute ██████████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓██████████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓
+//     OE 1.000   Tstep 3.00 ms   Tc 3.00 ms   Tx 1.00 ms   bubble 0.00 ns
+//     The consumer limits the loop (Tc is 100.0 % of the step): reading and copying
+//     are hidden behind it, and only a faster step helps.
 //
 // A bar is a stage's busy share of the step (feeder/stats.h); the stage with the mark is what keeps
 // the step from being shorter. The lanes are four mean steps: where the copy of the next batch
