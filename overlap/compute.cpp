@@ -86,8 +86,9 @@ std::string Gemm::name() const {
   return "SGEMM " + std::to_string(kWidth) + "^3 by " + blas_->library();
 }
 
-Compute::Compute(const leat::gpu::Device& device, Computing how, leat::Duration t_c)
-    : how_(how), t_c_(t_c), stream_(device) {
+Compute::Compute(const leat::gpu::Device& device, const Shape& shape)
+    : how_(shape.computing), t_c_(shape.t_c), stream_(device), products_(shape.products) {
+  const Computing how = how_;
   const bool is_host = device.capabilities().host_kernels;
   if (how == Computing::kCpu && !is_host) {
     throw leat::Error("leat-overlap: " + device.name() +
@@ -116,7 +117,7 @@ Compute::Compute(const leat::gpu::Device& device, Computing how, leat::Duration 
     end.sync();
     unit = std::max(leat::gpu::elapsed(start, end) / kUnits, leat::Duration(1));
   }
-  products_ = std::max<std::int64_t>(1, (t_c + unit / 2) / unit);
+  if (products_ == 0) products_ = std::max<std::int64_t>(1, (t_c_ + unit / 2) / unit);
   name_ = std::to_string(products_) + " x " + gemm_->name();
 }
 

@@ -53,7 +53,7 @@ class Compute {
  public:
   /// Throws leat::Error where the device cannot compute in that way, std::runtime_error where there
   /// is no cuBLAS, GpuError.
-  Compute(const leat::gpu::Device& device, Computing how, leat::Duration t_c);
+  Compute(const leat::gpu::Device& device, const Shape& shape);
   Compute(const Compute&) = delete;
   Compute& operator=(const Compute&) = delete;
   ~Compute();
@@ -68,8 +68,8 @@ class Compute {
   const Computing how_;
   const leat::Duration t_c_;
   const leat::gpu::Stream stream_;
+  std::int64_t products_;  // in a step
   std::unique_ptr<Gemm> gemm_;
-  std::int64_t products_ = 0;
   std::string name_;
 };
 

@@ -33,6 +33,7 @@ ordered_json of(const Shape& shape) {
           {"straggler_factor", shape.straggler_factor},
           {"computing", computing},
           {"t_c", seconds(shape.t_c)},
+          {"products", shape.products},
           {"prefetch_depth", shape.prefetch_depth},
           {"workers", shape.workers},
           {"pinned_slots", shape.pinned_slots},

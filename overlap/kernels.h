@@ -1,6 +1,7 @@
-// Kernels whose duration is the point, in C: so that what is not C++ can launch the same ones. Each
-// returns null, or what CUDA complains of. cuda/kernels.cu launches them; cuda/absent.cpp stands in
-// for it in a build without the CUDA Toolkit.
+// What a step computes, in C: so that what is not C++ can launch the same. Each returns null, or
+// what CUDA complains of. cuda/kernels.cu launches kernels; cuda/absent.cpp stands in for it in a
+// build without the CUDA Toolkit; gemm.cpp has the matrix products. All of it is one shared
+// library, too, libleat_overlap_kernels.so (bench/peers/overlap loads it).
 #pragma once
 
 #include <stdint.h>
@@ -16,6 +17,14 @@ const char* leat_overlap_use_device(int number);
  * is not 0) in as many as fill every multiprocessor. `stream` is a cudaStream_t of the current
  * device. */
 const char* leat_overlap_launch_busy(uint64_t ns, int whole_device, void* stream);
+
+/* A handle of cuBLAS's for that stream of the current device, for one thread at a time; null where
+ * there is no cuBLAS, and why in *error. */
+void* leat_overlap_gemm_open(void* stream, const char** error);
+/* Enqueues c = a b of square matrices of floats in device memory. */
+const char* leat_overlap_gemm(void* gemm, int width, const void* a, const void* b, void* c);
+/* The file name of the cuBLAS that does it. */
+const char* leat_overlap_gemm_library(void* gemm);
 
 #ifdef __cplusplus
 }

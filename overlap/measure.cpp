@@ -292,7 +292,7 @@ Measured measure(const std::vector<leat::gpu::Device>& devices, const Shape& sha
   std::vector<std::unique_ptr<Compute>> computes;
   computes.reserve(devices.size());
   for (const leat::gpu::Device& device : devices) {
-    computes.push_back(std::make_unique<Compute>(device, shape.computing, shape.t_c));
+    computes.push_back(std::make_unique<Compute>(device, shape));
   }
   measured.compute = computes[0]->name();
   measured.link_peak = effort.link_peak > 0 ? effort.link_peak : link_peak(devices[0]);

@@ -128,6 +128,11 @@ std::optional<Options> parse(int argc, char** argv, int& status) {
           {"busy", Computing::kBusy}, {"cpu", Computing::kCpu}, {"gemm", Computing::kGemm}})))
       ->type_name("KIND")
       ->group("The loop");
+  app.add_option("--products", shape.products,
+                 "gemm: so many products in a step, in place of --compute's time")
+      ->type_name("N")
+      ->check(quiet(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20)))
+      ->group("The loop");
   CLI::Option* const shape_option =
       app.add_option("--shape", named,
                      "of MLPerf Storage on H100: unet3d, resnet50, cosmoflow; mlperf: all three")

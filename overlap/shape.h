@@ -39,6 +39,7 @@ struct Shape {
   double straggler_factor = 10;
   Computing computing = Computing::kBusy;
   leat::Duration t_c = std::chrono::milliseconds(5);
+  std::int64_t products = 0;  // kGemm: so many, whatever time they take; 0: by t_c
   std::size_t prefetch_depth = 2;
   std::size_t workers = 1;
   std::size_t pinned_slots = 0;      // of each device; 0: as the prefetcher chooses

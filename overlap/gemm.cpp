@@ -1,0 +1,41 @@
+// Matrix products for who is not C++ (overlap/kernels.h).
+#include <exception>
+#include <string>
+
+#include "leat/overlap/cublas.h"
+#include "leat/overlap/kernels.h"
+
+namespace {
+
+// Of the calling thread's latest failure.
+const char* kept(const std::exception& error) {
+  thread_local std::string text;
+  text = error.what();
+  return text.c_str();
+}
+
+}  // namespace
+
+// The handles are never destroyed: whoever measures ends soon.
+void* leat_overlap_gemm_open(void* stream, const char** error) {
+  try {
+    *error = nullptr;
+    return new overlap::Cublas(stream);
+  } catch (const std::exception& e) {
+    *error = kept(e);
+    return nullptr;
+  }
+}
+
+const char* leat_overlap_gemm(void* gemm, int width, const void* a, const void* b, void* c) {
+  try {
+    static_cast<overlap::Cublas*>(gemm)->multiply(width, a, b, c);
+    return nullptr;
+  } catch (const std::exception& e) {
+    return kept(e);
+  }
+}
+
+const char* leat_overlap_gemm_library(void* gemm) {
+  return static_cast<const overlap::Cublas*>(gemm)->library().c_str();
+}
