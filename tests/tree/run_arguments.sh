@@ -59,7 +59,7 @@ expect "feeding is compared with its peers, and knows where the caller is" 0 \
   bench feed --save "a b"
 for name in nosuch csp/nosuch csp/ csp_channel feeder ""; do
   expect "no benchmark \"$name\"" 1 \
-    "run: there is no benchmark \"$name\"; there are: csp/channel feeder/overlap, and csp, gpu and feed" bench "$name"
+    "run: there is no benchmark \"$name\"; there are: csp/channel feeder/overlap, and csp, gpu, feed and overlap" bench "$name"
 done
 
 ((failures == 0))
