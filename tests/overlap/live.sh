@@ -21,7 +21,7 @@ has() { # <file> <what grep -E looks for>
   grep -qE "$2" "$1" || fail "no line is \"$2\""
 }
 
-loop=("$program" --device host --link 1GB/s --batch 300kB --compute 2ms --read 1ms --steps 500 --live)
+loop=("$program" --device host --link 1GB/s --batch 300kB --compute 5ms --read 1ms --steps 400 --live)
 block='reader .* % ─► copier .* % ─► consumer .* % ◄'
 
 # --- in a terminal ----------------------------------------------------------------------------
@@ -36,26 +36,26 @@ timeout 120 "${tmux[@]}" wait-for done || fail "it has not ended in 120 s"
 
 # One block, as it was at the end, above the table that the program prints then.
 [[ $(grep -cE "$block" "$folder/screen") == 1 ]] || fail "not one block on the screen"
-has "$folder/screen" '^host:0  epoch 0  █+  510 of 510 \(100 %\)   [0-9.]+ steps/s$'
+has "$folder/screen" '^host:0  epoch 0  █+  410 of 410 \(100 %\)   [0-9.]+ steps/s$'
 has "$folder/screen" '^  [0-9.]+ samples/s   [0-9.]+ MB/s   slots: [0-9] of 3 filled, [0-9] of 2 ready$'
-has "$folder/screen" '^  copy     +█+ +▓+ +█+ +▓+$'
+has "$folder/screen" '^  copy    .*█.*▓.*█'
 has "$folder/screen" '^  compute █+ *▓+ *█+ *▓+ *$'
-has "$folder/screen" '^  OE 0\.[0-9]+|^  OE 1\.000'
-has "$folder/screen" '^  The consumer limits the loop'
+has "$folder/screen" '^  OE [01]\.[0-9]{3}   Tstep [0-9.]+ ms   Tc '
+has "$folder/screen" '^  [A-Z].*(loop|other)' # the sentence, which depends on how busy the machine is
 table=$(grep -n '^custom: batches of 300 kB' "$folder/screen" | cut -d: -f1)
 [[ $table -gt $(grep -nE "$block" "$folder/screen" | cut -d: -f1) ]] || fail "the table is not below"
 
 # Meanwhile it was drawn again and again, with the time left.
 frames=$(grep -cE "$block" <(sed 's/\x1b\[[0-9;]*m//g' "$folder/written"))
 ((frames >= 3)) || fail "$frames frames in more than 1 s"
-has "$folder/written" 'of 510 \([0-9]+ %\)   [0-9.]+ steps/s   ETA 0:0'
+has "$folder/written" 'of 410 \([0-9]+ %\)   [0-9.]+ steps/s   ETA 0:0'
 
 # --- elsewhere --------------------------------------------------------------------------------
 
 "${loop[@]}" >"$folder/table" 2>"$folder/screen"
-line='^host:0: epoch 0, [0-9]+ of 510 \([0-9]+ %\), [0-9.]+ steps/s, .* consumer [0-9.]+ % \(limits\)   OE '
+line='^host:0: epoch 0, [0-9]+ of 410 \([0-9]+ %\), [0-9.]+ steps/s, '
 (($(grep -cE "$line" "$folder/screen") >= 2)) || fail "fewer than two lines"
 [[ $(grep -cvE "$line" "$folder/screen") == 0 ]] || fail "another line"
-has "$folder/screen" '510 of 510 \(100 %\)'
+has "$folder/screen" '410 of 410 \(100 %\), .* consumer [0-9.]+ % \(limits\)   OE [01]\.'
 ! grep -q $'\x1b' "$folder/screen" || fail "a control sequence where no terminal is"
 echo "passed"
