@@ -342,15 +342,7 @@ TEST(CApiMisuse, ClosingEndsANextThatWaitsAndWaitsForTheReads) {
     may_go_on.wait();
     return 0;
   };
-  leat_function_dataset function = numbers_dataset(numbers, 40);
-  leat_dataset* data = nullptr;
-  LEAT_EXPECT_OK(leat_dataset_from_function(&function, &data));
-  leat_options options;
-  LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
-  options.batch_size = 4;
-  leat_prefetcher* feed = nullptr;
-  LEAT_EXPECT_OK(leat_prefetcher_open(data, "host", &options, &feed));
-  LEAT_EXPECT_OK(leat_dataset_close(data));
+  leat_prefetcher* const feed = open_numbers(numbers, 40);
   auto next = std::async(std::launch::async, [&] {
     leat_batch* batch = nullptr;
     expect_error(leat_prefetcher_next(feed, &batch), LEAT_ERROR_ENVIRONMENT, "was stopped");
@@ -371,15 +363,7 @@ TEST(CApiMisuse, ClosingEndsANextThatWaitsAndWaitsForTheReads) {
 TEST(CApiMisuse, AFiberThatClosesWaitsForCallsOfThreads) {
   for (int round = 0; round < 100; ++round) {
     Numbers numbers;
-    leat_function_dataset function = numbers_dataset(numbers, 40);
-    leat_dataset* data = nullptr;
-    LEAT_EXPECT_OK(leat_dataset_from_function(&function, &data));
-    leat_options options;
-    LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
-    options.batch_size = 4;
-    leat_prefetcher* feed = nullptr;
-    LEAT_EXPECT_OK(leat_prefetcher_open(data, "host", &options, &feed));
-    LEAT_EXPECT_OK(leat_dataset_close(data));
+    leat_prefetcher* const feed = open_numbers(numbers, 40);
     std::promise<void> begun;
     std::thread user([&] {
       std::size_t calls = 0;

@@ -101,15 +101,7 @@ TEST(CApi, ADatasetOfFunctionsIsRefusedWithTheReason) {
 
 TEST(CApi, ADatasetIsClosedOnceItsLastUserIs) {
   Numbers numbers;
-  leat_function_dataset function = numbers_dataset(numbers, 10);
-  leat_dataset* data = nullptr;
-  LEAT_EXPECT_OK(leat_dataset_from_function(&function, &data));
-  leat_options options;
-  LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
-  options.batch_size = 4;
-  leat_prefetcher* feed = nullptr;
-  LEAT_EXPECT_OK(leat_prefetcher_open(data, "host", &options, &feed));
-  LEAT_EXPECT_OK(leat_dataset_close(data));
+  leat_prefetcher* const feed = open_numbers(numbers, 10);
   EXPECT_EQ(numbers.closes, 0);
   leat_batch* batch = nullptr;
   LEAT_EXPECT_OK(leat_prefetcher_next(feed, &batch));

@@ -73,6 +73,20 @@ void expect_error(leat_status got, leat_status want, Parts... parts) {
   }
 }
 
+/// A prefetcher of so many, in batches of 4: the only user of its dataset, which closes with it.
+inline leat_prefetcher* open_numbers(Numbers& numbers, std::uint64_t samples) {
+  leat_function_dataset function = numbers_dataset(numbers, samples);
+  leat_dataset* data = nullptr;
+  LEAT_EXPECT_OK(leat_dataset_from_function(&function, &data));
+  leat_options options;
+  LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
+  options.batch_size = 4;
+  leat_prefetcher* feed = nullptr;
+  LEAT_EXPECT_OK(leat_prefetcher_open(data, "host", &options, &feed));
+  LEAT_EXPECT_OK(leat_dataset_close(data));
+  return feed;
+}
+
 /// A prefetcher of them.
 class Feed {
  public:
