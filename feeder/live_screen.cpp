@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,23 +42,26 @@ std::size_t columns_of(int fd) {
   return std::min<std::size_t>(size.ws_col, kMostColumns);
 }
 
-// False where it could not be written, or not at once.
-bool write_now(int fd, std::string_view text) {
+// A terminal or pipe anew, as O_NONBLOCK on the caller's descriptor would be for all who share it.
+// poll(2) alone is not enough: it tells of some room, and a write of more waits for the rest.
+int open_anew(int fd) {
+  struct stat status {};
+  const bool is_pipe = fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode);
+  if (!is_pipe && isatty(fd) == 0) return -1;
+  return ::open(("/proc/self/fd/" + std::to_string(fd)).c_str(),
+                O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
+bool has_room(int fd) {
   pollfd ready{.fd = fd, .events = POLLOUT, .revents = 0};
-  if (poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0) return false;
-  while (!text.empty()) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
+  return poll(&ready, 1, 0) == 1 && (ready.revents & POLLOUT) != 0;
 }
 
 }  // namespace
 
 LiveScreen::LiveScreen(int fd)
     : fd_(fd),
+      own_(open_anew(fd)),
       is_terminal_(isatty(fd) != 0 && !environment("TERM").empty() &&
                    environment("TERM") != "dumb"),
       style_{.width = columns_of(fd),
@@ -67,6 +71,10 @@ LiveScreen::LiveScreen(int fd)
     throw std::invalid_argument("leat: live.fd is " + std::to_string(fd) +
                                 ", which is no open file descriptor");
   }
+}
+
+LiveScreen::~LiveScreen() {
+  if (own_ >= 0) ::close(own_);
 }
 
 // Up to the first line of the block that is there, and a new one over it. One of another width has
@@ -87,15 +95,40 @@ std::string LiveScreen::block(std::span<const LiveRow> rows) {
   return text + "\x1b[J";
 }
 
+// False where nothing of it was begun. What was begun before comes first.
+bool LiveScreen::write(const std::string& text) {
+  if (!finish()) return false;
+  rest_ = text;
+  if (finish() || rest_.size() < text.size()) return true;
+  rest_.clear();
+  return false;
+}
+
+// False where something is left over. A descriptor that takes nothing any more, an error, is one
+// that has no room.
+bool LiveScreen::finish() {
+  const int fd = own_ >= 0 ? own_ : fd_;
+  // One that waits takes a byte where poll(2) tells of room, on a terminal, and is never full where
+  // it is a file.
+  const std::size_t most = own_ < 0 && isatty(fd_) != 0 ? 1 : kMostBytes;
+  while (!rest_.empty()) {
+    if (!has_room(fd)) return false;
+    const ssize_t written = ::write(fd, rest_.data(), std::min(rest_.size(), most));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    rest_.erase(0, static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
 void LiveScreen::show(std::span<const LiveRow> rows) {
   if (is_terminal_) {
     const std::size_t drawn = drawn_;
-    if (!write_now(fd_, block(rows))) drawn_ = drawn;
+    if (!write(block(rows))) drawn_ = drawn;
     return;
   }
   for (const LiveRow& row : rows) {
-    const std::string line = live_line(row) + "\n";
-    if (!write_now(fd_, line)) return;
+    if (!write(live_line(row) + "\n")) return;
   }
 }
 

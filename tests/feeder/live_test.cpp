@@ -188,6 +188,20 @@ TEST(LiveScreen, LeavesOutWhatAStoppedTerminalDoesNotTake) {
   EXPECT_EQ(shown(read_all(terminal.master.get())), block_of(rows("host:0", 2), 80));
 }
 
+// poll(2) tells of room on it until the last byte is taken. Then what was cut off is ended, and the
+// next block comes over it.
+TEST(LiveScreen, WaitsForNoTerminalThatIsFull) {
+  const Environment environment(kTerminal);
+  const Terminal terminal;
+  LiveScreen screen(terminal.fd.get());
+  for (std::uint64_t i = 0; i < 1000; ++i) screen.show(rows("host:0", i));
+  std::string written = read_all(terminal.master.get());
+  ASSERT_LT(written.size(), 900U * 80) << "it was never full";
+  for (std::uint64_t i = 0; i < 2; ++i) screen.show(rows("host:0", i));
+  written += read_all(terminal.master.get());
+  EXPECT_EQ(shown(written), block_of(rows("host:0", 1), 80));
+}
+
 TEST(LiveScreen, WritesLinesWhereNoTerminalIs) {
   const auto lines_with = [](const char* term, int fd, int read_end, const std::string& end) {
     const Environment environment(std::map<std::string, const char*>{{"TERM", term}});
