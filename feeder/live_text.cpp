@@ -82,7 +82,7 @@ class Line {
   }
   [[nodiscard]] std::size_t width() const { return columns(plain_); }
   [[nodiscard]] std::string text() const {
-    const std::string shown = cut(plain_, style_.width);
+    std::string shown = cut(plain_, style_.width);
     if (!style_.colour) return shown;
     std::string text;
     char now = 0;

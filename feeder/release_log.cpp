@@ -71,8 +71,8 @@ ReleaseLog::View ReleaseLog::view() const {
 
 std::span<const ReleaseLog::Pass* const> ReleaseLog::over(const std::vector<const Pass*>& sorted,
                                                           std::uint64_t epoch) noexcept {
-  const auto found = std::ranges::equal_range(sorted, epoch, {}, &Pass::epoch);
-  return {found.begin(), found.end()};
+  const auto first = std::ranges::lower_bound(sorted, epoch, {}, &Pass::epoch);
+  return {first, std::ranges::upper_bound(first, sorted.end(), epoch, {}, &Pass::epoch)};
 }
 
 // A rank that has a later epoch before it, or another one behind it, does not come to `epoch` any

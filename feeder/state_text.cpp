@@ -184,9 +184,8 @@ std::string to_text(const Part& part, std::size_t ranks) {
     if (!first.has_value() || !end.has_value()) return text;
     shards.push_back({.first = *first, .end = *end});
   }
-  return std::min(std::move(text),
-                  to_text(IntervalSet(std::move(shards))) + "/" + std::to_string(ranks),
-                  [](const std::string& a, const std::string& b) { return a.size() < b.size(); });
+  std::string told = to_text(IntervalSet(std::move(shards))) + "/" + std::to_string(ranks);
+  return told.size() < text.size() ? told : text;
 }
 
 // Takes what it leaves untold from `untold`.

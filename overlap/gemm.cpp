@@ -1,6 +1,7 @@
 // Matrix products for who is not C++ (overlap/kernels.h).
+#include <array>
+#include <cstdio>
 #include <exception>
-#include <string>
 
 #include "leat/overlap/cublas.h"
 #include "leat/overlap/kernels.h"
@@ -9,9 +10,9 @@ namespace {
 
 // Of the calling thread's latest failure.
 const char* kept(const std::exception& error) {
-  thread_local std::string text;
-  text = error.what();
-  return text.c_str();
+  thread_local std::array<char, 512> text{};
+  std::snprintf(text.data(), text.size(), "%s", error.what());
+  return text.data();
 }
 
 }  // namespace
