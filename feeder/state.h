@@ -21,12 +21,9 @@
 // released of other batches, by some of the ranks; sum is the FNV-1a of all before " sum". Each is
 // a set, whose text has three forms, of which the shortest is taken:
 //   0-11,13           numbers, the last one included; -: none
-//   40+2:b8           the digits are hexadecimal, their bits, the highest first, say which units of
-//   2
-//                     from 40 on are in it: 40-41,44-49
-//   0,2/4@7-99;8@100  positions by batches: of 7 to 99, of 4 balanced shards (batch_plan.h) the
-//   first
-//                     and the third; of 100, the ninth position
+//   40+2:b8           bits, in hexadecimal, highest first, of units of 2 from 40: 40-41,44-49
+//   0,2/4@7-99;8@100  positions by batches: of each of 7 to 99, the first and the third of 4
+//                     balanced shards (batch_plan.h); of 100, the ninth position
 // Packed (feeder/packing.h), elements=1234567 follows samples, and carry=element:position+offset a
 // positions. Of some of the ranks, after a resume in the midst of batches, before=... follows
 // positions.
