@@ -67,6 +67,7 @@ void BatchSampler::next(PinnedSlot& slot) {
   slot.sequence = given_[slot.rank]++;
   slot.generation = cursor.generation;
   slot.error = nullptr;
+  slot.ends_epoch = false;
   bool has_batch = skip_to_batch(cursor);
   const std::uint64_t ended = is_shared_ ? epochs_[slot.rank] : cursor.epoch;
   if (!has_batch) {

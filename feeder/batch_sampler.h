@@ -39,7 +39,8 @@ class BatchSampler {
   /// How much `rank` was given so far.
   [[nodiscard]] std::uint64_t given(std::size_t rank) const noexcept { return given_[rank]; }
   /// Names in `slot` the batch that its rank, which has started, gets next, or that an epoch ends.
-  /// Throws leat::Error for a packed batch of too many samples.
+  /// Throws leat::Error for a packed batch of too many samples, and what the dataset throws when it
+  /// is asked for a sample's length; the slot then has its place in the rank's stream all the same.
   void next(PinnedSlot& slot);
 
  private:

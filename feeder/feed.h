@@ -50,7 +50,8 @@ class Feed {
 
   /// The batches of `epoch`, from the first (after a resume: of the one that was under way, those
   /// that are left), each bound to `stream`. Lazy: nothing happens before begin(). Leaving the loop
-  /// early is fine.
+  /// early is fine: break releases the batch in use unless it was abandoned, an exception abandons
+  /// it.
   [[nodiscard]] Epoch epoch(std::uint64_t epoch, const gpu::StreamRef& stream);
   /// As above, unbound: for the CPU on the host device, or to bind streams by Lease::on.
   [[nodiscard]] Epoch epoch(std::uint64_t epoch);

@@ -33,6 +33,7 @@ enum class DType : std::uint8_t {
 struct Float16 {
   std::uint16_t bits;
 };
+/// The same of bfloat16, the upper half of a 32-bit one.
 struct BFloat16 {
   std::uint16_t bits;
 };

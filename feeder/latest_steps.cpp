@@ -23,8 +23,9 @@ Quantiles quantiles(std::vector<double>& values) {
 
 }  // namespace
 
-void LatestSteps::add(double t_step, double longest) noexcept {
-  const Step step{.t_step = t_step, .bubble = std::max(t_step - longest, 0.0)};
+void LatestSteps::add(double t_step, std::optional<double> longest) noexcept {
+  Step step{.t_step = t_step, .bubble = std::nullopt};
+  if (longest.has_value()) step.bubble = std::max(t_step - *longest, 0.0);
   if (steps_.size() < kLatestSteps) {
     steps_.push_back(step);  // within what was reserved
     return;
@@ -43,8 +44,11 @@ void LatestSteps::add_to(Stats& stats) const {
   std::vector<double> values(steps_.size());
   std::ranges::transform(steps_, values.begin(), &Step::t_step);
   stats.step = quantiles(values);
-  std::ranges::transform(steps_, values.begin(), &Step::bubble);
-  stats.bubble = quantiles(values);
+  values.clear();
+  for (const Step& step : steps_) {
+    if (step.bubble.has_value()) values.push_back(*step.bubble);
+  }
+  if (!values.empty()) stats.bubble = quantiles(values);
 }
 
 }  // namespace leat::feeder

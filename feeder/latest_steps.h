@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "leat/feeder/stats.h"
@@ -13,16 +14,16 @@ class LatestSteps {
  public:
   LatestSteps() { steps_.reserve(kLatestSteps); }
 
-  /// A step took `t_step`, and max(Tc, Tx) of it was `longest`. In seconds.
-  void add(double t_step, double longest) noexcept;
+  /// A step took `t_step`, and max(Tc, Tx) of it was `longest`, if that is known. In seconds.
+  void add(double t_step, std::optional<double> longest) noexcept;
   void clear() noexcept;
-  /// Puts both quantiles into `stats`; leaves them where there is no step.
+  /// Puts both quantiles into `stats`; leaves one where there is no step to take it of.
   void add_to(Stats& stats) const;
 
  private:
   struct Step {
     double t_step;
-    double bubble;
+    std::optional<double> bubble;
   };
   std::vector<Step> steps_;
   std::size_t next_ = 0;  // to be overwritten, once the ring is full

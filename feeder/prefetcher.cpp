@@ -253,9 +253,9 @@ struct Prefetcher::Parts {
               "max_device_bytes");
     std::vector<std::shared_ptr<SlotRing>> made;
     for (std::size_t i = 0; i < devices.size(); ++i) {
-      made.push_back(std::make_shared<SlotRing>(devices[i], i, std::move(layouts[i]), size, stats,
-                                                options.check_slots, options.trace.get(), log,
-                                                *scheduler));
+      made.push_back(std::make_shared<SlotRing>(
+          devices[i], LocalRank{.index = i, .of_world = options.rank + i}, std::move(layouts[i]),
+          size, stats, options.check_slots, options.trace.get(), log, *scheduler));
     }
     return made;
   }

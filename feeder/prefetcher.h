@@ -49,8 +49,10 @@ namespace leat::feeder {
 /// Feeds the batches of a dataset to one device, or to several.
 ///
 /// Each rank's feed has one consumer (feeder/feed.h); state(), stats() and failed_samples() may be
-/// called from anywhere. The destructor stops the stages and joins them, at any moment; it
-/// waits for the reads that are under way. Leases may outlive it; the dataset must.
+/// called from anywhere. The destructor stops the stages and joins them, at any moment and on any
+/// thread; it waits for the reads that are under way. By then no consumer may be in a call, nor
+/// come back for another one: a loop that is elsewhere is ended by stop(), and joined. Leases may
+/// outlive it; the dataset must.
 class Prefetcher {
  public:
   /// Allocates every slot. Throws std::invalid_argument for options that cannot work (batch_size 0

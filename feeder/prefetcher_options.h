@@ -22,8 +22,11 @@ class Trace;
 
 /// In which order the batches of an epoch are delivered.
 enum class Delivery : std::uint8_t {
-  kInOrder,      // batch 0, 1, 2, ...: the same for any number of workers and slots
-  kAsCompleted,  // as they are read: a slow one does not hold up those behind it
+  kInOrder,  // batch 0, 1, 2, ...: the same for any number of workers and slots
+  /// As they are read: a slow one does not hold up those behind it. Each rank has its own order, so
+  /// ranks that train in step have shards of different batches in one step: step_size() is not of
+  /// what they have together, and a resume wants the states of all of them, merged.
+  kAsCompleted,
 };
 
 /// How several devices share an epoch.
@@ -47,7 +50,8 @@ enum class CheckSlots : std::uint8_t {
 
 /// How many samples may fail before their failure is the consumer's error. A sample that fails is
 /// set aside: its batch has one fewer, and no other sample moves. What was read ahead counts when
-/// its batch is handed out, not before.
+/// its batch is handed out, not before. Counts are of one prefetcher: after a resume they begin
+/// anew.
 struct FailureBudget {
   std::uint64_t count = 0;  // that many may fail in any case
   double rate = 0;          // or this share of the samples of the batches so far, where it is more
@@ -133,7 +137,8 @@ struct PrefetcherOptions {
   /// Shows the figures in a terminal while it runs (feeder/live.h).
   std::optional<Live> live = std::nullopt;
   /// One step in this many is timed on the device, on average and at irregular distances (0: none;
-  /// 1 and 2: two in five).
+  /// 1 and 2: two in five). Below 8, those at the beginning of very short epochs somewhat more often
+  /// than the others.
   std::size_t sample_every = 16;
 };
 

@@ -12,12 +12,12 @@ std::int64_t capacity(std::size_t slots) { return static_cast<std::int64_t>(slot
 
 }  // namespace
 
-SlotRing::SlotRing(const gpu::Device& on, std::size_t local_rank, BatchLayout batch,
+SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout batch,
                    const RingSize& size, const StatsOptions& stats_options, CheckSlots check_slots,
                    Trace* into, std::shared_ptr<ReleaseLog> release_log,
                    const SchedulerCore& scheduler)
     : device(on),
-      rank(local_rank),
+      rank(local.index),
       layout(std::move(batch)),
       copy_stream(on),
       stats(on, stats_options),
@@ -25,7 +25,7 @@ SlotRing::SlotRing(const gpu::Device& on, std::size_t local_rank, BatchLayout ba
       checks(check_slots == CheckSlots::kNo
                  ? nullptr
                  : std::make_unique<SlotChecks>(on, layout, size.device_slots, check_slots)),
-      trace(into == nullptr ? nullptr : into->make(copy_stream, local_rank)),
+      trace(into == nullptr ? nullptr : into->make(copy_stream, local.of_world)),
       filled(capacity(size.pinned_slots), "filled slots"),
       in_flight(capacity(size.pinned_slots), "copies in flight"),
       free_device(capacity(size.device_slots), "free device slots"),

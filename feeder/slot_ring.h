@@ -41,14 +41,21 @@ struct RingSize {
   std::size_t leases = 1;  // at a time
 };
 
+/// Which device of the prefetcher, and which rank of the world that is.
+struct LocalRank {
+  std::size_t index = 0;
+  std::size_t of_world = 0;
+};
+
 /// The right to have one more lease.
 struct LeaseCredit {};
 
+/// The slots of one device, and what is known of them: see above.
 class SlotRing {
  public:
-  /// `rank` is local. `scheduler` is the stages'.
-  SlotRing(const gpu::Device& device, std::size_t rank, BatchLayout layout, const RingSize& size,
-           const StatsOptions& stats, CheckSlots check_slots, Trace* trace,
+  /// `scheduler` is the stages'.
+  SlotRing(const gpu::Device& device, const LocalRank& local, BatchLayout layout,
+           const RingSize& size, const StatsOptions& stats, CheckSlots check_slots, Trace* trace,
            std::shared_ptr<ReleaseLog> log, const SchedulerCore& scheduler);
   ~SlotRing();
   SlotRing(const SlotRing&) = delete;

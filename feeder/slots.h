@@ -47,12 +47,14 @@ struct BatchId {
 /// Rows of a tensor in such a batch.
 [[nodiscard]] std::size_t rows_of(const TensorLayout& tensor, const BatchId& batch) noexcept;
 
+/// Where a pinned slot is.
 enum class PinnedState : std::uint8_t {
   kFree,     // in the channel of free pinned slots
   kFilling,  // with a reader
   kFilled,   // on its way to the copier
   kCopying,  // a copy from it is enqueued
 };
+/// Where a device slot is.
 enum class DeviceState : std::uint8_t {
   kFree,      // in the channel of free device slots, never leased yet or its batch discarded
   kCopying,   // with the copier, which enqueues a copy into it
@@ -80,6 +82,7 @@ class SlotState {
   std::atomic<State> state_{};
 };
 
+/// A buffer that a reader fills and copies are made from.
 struct PinnedSlot {
   PinnedSlot(const gpu::Device& device, gpu::PinnedSpan memory, std::size_t rank);
 
@@ -102,6 +105,7 @@ struct PinnedSlot {
 /// Streams that one lease may be used on.
 inline constexpr std::size_t kMaxStreams = 4;
 
+/// A buffer that a batch is copied to, and leased in.
 struct DeviceSlot {
   DeviceSlot(const gpu::Device& device, gpu::DeviceSpan memory, const BatchLayout& layout,
              std::size_t number);

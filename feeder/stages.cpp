@@ -152,8 +152,14 @@ void Stages::sample() {
 
 void Stages::hand_out(PinnedSlot& slot) {
   slot.state.move_on(PinnedState::kFree, PinnedState::kFilling);
-  batch_sampler_.next(slot);
-  if (slot.ends_epoch) {
+  try {
+    batch_sampler_.next(slot);
+  } catch (const Cancelled&) {
+    throw;
+  } catch (...) {
+    slot.error = std::current_exception();  // travels in order, as a reader's does
+  }
+  if (slot.ends_epoch || slot.error != nullptr) {
     slot.state.move_on(PinnedState::kFilling, PinnedState::kFilled);
     rings_[slot.rank]->filled.send(&slot);
   } else {

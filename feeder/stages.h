@@ -38,6 +38,7 @@ namespace leat::feeder {
 /// others'. Pages that are not touched are not there.
 inline constexpr std::size_t kStackSize = std::size_t{512} << 10;
 
+/// The sampler, the readers, and each device's copier and recycler: the fibers that fill slots.
 class Stages {
  public:
   /// Keeps references to the dataset, the plan and the log. One ring for each local rank. With

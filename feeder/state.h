@@ -10,7 +10,10 @@
 // A batch counts once its lease is released; not while it is leased, nor if the lease was abandoned
 // or destroyed by an exception that unwound the loop. A state says nothing of workers, slots or
 // devices: with the same dataset, global batch, order and seed the run goes on with exactly the
-// batches that are missing, on any number of them.
+// batches that are missing, on any number of them. `break` releases the batch in use, as the body's
+// end does: one that was not trained on is to be abandoned before. And a state is of one run: an
+// epoch that is asked for again is begun anew, and those behind it are not told as done. A loop
+// that evaluates has a prefetcher of its own.
 //
 // The text, one line of some 130 bytes, is for ever:
 //   leat-state/1 samples=60000 batch_size=64 seed=1 order=shuffled last_batch=partial
@@ -95,7 +98,8 @@ struct State {
   }
 
   /// One state of those of all ranks, for ranks that need not be in step when they are stopped. (Of
-  /// ranks that train in step any single one's state will do: what it has released, all have.)
+  /// ranks that train in step, with batches in order, any single one's state will do: what it has
+  /// released, all have.)
   /// Throws std::invalid_argument where they are not of one run, a rank is missing or there twice,
   /// or ranks are more than 10,000 epochs, or 2^26 shards, apart.
   [[nodiscard]] static State merge(std::span<const State> states);

@@ -12,27 +12,28 @@ namespace leat::feeder {
 namespace {
 
 std::string row(const char* stage, const StageShares& shares) {
+  const bool known = shares.busy + shares.starved + shares.blocked > 0;
+  const auto told = [&](double share) { return known ? percent_text(share) : "?"; };
   std::array<char, 96> text{};
-  std::snprintf(text.data(), text.size(), "  %-10s %9s %9s %9s\n", stage,
-                percent_text(shares.busy).c_str(), percent_text(shares.starved).c_str(),
-                percent_text(shares.blocked).c_str());
+  std::snprintf(text.data(), text.size(), "  %-10s %9s %9s %9s\n", stage, told(shares.busy).c_str(),
+                told(shares.starved).c_str(), told(shares.blocked).c_str());
   return text.data();
 }
 
 }  // namespace
 
 double Stats::overlap_efficiency() const noexcept {
-  return t_step > 0 ? std::max(t_c, t_x) / t_step : 0;
+  return is_measured() ? std::max(t_c, t_x) / t_step : 0;
 }
 
 double Stats::feed_efficiency() const noexcept {
-  if (t_step <= 0) return 0;
+  if (!is_measured()) return 0;
   const double read = t_read * static_cast<double>(devices) / static_cast<double>(workers);
   return std::max({read, t_x, t_c}) / t_step;
 }
 
 double Stats::hidden_fraction() const noexcept {
-  if (t_step <= 0) return 0;
+  if (!is_measured()) return 0;
   const double shorter = std::min(t_c, t_x);
   return shorter > 0 ? std::clamp((t_c + t_x - t_step) / shorter, 0.0, 1.0) : 1;
 }
@@ -114,7 +115,7 @@ std::string advice(const Stats& stats, const Change& change) {
 }  // namespace
 
 Prediction Stats::what_if(const Change& change) const noexcept {
-  if (t_step <= 0) return {};
+  if (!is_measured()) return {};
   const Change today{
       .workers = workers, .device_slots = device_slots, .pinned_slots = pinned_slots};
   const auto given = [](std::size_t value, std::size_t otherwise) {
@@ -133,6 +134,9 @@ Prediction Stats::what_if(const Change& change) const noexcept {
 std::string Stats::bottleneck() const {
   if (t_step <= 0)
     return "No step was sampled: an epoch's first never is, and of the others one in sample_every.";
+  if (!is_measured()) {
+    return "No copy was timed (one in sample_every is): what limits the loop is not known.";
+  }
   // Below this share of the step no stage is busy enough to be what limits the loop.
   constexpr double kSaturated = 0.9;
   const double read = t_read * static_cast<double>(devices) / static_cast<double>(workers);
@@ -190,21 +194,19 @@ std::string Stats::table() const {
     return "  " + bottleneck() + " (" + std::to_string(batches) + " batches were released.)\n";
   }
   std::string text = shares_table();
+  const bool measured = is_measured();
   text += "  Tread " + time_text(t_read) + " / " + std::to_string(workers) +
-          (workers == 1 ? " worker" : " workers") + "   Tx " + time_text(t_x) + "   Tc " +
-          time_text(t_c) + "   Tstep " + time_text(t_step) + "\n";
-  std::array<char, 128> oe{};
-  std::snprintf(oe.data(), oe.size(),
-                "  OE = max(Tc, Tx) / Tstep = %.3f   (%llu steps sampled of %llu)\n",
-                overlap_efficiency(), static_cast<unsigned long long>(sampled_steps),
-                static_cast<unsigned long long>(batches));
-  text += oe.data();
-  text += "  bubble " + time_text(bubble.p50) + " (p99 " + time_text(bubble.p99) + ")   Tstep " +
-          time_text(step.p50) + " (p99 " + time_text(step.p99) + ")   hidden " +
-          percent_text(hidden_fraction()) + "   feed efficiency " + number_text(feed_efficiency()) +
-          "\n";
-  text += "  " + bottleneck() + "\n";
-  return text;
+          (workers == 1 ? " worker" : " workers") + "   Tx " + (measured ? time_text(t_x) : "?") +
+          "   Tc " + time_text(t_c) + "   Tstep " + time_text(t_step) + "\n";
+  text += "  OE = max(Tc, Tx) / Tstep = " + (measured ? number_text(overlap_efficiency()) : "?") +
+          "   (" + std::to_string(sampled_steps) + " steps sampled of " + std::to_string(batches) +
+          ")\n";
+  text += measured ? "  bubble " + time_text(bubble.p50) + " (p99 " + time_text(bubble.p99) + ")   "
+                   : "  bubble ?   ";
+  text += "Tstep " + time_text(step.p50) + " (p99 " + time_text(step.p99) + ")   hidden " +
+          (measured ? percent_text(hidden_fraction()) : "?") + "   feed efficiency " +
+          (measured ? number_text(feed_efficiency()) : "?") + "\n";
+  return text + "  " + bottleneck() + "\n";
 }
 
 }  // namespace leat::feeder

@@ -26,8 +26,9 @@
 // way between the two.
 //
 // Device times come from timed events on sampled steps (PrefetcherOptions::sample_every), which the
-// user does not instrument. A consumer that binds no stream is measured on the host, every step.
-// The first step of an epoch is never one of them.
+// user does not instrument. A consumer that binds no stream is measured on the host, every step,
+// but copies are timed as often as for others: until the first one was, Tx is not known, nor is
+// what comes of it. The first step of an epoch is never one of them.
 #pragma once
 
 #include <cstddef>
@@ -95,10 +96,11 @@ struct Quantiles {
 };
 
 /// A snapshot of a prefetcher's measurements. Times are means, in seconds; 0 where there is no
-/// sample yet.
+/// sample yet. "Without samples" below: of steps, or of copies.
 struct Stats {
   std::uint64_t batches = 0;         // released
-  std::uint64_t sampled_steps = 0;   // that the device times are means of
+  std::uint64_t sampled_steps = 0;   // that Tc and Tstep are means of
+  std::uint64_t timed_copies = 0;    // that Tx is the mean of; 0: it is not known
   std::uint64_t reordered = 0;       // delivered before one that was begun earlier (as completed),
                                      // or held back for one (in order)
   std::uint64_t most_overtaken = 0;  // by any of them
@@ -116,14 +118,18 @@ struct Stats {
   double t_c = 0;
   double t_step = 0;
   Quantiles step;    // of Tstep
-  Quantiles bubble;  // of its excess over max(Tc, Tx); at least 0
+  Quantiles bubble;  // of its excess over max(Tc, Tx); at least 0; of steps that saw Tx known
   StageShares reader;
-  StageShares copier;
+  StageShares copier;  // zeros where Tx is not known
   StageShares consumer;
   std::uint64_t decided = 0;        // how often autotune has changed something
   std::vector<Decision> decisions;  // the latest kMostDecisions of these; the means are of what was
                                     // measured since the last one
 
+  /// Whether there are samples: of steps, and of copies.
+  [[nodiscard]] bool is_measured() const noexcept {
+    return t_step > 0 && (timed_copies > 0 || t_x > 0);
+  }
   /// max(Tc, Tx) / Tstep; 0 without samples.
   [[nodiscard]] double overlap_efficiency() const noexcept;
   /// max(Tread D / W, Tx, Tc) / Tstep; 0 without samples.

@@ -36,12 +36,16 @@ StatsCollector::StatsCollector(const gpu::Device& device, const StatsOptions& op
 
 // The distance from second to second is random, 2 to 2n-2 for one in n: at a fixed one, what
 // repeats itself (several readers deliver in bursts) would show the same of its sides every time.
+// For the same reason a pair that an epoch's end would cut is left out, not put off: it would be of
+// the next epoch's first two, which differ.
 StepPart StatsCollector::next_part(bool last) noexcept {
-  if (options_.sample_every == 0 || (last && until_second_ == 1)) return StepPart::kNone;
-  if (until_second_ > 0) return until_second_-- == 1 ? StepPart::kFirst : StepPart::kNone;
+  if (options_.sample_every == 0) return StepPart::kNone;
+  const bool is_second = until_second_ == 0;
+  if (!is_second && --until_second_ > 0) return StepPart::kNone;
+  if (!is_second && !last) return StepPart::kFirst;
   const std::uint64_t distances = std::max<std::uint64_t>(2 * options_.sample_every, 5) - 3;
   until_second_ = 1 + mix(++pairs_ * kRandomStep) % distances;
-  return StepPart::kSecond;
+  return is_second ? StepPart::kSecond : StepPart::kNone;
 }
 
 std::shared_ptr<StepTiming> StatsCollector::take() {
@@ -83,10 +87,10 @@ void StatsCollector::collect_finished() {
 }
 
 void StatsCollector::measure(const StepTiming& t) {
-  double copy = sums_.copy.value();
+  std::optional<double> copy;
   if (t.copied) {
     copy = seconds(elapsed(t.copy_start, t.copy_end));
-    sums_.copy.add(copy);
+    sums_.copy.add(*copy);
     const double idle = std::max(seconds(elapsed(t.copy_end_before, t.queued)), 0.0);
     const double without_slot = std::clamp(seconds(t.copier_blocked), 0.0, idle);
     sums_.copier_blocked.add(without_slot + seconds(elapsed(t.queued, t.copy_start)));
@@ -103,7 +107,7 @@ void StatsCollector::measure(const StepTiming& t) {
     if (!is_on_device()) latest_.clear();  // those were the host's
     sums_.compute.add(compute);
     sums_.step.add(step);
-    latest_.add(step, std::max(compute, copy));
+    latest_.add(step, copy.has_value() ? std::max(compute, *copy) : longest(compute));
   }
 }
 
@@ -176,10 +180,36 @@ void StatsCollector::add_host_release(PassId pass, const std::optional<HostStep>
     sums_.host_busy.add(worked);
     sums_.host_starved.add(std::min(seconds(step->starved), whole - worked));
     sums_.host_step.add(whole);
-    if (!is_on_device()) latest_.add(whole, std::max(worked, sums_.copy.value()));
+    if (!is_on_device()) latest_.add(whole, longest(worked));
   }
   host_pass_ = pass;
   host_released_ = released;
+}
+
+// Of what none was measured in a stretch, that since the shape was set; else all: reads and copies
+// are the same ones with other slots and workers. Copies are timed for one step in many, and
+// towards the end of an epoch steps go on when all was read.
+StatsCollector::Sums StatsCollector::filled_up(const Sums& sums) const noexcept {
+  Sums filled = sums;
+  for (const Sums& wider : {sums_.since(at_shape_), sums_.since(at_reset_)}) {
+    if (filled.read.count == 0) {
+      filled.read = wider.read;
+      filled.read_cpu = wider.read_cpu;
+    }
+    if (filled.bytes.count == 0) filled.bytes = wider.bytes;
+    if (filled.copy.count == 0) {
+      filled.copy = wider.copy;
+      filled.copier_blocked = wider.copier_blocked;
+    }
+  }
+  return filled;
+}
+
+// max(Tc, Tx); nothing as long as no copy was timed.
+std::optional<double> StatsCollector::longest(double compute) const noexcept {
+  const Mean copy = filled_up(sums_.since(at_shape_)).copy;
+  if (copy.count == 0) return std::nullopt;
+  return std::max(compute, copy.value());
 }
 
 StatsCollector::Sums StatsCollector::Sums::since(const Sums& before) const noexcept {
@@ -236,10 +266,12 @@ void StatsCollector::reset() {
   const std::scoped_lock lock(mutex_);
   collect_finished();
   begin_anew();
+  at_reset_ = sums_;
   batches_ = reordered_ = most_overtaken_ = 0;
 }
 
-Stats StatsCollector::stats_of(const Sums& sums) const {
+Stats StatsCollector::stats_of(const Sums& measured) const {
+  const Sums sums = filled_up(measured);
   Stats stats;
   stats.batches = batches_;
   stats.reordered = reordered_;
@@ -255,6 +287,7 @@ Stats StatsCollector::stats_of(const Sums& sums) const {
   stats.cpus = options_.cpus;
   const bool on_device = sums.step.count > 0;
   stats.sampled_steps = on_device ? sums.step.count : sums.host_busy.count;
+  stats.timed_copies = sums.copy.count;
   stats.t_x = sums.copy.value();
   stats.t_c = on_device ? sums.compute.value() : sums.host_busy.value();
   stats.t_step = on_device ? sums.step.value() : sums.host_step.value();
@@ -274,8 +307,10 @@ Stats StatsCollector::stats_of(const Sums& sums) const {
   stats.consumer =
       shares(stats.t_c, on_device ? sums.consumer_starved.value() : sums.host_starved.value(),
              &StageShares::starved, &StageShares::blocked);
-  stats.copier =
-      shares(stats.t_x, sums.copier_blocked.value(), &StageShares::blocked, &StageShares::starved);
+  if (sums.copy.count > 0) {
+    stats.copier = shares(stats.t_x, sums.copier_blocked.value(), &StageShares::blocked,
+                          &StageShares::starved);
+  }
   // A reader that does not read waits for a free slot: indices never run out within an epoch.
   stats.reader = shares(
       stats.t_read * static_cast<double>(options_.devices) / static_cast<double>(options_.workers),

@@ -35,6 +35,7 @@
 
 namespace leat::feeder {
 
+/// The marks of one pair, and what its holders have noted.
 struct StepTiming {
   explicit StepTiming(const gpu::Device& device);
 
@@ -145,6 +146,8 @@ class StatsCollector {
     [[nodiscard]] Sums since(const Sums& before) const noexcept;
   };
   [[nodiscard]] Stats stats_of(const Sums& sums) const;
+  [[nodiscard]] Sums filled_up(const Sums& sums) const noexcept;
+  [[nodiscard]] std::optional<double> longest(double compute) const noexcept;
 
   // Whether steps were timed on the device: then these count, and none that the host has timed.
   [[nodiscard]] bool is_on_device() const noexcept {
@@ -170,6 +173,7 @@ class StatsCollector {
   LatestSteps latest_;       // of this shape
   std::uint64_t shape_ = 0;  // counts those set: a pair of two shapes measures neither
   Sums at_shape_;            // when it was set
+  Sums at_reset_;            // of what came before, nothing counts
   Progress progress_;
   TimePoint host_released_;  // the latest, of host_pass_
   PassId host_pass_ = PassId::kNone;

@@ -76,7 +76,7 @@ void Tuner::look() {
   std::optional<Stats> worst;
   for (std::size_t i = 0; i < rings_.size(); ++i) {
     const Stats stats = rings_[i]->stats.window(windows_[i], kEnoughSteps);
-    if (stats.sampled_steps < kEnoughSteps) continue;
+    if (stats.sampled_steps < kEnoughSteps || !stats.is_measured()) continue;
     if (!worst || stats.consumer.starved > worst->consumer.starved) worst = stats;
   }
   if (!worst.has_value()) return;

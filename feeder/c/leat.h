@@ -188,7 +188,8 @@ typedef enum leat_last_batch {
 /* In which order the batches of an epoch are delivered. */
 typedef enum leat_delivery {
   LEAT_DELIVERY_IN_ORDER = 0,
-  LEAT_DELIVERY_AS_COMPLETED = 1 /* a slow one does not hold up those behind it */
+  LEAT_DELIVERY_AS_COMPLETED = 1 /* a slow one does not hold up those behind it; each rank has its
+                                    own order, and states of several ranks are to be merged */
 } leat_delivery;
 
 /* Whether slots are watched, for debugging; every batch is then copied several times. */
@@ -262,7 +263,7 @@ leat_status leat_prefetcher_plan(const leat_prefetcher* prefetcher, uint64_t* ba
 leat_status leat_prefetcher_state(const leat_prefetcher* prefetcher, char* buffer, size_t size,
                                   size_t* needed);
 /* One state of those of all ranks, `count` of them, for ranks that need not be in step when they
- * are stopped; of those in step, any one's will do. LEAT_ERROR_ARGUMENT: they are not of one run,
+ * are stopped; of those in step, with batches in order, any one's will do. LEAT_ERROR_ARGUMENT: they are not of one run,
  * or a rank is missing or there twice. LEAT_ERROR_ENVIRONMENT: one is damaged. */
 leat_status leat_state_merge(const char* const* states, size_t count, char* buffer, size_t size,
                              size_t* needed);
@@ -287,7 +288,7 @@ typedef struct leat_stage_shares {
 /* Means, in seconds; 0 where there is no sample yet. The words are those of feeder/stats.h. */
 typedef struct leat_stats {
   uint64_t batches;       /* released */
-  uint64_t sampled_steps; /* that device times are means of */
+  uint64_t sampled_steps; /* that Tc and Tstep are means of */
   uint64_t reordered;
   uint64_t most_overtaken;
   uint64_t failed_samples; /* that were left out */
@@ -297,7 +298,7 @@ typedef struct leat_stats {
   uint64_t pinned_slots;
   double batch_bytes;
   double t_read;
-  double t_x;
+  double t_x; /* 0: no copy was timed yet; then overlap_efficiency is 0, too */
   double t_c;
   double t_step;
   double overlap_efficiency;

@@ -357,5 +357,32 @@ TEST_P(Packed, WhatCannotBePackedIsRefusedAndToldWhy) {
   });
 }
 
+// It is known before the batches before it are read, and comes behind them all the same.
+TEST(Packing, ABatchOfTooManySamplesFailsBehindThoseBeforeIt) {
+  std::vector<std::size_t> lengths(20, 50);  // 20 batches of one sample; then one of 50
+  lengths.resize(70, 1);
+  VirtualClock clock;
+  run(
+      [&] {
+        const Documents data(lengths);
+        Prefetcher feed(data, gpu::open("host"),
+                        {.batch_size = 50,
+                         .prefetch_depth = 4,
+                         .workers = 3,
+                         .order = Order::kSequential,
+                         .packing = Packing{.most_samples = 20}});
+        std::size_t batches = 0;
+        const auto consume = [&] {
+          for (Lease& batch : feed.epoch(0)) {
+            batch.release();
+            ++batches;
+          }
+        };
+        EXPECT_THROW(consume(), Error);
+        EXPECT_EQ(batches, 20U);
+      },
+      {.workers = 1, .clock = &clock});
+}
+
 }  // namespace
 }  // namespace leat::feeder

@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <optional>
 #include <random>
@@ -96,14 +96,14 @@ TEST_P(PrefetcherTest, ABatchLargerThanTheDatasetIsTheWholeDataset) {
 TEST(PrefetcherElsewhere, MadeOnAPlainThreadItMayBeUsedInsideRun) {
   for (const int workers : {1, 2}) {
     for (int i = 0; i < 20; ++i) {
-      std::atomic<bool> open{false};
-      const Numbers data({.size = 8, .on_read = [&](std::uint64_t) { open.wait(false); }});
+      std::promise<void> open;
+      const std::shared_future<void> opened(open.get_future());
+      const Numbers data({.size = 8, .on_read = [&](std::uint64_t) { opened.wait(); }});
       const PrefetcherOptions options = {.batch_size = 4};
       Prefetcher feed(data, gpu::open("host"), options);
       const auto body = [&] {
         go([&] {  // with one worker: once the consumer waits
-          open = true;
-          open.notify_all();
+          open.set_value();
         });
         EXPECT_EQ(epoch_of(feed, 0), expected_epoch(data, options, 0));
       };

@@ -2,6 +2,7 @@
 // device, in virtual time.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -66,20 +67,25 @@ TEST(WhatIf, WhatHappensThenIsWhatWasSaidToWithinTenPercent) {
   for (const Load& load :
        {Load{300ns, 300ns}, Load{100ns, 1000ns}, Load{25ns, 700ns}, Load{500ns, 350ns},
         Load{250ns, 100ns}, Load{90ns, 380ns}, Load{200ns, 300ns, 500ns}}) {
+    const std::array changes = {Change{1, 2, 4},  Change{2, 2, 4}, Change{4, 2, 6},
+                                Change{8, 3, 12}, Change{2, 1, 4}, Change{3, 4, 3}};
+    std::array<double, changes.size()> happens{};
+    std::ranges::transform(changes, happens.begin(),
+                           [&](const Change& then) { return measure(load, then).step; });
     for (const Change& now : {Change{1, 2, 2}, Change{1, 1, 3}, Change{2, 2, 2}, Change{4, 2, 8}}) {
       const Measured today = measure(load, now);
       EXPECT_NEAR(today.stats.t_step, today.step, 0.05 * today.step);
       EXPECT_EQ(today.stats.cpus, 1U);
       EXPECT_EQ(today.stats.t_read_cpu, 0);
-      for (const Change& then : {Change{1, 2, 4}, Change{2, 2, 4}, Change{4, 2, 6},
-                                 Change{8, 3, 12}, Change{2, 1, 4}, Change{3, 4, 3}}) {
+      for (std::size_t i = 0; i < changes.size(); ++i) {
+        const Change& then = changes[i];
+        const double is = happens[i];
         SCOPED_TRACE(testing::Message()
                      << "Tread " << 4 * load.sample_read.count() << ", Tc " << load.tc.count()
                      << ", rest " << load.rest.count() << "; W, d, P: " << now.workers << ", "
                      << now.device_slots << ", " << now.pinned_slots << " -> " << then.workers
                      << ", " << then.device_slots << ", " << then.pinned_slots);
         const Prediction said = today.stats.what_if(then);
-        const double is = measure(load, then).step;
         EXPECT_NEAR(said.t_step, is, 0.1 * is) << to_string(said.limit);
         EXPECT_NEAR(said.gain, today.stats.t_step / said.t_step - 1, 1e-9);
         ++compared;

@@ -3,6 +3,7 @@
 // pass before the loop and between its epochs.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -204,6 +205,30 @@ TEST(WhichSteps, OfTheDeviceWithSharedBatches) {
                         EXPECT_LT(feed.rank(rank).stats().step.p99, 1.0);
                       }
                     });
+  }
+}
+
+// Of epochs of 4 batches whose steps take 5, 1 and 3 ms: each of them as often as the others.
+TEST(WhichSteps, OfShortEpochsAreAllOfThemAlike) {
+  constexpr std::array kSteps = {1ms, 5ms, 1ms, 3ms};
+  for (const std::size_t sample_every : {8U, 16U}) {
+    VirtualClock clock;
+    run(
+        [&] {
+          const Numbers data({.size = kSteps.size()});
+          const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
+          Prefetcher feed(data, device, {.batch_size = 1, .sample_every = sample_every});
+          const gpu::Stream stream(device);
+          for (std::uint64_t epoch = 0; epoch < 1'500; ++epoch) {
+            for (Lease& batch : feed.epoch(epoch, stream)) {
+              stream.launch_host([] {}, kSteps.at(batch.index()));
+              batch.release();
+            }
+            stream.sync();
+          }
+          EXPECT_NEAR(feed.stats().t_step, 3e-3, 0.2e-3) << "one in " << sample_every;
+        },
+        {.workers = 1, .clock = &clock});
   }
 }
 

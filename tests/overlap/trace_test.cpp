@@ -191,6 +191,25 @@ TEST(Trace, EveryInstantIsThatOfTheArithmetic) {
   }
 }
 
+// So that those of several processes can be told apart.
+TEST(Trace, NamesTheRankOfTheWorld) {
+  std::string text;
+  VirtualClock clock;
+  run(
+      [&] {
+        const auto trace = std::make_shared<Trace>();
+        const Numbers data({.size = 40});
+        Prefetcher prefetcher(data, gpu::open("host"),
+                              {.batch_size = 10, .rank = 3, .world_size = 5, .trace = trace});
+        for (Lease& batch : prefetcher.epoch(0)) batch.release();
+        text = trace->json();
+      },
+      {.workers = 1, .clock = &clock});
+  std::set<std::string> names;
+  for (const auto& [track, name] : parse(text).names) names.insert(name);
+  EXPECT_TRUE(names.contains("rank 3: copier waits for a device slot"));
+}
+
 TEST(Trace, NestsWithSeveralReadersDevicesAndLeases) {
   for (const Loop& loop : {Loop{.workers = 3}, Loop{.max_leases = 3}, Loop{.devices = 2},
                            Loop{.devices = 2, .workers = 4, .max_leases = 2}}) {
