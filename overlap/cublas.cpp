@@ -14,10 +14,10 @@ constexpr const char* kFolders[] = {"", "/usr/local/cuda/lib64/", "/usr/local/cu
 constexpr const char* kNames[] = {"libcublas.so.13", "libcublas.so.12"};
 
 // Never closed: cuBLAS's code may run until the process ends.
-void* load(std::string& name) {
+void* load() {
   for (const char* const file : kNames) {
     for (const char* const folder : kFolders) {
-      name = std::string(folder) + file;
+      const std::string name = std::string(folder) + file;
       if (void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
     }
   }
@@ -36,10 +36,28 @@ void check(int status, const char* what) {
   throw std::runtime_error(std::string(what) + " gave status " + std::to_string(status));
 }
 
+// cublasGetProperty rather than cublasGetVersion, whose one number is made of the parts in a way
+// that has changed.
+std::string description(void* library) {
+  using GetProperty = int (*)(int which, int* value);
+  const auto get_property = find<GetProperty>(library, "cublasGetProperty");
+  std::string text = "cuBLAS ";
+  for (int which = 0; which < 3; ++which) {  // MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL
+    int value = 0;
+    check(get_property(which, &value), "cublasGetProperty");
+    if (which > 0) text += '.';
+    text += std::to_string(value);
+  }
+  Dl_info file{};
+  const bool known = dladdr(reinterpret_cast<void*>(get_property), &file) != 0;
+  return text + " of " + (known ? file.dli_fname : "an unknown file");
+}
+
 }  // namespace
 
 Cublas::Cublas(void* stream) {
-  void* const library = load(library_);
+  void* const library = load();
+  library_ = description(library);
   destroy_ = find<Destroy>(library, "cublasDestroy_v2");
   sgemm_ = find<Sgemm>(library, "cublasSgemm_v2");
   const auto set_stream = find<SetStream>(library, "cublasSetStream_v2");

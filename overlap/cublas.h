@@ -17,7 +17,8 @@ class Cublas {
 
   /// Enqueues c = a b of square matrices of floats in device memory. Throws std::runtime_error.
   void multiply(int width, const void* a, const void* b, void* c);
-  /// The file's name.
+  /// Its version, and the file that it is of: "cuBLAS 13.1.0 of /usr/local/cuda/lib64/...". Which
+  /// one the dynamic loader finds depends on what else the process has loaded.
   [[nodiscard]] const std::string& library() const noexcept { return library_; }
 
  private:

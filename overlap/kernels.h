@@ -23,7 +23,7 @@ const char* leat_overlap_launch_busy(uint64_t ns, int whole_device, void* stream
 void* leat_overlap_gemm_open(void* stream, const char** error);
 /* Enqueues c = a b of square matrices of floats in device memory. */
 const char* leat_overlap_gemm(void* gemm, int width, const void* a, const void* b, void* c);
-/* The file name of the cuBLAS that does it. */
+/* The cuBLAS that does it: "cuBLAS 13.1.0 of /usr/local/cuda/lib64/libcublas.so.13". */
 const char* leat_overlap_gemm_library(void* gemm);
 
 #ifdef __cplusplus
