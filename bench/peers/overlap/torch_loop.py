@@ -14,6 +14,7 @@ Variants, from what a first attempt does to what apex and timm do:
 import argparse
 import ctypes
 import glob
+import itertools
 import json
 import sys
 
@@ -21,6 +22,11 @@ import numpy
 import torch
 
 VARIANTS = ("to", "pinned", "side_stream", "resident")
+
+# The steps that the host may be ahead of the device, as in a loop that reads an earlier step's loss.
+# Without a bound each of them had a batch of its own on the device, until no memory is left and
+# PyTorch's allocator waits for all of it.
+AHEAD = 4
 
 
 class Kernels:
@@ -59,79 +65,89 @@ class Kernels:
         return self.library.leat_overlap_gemm_library(ctypes.c_void_p(self.blas)).decode()
 
 
-class Records(torch.utils.data.Dataset):
-    """Whole batches of records, gathered by numpy, which is how PyTorch reads them fastest."""
+class Batches(torch.utils.data.Dataset):
+    """Batches by their number, for ever: in order, from the beginning again behind the last whole one.
+    A batch is a view of its mapped file, so that nothing is copied but by PyTorch."""
 
-    def __init__(self, files, sample_bytes):
-        self.shards = [numpy.memmap(name, dtype=numpy.uint8, mode="r").reshape(-1, sample_bytes)
+    def __init__(self, files, sample_bytes, batch_size):
+        # Copy-on-write, for torch.from_numpy warns of what cannot be written.
+        self.shards = [numpy.memmap(name, dtype=numpy.uint8, mode="c").reshape(-1, sample_bytes)
                        for name in files]
-        self.begins = numpy.cumsum([0] + [len(shard) for shard in self.shards])
+        self.batch_size = batch_size
+        self.count = sum(len(shard) for shard in self.shards) // batch_size
+        if self.count == 0:
+            sys.exit("torch_loop.py: --files has less than one batch")
 
-    def __len__(self):
-        return int(self.begins[-1])
-
-    def __getitem__(self, indices):
-        indices = numpy.asarray(indices)
-        shard = numpy.searchsorted(self.begins, indices[0], side="right") - 1
-        if indices[-1] < self.begins[shard + 1]:  # all in one, and in order: one copy
-            first = int(indices[0] - self.begins[shard])
-            return torch.from_numpy(self.shards[shard][first:first + len(indices)].copy())
-        rows = [self.shards[numpy.searchsorted(self.begins, i, side="right") - 1][
-            i - self.begins[numpy.searchsorted(self.begins, i, side="right") - 1]] for i in indices]
-        return torch.from_numpy(numpy.stack(rows))
-
-
-def loader_of(data, options, pinned):
-    sampler = torch.utils.data.BatchSampler(torch.utils.data.SequentialSampler(data),
-                                            options.batch_size, drop_last=True)
-    return torch.utils.data.DataLoader(
-        data, sampler=sampler, batch_size=None, num_workers=options.workers, pin_memory=pinned,
-        persistent_workers=options.workers > 0)
+    def __getitem__(self, number):
+        begin = number % self.count * self.batch_size
+        end = begin + self.batch_size
+        parts = []
+        for shard in self.shards:
+            part = shard[max(begin, 0):max(end, 0)]
+            if len(part) > 0:
+                parts.append(part)
+            begin -= len(shard)
+            end -= len(shard)
+        return torch.from_numpy(parts[0] if len(parts) == 1 else numpy.concatenate(parts))
 
 
-def endless(loader):
-    while True:
-        yield from loader
-
-
-def one_ahead(batches, stream, device):
+class OneAhead:
     """apex's data_prefetcher: the next batch is copied while the loop works on this one."""
-    side = torch.cuda.Stream(device)
 
-    def preload():
-        host = next(batches)
-        with torch.cuda.stream(side):
-            return host.to(device, non_blocking=True), host
+    def __init__(self, batches, stream, device):
+        self.batches = batches
+        self.stream = stream
+        self.device = device
+        self.side = torch.cuda.Stream(device)
+        self.following = self.preload()
 
-    following = preload()
-    while True:
-        stream.wait_stream(side)
-        batch, _ = following
-        batch.record_stream(stream)
-        following = preload()
-        yield batch
+    def preload(self):
+        # The host's memory may go at once: PyTorch's allocator of pinned memory waits for the copy.
+        host = next(self.batches)
+        with torch.cuda.stream(self.side):
+            return host.to(self.device, non_blocking=True)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.stream.wait_stream(self.side)
+        batch = self.following
+        batch.record_stream(self.stream)
+        self.following = self.preload()
+        return batch  # which nothing else holds, so that the loop's del gives its memory back
 
 
 def batches_of(options, data, stream, device):
     if options.variant == "resident":
-        count = max(2, min(8, len(data) // options.batch_size))
-        pinned = [data[range(i * options.batch_size, (i + 1) * options.batch_size)].pin_memory()
-                  for i in range(count)]
-        return one_ahead(endless(pinned), stream, device)
-    loader = endless(loader_of(data, options, options.variant != "to"))
+        pinned = [data[number].pin_memory() for number in range(data.count)]
+        return OneAhead(itertools.cycle(pinned), stream, device)
+    # One loader and one iteration for the whole run: a loader that begins anew has read nothing ahead.
+    loader = iter(torch.utils.data.DataLoader(
+        data, sampler=itertools.count(), batch_size=None, num_workers=options.workers,
+        pin_memory=options.variant != "to"))
     if options.variant == "side_stream":
-        return one_ahead(loader, stream, device)
+        return OneAhead(loader, stream, device)
     non_blocking = options.variant == "pinned"
     return (batch.to(device, non_blocking=non_blocking) for batch in loader)
 
 
-def check_contents(options, data, batches):
-    """Nobody skips bytes: the first batch's sum on the device is that of the file."""
-    batch = next(batches)
-    expected = int(data[range(options.batch_size)].to(torch.int64).sum())
-    found = int(batch.to(torch.int64).sum())
+def sum_of(batch):
+    # In pieces, since PyTorch converts all of what it sums before it does.
+    return sum(int(piece.sum(dtype=torch.int64)) for piece in batch.flatten().split(1 << 24))
+
+
+def check_contents(data, number, batch):
+    """Nobody skips bytes: a batch's sum on the device is that of the file."""
+    expected, found = sum_of(data[number]), sum_of(batch)
     if found != expected:
-        sys.exit(f"torch_loop.py: the first batch's sum is {found} on the device, not {expected}")
+        sys.exit(f"torch_loop.py: batch {number}'s sum is {found} on the device, not {expected}")
+
+
+def allocations(device):
+    """What PyTorch's allocator has asked CUDA for so far, and how often it had to give back first."""
+    stats = torch.cuda.memory_stats(device)
+    return stats.get("segment.all.allocated", 0) + stats.get("num_alloc_retries", 0)
 
 
 def main():
@@ -142,12 +158,17 @@ def main():
     parser.add_argument("--batch-size", type=int, required=True)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--warm-up", type=int, default=10)
+    # Until all buffers are allocated: 4 workers have 8 batches under way, and the device AHEAD more.
+    parser.add_argument("--warm-up", type=int, default=20)
     parser.add_argument("--kernels", required=True, help="libleat_overlap_kernels.so")
     parser.add_argument("--busy-ns", type=int, default=0, help="a kernel of that length in each step")
     parser.add_argument("--products", type=int, default=0, help="or so many matrix products")
     parser.add_argument("--device", type=int, default=0)
     options = parser.parse_args()
+    if options.steps < 1 or options.warm_up < 1:
+        parser.error("at least one step, and one to warm up")
+    if min(options.sample_bytes, options.batch_size) < 1:
+        parser.error("--sample-bytes and --batch-size are at least 1")
 
     if not torch.cuda.is_available():
         sys.exit("torch_loop.py: PyTorch sees no GPU")
@@ -166,32 +187,35 @@ def main():
         elif options.busy_ns:
             kernels.busy(options.busy_ns)
 
-    data = Records(sorted(glob.glob(options.files)), options.sample_bytes)
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    releases = []  # an event behind each step, to know p50 and p99
+    data = Batches(sorted(glob.glob(options.files)), options.sample_bytes, options.batch_size)
+    releases = []  # an event behind each step
     with torch.cuda.stream(stream):
         batches = batches_of(options, data, stream, device)
-        check_contents(options, data, batches)
+        check_contents(data, 0, next(batches))
         for step in range(options.warm_up + options.steps):
+            if step == options.warm_up:
+                allocated = allocations(device)
             batch = next(batches)
             compute()
             del batch  # to the allocator, which knows its streams
-            if step + 1 == options.warm_up:
-                start.record(stream)
-            elif step >= options.warm_up:
-                released = torch.cuda.Event(enable_timing=True)
-                released.record(stream)
-                releases.append(released)
-        end.record(stream)
-        end.synchronize()
-    marks = [0.0] + [start.elapsed_time(released) * 1e-3 for released in releases]
+            released = torch.cuda.Event(enable_timing=True)
+            released.record(stream)
+            releases.append(released)
+            if step >= AHEAD:
+                releases[step - AHEAD].synchronize()
+        releases[-1].synchronize()
+        allocated = allocations(device) - allocated
+        check_contents(data, len(releases) + 1, next(batches))
+    start = releases[options.warm_up - 1]
+    marks = [start.elapsed_time(released) * 1e-3 for released in releases[options.warm_up - 1:]]
     steps = sorted(b - a for a, b in zip(marks, marks[1:]))
     print(json.dumps({
         "variant": options.variant, "workers": options.workers,
-        "t_step": start.elapsed_time(end) * 1e-3 / options.steps,
+        "t_step": marks[-1] / options.steps,
         "p50": steps[len(steps) // 2], "p99": steps[min(len(steps) - 1, len(steps) * 99 // 100)],
         "compute": (f"{options.products} x SGEMM {kernels.width}^3 by {kernels.gemm_library()}"
                     if options.products else f"busy for {options.busy_ns} ns"),
+        "allocations": allocated, "device_bytes": torch.cuda.max_memory_reserved(device),
         "torch": torch.__version__, "gpu": torch.cuda.get_device_name(device)}))
 
 
