@@ -187,9 +187,12 @@ report() {
       run overlap_sweep "${overlap[@]}" --sweep --seconds 0.3 --json "$logs/overlap_sweep.json" \
         --html "$logs/overlap_sweep.html"
       if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
-        run overlap_peers python3 bench/peers/overlap/compare.py --programs bin --rounds 2 --seconds 1 \
-          --kernels lib/libleat_overlap_kernels.so --only tx_tc_5ms --only gemm_5ms --only tx_tc_1ms \
-          --only cosmoflow --save "$logs/overlap_peers"
+        local shape
+        for shape in tx_tc_5ms gemm_5ms tx_tc_1ms cosmoflow; do # one by one, for the limit is of each
+          run "overlap_peers_$shape" python3 bench/peers/overlap/compare.py --programs bin --rounds 2 \
+            --seconds 1 --kernels lib/libleat_overlap_kernels.so --only "$shape" \
+            --save "$logs/overlap_peers_$shape"
+        done
       else
         skip overlap_peers "no python3 with a PyTorch that sees a GPU"
       fi

@@ -10,7 +10,10 @@ import datetime
 import json
 import os
 import pathlib
+import re
+import shlex
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -29,78 +32,134 @@ SHAPES = {
     "resnet50": (114_660, 400, 224.0, "busy"),
     "cosmoflow": (2_828_486, 1, 3.5, "busy"),
 }
-# Variant, DataLoader's workers.
-TORCH = (("to", 2), ("pinned", 2), ("side_stream", 0), ("side_stream", 2), ("side_stream", 4),
+# Variant, DataLoader's workers: each has what serves it best.
+TORCH = (*((variant, workers) for variant in ("to", "pinned", "side_stream") for workers in (0, 2, 4)),
          ("resident", 0))
+# What the table shows of a result.
+LEAT_HAS = (("compute",), ("description",), ("t_x_alone",), ("t_c_alone",), ("t_step",),
+            ("interference",), ("accelerator_utilization",), ("speed_up",),
+            *(("ranks", 0, of, quantile) for of in ("step", "bubble") for quantile in ("p50", "p99")))
+TORCH_HAS = (("compute",), ("torch",), ("t_step",), ("p50",), ("p99",), ("allocations",))
 
 
 class Failed(Exception):
-    pass
+    """A program, or the making of its data, failed; the text says how."""
 
 
-def last_json(command, limit):
+def run(command, limit, preload=None):
+    """What the command prints, as JSON."""
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    if preload is not None:
+        env["LD_PRELOAD"] = " ".join(filter(None, (preload, env.get("LD_PRELOAD"))))
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              timeout=limit, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, errors="replace", timeout=limit,
+                              env=env)
     except subprocess.TimeoutExpired:
-        raise Failed(f"took more than {limit} s") from None
+        raise Failed(f"took more than {limit:g} s") from None
     except OSError as error:
         raise Failed(str(error)) from None
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         raise Failed(lines[-1])
-    return json.loads(done.stdout)
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        raise Failed(f"printed what is no JSON: {done.stdout[:60]!r}") from None
+
+
+def get(result, keys):
+    for key in keys:
+        result = result[key]
+    return result
+
+
+def complete(result, wanted):
+    """The result, if it has all that is wanted of it."""
+    for keys in wanted:
+        try:
+            get(result, keys)
+        except (LookupError, TypeError):
+            raise Failed(f"its JSON has no {'.'.join(map(str, keys))}") from None
+    return result
+
+
+def cublas_of(result):
+    """Version and file of the cuBLAS that computed: of the same version, it has the same kernels."""
+    found = re.search(r" by (cuBLAS \S+) of (.+)$", result["compute"])
+    if found is None:
+        raise Failed(f"names no cuBLAS: {result['compute']!r}")
+    return found.groups()
 
 
 def make_records(folder, sample_bytes, samples):
-    """Two files of them, in memory: what is in them is of no matter, but that it differs."""
-    folder.mkdir(parents=True)
+    """Two files of them, in memory, whose every MiB differs from the others."""
     block = os.urandom(1 << 20)
-    for shard in range(2):
-        left = sample_bytes * (samples // 2)
-        with open(folder / f"{shard}.bin", "wb") as out:
-            while left > 0:
-                out.write(block[:min(left, len(block))])
-                left -= len(block)
+    try:
+        folder.mkdir(parents=True)
+        for shard in range(2):
+            left = sample_bytes * (samples // 2)
+            with open(folder / f"{shard}.bin", "wb") as out:
+                while left > 0:
+                    out.write((os.urandom(64) + block[64:])[:left])
+                    left -= min(left, len(block))
+    except OSError as error:
+        raise Failed(f"cannot write {sample_bytes * samples / 1e6:.0f} MB of records in "
+                     f"{folder.parent} (--scratch: another folder): {error.strerror}") from None
 
 
 class Bench:
+    """What was measured so far, and what failed."""
+
     def __init__(self, options):
         self.options = options
         self.rows = {}  # (shape, row) -> results
-        self.failures = {}
+        self.failures = {}  # (shape, row) -> why
+        self.preload = None  # the cuBLAS that Leat takes in place of what it would find
+        self.stopped = ""  # why the rest was not measured
 
     def steps(self, milliseconds):
         return max(20, min(1000, int(self.options.seconds * 1000 / milliseconds)))
 
-    def leat(self, shape, folder, products):
+    def leat(self, shape, folder, products, steps=None):
         sample, batch, milliseconds, kind = SHAPES[shape]
-        command = [str(self.options.programs / "leat-overlap"), "--device", self.options.device,
-                   "--data", f"records:{sample}:{folder}/*.bin", "--samples", str(batch),
-                   "--compute", f"{milliseconds}ms", "--steps", str(self.steps(milliseconds)),
+        command = [str(self.options.programs.absolute() / "leat-overlap"),
+                   "--device", self.options.device, "--data", f"records:{sample}:{folder}/*.bin",
+                   "--samples", str(batch), "--compute", f"{milliseconds}ms",
+                   "--steps", str(steps or self.steps(milliseconds)),
                    "--workers", str(self.options.workers), "--json", "-"]
         if kind == "gemm":
             command += ["--compute-kind", "gemm"]
             if products:
                 command += ["--products", str(products)]
-        return last_json(command, self.options.limit)["runs"][0]
+        result = run(command, self.options.limit, self.preload if kind == "gemm" else None)
+        return complete(get(complete(result, [("runs", 0)]), ("runs", 0)), LEAT_HAS)
 
-    def torch(self, shape, folder, variant, workers, products):
+    def torch(self, shape, folder, variant, workers, products, steps=None):
         sample, batch, milliseconds, kind = SHAPES[shape]
         command = [self.options.python, str(HERE / "torch_loop.py"), "--variant", variant,
                    "--files", f"{folder}/*.bin", "--sample-bytes", str(sample),
                    "--batch-size", str(batch), "--workers", str(workers),
-                   "--steps", str(self.steps(milliseconds)), "--kernels", str(self.options.kernels),
+                   "--steps", str(steps or self.steps(milliseconds)),
+                   "--kernels", str(self.options.kernels.absolute()),
                    "--device", self.options.device.partition(":")[2] or "0"]
         command += (["--products", str(products)] if kind == "gemm"
                     else ["--busy-ns", str(int(milliseconds * 1e6))])
-        return last_json(command, self.options.limit)
+        return complete(run(command, self.options.limit), TORCH_HAS)
 
-    def take(self, shape, row, run):
+    def torch_beside(self, ours, shape, folder, variant, workers, products):
+        """The same, if its products are computed as Leat's are."""
+        result = self.torch(shape, folder, variant, workers, products)
+        if SHAPES[shape][3] == "gemm" and cublas_of(result)[0] != cublas_of(ours)[0]:
+            raise Failed(f"computes by {' of '.join(cublas_of(result))}, Leat by "
+                         f"{' of '.join(cublas_of(ours))}")
+        return result
+
+    def take(self, shape, row, measured):
         if (shape, row) in self.failures:
             return None
         try:
-            result = run()
+            result = measured()
         except Failed as failed:
             self.failures[shape, row] = str(failed)
             print(f"{shape} {row}: {failed}", file=sys.stderr)
@@ -108,125 +167,206 @@ class Bench:
         self.rows.setdefault((shape, row), []).append(result)
         return result
 
+    def agree_on_cublas(self, shape, folder):
+        """A process of PyTorch's computes by PyTorch's cuBLAS, and Leat's would by the system's."""
+        try:
+            theirs = cublas_of(self.torch(shape, folder, "resident", 0, products=1, steps=20))
+            if theirs[0] != cublas_of(self.leat(shape, folder, products=1, steps=20))[0]:
+                self.preload = theirs[1]
+        except Failed:
+            pass  # the rows will tell
+
     def measure(self, shape, scratch):
         sample, batch, _, kind = SHAPES[shape]
         folder = scratch / shape
-        make_records(folder, sample, 4 * batch)
-        products = 0
         try:
-            for turn in range(self.options.rounds):
-                print(f"{shape}, round {turn + 1} of {self.options.rounds}", file=sys.stderr)
-                ours = self.take(shape, "leat", lambda: self.leat(shape, folder, products))
-                if ours is None:
-                    return
-                if kind == "gemm" and not products:
-                    products = int(ours["compute"].split(" x ")[0])
-                if not self.options.python:
-                    continue
-                for variant, workers in TORCH:
-                    self.take(shape, f"torch {variant} {workers}",
-                              lambda v=variant, w=workers: self.torch(shape, folder, v, w, products))
+            make_records(folder, sample, 4 * batch)
+            if kind == "gemm" and self.options.python:
+                self.agree_on_cublas(shape, folder)
+            self.rounds(shape, folder)
+        except Failed as failed:
+            self.failures[shape, "leat"] = str(failed)
+            print(f"{shape}: {failed}", file=sys.stderr)
         finally:
-            shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def rounds(self, shape, folder):
+        products = 0
+        for turn in range(self.options.rounds):
+            print(f"{shape}, round {turn + 1} of {self.options.rounds}", file=sys.stderr)
+            ours = self.take(shape, "leat", lambda: self.leat(shape, folder, products))
+            if ours is None:
+                return
+            if SHAPES[shape][3] == "gemm" and not products:
+                products = int(ours["compute"].split(" x ")[0])
+            if not self.options.python:
+                continue
+            for variant, workers in TORCH:
+                self.take(shape, f"torch {variant} {workers}", lambda v=variant, w=workers:
+                          self.torch_beside(ours, shape, folder, v, w, products))
 
 
 def median(results, *keys):
-    values = []
-    for result in results:
-        for key in keys:
-            result = result[key]
-        values.append(result)
-    return statistics.median(values)
+    return statistics.median(get(result, keys) for result in results)
 
 
 def milliseconds(seconds):
     return f"{1000 * seconds:10.3f}"
 
 
-def table(bench):
-    lines = []
-    for shape in SHAPES:
-        ours = bench.rows.get((shape, "leat"))
-        if not ours:
-            if (shape, "leat") in bench.failures:
-                lines += [f"{shape}: leat-overlap failed: {bench.failures[shape, 'leat']}", ""]
-            continue
-        sample, batch, _, _ = SHAPES[shape]
-        t_x, t_c = median(ours, "t_x_alone"), median(ours, "t_c_alone")
-        limit = max(t_x, t_c)
-        t_step = median(ours, "t_step")
-        lines.append(f"{shape}: batches of {sample * batch / 1e6:.1f} MB, {ours[0]['compute']}; alone "
-                     f"Tx {1000 * t_x:.3f} ms, Tc {1000 * t_c:.3f} ms")
-        lines.append(f"  {'':24}{'Tstep ms':>10}{'p50':>10}{'p99':>10}{'OE':>8}{'of Leat':>10}")
-        rank = [result["ranks"][0] for result in ours]
-        lines.append(f"  {'leat':24}{milliseconds(t_step)}{milliseconds(median(rank, 'step', 'p50'))}"
-                     f"{milliseconds(median(rank, 'step', 'p99'))}{limit / t_step:8.3f}{1:10.3f}")
-        best = None
-        for (of, row), results in bench.rows.items():
-            if of != shape or row == "leat":
-                continue
-            theirs = median(results, "t_step")
-            best = theirs if best is None else min(best, theirs)
-            lines.append(f"  {row:24}{milliseconds(theirs)}{milliseconds(median(results, 'p50'))}"
-                         f"{milliseconds(median(results, 'p99'))}{limit / theirs:8.3f}"
-                         f"{theirs / t_step:10.3f}")
-        for (of, row), why in bench.failures.items():
-            if of == shape:
-                lines.append(f"  {row:24}failed: {why}")
-        lines.append(f"  bubble p50 {1e6 * median(rank, 'bubble', 'p50'):.1f} us, "
-                     f"p99 {1e6 * median(rank, 'bubble', 'p99'):.1f} us; interference "
-                     f"{median(ours, 'interference'):.3f}; AU "
-                     f"{100 * median(ours, 'accelerator_utilization'):.1f} %; the serial loop "
-                     f"{median(ours, 'speed_up'):.2f} times as long")
-        if best is not None:
-            verdict = "met" if best >= t_step else "MISSED"
-            lines.append(f"  no slower than the best of PyTorch: {best / t_step:.3f} times as fast, of at "
-                         f"most {best / limit:.3f} ({verdict})")
-        lines.append("")
-    return "\n".join(lines)
+def table_of(bench, shape):
+    """The lines of one shape."""
+    failures = {row: why for (of, row), why in bench.failures.items() if of == shape}
+    ours = bench.rows.get((shape, "leat"))
+    if not ours:
+        return [f"{shape}: not measured: {failures['leat']}", ""] if failures else []
+    sample, batch, _, _ = SHAPES[shape]
+    t_x, t_c = median(ours, "t_x_alone"), median(ours, "t_c_alone")
+    limit = max(t_x, t_c)
+    t_step = median(ours, "t_step")
+    lines = [f"{shape}: batches of {sample * batch / 1e6:.1f} MB, {ours[-1]['compute']}; alone "
+             f"Tx {1000 * t_x:.3f} ms, Tc {1000 * t_c:.3f} ms",
+             f"  {'':24}{'Tstep ms':>10}{'p50':>10}{'p99':>10}{'OE':>8}{'of Leat':>10}"]
+
+    def line(row, results, at):
+        its = median(results, "t_step")
+        notes = []
+        if len(results) < bench.options.rounds:
+            notes.append(f"{len(results)} of {bench.options.rounds} rounds")
+        allocations = max(result.get("allocations", 0) for result in results)
+        if allocations > 0:
+            notes.append(f"{allocations} allocations on the device meanwhile")
+        lines.append(f"  {row:24}{milliseconds(its)}{milliseconds(median(results, *at, 'p50'))}"
+                     f"{milliseconds(median(results, *at, 'p99'))}{limit / its:8.3f}"
+                     f"{its / t_step:10.3f}{''.join('  ' + note for note in notes)}")
+        return its
+
+    line("leat", ours, ("ranks", 0, "step"))
+    theirs = [line(row, results, ()) for (of, row), results in bench.rows.items()
+              if of == shape and row != "leat"]
+    lines += [f"  {row:24}failed: {why}" for row, why in failures.items()]
+    lines.append(f"  bubble p50 {1e6 * median(ours, 'ranks', 0, 'bubble', 'p50'):.1f} us, "
+                 f"p99 {1e6 * median(ours, 'ranks', 0, 'bubble', 'p99'):.1f} us; interference "
+                 f"{median(ours, 'interference'):.3f}; AU "
+                 f"{100 * median(ours, 'accelerator_utilization'):.1f} %; the serial loop "
+                 f"{median(ours, 'speed_up'):.2f} times as long")
+    if theirs:
+        best = min(theirs)
+        verdict = "met" if best >= t_step else "MISSED"
+        if failures or len(theirs) < len(TORCH):
+            verdict += ", but not all was measured"
+        lines.append(f"  no slower than the best of PyTorch: {best / t_step:.3f} times as fast, of at "
+                     f"most {best / limit:.3f} ({verdict})")
+    return lines + [""]
 
 
-def main():
+def head_of(bench):
+    gpus = sorted({result["description"] for (_, row), results in bench.rows.items()
+                   for result in results if row == "leat"})
+    versions = sorted({result["torch"] for (_, row), results in bench.rows.items()
+                       for result in results if row != "leat"})
+    lines = [f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%dT%H:%M:%SZ}, "
+             f"{', '.join(gpus) or 'no device'}, PyTorch {', '.join(versions) or 'not run'}",
+             f"command: compare.py {shlex.join(sys.argv[1:])}",
+             f"medians of {bench.options.rounds} rounds, in which all take turns; OE = max(Tx, Tc) "
+             f"alone / Tstep"]
+    if bench.preload is not None:
+        lines.append(f"leat-overlap was given PyTorch's cuBLAS: LD_PRELOAD={bench.preload}")
+    if bench.stopped:
+        lines.append(f"STOPPED, and not all was measured: {bench.stopped}")
+    return "\n".join(lines) + "\n"
+
+
+def text_of(bench):
+    return "\n".join([head_of(bench)] + [line for shape in SHAPES for line in table_of(bench, shape)])
+
+
+def save(bench):
+    """Replaces <save>.txt and <save>.json by what was measured so far."""
+    name = bench.options.save
+    if name is None:
+        return
+    rows = [{"shape": shape, "row": row, "results": results}
+            for (shape, row), results in bench.rows.items()]
+    failures = [{"shape": shape, "row": row, "why": why}
+                for (shape, row), why in bench.failures.items()]
+    everything = {"head": head_of(bench), "rows": rows, "failures": failures}
+    pathlib.Path(f"{name}.txt").write_text(text_of(bench) + "\n")
+    pathlib.Path(f"{name}.json").write_text(json.dumps(everything, indent=1) + "\n")
+
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def interrupt(number, _frame):
+    for each in STOPPING:  # timeout(1) sends two, of which the second would come while we print
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+def measure_all(bench):
+    """All shapes, or those until it is stopped. Saves after each: what comes after may be killed."""
+    try:
+        with tempfile.TemporaryDirectory(dir=bench.options.scratch) as scratch:
+            for shape in bench.options.only or SHAPES:
+                bench.measure(shape, pathlib.Path(scratch).resolve())
+                save(bench)
+    except KeyboardInterrupt as signalled:
+        bench.stopped = str(signalled) or "SIGINT"
+    except OSError as error:
+        bench.stopped = str(error)
+
+
+def positive(of):
+    def convert(text):
+        value = of(text)
+        if not value > 0:
+            raise argparse.ArgumentTypeError(f"{text} is not more than 0")
+        return value
+    convert.__name__ = of.__name__  # argparse tells it: "invalid int value"
+    return convert
+
+
+def parse():
+    memory = pathlib.Path("/dev/shm")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", type=pathlib.Path, required=True, help="folder of leat-overlap")
     parser.add_argument("--kernels", type=pathlib.Path, help="libleat_overlap_kernels.so")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--python", default=sys.executable, help="with PyTorch; empty: Leat alone")
     parser.add_argument("--only", action="append", choices=SHAPES, help="a shape; several times")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2, help="of each loop, about")
-    parser.add_argument("--workers", type=int, default=4, help="Leat's readers")
-    parser.add_argument("--limit", type=float, default=300, help="seconds for one program")
+    parser.add_argument("--rounds", type=positive(int), default=5)
+    parser.add_argument("--seconds", type=positive(float), default=2, help="of each loop, about")
+    parser.add_argument("--workers", type=positive(int), default=4, help="Leat's readers")
+    parser.add_argument("--limit", type=positive(float), default=300, help="seconds for one program")
+    parser.add_argument("--scratch", type=pathlib.Path, help="folder for the records (/dev/shm)",
+                        default=memory if os.access(memory, os.W_OK) else tempfile.gettempdir())
     parser.add_argument("--save", type=pathlib.Path, help="write <save>.txt and <save>.json")
     options = parser.parse_args()
     if options.python and not options.kernels:
         parser.error("PyTorch's loops need --kernels")
+    if options.python and not re.fullmatch(r"auto|cuda:\d+", options.device):
+        parser.error("PyTorch's loops need --device cuda:N; --python '' measures Leat alone")
+    if options.save is not None and not options.save.parent.is_dir():
+        parser.error(f"--save: there is no folder {options.save.parent}")
+    if not pathlib.Path(options.scratch).is_dir():
+        parser.error(f"--scratch: there is no folder {options.scratch}")
+    return options
 
-    bench = Bench(options)
-    memory = pathlib.Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as scratch:
-        for shape in options.only or SHAPES:
-            bench.measure(shape, pathlib.Path(scratch))
-    gpus = sorted({result["description"] for (_, row), results in bench.rows.items()
-                   for result in results if row == "leat"})
-    versions = sorted({result["torch"] for (_, row), results in bench.rows.items()
-                       for result in results if row != "leat"})
-    head = (f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%dT%H:%M:%SZ}, "
-            f"{', '.join(gpus) or 'no device'}, PyTorch {', '.join(versions) or 'not run'}\n"
-            f"command: compare.py {' '.join(sys.argv[1:])}\n"
-            f"medians of {options.rounds} rounds, in which all take turns; OE = max(Tx, Tc) alone / "
-            f"Tstep\n")
-    text = head + "\n" + table(bench)
-    print(text)
-    if options.save:
-        options.save.with_suffix(".txt").write_text(text + "\n")
-        rows = [{"shape": shape, "row": row, "results": results}
-                for (shape, row), results in bench.rows.items()]
-        failures = [{"shape": shape, "row": row, "why": why}
-                    for (shape, row), why in bench.failures.items()]
-        options.save.with_suffix(".json").write_text(
-            json.dumps({"head": head, "rows": rows, "failures": failures}, indent=1) + "\n")
-    return 1 if bench.failures or not bench.rows else 0
+
+def main():
+    bench = Bench(parse())
+    for number in STOPPING:
+        signal.signal(number, interrupt)
+    measure_all(bench)
+    print(text_of(bench), flush=True)
+    try:
+        save(bench)
+    except OSError as error:
+        sys.exit(f"compare.py: {error}")
+    if bench.stopped:
+        print(f"compare.py: stopped: {bench.stopped}", file=sys.stderr)
+    return 1 if bench.failures or bench.stopped or not bench.rows else 0
 
 
 if __name__ == "__main__":
