@@ -36,6 +36,8 @@ if how == "stops" and "products" in "".join(sys.argv):  # twice, as timeout(1) d
     signal.pause()
 if not torch and os.environ.get("LD_PRELOAD") == "/torch/libcublas.so":
     how = os.environ.get("STUB_PRELOADED", how)
+if how == "lacks":
+    sys.exit(print('{{"runs": [{{"compute": "7 x SGEMM"}}]}}'))
 compute = f"7 x SGEMM by cuBLAS {{how}} of /{{'torch' if torch else 'leat'}}/libcublas.so"
 both = {{"p50": 0.002, "p99": 0.003}}
 run = {{"compute": compute, "description": "a GPU", "t_x_alone": 0.001, "t_c_alone": 0.002,
@@ -95,6 +97,12 @@ status, text, rows = compare("--only", "first", STUB_TORCH="prints")
 expect("so do those that print something else",
        (status, rows, "printed what is no JSON: 'no figures\\n'" in text),
        (1, {("first", "leat")}, True))
+status, text, rows = compare("--only", "first", "--only", "products", STUB_LEAT="lacks")
+expect("figures that lack", (status, rows, text.count("not measured: its JSON has no description")),
+       (1, set(), 2))
+status, text, rows = compare("--only", "products", STUB_LEAT="?", STUB_TORCH="?? ?")
+expect("a cuBLAS that is not told", (status, rows, "names no products and cuBLAS" in text),
+       (1, {("products", "leat")}, True))
 status, text, rows = compare("--only", "first", "--only", "large", file_size=1 << 20)
 expect("records that cannot be written leave the shapes before",
        (status, len(rows), "large: not measured: cannot write 42 MB of records" in text),

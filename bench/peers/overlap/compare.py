@@ -35,7 +35,8 @@ SHAPES = {
 # Variant, DataLoader's workers: each has what serves it best.
 TORCH = (*((variant, workers) for variant in ("to", "pinned", "side_stream") for workers in (0, 2, 4)),
          ("resident", 0))
-# What the table shows of a result.
+NAMES = ("compute", "description", "torch")
+# What the table shows of a result: names, and figures.
 LEAT_HAS = (("compute",), ("description",), ("t_x_alone",), ("t_c_alone",), ("t_step",),
             ("interference",), ("accelerator_utilization",), ("speed_up",),
             *(("ranks", 0, of, quantile) for of in ("step", "bubble") for quantile in ("p50", "p99")))
@@ -74,22 +75,31 @@ def get(result, keys):
     return result
 
 
+def got(result, keys):
+    try:
+        return get(result, keys)
+    except (LookupError, TypeError):
+        raise Failed(f"its JSON has no {'.'.join(map(str, keys))}") from None
+
+
 def complete(result, wanted):
     """The result, if it has all that is wanted of it."""
     for keys in wanted:
-        try:
-            get(result, keys)
-        except (LookupError, TypeError):
-            raise Failed(f"its JSON has no {'.'.join(map(str, keys))}") from None
+        value = got(result, keys)
+        good = (isinstance(value, str) if keys[-1] in NAMES else
+                isinstance(value, (int, float)) and (value > 0 or keys[-1] != "t_step"))
+        if not good:
+            raise Failed(f"its JSON has {value!r} as {'.'.join(map(str, keys))}")
     return result
 
 
-def cublas_of(result):
-    """Version and file of the cuBLAS that computed: of the same version, it has the same kernels."""
-    found = re.search(r" by (cuBLAS \S+) of (.+)$", result["compute"])
+def products_of(result):
+    """The number of products in a step, and the cuBLAS that computes them, by version and file. Of the
+    same version, it has the same kernels."""
+    found = re.fullmatch(r"(\d+) x .* by (cuBLAS \S+) of (.+)", result["compute"])
     if found is None:
-        raise Failed(f"names no cuBLAS: {result['compute']!r}")
-    return found.groups()
+        raise Failed(f"names no products and cuBLAS: {result['compute']!r}")
+    return int(found[1]), found[2], found[3]
 
 
 def make_records(folder, sample_bytes, samples):
@@ -133,7 +143,7 @@ class Bench:
             if products:
                 command += ["--products", str(products)]
         result = run(command, self.options.limit, self.preload if kind == "gemm" else None)
-        return complete(get(complete(result, [("runs", 0)]), ("runs", 0)), LEAT_HAS)
+        return complete(got(result, ("runs", 0)), LEAT_HAS)
 
     def torch(self, shape, folder, variant, workers, products, steps=None):
         sample, batch, milliseconds, kind = SHAPES[shape]
@@ -150,9 +160,11 @@ class Bench:
     def torch_beside(self, ours, shape, folder, variant, workers, products):
         """The same, if its products are computed as Leat's are."""
         result = self.torch(shape, folder, variant, workers, products)
-        if SHAPES[shape][3] == "gemm" and cublas_of(result)[0] != cublas_of(ours)[0]:
-            raise Failed(f"computes by {' of '.join(cublas_of(result))}, Leat by "
-                         f"{' of '.join(cublas_of(ours))}")
+        if SHAPES[shape][3] == "gemm":
+            _, theirs, file = products_of(result)
+            _, wanted, its_file = products_of(ours)
+            if theirs != wanted:
+                raise Failed(f"computes by {theirs} of {file}, Leat by {wanted} of {its_file}")
         return result
 
     def take(self, shape, row, measured):
@@ -170,9 +182,9 @@ class Bench:
     def agree_on_cublas(self, shape, folder):
         """A process of PyTorch's computes by PyTorch's cuBLAS, and Leat's would by the system's."""
         try:
-            theirs = cublas_of(self.torch(shape, folder, "resident", 0, products=1, steps=20))
-            if theirs[0] != cublas_of(self.leat(shape, folder, products=1, steps=20))[0]:
-                self.preload = theirs[1]
+            _, theirs, file = products_of(self.torch(shape, folder, "resident", 0, 1, steps=20))
+            if theirs != products_of(self.leat(shape, folder, 1, steps=20))[1]:
+                self.preload = file
         except Failed:
             pass  # the rows will tell
 
@@ -198,7 +210,7 @@ class Bench:
             if ours is None:
                 return
             if SHAPES[shape][3] == "gemm" and not products:
-                products = int(ours["compute"].split(" x ")[0])
+                products = products_of(ours)[0]
             if not self.options.python:
                 continue
             for variant, workers in TORCH:
@@ -298,14 +310,18 @@ def save(bench):
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+def on_stopping(action):
+    for number in STOPPING:
+        signal.signal(number, action)
+
+
 def interrupt(number, _frame):
-    for each in STOPPING:  # timeout(1) sends two, of which the second would come while we print
-        signal.signal(each, signal.SIG_IGN)
+    on_stopping(signal.SIG_IGN)  # timeout(1) sends two, of which the second would come while we print
     raise KeyboardInterrupt(signal.Signals(number).name)
 
 
 def measure_all(bench):
-    """All shapes, or those until it is stopped. Saves after each: what comes after may be killed."""
+    """All shapes, or those until it is stopped. Saves after each: the next may be killed."""
     try:
         with tempfile.TemporaryDirectory(dir=bench.options.scratch) as scratch:
             for shape in bench.options.only or SHAPES:
@@ -356,9 +372,9 @@ def parse():
 
 def main():
     bench = Bench(parse())
-    for number in STOPPING:
-        signal.signal(number, interrupt)
+    on_stopping(interrupt)
     measure_all(bench)
+    on_stopping(signal.SIG_IGN)
     print(text_of(bench), flush=True)
     try:
         save(bench)
