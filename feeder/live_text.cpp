@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -31,6 +32,17 @@ std::string count_text(double count) {
                                 : 0,
                 count, kUnits[unit]);
   return text.data();
+}
+
+// Nothing is known: "-", where a 0 would be a figure.
+std::string count_text(const std::optional<double>& count) {
+  return count.has_value() ? count_text(*count) : "-";
+}
+
+// Bytes a second.
+std::string bandwidth_text(const LiveRow& row) {
+  if (!row.steps_per_second.has_value()) return "- B/s";
+  return bytes_text(*row.steps_per_second * row.stats.batch_bytes) + "/s";
 }
 
 // "5:02", "1:00:07".
@@ -156,9 +168,9 @@ std::string progress_text(const LiveRow& row) {
 }
 
 std::string eta_text(const LiveRow& row) {
-  if (row.steps_per_second <= 0 || row.done >= row.total) return {};
+  if (row.done_per_second.value_or(0) <= 0 || row.done >= row.total) return {};
   return "   ETA " +
-         duration_text(static_cast<double>(row.total - row.done) / row.steps_per_second);
+         duration_text(static_cast<double>(row.total - row.done) / *row.done_per_second);
 }
 
 std::string progress_line(const LiveRow& row, const LiveStyle& style) {
@@ -210,9 +222,8 @@ std::string stages_line(const Stats& stats, const LiveStyle& style) {
 
 std::string rates_line(const LiveRow& row, const LiveStyle& style) {
   Line line(style);
-  line << "  " << count_text(row.samples_per_second) << " samples/s   "
-       << bytes_text(row.steps_per_second * row.stats.batch_bytes)
-       << "/s   slots: " << std::to_string(row.filled) << " of "
+  line << "  " << count_text(row.samples_per_second) << " samples/s   " << bandwidth_text(row)
+       << "   slots: " << std::to_string(row.filled) << " of "
        << std::to_string(row.stats.pinned_slots) << " filled, " << std::to_string(row.ready)
        << " of " << std::to_string(row.stats.device_slots) << " ready";
   return line.text();
@@ -307,8 +318,7 @@ std::vector<std::string> live_block(std::span<const LiveRow> rows, const LiveSty
 std::string live_line(const LiveRow& row) {
   std::string text = row.device + ": epoch " + std::to_string(row.epoch) + ", " +
                      progress_text(row) + ", " + count_text(row.steps_per_second) + " steps/s, " +
-                     count_text(row.samples_per_second) + " samples/s, " +
-                     bytes_text(row.steps_per_second * row.stats.batch_bytes) + "/s" +
+                     count_text(row.samples_per_second) + " samples/s, " + bandwidth_text(row) +
                      eta_text(row);
   if (row.stats.t_step <= 0) return text;
   for (const Stage& stage : stages_of(row.stats)) {

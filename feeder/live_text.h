@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,11 +18,13 @@ struct LiveRow {
   std::uint64_t epoch = 0;  // of the latest batch that was released
   std::uint64_t done = 0;   // batches released, of `total`
   std::uint64_t total = 0;
-  double steps_per_second = 0;
-  double samples_per_second = 0;
-  Stats stats;  // of a short while
-  std::size_t filled = 0;
-  std::size_t ready = 0;
+  // Nothing while no step is known.
+  std::optional<double> steps_per_second;
+  std::optional<double> samples_per_second;
+  std::optional<double> done_per_second;  // how fast `done` grows: the time left follows from it
+  Stats stats;                            // of a short while
+  std::size_t filled = 0;                 // pinned slots, with batches or the end of an epoch
+  std::size_t ready = 0;                  // device slots
 };
 
 struct LiveStyle {

@@ -325,7 +325,11 @@ Prefetcher::Prefetcher(const Dataset& dataset, const std::vector<gpu::Device>& d
                        const PrefetcherOptions& options)
     : parts_(std::make_unique<Parts>(dataset, devices, options)) {
   if (options.live.has_value()) {
-    parts_->live = std::make_unique<LiveView>(*options.live, parts_->rings, batches_per_epoch());
+    parts_->live = std::make_unique<LiveView>(
+        *options.live, LiveSource{.rings = parts_->rings,
+                                  .batches_per_epoch = batches_per_epoch(),
+                                  .is_shared = options.sharing == Sharing::kDynamic,
+                                  .clock = &parts_->scheduler->clock()});
   }
   parts_->stages.launch(*parts_->group);
 }

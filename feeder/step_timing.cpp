@@ -151,9 +151,14 @@ void StatsCollector::add_copy(std::size_t bytes) noexcept {
 
 void StatsCollector::add_release(std::uint64_t epoch, std::uint64_t index,
                                  std::size_t samples) noexcept {
+  const TimePoint at = now();
   const std::scoped_lock lock(mutex_);
   ++batches_;
-  ++progress_.batches;
+  if (progress_.batches++ == 0) {
+    progress_.first_at = at;
+    progress_.first_samples = samples;
+  }
+  progress_.latest_at = at;
   progress_.samples += samples;
   progress_.epoch = epoch;
   progress_.in_epoch = index + 1;

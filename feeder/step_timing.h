@@ -119,6 +119,10 @@ class StatsCollector {
     std::uint64_t samples = 0;   // of these
     std::uint64_t epoch = 0;     // of the latest of these
     std::uint64_t in_epoch = 0;  // batches up to that one, in it
+    // When the first and the latest were released, on the clock of who released them.
+    TimePoint first_at;
+    TimePoint latest_at;
+    std::uint64_t first_samples = 0;
   };
   [[nodiscard]] Progress progress();
   /// The prefetcher uses so many from now on; what was measured before does not count any more.

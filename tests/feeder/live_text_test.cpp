@@ -18,6 +18,7 @@ LiveRow row() {
   row.total = 5'000;
   row.steps_per_second = 333.3;
   row.samples_per_second = 21'331;
+  row.done_per_second = 333.3;
   row.filled = 2;
   row.ready = 1;
   row.stats.batches = 1'204;
@@ -115,12 +116,20 @@ TEST(LiveText, BeforeAnythingIsKnown) {
   LiveRow fresh;
   fresh.device = "host:0";
   EXPECT_EQ(block({fresh}, {.width = 80}), R"(
-host:0  epoch 0    0   0.00 steps/s
+host:0  epoch 0    0   - steps/s
   reader            0 % ─► copier            0 % ─► consumer            0 %
-  0.00 samples/s   0.00 B/s   slots: 0 of 0 filled, 0 of 0 ready
+  - samples/s   - B/s   slots: 0 of 0 filled, 0 of 0 ready
   no step was sampled yet
 )");
-  EXPECT_EQ(live_line(fresh), "host:0: epoch 0, 0, 0.00 steps/s, 0.00 samples/s, 0.00 B/s");
+  EXPECT_EQ(live_line(fresh), "host:0: epoch 0, 0, - steps/s, - samples/s, - B/s");
+}
+
+// Of a common epoch, the other devices take their parts: it is over sooner than at one's rate.
+TEST(LiveText, TheTimeLeftIsOfWhatMakesTheProgress) {
+  LiveRow shared = row();
+  shared.done_per_second = 4 * 333.3;
+  EXPECT_NE(live_line(shared).find("333 steps/s"), std::string::npos);
+  EXPECT_NE(live_line(shared).find("ETA 0:03 "), std::string::npos);
 }
 
 TEST(LiveText, ALine) {
@@ -167,7 +176,7 @@ TEST(LiveText, NoLineIsWiderThanTheTerminal) {
   std::vector<LiveRow> rows(12, row());
   rows[3].total = 0;
   rows[4].done = rows[4].total = ~std::uint64_t{0};
-  rows[5].steps_per_second = 1e-9;
+  rows[5].steps_per_second = rows[5].done_per_second = 1e-9;
   rows[6].stats.t_x = 1e-9;
   rows[7].stats.t_c = 0;
   for (std::size_t width = 0; width < 200; ++width) {
