@@ -3,19 +3,20 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "leat/feeder/figures.h"
+#include "leat/feeder/live_draw.h"
 
 namespace leat::feeder {
 namespace {
 
-constexpr std::size_t kLeast = 40;     // columns
-constexpr std::size_t kMostRows = 8;   // devices
-constexpr std::size_t kLaneSteps = 4;  // steps in a lane
+constexpr std::size_t kLeast = 40;    // columns
+constexpr std::size_t kMostRows = 8;  // devices
 
 // How a count is written: "12.3", "4.04 k".
 std::string count_text(double count) {
@@ -58,131 +59,62 @@ std::string duration_text(double seconds) {
   return text.data();
 }
 
-std::string share_text(double share) {
+std::string busy_text(double share) {
   std::array<char, 16> text{};
   std::snprintf(text.data(), text.size(), "%3.0f %%", 100 * share);
   return text.data();
 }
 
-// Each character that we write takes one column.
-std::size_t columns(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
+double share_of(const LiveRow& row) {
+  return std::min(static_cast<double>(row.done) / static_cast<double>(row.total), 1.0);
 }
 
-std::string cut(const std::string& text, std::size_t width) {
-  std::size_t column = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if ((text[i] & 0xC0) != 0x80 && ++column > width) return text.substr(0, i);
-  }
-  return text;
-}
-
-// A part of a line that may have a colour, which takes no column.
-class Line {
- public:
-  explicit Line(const LiveStyle& style) : style_(style) {}
-  Line& operator<<(std::string_view text) {
-    plain_ += text;
-    marks_.resize(plain_.size(), 0);
-    return *this;
-  }
-  // `code`: of ECMA-48's SGR.
-  void add(std::string_view text, char code) {
-    plain_ += text;
-    marks_.resize(plain_.size(), code);
-  }
-  [[nodiscard]] std::size_t width() const { return columns(plain_); }
-  [[nodiscard]] std::string text() const {
-    std::string shown = cut(plain_, style_.width);
-    if (!style_.colour) return shown;
-    std::string text;
-    char now = 0;
-    for (std::size_t i = 0; i < shown.size(); ++i) {
-      if (marks_[i] != now) {
-        now = marks_[i];
-        text += now == 0 ? "\x1b[0m" : "\x1b[3" + std::string(1, now) + "m";
-      }
-      text += shown[i];
-    }
-    return now == 0 ? text : text + "\x1b[0m";
-  }
-
- private:
-  const LiveStyle& style_;
-  std::string plain_;
-  std::string marks_;  // a colour for each byte; 0: none
-};
-constexpr char kGreen = '2';
-constexpr char kYellow = '3';
-constexpr char kBlue = '4';
-
-// A share of `width` columns, to an eighth of one.
-std::string bar(double share, std::size_t width, bool unicode) {
-  static constexpr std::array<const char*, 8> kEighths = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-  const double filled = std::clamp(share, 0.0, 1.0) * static_cast<double>(width);
-  if (!unicode) {
-    const auto full = static_cast<std::size_t>(std::lround(filled));
-    return std::string(full, '#') + std::string(width - full, '.');
-  }
-  const auto eighths = static_cast<std::size_t>(std::lround(8 * filled));
-  std::string text;
-  for (std::size_t column = 0; column < width; ++column) {
-    const std::size_t begin = 8 * column;
-    text += eighths >= begin + 8 ? "█" : eighths <= begin ? " " : kEighths[eighths - begin];
-  }
-  return text;
-}
-
-// [begin, begin + length) of each step, over kLaneSteps of them, which look different in turns.
-std::string lane(double begin, double length, double step, std::size_t width, bool unicode) {
-  const double column = static_cast<double>(kLaneSteps) * step / static_cast<double>(width);
-  constexpr std::size_t kIdle = kLaneSteps;
-  std::vector<std::size_t> shown(width, kIdle);  // which step
-  for (std::size_t of = 0; of < kLaneSteps; ++of) {
-    const double from = static_cast<double>(of) * step + begin;
-    const auto first = static_cast<std::size_t>(std::lround(from / column));
-    const auto end = static_cast<std::size_t>(std::lround((from + length) / column));
-    for (std::size_t i = first; i < std::min(end, width); ++i) shown[i] = of;
-    // What is shorter than a column is seen, too.
-    if (first >= end && length > 0) shown[std::min(first, width - 1)] = of;
-  }
-  std::string text;
-  for (const std::size_t of : shown) {
-    if (of == kIdle) {
-      text += " ";
-    } else if (of % 2 == 0) {
-      text += unicode ? "█" : "#";
-    } else {
-      text += unicode ? "▓" : "=";
-    }
-  }
-  return text;
+// Progress, in short.
+std::string share_text(const LiveRow& row) {
+  if (row.total == 0) return std::to_string(row.done);
+  return std::to_string(static_cast<int>(100 * share_of(row))) + " %";
 }
 
 std::string progress_text(const LiveRow& row) {
-  if (row.total == 0) return std::to_string(row.done);
-  const double share = static_cast<double>(row.done) / static_cast<double>(row.total);
-  return std::to_string(row.done) + " of " + std::to_string(row.total) + " (" +
-         std::to_string(static_cast<int>(100 * std::min(share, 1.0))) + " %)";
+  if (row.total == 0) return share_text(row);
+  return std::to_string(row.done) + " of " + std::to_string(row.total) + " (" + share_text(row) +
+         ")";
 }
 
+std::string steps_text(const LiveRow& row) { return count_text(row.steps_per_second) + " steps/s"; }
+
+// Nothing where that is not known, or nothing is left.
 std::string eta_text(const LiveRow& row) {
   if (row.done_per_second.value_or(0) <= 0 || row.done >= row.total) return {};
-  return "   ETA " +
-         duration_text(static_cast<double>(row.total - row.done) / *row.done_per_second);
+  return "ETA " + duration_text(static_cast<double>(row.total - row.done) / *row.done_per_second);
+}
+
+// As many of `items` as there is room for behind `line`, each whole: a figure that is cut reads as
+// another one.
+std::string with_items(std::string line, std::span<const std::string> items, std::size_t width) {
+  std::size_t taken = columns(line);
+  for (const std::string& item : items) {
+    if (item.empty()) continue;
+    taken += 3 + columns(item);
+    if (taken > width) break;
+    line += "   " + item;
+  }
+  return line;
 }
 
 std::string progress_line(const LiveRow& row, const LiveStyle& style) {
-  const std::string head = row.device + "  epoch " + std::to_string(row.epoch) + "  ";
-  const std::string tail = "  " + progress_text(row) + "   " + count_text(row.steps_per_second) +
-                           " steps/s" + eta_text(row);
-  const std::size_t taken = columns(head) + columns(tail);
+  const std::string head = row.device + "  epoch " + std::to_string(row.epoch);
+  const std::array<std::string, 2> items = {steps_text(row), eta_text(row)};
+  std::string progress = "  " + progress_text(row);
+  if (columns(head) + columns(progress) > style.width) progress = "  " + share_text(row);
+  const std::string tail =
+      with_items(progress, items, style.width - std::min(columns(head), style.width));
+  const std::size_t taken = columns(head) + 2 + columns(tail);
   Line line(style);
   line << head;
   if (row.total > 0 && taken + 4 <= style.width) {
-    line.add(bar(static_cast<double>(row.done) / static_cast<double>(row.total),
-                 std::min<std::size_t>(style.width - taken, 40), style.unicode),
+    line << "  ";
+    line.add(bar(share_of(row), std::min<std::size_t>(style.width - taken, 40), style.unicode),
              kGreen);
   }
   line << tail;
@@ -204,29 +136,41 @@ std::array<Stage, 3> stages_of(const Stats& stats) {
        {"consumer", stats.consumer.busy, known && limit == Limit::kConsumer}}};
 }
 
-std::string stages_line(const Stats& stats, const LiveStyle& style) {
-  constexpr std::size_t kRest = 55;  // what is no bar
-  const std::size_t width =
-      std::clamp<std::size_t>(style.width > kRest ? (style.width - kRest) / 3 : 0, 3, 16);
+// Bars of so many columns; 0: none.
+Line stages_line(const Stats& stats, const LiveStyle& style, std::size_t bars) {
   Line line(style);
   line << "  ";
   for (const Stage& stage : stages_of(stats)) {
-    if (line.width() > 2) line << (style.unicode ? " ─► " : " -> ");
-    line << stage.name << " ";
-    line.add(bar(stage.busy, width, style.unicode), stage.limits ? kYellow : kGreen);
-    line << " " << share_text(stage.busy);
-    if (stage.limits) line.add(style.unicode ? " ◄" : " <", kYellow);
+    Line one(style);
+    if (line.width() > 2) one << (style.unicode ? " ─► " : " -> ");
+    one << stage.name << " ";
+    if (bars > 0) {
+      one.add(bar(stage.busy, bars, style.unicode), stage.limits ? kYellow : kGreen);
+      one << " ";
+    }
+    one << busy_text(stage.busy);
+    if (stage.limits) one.add(style.unicode ? " ◄" : " <", kYellow);
+    if (bars == 0 && line.width() + one.width() > style.width) break;
+    line << one;
   }
-  return line.text();
+  return line;
+}
+
+std::string stages_line(const Stats& stats, const LiveStyle& style) {
+  constexpr std::size_t kRest = 55;  // what is no bar
+  const std::size_t bars =
+      std::clamp<std::size_t>(style.width > kRest ? (style.width - kRest) / 3 : 0, 3, 16);
+  const Line line = stages_line(stats, style, bars);
+  return (line.width() <= style.width ? line : stages_line(stats, style, 0)).text();
 }
 
 std::string rates_line(const LiveRow& row, const LiveStyle& style) {
-  Line line(style);
-  line << "  " << count_text(row.samples_per_second) << " samples/s   " << bandwidth_text(row)
-       << "   slots: " << std::to_string(row.filled) << " of "
-       << std::to_string(row.stats.pinned_slots) << " filled, " << std::to_string(row.ready)
-       << " of " << std::to_string(row.stats.device_slots) << " ready";
-  return line.text();
+  const std::array<std::string, 2> items = {
+      bandwidth_text(row), "slots: " + std::to_string(row.filled) + " of " +
+                               std::to_string(row.stats.pinned_slots) + " filled, " +
+                               std::to_string(row.ready) + " of " +
+                               std::to_string(row.stats.device_slots) + " ready"};
+  return with_items("  " + count_text(row.samples_per_second) + " samples/s", items, style.width);
 }
 
 // Those that come first are the most wanted.
@@ -239,21 +183,16 @@ std::array<std::string, 6> times_of(const Stats& stats) {
           "Tread " + time_text(stats.t_read) + " / " + std::to_string(stats.workers)};
 }
 
-// As many of them as there is room for.
 std::string times_line(const Stats& stats, std::size_t width) {
-  std::string line;
-  for (const std::string& time : times_of(stats)) {
-    if (line.size() + 3 + time.size() > width) break;
-    line += (line.empty() ? "  " : "   ") + time;
-  }
-  return line;
+  const std::array<std::string, 6> times = times_of(stats);
+  return with_items("  " + times[0], std::span(times).subspan(1), width);
 }
 
 // Broken between words, and cut off where it is very long.
-void add_sentence(const std::string& sentence, const LiveStyle& style,
-                  std::vector<std::string>& lines) {
+std::vector<std::string> sentence_lines(const std::string& sentence, std::size_t width) {
   constexpr std::size_t kMostLines = 4;
-  const std::size_t width = style.width - 2;
+  width -= 2;
+  std::vector<std::string> lines;
   std::string_view rest = sentence;
   for (std::size_t i = 0; i < kMostLines && !rest.empty(); ++i) {
     std::size_t end = rest.size();
@@ -265,14 +204,40 @@ void add_sentence(const std::string& sentence, const LiveStyle& style,
     rest.remove_prefix(std::min(rest.size(), end + 1));
   }
   if (!rest.empty()) lines.back().replace(lines.back().size() - 3, 3, "...");
+  return lines;
 }
 
+// What is left out last where lines are few.
+enum class Wanted : std::uint8_t { kTimes, kStages, kProgress, kLanes, kRates, kTitle, kSentence };
+
+// The lines of a block, in their order.
+class Lines {
+ public:
+  void add(std::string text, Wanted wanted) { lines_.push_back({std::move(text), wanted}); }
+  [[nodiscard]] std::size_t size() const noexcept { return lines_.size(); }
+  // The kinds that are wanted least go first, each as a whole: half a sentence is none.
+  std::vector<std::string> within(std::size_t height) {
+    while (lines_.size() > height && !lines_.empty()) {
+      const Wanted least = std::ranges::max_element(lines_, {}, &One::wanted)->wanted;
+      std::erase_if(lines_, [&](const One& one) { return one.wanted == least; });
+    }
+    std::vector<std::string> texts;
+    for (One& one : lines_) texts.push_back(std::move(one.text));
+    return texts;
+  }
+
+ private:
+  struct One {
+    std::string text;
+    Wanted wanted;
+  };
+  std::vector<One> lines_;
+};
+
 // The lanes and figures of one device.
-void add_step(const Stats& stats, const LiveStyle& style, std::vector<std::string>& lines) {
+void add_step(const Stats& stats, const LiveStyle& style, Lines& lines) {
   if (stats.t_step <= 0) {
-    Line line(style);
-    line << "  no step was sampled yet";
-    lines.push_back(line.text());
+    lines.add("  no step was sampled yet", Wanted::kTimes);
     return;
   }
   const double t_c = std::min(stats.t_c, stats.t_step);
@@ -283,43 +248,76 @@ void add_step(const Stats& stats, const LiveStyle& style, std::vector<std::strin
   Line copy(style);
   copy << "  copy    ";
   copy.add(lane(t_c - hidden, t_x, stats.t_step, width, style.unicode), kBlue);
-  lines.push_back(copy.text());
+  lines.add(copy.text(), Wanted::kLanes);
   Line compute(style);
   compute << "  compute ";
   compute.add(lane(0, t_c, stats.t_step, width, style.unicode), kGreen);
-  lines.push_back(compute.text());
-  lines.push_back(times_line(stats, style.width));
-  add_sentence(stats.bottleneck(), style, lines);
+  lines.add(compute.text(), Wanted::kLanes);
+  lines.add(times_line(stats, style.width), Wanted::kTimes);
+  for (std::string& line : sentence_lines(stats.bottleneck(), style.width)) {
+    lines.add(std::move(line), Wanted::kSentence);
+  }
+}
+
+// The first `count` rows, or the slowest and the first of the others.
+Lines block_of(std::span<const LiveRow> rows, std::size_t slowest, std::size_t count,
+               const LiveStyle& style) {
+  Lines lines;
+  std::size_t left = count;
+  for (std::size_t i = 0; i < rows.size() && left > 0; ++i) {
+    if (i != slowest && left == 1 && i < slowest) continue;  // the last is for that
+    --left;
+    lines.add(progress_line(rows[i], style), Wanted::kProgress);
+    lines.add(stages_line(rows[i].stats, style), Wanted::kStages);
+    lines.add(rates_line(rows[i], style), Wanted::kRates);
+  }
+  if (rows.size() > count) {
+    lines.add("  and " + std::to_string(rows.size() - count) + " devices more", Wanted::kTitle);
+  }
+  if (rows.size() > 1) {
+    lines.add(cut(rows[slowest].device + ", the slowest:", style.width), Wanted::kTitle);
+  }
+  add_step(rows[slowest].stats, style, lines);
+  return lines;
+}
+
+// Where there is no room for a block.
+std::string short_line(const LiveRow& row, std::size_t width) {
+  const std::array<std::string, 4> items = {
+      share_text(row), steps_text(row), eta_text(row),
+      row.stats.t_step > 0 ? "OE " + number_text(row.stats.overlap_efficiency()) : std::string()};
+  std::string line;
+  for (const std::string& item : items) {
+    if (item.empty()) continue;
+    const std::string with = line.empty() ? item : line + "  " + item;
+    if (with.size() > width) break;
+    line = with;
+  }
+  return line;
 }
 
 }  // namespace
 
-std::vector<std::string> live_block(std::span<const LiveRow> rows, const LiveStyle& given) {
-  LiveStyle style = given;
-  style.width = std::max(style.width, kLeast);
-  std::vector<std::string> lines;
-  if (rows.empty()) return lines;
-  const LiveRow* slowest = &rows[0];
+std::vector<std::string> live_block(std::span<const LiveRow> rows, const LiveStyle& style) {
+  if (rows.empty()) return {};
+  std::size_t slowest = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].stats.t_step > slowest->stats.t_step) slowest = &rows[i];
-    if (i >= kMostRows) continue;
-    lines.push_back(progress_line(rows[i], style));
-    lines.push_back(stages_line(rows[i].stats, style));
-    lines.push_back(rates_line(rows[i], style));
+    if (rows[i].stats.t_step > rows[slowest].stats.t_step) slowest = i;
   }
-  if (rows.size() > kMostRows) {
-    lines.push_back("  and " + std::to_string(rows.size() - kMostRows) + " devices more");
+  if (style.width < kLeast || style.height == 0) return {short_line(rows[slowest], style.width)};
+  std::size_t count = std::min(rows.size(), kMostRows);
+  Lines lines = block_of(rows, slowest, count, style);
+  while (lines.size() > style.height && count > 1) {
+    lines = block_of(rows, slowest, --count, style);
   }
-  if (rows.size() > 1) lines.push_back(slowest->device + ", the slowest:");
-  add_step(slowest->stats, style, lines);
-  return lines;
+  return lines.within(style.height);
 }
 
 std::string live_line(const LiveRow& row) {
   std::string text = row.device + ": epoch " + std::to_string(row.epoch) + ", " +
-                     progress_text(row) + ", " + count_text(row.steps_per_second) + " steps/s, " +
-                     count_text(row.samples_per_second) + " samples/s, " + bandwidth_text(row) +
-                     eta_text(row);
+                     progress_text(row) + ", " + steps_text(row) + ", " +
+                     count_text(row.samples_per_second) + " samples/s, " + bandwidth_text(row);
+  if (const std::string eta = eta_text(row); !eta.empty()) text += "   " + eta;
   if (row.stats.t_step <= 0) return text;
   for (const Stage& stage : stages_of(row.stats)) {
     text += "   " + std::string(stage.name) + " " + percent_text(stage.busy) +

@@ -27,13 +27,18 @@ struct LiveRow {
   std::size_t ready = 0;                  // device slots
 };
 
+/// What there is to draw on, and with.
 struct LiveStyle {
-  std::size_t width = 80;  // columns
-  bool unicode = true;
-  bool colour = false;
+  std::size_t width = 80;                // columns
+  std::size_t height = ~std::size_t{0};  // lines
+  bool unicode = true;                   // bars, lanes and marks; ASCII: without
+  bool colour = false;                   // ECMA-48
 };
 
-/// The lines of a block, none of them wider than the style says (at least 40).
+/// The lines of a block, none of them wider, nor more of them, than the style says: where they do
+/// not fit, devices are left out (never the slowest), then the sentence, headings, rates, lanes,
+/// progress and stages; the times stay. Of less than 40 columns, or no line at all, it is one line
+/// of the slowest device. A figure that does not fit is left out whole.
 [[nodiscard]] std::vector<std::string> live_block(std::span<const LiveRow> rows,
                                                   const LiveStyle& style);
 /// All in one plain line, without an end of line.

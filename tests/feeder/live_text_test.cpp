@@ -79,9 +79,9 @@ TEST(LiveText, TakingTurns) {
   serial.stats.device_slots = 1;
   serial.stats.consumer = {.busy = 0.75, .starved = 0.25, .blocked = 0};
   EXPECT_EQ(block({serial}, {.width = 60}), R"(
-cuda:0  epoch 2    1204 of 5000 (24 %)   333 steps/s   ETA 0
+cuda:0  epoch 2  █▉        1204 of 5000 (24 %)   333 steps/s
   reader ██   67 % ─► copier █    33 % ─► consumer ██▎  75 %
-  21.3 k samples/s   1.33 GB/s   slots: 2 of 4 filled, 1 of 
+  21.3 k samples/s   1.33 GB/s
   copy             ████         ▓▓▓         ████         ▓▓▓
   compute █████████    ▓▓▓▓▓▓▓▓▓   █████████    ▓▓▓▓▓▓▓▓▓   
   OE 0.750   Tstep 4.00 ms   Tc 3.00 ms   Tx 1.00 ms
@@ -116,7 +116,7 @@ TEST(LiveText, BeforeAnythingIsKnown) {
   LiveRow fresh;
   fresh.device = "host:0";
   EXPECT_EQ(block({fresh}, {.width = 80}), R"(
-host:0  epoch 0    0   - steps/s
+host:0  epoch 0  0   - steps/s
   reader            0 % ─► copier            0 % ─► consumer            0 %
   - samples/s   - B/s   slots: 0 of 0 filled, 0 of 0 ready
   no step was sampled yet
@@ -183,11 +183,99 @@ TEST(LiveText, NoLineIsWiderThanTheTerminal) {
     for (const bool unicode : {false, true}) {
       const std::vector<std::string> lines = live_block(rows, {.width = width, .unicode = unicode});
       EXPECT_LE(lines.size(), std::size_t{3 * 8 + 2 + 7}) << width;
-      for (const std::string& line : lines) {
-        EXPECT_LE(columns(line), std::max<std::size_t>(width, 40)) << line;
-      }
+      for (const std::string& line : lines) EXPECT_LE(columns(line), width) << line;
     }
   }
+}
+
+// A figure that is cut reads as another one.
+TEST(LiveText, WhatDoesNotFitIsLeftOutWhole) {
+  for (std::size_t width = 40; width < 120; ++width) {
+    const std::vector<std::string> lines =
+        live_block(std::vector{row()}, {.width = width, .unicode = false});
+    EXPECT_TRUE(lines[0].ends_with("(24 %)") || lines[0].ends_with(" 333 steps/s") ||
+                lines[0].ends_with(" ETA 0:11"))
+        << lines[0];
+    EXPECT_TRUE(lines[1].ends_with(" 33 %") || lines[1].ends_with(" 100 % <")) << lines[1];
+    EXPECT_TRUE(lines[2].ends_with(" 1.33 GB/s") || lines[2].ends_with(" 1 of 2 ready"))
+        << lines[2];
+    EXPECT_TRUE(lines[5].ends_with(" ms") || lines[5].ends_with(" ns") ||
+                lines[5].ends_with(" 4.00 ms / 2"))
+        << lines[5];
+  }
+}
+
+TEST(LiveText, Narrow) {
+  EXPECT_EQ(block({row()}, {.width = 50, .height = 3}), R"(
+cuda:0  epoch 2  1204 of 5000 (24 %)   333 steps/s
+  reader  67 % ─► copier  33 % ─► consumer 100 % ◄
+  OE 1.000   Tstep 3.00 ms   Tc 3.00 ms
+)");
+  LiveRow many = row();
+  many.done = 1'204'000;
+  many.total = 5'000'000;
+  EXPECT_EQ(live_block(std::vector{many}, {.width = 40})[0], "cuda:0  epoch 2  24 %   333 steps/s");
+}
+
+TEST(LiveText, OfLessThan40ColumnsItIsOneLine) {
+  std::vector<LiveRow> rows(2, row());
+  rows[1].stats.t_step = 5e-3;
+  rows[1].done = 4'000;
+  const auto line = [&](std::size_t width) { return block(rows, {.width = width}); };
+  EXPECT_EQ(line(39), "\n80 %  333 steps/s  ETA 0:03  OE 0.600\n");
+  EXPECT_EQ(line(36), "\n80 %  333 steps/s  ETA 0:03\n");
+  EXPECT_EQ(line(26), "\n80 %  333 steps/s\n");
+  EXPECT_EQ(line(4), "\n80 %\n");
+  EXPECT_EQ(line(3), "\n\n");
+  EXPECT_EQ(block(rows, {.width = 80, .height = 0}), line(39));
+}
+
+// Other devices first, from the last on; then the sentence, the headings, ...; the times stay.
+TEST(LiveText, WhatThereIsNoRoomForIsLeftOut) {
+  std::vector<LiveRow> rows(3, row());
+  rows[1].device = "cuda:1";
+  rows[2].device = "cuda:2";
+  rows[2].stats.t_x = 5e-3;
+  rows[2].stats.t_step = 5e-3;
+  const auto first_words = [&](std::size_t height) {
+    std::string words;
+    for (const std::string& line : live_block(rows, {.width = 100, .height = height})) {
+      words += line.substr(0, line.find(' ', 2)) + "|";
+    }
+    return words;
+  };
+  const std::string one = "|  reader|  21.3|";
+  const std::string two = "|  copy|  compute|  OE|";
+  const std::string sentence = "  The|  would|";
+  EXPECT_EQ(first_words(100),
+            "cuda:0" + one + "cuda:1" + one + "cuda:2" + one + "cuda:2," + two + sentence);
+  EXPECT_EQ(first_words(15), first_words(100));
+  EXPECT_EQ(first_words(14), "cuda:0" + one + "cuda:2" + one + "  and|cuda:2," + two + sentence);
+  EXPECT_EQ(first_words(13), first_words(14));
+  EXPECT_EQ(first_words(12), "cuda:2" + one + "  and|cuda:2," + two + sentence);
+  EXPECT_EQ(first_words(10), first_words(12));
+  EXPECT_EQ(first_words(9), "cuda:2" + one + "  and|cuda:2," + two);
+  EXPECT_EQ(first_words(8), first_words(9));
+  EXPECT_EQ(first_words(7), "cuda:2" + one + two.substr(1));
+  EXPECT_EQ(first_words(5), "cuda:2|  reader" + two);
+  EXPECT_EQ(first_words(4), "cuda:2|  reader|  OE|");
+  EXPECT_EQ(first_words(2), "  reader|  OE|");
+  EXPECT_EQ(first_words(1), "  OE|");
+  for (std::size_t height = 1; height < 40; ++height) {
+    EXPECT_LE(live_block(rows, {.height = height}).size(), height);
+  }
+}
+
+TEST(LiveText, TheSlowestIsAlwaysAmongThoseShown) {
+  std::vector<LiveRow> rows(12, row());
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i].device = "cuda:" + std::to_string(i);
+  rows[10].stats.t_step = 5e-3;
+  const std::vector<std::string> lines = live_block(rows, {.width = 100});
+  EXPECT_EQ(lines[0].substr(0, 7), "cuda:0 ");
+  EXPECT_EQ(lines[18].substr(0, 7), "cuda:6 ");
+  EXPECT_EQ(lines[21].substr(0, 8), "cuda:10 ");
+  EXPECT_EQ(lines[24], "  and 4 devices more");
+  EXPECT_EQ(lines[25], "cuda:10, the slowest:");
 }
 
 }  // namespace
