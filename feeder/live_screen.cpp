@@ -11,12 +11,12 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string_view>
+#include <vector>
 
 namespace leat::feeder {
 namespace {
 
-// What a pipe takes whole (pipe(7)), and a terminal unless it was stopped: a block has to be
-// smaller, and is at this width.
+// What a pipe takes whole (pipe(7)): written at a time.
 constexpr std::size_t kMostBytes = 4096;
 constexpr std::size_t kMostColumns = 120;
 
@@ -25,21 +25,39 @@ std::string_view environment(const char* name) {
   return value == nullptr ? std::string_view() : value;
 }
 
-// As setlocale() would find out, whether the program calls it or not.
+// As setlocale() would find out, whether the program calls it or not. Locales' names are written
+// in many ways.
 bool is_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    const std::string_view locale = environment(name);
+    std::string locale(environment(name));
     if (locale.empty()) continue;
-    return locale.find("UTF-8") != std::string_view::npos ||
-           locale.find("utf8") != std::string_view::npos;
+    for (char& c : locale) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    return locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
   }
   return false;
 }
 
-std::size_t columns_of(int fd) {
-  winsize size{};
-  if (ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
-  return std::min<std::size_t>(size.ws_col, kMostColumns);
+struct Size {
+  std::size_t columns = 80;
+  std::size_t rows = ~std::size_t{0};  // not known: as many as there are lines
+};
+
+Size size_of(int fd) {
+  Size size;
+  winsize found{};
+  if (ioctl(fd, TIOCGWINSZ, &found) != 0) return size;
+  if (found.ws_col > 0) size.columns = std::min<std::size_t>(found.ws_col, kMostColumns);
+  if (found.ws_row > 0) size.rows = found.ws_row;
+  return size;
+}
+
+// Nothing is to be written where the program itself could not.
+int checked(int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags != -1 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) != O_RDONLY) return fd;
+  throw std::invalid_argument(
+      "leat: live.fd is " + std::to_string(fd) +
+      (flags == -1 ? ", which is no open file descriptor" : ", which is not open for writing"));
 }
 
 // A terminal or pipe anew, as O_NONBLOCK on the caller's descriptor would be for all who share it.
@@ -60,17 +78,16 @@ bool has_room(int fd) {
 }  // namespace
 
 LiveScreen::LiveScreen(int fd)
-    : fd_(fd),
+    : fd_(checked(fd)),
       own_(open_anew(fd)),
       is_terminal_(isatty(fd) != 0 && !environment("TERM").empty() &&
                    environment("TERM") != "dumb"),
-      style_{.width = columns_of(fd),
+      turn_(fd),
+      style_{.width = size_of(fd).columns,
              .unicode = is_utf8(),
              .colour = environment("NO_COLOR").empty()} {
-  if (fcntl(fd, F_GETFD) == -1) {
-    throw std::invalid_argument("leat: live.fd is " + std::to_string(fd) +
-                                ", which is no open file descriptor");
-  }
+  // The first to begin has it, not the first to show.
+  if (is_terminal_) static_cast<void>(turn_.take());
 }
 
 LiveScreen::~LiveScreen() {
@@ -78,20 +95,24 @@ LiveScreen::~LiveScreen() {
 }
 
 // Up to the first line of the block that is there, and a new one over it. One of another width has
-// been wrapped by the terminal: it stays.
+// been wrapped by the terminal: it stays. What scrolls could not be drawn over: behind the block is
+// a line for the cursor.
 std::string LiveScreen::block(std::span<const LiveRow> rows) {
-  const std::size_t width = columns_of(fd_);
-  if (width != style_.width) drawn_ = 0;
-  style_.width = width;
+  const Size size = size_of(fd_);
+  if (size.columns != style_.width) drawn_ = 0;
+  style_.width = size.columns;
+  style_.height = size.rows - 1;
   std::string text = drawn_ == 0 ? "\r" : "\r\x1b[" + std::to_string(drawn_) + "A";
-  std::size_t lines = 0;
-  for (const std::string& line : live_block(rows, style_)) {
-    const std::string whole = line + "\x1b[K\n";
-    if (text.size() + whole.size() + 3 > kMostBytes) break;
-    text += whole;
-    ++lines;
+  const std::vector<std::string> lines = live_block(rows, style_);
+  // Cleared before it is written: behind a line as wide as the terminal, the cursor is on its last
+  // character.
+  if (style_.height == 0) {
+    drawn_ = 0;
+    for (const std::string& line : lines) text += "\x1b[K" + line;
+    return text;
   }
-  drawn_ = lines;
+  for (const std::string& line : lines) text += "\x1b[K" + line + "\n";
+  drawn_ = lines.size();
   return text + "\x1b[J";
 }
 
@@ -123,6 +144,7 @@ bool LiveScreen::finish() {
 
 void LiveScreen::show(std::span<const LiveRow> rows) {
   if (is_terminal_) {
+    if (!turn_.take()) return;
     const std::size_t drawn = drawn_;
     if (!write(block(rows))) drawn_ = drawn;
     return;

@@ -6,13 +6,15 @@
 #include <string>
 
 #include "leat/feeder/live_text.h"
+#include "leat/feeder/one_per_terminal.h"
 
 namespace leat::feeder {
 
 /// Draws blocks over each other on a terminal; writes lines to anything else. Not thread-safe.
 class LiveScreen {
  public:
-  /// `fd` stays the caller's. Throws std::invalid_argument where it is not open.
+  /// `fd` stays the caller's. Throws std::invalid_argument where it is not open, or not for
+  /// writing.
   explicit LiveScreen(int fd);
   ~LiveScreen();
   LiveScreen(const LiveScreen&) = delete;
@@ -20,7 +22,8 @@ class LiveScreen {
 
   [[nodiscard]] bool is_terminal() const noexcept { return is_terminal_; }
   /// In place of what it showed before. Where the descriptor has no room, nothing; where it has
-  /// room for a part, the rest comes before what is shown next.
+  /// room for a part, the rest comes before what is shown next. Nothing while another screen, that
+  /// began before, is on the same terminal.
   void show(std::span<const LiveRow> rows);
 
  private:
@@ -31,6 +34,7 @@ class LiveScreen {
   const int fd_;
   const int own_;  // the same terminal or pipe, opened so that no write to it waits; or -1
   const bool is_terminal_;
+  OnePerTerminal turn_;
   LiveStyle style_;
   std::string rest_;       // of what was written in part
   std::size_t drawn_ = 0;  // lines of the block that is there
