@@ -289,9 +289,9 @@ std::string short_line(const LiveRow& row, std::size_t width) {
   std::string line;
   for (const std::string& item : items) {
     if (item.empty()) continue;
-    const std::string with = line.empty() ? item : line + "  " + item;
-    if (with.size() > width) break;
-    line = with;
+    const std::string_view between = line.empty() ? "" : "  ";
+    if (line.size() + between.size() + item.size() > width) break;
+    line.append(between).append(item);
   }
   return line;
 }
