@@ -16,7 +16,7 @@
 // A bar is a stage's busy share of the step (feeder/stats.h); the stage with the mark is what keeps
 // the step from being shorter. The lanes are four mean steps: where the copy of the next batch
 // overlaps the work on this one. Rates are from release to release over the latest second, or the
-// latest four steps where these take longer, and "-" before there was a step; the other figures are
+// latest four steps where these take longer, and "?" before there was a step; the other figures are
 // of about the last second, or of the latest steps that were sampled. All in the time of the steps,
 // which a program's scheduler may have made virtual; when it is shown is real time.
 #pragma once

@@ -35,14 +35,14 @@ std::string count_text(double count) {
   return text.data();
 }
 
-// Nothing is known: "-", where a 0 would be a figure.
+// Nothing is known: "?", where a 0 would be a figure.
 std::string count_text(const std::optional<double>& count) {
-  return count.has_value() ? count_text(*count) : "-";
+  return count.has_value() ? count_text(*count) : "?";
 }
 
 // Bytes a second.
 std::string bandwidth_text(const LiveRow& row) {
-  if (!row.steps_per_second.has_value()) return "- B/s";
+  if (!row.steps_per_second.has_value()) return "? B/s";
   return bytes_text(*row.steps_per_second * row.stats.batch_bytes) + "/s";
 }
 
@@ -59,9 +59,10 @@ std::string duration_text(double seconds) {
   return text.data();
 }
 
-std::string busy_text(double share) {
+std::string busy_text(std::optional<double> share) {
+  if (!share.has_value()) return "    ?";
   std::array<char, 16> text{};
-  std::snprintf(text.data(), text.size(), "%3.0f %%", 100 * share);
+  std::snprintf(text.data(), text.size(), "%3.0f %%", 100 * *share);
   return text.data();
 }
 
@@ -123,17 +124,21 @@ std::string progress_line(const LiveRow& row, const LiveStyle& style) {
 
 struct Stage {
   const char* name;
-  double busy;
+  std::optional<double> busy;
   bool limits;
 };
 
 std::array<Stage, 3> stages_of(const Stats& stats) {
   const Limit limit = stats.what_if({}).limit;
-  const bool known = stats.t_step > 0;
-  return {
-      {{"reader", stats.reader.busy, known && (limit == Limit::kReaders || limit == Limit::kCpus)},
-       {"copier", stats.copier.busy, known && limit == Limit::kLink},
-       {"consumer", stats.consumer.busy, known && limit == Limit::kConsumer}}};
+  const bool known = stats.is_measured();
+  const auto busy = [](bool is_known, const StageShares& shares) {
+    return is_known ? std::optional(shares.busy) : std::nullopt;
+  };
+  const bool has_steps = stats.t_step > 0;
+  return {{{"reader", busy(has_steps, stats.reader),
+            known && (limit == Limit::kReaders || limit == Limit::kCpus)},
+           {"copier", busy(known, stats.copier), known && limit == Limit::kLink},
+           {"consumer", busy(has_steps, stats.consumer), known && limit == Limit::kConsumer}}};
 }
 
 // Bars of so many columns; 0: none.
@@ -145,7 +150,7 @@ Line stages_line(const Stats& stats, const LiveStyle& style, std::size_t bars) {
     if (line.width() > 2) one << (style.unicode ? " ─► " : " -> ");
     one << stage.name << " ";
     if (bars > 0) {
-      one.add(bar(stage.busy, bars, style.unicode), stage.limits ? kYellow : kGreen);
+      one.add(bar(stage.busy.value_or(0), bars, style.unicode), stage.limits ? kYellow : kGreen);
       one << " ";
     }
     one << busy_text(stage.busy);
@@ -175,11 +180,13 @@ std::string rates_line(const LiveRow& row, const LiveStyle& style) {
 
 // Those that come first are the most wanted.
 std::array<std::string, 6> times_of(const Stats& stats) {
-  return {"OE " + number_text(stats.overlap_efficiency()),
+  const double bubble = std::max(stats.t_step - std::max(stats.t_c, stats.t_x), 0.0);
+  const bool known = stats.is_measured();  // else no copy was timed
+  return {"OE " + (known ? number_text(stats.overlap_efficiency()) : "?"),
           "Tstep " + time_text(stats.t_step),
           "Tc " + time_text(stats.t_c),
-          "Tx " + time_text(stats.t_x),
-          "bubble " + time_text(std::max(stats.t_step - std::max(stats.t_c, stats.t_x), 0.0)),
+          "Tx " + (known ? time_text(stats.t_x) : "?"),
+          "bubble " + (known ? time_text(bubble) : "?"),
           "Tread " + time_text(stats.t_read) + " / " + std::to_string(stats.workers)};
 }
 
@@ -247,7 +254,11 @@ void add_step(const Stats& stats, const LiveStyle& style, Lines& lines) {
   const std::size_t width = style.width - 10;
   Line copy(style);
   copy << "  copy    ";
-  copy.add(lane(t_c - hidden, t_x, stats.t_step, width, style.unicode), kBlue);
+  if (stats.is_measured()) {
+    copy.add(lane(t_c - hidden, t_x, stats.t_step, width, style.unicode), kBlue);
+  } else {
+    copy << "?";
+  }
   lines.add(copy.text(), Wanted::kLanes);
   Line compute(style);
   compute << "  compute ";
@@ -285,7 +296,7 @@ Lines block_of(std::span<const LiveRow> rows, std::size_t slowest, std::size_t c
 std::string short_line(const LiveRow& row, std::size_t width) {
   const std::array<std::string, 4> items = {
       share_text(row), steps_text(row), eta_text(row),
-      row.stats.t_step > 0 ? "OE " + number_text(row.stats.overlap_efficiency()) : std::string()};
+      row.stats.is_measured() ? times_of(row.stats)[0] : std::string()};
   std::string line;
   for (const std::string& item : items) {
     if (item.empty()) continue;
@@ -320,7 +331,7 @@ std::string live_line(const LiveRow& row) {
   if (const std::string eta = eta_text(row); !eta.empty()) text += "   " + eta;
   if (row.stats.t_step <= 0) return text;
   for (const Stage& stage : stages_of(row.stats)) {
-    text += "   " + std::string(stage.name) + " " + percent_text(stage.busy) +
+    text += "   " + std::string(stage.name) + " " + (stage.busy ? percent_text(*stage.busy) : "?") +
             (stage.limits ? " (limits)" : "");
   }
   for (const std::string& time : times_of(row.stats)) text += "   " + time;

@@ -49,6 +49,7 @@ ordered_json of(const Fed& fed) {
           {"t_x", stats.t_x},
           {"t_c", stats.t_c},
           {"sampled_steps", stats.sampled_steps},
+          {"timed_copies", stats.timed_copies},
           {"step", of(stats.step)},
           {"bubble", of(stats.bubble)},
           {"reader", of(stats.reader)},

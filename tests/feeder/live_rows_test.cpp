@@ -30,8 +30,8 @@ std::shared_ptr<SlotRing> make_ring(const std::string& device, std::size_t rank)
   const BatchPlan plan(kBatches * kBatchSize, kBatchSize, 1, LastBatch::kPartial);
   const State head{.samples = plan.samples(), .batch_size = kBatchSize, .epochs = {}};
   return std::make_shared<SlotRing>(
-      gpu::open(device), rank, BatchLayout("test", fields, {}, kBatchSize),
-      RingSize{.pinned_slots = 3, .device_slots = 2},
+      gpu::open(device), LocalRank{.index = rank, .of_world = rank},
+      BatchLayout("test", fields, {}, kBatchSize), RingSize{.pinned_slots = 3, .device_slots = 2},
       StatsOptions{.device_slots = 2, .pinned_slots = 3}, CheckSlots::kNo, nullptr,
       std::make_shared<ReleaseLog>(plan, head, false), current_scheduler("test"));
 }

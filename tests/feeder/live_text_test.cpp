@@ -116,12 +116,29 @@ TEST(LiveText, BeforeAnythingIsKnown) {
   LiveRow fresh;
   fresh.device = "host:0";
   EXPECT_EQ(block({fresh}, {.width = 80}), R"(
-host:0  epoch 0  0   - steps/s
-  reader            0 % ─► copier            0 % ─► consumer            0 %
-  - samples/s   - B/s   slots: 0 of 0 filled, 0 of 0 ready
+host:0  epoch 0  0   ? steps/s
+  reader              ? ─► copier              ? ─► consumer              ?
+  ? samples/s   ? B/s   slots: 0 of 0 filled, 0 of 0 ready
   no step was sampled yet
 )");
-  EXPECT_EQ(live_line(fresh), "host:0: epoch 0, 0, - steps/s, - samples/s, - B/s");
+  EXPECT_EQ(live_line(fresh), "host:0: epoch 0, 0, ? steps/s, ? samples/s, ? B/s");
+}
+
+// Steps are timed, and no copy was.
+TEST(LiveText, BeforeTheLinkIsKnown) {
+  LiveRow some = row();
+  some.stats.t_x = 0;
+  some.stats.copier = {};
+  const std::string all = block({some}, {.width = 80});
+  EXPECT_NE(all.find(" ─► copier              ? ─► consumer ████████ 100 %\n"), std::string::npos)
+      << all;
+  EXPECT_NE(all.find("\n  copy    ?\n  compute ███"), std::string::npos) << all;
+  EXPECT_NE(all.find("\n  OE ?   Tstep 3.00 ms   Tc 3.00 ms   Tx ?   bubble ?"), std::string::npos)
+      << all;
+  EXPECT_NE(all.find("No copy was timed"), std::string::npos) << all;
+  const std::string line = live_line(some);
+  EXPECT_NE(line.find("   copier ?   consumer 100.0 %   OE ?   Tstep"), std::string::npos) << line;
+  EXPECT_EQ(line.find("limits"), std::string::npos) << line;
 }
 
 // Of a common epoch, the other devices take their parts: it is over sooner than at one's rate.
