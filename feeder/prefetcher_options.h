@@ -137,8 +137,8 @@ struct PrefetcherOptions {
   /// Shows the figures in a terminal while it runs (feeder/live.h).
   std::optional<Live> live = std::nullopt;
   /// One step in this many is timed on the device, on average and at irregular distances (0: none;
-  /// 1 and 2: two in five). Below 8, those at the beginning of very short epochs somewhat more often
-  /// than the others.
+  /// 1 and 2: two in five). Below 8, those at the beginning of very short epochs somewhat more
+  /// often than the others.
   std::size_t sample_every = 16;
 };
 

@@ -263,8 +263,9 @@ leat_status leat_prefetcher_plan(const leat_prefetcher* prefetcher, uint64_t* ba
 leat_status leat_prefetcher_state(const leat_prefetcher* prefetcher, char* buffer, size_t size,
                                   size_t* needed);
 /* One state of those of all ranks, `count` of them, for ranks that need not be in step when they
- * are stopped; of those in step, with batches in order, any one's will do. LEAT_ERROR_ARGUMENT: they are not of one run,
- * or a rank is missing or there twice. LEAT_ERROR_ENVIRONMENT: one is damaged. */
+ * are stopped; of those in step, with batches in order, any one's will do. LEAT_ERROR_ARGUMENT:
+ * they are not of one run, or a rank is missing or there twice. LEAT_ERROR_ENVIRONMENT: one is
+ * damaged. */
 leat_status leat_state_merge(const char* const* states, size_t count, char* buffer, size_t size,
                              size_t* needed);
 /* The overlap table (feeder/stats.h): what limits the loop, and what would help. */
