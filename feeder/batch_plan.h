@@ -15,6 +15,12 @@
 
 namespace leat::feeder {
 
+/// Which device of the prefetcher, and which rank of the world that is.
+struct LocalRank {
+  std::size_t index = 0;
+  std::size_t of_world = 0;
+};
+
 /// What becomes of an epoch's last batch when the samples do not fill it.
 enum class LastBatch : std::uint8_t {
   kPartial,  // it is delivered with fewer samples

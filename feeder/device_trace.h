@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "leat/csp/clock.h"
+#include "leat/feeder/batch_plan.h"
 #include "leat/feeder/slots.h"
 #include "leat/feeder/trace.h"
 #include "leat/gpu/event.h"
@@ -56,7 +57,7 @@ struct Occupancy {
 class DeviceTrace {
  public:
   /// Syncs `stream` once, to learn how its time and the scheduler's belong together.
-  DeviceTrace(const gpu::Stream& stream, std::size_t rank, const TraceOptions& options);
+  DeviceTrace(const gpu::Stream& stream, const LocalRank& rank, const TraceOptions& options);
 
   /// For a batch that is about to be read: where to record it, or null.
   [[nodiscard]] TracedBatch* next() noexcept;
@@ -80,7 +81,8 @@ class DeviceTrace {
   [[nodiscard]] TimePoint origin() const noexcept { return anchored_; }
 
  private:
-  const std::size_t rank_;
+  const std::size_t rank_;  // local
+  const std::size_t rank_of_world_;
   const std::string name_;
   const std::uint64_t skip_;
   gpu::Event anchor_;  // was reached at anchored_

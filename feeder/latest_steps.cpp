@@ -23,9 +23,8 @@ Quantiles quantiles(std::vector<double>& values) {
 
 }  // namespace
 
-void LatestSteps::add(double t_step, std::optional<double> longest) noexcept {
-  Step step{.t_step = t_step, .bubble = std::nullopt};
-  if (longest.has_value()) step.bubble = std::max(t_step - *longest, 0.0);
+void LatestSteps::add(double t_step, double t_c, std::optional<double> t_x) noexcept {
+  const Step step{.t_step = t_step, .t_c = t_c, .t_x = t_x};
   if (steps_.size() < kLatestSteps) {
     steps_.push_back(step);  // within what was reserved
     return;
@@ -44,11 +43,12 @@ void LatestSteps::add_to(Stats& stats) const {
   std::vector<double> values(steps_.size());
   std::ranges::transform(steps_, values.begin(), &Step::t_step);
   stats.step = quantiles(values);
-  values.clear();
-  for (const Step& step : steps_) {
-    if (step.bubble.has_value()) values.push_back(*step.bubble);
-  }
-  if (!values.empty()) stats.bubble = quantiles(values);
+  if (!stats.is_measured()) return;
+  values.resize(steps_.size());
+  std::ranges::transform(steps_, values.begin(), [&](const Step& step) {
+    return std::max(step.t_step - std::max(step.t_c, step.t_x.value_or(stats.t_x)), 0.0);
+  });
+  stats.bubble = quantiles(values);
 }
 
 }  // namespace leat::feeder

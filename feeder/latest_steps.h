@@ -14,16 +14,18 @@ class LatestSteps {
  public:
   LatestSteps() { steps_.reserve(kLatestSteps); }
 
-  /// A step took `t_step`, and max(Tc, Tx) of it was `longest`, if that is known. In seconds.
-  void add(double t_step, std::optional<double> longest) noexcept;
+  /// A step took `t_step`, its work `t_c`, and its copy `t_x`, if that was timed. In seconds.
+  void add(double t_step, double t_c, std::optional<double> t_x) noexcept;
   void clear() noexcept;
-  /// Puts both quantiles into `stats`; leaves one where there is no step to take it of.
+  /// Puts both quantiles into `stats`: that of the bubble with the mean Tx there for steps whose
+  /// copy was not timed, if it is measured. Leaves them where there is no step.
   void add_to(Stats& stats) const;
 
  private:
   struct Step {
     double t_step;
-    std::optional<double> bubble;
+    double t_c;
+    std::optional<double> t_x;
   };
   std::vector<Step> steps_;
   std::size_t next_ = 0;  // to be overwritten, once the ring is full

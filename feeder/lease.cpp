@@ -162,7 +162,10 @@ void Lease::end(bool done) noexcept {
       traced.has_ended = traced.is_leased;
     });
   }
-  if (done) ring->stats.add_release(slot.batch.epoch, slot.batch.index, slot.batch.samples);
+  if (done) {
+    ring->stats.add_release(slot.batch.epoch, slot.batch.index, slot.batch.samples,
+                            ring->is_own_time());
+  }
   ring->log->ended(ring->rank, pass_, slot.batch, done);
   ring->give_back(slot, DeviceState::kLeased);
   ring->give_back_credit();

@@ -33,9 +33,9 @@ namespace leat::feeder {
 /// less than 40 columns it is one short line. With colours unless NO_COLOR is set, in ASCII unless
 /// the locale's name (LC_ALL, LC_CTYPE, or LANG) has "utf-8" or "utf8" in it, in any letter case.
 /// What the program itself prints to the same terminal meanwhile is drawn over. Of several
-/// prefetchers the first has the terminal to itself, and one that begins later shows nothing until
-/// that has ended. Anywhere else, or where TERM is unset, empty, or "dumb", it is one plain line a
-/// second for each device. When the prefetcher ends, what it was by then stays.
+/// prefetchers of a process the first has the terminal to itself, and one that begins later shows
+/// nothing until that has ended. Anywhere else, or where TERM is unset, empty, or "dumb", it is one
+/// plain line a second for each device. When the prefetcher ends, what it was by then stays.
 struct Live {
   /// The standard error. Stays the caller's; must be open for writing, for as long as the
   /// prefetcher lives.

@@ -20,7 +20,6 @@ LiveRows::LiveRows(const Live& live, LiveSource source)
       rows_(source_.rings.size()) {
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     rows_[i].device = source_.rings[i]->device.name();
-    from_[i].since = source_.clock->now();
   }
 }
 
@@ -34,9 +33,18 @@ void LiveRows::update(std::size_t i) {
   From& from = from_[i];
   LiveRow& row = rows_[i];
   const StatsCollector::Progress progress = ring.stats.progress();
-  const TimePoint now = source_.clock->now();
+  // A clock that is virtual may end before the prefetcher does, and tells the time to its own run
+  // alone: the time is then that of the latest release.
+  const TimePoint now =
+      progress.is_own_time && !ring.is_virtual_time() ? leat::now() : progress.latest_at;
   if (progress.batches > 0) {
-    if (from.rate.is_empty()) from.rate.add(progress.first_at, 1, progress.first_samples);
+    if (!from.is_own_time.has_value()) {
+      from.rate.add(progress.first_at, 1, progress.first_samples);
+    } else if (*from.is_own_time != progress.is_own_time) {  // another clock
+      from.rate = {};
+      from.since.reset();
+    }
+    from.is_own_time = progress.is_own_time;
     from.rate.add(progress.latest_at, progress.batches, progress.samples);
   }
   const std::optional<LiveRate::Rates> rates = from.rate.rates(now);
@@ -44,7 +52,8 @@ void LiveRows::update(std::size_t i) {
   row.samples_per_second = rates ? std::optional(rates->samples) : std::nullopt;
   row.done_per_second = row.steps_per_second;
 
-  const bool is_whole = now - from.since >= kWindow;
+  if (!from.since.has_value()) from.since = now;
+  const bool is_whole = now - *from.since >= kWindow;
   constexpr std::uint64_t kNever = ~std::uint64_t{0};
   const Stats stats = ring.stats.window(from.window, is_whole ? 1 : kNever);
   if (stats.sampled_steps > 0 || row.stats.sampled_steps == 0) row.stats = stats;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,7 +21,6 @@ struct LiveSource {
   std::vector<std::shared_ptr<SlotRing>> rings;
   std::uint64_t batches_per_epoch = 0;  // for each device, or, shared, for all together
   bool is_shared = false;               // Sharing::kDynamic
-  const Clock* clock = nullptr;         // of the stages, so that rates are of the steps' time
 };
 
 /// Gathers rows. Not thread-safe; what it reads is.
@@ -37,8 +37,9 @@ class LiveRows {
   // Of one device: where its figures count from.
   struct From {
     LiveRate rate;
+    std::optional<bool> is_own_time;  // of the releases
     StatsCollector::Window window;
-    TimePoint since;
+    std::optional<TimePoint> since;
   };
 
   void update(std::size_t i);

@@ -146,7 +146,8 @@ void LiveScreen::show(std::span<const LiveRow> rows) {
   if (is_terminal_) {
     if (!turn_.take()) return;
     const std::size_t drawn = drawn_;
-    if (!write(block(rows))) drawn_ = drawn;
+    const std::size_t width = style_.width;
+    if (!write(block(rows))) drawn_ = width == style_.width ? drawn : 0;
     return;
   }
   for (const LiveRow& row : rows) {

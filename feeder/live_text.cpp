@@ -66,14 +66,14 @@ std::string busy_text(std::optional<double> share) {
   return text.data();
 }
 
-double share_of(const LiveRow& row) {
-  return std::min(static_cast<double>(row.done) / static_cast<double>(row.total), 1.0);
+double percent_of(const LiveRow& row) {
+  return std::min(100 * static_cast<double>(row.done) / static_cast<double>(row.total), 100.0);
 }
 
 // Progress, in short.
 std::string share_text(const LiveRow& row) {
   if (row.total == 0) return std::to_string(row.done);
-  return std::to_string(static_cast<int>(100 * share_of(row))) + " %";
+  return std::to_string(static_cast<int>(percent_of(row))) + " %";
 }
 
 std::string progress_text(const LiveRow& row) {
@@ -115,8 +115,9 @@ std::string progress_line(const LiveRow& row, const LiveStyle& style) {
   line << head;
   if (row.total > 0 && taken + 4 <= style.width) {
     line << "  ";
-    line.add(bar(share_of(row), std::min<std::size_t>(style.width - taken, 40), style.unicode),
-             kGreen);
+    line.add(
+        bar(percent_of(row) / 100, std::min<std::size_t>(style.width - taken, 40), style.unicode),
+        kGreen);
   }
   line << tail;
   return line.text();
@@ -131,14 +132,13 @@ struct Stage {
 std::array<Stage, 3> stages_of(const Stats& stats) {
   const Limit limit = stats.what_if({}).limit;
   const bool known = stats.is_measured();
-  const auto busy = [](bool is_known, const StageShares& shares) {
-    return is_known ? std::optional(shares.busy) : std::nullopt;
+  const auto busy = [](const StageShares& shares) {
+    return shares.is_known() ? std::optional(shares.busy) : std::nullopt;
   };
-  const bool has_steps = stats.t_step > 0;
-  return {{{"reader", busy(has_steps, stats.reader),
-            known && (limit == Limit::kReaders || limit == Limit::kCpus)},
-           {"copier", busy(known, stats.copier), known && limit == Limit::kLink},
-           {"consumer", busy(has_steps, stats.consumer), known && limit == Limit::kConsumer}}};
+  return {
+      {{"reader", busy(stats.reader), known && (limit == Limit::kReaders || limit == Limit::kCpus)},
+       {"copier", busy(stats.copier), known && limit == Limit::kLink},
+       {"consumer", busy(stats.consumer), known && limit == Limit::kConsumer}}};
 }
 
 // Bars of so many columns; 0: none.

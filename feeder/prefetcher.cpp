@@ -328,8 +328,7 @@ Prefetcher::Prefetcher(const Dataset& dataset, const std::vector<gpu::Device>& d
     parts_->live = std::make_unique<LiveView>(
         *options.live, LiveSource{.rings = parts_->rings,
                                   .batches_per_epoch = batches_per_epoch(),
-                                  .is_shared = options.sharing == Sharing::kDynamic,
-                                  .clock = &parts_->scheduler->clock()});
+                                  .is_shared = options.sharing == Sharing::kDynamic});
   }
   parts_->stages.launch(*parts_->group);
 }

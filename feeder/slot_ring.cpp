@@ -25,7 +25,7 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
       checks(check_slots == CheckSlots::kNo
                  ? nullptr
                  : std::make_unique<SlotChecks>(on, layout, size.device_slots, check_slots)),
-      trace(into == nullptr ? nullptr : into->make(copy_stream, local.of_world)),
+      trace(into == nullptr ? nullptr : into->make(copy_stream, local)),
       filled(capacity(size.pinned_slots), "filled slots"),
       in_flight(capacity(size.pinned_slots), "copies in flight"),
       free_device(capacity(size.device_slots), "free device slots"),

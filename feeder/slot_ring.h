@@ -41,12 +41,6 @@ struct RingSize {
   std::size_t leases = 1;  // at a time
 };
 
-/// Which device of the prefetcher, and which rank of the world that is.
-struct LocalRank {
-  std::size_t index = 0;
-  std::size_t of_world = 0;
-};
-
 /// The right to have one more lease.
 struct LeaseCredit {};
 

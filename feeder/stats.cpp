@@ -12,8 +12,7 @@ namespace leat::feeder {
 namespace {
 
 std::string row(const char* stage, const StageShares& shares) {
-  const bool known = shares.busy + shares.starved + shares.blocked > 0;
-  const auto told = [&](double share) { return known ? percent_text(share) : "?"; };
+  const auto told = [&](double share) { return shares.is_known() ? percent_text(share) : "?"; };
   std::array<char, 96> text{};
   std::snprintf(text.data(), text.size(), "  %-10s %9s %9s %9s\n", stage, told(shares.busy).c_str(),
                 told(shares.starved).c_str(), told(shares.blocked).c_str());
@@ -195,9 +194,10 @@ std::string Stats::table() const {
   }
   std::string text = shares_table();
   const bool measured = is_measured();
-  text += "  Tread " + time_text(t_read) + " / " + std::to_string(workers) +
-          (workers == 1 ? " worker" : " workers") + "   Tx " + (measured ? time_text(t_x) : "?") +
-          "   Tc " + time_text(t_c) + "   Tstep " + time_text(t_step) + "\n";
+  text += "  Tread " + (reader.is_known() ? time_text(t_read) : "?") + " / " +
+          std::to_string(workers) + (workers == 1 ? " worker" : " workers") + "   Tx " +
+          (measured ? time_text(t_x) : "?") + "   Tc " + time_text(t_c) + "   Tstep " +
+          time_text(t_step) + "\n";
   text += "  OE = max(Tc, Tx) / Tstep = " + (measured ? number_text(overlap_efficiency()) : "?") +
           "   (" + std::to_string(sampled_steps) + " steps sampled of " + std::to_string(batches) +
           ")\n";

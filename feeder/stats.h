@@ -40,11 +40,12 @@
 
 namespace leat::feeder {
 
-/// Shares of the step; they add up to 1.
+/// Shares of the step; they add up to 1, or are zeros: not known.
 struct StageShares {
   double busy = 0;
   double starved = 0;
   double blocked = 0;
+  [[nodiscard]] bool is_known() const noexcept { return busy + starved + blocked > 0; }
 };
 
 /// What keeps a step from being shorter.
@@ -118,9 +119,9 @@ struct Stats {
   double t_c = 0;
   double t_step = 0;
   Quantiles step;    // of Tstep
-  Quantiles bubble;  // of its excess over max(Tc, Tx); at least 0; of steps that saw Tx known
+  Quantiles bubble;  // of its excess over max(Tc, Tx); at least 0
   StageShares reader;
-  StageShares copier;  // zeros where Tx is not known
+  StageShares copier;
   StageShares consumer;
   std::uint64_t decided = 0;        // how often autotune has changed something
   std::vector<Decision> decisions;  // the latest kMostDecisions of these; the means are of what was

@@ -107,7 +107,7 @@ void StatsCollector::measure(const StepTiming& t) {
     if (!is_on_device()) latest_.clear();  // those were the host's
     sums_.compute.add(compute);
     sums_.step.add(step);
-    latest_.add(step, copy.has_value() ? std::max(compute, *copy) : longest(compute));
+    latest_.add(step, compute, copy);
   }
 }
 
@@ -149,10 +149,11 @@ void StatsCollector::add_copy(std::size_t bytes) noexcept {
   sums_.bytes.add(static_cast<double>(bytes));
 }
 
-void StatsCollector::add_release(std::uint64_t epoch, std::uint64_t index,
-                                 std::size_t samples) noexcept {
-  const TimePoint at = now();
+void StatsCollector::add_release(std::uint64_t epoch, std::uint64_t index, std::size_t samples,
+                                 bool is_own_time) noexcept {
   const std::scoped_lock lock(mutex_);
+  const TimePoint at = now();  // in the order of the counts
+  progress_.is_own_time = is_own_time;
   ++batches_;
   if (progress_.batches++ == 0) {
     progress_.first_at = at;
@@ -185,15 +186,15 @@ void StatsCollector::add_host_release(PassId pass, const std::optional<HostStep>
     sums_.host_busy.add(worked);
     sums_.host_starved.add(std::min(seconds(step->starved), whole - worked));
     sums_.host_step.add(whole);
-    if (!is_on_device()) latest_.add(whole, longest(worked));
+    if (!is_on_device()) latest_.add(whole, worked, std::nullopt);
   }
   host_pass_ = pass;
   host_released_ = released;
 }
 
 // Of what none was measured in a stretch, that since the shape was set; else all: reads and copies
-// are the same ones with other slots and workers. Copies are timed for one step in many, and
-// towards the end of an epoch steps go on when all was read.
+// take as long with other slots and workers, but do not wait as long. Copies are timed for one step
+// in many, and towards the end of an epoch steps go on when all was read.
 StatsCollector::Sums StatsCollector::filled_up(const Sums& sums) const noexcept {
   Sums filled = sums;
   for (const Sums& wider : {sums_.since(at_shape_), sums_.since(at_reset_)}) {
@@ -202,19 +203,12 @@ StatsCollector::Sums StatsCollector::filled_up(const Sums& sums) const noexcept 
       filled.read_cpu = wider.read_cpu;
     }
     if (filled.bytes.count == 0) filled.bytes = wider.bytes;
-    if (filled.copy.count == 0) {
-      filled.copy = wider.copy;
-      filled.copier_blocked = wider.copier_blocked;
-    }
+    if (filled.copy.count == 0) filled.copy = wider.copy;
+  }
+  if (filled.copier_blocked.count == 0) {
+    filled.copier_blocked = sums_.copier_blocked - at_shape_.copier_blocked;
   }
   return filled;
-}
-
-// max(Tc, Tx); nothing as long as no copy was timed.
-std::optional<double> StatsCollector::longest(double compute) const noexcept {
-  const Mean copy = filled_up(sums_.since(at_shape_)).copy;
-  if (copy.count == 0) return std::nullopt;
-  return std::max(compute, copy.value());
 }
 
 StatsCollector::Sums StatsCollector::Sums::since(const Sums& before) const noexcept {
@@ -312,14 +306,16 @@ Stats StatsCollector::stats_of(const Sums& measured) const {
   stats.consumer =
       shares(stats.t_c, on_device ? sums.consumer_starved.value() : sums.host_starved.value(),
              &StageShares::starved, &StageShares::blocked);
-  if (sums.copy.count > 0) {
+  if (sums.copier_blocked.count > 0) {
     stats.copier = shares(stats.t_x, sums.copier_blocked.value(), &StageShares::blocked,
                           &StageShares::starved);
   }
   // A reader that does not read waits for a free slot: indices never run out within an epoch.
-  stats.reader = shares(
-      stats.t_read * static_cast<double>(options_.devices) / static_cast<double>(options_.workers),
-      0, &StageShares::starved, &StageShares::blocked);
+  if (sums.read.count > 0) {
+    stats.reader = shares(stats.t_read * static_cast<double>(options_.devices) /
+                              static_cast<double>(options_.workers),
+                          0, &StageShares::starved, &StageShares::blocked);
+  }
   return stats;
 }
 

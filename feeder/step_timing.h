@@ -93,7 +93,9 @@ class StatsCollector {
   void add_read(Duration busy, Duration cpu) noexcept;
   void add_copy(std::size_t bytes) noexcept;
   /// The rank's batch `index` of an epoch was released, of so many samples.
-  void add_release(std::uint64_t epoch, std::uint64_t index, std::size_t samples) noexcept;
+  /// `is_own_time`: as SlotRing's, where it is called.
+  void add_release(std::uint64_t epoch, std::uint64_t index, std::size_t samples,
+                   bool is_own_time) noexcept;
   /// A batch went before `overtaken` that were begun earlier.
   void add_reordered(std::uint64_t overtaken) noexcept;
   /// A consumer that binds no stream has released a batch just now. If it has looked at it: it
@@ -119,9 +121,11 @@ class StatsCollector {
     std::uint64_t samples = 0;   // of these
     std::uint64_t epoch = 0;     // of the latest of these
     std::uint64_t in_epoch = 0;  // batches up to that one, in it
-    // When the first and the latest were released, on the clock of who released them.
+    // When the first and the latest were released, on the clock of who released them; whether the
+    // latest was on that of the stages.
     TimePoint first_at;
     TimePoint latest_at;
+    bool is_own_time = true;
     std::uint64_t first_samples = 0;
   };
   [[nodiscard]] Progress progress();
@@ -151,7 +155,6 @@ class StatsCollector {
   };
   [[nodiscard]] Stats stats_of(const Sums& sums) const;
   [[nodiscard]] Sums filled_up(const Sums& sums) const noexcept;
-  [[nodiscard]] std::optional<double> longest(double compute) const noexcept;
 
   // Whether steps were timed on the device: then these count, and none that the host has timed.
   [[nodiscard]] bool is_on_device() const noexcept {

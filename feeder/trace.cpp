@@ -90,12 +90,12 @@ Trace::Trace(const TraceOptions& options) : options_(options) {
 
 Trace::~Trace() = default;
 
-std::shared_ptr<DeviceTrace> Trace::make(const gpu::Stream& copies, std::size_t rank) {
+std::shared_ptr<DeviceTrace> Trace::make(const gpu::Stream& copies, const LocalRank& rank) {
   auto device = std::make_shared<DeviceTrace>(copies, rank, options_);
   const std::scoped_lock lock(mutex_);
   // Of a prefetcher that has gone and recorded nothing: its constructor may have failed.
   std::erase_if(devices_, [](const auto& one) { return one.use_count() == 1 && one->is_unused(); });
-  if (std::ranges::any_of(devices_, [&](const auto& one) { return one->rank() == rank; })) {
+  if (std::ranges::any_of(devices_, [&](const auto& one) { return one->rank() == rank.index; })) {
     throw std::invalid_argument(
         "leat: a trace records one prefetcher, and this one has one already");
   }
@@ -133,8 +133,10 @@ TracedBatch::TracedBatch(const gpu::Device& device, std::size_t which)
       use_begin(device, gpu::Timing::kOn),
       use_end(device, gpu::Timing::kOn) {}
 
-DeviceTrace::DeviceTrace(const gpu::Stream& stream, std::size_t rank, const TraceOptions& options)
-    : rank_(rank),
+DeviceTrace::DeviceTrace(const gpu::Stream& stream, const LocalRank& rank,
+                         const TraceOptions& options)
+    : rank_(rank.index),
+      rank_of_world_(rank.of_world),
       name_(stream.device().name()),
       skip_(options.skip),
       anchor_(stream.device(), gpu::Timing::kOn) {
@@ -158,7 +160,7 @@ void DeviceTrace::write(std::string& out, TimePoint origin) const {
   const std::scoped_lock lock(mutex_);
   const std::size_t device = kFirstDevice + rank_;
   const std::size_t first_track = kFirstRank + rank_ * kTracksOfRank;
-  const std::string rank = "rank " + std::to_string(rank_);
+  const std::string rank = "rank " + std::to_string(rank_of_world_);
   const Track copies{device, kCopies};
   const Track compute{device, kCompute};
   const Track copier{kHost, first_track};

@@ -28,6 +28,7 @@ class Stream;
 namespace leat::feeder {
 
 class DeviceTrace;
+struct LocalRank;
 
 /// Which batches to record.
 struct TraceOptions {
@@ -62,7 +63,7 @@ class Trace {
   friend class SlotRing;
   /// Of the device that `copies` is of. Throws std::invalid_argument for a rank that it has
   /// already.
-  [[nodiscard]] std::shared_ptr<DeviceTrace> make(const gpu::Stream& copies, std::size_t rank);
+  [[nodiscard]] std::shared_ptr<DeviceTrace> make(const gpu::Stream& copies, const LocalRank& rank);
 
   const TraceOptions options_;
   mutable std::mutex mutex_;

@@ -299,7 +299,7 @@ typedef struct leat_stats {
   uint64_t pinned_slots;
   double batch_bytes;
   double t_read;
-  double t_x; /* 0: no copy was timed yet; then overlap_efficiency is 0, too */
+  double t_x; /* 0 where no copy was timed yet, and overlap_efficiency with it */
   double t_c;
   double t_step;
   double overlap_efficiency;

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/prefetcher.h"
@@ -45,21 +46,25 @@ TEST(StepQuantiles, AreOfSingleSteps) {
 
 TEST(StepQuantiles, ForgetTheOldestSteps) {
   LatestSteps latest;
-  Stats stats;
+  Stats stats{.timed_copies = 1, .t_x = 2, .t_step = 50};
   latest.add_to(stats);
   EXPECT_EQ(stats.step.p50, 0);
-  for (std::size_t i = 0; i < 10; ++i) latest.add(100, 40);
+  for (std::size_t i = 0; i < 10; ++i) latest.add(100, 3, 40);
   latest.add_to(stats);
   EXPECT_EQ(stats.bubble.p50, 60);
-  for (std::size_t i = 1; i <= kLatestSteps; ++i) latest.add(static_cast<double>(i), 5000);
+  for (std::size_t i = 1; i <= kLatestSteps; ++i) latest.add(static_cast<double>(i), 5000, 1);
   latest.add_to(stats);
   EXPECT_EQ(stats.step.p50, kLatestSteps / 2);
   EXPECT_EQ(stats.step.p99, 4056);  // the 0.99 x 4096th, rounded up
   EXPECT_EQ(stats.bubble.p99, 0) << "no less";
   latest.clear();
-  latest.add(7, 3);
+  latest.add(7, 3, std::nullopt);
   latest.add_to(stats);
   EXPECT_EQ(stats.step.p99, 7);
+  EXPECT_EQ(stats.bubble.p99, 4);
+  stats.t_x = 5;  // that of a step whose copy was not timed
+  latest.add_to(stats);
+  EXPECT_EQ(stats.bubble.p99, 2);
 }
 
 TEST(StepQuantiles, AfterAResetOnlyWhatComesThenCounts) {

@@ -39,10 +39,7 @@ std::shared_ptr<SlotRing> make_ring(const std::string& device, std::size_t rank)
 struct Loop {
   explicit Loop(std::size_t devices, const Live& live = {}, bool is_shared = false)
       : rings(rings_of(devices)),
-        rows(live, {.rings = rings,
-                    .batches_per_epoch = kBatches,
-                    .is_shared = is_shared,
-                    .clock = &current_scheduler("test").clock()}) {}
+        rows(live, {.rings = rings, .batches_per_epoch = kBatches, .is_shared = is_shared}) {}
   static std::vector<std::shared_ptr<SlotRing>> rings_of(std::size_t devices) {
     std::vector<std::shared_ptr<SlotRing>> rings;
     for (std::size_t i = 0; i < devices; ++i) {
@@ -58,7 +55,7 @@ struct Loop {
     StatsCollector& stats = rings[on]->stats;
     stats.add_host_release(PassId{1},
                            StatsCollector::HostStep{.starved = step - busy, .busy = busy});
-    stats.add_release(epoch, index, kBatchSize);
+    stats.add_release(epoch, index, kBatchSize, is_own_time);
   }
   const LiveRow& row(std::size_t i = 0) {
     rows.update();
@@ -67,6 +64,7 @@ struct Loop {
 
   const std::vector<std::shared_ptr<SlotRing>> rings;
   LiveRows rows;
+  bool is_own_time = true;
 };
 
 template <class Body>

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -94,6 +95,39 @@ TEST(Live, APipeThatIsFullOrThatNobodyReadsHoldsUpNothing) {
   EXPECT_EQ(text.find_first_not_of('.'), std::string::npos);
   from.close();
   consume_all(to.get(), {});  // no SIGPIPE
+}
+
+// Rates are of the time of whoever releases, wherever the prefetcher was made, and when it ends.
+TEST(Live, ClocksThatEndBeforeItAreLeftAlone) {
+  for (const bool is_made_inside : {false, true}) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(pipe(ends.data()), 0);
+    const Fd from(ends[0]);
+    const Fd to(ends[1]);
+    const Numbers data({.size = 32});
+    std::unique_ptr<Prefetcher> feed;
+    const auto make = [&] {
+      feed = std::make_unique<Prefetcher>(
+          data, gpu::open("host"),
+          PrefetcherOptions{.batch_size = 4, .live = Live{.fd = to.get()}});
+    };
+    if (!is_made_inside) make();
+    {
+      VirtualClock clock;
+      run(
+          [&] {
+            if (is_made_inside) make();
+            for (Lease& batch : feed->epoch(0)) {
+              sleep_for(2s);
+              batch.release();
+            }
+          },
+          {.workers = 1, .clock = &clock});
+    }
+    feed.reset();
+    const std::string text = read_all(from.get());
+    EXPECT_NE(text.find("8 of 8 (100 %), 0.50 steps/s"), std::string::npos) << text;
+  }
 }
 
 TEST(Live, ADescriptorThatIsNotOpenIsRefused) {

@@ -27,12 +27,13 @@ using support::Numbers;
 constexpr double kCopy = 10e-3;
 
 template <class Loop>
-void in_virtual_time(PrefetcherOptions options, const Loop& loop) {
+void in_virtual_time(PrefetcherOptions options, const Loop& loop,
+                     Duration read_time = Duration::zero()) {
   VirtualClock clock;
   run(
       [&] {
         options.batch_size = 4;
-        const Numbers data({.size = 4096});
+        const Numbers data({.size = 4096, .read_time = read_time / 4});
         const double bytes = static_cast<double>(options.batch_size * data.bytes());
         const gpu::Device device = gpu::open_host({.h2d_bandwidth = bytes / kCopy});
         Prefetcher feed(data, device, options);
@@ -93,9 +94,24 @@ TEST(TimedCopies, AfterTheFirstTheLinkLimits) {
     EXPECT_NEAR(stats.overlap_efficiency(), 1, 1e-6);
     EXPECT_EQ(stats.what_if({}).limit, Limit::kLink);
     EXPECT_NEAR(stats.copier.busy, 1, 1e-6);
-    // Of the steps before it no bubble is known; taken for one of no copy, it would be 9 ms.
+    // Of the steps before it, too; taken for ones of no copy, they would have 9 ms.
     EXPECT_NEAR(stats.bubble.p99, 0, 1e-9);
   });
+}
+
+// Looked at once, at the end: what the copies took is known then, and was not while the loop ran.
+TEST(TimedCopies, TheBubbleIsOfAllSteps) {
+  in_virtual_time(
+      {},
+      [](Prefetcher& feed) {
+        consume(feed, 60);
+        const Stats stats = feed.stats();
+        EXPECT_NEAR(stats.t_step, 40e-3, 1e-9);
+        EXPECT_NEAR(stats.overlap_efficiency(), 0.25, 1e-6);
+        EXPECT_NEAR(stats.bubble.p50, 30e-3, 1e-9);
+        EXPECT_NEAR(stats.bubble.p99, 30e-3, 1e-9);
+      },
+      40ms);
 }
 
 // A reset forgets the copies, too.

@@ -53,7 +53,7 @@ has "$folder/written" 'of 410 \([0-9]+ %\)   [0-9.]+ steps/s   ETA 0:0'
 # --- elsewhere --------------------------------------------------------------------------------
 
 "${loop[@]}" >"$folder/table" 2>"$folder/screen"
-line='^host:0: epoch 0, [0-9]+ of 410 \([0-9]+ %\), [0-9.]+ steps/s, '
+line='^host:0: epoch 0, [0-9]+ of 410 \([0-9]+ %\), ([0-9.]+|\?) steps/s, '
 (($(grep -cE "$line" "$folder/screen") >= 2)) || fail "fewer than two lines"
 [[ $(grep -cvE "$line" "$folder/screen") == 0 ]] || fail "another line"
 has "$folder/screen" '410 of 410 \(100 %\), .* consumer [0-9.]+ % \(limits\)   OE [01]\.'

@@ -315,8 +315,14 @@ def on_stopping(action):
         signal.signal(number, action)
 
 
+is_stopping = False
+
+
 def interrupt(number, _frame):
-    on_stopping(signal.SIG_IGN)  # timeout(1) sends two, of which the second would come while we print
+    global is_stopping
+    if is_stopping:  # timeout(1) sends two, of which the second would come while we print
+        return
+    is_stopping = True
     raise KeyboardInterrupt(signal.Signals(number).name)
 
 

@@ -212,7 +212,8 @@ def main():
     print(json.dumps({
         "variant": options.variant, "workers": options.workers,
         "t_step": marks[-1] / options.steps,
-        "p50": steps[len(steps) // 2], "p99": steps[min(len(steps) - 1, len(steps) * 99 // 100)],
+        # The ceil(p n)-th smallest, as leat-overlap has them.
+        "p50": steps[(len(steps) + 1) // 2 - 1], "p99": steps[(99 * len(steps) + 99) // 100 - 1],
         "compute": (f"{options.products} x SGEMM {kernels.width}^3 by {kernels.gemm_library()}"
                     if options.products else f"busy for {options.busy_ns} ns"),
         "allocations": allocated, "device_bytes": torch.cuda.max_memory_reserved(device),
