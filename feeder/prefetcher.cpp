@@ -374,7 +374,16 @@ std::string Prefetcher::report() const {
     if (parts_->feeds.size() > 1) {
       text += "rank " + std::to_string(feed->rank()) + " on " + feed->device().name() + "\n";
     }
-    text += feed->stats().table();
+    const Stats stats = feed->stats();
+    text += stats.table();
+    if (stats.is_measured() && stats.t_x > 0) {
+      text += "  copies at " + bytes_text(stats.batch_bytes / stats.t_x) + "/s";
+      if (stats.t_read_cpu > 0) {
+        text +=
+            ", reading computes " + number_text(stats.read_cpu_per_gb()) + " core-seconds per GB";
+      }
+      text += "\n";
+    }
   }
   const SlotRing& first = *parts_->rings[0];
   for (const auto& ring : parts_->rings) {

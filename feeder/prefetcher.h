@@ -88,8 +88,9 @@ class Prefetcher {
   [[nodiscard]] Stats stats() const;
   void reset_stats();
 
-  /// What there is to tell, in several lines: of each rank the overlap table, what the slots take
-  /// of which caps, samples that were left out, what autotune did last.
+  /// What there is to tell, in several lines: of each rank the overlap table, the rate of its
+  /// copies and what reading computes, in core-seconds for 1e9 bytes (not known in virtual time);
+  /// what the slots take of which caps, samples that were left out, what autotune did last.
   [[nodiscard]] std::string report() const;
 
   /// Global batches of a whole epoch.

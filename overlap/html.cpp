@@ -1,26 +1,50 @@
 #include "leat/overlap/html.h"
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
+#include "leat/overlap/figure.h"
 #include "leat/overlap/report_html.h"
 
 namespace overlap {
+namespace {
 
-std::string html(const std::string& json) {
-  constexpr std::string_view kPlace = "@DATA@";
-  std::string page(kReportHtml);
-  // "</script>" or "<!--" in a name would end the element.
+// Puts `text` where the page has `place`.
+void fill(std::string& page, std::string_view place, std::string_view text) {
+  page.replace(page.find(place), place.size(), text);
+}
+
+std::string as_template(const std::string& id, const std::string& content) {
+  return content.empty() ? "" : "<template id=\"" + id + "\">\n" + content + "</template>\n";
+}
+
+}  // namespace
+
+std::string html(const Provenance& from, const std::vector<Measured>& runs, const Sweep* sweep) {
+  std::string figures;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].trace.empty()) continue;
+    figures += as_template("run-" + std::to_string(i), timelines({&runs[i]}));
+  }
+  if (sweep != nullptr) {
+    figures += as_template("detailed", timelines(sweep->detailed()));
+    figures += as_template("maps", heat_maps(*sweep));
+  }
   std::string data;
-  data.reserve(json.size());
-  for (const char one : json) {
+  // "</script>" or "<!--" in a name would end the element.
+  for (const char one : json(from, runs, sweep)) {
     if (one == '<') {
       data += "\\u003c";
     } else {
       data += one;
     }
   }
-  page.replace(page.find(kPlace), kPlace.size(), data);
+  std::string page(kReportHtml);
+  // The data last: a command in it may say anything.
+  fill(page, "/*@PALETTE@*/", kPalette);
+  fill(page, "<!--@FIGURES@-->", figures);
+  fill(page, "@DATA@", data);
   return page;
 }
 

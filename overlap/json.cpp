@@ -60,6 +60,10 @@ ordered_json of(const Fed& fed) {
 }
 
 ordered_json of(const Measured& m) {
+  // Null: not known.
+  const auto sampled = [&](double figure) {
+    return m.is_sampled() ? ordered_json(figure) : ordered_json();
+  };
   ordered_json ranks = ordered_json::array();
   for (const Fed& fed : m.ranks) ranks.push_back(of(fed));
   ordered_json all = {{"shape", of(m.shape)},
@@ -75,15 +79,16 @@ ordered_json of(const Measured& m) {
                       {"t_replay", m.t_replay},
                       {"t_serial", m.t_serial},
                       {"t_step", m.slowest().t_step},
-                      {"overlap_efficiency", m.overlap_efficiency()},
-                      {"feed_efficiency", m.feed_efficiency()},
-                      {"hidden_fraction", m.hidden_fraction()},
-                      {"interference", m.interference()},
-                      {"link_efficiency", m.link_efficiency()},
+                      {"overlap_efficiency", sampled(m.overlap_efficiency())},
+                      {"feed_efficiency", sampled(m.feed_efficiency())},
+                      {"hidden_fraction", sampled(m.hidden_fraction())},
+                      {"interference", sampled(m.interference())},
+                      {"link_efficiency", sampled(m.link_efficiency())},
                       {"accelerator_utilization", m.accelerator_utilization()},
                       {"speed_up", m.speed_up()},
                       {"headspace", m.headspace()},
-                      {"core_seconds_per_gb", m.core_seconds_per_gb()},
+                      {"core_seconds_per_gb",
+                       m.virtual_time ? ordered_json() : ordered_json(m.core_seconds_per_gb())},
                       {"pinned_bytes", m.pinned_bytes},
                       {"device_bytes", m.device_bytes},
                       {"bottleneck", m.slowest().stats.bottleneck()},

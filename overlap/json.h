@@ -17,7 +17,8 @@ struct Provenance {
 };
 
 /// {"leat-overlap": 1, "command": ..., "runs": [...], "sweep": [...]}, indented, with a newline at
-/// the end. What a figure is, measure.h says under the same name.
+/// the end. What a figure is, measure.h says under the same name;
+/// null: not known.
 [[nodiscard]] std::string json(const Provenance& from, const std::vector<Measured>& runs,
                                const Sweep* sweep);
 

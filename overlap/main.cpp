@@ -16,6 +16,7 @@
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/overlap/datasets.h"
+#include "leat/overlap/figure.h"
 #include "leat/overlap/html.h"
 #include "leat/overlap/json.h"
 #include "leat/overlap/measure.h"
@@ -90,33 +91,41 @@ void write(const std::string& file, const std::string& text) {
   if (!out) throw leat::Error("leat-overlap: cannot write " + file);
 }
 
-void report(const Options& options, const std::string& json) {
-  if (!options.json.empty()) write(options.json, json);
-  if (!options.html.empty()) write(options.html, overlap::html(json));
+void report(const Options& options, const overlap::Provenance& from,
+            const std::vector<overlap::Measured>& runs, const overlap::Sweep* sweep) {
+  if (!options.json.empty()) write(options.json, overlap::json(from, runs, sweep));
+  if (!options.html.empty()) write(options.html, overlap::html(from, runs, sweep));
+  if (!options.svg.empty()) write(options.svg, overlap::figure(from, runs, sweep));
 }
 
 void run(const Options& options, bool is_virtual) {
   const bool quiet = options.json == "-";
   const std::vector<leat::gpu::Device> devices = open_devices(options);
   const overlap::Provenance from{.command = options.command, .machine = machine(), .date = date()};
+  std::unique_ptr<const leat::feeder::Dataset> data;
+  if (!options.data.empty()) data = overlap::open_dataset(options.data);
+  const auto fitted = [&](const overlap::Shape& asked) {
+    return data == nullptr ? asked : overlap::shape_of(asked, *data);
+  };
   if (options.sweep) {
     const auto progress = [&](const overlap::Point& point) {
       std::fprintf(stderr, "%s\n", overlap::line(point).c_str());
     };
-    overlap::Sweep sweep = overlap::sweep(devices, options.shapes.at(0), options.seconds, progress);
+    overlap::Sweep sweep = overlap::sweep(
+        devices, fitted(options.shapes.at(0)),
+        {.seconds = options.seconds, .trace = options.effort.trace, .progress = progress},
+        data.get());
     for (overlap::Point& point : sweep.points) {
       if (point.result.has_value()) point.result->virtual_time = is_virtual;
     }
     if (!quiet) std::fputs(overlap::table(sweep).c_str(), stdout);
-    report(options, overlap::json(from, {}, &sweep));
+    report(options, from, {}, &sweep);
     return;
   }
-  std::unique_ptr<const leat::feeder::Dataset> data;
-  if (!options.data.empty()) data = overlap::open_dataset(options.data);
   std::vector<overlap::Measured> runs;
   for (const overlap::Shape& asked : options.shapes) {
-    const overlap::Shape shape = data == nullptr ? asked : overlap::shape_of(asked, *data);
-    overlap::Measured measured = overlap::measure(devices, shape, options.effort, data.get());
+    overlap::Measured measured =
+        overlap::measure(devices, fitted(asked), options.effort, data.get());
     measured.virtual_time = is_virtual;
     if (!quiet) {
       std::printf("%s%s", runs.empty() ? "" : "\n", overlap::table(measured).c_str());
@@ -125,7 +134,7 @@ void run(const Options& options, bool is_virtual) {
     runs.push_back(std::move(measured));
   }
   if (!options.trace.empty()) write(options.trace, runs.back().trace);
-  report(options, overlap::json(from, runs, nullptr));
+  report(options, from, runs, nullptr);
 }
 
 }  // namespace

@@ -186,7 +186,10 @@ void feed_all(const std::vector<leat::gpu::Device>& devices, const leat::feeder:
               Measured& into) {
   const Shape& shape = into.shape;
   const std::size_t pinned_before = pinned_bytes(devices);
-  const std::size_t device_before = devices[0].memory().device.used;
+  std::vector<std::size_t> device_before;
+  for (const leat::gpu::Device& device : devices) {
+    device_before.push_back(device.memory().device.used);
+  }
   const auto trace = effort.trace == 0
                          ? nullptr
                          : std::make_shared<leat::feeder::Trace>(leat::feeder::TraceOptions{
@@ -207,7 +210,10 @@ void feed_all(const std::vector<leat::gpu::Device>& devices, const leat::feeder:
                          .live = live,
                          .sample_every = 2});
   into.pinned_bytes = pinned_bytes(devices) - pinned_before;
-  into.device_bytes = devices[0].memory().device.used - device_before;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    into.device_bytes =
+        std::max(into.device_bytes, devices[i].memory().device.used - device_before[i]);
+  }
   into.ranks.resize(devices.size());
   const double cpu_before = cpu_seconds();
   leat::TaskGroup group;
@@ -218,6 +224,9 @@ void feed_all(const std::vector<leat::gpu::Device>& devices, const leat::feeder:
   }
   group.wait();
   into.cpu_seconds = cpu_seconds() - cpu_before;
+  for (const Fed& fed : into.ranks) {
+    into.fed_bytes += fed.stats.batch_bytes * static_cast<double>(effort.warm_up + effort.steps);
+  }
   if (trace != nullptr) into.trace = trace->json();
 }
 
@@ -233,12 +242,16 @@ double link_peak(const leat::gpu::Device& device) {
 
 const Fed& Measured::slowest() const { return *std::ranges::max_element(ranks, {}, &Fed::t_step); }
 
+bool Measured::is_sampled() const { return slowest().stats.is_measured(); }
+
 double Measured::overlap_efficiency() const {
+  if (!is_sampled()) return 0;
   const Fed& fed = slowest();
   return std::max(fed.stats.t_c, fed.stats.t_x) / fed.t_step;
 }
 
 double Measured::feed_efficiency() const {
+  if (!is_sampled()) return 0;
   const leat::feeder::Stats& stats = slowest().stats;
   const double read =
       stats.t_read * static_cast<double>(devices) / static_cast<double>(shape.workers);
@@ -248,12 +261,13 @@ double Measured::feed_efficiency() const {
 double Measured::hidden_fraction() const { return slowest().stats.hidden_fraction(); }
 
 double Measured::interference() const {
+  if (!is_sampled()) return 0;
   return t_c_alone > 0 ? slowest().stats.t_c / t_c_alone : 1;
 }
 
 double Measured::link_efficiency() const {
-  const double t_x = slowest().stats.t_x;
-  return t_x > 0 && link_peak > 0 ? static_cast<double>(shape.batch_bytes()) / t_x / link_peak : 0;
+  const leat::feeder::Stats& stats = slowest().stats;
+  return stats.t_x > 0 && link_peak > 0 ? stats.batch_bytes / stats.t_x / link_peak : 0;
 }
 
 double Measured::accelerator_utilization() const { return t_c_alone / slowest().t_step; }
@@ -263,9 +277,7 @@ double Measured::speed_up() const { return t_serial / slowest().t_step; }
 double Measured::headspace() const { return t_replay > 0 ? slowest().t_step / t_replay - 1 : 0; }
 
 double Measured::core_seconds_per_gb() const {
-  const double bytes =
-      static_cast<double>(shape.batch_bytes() * ranks.size()) * static_cast<double>(steps);
-  return bytes > 0 ? 1e9 * cpu_seconds / bytes : 0;
+  return fed_bytes > 0 ? 1e9 * cpu_seconds / fed_bytes : 0;
 }
 
 Measured measure(const std::vector<leat::gpu::Device>& devices, const Shape& shape,

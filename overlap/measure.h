@@ -46,13 +46,18 @@ struct Measured {
   double t_serial = 0;   // of a step that reads, copies and computes in turns, and waits each time
   std::vector<Fed> ranks;  // the loop with a prefetcher, on each device
   std::string trace;       // feeder/trace.h's JSON; empty: nothing was recorded
-  double cpu_seconds = 0;  // of this process, in the measured steps of that loop
+  double cpu_seconds = 0;  // of this process, in that loop, its warm-up among it
+  double fed_bytes = 0;    // that it copied meanwhile, over all devices
   // The prefetcher's, all of which it allocates when it is made. Their caps are the shape's.
   std::size_t pinned_bytes = 0;  // over all devices
-  std::size_t device_bytes = 0;  // of each
+  std::size_t device_bytes = 0;  // of each: the most of any
 
   /// The slowest rank.
   [[nodiscard]] const Fed& slowest() const;
+  /// Whether steps and copies of the slowest rank were sampled: not in epochs of one batch, whose
+  /// first step never is. Without samples OE, feed efficiency, hidden fraction, interference and
+  /// link efficiency are 0: not known.
+  [[nodiscard]] bool is_sampled() const;
   /// max(Tc, Tx) / Tstep, with Tc and Tx as they are in the loop.
   [[nodiscard]] double overlap_efficiency() const;
   /// max(Tread D / W, Tx, Tc) / Tstep.
@@ -70,8 +75,8 @@ struct Measured {
   [[nodiscard]] double speed_up() const;
   /// Tstep / Treplay - 1: how much faster the loop would be if feeding took nothing.
   [[nodiscard]] double headspace() const;
-  /// CPU time of this process for 1e9 bytes copied. On the host device, kernels that compute on a
-  /// CPU and the copies themselves are part of it.
+  /// CPU time of this process for 1e9 bytes copied, over all devices; of no use in virtual time. On
+  /// the host device, kernels that compute on a CPU and the copies themselves are part of it.
   [[nodiscard]] double core_seconds_per_gb() const;
 };
 

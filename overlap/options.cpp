@@ -202,7 +202,6 @@ std::optional<Options> parse(int argc, char** argv, int& status) {
       app.add_flag("--sweep", options.sweep,
                    "Tx/Tc from 0.1 to 2 x steps from 0.5 to 300 ms x depths from 1 to 4")
           ->excludes(shape_option)
-          ->excludes(data_option)
           ->excludes(batch_option)
           ->excludes(samples_option)
           ->excludes(compute_option)
@@ -220,6 +219,9 @@ std::optional<Options> parse(int argc, char** argv, int& status) {
       ->group("Measuring");
 
   app.add_option("--html", options.html, "write a report to look at in a browser")
+      ->type_name("FILE")
+      ->group("Measuring");
+  app.add_option("--svg", options.svg, "write its main figure: timelines, the heat maps of a sweep")
       ->type_name("FILE")
       ->group("Measuring");
   app.add_option("--trace", options.trace,
@@ -241,7 +243,7 @@ std::optional<Options> parse(int argc, char** argv, int& status) {
   if (link_option->count() > 0) options.link = link;
   constexpr std::size_t kTraced = 64;
   constexpr std::size_t kShown = 16;
-  if (!options.html.empty()) options.effort.trace = kShown;
+  if (!options.html.empty() || !options.svg.empty()) options.effort.trace = kShown;
   if (!options.trace.empty()) options.effort.trace = kTraced;
   shape.t_read = time_of(read);
   shape.t_c = time_of(compute);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -13,20 +14,46 @@ namespace {
 
 constexpr double kLeastSteps = 20;
 constexpr double kMostSteps = 2000;
+// Of whole samples, a copy may take this much longer or shorter than the cell asks for.
+constexpr double kTolerance = 0.05;
+
+// Why a cell whose copy is to take t_x is left out; empty: it is not.
+std::string why_not_measured(const Shape& shape, double t_x, const Link& link, std::size_t devices,
+                             const leat::feeder::Dataset* data) {
+  const std::string batch =
+      "a batch would be " + leat::feeder::bytes_text(static_cast<double>(shape.batch_bytes()));
+  if (shape.batch_bytes() > kMostBatchBytes) return batch;
+  if (data == nullptr) return "";
+  const std::uint64_t samples = data->size() / devices;
+  if (2 * shape.batch_size > samples) {  // an epoch's first step is never sampled
+    return batch + ", " + std::to_string(shape.batch_size) + " samples; of two such batches " +
+           std::string(data->name()) + ", with " + std::to_string(samples) +
+           " samples for each device, has not enough";
+  }
+  const double actual = static_cast<double>(shape.batch_bytes()) / link.bytes_per_second;
+  if (std::abs(actual / t_x - 1) <= kTolerance) return "";
+  return batch + ", of whole samples, whose copy takes " + leat::feeder::time_text(actual);
+}
 
 }  // namespace
 
 Shape shape_of(const Shape& base, double ratio, leat::Duration step, std::size_t depth,
-               const Link& link) {
+               const Link& link, Batches batches) {
   const double longer = std::chrono::duration<double>(step).count();
-  const double t_x = ratio < 1 ? ratio * longer : longer;
-  const double t_c = t_x / ratio;
-  Shape shape = base;
-  shape.batch_size = 1;
+  double t_x = ratio < 1 ? ratio * longer : longer;
   const double bytes =
       std::max(t_x * link.bytes_per_second, 64.0 * static_cast<double>(base.tensors));
-  shape.sample_bytes = static_cast<std::size_t>(std::llround(bytes));
-  shape.t_c = leat::Duration(std::llround(1e9 * t_c));
+  Shape shape = base;
+  if (batches == Batches::kOfWholeSamples) {
+    const auto sample = static_cast<double>(base.sample_bytes);
+    shape.batch_size =
+        std::max<std::size_t>(static_cast<std::size_t>(std::llround(bytes / sample)), 1);
+    t_x = static_cast<double>(shape.batch_bytes()) / link.bytes_per_second;
+  } else {
+    shape.batch_size = 1;
+    shape.sample_bytes = static_cast<std::size_t>(std::llround(bytes));
+  }
+  shape.t_c = leat::Duration(std::llround(1e9 * t_x / ratio));
   shape.prefetch_depth = depth;
   return shape;
 }
@@ -38,28 +65,42 @@ const Point* Sweep::find(std::size_t depth, leat::Duration step, double ratio) c
   return found == points.end() ? nullptr : &*found;
 }
 
-Sweep sweep(const std::vector<leat::gpu::Device>& devices, const Shape& base, double seconds,
-            const std::function<void(const Point&)>& progress) {
+std::vector<const Measured*> Sweep::detailed() const {
+  std::vector<const Measured*> found;
+  for (const Point& point : points) {
+    if (point.measured() && !point.result->trace.empty()) found.push_back(&*point.result);
+  }
+  return found;
+}
+
+Sweep sweep(const std::vector<leat::gpu::Device>& devices, const Shape& base,
+            const SweepOptions& options, const leat::feeder::Dataset* data) {
   const Link link{.bytes_per_second = link_peak(devices.at(0))};
   Sweep done;
   for (const std::size_t depth : kDepths) {
     for (const leat::Duration step : kSteps) {
       for (const double ratio : kRatios) {
         const double each = std::chrono::duration<double>(step).count();
-        const double steps = std::clamp(seconds / each, kLeastSteps, kMostSteps);
+        const double steps = std::clamp(options.seconds / each, kLeastSteps, kMostSteps);
+        const bool is_detailed =
+            ratio == kDetailedRatio && step == kDetailedStep && depth <= kMostDetailedDepth;
         const Effort effort{.steps = static_cast<std::uint64_t>(steps),
                             .warm_up = static_cast<std::uint64_t>(kLeastSteps / 4),
+                            .trace = is_detailed ? options.trace : 0,
                             .link_peak = link.bytes_per_second};
         Point point{.ratio = ratio, .step = step, .depth = depth, .result = {}, .why_not = {}};
-        const Shape shape = shape_of(base, ratio, step, depth, link);
-        if (shape.batch_bytes() > kMostBatchBytes) {
-          point.why_not = "Tx " + leat::feeder::time_text(ratio < 1 ? ratio * each : each) +
-                          ", depth " + std::to_string(depth) + ": not measured; a batch would be " +
-                          leat::feeder::bytes_text(static_cast<double>(shape.batch_bytes()));
+        const Shape shape =
+            shape_of(base, ratio, step, depth, link,
+                     data == nullptr ? Batches::kOfOneSample : Batches::kOfWholeSamples);
+        const std::string why_not =
+            why_not_measured(shape, ratio < 1 ? ratio * each : each, link, devices.size(), data);
+        if (why_not.empty()) {
+          point.result = measure(devices, shape, effort, data);
         } else {
-          point.result = measure(devices, shape, effort);
+          point.why_not = "Tx " + leat::feeder::time_text(ratio < 1 ? ratio * each : each) +
+                          ", depth " + std::to_string(depth) + ": not measured; " + why_not;
         }
-        progress(point);
+        if (options.progress) options.progress(point);
         done.points.push_back(std::move(point));
       }
     }

@@ -59,20 +59,24 @@ std::string head(const Measured& m) {
 std::string table(const Measured& m) {
   const Fed& fed = m.slowest();
   const leat::feeder::Stats& stats = fed.stats;
+  const auto sampled = [&](const std::string& figure) { return m.is_sampled() ? figure : "?"; };
   std::string text = head(m) + "\n";
   text += row("", "alone", "in the loop", "");
   if (stats.t_read > 0) text += row("Tread", "", time_text(stats.t_read), "");
-  text += row("Tx", time_text(m.t_x_alone), time_text(stats.t_x),
-              "link efficiency " + number_text(m.link_efficiency()) + " of " +
+  text += row("Tx", time_text(m.t_x_alone), sampled(time_text(stats.t_x)),
+              "link efficiency " + sampled(number_text(m.link_efficiency())) + " of " +
                   bytes_text(m.link_peak) + "/s");
-  text += row("Tc", time_text(m.t_c_alone), time_text(stats.t_c),
-              "interference " + number_text(m.interference()));
-  text += row("Tstep", "", time_text(fed.t_step),
-              "p50 " + time_text(stats.step.p50) + ", p99 " + time_text(stats.step.p99));
-  text += row("bubble", "", time_text(stats.bubble.p50), "p99 " + time_text(stats.bubble.p99));
-  text += "\n  OE " + number_text(m.overlap_efficiency()) + "   feed efficiency " +
-          number_text(m.feed_efficiency()) + "   hidden " + percent_text(m.hidden_fraction()) +
-          "   AU " + percent_text(m.accelerator_utilization()) + "\n";
+  text += row("Tc", time_text(m.t_c_alone), sampled(time_text(stats.t_c)),
+              "interference " + sampled(number_text(m.interference())));
+  text += row(
+      "Tstep", "", time_text(fed.t_step),
+      "p50 " + sampled(time_text(stats.step.p50)) + ", p99 " + sampled(time_text(stats.step.p99)));
+  text += row("bubble", "", sampled(time_text(stats.bubble.p50)),
+              "p99 " + sampled(time_text(stats.bubble.p99)));
+  text += "\n  OE " + efficiency_text(m) + "   feed efficiency " +
+          sampled(number_text(m.feed_efficiency())) + "   hidden " +
+          sampled(percent_text(m.hidden_fraction())) + "   AU " +
+          percent_text(m.accelerator_utilization()) + "\n";
   text += "  the serial loop takes " + time_text(m.t_serial) + " a step, " +
           times_text(m.speed_up()) + " times as long\n";
   text += "  without any feeding a step takes " + time_text(m.t_replay) + ": headspace " +
@@ -93,13 +97,17 @@ std::string table(const Measured& m) {
   return text;
 }
 
+std::string efficiency_text(const Measured& measured) {
+  return measured.is_sampled() ? number_text(measured.overlap_efficiency()) : "?";
+}
+
 std::string line(const Point& point) {
   const std::string what = "depth " + std::to_string(point.depth) + "  max(Tx, Tc) " +
                            time_text(std::chrono::duration<double>(point.step).count()) +
                            "  Tx/Tc " + times_text(point.ratio);
   if (!point.measured()) return what + "  not measured";
   return what + "  Tstep " + time_text(point.result->slowest().t_step) + "  OE " +
-         number_text(point.result->overlap_efficiency());
+         efficiency_text(*point.result);
 }
 
 std::string table(const Sweep& sweep) {

@@ -12,6 +12,8 @@ namespace overlap {
 [[nodiscard]] std::string table(const Measured& measured);
 /// One cell of a sweep in one line: what was asked for, Tstep and OE.
 [[nodiscard]] std::string line(const Point& point);
+/// OE: "0.995"; "?" where it is not known.
+[[nodiscard]] std::string efficiency_text(const Measured& measured);
 /// OE over Tx / Tc and the step, one block for each depth.
 [[nodiscard]] std::string table(const Sweep& sweep);
 

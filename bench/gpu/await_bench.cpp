@@ -28,7 +28,7 @@
 #include <thread>
 #include <vector>
 
-#include "leat/bench/gpu/compute.h"
+#include "leat/bench/gpu/load.h"
 #include "leat/bench/gpu/device_main.h"
 #include "leat/bench/gpu/hold.h"
 #include "leat/csp/scheduler.h"

@@ -30,7 +30,7 @@
 #include <string>
 #include <vector>
 
-#include "leat/bench/gpu/compute.h"
+#include "leat/bench/gpu/load.h"
 #include "leat/bench/gpu/device_main.h"
 #include "leat/bench/gpu/hold.h"
 #include "leat/bench/gpu/link_memory.h"
@@ -70,9 +70,9 @@ struct Lab {
     fill_pools(on, hold);
   }
 
-  Compute& compute() {
-    if (!compute_) compute_.emplace(device);
-    return *compute_;
+  Load& load() {
+    if (!load_) load_.emplace(device);
+    return *load_;
   }
 
   const leat::gpu::Device device;
@@ -88,7 +88,7 @@ struct Lab {
   std::uint64_t seed = 0;
 
  private:
-  std::optional<Compute> compute_;
+  std::optional<Load> load_;
 };
 
 // Enqueues the copies [from, to) of a sample, every `step`-th.
@@ -132,13 +132,13 @@ void enqueue(const leat::gpu::StreamRef& stream, const Case& c, const LinkMemory
 double sample(Lab& lab, const Case& c, std::int64_t units, bool& covered) {
   const leat::gpu::PinnedSpan host = lab.memory.host(c.kind);
   const bool held = c.kind != HostKind::kPageable;
-  Compute* const compute = c.under_compute ? &lab.compute() : nullptr;
-  if (held) lab.hold.close(compute != nullptr ? compute->stream() : lab.first);
-  if (compute != nullptr) {
-    compute->enqueue();
-    lab.compute_runs.record(compute->stream());  // the first unit is over, the second begins
-    for (std::int64_t i = 0; i < units; ++i) compute->enqueue();
-    lab.compute_end.record(compute->stream());
+  Load* const load = c.under_compute ? &lab.load() : nullptr;
+  if (held) lab.hold.close(load != nullptr ? load->stream() : lab.first);
+  if (load != nullptr) {
+    load->enqueue();
+    lab.compute_runs.record(load->stream());  // the first unit is over, the second begins
+    for (std::int64_t i = 0; i < units; ++i) load->enqueue();
+    lab.compute_end.record(load->stream());
     lab.first.wait(lab.compute_runs);
   }
   lab.start.record(lab.first);
@@ -154,7 +154,7 @@ double sample(Lab& lab, const Case& c, std::int64_t units, bool& covered) {
   lab.end.record(lab.first);
   if (held) lab.hold.open();
   lab.end.sync();
-  if (compute != nullptr) {
+  if (load != nullptr) {
     covered = !lab.compute_end.is_done();
     lab.compute_end.sync();
     covered = covered || leat::gpu::elapsed(lab.start, lab.compute_end) >=
@@ -185,11 +185,11 @@ void run(benchmark::State& state, Lab& lab, const Case& c) {
   double expected = sample(lab, c, 2, covered);
   std::int64_t units = 0;
   const auto enough = [&] {
-    const double needed = 1.5 * expected / seconds(lab.compute().unit());
+    const double needed = 1.5 * expected / seconds(lab.load().unit());
     return std::min(static_cast<std::int64_t>(needed) + 3, kMostUnits);
   };
   if (c.under_compute) {
-    state.SetLabel(lab.compute().name());
+    state.SetLabel(lab.load().name());
     units = enough();
     for (int tries = 0; tries < 5; ++tries) {
       expected = std::max(expected, sample(lab, c, units, covered));

@@ -488,7 +488,7 @@ TEST(FeederStats, TheReportHasRanksMemoryAndWhatWasLeftOut) {
       },
       {.workers = 1, .clock = &clock});
   for (const char* const part :
-       {"rank 0 on host:0\n", "rank 1 on host:1\n", "Tread 800 ns",
+       {"rank 0 on host:0\n", "rank 1 on host:1\n", "Tread 800 ns", "copies at 1.00 GB/s\n",
         " kB of at most 1.00 MB, device", " each\n", "1 samples failed and were left out",
         "autotune: 1 changes", "workers from 1 to 2"}) {
     EXPECT_NE(report.find(part), std::string::npos) << part << " is not in\n" << report;

@@ -59,6 +59,14 @@ expect 2 'no dataset "tokens:"' --data tokens:
 expect 1 "$scratch/none" --data "cifar10:$scratch/none"
 expect 2 'has 100 samples, fewer than a batch of 101' --data "records:1000:$scratch/some.bin" --samples 101
 expect 2 'excludes' --data mnist:x --shape unet3d
+# Of epochs of one batch no step is sampled.
+expect 0 'OE \?   feed efficiency \?' --device host --virtual --link 1GB/s --data "records:1000:$scratch/some.bin" \
+  --samples 100 --steps 5
+# Batches of whole samples: of 1 kB each at 100 MB/s, 10 us.
+expect 0 '^- Tx 10\.0 ms, depth 2: not measured; .*, 1000 samples; .*has not enough' \
+  --device host --virtual --sweep --seconds 0.01 --data "records:1000:$scratch/some.bin"
+expect 0 '^  1\.00 ms      1\.000        1\.000        - ' \
+  --device host --virtual --sweep --seconds 0.01 --data "records:1000:$scratch/some.bin"
 
 # What the README shows.
 arguments=$(sed -n 's/^<!-- leat-overlap \(.*\) -->$/\1/p' "$readme")
@@ -75,10 +83,13 @@ grep -q 'prefetch_depth is 1' "$scratch/out" || fail "the sentence: $(cat "$scra
 
 "$program" --device host --virtual --link 1GB/s --batch 3MB --json "$scratch/one.json" >"$scratch/out" ||
   fail "--json: $(cat "$scratch/out")"
-"$program" --device host --virtual --sweep --seconds 0.01 --json - >"$scratch/sweep.json" 2>"$scratch/err" ||
-  fail "--sweep: $(cat "$scratch/err")"
+"$program" --device host --virtual --sweep --seconds 0.01 --json - --svg "$scratch/sweep.svg" \
+  >"$scratch/sweep.json" 2>"$scratch/err" || fail "--sweep: $(cat "$scratch/err")"
+"$program" --device host --virtual --link 1GB/s --batch 3MB --svg "$scratch/one.svg" >"$scratch/out" ||
+  fail "--svg: $(cat "$scratch/out")"
 if command -v python3 >/dev/null; then
-  python3 - "$scratch/one.json" "$scratch/sweep.json" <<'END' || failures=$((failures + 1))
+  python3 - "$scratch/one.json" "$scratch/sweep.json" "$scratch/one.svg" "$scratch/sweep.svg" \
+    <<'END' || failures=$((failures + 1))
 import json, sys
 one = json.load(open(sys.argv[1]))
 run = one["runs"][0]
@@ -93,6 +104,27 @@ for cell in sweep:
     shorter = step * min(ratio, 1 / ratio)
     expected = step + shorter if cell["depth"] == 1 else step  # in turns, or one behind the other
     assert abs(result["t_step"] / expected - 1) < 1e-3, (cell["depth"], step, ratio, result["t_step"])
+
+# Figures: what they draw, by where it is.
+import xml.etree.ElementTree as tree
+name = "{http://www.w3.org/2000/svg}"
+def drawn(file):
+    root = tree.parse(file).getroot()
+    boxes = [(float(box.get("x")), float(box.get("y")), float(box.get("width")), box[0].text)
+             for box in root.iter(name + "rect")]
+    return boxes, [text.text for text in root.iter(name + "text")]
+boxes, texts = drawn(sys.argv[3])
+copies = sorted(box for box in boxes if box[3].startswith("copy"))
+uses = sorted(box for box in boxes if box[3].startswith("use"))
+assert len(uses) == 5 and all(abs(use[2] - 142) < 0.2 for use in uses), uses  # 5 steps of 5 ms
+assert all(abs(one[2] / uses[0][2] - 3 / 5) < 0.01 for one in copies), copies  # beside copies of 3 ms
+assert any("Tx 3.00 ms, Tc 5.00 ms, Tstep 5.00 ms, OE 1.000" in text for text in texts), texts
+boxes, texts = drawn(sys.argv[4])
+cells = [box for box in boxes if box[3].startswith("Tstep")]
+assert len(cells) == len(sweep), len(cells)
+shown = sorted(text for text in texts if len(text) == 5 and text[1] == ".")
+assert shown == sorted("%.3f" % cell["result"]["overlap_efficiency"] for cell in sweep), shown
+assert any("--svg" in text for text in texts), texts
 END
 fi
 

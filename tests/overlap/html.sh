@@ -37,6 +37,11 @@ page() { # <name> <arguments of the program>...
     failures=$((failures + 1))
   fi
   browse --dump-dom "file://$scratch/$name.html" >"$scratch/$name.dom"
+  # Outside of the script itself.
+  if sed '/<script/,/<\/script>/d' "$scratch/$name.dom" | grep -qE 'undefined|NaN|>null'; then
+    echo "FAIL: $name shows something that is not there"
+    failures=$((failures + 1))
+  fi
   [[ -z ${LEAT_SCREENSHOTS:-} ]] || for shade in light dark; do
     local dark=()
     [[ $shade == light ]] || dark=(--force-dark-mode)
@@ -46,7 +51,7 @@ page() { # <name> <arguments of the program>...
 }
 
 page run --link 1GB/s --batch 3MB --compute 5ms --read 8ms --workers 2 --jitter 0.3
-expect run 'id="timeline"' 1
+expect run '<section id="timeline"' 1
 expect run '<rect ' 20                                # spans, and the stages' shares
 expect run '<title>(read|copy|use) [0-9]+: ' 15
 expect run '<title>consumer busy: [0-9.]+ %' 1
@@ -54,10 +59,25 @@ expect run '<dd>[^<]+</dd>' 12
 expect run 'class="sentence">The [a-z ]+ limits? the loop|class="sentence">No stage' 1
 expect run '2 workers|workers 2' 1
 
+page devices --link 1GB/s --batch 3MB --devices 2
+expect devices 'rank 0: Tstep 5.00 ms, OE 1.000; rank 1: Tstep 5.00 ms, OE 1.000' 1
+expect devices 'host:1: copies</text>' 1
+
+# All in one file: timelines, stages, the sentence and the maps.
 page sweep --sweep --seconds 0.01
-expect sweep 'id="sweep"' 1
-expect sweep '<td style="background' 120
-expect sweep '>1\.000</td>' 80
+expect sweep '<section id="timeline"' 1
+expect sweep 'depth 1: [^<]*OE 0\.500</text>' 1
+expect sweep 'depth 2: [^<]*OE 1\.000</text>' 1
+expect sweep '<section id="stages"' 1
+expect sweep 'class="sentence">The consumer limits' 1
+expect sweep '<section id="sweep"' 1
+expect sweep '<rect [^>]*><title>Tstep ' 120
+expect sweep '>1\.000</text>' 80
+
+# Of what is not known: epochs of one batch.
+page unknown --data "mnist:$(dirname "$0")/../../examples/data/mnist" --samples 60000 --steps 3 --link 1GB/s
+expect unknown '<dt>OE</dt><dd>\?</dd>' 1
+expect unknown 'Tx \?, Tc \?, Tstep [^<]*, OE \?</text>' 1
 
 if ((failures)); then
   cat "$scratch/log"

@@ -10,11 +10,16 @@
 #include <cstdint>
 #include <functional>
 #include <queue>
+#include <string>
 #include <vector>
 
 #include "leat/csp/scheduler.h"
+#include "leat/feeder/sources/function.h"
 #include "leat/gpu/device.h"
+#include "leat/overlap/json.h"
 #include "leat/overlap/shape.h"
+#include "leat/overlap/sweep.h"
+#include "leat/overlap/table.h"
 
 namespace overlap {
 namespace {
@@ -179,6 +184,51 @@ TEST(Measure, SeveralDevicesShareTheReaders) {
   ASSERT_EQ(measured.ranks.size(), 3U);
   for (const Fed& fed : measured.ranks) EXPECT_NEAR(fed.t_step, seconds(3000ns), 1e-12);
   EXPECT_NEAR(measured.feed_efficiency(), 1, 1e-9);
+}
+
+// Of epochs of one batch no step is sampled: then nothing is told of them, instead of zeros.
+TEST(Measure, WhatNoSampleTellsIsNotKnown) {
+  const leat::feeder::FunctionDataset data("bytes", {{"byte", leat::feeder::DType::kUint8, {100}}},
+                                           20, [](std::uint64_t, leat::feeder::Sample&) {});
+  const auto measured_by = [&](std::size_t batch_size) {
+    Measured measured;
+    leat::VirtualClock clock;
+    leat::run(
+        [&] {
+          Shape shape = shape_of(0ns, 100ns, 1000ns);
+          shape.batch_size = batch_size;
+          measured = measure({leat::gpu::open_host({.h2d_bandwidth = 1e9})}, shape,
+                             {.steps = 10, .warm_up = 2, .link_peak = 1e9}, &data);
+        },
+        {.workers = 1, .clock = &clock});
+    return measured;
+  };
+  EXPECT_TRUE(measured_by(10).is_sampled());
+  const Measured unknown = measured_by(20);
+  EXPECT_FALSE(unknown.is_sampled());
+  EXPECT_EQ(unknown.overlap_efficiency(), 0);
+  EXPECT_EQ(unknown.interference(), 0);
+  EXPECT_NE(table(unknown).find("OE ?   feed efficiency ?   hidden ?"), std::string::npos)
+      << table(unknown);
+  EXPECT_NE(json({}, {unknown}, nullptr).find("\"overlap_efficiency\": null"), std::string::npos);
+}
+
+TEST(Sweep, BatchesAreOfTheBytesThatTheCellAsksFor) {
+  constexpr Link kLink{.bytes_per_second = 1e9};
+  const Shape one = shape_of(Shape(), 0.5, 1ms, 3, kLink, Batches::kOfOneSample);
+  EXPECT_EQ(one.batch_bytes(), 500'000U);
+  EXPECT_EQ(one.t_c, 1ms);
+  EXPECT_EQ(one.prefetch_depth, 3U);
+  EXPECT_EQ(shape_of(Shape(), 2, 1ms, 1, kLink, Batches::kOfOneSample).t_c, 500us);
+
+  // Of whole samples, as close as they come; Tc keeps the ratio.
+  Shape base;
+  base.sample_bytes = 300'000;
+  const Shape whole = shape_of(base, 0.5, 1ms, 1, kLink, Batches::kOfWholeSamples);
+  EXPECT_EQ(whole.batch_size, 2U);
+  EXPECT_EQ(whole.sample_bytes, 300'000U);
+  EXPECT_EQ(whole.t_c, 1200us);
+  EXPECT_EQ(shape_of(base, 0.1, 500us, 1, kLink, Batches::kOfWholeSamples).batch_size, 1U);
 }
 
 TEST(Measure, RefusesWhatCannotBe) {

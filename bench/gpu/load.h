@@ -1,10 +1,11 @@
-// Compute to copy beside, and kernels of a given duration.
+// Work to copy beside, and kernels of a given duration.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "leat/csp/clock.h"
+#include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"
 #include "leat/overlap/compute.h"
 
@@ -14,28 +15,24 @@ namespace bench {
 /// one CPU on the host device. Throws GpuError.
 void enqueue_kernel(const leat::gpu::StreamRef& stream, leat::Duration duration);
 
-/// Work that fills the device: matrix products by cuBLAS where that library can be loaded, else
-/// (CUDA) a kernel that occupies every multiprocessor, else (host device) one CPU.
-class Compute {
+/// Work that fills the device, to copy beside: matrix products by cuBLAS where that library can be
+/// loaded, else (CUDA) a kernel that occupies every multiprocessor, else (host device) one CPU.
+class Load {
  public:
   /// Has checked one product's result, and has measured a unit.
-  explicit Compute(const leat::gpu::Device& device);
-  Compute(const Compute&) = delete;
-  Compute& operator=(const Compute&) = delete;
-  ~Compute();
+  explicit Load(const leat::gpu::Device& device);
 
   /// Its own stream, on which units run.
-  [[nodiscard]] const leat::gpu::Stream& stream() const noexcept { return stream_; }
+  [[nodiscard]] const leat::gpu::Stream& stream() const noexcept { return work_->stream(); }
   /// Enqueues a unit of it. Throws GpuError.
-  void enqueue();
+  void enqueue() { work_->enqueue(); }
   /// What it is, for people.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// How long a unit takes on a device that does nothing else.
   [[nodiscard]] leat::Duration unit() const noexcept { return unit_; }
 
  private:
-  const leat::gpu::Stream stream_;
-  std::unique_ptr<overlap::Gemm> gemm_;  // null: the kernel
+  std::unique_ptr<overlap::Compute> work_;
   std::string name_;
   leat::Duration unit_{};
 };
