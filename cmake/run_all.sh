@@ -185,7 +185,7 @@ report() {
       run overlap_gemm "${overlap[@]}" --batch 256MiB --compute 5ms --compute-kind gemm \
         --json "$logs/overlap_gemm.json" --trace "$logs/overlap_trace.json"
       run overlap_sweep "${overlap[@]}" --sweep --seconds 0.3 --json "$logs/overlap_sweep.json" \
-        --html "$logs/overlap_sweep.html"
+        --html "$logs/overlap_sweep.html" --svg "$logs/overlap_sweep.svg"
       if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
         local shape
         for shape in tx_tc_5ms gemm_5ms tx_tc_1ms cosmoflow; do # one by one, for the limit is of each

@@ -44,6 +44,7 @@ constexpr double kLine = 20;   // of text
 constexpr double kSpace = 14;  // between parts
 constexpr double kMargin = 16;
 constexpr std::size_t kLetters = 130;  // that fit into a line
+constexpr std::size_t kMostReaders = 8;
 
 // What is shorter is no time: a trace counts nanoseconds.
 constexpr double kInstant = 0.5e-9;
@@ -118,6 +119,7 @@ struct Span {
 struct Lanes {
   std::map<std::pair<int, int>, std::pair<std::string, std::vector<Span>>> by_track;
   double begin = 0;  // of what is shown
+  std::size_t readers_left_out = 0;
 };
 
 // The lanes, of what a trace says (feeder/trace.h), that have something in `length` seconds of its
@@ -169,6 +171,11 @@ Lanes lanes_of(const Measured& run, double length) {
     }
   }
   std::erase_if(lanes.by_track, [](const auto& one) { return one.second.second.empty(); });
+  std::size_t readers = 0;
+  std::erase_if(lanes.by_track, [&](const auto& one) {
+    return one.second.second.front().kind == "read" && ++readers > kMostReaders;
+  });
+  lanes.readers_left_out = readers - std::min(readers, kMostReaders);
   return lanes;
 }
 
@@ -192,6 +199,11 @@ Part timelines_at(double y, const std::vector<const Measured*>& runs) {
     const Lanes lanes = lanes_of(*run, length);
     y += kLine;
     text += words(0, y - 5, title_of(*run), "title");
+    if (lanes.readers_left_out > 0) {
+      text += words(kWidth, y - 5,
+                    std::to_string(lanes.readers_left_out) + " more readers are not shown", "soft",
+                    Anchor::kEnd);
+    }
     for (const auto& [track, lane] : lanes.by_track) {
       text += words(0, y + 16, lane.first);
       for (const Span& span : lane.second) {

@@ -21,8 +21,8 @@ extern const std::string_view kPalette;
                                  const Sweep* sweep);
 
 /// A timeline for each run that has a trace, over the same length of time: a lane for each reader
-/// and, of each device, for its copies and for the work on batches. As an <svg> element of a page
-/// with the palette; empty where there is no trace.
+/// (of more than 8, for the first 8) and, of each device, for its copies and for the work on
+/// batches. As an <svg> element of a page with the palette; empty where there is no trace.
 [[nodiscard]] std::string timelines(const std::vector<const Measured*>& runs);
 
 /// OE over Tx / Tc and the step, a map for each depth. Likewise an element of a page.

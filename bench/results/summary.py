@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""The table of README's section "Results", from the files beside this one.
+
+    python3 bench/results/summary.py            prints it
+    python3 bench/results/summary.py --write    puts it into README.md, between its two markers
+    python3 bench/results/summary.py --check    exit status 1 where README.md has another
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import statistics
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+MARKERS = ("<!-- results: bench/results/summary.py -->\n", "<!-- /results -->\n")
+
+
+def read(name):
+    return json.loads((HERE / name).read_text())
+
+
+def link(*names):
+    return ", ".join(f"[{name}](bench/results/{name})" for name in names)
+
+
+def time(seconds):
+    for size, name in ((1, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= 0.9995 * size:
+            return f"{seconds / size:.3g} {name}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def at_most(seconds):
+    return "0" if seconds == 0 else "at most " + time(seconds)
+
+
+def overlap_rows():
+    name = "overlap_sweep_host.json"
+    cells = [(cell, cell["result"]) for cell in read(name)["sweep"] if "result" in cell]
+    overlapping = [one for one in cells if one[0]["depth"] >= 2]
+    for least, most, what in ((5e-3, 1, "20 and 300 ms"), (3e-3, 5e-3, "3.5 ms"), (9e-4, 2e-3, "1 ms"),
+                              (0, 9e-4, "0.5 ms")):
+        group = [result for cell, result in overlapping if least <= cell["step"] < most]
+        found = [result["overlap_efficiency"] for result in group]
+        bubbles = [max(rank["bubble"]["p50"] for rank in result["ranks"]) for result in group]
+        yield (f"OE from depth 2 on, steps of {what}, Tx/Tc from 0.1 to 2",
+               f"at least {min(found):.3f} (median {statistics.median(found):.3f}); "
+               f"bubble p50 {at_most(max(bubbles))}", link(name))
+    hardest = {cell["depth"]: result for cell, result in cells if (cell["ratio"], cell["step"]) == (1, 0.02)}
+    yield ("Tx = Tc = 20 ms: depth 2 against depth 1, and against the serial loop",
+           f"{hardest[1]['t_step'] / hardest[2]['t_step']:.2f} and "
+           f"{hardest[2]['t_serial'] / hardest[2]['t_step']:.2f} times as fast", link(name))
+    name = "overlap_mlperf_host.json"
+    runs = read(name)["runs"]
+    yield ("AU, loops of MLPerf Storage's " + ", ".join(run["shape"]["name"] for run in runs) +
+           "; copies in memory, compute modelled",
+           ", ".join(f"{100 * run['accelerator_utilization']:.1f} %" for run in runs), link(name))
+
+
+def benchmark(name):
+    """Of Google Benchmark's table: its medians, by case, as (seconds, counters)."""
+    found = {}
+    for line in (HERE / name).read_text().splitlines():
+        fields = re.match(r"(\S+)_median +([0-9.]+) ns +[0-9.]+ ns +\d+ *(.*)", line)
+        if fields:
+            counters = dict(pair.split("=") for pair in fields[3].split())
+            found[fields[1]] = (float(fields[2]) * 1e-9, counters)
+    return found
+
+
+SCALES = {"f": 1e-15, "p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9}
+
+
+def number(text):
+    """Of a counter: "5k" is 5000."""
+    return float(text[:-1]) * SCALES[text[-1]] if text[-1] in SCALES else float(text)
+
+
+def bench_rows():
+    name = "overlap_bench.txt"
+    cases = benchmark(name)
+    for cpu, what in ((0, "modelled"), (1, "that compute on one of the two CPUs")):
+        group = [counters for case, (_, counters) in cases.items()
+                 if f"depth:2/cpu:{cpu}/" in case and ("Tc_us:5000" in case or "Tx_us:5000" in case)]
+        yield (f"benchmark of the loop, depth 2, steps of 5 ms, kernels {what}",
+               f"Tstep at most {max(number(one['ratio']) for one in group):.3f} times the ideal; OE at least "
+               f"{min(number(one['OE']) for one in group):.3f}; bubble p50 "
+               f"{at_most(max(number(one['bubble_p50_us']) for one in group) * 1e-6)}", link(name))
+    name = "overlap_trace.txt"
+    cases = benchmark(name)
+    without, traced = (next(t for case, (t, _) in cases.items() if f"trace:{on}/" in case) for on in (0, 1))
+    yield ("host time of an empty step: without a trace, with one", f"{time(without)}, {time(traced)}", link(name))
+
+
+def feed_rows():
+    name = "feed.json"
+    feed = read(name)
+    hand = feed["latencies"]
+    yield ("handing a batch over, p50: to a fiber, to a thread",
+           ", ".join(time(hand[to]["p50_us"] * 1e-6) for to in ("handover_to_fiber", "handover_to_thread")),
+           link(name))
+    yield ("leaving in the middle of an epoch, p99",
+           at_most(max(one["p99_us"] for what, one in hand.items() if what.startswith("leave")) * 1e-6),
+           link(name))
+    best = [target for target in feed["targets"]
+            if "to the best peer" in target["what"] and target["verdict"] != "not judged"]
+    yield ("samples a second against the best of PyTorch, WebDataset, SPDL, Grain",
+           ", ".join(f"{target['what'].split(',')[0]} {target['reached']:.2f}x" for target in best),
+           link("feed.txt"))
+
+
+def csp_rows():
+    name = "csp_zen5.json"
+    ratios = {}
+    for row in read(name)["results"]:
+        if row["metric"] == "ns" and "go" in row["values"]:
+            of = {peer: statistics.median(values) for peer, values in row["values"].items() if values}
+            ratios[f"{row['problem']}, {row['workers']} worker" + "s" * (row["workers"] > 1)] = of["go"] / of["leat"]
+    least, most = min(ratios, key=ratios.get), max(ratios, key=ratios.get)
+    yield (f"channels, select, fibers against Go, {len(ratios)} problems",
+           f"median {statistics.median(ratios.values()):.1f} times as fast, from {ratios[least]:.2f} ({least}) "
+           f"to {ratios[most]:.1f} ({most})", link("csp_zen5.txt"))
+
+
+def table():
+    rows = [row for part in (overlap_rows, bench_rows, feed_rows, csp_rows) for row in part()]
+    return "| what | figure | file |\n|---|---|---|\n" + "".join(
+        f"| {what} | {figure} | {file} |\n" for what, figure, file in rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--write", action="store_true", help="put it into README.md")
+    how.add_argument("--check", action="store_true", help="exit status 1 where README.md has another")
+    options = parser.parse_args()
+    if not options.write and not options.check:
+        sys.stdout.write(table())
+        return
+    readme = HERE.parent.parent / "README.md"
+    text = readme.read_text()
+    before, rest = text.split(MARKERS[0])
+    _, after = rest.split(MARKERS[1])
+    wanted = before + MARKERS[0] + "\n" + table() + "\n" + MARKERS[1] + after
+    if options.write:
+        readme.write_text(wanted)
+    elif wanted != text:
+        sys.exit("README.md: the table of results is not that of bench/results; "
+                 "python3 bench/results/summary.py --write")
+
+
+if __name__ == "__main__":
+    main()
