@@ -1,6 +1,7 @@
 #include "leat/overlap/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -242,8 +243,11 @@ std::optional<Options> parse(int argc, char** argv, int& status) {
   }
   if (link_option->count() > 0) options.link = link;
   constexpr std::size_t kTraced = 64;
+  // A timeline's steps come from the middle; what is read beside them is for steps to come, up to
+  // as many as there are slots.
   constexpr std::size_t kShown = 16;
-  if (!options.html.empty() || !options.svg.empty()) options.effort.trace = kShown;
+  const std::size_t ahead = std::max(shape.pinned_slots, shape.workers + 2) + shape.prefetch_depth;
+  if (!options.html.empty() || !options.svg.empty()) options.effort.trace = kShown + 2 * ahead;
   if (!options.trace.empty()) options.effort.trace = kTraced;
   shape.t_read = time_of(read);
   shape.t_c = time_of(compute);

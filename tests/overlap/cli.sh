@@ -86,7 +86,7 @@ grep -q 'prefetch_depth is 1' "$scratch/out" || fail "the sentence: $(cat "$scra
   >"$scratch/sweep.json" 2>"$scratch/err" || fail "--sweep: $(cat "$scratch/err")"
 "$program" --device host --virtual --link 1GB/s --batch 3MB --svg "$scratch/one.svg" >"$scratch/out" ||
   fail "--svg: $(cat "$scratch/out")"
-expect 0 '4 more readers are not shown' --device host --virtual --link 1GB/s --batch 3MB --read 50ms --workers 12 \
+expect 0 '4 more readers are not shown' --device host --virtual --link 1GB/s --batch 3MB --read 50ms --workers 12 --pinned-slots 24 \
   --svg -
 if command -v python3 >/dev/null; then
   python3 - "$scratch/one.json" "$scratch/sweep.json" "$scratch/one.svg" "$scratch/sweep.svg" \
