@@ -82,7 +82,7 @@ grep -q 'prefetch_depth is 1' "$scratch/out" || fail "the sentence: $(cat "$scra
 
 "$program" --device host --virtual --link 1GB/s --batch 3MB --json "$scratch/one.json" >"$scratch/out" ||
   fail "--json: $(cat "$scratch/out")"
-"$program" --device host --virtual --sweep --seconds 0.01 --json - --svg "$scratch/sweep.svg" \
+"$program" --device host --virtual --link 10MB/s --sweep --seconds 0.01 --json - --svg "$scratch/sweep.svg" \
   >"$scratch/sweep.json" 2>"$scratch/err" || fail "--sweep: $(cat "$scratch/err")"
 "$program" --device host --virtual --link 1GB/s --batch 3MB --svg "$scratch/one.svg" >"$scratch/out" ||
   fail "--svg: $(cat "$scratch/out")"

@@ -64,7 +64,7 @@ expect devices 'rank 0: Tstep 5.00 ms, OE 1.000; rank 1: Tstep 5.00 ms, OE 1.000
 expect devices 'host:1: copies</text>' 1
 
 # All in one file: timelines, stages, the sentence and the maps.
-page sweep --sweep --seconds 0.01
+page sweep --link 10MB/s --sweep --seconds 0.01
 expect sweep '<section id="timeline"' 1
 expect sweep 'depth 1: [^<]*OE 0\.500</text>' 1
 expect sweep 'depth 2: [^<]*OE 1\.000</text>' 1
