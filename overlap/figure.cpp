@@ -252,10 +252,10 @@ Part heat_maps_at(double y, const Sweep& sweep) {
   constexpr double kCell = (kHalf - kLeft) / static_cast<double>(std::size(kRatios));
   constexpr double kHeight = 2 * kLine + kLane * static_cast<double>(std::size(kSteps)) + kSpace;
   std::string text;
-  std::size_t place = 0;
+  bool is_left = true;  // maps come in pairs
   for (const std::size_t depth : kDepths) {
-    const double x = place % 2 == 0 ? 0 : kHalf + 2 * kSpace;
-    double row = y + static_cast<double>(place / 2) * kHeight + kLine;
+    const double x = is_left ? 0 : kHalf + 2 * kSpace;
+    double row = y + kLine;
     text += words(x, row - 5, "depth " + std::to_string(depth), "title");
     row += kLine;
     text += words(x, row - 5, "Tx / Tc", "soft");
@@ -286,9 +286,10 @@ Part heat_maps_at(double y, const Sweep& sweep) {
       }
       row += kLane;
     }
-    ++place;
+    if (!is_left) y += kHeight;
+    is_left = !is_left;
   }
-  return {.text = std::move(text), .end = y + static_cast<double>((place + 1) / 2) * kHeight};
+  return {.text = std::move(text), .end = is_left ? y : y + kHeight};
 }
 
 std::vector<const Measured*> traced(const std::vector<Measured>& runs) {
@@ -319,7 +320,7 @@ std::string figure(const Provenance& from, const std::vector<Measured>& runs, co
     y += kLine;
     text += words(0, y - 4, what, "heading");
   };
-  const auto place = [&](Part part) {
+  const auto place = [&](const Part& part) {
     text += part.text;
     y = part.end + kSpace;
   };

@@ -187,6 +187,7 @@ void feed_all(const std::vector<leat::gpu::Device>& devices, const leat::feeder:
   const Shape& shape = into.shape;
   const std::size_t pinned_before = pinned_bytes(devices);
   std::vector<std::size_t> device_before;
+  device_before.reserve(devices.size());
   for (const leat::gpu::Device& device : devices) {
     device_before.push_back(device.memory().device.used);
   }

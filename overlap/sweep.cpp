@@ -20,7 +20,7 @@ constexpr double kTolerance = 0.05;
 // Why a cell whose copy is to take t_x is left out; empty: it is not.
 std::string why_not_measured(const Shape& shape, double t_x, const Link& link, std::size_t devices,
                              const leat::feeder::Dataset* data) {
-  const std::string batch =
+  std::string batch =
       "a batch would be " + leat::feeder::bytes_text(static_cast<double>(shape.batch_bytes()));
   if (shape.batch_bytes() > kMostBatchBytes) return batch;
   if (data == nullptr) return "";
