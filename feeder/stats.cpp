@@ -141,12 +141,18 @@ std::string Stats::bottleneck() const {
   const double read = t_read * static_cast<double>(devices) / static_cast<double>(workers);
   const double most = std::max({read, t_x, t_c});
   const std::string share = percent_text(std::min(most / t_step, 1.0)) + " of the step";
-  if (most < kSaturated * t_step) {
-    if (device_slots == 1 && t_x + t_c > kSaturated * t_step) {
+  if (device_slots == 1 && t_x + t_c > kSaturated * t_step) {
+    const Prediction two = what_if({.device_slots = 2});
+    const bool overlap_limits = two.limit == Limit::kConsumer || two.limit == Limit::kLink;
+    if (most < kSaturated * t_step || two.gain >= 0.02) {
       return "Copies and compute take turns, because prefetch_depth is 1: with 2 they overlap, and "
-             "a step takes max(Tc, Tx) = " +
-             time_text(std::max(t_c, t_x)) + " instead of " + time_text(t_step) + ".";
+             "a step takes " +
+             (overlap_limits ? "max(Tc, Tx) = " + time_text(std::max(t_c, t_x))
+                             : time_text(two.t_step)) +
+             " instead of " + time_text(t_step) + ".";
     }
+  }
+  if (most < kSaturated * t_step) {
     if (consumer.busy + consumer.blocked >= kSaturated) {
       return "The rest of the loop limits it: " + percent_text(consumer.blocked) +
              " of the step pass between the release of a batch and the request of the next, Tc "

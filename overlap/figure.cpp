@@ -54,15 +54,20 @@ constexpr double kShownSteps = 5;
 
 double seconds(leat::Duration length) { return std::chrono::duration<double>(length).count(); }
 
+// As XML takes it. A file's name may be no UTF-8.
 std::string escaped(std::string_view text) {
+  using nlohmann::json;
+  const std::string valid =
+      json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace))
+          .get<std::string>();
   std::string safe;
-  for (const char one : text) {
+  for (const char one : valid) {
     switch (one) {
       case '&': safe += "&amp;"; break;
       case '<': safe += "&lt;"; break;
       case '>': safe += "&gt;"; break;
       case '"': safe += "&quot;"; break;
-      default: safe += one;
+      default: safe += static_cast<unsigned char>(one) < ' ' ? ' ' : one;
     }
   }
   return safe;
@@ -103,7 +108,7 @@ struct Part {
 
 std::string element(double height, double margin, std::string_view label,
                     const std::string& content) {
-  return R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox=")" + at(-margin) + " 0 " +
+  return R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox=")" + at(0 - margin) + " 0 " +
          at(kWidth + 2 * margin) + " " + at(height) + R"(" role="img" aria-label=")" +
          escaped(label) + "\">\n" + content + "</svg>\n";
 }
@@ -182,8 +187,10 @@ Lanes lanes_of(const Measured& run, double length) {
 std::string title_of(const Measured& run) {
   const leat::feeder::Stats& stats = run.slowest().stats;
   const bool is_sampled = run.is_sampled();
-  return (run.shape.name == Shape().name ? "" : run.shape.name + ", ") + "depth " +
-         std::to_string(run.shape.prefetch_depth) + ": Tx " +
+  constexpr std::size_t kLongest = 40;  // a dataset's name has its files' in it
+  std::string name = run.shape.name == Shape().name ? "" : run.shape.name + ", ";
+  if (name.size() > kLongest) name = name.substr(0, kLongest - 5) + "..., ";
+  return name + "depth " + std::to_string(run.shape.prefetch_depth) + ": Tx " +
          (is_sampled ? time_text(stats.t_x) : "?") + ", Tc " +
          (is_sampled ? time_text(stats.t_c) : "?") + ", Tstep " + time_text(run.slowest().t_step) +
          ", OE " + efficiency_text(run);
@@ -271,7 +278,7 @@ Part heat_maps_at(double y, const Sweep& sweep) {
       column = x + kLeft;
       for (const double ratio : kRatios) {
         const Point* const point = sweep.find(depth, step, ratio);
-        if (point != nullptr && point->measured()) {
+        if (point != nullptr && point->measured() && point->result->is_sampled()) {
           const double efficiency = point->result->overlap_efficiency();
           text += box(column + 1, row + 1, kCell - 2, kLane - 2, color_of(efficiency),
                       "Tstep " + time_text(point->result->slowest().t_step) + ". " +
@@ -279,8 +286,10 @@ Part heat_maps_at(double y, const Sweep& sweep) {
           text += words(column + kCell / 2, row + 17, efficiency_text(*point->result), "white",
                         Anchor::kMiddle);
         } else if (point != nullptr) {
-          text += box(column + 1, row + 1, kCell - 2, kLane - 2, "var(--line)", point->why_not);
-          text += words(column + kCell / 2, row + 17, "-", "soft", Anchor::kMiddle);
+          text += box(column + 1, row + 1, kCell - 2, kLane - 2, "var(--line)",
+                      point->measured() ? "no step was sampled" : point->why_not);
+          text += words(column + kCell / 2, row + 17, point->measured() ? "?" : "-", "soft",
+                        Anchor::kMiddle);
         }
         column += kCell;
       }

@@ -10,9 +10,14 @@
 namespace overlap {
 namespace {
 
-// Puts `text` where the page has `place`.
-void fill(std::string& page, std::string_view place, std::string_view text) {
-  page.replace(page.find(place), place.size(), text);
+// Moves `rest` up to `place` to the page, with `text` in the latter's place. What is put in is not
+// searched: a file's name in it may say anything.
+void fill(std::string& page, std::string_view& rest, std::string_view place,
+          std::string_view text) {
+  const std::size_t here = rest.find(place);
+  page += rest.substr(0, here);
+  page += text;
+  rest.remove_prefix(here + place.size());
 }
 
 std::string as_template(const std::string& id, const std::string& content) {
@@ -40,12 +45,12 @@ std::string html(const Provenance& from, const std::vector<Measured>& runs, cons
       data += one;
     }
   }
-  std::string page(kReportHtml);
-  // The data last: a command in it may say anything.
-  fill(page, "/*@PALETTE@*/", kPalette);
-  fill(page, "<!--@FIGURES@-->", figures);
-  fill(page, "@DATA@", data);
-  return page;
+  std::string page;
+  std::string_view rest = kReportHtml;
+  fill(page, rest, "/*@PALETTE@*/", kPalette);
+  fill(page, rest, "<!--@FIGURES@-->", figures);
+  fill(page, rest, "@DATA@", data);
+  return page.append(rest);
 }
 
 }  // namespace overlap

@@ -45,6 +45,7 @@ ordered_json of(const Shape& shape) {
 ordered_json of(const Fed& fed) {
   const leat::feeder::Stats& stats = fed.stats;
   return {{"t_step", fed.t_step},
+          {"overlap_efficiency", Measured::overlap_efficiency(fed)},
           {"t_read", stats.t_read},
           {"t_x", stats.t_x},
           {"t_c", stats.t_c},
@@ -60,10 +61,6 @@ ordered_json of(const Fed& fed) {
 }
 
 ordered_json of(const Measured& m) {
-  // Null: not known.
-  const auto sampled = [&](double figure) {
-    return m.is_sampled() ? ordered_json(figure) : ordered_json();
-  };
   ordered_json ranks = ordered_json::array();
   for (const Fed& fed : m.ranks) ranks.push_back(of(fed));
   ordered_json all = {{"shape", of(m.shape)},
@@ -79,11 +76,11 @@ ordered_json of(const Measured& m) {
                       {"t_replay", m.t_replay},
                       {"t_serial", m.t_serial},
                       {"t_step", m.slowest().t_step},
-                      {"overlap_efficiency", sampled(m.overlap_efficiency())},
-                      {"feed_efficiency", sampled(m.feed_efficiency())},
-                      {"hidden_fraction", sampled(m.hidden_fraction())},
-                      {"interference", sampled(m.interference())},
-                      {"link_efficiency", sampled(m.link_efficiency())},
+                      {"overlap_efficiency", m.overlap_efficiency()},
+                      {"feed_efficiency", m.feed_efficiency()},
+                      {"hidden_fraction", m.hidden_fraction()},
+                      {"interference", m.interference()},
+                      {"link_efficiency", m.link_efficiency()},
                       {"accelerator_utilization", m.accelerator_utilization()},
                       {"speed_up", m.speed_up()},
                       {"headspace", m.headspace()},
@@ -119,7 +116,8 @@ std::string json(const Provenance& from, const std::vector<Measured>& runs, cons
       all["sweep"].push_back(std::move(one));
     }
   }
-  return all.dump(2) + "\n";
+  // A file's name may be no UTF-8. (NaN, which is what is not known, becomes null.)
+  return all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace overlap

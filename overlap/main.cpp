@@ -2,14 +2,17 @@
 #include <sys/utsname.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <ctime>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -80,15 +83,39 @@ std::vector<leat::gpu::Device> open_devices(const Options& options) {
   return devices;
 }
 
+constexpr const char* kToStdout = "-";
+
+[[noreturn]] void cannot_write(const std::string& file) {
+  throw leat::Error("leat-overlap: cannot write " + file + ": " +
+                    std::generic_category().message(errno));
+}
+
+// Before anything is measured: what cannot be written should not cost an hour first. Leaves a file
+// that is there as it is.
+void check_writable(const std::string& file) {
+  if (file.empty() || file == kToStdout) return;
+  const bool is_new = !std::filesystem::exists(file);
+  if (!std::ofstream(file, std::ios::app)) cannot_write(file);
+  if (is_new) std::filesystem::remove(file);
+}
+
+void print(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) == EOF || std::fflush(stdout) != 0) {
+    cannot_write("to the standard output");
+  }
+}
+
 void write(const std::string& file, const std::string& text) {
-  if (file == "-") {
-    std::fputs(text.c_str(), stdout);
+  if (file.empty()) return;
+  if (text.empty()) throw leat::Error("leat-overlap: there is nothing to draw in " + file);
+  if (file == kToStdout) {
+    print(text);
     return;
   }
   std::ofstream out(file, std::ios::binary | std::ios::trunc);
   out << text;
   out.close();
-  if (!out) throw leat::Error("leat-overlap: cannot write " + file);
+  if (!out) cannot_write(file);
 }
 
 void report(const Options& options, const overlap::Provenance& from,
@@ -99,7 +126,11 @@ void report(const Options& options, const overlap::Provenance& from,
 }
 
 void run(const Options& options, bool is_virtual) {
-  const bool quiet = options.json == "-";
+  bool quiet = false;
+  for (const std::string* file : {&options.json, &options.html, &options.svg, &options.trace}) {
+    check_writable(*file);
+    quiet = quiet || *file == kToStdout;
+  }
   const std::vector<leat::gpu::Device> devices = open_devices(options);
   const overlap::Provenance from{.command = options.command, .machine = machine(), .date = date()};
   std::unique_ptr<const leat::feeder::Dataset> data;
@@ -118,7 +149,7 @@ void run(const Options& options, bool is_virtual) {
     for (overlap::Point& point : sweep.points) {
       if (point.result.has_value()) point.result->virtual_time = is_virtual;
     }
-    if (!quiet) std::fputs(overlap::table(sweep).c_str(), stdout);
+    if (!quiet) print(overlap::table(sweep));
     report(options, from, {}, &sweep);
     return;
   }
@@ -127,10 +158,7 @@ void run(const Options& options, bool is_virtual) {
     overlap::Measured measured =
         overlap::measure(devices, fitted(asked), options.effort, data.get());
     measured.virtual_time = is_virtual;
-    if (!quiet) {
-      std::printf("%s%s", runs.empty() ? "" : "\n", overlap::table(measured).c_str());
-      std::fflush(stdout);
-    }
+    if (!quiet) print((runs.empty() ? "" : "\n") + overlap::table(measured));
     runs.push_back(std::move(measured));
   }
   if (!options.trace.empty()) write(options.trace, runs.back().trace);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,6 +32,10 @@ using leat::gpu::Timing;
 // Of what is timed alone, one by one.
 constexpr std::size_t kSamples = 15;
 
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+double over(double value, double by) { return by > 0 ? value / by : kUnknown; }
+
 double seconds(leat::Duration length) { return std::chrono::duration<double>(length).count(); }
 
 double median(std::vector<double> values) {
@@ -41,11 +46,11 @@ double median(std::vector<double> values) {
 
 // Seconds that `work`, enqueued on `stream`, takes on a device that does nothing else.
 template <class Work>
-double alone(const leat::gpu::Stream& stream, const Work& work) {
+double alone(const leat::gpu::Stream& stream, const Work& work, std::size_t samples = kSamples) {
   const Event start(stream.device(), Timing::kOn);
   const Event end(stream.device(), Timing::kOn);
   std::vector<double> times;
-  for (std::size_t i = 0; i <= kSamples; ++i) {
+  for (std::size_t i = 0; i <= samples; ++i) {
     start.record(stream);
     work();
     end.record(stream);
@@ -209,7 +214,7 @@ void feed_all(const std::vector<leat::gpu::Device>& devices, const leat::feeder:
                          .max_device_bytes = shape.max_device_bytes,
                          .trace = trace,
                          .live = live,
-                         .sample_every = 2});
+                         .sample_every = 1});  // Tx and Tc are then of the steps that Tstep is of
   into.pinned_bytes = pinned_bytes(devices) - pinned_before;
   for (std::size_t i = 0; i < devices.size(); ++i) {
     into.device_bytes =
@@ -237,49 +242,64 @@ double link_peak(const leat::gpu::Device& device) {
   const leat::gpu::PinnedBuffer from(device, kPeakBytes);
   const leat::gpu::DeviceBuffer to(device, kPeakBytes);
   const leat::gpu::Stream stream(device);
-  const double time = alone(stream, [&] { leat::gpu::copy_async(stream, to.span(), from.span()); });
-  return time > 0 ? static_cast<double>(kPeakBytes) / time : 0;
+  const auto rate = [&](std::size_t bytes, std::size_t samples) {
+    const double time = alone(
+        stream,
+        [&] { leat::gpu::copy_async(stream, to.subspan(0, bytes), from.subspan(0, bytes)); },
+        samples);
+    return time > 0 ? static_cast<double>(bytes) / time : 0;
+  };
+  constexpr std::size_t kProbe = std::size_t{64} << 10;
+  constexpr double kTime = 20e-3;
+  const double least = rate(kProbe, 1);
+  if (least <= 0) return 0;
+  const double bytes = std::min(least * kTime, static_cast<double>(kPeakBytes));
+  return bytes <= kProbe ? least : rate(static_cast<std::size_t>(bytes), kSamples);
 }
 
 const Fed& Measured::slowest() const { return *std::ranges::max_element(ranks, {}, &Fed::t_step); }
 
 bool Measured::is_sampled() const { return slowest().stats.is_measured(); }
 
-double Measured::overlap_efficiency() const {
-  if (!is_sampled()) return 0;
-  const Fed& fed = slowest();
-  return std::max(fed.stats.t_c, fed.stats.t_x) / fed.t_step;
+double Measured::overlap_efficiency(const Fed& rank) {
+  return rank.stats.is_measured() ? over(std::max(rank.stats.t_c, rank.stats.t_x), rank.t_step)
+                                  : kUnknown;
 }
 
+double Measured::overlap_efficiency() const { return overlap_efficiency(slowest()); }
+
 double Measured::feed_efficiency() const {
-  if (!is_sampled()) return 0;
+  if (!is_sampled()) return kUnknown;
   const leat::feeder::Stats& stats = slowest().stats;
   const double read =
       stats.t_read * static_cast<double>(devices) / static_cast<double>(shape.workers);
-  return std::max({read, stats.t_c, stats.t_x}) / slowest().t_step;
+  return over(std::max({read, stats.t_c, stats.t_x}), slowest().t_step);
 }
 
-double Measured::hidden_fraction() const { return slowest().stats.hidden_fraction(); }
+double Measured::hidden_fraction() const {
+  if (!is_sampled()) return kUnknown;
+  const leat::feeder::Stats& stats = slowest().stats;
+  const double shorter = std::min(stats.t_c, stats.t_x);
+  return shorter > 0 ? std::clamp((stats.t_c + stats.t_x - slowest().t_step) / shorter, 0.0, 1.0)
+                     : 1;
+}
 
 double Measured::interference() const {
-  if (!is_sampled()) return 0;
-  return t_c_alone > 0 ? slowest().stats.t_c / t_c_alone : 1;
+  return is_sampled() ? over(slowest().stats.t_c, t_c_alone) : kUnknown;
 }
 
 double Measured::link_efficiency() const {
   const leat::feeder::Stats& stats = slowest().stats;
-  return stats.t_x > 0 && link_peak > 0 ? stats.batch_bytes / stats.t_x / link_peak : 0;
+  return is_sampled() ? over(over(stats.batch_bytes, stats.t_x), link_peak) : kUnknown;
 }
 
-double Measured::accelerator_utilization() const { return t_c_alone / slowest().t_step; }
+double Measured::accelerator_utilization() const { return over(t_c_alone, slowest().t_step); }
 
-double Measured::speed_up() const { return t_serial / slowest().t_step; }
+double Measured::speed_up() const { return over(t_serial, slowest().t_step); }
 
-double Measured::headspace() const { return t_replay > 0 ? slowest().t_step / t_replay - 1 : 0; }
+double Measured::headspace() const { return over(slowest().t_step, t_replay) - 1; }
 
-double Measured::core_seconds_per_gb() const {
-  return fed_bytes > 0 ? 1e9 * cpu_seconds / fed_bytes : 0;
-}
+double Measured::core_seconds_per_gb() const { return over(1e9 * cpu_seconds, fed_bytes); }
 
 Measured measure(const std::vector<leat::gpu::Device>& devices, const Shape& shape,
                  const Effort& effort, const leat::feeder::Dataset* given) {

@@ -39,7 +39,7 @@ struct Measured {
   bool virtual_time = false;
   std::uint64_t steps = 0;
 
-  double link_peak = 0;  // bytes per second, of copies of kPeakBytes
+  double link_peak = 0;  // bytes per second, of large copies
   double t_x_alone = 0;  // of a batch's copies, on a device that does nothing else
   double t_c_alone = 0;  // of a step's compute, likewise
   double t_replay = 0;   // of a step of the loop over one batch that stays where it is
@@ -54,36 +54,42 @@ struct Measured {
 
   /// The slowest rank.
   [[nodiscard]] const Fed& slowest() const;
+  // NaN below: not known.
+
   /// Whether steps and copies of the slowest rank were sampled: not in epochs of one batch, whose
-  /// first step never is. Without samples OE, feed efficiency, hidden fraction, interference and
-  /// link efficiency are 0: not known.
+  /// first step never is. What comes of Tx and Tc in the loop is then not known.
   [[nodiscard]] bool is_sampled() const;
-  /// max(Tc, Tx) / Tstep, with Tc and Tx as they are in the loop.
+  /// max(Tc, Tx) / Tstep, with Tc and Tx as they are in the loop: of the slowest rank, or of one.
   [[nodiscard]] double overlap_efficiency() const;
+  [[nodiscard]] static double overlap_efficiency(const Fed& rank);
   /// max(Tread D / W, Tx, Tc) / Tstep.
   [[nodiscard]] double feed_efficiency() const;
-  /// (Tc + Tx - Tstep) / min(Tc, Tx).
+  /// (Tc + Tx - Tstep) / min(Tc, Tx), between 0 and 1; 1 where there is nothing to hide.
   [[nodiscard]] double hidden_fraction() const;
   /// Tc in the loop, over Tc alone: how much copies slow the kernels down.
   [[nodiscard]] double interference() const;
-  /// Bytes per second of a batch's copies in the loop, over the link's peak.
+  /// Bytes per second of a batch's copies in the loop, over the link's peak. Not known where copies
+  /// take no time.
   [[nodiscard]] double link_efficiency() const;
   /// Tc alone / Tstep: accelerator utilisation as MLPerf Storage defines it, but the copy to the
   /// device is part of the step.
   [[nodiscard]] double accelerator_utilization() const;
   /// Tserial / Tstep.
   [[nodiscard]] double speed_up() const;
-  /// Tstep / Treplay - 1: how much faster the loop would be if feeding took nothing.
+  /// Tstep / Treplay - 1: how much faster the loop would be if feeding took nothing. Not known
+  /// where a step without feeding takes no time.
   [[nodiscard]] double headspace() const;
   /// CPU time of this process for 1e9 bytes copied, over all devices; of no use in virtual time. On
   /// the host device, kernels that compute on a CPU and the copies themselves are part of it.
   [[nodiscard]] double core_seconds_per_gb() const;
 };
 
-/// Bytes of the copies by which the link's peak is measured.
+/// Bytes of the copies by which the link's peak is measured, at most; of a slow link, what takes
+/// 20 ms.
 constexpr std::size_t kPeakBytes = std::size_t{64} << 20;
 
-/// Bytes per second of copies of kPeakBytes to the device, which does nothing else meanwhile.
+/// Bytes per second of large copies to the device, which does nothing else meanwhile; 0 where they
+/// take no time.
 [[nodiscard]] double link_peak(const leat::gpu::Device& device);
 
 /// Must be called on a fiber; suspends it. All devices are of one kind. Reads `data`, to which the

@@ -92,7 +92,7 @@ std::optional<Options> parse(int argc, char** argv, int& status) {
           ->type_name("RATE")
           ->transform(quiet(with_unit(kSizes, "RATE")))
           ->transform(quiet(CLI::Validator(without_per_second, "")))  // which comes before
-          ->check(quiet(CLI::Range(1.0, 1e15)))
+          ->check(quiet(CLI::Range(1e3, 1e15)))
           ->group("Where");
   app.add_flag("--virtual", options.virtual_time,
                "host: in virtual time, where every figure is arithmetic")
@@ -112,10 +112,11 @@ std::optional<Options> parse(int argc, char** argv, int& status) {
       app.add_option("--data", options.data, "read that: " + dataset_forms())
           ->type_name("DATA")
           ->group("Reading");
-  app.add_option("--tensors", shape.tensors, "tensors of a sample, of the same size (1)")
-      ->type_name("N")
-      ->check(quiet(CLI::Range(1, 64)))
-      ->group("The loop");
+  CLI::Option* const tensors_option =
+      app.add_option("--tensors", shape.tensors, "tensors of a sample, of the same size (1)")
+          ->type_name("N")
+          ->check(quiet(CLI::Range(1, 64)))
+          ->group("The loop");
   CLI::Option* const compute_option =
       app.add_option("--compute", compute, "Tc, what a step computes (5ms)")
           ->type_name("TIME")
@@ -129,11 +130,12 @@ std::optional<Options> parse(int argc, char** argv, int& status) {
           {"busy", Computing::kBusy}, {"cpu", Computing::kCpu}, {"gemm", Computing::kGemm}})))
       ->type_name("KIND")
       ->group("The loop");
-  app.add_option("--products", shape.products,
-                 "gemm: so many products in a step, in place of --compute's time")
-      ->type_name("N")
-      ->check(quiet(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20)))
-      ->group("The loop");
+  CLI::Option* const products_option =
+      app.add_option("--products", shape.products,
+                     "gemm: so many products in a step, in place of --compute's time")
+          ->type_name("N")
+          ->check(quiet(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20)))
+          ->group("The loop");
   CLI::Option* const shape_option =
       app.add_option("--shape", named,
                      "of MLPerf Storage on H100: unet3d, resnet50, cosmoflow; mlperf: all three")
@@ -143,35 +145,46 @@ std::optional<Options> parse(int argc, char** argv, int& status) {
   data_option->excludes(shape_option)->excludes(batch_option);
   shape_option->excludes(batch_option)->excludes(samples_option)->excludes(compute_option);
 
-  app.add_option("--read", read, "Tread, what reading a batch takes one worker (0)")
-      ->type_name("TIME")
-      ->transform(quiet(with_unit(kTimes, "TIME")))
-      ->check(quiet(CLI::Range(0.0, kMostNanoseconds)))
-      ->group("Reading");
-  app.add_option("--read-kind", shape.reading, "waiting, as for a disk; computing, as in decoding")
-      ->transform(quiet(CLI::CheckedTransformer(std::map<std::string, Reading>{
-          {"waiting", Reading::kWaiting}, {"computing", Reading::kComputing}})))
-      ->type_name("KIND")
-      ->group("Reading");
-  app.add_option("--jitter", shape.jitter, "sigma of the lognormal Tread, whose mean stays (0)")
-      ->type_name("SIGMA")
-      ->check(quiet(CLI::Range(0.0, 4.0)))
-      ->group("Reading");
-  app.add_option("--straggler-every", shape.straggler_every,
-                 "one batch in N takes longer to read (0: none)")
+  CLI::Option* const read_option =
+      app.add_option("--read", read, "Tread, what reading a batch takes one worker (0)")
+          ->type_name("TIME")
+          ->transform(quiet(with_unit(kTimes, "TIME")))
+          ->check(quiet(CLI::Range(0.0, kMostNanoseconds)))
+          ->group("Reading");
+  CLI::Option* const read_kind_option =
+      app.add_option("--read-kind", shape.reading,
+                     "waiting, as for a disk; computing, as in decoding")
+          ->transform(quiet(CLI::CheckedTransformer(std::map<std::string, Reading>{
+              {"waiting", Reading::kWaiting}, {"computing", Reading::kComputing}})))
+          ->type_name("KIND")
+          ->group("Reading");
+  CLI::Option* const jitter_option =
+      app.add_option("--jitter", shape.jitter, "sigma of the lognormal Tread, whose mean stays (0)")
+          ->type_name("SIGMA")
+          ->check(quiet(CLI::Range(0.0, 4.0)))
+          ->group("Reading");
+  CLI::Option* const straggler_option =
+      app.add_option("--straggler-every", shape.straggler_every,
+                     "one batch in N takes longer to read (0: none)")
+          ->type_name("N")
+          ->check(quiet(CLI::Range(std::int64_t{0}, std::int64_t{1} << 32)))
+          ->group("Reading");
+  CLI::Option* const factor_option =
+      app.add_option("--straggler-factor", shape.straggler_factor, "so many times as long (10)")
+          ->type_name("X")
+          ->check(quiet(CLI::Range(1.0, 1e4)))
+          ->group("Reading");
+  app.add_option("--seed", shape.seed, "of the jitter (1)")
       ->type_name("N")
+      ->check(quiet(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max())))
       ->group("Reading");
-  app.add_option("--straggler-factor", shape.straggler_factor, "so many times as long (10)")
-      ->type_name("X")
-      ->check(quiet(CLI::Range(1.0, 1e4)))
-      ->group("Reading");
-  app.add_option("--seed", shape.seed, "of the jitter (1)")->type_name("N")->group("Reading");
 
-  app.add_option("--depth", shape.prefetch_depth,
-                 "prefetch_depth: 2 is double buffering, 1 takes turns (2)")
-      ->type_name("N")
-      ->check(quiet(CLI::Range(1, 4096)))
-      ->group("The prefetcher");
+  CLI::Option* const depth_option =
+      app.add_option("--depth", shape.prefetch_depth,
+                     "prefetch_depth: 2 is double buffering, 1 takes turns (2)")
+          ->type_name("N")
+          ->check(quiet(CLI::Range(1, 4096)))
+          ->group("The prefetcher");
   app.add_option("--workers", shape.workers, "fibers that read (1)")
       ->type_name("N")
       ->check(quiet(CLI::Range(1, 4096)))
@@ -191,14 +204,16 @@ std::optional<Options> parse(int argc, char** argv, int& status) {
       ->check(quiet(CLI::Range(0.0, kMostBytes)))
       ->group("The prefetcher");
 
-  app.add_option("--steps", options.effort.steps, "of each loop that are measured (200)")
-      ->type_name("N")
-      ->check(quiet(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32)))
-      ->group("Measuring");
-  app.add_option("--warm-up", options.effort.warm_up, "steps before them (10)")
-      ->type_name("N")
-      ->check(quiet(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32)))
-      ->group("Measuring");
+  CLI::Option* const steps_option =
+      app.add_option("--steps", options.effort.steps, "of each loop that are measured (200)")
+          ->type_name("N")
+          ->check(quiet(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32)))
+          ->group("Measuring");
+  CLI::Option* const warm_up_option =
+      app.add_option("--warm-up", options.effort.warm_up, "steps before them (10)")
+          ->type_name("N")
+          ->check(quiet(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32)))
+          ->group("Measuring");
   CLI::Option* const sweep_option =
       app.add_flag("--sweep", options.sweep,
                    "Tx/Tc from 0.1 to 2 x steps from 0.5 to 300 ms x depths from 1 to 4")
@@ -207,15 +222,18 @@ std::optional<Options> parse(int argc, char** argv, int& status) {
           ->excludes(samples_option)
           ->excludes(compute_option)
           ->group("Measuring");
-  app.add_option("--seconds", options.seconds, "of each loop in a cell of the sweep, about (1)")
-      ->type_name("S")
-      ->check(quiet(CLI::Range(0.001, 3600.0)))
-      ->group("Measuring");
+  CLI::Option* const seconds_option =
+      app.add_option("--seconds", options.seconds, "of each loop in a cell of the sweep, about (1)")
+          ->type_name("S")
+          ->check(quiet(CLI::Range(0.001, 3600.0)))
+          ->group("Measuring");
   app.add_flag("--live", options.effort.live,
                "show the loop while it runs: on a terminal a view, elsewhere a line a second")
       ->excludes(sweep_option)
       ->group("Measuring");
-  app.add_option("--json", options.json, "write all figures there; -: to the standard output")
+  app.add_option("--json", options.json,
+                 "write all figures there; -: to the standard output, in place of the table; so "
+                 "for all files")
       ->type_name("FILE")
       ->group("Measuring");
 
@@ -226,13 +244,43 @@ std::optional<Options> parse(int argc, char** argv, int& status) {
       ->type_name("FILE")
       ->group("Measuring");
   app.add_option("--trace", options.trace,
-                 "write a timeline of 64 batches, for Perfetto or chrome://tracing")
+                 "write a timeline of 64 batches, for Perfetto or chrome://tracing; not of several "
+                 "shapes")
       ->type_name("FILE")
       ->excludes(sweep_option)
       ->group("Measuring");
 
+  // What would have no effect is refused.
+  for (CLI::Option* const option : {read_option, read_kind_option, jitter_option, straggler_option,
+                                    factor_option, tensors_option}) {
+    data_option->excludes(option);
+  }
+  for (CLI::Option* const option : {depth_option, steps_option, warm_up_option, products_option}) {
+    sweep_option->excludes(option);
+  }
+  seconds_option->needs(sweep_option);
+
   try {
     app.parse(argc, argv);
+    const auto refuse = [](const char* what) { throw CLI::ValidationError(what); };
+    if (products_option->count() > 0 && shape.computing != Computing::kGemm) {
+      refuse("--products is of --compute-kind gemm");
+    }
+    if (options.virtual_time && shape.computing == Computing::kCpu) {
+      refuse("--virtual: no CPU computes in virtual time; ask for --compute-kind busy");
+    }
+    if (options.virtual_time && shape.reading == Reading::kComputing) {
+      refuse("--virtual: no CPU computes in virtual time; ask for --read-kind waiting");
+    }
+    if (!options.trace.empty() && named == "mlperf") {
+      refuse("--trace is of one shape; ask for one of mlperf's");
+    }
+    const auto to_stdout = [](const std::string& file) { return file == "-" ? 1 : 0; };
+    if (to_stdout(options.json) + to_stdout(options.html) + to_stdout(options.svg) +
+            to_stdout(options.trace) >
+        1) {
+      refuse("one file at most can be -, the standard output");
+    }
   } catch (const CLI::ParseError& error) {
     status = app.exit(error) == 0 ? 0 : 2;
     return std::nullopt;
@@ -246,9 +294,10 @@ std::optional<Options> parse(int argc, char** argv, int& status) {
   // A timeline's steps come from the middle; what is read beside them is for steps to come, up to
   // as many as there are slots.
   constexpr std::size_t kShown = 16;
-  const std::size_t ahead = std::max(shape.pinned_slots, shape.workers + 2) + shape.prefetch_depth;
+  const std::size_t ahead =
+      std::max(shape.pinned_slots, shape.workers + shape.prefetch_depth) + shape.prefetch_depth;
   if (!options.html.empty() || !options.svg.empty()) options.effort.trace = kShown + 2 * ahead;
-  if (!options.trace.empty()) options.effort.trace = kTraced;
+  if (!options.trace.empty()) options.effort.trace = std::max(options.effort.trace, kTraced);
   shape.t_read = time_of(read);
   shape.t_c = time_of(compute);
   shape.max_pinned_bytes = bytes_of(max_pinned);

@@ -23,7 +23,7 @@ struct Options {
   Effort effort;
   bool sweep = false;
   double seconds = 1;  // of a cell of the sweep
-  std::string json;    // the file; "-" is the standard output; empty: none
+  std::string json;    // the file; "-": the standard output, without the table; empty: none
   std::string html;    // likewise; empty: none
   std::string svg;     // likewise, for its main figure
   std::string trace;   // likewise, for a timeline viewer

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kLeastSteps = 20;
 constexpr double kMostSteps = 2000;
-// Of whole samples, a copy may take this much longer or shorter than the cell asks for.
+// A copy may take this much longer or shorter than the cell asks for.
 constexpr double kTolerance = 0.05;
 
 // Why a cell whose copy is to take t_x is left out; empty: it is not.
@@ -22,17 +22,19 @@ std::string why_not_measured(const Shape& shape, double t_x, const Link& link, s
                              const leat::feeder::Dataset* data) {
   std::string batch =
       "a batch would be " + leat::feeder::bytes_text(static_cast<double>(shape.batch_bytes()));
+  if (link.bytes_per_second <= 0) return "copies take no time";
   if (shape.batch_bytes() > kMostBatchBytes) return batch;
-  if (data == nullptr) return "";
-  const std::uint64_t samples = data->size() / devices;
-  if (2 * shape.batch_size > samples) {  // an epoch's first step is never sampled
+  const std::uint64_t samples = data == nullptr ? 0 : data->size() / devices;
+  if (data != nullptr &&
+      2 * shape.batch_size > samples) {  // an epoch's first step is never sampled
     return batch + ", " + std::to_string(shape.batch_size) + " samples; of two such batches " +
            std::string(data->name()) + ", with " + std::to_string(samples) +
            " samples for each device, has not enough";
   }
   const double actual = static_cast<double>(shape.batch_bytes()) / link.bytes_per_second;
   if (std::abs(actual / t_x - 1) <= kTolerance) return "";
-  return batch + ", of whole samples, whose copy takes " + leat::feeder::time_text(actual);
+  return batch + (data == nullptr ? ", the least" : ", of whole samples") + ", whose copy takes " +
+         leat::feeder::time_text(actual);
 }
 
 }  // namespace

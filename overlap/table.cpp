@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 
@@ -23,6 +24,12 @@ std::string times_text(double factor) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.2f", factor);
   return text.data();
+}
+
+// "?" of what is not known.
+template <class Text>
+std::string known(double figure, const Text& text) {
+  return std::isnan(figure) ? "?" : text(figure);
 }
 
 std::string counted(std::size_t count, const char* one) {
@@ -64,41 +71,42 @@ std::string table(const Measured& m) {
   text += row("", "alone", "in the loop", "");
   if (stats.t_read > 0) text += row("Tread", "", time_text(stats.t_read), "");
   text += row("Tx", time_text(m.t_x_alone), sampled(time_text(stats.t_x)),
-              "link efficiency " + sampled(number_text(m.link_efficiency())) + " of " +
+              "link efficiency " + known(m.link_efficiency(), number_text) + " of " +
                   bytes_text(m.link_peak) + "/s");
   text += row("Tc", time_text(m.t_c_alone), sampled(time_text(stats.t_c)),
-              "interference " + sampled(number_text(m.interference())));
+              "interference " + known(m.interference(), number_text));
   text += row(
       "Tstep", "", time_text(fed.t_step),
       "p50 " + sampled(time_text(stats.step.p50)) + ", p99 " + sampled(time_text(stats.step.p99)));
   text += row("bubble", "", sampled(time_text(stats.bubble.p50)),
               "p99 " + sampled(time_text(stats.bubble.p99)));
   text += "\n  OE " + efficiency_text(m) + "   feed efficiency " +
-          sampled(number_text(m.feed_efficiency())) + "   hidden " +
-          sampled(percent_text(m.hidden_fraction())) + "   AU " +
-          percent_text(m.accelerator_utilization()) + "\n";
+          known(m.feed_efficiency(), number_text) + "   hidden " +
+          known(m.hidden_fraction(), percent_text) + "   AU " +
+          known(m.accelerator_utilization(), percent_text) + "\n";
   text += "  the serial loop takes " + time_text(m.t_serial) + " a step, " +
-          times_text(m.speed_up()) + " times as long\n";
+          known(m.speed_up(), times_text) + " times as long\n";
   text += "  without any feeding a step takes " + time_text(m.t_replay) + ": headspace " +
-          percent_text(m.headspace()) + "\n";
-  const std::string memory = "pinned memory " + against(m.pinned_bytes, m.shape.max_pinned_bytes) +
-                             ", device memory " + against(m.device_bytes, m.shape.max_device_bytes);
-  text +=
-      m.virtual_time  // in which nothing is computed
-          ? "  " + memory + "\n\n"
-          : "  " + times_text(m.core_seconds_per_gb()) + " core-seconds per GB; " + memory + "\n\n";
+          known(m.headspace(), percent_text) + "\n";
+  const std::string memory =
+      "pinned memory " + against(m.pinned_bytes, m.shape.max_pinned_bytes) + ", device memory " +
+      against(m.device_bytes, m.shape.max_device_bytes) + (m.devices > 1 ? " each" : "");
+  text += m.virtual_time  // in which nothing is computed
+              ? "  " + memory + "\n\n"
+              : "  " + known(m.core_seconds_per_gb(), times_text) + " core-seconds per GB; " +
+                    memory + "\n\n";
   text += stats.shares_table();
   for (std::size_t rank = 0; m.ranks.size() > 1 && rank < m.ranks.size(); ++rank) {
     const Fed& one = m.ranks[rank];
     text += "  rank " + std::to_string(rank) + ": Tstep " + time_text(one.t_step) + ", OE " +
-            number_text(one.stats.overlap_efficiency()) + "\n";
+            known(Measured::overlap_efficiency(one), number_text) + "\n";
   }
   text += "  " + stats.bottleneck() + "\n";
   return text;
 }
 
 std::string efficiency_text(const Measured& measured) {
-  return measured.is_sampled() ? number_text(measured.overlap_efficiency()) : "?";
+  return known(measured.overlap_efficiency(), number_text);
 }
 
 std::string line(const Point& point) {

@@ -55,7 +55,7 @@ def overlap_rows():
     name = "overlap_mlperf_host.json"
     runs = read(name)["runs"]
     yield ("AU, loops of MLPerf Storage's " + ", ".join(run["shape"]["name"] for run in runs) +
-           "; copies in memory, compute modelled",
+           "; copies in memory, compute modelled, nothing read",
            ", ".join(f"{100 * run['accelerator_utilization']:.1f} %" for run in runs), link(name))
 
 

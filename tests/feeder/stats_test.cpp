@@ -141,6 +141,35 @@ TEST(FeederStats, OfOneReaderThatLimitsTheLoop) {
             "400 ns a step; or a faster dataset.");
 }
 
+// Tc alone is 91 % of the step, and yet it is not the consumer that could be faster.
+TEST(FeederStats, OfShortCopiesThatTakeTurnsWithCompute) {
+  Stats stats;
+  stats.batches = 100;
+  stats.sampled_steps = stats.timed_copies = 50;
+  stats.workers = 1;
+  stats.prefetch_depth = stats.device_slots = 1;
+  stats.pinned_slots = 2;
+  stats.t_x = 0.5e-3;
+  stats.t_c = 5e-3;
+  stats.t_step = 5.5e-3;
+  stats.consumer = {.busy = 5 / 5.5, .starved = 0.5 / 5.5, .blocked = 0};
+  expect_begins(stats.bottleneck(),
+                "Copies and compute take turns, because prefetch_depth is 1: with 2 they overlap, "
+                "and a step takes max(Tc, Tx) = 5.00 ms instead of 5.50 ms.");
+  // With 2 the readers would limit it.
+  stats.t_read = 5.3e-3;
+  expect_begins(stats.bottleneck(),
+                "Copies and compute take turns, because prefetch_depth is 1: with 2 they overlap, "
+                "and a step takes 5.30 ms instead of 5.50 ms.");
+  // There is nothing to gain.
+  stats.t_read = 5.5e-3;
+  expect_begins(stats.bottleneck(), "The readers limit the loop");
+  stats.t_read = 0;
+  stats.t_x = 0.05e-3;
+  stats.t_step = 5.05e-3;
+  expect_begins(stats.bottleneck(), "The consumer limits the loop");
+}
+
 TEST(FeederStats, OfCopiesAndComputeThatTakeTurns) {
   const Stats stats = measure({.tc = 600ns}, {.prefetch_depth = 1, .sample_every = 2});
   EXPECT_EQ(stats.prefetch_depth, 1U);

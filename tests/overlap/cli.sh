@@ -86,6 +86,47 @@ grep -q 'prefetch_depth is 1' "$scratch/out" || fail "the sentence: $(cat "$scra
   >"$scratch/sweep.json" 2>"$scratch/err" || fail "--sweep: $(cat "$scratch/err")"
 "$program" --device host --virtual --link 1GB/s --batch 3MB --svg "$scratch/one.svg" >"$scratch/out" ||
   fail "--svg: $(cat "$scratch/out")"
+# What would have no effect is refused, and so is what virtual time has not.
+expect 2 'excludes' --data mnist:x --read 1ms
+expect 2 'excludes' --data mnist:x --jitter 1
+expect 2 'excludes' --sweep --depth 2
+expect 2 'excludes' --sweep --steps 5
+expect 2 'seconds.*requires|requires.*sweep' --seconds 2
+expect 2 'gemm' --products 3
+expect 2 'no CPU computes in virtual time' --device host --virtual --compute-kind cpu
+expect 2 'no CPU computes in virtual time' --device host --virtual --read 1ms --read-kind computing
+expect 2 'straggler-every' --straggler-every -5
+expect 2 'link' --device host --link 1B/s
+expect 2 'one shape' --shape mlperf --trace x
+expect 2 'one file at most' --json - --svg -
+# Nothing takes any time, so that nothing is known.
+expect 0 'OE \?   feed efficiency \?   hidden \?   AU \?' --device host --virtual --batch 1MB --compute 0ms
+# No cell can be measured: batches of 2 GiB and more.
+expect 1 'nothing to draw' --device host --virtual --link 100000GB/s --sweep --seconds 0.01 --svg "$scratch/none.svg"
+[[ $(grep -c ': not measured; a batch would be' "$scratch/out") == 120 ]] || fail "cells: $(cat "$scratch/out")"
+# Cells with copies shorter than 64 B are left out.
+expect 0 'not measured; a batch would be 64\.0 B, the least, whose copy takes 640 us' \
+  --device host --virtual --link 100kB/s --sweep --seconds 0.01
+# Output that cannot be written is an error, found before anything is measured where it can be.
+"$program" --device host --virtual --batch 1kB --steps 2 >/dev/full 2>"$scratch/out" && fail "a full disk is no error"
+grep -q 'cannot write to the standard output: No space' "$scratch/out" || fail "a full disk: $(cat "$scratch/out")"
+timeout 10 "$program" --device host --batch 1kB --compute 1s --steps 1000 --svg "$scratch/no/where.svg" \
+  >"$scratch/out" 2>&1 && fail "a missing folder is no error"
+grep -q 'cannot write .*/no/where.svg: No such file' "$scratch/out" || fail "a missing folder: $(cat "$scratch/out")"
+# To the standard output alone.
+"$program" --device host --virtual --batch 1kB --steps 20 --svg - >"$scratch/out" 2>&1
+[[ $(head -c 4 "$scratch/out") == "<svg" ]] || fail "--svg -: $(head -5 "$scratch/out")"
+# 107 s, when a peak was measured by 64 MiB.
+SECONDS=0
+expect 0 'of 10\.0+ MB/s' --device host --link 10MB/s --batch 10kB --compute 1ms --steps 3
+((SECONDS < 60)) || fail "a slow link takes $SECONDS s"
+# One slot, whose copy is short.
+expect 0 'take turns, because prefetch_depth is 1' --device host --virtual --link 1GB/s --batch 500kB --depth 1
+# Reading that is far ahead is in the figure.
+"$program" --device host --virtual --link 1GB/s --batch 3MB --compute 5ms --read 15ms --workers 4 --warm-up 300 \
+  --depth 24 --svg "$scratch/ahead.svg" >/dev/null
+[[ $(grep -o '<title>read ' "$scratch/ahead.svg" | wc -l) -ge 6 ]] || fail "reads: $(cat "$scratch/ahead.svg")"
+
 expect 0 '4 more readers are not shown' --device host --virtual --link 1GB/s --batch 3MB --read 50ms --workers 12 --pinned-slots 24 \
   --svg -
 if command -v python3 >/dev/null; then

@@ -63,6 +63,50 @@ page devices --link 1GB/s --batch 3MB --devices 2
 expect devices 'rank 0: Tstep 5.00 ms, OE 1.000; rank 1: Tstep 5.00 ms, OE 1.000' 1
 expect devices 'host:1: copies</text>' 1
 
+# Every figure, of a run in which they differ, against the same run's JSON.
+page figures --link 1GB/s --batch 3MB --compute 5ms --read 12ms --jitter 0.4 --workers 3 --devices 2
+if command -v python3 >/dev/null; then
+  "$program" --device host --virtual --link 1GB/s --batch 3MB --compute 5ms --read 12ms --jitter 0.4 --workers 3 \
+    --devices 2 --html /dev/null --json "$scratch/figures.json" >/dev/null
+  python3 - "$scratch/figures.json" "$scratch/figures.dom" <<'END' || failures=$((failures + 1))
+import json, re, sys
+run = json.load(open(sys.argv[1]))["runs"][0]
+rank = max(run["ranks"], key=lambda one: one["t_step"])
+page = open(sys.argv[2]).read()
+shown = {name: (value, note) for name, value, note in re.findall(
+    r'<dt>([^<]*)</dt><dd>([^<]*)</dd><span class="note">([^<]*)</span>', page)}
+def time(s):
+    for size, name in ((1, "s"), (1e-3, "ms"), (1e-6, "\u00b5s"), (1e-9, "ns")):
+        if s >= 0.9995 * size or size == 1e-9:
+            value = s / size
+            return "%.*f %s" % (2 if value < 10 else 1 if value < 100 else 0, value, name)
+wanted = {
+    "OE": ("%.3f" % run["overlap_efficiency"], None), "feed efficiency": ("%.3f" % run["feed_efficiency"], None),
+    "Tstep": (time(run["t_step"]), "p99 " + time(rank["step"]["p99"])),
+    "Tread": (time(rank["t_read"]), "3 workers"),
+    "Tc": (time(rank["t_c"]), "alone " + time(run["t_c_alone"])),
+    "Tx": (time(rank["t_x"]), "alone " + time(run["t_x_alone"])),
+    "bubble": (time(rank["bubble"]["p50"]), "p99 " + time(rank["bubble"]["p99"])),
+    "hidden": ("%.1f %%" % (100 * run["hidden_fraction"]), None),
+    "AU": ("%.1f %%" % (100 * run["accelerator_utilization"]), None),
+    "serial loop": (time(run["t_serial"]), "%.2f times as long" % run["speed_up"]),
+    "headspace": ("%.1f %%" % (100 * run["headspace"]), "without feeding: " + time(run["t_replay"])),
+    "pinned memory": ("%.1f MB" % (run["pinned_bytes"] / 1e6), "no cap"),
+    "device memory": ("%.2f MB" % (run["device_bytes"] / 1e6), "each; no cap"),
+}
+for name, (value, note) in wanted.items():
+    assert shown[name][0] == value and note in (None, shown[name][1]), (name, shown[name], value, note)
+for stage in ("reader", "copier", "consumer"):
+    for part in ("busy", "starved", "blocked"):
+        title = "<title>%s %s: %.1f %%</title>" % (stage, part, 100 * rank[stage][part])
+        # Of the bar, before its title: colour and width.
+        bar = re.search(r'<rect ([^>]*)>' + re.escape(title), page)
+        assert bar and "fill: var(--%s)" % part in bar[1], (title, bar)
+        width = float(re.search(r' width="([^"]*)"', " " + bar[1])[1])
+        assert abs(width - 810 * rank[stage][part]) < 0.5, (title, width)
+END
+fi
+
 # All in one file: timelines, stages, the sentence and the maps.
 page sweep --link 10MB/s --sweep --seconds 0.01
 expect sweep '<section id="timeline"' 1

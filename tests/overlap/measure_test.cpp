@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -206,11 +207,23 @@ TEST(Measure, WhatNoSampleTellsIsNotKnown) {
   EXPECT_TRUE(measured_by(10).is_sampled());
   const Measured unknown = measured_by(20);
   EXPECT_FALSE(unknown.is_sampled());
-  EXPECT_EQ(unknown.overlap_efficiency(), 0);
-  EXPECT_EQ(unknown.interference(), 0);
+  EXPECT_TRUE(std::isnan(unknown.overlap_efficiency()));
+  EXPECT_TRUE(std::isnan(unknown.interference()));
   EXPECT_NE(table(unknown).find("OE ?   feed efficiency ?   hidden ?"), std::string::npos)
       << table(unknown);
   EXPECT_NE(json({}, {unknown}, nullptr).find("\"overlap_efficiency\": null"), std::string::npos);
+}
+
+TEST(Measure, MemoryAndBytesAreThoseOfTheSlots) {
+  Shape shape = shape_of(0ns, 1024ns, 1000ns);
+  shape.prefetch_depth = 3;
+  shape.pinned_slots = 5;
+  const Measured measured =
+      measure_virtual(shape, {.steps = 30, .warm_up = 10, .link_peak = 1e9}, 2);
+  EXPECT_EQ(measured.pinned_bytes, 2 * 5 * 1024U);
+  EXPECT_EQ(measured.device_bytes, 3 * 1024U);  // of each
+  EXPECT_EQ(measured.fed_bytes, 2 * (30 + 10) * 1024.0);
+  EXPECT_GT(measured.cpu_seconds, 0);
 }
 
 TEST(Sweep, BatchesAreOfTheBytesThatTheCellAsksFor) {
