@@ -76,9 +76,9 @@ struct SweepOptions {
   std::function<void(const Point&)> progress;  // called after each cell
 };
 
-/// Measures the grid. Cells that `data`, where it is given, has no batches for are left out, and
-/// say so: where its samples are too large for a copy that short, or too few for one that long. As
-/// measure().
+/// Measures the grid. Cells for which there are no batches are left out, and say so: those larger
+/// than kMostBatchBytes, and smaller than 64 bytes a tensor; where `data` is given, also those that
+/// its samples are too large or too few for. As measure().
 [[nodiscard]] Sweep sweep(const std::vector<leat::gpu::Device>& devices, const Shape& base,
                           const SweepOptions& options, const leat::feeder::Dataset* data = nullptr);
 
