@@ -214,7 +214,7 @@ void feed_all(const std::vector<leat::gpu::Device>& devices, const leat::feeder:
                          .max_device_bytes = shape.max_device_bytes,
                          .trace = trace,
                          .live = live,
-                         .sample_every = 1});  // Tx and Tc are then of the steps that Tstep is of
+                         .sample_every = 1});  // as many as there can be: two steps in five
   into.pinned_bytes = pinned_bytes(devices) - pinned_before;
   for (std::size_t i = 0; i < devices.size(); ++i) {
     into.device_bytes =
