@@ -44,18 +44,22 @@ ordered_json of(const Shape& shape) {
 
 ordered_json of(const Fed& fed) {
   const leat::feeder::Stats& stats = fed.stats;
+  // Null: no step or copy was sampled.
+  const auto sampled = [&](const ordered_json& figure) {
+    return stats.is_measured() ? figure : ordered_json();
+  };
   return {{"t_step", fed.t_step},
           {"overlap_efficiency", Measured::overlap_efficiency(fed)},
           {"t_read", stats.t_read},
-          {"t_x", stats.t_x},
-          {"t_c", stats.t_c},
+          {"t_x", sampled(stats.t_x)},
+          {"t_c", sampled(stats.t_c)},
           {"sampled_steps", stats.sampled_steps},
           {"timed_copies", stats.timed_copies},
-          {"step", of(stats.step)},
-          {"bubble", of(stats.bubble)},
-          {"reader", of(stats.reader)},
-          {"copier", of(stats.copier)},
-          {"consumer", of(stats.consumer)},
+          {"step", sampled(of(stats.step))},
+          {"bubble", sampled(of(stats.bubble))},
+          {"reader", sampled(of(stats.reader))},
+          {"copier", sampled(of(stats.copier))},
+          {"consumer", sampled(of(stats.consumer))},
           {"device_slots", stats.device_slots},
           {"pinned_slots", stats.pinned_slots}};
 }

@@ -91,10 +91,15 @@ constexpr const char* kToStdout = "-";
 }
 
 // Before anything is measured: what cannot be written should not cost an hour first. Leaves a file
-// that is there as it is.
+// that is there as it is, and alone what is no file: a pipe's reader would see an end.
 void check_writable(const std::string& file) {
   if (file.empty() || file == kToStdout) return;
-  const bool is_new = !std::filesystem::exists(file);
+  const auto type = std::filesystem::symlink_status(file).type();
+  const bool is_new = type == std::filesystem::file_type::not_found;
+  if (!is_new && type != std::filesystem::file_type::regular &&
+      type != std::filesystem::file_type::directory) {
+    return;
+  }
   if (!std::ofstream(file, std::ios::app)) cannot_write(file);
   if (is_new) std::filesystem::remove(file);
 }

@@ -161,6 +161,26 @@ std::size_t pinned_bytes(const std::vector<leat::gpu::Device>& devices) {
   return sum;
 }
 
+// As if all steps had been sampled: their mean is known, and Tread is of all of them as well. What
+// a stage is busy for stays; what is left of the step, waiting, is shared as in the sampled ones.
+leat::feeder::Stats over_all_steps(leat::feeder::Stats stats, double t_step) {
+  if (!stats.is_measured() || t_step <= 0) return stats;
+  const double factor = stats.t_step / t_step;
+  for (leat::feeder::StageShares* const stage : {&stats.reader, &stats.copier, &stats.consumer}) {
+    if (!stage->is_known()) continue;
+    const double waits = stage->starved + stage->blocked;
+    stage->busy = std::min(stage->busy * factor, 1.0);
+    if (waits > 0) {
+      stage->starved *= (1 - stage->busy) / waits;
+      stage->blocked *= (1 - stage->busy) / waits;
+    } else {
+      stage->starved = 1 - stage->busy;
+    }
+  }
+  stats.t_step = t_step;
+  return stats;
+}
+
 // One rank's loop: mean time of a step, from release to release.
 Fed feed_rank(leat::feeder::Feed& feed, Compute& compute, const Effort& effort) {
   const leat::gpu::Stream& stream = compute.stream();
@@ -182,8 +202,8 @@ Fed feed_rank(leat::feeder::Feed& feed, Compute& compute, const Effort& effort) 
   }
   end.record(stream);
   end.sync();
-  return {.t_step = seconds(leat::gpu::elapsed(start, end)) / static_cast<double>(effort.steps),
-          .stats = feed.stats()};
+  const double t_step = seconds(leat::gpu::elapsed(start, end)) / static_cast<double>(effort.steps);
+  return {.t_step = t_step, .stats = over_all_steps(feed.stats(), t_step)};
 }
 
 void feed_all(const std::vector<leat::gpu::Device>& devices, const leat::feeder::Dataset& data,

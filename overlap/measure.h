@@ -25,8 +25,8 @@ struct Effort {
 
 /// What one device's loop showed. Times in seconds.
 struct Fed {
-  double t_step = 0;  // mean over all steps that were measured, from release to release
-  leat::feeder::Stats stats;
+  double t_step = 0;          // mean over all steps that were measured, from release to release
+  leat::feeder::Stats stats;  // whose Tstep is that, and its stages' shares are of it
 };
 
 /// All that one run measured. Times in seconds, 0 where it was not measured.

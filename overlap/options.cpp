@@ -92,7 +92,7 @@ std::optional<Options> parse(int argc, char** argv, int& status) {
           ->type_name("RATE")
           ->transform(quiet(with_unit(kSizes, "RATE")))
           ->transform(quiet(CLI::Validator(without_per_second, "")))  // which comes before
-          ->check(quiet(CLI::Range(1e3, 1e15)))
+          ->check(quiet(CLI::Range(1e5, 1e15)))
           ->group("Where");
   app.add_flag("--virtual", options.virtual_time,
                "host: in virtual time, where every figure is arithmetic")
@@ -250,7 +250,7 @@ std::optional<Options> parse(int argc, char** argv, int& status) {
       ->excludes(sweep_option)
       ->group("Measuring");
 
-  // What would have no effect is refused.
+  // What a dataset or the grid decides cannot be asked for beside it.
   for (CLI::Option* const option : {read_option, read_kind_option, jitter_option, straggler_option,
                                     factor_option, tensors_option}) {
     data_option->excludes(option);

@@ -72,7 +72,7 @@ std::string table(const Measured& m) {
   if (stats.t_read > 0) text += row("Tread", "", time_text(stats.t_read), "");
   text += row("Tx", time_text(m.t_x_alone), sampled(time_text(stats.t_x)),
               "link efficiency " + known(m.link_efficiency(), number_text) + " of " +
-                  bytes_text(m.link_peak) + "/s");
+                  (m.link_peak > 0 ? bytes_text(m.link_peak) + "/s" : "?"));
   text += row("Tc", time_text(m.t_c_alone), sampled(time_text(stats.t_c)),
               "interference " + known(m.interference(), number_text));
   text += row(

@@ -113,6 +113,19 @@ grep -q 'cannot write to the standard output: No space' "$scratch/out" || fail "
 timeout 10 "$program" --device host --batch 1kB --compute 1s --steps 1000 --svg "$scratch/no/where.svg" \
   >"$scratch/out" 2>&1 && fail "a missing folder is no error"
 grep -q 'cannot write .*/no/where.svg: No such file' "$scratch/out" || fail "a missing folder: $(cat "$scratch/out")"
+# A pipe is not opened twice, and a link stays one.
+mkfifo "$scratch/pipe"
+timeout 60 cat "$scratch/pipe" >"$scratch/piped" &
+reader=$!
+timeout 60 "$program" --device host --virtual --batch 1kB --steps 20 --json "$scratch/pipe" >/dev/null || fail "a pipe"
+wait "$reader"
+grep -q '"leat-overlap": 1' "$scratch/piped" || fail "a pipe got $(head -c 100 "$scratch/piped")"
+ln -s target.json "$scratch/link.json"
+"$program" --device host --virtual --batch 1kB --steps 20 --json "$scratch/link.json" >/dev/null || fail "a link"
+[[ -L $scratch/link.json && -s $scratch/target.json ]] || fail "the link is $(ls -l "$scratch/link.json")"
+# Readers limit the loop, and the sentence is of the figures above it.
+expect 0 'The readers limit the loop' --device host --virtual --link 1GB/s --batch 3MB --compute 5ms --read 4ms \
+  --straggler-every 5 --straggler-factor 20
 # To the standard output alone.
 "$program" --device host --virtual --batch 1kB --steps 20 --svg - >"$scratch/out" 2>&1
 [[ $(head -c 4 "$scratch/out") == "<svg" ]] || fail "--svg -: $(head -5 "$scratch/out")"
