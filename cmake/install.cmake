@@ -21,11 +21,11 @@ install(
   PATTERN "*.h"
   ${leat_no_boost_fiber}
   PATTERN "csp/explore.h" EXCLUDE # with its library, which is for the tests
-  PATTERN "csp/explore_strategies.h" EXCLUDE
-  PATTERN "csp/simulation.h" EXCLUDE
-  PATTERN "feeder/c/calls.h" EXCLUDE # what is behind feeder/c/leat.h
-  PATTERN "feeder/c/handles.h" EXCLUDE
-  PATTERN "feeder/c/openers.h" EXCLUDE
+  PATTERN "csp/explore/strategies.h" EXCLUDE
+  PATTERN "csp/explore/simulation.h" EXCLUDE
+  PATTERN "feeder/interop/c/calls.h" EXCLUDE # what is behind feeder/interop/c/leat.h
+  PATTERN "feeder/interop/c/handles.h" EXCLUDE
+  PATTERN "feeder/interop/c/openers.h" EXCLUDE
   PATTERN "gpu/cuda" EXCLUDE
   PATTERN "gpu/host" EXCLUDE
 )

@@ -6,9 +6,13 @@ if(NOT DEFINED CMAKE_CXX_EXTENSIONS)
   set(CMAKE_CXX_EXTENSIONS OFF)
 endif()
 
-# `#include "leat/csp/channel.h"` is the one spelling, in the tree as in the installed package.
-file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/include")
-file(CREATE_LINK "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/include/leat" SYMBOLIC)
+# `#include "leat/csp/channel.h"` is the one spelling, in the tree as in the installed package:
+# include/leat/ holds one link per library folder.
+set(leat_include "${PROJECT_SOURCE_DIR}/include")
+
+# A unity build compiles many files as one: a fifth of the work. Without it (preset dev), each file
+# has to include what it uses.
+option(LEAT_UNITY "Compile the libraries and the tests as few large files" ON)
 
 # leat_add_library(csp a.cpp b.cpp): the target leat_csp, for users leat::csp.
 function(leat_add_library name)
@@ -17,7 +21,7 @@ function(leat_add_library name)
   add_library(leat::${name} ALIAS ${target})
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_include_directories(
-    ${target} PUBLIC "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>"
+    ${target} PUBLIC "$<BUILD_INTERFACE:${leat_include}>"
                      "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>"
   )
   set_target_properties(

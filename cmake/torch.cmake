@@ -1,9 +1,9 @@
-# Whether libtorch is there, for feeder/torch.h's tests and example. No library of Leat's needs it.
+# Whether libtorch is there, for feeder/interop/torch.h's tests and example. No library of Leat's needs it.
 #
 # Not under a sanitizer: libtorch itself is not instrumented, so that what it frees, and how its
 # threads wait for each other, is not seen.
 
-set(LEAT_TORCH AUTO CACHE STRING "Test feeder/torch.h: ON, OFF, or AUTO (where libtorch is found)")
+set(LEAT_TORCH AUTO CACHE STRING "Test feeder/interop/torch.h: ON, OFF, or AUTO (where libtorch is found)")
 set_property(CACHE LEAT_TORCH PROPERTY STRINGS AUTO ON OFF)
 
 set(LEAT_WITH_TORCH OFF)

@@ -13,7 +13,7 @@
 #include <utility>
 #include <variant>
 
-#include "leat/csp/io_pool.h"
+#include "leat/csp/sched/io_pool.h"
 #include "leat/csp/scheduler.h"
 
 namespace leat {

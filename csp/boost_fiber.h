@@ -30,10 +30,10 @@
 #include <thread>
 
 #include "leat/csp/clock.h"
-#include "leat/csp/guest.h"
-#include "leat/csp/spin_lock.h"
-#include "leat/csp/thread_annotations.h"
-#include "leat/csp/waiter.h"
+#include "leat/csp/wait/guest.h"
+#include "leat/csp/wait/spin_lock.h"
+#include "leat/csp/wait/thread_annotations.h"
+#include "leat/csp/wait/waiter.h"
 
 namespace leat {
 

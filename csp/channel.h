@@ -43,7 +43,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "leat/csp/channel_core.h"
+#include "leat/csp/channel/core.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"

@@ -13,7 +13,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "leat/csp/atomic.h"
+#include "leat/csp/base/atomic.h"
 
 namespace leat {
 

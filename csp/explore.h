@@ -51,9 +51,9 @@
 #include <string_view>
 #include <utility>
 
-#include "leat/csp/os_thread.h"
+#include "leat/csp/base/os_thread.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/unique_function.h"
+#include "leat/csp/wait/unique_function.h"
 
 namespace leat {
 

@@ -27,8 +27,8 @@
 
 #include "leat/csp/clock.h"
 #include "leat/csp/error.h"
-#include "leat/csp/scheduler_core.h"
-#include "leat/csp/unique_function.h"
+#include "leat/csp/sched/scheduler_core.h"
+#include "leat/csp/wait/unique_function.h"
 
 namespace leat {
 

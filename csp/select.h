@@ -34,7 +34,7 @@
 #include <utility>
 
 #include "leat/csp/channel.h"
-#include "leat/csp/channel_core.h"
+#include "leat/csp/channel/core.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/scheduler.h"
 

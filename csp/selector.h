@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "leat/csp/channel_core.h"
+#include "leat/csp/channel/core.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/select.h"
 

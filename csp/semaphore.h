@@ -9,9 +9,9 @@
 #include <cstdint>
 
 #include "leat/csp/clock.h"
-#include "leat/csp/spin_lock.h"
-#include "leat/csp/touchers.h"
-#include "leat/csp/wait_queue.h"
+#include "leat/csp/wait/callers.h"
+#include "leat/csp/wait/queue.h"
+#include "leat/csp/wait/spin_lock.h"
 
 namespace leat {
 

@@ -7,11 +7,11 @@
 #include <filesystem>
 
 #include "examples/written.h"
-#include "leat/csp/alarm.h"
 #include "leat/csp/blocking.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/ticker.h"
 
 using namespace std::chrono_literals;
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "leat/feeder/c/leat.h"
+#include "leat/feeder/interop/c/leat.h"
 
 enum { kPixels = 28 * 28, kClasses = 10, kBatch = 64 };
 

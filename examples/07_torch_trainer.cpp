@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "examples/written.h"
+#include "leat/feeder/interop/torch.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/sources/mnist.h"
-#include "leat/feeder/torch.h"
 #include "leat/gpu/device.h"
 
 namespace {

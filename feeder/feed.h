@@ -22,7 +22,7 @@
 
 #include "leat/csp/channel.h"
 #include "leat/feeder/lease.h"
-#include "leat/feeder/staged.h"
+#include "leat/feeder/stages/staged.h"
 #include "leat/feeder/stats.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"

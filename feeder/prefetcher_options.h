@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "leat/feeder/batch_plan.h"
 #include "leat/feeder/field.h"
 #include "leat/feeder/live.h"
-#include "leat/feeder/sampler.h"
+#include "leat/feeder/plan/batch_plan.h"
+#include "leat/feeder/plan/sampler.h"
 #include "leat/gpu/stream.h"
 
 namespace leat::feeder {
@@ -41,7 +41,8 @@ enum class Sharing : std::uint8_t {
 };
 
 /// Whether slots are watched: who writes where a batch is not his any more is told (leat::Error,
-/// with slot, tensor, batch and streams), and who reads there reads poison (feeder/slot_checks.h).
+/// with slot, tensor, batch and streams), and who reads there reads poison
+/// (feeder/slots/slot_checks.h).
 enum class CheckSlots : std::uint8_t {
   kNo,
   kYes,
@@ -57,7 +58,7 @@ struct FailureBudget {
   double rate = 0;          // or this share of the samples of the batches so far, where it is more
 };
 
-/// Samples of variable length one after the other, without padding (feeder/packing.h).
+/// Samples of variable length one after the other, without padding (feeder/plan/packing.h).
 struct Packing {
   /// Samples, or pieces of them, that one rank's batch may have; 0: as many as it has elements.
   /// Room for that many of the fields of fixed length is allocated.

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "leat/csp/random.h"
+#include "leat/csp/wait/random.h"
 
 namespace leat::feeder {
 

@@ -27,9 +27,9 @@
 //   40+2:b8           bits, in hexadecimal, highest first, of units of 2 from 40: 40-41,44-49
 //   0,2/4@7-99;8@100  positions by batches: of each of 7 to 99, the first and the third of 4
 //                     balanced shards (batch_plan.h); of 100, the ninth position
-// Packed (feeder/packing.h), elements=1234567 follows samples, and carry=element:position+offset a
-// positions. Of some of the ranks, after a resume in the midst of batches, before=... follows
-// positions.
+// Packed (feeder/plan/packing.h), elements=1234567 follows samples, and
+// carry=element:position+offset a positions. Of some of the ranks, after a resume in the midst of
+// batches, before=... follows positions.
 //
 // How long it gets. Of leases given back in any order, by at most a byte for each four batches
 // between the first that is missing and the last that was released: 256 leases at once, 70 bytes.
@@ -51,10 +51,10 @@
 #include <string_view>
 #include <vector>
 
-#include "leat/feeder/batch_plan.h"
-#include "leat/feeder/intervals.h"
-#include "leat/feeder/packing.h"
-#include "leat/feeder/sampler.h"
+#include "leat/feeder/plan/batch_plan.h"
+#include "leat/feeder/plan/packing.h"
+#include "leat/feeder/plan/sampler.h"
+#include "leat/feeder/state/intervals.h"
 
 namespace leat::feeder {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "leat/feeder/field.h"
-#include "leat/feeder/layout.h"
+#include "leat/feeder/slots/layout.h"
 
 namespace leat::feeder {
 

@@ -22,8 +22,8 @@
 #include <span>
 #include <utility>
 
+#include "leat/gpu/backend/memory_account.h"
 #include "leat/gpu/device.h"
-#include "leat/gpu/memory_account.h"
 #include "leat/gpu/stream.h"
 
 namespace leat::gpu {

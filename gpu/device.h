@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "leat/csp/clock.h"
-#include "leat/gpu/backend.h"
+#include "leat/gpu/backend/backend.h"
 #include "leat/gpu/error.h"
 
 namespace leat::gpu {

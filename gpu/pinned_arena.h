@@ -17,9 +17,9 @@
 #include <optional>
 #include <string>
 
+#include "leat/gpu/backend/host_pages.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
-#include "leat/gpu/host_pages.h"
 
 namespace leat::gpu {
 

@@ -19,7 +19,7 @@
 #include <utility>
 
 #include "leat/csp/clock.h"
-#include "leat/csp/unique_function.h"
+#include "leat/csp/wait/unique_function.h"
 #include "leat/gpu/device.h"
 
 namespace leat::gpu {

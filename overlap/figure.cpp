@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "leat/feeder/figures.h"
+#include "leat/feeder/stats/figures.h"
 #include "leat/overlap/table.h"
 
 namespace overlap {

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "leat/feeder/figures.h"
+#include "leat/feeder/stats/figures.h"
 
 namespace overlap {
 namespace {

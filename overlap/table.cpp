@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdio>
 
-#include "leat/feeder/figures.h"
+#include "leat/feeder/stats/figures.h"
 
 namespace overlap {
 namespace {

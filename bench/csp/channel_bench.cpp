@@ -17,11 +17,11 @@
 #include <optional>
 #include <thread>
 
-#include "leat/bench/csp/measure.h"
+#include "bench/csp/measure.h"
 #include "leat/csp/error.h"
-#include "leat/csp/futex.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/wait/futex.h"
 
 namespace {
 

@@ -14,12 +14,12 @@
 #include <thread>
 #include <vector>
 
-#include "leat/bench/csp/measure.h"
+#include "bench/csp/measure.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/futex.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/wait/futex.h"
 
 namespace {
 

@@ -16,12 +16,12 @@
 #include <thread>
 #include <vector>
 
-#include "leat/bench/csp/measure.h"
-#include "leat/csp/context_jump.h"
-#include "leat/csp/fiber.h"
-#include "leat/csp/futex.h"
-#include "leat/csp/spin_lock.h"
-#include "leat/csp/stack.h"
+#include "bench/csp/measure.h"
+#include "leat/csp/fiber/context_jump.h"
+#include "leat/csp/fiber/fiber.h"
+#include "leat/csp/fiber/stack.h"
+#include "leat/csp/wait/futex.h"
+#include "leat/csp/wait/spin_lock.h"
 
 namespace {
 

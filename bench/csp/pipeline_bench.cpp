@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "leat/bench/csp/measure.h"
+#include "bench/csp/measure.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
 

@@ -14,7 +14,7 @@
 #include <optional>
 #include <utility>
 
-#include "leat/bench/csp/measure.h"
+#include "bench/csp/measure.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
 

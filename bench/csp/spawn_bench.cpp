@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "leat/bench/csp/measure.h"
+#include "bench/csp/measure.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
 

@@ -31,35 +31,35 @@ BUILD = ROOT / "build" / "techniques"
 TECHNIQUES = {
     "run-next": (
         "who is woken stands at the end of the ring",
-        [("csp/worker_switch.h", "      !run_next_.put(fiber)) {", "      true) {"),
-         ("csp/worker.cpp", "  if (!run_next_.put(fiber)) {", "  if (true) {")]),
+        [("csp/sched/worker_switch.h", "      !run_next_.put(fiber)) {", "      true) {"),
+         ("csp/sched/worker.cpp", "  if (!run_next_.put(fiber)) {", "  if (true) {")]),
     "offer": (
         "who is woken from a long slice stays with its waker",
-        [("csp/worker.cpp", "  if (long_slices_.get() && home == nullptr && !alone_) {", "  if (false) {"),
-         ("csp/worker.cpp", "  skips_run_next_.set(long_ones || shuffles_);",
+        [("csp/sched/worker.cpp", "  if (long_slices_.get() && home == nullptr && !alone_) {", "  if (false) {"),
+         ("csp/sched/worker.cpp", "  skips_run_next_.set(long_ones || shuffles_);",
           "  skips_run_next_.set(shuffles_);")]),
     "direct switch": (
         "every switch goes through the worker's own stack",
-        [("csp/worker_switch.h",
+        [("csp/sched/worker_switch.h",
           "  if (fiber->has_stack_.get() || bind_cached_stack(*fiber)) return fiber;\n", "")]),
     "lazy stacks": (
         "a stack is bound at the launch",
-        [("csp/scheduler_core.cpp", "  if (options.stack_size != 0) {  // those of the default",
+        [("csp/sched/scheduler_core.cpp", "  if (options.stack_size != 0) {  // those of the default",
           "  if (worker != nullptr && options.stack_size == 0) {\n"
           "    static_cast<void>(worker->bind_stack(fiber));\n  }\n"
           "  if (options.stack_size != 0) {  // those of the default")]),
     "looking out": (
         "a plain thread that waits sleeps at once",
-        [("csp/waiter.cpp", "  if (longest == 0) return false;", "  if (longest > 0) return false;")]),
+        [("csp/wait/waiter.cpp", "  if (longest == 0) return false;", "  if (longest > 0) return false;")]),
     "counters": (
         "a channel counts nothing and reads no clock",
-        [("csp/channel_core.h", "  std::uint64_t sent_ LEAT_GUARDED_BY(lock_) = 0;",
+        [("csp/channel/core.h", "  std::uint64_t sent_ LEAT_GUARDED_BY(lock_) = 0;",
           "  struct {\n    void operator++() noexcept {}\n"
           "    operator std::uint64_t() const noexcept { return 0; }\n  } sent_;"),
-         ("csp/channel_core.cpp", "    one.node.since = about_now(worker);\n", ""),
-         ("csp/channel_core.cpp", "      const Ticks now = about_now(worker_);\n",
+         ("csp/channel/core.cpp", "    one.node.since = about_now(worker);\n", ""),
+         ("csp/channel/core.cpp", "      const Ticks now = about_now(worker_);\n",
           "      const Ticks now = 0;\n"),
-         ("csp/channel_core.cpp",
+         ("csp/channel/core.cpp",
           "  const Ticks now = about_now(worker);\n  return now > node.since ? now - node.since : 0;\n",
           "  static_cast<void>(node), static_cast<void>(worker);\n  return 0;\n")]),
 }

@@ -38,9 +38,9 @@
 #include <string>
 #include <vector>
 
-#include "leat/bench/feeder/feed_data.h"
-#include "leat/csp/random.h"
+#include "bench/feeder/feed_data.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/wait/random.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/sources/cifar10.h"
 #include "leat/feeder/sources/jpeg.h"

@@ -22,7 +22,7 @@
 #include <thread>
 #include <vector>
 
-#include "leat/bench/feeder/feed_data.h"
+#include "bench/feeder/feed_data.h"
 #include "leat/csp/clock.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/sources/token_shards.h"

@@ -1,4 +1,4 @@
-#include "leat/bench/gpu/allocations.h"
+#include "bench/gpu/allocations.h"
 
 #include <algorithm>
 #include <atomic>

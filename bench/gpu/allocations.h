@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "leat/bench/gpu/cuda/counted_calls.h"
+#include "bench/gpu/cuda/counted_calls.h"
 
 namespace bench {
 

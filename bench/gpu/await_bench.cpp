@@ -28,9 +28,9 @@
 #include <thread>
 #include <vector>
 
-#include "leat/bench/gpu/device_main.h"
-#include "leat/bench/gpu/hold.h"
-#include "leat/bench/gpu/load.h"
+#include "bench/gpu/device_main.h"
+#include "bench/gpu/hold.h"
+#include "bench/gpu/load.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"

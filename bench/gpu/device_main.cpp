@@ -1,4 +1,4 @@
-#include "leat/bench/gpu/device_main.h"
+#include "bench/gpu/device_main.h"
 
 #include <algorithm>
 #include <cmath>

@@ -10,7 +10,7 @@
 #include <span>
 #include <string>
 
-#include "leat/bench/gpu/allocations.h"
+#include "bench/gpu/allocations.h"
 #include "leat/csp/clock.h"
 #include "leat/gpu/device.h"
 

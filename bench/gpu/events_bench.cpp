@@ -17,9 +17,9 @@
 #include <stdexcept>
 #include <vector>
 
-#include "leat/bench/gpu/cuda/raw_events.h"
-#include "leat/bench/gpu/device_main.h"
-#include "leat/bench/gpu/hold.h"
+#include "bench/gpu/cuda/raw_events.h"
+#include "bench/gpu/device_main.h"
+#include "bench/gpu/hold.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/stream.h"
 

@@ -1,12 +1,12 @@
-#include "leat/bench/gpu/hold.h"
+#include "bench/gpu/hold.h"
 
 #include <atomic>
 #include <cstring>
 #include <memory>
 #include <vector>
 
-#include "leat/bench/gpu/cuda/kernels.h"
-#include "leat/bench/gpu/device_main.h"
+#include "bench/gpu/cuda/kernels.h"
+#include "bench/gpu/device_main.h"
 #include "leat/gpu/error.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/stream.h"

@@ -30,10 +30,10 @@
 #include <string>
 #include <vector>
 
-#include "leat/bench/gpu/device_main.h"
-#include "leat/bench/gpu/hold.h"
-#include "leat/bench/gpu/link_memory.h"
-#include "leat/bench/gpu/load.h"
+#include "bench/gpu/device_main.h"
+#include "bench/gpu/hold.h"
+#include "bench/gpu/link_memory.h"
+#include "bench/gpu/load.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/pinned_arena.h"
 #include "leat/gpu/stream.h"

@@ -1,4 +1,4 @@
-#include "leat/bench/gpu/link_memory.h"
+#include "bench/gpu/link_memory.h"
 
 #include <new>
 

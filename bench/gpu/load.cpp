@@ -1,4 +1,4 @@
-#include "leat/bench/gpu/load.h"
+#include "bench/gpu/load.h"
 
 #include <algorithm>
 #include <chrono>

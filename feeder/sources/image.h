@@ -47,7 +47,7 @@ struct ImageOptions {
   /// Whether an image that is to become smaller by 2, 4 or 8 at least is decoded at 1/2, 1/4 or 1/8
   /// of its size. Faster, but other pixels: of generated images, which are noisy, by 1.0 of 255 on
   /// average, and by 13 at most; not antialiased, by 8.5, and by 80 at most, since the decoder
-  /// averages what that resize passes by (tests/feeder/image_test.cpp).
+  /// averages what that resize passes by (tests/feeder/sources/image_test.cpp).
   bool scaled_decoding = false;
   JpegOptions jpeg;
 };

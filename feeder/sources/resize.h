@@ -16,7 +16,8 @@
 //   crop columns 30 .. 129, resize to 224      x: {30, 130, 224, 0, 224, 30, 130}
 //
 // Source: the filter as Pillow documents it ("Concepts: Filters", Image.Resampling.BILINEAR), and
-// the precision that gives its bits; tests/feeder/resize_test.cpp has sums of Pillow's results.
+// the precision that gives its bits; tests/feeder/sources/resize_test.cpp has sums of Pillow's
+// results.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "leat/csp/error.h"
-#include "leat/csp/random.h"
+#include "leat/csp/wait/random.h"
 #include "leat/feeder/random.h"
 
 namespace leat::feeder {

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "leat/csp/error.h"
-#include "leat/csp/random.h"
+#include "leat/csp/wait/random.h"
 
 namespace leat::feeder {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "leat/csp/assert.h"
+#include "leat/csp/wait/assert.h"
 #include "leat/gpu/cuda/batch_copy.h"
 
 namespace leat::gpu::cuda {

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <span>
 
-#include "leat/gpu/backend.h"
+#include "leat/gpu/backend/backend.h"
 #include "leat/gpu/cuda/context.h"
 
 namespace leat::gpu::cuda {

@@ -13,10 +13,10 @@
 #include <string>
 #include <utility>
 
-#include "leat/csp/assert.h"
 #include "leat/csp/error.h"
-#include "leat/csp/fiber.h"
-#include "leat/csp/scheduler_core.h"
+#include "leat/csp/fiber/fiber.h"
+#include "leat/csp/sched/scheduler_core.h"
+#include "leat/csp/wait/assert.h"
 #include "leat/gpu/cuda/context.h"
 #include "leat/gpu/cuda/copier.h"
 #include "leat/gpu/cuda/event_poller.h"

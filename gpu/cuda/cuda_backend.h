@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "leat/gpu/backend.h"
+#include "leat/gpu/backend/backend.h"
 
 namespace leat::gpu::cuda {
 

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "leat/csp/error.h"
-#include "leat/csp/futex.h"
-#include "leat/csp/park.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/wait/futex.h"
+#include "leat/csp/wait/park.h"
 
 namespace leat::gpu::cuda {
 

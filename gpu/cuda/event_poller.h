@@ -27,11 +27,11 @@
 #include <thread>
 
 #include "leat/csp/clock.h"
-#include "leat/csp/spin_lock.h"
+#include "leat/csp/wait/spin_lock.h"
+#include "leat/gpu/backend/wait_predictor.h"
 #include "leat/gpu/cuda/context.h"
 #include "leat/gpu/cuda/event_pool.h"
 #include "leat/gpu/cuda/host_call.h"
-#include "leat/gpu/wait_predictor.h"
 
 namespace leat::gpu::cuda {
 

@@ -20,11 +20,11 @@
 #include <vector>
 
 #include "leat/csp/clock.h"
-#include "leat/csp/spin_lock.h"
-#include "leat/csp/wait_queue.h"
+#include "leat/csp/wait/queue.h"
+#include "leat/csp/wait/spin_lock.h"
+#include "leat/gpu/backend/done_signal.h"
+#include "leat/gpu/backend/pool.h"
 #include "leat/gpu/cuda/context.h"
-#include "leat/gpu/done_signal.h"
-#include "leat/gpu/pool.h"
 
 namespace leat::gpu::cuda {
 

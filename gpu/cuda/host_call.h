@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
-#include "leat/csp/unique_function.h"
-#include "leat/gpu/pool.h"
+#include "leat/csp/wait/unique_function.h"
+#include "leat/gpu/backend/pool.h"
 
 namespace leat::gpu::cuda {
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "leat/csp/error.h"
-#include "leat/csp/park.h"
-#include "leat/csp/woken_by.h"
+#include "leat/csp/wait/park.h"
+#include "leat/csp/wait/woken_by.h"
 
 namespace leat::gpu::host {
 

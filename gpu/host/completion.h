@@ -8,11 +8,11 @@
 #include <exception>
 
 #include "leat/csp/clock.h"
-#include "leat/csp/scheduler_core.h"
-#include "leat/csp/spin_lock.h"
-#include "leat/csp/wait_queue.h"
-#include "leat/gpu/done_signal.h"
-#include "leat/gpu/pool.h"
+#include "leat/csp/sched/scheduler_core.h"
+#include "leat/csp/wait/queue.h"
+#include "leat/csp/wait/spin_lock.h"
+#include "leat/gpu/backend/done_signal.h"
+#include "leat/gpu/backend/pool.h"
 
 namespace leat::gpu::host {
 

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "leat/csp/fiber.h"
+#include "leat/csp/fiber/fiber.h"
 
 namespace leat::gpu::host {
 namespace {

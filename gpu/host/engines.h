@@ -22,9 +22,9 @@
 #include <string>
 
 #include "leat/csp/channel.h"
+#include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/scheduler_core.h"
-#include "leat/csp/unique_function.h"
+#include "leat/csp/wait/unique_function.h"
 #include "leat/gpu/device.h"
 
 namespace leat::gpu::host {

@@ -19,7 +19,7 @@
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/woken_by.h"
+#include "leat/csp/wait/woken_by.h"
 #include "leat/gpu/host/completion.h"
 #include "leat/gpu/host/engines.h"
 #include "leat/gpu/host/host_event.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "leat/csp/spin_lock.h"
+#include "leat/csp/wait/spin_lock.h"
 #include "leat/gpu/host/completion.h"
 
 namespace leat::gpu::host {

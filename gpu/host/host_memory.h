@@ -10,9 +10,9 @@
 #include <new>
 #include <utility>
 
-#include "leat/csp/spin_lock.h"
-#include "leat/csp/touchers.h"
-#include "leat/csp/wait_queue.h"
+#include "leat/csp/wait/callers.h"
+#include "leat/csp/wait/queue.h"
+#include "leat/csp/wait/spin_lock.h"
 #include "leat/gpu/host/engines.h"
 
 namespace leat::gpu::host {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "leat/csp/woken_by.h"
+#include "leat/csp/wait/woken_by.h"
 
 namespace leat::gpu::host {
 namespace {

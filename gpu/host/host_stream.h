@@ -19,10 +19,10 @@
 #include <variant>
 
 #include "leat/csp/channel.h"
-#include "leat/csp/fiber.h"
-#include "leat/csp/spin_lock.h"
-#include "leat/csp/unique_function.h"
-#include "leat/gpu/backend.h"
+#include "leat/csp/fiber/fiber.h"
+#include "leat/csp/wait/spin_lock.h"
+#include "leat/csp/wait/unique_function.h"
+#include "leat/gpu/backend/backend.h"
 #include "leat/gpu/host/completion.h"
 #include "leat/gpu/host/engines.h"
 

@@ -19,8 +19,8 @@
 #include "leat/csp/semaphore.h"
 #include "leat/csp/task_group.h"
 #include "leat/csp/wait_group.h"
-#include "leat/tests/support/counting_new.h"
-#include "leat/tests/support/run.h"
+#include "tests/support/counting_new.h"
+#include "tests/support/run.h"
 
 namespace leat {
 namespace {

@@ -14,8 +14,8 @@
 #include "leat/csp/channel.h"
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
-#include "leat/tests/support/run.h"
-#include "leat/tests/support/values.h"
+#include "tests/support/run.h"
+#include "tests/support/values.h"
 
 namespace leat {
 namespace {

@@ -20,8 +20,8 @@
 #include "leat/csp/semaphore.h"
 #include "leat/csp/task_group.h"
 #include "leat/csp/wait_group.h"
-#include "leat/tests/support/deadlock_report.h"
-#include "leat/tests/support/run.h"
+#include "tests/support/deadlock_report.h"
+#include "tests/support/run.h"
 
 namespace leat {
 namespace {

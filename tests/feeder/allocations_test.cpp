@@ -14,9 +14,9 @@
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"
-#include "leat/tests/support/backends.h"
-#include "leat/tests/support/counting_new.h"
-#include "leat/tests/support/numbers.h"
+#include "tests/support/backends.h"
+#include "tests/support/counting_new.h"
+#include "tests/support/numbers.h"
 
 namespace leat::feeder {
 namespace {

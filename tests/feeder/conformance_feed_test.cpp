@@ -24,8 +24,8 @@
 #include "leat/gpu/device.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/stream.h"
-#include "leat/tests/support/backends.h"
-#include "leat/tests/support/numbers.h"
+#include "tests/support/backends.h"
+#include "tests/support/numbers.h"
 
 namespace leat::feeder {
 namespace {

@@ -16,7 +16,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
-#include "leat/tests/feeder/prefetcher_fixture.h"
+#include "tests/feeder/prefetcher_fixture.h"
 
 namespace leat::feeder {
 namespace {

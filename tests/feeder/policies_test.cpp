@@ -20,7 +20,7 @@
 #include "leat/feeder/map.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
-#include "leat/tests/feeder/prefetcher_fixture.h"
+#include "tests/feeder/prefetcher_fixture.h"
 
 namespace leat::feeder {
 namespace {

@@ -24,8 +24,8 @@
 #include "leat/gpu/device.h"
 #include "leat/gpu/error.h"
 #include "leat/gpu/event.h"
-#include "leat/tests/feeder/prefetcher_fixture.h"
-#include "leat/tests/support/plain_threads.h"
+#include "tests/feeder/prefetcher_fixture.h"
+#include "tests/support/plain_threads.h"
 
 namespace leat::feeder {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/prefetcher.h"
-#include "leat/tests/support/numbers.h"
-#include "leat/tests/support/places.h"
+#include "tests/support/numbers.h"
+#include "tests/support/places.h"
 
 namespace leat::feeder {
 

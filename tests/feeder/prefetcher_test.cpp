@@ -21,7 +21,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/error.h"
-#include "leat/tests/feeder/prefetcher_fixture.h"
+#include "tests/feeder/prefetcher_fixture.h"
 
 namespace leat::feeder {
 namespace {

@@ -15,7 +15,7 @@
 #include "leat/feeder/state.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"
-#include "leat/tests/feeder/prefetcher_fixture.h"
+#include "tests/feeder/prefetcher_fixture.h"
 
 namespace leat::feeder {
 namespace {

@@ -20,7 +20,7 @@
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/stats.h"
 #include "leat/gpu/device.h"
-#include "leat/tests/support/numbers.h"
+#include "tests/support/numbers.h"
 
 namespace leat::feeder {
 namespace {

@@ -13,16 +13,16 @@
 #include <utility>
 #include <vector>
 
-#include "leat/csp/alarm.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
+#include "leat/csp/ticker.h"
 #include "leat/feeder/state.h"
 #include "leat/gpu/device.h"
-#include "leat/tests/feeder/prefetcher_fixture.h"
-#include "leat/tests/support/deadlock_report.h"
-#include "leat/tests/support/plain_threads.h"
+#include "tests/feeder/prefetcher_fixture.h"
+#include "tests/support/deadlock_report.h"
+#include "tests/support/plain_threads.h"
 
 namespace leat::feeder {
 namespace {

@@ -22,7 +22,7 @@
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/event.h"
-#include "leat/tests/feeder/prefetcher_fixture.h"
+#include "tests/feeder/prefetcher_fixture.h"
 
 namespace leat::feeder {
 namespace {

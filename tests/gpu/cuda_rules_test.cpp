@@ -25,9 +25,9 @@
 #include "leat/gpu/on_done.h"
 #include "leat/gpu/pinned_arena.h"
 #include "leat/gpu/stream.h"
-#include "leat/tests/support/backends.h"
-#include "leat/tests/support/bytes.h"
-#include "leat/tests/support/gate.h"
+#include "tests/support/backends.h"
+#include "tests/support/bytes.h"
+#include "tests/support/gate.h"
 
 namespace leat::gpu {
 namespace {

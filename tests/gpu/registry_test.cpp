@@ -9,7 +9,7 @@
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/gpu/device.h"
-#include "leat/tests/support/bytes.h"
+#include "tests/support/bytes.h"
 
 namespace leat::gpu {
 namespace {

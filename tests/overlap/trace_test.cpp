@@ -23,7 +23,7 @@
 #include "leat/csp/task_group.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
-#include "leat/tests/support/numbers.h"
+#include "tests/support/numbers.h"
 
 namespace leat::feeder {
 namespace {

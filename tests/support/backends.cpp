@@ -1,4 +1,4 @@
-#include "leat/tests/support/backends.h"
+#include "tests/support/backends.h"
 
 #include <ostream>
 #include <utility>

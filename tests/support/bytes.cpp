@@ -1,4 +1,4 @@
-#include "leat/tests/support/bytes.h"
+#include "tests/support/bytes.h"
 
 #include <gtest/gtest.h>
 

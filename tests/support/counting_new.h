@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "leat/tests/support/uncounted.h"
+#include "tests/support/uncounted.h"
 
 namespace leat::support {
 

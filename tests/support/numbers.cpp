@@ -1,4 +1,4 @@
-#include "leat/tests/support/numbers.h"
+#include "tests/support/numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "leat/csp/scheduler.h"
-#include "leat/feeder/sampler.h"
+#include "leat/feeder/plan/sampler.h"
 
 namespace leat::support {
 

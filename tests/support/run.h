@@ -8,8 +8,8 @@
 
 #include <utility>
 
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/sanitizers.h"
 #include "leat/csp/scheduler.h"
 
 namespace leat::support {

@@ -31,8 +31,8 @@ allowed() {
     leat/gpu/cuda/* | leat/gpu/host/*)
       [[ $file == gpu/registry.cpp || leat/${file%/*} == "${header%/*}" ]]
       ;;
-    leat/feeder/c/*)
-      [[ $file == feeder/c/* || $layer == tests || ($layer == examples && $header == */leat.h) ]]
+    leat/feeder/interop/c/*)
+      [[ $file == feeder/interop/c/* || $layer == tests || ($layer == examples && $header == */leat.h) ]]
       ;;
     leat/*)
       [[ $file != *.c ]] || return 1 # C has leat.h alone
@@ -40,9 +40,11 @@ allowed() {
       [[ " ${below[$layer]} " == *" ${header%%/*} "* ]]
       ;;
     examples/*) [[ $layer == examples || $file == tests/examples/* ]] ;;
+    tests/*) [[ $layer == tests ]] ;;
+    bench/*) [[ $layer == bench && $file != bench/peers/* ]] ;;
 
     # Guests, each in its place.
-    boost/context/*) [[ $file == csp/context.cpp || $file == csp/context_jump.h ]] ;;
+    boost/context/*) [[ $file == csp/fiber/context.cpp || $file == csp/fiber/context_jump.h ]] ;;
     boost/fiber/*)
       [[ $file == csp/boost_fiber.h || $file == tests/csp/boost_fiber/* || $file == bench/peers/* ]]
       ;;
@@ -56,10 +58,10 @@ allowed() {
     zlib.h | jpeglib.h | jerror.h | png.h)
       [[ $file == feeder/sources/* ]]
       ;;
-    dlpack/*) [[ $file == tests/feeder/dlpack_test.cpp ]] ;; # a program's own, to compare with
+    dlpack/*) [[ $file == tests/feeder/interop/dlpack_test.cpp ]] ;; # a program's own, to compare with
     torch/* | ATen/* | c10/*)
-      [[ $file == feeder/torch.h || $file == examples/07_torch_trainer.cpp ||
-        $file == tests/feeder/torch/* ]]
+      [[ $file == feeder/interop/torch.h || $file == examples/07_torch_trainer.cpp ||
+        $file == tests/feeder/interop/torch/* ]]
       ;;
     CLI/*) [[ $layer == overlap ]] ;;
     nlohmann/*) [[ $layer == overlap || $file == tests/overlap/* ]] ;;
@@ -69,7 +71,7 @@ allowed() {
 
     # In C, and in the header that is for it: the C library.
     assert.h | errno.h | float.h | limits.h | math.h | stddef.h | stdint.h | stdio.h | stdlib.h | string.h)
-      [[ $file == *.c || $file == feeder/c/leat.h || $file == overlap/kernels.h ]]
+      [[ $file == *.c || $file == feeder/interop/c/leat.h || $file == overlap/kernels.h ]]
       ;;
     # The system: POSIX and Linux, the C++ runtime, the sanitizers' interfaces.
     sys/*.h | linux/*.h | sanitizer/*.h) ;;

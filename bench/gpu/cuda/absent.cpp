@@ -1,7 +1,7 @@
 // Stands in for this folder in a build without the CUDA Toolkit, where no device calls any of it.
-#include "leat/bench/gpu/cuda/counted_calls.h"
-#include "leat/bench/gpu/cuda/kernels.h"
-#include "leat/bench/gpu/cuda/raw_events.h"
+#include "bench/gpu/cuda/counted_calls.h"
+#include "bench/gpu/cuda/kernels.h"
+#include "bench/gpu/cuda/raw_events.h"
 
 namespace bench::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "leat/bench/gpu/cuda/counted_calls.h"
+#include "bench/gpu/cuda/counted_calls.h"
 
 #include <cuda_runtime_api.h>
 

@@ -1,7 +1,7 @@
 // A kernel that holds a stream. (One that keeps the device busy is in overlap/cuda/.)
 #include <cuda_runtime.h>
 
-#include "leat/bench/gpu/cuda/kernels.h"
+#include "bench/gpu/cuda/kernels.h"
 
 namespace bench::cuda {
 namespace {

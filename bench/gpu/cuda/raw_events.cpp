@@ -1,4 +1,4 @@
-#include "leat/bench/gpu/cuda/raw_events.h"
+#include "bench/gpu/cuda/raw_events.h"
 
 #include <cuda_runtime_api.h>
 

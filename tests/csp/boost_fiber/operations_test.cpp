@@ -15,11 +15,11 @@
 #include "leat/csp/boost_fiber.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/error.h"
-#include "leat/csp/park.h"
 #include "leat/csp/select.h"
 #include "leat/csp/selector.h"
-#include "leat/tests/csp/boost_fiber/guests.h"
-#include "leat/tests/support/values.h"
+#include "leat/csp/wait/park.h"
+#include "tests/csp/boost_fiber/guests.h"
+#include "tests/support/values.h"
 
 namespace leat {
 namespace {

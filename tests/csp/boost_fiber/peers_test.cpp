@@ -15,16 +15,16 @@
 
 #include "leat/csp/boost_fiber.h"
 #include "leat/csp/channel.h"
-#include "leat/csp/guest.h"
 #include "leat/csp/mutex.h"
 #include "leat/csp/notification.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 #include "leat/csp/semaphore.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/wait/guest.h"
 #include "leat/csp/wait_group.h"
-#include "leat/tests/csp/boost_fiber/guests.h"
-#include "leat/tests/support/run.h"
+#include "tests/csp/boost_fiber/guests.h"
+#include "tests/support/run.h"
 
 namespace leat {
 namespace {

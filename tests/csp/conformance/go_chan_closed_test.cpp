@@ -20,7 +20,7 @@
 #include "leat/csp/select.h"
 #include "leat/csp/selector.h"
 #include "leat/csp/task_group.h"
-#include "leat/tests/support/run.h"
+#include "tests/support/run.h"
 
 namespace leat {
 namespace {

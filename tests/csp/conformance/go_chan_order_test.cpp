@@ -9,7 +9,7 @@
 #include "leat/csp/channel.h"
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
-#include "leat/tests/support/run.h"
+#include "tests/support/run.h"
 
 namespace leat {
 namespace {

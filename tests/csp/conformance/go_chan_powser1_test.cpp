@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "leat/csp/sanitizers.h"
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/scheduler.h"
-#include "leat/tests/csp/conformance/power_series.h"
-#include "leat/tests/support/run.h"
+#include "tests/csp/conformance/power_series.h"
+#include "tests/support/run.h"
 
 namespace leat {
 namespace {

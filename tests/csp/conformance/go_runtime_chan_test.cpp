@@ -15,7 +15,7 @@
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
 #include "leat/csp/wait_group.h"
-#include "leat/tests/support/run.h"
+#include "tests/support/run.h"
 
 namespace leat {
 namespace {

@@ -14,16 +14,16 @@
 #include <utility>
 #include <vector>
 
-#include "leat/csp/alarm.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/mutex.h"
 #include "leat/csp/notification.h"
-#include "leat/csp/random.h"
 #include "leat/csp/select.h"
 #include "leat/csp/semaphore.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/ticker.h"
+#include "leat/csp/wait/random.h"
 #include "leat/csp/wait_group.h"
-#include "leat/tests/support/run.h"
+#include "tests/support/run.h"
 
 namespace leat {
 namespace {

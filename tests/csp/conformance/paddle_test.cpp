@@ -7,7 +7,7 @@
 
 #include "leat/csp/channel.h"
 #include "leat/csp/select.h"
-#include "leat/tests/support/run.h"
+#include "tests/support/run.h"
 
 namespace leat {
 namespace {

@@ -1,11 +1,10 @@
 // That what Exhaustive leaves out had been reached before.
-#include "leat/csp/explore_strategies.h"
-
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "leat/tests/csp/explore/scenarios.h"
+#include "leat/csp/explore/strategies.h"
+#include "tests/csp/explore/scenarios.h"
 
 namespace leat {
 namespace {

@@ -7,16 +7,16 @@
 #include <cstdio>
 #include <string>
 
-#include "leat/csp/alarm.h"
-#include "leat/csp/assert.h"
 #include "leat/csp/blocking.h"
-#include "leat/csp/futex.h"
-#include "leat/csp/io_pool.h"
 #include "leat/csp/notification.h"
-#include "leat/csp/scheduler_core.h"
+#include "leat/csp/sched/io_pool.h"
+#include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/semaphore.h"
+#include "leat/csp/ticker.h"
+#include "leat/csp/wait/assert.h"
+#include "leat/csp/wait/futex.h"
 #include "leat/csp/wait_group.h"
-#include "leat/tests/csp/explore/scenarios.h"
+#include "tests/csp/explore/scenarios.h"
 
 namespace leat {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "leat/csp/explore.h"
-#include "leat/tests/csp/explore/mutations.h"
+#include "tests/csp/explore/mutations.h"
 
 namespace {
 

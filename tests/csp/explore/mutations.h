@@ -5,7 +5,7 @@
 #include <array>
 
 #include "leat/csp/explore.h"
-#include "leat/tests/csp/explore/scenarios.h"
+#include "tests/csp/explore/scenarios.h"
 
 namespace leat::scenarios {
 

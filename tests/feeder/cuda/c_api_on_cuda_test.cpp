@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include "leat/feeder/c/leat.h"
-#include "leat/tests/feeder/c/fixture.h"
+#include "leat/feeder/interop/c/leat.h"
+#include "tests/feeder/interop/c/fixture.h"
 
 namespace leat::feeder::c_api {
 namespace {

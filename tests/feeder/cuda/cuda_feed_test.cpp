@@ -13,8 +13,8 @@
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"
-#include "leat/tests/gpu/cuda/stand_in/stand_in.h"
-#include "leat/tests/support/numbers.h"
+#include "tests/gpu/cuda/stand_in/stand_in.h"
+#include "tests/support/numbers.h"
 
 namespace leat::feeder {
 namespace {

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "leat/feeder/dlpack.h"
+#include "leat/feeder/interop/dlpack.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/error.h"
-#include "leat/tests/support/numbers.h"
+#include "tests/support/numbers.h"
 
 namespace leat::feeder::dlpack {
 namespace {

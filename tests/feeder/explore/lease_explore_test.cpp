@@ -19,9 +19,9 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/error.h"
 #include "leat/csp/explore.h"
-#include "leat/csp/sanitizers.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
 #include "leat/feeder/prefetcher.h"

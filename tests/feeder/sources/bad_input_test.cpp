@@ -26,7 +26,7 @@
 #include "leat/feeder/sources/token_shards.h"
 #include "leat/feeder/sources/web_dataset.h"
 #include "leat/gpu/device.h"
-#include "leat/tests/feeder/web_files.h"
+#include "tests/feeder/sources/web_files.h"
 
 namespace leat::feeder {
 namespace {

@@ -15,7 +15,7 @@
 #include "leat/feeder/sources/cifar10.h"
 #include "leat/feeder/sources/token_shards.h"
 #include "leat/gpu/device.h"
-#include "leat/tests/feeder/sources/synthetic_files.h"
+#include "tests/feeder/sources/synthetic_files.h"
 
 namespace leat::feeder {
 namespace {

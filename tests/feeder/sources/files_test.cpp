@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "leat/tests/feeder/idx_files.h"
+#include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {
 namespace {

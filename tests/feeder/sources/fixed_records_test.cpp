@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "leat/tests/feeder/sources/synthetic_files.h"
+#include "tests/feeder/sources/synthetic_files.h"
 
 namespace leat::feeder {
 namespace {

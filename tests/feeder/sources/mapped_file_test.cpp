@@ -18,7 +18,7 @@
 
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
-#include "leat/tests/feeder/idx_files.h"
+#include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {
 namespace {

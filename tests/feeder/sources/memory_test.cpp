@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "leat/feeder/sources/function.h"
-#include "leat/tests/feeder/sources/synthetic_files.h"
+#include "tests/feeder/sources/synthetic_files.h"
 
 namespace leat::feeder {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/sources/synthetic.h"
-#include "leat/tests/feeder/idx_files.h"
+#include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {
 

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "leat/tests/feeder/sources/synthetic_files.h"
+#include "tests/feeder/sources/synthetic_files.h"
 
 namespace leat::feeder {
 namespace {

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "leat/feeder/c/leat.h"
+#include "leat/feeder/interop/c/leat.h"
 
 static int read_one(void* user, leat_sample* sample) {
   *(float*)sample->fields[0] = *(const float*)user;

@@ -1,7 +1,7 @@
 // Stream capture: operations that become a graph, and the calls that must not be made meanwhile.
 #include <algorithm>
 
-#include "leat/tests/gpu/cuda/stand_in/state.h"
+#include "tests/gpu/cuda/stand_in/state.h"
 
 namespace leat::stand_in {
 namespace {

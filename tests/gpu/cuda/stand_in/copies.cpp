@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "leat/tests/gpu/cuda/stand_in/state.h"
+#include "tests/gpu/cuda/stand_in/state.h"
 
 namespace leat::stand_in {
 namespace {

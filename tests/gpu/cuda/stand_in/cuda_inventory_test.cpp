@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "leat/gpu/device.h"
-#include "leat/tests/gpu/cuda/stand_in/stand_in.h"
-#include "leat/tests/support/bytes.h"
+#include "tests/gpu/cuda/stand_in/stand_in.h"
+#include "tests/support/bytes.h"
 
 namespace leat::gpu {
 namespace {

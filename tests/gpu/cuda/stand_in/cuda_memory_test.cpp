@@ -15,10 +15,10 @@
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/pinned_arena.h"
 #include "leat/gpu/stream.h"
-#include "leat/tests/gpu/cuda/stand_in/stand_in.h"
-#include "leat/tests/support/bytes.h"
-#include "leat/tests/support/gate.h"
-#include "leat/tests/support/memory.h"
+#include "tests/gpu/cuda/stand_in/stand_in.h"
+#include "tests/support/bytes.h"
+#include "tests/support/gate.h"
+#include "tests/support/memory.h"
 
 namespace leat::gpu {
 namespace {

@@ -9,8 +9,8 @@
 #include "leat/gpu/event.h"
 #include "leat/gpu/on_done.h"
 #include "leat/gpu/stream.h"
-#include "leat/tests/gpu/cuda/stand_in/stand_in.h"
-#include "leat/tests/support/gate.h"
+#include "tests/gpu/cuda/stand_in/stand_in.h"
+#include "tests/support/gate.h"
 
 namespace leat::gpu {
 namespace {

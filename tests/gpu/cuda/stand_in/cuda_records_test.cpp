@@ -8,9 +8,9 @@
 
 #include "leat/gpu/event.h"
 #include "leat/gpu/stream.h"
-#include "leat/tests/gpu/cuda/stand_in/stand_in.h"
-#include "leat/tests/support/gate.h"
-#include "leat/tests/support/plain_threads.h"
+#include "tests/gpu/cuda/stand_in/stand_in.h"
+#include "tests/support/gate.h"
+#include "tests/support/plain_threads.h"
 
 namespace leat::gpu {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include "leat/tests/gpu/cuda/stand_in/state.h"
+#include "tests/gpu/cuda/stand_in/state.h"
 
 namespace leat::stand_in {
 namespace {

@@ -1,7 +1,7 @@
 // The last error, and what the codes are called.
 #include <algorithm>
 
-#include "leat/tests/gpu/cuda/stand_in/state.h"
+#include "tests/gpu/cuda/stand_in/state.h"
 
 namespace leat::stand_in {
 namespace {

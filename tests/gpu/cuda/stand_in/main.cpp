@@ -3,7 +3,7 @@
 
 #include <ostream>
 
-#include "leat/tests/gpu/cuda/stand_in/stand_in.h"
+#include "tests/gpu/cuda/stand_in/stand_in.h"
 
 namespace leat::stand_in {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "leat/tests/gpu/cuda/stand_in/state.h"
+#include "tests/gpu/cuda/stand_in/state.h"
 
 namespace leat::stand_in {
 namespace {

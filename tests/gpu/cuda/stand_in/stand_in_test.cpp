@@ -1,6 +1,6 @@
 // That the stand-in is as strict as CUDA: what it refuses, and with which error. Where it refuses
 // nothing, a test on it shows nothing.
-#include "leat/tests/gpu/cuda/stand_in/stand_in.h"
+#include "tests/gpu/cuda/stand_in/stand_in.h"
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
 // What every call begins with, and the interface for tests.
-#include "leat/tests/gpu/cuda/stand_in/state.h"
+#include "tests/gpu/cuda/stand_in/state.h"
 
 #include <cstdio>
 #include <cstdlib>
 
-#include "leat/tests/gpu/cuda/stand_in/stand_in.h"
+#include "tests/gpu/cuda/stand_in/stand_in.h"
 
 namespace leat::stand_in {
 namespace {

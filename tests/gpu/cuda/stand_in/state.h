@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "leat/tests/gpu/cuda/stand_in/stand_in.h"
-#include "leat/tests/support/uncounted.h"
+#include "tests/gpu/cuda/stand_in/stand_in.h"
+#include "tests/support/uncounted.h"
 
 namespace leat::stand_in {
 

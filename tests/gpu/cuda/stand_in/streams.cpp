@@ -1,7 +1,7 @@
 // Streams: a thread for each, which runs a queue.
 #include <algorithm>
 
-#include "leat/tests/gpu/cuda/stand_in/state.h"
+#include "tests/gpu/cuda/stand_in/state.h"
 
 namespace leat::stand_in {
 namespace {

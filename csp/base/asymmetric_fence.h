@@ -1,0 +1,52 @@
+// Fences for two sides of unequal frequency: one runs a hundred million times a second, the other
+// when something is stopped or an idle worker goes to sleep.
+//
+//   frequent side:  write A;  light_fence();  read B
+//   rare side:      write B;  heavy_fence();  read A
+//
+// At least one of the two reads sees the other's write (Dekker's pattern). The price of the store
+// barrier between write and read is moved to the rare side, which asks the kernel to run one on
+// every CPU that runs this process: membarrier(2), MEMBARRIER_CMD_PRIVATE_EXPEDITED. Two light
+// fences order nothing between each other.
+#pragma once
+
+#include <atomic>
+
+#include "leat/csp/explore/hooks.h"
+
+namespace leat {
+
+/// Set once heavy_fence() can rely on the kernel. Read by light_fence().
+extern std::atomic<bool> has_membarrier;
+
+/// A store barrier on this CPU alone. Not std::atomic_thread_fence, which ThreadSanitizer refuses;
+/// what it orders is published by other atomics as far as that tool is concerned.
+inline void full_fence() noexcept {
+#if defined(LEAT_EXPLORE)
+  // One thread runs them all.
+#elif defined(__x86_64__)
+  asm volatile("lock; orl $0, (%%rsp)" ::: "memory", "cc");
+#elif defined(__aarch64__)
+  asm volatile("dmb ish" ::: "memory");
+#else
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
+/// The frequent side: free where the kernel has membarrier, a store barrier elsewhere.
+inline void light_fence() noexcept {
+  if (__builtin_expect(has_membarrier.load(std::memory_order_relaxed), 1)) {
+    asm volatile("" ::: "memory");  // the compiler, too, keeps the order
+  } else {
+    full_fence();
+  }
+}
+
+/// The rare side: about a microsecond.
+void heavy_fence() noexcept;
+
+/// Asks the kernel for membarrier, once per process. Called before the first worker runs: whoever
+/// has not called it sees, at worst, has_membarrier unset, and then fences by itself.
+void prepare_heavy_fence() noexcept;
+
+}  // namespace leat

@@ -1,0 +1,69 @@
+// A thread of the operating system and its mutex, or what stands for them in an exploring build.
+#pragma once
+
+#if defined(LEAT_EXPLORE)
+
+#include <utility>
+
+#include "leat/csp/wait/spin_lock.h"
+#include "leat/csp/wait/unique_function.h"
+
+namespace leat {
+
+/// As much of std::thread as is needed: a thread that the explorer simulates. Only while an
+/// exploration runs (csp/explore.h).
+class VirtualThread {
+ public:
+  VirtualThread() = default;
+  template <class F>
+  explicit VirtualThread(F&& body) : id_(start(UniqueFunction<void()>(std::forward<F>(body)))) {}
+  VirtualThread(VirtualThread&& other) noexcept : id_(std::exchange(other.id_, kNone)) {}
+  VirtualThread& operator=(VirtualThread&& other) noexcept {
+    std::swap(id_, other.id_);
+    return *this;
+  }
+  /// Joins.
+  ~VirtualThread() {
+    if (id_ != kNone) join();
+  }
+
+  [[nodiscard]] bool joinable() const noexcept { return id_ != kNone; }
+  /// Waits until its function has returned. On a fiber, that blocks the worker.
+  void join() noexcept;
+  /// Waits until it sleeps (in a channel operation, say), or has ended: for who must come second.
+  void wait_until_it_waits() noexcept;
+
+ private:
+  static constexpr int kNone = -1;
+  static int start(UniqueFunction<void()> body);
+
+  int id_ = kNone;
+};
+
+using OsThread = VirtualThread;
+
+/// A std::mutex.
+class OsMutex {
+ public:
+  void lock() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS { lock_.lock(); }
+  void unlock() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS { lock_.unlock(); }
+
+ private:
+  SpinLock lock_;
+};
+
+}  // namespace leat
+
+#else
+
+#include <mutex>
+#include <thread>
+
+namespace leat {
+
+using OsThread = std::thread;
+using OsMutex = std::mutex;
+
+}  // namespace leat
+
+#endif

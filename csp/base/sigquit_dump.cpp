@@ -1,0 +1,74 @@
+#include "leat/csp/base/sigquit_dump.h"
+
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "leat/csp/base/atomic.h"
+#include "leat/csp/wait/futex.h"
+
+namespace leat {
+namespace {
+
+Atomic<std::uint32_t> requests{0};  // signals so far
+Atomic<std::uint32_t> word{0};      // changed for every request and every end
+
+std::mutex handler_mutex;
+int users = 0;                   // handler_mutex
+struct sigaction previous = {};  // likewise
+
+extern "C" void leat_on_sigquit(int /*signal*/) {
+  // Lock-free atomics and a system call: allowed in a handler.
+  requests.fetch_add(1, std::memory_order_relaxed);
+  word.fetch_add(1, std::memory_order_release);
+  futex_wake_all(&word);
+}
+
+}  // namespace
+
+SigquitDump::SigquitDump(std::function<std::string()> describe)
+    : describe_(std::move(describe)), first_(requests.load(std::memory_order_relaxed)) {
+  thread_ = std::thread([this] { run(); });
+  const std::scoped_lock lock(handler_mutex);
+  if (users++ > 0) return;
+  struct sigaction action = {};
+  action.sa_handler = &leat_on_sigquit;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGQUIT, &action, &previous);
+}
+
+SigquitDump::~SigquitDump() {
+  {
+    const std::scoped_lock lock(handler_mutex);
+    if (--users == 0) sigaction(SIGQUIT, &previous, nullptr);
+  }
+  ending_.store(true, std::memory_order_relaxed);
+  word.fetch_add(1, std::memory_order_release);
+  futex_wake_all(&word);
+  thread_.join();
+}
+
+void SigquitDump::run() const noexcept {
+  for (std::uint32_t answered = first_;;) {
+    const std::uint32_t seen = word.load(std::memory_order_acquire);
+    const bool ending = ending_.load(std::memory_order_relaxed);
+    if (const std::uint32_t asked = requests.load(std::memory_order_relaxed); asked != answered) {
+      answered = asked;
+      try {
+        std::fputs(describe_().c_str(), stderr);
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "leat: cannot list the fibers: %s\n", error.what());
+      }
+    } else if (ending) {
+      return;
+    } else {
+      futex_wait(word, seen, Deadline::never());
+    }
+  }
+}
+
+}  // namespace leat

@@ -1,0 +1,424 @@
+#include "leat/csp/explore/simulation.h"
+
+#include <algorithm>
+#include <exception>
+#include <stdexcept>
+
+#include "leat/csp/base/os_thread.h"
+#include "leat/csp/error.h"
+#include "leat/csp/fiber/census.h"
+#include "leat/csp/fiber/context_jump.h"
+#include "leat/csp/wait/assert.h"
+#include "leat/csp/wait/random.h"
+
+namespace leat {
+namespace {
+
+// Real time is not 0 either.
+constexpr std::int64_t kStartOfTime = 1'000'000'000;
+
+std::string describe(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (const Cancelled&) {
+    return "Cancelled";
+  } catch (...) {
+    return "an exception of unknown type";
+  }
+}
+
+[[noreturn]] void on_terminate() noexcept {
+  if (Simulation* const simulation = Simulation::current()) {
+    const std::exception_ptr error = std::current_exception();
+    simulation->fail("std::terminate" + (error != nullptr ? ": " + describe(error) : ""));
+  }
+  std::abort();
+}
+
+}  // namespace
+
+// ---- what was changed by whom
+
+std::uint64_t& Versions::at(const void* object) {
+  if (2 * used_ >= slots_.size()) grow();
+  std::size_t i = mix(reinterpret_cast<std::uintptr_t>(object)) % slots_.size();
+  while (slots_[i].epoch == epoch_ && slots_[i].object != object) i = (i + 1) % slots_.size();
+  if (slots_[i].epoch != epoch_) {
+    slots_[i] = {object, epoch_, 0};
+    ++used_;
+  }
+  return slots_[i].version;
+}
+
+void Versions::clear() noexcept {
+  ++epoch_;
+  used_ = 0;
+}
+
+void Versions::grow() {
+  std::vector<Slot> old(2 * slots_.size());
+  old.swap(slots_);
+  used_ = 0;
+  for (const Slot& slot : old) {
+    if (slot.epoch == epoch_) at(slot.object) = slot.version;
+  }
+}
+
+void Simulation::learn(Thread& thread, std::uint64_t what) noexcept {
+  const auto term = [&] { return mix(thread.history + static_cast<std::uint64_t>(thread.index)); };
+  state_ -= term();
+  thread.history = mix(thread.history + what * kRandomStep + 1);
+  state_ += term();
+}
+
+void Simulation::accessed(const void* object, bool changed) noexcept {
+  std::uint64_t& version = versions_.at(object);
+  learn(self(), version);
+  if (!changed) return;
+  state_ -= version;
+  version = mix(self().history ^ kRandomStep);
+  state_ += version;
+  ++changes_;
+  idle_pauses_ = 0;
+}
+
+// ---- who runs
+
+bool Simulation::can_run(const Thread& thread) const noexcept {
+  switch (thread.state) {
+    case State::kReady: return true;
+    case State::kLocked: return thread.lock->load(std::memory_order_relaxed) == 0;
+    case State::kPaused: return thread.paused_at != changes_;
+    case State::kJoining:
+      return threads_[static_cast<std::size_t>(thread.joins)].state == State::kDone;
+    case State::kWatching: {
+      const State other = threads_[static_cast<std::size_t>(thread.joins)].state;
+      return other == State::kAsleep || other == State::kDone;
+    }
+    case State::kAsleep:
+    case State::kDone: return false;
+  }
+  return false;
+}
+
+Simulation::Thread& Simulation::after_self(std::size_t offset) noexcept {
+  return threads_[(static_cast<std::size_t>(running_) + offset) % count_];
+}
+
+// Null deadlines aside: whether anybody sleeps until one.
+bool Simulation::next_deadline(std::int64_t& earliest) const noexcept {
+  earliest = kNever;
+  for (std::size_t i = 0; i < count_; ++i) {
+    if (threads_[i].state == State::kAsleep) earliest = std::min(earliest, threads_[i].deadline);
+  }
+  return earliest != kNever;
+}
+
+void Simulation::pass_time(std::int64_t until) noexcept {
+  now_ = std::max(now_, until);
+  state_ -= clock_version_;
+  clock_version_ = mix(clock_version_ + static_cast<std::uint64_t>(now_));
+  state_ += clock_version_;
+  ++changes_;
+  idle_pauses_ = 0;
+  for (std::size_t i = 0; i < count_; ++i) {
+    Thread& thread = threads_[i];
+    if (thread.state != State::kAsleep || thread.deadline > now_) continue;
+    thread.state = State::kReady;
+    learn(thread, clock_version_);
+  }
+}
+
+// The running thread may be able to go on, or not.
+Simulation::Thread& Simulation::pick() noexcept {
+  std::size_t count = 0;
+  std::uint64_t who = 0;  // part of the state: who may run, who may be woken by its deadline
+  for (std::size_t offset = 0; offset < count_; ++offset) {
+    const Thread& thread = after_self(offset);
+    if (!can_run(thread)) continue;
+    candidates_[count++] = thread.index;
+    who |= std::uint64_t{1} << static_cast<unsigned>(thread.index);
+  }
+  if (count == 0) return pick_idle();
+  const std::size_t awake = count;
+  const std::size_t free = candidates_[0] == running_ ? 1 : count;
+  for (std::size_t offset = 1; offset < count_; ++offset) {
+    const Thread& thread = after_self(offset);
+    if (thread.state != State::kAsleep || thread.deadline == kNever) continue;
+    candidates_[count++] = thread.index;
+    who |= std::uint64_t{1} << static_cast<unsigned>(32 + thread.index);
+  }
+  if (count == 1) return threads_[static_cast<std::size_t>(candidates_[0])];
+  const std::size_t choice =
+      decide({.count = count,
+              .free = free,
+              .awake = awake,
+              .threads = {candidates_.data(), count},
+              .state = mix(state_ + mix(who) + static_cast<std::uint64_t>(running_))});
+  Thread& chosen = threads_[static_cast<std::size_t>(candidates_[choice])];
+  if (chosen.state == State::kAsleep) pass_time(chosen.deadline);
+  return chosen;
+}
+
+// Nobody can run, except those who spin. No choice: they change nothing, or time passes.
+Simulation::Thread& Simulation::pick_idle() noexcept {
+  std::int64_t earliest = kNever;
+  const bool somebody_sleeps = next_deadline(earliest);
+  if (!somebody_sleeps || idle_pauses_ < kPausesBeforeTime) {
+    for (std::size_t offset = 1; offset <= count_; ++offset) {
+      Thread& thread = after_self(offset);
+      if (thread.state != State::kPaused) continue;
+      ++idle_pauses_;
+      return thread;
+    }
+  }
+  if (!somebody_sleeps) fail(describe_hang());
+  pass_time(earliest);
+  return pick();
+}
+
+std::size_t Simulation::decide(const ChoicePoint& point) noexcept {
+  Simulation* const simulation = std::exchange(current_simulation, nullptr);
+  const std::size_t choice = strategy_->choose(point);
+  current_simulation = simulation;
+  if (choice >= point.count) fail("the schedule is not one of this program");
+  if (choice != 0) decisions_.emplace_back(choices_, choice);
+  ++choices_;
+  return choice;
+}
+
+void Simulation::go_on() noexcept {
+  if (++steps_ > max_steps_) {
+    fail("no end after " + std::to_string(max_steps_) + " steps: a livelock, or max_steps is low");
+  }
+  switch_to(pick());
+  learn(self(), 0);  // two choices in a row are not one
+}
+
+void Simulation::switch_to(Thread& next) noexcept {
+  Thread& left = self();
+  if (&next == &left) return;
+  left.worker = Worker::current();
+  left.context.adopt_current_thread();  // the stack of a fiber, maybe: not always the same one
+  running_ = next.index;
+  left.context.switch_to(next.context, exceptions_);
+  Worker::set_current(left.worker);
+}
+
+// ---- what threads do
+
+void Simulation::before_lock(const std::atomic<std::uint32_t>& word) noexcept {
+  Thread& thread = self();
+  thread.lock = &word;
+  thread.state = State::kLocked;
+  go_on();
+  thread.state = State::kReady;
+  accessed(&word, true);
+}
+
+void Simulation::pause() noexcept {
+  Thread& thread = self();
+  thread.paused_at = changes_;
+  thread.state = State::kPaused;
+  go_on();
+  thread.state = State::kReady;
+}
+
+void Simulation::spin() noexcept {
+  ++self().spins;
+  learn(self(), 0);
+}
+
+std::size_t Simulation::choose(std::size_t count) noexcept {
+  const std::size_t choice = decide({.count = count,
+                                     .free = count,
+                                     .awake = count,
+                                     .threads = {},
+                                     .state = mix(state_ + ~static_cast<std::uint64_t>(running_))});
+  learn(self(), choice);
+  return choice;
+}
+
+std::int64_t Simulation::now() noexcept {
+  learn(self(), clock_version_);
+  return now_;
+}
+
+std::uint64_t Simulation::ticks() noexcept {
+  return static_cast<std::uint64_t>(now()) + self().spins * kTicksPerSpin;
+}
+
+void Simulation::sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                          std::int64_t deadline) noexcept {
+  go_on();
+  accessed(&word, false);
+  if (word.load(std::memory_order_relaxed) != expected || deadline <= now_) return;
+  Thread& thread = self();
+  thread.asleep_on = &word;
+  thread.deadline = deadline;
+  thread.state = State::kAsleep;
+  go_on();
+}
+
+void Simulation::wake(const void* word, bool all) noexcept {
+  go_on();
+  accessed(word, true);
+  for (std::size_t i = 0; i < count_; ++i) {
+    Thread& thread = threads_[i];
+    if (thread.state != State::kAsleep || thread.asleep_on != word) continue;
+    thread.state = State::kReady;
+    learn(thread, self().history);
+    if (!all) return;
+  }
+}
+
+// ---- their lives
+
+int Simulation::start(UniqueFunction<void()> body) {
+  LEAT_ASSERT(count_ < kMostThreads, "an explored program has at most 32 threads");
+  Simulation* const simulation = std::exchange(current_simulation, nullptr);
+  Thread& thread = threads_[count_];
+  if (thread.stack.low == nullptr) thread.stack = stacks_.allocate(0);
+  thread.simulation = this;
+  thread.index = static_cast<int>(count_);
+  thread.context.prepare(thread.stack, &Simulation::entry, &thread);
+  thread.body = std::move(body);
+  thread.state = State::kReady;
+  thread.history = 0;
+  thread.spins = 0;
+  thread.worker = nullptr;
+  state_ += mix(static_cast<std::uint64_t>(thread.index));
+  if (count_++ > 0) learn(thread, self().history);
+  current_simulation = simulation;
+  return thread.index;
+}
+
+void Simulation::entry(void* argument) {
+  Thread& thread = *static_cast<Thread*>(argument);
+  Simulation& simulation = *thread.simulation;
+  Worker::set_current(nullptr);
+  std::string failure;
+  try {
+    thread.body();
+  } catch (...) {
+    failure = describe(std::current_exception());
+  }
+  if (!failure.empty()) simulation.fail(std::move(failure));
+  thread.body = {};
+  std::string().swap(failure);
+  simulation.go_on();
+  thread.state = State::kDone;
+  simulation.learn(thread, 0);
+  ++simulation.changes_;
+  const bool all_done =
+      std::all_of(simulation.threads_.begin(),
+                  simulation.threads_.begin() + static_cast<std::ptrdiff_t>(simulation.count_),
+                  [](const Thread& one) { return one.state == State::kDone; });
+  if (all_done) thread.context.exit_to(simulation.main_, simulation.exceptions_);
+  Thread& next = simulation.pick();
+  simulation.running_ = next.index;
+  thread.context.exit_to(next.context, simulation.exceptions_);
+}
+
+void Simulation::join(int index) noexcept {
+  Thread& thread = self();
+  thread.joins = index;
+  thread.state = State::kJoining;
+  go_on();
+  thread.state = State::kReady;
+  learn(thread, threads_[static_cast<std::size_t>(index)].history);
+}
+
+void Simulation::wait_until_asleep(int index) noexcept {
+  Thread& thread = self();
+  thread.joins = index;
+  thread.state = State::kWatching;
+  go_on();
+  thread.state = State::kReady;
+  learn(thread, threads_[static_cast<std::size_t>(index)].history);
+}
+
+void Simulation::fail(std::string what) noexcept {
+  failure_ = std::move(what);
+  self().context.exit_to(main_, exceptions_);
+}
+
+std::string Simulation::run(UniqueFunction<void()> program, Strategy& strategy) {
+  strategy_ = &strategy;
+  for (std::size_t i = 0; i < count_; ++i) threads_[i].context.discard();
+  count_ = 0;
+  running_ = 0;
+  decisions_.clear();
+  choices_ = steps_ = changes_ = 0;
+  idle_pauses_ = 0;
+  now_ = kStartOfTime;
+  clock_version_ = state_ = 0;
+  versions_.clear();
+  failure_.clear();
+
+  start(std::move(program));
+  exceptions_ = Context::exceptions_of_thread();
+  main_.adopt_current_thread();
+  const std::terminate_handler previous = std::set_terminate(&on_terminate);
+  current_simulation = this;
+  main_.switch_to(threads_[0].context, exceptions_);
+  current_simulation = nullptr;
+  std::set_terminate(previous);
+  Worker::set_current(nullptr);
+  if (!failure_.empty()) {
+    // Abandoned: whatever the program's closures hold is lost.
+    for (std::size_t i = 0; i < count_; ++i)
+      new UniqueFunction<void()>(std::move(threads_[i].body));
+    Census::forget();
+  }
+  return failure_;
+}
+
+Simulation::~Simulation() {
+  for (const Thread& thread : threads_) {
+    if (thread.stack.low != nullptr) stacks_.release(thread.stack);
+  }
+}
+
+std::string Simulation::describe_hang() const {
+  std::string text = "hang:";
+  for (std::size_t i = 0; i < count_; ++i) {
+    text += i == 0 ? " thread " : ", thread ";
+    text += std::to_string(i);
+    switch (threads_[i].state) {
+      case State::kReady: text += " can run"; break;
+      case State::kLocked: text += " waits for a lock"; break;
+      case State::kPaused: text += " spins"; break;
+      case State::kAsleep: text += " sleeps"; break;
+      case State::kJoining: text += " joins thread " + std::to_string(threads_[i].joins); break;
+      case State::kWatching:
+        text += " waits for thread " + std::to_string(threads_[i].joins);
+        break;
+      case State::kDone: text += " has ended"; break;
+    }
+  }
+  return text;
+}
+
+// ---- a thread's handle
+
+int VirtualThread::start(UniqueFunction<void()> body) {
+  Simulation* const simulation = Simulation::current();
+  LEAT_ASSERT(simulation != nullptr, "VirtualThread: only while an exploration runs");
+  const int id = simulation->start(std::move(body));
+  simulation->sched_point();
+  return id;
+}
+
+void VirtualThread::join() noexcept {
+  const int id = std::exchange(id_, kNone);
+  if (Simulation* const simulation = Simulation::current()) simulation->join(id);
+}
+
+void VirtualThread::wait_until_it_waits() noexcept {
+  if (Simulation* const simulation = Simulation::current()) simulation->wait_until_asleep(id_);
+}
+
+}  // namespace leat

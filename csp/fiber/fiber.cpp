@@ -1,0 +1,151 @@
+#include "leat/csp/fiber/fiber.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "leat/csp/base/asymmetric_fence.h"
+#include "leat/csp/channel/core.h"
+#include "leat/csp/error.h"
+#include "leat/csp/fiber/census.h"
+#include "leat/csp/sched/group_core.h"
+#include "leat/csp/sched/scheduler_core.h"
+#include "leat/csp/sched/worker.h"
+#include "leat/csp/sched/worker_switch.h"
+#include "leat/csp/wait/futex.h"
+#include "leat/csp/wait/random.h"
+
+namespace leat {
+
+Fiber* Fiber::current() noexcept {
+  const Worker* const worker = Worker::current();
+  return worker != nullptr ? worker->running() : nullptr;
+}
+
+void Fiber::entry(void* self) {
+  auto* fiber = static_cast<Fiber*>(self);
+  take_over(fiber);
+  fiber->worker_.get()->after_switch();
+  for (;;) {
+    fiber->run_body();
+    Worker& worker = *fiber->worker_.get();
+    fiber->core_.finish(*fiber, worker);
+    // A fresh closure runs on the stack of the one that has just ended: no switch, and the stack is
+    // warm.
+    Fiber* const next = worker.replace_ended(*fiber);
+    if (next == nullptr) worker.leave(*fiber, Worker::Left::kDone);  // for good
+    fiber = next;
+  }
+}
+
+void Fiber::bind(StackSpan stack) noexcept {
+  context_.prepare(stack, &Fiber::entry, this);
+  has_stack_.set(true);
+}
+
+// Not inlined into entry(): no value that hangs on the thread may be kept across the body.
+__attribute__((noinline)) void Fiber::run_body() noexcept {
+  try {
+    body_();
+  } catch (const Cancelled&) {
+    // It was asked to stop, and has.
+  } catch (...) {
+    group_->fail(std::current_exception());
+  }
+  body_ = {};
+}
+
+void Fiber::park(Deadline deadline, const HeldLocks& held) noexcept {
+  park_here(*worker_.get(), deadline, held);
+}
+
+void Fiber::ready() noexcept { ready_from(Worker::current()); }
+
+void Fiber::ready_from_outside() noexcept {
+  // A caller from outside may see the scheduler end as soon as this fiber runs.
+  const std::shared_ptr<SchedulerCore> hold = core_.shared_from_this();
+  hold->enqueue(*this);
+}
+
+void Fiber::ready_once_parked() noexcept {
+  wait_until_parked();
+  ready();
+}
+
+void Fiber::wait_until_parked() const noexcept {
+  // Its worker is between begin() and the end of the switch: some nanoseconds, unless the thread
+  // has lost its CPU. acquire: pairs with after_switch(); the context is saved.
+  for (int spins = 0; !parked_.load(std::memory_order_acquire); ++spins) {
+    if (spins < (kExploring ? 0 : 1000)) {
+      cpu_relax();
+    } else {
+      yield_cpu();
+    }
+  }
+}
+
+void Fiber::yield() noexcept {
+  Worker& worker = *worker_.get();
+  if (worker.may_go_on()) return;
+  hand_over(this);
+  worker.leave(*this, Worker::Left::kYield);
+}
+
+void Fiber::deliver_cancel() noexcept {
+  int undecided = kUndecided;  // not while it is shielded
+  // acquire: as claim().
+  if (decision_.compare_exchange_strong(undecided, kCancelled, std::memory_order_acquire,
+                                        std::memory_order_relaxed)) {
+    ready_once_parked();
+  }
+}
+
+bool Fiber::break_wait(int step) noexcept {
+  if (!undecided()) return false;
+  const ParkReason reason = wait_.reason;
+  const bool by_ending = reason == ParkReason::kJoin || reason == ParkReason::kAwait;
+  if (step < (reason == ParkReason::kEnd ? 3 : by_ending ? 2 : 1)) return false;
+  return claim(kCancelled);
+}
+
+std::uint64_t Fiber::random() noexcept { return mix(random_ += kRandomStep); }
+
+bool Fiber::is_stuck() const noexcept {
+  if (!undecided(std::memory_order_acquire)) return false;
+  if (wait_.object != nullptr && wait_.object->touchers != nullptr &&
+      wait_.object->touchers->from_outside()) {
+    return false;
+  }
+  return std::none_of(wait_.cases.begin(), wait_.cases.end(), [](const Case& one) {
+    return one.channel != nullptr && one.channel->touchers().from_outside();
+  });
+}
+
+std::string Fiber::label() const {
+  std::string label = "fiber " + std::to_string(id_);
+  if (name_ != nullptr) label += " \"" + *name_ + "\"";
+  return label;
+}
+
+std::string Fiber::describe() const {
+  std::string line = label();
+  // acquire: what begin() wrote.
+  if (!undecided(std::memory_order_acquire)) return line + " runs, or can run";
+  line += " waits for ";
+  line += to_string(wait_.reason);
+  const char* separator = " on ";
+  for (const Case& one : wait_.cases) {
+    line += separator;
+    line += one.channel == nullptr ? "the nil channel" : one.channel->describe();
+    separator = ", ";
+  }
+  const Ticks now = ticks_now();
+  const Ticks passed = now > since_.get() ? now - since_.get() : 0;
+  const double milliseconds = static_cast<double>(passed) / ticks_per_nanosecond() / 1e6;
+  if (milliseconds >= 1) {
+    line += ", for " + std::to_string(static_cast<std::uint64_t>(milliseconds)) + " ms";
+  }
+  return line;
+}
+
+}  // namespace leat

@@ -1,0 +1,173 @@
+#include "leat/csp/fiber/stack.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "leat/csp/base/sanitizers.h"
+#include "leat/csp/error.h"
+
+#if defined(LEAT_ASAN)
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace leat {
+namespace {
+
+// Linux 6.13. Unlike mprotect it splits no mapping, so the number of stacks is not bounded by
+// vm.max_map_count (about 32,000 guarded stacks).
+constexpr int kMadvGuardInstall = 102;
+
+// Instrumented code needs several times the stack.
+#if defined(LEAT_ASAN) || defined(LEAT_TSAN)
+constexpr std::size_t kStackScale = 4;
+#else
+constexpr std::size_t kStackScale = 1;
+#endif
+// Less would not do for throwing an exception, and every cancellation is one.
+constexpr std::size_t kSmallestStack = std::size_t{16} << 10;
+constexpr std::size_t kLargestStack = std::size_t{1} << 46;  // half of what a process can address
+
+constexpr std::size_t kGuard = StackPool::kGuard;
+
+std::size_t page_size() noexcept {
+  static const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+[[noreturn]] void throw_out_of_stacks(const char* call, std::size_t size) {
+  const int code = errno;
+  throw Error("leat: cannot map a fiber stack of " + std::to_string(size) + " bytes: " + call +
+              ": " + std::strerror(code) +
+              "; run fewer fibers at a time, use smaller stacks, or raise vm.max_map_count");
+}
+
+#if defined(LEAT_EXPLORE)
+// A hundred thousand runs, each with its scheduler: what one has mapped serves the next.
+std::vector<StackSpan> spare;
+#endif
+
+StackSpan map_stack(std::size_t size) {
+#if defined(LEAT_EXPLORE)
+  for (StackSpan& one : spare) {
+    if (one.size != size) continue;
+    std::swap(one, spare.back());
+    const StackSpan stack = spare.back();
+    spare.pop_back();
+    return stack;
+  }
+#endif
+  void* const memory = mmap(nullptr, size + kGuard, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+  if (memory == MAP_FAILED) throw_out_of_stacks("mmap", size);
+  auto* const low = static_cast<std::byte*>(memory);
+  // A huge page would commit 2 MiB for a fiber that touches 4 KiB.
+  madvise(low, size + kGuard, MADV_NOHUGEPAGE);
+  if (madvise(low, kGuard, kMadvGuardInstall) != 0 && mprotect(low, kGuard, PROT_NONE) != 0) {
+    const int code = errno;
+    munmap(memory, size + kGuard);
+    errno = code;
+    throw_out_of_stacks("mprotect", size);
+  }
+  return {low + kGuard, size};
+}
+
+void unmap_stack(StackSpan stack) noexcept {
+#if defined(LEAT_EXPLORE)
+  spare.push_back(stack);
+#else
+#if defined(LEAT_ASAN)
+  // The red zones of frames that never returned: the C library's own mappings, which take this
+  // place next, go unseen by AddressSanitizer.
+  __asan_unpoison_memory_region(stack.low, stack.size);
+#endif
+  munmap(stack.low - kGuard, stack.size + kGuard);
+#endif
+}
+
+std::size_t rounded(std::size_t size) {
+  if (size > kLargestStack) {
+    errno = ENOMEM;
+    throw_out_of_stacks("mmap", size);
+  }
+  const std::size_t page = page_size();
+  return (std::max(size, kSmallestStack) * kStackScale + page - 1) / page * page;
+}
+
+}  // namespace
+
+StackPool::StackPool(std::size_t default_size) : default_size_(rounded(default_size)) {}
+
+StackPool::~StackPool() {
+  for (const StackSpan stack : free_) unmap_stack(stack);
+}
+
+StackSpan StackPool::allocate(std::size_t size) {
+  const std::size_t wanted = size == 0 ? default_size_ : rounded(size);
+  if (wanted == default_size_) {
+    const SpinLockGuard guard(lock_);
+    if (!free_.empty()) {
+      const StackSpan stack = free_.back();
+      free_.pop_back();
+      return stack;
+    }
+  }
+  return map_stack(wanted);
+}
+
+void StackPool::release(StackSpan stack) noexcept {
+  if (stack.size == default_size_) {
+    try {
+      const SpinLockGuard guard(lock_);
+      free_.push_back(stack);
+      return;
+    } catch (const std::bad_alloc&) {
+      // No room to remember it: give it back to the system instead.
+    }
+  }
+  unmap_stack(stack);
+}
+
+bool StackPool::Cache::take(StackSpan& stack) noexcept {
+  const int count = count_.get();
+  if (count == 0) return false;
+  count_.set(count - 1);
+  stack = {low_[static_cast<std::size_t>(count - 1)].get(), pool_.default_size()};
+  take_over(stack.low);
+  return true;
+}
+
+void StackPool::Cache::refill() noexcept {
+  const SpinLockGuard guard(pool_.lock_);
+  while (!pool_.free_.empty() && count_.get() < kMost / 2) {
+    low_[static_cast<std::size_t>(count_.get())].set(pool_.free_.back().low);
+    pool_.free_.pop_back();
+    count_.add(1);
+  }
+}
+
+void StackPool::Cache::put(StackSpan stack) noexcept {
+  if (stack.size != pool_.default_size()) {
+    pool_.release(stack);
+    return;
+  }
+  if (count_.get() == kMost) keep(kMost / 2);
+  hand_over(stack.low);
+  low_[static_cast<std::size_t>(count_.get())].set(stack.low);
+  count_.add(1);
+}
+
+void StackPool::Cache::keep(int few) noexcept {
+  while (count_.get() > few) {
+    count_.add(-1);
+    pool_.release({low_[static_cast<std::size_t>(count_.get())].get(), pool_.default_size()});
+  }
+}
+
+}  // namespace leat

@@ -1,0 +1,204 @@
+// Looking at all fibers, and ending a deadlock.
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "leat/csp/base/asymmetric_fence.h"
+#include "leat/csp/error.h"
+#include "leat/csp/fiber/census.h"
+#include "leat/csp/fiber/fiber.h"
+#include "leat/csp/sched/scheduler_core.h"
+
+namespace leat {
+namespace {
+
+// Which fiber keeps which waiting, where that can be told: who holds a mutex, and who is in a group
+// that is joined or full. Who could come to a channel, a semaphore or a notification cannot.
+class WaitsFor {
+ public:
+  explicit WaitsFor(const std::vector<const Fiber*>& fibers) : fibers_(fibers) {
+    for (std::size_t i = 0; i < fibers.size(); ++i) {
+      with_id_[fibers[i]->id()].push_back(i);
+      in_group_[fibers[i]->group()].push_back(i);
+    }
+  }
+
+  /// Each waits for the next, the last for the first; empty if there is no cycle.
+  [[nodiscard]] std::vector<const Fiber*> find_cycle() const {
+    enum class State : std::uint8_t { kUnseen, kOnPath, kDone };
+    struct Step {
+      std::size_t fiber;
+      std::size_t followed;  // of those that it waits for
+    };
+    std::vector<State> states(fibers_.size(), State::kUnseen);
+    std::vector<Step> path;
+    for (std::size_t start = 0; start < fibers_.size(); ++start) {
+      if (states[start] != State::kUnseen) continue;
+      states[start] = State::kOnPath;
+      path.push_back({start, 0});
+      while (!path.empty()) {
+        const std::vector<std::size_t>& others = awaited_by(path.back().fiber);
+        if (path.back().followed == others.size()) {
+          states[path.back().fiber] = State::kDone;
+          path.pop_back();
+          continue;
+        }
+        const std::size_t next = others[path.back().followed++];
+        if (states[next] == State::kUnseen) {
+          states[next] = State::kOnPath;
+          path.push_back({next, 0});
+        } else if (states[next] == State::kOnPath) {
+          std::vector<const Fiber*> cycle;
+          for (const Step& step : path) {
+            if (step.fiber == next) cycle.clear();
+            cycle.push_back(fibers_[step.fiber]);
+          }
+          return cycle;
+        }
+      }
+    }
+    return {};
+  }
+
+ private:
+  [[nodiscard]] const std::vector<std::size_t>& awaited_by(std::size_t fiber) const {
+    static const std::vector<std::size_t> nobody;
+    const WaitObject* const object = fibers_[fiber]->wait().object;
+    if (object == nullptr) return nobody;
+    if (object->holder != nullptr) {
+      const auto found = with_id_.find(object->holder->load(std::memory_order_relaxed));
+      if (found != with_id_.end()) return found->second;
+    } else if (object->group != nullptr) {
+      const auto found = in_group_.find(object->group);
+      if (found != in_group_.end()) return found->second;
+    }
+    return nobody;
+  }
+
+  const std::vector<const Fiber*>& fibers_;
+  std::unordered_map<std::uint64_t, std::vector<std::size_t>> with_id_;
+  std::unordered_map<const GroupCore*, std::vector<std::size_t>> in_group_;
+};
+
+std::string why(const Fiber& waiting, const std::string& other) {
+  const ParkReason reason = waiting.wait().reason;
+  if (reason == ParkReason::kJoin || reason == ParkReason::kEnd) return other + " to end";
+  return std::string(to_string(reason)) +
+         (reason == ParkReason::kLimit ? ", which is taken by " : ", which is held by ") + other;
+}
+
+std::string describe(const std::vector<const Fiber*>& stuck) {
+  std::string text =
+      "all " + std::to_string(stuck.size()) + " fibers wait and nothing can wake them:";
+  for (const Fiber* const fiber : stuck) text += "\n  " + fiber->describe();
+  const std::vector<const Fiber*> cycle = WaitsFor(stuck).find_cycle();
+  if (cycle.empty()) return text;
+  text += "\nin a cycle:";
+  for (std::size_t i = 0; i < cycle.size(); ++i) {
+    text += "\n  " + cycle[i]->label() + " waits for " +
+            why(*cycle[i], cycle[(i + 1) % cycle.size()]->label());
+  }
+  return text;
+}
+
+}  // namespace
+
+void SchedulerCore::cancel_root_fibers() noexcept {
+  heavy_fence();  // who launches one either has counted it by now, or sees that the group is
+                  // stopped
+  Fiber* const caller = Fiber::current();
+  const bool in_root = caller != nullptr && caller->group() == root_.get();
+  if (root_count() == (in_root ? 1 : 0)) {  // all fibers of the scheduler need not be looked at
+    if (in_root) caller->request_cancel();
+    return;
+  }
+  const Census census;
+  const auto for_each = [this](auto&& visit) {
+    fibers_.for_each_live([&](Fiber& fiber) {
+      if (fiber.group() == root_.get()) visit(fiber);
+    });
+  };
+  for_each([](Fiber& fiber) { fiber.request_cancel(); });
+  heavy_fence();
+  for_each([](Fiber& fiber) { fiber.deliver_cancel(); });
+}
+
+std::vector<const Fiber*> SchedulerCore::stuck_fibers() {
+  // Who waits for somebody outside does so again and again: all others need not be looked at.
+  const auto may_be_woken = [](const Fiber& fiber) {
+    return fiber.live_.load(std::memory_order_acquire) && !fiber.is_stuck();
+  };
+  if (not_stuck_ != nullptr && may_be_woken(*not_stuck_)) return {};
+  const Fiber* not_stuck = nullptr;
+  std::uint64_t count = 0;
+  fibers_.for_each_live([&](const Fiber& fiber) {
+    ++count;
+    if (not_stuck == nullptr && may_be_woken(fiber)) not_stuck = &fiber;
+  });
+  not_stuck_ = not_stuck;
+  // One that somebody outside is about to launch is not live yet.
+  if (not_stuck != nullptr || count != live_count()) return {};
+  std::vector<const Fiber*> fibers;
+  fibers.reserve(count);
+  fibers_.for_each_live([&](const Fiber& fiber) { fibers.push_back(&fiber); });
+  return fibers;
+}
+
+std::string SchedulerCore::dump() {
+  std::string lines;
+  std::size_t count = 0;
+  {
+    const Census census;
+    fibers_.for_each_live([&](const Fiber& fiber) {
+      ++count;
+      lines += "\n  " + fiber.describe();
+    });
+  }
+  return "leat: " + std::to_string(count) + " fibers on " + std::to_string(worker_count_) +
+         " workers" + (count > 0 ? ":" : "") + lines + "\n";
+}
+
+bool SchedulerCore::end_deadlock() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  // lock_ is held while they are listed: whoever is woken by somebody outside cannot run.
+  const std::vector<const Fiber*> stuck = stuck_fibers();
+  if (stuck.empty()) return false;
+  const std::string text = describe(stuck);
+  const std::uint64_t now = progress();
+  const int step = shutting_down_.load(std::memory_order_relaxed)
+                       ? (now == stepped_at_ ? deadlock_steps_ + 1 : 1)
+                       : 0;  // 0: cancel
+  deadlock_steps_ = step;
+  stepped_at_ = now;
+  const bool first = step > 0 && !std::exchange(shields_gave_way_, true);
+  lock_.unlock();
+  root_->fail(std::make_exception_ptr(Deadlock("leat: deadlock: " + text)));
+  if (step == 0) {
+    stop_everything();
+    lock_.lock();
+    return true;
+  }
+  if (first) {
+    // A shield may stand in a destructor, from which no exception can leave: then the program ends
+    // here, and this line is all that tells why.
+    std::fprintf(stderr, "leat: deadlock, shielded from cancellation; the shields give way: %s\n",
+                 text.c_str());
+  }
+  // First all waits are ended, then anybody runs: a fiber that runs would let others go on, whose
+  // next waits are not part of the deadlock.
+  {
+    const Census census;
+    std::vector<Fiber*> ended;
+    fibers_.for_each_live([&](Fiber& fiber) {
+      if (fiber.break_wait(step)) ended.push_back(&fiber);
+    });
+    for (Fiber* const fiber : ended) fiber->ready_once_parked();
+  }
+  lock_.lock();
+  return true;
+}
+
+}  // namespace leat

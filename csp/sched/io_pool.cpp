@@ -1,0 +1,132 @@
+#include "leat/csp/sched/io_pool.h"
+
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "leat/csp/error.h"
+#include "leat/csp/wait/futex.h"
+#include "leat/csp/wait/park.h"
+
+namespace leat {
+
+void IoPool::end() noexcept {
+  {
+    const SpinLockGuard guard(lock_);
+    ending_ = true;
+    word_.fetch_add(1, std::memory_order_relaxed);
+  }
+  futex_wake_all(&word_);
+  for (;;) {
+    OsThread one;
+    {
+      const std::scoped_lock lock(handles_mutex_);
+      std::list<OsThread>& list = ended_.empty() ? running_ : ended_;
+      if (list.empty()) return;
+      // One that runs moves its handle while we wait for it: so it is taken from the list.
+      one = std::move(list.front());
+      if (&list == &ended_) list.pop_front();
+      if (!one.joinable()) {
+        if (&list == &running_) list.pop_front();
+        continue;
+      }
+    }
+    one.join();
+  }
+}
+
+int IoPool::threads() const noexcept {
+  const SpinLockGuard guard(lock_);
+  return threads_;
+}
+
+void IoPool::run(BlockingCall& call) {
+  make_room();
+  lock_.lock();
+  word_.fetch_add(1, std::memory_order_relaxed);
+  futex_wake(&word_);  // whoever sleeps comes to take lock_ when the fiber has parked
+  const int outcome = wait_in(calls_, call, lock_, ParkReason::kBlocking);
+  if (outcome == Waiter::kCancelled) --waiting_;
+  lock_.unlock();
+  if (outcome == Waiter::kCancelled) throw Cancelled{};
+}
+
+// Counts a call that is about to wait, and starts a thread for it if those that are free are spoken
+// for.
+void IoPool::make_room() {
+  join_ended();
+  {
+    const SpinLockGuard guard(lock_);
+    ++waiting_;
+    if (waiting_ <= free_ || threads_ == most_threads_) return;
+    ++threads_;
+    ++free_;
+  }
+  try {
+    const std::scoped_lock lock(handles_mutex_);
+    const auto self = running_.emplace(running_.end());
+    try {
+      *self = OsThread([this, self] { work(self); });
+    } catch (...) {
+      running_.erase(self);
+      throw;
+    }
+  } catch (const std::system_error& error) {
+    {
+      const SpinLockGuard guard(lock_);
+      --free_;
+      if (--threads_ > 0) return;  // the others take it in time
+      --waiting_;
+    }
+    throw Error(std::string("leat: blocking: cannot start a thread: ") + error.what() +
+                "; raise the limit on threads (ulimit -u)");
+  }
+}
+
+void IoPool::join_ended() {
+  std::list<OsThread> ended;
+  {
+    const std::scoped_lock lock(handles_mutex_);
+    ended.swap(ended_);
+  }
+  for (OsThread& thread : ended) thread.join();
+}
+
+void IoPool::work(std::list<OsThread>::iterator self) noexcept {
+  while (BlockingCall* const call = take()) {
+    Waiter& waiter = *call->waiter;
+    call->run();
+    waiter.ready();  // from here the call is gone
+    const SpinLockGuard guard(lock_);
+    ++free_;
+  }
+  const std::scoped_lock lock(handles_mutex_);
+  if (self->joinable()) ended_.splice(ended_.end(), running_, self);
+}
+
+BlockingCall* IoPool::take() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  lock_.lock();
+  for (bool timed_out = false;;) {
+    if (WaitNode* const call = calls_.pop_claimed()) {
+      --free_;
+      --waiting_;
+      lock_.unlock();
+      return static_cast<BlockingCall*>(call);
+    }
+    if (ending_ || (timed_out && waiting_ < free_)) {
+      --free_;
+      --threads_;
+      lock_.unlock();
+      return nullptr;
+    }
+    const std::uint32_t word = word_.load(std::memory_order_relaxed);
+    const TimePoint until = SteadyClock::instance().now() + kIdle;
+    lock_.unlock();
+    futex_wait(word_, word, Deadline(until));
+    timed_out = SteadyClock::instance().now() >= until;
+    lock_.lock();
+  }
+}
+
+}  // namespace leat

@@ -1,0 +1,153 @@
+// The queues in which fibers that can run stand: one worker's ring, its run-next slot, and plain
+// lists.
+//
+// Always true: a fiber stands in at most one of them, and only while nobody runs it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "leat/csp/base/atomic.h"
+#include "leat/csp/base/relaxed_atomic.h"
+#include "leat/csp/fiber/fiber.h"
+
+namespace leat {
+
+/// FIFO of fibers, linked through them. Not thread-safe: its owner's, or protected by a lock.
+class FiberList {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return first_.get() == nullptr; }
+  void push(Fiber& fiber) noexcept {
+    fiber.next_.set(nullptr);
+    if (empty()) {
+      first_.set(&fiber);
+    } else {
+      last_.get()->next_.set(&fiber);
+    }
+    last_.set(&fiber);
+  }
+  [[nodiscard]] Fiber* oldest() const noexcept { return first_.get(); }
+  Fiber* pop() noexcept {
+    Fiber* const fiber = first_.get();
+    if (fiber != nullptr) first_.set(fiber->next_.get());
+    return fiber;
+  }
+
+ private:
+  Owned<Fiber*> first_{nullptr};
+  Owned<Fiber*> last_{nullptr};
+};
+
+/// A bounded FIFO from which its owner takes one, and others steal half. Only the owner pushes.
+/// Lock-free, as Go's (runtime/proc.go: runqput, runqget, runqsteal).
+///
+/// Always true: head_ <= tail_ <= head_ + kSize; the slots in [head_, tail_) hold fibers; head_
+/// only grows, and whoever moves it forward by compare-and-swap owns what stood there.
+class RunRing {
+ public:
+  static constexpr std::uint32_t kSize = 256;
+
+  [[nodiscard]] std::uint32_t size() const noexcept {
+    return tail_.load(std::memory_order_relaxed) - head_.load(std::memory_order_relaxed);
+  }
+  /// How many have been taken out so far, modulo 2^32.
+  [[nodiscard]] std::uint32_t taken() const noexcept {
+    return head_.load(std::memory_order_relaxed);
+  }
+  /// How many have been pushed so far, modulo 2^32.
+  [[nodiscard]] std::uint32_t pushed() const noexcept {
+    return tail_.load(std::memory_order_relaxed);
+  }
+
+  /// By the owner. False if it is full.
+  bool push(Fiber& fiber) noexcept {
+    const std::uint32_t tail = tail_.load(std::memory_order_relaxed);
+    // acquire: a thief has read the slot that is overwritten here before it moved head_ past it.
+    if (tail - head_.load(std::memory_order_acquire) == kSize) return false;
+    slots_[tail % kSize].store(&fiber, std::memory_order_relaxed);
+    // release: publishes the slot, and all that the fiber's waker wrote.
+    tail_.store(tail + 1, std::memory_order_release);
+    return true;
+  }
+
+  /// By the owner. `alone`: nobody steals, because there is only one worker.
+  Fiber* pop(bool alone) noexcept {
+    std::uint32_t head = head_.load(std::memory_order_relaxed);
+    for (;;) {
+      if (head == tail_.load(std::memory_order_relaxed)) return nullptr;
+      Fiber* const fiber = slots_[head % kSize].load(std::memory_order_relaxed);
+      if (alone) {
+        head_.store(head + 1, std::memory_order_relaxed);
+        return fiber;
+      }
+      if (head_.compare_exchange_weak(head, head + 1, std::memory_order_acq_rel,
+                                      std::memory_order_relaxed)) {
+        return fiber;
+      }
+    }
+  }
+
+  /// By the owner, where nobody steals: the one pushed last changes places with the one that has
+  /// `before` others in front of it.
+  void exchange_last(std::uint32_t before) noexcept {
+    Atomic<Fiber*>& one = slots_[(head_.load(std::memory_order_relaxed) + before) % kSize];
+    Atomic<Fiber*>& last = slots_[(tail_.load(std::memory_order_relaxed) - 1) % kSize];
+    Fiber* const pushed_last = last.load(std::memory_order_relaxed);
+    last.store(one.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    one.store(pushed_last, std::memory_order_relaxed);
+  }
+
+  /// By anybody: takes half of what there is, the oldest first, at most kSize / 2; returns how
+  /// many.
+  std::uint32_t steal_half(std::array<Fiber*, kSize / 2>& out) noexcept {
+    std::uint32_t head = head_.load(std::memory_order_acquire);
+    for (;;) {
+      // acquire: pairs with push().
+      const std::uint32_t size = tail_.load(std::memory_order_acquire) - head;
+      if (size == 0 || size > kSize) return 0;  // the latter: head is stale, its owner is at work
+      const std::uint32_t count = size - size / 2;
+      for (std::uint32_t i = 0; i < count; ++i) {
+        out[i] = slots_[(head + i) % kSize].load(std::memory_order_relaxed);
+      }
+      // Succeeds only if nobody has taken anything since: then the slots were not overwritten.
+      if (head_.compare_exchange_strong(head, head + count, std::memory_order_acq_rel,
+                                        std::memory_order_acquire)) {
+        return count;
+      }
+    }
+  }
+
+ private:
+  alignas(64) Atomic<std::uint32_t> head_{0};
+  alignas(64) Atomic<std::uint32_t> tail_{0};
+  std::array<Atomic<Fiber*>, kSize> slots_{};
+};
+
+/// One fiber that its owner puts in, and that the owner or another worker takes out.
+class FiberSlot {
+ public:
+  [[nodiscard]] bool empty() const noexcept {
+    return fiber_.load(std::memory_order_relaxed) == nullptr;
+  }
+  /// By the owner: false if it is taken. Nobody else fills it, so no read-modify-write is needed.
+  bool put(Fiber& fiber) noexcept {
+    if (!empty()) return false;
+    // release: publishes all that the fiber's waker wrote.
+    fiber_.store(&fiber, std::memory_order_release);
+    return true;
+  }
+  /// By anybody; null if it is empty. `alone`: nobody steals, because there is only one worker.
+  Fiber* take(bool alone) noexcept {
+    if (empty()) return nullptr;
+    if (!alone) return fiber_.exchange(nullptr, std::memory_order_acquire);
+    Fiber* const fiber = fiber_.load(std::memory_order_relaxed);
+    fiber_.store(nullptr, std::memory_order_relaxed);
+    return fiber;
+  }
+
+ private:
+  Atomic<Fiber*> fiber_{nullptr};
+};
+
+}  // namespace leat

@@ -1,0 +1,89 @@
+#include "leat/csp/scheduler.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "leat/csp/fiber/fiber.h"
+#include "leat/csp/wait/futex.h"
+#include "leat/csp/wait/park.h"
+
+namespace leat {
+
+Scheduler::Scheduler(const SchedulerOptions& options)
+    : core_(std::make_shared<SchedulerCore>(options)) {
+  core_->start();
+}
+
+Scheduler::~Scheduler() { core_->shut_down(); }
+
+void Scheduler::join() {
+  const Fiber* const caller = Fiber::current();
+  if (caller != nullptr && &caller->core() == core_.get()) {
+    throw std::logic_error("leat: Scheduler::join on one of its own fibers would wait for itself");
+  }
+  core_->root()->join();
+  if (const std::exception_ptr error = core_->root()->first_error()) std::rethrow_exception(error);
+}
+
+void run_main(UniqueFunction<void()> main, const SchedulerOptions& options) {
+  if (on_fiber()) {
+    throw std::logic_error(
+        "leat: run inside run; use go or a TaskGroup, or a Scheduler of its own");
+  }
+  std::make_shared<SchedulerCore>(options)->run_main(std::move(main));
+}
+
+SchedulerCore& current_scheduler(const char* caller) {
+  if (Fiber* const fiber = Fiber::current()) return fiber->core();
+  throw std::logic_error(std::string("leat: ") + caller +
+                         " outside a scheduler; call it from inside run, or on a Scheduler");
+}
+
+bool on_fiber() noexcept { return Fiber::current() != nullptr; }
+
+void yield() noexcept {
+  exploring::pause();
+  if (Fiber* const fiber = Fiber::current()) {
+    fiber->yield();
+  } else {
+    yield_cpu();
+  }
+}
+
+TimePoint now() noexcept {
+  const Fiber* const fiber = Fiber::current();
+  return fiber != nullptr ? fiber->core().clock().now() : SteadyClock::instance().now();
+}
+
+void sleep_until(TimePoint at) {
+  if (at <= now()) return;
+  const int outcome = park_current(
+      {.reason = ParkReason::kSleep}, Deadline(at), [](Waiter&) { return HeldLocks{}; },
+      [](int) {});
+  if (outcome == Waiter::kCancelled) throw Cancelled{};
+}
+
+void sleep_for(Duration length) { sleep_until(Deadline::after(now(), length).at()); }
+
+std::string dump() { return current_scheduler("dump").dump(); }
+
+OutsideWork::OutsideWork() noexcept {
+  if (const Fiber* const fiber = Fiber::current()) {
+    core_ = fiber->core().shared_from_this();
+    core_->begin_outside_work();
+  }
+}
+
+OutsideWork::~OutsideWork() {
+  if (core_ != nullptr) core_->end_outside_work();
+}
+
+Shield::Shield() noexcept {
+  if (Fiber* const fiber = Fiber::current()) fiber->shield();
+}
+
+Shield::~Shield() {
+  if (Fiber* const fiber = Fiber::current()) fiber->unshield();
+}
+
+}  // namespace leat

@@ -1,0 +1,312 @@
+#include "leat/csp/sched/scheduler_core.h"
+
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include "leat/csp/base/sanitizers.h"
+#include "leat/csp/error.h"
+#include "leat/csp/fiber/census.h"
+#include "leat/csp/fiber/stack_overflow.h"
+#include "leat/csp/wait/assert.h"
+#include "leat/csp/wait/cpu_count.h"
+#include "leat/csp/wait/random.h"
+#include "leat/csp/wait/spin_times.h"
+
+namespace leat {
+
+namespace {
+
+// Beyond any machine; more is a mistake.
+constexpr int kMostWorkers = 4096;
+
+int checked_workers(int workers) {
+  if (workers < 0 || workers > kMostWorkers) {
+    throw std::invalid_argument("leat: a scheduler has 1 to " + std::to_string(kMostWorkers) +
+                                " workers (0: one for each CPU), not " + std::to_string(workers));
+  }
+  return workers == 0 ? usable_cpus() : workers;
+}
+
+// Slices longer than this are worth a wake-up of another worker.
+constexpr Duration kLongSlice = std::chrono::microseconds(7);
+// How long an offer waits for the worker that knows it before its owner takes it back.
+constexpr Duration kGrace = std::chrono::microseconds(1);
+// How long a queue may stand still before it is stolen from: one of few fibers whose owner runs one
+// all the time; one of many, which may be about to be launched, or of few while others take turns.
+constexpr Duration kPatience = std::chrono::microseconds(4);
+constexpr Duration kMorePatience = std::chrono::microseconds(50);
+// A queue of many that moves is stolen from if at this pace it will take its owner so long.
+constexpr Duration kWorthStealing = std::chrono::microseconds(100);
+
+int checked_io_threads(int threads) {
+  if (threads >= 1 && threads <= kMostWorkers) return threads;
+  throw std::invalid_argument("leat: a scheduler has 1 to " + std::to_string(kMostWorkers) +
+                              " io_threads, not " + std::to_string(threads));
+}
+
+}  // namespace
+
+SchedulerCore::SchedulerCore(const SchedulerOptions& options)
+    : options_(options),
+      clock_(options.clock != nullptr ? static_cast<const Clock*>(options.clock)
+                                      : &SteadyClock::instance()),
+      worker_count_(checked_workers(options.workers)),
+      long_slice_(ticks_in(kLongSlice)),
+      grace_(ticks_in(kGrace)),
+      spin_ticks_(clock_->is_virtual() || usable_cpus() == 1 ? 0 : ticks_in(kSpin)),
+      short_sleep_(spin_ticks_ == 0 ? 0 : ticks_in(kShortSleep)),
+      patience_(ticks_in(kPatience)),
+      more_patience_(ticks_in(kMorePatience)),
+      worth_stealing_(ticks_in(kWorthStealing)),
+      root_(std::make_shared<GroupCore>(*this)),
+      stacks_(options.stack_size),
+      fibers_(*this),
+      io_pool_(checked_io_threads(options.io_threads)),
+      running_workers_(worker_count_) {
+  prepare_heavy_fence();
+  for (int i = 0; i < worker_count_; ++i) {
+    workers_.push_back(std::make_unique<Worker>(*this, workers_.size()));
+  }
+  register_group(*root_);
+  if (options.clock != nullptr) {
+    options.clock->attach();  // last: what throws after it would leave the clock in use
+    clock_attached_ = true;
+  }
+}
+
+SchedulerCore::~SchedulerCore() {
+  LEAT_ASSERT(threads_.empty(), "the workers were joined before the scheduler's core went");
+  unregister_group(*root_);
+}
+
+void SchedulerCore::run_main(UniqueFunction<void()> main) {
+  throws_deadlock_ = true;
+  start_from(1);
+  try {
+    launch(*root_,
+           [this, main = std::move(main)]() mutable {
+             try {
+               main();
+             } catch (const Cancelled&) {
+               // Some fiber failed, or all were stuck: the root group knows the error.
+             } catch (...) {
+               // Before the others are stopped: what they throw while unwinding comes second.
+               root_->fail(std::current_exception());
+             }
+             stop_everything();
+           },
+           {.name = "main", .pinned = true, .stack_size = kMainStackSize});
+  } catch (...) {
+    shut_down();
+    throw;
+  }
+  // The closure is in its fiber: the analyzer does not follow UniqueFunction's relocation.
+  workers_[0]->run();  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
+  join_workers();
+  // Taken, because a plain thread that still holds the core would free it under the caller's feet.
+  if (const std::exception_ptr error = root_->take_first_error()) std::rethrow_exception(error);
+}
+
+void SchedulerCore::start() { start_from(0); }
+
+void SchedulerCore::start_from(std::size_t first) {
+  prepare_stack_overflow_report();
+  try {
+    if (options_.dump_on_sigquit && !kExploring) sigquit_dump_.emplace([this] { return dump(); });
+    for (std::size_t i = first; i < workers_.size(); ++i) {
+      threads_.emplace_back([this, i] { workers_[i]->run(); });
+    }
+  } catch (const std::system_error& error) {
+    const std::size_t started = first + threads_.size();
+    {
+      const SpinLockGuard guard(lock_);
+      running_workers_ = static_cast<int>(threads_.size());  // the caller's will not run either
+    }
+    shut_down();
+    throw Error("leat: cannot start worker " + std::to_string(started + 1) + " of " +
+                std::to_string(workers_.size()) + ": " + error.what() + "; ask for fewer workers");
+  }
+}
+
+void SchedulerCore::shut_down() noexcept {
+  stop_everything();
+  join_workers();
+}
+
+void SchedulerCore::join_workers() noexcept {
+  for (OsThread& thread : threads_) thread.join();
+  threads_.clear();
+  sigquit_dump_.reset();
+  stop_alarms();
+  io_pool_.end();
+  // Here and not in the destructor: a TaskGroup, or a plain thread that has just woken a fiber, may
+  // hold the core for longer, and the clock is free for the next scheduler.
+  if (std::exchange(clock_attached_, false)) options_.clock->detach();
+}
+
+// From here every fiber is cancelled, also those launched by the ones that unwind, and the workers
+// leave when the last one is done.
+void SchedulerCore::stop_everything() noexcept {
+  {
+    const SpinLockGuard guard(lock_);
+    shutting_down_.store(true, std::memory_order_relaxed);
+    wake_all();
+  }
+  // Stopping runs the users' stop callbacks: not under a lock.
+  std::vector<std::shared_ptr<GroupCore>> groups;
+  {
+    const SpinLockGuard guard(groups_lock_);
+    for (GroupCore* group = groups_; group != nullptr; group = group->next) {
+      groups.push_back(group->shared_from_this());
+    }
+  }
+  for (const auto& group : groups) group->stop();
+}
+
+void SchedulerCore::register_group(GroupCore& group) noexcept {
+  const SpinLockGuard guard(groups_lock_);
+  group.previous = nullptr;
+  group.next = groups_;
+  if (groups_ != nullptr) groups_->previous = &group;
+  groups_ = &group;
+}
+
+void SchedulerCore::unregister_group(GroupCore& group) noexcept {
+  const SpinLockGuard guard(groups_lock_);
+  (group.previous != nullptr ? group.previous->next : groups_) = group.next;
+  if (group.next != nullptr) group.next->previous = group.previous;
+}
+
+// A fiber that is launched while everything is being stopped must be stopped too: either the
+// launcher sees so, or whoever stops sees the fiber. For a listed group its lock decides.
+void SchedulerCore::launch(GroupCore& group, UniqueFunction<void()>&& body, GoOptions&& options) {
+  Fiber& fiber = make_fiber(group, std::move(body), std::move(options));
+  try {
+    group.add(fiber);  // may park, and go on on another worker
+  } catch (...) {
+    discard(fiber);
+    throw;
+  }
+  Worker* const worker = calling_worker();
+  if (!count_launch(group, worker)) {
+    group.remove(fiber);
+    discard(fiber);
+    throw std::logic_error("leat: go on a scheduler that has ended");
+  }
+  // release: pairs with FiberPool::for_each_live.
+  fiber.live_.store(true, std::memory_order_release);
+  light_fence();  // pairs with the heavy ones in stop_everything() and GroupCore::stop()
+  if (shutting_down_.load(std::memory_order_relaxed) || group.stopped()) fiber.request_cancel();
+  hand_over(&fiber);
+  if (worker == nullptr || (fiber.home_.get() != nullptr && fiber.home_.get() != worker)) {
+    enqueue(fiber);
+  } else {
+    worker->queue(fiber);
+  }
+}
+
+Worker* SchedulerCore::calling_worker() const noexcept {
+  Worker* const worker = Worker::current();
+  return worker != nullptr && &worker->core() == this ? worker : nullptr;
+}
+
+Fiber& SchedulerCore::make_fiber(GroupCore& group, UniqueFunction<void()>&& body,
+                                 GoOptions&& options) {
+  std::unique_ptr<const std::string> name;
+  if (!options.name.empty()) name = std::make_unique<const std::string>(std::move(options.name));
+  Worker* const worker = calling_worker();
+  Fiber& fiber = worker != nullptr ? worker->fibers().take(fibers_) : fibers_.take();
+  if (options.stack_size != 0) {  // those of the default size are bound when the fiber first runs
+    try {
+      fiber.bind(stacks_.allocate(options.stack_size));
+    } catch (...) {
+      fibers_.put(fiber);
+      throw;
+    }
+  }
+  fiber.group_ = &group;
+  fiber.body_ = std::move(body);
+  fiber.name_ = std::move(name);
+  fiber.id_ = worker != nullptr ? worker->next_id() : reserve_ids(1);
+  fiber.random_ = mix(mix(seed()) + fiber.id_);
+  fiber.shields_ = 0;
+  fiber.has_own_stack_size_.set(options.stack_size != 0);
+  fiber.cancel_requested_.store(false, std::memory_order_relaxed);
+  fiber.home_.set(
+      options.pinned
+          ? workers_[next_home_.fetch_add(1, std::memory_order_relaxed) % workers_.size()].get()
+          : nullptr);
+  return fiber;
+}
+
+// One that was made and is not launched.
+void SchedulerCore::discard(Fiber& fiber) noexcept {
+  fiber.body_ = {};
+  if (fiber.has_stack_.get()) {
+    stacks_.release(fiber.context_.stack());
+    fiber.context_.discard();
+    fiber.has_stack_.set(false);
+  }
+  fibers_.put(fiber);
+}
+
+// False if the scheduler has ended. `worker`: the caller's.
+bool SchedulerCore::count_launch(const GroupCore& group, Worker* worker) noexcept {
+  const bool in_root = &group == root_.get();
+  if (worker != nullptr) {
+    auto& launched = (in_root ? worker->root_counts : worker->other_counts).launched;
+    launched.store(launched.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    return true;
+  }
+  const SpinLockGuard guard(lock_);
+  if (ended_) return false;
+  (in_root ? outside_root_counts_ : outside_other_counts_)
+      .launched.fetch_add(1, std::memory_order_release);
+  return true;
+}
+
+// On the fiber itself; its closure is gone. What follows only makes its memory free for others.
+void SchedulerCore::finish(Fiber& fiber, Worker& worker) noexcept {
+  fiber.live_.store(false, std::memory_order_relaxed);
+  Census::leave_what_it_reads();
+  fiber.group_->remove(fiber);
+  const bool in_root = fiber.group_ == root_.get();
+  auto& ended = (in_root ? worker.root_counts : worker.other_counts).ended;
+  ended.store(ended.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  if (!in_root) return;
+  light_fence();  // pairs with the heavy one in GroupCore::join
+  if (root_->was_joined()) {
+    full_fence();  // among several last ones at least one sees that all others have ended
+    if (root_count() == 0) root_->wake_joiners();
+  }
+}
+
+// Ends are counted before launches: what is seen to have ended by then had been launched, so equal
+// sums mean that between the two readings nobody was left. Both only grow; so it is never too few.
+std::uint64_t SchedulerCore::root_count() const noexcept {
+  std::uint64_t ended = 0;
+  for (const auto& worker : workers_) {
+    ended += worker->root_counts.ended.load(std::memory_order_acquire);
+  }
+  std::uint64_t launched = outside_root_counts_.launched.load(std::memory_order_acquire);
+  for (const auto& worker : workers_) {
+    launched += worker->root_counts.launched.load(std::memory_order_acquire);
+  }
+  return launched - ended;
+}
+
+// Exact only where no fiber runs.
+std::uint64_t SchedulerCore::live_count() const noexcept {
+  std::uint64_t live = outside_root_counts_.launched.load(std::memory_order_relaxed) +
+                       outside_other_counts_.launched.load(std::memory_order_relaxed);
+  for (const auto& worker : workers_) {
+    for (const Worker::Counts* counts : {&worker->root_counts, &worker->other_counts}) {
+      live += counts->launched.load(std::memory_order_relaxed);
+      live -= counts->ended.load(std::memory_order_relaxed);
+    }
+  }
+  return live;
+}
+
+}  // namespace leat

@@ -1,0 +1,425 @@
+#include "leat/csp/sched/worker.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "leat/csp/base/asymmetric_fence.h"
+#include "leat/csp/base/sanitizers.h"
+#include "leat/csp/fiber/stack_overflow.h"
+#include "leat/csp/sched/scheduler_core.h"
+#include "leat/csp/sched/worker_switch.h"
+#include "leat/csp/wait/assert.h"
+#include "leat/csp/wait/callers.h"
+#include "leat/csp/wait/futex.h"
+#include "leat/csp/wait/random.h"
+
+namespace leat {
+namespace {
+
+thread_local Worker* t_worker = nullptr;
+
+}  // namespace
+
+thread_local constinit const SchedulerCore* t_scheduler = nullptr;
+
+// Not checked for races: the variable is the thread's, and a worker and its fibers are one thread.
+__attribute__((noinline, no_sanitize("thread"))) Worker* Worker::current() noexcept {
+  asm volatile("");  // keeps the call from being treated as pure and merged across a switch
+  return t_worker;
+}
+
+Worker::Worker(SchedulerCore& core, std::size_t index)
+    : core_(core),
+      index_(index),
+      alone_(core.worker_count() == 1),
+      replays_(alone_ && core.clock().is_virtual()),
+      shuffles_(replays_ && core.seed() != 0),
+      skips_run_next_(shuffles_),
+      random_(mix(core.seed())),
+      stacks_(core.stacks_),
+      seen_(static_cast<std::size_t>(core.worker_count())) {}
+
+void Worker::set_current(Worker* worker) noexcept {
+  t_worker = worker;
+  t_scheduler = worker != nullptr ? &worker->core_ : nullptr;
+}
+
+void Worker::run() noexcept {
+  const SignalStack for_overflows;
+  const Unwatched worker_state;
+  set_current(this);
+  exceptions_.set(Context::exceptions_of_thread());
+  sampled_at_.set(ticks_now());
+  base_.adopt_current_thread();
+  while (Fiber* const fiber = find()) resume(*fiber);
+  set_current(nullptr);
+}
+
+// ---- who runs next
+
+// Where the run-next slot is taken, or not the place.
+void Worker::make_ready_behind(Fiber& fiber) noexcept {
+  if (shuffles_) {
+    queue_at_random(fiber);
+    return;
+  }
+  Worker* const home = fiber.home_.get();
+  if (home != nullptr && home != this) {
+    core_.enqueue(fiber);
+    return;
+  }
+  if (long_slices_.get() && home == nullptr && !alone_) {
+    const bool ran_elsewhere = fiber.worker_.get() != this;
+    if (!offer_.put(fiber)) {
+      queue(fiber);
+      return;
+    }
+    offered_away_.set(ran_elsewhere);
+    light_fence();  // pairs with the heavy one of a worker that goes to sleep
+    core_.wake_for_work();
+    return;
+  }
+  if (!run_next_.put(fiber)) {
+    queue_woken(fiber);
+    return;
+  }
+  if (alone_) return;
+  light_fence();  // likewise
+  core_.wake_for_watch();
+}
+
+void Worker::queue(Fiber& fiber) noexcept {
+  const Unwatched worker_state;
+  if (shuffles_) {
+    queue_at_random(fiber);
+    return;
+  }
+  if (fiber.home_.get() != nullptr) {
+    fiber.behind_.set(ring_.pushed());
+    pinned_.push(fiber);
+    return;
+  }
+  while (!ring_.push(fiber)) core_.spill(*this);
+  if (alone_) return;
+  light_fence();  // likewise
+  core_.wake_for_work();
+}
+
+// Whoever stands in the place that is drawn goes to the end. Nobody steals here, so a pinned fiber
+// may stand in the ring.
+void Worker::queue_at_random(Fiber& fiber) noexcept {
+  while (!ring_.push(fiber)) core_.spill(*this);
+  const std::uint64_t drawn = mix(random_.add(kRandomStep));
+  ring_.exchange_last(static_cast<std::uint32_t>(((drawn >> 32U) * ring_.size()) >> 32U));
+}
+
+// Where slices are short its turn comes soon, and to wake another worker for it would cost more:
+// the watcher sees to it that it does.
+void Worker::queue_woken(Fiber& fiber) noexcept {
+  if (fiber.home_.get() != nullptr || ring_.size() >= kFew) {
+    queue(fiber);
+    return;
+  }
+  static_cast<void>(ring_.push(fiber));  // there is room
+  if (alone_) return;
+  light_fence();  // likewise
+  core_.wake_for_watch();
+}
+
+bool Worker::may_go_on() noexcept {
+  const Unwatched worker_state;
+  return until_look_outside_.add(-1) > 0 && run_next_.empty() && offer_.empty() &&
+         ring_.size() == 0 && pinned_.empty() && resume_first_.get() == nullptr &&
+         !has_inbox_.load(std::memory_order_relaxed);
+}
+
+void Worker::sample_slices() noexcept {
+  const Ticks now = ticks_now();
+  const int every = sampled_every_.get();
+  const bool long_ones =
+      !replays_ && now - sampled_at_.get() > static_cast<Ticks>(every) * core_.long_slice();
+  sampled_at_.set(now);
+  long_slices_.set(long_ones);
+  skips_run_next_.set(long_ones || shuffles_);
+  // Where slices are long, reading the time costs nothing beside them, and about_now() is exact.
+  sampled_every_.set(long_ones ? 1 : every < kSampleEvery ? kSampleEvery : 2 * kSampleEvery);
+  until_sample_.set(sampled_every_.get());
+  if (long_ones) until_look_outside_.set(0);  // 61 long slices are too long for a timer to wait
+}
+
+// ---- switches
+
+void Worker::after_rare_switch() noexcept {
+  Fiber* const left = left_.get();
+  const Left how = left_how_.get();
+  left_how_.set(Left::kNothing);
+  if (how == Left::kYield) queue(*left);
+  if (how == Left::kDone) {
+    take_over(left);
+    recycle(*left);
+  }
+}
+
+Fiber* Worker::replace_ended(Fiber& ended) noexcept {
+  // ThreadSanitizer would take the two for one thread, and miss their races.
+  if (kTsan || ended.has_own_stack_size_.get()) return nullptr;
+  if (until_sample_.add(-1) <= 0) sample_slices();
+  if (until_look_outside_.get() <= 1) return nullptr;
+  until_look_outside_.add(-1);
+  Fiber* const next = pick_queued();
+  if (next == nullptr) return nullptr;
+  switches_.add(1);
+  if (next->has_stack_.get()) {
+    resume_first_.set(next);
+    return nullptr;
+  }
+  next->context_.take_over_from(ended.context_);
+  next->has_stack_.set(true);
+  next->worker_.set(this);
+  running_.set(next);
+  ended.has_stack_.set(false);
+  recycle(ended);
+  return next;
+}
+
+void Worker::recycle(Fiber& ended) noexcept {
+  if (ended.has_stack_.get()) {
+    const StackSpan stack = ended.context_.stack();
+    ended.context_.discard();
+    ended.has_stack_.set(false);
+    stacks_.put(stack);
+  }
+  fibers_.put(core_.fibers_, ended);
+}
+
+bool Worker::bind_cached_stack(Fiber& fiber) noexcept {
+  StackSpan stack;
+  if (!stacks_.take(stack)) return false;
+  fiber.bind(stack);
+  return true;
+}
+
+// On the base: may ask the system. Without a stack the fiber ends before it has begun.
+bool Worker::bind_stack(Fiber& fiber) noexcept {
+  if (bind_cached_stack(fiber)) return true;
+  stacks_.refill();
+  if (bind_cached_stack(fiber)) return true;
+  try {
+    fiber.bind(core_.stacks_.allocate(0));
+    return true;
+  } catch (...) {
+    take_over(&fiber);
+    fiber.group_->fail(std::current_exception());
+    fiber.body_ = {};
+    core_.finish(fiber, *this);
+    recycle(fiber);
+    return false;
+  }
+}
+
+void Worker::resume(Fiber& fiber) noexcept {
+  switches_.add(1);
+  if (!fiber.has_stack_.get() && !bind_stack(fiber)) return;
+  fiber.worker_.set(this);
+  running_.set(&fiber);
+  base_.switch_to(fiber.context_, exceptions_.get());
+  after_switch();
+}
+
+// ---- finding work; on the base
+
+Fiber* Worker::find() noexcept {
+  bool may_spin = true;
+  for (;;) {
+    bool timekeeper_wanted = false;
+    if (until_look_outside_.get() <= 0) {
+      until_look_outside_.set(long_slices_.get() ? 1 : kLookOutsideEvery);
+      timekeeper_wanted = core_.look_outside(*this);
+    }
+    wait_for_taker();
+    if (Fiber* const fiber = pick_queued()) {
+      found_work();
+      if (timekeeper_wanted) core_.wake_timekeeper();
+      return fiber;
+    }
+    Fiber* found = look_around();
+    if (found == nullptr && may_spin) found = spin();
+    if (found != nullptr) {
+      found_work();
+      if (timekeeper_wanted) core_.wake_timekeeper();
+      return found;
+    }
+    const Ticks slept_at = ticks_now();
+    const SchedulerCore::Woken woken = core_.sleep(*this);
+    // The time asleep was no slice.
+    sampled_at_.set(ticks_now());
+    slept_shortly_.set(sampled_at_.get() - slept_at < core_.short_sleep());
+    switch (woken) {
+      case SchedulerCore::Woken::kEnded: return nullptr;
+      case SchedulerCore::Woken::kBySomebody: may_spin = true; break;
+      case SchedulerCore::Woken::kToWatch:
+        may_spin = false;
+        if (Fiber* const fiber = rescue()) {
+          // Whoever puts a fiber behind a hog from here on sees unwatched_, or is seen by
+          // found_work().
+          if (core_.unwatched_.load(std::memory_order_seq_cst)) heavy_fence();
+          found_work();
+          core_.wake_timekeeper();  // this one may have kept the time as well
+          return fiber;
+        }
+        break;
+    }
+    until_sample_.set(kSampleEvery);
+    sampled_every_.set(kSampleEvery);
+    until_look_outside_.set(0);  // it may have been the one who watched the clock
+  }
+}
+
+// A fiber of long slices works on much memory, most of it in the cache of the worker that ran it
+// last: if that one is looking for work, it finds the offer in a moment.
+void Worker::wait_for_taker() noexcept {
+  if (!offered_away_.get()) return;
+  offered_away_.set(false);
+  if (!core_.somebody_spins()) return;
+  const Ticks end = ticks_now() + core_.grace();
+  while (!offer_.empty() && ticks_now() < end) cpu_relax();
+}
+
+// It may leave more behind, here and elsewhere. The last spinner sends another to what is to be
+// taken at once, and who watched sends another to the rest: fibers that wait behind one that may
+// never switch.
+void Worker::found_work() noexcept {
+  if (spinning_) {
+    spinning_ = false;
+    if (core_.spinning_.fetch_sub(1, std::memory_order_seq_cst) == 1 &&
+        core_.queued_elsewhere(*this)) {
+      core_.wake_for_work();
+    }
+  }
+  // No fence for who was woken, which would make each wake-up dearer: what was queued before
+  // unwatched_ was set would have to stay in its writer's store buffer for as long as that took.
+  if (alone_ || !core_.unwatched_.load(std::memory_order_seq_cst)) return;
+  if (holds_waked() || core_.waits_elsewhere(*this)) core_.wake_spinner();
+}
+
+Fiber* Worker::look_around() noexcept {
+  if (Fiber* const fiber = core_.take_injected(*this)) return fiber;
+  return alone_ ? nullptr : steal();
+}
+
+Fiber* Worker::spin() noexcept {
+  // Who sent it to look for work knows that there is some.
+  if (shares_cpu_ && !spinning_) return nullptr;
+  // Alone, only somebody outside could bring work.
+  if (alone_ ? !slept_shortly_.get() : !core_.may_spin(*this)) return nullptr;
+  do {
+    remember_progress();
+    const Ticks end = ticks_now() + core_.spin_ticks();
+    do {
+      for (int i = 0; i < 8; ++i) cpu_relax();
+      if (has_inbox_.load(std::memory_order_relaxed)) return pick_queued();
+      if (Fiber* const fiber = look_around()) return fiber;
+    } while (ticks_now() < end);
+    if (Fiber* const fiber = rescue()) return fiber;
+    // sleep() would refuse, after it has interrupted the others.
+  } while (core_.queued_elsewhere(*this));
+  return nullptr;
+}
+
+Fiber* Worker::steal() noexcept {
+  const std::size_t count = core_.workers_.size();
+  for (std::size_t i = 1; i < count; ++i) {
+    Worker& victim = *core_.workers_[(index_ + i) % count];
+    if (Fiber* const fiber = victim.offer_.take(false)) return fiber;
+    const std::uint32_t size = victim.ring_.size();
+    if (size == 0 || size > RunRing::kSize) {  // the latter: it changes between the two readings
+      seen_[victim.index_].ring.since = 0;
+      continue;
+    }
+    if (!is_worth_stealing(victim, size)) continue;
+    if (Fiber* const fiber = steal_from(victim)) return fiber;
+  }
+  return nullptr;
+}
+
+// The cache lines of fibers that are stolen, and of what they share with those that are not, cost
+// more than many short slices: it is worth it where their owner would keep them waiting for longer.
+bool Worker::is_worth_stealing(Worker& victim, std::uint32_t size) noexcept {
+  const bool few = size < kFew;
+  const Ticks now = ticks_now();
+  const Seen::Ring ring{
+      .switches = victim.switches_.get(), .taken = victim.ring_.taken(), .since = now};
+  Seen::Ring& seen = seen_[victim.index_].ring;
+  const std::uint32_t ran = ring.taken - seen.taken;
+  if (seen.since == 0 || (few && ran > 0)) {
+    seen = ring;
+    return false;
+  }
+  const Ticks passed = now - seen.since;
+  if (few && ring.switches == seen.switches) return passed >= core_.patience();
+  if (passed < core_.more_patience()) return false;
+  if (ran == 0 || passed / ran * size >= core_.worth_stealing()) return true;
+  seen = ring;
+  return false;
+}
+
+Fiber* Worker::steal_from(Worker& victim) noexcept {
+  std::array<Fiber*, RunRing::kSize / 2> taken;
+  const std::uint32_t count = victim.ring_.steal_half(taken);
+  if (count == 0) return nullptr;
+  seen_[victim.index_].ring.since = 0;
+  for (std::uint32_t i = 1; i < count; ++i) queue(*taken[i]);
+  return taken[0];
+}
+
+void Worker::remember_progress() noexcept {
+  for (const auto& worker : core_.workers_) {
+    seen_[worker->index_].switches = worker->switches_.get();
+  }
+}
+
+// Whether one fiber has kept another worker busy since the last look, with others waiting behind
+// it.
+bool Worker::sees_hog() noexcept {
+  const bool one =
+      std::any_of(core_.workers_.begin(), core_.workers_.end(), [&](const auto& other) {
+        return other.get() != this && other->holds_waked() &&
+               seen_[other->index_].switches == other->switches_.get();
+      });
+  if (!one) remember_progress();  // else all stay as they were seen, for rescue()
+  return one;
+}
+
+// Takes from a worker that one fiber has kept busy ever since it was last looked at what it had
+// waked.
+Fiber* Worker::rescue() noexcept {
+  Fiber* rescued = nullptr;
+  for (const auto& worker : core_.workers_) {
+    Seen& seen = seen_[worker->index_];
+    const std::uint64_t switches = worker->switches_.get();
+    if (rescued == nullptr && worker.get() != this && seen.switches == switches) {
+      rescued = steal_from(*worker);
+      if (rescued == nullptr) rescued = worker->run_next_.take(false);
+      if (rescued == nullptr) rescued = worker->offer_.take(false);
+      if (rescued != nullptr && rescued->home_.get() != nullptr) {
+        core_.enqueue(*rescued);  // pinned there: back to its inbox
+        rescued = nullptr;
+      }
+    }
+    seen.switches = switches;
+  }
+  return rescued;
+}
+
+std::uint64_t Worker::next_id() noexcept {
+  constexpr std::uint64_t kBlock = 64;
+  if (ids_left_.get() == 0) {
+    next_id_.set(core_.reserve_ids(kBlock));
+    ids_left_.set(kBlock);
+  }
+  ids_left_.add(-1ULL);
+  return next_id_.add(1) - 1;
+}
+
+}  // namespace leat

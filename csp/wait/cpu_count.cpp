@@ -1,0 +1,44 @@
+#include "leat/csp/wait/cpu_count.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <string>
+
+#include "leat/csp/explore/hooks.h"
+
+namespace leat {
+namespace {
+
+// cgroup v2: "<quota> <period>" in microseconds, or "max <period>". 0 where there is no quota.
+int cgroup_quota() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 0;
+  return static_cast<int>(std::ceil(std::strtod(quota.c_str(), nullptr) / period));
+}
+
+}  // namespace
+
+int usable_cpus() noexcept {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  int cpus = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+  try {
+    if (const int quota = cgroup_quota(); quota > 0) cpus = std::min(cpus, quota);
+  } catch (...) {
+    // No memory to read the quota with: the mask alone decides.
+  }
+  return std::max(cpus, 1);
+}
+
+int current_cpu() noexcept {
+  if (kExploring) return kNoCpu;  // a schedule is the same wherever it is replayed
+  const int cpu = sched_getcpu();
+  return cpu < 0 ? kNoCpu : cpu;
+}
+
+}  // namespace leat

@@ -1,0 +1,77 @@
+// What the openers of datasets have in common.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "leat/feeder/dataset.h"
+#include "leat/feeder/field.h"
+#include "leat/feeder/interop/c/calls.h"
+
+namespace leat::feeder::c {
+
+/// Throws std::invalid_argument: `function` was told what cannot be.
+[[noreturn]] void refuse(const char* function, const std::string& why);
+
+/// Throws std::invalid_argument for a `reserved` that is not 0: it may mean something one day.
+void check_reserved(std::int32_t reserved, const char* function, const char* what);
+
+/// Whether it is a leat_dtype.
+[[nodiscard]] bool is_dtype(std::int32_t dtype) noexcept;
+/// That dtype. Throws std::invalid_argument, naming the option, if it is none.
+[[nodiscard]] DType dtype_of(std::int32_t dtype, const char* function, const char* option);
+
+/// The fields given. Throws std::invalid_argument for none, for one that cannot be, and for two of
+/// one name.
+[[nodiscard]] std::vector<Field> fields_of(std::span<const leat_field> given, const char* function);
+
+/// The enumerator whose number is `value`, of those up to `last`. Throws std::invalid_argument.
+template <class Enum>
+Enum enumerator(std::int32_t value, Enum last, const char* function, const std::string& option,
+                const char* type) {
+  if (value >= 0 && value <= static_cast<std::int32_t>(last)) return static_cast<Enum>(value);
+  refuse(function, option + " is " + std::to_string(value) + ", which is no " + type);
+}
+
+/// The caller's options, of which his header may know fewer: the others are the defaults.
+template <class Options>
+Options complete(const Options& defaults, const Options& given, std::size_t least,
+                 const char* function, const char* type) {
+  check_size(given.size, least, sizeof(Options), function, type);
+  Options all = defaults;
+  std::memcpy(static_cast<void*>(&all), &given, given.size);
+  return all;
+}
+
+/// Sets the first `size` bytes of the caller's options to the defaults.
+template <class Options>
+leat_status init(Options defaults, Options* options, std::size_t size, std::size_t least,
+                 const char* function, const char* type) noexcept {
+  return call(function, [&](const char*) {
+    require(options, function, "options");
+    defaults.size = size;
+    give_struct(defaults, options, size, least, function, type);
+    return LEAT_OK;
+  });
+}
+
+/// Puts a handle of the dataset into `out`.
+[[nodiscard]] leat_status give(std::shared_ptr<const Dataset> dataset, leat_dataset** out);
+
+/// Opens with `make`, which returns a std::shared_ptr<const Dataset>. An opener is no more.
+template <class Make>
+leat_status open(const char* function, leat_dataset** out, Make&& make) noexcept {
+  return call(function, [&](const char*) {
+    require(out, function, "dataset");
+    *out = nullptr;
+    return give(make(), out);
+  });
+}
+
+}  // namespace leat::feeder::c

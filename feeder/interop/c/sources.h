@@ -1,0 +1,181 @@
+/* Leat in C: datasets in files and in memory, for leat_prefetcher_open (feeder/interop/c/leat.h).
+ * The formats are described in the headers of feeder/sources/.
+ *
+ * Example: pretraining on token shards
+ *   leat_token_shards_options options;
+ *   leat_token_shards_options_init(&options, sizeof options);
+ *   options.sequence_length = 1024;
+ *   if (leat_dataset_open_token_shards("data/train_*.bin", &options, &data) != LEAT_OK)
+ *     return fail(leat_error_text());
+ *
+ * `files` is a pattern: a file, a directory (the files in it with the format's extension), or a
+ * path with wildcards * ? [...], ranges {000..012} and alternatives {a,b}; see
+ * feeder/sources/files.h.
+ *
+ * Options: leat_..._options_init sets each to its default; null stands for the defaults where there
+ * are some. What is pointed to is copied, but for the arrays of a leat_array_dataset. Each opener
+ * blocks while it looks at the files. LEAT_ERROR_ENVIRONMENT, with the file and where in it: one is
+ * missing or damaged. LEAT_ERROR_ARGUMENT, naming it: an option that cannot be. *dataset is then
+ * null.
+ */
+#pragma once
+
+#include "leat/feeder/interop/c/leat.h"
+
+/* NOLINTBEGIN(readability-identifier-naming): it is C */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Which part of a dataset that comes in two. */
+typedef enum leat_split { LEAT_SPLIT_TRAIN = 0, LEAT_SPLIT_TEST = 1 } leat_split;
+
+/* CIFAR-10 and CIFAR-100, in their binary version, from the folder `directory`. Fields: "image",
+ * uint8 {3, 32, 32}; "label", a scalar of type `label` (LEAT_UINT8, LEAT_INT32 or LEAT_INT64); of
+ * CIFAR-100 also "coarse_label", as "label". */
+leat_status leat_dataset_open_cifar10(const char* directory, int32_t split, int32_t label,
+                                      leat_dataset** dataset);
+leat_status leat_dataset_open_cifar100(const char* directory, int32_t split, int32_t label,
+                                       leat_dataset** dataset);
+/* Other files of these formats. */
+leat_status leat_dataset_open_cifar10_files(const char* files, int32_t label,
+                                            leat_dataset** dataset);
+leat_status leat_dataset_open_cifar100_files(const char* files, int32_t label,
+                                             leat_dataset** dataset);
+
+/* Other files of MNIST's formats than leat_dataset_open_mnist's: a pattern of those of images
+ * (a directory where there is nothing else in it, else such as "mnist/t*images*"). The labels of
+ * each are in the file of its name with "labels" for the last "images", "idx1" for "idx3". */
+leat_status leat_dataset_open_mnist_files(const char* images, leat_dataset** dataset);
+
+/* What begins a token shard. */
+typedef enum leat_token_header {
+  LEAT_TOKEN_HEADER_AUTO = 0, /* llm.c's, if it is there */
+  LEAT_TOKEN_HEADER_NONE = 1,
+  LEAT_TOKEN_HEADER_LLM_C = 2
+} leat_token_header;
+
+typedef struct leat_token_shards_options {
+  size_t size;            /* sizeof(leat_token_shards_options), as _init was told */
+  size_t sequence_length; /* tokens in x, and in y; at least 1. No default */
+  size_t stride;          /* from one window to the next; 0: sequence_length */
+  int32_t header;         /* a leat_token_header; auto */
+  int32_t token;          /* of files without a header: LEAT_UINT16 or LEAT_UINT32; uint16 */
+  int32_t dtype;          /* delivered: LEAT_INT32, _INT64, _UINT32, or _UINT16; int32 */
+  int32_t reserved;       /* 0 */
+  uint64_t vocabulary;    /* tokens have to be below; 0: below what dtype can hold */
+  const char* extension;  /* of a directory's files; ".bin" */
+} leat_token_shards_options;
+leat_status leat_token_shards_options_init(leat_token_shards_options* options, size_t size);
+
+/* Sequences of tokens (nanoGPT's and llm.c's files). Fields: "x" and "y", {sequence_length}; y is x
+ * one token later. */
+leat_status leat_dataset_open_token_shards(const char* files,
+                                           const leat_token_shards_options* options,
+                                           leat_dataset** dataset);
+
+typedef struct leat_fixed_records_options {
+  size_t size;              /* sizeof(leat_fixed_records_options), as _init was told */
+  const leat_field* fields; /* of a record, in their order in it. No default */
+  size_t field_count;
+  uint64_t header_bytes; /* skipped at the start of each file; 0 */
+  const char* extension; /* of a directory's files; ".bin" */
+  const char* name;      /* for messages; null: what is read */
+} leat_fixed_records_options;
+leat_status leat_fixed_records_options_init(leat_fixed_records_options* options, size_t size);
+
+/* Records of one size: the tensors of a sample, one after the other, in the machine's byte order.
+ */
+leat_status leat_dataset_open_fixed_records(const char* files,
+                                            const leat_fixed_records_options* options,
+                                            leat_dataset** dataset);
+
+/* How an image of any size becomes one of height x width. */
+typedef enum leat_fit {
+  LEAT_FIT_STRETCH = 0,
+  LEAT_FIT_CENTER_CROP = 1,         /* the shorter side becomes shorter_side; then the middle */
+  LEAT_FIT_RANDOM_RESIZED_CROP = 2, /* a random part of it, stretched */
+  LEAT_FIT_EXACT = 3                /* it has to have that size */
+} leat_fit;
+
+/* What a JPEG image is made into; feeder/sources/image.h has more to say. */
+typedef struct leat_image_options {
+  size_t size;             /* sizeof(leat_image_options), as _init was told */
+  int64_t height;          /* 224 */
+  int64_t width;           /* 224 */
+  int64_t shorter_side;    /* of a center crop; 256 */
+  int32_t fit;             /* a leat_fit; stretch */
+  int32_t planar;          /* not 0: {3, height, width}, else {height, width, 3}; 0 */
+  double scale[2];         /* of a random crop: the part of the area; 0.08 to 1 */
+  double ratio[2];         /* and its width / height; 3/4 to 4/3 */
+  double mirror;           /* the probability that left and right are exchanged; 0 */
+  uint64_t max_pixels;     /* larger images are refused; 2^27 */
+  int32_t scaled_decoding; /* not 0: faster, but other pixels; 0 */
+  int32_t accept_corrupt;  /* not 0: corrupt data is passed over; 0 */
+  int32_t antialias;       /* not 0: resized with all pixels; 0: with four for each, faster; 1 */
+  int32_t reserved;        /* 0 */
+} leat_image_options;
+leat_status leat_image_options_init(leat_image_options* options, size_t size);
+
+/* What is made of a file. */
+typedef enum leat_web_kind {
+  LEAT_WEB_IMAGE = 0, /* uint8 pixels of a JPEG image */
+  LEAT_WEB_LABEL = 1, /* int64, a scalar: an integer in ASCII digits */
+  LEAT_WEB_BYTES = 2  /* its bytes as they are, in the type and shape of `field` */
+} leat_web_kind;
+
+/* A part of every sample: which file becomes which tensor. Does not grow. */
+typedef struct leat_web_part {
+  leat_field field;       /* of an image or a label: its name alone, and zeros */
+  int32_t kind;           /* a leat_web_kind */
+  int32_t reserved;       /* 0 */
+  const char* extensions; /* of the file, without the first dot: "jpg,jpeg"; null: these for an
+                             image, "cls" for a label */
+  const leat_image_options* image; /* of an image; null: the defaults */
+} leat_web_part;
+
+typedef struct leat_web_options {
+  size_t size;                /* sizeof(leat_web_options), as _init was told */
+  const leat_web_part* parts; /* null: an "image" and a "label" */
+  size_t part_count;
+  size_t index_threads;    /* that go through shards when they are opened; 8 */
+  size_t open_files;       /* that are kept open; 128 */
+  int32_t skip_incomplete; /* not 0: samples that lack a part are left out; 0: they are an error */
+  int32_t reserved;        /* 0 */
+  const char* name;        /* for messages; "web dataset" */
+} leat_web_options;
+leat_status leat_web_options_init(leat_web_options* options, size_t size);
+
+/* WebDataset: samples as neighbouring files in tar archives. `options` may be null. */
+leat_status leat_dataset_open_web(const char* files, const leat_web_options* options,
+                                  leat_dataset** dataset);
+
+/* A field of all samples in memory, one tensor after the other. Does not grow. */
+typedef struct leat_array {
+  leat_field field;
+  const void* values;
+  size_t bytes; /* of all of them */
+} leat_array;
+
+/* Samples that are in memory already. Fill it with zeros first. The values are not copied, and must
+ * not change, until `close` is called. */
+typedef struct leat_array_dataset {
+  size_t size;      /* sizeof(leat_array_dataset) */
+  const char* name; /* for messages; null: "in memory" */
+  const leat_array* arrays;
+  size_t array_count;
+  void* user;                /* passed on */
+  void (*close)(void* user); /* called once, when the dataset and its prefetchers are closed, on the
+                                thread that closes the last of them; may be null */
+} leat_array_dataset;
+
+/* LEAT_ERROR_ARGUMENT, naming them: a field that is none, arrays of different numbers of samples.
+ * After an error `close` is not called. */
+leat_status leat_dataset_from_arrays(const leat_array_dataset* arrays, leat_dataset** dataset);
+
+#ifdef __cplusplus
+}
+#endif
+
+/* NOLINTEND(readability-identifier-naming) */

@@ -1,0 +1,71 @@
+// DLPack's structs, as its specification (https://dmlc.github.io/dlpack) fixes them: 1.0, and the
+// unversioned one that came before it.
+//
+// They are declared here, in a namespace, because a program that gets tensors from Leat has the
+// framework's own <dlpack/dlpack.h> already, of a version that Leat cannot know; and many
+// distributions' is older than the versioned struct. The layout is the same: dlpack::hand_over
+// (feeder/interop/dlpack.h) compares the two, and gives the program its own type.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace leat::feeder::dlpack {
+
+/// Where a tensor lies. Of DLPack's numbers, those that Leat has memory of.
+enum DLDeviceType : std::int32_t { kDLCPU = 1, kDLCUDA = 2 };
+struct DLDevice {
+  DLDeviceType device_type;
+  std::int32_t device_id;
+};
+
+/// What a tensor's elements are. Likewise.
+enum DLDataTypeCode : std::uint8_t { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4 };
+struct DLDataType {
+  std::uint8_t code;  // a DLDataTypeCode
+  std::uint8_t bits;
+  std::uint16_t lanes;
+};
+
+/// A view of a tensor.
+struct DLTensor {
+  void* data;
+  DLDevice device;
+  std::int32_t ndim;
+  DLDataType dtype;
+  std::int64_t* shape;
+  std::int64_t* strides;  // in elements
+  std::uint64_t byte_offset;
+};
+
+/// A tensor with what it takes to be rid of it, from before DLPack 1.0.
+struct DLManagedTensor {
+  DLTensor dl_tensor;
+  void* manager_ctx;
+  void (*deleter)(DLManagedTensor* self);
+};
+
+struct DLPackVersion {
+  std::uint32_t major;
+  std::uint32_t minor;
+};
+
+/// The same, since DLPack 1.0.
+struct DLManagedTensorVersioned {
+  DLPackVersion version;
+  void* manager_ctx;
+  void (*deleter)(DLManagedTensorVersioned* self);
+  std::uint64_t flags;
+  DLTensor dl_tensor;
+};
+
+static_assert(sizeof(void*) == 8);
+static_assert(sizeof(DLTensor) == 48 && offsetof(DLTensor, ndim) == 16 &&
+              offsetof(DLTensor, dtype) == 20 && offsetof(DLTensor, shape) == 24 &&
+              offsetof(DLTensor, byte_offset) == 40);
+static_assert(sizeof(DLManagedTensor) == 64 && offsetof(DLManagedTensor, deleter) == 56);
+static_assert(sizeof(DLManagedTensorVersioned) == 80 &&
+              offsetof(DLManagedTensorVersioned, deleter) == 16 &&
+              offsetof(DLManagedTensorVersioned, dl_tensor) == 32);
+
+}  // namespace leat::feeder::dlpack

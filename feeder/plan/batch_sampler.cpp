@@ -1,0 +1,123 @@
+#include "leat/feeder/plan/batch_sampler.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "leat/csp/error.h"
+
+namespace leat::feeder {
+
+BatchSampler::BatchSampler(const BatchPlan& plan, const PrefetcherOptions& options,
+                           std::size_t ranks, const ReleaseLog& log, const Dataset& dataset,
+                           const Sampler& sampler)
+    : plan_(plan),
+      first_rank_(options.rank),
+      is_shared_(options.sharing == Sharing::kDynamic),
+      pads_(options.last_batch == LastBatch::kPad),
+      most_pieces_(options.packing.has_value() ? options.packing->most_samples : 0),
+      log_(log),
+      cursors_(is_shared_ ? 1 : ranks),
+      epochs_(ranks, 0),
+      given_(ranks, 0) {
+  if (!options.packing.has_value()) return;
+  for (Cursor& cursor : cursors_) cursor.walk.emplace(dataset, sampler);
+}
+
+void BatchSampler::enter(Cursor& cursor, std::uint64_t epoch) const {
+  cursor.epoch = epoch;
+  cursor.index = 0;
+  const bool is_rest = std::ranges::find(cursor.rests, epoch) != cursor.rests.end();
+  cursor.released = is_rest ? log_.resumed(epoch) : nullptr;
+  if (!cursor.walk.has_value()) return;
+  cursor.walk->enter(epoch, cursor.released == nullptr ? std::nullopt : cursor.released->carry);
+}
+
+void BatchSampler::start(std::size_t rank, const Request& request) {
+  if (is_shared_) return start_shared(request);
+  Cursor& cursor = cursors_[rank];
+  cursor.generation = request.generation;
+  cursor.rests = request.rests;
+  enter(cursor, request.epoch);
+}
+
+void BatchSampler::start_shared(const Request& request) {
+  Cursor& cursor = cursors_[0];
+  const bool is_first = cursor.generation == 0;
+  cursor.generation = request.generation;
+  cursor.rests = request.rests;
+  if (is_first) {
+    enter(cursor, request.epoch);
+    std::ranges::fill(epochs_, request.epoch);
+  } else if (cursor.epoch <= *request.after) {
+    cursor.jump = request.epoch;  // once what others are in has been given out
+  } else if (cursor.epoch < request.epoch) {
+    enter(cursor, request.epoch);
+  }
+}
+
+bool BatchSampler::skip_to_batch(Cursor& cursor) const {
+  const EpochPlan left(plan_, cursor.released);
+  while (cursor.index < plan_.batches() && !left.has(cursor.index)) ++cursor.index;
+  return cursor.index < plan_.batches();
+}
+
+void BatchSampler::next(PinnedSlot& slot) {
+  Cursor& cursor = cursors_[is_shared_ ? 0 : slot.rank];
+  slot.sequence = given_[slot.rank]++;
+  slot.generation = cursor.generation;
+  slot.error = nullptr;
+  slot.ends_epoch = false;
+  bool has_batch = skip_to_batch(cursor);
+  const std::uint64_t ended = is_shared_ ? epochs_[slot.rank] : cursor.epoch;
+  if (!has_batch) {
+    enter(cursor,
+          cursor.jump.has_value() ? *std::exchange(cursor.jump, std::nullopt) : cursor.epoch + 1);
+  }
+  if (is_shared_) {  // the epoch may have ended when another rank had its turn
+    has_batch = has_batch && ended == cursor.epoch;
+    epochs_[slot.rank] = cursor.epoch;
+  }
+  slot.ends_epoch = !has_batch;
+  if (has_batch) {
+    name_batch(cursor, slot);
+    ++cursor.index;
+  } else {
+    slot.batch = {.epoch = ended};
+  }
+}
+
+void BatchSampler::name_batch(Cursor& cursor, PinnedSlot& slot) const {
+  const std::size_t rank = is_shared_ ? 0 : first_rank_ + slot.rank;
+  const EpochPlan left(plan_, cursor.released);
+  left.shard(cursor.index, rank, slot.positions);
+  BatchId& batch = slot.batch;
+  batch.epoch = cursor.epoch;
+  batch.index = cursor.index;
+  batch.samples = 0;
+  for (const PositionRange& range : slot.positions) {
+    batch.samples += static_cast<std::size_t>(range.count);
+  }
+  batch.rows = pads_ ? plan_.rows(rank) : batch.samples;
+  batch.step_samples = left.count(cursor.index);
+  batch.step_shards = plan_.shards(batch.step_samples);
+  if (cursor.walk.has_value()) name_pieces(cursor, slot);
+}
+
+// So far its positions and counts were those of elements.
+void BatchSampler::name_pieces(Cursor& cursor, PinnedSlot& slot) const {
+  BatchId& batch = slot.batch;
+  batch.elements = batch.samples;
+  batch.element_rows = batch.rows;
+  batch.carry = slot.positions.empty() ? Carry{} : cursor.walk->seek(slot.positions[0].first);
+  slot.pieces.clear();
+  for (const PositionRange& range : slot.positions) cursor.walk->take(range, slot.pieces);
+  batch.samples = batch.rows = slot.pieces.size();
+  if (most_pieces_ == 0 || batch.samples <= most_pieces_) return;
+  throw Error("leat: batch " + std::to_string(batch.index) + " of epoch " +
+              std::to_string(batch.epoch) + " packs " + std::to_string(batch.samples) +
+              " samples, more than packing.most_samples, " + std::to_string(most_pieces_) +
+              ": allow for more, or take a smaller batch_size");
+}
+
+}  // namespace leat::feeder

@@ -1,0 +1,93 @@
+#include "leat/feeder/slots/layout.h"
+
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+namespace leat::feeder {
+namespace {
+
+[[noreturn]] void refuse(std::string_view dataset, const std::string& why) {
+  throw std::invalid_argument("leat: dataset \"" + std::string(dataset) + "\": " + why);
+}
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 56;
+
+}  // namespace
+
+BatchLayout::BatchLayout(std::string_view dataset, std::span<const Field> fields,
+                         std::span<const Field> written, std::size_t rows, std::size_t elements)
+    : rows_(rows), elements_(elements), lengths_(fields.size()) {
+  if (fields.empty()) refuse(dataset, "it has no fields");
+  const bool is_packed = elements > 0;
+  const auto per = [&](const Field& field) {
+    return is_packed && field.variable_length ? RowPer::kElement : RowPer::kSample;
+  };
+  for (const Field& field : fields) {
+    if (field.variable_length && field.shape.empty()) {
+      refuse(dataset, "field \"" + field.name + "\" has a variable length, but no shape");
+    }
+    add(dataset, field, per(field));
+  }
+  const std::size_t offsets = tensors_.size();
+  for (std::size_t f = 0; f < fields.size(); ++f) {
+    if (!fields[f].variable_length) continue;
+    lengths_[f] = is_packed ? offsets : tensors_.size();
+    if (is_packed && tensors_.size() > offsets) continue;  // they share it
+    add(dataset,
+        {.name = is_packed ? "offsets" : fields[f].name + ".length",
+         .dtype = DType::kInt32,
+         .shape = {}},
+        is_packed ? RowPer::kOffset : RowPer::kSample);
+  }
+  staged_ = tensors_.size();
+  staged_bytes_ = bytes_;
+  for (const Field& field : written) add(dataset, field, per(field));
+}
+
+void BatchLayout::add(std::string_view dataset, const Field& given, RowPer per) {
+  std::size_t bytes = size_of(given.dtype);
+  for (const std::int64_t extent : given.shape) {
+    if (extent < 0) {
+      refuse(dataset, "field \"" + given.name + "\" has an extent of " + std::to_string(extent));
+    }
+    if (extent > 0 && bytes > kMostBytes / static_cast<std::size_t>(extent)) {
+      refuse(dataset, "field \"" + given.name + "\" is larger than any memory");
+    }
+    bytes *= static_cast<std::size_t>(extent);
+  }
+  Field field = given;
+  if (per == RowPer::kElement) field.shape.erase(field.shape.begin());
+  const std::size_t rows = per == RowPer::kElement  ? elements_
+                           : per == RowPer::kOffset ? rows_ + 1
+                                                    : rows_;
+  const std::size_t sample_bytes = field.bytes();
+  if (sample_bytes == 0 || given.bytes() == 0) {
+    refuse(dataset, "field \"" + field.name + "\" has no bytes");
+  }
+  const std::size_t most = (std::numeric_limits<std::size_t>::max() / 2 - bytes_) / rows;
+  if (sample_bytes > most) refuse(dataset, "a batch of field \"" + field.name + "\" is too large");
+  // A transform may replace what was staged, by the same name.
+  for (const TensorLayout& tensor : staged_ == 0 ? tensors() : written()) {
+    if (tensor.field.name == field.name) refuse(dataset, "two fields \"" + field.name + "\"");
+  }
+  tensors_.push_back(
+      {.field = field, .per = per, .rows = rows, .offset = bytes_, .sample_bytes = sample_bytes});
+  bytes_ += (sample_bytes * rows + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::size_t BatchLayout::find(std::string_view name) const {
+  for (std::size_t i = tensors_.size(); i-- > 0;) {  // those written go first
+    if (tensors_[i].field.name == name) return i;
+  }
+  std::string known;
+  for (const TensorLayout& tensor : tensors_) {
+    known += (known.empty() ? "" : ", ") + tensor.field.name;
+  }
+  throw std::out_of_range("leat: no tensor \"" + std::string(name) + "\" in the batch; it has " +
+                          known);
+}
+
+std::size_t BatchLayout::lengths_of(std::size_t field) const noexcept { return lengths_[field]; }
+
+}  // namespace leat::feeder

@@ -1,0 +1,134 @@
+#include "leat/feeder/slots/slot_checks.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+
+#include "leat/csp/error.h"
+
+namespace leat::feeder {
+namespace {
+
+// The first byte in which they differ.
+std::optional<std::size_t> difference(const std::byte* a, const std::byte* b, std::size_t bytes) {
+  if (std::memcmp(a, b, bytes) == 0) return std::nullopt;
+  return std::mismatch(a, a + bytes, b).first - a;
+}
+
+std::string name(const gpu::StreamRef& stream) {
+  std::array<char, 40> text{};
+  std::snprintf(text.data(), text.size(), "%#llx",
+                static_cast<unsigned long long>(stream.handle()));
+  return text.data();
+}
+
+std::string name(const BatchId& batch) {
+  return "batch " + std::to_string(batch.index) + " of epoch " + std::to_string(batch.epoch);
+}
+
+}  // namespace
+
+SlotChecks::Watched::Watched(const gpu::Device& device, std::size_t bytes)
+    : copied(bytes), seen(device, bytes), poisoned(device) {}
+
+SlotChecks::SlotChecks(const gpu::Device& device, const BatchLayout& layout,
+                       std::size_t device_slots, CheckSlots what)
+    : device_(device),
+      layout_(layout),
+      read_only_(what == CheckSlots::kReadOnly),
+      stream_(device),
+      poison_(device, layout.bytes()),
+      copier_looks_(device, layout.bytes()),
+      consumer_looks_(device, layout.bytes()),
+      copier_looked_(device),
+      consumer_looked_(device) {
+  std::ranges::fill(poison_.span().bytes(), kPoison);
+  watched_.reserve(device_slots);
+  for (std::size_t i = 0; i < device_slots; ++i) watched_.emplace_back(device, layout.bytes());
+}
+
+void SlotChecks::fail(const DeviceSlot& slot, std::size_t byte, const std::string& what,
+                      const std::string& who) const {
+  std::string where = "its byte " + std::to_string(byte);
+  for (const TensorLayout& tensor : layout_.tensors()) {
+    if (byte < tensor.offset || byte >= tensor.offset + tensor.sample_bytes * tensor.rows) {
+      continue;
+    }
+    where += ", in row " + std::to_string((byte - tensor.offset) / tensor.sample_bytes) +
+             " of tensor \"" + tensor.field.name + "\"";
+  }
+  throw Error("leat: check_slots: device slot " + std::to_string(slot.number) + " of " +
+              device_.name() + " " + what + " (" + where + "); " + who);
+}
+
+void SlotChecks::before_copy(DeviceSlot& slot) {
+  Watched& watched = of(slot);
+  if (!watched.was_released) return;
+  watched.was_released = false;
+  stream_.wait(watched.poisoned);
+  gpu::copy_async(stream_, copier_looks_.span(), slot.memory);
+  copier_looked_.record(stream_);
+  copier_looked_.await();
+  if (read_only_) {
+    for (const TensorLayout& tensor : layout_.staged()) {
+      const std::size_t bytes = rows_of(tensor, slot.batch) * tensor.sample_bytes;
+      if (const auto at = difference(watched.seen.data() + tensor.offset,
+                                     watched.copied.data() + tensor.offset, bytes)) {
+        fail(slot, tensor.offset + *at, "was changed while it was leased",
+             "by a kernel that writes to its batch, or by a copy that came too early: " +
+                 watched.who);
+      }
+    }
+  }
+  if (const auto at = difference(copier_looks_.data(), poison_.data(), layout_.bytes())) {
+    fail(slot, *at, "was written to after its release",
+         "release a batch after the work that uses it is enqueued, and bind every stream that "
+         "does: " +
+             watched.who);
+  }
+}
+
+void SlotChecks::copied(DeviceSlot& slot, const PinnedSlot& from) {
+  for (const TensorLayout& tensor : layout_.staged()) {
+    std::memcpy(of(slot).copied.data() + tensor.offset, from.memory.data() + tensor.offset,
+                rows_of(tensor, from.batch) * tensor.sample_bytes);
+  }
+}
+
+void SlotChecks::before_hand_out(DeviceSlot& slot) {
+  const Watched& watched = of(slot);
+  stream_.wait(slot.ready);
+  gpu::copy_async(stream_, consumer_looks_.span(), slot.memory);
+  consumer_looked_.record(stream_);
+  consumer_looked_.await();
+  for (const TensorLayout& tensor : layout_.staged()) {
+    const std::size_t bytes = rows_of(tensor, slot.batch) * tensor.sample_bytes;
+    if (const auto at = difference(consumer_looks_.data() + tensor.offset,
+                                   watched.copied.data() + tensor.offset, bytes)) {
+      fail(slot, tensor.offset + *at,
+           "does not hold what was copied into it when it is handed out with " + name(slot.batch),
+           watched.who.empty()
+               ? "nobody has had it before"
+               : "whoever had it before may be writing to it still: " + watched.who);
+    }
+  }
+}
+
+void SlotChecks::released(DeviceSlot& slot) {
+  Watched& watched = of(slot);
+  watched.who = name(slot.batch) + " was used on ";
+  if (slot.bound == 0) watched.who += "no stream";
+  for (std::size_t i = 0; i < slot.bound; ++i) {
+    watched.who += (i == 0 ? "stream " : ", ") + name(*slot.streams[i]);
+    stream_.wait(slot.released[i]);
+  }
+  stream_.wait(slot.ready);  // also of a batch that was never bound
+  if (read_only_) gpu::copy_async(stream_, watched.seen.span(), slot.memory);
+  gpu::copy_async(stream_, slot.memory, poison_.span());
+  watched.poisoned.record(stream_);
+  watched.was_released = true;
+}
+
+}  // namespace leat::feeder

@@ -1,0 +1,72 @@
+// Debugging: finds out who writes to a slot that is not his, or reads one that is not his any more.
+//
+//   copied  ─► handed out: what lies in the slot must be what was copied
+//   released ─► (read-only: must still be that) ─► poisoned ─► copied to again: must
+//            still be poison
+//
+// Costs copies of every batch, in both directions, and waiting for them; not for measuring.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "leat/feeder/prefetcher_options.h"
+#include "leat/feeder/slots/layout.h"
+#include "leat/feeder/slots/slots.h"
+#include "leat/gpu/buffer.h"
+#include "leat/gpu/device.h"
+#include "leat/gpu/event.h"
+#include "leat/gpu/stream.h"
+
+namespace leat::feeder {
+
+/// What every byte of a slot is that holds no batch: as float, -3.0e16 or so; as an index, far
+/// outside.
+inline constexpr std::byte kPoison{0xDB};
+
+/// The checks of one device's slots. Each function is called by whoever owns the slot then.
+class SlotChecks {
+ public:
+  SlotChecks(const gpu::Device& device, const BatchLayout& layout, std::size_t device_slots,
+             CheckSlots what);
+
+  /// A batch is about to be copied into `slot`, which was released or never used. Waits. Throws
+  /// leat::Error if the batch before was changed while it was leased (kReadOnly), or the slot was
+  /// written to after its release.
+  void before_copy(DeviceSlot& slot);
+  /// The slot will hold what is in `from`.
+  void copied(DeviceSlot& slot, const PinnedSlot& from);
+  /// The batch goes to the consumer. Waits for the copy. Throws leat::Error if the slot holds
+  /// something else.
+  void before_hand_out(DeviceSlot& slot);
+  /// The release events are recorded. Does not wait; throws GpuError.
+  void released(DeviceSlot& slot);
+
+ private:
+  struct Watched {
+    Watched(const gpu::Device& device, std::size_t bytes);
+    std::vector<std::byte> copied;  // what the slot has to hold
+    gpu::PinnedBuffer seen;         // what it held when it was released
+    gpu::Event poisoned;
+    bool was_released = false;
+    std::string who;  // had it last: batch and streams
+  };
+  [[nodiscard]] Watched& of(const DeviceSlot& slot) { return watched_[slot.number]; }
+  [[noreturn]] void fail(const DeviceSlot& slot, std::size_t byte, const std::string& what,
+                         const std::string& who) const;
+
+  const gpu::Device device_;
+  const BatchLayout& layout_;
+  const bool read_only_;
+  const gpu::Stream stream_;
+  gpu::PinnedBuffer poison_;
+  gpu::PinnedBuffer copier_looks_;
+  gpu::PinnedBuffer consumer_looks_;
+  const gpu::Event copier_looked_;
+  const gpu::Event consumer_looked_;
+  std::vector<Watched> watched_;
+};
+
+}  // namespace leat::feeder

@@ -1,0 +1,77 @@
+#include "leat/feeder/slots/slot_ring.h"
+
+#include <utility>
+
+#include "leat/csp/fiber/fiber.h"
+#include "leat/csp/sched/scheduler_core.h"
+
+namespace leat::feeder {
+namespace {
+
+std::int64_t capacity(std::size_t slots) { return static_cast<std::int64_t>(slots); }
+
+}  // namespace
+
+SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout batch,
+                   const RingSize& size, const StatsOptions& stats_options, CheckSlots check_slots,
+                   Trace* into, std::shared_ptr<ReleaseLog> release_log,
+                   const SchedulerCore& scheduler)
+    : device(on),
+      rank(local.index),
+      layout(std::move(batch)),
+      copy_stream(on),
+      stats(on, stats_options),
+      log(std::move(release_log)),
+      checks(check_slots == CheckSlots::kNo
+                 ? nullptr
+                 : std::make_unique<SlotChecks>(on, layout, size.device_slots, check_slots)),
+      trace(into == nullptr ? nullptr : into->make(copy_stream, local)),
+      filled(capacity(size.pinned_slots), "filled slots"),
+      in_flight(capacity(size.pinned_slots), "copies in flight"),
+      free_device(capacity(size.device_slots), "free device slots"),
+      ready(2 * capacity(size.device_slots), "ready batches"),
+      credit(capacity(size.leases), "leases to be had"),
+      scheduler_(&scheduler),
+      virtual_time_(scheduler.clock().is_virtual()),
+      pinned_memory_(on, size.pinned_slots * layout.staged_bytes()),
+      device_memory_(on, size.device_slots * layout.bytes()) {
+  // A slot's size is a multiple of the alignment of what lies in it.
+  for (std::size_t i = 0; i < size.pinned_slots; ++i) {
+    pinned_.push_back(std::make_unique<PinnedSlot>(
+        device, pinned_memory_.take(layout.staged_bytes(), BatchLayout::kAlignment), rank));
+  }
+  for (std::size_t i = 0; i < size.device_slots; ++i) {
+    device_slots_.push_back(std::make_unique<DeviceSlot>(
+        device, device_memory_.subspan(i * layout.bytes(), layout.bytes()), layout, i));
+    static_cast<void>(free_device.try_send(device_slots_.back().get()));
+  }
+  for (std::size_t i = 0; i < size.leases; ++i) give_back_credit();
+}
+
+// The memory's own destructors let queued work finish first (Backend::free_device).
+SlotRing::~SlotRing() = default;
+
+void SlotRing::give_back(DeviceSlot& slot, DeviceState from) noexcept {
+  if (slot.timing != nullptr) stats.let_go(std::exchange(slot.timing, nullptr));
+  if (checks != nullptr) {
+    try {
+      checks->released(slot);
+    } catch (...) {
+      finish(std::current_exception());  // the device has failed
+    }
+  }
+  for (std::size_t i = 0; i < slot.bound; ++i) slot.streams[i].reset();
+  slot.due.reset();
+  slot.traced = nullptr;
+  slot.state.move_on(from, DeviceState::kReleased);
+  static_cast<void>(free_device.try_send(&slot));
+}
+
+bool SlotRing::is_own_time() const noexcept {
+  const Fiber* const fiber = Fiber::current();
+  if (fiber == nullptr) return !virtual_time_;
+  if (&fiber->core() == scheduler_) return true;
+  return !virtual_time_ && !fiber->core().clock().is_virtual();
+}
+
+}  // namespace leat::feeder

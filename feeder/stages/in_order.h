@@ -1,0 +1,58 @@
+// Puts slots, which readers fill at the same time, back into the order of their batches.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "leat/csp/channel.h"
+#include "leat/feeder/prefetcher_options.h"
+#include "leat/feeder/slots/slots.h"
+
+namespace leat::feeder {
+
+/// Gives out the slots of one rank in the order of their sequence numbers; or as they come, but
+/// none before the end of the epoch before its own. What is held back is bounded by the slots there
+/// are. For one fiber.
+class InOrder {
+ public:
+  InOrder(const Channel<PinnedSlot*>& from, std::size_t slots, Delivery delivery)
+      : from_(from), as_completed_(delivery == Delivery::kAsCompleted) {
+    held_.reserve(slots);
+  }
+
+  /// Waits for the next. `overtook` is set to how many that were begun before it are still to come.
+  [[nodiscard]] PinnedSlot& next(std::uint64_t& overtook) {
+    for (;;) {
+      const auto found = std::ranges::find_if(held_, [&](const PinnedSlot* slot) {
+        return as_completed_ ? may_go(*slot) : slot->sequence == gone_;
+      });
+      if (found != held_.end()) {
+        PinnedSlot& slot = **found;
+        *found = held_.back();
+        held_.pop_back();
+        overtook = slot.sequence > gone_ ? slot.sequence - gone_ : 0;
+        ++gone_;
+        return slot;
+      }
+      held_.push_back(from_.recv().value());  // never closed: the stages end by cancellation
+    }
+  }
+
+ private:
+  // The end of an epoch comes from the sampler itself, hence before all that is behind it.
+  [[nodiscard]] bool may_go(const PinnedSlot& slot) const {
+    if (slot.ends_epoch) return slot.sequence == gone_;
+    return std::ranges::none_of(held_, [&](const PinnedSlot* other) {
+      return other->ends_epoch && other->sequence < slot.sequence;
+    });
+  }
+
+  const Channel<PinnedSlot*>& from_;
+  const bool as_completed_;
+  std::vector<PinnedSlot*> held_;
+  std::uint64_t gone_ = 0;
+};
+
+}  // namespace leat::feeder

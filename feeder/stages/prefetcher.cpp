@@ -1,0 +1,421 @@
+#include "leat/feeder/prefetcher.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "leat/csp/error.h"
+#include "leat/csp/sched/scheduler_core.h"
+#include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
+#include "leat/csp/wait/cpu_count.h"
+#include "leat/feeder/live/view.h"
+#include "leat/feeder/plan/packing.h"
+#include "leat/feeder/slots/slot_ring.h"
+#include "leat/feeder/stages/stages.h"
+#include "leat/feeder/state.h"
+#include "leat/feeder/state/release_log.h"
+#include "leat/feeder/stats/figures.h"
+
+namespace leat::feeder {
+namespace {
+
+// Of one kind. Far beyond what helps; what exceeds it is a mistake, told before memory is asked
+// for.
+constexpr std::size_t kMostSlots = 4096;
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw std::invalid_argument("leat: PrefetcherOptions: " + why);
+}
+
+void check_range(std::size_t value, std::size_t least, std::size_t most, const char* name) {
+  if (value >= least && value <= most) return;
+  refuse(std::string(name) + " is " + std::to_string(value) + "; it must be " +
+         (value < least ? "at least " + std::to_string(least) : "at most " + std::to_string(most)));
+}
+
+void check_budget(const FailureBudget& budget, const char* name) {
+  if (budget.rate >= 0 && budget.rate <= 1) return;  // not NaN
+  refuse(std::string(name) + ".rate is " + std::to_string(budget.rate) +
+         "; it must be from 0 to 1");
+}
+
+std::size_t pinned_for(std::size_t workers, std::size_t prefetch_depth, std::size_t devices) {
+  const std::size_t of_workers = (workers + devices - 1) / devices;
+  return std::max<std::size_t>(of_workers + prefetch_depth, 2);
+}
+
+PrefetcherOptions checked(PrefetcherOptions options, std::size_t devices) {
+  if (devices == 0) throw std::invalid_argument("leat: a prefetcher needs at least one device");
+  check_range(options.batch_size, 1, std::numeric_limits<std::size_t>::max(), "batch_size");
+  check_range(options.prefetch_depth, 1, kMostSlots, "prefetch_depth");
+  check_range(options.max_leases, 1, kMostSlots, "max_leases");
+  check_range(options.workers, 1, kMostSlots, "workers");
+  check_range(options.pinned_slots, 0, kMostSlots, "pinned_slots");
+  check_budget(options.read_failures, "read_failures");
+  check_budget(options.transform_failures, "transform_failures");
+  if (options.pinned_slots == 0) {
+    options.pinned_slots = pinned_for(options.workers, options.prefetch_depth, devices);
+  }
+  if (options.autotune.has_value()) {
+    Autotune& tune = *options.autotune;
+    check_range(tune.max_workers, 1, kMostSlots, "autotune.max_workers");
+    check_range(tune.max_prefetch_depth, 1, kMostSlots, "autotune.max_prefetch_depth");
+    check_range(tune.every, 1, std::numeric_limits<std::size_t>::max(), "autotune.every");
+    tune.max_workers = std::max(tune.max_workers, options.workers);
+    tune.max_prefetch_depth = std::max(tune.max_prefetch_depth, options.prefetch_depth);
+    if (options.sample_every == 0) refuse("autotune needs measurements, but sample_every is 0");
+  }
+  if (options.world_size == 0) {
+    if (options.rank != 0) refuse("rank is given, but not world_size: how many ranks are there?");
+    options.world_size = devices;
+  }
+  check_range(options.world_size, 1, kMostRanks, "world_size");
+  if (options.rank >= options.world_size || devices > options.world_size - options.rank) {
+    refuse("ranks " + std::to_string(options.rank) + " to " +
+           std::to_string(options.rank + devices - 1) + " do not fit into a world_size of " +
+           std::to_string(options.world_size));
+  }
+  if (options.sharing == Sharing::kDynamic && options.world_size != devices) {
+    refuse("sharing is dynamic, which works within one process: world_size must be " +
+           std::to_string(devices) + ", the devices given");
+  }
+  if (options.packing.has_value() && options.last_batch == LastBatch::kWrap) {
+    refuse("packing and a last_batch that wraps do not go together; take another last_batch");
+  }
+  if (options.device_transform.fields.empty() != !options.device_transform.function) {
+    refuse("device_transform needs both fields and a function");
+  }
+  return options;
+}
+
+BatchPlan plan_of(const Dataset& dataset, const PrefetcherOptions& options) {
+  const bool is_shared = options.sharing == Sharing::kDynamic;
+  return {options.packing.has_value() ? packed_elements(dataset) : dataset.size(),
+          options.batch_size, is_shared ? 1 : options.world_size, options.last_batch};
+}
+
+// In one rank's batch: a batch larger than the dataset needs no more room than the dataset, unless
+// it is filled up.
+std::size_t most_rows(const BatchPlan& plan, std::size_t rank) {
+  const bool fills_up =
+      plan.last_batch() == LastBatch::kPad || plan.last_batch() == LastBatch::kWrap;
+  const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(
+      plan.rows(rank), fills_up ? plan.rows(rank) : std::max<std::uint64_t>(plan.samples(), 1)));
+  return std::max<std::size_t>(most, 1);
+}
+
+std::string megabytes(double bytes) {
+  std::array<char, 48> text{};
+  if (bytes < 1e6) {
+    std::snprintf(text.data(), text.size(), "%.0f bytes", bytes);
+  } else {
+    std::snprintf(text.data(), text.size(), "%.1f MB", bytes / 1e6);
+  }
+  return text.data();
+}
+
+void check_cap(std::size_t cap, std::size_t slots, std::size_t slot_bytes, std::size_t devices,
+               const char* kind, const char* name) {
+  const double sum =
+      static_cast<double>(slots) * static_cast<double>(slot_bytes) * static_cast<double>(devices);
+  constexpr double kMost = 0x1p62;  // what can be added up, and more than there is
+  const double most = cap == 0 ? kMost : static_cast<double>(cap);
+  if (sum <= std::min(most, kMost)) return;
+  const std::string times =
+      devices > 1 ? " for each of " + std::to_string(devices) + " devices" : std::string();
+  refuse(std::to_string(slots) + " " + kind + " slots of " +
+         megabytes(static_cast<double>(slot_bytes)) + times + " are " + megabytes(sum) +
+         ", more than " + (most < kMost ? std::string(name) : "any memory has") + ", " +
+         megabytes(std::min(most, kMost)) + ": take a smaller batch_size or fewer slots");
+}
+
+State head_of(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
+              std::size_t devices) {
+  State head{.samples = dataset.size(),
+             .elements = options.packing.has_value() ? plan.samples() : 0,
+             .batch_size = options.batch_size,
+             .seed = options.seed,
+             .order = options.order,
+             .last_batch = options.last_batch,
+             .rank = options.rank,
+             .ranks = devices,
+             .world_size = options.world_size,
+             .epochs = {}};
+  if (options.resume.empty()) return head;
+  State before = State::parse(options.resume);
+  const auto require = [](const auto& was, const auto& is, const std::string& what) {
+    if (was == is) return;
+    throw Error("leat: the state to resume from is of a run with " + what + " " + was + ", not " +
+                is + "; give the same dataset and options as then");
+  };
+  require(std::to_string(before.samples), std::to_string(head.samples), "samples");
+  require(std::to_string(before.elements), std::to_string(head.elements), "packed elements");
+  require(std::to_string(before.batch_size), std::to_string(head.batch_size), "batch_size");
+  require(std::to_string(before.seed), std::to_string(head.seed), "seed");
+  require(std::string(to_string(before.order)), std::string(to_string(head.order)), "order");
+  require(std::string(to_string(before.last_batch)), std::string(to_string(head.last_batch)),
+          "last_batch");
+  const Sampler sampler(head.samples, head.order, head.seed);
+  for (const EpochReleases& one : before.epochs) {
+    if (!one.carry.has_value() || is_place(dataset, sampler, one.epoch, *one.carry)) continue;
+    throw Error("leat: the state to resume from is of other data: in epoch " +
+                std::to_string(one.epoch) + ", element " + std::to_string(one.carry->element) +
+                " is not element " + std::to_string(one.carry->offset) +
+                " of the sample at position " + std::to_string(one.carry->position) +
+                ": samples have other lengths than then; give the same dataset, its files in the "
+                "same order");
+  }
+  head.epochs = std::move(before.epochs);
+  return head;
+}
+
+std::vector<std::uint64_t> epochs_of(const State& state) {
+  std::vector<std::uint64_t> epochs;
+  for (const EpochReleases& one : state.epochs) epochs.push_back(one.epoch);
+  return epochs;
+}
+
+// A scheduler that is there already: the calling fiber's; on a plain thread, one that a device has.
+// Threads of another beside it would have more to say to each other than to do.
+std::shared_ptr<SchedulerCore> shared_scheduler(const std::vector<gpu::Device>& devices) {
+  if (on_fiber()) return current_scheduler("Prefetcher").shared_from_this();
+  for (const gpu::Device& device : devices) {
+    if (auto scheduler = device.backend()->own_scheduler()) return scheduler;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+// In the order of construction; the stages end first, the scheduler that they run on last.
+struct Prefetcher::Parts {
+  Parts(const Dataset& dataset, const std::vector<gpu::Device>& devices,
+        const PrefetcherOptions& given)
+      : options(checked(given, devices.size())),
+        plan(plan_of(dataset, options)),
+        head(head_of(dataset, options, plan, devices.size())),
+        log(std::make_shared<ReleaseLog>(plan, head, options.sharing == Sharing::kDynamic)),
+        shared(shared_scheduler(devices)),
+        own(shared ? nullptr : std::make_unique<Scheduler>()),
+        scheduler(own ? own->core() : shared),
+        rings(make_rings(dataset, devices)),
+        stages(dataset, options, plan, *log, rings,
+               {.workers = options.workers,
+                .prefetch_depth = options.prefetch_depth,
+                .pinned_slots = options.pinned_slots},
+               epochs_of(head)),
+        group(std::make_unique<TaskGroup>(scheduler)),
+        forwarders(std::make_unique<TaskGroup>(scheduler)) {
+    for (std::size_t i = 0; i < rings.size(); ++i) {
+      feeds.push_back(
+          std::unique_ptr<Feed>(new Feed({.ring = rings[i],
+                                          .stages = &stages,
+                                          .forwarders = forwarders.get(),
+                                          .scheduler = scheduler.get(),
+                                          .rank = options.rank + i,
+                                          .batches = plan.batches(),
+                                          .max_leases = options.max_leases,
+                                          .first_epoch = head.next_epoch(),
+                                          .is_shared = options.sharing == Sharing::kDynamic})));
+    }
+  }
+
+  [[nodiscard]] std::vector<std::shared_ptr<SlotRing>> make_rings(
+      const Dataset& dataset, const std::vector<gpu::Device>& devices) {
+    const bool is_shared = options.sharing == Sharing::kDynamic;
+    const StatsOptions stats{.workers = options.workers,
+                             .devices = devices.size(),
+                             .prefetch_depth = options.prefetch_depth,
+                             .device_slots = options.max_leases + options.prefetch_depth - 1,
+                             .pinned_slots = options.pinned_slots,
+                             .cpus = cpus_of(dataset),
+                             .sample_every = options.sample_every};
+    std::vector<BatchLayout> layouts;
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      const std::size_t rows = most_rows(plan, is_shared ? 0 : options.rank + i);
+      const std::size_t elements = options.packing.has_value() ? rows : 0;
+      const std::size_t pieces = options.packing.has_value() && options.packing->most_samples != 0
+                                     ? std::min(options.packing->most_samples, rows)
+                                     : rows;
+      layouts.emplace_back(dataset.name(), dataset.fields(), options.device_transform.fields,
+                           pieces, elements);
+    }
+    // The first rank's are the largest.
+    const RingSize size = ring_size(layouts[0], devices.size());
+    check_cap(options.max_pinned_bytes, size.pinned_slots, layouts[0].staged_bytes(),
+              devices.size(), "pinned", "max_pinned_bytes");
+    check_cap(options.max_device_bytes, size.device_slots, layouts[0].bytes(), 1, "device",
+              "max_device_bytes");
+    std::vector<std::shared_ptr<SlotRing>> made;
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      made.push_back(std::make_shared<SlotRing>(
+          devices[i], LocalRank{.index = i, .of_world = options.rank + i}, std::move(layouts[i]),
+          size, stats, options.check_slots, options.trace.get(), log, *scheduler));
+    }
+    return made;
+  }
+
+  // What there is room for beyond the options is for autotune, within the caps.
+  [[nodiscard]] RingSize ring_size(const BatchLayout& layout, std::size_t devices) {
+    const auto size_for = [&](std::size_t workers, std::size_t depth) {
+      const std::size_t grown = pinned_for(workers, depth, devices);
+      return RingSize{.pinned_slots = std::max(options.pinned_slots, grown),
+                      .device_slots = options.max_leases + depth - 1,
+                      .leases = options.max_leases};
+    };
+    if (!options.autotune.has_value()) {
+      return {.pinned_slots = options.pinned_slots,
+              .device_slots = options.max_leases + options.prefetch_depth - 1,
+              .leases = options.max_leases};
+    }
+    Autotune& tune = *options.autotune;
+    const auto fits = [&](const RingSize& size) {
+      const std::size_t pinned = size.pinned_slots * layout.staged_bytes() * devices;
+      const std::size_t device = size.device_slots * layout.bytes();
+      return (options.max_pinned_bytes == 0 || pinned <= options.max_pinned_bytes) &&
+             (options.max_device_bytes == 0 || device <= options.max_device_bytes);
+    };
+    RingSize size = size_for(tune.max_workers, tune.max_prefetch_depth);
+    while (!fits(size)) {
+      if (tune.max_prefetch_depth > options.prefetch_depth) {
+        --tune.max_prefetch_depth;
+      } else if (tune.max_workers > options.workers) {
+        --tune.max_workers;
+      } else {
+        break;  // what was asked for does not fit: told below
+      }
+      size = size_for(tune.max_workers, tune.max_prefetch_depth);
+    }
+    return size;
+  }
+
+  // Reads that may block run on threads of their own, or could; others on the scheduler's.
+  [[nodiscard]] std::size_t cpus_of(const Dataset& dataset) const {
+    const int threads =
+        dataset.blocking() != Blocking::kNever ? usable_cpus() : scheduler->worker_count();
+    return static_cast<std::size_t>(std::min(threads, usable_cpus()));
+  }
+
+  PrefetcherOptions options;  // settled once the rings are made
+  const BatchPlan plan;
+  const State head;
+  const std::shared_ptr<ReleaseLog> log;
+  const std::shared_ptr<SchedulerCore> shared;
+  const std::unique_ptr<Scheduler> own;            // where nothing is shared
+  const std::shared_ptr<SchedulerCore> scheduler;  // of the stages: one of the two
+  const std::vector<std::shared_ptr<SlotRing>> rings;
+  Stages stages;
+  std::vector<std::unique_ptr<Feed>> feeds;
+  const std::unique_ptr<TaskGroup> group;
+  // Not of that group, which a failure stops: what was staged before it is still to be forwarded.
+  const std::unique_ptr<TaskGroup> forwarders;
+  std::unique_ptr<LiveView> live;  // null: nothing is shown
+};
+
+Prefetcher::Prefetcher(const Dataset& dataset, const gpu::Device& device,
+                       const PrefetcherOptions& options)
+    : Prefetcher(dataset, std::vector<gpu::Device>{device}, options) {}
+
+Prefetcher::Prefetcher(const Dataset& dataset, const std::vector<gpu::Device>& devices,
+                       const PrefetcherOptions& options)
+    : parts_(std::make_unique<Parts>(dataset, devices, options)) {
+  if (options.live.has_value()) {
+    parts_->live = std::make_unique<LiveView>(
+        *options.live, LiveSource{.rings = parts_->rings,
+                                  .batches_per_epoch = batches_per_epoch(),
+                                  .is_shared = options.sharing == Sharing::kDynamic});
+  }
+  parts_->stages.launch(*parts_->group);
+}
+
+Prefetcher::~Prefetcher() = default;
+
+void Prefetcher::stop() noexcept {
+  parts_->stages.finish(std::make_exception_ptr(Error("leat: the prefetcher was stopped")));
+  for (const auto& feed : parts_->feeds) feed->stop();
+  parts_->group->stop();
+}
+
+Feed& Prefetcher::rank(std::size_t i) {
+  if (i < parts_->feeds.size()) return *parts_->feeds[i];
+  throw std::out_of_range("leat: this prefetcher has " + std::to_string(parts_->feeds.size()) +
+                          " ranks of its own; there is no number " + std::to_string(i));
+}
+
+std::size_t Prefetcher::ranks() const noexcept { return parts_->feeds.size(); }
+
+Feed& Prefetcher::only() const {
+  if (parts_->feeds.size() == 1) return *parts_->feeds[0];
+  throw std::logic_error("leat: this prefetcher feeds " + std::to_string(parts_->feeds.size()) +
+                         " devices; say which: prefetcher.rank(i)");
+}
+
+Epoch Prefetcher::epoch(std::uint64_t epoch, const gpu::StreamRef& stream) {
+  return only().epoch(epoch, stream);
+}
+Epoch Prefetcher::epoch(std::uint64_t epoch) { return only().epoch(epoch); }
+Receiver<Lease> Prefetcher::receiver(std::uint64_t epoch, const gpu::StreamRef& stream) {
+  return only().receiver(epoch, stream);
+}
+Receiver<Lease> Prefetcher::receiver(std::uint64_t epoch) { return only().receiver(epoch); }
+std::optional<Lease> Prefetcher::next() { return only().next(); }
+Stats Prefetcher::stats() const { return only().stats(); }
+void Prefetcher::reset_stats() { only().reset_stats(); }
+
+std::string Prefetcher::report() const {
+  std::string text;
+  std::size_t pinned = 0;
+  for (const auto& feed : parts_->feeds) {
+    if (parts_->feeds.size() > 1) {
+      text += "rank " + std::to_string(feed->rank()) + " on " + feed->device().name() + "\n";
+    }
+    const Stats stats = feed->stats();
+    text += stats.table();
+    if (stats.is_measured() && stats.t_x > 0) {
+      text += "  copies at " + bytes_text(stats.batch_bytes / stats.t_x) + "/s";
+      if (stats.t_read_cpu > 0) {
+        text +=
+            ", reading computes " + number_text(stats.read_cpu_per_gb()) + " core-seconds per GB";
+      }
+      text += "\n";
+    }
+  }
+  const SlotRing& first = *parts_->rings[0];
+  for (const auto& ring : parts_->rings) {
+    pinned += ring->pinned().size() * ring->layout.staged_bytes();
+  }
+  const auto of_cap = [](std::size_t bytes, std::size_t cap) {
+    return bytes_text(static_cast<double>(bytes)) +
+           (cap == 0 ? "" : " of at most " + bytes_text(static_cast<double>(cap)));
+  };
+  text +=
+      "  pinned memory " + of_cap(pinned, parts_->options.max_pinned_bytes) + ", device memory " +
+      of_cap(first.device_slots().size() * first.layout.bytes(), parts_->options.max_device_bytes) +
+      (parts_->rings.size() > 1 ? " each\n" : "\n");
+  const Stats stats = parts_->feeds[0]->stats();
+  if (stats.failed_samples > 0) {
+    text += "  " + std::to_string(stats.failed_samples) + " samples failed and were left out\n";
+  }
+  if (!stats.decisions.empty()) {
+    const Decision& last = stats.decisions.back();
+    text += "  autotune: " + std::to_string(stats.decided) + " changes, the last at batch " +
+            std::to_string(last.batch) + ": " + last.what + " from " + std::to_string(last.from) +
+            " to " + std::to_string(last.to) + "; " + last.why + "\n";
+  }
+  return text;
+}
+
+std::uint64_t Prefetcher::batches_per_epoch() const noexcept { return parts_->plan.batches(); }
+
+std::string Prefetcher::state() const { return parts_->log->state().text(); }
+
+std::vector<FailedSample> Prefetcher::failed_samples() const {
+  return parts_->stages.failures.list();
+}
+
+}  // namespace leat::feeder

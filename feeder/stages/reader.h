@@ -1,0 +1,51 @@
+// A reader: fills slots with the samples of their batches.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stop_token>
+#include <vector>
+
+#include "leat/feeder/dataset.h"
+#include "leat/feeder/failures.h"
+#include "leat/feeder/plan/sampler.h"
+#include "leat/feeder/prefetcher_options.h"
+#include "leat/feeder/sample.h"
+#include "leat/feeder/slots/layout.h"
+#include "leat/feeder/slots/slots.h"
+
+namespace leat::feeder {
+
+/// What one reader needs; allocated once. Keeps references. Used by one fiber.
+class Reader {
+ public:
+  Reader(const Dataset& dataset, const PrefetcherOptions& options, const Sampler& sampler,
+         const Failures& failures, std::stop_token stop);
+
+  /// Reads what the slot names, and puts into its batch what has become of it. Throws leat::Error,
+  /// naming the sample, for a failure beyond the budget; Cancelled once a stop is requested.
+  void fill(PinnedSlot& slot, const BatchLayout& layout);
+
+ private:
+  void fill_samples(PinnedSlot& slot, const BatchLayout& layout);
+  void fill_pieces(PinnedSlot& slot, const BatchLayout& layout);
+  void read(PinnedSlot& slot, std::uint64_t sample);
+  void write_length(std::size_t field, std::span<std::byte> memory, const BatchLayout& layout,
+                    std::size_t row) const;
+  void copy_piece(const Piece& piece, std::uint64_t sample, std::span<std::byte> memory,
+                  const BatchLayout& layout, std::uint64_t element) const;
+  void set_aside_or_throw(PinnedSlot& slot, std::uint64_t sample);
+
+  const Dataset& dataset_;
+  const PrefetcherOptions& options_;
+  const Sampler& sampler_;
+  const Failures& failures_;
+  const std::stop_token stop_;
+  std::vector<std::span<std::byte>> rooms_;
+  std::vector<std::size_t> lengths_;
+  std::vector<std::uint64_t> samples_;  // of the batch
+  Scratch scratch_;
+};
+
+}  // namespace leat::feeder

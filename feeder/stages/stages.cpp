@@ -1,0 +1,351 @@
+#include "leat/feeder/stages/stages.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "leat/csp/blocking.h"
+#include "leat/csp/error.h"
+#include "leat/csp/select.h"
+#include "leat/feeder/stages/read_place.h"
+#include "leat/feeder/stages/reader.h"
+#include "leat/feeder/tensor.h"
+
+namespace leat::feeder {
+namespace {
+
+constexpr std::size_t kChunkOfSharedLink = std::size_t{8} << 20;
+
+std::int64_t all_slots(const std::vector<std::shared_ptr<SlotRing>>& rings) {
+  std::size_t sum = 0;
+  for (const auto& ring : rings) sum += ring->pinned().size();
+  return static_cast<std::int64_t>(sum);
+}
+
+// What the calling thread has computed so far; nothing in virtual time, which passes without it.
+Duration cpu_time() {
+  timespec time{};
+  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) != 0) return Duration::zero();
+  return std::chrono::seconds(time.tv_sec) + Duration(time.tv_nsec);
+}
+
+}  // namespace
+
+struct Copying {
+  Copying(const SlotRing& ring, std::size_t chunk_bytes) : chunk(chunk_bytes) {
+    std::size_t pieces = 0;
+    for (const TensorLayout& tensor : ring.layout.staged()) {
+      pieces += 1 + tensor.sample_bytes * tensor.rows / chunk;
+    }
+    copies.reserve(pieces);
+  }
+  const std::size_t chunk;
+  std::vector<gpu::CopyToDevice> copies;
+  std::optional<gpu::Stream> transforms;
+  std::optional<gpu::Event> copied;  // for the transforms' stream
+  std::shared_ptr<StepTiming> pair;  // that is being sampled
+  std::uint64_t generation = 0;      // of its first batch
+  std::uint64_t epoch = 0;
+};
+
+Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
+               const ReleaseLog& log, std::vector<std::shared_ptr<SlotRing>> rings,
+               const Active& active, const std::vector<std::uint64_t>& resumed)
+    : requests(rings.size(), resumed),
+      failures(std::string(dataset.name()), options.read_failures, options.transform_failures),
+      is_virtual_(rings[0]->is_virtual_time()),
+      dataset_(dataset),
+      options_(options),
+      sampler_(dataset.size(), options.order, options.seed),
+      plan_(plan),
+      batch_sampler_(plan, options_, rings.size(), log, dataset, sampler_),
+      rings_(std::move(rings)),
+      free_pinned_(all_slots(rings_), "free pinned slots"),
+      work_(all_slots(rings_), "slots to fill") {
+  if (options.autotune.has_value()) {
+    tuner_ = std::make_unique<Tuner>(*options.autotune, active, options.max_leases, rings_,
+                                     free_pinned_);
+    return;
+  }
+  for (const auto& ring : rings_) {
+    for (const auto& slot : ring->pinned()) static_cast<void>(free_pinned_.try_send(slot.get()));
+  }
+}
+
+void Stages::finish(const std::exception_ptr& cause) noexcept {
+  std::exception_ptr first;
+  {
+    const std::scoped_lock lock(cause_mutex_);
+    if (cause_ == nullptr) cause_ = cause;
+    first = cause_;
+  }
+  for (const auto& ring : rings_) ring->finish(first);
+}
+
+void Stages::launch(TaskGroup& group) {
+  stop_ = group.stop_token();
+  const auto start = [&](const char* name, auto body) {
+    group.go(
+        [this, body = std::move(body)] {
+          try {
+            body();
+          } catch (const Cancelled&) {
+            finish(std::make_exception_ptr(Error("leat: the prefetcher was stopped")));
+            throw;
+          } catch (...) {
+            finish(std::current_exception());
+            throw;  // stops the other stages
+          }
+        },
+        {.name = name, .stack_size = kStackSize});
+  };
+  start("sampler", [this] { sample(); });
+  const std::size_t readers = tuner_ ? options_.autotune->max_workers : options_.workers;
+  for (std::size_t i = 0; i < readers; ++i) start("reader", [this, i] { read(i); });
+  if (tuner_) start("tuner", [this] { tuner_->run(); });
+  for (const auto& ring : rings_) {
+    start("copier", [this, &ring = *ring] { copy(ring); });
+    start("recycler", [this, &ring = *ring] { recycle(ring); });
+  }
+}
+
+// Names the batches that free slots are to be filled with.
+void Stages::sample() {
+  std::vector<std::vector<PinnedSlot*>> free(rings_.size());
+  for (std::size_t i = 0; i < free.size(); ++i) free[i].reserve(rings_[i]->pinned().size());
+  std::optional<bool> news;
+  std::optional<PinnedSlot*> slot;
+  for (;;) {
+    while (free_pinned_.try_recv(slot) == ChannelStatus::ok) free[(*slot)->rank].push_back(*slot);
+    if (requests.news.try_recv(news) == ChannelStatus::ok) {
+      for (std::size_t rank = 0; rank < requests.ranks(); ++rank) {
+        if (const auto request = requests.take(rank)) batch_sampler_.start(rank, *request);
+      }
+    }
+
+    std::optional<std::size_t> first;  // of those who can be given something, who has had least
+    for (std::size_t rank = 0; rank < free.size(); ++rank) {
+      if (free[rank].empty() || !batch_sampler_.has_started(rank)) continue;
+      if (!first.has_value() || batch_sampler_.given(rank) < batch_sampler_.given(*first)) {
+        first = rank;
+      }
+    }
+    if (first.has_value()) {
+      PinnedSlot& next = *free[*first].back();
+      free[*first].pop_back();
+      hand_out(next);
+      continue;
+    }
+    select(on_recv(requests.news,
+                   [&](std::optional<bool>) {
+                     static_cast<void>(requests.news.try_send(true));  // looked at above
+                   }),
+           on_recv(free_pinned_, [&](std::optional<PinnedSlot*> freed) {
+             free[(*freed)->rank].push_back(*freed);
+           }));
+  }
+}
+
+void Stages::hand_out(PinnedSlot& slot) {
+  slot.state.move_on(PinnedState::kFree, PinnedState::kFilling);
+  try {
+    batch_sampler_.next(slot);
+  } catch (const Cancelled&) {
+    throw;
+  } catch (...) {
+    slot.error = std::current_exception();  // travels in order, as a reader's does
+  }
+  if (slot.ends_epoch || slot.error != nullptr) {
+    slot.state.move_on(PinnedState::kFilling, PinnedState::kFilled);
+    rings_[slot.rank]->filled.send(&slot);
+  } else {
+    work_.send(&slot);
+  }
+}
+
+void Stages::read(std::size_t number) {
+  Reader reader(dataset_, options_, sampler_, failures, stop_);
+  ReadPlace place(dataset_.blocking());
+  for (;;) {
+    if (tuner_) tuner_->begin_read();
+    PinnedSlot* const slot = *work_.recv();  // never closed: the stages end by cancellation
+    SlotRing& ring = *rings_[slot->rank];
+    const TimePoint start = now();
+    Duration cpu = Duration::zero();
+    // Where a read parks, its thread computes for others too, or it goes on on another one: then
+    // this is an estimate.
+    const auto fill_and_measure = [&] {
+      const Duration before = is_virtual_ ? Duration::zero() : cpu_time();
+      reader.fill(*slot, ring.layout);
+      cpu = is_virtual_ ? Duration::zero() : cpu_time() - before;
+    };
+    try {
+      if (place.is_thread()) {
+        blocking(fill_and_measure);
+      } else {
+        fill_and_measure();
+      }
+    } catch (const Error&) {
+      slot->error = std::current_exception();  // travels in order, behind the batches before it
+    }
+    const Duration busy = now() - start;
+    place.took(busy);
+    ring.stats.add_read(busy, std::clamp(cpu, Duration::zero(), busy));
+    slot->traced = ring.trace == nullptr ? nullptr : ring.trace->next();
+    ring.note(slot->traced, [&](TracedBatch& traced) {
+      traced.batch = slot->batch;
+      traced.reader = number;
+      traced.read = {.begin = start, .end = start + busy};
+      traced.is_read = true;
+    });
+    slot->state.move_on(PinnedState::kFilling, PinnedState::kFilled);
+    ring.filled.send(slot);
+    if (tuner_) tuner_->end_read();
+  }
+}
+
+void Stages::add_to(Stats& stats) const {
+  stats.failed_samples = failures.count();
+  if (tuner_) tuner_->add_to(stats);
+}
+
+void Stages::copy(SlotRing& ring) {
+  const std::size_t chunk = options_.copy_chunk_bytes != 0 ? options_.copy_chunk_bytes
+                            : rings_.size() > 1            ? kChunkOfSharedLink
+                                                           : ~std::size_t{0};
+  Copying copying(ring, chunk);
+  if (options_.device_transform.function) {
+    copying.transforms.emplace(ring.device);
+    copying.copied.emplace(ring.device);
+  }
+  InOrder in_order(ring.filled, ring.pinned().size(), options_.delivery);
+  for (;;) {
+    std::uint64_t overtook = 0;
+    PinnedSlot& slot = in_order.next(overtook);
+    if (overtook > 0) ring.stats.add_reordered(overtook);
+    if (slot.error != nullptr) std::rethrow_exception(slot.error);
+    if (!slot.ends_epoch) {
+      stage(ring, slot, copying);
+      continue;
+    }
+    const Staged end{.slot = nullptr, .generation = slot.generation, .epoch = slot.batch.epoch};
+    slot.state.move_on(PinnedState::kFilled, PinnedState::kFree);
+    free_pinned_.send(&slot);
+    ring.ready.send(end);
+  }
+}
+
+// Copies one batch to the next device slot that was released, all on the device's time: the host
+// only enqueues.
+void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
+  const TimePoint asked = now();
+  DeviceSlot& to = **ring.free_device.recv();
+  const Duration blocked = now() - asked;
+  const gpu::Stream& stream = ring.copy_stream;
+
+  StepPart part = ring.stats.next_part(from.batch.index + 1 == plan_.batches());
+  if (part == StepPart::kFirst) {
+    copying.pair = ring.stats.take();
+    copying.generation = from.generation;
+    copying.epoch = from.batch.epoch;
+  }
+  if (part == StepPart::kSecond &&
+      (copying.generation != from.generation || copying.epoch != from.batch.epoch)) {
+    // The first was the last that its epoch had for this rank: no step leads from it to here.
+    if (copying.pair != nullptr) ring.stats.let_go(std::move(copying.pair));
+    copying.pair = nullptr;
+    part = StepPart::kNone;
+  }
+  StepTiming* const timing = part == StepPart::kNone ? nullptr : copying.pair.get();
+  const bool timed = timing != nullptr && part == StepPart::kSecond;
+
+  TracedBatch* const traced = std::exchange(from.traced, nullptr);
+  if (timed) timing->queued.record(stream);
+  if (to.state.now() == DeviceState::kReleased) {
+    // A batch that nobody has leased may still be read by its transform.
+    if (copying.transforms.has_value()) stream.wait(to.ready);
+    for (std::size_t i = 0; i < to.bound; ++i) stream.wait(to.released[i]);
+    to.bound = 0;
+    to.state.move_on(DeviceState::kReleased, DeviceState::kFree);
+  }
+  if (ring.checks != nullptr) {
+    ring.checks->before_copy(to);
+    ring.checks->copied(to, from);
+  }
+  to.state.move_on(DeviceState::kFree, DeviceState::kCopying);
+  from.state.move_on(PinnedState::kFilled, PinnedState::kCopying);
+  if (timed) timing->copy_start.record(stream);
+  if (traced != nullptr) traced->copy_begin.record(stream);
+  std::size_t bytes = 0;
+  copying.copies.clear();
+  for (const TensorLayout& tensor : ring.layout.staged()) {
+    const std::size_t length = rows_of(tensor, from.batch) * tensor.sample_bytes;
+    for (std::size_t at = 0; at < length; at += std::min(copying.chunk, length - at)) {
+      const std::size_t piece = std::min(copying.chunk, length - at);
+      copying.copies.push_back({.to = to.memory.subspan(tensor.offset + at, piece),
+                                .from = from.memory.subspan(tensor.offset + at, piece)});
+    }
+    bytes += length;
+  }
+  if (!copying.copies.empty()) gpu::copy_async(stream, copying.copies);
+  for (std::size_t i = 0; i < ring.layout.tensors().size(); ++i) {
+    to.shapes[i][0] = static_cast<std::int64_t>(rows_of(ring.layout.tensors()[i], from.batch));
+  }
+  if (timing != nullptr) {
+    (timed ? timing->copy_end : timing->copy_end_before).record(stream);
+    if (timed) {
+      timing->copier_blocked = blocked;
+      timing->copied = true;
+    }
+    to.timing = copying.pair;
+  }
+  if (traced != nullptr) traced->copy_end.record(stream);
+  ring.note(traced, [&](TracedBatch& one) {
+    one.wait_for_slot = {.begin = asked, .end = asked + blocked};
+    one.bytes = bytes;
+    one.slot = to.number;
+    one.is_copied = true;
+  });
+  to.traced = traced;
+  to.part = part;
+  if (timed) copying.pair = nullptr;
+  from.copied.record(stream);
+  if (copying.transforms.has_value()) {
+    copying.copied->record(stream);
+    copying.transforms->wait(*copying.copied);
+    const std::size_t staged = ring.layout.staged().size();
+    if (from.batch.rows > 0) {
+      options_.device_transform.function(
+          TensorSet(ring.layout, 0, staged, to.memory.data(), to.shapes),
+          TensorSet(ring.layout, staged, ring.layout.written().size(), to.memory.data(), to.shapes),
+          *copying.transforms);
+    }
+    to.ready.record(*copying.transforms);
+  } else {
+    to.ready.record(stream);
+  }
+  ring.stats.add_copy(bytes);
+  to.batch = from.batch;
+  to.attempted = from.attempted;
+  to.failures.swap(from.failures);
+  from.failures.clear();
+  to.state.move_on(DeviceState::kCopying, DeviceState::kReady);
+  const Staged batch{.slot = &to, .generation = from.generation, .epoch = from.batch.epoch};
+  ring.in_flight.send(&from);
+  ring.ready.send(batch);
+  if (tuner_) tuner_->staged();
+}
+
+void Stages::recycle(SlotRing& ring) {
+  for (PinnedSlot* const slot : ring.in_flight) {
+    slot->copied.await();
+    slot->state.move_on(PinnedState::kCopying, PinnedState::kFree);
+    free_pinned_.send(slot);
+  }
+}
+
+}  // namespace leat::feeder

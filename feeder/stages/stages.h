@@ -1,0 +1,85 @@
+// The stages of a prefetcher: each is the body of a fiber, and they meet only in channels.
+//
+//                       ┌─filled─► copier ─ready─► consumer      one of these for each device
+//   sampler ─work─► readers          │ ▲              │
+//      ▲                     in_flight └─ free_device ┘
+//      └── free_pinned ◄── recycler ◄┘
+//
+// A rank's slots are handed out in the order of its batches, so the batch that is due next always
+// has a slot, and the copier, which restores the order, cannot wait for one that nobody will fill.
+// The end of an epoch travels in a slot too: everything is bounded by the slots there are. Whatever
+// ends a stage ends them all, and closes every `ready` with the cause: no consumer hangs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <stop_token>
+#include <vector>
+
+#include "leat/csp/channel.h"
+#include "leat/csp/task_group.h"
+#include "leat/feeder/dataset.h"
+#include "leat/feeder/failures.h"
+#include "leat/feeder/plan/batch_sampler.h"
+#include "leat/feeder/plan/requests.h"
+#include "leat/feeder/plan/sampler.h"
+#include "leat/feeder/prefetcher_options.h"
+#include "leat/feeder/slots/slot_ring.h"
+#include "leat/feeder/stages/in_order.h"
+#include "leat/feeder/stats/tuner.h"
+
+namespace leat::feeder {
+
+/// Of a prefetcher's fibers. Datasets decode on a reader's stack, and a driver's calls run on
+/// others'. Pages that are not touched are not there.
+inline constexpr std::size_t kStackSize = std::size_t{512} << 10;
+
+/// The sampler, the readers, and each device's copier and recycler: the fibers that fill slots.
+class Stages {
+ public:
+  /// Keeps references to the dataset, the plan and the log. One ring for each local rank. With
+  /// autotune, `active` is what it begins with.
+  Stages(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
+         const ReleaseLog& log, std::vector<std::shared_ptr<SlotRing>> rings, const Active& active,
+         const std::vector<std::uint64_t>& resumed);
+
+  /// Launches all stages into `group`, which must be joined before *this goes.
+  void launch(TaskGroup& group);
+  /// Nothing more will come, for any rank: consumers get what is staged, then `cause`, or that of
+  /// the first call: what other stages fail with then only follows from it.
+  void finish(const std::exception_ptr& cause) noexcept;
+  /// Adds what is of all ranks: failed samples, and what autotune has done. Thread-safe.
+  void add_to(Stats& stats) const;
+
+  Requests requests;
+  Failures failures;
+
+ private:
+  void sample();
+  void read(std::size_t reader);
+  void copy(SlotRing& ring);
+  void recycle(SlotRing& ring);
+
+  void hand_out(PinnedSlot& slot);
+  void stage(SlotRing& ring, PinnedSlot& from, struct Copying& copying);
+
+  const bool is_virtual_;
+  const Dataset& dataset_;
+  const PrefetcherOptions options_;
+  const Sampler sampler_;
+  const BatchPlan& plan_;
+  BatchSampler batch_sampler_;  // the sampler's
+  const std::vector<std::shared_ptr<SlotRing>> rings_;
+  const Channel<PinnedSlot*> free_pinned_;
+  const Channel<PinnedSlot*> work_;  // slots that name the batch to fill them with
+  std::unique_ptr<Tuner> tuner_;     // null: nothing is tuned
+  std::stop_token stop_;
+  std::mutex cause_mutex_;  // of cause_
+  std::exception_ptr cause_;
+};
+
+}  // namespace leat::feeder

@@ -1,0 +1,239 @@
+#include "leat/feeder/state/release_log.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "leat/feeder/slots/slots.h"
+
+namespace leat::feeder {
+
+ReleaseLog::ReleaseLog(const BatchPlan& plan, State head, bool shared)
+    : plan_(plan),
+      head_(std::move(head)),
+      shared_(shared),
+      passes_(shared ? 1 : head_.ranks),
+      current_(head_.ranks, PassId::kNone),
+      unseen_(head_.epochs.size(), true) {
+  for (std::vector<Pass>& of_rank : passes_) of_rank.reserve(8);
+}
+
+ReleaseLog::Pass* ReleaseLog::find(std::vector<Pass>& passes, PassId id) noexcept {
+  const auto found = std::ranges::find(passes, id, &Pass::id);
+  return found == passes.end() ? nullptr : &*found;
+}
+
+const EpochReleases* ReleaseLog::resumed(std::uint64_t epoch) const noexcept {
+  const auto found = std::ranges::lower_bound(head_.epochs, epoch, {}, &EpochReleases::epoch);
+  return found == head_.epochs.end() || found->epoch != epoch ? nullptr : &*found;
+}
+
+PassId ReleaseLog::begin(std::size_t rank, std::uint64_t generation, std::uint64_t epoch,
+                         bool rest) {
+  const std::scoped_lock lock(mutex_);
+  std::vector<Pass>& mine = passes(rank);
+  const auto same = std::ranges::find_if(
+      mine, [&](const Pass& pass) { return pass.generation == generation && pass.epoch == epoch; });
+  if (same != mine.end()) return current_[rank] = same->id;  // another rank's, which it joins
+  for (std::size_t i = 0; i < head_.epochs.size(); ++i) {
+    if (head_.epochs[i].epoch <= epoch) unseen_[i] = false;
+  }
+  // The latest pass over an epoch is what counts: the loop that evaluates, always over epoch 0,
+  // leaves none behind.
+  std::erase_if(mine, [&](const Pass& pass) { return pass.epoch == epoch && pass.leases == 0; });
+  Pass& pass = mine.emplace_back();
+  pass.id = PassId{++last_id_};
+  pass.generation = generation;
+  pass.epoch = epoch;
+  pass.rest = rest && resumed(epoch) != nullptr;
+  if (pass.rest) pass.released = resumed(epoch)->batches;
+  current_[rank] = pass.id;
+  forget_what_is_over();
+  return current_[rank];
+}
+
+ReleaseLog::View ReleaseLog::view() const {
+  View view;
+  view.sorted.resize(passes_.size());
+  for (std::size_t i = 0; i < passes_.size(); ++i) {
+    for (const Pass& pass : passes_[i]) view.sorted[i].push_back(&pass);
+    if (!std::ranges::is_sorted(view.sorted[i], {}, &Pass::epoch)) {
+      std::ranges::stable_sort(view.sorted[i], {}, &Pass::epoch);
+    }
+  }
+  view.current.resize(current_.size());
+  for (std::size_t rank = 0; rank < current_.size(); ++rank) {
+    for (const Pass& pass : passes_[shared_ ? 0 : rank]) {
+      if (pass.id == current_[rank]) view.current[rank] = &pass;
+    }
+  }
+  return view;
+}
+
+std::span<const ReleaseLog::Pass* const> ReleaseLog::over(const std::vector<const Pass*>& sorted,
+                                                          std::uint64_t epoch) noexcept {
+  const auto first = std::ranges::lower_bound(sorted, epoch, {}, &Pass::epoch);
+  return {first, std::ranges::upper_bound(first, sorted.end(), epoch, {}, &Pass::epoch)};
+}
+
+// A rank that has a later epoch before it, or another one behind it, does not come to `epoch` any
+// more, unless it is asked for anew.
+bool ReleaseLog::has_left(const View& view, std::size_t rank, std::uint64_t epoch) const noexcept {
+  const Pass* const now = view.current[rank];
+  if (now == nullptr || now->epoch == epoch) return false;
+  return now->epoch > epoch || !over(view.sorted[shared_ ? 0 : rank], epoch).empty();
+}
+
+bool ReleaseLog::is_over(const View& view, const Pass& pass) const noexcept {
+  if (pass.leases > 0) return false;
+  for (std::size_t rank = 0; rank < current_.size(); ++rank) {
+    if (current_[rank] == pass.id || !has_left(view, rank, pass.epoch)) return false;
+  }
+  return true;
+}
+
+// Only what is older than all that is under way: an epoch that is over, but not the one before it,
+// has to be told of as done.
+void ReleaseLog::forget_what_is_over() {
+  const View all = view();
+  std::uint64_t oldest = ~std::uint64_t{0};  // of those that are under way
+  for (const std::vector<Pass>& of_rank : passes_) {
+    for (const Pass& pass : of_rank) {
+      if (!is_over(all, pass)) oldest = std::min(oldest, static_cast<std::uint64_t>(pass.id));
+    }
+  }
+  for (std::vector<Pass>& of_rank : passes_) {
+    std::erase_if(of_rank,
+                  [&](const Pass& pass) { return static_cast<std::uint64_t>(pass.id) < oldest; });
+  }
+}
+
+void ReleaseLog::leased(std::size_t rank, PassId pass) noexcept {
+  const std::scoped_lock lock(mutex_);
+  if (Pass* const one = find(passes(rank), pass)) ++one->leases;
+}
+
+// Where the walk to what is missing may begin: at the last batch before it. So those are kept
+// behind which one is missing; a batch that has another one behind it will always have.
+void ReleaseLog::Pass::note_carry(const BatchId& batch) {
+  constexpr std::size_t kMost = 64;  // gaps; without one there is but the latest
+  carries.emplace_back(batch.index, batch.carry);
+  std::erase_if(carries, [&](const auto& one) { return released.contains(one.first + 1); });
+  if (carries.size() > kMost) carries.pop_back();
+}
+
+std::optional<Carry> ReleaseLog::Pass::carry() const {
+  const std::vector<Interval>& intervals = released.intervals();
+  if (intervals.empty() || intervals[0].first > 0) return std::nullopt;
+  for (const auto& [batch, carry] : carries) {
+    if (batch + 1 == intervals[0].end) return carry;
+  }
+  return std::nullopt;
+}
+
+void ReleaseLog::ended(std::size_t rank, PassId pass, const BatchId& batch, bool done) noexcept {
+  const std::scoped_lock lock(mutex_);
+  Pass* const one = find(passes(rank), pass);
+  if (one == nullptr) return;
+  --one->leases;
+  if (!done) return;
+  one->released.add(batch.index);
+  if (head_.elements > 0 && batch.elements > 0) one->note_carry(batch);
+}
+
+// Of one epoch, over all ranks here.
+EpochReleases ReleaseLog::releases(const View& view, std::uint64_t epoch) const {
+  const EpochReleases* const before = resumed(epoch);
+  IntervalSet all;
+  all.add({.first = 0, .end = ~std::uint64_t{0}});
+  std::vector<IntervalSet> of_ranks;
+  bool is_rest = false;
+  for (std::size_t rank = 0; rank < passes_.size(); ++rank) {
+    IntervalSet released;
+    const std::span<const Pass* const> passes = over(view.sorted[rank], epoch);
+    const bool has_pass = !passes.empty();
+    if (has_pass) {
+      is_rest = is_rest || std::ranges::any_of(passes, &Pass::rest);
+      released = passes.back()->released;  // the latest counts
+    }
+    if (!has_pass && has_left(view, rank, epoch)) {  // skipped it
+      released.add({.first = 0, .end = plan_.batches()});
+    } else if (!has_pass && before != nullptr) {
+      released = before->batches;
+    }
+    all = intersection(all, released);
+    of_ranks.push_back(std::move(released));
+  }
+
+  EpochReleases result{.epoch = epoch, .batches = all, .positions = {}};
+  if (head_.elements > 0) result.carry = carry_of(view, epoch);
+  const EpochPlan plan(plan_, is_rest ? before : nullptr);
+  std::vector<Interval> positions;
+  std::vector<PositionRange> shard;
+  for (std::size_t i = 0; i < of_ranks.size() && !shared_; ++i) {
+    const IntervalSet some = difference(of_ranks[i], all);
+    for (const Interval& range : some.intervals()) {
+      for (std::uint64_t batch = range.first; batch < range.end; ++batch) {
+        plan.shard(batch, head_.rank + i, shard);
+        for (const PositionRange& one : shard) {
+          positions.push_back({.first = one.first, .end = one.first + one.count});
+        }
+      }
+    }
+  }
+  if (is_rest && is_part()) result.before = before->positions;
+  if (is_rest) {  // what was released of a batch by then, as long as it is not complete
+    for (const Interval& range : before->positions.intervals()) {
+      for (std::uint64_t at = range.first; at < range.end;) {
+        const std::uint64_t batch = at / plan_.batch_size();
+        const std::uint64_t end = std::min(range.end, (batch + 1) * plan_.batch_size());
+        if (!all.contains(batch)) positions.push_back({.first = at, .end = end});
+        at = end;
+      }
+    }
+  }
+  result.positions = IntervalSet(std::move(positions));
+  return result;
+}
+
+// That of the rank that is least far.
+std::optional<Carry> ReleaseLog::carry_of(const View& view, std::uint64_t epoch) const {
+  const EpochReleases* const before = resumed(epoch);
+  std::optional<Carry> least;
+  for (std::size_t rank = 0; rank < passes_.size(); ++rank) {
+    std::optional<Carry> here;
+    const std::span<const Pass* const> passes = over(view.sorted[rank], epoch);
+    const bool has_pass = !passes.empty();
+    if (has_pass) {
+      here = passes.back()->carry();
+      if (!here.has_value() && passes.back()->rest) here = before->carry;
+    }
+    if (!has_pass && has_left(view, rank, epoch)) continue;
+    if (!has_pass && before != nullptr) here = before->carry;
+    if (!here.has_value()) return std::nullopt;
+    if (!least.has_value() || here->element < least->element) least = here;
+  }
+  return least;
+}
+
+State ReleaseLog::state() const {
+  const std::scoped_lock lock(mutex_);
+  State state = head_;
+  state.epochs.clear();
+  for (std::size_t i = 0; i < head_.epochs.size(); ++i) {
+    if (!unseen_[i]) continue;
+    EpochReleases& one = state.epochs.emplace_back(head_.epochs[i]);
+    one.before = is_part() ? one.positions : IntervalSet{};
+  }
+  std::vector<std::uint64_t> epochs;
+  for (const std::vector<Pass>& of_rank : passes_) {
+    for (const Pass& pass : of_rank) epochs.push_back(pass.epoch);
+  }
+  std::ranges::sort(epochs);
+  epochs.erase(std::unique(epochs.begin(), epochs.end()), epochs.end());
+  const View all = view();
+  for (const std::uint64_t epoch : epochs) state.epochs.push_back(releases(all, epoch));
+  std::ranges::sort(state.epochs, {}, &EpochReleases::epoch);
+  return state;
+}
+
+}  // namespace leat::feeder

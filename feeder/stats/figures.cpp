@@ -1,0 +1,59 @@
+#include "leat/feeder/stats/figures.h"
+
+#include <array>
+#include <cstdio>
+#include <span>
+
+namespace leat::feeder {
+namespace {
+
+struct Unit {
+  double size;
+  const char* name;
+};
+
+// Three significant digits in the largest unit that `value` is at least one of, else the last.
+std::string in_units(double value, std::span<const Unit> units) {
+  const Unit* unit = &units.back();
+  for (const Unit& one : units) {
+    if (value >= 0.9995 * one.size) {  // not "1000 ns"
+      unit = &one;
+      break;
+    }
+  }
+  const double number = value / unit->size;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.*f %s",
+                number < 10    ? 2
+                : number < 100 ? 1
+                               : 0,
+                number, unit->name);
+  return text.data();
+}
+
+}  // namespace
+
+std::string time_text(double seconds) {
+  static constexpr std::array<Unit, 4> kUnits = {
+      {{1, "s"}, {1e-3, "ms"}, {1e-6, "us"}, {1e-9, "ns"}}};
+  return in_units(seconds, kUnits);
+}
+
+std::string bytes_text(double bytes) {
+  static constexpr std::array<Unit, 4> kUnits = {{{1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}, {1, "B"}}};
+  return in_units(bytes, kUnits);
+}
+
+std::string number_text(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3f", value);
+  return text.data();
+}
+
+std::string percent_text(double share) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f %%", 100 * share);
+  return text.data();
+}
+
+}  // namespace leat::feeder

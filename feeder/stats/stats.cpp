@@ -1,0 +1,218 @@
+#include "leat/feeder/stats.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "leat/feeder/stats/figures.h"
+
+namespace leat::feeder {
+namespace {
+
+std::string row(const char* stage, const StageShares& shares) {
+  const auto told = [&](double share) { return shares.is_known() ? percent_text(share) : "?"; };
+  std::array<char, 96> text{};
+  std::snprintf(text.data(), text.size(), "  %-10s %9s %9s %9s\n", stage, told(shares.busy).c_str(),
+                told(shares.starved).c_str(), told(shares.blocked).c_str());
+  return text.data();
+}
+
+}  // namespace
+
+double Stats::overlap_efficiency() const noexcept {
+  return is_measured() ? std::max(t_c, t_x) / t_step : 0;
+}
+
+double Stats::feed_efficiency() const noexcept {
+  if (!is_measured()) return 0;
+  const double read = t_read * static_cast<double>(devices) / static_cast<double>(workers);
+  return std::max({read, t_x, t_c}) / t_step;
+}
+
+double Stats::hidden_fraction() const noexcept {
+  if (!is_measured()) return 0;
+  const double shorter = std::min(t_c, t_x);
+  return shorter > 0 ? std::clamp((t_c + t_x - t_step) / shorter, 0.0, 1.0) : 1;
+}
+
+double Stats::read_cpu_per_gb() const noexcept {
+  return batch_bytes > 0 ? 1e9 * t_read_cpu / batch_bytes : 0;
+}
+
+const char* to_string(Limit limit) noexcept {
+  switch (limit) {
+    case Limit::kConsumer: return "the consumer";
+    case Limit::kLink: return "the link";
+    case Limit::kReaders: return "the readers";
+    case Limit::kCpus: return "the CPUs that read";
+    case Limit::kDeviceSlots: return "the number of device slots";
+    case Limit::kPinnedSlots: return "the number of pinned slots";
+  }
+  return "?";
+}
+
+namespace {
+
+// The formula, and which of its terms is the longest.
+Prediction predict(const Stats& stats, const Change& change) noexcept {
+  const auto over = [](double time, std::size_t count) {
+    return count == 0 ? 0.0 : time / static_cast<double>(count);
+  };
+  const double read = stats.t_read * static_cast<double>(stats.devices);
+  const std::array<std::pair<Limit, double>, 6> terms = {{
+      {Limit::kConsumer, stats.t_c + stats.consumer.blocked * stats.t_step},
+      {Limit::kLink, stats.t_x},
+      {Limit::kReaders, over(read, change.workers)},
+      {Limit::kCpus, over(stats.t_read_cpu * static_cast<double>(stats.devices), stats.cpus)},
+      {Limit::kDeviceSlots, over(stats.t_x + stats.t_c, change.device_slots)},
+      {Limit::kPinnedSlots, over(stats.t_read + stats.t_x, change.pinned_slots)},
+  }};
+  double most = 0;
+  for (const auto& [limit, time] : terms) most = std::max(most, time);
+  // Of those that are as long, to within rounding, the first.
+  const auto* const longest = std::ranges::find_if(
+      terms, [&](const auto& term) { return term.second >= (1 - 1e-6) * most; });
+  return {.t_step = most, .gain = 0, .limit = longest->first};
+}
+
+// The fewest workers with which something else limits the loop.
+std::size_t enough_workers(const Stats& stats) {
+  const double others =
+      predict(stats, {.workers = 0, .device_slots = stats.device_slots, .pinned_slots = 0}).t_step;
+  const double read = stats.t_read * static_cast<double>(stats.devices);
+  constexpr double kMost = 1024;
+  const double enough = others > 0 ? std::ceil(0.999 * read / others) : kMost;
+  return static_cast<std::size_t>(std::clamp(enough, 1.0, kMost));
+}
+
+// "+18 %"
+std::string gain_text(double gain) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%+.0f %%", 100 * gain);
+  return text.data();
+}
+
+// "4 workers instead of 1: +180 %, then the link limits it at 400 ns a step"
+std::string advice(const Stats& stats, const Change& change) {
+  const auto said = [](std::size_t now, std::size_t then, const char* what) {
+    return then == 0 || then == now
+               ? std::string()
+               : std::to_string(then) + " " + what + " instead of " + std::to_string(now);
+  };
+  std::string text = said(stats.workers, change.workers, "workers");
+  for (const std::string& more : {said(stats.device_slots, change.device_slots, "device slots"),
+                                  said(stats.pinned_slots, change.pinned_slots, "pinned slots")}) {
+    text += (text.empty() || more.empty() ? "" : " and ") + more;
+  }
+  const Prediction then = stats.what_if(change);
+  return text + ": " + gain_text(then.gain) + ", then limited by " + to_string(then.limit) +
+         ", at " + time_text(then.t_step) + " a step";
+}
+
+}  // namespace
+
+Prediction Stats::what_if(const Change& change) const noexcept {
+  if (!is_measured()) return {};
+  const Change today{
+      .workers = workers, .device_slots = device_slots, .pinned_slots = pinned_slots};
+  const auto given = [](std::size_t value, std::size_t otherwise) {
+    return value == 0 ? otherwise : value;
+  };
+  const double now = predict(*this, today).t_step;
+  Prediction then = predict(*this, {.workers = given(change.workers, workers),
+                                    .device_slots = given(change.device_slots, device_slots),
+                                    .pinned_slots = given(change.pinned_slots, pinned_slots)});
+  if (now <= 0 || then.t_step <= 0) return {.t_step = t_step, .gain = 0, .limit = then.limit};
+  then.gain = now / then.t_step - 1;
+  then.t_step = t_step * then.t_step / now;
+  return then;
+}
+
+std::string Stats::bottleneck() const {
+  if (t_step <= 0)
+    return "No step was sampled: an epoch's first never is, and of the others one in sample_every.";
+  if (!is_measured()) {
+    return "No copy was timed (one in sample_every is): what limits the loop is not known.";
+  }
+  // Below this share of the step no stage is busy enough to be what limits the loop.
+  constexpr double kSaturated = 0.9;
+  const double read = t_read * static_cast<double>(devices) / static_cast<double>(workers);
+  const double most = std::max({read, t_x, t_c});
+  const std::string share = percent_text(std::min(most / t_step, 1.0)) + " of the step";
+  if (device_slots == 1 && t_x + t_c > kSaturated * t_step) {
+    const Prediction two = what_if({.device_slots = 2});
+    const bool overlap_limits = two.limit == Limit::kConsumer || two.limit == Limit::kLink;
+    if (most < kSaturated * t_step || two.gain >= 0.02) {
+      return "Copies and compute take turns, because prefetch_depth is 1: with 2 they overlap, and "
+             "a step takes " +
+             (overlap_limits ? "max(Tc, Tx) = " + time_text(std::max(t_c, t_x))
+                             : time_text(two.t_step)) +
+             " instead of " + time_text(t_step) + ".";
+    }
+  }
+  if (most < kSaturated * t_step) {
+    if (consumer.busy + consumer.blocked >= kSaturated) {
+      return "The rest of the loop limits it: " + percent_text(consumer.blocked) +
+             " of the step pass between the release of a batch and the request of the next, Tc "
+             "is " +
+             percent_text(consumer.busy) + ".";
+    }
+    const Change more_pinned{.pinned_slots = pinned_slots + workers};
+    const Change more_device{.device_slots = device_slots + 1};
+    const Change& better =
+        what_if(more_pinned).gain >= what_if(more_device).gain ? more_pinned : more_device;
+    const std::string begin = "No stage is saturated (the busiest takes " + share +
+                              "): the time goes into waiting for each other; ";
+    if (what_if(better).gain < 0.02) {
+      return begin + "a larger prefetch_depth or more CPUs may help.";
+    }
+    return begin + advice(*this, better) + ".";
+  }
+  if (most == t_c) {
+    return "The consumer limits the loop (Tc is " + share +
+           "): reading and copying are hidden behind it, and only a faster step helps.";
+  }
+  if (most == t_x) {
+    return "The link limits the loop (Tx is " + share +
+           "): fewer bytes per sample, or a faster link, would help.";
+  }
+  const std::string begin = "The readers limit the loop (Tread / workers is " + share + "): ";
+  // Each worker keeps a slot busy.
+  const std::size_t enough = std::max(enough_workers(*this), workers + 1);
+  const Change more{.workers = enough, .pinned_slots = pinned_slots + enough - workers};
+  if (what_if(more).gain < 0.02) {
+    return begin + to_string(what_if(more).limit) +
+           " would limit more of them too; a faster dataset would help.";
+  }
+  return begin + advice(*this, more) + "; or a faster dataset.";
+}
+
+std::string Stats::shares_table() const {
+  return "  stage           busy   starved   blocked\n" + row("reader", reader) +
+         row("copier", copier) + row("consumer", consumer);
+}
+
+std::string Stats::table() const {
+  if (sampled_steps == 0) {
+    return "  " + bottleneck() + " (" + std::to_string(batches) + " batches were released.)\n";
+  }
+  std::string text = shares_table();
+  const bool measured = is_measured();
+  text += "  Tread " + (reader.is_known() ? time_text(t_read) : "?") + " / " +
+          std::to_string(workers) + (workers == 1 ? " worker" : " workers") + "   Tx " +
+          (measured ? time_text(t_x) : "?") + "   Tc " + time_text(t_c) + "   Tstep " +
+          time_text(t_step) + "\n";
+  text += "  OE = max(Tc, Tx) / Tstep = " + (measured ? number_text(overlap_efficiency()) : "?") +
+          "   (" + std::to_string(sampled_steps) + " steps sampled of " + std::to_string(batches) +
+          ")\n";
+  text += measured ? "  bubble " + time_text(bubble.p50) + " (p99 " + time_text(bubble.p99) + ")   "
+                   : "  bubble ?   ";
+  text += "Tstep " + time_text(step.p50) + " (p99 " + time_text(step.p99) + ")   hidden " +
+          (measured ? percent_text(hidden_fraction()) : "?") + "   feed efficiency " +
+          (measured ? number_text(feed_efficiency()) : "?") + "\n";
+  return text + "  " + bottleneck() + "\n";
+}
+
+}  // namespace leat::feeder

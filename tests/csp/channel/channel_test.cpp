@@ -1,0 +1,373 @@
+#include "leat/csp/channel.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "leat/csp/task_group.h"
+#include "tests/support/run.h"
+#include "tests/support/values.h"
+
+namespace leat {
+namespace {
+
+using support::Counted;
+using support::OnlyMoveConstructible;
+using support::run_each;
+using support::until_idle;
+
+// The wrong direction does not compile.
+template <class Handle>
+concept CanSend = requires(const Handle& h) {
+  h.send(1);
+};
+template <class Handle>
+concept CanTrySend = requires(const Handle& h) {
+  h.try_send(1);
+};
+template <class Handle>
+concept CanClose = requires(const Handle& h) {
+  h.close();
+};
+template <class Handle>
+concept CanRecv = requires(const Handle& h) {
+  h.recv();
+};
+template <class Handle>
+concept CanIterate = requires(const Handle& h) {
+  h.begin();
+};
+static_assert(CanSend<Channel<int>> && CanSend<Sender<int>> && !CanSend<Receiver<int>>);
+static_assert(CanTrySend<Channel<int>> && CanTrySend<Sender<int>> && !CanTrySend<Receiver<int>>);
+static_assert(CanClose<Channel<int>> && CanClose<Sender<int>> && !CanClose<Receiver<int>>);
+static_assert(CanRecv<Channel<int>> && CanRecv<Receiver<int>> && !CanRecv<Sender<int>>);
+static_assert(CanIterate<Channel<int>> && CanIterate<Receiver<int>> && !CanIterate<Sender<int>>);
+static_assert(!std::is_convertible_v<Sender<int>, Receiver<int>>);
+static_assert(!std::is_convertible_v<Receiver<int>, Sender<int>>);
+static_assert(!std::is_convertible_v<Sender<int>, Channel<int>>);
+
+// What may travel.
+struct ThrowingMove {
+  ThrowingMove(ThrowingMove&&) noexcept(false) {}
+};
+static_assert(Sendable<int> && Sendable<std::unique_ptr<int>> && Sendable<OnlyMoveConstructible>);
+static_assert(!Sendable<ThrowingMove> && !Sendable<int&> && !Sendable<void>);
+// send(const T&) exists for copyable types alone.
+template <class T>
+concept CanSendConst = requires(const Channel<T>& c, const T& v) {
+  c.send(v);
+};
+static_assert(CanSendConst<std::string> && !CanSendConst<std::unique_ptr<int>>);
+
+TEST(Channel, DeliversInTheOrderSent) {
+  run_each([] {
+    for (const int capacity : {0, 1, 2, 100}) {
+      Channel<int> c(capacity);
+      go([c] {
+        for (int i = 0; i < 500; ++i) c.send(i);
+      });
+      for (int i = 0; i < 500; ++i) EXPECT_EQ(c.recv(), i);
+    }
+  });
+}
+
+TEST(Channel, RendezvousCompletesWhenTheValueIsTaken) {
+  run_each([] {
+    Channel<int> c(0);
+    bool sent = false;
+    TaskGroup group;
+    group.go([&] {
+      c.send(7);
+      sent = true;
+    });
+    until_idle();
+    EXPECT_FALSE(sent);
+    EXPECT_EQ(c.size(), 0U);
+    EXPECT_EQ(c.recv(), 7);
+    until_idle();
+    EXPECT_TRUE(sent);
+  });
+}
+
+TEST(Channel, BuffersExactlyItsCapacity) {
+  run_each([] {
+    Channel<int> c(3, "three");
+    EXPECT_EQ(c.capacity(), 3U);
+    std::atomic<int> sent{0};
+    TaskGroup group;
+    group.go([&] {
+      for (; sent < 10; ++sent) c.send(sent.load());
+    });
+    until_idle();
+    EXPECT_EQ(sent, 3);
+    EXPECT_EQ(c.size(), 3U);
+    EXPECT_EQ(c.recv(), 0);
+    until_idle();
+    EXPECT_EQ(sent, 4);
+    EXPECT_EQ(c.size(), 3U);
+    for (int i = 1; i < 10; ++i) EXPECT_EQ(c.recv(), i);
+    EXPECT_EQ(c.size(), 0U);
+  });
+}
+
+TEST(Channel, ReceiveFromEmptyWaitsForASend) {
+  run_each([] {
+    for (const int capacity : {0, 1}) {
+      Channel<int> c(capacity);
+      int got = 0;
+      TaskGroup group;
+      group.go([&] { got = c.recv().value(); });
+      until_idle();
+      EXPECT_EQ(got, 0);
+      c.send(5);
+      group.wait();
+      EXPECT_EQ(got, 5);
+      EXPECT_EQ(c.size(), 0U);  // handed over, not buffered
+    }
+  });
+}
+
+TEST(Channel, ServesWaitingReceiversFirstComeFirstServed) {
+  run_each([] {
+    Channel<int> c(2);
+    std::vector<int> got(10, -1);
+    TaskGroup group;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      group.go([&, i] { got[i] = c.recv().value(); });
+      until_idle();
+    }
+    for (int i = 0; i < 10; ++i) c.send(i);
+    group.wait();
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], static_cast<int>(i));
+  });
+}
+
+TEST(Channel, ServesWaitingSendersFirstComeFirstServed) {
+  run_each([] {
+    for (const int capacity : {0, 3}) {
+      Channel<int> c(capacity);
+      TaskGroup group;
+      for (int i = 0; i < 10; ++i) {
+        group.go([c, i] { c.send(i); });
+        until_idle();
+      }
+      for (int i = 0; i < 10; ++i) EXPECT_EQ(c.recv(), i);
+      group.wait();
+    }
+  });
+}
+
+TEST(Channel, NilIsEmptyAndNeverReady) {
+  const Channel<int> nil;
+  EXPECT_FALSE(nil);
+  EXPECT_EQ(nil.size(), 0U);
+  EXPECT_EQ(nil.capacity(), 0U);
+  EXPECT_EQ(nil.name(), "");
+  EXPECT_EQ(nil, Channel<int>());
+  std::optional<int> value;
+  EXPECT_EQ(nil.try_send(1), ChannelStatus::would_block);
+  EXPECT_EQ(nil.try_recv(value), ChannelStatus::would_block);
+  run_each([&] {
+    EXPECT_EQ(nil.send_until(1, now() + Duration(5)), ChannelStatus::timed_out);
+    EXPECT_EQ(nil.recv_until(value, now() + Duration(5)), ChannelStatus::timed_out);
+    EXPECT_EQ(support::elapsed(), Duration(10));
+  });
+}
+
+TEST(Channel, NilBlocksForEver) {
+  run_each([] {
+    int passed = 0;
+    TaskGroup group;
+    group.go([&] {
+      Channel<int>().send(1);
+      ++passed;
+    });
+    group.go([&] {
+      static_cast<void>(Receiver<int>().recv());
+      ++passed;
+    });
+    sleep_for(std::chrono::hours(1000));
+    EXPECT_EQ(passed, 0);
+  });
+}
+
+TEST(Channel, HandlesNameOneChannel) {
+  Channel<int> a(1, "a");
+  const Channel<int> copy = a;
+  const Sender<int> sender = a;
+  const Receiver<int> receiver = a;
+  EXPECT_TRUE(a);
+  EXPECT_EQ(a, copy);
+  EXPECT_EQ(sender, a);
+  EXPECT_EQ(receiver, a);
+  EXPECT_NE(a, Channel<int>(1, "a"));
+  EXPECT_EQ(receiver.name(), "a");
+  sender.send(3);
+  EXPECT_EQ(copy.size(), 1U);
+  EXPECT_EQ(receiver.recv(), 3);
+}
+
+TEST(Channel, CarriesMoveOnlyValues) {
+  run_each([] {
+    for (const int capacity : {0, 2}) {
+      Channel<std::unique_ptr<int>> c(capacity);
+      go([c] {
+        for (int i = 0; i < 10; ++i) c.send(std::make_unique<int>(i));
+        c.close();
+      });
+      int expected = 0;
+      for (std::unique_ptr<int>& value : c) EXPECT_EQ(*value, expected++);
+      EXPECT_EQ(expected, 10);
+    }
+  });
+}
+
+TEST(Channel, CarriesValuesThatCanOnlyBeMoveConstructed) {
+  run_each([] {
+    for (const int capacity : {0, 2}) {
+      Channel<OnlyMoveConstructible> c(capacity);
+      go([c] {
+        for (int i = 0; i < 10; ++i) c.send(OnlyMoveConstructible::make(i));
+        c.close();
+      });
+      int expected = 0;
+      for (OnlyMoveConstructible& value : c) EXPECT_EQ(value.number(), expected++);
+      EXPECT_EQ(expected, 10);
+    }
+  });
+}
+
+TEST(Channel, CarriesOveralignedTypes) {
+  struct alignas(256) Wide {
+    int number;
+  };
+  run_each([] {
+    for (const int capacity : {0, 1, 3}) {
+      Channel<Wide> wide(capacity);
+      go([=] {
+        for (int i = 0; i < 10; ++i) wide.send(Wide{i});
+      });
+      for (int i = 0; i < 10; ++i) {
+        const std::optional<Wide> value = wide.recv();
+        EXPECT_EQ(value->number, i);
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(&*value) % alignof(Wide), 0U);
+      }
+    }
+  });
+}
+
+TEST(Channel, CarriesChannels) {
+  run_each([] {
+    Channel<Channel<int>> requests(0);
+    go([requests] {
+      for (Channel<int>& reply : requests) reply.send(42);
+    });
+    for (int i = 0; i < 10; ++i) {
+      Channel<int> reply(0);
+      requests.send(reply);
+      EXPECT_EQ(reply.recv(), 42);
+    }
+  });
+}
+
+TEST(Channel, FreesValuesThatNobodyReceived) {
+  ASSERT_EQ(Counted::live(), 0);
+  {
+    Channel<Counted> c(4);
+    for (int i = 0; i < 3; ++i) c.send(Counted(i));
+    EXPECT_EQ(Counted::live(), 3);
+    EXPECT_EQ(c.recv()->number(), 0);  // so that the ring wraps around
+    c.send(Counted(3));
+    c.send(Counted(4));
+    EXPECT_EQ(Counted::live(), 4);
+  }
+  EXPECT_EQ(Counted::live(), 0);
+}
+
+TEST(Channel, RangeForDestroysTheValueBeforeItReceivesTheNext) {
+  run_each([] {
+    ASSERT_EQ(Counted::live(), 0);
+    Channel<Counted> c(0);
+    TaskGroup group;
+    group.go([&] {
+      for (int i = 0; i < 5; ++i) {
+        until_idle();  // the consumer waits in ++
+        EXPECT_EQ(Counted::live(), 0);
+        c.send(Counted(i));
+      }
+      c.close();
+    });
+    int expected = 0;
+    for (Counted& value : c) EXPECT_EQ(value.number(), expected++);
+    EXPECT_EQ(expected, 5);
+    EXPECT_EQ(Counted::live(), 0);
+  });
+}
+
+TEST(Channel, RangeForKeepsTheChannelAlive) {
+  run_each([] {
+    const auto numbers = [](int count) {
+      Channel<int> c(0);
+      go([c, count] {
+        for (int i = 0; i < count; ++i) c.send(i);
+        c.close();
+      });
+      return Receiver<int>(c);
+    };
+    int sum = 0;
+    for (const int value : numbers(10)) sum += value;
+    EXPECT_EQ(sum, 45);
+  });
+}
+
+TEST(Channel, SendHappensBeforeItsReceiveCompletes) {
+  run_each([] {  // a race detector's job; the values are what the others can check
+    for (const int capacity : {0, 1, 4}) {
+      std::vector<int> plain(200, 0);
+      Channel<std::size_t> c(capacity);
+      TaskGroup group;
+      group.go([&] {
+        for (std::size_t i = 0; i < plain.size(); ++i) {
+          plain[i] = static_cast<int>(i) + 1;
+          c.send(i);
+        }
+      });
+      for (std::size_t i = 0; i < plain.size(); ++i) {
+        const std::size_t index = c.recv().value();
+        EXPECT_EQ(plain[index], static_cast<int>(index) + 1);
+      }
+    }
+  });
+}
+
+TEST(Channel, AsASemaphoreItsKthReceiveHappensBeforeTheSendThatFollowsByItsCapacity) {
+  run_each([] {
+    constexpr int kRoom = 3;
+    Channel<int> semaphore(kRoom);
+    std::atomic<int> inside = 0;
+    std::atomic<int> most = 0;
+    TaskGroup group;
+    for (int i = 0; i < 20; ++i) {
+      group.go([&] {
+        semaphore.send(1);
+        const int now_inside = ++inside;
+        int seen = most.load();
+        while (seen < now_inside && !most.compare_exchange_weak(seen, now_inside)) {
+        }
+        yield();
+        --inside;
+        static_cast<void>(semaphore.recv());
+      });
+    }
+    group.wait();
+    EXPECT_LE(most.load(), kRoom);
+    EXPECT_GE(most.load(), 1);
+  });
+}
+
+}  // namespace
+}  // namespace leat

@@ -1,0 +1,341 @@
+#include "leat/csp/select.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "leat/csp/task_group.h"
+#include "tests/support/run.h"
+#include "tests/support/values.h"
+
+namespace leat {
+namespace {
+
+using namespace std::chrono_literals;
+using support::Counted;
+using support::elapsed;
+using support::run_each;
+using support::until_idle;
+
+TEST(Select, TakesTheOneCaseThatIsReady) {
+  run_each([] {
+    Channel<int> idle(0);
+    Channel<int> full(1);
+    full.send(1);
+    Channel<int> ready(1);
+    ready.send(5);
+    int value = 3;
+    int got = 0;
+    EXPECT_EQ(select(on_recv(idle), on_send(full, value), on_send(idle, 4),
+                     on_recv(ready, [&](std::optional<int> v) { got = *v; }), on_timeout(1h)),
+              3);
+    EXPECT_EQ(got, 5);
+    EXPECT_EQ(ready.size(), 0U);
+    EXPECT_EQ(full.size(), 1U);
+    EXPECT_EQ(elapsed(), 0ns);
+
+    bool sent = false;
+    EXPECT_EQ(select(on_recv(idle), on_send(ready, value, [&] { sent = true; })), 1);
+    EXPECT_TRUE(sent);
+    EXPECT_EQ(ready.recv(), 3);
+  });
+}
+
+TEST(Select, WaitsForTheFirstCaseThatBecomesReady) {
+  run_each([] {
+    Channel<int> a(0);
+    Channel<int> b(0);
+    TaskGroup group;
+    group.go([&] {
+      sleep_for(2ms);
+      b.send(7);
+      EXPECT_EQ(a.recv(), 8);
+    });
+    int got = 0;
+    EXPECT_EQ(select(on_recv(a), on_recv(b, [&](std::optional<int> v) { got = *v; })), 1);
+    EXPECT_EQ(got, 7);
+    EXPECT_EQ(elapsed(), 2ms);
+    EXPECT_EQ(select(on_send(a, 8), on_recv(b)), 0);
+    group.wait();
+  });
+}
+
+TEST(Select, RunsOneHandlerAfterTheCommunication) {
+  run_each([] {
+    Channel<int> c(1);
+    c.send(1);
+    int handlers = 0;
+    select(on_recv(c,
+                   [&](std::optional<int>) {
+                     ++handlers;
+                     EXPECT_EQ(c.try_send(2),
+                               ChannelStatus::ok);  // no lock is held, and the room is free
+                   }),
+           on_timeout(1h, [&] { handlers += 100; }), otherwise([&] { handlers += 10'000; }));
+    EXPECT_EQ(handlers, 1);
+    EXPECT_EQ(c.recv(), 2);
+  });
+}
+
+TEST(Select, PassesOnWhatAHandlerThrows) {
+  run_each([] {
+    Channel<int> c(1);
+    c.send(1);
+    EXPECT_THROW(select(on_recv(c, [](std::optional<int>) { throw std::runtime_error("x"); })),
+                 std::runtime_error);
+    EXPECT_EQ(c.size(), 0U);  // the communication has taken place
+  });
+}
+
+TEST(Select, OtherwiseIsTakenOnlyIfNothingIsReady) {
+  run_each([] {
+    Channel<int> c(1);
+    EXPECT_EQ(select(on_recv(c), otherwise()), 1);
+    c.send(1);
+    EXPECT_EQ(select(on_recv(c), otherwise()), 0);
+    EXPECT_EQ(select(otherwise()), 0);
+    EXPECT_EQ(select(otherwise(), on_send(c, 1)), 1);
+    EXPECT_EQ(select(otherwise(), on_send(c, 1)), 0);
+    EXPECT_EQ(elapsed(), 0ns);
+  });
+}
+
+TEST(Select, TimesOutExactlyThatLongAfterTheCall) {
+  run_each([] {
+    Channel<int> c(0);
+    sleep_for(5ms);
+    bool timed_out = false;
+    EXPECT_EQ(select(on_recv(c), on_timeout(30ms, [&] { timed_out = true; })), 1);
+    EXPECT_TRUE(timed_out);
+    EXPECT_EQ(elapsed(), 35ms);
+    EXPECT_EQ(select(on_timeout(1ms)), 0);
+    EXPECT_EQ(elapsed(), 36ms);
+    EXPECT_EQ(select(on_timeout(0ms), on_recv(c)), 0);
+    EXPECT_EQ(select(on_timeout(-1h), on_recv(c)), 0);
+    EXPECT_EQ(elapsed(), 36ms);
+  });
+}
+
+TEST(Select, TheEarliestOfSeveralTimeoutsCounts) {
+  run_each([] {
+    Channel<int> c(0);
+    EXPECT_EQ(select(on_timeout(5ms), on_recv(c), on_timeout(2ms), on_timeout(3ms)), 2);
+    EXPECT_EQ(elapsed(), 2ms);
+  });
+}
+
+TEST(Select, AReadyCaseWinsOverATimeoutOfZero) {
+  run_each([] {
+    Channel<int> c(1);
+    c.send(1);
+    EXPECT_EQ(select(on_timeout(0ms), on_recv(c)), 1);
+  });
+}
+
+TEST(Select, NilCasesAreAsIfAbsent) {
+  run_each([] {
+    Channel<int> nil;
+    Channel<int> c(1);
+    int value = 1;
+    EXPECT_EQ(select(on_recv(nil), on_send(nil, value), otherwise()), 2);
+    EXPECT_EQ(select(on_recv(nil), on_send(nil, value), on_timeout(1ms)), 2);
+    EXPECT_EQ(select(on_recv(nil), on_send(c, value), on_send(nil, 2)), 1);
+    EXPECT_EQ(c.recv(), 1);
+  });
+}
+
+TEST(Select, AClosedChannelIsReady) {
+  run_each([] {
+    Channel<int> closed(1);
+    closed.send(1);
+    closed.close();
+    Channel<int> idle(0);
+    std::optional<int> got;
+    const auto receive = [&] {
+      return select(on_recv(idle), on_recv(closed, [&](std::optional<int> v) { got = v; }));
+    };
+    EXPECT_EQ(receive(), 1);
+    EXPECT_EQ(got, 1);
+    EXPECT_EQ(receive(), 1);
+    EXPECT_EQ(got, std::nullopt);
+    EXPECT_THROW(select(on_recv(idle), on_send(closed, 1)), ChannelClosed);
+    EXPECT_THROW(select(on_send(closed, 1), otherwise()), ChannelClosed);
+  });
+}
+
+TEST(Select, BorrowsAnLvalueAndMovesFromItOnlyIfChosen) {
+  run_each([] {
+    Channel<std::unique_ptr<int>> c(1);
+    auto value = std::make_unique<int>(1);
+    c.send(nullptr);
+    EXPECT_EQ(select(on_send(c, value), otherwise()), 1);
+    EXPECT_NE(value, nullptr);
+    EXPECT_EQ(select(on_send(c, value), on_timeout(1ms)), 1);
+    EXPECT_NE(value, nullptr);
+    static_cast<void>(c.recv());
+    EXPECT_EQ(select(on_send(c, value), otherwise()), 0);
+    EXPECT_EQ(value, nullptr);
+    EXPECT_EQ(**c.recv(), 1);
+  });
+}
+
+TEST(Select, OwnsAnRvalueAndFreesItIfNotChosen) {
+  run_each([] {
+    Channel<Counted> c(1);
+    EXPECT_EQ(select(on_send(c, Counted(1)), otherwise()), 0);
+    EXPECT_EQ(Counted::live(), 1);
+    EXPECT_EQ(select(on_send(c, Counted(2)), otherwise()), 1);
+    EXPECT_EQ(Counted::live(), 1);
+    EXPECT_EQ(c.recv()->number(), 1);
+    EXPECT_EQ(Counted::live(), 0);
+  });
+}
+
+// A regression: a const lvalue did not compile.
+TEST(Select, CopiesAConstLvalueAndConvertsToTheElementType) {
+  run_each([] {
+    Channel<std::string> c(4);
+    const std::string constant = "constant";
+    EXPECT_EQ(select(on_send(c, constant)), 0);
+    EXPECT_EQ(select(on_send(Sender<std::string>(c), constant)), 0);
+    EXPECT_EQ(select(on_send(c, "literal")), 0);
+    EXPECT_EQ(select(on_send(Sender<std::string>(c), std::string("rvalue"))), 0);
+    EXPECT_EQ(c.recv(), "constant");
+    EXPECT_EQ(c.recv(), "constant");
+    EXPECT_EQ(c.recv(), "literal");
+    EXPECT_EQ(c.recv(), "rvalue");
+    EXPECT_EQ(constant, "constant");
+  });
+}
+
+TEST(Select, LosersLeaveNoTrace) {
+  run_each([] {
+    Channel<int> a(0);
+    Channel<int> b(0);
+    Channel<int> c(0);
+    TaskGroup group;
+    group.go([&] { EXPECT_EQ(select(on_recv(a), on_recv(b), on_send(c, 9)), 0); });
+    until_idle();
+    a.send(1);
+    group.wait();
+    std::optional<int> value;
+    EXPECT_EQ(a.try_send(2), ChannelStatus::would_block);
+    EXPECT_EQ(b.try_send(2), ChannelStatus::would_block);
+    EXPECT_EQ(c.try_recv(value), ChannelStatus::would_block);
+  });
+}
+
+TEST(Select, ExactlyOneCaseCommunicatesWhenAllBecomeReadyAtOnce) {
+  run_each([] {
+    for (int round = 0; round < 100; ++round) {
+      Channel<int> a(0);
+      Channel<int> b(0);
+      std::atomic<int> sent = 0;
+      TaskGroup group;
+      group.go([&] { sent += a.send_until(1, now() + 1ms) == ChannelStatus::ok; });
+      group.go([&] { sent += b.send_until(2, now() + 1ms) == ChannelStatus::ok; });
+      int received = 0;
+      if (round % 2 == 0) until_idle();
+      select(on_recv(a, [&](std::optional<int>) { ++received; }),
+             on_recv(b, [&](std::optional<int>) { ++received; }));
+      group.wait();
+      EXPECT_EQ(received, 1);
+      EXPECT_EQ(sent, 1);
+    }
+  });
+}
+
+TEST(Select, NeverPairsWithItself) {
+  run_each([] {
+    Channel<int> c(0);
+    int value = 1;
+    EXPECT_EQ(select(on_recv(c), on_send(c, value), otherwise()), 2);
+    EXPECT_EQ(select(on_recv(c), on_send(c, value), on_timeout(1ms)), 2);
+    EXPECT_EQ(elapsed(), 1ms);
+  });
+}
+
+TEST(Select, TwoSelectsPairOnTheSameChannelInOppositeDirections) {
+  run_each([] {
+    Channel<int> c(0);
+    for (int i = 0; i < 100; ++i) {
+      std::atomic<int> sum = 0;
+      TaskGroup group;
+      for (const int id : {1, 2}) {
+        group.go([&, id] {
+          select(on_send(c, id, [&, id] { sum += 10 * id; }),
+                 on_recv(c, [&](std::optional<int> v) { sum += *v; }));
+        });
+      }
+      group.wait();
+      EXPECT_TRUE(sum == 11 || sum == 22) << sum;  // the one received what the other sent
+    }
+  });
+}
+
+TEST(Select, AChannelMayStandInSeveralCases) {
+  run_each([] {
+    Channel<int> c(0);
+    TaskGroup group;
+    int got = 0;
+    int index = -1;
+    group.go([&] {
+      const auto keep = [&](std::optional<int> v) { got += *v; };
+      index = select(on_recv(c, keep), on_recv(c, keep), on_recv(c, keep));
+    });
+    until_idle();
+    EXPECT_EQ(c.try_send(5), ChannelStatus::ok);
+    EXPECT_EQ(c.try_send(6), ChannelStatus::would_block);
+    group.wait();
+    EXPECT_EQ(got, 5);
+    EXPECT_TRUE(index >= 0 && index < 3) << index;
+  });
+}
+
+TEST(Select, WorksOnDirectionalHandlesAndWithoutHandlers) {
+  run_each([] {
+    Channel<int> c(1);
+    const Sender<int> sender = c;
+    const Receiver<int> receiver = c;
+    EXPECT_EQ(select(on_recv(receiver), on_send(sender, 1)), 1);
+    EXPECT_EQ(select(on_recv(receiver), on_send(sender, 1)), 0);
+  });
+}
+
+TEST(Select, TakesItsPlaceInTheQueueOfEveryChannel) {
+  run_each([] {
+    Channel<int> c(0);
+    Channel<int> other(0);
+    int first = 0;
+    int second = 0;
+    TaskGroup group;
+    group.go([&] { select(on_recv(other), on_recv(c, [&](auto v) { first = *v; })); });
+    until_idle();
+    group.go([&] { second = c.recv().value(); });
+    until_idle();
+    c.send(1);
+    c.send(2);
+    group.wait();
+    EXPECT_EQ(first, 1);
+    EXPECT_EQ(second, 2);
+  });
+}
+
+TEST(Select, KeepsItsChannelsAlive) {
+  run_each([] {
+    ASSERT_EQ(Counted::live(), 0);
+    TaskGroup group;
+    group.go([] {
+      EXPECT_EQ(select(on_recv(Channel<Counted>(0)), on_send(Channel<Counted>(0), Counted(1)),
+                       on_timeout(1ms)),
+                2);
+    });
+    group.wait();
+    EXPECT_EQ(Counted::live(), 0);
+  });
+}
+
+}  // namespace
+}  // namespace leat

@@ -1,0 +1,258 @@
+// select over lists made at run time: what select_test shows of one case or two, for 0 to 65,536.
+#include "leat/csp/selector.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "leat/csp/channel.h"
+#include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
+#include "tests/support/run.h"
+#include "tests/support/values.h"
+
+namespace leat {
+namespace {
+
+using namespace std::chrono_literals;
+using support::Counted;
+using support::run_each;
+using support::until_idle;
+
+TEST(Selector, ReceivesFromEachOfMany) {
+  run_each([] {
+    constexpr int kChannels = 100;
+    std::vector<Channel<int>> channels;
+    Selector any;
+    int sum = 0;
+    for (int i = 0; i < kChannels; ++i) {
+      channels.emplace_back(i % 3);
+      any.add(on_recv(channels.back(), [&sum](std::optional<int> v) { sum += v.value(); }));
+    }
+    TaskGroup senders;
+    for (int i = 0; i < kChannels; ++i) {
+      senders.go([c = channels[static_cast<std::size_t>(i)], i] { c.send(i); });
+    }
+    std::vector<bool> seen(kChannels);
+    for (int i = 0; i < kChannels; ++i) {
+      const std::size_t index = any.select();
+      EXPECT_FALSE(seen.at(index));
+      seen.at(index) = true;
+    }
+    EXPECT_EQ(sum, kChannels * (kChannels - 1) / 2);
+    EXPECT_EQ(any.try_select(), std::nullopt);
+  });
+}
+
+TEST(Selector, SelectsOver65536CasesAndRefusesOneMore) {
+  run([] {
+    Channel<int> idle(0);
+    Channel<int> ready(1);
+    std::vector<Channel<int>> others;
+    for (int i = 0; i < 1000; ++i) others.emplace_back(0);
+    Selector any;
+    for (std::size_t i = 0; i < Selector::kMostCases; ++i) {
+      any.add(on_recv(i == 4'321 ? ready : i % 2 == 0 ? idle : others[i % others.size()]));
+    }
+    EXPECT_EQ(any.size(), Selector::kMostCases);
+    EXPECT_THROW(any.add(on_recv(idle)), std::length_error);
+    EXPECT_EQ(any.try_select(), std::nullopt);
+    ready.send(1);
+    EXPECT_EQ(any.select(), 4'321U);
+    go([others] { others[77].send(1); });
+    EXPECT_EQ(any.select() % others.size(), 77U);  // parked in every queue
+    go([idle] { idle.send(2); });
+    EXPECT_EQ(any.select() % 2, 0U);
+  });
+}
+
+TEST(Selector, WithoutCasesWaitsForEver) {
+  run_each([] {
+    Selector none;
+    EXPECT_EQ(none.try_select(), std::nullopt);
+    EXPECT_EQ(none.select_until(now() + 1h), std::nullopt);
+    EXPECT_EQ(support::elapsed(), 1h);
+  });
+  EXPECT_THROW(run([] { Selector().select(); }), Deadlock);
+}
+
+TEST(Selector, CasesOfTheNilChannelAndDisabledOnesAreNeverReady) {
+  run_each([] {
+    Channel<int> c(1);
+    Selector any;
+    any.add(on_recv(Channel<int>()));
+    any.add(on_send(Channel<int>(), 1));
+    const std::size_t index = any.add(on_recv(c));
+    c.send(1);
+    any.disable(index);
+    EXPECT_EQ(any.try_select(), std::nullopt);
+    any.set(index, on_recv(c));
+    EXPECT_EQ(any.try_select(), index);
+    EXPECT_THROW(any.disable(3), std::out_of_range);
+    EXPECT_THROW(any.set(3, on_recv(c)), std::out_of_range);
+    any.clear();
+    EXPECT_EQ(any.size(), 0U);
+  });
+}
+
+TEST(Selector, AnOwnedValueIsSentOnceABorrowedOneAsItIsThen) {
+  run_each([] {
+    Channel<int> c(10);
+    int value = 1;
+    Selector any;
+    any.add(on_send(c, 7));
+    EXPECT_EQ(any.select(), 0U);
+    EXPECT_EQ(any.try_select(), std::nullopt);
+    any.set(0, on_send(c, value));
+    any.select();
+    value = 2;
+    any.select();
+    for (const int expected : {7, 1, 2}) EXPECT_EQ(c.recv(), expected);
+  });
+}
+
+TEST(Selector, AValueThatWasNotSentIsStillThere) {
+  run_each([] {
+    const int before = Counted::live();
+    {
+      Channel<Counted> full(0);
+      Channel<int> ready(1);
+      ready.send(1);
+      Counted value(5);
+      Selector any;
+      any.add(on_send(full, value));
+      any.add(on_recv(ready));
+      EXPECT_EQ(any.select(), 1U);
+      EXPECT_EQ(value.number(), 5);
+    }
+    EXPECT_EQ(Counted::live(), before);
+  });
+}
+
+TEST(Selector, SendsOnAClosedChannelThrowAndReceivesEnd) {
+  run_each([] {
+    Channel<int> c(0);
+    c.close();
+    Selector sends;
+    sends.add(on_send(c, 1));
+    EXPECT_THROW(sends.select(), ChannelClosed);
+    Selector receives;
+    bool ended = false;
+    receives.add(on_recv(c, [&](std::optional<int> v) { ended = !v.has_value(); }));
+    EXPECT_EQ(receives.select(), 0U);
+    EXPECT_TRUE(ended);
+  });
+}
+
+TEST(Selector, HandlersMayChangeItAndSelectAgain) {
+  run_each([] {
+    Channel<int> c(3);
+    for (int i = 0; i < 3; ++i) c.send(i);
+    Selector any;
+    int got = 0;
+    any.add(on_recv(c, [&](std::optional<int> v) {
+      ++got;
+      if (v == 0) any.select();  // takes 1
+      any.set(0, on_recv(c, [&](std::optional<int>) { got += 10; }));
+    }));
+    any.select();
+    any.select();
+    EXPECT_EQ(got, 12);
+  });
+}
+
+TEST(Selector, KeepsItsChannelsAlive) {
+  run_each([] {
+    Selector any;
+    Sender<int> sender;
+    {
+      Channel<int> c(0);
+      sender = c;
+      any.add(on_recv(c));
+    }
+    go([s = std::exchange(sender, {})] { s.send(1); });
+    EXPECT_EQ(any.select(), 0U);
+  });
+}
+
+TEST(Selector, LeavesNoTraceInChannelsThatWereNotChosen) {
+  run_each([] {
+    Channel<int> never(0);
+    Channel<int> tokens(1);
+    Selector any;
+    any.add(on_recv(never));
+    any.add(on_recv(tokens));
+    for (int i = 0; i < 100; ++i) {
+      go([tokens] { tokens.send(1); });
+      EXPECT_EQ(any.select(), 1U);
+    }
+    // A receiver left behind in `never` would take this value.
+    EXPECT_EQ(never.try_send(1), ChannelStatus::would_block);
+  });
+}
+
+TEST(Selector, WhoWaitsIsWokenByCancellation) {
+  run_each([] {
+    Channel<int> never(0);
+    bool unwound = false;
+    TaskGroup group;
+    group.go([&] {
+      Selector any;
+      for (int i = 0; i < 50; ++i) any.add(on_recv(never));
+      try {
+        any.select();
+      } catch (const Cancelled&) {
+        unwound = true;
+        throw;
+      }
+    });
+    until_idle();
+    group.stop();
+    group.wait();
+    EXPECT_TRUE(unwound);
+  });
+}
+
+TEST(Selector, ChoosesUniformlyAmongTheReadyOfMany) {
+  constexpr int kTrials = 10'000;
+  constexpr std::size_t kCases = 64;
+  run([] {
+    Channel<int> ready(0);
+    ready.close();
+    Channel<int> idle(0);
+    Selector any;
+    for (std::size_t i = 0; i < kCases; ++i) any.add(on_recv(i >= 60 || i == 7 ? ready : idle));
+    std::vector<int> count(kCases);
+    for (int i = 0; i < kTrials; ++i) ++count.at(any.select());
+    for (const std::size_t i : {7U, 60U, 61U, 62U, 63U}) {
+      EXPECT_LT(std::abs(count[i] / double{kTrials} - 0.2), 4.891676 * std::sqrt(0.16 / kTrials));
+    }
+  });
+}
+
+TEST(Selector, WorksOnPlainThreads) {
+  Channel<int> a(0);
+  Channel<int> b(0);
+  std::thread sender([=] {
+    for (int i = 0; i < 100; ++i) (i % 2 == 0 ? a : b).send(i);
+  });
+  int sum = 0;
+  Selector any;
+  for (const auto& c : {a, b}) {
+    any.add(on_recv(c, [&](std::optional<int> v) { sum += v.value(); }));
+  }
+  for (int i = 0; i < 100; ++i) any.select();
+  sender.join();
+  EXPECT_EQ(sum, 4950);
+}
+
+}  // namespace
+}  // namespace leat

@@ -1,0 +1,408 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "leat/csp/channel.h"
+#include "leat/csp/mutex.h"
+#include "leat/csp/scheduler.h"
+#include "leat/csp/select.h"
+#include "leat/csp/task_group.h"
+#include "tests/support/deadlock_report.h"
+#include "tests/support/run.h"
+#include "tests/support/values.h"
+
+namespace leat {
+namespace {
+
+using namespace std::chrono_literals;
+using support::AtExit;
+using support::expect_in;
+using support::on_each_worker_count;
+using support::on_each_worker_count_with_clock;
+using support::report_of;
+
+TEST(Deadlock, IsReportedAsTheReadmeShows) {
+  std::string report;
+  try {
+    // [deadlock]
+    leat::run([] {
+      leat::Channel<int> weights(0, "weights");
+      leat::Channel<int> gradients(0, "gradients");
+      leat::go([=] { gradients.send(1 + weights.recv().value()); }, {.name = "worker"});
+      const int gradient = gradients.recv().value();  // each waits for the other to begin
+      weights.send(2 * gradient);
+    });
+    // [/deadlock]
+  } catch (const Deadlock& deadlock) {
+    report = deadlock.what();
+  }
+  expect_in(report, "leat: deadlock: all 2 fibers wait and nothing can wake them:\n");
+  expect_in(report, "\n  fiber 1 \"main\" waits for recv on channel \"gradients\"");
+  expect_in(report, "\n  fiber 2 \"worker\" waits for recv on channel \"weights\"");
+}
+
+TEST(Deadlock, NamesTheFibersTheChannelsAndWhyTheyWait) {
+  on_each_worker_count_with_clock([](const SchedulerOptions& options, const VirtualClock&) {
+    const std::string report = report_of(
+        [] {
+          Channel<int> full(1, "full");
+          Channel<int> empty(0, "empty");
+          full.send(1);
+          go([=] { full.send(2); }, {.name = "producer"});
+          go([=] { select(on_recv(empty), on_send(full, 3)); }, {.name = "chooser"});
+          go([] { static_cast<void>(Channel<int>().recv()); }, {.name = "lost"});
+          go([] { sleep_until(TimePoint::max()); }, {.name = "sleeper"});
+          TaskGroup group;
+          group.go([=] { static_cast<void>(empty.recv()); }, {.name = "consumer"});
+          group.wait();
+        },
+        options);
+    expect_in(report, "all 6 fibers");
+    expect_in(report, "\"main\" waits for join");
+    expect_in(report, "\"producer\" waits for send on channel \"full\"");
+    expect_in(report, "\"consumer\" waits for recv on channel \"empty\"");
+    expect_in(report, "\"chooser\" waits for select on channel \"empty\", channel \"full\"");
+    expect_in(report, "\"lost\" waits for recv on the nil channel");
+    expect_in(report, "\"sleeper\" waits for sleep");
+  });
+}
+
+TEST(Deadlock, IsReportedWhereTheMainFiberAloneWaits) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    expect_in(report_of([] { static_cast<void>(Channel<int>(0, "x").recv()); }, options), "\"x\"");
+    expect_in(report_of([] { select(); }, options), "waits for select");
+    expect_in(report_of([] { Channel<int>().send(1); }, options), "nil");
+  });
+}
+
+TEST(Deadlock, IsReportedAfterWorkAndAfterTimersHavePassed) {
+  on_each_worker_count_with_clock([](const SchedulerOptions& options, const VirtualClock& clock) {
+    const std::string report = report_of(
+        [] {
+          Channel<int> c(0, "c");
+          go([c] {
+            for (int i = 0; i < 100; ++i) c.send(i);
+            sleep_for(1h);
+          });
+          for ([[maybe_unused]] const int value : c) {
+          }
+        },
+        options);
+    expect_in(report, "all 1 fibers");
+    EXPECT_EQ(clock.elapsed(), 1h);
+  });
+}
+
+TEST(Deadlock, CancelsAndJoinsTheFibersFirst) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    std::atomic<int> unwound = 0;
+    const std::string report = report_of(
+        [&] {
+          const AtExit main_unwound(unwound);
+          Channel<int> c(0);
+          for (int i = 0; i < 20; ++i) {
+            go([&unwound, c] {
+              const AtExit one(unwound);
+              c.send(1);
+            });
+          }
+          static_cast<void>(Channel<int>().recv());
+        },
+        options);
+    EXPECT_NE(report, "");
+    EXPECT_EQ(unwound, 21);
+  });
+}
+
+TEST(Deadlock, IsReportedEvenIfTheBodyCatchesTheCancellation) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    EXPECT_THROW(run(
+                     [] {
+                       try {
+                         select();
+                       } catch (const Cancelled&) {
+                       }
+                       return 1;
+                     },
+                     options),
+                 Deadlock);
+  });
+}
+
+TEST(Deadlock, IsNotReportedWhileATimerIsPending) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    const int got = run(
+        [] {
+          Channel<int> c(0);
+          go([c] {
+            sleep_for(3ms);
+            c.send(1);
+          });
+          return c.recv().value();
+        },
+        options);
+    EXPECT_EQ(got, 1);
+  });
+}
+
+// In the following tests a plain thread acts when virtual time has reached 1 ms: every fiber was
+// parked then, and after the sleeper has ended all are parked for good.
+
+TEST(Deadlock, IsNotReportedWhileOutsideWorkLives) {
+  on_each_worker_count_with_clock([](const SchedulerOptions& options, const VirtualClock& clock) {
+    for (int i = 0; i < 30; ++i) {
+      const TimePoint parked = clock.now() + 1ms;
+      Channel<int> c(0);
+      std::thread thread;
+      const auto body = [&] {
+        const OutsideWork the_thread;
+        go([] { sleep_for(1ms); });
+        thread = std::thread([&] {
+          while (clock.now() < parked) std::this_thread::yield();
+          c.send(1);  // the first time that it touches the channel
+        });
+        return c.recv();
+      };
+      EXPECT_EQ(run(body, options), 1);
+      thread.join();
+    }
+  });
+}
+
+TEST(Deadlock, IsNotReportedWhereAPlainThreadHasTouchedAChannelThatIsWaitedOn) {
+  on_each_worker_count_with_clock([](const SchedulerOptions& options, const VirtualClock& clock) {
+    for (int i = 0; i < 30; ++i) {
+      const TimePoint parked = clock.now() + 1ms;
+      Channel<int> c(0);
+      std::optional<int> value;
+      ASSERT_EQ(c.try_recv(value), ChannelStatus::would_block);  // this thread is a plain one
+      std::thread thread([&] {
+        while (clock.now() < parked) std::this_thread::yield();
+        c.send(1);
+      });
+      const auto body = [&] {
+        go([] { sleep_for(1ms); });
+        go([] { static_cast<void>(Channel<int>().recv()); });  // stuck, but not all are
+        return c.recv();
+      };
+      EXPECT_EQ(run(body, options), 1);
+      thread.join();
+    }
+  });
+}
+
+TEST(Deadlock, IsReportedWhenTheLastOutsideWorkEnds) {
+  on_each_worker_count_with_clock([](const SchedulerOptions& options, const VirtualClock& clock) {
+    const TimePoint parked = clock.now() + 1ms;
+    std::thread thread;
+    const auto body = [&] {
+      auto work = std::make_unique<OutsideWork>();
+      auto more = std::make_unique<OutsideWork>();
+      go([] { sleep_for(1ms); });
+      thread =
+          std::thread([&clock, parked, work = std::move(work), more = std::move(more)]() mutable {
+            while (clock.now() < parked) std::this_thread::yield();
+            work.reset();
+            more.reset();
+          });
+      static_cast<void>(Channel<int>(0, "c").recv());
+    };
+    expect_in(report_of(body, options), "\"c\"");
+    thread.join();
+  });
+}
+
+TEST(Deadlock, IsReportedThoughAPlainThreadHasTouchedOtherChannels) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    Channel<int> touched(1);
+    touched.send(1);
+    const std::string report = report_of(
+        [&] {
+          static_cast<void>(touched.recv());
+          static_cast<void>(Channel<int>(0, "c").recv());
+        },
+        options);
+    expect_in(report, "\"c\"");
+  });
+}
+
+TEST(Deadlock, IsNotReportedByAnEmbeddedScheduler) {
+  on_each_worker_count_with_clock([](SchedulerOptions options, const VirtualClock& clock) {
+    Scheduler scheduler(options);
+    Channel<int> c(0);
+    scheduler.go([c] {
+      go([] { sleep_for(1ms); });
+      EXPECT_EQ(c.recv(), 1);
+    });
+    while (clock.elapsed() < 1ms) std::this_thread::yield();
+    c.send(1);
+    scheduler.join();
+  });
+}
+
+TEST(Deadlock, OfFibersThatAnotherSchedulerWakesIsNone) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    run(
+        [&] {
+          Channel<int> there(0);
+          Channel<int> back(0);
+          Scheduler other(options);
+          const OutsideWork until_the_other_has_touched_them;
+          other.go([=] {
+            for (const int v : there) {
+              sleep_for(100us);
+              back.send(v + 1);
+            }
+          });
+          for (int i = 0; i < 10; ++i) {
+            there.send(i);
+            EXPECT_EQ(back.recv(), i + 1);
+          }
+          there.close();
+          other.join();
+        },
+        options);
+  });
+}
+
+// Where cancellation reaches nobody, shields give way: nothing else could end these runs.
+
+void wait_for_nobody() { static_cast<void>(Channel<int>(0, "nobody").recv()); }
+
+TEST(Deadlock, OfTheShieldedMainFiberEnds) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    const std::string report = report_of(
+        [] {
+          const Shield shield;
+          wait_for_nobody();
+        },
+        options);
+    expect_in(report, "\"main\" waits for recv on channel \"nobody\"");
+  });
+}
+
+TEST(Deadlock, OfShieldedFibersAtTheEndOfRunEnds) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    std::atomic<int> unwound = 0;
+    const std::string report = report_of(
+        [&] {
+          for (int i = 0; i < 5; ++i) {
+            go(
+                [&unwound] {
+                  const AtExit one(unwound);
+                  const Shield shield;
+                  wait_for_nobody();
+                },
+                {.name = "shielded"});
+          }
+          yield();
+        },
+        options);
+    expect_in(report, "\"shielded\" waits for recv on channel \"nobody\"");
+    EXPECT_EQ(unwound, 5);
+  });
+}
+
+TEST(Deadlock, OfAShieldedFiberThatAGroupsDestructorJoinsEnds) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    std::atomic<int> unwound = 0;
+    const std::string report = report_of(
+        [&] {
+          const AtExit main_unwound(unwound);
+          TaskGroup group;
+          group.go([&] {
+            const AtExit one(unwound);
+            const Shield shield;
+            wait_for_nobody();
+          });
+          sleep_for(1us);
+        },
+        options);
+    expect_in(report, "\"main\" waits for join");
+    EXPECT_EQ(unwound, 2);
+  });
+}
+
+// One shielded fiber ends another's wait while it unwinds: the other one's next wait has nothing to
+// do with the deadlock, and must not be broken.
+TEST(Deadlock, WaitsThatBeginWhileItEndsAreLeftAlone) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    for (int round = 0; round < 20; ++round) {
+      std::atomic<int> slept = 0;
+      constexpr int kPairs = 20;
+      const std::string report = report_of(
+          [&] {
+            for (int i = 0; i < kPairs; ++i) {
+              const Channel<int> freed(0);
+              go([freed, &slept] {
+                const Shield shield;
+                try {
+                  static_cast<void>(freed.recv());
+                } catch (const Cancelled&) {  // it was broken itself
+                }
+                sleep_for(1us);
+                ++slept;
+              });
+              go([freed] {
+                const Shield shield;
+                try {
+                  wait_for_nobody();
+                } catch (const Cancelled&) {
+                  freed.close();
+                  throw;
+                }
+              });
+            }
+            yield();
+          },
+          options);
+      EXPECT_NE(report, "");
+      EXPECT_EQ(slept, kPairs);
+    }
+  });
+}
+
+// Each time the fiber goes on waiting, it is sent on again.
+TEST(Deadlock, OfAFiberThatWaitsAgainAndAgainEnds) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    int waits = 0;
+    const std::string report = report_of(
+        [&] {
+          const Shield shield;
+          while (waits < 10) {
+            try {
+              wait_for_nobody();
+            } catch (const Cancelled&) {
+              ++waits;
+            }
+          }
+        },
+        options);
+    expect_in(report, "\"nobody\"");
+    EXPECT_EQ(waits, 10);
+  });
+}
+
+TEST(Deadlock, OfAFiberThatWaitsForItsOwnGroupIsToldAtOnce) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    run(
+        [] {
+          TaskGroup group;
+          group.go([&] { group.wait(); });
+          EXPECT_THROW(group.wait(), std::logic_error);
+        },
+        options);
+  });
+}
+
+}  // namespace
+}  // namespace leat

@@ -1,0 +1,124 @@
+// What the log keeps over a long run; what it says of one, resume_test.cpp shows.
+#include "leat/feeder/state/release_log.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "leat/feeder/plan/batch_plan.h"
+#include "leat/feeder/slots/slots.h"
+#include "leat/feeder/state.h"
+
+namespace leat::feeder {
+namespace {
+
+// The loop that evaluates, always over epoch 0. Were passes kept, each would be compared with each:
+// these would take hours.
+TEST(ReleaseLog, PassesOverOneEpochLeaveNothingBehind) {
+  const BatchPlan plan(8, 2, 1, LastBatch::kPartial);
+  ReleaseLog log(plan, {.samples = 8, .batch_size = 2, .epochs = {}}, false);
+  constexpr std::uint64_t kPasses = 200'000;
+  for (std::uint64_t generation = 1; generation <= kPasses; ++generation) {
+    const PassId pass = log.begin(0, generation, 0, false);
+    for (std::uint64_t batch = 0; batch < 3; ++batch) {
+      log.leased(0, pass);
+      log.ended(0, pass, {.epoch = 0, .index = batch}, true);
+    }
+  }
+  const State state = log.state();
+  ASSERT_EQ(state.epochs.size(), 1U);
+  EXPECT_EQ(state.epochs[0].batches.intervals(), (std::vector<Interval>{{0, 3}}));
+}
+
+// A lease of the pass before says nothing of this one, nor is it lost sight of.
+TEST(ReleaseLog, ALeaseOfAnEarlierPassOverTheEpochCountsForThatOne) {
+  const BatchPlan plan(8, 2, 1, LastBatch::kPartial);
+  ReleaseLog log(plan, {.samples = 8, .batch_size = 2, .epochs = {}}, false);
+  const PassId first = log.begin(0, 1, 0, false);
+  log.leased(0, first);
+  const PassId second = log.begin(0, 2, 0, false);
+  log.leased(0, second);
+  log.ended(0, second, {.epoch = 0, .index = 1}, true);
+  log.ended(0, first, {.epoch = 0, .index = 0}, true);
+  EXPECT_EQ(log.state().epochs[0].batches.intervals(), (std::vector<Interval>{{1, 2}}));
+  static_cast<void>(log.begin(0, 3, 1, false));
+  ASSERT_EQ(log.state().epochs.size(), 1U);
+  EXPECT_EQ(log.state().epochs[0].epoch, 1U);
+}
+
+// Packed: whichever batches are held meanwhile, a place before what is missing is known.
+TEST(ReleaseLog, KeepsAPlaceBehindEachGap) {
+  const BatchPlan plan(4000, 8, 1, LastBatch::kPartial);
+  ReleaseLog log(plan, {.samples = 1000, .elements = 4000, .batch_size = 8, .epochs = {}}, false);
+  const PassId pass = log.begin(0, 1, 0, false);
+  const auto release = [&](std::uint64_t batch) {
+    log.leased(0, pass);
+    log.ended(0, pass, {.epoch = 0, .index = batch, .elements = 8, .carry = {.element = 8 * batch}},
+              true);
+  };
+  const auto place = [&] { return log.state().epochs.at(0).carry.value_or(Carry{}).element; };
+  for (std::uint64_t batch = 0; batch < 500; ++batch) {
+    if (batch != 300 && batch != 302) release(batch);
+  }
+  EXPECT_EQ(place(), 8U * 299);
+  release(300);
+  EXPECT_EQ(place(), 8U * 301);
+  release(302);
+  EXPECT_EQ(place(), 8U * 499);
+}
+
+// A lease that is kept: what comes behind its epoch is told in a few bytes, and found at once.
+TEST(ReleaseLog, ALeaseThatIsHeldForThousandsOfEpochs) {
+  const BatchPlan plan(8, 2, 1, LastBatch::kPartial);
+  ReleaseLog log(plan, {.samples = 8, .batch_size = 2, .epochs = {}}, false);
+  const PassId held = log.begin(0, 1, 0, false);
+  log.leased(0, held);
+  constexpr std::uint64_t kEpochs = 4'000;
+  for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+    const PassId pass = log.begin(0, 1, epoch, false);
+    for (std::uint64_t batch = 0; batch < 4; ++batch) {
+      log.leased(0, pass);
+      log.ended(0, pass, {.epoch = epoch, .index = batch}, true);
+    }
+  }
+  EXPECT_EQ(log.state().text(),
+            "leat-state/1 samples=8 batch_size=2 seed=0 order=shuffled last_batch=partial "
+            "ranks=0-0/1 epoch=0 batches=- positions=- epoch=1-4000 batches=0-3 positions=- "
+            "sum=b7005011");
+  log.ended(0, held, {.epoch = 0, .index = 0}, true);
+  static_cast<void>(log.begin(0, 1, kEpochs + 1, false));
+  EXPECT_EQ(log.state().epochs.size(), 1U);
+}
+
+// Four ranks, each alone: one is two epochs ahead, the others somewhere in the first.
+TEST(ReleaseLog, RanksFarApartAreAShortState) {
+  constexpr std::uint64_t kBatches = 200'000;
+  const BatchPlan plan(kBatches * 10, 10, 4, LastBatch::kPartial);
+  ReleaseLog log(
+      plan, {.samples = kBatches * 10, .batch_size = 10, .ranks = 4, .world_size = 4, .epochs = {}},
+      false);
+  const auto release = [&](std::size_t rank, std::uint64_t epoch, std::uint64_t batches) {
+    const PassId pass = log.begin(rank, 1, epoch, false);
+    for (std::uint64_t batch = 0; batch < batches; ++batch) {
+      log.leased(rank, pass);
+      log.ended(rank, pass, {.epoch = epoch, .index = batch}, true);
+    }
+  };
+  release(0, 0, 7);
+  release(1, 0, 150'000);
+  release(2, 0, 190'000);
+  release(3, 0, kBatches);
+  release(3, 1, kBatches);
+  release(3, 2, 1);
+  const State state = log.state();
+  EXPECT_EQ(state.text(),
+            "leat-state/1 samples=2000000 batch_size=10 seed=0 order=shuffled last_batch=partial "
+            "ranks=0-3/4 epoch=0 batches=0-6 "
+            "positions=3-9@7-149999;6-9@150000-189999;8-9@190000-199999 epoch=1 batches=- "
+            "positions=8-9@0-199999 epoch=2 batches=- positions=8-9 sum=0c48ac85");
+  EXPECT_EQ(State::parse(state.text()), state);
+}
+
+}  // namespace
+}  // namespace leat::feeder

@@ -1,0 +1,184 @@
+// What every backend promises of waiting for an event: on a fiber, on a thread, and cancelled.
+#include <gtest/gtest.h>
+
+#include "leat/csp/channel.h"
+#include "leat/csp/error.h"
+#include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
+#include "leat/gpu/event.h"
+#include "leat/gpu/stream.h"
+#include "tests/support/backends.h"
+#include "tests/support/bytes.h"
+#include "tests/support/gate.h"
+#include "tests/support/plain_threads.h"
+
+namespace leat::gpu {
+namespace {
+
+using namespace support;  // NOLINT(google-build-using-namespace): fixtures of this test
+
+class GpuAwait : public BackendTest {};
+INSTANTIATE_TEST_SUITE_P(Backends, GpuAwait, testing::ValuesIn(test_backends()), backend_title);
+
+// If the await blocked its worker, the other fiber would never open the gate: one worker suffices.
+TEST_P(GpuAwait, AwaitSuspendsTheFiberAlone) {
+  with_device([](const Device& device) {
+    const auto await_and_open = [&device] {
+      const Stream stream(device);
+      const Event event(device);
+      bool ran = false;
+      const Gate gate(stream);
+      stream.launch_host([&ran] { ran = true; });
+      event.record(stream);
+      TaskGroup group;
+      const Channel<int> about_to_await(0);
+      group.go([&] {
+        about_to_await.send(0);
+        await(event);
+        EXPECT_TRUE(ran);
+      });
+      static_cast<void>(about_to_await.recv());
+      yield();
+      EXPECT_FALSE(event.is_done());
+      gate.open();
+      group.wait();
+      EXPECT_TRUE(event.is_done());
+    };
+    if (on_fiber()) {
+      await_and_open();
+    } else {
+      run(await_and_open, {.workers = 1});
+    }
+  });
+}
+
+TEST_P(GpuAwait, AwaitOnPlainThreadsBlocksThemUntilItIsDone) {
+  with_device([](const Device& device) {
+    const Stream stream(device);
+    const Event event(device);
+    bool ran = false;
+    const Gate gate(stream);
+    stream.launch_host([&ran] { ran = true; });
+    event.record(stream);
+    on_plain_threads(
+        4,
+        [&](int /*thread*/) {
+          event.await();
+          EXPECT_TRUE(ran);
+        },
+        [&] { gate.open(); });
+  });
+}
+
+TEST_P(GpuAwait, ManyFibersAwaitOneRecord) {
+  with_device([](const Device& device) {
+    on_a_fiber([&device] {
+      constexpr int kFibers = 100;
+      const Stream stream(device);
+      const Event event(device);
+      bool ran = false;
+      int woken = 0;
+      const Gate gate(stream);
+      stream.launch_host([&ran] { ran = true; });
+      event.record(stream);
+      TaskGroup group;
+      const Channel<bool> seen(kFibers);
+      for (int i = 0; i < kFibers; ++i) {
+        group.go([&] {
+          await(event);
+          seen.send(ran);
+        });
+      }
+      yield();
+      gate.open();
+      group.wait();
+      seen.close();
+      for (const bool was : seen) woken += was ? 1 : 0;
+      EXPECT_EQ(woken, kFibers);
+    });
+  });
+}
+
+TEST_P(GpuAwait, AwaitThrowsCancelledAndTheDeviceWorksOn) {
+  with_device([](const Device& device) {
+    on_a_fiber([&device] {
+      const Stream stream(device);
+      const Event event(device);
+      const Gate gate(stream);
+      event.record(stream);
+      for (int yields = 0; yields < 20; ++yields) {  // stopped before, while, and after it parks
+        TaskGroup group;
+        const Channel<int> about_to_await(0);
+        const Channel<bool> cancelled(1);
+        group.go([&] {
+          about_to_await.send(0);
+          try {
+            await(event);
+          } catch (const Cancelled&) {
+            cancelled.send(true);  // there is room: no wait
+            throw;
+          }
+          cancelled.send(false);
+        });
+        static_cast<void>(about_to_await.recv());
+        for (int i = 0; i < yields; ++i) yield();
+        group.stop();
+        group.wait();
+        EXPECT_TRUE(cancelled.recv().value());
+      }
+      EXPECT_FALSE(event.is_done());
+      gate.open();
+      await(event);
+      EXPECT_TRUE(event.is_done());
+      expect_works(device);
+    });
+  });
+}
+
+TEST_P(GpuAwait, AwaitOfADoneEventReturnsOnAFiberAskedToStop) {
+  with_device([](const Device& device) {
+    on_a_fiber([&device] {
+      const Stream stream(device);
+      const Event event(device);
+      event.record(stream);
+      event.sync();
+      bool returned = false;
+      TaskGroup group;
+      group.stop();
+      group.go([&] {
+        await(event);
+        returned = true;
+      });
+      group.wait();
+      EXPECT_TRUE(returned);
+    });
+  });
+}
+
+TEST_P(GpuAwait, SyncAndEnqueueAreNoCancellationPoints) {
+  with_device([](const Device& device) {
+    on_a_fiber([&device] {
+      const Stream stream(device);
+      const Event event(device);
+      const Gate gate(stream);
+      int ran = 0;
+      bool synced = false;
+      TaskGroup group;
+      group.stop();
+      group.go([&] {
+        for (int i = 0; i < 3'000; ++i) stream.launch_host([&ran] { ++ran; });  // more than fit
+        event.record(stream);
+        event.sync();
+        stream.sync();
+        synced = true;
+      });
+      on_plain_threads(1, [&](int /*thread*/) { gate.open(); });
+      group.wait();
+      EXPECT_TRUE(synced);
+      EXPECT_EQ(ran, 3'000);
+    });
+  });
+}
+
+}  // namespace
+}  // namespace leat::gpu

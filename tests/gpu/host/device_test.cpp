@@ -1,0 +1,399 @@
+// What the host device alone promises of the schedulers that it lives with: its own, the one that
+// it was opened on, and those of who uses it.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "leat/csp/channel.h"
+#include "leat/csp/clock.h"
+#include "leat/csp/error.h"
+#include "leat/csp/scheduler.h"
+#include "leat/csp/select.h"
+#include "leat/csp/selector.h"
+#include "leat/csp/task_group.h"
+#include "leat/gpu/buffer.h"
+#include "leat/gpu/event.h"
+#include "leat/gpu/on_done.h"
+#include "leat/gpu/stream.h"
+#include "tests/support/bytes.h"
+#include "tests/support/gate.h"
+#include "tests/support/gpu_error.h"
+#include "tests/support/plain_threads.h"
+
+namespace leat::gpu {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace support;  // NOLINT(google-build-using-namespace): fixtures of this test
+
+constexpr std::byte kPoison{0xA5};
+constexpr int kMoreThanFit = 3'000;  // a stream's queue holds 1,024 operations
+
+// ---- The scheduler that it runs on ends
+
+/// What is left of a run: a device whose stream was held when the run ended.
+struct Remains {
+  std::optional<Device> device;
+  std::optional<Stream> stream;
+  std::optional<Event> done;
+  std::optional<Event> pending;
+  std::optional<PinnedBuffer> pinned;
+  std::optional<DeviceBuffer> there;
+  std::optional<Gate> gate;
+
+  void make() {
+    device = open("host");
+    stream.emplace(*device);
+    done.emplace(*device);
+    pending.emplace(*device);
+    pinned.emplace(pinned_filled(*device, 100, kPoison));
+    there.emplace(*device, 100);
+    done->record(*stream);
+    done->sync();
+    gate.emplace(*stream);
+    copy_async(*stream, there->span(), pinned->span());
+    pending->record(*stream);
+  }
+
+  void expect_lost() {
+    const std::vector<std::string_view> says = {"host:0", "device lost", "scheduler", "has ended"};
+    expect_gpu_error([&] { pending->await(); }, says);
+    expect_gpu_error([&] { pending->sync(); }, says);
+    expect_gpu_error([&] { static_cast<void>(pending->is_done()); }, says);
+    expect_gpu_error([&] { stream->sync(); }, says);
+    expect_gpu_error([&] { static_cast<void>(stream->is_done()); }, says);
+    expect_gpu_error([&] { stream->launch_host([] {}); }, says);
+    expect_gpu_error([&] { copy_async(*stream, there->span(), pinned->span()); }, says);
+    expect_gpu_error([&] { done->record(*stream); }, says);
+    expect_gpu_error([&] { stream->wait(*pending); }, says);
+    expect_gpu_error([&] { const Stream another(*device); }, says);
+    expect_gpu_error([&] { done->await(); }, says);
+  }
+};
+
+TEST(HostDevice, UsedAfterItsRunHasEndedSaysSo) {
+  for (const int workers : {1, 2}) {
+    Remains remains;
+    run([&] { remains.make(); }, {.workers = workers});
+    remains.expect_lost();
+  }
+}
+
+TEST(HostDevice, UsedAfterItsSchedulerWasDestroyedSaysSo) {
+  Remains remains;
+  {
+    Scheduler scheduler({.workers = 2});
+    scheduler.go([&] { remains.make(); });
+    scheduler.join();
+  }
+  remains.expect_lost();
+}
+
+TEST(HostDevice, MayOutliveTheVirtualClockOfItsRun) {
+  Remains remains;
+  {
+    VirtualClock clock;
+    run([&] { remains.make(); }, {.workers = 1, .clock = &clock});
+    run([] { sleep_for(1s); }, {.workers = 1, .clock = &clock});  // the clock is free again
+    EXPECT_EQ(clock.elapsed(), 1s);
+  }
+  remains.expect_lost();
+}
+
+TEST(HostDevice, WithoutStreamsUsedAfterItsRunSaysSo) {
+  std::optional<Device> device;
+  run([&] { device = open("host"); });
+  expect_gpu_error([&] { const Stream stream(*device); }, {"host:0", "has ended"});
+  const DeviceBuffer memory(*device, 100);  // memory needs no scheduler
+}
+
+TEST(HostDevice, WhoWaitsWhenItsRunEndsIsToldSo) {
+  std::optional<Remains> remains(std::in_place);
+  const Channel<int> about_to_wait(3);
+  std::vector<std::jthread> threads;
+  const auto start = [&](auto f) {
+    threads.emplace_back([&about_to_wait, f] {
+      about_to_wait.send(0);
+      expect_gpu_error(f, {"device lost"});
+    });
+  };
+  run(
+      [&] {
+        remains->make();
+        start([&] { remains->stream->sync(); });
+        start([&] { remains->pending->await(); });
+        start([&] {
+          for (int i = 0; i < kMoreThanFit; ++i) remains->stream->launch_host([] {});
+        });
+        const OutsideWork threads_will_send;
+        for (int i = 0; i < 3; ++i) static_cast<void>(about_to_wait.recv());
+      },
+      {.workers = 2});
+  threads.clear();
+  remains->expect_lost();
+}
+
+TEST(HostDevice, OutlivesTheFiberAndTheGroupThatOpenedIt) {
+  run([] {
+    std::optional<Device> device;
+    {
+      TaskGroup group;
+      group.go([&] { device = open("host"); });
+      group.wait();
+      group.stop();
+    }
+    expect_works(*device);
+  });
+}
+
+// ---- A device of a plain thread, and fibers of a run
+
+// Ten milliseconds, in which every fiber of the run is parked, and seen to be.
+constexpr Duration kLong = 10ms;
+
+TEST(HostDevice, AwaitingOneThatRunsElsewhereIsNoDeadlock) {
+  const Device device = open("host");
+  run(
+      [&] {
+        const Stream stream(device);
+        const Event event(device);
+        stream.launch_host([] {}, kLong);
+        event.record(stream);
+        event.await();
+        stream.launch_host([] {}, kLong);
+        stream.sync();
+      },
+      {.workers = 1});
+}
+
+TEST(HostDevice, AFullQueueOfOneThatRunsElsewhereIsNoDeadlock) {
+  const Device device = open("host");
+  run(
+      [&] {
+        for (int i = 0; i < 20; ++i) {
+          const Stream stream(device);  // its fiber may not have run yet when the queue is full
+          int ran = 0;
+          for (int k = 0; k < kMoreThanFit; ++k) stream.launch_host([&ran] { ++ran; });
+          stream.sync();
+          EXPECT_EQ(ran, kMoreThanFit);
+        }
+      },
+      {.workers = 1});
+}
+
+TEST(HostDevice, AStreamThatWaitsForADeviceThatRunsElsewhereIsNoDeadlock) {
+  const Device elsewhere = open("host:0");
+  run(
+      [&] {
+        const Device here = open("host:1");
+        const Stream producer(elsewhere);
+        const Stream consumer(here);
+        const Event produced(elsewhere);
+        const Event consumed(here);
+        producer.launch_host([] {}, kLong);
+        produced.record(producer);
+        consumer.wait(produced);
+        consumed.record(consumer);
+        consumed.await();
+        EXPECT_TRUE(produced.is_done());
+      },
+      {.workers = 1});
+}
+
+TEST(HostDevice, DroppingTheLastHandleOfOneThatRunsElsewhereIsNoDeadlock) {
+  bool ran = false;
+  std::optional<Device> device(open("host"));
+  run(
+      [&] {
+        Stream(*device).launch_host([&ran] { ran = true; }, kLong);
+        device.reset();
+      },
+      {.workers = 1});
+  EXPECT_TRUE(ran);
+}
+
+TEST(HostDevice, AGateThatNobodyOpensIsADeadlock) {
+  EXPECT_THROW(run([] {
+                 const Device device = open("host");
+                 const Stream stream(device);
+                 const Stream other(device);
+                 const Event event(device);
+                 const Gate gate(stream);
+                 event.record(stream);
+                 other.wait(event);
+                 other.sync();
+               }),
+               Deadlock);
+}
+
+TEST(HostDevice, ASelectOverAGateThatNobodyOpensIsADeadlock) {
+  EXPECT_THROW(run([] {
+                 const Device device = open("host");
+                 const Stream stream(device);
+                 const Event event(device);
+                 const Channel<int> silence(0);
+                 const Gate gate(stream);
+                 event.record(stream);
+                 select(on_done(event), on_recv(silence));
+               }),
+               Deadlock);
+}
+
+TEST(HostDevice, SelectingInARunOverACaseThatWasMadeBeforeItIsNoDeadlock) {
+  const Device device = open("host");
+  const Stream stream(device);
+  const Event event(device);
+  stream.launch_host([] {}, kLong);
+  event.record(stream);
+  Selector pending;
+  pending.add(on_done(event));
+  run([&] { EXPECT_EQ(pending.select(), 0U); }, {.workers = 1});
+}
+
+TEST(HostDevice, OneThatRunsElsewhereDoesNotServeVirtualTime) {
+  const Device device = open("host");
+  const Stream stream(device);
+  const Event event(device);
+  VirtualClock clock;
+  run(
+      [&] {
+        EXPECT_THROW(event.await(), std::logic_error);
+        EXPECT_THROW(event.sync(), std::logic_error);
+        EXPECT_THROW(stream.sync(), std::logic_error);
+        EXPECT_THROW(static_cast<void>(on_done(event)), std::logic_error);
+        expect_works(open("host"));
+      },
+      {.workers = 1, .clock = &clock});
+}
+
+// A signal that a plain thread has used serves a run as a new one would.
+TEST(HostDevice, ASelectOfAPlainThreadHidesNoLaterDeadlock) {
+  std::optional<Device> device;
+  EXPECT_THROW(run([&] {
+                 device = open("host");
+                 const Stream stream(*device);
+                 const Event event(*device);
+                 on_plain_threads(1, [&](int /*thread*/) { select(on_done(event)); });
+                 const Gate gate(stream);
+                 event.record(stream);
+                 select(on_done(event));
+               }),
+               Deadlock);
+}
+
+// One that waits beside it is another matter.
+TEST(HostDevice, ACaseThatNobodyWaitsForHidesNoDeadlock) {
+  const Device device = open("host");
+  const Stream stream(device);
+  const Event event(device);
+  const Gate gate(stream);
+  event.record(stream);
+  EXPECT_THROW(run([&] {
+                 Selector pending;
+                 pending.add(on_done(event));
+                 const Channel<int> silence(0);
+                 static_cast<void>(silence.recv());
+               }),
+               Deadlock);
+}
+
+TEST(HostDevice, SelectingOverOneThatRunsElsewhereIsNoDeadlock) {
+  const Device device = open("host");
+  run(
+      [&] {
+        const Stream stream(device);
+        const Event event(device);
+        const Channel<int> silence(0);
+        for (int i = 0; i < 3; ++i) {  // also with a signal that was used before
+          stream.launch_host([] {}, kLong);
+          event.record(stream);
+          EXPECT_EQ(select(on_done(event), on_recv(silence)), 0);
+        }
+      },
+      {.workers = 1});
+}
+
+TEST(HostDevice, ItsMemoryIsTheHosts) {
+  const Device device = open("host");
+  EXPECT_TRUE(device.capabilities().device_memory_is_host_memory);
+  EXPECT_TRUE(device.capabilities().host_kernels);
+  EXPECT_FALSE(device.capabilities().cuda_kernels);
+  const Stream stream(device);
+  const auto bytes = random_bytes(1'000, 31);
+  const PinnedBuffer from = pinned_copy(device, bytes);
+  const DeviceBuffer there(device, bytes.size());
+  copy_async(stream, there.span(), from.span());
+  stream.sync();
+  expect_bytes(std::span<const std::byte>(there.data(), there.size()), bytes);
+}
+
+// Device 0's kernel holds the last handle of device 1, whose stream waits for device 0's next
+// record.
+TEST(HostDevice, MayGoInAKernelOfAnotherForWhichItWaits) {
+  for (const bool in_a_run : {false, true}) {
+    const auto body = [] {
+      const Device first = open("host:0");
+      const Stream stream(first);
+      const Event event(first);
+      {
+        const Gate gate(stream);
+        const Device second = open("host:1");
+        const Stream waiting(second);
+        stream.launch_host([second] { static_cast<void>(second); });
+        event.record(stream);
+        waiting.wait(event);
+      }
+      stream.sync();
+    };
+    in_a_run ? run(body) : body();
+  }
+}
+
+TEST(HostDevice, InVirtualTimeItWaitsForNoneOfRealTime) {
+  const Device real = open_host({.memory_bytes = 1'000});
+  const Stream there(real);
+  const Event event(real);
+  const Gate gate(there);
+  event.record(there);
+  VirtualClock clock;
+  run(
+      [&] {
+        const Device device = open("host");
+        const Stream stream(device);
+        EXPECT_THROW(stream.wait(event), std::logic_error);
+        expect_works(device);
+        // What it has to wait for itself, where it has to.
+        std::optional<DeviceBuffer> buffer(std::in_place, real, 1'000);
+        buffer.reset();
+        EXPECT_THROW(DeviceBuffer(real, 1'000), std::logic_error);
+        const auto fill_the_queue = [&] {
+          for (int i = 0; i < kMoreThanFit; ++i) event.record(there);
+        };
+        EXPECT_THROW(fill_the_queue(), std::logic_error);
+      },
+      {.workers = 1, .clock = &clock});
+}
+
+TEST(HostDevice, SizesThatNoMemoryHasAreRefused) {
+  constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
+  const Device device = open_host({.memory_bytes = kMost});
+  for (const std::size_t bytes : {kMost, kMost - 1, kMost - 100, kMost / 2 + 1}) {
+    EXPECT_THROW(DeviceBuffer(device, bytes), GpuError);
+    EXPECT_THROW(PinnedBuffer(device, bytes), GpuError);
+  }
+  EXPECT_EQ(device.memory().device.peak, 0U);
+  EXPECT_EQ(device.memory().pinned.peak, 0U);
+  expect_works(device);
+}
+
+}  // namespace
+}  // namespace leat::gpu
