@@ -30,6 +30,8 @@ function(leat_add_library name)
                POSITION_INDEPENDENT_CODE ON # a static Leat inside somebody's shared object
                VERSION ${PROJECT_VERSION}
                SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+               UNITY_BUILD ${LEAT_UNITY}
+               UNITY_BUILD_BATCH_SIZE 20
   )
   leat_set_warnings(${target})
   leat_set_sanitizers(${target})

@@ -17,8 +17,8 @@ Atomic<std::uint32_t> requests{0};  // signals so far
 Atomic<std::uint32_t> word{0};      // changed for every request and every end
 
 std::mutex handler_mutex;
-int users = 0;                   // handler_mutex
-struct sigaction previous = {};  // likewise
+int users = 0;                           // handler_mutex
+struct sigaction previous_sigquit = {};  // likewise
 
 extern "C" void leat_on_sigquit(int /*signal*/) {
   // Lock-free atomics and a system call: allowed in a handler.
@@ -38,13 +38,13 @@ SigquitDump::SigquitDump(std::function<std::string()> describe)
   action.sa_handler = &leat_on_sigquit;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGQUIT, &action, &previous);
+  sigaction(SIGQUIT, &action, &previous_sigquit);
 }
 
 SigquitDump::~SigquitDump() {
   {
     const std::scoped_lock lock(handler_mutex);
-    if (--users == 0) sigaction(SIGQUIT, &previous, nullptr);
+    if (--users == 0) sigaction(SIGQUIT, &previous_sigquit, nullptr);
   }
   ending_.store(true, std::memory_order_relaxed);
   word.fetch_add(1, std::memory_order_release);

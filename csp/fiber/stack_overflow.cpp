@@ -13,7 +13,7 @@
 namespace leat {
 namespace {
 
-struct sigaction previous = {};
+struct sigaction previous_sigsegv = {};
 
 // What may be called in a signal's handler: no allocation, no stdio.
 class Line {
@@ -56,7 +56,7 @@ extern "C" void leat_on_sigsegv(int /*signal*/, siginfo_t* info, void* /*context
     }
   }
   // As if this handler did not exist: the instruction is run again, and faults again.
-  sigaction(SIGSEGV, &previous, nullptr);
+  sigaction(SIGSEGV, &previous_sigsegv, nullptr);
 }
 
 bool install() noexcept {
@@ -64,7 +64,7 @@ bool install() noexcept {
   action.sa_sigaction = &leat_on_sigsegv;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
-  return sigaction(SIGSEGV, &action, &previous) == 0;
+  return sigaction(SIGSEGV, &action, &previous_sigsegv) == 0;
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace leat::feeder {
 namespace {
 
 // What a pipe takes whole (pipe(7)): written at a time.
-constexpr std::size_t kMostBytes = 4096;
+constexpr std::size_t kMostToWrite = 4096;
 constexpr std::size_t kMostColumns = 120;
 
 std::string_view environment(const char* name) {
@@ -131,7 +131,7 @@ bool LiveScreen::finish() {
   const int fd = own_ >= 0 ? own_ : fd_;
   // One that waits takes a byte where poll(2) tells of room, on a terminal, and is never full where
   // it is a file.
-  const std::size_t most = own_ < 0 && isatty(fd_) != 0 ? 1 : kMostBytes;
+  const std::size_t most = own_ < 0 && isatty(fd_) != 0 ? 1 : kMostToWrite;
   while (!rest_.empty()) {
     if (!has_room(fd)) return false;
     const ssize_t written = ::write(fd, rest_.data(), std::min(rest_.size(), most));

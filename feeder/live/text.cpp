@@ -15,8 +15,8 @@
 namespace leat::feeder {
 namespace {
 
-constexpr std::size_t kLeast = 40;    // columns
-constexpr std::size_t kMostRows = 8;  // devices
+constexpr std::size_t kLeastColumns = 40;  // columns
+constexpr std::size_t kMostRows = 8;       // devices
 
 // How a count is written: "12.3", "4.04 k".
 std::string count_text(double count) {
@@ -315,7 +315,8 @@ std::vector<std::string> live_block(std::span<const LiveRow> rows, const LiveSty
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].stats.t_step > rows[slowest].stats.t_step) slowest = i;
   }
-  if (style.width < kLeast || style.height == 0) return {short_line(rows[slowest], style.width)};
+  if (style.width < kLeastColumns || style.height == 0)
+    return {short_line(rows[slowest], style.width)};
   std::size_t count = std::min(rows.size(), kMostRows);
   Lines lines = block_of(rows, slowest, count, style);
   while (lines.size() > style.height && count > 1) {

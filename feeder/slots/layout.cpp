@@ -7,25 +7,25 @@
 namespace leat::feeder {
 namespace {
 
-[[noreturn]] void refuse(std::string_view dataset, const std::string& why) {
+[[noreturn]] void refuse_dataset(std::string_view dataset, const std::string& why) {
   throw std::invalid_argument("leat: dataset \"" + std::string(dataset) + "\": " + why);
 }
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 56;
+constexpr std::size_t kMostBatchBytes = std::size_t{1} << 56;
 
 }  // namespace
 
 BatchLayout::BatchLayout(std::string_view dataset, std::span<const Field> fields,
                          std::span<const Field> written, std::size_t rows, std::size_t elements)
     : rows_(rows), elements_(elements), lengths_(fields.size()) {
-  if (fields.empty()) refuse(dataset, "it has no fields");
+  if (fields.empty()) refuse_dataset(dataset, "it has no fields");
   const bool is_packed = elements > 0;
   const auto per = [&](const Field& field) {
     return is_packed && field.variable_length ? RowPer::kElement : RowPer::kSample;
   };
   for (const Field& field : fields) {
     if (field.variable_length && field.shape.empty()) {
-      refuse(dataset, "field \"" + field.name + "\" has a variable length, but no shape");
+      refuse_dataset(dataset, "field \"" + field.name + "\" has a variable length, but no shape");
     }
     add(dataset, field, per(field));
   }
@@ -49,10 +49,11 @@ void BatchLayout::add(std::string_view dataset, const Field& given, RowPer per) 
   std::size_t bytes = size_of(given.dtype);
   for (const std::int64_t extent : given.shape) {
     if (extent < 0) {
-      refuse(dataset, "field \"" + given.name + "\" has an extent of " + std::to_string(extent));
+      refuse_dataset(dataset,
+                     "field \"" + given.name + "\" has an extent of " + std::to_string(extent));
     }
-    if (extent > 0 && bytes > kMostBytes / static_cast<std::size_t>(extent)) {
-      refuse(dataset, "field \"" + given.name + "\" is larger than any memory");
+    if (extent > 0 && bytes > kMostBatchBytes / static_cast<std::size_t>(extent)) {
+      refuse_dataset(dataset, "field \"" + given.name + "\" is larger than any memory");
     }
     bytes *= static_cast<std::size_t>(extent);
   }
@@ -63,13 +64,15 @@ void BatchLayout::add(std::string_view dataset, const Field& given, RowPer per) 
                                                     : rows_;
   const std::size_t sample_bytes = field.bytes();
   if (sample_bytes == 0 || given.bytes() == 0) {
-    refuse(dataset, "field \"" + field.name + "\" has no bytes");
+    refuse_dataset(dataset, "field \"" + field.name + "\" has no bytes");
   }
   const std::size_t most = (std::numeric_limits<std::size_t>::max() / 2 - bytes_) / rows;
-  if (sample_bytes > most) refuse(dataset, "a batch of field \"" + field.name + "\" is too large");
+  if (sample_bytes > most)
+    refuse_dataset(dataset, "a batch of field \"" + field.name + "\" is too large");
   // A transform may replace what was staged, by the same name.
   for (const TensorLayout& tensor : staged_ == 0 ? tensors() : written()) {
-    if (tensor.field.name == field.name) refuse(dataset, "two fields \"" + field.name + "\"");
+    if (tensor.field.name == field.name)
+      refuse_dataset(dataset, "two fields \"" + field.name + "\"");
   }
   tensors_.push_back(
       {.field = field, .per = per, .rows = rows, .offset = bytes_, .sample_bytes = sample_bytes});

@@ -20,6 +20,11 @@ std::string text(std::span<const Field> fields) {
 
 }  // namespace
 
+void cannot_read(const std::filesystem::path& file, const std::string& problem,
+                 const std::string& advice) {
+  throw Error("leat: cannot read " + file.string() + ": " + problem + "; " + advice);
+}
+
 std::uint64_t fixed_bytes(const Field& field, const char* of_what) {
   const auto refuse = [&](const std::string& why) {
     throw std::invalid_argument("leat: field \"" + field.name + "\" of " + of_what + " " + why);

@@ -2,10 +2,23 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <string>
 
 #include "leat/feeder/dataset.h"
 
 namespace leat::feeder {
+
+/// Advice that several errors end with.
+inline constexpr const char* kFetchAgain = "fetch the file again and compare its checksum";
+inline constexpr const char* kCheckThatReadable = "check that it is a file and may be read";
+
+/// A tar archive's unit: its headers have this many bytes, its data is padded to a multiple.
+inline constexpr std::uint64_t kTarBlock = 512;
+
+/// Throws leat::Error: "leat: cannot read <file>: <problem>; <advice>".
+[[noreturn]] void cannot_read(const std::filesystem::path& file, const std::string& problem,
+                              const std::string& advice);
 
 /// Bytes of a field that has the same number in every sample. Throws std::invalid_argument, with
 /// what it is a field of, if its length is variable, an extent below 1, or the product too large.

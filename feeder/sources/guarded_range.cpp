@@ -35,7 +35,7 @@ std::mutex changes;  // of nodes; the handler does without
 std::atomic<Node*> nodes{nullptr};
 Node* free_nodes = nullptr;
 struct sigaction previous = {};
-std::uintptr_t page_size = 0;  // with `previous`, set before the handler is installed
+std::uintptr_t page_bytes = 0;  // with `previous`, set before the handler is installed
 
 // The handler runs on the thread's signal stack, with the thread's errno, which fibers share that
 // take turns on the thread: ThreadSanitizer, to which each fiber is a thread, would take that for a
@@ -71,11 +71,11 @@ LEAT_IN_HANDLER Found find(std::uintptr_t address) noexcept {
 LEAT_IN_HANDLER bool give_zeros(std::uintptr_t address) noexcept {
   const Found found = find(address);
   if (found.node == nullptr) return false;
-  const std::uintptr_t page = address / page_size * page_size;
+  const std::uintptr_t page = address / page_bytes * page_bytes;
   grow(found.node->lost_before_end, found.end - page);
-  grow(found.node->lost_after_begin, page + page_size - found.begin);
+  grow(found.node->lost_after_begin, page + page_bytes - found.begin);
   // Not mmap(): ThreadSanitizer takes that for a write to what other threads may be reading.
-  return syscall(SYS_mmap, page, page_size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+  return syscall(SYS_mmap, page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
                  0) == static_cast<long>(page);
 }
 
@@ -108,7 +108,7 @@ extern "C" LEAT_IN_HANDLER void leat_on_sigbus(int signal, siginfo_t* info, void
 }
 
 void install() {
-  page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  page_bytes = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   struct sigaction action = {};
   action.sa_sigaction = &leat_on_sigbus;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
@@ -132,7 +132,7 @@ GuardedRange::GuardedRange(const std::byte* data, std::size_t size) {
   if (!is_new) free_nodes = node->next_free;
   const auto begin = reinterpret_cast<std::uintptr_t>(data);
   node->begin.store(begin);
-  node->end.store(begin + (size + page_size - 1) / page_size * page_size);
+  node->end.store(begin + (size + page_bytes - 1) / page_bytes * page_bytes);
   node->lost_before_end.store(0);
   node->lost_after_begin.store(0);
   node->version.fetch_add(1);

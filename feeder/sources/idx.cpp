@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "leat/csp/error.h"
+#include "leat/feeder/sources/checks.h"
 
 namespace leat::feeder {
 namespace {
@@ -38,13 +39,6 @@ constexpr std::size_t kMostBeyond = std::size_t{256} << 20;
 // Deflate's best: 258 bytes from 2 bits (zlib's technical notes state the bound 1032:1).
 constexpr std::uint64_t kMaxCompression = 1032;
 
-[[noreturn]] void fail(const std::filesystem::path& file, const std::string& problem,
-                       const std::string& advice) {
-  throw Error("leat: cannot read " + file.string() + ": " + problem + "; " + advice);
-}
-
-constexpr const char* kFetchAgain = "fetch the file again and compare its checksum";
-
 std::string hex(std::uint32_t number) {
   std::array<char, 11> text{};
   std::snprintf(text.data(), text.size(), "0x%08x", number);
@@ -58,7 +52,7 @@ class Input {
   explicit Input(const std::filesystem::path& path) : path_(path) {
     std::error_code error;
     size_ = std::filesystem::file_size(path, error);  // refuses directories, pipes, devices
-    if (error) fail(path, error.message(), "check that it is a file and may be read");
+    if (error) cannot_read(path, error.message(), kCheckThatReadable);
     file_.reset(std::fopen(path.c_str(), "rb"));
     if (!file_) fail_by_errno();
     std::array<std::uint8_t, 2> start{};
@@ -129,8 +123,8 @@ class Input {
       }
       if (between_members_) {  // a gzip file is one compressed member or several
         if (*stream_.next_in != 0x1f) {
-          fail(path_, "something that is not gzip follows the compressed data" + where(),
-               kFetchAgain);
+          cannot_read(path_, "something that is not gzip follows the compressed data" + where(),
+                      kFetchAgain);
         }
         inflating(inflateReset(&stream_));
         between_members_ = false;
@@ -153,11 +147,11 @@ class Input {
   void inflating(int result) const {
     if (result == Z_OK) return;
     const std::string why = stream_.msg != nullptr ? stream_.msg : zError(result);
-    fail(path_, "corrupt gzip data (zlib: " + why + ")" + where(), kFetchAgain);
+    cannot_read(path_, "corrupt gzip data (zlib: " + why + ")" + where(), kFetchAgain);
   }
 
   [[noreturn]] void fail_by_errno() const {
-    fail(path_, std::strerror(errno) + where(), "check that it is a file and may be read");
+    cannot_read(path_, std::strerror(errno) + where(), kCheckThatReadable);
   }
 
   struct Close {
@@ -205,16 +199,16 @@ IdxArray read_idx(const std::filesystem::path& file, unsigned dimensions) {
   const std::uint32_t expected_magic = 0x00000800 | dimensions;
   const std::uint32_t magic = big_endian(Bytes(header).first(4));
   if (header_found >= 4 && magic != expected_magic) {
-    fail(file,
-         "wrong magic number: found " + hex(magic) + ", expected " + hex(expected_magic) +
-             " (IDX, unsigned bytes, dimensions: " + std::to_string(dimensions) + ")",
-         "check that it is the right file, plain or compressed with gzip");
+    cannot_read(file,
+                "wrong magic number: found " + hex(magic) + ", expected " + hex(expected_magic) +
+                    " (IDX, unsigned bytes, dimensions: " + std::to_string(dimensions) + ")",
+                "check that it is the right file, plain or compressed with gzip");
   }
   if (header_found < header.size()) {
-    fail(file,
-         "truncated: expected a header of " + std::to_string(header.size()) + " bytes, found " +
-             std::to_string(header_found),
-         kFetchAgain);
+    cannot_read(file,
+                "truncated: expected a header of " + std::to_string(header.size()) +
+                    " bytes, found " + std::to_string(header_found),
+                kFetchAgain);
   }
 
   IdxArray array;
@@ -225,19 +219,20 @@ IdxArray read_idx(const std::filesystem::path& file, unsigned dimensions) {
   for (const std::size_t extent : array.shape) {
     if (extent != 0 &&
         payload > (std::numeric_limits<std::size_t>::max() - header.size()) / extent) {
-      fail(file,
-           "its header (byte 4) announces more than fits into memory: " + to_string(array.shape),
-           kFetchAgain);
+      cannot_read(
+          file,
+          "its header (byte 4) announces more than fits into memory: " + to_string(array.shape),
+          kFetchAgain);
     }
     payload *= extent;
   }
 
   const auto truncated = [&](const std::string& found) {
-    fail(file,
-         "truncated: expected " + std::to_string(header.size() + payload) + " bytes (a header of " +
-             std::to_string(header.size()) + ", then " + to_string(array.shape) + "), found " +
-             found,
-         kFetchAgain);
+    cannot_read(file,
+                "truncated: expected " + std::to_string(header.size() + payload) +
+                    " bytes (a header of " + std::to_string(header.size()) + ", then " +
+                    to_string(array.shape) + "), found " + found,
+                kFetchAgain);
   };
   if (header.size() + payload > input.capacity()) truncated(input.capacity_text());
   while (array.values.size() < payload) {
@@ -255,13 +250,14 @@ IdxArray read_idx(const std::filesystem::path& file, unsigned dimensions) {
   // checksum at the end tells. Without gzip there is none.
   if (is_longer && input.is_gzip()) input.skip(kMostBeyond);
   if (is_longer && !input.is_cut_off()) {
-    fail(file,
-         "more bytes than the " + std::to_string(header.size() + payload) +
-             " that its header announces (" + to_string(array.shape) + ")",
-         kFetchAgain);
+    cannot_read(file,
+                "more bytes than the " + std::to_string(header.size() + payload) +
+                    " that its header announces (" + to_string(array.shape) + ")",
+                kFetchAgain);
   }
   if (input.is_cut_off()) {
-    fail(file, "truncated: the gzip data ends before its checksum," + input.where(), kFetchAgain);
+    cannot_read(file, "truncated: the gzip data ends before its checksum," + input.where(),
+                kFetchAgain);
   }
   return array;
 }

@@ -16,7 +16,7 @@ constexpr std::uint32_t kStrip = 16;
 
 constexpr int kAttempts = 10;  // torchvision's, for a box that lies within the image
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_options(const std::string& why) {
   throw std::invalid_argument("leat: an image's options: " + why);
 }
 
@@ -26,19 +26,19 @@ void check(const ImageOptions& options) {
     return from > 0 && from <= to && to <= most;
   };
   if (options.height < 1 || options.width < 1 || options.height > kMost || options.width > kMost) {
-    refuse("height and width are 1 to 65536");
+    refuse_options("height and width are 1 to 65536");
   }
   if (options.fit == Fit::kCenterCrop &&
       (options.shorter_side < std::max(options.height, options.width) ||
        options.shorter_side > kMost)) {
-    refuse("shorter_side is at least height and width, and at most 65536");
+    refuse_options("shorter_side is at least height and width, and at most 65536");
   }
   if (options.fit == Fit::kRandomResizedCrop &&
       (!within(options.scale[0], options.scale[1], 1) ||
        !within(options.ratio[0], options.ratio[1], 1000))) {
-    refuse("0 < scale[0] <= scale[1] <= 1, and 0 < ratio[0] <= ratio[1] <= 1000");
+    refuse_options("0 < scale[0] <= scale[1] <= 1, and 0 < ratio[0] <= ratio[1] <= 1000");
   }
-  if (!(options.mirror >= 0 && options.mirror <= 1)) refuse("mirror is a probability");
+  if (!(options.mirror >= 0 && options.mirror <= 1)) refuse_options("mirror is a probability");
 }
 
 // Python's round(), which torchvision calls: halves to even, as nearbyint() does by default.

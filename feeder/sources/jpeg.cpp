@@ -13,14 +13,14 @@
 #include <stdexcept>
 #include <vector>
 
+#include "leat/feeder/sources/checks.h"
+
 // After <cstdio>.
 #include <jerror.h>
 #include <jpeglib.h>
 
 namespace leat::feeder {
 namespace {
-
-constexpr const char* kFetchAgain = "fetch the file again and compare its checksum";
 
 // A progressive image refines all its pixels in each scan; encoders make about 10. One of thousands
 // is made to take for ever.

@@ -16,14 +16,10 @@
 #include <utility>
 
 #include "leat/csp/error.h"
+#include "leat/feeder/sources/checks.h"
 
 namespace leat::feeder {
 namespace {
-
-[[noreturn]] void fail(const std::filesystem::path& file, const std::string& problem,
-                       const std::string& advice) {
-  throw Error("leat: cannot read " + file.string() + ": " + problem + "; " + advice);
-}
 
 // From here on the advice is worth its system call. Pieces of 64 KiB, in any order: 1100 us without
 // it and 180 us with it where they are on an SSD; 6 us and 7 us where they are in memory.
@@ -32,8 +28,6 @@ constexpr std::uint64_t kWorthAdvice = std::uint64_t{32} << 10;
 constexpr std::uint64_t kCacheLine = 64;
 // The rest of a larger sample is fetched by the processor itself, which sees the sequence.
 constexpr std::uint64_t kMostInCache = std::uint64_t{8} << 10;
-
-constexpr const char* kMayBeRead = "check that it is a file and may be read";
 
 std::uint64_t page_size() noexcept {
   static const auto size = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
@@ -45,7 +39,7 @@ class Descriptor {
   // O_NONBLOCK: the other end of a pipe is not waited for.
   explicit Descriptor(const std::filesystem::path& path)
       : number_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    if (number_ < 0) fail(path, std::strerror(errno), kMayBeRead);
+    if (number_ < 0) cannot_read(path, std::strerror(errno), kCheckThatReadable);
   }
   ~Descriptor() { close(number_); }
   Descriptor(const Descriptor&) = delete;
@@ -67,17 +61,18 @@ MappedFile::MappedFile(std::filesystem::path path, Access access)
   if (error) absolute_ = path_;
   const Descriptor file(path_);
   struct stat status = {};
-  if (fstat(file.number(), &status) != 0) fail(path_, std::strerror(errno), kMayBeRead);
+  if (fstat(file.number(), &status) != 0)
+    cannot_read(path_, std::strerror(errno), kCheckThatReadable);
   if (!S_ISREG(status.st_mode)) {
-    fail(path_, S_ISDIR(status.st_mode) ? "it is a directory" : "it is no regular file",
-         "name a file");
+    cannot_read(path_, S_ISDIR(status.st_mode) ? "it is a directory" : "it is no regular file",
+                "name a file");
   }
   const auto size = static_cast<std::uint64_t>(status.st_size);
   if (size == 0) {
-    fail(path_, "it is empty (0 bytes)", "write or fetch it again, or leave it out");
+    cannot_read(path_, "it is empty (0 bytes)", "write or fetch it again, or leave it out");
   }
   if (size > std::numeric_limits<std::size_t>::max() / 2) {
-    fail(path_, "its " + std::to_string(size) + " bytes cannot be mapped", "split it");
+    cannot_read(path_, "its " + std::to_string(size) + " bytes cannot be mapped", "split it");
   }
   size_ = static_cast<std::size_t>(size);
   device_ = status.st_dev;
@@ -85,8 +80,9 @@ MappedFile::MappedFile(std::filesystem::path path, Access access)
 
   void* const pages = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.number(), 0);
   if (pages == MAP_FAILED) {
-    fail(path_, std::string("mapping it failed: ") + std::strerror(errno),
-         "if files are many, raise vm.max_map_count; else check the limits of address space");
+    cannot_read(
+        path_, std::string("mapping it failed: ") + std::strerror(errno),
+        "if files are many, raise vm.max_map_count; else check the limits of address space");
   }
   pages_ = {pages, Unmap{size_}};
   // Advice: a kernel without it reads all the same.
@@ -141,18 +137,18 @@ void MappedFile::check_with_size(std::uint64_t offset, std::uint64_t count) cons
   const std::uint64_t size_now = is_named ? static_cast<std::uint64_t>(status.st_size) : size_;
   const std::uint64_t end = offset + count;
   if (end > size_now) {
-    fail(path_,
-         "it was cut off while it was mapped: it had " + std::to_string(size_) +
-             " bytes, and has " + std::to_string(size_now) + " now; bytes " +
-             std::to_string(offset) + " to " + std::to_string(end) + " were wanted",
-         "replace files by renaming new ones, and start again");
+    cannot_read(path_,
+                "it was cut off while it was mapped: it had " + std::to_string(size_) +
+                    " bytes, and has " + std::to_string(size_now) + " now; bytes " +
+                    std::to_string(offset) + " to " + std::to_string(end) + " were wanted",
+                "replace files by renaming new ones, and start again");
   }
   if (!guard_->is_lost(static_cast<std::size_t>(offset), static_cast<std::size_t>(end))) return;
-  fail(path_,
-       "bytes " + std::to_string(offset) + " to " + std::to_string(end) +
-           " could not be had: the page at byte " + std::to_string(guard_->first_lost()) +
-           " was missing, because of an I/O error or because the file was cut off",
-       "look into the kernel's log, and do not change files that are in use");
+  cannot_read(path_,
+              "bytes " + std::to_string(offset) + " to " + std::to_string(end) +
+                  " could not be had: the page at byte " + std::to_string(guard_->first_lost()) +
+                  " was missing, because of an I/O error or because the file was cut off",
+              "look into the kernel's log, and do not change files that are in use");
 }
 
 }  // namespace leat::feeder

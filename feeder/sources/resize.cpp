@@ -23,7 +23,7 @@ using resize_kernels::WeightPair;
 
 constexpr std::uint32_t kMostPixels = std::uint32_t{1} << 20;  // of an axis
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_resize(const std::string& why) {
   throw std::invalid_argument("leat: a resize " + why);
 }
 
@@ -120,14 +120,15 @@ struct Layout {
 
 PixelRange source_range(const ResizeAxis& axis, bool antialias) {
   if (!(axis.begin < axis.end) || axis.begin < axis.low || axis.end > axis.high) {
-    refuse("is of [" + std::to_string(axis.begin) + ", " + std::to_string(axis.end) +
-           "), which is empty or not within pixels " + std::to_string(axis.low) + " to " +
-           std::to_string(axis.high));
+    refuse_resize("is of [" + std::to_string(axis.begin) + ", " + std::to_string(axis.end) +
+                  "), which is empty or not within pixels " + std::to_string(axis.low) + " to " +
+                  std::to_string(axis.high));
   }
-  if (axis.high > kMostPixels || axis.size > kMostPixels) refuse("has more than 2^20 pixels");
+  if (axis.high > kMostPixels || axis.size > kMostPixels)
+    refuse_resize("has more than 2^20 pixels");
   if (axis.count == 0 || axis.first > axis.size || axis.count > axis.size - axis.first) {
-    refuse("computes pixels that it has not: " + std::to_string(axis.count) + " from " +
-           std::to_string(axis.first) + " on, of " + std::to_string(axis.size));
+    refuse_resize("computes pixels that it has not: " + std::to_string(axis.count) + " from " +
+                  std::to_string(axis.first) + " on, of " + std::to_string(axis.size));
   }
   const Filter filter(axis, antialias);
   const std::uint32_t first = filter.first(filter.center(0));
@@ -146,8 +147,8 @@ Resizer::Resizer(const Resize& resize, std::span<std::byte> scratch)
       rows_(source_range(resize.y, resize.antialias)) {
   const Layout layout(resize_);
   if (scratch.size() < layout.end) {
-    refuse("needs " + std::to_string(layout.end) + " bytes of scratch memory, not " +
-           std::to_string(scratch.size()));
+    refuse_resize("needs " + std::to_string(layout.end) + " bytes of scratch memory, not " +
+                  std::to_string(scratch.size()));
   }
   stride_ = layout.stride;
   std::byte* const at = scratch.data();
@@ -169,7 +170,7 @@ Resizer::Resizer(const Resize& resize, std::span<std::byte> scratch)
 void Resizer::add_rows(const std::uint8_t* pixels, std::size_t stride, std::uint32_t left,
                        std::uint32_t rows) {
   if (rows > rows_.count - added_ || left > columns_.first) {
-    refuse("is given rows or columns that it does not need");
+    refuse_resize("is given rows or columns that it does not need");
   }
   const std::uint8_t* const begin = pixels + std::size_t{3} * (columns_.first - left);
   const auto& kernels = resize_kernels::fastest();
@@ -195,8 +196,8 @@ void Resizer::add_rows(const std::uint8_t* pixels, std::size_t stride, std::uint
 void Resizer::finish(std::span<std::uint8_t> out) {
   const std::size_t width = resize_.x.count;
   const std::size_t height = resize_.y.count;
-  if (out.size() < 3 * width * height) refuse("has no room for its result");
-  if (added_ < rows_.count) refuse("was given too few rows");
+  if (out.size() < 3 * width * height) refuse_resize("has no room for its result");
+  if (added_ < rows_.count) refuse_resize("was given too few rows");
   const auto& kernels = resize_kernels::fastest();
   for (std::size_t y = 0; y < height; ++y) {
     kernels.along_y(narrow_, stride_, taps_y_[y], pairs_y_, line_, (3 * width + 15) / 16 * 16);
@@ -218,7 +219,7 @@ void resize_image(std::span<const std::uint8_t> pixels, std::uint32_t width, con
   const std::size_t stride = std::size_t{3} * width;
   if (columns.first + columns.count > width ||
       pixels.size() / stride < std::size_t{rows.first} + rows.count) {
-    refuse("needs pixels that the image has not");
+    refuse_resize("needs pixels that the image has not");
   }
   constexpr std::size_t kAlignment = 64;
   const std::size_t bytes = Resizer::scratch_bytes(resize);

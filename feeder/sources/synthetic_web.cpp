@@ -8,11 +8,11 @@
 
 #include "leat/csp/error.h"
 #include "leat/feeder/random.h"
+#include "leat/feeder/sources/checks.h"
 
 namespace leat::feeder {
 namespace {
 
-constexpr std::size_t kBlock = 512;
 constexpr std::size_t kLongestName = 100;
 
 std::span<const std::byte> bytes_of(const std::string& text) {
@@ -46,7 +46,7 @@ TarWriter::TarWriter(const std::filesystem::path& file, LongNames long_names)
 }
 
 void TarWriter::write_member(const std::string& name, char type, std::span<const std::byte> data) {
-  std::array<char, kBlock> header{};
+  std::array<char, kTarBlock> header{};
   const auto put = [&header](std::size_t at, const std::string& text) {
     std::copy(text.begin(), text.end(), header.begin() + static_cast<std::ptrdiff_t>(at));
   };
@@ -68,10 +68,11 @@ void TarWriter::write_member(const std::string& name, char type, std::span<const
   for (const char byte : header) sum += static_cast<unsigned char>(byte);
   std::snprintf(octal.data(), octal.size(), "%06o", sum);
   std::copy_n(octal.begin(), 7, header.begin() + 148);  // with its 0, before the last space
-  out_.write(header.data(), static_cast<std::streamsize>(kBlock));
+  out_.write(header.data(), static_cast<std::streamsize>(kTarBlock));
   out_.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
-  constexpr std::array<char, kBlock> kZeros{};
-  out_.write(kZeros.data(), static_cast<std::streamsize>((kBlock - data.size() % kBlock) % kBlock));
+  constexpr std::array<char, kTarBlock> kZeros{};
+  out_.write(kZeros.data(),
+             static_cast<std::streamsize>((kTarBlock - data.size() % kTarBlock) % kTarBlock));
 }
 
 void TarWriter::add(const std::string& name, std::span<const std::byte> data) {
@@ -88,7 +89,7 @@ void TarWriter::add(const std::string& name, std::span<const std::byte> data) {
 void TarWriter::add(const std::string& name, const std::string& data) { add(name, bytes_of(data)); }
 
 void TarWriter::finish() {
-  constexpr std::array<char, 2 * kBlock> kEnd{};
+  constexpr std::array<char, 2 * kTarBlock> kEnd{};
   out_.write(kEnd.data(), static_cast<std::streamsize>(kEnd.size()));
   out_.close();
   if (!out_) {

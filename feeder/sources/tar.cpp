@@ -16,23 +16,20 @@
 
 #include "leat/csp/error.h"
 #include "leat/csp/wait/random.h"
+#include "leat/feeder/sources/checks.h"
 
 namespace leat::feeder {
 namespace {
 
-constexpr std::uint64_t kBlock = 512;
 constexpr std::size_t kSizeAt = 124;  // in a header
 // One read of it finds the headers of several small members.
 constexpr std::uint64_t kWindow = 8192;
 // Of records and names: paths are 4096 bytes at most.
 constexpr std::uint64_t kLongestText = std::uint64_t{1} << 20;
 
-constexpr const char* kFetchAgain = "fetch the file again and compare its checksum";
-constexpr const char* kOpenable = "check that it is a file and may be read";
-
 std::string at_byte(std::uint64_t offset) { return " (byte " + std::to_string(offset) + ")"; }
 
-std::uint64_t padded(std::uint64_t size) { return (size + kBlock - 1) / kBlock * kBlock; }
+std::uint64_t padded(std::uint64_t size) { return (size + kTarBlock - 1) / kTarBlock * kTarBlock; }
 
 bool is_zero(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
@@ -72,7 +69,7 @@ bool checksum_is_right(std::span<const std::byte> block) {
   if (!parse_number(block.subspan(kBegin, kEnd - kBegin), said)) return false;
   std::int64_t sum = 0;
   std::int64_t sum_signed = 0;  // as some programs computed it
-  for (std::size_t i = 0; i < kBlock; ++i) {
+  for (std::size_t i = 0; i < kTarBlock; ++i) {
     const auto byte =
         i >= kBegin && i < kEnd ? std::uint8_t{' '} : std::to_integer<std::uint8_t>(block[i]);
     sum += byte;
@@ -152,8 +149,9 @@ TarReader::TarReader(std::filesystem::path file) : file_(std::move(file)) {
   const int error = errno;
   const bool is_file = is_open && S_ISREG(status.st_mode);
   if (!is_file && descriptor_ >= 0) close(descriptor_);
-  if (!is_open) fail(std::strerror(error), kOpenable);
-  if (!is_file) fail(S_ISDIR(status.st_mode) ? "Is a directory" : "it is no file", kOpenable);
+  if (!is_open) fail(std::strerror(error), kCheckThatReadable);
+  if (!is_file)
+    fail(S_ISDIR(status.st_mode) ? "Is a directory" : "it is no file", kCheckThatReadable);
   size_ = static_cast<std::uint64_t>(status.st_size);
 }
 
@@ -167,7 +165,7 @@ void TarReader::seek(std::uint64_t begin) { next_ = begin; }
 
 // 512 bytes, valid until the next call; fewer at the end of the archive.
 std::span<const std::byte> TarReader::block(std::uint64_t offset) {
-  const std::uint64_t wanted = std::min(kBlock, size_ - std::min(offset, size_));
+  const std::uint64_t wanted = std::min(kTarBlock, size_ - std::min(offset, size_));
   if (offset < window_begin_ || offset + wanted > window_begin_ + window_.size()) {
     window_.resize(std::min(kWindow, size_ - std::min(offset, size_)));
     window_begin_ = offset;
@@ -175,8 +173,9 @@ std::span<const std::byte> TarReader::block(std::uint64_t offset) {
       const ssize_t got = pread(descriptor_, window_.data() + done, window_.size() - done,
                                 static_cast<off_t>(offset + done));
       if (got < 0 && errno == EINTR) continue;
-      if (got < 0) fail(std::strerror(errno) + at_byte(offset + done), kOpenable);
-      if (got == 0) fail("it became shorter while it was read" + at_byte(offset + done), kOpenable);
+      if (got < 0) fail(std::strerror(errno) + at_byte(offset + done), kCheckThatReadable);
+      if (got == 0)
+        fail("it became shorter while it was read" + at_byte(offset + done), kCheckThatReadable);
       done += static_cast<std::size_t>(got);
     }
   }
@@ -190,7 +189,7 @@ std::string TarReader::text(const Header& header, std::uint64_t data) {
          kFetchAgain);
   }
   std::string text;
-  for (std::uint64_t at = 0; at < header.size; at += kBlock) {
+  for (std::uint64_t at = 0; at < header.size; at += kTarBlock) {
     const std::span<const std::byte> bytes = block(data + at);
     text.append(reinterpret_cast<const char*>(bytes.data()),
                 std::min<std::size_t>(bytes.size(), header.size - at));
@@ -257,7 +256,7 @@ std::optional<TarReader::Header> TarReader::header(std::uint64_t offset, bool is
     fail(std::string("it is compressed with ") + program,
          "decompress it: samples are read in any order, for which tar has to be plain");
   }
-  const bool is_whole = bytes.size() == kBlock;
+  const bool is_whole = bytes.size() == kTarBlock;
   if (is_zero(bytes) && (is_whole || offset != 0)) {
     if (is_inside) fail("it ends where a member was described" + at_byte(offset), kFetchAgain);
     check_end(offset + bytes.size());
@@ -296,7 +295,7 @@ bool TarReader::next(TarMember& member) {
     std::optional<Header> found;
     while ((found = header(next_, !headers.empty())) && found->describes()) {
       keep(block(next_));
-      const std::uint64_t data = next_ + kBlock;
+      const std::uint64_t data = next_ + kTarBlock;
       if (found->size > kLongestText || headers.size() > kLongestText) {
         fail("more than a megabyte of headers before a member" + at_byte(next_), kFetchAgain);
       }
@@ -305,14 +304,14 @@ bool TarReader::next(TarMember& member) {
       if (found->type == 'x' || found->type == 'X') {
         read_records(described, data, member.name, described_size);
       }
-      for (std::uint64_t at = 0; at < found->size; at += kBlock) keep(block(data + at));
+      for (std::uint64_t at = 0; at < found->size; at += kTarBlock) keep(block(data + at));
       next_ = data + padded(found->size);
     }
     if (!found) return false;
 
     keep(block(next_));
     if (member.name.empty()) member.name = found->name;
-    member.data = next_ + kBlock;
+    member.data = next_ + kTarBlock;
     member.size = found->has_data() ? described_size.value_or(found->size) : 0;
     if (member.size > size_ - member.data) {
       fail("truncated: the data of " + printable(member.name) + " begins at byte " +

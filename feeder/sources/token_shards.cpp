@@ -16,13 +16,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "shards are read as they lie");
 
-[[noreturn]] void fail(const MappedFile& file, const std::string& problem,
-                       const std::string& advice) {
-  throw Error("leat: cannot read " + file.path().string() + ": " + problem + "; " + advice);
-}
-
-constexpr const char* kFetchAgain = "fetch the file again and compare its checksum";
-
 // --- Headers.
 
 constexpr std::uint64_t kHeaderBytes = 1024;
@@ -58,40 +51,41 @@ const Format* format_of(std::uint32_t magic) {
 
 Shard shard_with_header(const MappedFile& file) {
   if (file.size() < kHeaderBytes) {
-    fail(file,
-         "truncated: expected a header of " + std::to_string(kHeaderBytes) + " bytes, found " +
-             std::to_string(file.size()),
-         kFetchAgain);
+    cannot_read(file.path(),
+                "truncated: expected a header of " + std::to_string(kHeaderBytes) +
+                    " bytes, found " + std::to_string(file.size()),
+                kFetchAgain);
   }
   const std::uint32_t magic = word(file, 0);
   const Format* const format = format_of(magic);
   if (format == nullptr) {
-    fail(file,
-         "wrong magic number at byte 0: found " + std::to_string(magic) + ", expected " +
-             std::to_string(kFormats[0].magic) + " (GPT-2) or " +
-             std::to_string(kFormats[1].magic) + " (Llama 3)",
-         "check that it is a token file of llm.c, or read it as one without a header");
+    cannot_read(file.path(),
+                "wrong magic number at byte 0: found " + std::to_string(magic) + ", expected " +
+                    std::to_string(kFormats[0].magic) + " (GPT-2) or " +
+                    std::to_string(kFormats[1].magic) + " (Llama 3)",
+                "check that it is a token file of llm.c, or read it as one without a header");
   }
   const std::uint32_t version = word(file, 4);
   if (version != format->version) {
-    fail(file,
-         "wrong version at byte 4: found " + std::to_string(version) + ", expected " +
-             std::to_string(format->version) + " after magic number " + std::to_string(magic),
-         "write it again with the present scripts of llm.c");
+    cannot_read(file.path(),
+                "wrong version at byte 4: found " + std::to_string(version) + ", expected " +
+                    std::to_string(format->version) + " after magic number " +
+                    std::to_string(magic),
+                "write it again with the present scripts of llm.c");
   }
   const auto tokens = static_cast<std::int32_t>(word(file, 8));
   const std::uint64_t bytes = file.size() - kHeaderBytes;
   // As 64 bits a negative number is more than any file holds.
   if (static_cast<std::uint64_t>(static_cast<std::int64_t>(tokens)) * size_of(format->token) !=
       bytes) {
-    fail(file,
-         (tokens > 0 && bytes / size_of(format->token) < static_cast<std::uint64_t>(tokens)
-              ? std::string("truncated: ")
-              : std::string("wrong size: ")) +
-             "its header (byte 8) announces " + std::to_string(tokens) + " tokens of " +
-             std::to_string(size_of(format->token)) + " bytes, and " + std::to_string(bytes) +
-             " bytes follow it",
-         kFetchAgain);
+    cannot_read(file.path(),
+                (tokens > 0 && bytes / size_of(format->token) < static_cast<std::uint64_t>(tokens)
+                     ? std::string("truncated: ")
+                     : std::string("wrong size: ")) +
+                    "its header (byte 8) announces " + std::to_string(tokens) + " tokens of " +
+                    std::to_string(size_of(format->token)) + " bytes, and " +
+                    std::to_string(bytes) + " bytes follow it",
+                kFetchAgain);
   }
   return {kHeaderBytes, format->token, bytes / size_of(format->token)};
 }
@@ -99,10 +93,11 @@ Shard shard_with_header(const MappedFile& file) {
 Shard shard_without_header(const MappedFile& file, DType token) {
   const std::uint64_t tokens = file.size() / size_of(token);
   if (file.size() % size_of(token) != 0) {
-    fail(file,
-         "truncated: of its " + std::to_string(file.size()) + " bytes, the last whole " +
-             to_string(token) + " token ends at byte " + std::to_string(tokens * size_of(token)),
-         "fetch the file again, and check the type of its tokens");
+    cannot_read(file.path(),
+                "truncated: of its " + std::to_string(file.size()) + " bytes, the last whole " +
+                    to_string(token) + " token ends at byte " +
+                    std::to_string(tokens * size_of(token)),
+                "fetch the file again, and check the type of its tokens");
   }
   return {0, token, tokens};
 }
@@ -122,15 +117,15 @@ std::string to_string(const Shard& shard) {
 // --- Tokens. Loops over a block of fixed size, which g++ -O2 makes vector instructions of; of
 // others it does not. -O3 and AVX2 gain a fifth at most.
 
-constexpr std::size_t kBlock = 64;
+constexpr std::size_t kTokenBlock = 64;
 
 template <class From, class To>
 void copy(const std::byte* source, std::span<std::byte> out) {
   const auto* from = reinterpret_cast<const From*>(source);  // aligned, as the header's size is
   auto* to = reinterpret_cast<To*>(out.data());
   std::size_t left = out.size() / sizeof(To);
-  for (; left >= kBlock; left -= kBlock, from += kBlock, to += kBlock) {
-    for (std::size_t i = 0; i < kBlock; ++i) to[i] = static_cast<To>(from[i]);
+  for (; left >= kTokenBlock; left -= kTokenBlock, from += kTokenBlock, to += kTokenBlock) {
+    for (std::size_t i = 0; i < kTokenBlock; ++i) to[i] = static_cast<To>(from[i]);
   }
   for (std::size_t i = 0; i < left; ++i) to[i] = static_cast<To>(from[i]);
 }
@@ -143,9 +138,9 @@ std::optional<std::size_t> first_beyond(const std::byte* source, std::size_t cou
   const auto* const from = reinterpret_cast<const From*>(source);
   const auto least = static_cast<From>(bound);
   std::size_t at = 0;
-  for (; count - at >= kBlock; at += kBlock) {
+  for (; count - at >= kTokenBlock; at += kTokenBlock) {
     unsigned beyond = 0;
-    for (std::size_t i = 0; i < kBlock; ++i) beyond |= from[at + i] >= least ? 1U : 0U;
+    for (std::size_t i = 0; i < kTokenBlock; ++i) beyond |= from[at + i] >= least ? 1U : 0U;
     if (beyond != 0) break;
   }
   for (; at < count; ++at) {
@@ -202,16 +197,17 @@ TokenShards::TokenShards(const FilePatterns& files, const TokenShardsOptions& op
     const Shard shard = look_at(file, options);
     if (!first) first = shard;
     if (shard.token != first->token || shard.header_bytes != first->header_bytes) {
-      fail(file,
-           "it has " + to_string(shard) + ", but " + shards_[0]->path().string() + " has " +
-               to_string(*first),
-           "take shards of one kind");
+      cannot_read(file.path(),
+                  "it has " + to_string(shard) + ", but " + shards_[0]->path().string() + " has " +
+                      to_string(*first),
+                  "take shards of one kind");
     }
     if (shard.tokens <= sequence_length_) {
-      fail(file,
-           "too few tokens: " + std::to_string(shard.tokens) + ", and a window of " +
-               std::to_string(sequence_length_) + " needs " + std::to_string(sequence_length_ + 1),
-           "leave it out, or take a smaller sequence_length");
+      cannot_read(file.path(),
+                  "too few tokens: " + std::to_string(shard.tokens) + ", and a window of " +
+                      std::to_string(sequence_length_) + " needs " +
+                      std::to_string(sequence_length_ + 1),
+                  "leave it out, or take a smaller sequence_length");
     }
     tokens_ += shard.tokens;
     index_.add((shard.tokens - sequence_length_ - 1) / stride_ + 1);
@@ -219,10 +215,10 @@ TokenShards::TokenShards(const FilePatterns& files, const TokenShardsOptions& op
   token_ = first->token;
   header_bytes_ = first->header_bytes;
   if (size_of(options.dtype) < size_of(token_)) {
-    fail(*shards_[0],
-         std::string("its tokens are ") + to_string(token_) + ", which " +
-             to_string(options.dtype) + " cannot hold",
-         "ask for int32 or larger");
+    cannot_read(shards_[0]->path(),
+                std::string("its tokens are ") + to_string(token_) + ", which " +
+                    to_string(options.dtype) + " cannot hold",
+                "ask for int32 or larger");
   }
   if (token_ == DType::kUint32 && options.dtype == DType::kInt32) {
     bound_ = bound_ == 0 ? kInt32End : std::min(bound_, kInt32End);
@@ -260,11 +256,11 @@ void TokenShards::check_tokens(const MappedFile& file, std::uint64_t offset) con
   if (!beyond) return;
   std::uint32_t token = 0;
   std::memcpy(&token, tokens + *beyond * size_of(token_), size_of(token_));
-  fail(file,
-       "token " + std::to_string(token) + " at byte " +
-           std::to_string(offset + *beyond * size_of(token_)) + " is not below " +
-           std::to_string(bound_),
-       "check the vocabulary, the type of the tokens, and whether there is a header");
+  cannot_read(file.path(),
+              "token " + std::to_string(token) + " at byte " +
+                  std::to_string(offset + *beyond * size_of(token_)) + " is not below " +
+                  std::to_string(bound_),
+              "check the vocabulary, the type of the tokens, and whether there is a header");
 }
 
 }  // namespace leat::feeder

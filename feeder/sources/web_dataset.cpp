@@ -12,13 +12,12 @@
 #include <utility>
 
 #include "leat/csp/error.h"
+#include "leat/feeder/sources/checks.h"
 #include "leat/feeder/sources/jpeg.h"
 #include "leat/feeder/sources/tar.h"
 
 namespace leat::feeder {
 namespace {
-
-constexpr std::uint64_t kBlock = 512;  // tar's
 
 std::vector<WebPart> checked(std::vector<WebPart> parts) {
   if (parts.empty()) throw std::invalid_argument("leat: a WebDataset of no parts");
@@ -122,12 +121,12 @@ void WebDataset::read(std::uint64_t index, Sample& out) const {
 // The data of a member, in scratch memory.
 std::span<const std::byte> WebDataset::fetch(std::size_t shard, const WebMember& member,
                                              Sample& out) const {
-  const std::size_t headers = member.headers * kBlock;
+  const std::size_t headers = member.headers * kTarBlock;
   const std::span<std::byte> bytes = out.scratch(headers + member.size);
   const std::shared_ptr<const OpenFile> file = files_.get(shard);
   for (std::size_t done = 0; done < bytes.size();) {
     const ssize_t got = pread(file->descriptor(), bytes.data() + done, bytes.size() - done,
-                              static_cast<off_t>(member.begin * kBlock + done));
+                              static_cast<off_t>(member.begin * kTarBlock + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
       fail(shard, member, std::strerror(errno), "check that the shard may be read");
@@ -176,13 +175,13 @@ void WebDataset::fail(std::size_t shard, const WebMember& member, const std::str
   std::string file = "a file";
   try {
     TarReader tar(shards_[shard]);
-    tar.seek(member.begin * kBlock);
+    tar.seek(member.begin * kTarBlock);
     TarMember found;
     if (tar.next(found)) file = printable(found.name);
   } catch (const Error&) {  // what is told is the first problem
   }
   throw Error("leat: cannot read " + file + " of " + shards_[shard].string() + " (byte " +
-              std::to_string(member.begin * kBlock) + "): " + problem + "; " + advice);
+              std::to_string(member.begin * kTarBlock) + "): " + problem + "; " + advice);
 }
 
 std::optional<std::size_t> WebDataset::length(std::uint64_t index, std::size_t field) const {
@@ -194,7 +193,7 @@ std::string WebDataset::key(std::uint64_t index) const {
   const WebMember& first = member(index, 0);
   const std::size_t shard = shard_of(index);
   TarReader tar(shards_[shard]);
-  tar.seek(first.begin * kBlock);
+  tar.seek(first.begin * kTarBlock);
   TarMember found;
   const std::optional<WebName> name = tar.next(found) ? split_web_name(found.name) : std::nullopt;
   if (!name || found.digest != first.digest) {

@@ -7,12 +7,11 @@
 #include <thread>
 
 #include "leat/csp/error.h"
+#include "leat/feeder/sources/checks.h"
 #include "leat/feeder/sources/tar.h"
 
 namespace leat::feeder {
 namespace {
-
-constexpr std::uint64_t kBlock = 512;  // tar's
 
 // Gathers a shard's files to samples.
 class Indexer {
@@ -66,13 +65,13 @@ class Indexer {
  private:
   void keep(const TarMember& member, const WebPart& part) {
     constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
-    if (member.size > kMost || member.begin / kBlock > kMost) {
+    if (member.size > kMost || member.begin / kTarBlock > kMost) {
       fail("has a part beyond 4 GB or, in its shard, beyond 2 TB: " + printable(member.name),
            member.begin, "divide it");
     }
     if (part.kind == WebPart::kBytes) check_size(member, part.field);
-    result_.members.push_back({static_cast<std::uint32_t>(member.begin / kBlock),
-                               static_cast<std::uint32_t>((member.data - member.begin) / kBlock),
+    result_.members.push_back({static_cast<std::uint32_t>(member.begin / kTarBlock),
+                               static_cast<std::uint32_t>((member.data - member.begin) / kTarBlock),
                                static_cast<std::uint32_t>(member.size), member.digest});
   }
 
