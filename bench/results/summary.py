@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The table of README's section "Results", from the files beside this one.
+"""The table of README's section "Results", from the summaries beside this file.
 
     python3 bench/results/summary.py            prints it
     python3 bench/results/summary.py --write    puts it into README.md, between its two markers
-    python3 bench/results/summary.py --check    exit status 1 where README.md has another
+    python3 bench/results/summary.py --check    exit status 1 where README.md has another, or where a
+                                                file has more in it than reduce.py keeps
 """
 
 import argparse
@@ -12,6 +13,9 @@ import pathlib
 import re
 import statistics
 import sys
+
+sys.dont_write_bytecode = True  # a test leaves nothing in the tree
+import reduce  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 MARKERS = ("<!-- results: bench/results/summary.py -->\n", "<!-- /results -->\n")
@@ -44,7 +48,7 @@ def overlap_rows():
                               (0, 9e-4, "0.5 ms")):
         group = [result for cell, result in overlapping if least <= cell["step"] < most]
         found = [result["overlap_efficiency"] for result in group]
-        bubbles = [max(rank["bubble"]["p50"] for rank in result["ranks"]) for result in group]
+        bubbles = [result["bubble"]["p50"] for result in group]
         yield (f"OE from depth 2 on, steps of {what}, Tx/Tc from 0.1 to 2",
                f"at least {min(found):.3f} (median {statistics.median(found):.3f}); "
                f"bubble p50 {at_most(max(bubbles))}", link(name))
@@ -54,7 +58,7 @@ def overlap_rows():
            f"{hardest[2]['t_serial'] / hardest[2]['t_step']:.2f} times as fast", link(name))
     name = "overlap_mlperf_host.json"
     runs = read(name)["runs"]
-    yield ("AU, loops of MLPerf Storage's " + ", ".join(run["shape"]["name"] for run in runs) +
+    yield ("AU, loops of MLPerf Storage's " + ", ".join(run["name"] for run in runs) +
            "; copies in memory, compute modelled, nothing read",
            ", ".join(f"{100 * run['accelerator_utilization']:.1f} %" for run in runs), link(name))
 
@@ -115,8 +119,8 @@ def csp_rows():
     name = "csp_zen5.json"
     ratios = {}
     for row in read(name)["results"]:
-        if row["metric"] == "ns" and "go" in row["values"]:
-            of = {peer: statistics.median(values) for peer, values in row["values"].items() if values}
+        of = row["median"]
+        if row["metric"] == "ns" and "go" in of:
             ratios[f"{row['problem']}, {row['workers']} worker" + "s" * (row["workers"] > 1)] = of["go"] / of["leat"]
     least, most = min(ratios, key=ratios.get), max(ratios, key=ratios.get)
     yield (f"channels, select, fibers against Go, {len(ratios)} problems",
@@ -144,6 +148,10 @@ def main():
     before, rest = text.split(MARKERS[0])
     _, after = rest.split(MARKERS[1])
     wanted = before + MARKERS[0] + "\n" + table() + "\n" + MARKERS[1] + after
+    for path in sorted(HERE.glob("*.json")):
+        kept = path.read_text()
+        if reduce.text(reduce.reduced(json.loads(kept))) != kept:
+            sys.exit(f"{path.name} is not a summary; python3 bench/results/reduce.py <raw file> {path.name}")
     if options.write:
         readme.write_text(wanted)
     elif wanted != text:
