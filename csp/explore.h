@@ -4,7 +4,7 @@
 //   const leat::ExploreResult result = leat::explore([] {
 //     leat::Channel<int> c(1);
 //     leat::go([&] { c.send(1); });
-//     leat::VirtualThread thread([&] { c.send(2); });
+//     leat::SimulatedThread thread([&] { c.send(2); });
 //     if (*c.recv() + *c.recv() != 3) throw std::logic_error("lost");
 //     thread.join();
 //   }, {.exhaustive = true, .preemptions = 2});

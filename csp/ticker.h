@@ -74,7 +74,7 @@ class Alarm : public std::enable_shared_from_this<Alarm> {
   void ring(TimePoint at) const noexcept;
   /// Whether anybody may be woken by the next one.
   [[nodiscard]] bool may_wake() const noexcept {
-    return period_ == Duration::zero() || times_.core().get()->looks_empty();
+    return period_ == Duration::zero() || times_.core().get()->empty_hint();
   }
   [[nodiscard]] const Channel<TimePoint>& times() const noexcept { return times_; }
 

@@ -56,11 +56,11 @@ TECHNIQUES = {
         [("csp/channel/core.h", "  std::uint64_t sent_ LEAT_GUARDED_BY(lock_) = 0;",
           "  struct {\n    void operator++() noexcept {}\n"
           "    operator std::uint64_t() const noexcept { return 0; }\n  } sent_;"),
-         ("csp/channel/core.cpp", "    one.node.since = about_now(worker);\n", ""),
-         ("csp/channel/core.cpp", "      const Ticks now = about_now(worker_);\n",
-          "      const Ticks now = 0;\n"),
+         ("csp/channel/core.cpp", "    one.node.since = coarse_now(worker);\n", ""),
+         ("csp/channel/core.cpp", "      const Cycles now = coarse_now(worker_);\n",
+          "      const Cycles now = 0;\n"),
          ("csp/channel/core.cpp",
-          "  const Ticks now = about_now(worker);\n  return now > node.since ? now - node.since : 0;\n",
+          "  const Cycles now = coarse_now(worker);\n  return now > node.since ? now - node.since : 0;\n",
           "  static_cast<void>(node), static_cast<void>(worker);\n  return 0;\n")]),
 }
 

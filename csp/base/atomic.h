@@ -25,23 +25,23 @@ class Atomic {
   Atomic& operator=(const Atomic&) = delete;
 
   T load(std::memory_order = std::memory_order_seq_cst) const noexcept {
-    exploring::sched_point();
-    exploring::accessed(&value_, false);
+    hooks::sched_point();
+    hooks::accessed(&value_, false);
     return value_.load();
   }
   void store(T value, std::memory_order = std::memory_order_seq_cst) noexcept { exchange(value); }
   T exchange(T value, std::memory_order = std::memory_order_seq_cst) noexcept {
-    exploring::sched_point();
+    hooks::sched_point();
     const T old = value_.exchange(value);
-    exploring::accessed(&value_, !(old == value));
+    hooks::accessed(&value_, !(old == value));
     return old;
   }
   bool compare_exchange_strong(T& expected, T desired,
                                std::memory_order = std::memory_order_seq_cst,
                                std::memory_order = std::memory_order_seq_cst) noexcept {
-    exploring::sched_point();
+    hooks::sched_point();
     const bool done = value_.compare_exchange_strong(expected, desired);
-    exploring::accessed(&value_, done);
+    hooks::accessed(&value_, done);
     return done;
   }
   bool compare_exchange_weak(T& expected, T desired,
@@ -50,15 +50,15 @@ class Atomic {
     return compare_exchange_strong(expected, desired, success, failure);
   }
   T fetch_add(T by, std::memory_order = std::memory_order_seq_cst) noexcept {
-    exploring::sched_point();
+    hooks::sched_point();
     const T old = value_.fetch_add(by);
-    exploring::accessed(&value_, by != T{});
+    hooks::accessed(&value_, by != T{});
     return old;
   }
   T fetch_sub(T by, std::memory_order = std::memory_order_seq_cst) noexcept {
-    exploring::sched_point();
+    hooks::sched_point();
     const T old = value_.fetch_sub(by);
-    exploring::accessed(&value_, by != T{});
+    hooks::accessed(&value_, by != T{});
     return old;
   }
 

@@ -14,27 +14,27 @@
 
 namespace leat {
 
-using Ticks = std::uint64_t;
+using Cycles = std::uint64_t;
 
 /// Now, in ticks of this machine.
-inline Ticks ticks_now() noexcept {
+inline Cycles cycles_now() noexcept {
 #if defined(LEAT_EXPLORE)
-  return exploring::ticks();
+  return hooks::cycles();
 #elif defined(__x86_64__)
   return __rdtsc();
 #elif defined(__aarch64__)
-  Ticks now = 0;
+  Cycles now = 0;
   asm volatile("mrs %0, cntvct_el0" : "=r"(now));
   return now;
 #else
-  return static_cast<Ticks>(std::chrono::steady_clock::now().time_since_epoch().count());
+  return static_cast<Cycles>(std::chrono::steady_clock::now().time_since_epoch().count());
 #endif
 }
 
 /// Measured once per process, on the first call, against the steady clock: that takes 50 us.
-[[nodiscard]] double ticks_per_nanosecond() noexcept;
-[[nodiscard]] inline Ticks ticks_in(Duration length) noexcept {
-  return static_cast<Ticks>(static_cast<double>(length.count()) * ticks_per_nanosecond());
+[[nodiscard]] double cycles_per_nanosecond() noexcept;
+[[nodiscard]] inline Cycles cycles_in(Duration length) noexcept {
+  return static_cast<Cycles>(static_cast<double>(length.count()) * cycles_per_nanosecond());
 }
 
 }  // namespace leat

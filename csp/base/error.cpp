@@ -11,7 +11,7 @@ namespace leat {
 void assertion_failed(const char* condition, const char* message, const char* file,
                       int line) noexcept {
 #if defined(LEAT_EXPLORE)
-  if (exploring::active()) exploring::fail(message);
+  if (hooks::active()) hooks::fail(message);
 #endif
   std::fprintf(stderr, "leat: assertion failed: %s: %s (%s:%d)\n", condition, message, file, line);
   std::abort();

@@ -12,18 +12,18 @@ namespace leat {
 
 /// As much of std::thread as is needed: a thread that the explorer simulates. Only while an
 /// exploration runs (csp/explore.h).
-class VirtualThread {
+class SimulatedThread {
  public:
-  VirtualThread() = default;
+  SimulatedThread() = default;
   template <class F>
-  explicit VirtualThread(F&& body) : id_(start(UniqueFunction<void()>(std::forward<F>(body)))) {}
-  VirtualThread(VirtualThread&& other) noexcept : id_(std::exchange(other.id_, kNone)) {}
-  VirtualThread& operator=(VirtualThread&& other) noexcept {
+  explicit SimulatedThread(F&& body) : id_(start(UniqueFunction<void()>(std::forward<F>(body)))) {}
+  SimulatedThread(SimulatedThread&& other) noexcept : id_(std::exchange(other.id_, kNone)) {}
+  SimulatedThread& operator=(SimulatedThread&& other) noexcept {
     std::swap(id_, other.id_);
     return *this;
   }
   /// Joins.
-  ~VirtualThread() {
+  ~SimulatedThread() {
     if (id_ != kNone) join();
   }
 
@@ -40,7 +40,7 @@ class VirtualThread {
   int id_ = kNone;
 };
 
-using OsThread = VirtualThread;
+using OsThread = SimulatedThread;
 
 /// A std::mutex.
 class OsMutex {

@@ -9,12 +9,12 @@ namespace leat {
 /// several threads to ThreadSanitizer, and others may look at the value as a hint.
 /// `Cell` is Atomic where others look at it.
 template <class T, template <class> class Cell = std::atomic>
-class Owned {
+class RelaxedAtomic {
  public:
-  constexpr Owned() noexcept : value_{} {}
-  constexpr explicit Owned(T value) noexcept : value_(value) {}
-  Owned(const Owned&) = delete;
-  Owned& operator=(const Owned&) = delete;
+  constexpr RelaxedAtomic() noexcept : value_{} {}
+  constexpr explicit RelaxedAtomic(T value) noexcept : value_(value) {}
+  RelaxedAtomic(const RelaxedAtomic&) = delete;
+  RelaxedAtomic& operator=(const RelaxedAtomic&) = delete;
 
   [[nodiscard]] T get() const noexcept { return value_.load(std::memory_order_relaxed); }
   void set(T value) noexcept { value_.store(value, std::memory_order_relaxed); }

@@ -38,15 +38,15 @@ inline constexpr bool kTsan = true;
 inline constexpr bool kTsan = false;
 #endif
 
-/// hand_over(p) happens before take_over(p): for what one fiber leaves to another through its
+/// tsan_release(p) happens before tsan_acquire(p): for what one fiber leaves to another through its
 /// worker, which is one thread to the memory model, and several to ThreadSanitizer. Nothing in
 /// other builds.
-inline void hand_over([[maybe_unused]] void* object) noexcept {
+inline void tsan_release([[maybe_unused]] void* object) noexcept {
 #if defined(LEAT_TSAN)
   __tsan_release(object);
 #endif
 }
-inline void take_over([[maybe_unused]] void* object) noexcept {
+inline void tsan_acquire([[maybe_unused]] void* object) noexcept {
 #if defined(LEAT_TSAN)
   __tsan_acquire(object);
 #endif
@@ -54,22 +54,22 @@ inline void take_over([[maybe_unused]] void* object) noexcept {
 
 /// While one lives, ThreadSanitizer does not look at what the calling fiber reads and writes (it
 /// does look at how it synchronises): for the worker's own state, which its fibers touch in turn.
-class Unwatched {
+class TsanIgnoreScope {
  public:
-  Unwatched() noexcept {
+  TsanIgnoreScope() noexcept {
 #if defined(LEAT_TSAN)
     AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
     AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
 #endif
   }
-  ~Unwatched() {
+  ~TsanIgnoreScope() {
 #if defined(LEAT_TSAN)
     AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
     AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
 #endif
   }
-  Unwatched(const Unwatched&) = delete;
-  Unwatched& operator=(const Unwatched&) = delete;
+  TsanIgnoreScope(const TsanIgnoreScope&) = delete;
+  TsanIgnoreScope& operator=(const TsanIgnoreScope&) = delete;
 };
 
 }  // namespace leat

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "leat/csp/error.h"
-#include "leat/csp/fiber/census.h"
 #include "leat/csp/fiber/fiber.h"
+#include "leat/csp/fiber/safepoint.h"
 #include "leat/csp/sched/worker_switch.h"
 #include "leat/csp/wait/park.h"
 #include "leat/csp/wait/random.h"
@@ -55,7 +55,7 @@ void ChannelCore::release() noexcept {
     orphaned_ = users_ > 0;
     if (orphaned_) return;  // the last of them frees it: leave_queue()
   }
-  Census::leave_what_it_reads();
+  Safepoint::poll();
   delete this;
 }
 
@@ -84,8 +84,9 @@ std::size_t ChannelCore::size() const noexcept {
 }
 
 ChannelStats ChannelCore::stats() const noexcept {
-  const auto duration = [](Ticks ticks) {
-    return Duration(static_cast<std::int64_t>(static_cast<double>(ticks) / ticks_per_nanosecond()));
+  const auto duration = [](Cycles cycles) {
+    return Duration(
+        static_cast<std::int64_t>(static_cast<double>(cycles) / cycles_per_nanosecond()));
   };
   const SpinLockGuard guard(lock_);
   return {.sent = sent_,
@@ -109,13 +110,13 @@ std::string ChannelCore::describe() const {
 
 namespace {
 
-inline Ticks about_now(const Worker* worker) noexcept {
-  return worker != nullptr ? worker->about_now() : ticks_now();
+inline Cycles coarse_now(const Worker* worker) noexcept {
+  return worker != nullptr ? worker->coarse_now() : cycles_now();
 }
 
 // Two workers' clocks differ by what each has not read yet.
-inline Ticks waited(const WaitNode& node, const Worker* worker) noexcept {
-  const Ticks now = about_now(worker);
+inline Cycles waited(const WaitNode& node, const Worker* worker) noexcept {
+  const Cycles now = coarse_now(worker);
   return now > node.since ? now - node.since : 0;
 }
 
@@ -204,7 +205,7 @@ void ChannelCore::leave_queue(Case& one, bool keep) noexcept {
     last = --users_ == 0 && orphaned_;
   }
   if (!last) return;
-  Census::leave_what_it_reads();
+  Safepoint::poll();
   delete this;
 }
 
@@ -253,7 +254,7 @@ int ChannelCore::communicate_one(Case& one, Deadline deadline) LEAT_NO_THREAD_SA
       .cases = {&one, 1}};
   const auto enqueue = [&](Waiter& waiter) LEAT_NO_THREAD_SAFETY_ANALYSIS {
     one.node.waiter = &waiter;
-    one.node.since = about_now(worker);
+    one.node.since = coarse_now(worker);
     ++users_;
     queue(one.direction).push(one.node);
     lock_.publish_before_switch();
@@ -275,7 +276,7 @@ namespace {
 // `fiber`: the caller. Plain threads share one sequence.
 std::size_t choose(std::size_t count, [[maybe_unused]] Fiber* fiber) noexcept {
 #if defined(LEAT_EXPLORE)
-  return exploring::choose(count);
+  return hooks::choose(count);
 #else
   static std::atomic<std::uint64_t> counter{0};
   const std::uint64_t random = fiber != nullptr
@@ -401,7 +402,7 @@ class Communication {
   int wait(Deadline deadline) {
     const Wait wait{.reason = ParkReason::kSelect, .cases = cases_};
     const auto enqueue = [&](Waiter& waiter) LEAT_NO_THREAD_SAFETY_ANALYSIS {
-      const Ticks now = about_now(worker_);
+      const Cycles now = coarse_now(worker_);
       // In the order of trial: of several cases on one channel a peer finds any first.
       for (const Case& turn : cases_) {
         Case& one = cases_[turn.trial];

@@ -126,9 +126,9 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   ChannelCore(const ChannelCore&) = delete;
   ChannelCore& operator=(const ChannelCore&) = delete;
 #if defined(LEAT_EXPLORE)
-  static void* operator new(std::size_t size) { return exploring::allocate(size); }
+  static void* operator new(std::size_t size) { return hooks::allocate(size); }
   static void operator delete(void* core, std::size_t size) noexcept {
-    exploring::deallocate(core, size);
+    hooks::deallocate(core, size);
   }
 #endif
 
@@ -171,7 +171,7 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   [[nodiscard]] std::size_t size() const noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] ChannelStats stats() const noexcept LEAT_EXCLUDES(lock_);
   /// Without the lock: a hint, unless nobody can be operating on the channel.
-  [[nodiscard]] bool looks_empty() const noexcept { return count() == 0; }
+  [[nodiscard]] bool empty_hint() const noexcept { return count() == 0; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// `channel "name"`, for reports.
   [[nodiscard]] std::string describe() const;
@@ -224,9 +224,9 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   std::size_t tail_ LEAT_GUARDED_BY(lock_) = 0;
   std::uint64_t sent_ LEAT_GUARDED_BY(lock_) = 0;
   const ElementType& element_;
-  Ticks receivers_waited_ LEAT_GUARDED_BY(lock_) = 0;
+  Cycles receivers_waited_ LEAT_GUARDED_BY(lock_) = 0;
 
-  Ticks senders_waited_ LEAT_GUARDED_BY(lock_) = 0;
+  Cycles senders_waited_ LEAT_GUARDED_BY(lock_) = 0;
   Atomic<std::size_t> shares_{1};
   std::exception_ptr cause_ LEAT_GUARDED_BY(lock_);
   const std::string name_;

@@ -13,7 +13,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-namespace leat::exploring {
+namespace leat::hooks {
 namespace {
 
 // Nothing is handed out twice while anything lives.
@@ -97,9 +97,9 @@ std::int64_t now() noexcept {
   return simulation != nullptr ? simulation->now() : 0;
 }
 
-std::uint64_t ticks() noexcept {
+std::uint64_t cycles() noexcept {
   Simulation* const simulation = Simulation::current();
-  return simulation != nullptr ? simulation->ticks() : 0;
+  return simulation != nullptr ? simulation->cycles() : 0;
 }
 
 void sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
@@ -121,4 +121,4 @@ void fail(const char* what) noexcept { Simulation::current()->fail(what); }
 void* allocate(std::size_t size) { return arena.allocate(size); }
 void deallocate(void* memory, std::size_t size) noexcept { arena.deallocate(memory, size); }
 
-}  // namespace leat::exploring
+}  // namespace leat::hooks

@@ -16,7 +16,7 @@ namespace leat {
 
 inline constexpr bool kExploring = true;
 
-namespace exploring {
+namespace hooks {
 
 /// Another thread may run here. Stands before every access to what several threads touch.
 void sched_point() noexcept;
@@ -36,8 +36,8 @@ void spin() noexcept;
 std::size_t choose(std::size_t count) noexcept;
 /// Nanoseconds since the exploration's epoch.
 std::int64_t now() noexcept;
-/// Ticks of the calling thread, one a nanosecond.
-std::uint64_t ticks() noexcept;
+/// Cycles of the calling thread, one a nanosecond.
+std::uint64_t cycles() noexcept;
 /// Sleeps as futex_wait(): until `deadline` in nanoseconds, or for ever if that is the largest.
 void sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
               std::int64_t deadline) noexcept;
@@ -51,13 +51,13 @@ void wake(const void* word, bool all) noexcept;
 void* allocate(std::size_t size);
 void deallocate(void* memory, std::size_t size) noexcept;
 
-}  // namespace exploring
+}  // namespace hooks
 
 #else
 
 inline constexpr bool kExploring = false;
 
-namespace exploring {
+namespace hooks {
 
 inline void sched_point() noexcept {}
 inline void before_lock(const std::atomic<std::uint32_t>& /*word*/) noexcept {}
@@ -65,7 +65,7 @@ inline void before_unlock(const std::atomic<std::uint32_t>& /*word*/) noexcept {
 inline void pause() noexcept {}
 inline void spin() noexcept {}
 
-}  // namespace exploring
+}  // namespace hooks
 
 #endif
 

@@ -6,8 +6,8 @@
 
 #include "leat/csp/base/os_thread.h"
 #include "leat/csp/error.h"
-#include "leat/csp/fiber/census.h"
 #include "leat/csp/fiber/context_jump.h"
+#include "leat/csp/fiber/safepoint.h"
 #include "leat/csp/wait/assert.h"
 #include "leat/csp/wait/random.h"
 
@@ -246,8 +246,8 @@ std::int64_t Simulation::now() noexcept {
   return now_;
 }
 
-std::uint64_t Simulation::ticks() noexcept {
-  return static_cast<std::uint64_t>(now()) + self().spins * kTicksPerSpin;
+std::uint64_t Simulation::cycles() noexcept {
+  return static_cast<std::uint64_t>(now()) + self().spins * kCyclesPerSpin;
 }
 
 void Simulation::sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
@@ -371,7 +371,7 @@ std::string Simulation::run(UniqueFunction<void()> program, Strategy& strategy) 
     // Abandoned: whatever the program's closures hold is lost.
     for (std::size_t i = 0; i < count_; ++i)
       new UniqueFunction<void()>(std::move(threads_[i].body));
-    Census::forget();
+    Safepoint::forget();
   }
   return failure_;
 }
@@ -404,20 +404,20 @@ std::string Simulation::describe_hang() const {
 
 // ---- a thread's handle
 
-int VirtualThread::start(UniqueFunction<void()> body) {
+int SimulatedThread::start(UniqueFunction<void()> body) {
   Simulation* const simulation = Simulation::current();
-  LEAT_ASSERT(simulation != nullptr, "VirtualThread: only while an exploration runs");
+  LEAT_ASSERT(simulation != nullptr, "SimulatedThread: only while an exploration runs");
   const int id = simulation->start(std::move(body));
   simulation->sched_point();
   return id;
 }
 
-void VirtualThread::join() noexcept {
+void SimulatedThread::join() noexcept {
   const int id = std::exchange(id_, kNone);
   if (Simulation* const simulation = Simulation::current()) simulation->join(id);
 }
 
-void VirtualThread::wait_until_it_waits() noexcept {
+void SimulatedThread::wait_until_it_waits() noexcept {
   if (Simulation* const simulation = Simulation::current()) simulation->wait_until_asleep(id_);
 }
 

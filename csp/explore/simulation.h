@@ -99,7 +99,7 @@ class Simulation {
   void spin() noexcept;
   std::size_t choose(std::size_t count) noexcept;
   std::int64_t now() noexcept;
-  std::uint64_t ticks() noexcept;
+  std::uint64_t cycles() noexcept;
   void sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
                 std::int64_t deadline) noexcept;
   void wake(const void* word, bool all) noexcept;
@@ -112,7 +112,7 @@ class Simulation {
   static constexpr std::int64_t kNever = INT64_MAX;
   static constexpr std::size_t kMostThreads = 32;
   // One turn of a spinning loop takes so long.
-  static constexpr std::uint64_t kTicksPerSpin = 2000;
+  static constexpr std::uint64_t kCyclesPerSpin = 2000;
   // Everybody spins: after so many pauses it is time that must pass.
   static constexpr int kPausesBeforeTime = 100;
 

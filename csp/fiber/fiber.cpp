@@ -7,7 +7,7 @@
 #include "leat/csp/base/asymmetric_fence.h"
 #include "leat/csp/channel/core.h"
 #include "leat/csp/error.h"
-#include "leat/csp/fiber/census.h"
+#include "leat/csp/fiber/safepoint.h"
 #include "leat/csp/sched/group_core.h"
 #include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/sched/worker.h"
@@ -24,7 +24,7 @@ Fiber* Fiber::current() noexcept {
 
 void Fiber::entry(void* self) {
   auto* fiber = static_cast<Fiber*>(self);
-  take_over(fiber);
+  tsan_acquire(fiber);
   fiber->worker_.get()->after_switch();
   for (;;) {
     fiber->run_body();
@@ -33,7 +33,7 @@ void Fiber::entry(void* self) {
     // A fresh closure runs on the stack of the one that has just ended: no switch, and the stack is
     // warm.
     Fiber* const next = worker.replace_ended(*fiber);
-    if (next == nullptr) worker.leave(*fiber, Worker::Left::kDone);  // for good
+    if (next == nullptr) worker.leave(*fiber, Worker::SwitchReason::kDone);  // for good
     fiber = next;
   }
 }
@@ -64,7 +64,7 @@ void Fiber::ready() noexcept { ready_from(Worker::current()); }
 void Fiber::ready_from_outside() noexcept {
   // A caller from outside may see the scheduler end as soon as this fiber runs.
   const std::shared_ptr<SchedulerCore> hold = core_.shared_from_this();
-  hold->enqueue(*this);
+  hold->push_remote(*this);
 }
 
 void Fiber::ready_once_parked() noexcept {
@@ -87,8 +87,8 @@ void Fiber::wait_until_parked() const noexcept {
 void Fiber::yield() noexcept {
   Worker& worker = *worker_.get();
   if (worker.may_go_on()) return;
-  hand_over(this);
-  worker.leave(*this, Worker::Left::kYield);
+  tsan_release(this);
+  worker.leave(*this, Worker::SwitchReason::kYield);
 }
 
 void Fiber::deliver_cancel() noexcept {
@@ -139,9 +139,9 @@ std::string Fiber::describe() const {
     line += one.channel == nullptr ? "the nil channel" : one.channel->describe();
     separator = ", ";
   }
-  const Ticks now = ticks_now();
-  const Ticks passed = now > since_.get() ? now - since_.get() : 0;
-  const double milliseconds = static_cast<double>(passed) / ticks_per_nanosecond() / 1e6;
+  const Cycles now = cycles_now();
+  const Cycles passed = now > since_.get() ? now - since_.get() : 0;
+  const double milliseconds = static_cast<double>(passed) / cycles_per_nanosecond() / 1e6;
   if (milliseconds >= 1) {
     line += ", for " + std::to_string(static_cast<std::uint64_t>(milliseconds)) + " ms";
   }

@@ -7,8 +7,8 @@
 //  - its closure is destroyed on the fiber itself, before anybody who joins it is woken;
 //  - no fiber leaves a wait, and none ends, while a census is taken.
 //
-// What only matters to the worker that has the fiber in hand is Owned: to ThreadSanitizer the
-// worker's fibers are threads of their own.
+// What only matters to the worker that has the fiber in hand is RelaxedAtomic: to ThreadSanitizer
+// the worker's fibers are threads of their own.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@
 #include "leat/csp/base/atomic.h"
 #include "leat/csp/base/cycles.h"
 #include "leat/csp/base/relaxed_atomic.h"
-#include "leat/csp/fiber/census.h"
 #include "leat/csp/fiber/context.h"
+#include "leat/csp/fiber/safepoint.h"
 #include "leat/csp/wait/unique_function.h"
 #include "leat/csp/wait/waiter.h"
 
@@ -60,7 +60,7 @@ class alignas(64) Fiber final : public Waiter {
   void park_here(Worker& worker, Deadline deadline, const HeldLocks& held) noexcept;
   void end() noexcept {
     Waiter::end();
-    Census::leave_what_it_reads();
+    Safepoint::poll();
   }
   void ready() noexcept override;
   /// ready(), inlined: worker_switch.h. `worker` is the caller's, null on a plain thread.
@@ -130,18 +130,18 @@ class alignas(64) Fiber final : public Waiter {
 
   // A park and a wake-up touch the first two cache lines only.
   SchedulerCore& core_;
-  Owned<Ticks> since_{0};  // about when its present wait began
+  RelaxedAtomic<Cycles> since_{0};  // about when its present wait began
 
-  Owned<Worker*> worker_{nullptr};  // that runs it now, or ran it last
-  Owned<Worker*> home_{nullptr};    // the only one that may run it, if pinned
-  Owned<Fiber*> next_{nullptr};     // in a FiberList, or in the pool
-  Owned<std::uint32_t> behind_{0};  // RunRing::pushed() when it joined the pinned list
-  int shields_ = 0;                 // its own, once it runs
-  Atomic<bool> parked_{false};      // since begin(): its context has been saved
+  RelaxedAtomic<Worker*> worker_{nullptr};  // that runs it now, or ran it last
+  RelaxedAtomic<Worker*> home_{nullptr};    // the only one that may run it, if pinned
+  RelaxedAtomic<Fiber*> next_{nullptr};     // in a FiberList, or in the pool
+  RelaxedAtomic<std::uint32_t> behind_{0};  // RunRing::pushed() when it joined the pinned list
+  int shields_ = 0;                         // its own, once it runs
+  Atomic<bool> parked_{false};              // since begin(): its context has been saved
   Atomic<bool> cancel_requested_{false};
   Atomic<bool> live_{false};  // launched, and not ended
-  Owned<bool> has_stack_{false};
-  Owned<bool> has_own_stack_size_{false};
+  RelaxedAtomic<bool> has_stack_{false};
+  RelaxedAtomic<bool> has_own_stack_size_{false};
   Context context_;
 
   // From here its own, once it runs.

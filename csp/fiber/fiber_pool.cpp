@@ -61,11 +61,11 @@ Fiber* FiberPool::make_chain(int most, int& count) {
       first = &fiber;
     } else {
       last->next_.set(&fiber);
-      hand_over(last);
+      tsan_release(last);
     }
     last = &fiber;
   }
-  hand_over(last);
+  tsan_release(last);
   return first;
 }
 
@@ -89,12 +89,12 @@ void FiberPool::put_chain(Fiber& first, Fiber& last) noexcept {
 Fiber& FiberPool::take() {
   int count = 0;
   Fiber& fiber = *take_chain(1, count);
-  take_over(&fiber);
+  tsan_acquire(&fiber);
   return fiber;
 }
 
 void FiberPool::put(Fiber& fiber) noexcept {
-  hand_over(&fiber);
+  tsan_release(&fiber);
   put_chain(fiber, fiber);
 }
 
@@ -105,14 +105,14 @@ Fiber& FiberPool::Cache::take(FiberPool& pool) {
     count_.set(count);
   }
   Fiber& fiber = *first_.get();
-  take_over(&fiber);
+  tsan_acquire(&fiber);
   first_.set(fiber.next_.get());
   count_.add(-1);
   return fiber;
 }
 
 void FiberPool::Cache::put(FiberPool& pool, Fiber& fiber) noexcept {
-  hand_over(&fiber);
+  tsan_release(&fiber);
   fiber.next_.set(first_.get());
   first_.set(&fiber);
   if (count_.add(1) < 4 * kBatch) return;

@@ -30,8 +30,8 @@ class FiberPool {
    private:
     friend class FiberPool;
     static constexpr int kBatch = 64;
-    Owned<Fiber*> first_{nullptr};
-    Owned<int> count_{0};
+    RelaxedAtomic<Fiber*> first_{nullptr};
+    RelaxedAtomic<int> count_{0};
   };
 
   /// For who has no cache. Throws std::bad_alloc.

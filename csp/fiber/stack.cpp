@@ -139,7 +139,7 @@ bool StackPool::Cache::take(StackSpan& stack) noexcept {
   if (count == 0) return false;
   count_.set(count - 1);
   stack = {low_[static_cast<std::size_t>(count - 1)].get(), pool_.default_size()};
-  take_over(stack.low);
+  tsan_acquire(stack.low);
   return true;
 }
 
@@ -158,7 +158,7 @@ void StackPool::Cache::put(StackSpan stack) noexcept {
     return;
   }
   if (count_.get() == kMost) keep(kMost / 2);
-  hand_over(stack.low);
+  tsan_release(stack.low);
   low_[static_cast<std::size_t>(count_.get())].set(stack.low);
   count_.add(1);
 }

@@ -55,8 +55,8 @@ class StackPool {
     void keep(int few) noexcept;
 
     StackPool& pool_;
-    std::array<Owned<std::byte*>, kMost> low_;
-    Owned<int> count_{0};
+    std::array<RelaxedAtomic<std::byte*>, kMost> low_;
+    RelaxedAtomic<int> count_{0};
   };
 
  private:

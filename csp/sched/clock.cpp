@@ -10,7 +10,7 @@ namespace leat {
 
 TimePoint SteadyClock::now() const noexcept {
 #if defined(LEAT_EXPLORE)
-  return TimePoint(Duration(exploring::now()));
+  return TimePoint(Duration(hooks::now()));
 #else
   return std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now());
 #endif

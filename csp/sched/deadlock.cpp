@@ -9,8 +9,8 @@
 
 #include "leat/csp/base/asymmetric_fence.h"
 #include "leat/csp/error.h"
-#include "leat/csp/fiber/census.h"
 #include "leat/csp/fiber/fiber.h"
+#include "leat/csp/fiber/safepoint.h"
 #include "leat/csp/sched/scheduler_core.h"
 
 namespace leat {
@@ -116,7 +116,7 @@ void SchedulerCore::cancel_root_fibers() noexcept {
     if (in_root) caller->request_cancel();
     return;
   }
-  const Census census;
+  const Safepoint safepoint;
   const auto for_each = [this](auto&& visit) {
     fibers_.for_each_live([&](Fiber& fiber) {
       if (fiber.group() == root_.get()) visit(fiber);
@@ -152,7 +152,7 @@ std::string SchedulerCore::dump() {
   std::string lines;
   std::size_t count = 0;
   {
-    const Census census;
+    const Safepoint safepoint;
     fibers_.for_each_live([&](const Fiber& fiber) {
       ++count;
       lines += "\n  " + fiber.describe();
@@ -173,7 +173,7 @@ bool SchedulerCore::end_deadlock() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
                        : 0;  // 0: cancel
   deadlock_steps_ = step;
   stepped_at_ = now;
-  const bool first = step > 0 && !std::exchange(shields_gave_way_, true);
+  const bool first = step > 0 && !std::exchange(reported_broken_shields_, true);
   lock_.unlock();
   root_->fail(std::make_exception_ptr(Deadlock("leat: deadlock: " + text)));
   if (step == 0) {
@@ -190,7 +190,7 @@ bool SchedulerCore::end_deadlock() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
   // First all waits are ended, then anybody runs: a fiber that runs would let others go on, whose
   // next waits are not part of the deadlock.
   {
-    const Census census;
+    const Safepoint safepoint;
     std::vector<Fiber*> ended;
     fibers_.for_each_live([&](Fiber& fiber) {
       if (fiber.break_wait(step)) ended.push_back(&fiber);

@@ -135,12 +135,12 @@ void SchedulerCore::fire_due_timers(Worker& worker) noexcept {
       continue;
     }
     due.fiber->wait_until_parked();
-    hand_over(due.fiber);
+    tsan_release(due.fiber);
     Worker* const home = due.fiber->home_.get();
     if (home == nullptr || home == &worker) {
-      worker.queue(*due.fiber);
+      worker.push_back(*due.fiber);
     } else {
-      enqueue(*due.fiber);
+      push_remote(*due.fiber);
     }
   }
 }

@@ -14,61 +14,61 @@ namespace leat {
 namespace {
 
 // How often the watcher looks at the busy workers, and how often in vain before it stops.
-constexpr Duration kWatchEvery = std::chrono::microseconds(50);
-constexpr int kQuietWatches = 4;
+constexpr Duration kMonitorPeriod = std::chrono::microseconds(50);
+constexpr int kQuietLooks = 4;
 
 }  // namespace
 
-void SchedulerCore::enqueue(Fiber& fiber) noexcept {
+void SchedulerCore::push_remote(Fiber& fiber) noexcept {
   Worker* woken = nullptr;
   {
     const SpinLockGuard guard(lock_);
     ++outside_progress_;
     if (Worker* const home = fiber.home_.get()) {
-      home->inbox_.push(fiber);
-      home->has_inbox_.store(true, std::memory_order_relaxed);
+      home->pinned_inbox_.push(fiber);
+      home->has_pinned_inbox_.store(true, std::memory_order_relaxed);
       if (home->idle_) {
         mark_busy(*home);
         woken = home;
       }
     } else {
-      injected_.push(fiber);
+      global_queue_.push(fiber);
       // seq_cst, both: a spinner that finds other work first leaves spinning_, and then looks here.
       // One that goes to sleep looks under lock_.
-      injected_count_.fetch_add(1, std::memory_order_seq_cst);
+      global_count_.fetch_add(1, std::memory_order_seq_cst);
       if (spinning_.load(std::memory_order_seq_cst) == 0) woken = wake_one();
     }
   }
   if (woken != nullptr) futex_wake(&woken->wake_word_);
 }
 
-void SchedulerCore::take_inbox(Worker& worker) noexcept {
+void SchedulerCore::take_pinned_inbox(Worker& worker) noexcept {
   FiberList mine;
   {
     const SpinLockGuard guard(lock_);
-    while (Fiber* const fiber = worker.inbox_.pop()) mine.push(*fiber);
-    worker.has_inbox_.store(false, std::memory_order_relaxed);
+    while (Fiber* const fiber = worker.pinned_inbox_.pop()) mine.push(*fiber);
+    worker.has_pinned_inbox_.store(false, std::memory_order_relaxed);
   }
-  while (Fiber* const fiber = mine.pop()) worker.queue(*fiber);  // may want the lock: spill()
+  while (Fiber* const fiber = mine.pop()) worker.push_back(*fiber);  // may want the lock: spill()
 }
 
-Fiber* SchedulerCore::take_injected(Worker& worker) noexcept {
-  if (injected_count_.load(std::memory_order_relaxed) == 0) return nullptr;
+Fiber* SchedulerCore::take_global(Worker& worker) noexcept {
+  if (global_count_.load(std::memory_order_relaxed) == 0) return nullptr;
   FiberList mine;
   Fiber* first = nullptr;
   {
     const SpinLockGuard guard(lock_);
-    first = injected_.pop();
+    first = global_queue_.pop();
     if (first == nullptr) return nullptr;
-    const std::size_t count = injected_count_.load(std::memory_order_relaxed);
+    const std::size_t count = global_count_.load(std::memory_order_relaxed);
     // Not more than fits the ring, which is empty.
     const std::size_t share =
         std::clamp<std::size_t>(count / workers_.size(), 1, RunRing::kSize / 2);
     std::size_t taken = 1;
-    for (; taken < share; ++taken) mine.push(*injected_.pop());
-    injected_count_.store(count - taken, std::memory_order_relaxed);
+    for (; taken < share; ++taken) mine.push(*global_queue_.pop());
+    global_count_.store(count - taken, std::memory_order_relaxed);
   }
-  while (Fiber* const fiber = mine.pop()) worker.queue(*fiber);
+  while (Fiber* const fiber = mine.pop()) worker.push_back(*fiber);
   return first;
 }
 
@@ -81,23 +81,23 @@ void SchedulerCore::spill(Worker& worker) noexcept {
     half.push(*fiber);
   }
   const SpinLockGuard guard(lock_);
-  while (Fiber* const fiber = half.pop()) injected_.push(*fiber);
-  injected_count_.fetch_add(count, std::memory_order_relaxed);
+  while (Fiber* const fiber = half.pop()) global_queue_.push(*fiber);
+  global_count_.fetch_add(count, std::memory_order_relaxed);
 }
 
 bool SchedulerCore::look_outside(Worker& worker) noexcept {
   const bool timers = may_have_due_timers();
   if (timers) fire_due_timers(worker);
-  if (!timers && injected_count_.load(std::memory_order_relaxed) == 0) return false;
+  if (!timers && global_count_.load(std::memory_order_relaxed) == 0) return false;
   Fiber* injected = nullptr;
   bool timekeeper_wanted = false;
   {
     const SpinLockGuard guard(lock_);
-    injected = injected_.pop();
-    if (injected != nullptr) injected_count_.fetch_sub(1, std::memory_order_relaxed);
+    injected = global_queue_.pop();
+    if (injected != nullptr) global_count_.fetch_sub(1, std::memory_order_relaxed);
     timekeeper_wanted = needs_timekeeper();
   }
-  if (injected != nullptr) worker.queue(*injected);
+  if (injected != nullptr) worker.push_back(*injected);
   return timekeeper_wanted;
 }
 
@@ -108,17 +108,17 @@ bool SchedulerCore::look_outside(Worker& worker) noexcept {
 void SchedulerCore::mark_busy(Worker& worker) noexcept {
   worker.idle_ = false;
   idle_.fetch_sub(1, std::memory_order_relaxed);
-  if (watcher_ == &worker) watcher_ = nullptr;
-  update_unwatched();
+  if (monitor_ == &worker) monitor_ = nullptr;
+  update_monitor_wanted();
   worker.woken_from_ = current_cpu();
   // relaxed: under lock_, as is the sleeper's read
   worker.wake_word_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void SchedulerCore::update_unwatched() noexcept {
+void SchedulerCore::update_monitor_wanted() noexcept {
   // seq_cst: who puts a fiber into a run-next slot looks here next.
-  unwatched_.store(idle_.load(std::memory_order_relaxed) > 0 && watcher_ == nullptr,
-                   std::memory_order_seq_cst);
+  monitor_wanted_.store(idle_.load(std::memory_order_relaxed) > 0 && monitor_ == nullptr,
+                        std::memory_order_seq_cst);
 }
 
 Worker* SchedulerCore::wake_one() noexcept {
@@ -128,7 +128,7 @@ Worker* SchedulerCore::wake_one() noexcept {
     if (!worker->idle_) continue;
     chosen = worker.get();
     // Those last: they would have to be replaced, by whoever finds work next.
-    if (!worker->keeps_time_ && watcher_ != chosen) break;
+    if (!worker->keeps_time_ && monitor_ != chosen) break;
   }
   LEAT_ASSERT(chosen != nullptr, "idle_ counts the workers that are idle");
   mark_busy(*chosen);
@@ -155,7 +155,7 @@ void SchedulerCore::wake_spinner() noexcept {
     if (woken != nullptr) {
       woken->spinning_ = true;
     } else {
-      // Under the lock: while it counts, enqueue() relies on somebody who looks for work.
+      // Under the lock: while it counts, push_remote() relies on somebody who looks for work.
       spinning_.fetch_sub(1, std::memory_order_seq_cst);
     }
   }
@@ -189,16 +189,16 @@ void SchedulerCore::end_outside_work() noexcept {
 // ---- sleeping
 
 bool SchedulerCore::queued_elsewhere(const Worker& worker) const noexcept {
-  if (injected_count_.load(std::memory_order_seq_cst) > 0) return true;
+  if (global_count_.load(std::memory_order_seq_cst) > 0) return true;
   return std::any_of(workers_.begin(), workers_.end(), [&](const auto& other) {
     return other.get() != &worker &&
-           (!other->offer_.empty() || other->ring_.size() >= Worker::kFew);
+           (!other->handoff_.empty() || other->ring_.size() >= Worker::kSmallQueue);
   });
 }
 
-bool SchedulerCore::waits_elsewhere(const Worker& worker) const noexcept {
+bool SchedulerCore::woken_elsewhere(const Worker& worker) const noexcept {
   return std::any_of(workers_.begin(), workers_.end(), [&](const auto& other) {
-    return other.get() != &worker && other->holds_waked();
+    return other.get() != &worker && other->holds_woken();
   });
 }
 
@@ -216,7 +216,7 @@ SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept LEAT_NO_THREA
     fire_due_timers(worker);
     return Woken::kBySomebody;
   }
-  if (!injected_.empty() || !worker.inbox_.empty()) {
+  if (!global_queue_.empty() || !worker.pinned_inbox_.empty()) {
     lock_.unlock();
     return Woken::kBySomebody;
   }
@@ -225,8 +225,8 @@ SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept LEAT_NO_THREA
   const int idle = idle_.fetch_add(1, std::memory_order_relaxed) + 1;
   // Somebody runs: one of those who sleep watches him. From the first moment on: if nobody did for
   // as long as a fence takes, he would wake this worker again and again.
-  if (watcher_ == nullptr && idle < running_workers_) watcher_ = &worker;
-  update_unwatched();
+  if (monitor_ == nullptr && idle < running_workers_) monitor_ = &worker;
+  update_monitor_wanted();
   if (worker.spinning_) {
     worker.spinning_ = false;
     spinning_.fetch_sub(1, std::memory_order_seq_cst);
@@ -278,8 +278,8 @@ SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept LEAT_NO_THREA
   bool to_watch = false;
   int slept_on = kNoCpu;
   for (;;) {
-    if (watcher_ == &worker) review_watch();
-    const bool watches = watcher_ == &worker;
+    if (monitor_ == &worker) review_monitor();
+    const bool watches = monitor_ == &worker;
     worker.keeps_time_ = needs_timekeeper();
     if (worker.keeps_time_) timekeeper_until_ = timers_.earliest();
     const TimePoint keeps_until = timekeeper_until_;
@@ -287,7 +287,7 @@ SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept LEAT_NO_THREA
     lock_.unlock();
     to_watch = false;
     if (watches) {
-      const TimePoint next_watch = SteadyClock::instance().now() + kWatchEvery;
+      const TimePoint next_watch = SteadyClock::instance().now() + kMonitorPeriod;
       if (next_watch < until.at()) {
         until = Deadline(next_watch);
         to_watch = true;
@@ -301,7 +301,7 @@ SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept LEAT_NO_THREA
     }
     worker.keeps_time_ = false;
     // A watch that sees nothing leaves the worker idle: no fence, which would interrupt the others.
-    if (!worker.idle_ || !to_watch || worker.sees_hog()) break;
+    if (!worker.idle_ || !to_watch || worker.sees_stalled_worker()) break;
   }
   const bool by_itself = worker.idle_;  // its time came, or a spurious return
   worker.shares_cpu_ = !by_itself && shares_its_cpu(slept_on, worker.woken_from_);
@@ -309,23 +309,23 @@ SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept LEAT_NO_THREA
   const bool ended = ended_;
   lock_.unlock();
   if (ended) return Woken::kEnded;
-  return by_itself && to_watch ? Woken::kToWatch : Woken::kBySomebody;
+  return by_itself && to_watch ? Woken::kToRetake : Woken::kBySomebody;
 }
 
 // Of the watcher: where nothing moves for a while, nobody watches, until somebody moves again.
-void SchedulerCore::review_watch() noexcept {
+void SchedulerCore::review_monitor() noexcept {
   const std::uint64_t now = progress();
-  quiet_watches_ = now == watched_progress_ ? quiet_watches_ + 1 : 0;
-  watched_progress_ = now;
-  if (quiet_watches_ < kQuietWatches) return;
-  Worker* const watcher = std::exchange(watcher_, nullptr);
-  update_unwatched();
-  // Whoever puts a fiber into his run-next slot from here on sees unwatched_, or is seen.
+  quiet_looks_ = now == progress_at_last_look_ ? quiet_looks_ + 1 : 0;
+  progress_at_last_look_ = now;
+  if (quiet_looks_ < kQuietLooks) return;
+  Worker* const watcher = std::exchange(monitor_, nullptr);
+  update_monitor_wanted();
+  // Whoever puts a fiber into his run-next slot from here on sees monitor_wanted_, or is seen.
   heavy_fence();
-  if (waits_elsewhere(*watcher)) {
-    quiet_watches_ = 0;
-    watcher_ = watcher;
-    update_unwatched();
+  if (woken_elsewhere(*watcher)) {
+    quiet_looks_ = 0;
+    monitor_ = watcher;
+    update_monitor_wanted();
   }
 }
 

@@ -35,8 +35,8 @@ class FiberList {
   }
 
  private:
-  Owned<Fiber*> first_{nullptr};
-  Owned<Fiber*> last_{nullptr};
+  RelaxedAtomic<Fiber*> first_{nullptr};
+  RelaxedAtomic<Fiber*> last_{nullptr};
 };
 
 /// A bounded FIFO from which its owner takes one, and others steal half. Only the owner pushes.

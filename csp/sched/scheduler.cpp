@@ -42,7 +42,7 @@ SchedulerCore& current_scheduler(const char* caller) {
 bool on_fiber() noexcept { return Fiber::current() != nullptr; }
 
 void yield() noexcept {
-  exploring::pause();
+  hooks::pause();
   if (Fiber* const fiber = Fiber::current()) {
     fiber->yield();
   } else {

@@ -6,7 +6,7 @@
 
 #include "leat/csp/base/sanitizers.h"
 #include "leat/csp/error.h"
-#include "leat/csp/fiber/census.h"
+#include "leat/csp/fiber/safepoint.h"
 #include "leat/csp/fiber/stack_overflow.h"
 #include "leat/csp/wait/assert.h"
 #include "leat/csp/wait/cpu_count.h"
@@ -31,13 +31,13 @@ int checked_workers(int workers) {
 // Slices longer than this are worth a wake-up of another worker.
 constexpr Duration kLongSlice = std::chrono::microseconds(7);
 // How long an offer waits for the worker that knows it before its owner takes it back.
-constexpr Duration kGrace = std::chrono::microseconds(1);
+constexpr Duration kHandoffGrace = std::chrono::microseconds(1);
 // How long a queue may stand still before it is stolen from: one of few fibers whose owner runs one
 // all the time; one of many, which may be about to be launched, or of few while others take turns.
-constexpr Duration kPatience = std::chrono::microseconds(4);
-constexpr Duration kMorePatience = std::chrono::microseconds(50);
+constexpr Duration kStealAfterFew = std::chrono::microseconds(4);
+constexpr Duration kStealAfterMany = std::chrono::microseconds(50);
 // A queue of many that moves is stolen from if at this pace it will take its owner so long.
-constexpr Duration kWorthStealing = std::chrono::microseconds(100);
+constexpr Duration kStealPayoff = std::chrono::microseconds(100);
 
 int checked_io_threads(int threads) {
   if (threads >= 1 && threads <= kMostWorkers) return threads;
@@ -52,13 +52,13 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options)
       clock_(options.clock != nullptr ? static_cast<const Clock*>(options.clock)
                                       : &SteadyClock::instance()),
       worker_count_(checked_workers(options.workers)),
-      long_slice_(ticks_in(kLongSlice)),
-      grace_(ticks_in(kGrace)),
-      spin_ticks_(clock_->is_virtual() || usable_cpus() == 1 ? 0 : ticks_in(kSpin)),
-      short_sleep_(spin_ticks_ == 0 ? 0 : ticks_in(kShortSleep)),
-      patience_(ticks_in(kPatience)),
-      more_patience_(ticks_in(kMorePatience)),
-      worth_stealing_(ticks_in(kWorthStealing)),
+      long_slice_(cycles_in(kLongSlice)),
+      handoff_grace_(cycles_in(kHandoffGrace)),
+      spin_cycles_(clock_->is_virtual() || usable_cpus() == 1 ? 0 : cycles_in(kSpin)),
+      short_sleep_(spin_cycles_ == 0 ? 0 : cycles_in(kShortSleep)),
+      steal_after_few_(cycles_in(kStealAfterFew)),
+      steal_after_many_(cycles_in(kStealAfterMany)),
+      steal_payoff_(cycles_in(kStealPayoff)),
       root_(std::make_shared<GroupCore>(*this)),
       stacks_(options.stack_size),
       fibers_(*this),
@@ -198,11 +198,11 @@ void SchedulerCore::launch(GroupCore& group, UniqueFunction<void()>&& body, GoOp
   fiber.live_.store(true, std::memory_order_release);
   light_fence();  // pairs with the heavy ones in stop_everything() and GroupCore::stop()
   if (shutting_down_.load(std::memory_order_relaxed) || group.stopped()) fiber.request_cancel();
-  hand_over(&fiber);
+  tsan_release(&fiber);
   if (worker == nullptr || (fiber.home_.get() != nullptr && fiber.home_.get() != worker)) {
-    enqueue(fiber);
+    push_remote(fiber);
   } else {
-    worker->queue(fiber);
+    worker->push_back(fiber);
   }
 }
 
@@ -269,7 +269,7 @@ bool SchedulerCore::count_launch(const GroupCore& group, Worker* worker) noexcep
 // On the fiber itself; its closure is gone. What follows only makes its memory free for others.
 void SchedulerCore::finish(Fiber& fiber, Worker& worker) noexcept {
   fiber.live_.store(false, std::memory_order_relaxed);
-  Census::leave_what_it_reads();
+  Safepoint::poll();
   fiber.group_->remove(fiber);
   const bool in_root = fiber.group_ == root_.get();
   auto& ended = (in_root ? worker.root_counts : worker.other_counts).ended;

@@ -11,10 +11,10 @@
 //
 // A worker that makes a fiber ready wakes an idle one to take it only if the fiber would otherwise
 // stand behind another; the fiber in its run-next slot waits for it to switch. Should it not
-// switch, one of the idle workers, the watcher, comes by every kWatchEvery and takes that fiber
+// switch, one of the idle workers, the watcher, comes by every kMonitorPeriod and takes that fiber
 // over, and calls another watcher if more wait and nobody watches. While no fiber has been switched
-// for some time, nobody watches (unwatched_): then the first fiber put into a run-next slot wakes a
-// watcher. When all are idle nobody wakes up.
+// for some time, nobody watches (monitor_wanted_): then the first fiber put into a run-next slot
+// wakes a watcher. When all are idle nobody wakes up.
 //
 // Lock order: the census's, groups_lock_, a park's own lock (a channel's, GroupCore::lock_), lock_.
 #pragma once
@@ -87,7 +87,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   void launch(GroupCore& group, UniqueFunction<void()>&& body, GoOptions&& options);
   /// Queues a fiber that was made ready by who is not one of its workers, or that is pinned to
   /// another worker than the caller's.
-  void enqueue(Fiber& fiber) noexcept LEAT_EXCLUDES(lock_);
+  void push_remote(Fiber& fiber) noexcept LEAT_EXCLUDES(lock_);
 
   /// Called by a fiber of this scheduler that parks next.
   void add_timer(Timer& timer) noexcept LEAT_EXCLUDES(lock_);
@@ -136,15 +136,15 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
 
   // What workers ask for. scheduler_idle.cpp
 
-  enum class Woken : std::uint8_t { kEnded, kBySomebody, kToWatch };
+  enum class Woken : std::uint8_t { kEnded, kBySomebody, kToRetake };
   /// Sleeps until there may be something to do. On the worker's base, with its queues empty.
   Woken sleep(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
   /// Queues one injected fiber, and those whose time has come. True if somebody has to watch the
   /// clock while this worker is busy.
   bool look_outside(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
   /// Takes the worker's share of what is injected: returns one, queues the others.
-  Fiber* take_injected(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
-  void take_inbox(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
+  Fiber* take_global(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
+  void take_pinned_inbox(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
   /// The worker's ring is full: half of it is injected.
   void spill(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
   /// True if the worker shall spin before it sleeps; it is then counted in spinning_.
@@ -160,8 +160,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
     }
     wake_spinner();
   }
-  void wake_for_watch() noexcept {
-    if (__builtin_expect(unwatched_.load(std::memory_order_seq_cst), 0)) wake_spinner();
+  void wake_monitor() noexcept {
+    if (__builtin_expect(monitor_wanted_.load(std::memory_order_seq_cst), 0)) wake_spinner();
   }
   void wake_spinner() noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] bool somebody_spins() const noexcept {
@@ -170,15 +170,15 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   void wake_timekeeper() noexcept LEAT_EXCLUDES(lock_);
   /// Somebody else has queued more than he will soon run.
   [[nodiscard]] bool queued_elsewhere(const Worker& worker) const noexcept;
-  [[nodiscard]] bool waits_elsewhere(const Worker& worker) const noexcept;
+  [[nodiscard]] bool woken_elsewhere(const Worker& worker) const noexcept;
 
-  [[nodiscard]] Ticks long_slice() const noexcept { return long_slice_; }
-  [[nodiscard]] Ticks grace() const noexcept { return grace_; }
-  [[nodiscard]] Ticks spin_ticks() const noexcept { return spin_ticks_; }
-  [[nodiscard]] Ticks short_sleep() const noexcept { return short_sleep_; }
-  [[nodiscard]] Ticks patience() const noexcept { return patience_; }
-  [[nodiscard]] Ticks more_patience() const noexcept { return more_patience_; }
-  [[nodiscard]] Ticks worth_stealing() const noexcept { return worth_stealing_; }
+  [[nodiscard]] Cycles long_slice() const noexcept { return long_slice_; }
+  [[nodiscard]] Cycles handoff_grace() const noexcept { return handoff_grace_; }
+  [[nodiscard]] Cycles spin_cycles() const noexcept { return spin_cycles_; }
+  [[nodiscard]] Cycles short_sleep() const noexcept { return short_sleep_; }
+  [[nodiscard]] Cycles steal_after_few() const noexcept { return steal_after_few_; }
+  [[nodiscard]] Cycles steal_after_many() const noexcept { return steal_after_many_; }
+  [[nodiscard]] Cycles steal_payoff() const noexcept { return steal_payoff_; }
 
   struct Due {
     Fiber* fiber = nullptr;
@@ -190,8 +190,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   Worker* wake_one() noexcept LEAT_REQUIRES(lock_);
   void wake_all() noexcept LEAT_REQUIRES(lock_);
   void mark_busy(Worker& worker) noexcept LEAT_REQUIRES(lock_);
-  void update_unwatched() noexcept LEAT_REQUIRES(lock_);
-  void review_watch() noexcept LEAT_REQUIRES(lock_);
+  void update_monitor_wanted() noexcept LEAT_REQUIRES(lock_);
+  void review_monitor() noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] bool has_due_timers() const noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] bool pop_due(TimePoint now, Due& due) noexcept LEAT_REQUIRES(lock_);
   std::shared_ptr<Alarm> unlink(Alarm& alarm) noexcept LEAT_REQUIRES(lock_);
@@ -221,13 +221,13 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   const SchedulerOptions options_;
   const Clock* clock_;
   const int worker_count_;
-  const Ticks long_slice_;
-  const Ticks grace_;
-  const Ticks spin_ticks_;
-  const Ticks short_sleep_;
-  const Ticks patience_;
-  const Ticks more_patience_;
-  const Ticks worth_stealing_;
+  const Cycles long_slice_;
+  const Cycles handoff_grace_;
+  const Cycles spin_cycles_;
+  const Cycles short_sleep_;
+  const Cycles steal_after_few_;
+  const Cycles steal_after_many_;
+  const Cycles steal_payoff_;
   std::shared_ptr<GroupCore> root_;
   StackPool stacks_;  // outlives the workers, whose caches give theirs back
   FiberPool fibers_;
@@ -247,20 +247,20 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   // Read by workers at every turn, written when somebody goes to sleep or wakes up.
   alignas(64) Atomic<int> idle_{0};  // written under lock_
   Atomic<int> spinning_{0};
-  Atomic<bool> unwatched_{false};          // there are idle workers and none of them is the watcher
-  Atomic<std::size_t> injected_count_{0};  // written under lock_
+  Atomic<bool> monitor_wanted_{false};   // there are idle workers and none of them is the watcher
+  Atomic<std::size_t> global_count_{0};  // written under lock_
   Atomic<TimePoint> earliest_{TimePoint::max()};  // of timers_; written under lock_
 
   alignas(64) SpinLock lock_;
-  FiberList injected_ LEAT_GUARDED_BY(lock_);
+  FiberList global_queue_ LEAT_GUARDED_BY(lock_);
   TimerHeap timers_ LEAT_GUARDED_BY(lock_);
   Alarm* alarms_ LEAT_GUARDED_BY(lock_) = nullptr;    // those among timers_
   std::size_t deadlines_ LEAT_GUARDED_BY(lock_) = 0;  // the others
   // The earliest time until which an idle worker sleeps (the timekeeper), or max().
   TimePoint timekeeper_until_ LEAT_GUARDED_BY(lock_) = TimePoint::max();
-  Worker* watcher_ LEAT_GUARDED_BY(lock_) = nullptr;
-  int quiet_watches_ LEAT_GUARDED_BY(lock_) = 0;  // in a row, without a switch anywhere
-  std::uint64_t watched_progress_ LEAT_GUARDED_BY(lock_) = 0;
+  Worker* monitor_ LEAT_GUARDED_BY(lock_) = nullptr;
+  int quiet_looks_ LEAT_GUARDED_BY(lock_) = 0;  // in a row, without a switch anywhere
+  std::uint64_t progress_at_last_look_ LEAT_GUARDED_BY(lock_) = 0;
   int running_workers_ LEAT_GUARDED_BY(lock_);  // fewer where not all could be started
   std::size_t outside_work_ LEAT_GUARDED_BY(lock_) = 0;
   std::uint64_t outside_progress_ LEAT_GUARDED_BY(lock_) = 0;  // what progress() adds to switches
@@ -268,7 +268,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   const Fiber* not_stuck_ LEAT_GUARDED_BY(lock_) = nullptr;  // when last looked for: stuck_fibers()
   int deadlock_steps_ LEAT_GUARDED_BY(lock_) = 0;  // without anybody moving on: end_deadlock()
   std::uint64_t stepped_at_ LEAT_GUARDED_BY(lock_) = static_cast<std::uint64_t>(-1);
-  bool shields_gave_way_ LEAT_GUARDED_BY(lock_) = false;
+  bool reported_broken_shields_ LEAT_GUARDED_BY(lock_) = false;
   bool ended_ LEAT_GUARDED_BY(lock_) = false;
   Worker::Counts outside_root_counts_;  // launched by who is no worker; under lock_
   Worker::Counts outside_other_counts_;

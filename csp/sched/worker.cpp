@@ -47,11 +47,11 @@ void Worker::set_current(Worker* worker) noexcept {
 
 void Worker::run() noexcept {
   const SignalStack for_overflows;
-  const Unwatched worker_state;
+  const TsanIgnoreScope for_worker_state;
   set_current(this);
   exceptions_.set(Context::exceptions_of_thread());
-  sampled_at_.set(ticks_now());
-  base_.adopt_current_thread();
+  sampled_at_.set(cycles_now());
+  scheduler_context_.adopt_current_thread();
   while (Fiber* const fiber = find()) resume(*fiber);
   set_current(nullptr);
 }
@@ -59,40 +59,40 @@ void Worker::run() noexcept {
 // ---- who runs next
 
 // Where the run-next slot is taken, or not the place.
-void Worker::make_ready_behind(Fiber& fiber) noexcept {
+void Worker::wake_here_slow(Fiber& fiber) noexcept {
   if (shuffles_) {
-    queue_at_random(fiber);
+    push_at_random(fiber);
     return;
   }
   Worker* const home = fiber.home_.get();
   if (home != nullptr && home != this) {
-    core_.enqueue(fiber);
+    core_.push_remote(fiber);
     return;
   }
   if (long_slices_.get() && home == nullptr && !alone_) {
     const bool ran_elsewhere = fiber.worker_.get() != this;
-    if (!offer_.put(fiber)) {
-      queue(fiber);
+    if (!handoff_.put(fiber)) {
+      push_back(fiber);
       return;
     }
-    offered_away_.set(ran_elsewhere);
+    handoff_ran_elsewhere_.set(ran_elsewhere);
     light_fence();  // pairs with the heavy one of a worker that goes to sleep
     core_.wake_for_work();
     return;
   }
   if (!run_next_.put(fiber)) {
-    queue_woken(fiber);
+    push_woken(fiber);
     return;
   }
   if (alone_) return;
   light_fence();  // likewise
-  core_.wake_for_watch();
+  core_.wake_monitor();
 }
 
-void Worker::queue(Fiber& fiber) noexcept {
-  const Unwatched worker_state;
+void Worker::push_back(Fiber& fiber) noexcept {
+  const TsanIgnoreScope for_worker_state;
   if (shuffles_) {
-    queue_at_random(fiber);
+    push_at_random(fiber);
     return;
   }
   if (fiber.home_.get() != nullptr) {
@@ -108,7 +108,7 @@ void Worker::queue(Fiber& fiber) noexcept {
 
 // Whoever stands in the place that is drawn goes to the end. Nobody steals here, so a pinned fiber
 // may stand in the ring.
-void Worker::queue_at_random(Fiber& fiber) noexcept {
+void Worker::push_at_random(Fiber& fiber) noexcept {
   while (!ring_.push(fiber)) core_.spill(*this);
   const std::uint64_t drawn = mix(random_.add(kRandomStep));
   ring_.exchange_last(static_cast<std::uint32_t>(((drawn >> 32U) * ring_.size()) >> 32U));
@@ -116,33 +116,33 @@ void Worker::queue_at_random(Fiber& fiber) noexcept {
 
 // Where slices are short its turn comes soon, and to wake another worker for it would cost more:
 // the watcher sees to it that it does.
-void Worker::queue_woken(Fiber& fiber) noexcept {
-  if (fiber.home_.get() != nullptr || ring_.size() >= kFew) {
-    queue(fiber);
+void Worker::push_woken(Fiber& fiber) noexcept {
+  if (fiber.home_.get() != nullptr || ring_.size() >= kSmallQueue) {
+    push_back(fiber);
     return;
   }
   static_cast<void>(ring_.push(fiber));  // there is room
   if (alone_) return;
   light_fence();  // likewise
-  core_.wake_for_watch();
+  core_.wake_monitor();
 }
 
 bool Worker::may_go_on() noexcept {
-  const Unwatched worker_state;
-  return until_look_outside_.add(-1) > 0 && run_next_.empty() && offer_.empty() &&
+  const TsanIgnoreScope for_worker_state;
+  return until_look_outside_.add(-1) > 0 && run_next_.empty() && handoff_.empty() &&
          ring_.size() == 0 && pinned_.empty() && resume_first_.get() == nullptr &&
-         !has_inbox_.load(std::memory_order_relaxed);
+         !has_pinned_inbox_.load(std::memory_order_relaxed);
 }
 
 void Worker::sample_slices() noexcept {
-  const Ticks now = ticks_now();
+  const Cycles now = cycles_now();
   const int every = sampled_every_.get();
   const bool long_ones =
-      !replays_ && now - sampled_at_.get() > static_cast<Ticks>(every) * core_.long_slice();
+      !replays_ && now - sampled_at_.get() > static_cast<Cycles>(every) * core_.long_slice();
   sampled_at_.set(now);
   long_slices_.set(long_ones);
   skips_run_next_.set(long_ones || shuffles_);
-  // Where slices are long, reading the time costs nothing beside them, and about_now() is exact.
+  // Where slices are long, reading the time costs nothing beside them, and coarse_now() is exact.
   sampled_every_.set(long_ones ? 1 : every < kSampleEvery ? kSampleEvery : 2 * kSampleEvery);
   until_sample_.set(sampled_every_.get());
   if (long_ones) until_look_outside_.set(0);  // 61 long slices are too long for a timer to wait
@@ -151,12 +151,12 @@ void Worker::sample_slices() noexcept {
 // ---- switches
 
 void Worker::after_rare_switch() noexcept {
-  Fiber* const left = left_.get();
-  const Left how = left_how_.get();
-  left_how_.set(Left::kNothing);
-  if (how == Left::kYield) queue(*left);
-  if (how == Left::kDone) {
-    take_over(left);
+  Fiber* const left = previous_.get();
+  const SwitchReason reason = switch_reason_.get();
+  switch_reason_.set(SwitchReason::kNothing);
+  if (reason == SwitchReason::kYield) push_back(*left);
+  if (reason == SwitchReason::kDone) {
+    tsan_acquire(left);
     recycle(*left);
   }
 }
@@ -209,7 +209,7 @@ bool Worker::bind_stack(Fiber& fiber) noexcept {
     fiber.bind(core_.stacks_.allocate(0));
     return true;
   } catch (...) {
-    take_over(&fiber);
+    tsan_acquire(&fiber);
     fiber.group_->fail(std::current_exception());
     fiber.body_ = {};
     core_.finish(fiber, *this);
@@ -223,7 +223,7 @@ void Worker::resume(Fiber& fiber) noexcept {
   if (!fiber.has_stack_.get() && !bind_stack(fiber)) return;
   fiber.worker_.set(this);
   running_.set(&fiber);
-  base_.switch_to(fiber.context_, exceptions_.get());
+  scheduler_context_.switch_to(fiber.context_, exceptions_.get());
   after_switch();
 }
 
@@ -250,20 +250,20 @@ Fiber* Worker::find() noexcept {
       if (timekeeper_wanted) core_.wake_timekeeper();
       return found;
     }
-    const Ticks slept_at = ticks_now();
+    const Cycles slept_at = cycles_now();
     const SchedulerCore::Woken woken = core_.sleep(*this);
     // The time asleep was no slice.
-    sampled_at_.set(ticks_now());
+    sampled_at_.set(cycles_now());
     slept_shortly_.set(sampled_at_.get() - slept_at < core_.short_sleep());
     switch (woken) {
       case SchedulerCore::Woken::kEnded: return nullptr;
       case SchedulerCore::Woken::kBySomebody: may_spin = true; break;
-      case SchedulerCore::Woken::kToWatch:
+      case SchedulerCore::Woken::kToRetake:
         may_spin = false;
-        if (Fiber* const fiber = rescue()) {
-          // Whoever puts a fiber behind a hog from here on sees unwatched_, or is seen by
+        if (Fiber* const fiber = retake()) {
+          // Whoever puts a fiber behind a hog from here on sees monitor_wanted_, or is seen by
           // found_work().
-          if (core_.unwatched_.load(std::memory_order_seq_cst)) heavy_fence();
+          if (core_.monitor_wanted_.load(std::memory_order_seq_cst)) heavy_fence();
           found_work();
           core_.wake_timekeeper();  // this one may have kept the time as well
           return fiber;
@@ -279,11 +279,11 @@ Fiber* Worker::find() noexcept {
 // A fiber of long slices works on much memory, most of it in the cache of the worker that ran it
 // last: if that one is looking for work, it finds the offer in a moment.
 void Worker::wait_for_taker() noexcept {
-  if (!offered_away_.get()) return;
-  offered_away_.set(false);
+  if (!handoff_ran_elsewhere_.get()) return;
+  handoff_ran_elsewhere_.set(false);
   if (!core_.somebody_spins()) return;
-  const Ticks end = ticks_now() + core_.grace();
-  while (!offer_.empty() && ticks_now() < end) cpu_relax();
+  const Cycles end = cycles_now() + core_.handoff_grace();
+  while (!handoff_.empty() && cycles_now() < end) cpu_relax();
 }
 
 // It may leave more behind, here and elsewhere. The last spinner sends another to what is to be
@@ -298,13 +298,14 @@ void Worker::found_work() noexcept {
     }
   }
   // No fence for who was woken, which would make each wake-up dearer: what was queued before
-  // unwatched_ was set would have to stay in its writer's store buffer for as long as that took.
-  if (alone_ || !core_.unwatched_.load(std::memory_order_seq_cst)) return;
-  if (holds_waked() || core_.waits_elsewhere(*this)) core_.wake_spinner();
+  // monitor_wanted_ was set would have to stay in its writer's store buffer for as long as that
+  // took.
+  if (alone_ || !core_.monitor_wanted_.load(std::memory_order_seq_cst)) return;
+  if (holds_woken() || core_.woken_elsewhere(*this)) core_.wake_spinner();
 }
 
 Fiber* Worker::look_around() noexcept {
-  if (Fiber* const fiber = core_.take_injected(*this)) return fiber;
+  if (Fiber* const fiber = core_.take_global(*this)) return fiber;
   return alone_ ? nullptr : steal();
 }
 
@@ -315,13 +316,13 @@ Fiber* Worker::spin() noexcept {
   if (alone_ ? !slept_shortly_.get() : !core_.may_spin(*this)) return nullptr;
   do {
     remember_progress();
-    const Ticks end = ticks_now() + core_.spin_ticks();
+    const Cycles end = cycles_now() + core_.spin_cycles();
     do {
       for (int i = 0; i < 8; ++i) cpu_relax();
-      if (has_inbox_.load(std::memory_order_relaxed)) return pick_queued();
+      if (has_pinned_inbox_.load(std::memory_order_relaxed)) return pick_queued();
       if (Fiber* const fiber = look_around()) return fiber;
-    } while (ticks_now() < end);
-    if (Fiber* const fiber = rescue()) return fiber;
+    } while (cycles_now() < end);
+    if (Fiber* const fiber = retake()) return fiber;
     // sleep() would refuse, after it has interrupted the others.
   } while (core_.queued_elsewhere(*this));
   return nullptr;
@@ -331,7 +332,7 @@ Fiber* Worker::steal() noexcept {
   const std::size_t count = core_.workers_.size();
   for (std::size_t i = 1; i < count; ++i) {
     Worker& victim = *core_.workers_[(index_ + i) % count];
-    if (Fiber* const fiber = victim.offer_.take(false)) return fiber;
+    if (Fiber* const fiber = victim.handoff_.take(false)) return fiber;
     const std::uint32_t size = victim.ring_.size();
     if (size == 0 || size > RunRing::kSize) {  // the latter: it changes between the two readings
       seen_[victim.index_].ring.since = 0;
@@ -346,8 +347,8 @@ Fiber* Worker::steal() noexcept {
 // The cache lines of fibers that are stolen, and of what they share with those that are not, cost
 // more than many short slices: it is worth it where their owner would keep them waiting for longer.
 bool Worker::is_worth_stealing(Worker& victim, std::uint32_t size) noexcept {
-  const bool few = size < kFew;
-  const Ticks now = ticks_now();
+  const bool few = size < kSmallQueue;
+  const Cycles now = cycles_now();
   const Seen::Ring ring{
       .switches = victim.switches_.get(), .taken = victim.ring_.taken(), .since = now};
   Seen::Ring& seen = seen_[victim.index_].ring;
@@ -356,10 +357,10 @@ bool Worker::is_worth_stealing(Worker& victim, std::uint32_t size) noexcept {
     seen = ring;
     return false;
   }
-  const Ticks passed = now - seen.since;
-  if (few && ring.switches == seen.switches) return passed >= core_.patience();
-  if (passed < core_.more_patience()) return false;
-  if (ran == 0 || passed / ran * size >= core_.worth_stealing()) return true;
+  const Cycles passed = now - seen.since;
+  if (few && ring.switches == seen.switches) return passed >= core_.steal_after_few();
+  if (passed < core_.steal_after_many()) return false;
+  if (ran == 0 || passed / ran * size >= core_.steal_payoff()) return true;
   seen = ring;
   return false;
 }
@@ -369,7 +370,7 @@ Fiber* Worker::steal_from(Worker& victim) noexcept {
   const std::uint32_t count = victim.ring_.steal_half(taken);
   if (count == 0) return nullptr;
   seen_[victim.index_].ring.since = 0;
-  for (std::uint32_t i = 1; i < count; ++i) queue(*taken[i]);
+  for (std::uint32_t i = 1; i < count; ++i) push_back(*taken[i]);
   return taken[0];
 }
 
@@ -381,19 +382,19 @@ void Worker::remember_progress() noexcept {
 
 // Whether one fiber has kept another worker busy since the last look, with others waiting behind
 // it.
-bool Worker::sees_hog() noexcept {
+bool Worker::sees_stalled_worker() noexcept {
   const bool one =
       std::any_of(core_.workers_.begin(), core_.workers_.end(), [&](const auto& other) {
-        return other.get() != this && other->holds_waked() &&
+        return other.get() != this && other->holds_woken() &&
                seen_[other->index_].switches == other->switches_.get();
       });
-  if (!one) remember_progress();  // else all stay as they were seen, for rescue()
+  if (!one) remember_progress();  // else all stay as they were seen, for retake()
   return one;
 }
 
 // Takes from a worker that one fiber has kept busy ever since it was last looked at what it had
 // waked.
-Fiber* Worker::rescue() noexcept {
+Fiber* Worker::retake() noexcept {
   Fiber* rescued = nullptr;
   for (const auto& worker : core_.workers_) {
     Seen& seen = seen_[worker->index_];
@@ -401,9 +402,9 @@ Fiber* Worker::rescue() noexcept {
     if (rescued == nullptr && worker.get() != this && seen.switches == switches) {
       rescued = steal_from(*worker);
       if (rescued == nullptr) rescued = worker->run_next_.take(false);
-      if (rescued == nullptr) rescued = worker->offer_.take(false);
+      if (rescued == nullptr) rescued = worker->handoff_.take(false);
       if (rescued != nullptr && rescued->home_.get() != nullptr) {
-        core_.enqueue(*rescued);  // pinned there: back to its inbox
+        core_.push_remote(*rescued);  // pinned there: back to its inbox
         rescued = nullptr;
       }
     }

@@ -37,7 +37,7 @@ class SchedulerCore;
 class Worker {
  public:
   /// Why a fiber switches away.
-  enum class Left : std::uint8_t { kNothing, kPark, kYield, kDone };
+  enum class SwitchReason : std::uint8_t { kNothing, kPark, kYield, kDone };
 
   /// That of the calling thread, or null. Not inlined, as Fiber::current().
   [[nodiscard]] static Worker* current() noexcept;
@@ -55,14 +55,14 @@ class Worker {
   // On this worker's thread:
 
   /// Queues a fiber that somebody has waked.
-  void make_ready(Fiber& fiber) noexcept;
+  void wake_here(Fiber& fiber) noexcept;
   /// Queues a fiber behind the others: a fresh one, or one that yields.
-  void queue(Fiber& fiber) noexcept;
+  void push_back(Fiber& fiber) noexcept;
   /// Likewise one that somebody has waked.
-  void queue_woken(Fiber& fiber) noexcept;
+  void push_woken(Fiber& fiber) noexcept;
   /// `fiber` runs here and stops doing so: switches to the next one. Returns when it runs again,
   /// maybe on another worker; never, if it is done.
-  void leave(Fiber& fiber, Left how, const HeldLocks& held = {}) noexcept;
+  void leave(Fiber& fiber, SwitchReason reason, const HeldLocks& held = {}) noexcept;
   /// Completes the switch by which the present context was reached.
   void after_switch() noexcept;
   /// `ended`, which runs here, has no more to do: makes a fresh fiber the owner of its stack and
@@ -72,7 +72,7 @@ class Worker {
   [[nodiscard]] bool may_go_on() noexcept;
 
   /// About now: when the slices were last sampled. For figures in reports; costs a load.
-  [[nodiscard]] Ticks about_now() const noexcept { return sampled_at_.get(); }
+  [[nodiscard]] Cycles coarse_now() const noexcept { return sampled_at_.get(); }
 
   [[nodiscard]] FiberPool::Cache& fibers() noexcept { return fibers_; }
   /// A number that no other fiber of the scheduler has.
@@ -93,8 +93,8 @@ class Worker {
   static constexpr int kLookOutsideEvery = 61;  // switches
   static constexpr int kSampleEvery = 7;        // switches; twice that where nothing changes
   static constexpr int kLongestStreak = 64;
-  static constexpr int kLongestStreakOfLong = 16;  // where slices are long
-  static constexpr std::uint32_t kFew = 16;        // fibers in a queue
+  static constexpr int kLongestStreakOfLong = 16;   // where slices are long
+  static constexpr std::uint32_t kSmallQueue = 16;  // fibers in a queue
 
   /// What this worker, as a thief or watcher, has seen of another.
   struct Seen {
@@ -102,18 +102,18 @@ class Worker {
     struct Ring {
       std::uint64_t switches = 0;
       std::uint32_t taken = 0;
-      Ticks since = 0;  // 0: it was empty
+      Cycles since = 0;  // 0: it was empty
     } ring;
   };
 
   // On a fiber's stack, or on the base:
   Fiber* pick_local() noexcept;
   Fiber* pick_queued() noexcept;
-  void make_ready_behind(Fiber& fiber) noexcept;
+  void wake_here_slow(Fiber& fiber) noexcept;
   void after_rare_switch() noexcept;
   bool bind_cached_stack(Fiber& fiber) noexcept;
   void sample_slices() noexcept;
-  void queue_at_random(Fiber& fiber) noexcept;
+  void push_at_random(Fiber& fiber) noexcept;
 
   // On the base only:
   Fiber* find() noexcept;
@@ -123,12 +123,12 @@ class Worker {
   [[nodiscard]] bool is_worth_stealing(Worker& victim, std::uint32_t size) noexcept;
   Fiber* steal_from(Worker& victim) noexcept;
   void remember_progress() noexcept;
-  [[nodiscard]] bool sees_hog() noexcept;
-  /// Fibers stand here that rescue() would take.
-  [[nodiscard]] bool holds_waked() const noexcept {
-    return !run_next_.empty() || ring_.size() > 0 || !offer_.empty();
+  [[nodiscard]] bool sees_stalled_worker() noexcept;
+  /// Fibers stand here that retake() would take.
+  [[nodiscard]] bool holds_woken() const noexcept {
+    return !run_next_.empty() || ring_.size() > 0 || !handoff_.empty();
   }
-  Fiber* rescue() noexcept;
+  Fiber* retake() noexcept;
   void found_work() noexcept;
   void wait_for_taker() noexcept;
   bool bind_stack(Fiber& fiber) noexcept;
@@ -141,51 +141,53 @@ class Worker {
   const bool replays_;   // likewise, in virtual time: real time decides nothing
   const bool shuffles_;  // likewise, and a seed decides who runs next
 
-  Owned<Fiber*> running_{nullptr};
-  Owned<Fiber*> resume_first_{nullptr};  // taken from a queue, but needs the base to get a stack
-  Owned<int> until_look_outside_{1};
-  Owned<int> until_sample_{1};
-  Owned<int> sampled_every_{1};
-  Owned<int> streak_{0};
-  Owned<bool> long_slices_{false};
-  Owned<bool> skips_run_next_{false};  // who is woken here has another place
-  Owned<bool> offered_away_{false};    // the offer ran on another worker before
-  Owned<std::uint64_t> random_{0};
-  Owned<Ticks> sampled_at_{0};
-  Owned<bool> slept_shortly_{false};  // the last time: it is worth looking out before the next
+  RelaxedAtomic<Fiber*> running_{nullptr};
+  RelaxedAtomic<Fiber*> resume_first_{
+      nullptr};  // taken from a queue, but needs the base to get a stack
+  RelaxedAtomic<int> until_look_outside_{1};
+  RelaxedAtomic<int> until_sample_{1};
+  RelaxedAtomic<int> sampled_every_{1};
+  RelaxedAtomic<int> streak_{0};
+  RelaxedAtomic<bool> long_slices_{false};
+  RelaxedAtomic<bool> skips_run_next_{false};         // who is woken here has another place
+  RelaxedAtomic<bool> handoff_ran_elsewhere_{false};  // the offer ran on another worker before
+  RelaxedAtomic<std::uint64_t> random_{0};
+  RelaxedAtomic<Cycles> sampled_at_{0};
+  RelaxedAtomic<bool> slept_shortly_{
+      false};  // the last time: it is worth looking out before the next
   FiberList pinned_;
   FiberPool::Cache fibers_;
   StackPool::Cache stacks_;
-  Owned<std::uint64_t> next_id_{0};
-  Owned<std::uint64_t> ids_left_{0};
+  RelaxedAtomic<std::uint64_t> next_id_{0};
+  RelaxedAtomic<std::uint64_t> ids_left_{0};
 
   // The switch in progress.
-  Owned<Fiber*> left_{nullptr};
-  Owned<Left> left_how_{Left::kNothing};
-  Owned<SpinLock*> held_lock_{nullptr};
-  Owned<void (*)(void*) noexcept> held_drop_{nullptr};
-  Owned<void*> held_argument_{nullptr};
+  RelaxedAtomic<Fiber*> previous_{nullptr};
+  RelaxedAtomic<SwitchReason> switch_reason_{SwitchReason::kNothing};
+  RelaxedAtomic<SpinLock*> held_lock_{nullptr};
+  RelaxedAtomic<void (*)(void*) noexcept> held_drop_{nullptr};
+  RelaxedAtomic<void*> held_argument_{nullptr};
 
-  Context base_;
-  Owned<Context::ExceptionState*> exceptions_{nullptr};  // of the thread
+  Context scheduler_context_;
+  RelaxedAtomic<Context::ExceptionState*> exceptions_{nullptr};  // of the thread
 
   FiberSlot run_next_;
-  FiberSlot offer_;
+  FiberSlot handoff_;
   RunRing ring_;
   // Grows with every fiber that this worker takes: whoever sees it stand still knows that one fiber
   // has run since.
-  Owned<std::uint64_t, Atomic> switches_{0};
+  RelaxedAtomic<std::uint64_t, Atomic> switches_{0};
 
   std::vector<Seen> seen_;  // of each worker
 
   // SchedulerCore::lock_ protects these.
-  FiberList inbox_;          // pinned here, made ready by others
+  FiberList pinned_inbox_;   // pinned here, made ready by others
   bool idle_ = false;        // counted in SchedulerCore::idle_
   bool spinning_ = false;    // counted in SchedulerCore::spinning_; the worker's own while not idle
   bool keeps_time_ = false;  // sleeps until a timer is due
   int woken_from_ = kNoCpu;  // the CPU of who woke it last
   bool shares_cpu_ = false;  // that was its own; the worker's own while not idle
-  Atomic<bool> has_inbox_{false};
+  Atomic<bool> has_pinned_inbox_{false};
   Atomic<std::uint32_t> wake_word_{0};  // changed to wake it; it sleeps on a value it read
 };
 

@@ -10,16 +10,16 @@
 
 namespace leat {
 
-LEAT_INLINE void Worker::make_ready(Fiber& fiber) noexcept {
-  const Unwatched worker_state;
+LEAT_INLINE void Worker::wake_here(Fiber& fiber) noexcept {
+  const TsanIgnoreScope for_worker_state;
   if (__builtin_expect(fiber.home_.get() != nullptr || skips_run_next_.get(), 0) ||
       !run_next_.put(fiber)) {
-    make_ready_behind(fiber);
+    wake_here_slow(fiber);
     return;
   }
   if (alone_) return;
   light_fence();  // pairs with the heavy one of a worker that goes to sleep
-  core_.wake_for_watch();
+  core_.wake_monitor();
 }
 
 inline Fiber* Worker::pick_queued() noexcept {
@@ -27,9 +27,9 @@ inline Fiber* Worker::pick_queued() noexcept {
     resume_first_.set(nullptr);
     return fiber;
   }
-  if (has_inbox_.load(std::memory_order_relaxed)) core_.take_inbox(*this);
+  if (has_pinned_inbox_.load(std::memory_order_relaxed)) core_.take_pinned_inbox(*this);
   Fiber* woken = run_next_.take(alone_);
-  if (woken == nullptr) woken = offer_.take(alone_);
+  if (woken == nullptr) woken = handoff_.take(alone_);
   if (woken != nullptr) {
     // Fibers that wake each other would keep all that stand in the ring waiting for ever.
     if (streak_.add(long_slices_.get() ? kLongestStreak / kLongestStreakOfLong : 1) <
@@ -38,7 +38,7 @@ inline Fiber* Worker::pick_queued() noexcept {
     }
     streak_.set(0);
     if (ring_.size() == 0 && pinned_.empty()) return woken;
-    queue_woken(*woken);
+    push_woken(*woken);
   }
   streak_.set(0);
   // One that is pinned takes its turn when all that stood in the ring before it are gone.
@@ -53,7 +53,7 @@ inline Fiber* Worker::pick_queued() noexcept {
 // Null: the base has something to do before, or there is nothing.
 LEAT_INLINE Fiber* Worker::pick_local() noexcept {
   if (until_sample_.add(-1) <= 0) sample_slices();
-  if (until_look_outside_.add(-1) <= 0 || offered_away_.get()) return nullptr;
+  if (until_look_outside_.add(-1) <= 0 || handoff_ran_elsewhere_.get()) return nullptr;
   Fiber* const fiber = pick_queued();
   if (fiber == nullptr) return nullptr;
   switches_.add(1);
@@ -63,28 +63,28 @@ LEAT_INLINE Fiber* Worker::pick_local() noexcept {
 }
 
 LEAT_INLINE void Worker::after_switch() noexcept {
-  const Unwatched worker_state;
-  if (__builtin_expect(left_how_.get() != Left::kPark, 0)) {
+  const TsanIgnoreScope for_worker_state;
+  if (__builtin_expect(switch_reason_.get() != SwitchReason::kPark, 0)) {
     after_rare_switch();
     return;
   }
   const HeldLocks held{held_lock_.get(), held_drop_.get(), held_argument_.get()};
-  Fiber* const left = left_.get();
-  left_how_.set(Left::kNothing);
+  Fiber* const left = previous_.get();
+  switch_reason_.set(SwitchReason::kNothing);
   // release: whoever runs it elsewhere needs the saved context. From here the fiber may be woken
   // without these locks, but it cannot leave its wait before it has had them.
   left->parked_.store(true, std::memory_order_release);
   held.unlock_after_switch();
 }
 
-LEAT_INLINE void Worker::leave(Fiber& fiber, Left how, const HeldLocks& held) noexcept {
-  Context* to = &base_;
+LEAT_INLINE void Worker::leave(Fiber& fiber, SwitchReason reason, const HeldLocks& held) noexcept {
+  Context* to = &scheduler_context_;
   Context::ExceptionState* exceptions = nullptr;
   {
-    const Unwatched worker_state;
+    const TsanIgnoreScope for_worker_state;
     Fiber* const next = pick_local();
-    left_.set(&fiber);
-    left_how_.set(how);
+    previous_.set(&fiber);
+    switch_reason_.set(reason);
     held_lock_.set(held.one);
     held_drop_.set(held.drop);
     held_argument_.set(held.argument);
@@ -95,20 +95,20 @@ LEAT_INLINE void Worker::leave(Fiber& fiber, Left how, const HeldLocks& held) no
     }
     exceptions = exceptions_.get();
   }
-  if (how == Left::kDone) {
-    hand_over(&fiber);
+  if (reason == SwitchReason::kDone) {
+    tsan_release(&fiber);
     fiber.context_.exit_to(*to, exceptions);
   }
   fiber.context_.switch_to(*to, exceptions);
   fiber.worker_.get()->after_switch();  // which may be another worker
-  take_over(&fiber);
+  tsan_acquire(&fiber);
 }
 
 LEAT_INLINE void Fiber::ready_from(Worker* worker) noexcept {
   check_ready();
-  hand_over(this);
+  tsan_release(this);
   if (__builtin_expect(worker != nullptr && &worker->core() == &core_, 1)) {
-    worker->make_ready(*this);
+    worker->wake_here(*this);
   } else {
     ready_from_outside();
   }
@@ -118,7 +118,7 @@ LEAT_INLINE void Fiber::park_here(Worker& worker, Deadline deadline,
                                   const HeldLocks& held) noexcept {
   // Between telling that it waits (begin) and looking whether it shall stop. deliver_cancel() looks
   // the other way round: one of the two sees the other.
-  since_.set(worker.about_now());
+  since_.set(worker.coarse_now());
   light_fence();
   if (__builtin_expect(cancel_requested_.load(std::memory_order_relaxed), 0) && shields_ == 0 &&
       claim(kCancelled)) {
@@ -126,14 +126,14 @@ LEAT_INLINE void Fiber::park_here(Worker& worker, Deadline deadline,
     return;
   }
   if (__builtin_expect(deadline.is_never(), 1)) {
-    worker.leave(*this, Worker::Left::kPark, held);
+    worker.leave(*this, Worker::SwitchReason::kPark, held);
     return;
   }
   Timer timer;
   timer.at = deadline.at();
   timer.fiber = this;
   core_.add_timer(timer);
-  worker.leave(*this, Worker::Left::kPark, held);
+  worker.leave(*this, Worker::SwitchReason::kPark, held);
   core_.remove_timer(timer);
 }
 

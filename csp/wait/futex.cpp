@@ -15,11 +15,11 @@ namespace leat {
 
 void futex_wait(const Atomic<std::uint32_t>& word, std::uint32_t expected,
                 Deadline deadline) noexcept {
-  exploring::sleep_on(word.raw(), expected, deadline.at().time_since_epoch().count());
+  hooks::sleep_on(word.raw(), expected, deadline.at().time_since_epoch().count());
 }
-void futex_wake(const Atomic<std::uint32_t>* word) noexcept { exploring::wake(word, false); }
-void futex_wake_all(const Atomic<std::uint32_t>* word) noexcept { exploring::wake(word, true); }
-void yield_cpu() noexcept { exploring::pause(); }
+void futex_wake(const Atomic<std::uint32_t>* word) noexcept { hooks::wake(word, false); }
+void futex_wake_all(const Atomic<std::uint32_t>* word) noexcept { hooks::wake(word, true); }
+void yield_cpu() noexcept { hooks::pause(); }
 
 #else
 

@@ -23,7 +23,7 @@ void futex_wake_all(const Atomic<std::uint32_t>* word) noexcept;
 
 /// Tells the CPU that this is a spin-wait loop.
 inline void cpu_relax() noexcept {
-  exploring::spin();
+  hooks::spin();
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)

@@ -29,7 +29,7 @@ struct WaitNode {
   WaitQueue* queue = nullptr;  // the queue it stands in, or null
   WaitNode* next;
   WaitNode* previous;
-  Ticks since;  // about when it entered a channel's queue
+  Cycles since;  // about when it entered a channel's queue
 };
 
 class WaitQueue {

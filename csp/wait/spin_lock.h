@@ -24,13 +24,13 @@ class LEAT_CAPABILITY("mutex") SpinLock {
   SpinLock& operator=(const SpinLock&) = delete;
 
   void lock() noexcept LEAT_ACQUIRE() {
-    exploring::before_lock(word_);
+    hooks::before_lock(word_);
     // acquire: sees everything the previous holder wrote before its release in unlock().
     if (__builtin_expect(word_.exchange(1, std::memory_order_acquire) != 0, 0)) lock_contended();
   }
 
   void unlock() noexcept LEAT_RELEASE() {
-    exploring::before_unlock(word_);
+    hooks::before_unlock(word_);
     word_.store(0, std::memory_order_release);
   }
 
@@ -52,7 +52,7 @@ class LEAT_CAPABILITY("mutex") SpinLock {
   }
 #else
   void unlock_after_switch() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
-    exploring::before_unlock(word_);
+    hooks::before_unlock(word_);
     word_.store(0, std::memory_order_release);
   }
 #endif

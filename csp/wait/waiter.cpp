@@ -41,27 +41,27 @@ bool has_passed(Deadline deadline) noexcept {
 // Looks for a while whether somebody has called ready(). Without giving the CPU to whoever else
 // wants it, which would be for milliseconds where there is somebody.
 bool ThreadWaiter::spin(Deadline deadline) const noexcept {
-  static const Ticks longest = kExploring || usable_cpus() == 1 ? 0 : ticks_in(kSpin);
+  static const Cycles longest = kExploring || usable_cpus() == 1 ? 0 : cycles_in(kSpin);
   if (longest == 0) return false;
-  const Ticks start = ticks_now();
+  const Cycles start = cycles_now();
   do {
     for (int i = 0; i < 32; ++i) {
       // acquire: pairs with the release in ready(), and publishes what the claimer wrote.
       if (word_.load(std::memory_order_acquire) == kReady) return true;
       cpu_relax();
     }
-  } while (ticks_now() - start < longest && !has_passed(deadline));
+  } while (cycles_now() - start < longest && !has_passed(deadline));
   return false;
 }
 
 void ThreadWaiter::park(Deadline deadline, const HeldLocks& held) noexcept {
   held.unlock_after_switch();
   if (wait_.reason != ParkReason::kSleep && t_may_look && spin(deadline)) return;
-  const Ticks slept_at = ticks_now();
+  const Cycles slept_at = cycles_now();
   const int slept_on = current_cpu();
   sleep(deadline);
   if (wait_.reason == ParkReason::kSleep) return;  // it says nothing of how soon others answer
-  t_may_look = outcome() != kTimedOut && ticks_now() - slept_at < ticks_in(kShortSleep) &&
+  t_may_look = outcome() != kTimedOut && cycles_now() - slept_at < cycles_in(kShortSleep) &&
                !shares_its_cpu(slept_on, woken_from_);
 }
 

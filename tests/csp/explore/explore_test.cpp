@@ -79,7 +79,7 @@ void cancellation_against_send() {
   const OutsideWork sender_is_outside;
   Channel<int> c(0);
   std::optional<int> value;
-  VirtualThread sender([&] { c.send(1); });
+  SimulatedThread sender([&] { c.send(1); });
   {
     TaskGroup group;
     group.go([&] { value = c.recv(); });
@@ -190,7 +190,7 @@ void wake_beside_two_hogs() {
     static_cast<void>(c.recv());
     woken.store(true);
   });
-  VirtualThread sender([&] { c.send(1); });
+  SimulatedThread sender([&] { c.send(1); });
   go([&] {
     while (!woken.load()) yield_cpu();
     told.store(true);
@@ -249,7 +249,7 @@ void hogs_beside_a_sleeper() {
     static_cast<void>(c.recv());
     while (!slept.load()) yield_cpu();
   });
-  VirtualThread sender([&] { c.send(1); });
+  SimulatedThread sender([&] { c.send(1); });
   while (!slept.load()) yield_cpu();
   group.wait();
   sender.join();
@@ -342,7 +342,7 @@ TEST(ExploreEvery, DeadlockIsReported) {
 void lost_update() {
   Atomic<int> count{0};
   const auto add = [&] { count.store(count.load() + 1); };
-  VirtualThread other(add);
+  SimulatedThread other(add);
   add();
   other.join();
   if (count.load() != 2) throw std::logic_error("an update was lost");

@@ -18,7 +18,7 @@ namespace leat::scenarios {
 
 // At once: an exception would join the threads first, and they may hang.
 inline void require(bool condition, const char* what) {
-  if (!condition) exploring::fail(what);
+  if (!condition) hooks::fail(what);
 }
 
 /// Plain threads, without a scheduler, or beside one (then somebody has to hold an OutsideWork).
@@ -33,7 +33,7 @@ class Threads {
   void join() { threads_.clear(); }
 
  private:
-  std::vector<VirtualThread> threads_;
+  std::vector<SimulatedThread> threads_;
 };
 
 /// Fibers of the caller's scheduler.
@@ -84,7 +84,7 @@ void senders_in_turn() {
   Parties parties;
   parties.start([&] { c.send(2); });
   parties.let_it_wait();
-  VirtualThread later([&] { c.send(3); });
+  SimulatedThread later([&] { c.send(3); });
   require(c.recv() == 1, "what was buffered");
   require(c.recv() == 2, "a blocked sender was overtaken");
   require(c.recv() == 3, "the later sender");

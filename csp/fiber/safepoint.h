@@ -11,23 +11,23 @@ namespace leat {
 
 /// While one lives, no fiber of any scheduler leaves a wait, none ends, and no channel is freed:
 /// what a waiting fiber points to may be read. One at a time; whoever takes it must not park.
-class LEAT_SCOPED_CAPABILITY Census {
+class LEAT_SCOPED_CAPABILITY Safepoint {
  public:
-  Census() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  Safepoint() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
     lock_.lock();
     taken_.store(true, std::memory_order_relaxed);
     heavy_fence();  // everybody has by now left what he was leaving, or will see taken_
   }
-  ~Census() LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  ~Safepoint() LEAT_NO_THREAD_SAFETY_ANALYSIS {
     taken_.store(false, std::memory_order_release);
     lock_.unlock();
   }
-  Census(const Census&) = delete;
-  Census& operator=(const Census&) = delete;
+  Safepoint(const Safepoint&) = delete;
+  Safepoint& operator=(const Safepoint&) = delete;
 
   /// Called by whoever has made it known that he waits no more, or is no more, and before what a
   /// census may read of him goes. Free, unless one is taken: then it waits for its end.
-  static void leave_what_it_reads() noexcept {
+  static void poll() noexcept {
     light_fence();
     // acquire: what a census has read happened before what is written next.
     if (__builtin_expect(taken_.load(std::memory_order_acquire), 0)) wait();
