@@ -23,6 +23,7 @@ using namespace leat::feeder;
 
 namespace {
 
+// [dataset]
 // 200,000 samples of 1,000 bytes that cost nothing to read.
 class Blank final : public Dataset {
  public:
@@ -34,6 +35,7 @@ class Blank final : public Dataset {
  private:
   std::vector<Field> fields_{{"payload", DType::kUint8, {1000}}};
 };
+// [/dataset]
 
 // [overlap]
 leat::Duration train(std::size_t prefetch_depth) {

@@ -10,7 +10,7 @@ namespace leat::feeder {
 
 /// The random numbers of one sample in one epoch: a function of (seed, epoch, sample) alone, so
 /// that an augmented sample is the same for any number of workers and after a resume. SplitMix64 in
-/// counter mode; good statistics, no secrecy. A UniformRandomBitGenerator; what <random>'s
+/// counter mode; good statistics, no secrecy. A UniformRandomBitGenerator; what `<random>`'s
 /// distributions make of it differs from one standard library to the next, below() and uniform() do
 /// not. A value; not thread-safe.
 class Random {

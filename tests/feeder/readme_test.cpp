@@ -1,4 +1,4 @@
-// What the README shows of the feeder, besides the examples.
+// What the pages of docs/ show of the feeder, besides the examples.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Usage: outputs.sh <folder of the built examples> <markdown file>
+# Usage: outputs.sh <folder of the built examples> <markdown file>...
 #
-# Fails unless every output that the file shows is what the program prints now:
+# Fails unless every output that the files show is what the program prints now, and there is one:
 #
 #   <!-- output: example_01_hello_channel -->
 #   ```text
@@ -9,22 +9,23 @@
 #   ```
 set -euo pipefail
 examples=$1
-markdown=$2
+shift
 
-programs=$(sed -n 's/^<!-- output: \([^ ]*\) -->$/\1/p' "$markdown")
-[[ -n $programs ]] || {
-  echo "$markdown: shows no output"
-  exit 1
-}
-wrong=0
-for program in $programs; do
-  shown=$(awk -v marker="<!-- output: $program -->" '
-    inside && $0 == "```" { exit }
-    inside { print }
-    $0 == marker { getline; inside = 1 }' "$markdown")
-  if ! diff <(echo "$shown") <("$examples/$program"); then
-    echo "$markdown: $program prints something else (< shown, > printed)"
-    wrong=$((wrong + 1))
-  fi
+printed=$(mktemp -d)
+trap 'rm -rf "$printed"' EXIT
+shown=0 wrong=0
+for markdown; do
+  for program in $(sed -n 's/^<!-- output: \([^ ]*\) -->$/\1/p' "$markdown"); do
+    shown=$((shown + 1))
+    [[ -f $printed/$program ]] || "$examples/$program" >"$printed/$program" || true
+    if ! diff <(awk -v marker="<!-- output: $program -->" '
+        inside && $0 == "```" { exit }
+        inside { print }
+        $0 == marker { getline; inside = 1 }' "$markdown") "$printed/$program"; then
+      echo "$markdown: $program prints something else (< shown, > printed)"
+      wrong=$((wrong + 1))
+    fi
+  done
 done
-((wrong == 0))
+((shown > 0)) || echo "no output is shown: $*"
+((shown > 0 && wrong == 0))

@@ -338,6 +338,7 @@ TEST(ExploreEvery, DeadlockIsReported) {
 
 // ---- explore() itself
 
+// [lost_update]
 // One thread's read and write, with the other's in between.
 void lost_update() {
   Atomic<int> count{0};
@@ -347,6 +348,7 @@ void lost_update() {
   other.join();
   if (count.load() != 2) throw std::logic_error("an update was lost");
 }
+// [/lost_update]
 
 TEST(Explore, FindsALostUpdateAndReplaysIt) {
   for (const bool exhaustive : {false, true}) {
