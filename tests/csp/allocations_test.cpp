@@ -23,7 +23,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace allocations_test {
 
 using namespace std::chrono_literals;
 using support::allocations_of;
@@ -204,5 +204,5 @@ TEST(Allocations, OfALaunch) {
       });
 }
 
-}  // namespace
+}  // namespace allocations_test
 }  // namespace leat

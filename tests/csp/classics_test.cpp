@@ -10,7 +10,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace classics_test {
 
 using support::rounds;
 using support::run_each;
@@ -69,5 +69,5 @@ TEST(Classics, FibersComeAndGo) {
   });
 }
 
-}  // namespace
+}  // namespace classics_test
 }  // namespace leat

@@ -18,7 +18,7 @@
 #include "tests/support/values.h"
 
 namespace leat {
-namespace {
+namespace stress_test {
 
 using namespace std::chrono_literals;
 using support::Counted;
@@ -345,5 +345,5 @@ TEST(Stress, PinnedAndOthersWakeEachOther) {
   });
 }
 
-}  // namespace
+}  // namespace stress_test
 }  // namespace leat

@@ -24,7 +24,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace sync_test {
 
 using namespace std::chrono_literals;
 using support::elapsed;
@@ -468,5 +468,5 @@ TEST(Sync, WaitsEndByCancellation) {
   });
 }
 
-}  // namespace
+}  // namespace sync_test
 }  // namespace leat

@@ -15,7 +15,7 @@
 #include "examples/03_mnist/kernels.h"
 
 namespace mnist {
-namespace {
+namespace mnist_kernels_test {
 
 using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
@@ -426,5 +426,5 @@ TEST(MnistInit, WeightsAreHeUniformAndBiasesZero) {
   EXPECT_TRUE(std::all_of(at(kBias2), p.end(), is_zero));
 }
 
-}  // namespace
+}  // namespace mnist_kernels_test
 }  // namespace mnist

@@ -19,7 +19,7 @@
 #include "tests/support/numbers.h"
 
 namespace leat::feeder {
-namespace {
+namespace allocations_test {
 
 using gpu::Device;
 using gpu::Stream;
@@ -121,5 +121,5 @@ TEST_P(FeederAllocations, OfThePrefetcherAreCounted) {
   });
 }
 
-}  // namespace
+}  // namespace allocations_test
 }  // namespace leat::feeder

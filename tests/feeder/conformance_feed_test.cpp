@@ -28,7 +28,7 @@
 #include "tests/support/numbers.h"
 
 namespace leat::feeder {
-namespace {
+namespace conformance_feed_test {
 
 using gpu::Device;
 using gpu::Event;
@@ -206,5 +206,5 @@ TEST_P(Feeding, EndsWithWorkEnqueuedAndLeasesHeld) {
   });
 }
 
-}  // namespace
+}  // namespace conformance_feed_test
 }  // namespace leat::feeder

@@ -19,7 +19,7 @@
 #include "tests/feeder/prefetcher_fixture.h"
 
 namespace leat::feeder {
-namespace {
+namespace device_transform_test {
 
 using namespace std::chrono_literals;
 using support::kPlaces;
@@ -251,5 +251,5 @@ TEST_P(VariableLength, ASampleThatIsLongerThanDeclaredIsAnErrorThatSaysSo) {
   });
 }
 
-}  // namespace
+}  // namespace device_transform_test
 }  // namespace leat::feeder

@@ -23,7 +23,7 @@
 #include "tests/feeder/prefetcher_fixture.h"
 
 namespace leat::feeder {
-namespace {
+namespace policies_test {
 
 using namespace std::chrono_literals;
 using support::kPlaces;
@@ -445,5 +445,5 @@ TEST_P(Policies, PinnedMemoryIsTheDeclaredRingExactly) {
   });
 }
 
-}  // namespace
+}  // namespace policies_test
 }  // namespace leat::feeder

@@ -28,7 +28,7 @@
 #include "tests/support/plain_threads.h"
 
 namespace leat::feeder {
-namespace {
+namespace prefetcher_ends_test {
 
 using namespace std::chrono_literals;
 using support::expected_samples;
@@ -452,5 +452,5 @@ TEST(PrefetcherEndsElsewhere, ABatchThatIsBeingReadIsNotReadToItsEnd) {
   }
 }
 
-}  // namespace
+}  // namespace prefetcher_ends_test
 }  // namespace leat::feeder

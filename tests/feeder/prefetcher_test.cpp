@@ -24,7 +24,7 @@
 #include "tests/feeder/prefetcher_fixture.h"
 
 namespace leat::feeder {
-namespace {
+namespace prefetcher_test {
 
 using namespace std::chrono_literals;
 using support::expected_samples;
@@ -398,5 +398,5 @@ TEST_P(PrefetcherTest, SeveralLeasesAreReleasedInAnyOrder) {
   });
 }
 
-}  // namespace
+}  // namespace prefetcher_test
 }  // namespace leat::feeder

@@ -18,7 +18,7 @@
 #include "tests/feeder/prefetcher_fixture.h"
 
 namespace leat::feeder {
-namespace {
+namespace readme_test {
 
 using support::Numbers;
 
@@ -104,5 +104,5 @@ TEST(Readme, SamplesThatFailAreListed) {
   });
 }
 
-}  // namespace
+}  // namespace readme_test
 }  // namespace leat::feeder

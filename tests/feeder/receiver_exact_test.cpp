@@ -23,7 +23,7 @@
 #include "tests/support/numbers.h"
 
 namespace leat::feeder {
-namespace {
+namespace receiver_exact_test {
 
 using namespace std::chrono_literals;
 using support::expected_samples;
@@ -239,5 +239,5 @@ TEST(FeedReceiverExact, DestructionTakesNoTimeAtAnyMoment) {
   }
 }
 
-}  // namespace
+}  // namespace receiver_exact_test
 }  // namespace leat::feeder

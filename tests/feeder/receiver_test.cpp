@@ -25,7 +25,7 @@
 #include "tests/support/plain_threads.h"
 
 namespace leat::feeder {
-namespace {
+namespace receiver_test {
 
 using namespace std::chrono_literals;
 using support::kPlaces;
@@ -442,5 +442,5 @@ TEST(FeedReceiverExact, IsSelectedOverBesideATicker) {
   EXPECT_EQ(clock.elapsed(), 40ms);
 }
 
-}  // namespace
+}  // namespace receiver_test
 }  // namespace leat::feeder

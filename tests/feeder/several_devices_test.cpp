@@ -25,7 +25,7 @@
 #include "tests/feeder/prefetcher_fixture.h"
 
 namespace leat::feeder {
-namespace {
+namespace several_devices_test {
 
 using namespace std::chrono_literals;
 using support::kPlaces;
@@ -442,5 +442,5 @@ TEST(SeveralDevicesExact, EveryInstantIsThatOfTheArithmetic) {
   }
 }
 
-}  // namespace
+}  // namespace several_devices_test
 }  // namespace leat::feeder

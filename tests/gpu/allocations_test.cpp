@@ -19,7 +19,7 @@
 #include "tests/support/gate.h"
 
 namespace leat::gpu {
-namespace {
+namespace allocations_test {
 
 using namespace std::chrono_literals;
 using support::allocations_of;
@@ -197,5 +197,5 @@ TEST(HostAllocations, WhereThereIsNoMemoryLeftNothingIsLetGoOfTooEarly) {
   const DeviceBuffer rest(device, 30 * kPart - left);
 }
 
-}  // namespace
+}  // namespace allocations_test
 }  // namespace leat::gpu

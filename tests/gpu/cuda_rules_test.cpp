@@ -30,7 +30,7 @@
 #include "tests/support/gate.h"
 
 namespace leat::gpu {
-namespace {
+namespace cuda_rules_test {
 
 using namespace support;  // NOLINT(google-build-using-namespace): fixtures of this test
 
@@ -575,5 +575,5 @@ TEST_F(CudaRules, AwaitInVirtualTimeIsRefused) {
       {.clock = &clock});
 }
 
-}  // namespace
+}  // namespace cuda_rules_test
 }  // namespace leat::gpu

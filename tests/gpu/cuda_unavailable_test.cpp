@@ -12,7 +12,7 @@
 #include "leat/gpu/device.h"
 
 namespace leat::gpu {
-namespace {
+namespace cuda_unavailable_test {
 
 using namespace std::chrono_literals;
 
@@ -81,5 +81,5 @@ TEST_F(CudaUnavailable, ThreadsMayTryAtTheSameTime) {
   EXPECT_EQ(same.load(), 80);
 }
 
-}  // namespace
+}  // namespace cuda_unavailable_test
 }  // namespace leat::gpu

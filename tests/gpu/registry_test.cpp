@@ -12,7 +12,7 @@
 #include "tests/support/bytes.h"
 
 namespace leat::gpu {
-namespace {
+namespace registry_test {
 
 std::string error_of(std::string_view name) {
   try {
@@ -136,5 +136,5 @@ TEST(List, NamesCanBeOpened) {
   }
 }
 
-}  // namespace
+}  // namespace registry_test
 }  // namespace leat::gpu

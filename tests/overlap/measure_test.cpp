@@ -23,7 +23,7 @@
 #include "leat/overlap/table.h"
 
 namespace overlap {
-namespace {
+namespace measure_test {
 
 using namespace std::chrono_literals;
 using leat::Duration;
@@ -253,5 +253,5 @@ TEST(Measure, RefusesWhatCannotBe) {
   EXPECT_THROW(static_cast<void>(measure({}, shape, {})), std::invalid_argument);
 }
 
-}  // namespace
+}  // namespace measure_test
 }  // namespace overlap

@@ -18,7 +18,7 @@
 #include "leat/overlap/table.h"
 
 namespace overlap {
-namespace {
+namespace report_test {
 
 using namespace std::chrono_literals;
 
@@ -301,5 +301,5 @@ TEST(Report, ReadingVariesAsAskedFor) {
   EXPECT_NEAR(std::sqrt(squares / kMany - mean * mean), 0.5, 0.01);
 }
 
-}  // namespace
+}  // namespace report_test
 }  // namespace overlap

@@ -26,7 +26,7 @@
 #include "tests/support/numbers.h"
 
 namespace leat::feeder {
-namespace {
+namespace trace_test {
 
 using namespace std::chrono_literals;
 using nlohmann::json;
@@ -258,5 +258,5 @@ TEST(Trace, RefusesWhatCannotBe) {
   }
 }
 
-}  // namespace
+}  // namespace trace_test
 }  // namespace leat::feeder

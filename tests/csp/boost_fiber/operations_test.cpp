@@ -22,7 +22,7 @@
 #include "tests/support/values.h"
 
 namespace leat {
-namespace {
+namespace operations_test {
 
 using namespace std::chrono_literals;
 using support::Counted;
@@ -313,5 +313,5 @@ TEST(BoostFiber, DeadlinesAndPeersThatComeAtOnceAgreeOnOneOutcome) {
   EXPECT_EQ(received, sent);
 }
 
-}  // namespace
+}  // namespace operations_test
 }  // namespace leat

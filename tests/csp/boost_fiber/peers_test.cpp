@@ -27,7 +27,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace peers_test {
 
 using namespace std::chrono_literals;
 using boost::fibers::fiber;
@@ -311,5 +311,5 @@ TEST(BoostFiberPeers, ARunOnTheirThreadParksItsOwnFibersAsEver) {
   guests.join();
 }
 
-}  // namespace
+}  // namespace peers_test
 }  // namespace leat

@@ -12,7 +12,7 @@
 #include "tests/support/values.h"
 
 namespace leat {
-namespace {
+namespace channel_close_test {
 
 using support::Counted;
 using support::run_each;
@@ -294,5 +294,5 @@ TEST(ChannelClose, AReceiveMayOutliveTheHandleThatItParkedOn) {
   });
 }
 
-}  // namespace
+}  // namespace channel_close_test
 }  // namespace leat

@@ -15,7 +15,7 @@
 #include "tests/support/values.h"
 
 namespace leat {
-namespace {
+namespace channel_direction_test {
 
 using support::Counted;
 using support::OnlyMoveConstructible;
@@ -187,5 +187,5 @@ TEST(ChannelDirection, WhatMayThrowWhenMovedHasNoChannel) {
   static_assert(kHasNone<int&> && kHasNone<void> && kHasNone<int()>);
 }
 
-}  // namespace
+}  // namespace channel_direction_test
 }  // namespace leat

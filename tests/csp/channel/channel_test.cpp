@@ -13,7 +13,7 @@
 #include "tests/support/values.h"
 
 namespace leat {
-namespace {
+namespace channel_test {
 
 using support::Counted;
 using support::OnlyMoveConstructible;
@@ -369,5 +369,5 @@ TEST(Channel, AsASemaphoreItsKthReceiveHappensBeforeTheSendThatFollowsByItsCapac
   });
 }
 
-}  // namespace
+}  // namespace channel_test
 }  // namespace leat

@@ -9,7 +9,7 @@
 #include "tests/support/values.h"
 
 namespace leat {
-namespace {
+namespace channel_timed_test {
 
 using namespace std::chrono_literals;
 using support::Counted;
@@ -201,5 +201,5 @@ TEST(ChannelTimed, ADeadlineThatPassedLeavesNoPlaceInTheQueue) {
   });
 }
 
-}  // namespace
+}  // namespace channel_timed_test
 }  // namespace leat

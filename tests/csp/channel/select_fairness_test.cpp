@@ -10,7 +10,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace select_fairness_test {
 
 constexpr int kTrials = 10'000;
 // Of a normal variable, exceeded in either direction once in a million tests.
@@ -119,5 +119,5 @@ TEST(SelectFairness, EqualSeedsGiveEqualChoicesAndOthersDoNot) {
   EXPECT_NE(choices(1), choices(2));
 }
 
-}  // namespace
+}  // namespace select_fairness_test
 }  // namespace leat

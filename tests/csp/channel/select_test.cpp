@@ -11,7 +11,7 @@
 #include "tests/support/values.h"
 
 namespace leat {
-namespace {
+namespace select_test {
 
 using namespace std::chrono_literals;
 using support::Counted;
@@ -337,5 +337,5 @@ TEST(Select, KeepsItsChannelsAlive) {
   });
 }
 
-}  // namespace
+}  // namespace select_test
 }  // namespace leat

@@ -20,7 +20,7 @@
 #include "tests/support/values.h"
 
 namespace leat {
-namespace {
+namespace selector_test {
 
 using namespace std::chrono_literals;
 using support::Counted;
@@ -254,5 +254,5 @@ TEST(Selector, WorksOnPlainThreads) {
   EXPECT_EQ(sum, 4950);
 }
 
-}  // namespace
+}  // namespace selector_test
 }  // namespace leat

@@ -16,7 +16,7 @@
 #include "tests/support/values.h"
 
 namespace leat {
-namespace {
+namespace thread_test {
 
 using namespace std::chrono_literals;
 using support::Counted;
@@ -309,5 +309,5 @@ TEST(Threads, NowAndSleepAreOfRealTime) {
   const Shield has_none_either;
 }
 
-}  // namespace
+}  // namespace thread_test
 }  // namespace leat

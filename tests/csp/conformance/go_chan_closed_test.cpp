@@ -23,7 +23,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace go_chan_closed_test {
 
 using namespace std::chrono_literals;
 using support::rounds;
@@ -330,5 +330,5 @@ TEST(GoChanLinear, SelectsThatGiveUpInTheMiddleLeaveBothQueuesRight) {
   });
 }
 
-}  // namespace
+}  // namespace go_chan_closed_test
 }  // namespace leat

@@ -16,7 +16,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace go_chan_nonblock_test {
 
 using namespace std::chrono_literals;
 using support::on_each_worker_count;
@@ -260,5 +260,5 @@ TEST(GoChanSelect3, WithoutACommunicationItWaitsForEverOrNotAtAll) {
   });
 }
 
-}  // namespace
+}  // namespace go_chan_nonblock_test
 }  // namespace leat

@@ -12,7 +12,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace go_chan_order_test {
 
 using support::rounds;
 using support::run_each;
@@ -163,5 +163,5 @@ TEST(GoChanZeroSize, EmptyTypesAreCounted) {
   });
 }
 
-}  // namespace
+}  // namespace go_chan_order_test
 }  // namespace leat

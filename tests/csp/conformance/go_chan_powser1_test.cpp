@@ -13,7 +13,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace go_chan_powser1_test {
 
 using power_series::add;
 using power_series::diff;
@@ -174,5 +174,5 @@ TEST(GoChanPowser1, ASeriesOfItsReverseIsTheIdentity) {
   });
 }
 
-}  // namespace
+}  // namespace go_chan_powser1_test
 }  // namespace leat

@@ -20,7 +20,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace go_chan_select_test {
 
 using namespace std::chrono_literals;
 using support::memory_in_use;
@@ -324,5 +324,5 @@ TEST(GoChanSelect7, EveryWayToSendMeetsEveryWayToReceiveWhicheverComesFirst) {
   });
 }
 
-}  // namespace
+}  // namespace go_chan_select_test
 }  // namespace leat

@@ -17,7 +17,7 @@
 #include "tests/support/values.h"
 
 namespace leat {
-namespace {
+namespace go_context_test {
 
 using namespace std::chrono_literals;
 using support::AtExit;
@@ -381,5 +381,5 @@ TEST(GoContext, StopsOfParentAndChildAtTheSameInstantDoNotWaitForEachOther) {
   });
 }
 
-}  // namespace
+}  // namespace go_context_test
 }  // namespace leat

@@ -18,7 +18,7 @@
 #include "tests/support/values.h"
 
 namespace leat {
-namespace {
+namespace go_errgroup_test {
 
 using namespace std::chrono_literals;
 using support::AtExit;
@@ -323,5 +323,5 @@ TEST(GoErrGroup, APipelineDeliversAllOrFailsAsAWhole) {
   });
 }
 
-}  // namespace
+}  // namespace go_errgroup_test
 }  // namespace leat

@@ -23,7 +23,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace go_reflect_select_test {
 
 using support::run_each;
 using support::until_idle;
@@ -369,5 +369,5 @@ TEST(GoReflectSelect, EveryCaseAloneBySelector) { check_all(by_selector, 1); }
 TEST(GoReflectSelect, EveryTwoCasesBySelector) { check_all(by_selector, 2); }
 TEST(GoReflectSelect, EveryThreeCasesBySelector) { check_all(by_selector, 3); }
 
-}  // namespace
+}  // namespace go_reflect_select_test
 }  // namespace leat

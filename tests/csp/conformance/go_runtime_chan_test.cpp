@@ -18,7 +18,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace go_runtime_chan_test {
 
 using support::on_each_worker_count;
 using support::rounds;
@@ -334,5 +334,5 @@ TEST(GoRuntimeSelectStackAdjust, ASelectReceivesIntoItsFrameWhileItsFiberIsParke
 
 // TestNoShrinkStackWhileParking has no counterpart: stacks are not moved.
 
-}  // namespace
+}  // namespace go_runtime_chan_test
 }  // namespace leat

@@ -19,7 +19,7 @@
 #include "tests/support/values.h"
 
 namespace leat {
-namespace {
+namespace go_runtime_select_test {
 
 using support::Counted;
 using support::on_each_worker_count;
@@ -318,5 +318,5 @@ void send_barrier(bool by_select) {
 TEST(GoRuntimeChanSendSelectBarrier, AValueSentBySelectIsWholeWhenItArrives) { send_barrier(true); }
 TEST(GoRuntimeChanSendBarrier, ASentValueIsWholeWhenItArrives) { send_barrier(false); }
 
-}  // namespace
+}  // namespace go_runtime_select_test
 }  // namespace leat

@@ -26,7 +26,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace go_synctest_test {
 
 using namespace std::chrono_literals;
 using support::elapsed;
@@ -263,5 +263,5 @@ TEST(GoSyncTest, AfterTheRootHasReturnedNoTimePasses) {
   });
 }
 
-}  // namespace
+}  // namespace go_synctest_test
 }  // namespace leat

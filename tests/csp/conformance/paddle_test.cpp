@@ -10,7 +10,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace paddle_test {
 
 using support::rounds;
 using support::run_each;
@@ -73,5 +73,5 @@ TEST(Paddle, PingPong) {
   });
 }
 
-}  // namespace
+}  // namespace paddle_test
 }  // namespace leat

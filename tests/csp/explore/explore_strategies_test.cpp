@@ -7,7 +7,7 @@
 #include "tests/csp/explore/scenarios.h"
 
 namespace leat {
-namespace {
+namespace explore_strategies_test {
 
 using namespace scenarios;
 
@@ -45,5 +45,5 @@ TEST(ExploreStrategies, EveryEndIsReachedWithFewerRuns) {
   expect_same_ends(select_two_peers<Threads>, 1);
 }
 
-}  // namespace
+}  // namespace explore_strategies_test
 }  // namespace leat

@@ -19,7 +19,7 @@
 #include "tests/csp/explore/scenarios.h"
 
 namespace leat {
-namespace {
+namespace explore_test {
 
 using namespace scenarios;
 using namespace std::chrono_literals;
@@ -421,5 +421,5 @@ TEST(Explore, RefusesWhatIsNoScheduleOfTheProgram) {
   EXPECT_EQ(replay(lost_update, "w0 0=7").failure, "the schedule is not one of this program");
 }
 
-}  // namespace
+}  // namespace explore_test
 }  // namespace leat

@@ -13,7 +13,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace exception_state_test {
 
 using namespace std::chrono_literals;
 using support::run_each;
@@ -159,5 +159,5 @@ TEST(ExceptionState, CancellationPassesThroughACatchBlockThatHasParked) {
   });
 }
 
-}  // namespace
+}  // namespace exception_state_test
 }  // namespace leat

@@ -15,7 +15,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace stack_test {
 
 constexpr std::size_t kGuard = std::size_t{64} << 10;
 
@@ -102,5 +102,5 @@ TEST_F(StackDeathTest, FaultsUnderAFrameThatWouldStepOverTheGuard) {
                "");
 }
 
-}  // namespace
+}  // namespace stack_test
 }  // namespace leat

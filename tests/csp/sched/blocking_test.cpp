@@ -18,7 +18,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace blocking_test {
 
 using support::on_each_worker_count;
 using support::on_each_worker_count_with_clock;
@@ -284,5 +284,5 @@ TEST(Blocking, ManyCallsFromManyFibers) {
   });
 }
 
-}  // namespace
+}  // namespace blocking_test
 }  // namespace leat

@@ -15,7 +15,7 @@
 #include "tests/support/values.h"
 
 namespace leat {
-namespace {
+namespace cancellation_test {
 
 using namespace std::chrono_literals;
 using support::AtExit;
@@ -323,5 +323,5 @@ TEST(Cancellation, DoesNotReachPlainThreads) {
   });
 }
 
-}  // namespace
+}  // namespace cancellation_test
 }  // namespace leat

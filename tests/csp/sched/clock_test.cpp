@@ -18,7 +18,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace clock_test {
 
 using namespace std::chrono_literals;
 using support::on_each_worker_count;
@@ -309,5 +309,5 @@ TEST(Sleep, OnAPlainThreadBlocksIt) {
   sleep_until(start);
 }
 
-}  // namespace
+}  // namespace clock_test
 }  // namespace leat

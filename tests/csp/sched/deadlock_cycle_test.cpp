@@ -15,7 +15,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace deadlock_cycle_test {
 
 using namespace std::chrono_literals;
 using support::expect_in;
@@ -132,5 +132,5 @@ TEST(DeadlockCycle, IsNotNamedWhereThereIsNone) {
         options));
   });
 }
-}  // namespace
+}  // namespace deadlock_cycle_test
 }  // namespace leat

@@ -21,7 +21,7 @@
 #include "tests/support/values.h"
 
 namespace leat {
-namespace {
+namespace deadlock_test {
 
 using namespace std::chrono_literals;
 using support::AtExit;
@@ -404,5 +404,5 @@ TEST(Deadlock, OfAFiberThatWaitsForItsOwnGroupIsToldAtOnce) {
   });
 }
 
-}  // namespace
+}  // namespace deadlock_test
 }  // namespace leat

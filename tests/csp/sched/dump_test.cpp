@@ -19,7 +19,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace dump_test {
 
 using namespace std::chrono_literals;
 using support::on_each_worker_count;
@@ -208,5 +208,5 @@ TEST(ChannelStats, TellsWhichSideWaited) {
   });
 }
 
-}  // namespace
+}  // namespace dump_test
 }  // namespace leat

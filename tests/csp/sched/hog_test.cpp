@@ -15,7 +15,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace hog_test {
 
 using namespace std::chrono_literals;
 
@@ -181,5 +181,5 @@ TEST(Hog, DoesNotDelayTimers) {
   }
 }
 
-}  // namespace
+}  // namespace hog_test
 }  // namespace leat

@@ -13,7 +13,7 @@
 #include "tests/support/values.h"
 
 namespace leat {
-namespace {
+namespace run_test {
 
 using support::AtExit;
 using support::on_each_worker_count;
@@ -274,5 +274,5 @@ TEST(Run, MayFollowRun) {
   });
 }
 
-}  // namespace
+}  // namespace run_test
 }  // namespace leat

@@ -24,7 +24,7 @@
 #include "tests/support/values.h"
 
 namespace leat {
-namespace {
+namespace scheduler_test {
 
 using support::AtExit;
 using support::on_each_worker_count;
@@ -397,5 +397,5 @@ TEST(Random, TwoFibersAndTwoSeedsHaveTheirOwnSequences) {
   EXPECT_NE(a[1], b[0]);  // (seed 1, second fiber) is not (seed 2, first fiber)
 }
 
-}  // namespace
+}  // namespace scheduler_test
 }  // namespace leat

@@ -21,7 +21,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace seeded_order_test {
 
 using namespace std::chrono_literals;
 using Order = std::vector<int>;
@@ -190,5 +190,5 @@ TEST(SeededOrder, FindsWhatDependsOnIt) {
   EXPECT_TRUE(run_with(0, greets));
 }
 
-}  // namespace
+}  // namespace seeded_order_test
 }  // namespace leat

@@ -13,7 +13,7 @@
 #include "tests/support/values.h"
 
 namespace leat {
-namespace {
+namespace task_group_test {
 
 using namespace std::chrono_literals;
 using support::AtExit;
@@ -376,5 +376,5 @@ TEST(TaskGroup, OfAnotherSchedulerMayBeWaitedForByAFiber) {
   });
 }
 
-}  // namespace
+}  // namespace task_group_test
 }  // namespace leat

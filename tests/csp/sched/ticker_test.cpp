@@ -19,7 +19,7 @@
 #include "tests/support/run.h"
 
 namespace leat {
-namespace {
+namespace ticker_test {
 
 using namespace std::chrono_literals;
 using support::on_each_worker_count;
@@ -216,5 +216,5 @@ TEST(Tick, OfAPeriodThatReachesBeyondTheClockComesOnce) {
   });
 }
 
-}  // namespace
+}  // namespace ticker_test
 }  // namespace leat

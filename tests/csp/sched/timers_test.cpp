@@ -10,7 +10,7 @@
 #include <vector>
 
 namespace leat {
-namespace {
+namespace timers_test {
 
 TimePoint at(int nanoseconds) { return TimePoint(Duration(nanoseconds)); }
 
@@ -130,5 +130,5 @@ TEST(TimerHeap, LooksAtAsManyOthersForEachAsItsDepthWouldHave) {
   }
 }
 
-}  // namespace
+}  // namespace timers_test
 }  // namespace leat

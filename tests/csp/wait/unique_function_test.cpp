@@ -11,7 +11,7 @@
 #include <utility>
 
 namespace leat {
-namespace {
+namespace unique_function_test {
 
 static_assert(!std::is_copy_constructible_v<UniqueFunction<void()>>);
 static_assert(!std::is_constructible_v<UniqueFunction<int()>, void (*)(int)>);
@@ -120,5 +120,5 @@ TEST(UniqueFunction, MovesTheBytesOfACallableThatIsNothingElse) {
   EXPECT_EQ(second(4), 19);
 }
 
-}  // namespace
+}  // namespace unique_function_test
 }  // namespace leat

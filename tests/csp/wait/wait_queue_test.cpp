@@ -14,7 +14,7 @@
 #include "leat/csp/wait/waiter.h"
 
 namespace leat {
-namespace {
+namespace wait_queue_test {
 
 // What the handler of faults works on.
 struct Pages {
@@ -174,5 +174,5 @@ TEST(WaitQueue, ThoseDecidedElsewhereAreSkippedAndTheOthersKeepTheirOrder) {
   EXPECT_TRUE(nodes.queue.empty());
 }
 
-}  // namespace
+}  // namespace wait_queue_test
 }  // namespace leat

@@ -9,7 +9,7 @@
 #include "tests/feeder/interop/c/fixture.h"
 
 namespace leat::feeder::c_api {
-namespace {
+namespace c_api_on_cuda_test {
 
 TEST(CudaCApi, ABatchIsUsedOnTheTrainersStreamAndComesWhole) {
   Feed feed(40, {}, "cuda:0");
@@ -54,5 +54,5 @@ TEST(CudaCApi, AStreamThatIsNoneOfTheDevicesIsRefusedAndTheOthersStayBound) {
   LEAT_EXPECT_OK(leat_batch_release(batch));
 }
 
-}  // namespace
+}  // namespace c_api_on_cuda_test
 }  // namespace leat::feeder::c_api

@@ -17,7 +17,7 @@
 #include "tests/support/numbers.h"
 
 namespace leat::feeder {
-namespace {
+namespace cuda_feed_test {
 
 using support::Numbers;
 
@@ -141,5 +141,5 @@ TEST(CudaFeed, ABatchCannotBeTouchedBeforeAStreamIsBound) {
   EXPECT_THROW(static_cast<void>((*batch)["number"]), std::logic_error);
 }
 
-}  // namespace
+}  // namespace cuda_feed_test
 }  // namespace leat::feeder

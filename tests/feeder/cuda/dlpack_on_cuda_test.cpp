@@ -17,7 +17,7 @@
 #include "tests/support/numbers.h"
 
 namespace leat::feeder::dlpack {
-namespace {
+namespace dlpack_on_cuda_test {
 
 using support::expected_samples;
 using support::Numbers;
@@ -71,5 +71,5 @@ TEST(CudaDlpack, WithoutAStreamOneHasToBeBoundAlready) {
   EXPECT_NE(to_dlpack(batch, "number")->dl_tensor.data, nullptr);
 }
 
-}  // namespace
+}  // namespace dlpack_on_cuda_test
 }  // namespace leat::feeder::dlpack

@@ -29,7 +29,7 @@
 #include "leat/gpu/error.h"
 
 namespace leat::feeder {
-namespace {
+namespace lease_explore_test {
 
 // Samples of one number.
 class Numbers final : public Dataset {
@@ -229,5 +229,5 @@ TEST_P(ExploreLease, ACancellationAtAnyStepEndsTheLoopAndOverwritesNothing) {
   EXPECT_TRUE(result.complete || !wants_all()) << result.schedules << " schedules are not all";
 }
 
-}  // namespace
+}  // namespace lease_explore_test
 }  // namespace leat::feeder

@@ -26,7 +26,7 @@
 #include "tests/support/plain_threads.h"
 
 namespace leat::feeder::dlpack {
-namespace {
+namespace dlpack_test {
 
 using namespace std::chrono_literals;
 using support::expected_samples;
@@ -295,5 +295,5 @@ TEST_P(DlpackTest, AProgramGetsItsOwnType) {
 }
 #endif
 
-}  // namespace
+}  // namespace dlpack_test
 }  // namespace leat::feeder::dlpack

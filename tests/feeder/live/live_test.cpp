@@ -21,7 +21,7 @@
 #include "tests/support/numbers.h"
 
 namespace leat::feeder {
-namespace {
+namespace live_test {
 
 using namespace std::chrono_literals;
 using support::Numbers;
@@ -139,5 +139,5 @@ TEST(Live, ADescriptorThatIsNotOpenIsRefused) {
   }
 }
 
-}  // namespace
+}  // namespace live_test
 }  // namespace leat::feeder

@@ -7,7 +7,7 @@
 #include <optional>
 
 namespace leat::feeder {
-namespace {
+namespace rate_test {
 
 using namespace std::chrono_literals;
 
@@ -125,5 +125,5 @@ TEST(LiveRate, AnInstantOfAnotherClockBeginsAnew) {
   EXPECT_DOUBLE_EQ(rate.rates(TimePoint(0s))->batches, 500);
 }
 
-}  // namespace
+}  // namespace rate_test
 }  // namespace leat::feeder

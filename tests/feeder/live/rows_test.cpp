@@ -18,7 +18,7 @@
 #include "leat/gpu/device.h"
 
 namespace leat::feeder {
-namespace {
+namespace rows_test {
 
 using namespace std::chrono_literals;
 
@@ -202,5 +202,5 @@ TEST(LiveRows, SlotsAreCountedAndEndsOfEpochsAreNone) {
   });
 }
 
-}  // namespace
+}  // namespace rows_test
 }  // namespace leat::feeder

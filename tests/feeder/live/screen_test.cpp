@@ -17,7 +17,7 @@
 #include "tests/feeder/live/terminal.h"
 
 namespace leat::feeder {
-namespace {
+namespace screen_test {
 
 std::vector<LiveRow> rows(const char* device, std::uint64_t done) {
   LiveRow row;
@@ -277,5 +277,5 @@ TEST(LiveScreen, ADescriptorThatIsNotOpenForWritingIsRefused) {
   EXPECT_EQ(read_all(from.get()), "");
 }
 
-}  // namespace
+}  // namespace screen_test
 }  // namespace leat::feeder

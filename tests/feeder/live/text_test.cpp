@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace leat::feeder {
-namespace {
+namespace text_test {
 
 // Copies of 1 ms beside work of 3 ms, read by two workers in 4 ms each.
 LiveRow row() {
@@ -295,5 +295,5 @@ TEST(LiveText, TheSlowestIsAlwaysAmongThoseShown) {
   EXPECT_EQ(lines[25], "cuda:10, the slowest:");
 }
 
-}  // namespace
+}  // namespace text_test
 }  // namespace leat::feeder

@@ -9,7 +9,7 @@
 #include <vector>
 
 namespace leat::feeder {
-namespace {
+namespace batch_plan_test {
 
 std::vector<std::uint64_t> shard_sizes(const BatchPlan& plan, std::uint64_t batch) {
   std::vector<std::uint64_t> sizes;
@@ -94,5 +94,5 @@ TEST(BatchPlan, ASliceOfSeveralRangesIsThatOfWhatTheyList) {
   }
 }
 
-}  // namespace
+}  // namespace batch_plan_test
 }  // namespace leat::feeder

@@ -25,7 +25,7 @@
 #include "tests/feeder/prefetcher_fixture.h"
 
 namespace leat::feeder {
-namespace {
+namespace packing_test {
 
 using support::kPlaces;
 using support::place_title;
@@ -384,5 +384,5 @@ TEST(Packing, ABatchOfTooManySamplesFailsBehindThoseBeforeIt) {
       {.workers = 1, .clock = &clock});
 }
 
-}  // namespace
+}  // namespace packing_test
 }  // namespace leat::feeder

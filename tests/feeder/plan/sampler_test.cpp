@@ -13,7 +13,7 @@
 #include <map>
 #include <vector>
 
-namespace {
+namespace sampler_test {
 
 using leat::feeder::Order;
 using leat::feeder::Sampler;
@@ -293,4 +293,4 @@ TEST(SamplerDeathTest, APositionOutsideIsAsserted) {
   EXPECT_DEATH(static_cast<void>(Sampler(0, Order::kSequential, 1).at(0, 0)), "below its size");
 }
 
-}  // namespace
+}  // namespace sampler_test

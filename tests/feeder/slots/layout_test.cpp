@@ -10,7 +10,7 @@
 #include "tests/feeder/prefetcher_fixture.h"
 
 namespace leat::feeder {
-namespace {
+namespace layout_test {
 
 // What making a layout of these throws.
 std::string refusal(const std::vector<Field>& fields, const std::vector<Field>& written = {}) {
@@ -38,5 +38,5 @@ TEST(BatchLayout, ShapesThatNoMemoryHasAreRefused) {
   expect_contains(refusal({{"x", DType::kInt64, {0}}}), {"\"x\"", "has no bytes"});
 }
 
-}  // namespace
+}  // namespace layout_test
 }  // namespace leat::feeder

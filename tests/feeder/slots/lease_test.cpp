@@ -24,7 +24,7 @@
 #include "tests/support/plain_threads.h"
 
 namespace leat::feeder {
-namespace {
+namespace lease_test {
 
 using namespace std::chrono_literals;
 using support::expected_samples;
@@ -414,5 +414,5 @@ TEST(LeaseInVirtualTime, NoBatchIsOverwrittenWhileAnyKernelMayReadIt) {
   }
 }
 
-}  // namespace
+}  // namespace lease_test
 }  // namespace leat::feeder

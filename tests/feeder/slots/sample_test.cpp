@@ -15,7 +15,7 @@
 #include "leat/csp/error.h"
 
 namespace leat::feeder {
-namespace {
+namespace sample_test {
 
 const std::vector<Field> kFields = {
     {.name = "image", .dtype = DType::kUint8, .shape = {2, 3}},
@@ -119,5 +119,5 @@ TEST(Random, BelowAndUniformAreEven) {
   EXPECT_EQ(random.below(1), 0U);
 }
 
-}  // namespace
+}  // namespace sample_test
 }  // namespace leat::feeder

@@ -20,7 +20,7 @@
 #include "tests/feeder/prefetcher_fixture.h"
 
 namespace leat::feeder {
-namespace {
+namespace slot_checks_test {
 
 using namespace std::chrono_literals;
 using support::kPlaces;
@@ -194,5 +194,5 @@ TEST_P(SlotsCheckedInVirtualTime, WhatIsNotWhatWasCopiedIsNotHandedOut) {
   });
 }
 
-}  // namespace
+}  // namespace slot_checks_test
 }  // namespace leat::feeder

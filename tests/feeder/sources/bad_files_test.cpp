@@ -22,7 +22,7 @@
 #include "tests/feeder/sources/web_files.h"
 
 namespace leat::feeder {
-namespace {
+namespace bad_files_test {
 
 namespace fs = std::filesystem;
 
@@ -155,5 +155,5 @@ TEST_P(BadFiles, APathBelowAFileIsTold) {
   expect_says(error_of([&] { GetParam().open(below); }), {below.string()});
 }
 
-}  // namespace
+}  // namespace bad_files_test
 }  // namespace leat::feeder

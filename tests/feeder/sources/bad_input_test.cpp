@@ -29,7 +29,7 @@
 #include "tests/feeder/sources/web_files.h"
 
 namespace leat::feeder {
-namespace {
+namespace bad_input_test {
 
 namespace fs = std::filesystem;
 
@@ -400,5 +400,5 @@ TEST_P(BadInput, FewerSamplesThanABatchAndFewerBatchesThanSlotsAreNoFault) {
   }
 }
 
-}  // namespace
+}  // namespace bad_input_test
 }  // namespace leat::feeder

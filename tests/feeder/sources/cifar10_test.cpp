@@ -13,7 +13,7 @@
 #include "tests/feeder/sources/synthetic_files.h"
 
 namespace leat::feeder {
-namespace {
+namespace cifar10_test {
 
 namespace fs = std::filesystem;
 
@@ -165,5 +165,5 @@ TEST(Cifar10, IndexOutsideIsNamed) {
   expect_says(error_of([&] { data.read(5, sample); }), {"cifar-10 train has no sample 5"});
 }
 
-}  // namespace
+}  // namespace cifar10_test
 }  // namespace leat::feeder

@@ -18,7 +18,7 @@
 #include "tests/feeder/sources/synthetic_files.h"
 
 namespace leat::feeder {
-namespace {
+namespace delivered_test {
 
 TEST(Delivered, TokensAreThoseThatWereWritten) {
   const TemporaryDirectory directory;
@@ -87,5 +87,5 @@ TEST(Delivered, AFileThatIsCutOffEndsTheEpochWithItsName) {
   EXPECT_EQ(batches, 40U) << "what came before it is delivered";
 }
 
-}  // namespace
+}  // namespace delivered_test
 }  // namespace leat::feeder

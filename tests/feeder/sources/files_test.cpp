@@ -12,7 +12,7 @@
 #include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {
-namespace {
+namespace files_test {
 
 namespace fs = std::filesystem;
 
@@ -176,5 +176,5 @@ TEST_F(Files, UnreadableDirectoryIsNamed) {
   fs::permissions(at("d"), fs::perms::owner_all);
 }
 
-}  // namespace
+}  // namespace files_test
 }  // namespace leat::feeder

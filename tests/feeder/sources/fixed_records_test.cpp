@@ -13,7 +13,7 @@
 #include "tests/feeder/sources/synthetic_files.h"
 
 namespace leat::feeder {
-namespace {
+namespace fixed_records_test {
 
 namespace fs = std::filesystem;
 
@@ -146,5 +146,5 @@ TEST_F(FixedRecordsBad, FieldsThatCannotBeAreACallersError) {
   }
 }
 
-}  // namespace
+}  // namespace fixed_records_test
 }  // namespace leat::feeder

@@ -8,7 +8,7 @@
 #include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {
-namespace {
+namespace idx_test {
 
 const Bytes kSix = {10, 20, 30, 40, 50, 60};
 
@@ -258,5 +258,5 @@ TEST(Idx, ImpossibleDimensionsAreACallersError) {
   EXPECT_THROW(static_cast<void>(read_idx("/dev/null", 256)), std::invalid_argument);
 }
 
-}  // namespace
+}  // namespace idx_test
 }  // namespace leat::feeder

@@ -19,7 +19,7 @@
 #include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {
-namespace {
+namespace image_test {
 
 using Pixels = std::vector<std::uint8_t>;
 
@@ -249,5 +249,5 @@ TEST(Image, OptionsThatMakeNoSenseAreACallersError) {
   }
 }
 
-}  // namespace
+}  // namespace image_test
 }  // namespace leat::feeder

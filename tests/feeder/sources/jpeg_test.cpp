@@ -19,7 +19,7 @@
 #include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {
-namespace {
+namespace jpeg_test {
 
 using Image = std::vector<std::byte>;  // a JPEG file
 using Pixels = std::vector<std::uint8_t>;
@@ -293,5 +293,5 @@ TEST(Jpeg, AnImageOfThousandsOfScansIsRefused) {
   expect_says(error_from(image, {.accept_corrupt = true}), {"more than 500 scans"});
 }
 
-}  // namespace
+}  // namespace jpeg_test
 }  // namespace leat::feeder

@@ -17,7 +17,7 @@
 #include "tests/feeder/sources/synthetic_files.h"
 
 namespace leat::feeder {
-namespace {
+namespace map_test {
 
 const std::vector<Field> kNumber = {{"number", DType::kInt64, {}}};
 
@@ -233,5 +233,5 @@ TEST(Map, WithoutAFunctionIsACallersError) {
   EXPECT_THROW(Map(from, Map::InPlace()), std::invalid_argument);
 }
 
-}  // namespace
+}  // namespace map_test
 }  // namespace leat::feeder

@@ -21,7 +21,7 @@
 #include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {
-namespace {
+namespace mapped_file_test {
 
 namespace fs = std::filesystem;
 
@@ -345,5 +345,5 @@ TEST_F(ForeignBusError, ThatWasSentIsTreatedAsBefore) {
       ::testing::ExitedWithCode(44), "");
 }
 
-}  // namespace
+}  // namespace mapped_file_test
 }  // namespace leat::feeder

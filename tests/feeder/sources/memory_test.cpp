@@ -17,7 +17,7 @@
 #include "tests/feeder/sources/synthetic_files.h"
 
 namespace leat::feeder {
-namespace {
+namespace memory_test {
 
 TEST(InMemory, SamplesAreTheEntriesOfTheArrays) {
   std::vector<float> images(5 * 2 * 3);
@@ -149,5 +149,5 @@ TEST(Synthetic, FullDiskIsToldAndNothingIsLeftBehind) {
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
 }
 
-}  // namespace
+}  // namespace memory_test
 }  // namespace leat::feeder

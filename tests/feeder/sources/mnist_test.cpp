@@ -15,7 +15,7 @@
 #include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {
-namespace {
+namespace mnist_test {
 
 constexpr const char* kRealData = "examples/data/mnist";  // tests run in the root of the tree
 
@@ -285,5 +285,5 @@ TEST_F(MnistFiles, EmptyImagesAreRefused) {
   expect_says(error(), {images_name(), "holds no pixels: 0 images of 28 x 28"});
 }
 
-}  // namespace
+}  // namespace mnist_test
 }  // namespace leat::feeder

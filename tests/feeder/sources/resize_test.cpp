@@ -18,7 +18,7 @@
 #include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {
-namespace {
+namespace resize_test {
 
 using Pixels = std::vector<std::uint8_t>;
 
@@ -244,5 +244,5 @@ TEST(Resize, RowsAreCounted) {
   resizer.finish(out);
 }
 
-}  // namespace
+}  // namespace resize_test
 }  // namespace leat::feeder

@@ -14,7 +14,7 @@
 #include "tests/feeder/sources/web_files.h"
 
 namespace leat::feeder {
-namespace {
+namespace tar_test {
 
 class Tar : public ::testing::Test {
  protected:
@@ -242,5 +242,5 @@ TEST_F(Tar, ArchivesOneBehindTheOtherAreAnError) {
   EXPECT_EQ(members().size(), 1U);
 }
 
-}  // namespace
+}  // namespace tar_test
 }  // namespace leat::feeder

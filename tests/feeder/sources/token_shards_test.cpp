@@ -14,7 +14,7 @@
 #include "tests/feeder/sources/synthetic_files.h"
 
 namespace leat::feeder {
-namespace {
+namespace token_shards_test {
 
 namespace fs = std::filesystem;
 
@@ -294,5 +294,5 @@ TEST_F(BadTokens, OptionsThatCannotBeAreACallersError) {
   }
 }
 
-}  // namespace
+}  // namespace token_shards_test
 }  // namespace leat::feeder

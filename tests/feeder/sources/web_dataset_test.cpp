@@ -20,7 +20,7 @@
 #include "tests/feeder/sources/web_files.h"
 
 namespace leat::feeder {
-namespace {
+namespace web_dataset_test {
 
 using Paths = std::vector<std::filesystem::path>;
 
@@ -327,5 +327,5 @@ TEST_F(Web, WrongCallsAreTold) {
   EXPECT_THROW(raw_bytes({"x", DType::kUint8, {0}}, {"x"}), std::invalid_argument);
 }
 
-}  // namespace
+}  // namespace web_dataset_test
 }  // namespace leat::feeder

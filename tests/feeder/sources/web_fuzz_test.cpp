@@ -16,7 +16,7 @@
 #include "tests/feeder/sources/web_files.h"
 
 namespace leat::feeder {
-namespace {
+namespace web_fuzz_test {
 
 constexpr int kRounds = 2000;
 
@@ -126,5 +126,5 @@ TEST(WebFuzz, ADamagedShardIsAnErrorOrSamples) {
   EXPECT_GT(samples, kRounds / 10);
 }
 
-}  // namespace
+}  // namespace web_fuzz_test
 }  // namespace leat::feeder

@@ -12,7 +12,7 @@
 #include "leat/csp/error.h"
 
 namespace leat::feeder {
-namespace {
+namespace failures_test {
 
 // A rate is a budget for ever: of what it allows in months, the list keeps the beginning.
 TEST(Failures, TheListHasAnEndAndTheCountHasNone) {
@@ -43,5 +43,5 @@ TEST(Failures, ARateIsOfWhatWasReadByThen) {
   EXPECT_THROW(charge(1), Error);
 }
 
-}  // namespace
+}  // namespace failures_test
 }  // namespace leat::feeder

@@ -18,7 +18,7 @@
 #include "leat/feeder/sources/function.h"
 #include "leat/gpu/device.h"
 
-namespace {
+namespace read_place_test {
 
 using namespace leat::feeder;
 using std::chrono::microseconds;
@@ -179,4 +179,4 @@ TEST(WillRead, ComesTwoSamplesAheadWithinABatchAlsoThroughAMap) {
   EXPECT_EQ(heard, expected);
 }
 
-}  // namespace
+}  // namespace read_place_test

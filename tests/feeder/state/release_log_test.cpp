@@ -11,7 +11,7 @@
 #include "leat/feeder/state.h"
 
 namespace leat::feeder {
-namespace {
+namespace release_log_test {
 
 // The loop that evaluates, always over epoch 0. Were passes kept, each would be compared with each:
 // these would take hours.
@@ -120,5 +120,5 @@ TEST(ReleaseLog, RanksFarApartAreAShortState) {
   EXPECT_EQ(State::parse(state.text()), state);
 }
 
-}  // namespace
+}  // namespace release_log_test
 }  // namespace leat::feeder

@@ -19,7 +19,7 @@
 #include "tests/support/numbers.h"
 
 namespace leat::feeder {
-namespace {
+namespace resume_processes_test {
 
 using support::Numbers;
 using support::NumbersView;
@@ -132,5 +132,5 @@ TEST(ResumeProcesses, StatesFarApartAreRefused) {
   EXPECT_THROW(static_cast<void>(State::merge(both)), std::invalid_argument);
 }
 
-}  // namespace
+}  // namespace resume_processes_test
 }  // namespace leat::feeder

@@ -21,7 +21,7 @@
 #include "tests/feeder/prefetcher_fixture.h"
 
 namespace leat::feeder {
-namespace {
+namespace resume_test {
 
 using support::kPlaces;
 using support::Numbers;
@@ -297,5 +297,5 @@ void live(bool in_step) {
 TEST(ResumeLives, OfRanksInStepHaveEachSampleOnceAndInOrder) { live(true); }
 TEST(ResumeLives, OfRanksThatAreNotHaveEachSampleOnce) { live(false); }
 
-}  // namespace
+}  // namespace resume_test
 }  // namespace leat::feeder

@@ -14,7 +14,7 @@
 #include "leat/feeder/state/intervals.h"
 
 namespace leat::feeder {
-namespace {
+namespace state_test {
 
 std::set<std::uint64_t> numbers(const IntervalSet& set) {
   std::set<std::uint64_t> found;
@@ -176,5 +176,5 @@ TEST(State, OfDifferentRunsAreNotMerged) {
   EXPECT_THROW(static_cast<void>(State::merge(std::vector{first, second})), std::invalid_argument);
 }
 
-}  // namespace
+}  // namespace state_test
 }  // namespace leat::feeder

@@ -16,7 +16,7 @@
 #include "leat/feeder/state/intervals.h"
 
 namespace leat::feeder {
-namespace {
+namespace state_text_test {
 
 IntervalSet set_of(std::initializer_list<Interval> intervals) {
   IntervalSet set;
@@ -360,5 +360,5 @@ TEST(State, WhatNoRunCanHaveReleasedIsRefused) {
   refused({one});
 }
 
-}  // namespace
+}  // namespace state_text_test
 }  // namespace leat::feeder

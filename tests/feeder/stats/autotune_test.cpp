@@ -16,7 +16,7 @@
 #include "tests/support/numbers.h"
 
 namespace leat::feeder {
-namespace {
+namespace autotune_test {
 
 using namespace std::chrono_literals;
 using support::expected_samples;
@@ -175,5 +175,5 @@ TEST(Autotune, WhatMakesNoSenseIsRefused) {
   run(body, {.workers = 1, .clock = &clock});
 }
 
-}  // namespace
+}  // namespace autotune_test
 }  // namespace leat::feeder

@@ -13,7 +13,7 @@
 #include "tests/support/numbers.h"
 
 namespace leat::feeder {
-namespace {
+namespace latest_steps_test {
 
 using namespace std::chrono_literals;
 using support::Numbers;
@@ -97,5 +97,5 @@ TEST(StepQuantiles, AfterAResetOnlyWhatComesThenCounts) {
   EXPECT_DOUBLE_EQ(after.step.p99, 1000e-9);
 }
 
-}  // namespace
+}  // namespace latest_steps_test
 }  // namespace leat::feeder

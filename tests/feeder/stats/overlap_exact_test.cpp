@@ -21,7 +21,7 @@
 #include "tests/support/numbers.h"
 
 namespace leat::feeder {
-namespace {
+namespace overlap_exact_test {
 
 using namespace std::chrono_literals;
 using support::expected_samples;
@@ -236,5 +236,5 @@ TEST_P(OverlapRecurrence, TheMeanStepIsTheLongestOfItsFiveTerms) {
   }
 }
 
-}  // namespace
+}  // namespace overlap_exact_test
 }  // namespace leat::feeder

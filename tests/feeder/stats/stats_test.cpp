@@ -20,7 +20,7 @@
 #include "tests/support/places.h"
 
 namespace leat::feeder {
-namespace {
+namespace stats_test {
 
 using namespace std::chrono_literals;
 using support::expected_samples;
@@ -534,5 +534,5 @@ TEST(FeederStats, TheOverlapEfficiencyIsTheLongerOfComputeAndCopyOverTheStep) {
   EXPECT_DOUBLE_EQ(stats.overlap_efficiency(), 0.8);
 }
 
-}  // namespace
+}  // namespace stats_test
 }  // namespace leat::feeder

@@ -19,7 +19,7 @@
 #include "tests/support/numbers.h"
 
 namespace leat::feeder {
-namespace {
+namespace timed_copies_test {
 
 using namespace std::chrono_literals;
 using support::Numbers;
@@ -187,5 +187,5 @@ TEST(TimedCopies, AutotuneWaitsForThem) {
   }
 }
 
-}  // namespace
+}  // namespace timed_copies_test
 }  // namespace leat::feeder

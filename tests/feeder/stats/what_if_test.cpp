@@ -16,7 +16,7 @@
 #include "tests/support/numbers.h"
 
 namespace leat::feeder {
-namespace {
+namespace what_if_test {
 
 using namespace std::chrono_literals;
 using support::Numbers;
@@ -138,5 +138,5 @@ TEST(WhatIf, TheSentenceSaysHowManyWhatIsGainedAndWhatLimitsThen) {
       << pinned.bottleneck();
 }
 
-}  // namespace
+}  // namespace what_if_test
 }  // namespace leat::feeder

@@ -18,7 +18,7 @@
 #include "tests/support/numbers.h"
 
 namespace leat::feeder {
-namespace {
+namespace which_steps_test {
 
 using namespace std::chrono_literals;
 using support::Numbers;
@@ -254,5 +254,5 @@ TEST(WhichSteps, AreThoseOfTheDeviceWhereSomeEpochsAreOfTheHost) {
   });
 }
 
-}  // namespace
+}  // namespace which_steps_test
 }  // namespace leat::feeder

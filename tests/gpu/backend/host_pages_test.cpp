@@ -15,7 +15,7 @@
 #include "tests/support/memory.h"
 
 namespace leat::gpu {
-namespace {
+namespace host_pages_test {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
@@ -88,5 +88,5 @@ TEST(HostPages, MoreThanTheMachineHasAreRefused) {
   }
 }
 
-}  // namespace
+}  // namespace host_pages_test
 }  // namespace leat::gpu

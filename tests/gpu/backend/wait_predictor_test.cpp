@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace leat::gpu {
-namespace {
+namespace wait_predictor_test {
 
 using namespace std::chrono_literals;
 
@@ -95,5 +95,5 @@ TEST(WaitPredictor, BurnsLessThanATwentiethOfACoreWhileNothingEndsForASecond) {
   }
 }
 
-}  // namespace
+}  // namespace wait_predictor_test
 }  // namespace leat::gpu

@@ -19,7 +19,7 @@
 #include "tests/support/plain_threads.h"
 
 namespace leat::gpu {
-namespace {
+namespace arena_test {
 
 using namespace support;  // NOLINT(google-build-using-namespace): fixtures of this test
 
@@ -149,5 +149,5 @@ TEST_P(GpuArena, ThatWaitsToBeDestroyedHoldsNobodyUp) {
   });
 }
 
-}  // namespace
+}  // namespace arena_test
 }  // namespace leat::gpu

@@ -13,7 +13,7 @@
 #include "tests/support/plain_threads.h"
 
 namespace leat::gpu {
-namespace {
+namespace await_test {
 
 using namespace support;  // NOLINT(google-build-using-namespace): fixtures of this test
 
@@ -180,5 +180,5 @@ TEST_P(GpuAwait, SyncAndEnqueueAreNoCancellationPoints) {
   });
 }
 
-}  // namespace
+}  // namespace await_test
 }  // namespace leat::gpu

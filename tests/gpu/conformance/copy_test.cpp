@@ -17,7 +17,7 @@
 #include "tests/support/gate.h"
 
 namespace leat::gpu {
-namespace {
+namespace copy_test {
 
 using namespace support;  // NOLINT(google-build-using-namespace): fixtures of this test
 
@@ -209,5 +209,5 @@ TEST_P(GpuCopy, CopiesOfNoBytesDoNothing) {
   });
 }
 
-}  // namespace
+}  // namespace copy_test
 }  // namespace leat::gpu

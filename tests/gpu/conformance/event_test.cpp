@@ -19,7 +19,7 @@
 #include "tests/support/gate.h"
 
 namespace leat::gpu {
-namespace {
+namespace event_test {
 
 using namespace support;  // NOLINT(google-build-using-namespace): fixtures of this test
 using namespace std::chrono_literals;
@@ -328,5 +328,5 @@ TEST_P(GpuEvent, TenThousandExistAtATime) {
   });
 }
 
-}  // namespace
+}  // namespace event_test
 }  // namespace leat::gpu

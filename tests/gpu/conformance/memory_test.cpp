@@ -25,7 +25,7 @@
 #include "tests/support/plain_threads.h"
 
 namespace leat::gpu {
-namespace {
+namespace memory_test {
 
 using namespace support;  // NOLINT(google-build-using-namespace): fixtures of this test
 
@@ -322,5 +322,5 @@ TEST_P(GpuMemory, MayBeMadeRefusedAndFreedByManyThreadsAtOnce) {
   });
 }
 
-}  // namespace
+}  // namespace memory_test
 }  // namespace leat::gpu

@@ -22,7 +22,7 @@
 #include "tests/support/plain_threads.h"
 
 namespace leat::gpu {
-namespace {
+namespace select_test {
 
 using namespace support;  // NOLINT(google-build-using-namespace): fixtures of this test
 
@@ -319,5 +319,5 @@ TEST_P(GpuSelect, KeepsTheDevice) {
   });
 }
 
-}  // namespace
+}  // namespace select_test
 }  // namespace leat::gpu

@@ -21,7 +21,7 @@
 #include "tests/support/plain_threads.h"
 
 namespace leat::gpu {
-namespace {
+namespace conformance_stream_test {
 
 using namespace support;  // NOLINT(google-build-using-namespace): fixtures of this test
 
@@ -516,5 +516,5 @@ TEST_P(GpuStream, FailsForGoodAfterAFailedOperation) {
   });
 }
 
-}  // namespace
+}  // namespace conformance_stream_test
 }  // namespace leat::gpu

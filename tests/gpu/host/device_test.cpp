@@ -30,7 +30,7 @@
 #include "tests/support/plain_threads.h"
 
 namespace leat::gpu {
-namespace {
+namespace device_test {
 
 using namespace std::chrono_literals;
 using namespace support;  // NOLINT(google-build-using-namespace): fixtures of this test
@@ -395,5 +395,5 @@ TEST(HostDevice, SizesThatNoMemoryHasAreRefused) {
   expect_works(device);
 }
 
-}  // namespace
+}  // namespace device_test
 }  // namespace leat::gpu

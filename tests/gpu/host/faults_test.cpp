@@ -21,7 +21,7 @@
 #include "tests/support/gpu_error.h"
 
 namespace leat::gpu {
-namespace {
+namespace faults_test {
 
 using namespace std::chrono_literals;
 using namespace support;  // NOLINT(google-build-using-namespace): fixtures of this test
@@ -179,5 +179,5 @@ TEST(HostFaults, AnotherDeviceWorksOn) {
   });
 }
 
-}  // namespace
+}  // namespace faults_test
 }  // namespace leat::gpu

@@ -27,7 +27,7 @@
 #include "tests/support/run.h"
 
 namespace leat::gpu {
-namespace {
+namespace host_stream_test {
 
 using namespace std::chrono_literals;
 using namespace support;  // NOLINT(google-build-using-namespace): fixtures of this test
@@ -410,5 +410,5 @@ TEST(HostStream, AKernelThatFillsItsOwnStreamsQueueIsToldSo) {
   run(body);
 }
 
-}  // namespace
+}  // namespace host_stream_test
 }  // namespace leat::gpu

@@ -19,7 +19,7 @@
 #include "leat/gpu/stream.h"
 
 namespace leat::gpu {
-namespace {
+namespace time_test {
 
 using namespace std::chrono_literals;
 
@@ -332,5 +332,5 @@ TEST_P(HostTime, AFullQueueHoldsTheCallerBackUntilThereIsRoom) {
   }));
 }
 
-}  // namespace
+}  // namespace time_test
 }  // namespace leat::gpu

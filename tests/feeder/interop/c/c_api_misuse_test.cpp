@@ -22,7 +22,7 @@
 #include "tests/feeder/interop/c/fixture.h"
 
 namespace leat::feeder::c_api {
-namespace {
+namespace c_api_misuse_test {
 
 using Batches = std::vector<std::vector<std::int64_t>>;
 
@@ -406,5 +406,5 @@ TEST(CApiMisuse, ManyThreadsWithAPrefetcherEachDoNotDisturbEachOther) {
   for (std::thread& thread : threads) thread.join();
 }
 
-}  // namespace
+}  // namespace c_api_misuse_test
 }  // namespace leat::feeder::c_api

@@ -12,7 +12,7 @@
 #include "tests/feeder/interop/c/fixture.h"
 
 namespace leat::feeder::c_api {
-namespace {
+namespace c_api_test {
 
 constexpr const char* kMnist = "examples/data/mnist";
 using Batches = std::vector<std::vector<std::int64_t>>;
@@ -357,5 +357,5 @@ TEST(CApi, StatsAddUp) {
                "stats is null");
 }
 
-}  // namespace
+}  // namespace c_api_test
 }  // namespace leat::feeder::c_api

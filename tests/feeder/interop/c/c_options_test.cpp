@@ -13,7 +13,7 @@
 #include "tests/feeder/interop/c/fixture.h"
 
 namespace leat::feeder::c_api {
-namespace {
+namespace c_options_test {
 
 TEST(CApiOptions, AProgramThatKnowsFewerOptionsGetsTheOthersDefaults) {
   constexpr std::size_t kFirst = offsetof(leat_options, packed);
@@ -212,5 +212,5 @@ TEST(CApiOptions, StatesOfRanksAreMerged) {
   expect_error(leat_state_merge(states, 2, merged.data(), 5, &needed), LEAT_ERROR_BUFFER);
 }
 
-}  // namespace
+}  // namespace c_options_test
 }  // namespace leat::feeder::c_api

@@ -24,7 +24,7 @@
 #include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder::c_api {
-namespace {
+namespace c_sources_test {
 
 /// Checks that all samples of `data`, which is closed, are those of `want`.
 void expect_same(leat_dataset* data, const Dataset& want) {
@@ -360,5 +360,5 @@ TEST(CApiSources, EveryInitRefusesWhatItDoesNotKnow) {
   refuses(leat_web_options_init, web, "leat_web_options");
 }
 
-}  // namespace
+}  // namespace c_sources_test
 }  // namespace leat::feeder::c_api

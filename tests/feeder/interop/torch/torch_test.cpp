@@ -18,7 +18,7 @@
 #include "tests/support/plain_threads.h"
 
 namespace leat::feeder {
-namespace {
+namespace torch_test {
 
 using namespace std::chrono_literals;
 using support::expected_samples;
@@ -175,5 +175,5 @@ TEST(TorchInVirtualTime, ABatchIsThereWhenItIsMade) {
   run(body, {.workers = 1, .clock = &clock});
 }
 
-}  // namespace
+}  // namespace torch_test
 }  // namespace leat::feeder

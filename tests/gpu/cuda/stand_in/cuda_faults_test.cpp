@@ -23,7 +23,7 @@
 #include "tests/support/gate.h"
 
 namespace leat::gpu {
-namespace {
+namespace cuda_faults_test {
 
 using stand_in::Calls;
 using stand_in::fail_call;
@@ -327,5 +327,5 @@ TEST(CudaFaults, HandlesThatOutliveTheRuntimeAreDestroyedQuietly) {
   stand_in::reset();
 }
 
-}  // namespace
+}  // namespace cuda_faults_test
 }  // namespace leat::gpu

@@ -12,7 +12,7 @@
 #include "tests/support/bytes.h"
 
 namespace leat::gpu {
-namespace {
+namespace cuda_inventory_test {
 
 bool contains(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
@@ -144,5 +144,5 @@ TEST(CudaInventory, DevicesOfOneNumberMayBeOpenedTwice) {
   support::expect_works(second);
 }
 
-}  // namespace
+}  // namespace cuda_inventory_test
 }  // namespace leat::gpu

@@ -21,7 +21,7 @@
 #include "tests/support/memory.h"
 
 namespace leat::gpu {
-namespace {
+namespace cuda_memory_test {
 
 using namespace support;  // NOLINT(google-build-using-namespace): fixtures of this test
 using stand_in::calls;
@@ -451,5 +451,5 @@ TEST(CudaMemory, BuffersStayWhereAStreamIsBeingCaptured) {
   stand_in::reset();
 }
 
-}  // namespace
+}  // namespace cuda_memory_test
 }  // namespace leat::gpu

@@ -13,7 +13,7 @@
 #include "tests/support/gate.h"
 
 namespace leat::gpu {
-namespace {
+namespace cuda_poller_test {
 
 using stand_in::calls;
 
@@ -53,5 +53,5 @@ TEST(CudaPoller, AnAnswerIsNotForWhoHasJoinedSince) {
   EXPECT_EQ(earlier.select(), 0U);
 }
 
-}  // namespace
+}  // namespace cuda_poller_test
 }  // namespace leat::gpu

@@ -13,7 +13,7 @@
 #include "tests/support/plain_threads.h"
 
 namespace leat::gpu {
-namespace {
+namespace cuda_records_test {
 
 // The last record on the stream is the last that is enqueued there at all. Operations take a while,
 // so that who waits for an earlier one is back before the others have run.
@@ -38,5 +38,5 @@ TEST(CudaRecords, OfSeveralThreadsAtOnceTheLatestIsTheLastOnTheStream) {
   }
 }
 
-}  // namespace
+}  // namespace cuda_records_test
 }  // namespace leat::gpu

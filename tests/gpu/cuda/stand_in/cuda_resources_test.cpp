@@ -20,7 +20,7 @@
 #include "tests/support/gate.h"
 
 namespace leat::gpu {
-namespace {
+namespace cuda_resources_test {
 
 using namespace std::chrono_literals;
 using stand_in::calls;
@@ -180,5 +180,5 @@ TEST(CudaResources, TheDevicesHaveMemoryOfTheirOwn) {
   EXPECT_GT(all, std::size_t{1} << 20);
 }
 
-}  // namespace
+}  // namespace cuda_resources_test
 }  // namespace leat::gpu

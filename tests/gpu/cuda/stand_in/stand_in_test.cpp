@@ -10,7 +10,7 @@
 #include <vector>
 
 namespace leat::stand_in {
-namespace {
+namespace stand_in_test {
 
 void must(cudaError_t code) { ASSERT_EQ(code, cudaSuccess) << cudaGetErrorName(code); }
 
@@ -319,5 +319,5 @@ TEST_F(StandInCapture, ItEndsOnItsThreadAndKeepsTheLegacyStreamOut) {
   EXPECT_EQ(end(), cudaErrorStreamCaptureInvalidated);
 }
 
-}  // namespace
+}  // namespace stand_in_test
 }  // namespace leat::stand_in
