@@ -9,16 +9,18 @@ import re
 import subprocess
 import xml.etree.ElementTree as ET
 
-# User's headers. Folders with rooms of their own have the others below.
-PUBLIC = ["csp/*.h", "gpu/*.h", "feeder/*.h", "feeder/interop/*.h", "feeder/interop/c/leat.h",
-          "feeder/interop/c/sources.h"] + [f"feeder/sources/{name}.h" for name in (
-              "mnist", "cifar10", "token_shards", "fixed_records", "web_dataset", "web_part", "image", "memory",
-              "function", "files")]
 
 
 def public_headers(root):
+    """Those that cmake/public_headers.cmake lists, and csp/explore.h, which is of builds for tests."""
+    listed = (root / "cmake/public_headers.cmake").read_text()
+    listed = listed[:listed.index("REMOVE_ITEM")]
+    patterns = re.findall(r'"\$\{PROJECT_SOURCE_DIR\}/([^"]+\.h)"', listed)
+    patterns += re.findall(r"[\s(](feeder/[\w/]+\.h)\b", listed)
+    sources = re.search(r"foreach\(source ([^)]*)\)", listed)[1].split()
+    patterns += [f"feeder/sources/{name}.h" for name in sources]
     found = []
-    for pattern in PUBLIC:
+    for pattern in patterns:
         matching = sorted(path.relative_to(root).as_posix() for path in root.glob(pattern))
         if not matching:
             raise SystemExit(f"docs/reference.py: there is no {pattern}")
