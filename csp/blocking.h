@@ -13,7 +13,6 @@
 #include <utility>
 #include <variant>
 
-#include "leat/csp/sched/io_pool.h"
 #include "leat/csp/scheduler.h"
 
 namespace leat {
@@ -34,11 +33,14 @@ namespace leat {
 template <class F>
 std::invoke_result_t<F&> blocking(F&& call);
 
+class IoPool;
+
 /// The pool of the calling fiber's scheduler; null where a call runs where it is. Throws Cancelled
 /// where it must not begin.
 [[nodiscard]] IoPool* io_pool_of_caller();
-/// pool.run(call), while which the scheduler reports no deadlock.
-void run_blocking(IoPool& pool, BlockingCall& call);
+/// Runs `call(argument)` on a thread of the pool, and waits for its end. No deadlock is reported
+/// meanwhile. `call` must not throw.
+void run_blocking(IoPool& pool, void (*call)(void* argument), void* argument);
 
 template <class F>
 std::invoke_result_t<F&> blocking(F&& call) {
@@ -52,31 +54,27 @@ std::invoke_result_t<F&> blocking(F&& call) {
   using Kept = std::conditional_t<
       std::is_void_v<Result>, std::monostate,
       std::conditional_t<std::is_reference_v<Result>, std::add_pointer_t<Result>, Result>>;
-  class Call final : public BlockingCall {
-   public:
-    explicit Call(std::remove_reference_t<F>& f) noexcept : f_(f) {}
-    void run() noexcept override {
-      try {
-        if constexpr (std::is_void_v<Result>) {
-          f_();
-        } else if constexpr (std::is_reference_v<Result>) {
-          result.emplace(&f_());
-        } else {
-          result.emplace(f_());
-        }
-      } catch (...) {
-        error = std::current_exception();
-      }
-    }
-    std::optional<Kept> result;
-    std::exception_ptr error;
-
-   private:
-    std::remove_reference_t<F>& f_;
+  struct Call {
+    std::remove_reference_t<F>& f;
+    std::optional<Kept> result = {};
+    std::exception_ptr error = {};
   };
-
-  Call one(call);
-  run_blocking(*pool, one);
+  Call one{call};
+  const auto run = [](void* argument) {
+    auto& [f, result, error] = *static_cast<Call*>(argument);
+    try {
+      if constexpr (std::is_void_v<Result>) {
+        f();
+      } else if constexpr (std::is_reference_v<Result>) {
+        result.emplace(&f());
+      } else {
+        result.emplace(f());
+      }
+    } catch (...) {
+      error = std::current_exception();
+    }
+  };
+  run_blocking(*pool, run, &one);
   if (one.error != nullptr) std::rethrow_exception(std::exchange(one.error, nullptr));
   if constexpr (std::is_reference_v<Result>) {
     return static_cast<Result>(**one.result);

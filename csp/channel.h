@@ -36,7 +36,7 @@
 #include <cstdint>
 #include <exception>
 #include <iterator>
-#include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -46,7 +46,6 @@
 #include "leat/csp/channel/core.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/error.h"
-#include "leat/csp/scheduler.h"
 
 namespace leat {
 
@@ -82,13 +81,11 @@ void close_channel(ChannelCore* core, std::exception_ptr cause);
 template <Sendable T>
 inline constexpr ElementType kElementType = {
     sizeof(T), alignof(T),
-    [](void* to, void* from) noexcept {
-      std::construct_at(static_cast<T*>(to), std::move(*static_cast<T*>(from)));
-    },
+    [](void* to, void* from) noexcept { ::new (to) T(std::move(*static_cast<T*>(from))); },
     [](void* to, void* from) noexcept {
       static_cast<std::optional<T>*>(to)->emplace(std::move(*static_cast<T*>(from)));
     },
-    [](void* object) noexcept { std::destroy_at(static_cast<T*>(object)); }};
+    [](void* object) noexcept { static_cast<T*>(object)->~T(); }};
 
 /// What every handle has. Copying and comparing handles never waits.
 class ChannelHandle {

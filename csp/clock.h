@@ -87,4 +87,8 @@ class VirtualClock final : public Clock {
   Atomic<bool> attached_{false};
 };
 
+/// The time of the calling fiber's scheduler; on a plain thread, the time of the SteadyClock.
+/// Thread-safe.
+[[nodiscard]] TimePoint now() noexcept;
+
 }  // namespace leat

@@ -19,6 +19,8 @@
 // rest.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,10 +29,42 @@
 
 #include "leat/csp/clock.h"
 #include "leat/csp/error.h"
-#include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/wait/unique_function.h"
 
 namespace leat {
+
+class SchedulerCore;
+
+/// Options of a scheduler.
+struct SchedulerOptions {
+  /// OS threads that run fibers. 0: as many as this process may use CPUs (affinity mask, cgroup
+  /// quota). At most 4096.
+  int workers = 0;
+  /// Null: real time. Otherwise this clock, which must outlive the scheduler and serve no other.
+  VirtualClock* clock = nullptr;
+  /// Bytes of stack of a fiber that asks for nothing else.
+  std::size_t stack_size = std::size_t{64} << 10;
+  /// Calls of blocking() that run at a time, each on a thread of its own; 1 to 4096.
+  int io_threads = 64;
+  /// SIGQUIT (Ctrl-\) prints dump() to stderr, and does not end the process meanwhile.
+  bool dump_on_sigquit = false;
+  /// Decides select's choices among ready cases and, unless it is 0, with one worker and a virtual
+  /// clock, which of the fibers that can run comes next. There equal seeds give equal runs: of a
+  /// program that works with some orders and fails with others, a loop over seeds finds one that
+  /// fails, and that seed brings it back.
+  std::uint64_t seed = 0;
+};
+
+/// Options of one fiber.
+struct GoOptions {
+  /// For reports.
+  std::string name = {};
+  /// Stays on one OS thread for life: for code that keeps state in the thread (OpenMP, cuBLAS
+  /// handles, thread-locals).
+  bool pinned = false;
+  /// Bytes; 0 is the scheduler's default. Committed lazily, guarded.
+  std::size_t stack_size = 0;
+};
 
 /// Runs fibers on threads of its own. For a program that keeps its own main thread (a trainer that
 /// Leat is plugged into); otherwise run() is simpler.
@@ -52,20 +86,21 @@ class Scheduler {
   /// stack.
   template <class F>
   void go(F&& body, GoOptions options = {}) {
-    core_->launch(*core_->root(), UniqueFunction<void()>(std::forward<F>(body)),
-                  std::move(options));
+    launch(UniqueFunction<void()>(std::forward<F>(body)), std::move(options));
   }
   /// Waits until the root group has no fiber, then rethrows the first error that escaped from one.
   /// From a plain thread, or from a fiber of another scheduler.
   void join();
 
   /// One line about the scheduler and one about each fiber: name, what it waits for and since when.
-  [[nodiscard]] std::string dump() const { return core_->dump(); }
-  [[nodiscard]] const Clock& clock() const noexcept { return core_->clock(); }
-  [[nodiscard]] int workers() const noexcept { return core_->worker_count(); }
+  [[nodiscard]] std::string dump() const;
+  [[nodiscard]] const Clock& clock() const noexcept;
+  [[nodiscard]] int workers() const noexcept;
   [[nodiscard]] const std::shared_ptr<SchedulerCore>& core() const noexcept { return core_; }
 
  private:
+  void launch(UniqueFunction<void()>&& body, GoOptions&& options);
+
   std::shared_ptr<SchedulerCore> core_;
 };
 
@@ -87,9 +122,6 @@ void go(F&& body, GoOptions options = {});
 
 /// Lets the other ready fibers run first. On a plain thread: yields the CPU. No cancellation point.
 void yield() noexcept;
-
-/// The current scheduler's time; steady time on a plain thread.
-[[nodiscard]] TimePoint now() noexcept;
 
 /// Suspends the calling fiber (blocks the calling thread, if it is no fiber) for `length`, or until
 /// `at`. Returns at once if that is not in the future. Throws Cancelled.
@@ -132,6 +164,8 @@ class Shield {
 
 /// run(), once the type of the result is taken care of.
 void run_main(UniqueFunction<void()> main, const SchedulerOptions& options);
+/// go(), once the type of the body is taken care of.
+void launch_fiber(UniqueFunction<void()>&& body, GoOptions&& options);
 
 template <class F>
 std::invoke_result_t<F&> run(F&& f, const SchedulerOptions& options) {
@@ -170,8 +204,7 @@ std::invoke_result_t<F&> run(F&& f, const SchedulerOptions& options) {
 
 template <class F>
 void go(F&& body, GoOptions options) {
-  SchedulerCore& core = current_scheduler("go");
-  core.launch(*core.root(), UniqueFunction<void()>(std::forward<F>(body)), std::move(options));
+  launch_fiber(UniqueFunction<void()>(std::forward<F>(body)), std::move(options));
 }
 
 }  // namespace leat

@@ -25,6 +25,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -36,7 +37,6 @@
 #include "leat/csp/channel.h"
 #include "leat/csp/channel/core.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/scheduler.h"
 
 namespace leat {
 

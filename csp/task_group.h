@@ -15,8 +15,12 @@
 #include <utility>
 
 #include "leat/csp/scheduler.h"
+#include "leat/csp/wait/unique_function.h"
 
 namespace leat {
+
+class GroupCore;
+class SchedulerCore;
 
 /// A group of fibers of one scheduler. The first exception that leaves one of them cancels the
 /// others, and wait() rethrows it.

@@ -33,11 +33,11 @@ class Alarm;
 /// moving and destruction. May outlive its scheduler.
 class Ticker {
  public:
-  Ticker(Ticker&& other) noexcept = default;
+  Ticker(Ticker&& other) noexcept;
   Ticker& operator=(Ticker&& other) noexcept;
   Ticker(const Ticker&) = delete;
   Ticker& operator=(const Ticker&) = delete;
-  ~Ticker() { stop(); }
+  ~Ticker();
 
   /// Of capacity 1: a tick that finds the one before it not yet received is dropped. Never closed.
   [[nodiscard]] const Receiver<TimePoint>& ticks() const noexcept { return ticks_; }
@@ -59,35 +59,5 @@ class Ticker {
 /// While its last tick has not been received, a ticker wakes nobody: that alone does not let
 /// virtual time advance, nor keep a deadlock from being reported.
 [[nodiscard]] Ticker tick(Duration period);
-
-/// What a scheduler keeps of an after() or tick().
-class Alarm : public std::enable_shared_from_this<Alarm> {
- public:
-  Alarm(std::shared_ptr<SchedulerCore> core, TimePoint at, Duration period);
-  Alarm(const Alarm&) = delete;
-  Alarm& operator=(const Alarm&) = delete;
-  ~Alarm() = default;
-
-  void start();
-  void stop() noexcept;
-  /// Without any lock: sends `at`.
-  void ring(TimePoint at) const noexcept;
-  /// Whether anybody may be woken by the next one.
-  [[nodiscard]] bool may_wake() const noexcept {
-    return period_ == Duration::zero() || times_.core().get()->empty_hint();
-  }
-  [[nodiscard]] const Channel<TimePoint>& times() const noexcept { return times_; }
-
- private:
-  friend class SchedulerCore;
-
-  const std::shared_ptr<SchedulerCore> core_;
-  const Duration period_;  // zero: once
-  const Channel<TimePoint> times_;
-  Timer timer_;                          // the rest: SchedulerCore::lock_
-  std::shared_ptr<Alarm> keeps_itself_;  // while the timer is queued
-  Alarm* next_ = nullptr;                // in the scheduler's list of alarms
-  Alarm* previous_ = nullptr;
-};
 
 }  // namespace leat

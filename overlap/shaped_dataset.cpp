@@ -5,6 +5,7 @@
 #include <string>
 
 #include "leat/csp/clock.h"
+#include "leat/csp/scheduler.h"
 #include "leat/overlap/compute.h"
 
 namespace overlap {

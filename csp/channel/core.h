@@ -24,7 +24,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <new>
 #include <optional>
 #include <span>
@@ -277,7 +276,7 @@ bool ChannelCore::send_to_ring(T& value) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS
   touchers_.note(calling_scheduler());
   const std::size_t buffered = count();
   if (buffered >= capacity_ || !receivers_.empty() || closed()) return false;
-  std::construct_at(reinterpret_cast<T*>(ring_) + tail_, std::move(value));
+  ::new (static_cast<void*>(reinterpret_cast<T*>(ring_) + tail_)) T(std::move(value));
   tail_ = after(tail_);
   set_count(buffered + 1);
   ++sent_;
@@ -293,7 +292,7 @@ bool ChannelCore::recv_from_ring(std::optional<T>& value) noexcept LEAT_NO_THREA
   if (buffered == 0 || !senders_.empty()) return false;
   T* const oldest = std::launder(reinterpret_cast<T*>(ring_) + head_);
   value.emplace(std::move(*oldest));
-  std::destroy_at(oldest);
+  oldest->~T();
   head_ = after(head_);
   set_count(buffered - 1);
   lock_.unlock();

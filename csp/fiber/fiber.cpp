@@ -1,11 +1,9 @@
 #include "leat/csp/fiber/fiber.h"
 
-#include <algorithm>
 #include <exception>
 #include <utility>
 
 #include "leat/csp/base/asymmetric_fence.h"
-#include "leat/csp/channel/core.h"
 #include "leat/csp/error.h"
 #include "leat/csp/fiber/safepoint.h"
 #include "leat/csp/sched/group_core.h"
@@ -110,42 +108,10 @@ bool Fiber::break_wait(int step) noexcept {
 
 std::uint64_t Fiber::random() noexcept { return mix(random_ += kRandomStep); }
 
-bool Fiber::is_stuck() const noexcept {
-  if (!undecided(std::memory_order_acquire)) return false;
-  if (wait_.object != nullptr && wait_.object->touchers != nullptr &&
-      wait_.object->touchers->from_outside()) {
-    return false;
-  }
-  return std::none_of(wait_.cases.begin(), wait_.cases.end(), [](const Case& one) {
-    return one.channel != nullptr && one.channel->touchers().from_outside();
-  });
-}
-
 std::string Fiber::label() const {
   std::string label = "fiber " + std::to_string(id_);
   if (name_ != nullptr) label += " \"" + *name_ + "\"";
   return label;
-}
-
-std::string Fiber::describe() const {
-  std::string line = label();
-  // acquire: what begin() wrote.
-  if (!undecided(std::memory_order_acquire)) return line + " runs, or can run";
-  line += " waits for ";
-  line += to_string(wait_.reason);
-  const char* separator = " on ";
-  for (const Case& one : wait_.cases) {
-    line += separator;
-    line += one.channel == nullptr ? "the nil channel" : one.channel->describe();
-    separator = ", ";
-  }
-  const Cycles now = cycles_now();
-  const Cycles passed = now > since_.get() ? now - since_.get() : 0;
-  const double milliseconds = static_cast<double>(passed) / cycles_per_nanosecond() / 1e6;
-  if (milliseconds >= 1) {
-    line += ", for " + std::to_string(static_cast<std::uint64_t>(milliseconds)) + " ms";
-  }
-  return line;
 }
 
 }  // namespace leat

@@ -31,17 +31,6 @@ class SchedulerCore;
 class GroupCore;
 class Worker;
 
-/// Options of one fiber.
-struct GoOptions {
-  /// For reports.
-  std::string name = {};
-  /// Stays on one OS thread for life: for code that keeps state in the thread (OpenMP, cuBLAS
-  /// handles, thread-locals).
-  bool pinned = false;
-  /// Bytes; 0 is the scheduler's default. Committed lazily, guarded.
-  std::size_t stack_size = 0;
-};
-
 class alignas(64) Fiber final : public Waiter {
  public:
   /// The fiber that runs on the calling thread, or null. Not inlined: a compiler may keep a
@@ -107,13 +96,10 @@ class alignas(64) Fiber final : public Waiter {
 
   /// Its id, and its name if it has one.
   [[nodiscard]] std::string label() const;
-  /// One line: label, what it waits for and since when. In a census, or where no fiber runs.
-  [[nodiscard]] std::string describe() const;
   /// What it waits for. Where no fiber runs, and this one waits.
   [[nodiscard]] const Wait& wait() const noexcept { return wait_; }
-  /// Whether only a fiber of the same scheduler could wake it (see SchedulerCore::end_deadlock).
-  /// Where no fiber runs.
-  [[nodiscard]] bool is_stuck() const noexcept;
+  /// About when its present wait began. Likewise.
+  [[nodiscard]] Cycles waits_since() const noexcept { return since_.get(); }
 
  private:
   friend class FiberList;

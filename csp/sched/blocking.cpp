@@ -1,6 +1,8 @@
 #include "leat/csp/blocking.h"
 
 #include "leat/csp/fiber/fiber.h"
+#include "leat/csp/sched/io_pool.h"
+#include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/scheduler.h"
 
 namespace leat {
@@ -13,9 +15,19 @@ IoPool* io_pool_of_caller() {
   return nullptr;
 }
 
-void run_blocking(IoPool& pool, BlockingCall& call) {
+void run_blocking(IoPool& pool, void (*call)(void* argument), void* argument) {
+  class Call final : public BlockingCall {
+   public:
+    Call(void (*f)(void*), void* of) noexcept : call_(f), argument_(of) {}
+    void run() noexcept override { call_(argument_); }
+
+   private:
+    void (*const call_)(void*);
+    void* const argument_;
+  };
+  Call one(call, argument);
   const OutsideWork outside;
-  pool.run(call);
+  pool.run(one);
 }
 
 }  // namespace leat

@@ -1,4 +1,5 @@
 // Looking at all fibers, and ending a deadlock.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include "leat/csp/base/asymmetric_fence.h"
+#include "leat/csp/base/cycles.h"
+#include "leat/csp/channel/core.h"
 #include "leat/csp/error.h"
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/fiber/safepoint.h"
@@ -15,6 +18,41 @@
 
 namespace leat {
 namespace {
+
+// Whether only a fiber of the same scheduler could wake `fiber`. While no fiber runs.
+bool is_stuck(const Fiber& fiber) noexcept {
+  if (!fiber.undecided(std::memory_order_acquire)) return false;
+  const Wait& wait = fiber.wait();
+  if (wait.object != nullptr && wait.object->touchers != nullptr &&
+      wait.object->touchers->from_outside()) {
+    return false;
+  }
+  return std::none_of(wait.cases.begin(), wait.cases.end(), [](const Case& one) {
+    return one.channel != nullptr && one.channel->touchers().from_outside();
+  });
+}
+
+// One line: label, what the fiber waits for and since when. In a census, or while no fiber runs.
+std::string describe(const Fiber& fiber) {
+  std::string line = fiber.label();
+  // acquire: what begin() wrote.
+  if (!fiber.undecided(std::memory_order_acquire)) return line + " runs, or can run";
+  line += " waits for ";
+  line += to_string(fiber.wait().reason);
+  const char* separator = " on ";
+  for (const Case& one : fiber.wait().cases) {
+    line += separator;
+    line += one.channel == nullptr ? "the nil channel" : one.channel->describe();
+    separator = ", ";
+  }
+  const Cycles now = cycles_now();
+  const Cycles passed = now > fiber.waits_since() ? now - fiber.waits_since() : 0;
+  const double milliseconds = static_cast<double>(passed) / cycles_per_nanosecond() / 1e6;
+  if (milliseconds >= 1) {
+    line += ", for " + std::to_string(static_cast<std::uint64_t>(milliseconds)) + " ms";
+  }
+  return line;
+}
 
 // Which fiber keeps which waiting, where that can be told: who holds a mutex, and who is in a group
 // that is joined or full. Who could come to a channel, a semaphore or a notification cannot.
@@ -94,7 +132,7 @@ std::string why(const Fiber& waiting, const std::string& other) {
 std::string describe(const std::vector<const Fiber*>& stuck) {
   std::string text =
       "all " + std::to_string(stuck.size()) + " fibers wait and nothing can wake them:";
-  for (const Fiber* const fiber : stuck) text += "\n  " + fiber->describe();
+  for (const Fiber* const fiber : stuck) text += "\n  " + describe(*fiber);
   const std::vector<const Fiber*> cycle = WaitsFor(stuck).find_cycle();
   if (cycle.empty()) return text;
   text += "\nin a cycle:";
@@ -130,7 +168,7 @@ void SchedulerCore::cancel_root_fibers() noexcept {
 std::vector<const Fiber*> SchedulerCore::stuck_fibers() {
   // Who waits for somebody outside does so again and again: all others need not be looked at.
   const auto may_be_woken = [](const Fiber& fiber) {
-    return fiber.live_.load(std::memory_order_acquire) && !fiber.is_stuck();
+    return fiber.live_.load(std::memory_order_acquire) && !is_stuck(fiber);
   };
   if (not_stuck_ != nullptr && may_be_woken(*not_stuck_)) return {};
   const Fiber* not_stuck = nullptr;
@@ -155,7 +193,7 @@ std::string SchedulerCore::dump() {
     const Safepoint safepoint;
     fibers_.for_each_live([&](const Fiber& fiber) {
       ++count;
-      lines += "\n  " + fiber.describe();
+      lines += "\n  " + describe(fiber);
     });
   }
   return "leat: " + std::to_string(count) + " fibers on " + std::to_string(worker_count_) +

@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "leat/csp/base/sanitizers.h"
+#include "leat/csp/sched/alarm.h"
 #include "leat/csp/sched/scheduler_core.h"
-#include "leat/csp/ticker.h"
 #include "leat/csp/wait/futex.h"
 
 namespace leat {

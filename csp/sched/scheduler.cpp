@@ -4,6 +4,7 @@
 #include <string>
 
 #include "leat/csp/fiber/fiber.h"
+#include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/wait/futex.h"
 #include "leat/csp/wait/park.h"
 
@@ -15,6 +16,16 @@ Scheduler::Scheduler(const SchedulerOptions& options)
 }
 
 Scheduler::~Scheduler() { core_->shut_down(); }
+
+void Scheduler::launch(UniqueFunction<void()>&& body, GoOptions&& options) {
+  core_->launch(*core_->root(), std::move(body), std::move(options));
+}
+
+std::string Scheduler::dump() const { return core_->dump(); }
+
+const Clock& Scheduler::clock() const noexcept { return core_->clock(); }
+
+int Scheduler::workers() const noexcept { return core_->worker_count(); }
 
 void Scheduler::join() {
   const Fiber* const caller = Fiber::current();
@@ -31,6 +42,11 @@ void run_main(UniqueFunction<void()> main, const SchedulerOptions& options) {
         "leat: run inside run; use go or a TaskGroup, or a Scheduler of its own");
   }
   std::make_shared<SchedulerCore>(options)->run_main(std::move(main));
+}
+
+void launch_fiber(UniqueFunction<void()>&& body, GoOptions&& options) {
+  SchedulerCore& core = current_scheduler("go");
+  core.launch(*core.root(), std::move(body), std::move(options));
 }
 
 SchedulerCore& current_scheduler(const char* caller) {

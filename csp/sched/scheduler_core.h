@@ -41,29 +41,10 @@
 #include "leat/csp/sched/run_queue.h"
 #include "leat/csp/sched/timers.h"
 #include "leat/csp/sched/worker.h"
+#include "leat/csp/scheduler.h"
 #include "leat/csp/wait/spin_lock.h"
 
 namespace leat {
-
-/// Options of a scheduler.
-struct SchedulerOptions {
-  /// OS threads that run fibers. 0: as many as this process may use CPUs (affinity mask, cgroup
-  /// quota). At most 4096.
-  int workers = 0;
-  /// Null: real time. Otherwise this clock, which must outlive the scheduler and serve no other.
-  VirtualClock* clock = nullptr;
-  /// Bytes of stack of a fiber that asks for nothing else.
-  std::size_t stack_size = std::size_t{64} << 10;
-  /// Calls of blocking() that run at a time, each on a thread of its own; 1 to 4096.
-  int io_threads = 64;
-  /// SIGQUIT (Ctrl-\) prints dump() to stderr, and does not end the process meanwhile.
-  bool dump_on_sigquit = false;
-  /// Decides select's choices among ready cases and, unless it is 0, with one worker and a virtual
-  /// clock, which of the fibers that can run comes next. There equal seeds give equal runs: of a
-  /// program that works with some orders and fails with others, a loop over seeds finds one that
-  /// fails, and that seed brings it back.
-  std::uint64_t seed = 0;
-};
 
 class Alarm;
 

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "leat/csp/sched/group_core.h"
+#include "leat/csp/sched/scheduler_core.h"
 
 namespace leat {
 

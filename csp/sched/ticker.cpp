@@ -4,7 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "leat/csp/sched/alarm.h"
 #include "leat/csp/sched/scheduler_core.h"
+#include "leat/csp/scheduler.h"
 
 namespace leat {
 
@@ -45,6 +47,10 @@ Ticker tick(Duration period) {
 }
 
 Ticker::Ticker(std::shared_ptr<Alarm> alarm) : alarm_(std::move(alarm)), ticks_(alarm_->times()) {}
+
+Ticker::Ticker(Ticker&& other) noexcept = default;
+
+Ticker::~Ticker() { stop(); }
 
 Ticker& Ticker::operator=(Ticker&& other) noexcept {
   if (this == &other) return *this;

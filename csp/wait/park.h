@@ -7,6 +7,7 @@
 #include "leat/csp/wait/guest.h"
 #include "leat/csp/wait/queue.h"
 #include "leat/csp/wait/spin_lock.h"
+#include "leat/csp/wait/thread_waiter.h"
 #include "leat/csp/wait/waiter.h"
 
 namespace leat {

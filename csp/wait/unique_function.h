@@ -4,7 +4,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstring>
-#include <memory>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -31,19 +30,19 @@ class UniqueFunction<R(Args...)> {
   UniqueFunction(F&& f) {  // NOLINT(google-explicit-constructor): as std::function
     using Callable = std::decay_t<F>;
     if constexpr (kFits<Callable>) {
-      std::construct_at(reinterpret_cast<Callable*>(storage_), std::forward<F>(f));
+      ::new (static_cast<void*>(storage_)) Callable(std::forward<F>(f));
       call_ = [](void* storage, Args&&... args) -> R {
         return invoke(*std::launder(static_cast<Callable*>(storage)), std::forward<Args>(args)...);
       };
       if constexpr (!std::is_trivially_copyable_v<Callable>) {
         relocate_ = [](void* from, void* to) noexcept {
           auto* const callable = std::launder(static_cast<Callable*>(from));
-          if (to != nullptr) std::construct_at(static_cast<Callable*>(to), std::move(*callable));
-          std::destroy_at(callable);
+          if (to != nullptr) ::new (to) Callable(std::move(*callable));
+          callable->~Callable();
         };
       }
     } else {
-      std::construct_at(reinterpret_cast<Callable**>(storage_), new Callable(std::forward<F>(f)));
+      ::new (static_cast<void*>(storage_)) Callable*(new Callable(std::forward<F>(f)));
       call_ = [](void* storage, Args&&... args) -> R {
         return invoke(**std::launder(static_cast<Callable**>(storage)),
                       std::forward<Args>(args)...);
@@ -51,7 +50,7 @@ class UniqueFunction<R(Args...)> {
       relocate_ = [](void* from, void* to) noexcept {
         Callable* const callable = *std::launder(static_cast<Callable**>(from));
         if (to != nullptr) {
-          std::construct_at(static_cast<Callable**>(to), callable);
+          ::new (to) Callable*(callable);
         } else {
           delete callable;
         }

@@ -4,6 +4,7 @@
 #include "leat/csp/wait/cpu_count.h"
 #include "leat/csp/wait/futex.h"
 #include "leat/csp/wait/spin_times.h"
+#include "leat/csp/wait/thread_waiter.h"
 
 namespace leat {
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "leat/csp/scheduler.h"
 #include "leat/csp/wait/woken_by.h"
 
 namespace leat::gpu::host {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "leat/csp/channel.h"
+#include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 #include "tests/support/run.h"
 
