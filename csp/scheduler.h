@@ -159,6 +159,8 @@ class Shield {
 
 /// The scheduler of the calling fiber. Throws std::logic_error, naming `caller`, on a plain thread.
 [[nodiscard]] SchedulerCore& current_scheduler(const char* caller);
+/// Shared ownership of it. Throws likewise.
+[[nodiscard]] std::shared_ptr<SchedulerCore> share_current_scheduler(const char* caller);
 /// True on a fiber.
 [[nodiscard]] bool on_fiber() noexcept;
 

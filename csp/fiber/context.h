@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-#include "leat/csp/base/sanitizers.h"
+#include "leat/csp/wait/sanitizers.h"
 
 namespace leat {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
-#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/error.h"
+#include "leat/csp/wait/sanitizers.h"
 
 #if defined(LEAT_ASAN)
 #include <sanitizer/asan_interface.h>

@@ -1,10 +1,10 @@
 // Timers: whose time has come, and who watches the clock.
 #include <utility>
 
-#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/sched/alarm.h"
 #include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/wait/futex.h"
+#include "leat/csp/wait/sanitizers.h"
 
 namespace leat {
 

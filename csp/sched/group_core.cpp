@@ -7,8 +7,8 @@
 #include "leat/csp/error.h"
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/sched/scheduler_core.h"
+#include "leat/csp/wait/expect_wake_from.h"
 #include "leat/csp/wait/park.h"
-#include "leat/csp/wait/woken_by.h"
 
 namespace leat {
 
@@ -19,7 +19,7 @@ GroupCore::GroupCore(SchedulerCore& core) : core_(core), is_root_(true) {}
 
 // Called with the lock held, returns with it held; throws without it.
 void GroupCore::wait_in(WaitQueue& queue, ParkReason reason) LEAT_NO_THREAD_SAFETY_ANALYSIS {
-  const WokenBy waking(core_);
+  const ExpectWakeFrom waking(core_);
   WaitNode node;
   const int outcome = leat::wait_in(queue, node, lock_, reason, {.group = this});
   if (outcome == Waiter::kCancelled) {

@@ -6,6 +6,7 @@
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/wait/futex.h"
+#include "leat/csp/wait/identity.h"
 #include "leat/csp/wait/park.h"
 
 namespace leat {
@@ -54,6 +55,16 @@ SchedulerCore& current_scheduler(const char* caller) {
   throw std::logic_error(std::string("leat: ") + caller +
                          " outside a scheduler; call it from inside run, or on a Scheduler");
 }
+
+std::shared_ptr<SchedulerCore> share_current_scheduler(const char* caller) {
+  return current_scheduler(caller).shared_from_this();
+}
+
+const Fiber* calling_fiber() noexcept { return Fiber::current(); }
+
+const Clock& clock_of(const SchedulerCore& scheduler) noexcept { return scheduler.clock(); }
+
+int workers_of(const SchedulerCore& scheduler) noexcept { return scheduler.worker_count(); }
 
 bool on_fiber() noexcept { return Fiber::current() != nullptr; }
 

@@ -4,13 +4,13 @@
 #include <system_error>
 #include <utility>
 
-#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/error.h"
 #include "leat/csp/fiber/safepoint.h"
 #include "leat/csp/fiber/stack_overflow.h"
 #include "leat/csp/wait/assert.h"
 #include "leat/csp/wait/cpu_count.h"
 #include "leat/csp/wait/random.h"
+#include "leat/csp/wait/sanitizers.h"
 #include "leat/csp/wait/spin_times.h"
 
 namespace leat {

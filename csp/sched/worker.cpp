@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "leat/csp/base/asymmetric_fence.h"
-#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/fiber/stack_overflow.h"
 #include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/sched/worker_switch.h"
@@ -13,6 +12,7 @@
 #include "leat/csp/wait/callers.h"
 #include "leat/csp/wait/futex.h"
 #include "leat/csp/wait/random.h"
+#include "leat/csp/wait/sanitizers.h"
 
 namespace leat {
 namespace {

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "leat/csp/base/asymmetric_fence.h"
-#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/fiber/context_jump.h"
 #include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/sched/worker.h"
+#include "leat/csp/wait/sanitizers.h"
 
 namespace leat {
 

@@ -5,23 +5,9 @@
 #pragma once
 
 #include "leat/csp/base/atomic.h"
+#include "leat/csp/wait/identity.h"
 
 namespace leat {
-
-class SchedulerCore;
-
-// Of the thread: set while it is a worker. Its address may be kept by the compiler across a park,
-// after which the fiber may run on another thread: that one is a worker of the same scheduler, and
-// the old one still is, so both read the same. No other thread-local may be read in this way.
-extern thread_local constinit const SchedulerCore* t_scheduler
-    __attribute__((tls_model("initial-exec")));
-
-/// The scheduler of the calling fiber; null on a plain thread. Not checked for races: the variable
-/// is the thread's, and a worker and its fibers are one thread.
-[[nodiscard]] __attribute__((no_sanitize("thread"))) inline const SchedulerCore*
-calling_scheduler() noexcept {
-  return t_scheduler;
-}
 
 class Touchers {
  public:

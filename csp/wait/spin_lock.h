@@ -11,8 +11,8 @@
 #include <cstdint>
 
 #include "leat/csp/base/asymmetric_fence.h"
-#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/explore/hooks.h"
+#include "leat/csp/wait/sanitizers.h"
 #include "leat/csp/wait/thread_annotations.h"
 
 namespace leat {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "leat/csp/fiber/fiber.h"
-#include "leat/csp/sched/scheduler_core.h"
+#include "leat/csp/clock.h"
+#include "leat/csp/wait/identity.h"
 
 namespace leat::feeder {
 namespace {
@@ -32,7 +32,7 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
       ready(2 * capacity(size.device_slots), "ready batches"),
       credit(capacity(size.leases), "leases to be had"),
       scheduler_(&scheduler),
-      virtual_time_(scheduler.clock().is_virtual()),
+      virtual_time_(clock_of(scheduler).is_virtual()),
       pinned_memory_(on, size.pinned_slots * layout.staged_bytes()),
       device_memory_(on, size.device_slots * layout.bytes()) {
   // A slot's size is a multiple of the alignment of what lies in it.
@@ -68,10 +68,10 @@ void SlotRing::give_back(DeviceSlot& slot, DeviceState from) noexcept {
 }
 
 bool SlotRing::is_own_time() const noexcept {
-  const Fiber* const fiber = Fiber::current();
-  if (fiber == nullptr) return !virtual_time_;
-  if (&fiber->core() == scheduler_) return true;
-  return !virtual_time_ && !fiber->core().clock().is_virtual();
+  const SchedulerCore* const caller = calling_scheduler();
+  if (caller == nullptr) return !virtual_time_;
+  if (caller == scheduler_) return true;
+  return !virtual_time_ && !clock_of(*caller).is_virtual();
 }
 
 }  // namespace leat::feeder

@@ -9,7 +9,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/woken_by.h"
+#include "leat/csp/wait/expect_wake_from.h"
 #include "leat/feeder/slots/slot_ring.h"
 #include "leat/feeder/stages/stages.h"
 
@@ -118,7 +118,7 @@ Staged Feed::receive(const Offers* offers) {
     early_.reset();
     return staged;
   }
-  const WokenBy waking(scheduler_);  // it need not be the consumer's
+  const ExpectWakeFrom waking(scheduler_);  // it need not be the consumer's
   try {
     if (offers == nullptr) return *ring_->ready.recv();
     std::optional<Staged> staged;
@@ -264,7 +264,7 @@ void Feed::stop() noexcept { stopped_.try_close(); }
 void Feed::end_receiver() {
   if (offers_ == nullptr) return;
   offers_->stop.try_close();
-  const WokenBy waking(scheduler_);
+  const ExpectWakeFrom waking(scheduler_);
   offers_->ended.wait();
   offers_.reset();
 }

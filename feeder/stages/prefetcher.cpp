@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "leat/csp/error.h"
-#include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
 #include "leat/csp/wait/cpu_count.h"
+#include "leat/csp/wait/identity.h"
 #include "leat/feeder/live/view.h"
 #include "leat/feeder/plan/packing.h"
 #include "leat/feeder/slots/slot_ring.h"
@@ -183,7 +183,7 @@ std::vector<std::uint64_t> epochs_of(const State& state) {
 // A scheduler that is there already: the calling fiber's; on a plain thread, one that a device has.
 // Threads of another beside it would have more to say to each other than to do.
 std::shared_ptr<SchedulerCore> shared_scheduler(const std::vector<gpu::Device>& devices) {
-  if (on_fiber()) return current_scheduler("Prefetcher").shared_from_this();
+  if (on_fiber()) return share_current_scheduler("Prefetcher");
   for (const gpu::Device& device : devices) {
     if (auto scheduler = device.backend()->own_scheduler()) return scheduler;
   }
@@ -297,7 +297,7 @@ struct Prefetcher::Parts {
   // Reads that may block run on threads of their own, or could; others on the scheduler's.
   [[nodiscard]] std::size_t cpus_of(const Dataset& dataset) const {
     const int threads =
-        dataset.blocking() != Blocking::kNever ? usable_cpus() : scheduler->worker_count();
+        dataset.blocking() != Blocking::kNever ? usable_cpus() : workers_of(*scheduler);
     return static_cast<std::size_t>(std::min(threads, usable_cpus()));
   }
 

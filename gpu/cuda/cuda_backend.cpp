@@ -14,9 +14,8 @@
 #include <utility>
 
 #include "leat/csp/error.h"
-#include "leat/csp/fiber/fiber.h"
-#include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/wait/assert.h"
+#include "leat/csp/wait/identity.h"
 #include "leat/gpu/cuda/context.h"
 #include "leat/gpu/cuda/copier.h"
 #include "leat/gpu/cuda/event_poller.h"
@@ -158,16 +157,16 @@ class CudaBackend final : public Backend {
     return done;
   }
   void await(EventHandle handle) override {
-    const Fiber* const fiber = Fiber::current();
-    refuse_virtual_time(fiber, "await");
+    const SchedulerCore* const caller = calling_scheduler();
+    refuse_virtual_time(caller, "await");
     const RecordRef record = event_of(handle).latest();
     if (record && !is_done(*record)) {
-      fiber != nullptr ? poller_.await(record) : sync(*record);
+      caller != nullptr ? poller_.await(record) : sync(*record);
     }
     failure_->rethrow();
   }
   void subscribe(EventHandle handle, const DoneSignalRef& signal) override {
-    refuse_virtual_time(Fiber::current(), "on_done");
+    refuse_virtual_time(calling_scheduler(), "on_done");
     RecordRef record = event_of(handle).latest();
     try {
       const bool done = !record || is_done(*record);
@@ -336,8 +335,8 @@ class CudaBackend final : public Backend {
     return all;
   }
 
-  void refuse_virtual_time(const Fiber* fiber, const char* what) const {
-    if (fiber == nullptr || !fiber->core().clock().is_virtual()) return;
+  void refuse_virtual_time(const SchedulerCore* caller, const char* what) const {
+    if (caller == nullptr || !clock_of(*caller).is_virtual()) return;
     throw std::logic_error("leat: " + std::string(what) + " on " + info_.name +
                            ": a GPU takes real time and cannot serve a VirtualClock; use a host "
                            "device with it");

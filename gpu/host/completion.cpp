@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "leat/csp/error.h"
+#include "leat/csp/wait/expect_wake_from.h"
 #include "leat/csp/wait/park.h"
-#include "leat/csp/wait/woken_by.h"
 
 namespace leat::gpu::host {
 
@@ -50,7 +50,7 @@ void Completion::recycle() noexcept {
 }
 
 void Completion::wait() LEAT_NO_THREAD_SAFETY_ANALYSIS {
-  const WokenBy waking(scheduler_);
+  const ExpectWakeFrom waking(scheduler_);
   lock_.lock();
   if (!done_) {
     WaitNode node;

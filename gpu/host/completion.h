@@ -8,7 +8,7 @@
 #include <exception>
 
 #include "leat/csp/clock.h"
-#include "leat/csp/sched/scheduler_core.h"
+#include "leat/csp/wait/identity.h"
 #include "leat/csp/wait/queue.h"
 #include "leat/csp/wait/spin_lock.h"
 #include "leat/gpu/backend/done_signal.h"

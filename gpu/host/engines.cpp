@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "leat/csp/fiber/fiber.h"
+#include "leat/csp/clock.h"
 
 namespace leat::gpu::host {
 namespace {
@@ -34,7 +34,7 @@ Engines::Engines(std::string device, const HostModel& model, const SchedulerCore
     : device_(std::move(device)),
       model_(model),
       scheduler_(scheduler),
-      virtual_time_(scheduler.clock().is_virtual()),
+      virtual_time_(clock_of(scheduler).is_virtual()),
       keeps_device_time_(!virtual_time_ && (model.h2d_bandwidth > 0 || model.d2h_bandwidth > 0 ||
                                             model.copy_latency > Duration::zero())),
       h2d_(device_ + " H2D engine"),
@@ -42,9 +42,8 @@ Engines::Engines(std::string device, const HostModel& model, const SchedulerCore
       compute_(device_ + " compute engine") {}
 
 void Engines::refuse_foreign_virtual_time(const char* what) const {
-  const Fiber* const fiber = Fiber::current();
-  if (fiber == nullptr || &fiber->core() == &scheduler_) return;
-  if (!fiber->core().clock().is_virtual()) return;
+  const SchedulerCore* const caller = calling_scheduler();
+  if (caller == nullptr || caller == &scheduler_ || !clock_of(*caller).is_virtual()) return;
   throw std::logic_error("leat: " + std::string(what) + " on " + device_ +
                          ", which was opened elsewhere and does not take this run's virtual time: "
                          "open a device inside the run");
@@ -95,32 +94,32 @@ std::exception_ptr Engines::error() const noexcept {
 bool Engines::on_any_stream_fiber() noexcept {
   StreamFibers& all = all_stream_fibers();
   const std::scoped_lock lock(all.mutex);
-  return all.fibers.contains(Fiber::current());
+  return all.fibers.contains(calling_fiber());
 }
 
 bool Engines::on_stream_fiber() const noexcept {
   const std::scoped_lock lock(mutex_);
-  return stream_fibers_.contains(Fiber::current());
+  return stream_fibers_.contains(calling_fiber());
 }
 
 void Engines::enter_stream_fiber() {
   {
     StreamFibers& all = all_stream_fibers();
     const std::scoped_lock lock(all.mutex);
-    all.fibers.insert(Fiber::current());
+    all.fibers.insert(calling_fiber());
   }
   const std::scoped_lock lock(mutex_);
-  stream_fibers_.insert(Fiber::current());
+  stream_fibers_.insert(calling_fiber());
 }
 
 void Engines::leave_stream_fiber() noexcept {
   {
     StreamFibers& all = all_stream_fibers();
     const std::scoped_lock lock(all.mutex);
-    all.fibers.erase(Fiber::current());
+    all.fibers.erase(calling_fiber());
   }
   const std::scoped_lock lock(mutex_);
-  stream_fibers_.erase(Fiber::current());
+  stream_fibers_.erase(calling_fiber());
 }
 
 void Engines::see_what_gone_streams_did() const noexcept {

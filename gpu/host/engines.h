@@ -22,8 +22,8 @@
 #include <string>
 
 #include "leat/csp/channel.h"
-#include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/wait/identity.h"
 #include "leat/csp/wait/unique_function.h"
 #include "leat/gpu/device.h"
 

@@ -19,7 +19,7 @@
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/woken_by.h"
+#include "leat/csp/wait/expect_wake_from.h"
 #include "leat/gpu/host/completion.h"
 #include "leat/gpu/host/engines.h"
 #include "leat/gpu/host/host_event.h"
@@ -75,7 +75,7 @@ class HostBackend final : public Backend {
     auto join = [own = std::move(own_), group = std::move(group_), engines = engines_,
                  staying = std::move(staying_)]() mutable {
       const Shield shield;
-      const WokenBy ending(engines->scheduler());
+      const ExpectWakeFrom ending(engines->scheduler());
       try {
         group->wait();
       } catch (...) {

@@ -5,8 +5,8 @@
 
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/wait/expect_wake_from.h"
 #include "leat/csp/wait/park.h"
-#include "leat/csp/wait/woken_by.h"
 
 namespace leat::gpu::host {
 namespace {
@@ -72,7 +72,7 @@ void HostMemory::wait_for_some(std::size_t bytes,
                                const Engines& engines) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   engines.refuse_foreign_virtual_time("to allocate what others are still giving back");
   const Shield shield;
-  const WokenBy passing(engines.scheduler());
+  const ExpectWakeFrom passing(engines.scheduler());
   lock_.lock();
   int outcome = 0;
   if (worth_waiting_for(bytes)) {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/woken_by.h"
+#include "leat/csp/wait/expect_wake_from.h"
 
 namespace leat::gpu::host {
 namespace {
@@ -47,7 +47,7 @@ void HostStream::enqueue_any(HostOperation operation) {
   };
   ChannelStatus status = operations_.try_send(std::move(operation));
   if (status == ChannelStatus::would_block) {
-    const WokenBy making_room(engines_->scheduler());
+    const ExpectWakeFrom making_room(engines_->scheduler());
     try {
       if (runs_caller()) {
         throw GpuError(0, "a kernel cannot wait for its own stream", "enqueue", engines_->device(),
@@ -87,7 +87,7 @@ bool HostStream::retain(const std::shared_ptr<void>& memory) noexcept {
 void HostStream::run() noexcept {
   engines_->enter_stream_fiber();
   // relaxed: what matters is only whether it is the reader itself
-  fiber_.store(Fiber::current(), std::memory_order_relaxed);
+  fiber_.store(calling_fiber(), std::memory_order_relaxed);
   std::optional<HostOperation> operation;
   try {
     while ((operation = operations_.recv())) {
@@ -109,7 +109,7 @@ void HostStream::run() noexcept {
 }
 
 bool HostStream::runs_caller() const noexcept {
-  const Fiber* const caller = Fiber::current();
+  const Fiber* const caller = calling_fiber();
   return caller != nullptr && fiber_.load(std::memory_order_relaxed) == caller;
 }
 

@@ -19,7 +19,7 @@
 #include <variant>
 
 #include "leat/csp/channel.h"
-#include "leat/csp/fiber/fiber.h"
+#include "leat/csp/wait/identity.h"
 #include "leat/csp/wait/spin_lock.h"
 #include "leat/csp/wait/unique_function.h"
 #include "leat/gpu/backend/backend.h"

@@ -31,6 +31,11 @@ allowed() {
     leat/gpu/cuda/* | leat/gpu/host/*)
       [[ $file == gpu/registry.cpp || leat/${file%/*} == "${header%/*}" ]]
       ;;
+    # Of csp, everybody else sees what is on top and the seam.
+    leat/csp/*/*)
+      [[ $header == leat/csp/wait/* || $layer == csp || $file == tests/csp/* || $file == bench/csp/* ]] &&
+        [[ " ${below[$layer]} " == *" csp "* && $file != *.c && $file != bench/peers/* ]]
+      ;;
     leat/feeder/interop/c/*)
       [[ $file == feeder/interop/c/* || $layer == tests || ($layer == examples && $header == */leat.h) ]]
       ;;

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/wait/sanitizers.h"
 #include "tests/csp/conformance/power_series.h"
 #include "tests/support/run.h"
 

@@ -13,6 +13,7 @@
 
 #include "leat/csp/channel.h"
 #include "leat/csp/error.h"
+#include "leat/csp/sched/io_pool.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
 #include "tests/support/run.h"

@@ -11,6 +11,7 @@
 #include <new>
 
 #include "leat/csp/wait/queue.h"
+#include "leat/csp/wait/thread_waiter.h"
 #include "leat/csp/wait/waiter.h"
 
 namespace leat {

@@ -19,11 +19,11 @@
 #include <utility>
 #include <vector>
 
-#include "leat/csp/base/sanitizers.h"
 #include "leat/csp/error.h"
 #include "leat/csp/explore.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/wait/sanitizers.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/error.h"

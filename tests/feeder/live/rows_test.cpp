@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/plan/batch_plan.h"
 #include "leat/feeder/state.h"
