@@ -4,6 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -13,6 +17,7 @@
 #include "leat/csp/task_group.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/state.h"
+#include "leat/feeder/trace.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"
 #include "tests/feeder/prefetcher_fixture.h"
@@ -102,6 +107,27 @@ TEST(Readme, SamplesThatFailAreListed) {
     // [/failures]
     EXPECT_EQ(list.find("read of sample 9: a bad sector\n"), 0U) << list;
   });
+}
+
+TEST(Readme, ATraceIsSavedForATimelineViewer) {
+  const std::string file = testing::TempDir() + "leat_readme_trace.json";
+  run([&] {
+    const Numbers data({.size = 60});
+    const gpu::Device device = gpu::open("host");
+    const gpu::Stream stream(device);
+    // [trace]
+    const auto trace = std::make_shared<Trace>();
+    Prefetcher feed(data, device, {.batch_size = 8, .trace = trace});
+    for (Lease& batch : feed.epoch(0, stream)) static_cast<void>(batch.size());  // your steps
+    stream.sync();
+    trace->save(file);  // "loop.json"
+    // [/trace]
+  });
+  std::ifstream saved(file);
+  const std::string text{std::istreambuf_iterator<char>(saved), {}};
+  EXPECT_NE(text.find("\"traceEvents\""), std::string::npos);
+  EXPECT_NE(text.find("work on batches"), std::string::npos);
+  std::filesystem::remove(file);
 }
 
 }  // namespace readme_test
