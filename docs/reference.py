@@ -6,6 +6,7 @@ the head of a page from the comment at the head of the header.
 
 import pathlib
 import re
+import shutil
 import subprocess
 import xml.etree.ElementTree as ET
 
@@ -30,6 +31,7 @@ def public_headers(root):
 
 def doxygen(root, headers, out):
     """Doxygen's warnings are errors."""
+    shutil.rmtree(out / "xml", ignore_errors=True)
     config = (root / "docs/Doxyfile").read_text()
     config += f"OUTPUT_DIRECTORY = {out}\nINPUT = {' '.join(headers)}\n"
     done = subprocess.run(["doxygen", "-"], input=config, text=True, cwd=root, stderr=subprocess.PIPE, check=False)
@@ -196,9 +198,10 @@ def dedent(lines):
 
 
 def line_of(node):
-    """Of its declaration."""
+    """Of its declaration, if that stands in the same file as its definition."""
     location = node.find("location")
-    return int(location.get("declline") or location.get("line"))
+    declared_here = location.get("declfile") == location.get("file")
+    return int(location.get("declline") if declared_here else location.get("line"))
 
 
 class Header:
