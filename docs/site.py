@@ -74,6 +74,14 @@ def anchors(path):
     return found
 
 
+def bars(line):
+    """In a table, a bar in code is escaped; MkDocs would show the escape."""
+    if not line.startswith("|"):
+        return line
+    return re.sub(r"`([^`]*\\\|[^`]*)`",
+                  lambda code: f"<code>{code[1].replace(chr(92) + '|', '&#124;').replace('<', '&lt;')}</code>", line)
+
+
 class Links:
     """Follows the links of pages; `dead` has those that lead nowhere, `sources` the files that are shown."""
 
@@ -119,7 +127,7 @@ class Links:
             anchor = "#" + link.partition("#")[2] if "#" in link else ""
             return f"{words}({os.path.relpath(target, here)}{anchor})"
 
-        return "\n".join(line if is_code else LINK.sub(one, line) for line, is_code in outside_code(text))
+        return "\n".join(line if is_code else bars(LINK.sub(one, line)) for line, is_code in outside_code(text))
 
 
 def source_page(path):
@@ -152,7 +160,7 @@ def navigation(pages, refs):
 def reference_index(made):
     rows = []
     for page, text in made.items():
-        first = re.split(r"(?<=[.:])\s", " ".join(text.split("\n\n")[2].split()))[0]
+        first = re.split(r"(?<=\.)\s", " ".join(text.split("\n\n")[2].split()))[0]
         header = page.removeprefix("reference/")[:-3] + ".h"
         rows.append(f"| [leat/{header}]({page.removeprefix('reference/')}) | {first} |")
     return ("# Reference\n\nEvery public header. The text comes from the headers' docstrings.\n\n"
