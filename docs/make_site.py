@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Lays out the site: every page of Markdown in the tree, and the reference from the public headers.
 
-    python3 docs/site.py OUT        writes OUT/pages and OUT/mkdocs.yml, for MkDocs; needs doxygen
-    python3 docs/site.py --links    only looks for dead links in the tree's pages
+    python3 docs/make_site.py OUT        writes OUT/pages and OUT/mkdocs.yml, for MkDocs; needs doxygen
+    python3 docs/make_site.py --links    only looks for dead links in the tree's pages
 
 Links in the pages are those of the tree. Here a link to a public header leads to its page of the
 reference, and one to another source file to a page that shows it. Exit status 1, with a list, for dead
