@@ -170,6 +170,9 @@ def reference_index(made):
 def main():
     pages = pages_of_tree()
     links = Links(pages, reference.public_headers(ROOT))
+    listed = {page for _, inside in CONTENTS for page in inside}
+    links.dead += [f"{page}: is in no section (CONTENTS)" for page in pages
+                   if page.startswith("docs/") and page not in listed]
     texts = {page: links.rewrite(page, (ROOT / page).read_text()) for page in pages}
     if sys.argv[1:] == ["--links"]:
         print("\n".join(links.dead) or f"{len(pages)} pages, no dead link")

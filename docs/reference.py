@@ -259,7 +259,8 @@ class Header:
             if node.get("kind") not in ("function", "enum", "typedef", "variable") or node.get("prot") == "private":
                 continue
             line = line_of(node)
-            if node.find("location").get("file") != self.name or node.findtext("name").startswith(("@", "~")):
+            name = node.findtext("name")
+            if node.find("location").get("file") != self.name or name.startswith(("@", "~")) or name == "if":
                 continue
             declared = self.declared(node)
             rest = "\n".join(self.source[line - 1:][:3])

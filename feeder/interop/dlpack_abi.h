@@ -12,15 +12,17 @@
 
 namespace leat::feeder::dlpack {
 
-/// Where a tensor lies. Of DLPack's numbers, those that Leat has memory of.
+/// The kind of a device: DLPack's numbers for the kinds of memory that Leat has.
 enum DLDeviceType : std::int32_t { kDLCPU = 1, kDLCUDA = 2 };
+/// The device that a tensor lies on.
 struct DLDevice {
   DLDeviceType device_type;
   std::int32_t device_id;
 };
 
-/// What a tensor's elements are. Likewise.
+/// The kind of a tensor's elements: DLPack's numbers for the kinds that Leat has.
 enum DLDataTypeCode : std::uint8_t { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4 };
+/// The type of a tensor's elements.
 struct DLDataType {
   std::uint8_t code;  // a DLDataTypeCode
   std::uint8_t bits;
@@ -38,13 +40,14 @@ struct DLTensor {
   std::uint64_t byte_offset;
 };
 
-/// A tensor with what it takes to be rid of it, from before DLPack 1.0.
+/// A tensor and its deleter, from before DLPack 1.0.
 struct DLManagedTensor {
   DLTensor dl_tensor;
   void* manager_ctx;
   void (*deleter)(DLManagedTensor* self);
 };
 
+/// The version of DLPack that a tensor follows.
 struct DLPackVersion {
   std::uint32_t major;
   std::uint32_t minor;

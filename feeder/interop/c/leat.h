@@ -93,8 +93,9 @@ const char* leat_version(void);
 const char* leat_error_text(void);
 /* "LEAT_OK", ... */
 const char* leat_status_name(int32_t status);
-/* Bytes of one element, "uint8", ...; 0 and "?" for what is no leat_dtype. */
+/* Bytes of one element; 0 if `dtype` is not a leat_dtype. */
 size_t leat_dtype_size(int32_t dtype);
+/* "uint8", ...; "?" if `dtype` is not a leat_dtype. */
 const char* leat_dtype_name(int32_t dtype);
 
 /* --- Datasets ------------------------------------------------------------------------------- */
@@ -108,10 +109,12 @@ typedef struct leat_field {
   int32_t variable_length; /* not 0: the first extent differs, and shape[0] is the longest */
 } leat_field;
 
-/* MNIST and what is distributed in its four files (gzipped or not), from the folder `directory`.
- * Fields: "image", uint8 {28, 28}, and "label", uint8, a scalar. Reads them wholly, which takes
- * half a second. LEAT_ERROR_ENVIRONMENT: a file is missing or damaged. */
+/* Which two of MNIST's four files. */
 typedef enum leat_mnist_split { LEAT_MNIST_TRAIN = 0, LEAT_MNIST_TEST = 1 } leat_mnist_split;
+/* MNIST, and other data in files of its names and format (gzipped or not), from the folder
+ * `directory`. `split` is a leat_mnist_split. Fields: "image", uint8 {28, 28}, and "label", uint8, a
+ * scalar. Reads both files whole, which takes half a second. LEAT_ERROR_ENVIRONMENT: a file is
+ * missing or damaged. */
 leat_status leat_dataset_open_mnist(const char* directory, int32_t split, leat_dataset** dataset);
 
 /* What a read function fills: sample `index`. Leat's own, for the time of the call. */
@@ -333,6 +336,7 @@ leat_status leat_prefetcher_close(leat_prefetcher* prefetcher);
  * LEAT_STREAM_LEGACY), another device's, and on the host device, where there are no streams. */
 leat_status leat_batch_bind(leat_batch* batch, void* stream);
 
+/* What leat_batch_get_info tells of a batch. */
 typedef struct leat_batch_info {
   uint64_t samples;     /* in this batch: fewer than usual in a partial last one, and where some
                            failed; 0 for a rank that has no part in this step */
@@ -361,6 +365,7 @@ typedef struct leat_tensor {
  * device it waits for the copy. On another one a stream has to be bound, else it is
  * LEAT_ERROR_ARGUMENT, as for a tensor that is not there. */
 leat_status leat_batch_tensor(leat_batch* batch, size_t index, leat_tensor* tensor);
+/* The tensor of that name. Otherwise as leat_batch_tensor. */
 leat_status leat_batch_tensor_named(leat_batch* batch, const char* name, leat_tensor* tensor);
 
 /* Gives the batch back, and counts it as trained on. Does not wait: work that was enqueued before

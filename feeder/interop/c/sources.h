@@ -31,16 +31,18 @@ extern "C" {
 /* Which part of a dataset that comes in two. */
 typedef enum leat_split { LEAT_SPLIT_TRAIN = 0, LEAT_SPLIT_TEST = 1 } leat_split;
 
-/* CIFAR-10 and CIFAR-100, in their binary version, from the folder `directory`. Fields: "image",
- * uint8 {3, 32, 32}; "label", a scalar of type `label` (LEAT_UINT8, LEAT_INT32 or LEAT_INT64); of
- * CIFAR-100 also "coarse_label", as "label". */
+/* CIFAR-10, in its binary version, from the folder `directory`. `split` is a leat_split. Fields:
+ * "image", uint8 {3, 32, 32}; "label", a scalar of type `label` (LEAT_UINT8, LEAT_INT32 or
+ * LEAT_INT64). */
 leat_status leat_dataset_open_cifar10(const char* directory, int32_t split, int32_t label,
                                       leat_dataset** dataset);
+/* CIFAR-100: as CIFAR-10, with one more field "coarse_label", of the same type as "label". */
 leat_status leat_dataset_open_cifar100(const char* directory, int32_t split, int32_t label,
                                        leat_dataset** dataset);
-/* Other files of these formats. */
+/* Other files of CIFAR-10's format. */
 leat_status leat_dataset_open_cifar10_files(const char* files, int32_t label,
                                             leat_dataset** dataset);
+/* Other files of CIFAR-100's format. */
 leat_status leat_dataset_open_cifar100_files(const char* files, int32_t label,
                                              leat_dataset** dataset);
 
@@ -56,6 +58,7 @@ typedef enum leat_token_header {
   LEAT_TOKEN_HEADER_LLM_C = 2
 } leat_token_header;
 
+/* Options of token shards, each with its default. */
 typedef struct leat_token_shards_options {
   size_t size;            /* sizeof(leat_token_shards_options), as _init was told */
   size_t sequence_length; /* tokens in x, and in y; at least 1. No default */
@@ -67,6 +70,7 @@ typedef struct leat_token_shards_options {
   uint64_t vocabulary;    /* tokens have to be below; 0: below what dtype can hold */
   const char* extension;  /* of a directory's files; ".bin" */
 } leat_token_shards_options;
+/* Sets the defaults. `size` is sizeof *options. */
 leat_status leat_token_shards_options_init(leat_token_shards_options* options, size_t size);
 
 /* Sequences of tokens (nanoGPT's and llm.c's files). Fields: "x" and "y", {sequence_length}; y is x
@@ -75,6 +79,7 @@ leat_status leat_dataset_open_token_shards(const char* files,
                                            const leat_token_shards_options* options,
                                            leat_dataset** dataset);
 
+/* Options of fixed records, each with its default. */
 typedef struct leat_fixed_records_options {
   size_t size;              /* sizeof(leat_fixed_records_options), as _init was told */
   const leat_field* fields; /* of a record, in their order in it. No default */
@@ -83,6 +88,7 @@ typedef struct leat_fixed_records_options {
   const char* extension; /* of a directory's files; ".bin" */
   const char* name;      /* for messages; null: what is read */
 } leat_fixed_records_options;
+/* Sets the defaults. `size` is sizeof *options. */
 leat_status leat_fixed_records_options_init(leat_fixed_records_options* options, size_t size);
 
 /* Records of one size: the tensors of a sample, one after the other, in the machine's byte order.
@@ -116,6 +122,7 @@ typedef struct leat_image_options {
   int32_t antialias;       /* not 0: resized with all pixels; 0: with four for each, faster; 1 */
   int32_t reserved;        /* 0 */
 } leat_image_options;
+/* Sets the defaults. `size` is sizeof *options. */
 leat_status leat_image_options_init(leat_image_options* options, size_t size);
 
 /* What is made of a file. */
@@ -135,6 +142,7 @@ typedef struct leat_web_part {
   const leat_image_options* image; /* of an image; null: the defaults */
 } leat_web_part;
 
+/* Options of a WebDataset, each with its default. */
 typedef struct leat_web_options {
   size_t size;                /* sizeof(leat_web_options), as _init was told */
   const leat_web_part* parts; /* null: an "image" and a "label" */
@@ -145,6 +153,7 @@ typedef struct leat_web_options {
   int32_t reserved;        /* 0 */
   const char* name;        /* for messages; "web dataset" */
 } leat_web_options;
+/* Sets the defaults. `size` is sizeof *options. */
 leat_status leat_web_options_init(leat_web_options* options, size_t size);
 
 /* WebDataset: samples as neighbouring files in tar archives. `options` may be null. */
