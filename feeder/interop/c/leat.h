@@ -112,8 +112,8 @@ typedef struct leat_field {
 /* Which two of MNIST's four files. */
 typedef enum leat_mnist_split { LEAT_MNIST_TRAIN = 0, LEAT_MNIST_TEST = 1 } leat_mnist_split;
 /* MNIST, and other data in files of its names and format (gzipped or not), from the folder
- * `directory`. `split` is a leat_mnist_split. Fields: "image", uint8 {28, 28}, and "label", uint8, a
- * scalar. Reads both files whole, which takes half a second. LEAT_ERROR_ENVIRONMENT: a file is
+ * `directory`. `split` is a leat_mnist_split. Fields: "image", uint8 {28, 28}, and "label", uint8,
+ * a scalar. Reads both files whole, which takes half a second. LEAT_ERROR_ENVIRONMENT: a file is
  * missing or damaged. */
 leat_status leat_dataset_open_mnist(const char* directory, int32_t split, leat_dataset** dataset);
 
