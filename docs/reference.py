@@ -46,16 +46,16 @@ def paragraphs(lines):
     out, code = [], False
     for line in lines:
         is_code = re.match(r" {2,}\S", line) and not re.match(r" +(- |\d\. )", line)
-        in_list = out and not code and re.match(r" {0,3}(- | {2,}\S)", out[-1]) and re.match(r" {3,}\S", line)
+        in_list = out and not code and re.match(r" {0,3}(- |\d\. | {2,}\S)", out[-1]) and re.match(r" {3,}\S", line)
         if in_list:
             out.append(line)
-        elif is_code and not code and (not out or not out[-1].strip() or out[-1].startswith("Example")
-                                       or out[-1].rstrip().endswith(":") or line.startswith("   ")):
+        elif is_code and not code:
+            is_example = any(one.startswith(("Example", "**Example")) for one in out[-2:])
             if out and out[-1].strip():
                 if out[-1].startswith("Example"):
                     out[-1] = f"**{out[-1].strip().rstrip(':')}**"
                 out.append("")
-            out += ["```cpp", line]
+            out += ["```cpp" if is_example else "```text", line]
             code = True
         elif code and not is_code and line.strip():
             while not out[-1].strip():
@@ -150,6 +150,11 @@ class Text:
                      self.block(item.find("parameterdescription")).strip()
                      for item in child.findall("parameteritem")]
             return "\n\n" + "\n".join(items) + "\n\n"
+        if tag == "table":
+            rows = [" | ".join(" ".join(self.block(cell).split()) for cell in row.findall("entry"))
+                    for row in child.findall("row")]
+            line = "|---" * len(child.find("row").findall("entry")) + "|"
+            return "\n\n" + "\n".join([f"| {rows[0]} |", line] + [f"| {row} |" for row in rows[1:]]) + "\n\n"
         if tag == "para":
             return self.inline(child)
         named = {"ndash": "–", "mdash": "—", "nonbreakablespace": " ", "hellip": "…"}
