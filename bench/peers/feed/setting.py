@@ -21,8 +21,9 @@ def make_data(programs, folder, python, quick):
              "--size", "8M" if quick else "128M"])
     capture([make, "cifar10", folder / "cifar10", "--seed", "1",
              "--size", str(3073 * (5_000 if quick else 50_000))])
-    for name, samples, width, height in (("jpeg", 128 if quick else 1024, 500, 375),
-                                         ("jpeg_large", 64 if quick else 256, 1024, 768)):
+    for name, samples, width, height in (("jpeg", 64 if quick else 1024, 500, 375),
+                                         ("jpeg_large", 32 if quick else 256,
+                                          *((500, 375) if quick else (1024, 768)))):
         capture([make, "webdataset", folder / name, "--seed", "1", "--classes", "0", "--samples",
                  str(samples), "--width", str(width), "--height", str(height)])
     if python:
