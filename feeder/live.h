@@ -1,4 +1,4 @@
-// A prefetcher's figures in a terminal, while it runs.
+// Shows the figures of a prefetcher in a terminal while it runs.
 //
 // Example
 //   Prefetcher feed(data, device, {.batch_size = 64, .live = Live{}});
@@ -13,35 +13,42 @@
 //     The consumer limits the loop (Tc is 100.0 % of the step): reading and copying
 //     are hidden behind it, and only a faster step helps.
 //
-// A bar is a stage's busy share of the step (feeder/stats.h); the stage with the mark is what keeps
-// the step from being shorter. The lanes are four mean steps: where the copy of the next batch
-// overlaps the work on this one. Rates are from release to release over the latest second, or the
-// latest four steps where these take longer, and "?" before there was a step; the other figures are
-// of about the last second, or of the latest steps that were sampled. All in the time of the steps,
-// which a program's scheduler may have made virtual; when it is shown is real time.
+// | shown | meaning |
+// |---|---|
+// | bar of a stage | its busy share of the step (feeder/stats.h) |
+// | ◄ | the stage that limits the loop |
+// | copy, compute | four mean steps: the copy of the next batch, beside the work on this one |
+// | rates | from release to release, over the latest second or four steps, if these are longer |
+// | other figures | of about the latest second, or of the latest steps that were sampled |
+// | ? | not known yet |
+//
+// Times are those of the loop's clock, which may be virtual. The view is drawn in real time.
 #pragma once
 
 #include <cstdint>
 
 namespace leat::feeder {
 
-/// Where to show it, and what of. A thread of the prefetcher's own writes, and never waits for who
-/// reads: what cannot be written at once is left out.
+/// Where to show a live view, and how many batches progress counts. A thread of the prefetcher
+/// writes; it never waits for a reader: what cannot be written at once is left out.
 ///
-/// On a terminal it is a block that is drawn anew ten times a second, as wide as the terminal but
-/// at most 120 columns, and at least a line shorter; what there is no room for is left out, and of
-/// less than 40 columns it is one short line. With colours unless NO_COLOR is set, in ASCII unless
-/// the locale's name (LC_ALL, LC_CTYPE, or LANG) has "utf-8" or "utf8" in it, in any letter case.
-/// What the program itself prints to the same terminal meanwhile is drawn over. Of several
-/// prefetchers of a process the first has the terminal to itself, and one that begins later shows
-/// nothing until that has ended. Anywhere else, or where TERM is unset, empty, or "dumb", it is one
-/// plain line a second for each device. When the prefetcher ends, what it was by then stays.
+/// | written to | shown |
+/// |---|---|
+/// | a terminal | a block of lines, drawn anew ten times a second |
+/// | anything else; TERM is unset, empty or "dumb" | a plain line a second for each device |
+///
+/// When the prefetcher ends, the last state stays. The block is as wide as the terminal, but at
+/// most 120 columns, and at least a line shorter than the terminal. What does not fit is left out.
+/// It has colours unless NO_COLOR is set. It is ASCII unless the locale (LC_ALL, LC_CTYPE or LANG)
+/// is a UTF-8 one. Output of the program to the same terminal is drawn over. If several prefetchers
+/// of a process write to one terminal, the first has it, and the next shows nothing until the first
+/// ends.
 struct Live {
-  /// The standard error. Stays the caller's; must be open for writing, for as long as the
-  /// prefetcher lives.
+  /// File descriptor, by default the standard error. Stays the caller's. Must be open for writing
+  /// as long as the prefetcher lives; otherwise the prefetcher's constructor throws
+  /// std::invalid_argument.
   int fd = 2;
-  /// Batches that the loop is to have of this prefetcher, on each device: what progress and the
-  /// time left are of. 0: those of an epoch.
+  /// Number of batches, on each device, after which progress is 100 %. 0: the batches of an epoch.
   std::uint64_t batches = 0;
 };
 

@@ -2,62 +2,88 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
+#include <tuple>
 #include <utility>
 
 namespace leat::feeder {
 namespace {
 
-// Sampled steps count for so long, at least.
+// Figures are of so long at least, and rates of so many steps: of less they would flicker.
 constexpr std::chrono::seconds kWindow{1};
+constexpr std::uint64_t kLeastSteps = 4;
+
+double in_seconds(Duration length) { return std::chrono::duration<double>(length).count(); }
 
 }  // namespace
+
+void LiveRate::add(TimePoint at, std::uint64_t batches, std::uint64_t samples) {
+  if (!releases_.empty()) {
+    if (batches == releases_.back().batches) return;
+    if (at < releases_.back().at) releases_.clear();
+  }
+  releases_.push_back({.at = at, .batches = batches, .samples = samples});
+  while (releases_.size() > 2 && at - releases_[1].at >= kWindow &&
+         batches - releases_[1].batches >= kLeastSteps) {
+    releases_.pop_front();
+  }
+}
+
+std::optional<LiveRate::Rates> LiveRate::rates(TimePoint now) const {
+  if (releases_.size() < 2) return std::nullopt;
+  const Release& first = releases_.front();
+  const Release& last = releases_.back();
+  const double known = in_seconds(last.at - first.at);
+  if (known <= 0) return std::nullopt;
+  const auto steps = static_cast<double>(last.batches - first.batches);
+  const double current = std::max(in_seconds(now - last.at), 0.0);
+  const double batches = std::min(steps / known, (steps + 1) / (known + current));
+  return Rates{.batches = batches,
+               .samples = batches / steps * static_cast<double>(last.samples - first.samples)};
+}
 
 LiveRows::LiveRows(const Live& live, LiveSource source)
     : live_(live),
       source_(std::move(source)),
-      from_(source_.rings.size()),
+      starts_(source_.rings.size()),
       rows_(source_.rings.size()) {
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     rows_[i].device = source_.rings[i]->device.name();
   }
 }
 
-void LiveRows::update() {
-  for (std::size_t i = 0; i < rows_.size(); ++i) update(i);
+std::span<const LiveRow> LiveRows::update() {
+  for (std::size_t i = 0; i < rows_.size(); ++i) update(*source_.rings[i], starts_[i], rows_[i]);
   if (source_.is_shared && live_.batches == 0) share_progress();
+  return rows_;
 }
 
-void LiveRows::update(std::size_t i) {
-  SlotRing& ring = *source_.rings[i];
-  From& from = from_[i];
-  LiveRow& row = rows_[i];
+void LiveRows::update(SlotRing& ring, Start& start, LiveRow& row) {
   const StatsCollector::Progress progress = ring.stats.progress();
-  // A clock that is virtual may end before the prefetcher does, and tells the time to its own run
-  // alone: the time is then that of the latest release.
+  // A virtual clock may end before the prefetcher, and shows its time to its own run only: the time
+  // is then that of the latest release.
   const TimePoint now =
       progress.is_own_time && !ring.is_virtual_time() ? leat::now() : progress.latest_at;
   if (progress.batches > 0) {
-    if (!from.is_own_time.has_value()) {
-      from.rate.add(progress.first_at, 1, progress.first_samples);
-    } else if (*from.is_own_time != progress.is_own_time) {  // another clock
-      from.rate = {};
-      from.since.reset();
+    if (!start.is_own_time.has_value()) {
+      start.rate.add(progress.first_at, 1, progress.first_samples);
+    } else if (*start.is_own_time != progress.is_own_time) {  // another clock
+      start.rate = {};
+      start.since.reset();
     }
-    from.is_own_time = progress.is_own_time;
-    from.rate.add(progress.latest_at, progress.batches, progress.samples);
+    start.is_own_time = progress.is_own_time;
+    start.rate.add(progress.latest_at, progress.batches, progress.samples);
   }
-  const std::optional<LiveRate::Rates> rates = from.rate.rates(now);
+  const std::optional<LiveRate::Rates> rates = start.rate.rates(now);
   row.steps_per_second = rates ? std::optional(rates->batches) : std::nullopt;
   row.samples_per_second = rates ? std::optional(rates->samples) : std::nullopt;
   row.done_per_second = row.steps_per_second;
 
-  if (!from.since.has_value()) from.since = now;
-  const bool is_whole = now - *from.since >= kWindow;
+  if (!start.since.has_value()) start.since = now;
+  const bool is_whole = now - *start.since >= kWindow;
   constexpr std::uint64_t kNever = ~std::uint64_t{0};
-  const Stats stats = ring.stats.window(from.window, is_whole ? 1 : kNever);
+  const Stats stats = ring.stats.window(start.window, is_whole ? 1 : kNever);
   if (stats.sampled_steps > 0 || row.stats.sampled_steps == 0) row.stats = stats;
-  if (is_whole) from.since = now;
+  if (is_whole) start.since = now;
 
   row.epoch = progress.epoch;
   row.total = live_.batches == 0 ? source_.batches_per_epoch : live_.batches;
@@ -70,20 +96,16 @@ void LiveRows::update(std::size_t i) {
   row.filled = ring.filled.size();
 }
 
-// Each batch of the epoch goes to one of the devices: it is over sooner than at one's rate.
+// Each batch of the epoch goes to one of the devices: together they end it sooner.
 void LiveRows::share_progress() {
-  std::uint64_t epoch = 0;
-  std::uint64_t done = 0;
+  std::pair<std::uint64_t, std::uint64_t> furthest;  // epoch, batches of it
   std::optional<double> together;
   for (const LiveRow& row : rows_) {
-    if (row.epoch > epoch) done = 0;
-    epoch = std::max(epoch, row.epoch);
-    if (row.epoch == epoch) done = std::max(done, row.done);
+    furthest = std::max(furthest, {row.epoch, row.done});
     if (row.steps_per_second) together = together.value_or(0) + *row.steps_per_second;
   }
   for (LiveRow& row : rows_) {
-    row.epoch = epoch;
-    row.done = done;
+    std::tie(row.epoch, row.done) = furthest;
     row.done_per_second = together;
   }
 }

@@ -3,91 +3,132 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <optional>
 #include <string_view>
 #include <utility>
 
-#include "leat/feeder/live/draw.h"
 #include "leat/feeder/stats/figures.h"
 
 namespace leat::feeder {
 namespace {
 
-constexpr std::size_t kLeastColumns = 40;  // columns
-constexpr std::size_t kMostRows = 8;       // devices
+constexpr std::size_t kLeastColumns = 40;  // narrower lines are cut
+constexpr std::size_t kMostDevices = 8;
 
-// How a count is written: "12.3", "4.04 k".
-std::string count_text(double count) {
+// Columns that a text takes on a terminal: one for each character, none for a colour.
+std::size_t columns(std::string_view text) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b') {
+      i = text.find('m', i);
+    } else if ((text[i] & 0xC0) != 0x80) {
+      ++count;
+    }
+  }
+  return count;
+}
+
+// The first `width` columns of a text without colours.
+std::string cut(const std::string& text, std::size_t width) {
+  std::size_t column = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if ((text[i] & 0xC0) != 0x80 && ++column > width) return text.substr(0, i);
+  }
+  return text;
+}
+
+enum class Colour : char { kGreen = '2', kYellow = '3', kBlue = '4' };
+
+std::string coloured(const std::string& text, Colour colour, const LiveStyle& style) {
+  if (!style.colour) return text;
+  return "\x1b[3" + std::string(1, static_cast<char>(colour)) + "m" + text + "\x1b[0m";
+}
+
+std::string bar(double share, std::size_t width, Colour colour, const LiveStyle& style) {
+  static constexpr std::array<const char*, 8> kEighths = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const std::size_t parts = style.unicode ? 8 : 1;
+  const auto filled = static_cast<std::size_t>(
+      std::lround(std::clamp(share, 0.0, 1.0) * static_cast<double>(parts * width)));
+  std::string text;
+  for (std::size_t i = 0; i < width; ++i) {
+    const std::size_t in_column = std::min(filled - std::min(filled, parts * i), parts);
+    if (in_column == parts) {
+      text += style.unicode ? "█" : "#";
+    } else {
+      text += style.unicode ? kEighths[in_column] : ".";
+    }
+  }
+  return coloured(text, colour, style);
+}
+
+// Four steps, in each of which something lasts from `begin` on for `length`. Neighbours look
+// different. What is shorter than a column is drawn as one.
+std::string lane(double begin, double length, double step, Colour colour, const LiveStyle& style) {
+  constexpr int kSteps = 4;
+  const std::size_t width = style.width - 10;
+  const double column = kSteps * step / static_cast<double>(width);
+  std::string text;
+  for (std::size_t i = 0; i < width; ++i) {
+    // Nearly its middle: half a column is drawn with what ends there.
+    const double since = (static_cast<double>(i) + 0.499) * column - begin;
+    const double number = std::floor(since / step);
+    if (number < 0 || since - number * step >= std::max(length, length > 0 ? column : 0)) {
+      text += " ";
+    } else if (std::fmod(number, 2) == 0) {
+      text += style.unicode ? "█" : "#";
+    } else {
+      text += style.unicode ? "▓" : "=";
+    }
+  }
+  return coloured(text, colour, style);
+}
+
+// "12.3", "4.04 k"; "?" where nothing is known: a 0 would be a figure.
+std::string count_text(std::optional<double> count) {
+  if (!count.has_value()) return "?";
   static constexpr std::array<const char*, 4> kUnits = {"", " k", " M", " G"};
   std::size_t unit = 0;
-  while (count >= 999.5 && unit + 1 < kUnits.size()) {
-    count /= 1000;
-    ++unit;
-  }
+  for (; *count >= 999.5 && unit + 1 < kUnits.size(); ++unit) *count /= 1000;
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.*f%s",
-                count < 9.995   ? 2
-                : count < 99.95 ? 1
-                                : 0,
-                count, kUnits[unit]);
+  const int digits = *count < 9.995 ? 2 : *count < 99.95 ? 1 : 0;
+  std::snprintf(text.data(), text.size(), "%.*f%s", digits, *count, kUnits[unit]);
   return text.data();
 }
 
-// Nothing is known: "?", where a 0 would be a figure.
-std::string count_text(const std::optional<double>& count) {
-  return count.has_value() ? count_text(*count) : "?";
-}
+std::string steps_text(const LiveRow& row) { return count_text(row.steps_per_second) + " steps/s"; }
 
-// Bytes a second.
 std::string bandwidth_text(const LiveRow& row) {
   if (!row.steps_per_second.has_value()) return "? B/s";
   return bytes_text(*row.steps_per_second * row.stats.batch_bytes) + "/s";
 }
 
-// "5:02", "1:00:07".
-std::string duration_text(double seconds) {
-  const auto whole = static_cast<unsigned long long>(std::llround(std::min(seconds, 1e9)));
+// "ETA 5:02", "ETA 1:00:07"; nothing where that is not known, or nothing is left.
+std::string eta_text(const LiveRow& row) {
+  if (row.done_per_second.value_or(0) <= 0 || row.done >= row.total) return {};
+  const double left = static_cast<double>(row.total - row.done) / *row.done_per_second;
+  const auto seconds = static_cast<unsigned long long>(std::llround(std::min(left, 1e9)));
+  const std::string hours = seconds >= 3600 ? std::to_string(seconds / 3600) + ":" : "";
   std::array<char, 48> text{};
-  if (whole >= 3600) {
-    std::snprintf(text.data(), text.size(), "%llu:%02llu:%02llu", whole / 3600, whole / 60 % 60,
-                  whole % 60);
-  } else {
-    std::snprintf(text.data(), text.size(), "%llu:%02llu", whole / 60, whole % 60);
-  }
-  return text.data();
+  std::snprintf(text.data(), text.size(), hours.empty() ? "%llu:%02llu" : "%02llu:%02llu",
+                seconds / 60 % 60, seconds % 60);
+  return "ETA " + hours + text.data();
 }
 
-std::string busy_text(std::optional<double> share) {
-  if (!share.has_value()) return "    ?";
-  std::array<char, 16> text{};
-  std::snprintf(text.data(), text.size(), "%3.0f %%", 100 * *share);
-  return text.data();
+double share_done(const LiveRow& row) {
+  return std::min(static_cast<double>(row.done) / static_cast<double>(row.total), 1.0);
 }
 
-double percent_of(const LiveRow& row) {
-  return std::min(100 * static_cast<double>(row.done) / static_cast<double>(row.total), 100.0);
-}
-
-// Progress, in short.
-std::string share_text(const LiveRow& row) {
+std::string percent_done(const LiveRow& row) {
   if (row.total == 0) return std::to_string(row.done);
-  return std::to_string(static_cast<int>(percent_of(row))) + " %";
+  return std::to_string(static_cast<int>(100 * share_done(row))) + " %";
 }
 
 std::string progress_text(const LiveRow& row) {
-  if (row.total == 0) return share_text(row);
-  return std::to_string(row.done) + " of " + std::to_string(row.total) + " (" + share_text(row) +
+  if (row.total == 0) return percent_done(row);
+  return std::to_string(row.done) + " of " + std::to_string(row.total) + " (" + percent_done(row) +
          ")";
-}
-
-std::string steps_text(const LiveRow& row) { return count_text(row.steps_per_second) + " steps/s"; }
-
-// Nothing where that is not known, or nothing is left.
-std::string eta_text(const LiveRow& row) {
-  if (row.done_per_second.value_or(0) <= 0 || row.done >= row.total) return {};
-  return "ETA " + duration_text(static_cast<double>(row.total - row.done) / *row.done_per_second);
 }
 
 // As many of `items` as there is room for behind `line`, each whole: a figure that is cut reads as
@@ -104,69 +145,58 @@ std::string with_items(std::string line, std::span<const std::string> items, std
 }
 
 std::string progress_line(const LiveRow& row, const LiveStyle& style) {
-  const std::string head = row.device + "  epoch " + std::to_string(row.epoch);
+  std::string line = row.device + "  epoch " + std::to_string(row.epoch);
+  const bool fits = columns(line) + 2 + columns(progress_text(row)) <= style.width;
   const std::array<std::string, 2> items = {steps_text(row), eta_text(row)};
-  std::string progress = "  " + progress_text(row);
-  if (columns(head) + columns(progress) > style.width) progress = "  " + share_text(row);
-  const std::string tail =
-      with_items(progress, items, style.width - std::min(columns(head), style.width));
-  const std::size_t taken = columns(head) + 2 + columns(tail);
-  Line line(style);
-  line << head;
+  const std::string tail = with_items("  " + (fits ? progress_text(row) : percent_done(row)), items,
+                                      style.width - std::min(columns(line), style.width));
+  const std::size_t taken = columns(line) + 2 + columns(tail);
   if (row.total > 0 && taken + 4 <= style.width) {
-    line << "  ";
-    line.add(
-        bar(percent_of(row) / 100, std::min<std::size_t>(style.width - taken, 40), style.unicode),
-        kGreen);
+    const std::size_t width = std::min<std::size_t>(style.width - taken, 40);
+    line += "  " + bar(share_done(row), width, Colour::kGreen, style);
   }
-  line << tail;
-  return line.text();
+  return line + tail;
 }
 
-struct Stage {
+struct StageText {
   const char* name;
-  std::optional<double> busy;
+  const StageShares& shares;
   bool limits;
 };
 
-std::array<Stage, 3> stages_of(const Stats& stats) {
+std::array<StageText, 3> stages_of(const Stats& stats) {
   const Limit limit = stats.what_if({}).limit;
   const bool known = stats.is_measured();
-  const auto busy = [](const StageShares& shares) {
-    return shares.is_known() ? std::optional(shares.busy) : std::nullopt;
-  };
-  return {
-      {{"reader", busy(stats.reader), known && (limit == Limit::kReaders || limit == Limit::kCpus)},
-       {"copier", busy(stats.copier), known && limit == Limit::kLink},
-       {"consumer", busy(stats.consumer), known && limit == Limit::kConsumer}}};
+  return {{{"reader", stats.reader, known && (limit == Limit::kReaders || limit == Limit::kCpus)},
+           {"copier", stats.copier, known && limit == Limit::kLink},
+           {"consumer", stats.consumer, known && limit == Limit::kConsumer}}};
 }
 
-// Bars of so many columns; 0: none.
-Line stages_line(const Stats& stats, const LiveStyle& style, std::size_t bars) {
-  Line line(style);
-  line << "  ";
-  for (const Stage& stage : stages_of(stats)) {
-    Line one(style);
-    if (line.width() > 2) one << (style.unicode ? " ─► " : " -> ");
-    one << stage.name << " ";
-    if (bars > 0) {
-      one.add(bar(stage.busy.value_or(0), bars, style.unicode), stage.limits ? kYellow : kGreen);
-      one << " ";
+// With bars of so many columns; 0: without bars.
+std::string stages_line(const Stats& stats, std::size_t bars, const LiveStyle& style) {
+  std::string line;
+  for (const StageText& stage : stages_of(stats)) {
+    std::string text = line.empty() ? "  " : style.unicode ? " ─► " : " -> ";
+    text += stage.name + std::string(" ");
+    const Colour colour = stage.limits ? Colour::kYellow : Colour::kGreen;
+    if (bars > 0) text += bar(stage.shares.busy, bars, colour, style) + " ";
+    std::array<char, 16> busy{"    ?"};
+    if (stage.shares.is_known()) {
+      std::snprintf(busy.data(), busy.size(), "%3.0f %%", 100 * stage.shares.busy);
     }
-    one << busy_text(stage.busy);
-    if (stage.limits) one.add(style.unicode ? " ◄" : " <", kYellow);
-    if (bars == 0 && line.width() + one.width() > style.width) break;
-    line << one;
+    text += busy.data();
+    if (stage.limits) text += coloured(style.unicode ? " ◄" : " <", Colour::kYellow, style);
+    if (bars == 0 && columns(line) + columns(text) > style.width) break;
+    line += text;
   }
   return line;
 }
 
 std::string stages_line(const Stats& stats, const LiveStyle& style) {
-  constexpr std::size_t kRest = 55;  // what is no bar
-  const std::size_t bars =
-      std::clamp<std::size_t>(style.width > kRest ? (style.width - kRest) / 3 : 0, 3, 16);
-  const Line line = stages_line(stats, style, bars);
-  return (line.width() <= style.width ? line : stages_line(stats, style, 0)).text();
+  constexpr std::size_t kRest = 55;  // columns beside the bars
+  const std::size_t room = style.width - std::min(style.width, kRest);
+  std::string line = stages_line(stats, std::clamp<std::size_t>(room / 3, 3, 16), style);
+  return columns(line) <= style.width ? line : stages_line(stats, 0, style);
 }
 
 std::string rates_line(const LiveRow& row, const LiveStyle& style) {
@@ -178,7 +208,7 @@ std::string rates_line(const LiveRow& row, const LiveStyle& style) {
   return with_items("  " + count_text(row.samples_per_second) + " samples/s", items, style.width);
 }
 
-// Those that come first are the most wanted.
+// The most wanted first.
 std::array<std::string, 6> times_of(const Stats& stats) {
   const double bubble = std::max(stats.t_step - std::max(stats.t_c, stats.t_x), 0.0);
   const bool known = stats.is_measured();  // else no copy was timed
@@ -190,139 +220,70 @@ std::array<std::string, 6> times_of(const Stats& stats) {
           "Tread " + time_text(stats.t_read) + " / " + std::to_string(stats.workers)};
 }
 
-std::string times_line(const Stats& stats, std::size_t width) {
-  const std::array<std::string, 6> times = times_of(stats);
-  return with_items("  " + times[0], std::span(times).subspan(1), width);
-}
-
-// Broken between words, and cut off where it is very long.
-std::vector<std::string> sentence_lines(const std::string& sentence, std::size_t width) {
-  constexpr std::size_t kMostLines = 4;
-  width -= 2;
+// Broken between words.
+std::vector<std::string> sentence_lines(std::string_view sentence, std::size_t width) {
   std::vector<std::string> lines;
-  std::string_view rest = sentence;
-  for (std::size_t i = 0; i < kMostLines && !rest.empty(); ++i) {
-    std::size_t end = rest.size();
-    if (end > width) {
-      end = rest.rfind(' ', width);
-      if (end == std::string_view::npos || end == 0) end = width;
-    }
-    lines.push_back("  " + std::string(rest.substr(0, end)));
-    rest.remove_prefix(std::min(rest.size(), end + 1));
+  while (!sentence.empty()) {
+    std::size_t end = sentence.size();
+    if (end > width - 2) end = std::min(sentence.rfind(' ', width - 2), end);
+    lines.push_back("  " + std::string(sentence.substr(0, end)));
+    sentence.remove_prefix(std::min(sentence.size(), end + 1));
   }
-  if (!rest.empty()) lines.back().replace(lines.back().size() - 3, 3, "...");
   return lines;
 }
 
-// What is left out last where lines are few.
-enum class Wanted : std::uint8_t { kTimes, kStages, kProgress, kLanes, kRates, kTitle, kSentence };
-
-// The lines of a block, in their order.
-class Lines {
- public:
-  void add(std::string text, Wanted wanted) { lines_.push_back({std::move(text), wanted}); }
-  [[nodiscard]] std::size_t size() const noexcept { return lines_.size(); }
-  // The kinds that are wanted least go first, each as a whole: half a sentence is none.
-  std::vector<std::string> within(std::size_t height) {
-    while (lines_.size() > height && !lines_.empty()) {
-      const Wanted least = std::ranges::max_element(lines_, {}, &One::wanted)->wanted;
-      std::erase_if(lines_, [&](const One& one) { return one.wanted == least; });
-    }
-    std::vector<std::string> texts;
-    for (One& one : lines_) texts.push_back(std::move(one.text));
-    return texts;
-  }
-
- private:
-  struct One {
-    std::string text;
-    Wanted wanted;
-  };
-  std::vector<One> lines_;
-};
-
-// The lanes and figures of one device.
-void add_step(const Stats& stats, const LiveStyle& style, Lines& lines) {
-  if (stats.t_step <= 0) {
-    lines.add("  no step was sampled yet", Wanted::kTimes);
-    return;
-  }
+// The lanes and times of a step.
+std::vector<std::string> step_lines(const Stats& stats, const LiveStyle& style) {
+  if (stats.t_step <= 0) return {"  no step was sampled yet"};
   const double t_c = std::min(stats.t_c, stats.t_step);
   const double t_x = std::min(stats.t_x, stats.t_step);
-  // So much of a copy is beside the work, and it ends that.
+  // So much of a copy is beside the work, at its end.
   const double hidden = stats.hidden_fraction() * std::min(t_c, t_x);
-  const std::size_t width = style.width - 10;
-  Line copy(style);
-  copy << "  copy    ";
-  if (stats.is_measured()) {
-    copy.add(lane(t_c - hidden, t_x, stats.t_step, width, style.unicode), kBlue);
-  } else {
-    copy << "?";
-  }
-  lines.add(copy.text(), Wanted::kLanes);
-  Line compute(style);
-  compute << "  compute ";
-  compute.add(lane(0, t_c, stats.t_step, width, style.unicode), kGreen);
-  lines.add(compute.text(), Wanted::kLanes);
-  lines.add(times_line(stats, style.width), Wanted::kTimes);
-  for (std::string& line : sentence_lines(stats.bottleneck(), style.width)) {
-    lines.add(std::move(line), Wanted::kSentence);
-  }
-}
-
-// The first `count` rows, or the slowest and the first of the others.
-Lines block_of(std::span<const LiveRow> rows, std::size_t slowest, std::size_t count,
-               const LiveStyle& style) {
-  Lines lines;
-  std::size_t left = count;
-  for (std::size_t i = 0; i < rows.size() && left > 0; ++i) {
-    if (i != slowest && left == 1 && i < slowest) continue;  // the last is for that
-    --left;
-    lines.add(progress_line(rows[i], style), Wanted::kProgress);
-    lines.add(stages_line(rows[i].stats, style), Wanted::kStages);
-    lines.add(rates_line(rows[i], style), Wanted::kRates);
-  }
-  if (rows.size() > count) {
-    lines.add("  and " + std::to_string(rows.size() - count) + " devices more", Wanted::kTitle);
-  }
-  if (rows.size() > 1) {
-    lines.add(cut(rows[slowest].device + ", the slowest:", style.width), Wanted::kTitle);
-  }
-  add_step(rows[slowest].stats, style, lines);
-  return lines;
-}
-
-// Where there is no room for a block.
-std::string short_line(const LiveRow& row, std::size_t width) {
-  const std::array<std::string, 4> items = {
-      share_text(row), steps_text(row), eta_text(row),
-      row.stats.is_measured() ? times_of(row.stats)[0] : std::string()};
-  std::string line;
-  for (const std::string& item : items) {
-    if (item.empty()) continue;
-    const std::string_view between = line.empty() ? "" : "  ";
-    if (line.size() + between.size() + item.size() > width) break;
-    line.append(between).append(item);
-  }
-  return line;
+  const std::array<std::string, 6> times = times_of(stats);
+  return {
+      "  copy    " +
+          (stats.is_measured() ? lane(t_c - hidden, t_x, stats.t_step, Colour::kBlue, style) : "?"),
+      "  compute " + lane(0, t_c, stats.t_step, Colour::kGreen, style),
+      with_items("  " + times[0], std::span(times).subspan(1), style.width)};
 }
 
 }  // namespace
 
 std::vector<std::string> live_block(std::span<const LiveRow> rows, const LiveStyle& style) {
   if (rows.empty()) return {};
-  std::size_t slowest = 0;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].stats.t_step > rows[slowest].stats.t_step) slowest = i;
+  const LiveStyle wide{.width = std::max(style.width, kLeastColumns),
+                       .height = style.height,
+                       .unicode = style.unicode,
+                       .colour = style.colour && style.width >= kLeastColumns};
+  const auto slowest =
+      std::ranges::max_element(rows, {}, [](const LiveRow& row) { return row.stats.t_step; });
+  std::vector<std::string> tail = step_lines(slowest->stats, wide);
+  if (rows.size() > 1) tail.insert(tail.begin(), slowest->device + ", the slowest:");
+  if (slowest->stats.t_step > 0) {
+    const auto sentence = sentence_lines(slowest->stats.bottleneck(), wide.width);
+    tail.insert(tail.end(), sentence.begin(), sentence.end());
+    if (tail.size() + 3 > style.height) tail.resize(tail.size() - sentence.size());
   }
-  if (style.width < kLeastColumns || style.height == 0)
-    return {short_line(rows[slowest], style.width)};
-  std::size_t count = std::min(rows.size(), kMostRows);
-  Lines lines = block_of(rows, slowest, count, style);
-  while (lines.size() > style.height && count > 1) {
-    lines = block_of(rows, slowest, --count, style);
+  const std::size_t room = (style.height - std::min(style.height, tail.size() + 1)) / 3;
+  const std::size_t count = std::clamp<std::size_t>(std::min(room, rows.size()), 1, kMostDevices);
+  std::vector<std::string> lines;
+  for (std::size_t left = count; const LiveRow& row : rows) {
+    // The last place is for the slowest, unless it has been shown.
+    if (left == 0 || (left == 1 && &row < &*slowest)) continue;
+    --left;
+    lines.push_back(progress_line(row, wide));
+    lines.push_back(stages_line(row.stats, wide));
+    lines.push_back(rates_line(row, wide));
   }
-  return lines.within(style.height);
+  if (count < rows.size()) {
+    lines.push_back("  and " + std::to_string(rows.size() - count) + " devices more");
+  }
+  lines.insert(lines.end(), tail.begin(), tail.end());
+  if (lines.size() > style.height) lines.resize(style.height);
+  if (style.width < kLeastColumns) {
+    for (std::string& line : lines) line = cut(line, style.width);
+  }
+  return lines;
 }
 
 std::string live_line(const LiveRow& row) {
@@ -331,8 +292,9 @@ std::string live_line(const LiveRow& row) {
                      count_text(row.samples_per_second) + " samples/s, " + bandwidth_text(row);
   if (const std::string eta = eta_text(row); !eta.empty()) text += "   " + eta;
   if (row.stats.t_step <= 0) return text;
-  for (const Stage& stage : stages_of(row.stats)) {
-    text += "   " + std::string(stage.name) + " " + (stage.busy ? percent_text(*stage.busy) : "?") +
+  for (const StageText& stage : stages_of(row.stats)) {
+    text += std::string("   ") + stage.name + " " +
+            (stage.shares.is_known() ? percent_text(stage.shares.busy) : "?") +
             (stage.limits ? " (limits)" : "");
   }
   for (const std::string& time : times_of(row.stats)) text += "   " + time;
