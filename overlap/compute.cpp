@@ -48,10 +48,11 @@ void compute_for(leat::Duration duration) {
   } while (leat::SteadyClock::instance().now() < end);
 }
 
-void launch_busy(const leat::gpu::StreamRef& stream, leat::Duration duration, Extent extent) {
+void launch_busy(const leat::gpu::StreamRef& stream, leat::Duration duration, Occupancy occupancy) {
   use(stream.device());
   check(leat_overlap_launch_busy(static_cast<std::uint64_t>(duration.count()),
-                                 extent == Extent::kWholeDevice ? 1 : 0, stream.native_handle()),
+                                 occupancy == Occupancy::kWholeDevice ? 1 : 0,
+                                 stream.native_handle()),
         stream.device());
 }
 
@@ -133,7 +134,7 @@ void Compute::enqueue() {
       if (stream_.device().capabilities().host_kernels) {
         stream_.launch_host([] {}, t_c_);
       } else if (t_c_ > leat::Duration::zero()) {
-        launch_busy(stream_, t_c_, Extent::kWholeDevice);
+        launch_busy(stream_, t_c_, Occupancy::kWholeDevice);
       }
       return;
   }

@@ -1,4 +1,4 @@
-// What a step does on the device: nothing but taking time, or matrix products.
+// The work of a step on the device: it only takes time, or computes matrix products.
 #pragma once
 
 #include <cstddef>
@@ -16,23 +16,23 @@ namespace overlap {
 
 class Cublas;
 
-/// Computes on the calling thread for so long: no park, no system call.
+/// Computes on the calling thread for `duration`, without parking and without system calls.
 void compute_for(leat::Duration duration);
 
 /// How much of a device a kernel occupies.
-enum class Extent : bool { kOneBlock, kWholeDevice };
-/// Enqueues a kernel that computes for so long, of the device's time. CUDA only. Throws GpuError.
-void launch_busy(const leat::gpu::StreamRef& stream, leat::Duration duration, Extent extent);
+enum class Occupancy : bool { kOneBlock, kWholeDevice };
+/// Enqueues a kernel that computes for `duration` of the device's time. CUDA only. Throws GpuError.
+void launch_busy(const leat::gpu::StreamRef& stream, leat::Duration duration, Occupancy occupancy);
 
-/// C = A B of square matrices, all of A a half and all of B ones: all of C is half their width.
+/// C = A B of square matrices. A is all 0.5 and B all 1, so every element of C is half the width.
 class Gemm {
  public:
-  /// Has checked one product. Throws std::runtime_error where there is no cuBLAS.
+  /// Computes one product and checks it. Throws std::runtime_error if there is no cuBLAS.
   explicit Gemm(const leat::gpu::Stream& stream);
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
   ~Gemm();
-  /// On the stream that it was made with.
+  /// Enqueues a product on `stream`, which must be the constructor's.
   void enqueue(const leat::gpu::Stream& stream);
   /// "SGEMM 2048^3 by cuBLAS 13.1.0 of /usr/local/cuda/lib64/libcublas.so.13".
   [[nodiscard]] std::string name() const;
@@ -48,20 +48,20 @@ class Gemm {
   std::unique_ptr<Cublas> blas_;
 };
 
-/// The work of a step on one device, and the stream that it is done on. For one fiber at a time.
+/// The work of a step on one device, and the stream that it runs on. Not thread-safe.
 class Compute {
  public:
-  /// Throws leat::Error where the device cannot compute in that way, std::runtime_error where there
-  /// is no cuBLAS, GpuError.
+  /// Throws leat::Error if the device cannot compute in the shape's way, std::runtime_error if
+  /// there is no cuBLAS, and GpuError.
   Compute(const leat::gpu::Device& device, const Shape& shape);
   Compute(const Compute&) = delete;
   Compute& operator=(const Compute&) = delete;
   ~Compute();
 
   [[nodiscard]] const leat::gpu::Stream& stream() const noexcept { return stream_; }
-  /// Enqueues one step's. Throws GpuError.
+  /// Enqueues the work of one step. Throws GpuError.
   void enqueue();
-  /// What it is, for people.
+  /// Describes the work, for people.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
  private:

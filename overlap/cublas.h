@@ -1,15 +1,16 @@
-// cuBLAS, loaded when the program runs: nothing is linked to it, and nothing fails without it.
+// cuBLAS, loaded at run time: no program is linked to it, and none fails to start without it.
 #pragma once
 
 #include <string>
 
 namespace overlap {
 
-/// A handle of cuBLAS's for one stream of the calling thread's current device. By one thread at a
-/// time, with that device current.
+/// A cuBLAS handle for one stream of the calling thread's current device. Not thread-safe; callers
+/// must have that device current.
 class Cublas {
  public:
-  /// `stream`: a cudaStream_t. Throws std::runtime_error where there is no library, or it refuses.
+  /// `stream` is a cudaStream_t. Throws std::runtime_error if there is no library, or on its
+  /// errors.
   explicit Cublas(void* stream);
   Cublas(const Cublas&) = delete;
   Cublas& operator=(const Cublas&) = delete;
@@ -17,8 +18,8 @@ class Cublas {
 
   /// Enqueues c = a b of square matrices of floats in device memory. Throws std::runtime_error.
   void multiply(int width, const void* a, const void* b, void* c);
-  /// Its version, and the file that it is of: "cuBLAS 13.1.0 of /usr/local/cuda/lib64/...". Which
-  /// one the dynamic loader finds depends on what else the process has loaded.
+  /// Version and file of the library: "cuBLAS 13.1.0 of /usr/local/cuda/lib64/...". The dynamic
+  /// loader's choice depends on what else the process has loaded.
   [[nodiscard]] const std::string& library() const noexcept { return library_; }
 
  private:

@@ -1,4 +1,4 @@
-// Real data in place of a shape's: which dataset an argument names.
+// Real data in place of a shape's: the datasets that --data names.
 #pragma once
 
 #include <memory>
@@ -10,20 +10,20 @@
 
 namespace overlap {
 
-/// What open_dataset() understands, for --help.
+/// Returns the forms that open_dataset() takes, for --help.
 [[nodiscard]] std::string dataset_forms();
 
-/// The dataset that `what` names, a format and files:
+/// Opens the dataset that `what` names:
 ///   mnist:DIRECTORY          the training set
 ///   cifar10:FILES            its binary version
 ///   tokens:LENGTH:FILES      windows of so many tokens
 ///   records:BYTES:FILES      records of so many bytes
 ///   web:FILES                tar shards of JPEG images, resized to 224 x 224, and labels
-/// FILES as in feeder/sources/files.h. Throws std::invalid_argument for no such format, leat::Error
-/// as the format does.
+/// FILES is as in feeder/sources/files.h. Throws std::invalid_argument for another format, and
+/// leat::Error as the dataset does.
 [[nodiscard]] std::unique_ptr<const leat::feeder::Dataset> open_dataset(std::string_view what);
 
-/// `shape` with the name, tensors and bytes of a sample of `data`, and no reading time of its own.
+/// Returns `shape` with the name, tensors and sample size of `data`, and without a reading time.
 [[nodiscard]] Shape shape_of(const Shape& shape, const leat::feeder::Dataset& data);
 
 }  // namespace overlap

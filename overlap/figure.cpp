@@ -129,7 +129,7 @@ struct Lanes {
 
 // The lanes, of what a trace says (feeder/trace.h), that have something in `length` seconds of its
 // middle.
-Lanes lanes_of(const Measured& run, double length) {
+Lanes lanes_of(const Measurement& run, double length) {
   const nlohmann::json trace = nlohmann::json::parse(run.trace);
   std::map<int, std::string> processes;
   Lanes lanes;
@@ -184,7 +184,7 @@ Lanes lanes_of(const Measured& run, double length) {
   return lanes;
 }
 
-std::string title_of(const Measured& run) {
+std::string title_of(const Measurement& run) {
   const leat::feeder::Stats& stats = run.slowest().stats;
   const bool is_sampled = run.is_sampled();
   constexpr std::size_t kLongest = 40;  // a dataset's name has its files' in it
@@ -196,13 +196,14 @@ std::string title_of(const Measured& run) {
          ", OE " + efficiency_text(run);
 }
 
-Part timelines_at(double y, const std::vector<const Measured*>& runs) {
+Part timelines_at(double y, const std::vector<const Measurement*>& runs) {
   double length = 0;
-  for (const Measured* run : runs) length = std::max(length, kShownSteps * run->slowest().t_step);
+  for (const Measurement* run : runs)
+    length = std::max(length, kShownSteps * run->slowest().t_step);
   if (length <= 0) return {.text = "", .end = y};
   const double scale = (kWidth - kLabels) / length;
   std::string text;
-  for (const Measured* run : runs) {
+  for (const Measurement* run : runs) {
     const Lanes lanes = lanes_of(*run, length);
     y += kLine;
     text += words(0, y - 5, title_of(*run), "title");
@@ -277,18 +278,18 @@ Part heat_maps_at(double y, const Sweep& sweep) {
       text += words(x + kLeft - 8, row + 16, time_text(seconds(step)), "soft", Anchor::kEnd);
       column = x + kLeft;
       for (const double ratio : kRatios) {
-        const Point* const point = sweep.find(depth, step, ratio);
-        if (point != nullptr && point->measured() && point->result->is_sampled()) {
-          const double efficiency = point->result->overlap_efficiency();
+        const SweepCell* const cell = sweep.find(depth, step, ratio);
+        if (cell != nullptr && cell->is_measured() && cell->result->is_sampled()) {
+          const double efficiency = cell->result->overlap_efficiency();
           text += box(column + 1, row + 1, kCell - 2, kLane - 2, color_of(efficiency),
-                      "Tstep " + time_text(point->result->slowest().t_step) + ". " +
-                          point->result->slowest().stats.bottleneck());
-          text += words(column + kCell / 2, row + 17, efficiency_text(*point->result), "white",
+                      "Tstep " + time_text(cell->result->slowest().t_step) + ". " +
+                          cell->result->slowest().stats.bottleneck());
+          text += words(column + kCell / 2, row + 17, efficiency_text(*cell->result), "white",
                         Anchor::kMiddle);
-        } else if (point != nullptr) {
+        } else if (cell != nullptr) {
           text += box(column + 1, row + 1, kCell - 2, kLane - 2, "var(--line)",
-                      point->measured() ? "no step was sampled" : point->why_not);
-          text += words(column + kCell / 2, row + 17, point->measured() ? "?" : "-", "soft",
+                      cell->is_measured() ? "no step was sampled" : cell->why_not);
+          text += words(column + kCell / 2, row + 17, cell->is_measured() ? "?" : "-", "soft",
                         Anchor::kMiddle);
         }
         column += kCell;
@@ -301,9 +302,9 @@ Part heat_maps_at(double y, const Sweep& sweep) {
   return {.text = std::move(text), .end = is_left ? y : y + kHeight};
 }
 
-std::vector<const Measured*> traced(const std::vector<Measured>& runs) {
-  std::vector<const Measured*> found;
-  for (const Measured& run : runs) {
+std::vector<const Measurement*> traced(const std::vector<Measurement>& runs) {
+  std::vector<const Measurement*> found;
+  for (const Measurement& run : runs) {
     if (!run.trace.empty()) found.push_back(&run);
   }
   return found;
@@ -311,18 +312,19 @@ std::vector<const Measured*> traced(const std::vector<Measured>& runs) {
 
 }  // namespace
 
-std::string timelines(const std::vector<const Measured*>& runs) {
+std::string timelines_svg(const std::vector<const Measurement*>& runs) {
   const Part part = timelines_at(0, runs);
   return part.text.empty() ? "" : element(part.end, 0, "timeline of a few steps", part.text);
 }
 
-std::string heat_maps(const Sweep& sweep) {
+std::string heat_maps_svg(const Sweep& sweep) {
   const Part part = heat_maps_at(0, sweep);
   return element(part.end, 0, "OE over Tx / Tc and the step", part.text);
 }
 
-std::string figure(const Provenance& from, const std::vector<Measured>& runs, const Sweep* sweep) {
-  const std::vector<const Measured*> shown = sweep == nullptr ? traced(runs) : sweep->detailed();
+std::string svg_figure(const Provenance& from, const std::vector<Measurement>& runs,
+                       const Sweep* sweep) {
+  const std::vector<const Measurement*> shown = sweep == nullptr ? traced(runs) : sweep->detailed();
   double y = kSpace;
   std::string text;
   const auto heading = [&](const std::string& what) {
@@ -338,15 +340,15 @@ std::string figure(const Provenance& from, const std::vector<Measured>& runs, co
     if (sweep != nullptr) {
       place(timelines_at(y, shown));  // side by side, to be compared
     } else {
-      for (const Measured* run : shown) place(timelines_at(y, {run}));
+      for (const Measurement* run : shown) place(timelines_at(y, {run}));
     }
   }
-  const Measured* first = shown.empty() ? nullptr : shown[0];
+  const Measurement* first = shown.empty() ? nullptr : shown[0];
   if (sweep != nullptr) {
     heading("OE = max(Tc, Tx) / Tstep, over Tx / Tc and the longer of the two");
     place(heat_maps_at(y, *sweep));
-    for (const Point& point : sweep->points) {
-      if (first == nullptr && point.measured()) first = &*point.result;
+    for (const SweepCell& cell : sweep->cells) {
+      if (first == nullptr && cell.is_measured()) first = &*cell.result;
     }
   }
   if (first == nullptr) return "";

@@ -1,5 +1,5 @@
-// Pictures of what was measured, as SVG: timelines of a few steps, and a sweep as heat maps of OE.
-// They need no script, no network and no file besides, and are for light and dark screens.
+// Figures as SVG: timelines of a few steps, and heat maps of OE for a sweep. They need no script,
+// no network and no other file, and suit light and dark screens.
 #pragma once
 
 #include <string>
@@ -12,20 +12,23 @@
 
 namespace overlap {
 
-/// Style sheet with the colours of figures and of the report, as variables.
+/// Style sheet that defines the colours of figures and of the report as variables.
 extern const std::string_view kPalette;
 
-/// A figure as a file: the timelines of `runs`, or, of a sweep, those of its detailed cells and the
-/// heat maps. Empty where there is nothing to draw: no run that has a trace, no sweep.
-[[nodiscard]] std::string figure(const Provenance& from, const std::vector<Measured>& runs,
-                                 const Sweep* sweep);
+/// Returns a figure as a file of its own: the timelines of `runs` or, for a sweep, the timelines of
+/// its detailed cells and the heat maps. Returns "" if there is nothing to draw: neither a run with
+/// a trace nor a sweep.
+[[nodiscard]] std::string svg_figure(const Provenance& from, const std::vector<Measurement>& runs,
+                                     const Sweep* sweep);
 
-/// A timeline for each run that has a trace, over the same length of time: a lane for each reader
-/// (of more than 8, for the first 8) and, of each device, for its copies and for the work on
-/// batches. As an <svg> element of a page with the palette; empty where there is no trace.
-[[nodiscard]] std::string timelines(const std::vector<const Measured*>& runs);
+/// Returns an <svg> element for a page with the palette: a timeline for each run, all over the same
+/// length of time. It has a lane for each of the first 8 readers and, for each device, a lane for
+/// the copies and one for the work on batches. Every run must have a trace. Returns "" without
+/// runs.
+[[nodiscard]] std::string timelines_svg(const std::vector<const Measurement*>& runs);
 
-/// OE over Tx / Tc and the step, a map for each depth. Likewise an element of a page.
-[[nodiscard]] std::string heat_maps(const Sweep& sweep);
+/// Returns an <svg> element for a page with the palette: OE over Tx / Tc and the step, for each
+/// depth.
+[[nodiscard]] std::string heat_maps_svg(const Sweep& sweep);
 
 }  // namespace overlap

@@ -26,19 +26,20 @@ std::string as_template(const std::string& id, const std::string& content) {
 
 }  // namespace
 
-std::string html(const Provenance& from, const std::vector<Measured>& runs, const Sweep* sweep) {
+std::string html_report(const Provenance& from, const std::vector<Measurement>& runs,
+                        const Sweep* sweep) {
   std::string figures;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (runs[i].trace.empty()) continue;
-    figures += as_template("run-" + std::to_string(i), timelines({&runs[i]}));
+    figures += as_template("run-" + std::to_string(i), timelines_svg({&runs[i]}));
   }
   if (sweep != nullptr) {
-    figures += as_template("detailed", timelines(sweep->detailed()));
-    figures += as_template("maps", heat_maps(*sweep));
+    figures += as_template("detailed", timelines_svg(sweep->detailed()));
+    figures += as_template("maps", heat_maps_svg(*sweep));
   }
   std::string data;
   // "</script>" or "<!--" in a name would end the element.
-  for (const char one : json(from, runs, sweep)) {
+  for (const char one : json_report(from, runs, sweep)) {
     if (one == '<') {
       data += "\\u003c";
     } else {

@@ -1,4 +1,4 @@
-// The report to look at: one HTML file that needs no network.
+// The report for a browser: one HTML file that needs no network.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace overlap {
 
-/// A page that shows what json() writes of the same: of each run, and of a sweep's detailed cell,
-/// the sentence, the figures, a timeline of a few steps where there is a trace and the stages'
-/// shares; of a sweep the heat maps. For light and dark screens.
-[[nodiscard]] std::string html(const Provenance& from, const std::vector<Measured>& runs,
-                               const Sweep* sweep);
+/// Returns a page with the figures of json_report(). For each run and each detailed cell of a
+/// sweep, it shows the sentence, the figures, the stages' shares and, if there is a trace, a
+/// timeline of a few steps; for a sweep, the heat maps. For light and dark screens.
+[[nodiscard]] std::string html_report(const Provenance& from, const std::vector<Measurement>& runs,
+                                      const Sweep* sweep);
 
 }  // namespace overlap

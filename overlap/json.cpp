@@ -42,14 +42,14 @@ ordered_json of(const Shape& shape) {
           {"seed", shape.seed}};
 }
 
-ordered_json of(const Fed& fed) {
+ordered_json of(const RankResult& fed) {
   const leat::feeder::Stats& stats = fed.stats;
   // Null: no step or copy was sampled.
   const auto sampled = [&](const ordered_json& figure) {
     return stats.is_measured() ? figure : ordered_json();
   };
   return {{"t_step", fed.t_step},
-          {"overlap_efficiency", Measured::overlap_efficiency(fed)},
+          {"overlap_efficiency", Measurement::overlap_efficiency(fed)},
           {"t_read", stats.t_read},
           {"t_x", sampled(stats.t_x)},
           {"t_c", sampled(stats.t_c)},
@@ -64,9 +64,9 @@ ordered_json of(const Fed& fed) {
           {"pinned_slots", stats.pinned_slots}};
 }
 
-ordered_json of(const Measured& m) {
+ordered_json of(const Measurement& m) {
   ordered_json ranks = ordered_json::array();
-  for (const Fed& fed : m.ranks) ranks.push_back(of(fed));
+  for (const RankResult& fed : m.ranks) ranks.push_back(of(fed));
   ordered_json all = {{"shape", of(m.shape)},
                       {"device", m.device},
                       {"description", m.description},
@@ -100,22 +100,23 @@ ordered_json of(const Measured& m) {
 
 }  // namespace
 
-std::string json(const Provenance& from, const std::vector<Measured>& runs, const Sweep* sweep) {
+std::string json_report(const Provenance& from, const std::vector<Measurement>& runs,
+                        const Sweep* sweep) {
   ordered_json all = {{"leat-overlap", 1},
                       {"command", from.command},
                       {"machine", from.machine},
                       {"date", from.date},
                       {"runs", ordered_json::array()}};
-  for (const Measured& run : runs) all["runs"].push_back(of(run));
+  for (const Measurement& run : runs) all["runs"].push_back(of(run));
   if (sweep != nullptr) {
     all["sweep"] = ordered_json::array();
-    for (const Point& point : sweep->points) {
+    for (const SweepCell& cell : sweep->cells) {
       ordered_json one = {
-          {"ratio", point.ratio}, {"step", seconds(point.step)}, {"depth", point.depth}};
-      if (point.result.has_value()) {
-        one["result"] = of(*point.result);
+          {"ratio", cell.ratio}, {"step", seconds(cell.step)}, {"depth", cell.depth}};
+      if (cell.result.has_value()) {
+        one["result"] = of(*cell.result);
       } else {
-        one["why_not"] = point.why_not;
+        one["why_not"] = cell.why_not;
       }
       all["sweep"].push_back(std::move(one));
     }

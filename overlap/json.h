@@ -1,4 +1,4 @@
-// What was measured, for programs: the same figures as the table, by name, in seconds and bytes.
+// The figures for programs: those of the table, by name, in seconds and bytes.
 #pragma once
 
 #include <string>
@@ -9,17 +9,16 @@
 
 namespace overlap {
 
-/// How a run came about.
+/// Where figures come from.
 struct Provenance {
   std::string command;
   std::string machine;  // CPU, kernel
   std::string date;     // ISO 8601
 };
 
-/// {"leat-overlap": 1, "command": ..., "runs": [...], "sweep": [...]}, indented, with a newline at
-/// the end. What a figure is, measure.h says under the same name;
-/// null: not known.
-[[nodiscard]] std::string json(const Provenance& from, const std::vector<Measured>& runs,
-                               const Sweep* sweep);
+/// Returns {"leat-overlap": 1, "command": ..., "runs": [...], "sweep": [...]}, indented, with a
+/// newline at the end. The keys are the names of measure.h. null: not known. `sweep` may be null.
+[[nodiscard]] std::string json_report(const Provenance& from, const std::vector<Measurement>& runs,
+                                      const Sweep* sweep);
 
 }  // namespace overlap

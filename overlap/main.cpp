@@ -24,6 +24,7 @@
 #include "leat/overlap/json.h"
 #include "leat/overlap/measure.h"
 #include "leat/overlap/options.h"
+#include "leat/overlap/progress.h"
 #include "leat/overlap/sweep.h"
 #include "leat/overlap/table.h"
 
@@ -124,10 +125,10 @@ void write(const std::string& file, const std::string& text) {
 }
 
 void report(const Options& options, const overlap::Provenance& from,
-            const std::vector<overlap::Measured>& runs, const overlap::Sweep* sweep) {
-  if (!options.json.empty()) write(options.json, overlap::json(from, runs, sweep));
-  if (!options.html.empty()) write(options.html, overlap::html(from, runs, sweep));
-  if (!options.svg.empty()) write(options.svg, overlap::figure(from, runs, sweep));
+            const std::vector<overlap::Measurement>& runs, const overlap::Sweep* sweep) {
+  if (!options.json.empty()) write(options.json, overlap::json_report(from, runs, sweep));
+  if (!options.html.empty()) write(options.html, overlap::html_report(from, runs, sweep));
+  if (!options.svg.empty()) write(options.svg, overlap::svg_figure(from, runs, sweep));
 }
 
 void run(const Options& options, bool is_virtual) {
@@ -143,27 +144,33 @@ void run(const Options& options, bool is_virtual) {
   const auto fitted = [&](const overlap::Shape& asked) {
     return data == nullptr ? asked : overlap::shape_of(asked, *data);
   };
+  overlap::Progress progress(options.effort.live ? overlap::Progress::Elsewhere::kLines
+                                                 : overlap::Progress::Elsewhere::kNothing);
   if (options.sweep) {
-    const auto progress = [&](const overlap::Point& point) {
-      std::fprintf(stderr, "%s\n", overlap::line(point).c_str());
+    const auto after_cell = [&](const overlap::SweepCell& cell) {
+      std::fprintf(stderr, "%s\n", overlap::summary_line(cell).c_str());
     };
-    overlap::Sweep sweep = overlap::sweep(
-        devices, fitted(options.shapes.at(0)),
-        {.seconds = options.seconds, .trace = options.effort.trace, .progress = progress},
-        data.get());
-    for (overlap::Point& point : sweep.points) {
-      if (point.result.has_value()) point.result->virtual_time = is_virtual;
+    overlap::Sweep sweep = overlap::sweep(devices, fitted(options.shapes.at(0)),
+                                          {.seconds = options.seconds,
+                                           .trace = options.effort.trace,
+                                           .after_cell = after_cell,
+                                           .progress = &progress},
+                                          data.get());
+    for (overlap::SweepCell& cell : sweep.cells) {
+      if (cell.result.has_value()) cell.result->virtual_time = is_virtual;
     }
-    if (!quiet) print(overlap::table(sweep));
+    if (!quiet) print(overlap::sweep_table(sweep));
     report(options, from, {}, &sweep);
     return;
   }
-  std::vector<overlap::Measured> runs;
+  std::vector<overlap::Measurement> runs;
+  overlap::Effort effort = options.effort;
+  effort.progress = &progress;
   for (const overlap::Shape& asked : options.shapes) {
-    overlap::Measured measured =
-        overlap::measure(devices, fitted(asked), options.effort, data.get());
+    if (options.shapes.size() > 1) progress.set_heading(asked.name + ", ");
+    overlap::Measurement measured = overlap::measure(devices, fitted(asked), effort, data.get());
     measured.virtual_time = is_virtual;
-    if (!quiet) print((runs.empty() ? "" : "\n") + overlap::table(measured));
+    if (!quiet) print((runs.empty() ? "" : "\n") + overlap::run_table(measured));
     runs.push_back(std::move(measured));
   }
   if (!options.trace.empty()) write(options.trace, runs.back().trace);
@@ -174,7 +181,7 @@ void run(const Options& options, bool is_virtual) {
 
 int main(int argc, char** argv) {
   int status = 0;
-  const std::optional<Options> options = overlap::parse(argc, argv, status);
+  const std::optional<Options> options = overlap::parse_options(argc, argv, status);
   if (!options.has_value()) return status;
   try {
     if (options->virtual_time) {

@@ -1,5 +1,5 @@
-// Measures a shape on a device: the loop with a prefetcher, and beside it, in the same run, the
-// serial loop, the loop without any feeding, and the link alone.
+// Measures the loop of a shape on devices: with a prefetcher and, in the same run, what to compare
+// it with (overlap/bare_loop.h). overlap/README.md defines the figures.
 #pragma once
 
 #include <cstddef>
@@ -14,23 +14,26 @@
 
 namespace overlap {
 
+class Progress;
+
 /// How long to measure.
 struct Effort {
-  std::uint64_t steps = 200;   // of each loop that are measured
-  std::uint64_t warm_up = 10;  // steps before them
-  std::size_t trace = 0;       // batches that are recorded after the warm-up; 0: none
-  double link_peak = 0;        // bytes per second, where it is known; 0: to be measured
-  bool live = false;           // the loop with a prefetcher is shown (feeder/live.h)
+  std::uint64_t steps = 200;     // measured, in each loop
+  std::uint64_t warm_up = 10;    // steps before them, not measured
+  std::size_t trace = 0;         // batches recorded after the warm-up; 0: none
+  double link_peak = 0;          // bytes per second of large copies; 0: measure it
+  bool live = false;             // show the loop with a prefetcher (feeder/live.h)
+  Progress* progress = nullptr;  // shows the phases; must outlive measure(). Null: nothing is shown
 };
 
-/// What one device's loop showed. Times in seconds.
-struct Fed {
-  double t_step = 0;          // mean over all steps that were measured, from release to release
-  leat::feeder::Stats stats;  // whose Tstep is that, and its stages' shares are of it
+/// What was measured of one device's loop with a prefetcher. Times in seconds.
+struct RankResult {
+  double t_step = 0;          // mean of all measured steps, from release to release
+  leat::feeder::Stats stats;  // its Tstep is the same, and its Tc and Tx are at most that
 };
 
-/// All that one run measured. Times in seconds, 0 where it was not measured.
-struct Measured {
+/// All that one run has measured. Times in seconds; 0: not measured.
+struct Measurement {
   Shape shape;
   std::string device;       // "cuda:0"
   std::string description;  // the product's name
@@ -39,39 +42,39 @@ struct Measured {
   bool virtual_time = false;
   std::uint64_t steps = 0;
 
-  double link_peak = 0;  // bytes per second, of large copies
-  double t_x_alone = 0;  // of a batch's copies, on a device that does nothing else
-  double t_c_alone = 0;  // of a step's compute, likewise
-  double t_replay = 0;   // of a step of the loop over one batch that stays where it is
-  double t_serial = 0;   // of a step that reads, copies and computes in turns, and waits each time
-  std::vector<Fed> ranks;  // the loop with a prefetcher, on each device
-  std::string trace;       // feeder/trace.h's JSON; empty: nothing was recorded
-  double cpu_seconds = 0;  // of this process, in that loop, its warm-up among it
-  double fed_bytes = 0;    // that it copied meanwhile, over all devices
-  // The prefetcher's, all of which it allocates when it is made. Their caps are the shape's.
+  double link_peak = 0;  // bytes per second of copies alone, of large ones or of a batch's
+  double t_x_alone = 0;  // a batch's copies, on a device that does nothing else
+  double t_c_alone = 0;  // a step's compute, likewise
+  double t_replay = 0;   // a step of the loop over one batch that stays where it is
+  double t_serial = 0;   // a step that reads, copies and computes in turns, and waits each time
+  std::vector<RankResult> ranks;  // the loop with a prefetcher, for each device
+  std::string trace;              // feeder/trace.h's JSON; empty: nothing was recorded
+  double cpu_seconds = 0;         // CPU time of this process in that loop, with its warm-up
+  double fed_bytes = 0;           // bytes copied in that time, over all devices
+  // Memory of the prefetcher, which it allocates when it is made. The shape has the caps.
   std::size_t pinned_bytes = 0;  // over all devices
-  std::size_t device_bytes = 0;  // of each: the most of any
+  std::size_t device_bytes = 0;  // of one device: the largest
 
   /// The slowest rank.
-  [[nodiscard]] const Fed& slowest() const;
-  // NaN below: not known.
-
-  /// Whether steps and copies of the slowest rank were sampled: not in epochs of one batch, whose
-  /// first step never is. What comes of Tx and Tc in the loop is then not known.
+  [[nodiscard]] const RankResult& slowest() const;
+  /// Whether steps and copies of the slowest rank were sampled. In epochs of one batch they are
+  /// not, because the first step of an epoch never is. Tx and Tc in the loop are then unknown.
   [[nodiscard]] bool is_sampled() const;
-  /// max(Tc, Tx) / Tstep, with Tc and Tx as they are in the loop: of the slowest rank, or of one.
+  // The figures below are of the slowest rank. NaN: not known.
+
+  /// max(Tc, Tx) / Tstep, with Tc and Tx as measured in the loop; at most 1.
   [[nodiscard]] double overlap_efficiency() const;
-  [[nodiscard]] static double overlap_efficiency(const Fed& rank);
+  [[nodiscard]] static double overlap_efficiency(const RankResult& rank);
   /// max(Tread D / W, Tx, Tc) / Tstep.
   [[nodiscard]] double feed_efficiency() const;
   /// (Tc + Tx - Tstep) / min(Tc, Tx), between 0 and 1; 1 where there is nothing to hide.
   [[nodiscard]] double hidden_fraction() const;
   /// Tc in the loop, over Tc alone: how much copies slow the kernels down.
   [[nodiscard]] double interference() const;
-  /// Bytes per second of a batch's copies in the loop, over the link's peak. Not known where copies
-  /// take no time.
+  /// Bytes per second of a batch's copies in the loop, over link_peak. Not known
+  /// where copies take no time.
   [[nodiscard]] double link_efficiency() const;
-  /// Tc alone / Tstep: accelerator utilisation as MLPerf Storage defines it, but the copy to the
+  /// Tc alone / Tstep: accelerator utilisation. As MLPerf Storage defines it, but the copy to the
   /// device is part of the step.
   [[nodiscard]] double accelerator_utilization() const;
   /// Tserial / Tstep.
@@ -79,23 +82,17 @@ struct Measured {
   /// Tstep / Treplay - 1: how much faster the loop would be if feeding took nothing. Not known
   /// where a step without feeding takes no time.
   [[nodiscard]] double headspace() const;
-  /// CPU time of this process for 1e9 bytes copied, over all devices; of no use in virtual time. On
-  /// the host device, kernels that compute on a CPU and the copies themselves are part of it.
+  /// CPU time of this process for 1e9 bytes copied, over all devices. Meaningless in virtual time.
+  /// On the host device it includes kernels that compute on a CPU, and the copies themselves.
   [[nodiscard]] double core_seconds_per_gb() const;
 };
 
-/// Bytes of the copies by which the link's peak is measured, at most; of a slow link, what takes
-/// 20 ms.
-constexpr std::size_t kPeakBytes = std::size_t{64} << 20;
-
-/// Bytes per second of large copies to the device, which does nothing else meanwhile; 0 where they
-/// take no time.
-[[nodiscard]] double link_peak(const leat::gpu::Device& device);
-
-/// Must be called on a fiber; suspends it. All devices are of one kind. Reads `data`, to which the
-/// shape was fitted (overlap/datasets.h); without it, bytes of the shape's. Throws leat::Error,
-/// GpuError, std::invalid_argument for a shape that cannot be.
-[[nodiscard]] Measured measure(const std::vector<leat::gpu::Device>& devices, const Shape& shape,
-                               const Effort& effort, const leat::feeder::Dataset* data = nullptr);
+/// Runs all loops of a shape and returns what was measured. Must be called on a fiber; suspends it.
+/// All devices must be of one kind. Reads `data`, which the shape must fit (overlap/datasets.h),
+/// or, for null, data of the shape's sizes. Throws leat::Error, GpuError, and std::invalid_argument
+/// for an impossible shape.
+[[nodiscard]] Measurement measure(const std::vector<leat::gpu::Device>& devices, const Shape& shape,
+                                  const Effort& effort,
+                                  const leat::feeder::Dataset* data = nullptr);
 
 }  // namespace overlap

@@ -2,8 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <memory>
@@ -42,7 +45,7 @@ std::size_t bytes_of(double bytes) { return static_cast<std::size_t>(std::llroun
 
 leat::Duration time_of(double nanoseconds) { return leat::Duration(std::llround(nanoseconds)); }
 
-// The help names an option's unit and default in words.
+// The descriptions of options name their units and defaults in words.
 CLI::Validator quiet(CLI::Validator validator) {
   validator.description("");
   return validator;
@@ -56,267 +59,246 @@ class Formatter : public CLI::Formatter {
   }
 };
 
+// Declares the options, and turns what they were given into Options.
+class CommandLine {
+ public:
+  CommandLine() {
+    app_.name("leat-overlap");
+    app_.formatter(std::make_shared<Formatter>());
+    app_.get_formatter()->column_width(28);
+    app_.set_version_flag("--version", std::string("leat-overlap ") + LEAT_VERSION);
+    declare_device();
+    declare_loop();
+    declare_reading();
+    declare_prefetcher();
+    declare_measuring();
+    declare_output();
+    declare_exclusions();
+  }
+
+  // Throws CLI::ParseError.
+  [[nodiscard]] Options parse(int argc, char** argv) {
+    app_.parse(argc, argv);
+    check_combinations();
+    for (int i = 0; i < argc; ++i) {
+      options_.command += (i == 0 ? "leat-overlap" : std::string(" ") + argv[i]);
+    }
+    if (app_.get_option("--link")->count() > 0) options_.link = link_;
+    set_trace();
+    set_shapes();
+    return options_;
+  }
+  [[nodiscard]] int exit(const CLI::ParseError& error) { return app_.exit(error) == 0 ? 0 : 2; }
+
+ private:
+  CLI::Option& add(const char* group, const char* name, const char* type, auto& into,
+                   const std::string& help) {
+    return *app_.add_option(name, into, help)->type_name(type)->group(group);
+  }
+  void add_flag(const char* group, const char* name, bool& into, const char* help) {
+    app_.add_flag(name, into, help)->group(group);
+  }
+  void add_size(const char* group, const char* name, double& into, double least, const char* help) {
+    add(group, name, "SIZE", into, help)
+        .transform(quiet(with_unit(kSizes, "SIZE")))
+        ->check(quiet(CLI::Range(least, kMostBytes)));
+  }
+  void add_time(const char* group, const char* name, double& into, const char* help) {
+    add(group, name, "TIME", into, help)
+        .transform(quiet(with_unit(kTimes, "TIME")))
+        ->check(quiet(CLI::Range(0.0, kMostNanoseconds)));
+  }
+  template <class T>
+  void add_number(const char* group, const char* name, const char* type, auto& into, T least,
+                  T most, const char* help) {
+    add(group, name, type, into, help).check(quiet(CLI::Range(least, most)));
+  }
+  void add_count(const char* group, const char* name, auto& into, int least, int most,
+                 const char* help) {
+    add_number(group, name, "N", into, least, most, help);
+  }
+
+  void declare_device() {
+    constexpr const char* kGroup = "Device";
+    add(kGroup, "--device", "NAME", options_.device,
+        "auto, cuda:N or host:N; auto is the first CUDA device, or else the host");
+    add_count(kGroup, "--devices", options_.devices, 1, 64,
+              "use N devices, starting with --device (1)");
+    add(kGroup, "--link", "RATE", link_, "host: model a link of that rate, such as 10GB/s")
+        .transform(quiet(with_unit(kSizes, "RATE")))
+        ->transform(quiet(CLI::Validator(without_per_second, "")))  // which comes before
+        ->check(quiet(CLI::Range(1e5, 1e15)));
+    add_flag(kGroup, "--virtual", options_.virtual_time,
+             "host: run in virtual time, where every figure is exact arithmetic");
+  }
+
+  void declare_loop() {
+    constexpr const char* kGroup = "The loop";
+    add_size(kGroup, "--batch", batch_, 8, "size of a batch (64MiB)");
+    add_count(kGroup, "--samples", shape_.batch_size, 1, 1 << 20,
+              "samples in a batch, all of the same size (1)");
+    add_count(kGroup, "--tensors", shape_.tensors, 1, 64,
+              "tensors in a sample, all of the same size (1)");
+    add_time(kGroup, "--compute", compute_, "Tc: time that a step computes (5ms)");
+    const std::map<std::string, Computing> kinds = {
+        {"busy", Computing::kBusy}, {"cpu", Computing::kCpu}, {"gemm", Computing::kGemm}};
+    add(kGroup, "--compute-kind", "KIND", shape_.computing,
+        "busy: occupies the device (on the host device, no CPU); cpu: computes on a CPU (host); "
+        "gemm: matrix products (CUDA)")
+        .transform(quiet(CLI::CheckedTransformer(kinds)));
+    add_number(kGroup, "--products", "N", shape_.products, std::int64_t{1}, std::int64_t{1} << 20,
+               "gemm: compute N products in a step, instead of --compute's time");
+    add(kGroup, "--shape", "NAME", shape_name_,
+        "a shape of MLPerf Storage on H100: unet3d, resnet50, cosmoflow; mlperf: all three")
+        .check(quiet(CLI::IsMember({"unet3d", "resnet50", "cosmoflow", "mlperf"})));
+  }
+
+  void declare_reading() {
+    constexpr const char* kGroup = "Reading";
+    add(kGroup, "--data", "DATA", options_.data, "read real data: " + dataset_forms());
+    add_time(kGroup, "--read", read_, "Tread: time that one worker takes to read a batch (0)");
+    const std::map<std::string, Reading> kinds = {{"waiting", Reading::kWaiting},
+                                                  {"computing", Reading::kComputing}};
+    add(kGroup, "--read-kind", "KIND", shape_.reading,
+        "waiting, as for a disk; computing, as in decoding (waiting)")
+        .transform(quiet(CLI::CheckedTransformer(kinds)));
+    add_number(kGroup, "--jitter", "SIGMA", shape_.jitter, 0.0, 4.0,
+               "Tread varies: sigma of a lognormal distribution with the same mean (0)");
+    add_number(kGroup, "--straggler-every", "N", shape_.straggler_every, std::int64_t{0},
+               std::int64_t{1} << 32, "one batch in N takes longer to read (0: none)");
+    add_number(kGroup, "--straggler-factor", "X", shape_.straggler_factor, 1.0, 1e4,
+               "such a batch takes X times as long (10)");
+    add_number(kGroup, "--seed", "N", shape_.seed, std::int64_t{0},
+               std::numeric_limits<std::int64_t>::max(), "seed of the jitter (1)");
+  }
+
+  void declare_prefetcher() {
+    constexpr const char* kGroup = "The prefetcher";
+    add_count(kGroup, "--depth", shape_.prefetch_depth, 1, 4096,
+              "prefetch_depth: 2 is double buffering; with 1, copies and compute take turns (2)");
+    add_count(kGroup, "--workers", shape_.workers, 1, 4096, "fibers that read (1)");
+    add_count(kGroup, "--pinned-slots", shape_.pinned_slots, 0, 4096,
+              "pinned slots of each device (0: chosen by the prefetcher)");
+    add_size(kGroup, "--max-pinned", max_pinned_, 0, "cap of pinned memory, over all devices");
+    add_size(kGroup, "--max-device", max_device_, 0, "cap of each device's memory");
+  }
+
+  void declare_measuring() {
+    constexpr const char* kGroup = "Measuring";
+    constexpr std::uint64_t kMost = std::uint64_t{1} << 32;
+    add_number(kGroup, "--steps", "N", options_.effort.steps, std::uint64_t{1}, kMost,
+               "steps of each loop that are measured (200)");
+    add_number(kGroup, "--warm-up", "N", options_.effort.warm_up, std::uint64_t{1}, kMost,
+               "steps before them that are not measured (10)");
+    add_flag(kGroup, "--sweep", options_.sweep,
+             "measure a grid: Tx/Tc from 0.1 to 2, steps from 0.5 to 300 ms, depths from 1 to 4");
+    add_number(kGroup, "--seconds", "S", options_.seconds, 0.001, 3600.0,
+               "with --sweep: duration of each loop in a cell, about (1)");
+    add_flag(kGroup, "--live", options_.effort.live,
+             "show what runs: on a terminal a view of the loop, elsewhere a line a second");
+  }
+
+  void declare_output() {
+    constexpr const char* kGroup = "Output";
+    add(kGroup, "--json", "FILE", options_.json,
+        "write all figures; -, here and below: to the standard output, instead of the table");
+    add(kGroup, "--html", "FILE", options_.html, "write a report for a browser");
+    add(kGroup, "--svg", "FILE", options_.svg,
+        "write the report's main figure: timelines, or the heat maps of a sweep");
+    add(kGroup, "--trace", "FILE", options_.trace,
+        "write a timeline of 64 batches for Perfetto or chrome://tracing; for one shape only");
+  }
+
+  // What a shape, a dataset or the grid decides cannot be asked for beside it.
+  void declare_exclusions() {
+    const auto exclude = [&](const char* name, std::initializer_list<const char*> others) {
+      for (const char* other : others) app_.get_option(name)->excludes(app_.get_option(other));
+    };
+    exclude("--shape", {"--batch", "--samples", "--compute"});
+    exclude("--data", {"--shape", "--batch", "--read", "--read-kind", "--jitter",
+                       "--straggler-every", "--straggler-factor", "--tensors"});
+    exclude("--sweep", {"--shape", "--batch", "--samples", "--compute", "--depth", "--steps",
+                        "--warm-up", "--products", "--live", "--trace"});
+    app_.get_option("--seconds")->needs(app_.get_option("--sweep"));
+  }
+
+  void check_combinations() const {
+    const auto refuse_if = [](bool is_wrong, const char* why) {
+      if (is_wrong) throw CLI::ValidationError(why);
+    };
+    refuse_if(app_.get_option("--products")->count() > 0 && shape_.computing != Computing::kGemm,
+              "--products needs --compute-kind gemm");
+    refuse_if(options_.virtual_time && shape_.computing == Computing::kCpu,
+              "--virtual: no CPU computes in virtual time; ask for --compute-kind busy");
+    refuse_if(options_.virtual_time && shape_.reading == Reading::kComputing,
+              "--virtual: no CPU computes in virtual time; ask for --read-kind waiting");
+    refuse_if(!options_.trace.empty() && shape_name_ == "mlperf",
+              "--trace writes one shape; ask for one of mlperf's");
+    const std::array<const std::string*, 4> files = {&options_.json, &options_.html, &options_.svg,
+                                                     &options_.trace};
+    refuse_if(std::ranges::count_if(files, [](const auto* file) { return *file == "-"; }) > 1,
+              "one file at most can be -, the standard output");
+  }
+
+  // How many batches are recorded.
+  void set_trace() {
+    constexpr std::size_t kTraced = 64;
+    // A timeline's steps come from the middle. Meanwhile batches of later steps are read: as many
+    // as there are slots.
+    constexpr std::size_t kShown = 16;
+    const std::size_t ahead =
+        std::max(shape_.pinned_slots, shape_.workers + shape_.prefetch_depth) +
+        shape_.prefetch_depth;
+    std::size_t& trace = options_.effort.trace;
+    if (!options_.html.empty() || !options_.svg.empty()) trace = kShown + 2 * ahead;
+    if (!options_.trace.empty()) trace = std::max(trace, kTraced);
+  }
+
+  void set_shapes() {
+    shape_.t_read = time_of(read_);
+    shape_.t_c = time_of(compute_);
+    shape_.max_pinned_bytes = bytes_of(max_pinned_);
+    shape_.max_device_bytes = bytes_of(max_device_);
+    shape_.sample_bytes = std::max<std::size_t>(bytes_of(batch_) / shape_.batch_size, 1);
+    if (shape_name_.empty()) options_.shapes.push_back(shape_);
+    for (const Shape& one : mlperf_shapes()) {
+      if (shape_name_ != "mlperf" && shape_name_ != one.name) continue;
+      Shape& shape = options_.shapes.emplace_back(shape_);
+      shape.name = one.name;
+      shape.batch_size = one.batch_size;
+      shape.sample_bytes = one.sample_bytes;
+      shape.t_c = one.t_c;
+    }
+  }
+
+  CLI::App app_{
+      "Measures how close a feeding loop comes to max(Tc, Tx), and what holds it back: Tc is the\n"
+      "compute of a step, Tx the copies of a batch. Runs the loop with a prefetcher and, to "
+      "compare,\n"
+      "the serial loop, the loop without feeding, and the link alone. Sizes and times have a unit\n"
+      "(64MiB, 114.7kB; 5ms, 300us)."};
+  Options options_;
+  Shape shape_;
+  std::string shape_name_;
+  // As given, in bytes, bytes per second and nanoseconds.
+  double batch_ = 0x1p26;
+  double link_ = 0;
+  double read_ = 0;
+  double compute_ = 5e6;
+  double max_pinned_ = 0;
+  double max_device_ = 0;
+};
+
 }  // namespace
 
-std::optional<Options> parse(int argc, char** argv, int& status) {
-  Options options;
-  Shape shape;
-  double batch = 0x1p26;
-  double read = 0;
-  double compute = 5e6;
-  double max_pinned = 0;
-  double max_device = 0;
-  double link = 0;
-  std::string named;
-
-  CLI::App app(
-      "How close a feeding loop comes to max(Tc, Tx), compute or copies, and what holds it back.\n"
-      "Runs the loop with a prefetcher and, beside it, the serial loop, the loop without feeding "
-      "and\n"
-      "the link alone. Sizes have a unit (64MiB, 114.7kB), and so have times (5ms, 300us).");
-  app.name("leat-overlap");
-  app.formatter(std::make_shared<Formatter>());
-  app.get_formatter()->column_width(28);
-  app.set_version_flag("--version", std::string("leat-overlap ") + LEAT_VERSION);
-
-  app.add_option("--device", options.device,
-                 "auto, cuda:N or host:N; auto is the first CUDA device, else the host")
-      ->type_name("NAME")
-      ->group("Where");
-  app.add_option("--devices", options.devices, "that many, from that one on (1)")
-      ->type_name("N")
-      ->check(quiet(CLI::Range(1, 64)))
-      ->group("Where");
-  CLI::Option* const link_option =
-      app.add_option("--link", link, "host: model a link of that rate, such as 10GB/s")
-          ->type_name("RATE")
-          ->transform(quiet(with_unit(kSizes, "RATE")))
-          ->transform(quiet(CLI::Validator(without_per_second, "")))  // which comes before
-          ->check(quiet(CLI::Range(1e5, 1e15)))
-          ->group("Where");
-  app.add_flag("--virtual", options.virtual_time,
-               "host: in virtual time, where every figure is arithmetic")
-      ->group("Where");
-
-  CLI::Option* const batch_option = app.add_option("--batch", batch, "bytes of a batch (64MiB)")
-                                        ->type_name("SIZE")
-                                        ->transform(quiet(with_unit(kSizes, "SIZE")))
-                                        ->check(quiet(CLI::Range(8.0, kMostBytes)))
-                                        ->group("The loop");
-  CLI::Option* const samples_option =
-      app.add_option("--samples", shape.batch_size, "samples of a batch, of the same size (1)")
-          ->type_name("N")
-          ->check(quiet(CLI::Range(1, 1 << 20)))
-          ->group("The loop");
-  CLI::Option* const data_option =
-      app.add_option("--data", options.data, "read that: " + dataset_forms())
-          ->type_name("DATA")
-          ->group("Reading");
-  CLI::Option* const tensors_option =
-      app.add_option("--tensors", shape.tensors, "tensors of a sample, of the same size (1)")
-          ->type_name("N")
-          ->check(quiet(CLI::Range(1, 64)))
-          ->group("The loop");
-  CLI::Option* const compute_option =
-      app.add_option("--compute", compute, "Tc, what a step computes (5ms)")
-          ->type_name("TIME")
-          ->transform(quiet(with_unit(kTimes, "TIME")))
-          ->check(quiet(CLI::Range(0.0, kMostNanoseconds)))
-          ->group("The loop");
-  app.add_option("--compute-kind", shape.computing,
-                 "busy: the device is occupied, host: without a CPU; cpu: a CPU computes (host); "
-                 "gemm: matrix products (CUDA)")
-      ->transform(quiet(CLI::CheckedTransformer(std::map<std::string, Computing>{
-          {"busy", Computing::kBusy}, {"cpu", Computing::kCpu}, {"gemm", Computing::kGemm}})))
-      ->type_name("KIND")
-      ->group("The loop");
-  CLI::Option* const products_option =
-      app.add_option("--products", shape.products,
-                     "gemm: so many products in a step, in place of --compute's time")
-          ->type_name("N")
-          ->check(quiet(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20)))
-          ->group("The loop");
-  CLI::Option* const shape_option =
-      app.add_option("--shape", named,
-                     "of MLPerf Storage on H100: unet3d, resnet50, cosmoflow; mlperf: all three")
-          ->check(quiet(CLI::IsMember({"unet3d", "resnet50", "cosmoflow", "mlperf"})))
-          ->type_name("NAME")
-          ->group("The loop");
-  data_option->excludes(shape_option)->excludes(batch_option);
-  shape_option->excludes(batch_option)->excludes(samples_option)->excludes(compute_option);
-
-  CLI::Option* const read_option =
-      app.add_option("--read", read, "Tread, what reading a batch takes one worker (0)")
-          ->type_name("TIME")
-          ->transform(quiet(with_unit(kTimes, "TIME")))
-          ->check(quiet(CLI::Range(0.0, kMostNanoseconds)))
-          ->group("Reading");
-  CLI::Option* const read_kind_option =
-      app.add_option("--read-kind", shape.reading,
-                     "waiting, as for a disk; computing, as in decoding")
-          ->transform(quiet(CLI::CheckedTransformer(std::map<std::string, Reading>{
-              {"waiting", Reading::kWaiting}, {"computing", Reading::kComputing}})))
-          ->type_name("KIND")
-          ->group("Reading");
-  CLI::Option* const jitter_option =
-      app.add_option("--jitter", shape.jitter, "sigma of the lognormal Tread, whose mean stays (0)")
-          ->type_name("SIGMA")
-          ->check(quiet(CLI::Range(0.0, 4.0)))
-          ->group("Reading");
-  CLI::Option* const straggler_option =
-      app.add_option("--straggler-every", shape.straggler_every,
-                     "one batch in N takes longer to read (0: none)")
-          ->type_name("N")
-          ->check(quiet(CLI::Range(std::int64_t{0}, std::int64_t{1} << 32)))
-          ->group("Reading");
-  CLI::Option* const factor_option =
-      app.add_option("--straggler-factor", shape.straggler_factor, "so many times as long (10)")
-          ->type_name("X")
-          ->check(quiet(CLI::Range(1.0, 1e4)))
-          ->group("Reading");
-  app.add_option("--seed", shape.seed, "of the jitter (1)")
-      ->type_name("N")
-      ->check(quiet(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max())))
-      ->group("Reading");
-
-  CLI::Option* const depth_option =
-      app.add_option("--depth", shape.prefetch_depth,
-                     "prefetch_depth: 2 is double buffering, 1 takes turns (2)")
-          ->type_name("N")
-          ->check(quiet(CLI::Range(1, 4096)))
-          ->group("The prefetcher");
-  app.add_option("--workers", shape.workers, "fibers that read (1)")
-      ->type_name("N")
-      ->check(quiet(CLI::Range(1, 4096)))
-      ->group("The prefetcher");
-  app.add_option("--pinned-slots", shape.pinned_slots, "of each device (0: as it chooses)")
-      ->type_name("N")
-      ->check(quiet(CLI::Range(0, 4096)))
-      ->group("The prefetcher");
-  app.add_option("--max-pinned", max_pinned, "cap of pinned memory, over all devices")
-      ->type_name("SIZE")
-      ->transform(quiet(with_unit(kSizes, "SIZE")))
-      ->check(quiet(CLI::Range(0.0, kMostBytes)))
-      ->group("The prefetcher");
-  app.add_option("--max-device", max_device, "cap of each device's memory")
-      ->type_name("SIZE")
-      ->transform(quiet(with_unit(kSizes, "SIZE")))
-      ->check(quiet(CLI::Range(0.0, kMostBytes)))
-      ->group("The prefetcher");
-
-  CLI::Option* const steps_option =
-      app.add_option("--steps", options.effort.steps, "of each loop that are measured (200)")
-          ->type_name("N")
-          ->check(quiet(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32)))
-          ->group("Measuring");
-  CLI::Option* const warm_up_option =
-      app.add_option("--warm-up", options.effort.warm_up, "steps before them (10)")
-          ->type_name("N")
-          ->check(quiet(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32)))
-          ->group("Measuring");
-  CLI::Option* const sweep_option =
-      app.add_flag("--sweep", options.sweep,
-                   "Tx/Tc from 0.1 to 2 x steps from 0.5 to 300 ms x depths from 1 to 4")
-          ->excludes(shape_option)
-          ->excludes(batch_option)
-          ->excludes(samples_option)
-          ->excludes(compute_option)
-          ->group("Measuring");
-  CLI::Option* const seconds_option =
-      app.add_option("--seconds", options.seconds, "of each loop in a cell of the sweep, about (1)")
-          ->type_name("S")
-          ->check(quiet(CLI::Range(0.001, 3600.0)))
-          ->group("Measuring");
-  app.add_flag("--live", options.effort.live,
-               "show the loop while it runs: on a terminal a view, elsewhere a line a second")
-      ->excludes(sweep_option)
-      ->group("Measuring");
-  app.add_option("--json", options.json,
-                 "write all figures there; -: to the standard output, in place of the table; so "
-                 "for all files")
-      ->type_name("FILE")
-      ->group("Measuring");
-
-  app.add_option("--html", options.html, "write a report to look at in a browser")
-      ->type_name("FILE")
-      ->group("Measuring");
-  app.add_option("--svg", options.svg, "write its main figure: timelines, the heat maps of a sweep")
-      ->type_name("FILE")
-      ->group("Measuring");
-  app.add_option("--trace", options.trace,
-                 "write a timeline of 64 batches, for Perfetto or chrome://tracing; not of several "
-                 "shapes")
-      ->type_name("FILE")
-      ->excludes(sweep_option)
-      ->group("Measuring");
-
-  // What a dataset or the grid decides cannot be asked for beside it.
-  for (CLI::Option* const option : {read_option, read_kind_option, jitter_option, straggler_option,
-                                    factor_option, tensors_option}) {
-    data_option->excludes(option);
-  }
-  for (CLI::Option* const option : {depth_option, steps_option, warm_up_option, products_option}) {
-    sweep_option->excludes(option);
-  }
-  seconds_option->needs(sweep_option);
-
+std::optional<Options> parse_options(int argc, char** argv, int& status) {
+  CommandLine line;
   try {
-    app.parse(argc, argv);
-    const auto refuse = [](const char* what) { throw CLI::ValidationError(what); };
-    if (products_option->count() > 0 && shape.computing != Computing::kGemm) {
-      refuse("--products is of --compute-kind gemm");
-    }
-    if (options.virtual_time && shape.computing == Computing::kCpu) {
-      refuse("--virtual: no CPU computes in virtual time; ask for --compute-kind busy");
-    }
-    if (options.virtual_time && shape.reading == Reading::kComputing) {
-      refuse("--virtual: no CPU computes in virtual time; ask for --read-kind waiting");
-    }
-    if (!options.trace.empty() && named == "mlperf") {
-      refuse("--trace is of one shape; ask for one of mlperf's");
-    }
-    const auto to_stdout = [](const std::string& file) { return file == "-" ? 1 : 0; };
-    if (to_stdout(options.json) + to_stdout(options.html) + to_stdout(options.svg) +
-            to_stdout(options.trace) >
-        1) {
-      refuse("one file at most can be -, the standard output");
-    }
+    return line.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    status = app.exit(error) == 0 ? 0 : 2;
+    status = line.exit(error);
     return std::nullopt;
   }
-
-  for (int i = 0; i < argc; ++i) {
-    options.command += (i == 0 ? "leat-overlap" : std::string(" ") + argv[i]);
-  }
-  if (link_option->count() > 0) options.link = link;
-  constexpr std::size_t kTraced = 64;
-  // A timeline's steps come from the middle; what is read beside them is for steps to come, up to
-  // as many as there are slots.
-  constexpr std::size_t kShown = 16;
-  const std::size_t ahead =
-      std::max(shape.pinned_slots, shape.workers + shape.prefetch_depth) + shape.prefetch_depth;
-  if (!options.html.empty() || !options.svg.empty()) options.effort.trace = kShown + 2 * ahead;
-  if (!options.trace.empty()) options.effort.trace = std::max(options.effort.trace, kTraced);
-  shape.t_read = time_of(read);
-  shape.t_c = time_of(compute);
-  shape.max_pinned_bytes = bytes_of(max_pinned);
-  shape.max_device_bytes = bytes_of(max_device);
-  shape.sample_bytes = std::max<std::size_t>(bytes_of(batch) / shape.batch_size, 1);
-  if (named.empty()) {
-    options.shapes.push_back(shape);
-  } else {
-    for (const Shape& one : mlperf_shapes()) {
-      if (named != "mlperf" && named != one.name) continue;
-      Shape of = shape;
-      of.name = one.name;
-      of.batch_size = one.batch_size;
-      of.sample_bytes = one.sample_bytes;
-      of.t_c = one.t_c;
-      options.shapes.push_back(of);
-    }
-  }
-  return options;
 }
 
 }  // namespace overlap

@@ -15,14 +15,14 @@ namespace overlap {
 /// What the command line asks for.
 struct Options {
   std::string device = "auto";
-  std::size_t devices = 1;  // from that one on
+  std::size_t devices = 1;  // number of devices, starting with `device`
   bool virtual_time = false;
   std::optional<double> link;  // bytes per second of the host device's modelled link
   std::vector<Shape> shapes;   // at least one
-  std::string data;            // a dataset (overlap/datasets.h); empty: of the shape's
+  std::string data;            // a dataset (overlap/datasets.h); empty: data of the shape's sizes
   Effort effort;
   bool sweep = false;
-  double seconds = 1;  // of a cell of the sweep
+  double seconds = 1;  // duration of each loop in a cell of the sweep
   std::string json;    // the file; "-": the standard output, without the table; empty: none
   std::string html;    // likewise; empty: none
   std::string svg;     // likewise, for its main figure
@@ -30,8 +30,8 @@ struct Options {
   std::string command;
 };
 
-/// What the arguments ask for; nothing where there is no more to do (--help, --version, a mistake),
-/// and `status` is the program's then. Writes help and complaints.
-[[nodiscard]] std::optional<Options> parse(int argc, char** argv, int& status);
+/// Returns what the arguments ask for. For --help, --version and wrong arguments, writes the answer
+/// and returns nothing; `status` is then the program's exit status.
+[[nodiscard]] std::optional<Options> parse_options(int argc, char** argv, int& status);
 
 }  // namespace overlap

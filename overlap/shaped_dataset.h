@@ -11,9 +11,10 @@
 
 namespace overlap {
 
-/// Batches, in sequential order, of a shape's size, each of which takes its read_time(). The first
-/// 8 bytes of a sample's tensors are its number; nothing else is written, so that what reading
-/// takes is what the shape says.
+/// Batches of a shape's size, in sequential order. Reading one takes its read_time(). The first
+/// 8 bytes of each tensor of a sample are the sample's number. The rest is filled once, when a slot
+/// is read into for the first time, and then left alone: reading takes the time that the shape
+/// says, and no more. Thread-safe.
 class ShapedDataset final : public leat::feeder::Dataset {
  public:
   explicit ShapedDataset(const Shape& shape);

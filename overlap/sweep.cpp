@@ -4,14 +4,18 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <utility>
 
 #include "leat/feeder/stats/figures.h"
+#include "leat/overlap/bare_loop.h"
+#include "leat/overlap/progress.h"
 
 namespace overlap {
 namespace {
 
+constexpr std::size_t kCells = std::size(kRatios) * std::size(kSteps) * std::size(kDepths);
 constexpr double kLeastSteps = 20;
 constexpr double kMostSteps = 2000;
 // A copy may take this much longer or shorter than the cell asks for.
@@ -60,24 +64,24 @@ Shape shape_of(const Shape& base, double ratio, leat::Duration step, std::size_t
   return shape;
 }
 
-const Point* Sweep::find(std::size_t depth, leat::Duration step, double ratio) const {
-  const auto found = std::ranges::find_if(points, [&](const Point& point) {
-    return point.depth == depth && point.step == step && point.ratio == ratio;
+const SweepCell* Sweep::find(std::size_t depth, leat::Duration step, double ratio) const {
+  const auto found = std::ranges::find_if(cells, [&](const SweepCell& cell) {
+    return cell.depth == depth && cell.step == step && cell.ratio == ratio;
   });
-  return found == points.end() ? nullptr : &*found;
+  return found == cells.end() ? nullptr : &*found;
 }
 
-std::vector<const Measured*> Sweep::detailed() const {
-  std::vector<const Measured*> found;
-  for (const Point& point : points) {
-    if (point.measured() && !point.result->trace.empty()) found.push_back(&*point.result);
+std::vector<const Measurement*> Sweep::detailed() const {
+  std::vector<const Measurement*> found;
+  for (const SweepCell& cell : cells) {
+    if (cell.is_measured() && !cell.result->trace.empty()) found.push_back(&*cell.result);
   }
   return found;
 }
 
 Sweep sweep(const std::vector<leat::gpu::Device>& devices, const Shape& base,
             const SweepOptions& options, const leat::feeder::Dataset* data) {
-  const Link link{.bytes_per_second = link_peak(devices.at(0))};
+  const Link link{.bytes_per_second = link_peak(devices.at(0), [](std::uint64_t) {})};
   Sweep done;
   for (const std::size_t depth : kDepths) {
     for (const leat::Duration step : kSteps) {
@@ -89,21 +93,27 @@ Sweep sweep(const std::vector<leat::gpu::Device>& devices, const Shape& base,
         const Effort effort{.steps = static_cast<std::uint64_t>(steps),
                             .warm_up = static_cast<std::uint64_t>(kLeastSteps / 4),
                             .trace = is_detailed ? options.trace : 0,
-                            .link_peak = link.bytes_per_second};
-        Point point{.ratio = ratio, .step = step, .depth = depth, .result = {}, .why_not = {}};
+                            .link_peak = link.bytes_per_second,
+                            .live = false,
+                            .progress = options.progress};
+        SweepCell cell{.ratio = ratio, .step = step, .depth = depth, .result = {}, .why_not = {}};
         const Shape shape =
             shape_of(base, ratio, step, depth, link,
                      data == nullptr ? Batches::kOfOneSample : Batches::kOfWholeSamples);
         const std::string why_not =
             why_not_measured(shape, ratio < 1 ? ratio * each : each, link, devices.size(), data);
-        if (why_not.empty()) {
-          point.result = measure(devices, shape, effort, data);
-        } else {
-          point.why_not = "Tx " + leat::feeder::time_text(ratio < 1 ? ratio * each : each) +
-                          ", depth " + std::to_string(depth) + ": not measured; " + why_not;
+        if (options.progress != nullptr) {
+          options.progress->set_heading("cell " + std::to_string(done.cells.size() + 1) + " of " +
+                                        std::to_string(kCells) + ", ");
         }
-        if (options.progress) options.progress(point);
-        done.points.push_back(std::move(point));
+        if (why_not.empty()) {
+          cell.result = measure(devices, shape, effort, data);
+        } else {
+          cell.why_not = "Tx " + leat::feeder::time_text(ratio < 1 ? ratio * each : each) +
+                         ", depth " + std::to_string(depth) + ": not measured; " + why_not;
+        }
+        if (options.after_cell) options.after_cell(cell);
+        done.cells.push_back(std::move(cell));
       }
     }
   }

@@ -48,7 +48,7 @@ std::string row(const char* what, const std::string& alone, const std::string& f
   return text + "\n";
 }
 
-std::string head(const Measured& m) {
+std::string head(const Measurement& m) {
   const Shape& shape = m.shape;
   std::string text = m.devices == 1 ? m.device : counted(m.devices, "device") + " from " + m.device;
   text += " (" + m.description + ")";
@@ -63,8 +63,8 @@ std::string head(const Measured& m) {
 
 }  // namespace
 
-std::string table(const Measured& m) {
-  const Fed& fed = m.slowest();
+std::string run_table(const Measurement& m) {
+  const RankResult& fed = m.slowest();
   const leat::feeder::Stats& stats = fed.stats;
   const auto sampled = [&](const std::string& figure) { return m.is_sampled() ? figure : "?"; };
   std::string text = head(m) + "\n";
@@ -97,28 +97,28 @@ std::string table(const Measured& m) {
                     memory + "\n\n";
   text += stats.shares_table();
   for (std::size_t rank = 0; m.ranks.size() > 1 && rank < m.ranks.size(); ++rank) {
-    const Fed& one = m.ranks[rank];
+    const RankResult& one = m.ranks[rank];
     text += "  rank " + std::to_string(rank) + ": Tstep " + time_text(one.t_step) + ", OE " +
-            known(Measured::overlap_efficiency(one), number_text) + "\n";
+            known(Measurement::overlap_efficiency(one), number_text) + "\n";
   }
   text += "  " + stats.bottleneck() + "\n";
   return text;
 }
 
-std::string efficiency_text(const Measured& measured) {
+std::string efficiency_text(const Measurement& measured) {
   return known(measured.overlap_efficiency(), number_text);
 }
 
-std::string line(const Point& point) {
-  const std::string what = "depth " + std::to_string(point.depth) + "  max(Tx, Tc) " +
-                           time_text(std::chrono::duration<double>(point.step).count()) +
-                           "  Tx/Tc " + times_text(point.ratio);
-  if (!point.measured()) return what + "  not measured";
-  return what + "  Tstep " + time_text(point.result->slowest().t_step) + "  OE " +
-         efficiency_text(*point.result);
+std::string summary_line(const SweepCell& cell) {
+  const std::string what = "depth " + std::to_string(cell.depth) + "  max(Tx, Tc) " +
+                           time_text(std::chrono::duration<double>(cell.step).count()) +
+                           "  Tx/Tc " + times_text(cell.ratio);
+  if (!cell.is_measured()) return what + "  not measured";
+  return what + "  Tstep " + time_text(cell.result->slowest().t_step) + "  OE " +
+         efficiency_text(*cell.result);
 }
 
-std::string table(const Sweep& sweep) {
+std::string sweep_table(const Sweep& sweep) {
   std::string text;
   for (const std::size_t depth : kDepths) {
     text += "OE at depth " + std::to_string(depth) + "\n" + padded("  max(Tx, Tc)", 15);
@@ -127,17 +127,17 @@ std::string table(const Sweep& sweep) {
     for (const leat::Duration step : kSteps) {
       text += padded("  " + time_text(std::chrono::duration<double>(step).count()), 15);
       for (const double ratio : kRatios) {
-        const Point* const point = sweep.find(depth, step, ratio);
-        text += padded(point == nullptr    ? ""
-                       : point->measured() ? number_text(point->result->overlap_efficiency())
-                                           : "-",
+        const SweepCell* const cell = sweep.find(depth, step, ratio);
+        text += padded(cell == nullptr       ? ""
+                       : cell->is_measured() ? number_text(cell->result->overlap_efficiency())
+                                             : "-",
                        13);
       }
       text += "\n";
     }
   }
-  for (const Point& point : sweep.points) {
-    if (!point.measured()) text += "- " + point.why_not + "\n";
+  for (const SweepCell& cell : sweep.cells) {
+    if (!cell.is_measured()) text += "- " + cell.why_not + "\n";
   }
   return text;
 }

@@ -1,4 +1,4 @@
-// What was measured, for people.
+// Tables and lines of figures, for people.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace overlap {
 
-/// All figures of one shape, in several lines, and the sentence that says what limits the loop.
-[[nodiscard]] std::string table(const Measured& measured);
-/// One cell of a sweep in one line: what was asked for, Tstep and OE.
-[[nodiscard]] std::string line(const Point& point);
-/// OE: "0.995"; "?" where it is not known.
-[[nodiscard]] std::string efficiency_text(const Measured& measured);
-/// OE over Tx / Tc and the step, one block for each depth.
-[[nodiscard]] std::string table(const Sweep& sweep);
+/// Returns all figures of one run, and the sentence that says what limits the loop.
+[[nodiscard]] std::string run_table(const Measurement& measured);
+/// Returns one line about a cell of a sweep: depth, max(Tx, Tc), Tx / Tc, Tstep and OE.
+[[nodiscard]] std::string summary_line(const SweepCell& cell);
+/// Returns OE: "0.995"; "?" where it is not known.
+[[nodiscard]] std::string efficiency_text(const Measurement& measured);
+/// Returns OE over Tx / Tc and the step, a block for each depth, and why cells were left out.
+[[nodiscard]] std::string sweep_table(const Sweep& sweep);
 
 }  // namespace overlap

@@ -28,7 +28,7 @@ void enqueue_kernel(const leat::gpu::StreamRef& stream, leat::Duration duration)
   if (stream.device().capabilities().host_kernels) {
     stream.launch_host([duration] { overlap::compute_for(duration); });
   } else {
-    overlap::launch_busy(stream, duration, overlap::Extent::kOneBlock);
+    overlap::launch_busy(stream, duration, overlap::Occupancy::kOneBlock);
   }
 }
 

@@ -50,21 +50,16 @@ page() { # <name> <arguments of the program>...
   done
 }
 
-page run --link 1GB/s --batch 3MB --compute 5ms --read 8ms --workers 2 --jitter 0.3
-expect run '<section id="timeline"' 1
-expect run '<rect ' 20                                # spans, and the stages' shares
-expect run '<title>(read|copy|use) [0-9]+: ' 15
-expect run '<title>consumer busy: [0-9.]+ %' 1
-expect run '<dd>[^<]+</dd>' 12
-expect run 'class="sentence">The [a-z ]+ limits? the loop|class="sentence">No stage' 1
-expect run '2 workers|workers 2' 1
-
-page devices --link 1GB/s --batch 3MB --devices 2
-expect devices 'rank 0: Tstep 5.00 ms, OE 1.000; rank 1: Tstep 5.00 ms, OE 1.000' 1
-expect devices 'host:1: copies</text>' 1
-
 # Every figure, of a run in which they differ, against the same run's JSON.
 page figures --link 1GB/s --batch 3MB --compute 5ms --read 12ms --jitter 0.4 --workers 3 --devices 2
+expect figures '<section id="timeline"' 1
+expect figures '<rect ' 20                                # spans, and the stages' shares
+expect figures '<title>(read|copy|use) [0-9]+: ' 15
+expect figures '<title>consumer busy: [0-9.]+ %' 1
+expect figures '<dd>[^<]+</dd>' 12
+expect figures 'class="sentence">The [a-z ]+ limits? the loop|class="sentence">No stage' 1
+expect figures '3 workers|workers 3' 1
+expect figures 'host:1: copies</text>' 1
 if command -v python3 >/dev/null; then
   "$program" --device host --virtual --link 1GB/s --batch 3MB --compute 5ms --read 12ms --jitter 0.4 --workers 3 \
     --devices 2 --html /dev/null --json "$scratch/figures.json" >/dev/null
@@ -96,6 +91,9 @@ wanted = {
 }
 for name, (value, note) in wanted.items():
     assert shown[name][0] == value and note in (None, shown[name][1]), (name, shown[name], value, note)
+ranks = "; ".join("rank %d: Tstep %s, OE %.3f" % (number, time(one["t_step"]), one["overlap_efficiency"])
+                  for number, one in enumerate(run["ranks"]))
+assert len(run["ranks"]) == 2 and ranks in page, ranks
 for stage in ("reader", "copier", "consumer"):
     for part in ("busy", "starved", "blocked"):
         title = "<title>%s %s: %.1f %%</title>" % (stage, part, 100 * rank[stage][part])

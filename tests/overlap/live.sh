@@ -21,22 +21,30 @@ has() { # <file> <what grep -E looks for>
   grep -qE "$2" "$1" || fail "no line is \"$2\""
 }
 
-loop=("$program" --device host --link 1GB/s --batch 300kB --compute 5ms --read 1ms --steps 400 --live)
+loop=("$program" --device host --link 1GB/s --batch 300kB --compute 2ms)
 block='reader .* % ─► copier .* % ─► consumer .* % ◄'
+
+# --- elsewhere: beside the terminal, since both mostly wait -------------------------------------
+
+"${loop[@]}" --steps 550 --live >/dev/null 2>"$folder/lines" &
+with_live=$!
+"${loop[@]}" --steps 400 >/dev/null 2>"$folder/quiet" &
+without_live=$!
 
 # --- in a terminal ----------------------------------------------------------------------------
 
 # Recorded from the beginning: the program starts once it is.
-start="${tmux[*]} wait-for go; ${loop[*]@Q}; ${tmux[*]} wait-for -S done; cat"
+terminal=("${loop[@]}" --steps 150 --live)
+start="${tmux[*]} wait-for go; ${terminal[*]@Q}; ${tmux[*]} wait-for -S done; cat"
 "${tmux[@]}" new-session -d -x 90 -y 40 "env LC_ALL=C.UTF-8 bash -c ${start@Q}"
 "${tmux[@]}" pipe-pane -o "cat >'$folder/written'"
 "${tmux[@]}" wait-for -S go
-timeout 120 "${tmux[@]}" wait-for done || fail "it has not ended in 120 s"
+timeout 60 "${tmux[@]}" wait-for done || fail "it has not ended in 60 s"
 "${tmux[@]}" capture-pane -p >"$folder/screen"
 
 # One block, as it was at the end, above the table that the program prints then.
 [[ $(grep -cE "$block" "$folder/screen") == 1 ]] || fail "not one block on the screen"
-has "$folder/screen" '^host:0  epoch 0  █+  410 of 410 \(100 %\)   [0-9.]+ steps/s$'
+has "$folder/screen" '^host:0  epoch 0  █+  160 of 160 \(100 %\)   [0-9.]+ steps/s$'
 has "$folder/screen" '^  [0-9.]+ samples/s   [0-9.]+ MB/s   slots: [0-9] of 3 filled, [0-9] of 2 ready$'
 has "$folder/screen" '^  copy    .*█.*▓.*█'
 has "$folder/screen" '^  compute █+ *▓+ *█+ *▓+ *$'
@@ -45,17 +53,26 @@ has "$folder/screen" '^  [A-Z].*(loop|other)' # the sentence, which depends on h
 table=$(grep -n '^custom: batches of 300 kB' "$folder/screen" | cut -d: -f1)
 [[ $table -gt $(grep -nE "$block" "$folder/screen" | cut -d: -f1) ]] || fail "the table is not below"
 
-# Meanwhile it was drawn again and again, with the time left.
+# Meanwhile it was drawn again and again, with the time left. The loops before it had a line that
+# told how far they were, and that is gone.
 frames=$(grep -cE "$block" <(sed 's/\x1b\[[0-9;]*m//g' "$folder/written"))
-((frames >= 3)) || fail "$frames frames in more than 1 s"
-has "$folder/written" 'of 410 \([0-9]+ %\)   [0-9.]+ steps/s   ETA 0:0'
+((frames >= 3)) || fail "$frames frames in more than 0.3 s"
+has "$folder/written" 'of 160 \([0-9]+ %\)   [0-9.]+ steps/s   ETA 0:0'
+has "$folder/written" 'phase 4 of 6, the loop without feeding: [0-9]+ of 160 steps \([0-9]+ %\)'
+has "$folder/written" 'phase 5 of 6, the serial loop: read, copy, compute: [0-9]+ of 160 steps \([0-9]+ %\)'
+! grep -q phase "$folder/screen" || fail "a status line stays"
 
 # --- elsewhere --------------------------------------------------------------------------------
 
-"${loop[@]}" >"$folder/table" 2>"$folder/screen"
-line='^host:0: epoch 0, [0-9]+ of 410 \([0-9]+ %\), ([0-9.]+|\?) steps/s, '
-(($(grep -cE "$line" "$folder/screen") >= 2)) || fail "fewer than two lines"
-[[ $(grep -cvE "$line" "$folder/screen") == 0 ]] || fail "another line"
-has "$folder/screen" '410 of 410 \(100 %\), .* consumer [0-9.]+ % \(limits\)   OE [01]\.'
+wait "$with_live" || fail "exit status $?"
+wait "$without_live" || fail "exit status $?"
+cp "$folder/lines" "$folder/screen"
+phase='^leat-overlap: phase [1-6] of 6, [^:]*(: read, copy, compute)?: [0-9]+ of [0-9]+ (steps|times) \([0-9]+ %\)$'
+(($(grep -cE "$phase" "$folder/screen") >= 2)) || fail "fewer than two lines of phases"
+line='^host:0: epoch 0, [0-9]+ of 560 \([0-9]+ %\), ([0-9.]+|\?) steps/s, '
+(($(grep -cE "$line" "$folder/screen") >= 2)) || fail "fewer than two lines of the loop"
+[[ $(grep -cvE "$line|$phase" "$folder/screen") == 0 ]] || fail "another line"
+has "$folder/screen" '560 of 560 \(100 %\), .* consumer [0-9.]+ % \(limits\)   OE [01]\.'
 ! grep -q $'\x1b' "$folder/screen" || fail "a control sequence where no terminal is"
+[[ ! -s $folder/quiet ]] || fail "lines that nobody asked for: $(cat "$folder/quiet")"
 echo "passed"

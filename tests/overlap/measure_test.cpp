@@ -9,16 +9,22 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <queue>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "leat/csp/scheduler.h"
+#include "leat/feeder/sample.h"
 #include "leat/feeder/sources/function.h"
 #include "leat/gpu/device.h"
+#include "leat/overlap/bare_loop.h"
+#include "leat/overlap/compute.h"
 #include "leat/overlap/json.h"
 #include "leat/overlap/shape.h"
+#include "leat/overlap/shaped_dataset.h"
 #include "leat/overlap/sweep.h"
 #include "leat/overlap/table.h"
 
@@ -41,10 +47,10 @@ Shape shape_of(Duration t_read, Duration t_x, Duration t_c) {
   return shape;
 }
 
-Measured measure_virtual(const Shape& shape,
-                         const Effort& effort = {.steps = 100, .warm_up = 20, .link_peak = 1e9},
-                         std::size_t devices = 1) {
-  Measured measured;
+Measurement measure_virtual(const Shape& shape,
+                            const Effort& effort = {.steps = 100, .warm_up = 20, .link_peak = 1e9},
+                            std::size_t devices = 1) {
+  Measurement measured;
   leat::VirtualClock clock;
   leat::run(
       [&] {
@@ -66,7 +72,7 @@ TEST(Measure, OverlapIsPerfectFromDepth2OnWhereReadersKeepUp) {
         shape.prefetch_depth = depth;
         shape.workers = workers;
         shape.pinned_slots = 4;
-        const Measured measured = measure_virtual(shape);
+        const Measurement measured = measure_virtual(shape);
         EXPECT_DOUBLE_EQ(measured.slowest().t_step, seconds(std::max(t_x, Duration(1000))));
         EXPECT_NEAR(measured.overlap_efficiency(), 1, kRounding);
         EXPECT_NEAR(measured.feed_efficiency(), 1, kRounding);
@@ -91,7 +97,7 @@ TEST(Measure, ElsewhereTheStepIsTheFormulas) {
     shape.workers = c.workers;
     shape.pinned_slots = c.pinned;
     shape.prefetch_depth = c.depth;
-    const Measured measured = measure_virtual(shape);
+    const Measurement measured = measure_virtual(shape);
     const auto over = [](Duration time, std::size_t count) {
       return seconds(time) / static_cast<double>(count);
     };
@@ -103,7 +109,7 @@ TEST(Measure, ElsewhereTheStepIsTheFormulas) {
 }
 
 TEST(Measure, TheLoopsBesideItTakeWhatTheirStepsSumUpTo) {
-  const Measured measured =
+  const Measurement measured =
       measure_virtual(shape_of(700ns, 400ns, 1000ns), {.steps = 100, .warm_up = 20});
   EXPECT_DOUBLE_EQ(measured.t_serial, seconds(2100ns));
   EXPECT_DOUBLE_EQ(measured.t_replay, seconds(1000ns));
@@ -117,7 +123,7 @@ TEST(Measure, TheLoopsBesideItTakeWhatTheirStepsSumUpTo) {
 
 TEST(Measure, HeadspaceAndUtilizationSayWhatFeedingCosts) {
   Shape shape = shape_of(0ns, 1500ns, 1000ns);
-  const Measured measured = measure_virtual(shape);
+  const Measurement measured = measure_virtual(shape);
   EXPECT_NEAR(measured.headspace(), 0.5, kRounding);
   EXPECT_NEAR(measured.accelerator_utilization(), 1 / 1.5, kRounding);
 }
@@ -125,7 +131,7 @@ TEST(Measure, HeadspaceAndUtilizationSayWhatFeedingCosts) {
 TEST(Measure, MemoryIsThatOfThePrefetcherAlone) {
   Shape shape = shape_of(0ns, 8192ns, 1000ns);
   shape.pinned_slots = 3;
-  const Measured measured = measure_virtual(shape);
+  const Measurement measured = measure_virtual(shape);
   EXPECT_EQ(measured.pinned_bytes, 3U * 8192);
   EXPECT_EQ(measured.device_bytes, 2U * 8192);
 }
@@ -167,7 +173,7 @@ TEST(Measure, WithJitterTheLossIsThatOfTheQueueingSimulation) {
           shape.pinned_slots = workers + depth;
           const double simulated = simulated_step(shape, effort);
           EXPECT_GT(simulated, (jitter < 1 ? 1 : 1.01) * 0.999999 * seconds(1000ns)) << "too tame";
-          const Measured measured = measure_virtual(shape, effort);
+          const Measurement measured = measure_virtual(shape, effort);
           EXPECT_NEAR(measured.slowest().t_step, simulated, 1e-9 * simulated)
               << "jitter " << jitter << ", straggler " << straggler_every << ", workers " << workers
               << ", depth " << depth;
@@ -180,10 +186,10 @@ TEST(Measure, WithJitterTheLossIsThatOfTheQueueingSimulation) {
 TEST(Measure, SeveralDevicesShareTheReaders) {
   Shape shape = shape_of(1000ns, 400ns, 500ns);
   shape.pinned_slots = 4;
-  const Measured measured =
+  const Measurement measured =
       measure_virtual(shape, {.steps = 100, .warm_up = 20, .link_peak = 1e9}, 3);
   ASSERT_EQ(measured.ranks.size(), 3U);
-  for (const Fed& fed : measured.ranks) EXPECT_NEAR(fed.t_step, seconds(3000ns), 1e-12);
+  for (const RankResult& fed : measured.ranks) EXPECT_NEAR(fed.t_step, seconds(3000ns), 1e-12);
   EXPECT_NEAR(measured.feed_efficiency(), 1, 1e-9);
 }
 
@@ -192,7 +198,7 @@ TEST(Measure, WhatNoSampleTellsIsNotKnown) {
   const leat::feeder::FunctionDataset data("bytes", {{"byte", leat::feeder::DType::kUint8, {100}}},
                                            20, [](std::uint64_t, leat::feeder::Sample&) {});
   const auto measured_by = [&](std::size_t batch_size) {
-    Measured measured;
+    Measurement measured;
     leat::VirtualClock clock;
     leat::run(
         [&] {
@@ -205,25 +211,73 @@ TEST(Measure, WhatNoSampleTellsIsNotKnown) {
     return measured;
   };
   EXPECT_TRUE(measured_by(10).is_sampled());
-  const Measured unknown = measured_by(20);
+  const Measurement unknown = measured_by(20);
   EXPECT_FALSE(unknown.is_sampled());
   EXPECT_TRUE(std::isnan(unknown.overlap_efficiency()));
   EXPECT_TRUE(std::isnan(unknown.interference()));
-  EXPECT_NE(table(unknown).find("OE ?   feed efficiency ?   hidden ?"), std::string::npos)
-      << table(unknown);
-  EXPECT_NE(json({}, {unknown}, nullptr).find("\"overlap_efficiency\": null"), std::string::npos);
+  EXPECT_NE(run_table(unknown).find("OE ?   feed efficiency ?   hidden ?"), std::string::npos)
+      << run_table(unknown);
+  EXPECT_NE(json_report({}, {unknown}, nullptr).find("\"overlap_efficiency\": null"),
+            std::string::npos);
 }
 
 TEST(Measure, MemoryAndBytesAreThoseOfTheSlots) {
   Shape shape = shape_of(0ns, 1024ns, 1000ns);
   shape.prefetch_depth = 3;
   shape.pinned_slots = 5;
-  const Measured measured =
+  const Measurement measured =
       measure_virtual(shape, {.steps = 30, .warm_up = 10, .link_peak = 1e9}, 2);
   EXPECT_EQ(measured.pinned_bytes, 2 * 5 * 1024U);
   EXPECT_EQ(measured.device_bytes, 3 * 1024U);  // of each
   EXPECT_EQ(measured.fed_bytes, 2 * (30 + 10) * 1024.0);
   EXPECT_GT(measured.cpu_seconds, 0);
+}
+
+TEST(Measure, TheLoopsBesideItTellHowFarTheyAre) {
+  leat::VirtualClock clock;
+  leat::run(
+      [] {
+        const leat::gpu::Device device = leat::gpu::open_host({.h2d_bandwidth = 1e9});
+        const Shape shape = shape_of(100us, 500us, 10ms);
+        const ShapedDataset data(shape);
+        Compute compute(device, shape);
+        BareLoop bare(device, shape, data, compute);
+        std::vector<std::uint64_t> told;
+        const Report report = [&](std::uint64_t done) { told.push_back(done); };
+        EXPECT_DOUBLE_EQ(bare.t_x_alone(report), 500e-6);
+        EXPECT_EQ(told, (std::vector<std::uint64_t>{1, 2, 3, 4, 5, 6, 7}));
+        told.clear();
+        EXPECT_DOUBLE_EQ(bare.replay({.warm_up = 2, .measured = 14}, 10e-3, report), 10e-3);
+        EXPECT_EQ(told, (std::vector<std::uint64_t>{9, 16}));  // two sections
+        told.clear();
+        EXPECT_DOUBLE_EQ(bare.serial({.warm_up = 2, .measured = 3}, report), 10.6e-3);
+        EXPECT_EQ(told, (std::vector<std::uint64_t>{1, 2, 3, 4, 5}));
+      },
+      {.workers = 1, .clock = &clock});
+}
+
+// Copies of memory that was never written would be faster than copies of data.
+TEST(Measure, ASlotIsFilledOnceAndThenLeftAlone) {
+  Shape shape;
+  shape.sample_bytes = 64;
+  const ShapedDataset data(shape);
+  std::vector<std::byte> slot(64);
+  const std::vector<std::span<std::byte>> rooms = {slot};
+  std::vector<std::size_t> lengths(1);
+  leat::feeder::Scratch scratch;
+  const auto read = [&](std::uint64_t index) {
+    leat::feeder::Sample sample(data.fields(), rooms, lengths, 0, leat::feeder::Random(0, 0, index),
+                                scratch);
+    data.read(index, sample);
+    std::uint64_t number = 0;
+    std::memcpy(&number, slot.data(), sizeof number);
+    EXPECT_EQ(number, index);
+  };
+  read(3);
+  for (std::size_t i = 8; i < slot.size(); ++i) EXPECT_NE(slot[i], std::byte{0}) << i;
+  slot[10] = std::byte{1};
+  read(4);
+  EXPECT_EQ(slot[10], std::byte{1});
 }
 
 TEST(Sweep, BatchesAreOfTheBytesThatTheCellAsksFor) {

@@ -25,8 +25,8 @@ using namespace std::chrono_literals;
 constexpr double kRounding = 1e-12;
 
 // Two ranks, of which the second is the slower.
-Measured made_up() {
-  Measured made;
+Measurement made_up() {
+  Measurement made;
   made.shape.name = "made up";
   made.shape.batch_size = 4;
   made.shape.sample_bytes = 250'000;
@@ -49,7 +49,7 @@ Measured made_up() {
   made.pinned_bytes = 11'000'000;
   made.device_bytes = 7'000'000;
   for (const auto& [t_step, t_c] : {std::pair(3.6e-3, 2.52e-3), std::pair(4e-3, 3e-3)}) {
-    Fed fed;
+    RankResult fed;
     fed.t_step = t_step;
     fed.stats.workers = 5;
     fed.stats.devices = 2;
@@ -73,10 +73,10 @@ Measured made_up() {
 }
 
 TEST(Report, EveryFigureIsItsFormula) {
-  const Measured made = made_up();
+  const Measurement made = made_up();
   EXPECT_EQ(&made.slowest(), &made.ranks[1]);
   EXPECT_NEAR(made.overlap_efficiency(), 3.0 / 4, kRounding);
-  EXPECT_NEAR(Measured::overlap_efficiency(made.ranks[0]), 2.52 / 3.6, kRounding);
+  EXPECT_NEAR(Measurement::overlap_efficiency(made.ranks[0]), 2.52 / 3.6, kRounding);
   EXPECT_NEAR(made.feed_efficiency(), 8.0 * 2 / 5 / 4, kRounding);
   EXPECT_NEAR(made.hidden_fraction(), (3 + 1.25 - 4) / 1.25, kRounding);
   EXPECT_NEAR(made.interference(), 3 / 2.5, kRounding);
@@ -88,7 +88,7 @@ TEST(Report, EveryFigureIsItsFormula) {
 }
 
 TEST(Report, TheTableHasEachInItsPlace) {
-  const std::string text = table(made_up());
+  const std::string text = run_table(made_up());
   EXPECT_EQ(text.substr(0, text.rfind("\n  ") + 1),
             R"(2 devices from host:7 (a device)
 made up: batches of 1.00 MB (4 samples, 2 tensors), depth 3, 5 workers; 100 steps of nothing much
@@ -116,7 +116,7 @@ made up: batches of 1.00 MB (4 samples, 2 tensors), depth 3, 5 workers; 100 step
 
 TEST(Report, JsonHasEachUnderItsName) {
   const Provenance from{.command = "leat-overlap --x", .machine = "a machine", .date = "today"};
-  const nlohmann::json all = nlohmann::json::parse(json(from, {made_up()}, nullptr));
+  const nlohmann::json all = nlohmann::json::parse(json_report(from, {made_up()}, nullptr));
   EXPECT_EQ(all.at("command"), "leat-overlap --x");
   const nlohmann::json& run = all.at("runs").at(0);
   const std::vector<std::pair<const char*, double>> figures = {{"link_peak", 2e9},
@@ -151,13 +151,13 @@ TEST(Report, JsonHasEachUnderItsName) {
 }
 
 TEST(Report, WhatTakesNoTimeIsNotDividedBy) {
-  Measured made = made_up();
+  Measurement made = made_up();
   made.t_c_alone = made.t_replay = made.link_peak = 0;
-  for (Fed& fed : made.ranks) {
+  for (RankResult& fed : made.ranks) {
     fed.t_step = 0;
     fed.stats.t_c = fed.stats.t_x = 0;
   }
-  const std::string text = table(made);
+  const std::string text = run_table(made);
   for (const char* const part :
        {"interference ?", "OE ?", "AU ?", "headspace ?", "? times as long", "link efficiency ?"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
@@ -193,13 +193,13 @@ TEST(Report, ATimelineIsDrawnToScale) {
   events += span("copy", 33, 10, 1, 2250, 500) + span("read", 44, 1, 1, 2500, 250) +
             span("read", 45, 1, 1, 8000, 250);
   events.pop_back();
-  Measured made = made_up();
+  Measurement made = made_up();
   made.ranks.pop_back();
   made.ranks[0].t_step = 1e-3;
   made.trace = R"({"traceEvents":[)" + events + "]}";
 
   // 5 of 10 steps, from the third on; a millisecond is 142 wide.
-  const std::string drawn = timelines({&made});
+  const std::string drawn = timelines_svg({&made});
   for (const std::string& part : std::vector<std::string>{
            rect("190.0", "74.0", "142.0", "20.0", "var(--use)", "use 2: 1.00 ms"),
            rect("758.0", "74.0", "142.0", "20.0", "var(--use)", "use 6: 1.00 ms"),
@@ -217,14 +217,15 @@ TEST(Report, ATimelineIsDrawnToScale) {
 TEST(Report, AHeatMapsColourAndPlaceSayWhatItsCellMeasured) {
   Sweep sweep;
   const auto add = [&](std::size_t depth, leat::Duration step, double ratio, double t_step) {
-    Point point{.ratio = ratio, .step = step, .depth = depth, .result = made_up(), .why_not = {}};
-    for (Fed& fed : point.result->ranks) fed.t_step = t_step;  // Tc is 2.52 and 3 ms
-    sweep.points.push_back(point);
+    SweepCell cell{
+        .ratio = ratio, .step = step, .depth = depth, .result = made_up(), .why_not = {}};
+    for (RankResult& fed : cell.result->ranks) fed.t_step = t_step;  // Tc is 2.52 and 3 ms
+    sweep.cells.push_back(cell);
   };
   add(1, 500us, 0.1, 2.52e-3 * 2);
   add(1, 1ms, 0.5, 2.52e-3);
   add(2, 300ms, 2, 2.52e-3 * 4 / 3);
-  const std::string drawn = heat_maps(sweep);
+  const std::string drawn = heat_maps_svg(sweep);
   // Columns are 62.33 wide, from 62 on, rows 26 high, from 40 on; the second map is at 464.
   for (const std::string& part : std::vector<std::string>{
            rect("63.0", "41.0", "60.3", "24.0", "rgb(184, 84, 32)", "Tstep 5.04 ms. "),
@@ -240,18 +241,18 @@ TEST(Report, NamesOfFilesMaySayAnything) {
   const Provenance from{.command = "leat-overlap --data \xff<&>@DATA@<!--@FIGURES@--></script>",
                         .machine = "m",
                         .date = "d"};
-  Measured made = made_up();
+  Measurement made = made_up();
   made.shape.name = "records of /*@PALETTE@*/ </title><rect";
   made.trace =
       R"({"traceEvents":[)" + span("use", 0, 10, 2, 0, 1000) + R"({"ph":"i","name":"x","pid":1}]})";
-  const std::string page = html(from, {made}, nullptr);
+  const std::string page = html_report(from, {made}, nullptr);
   const std::string begin = R"(<script type="application/json" id="data">)";
   const std::size_t data = page.find(begin) + begin.size();
   const nlohmann::json read =
       nlohmann::json::parse(page.substr(data, page.find("</script>", data) - data));
   EXPECT_EQ(read.at("command"),
             "leat-overlap --data \xEF\xBF\xBD<&>@DATA@<!--@FIGURES@--></script>");
-  const std::string drawn = figure(from, {made}, nullptr);
+  const std::string drawn = svg_figure(from, {made}, nullptr);
   EXPECT_NE(drawn.find("--data \xEF\xBF\xBD&lt;&amp;&gt;@DATA@"), std::string::npos) << drawn;
   EXPECT_EQ(drawn.find("</title><rect,"), std::string::npos);
 }

@@ -1,0 +1,76 @@
+#include "leat/overlap/progress.h"
+
+#include <array>
+#include <stdexcept>
+#include <utility>
+
+namespace overlap {
+namespace {
+
+constexpr int kStderr = 2;
+
+struct PhaseText {
+  const char* what;
+  const char* unit;
+};
+
+constexpr std::array<PhaseText, 6> kPhases = {{{"the link alone", "times"},
+                                               {"Tx alone: the copies of a batch", "times"},
+                                               {"Tc alone: the compute of a step", "times"},
+                                               {"the loop without feeding", "steps"},
+                                               {"the serial loop: read, copy, compute", "steps"},
+                                               {"the loop with a prefetcher", "steps"}}};
+
+}  // namespace
+
+void Progress::set_heading(std::string heading) {
+  const std::scoped_lock lock(mutex_);
+  heading_ = std::move(heading);
+}
+
+void Progress::begin(Phase phase, std::uint64_t total) {
+  {
+    const std::scoped_lock lock(mutex_);
+    phase_ = phase;
+    done_ = 0;
+    total_ = total;
+    is_paused_ = false;
+  }
+  if (view_ != nullptr) return;
+  try {
+    view_ = std::make_unique<leat::feeder::LiveView>(
+        kStderr, [this](const leat::feeder::LiveStyle* terminal) { return lines(terminal); });
+  } catch (const std::invalid_argument&) {
+    // The standard error is closed: there is nobody to show it to.
+  }
+}
+
+void Progress::advance(std::uint64_t done) {
+  const std::scoped_lock lock(mutex_);
+  done_ = done;
+}
+
+void Progress::pause() {
+  {
+    const std::scoped_lock lock(mutex_);
+    is_paused_ = true;
+  }
+  view_.reset();
+}
+
+std::vector<std::string> Progress::lines(const leat::feeder::LiveStyle* terminal) {
+  const std::scoped_lock lock(mutex_);
+  if (is_paused_ || (terminal == nullptr && elsewhere_ == Elsewhere::kNothing)) return {};
+  const auto index = static_cast<std::size_t>(phase_);
+  const std::uint64_t percent = total_ == 0 ? 0 : 100 * done_ / total_;
+  std::string text = terminal == nullptr ? "leat-overlap: " : "";
+  text += heading_ + "phase " + std::to_string(index + 1) + " of " +
+          std::to_string(kPhases.size()) + ", " + kPhases[index].what + ": " +
+          std::to_string(done_) + " of " + std::to_string(total_) + " " + kPhases[index].unit +
+          " (" + std::to_string(percent) + " %)";
+  if (terminal != nullptr && text.size() > terminal->width) text.resize(terminal->width);
+  if (terminal != nullptr && terminal->height == 0) return {};
+  return {text};
+}
+
+}  // namespace overlap
