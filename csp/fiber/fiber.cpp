@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "leat/csp/base/asymmetric_fence.h"
+#include "leat/csp/base/tuning.h"
 #include "leat/csp/error.h"
 #include "leat/csp/fiber/safepoint.h"
 #include "leat/csp/sched/group_core.h"
@@ -14,6 +15,15 @@
 #include "leat/csp/wait/random.h"
 
 namespace leat {
+namespace {
+
+DeadlockStep step_that_breaks(ParkReason reason) noexcept {
+  if (reason == ParkReason::kEnd) return DeadlockStep::kBreakDestructors;
+  const bool for_an_end = reason == ParkReason::kJoin || reason == ParkReason::kAwait;
+  return for_an_end ? DeadlockStep::kBreakJoins : DeadlockStep::kBreakWaits;
+}
+
+}  // namespace
 
 Fiber* Fiber::current() noexcept {
   const Worker* const worker = Worker::current();
@@ -28,10 +38,10 @@ void Fiber::entry(void* self) {
     fiber->run_body();
     Worker& worker = *fiber->worker_.get();
     fiber->core_.finish(*fiber, worker);
-    // A fresh closure runs on the stack of the one that has just ended: no switch, and the stack is
-    // warm.
+    // A new closure runs on the stack of the one that has just ended: no switch, and the stack is
+    // in the cache.
     Fiber* const next = worker.replace_ended(*fiber);
-    if (next == nullptr) worker.leave(*fiber, Worker::SwitchReason::kDone);  // for good
+    if (next == nullptr) worker.leave(*fiber, Worker::SwitchReason::kDone);  // never returns
     fiber = next;
   }
 }
@@ -41,12 +51,12 @@ void Fiber::bind(StackSpan stack) noexcept {
   has_stack_.set(true);
 }
 
-// Not inlined into entry(): no value that hangs on the thread may be kept across the body.
+// Not inlined into entry(): no value that depends on the thread may be kept across the body.
 __attribute__((noinline)) void Fiber::run_body() noexcept {
   try {
     body_();
   } catch (const Cancelled&) {
-    // It was asked to stop, and has.
+    // The fiber was asked to stop, and has stopped.
   } catch (...) {
     group_->fail(std::current_exception());
   }
@@ -60,7 +70,7 @@ void Fiber::park(Deadline deadline, const HeldLocks& held) noexcept {
 void Fiber::ready() noexcept { ready_from(Worker::current()); }
 
 void Fiber::ready_from_outside() noexcept {
-  // A caller from outside may see the scheduler end as soon as this fiber runs.
+  // To a caller from outside, the scheduler may end as soon as this fiber runs.
   const std::shared_ptr<SchedulerCore> hold = core_.shared_from_this();
   hold->push_remote(*this);
 }
@@ -71,10 +81,10 @@ void Fiber::ready_once_parked() noexcept {
 }
 
 void Fiber::wait_until_parked() const noexcept {
-  // Its worker is between begin() and the end of the switch: some nanoseconds, unless the thread
-  // has lost its CPU. acquire: pairs with after_switch(); the context is saved.
+  // The fiber's worker is between begin() and the end of the switch: some nanoseconds, unless the
+  // thread has lost its CPU. acquire: pairs with after_switch(), which has saved the context.
   for (int spins = 0; !parked_.load(std::memory_order_acquire); ++spins) {
-    if (spins < (kExploring ? 0 : 1000)) {
+    if (spins < (kExploring ? 0 : tuning::kPollsBeforeYield)) {
       cpu_relax();
     } else {
       yield_cpu();
@@ -90,7 +100,7 @@ void Fiber::yield() noexcept {
 }
 
 void Fiber::deliver_cancel() noexcept {
-  int undecided = kUndecided;  // not while it is shielded
+  int undecided = kUndecided;  // another value while the fiber is shielded
   // acquire: as claim().
   if (decision_.compare_exchange_strong(undecided, kCancelled, std::memory_order_acquire,
                                         std::memory_order_relaxed)) {
@@ -98,12 +108,9 @@ void Fiber::deliver_cancel() noexcept {
   }
 }
 
-bool Fiber::break_wait(int step) noexcept {
+bool Fiber::break_wait(DeadlockStep step) noexcept {
   if (!undecided()) return false;
-  const ParkReason reason = wait_.reason;
-  const bool by_ending = reason == ParkReason::kJoin || reason == ParkReason::kAwait;
-  if (step < (reason == ParkReason::kEnd ? 3 : by_ending ? 2 : 1)) return false;
-  return claim(kCancelled);
+  return step >= step_that_breaks(wait_.reason) && claim(kCancelled);
 }
 
 std::uint64_t Fiber::random() noexcept { return mix(random_ += kRandomStep); }

@@ -1,14 +1,14 @@
 // A fiber: a closure with a stack of its own, run by the workers of one scheduler.
 //
-// The objects are made once and used again (FiberPool): while a census is taken (SchedulerCore),
-// any of them may be looked at. Always true:
+// The objects are made once and used again (FiberPool), so a thread that holds a Safepoint may look
+// at any of them. Always true:
 //  - a fiber that can run stands in exactly one queue, or is run by exactly one worker;
 //  - it has a stack from the moment a worker first takes it until its closure has returned;
-//  - its closure is destroyed on the fiber itself, before anybody who joins it is woken;
-//  - no fiber leaves a wait, and none ends, while a census is taken.
+//  - its closure is destroyed on the fiber itself, before a fiber that joins it is woken;
+//  - no fiber leaves a wait, and none ends, while a Safepoint lives.
 //
-// What only matters to the worker that has the fiber in hand is RelaxedAtomic: to ThreadSanitizer
-// the worker's fibers are threads of their own.
+// Members that only the fiber's present worker touches are RelaxedAtomic, because to
+// ThreadSanitizer the fibers of one worker are separate threads.
 #pragma once
 
 #include <cstddef>
@@ -31,10 +31,19 @@ class SchedulerCore;
 class GroupCore;
 class Worker;
 
+/// How a deadlock is ended (SchedulerCore::end_deadlock): each step ends the waits of the steps
+/// before it, and more.
+enum class DeadlockStep : std::uint8_t {
+  kCancel,      // every fiber is asked to stop; shielded waits go on
+  kBreakWaits,  // shields give way in waits for an action of another fiber: channels, locks...
+  kBreakJoins,  // and in waits for the end of something: joins, device events
+  kBreakDestructors,  // and in joins of destructors, where the exception terminates the program
+};
+
 class alignas(64) Fiber final : public Waiter {
  public:
   /// The fiber that runs on the calling thread, or null. Not inlined: a compiler may keep a
-  /// thread-local's address across a park, after which the fiber may be on another thread.
+  /// thread-local's address across a park, after which the fiber may run on another thread.
   [[nodiscard]] static Fiber* current() noexcept;
 
   explicit Fiber(SchedulerCore& core) noexcept : Waiter(true), core_(core) {}
@@ -54,30 +63,30 @@ class alignas(64) Fiber final : public Waiter {
   void ready() noexcept override;
   /// ready(), inlined: worker_switch.h. `worker` is the caller's, null on a plain thread.
   void ready_from(Worker* worker) noexcept;
-  /// ready(), for who claimed the operation without holding one of its locks: the fiber may not
-  /// have been switched away from yet. Not called with SchedulerCore's lock held, nor while another
-  /// fiber waits for the caller to be switched away from.
+  /// As ready(), for a caller that claimed the operation without holding one of its locks: the
+  /// fiber's context may not be saved yet. Not to be called with SchedulerCore::lock_ held, nor
+  /// while another fiber waits for the caller's context to be saved.
   void ready_once_parked() noexcept;
 
-  /// Goes behind the other fibers that can run.
+  /// Goes behind the other fibers that can run. Called by the fiber itself.
   void yield() noexcept;
 
-  // Asking a fiber to stop: its wait, now or the next one, ends with kCancelled. In two steps with
-  // a heavy_fence() in between, so that one fence does for many fibers. A fiber that has not run
-  // yet needs only the first.
-  /// A wait of this fiber's would end so at once. Called by the fiber itself.
+  // To cancel a fiber means that its wait, the present or the next one, ends with kCancelled. It
+  // takes request_cancel(), a heavy_fence() and deliver_cancel(), so that one fence serves many
+  // fibers. A fiber that has not run yet needs only the first.
+
+  /// Whether a wait of this fiber would end at once because it was cancelled. Called by the fiber
+  /// itself.
   [[nodiscard]] bool shall_stop() const noexcept {
     return cancel_requested_.load(std::memory_order_relaxed) && shields_ == 0;
   }
   void request_cancel() noexcept { cancel_requested_.store(true, std::memory_order_relaxed); }
   void deliver_cancel() noexcept;
 
-  /// Ends the present wait as a cancellation would, though the fiber be shielded: for a deadlock,
-  /// in which nothing else can end it. `step` says how hard: at 1 only waits for what other fibers
-  /// do on purpose (channels, room in a group); from 2 on also for what these do by ending (joins,
-  /// device events); from 3 on those of destructors too, which terminates the program.
-  /// True if there was such a wait: the caller then owes ready_once_parked(). In a census.
-  [[nodiscard]] bool break_wait(int step) noexcept;
+  /// Ends the present wait as a cancellation would, even if the fiber is shielded, if `step` is
+  /// hard enough for that kind of wait. For a deadlock, where nothing else can end it. True if it
+  /// did: the caller then owes ready_once_parked(). While a Safepoint lives.
+  [[nodiscard]] bool break_wait(DeadlockStep step) noexcept;
   /// Between shield() and unshield() (they nest) cancellation is remembered, not delivered. Called
   /// by the fiber itself.
   void shield() noexcept { ++shields_; }
@@ -85,7 +94,7 @@ class alignas(64) Fiber final : public Waiter {
 
   [[nodiscard]] SchedulerCore& core() const noexcept { return core_; }
   [[nodiscard]] GroupCore* group() const noexcept { return group_; }
-  /// As given at its launch; empty if it has none.
+  /// The name given at the launch; empty if there is none.
   [[nodiscard]] std::string_view name() const noexcept {
     return name_ != nullptr ? std::string_view(*name_) : std::string_view();
   }
@@ -94,11 +103,11 @@ class alignas(64) Fiber final : public Waiter {
   /// A pseudo-random number of this fiber's own sequence. Called by the fiber itself.
   std::uint64_t random() noexcept;
 
-  /// Its id, and its name if it has one.
+  /// The fiber's id, and its name if it has one.
   [[nodiscard]] std::string label() const;
-  /// What it waits for. Where no fiber runs, and this one waits.
+  /// What the fiber waits for. While no fiber runs, and this one waits.
   [[nodiscard]] const Wait& wait() const noexcept { return wait_; }
-  /// About when its present wait began. Likewise.
+  /// When its present wait began, about. While no fiber runs, and this one waits.
   [[nodiscard]] Cycles waits_since() const noexcept { return since_.get(); }
 
  private:
@@ -116,21 +125,21 @@ class alignas(64) Fiber final : public Waiter {
 
   // A park and a wake-up touch the first two cache lines only.
   SchedulerCore& core_;
-  RelaxedAtomic<Cycles> since_{0};  // about when its present wait began
+  RelaxedAtomic<Cycles> since_{0};  // when its present wait began, about
 
-  RelaxedAtomic<Worker*> worker_{nullptr};  // that runs it now, or ran it last
+  RelaxedAtomic<Worker*> worker_{nullptr};  // the one that runs it now, or ran it last
   RelaxedAtomic<Worker*> home_{nullptr};    // the only one that may run it, if pinned
   RelaxedAtomic<Fiber*> next_{nullptr};     // in a FiberList, or in the pool
   RelaxedAtomic<std::uint32_t> behind_{0};  // RunRing::pushed() when it joined the pinned list
   int shields_ = 0;                         // its own, once it runs
-  Atomic<bool> parked_{false};              // since begin(): its context has been saved
+  Atomic<bool> parked_{false};              // its context has been saved since begin()
   Atomic<bool> cancel_requested_{false};
   Atomic<bool> live_{false};  // launched, and not ended
   RelaxedAtomic<bool> has_stack_{false};
   RelaxedAtomic<bool> has_own_stack_size_{false};
   Context context_;
 
-  // From here its own, once it runs.
+  // The rest belongs to the fiber itself, once it runs.
   GroupCore* group_ = nullptr;
   std::uint64_t id_ = 0;
   std::uint64_t random_ = 0;  // the counter of its sequence

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "leat/csp/base/relaxed_atomic.h"
+#include "leat/csp/base/tuning.h"
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/wait/spin_lock.h"
 
@@ -29,7 +30,7 @@ class FiberPool {
 
    private:
     friend class FiberPool;
-    static constexpr int kBatch = 64;
+    static constexpr int kBatch = tuning::kFiberBatch;
     RelaxedAtomic<Fiber*> first_{nullptr};
     RelaxedAtomic<int> count_{0};
   };

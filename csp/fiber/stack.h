@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "leat/csp/base/relaxed_atomic.h"
+#include "leat/csp/base/tuning.h"
 #include "leat/csp/fiber/context.h"
 #include "leat/csp/wait/spin_lock.h"
 
@@ -50,7 +51,7 @@ class StackPool {
     void put(StackSpan stack) noexcept;
 
    private:
-    static constexpr int kMost = 32;
+    static constexpr int kMost = tuning::kMostCachedStacks;
     /// Gives back all but `few`.
     void keep(int few) noexcept;
 

@@ -32,7 +32,8 @@ bool is_stuck(const Fiber& fiber) noexcept {
   });
 }
 
-// One line: label, what the fiber waits for and since when. In a census, or while no fiber runs.
+// One line: the label, what the fiber waits for and since when. While a Safepoint lives, or while no
+// fiber runs.
 std::string describe(const Fiber& fiber) {
   std::string line = fiber.label();
   // acquire: what begin() wrote.
@@ -54,8 +55,9 @@ std::string describe(const Fiber& fiber) {
   return line;
 }
 
-// Which fiber keeps which waiting, where that can be told: who holds a mutex, and who is in a group
-// that is joined or full. Who could come to a channel, a semaphore or a notification cannot.
+// Which fiber waits for which other ones, where that is known: for the holder of a mutex, and for
+// the fibers of a group that is joined or full. Which fiber would come to a channel, a semaphore or
+// a notification is not known.
 class WaitsFor {
  public:
   explicit WaitsFor(const std::vector<const Fiber*>& fibers) : fibers_(fibers) {
@@ -65,12 +67,13 @@ class WaitsFor {
     }
   }
 
-  /// Each waits for the next, the last for the first; empty if there is no cycle.
+  /// A list in which each fiber waits for the next, and the last for the first; empty if there is
+  /// no such cycle.
   [[nodiscard]] std::vector<const Fiber*> find_cycle() const {
     enum class State : std::uint8_t { kUnseen, kOnPath, kDone };
     struct Step {
       std::size_t fiber;
-      std::size_t followed;  // of those that it waits for
+      std::size_t followed;  // how many of the fibers that it waits for
     };
     std::vector<State> states(fibers_.size(), State::kUnseen);
     std::vector<Step> path;
@@ -146,11 +149,11 @@ std::string describe(const std::vector<const Fiber*>& stuck) {
 }  // namespace
 
 void SchedulerCore::cancel_root_fibers() noexcept {
-  heavy_fence();  // who launches one either has counted it by now, or sees that the group is
-                  // stopped
+  // A launcher has either counted its fiber by now, or sees that the group is stopped.
+  heavy_fence();
   Fiber* const caller = Fiber::current();
   const bool in_root = caller != nullptr && caller->group() == root_.get();
-  if (root_count() == (in_root ? 1 : 0)) {  // all fibers of the scheduler need not be looked at
+  if (root_count() == (in_root ? 1 : 0)) {  // no need to look at all fibers of the scheduler
     if (in_root) caller->request_cancel();
     return;
   }
@@ -166,7 +169,7 @@ void SchedulerCore::cancel_root_fibers() noexcept {
 }
 
 std::vector<const Fiber*> SchedulerCore::stuck_fibers() {
-  // Who waits for somebody outside does so again and again: all others need not be looked at.
+  // A fiber that waits for something outside mostly does so again: then one look is enough.
   const auto may_be_woken = [](const Fiber& fiber) {
     return fiber.live_.load(std::memory_order_acquire) && !is_stuck(fiber);
   };
@@ -178,7 +181,7 @@ std::vector<const Fiber*> SchedulerCore::stuck_fibers() {
     if (not_stuck == nullptr && may_be_woken(fiber)) not_stuck = &fiber;
   });
   not_stuck_ = not_stuck;
-  // One that somebody outside is about to launch is not live yet.
+  // A fiber that a thread outside is about to launch is counted, and not live yet.
   if (not_stuck != nullptr || count != live_count()) return {};
   std::vector<const Fiber*> fibers;
   fibers.reserve(count);
@@ -200,42 +203,52 @@ std::string SchedulerCore::dump() {
          " workers" + (count > 0 ? ":" : "") + lines + "\n";
 }
 
-bool SchedulerCore::end_deadlock() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
-  // lock_ is held while they are listed: whoever is woken by somebody outside cannot run.
+bool SchedulerCore::seeks_deadlock() const noexcept {
+  return throws_deadlock_ && !timers_may_wake() && outside_work_ == 0 &&
+         deadlock_sought_at_ != progress();
+}
+
+DeadlockStep SchedulerCore::next_deadlock_step() noexcept {
+  const std::uint64_t now = progress();
+  if (!shutting_down_.load(std::memory_order_relaxed)) {
+    deadlock_step_ = DeadlockStep::kCancel;
+  } else if (now != deadlock_step_at_) {
+    deadlock_step_ = DeadlockStep::kBreakWaits;
+  } else if (deadlock_step_ != DeadlockStep::kBreakDestructors) {
+    deadlock_step_ = static_cast<DeadlockStep>(static_cast<int>(deadlock_step_) + 1);
+  }
+  deadlock_step_at_ = now;
+  return deadlock_step_;
+}
+
+bool SchedulerCore::end_deadlock() noexcept {
+  // Under lock_: a fiber that another thread wakes meanwhile cannot run.
   const std::vector<const Fiber*> stuck = stuck_fibers();
   if (stuck.empty()) return false;
   const std::string text = describe(stuck);
-  const std::uint64_t now = progress();
-  const int step = shutting_down_.load(std::memory_order_relaxed)
-                       ? (now == stepped_at_ ? deadlock_steps_ + 1 : 1)
-                       : 0;  // 0: cancel
-  deadlock_steps_ = step;
-  stepped_at_ = now;
-  const bool first = step > 0 && !std::exchange(reported_broken_shields_, true);
-  lock_.unlock();
+  const DeadlockStep step = next_deadlock_step();
+  const bool breaks = step != DeadlockStep::kCancel;
+  const bool breaks_first = breaks && !std::exchange(reported_broken_shields_, true);
+  const SpinUnlockGuard unlocked(lock_);
   root_->fail(std::make_exception_ptr(Deadlock("leat: deadlock: " + text)));
-  if (step == 0) {
+  if (!breaks) {
     stop_everything();
-    lock_.lock();
     return true;
   }
-  if (first) {
-    // A shield may stand in a destructor, from which no exception can leave: then the program ends
-    // here, and this line is all that tells why.
+  if (breaks_first) {
+    // A shield may stand in a destructor, from which no exception can leave. Then the program ends
+    // here, and this line is all that says why.
     std::fprintf(stderr, "leat: deadlock, shielded from cancellation; the shields give way: %s\n",
                  text.c_str());
   }
-  // First all waits are ended, then anybody runs: a fiber that runs would let others go on, whose
-  // next waits are not part of the deadlock.
-  {
-    const Safepoint safepoint;
-    std::vector<Fiber*> ended;
-    fibers_.for_each_live([&](Fiber& fiber) {
-      if (fiber.break_wait(step)) ended.push_back(&fiber);
-    });
-    for (Fiber* const fiber : ended) fiber->ready_once_parked();
-  }
-  lock_.lock();
+  // All waits are ended before any fiber runs: a fiber that runs would wake others, whose next
+  // waits are not part of the deadlock.
+  const Safepoint safepoint;
+  std::vector<Fiber*> ended;
+  fibers_.for_each_live([&](Fiber& fiber) {
+    if (fiber.break_wait(step)) ended.push_back(&fiber);
+  });
+  for (Fiber* const fiber : ended) fiber->ready_once_parked();
   return true;
 }
 

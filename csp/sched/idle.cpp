@@ -1,23 +1,16 @@
-// What happens between having nothing to run and running again: sleeping, waking, watching the
-// clock and the busy.
+// What a worker does between having nothing to run and running again: sleeping, waking, keeping the
+// time and monitoring the busy workers.
 #include <algorithm>
 #include <utility>
 
 #include "leat/csp/base/asymmetric_fence.h"
+#include "leat/csp/base/tuning.h"
 #include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/wait/assert.h"
 #include "leat/csp/wait/cpu_count.h"
 #include "leat/csp/wait/futex.h"
-#include "leat/csp/wait/spin_times.h"
 
 namespace leat {
-namespace {
-
-// How often the watcher looks at the busy workers, and how often in vain before it stops.
-constexpr Duration kMonitorPeriod = std::chrono::microseconds(50);
-constexpr int kQuietLooks = 4;
-
-}  // namespace
 
 void SchedulerCore::push_remote(Fiber& fiber) noexcept {
   Worker* woken = nullptr;
@@ -33,8 +26,8 @@ void SchedulerCore::push_remote(Fiber& fiber) noexcept {
       }
     } else {
       global_queue_.push(fiber);
-      // seq_cst, both: a spinner that finds other work first leaves spinning_, and then looks here.
-      // One that goes to sleep looks under lock_.
+      // seq_cst, both: a spinner that finds other work first decrements spinning_, and then looks
+      // here. A worker that goes to sleep looks under lock_.
       global_count_.fetch_add(1, std::memory_order_seq_cst);
       if (spinning_.load(std::memory_order_seq_cst) == 0) woken = wake_one();
     }
@@ -49,7 +42,7 @@ void SchedulerCore::take_pinned_inbox(Worker& worker) noexcept {
     while (Fiber* const fiber = worker.pinned_inbox_.pop()) mine.push(*fiber);
     worker.has_pinned_inbox_.store(false, std::memory_order_relaxed);
   }
-  while (Fiber* const fiber = mine.pop()) worker.push_back(*fiber);  // may want the lock: spill()
+  while (Fiber* const fiber = mine.pop()) worker.push_back(*fiber);  // may take lock_: spill()
 }
 
 Fiber* SchedulerCore::take_global(Worker& worker) noexcept {
@@ -61,7 +54,7 @@ Fiber* SchedulerCore::take_global(Worker& worker) noexcept {
     first = global_queue_.pop();
     if (first == nullptr) return nullptr;
     const std::size_t count = global_count_.load(std::memory_order_relaxed);
-    // Not more than fits the ring, which is empty.
+    // No more than fits into the ring, which is empty.
     const std::size_t share =
         std::clamp<std::size_t>(count / workers_.size(), 1, RunRing::kSize / 2);
     std::size_t taken = 1;
@@ -89,22 +82,35 @@ bool SchedulerCore::look_outside(Worker& worker) noexcept {
   const bool timers = may_have_due_timers();
   if (timers) fire_due_timers(worker);
   if (!timers && global_count_.load(std::memory_order_relaxed) == 0) return false;
-  Fiber* injected = nullptr;
+  Fiber* fiber = nullptr;
   bool timekeeper_wanted = false;
   {
     const SpinLockGuard guard(lock_);
-    injected = global_queue_.pop();
-    if (injected != nullptr) global_count_.fetch_sub(1, std::memory_order_relaxed);
+    fiber = global_queue_.pop();
+    if (fiber != nullptr) global_count_.fetch_sub(1, std::memory_order_relaxed);
     timekeeper_wanted = needs_timekeeper();
   }
-  if (injected != nullptr) worker.push_back(*injected);
+  if (fiber != nullptr) worker.push_back(*fiber);
   return timekeeper_wanted;
 }
 
 // ---- waking
 
-// A worker counts as busy from the moment somebody decides to wake it: otherwise "all idle" would
-// be seen between the decision and its first look at the queues.
+void SchedulerCore::mark_idle(Worker& worker) noexcept {
+  worker.idle_ = true;
+  const int idle = idle_.fetch_add(1, std::memory_order_relaxed) + 1;
+  // While a worker runs, one idle worker monitors it. It is appointed here, before missed_work()
+  // takes its time for a fence: otherwise the running worker would keep waking this one.
+  if (monitor_ == nullptr && idle < running_workers_) monitor_ = &worker;
+  update_monitor_wanted();
+  if (worker.spinning_) {
+    worker.spinning_ = false;
+    spinning_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+}
+
+// A worker counts as busy from the decision to wake it: otherwise "all idle" would be seen between
+// that decision and the worker's first look at the queues.
 void SchedulerCore::mark_busy(Worker& worker) noexcept {
   worker.idle_ = false;
   idle_.fetch_sub(1, std::memory_order_relaxed);
@@ -116,7 +122,7 @@ void SchedulerCore::mark_busy(Worker& worker) noexcept {
 }
 
 void SchedulerCore::update_monitor_wanted() noexcept {
-  // seq_cst: who puts a fiber into a run-next slot looks here next.
+  // seq_cst: a worker that puts a fiber into its run-next slot looks here next.
   monitor_wanted_.store(idle_.load(std::memory_order_relaxed) > 0 && monitor_ == nullptr,
                         std::memory_order_seq_cst);
 }
@@ -127,7 +133,7 @@ Worker* SchedulerCore::wake_one() noexcept {
   for (const auto& worker : workers_) {
     if (!worker->idle_) continue;
     chosen = worker.get();
-    // Those last: they would have to be replaced, by whoever finds work next.
+    // The timekeeper and the monitor come last: they would have to be replaced.
     if (!worker->keeps_time_ && monitor_ != chosen) break;
   }
   LEAT_ASSERT(chosen != nullptr, "idle_ counts the workers that are idle");
@@ -143,8 +149,8 @@ void SchedulerCore::wake_all() noexcept {
   }
 }
 
-// At most one at a time is on its way: it sends the next when it has found something and there is
-// more (Worker::found_work).
+// At most one worker at a time is on its way to look for work. When it has found some and there is
+// more, it wakes the next one (Worker::found_work).
 void SchedulerCore::wake_spinner() noexcept {
   int none = 0;
   if (!spinning_.compare_exchange_strong(none, 1, std::memory_order_seq_cst)) return;
@@ -155,7 +161,8 @@ void SchedulerCore::wake_spinner() noexcept {
     if (woken != nullptr) {
       woken->spinning_ = true;
     } else {
-      // Under the lock: while it counts, push_remote() relies on somebody who looks for work.
+      // Under the lock: while spinning_ is not 0, push_remote() relies on a worker that looks for
+      // work.
       spinning_.fetch_sub(1, std::memory_order_seq_cst);
     }
   }
@@ -180,8 +187,9 @@ void SchedulerCore::end_outside_work() noexcept {
   {
     const SpinLockGuard guard(lock_);
     --outside_work_;
-    ++outside_progress_;                         // whoever was waited for may be gone:
-    if (outside_work_ == 0) woken = wake_one();  // somebody looks whether all is stuck
+    ++outside_progress_;
+    // Nothing outside may wake a fiber any more: the worker looks for a deadlock.
+    if (outside_work_ == 0) woken = wake_one();
   }
   if (woken != nullptr) futex_wake(&woken->wake_word_);
 }
@@ -192,139 +200,138 @@ bool SchedulerCore::queued_elsewhere(const Worker& worker) const noexcept {
   if (global_count_.load(std::memory_order_seq_cst) > 0) return true;
   return std::any_of(workers_.begin(), workers_.end(), [&](const auto& other) {
     return other.get() != &worker &&
-           (!other->handoff_.empty() || other->ring_.size() >= Worker::kSmallQueue);
+           (!other->handoff_.empty() || other->ring_.size() >= tuning::kSmallQueue);
   });
 }
 
 bool SchedulerCore::woken_elsewhere(const Worker& worker) const noexcept {
   return std::any_of(workers_.begin(), workers_.end(), [&](const auto& other) {
-    return other.get() != &worker && other->holds_woken();
+    return other.get() != &worker && other->has_retakable();
   });
 }
 
-// Changes whenever a fiber is run or something happens outside.
+// Changes whenever a worker switches to a fiber, and whenever something happens outside.
 std::uint64_t SchedulerCore::progress() const noexcept {
   std::uint64_t sum = outside_progress_;
   for (const auto& worker : workers_) sum += worker->switches_.get();
   return sum;
 }
 
-SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
-  lock_.lock();
-  if (has_due_timers()) {
-    lock_.unlock();
-    fire_due_timers(worker);
-    return Woken::kBySomebody;
+SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept {
+  {
+    const SpinLockGuard guard(lock_);
+    switch (decide(worker)) {
+      case Decision::kFireTimers: break;  // without lock_, below
+      case Decision::kLookAgain: return Woken::kForWork;
+      case Decision::kEnd: return Woken::kEnded;
+      case Decision::kSleep: return sleep_until_woken(worker);
+      case Decision::kSleepIfNoWork:
+        return missed_work(worker) ? Woken::kForWork : sleep_until_woken(worker);
+    }
   }
-  if (!global_queue_.empty() || !worker.pinned_inbox_.empty()) {
-    lock_.unlock();
-    return Woken::kBySomebody;
-  }
+  fire_due_timers(worker);
+  return Woken::kForWork;
+}
 
-  worker.idle_ = true;
-  const int idle = idle_.fetch_add(1, std::memory_order_relaxed) + 1;
-  // Somebody runs: one of those who sleep watches him. From the first moment on: if nobody did for
-  // as long as a fence takes, he would wake this worker again and again.
-  if (monitor_ == nullptr && idle < running_workers_) monitor_ = &worker;
-  update_monitor_wanted();
-  if (worker.spinning_) {
-    worker.spinning_ = false;
-    spinning_.fetch_sub(1, std::memory_order_seq_cst);
-  }
-  const std::uint32_t word = worker.wake_word_.load(std::memory_order_relaxed);
+SchedulerCore::Decision SchedulerCore::decide(Worker& worker) noexcept {
+  if (has_due_timers()) return Decision::kFireTimers;
+  if (!global_queue_.empty() || !worker.pinned_inbox_.empty()) return Decision::kLookAgain;
+  mark_idle(worker);
+  const bool all_idle = idle_.load(std::memory_order_relaxed) == running_workers_;
+  if (all_idle) return decide_when_all_idle(worker);
+  if (!ended_) return Decision::kSleepIfNoWork;
+  mark_busy(worker);
+  return Decision::kEnd;
+}
 
-  if (idle == running_workers_) {  // every fiber is parked
-    if (shutting_down_.load(std::memory_order_relaxed) && live_count() == 0) {
-      ended_ = true;
-      mark_busy(worker);
-      wake_all();
-      lock_.unlock();
-      return Woken::kEnded;
-    }
-    if (clock_->is_virtual() && timers_may_wake()) {
-      options_.clock->advance_to(timers_.earliest());
-      mark_busy(worker);
-      lock_.unlock();
-      return Woken::kBySomebody;
-    }
-    if (throws_deadlock_ && !timers_may_wake() && outside_work_ == 0 &&
-        deadlock_sought_at_ != progress()) {
-      const std::uint64_t before = progress();
-      mark_busy(worker);
-      // Where all were stuck and nobody has moved on since, the next step follows at once.
-      if (!end_deadlock()) deadlock_sought_at_ = before;
-      lock_.unlock();
-      return Woken::kBySomebody;
-    }
-  } else {
-    if (ended_) {
-      mark_busy(worker);
-      lock_.unlock();
-      return Woken::kEnded;
-    }
-    // Somebody may have queued a fiber before he could see that this worker is idle.
-    lock_.unlock();
+SchedulerCore::Decision SchedulerCore::decide_when_all_idle(Worker& worker) noexcept {
+  if (shutting_down_.load(std::memory_order_relaxed) && live_count() == 0) {
+    ended_ = true;
+    mark_busy(worker);
+    wake_all();
+    return Decision::kEnd;
+  }
+  if (clock_->is_virtual() && timers_may_wake()) {
+    options_.clock->advance_to(timers_.earliest());
+    mark_busy(worker);
+    return Decision::kLookAgain;
+  }
+  if (seeks_deadlock()) {
+    const std::uint64_t before = progress();
+    mark_busy(worker);
+    // After a step, the next one follows at once if no fiber has moved on since.
+    if (!end_deadlock()) deadlock_sought_at_ = before;
+    return Decision::kLookAgain;
+  }
+  return Decision::kSleep;
+}
+
+bool SchedulerCore::missed_work(Worker& worker) noexcept {
+  bool work = false;
+  {
+    const SpinUnlockGuard unlocked(lock_);
     heavy_fence();
-    const bool work = queued_elsewhere(worker);
-    lock_.lock();
-    if (work || !worker.idle_) {
-      if (worker.idle_) mark_busy(worker);
-      worker.shares_cpu_ = false;  // or it would come here again instead of looking for this work
-      lock_.unlock();
-      return Woken::kBySomebody;
-    }
+    work = queued_elsewhere(worker);
   }
+  if (!work && worker.idle_) return false;
+  if (worker.idle_) mark_busy(worker);
+  // Otherwise the worker would not spin, and come here again instead of taking this work.
+  worker.shares_cpu_ = false;
+  return true;
+}
 
-  bool to_watch = false;
+SchedulerCore::Woken SchedulerCore::sleep_until_woken(Worker& worker) noexcept {
+  // As long as the worker is idle, the word has this value: mark_busy() changes both.
+  const std::uint32_t word = worker.wake_word_.load(std::memory_order_relaxed);
+  bool to_look = false;
   int slept_on = kNoCpu;
-  for (;;) {
+  do {
     if (monitor_ == &worker) review_monitor();
-    const bool watches = monitor_ == &worker;
+    const bool monitors = monitor_ == &worker;
     worker.keeps_time_ = needs_timekeeper();
     if (worker.keeps_time_) timekeeper_until_ = timers_.earliest();
     const TimePoint keeps_until = timekeeper_until_;
-    Deadline until = worker.keeps_time_ ? Deadline(timekeeper_until_) : Deadline::never();
-    lock_.unlock();
-    to_watch = false;
-    if (watches) {
-      const TimePoint next_watch = SteadyClock::instance().now() + kMonitorPeriod;
-      if (next_watch < until.at()) {
-        until = Deadline(next_watch);
-        to_watch = true;
+    {
+      const SpinUnlockGuard unlocked(lock_);
+      Deadline until = worker.keeps_time_ ? Deadline(keeps_until) : Deadline::never();
+      to_look = false;
+      if (monitors) {
+        const TimePoint next_look = SteadyClock::instance().now() + tuning::kMonitorPeriod;
+        if (next_look < until.at()) {
+          until = Deadline(next_look);
+          to_look = true;
+        }
       }
+      slept_on = current_cpu();
+      futex_wait(worker.wake_word_, word, until);
     }
-    slept_on = current_cpu();
-    futex_wait(worker.wake_word_, word, until);
-    lock_.lock();
     if (worker.keeps_time_ && timekeeper_until_ == keeps_until) {
       timekeeper_until_ = TimePoint::max();
     }
     worker.keeps_time_ = false;
-    // A watch that sees nothing leaves the worker idle: no fence, which would interrupt the others.
-    if (!worker.idle_ || !to_watch || worker.sees_stalled_worker()) break;
-  }
-  const bool by_itself = worker.idle_;  // its time came, or a spurious return
+    // A look that finds nothing leaves the worker idle: no fence, which would interrupt the others.
+  } while (worker.idle_ && to_look && !worker.sees_stalled_worker());
+  const bool by_itself = worker.idle_;  // its time has come, or a spurious return
   worker.shares_cpu_ = !by_itself && shares_its_cpu(slept_on, worker.woken_from_);
   if (by_itself) mark_busy(worker);
-  const bool ended = ended_;
-  lock_.unlock();
-  if (ended) return Woken::kEnded;
-  return by_itself && to_watch ? Woken::kToRetake : Woken::kBySomebody;
+  if (ended_) return Woken::kEnded;
+  return by_itself && to_look ? Woken::kToRetake : Woken::kForWork;
 }
 
-// Of the watcher: where nothing moves for a while, nobody watches, until somebody moves again.
+// While nothing moves for a while there is no monitor, until a fiber is switched again.
 void SchedulerCore::review_monitor() noexcept {
   const std::uint64_t now = progress();
   quiet_looks_ = now == progress_at_last_look_ ? quiet_looks_ + 1 : 0;
   progress_at_last_look_ = now;
-  if (quiet_looks_ < kQuietLooks) return;
-  Worker* const watcher = std::exchange(monitor_, nullptr);
+  if (quiet_looks_ < tuning::kQuietLooks) return;
+  Worker* const monitor = std::exchange(monitor_, nullptr);
   update_monitor_wanted();
-  // Whoever puts a fiber into his run-next slot from here on sees monitor_wanted_, or is seen.
+  // From here on, a worker that puts a fiber into its run-next slot either sees monitor_wanted_ or
+  // is seen below.
   heavy_fence();
-  if (woken_elsewhere(*watcher)) {
+  if (woken_elsewhere(*monitor)) {
     quiet_looks_ = 0;
-    monitor_ = watcher;
+    monitor_ = monitor;
     update_monitor_wanted();
   }
 }

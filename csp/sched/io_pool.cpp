@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "leat/csp/base/tuning.h"
 #include "leat/csp/error.h"
 #include "leat/csp/wait/futex.h"
 #include "leat/csp/wait/park.h"
@@ -24,7 +25,8 @@ void IoPool::end() noexcept {
       const std::scoped_lock lock(handles_mutex_);
       std::list<OsThread>& list = ended_.empty() ? running_ : ended_;
       if (list.empty()) return;
-      // One that runs moves its handle while we wait for it: so it is taken from the list.
+      // A running thread moves its handle to ended_ when it ends. So the handle is taken out of the
+      // list before the lock is dropped.
       one = std::move(list.front());
       if (&list == &ended_) list.pop_front();
       if (!one.joinable()) {
@@ -42,26 +44,25 @@ int IoPool::threads() const noexcept {
 }
 
 void IoPool::run(BlockingCall& call) {
-  make_room();
-  lock_.lock();
-  word_.fetch_add(1, std::memory_order_relaxed);
-  futex_wake(&word_);  // whoever sleeps comes to take lock_ when the fiber has parked
-  const int outcome = wait_in(calls_, call, lock_, ParkReason::kBlocking);
-  if (outcome == Waiter::kCancelled) --waiting_;
-  lock_.unlock();
+  start_thread_if_needed();
+  int outcome = 0;
+  {
+    const SpinLockGuard guard(lock_);
+    word_.fetch_add(1, std::memory_order_relaxed);
+    futex_wake(&word_);  // the thread that wakes up can take lock_ once the fiber has parked
+    outcome = wait_in(calls_, call, lock_, ParkReason::kBlocking);
+    if (outcome == Waiter::kCancelled) --waiting_;
+  }
   if (outcome == Waiter::kCancelled) throw Cancelled{};
 }
 
-// Counts a call that is about to wait, and starts a thread for it if those that are free are spoken
-// for.
-void IoPool::make_room() {
+void IoPool::start_thread_if_needed() {
   join_ended();
   {
     const SpinLockGuard guard(lock_);
     ++waiting_;
-    if (waiting_ <= free_ || threads_ == most_threads_) return;
+    if (waiting_ <= idle() || threads_ == most_threads_) return;
     ++threads_;
-    ++free_;
   }
   try {
     const std::scoped_lock lock(handles_mutex_);
@@ -75,8 +76,7 @@ void IoPool::make_room() {
   } catch (const std::system_error& error) {
     {
       const SpinLockGuard guard(lock_);
-      --free_;
-      if (--threads_ > 0) return;  // the others take it in time
+      if (--threads_ > 0) return;  // one of them will take the call
       --waiting_;
     }
     throw Error(std::string("leat: blocking: cannot start a thread: ") + error.what() +
@@ -99,33 +99,29 @@ void IoPool::work(std::list<OsThread>::iterator self) noexcept {
     call->run();
     waiter.ready();  // from here the call is gone
     const SpinLockGuard guard(lock_);
-    ++free_;
+    --busy_;
   }
   const std::scoped_lock lock(handles_mutex_);
   if (self->joinable()) ended_.splice(ended_.end(), running_, self);
 }
 
-BlockingCall* IoPool::take() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
-  lock_.lock();
+BlockingCall* IoPool::take() noexcept {
+  const SpinLockGuard guard(lock_);
   for (bool timed_out = false;;) {
     if (WaitNode* const call = calls_.pop_claimed()) {
-      --free_;
+      ++busy_;
       --waiting_;
-      lock_.unlock();
       return static_cast<BlockingCall*>(call);
     }
-    if (ending_ || (timed_out && waiting_ < free_)) {
-      --free_;
+    if (ending_ || (timed_out && waiting_ < idle())) {
       --threads_;
-      lock_.unlock();
       return nullptr;
     }
     const std::uint32_t word = word_.load(std::memory_order_relaxed);
-    const TimePoint until = SteadyClock::instance().now() + kIdle;
-    lock_.unlock();
+    const TimePoint until = SteadyClock::instance().now() + tuning::kIdleIoThread;
+    const SpinUnlockGuard unlocked(lock_);
     futex_wait(word_, word, Deadline(until));
     timed_out = SteadyClock::instance().now() >= until;
-    lock_.lock();
   }
 }
 

@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "leat/csp/base/tuning.h"
 #include "leat/csp/error.h"
 #include "leat/csp/fiber/safepoint.h"
 #include "leat/csp/fiber/stack_overflow.h"
@@ -11,7 +12,6 @@
 #include "leat/csp/wait/cpu_count.h"
 #include "leat/csp/wait/random.h"
 #include "leat/csp/wait/sanitizers.h"
-#include "leat/csp/wait/spin_times.h"
 
 namespace leat {
 
@@ -28,17 +28,6 @@ int checked_workers(int workers) {
   return workers == 0 ? usable_cpus() : workers;
 }
 
-// Slices longer than this are worth a wake-up of another worker.
-constexpr Duration kLongSlice = std::chrono::microseconds(7);
-// How long an offer waits for the worker that knows it before its owner takes it back.
-constexpr Duration kHandoffGrace = std::chrono::microseconds(1);
-// How long a queue may stand still before it is stolen from: one of few fibers whose owner runs one
-// all the time; one of many, which may be about to be launched, or of few while others take turns.
-constexpr Duration kStealAfterFew = std::chrono::microseconds(4);
-constexpr Duration kStealAfterMany = std::chrono::microseconds(50);
-// A queue of many that moves is stolen from if at this pace it will take its owner so long.
-constexpr Duration kStealPayoff = std::chrono::microseconds(100);
-
 int checked_io_threads(int threads) {
   if (threads >= 1 && threads <= kMostWorkers) return threads;
   throw std::invalid_argument("leat: a scheduler has 1 to " + std::to_string(kMostWorkers) +
@@ -47,18 +36,22 @@ int checked_io_threads(int threads) {
 
 }  // namespace
 
+SchedulerCore::Thresholds::Thresholds(bool spins) noexcept
+    : long_slice(cycles_in(tuning::kLongSlice)),
+      handoff_grace(cycles_in(tuning::kHandoffGrace)),
+      steal_after_few(cycles_in(tuning::kStealAfterFew)),
+      steal_after_many(cycles_in(tuning::kStealAfterMany)),
+      steal_payoff(cycles_in(tuning::kStealPayoff)),
+      spin(spins ? cycles_in(tuning::kSpin) : 0),
+      short_sleep(spins ? cycles_in(tuning::kShortSleep) : 0) {}
+
 SchedulerCore::SchedulerCore(const SchedulerOptions& options)
     : options_(options),
       clock_(options.clock != nullptr ? static_cast<const Clock*>(options.clock)
                                       : &SteadyClock::instance()),
       worker_count_(checked_workers(options.workers)),
-      long_slice_(cycles_in(kLongSlice)),
-      handoff_grace_(cycles_in(kHandoffGrace)),
-      spin_cycles_(clock_->is_virtual() || usable_cpus() == 1 ? 0 : cycles_in(kSpin)),
-      short_sleep_(spin_cycles_ == 0 ? 0 : cycles_in(kShortSleep)),
-      steal_after_few_(cycles_in(kStealAfterFew)),
-      steal_after_many_(cycles_in(kStealAfterMany)),
-      steal_payoff_(cycles_in(kStealPayoff)),
+      // Spinning is of no use where time does not pass, or where the other thread needs this CPU.
+      thresholds_(!clock_->is_virtual() && usable_cpus() > 1),
       root_(std::make_shared<GroupCore>(*this)),
       stacks_(options.stack_size),
       fibers_(*this),
@@ -70,7 +63,7 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options)
   }
   register_group(*root_);
   if (options.clock != nullptr) {
-    options.clock->attach();  // last: what throws after it would leave the clock in use
+    options.clock->attach();  // last: an exception after it would leave the clock in use
     clock_attached_ = true;
   }
 }
@@ -89,9 +82,9 @@ void SchedulerCore::run_main(UniqueFunction<void()> main) {
              try {
                main();
              } catch (const Cancelled&) {
-               // Some fiber failed, or all were stuck: the root group knows the error.
+               // A fiber failed, or there was a deadlock: the root group has the error.
              } catch (...) {
-               // Before the others are stopped: what they throw while unwinding comes second.
+               // Before the other fibers are stopped: what they throw while unwinding comes second.
                root_->fail(std::current_exception());
              }
              stop_everything();
@@ -104,7 +97,8 @@ void SchedulerCore::run_main(UniqueFunction<void()> main) {
   // The closure is in its fiber: the analyzer does not follow UniqueFunction's relocation.
   workers_[0]->run();  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
   join_workers();
-  // Taken, because a plain thread that still holds the core would free it under the caller's feet.
+  // The error is moved out of the core: a plain thread that still holds the core would otherwise
+  // free the exception while the caller reads it.
   if (const std::exception_ptr error = root_->take_first_error()) std::rethrow_exception(error);
 }
 
@@ -140,20 +134,20 @@ void SchedulerCore::join_workers() noexcept {
   sigquit_dump_.reset();
   stop_alarms();
   io_pool_.end();
-  // Here and not in the destructor: a TaskGroup, or a plain thread that has just woken a fiber, may
-  // hold the core for longer, and the clock is free for the next scheduler.
+  // Not in the destructor: a TaskGroup, or a plain thread that has just woken a fiber, may hold the
+  // core for longer, and the clock must be free for the next scheduler.
   if (std::exchange(clock_attached_, false)) options_.clock->detach();
 }
 
-// From here every fiber is cancelled, also those launched by the ones that unwind, and the workers
-// leave when the last one is done.
+// From here every fiber is cancelled, also those that unwinding fibers launch. The workers end when
+// the last fiber is done.
 void SchedulerCore::stop_everything() noexcept {
   {
     const SpinLockGuard guard(lock_);
     shutting_down_.store(true, std::memory_order_relaxed);
     wake_all();
   }
-  // Stopping runs the users' stop callbacks: not under a lock.
+  // Without a lock, because stopping a group runs the users' stop callbacks.
   std::vector<std::shared_ptr<GroupCore>> groups;
   {
     const SpinLockGuard guard(groups_lock_);
@@ -178,12 +172,13 @@ void SchedulerCore::unregister_group(GroupCore& group) noexcept {
   if (group.next != nullptr) group.next->previous = group.previous;
 }
 
-// A fiber that is launched while everything is being stopped must be stopped too: either the
-// launcher sees so, or whoever stops sees the fiber. For a listed group its lock decides.
+// A fiber that is launched while everything is being stopped must be stopped too: either this
+// function sees that, or the thread that stops sees the fiber. In a group that lists its fibers,
+// the group's lock decides.
 void SchedulerCore::launch(GroupCore& group, UniqueFunction<void()>&& body, GoOptions&& options) {
   Fiber& fiber = make_fiber(group, std::move(body), std::move(options));
   try {
-    group.add(fiber);  // may park, and go on on another worker
+    group.add(fiber);  // may park, and continue on another worker
   } catch (...) {
     discard(fiber);
     throw;
@@ -240,7 +235,7 @@ Fiber& SchedulerCore::make_fiber(GroupCore& group, UniqueFunction<void()>&& body
   return fiber;
 }
 
-// One that was made and is not launched.
+// For a fiber that was made and will not be launched.
 void SchedulerCore::discard(Fiber& fiber) noexcept {
   fiber.body_ = {};
   if (fiber.has_stack_.get()) {
@@ -251,7 +246,7 @@ void SchedulerCore::discard(Fiber& fiber) noexcept {
   fibers_.put(fiber);
 }
 
-// False if the scheduler has ended. `worker`: the caller's.
+// False if the scheduler has ended. `worker` is the caller's, or null.
 bool SchedulerCore::count_launch(const GroupCore& group, Worker* worker) noexcept {
   const bool in_root = &group == root_.get();
   if (worker != nullptr) {
@@ -266,7 +261,8 @@ bool SchedulerCore::count_launch(const GroupCore& group, Worker* worker) noexcep
   return true;
 }
 
-// On the fiber itself; its closure is gone. What follows only makes its memory free for others.
+// Runs on the fiber itself, after its closure was destroyed. After this the fiber's memory may be
+// used again.
 void SchedulerCore::finish(Fiber& fiber, Worker& worker) noexcept {
   fiber.live_.store(false, std::memory_order_relaxed);
   Safepoint::poll();
@@ -277,13 +273,13 @@ void SchedulerCore::finish(Fiber& fiber, Worker& worker) noexcept {
   if (!in_root) return;
   light_fence();  // pairs with the heavy one in GroupCore::join
   if (root_->was_joined()) {
-    full_fence();  // among several last ones at least one sees that all others have ended
+    full_fence();  // of several fibers that end last, at least one sees that all others have ended
     if (root_count() == 0) root_->wake_joiners();
   }
 }
 
-// Ends are counted before launches: what is seen to have ended by then had been launched, so equal
-// sums mean that between the two readings nobody was left. Both only grow; so it is never too few.
+// Ends are counted before launches, and both sums only grow. So the difference is never too small,
+// and 0 means that at some instant between the two readings no fiber was left.
 std::uint64_t SchedulerCore::root_count() const noexcept {
   std::uint64_t ended = 0;
   for (const auto& worker : workers_) {
@@ -296,7 +292,7 @@ std::uint64_t SchedulerCore::root_count() const noexcept {
   return launched - ended;
 }
 
-// Exact only where no fiber runs.
+// Exact only while no fiber runs.
 std::uint64_t SchedulerCore::live_count() const noexcept {
   std::uint64_t live = outside_root_counts_.launched.load(std::memory_order_relaxed) +
                        outside_other_counts_.launched.load(std::memory_order_relaxed);

@@ -1,22 +1,31 @@
-// Runs fibers on workers. The typed, user-facing side is csp/scheduler.h; what one worker does is
-// csp/sched/worker.h.
+// Runs fibers on workers: M fibers on N OS threads. The typed interface for users is
+// csp/scheduler.h; what one worker does is in csp/sched/worker.h.
 //
-// M fibers on N workers, each with queues of its own. What belongs to no worker is here: fibers
-// made ready from outside, timers, who sleeps, and the end. Always true under lock_:
-//  - idle_ counts the workers that sleep and that nobody has woken yet. A worker becomes idle under
-//    lock_ with its own queues empty, and only it fills these: idle_ == workers, with nothing
-//    injected, means that every fiber is parked. That is a fact, not a guess: only then does
-//    virtual time advance, and only then is a deadlock sought;
-//  - while something is injected, some worker is not idle and will look here before it sleeps.
+// Each worker has queues of its own. This class holds what belongs to no single worker: fibers that
+// were made ready from outside, timers, which workers sleep, and the end.
 //
-// A worker that makes a fiber ready wakes an idle one to take it only if the fiber would otherwise
-// stand behind another; the fiber in its run-next slot waits for it to switch. Should it not
-// switch, one of the idle workers, the watcher, comes by every kMonitorPeriod and takes that fiber
-// over, and calls another watcher if more wait and nobody watches. While no fiber has been switched
-// for some time, nobody watches (monitor_wanted_): then the first fiber put into a run-next slot
-// wakes a watcher. When all are idle nobody wakes up.
+// Always true under lock_:
+//  - idle_ counts the workers that sleep and that no other thread has woken yet. A worker becomes
+//    idle under lock_ with its own queues empty, and only the worker itself fills these. So when
+//    all workers are idle and the global queue is empty, every fiber is parked. That is a fact, not
+//    a guess: only then does virtual time advance, and only then is a deadlock looked for;
+//  - while the global queue holds fibers, some worker is not idle and will look here before it
+//    sleeps.
 //
-// Lock order: the census's, groups_lock_, a park's own lock (a channel's, GroupCore::lock_), lock_.
+// The monitor: a fiber in a worker's run-next slot waits for that worker to switch, and no other
+// worker is woken for it. In case the worker never switches, one idle worker, the monitor, looks at
+// the busy ones every tuning::kMonitorPeriod and takes such fibers over. If more of them wait, it
+// wakes the next monitor. While no fiber is switched for some time there is no monitor
+// (monitor_wanted_); then the first fiber that is put into a run-next slot wakes one. When all
+// workers are idle, none of them wakes up.
+//
+// Locks, in the order in which they are taken:
+// | lock                                        | guards                                          |
+// |---------------------------------------------|-------------------------------------------------|
+// | Safepoint's                                 | that no fiber leaves a wait, and none ends      |
+// | groups_lock_                                | the list of groups                              |
+// | that of a wait: a channel's, GroupCore's... | the queue in which the fiber waits              |
+// | lock_                                       | idle workers, global queue, timers, the end     |
 #pragma once
 
 #include <cstddef>
@@ -63,14 +72,14 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// Cancels and joins every fiber and every worker. Idempotent.
   void shut_down() noexcept;
 
-  /// Launches a fiber into `group`. Throws std::bad_alloc, std::logic_error where the scheduler has
-  /// ended. Where there is no memory for its stack, the group fails with leat::Error.
+  /// Launches a fiber into `group`. Throws std::bad_alloc, or std::logic_error if the scheduler has
+  /// ended. If there is no memory for the fiber's stack, the group fails with leat::Error.
   void launch(GroupCore& group, UniqueFunction<void()>&& body, GoOptions&& options);
-  /// Queues a fiber that was made ready by who is not one of its workers, or that is pinned to
-  /// another worker than the caller's.
+  /// Queues a fiber from outside its worker: one that a thread other than a worker of this
+  /// scheduler made ready, or one that is pinned to another worker than the caller's.
   void push_remote(Fiber& fiber) noexcept LEAT_EXCLUDES(lock_);
 
-  /// Called by a fiber of this scheduler that parks next.
+  /// Called by a fiber of this scheduler just before it parks.
   void add_timer(Timer& timer) noexcept LEAT_EXCLUDES(lock_);
   void remove_timer(Timer& timer) noexcept LEAT_EXCLUDES(lock_);
   /// The scheduler owns a share of the alarm until it has rung for the last time or is stopped.
@@ -81,12 +90,12 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
 
   void register_group(GroupCore& group) noexcept LEAT_EXCLUDES(groups_lock_);
   void unregister_group(GroupCore& group) noexcept LEAT_EXCLUDES(groups_lock_);
-  /// How many fibers the root group has; at some moment since the call there were not more.
+  /// The number of fibers in the root group. At some instant during the call there were no more.
   [[nodiscard]] std::uint64_t root_count() const noexcept;
   void cancel_root_fibers() noexcept;
 
-  /// One line about the scheduler, and one about each of its fibers. From anywhere; what runs goes
-  /// on, but for fibers that leave a wait or end: they wait for the list.
+  /// One line about the scheduler, and one about each of its fibers. May be called from any thread.
+  /// Fibers go on running meanwhile; one that leaves a wait or ends waits until the list is made.
   [[nodiscard]] std::string dump();
 
   [[nodiscard]] IoPool& io_pool() noexcept { return io_pool_; }
@@ -115,68 +124,109 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
     return next_fiber_id_.fetch_add(count, std::memory_order_relaxed);
   }
 
-  // What workers ask for. scheduler_idle.cpp
+  // What workers call. idle.cpp
 
-  enum class Woken : std::uint8_t { kEnded, kBySomebody, kToRetake };
-  /// Sleeps until there may be something to do. On the worker's base, with its queues empty.
+  /// Why sleep() returns.
+  enum class Woken : std::uint8_t {
+    kEnded,     // the scheduler has ended
+    kForWork,   // there may be something to run
+    kToRetake,  // the monitor saw a stalled worker
+  };
+  /// Sleeps until there may be something to do. On the worker's scheduler context, with its queues
+  /// empty.
   Woken sleep(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
-  /// Queues one injected fiber, and those whose time has come. True if somebody has to watch the
-  /// clock while this worker is busy.
+  /// Queues one fiber of the global queue, and the fibers whose timers are due. True if an idle
+  /// worker has to keep the time while this one is busy.
   bool look_outside(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
-  /// Takes the worker's share of what is injected: returns one, queues the others.
+  /// Takes the worker's share of the global queue: returns one fiber, queues the others.
   Fiber* take_global(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
+  /// Queues the fibers that other threads made ready and that are pinned to `worker`.
   void take_pinned_inbox(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
-  /// The worker's ring is full: half of it is injected.
+  /// Moves half of the worker's ring, which is full, to the global queue.
   void spill(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
   /// True if the worker shall spin before it sleeps; it is then counted in spinning_.
   [[nodiscard]] bool may_spin(Worker& worker) noexcept;
+  /// Wakes an idle worker for a fiber that was just queued, unless a worker spins: that one finds
+  /// it.
   void wake_for_work() noexcept {
     if (idle_.load(std::memory_order_relaxed) == 0) return;
-    // A spinner that has found other work leaves spinning_, and then looks at all queues once more.
-    // By an addition as this one: what was queued before this is seen by who leaves after it. (With
-    // two workers only a spinner itself comes here while the other one is idle.)
+    // A spinner that has found other work decrements spinning_, and then looks at all queues once
+    // more. Both sides use a read-modify-write: a spinner that decrements after this addition sees
+    // everything that was queued before it. (With two workers only a spinner itself comes here
+    // while the other one is idle.)
     if (spinning_.load(std::memory_order_relaxed) > 0 &&
         spinning_.fetch_add(0, std::memory_order_seq_cst) > 0) {
       return;
     }
     wake_spinner();
   }
+  /// Wakes an idle worker as the monitor if there is none. Called after a fiber was put where only
+  /// its own worker looks.
   void wake_monitor() noexcept {
     if (__builtin_expect(monitor_wanted_.load(std::memory_order_seq_cst), 0)) wake_spinner();
   }
   void wake_spinner() noexcept LEAT_EXCLUDES(lock_);
-  [[nodiscard]] bool somebody_spins() const noexcept {
+  [[nodiscard]] bool a_worker_spins() const noexcept {
     return spinning_.load(std::memory_order_relaxed) > 0;
   }
   void wake_timekeeper() noexcept LEAT_EXCLUDES(lock_);
-  /// Somebody else has queued more than he will soon run.
+  /// Whether another worker, or the global queue, holds fibers that should be run at once.
   [[nodiscard]] bool queued_elsewhere(const Worker& worker) const noexcept;
+  /// Whether another worker holds fibers that the monitor would retake.
   [[nodiscard]] bool woken_elsewhere(const Worker& worker) const noexcept;
 
-  [[nodiscard]] Cycles long_slice() const noexcept { return long_slice_; }
-  [[nodiscard]] Cycles handoff_grace() const noexcept { return handoff_grace_; }
-  [[nodiscard]] Cycles spin_cycles() const noexcept { return spin_cycles_; }
-  [[nodiscard]] Cycles short_sleep() const noexcept { return short_sleep_; }
-  [[nodiscard]] Cycles steal_after_few() const noexcept { return steal_after_few_; }
-  [[nodiscard]] Cycles steal_after_many() const noexcept { return steal_after_many_; }
-  [[nodiscard]] Cycles steal_payoff() const noexcept { return steal_payoff_; }
+  /// Times of csp/base/tuning.h in cycles of this machine. Without `spins`, spinning and short
+  /// sleeps have length 0.
+  struct Thresholds {
+    explicit Thresholds(bool spins) noexcept;
+    Cycles long_slice;
+    Cycles handoff_grace;
+    Cycles steal_after_few;
+    Cycles steal_after_many;
+    Cycles steal_payoff;
+    Cycles spin;
+    Cycles short_sleep;
+  };
 
+  /// A timer that is due: its fiber, or its alarm.
   struct Due {
     Fiber* fiber = nullptr;
     std::shared_ptr<Alarm> alarm;
     TimePoint at;
   };
 
-  // With lock_ held:
+  // Steps of sleep().
+  enum class Decision : std::uint8_t {
+    kFireTimers,    // a timer is due
+    kLookAgain,     // there is something to run
+    kEnd,           // the scheduler has ended
+    kSleep,         // every worker is idle
+    kSleepIfNoWork  // other workers run: one may have queued a fiber before it saw this one idle
+  };
+  /// Makes the worker idle, or says why not. May drop lock_ in between (end_deadlock).
+  Decision decide(Worker& worker) noexcept LEAT_REQUIRES(lock_);
+  /// What is to be done when every worker is idle, hence every fiber parked.
+  Decision decide_when_all_idle(Worker& worker) noexcept LEAT_REQUIRES(lock_);
+  /// Whether a fiber was queued, or this worker was woken, before the others could see that it is
+  /// idle. Then it is busy again. Drops lock_ in between.
+  bool missed_work(Worker& worker) noexcept LEAT_REQUIRES(lock_);
+  /// Sleeps until the worker is woken or its time has come. Drops lock_ while it sleeps.
+  Woken sleep_until_woken(Worker& worker) noexcept LEAT_REQUIRES(lock_);
+
+  /// Chooses an idle worker and marks it busy; the caller owes it a futex_wake(). Null if none is
+  /// idle.
   Worker* wake_one() noexcept LEAT_REQUIRES(lock_);
+  /// Marks every idle worker busy, and wakes it.
   void wake_all() noexcept LEAT_REQUIRES(lock_);
+  void mark_idle(Worker& worker) noexcept LEAT_REQUIRES(lock_);
   void mark_busy(Worker& worker) noexcept LEAT_REQUIRES(lock_);
   void update_monitor_wanted() noexcept LEAT_REQUIRES(lock_);
+  /// By the monitor: stops monitoring where nothing moves.
   void review_monitor() noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] bool has_due_timers() const noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] bool pop_due(TimePoint now, Due& due) noexcept LEAT_REQUIRES(lock_);
   std::shared_ptr<Alarm> unlink(Alarm& alarm) noexcept LEAT_REQUIRES(lock_);
-  /// Whether a timer could wake somebody, though nobody runs.
+  /// Whether a timer could wake a fiber while no fiber runs.
   [[nodiscard]] bool timers_may_wake() const noexcept LEAT_REQUIRES(lock_);
   void fire_due_timers(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
   void stop_alarms() noexcept LEAT_EXCLUDES(lock_);
@@ -186,37 +236,35 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   [[nodiscard]] std::uint64_t live_count() const noexcept;
   [[nodiscard]] std::uint64_t progress() const noexcept LEAT_REQUIRES(lock_);
 
-  // Seeing all fibers, and ending them. deadlock.cpp
+  // Looking at all fibers, and ending a deadlock. deadlock.cpp
 
-  /// Every fiber is parked and nothing is pending: if only fibers of this scheduler could wake each
-  /// other, sees to it that run() ends and throws Deadlock. True if it was so. Called and returns
-  /// with lock_ held, drops it in between.
+  /// Called when every fiber is parked and nothing is pending. If only fibers of this scheduler
+  /// could wake each other, makes run() end and throw Deadlock, and returns true. Drops lock_ in
+  /// between.
   ///
-  /// All are cancelled. If that moves nobody, they are shielded, and what they wait for will never
-  /// come: step by step the shields give way (Fiber::break_wait). It ends, because in the last step
-  /// every fiber moves on, by an exception.
+  /// First all fibers are cancelled. If none of them moves on, they are shielded and will never be
+  /// woken: then the shields give way, one DeadlockStep after the other. That ends, because in the
+  /// last step every fiber moves on, by an exception.
   bool end_deadlock() noexcept LEAT_REQUIRES(lock_);
-  /// All fibers, or none if one of them could still be woken. No fiber runs.
+  /// Whether a deadlock is to be looked for, now that every worker is idle.
+  [[nodiscard]] bool seeks_deadlock() const noexcept LEAT_REQUIRES(lock_);
+  /// The step that comes next, which is harder than the last one if no fiber has moved on since.
+  DeadlockStep next_deadlock_step() noexcept LEAT_REQUIRES(lock_);
+  /// All fibers, or an empty list if one of them could still be woken. While no fiber runs.
   [[nodiscard]] std::vector<const Fiber*> stuck_fibers() LEAT_REQUIRES(lock_);
 
   const SchedulerOptions options_;
   const Clock* clock_;
   const int worker_count_;
-  const Cycles long_slice_;
-  const Cycles handoff_grace_;
-  const Cycles spin_cycles_;
-  const Cycles short_sleep_;
-  const Cycles steal_after_few_;
-  const Cycles steal_after_many_;
-  const Cycles steal_payoff_;
+  const Thresholds thresholds_;
   std::shared_ptr<GroupCore> root_;
-  StackPool stacks_;  // outlives the workers, whose caches give theirs back
+  StackPool stacks_;  // outlives the workers: their caches give stacks back to it
   FiberPool fibers_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<OsThread> threads_;
   std::optional<SigquitDump> sigquit_dump_;
   IoPool io_pool_;
-  bool throws_deadlock_ = false;  // run_main, as opposed to an embedded scheduler
+  bool throws_deadlock_ = false;  // of run_main(); an embedded scheduler reports no deadlock
   bool clock_attached_ = false;   // from construction until the workers have been joined
   Atomic<std::uint64_t> next_fiber_id_{1};
   Atomic<std::size_t> next_home_{0};
@@ -225,18 +273,18 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   SpinLock groups_lock_;
   GroupCore* groups_ LEAT_GUARDED_BY(groups_lock_) = nullptr;
 
-  // Read by workers at every turn, written when somebody goes to sleep or wakes up.
+  // Read by workers at every switch, written when a worker goes to sleep or wakes up.
   alignas(64) Atomic<int> idle_{0};  // written under lock_
   Atomic<int> spinning_{0};
-  Atomic<bool> monitor_wanted_{false};   // there are idle workers and none of them is the watcher
-  Atomic<std::size_t> global_count_{0};  // written under lock_
+  Atomic<bool> monitor_wanted_{false};            // there are idle workers and none is the monitor
+  Atomic<std::size_t> global_count_{0};           // written under lock_
   Atomic<TimePoint> earliest_{TimePoint::max()};  // of timers_; written under lock_
 
   alignas(64) SpinLock lock_;
   FiberList global_queue_ LEAT_GUARDED_BY(lock_);
   TimerHeap timers_ LEAT_GUARDED_BY(lock_);
-  Alarm* alarms_ LEAT_GUARDED_BY(lock_) = nullptr;    // those among timers_
-  std::size_t deadlines_ LEAT_GUARDED_BY(lock_) = 0;  // the others
+  Alarm* alarms_ LEAT_GUARDED_BY(lock_) = nullptr;    // those whose timers are in timers_
+  std::size_t deadlines_ LEAT_GUARDED_BY(lock_) = 0;  // timers of fibers
   // The earliest time until which an idle worker sleeps (the timekeeper), or max().
   TimePoint timekeeper_until_ LEAT_GUARDED_BY(lock_) = TimePoint::max();
   Worker* monitor_ LEAT_GUARDED_BY(lock_) = nullptr;
@@ -244,14 +292,16 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   std::uint64_t progress_at_last_look_ LEAT_GUARDED_BY(lock_) = 0;
   int running_workers_ LEAT_GUARDED_BY(lock_);  // fewer where not all could be started
   std::size_t outside_work_ LEAT_GUARDED_BY(lock_) = 0;
-  std::uint64_t outside_progress_ LEAT_GUARDED_BY(lock_) = 0;  // what progress() adds to switches
+  std::uint64_t outside_progress_ LEAT_GUARDED_BY(lock_) = 0;  // events that are no switch
   std::uint64_t deadlock_sought_at_ LEAT_GUARDED_BY(lock_) = static_cast<std::uint64_t>(-1);
-  const Fiber* not_stuck_ LEAT_GUARDED_BY(lock_) = nullptr;  // when last looked for: stuck_fibers()
-  int deadlock_steps_ LEAT_GUARDED_BY(lock_) = 0;  // without anybody moving on: end_deadlock()
-  std::uint64_t stepped_at_ LEAT_GUARDED_BY(lock_) = static_cast<std::uint64_t>(-1);
+  // A fiber that could be woken when stuck_fibers() last looked.
+  const Fiber* not_stuck_ LEAT_GUARDED_BY(lock_) = nullptr;
+  DeadlockStep deadlock_step_ LEAT_GUARDED_BY(lock_) = DeadlockStep::kCancel;
+  // progress() at that step.
+  std::uint64_t deadlock_step_at_ LEAT_GUARDED_BY(lock_) = static_cast<std::uint64_t>(-1);
   bool reported_broken_shields_ LEAT_GUARDED_BY(lock_) = false;
   bool ended_ LEAT_GUARDED_BY(lock_) = false;
-  Worker::Counts outside_root_counts_;  // launched by who is no worker; under lock_
+  Worker::Counts outside_root_counts_;  // fibers launched by threads that are no workers; lock_
   Worker::Counts outside_other_counts_;
 };
 

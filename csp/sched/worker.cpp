@@ -1,10 +1,10 @@
 #include "leat/csp/sched/worker.h"
 
-#include <algorithm>
 #include <exception>
 #include <utility>
 
 #include "leat/csp/base/asymmetric_fence.h"
+#include "leat/csp/base/tuning.h"
 #include "leat/csp/fiber/stack_overflow.h"
 #include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/sched/worker_switch.h"
@@ -56,9 +56,9 @@ void Worker::run() noexcept {
   set_current(nullptr);
 }
 
-// ---- who runs next
+// ---- where a fiber is queued
 
-// Where the run-next slot is taken, or not the place.
+// For wake_here(), where the run-next slot is taken or the fiber does not belong there.
 void Worker::wake_here_slow(Fiber& fiber) noexcept {
   if (shuffles_) {
     push_at_random(fiber);
@@ -106,22 +106,22 @@ void Worker::push_back(Fiber& fiber) noexcept {
   core_.wake_for_work();
 }
 
-// Whoever stands in the place that is drawn goes to the end. Nobody steals here, so a pinned fiber
-// may stand in the ring.
+// Swaps the new fiber with the one at a random position. No other worker steals here, so a pinned
+// fiber may stand in the ring.
 void Worker::push_at_random(Fiber& fiber) noexcept {
   while (!ring_.push(fiber)) core_.spill(*this);
   const std::uint64_t drawn = mix(random_.add(kRandomStep));
   ring_.exchange_last(static_cast<std::uint32_t>(((drawn >> 32U) * ring_.size()) >> 32U));
 }
 
-// Where slices are short its turn comes soon, and to wake another worker for it would cost more:
-// the watcher sees to it that it does.
+// Where slices are short the fiber's turn comes soon, and waking another worker for it would cost
+// more. The monitor sees to it that the turn comes.
 void Worker::push_woken(Fiber& fiber) noexcept {
-  if (fiber.home_.get() != nullptr || ring_.size() >= kSmallQueue) {
+  if (fiber.home_.get() != nullptr || ring_.size() >= tuning::kSmallQueue) {
     push_back(fiber);
     return;
   }
-  static_cast<void>(ring_.push(fiber));  // there is room
+  static_cast<void>(ring_.push(fiber));  // it is not full
   if (alone_) return;
   light_fence();  // likewise
   core_.wake_monitor();
@@ -137,27 +137,28 @@ bool Worker::may_go_on() noexcept {
 void Worker::sample_slices() noexcept {
   const Cycles now = cycles_now();
   const int every = sampled_every_.get();
-  const bool long_ones =
-      !replays_ && now - sampled_at_.get() > static_cast<Cycles>(every) * core_.long_slice();
+  const bool long_ones = !replays_ && now - sampled_at_.get() >
+                                          static_cast<Cycles>(every) * core_.thresholds_.long_slice;
   sampled_at_.set(now);
   long_slices_.set(long_ones);
   skips_run_next_.set(long_ones || shuffles_);
   // Where slices are long, reading the time costs nothing beside them, and coarse_now() is exact.
-  sampled_every_.set(long_ones ? 1 : every < kSampleEvery ? kSampleEvery : 2 * kSampleEvery);
+  constexpr int kEvery = tuning::kSampleEvery;
+  sampled_every_.set(long_ones ? 1 : every < kEvery ? kEvery : 2 * kEvery);
   until_sample_.set(sampled_every_.get());
-  if (long_ones) until_look_outside_.set(0);  // 61 long slices are too long for a timer to wait
+  if (long_ones) until_look_outside_.set(0);  // a timer cannot wait for many long slices
 }
 
 // ---- switches
 
 void Worker::after_rare_switch() noexcept {
-  Fiber* const left = previous_.get();
+  Fiber* const previous = previous_.get();
   const SwitchReason reason = switch_reason_.get();
   switch_reason_.set(SwitchReason::kNothing);
-  if (reason == SwitchReason::kYield) push_back(*left);
+  if (reason == SwitchReason::kYield) push_back(*previous);
   if (reason == SwitchReason::kDone) {
-    tsan_acquire(left);
-    recycle(*left);
+    tsan_acquire(previous);
+    recycle(*previous);
   }
 }
 
@@ -200,7 +201,8 @@ bool Worker::bind_cached_stack(Fiber& fiber) noexcept {
   return true;
 }
 
-// On the base: may ask the system. Without a stack the fiber ends before it has begun.
+// On the scheduler context, because it may make a system call. Without a stack the fiber ends
+// before it has begun.
 bool Worker::bind_stack(Fiber& fiber) noexcept {
   if (bind_cached_stack(fiber)) return true;
   stacks_.refill();
@@ -227,14 +229,14 @@ void Worker::resume(Fiber& fiber) noexcept {
   after_switch();
 }
 
-// ---- finding work; on the base
+// ---- finding work; on the scheduler context
 
 Fiber* Worker::find() noexcept {
   bool may_spin = true;
   for (;;) {
     bool timekeeper_wanted = false;
     if (until_look_outside_.get() <= 0) {
-      until_look_outside_.set(long_slices_.get() ? 1 : kLookOutsideEvery);
+      until_look_outside_.set(long_slices_.get() ? 1 : tuning::kLookOutsideEvery);
       timekeeper_wanted = core_.look_outside(*this);
     }
     wait_for_taker();
@@ -254,41 +256,41 @@ Fiber* Worker::find() noexcept {
     const SchedulerCore::Woken woken = core_.sleep(*this);
     // The time asleep was no slice.
     sampled_at_.set(cycles_now());
-    slept_shortly_.set(sampled_at_.get() - slept_at < core_.short_sleep());
+    slept_shortly_.set(sampled_at_.get() - slept_at < core_.thresholds_.short_sleep);
     switch (woken) {
       case SchedulerCore::Woken::kEnded: return nullptr;
-      case SchedulerCore::Woken::kBySomebody: may_spin = true; break;
+      case SchedulerCore::Woken::kForWork: may_spin = true; break;
       case SchedulerCore::Woken::kToRetake:
         may_spin = false;
         if (Fiber* const fiber = retake()) {
-          // Whoever puts a fiber behind a hog from here on sees monitor_wanted_, or is seen by
-          // found_work().
+          // From here on, a worker that puts a fiber into its run-next slot either sees
+          // monitor_wanted_ or is seen by found_work().
           if (core_.monitor_wanted_.load(std::memory_order_seq_cst)) heavy_fence();
           found_work();
-          core_.wake_timekeeper();  // this one may have kept the time as well
+          core_.wake_timekeeper();  // this worker may have been the timekeeper as well
           return fiber;
         }
         break;
     }
-    until_sample_.set(kSampleEvery);
-    sampled_every_.set(kSampleEvery);
-    until_look_outside_.set(0);  // it may have been the one who watched the clock
+    until_sample_.set(tuning::kSampleEvery);
+    sampled_every_.set(tuning::kSampleEvery);
+    until_look_outside_.set(0);  // this worker may have been the timekeeper
   }
 }
 
-// A fiber of long slices works on much memory, most of it in the cache of the worker that ran it
-// last: if that one is looking for work, it finds the offer in a moment.
+// A fiber with long slices works on much memory, most of it in the cache of the worker that ran it
+// last. If that worker is looking for work, it takes the fiber within the time that this one waits.
 void Worker::wait_for_taker() noexcept {
   if (!handoff_ran_elsewhere_.get()) return;
   handoff_ran_elsewhere_.set(false);
-  if (!core_.somebody_spins()) return;
-  const Cycles end = cycles_now() + core_.handoff_grace();
+  if (!core_.a_worker_spins()) return;
+  const Cycles end = cycles_now() + core_.thresholds_.handoff_grace;
   while (!handoff_.empty() && cycles_now() < end) cpu_relax();
 }
 
-// It may leave more behind, here and elsewhere. The last spinner sends another to what is to be
-// taken at once, and who watched sends another to the rest: fibers that wait behind one that may
-// never switch.
+// Other fibers may be left, here and on other workers. The last spinner wakes another spinner for
+// those that are to run at once. A worker that was the monitor wakes a new monitor for those that
+// wait behind a fiber that may never switch.
 void Worker::found_work() noexcept {
   if (spinning_) {
     spinning_ = false;
@@ -297,11 +299,10 @@ void Worker::found_work() noexcept {
       core_.wake_for_work();
     }
   }
-  // No fence for who was woken, which would make each wake-up dearer: what was queued before
-  // monitor_wanted_ was set would have to stay in its writer's store buffer for as long as that
-  // took.
+  // No heavy fence here: it would slow down every wake-up. What was queued before monitor_wanted_
+  // was set has left its writer's store buffer long before a wake-up completes.
   if (alone_ || !core_.monitor_wanted_.load(std::memory_order_seq_cst)) return;
-  if (holds_woken() || core_.woken_elsewhere(*this)) core_.wake_spinner();
+  if (has_retakable() || core_.woken_elsewhere(*this)) core_.wake_spinner();
 }
 
 Fiber* Worker::look_around() noexcept {
@@ -310,114 +311,29 @@ Fiber* Worker::look_around() noexcept {
 }
 
 Fiber* Worker::spin() noexcept {
-  // Who sent it to look for work knows that there is some.
+  // Spinning would keep the waker from its CPU. A worker that is counted as a spinner was sent to
+  // look: there is work.
   if (shares_cpu_ && !spinning_) return nullptr;
-  // Alone, only somebody outside could bring work.
+  // For an only worker, work can come from outside alone: from other threads.
   if (alone_ ? !slept_shortly_.get() : !core_.may_spin(*this)) return nullptr;
   do {
     remember_progress();
-    const Cycles end = cycles_now() + core_.spin_cycles();
+    const Cycles end = cycles_now() + core_.thresholds_.spin;
     do {
       for (int i = 0; i < 8; ++i) cpu_relax();
       if (has_pinned_inbox_.load(std::memory_order_relaxed)) return pick_queued();
       if (Fiber* const fiber = look_around()) return fiber;
     } while (cycles_now() < end);
     if (Fiber* const fiber = retake()) return fiber;
-    // sleep() would refuse, after it has interrupted the others.
+    // With such fibers sleep() would return at once, after a fence that interrupts the others.
   } while (core_.queued_elsewhere(*this));
   return nullptr;
 }
 
-Fiber* Worker::steal() noexcept {
-  const std::size_t count = core_.workers_.size();
-  for (std::size_t i = 1; i < count; ++i) {
-    Worker& victim = *core_.workers_[(index_ + i) % count];
-    if (Fiber* const fiber = victim.handoff_.take(false)) return fiber;
-    const std::uint32_t size = victim.ring_.size();
-    if (size == 0 || size > RunRing::kSize) {  // the latter: it changes between the two readings
-      seen_[victim.index_].ring.since = 0;
-      continue;
-    }
-    if (!is_worth_stealing(victim, size)) continue;
-    if (Fiber* const fiber = steal_from(victim)) return fiber;
-  }
-  return nullptr;
-}
-
-// The cache lines of fibers that are stolen, and of what they share with those that are not, cost
-// more than many short slices: it is worth it where their owner would keep them waiting for longer.
-bool Worker::is_worth_stealing(Worker& victim, std::uint32_t size) noexcept {
-  const bool few = size < kSmallQueue;
-  const Cycles now = cycles_now();
-  const Seen::Ring ring{
-      .switches = victim.switches_.get(), .taken = victim.ring_.taken(), .since = now};
-  Seen::Ring& seen = seen_[victim.index_].ring;
-  const std::uint32_t ran = ring.taken - seen.taken;
-  if (seen.since == 0 || (few && ran > 0)) {
-    seen = ring;
-    return false;
-  }
-  const Cycles passed = now - seen.since;
-  if (few && ring.switches == seen.switches) return passed >= core_.steal_after_few();
-  if (passed < core_.steal_after_many()) return false;
-  if (ran == 0 || passed / ran * size >= core_.steal_payoff()) return true;
-  seen = ring;
-  return false;
-}
-
-Fiber* Worker::steal_from(Worker& victim) noexcept {
-  std::array<Fiber*, RunRing::kSize / 2> taken;
-  const std::uint32_t count = victim.ring_.steal_half(taken);
-  if (count == 0) return nullptr;
-  seen_[victim.index_].ring.since = 0;
-  for (std::uint32_t i = 1; i < count; ++i) push_back(*taken[i]);
-  return taken[0];
-}
-
-void Worker::remember_progress() noexcept {
-  for (const auto& worker : core_.workers_) {
-    seen_[worker->index_].switches = worker->switches_.get();
-  }
-}
-
-// Whether one fiber has kept another worker busy since the last look, with others waiting behind
-// it.
-bool Worker::sees_stalled_worker() noexcept {
-  const bool one =
-      std::any_of(core_.workers_.begin(), core_.workers_.end(), [&](const auto& other) {
-        return other.get() != this && other->holds_woken() &&
-               seen_[other->index_].switches == other->switches_.get();
-      });
-  if (!one) remember_progress();  // else all stay as they were seen, for retake()
-  return one;
-}
-
-// Takes from a worker that one fiber has kept busy ever since it was last looked at what it had
-// waked.
-Fiber* Worker::retake() noexcept {
-  Fiber* rescued = nullptr;
-  for (const auto& worker : core_.workers_) {
-    Seen& seen = seen_[worker->index_];
-    const std::uint64_t switches = worker->switches_.get();
-    if (rescued == nullptr && worker.get() != this && seen.switches == switches) {
-      rescued = steal_from(*worker);
-      if (rescued == nullptr) rescued = worker->run_next_.take(false);
-      if (rescued == nullptr) rescued = worker->handoff_.take(false);
-      if (rescued != nullptr && rescued->home_.get() != nullptr) {
-        core_.push_remote(*rescued);  // pinned there: back to its inbox
-        rescued = nullptr;
-      }
-    }
-    seen.switches = switches;
-  }
-  return rescued;
-}
-
 std::uint64_t Worker::next_id() noexcept {
-  constexpr std::uint64_t kBlock = 64;
   if (ids_left_.get() == 0) {
-    next_id_.set(core_.reserve_ids(kBlock));
-    ids_left_.set(kBlock);
+    next_id_.set(core_.reserve_ids(tuning::kIdBlock));
+    ids_left_.set(tuning::kIdBlock);
   }
   ids_left_.add(-1ULL);
   return next_id_.add(1) - 1;

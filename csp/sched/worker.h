@@ -1,19 +1,23 @@
 // One OS thread that runs fibers: its queues, the switches between its fibers, and how it finds
 // work.
 //
-// Fibers switch to each other directly; the thread's own stack (the base) is switched to only when
-// nothing is at hand, or when it is time to look beyond the worker. Everything that may wait for
-// somebody else happens on the base, where no fiber of this worker is half way through a switch.
+// Fibers switch to each other directly. The worker switches to its own thread's stack, the
+// scheduler context, only when no fiber is at hand or when it is time to look beyond the worker.
+// Everything that may wait for another thread happens there, where no fiber of this worker is in
+// the middle of a switch.
 //
-// Where a fiber goes that has been made ready here:
-//  - the run-next slot: it runs when the present one parks, on this worker, whose caches hold what
-//    it is about to touch; if one stands there, to the ring;
-//  - the offer, instead, where this worker's slices are long: idle workers take it at once;
-//  - the pinned list, if no other worker may run it.
-// At most kLongestStreak in a row come from the first two: fibers that wake each other must not
-// keep the others waiting.
+// Where a fiber goes that was woken on this worker:
+//  - into the run-next slot: it runs when the present fiber parks, on this worker, whose caches
+//  hold
+//    what it is about to touch. If the slot is taken, it goes to the ring;
+//  - where this worker's slices are long: into the handoff slot, from which idle workers take it at
+//    once;
+//  - to the pinned list, if no other worker may run it.
+// At most tuning::kLongestStreak fibers in a row come from the two slots: fibers that wake each
+// other must not keep the others waiting.
 //
-// Where a seed decides (one worker, virtual time), all stand in the ring, at places that are drawn.
+// Where a seed decides the order (one worker, virtual time), all fibers stand in the ring, at
+// random places.
 #pragma once
 
 #include <cstddef>
@@ -39,9 +43,9 @@ class Worker {
   /// Why a fiber switches away.
   enum class SwitchReason : std::uint8_t { kNothing, kPark, kYield, kDone };
 
-  /// That of the calling thread, or null. Not inlined, as Fiber::current().
+  /// The calling thread's worker, or null. Not inlined, for the same reason as Fiber::current().
   [[nodiscard]] static Worker* current() noexcept;
-  /// For run(), and for an explorer, whose threads share one.
+  /// For run(), and for the explorer, whose simulated threads share one OS thread.
   static void set_current(Worker* worker) noexcept;
 
   Worker(SchedulerCore& core, std::size_t index);
@@ -54,32 +58,33 @@ class Worker {
 
   // On this worker's thread:
 
-  /// Queues a fiber that somebody has waked.
+  /// Makes a woken fiber runnable: it runs next where the slot for that is free.
   void wake_here(Fiber& fiber) noexcept;
-  /// Queues a fiber behind the others: a fresh one, or one that yields.
+  /// Queues a fiber behind the others: a new one, or one that yields.
   void push_back(Fiber& fiber) noexcept;
-  /// Likewise one that somebody has waked.
+  /// Queues a woken fiber behind the others.
   void push_woken(Fiber& fiber) noexcept;
-  /// `fiber` runs here and stops doing so: switches to the next one. Returns when it runs again,
+  /// Switches from `fiber`, which runs here, to the next one. Returns when `fiber` runs again,
   /// maybe on another worker; never, if it is done.
   void leave(Fiber& fiber, SwitchReason reason, const HeldLocks& held = {}) noexcept;
   /// Completes the switch by which the present context was reached.
   void after_switch() noexcept;
-  /// `ended`, which runs here, has no more to do: makes a fresh fiber the owner of its stack and
-  /// returns it; null if there is none at hand.
+  /// Called on the stack of `ended`, whose closure has returned. Makes a new fiber the owner of
+  /// that stack and returns it; null if none is at hand.
   Fiber* replace_ended(Fiber& ended) noexcept;
-  /// Nothing else could run instead of the present fiber, nor is it time to look elsewhere.
+  /// Whether the present fiber may go on: no other one can run, and it is not time to look
+  /// elsewhere.
   [[nodiscard]] bool may_go_on() noexcept;
 
-  /// About now: when the slices were last sampled. For figures in reports; costs a load.
+  /// The time when slices were last sampled. Costs a load; for figures in reports.
   [[nodiscard]] Cycles coarse_now() const noexcept { return sampled_at_.get(); }
 
   [[nodiscard]] FiberPool::Cache& fibers() noexcept { return fibers_; }
-  /// A number that no other fiber of the scheduler has.
+  /// An id that no other fiber of the scheduler has.
   std::uint64_t next_id() noexcept;
 
-  /// How many fibers were launched and have ended here, apart those of the root group and others.
-  /// Written by the owner.
+  /// How many fibers were launched here, and how many have ended here. The root group is counted
+  /// apart from all others. Written by the owner.
   struct Counts {
     Atomic<std::uint64_t> launched{0};
     Atomic<std::uint64_t> ended{0};
@@ -90,23 +95,17 @@ class Worker {
  private:
   friend class SchedulerCore;
 
-  static constexpr int kLookOutsideEvery = 61;  // switches
-  static constexpr int kSampleEvery = 7;        // switches; twice that where nothing changes
-  static constexpr int kLongestStreak = 64;
-  static constexpr int kLongestStreakOfLong = 16;   // where slices are long
-  static constexpr std::uint32_t kSmallQueue = 16;  // fibers in a queue
-
-  /// What this worker, as a thief or watcher, has seen of another.
+  /// What this worker has seen of another one when it last looked.
   struct Seen {
-    std::uint64_t switches = 0;
-    struct Ring {
+    std::uint64_t switches = 0;  // as the monitor
+    struct Ring {                // as a thief
       std::uint64_t switches = 0;
       std::uint32_t taken = 0;
-      Cycles since = 0;  // 0: it was empty
+      Cycles since = 0;  // 0: the ring was empty
     } ring;
   };
 
-  // On a fiber's stack, or on the base:
+  // On a fiber's stack, or on the scheduler context:
   Fiber* pick_local() noexcept;
   Fiber* pick_queued() noexcept;
   void wake_here_slow(Fiber& fiber) noexcept;
@@ -115,42 +114,48 @@ class Worker {
   void sample_slices() noexcept;
   void push_at_random(Fiber& fiber) noexcept;
 
-  // On the base only:
+  // On the scheduler context only:
+  /// The next fiber to run. Sleeps until there is one; null if the scheduler has ended.
   Fiber* find() noexcept;
+  /// A fiber from the global queue or from another worker.
   Fiber* look_around() noexcept;
   Fiber* spin() noexcept;
-  Fiber* steal() noexcept;
-  [[nodiscard]] bool is_worth_stealing(Worker& victim, std::uint32_t size) noexcept;
-  Fiber* steal_from(Worker& victim) noexcept;
-  void remember_progress() noexcept;
-  [[nodiscard]] bool sees_stalled_worker() noexcept;
-  /// Fibers stand here that retake() would take.
-  [[nodiscard]] bool holds_woken() const noexcept {
-    return !run_next_.empty() || ring_.size() > 0 || !handoff_.empty();
-  }
-  Fiber* retake() noexcept;
   void found_work() noexcept;
   void wait_for_taker() noexcept;
   bool bind_stack(Fiber& fiber) noexcept;
   void resume(Fiber& fiber) noexcept;
   void recycle(Fiber& ended) noexcept;
 
+  // What other workers have too much of. steal.cpp
+  Fiber* steal() noexcept;
+  [[nodiscard]] bool is_worth_stealing(Worker& victim, std::uint32_t size) noexcept;
+  Fiber* steal_from(Worker& victim) noexcept;
+  void remember_progress() noexcept;
+  /// Whether one fiber has kept another worker busy since the last look, with others waiting behind
+  /// it.
+  [[nodiscard]] bool sees_stalled_worker() noexcept;
+  /// Takes a fiber that waits behind one that has kept its worker busy since the last look.
+  Fiber* retake() noexcept;
+  /// Whether this worker has fibers that retake() would take.
+  [[nodiscard]] bool has_retakable() const noexcept {
+    return !run_next_.empty() || ring_.size() > 0 || !handoff_.empty();
+  }
+
   SchedulerCore& core_;
   const std::size_t index_;
   const bool alone_;     // the scheduler's only worker
   const bool replays_;   // likewise, in virtual time: real time decides nothing
-  const bool shuffles_;  // likewise, and a seed decides who runs next
+  const bool shuffles_;  // likewise, and a seed decides which fiber runs next
 
   RelaxedAtomic<Fiber*> running_{nullptr};
-  RelaxedAtomic<Fiber*> resume_first_{
-      nullptr};  // taken from a queue, but needs the base to get a stack
+  RelaxedAtomic<Fiber*> resume_first_{nullptr};  // taken from a queue; has to get a stack first
   RelaxedAtomic<int> until_look_outside_{1};
   RelaxedAtomic<int> until_sample_{1};
   RelaxedAtomic<int> sampled_every_{1};
   RelaxedAtomic<int> streak_{0};
   RelaxedAtomic<bool> long_slices_{false};
-  RelaxedAtomic<bool> skips_run_next_{false};         // who is woken here has another place
-  RelaxedAtomic<bool> handoff_ran_elsewhere_{false};  // the offer ran on another worker before
+  RelaxedAtomic<bool> skips_run_next_{false};         // woken fibers go elsewhere
+  RelaxedAtomic<bool> handoff_ran_elsewhere_{false};  // before it stood in handoff_
   RelaxedAtomic<std::uint64_t> random_{0};
   RelaxedAtomic<Cycles> sampled_at_{0};
   RelaxedAtomic<bool> slept_shortly_{
@@ -168,25 +173,24 @@ class Worker {
   RelaxedAtomic<void (*)(void*) noexcept> held_drop_{nullptr};
   RelaxedAtomic<void*> held_argument_{nullptr};
 
-  Context scheduler_context_;
+  Context scheduler_context_;                                    // of the thread's own stack
   RelaxedAtomic<Context::ExceptionState*> exceptions_{nullptr};  // of the thread
 
   FiberSlot run_next_;
   FiberSlot handoff_;
   RunRing ring_;
-  // Grows with every fiber that this worker takes: whoever sees it stand still knows that one fiber
-  // has run since.
+  // Grows with every fiber that this worker takes: while it stands still, one fiber runs.
   RelaxedAtomic<std::uint64_t, Atomic> switches_{0};
 
   std::vector<Seen> seen_;  // of each worker
 
   // SchedulerCore::lock_ protects these.
-  FiberList pinned_inbox_;   // pinned here, made ready by others
+  FiberList pinned_inbox_;   // pinned here, made ready by other threads
   bool idle_ = false;        // counted in SchedulerCore::idle_
   bool spinning_ = false;    // counted in SchedulerCore::spinning_; the worker's own while not idle
   bool keeps_time_ = false;  // sleeps until a timer is due
-  int woken_from_ = kNoCpu;  // the CPU of who woke it last
-  bool shares_cpu_ = false;  // that was its own; the worker's own while not idle
+  int woken_from_ = kNoCpu;  // the CPU of the thread that woke it last
+  bool shares_cpu_ = false;  // with that thread; the worker's own while not idle
   Atomic<bool> has_pinned_inbox_{false};
   Atomic<std::uint32_t> wake_word_{0};  // changed to wake it; it sleeps on a value it read
 };

@@ -1,8 +1,9 @@
-// What a worker does at every park and every wake-up, to be inlined there (context_jump.h says
-// why). For csp's own .cpp files.
+// What a worker does at every park and every wake-up. It is inlined there; context_jump.h says why.
+// For the .cpp files of csp alone.
 #pragma once
 
 #include "leat/csp/base/asymmetric_fence.h"
+#include "leat/csp/base/tuning.h"
 #include "leat/csp/fiber/context_jump.h"
 #include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/sched/worker.h"
@@ -22,6 +23,15 @@ LEAT_INLINE void Worker::wake_here(Fiber& fiber) noexcept {
   core_.wake_monitor();
 }
 
+// The next fiber comes from the first of these that has one:
+//  1. resume_first_: a fiber that was taken before, and had to get a stack;
+//  2. the run-next slot;
+//  3. the handoff slot, if no other worker has taken the fiber;
+//  4. the pinned list, if its oldest fiber stands there longer than the ring's oldest;
+//  5. the ring;
+//  6. the pinned list.
+// Before 2, fibers of the pinned inbox join the pinned list. After tuning::kLongestStreak fibers in
+// a row from 2 and 3, the next one goes behind those that wait in 4 to 6.
 inline Fiber* Worker::pick_queued() noexcept {
   if (Fiber* const fiber = resume_first_.get()) {
     resume_first_.set(nullptr);
@@ -31,9 +41,8 @@ inline Fiber* Worker::pick_queued() noexcept {
   Fiber* woken = run_next_.take(alone_);
   if (woken == nullptr) woken = handoff_.take(alone_);
   if (woken != nullptr) {
-    // Fibers that wake each other would keep all that stand in the ring waiting for ever.
-    if (streak_.add(long_slices_.get() ? kLongestStreak / kLongestStreakOfLong : 1) <
-        kLongestStreak) {
+    constexpr int kLongStep = tuning::kLongestStreak / tuning::kLongestStreakOfLong;
+    if (streak_.add(long_slices_.get() ? kLongStep : 1) < tuning::kLongestStreak) {
       return woken;
     }
     streak_.set(0);
@@ -41,7 +50,7 @@ inline Fiber* Worker::pick_queued() noexcept {
     push_woken(*woken);
   }
   streak_.set(0);
-  // One that is pinned takes its turn when all that stood in the ring before it are gone.
+  // A pinned fiber's turn has come when the fibers that stood in the ring before it are gone.
   if (const Fiber* const pinned = pinned_.oldest();
       pinned != nullptr && static_cast<std::int32_t>(ring_.taken() - pinned->behind_.get()) >= 0) {
     return pinned_.pop();
@@ -50,7 +59,7 @@ inline Fiber* Worker::pick_queued() noexcept {
   return pinned_.pop();
 }
 
-// Null: the base has something to do before, or there is nothing.
+// Null if the scheduler context has something to do first, or if no fiber is queued here.
 LEAT_INLINE Fiber* Worker::pick_local() noexcept {
   if (until_sample_.add(-1) <= 0) sample_slices();
   if (until_look_outside_.add(-1) <= 0 || handoff_ran_elsewhere_.get()) return nullptr;
@@ -69,11 +78,11 @@ LEAT_INLINE void Worker::after_switch() noexcept {
     return;
   }
   const HeldLocks held{held_lock_.get(), held_drop_.get(), held_argument_.get()};
-  Fiber* const left = previous_.get();
+  Fiber* const previous = previous_.get();
   switch_reason_.set(SwitchReason::kNothing);
-  // release: whoever runs it elsewhere needs the saved context. From here the fiber may be woken
-  // without these locks, but it cannot leave its wait before it has had them.
-  left->parked_.store(true, std::memory_order_release);
+  // release: a worker that runs the fiber next needs the saved context. From here the fiber may be
+  // woken without these locks, but it cannot leave its wait before it has taken them.
+  previous->parked_.store(true, std::memory_order_release);
   held.unlock_after_switch();
 }
 
@@ -116,8 +125,8 @@ LEAT_INLINE void Fiber::ready_from(Worker* worker) noexcept {
 
 LEAT_INLINE void Fiber::park_here(Worker& worker, Deadline deadline,
                                   const HeldLocks& held) noexcept {
-  // Between telling that it waits (begin) and looking whether it shall stop. deliver_cancel() looks
-  // the other way round: one of the two sees the other.
+  // This fiber first publishes that it waits (begin), then reads whether it shall stop.
+  // deliver_cancel() does the same in the opposite order: one of the two sees the other.
   since_.set(worker.coarse_now());
   light_fence();
   if (__builtin_expect(cancel_requested_.load(std::memory_order_relaxed), 0) && shields_ == 0 &&

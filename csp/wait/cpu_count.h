@@ -12,4 +12,12 @@ inline constexpr int kNoCpu = -1;
 /// The CPU that runs the calling thread, which may be another one at once. A few nanoseconds.
 [[nodiscard]] int current_cpu() noexcept;
 
+/// Whether spinning before the last sleep would have been in vain: the sleeper would have kept its
+/// CPU from the thread that then woke it. Where more threads want to run than there are CPUs, two
+/// threads that wait for each other would spin in turns. `slept_on` is the CPU on which the sleeper
+/// went to sleep; `woken_from` is the waker's, or kNoCpu.
+[[nodiscard]] constexpr bool shares_its_cpu(int slept_on, int woken_from) noexcept {
+  return woken_from != kNoCpu && slept_on == woken_from;
+}
+
 }  // namespace leat

@@ -2,27 +2,26 @@
 
 #include <algorithm>
 
+#include "leat/csp/base/tuning.h"
 #include "leat/csp/wait/futex.h"
 
 namespace leat {
 
-// Doubling pauses keep the cache line with its holder; after about 20,000 of them the holder has
-// most likely lost its CPU, and giving ours away is the only way to get it running again.
+// Bursts of pauses, each twice as long as the one before, leave the cache line to the lock's
+// holder. After kPausesBeforeYield the holder has most likely lost its CPU, and giving up this one
+// is the only way to get it running again.
 void SpinLock::lock_contended() noexcept {
-  constexpr int kFirstPauses = 64;
-  constexpr int kMostPauses = 1024;
-  constexpr int kPausesBeforeYield = 20'000;
-  int burst = kFirstPauses;
+  int burst = tuning::kFirstPauses;
   int total = 0;
   for (;;) {
     for (int i = 0; i < burst; ++i) cpu_relax();
     total += burst;
-    burst = std::min(2 * burst, kMostPauses);
+    burst = std::min(2 * burst, tuning::kMostPauses);
     if (word_.load(std::memory_order_relaxed) == 0 &&
         word_.exchange(1, std::memory_order_acquire) == 0) {
       return;
     }
-    if (total > kPausesBeforeYield) {
+    if (total > tuning::kPausesBeforeYield) {
       yield_cpu();
       total = 0;
     }

@@ -75,4 +75,19 @@ class LEAT_SCOPED_CAPABILITY SpinLockGuard {
   SpinLock& lock_;
 };
 
+/// Drops a SpinLock that the caller holds, and takes it again at the end of the scope. To clang's
+/// analysis the lock is held throughout.
+class SpinUnlockGuard {
+ public:
+  explicit SpinUnlockGuard(SpinLock& lock) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS : lock_(lock) {
+    lock_.unlock();
+  }
+  ~SpinUnlockGuard() LEAT_NO_THREAD_SAFETY_ANALYSIS { lock_.lock(); }
+  SpinUnlockGuard(const SpinUnlockGuard&) = delete;
+  SpinUnlockGuard& operator=(const SpinUnlockGuard&) = delete;
+
+ private:
+  SpinLock& lock_;
+};
+
 }  // namespace leat

@@ -10,8 +10,8 @@
 
 namespace leat {
 
-/// An OS thread that is no fiber: where an answer may be near it looks for a while (spin_times.h),
-/// then it sleeps on a futex. Lives on the stack of the blocking call. Is never cancelled.
+/// An OS thread that is no fiber: where an answer may be near it spins for a while
+/// (tuning::kSpin), then it sleeps on a futex. Lives on the stack of the blocking call. Is never cancelled.
 class ThreadWaiter final : public Waiter {
  public:
   void park(Deadline deadline, const HeldLocks& held) noexcept override;

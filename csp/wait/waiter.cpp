@@ -1,9 +1,9 @@
 #include "leat/csp/wait/waiter.h"
 
 #include "leat/csp/base/cycles.h"
+#include "leat/csp/base/tuning.h"
 #include "leat/csp/wait/cpu_count.h"
 #include "leat/csp/wait/futex.h"
-#include "leat/csp/wait/spin_times.h"
 #include "leat/csp/wait/thread_waiter.h"
 
 namespace leat {
@@ -42,7 +42,7 @@ bool has_passed(Deadline deadline) noexcept {
 // Looks for a while whether somebody has called ready(). Without giving the CPU to whoever else
 // wants it, which would be for milliseconds where there is somebody.
 bool ThreadWaiter::spin(Deadline deadline) const noexcept {
-  static const Cycles longest = kExploring || usable_cpus() == 1 ? 0 : cycles_in(kSpin);
+  static const Cycles longest = kExploring || usable_cpus() == 1 ? 0 : cycles_in(tuning::kSpin);
   if (longest == 0) return false;
   const Cycles start = cycles_now();
   do {
@@ -62,7 +62,7 @@ void ThreadWaiter::park(Deadline deadline, const HeldLocks& held) noexcept {
   const int slept_on = current_cpu();
   sleep(deadline);
   if (wait_.reason == ParkReason::kSleep) return;  // it says nothing of how soon others answer
-  t_may_look = outcome() != kTimedOut && cycles_now() - slept_at < cycles_in(kShortSleep) &&
+  t_may_look = outcome() != kTimedOut && cycles_now() - slept_at < cycles_in(tuning::kShortSleep) &&
                !shares_its_cpu(slept_on, woken_from_);
 }
 

@@ -1,0 +1,90 @@
+// Every constant of the core that was chosen by measurement, in one place: what it bounds, and what
+// it was measured to buy.
+//
+// The figures are of bench/csp on a machine with two CPUs: from bench/csp/techniques.py
+// (csp/README.md, "What each technique buys"), or from the change that brought the constant. A
+// constant without a figure has none on record.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "leat/csp/clock.h"
+
+namespace leat::tuning {
+
+// ---- Which worker runs a fiber that was woken
+
+/// The length from which slices count as long: a worker with long slices hands woken fibers to idle
+/// workers. Slices of 2 to 7 us take longer on two workers than on one.
+inline constexpr Duration kLongSlice = std::chrono::microseconds(7);
+/// How long a worker leaves a handoff to the worker that ran the fiber last, before it takes the
+/// fiber back. Two fibers that copy buffers of 256 KiB: 1.5 times as fast with two workers.
+inline constexpr Duration kHandoffGrace = std::chrono::microseconds(1);
+/// Fibers in a row from the run-next slot or the handoff while others stand in the ring. Without a
+/// bound, two pairs of fibers that wake each other starve the ring.
+inline constexpr int kLongestStreak = 64;
+/// The same where slices are long.
+inline constexpr int kLongestStreakOfLong = 16;
+
+// ---- When a worker takes fibers from another one's ring (Worker::is_worth_stealing)
+//
+// Stealing too soon costs more than it gains: two senders and a select kept a second worker coming
+// and going, at 5 us of the first one's time each. And where cache lines are contended everything
+// takes longer, which makes a steal look worth while.
+
+/// The number of fibers from which a ring is not small.
+inline constexpr std::uint32_t kSmallQueue = 16;
+/// A small ring is stolen from when it has stood still for this long behind one fiber.
+inline constexpr Duration kStealAfterFew = std::chrono::microseconds(4);
+/// A larger ring, or one whose owner runs other fibers, is left alone for this long: it may be
+/// about to be filled, or to be run.
+inline constexpr Duration kStealAfterMany = std::chrono::microseconds(50);
+/// After that, a ring that moves is stolen from if its owner would need this long for the rest.
+inline constexpr Duration kStealPayoff = std::chrono::microseconds(100);
+
+// ---- How long a waiting thread spins before it sleeps
+
+/// The time that a thread spins. A sleep and a wake-up cost about as much. A value from a plain
+/// thread to a fiber takes 4.7 (one worker) and 5.3 times (two) as long without it.
+inline constexpr Duration kSpin = std::chrono::microseconds(50);
+/// A thread spins if its last sleep was shorter than this. Longer than kSpin, because a wake-up may
+/// come that late.
+inline constexpr Duration kShortSleep = 4 * kSpin;
+
+// ---- How often a worker looks beyond its own queues
+
+/// Switches from one look at the timers and the global queue to the next. Go has the same number.
+inline constexpr int kLookOutsideEvery = 61;
+/// Switches from one reading of the clock to the next; twice as many while slices stay short.
+inline constexpr int kSampleEvery = 7;
+/// How often the monitor looks for a stalled worker. It looks without leaving its sleep: that
+/// change made ping-pong 2.5 times as fast with two workers, ring and sieve 1.6 times.
+inline constexpr Duration kMonitorPeriod = std::chrono::microseconds(50);
+/// Looks in a row without a switch anywhere, after which there is no monitor.
+inline constexpr int kQuietLooks = 4;
+
+// ---- Stocks
+
+/// Fiber ids that a worker reserves at a time.
+inline constexpr std::uint64_t kIdBlock = 64;
+/// Fibers that move at a time between the pool and a worker's cache. Few enough to be found in the
+/// CPU's cache by their launcher.
+inline constexpr int kFiberBatch = 64;
+/// Stacks that a worker keeps for the next fibers.
+inline constexpr int kMostCachedStacks = 32;
+/// How long a thread of the I/O pool waits for the next call before it ends.
+inline constexpr Duration kIdleIoThread = std::chrono::seconds(5);
+
+// ---- Waiting for a thread that needs some nanoseconds, unless it has lost its CPU
+
+/// Pauses of the first burst on a lock that is taken, and of the longest: each burst is twice as
+/// long as the one before, which leaves the cache line to the lock's holder.
+inline constexpr int kFirstPauses = 64;
+inline constexpr int kMostPauses = 1024;
+/// Pauses after which the lock's holder has most likely lost its CPU.
+inline constexpr int kPausesBeforeYield = 20'000;
+/// Looks at a fiber's context that is being saved, likewise.
+inline constexpr int kPollsBeforeYield = 1000;
+
+}  // namespace leat::tuning

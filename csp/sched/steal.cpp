@@ -1,0 +1,103 @@
+// How a worker takes fibers from the queues of others: as a thief that has nothing to run, and as
+// the monitor that finds a stalled worker.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "leat/csp/base/cycles.h"
+#include "leat/csp/base/tuning.h"
+#include "leat/csp/sched/scheduler_core.h"
+#include "leat/csp/sched/worker.h"
+
+namespace leat {
+
+Fiber* Worker::steal() noexcept {
+  const std::size_t count = core_.workers_.size();
+  for (std::size_t i = 1; i < count; ++i) {
+    Worker& victim = *core_.workers_[(index_ + i) % count];
+    if (Fiber* const fiber = victim.handoff_.take(false)) return fiber;
+    const std::uint32_t size = victim.ring_.size();
+    if (size == 0 || size > RunRing::kSize) {  // the latter: it changes between the two readings
+      seen_[victim.index_].ring.since = 0;
+      continue;
+    }
+    if (!is_worth_stealing(victim, size)) continue;
+    if (Fiber* const fiber = steal_from(victim)) return fiber;
+  }
+  return nullptr;
+}
+
+// Yes if the ring has stood still for kStealAfterFew (a small one whose owner runs one fiber) or
+// for kStealAfterMany, or if after kStealAfterMany its owner would still need kStealPayoff for what
+// is left. The cache lines of the fibers that are stolen, and of what they share with those that
+// are not, cost more than many short slices.
+bool Worker::is_worth_stealing(Worker& victim, std::uint32_t size) noexcept {
+  const SchedulerCore::Thresholds& thresholds = core_.thresholds_;
+  const bool small = size < tuning::kSmallQueue;
+  const Cycles now = cycles_now();
+  const Seen::Ring ring{
+      .switches = victim.switches_.get(), .taken = victim.ring_.taken(), .since = now};
+  Seen::Ring& seen = seen_[victim.index_].ring;
+  const auto not_yet = [&] {
+    seen = ring;  // the times count from here
+    return false;
+  };
+  if (seen.since == 0) return not_yet();  // it was empty
+  const Cycles passed = now - seen.since;
+  const std::uint32_t ran = ring.taken - seen.taken;
+  if (small && ran > 0) return not_yet();
+  if (small && ring.switches == seen.switches) return passed >= thresholds.steal_after_few;
+  if (passed < thresholds.steal_after_many) return false;
+  if (ran == 0) return true;
+  const Cycles needed = passed / ran * size;
+  if (needed >= thresholds.steal_payoff) return true;
+  return not_yet();
+}
+
+// Returns one of the fibers, and queues the others here.
+Fiber* Worker::steal_from(Worker& victim) noexcept {
+  std::array<Fiber*, RunRing::kSize / 2> taken;
+  const std::uint32_t count = victim.ring_.steal_half(taken);
+  if (count == 0) return nullptr;
+  seen_[victim.index_].ring.since = 0;
+  for (std::uint32_t i = 1; i < count; ++i) push_back(*taken[i]);
+  return taken[0];
+}
+
+void Worker::remember_progress() noexcept {
+  for (const auto& worker : core_.workers_) {
+    seen_[worker->index_].switches = worker->switches_.get();
+  }
+}
+
+bool Worker::sees_stalled_worker() noexcept {
+  const bool one =
+      std::any_of(core_.workers_.begin(), core_.workers_.end(), [&](const auto& other) {
+        return other.get() != this && other->has_retakable() &&
+               seen_[other->index_].switches == other->switches_.get();
+      });
+  if (!one) remember_progress();  // else what was seen stays, for retake()
+  return one;
+}
+
+Fiber* Worker::retake() noexcept {
+  Fiber* retaken = nullptr;
+  for (const auto& worker : core_.workers_) {
+    Seen& seen = seen_[worker->index_];
+    const std::uint64_t switches = worker->switches_.get();
+    if (retaken == nullptr && worker.get() != this && seen.switches == switches) {
+      retaken = steal_from(*worker);
+      if (retaken == nullptr) retaken = worker->run_next_.take(false);
+      if (retaken == nullptr) retaken = worker->handoff_.take(false);
+      if (retaken != nullptr && retaken->home_.get() != nullptr) {
+        core_.push_remote(*retaken);  // pinned there: to its worker's inbox
+        retaken = nullptr;
+      }
+    }
+    seen.switches = switches;
+  }
+  return retaken;
+}
+
+}  // namespace leat
