@@ -10,14 +10,15 @@ std::atomic<bool> has_membarrier{false};
 
 void prepare_heavy_fence() noexcept {
   if constexpr (kExploring) return;
-  // Thread-safe and once, by the language. A refusal (an old kernel, a seccomp filter) is no error.
+  // Once, and thread-safe by the language. It fails on an old kernel or under a seccomp filter;
+  // that is no error.
   static const bool registered =
       syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
   if (registered) has_membarrier.store(true, std::memory_order_relaxed);
 }
 
 void heavy_fence() noexcept {
-  // Not only where has_membarrier is seen set: the frequent side may have seen it first.
+  // Without a look at has_membarrier first: the frequent side may have seen it set earlier.
   prepare_heavy_fence();
   full_fence();
   if (has_membarrier.load(std::memory_order_relaxed)) {

@@ -1,4 +1,5 @@
-// The atomics through which the core's threads meet.
+// The atomics that several threads of the core share: std::atomic, or in an exploring build a class
+// through which the explorer sees every access.
 #pragma once
 
 #include <atomic>
@@ -14,8 +15,8 @@ using Atomic = std::atomic<T>;
 
 #else
 
-/// std::atomic with a sched_point() before every access. What leaves the value as it was is to the
-/// explorer a read.
+/// As std::atomic, with a sched_point() before every access. An access that does not change the
+/// value counts as a read.
 template <class T>
 class Atomic {
  public:
@@ -62,7 +63,7 @@ class Atomic {
     return old;
   }
 
-  /// For the explorer itself: no access.
+  /// For the explorer itself: does not count as an access.
   [[nodiscard]] const std::atomic<T>& raw() const noexcept { return value_; }
 
  private:

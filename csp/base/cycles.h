@@ -1,5 +1,5 @@
-// The cheapest clock there is: the CPU's own counter. For decisions about microseconds, and for
-// figures in reports; never for semantics.
+// The CPU's cycle counter, the clock that takes the least time to read. For decisions about
+// microseconds, and for figures in reports. Never for semantics.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace leat {
 
 using Cycles = std::uint64_t;
 
-/// Now, in ticks of this machine.
+/// The present value of the counter.
 inline Cycles cycles_now() noexcept {
 #if defined(LEAT_EXPLORE)
   return hooks::cycles();
@@ -25,8 +25,10 @@ inline Cycles cycles_now() noexcept {
 #endif
 }
 
-/// Measured once per process, on the first call, against the steady clock: that takes 50 us.
+/// The rate of the counter. The first call of the process measures it against the steady clock,
+/// which takes 50 us.
 [[nodiscard]] double cycles_per_nanosecond() noexcept;
+/// The number of cycles in `length`, about.
 [[nodiscard]] inline Cycles cycles_in(Duration length) noexcept {
   return static_cast<Cycles>(static_cast<double>(length.count()) * cycles_per_nanosecond());
 }

@@ -1,4 +1,4 @@
-// A thread of the operating system and its mutex, or what stands for them in an exploring build.
+// OsThread and OsMutex: std::thread and std::mutex, or in an exploring build their simulations.
 #pragma once
 
 #if defined(LEAT_EXPLORE)
@@ -10,8 +10,8 @@
 
 namespace leat {
 
-/// As much of std::thread as is needed: a thread that the explorer simulates. Only while an
-/// exploration runs (csp/explore.h).
+/// A thread that the explorer simulates, with the part of std::thread's interface that is needed.
+/// Only while an exploration runs (csp/explore.h).
 class SimulatedThread {
  public:
   SimulatedThread() = default;
@@ -28,9 +28,10 @@ class SimulatedThread {
   }
 
   [[nodiscard]] bool joinable() const noexcept { return id_ != kNone; }
-  /// Waits until its function has returned. On a fiber, that blocks the worker.
+  /// Waits until the thread's function has returned. On a fiber, this blocks the worker.
   void join() noexcept;
-  /// Waits until it sleeps (in a channel operation, say), or has ended: for who must come second.
+  /// Waits until the thread sleeps (in a channel operation, for instance) or has ended: for a
+  /// caller that must come after it.
   void wait_until_it_waits() noexcept;
 
  private:
@@ -42,7 +43,7 @@ class SimulatedThread {
 
 using OsThread = SimulatedThread;
 
-/// A std::mutex.
+/// The simulation of std::mutex.
 class OsMutex {
  public:
   void lock() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS { lock_.lock(); }

@@ -1,13 +1,13 @@
-// A variable that one worker's thread alone touches.
+// A variable that one thread at a time writes, spelt as an atomic.
 #pragma once
 
 #include <atomic>
 
 namespace leat {
 
-/// Plain loads and stores, spelt as relaxed atomics: the fibers that run on a worker in turn are
-/// several threads to ThreadSanitizer, and others may look at the value as a hint.
-/// `Cell` is Atomic where others look at it.
+/// Relaxed loads and stores, which cost no more than plain ones. Two reasons for them: to
+/// ThreadSanitizer the fibers that run on one worker in turn are separate threads, and other
+/// threads may read the value as a hint. `Cell` is Atomic where other threads do.
 template <class T, template <class> class Cell = std::atomic>
 class RelaxedAtomic {
  public:
@@ -18,7 +18,8 @@ class RelaxedAtomic {
 
   [[nodiscard]] T get() const noexcept { return value_.load(std::memory_order_relaxed); }
   void set(T value) noexcept { value_.store(value, std::memory_order_relaxed); }
-  /// By the owner alone: not one indivisible step.
+  /// Adds `step` and returns the sum. By the writing thread alone: this is a load and a store, not
+  /// one atomic step.
   T add(T step) noexcept {
     const T sum = get() + step;
     set(sum);

@@ -1,4 +1,4 @@
-// SIGQUIT asks a running program what its fibers are doing.
+// Makes SIGQUIT print what the fibers of a running program are doing.
 #pragma once
 
 #include <atomic>
@@ -9,10 +9,10 @@
 
 namespace leat {
 
-/// While one lives, SIGQUIT makes a thread print what `describe` returns to stderr. The signal's
-/// handler does no more than wake that thread. Several may live at a time: each prints. The last
-/// one puts back the handler that was there before. Throws std::system_error where there is no
-/// thread.
+/// While one lives, SIGQUIT makes a thread print what `describe` returns to stderr. The signal
+/// handler only wakes that thread. Several may live at a time: each one prints. The destructor of
+/// the last one restores the previous handler. The constructor throws std::system_error if no
+/// thread can be started.
 class SigquitDump {
  public:
   explicit SigquitDump(std::function<std::string()> describe);
@@ -24,7 +24,7 @@ class SigquitDump {
   void run() const noexcept;
 
   const std::function<std::string()> describe_;
-  const std::uint32_t first_;  // signals before this lived
+  const std::uint32_t first_;  // number of signals before construction
   std::atomic<bool> ending_{false};
   std::thread thread_;
 };

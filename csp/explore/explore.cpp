@@ -20,7 +20,7 @@ std::string to_text(int workers, const Decisions& decisions) {
   return text;
 }
 
-// The inverse of to_text(). Throws std::invalid_argument.
+// The inverse of to_text(). Throws std::invalid_argument if `text` is not a schedule.
 Decisions from_text(std::string_view text, int& workers) {
   const char* at = text.data();
   const char* const end = at + text.size();
@@ -49,7 +49,7 @@ Decisions from_text(std::string_view text, int& workers) {
   return decisions;
 }
 
-// f, as the first thread runs it.
+// The explored function with its options: how the first thread runs it.
 class Program {
  public:
   Program(UniqueFunction<void()>& f, const ExploreOptions& options) : f_(f), options_(options) {}
@@ -75,8 +75,8 @@ class Program {
   const ExploreOptions& options_;
 };
 
-// Leaves out of a failing schedule what the same failure does not need: first halves, then
-// quarters, and so on. Every try that fails again is a run abandoned, hence the bound.
+// Removes from a failing schedule the decisions that the same failure does not need: first halves,
+// then quarters, and so on. Every try that fails again leaks a run, hence the bound.
 Decisions shortened(Program& program, Simulation& simulation, int workers,
                     const std::string& failure, Decisions decisions) {
   int tries = 200;

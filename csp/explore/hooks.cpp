@@ -16,7 +16,7 @@
 namespace leat::hooks {
 namespace {
 
-// Nothing is handed out twice while anything lives.
+// Memory is used again only when all of it has been freed.
 class Arena {
  public:
   void* allocate(std::size_t size) {
@@ -56,7 +56,7 @@ Arena arena;
 
 }  // namespace
 
-// Outside explorations all of these do nothing.
+// Outside explorations these functions do nothing, except sleep_on() and fail().
 
 bool active() noexcept { return Simulation::current() != nullptr; }
 

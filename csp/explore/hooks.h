@@ -1,9 +1,9 @@
-// Where somebody else may come in between: what exploring builds (csp/explore.h) hook into the
-// core. In every other build each of these is nothing.
+// The calls by which the core tells the explorer (csp/explore.h) where another thread may run. In
+// builds that do not explore, they do nothing.
 //
-// An exploring build is one with LEAT_EXPLORE defined, everywhere. It simulates the operating
-// system on one thread: its threads are virtual, and the explorer switches between them in these
-// functions only.
+// An exploring build has LEAT_EXPLORE defined in every file. It simulates the operating system on
+// one thread: the program's threads are simulated ones, and the explorer switches between them in
+// these functions only.
 #pragma once
 
 #include <atomic>
@@ -18,36 +18,38 @@ inline constexpr bool kExploring = true;
 
 namespace hooks {
 
-/// Another thread may run here. Stands before every access to what several threads touch.
+/// Another thread may run here. Stands before every access to an object that several threads use.
 void sched_point() noexcept;
-/// What sched_point() stood before has been done to `object`. `changed`: it is not what it was.
-/// Neither looks at the object, which may be gone.
+/// The access after the last sched_point() was to `object`. `changed`: its value has changed. Does
+/// not read the object, which may be destroyed.
 void accessed(const void* object, bool changed) noexcept;
-/// sched_point() before a lock is taken: returns once `word` is 0, and nobody else runs until it is
-/// set.
+/// The sched_point() before a lock is taken. Returns when `word` is 0; no other thread runs until
+/// the caller has set it.
 void before_lock(const std::atomic<std::uint32_t>& word) noexcept;
-/// sched_point() before a lock is dropped.
+/// The sched_point() before a lock is dropped.
 void before_unlock(const std::atomic<std::uint32_t>& word) noexcept;
-/// In a loop that waits for somebody, and may do so for ever: the others go first.
+/// In a loop that waits for another thread without a bound: the other threads run first.
 void pause() noexcept;
-/// In a loop that ends after some time: that passes.
+/// In a loop that ends after some time: simulated time passes.
 void spin() noexcept;
-/// Any number below `count`: the explorer tries all of them.
+/// Returns a number below `count`. The explorer tries all of them.
 std::size_t choose(std::size_t count) noexcept;
-/// Nanoseconds since the exploration's epoch.
+/// Simulated nanoseconds since the exploration's epoch.
 std::int64_t now() noexcept;
-/// Cycles of the calling thread, one a nanosecond.
+/// The cycle counter of the calling thread: one cycle per nanosecond.
 std::uint64_t cycles() noexcept;
-/// Sleeps as futex_wait(): until `deadline` in nanoseconds, or for ever if that is the largest.
+/// Simulates futex_wait(): sleeps until `deadline` in nanoseconds, or without a bound if that is
+/// the largest value.
 void sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
               std::int64_t deadline) noexcept;
+/// Simulates futex_wake() and futex_wake_all().
 void wake(const void* word, bool all) noexcept;
-/// The present schedule has shown a bug. Never returns.
+/// Ends the present schedule as a failure. Never returns.
 [[noreturn]] void fail(const char* what) noexcept;
-/// Whether the caller runs under an explorer.
+/// Whether the caller runs inside an exploration.
 [[nodiscard]] bool active() noexcept;
-/// Memory at addresses that grow from one call to the next: those of channels decide in which order
-/// a select locks them, and a schedule must mean the same every time.
+/// Memory whose addresses grow from one call to the next. A select locks its channels in the order
+/// of their addresses, and a schedule must mean the same in every run.
 void* allocate(std::size_t size);
 void deallocate(void* memory, std::size_t size) noexcept;
 

@@ -14,7 +14,7 @@
 namespace leat {
 namespace {
 
-// Real time is not 0 either.
+// Not 0: real time is not 0 either.
 constexpr std::int64_t kStartOfTime = 1'000'000'000;
 
 std::string describe(const std::exception_ptr& error) {
@@ -39,7 +39,7 @@ std::string describe(const std::exception_ptr& error) {
 
 }  // namespace
 
-// ---- what was changed by whom
+// ---- histories and versions
 
 std::uint64_t& Versions::at(const void* object) {
   if (2 * used_ >= slots_.size()) grow();
@@ -84,7 +84,7 @@ void Simulation::accessed(const void* object, bool changed) noexcept {
   idle_pauses_ = 0;
 }
 
-// ---- who runs
+// ---- which thread runs
 
 bool Simulation::can_run(const Thread& thread) const noexcept {
   switch (thread.state) {
@@ -107,7 +107,7 @@ Simulation::Thread& Simulation::after_self(std::size_t offset) noexcept {
   return threads_[(static_cast<std::size_t>(running_) + offset) % count_];
 }
 
-// Null deadlines aside: whether anybody sleeps until one.
+// Whether any thread sleeps until a deadline, and the earliest one.
 bool Simulation::next_deadline(std::int64_t& earliest) const noexcept {
   earliest = kNever;
   for (std::size_t i = 0; i < count_; ++i) {
@@ -131,15 +131,16 @@ void Simulation::pass_time(std::int64_t until) noexcept {
   }
 }
 
-// The running thread may be able to go on, or not.
+// Chooses the thread that runs next, which may be the running one.
 Simulation::Thread& Simulation::pick() noexcept {
   std::size_t count = 0;
-  std::uint64_t who = 0;  // part of the state: who may run, who may be woken by its deadline
+  // Part of the state: the threads that can run, and those that may be woken by their deadline.
+  std::uint64_t candidates = 0;
   for (std::size_t offset = 0; offset < count_; ++offset) {
     const Thread& thread = after_self(offset);
     if (!can_run(thread)) continue;
     candidates_[count++] = thread.index;
-    who |= std::uint64_t{1} << static_cast<unsigned>(thread.index);
+    candidates |= std::uint64_t{1} << static_cast<unsigned>(thread.index);
   }
   if (count == 0) return pick_idle();
   const std::size_t awake = count;
@@ -148,7 +149,7 @@ Simulation::Thread& Simulation::pick() noexcept {
     const Thread& thread = after_self(offset);
     if (thread.state != State::kAsleep || thread.deadline == kNever) continue;
     candidates_[count++] = thread.index;
-    who |= std::uint64_t{1} << static_cast<unsigned>(32 + thread.index);
+    candidates |= std::uint64_t{1} << static_cast<unsigned>(32 + thread.index);
   }
   if (count == 1) return threads_[static_cast<std::size_t>(candidates_[0])];
   const std::size_t choice =
@@ -156,17 +157,18 @@ Simulation::Thread& Simulation::pick() noexcept {
               .free = free,
               .awake = awake,
               .threads = {candidates_.data(), count},
-              .state = mix(state_ + mix(who) + static_cast<std::uint64_t>(running_))});
+              .state = mix(state_ + mix(candidates) + static_cast<std::uint64_t>(running_))});
   Thread& chosen = threads_[static_cast<std::size_t>(candidates_[choice])];
   if (chosen.state == State::kAsleep) pass_time(chosen.deadline);
   return chosen;
 }
 
-// Nobody can run, except those who spin. No choice: they change nothing, or time passes.
+// When no thread can run, except those that spin. There is no choice: either a spinning thread
+// runs, which changes nothing, or time passes.
 Simulation::Thread& Simulation::pick_idle() noexcept {
   std::int64_t earliest = kNever;
-  const bool somebody_sleeps = next_deadline(earliest);
-  if (!somebody_sleeps || idle_pauses_ < kPausesBeforeTime) {
+  const bool a_thread_sleeps = next_deadline(earliest);
+  if (!a_thread_sleeps || idle_pauses_ < kPausesBeforeTime) {
     for (std::size_t offset = 1; offset <= count_; ++offset) {
       Thread& thread = after_self(offset);
       if (thread.state != State::kPaused) continue;
@@ -174,7 +176,7 @@ Simulation::Thread& Simulation::pick_idle() noexcept {
       return thread;
     }
   }
-  if (!somebody_sleeps) fail(describe_hang());
+  if (!a_thread_sleeps) fail(describe_hang());
   pass_time(earliest);
   return pick();
 }
@@ -194,14 +196,14 @@ void Simulation::go_on() noexcept {
     fail("no end after " + std::to_string(max_steps_) + " steps: a livelock, or max_steps is low");
   }
   switch_to(pick());
-  learn(self(), 0);  // two choices in a row are not one
+  learn(self(), 0);  // a step of its own, so that two choices in a row differ from one
 }
 
 void Simulation::switch_to(Thread& next) noexcept {
   Thread& left = self();
   if (&next == &left) return;
   left.worker = Worker::current();
-  left.context.adopt_current_thread();  // the stack of a fiber, maybe: not always the same one
+  left.context.adopt_current_thread();  // it may be on a fiber's stack, not always the same one
   running_ = next.index;
   left.context.switch_to(next.context, exceptions_);
   Worker::set_current(left.worker);
@@ -274,7 +276,7 @@ void Simulation::wake(const void* word, bool all) noexcept {
   }
 }
 
-// ---- their lives
+// ---- start and end of threads
 
 int Simulation::start(UniqueFunction<void()> body) {
   LEAT_ASSERT(count_ < kMostThreads, "an explored program has at most 32 threads");
@@ -368,7 +370,7 @@ std::string Simulation::run(UniqueFunction<void()> program, Strategy& strategy) 
   std::set_terminate(previous);
   Worker::set_current(nullptr);
   if (!failure_.empty()) {
-    // Abandoned: whatever the program's closures hold is lost.
+    // The run is abandoned: the program's closures, and what they own, are leaked.
     for (std::size_t i = 0; i < count_; ++i)
       new UniqueFunction<void()>(std::move(threads_[i].body));
     Safepoint::forget();
@@ -402,7 +404,7 @@ std::string Simulation::describe_hang() const {
   return text;
 }
 
-// ---- a thread's handle
+// ---- SimulatedThread
 
 int SimulatedThread::start(UniqueFunction<void()> body) {
   Simulation* const simulation = Simulation::current();

@@ -17,35 +17,37 @@
 
 namespace leat {
 
-/// A place where a run can go on in several ways.
+/// A point at which a run can go on in several ways (alternatives).
 struct ChoicePoint {
-  /// How many ways. The first is: go on.
+  /// The number of alternatives. The first one is that the running thread goes on.
   std::size_t count;
-  /// The first so many cost no preemption.
+  /// The first `free` alternatives are no preemptions.
   std::size_t free;
-  /// The first so many can run; the others sleep, and are woken by their deadline.
+  /// The threads of the first `awake` alternatives can run. Those of the others sleep, and would be
+  /// woken by their deadline.
   std::size_t awake;
-  /// Which thread each of them runs; empty if it is a value that is chosen.
+  /// The thread that each alternative runs; empty if the choice is between values.
   std::span<const int> threads;
-  /// Equal states have equal futures.
+  /// A hash of the program's state: from equal states, equal choices lead to equal runs.
   std::uint64_t state;
 };
 
-/// Chooses.
+/// Decides which alternative a run takes at each choice point.
 class Strategy {
  public:
   Strategy() = default;
   Strategy(const Strategy&) = delete;
   Strategy& operator=(const Strategy&) = delete;
   virtual ~Strategy() = default;
-  /// A number below point.count.
+  /// Returns the alternative to take: a number below point.count.
   virtual std::size_t choose(const ChoicePoint& point) = 0;
 };
 
-/// Which alternative was taken at which choice; those that are not listed are 0. The indices grow.
+/// Pairs of a choice's index and the alternative taken there. The indices grow; at a choice that is
+/// not listed, alternative 0 was taken.
 using Decisions = std::vector<std::pair<std::uint64_t, std::size_t>>;
 
-/// What every address was last changed by: a hash table that is emptied at once.
+/// For every address, a hash of its last change. A hash table that is cleared in constant time.
 class Versions {
  public:
   Versions() : slots_(kFirstSize) {}
@@ -66,11 +68,11 @@ class Versions {
   std::size_t used_ = 0;
 };
 
-/// The simulated machine: its threads, its clock, and who runs.
+/// The simulated machine: its threads, its clock, and the switches between threads.
 ///
-/// Each thread has a history: a hash of all that it has read so far, where what is read is known by
-/// the history of who has written it. The threads' histories and what they have written make up the
-/// state: two orders of independent steps lead to equal ones.
+/// Each thread has a history: a hash of everything that it has read so far, where a value is
+/// identified by the history of the thread that wrote it. The histories of all threads, and what
+/// they have written, make up the state: two orders of independent steps lead to equal states.
 class Simulation {
  public:
   explicit Simulation(std::uint64_t max_steps) : max_steps_(max_steps) {}
@@ -78,20 +80,20 @@ class Simulation {
   Simulation& operator=(const Simulation&) = delete;
   ~Simulation();
 
-  /// Runs `program` on the first thread, until all threads have ended or one has failed: how;
-  /// empty: it has not. What `program` throws is a failure.
+  /// Runs `program` on the first thread, until all threads have ended or one has failed. Returns
+  /// how it failed, or an empty string. An exception that leaves `program` is a failure.
   std::string run(UniqueFunction<void()> program, Strategy& strategy);
-  /// Of the last run.
+  /// The decisions of the last run.
   [[nodiscard]] const Decisions& decisions() const noexcept { return decisions_; }
-  /// At its end; equal if the same was read and written.
+  /// The state at its end; equal for two runs if they read and wrote the same.
   [[nodiscard]] std::uint64_t state() const noexcept { return state_; }
   [[nodiscard]] std::uint64_t choices() const noexcept { return choices_; }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
-  /// The one that is running; null if none is, or if it is at work itself.
+  /// The simulation that runs the caller. Null outside of one, and in the simulation's own code.
   [[nodiscard]] static Simulation* current() noexcept { return current_simulation; }
 
-  // By the running thread; csp/explore/hooks.h.
+  // Called by the running thread: the functions of csp/explore/hooks.h.
   void sched_point() noexcept { go_on(); }
   void accessed(const void* object, bool changed) noexcept;
   void before_lock(const std::atomic<std::uint32_t>& word) noexcept;
@@ -111,9 +113,9 @@ class Simulation {
  private:
   static constexpr std::int64_t kNever = INT64_MAX;
   static constexpr std::size_t kMostThreads = 32;
-  // One turn of a spinning loop takes so long.
+  // The simulated length of one turn of a spinning loop.
   static constexpr std::uint64_t kCyclesPerSpin = 2000;
-  // Everybody spins: after so many pauses it is time that must pass.
+  // Where all threads that can run spin, time passes after this many pauses.
   static constexpr int kPausesBeforeTime = 100;
 
   enum class State : std::uint8_t { kReady, kLocked, kPaused, kAsleep, kJoining, kWatching, kDone };
@@ -128,10 +130,10 @@ class Simulation {
     std::uint64_t paused_at = 0;                       // kPaused: until changes_ is another
     const void* asleep_on = nullptr;                   // kAsleep: until woken, or deadline
     std::int64_t deadline = kNever;
-    int joins = 0;  // kJoining: until that one is done; kWatching: or asleep
+    int joins = 0;  // kJoining: until that thread is done; kWatching: or asleep
     std::uint64_t history = 0;
     std::uint64_t spins = 0;
-    Worker* worker = nullptr;  // what the thread-locals say, while it does not run
+    Worker* worker = nullptr;  // the thread-local Worker::current(), while it does not run
   };
 
   static void entry(void* thread);
@@ -164,7 +166,7 @@ class Simulation {
   Decisions decisions_;
   std::uint64_t choices_ = 0;
   std::uint64_t steps_ = 0;
-  std::uint64_t changes_ = 0;  // by anybody of anything
+  std::uint64_t changes_ = 0;  // to any object, by any thread
   int idle_pauses_ = 0;        // since the last change
   std::int64_t now_ = 0;
   std::uint64_t clock_version_ = 0;

@@ -32,7 +32,8 @@ void Sampling::begin(std::uint64_t choices) {
 std::size_t Sampling::choose(const ChoicePoint& point) {
   const std::uint64_t index = index_++;
   if (point.threads.empty()) return below(point.count);
-  // Those behind are asleep, and their time may have come. Rarely: it comes again and again.
+  // The alternatives after `awake` are sleeping threads whose deadline may pass now. Chosen rarely,
+  // because the same choice comes again and again.
   const std::size_t awake = point.awake;
   if (awake < point.count && below(32) == 0) return awake + below(point.count - awake);
   if (walks_) return below(awake);

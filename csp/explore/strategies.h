@@ -1,4 +1,4 @@
-// In which order schedules are tried. See csp/explore.h.
+// The strategies that decide which schedules are tried. See csp/explore.h.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace leat {
 
-/// One given schedule; and the first alternative beyond it.
+/// Follows a given schedule, and takes the first alternative after its end.
 class Replay : public Strategy {
  public:
   explicit Replay(Decisions decisions) : decisions_(std::move(decisions)) {}
@@ -22,11 +22,11 @@ class Replay : public Strategy {
   std::uint64_t index_ = 0;
 };
 
-/// Random ones: PCT, and now and then a random walk.
+/// Random schedules: three of four by PCT, the fourth a random walk.
 class Sampling : public Strategy {
  public:
   explicit Sampling(std::uint64_t seed) : random_(seed) {}
-  /// Before each run. `choices`: about how many choices one has.
+  /// To be called before each run. `choices`: the number of choices in a run, about.
   void begin(std::uint64_t choices);
   std::size_t choose(const ChoicePoint& point) override;
 
@@ -39,29 +39,29 @@ class Sampling : public Strategy {
   std::uint64_t run_ = 0;
   std::uint64_t index_ = 0;
   bool walks_ = false;
-  // The larger goes first. Changed ones are below all others.
+  // The thread with the largest priority runs. Changed priorities are below all others.
   std::array<std::uint64_t, kMostThreads> priority_{};
   std::vector<std::uint64_t> changes_at_;
 };
 
-/// All with at most so many preemptions, depth first.
+/// All schedules with at most `preemptions` preemptions, depth first.
 class Exhaustive : public Strategy {
  public:
-  /// `remembers`: leaves out what was reached before. To be without is for tests.
+  /// `remembers`: does not follow a state that was reached before. Only tests turn that off.
   explicit Exhaustive(int preemptions, bool remembers = true)
       : preemptions_(preemptions), remembers_(remembers) {}
-  /// After each run: prepares the next. False if that was the last.
+  /// To be called after each run: prepares the next one. False if there is none.
   bool next();
   std::size_t choose(const ChoicePoint& point) override;
 
  private:
-  // What has not been tried yet at one choice.
+  // A choice at which not all alternatives have been tried.
   struct Open {
     std::uint64_t index;
-    std::size_t decisions;  // before it: the first so many of prefix_
-    std::uint64_t untried;  // alternatives, as bits
+    std::size_t decisions;  // the number of entries of prefix_ before this choice
+    std::uint64_t untried;  // a bit for each alternative
   };
-  /// Whether the state was reached before with at least as many preemptions left; remembers it.
+  /// Whether the state was reached before with at least as many preemptions left. Remembers it.
   bool seen(std::uint64_t state, int left);
   void grow();
 
@@ -77,13 +77,13 @@ class Exhaustive : public Strategy {
   std::vector<Open> open_;
   std::vector<Seen> seen_ = std::vector<Seen>(1024);
   std::size_t seen_count_ = 0;
-  std::uint64_t more_ = 0;  // alternatives that a larger bound would allow
+  std::uint64_t more_ = 0;  // number of alternatives that only a larger bound allows
 
   // The present run.
   std::uint64_t index_ = 0;
   std::size_t followed_ = 0;
   int left_ = 0;
-  bool known_ = false;  // from here it goes as another one did
+  bool known_ = false;  // the state was reached before: the rest is as in an earlier run
 };
 
 }  // namespace leat

@@ -47,7 +47,7 @@ LEAT_SWITCHES void Context::prepare(StackSpan stack, Entry entry, void* argument
   entry_ = entry;
   argument_ = argument;
 #if defined(LEAT_ASAN)
-  // Frames of the previous owner that never returned (its entry function) left their red zones.
+  // Clears the red zones of the previous owner's frames that never returned (its entry function).
   __asan_unpoison_memory_region(stack.low, stack.size);
 #endif
 #if defined(LEAT_TSAN)
@@ -74,7 +74,7 @@ Context::~Context() { discard(); }
 
 void Context::exit_to(Context& to, ExceptionState* thread) noexcept {
   jump(to, thread, true);
-  std::abort();  // somebody switched back to a context that had ended
+  std::abort();  // there was a switch back to a context that had ended
 }
 
 }  // namespace leat

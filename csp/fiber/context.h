@@ -1,9 +1,10 @@
 // An execution context: a stack and where to continue on it.
 //
-// What is Boost.Context's is in context_jump.h and context.cpp. Always true:
-//  - a Context is current on at most one thread; switch_to is called on the current one;
-//  - what runs after a switch may run on another thread than what ran before it: nothing that hangs
-//    on the thread (errno, thread-locals) survives.
+// Only context_jump.h and context.cpp name Boost.Context. Always true:
+//  - a Context is current on at most one thread; switch_to() is called on the current one;
+//  - the code after a switch may run on another thread than the code before it: nothing that
+//  belongs
+//    to the thread (errno, thread-locals) survives a switch.
 #pragma once
 
 #include <cstddef>
@@ -22,38 +23,39 @@ class Context {
  public:
   using Entry = void (*)(void* argument);
 
-  /// What the C++ runtime keeps per thread about exceptions in flight and must follow the fiber:
-  /// parking inside a catch block corrupts it otherwise. Layout of __cxa_eh_globals (Itanium ABI).
+  /// The C++ runtime's record of exceptions in flight. The runtime keeps it per thread, but it must
+  /// follow the fiber: otherwise parking inside a catch block corrupts it. Has the layout of
+  /// __cxa_eh_globals (Itanium ABI).
   struct ExceptionState {
     void* caught = nullptr;
     unsigned uncaught = 0;
   };
-  /// The calling thread's.
+  /// The record of the calling thread.
   [[nodiscard]] static ExceptionState* exceptions_of_thread() noexcept;
 
-  /// Has no stack yet.
+  /// A context without a stack.
   Context() = default;
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   ~Context();
 
-  /// Makes this the context of the calling thread's own stack: what a worker switches away from,
-  /// and comes back to. Also on any stack that is not the one it was prepared with.
+  /// Makes this the context of the calling thread's own stack, which a worker leaves for a fiber
+  /// and returns to. May be called on any stack other than the one given to prepare().
   void adopt_current_thread() noexcept;
-  /// Makes this a fresh context that will call entry(argument) on `stack` when first switched to.
-  /// `entry` must not return: it ends with exit_to.
+  /// Makes this a new context that calls entry(argument) on `stack` when it is first switched to.
+  /// `entry` must not return: it ends with exit_to().
   void prepare(StackSpan stack, Entry entry, void* argument) noexcept;
-  /// Nobody will switch here any more; may be prepared anew.
+  /// Ends the context: there will be no switch to it. It may be prepared again.
   void discard() noexcept;
-  /// Makes this the context that is current on the stack of `ended`, which is no more.
+  /// Makes this the current context, on the stack of `ended`, which ends.
   void take_over_from(Context& ended) noexcept;
 
   [[nodiscard]] const StackSpan& stack() const noexcept { return stack_; }
 
-  /// Saves the current execution in *this and continues `to`. Returns when somebody switches back.
-  /// `thread` is exceptions_of_thread(), which costs too much to be asked for at every switch.
+  /// Saves the current execution in *this and continues `to`. Returns after a switch back to *this.
+  /// `thread` is exceptions_of_thread(), which takes too long to be called at every switch.
   void switch_to(Context& to, ExceptionState* thread) noexcept { jump(to, thread, false); }
-  /// As switch_to, for the last time: nobody may switch back.
+  /// As switch_to(), for the last time: there must be no switch back.
   [[noreturn]] void exit_to(Context& to, ExceptionState* thread) noexcept;
 
  private:

@@ -1,8 +1,7 @@
-// The switch itself, to be inlined where fibers park: every function that is entered on one stack
-// and left on another costs a mispredicted return. For csp's own .cpp files.
+// The switch itself. It is inlined where fibers park, because every function that is entered on one
+// stack and left on another costs a mispredicted return. For the .cpp files of csp alone.
 //
-// This and context.cpp are the files that name Boost.Context, and the place that tells the
-// sanitizers about a switch.
+// This file and context.cpp name Boost.Context, and tell the sanitizers about each switch.
 #pragma once
 
 #include <boost/context/detail/fcontext.hpp>
@@ -19,8 +18,8 @@ namespace leat {
 
 namespace bc = boost::context::detail;
 
-// Not checked for races: what runs before a switch and what runs after it are one thread, but two
-// fibers to TSan, and the switch does not synchronise them (see jump).
+// Not checked for races: the code before a switch and the code after it run on one thread, but to
+// TSan they are two fibers, which the switch does not synchronise (see jump).
 #define LEAT_SWITCHES __attribute__((no_sanitize("thread")))
 
 // Every frame between the caller of an operation and the switch costs a mispredicted return.
@@ -30,14 +29,14 @@ namespace bc = boost::context::detail;
 #define LEAT_INLINE inline __attribute__((always_inline))
 #endif
 
-// Travels with a jump; lives on the stack of the context that is left, which stays untouched until
-// that context is continued, hence after the arriving side has read it.
+// The argument of a jump. It lives on the stack of the context that is left. That stack stays
+// unchanged until the context is continued, so the arriving side can read the argument.
 struct ContextTransfer {
   Context* from;
   Context* to;
 };
 
-// Runs first on the context arrived at (*this): completes the switch that the other side began.
+// Runs first on the context that was switched to (*this): completes the switch.
 LEAT_SWITCHES LEAT_INLINE void Context::arrive(void* transfer_data, void* from_registers) noexcept {
   Context* from = static_cast<ContextTransfer*>(transfer_data)->from;
   from->registers_ = from_registers;
@@ -60,8 +59,8 @@ LEAT_SWITCHES LEAT_INLINE void Context::jump(Context& to, ExceptionState* thread
 #endif
   ContextTransfer out{this, &to};
 #if defined(LEAT_TSAN)
-  // No synchronisation by the switch itself: the order between fibers is made by the scheduler's
-  // atomics alone, so that a race between two fibers of one worker is seen as one.
+  // The switch itself does not synchronise: only the scheduler's atomics order fibers, so that TSan
+  // sees a race between two fibers of one worker.
   __tsan_switch_to_fiber(to.tsan_fiber_, __tsan_switch_to_fiber_no_sync);
 #endif
   const bc::transfer_t in = bc::jump_fcontext(to.registers_, &out);

@@ -19,7 +19,8 @@ constexpr std::size_t kLargestSlab = kHugePage / sizeof(Fiber);
 
 FiberPool::Slab::Slab(std::size_t size)
     : size_(size), memory_(static_cast<Fiber*>(::operator new(size * sizeof(Fiber), alignment()))) {
-  // A million fibers are 60,000 small pages. Where there are no huge ones, nothing is lost.
+  // A million fibers fill 60,000 small pages. Where the system has no huge pages this has no
+  // effect.
   if (size * sizeof(Fiber) >= kHugePage) madvise(memory_, size * sizeof(Fiber), MADV_HUGEPAGE);
 }
 
@@ -46,7 +47,7 @@ std::span<Fiber> FiberPool::slab_at(std::size_t index) {
   return index < slabs_.size() ? slabs_[index].made() : std::span<Fiber>();
 }
 
-// They are made as they are wanted, so that their launcher finds them in its cache.
+// Fibers are constructed as they are needed, so that their launcher finds them in its CPU's cache.
 Fiber* FiberPool::make_chain(int most, int& count) {
   if (slabs_.empty() || slabs_.back().is_full()) {
     slabs_.emplace_back(slabs_.empty() ? kFirstSlab
@@ -116,7 +117,8 @@ void FiberPool::Cache::put(FiberPool& pool, Fiber& fiber) noexcept {
   fiber.next_.set(first_.get());
   first_.set(&fiber);
   if (count_.add(1) < 4 * kBatch) return;
-  // Who launches on one worker what ends on another would otherwise grow without bound.
+  // Without this, a program that launches fibers on one worker and ends them on another would grow
+  // one cache without bound.
   Fiber* last = first_.get();
   for (int i = 1; i < kBatch; ++i) last = last->next_.get();
   first_.set(last->next_.get());

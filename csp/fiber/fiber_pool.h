@@ -1,5 +1,5 @@
-// Where fibers come from and go back to. Their memory stays theirs, so that whoever looks through
-// all of them (a report, a cancellation) never looks at something else.
+// Allocates fibers and takes them back. Their memory is never used for anything else, so that a
+// report or a cancellation can look through all of them.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,8 @@ class FiberPool {
   FiberPool& operator=(const FiberPool&) = delete;
   ~FiberPool() = default;
 
-  /// A worker's own stock: taking and returning fibers there costs no lock.
+  /// A worker's own stock of fibers. take() and put() take the pool's
+  /// lock at most once in kBatch times.
   class Cache {
    public:
     /// Throws std::bad_alloc.
@@ -35,11 +36,12 @@ class FiberPool {
     RelaxedAtomic<int> count_{0};
   };
 
-  /// For who has no cache. Throws std::bad_alloc.
+  /// For threads that have no cache. Throws std::bad_alloc.
   Fiber& take() LEAT_EXCLUDES(lock_);
   void put(Fiber& fiber) noexcept LEAT_EXCLUDES(lock_);
 
-  /// Visits every fiber that is live and stays so: in a census, or where none runs.
+  /// Calls visit(fiber) for every live fiber. While a Safepoint lives, or while no fiber runs: then
+  /// they stay alive.
   template <class F>
   void for_each_live(F&& visit) LEAT_EXCLUDES(lock_) {
     for (std::size_t i = 0;; ++i) {
@@ -53,7 +55,7 @@ class FiberPool {
   }
 
  private:
-  /// Memory for so many fibers, of which the first are made.
+  /// Memory for `size` fibers, of which the first made_ are constructed.
   class Slab {
    public:
     /// Throws std::bad_alloc.
@@ -65,7 +67,7 @@ class FiberPool {
     [[nodiscard]] bool is_full() const noexcept { return made_ == size_; }
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     [[nodiscard]] std::span<Fiber> made() const noexcept { return {memory_, made_}; }
-    /// Where it is not full.
+    /// Constructs the next fiber. The slab must not be full.
     Fiber& make(SchedulerCore& core) noexcept;
 
    private:
@@ -76,7 +78,7 @@ class FiberPool {
     Fiber* memory_;
   };
 
-  /// The fibers of that slab; none beyond the last.
+  /// The fibers of that slab; empty for an index beyond the last slab.
   [[nodiscard]] std::span<Fiber> slab_at(std::size_t index) LEAT_EXCLUDES(lock_);
   /// A chain of up to `most` free fibers, at least one. Throws std::bad_alloc.
   Fiber* take_chain(int most, int& count) LEAT_EXCLUDES(lock_);

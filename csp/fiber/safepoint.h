@@ -1,4 +1,4 @@
-// Looking at what fibers are doing while they are doing it.
+// Looking at fibers while they run.
 #pragma once
 
 #include <memory>
@@ -9,14 +9,15 @@
 
 namespace leat {
 
-/// While one lives, no fiber of any scheduler leaves a wait, none ends, and no channel is freed:
-/// what a waiting fiber points to may be read. One at a time; whoever takes it must not park.
+/// While one lives, no fiber of any scheduler leaves a wait or ends, and no channel is freed: the
+/// objects that a waiting fiber points to may be read. At most one lives at a time; a second one
+/// waits for the first to end. The thread that holds one must not park.
 class LEAT_SCOPED_CAPABILITY Safepoint {
  public:
   Safepoint() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
     lock_.lock();
     taken_.store(true, std::memory_order_relaxed);
-    heavy_fence();  // everybody has by now left what he was leaving, or will see taken_
+    heavy_fence();  // every fiber has either passed its poll() by now, or will see taken_
   }
   ~Safepoint() LEAT_NO_THREAD_SAFETY_ANALYSIS {
     taken_.store(false, std::memory_order_release);
@@ -25,16 +26,17 @@ class LEAT_SCOPED_CAPABILITY Safepoint {
   Safepoint(const Safepoint&) = delete;
   Safepoint& operator=(const Safepoint&) = delete;
 
-  /// Called by whoever has made it known that he waits no more, or is no more, and before what a
-  /// census may read of him goes. Free, unless one is taken: then it waits for its end.
+  /// Called after a fiber has published that its wait or its life has ended, and before the memory
+  /// is freed that the holder of a Safepoint may read. Waits while a Safepoint lives; costs a load
+  /// if none does.
   static void poll() noexcept {
     light_fence();
-    // acquire: what a census has read happened before what is written next.
+    // acquire: the reads of a Safepoint that has ended happened before the writes that follow here.
     if (__builtin_expect(taken_.load(std::memory_order_acquire), 0)) wait();
   }
 
 #if defined(LEAT_EXPLORE)
-  /// An exploration left a run half way through: nobody will end the one that was taken in it.
+  /// For the explorer, which abandons a run half way through: ends a Safepoint of that run.
   static void forget() noexcept {
     std::destroy_at(&lock_);
     std::construct_at(&lock_);

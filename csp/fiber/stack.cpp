@@ -30,7 +30,7 @@ constexpr std::size_t kStackScale = 4;
 #else
 constexpr std::size_t kStackScale = 1;
 #endif
-// Less would not do for throwing an exception, and every cancellation is one.
+// Throwing an exception needs about that much, and every cancellation throws one.
 constexpr std::size_t kSmallestStack = std::size_t{16} << 10;
 constexpr std::size_t kLargestStack = std::size_t{1} << 46;  // half of what a process can address
 
@@ -49,7 +49,7 @@ std::size_t page_size() noexcept {
 }
 
 #if defined(LEAT_EXPLORE)
-// A hundred thousand runs, each with its scheduler: what one has mapped serves the next.
+// For a hundred thousand runs, each with its own scheduler: stacks of one run serve the next.
 std::vector<StackSpan> spare;
 #endif
 
@@ -83,8 +83,8 @@ void unmap_stack(StackSpan stack) noexcept {
   spare.push_back(stack);
 #else
 #if defined(LEAT_ASAN)
-  // The red zones of frames that never returned: the C library's own mappings, which take this
-  // place next, go unseen by AddressSanitizer.
+  // Clears the red zones of frames that never returned: AddressSanitizer does not see the mappings
+  // of the C library that may take this place next.
   __asan_unpoison_memory_region(stack.low, stack.size);
 #endif
   munmap(stack.low - kGuard, stack.size + kGuard);
@@ -128,7 +128,7 @@ void StackPool::release(StackSpan stack) noexcept {
       free_.push_back(stack);
       return;
     } catch (const std::bad_alloc&) {
-      // No room to remember it: give it back to the system instead.
+      // No memory to keep the stack in the list: unmap it instead.
     }
   }
   unmap_stack(stack);

@@ -15,14 +15,14 @@ namespace leat {
 /// Hands out stacks and takes them back. Stacks of the pool's default size are kept for the next
 /// fiber; others are unmapped when they come back. Thread-safe.
 ///
-/// Below its low end every stack has a guard of 64 KiB, so that an overflow faults instead of
-/// overwriting a neighbour. A function with local variables larger than that may step over it,
-/// unless it is compiled with -fstack-clash-protection: with g++, the target leat::csp hands that
-/// flag on to who links it. Memory is committed by the kernel page by page as it is touched.
+/// Below its low end every stack has a guard of 64 KiB: an overflow faults instead of overwriting
+/// the next stack. A function with local variables larger than that may step over the guard, unless
+/// it is compiled with -fstack-clash-protection. With g++, targets that link leat::csp get that
+/// flag. The kernel commits memory page by page as it is touched.
 class StackPool {
  public:
-  /// Bytes below a stack that fault.
-  static constexpr std::size_t kGuard = std::size_t{64} << 10;  // pages are at most as large
+  /// Bytes of the guard below a stack. No page is larger.
+  static constexpr std::size_t kGuard = std::size_t{64} << 10;
 
   explicit StackPool(std::size_t default_size);
   ~StackPool();
@@ -35,8 +35,8 @@ class StackPool {
   StackSpan allocate(std::size_t size);
   void release(StackSpan stack) noexcept;
 
-  /// A worker's own stock of stacks of the default size: no lock, no system call. Gives them back
-  /// to the pool, which must outlive it, at its end.
+  /// A worker's own stock of stacks of the default size: take() and put() need no lock and no
+  /// system call. Its destructor gives the stacks back to the pool, which must outlive it.
   class Cache {
    public:
     explicit Cache(StackPool& pool) noexcept : pool_(pool) {}
@@ -44,15 +44,15 @@ class StackPool {
     Cache(const Cache&) = delete;
     Cache& operator=(const Cache&) = delete;
 
-    /// False if it has none.
+    /// False if the stock is empty.
     bool take(StackSpan& stack) noexcept;
-    /// Gets some, if there are, from the pool.
+    /// Gets stacks from the pool, if it has any.
     void refill() noexcept;
     void put(StackSpan stack) noexcept;
 
    private:
     static constexpr int kMost = tuning::kMostCachedStacks;
-    /// Gives back all but `few`.
+    /// Gives all but `few` stacks back to the pool.
     void keep(int few) noexcept;
 
     StackPool& pool_;

@@ -15,7 +15,7 @@ namespace {
 
 struct sigaction previous_sigsegv = {};
 
-// What may be called in a signal's handler: no allocation, no stdio.
+// A line of text that can be built and written in a signal handler: no allocation, no stdio.
 class Line {
  public:
   Line& operator<<(std::string_view text) noexcept {
@@ -55,7 +55,7 @@ extern "C" void leat_on_sigsegv(int /*signal*/, siginfo_t* info, void* /*context
       line.write();
     }
   }
-  // As if this handler did not exist: the instruction is run again, and faults again.
+  // The instruction runs again, and faults again, now with the previous handler.
   sigaction(SIGSEGV, &previous_sigsegv, nullptr);
 }
 
@@ -74,7 +74,7 @@ void prepare_stack_overflow_report() noexcept {
 }
 
 SignalStack::SignalStack() {
-  if constexpr (kExploring) return;  // workers share one thread
+  if constexpr (kExploring) return;  // the simulated workers share one thread
   stack_t present = {};
   if (sigaltstack(nullptr, &present) != 0 || (present.ss_flags & SS_DISABLE) == 0) return;
   const long least = sysconf(_SC_MINSIGSTKSZ);

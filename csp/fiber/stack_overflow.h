@@ -1,4 +1,4 @@
-// A fiber whose stack overflows ends the program; this tells which one it was.
+// Reports which fiber's stack has overflown, before the program ends because of it.
 #pragma once
 
 #include <cstddef>
@@ -6,12 +6,12 @@
 
 namespace leat {
 
-/// Once per process: a SIGSEGV in a fiber's guard prints the fiber's name and the size of its
-/// stack, and is then handled as it would have been otherwise.
+/// Installs a handler, once per process: a SIGSEGV in the guard below a fiber's stack prints the
+/// fiber's name and the size of its stack. After that the signal is handled as before.
 void prepare_stack_overflow_report() noexcept;
 
-/// While one lives, the calling thread handles signals on a stack of its own, as it must where the
-/// ordinary one has overflown. No effect if the thread has such a stack already.
+/// While one lives, the calling thread handles signals on a separate stack: it must, where the
+/// fiber's stack has overflown. No effect if the thread has a signal stack already.
 class SignalStack {
  public:
   SignalStack();

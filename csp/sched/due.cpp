@@ -1,4 +1,4 @@
-// Timers: whose time has come, and who watches the clock.
+// Timers: which ones are due, and which worker keeps the time.
 #include <utility>
 
 #include "leat/csp/sched/alarm.h"
@@ -8,8 +8,8 @@
 
 namespace leat {
 
-// Its worker next looks outside: it either finds nothing else to run and sleeps until then itself,
-// or calls somebody to watch the clock.
+// The fiber's worker looks outside next. Either it finds nothing else to run and sleeps until the
+// timer is due, or it wakes an idle worker to keep the time.
 void SchedulerCore::add_timer(Timer& timer) noexcept {
   Worker::current()->until_look_outside_.set(0);
   const SpinLockGuard guard(lock_);
@@ -38,7 +38,7 @@ void SchedulerCore::start_alarm(Alarm& alarm) {
   note_earliest();
 }
 
-// Returns the scheduler's share; it is dropped without lock_. Null if it had none any more.
+// Returns the scheduler's share of the alarm, to be dropped without lock_. Null if it has none.
 std::shared_ptr<Alarm> SchedulerCore::unlink(Alarm& alarm) noexcept {
   if (alarm.keeps_itself_ == nullptr) return nullptr;
   timers_.remove(alarm.timer_);
@@ -55,7 +55,7 @@ void SchedulerCore::stop_alarm(Alarm& alarm) noexcept {
   note_earliest();
 }
 
-// Of a scheduler that ends.
+// When the scheduler ends.
 void SchedulerCore::stop_alarms() noexcept {
   for (;;) {
     std::shared_ptr<Alarm> share;  // an alarm has a share of the scheduler in turn
@@ -86,8 +86,8 @@ bool SchedulerCore::timers_may_wake() const noexcept {
   return false;
 }
 
-// Takes the earliest timer that is due. Claiming under lock_ is what allows remove_timer to be the
-// end of a timer's life.
+// Takes the earliest timer that is due. It claims the fiber's wait under lock_, so a timer may be
+// destroyed after remove_timer().
 bool SchedulerCore::pop_due(TimePoint now, Due& due) noexcept {
   while (!timers_.empty() && timers_.earliest() <= now) {
     Timer& timer = timers_.pop();
@@ -101,7 +101,7 @@ bool SchedulerCore::pop_due(TimePoint now, Due& due) noexcept {
       due.fiber = nullptr;
       Deadline next = Deadline::never();
       if (alarm.period_ != Duration::zero()) {
-        // The next multiple of the period that is not past: what was missed is dropped.
+        // The next multiple of the period that is not past. Missed ones are dropped.
         const Duration missed = (now - timer.at) / alarm.period_ * alarm.period_;
         next = Deadline::after(timer.at + missed, alarm.period_);
       }
@@ -120,8 +120,8 @@ bool SchedulerCore::pop_due(TimePoint now, Due& due) noexcept {
   return false;
 }
 
-// On a base. One at a time, so that whoever is woken is queued in the order of the deadlines; none
-// goes into the run-next slot.
+// On the scheduler context. One timer at a time, so that the fibers are queued in the order of
+// their deadlines; none goes into the run-next slot.
 void SchedulerCore::fire_due_timers(Worker& worker) noexcept {
   const TimePoint now = clock_->now();
   for (;;) {
@@ -145,8 +145,8 @@ void SchedulerCore::fire_due_timers(Worker& worker) noexcept {
   }
 }
 
-// Somebody idle should sleep until the earliest timer, and whoever does now would wake too late.
-// Under virtual time nobody sleeps until a deadline.
+// Whether an idle worker should sleep until the earliest timer, because no worker does, or because
+// the one that does would wake too late. Under virtual time no worker sleeps until a deadline.
 bool SchedulerCore::needs_timekeeper() const noexcept {
   return !clock_->is_virtual() && !timers_.empty() && timers_.earliest() < timekeeper_until_;
 }

@@ -109,7 +109,8 @@ void GroupCore::join(ParkReason reason) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   }
   lock_.lock();
   if (is_root_) {
-    // Fibers end without lock_: either whoever ends the last one sees this, or it is empty below.
+    // Fibers end without lock_: either the last one that ends sees this, or the group is empty
+    // below.
     was_joined_.store(true, std::memory_order_relaxed);
     heavy_fence();
   }
@@ -122,7 +123,7 @@ void GroupCore::set_limit(std::size_t limit) noexcept {
   {
     const SpinLockGuard guard(lock_);
     limit_ = limit;
-    // Whoever is woken looks at the limit again.
+    // A launcher that is woken looks at the limit again.
     while (WaitNode* node = launchers_.pop_claimed()) wake.add(*node);
   }
   wake.wake();

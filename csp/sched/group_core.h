@@ -1,12 +1,14 @@
-// The fibers of one group, and what they have in common: the first error, the request to stop, and
-// who waits for them to end.
+// The fibers of one group, and what they share: the first error, the request to stop, and the
+// fibers that wait for them to end.
 //
-// Always true: a fiber belongs to exactly one group from launch until it is done; stopped_ is
-// sticky; joiners are woken when the group becomes empty, after the last closure was destroyed.
+// Always true:
+//  - a fiber belongs to exactly one group from its launch until it is done;
+//  - stopped_ is never reset;
+//  - joiners are woken when the group becomes empty, after the last closure was destroyed.
 //
-// A group lists its fibers, so that stopping it costs what it has. The root group alone does not:
-// its fibers come and go without a lock, counted by the workers, and whoever stops it looks through
-// all fibers of the scheduler.
+// A group lists its fibers, so that stopping it takes time in proportion to its size. The root
+// group does not: its fibers come and go without a lock and are counted by the workers. To stop it,
+// all fibers of the scheduler are looked at.
 //
 // Lock order: lock_, then SchedulerCore::lock_.
 #pragma once
@@ -29,19 +31,19 @@ class GroupCore : public std::enable_shared_from_this<GroupCore> {
  public:
   /// Keeps `core` alive, though not its workers: launching on a scheduler that has ended throws.
   explicit GroupCore(std::shared_ptr<SchedulerCore> core);
-  /// As above for the group that the core itself owns (no cycle of owners).
+  /// The root group, which the core itself owns. It does not keep the core alive.
   explicit GroupCore(SchedulerCore& core);
 
   [[nodiscard]] SchedulerCore& core() const noexcept { return core_; }
 
-  /// Waits while the group has `limit` fibers; then takes in one that is about to run for the first
-  /// time. Throws Cancelled.
+  /// Waits while the group has `limit` fibers, then adds `fiber`, which is about to run for the
+  /// first time. Throws Cancelled.
   void add(Fiber& fiber) LEAT_EXCLUDES(lock_);
-  /// Takes out a fiber that is done, or whose launch failed. Wakes joiners and launchers.
+  /// Removes a fiber that is done, or whose launch failed. Wakes joiners and launchers.
   void remove(Fiber& fiber) noexcept LEAT_EXCLUDES(lock_);
-  /// Of the root group: its last fiber has ended. Wakes joiners.
+  /// For the root group, when its last fiber has ended: wakes joiners.
   void wake_joiners() noexcept LEAT_EXCLUDES(lock_);
-  /// Of the root group: somebody waits, or did, for it to become empty.
+  /// For the root group: whether anything has ever waited for it to become empty.
   [[nodiscard]] bool was_joined() const noexcept {
     return was_joined_.load(std::memory_order_relaxed);
   }
@@ -50,12 +52,12 @@ class GroupCore : public std::enable_shared_from_this<GroupCore> {
   void fail(std::exception_ptr error) noexcept LEAT_EXCLUDES(lock_);
   /// Cancels every fiber, present and future.
   void stop() noexcept LEAT_EXCLUDES(lock_);
-  /// Waits until no fiber is left. Throws Cancelled if the caller is asked to stop (never where it
-  /// is shielded), std::logic_error if the caller is one of the group's fibers.
+  /// Waits until no fiber is left. Throws Cancelled if the caller is asked to stop (never while it
+  /// is shielded), or std::logic_error if the caller is one of the group's fibers.
   void join(ParkReason reason = ParkReason::kJoin) LEAT_EXCLUDES(lock_);
   void set_limit(std::size_t limit) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] std::exception_ptr first_error() const LEAT_EXCLUDES(lock_);
-  /// As first_error(), and forgets it: the caller alone owns the exception.
+  /// Returns the first error and forgets it: the caller alone owns the exception.
   [[nodiscard]] std::exception_ptr take_first_error() noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] std::stop_token stop_token() const { return stop_source_.get_token(); }
 
@@ -74,7 +76,7 @@ class GroupCore : public std::enable_shared_from_this<GroupCore> {
   std::stop_source stop_source_;
   mutable SpinLock lock_;
   Fiber* fibers_ LEAT_GUARDED_BY(lock_) = nullptr;
-  std::size_t count_ LEAT_GUARDED_BY(lock_) = 0;  // not of the root
+  std::size_t count_ LEAT_GUARDED_BY(lock_) = 0;  // not used by the root group
   std::size_t limit_ LEAT_GUARDED_BY(lock_) = static_cast<std::size_t>(-1);
   Atomic<bool> stopped_{false};     // set under lock_
   Atomic<bool> was_joined_{false};  // likewise

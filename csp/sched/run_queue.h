@@ -1,7 +1,6 @@
-// The queues in which fibers that can run stand: one worker's ring, its run-next slot, and plain
-// lists.
+// The queues of fibers that can run: a worker's ring, its single-fiber slots, and plain lists.
 //
-// Always true: a fiber stands in at most one of them, and only while nobody runs it.
+// Always true: a fiber stands in at most one of them, and only while no worker runs it.
 #pragma once
 
 #include <array>
@@ -14,7 +13,7 @@
 
 namespace leat {
 
-/// FIFO of fibers, linked through them. Not thread-safe: its owner's, or protected by a lock.
+/// FIFO of fibers, linked through the fibers themselves. Not thread-safe.
 class FiberList {
  public:
   [[nodiscard]] bool empty() const noexcept { return first_.get() == nullptr; }
@@ -39,11 +38,12 @@ class FiberList {
   RelaxedAtomic<Fiber*> last_{nullptr};
 };
 
-/// A bounded FIFO from which its owner takes one, and others steal half. Only the owner pushes.
-/// Lock-free, as Go's (runtime/proc.go: runqput, runqget, runqsteal).
+/// A bounded FIFO from which its owner takes one fiber, and other workers steal half. Only the
+/// owner pushes. Lock-free, as Go's (runtime/proc.go: runqput, runqget, runqsteal).
 ///
 /// Always true: head_ <= tail_ <= head_ + kSize; the slots in [head_, tail_) hold fibers; head_
-/// only grows, and whoever moves it forward by compare-and-swap owns what stood there.
+/// only grows, and a thread that moves it forward by compare-and-swap owns the fibers it moved
+/// past.
 class RunRing {
  public:
   static constexpr std::uint32_t kSize = 256;
@@ -51,11 +51,11 @@ class RunRing {
   [[nodiscard]] std::uint32_t size() const noexcept {
     return tail_.load(std::memory_order_relaxed) - head_.load(std::memory_order_relaxed);
   }
-  /// How many have been taken out so far, modulo 2^32.
+  /// The number of fibers taken out so far, modulo 2^32.
   [[nodiscard]] std::uint32_t taken() const noexcept {
     return head_.load(std::memory_order_relaxed);
   }
-  /// How many have been pushed so far, modulo 2^32.
+  /// The number of fibers pushed so far, modulo 2^32.
   [[nodiscard]] std::uint32_t pushed() const noexcept {
     return tail_.load(std::memory_order_relaxed);
   }
@@ -63,7 +63,7 @@ class RunRing {
   /// By the owner. False if it is full.
   bool push(Fiber& fiber) noexcept {
     const std::uint32_t tail = tail_.load(std::memory_order_relaxed);
-    // acquire: a thief has read the slot that is overwritten here before it moved head_ past it.
+    // acquire: a thief reads a slot before it moves head_ past it, so the slot may be overwritten.
     if (tail - head_.load(std::memory_order_acquire) == kSize) return false;
     slots_[tail % kSize].store(&fiber, std::memory_order_relaxed);
     // release: publishes the slot, and all that the fiber's waker wrote.
@@ -71,7 +71,7 @@ class RunRing {
     return true;
   }
 
-  /// By the owner. `alone`: nobody steals, because there is only one worker.
+  /// By the owner. `alone`: no worker steals, because there is only one.
   Fiber* pop(bool alone) noexcept {
     std::uint32_t head = head_.load(std::memory_order_relaxed);
     for (;;) {
@@ -88,8 +88,8 @@ class RunRing {
     }
   }
 
-  /// By the owner, where nobody steals: the one pushed last changes places with the one that has
-  /// `before` others in front of it.
+  /// By the owner, where no other worker steals: swaps the fiber that was pushed last with the one
+  /// that has `before` fibers in front of it.
   void exchange_last(std::uint32_t before) noexcept {
     Atomic<Fiber*>& one = slots_[(head_.load(std::memory_order_relaxed) + before) % kSize];
     Atomic<Fiber*>& last = slots_[(tail_.load(std::memory_order_relaxed) - 1) % kSize];
@@ -98,8 +98,8 @@ class RunRing {
     one.store(pushed_last, std::memory_order_relaxed);
   }
 
-  /// By anybody: takes half of what there is, the oldest first, at most kSize / 2; returns how
-  /// many.
+  /// By any worker: takes half of the fibers, the oldest first, at most kSize / 2. Returns their
+  /// number.
   std::uint32_t steal_half(std::array<Fiber*, kSize / 2>& out) noexcept {
     std::uint32_t head = head_.load(std::memory_order_acquire);
     for (;;) {
@@ -110,7 +110,7 @@ class RunRing {
       for (std::uint32_t i = 0; i < count; ++i) {
         out[i] = slots_[(head + i) % kSize].load(std::memory_order_relaxed);
       }
-      // Succeeds only if nobody has taken anything since: then the slots were not overwritten.
+      // Succeeds only if no fiber was taken meanwhile: then the slots were not overwritten.
       if (head_.compare_exchange_strong(head, head + count, std::memory_order_acq_rel,
                                         std::memory_order_acquire)) {
         return count;
@@ -124,20 +124,22 @@ class RunRing {
   std::array<Atomic<Fiber*>, kSize> slots_{};
 };
 
-/// One fiber that its owner puts in, and that the owner or another worker takes out.
+/// A place for one fiber. Its owner puts a fiber in; the owner or another worker takes it out.
 class FiberSlot {
  public:
   [[nodiscard]] bool empty() const noexcept {
     return fiber_.load(std::memory_order_relaxed) == nullptr;
   }
-  /// By the owner: false if it is taken. Nobody else fills it, so no read-modify-write is needed.
+  /// By the owner. False if the slot is not empty. Only the owner fills it, so no read-modify-write
+  /// is needed.
   bool put(Fiber& fiber) noexcept {
     if (!empty()) return false;
     // release: publishes all that the fiber's waker wrote.
     fiber_.store(&fiber, std::memory_order_release);
     return true;
   }
-  /// By anybody; null if it is empty. `alone`: nobody steals, because there is only one worker.
+  /// By any worker. Null if the slot is empty. `alone`: no worker steals, because there is only
+  /// one.
   Fiber* take(bool alone) noexcept {
     if (empty()) return nullptr;
     if (!alone) return fiber_.exchange(nullptr, std::memory_order_acquire);

@@ -4,7 +4,8 @@
 
 namespace leat {
 
-// Of two heaps, or none, one: the later root becomes the first child of the earlier one.
+// Makes one heap of two, either of which may be null: the later root becomes the first child of the
+// earlier one.
 Timer* TimerHeap::meld(Timer* a, Timer* b) noexcept {
   if (a == nullptr) return b;
   if (b == nullptr) return a;
@@ -16,8 +17,8 @@ Timer* TimerHeap::meld(Timer* a, Timer* b) noexcept {
   return a;
 }
 
-// In two passes, without recursion: pairs from left to right, then the pairs from right to left.
-// That order is what makes the amortised bound.
+// Two passes, without recursion: siblings are melded in pairs from left to right, then the pairs
+// from right to left. The amortised bound needs that order.
 Timer* TimerHeap::meld_siblings(Timer* first) noexcept {
   Timer* pairs = nullptr;  // a stack, linked by `sibling`
   while (first != nullptr) {

@@ -1,8 +1,8 @@
-// What is due at some time, earliest first; equal times in the order they were added.
+// A priority queue of timers, earliest first; equal times in the order in which they were added.
 //
-// Not thread-safe: the scheduler's lock protects the heap and the timers in it. A pairing heap
-// (Fredman, Sedgewick, Sleator, Tarjan 1986) through the timers themselves: nothing is allocated.
-// Adding is O(1); taking out is O(log n), amortised.
+// A pairing heap (Fredman, Sedgewick, Sleator, Tarjan 1986) whose links are in the timers: nothing
+// is allocated. Adding takes O(1), removing O(log n) amortised. Not thread-safe:
+// SchedulerCore::lock_ guards the heap and the timers in it.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace leat {
 class Alarm;
 class Fiber;
 
-/// Something that is due at a time: the deadline of a fiber's operation, on that fiber's stack, or
-/// an alarm.
+/// A point in time at which something is due: the deadline of a fiber's operation (the timer is on
+/// that fiber's stack), or an alarm.
 struct Timer {
   TimePoint at;
   Fiber* fiber = nullptr;
@@ -34,9 +34,9 @@ class TimerHeap {
   [[nodiscard]] bool empty() const noexcept { return root_ == nullptr; }
   [[nodiscard]] TimePoint earliest() const noexcept { return root_->at; }
   void add(Timer& timer) noexcept;
-  /// Takes `timer` out if it is still in.
+  /// Removes `timer`. No effect if it is not in the heap.
   void remove(Timer& timer) noexcept;
-  /// Takes out the earliest timer.
+  /// Removes and returns the earliest timer. The heap must not be empty.
   Timer& pop() noexcept;
 
  private:
