@@ -1,4 +1,4 @@
-// What a scheduler keeps of an after() or a tick() (csp/ticker.h).
+// The scheduler's side of after() and tick() (csp/ticker.h).
 #pragma once
 
 #include <memory>
@@ -11,7 +11,8 @@ namespace leat {
 
 class SchedulerCore;
 
-/// What a scheduler keeps of an after() or tick().
+/// A timer that sends the time into a channel, once or periodically. The scheduler owns a share of
+/// it while its timer is queued.
 class Alarm : public std::enable_shared_from_this<Alarm> {
  public:
   Alarm(std::shared_ptr<SchedulerCore> core, TimePoint at, Duration period);
@@ -19,11 +20,13 @@ class Alarm : public std::enable_shared_from_this<Alarm> {
   Alarm& operator=(const Alarm&) = delete;
   ~Alarm() = default;
 
+  /// Queues the timer.
   void start();
+  /// Takes the timer out. Idempotent.
   void stop() noexcept;
-  /// Without any lock: sends `at`.
+  /// Sends `at`. Called without a lock.
   void ring(TimePoint at) const noexcept;
-  /// Whether anybody may be woken by the next one.
+  /// Whether the next ring() may wake a fiber: false while the last time has not been received.
   [[nodiscard]] bool may_wake() const noexcept {
     return period_ == Duration::zero() || times_.core().get()->empty_hint();
   }

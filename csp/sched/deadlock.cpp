@@ -32,8 +32,8 @@ bool is_stuck(const Fiber& fiber) noexcept {
   });
 }
 
-// One line: the label, what the fiber waits for and since when. While a Safepoint lives, or while no
-// fiber runs.
+// One line: the label, what the fiber waits for and since when. While a Safepoint lives, or while
+// no fiber runs.
 std::string describe(const Fiber& fiber) {
   std::string line = fiber.label();
   // acquire: what begin() wrote.
@@ -107,9 +107,9 @@ class WaitsFor {
 
  private:
   [[nodiscard]] const std::vector<std::size_t>& awaited_by(std::size_t fiber) const {
-    static const std::vector<std::size_t> nobody;
+    static const std::vector<std::size_t> none;
     const WaitObject* const object = fibers_[fiber]->wait().object;
-    if (object == nullptr) return nobody;
+    if (object == nullptr) return none;
     if (object->holder != nullptr) {
       const auto found = with_id_.find(object->holder->load(std::memory_order_relaxed));
       if (found != with_id_.end()) return found->second;
@@ -117,7 +117,7 @@ class WaitsFor {
       const auto found = in_group_.find(object->group);
       if (found != in_group_.end()) return found->second;
     }
-    return nobody;
+    return none;
   }
 
   const std::vector<const Fiber*>& fibers_;

@@ -38,9 +38,9 @@ inline constexpr bool kTsan = true;
 inline constexpr bool kTsan = false;
 #endif
 
-/// tsan_release(p) happens before tsan_acquire(p): for what one fiber leaves to another through its
-/// worker, which is one thread to the memory model, and several to ThreadSanitizer. Nothing in
-/// other builds.
+/// Tells ThreadSanitizer that tsan_release(p) happens before tsan_acquire(p). For data that one
+/// fiber passes to another through its worker: one thread to the memory model, several to the tool.
+/// No effect in other builds.
 inline void tsan_release([[maybe_unused]] void* object) noexcept {
 #if defined(LEAT_TSAN)
   __tsan_release(object);
@@ -52,8 +52,8 @@ inline void tsan_acquire([[maybe_unused]] void* object) noexcept {
 #endif
 }
 
-/// While one lives, ThreadSanitizer does not look at what the calling fiber reads and writes (it
-/// does look at how it synchronises): for the worker's own state, which its fibers touch in turn.
+/// While one lives, ThreadSanitizer ignores the reads and writes of the calling fiber, but not its
+/// synchronisation. For the worker's own state, which its fibers use in turn.
 class TsanIgnoreScope {
  public:
   TsanIgnoreScope() noexcept {

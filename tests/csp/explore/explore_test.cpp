@@ -235,7 +235,7 @@ void a_hog_that_launches_two() {
   group.wait();
 }
 
-// A timer that is due beside hogs, whoever kept the time before he found the second one.
+// A timer that is due while fibers keep their workers busy, whichever worker kept the time.
 void hogs_beside_a_sleeper() {
   const OutsideWork thread;
   Channel<int> c(1);

@@ -1,6 +1,6 @@
-// Small programs to be explored: each fails if it sees what must not be.
+// Small programs to be explored. Each fails if it sees a result that must not occur.
 //
-// `Parties` are who takes part beside the caller: fibers, or plain threads.
+// `Parties` are the fibers or plain threads that run beside the caller.
 #pragma once
 
 #include <memory>
@@ -64,7 +64,7 @@ void rendezvous() {
   parties.join();
 }
 
-/// The receiver may block first: whoever sends then has to wake it.
+/// The receiver may block first: then the sender has to wake it.
 template <class Parties>
 void buffered_one() {
   Channel<int> c(1);
@@ -76,7 +76,7 @@ void buffered_one() {
   require(got == 1, "the value that was sent");
 }
 
-/// Whoever blocks first sends first.
+/// The sender that blocks first sends first.
 template <class Parties>
 void senders_in_turn() {
   Channel<int> c(1);
@@ -91,7 +91,7 @@ void senders_in_turn() {
   parties.join();
 }
 
-/// Values of one sender keep their order, whoever sends beside it.
+/// Values of one sender keep their order beside those of another.
 template <class Parties>
 void two_senders() {
   Channel<int> c(1);
@@ -128,7 +128,7 @@ void select_two_peers() {
   parties.join();
 }
 
-/// One value, taken by a select that a close ends, or left for whoever drains the channel.
+/// One value, taken by a select that a close ends, or left in the channel.
 template <class Parties>
 void select_against_close() {
   Channel<int> values(1);

@@ -255,7 +255,7 @@ TEST(SteadyClock, IsTheDefaultAndSleepsNoLessThanAsked) {
 
 TEST(SteadyClock, TimersFireWhileAnotherFiberComputes) {
   on_each_worker_count([](const SchedulerOptions& options) {
-    if (options.workers == 1) return;  // nobody there who could
+    if (options.workers == 1) return;  // the only worker computes
     run(
         [] {
           std::atomic<bool> woken = false;

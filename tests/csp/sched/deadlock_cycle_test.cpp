@@ -1,4 +1,4 @@
-// The cycle in a deadlock's report: who waits for whom.
+// The cycle in a deadlock's report: which fiber waits for which.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -105,7 +105,7 @@ TEST_F(DumpDeathTest, SigquitPrintsItWhereItIsAskedFor) {
           std::raise(SIGQUIT);
           answer.send(1);
           scheduler.join();
-        }  // who was asked before the end has answered
+        }  // a request before the end has been answered
         std::exit(0);
       },
       testing::ExitedWithCode(0), "fibers? on 1 workers");
@@ -175,7 +175,7 @@ TEST(ChannelStats, CountsValuesAndWhoWaits) {
 }
 
 /// `waits` communicates on a channel, `comes` with it from the other side 20 ms later. What the
-/// channel tells of who has waited: lower bounds, of real time, by a clock that is sampled at some
+/// channel says about waits: lower bounds, of real time, by a clock that is sampled at some
 /// of the switches.
 template <class Waits, class Comes>
 ChannelStats stats_of_a_wait(Waits&& waits, Comes&& comes) {
