@@ -90,6 +90,7 @@ class BoostFiberWaiter final : public Waiter {
 /// on a thread that has one is allowed, and blocks its Boost fibers meanwhile.
 class BoostFiberGuests {
  public:
+  /// For the calling thread, until it is destroyed.
   BoostFiberGuests()
       : previous_(set_guest_wait([](void (*operation)(void*, Waiter&), void* argument) {
           BoostFiberWaiter waiter;

@@ -281,6 +281,7 @@ class Sender : public ChannelHandle, public SendOperations<Sender<T>, T> {
   using value_type = T;
 
   Sender() = default;
+  /// A handle that sends to `channel`.
   Sender(const Channel<T>& channel)  // NOLINT(google-explicit-constructor): a view, as in Go
       : ChannelHandle(channel.core()) {}
 };
@@ -292,6 +293,7 @@ class Receiver : public ChannelHandle, public RecvOperations<Receiver<T>, T> {
   using value_type = T;
 
   Receiver() = default;
+  /// A handle that receives from `channel`.
   Receiver(const Channel<T>& channel)  // NOLINT(google-explicit-constructor): a view, as in Go
       : ChannelHandle(channel.core()) {}
 };

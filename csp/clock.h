@@ -24,12 +24,18 @@ using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 /// operations are one code path that differs in this value alone.
 class Deadline {
  public:
+  /// Gives up at once: a try.
   static constexpr Deadline now() noexcept { return Deadline(TimePoint::min()); }
+  /// Never gives up.
   static constexpr Deadline never() noexcept { return Deadline(TimePoint::max()); }
+  /// Gives up at `at`, a time of the scheduler's clock.
   constexpr explicit Deadline(TimePoint at) noexcept : at_(at) {}
 
+  /// Whether it is now().
   [[nodiscard]] constexpr bool is_now() const noexcept { return at_ == TimePoint::min(); }
+  /// Whether it is never().
   [[nodiscard]] constexpr bool is_never() const noexcept { return at_ == TimePoint::max(); }
+  /// The time: TimePoint::min() for now(), TimePoint::max() for never().
   [[nodiscard]] constexpr TimePoint at() const noexcept { return at_; }
 
   /// `start + length`, or never where the sum would overflow.
@@ -51,6 +57,7 @@ class Clock {
   Clock& operator=(const Clock&) = delete;
   virtual ~Clock() = default;
 
+  /// The time on this clock.
   [[nodiscard]] virtual TimePoint now() const noexcept = 0;
   /// True if time stands still while any fiber can run.
   [[nodiscard]] virtual bool is_virtual() const noexcept = 0;
@@ -59,6 +66,7 @@ class Clock {
 /// The machine's monotonic clock (CLOCK_MONOTONIC); the default of every scheduler.
 class SteadyClock final : public Clock {
  public:
+  /// CLOCK_MONOTONIC.
   [[nodiscard]] TimePoint now() const noexcept override;
   [[nodiscard]] bool is_virtual() const noexcept override { return false; }
   /// The one instance that schedulers use when they are given no clock. It holds no state.
@@ -70,6 +78,7 @@ class SteadyClock final : public Clock {
 /// anywhere.
 class VirtualClock final : public Clock {
  public:
+  /// The virtual time; it begins at the epoch of TimePoint.
   [[nodiscard]] TimePoint now() const noexcept override {
     return TimePoint(Duration(now_.load(std::memory_order_acquire)));
   }

@@ -29,6 +29,7 @@ class Mutex {
 
   /// Waits until it is free, and takes it. Throws Cancelled; then it was not taken.
   void lock();
+  /// Takes it if it is free, and returns whether it was. Does not wait.
   [[nodiscard]] bool try_lock();
   /// Waits at most until `deadline` (of the scheduler's clock). Throws Cancelled.
   [[nodiscard]] bool try_lock_until(TimePoint deadline);

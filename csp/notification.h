@@ -23,6 +23,7 @@ class Notification {
 
   /// It has happened: wakes everybody. Again has no effect.
   void notify() noexcept;
+  /// Whether it has happened. Does not wait.
   [[nodiscard]] bool has_been_notified() const noexcept;
   /// Waits until it has happened. Throws Cancelled.
   void wait();

@@ -94,8 +94,11 @@ class Scheduler {
 
   /// One line about the scheduler and one about each fiber: name, what it waits for and since when.
   [[nodiscard]] std::string dump() const;
+  /// The clock of its fibers: SchedulerOptions::clock, or the machine's.
   [[nodiscard]] const Clock& clock() const noexcept;
+  /// OS threads that run fibers.
   [[nodiscard]] int workers() const noexcept;
+  /// The scheduler's inside, for other libraries of Leat.
   [[nodiscard]] const std::shared_ptr<SchedulerCore>& core() const noexcept { return core_; }
 
  private:
@@ -123,9 +126,10 @@ void go(F&& body, GoOptions options = {});
 /// Lets the other ready fibers run first. On a plain thread: yields the CPU. No cancellation point.
 void yield() noexcept;
 
-/// Suspends the calling fiber (blocks the calling thread, if it is no fiber) for `length`, or until
-/// `at`. Returns at once if that is not in the future. Throws Cancelled.
+/// Suspends the calling fiber for `length`; blocks the calling thread, if it is no fiber. Returns
+/// at once if `length` is not positive. Throws Cancelled.
 void sleep_for(Duration length);
+/// As sleep_for, until the scheduler's clock shows `at`.
 void sleep_until(TimePoint at);
 
 /// Scheduler::dump() of the calling fiber's scheduler. Throws std::logic_error on a plain thread.
@@ -137,6 +141,7 @@ void sleep_until(TimePoint at);
 /// thread it has no effect.
 class OutsideWork {
  public:
+  /// Begins the outside work.
   OutsideWork() noexcept;
   ~OutsideWork();
   OutsideWork(const OutsideWork&) = delete;
@@ -151,6 +156,7 @@ class OutsideWork {
 /// No effect on a plain thread. Must be destroyed by the fiber that made it.
 class Shield {
  public:
+  /// Begins to shield the calling fiber.
   Shield() noexcept;
   ~Shield();
   Shield(const Shield&) = delete;

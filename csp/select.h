@@ -46,9 +46,10 @@ struct NoHandler {
   void operator()(Args&&... /*unused*/) const noexcept {}
 };
 
-/// Channel<T> and Sender<T>; Channel<T> and Receiver<T>.
+/// Channel<T> and Sender<T>.
 template <class H>
 concept SendingHandle = std::derived_from<H, SendOperations<H, typename H::value_type>>;
+/// Channel<T> and Receiver<T>.
 template <class H>
 concept ReceivingHandle = std::derived_from<H, RecvOperations<H, typename H::value_type>>;
 

@@ -32,6 +32,7 @@ class WaitGroup {
   /// Adds to the counter; at 0 wakes everybody. Throws std::logic_error, and changes nothing, where
   /// it would become negative.
   void add(std::int64_t count = 1);
+  /// add(-1).
   void done() { add(-1); }
   /// Waits until the counter is 0. Throws Cancelled.
   void wait();

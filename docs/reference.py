@@ -29,6 +29,15 @@ def public_headers(root):
     return found
 
 
+# In public headers for the templates' sake, and named by no user: not part of the reference.
+INTERNAL = re.compile(r"^leat::(\w+::)?(CaseChannel|RecvCase|SendCase|DeadlineCase|EarliestDeadline|NoHandler|Alarm"
+                      r"|BoostFiberWaiter|DoneHandler|DoneSubscription|\w+::Iterator)$"
+                      r"|^(earliest_deadline|act_on|act_on_deadline|select_one|select_together|select_several"
+                      r"|otherwise_at_once|kCommunications|kElementType|throw_channel_closed|rethrow_cause"
+                      r"|close_channel|run_main|launch_fiber|run_blocking|io_pool_of_caller|explore_program"
+                      r"|replay_program)$")
+
+
 def doxygen(root, headers, out):
     """Doxygen's warnings are errors."""
     shutil.rmtree(out / "xml", ignore_errors=True)
@@ -234,13 +243,14 @@ class Header:
             return False
         if name.startswith("~") or re.search(r"\b(\w+)\((const )?\1 ?&&? ?\w*\)|operator=\(", shown):
             return False  # ends and moves as one expects
-        return not text
+        return not text and not name.startswith("operator ")
 
     def member(self, node, depth, told, unit=""):
         """One member; `told` has the overloads that were described already."""
         name, kind = node.findtext("name"), node.get("kind")
         text = self.text.docs(node)
-        if kind == "function" and self.needs_docs(node, text) and name not in told:
+        if kind == "function" and self.needs_docs(node, text) and name not in told and not (
+                name == "end" and "begin" in told):
             self.site.undocumented.append(f"{self.name}:{line_of(node)}: {unit}{name}")
         out = []
         if name not in told:
@@ -261,11 +271,12 @@ class Header:
     def shown(self, members):
         """What a page shows of them: nothing private, no friends, nothing deleted or defaulted."""
         for node in members:
-            if node.get("kind") not in ("function", "enum", "typedef", "variable") or node.get("prot") == "private":
+            if node.get("kind") not in ("function", "enum", "typedef", "variable") or node.get("prot") != "public":
                 continue
             line = line_of(node)
             name = node.findtext("name")
-            if node.find("location").get("file") != self.name or name.startswith(("@", "~")) or name == "if":
+            if node.find("location").get("file") != self.name or name.startswith(("@", "~")) or name == "if" or \
+                    INTERNAL.match(name):
                 continue
             declared = self.declared(node)
             rest = "\n".join(self.source[line - 1:][:3])
@@ -336,7 +347,7 @@ class Reference:
         kind, location = node.get("kind"), node.find("location")
         header = location.get("file") if location is not None else None
         if kind in ("class", "struct", "union", "concept") and header in self.entries:
-            if node.get("prot") == "private" or re.search(r"::@", node.findtext("compoundname")):
+            if node.get("prot") == "private" or INTERNAL.match(node.findtext("compoundname")) or re.search(r"::@", node.findtext("compoundname")):
                 return
             self.place(node, header, node.findtext("compoundname"))
             self.entries[header].append(("compound", node))

@@ -23,6 +23,7 @@ class Random {
   /// The next 64 random bits.
   result_type operator()() noexcept { return mix(counter_ += kRandomStep); }
   static constexpr result_type min() noexcept { return 0; }
+  /// The largest number that operator() returns.
   static constexpr result_type max() noexcept { return std::numeric_limits<result_type>::max(); }
 
   /// One of 0 .. bound-1; 0 for a bound of 0. Each is as likely as the others, to within

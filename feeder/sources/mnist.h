@@ -54,6 +54,7 @@ class Mnist final : public Dataset {
 
   /// Height and width of an image; 28 and 28 for MNIST.
   [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
+  /// Width of an image; 28 for MNIST.
   [[nodiscard]] std::size_t columns() const noexcept { return columns_; }
   /// All images, [size, rows, columns], row-major. Valid for the dataset's life.
   [[nodiscard]] std::span<const std::uint8_t> images() const noexcept { return images_; }
