@@ -45,7 +45,6 @@ struct StageShares {
   double busy = 0;
   double starved = 0;
   double blocked = 0;
-  /// Whether they are known.
   [[nodiscard]] bool is_known() const noexcept { return busy + starved + blocked > 0; }
 };
 
