@@ -4,7 +4,6 @@
 #include <exception>
 #include <stdexcept>
 
-#include "leat/csp/base/os_thread.h"
 #include "leat/csp/error.h"
 #include "leat/csp/fiber/context_jump.h"
 #include "leat/csp/fiber/safepoint.h"
@@ -39,32 +38,7 @@ std::string describe(const std::exception_ptr& error) {
 
 }  // namespace
 
-// ---- histories and versions
-
-std::uint64_t& Versions::at(const void* object) {
-  if (2 * used_ >= slots_.size()) grow();
-  std::size_t i = mix(reinterpret_cast<std::uintptr_t>(object)) % slots_.size();
-  while (slots_[i].epoch == epoch_ && slots_[i].object != object) i = (i + 1) % slots_.size();
-  if (slots_[i].epoch != epoch_) {
-    slots_[i] = {object, epoch_, 0};
-    ++used_;
-  }
-  return slots_[i].version;
-}
-
-void Versions::clear() noexcept {
-  ++epoch_;
-  used_ = 0;
-}
-
-void Versions::grow() {
-  std::vector<Slot> old(2 * slots_.size());
-  old.swap(slots_);
-  used_ = 0;
-  for (const Slot& slot : old) {
-    if (slot.epoch == epoch_) at(slot.object) = slot.version;
-  }
-}
+// ---- histories
 
 void Simulation::learn(Thread& thread, std::uint64_t what) noexcept {
   const auto term = [&] { return mix(thread.history + static_cast<std::uint64_t>(thread.index)); };
@@ -402,25 +376,6 @@ std::string Simulation::describe_hang() const {
     }
   }
   return text;
-}
-
-// ---- SimulatedThread
-
-int SimulatedThread::start(UniqueFunction<void()> body) {
-  Simulation* const simulation = Simulation::current();
-  LEAT_ASSERT(simulation != nullptr, "SimulatedThread: only while an exploration runs");
-  const int id = simulation->start(std::move(body));
-  simulation->sched_point();
-  return id;
-}
-
-void SimulatedThread::join() noexcept {
-  const int id = std::exchange(id_, kNone);
-  if (Simulation* const simulation = Simulation::current()) simulation->join(id);
-}
-
-void SimulatedThread::wait_until_it_waits() noexcept {
-  if (Simulation* const simulation = Simulation::current()) simulation->wait_until_asleep(id_);
 }
 
 }  // namespace leat

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "leat/csp/explore/versions.h"
 #include "leat/csp/fiber/context.h"
 #include "leat/csp/fiber/stack.h"
 #include "leat/csp/sched/worker.h"
@@ -46,27 +47,6 @@ class Strategy {
 /// Pairs of a choice's index and the alternative taken there. The indices grow; at a choice that is
 /// not listed, alternative 0 was taken.
 using Decisions = std::vector<std::pair<std::uint64_t, std::size_t>>;
-
-/// For every address, a hash of its last change. A hash table that is cleared in constant time.
-class Versions {
- public:
-  Versions() : slots_(kFirstSize) {}
-  std::uint64_t& at(const void* object);
-  void clear() noexcept;
-
- private:
-  static constexpr std::size_t kFirstSize = 4096;
-  struct Slot {
-    const void* object = nullptr;
-    std::uint64_t epoch = 0;
-    std::uint64_t version = 0;
-  };
-  void grow();
-
-  std::vector<Slot> slots_;
-  std::uint64_t epoch_ = 1;
-  std::size_t used_ = 0;
-};
 
 /// The simulated machine: its threads, its clock, and the switches between threads.
 ///

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 
 #include "leat/csp/channel.h"
@@ -19,6 +20,7 @@ namespace deadlock_cycle_test {
 
 using namespace std::chrono_literals;
 using support::expect_in;
+using support::on_each_worker_count;
 using support::on_each_worker_count_with_clock;
 using support::report_of;
 
@@ -132,5 +134,18 @@ TEST(DeadlockCycle, IsNotNamedWhereThereIsNone) {
         options));
   });
 }
+
+TEST(Deadlock, OfAFiberThatWaitsForItsOwnGroupIsToldAtOnce) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    run(
+        [] {
+          TaskGroup group;
+          group.go([&] { group.wait(); });
+          EXPECT_THROW(group.wait(), std::logic_error);
+        },
+        options);
+  });
+}
+
 }  // namespace deadlock_cycle_test
 }  // namespace leat

@@ -392,17 +392,5 @@ TEST(Deadlock, OfAFiberThatWaitsAgainAndAgainEnds) {
   });
 }
 
-TEST(Deadlock, OfAFiberThatWaitsForItsOwnGroupIsToldAtOnce) {
-  on_each_worker_count([](const SchedulerOptions& options) {
-    run(
-        [] {
-          TaskGroup group;
-          group.go([&] { group.wait(); });
-          EXPECT_THROW(group.wait(), std::logic_error);
-        },
-        options);
-  });
-}
-
 }  // namespace deadlock_test
 }  // namespace leat
