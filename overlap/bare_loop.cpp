@@ -17,9 +17,11 @@ using leat::gpu::Event;
 using leat::gpu::Timing;
 
 // Work is timed in trains of about so long, in seconds, so that the device does not wait for the
-// host: not even to enqueue. A train has no more pieces of work than that. There are kTimes trains.
+// host: not even to enqueue. A train has no more pieces of work than that, and of copies no more
+// than make so many bytes: in virtual time, too, they take a CPU. There are kTimes trains.
 constexpr double kTrain = 20e-3;
 constexpr double kMostInTrain = 64;
+constexpr std::size_t kMostBytesInTrain = 2 * kPeakBytes;
 // A section of the loop without feeding takes about so long; there are at most so many.
 constexpr double kSection = 50e-3;
 constexpr double kMostSections = 64;
@@ -31,9 +33,10 @@ double seconds_between(const Event& start, const Event& end) {
 }
 
 // Seconds that `work`, enqueued on `stream`, takes on an idle device: the mean of the fastest
-// train.
+// train, which has at most `most` pieces.
 template <class Work>
-double time_alone(const leat::gpu::Stream& stream, const Work& work, const Report& report) {
+double time_alone(const leat::gpu::Stream& stream, double most, const Work& work,
+                  const Report& report) {
   const Event start(stream.device(), Timing::kOn);
   const Event end(stream.device(), Timing::kOn);
   const auto train = [&](double pieces) {
@@ -46,13 +49,17 @@ double time_alone(const leat::gpu::Stream& stream, const Work& work, const Repor
   train(1);  // the first time is not like the others
   const double one = train(1);
   if (one <= 0) return 0;
-  const double pieces = std::clamp(std::floor(kTrain / one), 1.0, kMostInTrain);
+  const double pieces = std::clamp(std::floor(kTrain / one), 1.0, most);
   double best = std::numeric_limits<double>::infinity();
   for (std::uint64_t done = 1; done <= kTimes; ++done) {
     best = std::min(best, train(pieces));
     report(done);
   }
   return best;
+}
+
+double most_copies(std::size_t bytes) {
+  return std::clamp(static_cast<double>(kMostBytesInTrain / bytes), 1.0, kMostInTrain);
 }
 
 double median(std::vector<double> values) {
@@ -76,7 +83,7 @@ double link_peak(const leat::gpu::Device& device, const Report& report) {
     const auto copy = [&] {
       leat::gpu::copy_async(stream, to.subspan(0, bytes), from.subspan(0, bytes));
     };
-    const double time = time_alone(stream, copy, report);
+    const double time = time_alone(stream, most_copies(bytes), copy, report);
     return time > 0 ? static_cast<double>(bytes) / time : 0;
   };
   constexpr std::size_t kProbe = std::size_t{64} << 10;
@@ -106,12 +113,12 @@ BareLoop::BareLoop(const leat::gpu::Device& device, const Shape& shape,
 
 double BareLoop::t_x_alone(const Report& report) {
   const auto copy = [&] { leat::gpu::copy_async(copies_, tensors_); };
-  return time_alone(copies_, copy, report);
+  return time_alone(copies_, most_copies(shape_.batch_bytes()), copy, report);
 }
 
 double BareLoop::t_c_alone(const Report& report) {
-  return time_alone(
-      compute_.stream(), [&] { compute_.enqueue(); }, report);
+  const auto compute = [&] { compute_.enqueue(); };
+  return time_alone(compute_.stream(), kMostInTrain, compute, report);
 }
 
 // While the device computes one section, the next one is enqueued: the device never waits for the

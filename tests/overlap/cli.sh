@@ -49,7 +49,7 @@ grep -q 'serial loop takes 8.00 ms a step, 1.60 times as long' "$scratch/out" ||
 # Real data. ($readme lies beside the examples.)
 mnist=$(dirname "$readme")/examples/data/mnist
 expect 0 'batches of 201 kB \(256 samples, 2 tensors\)' --device host --data "mnist:$mnist" --samples 256 \
-  --compute 1ms --steps 300
+  --compute 200us --steps 300
 head -c 100000 /dev/zero >"$scratch/some.bin"
 expect 0 'batches of 8.00 kB \(8 samples, 1 tensor\)' \
   --device host --virtual --data "records:1000:$scratch/some.bin" --samples 8 --steps 30
@@ -142,7 +142,7 @@ expect 0 'take turns, because prefetch_depth is 1' --device host --virtual --lin
 
 # In real time, and the link is the CPU's memory: no loop is faster than what it is compared with. (200 kB stay in a
 # cache.)
-"$program" --device host --batch 200kB --compute 1ms --steps 300 --json - >"$scratch/real.json" ||
+"$program" --device host --batch 200kB --compute 1ms --steps 100 --json - >"$scratch/real.json" ||
   fail "in real time: $(cat "$scratch/real.json")"
 expect 0 '4 more readers are not shown' --device host --virtual --link 1GB/s --batch 3MB --read 50ms --workers 12 --pinned-slots 24 \
   --svg -
