@@ -43,6 +43,7 @@
 #include "leat/feeder/feed.h"
 #include "leat/feeder/prefetcher_options.h"
 #include "leat/gpu/device.h"
+#include "leat/gpu/stream.h"
 
 namespace leat::feeder {
 

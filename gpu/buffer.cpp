@@ -5,10 +5,13 @@
 #include <stdexcept>
 #include <string>
 
+#include "leat/gpu/backend/backend.h"
+#include "leat/gpu/stream.h"
+
 namespace leat::gpu {
 namespace {
 
-// What is said of a copy that is refused.
+// Throws the error of a copy that is refused.
 [[noreturn]] void refuse(const StreamRef& stream, CopyDirection direction, const std::string& why) {
   throw std::invalid_argument("leat: copy_async (" + std::string(to_string(direction)) + ") on " +
                               stream.device().name() + ": " + why);
@@ -28,14 +31,14 @@ CopyRange checked(const StreamRef& stream, std::byte* to, std::size_t to_bytes,
   return {to, from, to_bytes};
 }
 
-template <Space to_space, Space from_space>
+template <MemorySpace to_space, MemorySpace from_space>
 constexpr CopyDirection direction_of() {
-  if constexpr (to_space == Space::kPinned) return CopyDirection::kDeviceToHost;
-  return from_space == Space::kPinned ? CopyDirection::kHostToDevice
-                                      : CopyDirection::kDeviceToDevice;
+  if constexpr (to_space == MemorySpace::kPinned) return CopyDirection::kDeviceToHost;
+  return from_space == MemorySpace::kPinned ? CopyDirection::kHostToDevice
+                                            : CopyDirection::kDeviceToDevice;
 }
 
-template <Space to_space, Space from_space>
+template <MemorySpace to_space, MemorySpace from_space>
 void enqueue_copy(const StreamRef& stream, MemorySpan<to_space> to, MemorySpan<from_space> from) {
   constexpr CopyDirection kDirection = direction_of<to_space, from_space>();
   const CopyRange copy =
@@ -44,10 +47,10 @@ void enqueue_copy(const StreamRef& stream, MemorySpan<to_space> to, MemorySpan<f
                                         kDirection);
 }
 
-template <Space to_space, Space from_space>
+template <MemorySpace to_space, MemorySpace from_space>
 void enqueue_copies(const StreamRef& stream, std::span<const Copy<to_space, from_space>> copies) {
   constexpr CopyDirection kDirection = direction_of<to_space, from_space>();
-  for (const auto& [to, from] : copies) {  // before any is enqueued
+  for (const auto& [to, from] : copies) {  // all are checked before any is enqueued
     static_cast<void>(checked(stream, to.data(), to.size(), from.data(), from.size(), kDirection));
   }
   std::array<CopyRange, 64> ranges;  // on the stack: nothing is allocated
@@ -62,7 +65,8 @@ void enqueue_copies(const StreamRef& stream, std::span<const Copy<to_space, from
     ranges[count++] = {to.data(), from.data(), to.size()};
     if (count == ranges.size()) flush();
   }
-  flush();  // also none: the stream may have been moved from, or be one that does not copy
+  flush();  // even if empty: the backend checks the stream, which may be moved from or unable to
+            // copy
 }
 
 }  // namespace
@@ -76,7 +80,7 @@ const char* to_string(CopyDirection direction) noexcept {
   return "?";
 }
 
-template <Space space>
+template <MemorySpace space>
 MemorySpan<space> MemorySpan<space>::subspan(std::size_t offset, std::size_t bytes) const {
   if (offset > size_ || bytes > size_ - offset) {
     throw std::out_of_range("leat: subspan of " + std::to_string(bytes) + " bytes at " +
@@ -85,8 +89,8 @@ MemorySpan<space> MemorySpan<space>::subspan(std::size_t offset, std::size_t byt
   return {data_ + offset, bytes};
 }
 
-// `allocate` gives the memory, of which there is none where it throws.
-template <Space space>
+// `allocate` returns the memory, or throws and allocates none.
+template <MemorySpace space>
 template <class Allocate>
 void Buffer<space>::make(std::size_t bytes, const Allocate& allocate) {
   if (bytes == 0) return;
@@ -95,52 +99,53 @@ void Buffer<space>::make(std::size_t bytes, const Allocate& allocate) {
   try {
     span_ = {allocate(backend), bytes};
   } catch (...) {
-    backend.account(space).cancel(bytes);
+    backend.account(space).rollback(bytes);
     throw;
   }
-  backend.account(space).settle(bytes);
+  backend.account(space).commit(bytes);
 }
 
-template <Space space>
+template <MemorySpace space>
 Buffer<space>::Buffer(const Device& device, std::size_t bytes) : device_(device) {
   make(bytes, [&](Backend& backend) {
-    return space == Space::kDevice ? backend.allocate_device(bytes)
-                                   : backend.allocate_pinned(bytes, PinnedUse::kReadWrite);
+    return space == MemorySpace::kDevice ? backend.allocate_device(bytes)
+                                         : backend.allocate_pinned(bytes, PinnedUse::kReadWrite);
   });
 }
 
-template <Space space>
-Buffer<space>::Buffer(const StreamRef& stream, std::size_t bytes) requires(space == Space::kDevice)
+template <MemorySpace space>
+Buffer<space>::Buffer(const StreamRef& stream,
+                      std::size_t bytes) requires(space == MemorySpace::kDevice)
     : device_(stream.device()), stream_(stream.handle()) {
   make(bytes, [&](Backend& backend) { return backend.allocate_device(bytes, stream_); });
 }
 
-template <Space space>
+template <MemorySpace space>
 Buffer<space>::Buffer(const Device& device, std::size_t bytes,
-                      PinnedUse use) requires(space == Space::kPinned)
+                      PinnedUse use) requires(space == MemorySpace::kPinned)
     : device_(device) {
   make(bytes, [&](Backend& backend) { return backend.allocate_pinned(bytes, use); });
 }
 
-template <Space space>
+template <MemorySpace space>
 Buffer<space>::~Buffer() {
   if (span_.data() == nullptr) return;
   Backend& backend = *device_.backend();
   bool gone = false;
-  if constexpr (space == Space::kPinned) {
+  if constexpr (space == MemorySpace::kPinned) {
     gone = backend.free_pinned(span_.data());
   } else if (stream_ != StreamHandle::kNone) {
     gone = backend.free_device(span_.data(), stream_);
   } else {
     gone = backend.free_device(span_.data());
   }
-  if (gone) backend.account(space).give_back(span_.size());
+  if (gone) backend.account(space).release(span_.size());
 }
 
-template class MemorySpan<Space::kDevice>;
-template class MemorySpan<Space::kPinned>;
-template class Buffer<Space::kDevice>;
-template class Buffer<Space::kPinned>;
+template class MemorySpan<MemorySpace::kDevice>;
+template class MemorySpan<MemorySpace::kPinned>;
+template class Buffer<MemorySpace::kDevice>;
+template class Buffer<MemorySpace::kPinned>;
 
 void copy_async(const StreamRef& stream, DeviceSpan to, PinnedSpan from) {
   enqueue_copy(stream, to, from);

@@ -6,45 +6,51 @@
 //   fill(pinned.span().bytes());
 //   leat::gpu::copy_async(stream, slot.span(), pinned.span());
 //
-// Buffers own; spans are views that must not outlive them. Allocated once, freed by the destructor,
-// which may run while work that uses the buffer is queued on Streams of its device (which finishes
-// that work first, for which the destructor may wait); work on other devices, on the same one
-// opened again, and on foreign streams must have run. Moved from, a buffer is empty. Not
-// thread-safe to assign to; otherwise as safe as the bytes.
+// Ownership: a buffer owns its memory; a span is a view that must not outlive it. The destructor
+// frees the memory. It may run while work on the buffer is queued on Streams of its device: that
+// work finishes first, and the destructor may wait for it. Work on the buffer elsewhere must have
+// run before: on other devices, on the same device opened a second time, and on foreign streams. A
+// buffer that was moved from is empty.
 //
-// Where that cannot be waited for, because a Stream of the device is being captured into a graph or
-// the device has failed, the memory is not freed, and goes on counting: end captures first.
+// Thread safety: assigning to a buffer is not thread-safe. Otherwise a buffer is as thread-safe as
+// the bytes in it.
 //
-// What the buffers of a device take counts against its MemoryCaps.
+// Memory that cannot be waited for is never freed and goes on counting against MemoryCaps: if a
+// Stream of the device is being captured into a graph, or the device has failed. End captures
+// first.
 #pragma once
 
 #include <cstddef>
 #include <span>
 #include <utility>
 
-#include "leat/gpu/backend/memory_account.h"
+#include "leat/gpu/backend/handles.h"
 #include "leat/gpu/device.h"
-#include "leat/gpu/stream.h"
+#include "leat/gpu/memory.h"
 
 namespace leat::gpu {
 
-/// A view of device or of pinned memory.
-template <Space space>
+class StreamRef;
+
+/// A view of device memory or of pinned memory.
+template <MemorySpace space>
 class MemorySpan {
  public:
+  /// An empty view.
   MemorySpan() = default;
-  /// `bytes` at `data`, which lie in that kind of memory: nobody checks it.
+  /// A view of `bytes` bytes at `data`. That they lie in this kind of memory is not checked.
   MemorySpan(void* data, std::size_t bytes) noexcept
       : data_(static_cast<std::byte*>(data)), size_(bytes) {}
 
-  /// The address: for kernels, in device memory; for the CPU, in pinned memory.
+  /// The address: for kernels if it is device memory, for the CPU if it is pinned memory.
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
-  /// In bytes.
+  /// The size in bytes.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// [offset, offset + bytes). Throws std::out_of_range if that is not inside.
+  /// The view of [offset, offset + bytes). Throws std::out_of_range if that is not inside.
   [[nodiscard]] MemorySpan subspan(std::size_t offset, std::size_t bytes) const;
   /// The bytes, for the CPU.
-  [[nodiscard]] std::span<std::byte> bytes() const noexcept requires(space == Space::kPinned) {
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept
+      requires(space == MemorySpace::kPinned) {
     return {data_, size_};
   }
 
@@ -54,49 +60,53 @@ class MemorySpan {
 };
 
 /// Neither converts to the other.
-using DeviceSpan = MemorySpan<Space::kDevice>;
-using PinnedSpan = MemorySpan<Space::kPinned>;
+using DeviceSpan = MemorySpan<MemorySpace::kDevice>;
+using PinnedSpan = MemorySpan<MemorySpace::kPinned>;
 
 /// Owns device memory, or pinned host memory that the device copies from and to asynchronously. For
 /// the slots of a ring, see PinnedArena (gpu/pinned_arena.h).
-template <Space space>
+template <MemorySpace space>
 class Buffer {
  public:
-  /// `bytes` may be 0. Aligned to 256 bytes, pinned memory to a page. Throws GpuError where there
-  /// is not enough memory, or the device's cap does not allow for it.
+  /// Allocates `bytes` bytes, which may be 0. Aligned to 256 bytes; pinned memory to a page. Throws
+  /// GpuError if there is not enough memory, or if the device's MemoryCaps do not allow it.
   Buffer(const Device& device, std::size_t bytes);
-  /// Device memory in the order of `stream`, out of the device's pool: may be used by what is
-  /// enqueued there from now on, and elsewhere by what waits for that. Its destructor does not
-  /// wait: the memory goes when what is enqueued on `stream` by then has run, so all other work on
-  /// it has to come before that (let `stream` wait for it). A Stream may be destroyed before the
-  /// buffer, a foreign stream must outlive it; neither may be in a capture then. Where the device
-  /// has no pool (Capabilities::stream_ordered_memory), the memory is as that of the first
-  /// constructor. (CUDA: cudaMallocAsync, cudaFreeAsync.)
-  Buffer(const StreamRef& stream, std::size_t bytes) requires(space == Space::kDevice);
-  /// Pinned memory for that use by the CPU.
-  Buffer(const Device& device, std::size_t bytes, PinnedUse use) requires(space == Space::kPinned);
+  /// Allocates device memory in the order of `stream`, out of the device's pool (CUDA:
+  /// cudaMallocAsync, cudaFreeAsync). Work enqueued on `stream` from now on may use it; work on
+  /// other streams may use it if it waits for that. The destructor does not wait: the memory is
+  /// freed when the work enqueued on `stream` by then has run, so let `stream` wait for all other
+  /// work on the buffer first.
+  ///
+  /// A Stream may be destroyed before the buffer, a foreign stream must outlive it; neither may be
+  /// in a capture when the buffer is made or destroyed. If the device has no pool
+  /// (Capabilities::stream_ordered_memory), this does what the first constructor does.
+  Buffer(const StreamRef& stream, std::size_t bytes) requires(space == MemorySpace::kDevice);
+  /// Allocates pinned memory for this use by the CPU.
+  Buffer(const Device& device, std::size_t bytes,
+         PinnedUse use) requires(space == MemorySpace::kPinned);
   Buffer(Buffer&& other) noexcept
       : device_(other.device_),
         span_(std::exchange(other.span_, {})),
         stream_(std::exchange(other.stream_, StreamHandle::kNone)) {}
-  Buffer& operator=(Buffer&& other) noexcept {
-    Buffer taken(std::move(other));  // whose destructor frees what was here
-    std::swap(device_, taken.device_);
-    std::swap(span_, taken.span_);
-    std::swap(stream_, taken.stream_);
+  Buffer& operator=(Buffer other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(span_, other.span_);
+    std::swap(stream_, other.stream_);
     return *this;
   }
   ~Buffer();
 
-  /// A view of all of it; empty where the buffer is.
+  /// A view of the whole buffer; empty if the buffer is.
   [[nodiscard]] MemorySpan<space> span() const noexcept { return span_; }
-  /// As that view's.
+  /// See MemorySpan::subspan.
   [[nodiscard]] MemorySpan<space> subspan(std::size_t offset, std::size_t bytes) const {
     return span_.subspan(offset, bytes);
   }
+  /// See MemorySpan::data.
   [[nodiscard]] std::byte* data() const noexcept { return span_.data(); }
+  /// The size in bytes; 0 if the buffer was moved from.
   [[nodiscard]] std::size_t size() const noexcept { return span_.size(); }
-  /// That it was made with; of an empty one too.
+  /// The device that the buffer was made with, also if the buffer is empty.
   [[nodiscard]] const Device& device() const noexcept { return device_; }
 
  private:
@@ -105,38 +115,42 @@ class Buffer {
 
   Device device_;
   MemorySpan<space> span_;
-  StreamHandle stream_ = StreamHandle::kNone;  // in whose order it was allocated
+  StreamHandle stream_ = StreamHandle::kNone;  // the stream in whose order it was allocated
 };
 
 /// The two kinds of buffer.
-using DeviceBuffer = Buffer<Space::kDevice>;
-using PinnedBuffer = Buffer<Space::kPinned>;
+using DeviceBuffer = Buffer<MemorySpace::kDevice>;
+using PinnedBuffer = Buffer<MemorySpace::kPinned>;
 
-/// Enqueues a copy on `stream`; both spans must live, and the source stay as it is, until it has
-/// run. Throws std::invalid_argument where the sizes differ or the ranges overlap, GpuError where
-/// the device refuses.
-void copy_async(const StreamRef& stream, DeviceSpan to, PinnedSpan from);  // H2D
-void copy_async(const StreamRef& stream, PinnedSpan to, DeviceSpan from);  // D2H
-void copy_async(const StreamRef& stream, DeviceSpan to, DeviceSpan from);  // D2D
+/// Enqueues a copy on `stream`, host to device (H2D). Does not block. Both spans must live, and the
+/// source must not change, until the copy has run. Throws std::invalid_argument if the sizes differ
+/// or the ranges overlap, GpuError if the device refuses.
+void copy_async(const StreamRef& stream, DeviceSpan to, PinnedSpan from);
+/// The same, device to host (D2H).
+void copy_async(const StreamRef& stream, PinnedSpan to, DeviceSpan from);
+/// The same, within the device (D2D).
+void copy_async(const StreamRef& stream, DeviceSpan to, DeviceSpan from);
 
-/// A copy among several.
-template <Space to_space, Space from_space>
+/// One copy of several.
+template <MemorySpace to_space, MemorySpace from_space>
 struct Copy {
   MemorySpan<to_space> to;
   MemorySpan<from_space> from;
 };
 /// H2D, D2H, D2D.
-using CopyToDevice = Copy<Space::kDevice, Space::kPinned>;
-using CopyToHost = Copy<Space::kPinned, Space::kDevice>;
-using CopyWithinDevice = Copy<Space::kDevice, Space::kDevice>;
+using CopyToDevice = Copy<MemorySpace::kDevice, MemorySpace::kPinned>;
+using CopyToHost = Copy<MemorySpace::kPinned, MemorySpace::kDevice>;
+using CopyWithinDevice = Copy<MemorySpace::kDevice, MemorySpace::kDevice>;
 
-/// Enqueues several copies as one operation (64 at a time) where the device can
-/// (Capabilities::batched_copies; CUDA 12.8: cudaMemcpyBatchAsync), for a batch of several tensors:
-/// they run in any order among each other, after what was enqueued before and before what comes
-/// after. No destination may overlap another range: of the copy itself it is checked. Throws as
-/// copy_async; then some may have been enqueued. Allocates nothing.
+/// Enqueues several copies, such as the tensors of a batch, 64 at a time as one operation if the
+/// device can (Capabilities::batched_copies; CUDA 12.8: cudaMemcpyBatchAsync). They run in any
+/// order among each other, after earlier work on `stream` and before later work. No destination may
+/// overlap another range; that is checked only within each copy. Throws as copy_async does for one
+/// copy; some copies may have been enqueued then. Allocates nothing.
 void copy_async(const StreamRef& stream, std::span<const CopyToDevice> copies);
+/// The same, device to host.
 void copy_async(const StreamRef& stream, std::span<const CopyToHost> copies);
+/// The same, within the device.
 void copy_async(const StreamRef& stream, std::span<const CopyWithinDevice> copies);
 
 }  // namespace leat::gpu

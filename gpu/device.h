@@ -1,30 +1,60 @@
-// Devices: what there is, and how to open one.
+// Devices: which there are, and how to open one.
 //
 // Example
 //   leat::gpu::Device device = leat::gpu::open("auto");   // the first CUDA device, or the host
 //   std::cout << device.name() << '\n';                   // "cuda:0" or "host:0"
 //
-// A Device is a shared handle; streams, events and buffers made from it hold it, so it may be
-// dropped before them. Thread-safe. The last of them to go, of a host device, waits until what is
-// queued there has run: its kernels are the program's own functions.
+// A Device is a shared handle. Streams, events and buffers hold the device that they were made
+// from, so the handle may be dropped before them. Thread-safe. The destructor of a host device's
+// last handle waits until all queued work has run, because its kernels are the program's own
+// functions.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "leat/csp/clock.h"
-#include "leat/gpu/backend/backend.h"
-#include "leat/gpu/error.h"
+#include "leat/gpu/memory.h"
 
 namespace leat::gpu {
 
-/// An opened device. Copies are handles of the same one, and a handle that was moved from is as
-/// before.
+class Backend;
+
+/// What a device is.
+struct DeviceInfo {
+  std::string name;         // as given to open(): "cuda:0", "host:0"
+  std::string description;  // the product's name
+  std::size_t memory_bytes = 0;
+  int copy_engines = 0;
+  int numa_node = -1;  // the node that the device is attached to; -1: unknown or none
+};
+
+/// What a device can do. Read these instead of asking which backend a device has.
+struct Capabilities {
+  /// launch_host runs the function with a modelled duration on the device's compute engine. If
+  /// false (CUDA), the function runs on a driver's thread and must not call the device.
+  bool host_kernels = false;
+  /// The CPU can read and write device memory directly.
+  bool device_memory_is_host_memory = false;
+  /// native_handle() is a cudaStream_t, with which kernels are launched.
+  bool cuda_kernels = false;
+  /// Operations take time on the scheduler's clock, which may be virtual.
+  bool virtual_time = false;
+  /// Streams made without Leat can be used: StreamRef::from_native and legacy.
+  bool foreign_streams = false;
+  /// Memory allocated in a stream's order comes from a pool and is freed without waiting. If false,
+  /// it is allocated and freed like any other memory.
+  bool stream_ordered_memory = false;
+  /// Several copies enqueued together are one operation of the device, as far as the versions of
+  /// driver and toolkit say. If false, or if the driver then refuses, they are enqueued one by one.
+  bool batched_copies = false;
+};
+
+/// An opened device. Copies are handles of the same device; a handle that was moved from is
+/// unchanged.
 class Device {
  public:
   /// For open() and open_host(). `backend` is not null.
@@ -39,21 +69,17 @@ class Device {
   }
   ~Device() = default;
 
-  /// As in open(), with its number: "cuda:0", "host:0".
-  [[nodiscard]] const std::string& name() const noexcept { return backend_->info().name; }
-  /// What it is, and what it can do: settled when it is opened.
-  [[nodiscard]] const DeviceInfo& info() const noexcept { return backend_->info(); }
-  [[nodiscard]] const Capabilities& capabilities() const noexcept {
-    return backend_->capabilities();
-  }
-  /// What the buffers and arenas made with this device take, and may take.
-  [[nodiscard]] MemoryUse memory() const noexcept {
-    return {.device = backend_->account(Space::kDevice).figures(),
-            .pinned = backend_->account(Space::kPinned).figures()};
-  }
-  /// For the value types of gpu/.
+  /// The name with its number, as given to open(): "cuda:0", "host:0".
+  [[nodiscard]] const std::string& name() const noexcept;
+  /// What the device is. Does not change while it is open.
+  [[nodiscard]] const DeviceInfo& info() const noexcept;
+  /// What the device can do. Does not change while it is open.
+  [[nodiscard]] const Capabilities& capabilities() const noexcept;
+  /// Bytes that the buffers and arenas made with this device take, with peak and limit.
+  [[nodiscard]] MemoryUse memory() const noexcept;
+  /// The implementation; for the value types of gpu/.
   [[nodiscard]] const std::shared_ptr<Backend>& backend() const noexcept { return backend_; }
-  /// Whether both are the same opened device.
+  /// Whether both are handles of the same opened device.
   friend bool operator==(const Device& a, const Device& b) noexcept {
     return a.backend_ == b.backend_;
   }
@@ -62,55 +88,26 @@ class Device {
   std::shared_ptr<Backend> backend_;
 };
 
-/// Operations of a host device that fail, counted from 1 in the order in which the device begins
-/// them; 0: none does. After the first failure the device accepts no more work, as a GPU does not:
-/// whoever waits and whoever enqueues is told by GpuError.
-struct HostFaults {
-  std::uint64_t copy = 0;    // that copy, of all streams, goes wrong: nothing is copied
-  std::uint64_t kernel = 0;  // that kernel (launch_host) goes wrong: its function is not called
-  /// The device is lost at that operation of whatever kind: a copy, a kernel, a record, a wait for
-  /// what is not done yet; the sync of a stream is a record.
-  std::uint64_t lost_at = 0;
-};
-
-/// How a host device spends time, and what goes wrong. The default models nothing: operations take
-/// the time they take.
-///
-/// Where the link is modelled, operations follow each other in device time: a timer that fires late
-/// makes no later operation late.
-struct HostModel {
-  /// Bytes per second of each direction of the link; 0: not modelled.
-  double h2d_bandwidth = 0;
-  double d2h_bandwidth = 0;
-  /// Time that every copy takes besides its bytes.
-  Duration copy_latency = Duration::zero();
-  /// Device memory that allocations may sum up to; 0: as much as this machine has.
-  std::size_t memory_bytes = 0;
-  HostFaults faults = {};
-};
-
 /// Opens a device:
 ///   "auto"    the first CUDA device if there is one, else "host"
 ///   "cuda:N"  the N-th CUDA device of this machine ("cuda" is "cuda:0")
-///   "host:N"  the N-th of as many software devices as are asked for ("host" is "host:0")
-/// Throws leat::Error, saying what there is: an unknown name, no such device, no driver; GpuError
-/// where there is one that fails.
+///   "host:N"  the N-th software device; there are as many as are asked for ("host" is "host:0")
+/// Throws leat::Error for an unknown name, a missing device or a missing driver, and says what
+/// there is; throws GpuError for a device that exists and fails. Thread- and fiber-safe.
 ///
 /// A host device opened on a fiber runs on that fiber's scheduler and clock, and fails (GpuError)
-/// when that scheduler ends; opened on a plain thread it runs on a small scheduler of its own, in
-/// real time.
+/// when that scheduler ends. Opened on a plain thread it runs on a small scheduler of its own, in
+/// real time. To model its times, see open_host (gpu/host_model.h).
 [[nodiscard]] Device open(std::string_view name, const MemoryCaps& caps = {});
-/// As open("host:N"), with modelled times and faults. Throws std::invalid_argument for a negative
-/// number or latency, and for a bandwidth that is negative or NaN.
-[[nodiscard]] Device open_host(const HostModel& model, int index = 0, const MemoryCaps& caps = {});
 
-/// The devices of this machine, and why there are not more. Creates no context on any of them.
+/// The devices of this machine, and the state of CUDA.
 struct DeviceList {
   std::vector<DeviceInfo> devices;  // CUDA devices first; the last is "host:0"
   std::string cuda_status;          // such as "1 device, driver 13.0", or why there is none
 };
-/// Asks the machine at each call. What is missing is told, not thrown; a CUDA device that cannot
-/// be used is in the list, with the reason as its description.
+/// Lists the devices. Asks the machine at each call, and creates no context on any device. Throws
+/// nothing for what is missing; a CUDA device that cannot be used is in the list, with the reason
+/// as its description. Thread-safe.
 [[nodiscard]] DeviceList list();
 
 }  // namespace leat::gpu

@@ -9,10 +9,11 @@
 namespace leat::gpu {
 
 /// A call to a device failed. what() is one line: the call, the device, the backend's name for the
-/// error, and what to do.
+/// error, and what to do about it.
 class GpuError : public Error {
  public:
-  /// `advice`, which may be empty, is what to do; the others are told by the members below.
+  /// `advice` is what to do about it, and may be empty. The other arguments are described at the
+  /// functions of the same names.
   GpuError(int code, std::string name, std::string call, std::string device,
            const std::string& advice)
       : Error("leat: " + call + " on " + device + ": " + name +
@@ -22,13 +23,13 @@ class GpuError : public Error {
         call_(std::move(call)),
         device_(std::move(device)) {}
 
-  /// The backend's own number (a cudaError_t); 0 where it has none.
+  /// The backend's own number, a cudaError_t; 0 if the error is Leat's own.
   [[nodiscard]] int code() const noexcept { return code_; }
-  /// The backend's name for it, such as "cudaErrorMemoryAllocation".
+  /// The backend's name for the error, such as "cudaErrorMemoryAllocation".
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// What was called, such as "cudaMalloc(1048576 bytes)".
+  /// The call that failed, such as "cudaMalloc(1048576 bytes)".
   [[nodiscard]] const std::string& call() const noexcept { return call_; }
-  /// Such as "cuda:0".
+  /// The device's name, such as "cuda:0".
   [[nodiscard]] const std::string& device() const noexcept { return device_; }
 
  private:

@@ -2,7 +2,10 @@
 
 #include <stdexcept>
 #include <string>
-#include <utility>
+
+#include "leat/gpu/backend/backend.h"
+#include "leat/gpu/error.h"
+#include "leat/gpu/stream.h"
 
 namespace leat::gpu {
 
@@ -13,8 +16,14 @@ void EventRef::record(const StreamRef& stream) const {
         "record on a stream of " + stream.device().name(), device_.name(),
         "make the event on the stream's device; any stream of the family may wait for it");
   }
-  backend().record(handle(), stream.handle());
+  device_.backend()->record(handle(), stream.handle());
 }
+
+void EventRef::sync() const { device_.backend()->sync(handle()); }
+
+void EventRef::await() const { device_.backend()->await(handle()); }
+
+bool EventRef::is_done() const { return device_.backend()->is_done(handle()); }
 
 void EventRef::throw_moved_from() const {
   throw std::logic_error("leat: this Event of " + device_.name() + " is empty: it was moved from");
@@ -23,17 +32,8 @@ void EventRef::throw_moved_from() const {
 Event::Event(const Device& device, Timing timing)
     : ref_(device, device.backend()->create_event(timing == Timing::kOn)) {}
 
-Event::Event(Event&& other) noexcept
-    : ref_(other.ref_.device_, std::exchange(other.ref_.handle_, EventHandle::kNone)) {}
-
-Event& Event::operator=(Event&& other) noexcept {
-  Event taken(std::move(other));  // whose destructor ends the event that was here
-  std::swap(ref_, taken.ref_);
-  return *this;
-}
-
 Event::~Event() {
-  if (ref_.handle_ != EventHandle::kNone) ref_.backend().destroy_event(ref_.handle_);
+  if (ref_.handle_ != EventHandle::kNone) device().backend()->destroy_event(ref_.handle_);
 }
 
 Duration elapsed(const EventRef& start, const EventRef& end) {

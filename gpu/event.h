@@ -1,44 +1,46 @@
 // Events: points in a stream's work that can be waited for.
 //
-// An Event that was never recorded is done. Recording it again replaces the earlier record for
-// later waits; waits already enqueued keep the record they saw (CUDA: cudaEventRecord,
-// cudaStreamWaitEvent).
+// An event that was never recorded is done. Recording it again replaces the earlier record for
+// later waits; waits already enqueued keep the record that was the latest then (CUDA:
+// cudaEventRecord, cudaStreamWaitEvent).
 //
-// Event owns; EventRef is a view that must not outlive it. Thread-safe. Errors are GpuError, and
-// include those of the work before the record.
+// Event owns; EventRef is a view that must not outlive the event. Thread-safe. Failures throw
+// GpuError (gpu/error.h), also failures of the work before the record.
 #pragma once
 
 #include <utility>
 
 #include "leat/csp/clock.h"
+#include "leat/gpu/backend/handles.h"
 #include "leat/gpu/device.h"
-#include "leat/gpu/stream.h"
 
 namespace leat::gpu {
 
-/// An event that somebody else owns.
+class StreamRef;
+
+/// An event that something else owns.
 class EventRef {
  public:
-  /// For the value types of gpu/: `handle` is of `device`'s Backend.
+  /// For the value types of gpu/: `handle` belongs to `device`'s Backend.
   EventRef(Device device, EventHandle handle) noexcept
       : device_(std::move(device)), handle_(handle) {}
 
-  /// Marks the end of what has been enqueued on `stream` so far. The stream must be of the event's
-  /// device.
+  /// Marks the end of the work enqueued on `stream` so far. Does not block. Throws GpuError for a
+  /// stream of another device.
   void record(const StreamRef& stream) const;
-  /// Blocks the caller until the latest record is done. A fiber on the host device is suspended.
-  void sync() const { backend().sync(handle()); }
+  /// Blocks the caller until the latest record is done. On the host device a fiber is suspended.
+  void sync() const;
   /// Suspends the calling fiber (blocks a plain thread) until the latest record is done. Throws
-  /// Cancelled; std::logic_error on a VirtualClock whose time the device does not take, leat::Error
-  /// where a thread that it needs cannot be started. See also on_done (gpu/on_done.h), a case of
-  /// select.
-  void await() const { backend().await(handle()); }
-  /// Whether the latest record is done. Does not wait.
-  [[nodiscard]] bool is_done() const { return backend().is_done(handle()); }
+  /// Cancelled; std::logic_error under a VirtualClock whose time the device does not take;
+  /// leat::Error if a thread that is needed cannot be started. As a case of select: on_done
+  /// (gpu/on_done.h).
+  void await() const;
+  /// Whether the latest record is done. Does not block.
+  [[nodiscard]] bool is_done() const;
 
-  /// Whose event it is.
+  /// The event's device.
   [[nodiscard]] const Device& device() const noexcept { return device_; }
-  /// For the value types of gpu/. Throws std::logic_error if it was moved from.
+  /// For the value types of gpu/. Throws std::logic_error if the Event was moved from.
   [[nodiscard]] EventHandle handle() const {
     if (handle_ == EventHandle::kNone) throw_moved_from();
     return handle_;
@@ -46,38 +48,47 @@ class EventRef {
 
  private:
   friend class Event;
-  [[nodiscard]] Backend& backend() const noexcept { return *device_.backend(); }
   [[noreturn]] void throw_moved_from() const;
 
   Device device_;
   EventHandle handle_;
 };
 
-/// Whether an event remembers when it was reached. Timed events cost a little more on the device.
+/// Whether an event keeps the time of its record. Timed events cost a little more on the device.
 enum class Timing : bool { kOff, kOn };
 
-/// An event of its own, out of the device's pool: making one allocates nothing where one was
-/// destroyed before. May be destroyed while a record is pending.
+/// Owns an event, out of the device's pool: making one allocates nothing if another one was
+/// destroyed before. May be destroyed while a record is pending; whatever waits for that record
+/// goes on waiting for it.
 ///
-/// Moved from, it is empty: it may be destroyed and assigned to, and tells its device; everything
-/// else throws std::logic_error.
+/// An Event that was moved from is empty: it may be destroyed and assigned to, and device() still
+/// works; everything else throws std::logic_error.
 class Event {
  public:
-  /// Never recorded, hence done. Throws GpuError.
+  /// Makes an event that was never recorded, hence is done. Throws GpuError.
   explicit Event(const Device& device, Timing timing = Timing::kOff);
-  Event(Event&& other) noexcept;
-  Event& operator=(Event&& other) noexcept;
+  Event(Event&& other) noexcept
+      : ref_(other.device(), std::exchange(other.ref_.handle_, EventHandle::kNone)) {}
+  Event& operator=(Event other) noexcept {
+    std::swap(ref_, other.ref_);
+    return *this;
+  }
   ~Event();
 
-  /// The view of it that functions take.
+  /// The view that functions take.
   // NOLINTNEXTLINE(google-explicit-constructor): what takes an EventRef takes an Event
   operator const EventRef&() const noexcept { return ref_; }
+  /// The same view, by name.
   [[nodiscard]] const EventRef& ref() const noexcept { return ref_; }
-  /// As EventRef's.
+  /// See EventRef::record.
   void record(const StreamRef& stream) const { ref_.record(stream); }
+  /// See EventRef::sync.
   void sync() const { ref_.sync(); }
+  /// See EventRef::await.
   void await() const { ref_.await(); }
+  /// See EventRef::is_done.
   [[nodiscard]] bool is_done() const { return ref_.is_done(); }
+  /// The event's device.
   [[nodiscard]] const Device& device() const noexcept { return ref_.device(); }
 
  private:
@@ -87,8 +98,8 @@ class Event {
 /// Suspends the calling fiber until `event` is done; see EventRef::await.
 inline void await(const EventRef& event) { event.await(); }
 
-/// Time from `start` to `end`, two timed events of one device that are recorded and done. Throws
-/// GpuError where they are not.
+/// The time from `start` to `end`: two timed events of one device that are recorded and done.
+/// Throws GpuError if they are not.
 [[nodiscard]] Duration elapsed(const EventRef& start, const EventRef& end);
 
 }  // namespace leat::gpu

@@ -1,10 +1,13 @@
 #include "leat/gpu/on_done.h"
 
+#include "leat/gpu/backend/backend.h"
+#include "leat/gpu/event.h"
+
 namespace leat::gpu {
 
 DoneSubscription::DoneSubscription(const EventRef& event)
     : device_(event.device()), signal_(device_.backend()->take_signal()) {
-  signal_->expect_from(device_.backend()->scheduler());
+  signal_->set_notifier(device_.backend()->scheduler());
   device_.backend()->subscribe(event.handle(), signal_);
 }
 

@@ -5,11 +5,11 @@
 //                leat::on_recv(commands, [&](auto command) { handle(command); }),
 //                leat::on_timeout(10s, [&] { report_stall(); }));
 //
-// It is about the latest record at the call of on_done, and ready from the moment at which that is
-// done: at once for an event that was never recorded. Chosen, it stays ready (a Selector chooses it
-// again). If the device has failed, select throws GpuError in place of calling the handler.
+// The case is ready once the record is done that was the event's latest at the call of on_done; at
+// once for an event that was never recorded. A case that was chosen stays ready. If the device has
+// failed, select throws GpuError instead of calling the handler.
 //
-// Allocates nothing after warm-up. From any fiber or plain thread.
+// Thread- and fiber-safe. Allocates nothing after warm-up.
 #pragma once
 
 #include <exception>
@@ -17,21 +17,24 @@
 #include <utility>
 
 #include "leat/csp/select.h"
-#include "leat/gpu/event.h"
+#include "leat/gpu/backend/done_signal.h"
+#include "leat/gpu/device.h"
 
 namespace leat::gpu {
 
-/// Told when an event's latest record is done, until it is destroyed. What on_done holds.
+class EventRef;
+
+/// A subscription to an event's latest record, which ends with this object. on_done holds one.
 class DoneSubscription {
  public:
-  /// Throws std::logic_error on a VirtualClock whose time the device does not take (a GPU's is
-  /// real), leat::Error where a thread that it needs cannot be started.
+  /// Throws std::logic_error under a VirtualClock whose time the device does not take (a GPU's time
+  /// is real), leat::Error if a thread that is needed cannot be started.
   explicit DoneSubscription(const EventRef& event);
   DoneSubscription(DoneSubscription&& other) noexcept = default;
   DoneSubscription& operator=(DoneSubscription&& other) = delete;
   ~DoneSubscription();
 
-  /// What is reached when the record is done; of one that was not moved from.
+  /// The signal that is notified when the record is done. Not after a move from this object.
   [[nodiscard]] DoneSignal& signal() const noexcept { return *signal_; }
 
  private:
@@ -39,17 +42,16 @@ class DoneSubscription {
   DoneSignalRef signal_;  // none: moved from
 };
 
-/// The handler of an on_done, which keeps its subscription.
+/// The handler of an on_done; it owns the subscription.
 template <class F>
 class DoneHandler {
  public:
   DoneHandler(DoneSubscription subscription, F handler)
       : subscription_(std::move(subscription)), handler_(std::move(handler)) {}
-  /// Puts the token back, so that the case stays ready. Throws what the device failed with instead
-  /// of calling the handler.
+  /// Keeps the case ready and calls the handler. Throws the device's error instead if it has one.
   void operator()(std::optional<DoneSignal::Done> /*token*/) {
     const DoneSignal& signal = subscription_.signal();
-    signal.put_token();
+    signal.keep_ready();
     if (signal.error() != nullptr) std::rethrow_exception(signal.error());
     handler_();
   }
@@ -59,8 +61,9 @@ class DoneHandler {
   F handler_;
 };
 
-/// A case of select that is ready when the latest record of `event` is done. handler(). Throws as
-/// DoneSubscription. The event may be recorded again, or destroyed, meanwhile.
+/// A case of select that is ready when the latest record of `event` is done; select then calls
+/// handler(). The event may be recorded again, or destroyed, meanwhile. Throws what the constructor
+/// of DoneSubscription throws.
 template <class F = NoHandler>
 [[nodiscard]] auto on_done(const EventRef& event, F handler = {}) {
   DoneSubscription subscription(event);

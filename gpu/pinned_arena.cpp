@@ -5,12 +5,16 @@
 #include <stdexcept>
 #include <utility>
 
+#include "leat/gpu/backend/backend.h"
+#include "leat/gpu/backend/page_placement.h"
+#include "leat/gpu/error.h"
+
 namespace leat::gpu {
 
 PinnedArena::PinnedArena(const Device& device, std::size_t bytes) : device_(device) {
   if (bytes == 0) throw std::invalid_argument("leat: PinnedArena: 0 bytes; at least 1");
   Backend& backend = *device_.backend();
-  reserve_memory(backend, Space::kPinned, bytes);
+  reserve_memory(backend, MemorySpace::kPinned, bytes);
   try {
     try {
       pages_.emplace(bytes, backend.info().numa_node);
@@ -23,16 +27,16 @@ PinnedArena::PinnedArena(const Device& device, std::size_t bytes) : device_(devi
     capacity_ = bytes;
     try {
       backend.pin_pages(*pages_);
-      backend.account(Space::kPinned).settle(bytes);
+      backend.account(MemorySpace::kPinned).commit(bytes);
       return;
     } catch (const GpuError& error) {
       fallback_reason_ = error.what();
     }
   } catch (...) {
-    cancel_unless_abandoned(bytes);
+    rollback_unless_abandoned(bytes);
     throw;
   }
-  cancel_unless_abandoned(bytes);  // the buffer counts itself
+  rollback_unless_abandoned(bytes);  // the buffer counts its own memory
   pages_.reset();
   buffer_.emplace(device_, bytes);
   data_ = buffer_->data();
@@ -42,14 +46,14 @@ PinnedArena::~PinnedArena() {
   if (!pages_) return;
   Backend& backend = *device_.backend();
   if (backend.unpin_pages(*std::move(pages_))) {
-    backend.account(Space::kPinned).give_back(capacity_);
+    backend.account(MemorySpace::kPinned).release(capacity_);
   }
 }
 
-// Of the constructor. Pages that a device may still reach stay on the account.
-void PinnedArena::cancel_unless_abandoned(std::size_t bytes) noexcept {
-  MemoryAccount& account = device_.backend()->account(Space::kPinned);
-  pages_ && pages_->data() == nullptr ? account.settle(bytes) : account.cancel(bytes);
+// Called by the constructor when it fails. Pages that a device may still reach stay on the account.
+void PinnedArena::rollback_unless_abandoned(std::size_t bytes) noexcept {
+  MemoryAccount& account = device_.backend()->account(MemorySpace::kPinned);
+  pages_ && pages_->data() == nullptr ? account.commit(bytes) : account.rollback(bytes);
 }
 
 PinnedSpan PinnedArena::take(std::size_t bytes, std::size_t alignment) {
@@ -69,7 +73,7 @@ PinnedSpan PinnedArena::take(std::size_t bytes, std::size_t alignment) {
 }
 
 PagePlacement PinnedArena::placement() const {
-  if (pages_) return pages_->placement();
+  if (pages_) return placement_of(*pages_);
   return {.bytes = capacity_, .numa_node = device_.info().numa_node};
 }
 

@@ -4,11 +4,11 @@
 //   leat::gpu::PinnedArena arena(device, slots * bytes);
 //   for (auto& slot : ring) slot.pinned = arena.take(bytes);
 //
-// Its pages are the process's own: huge where there are any, on the device's NUMA node where that
-// is known, and pinned in one go (CUDA: registered in steps of at most 256 MiB, portable; a copy
-// that would cross from one registration to the next is made in pieces). Where the device does not
-// pin pages that it has not allocated, the arena is a PinnedBuffer instead. What became of it,
-// placement() tells.
+// The pages are allocated by the process: huge pages if the kernel has any, on the device's NUMA
+// node if that is known. Then they are pinned (CUDA: registered in steps of at most 256 MiB,
+// portable; a copy across two registrations is made in pieces). If the device cannot pin pages that
+// it has not allocated, the arena is a PinnedBuffer instead. placement() and fallback() tell the
+// outcome.
 //
 // Counts against MemoryCaps::pinned_bytes. Allocated once: take() allocates nothing.
 #pragma once
@@ -17,48 +17,50 @@
 #include <optional>
 #include <string>
 
-#include "leat/gpu/backend/host_pages.h"
+#include "leat/gpu/backend/page_mapping.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
+#include "leat/gpu/memory.h"
 
 namespace leat::gpu {
 
-/// Owns pinned memory and hands out parts of it. The spans must not outlive it. take() by one
-/// thread or fiber at a time.
+/// Owns pinned memory and hands out parts of it. The spans must not outlive the arena. Not
+/// thread-safe: take() by one thread or fiber at a time.
 ///
-/// The destructor waits for work that is queued on Streams of its device, as a PinnedBuffer's does;
-/// work on other devices' and on foreign streams must have run. Where that cannot be waited for, as
-/// a buffer's (gpu/buffer.h), the pages are never given back.
+/// The destructor waits for work that is queued on Streams of the device; work elsewhere must have
+/// run before. Pages that cannot be waited for are never freed (gpu/buffer.h).
 class PinnedArena {
  public:
-  /// `bytes` > 0; whole pages are pinned for it. Throws std::invalid_argument for 0; GpuError where
-  /// there is not enough memory, or the device's cap does not allow for it.
+  /// Allocates `bytes` bytes and pins the whole pages that hold them. Throws std::invalid_argument
+  /// for 0 bytes; GpuError if there is not enough memory, or if the device's MemoryCaps do not
+  /// allow it.
   PinnedArena(const Device& device, std::size_t bytes);
   PinnedArena(const PinnedArena&) = delete;
   PinnedArena& operator=(const PinnedArena&) = delete;
   ~PinnedArena();
 
-  /// The next `bytes`, which nobody else gets, beginning at a multiple of `alignment` (a power of
-  /// two, at most a page). Throws GpuError where not so much is left, std::invalid_argument for
-  /// another alignment.
+  /// Hands out the next `bytes` bytes, beginning at a multiple of `alignment` (a power of two, at
+  /// most 4096). Throws GpuError if fewer bytes are left, std::invalid_argument for another
+  /// alignment.
   [[nodiscard]] PinnedSpan take(std::size_t bytes, std::size_t alignment = 4096);
 
   /// The bytes that were asked for.
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
-  /// The bytes behind those that were handed out. Not while somebody takes some.
+  /// The bytes that were not handed out yet. Not during take().
   [[nodiscard]] std::size_t left() const noexcept { return capacity_ - used_; }
-  /// Where its pages lie. Where the device has allocated them itself: what was asked for.
+  /// Where the pages lie. Asks the kernel about every page: milliseconds for a gigabyte. If the
+  /// device has allocated the memory itself: the size and the node that were asked for.
   [[nodiscard]] PagePlacement placement() const;
-  /// Empty if the arena's pages are pinned; else why the device has allocated them itself.
+  /// Why the device has allocated the memory itself; empty if the arena's own pages are pinned.
   [[nodiscard]] const std::string& fallback() const noexcept { return fallback_reason_; }
-  /// That it was made with.
+  /// The device that the arena was made with.
   [[nodiscard]] const Device& device() const noexcept { return device_; }
 
  private:
-  void cancel_unless_abandoned(std::size_t bytes) noexcept;
+  void rollback_unless_abandoned(std::size_t bytes) noexcept;
 
   const Device device_;
-  std::optional<HostPages> pages_;      // one of them
+  std::optional<PageMapping> pages_;    // one of them
   std::optional<PinnedBuffer> buffer_;  // or this
   std::string fallback_reason_;
   std::byte* data_ = nullptr;

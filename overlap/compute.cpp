@@ -14,6 +14,7 @@
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/error.h"
 #include "leat/gpu/event.h"
+#include "leat/gpu/stream.h"
 #include "leat/overlap/cublas.h"
 #include "leat/overlap/kernels.h"
 

@@ -18,6 +18,8 @@
 
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
+#include "leat/gpu/device.h"
+#include "leat/gpu/host_model.h"
 #include "leat/overlap/datasets.h"
 #include "leat/overlap/figure.h"
 #include "leat/overlap/html.h"

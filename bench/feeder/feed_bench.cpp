@@ -48,6 +48,7 @@
 #include "leat/feeder/sources/token_shards.h"
 #include "leat/feeder/sources/web_dataset.h"
 #include "leat/gpu/device.h"
+#include "leat/gpu/host_model.h"
 
 namespace {
 

@@ -27,6 +27,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
+#include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
 
 namespace {

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "leat/gpu/event.h"
+#include "leat/gpu/stream.h"
 #include "leat/overlap/shape.h"
 
 namespace bench {

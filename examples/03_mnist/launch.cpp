@@ -4,6 +4,7 @@
 #include <string>
 
 #include "leat/gpu/error.h"
+#include "leat/gpu/stream.h"
 
 namespace mnist {
 namespace {

@@ -8,6 +8,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/slots/slot_ring.h"
 #include "leat/gpu/error.h"
+#include "leat/gpu/stream.h"
 
 namespace leat::feeder {
 

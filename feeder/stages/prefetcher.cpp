@@ -20,6 +20,7 @@
 #include "leat/feeder/state.h"
 #include "leat/feeder/state/release_log.h"
 #include "leat/feeder/stats/figures.h"
+#include "leat/gpu/backend/backend.h"
 
 namespace leat::feeder {
 namespace {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "leat/csp/wait/random.h"
+#include "leat/gpu/error.h"
 
 namespace leat::feeder {
 namespace {

@@ -1,7 +1,7 @@
-// How a device tells a select that an event is done: through a channel of its own.
+// How a device reports to a select that an event is done: through a channel for each subscription.
 //
-// Always true: a signal's channel holds one token from reach() on, and none before; the backend
-// holds a reference from subscribe() until it has called reach(), or until unsubscribe().
+// Always true: a signal's channel holds one token from notify() on, and none before. The backend
+// holds a reference from subscribe() until it has called notify(), or until unsubscribe().
 #pragma once
 
 #include <exception>
@@ -13,44 +13,45 @@
 
 namespace leat::gpu {
 
-/// One subscription to one record of an event, for on_done (gpu/on_done.h). Used again after it.
+/// One subscription to one record of an event, for on_done (gpu/on_done.h). Reused by a Pool.
 class DoneSignal {
  public:
   /// The token.
   struct Done {};
 
-  /// By the backend, once, on any thread or fiber, without a lock held: the record is done, or the
-  /// device has failed with `error`.
-  void reach(std::exception_ptr error) noexcept {
+  /// The record is done, or the device has failed with `error`. Called once by the backend, on any
+  /// thread or fiber, with no lock held.
+  void notify(std::exception_ptr error) noexcept {
     error_ = std::move(error);  // published by the channel
-    put_token();
+    keep_ready();
   }
-  /// Who will reach it: fibers of `scheduler`, or (null) something that is no fiber.
-  void expect_from(const SchedulerCore* scheduler) const noexcept {
+  /// Declares that fibers of `scheduler` will call notify(); null: something that is no fiber. For
+  /// the deadlock report.
+  void set_notifier(const SchedulerCore* scheduler) const noexcept {
     channel_.core().get()->expect_only(scheduler);
   }
-  /// Receives a token once it is reached.
+  /// The channel on which the token is received.
   [[nodiscard]] const Channel<Done>& channel() const noexcept { return channel_; }
-  /// By who has received the token: so that it is found again.
-  void put_token() const noexcept {
+  /// Puts the token back, so that the channel stays ready. Called by the receiver of the token.
+  void keep_ready() const noexcept {
     static_cast<void>(channel_.try_send(Done{}));  // there is room
   }
-  /// By who has received the token: what the device failed with, or null.
+  /// The error that the device failed with, or null. Called by the receiver of the token.
   [[nodiscard]] const std::exception_ptr& error() const noexcept { return error_; }
 
-  /// For the pool.
+  /// Called by the pool.
   void recycle() noexcept {
     std::optional<Done> token;
     static_cast<void>(channel_.try_recv(token));
     error_ = nullptr;
   }
 
-  // The backend's, under its lock:
+  // Used by the backend under its lock:
   DoneSignal* next = nullptr;
   DoneSignal* previous = nullptr;
   bool listed = false;
-  void* self = nullptr;  // the backend's reference, until it has reached it
-  /// The backend's, touched by the subscriber's calls alone: the record, kept until unsubscribe().
+  void* self = nullptr;  // the list's reference
+  /// The subscribed record, until unsubscribe(). Used by the subscriber's calls alone.
   void* record = nullptr;
 
  private:
@@ -58,15 +59,15 @@ class DoneSignal {
   std::exception_ptr error_;
 };
 
-/// One user of a signal: its subscriber, or the backend.
+/// A reference to a signal, held by the subscriber and by the backend.
 using DoneSignalRef = Pool<DoneSignal>::Ref;
 
-/// The signals of one record. Under the lock of what owns it.
+/// The signals of one record. Not thread-safe: guarded by the lock of the record.
 class DoneSignalList {
  public:
-  /// Whether nobody is to be told of the record.
+  /// Whether the list has no signal.
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
-  /// Takes a reference.
+  /// Appends a signal; the list keeps the reference.
   void push(DoneSignalRef signal) noexcept {
     DoneSignal& one = *signal;
     one.self = signal.release();
@@ -76,7 +77,7 @@ class DoneSignalList {
     (last_ != nullptr ? last_->next : first_) = &one;
     last_ = &one;
   }
-  /// Gives the reference back; empty if the signal is not in the list.
+  /// Removes a signal and returns the list's reference; empty if the signal is not in the list.
   [[nodiscard]] DoneSignalRef remove(DoneSignal& one) noexcept {
     if (!one.listed) return {};
     (one.previous != nullptr ? one.previous->next : first_) = one.next;
@@ -84,18 +85,18 @@ class DoneSignalList {
     one.listed = false;
     return DoneSignalRef::adopt(one.self);
   }
-  /// Takes all out: a chain for reach_all(), after the lock.
+  /// Removes all signals and returns them as a chain for notify_all(), to be called after the lock.
   [[nodiscard]] DoneSignal* detach() noexcept {
     for (DoneSignal* one = first_; one != nullptr; one = one->next) one->listed = false;
     last_ = nullptr;
     return std::exchange(first_, nullptr);
   }
-  /// Reaches those that were detached, oldest first. Without any lock held.
-  static void reach_all(DoneSignal* chain, const std::exception_ptr& error) noexcept {
+  /// Notifies the signals of a chain, the oldest first. Called with no lock held.
+  static void notify_all(DoneSignal* chain, const std::exception_ptr& error) noexcept {
     while (chain != nullptr) {
       const DoneSignalRef one = DoneSignalRef::adopt(chain->self);
-      chain = chain->next;  // nobody else touches it: it is not listed
-      one->reach(error);
+      chain = chain->next;  // not listed, so nothing else changes it
+      one->notify(error);
     }
   }
 

@@ -7,7 +7,7 @@
 
 namespace leat::gpu {
 
-void reserve_memory(Backend& backend, Space space, std::size_t bytes) {
+void reserve_memory(Backend& backend, MemorySpace space, std::size_t bytes) {
   MemoryAccount& account = backend.account(space);
   if (account.reserve(bytes)) return;
   throw GpuError(0, "over the cap",

@@ -1,8 +1,7 @@
-// Objects that are used again instead of being destroyed, so that nothing is allocated after
-// warm-up.
+// Objects that are reused instead of being destroyed, so that nothing is allocated after warm-up.
 //
 // Always true: an object is in its pool's list exactly while no Ref refers to it. An object in use
-// keeps its pool, so that the last Ref may go after everybody else has let go of the pool.
+// holds its pool, so the last Ref may be released after all other owners of the pool.
 #pragma once
 
 #include <atomic>
@@ -14,8 +13,8 @@
 
 namespace leat::gpu {
 
-/// Made with std::make_shared. T has `void recycle() noexcept`, which is called when the last Ref
-/// to an object goes, and makes it as new. Thread-safe.
+/// A pool of T; make it with std::make_shared. T has `void recycle() noexcept`, which makes an
+/// object as new; it is called when the last Ref to the object is released. Thread-safe.
 template <class T>
 class Pool : public std::enable_shared_from_this<Pool<T>> {
   struct Entry {
@@ -28,7 +27,7 @@ class Pool : public std::enable_shared_from_this<Pool<T>> {
   };
 
  public:
-  /// One user of an object, or none; a copy is another user. With the last one the object goes back
+  /// A reference to an object, or empty. When the last reference is released, the object goes back
   /// to its pool. As thread-safe as std::shared_ptr.
   class Ref {
    public:
@@ -42,23 +41,23 @@ class Pool : public std::enable_shared_from_this<Pool<T>> {
       return *this;
     }
     ~Ref() {
-      // release: this user is done with the object before it is used again; acquire: so is every
-      // other one.
+      // release: this owner's accesses come before the object is reused; acquire: so do those of
+      // all other owners.
       if (entry_ != nullptr && entry_->users.fetch_sub(1, std::memory_order_acq_rel) == 1) {
         put(*entry_);
       }
     }
 
-    /// False for none.
+    /// False if empty.
     [[nodiscard]] explicit operator bool() const noexcept { return entry_ != nullptr; }
-    /// The object; not of none.
+    /// The object. Not if empty.
     [[nodiscard]] T& operator*() const noexcept { return entry_->value; }
     [[nodiscard]] T* operator->() const noexcept { return &entry_->value; }
-    /// Whether both are users of the same object, or none.
+    /// Whether both refer to the same object, or both are empty.
     friend bool operator==(const Ref& a, const Ref& b) noexcept = default;
-    /// Gives the reference away, as a word, of which adopt() makes one again. Not of an empty one.
+    /// Gives the reference away as a word, from which adopt() makes a Ref again. Not if empty.
     [[nodiscard]] void* release() noexcept { return std::exchange(entry_, nullptr); }
-    /// Once for each release().
+    /// Takes back a reference that release() gave away. Once for each release().
     [[nodiscard]] static Ref adopt(void* released) noexcept {
       return Ref(static_cast<Entry*>(released));
     }
@@ -69,7 +68,7 @@ class Pool : public std::enable_shared_from_this<Pool<T>> {
     Entry* entry_ = nullptr;
   };
 
-  /// What a released reference refers to.
+  /// The object of a released reference.
   [[nodiscard]] static T& value(void* released) noexcept {
     return static_cast<Entry*>(released)->value;
   }
@@ -81,8 +80,8 @@ class Pool : public std::enable_shared_from_this<Pool<T>> {
     while (free_ != nullptr) delete std::exchange(free_, free_->next);
   }
 
-  /// An object that nobody uses. `args`, the same at every call, make a new one where there is
-  /// none.
+  /// An unused object. If there is none, makes one from `args`, which must be the same at every
+  /// call.
   template <class... Args>
   [[nodiscard]] Ref take(Args&&... args) LEAT_EXCLUDES(lock_) {
     Entry* entry = nullptr;
@@ -101,7 +100,7 @@ class Pool : public std::enable_shared_from_this<Pool<T>> {
  private:
   static void put(Entry& entry) noexcept {
     entry.value.recycle();
-    const std::shared_ptr<Pool> home = std::move(entry.home);  // perhaps the pool's last
+    const std::shared_ptr<Pool> home = std::move(entry.home);  // may be the pool's last owner
     const SpinLockGuard guard(home->lock_);
     entry.next = home->free_;
     home->free_ = &entry;

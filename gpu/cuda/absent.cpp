@@ -1,4 +1,4 @@
-// What there is of CUDA where Leat was built without it.
+// The CUDA backend of a build without the CUDA Toolkit.
 
 #include "leat/csp/error.h"
 #include "leat/gpu/cuda/cuda_backend.h"

@@ -5,7 +5,7 @@
 namespace leat::gpu::cuda {
 namespace {
 
-// The codes of both interfaces have the same numbers since CUDA 10.1.
+// The error codes of both APIs have the same numbers since CUDA 10.1.
 cudaError_t to_runtime(CUresult result) noexcept { return static_cast<cudaError_t>(result); }
 
 // `version` is the CUDA in which the function got the signature that is declared here.
@@ -13,7 +13,7 @@ template <class Function>
 void find(const char* name, unsigned version, Function*& function, const std::string& device_name) {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult status = cudaDriverEntryPointSymbolNotFound;
-#if CUDART_VERSION >= 12050  // which deprecates the other
+#if CUDART_VERSION >= 12050  // which deprecates the other function
   cudaError_t code =
       cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableLegacyStream, &status);
 #else
@@ -65,7 +65,7 @@ Context::Scope::Scope(const Context& context, CaptureMode mode) noexcept : conte
 }
 
 Context::Scope::~Scope() {
-  // Nothing can be done about a failure, and there is none unless the process is ending.
+  // A failure cannot be handled here, and happens only while the process is ending.
   if (relaxed_) static_cast<void>(cudaThreadExchangeStreamCaptureMode(&callers_mode_));
   if (exchanged_) static_cast<void>(context_.driver_.set_current(callers_));
 }
@@ -75,8 +75,8 @@ int Context::device_of(cudaStream_t stream) const {
   call("cuStreamGetCtx", [&] {
     CUcontext owner = nullptr;
     cudaError_t code = to_runtime(driver_.get_stream_context(stream, &owner));
-    // cudaStreamGetDevice needs a newer driver than everything else does. A context of the user's
-    // own (a green context, say) may be on this device as well, so contexts are not compared.
+    // cudaStreamGetDevice needs a newer driver than all other calls. Contexts are not compared,
+    // because a context of the user's own, such as a green context, may be on this device too.
     if (code == cudaSuccess) code = to_runtime(driver_.set_current(owner));
     if (code == cudaSuccess) code = cudaGetDevice(&number);
     static_cast<void>(driver_.set_current(primary_));

@@ -1,18 +1,19 @@
 // How CUDA is called: on the device's primary context, leaving no trace in the calling thread.
 //
-// Always true, whatever CUDA answers:
-//  - the caller's current context, and with it its current device, is afterwards what it was;
-//  - so is its capture mode. During a call on an open device that CUDA counts as unsafe beside a
-//    capture it is relaxed: Leat's work is no part of a graph that the user captures meanwhile,
-//    here or on another thread, and must not invalidate it. What is enqueued on a stream is not
-//    among those, and is spared it; list() and the making of a context are in the caller's mode;
-//  - a failure of Leat's is not left behind as the thread's last error, where the user would find
-//    it after the next kernel launch. (CUDA keeps one: an older error of the user's that the
-//    failure has replaced is lost.)
+// Always true, whatever CUDA returns:
+//  - The caller's current context, and with it the current device, is unchanged afterwards.
+//  - So is the caller's capture mode. A call that CUDA counts as unsafe beside a capture is made in
+//    relaxed mode: Leat's work is no part of a graph that the user captures meanwhile, on this or
+//    another thread, and must not invalidate that capture. Operations enqueued on a stream are not
+//    unsafe, and are made in the caller's mode; so are list() and the making of a context.
+//  - A failure of Leat's is not left behind as the thread's last error, where the user would find
+//  it
+//    after the next kernel launch. (CUDA keeps one last error: an older error of the user's that
+//    the failure has replaced is lost.)
 //
-// The context is exchanged through the driver's interface. cudaSetDevice would do for the way in,
-// but not for the way back: it creates a context on a device that the caller has never used, and
-// drops one that the caller has made with the driver's interface.
+// The context is exchanged through the driver's API. cudaSetDevice would do to enter a context, but
+// not to go back: it creates a context on a device that the caller has never used, and drops a
+// context that the caller has made with the driver's API.
 #pragma once
 
 #include <cuda.h>
@@ -25,19 +26,22 @@
 
 namespace leat::gpu::cuda {
 
+/// The primary context of one device. Thread-safe.
 class Context {
  public:
-  /// Creates the primary context of device `number` where the process has none yet. Like the
-  /// runtime, never lets go of it. Throws GpuError.
+  /// Creates the primary context of device `number` if the process has none yet. Like the runtime,
+  /// never releases it. Throws GpuError.
   Context(int number, std::string device_name);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
+  /// The device's number.
   [[nodiscard]] int number() const noexcept { return number_; }
+  /// The device's name: "cuda:0".
   [[nodiscard]] const std::string& device_name() const noexcept { return device_name_; }
 
-  /// Makes the context the calling thread's for a scope, which must not contain a park: the fiber
-  /// might go on on another thread.
+  /// Makes the context current on the calling thread for a scope. The scope must not contain a
+  /// park: the fiber might continue on another thread.
   class Scope {
    public:
     enum class CaptureMode : bool { kCallers, kRelaxed };
@@ -45,44 +49,44 @@ class Context {
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
-    /// cudaSuccess, or why the context could not be entered; then call nothing.
+    /// cudaSuccess, or why the context could not be entered; then make no call.
     [[nodiscard]] cudaError_t error() const noexcept { return error_; }
 
    private:
     const Context& context_;
     CUcontext callers_ = nullptr;
-    bool exchanged_ = false;  // callers_ is to be put back
-    bool relaxed_ = false;    // so is callers_mode_
+    bool exchanged_ = false;  // callers_ has to be made current again
+    bool relaxed_ = false;    // callers_mode_ has to be set again
     cudaStreamCaptureMode callers_mode_ = cudaStreamCaptureModeRelaxed;
     cudaError_t error_ = cudaSuccess;
   };
 
-  /// Calls `function`, which returns a cudaError_t, and returns that.
+  /// Calls `function` in a Scope and returns the cudaError_t that it returns.
   template <class F>
   cudaError_t attempt(F&& function,
                       Scope::CaptureMode mode = Scope::CaptureMode::kRelaxed) const noexcept {
     const Scope scope(*this, mode);
     if (scope.error() != cudaSuccess) return scope.error();
     const cudaError_t code = function();
-    // Not every failure becomes the last error: the driver's do not.
+    // Not every failure becomes the last error: those of the driver's API do not.
     if (code != cudaSuccess && cudaPeekAtLastError() == code) {
       static_cast<void>(cudaGetLastError());
     }
     return code;
   }
-  /// As attempt, but throws GpuError. `name` and `bytes` are for its text.
+  /// As attempt, but throws GpuError. `name` and `bytes` are for the error's text.
   template <class F>
   void call(const char* name, F&& function, std::size_t bytes = 0) const {
     const cudaError_t code = attempt(function);
     if (code != cudaSuccess) throw_error(code, name, device_name_, bytes);
   }
-  /// As call, for a function that enqueues something on a stream, and does nothing else.
+  /// As call, for a function that only enqueues an operation on a stream.
   template <class F>
   void enqueue(const char* name, F&& function, std::size_t bytes = 0) const {
     const cudaError_t code = attempt(function, Scope::CaptureMode::kCallers);
     if (code != cudaSuccess) throw_error(code, name, device_name_, bytes);
   }
-  /// As call, for a function that asks whether something is done.
+  /// As call, for a function that asks whether work is done: returns the answer.
   template <class F>
   [[nodiscard]] bool query(const char* name, F&& function) const {
     const cudaError_t code = attempt(function);
@@ -90,11 +94,11 @@ class Context {
     return code == cudaSuccess;
   }
 
-  /// The number of the device that a user's stream belongs to.
+  /// The number of the device that a user's stream belongs to. Throws GpuError.
   [[nodiscard]] int device_of(cudaStream_t stream) const;
 
  private:
-  // The driver's functions, which cudart finds: nothing is linked against a driver.
+  // Functions of the driver's API, which cudart finds at run time: nothing is linked against it.
   struct Driver {
     CUresult(CUDAAPI* initialise)(unsigned) = nullptr;
     CUresult(CUDAAPI* get_device)(CUdevice*, int) = nullptr;

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "leat/csp/wait/assert.h"
-#include "leat/gpu/cuda/batch_copy.h"
 
 namespace leat::gpu::cuda {
 namespace {
@@ -32,8 +31,34 @@ void for_each_piece(CopyRange range, CopyDirection direction, F&& f) {
   }
 }
 
+// Several copies as one operation, their sources read in stream order. cudaMemcpyBatchAsync is in
+// the toolkit from CUDA 12.8 on; its signature changed in 13.0.
+constexpr bool kToolkitHasBatches = CUDART_VERSION >= 12080;
+
+cudaError_t copy_together([[maybe_unused]] std::span<void*> to,
+                          [[maybe_unused]] std::span<const void*> from,
+                          [[maybe_unused]] std::span<std::size_t> bytes,
+                          [[maybe_unused]] cudaStream_t stream) noexcept {
+#if CUDART_VERSION >= 12080
+  cudaMemcpyAttributes attributes{};
+  attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+  std::size_t first = 0;
+#if CUDART_VERSION >= 13000
+  return cudaMemcpyBatchAsync(to.data(), from.data(), bytes.data(), to.size(), &attributes, &first,
+                              1, stream);
+#else
+  std::size_t failed = 0;
+  // It takes sources as void*, and does not write to them.
+  return cudaMemcpyBatchAsync(to.data(), const_cast<void**>(from.data()), bytes.data(), to.size(),
+                              &attributes, &first, 1, &failed, stream);
+#endif
+#else
+  return cudaErrorNotSupported;
+#endif
+}
+
 bool driver_has_batches() noexcept {
-  int version = 0;  // which is no matter of a context
+  int version = 0;  // needs no context
   const cudaError_t code = cudaDriverGetVersion(&version);
   if (code != cudaSuccess) static_cast<void>(cudaGetLastError());
   return code == cudaSuccess && version >= 12'080;
@@ -51,7 +76,7 @@ std::size_t within_step(const void* address, std::size_t bytes) noexcept {
 }
 
 Copier::Copier(const Context& context) noexcept
-    : context_(context), batches_(has_batch_copy() && driver_has_batches()) {}
+    : context_(context), batches_(kToolkitHasBatches && driver_has_batches()) {}
 
 void Copier::copy(cudaStream_t stream, CopyRange range, CopyDirection direction) const {
   for_each_piece(range, direction, [&](const CopyRange& piece) {
@@ -77,8 +102,8 @@ void Copier::copy_batch(cudaStream_t stream, std::span<const CopyRange> copies,
     if (pieces > 1 && batches()) {
       const cudaError_t code = context_.attempt(
           [&] {
-            return batch_copy({{to.data(), pieces}, {from.data(), pieces}, {bytes.data(), pieces}},
-                              stream);
+            return copy_together({to.data(), pieces}, {from.data(), pieces}, {bytes.data(), pieces},
+                                 stream);
           },
           Context::Scope::CaptureMode::kCallers);
       if (code == cudaSuccess) return;

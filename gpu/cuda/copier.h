@@ -1,4 +1,4 @@
-// Enqueues copies: in pieces where they cross registrations, together where CUDA can.
+// Enqueues copies: in pieces where they cross registrations, together if CUDA can.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,24 +12,25 @@
 
 namespace leat::gpu::cuda {
 
-/// Pages are registered in steps that end at multiples of this address, and no copy from or to
-/// pinned memory crosses one: CUDA refuses a copy whose host range lies in two registrations. So no
-/// table of registrations is needed to copy.
+/// Pages are registered in steps that end at multiples of this address. Copies from and to pinned
+/// memory are cut there, because CUDA refuses a copy whose host range lies in two registrations. So
+/// no table of registrations is needed.
 inline constexpr std::size_t kRegistrationStep = std::size_t{256} << 20;
 
-/// The bytes from `address` to the end of its step, at most `bytes`.
+/// The number of bytes from `address` to the end of its step, at most `bytes`.
 [[nodiscard]] std::size_t within_step(const void* address, std::size_t bytes) noexcept;
 
-/// Of one device. Thread-safe.
+/// The copies of one device. Thread-safe.
 class Copier {
  public:
   explicit Copier(const Context& context) noexcept;
 
-  /// As Backend's. Throw GpuError.
+  /// See Backend::copy_async. Throws GpuError.
   void copy(cudaStream_t stream, CopyRange range, CopyDirection direction) const;
+  /// See Backend::copy_batch_async. Throws GpuError.
   void copy_batch(cudaStream_t stream, std::span<const CopyRange> copies, CopyDirection direction);
-  /// False if toolkit or driver is older than them, and once a driver has said that it does not
-  /// know them.
+  /// Whether several copies are enqueued as one operation. False if the toolkit or the driver is
+  /// too old, and once the driver has refused one.
   [[nodiscard]] bool batches() const noexcept { return batches_.load(std::memory_order_relaxed); }
 
  private:

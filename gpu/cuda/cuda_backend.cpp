@@ -1,5 +1,5 @@
-// One CUDA device behind the seam. What is common to all calls (whose context, whose errors) is in
-// context.h, records of events are in event_pool.h, waking fibers is in event_poller.h.
+// One CUDA device behind the seam. context.h has what is common to all calls (contexts, errors),
+// event.h and event_record.h have the records of events, event_poller.h wakes fibers.
 
 #include "leat/gpu/cuda/cuda_backend.h"
 
@@ -18,16 +18,17 @@
 #include "leat/csp/wait/identity.h"
 #include "leat/gpu/cuda/context.h"
 #include "leat/gpu/cuda/copier.h"
+#include "leat/gpu/cuda/event.h"
 #include "leat/gpu/cuda/event_poller.h"
-#include "leat/gpu/cuda/event_pool.h"
-#include "leat/gpu/cuda/host_call.h"
-#include "leat/gpu/cuda/own_streams.h"
+#include "leat/gpu/cuda/event_record.h"
+#include "leat/gpu/cuda/host_function.h"
+#include "leat/gpu/cuda/stream_registry.h"
 #include "leat/gpu/error.h"
 
 namespace leat::gpu::cuda {
 namespace {
 
-// To CUDA a null stream is the legacy default stream: it must not get there by accident.
+// CUDA takes a null stream for the legacy default stream, so null must not get there by accident.
 cudaStream_t stream_of(StreamHandle handle) noexcept {
   LEAT_ASSERT(handle != StreamHandle::kNone, "a call with a stream that was moved from");
   return reinterpret_cast<cudaStream_t>(static_cast<std::uintptr_t>(handle));
@@ -95,7 +96,7 @@ class CudaBackend final : public Backend {
     }
     return handle_of(stream);
   }
-  // Of the context that it is used in: ours.
+  // The legacy stream of the context that it is used in, which is ours.
   StreamHandle legacy_stream() override { return handle_of(cudaStreamLegacy); }
   [[nodiscard]] bool is_capturing(StreamHandle handle) override {
     const cudaStream_t stream = stream_of(handle);
@@ -127,8 +128,8 @@ class CudaBackend final : public Backend {
     event->prepare(records_, timed);
     return static_cast<EventHandle>(reinterpret_cast<std::uintptr_t>(event.release()));
   }
-  // Its cudaEvent_t goes back to the pool, now or when nobody waits for it any more. Streams that
-  // were told to wait for it have taken note of the record and do not need it.
+  // The cudaEvent_t goes back to the pool, now or when no fiber waits for it any more. Streams that
+  // wait for it do not need it: cudaStreamWaitEvent has noted the record.
   void destroy_event(EventHandle handle) noexcept override {
     static_cast<void>(Pool<CudaEvent>::Ref::adopt(word_of(handle)));
   }
@@ -141,17 +142,17 @@ class CudaBackend final : public Backend {
   }
   void wait(StreamHandle stream, EventHandle handle) override {
     failure_->rethrow();
-    const RecordRef record = event_of(handle).latest();  // perhaps another device's
+    const EventRecordRef record = event_of(handle).latest();  // may belong to another device
     if (!record) return;
     context_.enqueue("cudaStreamWaitEvent",
                      [&] { return cudaStreamWaitEvent(stream_of(stream), record->event, 0); });
   }
   void sync(EventHandle handle) override {
-    if (const RecordRef record = event_of(handle).latest()) sync(*record);
+    if (const EventRecordRef record = event_of(handle).latest()) sync(*record);
     failure_->rethrow();
   }
   [[nodiscard]] bool is_done(EventHandle handle) override {
-    const RecordRef record = event_of(handle).latest();
+    const EventRecordRef record = event_of(handle).latest();
     const bool done = !record || is_done(*record);
     if (done) failure_->rethrow();
     return done;
@@ -159,7 +160,7 @@ class CudaBackend final : public Backend {
   void await(EventHandle handle) override {
     const SchedulerCore* const caller = calling_scheduler();
     refuse_virtual_time(caller, "await");
-    const RecordRef record = event_of(handle).latest();
+    const EventRecordRef record = event_of(handle).latest();
     if (record && !is_done(*record)) {
       caller != nullptr ? poller_.await(record) : sync(*record);
     }
@@ -167,16 +168,16 @@ class CudaBackend final : public Backend {
   }
   void subscribe(EventHandle handle, const DoneSignalRef& signal) override {
     refuse_virtual_time(calling_scheduler(), "on_done");
-    RecordRef record = event_of(handle).latest();
+    EventRecordRef record = event_of(handle).latest();
     try {
       const bool done = !record || is_done(*record);
       failure_->rethrow();
       if (done) {
-        signal->reach(nullptr);
+        signal->notify(nullptr);
         return;
       }
     } catch (...) {
-      signal->reach(std::current_exception());
+      signal->notify(std::current_exception());
       return;
     }
     poller_.subscribe(record, signal);
@@ -186,8 +187,8 @@ class CudaBackend final : public Backend {
     if (signal.record != nullptr) poller_.unsubscribe(signal);
   }
   [[nodiscard]] Duration elapsed(EventHandle start, EventHandle end) override {
-    const RecordRef from = event_of(start).latest();
-    const RecordRef to = event_of(end).latest();
+    const EventRecordRef from = event_of(start).latest();
+    const EventRecordRef to = event_of(end).latest();
     if (!from || !to || !from->timed || !to->timed) {
       throw refusal("both events must be timed, recorded and done", "elapsed",
                     "make them with Timing::kOn and await the later one");
@@ -205,9 +206,9 @@ class CudaBackend final : public Backend {
         "cudaMalloc", [&] { return cudaMalloc(&memory, bytes); }, bytes);
     return memory;
   }
-  // Work that is queued still finds the memory: that of Leat's streams is waited for here, and
-  // where it cannot be, the memory stays. cudaFree and cudaFreeHost are known to wait for all
-  // others, but it is not said that they must.
+  // Waits for the work of Leat's streams, which may use the memory; if that is not possible, the
+  // memory is not freed. For other streams, cudaFree and cudaFreeHost are known to wait, though
+  // CUDA does not document it.
   [[nodiscard]] bool free_device(void* memory) noexcept override {
     return streams_.sync_all() && succeeds([&] { return cudaFree(memory); });
   }
@@ -222,15 +223,16 @@ class CudaBackend final : public Backend {
     context_.call(
         "cudaMallocAsync", [&] { return cudaMallocAsync(&memory, bytes, stream_of(handle)); },
         bytes);
-    streams_.keep(stream_of(handle));
+    streams_.retain(stream_of(handle));
     return memory;
   }
   [[nodiscard]] bool free_device(void* memory, StreamHandle handle) noexcept override {
     if (!memory_pools_) return free_device(memory);
-    // In a capture CUDA refuses to free what no graph has allocated, and the capture would suffer.
+    // In a capture CUDA refuses to free memory that no graph has allocated, and invalidates the
+    // capture.
     const bool gone = !streams_.is_captured(stream_of(handle)) &&
                       succeeds([&] { return cudaFreeAsync(memory, stream_of(handle)); });
-    streams_.let_go(stream_of(handle));
+    streams_.release(stream_of(handle));
     return gone;
   }
 
@@ -248,7 +250,7 @@ class CudaBackend final : public Backend {
     return streams_.sync_all() && succeeds([&] { return cudaFreeHost(memory); });
   }
 
-  void pin_pages(HostPages& pages) override {
+  void pin_pages(PageMapping& pages) override {
     failure_->rethrow();
     std::size_t pinned = 0;
     try {
@@ -265,9 +267,9 @@ class CudaBackend final : public Backend {
       throw;
     }
   }
-  [[nodiscard]] bool unpin_pages(HostPages pages) noexcept override {
+  [[nodiscard]] bool unpin_pages(PageMapping pages) noexcept override {
     const bool gone = streams_.sync_all() && unregister(pages.data(), pages.size());
-    // The device may still reach them: they must not become somebody else's memory.
+    // The device may still reach the pages, so the kernel must not reuse them.
     if (!gone) pages.abandon();
     return gone;
   }
@@ -283,8 +285,8 @@ class CudaBackend final : public Backend {
     copier_.copy_batch(copying_stream(handle), copies, direction);
   }
 
-  // The function, and what it has captured, ends on the driver's thread, where CUDA must not be
-  // called: it may own nothing that is the last to hold a stream, an event, memory or this.
+  // The function and its captures are destroyed on the driver's thread, where CUDA must not be
+  // called: they may not hold the last reference to a stream, an event, memory or this device.
   void launch_host(StreamHandle stream, UniqueFunction<void()> function,
                    Duration /*modelled_time*/) override {
     failure_->rethrow();
@@ -293,28 +295,29 @@ class CudaBackend final : public Backend {
           "a graph would call the function as often as it is launched, which is called once",
           "launch_host", "enqueue it before the capture begins, or once it has ended");
     }
-    Pool<HostCall>::Ref call = calls_->take();
+    Pool<HostFunction>::Ref call = functions_->take();
     call->prepare(std::move(function), failure_);
-    Pool<HostCall>::Ref driver = call;  // run() gives it back, and may have done so already
+    Pool<HostFunction>::Ref driver = call;  // HostFunction::run() releases it, perhaps already has
     void* const word = driver.release();
     try {
-      context_.enqueue("cudaLaunchHostFunc",
-                       [&] { return cudaLaunchHostFunc(stream_of(stream), &HostCall::run, word); });
+      context_.enqueue("cudaLaunchHostFunc", [&] {
+        return cudaLaunchHostFunc(stream_of(stream), &HostFunction::run, word);
+      });
     } catch (...) {
-      static_cast<void>(Pool<HostCall>::Ref::adopt(word));
+      static_cast<void>(Pool<HostFunction>::Ref::adopt(word));
       throw;
     }
   }
 
  private:
-  [[nodiscard]] bool is_done(const Record& record) const {
+  [[nodiscard]] bool is_done(const EventRecord& record) const {
     return context_.query("cudaEventQuery", [&] { return cudaEventQuery(record.event); });
   }
-  void sync(const Record& record) const {
+  void sync(const EventRecord& record) const {
     context_.call("cudaEventSynchronize", [&] { return cudaEventSynchronize(record.event); });
   }
 
-  /// For copies.
+  /// The stream of a copy. Throws for the legacy stream.
   [[nodiscard]] cudaStream_t copying_stream(StreamHandle handle) const {
     const cudaStream_t stream = stream_of(handle);
     if (stream == cudaStreamLegacy) {
@@ -324,7 +327,7 @@ class CudaBackend final : public Backend {
     return stream;
   }
 
-  /// Of pin_pages' range. False if CUDA has not done it all.
+  /// Unregisters the steps of a range that pin_pages registered. False if a call failed.
   [[nodiscard]] bool unregister(void* memory, std::size_t bytes) const noexcept {
     bool all = true;
     for (std::size_t done = 0; done < bytes;) {
@@ -353,14 +356,14 @@ class CudaBackend final : public Backend {
     return has != 0;
   }
 
-  // For what must not fail. After a device was lost, and at the end of the process when CUDA has
-  // gone before its handles, there is nothing left to let go of.
+  // For calls that must not throw. After a device was lost, and at the end of the process if CUDA
+  // is gone already, nothing is left to free.
   template <class F>
   [[nodiscard]] bool succeeds(F&& function) const noexcept {
     return context_.attempt(function) == cudaSuccess;
   }
 
-  /// An error of Leat's own, not of CUDA's.
+  /// An error of Leat's own, without a code of CUDA's.
   [[nodiscard]] GpuError refusal(std::string name, const char* call, const char* advice) const {
     return {0, std::move(name), call, info_.name, advice};
   }
@@ -368,35 +371,20 @@ class CudaBackend final : public Backend {
   const DeviceInfo info_;
   const Context context_;
   const std::shared_ptr<Failure> failure_;
-  EventPool records_;
-  OwnStreams streams_;
-  EventPoller poller_;  // goes before records_, which it lets go of
+  EventRecordPool records_;
+  StreamRegistry streams_;
+  EventPoller poller_;  // destroyed before records_, to which it returns records
   Copier copier_;
   const bool memory_pools_;
   Capabilities capabilities_;
   const std::shared_ptr<Pool<CudaEvent>> events_ = std::make_shared<Pool<CudaEvent>>();
-  const std::shared_ptr<Pool<HostCall>> calls_ = std::make_shared<Pool<HostCall>>();
+  const std::shared_ptr<Pool<HostFunction>> functions_ = std::make_shared<Pool<HostFunction>>();
 };
 
 }  // namespace
 
 std::shared_ptr<Backend> open(int number) {
-  Inventory all = inventory();
-  const std::string name = "cuda:" + std::to_string(number);
-  if (all.failure != 0) {
-    throw_error(static_cast<cudaError_t>(all.failure), "cudaGetDeviceCount", name);
-  }
-  if (all.devices.empty()) {
-    throw Error("leat: cannot open " + name + ": " + all.status + "; or open \"host\"");
-  }
-  if (number < 0 || static_cast<std::size_t>(number) >= all.devices.size()) {
-    throw Error(
-        "leat: cannot open " + name + ": this machine has " + all.status + "; open cuda:0" +
-        (all.devices.size() > 1 ? " to cuda:" + std::to_string(all.devices.size() - 1) : "") +
-        " or \"host\"");
-  }
-  return std::make_shared<CudaBackend>(number,
-                                       std::move(all.devices[static_cast<std::size_t>(number)]));
+  return std::make_shared<CudaBackend>(number, find_device(number));
 }
 
 }  // namespace leat::gpu::cuda

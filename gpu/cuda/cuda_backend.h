@@ -1,5 +1,5 @@
-// What gpu/registry.cpp knows of CUDA. Implemented by the other files of this folder where the CUDA
-// Toolkit is present, and by absent.cpp alone where it is not.
+// What gpu/device.cpp calls of CUDA. The other files of this folder implement it if the CUDA
+// Toolkit is present, absent.cpp alone if it is not.
 #pragma once
 
 #include <memory>
@@ -10,16 +10,19 @@
 
 namespace leat::gpu::cuda {
 
-/// What CUDA offers on this machine. Never throws for what is missing, creates no context.
+/// The CUDA devices of this machine.
 struct Inventory {
   std::vector<DeviceInfo> devices;
   std::string status;  // such as "1 device, driver 13.0, runtime 13.0", or why there is none
-  int failure = 0;     // a cudaError_t: there may be devices, which CUDA has failed to count
+  int failure = 0;     // a cudaError_t if CUDA failed to count the devices, else 0
 };
+/// Lists the devices. Throws nothing for what is missing, and creates no context.
 [[nodiscard]] Inventory inventory();
+/// The device with that number. Throws as open() does.
+[[nodiscard]] DeviceInfo find_device(int number);
 
-/// Opens the device with that number. Throws leat::Error where there is none, with inventory()'s
-/// status in the text; GpuError where there may be one, and CUDA fails.
+/// Opens the device with that number. Throws leat::Error if there is none, with inventory()'s
+/// status in the text; GpuError if CUDA fails.
 [[nodiscard]] std::shared_ptr<Backend> open(int number);
 
 }  // namespace leat::gpu::cuda

@@ -4,7 +4,7 @@
 
 namespace leat::gpu::cuda {
 
-// Only codes that all headers since CUDA 12.0 have.
+// Only codes that all CUDA headers since 12.0 have.
 std::string advice(cudaError_t code) {
   switch (code) {
     case cudaSuccess: return "";

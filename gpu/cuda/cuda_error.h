@@ -1,4 +1,4 @@
-// From a cudaError_t to a GpuError.
+// Makes a GpuError of a cudaError_t.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,11 +8,12 @@
 
 namespace leat::gpu::cuda {
 
-/// What to do about `code`, or CUDA's own description of it. Empty for cudaSuccess.
+/// What the user can do about `code`; CUDA's own description if nothing is known. Empty for
+/// cudaSuccess.
 [[nodiscard]] std::string advice(cudaError_t code);
 
-/// Throws the GpuError for `code`. `call` is the function that returned it; `bytes`, if any, is
-/// what it was asked for.
+/// Throws the GpuError for `code`. `call` is the function that returned it; `bytes` is the size
+/// that was asked for, or 0.
 [[noreturn]] void throw_error(cudaError_t code, const char* call, const std::string& device,
                               std::size_t bytes = 0);
 

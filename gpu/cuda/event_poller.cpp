@@ -14,8 +14,8 @@
 
 namespace leat::gpu::cuda {
 
-// Not std::call_once: that hands its function over in the thread's own memory, which the fibers of
-// a worker share.
+// Not std::call_once: it passes its function in thread-local memory, which all fibers of a worker
+// share.
 void EventPoller::start() {
   if (started_.load(std::memory_order_acquire)) return;
   const std::lock_guard guard(starting_);
@@ -29,9 +29,9 @@ void EventPoller::start() {
   started_.store(true, std::memory_order_release);
 }
 
-void EventPoller::await(const RecordRef& record) {
+void EventPoller::await(const EventRecordRef& record) {
   start();
-  const OutsideWork outside;  // the device wakes this fiber: no deadlock, whatever else is parked
+  const OutsideWork outside;  // the device wakes this fiber, so this is no deadlock
   cudaError_t result = cudaSuccess;
   WaitNode node;
   node.slot = &result;
@@ -50,29 +50,29 @@ void EventPoller::await(const RecordRef& record) {
 }
 
 // Returns with lock_ held: the fiber parks next.
-HeldLocks EventPoller::watch(const RecordRef& record,
+HeldLocks EventPoller::watch(const EventRecordRef& record,
                              WaitNode& node) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
   record->waiters.push(node);
-  list(*record);  // the thread comes to take lock_ when the fiber has parked
+  list(*record);  // the thread gets lock_ once the fiber has parked
   lock_.publish_before_switch();
   return {.one = &lock_};
 }
 
-// Sees to it that the record is watched.
-void EventPoller::list(Record& record) noexcept {
+// Makes the thread watch the record.
+void EventPoller::list(EventRecord& record) noexcept {
   record.joined = true;
   if (record.watched) return;
   record.watched = true;
   record.since = SteadyClock::instance().now();
   record.next = incoming_;
-  incoming_ = RecordRef(record).release();
+  incoming_ = EventRecordRef(record).release();
   const bool asleep = word_.load(std::memory_order_relaxed) == kAsleep;
   word_.store(kAwake, std::memory_order_relaxed);
   if (asleep) futex_wake(&word_);
 }
 
-void EventPoller::subscribe(const RecordRef& record, const DoneSignalRef& signal) {
+void EventPoller::subscribe(const EventRecordRef& record, const DoneSignalRef& signal) {
   start();
   const SpinLockGuard guard(lock_);
   record->signals.push(signal);
@@ -80,9 +80,9 @@ void EventPoller::subscribe(const RecordRef& record, const DoneSignalRef& signal
 }
 
 void EventPoller::unsubscribe(DoneSignal& signal) noexcept {
-  DoneSignalRef ours;  // goes after the lock
-  const RecordRef record =
-      RecordRef::adopt(*static_cast<Record*>(std::exchange(signal.record, nullptr)));
+  DoneSignalRef ours;  // released after the lock
+  const EventRecordRef record =
+      EventRecordRef::adopt(*static_cast<EventRecord*>(std::exchange(signal.record, nullptr)));
   const SpinLockGuard guard(lock_);
   ours = record->signals.remove(signal);
 }
@@ -104,18 +104,17 @@ void EventPoller::run() noexcept {
 
   // For as long as the thread lives; nothing else runs on it.
   const Context::Scope scope(context_);
-  Record* list = nullptr;  // what is watched, linked by Record::next
   for (;;) {
-    take_incoming(list);
-    if (list == nullptr) {
+    take_incoming();
+    if (watched_ == nullptr) {
       if (stopping()) return;
       sleep(Deadline::never());
       continue;
     }
-    if (poll(list, scope.error())) continue;
+    if (poll(scope.error())) continue;
     const TimePoint now = SteadyClock::instance().now();
     Duration pause = WaitPredictor::kLongestSleep;
-    for (const Record* record = list; record != nullptr; record = record->next) {
+    for (const EventRecord* record = watched_; record != nullptr; record = record->next) {
       pause = std::min(pause, predictor_.sleep(now - record->since));
     }
     if (pause == Duration::zero()) {
@@ -131,49 +130,58 @@ bool EventPoller::stopping() const noexcept {
   return stopping_;
 }
 
-// Moves what is new to the thread's list.
-void EventPoller::take_incoming(Record*& list) noexcept {
+// Moves new records to watched_.
+void EventPoller::take_incoming() noexcept {
   const SpinLockGuard guard(lock_);
   while (incoming_ != nullptr) {
-    Record* const record = std::exchange(incoming_, incoming_->next);
-    record->joined = false;  // whoever waits by now does so before the question is asked
-    record->next = list;
-    list = record;
+    EventRecord* const record = std::exchange(incoming_, incoming_->next);
+    record->joined = false;  // its waiters are all registered before the query
+    push_watched(*record);
   }
 }
 
-// Asks for every record of the list, and takes out what is settled. True if there was any.
-bool EventPoller::poll(Record*& list, cudaError_t lost) noexcept {
+void EventPoller::push_watched(EventRecord& record) noexcept {
+  record.next = watched_;
+  watched_ = &record;
+}
+
+// Queries every watched record, and removes those that are settled. True if there was any.
+bool EventPoller::poll(cudaError_t lost) noexcept {
   bool changed = false;
-  for (Record** place = &list; *place != nullptr;) {
-    // Without the lock, which the driver may make long: the list's own reference keeps the record.
-    const cudaError_t code = lost != cudaSuccess ? lost : cudaEventQuery((*place)->event);
-    switch (settle(*place, code)) {
-      case Outcome::kSettled: changed = true; break;
-      case Outcome::kGoesOn: place = &(*place)->next; break;
-      case Outcome::kAskAgain: break;
+  for (EventRecord* rest = std::exchange(watched_, nullptr); rest != nullptr;) {
+    EventRecord& record = *std::exchange(rest, rest->next);
+    Outcome outcome;
+    do {
+      // Without the lock, because the driver may take long. The list's reference keeps the record.
+      outcome = settle(record, lost != cudaSuccess ? lost : cudaEventQuery(record.event));
+    } while (outcome == Outcome::kAskAgain);
+    if (outcome == Outcome::kGoesOn) {
+      push_watched(record);
+    } else {
+      changed = true;
     }
   }
   return changed;
 }
 
-// Takes the record at `place` out of the list and wakes its waiters with `code`, unless somebody
-// waits for it that has to go on waiting, or for whom that is no answer.
-EventPoller::Outcome EventPoller::settle(Record*& place, cudaError_t code) noexcept {
+// Wakes the waiters of a watched record with `code`, the answer to a query, and gives up the list's
+// reference; unless there are waiters that have to go on waiting, or to whom the answer does not
+// apply.
+EventPoller::Outcome EventPoller::settle(EventRecord& watched, cudaError_t code) noexcept {
   WakeList wake;
   DoneSignal* signals = nullptr;
   {
-    RecordRef record;  // lets go before the waiters run, who often record next, but after the lock
+    // Released after the lock and before the waiters run, because they often record next.
+    EventRecordRef record;
     const SpinLockGuard guard(lock_);
-    const bool wanted = !place->waiters.empty() || !place->signals.empty();
-    const bool joined = std::exchange(place->joined, false);
+    const bool wanted = !watched.waiters.empty() || !watched.signals.empty();
+    const bool joined = std::exchange(watched.joined, false);
     if (wanted && joined && code == cudaSuccess) return Outcome::kAskAgain;
     if (wanted && code == cudaErrorNotReady) return Outcome::kGoesOn;
-    if (code == cudaSuccess) predictor_.ended(SteadyClock::instance().now() - place->since);
-    record = RecordRef::adopt(*place);
-    place = record->next;  // before it is no longer watched: then it may come in anew
+    if (code == cudaSuccess) predictor_.ended(SteadyClock::instance().now() - watched.since);
+    record = EventRecordRef::adopt(watched);
     record->watched = false;
-    // None is left where it is not ready: they were cancelled.
+    // If the record is not done, there are no waiters left: they were cancelled.
     while (WaitNode* const node = record->waiters.pop_claimed()) {
       *static_cast<cudaError_t*>(node->slot) = code;
       wake.add(*node);
@@ -181,21 +189,21 @@ EventPoller::Outcome EventPoller::settle(Record*& place, cudaError_t code) noexc
     signals = record->signals.detach();
   }
   wake.wake();
-  if (signals != nullptr) DoneSignalList::reach_all(signals, error_of(code));
+  if (signals != nullptr) DoneSignalList::notify_all(signals, error_of(code));
   return Outcome::kSettled;
 }
 
-// What a signal tells of a record that was settled with `code`; null: it is done.
+// The error that a signal reports for a record settled with `code`; null: the record is done.
 std::exception_ptr EventPoller::error_of(cudaError_t code) const noexcept {
   if (code == cudaSuccess) return failure_.error();
   try {
     throw_error(code, "cudaEventQuery", context_.device_name());
   } catch (...) {
-    return std::current_exception();  // that, or that there was no memory for it
+    return std::current_exception();  // that error, or std::bad_alloc
   }
 }
 
-// Until `until`, until something comes in, or until the thread is to stop.
+// Sleeps until `until`, until a record comes in, or until the thread has to stop.
 void EventPoller::sleep(Deadline until) noexcept {
   {
     const SpinLockGuard guard(lock_);

@@ -1,23 +1,26 @@
-// The bridge from the device to fibers: who awaits an event is woken here, and nowhere else.
+// The bridge from the device to fibers: fibers that wait for an event are woken here, and nowhere
+// else.
 //
-// CUDA can call back when work is done, but on a thread of the driver's, where nothing that may
-// take a lock should run, and that slows the stream. So one thread for each opened device asks,
-// when WaitPredictor says. While nobody waits it sleeps for good.
+// CUDA can call back when work is done, but on a driver's thread, where no lock should be taken,
+// and the callback slows the stream. So each opened device has one thread that queries the events,
+// at the times that WaitPredictor gives. While no fiber waits, the thread sleeps without waking up.
 //
 // Always true:
-//  - under lock_, a Record is `watched` exactly while it stands in incoming_ or in the thread's own
-//    list, each of which counts as a user of it; it has waiters and signals only while it is
+//  - under lock_, an EventRecord is `watched` exactly while it is in incoming_ or among the
+//  thread's
+//    own records; being there counts as one reference. It has waiters and signals only while it is
 //    watched;
-//  - a waiter's node is touched under lock_ alone, or after its operation was claimed and before
-//    its ready(): whoever has taken its node out under lock_ may leave;
-//  - a watched Record is not recorded again, but by who had begun to before it was watched
-//    (event_pool.h): so what it is asked is about the record that its waiters saw, or one made
-//    while they asked;
-//  - that a record is done is for those alone who waited when the question was asked: who has
-//    joined since may have seen a later record. An error is for all.
+//  - a waiter's node is touched only under lock_, or after its operation was claimed and before its
+//    ready(). A fiber that has taken its node out under lock_ may return;
+//  - a watched record is not recorded again, except by a caller that had begun to before it was
+//    watched (event.h). So a query asks about the record that its waiters saw, or one made while
+//    they asked;
+//  - a "done" answer applies only to waiters registered before the query; later ones may have seen
+//  a
+//    newer record. An error applies to all.
 //
-// Lock order: lock_ is the last of gpu's (gpu/README.md); under it nothing is called but
-// futex_wake, and fibers are switched away from.
+// Lock order: lock_ is the last of gpu's (gpu/README.md). Under it only futex_wake is called, and
+// fibers are switched away from.
 #pragma once
 
 #include <atomic>
@@ -30,44 +33,47 @@
 #include "leat/csp/wait/spin_lock.h"
 #include "leat/gpu/backend/wait_predictor.h"
 #include "leat/gpu/cuda/context.h"
-#include "leat/gpu/cuda/event_pool.h"
-#include "leat/gpu/cuda/host_call.h"
+#include "leat/gpu/cuda/event_record.h"
+#include "leat/gpu/cuda/host_function.h"
 
 namespace leat::gpu::cuda {
 
+/// The poller of one opened device. Thread- and fiber-safe.
 class EventPoller {
  public:
-  /// `failure` is what host functions have thrown, of which CUDA does not know.
+  /// `failure` holds what host functions have thrown: CUDA does not know of it.
   EventPoller(const Context& context, const Failure& failure) noexcept
       : context_(context), failure_(failure) {}
-  /// Joins the thread. Nobody may wait any more.
+  /// Joins the thread. No fiber may wait any more.
   ~EventPoller();
   EventPoller(const EventPoller&) = delete;
   EventPoller& operator=(const EventPoller&) = delete;
 
-  /// Suspends the calling fiber until `record` is done. Throws GpuError, Cancelled; leat::Error
-  /// where the thread cannot be started, which is done at the first call.
-  void await(const RecordRef& record) LEAT_EXCLUDES(lock_);
-  /// Reaches `signal` once `record` is done or the device has failed. Throws leat::Error likewise.
-  void subscribe(const RecordRef& record, const DoneSignalRef& signal) LEAT_EXCLUDES(lock_);
+  /// Suspends the calling fiber until `record` is done. Starts the thread at the first call. Throws
+  /// GpuError, Cancelled; leat::Error if the thread cannot be started.
+  void await(const EventRecordRef& record) LEAT_EXCLUDES(lock_);
+  /// Notifies `signal` once `record` is done or the device has failed. Starts the thread likewise.
+  void subscribe(const EventRecordRef& record, const DoneSignalRef& signal) LEAT_EXCLUDES(lock_);
+  /// Ends the subscription of `signal`. Does not wait for a notify() that is under way.
   void unsubscribe(DoneSignal& signal) noexcept LEAT_EXCLUDES(lock_);
 
  private:
-  // Values of word_, all changed under lock_.
+  // Values of word_, changed under lock_. To wake the thread: store kAwake, then futex_wake.
   static constexpr std::uint32_t kAwake = 0;
-  // Whoever has news stores kAwake and wakes the thread.
   static constexpr std::uint32_t kAsleep = 1;
 
   void start();
-  HeldLocks watch(const RecordRef& record, WaitNode& node) noexcept;
-  void list(Record& record) noexcept LEAT_REQUIRES(lock_);
+  HeldLocks watch(const EventRecordRef& record, WaitNode& node) noexcept;
+  void list(EventRecord& record) noexcept LEAT_REQUIRES(lock_);
 
-  // The thread's:
+  // Called by the thread:
   void run() noexcept;
-  void take_incoming(Record*& list) noexcept LEAT_EXCLUDES(lock_);
-  [[nodiscard]] bool poll(Record*& list, cudaError_t lost) noexcept LEAT_EXCLUDES(lock_);
+  void take_incoming() noexcept LEAT_EXCLUDES(lock_);
+  void push_watched(EventRecord& record) noexcept;
+  [[nodiscard]] bool poll(cudaError_t lost) noexcept LEAT_EXCLUDES(lock_);
   enum class Outcome : std::uint8_t { kSettled, kGoesOn, kAskAgain };
-  [[nodiscard]] Outcome settle(Record*& place, cudaError_t code) noexcept LEAT_EXCLUDES(lock_);
+  [[nodiscard]] Outcome settle(EventRecord& watched, cudaError_t code) noexcept
+      LEAT_EXCLUDES(lock_);
   [[nodiscard]] std::exception_ptr error_of(cudaError_t code) const noexcept;
   void sleep(Deadline until) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] bool stopping() const noexcept LEAT_EXCLUDES(lock_);
@@ -79,10 +85,14 @@ class EventPoller {
   std::thread thread_;
 
   mutable SpinLock lock_;
-  Record* incoming_ LEAT_GUARDED_BY(lock_) = nullptr;  // watched, and not yet in the thread's list
+  EventRecord* incoming_ LEAT_GUARDED_BY(lock_) =
+      nullptr;  // watched, and not yet in the thread's list
   bool stopping_ LEAT_GUARDED_BY(lock_) = false;
   std::atomic<std::uint32_t> word_{kAwake};
-  WaitPredictor predictor_;  // the thread's
+
+  // Used by the thread alone:
+  EventRecord* watched_ = nullptr;  // linked by EventRecord::next
+  WaitPredictor predictor_;
 };
 
 }  // namespace leat::gpu::cuda

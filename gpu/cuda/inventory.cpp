@@ -1,17 +1,20 @@
-// What CUDA offers on this machine, without creating a context on any device.
+// Lists the CUDA devices of this machine, without creating a context.
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
+#include "leat/csp/error.h"
 #include "leat/gpu/cuda/cuda_backend.h"
 #include "leat/gpu/cuda/cuda_error.h"
 
 namespace leat::gpu::cuda {
 namespace {
 
-// An error of ours is not to be found by the user's next cudaGetLastError.
+// Clears an error of ours, so that the user's next cudaGetLastError does not return it.
 cudaError_t forget(cudaError_t code) noexcept {
   if (code != cudaSuccess) static_cast<void>(cudaGetLastError());
   return code;
@@ -27,15 +30,15 @@ std::string describe_error(cudaError_t code) {
          "): " + advice(code);
 }
 
-// Whether cudaGetDeviceCount says by `code` that there is nothing to use: no driver, or an old one,
-// or a toolkit's stub of it, or no device. Every other error is one of a machine that has, or
+// Whether `code`, from cudaGetDeviceCount, means that there is no device to use: no driver, an old
+// driver, a toolkit's stub of it, or no device. Every other error comes from a machine that has, or
 // should have, a device.
 bool is_absence(cudaError_t code) {
   return code == cudaErrorNoDevice || code == cudaErrorInsufficientDriver ||
          code == cudaErrorStubLibrary;
 }
 
-// Why cudaGetDeviceCount gave `code`, and what to do.
+// Why cudaGetDeviceCount returned `code`, and what to do about it.
 std::string why_none(cudaError_t code, int driver, int runtime) {
   if (driver == 0 && (code == cudaErrorInsufficientDriver || code == cudaErrorNoDevice)) {
     return "no NVIDIA driver was found; install one for CUDA " + version_text(runtime) +
@@ -68,8 +71,8 @@ DeviceInfo describe(int number) {
   info.description = properties.name;
   info.memory_bytes = properties.totalGlobalMem;
   info.copy_engines = properties.asyncEngineCount;
-  // cudaDevAttrHostNumaId, which the headers of CUDA 12.0 do not name yet. Runtimes and drivers
-  // that do not know it give an error: then the node is unknown.
+  // cudaDevAttrHostNumaId, which the headers of CUDA 12.0 do not name yet. If the runtime or driver
+  // does not know it, it returns an error, and the node is unknown.
   constexpr auto kHostNumaId = static_cast<cudaDeviceAttr>(134);
   int node = -1;
   if (forget(cudaDeviceGetAttribute(&node, kHostNumaId, number)) == cudaSuccess) {
@@ -99,6 +102,24 @@ Inventory inventory() {
   all.status = std::to_string(count) + (count == 1 ? " device" : " devices") + ", driver " +
                version_text(driver) + ", runtime " + version_text(runtime);
   return all;
+}
+
+DeviceInfo find_device(int number) {
+  Inventory all = inventory();
+  const std::string name = "cuda:" + std::to_string(number);
+  if (all.failure != 0) {
+    throw_error(static_cast<cudaError_t>(all.failure), "cudaGetDeviceCount", name);
+  }
+  if (all.devices.empty()) {
+    throw Error("leat: cannot open " + name + ": " + all.status + "; or open \"host\"");
+  }
+  if (number < 0 || static_cast<std::size_t>(number) >= all.devices.size()) {
+    throw Error(
+        "leat: cannot open " + name + ": this machine has " + all.status + "; open cuda:0" +
+        (all.devices.size() > 1 ? " to cuda:" + std::to_string(all.devices.size() - 1) : "") +
+        " or \"host\"");
+  }
+  return std::move(all.devices[static_cast<std::size_t>(number)]);
 }
 
 }  // namespace leat::gpu::cuda

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -12,17 +11,10 @@
 namespace leat::gpu::host {
 namespace {
 
-struct StreamFibers {
-  std::mutex mutex;  // never held across a park
-  std::set<const void*> fibers;
-};
-
-// Of all host devices. Never destroyed: devices may go in any order at the end of the process.
-StreamFibers& all_stream_fibers() noexcept {
-  alignas(StreamFibers) static std::byte room[sizeof(StreamFibers)];
-  static auto& all = *new (room) StreamFibers;  // not on the heap: who asks must not fail
-  return all;
-}
+// The stream fibers of all host devices. Not destroyed: devices may go in any order at the end of
+// the process.
+constinit std::mutex stream_fibers_mutex;  // never held across a park
+constinit StreamFiber* first_stream_fiber = nullptr;
 
 }  // namespace
 
@@ -56,6 +48,15 @@ void Engines::refuse_to_wait_for(const SchedulerCore& other) const {
                          "elsewhere and does not take that time: open both inside the run");
 }
 
+Engine& Engines::engine(CopyDirection direction) noexcept {
+  switch (direction) {
+    case CopyDirection::kHostToDevice: return h2d_;
+    case CopyDirection::kDeviceToHost: return d2h_;
+    case CopyDirection::kDeviceToDevice: break;
+  }
+  return compute_;
+}
+
 Duration Engines::copy_time(CopyDirection direction, std::size_t bytes,
                             bool with_latency) const noexcept {
   const Duration latency = with_latency ? model_.copy_latency : Duration::zero();
@@ -63,9 +64,9 @@ Duration Engines::copy_time(CopyDirection direction, std::size_t bytes,
                            : direction == CopyDirection::kDeviceToHost ? model_.d2h_bandwidth
                                                                        : 0;
   if (!(bandwidth > 0)) return latency;
-  // Rounded to nearest, and divided last: a time that is a whole number stays that number.
+  // Divided last and rounded to nearest, so that a whole number of nanoseconds stays exact.
   const double nanoseconds = static_cast<double>(bytes) * 1e9 / bandwidth;
-  constexpr Duration kMost = Duration::max() / 4;  // for ever, and sums do not overflow
+  constexpr Duration kMost = Duration::max() / 4;  // practically for ever, and sums do not overflow
   if (nanoseconds >= static_cast<double>(kMost.count())) return kMost;
   return std::min(latency, kMost) + Duration(std::llround(nanoseconds));
 }
@@ -91,39 +92,27 @@ std::exception_ptr Engines::error() const noexcept {
   return error_;
 }
 
-bool Engines::on_any_stream_fiber() noexcept {
-  StreamFibers& all = all_stream_fibers();
-  const std::scoped_lock lock(all.mutex);
-  return all.fibers.contains(calling_fiber());
+StreamFiber::StreamFiber(const Engines& engines) noexcept
+    : engines_(engines), fiber_(calling_fiber()) {
+  const std::scoped_lock lock(stream_fibers_mutex);
+  next_ = first_stream_fiber;
+  if (next_ != nullptr) next_->previous_ = this;
+  first_stream_fiber = this;
 }
 
-bool Engines::on_stream_fiber() const noexcept {
-  const std::scoped_lock lock(mutex_);
-  return stream_fibers_.contains(calling_fiber());
+StreamFiber::~StreamFiber() {
+  const std::scoped_lock lock(stream_fibers_mutex);
+  (previous_ != nullptr ? previous_->next_ : first_stream_fiber) = next_;
+  if (next_ != nullptr) next_->previous_ = previous_;
 }
 
-void Engines::enter_stream_fiber() {
-  {
-    StreamFibers& all = all_stream_fibers();
-    const std::scoped_lock lock(all.mutex);
-    all.fibers.insert(calling_fiber());
-  }
-  const std::scoped_lock lock(mutex_);
-  stream_fibers_.insert(calling_fiber());
-}
-
-void Engines::leave_stream_fiber() noexcept {
-  {
-    StreamFibers& all = all_stream_fibers();
-    const std::scoped_lock lock(all.mutex);
-    all.fibers.erase(calling_fiber());
-  }
-  const std::scoped_lock lock(mutex_);
-  stream_fibers_.erase(calling_fiber());
-}
-
-void Engines::see_what_gone_streams_did() const noexcept {
-  const std::scoped_lock lock(mutex_);  // after that of leave_stream_fiber()
+const Engines* StreamFiber::current() noexcept {
+  const Fiber* const caller = calling_fiber();
+  if (caller == nullptr) return nullptr;
+  const std::scoped_lock lock(stream_fibers_mutex);
+  const StreamFiber* one = first_stream_fiber;
+  while (one != nullptr && one->fiber_ != caller) one = one->next_;
+  return one != nullptr ? &one->engines_ : nullptr;
 }
 
 }  // namespace leat::gpu::host

@@ -1,7 +1,5 @@
 #include "leat/gpu/host/host_backend.h"
 
-#include <sys/sysinfo.h>
-
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -20,11 +18,14 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
 #include "leat/csp/wait/expect_wake_from.h"
-#include "leat/gpu/host/completion.h"
+#include "leat/gpu/backend/backend.h"
+#include "leat/gpu/backend/page_mapping.h"
+#include "leat/gpu/error.h"
 #include "leat/gpu/host/engines.h"
-#include "leat/gpu/host/host_event.h"
-#include "leat/gpu/host/host_memory.h"
-#include "leat/gpu/host/host_stream.h"
+#include "leat/gpu/host/event.h"
+#include "leat/gpu/host/event_record.h"
+#include "leat/gpu/host/memory.h"
+#include "leat/gpu/host/stream.h"
 
 namespace leat::gpu::host {
 namespace {
@@ -35,13 +36,6 @@ HostStream& stream_of(StreamHandle handle) noexcept {
 
 HostEvent& event_of(EventHandle handle) noexcept {
   return Pool<HostEvent>::value(reinterpret_cast<void*>(static_cast<std::uintptr_t>(handle)));
-}
-
-/// What exceeds this is refused without asking the allocator, which promises more than there is.
-std::size_t machine_memory() noexcept {
-  struct sysinfo system {};
-  sysinfo(&system);  // fails for a bad address alone
-  return static_cast<std::size_t>(system.totalram) * system.mem_unit;
 }
 
 constexpr std::align_val_t kDeviceAlignment{256};           // as cudaMalloc
@@ -71,23 +65,23 @@ class HostBackend final : public Backend {
                                            own_ ? *own_->core() : current_scheduler("open"))) {}
 
   ~HostBackend() override {
-    // Every Stream is gone, since each holds this; their fibers run out their queues.
+    // All Streams are destroyed, since each holds this. Their fibers run the queued operations.
     auto join = [own = std::move(own_), group = std::move(group_), engines = engines_,
-                 staying = std::move(staying_)]() mutable {
+                 leaked = std::move(leaked_)]() mutable {
       const Shield shield;
       const ExpectWakeFrom ending(engines->scheduler());
       try {
         group->wait();
       } catch (...) {
-        // Stream fibers do not throw; their scheduler's end is told by the device's error.
+        // Stream fibers do not throw; the device's error reports the end of their scheduler.
       }
       group.reset();
       own.reset();
-      while (staying) staying = std::move(staying->next);  // not one within the other
+      while (leaked) leaked = std::move(leaked->next);  // a loop, so that destructors do not nest
     };
-    // The last handle went with a kernel's closure: a fiber cannot join itself, nor streams that
-    // may wait for its own.
-    if (Engines::on_any_stream_fiber()) {
+    // A kernel's closure held the last handle: its fiber cannot join itself, nor streams that may
+    // wait for its own stream.
+    if (StreamFiber::current() != nullptr) {
       std::thread(std::move(join)).detach();
     } else {
       join();
@@ -142,7 +136,7 @@ class HostBackend final : public Backend {
       const auto it = streams_.find(&stream_of(handle));
       stream = std::move(it->second);
       streams_.erase(it);
-      std::erase_if(draining_, [](const auto& one) { return one.expired(); });
+      std::erase_if(draining_, [](const auto& one) { return one->is_done(); });
       if (!stream->is_done()) draining_.push_back(stream);
     }
     stream->close();
@@ -167,10 +161,10 @@ class HostBackend final : public Backend {
       throw GpuError(0, "a kernel cannot wait for its own stream", "sync", info_.name,
                      "use an event of another stream");
     }
-    const CompletionRef completion = completions_->take(engines_->scheduler());
-    stream_of(handle).enqueue(RecordOperation{completion});
+    const EventRecordRef record = records_->take(engines_->scheduler());
+    stream_of(handle).enqueue(RecordOperation{record});
     const Shield shield;
-    completion->wait();
+    record->wait();
   }
   [[nodiscard]] bool is_done(StreamHandle handle) override {
     rethrow_device_error();
@@ -183,26 +177,26 @@ class HostBackend final : public Backend {
     return static_cast<EventHandle>(reinterpret_cast<std::uintptr_t>(event.release()));
   }
   void destroy_event(EventHandle handle) noexcept override {
-    // Its records live on in the queues.
+    // The queues hold its records.
     static_cast<void>(
         Pool<HostEvent>::Ref::adopt(reinterpret_cast<void*>(static_cast<std::uintptr_t>(handle))));
   }
   void record(EventHandle handle, StreamHandle stream) override {
     HostEvent& event = event_of(handle);
     const std::uint64_t turn = event.begin_record();
-    CompletionRef completion = completions_->take(engines_->scheduler());
-    stream_of(stream).enqueue(RecordOperation{completion});
-    event.end_record(turn, std::move(completion));
+    EventRecordRef record = records_->take(engines_->scheduler());
+    stream_of(stream).enqueue(RecordOperation{record});
+    event.end_record(turn, std::move(record));
   }
   void wait(StreamHandle stream, EventHandle handle) override {
     rethrow_device_error();
-    CompletionRef completion = event_of(handle).latest();
-    if (!completion) return;
-    if (completion->is_done()) {
-      completion->rethrow_error();  // the event may be of another device, which has failed
+    EventRecordRef record = event_of(handle).latest();
+    if (!record) return;
+    if (record->is_done()) {
+      record->rethrow_error();  // the event may be of another device, which has failed
     } else {
-      engines_->refuse_to_wait_for(completion->scheduler());
-      stream_of(stream).enqueue(WaitOperation{std::move(completion)});
+      engines_->refuse_to_wait_for(record->scheduler());
+      stream_of(stream).enqueue(WaitOperation{std::move(record)});
     }
   }
   void sync(EventHandle handle) override {
@@ -211,38 +205,38 @@ class HostBackend final : public Backend {
   }
   [[nodiscard]] bool is_done(EventHandle handle) override {
     rethrow_device_error();
-    const CompletionRef completion = event_of(handle).latest();
-    if (!completion) return true;
-    if (!completion->is_done()) return false;
-    completion->rethrow_error();
+    const EventRecordRef record = event_of(handle).latest();
+    if (!record) return true;
+    if (!record->is_done()) return false;
+    record->rethrow_error();
     return true;
   }
   void await(EventHandle handle) override { await(handle, "await"); }
   void await(EventHandle handle, const char* what) {
     engines_->refuse_foreign_virtual_time(what);
     rethrow_device_error();
-    if (const CompletionRef completion = event_of(handle).latest()) completion->wait();
+    if (const EventRecordRef record = event_of(handle).latest()) record->wait();
   }
   void subscribe(EventHandle handle, const DoneSignalRef& signal) override {
     engines_->refuse_foreign_virtual_time("on_done");
-    const CompletionRef completion = event_of(handle).latest();
+    const EventRecordRef record = event_of(handle).latest();
     if (const std::exception_ptr error = engines_->error()) {
-      signal->reach(error);
-    } else if (!completion) {
-      signal->reach(nullptr);
+      signal->notify(error);
+    } else if (!record) {
+      signal->notify(nullptr);
     } else {
-      signal->record = CompletionRef(completion).release();
-      completion->subscribe(signal);
+      signal->record = EventRecordRef(record).release();
+      record->subscribe(signal);
     }
   }
   void unsubscribe(DoneSignal& signal) noexcept override {
     if (signal.record == nullptr) return;
-    CompletionRef::adopt(std::exchange(signal.record, nullptr))->unsubscribe(signal);
+    EventRecordRef::adopt(std::exchange(signal.record, nullptr))->unsubscribe(signal);
   }
   [[nodiscard]] Duration elapsed(EventHandle start, EventHandle end) override {
     rethrow_device_error();
-    const CompletionRef from = event_of(start).latest();
-    const CompletionRef to = event_of(end).latest();
+    const EventRecordRef from = event_of(start).latest();
+    const EventRecordRef to = event_of(end).latest();
     if (!event_of(start).timed() || !event_of(end).timed() || !from || !to || !from->is_done() ||
         !to->is_done()) {
       throw GpuError(0, "both events must be timed, recorded and done", "elapsed", info_.name,
@@ -255,27 +249,29 @@ class HostBackend final : public Backend {
 
   void* allocate_device(std::size_t bytes) override { return allocate(memory_, bytes); }
   [[nodiscard]] bool free_device(void* memory) noexcept override {
-    return let_go(take_back(memory), [&](const auto& block) { return retain_everywhere(block); });
+    return release(take_allocation(memory),
+                   [&](const auto& block) { return retain_everywhere(block); });
   }
   void* allocate_device(std::size_t bytes, StreamHandle handle) override {
     return allocate(memory_, bytes, &stream_of(handle));
   }
   [[nodiscard]] bool free_device(void* memory, StreamHandle /*stream*/) noexcept override {
-    Allocation freed = take_back(memory);
+    Allocation freed = take_allocation(memory);
     HostStream& stream = *freed.stream;
-    return let_go(std::move(freed), [&](const auto& block) { return stream.retain(block); });
+    return release(std::move(freed), [&](const auto& block) { return stream.retain(block); });
   }
-  // Nothing to pin for: a copy is a memcpy.
+  // Not pinned: a copy is a memcpy.
   void* allocate_pinned(std::size_t bytes, PinnedUse /*use*/) override {
     return allocate(pinned_, bytes);
   }
   [[nodiscard]] bool free_pinned(void* memory) noexcept override {
-    return let_go(take_back(memory), [&](const auto& block) { return retain_everywhere(block); });
+    return release(take_allocation(memory),
+                   [&](const auto& block) { return retain_everywhere(block); });
   }
-  void pin_pages(HostPages& /*pages*/) override {}
-  [[nodiscard]] bool unpin_pages(HostPages pages) noexcept override {
+  void pin_pages(PageMapping& /*pages*/) override {}
+  [[nodiscard]] bool unpin_pages(PageMapping pages) noexcept override {
     try {
-      auto shared = std::make_shared<HostPages>(std::move(pages));
+      auto shared = std::make_shared<PageMapping>(std::move(pages));
       const bool gone = retain_everywhere(shared);
       if (!gone) shared->abandon();  // streams may still use them
       return gone;
@@ -308,14 +304,14 @@ class HostBackend final : public Backend {
  private:
   struct Allocation {
     std::shared_ptr<HostMemory::Block> block;
-    std::shared_ptr<HostStream> stream;  // in whose order it was allocated, and will be freed
+    std::shared_ptr<HostStream> stream;  // the stream in whose order it was allocated
   };
 
   void* allocate(const std::shared_ptr<HostMemory>& from, std::size_t bytes,
                  HostStream* stream = nullptr) {
     rethrow_device_error();
-    // A kernel keeps its own stream, and the compute engine, from passing: it cannot wait for them.
-    const bool waits = !engines_->on_stream_fiber();
+    // A kernel occupies its own stream and the compute engine, so it cannot wait for them.
+    const bool waits = StreamFiber::current() != engines_.get();
     Allocation made{.block = from->allocate(bytes, *engines_, waits), .stream = nullptr};
     const std::scoped_lock lock(mutex_);
     void* const key = made.block->get();
@@ -324,8 +320,8 @@ class HostBackend final : public Backend {
     return key;
   }
 
-  /// What allocate() gave out. Streams may still use it.
-  Allocation take_back(void* memory) noexcept {
+  /// Removes an allocation from the table. Streams may still use its block.
+  Allocation take_allocation(void* memory) noexcept {
     Allocation freed;
     {
       const std::scoped_lock lock(mutex_);
@@ -341,27 +337,24 @@ class HostBackend final : public Backend {
     if (const std::exception_ptr error = engines_->error()) std::rethrow_exception(error);
   }
 
-  /// `retain` gives the block to the streams that may still use it. False where one could not take
-  /// note of it: then the block stays until all of them have ended.
+  /// Calls `retain`, which gives the block to the streams that may still use it. If one of them
+  /// cannot hold it, keeps the block until all streams have ended and returns false.
   template <class Retain>
-  bool let_go(Allocation freed, const Retain& retain) noexcept {
+  bool release(Allocation freed, const Retain& retain) noexcept {
     if (retain(freed.block)) return true;
-    freed.block->stay();
+    freed.block->leak();
     const std::scoped_lock lock(mutex_);
-    freed.block->next = std::move(staying_);
-    staying_ = std::move(freed.block);
+    freed.block->next = std::move(leaked_);
+    leaked_ = std::move(freed.block);
     return false;
   }
 
-  // Streams with work in flight, destroyed ones too, each hold the memory until that has run.
+  // Every stream with work in flight, also a destroyed one, holds the memory until that has run.
   [[nodiscard]] bool retain_everywhere(const std::shared_ptr<void>& memory) noexcept {
     bool all = true;
     const std::scoped_lock lock(mutex_);
     for (const auto& [key, stream] : streams_) all &= stream->retain(memory);
-    for (const auto& draining : draining_) {
-      if (const auto stream = draining.lock()) all &= stream->retain(memory);
-    }
-    engines_->see_what_gone_streams_did();
+    for (const auto& stream : draining_) all &= stream->retain(memory);
     return all;
   }
 
@@ -371,14 +364,15 @@ class HostBackend final : public Backend {
   std::unique_ptr<Scheduler> own_;    // null where the device was opened on a fiber
   std::unique_ptr<TaskGroup> group_;  // the streams' fibers; goes before own_
   const std::shared_ptr<Engines> engines_;
-  const std::shared_ptr<Pool<Completion>> completions_ = std::make_shared<Pool<Completion>>();
+  const std::shared_ptr<Pool<EventRecord>> records_ = std::make_shared<Pool<EventRecord>>();
   const std::shared_ptr<Pool<HostEvent>> events_ = std::make_shared<Pool<HostEvent>>();
   std::atomic<int> next_stream_{0};
   std::mutex mutex_;  // never held across a park
   std::unordered_map<HostStream*, std::shared_ptr<HostStream>> streams_;
-  std::vector<std::weak_ptr<HostStream>> draining_;  // destroyed with work queued
+  std::vector<std::shared_ptr<HostStream>>
+      draining_;  // destroyed with work queued, until seen done
   std::unordered_map<void*, Allocation> allocations_;
-  std::shared_ptr<HostMemory::Block> staying_;  // until the streams have ended
+  std::shared_ptr<HostMemory::Block> leaked_;  // freed blocks, until the streams have ended
 };
 
 }  // namespace

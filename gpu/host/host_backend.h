@@ -1,20 +1,24 @@
-// The host device: a software device, and not a mock.
+// The host device: a software device, not a mock.
 //
-// Each stream is a FIFO of operations run by a fiber; copies really copy; kernels are host
-// functions; engines take turns as those of a GPU do. Bandwidth, latency and kernel time may be
-// modelled: they are then times of the scheduler's clock, so that under a VirtualClock a program
-// takes exactly the time that arithmetic says.
+// Each stream is a FIFO of operations that a fiber runs. Copies copy, kernels are host functions,
+// and engines take turns as those of a GPU do. Bandwidth, latency and kernel time may be modelled:
+// they are then times of the scheduler's clock, so that under a VirtualClock a program takes
+// exactly the time that arithmetic says.
 //
-// Opened on a fiber, it is part of that fiber's scheduler; on a plain thread it owns a small one.
+// A device opened on a fiber is part of that fiber's scheduler. One opened on a plain thread owns a
+// small scheduler.
 #pragma once
 
 #include <memory>
 
-#include "leat/gpu/device.h"
+#include "leat/gpu/backend/backend.h"
+#include "leat/gpu/host_model.h"
 
 namespace leat::gpu::host {
 
+/// The description of "host:<index>", which is not opened.
 [[nodiscard]] DeviceInfo describe(int index, const HostModel& model);
+/// Opens "host:<index>".
 [[nodiscard]] std::shared_ptr<Backend> open(int index, const HostModel& model);
 
 }  // namespace leat::gpu::host

@@ -20,6 +20,7 @@
 #include "leat/feeder/map.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
+#include "leat/gpu/stream.h"
 #include "tests/feeder/prefetcher_fixture.h"
 
 namespace leat::feeder {

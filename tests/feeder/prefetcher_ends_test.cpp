@@ -24,6 +24,8 @@
 #include "leat/gpu/device.h"
 #include "leat/gpu/error.h"
 #include "leat/gpu/event.h"
+#include "leat/gpu/host_model.h"
+#include "leat/gpu/stream.h"
 #include "tests/feeder/prefetcher_fixture.h"
 #include "tests/support/plain_threads.h"
 

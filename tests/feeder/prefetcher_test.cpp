@@ -21,6 +21,8 @@
 #include "leat/csp/scheduler.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/error.h"
+#include "leat/gpu/host_model.h"
+#include "leat/gpu/stream.h"
 #include "tests/feeder/prefetcher_fixture.h"
 
 namespace leat::feeder {

@@ -20,6 +20,8 @@
 #include "leat/csp/ticker.h"
 #include "leat/feeder/state.h"
 #include "leat/gpu/device.h"
+#include "leat/gpu/host_model.h"
+#include "leat/gpu/stream.h"
 #include "tests/feeder/prefetcher_fixture.h"
 #include "tests/support/deadlock_report.h"
 #include "tests/support/plain_threads.h"

@@ -10,7 +10,9 @@
 #include "leat/csp/channel.h"
 #include "leat/csp/select.h"
 #include "leat/gpu/buffer.h"
+#include "leat/gpu/error.h"
 #include "leat/gpu/event.h"
+#include "leat/gpu/host_model.h"
 #include "leat/gpu/on_done.h"
 #include "leat/gpu/pinned_arena.h"
 #include "leat/gpu/stream.h"
@@ -176,8 +178,8 @@ TEST_P(GpuAllocations, OfTakingFromAnArena) {
   });
 }
 
-// What cannot be noted down stays as long as the device: nobody waits for it, and it goes on
-// counting.
+// Memory whose users cannot be noted stays as long as the device: no allocation waits for it, and
+// it goes on counting.
 TEST(HostAllocations, WhereThereIsNoMemoryLeftNothingIsLetGoOfTooEarly) {
   constexpr std::size_t kPart = 100;
   const Device device = open_host({.memory_bytes = 30 * kPart});

@@ -21,6 +21,7 @@
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
 #include "leat/gpu/buffer.h"
+#include "leat/gpu/error.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/on_done.h"
 #include "leat/gpu/pinned_arena.h"
@@ -438,7 +439,7 @@ TEST_F(CudaRules, AnAwaitIsForTheRecordThatWasTheLatestWhenItBegan) {
       {.workers = 1});
 }
 
-/// What Leat may do while somebody captures: none of it is on the stream that is captured.
+/// What Leat may do during a capture: none of it is on the stream that is captured.
 void use_leat(const Device& device) {
   const Stream stream(device);
   const PinnedBuffer pinned = pinned_filled(device, kBytes, kPoison);
@@ -498,7 +499,7 @@ TEST_F(CudaRules, AUsersCaptureSurvivesWhateverLeatDoesMeanwhile) {
     EXPECT_EQ(nodes, 2U);  // what Leat did is not in it
     must(cudaGraphDestroy(graph));
   };
-  // On one worker: who ends a capture must be the thread that began it.
+  // On one worker, because the thread that began a capture has to end it.
   for (const unsigned flags : kStreamFlags) {
     run([&] { capture(flags); }, {.workers = 1});
   }

@@ -1,5 +1,5 @@
-// What a program sees where CUDA cannot be used: no driver, no device, no toolkit when it was
-// built. It starts, it is told why and what to do, and it is told so quickly.
+// A program on a machine where CUDA cannot be used (no driver, no device, or no toolkit when it was
+// built) starts, and is told quickly why, and what to do.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -20,6 +20,7 @@
 #include "leat/feeder/sample.h"
 #include "leat/feeder/sources/function.h"
 #include "leat/gpu/device.h"
+#include "leat/gpu/host_model.h"
 #include "leat/overlap/bare_loop.h"
 #include "leat/overlap/compute.h"
 #include "leat/overlap/json.h"

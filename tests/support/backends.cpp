@@ -5,6 +5,7 @@
 
 #include "leat/csp/clock.h"
 #include "leat/csp/scheduler.h"
+#include "leat/gpu/error.h"
 
 namespace leat::support {
 

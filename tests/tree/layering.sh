@@ -29,7 +29,7 @@ allowed() {
   case $header in
     # Leat's own, in its one spelling. Backends are their own affair and the registry's.
     leat/gpu/cuda/* | leat/gpu/host/*)
-      [[ $file == gpu/registry.cpp || leat/${file%/*} == "${header%/*}" ]]
+      [[ $file == gpu/device.cpp || leat/${file%/*} == "${header%/*}" ]]
       ;;
     # Of csp, everybody else sees what is on top and the seam.
     leat/csp/*/*)

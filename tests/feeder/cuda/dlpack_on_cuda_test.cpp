@@ -14,6 +14,7 @@
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/error.h"
+#include "leat/gpu/stream.h"
 #include "tests/support/numbers.h"
 
 namespace leat::feeder::dlpack {

@@ -27,6 +27,8 @@
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/error.h"
+#include "leat/gpu/host_model.h"
+#include "leat/gpu/stream.h"
 
 namespace leat::feeder {
 namespace lease_explore_test {

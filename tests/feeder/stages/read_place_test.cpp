@@ -16,7 +16,9 @@
 #include "leat/feeder/map.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/sources/function.h"
+#include "leat/gpu/backend/backend.h"
 #include "leat/gpu/device.h"
+#include "leat/gpu/host_model.h"
 
 namespace read_place_test {
 

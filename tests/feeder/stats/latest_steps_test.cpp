@@ -10,6 +10,8 @@
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
+#include "leat/gpu/host_model.h"
+#include "leat/gpu/stream.h"
 #include "tests/support/numbers.h"
 
 namespace leat::feeder {

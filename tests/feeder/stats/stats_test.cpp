@@ -16,6 +16,8 @@
 #include "leat/csp/task_group.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
+#include "leat/gpu/host_model.h"
+#include "leat/gpu/stream.h"
 #include "tests/support/numbers.h"
 #include "tests/support/places.h"
 

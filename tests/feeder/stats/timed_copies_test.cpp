@@ -15,6 +15,7 @@
 #include "leat/feeder/stats/step_timing.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/event.h"
+#include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
 #include "tests/support/numbers.h"
 

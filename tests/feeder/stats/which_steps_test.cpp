@@ -15,6 +15,8 @@
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/state.h"
 #include "leat/gpu/device.h"
+#include "leat/gpu/host_model.h"
+#include "leat/gpu/stream.h"
 #include "tests/support/numbers.h"
 
 namespace leat::feeder {

@@ -15,6 +15,7 @@
 #include "leat/csp/selector.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
+#include "leat/gpu/error.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/on_done.h"
 #include "leat/gpu/pinned_arena.h"

@@ -126,7 +126,7 @@ TEST_P(GpuArena, DestroyedWhileCopiesAreQueuedLivesUntilTheseHaveRun) {
   });
 }
 
-// Whoever opens what holds a stream up may need a stream, and memory in its order, for that.
+// The code that unblocks a stream may need another stream for that, and memory in its order.
 TEST_P(GpuArena, ThatWaitsToBeDestroyedHoldsNobodyUp) {
   with_device([](const Device& device) {
     const DeviceBuffer there(device, 100);

@@ -12,6 +12,7 @@
 
 #include "leat/csp/scheduler.h"
 #include "leat/gpu/buffer.h"
+#include "leat/gpu/error.h"
 #include "leat/gpu/on_done.h"
 #include "leat/gpu/stream.h"
 #include "tests/support/backends.h"
@@ -133,7 +134,7 @@ TEST_P(GpuEvent, DestroyedWhilePendingStillHoldsWhoWaitsForIt) {
     consumer.wait(*copied);
     copied.reset();
     copy_async(consumer, to.span(), there.span());
-    // Whoever recycles events may hand out the destroyed one again; that must not release the wait.
+    // A pool may hand out the destroyed event again; that must not release the wait.
     const Stream idle(device);
     for (int i = 0; i < 8; ++i) {
       const Event another(device);

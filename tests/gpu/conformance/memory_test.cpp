@@ -15,6 +15,7 @@
 
 #include "leat/csp/scheduler.h"
 #include "leat/gpu/buffer.h"
+#include "leat/gpu/error.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/pinned_arena.h"
 #include "leat/gpu/stream.h"

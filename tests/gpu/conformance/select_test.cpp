@@ -13,6 +13,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/selector.h"
 #include "leat/csp/task_group.h"
+#include "leat/gpu/error.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/on_done.h"
 #include "leat/gpu/stream.h"

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "leat/gpu/buffer.h"
+#include "leat/gpu/error.h"
 #include "leat/gpu/event.h"
 #include "tests/support/backends.h"
 #include "tests/support/bytes.h"

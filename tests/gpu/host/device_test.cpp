@@ -1,5 +1,5 @@
-// What the host device alone promises of the schedulers that it lives with: its own, the one that
-// it was opened on, and those of who uses it.
+// What only the host device promises: about its own scheduler, the scheduler that it was opened on,
+// and the schedulers of its users.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -21,7 +21,9 @@
 #include "leat/csp/selector.h"
 #include "leat/csp/task_group.h"
 #include "leat/gpu/buffer.h"
+#include "leat/gpu/error.h"
 #include "leat/gpu/event.h"
+#include "leat/gpu/host_model.h"
 #include "leat/gpu/on_done.h"
 #include "leat/gpu/stream.h"
 #include "tests/support/bytes.h"

@@ -1,4 +1,4 @@
-// Faults that a host device is asked for: which operation goes wrong, and what everybody is told.
+// Planned faults of a host device: which operation fails, and which error every caller gets.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -14,7 +14,9 @@
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
 #include "leat/gpu/buffer.h"
+#include "leat/gpu/error.h"
 #include "leat/gpu/event.h"
+#include "leat/gpu/host_model.h"
 #include "leat/gpu/on_done.h"
 #include "leat/gpu/stream.h"
 #include "tests/support/bytes.h"

@@ -15,6 +15,7 @@
 #include "leat/csp/select.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
+#include "leat/gpu/host_model.h"
 #include "leat/gpu/on_done.h"
 #include "leat/gpu/stream.h"
 
@@ -133,7 +134,7 @@ TEST_P(HostTime, ASelectTakesAnEventWhenItIsReached) {
             5ms);
 }
 
-// So that who waits for the device to be let go of is in a deadlock.
+// So that waiting for the end of the device is a deadlock.
 TEST_P(HostTime, TimesThatAreTooLongAreForEver) {
   const auto body = [] {
     const Device device = open_host({.h2d_bandwidth = 1e-12});

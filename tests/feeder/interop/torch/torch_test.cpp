@@ -13,6 +13,8 @@
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/state.h"
 #include "leat/gpu/device.h"
+#include "leat/gpu/host_model.h"
+#include "leat/gpu/stream.h"
 #include "tests/support/numbers.h"
 #include "tests/support/places.h"
 #include "tests/support/plain_threads.h"

@@ -14,6 +14,7 @@
 #include "leat/csp/selector.h"
 #include "leat/csp/task_group.h"
 #include "leat/gpu/buffer.h"
+#include "leat/gpu/error.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/on_done.h"
 #include "leat/gpu/pinned_arena.h"
@@ -147,8 +148,8 @@ Calls functions_of(const Call& one) {
   return made;
 }
 
-/// The failure is told, or is no failure of the call's: `function` failed when Leat put back what
-/// is the caller's, or is one that `open` asks for what it can do without.
+/// The call throws the failure, unless it is no failure of the call's: `function` failed while Leat
+/// restored the caller's state, or `open` asked it for something that it can do without.
 void expect_told(const Call& one, const std::string& function, std::uint64_t n, Things& things) {
   const bool puts_back =
       n > 1 && (function == "cuCtxSetCurrent" || function == "cudaThreadExchangeStreamCaptureMode");

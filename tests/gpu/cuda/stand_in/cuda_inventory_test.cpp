@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "leat/gpu/device.h"
+#include "leat/gpu/error.h"
 #include "tests/gpu/cuda/stand_in/stand_in.h"
 #include "tests/support/bytes.h"
 
@@ -18,7 +19,7 @@ bool contains(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
-/// There is no CUDA device, the reason has `part`, and who asks for one is told so.
+/// There is no CUDA device, and the reason, in the list and in open()'s error, has `part`.
 void expect_none(std::string_view part) {
   const DeviceList all = list();
   EXPECT_EQ(all.devices.size(), 1U);
@@ -35,7 +36,7 @@ void expect_none(std::string_view part) {
   }
 }
 
-/// A device is there that cannot be used: who asks for it is told by GpuError.
+/// There is a device that cannot be used: open() throws GpuError.
 void expect_broken(cudaError_t code, std::string_view part) {
   try {
     static_cast<void>(open("cuda:0"));

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "leat/gpu/buffer.h"
+#include "leat/gpu/error.h"
 #include "leat/gpu/pinned_arena.h"
 #include "leat/gpu/stream.h"
 #include "tests/gpu/cuda/stand_in/stand_in.h"
@@ -204,7 +205,8 @@ TEST(CudaMemory, InAStreamsOrderComesFromThePoolAndGoesWithoutAWait) {
   EXPECT_EQ(live().device_allocations, 0U);
 }
 
-// Its Stream was destroyed, but CUDA is not told before the memory is freed in that stream's order.
+// The Stream was destroyed, but cudaStreamDestroy is called only after the memory was freed in that
+// stream's order.
 TEST(CudaMemory, InAStreamsOrderKeepsTheStream) {
   const Device device = open("cuda:0");
   std::optional<Stream> stream(device);
@@ -215,10 +217,11 @@ TEST(CudaMemory, InAStreamsOrderKeepsTheStream) {
   EXPECT_EQ(live().streams, 1U);
   EXPECT_EQ(calls("cudaStreamDestroy"), 0U);
   second.reset();
-  while (live().streams > 0) const Stream another(device);  // looks whether those before are over
+  while (live().streams > 0)
+    const Stream another(device);  // checks whether earlier streams are over
 }
 
-// Nobody waits where it is destroyed, but who unpins pages does.
+// Destroying the stream does not wait; unpinning pages does.
 TEST(CudaMemory, AStreamThatWasDestroyedGoesOnceItsWorkHasRun) {
   const Device device = open("cuda:0");
   std::optional<Stream> stream(device);
@@ -232,7 +235,7 @@ TEST(CudaMemory, AStreamThatWasDestroyedGoesOnceItsWorkHasRun) {
   while (live().streams > 0) const Stream another(device);
 }
 
-// CUDA could not be told of its end: nobody knows whether it has run, so it is waited for.
+// CUDA does not say whether its work has run, so unpinning waits for it.
 TEST(CudaMemory, AStreamOfWhichNobodyKnewWhetherItWasDoneIsWaitedForAllTheSame) {
   const Device device = open("cuda:0");
   std::optional<Stream> stream(device);
@@ -251,8 +254,8 @@ TEST(CudaMemory, AStreamOfWhichNobodyKnewWhetherItWasDoneIsWaitedForAllTheSame) 
   EXPECT_EQ(live().registrations, 0U);
 }
 
-// Where more is queued than the stream's queue holds, CUDA makes who enqueues wait; to unpin pages
-// nothing is enqueued, and who wants a stream meanwhile gets one.
+// CUDA blocks a caller that enqueues on a full stream. Unpinning pages enqueues nothing, and
+// another thread can make a stream meanwhile.
 TEST(CudaMemory, AFullQueueHoldsNobodyUpButWhoUnpins) {
   const Device device = open("cuda:0");
   const Stream stream(device);
@@ -285,7 +288,7 @@ TEST(CudaMemory, PagesThatCouldBeNeitherRegisteredNorUnregisteredStayMapped) {
     EXPECT_GE(resident_bytes(), before + kStep) << "somebody else may get them";
     EXPECT_EQ(device.memory().pinned.used, kStep + 2 * kMiB);
   }
-  stand_in::reset();  // nobody knows them any more
+  stand_in::reset();  // no test uses them any more
 }
 
 TEST(CudaMemory, MemoryInAStreamsOrderIsRefusedInACapture) {

@@ -1,4 +1,4 @@
-// Which of CUDA's answers count for whom.
+// Which of CUDA's answers apply to which waiters.
 #include <driver_types.h>
 #include <gtest/gtest.h>
 
@@ -17,9 +17,8 @@ namespace cuda_poller_test {
 
 using stand_in::calls;
 
-// The poller has asked about the first record, and knows that it is done, when the event is
-// recorded again by a thread that had begun to before anybody waited. Who waits from then on waits
-// for the second.
+// The poller has seen that the first record is done when the event is recorded again, by a thread
+// that had begun to before the first waiter came. Later waiters wait for the second record.
 TEST(CudaPoller, AnAnswerIsNotForWhoHasJoinedSince) {
   const Device device = open("cuda:0");
   const Stream stream(device);

@@ -16,7 +16,7 @@ namespace leat::gpu {
 namespace cuda_records_test {
 
 // The last record on the stream is the last that is enqueued there at all. Operations take a while,
-// so that who waits for an earlier one is back before the others have run.
+// so that a waiter for an earlier record returns before the others have run.
 TEST(CudaRecords, OfSeveralThreadsAtOnceTheLatestIsTheLastOnTheStream) {
   constexpr int kThreads = 8;
   const Device device = open("cuda:0");

@@ -12,6 +12,7 @@
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
 #include "leat/gpu/buffer.h"
+#include "leat/gpu/error.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/on_done.h"
 #include "leat/gpu/stream.h"
@@ -45,7 +46,7 @@ TEST(CudaResources, AfterWarmUpNoEventIsCreated) {
   EXPECT_EQ(live().events, 2U);
 }
 
-// Timing costs the device, and blocking waits cost the host, where nobody asks for them.
+// Timing costs the device, and blocking waits cost the host, so they are used only if asked for.
 TEST(CudaResources, EventsAreTimedWhereThatWasAskedForAndNeverBlock) {
   const Device device = open("cuda:0");
   const Event untimed(device);

@@ -10,7 +10,7 @@ namespace {
 
 CUcontext handle_of(Device* device) { return reinterpret_cast<CUcontext>(device); }
 
-// Null, with an error, if it is no device's primary context, or nobody has retained that.
+// Null, with an error, if it is no device's primary context, or one that was not retained.
 CUresult find_context(CUcontext context, Device*& found) {
   found = nullptr;
   if (context == nullptr) return CUDA_SUCCESS;

@@ -46,7 +46,7 @@ struct Allocation {
   enum class Phase : std::uint8_t {
     kPending,  // cudaMallocAsync: its stream has not reached it
     kLive,
-    kFreed,  // the free has been reached; the bytes stay until nobody refers to them
+    kFreed,  // the free has run; the bytes stay until no operation refers to them
   };
   Allocation(Kind a_kind, Device* a_device, std::byte* a_begin, std::size_t a_bytes)
       : kind(a_kind), device(a_device), begin(a_begin), bytes(a_bytes) {}
@@ -80,7 +80,7 @@ struct Operation {
   std::function<void(Lock&)> run;
   std::vector<Mark> after;          // of other streams
   std::vector<AllocationRef> uses;  // that must live when it runs
-  void* keeps = nullptr;            // a host function's argument: nobody else may know it
+  void* keeps = nullptr;            // a host function's argument, perhaps the only reference to it
 };
 
 struct Graph {
@@ -149,8 +149,8 @@ struct State {
   std::map<cudaGraph_t, std::unique_ptr<Graph>> graphs;
   std::map<std::byte*, AllocationRef> memory;  // by address; no two overlap
   std::vector<std::shared_ptr<Capture>> captures;
-  /// Arguments of host functions that will not run, since the device had failed. Whoever has made
-  /// them cannot know, and leaves them: they are kept for good, so as not to count as lost.
+  /// Arguments of host functions that will not run, because the device has failed. Leat cannot know
+  /// that and leaves them allocated. They are kept here, so that they do not count as leaks.
   std::vector<void*> never_ran;
   int threads = 0;
 

@@ -1,4 +1,4 @@
-// Functions that a stream calls on a thread of the driver's.
+// Functions that a stream calls on a driver's thread.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,14 +15,14 @@
 
 namespace leat::gpu::cuda {
 
-/// What CUDA does not know: that a host function has thrown. From then on the device counts as
-/// failed, as after an error of CUDA's own. The first exception stays. Thread-safe.
+/// The first exception that a host function has thrown; CUDA does not know of it. From then on the
+/// device counts as failed, as after an error of CUDA's own. Thread-safe.
 class Failure {
  public:
   explicit Failure(std::string device_name) : device_name_(std::move(device_name)) {}
-  /// Called while an exception is handled.
+  /// Keeps the exception that is being handled, if it is the first.
   void remember_current_exception() noexcept;
-  /// Throws the GpuError that tells of it, if there is one.
+  /// Throws the GpuError that describes the exception, if there was one.
   void rethrow() const {
     if (const std::exception_ptr error = this->error()) std::rethrow_exception(error);
   }
@@ -39,23 +39,23 @@ class Failure {
   std::exception_ptr error_;
 };
 
-/// One queued call; used again after it.
-class HostCall {
+/// One queued call; reused by a Pool.
+class HostFunction {
  public:
-  /// By who has taken it from the pool. Shares the Failure, since the device's last handle may go
-  /// before it runs.
+  /// Called by the thread that took it from the pool. Shares the Failure, because the device's last
+  /// handle may be destroyed before the function runs.
   void prepare(UniqueFunction<void()> function, std::shared_ptr<Failure> failure) noexcept {
     function_ = std::move(function);
     failure_ = std::move(failure);
   }
-  /// For the pool.
+  /// Called by the pool.
   void recycle() noexcept {
     function_ = {};
     failure_ = nullptr;
   }
-  /// A cudaHostFn_t: runs the HostCall that `released`, a Pool<HostCall>::Ref, refers to, and gives
-  /// it back. CUDA leaves out queued calls after an error; those never come back, since nobody can
-  /// tell that they will not run.
+  /// A cudaHostFn_t. `released` is a released Pool<HostFunction>::Ref: calls its function and
+  /// returns it to the pool. CUDA skips queued calls after an error; those stay allocated, because
+  /// CUDA does not report that they will not run.
   static void CUDART_CB run(void* released) noexcept;
 
  private:

@@ -1,4 +1,6 @@
-// Which names open which devices, and what the others are told.
+// Which names open which devices, and which errors other names give.
+#include "leat/gpu/device.h"
+
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -8,7 +10,7 @@
 
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
-#include "leat/gpu/device.h"
+#include "leat/gpu/host_model.h"
 #include "tests/support/bytes.h"
 
 namespace leat::gpu {

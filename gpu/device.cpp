@@ -1,4 +1,6 @@
-// Which backend a name means. The one file that knows both.
+// Device, and which backend a name means: the one file that knows both backends.
+
+#include "leat/gpu/device.h"
 
 #include <charconv>
 #include <memory>
@@ -7,9 +9,11 @@
 #include <string>
 #include <utility>
 
+#include "leat/csp/error.h"
+#include "leat/gpu/backend/backend.h"
 #include "leat/gpu/cuda/cuda_backend.h"
-#include "leat/gpu/device.h"
 #include "leat/gpu/host/host_backend.h"
+#include "leat/gpu/host_model.h"
 
 namespace leat::gpu {
 namespace {
@@ -19,7 +23,7 @@ struct DeviceName {
   int number = 0;
 };
 
-// "kind" or "kind:N". Nothing where N is no number.
+// Parses "kind" or "kind:N"; empty if N is no number.
 std::optional<DeviceName> parse(std::string_view name) {
   const std::size_t colon = name.find(':');
   DeviceName parsed{.kind = name.substr(0, colon)};
@@ -34,12 +38,23 @@ std::optional<DeviceName> parse(std::string_view name) {
 }
 
 Device with_caps(std::shared_ptr<Backend> backend, const MemoryCaps& caps) {
-  backend->account(Space::kDevice).set_cap(caps.device_bytes);
-  backend->account(Space::kPinned).set_cap(caps.pinned_bytes);
+  backend->account(MemorySpace::kDevice).set_cap(caps.device_bytes);
+  backend->account(MemorySpace::kPinned).set_cap(caps.pinned_bytes);
   return Device(std::move(backend));
 }
 
 }  // namespace
+
+const std::string& Device::name() const noexcept { return backend_->info().name; }
+
+const DeviceInfo& Device::info() const noexcept { return backend_->info(); }
+
+const Capabilities& Device::capabilities() const noexcept { return backend_->capabilities(); }
+
+MemoryUse Device::memory() const noexcept {
+  return {.device = backend_->account(MemorySpace::kDevice).figures(),
+          .pinned = backend_->account(MemorySpace::kPinned).figures()};
+}
 
 Device open(std::string_view name, const MemoryCaps& caps) {
   if (name == "auto") {

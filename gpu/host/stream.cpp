@@ -1,4 +1,4 @@
-#include "leat/gpu/host/host_stream.h"
+#include "leat/gpu/host/stream.h"
 
 #include <algorithm>
 #include <cstring>
@@ -27,23 +27,23 @@ HostStream::HostStream(std::shared_ptr<Engines> engines, std::string name)
 
 void HostStream::enqueue_any(HostOperation operation) {
   if (const std::exception_ptr error = engines_->error()) std::rethrow_exception(error);
-  // Enqueueing is no cancellation point: a fiber that unwinds records the release of its buffers.
-  // In a deadlock the shield gives way all the same.
+  // Not a cancellation point, because a fiber that unwinds still enqueues the records that release
+  // its buffers. A deadlock ends the wait all the same.
   const Shield shield;
   {
     const SpinLockGuard guard(lock_);
     ++enqueued_;
   }
-  const auto take_back = [&] {
+  const auto undo = [&] {
     {
       const SpinLockGuard guard(lock_);
       --enqueued_;
-      // What was retained meanwhile has been told to wait for an operation that does not come.
+      // Memory retained meanwhile must not wait for the operation that is not sent.
       for (auto it = retained_.rbegin(); it != retained_.rend() && it->until > enqueued_; ++it) {
         it->until = enqueued_;
       }
     }
-    let_passed_go();
+    release_passed();
   };
   ChannelStatus status = operations_.try_send(std::move(operation));
   if (status == ChannelStatus::would_block) {
@@ -57,12 +57,12 @@ void HostStream::enqueue_any(HostOperation operation) {
       // NOLINTNEXTLINE(bugprone-use-after-move): a send that did not take place leaves its value
       status = operations_.send_until(std::move(operation), TimePoint::max());
     } catch (...) {
-      take_back();
+      undo();
       throw;
     }
   }
   if (status == ChannelStatus::ok) return;
-  take_back();
+  undo();
   if (const std::exception_ptr error = engines_->error()) std::rethrow_exception(error);
   throw GpuError(0, "the stream was destroyed", "enqueue", engines_->device(),
                  "keep the Stream alive while a StreamRef to it is used");
@@ -85,8 +85,8 @@ bool HostStream::retain(const std::shared_ptr<void>& memory) noexcept {
 }
 
 void HostStream::run() noexcept {
-  engines_->enter_stream_fiber();
-  // relaxed: what matters is only whether it is the reader itself
+  const StreamFiber running(*engines_);
+  // relaxed: a reader only asks whether it is this fiber itself
   fiber_.store(calling_fiber(), std::memory_order_relaxed);
   std::optional<HostOperation> operation;
   try {
@@ -101,11 +101,10 @@ void HostStream::run() noexcept {
                  "that uses it, or on a plain thread"));
     operations_.try_close();
     do {
-      if (operation.has_value()) finish(operation);  // or cancelled while it waited for the first
+      if (operation.has_value()) finish(operation);  // none if cancelled before the first
     } while (operations_.try_recv(operation) == ChannelStatus::ok);
   }
   fiber_.store(nullptr, std::memory_order_relaxed);
-  engines_->leave_stream_fiber();
 }
 
 bool HostStream::runs_caller() const noexcept {
@@ -113,7 +112,7 @@ bool HostStream::runs_caller() const noexcept {
   return caller != nullptr && fiber_.load(std::memory_order_relaxed) == caller;
 }
 
-// Throws Cancelled only; anything else is the device's error from then on.
+// Throws only Cancelled. Every other exception becomes the device's error.
 void HostStream::perform(HostOperation& operation) {
   if (engines_->error() != nullptr) return;
   reached_ =
@@ -122,20 +121,20 @@ void HostStream::perform(HostOperation& operation) {
   const auto act = Overloaded{
       [&](CopyOperation& copy) {
         const Duration time = engines_->copy_time(copy.direction, copy.bytes, copy.first);
-        reached_ = engines_->engine(copy.direction).occupy(reached_, time, [&] {
+        reached_ = engines_->engine(copy.direction).run(reached_, time, [&] {
           std::memcpy(copy.to, copy.from, copy.bytes);
         });
       },
       [&](KernelOperation& kernel) {
         reached_ =
-            engines_->compute().occupy(reached_, kernel.modelled_time, [&] { kernel.function(); });
+            engines_->compute().run(reached_, kernel.modelled_time, [&] { kernel.function(); });
       },
       [](RecordOperation&) {},  // finish() completes it
       [&](WaitOperation& wait) {
-        wait.completion->wait();
+        wait.record->wait();
         // Another scheduler may have another clock.
-        const bool same_clock = &wait.completion->scheduler() == &engines_->scheduler();
-        reached_ = std::max(reached_, same_clock ? wait.completion->at() : now());
+        const bool same_clock = &wait.record->scheduler() == &engines_->scheduler();
+        reached_ = std::max(reached_, same_clock ? wait.record->at() : now());
       },
   };
   try {
@@ -162,12 +161,12 @@ bool HostStream::fails(const HostOperation& operation) noexcept {
   return true;
 }
 
-void HostStream::let_passed_go() noexcept {
+void HostStream::release_passed() noexcept {
   while (take_passed() != nullptr) {
   }
 }
 
-// What was retained and need not be any more, a piece at a time: it goes without the lock.
+// Takes one piece of memory that no operation needs any more, to be released without the lock.
 std::shared_ptr<void> HostStream::take_passed() noexcept {
   const SpinLockGuard guard(lock_);
   if (retained_.empty() || retained_.front().until > completed_) return nullptr;
@@ -176,21 +175,21 @@ std::shared_ptr<void> HostStream::take_passed() noexcept {
   return memory;
 }
 
-// The end of an operation, whether it ran or not. A record is completed last: whoever it wakes
-// finds the stream done, and the memory of what ran before given back.
+// Ends an operation, whether it ran or not. A record is completed last: a fiber that it wakes finds
+// the stream done and the memory of earlier operations released.
 void HostStream::finish(std::optional<HostOperation>& operation) noexcept {
-  CompletionRef reached;
+  EventRecordRef reached;
   if (auto* const record = std::get_if<RecordOperation>(&operation->what)) {
-    reached = std::move(record->completion);
+    reached = std::move(record->record);
   }
-  operation.reset();  // without the lock: a closure's destructor is the user's
+  operation.reset();  // without the lock, because a closure's destructor is user code
   {
     const SpinLockGuard guard(lock_);
     ++completed_;
   }
-  let_passed_go();
+  release_passed();
   if (!reached) return;
-  const std::exception_ptr error = engines_->error();  // then nothing is performed any more
+  const std::exception_ptr error = engines_->error();  // then no operation is performed any more
   reached->complete(error == nullptr ? reached_ : now(), error);
 }
 

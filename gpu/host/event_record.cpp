@@ -1,4 +1,4 @@
-#include "leat/gpu/host/completion.h"
+#include "leat/gpu/host/event_record.h"
 
 #include <utility>
 
@@ -8,7 +8,7 @@
 
 namespace leat::gpu::host {
 
-void Completion::complete(TimePoint at, const std::exception_ptr& error) noexcept {
+void EventRecord::complete(TimePoint at, const std::exception_ptr& error) noexcept {
   WakeList wake;
   DoneSignal* signals = nullptr;
   {
@@ -20,10 +20,10 @@ void Completion::complete(TimePoint at, const std::exception_ptr& error) noexcep
     signals = signals_.detach();
   }
   wake.wake();
-  DoneSignalList::reach_all(signals, error);
+  DoneSignalList::notify_all(signals, error);
 }
 
-void Completion::subscribe(const DoneSignalRef& signal) {
+void EventRecord::subscribe(const DoneSignalRef& signal) {
   std::exception_ptr error;
   {
     const SpinLockGuard guard(lock_);
@@ -33,23 +33,23 @@ void Completion::subscribe(const DoneSignalRef& signal) {
     }
     error = error_;
   }
-  signal->reach(std::move(error));
+  signal->notify(std::move(error));
 }
 
-void Completion::unsubscribe(DoneSignal& signal) noexcept {
-  DoneSignalRef ours;  // goes after the lock
+void EventRecord::unsubscribe(DoneSignal& signal) noexcept {
+  DoneSignalRef ours;  // released after the lock
   const SpinLockGuard guard(lock_);
   ours = signals_.remove(signal);
 }
 
-void Completion::recycle() noexcept {
-  std::exception_ptr error;  // likewise
+void EventRecord::recycle() noexcept {
+  std::exception_ptr error;  // likewise, released after the lock
   const SpinLockGuard guard(lock_);
   done_ = false;
   error.swap(error_);
 }
 
-void Completion::wait() LEAT_NO_THREAD_SAFETY_ANALYSIS {
+void EventRecord::wait() LEAT_NO_THREAD_SAFETY_ANALYSIS {
   const ExpectWakeFrom waking(scheduler_);
   lock_.lock();
   if (!done_) {
@@ -65,12 +65,12 @@ void Completion::wait() LEAT_NO_THREAD_SAFETY_ANALYSIS {
   if (error != nullptr) std::rethrow_exception(error);
 }
 
-bool Completion::is_done() const {
+bool EventRecord::is_done() const {
   const SpinLockGuard guard(lock_);
   return done_;
 }
 
-void Completion::rethrow_error() const {
+void EventRecord::rethrow_error() const {
   std::exception_ptr error;
   {
     const SpinLockGuard guard(lock_);
@@ -79,7 +79,7 @@ void Completion::rethrow_error() const {
   if (error != nullptr) std::rethrow_exception(error);
 }
 
-TimePoint Completion::at() const {
+TimePoint EventRecord::at() const {
   const SpinLockGuard guard(lock_);
   return at_;
 }

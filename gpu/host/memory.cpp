@@ -1,4 +1,4 @@
-#include "leat/gpu/host/host_memory.h"
+#include "leat/gpu/host/memory.h"
 
 #include <limits>
 #include <string>
@@ -11,14 +11,14 @@
 namespace leat::gpu::host {
 namespace {
 
-// More is no size of an allocator's: it would be rounded up, past the end.
+// No allocator takes more: rounding the size up would overflow.
 constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max() / 2;
 
 }  // namespace
 
 HostMemory::Block::~Block() {
   if (memory_ != nullptr) ::operator delete(memory_, owner_->alignment_);
-  if (reserved_) owner_->give_back(bytes_, freed_);
+  if (reserved_) owner_->release(bytes_, freed_);
 }
 
 bool HostMemory::Block::allocate(const Engines& engines, bool waits, std::size_t& used) {
@@ -29,12 +29,12 @@ bool HostMemory::Block::allocate(const Engines& engines, bool waits, std::size_t
 
 void HostMemory::Block::free() noexcept {
   freed_ = true;
-  owner_->expect_back(bytes_);
+  owner_->note_freed(bytes_);
 }
 
-void HostMemory::Block::stay() noexcept {
+void HostMemory::Block::leak() noexcept {
   freed_ = false;
-  owner_->expect_no_more(bytes_);
+  owner_->note_leaked(bytes_);
 }
 
 std::shared_ptr<HostMemory::Block> HostMemory::allocate(std::size_t bytes, const Engines& engines,
@@ -49,7 +49,7 @@ std::shared_ptr<HostMemory::Block> HostMemory::allocate(std::size_t bytes, const
 }
 
 bool HostMemory::worth_waiting_for(std::size_t bytes) const noexcept {
-  return bytes <= kMost && bytes > cap_ - used_ && bytes <= cap_ - used_ + coming_back_;
+  return bytes <= kMost && bytes > cap_ - used_ && bytes <= cap_ - used_ + pending_free_;
 }
 
 bool HostMemory::reserve(std::size_t bytes, const Engines& engines, bool waits,
@@ -83,28 +83,28 @@ void HostMemory::wait_for_some(std::size_t bytes,
   if (outcome == Waiter::kCancelled) throw Cancelled{};
 }
 
-void HostMemory::expect_back(std::size_t bytes) noexcept {
+void HostMemory::note_freed(std::size_t bytes) noexcept {
   const SpinLockGuard guard(lock_);
   touchers_.note(calling_scheduler());
-  coming_back_ += bytes;
+  pending_free_ += bytes;
 }
 
-void HostMemory::expect_no_more(std::size_t bytes) noexcept {
-  WakeList wake;  // who may wait in vain now looks again
+void HostMemory::note_leaked(std::size_t bytes) noexcept {
+  WakeList wake;  // waiters check again whether waiting can help
   {
     const SpinLockGuard guard(lock_);
-    coming_back_ -= bytes;
+    pending_free_ -= bytes;
     while (WaitNode* node = waiters_.pop_claimed()) wake.add(*node);
   }
   wake.wake();
 }
 
-void HostMemory::give_back(std::size_t bytes, bool expected) noexcept {
+void HostMemory::release(std::size_t bytes, bool expected) noexcept {
   WakeList wake;
   {
     const SpinLockGuard guard(lock_);
     used_ -= bytes;
-    if (expected) coming_back_ -= bytes;
+    if (expected) pending_free_ -= bytes;
     while (WaitNode* node = waiters_.pop_claimed()) wake.add(*node);
   }
   wake.wake();

@@ -5,39 +5,41 @@
 #include <utility>
 
 #include "leat/csp/wait/spin_lock.h"
-#include "leat/gpu/host/completion.h"
+#include "leat/gpu/host/event_record.h"
 
 namespace leat::gpu::host {
 
-/// An event: its latest record, if there was one. Records made by several threads at once count in
-/// the order in which they began: what the later one covers includes what the earlier one does.
+/// Holds the event's latest record, if it has one. If several threads record at once, the record
+/// that began last is the latest: it covers all work that the others cover. Thread-safe.
 class HostEvent {
  public:
-  /// By who has taken it from the pool, before anybody else knows it.
+  /// Called by the thread that took the event from the pool, before it passes the handle on.
   void set_timed(bool timed) noexcept { timed_ = timed; }
+  /// Whether elapsed() may use the event.
   [[nodiscard]] bool timed() const noexcept { return timed_; }
-  [[nodiscard]] CompletionRef latest() const noexcept {
+  /// The latest record; empty if the event was never recorded.
+  [[nodiscard]] EventRecordRef latest() const noexcept {
     const SpinLockGuard guard(lock_);
     return latest_;
   }
-  /// A record begins; returns its turn.
+  /// Begins a record and returns its turn.
   [[nodiscard]] std::uint64_t begin_record() noexcept {
     const SpinLockGuard guard(lock_);
     return ++turns_;
   }
-  /// The record of that turn has been enqueued.
-  void end_record(std::uint64_t turn, CompletionRef completion) noexcept {
+  /// Makes `record`, which was enqueued in that turn, the latest record if no later turn has ended.
+  void end_record(std::uint64_t turn, EventRecordRef record) noexcept {
     {
       const SpinLockGuard guard(lock_);
       if (turn < latest_turn_) return;
       latest_turn_ = turn;
-      std::swap(latest_, completion);
+      std::swap(latest_, record);
     }
-    // The earlier record is let go without the lock.
+    // The earlier record is released without the lock.
   }
-  /// For the pool.
+  /// Called by the pool.
   void recycle() noexcept {
-    CompletionRef last;  // goes after the lock
+    EventRecordRef last;  // released after the lock
     const SpinLockGuard guard(lock_);
     std::swap(latest_, last);
     turns_ = latest_turn_ = 0;
@@ -48,7 +50,7 @@ class HostEvent {
   mutable SpinLock lock_;
   std::uint64_t turns_ LEAT_GUARDED_BY(lock_) = 0;
   std::uint64_t latest_turn_ LEAT_GUARDED_BY(lock_) = 0;
-  CompletionRef latest_ LEAT_GUARDED_BY(lock_);
+  EventRecordRef latest_ LEAT_GUARDED_BY(lock_);
 };
 
 }  // namespace leat::gpu::host

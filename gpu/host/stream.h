@@ -1,12 +1,12 @@
-// A stream of the host device: a FIFO of operations and the fiber that runs them.
+// A stream of the host device: a FIFO of operations, and the fiber that runs them.
 //
 // Always true:
-//  - operations are run in the order they were sent to the channel, by one fiber;
-//  - every operation sent is run or, once the device has failed, ended with the device's error: no
-//    record stays without its completion;
-//  - completed_ <= enqueued_, and all that was enqueued before a moment has ended when completed_
-//    reaches what enqueued_ was then;
-//  - the channel is closed by destroy_stream or, if the scheduler ends first, by the fiber.
+//  - one fiber runs the operations in the order in which they were sent to the channel;
+//  - every operation that was sent is run or, once the device has failed, ended with the device's
+//    error: every record is completed;
+//  - completed_ <= enqueued_; all work enqueued before a moment has ended when completed_ reaches
+//    the value that enqueued_ had at that moment;
+//  - the channel is closed by destroy_stream, or by the fiber if the scheduler ends first.
 #pragma once
 
 #include <atomic>
@@ -23,78 +23,83 @@
 #include "leat/csp/wait/spin_lock.h"
 #include "leat/csp/wait/unique_function.h"
 #include "leat/gpu/backend/backend.h"
-#include "leat/gpu/host/completion.h"
 #include "leat/gpu/host/engines.h"
+#include "leat/gpu/host/event_record.h"
 
 namespace leat::gpu::host {
 
+/// The operations of a stream.
 struct CopyOperation {
   void* to;
   const void* from;
   std::size_t bytes;
   CopyDirection direction;
-  bool first;  // of those enqueued together, which have one latency
+  bool first;  // of the copies enqueued together, which have one latency
 };
 struct KernelOperation {
   UniqueFunction<void()> function;
   Duration modelled_time;
 };
 struct RecordOperation {
-  CompletionRef completion;
+  EventRecordRef record;
 };
 struct WaitOperation {
-  CompletionRef completion;
+  EventRecordRef record;
 };
 struct HostOperation {
   std::variant<CopyOperation, KernelOperation, RecordOperation, WaitOperation> what;
   TimePoint enqueued;  // Engines::enqueue_time()
 };
 
+/// One stream. Thread- and fiber-safe, but for run().
 class HostStream {
  public:
   HostStream(std::shared_ptr<Engines> engines, std::string name);
 
-  /// Waits while the queue is full (not a cancellation point). Throws GpuError if the device has
-  /// failed.
+  /// Enqueues an operation. Waits while the queue is full; this is not a cancellation point. Throws
+  /// GpuError if the device has failed.
   template <class Operation>
   void enqueue(Operation operation) LEAT_EXCLUDES(lock_) {
     enqueue_any({.what = std::move(operation), .enqueued = engines_->enqueue_time()});
   }
+  /// Whether all enqueued operations have ended. What they did happened before a true answer.
   [[nodiscard]] bool is_done() const noexcept LEAT_EXCLUDES(lock_);
-  /// Keeps `memory` until all that has been enqueued has run. False where there is no memory left
-  /// to note that in: then the caller has to keep it until the stream has ended. Never waits: a
-  /// kernel's closure may free memory on the stream's own fiber, behind which the queue is full.
+  /// Holds `memory` until all enqueued operations have ended. Returns false if there is no memory
+  /// to note that in: the caller then has to hold it until the stream has ended. Never waits,
+  /// because a kernel's closure may free memory on the stream's own fiber while the queue is full.
   [[nodiscard]] bool retain(const std::shared_ptr<void>& memory) noexcept LEAT_EXCLUDES(lock_);
-  /// No more operations come; the fiber ends when those queued have run.
+  /// Ends the queue: the fiber ends when the queued operations have run.
   void close() noexcept { operations_.try_close(); }
-  /// The fiber's body.
+  /// The fiber's body: runs the operations until close().
   void run() noexcept;
-  /// Whether the caller is that fiber: a kernel of this stream.
+  /// Whether the caller is that fiber, that is, a kernel of this stream.
   [[nodiscard]] bool runs_caller() const noexcept;
 
+  /// The stream's name, for reports.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
  private:
-  /// As deep as a CUDA stream's launch queue: the host runs ahead, but not for ever.
+  /// As deep as a CUDA stream's launch queue: bounds how far the host runs ahead.
   static constexpr std::int64_t kQueueDepth = 1024;
 
   struct Retained {
-    std::uint64_t until;  // completed_ reaches this
+    std::uint64_t until;  // released when completed_ reaches this
     std::shared_ptr<void> memory;
   };
 
   void enqueue_any(HostOperation operation) LEAT_EXCLUDES(lock_);
   void perform(HostOperation& operation);
-  /// Whether it is one that is to fail; then the device has failed.
+  /// Whether a fault is planned for the operation; then makes the device fail.
   [[nodiscard]] bool fails(const HostOperation& operation) noexcept;
   void finish(std::optional<HostOperation>& operation) noexcept LEAT_EXCLUDES(lock_);
-  void let_passed_go() noexcept LEAT_EXCLUDES(lock_);
+  void release_passed() noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] std::shared_ptr<void> take_passed() noexcept LEAT_EXCLUDES(lock_);
 
   const std::shared_ptr<Engines> engines_;
   const std::string name_;
   Channel<HostOperation> operations_;
-  TimePoint reached_ = TimePoint::min();  // device time at which all before has run; the fiber's
+  TimePoint reached_ =
+      TimePoint::min();  // device time of the last operation's end; used by the fiber
   std::atomic<const Fiber*> fiber_{nullptr};  // while it runs the queue
   mutable SpinLock lock_;
   std::uint64_t enqueued_ LEAT_GUARDED_BY(lock_) = 0;

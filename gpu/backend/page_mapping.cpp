@@ -1,0 +1,87 @@
+#include "leat/gpu/backend/page_mapping.h"
+
+#include <linux/mempolicy.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <limits>
+#include <new>
+
+namespace leat::gpu {
+namespace {
+
+#if !defined(MADV_POPULATE_WRITE)
+constexpr int MADV_POPULATE_WRITE = 23;  // Linux 5.14; older headers do not name it
+#endif
+
+// Preferred, not bound: a node that is full, or that this process may not use, is no reason to
+// fail.
+void prefer_node(void* memory, std::size_t bytes, int node) noexcept {
+  constexpr int kBits = 64 * 16;
+  if (node < 0 || node >= kBits) return;
+  std::array<unsigned long, kBits / 64> mask{};
+  mask[static_cast<std::size_t>(node) / 64] = 1UL << (static_cast<unsigned>(node) % 64);
+  // Refused in some containers; placement_of() reports where the pages are.
+  static_cast<void>(syscall(SYS_mbind, memory, bytes, MPOL_PREFERRED, mask.data(), kBits + 1, 0U));
+}
+
+void populate(std::byte* memory, std::size_t bytes) {
+  if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0) return;
+  if (errno != EINVAL) throw std::bad_alloc();  // EINVAL: an older kernel
+  for (std::size_t at = 0; at < bytes; at += PageMapping::page_size()) {
+    *static_cast<volatile std::byte*>(memory + at) = std::byte{0};
+  }
+}
+
+}  // namespace
+
+std::size_t machine_memory() noexcept {
+  struct sysinfo system {};
+  sysinfo(&system);  // fails for a bad address alone
+  return static_cast<std::size_t>(system.totalram) * system.mem_unit;
+}
+
+std::size_t PageMapping::page_size() noexcept {
+  static const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+PageMapping::PageMapping(std::size_t bytes, int numa_node) : numa_node_(numa_node) {
+  const std::size_t page = page_size();
+  constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max() / 2;
+  if (bytes > kMost || bytes > machine_memory()) throw std::bad_alloc();
+  bytes = (bytes + page - 1) / page * page;
+  // Maps enough to begin at a huge page, and unmaps the rest.
+  const std::size_t alignment = bytes >= kHugePage ? kHugePage : page;
+  const std::size_t mapped = bytes + alignment - page;
+  void* const memory =
+      mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  auto* const begin = static_cast<std::byte*>(memory);
+  const std::size_t skip =
+      (alignment - reinterpret_cast<std::uintptr_t>(begin) % alignment) % alignment;
+  if (skip > 0) munmap(begin, skip);
+  if (mapped - skip > bytes) munmap(begin + skip + bytes, mapped - skip - bytes);
+  data_ = begin + skip;
+  bytes_ = bytes;
+  // Without huge pages copies are slower, not wrong.
+  if (alignment == kHugePage) static_cast<void>(madvise(data_, bytes_, MADV_HUGEPAGE));
+  prefer_node(data_, bytes_, numa_node_);
+  try {
+    populate(data_, bytes_);
+  } catch (...) {
+    munmap(data_, bytes_);
+    throw;
+  }
+}
+
+PageMapping::~PageMapping() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+}  // namespace leat::gpu
