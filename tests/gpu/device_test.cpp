@@ -14,7 +14,7 @@
 #include "tests/support/bytes.h"
 
 namespace leat::gpu {
-namespace registry_test {
+namespace open_test {
 
 std::string error_of(std::string_view name) {
   try {
@@ -138,5 +138,5 @@ TEST(List, NamesCanBeOpened) {
   }
 }
 
-}  // namespace registry_test
+}  // namespace open_test
 }  // namespace leat::gpu

@@ -16,7 +16,7 @@
 #include "tests/support/memory.h"
 
 namespace leat::gpu {
-namespace host_pages_test {
+namespace page_mapping_test {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
@@ -90,5 +90,5 @@ TEST(PageMapping, MoreThanTheMachineHasAreRefused) {
   }
 }
 
-}  // namespace host_pages_test
+}  // namespace page_mapping_test
 }  // namespace leat::gpu
