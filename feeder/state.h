@@ -1,46 +1,50 @@
-// Where a run stands: which batches were trained on. A text that a checkpoint keeps.
+// Where a run stands: which batches were trained on. One line of text that a checkpoint keeps.
 //
 // Example
 //   save(checkpoint, feed.state());                             // after any step
 //   ...
-//   leat::feeder::Prefetcher feed(data, device, {.batch_size = 64, .resume = load(checkpoint)});
+//   const std::string text = load(checkpoint);
+//   leat::feeder::Prefetcher feed(data, device, {.batch_size = 64, .resume = text});
 //   for (std::uint64_t epoch = leat::feeder::State::parse(text).next_epoch(); ...)
 //     for (auto& batch : feed.epoch(epoch, stream)) ...         // the rest of the first one
 //
-// A batch counts once its lease is released; not while it is leased, nor if the lease was abandoned
-// or destroyed by an exception that unwound the loop. A state says nothing of workers, slots or
-// devices: with the same dataset, global batch, order and seed the run goes on with exactly the
-// batches that are missing, on any number of them. `break` releases the batch in use, as the body's
-// end does: one that was not trained on is to be abandoned before. And a state is of one run: an
-// epoch that is asked for again is begun anew, and those behind it are not told as done. A loop
-// that evaluates has a prefetcher of its own.
+// What counts. A batch counts as trained on once its lease is released. A batch does not count
+// while it is leased, nor if its lease was abandoned or was unwound by an exception. `break`
+// releases the batch in use, as the end of the loop's body does: abandon a batch that was not
+// trained on before the `break`.
 //
-// The text, one line of some 130 bytes, is for ever:
-//   leat-state/1 samples=60000 batch_size=64 seed=1 order=shuffled last_batch=partial
-//   ranks=0-0/1 epoch=3 batches=0-11,13 positions=- sum=1b2c3d4e
-// epoch, batches and positions are repeated for each epoch that is under way, in ascending order;
-// epoch=3-7 is several of which the same is told.
-// batches are those released by all ranks that the state is of; positions (of the epoch) are those
-// released of other batches, by some of the ranks; sum is the FNV-1a of all before " sum". Each is
-// a set, whose text has three forms, of which the shortest is taken:
-//   0-11,13           numbers, the last one included; -: none
-//   40+2:b8           bits, in hexadecimal, highest first, of units of 2 from 40: 40-41,44-49
-//   0,2/4@7-99;8@100  positions by batches: of each of 7 to 99, the first and the third of 4
-//                     balanced shards (batch_plan.h); of 100, the ninth position
-// Packed (feeder/plan/packing.h), elements=1234567 follows samples, and
-// carry=element:position+offset a positions. Of some of the ranks, after a resume in the midst of
-// batches, before=... follows positions.
+// Resuming. A state does not depend on workers, slots or devices. With the same dataset, global
+// batch size, order and seed, a resumed run delivers exactly the batches that are missing, on any
+// number of devices. A state is of one run: an epoch that the run asks for again begins anew, and
+// the state then no longer lists the epochs after it as done. Give a loop that evaluates a
+// prefetcher of its own.
 //
-// How long it gets. Of leases given back in any order, by at most a byte for each four batches
-// between the first that is missing and the last that was released: 256 leases at once, 70 bytes.
-// Of the P ranks of a world that each release in order but are not in step: at most P parts, of
-// some 20 bytes and one for each four ranks, over all epochs that some of them have not finished,
-// and some 60 bytes for each of these (those in which the same ranks have all or nothing are told
-// at once): of 8 ranks 300 bytes, 400 over three epochs; of 64 ranks at worst 2.5 kB. Ranks that
-// were out of step in several worlds, one after the other, add their parts. What has no such end:
-// each batch that was abandoned takes some 12 bytes until its epoch is over; and where more than
-// 2^24 runs of ranks would be told in parts (of 64 ranks in no order at all, in 500,000 batches),
-// each is told by itself.
+// Format: JSON without spaces (here on several lines). State::parse() accepts only the text that
+// State::text() writes. Two states are equal exactly when their texts are.
+//   {"leat_state":2,"samples":60000,"batch_size":64,"seed":1,"order":"shuffled",
+//    "last_batch":"partial","rank":0,"ranks":1,"world_size":1,
+//    "epochs":[{"epoch":3,"batches":[[0,12],[13,14]],"positions":[]}],"sum":"1b2c3d4e"}
+//
+//   key         value
+//   leat_state  the version of the format: 2
+//   elements    after samples, only where samples are packed: elements of all samples
+//   rank        the first rank that the state is of; `ranks` ranks of `world_size`
+//   epochs      the epochs under way, ascending
+//   batches     of an epoch: the batches that all these ranks have released
+//   positions   of an epoch: the positions of other batches that some of these ranks have released
+//   before      of an epoch, after positions, only in a state to be merged: the positions that had
+//               been released before the latest resume
+//   carry       of an epoch, packed (feeder/plan/packing.h): [element,position,offset]
+//   sum         FNV-1a (32 bits) of all text before ,"sum"
+// batches, positions and before are lists of intervals [first,end], without their end.
+//
+// Size: about 200 bytes, and more for intervals and epochs (20 bytes an interval, 50 an epoch):
+//   each batch that is missing before a released one (held, or abandoned)            1 interval
+//   each shard that some ranks have released before others (ranks out of step)       1 interval
+//   each epoch that some ranks have ended and others have not                        1 epoch
+// So 256 leases released in the worst order take 4 kB, and 64 ranks that are up to 8 batches apart
+// take 5 kB. Nothing bounds ranks that run independently of each other: 100,000 batches apart,
+// their state takes 2 MB.
 #pragma once
 
 #include <cstddef>
@@ -58,76 +62,58 @@
 
 namespace leat::feeder {
 
-/// Epochs are 0 to this.
+/// The largest number of an epoch.
 constexpr std::uint64_t kLastEpoch = ~std::uint64_t{0} - 1;
 
-/// What was released of one epoch.
+/// What was released of one epoch. A value.
 struct EpochReleases {
   std::uint64_t epoch = 0;
-  IntervalSet batches;    // by all ranks that the state is of
-  IntervalSet positions;  // of other batches, by some of these ranks; packed: elements
-  // Of a part of the world, which is to be merged: what of `positions`, and of the batches since,
-  // had been released before. Ranks share out what that leaves.
+  IntervalSet batches;    ///< released by all ranks that the state is of
+  IntervalSet positions;  ///< of other batches, released by some of these ranks; packed: elements
+  /// In a state of some of the ranks, which is to be merged: the positions that had been released
+  /// before the latest resume, of batches that were not complete then. The ranks divide what is
+  /// left of such a batch among them.
   IntervalSet before = {};
-  std::optional<Carry> carry = std::nullopt;  // packed: a place before what is left
+  std::optional<Carry> carry = std::nullopt;  ///< packed: a place before all that is left
   friend bool operator==(const EpochReleases&, const EpochReleases&) = default;
 };
 
-/// A prefetcher's state, taken apart. A value.
+/// A prefetcher's state, as values. Const functions are thread-safe.
 struct State {
-  std::uint64_t samples = 0;   // of the dataset
-  std::uint64_t elements = 0;  // of all of them, where they are packed; else 0
-  std::size_t batch_size = 0;
+  std::uint64_t samples = 0;   ///< in the dataset
+  std::uint64_t elements = 0;  ///< in all samples, where samples are packed; else 0
+  std::size_t batch_size = 0;  ///< of a global batch, over all ranks
   std::uint64_t seed = 0;
   Order order = Order::kShuffled;
   LastBatch last_batch = LastBatch::kPartial;
-  std::size_t rank = 0;  // the first one that it is of
+  std::size_t rank = 0;  ///< the first rank that the state is of
   std::size_t ranks = 1;
   std::size_t world_size = 1;
-  std::vector<EpochReleases> epochs;  // under way, ascending
+  std::vector<EpochReleases> epochs;  ///< under way, ascending
 
-  /// Throws leat::Error, saying what is wrong where, for a text that is no whole state.
+  /// The state whose text this is; line ends after it are ignored. Throws leat::Error, which names
+  /// what is wrong and the byte or the JSON pointer where, for any text that text() does not write:
+  /// one that was cut off or changed, of another version, or of what no run can have released.
+  /// Takes memory and time in proportion to the length of the text.
   [[nodiscard]] static State parse(std::string_view text);
+  /// The state as one line, without a line end. Equal states have equal texts.
   [[nodiscard]] std::string text() const;
 
-  /// How its samples are cut into batches and shards.
+  /// How the samples are cut into batches and shards.
   [[nodiscard]] BatchPlan plan() const;
   /// The epoch to go on with: the first that is under way, 0 if none is. It may have no batch left.
   [[nodiscard]] std::uint64_t next_epoch() const noexcept {
     return epochs.empty() ? 0 : epochs.front().epoch;
   }
 
-  /// One state of those of all ranks, for ranks that need not be in step when they are stopped. (Of
-  /// ranks that train in step, with batches in order, any single one's state will do: what it has
-  /// released, all have.)
-  /// Throws std::invalid_argument where they are not of one run, a rank is missing or there twice,
-  /// or ranks are more than 10,000 epochs, or 2^26 shards, apart.
+  /// Merges the states of all ranks into one, for ranks that need not be in step when they stop.
+  /// (Where ranks train in step and batches are in order, the state of any one rank will do: what
+  /// it has released, all have.)
+  /// Throws std::invalid_argument if the states are not of one run, if a rank is missing or there
+  /// twice, or if ranks are more than 10,000 epochs or 2^26 shards apart.
   [[nodiscard]] static State merge(std::span<const State> states);
 
   friend bool operator==(const State&, const State&) = default;
-};
-
-/// What is left of an epoch: all of it, or the rest after a resume. Keeps references.
-class EpochPlan {
- public:
-  /// `released` may be null: nothing was.
-  EpochPlan(const BatchPlan& plan, const EpochReleases* released) noexcept
-      : plan_(&plan), released_(released) {}
-
-  /// Whether there is something left of the batch.
-  [[nodiscard]] bool has(std::uint64_t batch) const noexcept {
-    return released_ == nullptr || !released_->batches.contains(batch);
-  }
-  /// Positions that are left of it, over all ranks.
-  [[nodiscard]] std::uint64_t count(std::uint64_t batch) const;
-  /// Puts the positions of a rank's shard of what is left of it into `out`.
-  void shard(std::uint64_t batch, std::size_t rank, std::vector<PositionRange>& out) const;
-
- private:
-  [[nodiscard]] std::vector<PositionRange> left(std::uint64_t batch) const;
-
-  const BatchPlan* plan_;
-  const EpochReleases* released_;
 };
 
 }  // namespace leat::feeder

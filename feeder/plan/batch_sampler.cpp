@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "leat/csp/error.h"
+#include "leat/feeder/state/epoch_plan.h"
 
 namespace leat::feeder {
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "leat/feeder/slots/slots.h"
+#include "leat/feeder/state/epoch_plan.h"
 
 namespace leat::feeder {
 

@@ -1,239 +1,264 @@
-// A state as a text; back: state_parse.cpp.
-#include "leat/feeder/state/state_text.h"
-
+// A state as one line of JSON, and back.
+//
+// A state has exactly one text: parse() writes what it has read and compares. That refuses spaces,
+// keys in another order, keys that are there twice or that it does not know, and intervals that are
+// unsorted. The text lists its intervals one by one, so parse() needs memory and time in proportion
+// to the length of the text.
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <map>
-#include <numeric>
-#include <optional>
-#include <span>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "leat/csp/error.h"
+#include "leat/feeder/state.h"
+
 namespace leat::feeder {
 namespace {
 
-std::string to_text(const Interval& one) {
-  std::string text = std::to_string(one.first);
-  if (one.end - one.first > 1) text += "-" + std::to_string(one.end - 1);
-  return text;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr std::string_view kStateHead = R"({"leat_state":2,)";
+constexpr std::string_view kStateSum = R"(,"sum":")";
+
+ordered_json to_json(const IntervalSet& set) {
+  ordered_json list = ordered_json::array();
+  for (const Interval& one : set.intervals()) list.push_back({one.first, one.end});
+  return list;
 }
 
-// From intervals[from] on, as bits: a unit is the largest of which they and their gaps are
-// multiples.
-struct Bits {
-  std::size_t from = 0;
-  std::uint64_t unit = 0;
-  std::uint64_t units = 0;
-};
-
-std::string to_text(std::span<const Interval> intervals, const Bits& bits) {
-  const std::uint64_t first = intervals[bits.from].first;
-  std::string digits((bits.units + 3) / 4, '0');
-  for (const Interval& one : intervals.subspan(bits.from)) {
-    for (std::uint64_t i = (one.first - first) / bits.unit; i < (one.end - first) / bits.unit;
-         ++i) {
-      char& digit = digits[i / 4];
-      digit = kHexDigits[kHexDigits.find(digit) | (8U >> i % 4)];
-    }
-  }
-  return std::to_string(first) + "+" + std::to_string(bits.unit) + ":" + digits;
-}
-
-// Each interval by itself, or the last of them as bits: whichever is shortest.
-std::string to_text(const IntervalSet& set) {
-  if (set.empty()) return "-";
-  const std::span<const Interval> intervals = set.intervals();
-  std::vector<std::string> listed;
-  std::size_t length = 0;
-  for (const Interval& one : intervals) length += listed.emplace_back(to_text(one)).size() + 1;
-
-  std::size_t shortest = length;
-  std::optional<Bits> best;
-  Bits bits;
-  for (std::size_t from = intervals.size(); from-- > 0;) {
-    const Interval& one = intervals[from];
-    length -= listed[from].size() + 1;  // now that of those before
-    bits.from = from;
-    bits.unit = std::gcd(bits.unit, one.end - one.first);
-    if (from + 1 < intervals.size())
-      bits.unit = std::gcd(bits.unit, intervals[from + 1].first - one.end);
-    bits.units = (intervals.back().end - one.first) / bits.unit;
-    const std::size_t digits = static_cast<std::size_t>(
-        std::min<std::uint64_t>(bits.units / 4 + (bits.units % 4 != 0 ? 1 : 0), shortest));
-    const std::size_t with_bits =
-        length + std::to_string(one.first).size() + std::to_string(bits.unit).size() + digits + 3;
-    if (with_bits < shortest) {
-      shortest = with_bits;
-      best = bits;
-    }
-  }
-  std::string text;
-  for (std::size_t i = 0; i < (best ? best->from : listed.size()); ++i) text += listed[i] + ",";
-  if (best) return text + to_text(intervals, *best);
-  text.pop_back();
-  return text;
-}
-
-// Of some batches, the same part of each.
-struct Part {
-  std::vector<Interval> which;  // positions, counted from the batch's first
-  std::uint64_t size = 0;       // of each of the batches
-  IntervalSet batches;
-};
-
-// `positions` by batches, those alike together; nothing where these are more than `most` intervals.
-std::vector<Part> parts_of(const IntervalSet& positions, const BatchPlan& plan,
-                           std::uint64_t most) {
-  const std::uint64_t batch_size = plan.batch_size();
-  if ((positions.intervals().back().end - 1) / batch_size >= plan.batches()) return {};
-  std::uint64_t pieces = 0;
-  for (const Interval& one : positions.intervals()) {
-    pieces += (one.end - 1) / batch_size - one.first / batch_size + 1;
-    if (pieces > most) return {};
-  }
-  using Ends = std::pair<std::uint64_t, std::vector<std::uint64_t>>;
-  std::map<Ends, Part> parts;
-  auto last = parts.end();          // that of the batch before, which mostly is this one's
-  std::vector<std::uint64_t> ends;  // of the batch at hand, begins and ends in turn
-  const auto end_batch = [&](std::uint64_t batch) {
-    const std::uint64_t size = plan.positions(batch).count;
-    if (last == parts.end() || last->first.first != size || last->first.second != ends) {
-      last = parts.try_emplace(Ends{size, ends}).first;
-    }
-    Part& part = last->second;
-    if (part.batches.empty()) {
-      part.size = size;
-      part.which.reserve(ends.size() / 2);
-      for (std::size_t i = 0; i < ends.size(); i += 2) {
-        part.which.push_back({.first = ends[i], .end = ends[i + 1]});
-      }
-    }
-    part.batches.add(batch);
-    ends.clear();
-  };
-  std::uint64_t batch = 0;
-  for (const Interval& one : positions.intervals()) {
-    for (std::uint64_t at = one.first; at < one.end;) {
-      if (at / batch_size != batch && !ends.empty()) end_batch(batch);
-      batch = at / batch_size;
-      const std::uint64_t first = batch * batch_size;
-      const std::uint64_t end = std::min(one.end - first, batch_size);
-      ends.insert(ends.end(), {at - first, end});
-      at = first + end;
-    }
-  }
-  if (!ends.empty()) end_batch(batch);
-  std::vector<Part> sorted;
-  sorted.reserve(parts.size());
-  for (auto& [key, part] : parts) sorted.push_back(std::move(part));
-  std::ranges::sort(sorted, {}, [](const Part& one) { return one.batches.intervals()[0].first; });
-  return sorted;
-}
-
-// The shard that begins at a position of a batch of `size`; none where it is not the first of one.
-std::optional<std::uint64_t> shard_at(std::uint64_t size, std::uint64_t first, std::size_t ranks) {
-  const std::uint64_t rows = size / ranks;  // the first `longer` have one more
-  const std::uint64_t longer = size % ranks;
-  const std::uint64_t of_longer = longer * (rows + 1);
-  const std::uint64_t shard = first < of_longer ? first / (rows + 1)
-                              : rows > 0        ? longer + (first - of_longer) / rows
-                                                : ranks;
-  if (shard >= ranks || balanced_slice(size, shard, ranks).first != first) return std::nullopt;
-  return shard;
-}
-
-// Which of so many shards of a batch they are, or as they are: whichever is shorter.
-std::string to_text(const Part& part, std::size_t ranks) {
-  std::string text = to_text(IntervalSet(part.which));
-  std::vector<Interval> shards;
-  for (const Interval& one : part.which) {
-    const auto first = shard_at(part.size, one.first, ranks);
-    const auto end = one.end < part.size
-                         ? shard_at(part.size, one.end, ranks)
-                         : std::optional<std::uint64_t>(std::min<std::uint64_t>(part.size, ranks));
-    if (!first.has_value() || !end.has_value()) return text;
-    shards.push_back({.first = *first, .end = *end});
-  }
-  std::string told = to_text(IntervalSet(std::move(shards))) + "/" + std::to_string(ranks);
-  return told.size() < text.size() ? told : text;
-}
-
-// Takes what it leaves untold from `untold`.
-std::string to_text(const IntervalSet& positions, const BatchPlan& plan, std::uint64_t& untold) {
-  constexpr std::size_t kFew = 2;
-  if (positions.intervals().size() <= kFew) return to_text(positions);
-  std::string in_parts;
-  std::uint64_t pieces = 0;
-  for (const Part& part : parts_of(positions, plan, untold)) {
-    in_parts += in_parts.empty() ? "" : ";";
-    in_parts += to_text(part, plan.ranks()) + "@" + to_text(part.batches);
-    pieces += part.batches.count() * part.which.size();
-  }
-  // As bits, they may take half a byte each.
-  if (in_parts.empty() || in_parts.size() >= positions.intervals().size() / 2) {
-    std::string text = to_text(positions);
-    if (in_parts.empty() || text.size() <= in_parts.size()) return text;
-  }
-  untold -= pieces;
-  return in_parts;
-}
-
-// Those of one epoch.
-std::string to_text(const EpochReleases& one, const BatchPlan& plan, std::uint64_t& untold) {
-  std::string text =
-      " batches=" + to_text(one.batches) + " positions=" + to_text(one.positions, plan, untold);
-  if (!one.before.empty()) text += " before=" + to_text(one.before, plan, untold);
+ordered_json to_json(const EpochReleases& one) {
+  ordered_json epoch = {{"epoch", one.epoch},
+                        {"batches", to_json(one.batches)},
+                        {"positions", to_json(one.positions)}};
+  if (!one.before.empty()) epoch["before"] = to_json(one.before);
   if (one.carry.has_value()) {
-    text += " carry=" + std::to_string(one.carry->element) + ":" +
-            std::to_string(one.carry->position) + "+" + std::to_string(one.carry->offset);
+    epoch["carry"] = {one.carry->element, one.carry->position, one.carry->offset};
   }
-  return text;
+  return epoch;
 }
 
-bool is_alike(const EpochReleases& a, const EpochReleases& b) {
-  return a.batches == b.batches && a.positions == b.positions && a.before == b.before &&
-         a.carry == b.carry;
+// The end of the text: the FNV-1a of 32 bits of all before it.
+std::string sum_of(std::string_view body) {
+  std::uint32_t sum = 2166136261U;
+  for (const char c : body) sum = (sum ^ static_cast<unsigned char>(c)) * 16777619U;
+  std::array<char, 9> hex{};
+  std::snprintf(hex.data(), hex.size(), "%08x", sum);
+  return std::string(kStateSum) + hex.data() + "\"}";
+}
+
+// The beginning of what a text has, fit for an error's text.
+std::string shown(std::string_view text) {
+  constexpr std::size_t kMost = 40;
+  std::string some(text.substr(0, kMost));
+  std::ranges::replace_if(
+      some, [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text.size() > kMost ? some + "..." : some;
+}
+
+[[noreturn]] void refuse_state(const std::string& where, const std::string& why) {
+  throw Error("leat: this is no state of a prefetcher: at " + where + ", " + why +
+              "; give the whole text that state() returned");
+}
+
+[[noreturn]] void refuse_state(std::size_t byte, const std::string& why) {
+  refuse_state("byte " + std::to_string(byte), why);
+}
+
+// A value of the JSON, and its place: a JSON pointer, as "/epochs/0/batches".
+class StateValue {
+ public:
+  StateValue(const json& value, std::string place) : value_(value), place_(std::move(place)) {}
+
+  [[nodiscard]] bool has(const char* name) const { return value_.contains(name); }
+  [[nodiscard]] StateValue member(const char* name) const {
+    if (!value_.is_object()) fail(show() + " is no object");
+    const auto found = value_.find(name);
+    if (found == value_.end()) fail("expected \"" + std::string(name) + "\"");
+    return {*found, place_ + "/" + name};
+  }
+  [[nodiscard]] std::vector<StateValue> members(const char* name) const {
+    const StateValue list = array(name);
+    std::vector<StateValue> all;
+    for (const json& one : list.value_) {
+      all.emplace_back(one, list.place_ + "/" + std::to_string(all.size()));
+    }
+    return all;
+  }
+  [[nodiscard]] std::uint64_t number(const char* name) const {
+    const StateValue one = member(name);
+    if (!one.value_.is_number_unsigned()) one.fail(one.show() + " is no whole number of 64 bits");
+    return one.value_.get<std::uint64_t>();
+  }
+  template <class Enum>
+  [[nodiscard]] Enum one_of(const char* name, std::initializer_list<Enum> all) const {
+    const StateValue one = member(name);
+    for (const Enum value : all) {
+      if (one.value_ == to_string(value)) return value;
+    }
+    one.fail(one.show() + " is no " + name);
+  }
+  [[nodiscard]] IntervalSet intervals(const char* name) const {
+    const StateValue list = array(name);
+    std::vector<Interval> all;
+    all.reserve(list.value_.size());
+    for (const json& one : list.value_) {
+      if (!has_numbers(one, 2) || one[0].get<std::uint64_t>() >= one[1].get<std::uint64_t>()) {
+        StateValue(one, list.place_ + "/" + std::to_string(all.size()))
+            .fail(StateValue(one, "").show() + " is no interval [first,end]");
+      }
+      all.push_back({.first = one[0].get<std::uint64_t>(), .end = one[1].get<std::uint64_t>()});
+    }
+    return IntervalSet(std::move(all));
+  }
+  [[nodiscard]] Carry carry(const char* name) const {
+    const StateValue one = member(name);
+    if (!has_numbers(one.value_, 3)) {
+      one.fail(one.show() + " is no carry [element,position,offset]");
+    }
+    return {.element = one.value_[0].get<std::uint64_t>(),
+            .position = one.value_[1].get<std::uint64_t>(),
+            .offset = one.value_[2].get<std::uint64_t>()};
+  }
+  [[noreturn]] void fail(const std::string& why) const {
+    refuse_state(place_.empty() ? "the top" : place_, why);
+  }
+
+ private:
+  [[nodiscard]] StateValue array(const char* name) const {
+    StateValue list = member(name);
+    if (!list.value_.is_array()) list.fail(list.show() + " is no array");
+    return list;
+  }
+  [[nodiscard]] static bool has_numbers(const json& list, std::size_t count) {
+    return list.is_array() && list.size() == count &&
+           std::ranges::all_of(list, [](const json& one) { return one.is_number_unsigned(); });
+  }
+  // Not dump() of whatever there is: it calls itself for each level of a value.
+  [[nodiscard]] std::string show() const {
+    if (!value_.is_structured()) return shown(value_.dump());
+    const bool is_flat = std::ranges::none_of(value_, &json::is_structured);
+    return is_flat && value_.size() <= 4 ? shown(value_.dump()) : value_.type_name();
+  }
+
+  const json& value_;
+  std::string place_;
+};
+
+std::uint64_t end_of(const IntervalSet& set) {
+  return set.empty() ? 0 : set.intervals().back().end;
+}
+
+json parse_json(std::string_view text) {
+  try {
+    return json::parse(text);
+  } catch (const json::parse_error& error) {
+    refuse_state(error.byte - std::min<std::size_t>(error.byte, 1), "it is no JSON");
+  } catch (const json::exception&) {  // of a number that not even a double holds
+    refuse_state("some byte", "a number is no whole number of 64 bits");
+  }
+}
+
+EpochReleases parse_epoch(const StateValue& value, const State& state, const BatchPlan& plan) {
+  EpochReleases one{.epoch = value.number("epoch"),
+                    .batches = value.intervals("batches"),
+                    .positions = value.intervals("positions")};
+  const std::string name = "epoch " + std::to_string(one.epoch);
+  if (one.epoch > kLastEpoch) value.fail("there is no " + name);
+  if (!state.epochs.empty() && one.epoch <= state.epochs.back().epoch) {
+    value.fail(name + " follows " + std::to_string(state.epochs.back().epoch));
+  }
+  if (value.has("before")) one.before = value.intervals("before");
+  if (value.has("carry")) {
+    one.carry = value.carry("carry");
+    if (state.elements == 0 || one.carry->element > state.elements ||
+        one.carry->position > state.samples) {
+      value.fail(name + " does not have that carry");
+    }
+  }
+  const std::uint64_t positions = plan.end_of_positions();
+  if (end_of(one.batches) > plan.batches() || end_of(one.positions) > positions ||
+      end_of(one.before) > positions) {
+    value.fail("there is something that " + name + " does not have");
+  }
+  return one;
 }
 
 }  // namespace
 
-std::string state_checksum(std::string_view text) {
-  std::uint32_t sum = 2166136261U;
-  for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 16777619U;
-  std::array<char, 9> hex{};
-  std::snprintf(hex.data(), hex.size(), "%08x", sum);
-  return hex.data();
+std::string State::text() const {
+  ordered_json all = {{"leat_state", 2}, {"samples", samples}};
+  if (elements > 0) all["elements"] = elements;
+  all["batch_size"] = batch_size;
+  all["seed"] = seed;
+  all["order"] = to_string(order);
+  all["last_batch"] = to_string(last_batch);
+  all["rank"] = rank;
+  all["ranks"] = ranks;
+  all["world_size"] = world_size;
+  ordered_json& list = all["epochs"] = ordered_json::array();
+  for (const EpochReleases& one : epochs) list.push_back(to_json(one));
+  std::string text = all.dump();
+  text.pop_back();  // the brace, which comes after the sum
+  return text + sum_of(text);
 }
 
-std::string State::text() const {
-  std::string text = std::string(kStateHead) + " samples=" + std::to_string(samples) +
-                     (elements == 0 ? "" : " elements=" + std::to_string(elements)) +
-                     " batch_size=" + std::to_string(batch_size) + " seed=" + std::to_string(seed) +
-                     " order=" + to_string(order) + " last_batch=" + to_string(last_batch) +
-                     " ranks=" + std::to_string(rank) + "-" + std::to_string(rank + ranks - 1) +
-                     "/" + std::to_string(world_size);
-  const BatchPlan batch_plan = plan();
-  std::uint64_t untold = kMostUntold;
-  for (std::size_t i = 0; i < epochs.size();) {
-    const std::string told = to_text(epochs[i], batch_plan, untold);
-    const std::uint64_t each = intervals_of(epochs[i]);
-    std::size_t end = i + 1;
-    while (end < epochs.size() && untold >= each && is_alike(epochs[i], epochs[end]) &&
-           epochs[end].epoch == epochs[end - 1].epoch + 1) {
-      untold -= each;
-      ++end;
-    }
-    text += " epoch=" + std::to_string(epochs[i].epoch) +
-            (end - i > 1 ? "-" + std::to_string(epochs[end - 1].epoch) : "") + told;
-    i = end;
+State State::parse(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
+  if (text.starts_with("leat-state/1 ")) {
+    refuse_state(0,
+                 "it begins with \"leat-state/1\": a Leat before 0.1.0 wrote it, and states are "
+                 "JSON since; go on with the Leat that wrote it, or begin an epoch anew");
   }
-  return text + " sum=" + state_checksum(text);
+  if (!text.starts_with(kStateHead)) {
+    refuse_state(0, "it begins with " + shown(text.substr(0, kStateHead.size())) + ", not " +
+                        std::string(kStateHead));
+  }
+  const std::size_t end = text.rfind(kStateSum);
+  if (end == std::string_view::npos) {
+    refuse_state(text.size(), "it is cut off: there is no sum");
+  }
+  if (const std::string sum = sum_of(text.substr(0, end)); text.substr(end) != sum) {
+    refuse_state(end, "it ends with " + shown(text.substr(end)) +
+                          ", but the sum of the text before is " + sum);
+  }
+
+  const json parsed = parse_json(text);
+  const StateValue all(parsed, "");
+  State state;
+  state.samples = all.number("samples");
+  if (all.has("elements")) state.elements = all.number("elements");
+  state.batch_size = all.number("batch_size");
+  state.seed = all.number("seed");
+  state.order = all.one_of("order", {Order::kSequential, Order::kShuffled});
+  state.last_batch = all.one_of(
+      "last_batch", {LastBatch::kPartial, LastBatch::kDrop, LastBatch::kPad, LastBatch::kWrap});
+  state.rank = all.number("rank");
+  state.ranks = all.number("ranks");
+  state.world_size = all.number("world_size");
+  if (state.batch_size == 0 || state.world_size > kMostRanks || state.ranks == 0 ||
+      state.rank >= state.world_size || state.ranks > state.world_size - state.rank) {
+    all.fail("the ranks or batch_size make no sense");
+  }
+  const BatchPlan plan = state.plan();
+  for (const StateValue& epoch : all.members("epochs")) {
+    state.epochs.push_back(parse_epoch(epoch, state, plan));
+  }
+
+  const std::string written = state.text();
+  const auto differs = std::ranges::mismatch(text, written).in1;
+  if (written != text) {
+    refuse_state(static_cast<std::size_t>(differs - text.begin()),
+                 "it is not written as state() writes it");
+  }
+  return state;
 }
 
 }  // namespace leat::feeder

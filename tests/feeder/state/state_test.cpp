@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "leat/feeder/state/epoch_plan.h"
 #include "leat/feeder/state/intervals.h"
 
 namespace leat::feeder {

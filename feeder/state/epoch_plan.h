@@ -1,0 +1,37 @@
+// What is left to do of an epoch after a resume.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "leat/feeder/plan/batch_plan.h"
+#include "leat/feeder/state.h"
+
+namespace leat::feeder {
+
+/// The batches and positions of an epoch that are left: all of them, or the rest after a resume.
+/// Keeps references to its arguments. Const functions are thread-safe.
+class EpochPlan {
+ public:
+  /// `released` is what a resumed run had released before; null: nothing.
+  EpochPlan(const BatchPlan& plan, const EpochReleases* released) noexcept
+      : plan_(&plan), released_(released) {}
+
+  /// Whether all or part of the batch is left.
+  [[nodiscard]] bool has(std::uint64_t batch) const noexcept {
+    return released_ == nullptr || !released_->batches.contains(batch);
+  }
+  /// How many positions of the batch are left, over all ranks.
+  [[nodiscard]] std::uint64_t count(std::uint64_t batch) const;
+  /// Replaces `out` by the positions of the rank's shard of what is left of the batch.
+  void shard(std::uint64_t batch, std::size_t rank, std::vector<PositionRange>& out) const;
+
+ private:
+  [[nodiscard]] std::vector<PositionRange> left(std::uint64_t batch) const;
+
+  const BatchPlan* plan_;
+  const EpochReleases* released_;
+};
+
+}  // namespace leat::feeder
