@@ -17,7 +17,7 @@ enum { kPixels = 28 * 28, kClasses = 10, kBatch = 64 };
 typedef struct Checkpoint {
   float weights[kClasses][kPixels];
   float bias[kClasses];
-  char feed[512]; /* Leat's state, one line of some 130 bytes; empty: from the beginning */
+  char feed[512]; /* Leat's state, one line of some 200 bytes; empty: from the beginning */
 } Checkpoint;
 
 static void normalise(const uint8_t* image, float* x) {
