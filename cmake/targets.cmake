@@ -12,7 +12,9 @@ set(leat_include "${PROJECT_SOURCE_DIR}/include")
 
 # A unity build compiles many files as one: a fifth of the work. Without it (preset dev), each file
 # has to include what it uses.
-option(LEAT_UNITY "Compile the libraries and the tests as few large files" ON)
+option(LEAT_UNITY "Compile each target as few large files" ON)
+set(CMAKE_UNITY_BUILD ${LEAT_UNITY})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 20)
 
 # leat_add_library(csp a.cpp b.cpp): the target leat_csp, for users leat::csp.
 function(leat_add_library name)
@@ -30,8 +32,6 @@ function(leat_add_library name)
                POSITION_INDEPENDENT_CODE ON # a static Leat inside somebody's shared object
                VERSION ${PROJECT_VERSION}
                SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
-               UNITY_BUILD ${LEAT_UNITY}
-               UNITY_BUILD_BATCH_SIZE 20
   )
   leat_set_warnings(${target})
   leat_set_sanitizers(${target})

@@ -52,8 +52,6 @@ constexpr double kInstant = 0.5e-9;
 // How long a timeline is, in steps of the slowest run that is shown.
 constexpr double kShownSteps = 5;
 
-double seconds(leat::Duration length) { return std::chrono::duration<double>(length).count(); }
-
 // As XML takes it. A file's name may be no UTF-8.
 std::string escaped(std::string_view text) {
   using nlohmann::json;

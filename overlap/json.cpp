@@ -8,8 +8,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-double seconds(leat::Duration length) { return std::chrono::duration<double>(length).count(); }
-
 ordered_json of(const leat::feeder::StageShares& shares) {
   return {{"busy", shares.busy}, {"starved", shares.starved}, {"blocked", shares.blocked}};
 }

@@ -35,8 +35,6 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 double over(double value, double by) { return by > 0 ? value / by : kUnknown; }
 
-double seconds(leat::Duration length) { return std::chrono::duration<double>(length).count(); }
-
 // What this process has computed so far.
 double cpu_seconds() {
   rusage usage{};

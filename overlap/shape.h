@@ -10,6 +10,11 @@
 
 namespace overlap {
 
+/// A length of time in seconds.
+[[nodiscard]] constexpr double seconds(leat::Duration length) {
+  return std::chrono::duration<double>(length).count();
+}
+
 /// What a reader does while it reads a batch.
 enum class Reading : std::uint8_t {
   kWaiting,    // waits, as for a disk or a network; other fibers run
