@@ -42,16 +42,20 @@ std::uint64_t fixed_bytes(const Field& field, const char* of_what) {
   return bytes;
 }
 
+void check_index(const Dataset& data, std::uint64_t index) {
+  if (index < data.size()) return;
+  throw Error("leat: " + std::string(data.name()) + " has no sample " + std::to_string(index) +
+              "; it has " + std::to_string(data.size()));
+}
+
 void check_read(const Dataset& data, std::uint64_t index, const Sample& out) {
-  if (index >= data.size()) {
-    throw Error("leat: " + std::string(data.name()) + " has no sample " + std::to_string(index) +
-                "; it has " + std::to_string(data.size()));
-  }
+  check_index(data, index);
   const std::span<const Field> fields = data.fields();
   bool fits = out.fields().size() == fields.size();
   for (std::size_t f = 0; fits && f < fields.size(); ++f) {
     fits = out.fields()[f].dtype == fields[f].dtype &&
            out.fields()[f].variable_length == fields[f].variable_length &&
+           out.fields()[f].row_bytes() == fields[f].row_bytes() &&
            (fields[f].variable_length || out.bytes(f).size() == fields[f].bytes());
   }
   if (fits) return;

@@ -24,8 +24,11 @@ inline constexpr std::uint64_t kTarBlock = 512;
 /// what it is a field of, if its length is variable, an extent below 1, or the product too large.
 [[nodiscard]] std::uint64_t fixed_bytes(const Field& field, const char* of_what);
 
-/// Throws leat::Error if `data` has no sample `index`, std::invalid_argument if `out` is of other
-/// fields: of another number, type or size (names may differ).
+/// Throws leat::Error if `data` has no sample `index`.
+void check_index(const Dataset& data, std::uint64_t index);
+
+/// check_index(), and throws std::invalid_argument if `out` is of other fields: of another number,
+/// type or size (names may differ).
 void check_read(const Dataset& data, std::uint64_t index, const Sample& out);
 
 }  // namespace leat::feeder

@@ -7,6 +7,7 @@
 
 #include "leat/csp/error.h"
 #include "leat/feeder/sources/checks.h"
+#include "leat/feeder/sources/record_files.h"
 
 namespace leat::feeder {
 namespace {
@@ -68,12 +69,17 @@ Cifar::Cifar(std::size_t classes, std::string name, const std::vector<fs::path>&
     : classes_(classes),
       name_(std::move(name)),
       fields_(fields_of(classes, name_, options.label)),
-      records_(files, 0, labels_of(classes).size() + kPixels) {}
+      records_(std::make_unique<const RecordFiles>(files, 0, labels_of(classes).size() + kPixels)) {
+}
+
+Cifar::~Cifar() = default;
+
+std::uint64_t Cifar::size() const noexcept { return records_->size(); }
 
 void Cifar::read(std::uint64_t index, Sample& out) const {
   check_read(*this, index, out);
   const std::span<const Label> labels = labels_of(classes_);
-  const auto [file, offset] = records_.find(index);
+  const auto [file, offset] = records_->find(index);
   const std::span<const std::byte> record = file.bytes().subspan(offset, labels.size() + kPixels);
   std::memcpy(out.bytes(0).data(), record.data() + labels.size(), kPixels);
   for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -92,7 +98,7 @@ void Cifar::read(std::uint64_t index, Sample& out) const {
 }
 
 void Cifar::will_read(std::uint64_t index) const noexcept {
-  const auto [file, offset] = records_.find(index);
+  const auto [file, offset] = records_->find(index);
   file.fetch_into_cache(offset, labels_of(classes_).size() + kPixels);
 }
 

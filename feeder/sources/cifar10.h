@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,9 +30,10 @@
 
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/sources/files.h"
-#include "leat/feeder/sources/record_files.h"
 
 namespace leat::feeder {
+
+class RecordFiles;
 
 /// How labels are delivered.
 struct CifarOptions {
@@ -45,9 +47,10 @@ class Cifar : public Dataset {
  public:
   enum Split : std::uint8_t { kTrain, kTest };
 
+  ~Cifar() override;
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
-  [[nodiscard]] std::uint64_t size() const noexcept override { return records_.size(); }
+  [[nodiscard]] std::uint64_t size() const noexcept override;
   /// Copies, and checks the labels: here, since they are spread over all of the file's pages.
   /// Throws leat::Error, with file and byte, for a label that is none and for a file that has
   /// shrunk or cannot be read any more; leat::Error if `index` >= size(), std::invalid_argument if
@@ -65,7 +68,7 @@ class Cifar : public Dataset {
   std::size_t classes_;
   std::string name_;
   std::vector<Field> fields_;
-  RecordFiles records_;
+  std::unique_ptr<const RecordFiles> records_;
 };
 
 /// Fields of a sample: "image", uint8 {3, 32, 32} (colour, row, column); "label", a scalar, 0 to 9.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "leat/feeder/sources/checks.h"
+#include "leat/feeder/sources/record_files.h"
 
 namespace leat::feeder {
 namespace {
@@ -23,13 +24,18 @@ std::uint64_t bytes_of_record(const std::vector<Field>& fields) {
 FixedRecords::FixedRecords(const FilePatterns& files, FixedRecordsOptions options)
     : options_(std::move(options)),
       record_bytes_(bytes_of_record(options_.fields)),
-      records_(find_files(files, options_.extension), options_.header_bytes, record_bytes_) {
+      records_(std::make_unique<const RecordFiles>(find_files(files, options_.extension),
+                                                   options_.header_bytes, record_bytes_)) {
   if (options_.name.empty()) options_.name = "fixed records of " + files.text();
 }
 
+FixedRecords::~FixedRecords() = default;
+
+std::uint64_t FixedRecords::size() const noexcept { return records_->size(); }
+
 void FixedRecords::read(std::uint64_t index, Sample& out) const {
   check_read(*this, index, out);
-  const auto [file, offset] = records_.find(index);
+  const auto [file, offset] = records_->find(index);
   file.expect(offset, record_bytes_);
   const std::byte* next = file.bytes().data() + offset;
   for (std::size_t f = 0; f < options_.fields.size(); ++f) {
@@ -41,7 +47,7 @@ void FixedRecords::read(std::uint64_t index, Sample& out) const {
 }
 
 void FixedRecords::will_read(std::uint64_t index) const noexcept {
-  const auto [file, offset] = records_.find(index);
+  const auto [file, offset] = records_->find(index);
   file.fetch_into_cache(offset, record_bytes_);
 }
 

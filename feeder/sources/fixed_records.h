@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,9 +22,10 @@
 
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/sources/files.h"
-#include "leat/feeder/sources/record_files.h"
 
 namespace leat::feeder {
+
+class RecordFiles;
 
 /// What a record is.
 struct FixedRecordsOptions {
@@ -45,10 +47,11 @@ class FixedRecords final : public Dataset {
   /// is not that of its header and of whole records, with where the last whole one ends;
   /// std::invalid_argument for fields that cannot be.
   FixedRecords(const FilePatterns& files, FixedRecordsOptions options);
+  ~FixedRecords() override;
 
   [[nodiscard]] std::string_view name() const noexcept override { return options_.name; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return options_.fields; }
-  [[nodiscard]] std::uint64_t size() const noexcept override { return records_.size(); }
+  [[nodiscard]] std::uint64_t size() const noexcept override;
   /// Copies. Throws leat::Error if `index` >= size(), and with file and byte if the file has shrunk
   /// or cannot be read any more; std::invalid_argument if `out` is of other fields.
   void read(std::uint64_t index, Sample& out) const override;
@@ -58,7 +61,7 @@ class FixedRecords final : public Dataset {
  private:
   FixedRecordsOptions options_;
   std::uint64_t record_bytes_;
-  RecordFiles records_;
+  std::unique_ptr<const RecordFiles> records_;
 };
 
 }  // namespace leat::feeder

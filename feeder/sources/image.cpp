@@ -7,6 +7,11 @@
 #include <stdexcept>
 #include <utility>
 
+#include "leat/feeder/random.h"
+#include "leat/feeder/sample.h"
+#include "leat/feeder/sources/jpeg.h"
+#include "leat/feeder/sources/resize.h"
+
 namespace leat::feeder {
 namespace {
 

@@ -11,12 +11,14 @@
 #include <string>
 
 #include "leat/feeder/field.h"
-#include "leat/feeder/random.h"
-#include "leat/feeder/sample.h"
-#include "leat/feeder/sources/jpeg.h"
-#include "leat/feeder/sources/resize.h"
+#include "leat/feeder/sources/jpeg_options.h"
 
 namespace leat::feeder {
+
+class JpegDecoder;
+class Random;
+class Sample;
+struct Resize;
 
 /// How an image of any size becomes one of height x width.
 enum class Fit : std::uint8_t {

@@ -28,6 +28,7 @@
 #include <string>
 
 #include "leat/csp/error.h"
+#include "leat/feeder/sources/jpeg_options.h"
 
 namespace leat::feeder {
 
@@ -50,16 +51,6 @@ struct JpegHeader {
   std::uint32_t height = 0;
   unsigned components = 0;  // 1: grey, 3: color, 4: CMYK or YCCK
   bool progressive = false;
-};
-
-/// What is believed.
-struct JpegOptions {
-  /// Images of more pixels are refused before anything is allocated for them. The default is three
-  /// quarters of what Pillow accepts.
-  std::uint64_t max_pixels = std::uint64_t{1} << 27;
-  /// Whether corrupt data is passed over, as most viewers and Pillow do: what libjpeg then makes of
-  /// it is delivered, and warnings() counts. An image that is cut off is an error all the same.
-  bool accept_corrupt = false;
 };
 
 /// A rectangle of pixels.

@@ -17,6 +17,7 @@
 
 #include "leat/csp/error.h"
 #include "leat/feeder/sources/checks.h"
+#include "leat/feeder/sources/open_files.h"
 
 namespace leat::feeder {
 namespace {
@@ -34,22 +35,6 @@ std::uint64_t page_size() noexcept {
   return size;
 }
 
-class Descriptor {
- public:
-  // O_NONBLOCK: the other end of a pipe is not waited for.
-  explicit Descriptor(const std::filesystem::path& path)
-      : number_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    if (number_ < 0) cannot_read(path, std::strerror(errno), kCheckThatReadable);
-  }
-  ~Descriptor() { close(number_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  [[nodiscard]] int number() const noexcept { return number_; }
-
- private:
-  int number_;
-};
-
 }  // namespace
 
 void MappedFile::Unmap::operator()(void* pages) const noexcept { munmap(pages, size); }
@@ -59,9 +44,9 @@ MappedFile::MappedFile(std::filesystem::path path, Access access)
   std::error_code error;  // of a working directory that is gone
   absolute_ = std::filesystem::absolute(path_, error);
   if (error) absolute_ = path_;
-  const Descriptor file(path_);
+  const OpenFile file(path_);
   struct stat status = {};
-  if (fstat(file.number(), &status) != 0)
+  if (fstat(file.descriptor(), &status) != 0)
     cannot_read(path_, std::strerror(errno), kCheckThatReadable);
   if (!S_ISREG(status.st_mode)) {
     cannot_read(path_, S_ISDIR(status.st_mode) ? "it is a directory" : "it is no regular file",
@@ -78,7 +63,7 @@ MappedFile::MappedFile(std::filesystem::path path, Access access)
   device_ = status.st_dev;
   inode_ = status.st_ino;
 
-  void* const pages = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.number(), 0);
+  void* const pages = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor(), 0);
   if (pages == MAP_FAILED) {
     cannot_read(
         path_, std::string("mapping it failed: ") + std::strerror(errno),

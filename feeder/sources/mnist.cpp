@@ -3,12 +3,12 @@
 #include "leat/feeder/sources/mnist.h"
 
 #include <cstring>
-#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include "leat/csp/error.h"
+#include "leat/feeder/sources/checks.h"
 #include "leat/feeder/sources/idx.h"
 
 namespace leat::feeder {
@@ -92,8 +92,7 @@ void Mnist::append(const fs::path& image_file, const fs::path& label_file) {
   if (images.values.empty()) {
     throw Error("leat: " + image_file.string() +
                 " holds no pixels: " + std::to_string(images.shape[0]) + " images of " +
-                by(images.shape[1], images.shape[2]) +
-                " (byte 4 of its header); fetch the file again and compare its checksum");
+                by(images.shape[1], images.shape[2]) + " (byte 4 of its header); " + kFetchAgain);
   }
   if (!labels_.empty() && (images.shape[1] != rows_ || images.shape[2] != columns_)) {
     throw Error("leat: " + image_file.string() + " holds images of " +
@@ -121,16 +120,8 @@ void Mnist::append(const fs::path& image_file, const fs::path& label_file) {
 }
 
 void Mnist::read(std::uint64_t index, Sample& out) const {
-  if (index >= size()) {
-    throw Error("leat: " + std::string(name()) + " has no sample " + std::to_string(index) +
-                "; it has " + std::to_string(size()));
-  }
+  check_read(*this, index, out);
   const std::size_t pixels = rows_ * columns_;
-  if (out.fields().size() != 2 || out.bytes(0).size() != pixels || out.bytes(1).size() != 1) {
-    throw std::invalid_argument("leat: a sample of " + std::string(name()) + " is read into " +
-                                std::to_string(pixels) +
-                                " bytes for the image and 1 for the label");
-  }
   std::memcpy(out.bytes(0).data(), images_.data() + index * pixels, pixels);
   out.bytes(1)[0] = std::byte{labels_[index]};
 }

@@ -5,22 +5,31 @@
 
 #include <cerrno>
 #include <cstring>
-#include <string>
 #include <utility>
 
-#include "leat/csp/error.h"
+#include "leat/feeder/sources/checks.h"
 
 namespace leat::feeder {
 
 OpenFile::OpenFile(const std::filesystem::path& file)
-    : descriptor_(open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
-  if (descriptor_ < 0) {
-    throw Error("leat: cannot read " + file.string() + ": " + std::strerror(errno) +
-                "; check that it is a file and may be read");
-  }
+    : descriptor_(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (descriptor_ < 0) cannot_read(file, std::strerror(errno), kCheckThatReadable);
 }
 
 OpenFile::~OpenFile() { close(descriptor_); }
+
+OpenFile::Read OpenFile::read(std::uint64_t offset, std::span<std::byte> out) const noexcept {
+  std::size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t got =
+        pread(descriptor_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return {.bytes = done, .error = errno};
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return {.bytes = done, .error = 0};
+}
 
 OpenFiles::OpenFiles(std::span<const std::filesystem::path> files, std::size_t most)
     : files_(files), most_(most), open_(files.size()) {}

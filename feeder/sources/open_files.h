@@ -1,7 +1,8 @@
-// Files that are read again and again: as many stay open as may.
+// Files that are open for reading, and a limit to how many are.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <filesystem>
 #include <memory>
@@ -11,10 +12,10 @@
 
 namespace leat::feeder {
 
-/// A file open for reading.
+/// A file that is open for reading. Const functions are thread-safe.
 class OpenFile {
  public:
-  /// Throws leat::Error if it cannot be opened.
+  /// Does not wait for the other end of a pipe. Throws leat::Error if the file cannot be opened.
   explicit OpenFile(const std::filesystem::path& file);
   ~OpenFile();
   OpenFile(const OpenFile&) = delete;
@@ -22,17 +23,26 @@ class OpenFile {
 
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
+  /// What a read found.
+  struct Read {
+    std::size_t bytes = 0;  ///< fewer than asked for only if the file ends there, or after an error
+    int error = 0;          ///< errno; 0: there was none
+  };
+  /// Reads bytes `offset` .. + out.size() with pread(2). Blocks the thread.
+  [[nodiscard]] Read read(std::uint64_t offset, std::span<std::byte> out) const noexcept;
+
  private:
   int descriptor_;
 };
 
-/// Opens files when they are wanted, and closes the one that was opened first when there are too
-/// many. Thread-safe; blocks while it opens one, but nobody who wants another.
+/// Opens a file when it is asked for. Once `most` files are open, it closes the file that was
+/// opened first. Thread-safe; opening blocks the calling thread, and no call for another file.
 class OpenFiles {
  public:
   OpenFiles(std::span<const std::filesystem::path> files, std::size_t most);
 
-  /// File number `file`; open as long as it is held. Throws leat::Error if it cannot be opened.
+  /// File number `file`, open as long as the caller holds it. Throws leat::Error if it cannot be
+  /// opened.
   [[nodiscard]] std::shared_ptr<const OpenFile> get(std::size_t file);
 
  private:

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "leat/csp/error.h"
+#include "leat/feeder/sources/checks.h"
 
 namespace leat::feeder {
 
@@ -13,8 +13,7 @@ RecordFiles::RecordFiles(const std::vector<std::filesystem::path>& files,
     files_.push_back(std::make_unique<MappedFile>(path));
     const std::uint64_t size = files_.back()->size();
     const auto fail = [&](const std::string& problem) {
-      throw Error("leat: cannot read " + path.string() + ": " + problem +
-                  "; fetch the file again, and check that it holds such records");
+      cannot_read(path, problem, "fetch the file again, and check that it holds such records");
     };
     const std::string bytes = std::to_string(size) + " bytes";
     if (size <= header_bytes) {

@@ -2,9 +2,7 @@
 // before they are used, and what is allocated is bounded by kLongestText.
 #include "leat/feeder/sources/tar.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,7 +12,6 @@
 #include <string_view>
 #include <utility>
 
-#include "leat/csp/error.h"
 #include "leat/csp/wait/random.h"
 #include "leat/feeder/sources/checks.h"
 
@@ -142,23 +139,17 @@ std::string printable(std::string_view name) {
   return text;
 }
 
-TarReader::TarReader(std::filesystem::path file) : file_(std::move(file)) {
+TarReader::TarReader(std::filesystem::path file) : file_(std::move(file)), open_(file_) {
   struct stat status {};
-  descriptor_ = open(file_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not hang it
-  const bool is_open = descriptor_ >= 0 && fstat(descriptor_, &status) == 0;
-  const int error = errno;
-  const bool is_file = is_open && S_ISREG(status.st_mode);
-  if (!is_file && descriptor_ >= 0) close(descriptor_);
-  if (!is_open) fail(std::strerror(error), kCheckThatReadable);
-  if (!is_file)
+  if (fstat(open_.descriptor(), &status) != 0) fail(std::strerror(errno), kCheckThatReadable);
+  if (!S_ISREG(status.st_mode)) {
     fail(S_ISDIR(status.st_mode) ? "Is a directory" : "it is no file", kCheckThatReadable);
+  }
   size_ = static_cast<std::uint64_t>(status.st_size);
 }
 
-TarReader::~TarReader() { close(descriptor_); }
-
 void TarReader::fail(const std::string& problem, const char* advice) const {
-  throw Error("leat: cannot read " + file_.string() + ": " + problem + "; " + advice);
+  cannot_read(file_, problem, advice);
 }
 
 void TarReader::seek(std::uint64_t begin) { next_ = begin; }
@@ -169,14 +160,11 @@ std::span<const std::byte> TarReader::block(std::uint64_t offset) {
   if (offset < window_begin_ || offset + wanted > window_begin_ + window_.size()) {
     window_.resize(std::min(kWindow, size_ - std::min(offset, size_)));
     window_begin_ = offset;
-    for (std::size_t done = 0; done < window_.size();) {
-      const ssize_t got = pread(descriptor_, window_.data() + done, window_.size() - done,
-                                static_cast<off_t>(offset + done));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) fail(std::strerror(errno) + at_byte(offset + done), kCheckThatReadable);
-      if (got == 0)
-        fail("it became shorter while it was read" + at_byte(offset + done), kCheckThatReadable);
-      done += static_cast<std::size_t>(got);
+    const OpenFile::Read read = open_.read(offset, window_);
+    const std::string where = at_byte(offset + read.bytes);
+    if (read.error != 0) fail(std::strerror(read.error) + where, kCheckThatReadable);
+    if (read.bytes < window_.size()) {
+      fail("it became shorter while it was read" + where, kCheckThatReadable);
     }
   }
   return std::span(window_).subspan(offset - window_begin_, wanted);

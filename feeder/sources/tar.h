@@ -25,6 +25,8 @@
 #include <string_view>
 #include <vector>
 
+#include "leat/feeder/sources/open_files.h"
+
 namespace leat::feeder {
 
 /// A file in an archive.
@@ -52,9 +54,6 @@ struct TarMember {
 class TarReader {
  public:
   explicit TarReader(std::filesystem::path file);
-  ~TarReader();
-  TarReader(const TarReader&) = delete;
-  TarReader& operator=(const TarReader&) = delete;
 
   /// The next file; others, such as directories and links, are passed over. False at the end.
   bool next(TarMember& member);
@@ -72,7 +71,7 @@ class TarReader {
   [[noreturn]] void fail(const std::string& problem, const char* advice) const;
 
   std::filesystem::path file_;
-  int descriptor_ = -1;
+  OpenFile open_;
   std::uint64_t size_ = 0;  // of the archive
   std::uint64_t next_ = 0;  // byte of the next header
   std::vector<std::byte> window_;

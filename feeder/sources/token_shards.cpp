@@ -10,6 +10,8 @@
 
 #include "leat/csp/error.h"
 #include "leat/feeder/sources/checks.h"
+#include "leat/feeder/sources/mapped_file.h"
+#include "leat/feeder/sources/shard_index.h"
 
 namespace leat::feeder {
 namespace {
@@ -184,21 +186,28 @@ void check_options(const TokenShardsOptions& options) {
 
 }  // namespace
 
+struct TokenShards::Shards {
+  std::vector<std::unique_ptr<MappedFile>> files;
+  ShardIndex index;
+};
+
 TokenShards::TokenShards(const FilePatterns& files, const TokenShardsOptions& options)
     : name_("tokens of " + files.text()),
       sequence_length_(options.sequence_length),
       stride_(options.stride == 0 ? options.sequence_length : options.stride),
-      bound_(options.vocabulary) {
+      bound_(options.vocabulary),
+      shards_(std::make_unique<Shards>()) {
+  std::vector<std::unique_ptr<MappedFile>>& mapped = shards_->files;
   check_options(options);
   std::optional<Shard> first;
   for (const std::filesystem::path& path : find_files(files, options.extension)) {
-    shards_.push_back(std::make_unique<MappedFile>(path));
-    const MappedFile& file = *shards_.back();
+    mapped.push_back(std::make_unique<MappedFile>(path));
+    const MappedFile& file = *mapped.back();
     const Shard shard = look_at(file, options);
     if (!first) first = shard;
     if (shard.token != first->token || shard.header_bytes != first->header_bytes) {
       cannot_read(file.path(),
-                  "it has " + to_string(shard) + ", but " + shards_[0]->path().string() + " has " +
+                  "it has " + to_string(shard) + ", but " + mapped[0]->path().string() + " has " +
                       to_string(*first),
                   "take shards of one kind");
     }
@@ -210,12 +219,12 @@ TokenShards::TokenShards(const FilePatterns& files, const TokenShardsOptions& op
                   "leave it out, or take a smaller sequence_length");
     }
     tokens_ += shard.tokens;
-    index_.add((shard.tokens - sequence_length_ - 1) / stride_ + 1);
+    shards_->index.add((shard.tokens - sequence_length_ - 1) / stride_ + 1);
   }
   token_ = first->token;
   header_bytes_ = first->header_bytes;
   if (size_of(options.dtype) < size_of(token_)) {
-    cannot_read(shards_[0]->path(),
+    cannot_read(mapped[0]->path(),
                 std::string("its tokens are ") + to_string(token_) + ", which " +
                     to_string(options.dtype) + " cannot hold",
                 "ask for int32 or larger");
@@ -227,10 +236,14 @@ TokenShards::TokenShards(const FilePatterns& files, const TokenShardsOptions& op
   fields_ = {{"x", options.dtype, {length}}, {"y", options.dtype, {length}}};
 }
 
+TokenShards::~TokenShards() = default;
+
+std::uint64_t TokenShards::size() const noexcept { return shards_->index.size(); }
+
 void TokenShards::read(std::uint64_t index, Sample& out) const {
   check_read(*this, index, out);
-  const auto [shard, window] = index_.find(index);
-  const MappedFile& file = *shards_[shard];
+  const auto [shard, window] = shards_->index.find(index);
+  const MappedFile& file = *shards_->files[shard];
   const std::uint64_t offset = header_bytes_ + window * stride_ * size_of(token_);
   const std::uint64_t bytes = (sequence_length_ + 1) * size_of(token_);
   file.expect(offset, bytes);
@@ -242,9 +255,9 @@ void TokenShards::read(std::uint64_t index, Sample& out) const {
 }
 
 void TokenShards::will_read(std::uint64_t index) const noexcept {
-  const auto [shard, window] = index_.find(index);
-  shards_[shard]->fetch_into_cache(header_bytes_ + window * stride_ * size_of(token_),
-                                   (sequence_length_ + 1) * size_of(token_));
+  const auto [shard, window] = shards_->index.find(index);
+  shards_->files[shard]->fetch_into_cache(header_bytes_ + window * stride_ * size_of(token_),
+                                          (sequence_length_ + 1) * size_of(token_));
 }
 
 void TokenShards::check_tokens(const MappedFile& file, std::uint64_t offset) const {

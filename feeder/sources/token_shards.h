@@ -33,10 +33,10 @@
 
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/sources/files.h"
-#include "leat/feeder/sources/mapped_file.h"
-#include "leat/feeder/sources/shard_index.h"
 
 namespace leat::feeder {
+
+class MappedFile;
 
 /// What begins a shard.
 enum class TokenHeader : std::uint8_t {
@@ -76,10 +76,11 @@ class TokenShards final : public Dataset {
   /// them for one window, and where shards differ in their header or type. Throws
   /// std::invalid_argument for options that cannot be, naming them.
   TokenShards(const FilePatterns& files, const TokenShardsOptions& options);
+  ~TokenShards() override;
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
-  [[nodiscard]] std::uint64_t size() const noexcept override { return index_.size(); }
+  [[nodiscard]] std::uint64_t size() const noexcept override;
   /// Copies and widens. Throws leat::Error, with file and byte, for a token that is not below the
   /// vocabulary, and for a file that has shrunk or cannot be read any more; leat::Error if `index`
   /// >= size(), std::invalid_argument if `out` is of other fields.
@@ -93,6 +94,7 @@ class TokenShards final : public Dataset {
   [[nodiscard]] std::uint64_t tokens() const noexcept { return tokens_; }
 
  private:
+  struct Shards;
   /// Throws for the first token that is out of bounds in the window at `offset`.
   void check_tokens(const MappedFile& file, std::uint64_t offset) const;
 
@@ -104,8 +106,7 @@ class TokenShards final : public Dataset {
   DType token_ = DType::kUint16;
   std::uint64_t tokens_ = 0;
   std::vector<Field> fields_;
-  std::vector<std::unique_ptr<MappedFile>> shards_;
-  ShardIndex index_;
+  std::unique_ptr<Shards> shards_;
 };
 
 }  // namespace leat::feeder

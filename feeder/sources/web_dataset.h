@@ -23,7 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,8 +32,6 @@
 
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/sources/files.h"
-#include "leat/feeder/sources/open_files.h"
-#include "leat/feeder/sources/web_index.h"
 #include "leat/feeder/sources/web_part.h"
 
 namespace leat::feeder {
@@ -61,10 +59,11 @@ class WebDataset final : public Dataset {
   /// a size that is not the field's; if there are no samples. std::invalid_argument for no shards
   /// or no parts.
   explicit WebDataset(const FilePatterns& shards, const WebDatasetOptions& options = {});
+  ~WebDataset() override;
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
-  [[nodiscard]] std::uint64_t size() const noexcept override { return first_samples_.back(); }
+  [[nodiscard]] std::uint64_t size() const noexcept override;
   /// Reads and decodes; never parks. Throws leat::Error, with shard, file and byte, if the shard is
   /// no longer what it was, if an image cannot be decoded or a label is no integer;
   /// std::invalid_argument if `out` is of other fields.
@@ -79,23 +78,20 @@ class WebDataset final : public Dataset {
   [[nodiscard]] std::uint64_t skipped() const noexcept { return skipped_; }
 
  private:
-  [[nodiscard]] std::size_t shard_of(std::uint64_t index) const;
-  [[nodiscard]] const WebMember& member(std::uint64_t index, std::size_t part) const;
-  [[nodiscard]] std::span<const std::byte> fetch(std::size_t shard, const WebMember& member,
-                                                 Sample& out) const;
-  void decode(std::size_t part, std::size_t shard, const WebMember& member,
-              std::span<const std::byte> data, Sample& out) const;
-  [[noreturn]] void fail(std::size_t shard, const WebMember& member, const std::string& problem,
+  struct Shards;
+  struct Place;
+  [[nodiscard]] Place place(std::uint64_t index, std::size_t part) const;
+  [[nodiscard]] std::span<const std::byte> fetch(const Place& place, Sample& out) const;
+  void decode(std::size_t part, const Place& place, std::span<const std::byte> data,
+              Sample& out) const;
+  [[noreturn]] void fail(const Place& place, const std::string& problem,
                          const std::string& advice) const;
 
   std::string name_;
-  std::vector<std::filesystem::path> shards_;
   std::vector<WebPart> parts_;
   std::vector<Field> fields_;
-  std::vector<std::uint64_t> first_samples_;  // of each shard; then, of all
-  std::vector<WebMember> members_;            // [sample][part]
   std::uint64_t skipped_ = 0;
-  mutable OpenFiles files_;  // locks itself
+  std::unique_ptr<Shards> shards_;
 };
 
 }  // namespace leat::feeder
