@@ -12,7 +12,7 @@ file(
   "${PROJECT_SOURCE_DIR}/feeder/interop/*.h"
 )
 list(APPEND leat_public_headers feeder/interop/c/leat.h feeder/interop/c/sources.h)
-foreach(source cifar10 files fixed_records function image memory mnist synthetic synthetic_images
+foreach(source cifar10 files fixed_records function image jpeg_options memory mnist synthetic synthetic_images
         synthetic_web token_shards web_dataset web_part
 )
   list(APPEND leat_public_headers feeder/sources/${source}.h)

@@ -1,6 +1,9 @@
-// Datasets: where samples come from.
+// Datasets: samples by number.
 //
-// Example: a dataset of one's own (for a function alone, there is sources/function.h)
+// Derive from Dataset to feed a format of your own. sources/ has datasets for common formats;
+// sources/function.h makes a dataset of one function.
+//
+// Example
 //   class Squares final : public leat::feeder::Dataset {
 //    public:
 //     std::string_view name() const noexcept override { return "squares"; }
@@ -12,6 +15,10 @@
 //    private:
 //     std::vector<Field> fields_{{"square", DType::kInt64, {}}};
 //   };
+//
+// Thread safety: const functions are called from several fibers and threads at the same time.
+// Ownership: a dataset outlives the prefetchers that read from it.
+// Errors: read() throws leat::Error, with file and offset, for a sample that cannot be read.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +31,20 @@
 
 namespace leat::feeder {
 
-/// Whether reading may keep its thread for longer than it computes, and hence where it is done.
+/// How often read() blocks its thread, for instance on the disk. It decides where read() is called.
 enum class Blocking : std::uint8_t {
-  kNever,  // memory, arithmetic. On the reader's fiber, where a read may park. Meanwhile it has one
-           // of the scheduler's threads: what is long holds up all that runs there
-  kSeldom,  // a file that is mostly in memory. On the fiber as long as whole batches take less than
-            // a millisecond, else on a thread of its own. A read must not park
-  kOften,   // on a thread of its own, always, with a thread's stack (csp/blocking.h). Nothing there
-            // is a fiber's: a read that waits blocks the thread
+  /// Never: memory, arithmetic. Called on the reader's fiber; a read may park. A long read occupies
+  /// one of the scheduler's threads, and delays the other fibers of that thread.
+  kNever,
+  /// Seldom: a file that is mostly in memory. Called on the reader's fiber while whole batches take
+  /// less than a millisecond, else on a thread of its own. A read must not park.
+  kSeldom,
+  /// Often. Called on a thread of its own, with the stack of a thread (csp/blocking.h). It is not a
+  /// fiber: a read that waits blocks the thread.
+  kOften,
 };
 
-/// Samples by number.
+/// Samples by number. The base class of all sources.
 class Dataset {
  public:
   Dataset() = default;
@@ -42,28 +52,28 @@ class Dataset {
   Dataset& operator=(const Dataset&) = delete;
   virtual ~Dataset() = default;
 
-  /// For error messages and reports.
+  /// The name in error messages and reports.
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
-  /// The tensors of a sample; constant over the dataset's life.
+  /// The tensors of a sample. Constant over the life of the dataset.
   [[nodiscard]] virtual std::span<const Field> fields() const noexcept = 0;
-  /// Number of samples; constant.
+  /// Number of samples. Constant.
   [[nodiscard]] virtual std::uint64_t size() const noexcept = 0;
-  /// Writes sample `index` < size() into `out`, whose fields are fields(): straight into pinned
-  /// memory, so decode there. Called from several fibers or threads at the same time. Throws
-  /// leat::Error, saying file and offset. Where it runs, blocking() tells.
+  /// Writes sample `index` < size() into `out`, whose fields are fields(). The memory of `out` is
+  /// the pinned memory of the batch: decode straight into it. Called from several fibers or threads
+  /// at the same time; blocking() says where. Throws leat::Error, with file and offset.
   ///
-  /// A function of `index`, `out.epoch()` and what `out.random()` gives: on that rest the same
-  /// batches after a resume.
+  /// The sample must depend on `index`, `out.epoch()` and the numbers of `out.random()` alone, so
+  /// that a resumed run reads the same batches.
   virtual void read(std::uint64_t index, Sample& out) const = 0;
 
-  /// Constant.
+  /// How often read() blocks. Constant.
   [[nodiscard]] virtual Blocking blocking() const noexcept { return Blocking::kNever; }
-  /// Sample `index` < size() will be read soon by the calling reader, after one or two others: a
-  /// chance to have the processor fetch it into its cache meanwhile. Does nothing that waits or
-  /// throws, and need not do anything.
+  /// A hint: the calling reader will read sample `index` < size() soon, after one or two others. An
+  /// override may ask the processor to fetch the sample into its cache. It must not wait or throw.
   virtual void will_read(std::uint64_t /*index*/) const noexcept {}
-  /// The length that read() will set in field `field`, which has a variable one; std::nullopt where
-  /// only reading tells. Cheap: samples are packed by it (PrefetcherOptions::packing).
+  /// The length that read() will set in field `field`, which is of variable length; std::nullopt if
+  /// it is known only after the read. Has to be cheap: packing calls it for every sample
+  /// (PrefetcherOptions::packing).
   [[nodiscard]] virtual std::optional<std::size_t> length(std::uint64_t /*index*/,
                                                           std::size_t /*field*/) const {
     return std::nullopt;

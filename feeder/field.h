@@ -1,4 +1,8 @@
-// What a sample consists of: tensors with a name, a type of elements and a shape.
+// Fields: the name, element type and shape of each tensor of a sample.
+//
+// Example
+//   const leat::feeder::Field image{"image", leat::feeder::DType::kUint8, {28, 28}};
+//   image.bytes();                                              // 784
 #pragma once
 
 #include <cstddef>
@@ -18,27 +22,27 @@ enum class DType : std::uint8_t {
   kUint16,
   kUint32,
   kUint64,
-  kFloat16,   // IEEE 754 binary16
-  kBFloat16,  // the upper half of a float
+  kFloat16,   ///< IEEE 754 binary16
+  kBFloat16,  ///< the upper half of a float
   kFloat32,
   kFloat64,
 };
 
 /// Bytes of one element.
 [[nodiscard]] std::size_t size_of(DType dtype) noexcept;
-/// "uint8", "float32", ...
+/// The name of the type: "uint8", "float32", ...
 [[nodiscard]] const char* to_string(DType dtype) noexcept;
 
-/// The bits of a 16-bit float, for which C++20 has no type.
+/// The bits of an IEEE 754 binary16 number, for which C++20 has no type.
 struct Float16 {
   std::uint16_t bits;
 };
-/// The same of bfloat16, the upper half of a 32-bit one.
+/// The bits of a bfloat16 number: the upper half of a 32-bit float.
 struct BFloat16 {
   std::uint16_t bits;
 };
 
-/// The DType of a C++ type; not defined for types that are no tensor element.
+/// The DType of a C++ type. Does not compile for a type that is not a tensor element.
 template <class T>
 inline constexpr DType kDTypeOf = T::not_an_element_type;
 template <>
@@ -66,20 +70,20 @@ inline constexpr DType kDTypeOf<float> = DType::kFloat32;
 template <>
 inline constexpr DType kDTypeOf<double> = DType::kFloat64;
 
-/// One tensor of a sample: all samples have it with the same type and, but for the length of one
-/// that is of variable length, the same shape.
+/// One tensor of a sample. Every sample has it, with the same type and the same shape; only the
+/// first extent of a field of variable length differs. A value.
 struct Field {
-  std::string name;  // "image"
+  std::string name;  ///< "image"
   DType dtype = DType::kUint8;
-  std::vector<std::int64_t> shape;  // of one sample, row-major; empty: a scalar
-  /// The first extent differs from sample to sample; shape[0] is the longest.
+  std::vector<std::int64_t> shape;  ///< of one sample, row-major; empty: a scalar
+  /// The first extent differs from sample to sample; shape[0] is the largest.
   bool variable_length = false;
 
-  /// Elements of one sample, of the longest.
+  /// Elements in one sample; of variable length, in the longest sample.
   [[nodiscard]] std::size_t elements() const noexcept;
-  /// Bytes of one sample, of the longest.
+  /// Bytes of one sample; of variable length, of the longest sample.
   [[nodiscard]] std::size_t bytes() const noexcept { return elements() * size_of(dtype); }
-  /// Bytes of a step along the first extent; bytes() of a scalar.
+  /// Bytes of one step along the first extent; of a scalar, bytes().
   [[nodiscard]] std::size_t row_bytes() const noexcept;
   friend bool operator==(const Field&, const Field&) = default;
 };

@@ -1,6 +1,6 @@
-// Transforms on the host: what becomes of a sample before it is in a batch.
+// Transforms on the host: a dataset whose samples are computed from the samples of another one.
 //
-// Example: floats out of bytes, and a mirror image half of the time
+// Example: bytes become floats, and half of the images are mirrored
 //   const leat::feeder::Map augmented(
 //       data, {{"image", leat::feeder::DType::kFloat32, {3, 32, 32}},
 //              {"label", leat::feeder::DType::kUint8, {}}},
@@ -10,9 +10,9 @@
 //         out.as<std::uint8_t>(1)[0] = in.as<std::uint8_t>(1)[0];
 //       });
 //
-// Transforms run where samples are read: several at a time, on the prefetcher's readers. What they
-// draw from out.random() depends on the sample and the epoch alone, so a resumed run augments as
-// the first one did.
+// Transforms run where samples are read: on the readers of the prefetcher, several at a time. The
+// numbers of out.random() depend on the sample and the epoch alone, so a resumed run augments each
+// sample as the first run did.
 #pragma once
 
 #include <cstddef>
@@ -29,58 +29,65 @@
 
 namespace leat::feeder {
 
-/// A transform threw. What it threw is nested (std::rethrow_if_nested), and its text is in this
-/// one's.
+/// Thrown by Map::read() when a transform has thrown. The transform's exception is nested
+/// (std::rethrow_if_nested), and what() contains its text.
 class TransformError : public Error {
  public:
   using Error::Error;
 };
 
-/// A sample that was read, to be looked at. Valid during the call that it was passed to.
+/// A sample that was read, read-only. Valid during the call that receives it.
 class SampleView {
  public:
+  /// A view of `sample`, which must outlive it.
   explicit SampleView(const Sample& sample) noexcept : sample_(sample) {}
+  /// The tensors of the sample.
   [[nodiscard]] std::span<const Field> fields() const noexcept { return sample_.fields(); }
-  /// Of a field of variable length, as much as the sample has. Throws std::out_of_range.
+  /// The bytes of field `field`; of variable length, those of this sample's length. Throws
+  /// std::out_of_range.
   [[nodiscard]] std::span<const std::byte> bytes(std::size_t field) const;
-  /// The same as elements. Throws std::invalid_argument if T is not the field's type.
+  /// bytes(field) as elements. Throws std::invalid_argument if T is not the type of the field.
   template <class T>
   [[nodiscard]] std::span<const T> as(std::size_t field) const {
     const std::span<const T> room = sample_.as<T>(field);
     return room.first(bytes(field).size() / sizeof(T));
   }
-  /// In its first extent; 1 for a scalar.
+  /// The first extent of field `field`; 1 for a scalar.
   [[nodiscard]] std::size_t length(std::size_t field) const { return sample_.length(field); }
 
  private:
   const Sample& sample_;
 };
 
-/// A dataset of another one's samples, each transformed. Maps may be mapped again: out.random()
-/// then goes on where the inner transform left it. Const and thread-safe as far as the transform
-/// is.
+/// A dataset of the transformed samples of another dataset. A Map may be mapped again; out.random()
+/// then continues where the inner transform stopped. Const functions are thread-safe if the
+/// transform is.
 class Map final : public Dataset {
  public:
+  /// Computes `out` from `in`.
   using Transform = std::function<void(const SampleView& in, Sample& out)>;
+  /// Changes `sample`.
   using InPlace = std::function<void(Sample& sample)>;
 
-  /// `f` makes of a sample of `from`, which is in scratch memory, one with these fields. `from`
-  /// must outlive this. Throws std::invalid_argument if `f` is empty.
+  /// `f` computes a sample with these fields from a sample of `from`, which is in scratch memory.
+  /// `from` must outlive the map. Throws std::invalid_argument if `f` is empty.
   Map(const Dataset& from, std::vector<Field> fields, Transform f);
-  /// `f` changes the sample where it lies, which is where it goes: there is no copy, and the fields
-  /// stay as they are. It may set a variable length, unless `from` promises one by length().
+  /// `f` changes the sample in place: no copy is made, and the fields stay as they are. `f` may set
+  /// a variable length, unless `from` has promised one by length(). `from` must outlive the map.
+  /// Throws std::invalid_argument if `f` is empty.
   Map(const Dataset& from, InPlace f);
 
-  /// That of `from`, and "mapped".
+  /// The name of `from`, and "mapped".
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return from_.size(); }
-  /// Throws what reading from `from` throws, as it is, and TransformError with what `f` threw
-  /// nested in it, or where `f` changed a length that was promised. Cancelled passes.
+  /// Reads from `from` and transforms. Rethrows unchanged what from.read() throws, and Cancelled.
+  /// Throws TransformError if `f` throws (nested), or if `f` has changed a length that was
+  /// promised.
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return from_.blocking(); }
   void will_read(std::uint64_t index) const noexcept override { from_.will_read(index); }
-  /// In place, what `from` says; else std::nullopt, since only `f` knows.
+  /// In place: the length that `from` returns. Else std::nullopt, because only `f` knows.
   [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,
                                                   std::size_t field) const override;
 

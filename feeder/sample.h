@@ -1,9 +1,11 @@
-// One sample on its way from a dataset into a batch: where its tensors go, and what a read may use.
+// Samples: what Dataset::read fills, and the memory and random numbers that a read may use.
 //
-// Example: to look at a sample, without a prefetcher
+// Example: read one sample without a prefetcher
 //   leat::feeder::SampleBuffer five(data.fields());
 //   data.read(5, five);
 //   std::span<const std::uint8_t> label = five.as<std::uint8_t>(1);
+//
+// Thread safety: none; one fiber or thread uses a sample at a time.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +19,13 @@
 
 namespace leat::feeder {
 
-/// Memory for the time of one read, handed out from the front. Grows while it is not large enough;
-/// after that it allocates nothing. One fiber at a time.
+/// Memory for the time of one read, handed out from the front. Grows until it is large enough for a
+/// read; after that it allocates nothing. For one fiber at a time.
 class Scratch {
  public:
-  /// `bytes`, aligned to 64, until reset(); not initialised.
+  /// `bytes` of memory, aligned to 64 bytes, valid until reset(). Not initialised.
   [[nodiscard]] std::span<std::byte> take(std::size_t bytes);
-  /// Nothing is taken any more.
+  /// Takes back all memory that was handed out.
   void reset() noexcept;
 
  private:
@@ -36,40 +38,40 @@ class Scratch {
   std::size_t taken_ = 0;      // of all
 };
 
-/// What Dataset::read fills. Made by whoever reads: a prefetcher, or a SampleBuffer. Not copyable;
-/// for one fiber at a time, and for the length of one read.
+/// What Dataset::read fills. A prefetcher or a SampleBuffer makes it, for the length of one read.
+/// Not copyable; for one fiber at a time.
 class Sample {
  public:
-  /// `rooms[f]` is where field f goes. All spans and `scratch` must outlive the sample.
+  /// `rooms[f]` is the memory of field f. All spans and `scratch` must outlive the sample.
   Sample(std::span<const Field> fields, std::span<const std::span<std::byte>> rooms,
          std::span<std::size_t> lengths, std::uint64_t epoch, Random random, Scratch& scratch);
   Sample(const Sample&) = delete;
   Sample& operator=(const Sample&) = delete;
 
-  /// The tensors to write.
+  /// The tensors that read() has to write.
   [[nodiscard]] std::span<const Field> fields() const noexcept { return fields_; }
-  /// Where field `field` goes: Field::bytes() of pinned memory to be written, or, of a field of
-  /// variable length, room for the longest that is accepted here. Not initialised: what is not
-  /// written is what the slot held before. Throws std::out_of_range.
+  /// The memory of field `field`: Field::bytes() of pinned memory; of a field of variable length,
+  /// room for the longest sample that is accepted here. Not initialised: bytes that are not written
+  /// keep what an earlier batch left there. Throws std::out_of_range.
   [[nodiscard]] std::span<std::byte> bytes(std::size_t field) const;
-  /// The same as elements. Throws std::invalid_argument if T is not the field's type.
+  /// bytes(field) as elements. Throws std::invalid_argument if T is not the type of the field.
   template <class T>
   [[nodiscard]] std::span<T> as(std::size_t field) const {
     const std::span<std::byte> room = typed(field, kDTypeOf<T>);
     return {reinterpret_cast<T*>(room.data()), room.size() / sizeof(T)};
   }
-  /// Of a field of variable length: how long this sample is, in its first extent. Without it, the
-  /// longest. Throws leat::Error for more than there is room for, std::invalid_argument for a field
-  /// of fixed length.
+  /// Sets the first extent of a field of variable length in this sample. Without it, the sample is
+  /// as long as there is room for. Throws leat::Error if `length` exceeds the room,
+  /// std::invalid_argument for a field of fixed length.
   void set_length(std::size_t field, std::size_t length);
-  /// As set; of a field of fixed length, its first extent (1 for a scalar).
+  /// The first extent: as set_length() has set it, or that of the field (1 for a scalar).
   [[nodiscard]] std::size_t length(std::size_t field) const;
 
-  /// The epoch that it is read for; 0 outside a prefetcher.
+  /// The epoch that the sample is read for; 0 outside a prefetcher.
   [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
   /// Random numbers for augmentation.
   [[nodiscard]] Random& random() noexcept { return random_; }
-  /// Memory for the time of this read; not initialised, aligned to 64 bytes.
+  /// `bytes` of memory for the time of this read, aligned to 64 bytes. Not initialised.
   [[nodiscard]] std::span<std::byte> scratch(std::size_t bytes) { return scratch_.take(bytes); }
 
  private:
@@ -84,9 +86,10 @@ class Sample {
   Scratch& scratch_;
 };
 
-/// Owns the memory of one sample of such fields. `seed` and the numbers key its random().
+/// A sample that owns its memory: to read one sample without a prefetcher.
 class SampleBuffer {
  public:
+  /// Allocates memory for `fields`. `seed`, `epoch` and `sample` key random().
   explicit SampleBuffer(std::span<const Field> fields, std::uint64_t seed = 0,
                         std::uint64_t epoch = 0, std::uint64_t sample = 0);
   SampleBuffer(const SampleBuffer&) = delete;
@@ -94,8 +97,10 @@ class SampleBuffer {
 
   // NOLINTNEXTLINE(google-explicit-constructor): what reads into a Sample reads into this
   operator Sample&() noexcept { return sample_; }
-  /// What was read: of a field of variable length, as much as the sample has. Throws as Sample's.
+  /// The bytes that were read; of a field of variable length, those of this sample's length. Throws
+  /// std::out_of_range.
   [[nodiscard]] std::span<const std::byte> bytes(std::size_t field) const;
+  /// bytes(field) as elements. Throws std::invalid_argument if T is not the type of the field.
   template <class T>
   [[nodiscard]] std::span<const T> as(std::size_t field) const {
     static_cast<void>(sample_.as<T>(field));

@@ -1,6 +1,6 @@
-// DLPack: tensors of a batch for whatever framework takes them, without a copy.
+// DLPack: the tensors of a batch for any framework that reads DLPack, without a copy.
 //
-// Example: in an extension module, the `__dlpack__(stream)` of a batch's image
+// Example: `__dlpack__(stream)` of the image of a batch, in a Python extension module
 //   auto batch = std::make_shared<leat::feeder::Lease>(*feed.next());
 //   ...
 //   auto image = leat::feeder::dlpack::to_dlpack(
@@ -8,22 +8,24 @@
 //   PyCapsule_New(leat::feeder::dlpack::hand_over<::DLManagedTensorVersioned>(std::move(image)),
 //                 "dltensor_versioned", destroy);
 //
-// An exported tensor carries the batch's ready event: exporting makes the consumer's stream wait
-// for the copy, on the device, so the consumer enqueues its work at once and the host waits for
-// nothing. (A CPU has no streams: there the export waits.) Each exported tensor has a share of the
-// lease. The batch is released with the last of them, by an event on each stream that it was
-// exported to; what the consumer enqueued there before it called the deleter may go on reading.
+// Synchronisation: an export makes the stream of the consumer wait for the copy, on the device. The
+// consumer enqueues its work at once, and the host does not wait. On the host device, which has no
+// streams, the export itself waits.
 //
-// Releasing the lease itself gives the batch back at once, whatever tensors there are: they then
-// show what comes into the slot next. Drop the shared_ptr instead.
+// Ownership: each exported tensor has a share of the lease. The batch is released with the last
+// share, by an event on each stream that it was exported to. Work that the consumer has enqueued
+// there before it calls the deleter may still read the batch. Do not call release() on the lease:
+// it gives the batch back at once, and exported tensors then show the next content of the slot.
+// Drop the shared_ptr instead.
 //
-// Shares count as one lease of PrefetcherOptions::max_leases until the last of them is gone: a
-// framework that keeps tensors (for a backward pass, in a garbage collector) needs as many more.
+// All shares of a batch count as one lease of PrefetcherOptions::max_leases until the last is gone.
+// A framework that keeps tensors (for a backward pass, in a garbage collector) needs more
+// max_leases.
 //
-// Thread-safety: an export uses the lease, so one thread at a time; the deleters may be called from
-// any thread at any time, also when the prefetcher is gone. They do not throw, and wait for nothing
-// (but see gpu::Device, of a host device's last handle, which may be a tensor's). One that
-// is called by an exception that unwinds the loop abandons the batch (feeder/state.h).
+// Thread safety: an export uses the lease, so exports of one batch need one thread at a time.
+// Deleters may be called from any thread at any time, also after the prefetcher is gone. Deleters
+// do not throw and do not wait (except for the last handle of a host device; see gpu::Device). A
+// deleter that runs while an exception unwinds the loop abandons the batch (feeder/state.h).
 #pragma once
 
 #include <cstddef>
@@ -43,63 +45,67 @@
 
 namespace leat::feeder::dlpack {
 
-/// Calls the tensor's own deleter.
+/// Calls the tensor's own deleter: for std::unique_ptr.
 struct Delete {
+  /// Calls tensor->deleter.
   template <class Managed>
   void operator()(Managed* tensor) const noexcept {
     tensor->deleter(tensor);
   }
 };
-/// An exported tensor, until it is handed over. `Managed` is DLManagedTensorVersioned or, for a
-/// consumer from before DLPack 1.0, DLManagedTensor.
+/// An exported tensor, until hand_over(). `Managed` is DLManagedTensorVersioned; for consumers
+/// older than DLPack 1.0, DLManagedTensor.
 template <class Managed>
 using Exported = std::unique_ptr<Managed, Delete>;
 
-/// The tensor `name` of the batch, [rows, shape of the field ...], row-major with its strides said;
-/// writable. data is aligned to 256 bytes, byte_offset is 0; of a tensor without rows, data is
-/// null.
+/// Exports the tensor `name` of the batch: [rows, shape of the field ...], row-major with strides,
+/// writable. `data` is aligned to 256 bytes, and null for a tensor without rows; `byte_offset` is
+/// 0.
 ///
-/// `stream` is bound to the lease. Without one, the streams that it is bound to already are those
-/// that the consumer may use. On a device whose memory is the host's, the copy is waited for, and
-/// the tensor is the CPU's.
+/// Binds `stream` to the lease. Without `stream`, the consumer may use the streams that are bound
+/// already. On a device whose memory is the host's, waits for the copy, and exports a tensor of the
+/// CPU.
 ///
-/// Throws as Lease::operator[] and Lease::on; Cancelled where it waits; std::invalid_argument for
-/// no lease.
+/// Throws as Lease::operator[] and Lease::on do; Cancelled while it waits; std::invalid_argument
+/// for a null lease.
 template <class Managed = DLManagedTensorVersioned>
 [[nodiscard]] Exported<Managed> to_dlpack(const std::shared_ptr<Lease>& lease,
                                           std::string_view name,
                                           const std::optional<gpu::StreamRef>& stream = {});
 
-/// A tensor among several.
+/// An exported tensor and its name.
 template <class Managed>
 struct Named {
   std::string name;
   Exported<Managed> tensor;
 };
-/// All tensors that the batch has, in its order; of those of one name, the one that a device
-/// transform wrote. Otherwise as to_dlpack.
+/// Exports all tensors of the batch, in their order. Of two tensors of one name, it exports the one
+/// that a device transform has written. Otherwise as to_dlpack().
 template <class Managed = DLManagedTensorVersioned>
 [[nodiscard]] std::vector<Named<Managed>> all_to_dlpack(
     const std::shared_ptr<Lease>& lease, const std::optional<gpu::StreamRef>& stream = {});
 
-/// What Python's `__dlpack__(stream)` is given, as a stream of the batch's device. On CUDA: none
-/// and 1 are the legacy default stream; -1 is none at all (the consumer waits by other means, on a
-/// stream that the lease is bound to already); other numbers are a cudaStream_t. On the host device
-/// there is no stream to be had.
+/// The argument of Python's `__dlpack__(stream)` as a stream of the batch's device.
 ///
-/// Throws std::invalid_argument for what the protocol does not allow: 0, less than -1, and on the
-/// host device any; GpuError for what is no stream of the device, and for 2, the per-thread default
-/// stream, which Leat cannot know.
+///   argument on CUDA   returns
+///   none, 1            the legacy default stream
+///   -1                 nothing: the consumer uses a stream that the lease is bound to already
+///   2                  throws GpuError: the per-thread default stream, which Leat cannot know
+///   other numbers > 0  the cudaStream_t with that address
+///   0, less than -1    throws std::invalid_argument: the protocol forbids them
+///
+/// On the host device any number throws std::invalid_argument; none returns nothing. Throws
+/// GpuError for a number that is not a stream of the device.
 [[nodiscard]] std::optional<gpu::StreamRef> consumer_stream(const gpu::Device& device,
                                                             std::optional<std::int64_t> stream);
 
-/// Where DLPack says that the device's memory is.
+/// The device in DLPack's terms.
 [[nodiscard]] DLDevice device_of(const gpu::Device& device);
-/// What it calls the type.
+/// The element type in DLPack's terms.
 [[nodiscard]] DLDataType data_type_of(DType dtype) noexcept;
 
-/// The tensor as the program's own <dlpack/dlpack.h> has it, and to be deleted by the program: by
-/// calling its deleter, once. Does not compile where the layouts differ.
+/// Hands the tensor over as the type that the program's own dlpack.h declares. The program owns it
+/// and has to call its deleter once. Does not compile if the layouts differ.
 template <class Theirs, class Managed>
 [[nodiscard]] Theirs* hand_over(Exported<Managed> tensor) noexcept {
   using TheirTensor = decltype(Theirs::dl_tensor);

@@ -7,20 +7,20 @@
 //     ...
 //   }
 //
-// A tensor has a share of its batch's lease, given back by the tensor's deleter. The batch is
-// released with the last of them, wherever that is: in a variable, in a view, in the graph of a
-// loss. It is released on the stream that used it, by an event: kernels that are enqueued may go on
-// reading, and the host waits for nothing. Another stream that uses the batch has to be bound by
-// TorchBatch::on (what record_stream is for Torch's own memory).
+// Ownership: each tensor has a share of the lease of its batch. The batch is released with the last
+// tensor, which may be in a variable, in a view, or in the graph of a loss. The release is an event
+// on the stream that used the batch: kernels that are enqueued may still read it, and the host does
+// not wait. Bind any other stream that uses the batch with TorchBatch::on (as record_stream does
+// for memory of Torch).
 //
-// Until then the batch counts against PrefetcherOptions::max_leases: a loop whose loss lives until
-// the next one is assigned holds two. A batch whose last tensor is destroyed by an exception is
-// abandoned (feeder/state.h).
+// A batch counts against PrefetcherOptions::max_leases until its release. A loop in which the loss
+// lives until the next loss is assigned holds two batches. A batch whose last tensor is destroyed
+// by an exception is abandoned (feeder/state.h).
 //
-// This header needs libtorch, and nothing of Leat's libraries does: find_package(Torch), and link
-// ${TORCH_LIBRARIES} yourself, of the same ABI of the C++ library as the program's.
+// Building: this header needs libtorch; Leat's libraries do not. Use find_package(Torch) and link
+// ${TORCH_LIBRARIES}, built for the same ABI of the C++ library as the program.
 //
-// Thread-safety: of a TorchBatch, one thread at a time; tensors may be used and destroyed by any.
+// Thread safety: one thread at a time uses a TorchBatch. Any thread may use and destroy tensors.
 #pragma once
 
 #include <torch/torch.h>
@@ -48,8 +48,8 @@
 
 namespace leat::feeder {
 
-/// Torch's name for the type. Throws std::invalid_argument for uint16, uint32 and uint64 where
-/// libtorch is older than 2.3, which has none.
+/// Torch's type for `dtype`. Throws std::invalid_argument for uint16, uint32 and uint64 if libtorch
+/// is older than 2.3, which lacks them.
 [[nodiscard]] inline torch::ScalarType torch_type(DType dtype) {
   switch (dtype) {
     case DType::kInt8: return torch::kInt8;
@@ -75,8 +75,8 @@ namespace leat::feeder {
                               to_string(dtype) + ": convert it by a transform, or take 2.3");
 }
 
-/// Torch's current stream on that device, which must be one of CUDA. Throws std::logic_error where
-/// libtorch was built without CUDA; GpuError for a stream that Leat cannot use.
+/// Torch's current stream on `device`, a CUDA device. Throws std::logic_error if libtorch was built
+/// without CUDA; GpuError for a stream that Leat cannot use.
 [[nodiscard]] inline gpu::StreamRef torch_stream(const gpu::Device& device) {
 #if __has_include(<c10/cuda/impl/cuda_cmake_macros.h>)
   const auto index = static_cast<c10::DeviceIndex>(dlpack::device_of(device).device_id);
@@ -89,12 +89,12 @@ namespace leat::feeder {
 #endif
 }
 
-/// A batch, as Torch sees it. Movable; copies share the lease.
+/// A batch whose tensors are torch::Tensor. Movable; copies share the lease.
 class TorchBatch {
  public:
-  /// Takes the lease. On CUDA, binds Torch's current stream (unless it is bound already); on a
-  /// device whose memory is the host's, waits for the copy. Throws as Lease::on, torch_stream, and
-  /// Lease::await; std::logic_error for an empty lease.
+  /// Takes the lease. On CUDA, binds Torch's current stream; on a device whose memory is the
+  /// host's, waits for the copy. Throws as Lease::on, torch_stream() and Lease::await do;
+  /// std::logic_error for an empty lease.
   explicit TorchBatch(Lease&& lease) : lease_(std::make_shared<Lease>(std::move(lease))) {
     if (lease_->device().capabilities().device_memory_is_host_memory) {
       lease_->await();
@@ -102,24 +102,24 @@ class TorchBatch {
       lease_->on(torch_stream(lease_->device()));
     }
   }
-  /// For use on `stream`, which is bound.
+  /// Takes the lease, and binds `stream` instead of Torch's current stream. Throws as above.
   TorchBatch(Lease&& lease, const gpu::StreamRef& stream)
       : lease_(std::make_shared<Lease>(std::move(lease))) {
     on(stream);
     if (lease_->device().capabilities().device_memory_is_host_memory) lease_->await();
   }
 
-  /// Binds one more stream that the tensors are used on. Throws as Lease::on.
+  /// Binds another stream that uses the tensors. Throws as Lease::on does.
   const TorchBatch& on(const gpu::StreamRef& stream) const {
     lease_->on(stream);
     return *this;
   }
-  /// The tensor of that name, [rows, shape of the field ...]; writable, and its own. Throws
-  /// std::out_of_range, naming those there are; as torch_type.
+  /// The tensor `name`: [rows, shape of the field ...], writable. Throws std::out_of_range, which
+  /// lists the names there are; as torch_type() does.
   [[nodiscard]] torch::Tensor operator[](std::string_view name) const {
     return share((*lease_)[name]);
   }
-  /// All of them, in the order of Lease::tensors.
+  /// All tensors, in the order of Lease::tensors(). Throws as torch_type() does.
   [[nodiscard]] std::vector<torch::Tensor> tensors() const {
     const TensorSet all = lease_->tensors();
     std::vector<torch::Tensor> made;
@@ -127,8 +127,7 @@ class TorchBatch {
     for (std::size_t i = 0; i < all.size(); ++i) made.push_back(share(all[i]));
     return made;
   }
-  /// What else the lease tells: size(), epoch(), step_size(), ... To release it while tensors live
-  /// would leave them without memory.
+  /// The lease, for size(), epoch(), step_size() and so on.
   [[nodiscard]] const Lease& lease() const noexcept { return *lease_; }
 
  private:

@@ -35,32 +35,33 @@ namespace leat::feeder {
 
 class RecordFiles;
 
-/// How labels are delivered.
+/// The type of the labels.
 struct CifarOptions {
-  /// kUint8, kInt32, or kInt64, which PyTorch's losses want.
+  /// kUint8, kInt32 or kInt64. PyTorch's losses need kInt64.
   DType label = DType::kUint8;
 };
 
-/// What Cifar10 and Cifar100 have in common. The files are mapped (sources/mapped_file.h);
-/// everything is const and thread-safe.
+/// The base of Cifar10 and Cifar100. The files are mapped into memory. Const functions are
+/// thread-safe.
 class Cifar : public Dataset {
  public:
+  /// Which part of the dataset.
   enum Split : std::uint8_t { kTrain, kTest };
 
   ~Cifar() override;
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override;
-  /// Copies, and checks the labels: here, since they are spread over all of the file's pages.
-  /// Throws leat::Error, with file and byte, for a label that is none and for a file that has
-  /// shrunk or cannot be read any more; leat::Error if `index` >= size(), std::invalid_argument if
-  /// `out` is of other fields.
+  /// Copies the image and checks the labels. (The constructor does not check them: they are spread
+  /// over all pages of the file.) Throws leat::Error, with file and byte, for a label out of range
+  /// and for a file that has shrunk or can no longer be read; leat::Error if `index` >= size();
+  /// std::invalid_argument if the fields of `out` differ.
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
   void will_read(std::uint64_t index) const noexcept override;
 
  protected:
-  /// `classes`: 10 or 100.
+  /// `classes` is 10 or 100.
   Cifar(std::size_t classes, std::string name, const std::vector<std::filesystem::path>& files,
         CifarOptions options);
 
@@ -71,29 +72,30 @@ class Cifar : public Dataset {
   std::unique_ptr<const RecordFiles> records_;
 };
 
-/// Fields of a sample: "image", uint8 {3, 32, 32} (colour, row, column); "label", a scalar, 0 to 9.
+/// CIFAR-10. Fields of a sample: "image", uint8 {3, 32, 32} (colour, row, column); "label", a
+/// scalar, 0 to 9.
 class Cifar10 final : public Cifar {
  public:
   static constexpr std::size_t kClasses = 10;
 
-  /// data_batch_1.bin to data_batch_5.bin, or test_batch.bin, of `directory`. Throws leat::Error,
-  /// with the file, if one is missing, unreadable, empty or truncated; std::invalid_argument for a
-  /// type of labels that is not offered.
+  /// Reads data_batch_1.bin to data_batch_5.bin, or test_batch.bin, of `directory`. Throws
+  /// leat::Error, with the file, if one is missing, unreadable, empty or truncated;
+  /// std::invalid_argument for another type of labels.
   Cifar10(const std::filesystem::path& directory, Split split, CifarOptions options = {});
-  /// Files of that format, by pattern (sources/files.h).
+  /// Reads files of that format, named by patterns (sources/files.h). Throws as above.
   explicit Cifar10(const FilePatterns& files, CifarOptions options = {});
 };
 
-/// Fields of a sample: "image", uint8 {3, 32, 32}; "label", the fine one, 0 to 99; "coarse_label",
-/// 0 to 19.
+/// CIFAR-100. Fields of a sample: "image", uint8 {3, 32, 32}; "label", the class, 0 to 99;
+/// "coarse_label", the superclass, 0 to 19.
 class Cifar100 final : public Cifar {
  public:
   static constexpr std::size_t kClasses = 100;
   static constexpr std::size_t kCoarseClasses = 20;
 
-  /// train.bin or test.bin of `directory`. Throws as Cifar10 does.
+  /// Reads train.bin or test.bin of `directory`. Throws as Cifar10 does.
   Cifar100(const std::filesystem::path& directory, Split split, CifarOptions options = {});
-  /// Files of that format, by pattern (sources/files.h).
+  /// Reads files of that format, named by patterns (sources/files.h). Throws as Cifar10 does.
   explicit Cifar100(const FilePatterns& files, CifarOptions options = {});
 };
 

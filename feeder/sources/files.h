@@ -1,4 +1,4 @@
-// Which files a source reads. A pattern is one of
+// Patterns that name the files of a source. A pattern is one of
 //
 //   data/train.bin             a file
 //   data                       a directory: the files in it whose names end in the extension
@@ -7,10 +7,9 @@
 //                              of the ends begins with 0
 //   data/{train,extra}_*.bin   alternatives; they nest
 //
-// Braces are taken as by bash and by WebDataset's shard lists, and what they name has to be there:
-// a gap in a range is an error, not a smaller dataset. Hidden names (.x) are matched by no wildcard
-// and are not among a directory's files. What exists is meant by its name, whatever characters are
-// in it.
+// Braces work as in bash and in WebDataset's shard lists. Each file that they name has to exist: a
+// gap in a range is an error. Wildcards and directories leave out hidden files (.x). A pattern that
+// is the name of an existing file means that file, whatever characters are in it.
 //
 // Example
 //   leat::feeder::TokenShards shards("data/fineweb_train_*.bin", {.sequence_length = 1024});
@@ -26,10 +25,11 @@
 
 namespace leat::feeder {
 
-/// One pattern or several.
+/// One pattern or several. A value.
 class FilePatterns {
  public:
-  // NOLINTBEGIN(google-explicit-constructor): what names a file is a pattern
+  // NOLINTBEGIN(google-explicit-constructor): the name of a file is a pattern
+  /// From one pattern or a list of patterns.
   FilePatterns(const char* pattern) : patterns_{pattern} {}
   FilePatterns(std::string pattern) : patterns_{std::move(pattern)} {}
   FilePatterns(const std::filesystem::path& pattern) : patterns_{pattern.string()} {}
@@ -40,23 +40,24 @@ class FilePatterns {
   }
   // NOLINTEND(google-explicit-constructor)
 
+  /// All patterns, in the order given.
   [[nodiscard]] const std::vector<std::string>& all() const noexcept { return patterns_; }
-  /// For messages: the pattern; of several, the first and how many more.
+  /// A text for messages: the pattern, or the first one and how many more there are.
   [[nodiscard]] std::string text() const;
 
  private:
   std::vector<std::string> patterns_;
 };
 
-/// The files that the patterns name, sorted by the bytes of their paths: the same order on every
-/// machine, in every locale, whatever the order of the patterns. A directory's files are those that
-/// end in `extension` (".bin"; all that are not hidden if it is empty), not those of directories in
-/// it. What a wildcard matches may be a directory too: such are left out.
+/// Returns the files that the patterns name, sorted by the bytes of their paths: the order is the
+/// same on every machine, in every locale, for every order of the patterns. A directory stands for
+/// its own files that end in `extension` (".bin"; if empty, for all that are not hidden), without
+/// the files of its subdirectories. Directories that a wildcard matches are left out.
 ///
-/// Throws leat::Error, with the pattern and what to do, if one names nothing, or a directory
-/// without such files; if a directory cannot be read; if what is named is neither a file nor a
-/// directory (a link to nothing, a pipe); if a file is named twice, which would count its samples
-/// twice; if braces do not match, or stand for more than 1000000 names. Blocks the thread.
+/// Throws leat::Error, with the pattern and advice, if a pattern names nothing, or a directory
+/// without such files; if a directory cannot be read; if a name is neither a file nor a directory
+/// (a broken link, a pipe); if a file is named twice; if braces do not match, or stand for more
+/// than 1,000,000 names. Blocks the thread.
 [[nodiscard]] std::vector<std::filesystem::path> find_files(const FilePatterns& patterns,
                                                             std::string_view extension);
 

@@ -1,8 +1,8 @@
-// Records of fixed size in binary files: CIFAR's format, embeddings, whatever a script has written
-// with numpy's tofile().
+// Records of fixed size in binary files: embeddings, CIFAR's format, arrays that numpy's tofile()
+// has written.
 //
 //   byte 0                 header_bytes, skipped
-//   byte header_bytes      record after record, and nothing behind the last one; a record is the
+//   byte header_bytes      record after record, and nothing after the last one; a record holds the
 //                          tensors of a sample in the order of `fields`, without gaps, row-major,
 //                          in the machine's byte order (little-endian)
 //
@@ -27,33 +27,33 @@ namespace leat::feeder {
 
 class RecordFiles;
 
-/// What a record is.
+/// The format of the records.
 struct FixedRecordsOptions {
-  /// In the order in which they lie in a record; each of fixed length and at least a byte.
+  /// The fields of a record, in their order. Each has fixed length and at least one byte.
   std::vector<Field> fields;
-  /// Skipped at the start of each file.
+  /// Bytes to skip at the start of each file.
   std::uint64_t header_bytes = 0;
-  /// Of the files that are meant where a directory is named.
+  /// Which files of a directory are read, where a directory is named.
   std::string extension = ".bin";
-  /// Dataset::name(); empty: "fixed records of" and the pattern.
+  /// The name of the dataset; empty: "fixed records of" and the pattern.
   std::string name;
 };
 
-/// The records of one or more files, which are mapped (sources/mapped_file.h): as many may be read
-/// as fit on the disk. Everything is const and thread-safe.
+/// The records of one or more files. The files are mapped into memory, so they may be larger than
+/// it. Const functions are thread-safe.
 class FixedRecords final : public Dataset {
  public:
-  /// Throws leat::Error as find_files() (sources/files.h) and RecordFiles do: for a file whose size
-  /// is not that of its header and of whole records, with where the last whole one ends;
-  /// std::invalid_argument for fields that cannot be.
+  /// Maps the files. Throws leat::Error as find_files() does, and for a file that cannot be mapped
+  /// or whose size is not that of its header and whole records (the text says where the last whole
+  /// record ends); std::invalid_argument for a field of variable length or without bytes.
   FixedRecords(const FilePatterns& files, FixedRecordsOptions options);
   ~FixedRecords() override;
 
   [[nodiscard]] std::string_view name() const noexcept override { return options_.name; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return options_.fields; }
   [[nodiscard]] std::uint64_t size() const noexcept override;
-  /// Copies. Throws leat::Error if `index` >= size(), and with file and byte if the file has shrunk
-  /// or cannot be read any more; std::invalid_argument if `out` is of other fields.
+  /// Copies the record. Throws leat::Error if `index` >= size(), and with file and byte if the file
+  /// has shrunk or can no longer be read; std::invalid_argument if the fields of `out` differ.
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
   void will_read(std::uint64_t index) const noexcept override;

@@ -1,4 +1,4 @@
-// Samples that a function computes.
+// A dataset whose samples a function computes.
 //
 // Example
 //   const leat::feeder::FunctionDataset squares(
@@ -21,14 +21,15 @@
 
 namespace leat::feeder {
 
-/// A dataset whose read() is a function.
+/// A dataset whose read() calls a function. Thread-safe if the function is.
 class FunctionDataset final : public Dataset {
  public:
-  /// As Dataset::read, which tells what it may do: called from several fibers or threads at the
-  /// same time.
+  /// Writes sample `index` into `out`, under the rules of Dataset::read: it is called from several
+  /// fibers or threads at the same time.
   using Function = std::function<void(std::uint64_t index, Sample& out)>;
 
-  /// Throws std::invalid_argument if `function` is empty. `blocking` as Dataset's.
+  /// `blocking` says how often the function blocks (Dataset::blocking). Throws
+  /// std::invalid_argument if `function` is empty.
   FunctionDataset(std::string name, std::vector<Field> fields, std::uint64_t size,
                   Function function, Blocking blocking = Blocking::kNever)
       : name_(std::move(name)),
@@ -42,7 +43,7 @@ class FunctionDataset final : public Dataset {
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
-  /// Calls the function, with whatever index and sample; throws what it throws.
+  /// Calls the function, and throws what the function throws.
   void read(std::uint64_t index, Sample& out) const override { function_(index, out); }
   [[nodiscard]] Blocking blocking() const noexcept override { return blocking_; }
 

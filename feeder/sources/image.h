@@ -1,7 +1,7 @@
 // From the bytes of a JPEG image to a tensor of a fixed size: decode, crop, resize, mirror.
 //
-// Each in one pass over the pixels that it needs; the image's pixels are never all in memory. They
-// are those of Pillow or torchvision, given the same libjpeg and, of random crops, the same box.
+// One pass over the pixels that are needed; the whole image is never in memory. The results are
+// those of Pillow and torchvision, given the same libjpeg and the same box of a random crop.
 #pragma once
 
 #include <array>
@@ -22,13 +22,13 @@ struct Resize;
 
 /// How an image of any size becomes one of height x width.
 enum class Fit : std::uint8_t {
-  kStretch,            // as it is, whatever that does to its proportions
-  kCenterCrop,         // the shorter side becomes shorter_side; then the middle is cut out
-  kRandomResizedCrop,  // a random part of it, stretched: torchvision's RandomResizedCrop
-  kExact,              // it has to have that size: anything else is an error
+  kStretch,            ///< resized to that size; its proportions change
+  kCenterCrop,         ///< resized so that its shorter side is shorter_side; the middle is cut out
+  kRandomResizedCrop,  ///< a random part of it, resized: torchvision's RandomResizedCrop
+  kExact,              ///< unchanged; an image of another size is an error
 };
 
-/// What an image is made into. The defaults are what is usual for ImageNet.
+/// How an image becomes a tensor. The defaults are usual for ImageNet. A value.
 struct ImageOptions {
   std::int64_t height = 224;
   std::int64_t width = 224;
@@ -38,35 +38,35 @@ struct ImageOptions {
   /// kRandomResizedCrop: the part of the image's area, and its width / height.
   std::array<double, 2> scale = {0.08, 1.0};
   std::array<double, 2> ratio = {3.0 / 4.0, 4.0 / 3.0};
-  /// The probability of left and right being exchanged; 0.5 is usual for training.
+  /// The probability that left and right are exchanged; 0.5 is usual for training.
   double mirror = 0;
-  /// [channel][row][column], not [row][column][channel].
+  /// True: [channel][row][column]. False: [row][column][channel].
   bool planar = false;
-  /// Resizes with all of the source's pixels, as Pillow and torchvision do. False: with the four
-  /// next to each result's centre, as OpenCV's INTER_LINEAR does: faster, but fine structures
-  /// alias.
+  /// True: resizes with all source pixels, as Pillow and torchvision do. False: with the four
+  /// pixels next to the centre of each result, as OpenCV's INTER_LINEAR does; faster, but fine
+  /// structures alias.
   bool antialias = true;
-  /// Whether an image that is to become smaller by 2, 4 or 8 at least is decoded at 1/2, 1/4 or 1/8
-  /// of its size. Faster, but other pixels: of generated images, which are noisy, by 1.0 of 255 on
-  /// average, and by 13 at most; not antialiased, by 8.5, and by 80 at most, since the decoder
-  /// averages what that resize passes by (tests/feeder/sources/image_test.cpp).
+  /// Decodes an image that becomes smaller by a factor of at least 2, 4 or 8 at 1/2, 1/4 or 1/8 of
+  /// its size. Faster, but the pixels differ: on noisy generated images by 1.0 of 255 on average
+  /// and 13 at most; without antialiasing by 8.5 on average and 80 at most, because the decoder
+  /// averages pixels that such a resize skips (tests/feeder/sources/image_test.cpp).
   bool scaled_decoding = false;
   JpegOptions jpeg;
 };
 
-/// The tensor that is made: uint8, {height, width, 3}, or, planar, {3, height, width}. Throws
-/// std::invalid_argument for options that make no sense.
+/// The field of such images: uint8, {height, width, 3} or, planar, {3, height, width}. Throws
+/// std::invalid_argument for options out of range.
 [[nodiscard]] Field image_field(std::string name, const ImageOptions& options);
 
-/// The resize for an image of this size, with what is random in it drawn from `random`: the box,
-/// then, where mirror is not 0, whether it is mirrored. Throws JpegError for an image that is not
-/// of the exact size that it has to be.
+/// The resize of an image of this size. Draws the box of a random crop from `random` and then, if
+/// mirror is not 0, whether the image is mirrored. Throws JpegError if the size has to be exact and
+/// is not.
 [[nodiscard]] Resize resize_for(const ImageOptions& options, std::uint32_t width,
                                 std::uint32_t height, Random& random);
 
-/// Reads the JPEG image `bytes` into field `field` of `out`, which is image_field(options), with
-/// random numbers and scratch memory of `out`. Throws JpegError. Never parks. `decoder` is used
-/// for nothing else meanwhile; its options are those of the image.
+/// Decodes the JPEG image `bytes` into field `field` of `out`, which is image_field(options), with
+/// the random numbers and scratch memory of `out`. `decoder` has the options of the image; no other
+/// thread may use it meanwhile. Throws JpegError. Never parks.
 void read_image(std::span<const std::byte> bytes, const ImageOptions& options, JpegDecoder& decoder,
                 Sample& out, std::size_t field);
 

@@ -1,4 +1,4 @@
-// Samples that are in memory already: arrays of one's own, one entry a sample.
+// Samples in memory: arrays that the program has, with one entry for each sample.
 //
 // Example
 //   std::vector<float> images(1000 * 3 * 32 * 32);
@@ -21,17 +21,18 @@
 
 namespace leat::feeder {
 
-/// A dataset over arrays that the user keeps, for as long as this lives, and does not change while
-/// it is read. Everything is const and thread-safe; nothing blocks.
+/// A dataset over arrays of the program. The arrays must outlive the dataset, and must not change
+/// while it is read. Const functions are thread-safe and never block.
 class InMemory final : public Dataset {
  public:
-  /// One field of all samples: `values` are their tensors, one after the other.
+  /// One field of all samples. `values` holds the tensors of the samples, one after the other.
   struct Tensor {
     Field field;
     std::span<const std::byte> values;
   };
 
-  /// The array as the field `name`, whose tensors have this shape (without one: scalars).
+  /// An array as the field `name`, whose tensors have the shape `shape` (empty: scalars). Keeps a
+  /// reference to the array.
   template <std::ranges::contiguous_range R>
     requires std::ranges::sized_range<R> && std::ranges::borrowed_range<R>
   [[nodiscard]] static Tensor tensor(std::string name, R&& values,
@@ -42,16 +43,17 @@ class InMemory final : public Dataset {
                 std::span<const Element>(std::ranges::data(values), std::ranges::size(values)))};
   }
 
-  /// As many samples as the tensors hold; none is fine. Throws std::invalid_argument, naming the
-  /// field or both, if there are no tensors, if one's values are not a whole number of samples, if
-  /// two hold different numbers of them, and for a field of variable length or of no bytes.
+  /// A dataset of as many samples as the tensors hold, which may be 0. Throws
+  /// std::invalid_argument, which names the fields, if there are no tensors, if a tensor does not
+  /// hold a whole number of samples, if two tensors hold different numbers of samples, or if a
+  /// field has variable length or no bytes.
   explicit InMemory(std::vector<Tensor> tensors, std::string name = "in memory");
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
-  /// Copies. Throws leat::Error if `index` >= size(), std::invalid_argument if `out` is of other
-  /// fields.
+  /// Copies. Throws leat::Error if `index` >= size(), std::invalid_argument if the fields of `out`
+  /// differ.
   void read(std::uint64_t index, Sample& out) const override;
 
  private:

@@ -1,5 +1,5 @@
-// MNIST: handwritten digits, and whatever is distributed in its four files (Fashion-MNIST, KMNIST,
-// parts of EMNIST): images of one channel with labels 0 to 9.
+// MNIST, and the datasets in the same four files (Fashion-MNIST, KMNIST, parts of EMNIST): images
+// of one channel with labels 0 to 9.
 //
 // Example:
 //   const leat::feeder::Mnist train("examples/data/mnist", leat::feeder::Mnist::kTrain);
@@ -21,35 +21,35 @@
 
 namespace leat::feeder {
 
-/// One split of an MNIST-like dataset, wholly in memory (47 MB for MNIST's training images).
+/// One split of such a dataset, all of it in memory (47 MB for the training images of MNIST).
 ///
-/// Fields of a sample: "image", uint8 {rows, columns}, 0 = background to 255 = ink; "label", uint8,
-/// a scalar, 0 to 9. Thread safety: everything is const and may be called from any number of fibers
-/// and threads. Nothing but the constructor blocks.
+/// Fields of a sample: "image", uint8 {rows, columns}, from 0 (background) to 255 (ink); "label",
+/// uint8, a scalar, 0 to 9. Const functions are thread-safe. Only the constructor blocks.
 class Mnist final : public Dataset {
  public:
+  /// Which part of the dataset.
   enum Split : std::uint8_t { kTrain, kTest };
 
   static constexpr std::size_t kClasses = 10;
 
-  /// Reads, from `directory`, train-images-idx3-ubyte and train-labels-idx1-ubyte, or
-  /// t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte; where one is not there, the same name with
-  /// ".gz". Format: feeder/sources/idx.h. Throws leat::Error, with the file and what is wrong in
-  /// it, if one is missing or damaged, if their counts differ, if a label is above 9, or if there
-  /// are no images or no pixels in them. Blocks the thread: half a second for MNIST's compressed
-  /// training set.
+  /// Reads from `directory` the files train-images-idx3-ubyte and train-labels-idx1-ubyte, or
+  /// t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte; if one does not exist, the file of that
+  /// name with ".gz". Throws leat::Error, with the file and the reason, if a file is missing or
+  /// damaged, if the numbers of images and labels differ, if a label is above 9, or if there are no
+  /// images or no pixels. Blocks the thread: half a second for the compressed training set of
+  /// MNIST.
   Mnist(const std::filesystem::path& directory, Split split);
-  /// Files of that format, those of images by pattern (sources/files.h). The labels of each are in
-  /// the file of its name with "labels" for the last "images", and "idx1" for "idx3":
-  /// "train-images-0-idx3-ubyte.gz", "train-labels-0-idx1-ubyte.gz". Throws as above, also for a
-  /// name without "images", and for images of two sizes.
+  /// Reads files of that format. Patterns (sources/files.h) name the files of images. The labels of
+  /// each are in the file whose name has "labels" for the last "images" and "idx1" for "idx3":
+  /// "train-images-0-idx3-ubyte.gz", "train-labels-0-idx1-ubyte.gz". Throws as above, and for a
+  /// name without "images" and for images of two sizes.
   explicit Mnist(const FilePatterns& images);
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return labels_.size(); }
-  /// Copies; never parks. Throws leat::Error if `index` >= size(), std::invalid_argument if `out`
-  /// is of other fields, and writes nothing then.
+  /// Copies; never parks. Throws leat::Error if `index` >= size(), std::invalid_argument if the
+  /// fields of `out` differ; `out` is then unchanged.
   void read(std::uint64_t index, Sample& out) const override;
 
   /// Height and width of an image; 28 and 28 for MNIST.

@@ -1,9 +1,9 @@
-// Generated photographs: for tests and benchmarks, which then need no data set.
+// Generated photographs, for tests and benchmarks without a data set.
 //
-// An image is a function of (seed, index, width, height), the same on every machine: noise in
-// octaves, each half as wide as the one before and weaker, as the spectrum of photographs falls,
-// and fine noise as of a camera. As a JPEG image of quality 90, one of 500 x 375 pixels has about
-// 85 kB; ImageNet's have 110 kB.
+// An image depends on (seed, index, width, height) alone and is the same on every machine. It is
+// noise in octaves, each half as wide as the one before and weaker, like the spectrum of
+// photographs, and fine noise like that of a camera. As a JPEG image of quality 90, an image of 500
+// x 375 pixels has about 85 kB; images of ImageNet have 110 kB.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +30,9 @@ struct JpegEncoding {
 [[nodiscard]] std::vector<std::uint8_t> synthetic_image(std::uint64_t seed, std::uint64_t index,
                                                         std::uint32_t width, std::uint32_t height);
 
-/// Makes a JPEG image of pixels as above; of kGray, red is taken, and of kCmyk, Adobe's inverted
-/// values are the three and 255. Throws leat::Error if libjpeg refuses.
+/// Encodes pixels in the layout of synthetic_image() as a JPEG image. kGray encodes red alone;
+/// kCmyk encodes the three channels and 255 as Adobe's inverted values. Throws leat::Error if
+/// libjpeg fails.
 [[nodiscard]] std::vector<std::byte> encode_jpeg(std::span<const std::uint8_t> pixels,
                                                  std::uint32_t width, std::uint32_t height,
                                                  const JpegEncoding& encoding = {});

@@ -1,21 +1,22 @@
-// Token shards: the tokens of a text, one after the other, in .bin files, from which sequences are
-// cut for a language model to be trained on.
+// Token shards: .bin files of tokens, from which windows are cut to train a language model on.
 //
-//   without a header (nanoGPT): uint16 or uint32 tokens, little-endian, from byte 0 to the end
+// Without a header (nanoGPT): uint16 or uint32 tokens, little-endian, from byte 0 to the end.
 //
-//   with llm.c's header:
-//     byte 0      int32   magic: 20240520 (GPT-2), the tokens are uint16; 20240801 (Llama 3),
-//     uint32 byte 4      int32   version: 1 for GPT-2, 7 for Llama 3 byte 8      int32   number of
-//     tokens byte 12             zeros up to byte 1024: 256 int32 in all byte 1024           the
-//     tokens, and nothing after them
+// With the header of llm.c:
+//    byte 0      int32   magic number; it says the type of the tokens:
+//                        20240520 (GPT-2) uint16, 20240801 (Llama 3) uint32
+//    byte 4      int32   version: 1 for GPT-2, 7 for Llama 3
+//    byte 8      int32   number of tokens
+//    byte 12             zeros up to byte 1024; the header is 256 int32
+//    byte 1024           the tokens, and nothing after them
 //
 // Sources: https://github.com/karpathy/llm.c, dev/data/data_common.py (write_datafile) and
 // llmc/dataloader.h; https://github.com/karpathy/nanoGPT, data/openwebtext/prepare.py.
 //
-// A sample is a window of sequence_length tokens and the one that comes next: x are all but the
-// last of these, y all but the first. Windows begin `stride` tokens apart, from the first token of
-// each shard, and never cross from one shard into the next; tokens at a shard's end that fill no
-// window are in none.
+// A sample is a window of sequence_length + 1 tokens: x is the window without its last token, y the
+// window without its first. Windows begin `stride` tokens apart, from the first token of each
+// shard. A window never crosses from one shard into the next; tokens at the end of a shard that do
+// not fill a window are not delivered.
 //
 // Example
 //   const leat::feeder::TokenShards text("data/fineweb_train_*.bin", {.sequence_length = 1024});
@@ -38,59 +39,60 @@ namespace leat::feeder {
 
 class MappedFile;
 
-/// What begins a shard.
+/// The header of a shard.
 enum class TokenHeader : std::uint8_t {
-  /// llm.c's where the first four bytes are one of its magic numbers, else none. (As tokens these
-  /// bytes would be 55432 or 55713, more than GPT-2's vocabulary has, or 20 million.)
+  /// llm.c's if the first four bytes are one of its magic numbers, else none. (As tokens, these
+  /// bytes would be 55432 or 55713, which GPT-2's vocabulary does not have, or 20 million.)
   kAuto,
-  kNone,
-  kLlmC,
+  kNone,  ///< tokens begin at byte 0
+  kLlmC,  ///< llm.c's; a file without it is an error
 };
 
-/// What shards are made of, and what is cut from them.
+/// The format of the shards, and the windows that are cut from them.
 struct TokenShardsOptions {
   /// Tokens in x, and in y; at least 1.
   std::size_t sequence_length = 0;
-  /// From the beginning of a window to that of the next; 0: sequence_length, so that every token is
-  /// predicted once.
+  /// Tokens from the beginning of one window to the beginning of the next. 0: sequence_length, so
+  /// that every token is predicted once.
   std::size_t stride = 0;
   TokenHeader header = TokenHeader::kAuto;
-  /// kUint16 or kUint32: the tokens of files without a header.
+  /// The type of the tokens in files without a header: kUint16 or kUint32.
   DType token = DType::kUint16;
-  /// Of the tensors delivered: kInt32, kInt64, kUint32, or, of uint16 tokens, kUint16.
+  /// The type of the tensors delivered: kInt32, kInt64, kUint32; for uint16 tokens also kUint16.
   DType dtype = DType::kInt32;
-  /// Tokens have to be below; 0: below what dtype can hold. A larger one is an error when it is
-  /// read.
+  /// Tokens are below this number; reading a window with a larger token is an error. 0: any token
+  /// that dtype can hold.
   std::uint64_t vocabulary = 0;
-  /// Of the files that are meant where a directory is named.
+  /// Which files of a directory are read, where a directory is named.
   std::string extension = ".bin";
 };
 
-/// The windows of token shards, which are mapped (sources/mapped_file.h). Fields of a sample: "x"
-/// and "y", {sequence_length}. Everything is const and thread-safe.
+/// The windows of token shards. Fields of a sample: "x" and "y", each {sequence_length}. The files
+/// are mapped into memory. Const functions are thread-safe.
 class TokenShards final : public Dataset {
  public:
-  /// Opens all shards and looks at their headers. Throws leat::Error, as find_files() and
-  /// MappedFile do, and with the file and both values where a magic number, a version, or the
-  /// number of tokens is not what it has to be, where a file ends within a token or has too few of
-  /// them for one window, and where shards differ in their header or type. Throws
-  /// std::invalid_argument for options that cannot be, naming them.
+  /// Maps all shards and checks their headers. Throws leat::Error, which names the file and both
+  /// values, if a file cannot be found or mapped; if a magic number, a version or the number of
+  /// tokens is wrong; if a file ends within a token or is shorter than one window; if shards differ
+  /// in their header or type. Throws std::invalid_argument, which names the option, for an option
+  /// out of range.
   TokenShards(const FilePatterns& files, const TokenShardsOptions& options);
   ~TokenShards() override;
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override;
-  /// Copies and widens. Throws leat::Error, with file and byte, for a token that is not below the
-  /// vocabulary, and for a file that has shrunk or cannot be read any more; leat::Error if `index`
-  /// >= size(), std::invalid_argument if `out` is of other fields.
+  /// Copies the window and converts the tokens to dtype. Throws leat::Error, with file and byte,
+  /// for a token that is not below the vocabulary and for a file that has shrunk or can no longer
+  /// be read; leat::Error if `index` >= size(); std::invalid_argument if the fields of `out`
+  /// differ.
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
   void will_read(std::uint64_t index) const noexcept override;
 
-  /// kUint16 or kUint32: in the files.
+  /// The type of the tokens in the files: kUint16 or kUint32.
   [[nodiscard]] DType token() const noexcept { return token_; }
-  /// In all shards together, with those that no window has.
+  /// Tokens in all shards, including those that are in no window.
   [[nodiscard]] std::uint64_t tokens() const noexcept { return tokens_; }
 
  private:

@@ -2,18 +2,19 @@
 //
 //   a/0001.jpg   a/0001.cls   a/0001.seg.png   a/0002.jpg   ...
 //
-// A file's key is its path up to the first dot in its base name, a/0001; its extension is the rest
-// in lower case, jpg, cls, seg.png. Neighbours of one key are a sample. Passed over is what has no
-// extension or nothing before the dot, and where the first part of the path begins and ends with
-// "__". Sample i of a dataset is the i-th over all shards, in their order.
+// The key of a file is its path up to the first dot of its base name: a/0001. Its extension is the
+// rest, in lower case: jpg, cls, seg.png. Neighbouring files with the same key are one sample.
+// Files without an extension, files whose base name begins with the dot, and files whose top folder
+// begins and ends with "__" are ignored. Samples are numbered over all shards, in the order of the
+// shards.
 //
-// Each shard's headers are gone through once, at construction, and where each part of a sample lies
-// is remembered: 16 bytes each. A read takes header and data in one pread(2), and sees by the
-// header whether the shard is still what it was.
+// The constructor reads the headers of every shard once, and keeps 16 bytes for each part of each
+// sample. A read takes header and data with one pread(2), and compares the header: a shard that has
+// changed since is an error.
 //
 // Source: webdataset/tariterators.py of the webdataset library (its README: "The WebDataset
-// Format"). Its streams take what is in a shard as it comes; samples that lack a part, or have one
-// twice, are errors here, or left out. Tar: feeder/sources/tar.h.
+// Format"). That library reads a shard as a stream. Here, a sample that lacks a part or has it
+// twice is an error, or is left out.
 //
 // Example:
 //   const ImageOptions crop{.fit = Fit::kRandomResizedCrop, .mirror = 0.5};
@@ -36,45 +37,47 @@
 
 namespace leat::feeder {
 
-/// For a WebDataset.
+/// How a WebDataset is read.
 struct WebDatasetOptions {
+  /// The parts of every sample, each a field of the dataset.
   std::vector<WebPart> parts = {jpeg_image("image"), class_label("label")};
-  /// Samples that lack a part are left out, and skipped() counts them. Else they are an error.
+  /// Leaves out samples that lack a part, and counts them in skipped(). Else they are an error.
   bool skip_incomplete = false;
-  /// Threads that go through shards at construction; most of it is waiting for the disk.
+  /// Threads that read the headers of shards at construction. They mostly wait for the disk.
   std::size_t index_threads = 8;
-  /// Files that are kept open; others are opened for a read.
+  /// The most files that stay open. Other files are opened for each read.
   std::size_t open_files = 128;
-  std::string name = "web dataset";  // for messages
+  std::string name = "web dataset";  ///< in messages
 };
 
-/// Samples in the shards of a WebDataset. Thread safety: everything is const and may be called from
-/// any number of threads. Random numbers are drawn in the order of parts.
+/// The samples in the shards of a WebDataset. Const functions are thread-safe. A read draws random
+/// numbers in the order of the parts.
 class WebDataset final : public Dataset {
  public:
-  /// Goes through the headers of `shards` (feeder/sources/files.h; a directory's end in ".tar").
-  /// Blocks the thread meanwhile: for some 8 us a sample where the shards are in memory. Throws
-  /// leat::Error, with shard, sample and byte, if a shard cannot be read or is no tar, compressed,
-  /// damaged or cut off (feeder/sources/tar.h); if a sample lacks a part, has one twice, or one of
-  /// a size that is not the field's; if there are no samples. std::invalid_argument for no shards
-  /// or no parts.
+  /// Reads the headers of `shards` (feeder/sources/files.h; of a directory, the files *.tar).
+  /// Blocks the thread for about 8 us a sample if the shards are in memory. Throws leat::Error,
+  /// with shard, sample and byte, if a shard cannot be read, is not a tar archive, or is
+  /// compressed, damaged or cut off; if a sample lacks a part, has it twice, or has one whose size
+  /// does not fit the field; if there are no samples. Throws std::invalid_argument for no shards or
+  /// no parts.
   explicit WebDataset(const FilePatterns& shards, const WebDatasetOptions& options = {});
   ~WebDataset() override;
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override;
-  /// Reads and decodes; never parks. Throws leat::Error, with shard, file and byte, if the shard is
-  /// no longer what it was, if an image cannot be decoded or a label is no integer;
-  /// std::invalid_argument if `out` is of other fields.
+  /// Reads and decodes; never parks. Throws leat::Error, with shard, file and byte, if the shard
+  /// has changed, if an image cannot be decoded, or if a label is not an integer; leat::Error if
+  /// `index`
+  /// >= size(); std::invalid_argument if the fields of `out` differ.
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
   [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,
                                                   std::size_t field) const override;
 
-  /// The key of a sample: read from its shard. Throws as read().
+  /// The key of a sample, read from its shard. Throws as read() does.
   [[nodiscard]] std::string key(std::uint64_t index) const;
-  /// Samples that were left out, as they lacked a part.
+  /// How many samples were left out because they lack a part.
   [[nodiscard]] std::uint64_t skipped() const noexcept { return skipped_; }
 
  private:

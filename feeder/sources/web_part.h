@@ -1,4 +1,4 @@
-// The parts of a WebDataset's samples: which file becomes which tensor, and how.
+// The parts of the samples of a WebDataset: which file becomes which tensor, and how.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,27 @@
 
 namespace leat::feeder {
 
-/// A part of every sample: which file it is, and what is made of it.
+/// A part of every sample: one file, and the tensor that it becomes. A value.
 struct WebPart {
+  /// How the file is read: as a JPEG image, as an integer in ASCII, or as bytes.
   enum Kind : std::uint8_t { kImage, kLabel, kBytes };
 
   Field field;
-  std::vector<std::string> extensions;  // without the first dot; a sample has just one of them
+  std::vector<std::string> extensions;  ///< without the first dot; a sample has exactly one of them
   Kind kind = kBytes;
-  ImageOptions image = {};  // of kImage
+  ImageOptions image = {};  ///< of kImage
 };
 
-/// A JPEG image: image_field(name, options). Throws as that.
+/// A JPEG image as the tensor image_field(name, options). Throws as image_field() does.
 [[nodiscard]] WebPart jpeg_image(std::string name, const ImageOptions& options = {},
                                  std::vector<std::string> extensions = {"jpg", "jpeg"});
-/// An integer in ASCII digits, perhaps among white space: int64, a scalar.
+/// An integer in ASCII digits, with or without white space around it, as an int64 scalar.
 [[nodiscard]] WebPart class_label(std::string name, std::vector<std::string> extensions = {"cls"});
-/// A file's bytes as they are. It has the field's size or, of a field of variable length, that of
-/// some of its rows. Throws std::invalid_argument for a field of no bytes.
+/// The bytes of a file, unchanged. The file has the size of the field or, for a field of variable
+/// length, of a whole number of its rows. Throws std::invalid_argument for a field without bytes.
 [[nodiscard]] WebPart raw_bytes(Field field, std::vector<std::string> extensions);
 
-/// "image" (.jpg, .jpeg), for messages.
+/// A text for messages: "image" (.jpg, .jpeg).
 [[nodiscard]] std::string to_string(const WebPart& part);
 
 }  // namespace leat::feeder

@@ -271,6 +271,23 @@ TEST(State, OfRanksThatAreFarApartListsEveryInterval) {
   EXPECT_EQ(State::parse(merged.text()), merged);
 }
 
+// With the largest numbers that there are: leat.h says how large a buffer has to be.
+TEST(State, OfARankInOrderHasAtMost450Bytes) {
+  const std::uint64_t most = ~std::uint64_t{0};
+  State state{.samples = most,
+              .elements = most,
+              .batch_size = 1,
+              .seed = most,
+              .order = Order::kSequential,
+              .rank = kMostRanks - 1,
+              .world_size = kMostRanks,
+              .epochs = {{.epoch = kLastEpoch}}};
+  state.epochs[0].batches.add({.first = 0, .end = most});
+  state.epochs[0].carry = Carry{.element = most, .position = most, .offset = most};
+  EXPECT_LT(state.text().size() + std::to_string(most).size(), 450U);  // of batch_size
+  EXPECT_EQ(State::parse(state.text()), state);
+}
+
 // What state.h says of the size: 256 leases released in the worst order; 64 ranks out of step.
 TEST(State, IsAFewThousandBytesWhereRanksAndLeasesAreOutOfOrder) {
   State state{.samples = 100'000'000, .batch_size = 512, .seed = 1, .epochs = {{.epoch = 12}}};
