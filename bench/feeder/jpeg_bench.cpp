@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "leat/feeder/sources/image.h"
+#include "leat/feeder/sources/read_image.h"
 #include "leat/feeder/sources/synthetic_web.h"
 #include "leat/feeder/sources/web_dataset.h"
 

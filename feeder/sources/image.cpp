@@ -7,10 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "leat/feeder/random.h"
-#include "leat/feeder/sample.h"
-#include "leat/feeder/sources/jpeg.h"
-#include "leat/feeder/sources/resize.h"
+#include "leat/feeder/sources/read_image.h"
 
 namespace leat::feeder {
 namespace {

@@ -5,20 +5,13 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 
 #include "leat/feeder/field.h"
 #include "leat/feeder/sources/jpeg_options.h"
 
 namespace leat::feeder {
-
-class JpegDecoder;
-class Random;
-class Sample;
-struct Resize;
 
 /// How an image of any size becomes one of height x width.
 enum class Fit : std::uint8_t {
@@ -57,17 +50,5 @@ struct ImageOptions {
 /// The field of such images: uint8, {height, width, 3} or, planar, {3, height, width}. Throws
 /// std::invalid_argument for options out of range.
 [[nodiscard]] Field image_field(std::string name, const ImageOptions& options);
-
-/// The resize of an image of this size. Draws the box of a random crop from `random` and then, if
-/// mirror is not 0, whether the image is mirrored. Throws JpegError if the size has to be exact and
-/// is not.
-[[nodiscard]] Resize resize_for(const ImageOptions& options, std::uint32_t width,
-                                std::uint32_t height, Random& random);
-
-/// Decodes the JPEG image `bytes` into field `field` of `out`, which is image_field(options), with
-/// the random numbers and scratch memory of `out`. `decoder` has the options of the image; no other
-/// thread may use it meanwhile. Throws JpegError. Never parks.
-void read_image(std::span<const std::byte> bytes, const ImageOptions& options, JpegDecoder& decoder,
-                Sample& out, std::size_t field);
 
 }  // namespace leat::feeder

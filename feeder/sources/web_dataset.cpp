@@ -12,6 +12,7 @@
 #include "leat/feeder/sources/checks.h"
 #include "leat/feeder/sources/jpeg.h"
 #include "leat/feeder/sources/open_files.h"
+#include "leat/feeder/sources/read_image.h"
 #include "leat/feeder/sources/shard_index.h"
 #include "leat/feeder/sources/tar.h"
 #include "leat/feeder/sources/web_index.h"

@@ -15,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include "leat/feeder/sources/read_image.h"
 #include "leat/feeder/sources/synthetic_images.h"
 #include "tests/feeder/sources/idx_files.h"
 

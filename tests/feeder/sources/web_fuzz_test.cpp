@@ -11,6 +11,7 @@
 
 #include "leat/feeder/random.h"
 #include "leat/feeder/sources/image.h"
+#include "leat/feeder/sources/read_image.h"
 #include "leat/feeder/sources/synthetic_web.h"
 #include "leat/feeder/sources/web_dataset.h"
 #include "tests/feeder/sources/web_files.h"

@@ -1,0 +1,28 @@
+// Decoding, cropping and resizing a JPEG image into a field of a sample: for WebDataset.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "leat/feeder/random.h"
+#include "leat/feeder/sample.h"
+#include "leat/feeder/sources/image.h"
+#include "leat/feeder/sources/jpeg.h"
+#include "leat/feeder/sources/resize.h"
+
+namespace leat::feeder {
+
+/// The resize of an image of this size. Draws the box of a random crop from `random` and then, if
+/// mirror is not 0, whether the image is mirrored. Throws JpegError if the size has to be exact and
+/// is not.
+[[nodiscard]] Resize resize_for(const ImageOptions& options, std::uint32_t width,
+                                std::uint32_t height, Random& random);
+
+/// Decodes the JPEG image `bytes` into field `field` of `out`, which is image_field(options), with
+/// the random numbers and scratch memory of `out`. `decoder` has the options of the image; no other
+/// thread may use it meanwhile. Throws JpegError. Never parks.
+void read_image(std::span<const std::byte> bytes, const ImageOptions& options, JpegDecoder& decoder,
+                Sample& out, std::size_t field);
+
+}  // namespace leat::feeder
