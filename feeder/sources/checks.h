@@ -1,4 +1,4 @@
-// What several sources check.
+// Checks and error texts that several sources share.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace leat::feeder {
 
-/// Advice that several errors end with.
+/// Advice at the end of several errors.
 inline constexpr const char* kFetchAgain = "fetch the file again and compare its checksum";
 inline constexpr const char* kCheckThatReadable = "check that it is a file and may be read";
 
@@ -20,8 +20,8 @@ inline constexpr std::uint64_t kTarBlock = 512;
 [[noreturn]] void cannot_read(const std::filesystem::path& file, const std::string& problem,
                               const std::string& advice);
 
-/// Bytes of a field that has the same number in every sample. Throws std::invalid_argument, with
-/// what it is a field of, if its length is variable, an extent below 1, or the product too large.
+/// Bytes of a field of fixed length. Throws std::invalid_argument, with `of_what`, if the length of
+/// the field is variable, an extent is below 1, or the product is too large.
 [[nodiscard]] std::uint64_t fixed_bytes(const Field& field, const char* of_what);
 
 /// Throws leat::Error if `data` has no sample `index`.

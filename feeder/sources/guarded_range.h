@@ -1,19 +1,20 @@
-// Mapped files that may shrink. Who touches a page of a mapping that the file no longer has, or
-// that the disk cannot give, gets SIGBUS, which ends the program. In a guarded range it gets zeros
-// instead, and the range knows which bytes were lost.
+// Protection from SIGBUS for mapped files that may shrink. A program that touches a page of a
+// mapping which the file no longer has, or which the disk cannot read, gets SIGBUS and ends. In a
+// guarded range it reads zeros instead, and the range knows which bytes were lost.
 //
-// The first range installs a handler of SIGBUS for the process. A fault at any other address, and a
-// SIGBUS that somebody sent, go to the handler that was there before, or to the default. A handler
-// that is installed later and does not call ours takes the protection away.
+// The first range installs a SIGBUS handler for the process. A fault at any other address, and a
+// SIGBUS that was sent by kill(), go to the handler that was installed before, or to the default. A
+// handler that is installed later and does not call this one removes the protection.
 //
-// Always true:
-//  - The handler takes no lock and allocates nothing: it walks a list of nodes, which are added,
-//    used again, and never freed. A node tells with its version whether it is being changed, as a
-//    sequence lock does; the node of a range that is being read is not, since whoever reads keeps
-//    the range alive. All accesses are sequentially consistent, as a fence would have to be, which
-//    ThreadSanitizer does not know: they happen once a range and once a fault.
-//  - The bytes are noted as lost before the zeros are put in their place: who reads such a zero,
-//    and looks then, finds it noted. (The exchange of a page in the kernel orders the two.)
+// Invariants:
+//  - The handler takes no lock and allocates nothing. It walks a list of nodes, which are added and
+//    reused, and never freed. As in a sequence lock, the version of a node says whether the node is
+//    being changed. The node of a range that is being read is not: the reader keeps the range
+//    alive. All accesses are sequentially consistent, because ThreadSanitizer does not know fences;
+//    they happen once for a range and once for a fault.
+//  - Bytes are recorded as lost before zeros replace them. A thread that has read such a zero and
+//  then
+//    asks finds the record. (The exchange of the page in the kernel orders the two.)
 #pragma once
 
 #include <cstddef>
@@ -21,8 +22,8 @@
 
 namespace leat::feeder {
 
-/// While one lives, [data, data + size) is guarded; whole pages, from mmap. Its data may be read by
-/// any thread; is_lost() and the like too.
+/// Guards [data, data + size), whole pages from mmap, while it lives. Const functions are
+/// thread-safe, and any thread may read the data.
 class GuardedRange {
  public:
   /// Throws leat::Error if the handler cannot be installed.
@@ -31,11 +32,12 @@ class GuardedRange {
   GuardedRange(const GuardedRange&) = delete;
   GuardedRange& operator=(const GuardedRange&) = delete;
 
-  /// Whether any byte was lost so far.
+  /// Whether any byte has been lost so far.
   [[nodiscard]] bool is_damaged() const noexcept;
-  /// Whether one of the bytes [from, to) may have been: the lost ones are held as one interval.
+  /// Whether one of the bytes [from, to) may have been lost. (The lost bytes are kept as one
+  /// interval.)
   [[nodiscard]] bool is_lost(std::size_t from, std::size_t to) const noexcept;
-  /// Where that interval begins.
+  /// The first lost byte.
   [[nodiscard]] std::size_t first_lost() const noexcept;
 
   struct Node;

@@ -1,4 +1,4 @@
-// Files in memory, page by page as they are read, and what happens when they shrink.
+// Mapped files: files as memory, read page by page, and errors instead of SIGBUS when they shrink.
 //
 // Example
 //   const leat::feeder::MappedFile file("data/train.bin");
@@ -7,15 +7,15 @@
 //   count(file.bytes().subspan(1024, 100));     // looks at them where they lie,
 //   file.check(1024, 100);                      // and asks afterwards whether they were there
 //
-// A file that is replaced (written under another name and renamed, as it should be) stays what it
-// was to those who have it mapped. One that is cut off in place loses its end under their feet:
-// whoever reads there gets zeros instead of SIGBUS (guarded_range.h), and check() throws.
+// A file that is replaced (written under another name and renamed) stays unchanged for a program
+// that has mapped the old one. A file that is truncated in place loses its end: reads there get
+// zeros instead of SIGBUS (guarded_range.h), and check() throws.
 //
-// How check() can tell, without a system call where all is well: a file that lost a whole page lost
-// its last one, which is therefore touched after each read; and only reads of the last page itself
-// have to ask for the file's size, since behind a file's end its last page is zeros without a
-// fault. What changes in place without a change of the size is not noticed; nor is what shrinks and
-// has grown again before the check, in pages that were never missed.
+// check() needs no system call in the normal case. A file that has lost a whole page has lost its
+// last page, so check() touches the last page after each read. Only a read of the last page itself
+// has to ask for the size of the file, because the rest of that page, after the end of the file,
+// reads as zeros without a fault. Not detected: changes in place that keep the size, and a file
+// that shrinks and grows again between two checks without a read of the lost pages.
 #pragma once
 
 #include <sys/types.h>
@@ -30,42 +30,43 @@
 
 namespace leat::feeder {
 
-/// How a file is read, so that the kernel reads ahead or not.
+/// How a file is read: whether the kernel reads ahead.
 enum class Access : std::uint8_t {
-  kRandom,      // pieces, in any order: nothing is read that was not asked for
-  kSequential,  // from front to back
+  kRandom,      ///< pieces in any order; the kernel does not read ahead
+  kSequential,  ///< from front to back; the kernel reads ahead
 };
 
-/// A whole file, read-only, as long as it was when it was opened. No file descriptor is held.
-/// Everything is const, and thread-safe; reading blocks the thread where a page is not in memory.
+/// A whole file, read-only, with the size that it had when it was opened. Holds no file descriptor.
+/// Const functions are thread-safe; a read of a page that is not in memory blocks the thread.
 class MappedFile {
  public:
-  /// Throws leat::Error, with the file, if it cannot be opened or mapped, is no regular file (of a
-  /// pipe it would wait for the other end), or is empty.
+  /// Maps `path`. Throws leat::Error, with the file, if it cannot be opened or mapped, is not a
+  /// regular file, or is empty.
   explicit MappedFile(std::filesystem::path path, Access access = Access::kRandom);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile() = default;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  /// When it was opened; at least 1.
+  /// The size when the file was opened; at least 1.
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
-  /// All of it. What the file has lost since reads as zeros: check() tells.
+  /// The content. Bytes that the file has lost since read as zeros; check() detects that.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
     return {static_cast<const std::byte*>(pages_.get()), size_};
   }
 
-  /// To be called before bytes [offset, offset + count) are looked at: has the disk fetch them all
-  /// at once, where that pays. Opened for random access, each page would be waited for by itself.
+  /// Announces a read of bytes [offset, offset + count): the disk then fetches them at once, if
+  /// that pays. Without it, a file opened for random access is fetched page by page.
   void expect(std::uint64_t offset, std::uint64_t count) const noexcept;
-  /// Bytes [offset, offset + count), which are in the file, will be looked at after some hundred
-  /// nanoseconds: has the processor fetch those that are in memory into its cache.
+  /// Has the processor fetch bytes [offset, offset + count), those that are in memory, into its
+  /// cache, for a read some hundred nanoseconds later. The bytes must be in the file.
   void fetch_into_cache(std::uint64_t offset, std::uint64_t count) const noexcept;
-  /// Copies the bytes from `offset` on; throws as check() does.
+  /// Copies the bytes from `offset` on. Throws as check() does.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
-  /// To be called after bytes [offset, offset + count) were looked at: throws leat::Error, with the
-  /// file and what happened at which byte, if they were not the file's, because it has shrunk or
-  /// could not be read. Throws std::out_of_range for what never was in the file.
+  /// Has to be called after a read of bytes [offset, offset + count) in place. Throws leat::Error,
+  /// with the file, the byte and the reason, if the bytes read were not those of the file, because
+  /// it has shrunk or could not be read. Throws std::out_of_range for bytes that never were in the
+  /// file.
   void check(std::uint64_t offset, std::uint64_t count) const;
 
  private:
@@ -77,14 +78,14 @@ class MappedFile {
   };
 
   std::filesystem::path path_;
-  std::filesystem::path absolute_;  // whatever becomes the working directory
+  std::filesystem::path absolute_;  // also after a change of the working directory
   Access access_;
   std::size_t size_ = 0;
   std::uint64_t last_page_ = 0;  // where it begins
-  dev_t device_ = 0;             // which file it is, whatever becomes of its name
+  dev_t device_ = 0;             // identify the file, also after a rename
   ino_t inode_ = 0;
   std::unique_ptr<void, Unmap> pages_;
-  std::unique_ptr<GuardedRange> guard_;  // goes before the pages do
+  std::unique_ptr<GuardedRange> guard_;  // destroyed before the pages
 };
 
 }  // namespace leat::feeder

@@ -1,9 +1,9 @@
-// Files of records that are all of one size, one after the other behind an optional header:
+// Files of records of one size, one after the other, after an optional header:
 //
-//   byte 0                 header_bytes, whatever they are
+//   byte 0                 header_bytes bytes, ignored
 //   byte header_bytes      the records, record_bytes each, and nothing after them
 //
-// What is read from them has more to say about a record: fixed_records.h, cifar10.h.
+// fixed_records.h and cifar10.h say what a record is.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@
 
 namespace leat::feeder {
 
-/// The records of several files, numbered one file after the other. Const and thread-safe.
+/// The records of several files, numbered over all files. Const functions are thread-safe.
 class RecordFiles {
  public:
-  /// Maps them all. `record_bytes` is at least 1. Throws leat::Error, with the file and the byte,
-  /// if one cannot be mapped, has no record, or ends within one (or within the header): such a file
-  /// is truncated.
+  /// Maps all files. `record_bytes` is at least 1. Throws leat::Error, with the file and the byte,
+  /// if a file cannot be mapped, has no record, or ends within a record or within the header.
   RecordFiles(const std::vector<std::filesystem::path>& files, std::uint64_t header_bytes,
               std::uint64_t record_bytes);
 
   [[nodiscard]] std::uint64_t size() const noexcept { return index_.size(); }
 
+  /// Where a record is.
   struct Place {
     const MappedFile& file;
-    std::uint64_t offset;  // of the record's first byte
+    std::uint64_t offset;  ///< of the first byte of the record
   };
-  /// Of record `index` < size().
+  /// Where record `index` < size() is.
   [[nodiscard]] Place find(std::uint64_t index) const noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// In which of several files a sample is.
+// Which of several files a sample is in.
 #pragma once
 
 #include <algorithm>
@@ -11,15 +11,16 @@ namespace leat::feeder {
 /// The samples of shards, numbered one shard after the other.
 class ShardIndex {
  public:
-  /// Of the next shard; 0 is fine.
+  /// Adds a shard of so many samples, which may be 0.
   void add(std::uint64_t samples) { ends_.push_back(size() + samples); }
   [[nodiscard]] std::uint64_t size() const noexcept { return ends_.empty() ? 0 : ends_.back(); }
 
+  /// Where a sample is.
   struct Place {
     std::size_t shard;
-    std::uint64_t index;  // in the shard
+    std::uint64_t index;  ///< in the shard
   };
-  /// Of `index` < size(). Takes the logarithm of the number of shards.
+  /// Where sample `index` < size() is. Takes time logarithmic in the number of shards.
   [[nodiscard]] Place find(std::uint64_t index) const noexcept {
     const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
     return {static_cast<std::size_t>(end - ends_.begin()),

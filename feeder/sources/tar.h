@@ -1,19 +1,20 @@
-// Tar archives, uncompressed: which files are in one, and where. For reading them in any order.
+// Uncompressed tar archives: which files are in an archive and where, to read them in any order.
 //
-// A sequence of members, each a header of 512 bytes, then its data, padded to 512 bytes:
+// An archive is a sequence of members. A member is a header of 512 bytes, and its data, padded to a
+// multiple of 512 bytes:
 //
 //   byte 0    100  name, ends with a 0 byte where it is shorter
 //   byte 124   12  size of the data: octal digits; or, the first bit set, binary, big-endian
 //   byte 148    8  checksum: the sum of the header's bytes, these eight counted as spaces
 //   byte 156    1  type: '0' or 0, a file; '5', a directory; 'x', 'g', 'L', 'K', see below
 //   byte 257    8  "ustar\0" "00" (POSIX), "ustar  \0" (GNU), or anything (before 1988)
-//   byte 345  155  POSIX: what goes before the name, with a '/' between
+//   byte 345  155  POSIX: a prefix of the name, to be joined by a '/'
 //
-// A member of type 'x' describes the next one in records "<length> <key>=<value>\n": path, size;
-// one of type 'L' is the next one's name (GNU). The end is marked by two blocks of 0 bytes.
+// A member of type 'x' describes the next member in records "<length> <key>=<value>\n": path, size.
+// A member of type 'L' holds the name of the next member (GNU). Two blocks of 0 bytes mark the end.
 //
 // Source: POSIX.1-2017, "pax: Extended Description" (ustar, pax); GNU tar's manual, "Basic Tar
-// Format". Written out here, because libarchive would bring ICU: 33 MB, for 200 lines.
+// Format". Not by libarchive, which would add ICU: 33 MB, for 200 lines.
 #pragma once
 
 #include <cstddef>
@@ -38,26 +39,28 @@ struct TarMember {
   std::uint32_t digest = 0;  // of the bytes begin .. data-1: tar_digest()
 };
 
-/// Tells whether headers are still what they were; no protection against who wants to deceive.
+/// A digest that detects changed headers. It does not protect against deliberate forgery.
 [[nodiscard]] std::uint32_t tar_digest(std::span<const std::byte> headers) noexcept;
 
-/// A name for a message: what would break its line as '?'.
+/// A name for a message: control characters become '?'.
 [[nodiscard]] std::string printable(std::string_view name);
 
-/// Goes through an archive's headers; the data between is not read. For one thread at a time;
-/// blocks it while it reads.
+/// Reads the headers of an archive and skips the data. For one thread at a time; blocks it while it
+/// reads.
 ///
-/// Throws leat::Error, with the file and the byte in it, for what is not there, cannot be read, is
-/// no tar or compressed, is damaged or cut off, or holds a sparse or a divided file. That the mark
-/// of the end is missing counts as cut off, and so does anything but 0 bytes behind it: archives
-/// that were put one behind the other, of which other programs would read the first.
+/// Every function throws leat::Error, with the file and the byte, if the file is missing,
+/// unreadable, compressed, not a tar archive, damaged or cut off, or if it holds a sparse or a
+/// divided file. An archive without the mark of its end counts as cut off. Anything but 0 bytes
+/// after the mark is an error, too: in concatenated archives other programs would read only the
+/// first.
 class TarReader {
  public:
+  /// Opens `file`, a regular file.
   explicit TarReader(std::filesystem::path file);
 
-  /// The next file; others, such as directories and links, are passed over. False at the end.
+  /// Gets the next file; skips other members, such as directories and links. False at the end.
   bool next(TarMember& member);
-  /// Goes on at byte `begin`, a TarMember's.
+  /// Continues at byte `begin` of a TarMember.
   void seek(std::uint64_t begin);
 
  private:

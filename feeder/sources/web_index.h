@@ -1,4 +1,4 @@
-// What a shard of a WebDataset holds, and where: for feeder/sources/web_dataset.h.
+// The index of a WebDataset's shards: which samples they hold, and where (for web_dataset.h).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace leat::feeder {
 
-/// Where a part of a sample lies in its shard.
+/// The place of a part of a sample in its shard.
 struct WebMember {
   std::uint32_t begin = 0;    // of its headers, in tar's blocks of 512 bytes
   std::uint32_t headers = 0;  // blocks
@@ -25,24 +25,24 @@ struct WebMember {
 struct WebShard {
   std::vector<WebMember> members;  // [sample][part]
   std::uint64_t samples = 0;
-  std::uint64_t skipped = 0;  // as they lacked a part
+  std::uint64_t skipped = 0;  // samples that lack a part
 };
 
-/// A file's name, split as WebDataset does it.
+/// The name of a file, split by the rules of WebDataset.
 struct WebName {
   std::string_view key;
   std::string extension;  // in lower case
 };
-/// Nothing for a file that belongs to no sample.
+/// Splits a path. Returns nothing for a file that belongs to no sample.
 [[nodiscard]] std::optional<WebName> split_web_name(std::string_view path);
 
-/// Goes through a shard's headers; the parts' extensions are in lower case. Blocks, and throws, as
-/// WebDataset's constructor.
+/// Reads the headers of a shard. The extensions of `parts` are in lower case. Blocks and throws as
+/// WebDataset's constructor does.
 [[nodiscard]] WebShard index_web_shard(const std::filesystem::path& shard,
                                        std::span<const WebPart> parts, bool skip_incomplete);
 
-/// The same for all shards, with up to `threads` threads. What is wrong in the first shard that
-/// something is wrong in is thrown.
+/// Reads the headers of all shards, on up to `threads` threads. Throws the error of the first shard
+/// that has one.
 [[nodiscard]] std::vector<WebShard> index_web_shards(std::span<const std::filesystem::path> shards,
                                                      std::span<const WebPart> parts,
                                                      bool skip_incomplete, std::size_t threads);

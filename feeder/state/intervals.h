@@ -1,4 +1,4 @@
-// Sets of numbers that mostly follow each other, as the intervals they form.
+// Sets of numbers, kept as intervals: small where numbers mostly follow each other.
 #pragma once
 
 #include <algorithm>
@@ -7,41 +7,44 @@
 
 namespace leat::feeder {
 
-/// [first, end).
+/// The numbers first .. end-1.
 struct Interval {
   std::uint64_t first = 0;
   std::uint64_t end = 0;
   friend bool operator==(const Interval&, const Interval&) = default;
 };
 
-/// A set of numbers. Numbers that are added in order lengthen the last interval: nothing is
-/// allocated. Not thread-safe.
+/// A set of numbers. Adding numbers in order lengthens the last interval and allocates nothing. A
+/// value; not thread-safe.
 class IntervalSet {
  public:
+  /// The empty set.
   IntervalSet() { intervals_.reserve(16); }
-  /// Of any number of them, in any order: sorts, where adding one by one would shift.
+  /// The union of intervals in any order. Sorts them first, so it is fast for many.
   explicit IntervalSet(std::vector<Interval> intervals) {
     std::ranges::sort(intervals, {}, &Interval::first);
     for (const Interval& one : intervals) add(one);
   }
 
-  /// Sorted, none empty, none touching the next.
+  /// The intervals of the set: sorted, none empty, none touching the next.
   [[nodiscard]] const std::vector<Interval>& intervals() const noexcept { return intervals_; }
   [[nodiscard]] bool empty() const noexcept { return intervals_.empty(); }
+  /// Whether `number` is in the set.
   [[nodiscard]] bool contains(std::uint64_t number) const noexcept {
     const auto after = first_ending_after(number);
     return after != intervals_.end() && after->first <= number;
   }
-  /// How many there are.
+  /// How many numbers are in the set.
   [[nodiscard]] std::uint64_t count() const noexcept {
     std::uint64_t sum = 0;
     for (const Interval& one : intervals_) sum += one.end - one.first;
     return sum;
   }
+  /// Adds a number, or all numbers of an interval.
   void add(std::uint64_t number) { add({.first = number, .end = number + 1}); }
   void add(Interval added) {
     if (added.first >= added.end) return;
-    // Those that it overlaps or touches become one with it.
+    // The intervals that it overlaps or touches are merged with it.
     const auto from =
         std::lower_bound(intervals_.begin(), intervals_.end(), added.first,
                          [](const Interval& one, std::uint64_t first) { return one.end < first; });
@@ -59,7 +62,7 @@ class IntervalSet {
   void clear() noexcept { intervals_.clear(); }
   friend bool operator==(const IntervalSet&, const IntervalSet&) = default;
 
-  /// What is in both.
+  /// The numbers that are in both sets.
   [[nodiscard]] friend IntervalSet intersection(const IntervalSet& a, const IntervalSet& b) {
     IntervalSet both;
     for (const Interval& one : a.intervals_) {
@@ -71,7 +74,7 @@ class IntervalSet {
     }
     return both;
   }
-  /// What is in a and not in b.
+  /// The numbers that are in a and not in b.
   [[nodiscard]] friend IntervalSet difference(const IntervalSet& a, const IntervalSet& b) {
     IntervalSet rest;
     for (const Interval& one : a.intervals_) {

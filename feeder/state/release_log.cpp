@@ -34,12 +34,12 @@ PassId ReleaseLog::begin(std::size_t rank, std::uint64_t generation, std::uint64
   std::vector<Pass>& mine = passes(rank);
   const auto same = std::ranges::find_if(
       mine, [&](const Pass& pass) { return pass.generation == generation && pass.epoch == epoch; });
-  if (same != mine.end()) return current_[rank] = same->id;  // another rank's, which it joins
+  if (same != mine.end()) return current_[rank] = same->id;  // joins another rank's pass
   for (std::size_t i = 0; i < head_.epochs.size(); ++i) {
     if (head_.epochs[i].epoch <= epoch) unseen_[i] = false;
   }
-  // The latest pass over an epoch is what counts: the loop that evaluates, always over epoch 0,
-  // leaves none behind.
+  // Only the latest pass over an epoch counts: a loop that evaluates, always over epoch 0, leaves
+  // no older passes.
   std::erase_if(mine, [&](const Pass& pass) { return pass.epoch == epoch && pass.leases == 0; });
   Pass& pass = mine.emplace_back();
   pass.id = PassId{++last_id_};
@@ -76,8 +76,8 @@ std::span<const ReleaseLog::Pass* const> ReleaseLog::over(const std::vector<cons
   return {first, std::ranges::upper_bound(first, sorted.end(), epoch, {}, &Pass::epoch)};
 }
 
-// A rank that has a later epoch before it, or another one behind it, does not come to `epoch` any
-// more, unless it is asked for anew.
+// Whether the rank will not come to `epoch` again: it is in a later epoch, or has passed `epoch`
+// already and is in an earlier one.
 bool ReleaseLog::has_left(const View& view, std::size_t rank, std::uint64_t epoch) const noexcept {
   const Pass* const now = view.current[rank];
   if (now == nullptr || now->epoch == epoch) return false;
@@ -92,11 +92,11 @@ bool ReleaseLog::is_over(const View& view, const Pass& pass) const noexcept {
   return true;
 }
 
-// Only what is older than all that is under way: an epoch that is over, but not the one before it,
-// has to be told of as done.
+// Forgets only passes that are older than every pass under way: an epoch that is over stays in the
+// state as done while an earlier pass is under way.
 void ReleaseLog::forget_what_is_over() {
   const View all = view();
-  std::uint64_t oldest = ~std::uint64_t{0};  // of those that are under way
+  std::uint64_t oldest = ~std::uint64_t{0};  // of the passes under way
   for (const std::vector<Pass>& of_rank : passes_) {
     for (const Pass& pass : of_rank) {
       if (!is_over(all, pass)) oldest = std::min(oldest, static_cast<std::uint64_t>(pass.id));
@@ -113,10 +113,11 @@ void ReleaseLog::leased(std::size_t rank, PassId pass) noexcept {
   if (Pass* const one = find(passes(rank), pass)) ++one->leases;
 }
 
-// Where the walk to what is missing may begin: at the last batch before it. So those are kept
-// behind which one is missing; a batch that has another one behind it will always have.
+// The walk to a missing batch may begin at the batch before it. So the carries are kept of the
+// batches whose next batch is missing. Once the next batch is released, a carry is never needed
+// again.
 void ReleaseLog::Pass::note_carry(const BatchId& batch) {
-  constexpr std::size_t kMost = 64;  // gaps; without one there is but the latest
+  constexpr std::size_t kMost = 64;  // gaps; without gaps, only the latest carry is kept
   carries.emplace_back(batch.index, batch.carry);
   std::erase_if(carries, [&](const auto& one) { return released.contains(one.first + 1); });
   if (carries.size() > kMost) carries.pop_back();
@@ -141,7 +142,7 @@ void ReleaseLog::ended(std::size_t rank, PassId pass, const BatchId& batch, bool
   if (head_.elements > 0 && batch.elements > 0) one->note_carry(batch);
 }
 
-// Of one epoch, over all ranks here.
+// What the local ranks have released of one epoch.
 EpochReleases ReleaseLog::releases(const View& view, std::uint64_t epoch) const {
   const EpochReleases* const before = resumed(epoch);
   IntervalSet all;
@@ -182,7 +183,7 @@ EpochReleases ReleaseLog::releases(const View& view, std::uint64_t epoch) const 
     }
   }
   if (is_rest && is_part()) result.before = before->positions;
-  if (is_rest) {  // what was released of a batch by then, as long as it is not complete
+  if (is_rest) {  // what had been released, before the resume, of batches that are not complete
     for (const Interval& range : before->positions.intervals()) {
       for (std::uint64_t at = range.first; at < range.end;) {
         const std::uint64_t batch = at / plan_.batch_size();
@@ -196,7 +197,7 @@ EpochReleases ReleaseLog::releases(const View& view, std::uint64_t epoch) const 
   return result;
 }
 
-// That of the rank that is least far.
+// The carry of the rank that is least far.
 std::optional<Carry> ReleaseLog::carry_of(const View& view, std::uint64_t epoch) const {
   const EpochReleases* const before = resumed(epoch);
   std::optional<Carry> least;

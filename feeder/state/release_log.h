@@ -1,9 +1,9 @@
-// Which batches were released: what a state is made of.
+// The log of released batches, from which a state is made.
 //
-// A pass is one way of a consumer through an epoch. Always true: the log has of each rank the pass
-// that it is in, those that it still has leases of, those over an epoch that another rank has still
-// to leave, and all that are younger than one of these. So it stays small, and epochs that all have
-// left are forgotten.
+// A pass is one way of a consumer through an epoch. Invariant: the log keeps, for each rank, its
+// current pass, the passes with leases that are still held, the passes over an epoch that another
+// rank has not left yet, and every pass that is younger than one of these. So the log stays small:
+// once all ranks have left an epoch, its passes are forgotten.
 #pragma once
 
 #include <cstddef>
@@ -22,26 +22,31 @@ namespace leat::feeder {
 
 struct BatchId;
 
-/// Names a pass.
+/// The number of a pass.
 enum class PassId : std::uint64_t { kNone = 0 };
 
-/// Thread-safe. Allocates nothing per batch as long as batches are released in order or nearly so.
+/// The released batches of the ranks of one prefetcher. Thread-safe. Allocates nothing for a batch
+/// as long as batches are released nearly in order.
 class ReleaseLog {
  public:
-  /// Of the ranks `head.rank` .. + `head.ranks` of `head.world_size`; `shared`: they share the
-  /// batches of one log (dynamic sharing). `head.epochs` is what was resumed from.
+  /// For the ranks `head.rank` .. `head.rank + head.ranks - 1` of `head.world_size`. `shared`: the
+  /// ranks take batches from one common epoch (dynamic sharing). `head.epochs` is the state that
+  /// was resumed.
   ReleaseLog(const BatchPlan& plan, State head, bool shared);
 
-  /// Local rank `rank` begins a pass over `epoch`, or, after a resume, over its rest. Ranks that
-  /// share and begin the same epoch of the same request are in one pass.
+  /// Local rank `rank` begins a pass over `epoch`; `rest`: over what a resume left of it. Sharing
+  /// ranks that begin the same epoch of the same request are in one pass.
   [[nodiscard]] PassId begin(std::size_t rank, std::uint64_t generation, std::uint64_t epoch,
                              bool rest);
+  /// A batch of the pass was leased.
   void leased(std::size_t rank, PassId pass) noexcept;
-  /// The lease is over; `done`: the batch was released, not abandoned.
+  /// A lease of the pass has ended. `done`: the batch was released, not abandoned.
   void ended(std::size_t rank, PassId pass, const BatchId& batch, bool done) noexcept;
 
-  /// What is left of `epoch` after a resume; null: all of it. Valid for the log's life.
+  /// What had been released of `epoch` before the resume; null: nothing. Valid for the life of the
+  /// log.
   [[nodiscard]] const EpochReleases* resumed(std::uint64_t epoch) const noexcept;
+  /// The state at this moment.
   [[nodiscard]] State state() const;
 
  private:
@@ -60,12 +65,12 @@ class ReleaseLog {
   [[nodiscard]] std::vector<Pass>& passes(std::size_t rank) noexcept {
     return passes_[shared_ ? 0 : rank];
   }
-  /// Of the world, so that the state is to be merged.
+  /// Whether the state is of some ranks of the world only, and has to be merged.
   [[nodiscard]] bool is_part() const noexcept { return head_.ranks < head_.world_size; }
-  // All passes as they are, to look things up in.
+  // An index of the passes.
   struct View {
     std::vector<const Pass*> current;              // of each rank; null: it has begun nothing
-    std::vector<std::vector<const Pass*>> sorted;  // of each of passes_: by epoch, the latest last
+    std::vector<std::vector<const Pass*>> sorted;  // each of passes_ by epoch, the latest pass last
   };
   [[nodiscard]] View view() const;
   [[nodiscard]] static std::span<const Pass* const> over(const std::vector<const Pass*>& sorted,
@@ -82,11 +87,11 @@ class ReleaseLog {
   const State head_;
   const bool shared_;
 
-  mutable std::mutex mutex_;  // never held across a park
+  mutable std::mutex mutex_;  // guards all below; never held across a park
   std::uint64_t last_id_ = 0;
-  std::vector<std::vector<Pass>> passes_;  // of each rank, in the order of their beginning
+  std::vector<std::vector<Pass>> passes_;  // of each rank, in the order in which they began
   std::vector<PassId> current_;            // of each rank; kNone: it has begun nothing
-  std::vector<bool> unseen_;               // of head_.epochs: no rank has begun it or a later one
+  std::vector<bool> unseen_;  // of head_.epochs: no rank has begun this epoch or a later one
 };
 
 }  // namespace leat::feeder

@@ -29,9 +29,9 @@ void require_same_run(const State& a, const State& b) {
   require(a.world_size == b.world_size, "world_size");
 }
 
-// Beyond it a mistake is more likely than a run.
+// More epochs apart, a mistake is more likely than a run.
 constexpr std::uint64_t kMostEpochsApart = 10'000;
-// Shards that some of the ranks have and others lack: what a merge lists.
+// The most shards that a merge lists because some ranks have released them and others have not.
 constexpr std::uint64_t kMostShardsApart = std::uint64_t{1} << 26;
 
 const EpochReleases* find(const State& state, std::uint64_t epoch) {
@@ -39,25 +39,26 @@ const EpochReleases* find(const State& state, std::uint64_t epoch) {
   return found == state.epochs.end() || found->epoch != epoch ? nullptr : &*found;
 }
 
-// Where a state does not have an epoch, that part of the ranks has not begun it, or is through with
-// it: the latter if it has a later one (in its own order of beginning).
+// If a state does not list an epoch, its ranks have not begun the epoch or are through with it.
+// They are through with it if the state lists a later one.
 bool is_through_with(const State& state, std::uint64_t epoch) {
   return !state.epochs.empty() && state.epochs.front().epoch > epoch;
 }
 
-// The place farthest ahead that is before what any of them lacks.
+// The last place that is before everything that any of the ranks lacks.
 std::optional<Carry> merge_carry(std::span<const State> states, std::uint64_t epoch) {
   std::optional<Carry> least;
   for (const State& state : states) {
     if (is_through_with(state, epoch)) continue;
     const EpochReleases* const one = find(state, epoch);
-    if (one == nullptr || !one->carry.has_value()) return std::nullopt;  // it is at the beginning
+    if (one == nullptr || !one->carry.has_value())
+      return std::nullopt;  // the rank is at the beginning
     if (!least.has_value() || one->carry->element < least->element) least = one->carry;
   }
   return least;
 }
 
-// What all of them together have of a batch may be the whole of it.
+// Batches whose positions have all been released, by different ranks, become whole batches.
 void join_whole_batches(const BatchPlan& plan, EpochReleases& merged) {
   std::vector<Interval> whole;  // positions
   for (const Interval& range : merged.positions.intervals()) {
@@ -72,11 +73,11 @@ void join_whole_batches(const BatchPlan& plan, EpochReleases& merged) {
   merged.positions = difference(merged.positions, IntervalSet(std::move(whole)));
 }
 
-// Of one epoch in all states.
+// Merges one epoch of all states.
 EpochReleases merge_epoch(std::span<const State> states, std::uint64_t epoch, std::uint64_t& room) {
   const BatchPlan plan = states[0].plan();
   const auto is_through = [&](const State& state) { return is_through_with(state, epoch); };
-  // All have begun with the same; who is through has forgotten what it was.
+  // All ranks have resumed from the same positions; ranks that are through have forgotten them.
   EpochReleases before{.epoch = epoch, .batches = {}, .positions = {}};
   for (const State& state : states) {
     const EpochReleases* const one = find(state, epoch);
@@ -154,10 +155,10 @@ State State::merge(std::span<const State> states) {
   merged.ranks = merged.world_size;
   std::vector<std::uint64_t> epochs;
   for (const State& state : states) {
-    if (state.epochs.empty()) epochs.push_back(0);  // it has begun nothing
+    if (state.epochs.empty()) epochs.push_back(0);  // its ranks have begun nothing
     for (const EpochReleases& one : state.epochs) epochs.push_back(one.epoch);
   }
-  // What some are through with, and others have not begun, is in no state.
+  // An epoch that some ranks are through with and others have not begun is in no state.
   const auto [least, largest] = std::ranges::minmax(epochs);
   if (largest - least > kMostEpochsApart) {
     throw std::invalid_argument("leat: these states are " + std::to_string(largest - least) +

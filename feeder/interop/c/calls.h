@@ -1,5 +1,5 @@
-// What the functions of the C API have in common: the handles behind which their objects are, and
-// how an exception becomes a status and a text.
+// What the functions of the C API share: the objects behind handles, and the conversion of
+// exceptions to a status and a text.
 #pragma once
 
 #include <array>
@@ -22,14 +22,14 @@
 
 namespace leat::feeder::c {
 
-/// Behind a leat_dataset.
+/// The object behind a leat_dataset.
 struct OpenDataset {
   std::shared_ptr<const Dataset> dataset;
   std::vector<leat_field> fields;  // views of the dataset's own
 };
 
-/// Behind a leat_prefetcher, for which leat_prefetcher_close alone deletes it: the shared pointers
-/// to it say who uses it, the last of them notifies `unused`.
+/// The object behind a leat_prefetcher. Only leat_prefetcher_close deletes it. Calls that use it
+/// hold a shared pointer; the last of these notifies `unused`.
 struct OpenPrefetcher {
   OpenPrefetcher(std::shared_ptr<const Dataset> data, const gpu::Device& to,
                  const PrefetcherOptions& options)
@@ -44,19 +44,19 @@ struct OpenPrefetcher {
   const std::shared_ptr<const Dataset> dataset;  // outlives the prefetcher
   const gpu::Device device;
   Prefetcher prefetcher;
-  std::size_t tensors = 0;  // of a batch: each field, and the lengths of those that have them or,
-                            // packed, where samples begin
+  std::size_t tensors = 0;  // of a batch: the fields, and the lengths of those of variable length
+                            // or, packed, the offsets
   std::uint64_t first_epoch = 0;
   std::atomic<bool> in_use = false;    // by leat_prefetcher_next or _start_epoch
   std::optional<std::uint64_t> start;  // the epoch that the next call begins with
   const std::shared_ptr<Notification> unused = std::make_shared<Notification>();
 };
 
-/// Behind a leat_batch.
+/// The object behind a leat_batch.
 struct OpenBatch {
   OpenBatch(Lease&& given, std::size_t count) noexcept : lease(std::move(given)), tensors(count) {}
   Lease lease;
-  const std::size_t tensors;  // how many it has
+  const std::size_t tensors;  // the number of tensors
   std::atomic<bool> in_use = false;
 };
 
@@ -64,18 +64,18 @@ struct OpenBatch {
 [[nodiscard]] HandleTable<OpenPrefetcher>& prefetchers();
 [[nodiscard]] HandleTable<OpenBatch>& batches();
 
-/// Within a catch block: keeps what is being handled as the calling thread's error text, and says
-/// which status it is.
+/// To be called in a catch block: stores the text of the exception as the calling thread's error
+/// text, and returns its status.
 [[nodiscard]] leat_status keep_error() noexcept;
-/// That text; empty if there is none.
+/// The calling thread's error text; empty if there is none.
 [[nodiscard]] const char* kept_error() noexcept;
 
-/// Throws std::invalid_argument where the calling thread is in a leat_read_function: a prefetcher
-/// that is used by its own reads would wait for itself.
+/// Throws std::invalid_argument if the calling thread is in a leat_read_function: a prefetcher
+/// whose own reads use it would wait for itself.
 void refuse_in_read(const char* function);
-/// Of the text of an error, with its end.
+/// The size of an error text, with its null byte.
 constexpr std::size_t kErrorBytes = 1024;
-/// While one lives, the calling thread is in one, whose errors' text it has.
+/// While it lives, the calling thread is in a read function, whose error text it holds.
 class InRead {
  public:
   InRead() noexcept;
@@ -85,11 +85,11 @@ class InRead {
 
  private:
   std::array<char, kErrorBytes> text_{};
-  char* const outer_;  // of the read function that this one is called in
+  char* const outer_;  // the text of the read function that calls this one
 };
 
-/// The only user of an object, among those who ask. Throws std::invalid_argument where there is
-/// one already.
+/// Marks an object as in use while it lives. The constructor throws std::invalid_argument if the
+/// object is in use already.
 class OnlyUser {
  public:
   OnlyUser(std::atomic<bool>& in_use, const char* function);
@@ -101,10 +101,10 @@ class OnlyUser {
   std::atomic<bool>& in_use_;
 };
 
-/// Throws std::invalid_argument, naming the parameter, for null.
+/// Throws std::invalid_argument, which names the parameter, for null.
 void require(const void* pointer, const char* function, const char* parameter);
 
-/// Runs `body`, which is given `function` and returns a status; what it throws becomes one.
+/// Calls `body` with `function`, and returns its status; an exception becomes a status.
 template <class Body>
 [[nodiscard]] leat_status call(const char* function, Body&& body) noexcept {
   try {
@@ -115,12 +115,12 @@ template <class Body>
   }
 }
 
-/// As snprintf: copies `text` to the caller's buffer if it has room for all of it.
+/// Copies `text` to the caller's buffer if it fits, and sets `needed`: the rules of leat.h.
 [[nodiscard]] leat_status give_text(std::string_view text, char* buffer, std::size_t size,
                                     std::size_t* needed, const char* function);
 
-/// Copies as much of `from` as the caller's header knows of it: `size` bytes. Throws
-/// std::invalid_argument for more than there is, and for less than `least`.
+/// Copies the first `size` bytes of `from`: as much as the caller's header declares. Throws
+/// std::invalid_argument for more than sizeof(T), and for less than `least`.
 void check_size(std::size_t size, std::size_t least, std::size_t most, const char* function,
                 const char* type);
 template <class T>

@@ -1,5 +1,5 @@
-// Handles of the C API: numbers that look like pointers, so that one that was closed, or is another
-// kind's, is recognised without touching what it stood for.
+// Handles of the C API: numbers that look like pointers. A handle that was closed, or is of another
+// kind, is recognised without reading memory that may be gone.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +13,19 @@
 
 namespace leat::feeder::c {
 
-/// The objects of one kind that C holds. Never destroyed: what is not closed when the process ends
-/// is left to the system. Thread-safe; an object that a call is using lives until that call ends,
-/// whoever closes it meanwhile.
+/// The objects of one kind that the C program holds. Never destroyed: objects that are not closed
+/// when the process ends are left to the system. Thread-safe. An object that a call uses lives
+/// until the call ends, also if another thread closes its handle.
 ///
-/// A handle is kind (2 bits), slot (24), and how often the slot was used (38), which begins with 1:
-/// none is null, and none comes twice.
+/// A handle consists of the kind (2 bits), the slot (24 bits), and how often the slot was used (38
+/// bits, from 1). So no handle is null, and no handle is given twice.
 template <class T>
 class HandleTable {
  public:
-  /// `kind` < 4 tells tables apart; `what` ("leat_batch") names it in messages.
+  /// `kind` < 4 distinguishes tables; `what` ("leat_batch") is the name in messages.
   HandleTable(std::uintptr_t kind, const char* what) noexcept : kind_(kind), what_(what) {}
 
-  /// A new handle of `object`. Throws std::bad_alloc, std::length_error where there are too many.
+  /// Returns a new handle for `object`. Throws std::bad_alloc; std::length_error for too many.
   [[nodiscard]] void* insert(std::shared_ptr<T> object) {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) {
@@ -45,13 +45,14 @@ class HandleTable {
     return reinterpret_cast<void*>((slot.uses << kUsesShift) | (index << kSlotShift) | kind_);
   }
 
-  /// Throws std::invalid_argument for null and for what is no open handle, naming `function`.
+  /// Returns the object. Throws std::invalid_argument, which names `function`, for null and for
+  /// anything that is not an open handle.
   [[nodiscard]] std::shared_ptr<T> find(const void* handle, const char* function) const {
     const std::lock_guard lock(mutex_);
     return slots_[index_of(handle, function)].object;
   }
 
-  /// As find(), and the handle is none any more.
+  /// As find(), and closes the handle.
   [[nodiscard]] std::shared_ptr<T> remove(const void* handle, const char* function) {
     const std::lock_guard lock(mutex_);
     const std::size_t index = index_of(handle, function);

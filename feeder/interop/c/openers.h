@@ -1,4 +1,4 @@
-// What the openers of datasets have in common.
+// What the openers of datasets share.
 #pragma once
 
 #include <cstddef>
@@ -16,22 +16,22 @@
 
 namespace leat::feeder::c {
 
-/// Throws std::invalid_argument: `function` was told what cannot be.
+/// Throws std::invalid_argument for an argument of `function` that is out of range.
 [[noreturn]] void refuse(const char* function, const std::string& why);
 
-/// Throws std::invalid_argument for a `reserved` that is not 0: it may mean something one day.
+/// Throws std::invalid_argument if `reserved` is not 0: a later version may give it a meaning.
 void check_reserved(std::int32_t reserved, const char* function, const char* what);
 
 /// Whether it is a leat_dtype.
 [[nodiscard]] bool is_dtype(std::int32_t dtype) noexcept;
-/// That dtype. Throws std::invalid_argument, naming the option, if it is none.
+/// The dtype. Throws std::invalid_argument, which names the option, for any other number.
 [[nodiscard]] DType dtype_of(std::int32_t dtype, const char* function, const char* option);
 
-/// The fields given. Throws std::invalid_argument for none, for one that cannot be, and for two of
-/// one name.
+/// The given fields. Throws std::invalid_argument for no field, for an invalid field, and for two
+/// fields of one name.
 [[nodiscard]] std::vector<Field> fields_of(std::span<const leat_field> given, const char* function);
 
-/// The enumerator whose number is `value`, of those up to `last`. Throws std::invalid_argument.
+/// The enumerator with number `value`, 0 to `last`. Throws std::invalid_argument for other numbers.
 template <class Enum>
 Enum enumerator(std::int32_t value, Enum last, const char* function, const std::string& option,
                 const char* type) {
@@ -39,7 +39,7 @@ Enum enumerator(std::int32_t value, Enum last, const char* function, const std::
   refuse(function, option + " is " + std::to_string(value) + ", which is no " + type);
 }
 
-/// The caller's options, of which his header may know fewer: the others are the defaults.
+/// The caller's options. If the caller's header declares fewer, the others have their defaults.
 template <class Options>
 Options complete(const Options& defaults, const Options& given, std::size_t least,
                  const char* function, const char* type) {
@@ -49,7 +49,7 @@ Options complete(const Options& defaults, const Options& given, std::size_t leas
   return all;
 }
 
-/// Sets the first `size` bytes of the caller's options to the defaults.
+/// Sets the first `size` bytes of the caller's options to their defaults.
 template <class Options>
 leat_status init(Options defaults, Options* options, std::size_t size, std::size_t least,
                  const char* function, const char* type) noexcept {
@@ -61,10 +61,10 @@ leat_status init(Options defaults, Options* options, std::size_t size, std::size
   });
 }
 
-/// Puts a handle of the dataset into `out`.
+/// Stores a handle of the dataset in `out`.
 [[nodiscard]] leat_status give(std::shared_ptr<const Dataset> dataset, leat_dataset** out);
 
-/// Opens with `make`, which returns a std::shared_ptr<const Dataset>. An opener is no more.
+/// An opener: opens with `make`, which returns a std::shared_ptr<const Dataset>.
 template <class Make>
 leat_status open(const char* function, leat_dataset** out, Make&& make) noexcept {
   return call(function, [&](const char*) {

@@ -16,7 +16,9 @@
 #include <tuple>
 #include <vector>
 
+#include "leat/feeder/sources/read_image.h"
 #include "leat/feeder/sources/synthetic_web.h"
+#include "leat/feeder/sources/web_index.h"
 #include "tests/feeder/sources/web_files.h"
 
 namespace leat::feeder {
