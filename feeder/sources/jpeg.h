@@ -1,17 +1,17 @@
 // JPEG images as rows of RGB, with libjpeg-turbo.
 //
-// Read: baseline, extended, progressive and arithmetic-coded images of 8 bits a sample (ISO/IEC
-// 10918-1) with 1, 3 or 4 components. A grey image has three equal channels here. CMYK and YCCK
-// become RGB as Pillow's convert("RGB") makes it: R = K C / 255 of Adobe's inverted values; no
-// color profile is looked at, nor is Exif's orientation. The inverse DCT is the accurate one
-// ("islow") and chroma is interpolated ("fancy upsampling"), as in Pillow and torchvision: the
-// pixels are theirs, to the bit, where they use the same library.
+// Reads baseline, extended, progressive and arithmetic-coded images of 8 bits a sample (ISO/IEC
+// 10918-1) with 1, 3 or 4 components. A grey image gets three equal channels. CMYK and YCCK become
+// RGB as in Pillow's convert("RGB"): R = K C / 255 of Adobe's inverted values. Color profiles and
+// the orientation in Exif are ignored. The inverse DCT is the accurate one ("islow"), and chroma is
+// interpolated ("fancy upsampling"). So the pixels equal those of Pillow and torchvision, to the
+// bit, if they use the same library.
 //
-// Damage is noticed where libjpeg notices it: it makes invalid codes, or too few or too many of
-// them. The format has no checksum; a changed byte may just change pixels.
+// Damage is detected only where libjpeg detects it: invalid codes, or too few or too many of them.
+// JPEG has no checksum, so a changed byte may just change pixels.
 //
-// Allocates: libjpeg takes its memory from malloc, 8 to 10 blocks for each image, of which the
-// largest holds a few rows; of a progressive image, all coefficients, 3 to 6 bytes for each pixel.
+// Memory: libjpeg allocates 8 to 10 blocks with malloc for each image. The largest holds a few
+// rows; for a progressive image, all coefficients, 3 to 6 bytes a pixel.
 //
 // Example: the whole image
 //   leat::feeder::JpegDecoder decoder;
@@ -32,8 +32,8 @@
 
 namespace leat::feeder {
 
-/// An image is no JPEG, damaged, cut off, or not as it was declared. what() names no file:
-/// whoever knows it says problem() and advice() again, with the file.
+/// Thrown for an image that is not a JPEG image, is damaged or cut off, or is not as declared.
+/// what() names no file: a caller that knows the file combines it with problem() and advice().
 class JpegError : public Error {
  public:
   JpegError(const std::string& problem, const std::string& advice);
@@ -45,7 +45,7 @@ class JpegError : public Error {
   std::string advice_;
 };
 
-/// What a header says.
+/// The header of an image.
 struct JpegHeader {
   std::uint32_t width = 0;
   std::uint32_t height = 0;
@@ -62,9 +62,9 @@ struct JpegRegion {
   friend bool operator==(const JpegRegion&, const JpegRegion&) = default;
 };
 
-/// Decodes one image after the other. Every member throws JpegError for an image that cannot be
-/// decoded, and the next open() starts afresh. Never parks. For one thread at a time; may move to
-/// another between calls.
+/// Decodes one image after the other. Every function throws JpegError for an image that cannot be
+/// decoded; the next open() starts anew. Never parks. For one thread at a time, which may change
+/// between calls.
 class JpegDecoder {
  public:
   explicit JpegDecoder(const JpegOptions& options = {});
@@ -72,25 +72,25 @@ class JpegDecoder {
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-  /// Reads the header. `bytes` must stay until the image is read, or the next open().
+  /// Reads the header. `bytes` must stay valid until the image is read or until the next open().
   JpegHeader open(std::span<const std::byte> bytes);
 
-  /// Begins to decode the image at 1 / `denominator` of its size: 1, or 2, 4 or 8 (extents are then
-  /// rounded up), for which the inverse DCT makes fewer pixels: twice as fast at most, as the
-  /// entropy decoding remains. libjpeg's other scales are no faster than 1, and not offered.
+  /// Begins to decode the image at 1 / `denominator` of its size. `denominator` is 1, 2, 4 or 8;
+  /// extents are rounded up. With 2, 4 and 8 the inverse DCT computes fewer pixels, which is up to
+  /// twice as fast. (Other scales of libjpeg are no faster than 1.)
   ///
-  /// `wanted`, in pixels of that size, is decoded, and with it what is returned: the same rows, but
-  /// perhaps more columns, because decoding begins at a block's edge. The pixels are the same as
-  /// of the whole image; they take less time. What lies below `wanted` is not looked at: damage
-  /// there is not noticed. Throws std::invalid_argument for another denominator, and a region that
-  /// is empty or not in the image.
+  /// Decodes the region `wanted`, in pixels of that size. Returns the region that is decoded: the
+  /// same rows, but perhaps more columns, because decoding begins at the edge of a block. The
+  /// pixels are those of the whole image. Rows below `wanted` are not decoded, and damage there is
+  /// not detected. Throws std::invalid_argument for another denominator, and for a region that is
+  /// empty or not in the image.
   JpegRegion start(const JpegRegion& wanted, unsigned denominator = 1);
 
-  /// The next `rows` rows of the region that start() returned, 3 bytes a pixel, nothing between
-  /// rows. Throws std::invalid_argument if `pixels` is too small, or so many rows are not left.
+  /// Decodes the next `rows` rows of the region that start() returned: 3 bytes a pixel, no gap
+  /// between rows. Throws std::invalid_argument if `pixels` is too small or fewer rows are left.
   void read(std::span<std::uint8_t> pixels, std::uint32_t rows);
 
-  /// Of corrupt data in this image, so far.
+  /// How often corrupt data was accepted in this image so far.
   [[nodiscard]] unsigned warnings() const noexcept;
 
  private:
