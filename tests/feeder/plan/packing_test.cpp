@@ -176,10 +176,11 @@ TEST_P(Packed, WhatIsCarriedOverIsInTheState) {
         .batch_size = 7, .order = Order::kSequential, .packing = Packing{.most_samples = 4}};
     Prefetcher feed(data, gpu::open("host"), options);
     static_cast<void>(feed.next());
-    EXPECT_NE(feed.state().find("elements=20"), std::string::npos) << feed.state();
-    EXPECT_NE(feed.state().find("carry=0:0+0"), std::string::npos) << feed.state();
+    EXPECT_NE(feed.state().find(R"("elements":20,)"), std::string::npos) << feed.state();
+    EXPECT_NE(feed.state().find(R"("carry":[0,0,0])"), std::string::npos) << feed.state();
     static_cast<void>(feed.next());
-    EXPECT_NE(feed.state().find("batches=0-1 positions=- carry=7:1+2"), std::string::npos)
+    EXPECT_NE(feed.state().find(R"("batches":[[0,2]],"positions":[],"carry":[7,1,2])"),
+              std::string::npos)
         << feed.state();
     EXPECT_EQ(State::parse(feed.state()).text(), feed.state());
   });
