@@ -2,8 +2,8 @@
 // it was measured to buy.
 //
 // The figures are of bench/csp on a machine with two CPUs: from bench/csp/techniques.py
-// (csp/README.md, "What each technique buys"), or from the change that brought the constant. A
-// constant without a figure has none on record.
+// (bench/results/csp.md, "What each technique buys"), or from the change that brought the constant.
+// A constant without a figure has none on record.
 #pragma once
 
 #include <chrono>

@@ -19,13 +19,7 @@
 // (monitor_wanted_); then the first fiber that is put into a run-next slot wakes one. When all
 // workers are idle, none of them wakes up.
 //
-// Locks, in the order in which they are taken:
-// | lock                                        | guards                                          |
-// |---------------------------------------------|-------------------------------------------------|
-// | Safepoint's                                 | that no fiber leaves a wait, and none ends      |
-// | groups_lock_                                | the list of groups                              |
-// | that of a wait: a channel's, GroupCore's... | the queue in which the fiber waits              |
-// | lock_                                       | idle workers, global queue, timers, the end     |
+// The order of the locks, and what each guards: csp/README.md, "Locks".
 #pragma once
 
 #include <cstddef>
