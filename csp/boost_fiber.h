@@ -7,22 +7,22 @@
 //   const int answer = c.recv().value();             // `sender` runs meanwhile, on this thread
 //   sender.join();
 //
-// What waits without a guests object blocks its thread, and all Boost fibers on it: also in a
-// rendezvous with one of them, for ever. With one, only the waiting fiber is suspended; the
-// thread's main context, which is a fiber to Boost.Fiber, waits in the same way. That holds for
-// whatever waits in csp: channels, select, Selector, Mutex, Semaphore, WaitGroup, Notification,
-// sleep_for, TaskGroup::wait and Scheduler::join; leat::yield() and blocking() are as on a plain
-// thread.
+// While a BoostFiberGuests lives on a thread, an operation that waits suspends its Boost fiber
+// only. The thread's main context, which is a fiber to Boost.Fiber, waits in the same way. This
+// holds for channels, select, Selector, Mutex, Semaphore, WaitGroup, Notification, sleep_for,
+// TaskGroup::wait and Scheduler::join. leat::yield() and blocking() act as on a plain thread.
 //
-// To Leat a guest is a plain thread: its clock is the machine's, it is never cancelled (close wakes
-// it), and what it has ever operated on is in no report of a deadlock.
+// Without a BoostFiberGuests, an operation that waits blocks its thread and all Boost fibers there.
+// A rendezvous of two of them then blocks for ever.
 //
-// Whoever wakes a guest uses Boost.Fiber for that, also on a worker of Leat's. Each thread that
-// does gets a scheduler of Boost.Fiber's at the first time, with a stack of 128 KiB, hardly
-// touched.
+// To Leat a guest is a plain thread. Its clock is the machine's. It is never cancelled: close a
+// channel to wake it. Objects that a guest has used are in no report of a deadlock.
 //
-// This header is there where CMake has found Boost.Fiber (1.74 or newer). No library of Leat's is
-// linked with it: link your program with Boost::fiber, and with leat::csp.
+// A thread that wakes a guest uses Boost.Fiber for that, also if it is a worker of Leat. The first
+// time, Boost.Fiber makes a scheduler for that thread, with a stack of 128 KiB, hardly touched.
+//
+// The header is installed where CMake has found Boost.Fiber (1.74 or newer). No library of Leat is
+// linked with it: link your program with Boost::fiber and with leat::csp.
 #pragma once
 
 #include <atomic>
@@ -37,32 +37,32 @@
 
 namespace leat {
 
-/// A fiber of Boost.Fiber. Lives on the stack of the waiting call, and goes on in whatever thread
-/// Boost.Fiber's algorithm chooses. Is never cancelled.
+/// How a fiber of Boost.Fiber waits for one operation. Lives on the stack of the waiting call. The
+/// fiber goes on on the thread that Boost.Fiber's algorithm chooses. It is never cancelled.
 class BoostFiberWaiter final : public Waiter {
  public:
   void park(Deadline deadline,
             const HeldLocks& held) noexcept override LEAT_NO_THREAD_SAFETY_ANALYSIS {
     lock_.lock();
-    held.unlock_after_switch();  // who claims from now on waits for lock_ in ready()
+    held.unlock_after_switch();  // a claimer waits for lock_ in ready() from now on
     while (!ready_) {
-      // Drops lock_ once this fiber stands in the condition's queue, and lets nobody notify before
-      // it has been switched away from.
+      // Drops lock_ once this fiber stands in the condition's queue, and no thread can notify the
+      // condition before this fiber has been switched away from.
       if (deadline.is_never()) {
         condition_.wait(lock_);
       } else if (condition_.wait_until(lock_, deadline.at()) == boost::fibers::cv_status::timeout &&
                  !ready_) {
         if (claim(kTimedOut)) {
           lock_.unlock();
-          return;  // nobody will call ready()
+          return;  // ready() will not be called
         }
         deadline = Deadline::never();  // a peer was faster: its ready() comes
       }
     }
     lock_.unlock();
-    // Whoever has notified may still be about to leave this object, and the scheduler that runs
-    // this fiber, either of which may go once park() has returned. Some nanoseconds, unless that
-    // thread has lost its CPU.
+    // The thread that notified may still be inside this object and the scheduler that runs this
+    // fiber. Both may be destroyed once park() has returned. This takes some nanoseconds, unless
+    // that thread has lost its CPU.
     while (!left_.load(std::memory_order_acquire)) std::this_thread::yield();
   }
 
@@ -72,30 +72,33 @@ class BoostFiberWaiter final : public Waiter {
       ready_ = true;
     }
     condition_.notify_one();
-    // release: all that was done to this object is done. From here *this may be gone.
+    // release: after every access to this object. From here *this may be gone.
     left_.store(true, std::memory_order_release);
   }
 
  private:
   SpinLock lock_;
   bool ready_ LEAT_GUARDED_BY(lock_) = false;
-  boost::fibers::condition_variable_any condition_;  // nobody but ready() notifies
+  boost::fibers::condition_variable_any condition_;  // only ready() notifies it
   std::atomic<bool> left_{false};
 };
 
-/// While one lives, Boost fibers on the thread that made it wait as the top of the file says; waits
-/// that have begun by then, or are going on when it goes, end as they began. Made and destroyed on
-/// the same thread: by its main context, best of all. Where the algorithm moves fibers between
-/// threads, each of these needs one. Nests. Throws std::logic_error on a fiber of Leat's; leat::run
-/// on a thread that has one is allowed, and blocks its Boost fibers meanwhile.
+/// A guard for the thread that makes it: while it lives, Boost fibers on that thread wait as the
+/// head of this file says. A wait that is under way when the guard is made or destroyed ends in the
+/// way in which it began.
+///
+/// Made and destroyed on the same thread, at best by its main context. Where Boost.Fiber's
+/// algorithm moves fibers between threads, each of these threads needs one. Guards nest.
+/// leat::run() is allowed on such a thread, and blocks its Boost fibers meanwhile.
 class BoostFiberGuests {
  public:
-  /// For the calling thread, until it is destroyed.
+  /// Begins for the calling thread. Throws std::logic_error on a fiber of Leat.
   BoostFiberGuests()
       : previous_(set_guest_wait([](void (*operation)(void*, Waiter&), void* argument) {
           BoostFiberWaiter waiter;
           operation(argument, waiter);
         })) {}
+  /// Ends; restores what held before.
   ~BoostFiberGuests() { reset_guest_wait(previous_); }
   BoostFiberGuests(const BoostFiberGuests&) = delete;
   BoostFiberGuests& operator=(const BoostFiberGuests&) = delete;

@@ -1,13 +1,16 @@
-// Time as the runtime sees it: real (steady) or virtual.
+// Time as the runtime sees it: real or virtual.
 //
 // Example
 //   leat::VirtualClock clock;
 //   leat::run([&] { leat::sleep_for(1h); }, {.clock = &clock});   // returns at once
 //   assert(clock.now().time_since_epoch() == 1h);
 //
-// A VirtualClock advances only when every fiber of its scheduler is parked, and then to the
-// earliest timer: CPU work takes no virtual time, and a run takes exactly the time that arithmetic
-// says. That is what makes tests of time exact.
+// A VirtualClock stands still while any fiber of its scheduler can run. When all are parked, it
+// advances to the earliest timer. So computing takes no virtual time, and tests of time are exact.
+//
+// Thread-safe. A clock must outlive every scheduler that uses it.
+//
+// Errors: std::logic_error where a second scheduler is given a VirtualClock that is in use.
 #pragma once
 
 #include <chrono>
@@ -17,18 +20,20 @@
 
 namespace leat {
 
+/// A length of time, in nanoseconds.
 using Duration = std::chrono::nanoseconds;
+/// A time of a Clock. On a VirtualClock, the time since the clock was made.
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 
 /// When an operation gives up: now (a try), at a time point, or never. Trying, timed and blocking
-/// operations are one code path that differs in this value alone.
+/// operations differ in this value only.
 class Deadline {
  public:
   /// Gives up at once: a try.
   static constexpr Deadline now() noexcept { return Deadline(TimePoint::min()); }
   /// Never gives up.
   static constexpr Deadline never() noexcept { return Deadline(TimePoint::max()); }
-  /// Gives up at `at`, a time of the scheduler's clock.
+  /// Gives up at `at`, a time of the caller's clock (leat::now()).
   constexpr explicit Deadline(TimePoint at) noexcept : at_(at) {}
 
   /// Whether it is now().
@@ -38,7 +43,8 @@ class Deadline {
   /// The time: TimePoint::min() for now(), TimePoint::max() for never().
   [[nodiscard]] constexpr TimePoint at() const noexcept { return at_; }
 
-  /// `start + length`, or never where the sum would overflow.
+  /// Gives up at `start + length`; never, if the sum would overflow; at `start`, if `length` is
+  /// not positive.
   static constexpr Deadline after(TimePoint start, Duration length) noexcept {
     if (length <= Duration::zero()) return Deadline(start);
     if (length > TimePoint::max() - start) return never();
@@ -49,7 +55,7 @@ class Deadline {
   TimePoint at_;
 };
 
-/// A source of time for a scheduler. Thread-safe. Must outlive every scheduler that uses it.
+/// A source of time for a scheduler. Thread-safe.
 class Clock {
  public:
   Clock() = default;
@@ -59,29 +65,31 @@ class Clock {
 
   /// The time on this clock.
   [[nodiscard]] virtual TimePoint now() const noexcept = 0;
-  /// True if time stands still while any fiber can run.
+  /// Whether time stands still while any fiber can run.
   [[nodiscard]] virtual bool is_virtual() const noexcept = 0;
 };
 
-/// The machine's monotonic clock (CLOCK_MONOTONIC); the default of every scheduler.
+/// The machine's monotonic clock (CLOCK_MONOTONIC). The default of every scheduler.
 class SteadyClock final : public Clock {
  public:
-  /// CLOCK_MONOTONIC.
+  /// The time of CLOCK_MONOTONIC.
   [[nodiscard]] TimePoint now() const noexcept override;
+  /// False.
   [[nodiscard]] bool is_virtual() const noexcept override { return false; }
-  /// The one instance that schedulers use when they are given no clock. It holds no state.
+  /// The instance that schedulers use by default. Has no state, and is never destroyed.
   static SteadyClock& instance() noexcept;
 };
 
-/// Time that its scheduler advances when all of its fibers are parked. Starts at the clock's epoch.
-/// Serves one scheduler at a time (a second one throws std::logic_error); now() may be called from
-/// anywhere.
+/// A clock that its scheduler advances when all fibers are parked. Begins at the epoch of
+/// TimePoint. Serves one scheduler at a time: a second one throws std::logic_error. Any fiber or
+/// thread may call now().
 class VirtualClock final : public Clock {
  public:
-  /// The virtual time; it begins at the epoch of TimePoint.
+  /// The virtual time.
   [[nodiscard]] TimePoint now() const noexcept override {
     return TimePoint(Duration(now_.load(std::memory_order_acquire)));
   }
+  /// True.
   [[nodiscard]] bool is_virtual() const noexcept override { return true; }
   /// Virtual time since the clock was made.
   [[nodiscard]] Duration elapsed() const noexcept { return now().time_since_epoch(); }
@@ -96,7 +104,7 @@ class VirtualClock final : public Clock {
   Atomic<bool> attached_{false};
 };
 
-/// The time of the calling fiber's scheduler; on a plain thread, the time of the SteadyClock.
+/// The time on the clock of the calling fiber's scheduler; on a plain thread, of the SteadyClock.
 /// Thread-safe.
 [[nodiscard]] TimePoint now() noexcept;
 

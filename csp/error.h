@@ -1,12 +1,18 @@
-// What Leat throws.
+// The exceptions of Leat.
 //
-//  - Results, not errors: a closed, empty or full channel and a timeout are return values
-//    (csp/channel.h), except where a value cannot be delivered: ChannelClosed.
-//  - Error: the environment failed (a file, a device, a peer); says what failed, where, what to do.
-//  - Cancelled: this fiber was asked to stop. It is not a std::exception, so that `catch (const
-//    std::exception&)` around a loop body does not swallow it. Let it pass.
-//  - Deadlock: every fiber waits and nothing can wake them.
-//  - std::logic_error, std::invalid_argument: Leat was called in a way that cannot work.
+// | type | thrown when |
+// |---|---|
+// | Error | the environment failed: a file, a device, a peer |
+// | ChannelClosed | a value cannot be sent, because the channel is closed |
+// | Cancelled | the calling fiber was asked to stop |
+// | Deadlock | every fiber waits and nothing can wake one |
+// | std::logic_error, std::invalid_argument | Leat was called in a way that cannot work |
+//
+// A closed, empty or full channel and a timeout are return values (csp/channel.h), not exceptions,
+// except where a value cannot be sent.
+//
+// Cancelled is not a std::exception, so that `catch (const std::exception&)` around a loop's body
+// does not swallow it. Do not catch it: destructors clean up.
 #pragma once
 
 #include <stdexcept>
@@ -14,35 +20,40 @@
 
 namespace leat {
 
-/// The environment failed. `what()` is one line: what failed, where, and what to do.
+/// The environment failed: a file, a device, a peer. what() is one line: what failed, where, and
+/// what to do.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// A send found its channel closed, or the channel was closed while the send waited. The value that
-/// was not sent is still the caller's, unmoved. Where the channel was closed with a cause, the
-/// cause is nested (std::rethrow_if_nested). Closing a closed or nil channel throws it too.
+/// A send found its channel closed, or the channel was closed while the send waited. The caller
+/// still has the value, unmoved. If the channel was closed with a cause, the cause is nested
+/// (std::rethrow_if_nested). Closing a closed or nil channel throws this type too.
 class ChannelClosed : public std::logic_error {
  public:
   using std::logic_error::logic_error;
 };
 
-/// This fiber was asked to stop while it waited, or would have had to wait. Delivered again at the
-/// next wait (cancellation is sticky). Deliberately not derived from std::exception.
+/// The calling fiber was asked to stop, and waits or would have to wait. Sticky: the next wait
+/// throws it again. Not derived from std::exception.
 class Cancelled {};
 
-/// Thrown by run() when every fiber is parked and nothing can wake any of them. `what()` lists the
-/// fibers and what each one waits for, and a cycle, where mutexes, joins or full groups make one.
-/// They are cancelled and joined first; where that moves none of them, because they are shielded,
+/// Every fiber of a run() is parked, and nothing can wake one. what() lists the fibers, what each
+/// one waits for, and a cycle, where mutexes, joins or full groups make one. run() cancels and
+/// joins the fibers before it throws. If they are shielded and cancellation moves none of them,
 /// their shields give way.
 ///
-/// It is thrown only where it is certain: no timer or call of blocking() is pending, no device
-/// event that is not of the run's own fibers is waited for, no OutsideWork lives, and none of the
-/// channels, mutexes, semaphores and the like that are waited on was ever used by a plain thread or
-/// by a fiber of another scheduler, which might come back. (To ask for figures is no use: size(),
-/// stats(), available(), has_been_notified().) Then the wait goes on, and so it does in an embedded
-/// Scheduler: there only its user knows who may still come.
+/// run() throws it only if the deadlock is certain. The fibers go on waiting if
+///  - a timer or a call of blocking() is pending;
+///  - a fiber waits for a device event that does not come from the run's own fibers;
+///  - an OutsideWork lives;
+///  - a plain thread, or a fiber of another scheduler, has ever used an object that a fiber waits
+///  on
+///    (a channel, a mutex, a semaphore...): it may come back. Calls that only read a figure do not
+///    count: size(), stats(), available(), has_been_notified().
+///
+/// A Scheduler of your own reports no deadlock: it cannot know which threads may still come.
 class Deadlock : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -1,4 +1,4 @@
-// explore: runs a concurrent program under many schedules, and finds the one that breaks it.
+// explore: runs a concurrent program under many schedules, and finds one that breaks it.
 //
 // Example
 //   const leat::ExploreResult result = leat::explore([] {
@@ -10,34 +10,40 @@
 //   }, {.exhaustive = true, .preemptions = 2});
 //   if (!result) std::puts(result.schedule.c_str());   // for leat::replay(f, "...")
 //
-// It finds bugs in the core itself, not only in its users. In exploring builds (the target
-// leat::csp_explore instead of leat::csp, never both in one program) the operating system is
-// simulated on one thread: workers, and the VirtualThreads that stand for plain threads, are
-// switched at the core's sched_points only. These stand before every lock, unlock and shared atomic
-// of the core, hence before every claim and wake-up. Sleeping on a futex, membarrier, clocks and
-// spinning are simulated; time advances when everybody sleeps, and a deadline may pass at any
-// moment. Which of several ready cases a select takes is up to the explorer too.
+// It finds bugs in Leat's core too. Exploring builds link the target leat::csp_explore in place of
+// leat::csp; a program never links both. They simulate the operating system on one thread. Workers,
+// and the SimulatedThreads that stand for plain threads, are switched only before a lock, an unlock
+// or an access to a shared atomic of the core, hence before every claim and wake-up. Futexes,
+// membarrier, clocks and spinning are simulated. Time advances when every thread sleeps, and a
+// deadline may pass at any moment. The explorer also chooses which of several ready cases a select
+// takes.
 //
 // A schedule fails by
 //  - an exception that leaves f or run() (Deadlock among them) and was not expected,
 //  - LEAT_ASSERT, or std::terminate,
 //  - a hang: the run has not ended, and no thread can go on,
-//  - max_steps: somebody goes round in circles.
+//  - more than max_steps steps.
 //
 // How schedules are chosen:
-//  - sampled: most by PCT (Burckhardt et al. 2010): threads run by random priorities, which change
-//    at few random steps; every fourth is a random walk. The same seed gives the same schedules;
-//  - exhaustive: all with at most so many preemptions (a switch away from a thread that could go
-//    on, or a deadline that passes while somebody can run), fewest first (CHESS: Musuvathi & Qadeer
-//    2007). Switches from a thread that waits are free. What has been reached before by another
-//    order of independent steps is not followed again.
+//  - sampled: three of four by PCT (Burckhardt et al. 2010): threads run by random priorities that
+//    change at few random steps. Every fourth is a random walk. The same seed gives the same
+//    schedules;
+//  - exhaustive: all schedules with at most a given number of preemptions, those with the fewest
+//    first (CHESS: Musuvathi & Qadeer 2007). A preemption is a switch away from a thread that could
+//    go on, or a deadline that passes while a thread can run. Switches from a thread that waits are
+//    free. A state that another order of independent steps has reached before is not explored
+//    again.
 //
-// What it does not see: weak memory. Every atomic is sequentially consistent here, whatever order
-// it asks for, and a data race shows only if its outcome does; ThreadSanitizer on the ordinary
-// build looks for these. Nor does it interleave accesses to what is not the core's: what the
-// threads of `f` share should be channels, or leat::Atomic. An exhaustive exploration relies on
-// that, and on f being deterministic otherwise: no real time, no addresses, no state kept from run
-// to run.
+// What it does not see:
+//  - weak memory: every atomic is sequentially consistent here, whatever order it asks for;
+//  - a data race, unless its outcome shows. ThreadSanitizer on an ordinary build finds these;
+//  - orders of accesses to variables that are not the core's. What the threads of f share should be
+//    channels or leat::Atomic.
+//
+// An exhaustive exploration relies on the last point, and on f being deterministic otherwise: no
+// real time, no addresses, no state kept from run to run.
+//
+// Thread safety: one exploration at a time, on a plain thread.
 #pragma once
 
 #if !defined(LEAT_EXPLORE)
@@ -59,52 +65,54 @@ namespace leat {
 
 /// What to explore, and how far.
 struct ExploreOptions {
-  /// How many schedules are sampled; of an exhaustive exploration, at most how many are run.
+  /// The number of sampled schedules; of an exhaustive exploration, the largest number.
   std::uint64_t schedules = 1000;
-  /// Of what is sampled.
+  /// The seed of sampled schedules.
   std::uint64_t seed = 1;
-  /// All schedules with at most `preemptions` preemptions.
+  /// Whether to run all schedules with at most `preemptions` preemptions, in place of samples.
   bool exhaustive = false;
+  /// The bound of an exhaustive exploration.
   int preemptions = 2;
-  /// f runs as by leat::run with so many workers; 0: on a plain thread, without a scheduler.
+  /// f runs as by leat::run with this number of workers; 0: on a plain thread, without a scheduler.
   int workers = 1;
-  /// A schedule with more steps than this fails.
+  /// A schedule with more steps fails.
   std::uint64_t max_steps = 100'000;
-  /// Whether that exception may leave f or run(). None may where this is empty.
+  /// Returns whether an exception may leave f or run(). Empty: none may.
   std::function<bool(const std::exception_ptr&)> expected = {};
-  /// Says nothing on stderr about a failure.
+  /// Whether a failure is not printed to stderr.
   bool quiet = false;
 };
 
-/// What came of it.
+/// The outcome of an exploration.
 struct ExploreResult {
   /// How the program failed; empty if it did not.
   std::string failure;
-  /// Under which schedule, for replay(): "w<workers>", then "<choice>=<alternative>" for each
-  /// choice that was not the first alternative, which is to go on. A sampled one is shortened
+  /// The schedule that failed, for replay(): "w<workers>", then "<choice>=<alternative>" for each
+  /// choice other than the first alternative, which is to go on. A sampled schedule is shortened
   /// first.
   std::string schedule;
-  /// How many schedules were run, and the steps of the longest.
+  /// The number of schedules that were run.
   std::uint64_t schedules = 0;
+  /// The number of steps of the longest one.
   std::uint64_t longest = 0;
-  /// All schedules within the bound were run.
+  /// Whether all schedules within the bound were run.
   bool complete = false;
 
-  /// No failure was found.
+  /// Whether no failure was found.
   explicit operator bool() const noexcept { return failure.empty(); }
 };
 
-/// Runs f under many schedules, until one fails. f is called afresh for each of them. A run that
-/// hangs is abandoned: what it holds is never destroyed. One exploration at a time, on a plain
-/// thread.
+/// Runs f under many schedules, until one fails. Calls f anew for each of them. A run that hangs is
+/// abandoned: its objects are never destroyed.
 template <class F>
 ExploreResult explore(F&& f, const ExploreOptions& options = {});
 
-/// Runs f under one schedule that explore() has printed.
+/// Runs f under one schedule: ExploreResult::schedule of an earlier exploration. Throws
+/// std::invalid_argument if `schedule` is not one.
 template <class F>
 ExploreResult replay(F&& f, std::string_view schedule, const ExploreOptions& options = {});
 
-/// explore() and replay(), once the type of f is taken care of.
+/// explore() and replay() without the type of f.
 ExploreResult explore_program(UniqueFunction<void()> program, const ExploreOptions& options);
 ExploreResult replay_program(UniqueFunction<void()> program, std::string_view schedule,
                              const ExploreOptions& options);

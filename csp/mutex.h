@@ -1,11 +1,16 @@
-// Mutual exclusion among fibers and threads, held across parks.
+// A mutex for fibers and threads, which may be held across a park.
 //
 // Example
 //   leat::Mutex mutex;
 //   const std::scoped_lock lock(mutex);     // std::unique_lock too
-//   journal.write(channel.recv());          // may park: others wait for the mutex, not a worker
+//   journal.write(channel.recv());          // may park: the mutex stays locked, the worker is free
 //
 // A std::mutex blocks the worker, and must not be held where a fiber may park.
+//
+// Thread-safe: any fiber or plain thread may call it. The mutex must outlive every call. It
+// allocates nothing.
+//
+// Errors: Cancelled where a fiber waits; std::logic_error for unlocking what is not locked.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +23,24 @@
 
 namespace leat {
 
-/// Not recursive. First come, first served: unlock() hands it to who has waited longest. It belongs
-/// to nobody in particular: any fiber or thread may unlock it. Must outlive every wait. Allocates
-/// nothing. Meets the standard's Lockable; lock() throws Cancelled.
+/// Mutual exclusion. First come, first served: unlock() hands the mutex to the caller that has
+/// waited longest. Not recursive. Has no owner: any fiber or thread may unlock it. Meets the
+/// standard's requirements Lockable.
 class Mutex {
  public:
   Mutex() = default;
   Mutex(const Mutex&) = delete;
   Mutex& operator=(const Mutex&) = delete;
 
-  /// Waits until it is free, and takes it. Throws Cancelled; then it was not taken.
+  /// Waits until the mutex is free, and locks it. Throws Cancelled; then it was not locked.
   void lock();
-  /// Takes it if it is free, and returns whether it was. Does not wait.
+  /// Locks the mutex if it is free. Returns whether it did. Does not wait.
   [[nodiscard]] bool try_lock();
-  /// Waits at most until `deadline` (of the scheduler's clock). Throws Cancelled.
+  /// As lock(), but waits at most until `deadline` (of the caller's clock: leat::now()). Returns
+  /// whether it locked the mutex. Throws Cancelled.
   [[nodiscard]] bool try_lock_until(TimePoint deadline);
-  /// Throws std::logic_error if it is not locked.
+  /// Unlocks the mutex, or hands it to the next caller that waits. Throws std::logic_error if it is
+  /// not locked.
   void unlock();
 
  private:

@@ -1,9 +1,15 @@
-// Something that happens once, and that everybody may wait for.
+// A signal that is given once, and that any number of fibers and threads wait for.
 //
 // Example
 //   leat::Notification loaded;
 //   leat::go([&] { load(weights); loaded.notify(); });
 //   loaded.wait();
+//
+// Thread-safe: any fiber or plain thread may call it. What happens before notify() happens before
+// the return of the wait() that it ends. The notification must outlive every call. It allocates
+// nothing.
+//
+// Errors: Cancelled where a fiber waits.
 #pragma once
 
 #include "leat/csp/clock.h"
@@ -13,22 +19,21 @@
 
 namespace leat {
 
-/// Usable from fibers and plain threads. Must outlive every wait. Allocates nothing. What happens
-/// before notify() happens before the wait() that it ends.
+/// A signal, at first not given. Once given, it stays so.
 class Notification {
  public:
   Notification() = default;
   Notification(const Notification&) = delete;
   Notification& operator=(const Notification&) = delete;
 
-  /// It has happened: wakes everybody. Again has no effect.
+  /// Gives the signal: wakes every fiber and thread that waits. A second call has no effect.
   void notify() noexcept;
-  /// Whether it has happened. Does not wait.
+  /// Whether the signal was given. Does not wait.
   [[nodiscard]] bool has_been_notified() const noexcept;
-  /// Waits until it has happened. Throws Cancelled.
+  /// Waits for the signal; returns at once if it was given before. Throws Cancelled.
   void wait();
-  /// Waits at most until `deadline` (of the scheduler's clock): whether it has happened. Throws
-  /// Cancelled.
+  /// As wait(), but at most until `deadline` (of the caller's clock: leat::now()). Returns whether
+  /// the signal was given. Throws Cancelled.
   [[nodiscard]] bool wait_until(TimePoint deadline);
 
  private:

@@ -1,4 +1,4 @@
-// Fibers: run, go, sleep, yield; and the scheduler for embedding Leat into a program of one's own.
+// Fibers: run, go, sleep, yield; and Scheduler, to plug Leat into a program with a main of its own.
 //
 // Example
 //   int answer = leat::run([] {
@@ -7,16 +7,25 @@
 //     return c.recv().value();
 //   });
 //
-// Fibers are cheap (a stack of 64 KiB, committed as touched), not preempted, and move between the
-// workers, which are OS threads: what hangs on the thread (errno, thread-locals, CUDA's current
-// device, OpenMP) does not survive an operation that may park. GoOptions::pinned is the answer for
-// code that needs it.
+// Fibers are cheap: a stack of 64 KiB, of which the kernel commits what is touched. They are not
+// preempted. A fiber may move to another worker, which is another OS thread, at every operation
+// that may park. So state of the thread does not survive such an operation: errno, thread-locals,
+// CUDA's current device, OpenMP. Code that needs it sets GoOptions::pinned.
+//
+// Thread and fiber safety: run() and Scheduler's members are called on any thread, go() and dump()
+// on a fiber, the other functions on both.
+//
+// Ownership and lifetime: run() cancels and joins all of its fibers before it returns, and a
+// Scheduler does so in its destructor.
 //
 // Cancellation is structured. A fiber is cancelled when its group is stopped: because a fiber of
-// the group failed, because the group's owner left, or because run() ends. It is delivered as the
-// exception Cancelled, only where an operation would have to wait, and again at the next such
-// place; an operation that a peer has completed returns normally. Let it pass: destructors do the
-// rest.
+// the group failed, because the group's owner left, or because run() ends. An operation of a
+// cancelled fiber throws Cancelled where it would have to wait, and so does the next such
+// operation. An operation that a peer has completed returns normally. Do not catch Cancelled:
+// destructors clean up.
+//
+// Errors: an exception that leaves a fiber of go() stops the root group, and run() or
+// Scheduler::join() rethrows it.
 #pragma once
 
 #include <cstddef>
@@ -37,68 +46,73 @@ class SchedulerCore;
 
 /// Options of a scheduler.
 struct SchedulerOptions {
-  /// OS threads that run fibers. 0: as many as this process may use CPUs (affinity mask, cgroup
-  /// quota). At most 4096.
+  /// The number of workers: OS threads that run fibers. 0: as many as the CPUs that this process
+  /// may use (affinity mask, cgroup quota). At most 4096.
   int workers = 0;
-  /// Null: real time. Otherwise this clock, which must outlive the scheduler and serve no other.
+  /// The clock; null is real time. It must outlive the scheduler, and serves no other scheduler
+  /// meanwhile.
   VirtualClock* clock = nullptr;
-  /// Bytes of stack of a fiber that asks for nothing else.
+  /// The size in bytes of a fiber's stack, unless GoOptions::stack_size says otherwise.
   std::size_t stack_size = std::size_t{64} << 10;
-  /// Calls of blocking() that run at a time, each on a thread of its own; 1 to 4096.
+  /// The number of blocking() calls that run at a time, each on a thread of its own; 1 to 4096.
   int io_threads = 64;
-  /// SIGQUIT (Ctrl-\) prints dump() to stderr, and does not end the process meanwhile.
+  /// While the scheduler lives, SIGQUIT (Ctrl-\) prints dump() to stderr and does not end the
+  /// process.
   bool dump_on_sigquit = false;
-  /// Decides select's choices among ready cases and, unless it is 0, with one worker and a virtual
-  /// clock, which of the fibers that can run comes next. There equal seeds give equal runs: of a
-  /// program that works with some orders and fails with others, a loop over seeds finds one that
-  /// fails, and that seed brings it back.
+  /// Decides which of several ready cases a select takes. With one worker and a virtual clock, a
+  /// seed other than 0 also decides which of the fibers that can run comes next. Then equal seeds
+  /// give equal runs: a loop over seeds finds an order in which a program fails, and that seed
+  /// brings it back.
   std::uint64_t seed = 0;
 };
 
 /// Options of one fiber.
 struct GoOptions {
-  /// For reports.
+  /// The fiber's name in reports.
   std::string name = {};
-  /// Stays on one OS thread for life: for code that keeps state in the thread (OpenMP, cuBLAS
-  /// handles, thread-locals).
+  /// Keeps the fiber on one worker for life: for code that keeps state in the thread (OpenMP,
+  /// cuBLAS handles, thread-locals).
   bool pinned = false;
-  /// Bytes; 0 is the scheduler's default. Committed lazily, guarded.
+  /// The size of the stack in bytes; 0 is SchedulerOptions::stack_size. Committed as it is touched,
+  /// and guarded against overflow.
   std::size_t stack_size = 0;
 };
 
-/// Runs fibers on threads of its own. For a program that keeps its own main thread (a trainer that
-/// Leat is plugged into); otherwise run() is simpler.
+/// Runs fibers on threads of its own. For a program that keeps its own main thread, such as a
+/// trainer that Leat is plugged into. Otherwise run() is simpler.
 ///
 /// Thread-safe, except construction and destruction. The destructor cancels and joins every fiber,
 /// and must not run on one of them.
 class Scheduler {
  public:
-  /// Starts the workers. An idle scheduler makes no wake-ups. Throws std::invalid_argument for an
-  /// impossible number of workers, std::logic_error for a VirtualClock that is in use, leat::Error
-  /// where a thread cannot be started.
+  /// Starts the workers. An idle scheduler makes no wake-ups. Throws std::invalid_argument for a
+  /// number of workers out of range, std::logic_error for a VirtualClock that is in use,
+  /// leat::Error if a thread cannot be started.
   explicit Scheduler(const SchedulerOptions& options = {});
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  /// Launches a fiber into the root group. What escapes from it stops the root group; join()
-  /// rethrows it. Callable from any thread. Throws leat::Error where there is no memory for a
-  /// stack.
+  /// Launches `body` as a fiber of the root group. An exception that leaves it stops the root
+  /// group, and join() rethrows it. Any thread may call go(). Throws leat::Error if there is no
+  /// memory for a stack.
   template <class F>
   void go(F&& body, GoOptions options = {}) {
     launch(UniqueFunction<void()>(std::forward<F>(body)), std::move(options));
   }
-  /// Waits until the root group has no fiber, then rethrows the first error that escaped from one.
-  /// From a plain thread, or from a fiber of another scheduler.
+  /// Waits until the root group has no fiber, then rethrows the first exception that left one.
+  /// Called on a plain thread or on a fiber of another scheduler; on a fiber of this one, throws
+  /// std::logic_error.
   void join();
 
-  /// One line about the scheduler and one about each fiber: name, what it waits for and since when.
+  /// A report: one line about the scheduler, and one about each fiber: its name, what it waits for
+  /// and since when.
   [[nodiscard]] std::string dump() const;
-  /// The clock of its fibers: SchedulerOptions::clock, or the machine's.
+  /// The clock of the scheduler's fibers: SchedulerOptions::clock, or the machine's.
   [[nodiscard]] const Clock& clock() const noexcept;
-  /// OS threads that run fibers.
+  /// The number of workers.
   [[nodiscard]] int workers() const noexcept;
-  /// The scheduler's inside, for other libraries of Leat.
+  /// The implementation, for other libraries of Leat.
   [[nodiscard]] const std::shared_ptr<SchedulerCore>& core() const noexcept { return core_; }
 
  private:
@@ -107,42 +121,44 @@ class Scheduler {
   std::shared_ptr<SchedulerCore> core_;
 };
 
-/// Runs `f` as the first fiber of a new scheduler, pinned to the calling thread with a stack of
-/// 8 MiB, and returns what it returns. The calling thread is one of the workers meanwhile.
+/// Runs `f` as the first fiber of a new scheduler, and returns what `f` returns. That fiber is
+/// pinned to the calling thread, which is a worker meanwhile, and has a stack of 8 MiB.
 ///
-/// When `f` returns or throws, every other fiber is cancelled and joined. Rethrows the first
-/// exception that left `f` or a fiber started with go(); throws Deadlock when all fibers wait and
-/// nothing can wake them (error.h says when that is certain); Cancelled if `f` throws it though
-/// nobody asked it to stop. Throws std::logic_error inside another run.
+/// When `f` returns or throws, every other fiber is cancelled and joined. Then run() rethrows the
+/// first exception that left `f` or a fiber started with go(). Throws Deadlock if all fibers wait
+/// and nothing can wake one (error.h says when that is certain), Cancelled if `f` throws it without
+/// having been cancelled, std::logic_error on a fiber, and otherwise as Scheduler's constructor.
 template <class F>
 std::invoke_result_t<F&> run(F&& f, const SchedulerOptions& options = {});
 
 /// Launches `body` as a fiber of the current scheduler's root group. An exception that leaves it
-/// cancels the whole run, and run() rethrows it. Throws std::logic_error outside a fiber,
-/// leat::Error where there is no memory for a stack. Use a TaskGroup to wait for fibers.
+/// cancels the whole run, and run() rethrows it. To wait for fibers, use a TaskGroup. Throws
+/// std::logic_error outside a fiber, leat::Error if there is no memory for a stack.
 template <class F>
 void go(F&& body, GoOptions options = {});
 
-/// Lets the other ready fibers run first. On a plain thread: yields the CPU. No cancellation point.
+/// Lets the other fibers that can run go first. On a plain thread, yields the CPU. Not a
+/// cancellation point.
 void yield() noexcept;
 
-/// Suspends the calling fiber for `length`; blocks the calling thread, if it is no fiber. Returns
-/// at once if `length` is not positive. Throws Cancelled.
+/// Suspends the calling fiber for `length`; on a plain thread, blocks the thread. Returns at once
+/// if `length` is not positive. Throws Cancelled.
 void sleep_for(Duration length);
-/// As sleep_for, until the scheduler's clock shows `at`.
+/// As sleep_for(), until the caller's clock (leat::now()) shows `at`.
 void sleep_until(TimePoint at);
 
 /// Scheduler::dump() of the calling fiber's scheduler. Throws std::logic_error on a plain thread.
 /// See also SchedulerOptions::dump_on_sigquit.
 [[nodiscard]] std::string dump();
 
-/// While one lives, the scheduler does not report a deadlock: something that it cannot see (a plain
-/// thread, a driver) will wake its fibers. Made on a fiber, of that fiber's scheduler; on a plain
+/// A guard: while it lives, the calling fiber's scheduler reports no deadlock. For a wait that is
+/// ended by something that the scheduler cannot see, such as a plain thread or a driver. On a plain
 /// thread it has no effect.
 class OutsideWork {
  public:
-  /// Begins the outside work.
+  /// Begins the outside work of the calling fiber's scheduler.
   OutsideWork() noexcept;
+  /// Ends the outside work.
   ~OutsideWork();
   OutsideWork(const OutsideWork&) = delete;
   OutsideWork& operator=(const OutsideWork&) = delete;
@@ -151,28 +167,31 @@ class OutsideWork {
   std::shared_ptr<SchedulerCore> core_;
 };
 
-/// While one lives, cancellation of the calling fiber is remembered but not delivered: for clean-up
-/// that has to wait. Gives way in a deadlock, which nothing else could end (see Deadlock). Nests.
-/// No effect on a plain thread. Must be destroyed by the fiber that made it.
+/// A guard: while it lives, cancellation of the calling fiber is remembered but not delivered. For
+/// clean-up that has to wait. In a deadlock the shield gives way, because nothing else could end it
+/// (see Deadlock). Shields nest. The fiber that made one destroys it. On a plain thread it has no
+/// effect.
 class Shield {
  public:
   /// Begins to shield the calling fiber.
   Shield() noexcept;
+  /// Ends the shield. A cancellation that came meanwhile is delivered at the next wait.
   ~Shield();
   Shield(const Shield&) = delete;
   Shield& operator=(const Shield&) = delete;
 };
 
-/// The scheduler of the calling fiber. Throws std::logic_error, naming `caller`, on a plain thread.
+/// The scheduler of the calling fiber. On a plain thread, throws std::logic_error, whose message
+/// names `caller`. For other libraries of Leat.
 [[nodiscard]] SchedulerCore& current_scheduler(const char* caller);
-/// Shared ownership of it. Throws likewise.
+/// Shared ownership of current_scheduler(). Throws as that function.
 [[nodiscard]] std::shared_ptr<SchedulerCore> share_current_scheduler(const char* caller);
-/// True on a fiber.
+/// Whether the caller is a fiber.
 [[nodiscard]] bool on_fiber() noexcept;
 
-/// run(), once the type of the result is taken care of.
+/// run() without the type of the result.
 void run_main(UniqueFunction<void()> main, const SchedulerOptions& options);
-/// go(), once the type of the body is taken care of.
+/// go() without the type of the body.
 void launch_fiber(UniqueFunction<void()>&& body, GoOptions&& options);
 
 template <class F>

@@ -1,9 +1,15 @@
-// A counting semaphore that fibers and threads wait on.
+// A counting semaphore for fibers and threads.
 //
 // Example
 //   leat::Semaphore credit(4 << 20);                 // bytes in flight
 //   credit.acquire(piece.size());                    // waits for room
 //   send(piece, [&] { credit.release(piece.size()); });
+//
+// Thread-safe: any fiber or plain thread may call it. The semaphore must outlive every call. It
+// allocates nothing.
+//
+// Errors: Cancelled where a fiber waits; std::invalid_argument for a negative number of units;
+// std::overflow_error for more units than an std::int64_t can count.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +21,31 @@
 
 namespace leat {
 
-/// Units that are acquired and released. First come, first served: a request waits while an earlier
-/// one does, also where it would fit itself, so that a large one is never starved.
-///
-/// Usable from fibers and plain threads. Must outlive every wait. Allocates nothing.
+/// A number of units that callers acquire and release. First come, first served: a request waits
+/// while an earlier one waits, even if there are enough units for it. So a large request is never
+/// starved.
 class Semaphore {
  public:
-  /// Throws std::invalid_argument for a negative number of units.
+  /// A semaphore with `units` available. Throws std::invalid_argument if `units` is negative.
   explicit Semaphore(std::int64_t units);
   Semaphore(const Semaphore&) = delete;
   Semaphore& operator=(const Semaphore&) = delete;
 
-  /// Takes `units` (at least 0; otherwise throws std::invalid_argument); waits until there are as
-  /// many. Throws Cancelled; then nothing was taken.
+  /// Takes `units`; waits until that many are available. Throws Cancelled, and then took nothing;
+  /// std::invalid_argument if `units` is negative.
   void acquire(std::int64_t units = 1);
-  /// Takes them if that is possible at once.
+  /// Takes `units` if that is possible at once. Returns whether it did. Does not wait. Throws
+  /// std::invalid_argument if `units` is negative.
   [[nodiscard]] bool try_acquire(std::int64_t units = 1);
-  /// Waits at most until `deadline` (of the scheduler's clock). Throws Cancelled.
+  /// As acquire(), but waits at most until `deadline` (of the caller's clock: leat::now()). Returns
+  /// whether it took the units. Throws as acquire().
   [[nodiscard]] bool acquire_until(std::int64_t units, TimePoint deadline);
-  /// Adds `units` (at least 0), which need not have been acquired here; wakes those who can go on.
-  /// Throws std::overflow_error, and adds none, if there would be more than 2^63 - 1.
+  /// Adds `units`, and wakes the callers for which there are enough now. The units need not have
+  /// been acquired before. Throws std::invalid_argument if `units` is negative, and
+  /// std::overflow_error if there would be more than 2^63 - 1; then nothing changes.
   void release(std::int64_t units = 1);
-  /// Out of date as soon as it is read, if others use the semaphore.
+  /// The number of available units. May be out of date when it is returned, if other fibers or
+  /// threads use the semaphore.
   [[nodiscard]] std::int64_t available() const noexcept;
 
  private:

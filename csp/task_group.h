@@ -3,10 +3,18 @@
 // Example
 //   leat::TaskGroup readers;
 //   for (const auto& file : files) readers.go([&] { read(file); });
-//   readers.wait();                       // all have ended; the first error, if any, is rethrown
+//   readers.wait();                       // all have ended; rethrows the first error, if any
 //
-// No fiber of a group outlives the group, hence what it captured by reference from the scope around
-// it. Modelled on Go's errgroup, with cancellation built in.
+// Modelled on Go's errgroup, with cancellation built in. No fiber of a group outlives the group. So
+// a fiber may capture by reference what the scope around the group owns.
+//
+// Thread and fiber safety: one fiber or thread owns the group, and only the owner may wait. The
+// group's own fibers may call go() and stop().
+//
+// Lifetime: the destructor cancels the fibers and waits for their end. It is no cancellation point.
+//
+// Errors: the first exception that leaves a fiber cancels the other fibers, and wait() rethrows it.
+// If wait() is not called, the destructor drops that exception.
 #pragma once
 
 #include <cstddef>
@@ -22,42 +30,41 @@ namespace leat {
 class GroupCore;
 class SchedulerCore;
 
-/// A group of fibers of one scheduler. The first exception that leaves one of them cancels the
-/// others, and wait() rethrows it.
-///
-/// Owned by one fiber or thread, which alone may wait; go() and stop() may be called by the group's
-/// fibers too. The destructor cancels and joins (it is not a cancellation point); an error that
-/// nobody has waited for is dropped with it.
+/// A group of fibers of one scheduler. The head of the file says who may call what, and what
+/// becomes of errors.
 class TaskGroup {
  public:
   /// A group of the calling fiber's scheduler. Throws std::logic_error on a plain thread.
   TaskGroup();
-  /// A group of that scheduler; may be made and waited for on a plain thread. The group may outlive
-  /// the scheduler, which cancels and joins the group's fibers when it ends.
+  /// A group of `scheduler`; a plain thread may make it and wait for it. The group may outlive the
+  /// scheduler, which cancels and joins the group's fibers when it ends.
   explicit TaskGroup(Scheduler& scheduler);
-  /// Likewise, for who has the core alone (Scheduler::core()). Not null.
+  /// As the constructor above, given the scheduler's core (Scheduler::core()). Not null.
   explicit TaskGroup(std::shared_ptr<SchedulerCore> scheduler);
   ~TaskGroup();
   TaskGroup(const TaskGroup&) = delete;
   TaskGroup& operator=(const TaskGroup&) = delete;
 
-  /// Launches a fiber into the group; waits first while the group is at its limit. Throws Cancelled
-  /// while waiting, leat::Error where there is no memory for a stack, std::logic_error if the
-  /// scheduler has ended. In a group that was stopped the fiber starts cancelled.
+  /// Launches a fiber into the group. Waits first while the group is at its limit. In a group that
+  /// was stopped, the fiber starts cancelled. Throws Cancelled if the caller is cancelled while it
+  /// waits, leat::Error if there is no memory for a stack, std::logic_error if the scheduler has
+  /// ended.
   template <class F>
   void go(F&& body, GoOptions options = {}) {
     launch(UniqueFunction<void()>(std::forward<F>(body)), std::move(options));
   }
 
-  /// Waits until every fiber has ended, then rethrows the first error. If the waiting fiber is
-  /// itself cancelled, cancels and joins the group, then throws Cancelled. Throws std::logic_error
-  /// on a fiber of the group itself.
+  /// Waits until every fiber has ended, then rethrows the first exception that left one. If the
+  /// waiting fiber is cancelled, wait() cancels and joins the group, then throws Cancelled. Throws
+  /// std::logic_error on a fiber of the group itself.
   void wait();
-  /// Cancels every fiber of the group, present and future. Returns at once.
+  /// Cancels every fiber of the group, also those launched later. Returns at once.
   void stop() noexcept;
-  /// At most `fibers` at a time (at least 1; the default is no limit).
+  /// Limits the group to `fibers` at a time; go() waits for room. The default is no limit. Throws
+  /// std::invalid_argument for 0.
   void set_limit(std::size_t fibers);
-  /// Signalled when the group is stopped: for code that computes for long and never waits.
+  /// A token that is signalled when the group is stopped: for code that computes for long without
+  /// waiting.
   [[nodiscard]] std::stop_token stop_token() const;
 
  private:

@@ -1,4 +1,4 @@
-// Times that arrive through channels: after and tick.
+// Times that arrive through channels: after() once, tick() periodically.
 //
 // Example
 //   const leat::Ticker report = leat::tick(1s);
@@ -9,8 +9,16 @@
 //                  leat::on_recv(done, ...));
 //   }
 //
-// Modelled on Go's time.After and time.Ticker. To give up a single operation, send_until,
-// recv_until and on_timeout are cheaper: they allocate nothing.
+// Modelled on Go's time.After and time.Ticker. To limit a single operation, send_until, recv_until
+// and on_timeout cost less: they allocate nothing.
+//
+// Thread and fiber safety: call after() and tick() on a fiber. Any fiber or thread may receive the
+// times. A Ticker is thread-safe, except for its move operations and destructor.
+//
+// Lifetime: a Ticker stops when it is destroyed. It may outlive its scheduler.
+//
+// Errors: std::logic_error outside a fiber, std::invalid_argument for a period that is not
+// positive.
 #pragma once
 
 #include <memory>
@@ -22,26 +30,29 @@ namespace leat {
 
 class Alarm;
 
-/// A channel of capacity 1 that receives the time, once, `length` from now, by the clock of the
-/// calling fiber's scheduler. It is never closed. Allocates. Throws std::logic_error outside a
-/// fiber.
+/// Returns a channel of capacity 1 to which the scheduler sends the time, once, `length` from now
+/// on the scheduler's clock. The channel is never closed. Allocates. Throws std::logic_error
+/// outside a fiber.
 ///
 /// Until then it counts as a timer: virtual time advances to it, and no deadlock is reported.
 [[nodiscard]] Receiver<TimePoint> after(Duration length);
 
-/// Sends the time every `period`, until it is stopped or destroyed. Move-only; thread-safe but for
-/// moving and destruction. May outlive its scheduler.
+/// Sends the time periodically, until it is stopped or destroyed. Made by tick(). Move-only.
 class Ticker {
  public:
+  /// Takes over the ticks of `other`.
   Ticker(Ticker&& other) noexcept;
+  /// Stops, then takes over the ticks of `other`.
   Ticker& operator=(Ticker&& other) noexcept;
   Ticker(const Ticker&) = delete;
   Ticker& operator=(const Ticker&) = delete;
+  /// Stops.
   ~Ticker();
 
-  /// Of capacity 1: a tick that finds the one before it not yet received is dropped. Never closed.
+  /// The channel of the times. Capacity 1: a tick is dropped while the one before it has not been
+  /// received. Never closed.
   [[nodiscard]] const Receiver<TimePoint>& ticks() const noexcept { return ticks_; }
-  /// No more ticks. One that has been sent can still be received. Idempotent.
+  /// Ends the ticks. One that has been sent can still be received. A second call has no effect.
   void stop() noexcept;
 
  private:
@@ -52,12 +63,12 @@ class Ticker {
   Receiver<TimePoint> ticks_;
 };
 
-/// A ticker by the clock of the calling fiber's scheduler; the first tick comes after one period.
-/// Ticks keep to multiples of it: one that comes late does not delay the next. Throws
+/// Starts a ticker on the clock of the calling fiber's scheduler. The first tick comes after one
+/// period. Ticks keep to multiples of the period: a late tick does not delay the next one. Throws
 /// std::invalid_argument unless `period` is positive, std::logic_error outside a fiber.
 ///
-/// While its last tick has not been received, a ticker wakes nobody: that alone does not let
-/// virtual time advance, nor keep a deadlock from being reported.
+/// While its last tick has not been received, a ticker can wake no fiber. It then neither lets
+/// virtual time advance nor keeps a deadlock from being reported.
 [[nodiscard]] Ticker tick(Duration period);
 
 }  // namespace leat

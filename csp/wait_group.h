@@ -1,14 +1,20 @@
-// Waits for a number of things to be done. Go's sync.WaitGroup.
+// A counter that fibers and threads wait for to become 0. Go's sync.WaitGroup.
 //
 // Example
 //   leat::WaitGroup done;
 //   for (const auto& shard : shards) {
 //     done.add();
-//     pool.submit([&] { convert(shard); done.done(); });   // threads that are not Leat's
+//     pool.submit([&] { convert(shard); done.done(); });   // on threads that are not Leat's
 //   }
 //   done.wait();
 //
-// For fibers a TaskGroup is better: it also joins, cancels and passes on errors.
+// To wait for fibers, use a TaskGroup: it also joins and cancels them, and rethrows their errors.
+//
+// Thread-safe: any fiber or plain thread may call it. What happens before done() happens before the
+// return of the wait() that it ends. The wait group must outlive every call. It allocates nothing.
+//
+// Errors: Cancelled where a fiber waits; std::logic_error for a negative counter;
+// std::overflow_error for one that an std::int64_t cannot hold.
 #pragma once
 
 #include <cstdint>
@@ -20,23 +26,23 @@
 
 namespace leat {
 
-/// A counter that can be waited for to be 0. Usable from fibers and plain threads, again and again.
-/// Must outlive every wait. Allocates nothing. What happens before done() happens before the wait()
-/// that it ends.
+/// A counter, at first 0. May be used again after it has returned to 0.
 class WaitGroup {
  public:
   WaitGroup() = default;
   WaitGroup(const WaitGroup&) = delete;
   WaitGroup& operator=(const WaitGroup&) = delete;
 
-  /// Adds to the counter; at 0 wakes everybody. Throws std::logic_error, and changes nothing, where
-  /// it would become negative.
+  /// Adds `count`, which may be negative, to the counter. If it becomes 0, wakes every fiber and
+  /// thread that waits. Throws std::logic_error if it would become negative, and
+  /// std::overflow_error if it would exceed 2^63 - 1; then nothing changes.
   void add(std::int64_t count = 1);
   /// add(-1).
   void done() { add(-1); }
   /// Waits until the counter is 0. Throws Cancelled.
   void wait();
-  /// Waits at most until `deadline` (of the scheduler's clock): whether it is 0. Throws Cancelled.
+  /// As wait(), but at most until `deadline` (of the caller's clock: leat::now()). Returns whether
+  /// the counter was 0. Throws Cancelled.
   [[nodiscard]] bool wait_until(TimePoint deadline);
 
  private:

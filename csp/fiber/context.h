@@ -2,9 +2,8 @@
 //
 // Only context_jump.h and context.cpp name Boost.Context. Always true:
 //  - a Context is current on at most one thread; switch_to() is called on the current one;
-//  - the code after a switch may run on another thread than the code before it: nothing that
-//  belongs
-//    to the thread (errno, thread-locals) survives a switch.
+//  - the code after a switch may run on another thread than the code before it: state of the
+//    thread (errno, thread-locals) does not survive a switch.
 #pragma once
 
 #include <cstddef>

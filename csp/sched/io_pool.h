@@ -4,9 +4,8 @@
 //  - a call in calls_ is undecided, so its fiber may still be cancelled. A thread claims the call
 //    when it takes it, runs it, and then makes the fiber ready;
 //  - of threads_, busy_ run a call and the others are idle;
-//  - while more calls wait than threads are idle, there are most_threads_ threads, or run() is
-//  about
-//    to start one.
+//  - while more calls wait than threads are idle, there are most_threads_ threads, or run() will
+//    start one.
 #pragma once
 
 #include <cstdint>

@@ -8,8 +8,7 @@
 //
 // Where a fiber goes that was woken on this worker:
 //  - into the run-next slot: it runs when the present fiber parks, on this worker, whose caches
-//  hold
-//    what it is about to touch. If the slot is taken, it goes to the ring;
+//    hold what it will touch. If the slot is taken, it goes to the ring;
 //  - where this worker's slices are long: into the handoff slot, from which idle workers take it at
 //    once;
 //  - to the pinned list, if no other worker may run it.
