@@ -27,6 +27,7 @@
 #include <span>
 #include <string_view>
 
+#include "leat/csp/clock.h"
 #include "leat/feeder/tensor.h"
 #include "leat/gpu/stream.h"
 
@@ -85,7 +86,15 @@ class Lease {
   explicit operator bool() const noexcept { return slot_ != nullptr; }
 
  private:
+  friend class BatchProbe;
   friend class Feed;
+  /// What the host's clock says of a lease.
+  struct Times {
+    bool are_own = false;                // in the time that the stages and the device live in
+    bool cpu_waited = false;             // the CPU has waited for the copy
+    Duration waited = Duration::zero();  // of the consumer, for this batch
+    TimePoint received;                  // when it last stopped waiting
+  };
   Lease(std::shared_ptr<SlotRing> ring, DeviceSlot& slot, PassId pass, Duration waited) noexcept;
   [[nodiscard]] DeviceSlot& slot() const;
   void bind_due();
@@ -96,11 +105,8 @@ class Lease {
   std::shared_ptr<SlotRing> ring_;
   DeviceSlot* slot_;
   PassId pass_;
-  int exceptions_;           // that were unwinding the stack when it was made
-  bool host_timed_;          // the times below are
-  bool host_ready_ = false;  // the CPU has waited for the copy
-  Duration waited_;          // of the consumer, for this batch
-  TimePoint received_;       // when it last stopped waiting
+  int exceptions_;  // that were unwinding the stack when it was made
+  Times times_;
 };
 
 }  // namespace leat::feeder

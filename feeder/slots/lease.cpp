@@ -18,17 +18,9 @@ Lease::Lease(std::shared_ptr<SlotRing> ring, DeviceSlot& slot, PassId pass,
       slot_(&slot),
       pass_(pass),
       exceptions_(std::uncaught_exceptions()),
-      host_timed_(ring_->is_own_time()),
-      waited_(waited),
-      received_(now()) {
+      times_(ring_->probe.handed_out(slot, waited)) {
   slot.state.move_on(DeviceState::kReady, DeviceState::kLeased);
   ring_->log->leased(ring_->rank, pass);
-  if (!host_timed_) return;
-  ring_->note(slot.traced, [&](TracedBatch& traced) {
-    traced.wait_for_batch = {.begin = received_ - waited_, .end = received_};
-    traced.lease.begin = received_;
-    traced.is_leased = true;
-  });
 }
 
 Lease::Lease(Lease&& other) noexcept
@@ -36,10 +28,7 @@ Lease::Lease(Lease&& other) noexcept
       slot_(std::exchange(other.slot_, nullptr)),
       pass_(other.pass_),
       exceptions_(other.exceptions_),
-      host_timed_(other.host_timed_),
-      host_ready_(other.host_ready_),
-      waited_(other.waited_),
-      received_(other.received_) {}
+      times_(other.times_) {}
 
 Lease& Lease::operator=(Lease&& other) noexcept {
   if (this == &other) return *this;
@@ -48,10 +37,7 @@ Lease& Lease::operator=(Lease&& other) noexcept {
   slot_ = std::exchange(other.slot_, nullptr);
   pass_ = other.pass_;
   exceptions_ = other.exceptions_;
-  host_timed_ = other.host_timed_;
-  host_ready_ = other.host_ready_;
-  waited_ = other.waited_;
-  received_ = other.received_;
+  times_ = other.times_;
   return *this;
 }
 
@@ -94,18 +80,9 @@ Lease& Lease::bind(const gpu::StreamRef& stream) {
     throw std::length_error("leat: a lease is used on at most " + std::to_string(kMaxStreams) +
                             " streams");
   }
-  const bool timed = slot.part == StepPart::kSecond && slot.timing != nullptr && slot.bound == 0;
-  if (timed) slot.timing->arrived.record(stream);
+  ring_->probe.binds(slot, stream);
   stream.wait(slot.ready);
-  if (timed) {
-    slot.timing->bound.record(stream);
-    slot.timing->consumer_starved = waited_;
-    slot.timing->bound_second = true;
-  }
-  if (slot.traced != nullptr && slot.bound == 0) {
-    slot.traced->use_begin.record(stream);
-    ring_->note(slot.traced, [](TracedBatch& traced) { traced.is_used = true; });
-  }
+  ring_->probe.bound(slot, stream, times_);
   slot.streams[slot.bound++] = stream;
   return *this;
 }
@@ -115,18 +92,15 @@ Tensor Lease::operator[](std::string_view name) { return tensors()[name]; }
 TensorSet Lease::tensors() {
   bind_due();
   const DeviceSlot& slot = this->slot();
-  if (slot.bound == 0 && !host_ready_) {
+  if (slot.bound == 0 && !times_.cpu_waited) {
     if (!ring_->device.capabilities().device_memory_is_host_memory) {
       throw std::logic_error("leat: bind a stream before touching a batch on " +
                              ring_->device.name() +
                              ": pass it to epoch(), or call on(stream) on the lease");
     }
     const TimePoint asked = now();
-    host_timed_ = host_timed_ && ring_->is_own_time();
     slot.ready.await();
-    host_ready_ = true;
-    received_ = now();
-    waited_ += received_ - asked;
+    ring_->probe.waited(times_, asked);
   }
   return {ring_->layout, 0, ring_->layout.tensors().size(), slot.memory.data(), slot.shapes};
 }
@@ -151,22 +125,7 @@ void Lease::end(bool done) noexcept {
   DeviceSlot& slot = *std::exchange(slot_, nullptr);
   const std::shared_ptr<SlotRing> ring = std::move(ring_);
   record_release(slot, *ring);
-  if (slot.bound == 0 && host_timed_ && ring->is_own_time()) {
-    ring->stats.add_host_release(pass_, host_ready_
-                                            ? std::optional(StatsCollector::HostStep{
-                                                  .starved = waited_, .busy = now() - received_})
-                                            : std::nullopt);
-  }
-  if (slot.traced != nullptr && host_timed_ && ring->is_own_time()) {
-    ring->note(slot.traced, [at = now()](TracedBatch& traced) {
-      traced.lease.end = at;
-      traced.has_ended = traced.is_leased;
-    });
-  }
-  if (done) {
-    ring->stats.add_release(slot.batch.epoch, slot.batch.index, slot.batch.samples,
-                            ring->is_own_time());
-  }
+  ring->probe.ended(slot, pass_, times_, done);
   ring->log->ended(ring->rank, pass_, slot.batch, done);
   ring->give_back(slot, DeviceState::kLeased);
   ring->give_back_credit();
@@ -175,18 +134,7 @@ void Lease::end(bool done) noexcept {
 void Lease::record_release(DeviceSlot& slot, SlotRing& ring) noexcept {
   try {
     for (std::size_t i = 0; i < slot.bound; ++i) slot.released[i].record(*slot.streams[i]);
-    if (slot.traced != nullptr && slot.bound > 0) {
-      slot.traced->use_end.record(*slot.streams[0]);
-      ring.note(slot.traced, [](TracedBatch& traced) { traced.is_released = traced.is_used; });
-    }
-    StepTiming* const timing = slot.timing.get();
-    if (timing == nullptr || slot.bound == 0) return;
-    const bool first = slot.part == StepPart::kFirst;
-    (first ? timing->released_before : timing->released).record(*slot.streams[0]);
-    (first ? timing->released_first : timing->released_second) = true;
-    if (first && ring.leases() == 1) {
-      ring.stats.first_released(slot.timing);
-    }
+    ring.probe.released(slot);
   } catch (...) {
     // The device has failed; nothing will be copied into the slot any more. The consumer hears of
     // it at its next batch.

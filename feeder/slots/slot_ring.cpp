@@ -4,6 +4,8 @@
 
 #include "leat/csp/clock.h"
 #include "leat/csp/wait/identity.h"
+#include "leat/feeder/slots/slot_checks.h"
+#include "leat/feeder/trace.h"
 
 namespace leat::feeder {
 namespace {
@@ -22,10 +24,11 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
       copy_stream(on),
       stats(on, stats_options),
       log(std::move(release_log)),
-      checks(check_slots == CheckSlots::kNo
-                 ? nullptr
-                 : std::make_unique<SlotChecks>(on, layout, size.device_slots, check_slots)),
-      trace(into == nullptr ? nullptr : into->make(copy_stream, local)),
+      probe(*this, stats,
+            check_slots == CheckSlots::kNo
+                ? nullptr
+                : std::make_unique<SlotChecks>(on, layout, size.device_slots, check_slots),
+            into == nullptr ? nullptr : into->make(copy_stream, local)),
       filled(capacity(size.pinned_slots), "filled slots"),
       in_flight(capacity(size.pinned_slots), "copies in flight"),
       free_device(capacity(size.device_slots), "free device slots"),
@@ -52,17 +55,13 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
 SlotRing::~SlotRing() = default;
 
 void SlotRing::give_back(DeviceSlot& slot, DeviceState from) noexcept {
-  if (slot.timing != nullptr) stats.let_go(std::exchange(slot.timing, nullptr));
-  if (checks != nullptr) {
-    try {
-      checks->released(slot);
-    } catch (...) {
-      finish(std::current_exception());  // the device has failed
-    }
+  try {
+    probe.given_back(slot);
+  } catch (...) {
+    finish(std::current_exception());  // the device has failed
   }
   for (std::size_t i = 0; i < slot.bound; ++i) slot.streams[i].reset();
   slot.due.reset();
-  slot.traced = nullptr;
   slot.state.move_on(from, DeviceState::kReleased);
   static_cast<void>(free_device.try_send(&slot));
 }

@@ -21,11 +21,10 @@
 #include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/slots/layout.h"
-#include "leat/feeder/slots/slot_checks.h"
 #include "leat/feeder/slots/slots.h"
 #include "leat/feeder/stages/staged.h"
 #include "leat/feeder/state/release_log.h"
-#include "leat/feeder/stats/device_trace.h"
+#include "leat/feeder/stats/batch_probe.h"
 #include "leat/feeder/stats/step_timing.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
@@ -63,17 +62,6 @@ class SlotRing {
   void give_back_credit() noexcept { static_cast<void>(credit.try_send(LeaseCredit{})); }
   /// Leases that there are, and those whose batch is being waited for.
   [[nodiscard]] std::size_t leases() const noexcept { return credit.capacity() - credit.size(); }
-  /// Records something of a batch that is traced; else nothing.
-  template <class Write>
-  void note(TracedBatch* batch, Write&& write) {
-    if (batch == nullptr) return;
-    trace->note(batch,
-                {.at = now(),
-                 .filled = filled.size(),
-                 .ready = ready.size(),
-                 .free_device = free_device.size()},
-                std::forward<Write>(write));
-  }
   /// Nothing more will come: receivers of `ready` get what is staged, then `cause`.
   void finish(std::exception_ptr cause) noexcept { ready.try_close(std::move(cause)); }
   /// Whether now() is, where it is called, the time that the stages and the device live in.
@@ -93,8 +81,7 @@ class SlotRing {
   const gpu::Stream copy_stream;
   StatsCollector stats;
   const std::shared_ptr<ReleaseLog> log;
-  const std::unique_ptr<SlotChecks> checks;  // null: slots are not watched
-  const std::shared_ptr<DeviceTrace> trace;  // null: nothing is recorded
+  BatchProbe probe;
 
   Channel<PinnedSlot*> filled;     // and those that end an epoch
   Channel<PinnedSlot*> in_flight;  // copies from them are enqueued, oldest first

@@ -22,14 +22,15 @@
 #include "leat/feeder/plan/batch_plan.h"
 #include "leat/feeder/plan/packing.h"
 #include "leat/feeder/slots/layout.h"
-#include "leat/feeder/stats/step_timing.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/stream.h"
 
 namespace leat::feeder {
 
+struct StepTiming;
 struct TracedBatch;
+enum class StepPart : std::uint8_t;
 
 /// Which batch a slot holds.
 struct BatchId {
@@ -122,9 +123,14 @@ struct DeviceSlot {
   std::size_t attempted = 0;                      // samples, when they were read
   std::vector<Failure> failures;                  // of these: charged when the batch is handed out
   std::vector<std::vector<std::int64_t>> shapes;  // of the tensors, rows first
-  std::shared_ptr<StepTiming> timing;             // on sampled steps, of which it is `part`
-  StepPart part = StepPart::kNone;
-  TracedBatch* traced = nullptr;
+
+  /// What the probe (feeder/stats/batch_probe.h) records the batch in.
+  struct Marks {
+    std::shared_ptr<StepTiming> timing;  // of the sampled steps that this is one of, or null
+    StepPart part{};                     // which of them
+    TracedBatch* traced = nullptr;       // null: not traced
+  };
+  Marks marks;
 };
 
 }  // namespace leat::feeder

@@ -194,7 +194,7 @@ std::optional<Lease> Feed::take(const Offers* offers) {
 
 void Feed::check(DeviceSlot& slot) {
   try {
-    if (ring_->checks != nullptr) ring_->checks->before_hand_out(slot);
+    ring_->probe.handing_out(slot);
     stages_.failures.charge(slot.attempted, slot.failures);
   } catch (...) {
     note_failure();
@@ -254,7 +254,8 @@ void Feed::forward(const Offers& offers) {
     std::optional<Lease> lease = take(&offers);
     if (!lease.has_value()) return;
     lease->slot().due = offers.stream;
-    if (offers.batches.stats().receivers == 0) lease->waited_ = Duration::zero();  // nobody waited
+    if (offers.batches.stats().receivers == 0)
+      lease->times_.waited = Duration::zero();  // nobody waited
     select(on_send(offers.batches, *lease), offers.on_stop());
   }
 }
@@ -270,7 +271,7 @@ void Feed::end_receiver() {
 }
 
 void Feed::announce(const gpu::StreamRef& stream) {
-  if (stream.device() == ring_->device) ring_->stats.asked(stream);
+  if (stream.device() == ring_->device) ring_->probe.asked(stream);
 }
 
 Epoch::Iterator Epoch::begin() {

@@ -35,7 +35,8 @@ Duration cpu_time() {
 
 }  // namespace
 
-struct Copying {
+// What a copier has: allocated once.
+struct Stages::Copying {
   Copying(const SlotRing& ring, std::size_t chunk_bytes) : chunk(chunk_bytes) {
     std::size_t pieces = 0;
     for (const TensorLayout& tensor : ring.layout.staged()) {
@@ -47,9 +48,6 @@ struct Copying {
   std::vector<gpu::CopyToDevice> copies;
   std::optional<gpu::Stream> transforms;
   std::optional<gpu::Event> copied;  // for the transforms' stream
-  std::shared_ptr<StepTiming> pair;  // that is being sampled
-  std::uint64_t generation = 0;      // of its first batch
-  std::uint64_t epoch = 0;
 };
 
 Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
@@ -69,6 +67,7 @@ Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const B
   if (options.autotune.has_value()) {
     tuner_ = std::make_unique<Tuner>(*options.autotune, active, options.max_leases, rings_,
                                      free_pinned_);
+    for (const auto& ring : rings_) ring->probe.set_tuner(tuner_.get());
     return;
   }
   for (const auto& ring : rings_) {
@@ -194,14 +193,10 @@ void Stages::read(std::size_t number) {
     }
     const Duration busy = now() - start;
     place.took(busy);
-    ring.stats.add_read(busy, std::clamp(cpu, Duration::zero(), busy));
-    slot->traced = ring.trace == nullptr ? nullptr : ring.trace->next();
-    ring.note(slot->traced, [&](TracedBatch& traced) {
-      traced.batch = slot->batch;
-      traced.reader = number;
-      traced.read = {.begin = start, .end = start + busy};
-      traced.is_read = true;
-    });
+    ring.probe.filled(*slot, {.reader = number,
+                              .begin = start,
+                              .busy = busy,
+                              .cpu = std::clamp(cpu, Duration::zero(), busy)});
     slot->state.move_on(PinnedState::kFilling, PinnedState::kFilled);
     ring.filled.send(slot);
     if (tuner_) tuner_->end_read();
@@ -226,7 +221,7 @@ void Stages::copy(SlotRing& ring) {
   for (;;) {
     std::uint64_t overtook = 0;
     PinnedSlot& slot = in_order.next(overtook);
-    if (overtook > 0) ring.stats.add_reordered(overtook);
+    ring.probe.overtook(overtook);
     if (slot.error != nullptr) std::rethrow_exception(slot.error);
     if (!slot.ends_epoch) {
       stage(ring, slot, copying);
@@ -242,29 +237,10 @@ void Stages::copy(SlotRing& ring) {
 // Copies one batch to the next device slot that was released, all on the device's time: the host
 // only enqueues.
 void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
-  const TimePoint asked = now();
+  ring.probe.slot_wanted();
   DeviceSlot& to = **ring.free_device.recv();
-  const Duration blocked = now() - asked;
+  ring.probe.slot_found(from, from.batch.index + 1 == plan_.batches());
   const gpu::Stream& stream = ring.copy_stream;
-
-  StepPart part = ring.stats.next_part(from.batch.index + 1 == plan_.batches());
-  if (part == StepPart::kFirst) {
-    copying.pair = ring.stats.take();
-    copying.generation = from.generation;
-    copying.epoch = from.batch.epoch;
-  }
-  if (part == StepPart::kSecond &&
-      (copying.generation != from.generation || copying.epoch != from.batch.epoch)) {
-    // The first was the last that its epoch had for this rank: no step leads from it to here.
-    if (copying.pair != nullptr) ring.stats.let_go(std::move(copying.pair));
-    copying.pair = nullptr;
-    part = StepPart::kNone;
-  }
-  StepTiming* const timing = part == StepPart::kNone ? nullptr : copying.pair.get();
-  const bool timed = timing != nullptr && part == StepPart::kSecond;
-
-  TracedBatch* const traced = std::exchange(from.traced, nullptr);
-  if (timed) timing->queued.record(stream);
   if (to.state.now() == DeviceState::kReleased) {
     // A batch that nobody has leased may still be read by its transform.
     if (copying.transforms.has_value()) stream.wait(to.ready);
@@ -272,14 +248,31 @@ void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
     to.bound = 0;
     to.state.move_on(DeviceState::kReleased, DeviceState::kFree);
   }
-  if (ring.checks != nullptr) {
-    ring.checks->before_copy(to);
-    ring.checks->copied(to, from);
-  }
+  ring.probe.copy_begins(to, from);
   to.state.move_on(DeviceState::kFree, DeviceState::kCopying);
   from.state.move_on(PinnedState::kFilled, PinnedState::kCopying);
-  if (timed) timing->copy_start.record(stream);
-  if (traced != nullptr) traced->copy_begin.record(stream);
+  const std::size_t bytes = enqueue_copies(ring, from, to, copying);
+  ring.probe.copied(to, bytes);
+  from.copied.record(stream);
+  if (copying.transforms.has_value()) {
+    transform(ring, from.batch, to, copying);
+  } else {
+    to.ready.record(stream);
+  }
+  to.batch = from.batch;
+  to.attempted = from.attempted;
+  to.failures.swap(from.failures);
+  from.failures.clear();
+  to.state.move_on(DeviceState::kCopying, DeviceState::kReady);
+  const Staged batch{.slot = &to, .generation = from.generation, .epoch = from.batch.epoch};
+  ring.in_flight.send(&from);
+  ring.ready.send(batch);
+  ring.probe.staged();
+}
+
+// Enqueues the copies of one batch, in pieces of at most copying.chunk; returns their bytes.
+std::size_t Stages::enqueue_copies(const SlotRing& ring, const PinnedSlot& from, DeviceSlot& to,
+                                   Copying& copying) {
   std::size_t bytes = 0;
   copying.copies.clear();
   for (const TensorLayout& tensor : ring.layout.staged()) {
@@ -291,53 +284,25 @@ void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
     }
     bytes += length;
   }
-  if (!copying.copies.empty()) gpu::copy_async(stream, copying.copies);
+  if (!copying.copies.empty()) gpu::copy_async(ring.copy_stream, copying.copies);
   for (std::size_t i = 0; i < ring.layout.tensors().size(); ++i) {
     to.shapes[i][0] = static_cast<std::int64_t>(rows_of(ring.layout.tensors()[i], from.batch));
   }
-  if (timing != nullptr) {
-    (timed ? timing->copy_end : timing->copy_end_before).record(stream);
-    if (timed) {
-      timing->copier_blocked = blocked;
-      timing->copied = true;
-    }
-    to.timing = copying.pair;
+  return bytes;
+}
+
+// Enqueues the device transform behind the copies, and the slot's ready event behind that.
+void Stages::transform(SlotRing& ring, const BatchId& batch, DeviceSlot& to, Copying& copying) {
+  copying.copied->record(ring.copy_stream);
+  copying.transforms->wait(*copying.copied);
+  const std::size_t staged = ring.layout.staged().size();
+  if (batch.rows > 0) {
+    options_.device_transform.function(
+        TensorSet(ring.layout, 0, staged, to.memory.data(), to.shapes),
+        TensorSet(ring.layout, staged, ring.layout.written().size(), to.memory.data(), to.shapes),
+        *copying.transforms);
   }
-  if (traced != nullptr) traced->copy_end.record(stream);
-  ring.note(traced, [&](TracedBatch& one) {
-    one.wait_for_slot = {.begin = asked, .end = asked + blocked};
-    one.bytes = bytes;
-    one.slot = to.number;
-    one.is_copied = true;
-  });
-  to.traced = traced;
-  to.part = part;
-  if (timed) copying.pair = nullptr;
-  from.copied.record(stream);
-  if (copying.transforms.has_value()) {
-    copying.copied->record(stream);
-    copying.transforms->wait(*copying.copied);
-    const std::size_t staged = ring.layout.staged().size();
-    if (from.batch.rows > 0) {
-      options_.device_transform.function(
-          TensorSet(ring.layout, 0, staged, to.memory.data(), to.shapes),
-          TensorSet(ring.layout, staged, ring.layout.written().size(), to.memory.data(), to.shapes),
-          *copying.transforms);
-    }
-    to.ready.record(*copying.transforms);
-  } else {
-    to.ready.record(stream);
-  }
-  ring.stats.add_copy(bytes);
-  to.batch = from.batch;
-  to.attempted = from.attempted;
-  to.failures.swap(from.failures);
-  from.failures.clear();
-  to.state.move_on(DeviceState::kCopying, DeviceState::kReady);
-  const Staged batch{.slot = &to, .generation = from.generation, .epoch = from.batch.epoch};
-  ring.in_flight.send(&from);
-  ring.ready.send(batch);
-  if (tuner_) tuner_->staged();
+  to.ready.record(*copying.transforms);
 }
 
 void Stages::recycle(SlotRing& ring) {

@@ -65,7 +65,11 @@ class Stages {
   void recycle(SlotRing& ring);
 
   void hand_out(PinnedSlot& slot);
-  void stage(SlotRing& ring, PinnedSlot& from, struct Copying& copying);
+  struct Copying;
+  void stage(SlotRing& ring, PinnedSlot& from, Copying& copying);
+  static std::size_t enqueue_copies(const SlotRing& ring, const PinnedSlot& from, DeviceSlot& to,
+                                    Copying& copying);
+  void transform(SlotRing& ring, const BatchId& batch, DeviceSlot& to, Copying& copying);
 
   const bool is_virtual_;
   const Dataset& dataset_;

@@ -1,0 +1,127 @@
+// The observers of one device's batches: measurements, trace, slot checks and autotune.
+//
+// The stages and the leases name the instants of a batch's life, and know no observer. In the order
+// of a batch:
+//
+//   instant       called by         step timing      sums     trace        slot checks    autotune
+//   filled        reader                             Tread    read
+//   overtook      copier                             reorder
+//   slot_wanted   copier            (notes the time)
+//   slot_found    copier            queued
+//   copy_begins   copier            copy_start                copy begins  before, what
+//   copied        copier            copy_end         bytes    copy ends
+//   staged        copier                                                                  looks
+//   asked         consumer          asked
+//   handing_out   consumer                                                 content
+//   handed_out    lease                                       lease begins
+//   waited        lease             (notes the time)
+//   binds         lease             arrived
+//   bound         lease             bound                     use begins
+//   released      lease             released                  use ends
+//   ended         lease                              steps    lease ends
+//   given_back    whoever had it    let go                                 poisons
+//
+// The sums (StatsCollector) are always on. An observer that is off costs a comparison. Nothing is
+// allocated after the constructor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "leat/csp/clock.h"
+#include "leat/feeder/lease.h"
+#include "leat/feeder/stats/device_trace.h"
+#include "leat/feeder/stats/step_timing.h"
+#include "leat/gpu/stream.h"
+
+namespace leat::feeder {
+
+class SlotChecks;
+class SlotRing;
+class Tuner;
+struct DeviceSlot;
+struct PinnedSlot;
+
+/// What a reader has done for one batch.
+struct Filling {
+  std::size_t reader = 0;
+  TimePoint begin;
+  Duration busy = Duration::zero();
+  Duration cpu = Duration::zero();  // that the reader computed, of `busy`
+};
+
+/// Passes each instant on to the observers that are on. The owner of a slot calls; the copier's
+/// instants come from one fiber, and the others' observers are thread-safe.
+class BatchProbe {
+ public:
+  /// `checks` and `trace` are null where they are off. Keeps references to the ring and its stats.
+  BatchProbe(const SlotRing& ring, StatsCollector& stats, std::unique_ptr<SlotChecks> checks,
+             std::shared_ptr<DeviceTrace> trace);
+  ~BatchProbe();
+  BatchProbe(const BatchProbe&) = delete;
+  BatchProbe& operator=(const BatchProbe&) = delete;
+
+  /// Tells `tuner` of each batch that is staged from now on; null: autotune is off. Called before
+  /// the copier starts.
+  void set_tuner(Tuner* tuner) noexcept { tuner_ = tuner; }
+
+  /// A reader has filled the slot.
+  void filled(PinnedSlot& slot, const Filling& filling);
+
+  /// The copier takes a batch before `batches` that were begun earlier.
+  void overtook(std::uint64_t batches) noexcept;
+  /// The copier waits for a device slot.
+  void slot_wanted() noexcept { slot_wanted_ = now(); }
+  /// The copier has a device slot for the batch in `from`, the last of its epoch if `is_last`. The
+  /// copy stream does not wait for the slot's release events yet.
+  void slot_found(const PinnedSlot& from, bool is_last);
+  /// The copy from `from` into `to`, which is free, is about to be enqueued. With slot checks it
+  /// waits for the device, and throws leat::Error if somebody wrote to the slot.
+  void copy_begins(DeviceSlot& to, PinnedSlot& from);
+  /// All copies of the batch, of `bytes` in all, are enqueued.
+  void copied(DeviceSlot& to, std::size_t bytes);
+  /// The batch is on its way to the consumer.
+  void staged() noexcept;
+
+  /// The consumer asks for the next batch, which it will use on `stream`.
+  void asked(const gpu::StreamRef& stream);
+  /// The batch is about to be handed out. With slot checks it waits for the copy, and throws
+  /// leat::Error if the slot does not hold what was copied.
+  void handing_out(DeviceSlot& slot);
+  /// A lease of the batch begins. The consumer has waited for it for so long.
+  [[nodiscard]] Lease::Times handed_out(const DeviceSlot& slot, Duration waited) noexcept;
+  /// The CPU has waited for the copy since `since`.
+  void waited(Lease::Times& times, TimePoint since) const noexcept;
+  /// `stream`, the slot's first, is about to wait for the copy, and waits for it now.
+  void binds(const DeviceSlot& slot, const gpu::StreamRef& stream);
+  void bound(const DeviceSlot& slot, const gpu::StreamRef& stream, const Lease::Times& times);
+  /// The release events are recorded.
+  void released(const DeviceSlot& slot);
+  /// The lease is over; `done`: the batch was released, not abandoned.
+  void ended(const DeviceSlot& slot, PassId pass, const Lease::Times& times, bool done) noexcept;
+  /// The slot goes back to the copier, leased or not. Throws GpuError with slot checks.
+  void given_back(DeviceSlot& slot);
+
+ private:
+  template <class Write>
+  void note(TracedBatch* batch, Write&& write);
+
+  const SlotRing& ring_;
+  StatsCollector& stats_;
+  const std::unique_ptr<SlotChecks> checks_;
+  const std::shared_ptr<DeviceTrace> trace_;
+  Tuner* tuner_ = nullptr;
+
+  // The copier's: the batch that it copies.
+  TimePoint slot_wanted_;
+  Duration blocked_ = Duration::zero();  // until it had the slot
+  StepPart part_ = StepPart::kNone;
+  TracedBatch* traced_ = nullptr;
+  // The copier's: the pair of steps that is sampled, and the pass of its first batch.
+  std::shared_ptr<StepTiming> pair_;
+  std::uint64_t pair_generation_ = 0;
+  std::uint64_t pair_epoch_ = 0;
+};
+
+}  // namespace leat::feeder
