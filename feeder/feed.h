@@ -16,26 +16,21 @@
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "leat/csp/channel.h"
 #include "leat/feeder/lease.h"
-#include "leat/feeder/stages/staged.h"
 #include "leat/feeder/stats.h"
-#include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"
 
-namespace leat {
-class SchedulerCore;
-class TaskGroup;
-}  // namespace leat
+namespace leat::gpu {
+class Device;
+}  // namespace leat::gpu
 
 namespace leat::feeder {
 
+class Consumer;
 class Epoch;
-class Stages;
 
 /// The batches of one rank. Epochs come in any order that the consumer asks for; the one after the
 /// current one is prefetched already.
@@ -47,6 +42,7 @@ class Feed {
  public:
   Feed(const Feed&) = delete;
   Feed& operator=(const Feed&) = delete;
+  ~Feed();
 
   /// The batches of `epoch`, from the first (after a resume: of the one that was under way, those
   /// that are left), each bound to `stream`. Lazy: nothing happens before begin(). Leaving the loop
@@ -91,10 +87,10 @@ class Feed {
   [[nodiscard]] std::optional<Lease> next();
 
   /// Which rank of the world it is.
-  [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
+  [[nodiscard]] std::size_t rank() const noexcept;
   [[nodiscard]] const gpu::Device& device() const noexcept;
   /// Global batches of a whole epoch.
-  [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept { return batches_; }
+  [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept;
   /// What was measured so far.
   [[nodiscard]] Stats stats() const;
   /// Measures anew from here on: what came before, to warm up for instance, counts no more. But
@@ -102,55 +98,10 @@ class Feed {
   void reset_stats();
 
  private:
-  friend class Epoch;
   friend class Prefetcher;
-  struct Made {  // by the Prefetcher
-    std::shared_ptr<SlotRing> ring;
-    Stages* stages;
-    TaskGroup* forwarders;
-    const SchedulerCore* scheduler;
-    std::size_t rank;
-    std::uint64_t batches;
-    std::size_t max_leases;
-    std::uint64_t first_epoch;
-    bool is_shared;  // dynamically
-  };
-  struct Offers;  // what a receiver's fiber and the consumer share
-  explicit Feed(Made made);
-  void start(std::uint64_t epoch);
-  [[nodiscard]] bool start_static(std::uint64_t epoch);
-  /// The next batch will be used on `stream`.
-  void announce(const gpu::StreamRef& stream);
-  [[nodiscard]] Receiver<Lease> offer(std::uint64_t epoch, std::optional<gpu::StreamRef> stream);
-  void forward(const Offers& offers);
-  void stop() noexcept;
-  void end_receiver();
-  void check_not_failed() const;
-  void note_failure();
-  [[nodiscard]] std::optional<Lease> take(const Offers* offers);
-  [[nodiscard]] Staged receive(const Offers* offers);
-  void check(DeviceSlot& slot);
+  explicit Feed(std::unique_ptr<Consumer> consumer) noexcept;
 
-  const std::shared_ptr<SlotRing> ring_;
-  Stages& stages_;
-  TaskGroup& forwarders_;
-  const SchedulerCore& scheduler_;  // of the stages
-  const std::size_t rank_;
-  const std::uint64_t batches_;
-  const std::size_t max_leases_;
-  const bool is_shared_;
-
-  std::shared_ptr<Offers> offers_;  // of the latest receiver, if it may still be open
-  const Channel<bool> stopped_{0, "the end of a feed"};  // closed by Prefetcher::stop()
-
-  // The consumer's, and while a receiver is open its fiber's.
-  std::uint64_t generation_ = 0;  // of the latest request; 0: nothing was requested yet
-  std::vector<std::uint64_t> rests_;
-  std::uint64_t next_epoch_;  // that follows in the stream of batches
-  bool in_epoch_ = false;     // its beginning was consumed, its end was not
-  PassId pass_;
-  std::optional<Staged> early_;  // of an epoch to come (dynamic sharing)
-  std::string failure_;          // why the stages have ended, once the consumer was told
+  const std::unique_ptr<Consumer> consumer_;
 };
 
 /// One epoch's batches as a range, for one pass.
@@ -185,11 +136,11 @@ class Epoch {
 
  private:
   friend class Feed;
-  Epoch(Feed& feed, std::uint64_t number, std::optional<gpu::StreamRef> stream)
-      : feed_(feed), number_(number), stream_(std::move(stream)) {}
+  Epoch(Consumer& consumer, std::uint64_t number, std::optional<gpu::StreamRef> stream)
+      : consumer_(consumer), number_(number), stream_(std::move(stream)) {}
   void advance();
 
-  Feed& feed_;
+  Consumer& consumer_;
   std::uint64_t number_;
   std::optional<gpu::StreamRef> stream_;
   std::optional<Lease> current_;

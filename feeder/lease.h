@@ -29,7 +29,11 @@
 
 #include "leat/csp/clock.h"
 #include "leat/feeder/tensor.h"
-#include "leat/gpu/stream.h"
+
+namespace leat::gpu {
+class Device;
+class StreamRef;
+}  // namespace leat::gpu
 
 namespace leat::feeder {
 
@@ -87,7 +91,7 @@ class Lease {
 
  private:
   friend class BatchProbe;
-  friend class Feed;
+  friend class Consumer;
   /// What the host's clock says of a lease.
   struct Times {
     bool are_own = false;                // in the time that the stages and the device live in

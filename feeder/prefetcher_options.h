@@ -11,9 +11,11 @@
 
 #include "leat/feeder/field.h"
 #include "leat/feeder/live.h"
-#include "leat/feeder/plan/batch_plan.h"
-#include "leat/feeder/plan/sampler.h"
-#include "leat/gpu/stream.h"
+#include "leat/feeder/order.h"
+
+namespace leat::gpu {
+class StreamRef;
+}  // namespace leat::gpu
 
 namespace leat::feeder {
 

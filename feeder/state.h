@@ -55,9 +55,9 @@
 #include <string_view>
 #include <vector>
 
+#include "leat/feeder/order.h"
 #include "leat/feeder/plan/batch_plan.h"
 #include "leat/feeder/plan/packing.h"
-#include "leat/feeder/plan/sampler.h"
 #include "leat/feeder/state/intervals.h"
 
 namespace leat::feeder {

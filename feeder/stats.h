@@ -36,8 +36,6 @@
 #include <string>
 #include <vector>
 
-#include "leat/csp/clock.h"
-
 namespace leat::feeder {
 
 /// Shares of the step; they add up to 1, or are zeros: not known.

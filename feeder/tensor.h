@@ -8,21 +8,21 @@
 #include <vector>
 
 #include "leat/feeder/field.h"
-#include "leat/feeder/slots/layout.h"
 
 namespace leat::feeder {
+
+class BatchLayout;
+struct TensorLayout;
 
 /// One tensor of a batch, in device memory. A view: valid as long as the batch is.
 class Tensor {
  public:
-  [[nodiscard]] std::string_view name() const noexcept { return layout_->field.name; }
-  [[nodiscard]] DType dtype() const noexcept { return layout_->field.dtype; }
+  [[nodiscard]] std::string_view name() const noexcept;
+  [[nodiscard]] DType dtype() const noexcept;
   /// [rows, shape of the field ...], row-major.
   [[nodiscard]] std::span<const std::int64_t> shape() const noexcept { return shape_; }
   /// Of the rows that are there.
-  [[nodiscard]] std::size_t bytes() const noexcept {
-    return static_cast<std::size_t>(shape_[0]) * layout_->sample_bytes;
-  }
+  [[nodiscard]] std::size_t bytes() const noexcept;
   /// The first element. Throws std::invalid_argument if T is not the tensor's type.
   template <class T>
   [[nodiscard]] T* data() const {

@@ -13,6 +13,8 @@
 #include <span>
 #include <vector>
 
+#include "leat/feeder/order.h"
+
 namespace leat::feeder {
 
 /// Which device of the prefetcher, and which rank of the world that is.
@@ -20,16 +22,6 @@ struct LocalRank {
   std::size_t index = 0;
   std::size_t of_world = 0;
 };
-
-/// What becomes of an epoch's last batch when the samples do not fill it.
-enum class LastBatch : std::uint8_t {
-  kPartial,  // it is delivered with fewer samples
-  kDrop,     // it is left out
-  kPad,      // it is delivered in full shape: the rows behind its samples are zero
-  kWrap,     // it is filled up with the epoch's first samples, which thereby come twice
-};
-/// "partial", "drop", "pad", "wrap".
-[[nodiscard]] const char* to_string(LastBatch last) noexcept;
 
 /// The largest world.
 constexpr std::size_t kMostRanks = std::size_t{1} << 20;

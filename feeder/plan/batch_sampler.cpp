@@ -6,6 +6,7 @@
 
 #include "leat/csp/error.h"
 #include "leat/feeder/state/epoch_plan.h"
+#include "leat/feeder/state.h"
 
 namespace leat::feeder {
 

@@ -11,15 +11,9 @@
 #include <cstdint>
 #include <span>
 
-namespace leat::feeder {
+#include "leat/feeder/order.h"
 
-/// Order of an epoch.
-enum class Order : std::uint8_t {
-  kSequential,  // 0, 1, 2, ...
-  kShuffled,    // a permutation keyed by (seed, epoch)
-};
-/// "sequential", "shuffled".
-[[nodiscard]] const char* to_string(Order order) noexcept;
+namespace leat::feeder {
 
 /// The order of `size` samples. A value: copy freely. Thread-safe.
 class Sampler {

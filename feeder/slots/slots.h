@@ -18,10 +18,10 @@
 #include <optional>
 #include <vector>
 
-#include "leat/feeder/failures.h"
 #include "leat/feeder/plan/batch_plan.h"
 #include "leat/feeder/plan/packing.h"
 #include "leat/feeder/slots/layout.h"
+#include "leat/feeder/stages/failures.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/stream.h"

@@ -3,7 +3,17 @@
 #include <stdexcept>
 #include <string>
 
+#include "leat/feeder/slots/layout.h"
+
 namespace leat::feeder {
+
+std::string_view Tensor::name() const noexcept { return layout_->field.name; }
+
+DType Tensor::dtype() const noexcept { return layout_->field.dtype; }
+
+std::size_t Tensor::bytes() const noexcept {
+  return static_cast<std::size_t>(shape_[0]) * layout_->sample_bytes;
+}
 
 void Tensor::check_type(DType wanted) const {
   if (wanted == dtype()) return;

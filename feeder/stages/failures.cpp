@@ -1,4 +1,4 @@
-#include "leat/feeder/failures.h"
+#include "leat/feeder/stages/failures.h"
 
 #include <algorithm>
 #include <array>

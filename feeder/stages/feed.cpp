@@ -1,291 +1,54 @@
 #include "leat/feeder/feed.h"
 
-#include <algorithm>
-#include <exception>
-#include <stdexcept>
+#include <utility>
 
-#include "leat/csp/error.h"
-#include "leat/csp/notification.h"
-#include "leat/csp/scheduler.h"
-#include "leat/csp/select.h"
-#include "leat/csp/task_group.h"
-#include "leat/csp/wait/expect_wake_from.h"
 #include "leat/feeder/slots/slot_ring.h"
-#include "leat/feeder/stages/stages.h"
+#include "leat/feeder/stages/consumer.h"
 
 namespace leat::feeder {
-namespace {
 
-// The consumer has ended the receiver.
-struct Ended {};
+Feed::Feed(std::unique_ptr<Consumer> consumer) noexcept : consumer_(std::move(consumer)) {}
 
-// Goes back, unless a lease takes it over.
-class Credit {
- public:
-  explicit Credit(SlotRing& ring) noexcept : ring_(&ring) {}
-  ~Credit() {
-    if (ring_ != nullptr) ring_->give_back_credit();
-  }
-  Credit(const Credit&) = delete;
-  Credit& operator=(const Credit&) = delete;
-  void pass_on() noexcept { ring_ = nullptr; }
-
- private:
-  SlotRing* ring_;
-};
-
-}  // namespace
-
-struct Feed::Offers {
-  Offers(std::uint64_t number, std::optional<gpu::StreamRef> to_bind)
-      : epoch(number), stream(std::move(to_bind)) {}
-
-  const std::uint64_t epoch;
-  const std::optional<gpu::StreamRef> stream;
-  const Channel<Lease> batches{0, "batches"};
-  const Channel<bool> stop{0, "the end of a receiver"};  // closed by the consumer
-  Notification ended;  // the fiber does not touch the feed any more
-
-  // Of a select: throws Ended.
-  [[nodiscard]] auto on_stop() const {
-    return on_recv(stop, [](std::optional<bool>) { throw Ended{}; });
-  }
-};
-
-Feed::Feed(Made made)
-    : ring_(std::move(made.ring)),
-      stages_(*made.stages),
-      forwarders_(*made.forwarders),
-      scheduler_(*made.scheduler),
-      rank_(made.rank),
-      batches_(made.batches),
-      max_leases_(made.max_leases),
-      is_shared_(made.is_shared),
-      next_epoch_(made.first_epoch),
-      pass_(PassId::kNone) {}
-
-const gpu::Device& Feed::device() const noexcept { return ring_->device; }
+Feed::~Feed() = default;
 
 Epoch Feed::epoch(std::uint64_t epoch, const gpu::StreamRef& stream) {
-  return {*this, epoch, stream};
+  return {*consumer_, epoch, stream};
 }
 
-Epoch Feed::epoch(std::uint64_t epoch) { return {*this, epoch, std::nullopt}; }
-
-Stats Feed::stats() const {
-  Stats stats = ring_->stats.snapshot();
-  stages_.add_to(stats);
-  return stats;
-}
-
-void Feed::reset_stats() { ring_->stats.reset(); }
-
-void Feed::start(std::uint64_t epoch) {
-  if (epoch > kLastEpoch) {
-    throw std::invalid_argument("leat: there is no epoch " + std::to_string(epoch) +
-                                "; the last one is " + std::to_string(kLastEpoch));
-  }
-  bool is_rest = true;  // an epoch that comes once has its rest, if it has one
-  if (is_shared_) {
-    if (epoch < next_epoch_ || (in_epoch_ && epoch == next_epoch_)) {
-      throw std::logic_error("leat: epoch " + std::to_string(epoch) +
-                             " is over: with dynamic sharing, epochs only go forward");
-    }
-    next_epoch_ = epoch;
-    stages_.requests.ask_shared(epoch);
-  } else {
-    is_rest = start_static(epoch);
-  }
-  pass_ = ring_->log->begin(ring_->rank, generation_, epoch, is_rest);
-  in_epoch_ = true;
-}
-
-// True if it is the rest of an epoch that was resumed.
-bool Feed::start_static(std::uint64_t epoch) {
-  if (generation_ == 0 || in_epoch_ || next_epoch_ != epoch) {
-    Request request = stages_.requests.ask(ring_->rank, epoch, generation_);
-    generation_ = request.generation;
-    rests_ = std::move(request.rests);
-    next_epoch_ = epoch;
-  }
-  stages_.requests.begun(ring_->rank, epoch);
-  return std::ranges::find(rests_, epoch) != rests_.end();
-}
-
-Staged Feed::receive(const Offers* offers) {
-  if (early_.has_value()) {
-    const Staged staged = *early_;
-    early_.reset();
-    return staged;
-  }
-  const ExpectWakeFrom waking(scheduler_);  // it need not be the consumer's
-  try {
-    if (offers == nullptr) return *ring_->ready.recv();
-    std::optional<Staged> staged;
-    select(on_recv(ring_->ready, [&](std::optional<Staged> one) { staged = one; }),
-           offers->on_stop());
-    return *staged;
-  } catch (const Cancelled&) {
-    throw;
-  } catch (const Ended&) {
-    throw;
-  } catch (...) {
-    note_failure();
-    throw;
-  }
-}
-
-// Of the exception that is being handled.
-void Feed::note_failure() {
-  failure_ = "of an unknown type";
-  try {
-    throw;
-  } catch (const std::exception& e) {
-    if (*e.what() != '\0') failure_ = e.what();
-  } catch (...) {  // it has no words
-  }
-}
-
-void Feed::check_not_failed() const {
-  if (failure_.empty()) return;
-  throw Error("leat: the prefetcher has stopped because of an earlier error: " + failure_);
-}
-
-std::optional<Lease> Feed::next() {
-  if (offers_ != nullptr && !offers_->ended.has_been_notified()) {
-    throw std::logic_error("leat: next() while a receiver of epoch " +
-                           std::to_string(offers_->epoch) +
-                           " is open: receive from that, or begin an epoch, which ends it");
-  }
-  check_not_failed();
-  std::optional<LeaseCredit> credit;
-  if (ring_->credit.try_recv(credit) != ChannelStatus::ok) {
-    throw std::logic_error("leat: next() while " + std::to_string(max_leases_) +
-                           " leases are held, which is max_leases: release one first");
-  }
-  return take(nullptr);
-}
-
-// The next batch, for which credit was taken.
-std::optional<Lease> Feed::take(const Offers* offers) {
-  Credit credit(*ring_);
-  check_not_failed();
-  if (!in_epoch_) start(next_epoch_);
-  const TimePoint asked = now();
-  for (;;) {
-    const Staged staged = receive(offers);
-    const bool is_stale = is_shared_ ? staged.epoch < next_epoch_ : staged.generation < generation_;
-    if (is_stale) {
-      if (staged.slot != nullptr) ring_->give_back(*staged.slot, DeviceState::kReady);
-      continue;
-    }
-    if (staged.epoch > next_epoch_) early_ = staged;  // the others have left none of ours
-    if (staged.slot == nullptr || early_.has_value()) {
-      in_epoch_ = false;
-      ++next_epoch_;
-      return std::nullopt;
-    }
-    const Duration waited = now() - asked;
-    check(*staged.slot);
-    credit.pass_on();
-    return Lease(ring_, *staged.slot, pass_, waited);
-  }
-}
-
-void Feed::check(DeviceSlot& slot) {
-  try {
-    ring_->probe.handing_out(slot);
-    stages_.failures.charge(slot.attempted, slot.failures);
-  } catch (...) {
-    note_failure();
-    stages_.finish(std::current_exception());  // for the other ranks
-    ring_->give_back(slot, DeviceState::kReady);
-    throw;
-  }
-}
+Epoch Feed::epoch(std::uint64_t epoch) { return {*consumer_, epoch, std::nullopt}; }
 
 Receiver<Lease> Feed::receiver(std::uint64_t epoch, const gpu::StreamRef& stream) {
-  if (stream.device() == ring_->device) return offer(epoch, stream);
-  throw std::invalid_argument("leat: batches on " + ring_->device.name() +
-                              " cannot be used on a stream of another device (" +
-                              stream.device().name() +
-                              "); open a device once, and use that for both");
+  return consumer_->receiver(epoch, stream);
 }
 
-Receiver<Lease> Feed::receiver(std::uint64_t epoch) { return offer(epoch, std::nullopt); }
-
-Receiver<Lease> Feed::offer(std::uint64_t epoch, std::optional<gpu::StreamRef> stream) {
-  end_receiver();
-  start(epoch);
-  const auto offers = std::make_shared<Offers>(epoch, std::move(stream));
-  // Who receives on another scheduler before anything was sent is in no deadlock.
-  offers->batches.core().get()->expect_only(&scheduler_);
-  forwarders_.go(
-      [this, offers] {
-        std::exception_ptr cause;
-        try {
-          forward(*offers);
-        } catch (const Ended&) {
-          cause = std::make_exception_ptr(Error("leat: this receiver of epoch " +
-                                                std::to_string(offers->epoch) +
-                                                " was ended: its feed has begun another pass"));
-        } catch (const Cancelled&) {
-          cause = std::make_exception_ptr(Error("leat: the prefetcher was stopped"));
-        } catch (...) {
-          cause = std::current_exception();
-        }
-        offers->ended.notify();  // first: who hears of the close may call next()
-        offers->batches.try_close(std::move(cause));
-      },
-      {.name = "forwarder", .stack_size = kStackSize});
-  offers_ = offers;
-  return offers->batches;
+Receiver<Lease> Feed::receiver(std::uint64_t epoch) {
+  return consumer_->receiver(epoch, std::nullopt);
 }
 
-// Until the end of the epoch. A lease that is unwound was not received: it is abandoned.
-void Feed::forward(const Offers& offers) {
-  for (;;) {
-    std::optional<LeaseCredit> credit;
-    if (ring_->credit.try_recv(credit) != ChannelStatus::ok) {
-      select(on_recv(ring_->credit), offers.on_stop(), on_recv(stopped_, [](std::optional<bool>) {
-               throw Error("leat: the prefetcher was stopped");
-             }));
-    }
-    std::optional<Lease> lease = take(&offers);
-    if (!lease.has_value()) return;
-    lease->slot().due = offers.stream;
-    if (offers.batches.stats().receivers == 0)
-      lease->times_.waited = Duration::zero();  // nobody waited
-    select(on_send(offers.batches, *lease), offers.on_stop());
-  }
-}
+std::optional<Lease> Feed::next() { return consumer_->next(); }
 
-void Feed::stop() noexcept { stopped_.try_close(); }
+std::size_t Feed::rank() const noexcept { return consumer_->rank(); }
 
-void Feed::end_receiver() {
-  if (offers_ == nullptr) return;
-  offers_->stop.try_close();
-  const ExpectWakeFrom waking(scheduler_);
-  offers_->ended.wait();
-  offers_.reset();
-}
+const gpu::Device& Feed::device() const noexcept { return consumer_->ring().device; }
 
-void Feed::announce(const gpu::StreamRef& stream) {
-  if (stream.device() == ring_->device) ring_->probe.asked(stream);
-}
+std::uint64_t Feed::batches_per_epoch() const noexcept { return consumer_->batches(); }
+
+Stats Feed::stats() const { return consumer_->stats(); }
+
+void Feed::reset_stats() { consumer_->ring().stats.reset(); }
 
 Epoch::Iterator Epoch::begin() {
   current_.reset();  // a lease of an earlier pass
-  feed_.end_receiver();
-  feed_.start(number_);
+  consumer_.end_receiver();
+  consumer_.start(number_);
   advance();
   return Iterator(*this);
 }
 
 void Epoch::advance() {
   current_.reset();
-  if (stream_.has_value()) feed_.announce(*stream_);
-  current_ = feed_.next();
+  if (stream_.has_value()) consumer_.announce(*stream_);
+  current_ = consumer_.next();
   if (current_.has_value() && stream_.has_value()) current_->on(*stream_);
 }
 

@@ -16,6 +16,7 @@
 #include "leat/feeder/live/view.h"
 #include "leat/feeder/plan/packing.h"
 #include "leat/feeder/slots/slot_ring.h"
+#include "leat/feeder/stages/consumer.h"
 #include "leat/feeder/stages/stages.h"
 #include "leat/feeder/state.h"
 #include "leat/feeder/state/release_log.h"
@@ -213,16 +214,17 @@ struct Prefetcher::Parts {
         group(std::make_unique<TaskGroup>(scheduler)),
         forwarders(std::make_unique<TaskGroup>(scheduler)) {
     for (std::size_t i = 0; i < rings.size(); ++i) {
-      feeds.push_back(
-          std::unique_ptr<Feed>(new Feed({.ring = rings[i],
-                                          .stages = &stages,
-                                          .forwarders = forwarders.get(),
-                                          .scheduler = scheduler.get(),
-                                          .rank = options.rank + i,
-                                          .batches = plan.batches(),
-                                          .max_leases = options.max_leases,
-                                          .first_epoch = head.next_epoch(),
-                                          .is_shared = options.sharing == Sharing::kDynamic})));
+      auto consumer = std::make_unique<Consumer>(
+          Consumer::Made{.ring = rings[i],
+                         .stages = &stages,
+                         .forwarders = forwarders.get(),
+                         .scheduler = scheduler.get(),
+                         .rank = options.rank + i,
+                         .batches = plan.batches(),
+                         .max_leases = options.max_leases,
+                         .first_epoch = head.next_epoch(),
+                         .is_shared = options.sharing == Sharing::kDynamic});
+      feeds.push_back(std::unique_ptr<Feed>(new Feed(std::move(consumer))));
     }
   }
 
@@ -338,7 +340,7 @@ Prefetcher::~Prefetcher() = default;
 
 void Prefetcher::stop() noexcept {
   parts_->stages.finish(std::make_exception_ptr(Error("leat: the prefetcher was stopped")));
-  for (const auto& feed : parts_->feeds) feed->stop();
+  for (const auto& feed : parts_->feeds) feed->consumer_->stop();
   parts_->group->stop();
 }
 

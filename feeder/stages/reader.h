@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "leat/feeder/dataset.h"
-#include "leat/feeder/failures.h"
 #include "leat/feeder/plan/sampler.h"
 #include "leat/feeder/prefetcher_options.h"
 #include "leat/feeder/sample.h"
 #include "leat/feeder/slots/layout.h"
 #include "leat/feeder/slots/slots.h"
+#include "leat/feeder/stages/failures.h"
 
 namespace leat::feeder {
 
