@@ -403,11 +403,11 @@ TEST_P(Policies, SlotsBeyondACapAreRefusedAndTheSumNamed) {
       }
     };
     expect_refused({.pinned_slots = 3, .max_pinned_bytes = 23'000'000},
-                   {"3 pinned slots", "8.0 MB", "24.0 MB", "max_pinned_bytes", "23.0 MB"});
+                   {"3 pinned slots", "8.00 MB", "24.0 MB", "max_pinned_bytes", "23.0 MB"});
     expect_refused({.prefetch_depth = 3, .max_device_bytes = 23'000'000},
                    {"3 device slots", "24.0 MB", "max_device_bytes"});
     expect_refused({.pinned_slots = 2, .max_pinned_bytes = 10'000},
-                   {"2 pinned slots of 8.0 MB", "16.0 MB", "max_pinned_bytes, 10000 bytes"});
+                   {"2 pinned slots of 8.00 MB", "16.0 MB", "max_pinned_bytes, 10.0 kB"});
     const Numbers small({.size = 100, .pattern_bytes = 8});
     try {  // whose sum has no room in 64 bits
       const Prefetcher prefetcher(
@@ -428,7 +428,7 @@ TEST_P(Policies, SlotsBeyondACapAreRefusedAndTheSumNamed) {
           data, devices, {.batch_size = 8, .pinned_slots = 3, .max_pinned_bytes = 20'000'000});
       ADD_FAILURE() << "accepted";
     } catch (const std::invalid_argument& e) {
-      expect_contains(e.what(), {"3 pinned slots", "4.0 MB", "for each of 2 devices", "24.0 MB"});
+      expect_contains(e.what(), {"3 pinned slots", "4.00 MB", "for each of 2 devices", "24.0 MB"});
     }
   });
 }
