@@ -32,69 +32,76 @@ namespace leat::feeder {
 class Consumer;
 class Epoch;
 
-/// The batches of one rank. Epochs come in any order that the consumer asks for; the one after the
-/// current one is prefetched already.
+/// The batches of one rank. A consumer may ask for any epoch; the epoch after the current one is
+/// prefetched already.
 ///
-/// One consumer at a time: epoch(), receiver(), next() and the loops over them on one fiber or
-/// thread, which need not be that of another rank. A Receiver may go to others, too. stats() from
-/// any.
+/// One consumer at a time: epoch(), receiver(), next() and the loops over their results run on one
+/// fiber or thread. Other ranks may have other fibers or threads. A Receiver may be used from
+/// several. stats() is thread-safe.
 class Feed {
  public:
   Feed(const Feed&) = delete;
   Feed& operator=(const Feed&) = delete;
   ~Feed();
 
-  /// The batches of `epoch`, from the first (after a resume: of the one that was under way, those
-  /// that are left), each bound to `stream`. Lazy: nothing happens before begin(). Leaving the loop
-  /// early is fine: break releases the batch in use unless it was abandoned, an exception abandons
-  /// it.
+  /// Returns the batches of `epoch`, from the first, each bound to `stream`. After a resume, the
+  /// epoch that was under way has only the batches that are left. Nothing happens before begin().
+  /// The loop may be left early: `break` releases the batch in use, unless it was abandoned; an
+  /// exception abandons it.
   [[nodiscard]] Epoch epoch(std::uint64_t epoch, const gpu::StreamRef& stream);
-  /// As above, unbound: for the CPU on the host device, or to bind streams by Lease::on.
+  /// As above, without a stream: for the CPU on the host device, or to bind streams by Lease::on().
   [[nodiscard]] Epoch epoch(std::uint64_t epoch);
 
-  /// The same batches as a channel, for who selects over them, beside timers, other feeds and
-  /// channels of his own. Begins `epoch` at once, and ends a receiver that is still open. The
-  /// channel is closed at the end of the epoch; after a failure, with the failure as its cause, so
-  /// that each further receive rethrows it; with a leat::Error as its cause when another receiver()
-  /// or epoch() loop of this feed begins, or the prefetcher goes. Till then, next() throws
-  /// std::logic_error. Throws std::invalid_argument for another device's stream, std::logic_error
-  /// as next() does with dynamic sharing, Cancelled.
+  /// Returns the same batches as a channel, for a loop that selects over them beside timers, other
+  /// feeds and other channels. Begins `epoch` at once, and ends a receiver that is still open.
+  /// While the receiver is open, next() throws std::logic_error. Throws std::invalid_argument for
+  /// another device's stream, std::logic_error as next() does with dynamic sharing, Cancelled.
   ///
-  /// A fiber of the prefetcher forwards: it takes a batch once fewer than max_leases leases exist,
-  /// and offers it on a channel without a buffer; the lease that it offers is one of them. Whoever
-  /// holds them all and receives waits until one is released, by whomever; where that is a plain
-  /// thread, a fiber of run() waits under a leat::OutsideWork, or its scheduler sees a deadlock. A
-  /// lease that nobody receives is abandoned. `stream` is bound when a lease is first used
-  /// (feeder/lease.h), and must outlive those that were.
+  /// The channel is closed
+  /// - at the end of the epoch, without a cause;
+  /// - after a failure, with the failure as its cause, which each further receive rethrows;
+  /// - with a leat::Error as its cause, when another receiver() or epoch() loop of this feed
+  /// begins,
+  ///   or when the prefetcher is stopped or destroyed.
   ///
-  /// In the stats, the consumer is starved where it waits when a batch comes: since there was
-  /// credit for that one, and the one before it had been received.
+  /// A fiber of the prefetcher forwards the batches. It takes a batch once fewer than max_leases
+  /// leases exist, and offers it on a channel without a buffer; the lease that it offers is one of
+  /// these leases. A consumer that holds max_leases leases and receives waits until one of them is
+  /// released. If a plain thread is to release it, a fiber of run() that receives needs a
+  /// leat::OutsideWork, or its scheduler reports a deadlock. A lease that is never received is
+  /// abandoned. `stream` is bound when a lease is first used (feeder/lease.h), and must outlive the
+  /// leases that were used.
+  ///
+  /// In the stats, the consumer is starved while it waits for a batch: counted from the moment when
+  /// a lease was free and the batch before had been received.
   [[nodiscard]] Receiver<Lease> receiver(std::uint64_t epoch, const gpu::StreamRef& stream);
-  /// As above, unbound.
+  /// As above, without a stream.
   [[nodiscard]] Receiver<Lease> receiver(std::uint64_t epoch);
 
-  /// The next batch, unbound; std::nullopt at the end of the epoch, after which the next one begins
-  /// (the first is the one that a resumed state was in, else 0). Waits for a batch to be staged.
-  /// Throws std::logic_error if max_leases leases are held, or a receiver is open; what a stage
-  /// failed with (once; leat::Error ever after), and Cancelled.
+  /// Returns the next batch, without a stream; std::nullopt at the end of the epoch, after which
+  /// the next epoch begins. The first epoch is that of a resumed state, or 0. Waits until a batch
+  /// is staged. Throws std::logic_error if max_leases leases are held or a receiver is open, the
+  /// failure of a stage (once; leat::Error ever after), and Cancelled.
   ///
-  /// Each rank gets each step of an epoch, if need be as an empty batch, so that all ranks may
-  /// reduce together.
+  /// With Sharing::kStatic, each rank gets a batch for each step of an epoch, if need be an empty
+  /// one, so that all ranks can reduce together.
   ///
-  /// With Sharing::kDynamic there are no steps, and epochs only go forward, for all ranks together:
-  /// one that asks for an epoch gets what the others have left of it, and std::logic_error for one
-  /// that it has left. What a rank does not take of an epoch before it goes on is lost to all.
+  /// With Sharing::kDynamic there are no steps, and epochs only go forward, for all ranks together.
+  /// A rank that asks for an epoch gets the batches that the other ranks have left of it, and
+  /// std::logic_error for an epoch that it has left. Batches of an epoch that a rank leaves early
+  /// and no other rank takes are lost.
   [[nodiscard]] std::optional<Lease> next();
 
-  /// Which rank of the world it is.
+  /// Which rank of the world this feed serves.
   [[nodiscard]] std::size_t rank() const noexcept;
+  /// The device that holds the batches.
   [[nodiscard]] const gpu::Device& device() const noexcept;
   /// Global batches of a whole epoch.
   [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept;
-  /// What was measured so far.
+  /// What was measured since the beginning, or since reset_stats(). Thread-safe.
   [[nodiscard]] Stats stats() const;
-  /// Measures anew from here on: what came before, to warm up for instance, counts no more. But
-  /// failed_samples and the decisions of autotune are of the whole run.
+  /// Measures anew from here on, for instance after warming up. failed_samples and the decisions of
+  /// autotune are not reset. Thread-safe.
   void reset_stats();
 
  private:
@@ -104,21 +111,26 @@ class Feed {
   const std::unique_ptr<Consumer> consumer_;
 };
 
-/// One epoch's batches as a range, for one pass.
+/// The batches of one epoch as a range, for one pass. Must not outlive its feed.
 class Epoch {
  public:
+  /// An input iterator; the loop's end is std::default_sentinel.
   class Iterator {
    public:
     using value_type = Lease;
     using difference_type = std::ptrdiff_t;
+    /// The current batch.
     Lease& operator*() const noexcept { return *epoch_->current_; }
+    /// The current batch.
     Lease* operator->() const noexcept { return &*epoch_->current_; }
-    /// Releases the batch, then waits for the next.
+    /// Releases the batch, then waits for the next one. Throws as Feed::next().
     Iterator& operator++() {
       epoch_->advance();
       return *this;
     }
+    /// As the other.
     void operator++(int) { ++*this; }
+    /// Whether the epoch has no more batches.
     friend bool operator==(const Iterator& it, std::default_sentinel_t) noexcept {
       return it.at_end();
     }
@@ -130,8 +142,10 @@ class Epoch {
     Epoch* epoch_;
   };
 
-  /// Starts the epoch and waits for its first batch.
+  /// Begins the epoch and waits for its first batch. Throws as Feed::next(), and
+  /// std::invalid_argument for an epoch beyond the last.
   [[nodiscard]] Iterator begin();
+  /// The end of the loop.
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
 
  private:

@@ -7,18 +7,19 @@
 //   batch.release();                                    // or the destructor
 //
 // Contract:
-//  - binding a stream (on(), or the epoch's stream) makes that stream wait for the copy, on the
-//    device, and joins it to the release; up to kMaxStreams streams of the batch's device. A
-//    receiver's stream is bound when the lease is first used, by on() or for its tensors;
-//  - releasing records an event on each bound stream. The slot is not overwritten before all of
-//    them are reached: work that is already enqueued may go on reading it. Enqueueing more after
-//    the release is a race, as with any freed memory. A released batch counts as trained on
-//    (feeder/state.h); one that was abandoned, or whose lease was destroyed by an exception that
-//    unwound its scope, does not;
-//  - data() of a lease that no stream is bound to is for the CPU: it waits for the copy on devices
-//    whose memory is host memory, and throws std::logic_error on others;
-//  - a lease may be moved to and released by another thread, and may outlive its Prefetcher: it
-//    co-owns the slots. Bound streams must outlive the lease.
+//  - Binding a stream (on(), or the epoch's stream) makes that stream wait for the copy, on the
+//    device, and joins the stream to the release. Up to kMaxStreams streams of the batch's device
+//    can be bound. A receiver's stream is bound when the lease is first used, by on() or for its
+//    tensors.
+//  - Releasing records an event on each bound stream. The slot is overwritten only after all of
+//    these events: work that is already enqueued may go on reading the batch. Work that is enqueued
+//    after the release is a race, as with any freed memory. A released batch counts as trained on
+//    (feeder/state.h). A batch that was abandoned, or whose lease was destroyed by an exception
+//    that unwound its scope, does not.
+//  - data() without a bound stream is for the CPU: it waits for the copy on devices whose memory is
+//    host memory, and throws std::logic_error on others.
+//  - A lease may be moved to another thread and released there. It co-owns the slots, so it may
+//    outlive its Prefetcher. Bound streams must outlive the lease.
 #pragma once
 
 #include <cstddef>
@@ -45,46 +46,52 @@ enum class PassId : std::uint64_t;
 class Lease {
  public:
   Lease(Lease&& other) noexcept;
-  Lease& operator=(Lease&& other) noexcept;  // releases what it had
+  /// Releases the batch that the lease had.
+  Lease& operator=(Lease&& other) noexcept;
+  /// Releases the batch, or abandons it if an exception unwinds the lease's scope.
   ~Lease();
 
-  /// Binds `stream`; once more for a stream that is bound already has no effect. Throws
-  /// std::invalid_argument for another device's stream and for one that is being captured into a
-  /// graph (which would wait, at each replay, for a copy that is long over), std::length_error
-  /// beyond kMaxStreams.
+  /// Binds `stream`. Has no effect for a stream that is bound already. Throws std::invalid_argument
+  /// for another device's stream, and for a stream that is being captured into a graph (each replay
+  /// would wait for a copy that is long over); std::length_error beyond kMaxStreams streams.
   Lease& on(const gpu::StreamRef& stream);
-  /// The tensor of that name. Throws std::out_of_range, naming those there are; std::logic_error if
-  /// no stream is bound and the CPU cannot read the memory, or if the lease is empty.
+  /// Returns the tensor of that name. Throws std::out_of_range, listing the names there are;
+  /// std::logic_error if no stream is bound and the CPU cannot read the memory, or if the lease is
+  /// empty.
   [[nodiscard]] Tensor operator[](std::string_view name);
-  /// All of them: the dataset's, the lengths of those that have a variable one, then what a device
-  /// transform wrote; a name that both the dataset and the transform use is there twice. Valid as
-  /// long as the lease. Throws std::logic_error as above.
+  /// Returns all tensors: the dataset's, the lengths of tensors of variable length, then the
+  /// tensors that a device transform wrote. A name that both the dataset and the transform use is
+  /// there twice. Valid as long as the lease. Throws std::logic_error as above.
   [[nodiscard]] TensorSet tensors();
-  /// Waits until the copy is done, also where a stream is bound: suspends the calling fiber, blocks
-  /// a plain thread. For who reads the memory by other means than a stream. Throws GpuError,
-  /// Cancelled, std::logic_error if the lease is empty.
+  /// Waits until the copy is done, whether or not a stream is bound: suspends the calling fiber,
+  /// blocks a plain thread. For code that reads the memory without a stream. Throws GpuError,
+  /// Cancelled, and std::logic_error if the lease is empty.
   void await();
-  /// Where the tensors are.
+  /// The device that holds the tensors. Throws std::logic_error if the lease is empty, as do all
+  /// functions below but release(), abandon() and the conversion to bool.
   [[nodiscard]] const gpu::Device& device() const;
-  /// Samples, or pieces of packed ones, in this batch: fewer than usual in an epoch's partial last
-  /// batch, and where some were set aside; 0 for a rank that has no shard of this step.
+  /// Samples in this batch; packed: samples and pieces of samples. Fewer than usual in an epoch's
+  /// partial last batch, and where samples failed and were left out; 0 for a rank that has no shard
+  /// of this step.
   [[nodiscard]] std::size_t size() const;
-  /// Rows of each tensor: size(), and more where the last batch is padded (LastBatch::kPad).
+  /// Rows of each tensor: size(), or more where the last batch is padded (LastBatch::kPad).
   [[nodiscard]] std::size_t rows() const;
-  /// Packed: elements of all samples; else 0.
+  /// Packed: elements of all samples; otherwise 0.
   [[nodiscard]] std::size_t elements() const;
+  /// The epoch that the batch is of.
   [[nodiscard]] std::uint64_t epoch() const;
   /// The global batch's number within its epoch.
   [[nodiscard]] std::uint64_t index() const;
-  /// Of the whole step: samples (packed: elements) over all ranks, as planned (what a rank sets
-  /// aside, others do not hear of), to weight a mean by, and the number of ranks that have any.
+  /// Samples (packed: elements) of the whole step, over all ranks, as planned: a sample that one
+  /// rank left out still counts. Weights a mean: size() / step_size().
   [[nodiscard]] std::uint64_t step_size() const;
+  /// How many ranks have samples in this step.
   [[nodiscard]] std::size_t step_shards() const;
 
-  /// Gives the batch back. Idempotent. Does not wait.
+  /// Gives the batch back. Has no effect on an empty lease. Does not wait.
   void release() noexcept { end(true); }
-  /// As release(), but the batch does not count as trained on: a run that is resumed while its
-  /// epoch is under way delivers it again. An epoch that all ranks have left is not come back to.
+  /// As release(), but the batch does not count as trained on: a run that is resumed during this
+  /// epoch delivers it again. Once every rank has left an epoch, it is never revisited.
   void abandon() noexcept { end(false); }
   /// False once released or moved from.
   explicit operator bool() const noexcept { return slot_ != nullptr; }

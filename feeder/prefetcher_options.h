@@ -1,4 +1,8 @@
-// How a prefetcher works.
+// The options of a prefetcher.
+//
+// Example
+//   leat::feeder::PrefetcherOptions options{.batch_size = 64, .workers = 4, .seed = 1};
+//   options.last_batch = leat::feeder::LastBatch::kDrop;
 #pragma once
 
 #include <cstddef>
@@ -25,52 +29,55 @@ class Trace;
 /// In which order the batches of an epoch are delivered.
 enum class Delivery : std::uint8_t {
   kInOrder,  // batch 0, 1, 2, ...: the same for any number of workers and slots
-  /// As they are read: a slow one does not hold up those behind it. Each rank has its own order, so
-  /// ranks that train in step have shards of different batches in one step: step_size() is not of
-  /// what they have together, and a resume wants the states of all of them, merged.
+  /// As soon as each is read: a slow batch does not hold up the batches behind it. Each rank then
+  /// has its own order. In one step, ranks have shards of different batches: Lease::step_size() is
+  /// not the sum of their shards, and a resume needs the merged states of all ranks (State::merge).
   kAsCompleted,
 };
 
 /// How several devices share an epoch.
 enum class Sharing : std::uint8_t {
-  /// Each rank has its shard of each global batch, known by arithmetic: for ranks that train in
-  /// step. The same samples for any number of workers, slots or ranks.
+  /// Each rank has a fixed shard of each global batch. For ranks that train in step. A global batch
+  /// has the same samples for any number of workers, slots or ranks.
   kStatic,
-  /// Each batch goes, whole, to the device that has a free slot first: for devices of different
-  /// speed that need no common step. Exactly once, in no fixed order, and each epoch once, in
+  /// Each whole batch goes to the first device that has a free slot. For devices of different speed
+  /// without a common step. Each batch comes once, in no fixed order; each epoch comes once, in
   /// ascending order. Within one process.
   kDynamic,
 };
 
-/// Whether slots are watched: who writes where a batch is not his any more is told (leat::Error,
-/// with slot, tensor, batch and streams), and who reads there reads poison
-/// (feeder/slots/slot_checks.h).
+/// For debugging: finds code that uses a batch after its release.
 enum class CheckSlots : std::uint8_t {
   kNo,
+  /// Reports writes to a batch after its release: leat::Error, with slot, tensor, batch and
+  /// streams. Fills released slots with the byte 0xDB, which late reads then see.
   kYes,
-  kReadOnly,  // and the consumer's work must not change a batch either
+  /// As kYes, and also reports writes to a batch while it is leased.
+  kReadOnly,
 };
 
-/// How many samples may fail before their failure is the consumer's error. A sample that fails is
-/// set aside: its batch has one fewer, and no other sample moves. What was read ahead counts when
-/// its batch is handed out, not before. Counts are of one prefetcher: after a resume they begin
-/// anew.
+/// How many samples may fail before a failure ends the epoch with an error. A sample that fails
+/// within the budget is left out: its batch has one sample fewer, and no other sample moves. A
+/// failure counts when its batch is handed out. Each prefetcher counts from 0, also after a resume.
+/// The budget is the larger of the two.
 struct FailureBudget {
-  std::uint64_t count = 0;  // that many may fail in any case
-  double rate = 0;          // or this share of the samples of the batches so far, where it is more
+  std::uint64_t count = 0;  // so many samples
+  double rate = 0;          // this share, 0 to 1, of the samples of all batches so far
 };
 
-/// Samples of variable length one after the other, without padding (feeder/plan/packing.h).
+/// Puts samples of variable length one after the other, without padding. An epoch is then one row
+/// of elements, cut into batches of batch_size elements; a sample may be cut into pieces.
 struct Packing {
-  /// Samples, or pieces of them, that one rank's batch may have; 0: as many as it has elements.
-  /// Room for that many of the fields of fixed length is allocated.
+  /// Samples and pieces of samples that one rank's batch may have; 0: as many as it has elements.
+  /// Each slot has room for so many samples of the fields of fixed length.
   std::size_t most_samples = 0;
 };
 
-/// Lets the prefetcher change `workers` and `prefetch_depth` while it runs, beginning with those
-/// given, where its measurements say that it pays (Stats::decisions tells what it did and why). The
-/// slots for all of it are allocated at the beginning: the maxima are lowered where they would
-/// exceed max_pinned_bytes or max_device_bytes. The batches are the same.
+/// Lets the prefetcher change `workers` and `prefetch_depth` while it runs. It begins with the
+/// values given and changes them where its measurements say that the change pays; Stats::decisions
+/// lists the changes with their reasons. All slots are allocated at the beginning: the maxima are
+/// lowered where they would exceed max_pinned_bytes or max_device_bytes. The batches do not depend
+/// on the changes.
 struct Autotune {
   std::size_t max_workers = 8;
   std::size_t max_prefetch_depth = 4;
@@ -78,70 +85,82 @@ struct Autotune {
   std::size_t every = 64;
 };
 
-/// Work on the device between the copy and the consumer, such as uint8 to float, on a stream of the
-/// prefetcher's own.
+/// Work on the device between the copy and the consumer, such as a conversion from uint8 to float.
+/// Runs on a stream of the prefetcher.
 struct DeviceTransform {
-  /// The tensors that `function` writes, of one sample. The consumer gets these, and those that
-  /// were copied whose name none of these has. Empty: no transform.
+  /// The tensors that `function` writes for one sample. The consumer gets these, and those copied
+  /// tensors that have other names. Empty: no transform.
   std::vector<Field> fields = {};
-  /// Enqueues the work on the stream it is given. `in` are the tensors as copied, `out` the new
-  /// ones. Is called on a fiber of the prefetcher for each batch; must not block, nor keep the
-  /// tensors. What it throws ends the prefetcher.
+  /// Enqueues the work on `stream`. `in` holds the tensors as copied, `out` the tensors to write.
+  /// Called for each batch on a fiber of the prefetcher; must not block, and must not keep the
+  /// tensors. An exception from it ends the prefetcher.
   std::function<void(const TensorSet& in, const TensorSet& out, const gpu::StreamRef& stream)>
       function = {};
 };
 
-/// What a prefetcher's constructor refuses with std::invalid_argument, naming it: a 0 where at
-/// least 1 is said, more than 4096 slots, leases or workers, and what contradicts itself.
+/// How a prefetcher works. Its constructor throws std::invalid_argument, naming the option, for a 0
+/// where at least 1 is required, for more than 4096 slots, leases or workers, and for options that
+/// contradict each other.
 struct PrefetcherOptions {
   /// Samples in a global batch, over all ranks; packed: elements. At least 1.
   std::size_t batch_size = 0;
-  /// Batches that are staged ahead, counted with the one in use: 2 is double buffering (one with
-  /// the consumer, one being copied), 1 makes copies and compute take turns. Device slots =
-  /// max_leases + prefetch_depth - 1.
+  /// Batches on the device, the one in use included. 2 is double buffering: one batch in use, one
+  /// being copied. With 1, copies and compute take turns. At least 1. There are
+  /// max_leases + prefetch_depth - 1 device slots.
   std::size_t prefetch_depth = 2;
-  /// Leases that a consumer may hold at a time; next() beyond it throws.
+  /// Leases that a consumer may hold at a time; next() throws beyond it. At least 1.
   std::size_t max_leases = 1;
-  /// Fibers that read and decode samples, each a batch at a time; all devices share them.
+  /// Fibers that read and decode samples, each a batch at a time. All devices share them. At least
+  /// 1.
   std::size_t workers = 1;
-  /// Pinned slots of each device; 0: prefetch_depth, and for each device its part of the workers'
-  /// (rounded up); at least 2.
+  /// Pinned slots of each device, at least 2. 0: prefetch_depth + workers / devices (rounded up).
   std::size_t pinned_slots = 0;
+  /// In which order an epoch visits the samples.
   Order order = Order::kShuffled;
+  /// Of the shuffled order, and of Sample::random().
   std::uint64_t seed = 0;
+  /// What becomes of the last batch of an epoch.
   LastBatch last_batch = LastBatch::kPartial;
-  /// Packs samples of variable length, whose lengths the dataset tells (Dataset::length). Otherwise
-  /// they are padded with zeros, and their lengths delivered. Not with LastBatch::kWrap.
+  /// Packs samples of variable length. Needs Dataset::length(); excludes LastBatch::kWrap. Without
+  /// packing, such samples are padded with zeros, and a tensor holds their lengths.
   std::optional<Packing> packing = std::nullopt;
+  /// In which order the batches of an epoch are delivered.
   Delivery delivery = Delivery::kInOrder;
+  /// How several devices share an epoch.
   Sharing sharing = Sharing::kStatic;
-  /// Of the first device; the others follow. For several processes: a world of world_size ranks,
-  /// each a device of one of them. 0: the devices of this prefetcher are the world.
+  /// The rank of the first device; the other devices have the ranks that follow. For training with
+  /// several processes, each of which has some of the world_size ranks.
   std::size_t rank = 0;
+  /// How many ranks train together. 0: as many as this prefetcher has devices.
   std::size_t world_size = 0;
-  /// Samples that may fail in Dataset::read, and in a host transform (feeder/map.h).
+  /// Samples that may fail in Dataset::read.
   FailureBudget read_failures = {};
+  /// Samples that may fail in a host transform (feeder/map.h).
   FailureBudget transform_failures = {};
+  /// Changes workers and prefetch_depth while the loop runs. Empty: off.
   std::optional<Autotune> autotune = std::nullopt;
+  /// Work on the device between the copy and the consumer.
   DeviceTransform device_transform = {};
-  /// Copies are made in pieces of at most so many bytes. 0: in one piece, or, of several devices,
-  /// which may share a link, in pieces of 8 MiB, so that none waits long for another's.
+  /// A copy is made in pieces of at most so many bytes. 0: in one piece with one device; in pieces
+  /// of 8 MiB with several, which may share a link, so that no copy waits long for another's.
   std::size_t copy_chunk_bytes = 0;
-  /// The most that all slots may take, over all devices and on each of them; 0: as much as it is.
+  /// The most bytes that all pinned slots may take, over all devices; 0: no limit.
   std::size_t max_pinned_bytes = 0;
+  /// The most bytes that all slots of one device may take there; 0: no limit.
   std::size_t max_device_bytes = 0;
-  /// What Prefetcher::state() returned, of a run with the same dataset, batch_size, order, seed and
-  /// last_batch. Empty: from the beginning.
+  /// A text that Prefetcher::state() returned, to go on from. Of a run with the same dataset,
+  /// batch_size, order, seed and last_batch. Empty: from the beginning.
   std::string resume = {};
-  /// For debugging. Every batch is copied several times, and waited for.
+  /// For debugging: finds code that uses a batch after its release. Copies every batch several
+  /// times, and waits for the copies.
   CheckSlots check_slots = CheckSlots::kNo;
   /// Records batches for a timeline (feeder/trace.h). Null: nothing is recorded.
   std::shared_ptr<Trace> trace = nullptr;
-  /// Shows the figures in a terminal while it runs (feeder/live.h).
+  /// Shows the figures in a terminal while the loop runs (feeder/live.h). Empty: off.
   std::optional<Live> live = std::nullopt;
-  /// One step in this many is timed on the device, on average and at irregular distances (0: none;
-  /// 1 and 2: two in five). Below 8, those at the beginning of very short epochs somewhat more
-  /// often than the others.
+  /// One step in so many is timed on the device, on average and at irregular distances. 0: none; 1
+  /// and 2: two in five. Below 8, the steps at the beginning of very short epochs are timed
+  /// somewhat more often than the others.
   std::size_t sample_every = 16;
 };
 

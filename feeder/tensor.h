@@ -1,4 +1,8 @@
-// Tensors of a batch, as views of the slot that holds them.
+// The tensors of a batch: views of the slot that holds them.
+//
+// Example
+//   const leat::feeder::Tensor image = batch["image"];   // of a Lease
+//   kernel<<<...>>>(image.data<float>(), image.shape()[0]);
 #pragma once
 
 #include <cstddef>
@@ -14,22 +18,25 @@ namespace leat::feeder {
 class BatchLayout;
 struct TensorLayout;
 
-/// One tensor of a batch, in device memory. A view: valid as long as the batch is.
+/// One tensor of a batch, in device memory. A view, cheap to copy, valid as long as its lease.
+/// Thread-safe.
 class Tensor {
  public:
+  /// The name of its field.
   [[nodiscard]] std::string_view name() const noexcept;
+  /// The type of its elements.
   [[nodiscard]] DType dtype() const noexcept;
   /// [rows, shape of the field ...], row-major.
   [[nodiscard]] std::span<const std::int64_t> shape() const noexcept { return shape_; }
-  /// Of the rows that are there.
+  /// Bytes of all rows that the batch has.
   [[nodiscard]] std::size_t bytes() const noexcept;
-  /// The first element. Throws std::invalid_argument if T is not the tensor's type.
+  /// A pointer to the first element. Throws std::invalid_argument if T is not the tensor's type.
   template <class T>
   [[nodiscard]] T* data() const {
     check_type(kDTypeOf<T>);
     return reinterpret_cast<T*>(data_);
   }
-  /// The first byte.
+  /// A pointer to the first byte.
   [[nodiscard]] std::byte* raw() const noexcept { return data_; }
 
  private:
@@ -43,21 +50,23 @@ class Tensor {
   std::span<const std::int64_t> shape_;
 };
 
-/// The tensors of one slot, or some of them. A view, cheap to copy.
+/// Some or all tensors of one slot. A view, cheap to copy, valid as long as its lease. Thread-safe.
 class TensorSet {
  public:
-  /// Of the tensors first .. first + count of `layout`, in the slot that begins at `slot`; `shapes`
-  /// are those of all its tensors, rows first.
+  /// The tensors first .. first + count - 1 of `layout`, in the slot that begins at `slot`.
+  /// `shapes` holds the shapes of all tensors of the layout, rows first.
   TensorSet(const BatchLayout& layout, std::size_t first, std::size_t count, std::byte* slot,
             std::span<const std::vector<std::int64_t>> shapes) noexcept
       : layout_(&layout), first_(first), count_(count), slot_(slot), shapes_(shapes) {}
 
+  /// How many tensors there are.
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
-  /// The i-th. Throws std::out_of_range.
+  /// The i-th tensor. Throws std::out_of_range.
   [[nodiscard]] Tensor operator[](std::size_t i) const;
-  /// The one of that name. Throws std::out_of_range, naming those there are.
+  /// The tensor of that name, the last one if there are several. Throws std::out_of_range, listing
+  /// the names there are.
   [[nodiscard]] Tensor operator[](std::string_view name) const;
-  /// Rows of each tensor.
+  /// Rows of the first tensor; unless samples are packed, of every tensor.
   [[nodiscard]] std::size_t rows() const noexcept {
     return static_cast<std::size_t>(shapes_[0][0]);
   }

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "leat/feeder/plan/batch_plan.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"

@@ -18,6 +18,8 @@
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/map.h"
+#include "leat/feeder/plan/batch_plan.h"
+#include "leat/feeder/plan/sampler.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"

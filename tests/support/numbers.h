@@ -21,6 +21,7 @@
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/lease.h"
 #include "leat/feeder/prefetcher_options.h"
+#include "leat/gpu/stream.h"
 
 namespace leat::support {
 
