@@ -14,6 +14,7 @@
 #include "examples/written.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/scheduler.h"
+#include "leat/feeder/dataset.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/host_model.h"

@@ -13,6 +13,7 @@
 
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
+#include "leat/feeder/dataset.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/sample.h"
 #include "leat/feeder/trace.h"

@@ -25,6 +25,7 @@
 #include "bench/feeder/feed_data.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/scheduler.h"
+#include "leat/feeder/dataset.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/host_model.h"

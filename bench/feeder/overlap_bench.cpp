@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "leat/csp/scheduler.h"
+#include "leat/feeder/dataset.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/event.h"

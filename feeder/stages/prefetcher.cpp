@@ -9,6 +9,7 @@
 #include "leat/csp/task_group.h"
 #include "leat/csp/wait/cpu_count.h"
 #include "leat/csp/wait/identity.h"
+#include "leat/feeder/dataset.h"
 #include "leat/feeder/live/view.h"
 #include "leat/feeder/plan/packing.h"
 #include "leat/feeder/slots/slot_ring.h"

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "leat/csp/scheduler.h"
+#include "leat/feeder/dataset.h"
 #include "leat/feeder/prefetcher.h"
 #include "tests/support/numbers.h"
 #include "tests/support/places.h"

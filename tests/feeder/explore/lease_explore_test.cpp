@@ -24,6 +24,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
 #include "leat/csp/wait/sanitizers.h"
+#include "leat/feeder/dataset.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/error.h"

@@ -19,6 +19,7 @@
 
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
+#include "leat/feeder/dataset.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/state.h"
 #include "leat/gpu/device.h"

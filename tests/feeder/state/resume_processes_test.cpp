@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "leat/feeder/dataset.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/state.h"
 #include "leat/gpu/device.h"

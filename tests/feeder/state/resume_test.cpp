@@ -17,6 +17,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/plan/batch_plan.h"
 #include "leat/feeder/plan/sampler.h"
+#include "leat/feeder/dataset.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/state.h"
 #include "leat/gpu/device.h"
