@@ -7,10 +7,10 @@
 //   stream.sync();
 //   trace->save("loop.json");   // to be opened in Perfetto, or in chrome://tracing
 //
-// There is a track for each reader, for each copier, for each device slot (from the hand-out of its
-// batch to the release), and, for each device, one for its copies and one for the work on batches.
-// Arrows lead from a batch's read over its copy to the work on it. Counters say how many slots are
-// filled, ready and free.
+// The timeline has a track for each reader, for each copier and for each device slot (from the
+// hand-out of its batch to the release), and for each device a track for its copies and one for the
+// work on batches. Arrows lead from a batch's read over its copy to the work on it. Counters show
+// how many slots are filled, ready and free.
 #pragma once
 
 #include <cstddef>
@@ -32,31 +32,32 @@ struct LocalRank;
 
 /// Which batches to record.
 struct TraceOptions {
-  /// Batches of each device that pass by first.
+  /// Batches of each device that are not recorded, at the beginning.
   std::uint64_t skip = 0;
-  /// Batches of each device that are recorded then; room for them, and 4 timed events for each, is
-  /// made when the prefetcher is. At most 100,000.
+  /// Batches of each device that are recorded after these, 1 to 100,000. Their memory, and 4 timed
+  /// events for each, are allocated by the prefetcher's constructor.
   std::size_t batches = 64;
 };
 
-/// Records the batches of one prefetcher (PrefetcherOptions::trace). May outlive it. Thread-safe.
+/// Records the batches of one prefetcher (PrefetcherOptions::trace), which it may outlive.
+/// Thread-safe.
 ///
-/// While it records, a batch costs four timed events on the device, and a handful of readings of
-/// the clock; bench/feeder/trace_bench.cpp measures it. Without a trace nothing of it is there.
+/// A recorded batch costs four timed events on the device and some readings of the clock;
+/// bench/feeder/trace_bench.cpp measures the cost. Without a trace there is no cost.
 class Trace {
  public:
-  /// Throws std::invalid_argument for no batches, or too many.
+  /// Throws std::invalid_argument for a number of batches that is not allowed.
   explicit Trace(const TraceOptions& options = {});
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
   ~Trace();
 
-  /// What was recorded so far, in the Trace Event Format that Perfetto and Chrome read; times in
-  /// microseconds since the prefetcher was made. Work that the device has not done yet is left out:
+  /// What was recorded so far, in the Trace Event Format of Perfetto and Chrome. Times are in
+  /// microseconds since the prefetcher was made. Work that the device has not finished is left out:
   /// sync the stream first. Throws GpuError if the device has failed; a host device that was opened
-  /// on a fiber has, once its run is over.
+  /// on a fiber fails when that fiber's run() ends.
   [[nodiscard]] std::string json() const;
-  /// Writes that to a file. Throws leat::Error, with the file, if it cannot be written.
+  /// Writes json() to a file. Throws leat::Error, naming the file, if it cannot be written.
   void save(const std::filesystem::path& file) const;
 
  private:
