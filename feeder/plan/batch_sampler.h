@@ -1,8 +1,8 @@
-// Which batch a free slot is filled with: pure bookkeeping, without channels or memory.
+// Which batch a free slot is filled with: bookkeeping alone, without channels or slot memory.
 //
-// The ranks' streams of batches go on by themselves, epoch after epoch, until a consumer asks for
-// another one. A rank without a free slot does not hold up the others. Among those that have one,
-// the rank that was given least so far goes first, so that they advance together.
+// Each rank has a stream of batches, epoch after epoch, until a consumer asks for another epoch. A
+// rank without a free slot does not delay the others. Among ranks with a free slot, the rank that
+// was given the fewest batches goes first, so that all advance together.
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,11 @@
 // Packing: samples of variable length one after the other, without padding between them.
 //
-// An epoch is then one long row of elements: those of the sample at position 0, then at position 1,
-// and so on. A global batch of batch_size elements is the next so many of them, whatever samples
-// they are of; one that does not fit is cut, and its rest begins the next batch (or the next rank's
-// shard). So all that BatchPlan says of positions holds of elements, and which samples a batch has
-// is found by walking along the row. What a walk has come to, is carried over from batch to batch,
-// and in a state, so that a resumed run need not begin its walk at the epoch's beginning.
+// An epoch is then one long row of elements: the elements of the sample at position 0, then of the
+// sample at position 1, and so on. A global batch is the next batch_size elements of the row. A
+// sample that does not fit is cut, and its rest begins the next batch, or the next rank's shard. So
+// BatchPlan's positions are elements here. Walking along the row finds the samples of a batch. The
+// place that a walk has reached is carried from batch to batch, and in a state, so that a resumed
+// run does not walk from the beginning of the epoch.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +36,8 @@ struct Piece {
   std::uint64_t count = 0;
 };
 
-/// The field whose lengths count: the first of variable length. Throws std::invalid_argument if
-/// there is none, or another one may have other lengths than it.
+/// The field whose lengths count: the first field of variable length. Throws std::invalid_argument
+/// if there is none.
 [[nodiscard]] std::size_t packed_field(const Dataset& dataset);
 /// The length of a sample, checked. Throws leat::Error if the dataset cannot tell it, or if it is
 /// longer than declared.
@@ -46,8 +46,8 @@ struct Piece {
 /// Elements of an epoch. Asks for every length.
 [[nodiscard]] std::uint64_t packed_elements(const Dataset& dataset);
 
-/// Whether the place is where it says: a state's may be one of other data. Asks for the lengths of
-/// the samples before it.
+/// Whether `place` is a place in this dataset: a state may be of other data. Asks for the lengths
+/// of all samples before it.
 [[nodiscard]] bool is_place(const Dataset& dataset, const Sampler& sampler, std::uint64_t epoch,
                             const Carry& place);
 

@@ -1,4 +1,4 @@
-// What the consumers want: the way back from them to the sampler.
+// Which epochs the consumers want: from the consumers to the sampler.
 #pragma once
 
 #include <cstddef>
@@ -15,24 +15,24 @@ namespace leat::feeder {
 /// An epoch that a consumer wants from its beginning.
 struct Request {
   std::uint64_t epoch = 0;
-  /// Later requests have larger generations; what was staged for an earlier one is thrown away.
+  /// Later requests have larger generations. Batches staged for an earlier one are discarded.
   std::uint64_t generation = 0;
-  /// The epochs, among those resumed, of which what comes next is the rest and not the whole.
+  /// The resumed epochs that this consumer has not begun: their next pass has only the rest.
   std::vector<std::uint64_t> rests = {};
-  /// With dynamic sharing: the epoch that has to end first. Nothing is thrown away but what was
-  /// read ahead for epochs that nobody has begun.
+  /// With dynamic sharing: the epoch that has to end first. Only batches that were read ahead for
+  /// epochs that no rank has begun are discarded.
   std::optional<std::uint64_t> after = std::nullopt;
 };
 
-/// Thread-safe; nobody waits here but the sampler, on `news`.
+/// Thread-safe. Does not block; the sampler waits on `news`.
 class Requests {
  public:
-  /// `resumed`: the epochs that a state says something of.
+  /// `resumed`: the epochs in the state that the run was resumed from.
   Requests(std::size_t ranks, const std::vector<std::uint64_t>& resumed)
       : news(1, "requests"), latest_(ranks), untaken_(ranks, false), not_begun_(ranks, resumed) {}
 
-  /// Rank `rank`, whose request was `before` so far, wants `epoch` from its beginning. The first
-  /// that asks for anything asks for all, who will want the same and be read for in turns.
+  /// Rank `rank`, whose latest request has the generation `before`, wants `epoch` from its
+  /// beginning. The first request is also made for all other ranks, which will want the same epoch.
   [[nodiscard]] Request ask(std::size_t rank, std::uint64_t epoch, std::uint64_t before) {
     Request request;
     {
@@ -51,13 +51,13 @@ class Requests {
     tell();
     return request;
   }
-  /// The consumer of `rank` begins `epoch`, asked for or as the one that follows.
+  /// The consumer of `rank` begins `epoch`, by a request or because it follows.
   void begun(std::size_t rank, std::uint64_t epoch) {
     const std::scoped_lock lock(mutex_);
     std::erase(not_begun_[rank], epoch);
   }
-  /// With dynamic sharing: a rank begins `epoch`, and it is the first: the epochs follow each other
-  /// by ones, unless one is asked for that is farther on.
+  /// With dynamic sharing: a rank begins `epoch`. Has no effect if another rank has begun it or a
+  /// later one. Without a jump, the epochs follow each other by ones, and need no request.
   void ask_shared(std::uint64_t epoch) {
     {
       const std::scoped_lock lock(mutex_);
@@ -70,7 +70,7 @@ class Requests {
     }
     tell();
   }
-  /// The latest request of `rank` (with dynamic sharing: of 0), if it was not taken yet.
+  /// The latest request of `rank` (with dynamic sharing: of rank 0), if it was not taken yet.
   [[nodiscard]] std::optional<Request> take(std::size_t rank) {
     const std::scoped_lock lock(mutex_);
     if (!untaken_[rank]) return std::nullopt;

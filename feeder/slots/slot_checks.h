@@ -1,10 +1,10 @@
-// Debugging: finds out who writes to a slot that is not his, or reads one that is not his any more.
+// For debugging: finds code that writes to a batch after its release, or reads it then.
 //
-//   copied  ─► handed out: what lies in the slot must be what was copied
-//   released ─► (read-only: must still be that) ─► poisoned ─► copied to again: must
-//            still be poison
+//   copied   ─► handed out: the slot must hold what was copied
+//   released ─► (kReadOnly: the slot must still hold it) ─► poisoned
+//            ─► copied to again: the slot must still hold the poison
 //
-// Costs copies of every batch, in both directions, and waiting for them; not for measuring.
+// Copies every batch several times, in both directions, and waits for the copies.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +22,11 @@
 
 namespace leat::feeder {
 
-/// What every byte of a slot is that holds no batch: as float, -3.0e16 or so; as an index, far
-/// outside.
+/// Every byte of a slot that holds no batch. As a float it is about -3.0e16; as an index it is out
+/// of range.
 inline constexpr std::byte kPoison{0xDB};
 
-/// The checks of one device's slots. Each function is called by whoever owns the slot then.
+/// The checks of one device's slots. The owner of a slot calls.
 class SlotChecks {
  public:
   SlotChecks(const gpu::Device& device, const BatchLayout& layout, std::size_t device_slots,

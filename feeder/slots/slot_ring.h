@@ -4,11 +4,12 @@
 // Held by shared_ptr by the Prefetcher and by each Lease, so that a lease may outlive the
 // Prefetcher. No slot owns the ring: there is no cycle.
 //
-// Always true: a pinned slot is in one of the channels of pinned slots, or with one stage; a device
-// slot is in free_device, with the copier, in ready, or with one lease. All channels of slots have
-// room for every slot that may be in them, so giving one back never waits; ready has room for as
-// many ends of epochs besides, and may hold up the copier. So has credit for all there is: each is
-// there, with a lease, or with who waits for a batch to lease.
+// Always true:
+//  - A pinned slot is in one of the channels of pinned slots, or with one stage.
+//  - A device slot is in free_device, with the copier, in ready, or with one lease.
+//  - A credit is in `credit`, with a lease, or with a consumer that waits for a batch.
+//  - Each channel of slots has room for every slot, and `credit` for every credit: giving one back
+//    never blocks. `ready` also has room for as many ends of epochs; beyond that the copier blocks.
 #pragma once
 
 #include <cstddef>
@@ -54,17 +55,15 @@ class SlotRing {
   SlotRing(const SlotRing&) = delete;
   SlotRing& operator=(const SlotRing&) = delete;
 
-  /// The slot's batch will not be used by anybody (any more): back to the copier. From any thread;
-  /// does not wait.
+  /// Gives the slot back to the copier, once nobody uses its batch. Thread-safe; does not block.
   void give_back(DeviceSlot& slot, DeviceState from) noexcept;
-  /// A lease is over, or has not come to be: there may be another one. From any thread; does not
-  /// wait.
+  /// Allows one more lease: one has ended, or was not made. Thread-safe; does not block.
   void give_back_credit() noexcept { static_cast<void>(credit.try_send(LeaseCredit{})); }
-  /// Leases that there are, and those whose batch is being waited for.
+  /// Leases that exist, and leases whose batch a consumer waits for.
   [[nodiscard]] std::size_t leases() const noexcept { return credit.capacity() - credit.size(); }
-  /// Nothing more will come: receivers of `ready` get what is staged, then `cause`.
+  /// Ends the batches: receivers of `ready` get what is staged, then `cause`. Thread-safe.
   void finish(std::exception_ptr cause) noexcept { ready.try_close(std::move(cause)); }
-  /// Whether now() is, where it is called, the time that the stages and the device live in.
+  /// Whether now() is, for the caller, the time that the stages and the device live in.
   [[nodiscard]] bool is_own_time() const noexcept;
   [[nodiscard]] bool is_virtual_time() const noexcept { return virtual_time_; }
 

@@ -15,15 +15,15 @@
 
 namespace leat::feeder {
 
-/// The same while its batch is on its way.
+/// A failed sample while its batch is on its way.
 struct Failure {
   FailedSample sample;
   std::size_t attempted = 0;  // samples of the batch by then, this one among them
   std::exception_ptr cause;
 };
 
-/// Counts failures against their budgets: when their batches are handed out, so that whether a run
-/// goes on does not depend on how far readers are ahead of it. Thread-safe.
+/// Counts failures against their budgets when their batches are handed out: whether a run goes on
+/// does not depend on how far the readers are ahead. Thread-safe.
 class Failures {
  public:
   /// `dataset` is its name, for messages.
@@ -32,14 +32,14 @@ class Failures {
 
   /// Whether there is a budget for failures of that stage at all.
   [[nodiscard]] bool has_budget(FailingStage stage) const noexcept;
-  /// A batch of `attempted` samples is handed out, of which these had failed: they go to the list,
-  /// and the vector is empty then. Throws as fail() for the first that is beyond its budget.
+  /// A batch of `attempted` samples is handed out, of which `failures` had failed. Moves them to
+  /// the list and clears the vector. Throws as fail() for the first failure beyond its budget.
   void charge(std::size_t attempted, std::vector<Failure>& failures);
-  /// Throws leat::Error, naming the sample and `why_not`, with the cause nested in it.
+  /// Throws leat::Error with the sample and `why_not`, and with the cause nested in it.
   [[noreturn]] void fail(const Failure& failure, const std::string& why_not = {}) const;
   /// The first kMostListed of them, in the order in which their batches were handed out.
   [[nodiscard]] std::vector<FailedSample> list() const;
-  /// How many there were in all.
+  /// How many failures were charged in all.
   [[nodiscard]] std::uint64_t count() const;
 
  private:

@@ -12,9 +12,9 @@
 
 namespace leat::feeder {
 
-/// Gives out the slots of one rank in the order of their sequence numbers; or as they come, but
-/// none before the end of the epoch before its own. What is held back is bounded by the slots there
-/// are. For one fiber.
+/// Gives out the slots of one rank: in the order of their sequence numbers, or, as completed, as
+/// they come, but never before the end of the epoch before. It holds back at most as many slots as
+/// there are. For one fiber.
 class InOrder {
  public:
   InOrder(const Channel<PinnedSlot*>& from, std::size_t slots, Delivery delivery)
@@ -22,7 +22,8 @@ class InOrder {
     held_.reserve(slots);
   }
 
-  /// Waits for the next. `overtook` is set to how many that were begun before it are still to come.
+  /// Waits for the next slot. Sets `overtook` to the number of slots that were begun earlier and
+  /// are still to come.
   [[nodiscard]] PinnedSlot& next(std::uint64_t& overtook) {
     for (;;) {
       const auto found = std::ranges::find_if(held_, [&](const PinnedSlot* slot) {

@@ -9,13 +9,12 @@
 
 namespace leat::feeder {
 
-/// Decides for one reader, by how long its last batches took. A change of threads costs some ten
-/// microseconds on a CPU that is awake, and many times that on one that is not: beside a batch of
-/// kQuick it hardly counts, beside a quicker one it is what the batch costs. A fiber, on the other
-/// hand, must not keep its worker from the others for longer than that. So a batch is read on a
-/// thread until whole batches turn out to be quick; each disappointment on the fiber doubles the
-/// number that is asked for, so that pages which are in memory now and then keep few workers
-/// waiting.
+/// Decides for one reader, by the time that its last batches took. A change of threads costs some
+/// ten microseconds, and many times that if the CPU sleeps. For a batch that takes kQuick or longer
+/// this hardly counts; for a quicker batch it dominates. A fiber, on the other hand, must not block
+/// its worker for longer than kQuick. So a batch is read on a thread until whole batches are quick.
+/// Each batch that is slow on the fiber doubles the number of quick batches in a row that are
+/// needed before the next try: files that are only sometimes in memory block few workers.
 class ReadPlace {
  public:
   static constexpr Duration kQuick = std::chrono::milliseconds(1);
@@ -27,7 +26,7 @@ class ReadPlace {
     return blocking_ == Blocking::kOften ||
            (blocking_ == Blocking::kSeldom && quick_in_a_row_ < needed_);
   }
-  /// What the batch took, where is_thread() said.
+  /// Notes the time that the batch took, in the place that is_thread() named.
   void took(Duration time) noexcept {
     if (time < kQuick) {
       quick_in_a_row_ = std::min(quick_in_a_row_ + 1, kMostNeeded);

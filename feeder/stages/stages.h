@@ -5,10 +5,10 @@
 //      ▲                     in_flight └─ free_device ┘
 //      └── free_pinned ◄── recycler ◄┘
 //
-// A rank's slots are handed out in the order of its batches, so the batch that is due next always
-// has a slot, and the copier, which restores the order, cannot wait for one that nobody will fill.
-// The end of an epoch travels in a slot too: everything is bounded by the slots there are. Whatever
-// ends a stage ends them all, and closes every `ready` with the cause: no consumer hangs.
+// A rank's slots are handed out in the order of its batches. The batch that is due next therefore
+// always has a slot, and the copier, which restores the order, never waits for a batch without one.
+// The end of an epoch travels in a slot too, so everything is bounded by the number of slots. A
+// stage that ends, ends all stages and closes every `ready` with the cause: no consumer hangs.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@
 
 namespace leat::feeder {
 
-/// Of a prefetcher's fibers. Datasets decode on a reader's stack, and a driver's calls run on
-/// others'. Pages that are not touched are not there.
+/// Stack size of a prefetcher's fibers. Datasets decode on a reader's stack, and the driver's calls
+/// run on the others. Pages that are never touched take no memory.
 inline constexpr std::size_t kStackSize = std::size_t{512} << 10;
 
 /// The sampler, the readers, and each device's copier and recycler: the fibers that fill slots.
@@ -49,10 +49,11 @@ class Stages {
 
   /// Launches all stages into `group`, which must be joined before *this goes.
   void launch(TaskGroup& group);
-  /// Nothing more will come, for any rank: consumers get what is staged, then `cause`, or that of
-  /// the first call: what other stages fail with then only follows from it.
+  /// Ends the batches of all ranks: consumers get what is staged, then `cause`. A later call keeps
+  /// the first cause, since later failures follow from it. Thread-safe.
   void finish(const std::exception_ptr& cause) noexcept;
-  /// Adds what is of all ranks: failed samples, and what autotune has done. Thread-safe.
+  /// Adds the figures that are common to all ranks: failed samples and autotune's decisions.
+  /// Thread-safe.
   void add_to(Stats& stats) const;
 
   Requests requests;

@@ -1,5 +1,5 @@
-// Autotune: changes the number of workers and the prefetch depth while the loop runs, by what it
-// measures. What it may use is allocated beforehand and held back.
+// Autotune: changes the number of workers and the prefetch depth while the loop runs, by the
+// measurements. All slots are allocated beforehand; the tuner holds back those that are not in use.
 #pragma once
 
 #include <atomic>
@@ -28,12 +28,12 @@ struct Active {
 
 /// The stage that tunes the others: run() is the body of a fiber.
 ///
-/// Always true: a slot that is not active is with the tuner, and the readers that have a permit are
-/// as many as there are active workers.
+/// Always true: a slot that is not active is with the tuner; as many readers have a permit as there
+/// are active workers.
 class Tuner {
  public:
-  /// Holds back what is beyond `active`; the rest is given to `free_pinned` and the rings' channels
-  /// of free slots.
+  /// Holds back the slots beyond `active`, and gives the others to `free_pinned` and to the rings'
+  /// channels of free slots.
   Tuner(const Autotune& limits, const Active& active, std::size_t max_leases,
         std::vector<std::shared_ptr<SlotRing>> rings, Channel<PinnedSlot*> free_pinned);
 
