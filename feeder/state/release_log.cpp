@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "leat/feeder/plan/epoch_plan.h"
 #include "leat/feeder/slots/slots.h"
 #include "leat/feeder/state/epoch_plan.h"
 
