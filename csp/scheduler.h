@@ -205,7 +205,7 @@ std::invoke_result_t<F&> run(F&& f, const SchedulerOptions& options) {
           returned = true;
         },
         options);
-    if (!returned) throw Cancelled{};  // f threw it, though nobody had asked it to stop
+    if (!returned) throw Cancelled{};  // f threw it without having been cancelled
   } else {
     using Kept =
         std::conditional_t<std::is_reference_v<Result>, std::add_pointer_t<Result>, Result>;
@@ -220,7 +220,7 @@ std::invoke_result_t<F&> run(F&& f, const SchedulerOptions& options) {
           }
         },
         options);
-    if (!result.has_value()) throw Cancelled{};  // likewise
+    if (!result.has_value()) throw Cancelled{};  // as above
     if constexpr (std::is_reference_v<Result>) {
       return static_cast<Result>(**result);
     } else {

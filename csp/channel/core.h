@@ -50,7 +50,7 @@ struct ElementType {
 };
 
 /// What a channel has been doing; for reports, and to see which side of it holds the other back.
-/// What counting costs: csp/README.md.
+/// What counting costs: bench/results/csp.md.
 struct ChannelStats {
   std::uint64_t sent = 0;      // values sent so far
   std::uint64_t received = 0;  // of these, received

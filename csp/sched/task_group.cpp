@@ -39,7 +39,8 @@ void TaskGroup::wait() {
   if (const std::exception_ptr error = core_->first_error()) std::rethrow_exception(error);
 }
 
-// Held: a group that another fiber owns may go as soon as its last fiber has been cancelled.
+// A share is held meanwhile: a group that another fiber owns may be destroyed as soon as its last
+// fiber has been cancelled.
 void TaskGroup::stop() noexcept {
   const std::shared_ptr<GroupCore> hold = core_;
   hold->stop();
