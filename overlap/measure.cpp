@@ -161,6 +161,35 @@ void feed_all(const std::vector<leat::gpu::Device>& devices, const leat::feeder:
   if (trace != nullptr) into.trace = trace->json();
 }
 
+// The link, Tx and Tc alone: the best of what `into` has and of what the device does now.
+void measure_alone(const leat::gpu::Device& device, const Effort& effort, BareLoop& bare,
+                   bool is_again, Measurement& into) {
+  const auto report = [&](Phase phase) {
+    return report_of(effort, is_again ? Phase::kAgain : phase, kTimes);
+  };
+  const double link =
+      effort.link_peak > 0 ? effort.link_peak : link_peak(device, report(Phase::kLink));
+  const double t_x = bare.t_x_alone(report(Phase::kTx));
+  const double t_c = bare.t_c_alone(report(Phase::kTc));
+  // Where smaller copies are faster than large ones, as in a CPU's caches.
+  const double of_batch = t_x > 0 ? static_cast<double>(into.shape.batch_bytes()) / t_x : 0;
+  into.link_peak = std::max({into.link_peak, link, of_batch});
+  into.t_x_alone = is_again ? std::min(into.t_x_alone, t_x) : t_x;
+  into.t_c_alone = is_again ? std::min(into.t_c_alone, t_c) : t_c;
+}
+
+// Whatever the loop with a prefetcher has done, the machine can do: a step has its compute in it,
+// and its copies went over the link.
+void bound_by_loop(Measurement& measured) {
+  const RankResult& slowest = measured.slowest();
+  measured.t_c_alone = std::min(measured.t_c_alone, slowest.t_step);
+  measured.t_replay = std::min(measured.t_replay, slowest.t_step);
+  if (measured.is_sampled() && slowest.stats.t_x > 0) {
+    measured.link_peak =
+        std::max(measured.link_peak, slowest.stats.batch_bytes / slowest.stats.t_x);
+  }
+}
+
 }  // namespace
 
 const RankResult& Measurement::slowest() const {
@@ -236,25 +265,22 @@ Measurement measure(const std::vector<leat::gpu::Device>& devices, const Shape& 
     computes.push_back(std::make_unique<Compute>(device, shape));
   }
   measured.compute = computes[0]->name();
-  measured.link_peak = effort.link_peak > 0
-                           ? effort.link_peak
-                           : link_peak(devices[0], report_of(effort, Phase::kLink, kTimes));
   {
     const StepCounts steps{.warm_up = effort.warm_up, .measured = effort.steps};
     const std::uint64_t all = effort.warm_up + effort.steps;
     BareLoop bare(devices[0], shape, data, *computes[0]);
-    measured.t_x_alone = bare.t_x_alone(report_of(effort, Phase::kTx, kTimes));
-    measured.t_c_alone = bare.t_c_alone(report_of(effort, Phase::kTc, kTimes));
+    measure_alone(devices[0], effort, bare, false, measured);
     measured.t_replay =
         bare.replay(steps, measured.t_c_alone, report_of(effort, Phase::kReplay, all));
     measured.t_serial = bare.serial(steps, report_of(effort, Phase::kSerial, all));
   }
-  if (measured.t_x_alone > 0) {
-    // Where smaller copies are faster than large ones, as in a CPU's caches.
-    measured.link_peak =
-        std::max(measured.link_peak, static_cast<double>(shape.batch_bytes()) / measured.t_x_alone);
-  }
   feed_all(devices, data, computes, effort, measured);
+  {
+    // Other processes may have disturbed every train before the loops.
+    BareLoop bare(devices[0], shape, data, *computes[0]);
+    measure_alone(devices[0], effort, bare, true, measured);
+  }
+  bound_by_loop(measured);
   if (effort.progress != nullptr) effort.progress->pause();
   return measured;
 }

@@ -42,10 +42,11 @@ struct Measurement {
   bool virtual_time = false;
   std::uint64_t steps = 0;
 
-  double link_peak = 0;  // bytes per second of copies alone, of large ones or of a batch's
+  // Alone: the best of before the loops and after them.
+  double link_peak = 0;  // bytes per second of copies: of large ones, of a batch's, or in the loop
   double t_x_alone = 0;  // a batch's copies, on a device that does nothing else
-  double t_c_alone = 0;  // a step's compute, likewise
-  double t_replay = 0;   // a step of the loop over one batch that stays where it is
+  double t_c_alone = 0;  // a step's compute, likewise; at most Tstep
+  double t_replay = 0;   // a step of the loop over one batch that stays where it is; at most Tstep
   double t_serial = 0;   // a step that reads, copies and computes in turns, and waits each time
   std::vector<RankResult> ranks;  // the loop with a prefetcher, for each device
   std::string trace;              // feeder/trace.h's JSON; empty: nothing was recorded
@@ -71,16 +72,16 @@ struct Measurement {
   [[nodiscard]] double hidden_fraction() const;
   /// Tc in the loop, over Tc alone: how much copies slow the kernels down.
   [[nodiscard]] double interference() const;
-  /// Bytes per second of a batch's copies in the loop, over link_peak. Not known
-  /// where copies take no time.
+  /// Bytes per second of a batch's copies in the loop, over link_peak; at most 1. Not known where
+  /// copies take no time.
   [[nodiscard]] double link_efficiency() const;
-  /// Tc alone / Tstep: accelerator utilisation. As MLPerf Storage defines it, but the copy to the
-  /// device is part of the step.
+  /// Tc alone / Tstep: accelerator utilisation; at most 1. As MLPerf Storage defines it, but the
+  /// copy to the device is part of the step.
   [[nodiscard]] double accelerator_utilization() const;
   /// Tserial / Tstep.
   [[nodiscard]] double speed_up() const;
-  /// Tstep / Treplay - 1: how much faster the loop would be if feeding took nothing. Not known
-  /// where a step without feeding takes no time.
+  /// Tstep / Treplay - 1: how much faster the loop would be if feeding took nothing; at least 0.
+  /// Not known where a step without feeding takes no time.
   [[nodiscard]] double headspace() const;
   /// CPU time of this process for 1e9 bytes copied, over all devices. Meaningless in virtual time.
   /// On the host device it includes kernels that compute on a CPU, and the copies themselves.

@@ -12,7 +12,7 @@
 namespace overlap {
 
 /// The phases of a run, in their order.
-enum class Phase : std::uint8_t { kLink, kTx, kTc, kReplay, kSerial, kLoop };
+enum class Phase : std::uint8_t { kLink, kTx, kTc, kReplay, kSerial, kLoop, kAgain };
 
 /// Shows the phase of a run on the standard error: on a terminal as one line that is redrawn ten
 /// times a second, elsewhere, where that is asked for, as a line a second. The line goes when a

@@ -140,8 +140,8 @@ expect 0 'take turns, because prefetch_depth is 1' --device host --virtual --lin
   --depth 24 --svg "$scratch/ahead.svg" >/dev/null
 [[ $(grep -o '<title>read ' "$scratch/ahead.svg" | wc -l) -ge 6 ]] || fail "reads: $(cat "$scratch/ahead.svg")"
 
-# In real time, and the link is the CPU's memory: no loop is faster than what it is compared with. (200 kB stay in a
-# cache.)
+# In real time, and the link is the CPU's memory: no loop is faster than what it is compared with, however busy the
+# machine is. (200 kB stay in a cache.)
 "$program" --device host --batch 200kB --compute 1ms --steps 100 --json - >"$scratch/real.json" ||
   fail "in real time: $(cat "$scratch/real.json")"
 expect 0 '4 more readers are not shown' --device host --virtual --link 1GB/s --batch 3MB --read 50ms --workers 12 --pinned-slots 24 \
@@ -158,7 +158,8 @@ assert abs(run["t_serial"] - 8e-3) < 1e-12, run
 assert run["virtual_time"] and run["device"] == "host:0" and "--batch 3MB" in one["command"], one
 real = json.load(open(sys.argv[5]))["runs"][0]
 assert real["overlap_efficiency"] <= 1, real
-assert real["link_efficiency"] < 1.1 and real["accelerator_utilization"] < 1.1, real
+assert real["link_efficiency"] <= 1 and real["accelerator_utilization"] <= 1, real
+assert real["headspace"] >= 0, real
 sweep = json.load(open(sys.argv[2]))["sweep"]
 assert len(sweep) == 6 * 5 * 4, len(sweep)
 for cell in sweep:

@@ -58,8 +58,8 @@ table=$(grep -n '^custom: batches of 300 kB' "$folder/screen" | cut -d: -f1)
 frames=$(grep -cE "$block" <(sed 's/\x1b\[[0-9;]*m//g' "$folder/written"))
 ((frames >= 3)) || fail "$frames frames in more than 0.3 s"
 has "$folder/written" 'of 160 \([0-9]+ %\)   [0-9.]+ steps/s   ETA 0:0'
-has "$folder/written" 'phase 4 of 6, the loop without feeding: [0-9]+ of 160 steps \([0-9]+ %\)'
-has "$folder/written" 'phase 5 of 6, the serial loop: read, copy, compute: [0-9]+ of 160 steps \([0-9]+ %\)'
+has "$folder/written" 'phase 4 of 7, the loop without feeding: [0-9]+ of 160 steps \([0-9]+ %\)'
+has "$folder/written" 'phase 5 of 7, the serial loop: read, copy, compute: [0-9]+ of 160 steps \([0-9]+ %\)'
 ! grep -q phase "$folder/screen" || fail "a status line stays"
 
 # --- elsewhere --------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ has "$folder/written" 'phase 5 of 6, the serial loop: read, copy, compute: [0-9]
 wait "$with_live" || fail "exit status $?"
 wait "$without_live" || fail "exit status $?"
 cp "$folder/lines" "$folder/screen"
-phase='^leat-overlap: phase [1-6] of 6, [^:]*(: read, copy, compute)?: [0-9]+ of [0-9]+ (steps|times) \([0-9]+ %\)$'
+phase='^leat-overlap: phase [1-7] of 7, [^:]*(: read, copy, compute)?: [0-9]+ of [0-9]+ (steps|times) \([0-9]+ %\)$'
 (($(grep -cE "$phase" "$folder/screen") >= 2)) || fail "fewer than two lines of phases"
 line='^host:0: epoch 0, [0-9]+ of 560 \([0-9]+ %\), ([0-9.]+|\?) steps/s, '
 (($(grep -cE "$line" "$folder/screen") >= 2)) || fail "fewer than two lines of the loop"

@@ -17,10 +17,13 @@
 #include <vector>
 
 #include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
 #include "leat/feeder/sample.h"
 #include "leat/feeder/sources/function.h"
+#include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/host_model.h"
+#include "leat/gpu/stream.h"
 #include "leat/overlap/bare_loop.h"
 #include "leat/overlap/compute.h"
 #include "leat/overlap/json.h"
@@ -120,6 +123,35 @@ TEST(Measure, TheLoopsBesideItTakeWhatTheirStepsSumUpTo) {
   EXPECT_NEAR(measured.speed_up(), 2.1, kRounding);
   EXPECT_NEAR(measured.headspace(), 0, kRounding);
   EXPECT_NEAR(measured.accelerator_utilization(), 1, kRounding);
+}
+
+// Something else copies over the same link for as long as the first trains last. It has ended when
+// the loops begin, and what they are compared with is of a time without it.
+TEST(Measure, TrainsThatWereDisturbedBeforeTheLoopsAreRunAgain) {
+  Measurement measured;
+  leat::VirtualClock clock;
+  leat::run(
+      [&] {
+        const leat::gpu::Device device = leat::gpu::open_host({.h2d_bandwidth = 1e9});
+        const leat::TimePoint start = leat::now();
+        leat::TaskGroup group;
+        group.go([&] {
+          constexpr std::size_t kBytes = 5'000'000;
+          const leat::gpu::PinnedBuffer from(device, kBytes);
+          const leat::gpu::DeviceBuffer to(device, kBytes);
+          const leat::gpu::Stream stream(device);
+          while (leat::now() - start < 900ms) {
+            leat::gpu::copy_async(stream, to, from);
+            stream.sync();
+          }
+        });
+        measured = measure({device}, shape_of(0ns, 5ms, 10ms), {.steps = 100, .warm_up = 20});
+        group.wait();
+      },
+      {.workers = 1, .clock = &clock});
+  EXPECT_DOUBLE_EQ(measured.t_x_alone, 5e-3);
+  EXPECT_DOUBLE_EQ(measured.link_peak, 1e9);
+  EXPECT_NEAR(measured.link_efficiency(), 1, kRounding);
 }
 
 TEST(Measure, HeadspaceAndUtilizationSayWhatFeedingCosts) {
