@@ -41,8 +41,7 @@ namespace leat::feeder {
 /// most 120 columns, and at least a line shorter than the terminal. What does not fit is left out.
 /// It has colours unless NO_COLOR is set. It is ASCII unless the locale (LC_ALL, LC_CTYPE or LANG)
 /// is a UTF-8 one. Output of the program to the same terminal is drawn over. If several prefetchers
-/// of a process write to one terminal, the first has it, and the next shows nothing until the first
-/// ends.
+/// write to one terminal, the first has it, and the next shows nothing until the first ends.
 struct Live {
   /// File descriptor, by default the standard error. Stays the caller's. Must be open for writing
   /// as long as the prefetcher lives; otherwise the prefetcher's constructor throws

@@ -28,28 +28,24 @@ void LiveRate::add(TimePoint at, std::uint64_t batches, std::uint64_t samples) {
   }
 }
 
-std::optional<LiveRate::Rates> LiveRate::rates(TimePoint now) const {
-  if (releases_.size() < 2) return std::nullopt;
+LiveRate::Rates LiveRate::rates(TimePoint now) const {
+  if (releases_.size() < 2) return {};
   const Release& first = releases_.front();
   const Release& last = releases_.back();
   const double known = in_seconds(last.at - first.at);
-  if (known <= 0) return std::nullopt;
+  if (known <= 0) return {};
   const auto steps = static_cast<double>(last.batches - first.batches);
   const double current = std::max(in_seconds(now - last.at), 0.0);
   const double batches = std::min(steps / known, (steps + 1) / (known + current));
-  return Rates{.batches = batches,
-               .samples = batches / steps * static_cast<double>(last.samples - first.samples)};
+  return {.batches = batches,
+          .samples = batches / steps * static_cast<double>(last.samples - first.samples)};
 }
 
 LiveRows::LiveRows(const Live& live, LiveSource source)
     : live_(live),
       source_(std::move(source)),
       starts_(source_.rings.size()),
-      rows_(source_.rings.size()) {
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
-    rows_[i].device = source_.rings[i]->device.name();
-  }
-}
+      rows_(source_.rings.size()) {}
 
 std::span<const LiveRow> LiveRows::update() {
   for (std::size_t i = 0; i < rows_.size(); ++i) update(*source_.rings[i], starts_[i], rows_[i]);
@@ -73,10 +69,9 @@ void LiveRows::update(SlotRing& ring, Start& start, LiveRow& row) {
     start.is_own_time = progress.is_own_time;
     start.rate.add(progress.latest_at, progress.batches, progress.samples);
   }
-  const std::optional<LiveRate::Rates> rates = start.rate.rates(now);
-  row.steps_per_second = rates ? std::optional(rates->batches) : std::nullopt;
-  row.samples_per_second = rates ? std::optional(rates->samples) : std::nullopt;
-  row.done_per_second = row.steps_per_second;
+  const auto [steps, samples] = start.rate.rates(now);
+  row.steps_per_second = row.done_per_second = steps;
+  row.samples_per_second = samples;
 
   if (!start.since.has_value()) start.since = now;
   const bool is_whole = now - *start.since >= kWindow;
@@ -85,6 +80,7 @@ void LiveRows::update(SlotRing& ring, Start& start, LiveRow& row) {
   if (stats.sampled_steps > 0 || row.stats.sampled_steps == 0) row.stats = stats;
   if (is_whole) start.since = now;
 
+  row.device = ring.device.name();
   row.epoch = progress.epoch;
   row.total = live_.batches == 0 ? source_.batches_per_epoch : live_.batches;
   row.done = live_.batches == 0 ? progress.in_epoch : progress.batches;
@@ -99,10 +95,10 @@ void LiveRows::update(SlotRing& ring, Start& start, LiveRow& row) {
 // Each batch of the epoch goes to one of the devices: together they end it sooner.
 void LiveRows::share_progress() {
   std::pair<std::uint64_t, std::uint64_t> furthest;  // epoch, batches of it
-  std::optional<double> together;
+  double together = 0;
   for (const LiveRow& row : rows_) {
     furthest = std::max(furthest, {row.epoch, row.done});
-    if (row.steps_per_second) together = together.value_or(0) + *row.steps_per_second;
+    together += row.steps_per_second;
   }
   for (LiveRow& row : rows_) {
     std::tie(row.epoch, row.done) = furthest;

@@ -16,18 +16,18 @@
 
 namespace leat::feeder {
 
-/// What is shown of one device. Rates are unknown until there was a step.
+/// What is shown of one device. Rates are 0 until there was a step: not known.
 struct LiveRow {
   std::string device;
   std::uint64_t epoch = 0;  // of the latest batch that was released
   std::uint64_t done = 0;   // batches released, of `total`
   std::uint64_t total = 0;
-  std::optional<double> steps_per_second;
-  std::optional<double> samples_per_second;
-  std::optional<double> done_per_second;  // how fast `done` grows, for the time left
-  Stats stats;                            // of the latest second or so
-  std::size_t filled = 0;                 // pinned slots with a batch or the end of an epoch
-  std::size_t ready = 0;                  // device slots with a batch
+  double steps_per_second = 0;
+  double samples_per_second = 0;
+  double done_per_second = 0;  // how fast `done` grows, for the time left
+  Stats stats;                 // of the latest second or so
+  std::size_t filled = 0;      // pinned slots with a batch or the end of an epoch
+  std::size_t ready = 0;       // device slots with a batch
 };
 
 /// Batches and samples a second, from release to release, over the latest second or the latest four
@@ -43,9 +43,9 @@ class LiveRate {
   /// may be left out; the same count again has no effect. An instant before the latest one, on
   /// another clock, starts anew.
   void add(TimePoint at, std::uint64_t batches, std::uint64_t samples);
-  /// Nothing until a step is known. If the current step takes longer than the latest ones, it
+  /// Zeros until a step is known. If the current step takes longer than the latest ones, it
   /// counts as if it ended at `now`, so that the rate falls during a pause.
-  [[nodiscard]] std::optional<Rates> rates(TimePoint now) const;
+  [[nodiscard]] Rates rates(TimePoint now) const;
 
  private:
   struct Release {

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -47,18 +46,18 @@ std::string coloured(const std::string& text, Colour colour, const LiveStyle& st
 }
 
 std::string bar(double share, std::size_t width, Colour colour, const LiveStyle& style) {
-  static constexpr std::array<const char*, 8> kEighths = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-  const std::size_t parts = style.unicode ? 8 : 1;
-  const auto filled = static_cast<std::size_t>(
-      std::lround(std::clamp(share, 0.0, 1.0) * static_cast<double>(parts * width)));
+  static constexpr std::array<const char*, 9> kEighths = {" ", "▏", "▎", "▍", "▌",
+                                                          "▋", "▊", "▉", "█"};
+  static constexpr std::array<const char*, 2> kWhole = {".", "#"};
+  const auto parts = style.unicode ? std::span<const char* const>(kEighths) : kWhole;
+  const std::size_t full = parts.size() - 1;
+  auto left = static_cast<std::size_t>(
+      std::lround(std::clamp(share, 0.0, 1.0) * static_cast<double>(full * width)));
   std::string text;
   for (std::size_t i = 0; i < width; ++i) {
-    const std::size_t in_column = std::min(filled - std::min(filled, parts * i), parts);
-    if (in_column == parts) {
-      text += style.unicode ? "█" : "#";
-    } else {
-      text += style.unicode ? kEighths[in_column] : ".";
-    }
+    const std::size_t here = std::min(left, full);
+    text += parts[here];
+    left -= here;
   }
   return coloured(text, colour, style);
 }
@@ -74,40 +73,35 @@ std::string lane(double begin, double length, double step, Colour colour, const 
     // Nearly its middle: half a column is drawn with what ends there.
     const double since = (static_cast<double>(i) + 0.499) * column - begin;
     const double number = std::floor(since / step);
-    if (number < 0 || since - number * step >= std::max(length, length > 0 ? column : 0)) {
+    const double least = length > 0 ? column : 0;
+    if (number < 0 || since - number * step >= std::max(length, least)) {
       text += " ";
-    } else if (std::fmod(number, 2) == 0) {
-      text += style.unicode ? "█" : "#";
     } else {
-      text += style.unicode ? "▓" : "=";
+      const bool is_even = std::fmod(number, 2) == 0;
+      text += style.unicode ? (is_even ? "█" : "▓") : (is_even ? "#" : "=");
     }
   }
   return coloured(text, colour, style);
 }
 
 // "12.3", "4.04 k"; "?" where nothing is known: a 0 would be a figure.
-std::string count_text(std::optional<double> count) {
-  if (!count.has_value()) return "?";
-  static constexpr std::array<const char*, 4> kUnits = {"", " k", " M", " G"};
-  std::size_t unit = 0;
-  for (; *count >= 999.5 && unit + 1 < kUnits.size(); ++unit) *count /= 1000;
-  std::array<char, 32> text{};
-  const int digits = *count < 9.995 ? 2 : *count < 99.95 ? 1 : 0;
-  std::snprintf(text.data(), text.size(), "%.*f%s", digits, *count, kUnits[unit]);
-  return text.data();
+std::string count_text(double count) {
+  if (count <= 0) return "?";
+  const std::string bytes = bytes_text(count);
+  return bytes.substr(0, bytes.find_last_not_of(" B") + 1);
 }
 
 std::string steps_text(const LiveRow& row) { return count_text(row.steps_per_second) + " steps/s"; }
 
 std::string bandwidth_text(const LiveRow& row) {
-  if (!row.steps_per_second.has_value()) return "? B/s";
-  return bytes_text(*row.steps_per_second * row.stats.batch_bytes) + "/s";
+  if (row.steps_per_second <= 0) return "? B/s";
+  return bytes_text(row.steps_per_second * row.stats.batch_bytes) + "/s";
 }
 
 // "ETA 5:02", "ETA 1:00:07"; nothing where that is not known, or nothing is left.
 std::string eta_text(const LiveRow& row) {
-  if (row.done_per_second.value_or(0) <= 0 || row.done >= row.total) return {};
-  const double left = static_cast<double>(row.total - row.done) / *row.done_per_second;
+  if (row.done_per_second <= 0 || row.done >= row.total) return {};
+  const double left = static_cast<double>(row.total - row.done) / row.done_per_second;
   const auto seconds = static_cast<unsigned long long>(std::llround(std::min(left, 1e9)));
   const std::string hours = seconds >= 3600 ? std::to_string(seconds / 3600) + ":" : "";
   std::array<char, 48> text{};
@@ -145,17 +139,17 @@ std::string with_items(std::string line, std::span<const std::string> items, std
 }
 
 std::string progress_line(const LiveRow& row, const LiveStyle& style) {
-  std::string line = row.device + "  epoch " + std::to_string(row.epoch);
-  const bool fits = columns(line) + 2 + columns(progress_text(row)) <= style.width;
+  const std::string head = row.device + "  epoch " + std::to_string(row.epoch) + "  ";
+  const std::string progress = progress_text(row);
+  const bool fits = columns(head + progress) <= style.width;
   const std::array<std::string, 2> items = {steps_text(row), eta_text(row)};
-  const std::string tail = with_items("  " + (fits ? progress_text(row) : percent_done(row)), items,
-                                      style.width - std::min(columns(line), style.width));
-  const std::size_t taken = columns(line) + 2 + columns(tail);
+  std::string line = with_items(head + (fits ? progress : percent_done(row)), items, style.width);
+  const std::size_t taken = columns(line) + 2;
   if (row.total > 0 && taken + 4 <= style.width) {
     const std::size_t width = std::min<std::size_t>(style.width - taken, 40);
-    line += "  " + bar(share_done(row), width, Colour::kGreen, style);
+    line.insert(head.size(), bar(share_done(row), width, Colour::kGreen, style) + "  ");
   }
-  return line + tail;
+  return line;
 }
 
 struct StageText {
@@ -172,10 +166,13 @@ std::array<StageText, 3> stages_of(const Stats& stats) {
            {"consumer", stats.consumer, known && limit == Limit::kConsumer}}};
 }
 
-// With bars of so many columns; 0: without bars.
-std::string stages_line(const Stats& stats, std::size_t bars, const LiveStyle& style) {
+std::string stages_line(const Stats& stats, const LiveStyle& style) {
+  const std::array<StageText, 3> stages = stages_of(stats);
+  const std::size_t rest = std::ranges::any_of(stages, &StageText::limits) ? 53 : 51;
+  const std::size_t bars =
+      style.width < rest + 3 * 3 ? 0 : std::clamp<std::size_t>((style.width - 55) / 3, 3, 16);
   std::string line;
-  for (const StageText& stage : stages_of(stats)) {
+  for (const StageText& stage : stages) {
     std::string text = line.empty() ? "  " : style.unicode ? " ─► " : " -> ";
     text += stage.name + std::string(" ");
     const Colour colour = stage.limits ? Colour::kYellow : Colour::kGreen;
@@ -186,17 +183,10 @@ std::string stages_line(const Stats& stats, std::size_t bars, const LiveStyle& s
     }
     text += busy.data();
     if (stage.limits) text += coloured(style.unicode ? " ◄" : " <", Colour::kYellow, style);
-    if (bars == 0 && columns(line) + columns(text) > style.width) break;
+    if (columns(line) + columns(text) > style.width) break;
     line += text;
   }
   return line;
-}
-
-std::string stages_line(const Stats& stats, const LiveStyle& style) {
-  constexpr std::size_t kRest = 55;  // columns beside the bars
-  const std::size_t room = style.width - std::min(style.width, kRest);
-  std::string line = stages_line(stats, std::clamp<std::size_t>(room / 3, 3, 16), style);
-  return columns(line) <= style.width ? line : stages_line(stats, 0, style);
 }
 
 std::string rates_line(const LiveRow& row, const LiveStyle& style) {
@@ -251,10 +241,9 @@ std::vector<std::string> step_lines(const Stats& stats, const LiveStyle& style) 
 
 std::vector<std::string> live_block(std::span<const LiveRow> rows, const LiveStyle& style) {
   if (rows.empty()) return {};
-  const LiveStyle wide{.width = std::max(style.width, kLeastColumns),
-                       .height = style.height,
-                       .unicode = style.unicode,
-                       .colour = style.colour && style.width >= kLeastColumns};
+  LiveStyle wide = style;
+  wide.width = std::max(style.width, kLeastColumns);
+  wide.colour = style.colour && style.width >= kLeastColumns;
   const auto slowest =
       std::ranges::max_element(rows, {}, [](const LiveRow& row) { return row.stats.t_step; });
   std::vector<std::string> tail = step_lines(slowest->stats, wide);

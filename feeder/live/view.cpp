@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,11 +10,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <set>
+#include <mutex>
+#include <span>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -41,65 +44,41 @@ bool is_utf8() {
   return false;
 }
 
-int checked(int fd) {
+// Refuses a descriptor that is not open for writing. Otherwise returns a new one for the same: of a
+// terminal or pipe one whose writes do not wait. O_NONBLOCK on the caller's descriptor would be for
+// everybody who shares it; therefore these are opened anew.
+int open_to_write(int fd) {
   const int flags = fcntl(fd, F_GETFL);
-  if (flags != -1 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) != O_RDONLY) return fd;
-  throw std::invalid_argument(
-      "leat: live.fd is " + std::to_string(fd) +
-      (flags == -1 ? ", which is no open file descriptor" : ", which is not open for writing"));
-}
-
-// O_NONBLOCK on the caller's descriptor would be for everybody who shares it; a terminal or pipe is
-// opened anew instead.
-int open_anew(int fd) {
+  if (flags == -1 || (flags & O_PATH) != 0 || (flags & O_ACCMODE) == O_RDONLY) {
+    throw std::invalid_argument(
+        "leat: live.fd is " + std::to_string(fd) +
+        (flags == -1 ? ", which is no open file descriptor" : ", which is not open for writing"));
+  }
   struct stat status {};
-  const bool is_pipe = fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode);
-  if (!is_pipe && isatty(fd) == 0) return -1;
-  return ::open(("/proc/self/fd/" + std::to_string(fd)).c_str(),
-                O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (isatty(fd) != 0 || (fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode))) {
+    const int anew = ::open(("/proc/self/fd/" + std::to_string(fd)).c_str(),
+                            O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (anew >= 0) return anew;
+  }
+  return fcntl(fd, F_DUPFD_CLOEXEC, 0);
 }
-
-// The terminals that screens draw on, one each. Never destroyed: a prefetcher may be a static
-// object.
-struct Terminals {
-  using Identity = std::tuple<dev_t, dev_t, ino_t>;  // one terminal may have many descriptors
-  static Identity identity(int fd) {
-    struct stat status {};
-    fstat(fd, &status);
-    return {status.st_rdev, status.st_dev, status.st_ino};
-  }
-  static Terminals& instance() {
-    static Terminals& all = *new Terminals;
-    return all;
-  }
-  std::mutex mutex;
-  std::set<Identity> taken;
-};
 
 }  // namespace
 
 LiveScreen::LiveScreen(int fd)
-    : fd_(checked(fd)),
-      own_(open_anew(fd)),
-      is_terminal_(isatty(fd) != 0 && !environment("TERM").empty() &&
+    : fd_(open_to_write(fd)),
+      is_terminal_(isatty(fd_) != 0 && !environment("TERM").empty() &&
                    environment("TERM") != "dumb") {
-  if (is_terminal_) static_cast<void>(has_terminal());  // the first to begin has it
+  static_cast<void>(has_terminal());  // the first to begin has it
 }
 
 LiveScreen::~LiveScreen() {
-  if (own_ >= 0) ::close(own_);
-  if (!has_terminal_) return;
-  Terminals& all = Terminals::instance();
-  const std::scoped_lock lock(all.mutex);
-  all.taken.erase(Terminals::identity(fd_));
+  if (is_terminal_) flock(fd_, LOCK_UN);  // a process that was forked has it open, too
+  ::close(fd_);
 }
 
-bool LiveScreen::has_terminal() {
-  if (has_terminal_) return true;
-  Terminals& all = Terminals::instance();
-  const std::scoped_lock lock(all.mutex);
-  return has_terminal_ = all.taken.insert(Terminals::identity(fd_)).second;
-}
+// The terminal is locked until this ends. To lock it again has no effect.
+bool LiveScreen::has_terminal() const { return is_terminal_ && flock(fd_, LOCK_EX | LOCK_NB) == 0; }
 
 // One line less than the terminal has: behind the block is a line for the cursor, since what has
 // scrolled away cannot be drawn over.
@@ -131,32 +110,26 @@ void LiveScreen::show(const std::vector<std::string>& lines) {
   if (write(text + "\x1b[J")) drawn_ = lines.size();
 }
 
-// Returns false if nothing of it was begun. What was begun before comes first.
+// Returns whether `text` was begun. What was begun before comes first.
 bool LiveScreen::write(const std::string& text) {
-  write_rest();
-  if (!rest_.empty()) return false;
-  rest_ = text;
-  write_rest();
-  if (rest_.size() < text.size() || text.empty()) return true;
-  rest_.clear();
-  return false;
-}
-
-void LiveScreen::write_rest() {
-  const int fd = own_ >= 0 ? own_ : fd_;
+  rest_ += text;
   while (!rest_.empty()) {
-    pollfd ready{.fd = fd, .events = POLLOUT, .revents = 0};
-    if (poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0) return;
-    const ssize_t written = ::write(fd, rest_.data(), std::min(rest_.size(), kMostToWrite));
+    pollfd ready{.fd = fd_, .events = POLLOUT, .revents = 0};
+    if (poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0) break;
+    const ssize_t written = ::write(fd_, rest_.data(), std::min(rest_.size(), kMostToWrite));
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
+    if (written <= 0) break;
     rest_.erase(0, static_cast<std::size_t>(written));
   }
+  const bool is_begun = rest_.size() < text.size();
+  if (!is_begun) rest_.resize(rest_.size() - text.size());
+  return is_begun;
 }
 
-LiveView::LiveView(int fd, Text text) : screen_(fd), text_(std::move(text)) {
-  thread_ = std::thread([this] { run(); });
-}
+LiveView::LiveView(int fd, Text text)
+    : screen_(fd),
+      text_(std::move(text)),
+      thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 LiveView::LiveView(const Live& live, LiveSource source)
     : LiveView(live.fd, [rows = std::make_shared<LiveRows>(live, std::move(source))](
@@ -168,27 +141,21 @@ LiveView::LiveView(const Live& live, LiveSource source)
         return lines;
       }) {}
 
-LiveView::~LiveView() {
-  {
-    const std::scoped_lock lock(mutex_);
-    is_over_ = true;
-  }
-  wake_.notify_one();
-  thread_.join();
-}
-
-void LiveView::run() {
+void LiveView::run(const std::stop_token& stop) {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);  // a closed pipe is then EPIPE, and no signal
-  const bool is_terminal = screen_.is_terminal();
+  std::mutex mutex;
+  std::condition_variable_any end;
   for (int frame = 1; true; ++frame) {
-    std::unique_lock lock(mutex_);
-    const bool is_over = wake_.wait_for(lock, kFrame, [&] { return is_over_; });
-    lock.unlock();
+    {
+      std::unique_lock lock(mutex);
+      end.wait_for(lock, stop, kFrame, [] { return false; });
+    }
+    const bool is_over = stop.stop_requested();
     const LiveStyle style = screen_.style();
-    const std::vector<std::string> lines = text_(is_terminal ? &style : nullptr);
-    if (is_terminal || is_over || frame % kFramesPerLine == 0) screen_.show(lines);
+    const std::vector<std::string> lines = text_(screen_.is_terminal() ? &style : nullptr);
+    if (screen_.is_terminal() || is_over || frame % kFramesPerLine == 0) screen_.show(lines);
     if (is_over) return;
   }
 }

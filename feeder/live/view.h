@@ -1,13 +1,11 @@
 // Shows text while a program runs (feeder/live.h): what writes it, and the thread that does.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <functional>
-#include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <vector>
 
 #include "leat/feeder/live.h"
@@ -34,14 +32,11 @@ class LiveScreen {
   void show(const std::vector<std::string>& lines);
 
  private:
-  bool has_terminal();
+  [[nodiscard]] bool has_terminal() const;
   bool write(const std::string& text);
-  void write_rest();
 
   const int fd_;
-  const int own_;  // the same terminal or pipe, opened so that no write to it waits; or -1
   const bool is_terminal_;
-  bool has_terminal_ = false;
   std::size_t width_ = 0;  // of the terminal, when it was drawn on
   std::size_t drawn_ = 0;  // lines of the block that is there
   std::string rest_;       // of what was written in part
@@ -60,21 +55,13 @@ class LiveView {
   LiveView(int fd, Text text);
   /// Shows the devices of a prefetcher.
   LiveView(const Live& live, LiveSource source);
-  ~LiveView();
-  LiveView(const LiveView&) = delete;
-  LiveView& operator=(const LiveView&) = delete;
-
-  [[nodiscard]] bool is_terminal() const noexcept { return screen_.is_terminal(); }
 
  private:
-  void run();
+  void run(const std::stop_token& stop);
 
   LiveScreen screen_;
   const Text text_;
-  std::mutex mutex_;  // guards is_over_ alone
-  std::condition_variable wake_;
-  bool is_over_ = false;
-  std::thread thread_;  // the last member: it uses all others
+  const std::jthread thread_;  // the last member: it uses the others, and is the first to end
 };
 
 }  // namespace leat::feeder

@@ -24,9 +24,9 @@ std::string in_units(double value, std::span<const Unit> units) {
   const double number = value / unit->size;
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.*f %s",
-                number < 10    ? 2
-                : number < 100 ? 1
-                               : 0,
+                number < 9.995   ? 2
+                : number < 99.95 ? 1
+                                 : 0,
                 number, unit->name);
   return text.data();
 }

@@ -156,6 +156,23 @@ TEST(LiveText, ALine) {
             "3.00 ms   Tc 3.00 ms   Tx 1.00 ms   bubble 0.00 ns   Tread 4.00 ms / 2");
 }
 
+TEST(LiveText, RatesHaveThreeDigits) {
+  const auto samples = [](double rate) {
+    LiveRow one = row();
+    one.samples_per_second = rate;
+    const std::string line = live_line(one);
+    const std::size_t begin = line.find("steps/s, ") + 9;
+    return line.substr(begin, line.find(" samples/s") - begin);
+  };
+  EXPECT_EQ(samples(0), "?");
+  EXPECT_EQ(samples(0.25), "0.25");
+  EXPECT_EQ(samples(9.994), "9.99");
+  EXPECT_EQ(samples(9.996), "10.0");
+  EXPECT_EQ(samples(99.96), "100");
+  EXPECT_EQ(samples(999.6), "1.00 k");
+  EXPECT_EQ(samples(2.5e9), "2.50 G");
+}
+
 // Colours take no columns, and none is left on.
 TEST(LiveText, ColoursGoAroundTheSameText) {
   const std::vector<std::string> plain = live_block(std::vector{row()}, {.width = 80});
