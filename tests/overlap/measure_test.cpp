@@ -141,7 +141,7 @@ TEST(Measure, TrainsThatWereDisturbedBeforeTheLoopsAreRunAgain) {
           const leat::gpu::DeviceBuffer to(device, kBytes);
           const leat::gpu::Stream stream(device);
           while (leat::now() - start < 900ms) {
-            leat::gpu::copy_async(stream, to, from);
+            leat::gpu::copy_async(stream, to.span(), from.span());
             stream.sync();
           }
         });
