@@ -184,9 +184,9 @@ void bound_by_loop(Measurement& measured) {
   const RankResult& slowest = measured.slowest();
   measured.t_c_alone = std::min(measured.t_c_alone, slowest.t_step);
   measured.t_replay = std::min(measured.t_replay, slowest.t_step);
-  if (measured.is_sampled() && slowest.stats.t_x > 0) {
-    measured.link_peak =
-        std::max(measured.link_peak, slowest.stats.batch_bytes / slowest.stats.t_x);
+  constexpr double kRounding = 1e-9;  // no reason to change what is exact
+  if (measured.link_efficiency() > 1 + kRounding) {
+    measured.link_peak = slowest.stats.batch_bytes / slowest.stats.t_x;
   }
 }
 
