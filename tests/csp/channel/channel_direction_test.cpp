@@ -1,8 +1,7 @@
-// What handles do not allow is refused by the compiler. Each requirement is also asked of a handle
-// that meets it, so that none is refused for another reason. What no requirement can see is in
-// refused/.
-#include <gtest/gtest.h>
-
+// The operations that a handle does not offer are refused by the compiler: this file compiles, or
+// the build fails. It has no test to run. Each requirement is also asked of a handle that meets it,
+// so that none is refused for another reason. refused/ has the cases that no requirement can
+// express.
 #include <concepts>
 #include <optional>
 #include <type_traits>
@@ -102,64 +101,57 @@ using Both = Channel<int>;
 using Out = Sender<int>;
 using In = Receiver<int>;
 
-TEST(ChannelDirection, AReceiverNeitherSendsNorCloses) {
-  static_assert(Sends<Both> && Sends<Out> && !Sends<In>);
-  static_assert(SendsCopies<Both> && SendsCopies<Out> && !SendsCopies<In>);
-  static_assert(TriesToSend<Both> && TriesToSend<Out> && !TriesToSend<In>);
-  static_assert(SendsUntil<Both> && SendsUntil<Out> && !SendsUntil<In>);
-  static_assert(Closes<Both> && Closes<Out> && !Closes<In>);
-  static_assert(TriesToClose<Both> && TriesToClose<Out> && !TriesToClose<In>);
-}
+// A receiver neither sends nor closes.
+static_assert(Sends<Both> && Sends<Out> && !Sends<In>);
+static_assert(SendsCopies<Both> && SendsCopies<Out> && !SendsCopies<In>);
+static_assert(TriesToSend<Both> && TriesToSend<Out> && !TriesToSend<In>);
+static_assert(SendsUntil<Both> && SendsUntil<Out> && !SendsUntil<In>);
+static_assert(Closes<Both> && Closes<Out> && !Closes<In>);
+static_assert(TriesToClose<Both> && TriesToClose<Out> && !TriesToClose<In>);
 
-TEST(ChannelDirection, ASenderDoesNotReceive) {
-  static_assert(Receives<Both> && Receives<In> && !Receives<Out>);
-  static_assert(TriesToReceive<Both> && TriesToReceive<In> && !TriesToReceive<Out>);
-  static_assert(ReceivesUntil<Both> && ReceivesUntil<In> && !ReceivesUntil<Out>);
-  static_assert(IsARange<Both> && IsARange<In> && !IsARange<Out>);
-}
+// A sender does not receive.
+static_assert(Receives<Both> && Receives<In> && !Receives<Out>);
+static_assert(TriesToReceive<Both> && TriesToReceive<In> && !TriesToReceive<Out>);
+static_assert(ReceivesUntil<Both> && ReceivesUntil<In> && !ReceivesUntil<Out>);
+static_assert(IsARange<Both> && IsARange<In> && !IsARange<Out>);
 
-TEST(ChannelDirection, ACaseOfASelectTakesNoHandleOfTheOtherDirection) {
-  static_assert(StandsInOnSend<Both> && StandsInOnSend<Out> && !StandsInOnSend<In>);
-  static_assert(StandsInOnSendWithAnLvalue<Both> && StandsInOnSendWithAnLvalue<Out> &&
-                !StandsInOnSendWithAnLvalue<In>);
-  static_assert(StandsInOnSendWithACopy<Both> && StandsInOnSendWithACopy<Out> &&
-                !StandsInOnSendWithACopy<In>);
-  static_assert(StandsInOnRecv<Both> && StandsInOnRecv<In> && !StandsInOnRecv<Out>);
-  static_assert(SendingHandle<Both> && SendingHandle<Out> && !SendingHandle<In>);
-  static_assert(ReceivingHandle<Both> && ReceivingHandle<In> && !ReceivingHandle<Out>);
-}
+// A case of a select takes no handle of the other direction.
+static_assert(StandsInOnSend<Both> && StandsInOnSend<Out> && !StandsInOnSend<In>);
+static_assert(StandsInOnSendWithAnLvalue<Both> && StandsInOnSendWithAnLvalue<Out> &&
+              !StandsInOnSendWithAnLvalue<In>);
+static_assert(StandsInOnSendWithACopy<Both> && StandsInOnSendWithACopy<Out> &&
+              !StandsInOnSendWithACopy<In>);
+static_assert(StandsInOnRecv<Both> && StandsInOnRecv<In> && !StandsInOnRecv<Out>);
+static_assert(SendingHandle<Both> && SendingHandle<Out> && !SendingHandle<In>);
+static_assert(ReceivingHandle<Both> && ReceivingHandle<In> && !ReceivingHandle<Out>);
 
-TEST(ChannelDirection, AChannelConvertsToItsViewsAndNothingConvertsBackOrAcross) {
-  static_assert(std::convertible_to<Both, Out> && std::convertible_to<Both, In>);
-  static_assert(!std::constructible_from<Both, Out> && !std::constructible_from<Both, In>);
-  static_assert(!std::constructible_from<Out, In> && !std::constructible_from<In, Out>);
-  static_assert(std::is_assignable_v<Out&, Both> && std::is_assignable_v<In&, Both>);
-  static_assert(!std::is_assignable_v<Both&, Out> && !std::is_assignable_v<Both&, In>);
-  static_assert(!std::is_assignable_v<Out&, In> && !std::is_assignable_v<In&, Out>);
-  static_assert(std::copyable<Both> && std::copyable<Out> && std::copyable<In>);
-}
+// A channel converts to its views. No view converts back to a channel or to the other view.
+static_assert(std::convertible_to<Both, Out> && std::convertible_to<Both, In>);
+static_assert(!std::constructible_from<Both, Out> && !std::constructible_from<Both, In>);
+static_assert(!std::constructible_from<Out, In> && !std::constructible_from<In, Out>);
+static_assert(std::is_assignable_v<Out&, Both> && std::is_assignable_v<In&, Both>);
+static_assert(!std::is_assignable_v<Both&, Out> && !std::is_assignable_v<Both&, In>);
+static_assert(!std::is_assignable_v<Out&, In> && !std::is_assignable_v<In&, Out>);
+static_assert(std::copyable<Both> && std::copyable<Out> && std::copyable<In>);
 
-TEST(ChannelDirection, AChannelOfOneTypeIsNoneOfAnother) {
-  static_assert(!std::constructible_from<Channel<long>, Both>);
-  static_assert(!std::constructible_from<Sender<long>, Both>);
-  static_assert(!std::constructible_from<Receiver<long>, Both>);
-}
+// A channel of one type does not convert to a channel, or to a view, of another type.
+static_assert(!std::constructible_from<Channel<long>, Both>);
+static_assert(!std::constructible_from<Sender<long>, Both>);
+static_assert(!std::constructible_from<Receiver<long>, Both>);
 
-TEST(ChannelDirection, ANumberIsNoChannel) {
-  static_assert(std::constructible_from<Both, int> && !std::convertible_to<int, Both>);
-  static_assert(!std::constructible_from<Out, int> && !std::constructible_from<In, int>);
-}
+// A number does not convert to a channel by itself.
+static_assert(std::constructible_from<Both, int> && !std::convertible_to<int, Both>);
+static_assert(!std::constructible_from<Out, int> && !std::constructible_from<In, int>);
 
-TEST(ChannelDirection, WhatCannotBeCopiedIsSentByMovingOnly) {
-  using Only = Channel<Counted>;
-  static_assert(Sends<Only> && TriesToSend<Only> && SendsUntil<Only> && StandsInOnSend<Only>);
-  static_assert(SendsLvalues<Both> && !SendsLvalues<Only> && !SendsLvalues<Sender<Counted>>);
-  static_assert(SendsCopies<Both> && !SendsCopies<Only> && !SendsCopies<Sender<Counted>>);
-  static_assert(StandsInOnSendWithACopy<Both> && !StandsInOnSendWithACopy<Only>);
-  static_assert(StandsInOnSendWithAnLvalue<Only>);  // it is borrowed
-  static_assert(Sends<Channel<OnlyMoveConstructible>> &&
-                !SendsCopies<Channel<OnlyMoveConstructible>>);
-}
+// A value that cannot be copied is sent by a move only.
+using Only = Channel<Counted>;
+static_assert(Sends<Only> && TriesToSend<Only> && SendsUntil<Only> && StandsInOnSend<Only>);
+static_assert(SendsLvalues<Both> && !SendsLvalues<Only> && !SendsLvalues<Sender<Counted>>);
+static_assert(SendsCopies<Both> && !SendsCopies<Only> && !SendsCopies<Sender<Counted>>);
+static_assert(StandsInOnSendWithACopy<Both> && !StandsInOnSendWithACopy<Only>);
+static_assert(StandsInOnSendWithAnLvalue<Only>);  // it is borrowed
+static_assert(Sends<Channel<OnlyMoveConstructible>> &&
+              !SendsCopies<Channel<OnlyMoveConstructible>>);
 
 struct ThrowsWhenMoved {
   ThrowsWhenMoved() = default;
@@ -180,12 +172,11 @@ constexpr bool kHasAll = HasChannel<T>&& HasSender<T>&& HasReceiver<T>;
 template <class T>
 constexpr bool kHasNone = !HasChannel<T> && !HasSender<T> && !HasReceiver<T>;
 
-TEST(ChannelDirection, WhatMayThrowWhenMovedHasNoChannel) {
-  static_assert(kHasAll<int> && kHasAll<const int*> && kHasAll<Counted>);
-  static_assert(kHasAll<OnlyMoveConstructible> && kHasAll<Both>);
-  static_assert(kHasNone<ThrowsWhenMoved> && kHasNone<ThrowsWhenDestroyed> && kHasNone<Immovable>);
-  static_assert(kHasNone<int&> && kHasNone<void> && kHasNone<int()>);
-}
+// A type whose move or destructor may throw has no channel.
+static_assert(kHasAll<int> && kHasAll<const int*> && kHasAll<Counted>);
+static_assert(kHasAll<OnlyMoveConstructible> && kHasAll<Both>);
+static_assert(kHasNone<ThrowsWhenMoved> && kHasNone<ThrowsWhenDestroyed> && kHasNone<Immovable>);
+static_assert(kHasNone<int&> && kHasNone<void> && kHasNone<int()>);
 
 }  // namespace channel_direction_test
 }  // namespace leat
