@@ -32,22 +32,6 @@ std::string nested_message(const std::exception& outer) {
   return "nothing is nested";
 }
 
-TEST(ChannelClose, DrainsWhatWasSentThenReturnsNulloptForEver) {
-  run_each([] {
-    Channel<int> c(3);
-    for (int i = 0; i < 3; ++i) c.send(i);
-    c.close();
-    EXPECT_EQ(c.size(), 3U);
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(c.recv(), i);
-    for (int i = 0; i < 10; ++i) EXPECT_EQ(c.recv(), std::nullopt);
-    std::optional<int> value = 1;
-    EXPECT_EQ(c.try_recv(value), ChannelStatus::closed);
-    EXPECT_EQ(value, std::nullopt);
-    EXPECT_EQ(c.recv_until(value, now() + Duration(1)), ChannelStatus::closed);
-    EXPECT_EQ(support::elapsed(), Duration(0));  // at once
-  });
-}
-
 TEST(ChannelClose, SendAfterCloseThrowsAndKeepsTheValue) {
   run_each([] {
     for (const int capacity : {0, 1}) {

@@ -177,6 +177,8 @@ static_assert(kHasAll<int> && kHasAll<const int*> && kHasAll<Counted>);
 static_assert(kHasAll<OnlyMoveConstructible> && kHasAll<Both>);
 static_assert(kHasNone<ThrowsWhenMoved> && kHasNone<ThrowsWhenDestroyed> && kHasNone<Immovable>);
 static_assert(kHasNone<int&> && kHasNone<void> && kHasNone<int()>);
+static_assert(Sendable<int> && Sendable<Counted> && Sendable<OnlyMoveConstructible>);
+static_assert(!Sendable<ThrowsWhenMoved> && !Sendable<int&> && !Sendable<void>);
 
 }  // namespace channel_direction_test
 }  // namespace leat

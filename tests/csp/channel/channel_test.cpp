@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "leat/csp/task_group.h"
@@ -19,117 +18,6 @@ using support::Counted;
 using support::OnlyMoveConstructible;
 using support::run_each;
 using support::until_idle;
-
-// The wrong direction does not compile.
-template <class Handle>
-concept CanSend = requires(const Handle& h) {
-  h.send(1);
-};
-template <class Handle>
-concept CanTrySend = requires(const Handle& h) {
-  h.try_send(1);
-};
-template <class Handle>
-concept CanClose = requires(const Handle& h) {
-  h.close();
-};
-template <class Handle>
-concept CanRecv = requires(const Handle& h) {
-  h.recv();
-};
-template <class Handle>
-concept CanIterate = requires(const Handle& h) {
-  h.begin();
-};
-static_assert(CanSend<Channel<int>> && CanSend<Sender<int>> && !CanSend<Receiver<int>>);
-static_assert(CanTrySend<Channel<int>> && CanTrySend<Sender<int>> && !CanTrySend<Receiver<int>>);
-static_assert(CanClose<Channel<int>> && CanClose<Sender<int>> && !CanClose<Receiver<int>>);
-static_assert(CanRecv<Channel<int>> && CanRecv<Receiver<int>> && !CanRecv<Sender<int>>);
-static_assert(CanIterate<Channel<int>> && CanIterate<Receiver<int>> && !CanIterate<Sender<int>>);
-static_assert(!std::is_convertible_v<Sender<int>, Receiver<int>>);
-static_assert(!std::is_convertible_v<Receiver<int>, Sender<int>>);
-static_assert(!std::is_convertible_v<Sender<int>, Channel<int>>);
-
-// What may travel.
-struct ThrowingMove {
-  ThrowingMove(ThrowingMove&&) noexcept(false) {}
-};
-static_assert(Sendable<int> && Sendable<std::unique_ptr<int>> && Sendable<OnlyMoveConstructible>);
-static_assert(!Sendable<ThrowingMove> && !Sendable<int&> && !Sendable<void>);
-// send(const T&) exists for copyable types alone.
-template <class T>
-concept CanSendConst = requires(const Channel<T>& c, const T& v) {
-  c.send(v);
-};
-static_assert(CanSendConst<std::string> && !CanSendConst<std::unique_ptr<int>>);
-
-TEST(Channel, DeliversInTheOrderSent) {
-  run_each([] {
-    for (const int capacity : {0, 1, 2, 100}) {
-      Channel<int> c(capacity);
-      go([c] {
-        for (int i = 0; i < 500; ++i) c.send(i);
-      });
-      for (int i = 0; i < 500; ++i) EXPECT_EQ(c.recv(), i);
-    }
-  });
-}
-
-TEST(Channel, RendezvousCompletesWhenTheValueIsTaken) {
-  run_each([] {
-    Channel<int> c(0);
-    bool sent = false;
-    TaskGroup group;
-    group.go([&] {
-      c.send(7);
-      sent = true;
-    });
-    until_idle();
-    EXPECT_FALSE(sent);
-    EXPECT_EQ(c.size(), 0U);
-    EXPECT_EQ(c.recv(), 7);
-    until_idle();
-    EXPECT_TRUE(sent);
-  });
-}
-
-TEST(Channel, BuffersExactlyItsCapacity) {
-  run_each([] {
-    Channel<int> c(3, "three");
-    EXPECT_EQ(c.capacity(), 3U);
-    std::atomic<int> sent{0};
-    TaskGroup group;
-    group.go([&] {
-      for (; sent < 10; ++sent) c.send(sent.load());
-    });
-    until_idle();
-    EXPECT_EQ(sent, 3);
-    EXPECT_EQ(c.size(), 3U);
-    EXPECT_EQ(c.recv(), 0);
-    until_idle();
-    EXPECT_EQ(sent, 4);
-    EXPECT_EQ(c.size(), 3U);
-    for (int i = 1; i < 10; ++i) EXPECT_EQ(c.recv(), i);
-    EXPECT_EQ(c.size(), 0U);
-  });
-}
-
-TEST(Channel, ReceiveFromEmptyWaitsForASend) {
-  run_each([] {
-    for (const int capacity : {0, 1}) {
-      Channel<int> c(capacity);
-      int got = 0;
-      TaskGroup group;
-      group.go([&] { got = c.recv().value(); });
-      until_idle();
-      EXPECT_EQ(got, 0);
-      c.send(5);
-      group.wait();
-      EXPECT_EQ(got, 5);
-      EXPECT_EQ(c.size(), 0U);  // handed over, not buffered
-    }
-  });
-}
 
 TEST(Channel, ServesWaitingReceiversFirstComeFirstServed) {
   run_each([] {
@@ -175,23 +63,6 @@ TEST(Channel, NilIsEmptyAndNeverReady) {
     EXPECT_EQ(nil.send_until(1, now() + Duration(5)), ChannelStatus::timed_out);
     EXPECT_EQ(nil.recv_until(value, now() + Duration(5)), ChannelStatus::timed_out);
     EXPECT_EQ(support::elapsed(), Duration(10));
-  });
-}
-
-TEST(Channel, NilBlocksForEver) {
-  run_each([] {
-    int passed = 0;
-    TaskGroup group;
-    group.go([&] {
-      Channel<int>().send(1);
-      ++passed;
-    });
-    group.go([&] {
-      static_cast<void>(Receiver<int>().recv());
-      ++passed;
-    });
-    sleep_for(std::chrono::hours(1000));
-    EXPECT_EQ(passed, 0);
   });
 }
 

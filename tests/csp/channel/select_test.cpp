@@ -134,37 +134,6 @@ TEST(Select, AReadyCaseWinsOverATimeoutOfZero) {
   });
 }
 
-TEST(Select, NilCasesAreAsIfAbsent) {
-  run_each([] {
-    Channel<int> nil;
-    Channel<int> c(1);
-    int value = 1;
-    EXPECT_EQ(select(on_recv(nil), on_send(nil, value), otherwise()), 2);
-    EXPECT_EQ(select(on_recv(nil), on_send(nil, value), on_timeout(1ms)), 2);
-    EXPECT_EQ(select(on_recv(nil), on_send(c, value), on_send(nil, 2)), 1);
-    EXPECT_EQ(c.recv(), 1);
-  });
-}
-
-TEST(Select, AClosedChannelIsReady) {
-  run_each([] {
-    Channel<int> closed(1);
-    closed.send(1);
-    closed.close();
-    Channel<int> idle(0);
-    std::optional<int> got;
-    const auto receive = [&] {
-      return select(on_recv(idle), on_recv(closed, [&](std::optional<int> v) { got = v; }));
-    };
-    EXPECT_EQ(receive(), 1);
-    EXPECT_EQ(got, 1);
-    EXPECT_EQ(receive(), 1);
-    EXPECT_EQ(got, std::nullopt);
-    EXPECT_THROW(select(on_recv(idle), on_send(closed, 1)), ChannelClosed);
-    EXPECT_THROW(select(on_send(closed, 1), otherwise()), ChannelClosed);
-  });
-}
-
 TEST(Select, BorrowsAnLvalueAndMovesFromItOnlyIfChosen) {
   run_each([] {
     Channel<std::unique_ptr<int>> c(1);
@@ -244,16 +213,6 @@ TEST(Select, ExactlyOneCaseCommunicatesWhenAllBecomeReadyAtOnce) {
       EXPECT_EQ(received, 1);
       EXPECT_EQ(sent, 1);
     }
-  });
-}
-
-TEST(Select, NeverPairsWithItself) {
-  run_each([] {
-    Channel<int> c(0);
-    int value = 1;
-    EXPECT_EQ(select(on_recv(c), on_send(c, value), otherwise()), 2);
-    EXPECT_EQ(select(on_recv(c), on_send(c, value), on_timeout(1ms)), 2);
-    EXPECT_EQ(elapsed(), 1ms);
   });
 }
 

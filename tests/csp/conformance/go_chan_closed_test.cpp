@@ -58,6 +58,13 @@ const std::vector<Receive>& receives() {
          EXPECT_EQ(status, got ? ChannelStatus::ok : ChannelStatus::closed);
          return got;
        }},
+      {"recv_until a time to come",
+       [](const Channel<int>& c) {
+         std::optional<int> got = -1;
+         const ChannelStatus status = c.recv_until(got, now() + 1h);
+         EXPECT_EQ(status, got ? ChannelStatus::ok : ChannelStatus::closed);
+         return got;
+       }},
       {"select",
        [](const Channel<int>& c) {
          std::optional<int> got = -1;
@@ -105,11 +112,13 @@ TEST(GoClosedChan, EveryReceiveDrainsItAndThenFindsItClosed) {
           const Channel<int> c(capacity);
           for (int i = 0; i < buffered; ++i) c.send(1 + i);
           c.close();
+          EXPECT_EQ(c.size(), static_cast<std::size_t>(buffered));
           for (int i = 0; i < buffered; ++i) EXPECT_EQ(receive.get(c), 1 + i);
           for (int i = 0; i < 3; ++i) EXPECT_EQ(receive.get(c), std::nullopt);
         }
       }
     }
+    EXPECT_EQ(support::elapsed(), 0ns);  // none of them waits
   });
 }
 

@@ -197,6 +197,9 @@ void check(const char* situation, const std::function<Channel<int>()>& make, Exp
   checked("select both ways or default", Expected::kReturns, [&](const C& c) {
     EXPECT_EQ(select(on_recv(c), on_send(c, 7), otherwise()) == 2, both_wait);
   });
+  checked("select both ways or timeout", Expected::kReturns, [&](const C& c) {
+    EXPECT_EQ(select(on_recv(c), on_send(c, 7), on_timeout(1ns)) == 2, both_wait);
+  });
 }
 
 Channel<int> filled(int capacity, int values) {

@@ -25,14 +25,6 @@ constexpr std::array kPrimes = {2,   3,   5,   7,   11,  13,  17,  19,  23,  29,
                                 97,  101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151,
                                 157, 163, 167, 173, 179, 181, 191, 193, 197, 199};
 
-TEST(GoChanFifo, ABufferedChannelKeepsTheOrder) {
-  run_each([] {
-    Channel<int> c(kFifo);
-    for (int i = 0; i < kFifo; ++i) c.send(i);
-    for (int i = 0; i < kFifo; ++i) EXPECT_EQ(c.recv(), i);
-  });
-}
-
 // Each receiver lets the next one begin: one that got another's value would break the order.
 TEST(GoChanFifo, ReceiversInTurnGetTheValuesInTurn) {
   run_each([] {

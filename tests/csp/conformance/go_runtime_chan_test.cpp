@@ -62,6 +62,7 @@ TEST(GoRuntimeTestChan, ReceiveFromAnEmptyChannelWaits) {
     EXPECT_EQ(select(on_recv(c), otherwise()), 1);
     c.send(0);
     c.send(0);
+    EXPECT_EQ(c.size(), 0U);  // handed over, not buffered
     group.wait();
     EXPECT_EQ(received, 2);
   });
@@ -80,9 +81,11 @@ TEST(GoRuntimeTestChan, SendToAFullChannelWaits) {
     until_idle();
     EXPECT_FALSE(sent);
     EXPECT_EQ(select(on_send(c, 0), otherwise()), 1);
+    EXPECT_EQ(c.size(), static_cast<std::size_t>(capacity));
     EXPECT_EQ(c.recv(), 0);
     group.wait();
     EXPECT_TRUE(sent);
+    EXPECT_EQ(c.size(), static_cast<std::size_t>(capacity));
     for (int i = 1; i <= capacity; ++i) EXPECT_EQ(c.recv(), i);
   });
 }

@@ -39,20 +39,6 @@ TEST(Paddle, FibonacciBySelectUntilQuit) {
   });
 }
 
-TEST(Paddle, ADaisyChainOf100StagesAddsOneInEach) {
-  run_each([] {
-    const Channel<int> leftmost(0);
-    Channel<int> left = leftmost;
-    for (int i = 0; i < 100; ++i) {
-      const Channel<int> right(0);
-      go([left, right] { left.send(1 + right.recv().value()); });
-      left = right;
-    }
-    go([left] { left.send(1); });
-    EXPECT_EQ(leftmost.recv(), 101);
-  });
-}
-
 TEST(Paddle, PingPong) {
   run_each([] {
     for (const int capacity : {0, 1}) {
