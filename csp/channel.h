@@ -133,13 +133,30 @@ class SendOperations {
   /// then unmoved.
   void send(T&& value) const {
     ChannelCore* const core = pointer();
-    if (core == nullptr || !core->send_to_ring(value)) send_slowly(core, value);
+    LockedChannel locked;  // of the nil channel
+    if (core != nullptr) {
+      locked = core->template send_to_ring<T>(std::move(value));
+      if (!locked) return;
+    }
+    send_slowly(locked, value);
   }
-  void send(const T& value) const requires std::copy_constructible<T> { send(T(value)); }
+  /// Sends a copy of `value`.
+  void send(const T& value) const requires std::copy_constructible<T> {
+    if constexpr (std::is_trivially_copyable_v<T>) {  // straight to its place: one copy, not two
+      if (ChannelCore* const core = pointer(); core != nullptr) {
+        const LockedChannel locked = core->template send_to_ring<T>(value);
+        if (!locked) return;
+        T copy(value);
+        send_slowly(locked, copy);
+        return;
+      }
+    }
+    send(T(value));
+  }
   /// Sends if that is possible at once. Moves from `value` only if it returns ok.
   [[nodiscard]] ChannelStatus try_send(T&& value) const {
     const ChannelCore* const core = pointer();
-    if (core != nullptr && core->knows_caller() && core->must_wait(Case::Direction::kSend)) {
+    if (core != nullptr && core->has_caller() && core->would_block(Case::Direction::kSend)) {
       return ChannelStatus::would_block;
     }
     const ChannelStatus status = transfer(value, Deadline::now());
@@ -162,18 +179,21 @@ class SendOperations {
   [[nodiscard]] ChannelCore* pointer() const noexcept {
     return static_cast<const Handle*>(this)->core().get();
   }
-  // The core's lock is held on entry, unless it is nil.
-  static void send_slowly(ChannelCore* core, T& value) {
-    Case one(core, Case::Direction::kSend, &value);
-    communicate_one(one, Deadline::never());
+  static void send_slowly(LockedChannel locked, T& value) {
+    Case one(locked.channel(), Case::Direction::kSend, &value);
+    locked.send_or_recv(one, Deadline::never());
     // Through `one`, which owns the channel if the send has waited: the handle may be gone.
     if (one.closed) throw_channel_closed(*one.channel, "send");
   }
   ChannelStatus transfer(T& value, Deadline deadline) const {
     ChannelCore* const core = pointer();
-    if (core != nullptr && core->send_to_ring(value)) return ChannelStatus::ok;
+    LockedChannel locked;  // of the nil channel
+    if (core != nullptr) {
+      locked = core->template send_to_ring<T>(std::move(value));
+      if (!locked) return ChannelStatus::ok;
+    }
     Case one(core, Case::Direction::kSend, &value);
-    if (communicate_one(one, deadline) < 0) return ChannelStatus::timed_out;
+    if (locked.send_or_recv(one, deadline) < 0) return ChannelStatus::timed_out;
     return one.closed ? ChannelStatus::closed : ChannelStatus::ok;
   }
 };
@@ -195,7 +215,7 @@ class RecvOperations {
   /// cause.
   [[nodiscard]] ChannelStatus try_recv(std::optional<T>& value) const {
     const ChannelCore* const core = static_cast<const Handle*>(this)->core().get();
-    if (core != nullptr && core->knows_caller() && core->must_wait(Case::Direction::kRecv)) {
+    if (core != nullptr && core->has_caller() && core->would_block(Case::Direction::kRecv)) {
       value.reset();
       return ChannelStatus::would_block;
     }
@@ -221,16 +241,19 @@ class RecvOperations {
   }
   static ChannelStatus receive(ChannelCore* core, std::optional<T>& value, Deadline deadline) {
     value.reset();
-    if (core != nullptr && core->recv_from_ring(value)) return ChannelStatus::ok;
-    return receive_slowly(core, value, deadline);
+    LockedChannel locked;  // of the nil channel
+    if (core != nullptr) {
+      locked = core->recv_from_ring(value);
+      if (!locked) return ChannelStatus::ok;
+    }
+    return receive_slowly(locked, value, deadline);
   }
-  // As send_slowly().
-  static ChannelStatus receive_slowly(ChannelCore* core, std::optional<T>& value,
+  static ChannelStatus receive_slowly(LockedChannel locked, std::optional<T>& value,
                                       Deadline deadline) {
-    Case one(core, Case::Direction::kRecv, &value);
-    if (communicate_one(one, deadline) < 0) return ChannelStatus::timed_out;
+    Case one(locked.channel(), Case::Direction::kRecv, &value);
+    if (locked.send_or_recv(one, deadline) < 0) return ChannelStatus::timed_out;
     if (!one.closed) return ChannelStatus::ok;
-    rethrow_cause(*core);
+    rethrow_cause(*one.channel);
     return ChannelStatus::closed;
   }
 };

@@ -50,7 +50,7 @@ class Mutex {
   bool locked_ LEAT_GUARDED_BY(lock_) = false;
   Atomic<std::uint64_t> holder_{0};  // the fiber's id; 0: none, or a thread. Written under lock_
   WaitQueue waiters_ LEAT_GUARDED_BY(lock_);
-  Touchers touchers_;
+  CallerSet callers_;
 };
 
 }  // namespace leat

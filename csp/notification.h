@@ -42,7 +42,7 @@ class Notification {
   mutable SpinLock lock_;
   bool notified_ LEAT_GUARDED_BY(lock_) = false;
   WaitQueue waiters_ LEAT_GUARDED_BY(lock_);
-  Touchers touchers_;
+  CallerSet callers_;
 };
 
 }  // namespace leat

@@ -53,11 +53,10 @@ concept SendingHandle = std::derived_from<H, SendOperations<H, typename H::value
 template <class H>
 concept ReceivingHandle = std::derived_from<H, RecvOperations<H, typename H::value_type>>;
 
-/// A case of select. `kCommunicates` cases describe themselves to the core and act when chosen;
-/// the other ones give a deadline.
+/// A case of select: an operation on a channel (kIsChannelCase), or a deadline.
 template <class C>
 concept SelectCase = requires(C& c) {
-  { C::kCommunicates } -> std::convertible_to<bool>;
+  { C::kIsChannelCase } -> std::convertible_to<bool>;
 };
 
 /// The channel of a case: borrowed from a handle that outlives the select, or owned.
@@ -67,13 +66,11 @@ class CaseChannel {
   explicit CaseChannel(ChannelHandle&& owned) noexcept
       : core_(owned.core().get()), share_(owned.core()) {}
   [[nodiscard]] ChannelCore* get() const noexcept { return core_; }
-  /// As those of ChannelCore; on the nil channel everybody has to wait.
-  [[nodiscard]] bool must_wait(Case::Direction direction) const noexcept {
-    return core_ == nullptr || core_->must_wait(direction);
+  /// As the functions of ChannelCore. An operation on the nil channel always blocks.
+  [[nodiscard]] bool would_block(Case::Direction direction) const noexcept {
+    return core_ == nullptr || core_->would_block(direction);
   }
-  [[nodiscard]] bool knows_caller() const noexcept {
-    return core_ == nullptr || core_->knows_caller();
-  }
+  [[nodiscard]] bool has_caller() const noexcept { return core_ == nullptr || core_->has_caller(); }
   /// From here it is owned.
   void own() noexcept {
     if (core_ == nullptr || share_.get() != nullptr) return;
@@ -90,14 +87,14 @@ class CaseChannel {
 template <Sendable T, class F>
 class RecvCase {
  public:
-  static constexpr bool kCommunicates = true;
-  static constexpr bool kOnce = false;
+  static constexpr bool kIsChannelCase = true;
+  static constexpr bool kOwnsValue = false;
   RecvCase(CaseChannel channel, F handler)
       : channel_(std::move(channel)), handler_(std::move(handler)) {}
   void own() noexcept { channel_.own(); }
   [[nodiscard]] const CaseChannel& channel() const noexcept { return channel_; }
-  [[nodiscard]] bool must_wait() const noexcept {
-    return channel_.must_wait(Case::Direction::kRecv);
+  [[nodiscard]] bool would_block() const noexcept {
+    return channel_.would_block(Case::Direction::kRecv);
   }
   void describe(Case& one) noexcept {
     one.channel = channel_.get();
@@ -105,12 +102,15 @@ class RecvCase {
     value_.reset();
     one.node.slot = &value_;
   }
-  /// The only one of its select.
-  int communicate_alone(Case& one, Deadline deadline) {
+  /// Performs this case, without regard to the others of its select: waits until `deadline`.
+  int try_or_wait(Case& one, Deadline deadline) {
     describe(one);
-    if (one.channel == nullptr) return communicate_with_nobody(one, deadline);
-    if (one.channel->recv_from_ring(value_)) return 0;
-    return one.channel->communicate_one(one, deadline);
+    LockedChannel locked;  // of the nil channel
+    if (one.channel != nullptr) {
+      locked = one.channel->recv_from_ring(value_);
+      if (!locked) return 0;
+    }
+    return locked.send_or_recv(one, deadline);
   }
   void act(const Case& chosen) {
     if (chosen.closed) rethrow_cause(*chosen.channel);
@@ -130,28 +130,31 @@ class RecvCase {
 template <class V, class F>
 class SendCase {
  public:
-  static constexpr bool kCommunicates = true;
-  static constexpr bool kOnce = !std::is_reference_v<V>;  // its value is gone then
+  static constexpr bool kIsChannelCase = true;
+  static constexpr bool kOwnsValue = !std::is_reference_v<V>;  // gone once the case was chosen
   SendCase(CaseChannel channel, V value, F handler)
       : channel_(std::move(channel)),
         value_(std::forward<V>(value)),
         handler_(std::move(handler)) {}
   void own() noexcept { channel_.own(); }
   [[nodiscard]] const CaseChannel& channel() const noexcept { return channel_; }
-  [[nodiscard]] bool must_wait() const noexcept {
-    return channel_.must_wait(Case::Direction::kSend);
+  [[nodiscard]] bool would_block() const noexcept {
+    return channel_.would_block(Case::Direction::kSend);
   }
   void describe(Case& one) noexcept {
     one.channel = channel_.get();
     one.direction = Case::Direction::kSend;
     one.node.slot = &value_;
   }
-  /// The only one of its select.
-  int communicate_alone(Case& one, Deadline deadline) {
+  /// Performs this case, without regard to the others of its select: waits until `deadline`.
+  int try_or_wait(Case& one, Deadline deadline) {
     describe(one);
-    if (one.channel == nullptr) return communicate_with_nobody(one, deadline);
-    if (one.channel->send_to_ring(value_)) return 0;
-    return one.channel->communicate_one(one, deadline);
+    LockedChannel locked;  // of the nil channel
+    if (one.channel != nullptr) {
+      locked = one.channel->template send_to_ring<std::remove_reference_t<V>>(std::move(value_));
+      if (!locked) return 0;
+    }
+    return locked.send_or_recv(one, deadline);
   }
   void act(const Case& chosen) {
     if (chosen.closed) throw_channel_closed(*chosen.channel, "select: send");
@@ -167,7 +170,7 @@ class SendCase {
 /// Made by on_timeout and otherwise.
 template <class F>
 struct DeadlineCase {
-  static constexpr bool kCommunicates = false;
+  static constexpr bool kIsChannelCase = false;
   Deadline deadline;
   F handler;
 };
@@ -220,163 +223,171 @@ template <class F = NoHandler>
   return DeadlineCase<F>{Deadline::now(), std::move(handler)};
 }
 
-template <SelectCase... Cases>
-inline constexpr std::size_t kCommunications =
-    (std::size_t{0} + ... + std::size_t{std::remove_cvref_t<Cases>::kCommunicates});
+/// Whether a case, or a reference to one, is an operation on a channel.
+template <class C>
+inline constexpr bool kOnChannel = std::remove_cvref_t<C>::kIsChannelCase;
 
-/// Completes the case at that place among the arguments, which communicated.
+/// How many of the cases are.
 template <class... Cases>
-void act_on(int chosen, const Case& communicated, Cases&... cases) {
-  int index = 0;
-  [[maybe_unused]] const auto act = [&](auto& one) {
-    if (index++ != chosen) return;
-    if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) one.act(communicated);
-  };
-  (act(cases), ...);
-}
-/// The same for one that gives a deadline.
-template <class... Cases>
-void act_on_deadline(int chosen, Cases&... cases) {
-  int index = 0;
-  [[maybe_unused]] const auto act = [&](auto& one) {
-    if (index++ != chosen) return;
-    if constexpr (!std::remove_cvref_t<decltype(one)>::kCommunicates) one.handler();
-  };
-  (act(cases), ...);
+inline constexpr std::size_t kChannelCases = (std::size_t{0} + ... +
+                                              std::size_t{kOnChannel<Cases>});
+
+/// Calls f(one, place) for each of the cases, in the order of the arguments.
+template <class F, class... Cases>
+[[gnu::always_inline]] inline void for_each_case(F&& f, Cases&... cases) {
+  [[maybe_unused]] int place = 0;
+  (f(cases, place++), ...);
 }
 
-/// The earliest of the cases that give a deadline, and its place among the arguments.
+/// Calls f(one) for the case at `chosen`.
+template <class F, class... Cases>
+[[gnu::always_inline]] inline void visit_case(int chosen, F&& f, Cases&... cases) {
+  for_each_case(
+      [&](auto& one, int place) {
+        if (place == chosen) f(one);
+      },
+      cases...);
+}
+
+/// Completes the channel operation at `chosen`, which was performed as `done`. Returns `chosen`.
+template <class... Cases>
+int act_on(int chosen, const Case& done, Cases&... cases) {
+  visit_case(
+      chosen,
+      [&](auto& one) {
+        if constexpr (kOnChannel<decltype(one)>) one.act(done);
+      },
+      cases...);
+  return chosen;
+}
+/// Runs the handler of the deadline at `chosen`. Returns `chosen`.
+template <class... Cases>
+int act_on_deadline(int chosen, Cases&... cases) {
+  visit_case(
+      chosen,
+      [](auto& one) {
+        if constexpr (!kOnChannel<decltype(one)>) one.handler();
+      },
+      cases...);
+  return chosen;
+}
+
+/// The earliest deadline of the cases, and its place; -1 if none of them is a deadline.
 struct EarliestDeadline {
   Deadline deadline = Deadline::never();
-  int position = -1;
+  int place = -1;
 };
 template <class... Cases>
 EarliestDeadline earliest_deadline(const Cases&... cases) noexcept {
   EarliestDeadline earliest;
-  int index = 0;
-  [[maybe_unused]] const auto look = [&](const auto& one) {
-    if constexpr (!std::remove_cvref_t<decltype(one)>::kCommunicates) {
-      if (earliest.position < 0 || one.deadline.at() < earliest.deadline.at()) {
-        earliest = {one.deadline, index};
-      }
-    }
-    ++index;
-  };
-  (look(cases), ...);
+  for_each_case(
+      [&](const auto& one, int place) {
+        if constexpr (!kOnChannel<decltype(one)>) {
+          if (earliest.place < 0 || one.deadline.at() < earliest.deadline.at()) {
+            earliest = {one.deadline, place};
+          }
+        }
+      },
+      cases...);
   return earliest;
 }
 
-/// A select with one communication. Returns the place of the case that was chosen.
+/// A select with one channel operation. Returns the place of the chosen case.
 template <class... Cases>
 __attribute__((noinline)) int select_one(Cases&... cases) {
   const EarliestDeadline earliest = earliest_deadline(cases...);
-  Case communicated;
+  Case operation;
   int chosen = -1;
-  int index = 0;
-  const auto communicate_alone = [&](auto& one) {
-    if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) {
-      if (one.communicate_alone(communicated, earliest.deadline) >= 0) chosen = index;
-    }
-    ++index;
-  };
-  (communicate_alone(cases), ...);
-  if (chosen < 0) {
-    act_on_deadline(earliest.position, cases...);
-    return earliest.position;
-  }
-  act_on(chosen, communicated, cases...);
-  return chosen;
+  for_each_case(
+      [&](auto& one, int place) {
+        if constexpr (kOnChannel<decltype(one)>) {
+          if (one.try_or_wait(operation, earliest.deadline) >= 0) chosen = place;
+        }
+      },
+      cases...);
+  return chosen < 0 ? act_on_deadline(earliest.place, cases...)
+                    : act_on(chosen, operation, cases...);
 }
 
 /// A select that has to look at all its channels at one instant, and may have to wait. `polled`:
 /// none of them was ready a moment ago.
 template <class... Cases>
 __attribute__((noinline)) int select_together(bool polled, Cases&... cases) {
-  constexpr std::size_t kCount = kCommunications<Cases...>;
-  std::array<Case, kCount> communications;
-  std::array<int, kCount> position{};  // of each communication among the arguments
-  std::size_t used = 0;
-  int index = 0;
-  [[maybe_unused]] const auto describe = [&](auto& one) {
-    if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) {
-      one.describe(communications[used]);
-      position[used++] = index;
-    }
-    ++index;
-  };
-  (describe(cases), ...);
+  constexpr std::size_t kCount = kChannelCases<Cases...>;
+  std::array<Case, kCount> operations;
+  std::array<int, kCount> places{};  // of each operation among the arguments
+  [[maybe_unused]] std::size_t used = 0;
+  for_each_case(
+      [&](auto& one, int place) {
+        if constexpr (kOnChannel<decltype(one)>) {
+          one.describe(operations[used]);
+          places[used++] = place;
+        }
+      },
+      cases...);
   const EarliestDeadline earliest = earliest_deadline(cases...);
-  const int outcome = polled ? communicate_later(communications, earliest.deadline)
-                             : communicate(communications, earliest.deadline);
-  if (outcome < 0) {
-    act_on_deadline(earliest.position, cases...);
-    return earliest.position;
-  }
-  const auto communicated = static_cast<std::size_t>(outcome);
-  act_on(position[communicated], communications[communicated], cases...);
-  return position[communicated];
+  const int outcome = polled ? select_cases_locked(operations, earliest.deadline)
+                             : select_cases(operations, earliest.deadline);
+  if (outcome < 0) return act_on_deadline(earliest.place, cases...);
+  const auto done = static_cast<std::size_t>(outcome);
+  return act_on(places[done], operations[done], cases...);
 }
 
-/// A select with several communications among at most 64 cases: takes one that is ready, if there
-/// is one, before it describes them all.
+/// A select with several channel operations among at most 64 cases. If one of them is ready, takes
+/// it without describing all of them.
 template <class... Cases>
 int select_several(Cases&... cases) {
-  std::uint64_t ready = 0;  // by place among the arguments
+  std::uint64_t ready = 0;  // by place
   std::size_t count = 0;
   bool known = true;
-  int index = 0;
-  const auto look = [&](const auto& one) {
-    if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) {
-      known = known && one.channel().knows_caller();
-      if (!one.must_wait()) {
-        ready |= std::uint64_t{1} << static_cast<unsigned>(index);
-        ++count;
-      }
-    }
-    ++index;
-  };
-  (look(cases), ...);
+  for_each_case(
+      [&](const auto& one, int place) {
+        if constexpr (kOnChannel<decltype(one)>) {
+          known = known && one.channel().has_caller();
+          if (!one.would_block()) {
+            ready |= std::uint64_t{1} << static_cast<unsigned>(place);
+            ++count;
+          }
+        }
+      },
+      cases...);
   if (!known) return select_together(false, cases...);
   for (; count > 0; --count) {
     std::uint64_t rest = ready;
     for (std::size_t skip = count > 1 ? choose_case(count) : 0; skip > 0; --skip) rest &= rest - 1;
     const int chosen = std::countr_zero(rest);
-    Case communicated;
+    Case operation;
     bool done = false;
-    index = 0;
-    const auto try_it = [&](auto& one) {
-      if (index++ != chosen) return;
-      if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) {
-        done = one.communicate_alone(communicated, Deadline::now()) >= 0;
-      }
-    };
-    (try_it(cases), ...);
-    if (done) {
-      act_on(chosen, communicated, cases...);
-      return chosen;
-    }
+    visit_case(
+        chosen,
+        [&](auto& one) {
+          if constexpr (kOnChannel<decltype(one)>) {
+            done = one.try_or_wait(operation, Deadline::now()) >= 0;
+          }
+        },
+        cases...);
+    if (done) return act_on(chosen, operation, cases...);
     ready &= ~(std::uint64_t{1} << static_cast<unsigned>(chosen));
   }
   return select_together(true, cases...);
 }
 
-/// The case to take where there is no need to look closer: an otherwise beside one communication
-/// that has to wait. -1: look closer.
+/// The place of an otherwise() that can be chosen without a closer look, because the one channel
+/// operation would block; -1 if a closer look is needed.
 template <class... Cases>
 int otherwise_at_once(const Cases&... cases) noexcept {
-  int chosen = -1;
-  bool must_wait = false;
-  int index = 0;
-  const auto look = [&](const auto& one) {
-    if constexpr (std::remove_cvref_t<decltype(one)>::kCommunicates) {
-      must_wait = one.must_wait() && one.channel().knows_caller();
-    } else if (chosen < 0 && one.deadline.is_now()) {
-      chosen = index;
-    }
-    ++index;
-  };
-  (look(cases), ...);
-  return must_wait ? chosen : -1;
+  int otherwise_place = -1;
+  bool would_block = false;
+  for_each_case(
+      [&](const auto& one, int place) {
+        if constexpr (kOnChannel<decltype(one)>) {
+          would_block = one.would_block() && one.channel().has_caller();
+        } else if (otherwise_place < 0 && one.deadline.is_now()) {
+          otherwise_place = place;
+        }
+      },
+      cases...);
+  return would_block ? otherwise_place : -1;
 }
 
 /// Waits for one of the cases; runs its handler; returns its index among the arguments. Throws what
@@ -384,17 +395,15 @@ int otherwise_at_once(const Cases&... cases) noexcept {
 /// ever.
 template <SelectCase... Cases>
 int select(Cases&&... cases) {
-  constexpr std::size_t kCount = kCommunications<Cases...>;
+  constexpr std::size_t kCount = kChannelCases<Cases...>;
   if constexpr (kCount == 0) {
     return select_together(true, cases...);
   } else if constexpr (sizeof...(Cases) > 64) {
     return select_together(false, cases...);
   } else if constexpr (kCount == 1) {
     if constexpr (sizeof...(Cases) > 1) {
-      if (const int chosen = otherwise_at_once(cases...); chosen >= 0) {
-        act_on_deadline(chosen, cases...);
-        return chosen;
-      }
+      const int place = otherwise_at_once(cases...);
+      if (place >= 0) return act_on_deadline(place, cases...);
     }
     return select_one(cases...);
   } else {

@@ -38,14 +38,14 @@ class Selector {
   /// Adds a case and returns its index. Throws std::length_error beyond kMostCases.
   template <SelectCase C>
   std::size_t add(C one) {
-    static_assert(C::kCommunicates, "timeouts are select_until, otherwise is try_select");
+    static_assert(C::kIsChannelCase, "timeouts are select_until, otherwise is try_select");
     one.own();
     return add_erased(std::make_shared<Erased<C>>(std::move(one)));
   }
   /// Puts another case in the place of `index`. Throws std::out_of_range.
   template <SelectCase C>
   void set(std::size_t index, C one) {
-    static_assert(C::kCommunicates, "timeouts are select_until, otherwise is try_select");
+    static_assert(C::kIsChannelCase, "timeouts are select_until, otherwise is try_select");
     one.own();
     entries_.at(index) = std::make_shared<Erased<C>>(std::move(one));
   }
@@ -59,13 +59,13 @@ class Selector {
   /// Waits for one of the cases; runs its handler; returns its index. Throws what the handler
   /// throws, Cancelled, and what select() does. Without a case that can ever be ready it waits for
   /// ever.
-  std::size_t select() { return *communicate_one(Deadline::never()); }
+  std::size_t select() { return *select_by(Deadline::never()); }
   /// Waits at most until `deadline` (of the scheduler's clock): nullopt if none was ready by then.
   std::optional<std::size_t> select_until(TimePoint deadline) {
-    return communicate_one(Deadline(deadline));
+    return select_by(Deadline(deadline));
   }
   /// nullopt if no case is ready now, decided at one instant for all channels.
-  std::optional<std::size_t> try_select() { return communicate_one(Deadline::now()); }
+  std::optional<std::size_t> try_select() { return select_by(Deadline::now()); }
 
  private:
   class Entry {
@@ -84,14 +84,14 @@ class Selector {
     explicit Erased(C one) : case_(std::move(one)) {}
     void describe(Case& one) noexcept override { case_.describe(one); }
     void act(const Case& chosen) override { case_.act(chosen); }
-    [[nodiscard]] bool once() const noexcept override { return C::kOnce; }
+    [[nodiscard]] bool once() const noexcept override { return C::kOwnsValue; }
 
    private:
     C case_;
   };
 
   std::size_t add_erased(std::shared_ptr<Entry> entry);
-  std::optional<std::size_t> communicate_one(Deadline deadline);
+  std::optional<std::size_t> select_by(Deadline deadline);
 
   std::vector<std::shared_ptr<Entry>> entries_;  // null: disabled
   std::vector<Case> cases_;  // for one select at a time; handlers may begin another

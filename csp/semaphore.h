@@ -55,7 +55,7 @@ class Semaphore {
   mutable SpinLock lock_;
   std::int64_t available_ LEAT_GUARDED_BY(lock_);
   WaitQueue waiters_ LEAT_GUARDED_BY(lock_);
-  Touchers touchers_;
+  CallerSet callers_;
 };
 
 }  // namespace leat

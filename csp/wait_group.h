@@ -51,7 +51,7 @@ class WaitGroup {
   SpinLock lock_;
   std::int64_t count_ LEAT_GUARDED_BY(lock_) = 0;
   WaitQueue waiters_ LEAT_GUARDED_BY(lock_);
-  Touchers touchers_;
+  CallerSet callers_;
 };
 
 }  // namespace leat

@@ -57,7 +57,7 @@ TECHNIQUES = {
           "  struct {\n    void operator++() noexcept {}\n"
           "    operator std::uint64_t() const noexcept { return 0; }\n  } sent_;"),
          ("csp/channel/core.cpp", "    one.node.since = coarse_now(worker);\n", ""),
-         ("csp/channel/core.cpp", "      const Cycles now = coarse_now(worker_);\n",
+         ("csp/channel/select_core.cpp", "      const Cycles now = coarse_now(worker_);\n",
           "      const Cycles now = 0;\n"),
          ("csp/channel/core.cpp",
           "  const Cycles now = coarse_now(worker);\n  return now > node.since ? now - node.since : 0;\n",

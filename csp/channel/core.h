@@ -1,24 +1,29 @@
-// The channel without its handles: a bounded FIFO, who waits to send and who waits to receive.
+// The channel without its handles: a bounded FIFO, and the queues of the operations that wait to
+// send and to receive.
 //
-// What can be done at once with the ring alone is done in place, typed, in this header. Everything
-// else is communicate(), in channel_core.cpp: one code path of every operation that meets somebody
-// waiting, or has to wait itself: plain, tried, timed or selected.
+// This header holds the fast path: what can be done at once with the ring alone, inline and typed.
+// core.cpp is the other path of a single send or receive: it meets a waiting peer, or waits.
+// select_core.cpp is the same for an operation on several channels.
 //
 // Always true under lock_:
 //  - 0 <= count_ <= capacity_, in a ring that starts at head_;
 //  - a receiver waits only while the ring is empty, the channel open, and no sender waits;
 //  - a sender waits only while the ring is full and the channel open;
 //  - closed_ is sticky; what was buffered before the close is still received;
-//  - users_ counts the waiting operations that will touch the channel again. Who communicates with
-//    one counts it out: it will not look back.
-// Waiting operations that were decided elsewhere (another case of their select, a deadline, a
-// cancellation) may still stand in a queue; they are skipped when popped.
+//  - waiters_to_return_ counts the waiting operations that will touch the channel again. The peer
+//    that completes an operation decrements it on the operation's behalf; the operation does not
+//    touch the channel again.
+// An operation that was decided elsewhere (by another case of its select, a deadline or a
+// cancellation) may still stand in a queue. It is skipped when it is popped.
 //
-// A value is handed over by move construction: from the sender's object, or from the ring, to the
-// ring or into the receiver's std::optional. Nothing else is asked of T.
+// A value moves by move construction: from the sender's object, or from the ring, to the ring or
+// into the receiver's std::optional. Nothing else is required of T.
 //
-// Locks: an operation on several channels locks them in address order. A waiting operation holds
-// the locks until its fiber is switched away from. Waiters are woken after locks are dropped.
+// Lock   | guards                        | held while calling
+// lock_  | the ring, the queues, closed_ | T's move constructor and destructor; Waiter::claim
+// An operation on several channels takes their locks in address order. A waiting operation holds
+// its locks until its fiber has been switched away from. Waiters are woken after the locks are
+// dropped.
 #pragma once
 
 #include <cstddef>
@@ -94,8 +99,8 @@ class ChannelRef {
   ChannelCore* core_ = nullptr;
 };
 
-/// One possible communication of an operation. What has no initial value is working memory of
-/// select().
+/// One send or receive that an operation may perform. A select has several. Members without an
+/// initial value are working memory of select_cases().
 struct Case {
   enum class Direction : std::uint8_t { kSend, kRecv };
 
@@ -110,11 +115,33 @@ struct Case {
 
   ChannelCore* channel = nullptr;  // null: the nil channel, never ready
   Direction direction = Direction::kRecv;
-  bool closed = false;  // result: chosen because the channel is closed; nothing was moved
-  std::uint32_t trial;  // which case is tried at this one's turn
-  const Case* in_lock_order;
-  ChannelRef keep;  // of a channel found closed after a wait, for who reports it
+  bool closed = false;       // result: chosen because the channel is closed; nothing was moved
+  std::uint32_t poll_order;  // which case is tried at this one's turn
+  const Case* lock_order;
+  ChannelRef closed_channel;  // keeps a channel that a wait found closed, until that is reported
   WaitNode node;
+};
+
+/// Waits for ever, or until `deadline`, as an operation on the nil channel does. Throws Cancelled.
+int wait_on_nil(Case& one, Deadline deadline);
+
+/// Names who holds a channel's lock. The fast path returns it: empty if the operation is done;
+/// otherwise the caller holds the lock and must call send_or_recv(), which drops it. A
+/// default-made one stands for the nil channel, which has no lock.
+class [[nodiscard]] LockedChannel {
+ public:
+  LockedChannel() = default;
+  explicit LockedChannel(ChannelCore* locked) noexcept : channel_(locked) {}
+
+  /// True if a lock is held.
+  explicit operator bool() const noexcept { return channel_ != nullptr; }
+  [[nodiscard]] ChannelCore* channel() const noexcept { return channel_; }
+  /// Performs the operation, waiting for it until `deadline`. Returns 0 if it was performed or the
+  /// channel is closed (`one.closed`), Waiter::kTimedOut otherwise. Throws Cancelled.
+  int send_or_recv(Case& one, Deadline deadline) const;
+
+ private:
+  ChannelCore* channel_ = nullptr;
 };
 
 class LEAT_CACHE_ALIGNED ChannelCore {
@@ -131,38 +158,35 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   }
 #endif
 
-  void retain() noexcept { shares_.fetch_add(1, std::memory_order_relaxed); }
+  void retain() noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
   /// With the last share the channel goes, or, while operations wait on it, with the last of these.
   void release() noexcept LEAT_EXCLUDES(lock_);
 
-  /// Without the lock: true if the operation has to wait (at one instant of this call; otherwise it
-  /// may have to). What a poll costs that finds nothing.
+  /// True if an operation in that direction would have to wait, at one instant of this call. Takes
+  /// no lock: this is all that a poll costs that finds nothing.
   ///
-  /// A report of a deadlock must know of everybody who may come back to a channel, so who operates
-  /// on it for the first time takes the lock: the caller has made sure of knows_caller().
-  [[nodiscard]] bool must_wait(Case::Direction direction) const noexcept;
-  /// Whether fibers of the caller's scheduler, or else plain threads, have operated on it before.
-  [[nodiscard]] bool knows_caller() const noexcept { return touchers_.knows(calling_scheduler()); }
+  /// A deadlock report must know every caller that may come back to a channel. Adding a caller
+  /// takes the lock, so the caller has checked has_caller() first.
+  [[nodiscard]] bool would_block(Case::Direction direction) const noexcept;
+  /// True if the caller's scheduler (or, for a plain thread, any outsider) has used the channel.
+  [[nodiscard]] bool has_caller() const noexcept { return callers_.contains(calling_scheduler()); }
 
-  /// Sends if only the ring is concerned. If not, returns false, and lock_ is held: for
-  /// communicate_one().
-  template <class T>
-  bool send_to_ring(T& value) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS;
+  /// Sends if only the ring is concerned: constructs the value from `value` and returns an empty
+  /// LockedChannel. Otherwise leaves `value` alone and returns with the lock held.
+  template <class T, class V>
+  LockedChannel send_to_ring(V&& value) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS;
   /// Likewise receives, into `value`, which is empty.
   template <class T>
-  bool recv_from_ring(std::optional<T>& value) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS;
-  /// The rest of a send or receive: waits until it is done, or `deadline`: 0, or Waiter::kTimedOut.
-  /// Sets `one.closed`; then nothing was moved. Throws Cancelled. Called with lock_ held, returns
-  /// without.
-  int communicate_one(Case& one, Deadline deadline);
+  LockedChannel recv_from_ring(std::optional<T>& value) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS;
+  /// LockedChannel::send_or_recv().
+  int send_or_recv(Case& one, Deadline deadline);
 
-  /// Of one that nobody uses any more, and that will be used again: fibers of `scheduler` (null:
-  /// something that is no fiber) will operate on it; who did before is forgotten. Who waits on it
-  /// is in no deadlock, unless it is their own scheduler's fibers that they wait for.
+  /// Sets the known callers to the fibers of `scheduler`, or (null) to outsiders. Only while no
+  /// operation is in progress: for a channel that is used again.
   void expect_only(const SchedulerCore* scheduler) noexcept LEAT_EXCLUDES(lock_) {
     const SpinLockGuard guard(lock_);
-    touchers_.forget();
-    touchers_.note(scheduler);
+    callers_.clear();
+    callers_.add(scheduler);
   }
   /// False if it was closed already.
   bool close(std::exception_ptr cause) noexcept LEAT_EXCLUDES(lock_);
@@ -176,19 +200,19 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   [[nodiscard]] std::string describe() const;
   /// Why it was closed; null if it is open or was closed without a cause.
   [[nodiscard]] std::exception_ptr cause() const noexcept LEAT_EXCLUDES(lock_);
-  [[nodiscard]] const Touchers& touchers() const noexcept { return touchers_; }
+  [[nodiscard]] const CallerSet& callers() const noexcept { return callers_; }
 
  private:
-  friend class Communication;
+  friend class SelectOperation;
 
   ~ChannelCore();
 
-  /// Performs the case at once if it can: true if it did, or if the channel is closed for it. Sets
-  /// `peer` to who is then to be woken, if anybody.
+  /// Performs the case at once if it can. Returns true if it did, or if the channel is closed for
+  /// it. Sets `peer` to the operation that is then to be woken, if there is one.
   bool attempt(Case& one, WaitNode*& peer, const Worker* worker) noexcept LEAT_REQUIRES(lock_);
   bool attempt_send(Case& one, WaitNode*& peer, const Worker* worker) noexcept LEAT_REQUIRES(lock_);
   bool attempt_recv(Case& one, WaitNode*& peer, const Worker* worker) noexcept LEAT_REQUIRES(lock_);
-  void leave_queue(Case& one, bool keep) noexcept LEAT_EXCLUDES(lock_);
+  void dequeue(Case& one, bool keep) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] WaitNode* pop_sender(const Worker* worker) noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] WaitNode* pop_receiver(const Worker* worker) noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] WaitQueue& queue(Case::Direction direction) noexcept LEAT_REQUIRES(lock_) {
@@ -200,8 +224,8 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   [[nodiscard]] std::size_t after(std::size_t position) const noexcept {
     return position + 1 == capacity_ ? 0 : position + 1;
   }
-  // Written under lock_, and read without it by must_wait(): who sees the count sees a close that
-  // came before it.
+  // Written under lock_, and read without it by would_block(): a reader that sees the count also
+  // sees a close that came before it.
   [[nodiscard]] std::size_t count() const noexcept {
     return count_.load(std::memory_order_acquire);
   }
@@ -209,11 +233,11 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_relaxed); }
 
   // What an operation touches, in two cache lines that it shares with no other channel.
-  Touchers touchers_;  // note() under lock_
+  CallerSet callers_;  // add() under lock_
   mutable SpinLock lock_;
-  std::uint32_t users_ LEAT_GUARDED_BY(lock_) = 0;
-  Atomic<bool> closed_{false};                    // written under lock_
-  bool orphaned_ LEAT_GUARDED_BY(lock_) = false;  // no shares are left, only users
+  std::uint32_t waiters_to_return_ LEAT_GUARDED_BY(lock_) = 0;
+  Atomic<bool> closed_{false};                   // written under lock_
+  bool unowned_ LEAT_GUARDED_BY(lock_) = false;  // no references are left, only waiters
   Atomic<std::size_t> count_{0};
   const std::size_t capacity_;
   WaitQueue senders_;    // changed under lock_
@@ -226,31 +250,22 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   Cycles receivers_waited_ LEAT_GUARDED_BY(lock_) = 0;
 
   Cycles senders_waited_ LEAT_GUARDED_BY(lock_) = 0;
-  Atomic<std::size_t> shares_{1};
+  Atomic<std::size_t> refs_{1};
   std::exception_ptr cause_ LEAT_GUARDED_BY(lock_);
   const std::string name_;
 };
 
-/// Waits until one of the cases can communicate, and communicates it: no other takes effect.
-/// Returns its index, or Waiter::kTimedOut if none could by `deadline` (Deadline::now() decides on
-/// one instant's state of all channels). Among cases that are ready, each is chosen with equal
-/// probability. Throws Cancelled. The caller's handles keep the channels alive until it waits; then
-/// the operation does.
+/// Waits until one of the cases can be performed, and performs that one alone. Returns its index,
+/// or Waiter::kTimedOut if none could by `deadline` (Deadline::now() decides on one instant's state
+/// of all channels). Each case that is ready is chosen with equal probability. Throws Cancelled.
+/// The caller's handles keep the channels alive until the operation waits; then the operation does.
 ///
 /// Go spec: "Select statements", "Send statements", "Receive operator".
-int communicate(std::span<Case> cases, Deadline deadline);
-/// The same for who has found that every case must_wait().
-int communicate_later(std::span<Case> cases, Deadline deadline);
+int select_cases(std::span<Case> cases, Deadline deadline);
+/// The same, without trying the cases one at a time first: takes all locks at once.
+int select_cases_locked(std::span<Case> cases, Deadline deadline);
 /// One of 0, ..., count - 1, each with equal probability: the choice of a select.
 [[nodiscard]] std::size_t choose_case(std::size_t count) noexcept;
-
-/// Waits for ever, or until `deadline`, as an operation on the nil channel does.
-int communicate_with_nobody(Case& one, Deadline deadline);
-/// ChannelCore::communicate_one(), or communicate_with_nobody() on the nil channel.
-inline int communicate_one(Case& one, Deadline deadline) {
-  return one.channel != nullptr ? one.channel->communicate_one(one, deadline)
-                                : communicate_with_nobody(one, deadline);
-}
 
 inline ChannelRef::ChannelRef(const ChannelRef& other) noexcept : core_(other.core_) {
   if (core_ != nullptr) core_->retain();
@@ -260,43 +275,48 @@ inline ChannelRef::~ChannelRef() {
   if (core_ != nullptr) core_->release();
 }
 
+inline int LockedChannel::send_or_recv(Case& one, Deadline deadline) const {
+  return channel_ != nullptr ? channel_->send_or_recv(one, deadline) : wait_on_nil(one, deadline);
+}
+
 // Where there is a ring, its count alone says at one instant whether the operation has to wait,
 // because nobody waits to send unless it is full, nor to receive unless it is empty; where there is
 // none, the queue does. A channel that is open afterwards was open at that instant.
-inline bool ChannelCore::must_wait(Case::Direction direction) const noexcept {
+inline bool ChannelCore::would_block(Case::Direction direction) const noexcept {
   const bool waits = direction == Case::Direction::kSend
                          ? count() == capacity_ && receivers_.empty()
                          : count() == 0 && senders_.empty();
   return waits && !closed();
 }
 
-template <class T>
-bool ChannelCore::send_to_ring(T& value) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
+template <class T, class V>
+LockedChannel ChannelCore::send_to_ring(V&& value) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
-  touchers_.note(calling_scheduler());
+  callers_.add(calling_scheduler());
   const std::size_t buffered = count();
-  if (buffered >= capacity_ || !receivers_.empty() || closed()) return false;
-  ::new (static_cast<void*>(reinterpret_cast<T*>(ring_) + tail_)) T(std::move(value));
+  if (buffered >= capacity_ || !receivers_.empty() || closed()) return LockedChannel(this);
+  ::new (static_cast<void*>(reinterpret_cast<T*>(ring_) + tail_)) T(std::forward<V>(value));
   tail_ = after(tail_);
   set_count(buffered + 1);
   ++sent_;
   lock_.unlock();
-  return true;
+  return {};
 }
 
 template <class T>
-bool ChannelCore::recv_from_ring(std::optional<T>& value) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
+LockedChannel ChannelCore::recv_from_ring(std::optional<T>& value) noexcept
+    LEAT_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
-  touchers_.note(calling_scheduler());
+  callers_.add(calling_scheduler());
   const std::size_t buffered = count();
-  if (buffered == 0 || !senders_.empty()) return false;
+  if (buffered == 0 || !senders_.empty()) return LockedChannel(this);
   T* const oldest = std::launder(reinterpret_cast<T*>(ring_) + head_);
   value.emplace(std::move(*oldest));
   oldest->~T();
   head_ = after(head_);
   set_count(buffered - 1);
   lock_.unlock();
-  return true;
+  return {};
 }
 
 }  // namespace leat

@@ -16,7 +16,7 @@ std::size_t Selector::add_erased(std::shared_ptr<Entry> entry) {
   return entries_.size() - 1;
 }
 
-std::optional<std::size_t> Selector::communicate_one(Deadline deadline) {
+std::optional<std::size_t> Selector::select_by(Deadline deadline) {
   // Empty between selects, so that no case of an earlier one keeps its channel.
   cases_.clear();
   cases_.resize(entries_.size());
@@ -25,7 +25,7 @@ std::optional<std::size_t> Selector::communicate_one(Deadline deadline) {
   }
   int outcome = 0;
   try {
-    outcome = communicate(cases_, deadline);
+    outcome = select_cases(cases_, deadline);
   } catch (...) {
     cases_.clear();
     throw;

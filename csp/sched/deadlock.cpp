@@ -23,12 +23,12 @@ namespace {
 bool is_stuck(const Fiber& fiber) noexcept {
   if (!fiber.undecided(std::memory_order_acquire)) return false;
   const Wait& wait = fiber.wait();
-  if (wait.object != nullptr && wait.object->touchers != nullptr &&
-      wait.object->touchers->from_outside()) {
+  if (wait.object != nullptr && wait.object->callers != nullptr &&
+      wait.object->callers->has_outsiders()) {
     return false;
   }
   return std::none_of(wait.cases.begin(), wait.cases.end(), [](const Case& one) {
-    return one.channel != nullptr && one.channel->touchers().from_outside();
+    return one.channel != nullptr && one.channel->callers().has_outsiders();
   });
 }
 

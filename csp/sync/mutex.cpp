@@ -25,7 +25,7 @@ bool Mutex::try_lock_until(TimePoint deadline) { return lock(Deadline(deadline))
 
 bool Mutex::lock(Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
-  touchers_.note(calling_scheduler());
+  callers_.add(calling_scheduler());
   if (!locked_) {
     locked_ = true;
     holder_.store(calling_fiber_id(), std::memory_order_relaxed);
@@ -38,7 +38,7 @@ bool Mutex::lock(Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   }
   WaitNode node;
   const int outcome = wait_in(waiters_, node, lock_, ParkReason::kMutex,
-                              {.touchers = &touchers_, .holder = &holder_}, deadline);
+                              {.callers = &callers_, .holder = &holder_}, deadline);
   // Handed over by unlock(): locked_ has stayed true.
   if (outcome >= 0) holder_.store(calling_fiber_id(), std::memory_order_relaxed);
   lock_.unlock();
@@ -50,7 +50,7 @@ void Mutex::unlock() {
   WakeList wake;
   {
     const SpinLockGuard guard(lock_);
-    touchers_.note(calling_scheduler());
+    callers_.add(calling_scheduler());
     if (!locked_) throw std::logic_error("leat: Mutex::unlock: it is not locked");
     if (WaitNode* const next = waiters_.pop_claimed()) {
       wake.add(*next);

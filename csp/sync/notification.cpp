@@ -9,7 +9,7 @@ void Notification::notify() noexcept {
   WakeList wake;
   {
     const SpinLockGuard guard(lock_);
-    touchers_.note(calling_scheduler());
+    callers_.add(calling_scheduler());
     notified_ = true;
     while (WaitNode* const node = waiters_.pop_claimed()) wake.add(*node);
   }
@@ -27,14 +27,14 @@ bool Notification::wait_until(TimePoint deadline) { return wait(Deadline(deadlin
 
 bool Notification::wait(Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
-  touchers_.note(calling_scheduler());
+  callers_.add(calling_scheduler());
   if (notified_) {
     lock_.unlock();
     return true;
   }
   WaitNode node;
   const int outcome =
-      wait_in(waiters_, node, lock_, ParkReason::kNotification, {.touchers = &touchers_}, deadline);
+      wait_in(waiters_, node, lock_, ParkReason::kNotification, {.callers = &callers_}, deadline);
   lock_.unlock();
   if (outcome == Waiter::kCancelled) throw Cancelled{};
   return outcome >= 0;

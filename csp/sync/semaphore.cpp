@@ -39,7 +39,7 @@ bool Semaphore::acquire_until(std::int64_t units, TimePoint deadline) {
 bool Semaphore::acquire(std::int64_t units, Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   checked(units, "acquire");
   lock_.lock();
-  touchers_.note(calling_scheduler());
+  callers_.add(calling_scheduler());
   if (waiters_.empty() && units <= available_) {
     available_ -= units;
     lock_.unlock();
@@ -51,7 +51,7 @@ bool Semaphore::acquire(std::int64_t units, Deadline deadline) LEAT_NO_THREAD_SA
   }
   Request request(units);
   const int outcome =
-      wait_in(waiters_, request, lock_, ParkReason::kSemaphore, {.touchers = &touchers_}, deadline);
+      wait_in(waiters_, request, lock_, ParkReason::kSemaphore, {.callers = &callers_}, deadline);
   if (outcome >= 0) {  // granted: whoever popped the request has taken the units
     lock_.unlock();
     return true;
@@ -70,7 +70,7 @@ void Semaphore::release(std::int64_t units) {
   WakeList wake;
   {
     const SpinLockGuard guard(lock_);
-    touchers_.note(calling_scheduler());
+    callers_.add(calling_scheduler());
     if (units > std::numeric_limits<std::int64_t>::max() - available_) {
       throw std::overflow_error("leat: Semaphore: release of " + std::to_string(units) +
                                 " units beside " + std::to_string(available_) +

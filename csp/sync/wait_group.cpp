@@ -13,7 +13,7 @@ void WaitGroup::add(std::int64_t count) {
   WakeList wake;
   {
     const SpinLockGuard guard(lock_);
-    touchers_.note(calling_scheduler());
+    callers_.add(calling_scheduler());
     if (count > std::numeric_limits<std::int64_t>::max() - count_) {
       throw std::overflow_error("leat: WaitGroup: " + std::to_string(count) + " more than " +
                                 std::to_string(count_) + " cannot be counted");
@@ -36,14 +36,14 @@ bool WaitGroup::wait_until(TimePoint deadline) { return wait(Deadline(deadline))
 
 bool WaitGroup::wait(Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
-  touchers_.note(calling_scheduler());
+  callers_.add(calling_scheduler());
   if (count_ == 0) {
     lock_.unlock();
     return true;
   }
   WaitNode node;
   const int outcome =
-      wait_in(waiters_, node, lock_, ParkReason::kWaitGroup, {.touchers = &touchers_}, deadline);
+      wait_in(waiters_, node, lock_, ParkReason::kWaitGroup, {.callers = &callers_}, deadline);
   lock_.unlock();
   if (outcome == Waiter::kCancelled) throw Cancelled{};
   return outcome >= 0;

@@ -1,7 +1,7 @@
-// Who has ever operated on an object that fibers wait for.
+// Which schedulers' fibers, and whether plain threads, have used an object that fibers wait on.
 //
-// A report of a deadlock must not be wrong: a plain thread, or a fiber of another scheduler, that
-// has used an object once may come back and wake whoever waits for it.
+// A deadlock report must not be wrong: a plain thread, or a fiber of another scheduler, that has
+// used an object once may come back and wake the fibers that wait on it.
 #pragma once
 
 #include "leat/csp/base/atomic.h"
@@ -9,36 +9,39 @@
 
 namespace leat {
 
-class Touchers {
+/// The callers that have ever used one object: none, the fibers of one scheduler, or anybody
+/// ("outsiders": a plain thread, or the fibers of a second scheduler).
+///
+/// add() and clear() are called under the object's lock. The other functions need no lock.
+class CallerSet {
  public:
-  /// `scheduler` is that of the calling fiber, null on a plain thread. Under the object's lock.
-  void note(const SchedulerCore* scheduler) noexcept {
-    if (__builtin_expect(knows(scheduler), 1)) return;
+  /// Adds a caller: a fiber of `scheduler`, or a plain thread (null). See calling_scheduler().
+  void add(const SchedulerCore* scheduler) noexcept {
+    if (__builtin_expect(contains(scheduler), 1)) return;
     if (scheduler != nullptr && first_.load(std::memory_order_relaxed) == nullptr) {
       first_.store(scheduler, std::memory_order_relaxed);
     } else {
-      outside_.store(true, std::memory_order_relaxed);
+      outsiders_.store(true, std::memory_order_relaxed);
     }
   }
-  /// As if nobody had. Under the object's lock, while nobody waits for it.
-  void forget() noexcept {
+  /// Removes all callers. Only while nobody waits on the object.
+  void clear() noexcept {
     first_.store(nullptr, std::memory_order_relaxed);
-    outside_.store(false, std::memory_order_relaxed);
+    outsiders_.store(false, std::memory_order_relaxed);
   }
-  /// Whether note() of the same would change nothing.
-  [[nodiscard]] bool knows(const SchedulerCore* scheduler) const noexcept {
+  /// True if add(scheduler) would change nothing.
+  [[nodiscard]] bool contains(const SchedulerCore* scheduler) const noexcept {
     return (scheduler != nullptr && first_.load(std::memory_order_relaxed) == scheduler) ||
-           from_outside();
+           has_outsiders();
   }
-  /// Whether a plain thread, or fibers of more than one scheduler, have ever operated on the
-  /// object.
-  [[nodiscard]] bool from_outside() const noexcept {
-    return outside_.load(std::memory_order_relaxed);
+  /// True if a plain thread, or fibers of more than one scheduler, have used the object.
+  [[nodiscard]] bool has_outsiders() const noexcept {
+    return outsiders_.load(std::memory_order_relaxed);
   }
 
  private:
   Atomic<const SchedulerCore*> first_{nullptr};
-  Atomic<bool> outside_{false};
+  Atomic<bool> outsiders_{false};
 };
 
 }  // namespace leat

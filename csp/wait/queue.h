@@ -36,7 +36,7 @@ class WaitQueue {
  public:
   /// Without the lock: whether it was empty at some instant of the call.
   [[nodiscard]] bool empty() const noexcept {
-    // acquire: what is read next is not older (ChannelCore::must_wait).
+    // acquire: what is read next is not older (ChannelCore::would_block).
     return first_.load(std::memory_order_acquire) == nullptr;
   }
 

@@ -26,7 +26,7 @@
 namespace leat {
 
 class GroupCore;
-class Touchers;
+class CallerSet;
 struct Case;
 
 /// Why a fiber waits; printed by reports.
@@ -50,7 +50,7 @@ enum class ParkReason : std::uint8_t {
 /// What a fiber waits for that is no channel.
 struct WaitObject {
   /// Null where only fibers of this scheduler, or its clock, can end the wait.
-  const Touchers* touchers = nullptr;
+  const CallerSet* callers = nullptr;
   /// The id of the fiber that keeps others waiting; null where it cannot be told.
   const Atomic<std::uint64_t>* holder = nullptr;
   /// The group whose fibers keep others waiting; likewise.
@@ -65,8 +65,9 @@ struct Wait {
   const WaitObject* object = nullptr;
 };
 
-/// The locks under which a waiter has entered its queues, to be dropped once it can be woken: one,
-/// or those that drop(argument) drops. What `argument` points to may be gone with the last of them.
+/// The locks under which a waiter has entered its queues: none, one, or those that drop(argument)
+/// drops. They are dropped once the waiter can be woken. drop() may read `argument` only while it
+/// still holds one of its locks; where no lock is held there is no `drop`.
 struct HeldLocks {
   SpinLock* one = nullptr;
   void (*drop)(void*) noexcept = nullptr;

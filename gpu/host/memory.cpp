@@ -55,7 +55,7 @@ bool HostMemory::worth_waiting_for(std::size_t bytes) const noexcept {
 bool HostMemory::reserve(std::size_t bytes, const Engines& engines, bool waits,
                          std::size_t& used) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
-  touchers_.note(calling_scheduler());
+  callers_.add(calling_scheduler());
   while (waits && worth_waiting_for(bytes)) {
     lock_.unlock();
     wait_for_some(bytes, engines);
@@ -77,7 +77,7 @@ void HostMemory::wait_for_some(std::size_t bytes,
   int outcome = 0;
   if (worth_waiting_for(bytes)) {
     WaitNode node;
-    outcome = wait_in(waiters_, node, lock_, ParkReason::kAwait, {.touchers = &touchers_});
+    outcome = wait_in(waiters_, node, lock_, ParkReason::kAwait, {.callers = &callers_});
   }
   lock_.unlock();
   if (outcome == Waiter::kCancelled) throw Cancelled{};
@@ -85,7 +85,7 @@ void HostMemory::wait_for_some(std::size_t bytes,
 
 void HostMemory::note_freed(std::size_t bytes) noexcept {
   const SpinLockGuard guard(lock_);
-  touchers_.note(calling_scheduler());
+  callers_.add(calling_scheduler());
   pending_free_ += bytes;
 }
 

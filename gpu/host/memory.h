@@ -77,7 +77,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   std::size_t used_ LEAT_GUARDED_BY(lock_) = 0;  // at most cap_
   std::size_t pending_free_ LEAT_GUARDED_BY(lock_) =
       0;                                      // bytes of these that their users have freed
-  Touchers touchers_;                         // note() under lock_
+  CallerSet callers_;                         // add() under lock_
   WaitQueue waiters_ LEAT_GUARDED_BY(lock_);  // for room
 };
 

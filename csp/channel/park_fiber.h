@@ -1,0 +1,46 @@
+// Waiting and waking on a fiber, inlined down to the switch: what core.cpp and select_core.cpp
+// share.
+#pragma once
+
+#include <utility>
+
+#include "leat/csp/base/cycles.h"
+#include "leat/csp/clock.h"
+#include "leat/csp/fiber/fiber.h"
+#include "leat/csp/sched/worker_switch.h"
+#include "leat/csp/wait/queue.h"
+#include "leat/csp/wait/waiter.h"
+
+namespace leat {
+
+/// About now: of the calling worker, or (null) read from the CPU.
+inline Cycles coarse_now(const Worker* worker) noexcept {
+  return worker != nullptr ? worker->coarse_now() : cycles_now();
+}
+
+/// park_current() for the fiber that `worker` runs.
+template <class Enqueue, class Dequeue>
+LEAT_INLINE int park_fiber(Worker& worker, const Wait& what, Deadline deadline, Enqueue&& enqueue,
+                           Dequeue&& dequeue) {
+  Fiber& fiber = *worker.running();
+  fiber.begin(what);
+  const HeldLocks held = enqueue(fiber);
+  fiber.park_here(worker, deadline, held);
+  const int outcome = fiber.outcome();
+  dequeue(outcome);
+  fiber.end();
+  return outcome;
+}
+
+/// Wakes a claimed operation, if there is one. Without any lock held. `worker` is the caller's,
+/// null on a plain thread.
+LEAT_INLINE void wake(WaitNode* peer, Worker* worker) noexcept {
+  if (peer == nullptr) return;
+  if (peer->waiter->is_fiber()) {
+    static_cast<Fiber*>(peer->waiter)->ready_from(worker);
+  } else {
+    peer->waiter->ready();
+  }
+}
+
+}  // namespace leat
