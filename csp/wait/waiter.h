@@ -65,9 +65,11 @@ struct Wait {
   const WaitObject* object = nullptr;
 };
 
-/// The locks under which a waiter has entered its queues: none, one, or those that drop(argument)
-/// drops. They are dropped once the waiter can be woken. drop() may read `argument` only while it
-/// still holds one of its locks; where no lock is held there is no `drop`.
+/// The locks that a waiter holds while it is switched away from: none, `one`, or several, which
+/// drop(argument) drops. They are dropped once the waiter can be woken.
+///
+/// `argument` may be read only while one of the locks is held: without them the operation may end,
+/// and `argument` with it. So an operation that holds no lock sets no `drop`.
 struct HeldLocks {
   SpinLock* one = nullptr;
   void (*drop)(void*) noexcept = nullptr;
