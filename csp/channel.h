@@ -8,27 +8,33 @@
 //   });
 //   for (Batch& b : batches) train_step(b);
 //
-// A Channel is a handle; copies name the same channel, and the last one frees it. Sender and
-// Receiver are handles with one direction. A default-constructed handle is the nil channel: never
-// ready, so sending to it and receiving from it wait for ever; in a select it is as if absent.
-//
-// Semantics (Go spec: "Channel types", "Send statements", "Receive operator"; Go memory model):
-//  - capacity 0 is a rendezvous: a send completes when the value is taken. Capacity n buffers n;
-//  - values arrive in the order sent; waiting senders, and waiting receivers, are served first
-//    come, first served;
-//  - after close, what was buffered is still received, then every receive returns std::nullopt at
-//    once. Closed with a cause, receives rethrow the cause instead of returning std::nullopt;
-//  - a send on a closed channel throws ChannelClosed, also if the close comes while it waits, and
-//    the value is still the caller's, unmoved;
-//  - a send happens before its receive completes; a close happens before a receive that returns
-//    because of it; on capacity C the k-th receive happens before the (k+C)-th send completes.
+// Semantics (Go spec: "Channel types", "Send statements", "Receive operator"; Go memory model)
+//  - Capacity 0 is a rendezvous: a send completes when a receiver takes the value. A channel of
+//    capacity n buffers n values.
+//  - Values arrive in the order in which they were sent. Waiting senders, and waiting receivers,
+//  are
+//    served first come, first served.
+//  - After close(), receivers still get the buffered values. Then every receive returns
+//  std::nullopt
+//    at once or, if the channel was closed with a cause, rethrows the cause.
+//  - A default-constructed handle is the nil channel. It is never ready: a send or a receive waits
+//    for ever, and a select ignores the case.
+//  - Memory order: a send happens before its receive completes. A close happens before a receive
+//    that returns because of the close. On capacity C the k-th receive happens before the (k+C)-th
+//    send completes.
 //
 // Thread safety: every operation may be called from any fiber of any scheduler and from any plain
-// thread. A fiber parks (and may continue on another thread); a thread blocks. Waiting throws
-// Cancelled on a fiber that is asked to stop; threads are never cancelled: close wakes them. A
-// single handle object must not be assigned to while another thread uses that same object.
+// thread. A fiber parks, and may continue on another thread; a plain thread blocks. Assigning to a
+// handle object while another thread uses the same object is a data race; copy the handle instead.
 //
-// Memory: a channel allocates on construction (the ring and its control block), never afterwards.
+// Ownership and lifetime: Channel, Sender and Receiver are handles. Copies name the same channel,
+// which lives until its last handle is gone and no operation waits on it. A channel allocates when
+// it is constructed (the ring and its control block) and never afterwards. Dropping the last Sender
+// does not close the channel.
+//
+// Errors: a send on a closed channel throws ChannelClosed, also if the close comes while the send
+// waits; the value then stays with the caller, unmoved. An operation that waits throws Cancelled on
+// a fiber that is asked to stop. Plain threads are never cancelled; closing the channel wakes them.
 #pragma once
 
 #include <concepts>
@@ -49,8 +55,9 @@
 
 namespace leat {
 
-/// What can travel through a channel: movable without throwing. Need not be copyable or
-/// default-constructible. Its move must not use channels itself (it runs under the channel's lock).
+/// The types of values that a channel can carry: move construction and destruction do not throw. A
+/// value need not be copyable or default-constructible. Moving or destroying one must not use
+/// channels, because it runs under the channel's lock.
 template <class T>
 concept Sendable = std::is_object_v<T> && std::is_nothrow_move_constructible_v<T> &&
     std::is_nothrow_destructible_v<T>;
@@ -70,14 +77,14 @@ class Receiver;
 template <Sendable T>
 class Channel;
 
-/// Throws ChannelClosed for an operation on `core`, with the channel's cause nested, if it has one.
+/// Throws ChannelClosed for an operation on `core`. The cause of the close, if any, is nested.
 [[noreturn]] void throw_channel_closed(const ChannelCore& core, const char* operation);
 /// Rethrows the cause that the channel was closed with, if it has one.
 void rethrow_cause(const ChannelCore& core);
-/// Closes; throws ChannelClosed where that is impossible: closed already, or nil (null).
+/// Closes `core`. Throws ChannelClosed if it is closed already, or null (the nil channel).
 void close_channel(ChannelCore* core, std::exception_ptr cause);
 
-/// What the core needs to know of T.
+/// What the untyped core needs to know of T.
 template <Sendable T>
 inline constexpr ElementType kElementType = {
     sizeof(T), alignof(T),
@@ -87,32 +94,33 @@ inline constexpr ElementType kElementType = {
     },
     [](void* object) noexcept { static_cast<T*>(object)->~T(); }};
 
-/// What every handle has. Copying and comparing handles never waits.
+/// The functions that every handle has. Copying and comparing handles never waits.
 class ChannelHandle {
  public:
   /// False for the nil channel.
   explicit operator bool() const noexcept { return pointer() != nullptr; }
-  /// Whether both name the same channel.
+  /// True if both handles name the same channel.
   friend bool operator==(const ChannelHandle& a, const ChannelHandle& b) noexcept {
     return a.core_ == b.core_;
   }
-  /// Values buffered now (0 for nil). Out of date as soon as it is read, if others operate on it.
+  /// Returns how many values are buffered (0 for nil). Other users of the channel may change it at
+  /// once.
   [[nodiscard]] std::size_t size() const noexcept {
     return pointer() != nullptr ? pointer()->size() : 0;
   }
-  /// Values it can buffer (0 for nil).
+  /// Returns how many values the channel can buffer (0 for nil).
   [[nodiscard]] std::size_t capacity() const noexcept {
     return pointer() != nullptr ? pointer()->capacity() : 0;
   }
-  /// What it has been doing; all zero for nil.
+  /// Returns the counters of the channel; all zero for nil.
   [[nodiscard]] ChannelStats stats() const noexcept {
     return pointer() != nullptr ? pointer()->stats() : ChannelStats{};
   }
-  /// As given at construction; empty for nil.
+  /// Returns the name given at construction; empty for nil. Valid while the channel lives.
   [[nodiscard]] std::string_view name() const noexcept {
     return pointer() != nullptr ? std::string_view(pointer()->name()) : std::string_view();
   }
-  /// For select's cases.
+  /// The untyped channel, for select's cases.
   [[nodiscard]] const ChannelRef& core() const noexcept { return core_; }
 
  protected:
@@ -125,12 +133,12 @@ class ChannelHandle {
   ChannelRef core_;
 };
 
-/// The operations of a handle that may send.
+/// The operations of a handle that may send. Thread-safe.
 template <class Handle, Sendable T>
 class SendOperations {
  public:
-  /// Waits until the value is buffered or taken. Throws ChannelClosed or Cancelled; the value is
-  /// then unmoved.
+  /// Waits until the value is buffered or a receiver takes it. Throws ChannelClosed or Cancelled;
+  /// `value` is then unmoved.
   void send(T&& value) const {
     ChannelCore* const core = pointer();
     LockedChannel locked;  // of the nil channel
@@ -140,7 +148,7 @@ class SendOperations {
     }
     send_slowly(locked, value);
   }
-  /// Sends a copy of `value`.
+  /// Sends a copy of `value`. Waits and throws as the overload above.
   void send(const T& value) const requires std::copy_constructible<T> {
     if constexpr (std::is_trivially_copyable_v<T>) {  // straight to its place: one copy, not two
       if (ChannelCore* const core = pointer(); core != nullptr) {
@@ -153,7 +161,8 @@ class SendOperations {
     }
     send(T(value));
   }
-  /// Sends if that is possible at once. Moves from `value` only if it returns ok.
+  /// Sends if that is possible at once: returns ok, would_block or closed. Moves from `value` only
+  /// if it returns ok. Never waits.
   [[nodiscard]] ChannelStatus try_send(T&& value) const {
     const ChannelCore* const core = pointer();
     if (core != nullptr && core->has_caller() && core->would_block(Case::Direction::kSend)) {
@@ -162,15 +171,17 @@ class SendOperations {
     const ChannelStatus status = transfer(value, Deadline::now());
     return status == ChannelStatus::timed_out ? ChannelStatus::would_block : status;
   }
-  /// Waits at most until `deadline` (of the scheduler's clock). Moves from `value` only if it
-  /// returns ok. Throws Cancelled.
+  /// Waits at most until `deadline` (of the scheduler's clock): returns ok, closed or timed_out.
+  /// Moves from `value` only if it returns ok. Throws Cancelled.
   [[nodiscard]] ChannelStatus send_until(T&& value, TimePoint deadline) const {
     return transfer(value, Deadline(deadline));
   }
-  /// No more values: wakes everybody who waits. Receivers drain what is buffered. With a cause,
-  /// they then rethrow it. Throws ChannelClosed if it is closed already, or nil.
+  /// Closes the channel and wakes all operations that wait on it. Receivers still get the buffered
+  /// values; then they rethrow `cause`, if there is one. Throws ChannelClosed if the channel is
+  /// closed already, or nil.
   void close(std::exception_ptr cause = nullptr) const { close_channel(pointer(), cause); }
-  /// As close, for error paths: false, and no effect, if it is closed already or nil.
+  /// As close(), for error paths: returns false, without effect, if the channel is closed already
+  /// or nil.
   bool try_close(std::exception_ptr cause = nullptr) const noexcept {
     return pointer() != nullptr && pointer()->close(std::move(cause));
   }
@@ -198,21 +209,21 @@ class SendOperations {
   }
 };
 
-/// The operations of a handle that may receive.
+/// The operations of a handle that may receive. Thread-safe.
 template <class Handle, Sendable T>
 class RecvOperations {
  public:
   class Iterator;
 
-  /// Waits for a value; std::nullopt once the channel is closed and drained. Throws Cancelled, and
-  /// the cause that the channel was closed with.
+  /// Waits for a value. Returns std::nullopt once the channel is closed and drained. Throws
+  /// Cancelled, and the cause that the channel was closed with.
   std::optional<T> recv() const {
     std::optional<T> value;
     static_cast<void>(transfer(value, Deadline::never()));
     return value;
   }
-  /// Receives into `value` if that is possible at once; otherwise leaves `value` empty. Throws the
-  /// cause.
+  /// Receives into `value` if that is possible at once: returns ok, would_block or closed. `value`
+  /// is empty unless it returns ok. Never waits. Throws the cause that the channel was closed with.
   [[nodiscard]] ChannelStatus try_recv(std::optional<T>& value) const {
     const ChannelCore* const core = static_cast<const Handle*>(this)->core().get();
     if (core != nullptr && core->has_caller() && core->would_block(Case::Direction::kRecv)) {
@@ -222,8 +233,9 @@ class RecvOperations {
     const ChannelStatus status = transfer(value, Deadline::now());
     return status == ChannelStatus::timed_out ? ChannelStatus::would_block : status;
   }
-  /// Waits at most until `deadline` (of the scheduler's clock); leaves `value` empty unless it
-  /// returns ok. Throws Cancelled and the cause.
+  /// Waits at most until `deadline` (of the scheduler's clock): returns ok, closed or timed_out.
+  /// `value` is empty unless it returns ok. Throws Cancelled, and the cause that the channel was
+  /// closed with.
   [[nodiscard]] ChannelStatus recv_until(std::optional<T>& value, TimePoint deadline) const {
     return transfer(value, Deadline(deadline));
   }
@@ -281,7 +293,7 @@ class RecvOperations<Handle, T>::Iterator {
   std::optional<T> value_;
 };
 
-/// A handle in both directions. See the top of the file.
+/// A handle that may send, receive and close.
 template <Sendable T>
 class Channel : public ChannelHandle,
                 public SendOperations<Channel<T>, T>,
@@ -291,8 +303,8 @@ class Channel : public ChannelHandle,
 
   /// The nil channel.
   Channel() = default;
-  /// A channel that buffers `capacity` values; 0 is a rendezvous. The name is for reports. Throws
-  /// std::invalid_argument if the capacity is negative or its bytes overflow.
+  /// Makes a channel that buffers `capacity` values; 0 is a rendezvous. `name` appears in reports.
+  /// Throws std::invalid_argument if `capacity` is negative or its bytes overflow.
   explicit Channel(std::int64_t capacity, std::string_view name = {})
       : ChannelHandle(ChannelRef(new ChannelCore(capacity, kElementType<T>, std::string(name)))) {}
 };

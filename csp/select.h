@@ -5,21 +5,29 @@
 //                leat::on_send(results, result, [&] { ++sent; }),
 //                leat::on_timeout(100ms, [&] { report_stall(); }));
 //
-// Semantics (Go spec: "Select statements"):
-//  - exactly one case takes effect; the others leave no trace. Its handler runs after that, and
-//    select returns the index of the case among the arguments;
-//  - among cases that are ready, each is chosen with equal probability;
-//  - operands are evaluated once, by the caller. Channels and values that are lvalues are borrowed,
-//    rvalues are owned; a value is moved from only if its case is chosen;
-//  - on_recv's handler gets std::optional<T>: std::nullopt if the channel is closed and drained (a
-//    channel closed with a cause rethrows it from select). A chosen send on a closed channel throws
-//    ChannelClosed;
-//  - otherwise() is chosen only if no other case is ready, decided at one instant for all channels;
-//  - on_timeout counts from the call. Nil channels are never ready. The same channel may stand in
-//    several cases, in both directions; a select never communicates with itself.
+// Semantics (Go spec: "Select statements")
+//  - Exactly one case takes effect; the others leave no trace. Then the handler of that case runs,
+//    and select() returns the index of the case among the arguments.
+//  - Among the cases that are ready, each is chosen with equal probability.
+//  - Operands are evaluated once, by the caller. A value is moved from only if its case is chosen.
+//  - The handler of on_recv gets a std::optional<T>: std::nullopt if the channel is closed and
+//    drained.
+//  - otherwise() is chosen only if no other case is ready. All channels are compared at one
+//  instant.
+//  - on_timeout() counts from its own call.
+//  - Nil channels are never ready. The same channel may stand in several cases, in both directions;
+//    a select never communicates with itself.
+//  - A handler may be left out.
 //
-// Handlers may be left out. Thread safety and cancellation are those of the channel operations.
-// Allocates nothing.
+// Thread safety: select() may be called from any fiber and from any plain thread, as the operations
+// of channel.h. A case is used by one fiber or thread at a time.
+//
+// Ownership and lifetime: a case borrows a handle or a value that is an lvalue, which must outlive
+// the select. It owns a handle or a value that is a temporary. select() allocates nothing.
+//
+// Errors: throws what the handler throws, and Cancelled on a fiber that is asked to stop. A chosen
+// send on a closed channel throws ChannelClosed. A chosen receive rethrows the cause that the
+// channel was closed with.
 #pragma once
 
 #include <algorithm>
@@ -46,10 +54,10 @@ struct NoHandler {
   void operator()(Args&&... /*unused*/) const noexcept {}
 };
 
-/// Channel<T> and Sender<T>.
+/// A handle that may send: Channel<T> or Sender<T>.
 template <class H>
 concept SendingHandle = std::derived_from<H, SendOperations<H, typename H::value_type>>;
-/// Channel<T> and Receiver<T>.
+/// A handle that may receive: Channel<T> or Receiver<T>.
 template <class H>
 concept ReceivingHandle = std::derived_from<H, RecvOperations<H, typename H::value_type>>;
 
@@ -66,12 +74,12 @@ class CaseChannel {
   explicit CaseChannel(ChannelHandle&& owned) noexcept
       : core_(owned.core().get()), share_(owned.core()) {}
   [[nodiscard]] ChannelCore* get() const noexcept { return core_; }
-  /// As the functions of ChannelCore. An operation on the nil channel always blocks.
+  /// The functions of ChannelCore. An operation on the nil channel always blocks.
   [[nodiscard]] bool would_block(Case::Direction direction) const noexcept {
     return core_ == nullptr || core_->would_block(direction);
   }
   [[nodiscard]] bool has_caller() const noexcept { return core_ == nullptr || core_->has_caller(); }
-  /// From here it is owned.
+  /// Owns the channel from here on.
   void own() noexcept {
     if (core_ == nullptr || share_.get() != nullptr) return;
     core_->retain();
@@ -175,8 +183,8 @@ struct DeadlineCase {
   F handler;
 };
 
-/// Receive from `channel`, a Channel<T> or Receiver<T>. A handle that is an lvalue is borrowed, a
-/// temporary is owned. handler(std::optional<T>).
+/// A case that receives from `channel`, a Channel<T> or Receiver<T>, and then calls
+/// handler(std::optional<T>). Borrows a handle that is an lvalue; owns a temporary.
 template <class H, class F = NoHandler>
   requires ReceivingHandle<std::remove_cvref_t<H>>
 [[nodiscard]] auto on_recv(H&& channel, F handler = {}) {
@@ -184,9 +192,14 @@ template <class H, class F = NoHandler>
   return RecvCase<T, F>(CaseChannel(std::forward<H>(channel)), std::move(handler));
 }
 
-/// Send `value` to `channel`, a Channel<T> or Sender<T>. A handle that is an lvalue is borrowed, a
-/// temporary is owned; so is the value: an lvalue is borrowed and moved from if the case is chosen,
-/// a const lvalue is copied, an rvalue is owned. handler().
+/// A case that sends `value` to `channel`, a Channel<T> or Sender<T>, and then calls handler().
+/// Borrows a handle that is an lvalue; owns a temporary.
+///
+/// | value        | the case  | if it is chosen      |
+/// |--------------|-----------|----------------------|
+/// | lvalue       | borrows   | moves from the value |
+/// | const lvalue | owns a copy | sends the copy     |
+/// | rvalue       | owns it   | sends it             |
 template <class H, class F = NoHandler>
   requires SendingHandle<std::remove_cvref_t<H>>
 [[nodiscard]] auto on_send(H&& channel, typename std::remove_cvref_t<H>::value_type& value,
@@ -211,23 +224,24 @@ template <class H, class F = NoHandler>
   return SendCase<T, F>(CaseChannel(std::forward<H>(channel)), T(value), std::move(handler));
 }
 
-/// If nothing else is ready within `length` from the call of select. handler().
+/// A case that is chosen, and calls handler(), if no other case is ready within `length` from this
+/// call.
 template <class F = NoHandler>
 [[nodiscard]] auto on_timeout(Duration length, F handler = {}) {
   return DeadlineCase<F>{Deadline::after(now(), length), std::move(handler)};
 }
 
-/// If nothing else is ready at once. handler().
+/// A case that is chosen, and calls handler(), if no other case is ready at once.
 template <class F = NoHandler>
 [[nodiscard]] auto otherwise(F handler = {}) {
   return DeadlineCase<F>{Deadline::now(), std::move(handler)};
 }
 
-/// Whether a case, or a reference to one, is an operation on a channel.
+/// True if C, a case or a reference to one, is an operation on a channel.
 template <class C>
 inline constexpr bool kOnChannel = std::remove_cvref_t<C>::kIsChannelCase;
 
-/// How many of the cases are.
+/// How many of the cases are operations on channels.
 template <class... Cases>
 inline constexpr std::size_t kChannelCases = (std::size_t{0} + ... +
                                               std::size_t{kOnChannel<Cases>});
@@ -309,7 +323,7 @@ __attribute__((noinline)) int select_one(Cases&... cases) {
                     : act_on(chosen, operation, cases...);
 }
 
-/// A select that has to look at all its channels at one instant, and may have to wait. `polled`:
+/// A select that looks at all its channels at one instant, and waits if none is ready. `polled`:
 /// none of them was ready a moment ago.
 template <class... Cases>
 __attribute__((noinline)) int select_together(bool polled, Cases&... cases) {
@@ -390,9 +404,8 @@ int otherwise_at_once(const Cases&... cases) noexcept {
   return would_block ? otherwise_place : -1;
 }
 
-/// Waits for one of the cases; runs its handler; returns its index among the arguments. Throws what
-/// the handler throws, Cancelled, and as the top of the file says. With no case at all it waits for
-/// ever.
+/// Waits until one of the cases can proceed, performs it, runs its handler, and returns its index
+/// among the arguments. Errors: see the top of this file. Without any case it waits for ever.
 template <SelectCase... Cases>
 int select(Cases&&... cases) {
   constexpr std::size_t kCount = kChannelCases<Cases...>;

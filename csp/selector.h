@@ -1,12 +1,20 @@
-// select over a list of cases that is made at run time.
+// Selector: a select over a list of cases that is made at run time.
 //
 // Example
 //   leat::Selector any;
 //   for (const auto& shard : shards) any.add(leat::on_recv(shard, handle));
 //   while (open > 0) any.select();
 //
-// Semantics are those of select.h: exactly one case takes effect, chosen uniformly among those that
-// are ready, and its handler runs.
+// Semantics are those of select.h: exactly one case takes effect, each ready case is chosen with
+// equal probability, and then its handler runs.
+//
+// Thread safety: a Selector is used by one fiber or thread at a time. Its handlers may change it.
+//
+// Ownership and lifetime: a Selector owns its cases and keeps their channels alive. A case that
+// borrows a value needs that value for as long as the case is in the list. Only add() and set()
+// allocate, and the first select after add().
+//
+// Errors: those of select.h; std::out_of_range for an index that add() has not returned.
 #pragma once
 
 #include <cstddef>
@@ -22,17 +30,16 @@
 
 namespace leat {
 
-/// A list of on_recv and on_send cases to select over, again and again. Keeps its channels alive.
+/// A list of on_recv and on_send cases to select over, again and again.
 ///
-/// A case has an index, in the order of add(). A disabled case is never ready, as one of the nil
-/// channel. An on_send that owns its value is disabled when it has been chosen, since its value is
-/// gone; one that borrows sends what its variable holds then.
+/// Each case has an index, in the order of add(). A disabled case is never ready. An on_send case
+/// that owns its value is disabled once it has been chosen, because its value is gone. An on_send
+/// case that borrows a variable sends what the variable holds at that time.
 ///
-/// Used by one fiber or thread at a time; handlers may change it. Allocates in add() and set()
-/// only. Cost: O(n log n) for n cases.
+/// Cost: O(n log n) for n cases.
 class Selector {
  public:
-  /// As many cases as Go allows.
+  /// The largest number of cases, which is also Go's.
   static constexpr std::size_t kMostCases = 65'536;
 
   /// Adds a case and returns its index. Throws std::length_error beyond kMostCases.
@@ -42,29 +49,30 @@ class Selector {
     one.own();
     return add_erased(std::make_shared<Erased<C>>(std::move(one)));
   }
-  /// Puts another case in the place of `index`. Throws std::out_of_range.
+  /// Replaces the case at `index`. Throws std::out_of_range.
   template <SelectCase C>
   void set(std::size_t index, C one) {
     static_assert(C::kIsChannelCase, "timeouts are select_until, otherwise is try_select");
     one.own();
     entries_.at(index) = std::make_shared<Erased<C>>(std::move(one));
   }
-  /// The case of `index` is never ready any more, until set(). Throws std::out_of_range.
+  /// Disables the case at `index` until set() replaces it. Throws std::out_of_range.
   void disable(std::size_t index) { entries_.at(index).reset(); }
-  /// Cases, also those disabled.
+  /// Returns the number of cases, disabled ones included.
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
-  /// No cases any more.
+  /// Removes all cases.
   void clear() noexcept { entries_.clear(); }
 
-  /// Waits for one of the cases; runs its handler; returns its index. Throws what the handler
-  /// throws, Cancelled, and what select() does. Without a case that can ever be ready it waits for
-  /// ever.
+  /// Waits until one of the cases can proceed, performs it, runs its handler, and returns its
+  /// index. Throws as leat::select(). If all cases are disabled, it waits for ever.
   std::size_t select() { return *select_by(Deadline::never()); }
-  /// Waits at most until `deadline` (of the scheduler's clock): nullopt if none was ready by then.
+  /// As select(), but waits at most until `deadline` (of the scheduler's clock). Returns
+  /// std::nullopt if no case was ready by then.
   std::optional<std::size_t> select_until(TimePoint deadline) {
     return select_by(Deadline(deadline));
   }
-  /// nullopt if no case is ready now, decided at one instant for all channels.
+  /// As select(), but never waits. Returns std::nullopt if no case is ready. All channels are
+  /// compared at one instant.
   std::optional<std::size_t> try_select() { return select_by(Deadline::now()); }
 
  private:

@@ -1,9 +1,10 @@
-// The channel without its handles: a bounded FIFO, and the queues of the operations that wait to
-// send and to receive.
+// The untyped channel behind the handles: a bounded FIFO (the ring), a queue of waiting senders and
+// a queue of waiting receivers.
 //
-// This header holds the fast path: what can be done at once with the ring alone, inline and typed.
-// core.cpp is the other path of a single send or receive: it meets a waiting peer, or waits.
-// select_core.cpp is the same for an operation on several channels.
+// File            | holds
+// core.h          | the fast path of a send or a receive, which needs the ring alone; inline, typed
+// core.cpp        | the slow path, which completes a waiting peer or waits
+// select_core.cpp | the operation on several channels
 //
 // Always true under lock_:
 //  - 0 <= count_ <= capacity_, in a ring that starts at head_;
@@ -43,13 +44,13 @@
 
 namespace leat {
 
-/// What the core must know of T where it does not know T.
+/// What the untyped code must know of the element type T.
 struct ElementType {
   std::size_t size;
   std::size_t alignment;
   /// Move-constructs a T at `to` from the T at `from`, which lives on, moved from.
   void (*to_ring)(void* to, void* from) noexcept;
-  /// Likewise into the empty std::optional<T> at `to`.
+  /// Move-constructs a T into the empty std::optional<T> at `to`.
   void (*to_receiver)(void* to, void* from) noexcept;
   void (*destroy)(void* object) noexcept;
 };
@@ -61,10 +62,10 @@ struct ChannelStats {
   std::uint64_t received = 0;  // of these, received
   std::size_t buffered = 0;    // now
   std::size_t capacity = 0;
-  std::size_t senders = 0;    // that wait now, a select's among them
-  std::size_t receivers = 0;  // likewise
-  /// How long senders, and receivers, have waited, in sum, as far as their waits have ended by a
-  /// communication here. By a clock that is read every few switches: short waits are off by some.
+  std::size_t senders = 0;    // that wait now, selects included
+  std::size_t receivers = 0;  // that wait now, selects included
+  /// Total time that senders, and receivers, have waited. Counts the waits that a transfer on this
+  /// channel has ended. The clock is read once in several switches, so short waits are inexact.
   Duration send_wait{};
   Duration recv_wait{};
 };
@@ -78,11 +79,11 @@ class Worker;
 #define LEAT_CACHE_ALIGNED alignas(64)
 #endif
 
-/// Owns a share of a channel; what every handle is made of.
+/// A counted reference to a channel; every handle holds one.
 class ChannelRef {
  public:
   ChannelRef() = default;
-  /// Takes over the share that `core` was made with, or one that was retained.
+  /// Adopts a reference: the one that `core` was made with, or one that was retained.
   explicit ChannelRef(ChannelCore* core) noexcept : core_(core) {}
   ChannelRef(const ChannelRef& other) noexcept;
   ChannelRef(ChannelRef&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
@@ -122,12 +123,12 @@ struct Case {
   WaitNode node;
 };
 
-/// Waits for ever, or until `deadline`, as an operation on the nil channel does. Throws Cancelled.
+/// Waits until `deadline`, as an operation on the nil channel does. Throws Cancelled.
 int wait_on_nil(Case& one, Deadline deadline);
 
-/// Names who holds a channel's lock. The fast path returns it: empty if the operation is done;
-/// otherwise the caller holds the lock and must call send_or_recv(), which drops it. A
-/// default-made one stands for the nil channel, which has no lock.
+/// The channel whose lock the caller holds. The fast path returns an empty one if the operation is
+/// done. Otherwise the caller holds the lock and must call send_or_recv(), which drops it. A
+/// default-constructed LockedChannel also stands for the nil channel, which has no lock.
 class [[nodiscard]] LockedChannel {
  public:
   LockedChannel() = default;
@@ -146,8 +147,8 @@ class [[nodiscard]] LockedChannel {
 
 class LEAT_CACHE_ALIGNED ChannelCore {
  public:
-  /// Throws std::invalid_argument for a capacity below 0 or whose bytes overflow. Starts with one
-  /// share.
+  /// Throws std::invalid_argument if `capacity` is negative or its bytes overflow. Starts with one
+  /// reference.
   ChannelCore(std::int64_t capacity, const ElementType& element, std::string name);
   ChannelCore(const ChannelCore&) = delete;
   ChannelCore& operator=(const ChannelCore&) = delete;
@@ -159,11 +160,12 @@ class LEAT_CACHE_ALIGNED ChannelCore {
 #endif
 
   void retain() noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
-  /// With the last share the channel goes, or, while operations wait on it, with the last of these.
+  /// Drops a reference. The last one frees the channel or, if operations wait on it, leaves that to
+  /// the last of these operations.
   void release() noexcept LEAT_EXCLUDES(lock_);
 
   /// True if an operation in that direction would have to wait, at one instant of this call. Takes
-  /// no lock: this is all that a poll costs that finds nothing.
+  /// no lock, so that polling a channel that is not ready is cheap.
   ///
   /// A deadlock report must know every caller that may come back to a channel. Adding a caller
   /// takes the lock, so the caller has checked has_caller() first.
@@ -175,10 +177,11 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   /// LockedChannel. Otherwise leaves `value` alone and returns with the lock held.
   template <class T, class V>
   LockedChannel send_to_ring(V&& value) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS;
-  /// Likewise receives, into `value`, which is empty.
+  /// Receives into `value`, which is empty, if only the ring is concerned. Returns as
+  /// send_to_ring().
   template <class T>
   LockedChannel recv_from_ring(std::optional<T>& value) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS;
-  /// LockedChannel::send_or_recv().
+  /// The slow path; see LockedChannel::send_or_recv(). Called with the lock held; drops it.
   int send_or_recv(Case& one, Deadline deadline);
 
   /// Sets the known callers to the fibers of `scheduler`, or (null) to outsiders. Only while no
@@ -188,17 +191,17 @@ class LEAT_CACHE_ALIGNED ChannelCore {
     callers_.clear();
     callers_.add(scheduler);
   }
-  /// False if it was closed already.
+  /// Returns false if the channel was closed already.
   bool close(std::exception_ptr cause) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   [[nodiscard]] std::size_t size() const noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] ChannelStats stats() const noexcept LEAT_EXCLUDES(lock_);
-  /// Without the lock: a hint, unless nobody can be operating on the channel.
+  /// True if the ring is empty. Takes no lock: a hint, unless no operation can be in progress.
   [[nodiscard]] bool empty_hint() const noexcept { return count() == 0; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// `channel "name"`, for reports.
   [[nodiscard]] std::string describe() const;
-  /// Why it was closed; null if it is open or was closed without a cause.
+  /// The cause of the close; null if the channel is open or was closed without a cause.
   [[nodiscard]] std::exception_ptr cause() const noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] const CallerSet& callers() const noexcept { return callers_; }
 
@@ -262,7 +265,7 @@ class LEAT_CACHE_ALIGNED ChannelCore {
 ///
 /// Go spec: "Select statements", "Send statements", "Receive operator".
 int select_cases(std::span<Case> cases, Deadline deadline);
-/// The same, without trying the cases one at a time first: takes all locks at once.
+/// As select_cases(), but takes all locks at once, without trying the cases one at a time first.
 int select_cases_locked(std::span<Case> cases, Deadline deadline);
 /// One of 0, ..., count - 1, each with equal probability: the choice of a select.
 [[nodiscard]] std::size_t choose_case(std::size_t count) noexcept;
@@ -279,9 +282,9 @@ inline int LockedChannel::send_or_recv(Case& one, Deadline deadline) const {
   return channel_ != nullptr ? channel_->send_or_recv(one, deadline) : wait_on_nil(one, deadline);
 }
 
-// Where there is a ring, its count alone says at one instant whether the operation has to wait,
-// because nobody waits to send unless it is full, nor to receive unless it is empty; where there is
-// none, the queue does. A channel that is open afterwards was open at that instant.
+// With a ring, its count alone decides, at one instant: a sender waits only while the ring is full,
+// a receiver only while it is empty. Without a ring the peers' queue decides. closed() is read
+// last: a channel that is open then was open at that instant.
 inline bool ChannelCore::would_block(Case::Direction direction) const noexcept {
   const bool waits = direction == Case::Direction::kSend
                          ? count() == capacity_ && receivers_.empty()

@@ -1,5 +1,4 @@
-// Waiting and waking on a fiber, inlined down to the switch: what core.cpp and select_core.cpp
-// share.
+// Parking and waking a fiber, inlined down to the switch. Shared by core.cpp and select_core.cpp.
 #pragma once
 
 #include <utility>
@@ -13,7 +12,7 @@
 
 namespace leat {
 
-/// About now: of the calling worker, or (null) read from the CPU.
+/// The approximate time: of the calling worker, or, for a plain thread (null), of the CPU.
 inline Cycles coarse_now(const Worker* worker) noexcept {
   return worker != nullptr ? worker->coarse_now() : cycles_now();
 }
@@ -32,7 +31,7 @@ LEAT_INLINE int park_fiber(Worker& worker, const Wait& what, Deadline deadline, 
   return outcome;
 }
 
-/// Wakes a claimed operation, if there is one. Without any lock held. `worker` is the caller's,
+/// Wakes a claimed operation; does nothing for null. No lock is held. `worker` is the caller's,
 /// null on a plain thread.
 LEAT_INLINE void wake(WaitNode* peer, Worker* worker) noexcept {
   if (peer == nullptr) return;

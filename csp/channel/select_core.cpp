@@ -1,9 +1,10 @@
 // An operation on several channels: what select() and Selector are made of.
 //
-// In three passes. First the cases are tried one at a time, without looking at the others: that is
-// all that a select needs which finds one ready. Then all channels are locked, and tried on one
-// instant's state. Then the operation stands in every queue and waits, and the peer that claims it
-// decides which case is performed.
+// Three passes:
+//  1. The cases are tried one at a time. A select that finds a case ready ends here.
+//  2. All channels are locked, in address order, and the cases are tried on one instant's state.
+//  3. The operation enters every queue and waits. The peer that claims it decides which case is
+//     performed.
 #include <algorithm>
 #include <atomic>
 #include <boost/iterator/transform_iterator.hpp>
@@ -76,7 +77,7 @@ class SelectOperation {
       Case& one = case_in_poll_order(turn);
       ChannelCore* const channel = one.channel;
       if (channel == nullptr) continue;
-      // Also if another channel is taken now: see would_block().
+      // Even if another case is performed, this channel must know its caller: see would_block().
       if (!channel->has_caller()) return kNone;
       if (channel->would_block(one.direction)) continue;
       WaitNode* peer = nullptr;
@@ -116,7 +117,7 @@ class SelectOperation {
                      [](ChannelCore& c) LEAT_NO_THREAD_SAFETY_ANALYSIS { c.lock_.unlock(); });
   }
 
-  /// All channels are locked and none is ready: stands in every queue, then waits.
+  /// Enters every queue, then waits. All channels are locked and none is ready.
   int wait(Deadline deadline) {
     const Wait wait{.reason = ParkReason::kSelect, .cases = cases_};
     const auto enqueue = [&](Waiter& waiter) LEAT_NO_THREAD_SAFETY_ANALYSIS {
@@ -176,10 +177,10 @@ class SelectOperation {
     return cases_[cases_[turn].poll_order];
   }
 
-  // The select goes on once all are unlocked, and maybe before, but it takes every lock again
-  // except that of the channel it communicated on, before it leaves: so as long as one is held, the
-  // cases exist. Hence each is read before a lock is dropped, and nothing after the last. Not
-  // checked for races: runs in the context of whatever runs next.
+  // Runs in the context of the fiber that runs next. The select may be woken before all locks are
+  // dropped, but it cannot end: it takes every lock again except that of the channel it used. So
+  // the cases exist while one lock is held. Each lock_order is read before the lock before it is
+  // dropped, and nothing is read after the last lock. Hidden from the race detector: see SpinLock.
   __attribute__((no_sanitize("thread"))) static void unlock_after_switch(void* self) noexcept {
     const std::span<Case> cases = static_cast<SelectOperation*>(self)->cases_;
     const Case* one = cases.data();
