@@ -12,9 +12,10 @@
 //
 // Ownership and lifetime: a Selector owns its cases and keeps their channels alive. A case that
 // borrows a value needs that value for as long as the case is in the list. Only add() and set()
-// allocate, and the first select after add().
+// allocate; selecting does not.
 //
-// Errors: those of select.h; std::out_of_range for an index that add() has not returned.
+// Errors: those of select.h; std::out_of_range for an index that add() has not returned;
+// std::length_error for too many cases.
 #pragma once
 
 #include <cstddef>
