@@ -11,7 +11,8 @@
 namespace leat {
 
 /// An OS thread that is no fiber: where an answer may be near it spins for a while
-/// (tuning::kSpin), then it sleeps on a futex. Lives on the stack of the blocking call. Is never cancelled.
+/// (tuning::kSpin), then it sleeps on a futex. Lives on the stack of the blocking call. Is never
+/// cancelled.
 class ThreadWaiter final : public Waiter {
  public:
   void park(Deadline deadline, const HeldLocks& held) noexcept override;

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "leat/csp/error.h"
-#include "leat/feeder/state/epoch_plan.h"
 #include "leat/feeder/state.h"
+#include "leat/feeder/state/epoch_plan.h"
 
 namespace leat::feeder {
 

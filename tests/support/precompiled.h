@@ -1,5 +1,5 @@
-// What most tests include, compiled once for all of them. A test includes what it uses all the same:
-// builds without LEAT_UNITY have no precompiled header.
+// What most tests include, compiled once for all of them. A test includes what it uses all the
+// same: builds without LEAT_UNITY have no precompiled header.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -15,9 +15,9 @@
 
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
+#include "leat/feeder/dataset.h"
 #include "leat/feeder/plan/batch_plan.h"
 #include "leat/feeder/plan/sampler.h"
-#include "leat/feeder/dataset.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/state.h"
 #include "leat/gpu/device.h"
