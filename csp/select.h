@@ -195,11 +195,11 @@ template <class H, class F = NoHandler>
 /// A case that sends `value` to `channel`, a Channel<T> or Sender<T>, and then calls handler().
 /// Borrows a handle that is an lvalue; owns a temporary.
 ///
-/// | value        | the case  | if it is chosen      |
-/// |--------------|-----------|----------------------|
-/// | lvalue       | borrows   | moves from the value |
-/// | const lvalue | owns a copy | sends the copy     |
-/// | rvalue       | owns it   | sends it             |
+/// | value        | the case has  | if the case is chosen |
+/// |--------------|---------------|-----------------------|
+/// | lvalue       | a reference   | moves from the value  |
+/// | const lvalue | a copy        | sends the copy        |
+/// | rvalue       | the value     | sends the value       |
 template <class H, class F = NoHandler>
   requires SendingHandle<std::remove_cvref_t<H>>
 [[nodiscard]] auto on_send(H&& channel, typename std::remove_cvref_t<H>::value_type& value,

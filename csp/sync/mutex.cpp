@@ -39,7 +39,7 @@ bool Mutex::lock(Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   WaitNode node;
   const int outcome = wait_in(waiters_, node, lock_, ParkReason::kMutex,
                               {.callers = &callers_, .holder = &holder_}, deadline);
-  // Handed over by unlock(): locked_ has stayed true.
+  // unlock() hands the mutex over to the next waiter: locked_ has stayed true.
   if (outcome >= 0) holder_.store(calling_fiber_id(), std::memory_order_relaxed);
   lock_.unlock();
   if (outcome == Waiter::kCancelled) throw Cancelled{};

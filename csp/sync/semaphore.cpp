@@ -52,11 +52,11 @@ bool Semaphore::acquire(std::int64_t units, Deadline deadline) LEAT_NO_THREAD_SA
   Request request(units);
   const int outcome =
       wait_in(waiters_, request, lock_, ParkReason::kSemaphore, {.callers = &callers_}, deadline);
-  if (outcome >= 0) {  // granted: whoever popped the request has taken the units
+  if (outcome >= 0) {  // granted: grant() has taken the units
     lock_.unlock();
     return true;
   }
-  // Those behind may have waited for this one alone.
+  // This request may have been all that the requests behind it waited for.
   WakeList wake;
   grant(wake);
   lock_.unlock();
@@ -93,7 +93,7 @@ void Semaphore::grant(WakeList& wake) noexcept {
     const bool undecided = node->waiter->undecided();
     if (undecided && units > available_) return;
     waiters_.remove(*node);
-    if (!node->waiter->claim(node->outcome)) continue;  // it gave up
+    if (!node->waiter->claim(node->outcome)) continue;  // timed out or cancelled
     available_ -= units;
     wake.add(*node);
   }

@@ -9,8 +9,8 @@
 
 namespace leat {
 
-/// The callers that have ever used one object: none, the fibers of one scheduler, or anybody
-/// ("outsiders": a plain thread, or the fibers of a second scheduler).
+/// The callers that have ever used one object: none, the fibers of one scheduler, or also outsiders
+/// (a plain thread, or the fibers of a second scheduler).
 ///
 /// add() and clear() are called under the object's lock. The other functions need no lock.
 class CallerSet {
@@ -24,7 +24,7 @@ class CallerSet {
       outsiders_.store(true, std::memory_order_relaxed);
     }
   }
-  /// Removes all callers. Only while nobody waits on the object.
+  /// Removes all callers. Only while no fiber or thread waits on the object.
   void clear() noexcept {
     first_.store(nullptr, std::memory_order_relaxed);
     outsiders_.store(false, std::memory_order_relaxed);

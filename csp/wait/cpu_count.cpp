@@ -30,7 +30,7 @@ int usable_cpus() noexcept {
   try {
     if (const int quota = cgroup_quota(); quota > 0) cpus = std::min(cpus, quota);
   } catch (...) {
-    // No memory to read the quota with: the mask alone decides.
+    // No memory to read the quota: the mask alone counts.
   }
   return std::max(cpus, 1);
 }

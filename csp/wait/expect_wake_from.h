@@ -1,4 +1,5 @@
-// Waiting for fibers of another scheduler, which the waiting fiber's own scheduler cannot see.
+// A guard for a wait for fibers of another scheduler: the waiting fiber's own scheduler cannot see
+// them, and must not report a deadlock.
 #pragma once
 
 #include <optional>

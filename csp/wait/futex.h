@@ -1,7 +1,7 @@
-// Linux futexes on an Atomic<std::uint32_t>: how an OS thread sleeps until a word changes.
+// Linux futexes on an Atomic<std::uint32_t>: an OS thread sleeps until a word changes.
 //
-// The word's address is all that futex_wake needs: it may be called after the word's owner has
-// gone (a spurious wake-up of whoever sleeps on that address now, and every sleeper re-checks).
+// futex_wake needs only the word's address, so it may be called after the word is gone. A thread
+// that sleeps on the same address by then wakes for nothing; every sleeper checks its word again.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,15 @@
 
 namespace leat {
 
-/// Sleeps while `word` equals `expected`, until woken, `deadline` (CLOCK_MONOTONIC) or spuriously.
+/// Blocks the calling thread while `word` equals `expected`. Returns after a wake-up, at `deadline`
+/// (CLOCK_MONOTONIC), or for no reason; the caller checks the word again.
 void futex_wait(const Atomic<std::uint32_t>& word, std::uint32_t expected,
                 Deadline deadline) noexcept;
 
-/// Wakes one thread sleeping on the address `word`; dereferences nothing.
+/// Wakes one thread that sleeps on the address `word`. Does not dereference it.
 void futex_wake(const Atomic<std::uint32_t>* word) noexcept;
 
-/// Likewise all threads.
+/// Wakes all threads that sleep on the address `word`. Does not dereference it.
 void futex_wake_all(const Atomic<std::uint32_t>* word) noexcept;
 
 /// Tells the CPU that this is a spin-wait loop.
@@ -31,7 +32,7 @@ inline void cpu_relax() noexcept {
 #endif
 }
 
-/// Gives the CPU to another thread: whoever is waited for has most likely lost its own.
+/// Lets another thread run on this CPU. For a thread that waits for a thread without a CPU.
 void yield_cpu() noexcept;
 
 }  // namespace leat

@@ -1,27 +1,28 @@
-// Fibers of another runtime, as guests: they wait for Leat's channels as its own fibers do, instead
-// of blocking the thread that runs them.
+// Guests: fibers of another runtime that use Leat's channels. While a guest waits, its thread runs
+// other guests.
 //
-// A header for such a runtime (csp/boost_fiber.h) brings a Waiter, and tells each thread that the
-// runtime uses how to wait with it. The core names no runtime.
+// A header for such a runtime (csp/boost_fiber.h) implements a Waiter, and calls set_guest_wait()
+// on each thread that runs guests. The core names no runtime.
 #pragma once
 
 #include "leat/csp/wait/waiter.h"
 
 namespace leat {
 
-/// How a guest waits for one operation: makes a Waiter, calls operation(argument, waiter) once, and
-/// lets through what that throws. The waiter lives on the stack of the call.
+/// A function through which a guest waits for one operation. It makes a Waiter on its stack and
+/// calls operation(argument, waiter) once. Exceptions of the operation pass through.
 using GuestWait = void (*)(void (*operation)(void* argument, Waiter& waiter), void* argument);
 
-/// How the calling thread waits where it runs no fiber of Leat's; null, the default, is by
-/// blocking. Not inlined, as Fiber::current(): guests move between threads too.
+/// The calling thread's function for waits outside Leat's own fibers. Null, the default, means that
+/// the thread blocks. Not inlined, for the reason given at Fiber::current(): guests move between
+/// threads too.
 [[nodiscard]] GuestWait guest_wait() noexcept;
 
-/// Sets it, for waits that begin from now on; returns what it was. Throws std::logic_error, and
-/// changes nothing, on a fiber of Leat's, whose thread runs no guests.
+/// Sets the calling thread's function, for waits that begin from now on. Returns the previous one.
+/// Throws std::logic_error, and changes nothing, on a fiber of Leat: its thread runs no guests.
 GuestWait set_guest_wait(GuestWait wait);
 
-/// Sets it back, on the same thread.
+/// Restores the function that set_guest_wait() returned. On the same thread.
 void reset_guest_wait(GuestWait previous) noexcept;
 
 }  // namespace leat

@@ -1,7 +1,7 @@
-// Who is calling: the identity of the calling fiber and of a scheduler.
+// The identity of the calling fiber and of its scheduler.
 //
-// Outside csp/, Fiber and SchedulerCore are incomplete types. A pointer to one is compared with
-// another, kept as an identity, or passed to the functions of this file.
+// Outside csp/, Fiber and SchedulerCore are incomplete types. A pointer to one of them is an
+// identity: code compares it, keeps it, or passes it to the functions of this file.
 #pragma once
 
 namespace leat {
@@ -10,14 +10,15 @@ class Clock;
 class Fiber;
 class SchedulerCore;
 
-// Of the thread: set while it is a worker. Its address may be kept by the compiler across a park,
-// after which the fiber may run on another thread: that one is a worker of the same scheduler, and
-// the old one still is, so both read the same. No other thread-local may be read in this way.
+// The scheduler of the calling thread while that thread is a worker, else null. The compiler may
+// keep the variable's address across a park, and the fiber may then run on another thread. Both
+// threads are workers of one scheduler, so the old address has the right value. This holds for no
+// other thread-local.
 extern thread_local constinit const SchedulerCore* t_scheduler
     __attribute__((tls_model("initial-exec")));
 
-/// The scheduler of the calling fiber; null on a plain thread. Not checked for races: the variable
-/// is the thread's, and a worker and its fibers are one thread.
+/// The scheduler of the calling fiber; null on a plain thread. ThreadSanitizer does not check it:
+/// to the tool a worker and its fibers are several threads, but they share this thread's variable.
 [[nodiscard]] __attribute__((no_sanitize("thread"))) inline const SchedulerCore*
 calling_scheduler() noexcept {
   return t_scheduler;
@@ -29,7 +30,7 @@ calling_scheduler() noexcept {
 /// The clock of a scheduler that has not ended.
 [[nodiscard]] const Clock& clock_of(const SchedulerCore& scheduler) noexcept;
 
-/// How many workers a scheduler has been made with.
+/// The number of workers that a scheduler was made with.
 [[nodiscard]] int workers_of(const SchedulerCore& scheduler) noexcept;
 
 }  // namespace leat

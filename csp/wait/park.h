@@ -1,5 +1,5 @@
-// How the calling fiber or thread waits for one operation: the glue between an object with a wait
-// queue and the Waiter seam.
+// How the calling fiber or thread waits for one operation: connects an object that has a wait queue
+// with the caller's Waiter.
 #pragma once
 
 #include "leat/csp/clock.h"
@@ -12,13 +12,15 @@
 
 namespace leat {
 
-/// Parks the calling fiber, or blocks the calling thread where it is no fiber and runs no guests
-/// (guest.h), until the operation is decided; returns the outcome.
-/// `enqueue(waiter)` comes first: it registers the waiter with whatever may claim it, and returns
-/// the locks under which it did. They are held across the switch, so that who finds the waiter
-/// finds its context saved; hence publish_before_switch() on each of them. `dequeue(outcome)` comes
-/// last, while the operation still exists: it takes out of their queues the nodes that nobody
-/// claimed, so that no queue points to an operation that is gone.
+/// Waits until the operation is decided, and returns its outcome. Parks a fiber, waits as a guest
+/// where the thread runs guests (guest.h), and blocks any other thread.
+///
+/// `enqueue(waiter)` is called first. It puts the waiter's nodes into their queues and returns the
+/// locks of these queues, held, after publish_before_switch() on each. The locks stay held across
+/// the switch: a claimer that finds a node finds the waiter's context saved.
+///
+/// `dequeue(outcome)` is called last, while the operation still exists. It removes the nodes that
+/// are still in a queue, so that no queue points to an operation that is gone.
 template <class Enqueue, class Dequeue>
 int park_current(const Wait& what, Deadline deadline, Enqueue&& enqueue, Dequeue&& dequeue) {
   const auto wait = [&](auto& waiter) {
@@ -42,8 +44,9 @@ int park_current(const Wait& what, Deadline deadline, Enqueue&& enqueue, Dequeue
   return wait(thread);
 }
 
-/// Parks in one queue, for what is not a channel. `lock` protects the queue; it is held on entry
-/// and on return. Returns the outcome: node.outcome, if somebody popped the node.
+/// Waits in one queue of an object that is not a channel. `lock` guards the queue; it is held on
+/// entry and on return. Returns the outcome: node.outcome if the node was popped, Waiter::kTimedOut
+/// at `deadline`, or Waiter::kCancelled.
 int wait_in(WaitQueue& queue, WaitNode& node, SpinLock& lock, ParkReason reason,
             const WaitObject& object = {}, Deadline deadline = Deadline::never());
 

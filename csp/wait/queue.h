@@ -1,7 +1,8 @@
-// FIFO of operations that wait for one thing: for a channel's values, for a group to end.
+// A FIFO queue of operations that wait for the same event: a value in a channel, the end of a
+// group.
 //
-// Intrusive and untyped: the nodes live on the waiting side's stack, nothing is allocated. Not
-// thread-safe: the lock of the object that owns the queue protects it and the links of its nodes.
+// Intrusive and untyped: the nodes live on the waiters' stacks, and nothing is allocated. Not
+// thread-safe: the lock of the object that owns the queue guards the queue and its nodes' links.
 #pragma once
 
 #include <cstddef>
@@ -14,32 +15,34 @@ namespace leat {
 
 class WaitQueue;
 
-/// One operation's place in one queue. What has no initial value is set when it enters the queue: a
-/// node is made for every wait.
+/// One operation's place in one queue. Every wait makes one, so it writes little: members without
+/// an initial value are set when the node enters a queue, or just before.
 struct WaitNode {
   // Not `= default`, which would zero it.
   // NOLINTNEXTLINE(clang-analyzer-optin.cplusplus.UninitializedObject): by design
   WaitNode() noexcept {}
 
   Waiter* waiter;
-  int outcome = 0;      // what popping this node claims the operation with
-  bool closed = false;  // set by the claimer: ended by close, nothing was moved
+  int outcome = 0;      // the operation's outcome if this node is popped
+  bool closed = false;  // set by the claimer: the channel was closed, and no value was moved
   // A sender's value, or a receiver's storage: the claimer moves from or to it.
   void* slot;
-  WaitQueue* queue = nullptr;  // the queue it stands in, or null
+  WaitQueue* queue = nullptr;  // the queue that it is in, or null
   WaitNode* next;
   WaitNode* previous;
   Cycles since;  // about when it entered a channel's queue
 };
 
+/// The queue. All calls are made with its owner's lock held, except empty().
 class WaitQueue {
  public:
-  /// Without the lock: whether it was empty at some instant of the call.
+  /// True if the queue is empty. Without the lock: if it was empty at some instant of the call.
   [[nodiscard]] bool empty() const noexcept {
-    // acquire: what is read next is not older (ChannelCore::would_block).
+    // acquire: later reads see no older state (ChannelCore::would_block).
     return first_.load(std::memory_order_acquire) == nullptr;
   }
 
+  /// Appends `node`, which is in no queue.
   void push(WaitNode& node) noexcept {
     node.queue = this;
     node.next = nullptr;
@@ -52,7 +55,7 @@ class WaitQueue {
     last_ = &node;
   }
 
-  /// Takes `node` out, wherever it stands, in constant time; nothing if it stands in no queue.
+  /// Removes `node`, wherever it is in the queue, in O(1). Does nothing if it is in no queue.
   void remove(WaitNode& node) noexcept {
     if (node.queue == nullptr) return;
     if (node.previous != nullptr) {
@@ -64,7 +67,7 @@ class WaitQueue {
     node.queue = nullptr;
   }
 
-  /// How many wait and are undecided. O(n).
+  /// The number of operations that are undecided. O(n).
   [[nodiscard]] std::size_t size() const noexcept {
     std::size_t count = 0;
     for (const WaitNode* node = oldest(); node != nullptr; node = node->next) {
@@ -76,8 +79,8 @@ class WaitQueue {
   /// The oldest node, decided or not; null if there is none.
   [[nodiscard]] WaitNode* oldest() const noexcept { return first_.load(std::memory_order_relaxed); }
 
-  /// Takes out and claims the oldest operation that is still undecided; null if there is none. The
-  /// caller owes waiter->ready(), after it has moved the value and dropped the lock.
+  /// Removes and claims the oldest operation that is still undecided; null if there is none. The
+  /// caller must call waiter->ready(), after it has moved the value and released the lock.
   WaitNode* pop_claimed() noexcept {
     while (WaitNode* node = oldest()) {
       remove(*node);
@@ -94,16 +97,17 @@ class WaitQueue {
   WaitNode* last_ = nullptr;
 };
 
-/// Waiters claimed under a lock and to be woken after it is dropped. Chained through the nodes,
-/// which stay valid until their waiter's ready().
+/// Waiters that were claimed under a lock, to be woken after the lock is released. A list through
+/// the nodes, which stay valid until their waiter's ready(). Allocates nothing.
 class WakeList {
  public:
+  /// Appends `node`, which pop_claimed() returned or whose operation the caller has claimed.
   void add(WaitNode& node) noexcept {
     node.next = nullptr;
     (last_ != nullptr ? last_->next : first_) = &node;
     last_ = &node;
   }
-  /// Wakes all, oldest first. Without any lock held.
+  /// Wakes all waiters in the order of add(), and empties the list. No lock is held.
   void wake() noexcept {
     for (WaitNode* node = first_; node != nullptr;) {
       WaitNode* const next = node->next;  // the node is gone once its waiter is ready

@@ -1,5 +1,5 @@
-// Which sanitizer this file is compiled with, if any: LEAT_ASAN, LEAT_TSAN. For gcc and clang. And
-// what ThreadSanitizer must be told, because to it every fiber is a thread of its own.
+// Defines LEAT_ASAN or LEAT_TSAN in builds with that sanitizer, by gcc or clang. Also declares the
+// annotations for ThreadSanitizer, which takes every fiber for a separate thread.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -21,7 +21,7 @@
 #if defined(LEAT_TSAN)
 #include <sanitizer/tsan_interface.h>
 
-// Exported by its runtime, declared by no header that all compilers have.
+// ThreadSanitizer's runtime exports these. No header declares them with every compiler.
 extern "C" {
 void AnnotateIgnoreReadsBegin(const char* file, int line);
 void AnnotateIgnoreReadsEnd(const char* file, int line);
@@ -39,21 +39,22 @@ inline constexpr bool kTsan = false;
 #endif
 
 /// Tells ThreadSanitizer that tsan_release(p) happens before tsan_acquire(p). For data that one
-/// fiber passes to another through its worker: one thread to the memory model, several to the tool.
-/// No effect in other builds.
+/// fiber passes to another through their worker: the memory model sees one thread, the tool
+/// several. No effect in other builds.
 inline void tsan_release([[maybe_unused]] void* object) noexcept {
 #if defined(LEAT_TSAN)
   __tsan_release(object);
 #endif
 }
+/// The other half of tsan_release().
 inline void tsan_acquire([[maybe_unused]] void* object) noexcept {
 #if defined(LEAT_TSAN)
   __tsan_acquire(object);
 #endif
 }
 
-/// While one lives, ThreadSanitizer ignores the reads and writes of the calling fiber, but not its
-/// synchronisation. For the worker's own state, which its fibers use in turn.
+/// A guard: while it lives, ThreadSanitizer ignores the calling fiber's reads and writes, but not
+/// its synchronisation. For the worker's own state, which its fibers use in turn.
 class TsanIgnoreScope {
  public:
   TsanIgnoreScope() noexcept {

@@ -8,8 +8,8 @@
 namespace leat {
 
 // Bursts of pauses, each twice as long as the one before, leave the cache line to the lock's
-// holder. After kPausesBeforeYield the holder has most likely lost its CPU, and giving up this one
-// is the only way to get it running again.
+// holder. After kPausesBeforeYield the holder has most likely lost its CPU. Then this thread yields
+// its own, so that the holder can run.
 void SpinLock::lock_contended() noexcept {
   int burst = tuning::kFirstPauses;
   int total = 0;

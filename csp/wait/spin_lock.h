@@ -1,10 +1,11 @@
-// The lock under which the runtime touches its own few words: a channel, a group, a ready queue.
+// The lock that guards the runtime's own small objects: a channel, a group, a ready queue.
 //
 // Always true:
-//  - held for tens of nanoseconds, never across a blocking system call or user code; across a
-//    switch only as publish_before_switch() says;
-//  - unlock() is the holder's last access to the object that the lock protects, so whoever takes
-//    the lock next may destroy that object.
+//  - The lock is held for a short time; its holder may allocate while it warms up. It is never held
+//    across a blocking system call or user code, and across a switch only as
+//    publish_before_switch() says.
+//  - unlock() is the holder's last access to the object that the lock guards. So the next thread
+//    that takes the lock may destroy the object.
 #pragma once
 
 #include <atomic>
@@ -17,33 +18,38 @@
 
 namespace leat {
 
+/// A lock that spins, and yields the CPU when it has spun for long (tuning::kPausesBeforeYield).
+/// Not recursive, not fair. For fibers and plain threads.
 class LEAT_CAPABILITY("mutex") SpinLock {
  public:
   SpinLock() = default;
   SpinLock(const SpinLock&) = delete;
   SpinLock& operator=(const SpinLock&) = delete;
 
+  /// Takes the lock. Spins while another thread holds it.
   void lock() noexcept LEAT_ACQUIRE() {
     hooks::before_lock(word_);
     // acquire: sees everything the previous holder wrote before its release in unlock().
     if (__builtin_expect(word_.exchange(1, std::memory_order_acquire) != 0, 0)) lock_contended();
   }
 
+  /// Releases the lock. The calling thread holds it.
   void unlock() noexcept LEAT_RELEASE() {
     hooks::before_unlock(word_);
     word_.store(0, std::memory_order_release);
   }
 
-  // A fiber that parks holds the lock until its context is saved: its worker drops it then, in the
-  // context of whatever runs next. Both are one thread; to ThreadSanitizer they are two. So there
-  // the fiber publishes what it wrote, and that the worker drops the lock is hidden from the tool,
-  // which would take the one for something that happens before what runs next.
+  // A fiber that parks holds the lock until its context is saved. Then its worker releases the
+  // lock, in the context of the fiber that runs next. Both are one thread; to ThreadSanitizer they
+  // are two. So in its builds the fiber publishes its own writes, and the worker's release is
+  // hidden from the tool. Otherwise the tool would take it for a release by the fiber that runs
+  // next.
 
-  /// By the fiber, which still holds the lock, before it is switched away from.
+  /// The fiber calls it before the switch, with the lock held.
   void publish_before_switch() noexcept {
     if constexpr (kTsan) word_.store(1, std::memory_order_release);
   }
-  /// By its worker, in place of unlock().
+  /// The fiber's worker calls it after the switch, in place of unlock().
 #if defined(LEAT_TSAN)
   __attribute__((noinline, no_sanitize("thread"))) void unlock_after_switch() noexcept
       LEAT_NO_THREAD_SAFETY_ANALYSIS {
@@ -75,8 +81,8 @@ class LEAT_SCOPED_CAPABILITY SpinLockGuard {
   SpinLock& lock_;
 };
 
-/// Drops a SpinLock that the caller holds, and takes it again at the end of the scope. To clang's
-/// analysis the lock is held throughout.
+/// Releases a SpinLock that the caller holds, and takes it again at the end of the scope. To
+/// clang's analysis the lock is held throughout.
 class SpinUnlockGuard {
  public:
   explicit SpinUnlockGuard(SpinLock& lock) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS : lock_(lock) {

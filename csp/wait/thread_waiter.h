@@ -1,4 +1,4 @@
-// How an OS thread that is no fiber waits.
+// How a plain thread, an OS thread that runs no fiber, waits.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,8 @@
 
 namespace leat {
 
-/// An OS thread that is no fiber: where an answer may be near it spins for a while
-/// (tuning::kSpin), then it sleeps on a futex. Lives on the stack of the blocking call. Is never
-/// cancelled.
+/// A plain thread that waits. It spins for up to tuning::kSpin if an answer may come soon, then
+/// sleeps on a futex. Lives on the stack of the blocking call. Never cancelled.
 class ThreadWaiter final : public Waiter {
  public:
   void park(Deadline deadline, const HeldLocks& held) noexcept override;
@@ -23,12 +22,13 @@ class ThreadWaiter final : public Waiter {
   static constexpr std::uint32_t kAsleep = 1;  // or about to be
   static constexpr std::uint32_t kReady = 2;
 
+  /// True if ready() was called while the thread was spinning.
   [[nodiscard]] bool spin(Deadline deadline) const noexcept;
-  /// Until ready() is called, or until it has claimed kTimedOut.
+  /// Sleeps until ready() is called, or until this thread has claimed kTimedOut.
   void sleep(Deadline deadline) noexcept;
 
   Atomic<std::uint32_t> word_{kAwake};
-  int woken_from_ = kNoCpu;  // the CPU of who called ready(), if this slept; published by word_
+  int woken_from_ = kNoCpu;  // the CPU of the waker, if this thread slept; published by word_
 };
 
 }  // namespace leat

@@ -1,4 +1,4 @@
-// A callable that is moved, never copied: what a fiber runs, what a stream executes.
+// A callable that is moved, never copied: the closure of a fiber, or of a stream's operation.
 #pragma once
 
 #include <concepts>
@@ -100,8 +100,8 @@ class UniqueFunction<R(Args...)> {
 
   alignas(void*) std::byte storage_[kInline] = {};
   R (*call_)(void* storage, Args&&... args) = nullptr;
-  // Moves the callable to `to` and destroys it at `from`; only the latter if `to` is null. Null
-  // where the bytes are all there is to it.
+  // Moves the callable from `from` to `to` and destroys the old one; if `to` is null, only destroys
+  // it. Null if the callable can be moved as bytes.
   void (*relocate_)(void* from, void* to) noexcept = nullptr;
 };
 

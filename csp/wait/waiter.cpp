@@ -29,8 +29,8 @@ const char* to_string(ParkReason reason) noexcept {
 
 namespace {
 
-// What the thread's last sleep for an answer says of the next: where none came soon, or who gave it
-// needed this CPU, looking is in vain.
+// False if the thread's last wait for an answer timed out, or slept for long (tuning::kShortSleep),
+// or was ended from the same CPU: then spinning is unlikely to pay off.
 thread_local constinit bool t_may_look = true;
 
 bool has_passed(Deadline deadline) noexcept {
@@ -39,8 +39,8 @@ bool has_passed(Deadline deadline) noexcept {
 
 }  // namespace
 
-// Looks for a while whether somebody has called ready(). Without giving the CPU to whoever else
-// wants it, which would be for milliseconds where there is somebody.
+// Spins for a while, until the claimer calls ready(). It does not yield the CPU: if another thread
+// wants to run, a yield takes milliseconds.
 bool ThreadWaiter::spin(Deadline deadline) const noexcept {
   static const Cycles longest = kExploring || usable_cpus() == 1 ? 0 : cycles_in(tuning::kSpin);
   if (longest == 0) return false;
@@ -61,7 +61,7 @@ void ThreadWaiter::park(Deadline deadline, const HeldLocks& held) noexcept {
   const Cycles slept_at = cycles_now();
   const int slept_on = current_cpu();
   sleep(deadline);
-  if (wait_.reason == ParkReason::kSleep) return;  // it says nothing of how soon others answer
+  if (wait_.reason == ParkReason::kSleep) return;  // tells nothing about how fast others answer
   t_may_look = outcome() != kTimedOut && cycles_now() - slept_at < cycles_in(tuning::kShortSleep) &&
                !shares_its_cpu(slept_on, woken_from_);
 }
@@ -82,10 +82,11 @@ void ThreadWaiter::sleep(Deadline deadline) noexcept {
 void ThreadWaiter::ready() noexcept {
   check_ready();
   const Atomic<std::uint32_t>* const address = &word_;
-  // relaxed: a hint. The write is the waker's until it stores kReady.
+  // relaxed: a hint. Only the claimer writes woken_from_, before it stores kReady.
   if (word_.load(std::memory_order_relaxed) == kAsleep) woken_from_ = current_cpu();
   const bool asleep = word_.exchange(kReady, std::memory_order_release) == kAsleep;
-  // From here *this may be gone: its owner has seen kReady and returned. Only the address is used.
+  // From here on *this may be gone: the waiter has seen kReady and returned. Only the address is
+  // used.
   if (asleep) futex_wake(address);
 }
 

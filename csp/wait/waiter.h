@@ -1,14 +1,16 @@
-// The seam behind which waiting happens: whoever can wait is a Waiter.
+// The interface through which a fiber, a plain thread or a guest (guest.h) waits: Waiter.
 //
-// A blocking operation begins, is decided by exactly one party (a peer on a channel, a deadline, a
-// cancellation), and ends. Always true:
-//  - exactly one party claims the operation, and that party alone calls ready() on the waiter, and
-//    once, after it has written all that the waiter will read;
-//  - the nodes by which others find the waiter live on its stack, and it does not leave park()
-//    before ready() was called: a claimer may use them until it calls ready(), and not afterwards;
-//  - the waiter holds the locks of the queues that it stands in until it can be woken (HeldLocks):
-//    who claims it under one of them may call ready() at once. Who claims without (a timer, a
-//    cancellation) calls ready_once_parked().
+// A blocking operation begins, is decided once, and ends. To decide it is to claim it: claim() sets
+// its outcome. A peer on a channel, a deadline and a cancellation may all try; one of them
+// succeeds, and is called the claimer. Always true:
+//  - Each operation has one claimer. The claimer calls ready() once, after it has written
+//    everything that the waiter will read. A waiter that claims its own operation (at a deadline,
+//    say) needs no ready(): its park() returns.
+//  - The nodes through which a claimer finds the waiter live on the waiter's stack. park() does not
+//    return before the claimer calls ready(). The claimer may use the nodes until then.
+//  - The waiter holds the locks of its queues until it can be woken (HeldLocks). A claimer that
+//    holds one of these locks may call ready() at once. A claimer without one (a timer, a
+//    cancellation) calls Fiber::ready_once_parked().
 #pragma once
 
 #include <atomic>
@@ -45,19 +47,23 @@ enum class ParkReason : std::uint8_t {
   kWaitGroup,
   kNotification,
 };
+/// The words for `reason` in reports, such as "a mutex". A string literal.
 [[nodiscard]] const char* to_string(ParkReason reason) noexcept;
 
-/// What a fiber waits for that is no channel.
+/// The object that a fiber waits on, if it is not a channel: a mutex, a semaphore, a group.
+/// Deadlock detection reads it.
 struct WaitObject {
-  /// Null where only fibers of this scheduler, or its clock, can end the wait.
+  /// The callers that have used the object. Null if only fibers of the waiting fiber's scheduler,
+  /// or its clock, can end the wait.
   const CallerSet* callers = nullptr;
-  /// The id of the fiber that keeps others waiting; null where it cannot be told.
+  /// The id of the fiber that holds the object, 0 for no fiber. Null if the object has no holder.
   const Atomic<std::uint64_t>* holder = nullptr;
-  /// The group whose fibers keep others waiting; likewise.
+  /// The group whose fibers must end first. Null if the object is not a group.
   const GroupCore* group = nullptr;
 };
 
-/// What an operation waits for; for reports. What it points to lives while the operation does.
+/// What an operation waits for, as reports print it. The cases and the object outlive the
+/// operation.
 struct Wait {
   ParkReason reason = ParkReason::kSleep;
   /// The channel operations it waits on; empty for any other wait.
@@ -65,16 +71,17 @@ struct Wait {
   const WaitObject* object = nullptr;
 };
 
-/// The locks that a waiter holds while it is switched away from: none, `one`, or several, which
-/// drop(argument) drops. They are dropped once the waiter can be woken.
+/// The locks that a waiter holds while its thread switches to something else: none, `one`, or
+/// several, which drop(argument) releases. They are released once the waiter can be woken.
 ///
-/// `argument` may be read only while one of the locks is held: without them the operation may end,
-/// and `argument` with it. So an operation that holds no lock sets no `drop`.
+/// `argument` may be read only while one of the locks is held. Without a lock the operation may
+/// end, and `argument` with it. So an operation that holds no lock sets no `drop`.
 struct HeldLocks {
   SpinLock* one = nullptr;
   void (*drop)(void*) noexcept = nullptr;
   void* argument = nullptr;
 
+  /// Releases the locks. Called on the waiter's thread, after the switch if there is one.
   void unlock_after_switch() const noexcept {
     if (one != nullptr) {
       one->unlock_after_switch();
@@ -84,10 +91,10 @@ struct HeldLocks {
   }
 };
 
-/// Something that can wait: a fiber, a thread. It waits for one operation at a time.
+/// A fiber, a plain thread or a guest that can wait. It waits for one operation at a time.
 class Waiter {
  public:
-  // How an operation was decided: the index of the case that communicated, or one of these.
+  // The outcome of an operation: the index of the chosen case, or one of these.
   static constexpr int kTimedOut = -1;
   static constexpr int kCancelled = -2;
 
@@ -95,12 +102,14 @@ class Waiter {
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
 
-  /// Decides the operation. True for exactly one caller, who then owes ready().
+  /// Tries to decide the operation with `outcome`. Returns true to one caller only: the claimer,
+  /// which must then call ready(). Returns false if the operation is decided already, or if the
+  /// waiter does not wait. Thread-safe.
   bool claim(int outcome) noexcept {
     int seen = decision_.load(std::memory_order_relaxed);
     while (seen == kUndecided || seen == kUndecidedShielded) {
-      // acquire: what the waiter wrote in begin(), for claimers that hold none of its locks. The
-      // claimer's own writes are published by ready().
+      // acquire: pairs with begin(), for a claimer that holds none of the waiter's locks. ready()
+      // publishes the claimer's own writes.
       if (decision_.compare_exchange_weak(seen, outcome, std::memory_order_acquire,
                                           std::memory_order_relaxed)) {
         return true;
@@ -108,35 +117,39 @@ class Waiter {
     }
     return false;
   }
-  /// A hint, unless the caller holds a lock without which nobody can claim.
+  /// True if the operation has begun and is not decided. Only a hint, unless the caller holds a
+  /// lock that every claimer needs.
   [[nodiscard]] bool undecided(std::memory_order order = std::memory_order_relaxed) const noexcept {
     const int seen = decision_.load(order);
     return seen == kUndecided || seen == kUndecidedShielded;
   }
 
-  // By the waiter itself, in this order; begin() before it shows a node to anybody.
+  // The waiter itself calls begin(), park(), outcome() and end(), in this order.
 
-  /// `shielded`: cancellation does not end the operation.
+  /// Begins an operation. Called before any of its nodes enters a queue. If `shielded`,
+  /// cancellation does not end the operation.
   void begin(const Wait& wait, bool shielded = false) noexcept {
     wait_ = wait;
 #if defined(LEAT_EXPLORE)
     readied_ = false;
 #endif
-    // release: whoever claims without a lock of ours sees what was written before.
+    // release: a claimer that holds none of the waiter's locks sees what was written before.
     decision_.store(shielded ? kUndecidedShielded : kUndecided, std::memory_order_release);
   }
-  /// Waits until the operation is decided and ready() was called. Claims it with kTimedOut at
-  /// `deadline`, and with kCancelled if this is a fiber that is asked to stop. Drops `held` as soon
-  /// as it can be woken.
+  /// Waits until the operation is decided and its claimer has called ready(). The outcome of an
+  /// operation that is still undecided becomes kTimedOut at `deadline`, and kCancelled when the
+  /// waiter is a fiber that is asked to stop. Releases `held` as soon as the waiter can be woken.
   virtual void park(Deadline deadline, const HeldLocks& held) noexcept = 0;
+  /// How the operation was decided. After park().
   [[nodiscard]] int outcome() const noexcept { return decision_.load(std::memory_order_relaxed); }
-  /// The nodes are in no queue any more, and are about to go.
+  /// Ends the operation. Its nodes are in no queue any more.
   void end() noexcept { decision_.store(kNotWaiting, std::memory_order_relaxed); }
 
-  /// Whether this is a Fiber; spares a virtual call where it matters.
+  /// True if this is a Fiber. Saves a virtual call where speed matters.
   [[nodiscard]] bool is_fiber() const noexcept { return is_fiber_; }
 
-  /// Ends park(). Called once, by whoever claimed the operation, from any thread or fiber.
+  /// Ends park(). The claimer calls it once, from any thread or fiber. The waiter and its nodes may
+  /// be gone when it returns.
   virtual void ready() noexcept = 0;
 
  protected:
