@@ -203,6 +203,7 @@ class SendOperations {
       locked = core->template send_to_ring<T>(std::move(value));
       if (!locked) return ChannelStatus::ok;
     }
+    // NOLINTNEXTLINE(bugprone-use-after-move): a failed send_to_ring() has not moved from it
     Case one(core, Case::Direction::kSend, &value);
     if (locked.send_or_recv(one, deadline) < 0) return ChannelStatus::timed_out;
     return one.closed ? ChannelStatus::closed : ChannelStatus::ok;

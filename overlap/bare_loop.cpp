@@ -39,17 +39,17 @@ double time_alone(const leat::gpu::Stream& stream, double most, const Work& work
                   const Report& report) {
   const Event start(stream.device(), Timing::kOn);
   const Event end(stream.device(), Timing::kOn);
-  const auto train = [&](double pieces) {
+  const auto train = [&](std::uint64_t pieces) {
     start.record(stream);
-    for (double piece = 0; piece < pieces; ++piece) work();
+    for (std::uint64_t piece = 0; piece < pieces; ++piece) work();
     end.record(stream);
     end.sync();
-    return seconds_between(start, end) / pieces;
+    return seconds_between(start, end) / static_cast<double>(pieces);
   };
   train(1);  // the first time is not like the others
   const double one = train(1);
   if (one <= 0) return 0;
-  const double pieces = std::clamp(std::floor(kTrain / one), 1.0, most);
+  const auto pieces = static_cast<std::uint64_t>(std::clamp(kTrain / one, 1.0, most));
   double best = std::numeric_limits<double>::infinity();
   for (std::uint64_t done = 1; done <= kTimes; ++done) {
     best = std::min(best, train(pieces));
@@ -59,7 +59,8 @@ double time_alone(const leat::gpu::Stream& stream, double most, const Work& work
 }
 
 double most_copies(std::size_t bytes) {
-  return std::clamp(static_cast<double>(kMostBytesInTrain / bytes), 1.0, kMostInTrain);
+  return std::clamp(static_cast<double>(kMostBytesInTrain) / static_cast<double>(bytes), 1.0,
+                    kMostInTrain);
 }
 
 double median(std::vector<double> values) {

@@ -13,8 +13,8 @@
 namespace leat {
 namespace {
 
-Atomic<std::uint32_t> requests{0};  // signals so far
-Atomic<std::uint32_t> word{0};      // changed for every request and every end
+Atomic<std::uint32_t> requests{0};      // signals so far
+Atomic<std::uint32_t> request_word{0};  // changed for every request and every end
 
 std::mutex handler_mutex;
 int users = 0;                           // handler_mutex
@@ -23,8 +23,8 @@ struct sigaction previous_sigquit = {};  // likewise
 extern "C" void leat_on_sigquit(int /*signal*/) {
   // Lock-free atomics and a system call: allowed in a handler.
   requests.fetch_add(1, std::memory_order_relaxed);
-  word.fetch_add(1, std::memory_order_release);
-  futex_wake_all(&word);
+  request_word.fetch_add(1, std::memory_order_release);
+  futex_wake_all(&request_word);
 }
 
 }  // namespace
@@ -47,14 +47,14 @@ SigquitDump::~SigquitDump() {
     if (--users == 0) sigaction(SIGQUIT, &previous_sigquit, nullptr);
   }
   ending_.store(true, std::memory_order_relaxed);
-  word.fetch_add(1, std::memory_order_release);
-  futex_wake_all(&word);
+  request_word.fetch_add(1, std::memory_order_release);
+  futex_wake_all(&request_word);
   thread_.join();
 }
 
 void SigquitDump::run() const noexcept {
   for (std::uint32_t answered = first_;;) {
-    const std::uint32_t seen = word.load(std::memory_order_acquire);
+    const std::uint32_t seen = request_word.load(std::memory_order_acquire);
     const bool ending = ending_.load(std::memory_order_relaxed);
     if (const std::uint32_t asked = requests.load(std::memory_order_relaxed); asked != answered) {
       answered = asked;
@@ -66,7 +66,7 @@ void SigquitDump::run() const noexcept {
     } else if (ending) {
       return;
     } else {
-      futex_wait(word, seen, Deadline::never());
+      futex_wait(request_word, seen, Deadline::never());
     }
   }
 }

@@ -170,7 +170,7 @@ std::string stages_line(const Stats& stats, const LiveStyle& style) {
   const std::array<StageText, 3> stages = stages_of(stats);
   const std::size_t rest = std::ranges::any_of(stages, &StageText::limits) ? 53 : 51;
   const std::size_t bars =
-      style.width < rest + 3 * 3 ? 0 : std::clamp<std::size_t>((style.width - 55) / 3, 3, 16);
+      style.width < rest + 9 ? 0 : std::clamp<std::size_t>((style.width - 55) / 3, 3, 16);
   std::string line;
   for (const StageText& stage : stages) {
     std::string text = line.empty() ? "  " : style.unicode ? " ─► " : " -> ";

@@ -475,7 +475,7 @@ TEST(FeederStats, TheTableShowsSharesTimesAndTheBottleneck) {
             "  reader        10.0 %     0.0 %    90.0 %\n"
             "  copier         2.5 %     0.5 %    97.0 %\n"
             "  consumer     100.0 %     0.0 %     0.0 %\n"
-            "  Tread 12.3 us / 2 workers   Tx 2.50 ms   Tc 100.0 ms   Tstep 100 ms\n"
+            "  Tread 12.3 us / 2 workers   Tx 2.50 ms   Tc 100 ms   Tstep 100 ms\n"
             "  OE = max(Tc, Tx) / Tstep = 1.000   (20 steps sampled of 320)\n"
             "  bubble 1.50 us (p99 20.0 ms)   Tstep 99.9 ms (p99 120 ms)   hidden 98.4 %   feed "
             "efficiency 1.000\n"
