@@ -18,8 +18,7 @@ IoPool* io_pool_of_caller() {
 void run_blocking(IoPool& pool, void (*call)(void* argument), void* argument) {
   class Call final : public BlockingCall {
    public:
-    // NOLINTNEXTLINE(clang-analyzer-optin.cplusplus.UninitializedObject): a wait queue sets its
-    // links
+    // NOLINTNEXTLINE(clang-analyzer-optin.cplusplus.UninitializedObject): as WaitNode
     Call(void (*f)(void*), void* of) noexcept : call_(f), argument_(of) {}
     void run() noexcept override { call_(argument_); }
 
