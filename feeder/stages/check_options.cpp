@@ -11,8 +11,8 @@
 namespace leat::feeder {
 namespace {
 
-// Of one kind. Far beyond what helps; what exceeds it is a mistake, told before memory is asked
-// for.
+// The most slots of one kind. More cannot help, so a larger number is a mistake: it is refused
+// before memory is allocated.
 constexpr std::size_t kMostSlots = 4096;
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -26,7 +26,7 @@ void check_range(std::size_t value, std::size_t least, std::size_t most, const c
 }
 
 void check_budget(const FailureBudget& budget, const char* name) {
-  if (budget.rate >= 0 && budget.rate <= 1) return;  // not NaN
+  if (budget.rate >= 0 && budget.rate <= 1) return;  // false for NaN
   refuse(std::string(name) + ".rate is " + std::to_string(budget.rate) +
          "; it must be from 0 to 1");
 }
@@ -86,7 +86,7 @@ void check_cap(std::size_t cap, std::size_t slots, std::size_t slot_bytes, std::
                const char* kind, const char* name) {
   const double sum =
       static_cast<double>(slots) * static_cast<double>(slot_bytes) * static_cast<double>(devices);
-  constexpr double kMost = 0x1p62;  // what can be added up, and more than there is
+  constexpr double kMost = 0x1p62;  // more than any memory; sums up to it do not overflow
   const double most = cap == 0 ? kMost : static_cast<double>(cap);
   if (sum <= std::min(most, kMost)) return;
   const std::string times =

@@ -1,4 +1,4 @@
-// What a prefetcher refuses of its options, and the numbers that they leave to it.
+// Checks of a prefetcher's options, and the defaults that depend on other options.
 #pragma once
 
 #include <cstddef>
@@ -7,16 +7,16 @@
 
 namespace leat::feeder {
 
-/// Pinned slots of each device, where the options do not say.
+/// Returns the default number of pinned slots of each device.
 [[nodiscard]] std::size_t pinned_for(std::size_t workers, std::size_t prefetch_depth,
                                      std::size_t devices);
 
-/// The options with their defaults filled in, for so many devices. Throws std::invalid_argument,
-/// naming the option, for those that cannot work.
+/// Returns the options with defaults filled in, for `devices` devices. Throws
+/// std::invalid_argument, with the option's name, for a value that cannot work.
 [[nodiscard]] PrefetcherOptions checked(PrefetcherOptions options, std::size_t devices);
 
-/// Throws std::invalid_argument, naming `name`, if the slots of all devices take more than `cap`
-/// bytes (0: than any memory has). `kind` is "pinned" or "device".
+/// Throws std::invalid_argument, with the option `name`, if the slots of all devices take more than
+/// `cap` bytes. A `cap` of 0 stands for 2^62. `kind` is "pinned" or "device".
 void check_cap(std::size_t cap, std::size_t slots, std::size_t slot_bytes, std::size_t devices,
                const char* kind, const char* name);
 

@@ -16,10 +16,10 @@
 namespace leat::feeder {
 namespace {
 
-// The consumer has ended the receiver.
+// Thrown on the receiver's fiber when the consumer ends the receiver.
 struct Ended {};
 
-// Goes back, unless a lease takes it over.
+// Gives the lease credit back when destroyed, unless pass_on() gave it to a lease.
 class Credit {
  public:
   explicit Credit(SlotRing& ring) noexcept : ring_(&ring) {}
@@ -43,10 +43,10 @@ struct Consumer::Offers {
   const std::uint64_t epoch;
   const std::optional<gpu::StreamRef> stream;
   const Channel<Lease> batches{0, "batches"};
-  const Channel<bool> stop{0, "the end of a receiver"};  // closed by the consumer
-  Notification ended;  // the fiber does not touch the feed any more
+  const Channel<bool> stop{0, "the end of a receiver"};  // the consumer closes it
+  Notification ended;                                    // the fiber no longer touches the feed
 
-  // Of a select: throws Ended.
+  // A case for select(): throws Ended once the consumer has ended the receiver.
   [[nodiscard]] auto on_stop() const {
     return on_recv(stop, [](std::optional<bool>) { throw Ended{}; });
   }
@@ -75,7 +75,7 @@ void Consumer::start(std::uint64_t epoch) {
     throw std::invalid_argument("leat: there is no epoch " + std::to_string(epoch) +
                                 "; the last one is " + std::to_string(kLastEpoch));
   }
-  bool is_rest = true;  // an epoch that comes once has its rest, if it has one
+  bool is_rest = true;  // shared epochs run once: the pass has the rest, if the epoch was resumed
   if (is_shared_) {
     if (epoch < next_epoch_ || (in_epoch_ && epoch == next_epoch_)) {
       throw std::logic_error("leat: epoch " + std::to_string(epoch) +
@@ -90,7 +90,7 @@ void Consumer::start(std::uint64_t epoch) {
   in_epoch_ = true;
 }
 
-// True if it is the rest of an epoch that was resumed.
+// Returns true if the pass has only the rest of a resumed epoch.
 bool Consumer::start_static(std::uint64_t epoch) {
   if (generation_ == 0 || in_epoch_ || next_epoch_ != epoch) {
     Request request = stages_.requests.ask(ring_->rank, epoch, generation_);
@@ -108,7 +108,7 @@ Staged Consumer::receive(const Offers* offers) {
     early_.reset();
     return staged;
   }
-  const ExpectWakeFrom waking(scheduler_);  // it need not be the consumer's
+  const ExpectWakeFrom waking(scheduler_);  // may differ from the consumer's scheduler
   try {
     if (offers == nullptr) return *ring_->ready.recv();
     std::optional<Staged> staged;
@@ -125,14 +125,14 @@ Staged Consumer::receive(const Offers* offers) {
   }
 }
 
-// Of the exception that is being handled.
+// Stores the text of the exception that is being handled.
 void Consumer::note_failure() {
   failure_ = "of an unknown type";
   try {
     throw;
   } catch (const std::exception& e) {
     if (*e.what() != '\0') failure_ = e.what();
-  } catch (...) {  // it has no words
+  } catch (...) {  // not a std::exception: no text
   }
 }
 
@@ -156,7 +156,7 @@ std::optional<Lease> Consumer::next() {
   return take(nullptr);
 }
 
-// The next batch, for which credit was taken.
+// Returns the next batch. The caller has taken a credit for it.
 std::optional<Lease> Consumer::take(const Offers* offers) {
   Credit credit(*ring_);
   check_not_failed();
@@ -169,7 +169,7 @@ std::optional<Lease> Consumer::take(const Offers* offers) {
       if (staged.slot != nullptr) ring_->give_back(*staged.slot, DeviceState::kReady);
       continue;
     }
-    if (staged.epoch > next_epoch_) early_ = staged;  // the others have left none of ours
+    if (staged.epoch > next_epoch_) early_ = staged;  // the other ranks took the rest of this epoch
     if (staged.slot == nullptr || early_.has_value()) {
       in_epoch_ = false;
       ++next_epoch_;
@@ -204,7 +204,8 @@ Receiver<Lease> Consumer::receiver(std::uint64_t epoch, std::optional<gpu::Strea
   end_receiver();
   start(epoch);
   const auto offers = std::make_shared<Offers>(epoch, std::move(stream));
-  // Who receives on another scheduler before anything was sent is in no deadlock.
+  // Only fibers of the stages' scheduler send. A fiber of another scheduler that receives before
+  // the first send must not be reported as deadlocked.
   offers->batches.core().get()->expect_only(&scheduler_);
   forwarders_.go(
       [this, offers] {
@@ -220,7 +221,8 @@ Receiver<Lease> Consumer::receiver(std::uint64_t epoch, std::optional<gpu::Strea
         } catch (...) {
           cause = std::current_exception();
         }
-        offers->ended.notify();  // first: who hears of the close may call next()
+        offers->ended
+            .notify();  // before the close, after which the receiver's caller may call next()
         offers->batches.try_close(std::move(cause));
       },
       {.name = "forwarder", .stack_size = kStackSize});
@@ -228,7 +230,8 @@ Receiver<Lease> Consumer::receiver(std::uint64_t epoch, std::optional<gpu::Strea
   return offers->batches;
 }
 
-// Until the end of the epoch. A lease that is unwound was not received: it is abandoned.
+// Sends leases until the epoch ends. If an exception unwinds a lease, nobody received it: the lease
+// is abandoned.
 void Consumer::forward(const Offers& offers) {
   for (;;) {
     std::optional<LeaseCredit> credit;

@@ -1,4 +1,4 @@
-// The consumer of one rank: takes batches from its ring, as leases. What is behind a Feed.
+// The consumer of one rank, which implements Feed: takes batches from the rank's ring as leases.
 #pragma once
 
 #include <cstddef>
@@ -25,11 +25,12 @@ namespace leat::feeder {
 class SlotRing;
 class Stages;
 
-/// Hands out the batches of one rank. Used by one fiber or thread at a time, and, while a receiver
-/// is open, by the receiver's fiber; stats() and stop() are thread-safe.
+/// Hands out the batches of one rank. For one fiber or thread at a time, plus the receiver's fiber
+/// while a receiver is open. stats() and stop() are thread-safe.
 class Consumer {
  public:
-  struct Made {  // by the Prefetcher; all of it outlives the consumer
+  /// What the Prefetcher passes in. All of it outlives the consumer.
+  struct Made {
     std::shared_ptr<SlotRing> ring;
     Stages* stages;
     TaskGroup* forwarders;
@@ -38,22 +39,22 @@ class Consumer {
     std::uint64_t batches;
     std::size_t max_leases;
     std::uint64_t first_epoch;
-    bool is_shared;  // dynamically
+    bool is_shared;  // Sharing::kDynamic
   };
   explicit Consumer(const Made& made);
 
-  /// Begins a pass over `epoch`. Throws std::invalid_argument for an epoch beyond the last,
-  /// std::logic_error for one that is over (dynamic sharing).
+  /// Begins a pass over `epoch`. Throws std::invalid_argument if `epoch` exceeds the last one;
+  /// std::logic_error if the epoch is over (dynamic sharing).
   void start(std::uint64_t epoch);
-  /// The next batch will be used on `stream`.
+  /// Announces that the next batch will be used on `stream`.
   void announce(const gpu::StreamRef& stream);
   /// As Feed::next().
   [[nodiscard]] std::optional<Lease> next();
-  /// As Feed::receiver(). The leases are due to bind `stream`, if there is one.
+  /// As Feed::receiver(). Each lease binds `stream`, if there is one, when it is first used.
   [[nodiscard]] Receiver<Lease> receiver(std::uint64_t epoch, std::optional<gpu::StreamRef> stream);
-  /// Ends the latest receiver, and waits until its fiber does not touch the consumer any more.
+  /// Ends the latest receiver, and waits until its fiber no longer touches the consumer.
   void end_receiver();
-  /// Ends a receiver that waits for a lease to be released. From any thread; does not wait.
+  /// Ends a receiver that waits for a lease to be released. Thread-safe; does not block.
   void stop() noexcept;
   /// As Feed::stats().
   [[nodiscard]] Stats stats() const;
@@ -63,7 +64,7 @@ class Consumer {
   [[nodiscard]] std::uint64_t batches() const noexcept { return batches_; }
 
  private:
-  struct Offers;  // what a receiver's fiber and the consumer share
+  struct Offers;  // shared by the consumer and a receiver's fiber
   [[nodiscard]] bool start_static(std::uint64_t epoch);
   void forward(const Offers& offers);
   void check_not_failed() const;
@@ -75,23 +76,23 @@ class Consumer {
   const std::shared_ptr<SlotRing> ring_;
   Stages& stages_;
   TaskGroup& forwarders_;
-  const SchedulerCore& scheduler_;  // of the stages
+  const SchedulerCore& scheduler_;  // the stages run on it
   const std::size_t rank_;
   const std::uint64_t batches_;
   const std::size_t max_leases_;
   const bool is_shared_;
 
-  std::shared_ptr<Offers> offers_;  // of the latest receiver, if it may still be open
+  std::shared_ptr<Offers> offers_;  // the latest receiver's, if it may still be open
   const Channel<bool> stopped_{0, "the end of a feed"};  // closed by Prefetcher::stop()
 
-  // The consumer's, and while a receiver is open its fiber's.
-  std::uint64_t generation_ = 0;  // of the latest request; 0: nothing was requested yet
+  // Used by the consumer, or by the receiver's fiber while a receiver is open.
+  std::uint64_t generation_ = 0;  // the latest request's; 0: no request yet
   std::vector<std::uint64_t> rests_;
-  std::uint64_t next_epoch_;  // that follows in the stream of batches
-  bool in_epoch_ = false;     // its beginning was consumed, its end was not
+  std::uint64_t next_epoch_;  // the epoch whose batches come next
+  bool in_epoch_ = false;     // next_epoch_ was begun and has not ended
   PassId pass_;
-  std::optional<Staged> early_;  // of an epoch to come (dynamic sharing)
-  std::string failure_;          // why the stages have ended, once the consumer was told
+  std::optional<Staged> early_;  // received, but of a later epoch (dynamic sharing)
+  std::string failure_;          // text of the error that ended the stages, once seen
 };
 
 }  // namespace leat::feeder

@@ -15,31 +15,32 @@
 
 namespace leat::feeder {
 
-/// A failed sample while its batch is on its way.
+/// A failed sample of a batch that has not been handed out yet.
 struct Failure {
   FailedSample sample;
-  std::size_t attempted = 0;  // samples of the batch by then, this one among them
+  std::size_t attempted = 0;  // samples of the batch read so far, this one included
   std::exception_ptr cause;
 };
 
-/// Counts failures against their budgets when their batches are handed out: whether a run goes on
-/// does not depend on how far the readers are ahead. Thread-safe.
+/// Counts failures against their budgets when their batches are handed out. So whether a run
+/// continues does not depend on how far ahead the readers are. Thread-safe.
 class Failures {
  public:
   /// `dataset` is its name, for messages.
   Failures(std::string dataset, const FailureBudget& read, const FailureBudget& transform)
       : dataset_(std::move(dataset)), budgets_{read, transform} {}
 
-  /// Whether there is a budget for failures of that stage at all.
+  /// Returns whether failures of that stage have a budget.
   [[nodiscard]] bool has_budget(FailingStage stage) const noexcept;
-  /// A batch of `attempted` samples is handed out, of which `failures` had failed. Moves them to
-  /// the list and clears the vector. Throws as fail() for the first failure beyond its budget.
+  /// Called when a batch is handed out: `attempted` samples were read, `failures` of them failed.
+  /// Moves the failures to the list and clears the vector. Throws as fail() for the first failure
+  /// beyond its budget.
   void charge(std::size_t attempted, std::vector<Failure>& failures);
-  /// Throws leat::Error with the sample and `why_not`, and with the cause nested in it.
+  /// Throws leat::Error with the sample and `why_not`. The cause is nested in it.
   [[noreturn]] void fail(const Failure& failure, const std::string& why_not = {}) const;
-  /// The first kMostListed of them, in the order in which their batches were handed out.
+  /// Returns the first kMostListed failures, in the order in which their batches were handed out.
   [[nodiscard]] std::vector<FailedSample> list() const;
-  /// How many failures were charged in all.
+  /// Returns how many failures were charged in all.
   [[nodiscard]] std::uint64_t count() const;
 
  private:

@@ -38,7 +38,7 @@ Stats Feed::stats() const { return consumer_->stats(); }
 void Feed::reset_stats() { consumer_->ring().stats.reset(); }
 
 Epoch::Iterator Epoch::begin() {
-  current_.reset();  // a lease of an earlier pass
+  current_.reset();  // may hold a lease of an earlier pass
   consumer_.end_receiver();
   consumer_.start(number_);
   advance();

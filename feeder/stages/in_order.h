@@ -1,4 +1,4 @@
-// Puts slots, which readers fill at the same time, back into the order of their batches.
+// Readers fill slots concurrently. This puts the slots back into the order of their batches.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 
 namespace leat::feeder {
 
-/// Gives out the slots of one rank: in the order of their sequence numbers, or, as completed, as
-/// they come, but never before the end of the epoch before. It holds back at most as many slots as
-/// there are. For one fiber.
+/// Returns the slots of one rank, one at a time. Delivery in order: by sequence number. Delivery as
+/// completed: as they arrive, but never before the end of the previous epoch. Holds back at most as
+/// many slots as exist. For one fiber.
 class InOrder {
  public:
   InOrder(const Channel<PinnedSlot*>& from, std::size_t slots, Delivery delivery)
@@ -22,8 +22,8 @@ class InOrder {
     held_.reserve(slots);
   }
 
-  /// Waits for the next slot. Sets `overtook` to the number of slots that were begun earlier and
-  /// are still to come.
+  /// Waits for the next slot and returns it. Sets `overtook` to the number of slots that were begun
+  /// earlier and will be returned later.
   [[nodiscard]] PinnedSlot& next(std::uint64_t& overtook) {
     for (;;) {
       const auto found = std::ranges::find_if(held_, [&](const PinnedSlot* slot) {
@@ -42,7 +42,7 @@ class InOrder {
   }
 
  private:
-  // The end of an epoch comes from the sampler itself, hence before all that is behind it.
+  // The sampler sends the end of an epoch itself, so it arrives before the slots that follow it.
   [[nodiscard]] bool may_go(const PinnedSlot& slot) const {
     if (slot.ends_epoch) return slot.sequence == gone_;
     return std::ranges::none_of(held_, [&](const PinnedSlot* other) {

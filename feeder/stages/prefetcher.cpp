@@ -30,8 +30,8 @@ BatchPlan plan_of(const Dataset& dataset, const PrefetcherOptions& options) {
           options.batch_size, is_shared ? 1 : options.world_size, options.last_batch};
 }
 
-// In one rank's batch: a batch larger than the dataset needs no more room than the dataset, unless
-// it is filled up.
+// Returns the most rows that one rank's batch can have. A batch larger than the dataset needs no
+// more rows than the dataset, unless it is padded or wrapped.
 std::size_t most_rows(const BatchPlan& plan, std::size_t rank) {
   const bool fills_up =
       plan.last_batch() == LastBatch::kPad || plan.last_batch() == LastBatch::kWrap;
@@ -86,8 +86,9 @@ std::vector<std::uint64_t> epochs_of(const State& state) {
   return epochs;
 }
 
-// A scheduler that is there already: the calling fiber's; on a plain thread, one that a device has.
-// Threads of another beside it would have more to say to each other than to do.
+// Returns an existing scheduler, or null: on a fiber its own scheduler, on a plain thread the
+// scheduler of a device. A second scheduler would spend more time passing values between threads
+// than working.
 std::shared_ptr<SchedulerCore> shared_scheduler(const std::vector<gpu::Device>& devices) {
   if (on_fiber()) return share_current_scheduler("Prefetcher");
   for (const gpu::Device& device : devices) {
@@ -98,7 +99,8 @@ std::shared_ptr<SchedulerCore> shared_scheduler(const std::vector<gpu::Device>& 
 
 }  // namespace
 
-// In the order of construction; the stages end first, the scheduler that they run on last.
+// Members are in the order of construction. So the stages end first, and the scheduler that they
+// run on ends last.
 struct Prefetcher::Parts {
   Parts(const Dataset& dataset, const std::vector<gpu::Device>& devices,
         const PrefetcherOptions& given)
@@ -152,7 +154,7 @@ struct Prefetcher::Parts {
       layouts.emplace_back(dataset.name(), dataset.fields(), options.device_transform.fields,
                            pieces, elements);
     }
-    // The first rank's are the largest.
+    // The first rank's slots are the largest.
     const RingSize size = ring_size(layouts[0], devices.size());
     check_cap(options.max_pinned_bytes, size.pinned_slots, layouts[0].staged_bytes(),
               devices.size(), "pinned", "max_pinned_bytes");
@@ -167,7 +169,7 @@ struct Prefetcher::Parts {
     return made;
   }
 
-  // What there is room for beyond the options is for autotune, within the caps.
+  // With autotune, the rings have room for its maxima, as far as the caps on memory allow.
   [[nodiscard]] RingSize ring_size(const BatchLayout& layout, std::size_t devices) {
     const auto size_for = [&](std::size_t workers, std::size_t depth) {
       const std::size_t grown = pinned_for(workers, depth, devices);
@@ -194,32 +196,34 @@ struct Prefetcher::Parts {
       } else if (tune.max_workers > options.workers) {
         --tune.max_workers;
       } else {
-        break;  // what was asked for does not fit: told below
+        break;  // the options themselves do not fit: check_cap() throws
       }
       size = size_for(tune.max_workers, tune.max_prefetch_depth);
     }
     return size;
   }
 
-  // Reads that may block run on threads of their own, or could; others on the scheduler's.
+  // Returns how many CPUs readers may compute on. Reads that may block can run on threads of their
+  // own. Other reads run on the scheduler's workers.
   [[nodiscard]] std::size_t cpus_of(const Dataset& dataset) const {
     const int threads =
         dataset.blocking() != Blocking::kNever ? usable_cpus() : workers_of(*scheduler);
     return static_cast<std::size_t>(std::min(threads, usable_cpus()));
   }
 
-  PrefetcherOptions options;  // settled once the rings are made
+  PrefetcherOptions options;  // final once the rings are made
   const BatchPlan plan;
   const State head;
   const std::shared_ptr<ReleaseLog> log;
   const std::shared_ptr<SchedulerCore> shared;
-  const std::unique_ptr<Scheduler> own;            // where nothing is shared
-  const std::shared_ptr<SchedulerCore> scheduler;  // of the stages: one of the two
+  const std::unique_ptr<Scheduler> own;            // null if `shared` is set
+  const std::shared_ptr<SchedulerCore> scheduler;  // the stages': `shared` or own's
   const std::vector<std::shared_ptr<SlotRing>> rings;
   Stages stages;
   std::vector<std::unique_ptr<Feed>> feeds;
   const std::unique_ptr<TaskGroup> group;
-  // Not of that group, which a failure stops: what was staged before it is still to be forwarded.
+  // A group of their own: a failure stops `group`, but batches staged before it are still
+  // forwarded.
   const std::unique_ptr<TaskGroup> forwarders;
   std::unique_ptr<LiveView> live;  // null: nothing is shown
 };

@@ -9,12 +9,15 @@
 
 namespace leat::feeder {
 
-/// Decides for one reader, by the time that its last batches took. A change of threads costs some
-/// ten microseconds, and many times that if the CPU sleeps. For a batch that takes kQuick or longer
-/// this hardly counts; for a quicker batch it dominates. A fiber, on the other hand, must not block
-/// its worker for longer than kQuick. So a batch is read on a thread until whole batches are quick.
-/// Each batch that is slow on the fiber doubles the number of quick batches in a row that are
-/// needed before the next try: files that are only sometimes in memory block few workers.
+/// Decides for one reader, by the time that its last batches took.
+///
+/// Place  | cost                                                        | good for
+/// thread | a change of threads: some 10 us, far more if the CPU sleeps | batches of kQuick and
+/// more fiber  | blocks the fiber's worker while it reads                    | quicker batches
+///
+/// Batches are read on a thread until they are quick. Each batch that is slow on the fiber doubles
+/// the number of quick batches in a row that are needed before the next try. So files that are only
+/// sometimes in memory block few workers.
 class ReadPlace {
  public:
   static constexpr Duration kQuick = std::chrono::milliseconds(1);

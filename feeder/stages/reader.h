@@ -17,14 +17,14 @@
 
 namespace leat::feeder {
 
-/// What one reader needs; allocated once. Keeps references. Used by one fiber.
+/// One reader, with its working memory, which is allocated once. Keeps references. For one fiber.
 class Reader {
  public:
   Reader(const Dataset& dataset, const PrefetcherOptions& options, const Sampler& sampler,
          const Failures& failures, std::stop_token stop);
 
-  /// Reads what the slot names, and puts into its batch what has become of it. Throws leat::Error,
-  /// naming the sample, for a failure beyond the budget; Cancelled once a stop is requested.
+  /// Reads the samples that the slot names, and updates the slot's batch. Throws leat::Error, with
+  /// the sample, for a failure beyond the budget; Cancelled once a stop is requested.
   void fill(PinnedSlot& slot, const BatchLayout& layout);
 
  private:
@@ -44,7 +44,7 @@ class Reader {
   const std::stop_token stop_;
   std::vector<std::span<std::byte>> rooms_;
   std::vector<std::size_t> lengths_;
-  std::vector<std::uint64_t> samples_;  // of the batch
+  std::vector<std::uint64_t> samples_;  // the batch's
   Scratch scratch_;
 };
 

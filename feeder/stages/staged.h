@@ -10,7 +10,7 @@ struct DeviceSlot;
 /// A staged batch, or (null) the end of an epoch.
 struct Staged {
   DeviceSlot* slot = nullptr;
-  std::uint64_t generation = 0;  // of the request that it serves
+  std::uint64_t generation = 0;  // the request's that it serves
   std::uint64_t epoch = 0;
 };
 

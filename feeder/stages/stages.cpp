@@ -26,7 +26,7 @@ std::int64_t all_slots(const std::vector<std::shared_ptr<SlotRing>>& rings) {
   return static_cast<std::int64_t>(sum);
 }
 
-// What the calling thread has computed so far; nothing in virtual time, which passes without it.
+// Returns the CPU time that the calling thread has used so far.
 Duration cpu_time() {
   timespec time{};
   if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) != 0) return Duration::zero();
@@ -35,7 +35,7 @@ Duration cpu_time() {
 
 }  // namespace
 
-// What a copier has: allocated once.
+// A copier's working memory, allocated once.
 struct Stages::Copying {
   Copying(const SlotRing& ring, std::size_t chunk_bytes) : chunk(chunk_bytes) {
     std::size_t pieces = 0;
@@ -47,7 +47,7 @@ struct Stages::Copying {
   const std::size_t chunk;
   std::vector<gpu::CopyToDevice> copies;
   std::optional<gpu::Stream> transforms;
-  std::optional<gpu::Event> copied;  // for the transforms' stream
+  std::optional<gpu::Event> copied;  // the transforms' stream waits for it
 };
 
 Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
@@ -112,7 +112,7 @@ void Stages::launch(TaskGroup& group) {
   }
 }
 
-// Names the batches that free slots are to be filled with.
+// The sampler: assigns a batch to each free slot.
 void Stages::sample() {
   std::vector<std::vector<PinnedSlot*>> free(rings_.size());
   for (std::size_t i = 0; i < free.size(); ++i) free[i].reserve(rings_[i]->pinned().size());
@@ -126,7 +126,7 @@ void Stages::sample() {
       }
     }
 
-    std::optional<std::size_t> first;  // of those who can be given something, who has had least
+    std::optional<std::size_t> first;  // rank with a free slot and the fewest batches
     for (std::size_t rank = 0; rank < free.size(); ++rank) {
       if (free[rank].empty() || !batch_sampler_.has_started(rank)) continue;
       if (!first.has_value() || batch_sampler_.given(rank) < batch_sampler_.given(*first)) {
@@ -139,13 +139,13 @@ void Stages::sample() {
       hand_out(next);
       continue;
     }
-    select(on_recv(requests.news,
-                   [&](std::optional<bool>) {
-                     static_cast<void>(requests.news.try_send(true));  // looked at above
-                   }),
-           on_recv(free_pinned_, [&](std::optional<PinnedSlot*> freed) {
-             free[(*freed)->rank].push_back(*freed);
-           }));
+    select(
+        on_recv(requests.news,
+                [&](std::optional<bool>) {
+                  static_cast<void>(requests.news.try_send(true));  // taken at the top of the loop
+                }),
+        on_recv(free_pinned_,
+                [&](std::optional<PinnedSlot*> freed) { free[(*freed)->rank].push_back(*freed); }));
   }
 }
 
@@ -156,7 +156,7 @@ void Stages::hand_out(PinnedSlot& slot) {
   } catch (const Cancelled&) {
     throw;
   } catch (...) {
-    slot.error = std::current_exception();  // travels in order, as a reader's does
+    slot.error = std::current_exception();  // travels in order, as a reader's error does
   }
   if (slot.ends_epoch || slot.error != nullptr) {
     slot.state.move_on(PinnedState::kFilling, PinnedState::kFilled);
@@ -175,8 +175,8 @@ void Stages::read(std::size_t number) {
     SlotRing& ring = *rings_[slot->rank];
     const TimePoint start = now();
     Duration cpu = Duration::zero();
-    // Where a read parks, its thread computes for others too, or it goes on on another one: then
-    // this is an estimate.
+    // An estimate if the read parks: its thread then runs other fibers too, and the read may
+    // continue on another thread. Zero in virtual time, which passes without computing.
     const auto fill_and_measure = [&] {
       const Duration before = is_virtual_ ? Duration::zero() : cpu_time();
       reader.fill(*slot, ring.layout);
@@ -234,15 +234,15 @@ void Stages::copy(SlotRing& ring) {
   }
 }
 
-// Copies one batch to the next device slot that was released, all on the device's time: the host
-// only enqueues.
+// Copies one batch to the next device slot that is free or released. The host only enqueues work
+// and blocks for none of it.
 void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
   ring.probe.slot_wanted();
   DeviceSlot& to = **ring.free_device.recv();
   ring.probe.slot_found(from, from.batch.index + 1 == plan_.batches());
   const gpu::Stream& stream = ring.copy_stream;
   if (to.state.now() == DeviceState::kReleased) {
-    // A batch that nobody has leased may still be read by its transform.
+    // If the batch was never leased, its transform may still be reading the slot.
     if (copying.transforms.has_value()) stream.wait(to.ready);
     for (std::size_t i = 0; i < to.bound; ++i) stream.wait(to.released[i]);
     to.bound = 0;

@@ -41,13 +41,13 @@ inline constexpr std::size_t kStackSize = std::size_t{512} << 10;
 /// The sampler, the readers, and each device's copier and recycler: the fibers that fill slots.
 class Stages {
  public:
-  /// Keeps references to the dataset, the plan and the log. One ring for each local rank. With
-  /// autotune, `active` is what it begins with.
+  /// Keeps references to the dataset, the plan and the log. One ring for each local rank. `active`
+  /// is where autotune starts.
   Stages(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
          const ReleaseLog& log, std::vector<std::shared_ptr<SlotRing>> rings, const Active& active,
          const std::vector<std::uint64_t>& resumed);
 
-  /// Launches all stages into `group`, which must be joined before *this goes.
+  /// Launches all stages into `group`, which must be joined before *this is destroyed.
   void launch(TaskGroup& group);
   /// Ends the batches of all ranks: consumers get what is staged, then `cause`. A later call keeps
   /// the first cause, since later failures follow from it. Thread-safe.
@@ -77,13 +77,13 @@ class Stages {
   const PrefetcherOptions options_;
   const Sampler sampler_;
   const BatchPlan& plan_;
-  BatchSampler batch_sampler_;  // the sampler's
+  BatchSampler batch_sampler_;  // for the sampler alone
   const std::vector<std::shared_ptr<SlotRing>> rings_;
   const Channel<PinnedSlot*> free_pinned_;
-  const Channel<PinnedSlot*> work_;  // slots that name the batch to fill them with
-  std::unique_ptr<Tuner> tuner_;     // null: nothing is tuned
+  const Channel<PinnedSlot*> work_;  // slots that name the batch to read into them
+  std::unique_ptr<Tuner> tuner_;     // null: no autotune
   std::stop_token stop_;
-  std::mutex cause_mutex_;  // of cause_
+  std::mutex cause_mutex_;  // guards cause_
   std::exception_ptr cause_;
 };
 
