@@ -1,11 +1,13 @@
-// Which part of an epoch each rank's batch holds: arithmetic on positions, so that ranks agree
-// without talking.
+// Which part of an epoch each rank's batch holds. It is computed from positions alone, so ranks
+// agree without communicating.
 //
-// An epoch of n samples has the positions 0 .. n-1; which sample is at a position, the Sampler
-// tells. Global batch k holds the positions k B .. k B + B - 1, and each of P ranks a contiguous
-// slice of it, its shard. The slices of m positions are balanced: the first m % P of them have one
-// more than the others. Hence min(m, P) ranks have any: a global batch of 10 over 4 ranks is 3, 3,
-// 2, 2; of 7 over 8 it is 7 shards and an empty one.
+// An epoch of n samples has the positions 0 .. n-1. The Sampler maps a position to a sample. Global
+// batch k holds the positions k B .. k B + B - 1. Each of P ranks has a contiguous slice of the
+// batch, its shard. The slices of m positions are balanced: the first m % P slices have one
+// position more than the others, so min(m, P) ranks have any.
+//
+//   global batch of 10 over 4 ranks: shards of 3, 3, 2, 2
+//   global batch of 7 over 8 ranks:  7 shards of 1, and an empty one
 #pragma once
 
 #include <cstddef>
@@ -17,7 +19,7 @@
 
 namespace leat::feeder {
 
-/// Which device of the prefetcher, and which rank of the world that is.
+/// The number of a device within the prefetcher, and the device's rank in the world.
 struct LocalRank {
   std::size_t index = 0;
   std::size_t of_world = 0;
@@ -33,16 +35,15 @@ struct PositionRange {
   friend bool operator==(const PositionRange&, const PositionRange&) = default;
 };
 
-/// A rank's slice of `total` things among `ranks`.
+/// Returns the slice of one rank, if `total` positions are divided among `ranks`.
 [[nodiscard]] PositionRange balanced_slice(std::uint64_t total, std::size_t rank,
                                            std::size_t ranks) noexcept;
 
-/// Appends to `out` the part [first, first + count) of the positions that `ranges` list one after
-/// the other.
+/// Concatenates `ranges` and appends the part [first, first + count) of the result to `out`.
 void append_slice(std::span<const PositionRange> ranges, std::uint64_t first, std::uint64_t count,
                   std::vector<PositionRange>& out);
 
-/// The batches of an epoch of `samples` samples. A value; everything is arithmetic.
+/// The batches of an epoch of `samples` samples. A value.
 class BatchPlan {
  public:
   /// `batch_size` and `ranks` are at least 1.
@@ -53,19 +54,19 @@ class BatchPlan {
   [[nodiscard]] std::size_t batch_size() const noexcept { return batch_size_; }
   [[nodiscard]] std::size_t ranks() const noexcept { return ranks_; }
   [[nodiscard]] LastBatch last_batch() const noexcept { return last_; }
-  /// Global batches of an epoch.
+  /// Returns the number of global batches in an epoch.
   [[nodiscard]] std::uint64_t batches() const noexcept;
 
-  /// The positions of global batch `batch` < batches(). Where the last one wraps, positions of
-  /// samples() and more stand for position modulo samples().
+  /// Returns the positions of global batch `batch` < batches(). If the last batch wraps, a position
+  /// p >= samples() stands for p modulo samples().
   [[nodiscard]] PositionRange positions(std::uint64_t batch) const noexcept;
-  /// Behind those of the last batch; at most 2^64 - 1.
+  /// Returns the position after the last batch's last one; at most 2^64 - 1.
   [[nodiscard]] std::uint64_t end_of_positions() const noexcept;
-  /// Those of one rank's shard of it.
+  /// Returns the positions of one rank's shard of global batch `batch`.
   [[nodiscard]] PositionRange shard(std::uint64_t batch, std::size_t rank) const noexcept;
-  /// Rows that a rank's batch has room for in a full global batch: its shard of batch_size().
+  /// Returns the rows of the rank's shard in a full global batch, which has batch_size() rows.
   [[nodiscard]] std::size_t rows(std::size_t rank) const noexcept;
-  /// Ranks that have samples in a step of so many.
+  /// Returns how many ranks have samples in a step of `samples_of_step` samples.
   [[nodiscard]] std::size_t shards(std::uint64_t samples_of_step) const noexcept;
 
  private:

@@ -52,7 +52,7 @@ void BatchSampler::start_shared(const Request& request) {
     enter(cursor, request.epoch);
     std::ranges::fill(epochs_, request.epoch);
   } else if (cursor.epoch <= *request.after) {
-    cursor.jump = request.epoch;  // once what others are in has been given out
+    cursor.jump = request.epoch;  // after the other ranks' current epoch
   } else if (cursor.epoch < request.epoch) {
     enter(cursor, request.epoch);
   }
@@ -76,7 +76,7 @@ void BatchSampler::next(PinnedSlot& slot) {
     enter(cursor,
           cursor.jump.has_value() ? *std::exchange(cursor.jump, std::nullopt) : cursor.epoch + 1);
   }
-  if (is_shared_) {  // the epoch may have ended when another rank had its turn
+  if (is_shared_) {  // another rank's turn may have ended the epoch
     has_batch = has_batch && ended == cursor.epoch;
     epochs_[slot.rank] = cursor.epoch;
   }
@@ -106,7 +106,7 @@ void BatchSampler::name_batch(Cursor& cursor, PinnedSlot& slot) const {
   if (cursor.walk.has_value()) name_pieces(cursor, slot);
 }
 
-// So far its positions and counts were those of elements.
+// Replaces the batch's positions and counts, which are in elements so far, by pieces of samples.
 void BatchSampler::name_pieces(Cursor& cursor, PinnedSlot& slot) const {
   BatchId& batch = slot.batch;
   batch.elements = batch.samples;

@@ -1,8 +1,8 @@
-// Which batch a free slot is filled with: bookkeeping alone, without channels or slot memory.
+// Which batch a free slot is filled with. Bookkeeping only: no channels, no slot memory.
 //
 // Each rank has a stream of batches, epoch after epoch, until a consumer asks for another epoch. A
-// rank without a free slot does not delay the others. Among ranks with a free slot, the rank that
-// was given the fewest batches goes first, so that all advance together.
+// rank without a free slot does not delay the others. Among ranks with a free slot, the rank with
+// the fewest batches so far goes first, so that all advance together.
 #pragma once
 
 #include <cstddef>
@@ -22,36 +22,36 @@
 
 namespace leat::feeder {
 
-/// Used by the sampler alone.
+/// For the sampler's fiber alone.
 class BatchSampler {
  public:
-  /// For the local ranks 0 .. ranks-1, of which the first is options.rank of the plan's. Shared
-  /// dynamically, the plan is of one rank. Keeps references, not to the options.
+  /// For the local ranks 0 .. ranks-1. Local rank 0 is rank options.rank of the plan. With dynamic
+  /// sharing the plan has one rank. Keeps references to all arguments but `options`.
   BatchSampler(const BatchPlan& plan, const PrefetcherOptions& options, std::size_t ranks,
                const ReleaseLog& log, const Dataset& dataset, const Sampler& sampler);
 
-  /// The rank (of ranks that share: any) is to get that epoch.
+  /// Starts the requested epoch for `rank` (with dynamic sharing: for all ranks).
   void start(std::size_t rank, const Request& request);
-  /// Whether anything was asked for.
+  /// Returns whether `rank` has requested an epoch.
   [[nodiscard]] bool has_started(std::size_t rank) const noexcept {
     return cursor(rank).generation != 0;
   }
-  /// How much `rank` was given so far.
+  /// Returns how many slots `rank` was given so far.
   [[nodiscard]] std::uint64_t given(std::size_t rank) const noexcept { return given_[rank]; }
-  /// Names in `slot` the batch that its rank, which has started, gets next, or that an epoch ends.
-  /// Throws leat::Error for a packed batch of too many samples, and what the dataset throws when it
-  /// is asked for a sample's length; the slot then has its place in the rank's stream all the same.
+  /// Writes into `slot` the next batch of the slot's rank, or the end of an epoch. The rank must
+  /// have started. Throws leat::Error for a packed batch of too many samples, and the exceptions of
+  /// Dataset::length(). After an exception the slot still has its place in the rank's stream.
   void next(PinnedSlot& slot);
 
  private:
   struct Cursor {
     std::uint64_t generation = 0;
     std::uint64_t epoch = 0;
-    std::uint64_t index = 0;  // of the next batch, unless the epoch has no more
+    std::uint64_t index = 0;  // the next batch's; the number of batches: no more
     std::vector<std::uint64_t> rests;
     std::optional<std::uint64_t> jump;  // the epoch that follows this one, if it is not the next
-    const EpochReleases* released = nullptr;  // of this epoch, in an earlier run
-    std::optional<PackWalk> walk;             // packed
+    const EpochReleases* released = nullptr;  // of `epoch`, by an earlier run
+    std::optional<PackWalk> walk;             // set if samples are packed
   };
   [[nodiscard]] const Cursor& cursor(std::size_t rank) const noexcept {
     return cursors_[is_shared_ ? 0 : rank];
@@ -69,7 +69,7 @@ class BatchSampler {
   const std::size_t most_pieces_;
   const ReleaseLog& log_;
   std::vector<Cursor> cursors_;
-  std::vector<std::uint64_t> epochs_;  // that each rank was last told of, where they share a cursor
+  std::vector<std::uint64_t> epochs_;  // each rank's latest epoch (dynamic sharing)
   std::vector<std::uint64_t> given_;
 };
 

@@ -98,7 +98,7 @@ void PackWalk::take(const PositionRange& range, std::vector<Piece>& out) {
     }
     left -= here;
     seek(at_.element + here);
-    // A sample without elements has no piece, and is stepped over.
+    // A sample without elements has no piece and is skipped.
     while (left > 0 && at_.offset == 0 && length_here() == 0) ++at_.position;
   }
 }

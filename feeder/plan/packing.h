@@ -36,31 +36,32 @@ struct Piece {
   std::uint64_t count = 0;
 };
 
-/// The field whose lengths count: the first field of variable length. Throws std::invalid_argument
-/// if there is none.
+/// Returns the field that determines a sample's length: the first field of variable length. Throws
+/// std::invalid_argument if there is none.
 [[nodiscard]] std::size_t packed_field(const Dataset& dataset);
-/// The length of a sample, checked. Throws leat::Error if the dataset cannot tell it, or if it is
-/// longer than declared.
+/// Returns the length of a sample. Throws leat::Error if the dataset does not know the length, or
+/// if the length exceeds the declared one.
 [[nodiscard]] std::uint64_t packed_length(const Dataset& dataset, std::size_t field,
                                           std::uint64_t sample);
-/// Elements of an epoch. Asks for every length.
+/// Returns the number of elements in an epoch. Asks the dataset for the length of every sample.
 [[nodiscard]] std::uint64_t packed_elements(const Dataset& dataset);
 
-/// Whether `place` is a place in this dataset: a state may be of other data. Asks for the lengths
-/// of all samples before it.
+/// Returns whether `place` exists in this dataset; a state may come from other data. Asks for the
+/// lengths of all samples before it.
 [[nodiscard]] bool is_place(const Dataset& dataset, const Sampler& sampler, std::uint64_t epoch,
                             const Carry& place);
 
-/// Walks along an epoch. Keeps references. For one fiber.
+/// Walks along an epoch's row of elements. Keeps references. For one fiber.
 class PackWalk {
  public:
   PackWalk(const Dataset& dataset, const Sampler& sampler);
 
-  /// To the beginning of `epoch`; `known` is a place in it that may save a walk.
+  /// Moves to `known`, a place in `epoch`; if empty, to the beginning of `epoch`.
   void enter(std::uint64_t epoch, const std::optional<Carry>& known);
-  /// To `element`, which may be the end; returns where that is. Backwards it begins anew.
+  /// Moves to `element`, which may be the epoch's end, and returns its place. A move backwards
+  /// walks from the place that enter() moved to, or from the beginning of the epoch.
   Carry seek(std::uint64_t element);
-  /// Appends the pieces that the elements of `range` are, and goes behind them.
+  /// Appends the pieces that make up the elements of `range`, and moves behind them.
   void take(const PositionRange& range, std::vector<Piece>& out);
 
  private:
@@ -70,7 +71,7 @@ class PackWalk {
   const Sampler& sampler_;
   const std::size_t field_;
   std::uint64_t epoch_ = 0;
-  Carry start_;  // where it begins anew
+  Carry start_;  // where enter() moved to
   Carry at_;
 };
 

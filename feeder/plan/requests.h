@@ -1,4 +1,4 @@
-// Which epochs the consumers want: from the consumers to the sampler.
+// Requests for epochs, from the consumers to the sampler.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace leat::feeder {
 
-/// An epoch that a consumer wants from its beginning.
+/// A request for an epoch from its beginning.
 struct Request {
   std::uint64_t epoch = 0;
   /// Later requests have larger generations. Batches staged for an earlier one are discarded.
@@ -51,13 +51,13 @@ class Requests {
     tell();
     return request;
   }
-  /// The consumer of `rank` begins `epoch`, by a request or because it follows.
+  /// Notes that the consumer of `rank` begins `epoch`, by a request or because it comes next.
   void begun(std::size_t rank, std::uint64_t epoch) {
     const std::scoped_lock lock(mutex_);
     std::erase(not_begun_[rank], epoch);
   }
-  /// With dynamic sharing: a rank begins `epoch`. Has no effect if another rank has begun it or a
-  /// later one. Without a jump, the epochs follow each other by ones, and need no request.
+  /// With dynamic sharing: notes that a rank begins `epoch`. Has no effect if a rank has begun this
+  /// epoch or a later one. Makes a request unless `epoch` follows the farthest epoch so far.
   void ask_shared(std::uint64_t epoch) {
     {
       const std::scoped_lock lock(mutex_);
@@ -70,7 +70,7 @@ class Requests {
     }
     tell();
   }
-  /// The latest request of `rank` (with dynamic sharing: of rank 0), if it was not taken yet.
+  /// Takes the latest request of `rank` (with dynamic sharing: of rank 0). Empty if it was taken.
   [[nodiscard]] std::optional<Request> take(std::size_t rank) {
     const std::scoped_lock lock(mutex_);
     if (!untaken_[rank]) return std::nullopt;
@@ -79,7 +79,7 @@ class Requests {
   }
   [[nodiscard]] std::size_t ranks() const noexcept { return latest_.size(); }
 
-  const Channel<bool> news;  // there is something to take; capacity 1
+  const Channel<bool> news;  // has a value if there is a request to take; capacity 1
 
  private:
   void tell() const {

@@ -4,9 +4,9 @@
 //    number of bits that holds all samples (under 4 * size numbers): a balanced Feistel network,
 //    whose rounds are invertible whatever the round function is.
 //  - Cycle walking (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002):
-//    passes are repeated until the number is below size. What comes back first to a subset, under a
-//    permutation, is a permutation of the subset. The walk ends, because position itself is below
-//    size and on its own cycle; it takes domain / size < 4 passes on average.
+//    passes are repeated until the number is below size. Following a permutation until it returns
+//    to a subset is a permutation of that subset. The walk ends, because position itself is below
+//    size and on its own cycle. It takes domain / size < 4 passes on average.
 //  - Round keys and round function are the SplitMix64 generator in counter mode (Steele, Lea and
 //    Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014; constants as in Vigna's
 //    splitmix64.c). Good statistics are the aim, not secrecy.
@@ -31,14 +31,14 @@ namespace {
 // rounds show none between neighbours, nor between samples and their positions.
 constexpr unsigned rounds(unsigned half_bits) noexcept { return half_bits < 4 ? 16 : 8; }
 
-// One key for each (seed, epoch). The outer mix keeps successive epochs' keys apart: without it
-// they would be successive counters, and one epoch's rounds the next one's, shifted.
+// Returns the key of (seed, epoch). Without the outer mix, the keys of successive epochs would be
+// successive counters, and the round keys of one epoch would be those of the next, shifted by one.
 constexpr std::uint64_t key_of(std::uint64_t seed, std::uint64_t epoch) noexcept {
   return mix(mix(seed + kRandomStep) + epoch + kRandomStep);
 }
 
-// One pass of the network, of several numbers at a time, whose rounds the processor overlaps: a
-// bijection of 0 .. 2^(2 * half_bits)-1; half_bits is 1 to 32.
+// One pass of the network: a bijection of 0 .. 2^(2 * half_bits)-1; half_bits is 1 to 32. Takes
+// several numbers at a time, so that the processor overlaps their rounds.
 template <std::size_t kNumbers>
 void permute(std::uint64_t key, unsigned half_bits,
              std::array<std::uint64_t, kNumbers>& numbers) noexcept {
@@ -59,8 +59,8 @@ void permute(std::uint64_t key, unsigned half_bits,
   }
   for (std::size_t i = 0; i < kNumbers; ++i) {
     numbers[i] = left[i] << half_bits | right[i];
-    // Feistel networks of 4 bits and more are even permutations, all of them. Exchanging 0 and 1 in
-    // half of the epochs makes the odd ones as frequent.
+    // Every Feistel network of 4 or more bits is an even permutation. Exchanging 0 and 1 in half of
+    // the epochs makes odd permutations as frequent.
     if (numbers[i] < 2) numbers[i] ^= mix(key) >> 63;
   }
 }
@@ -82,8 +82,7 @@ Sampler::Sampler(std::uint64_t size, Order order, std::uint64_t seed) noexcept
       seed_(seed) {}
 
 std::uint64_t Sampler::at(std::uint64_t epoch, std::uint64_t position) const noexcept {
-  // A position outside lies, perhaps, on a cycle that never comes below size: better told than
-  // hung.
+  // The cycle of a position outside may never come below size: the walk would not end.
   LEAT_ASSERT(position < size_, "a sampler's position is below its size");
   if (order_ == Order::kSequential) return position;
   const std::uint64_t key = key_of(seed_, epoch);
@@ -109,10 +108,10 @@ void Sampler::at(std::uint64_t epoch, std::uint64_t first,
   }
   constexpr std::size_t kNumbers = 4;
   const std::uint64_t key = key_of(seed_, epoch);
-  std::array<std::uint64_t, kNumbers> walking;  // each towards its place in `out`
+  std::array<std::uint64_t, kNumbers> walking;  // the numbers under way, each for a place in `out`
   std::array<std::size_t, kNumbers> places;
   std::size_t started = 0;
-  const auto start = [&](std::size_t i) {  // beyond the end, it walks for nothing
+  const auto start = [&](std::size_t i) {  // beyond the end, the result is not used
     places[i] = started++;
     if (places[i] < out.size()) walking[i] = next_position();
   };

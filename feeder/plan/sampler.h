@@ -4,8 +4,8 @@
 // read, how many slots there are, or what was read before. A shuffled epoch is a keyed permutation
 // that is computed, not stored, so its memory does not grow with the dataset.
 //
-// The order is for ever: resuming a training run relies on it, so a version of Leat that changed it
-// would read some samples twice and others never. tests/feeder/plan/sampler_test.cpp pins it down.
+// The order must never change. A resumed run relies on it: with another order it would read some
+// samples twice and others never. tests/feeder/plan/sampler_test.cpp pins the order down.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +22,18 @@ class Sampler {
   Sampler(std::uint64_t size, Order order, std::uint64_t seed) noexcept;
 
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
-  /// The sample at `position` of `epoch`: each of 0 .. size()-1 for exactly one position. A
-  /// position of size() or more is asserted against. Shuffled, it takes some 70 ns, and up to four
-  /// times that where size() is just above a power of 4; allocates nothing.
+  /// Returns the sample at `position` of `epoch`: each of 0 .. size()-1 for exactly one position.
+  /// Asserts that position < size(). In shuffled order, takes some 70 ns, and up to four times that
+  /// if size() is just above a power of 4. Allocates nothing.
   [[nodiscard]] std::uint64_t at(std::uint64_t epoch, std::uint64_t position) const noexcept;
-  /// The samples at the positions from `first` on, likewise; positions from size() on begin again
-  /// at 0. Takes some third of the time for each.
+  /// Writes the samples at the positions from `first` on to `out`. Positions from size() on begin
+  /// again at 0. Takes about a third of the time for each sample.
   void at(std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const noexcept;
 
  private:
   std::uint64_t size_;
   Order order_;
-  unsigned half_bits_;  // shuffled over 2^(2 * half_bits_) numbers, of which size_ count
+  unsigned half_bits_;  // the network's domain has 2^(2 * half_bits_) numbers
   std::uint64_t seed_;
 };
 

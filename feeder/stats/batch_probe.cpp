@@ -17,7 +17,7 @@ BatchProbe::BatchProbe(const SlotRing& ring, StatsCollector& stats,
 
 BatchProbe::~BatchProbe() = default;
 
-// Records something of a batch that is traced.
+// Calls write(batch) under the trace's lock, if the batch is traced.
 template <class Write>
 void BatchProbe::note(TracedBatch* batch, Write&& write) {
   if (batch == nullptr) return;
@@ -54,7 +54,7 @@ void BatchProbe::slot_found(const PinnedSlot& from, bool is_last) {
   }
   if (part_ == StepPart::kSecond &&
       (pair_generation_ != from.generation || pair_epoch_ != from.batch.epoch)) {
-    // The first was the last that its epoch had for this rank: no step leads from it to here.
+    // The pair's first batch ended this rank's part of its epoch: no step leads from it to here.
     if (pair_ != nullptr) stats_.let_go(std::exchange(pair_, nullptr));
     part_ = StepPart::kNone;
   }

@@ -1,7 +1,7 @@
 // The observers of one device's batches: measurements, trace, slot checks and autotune.
 //
-// The stages and the leases name the instants of a batch's life, and know no observer. In the order
-// of a batch:
+// The stages and the leases report the instants of a batch's life to the probe and know no
+// observer. In the order in which a batch goes through them:
 //
 //   instant       called by         step timing      sums     trace        slot checks    autotune
 //   filled        reader                             Tread    read
@@ -19,10 +19,10 @@
 //   bound         lease             bound                     use begins
 //   released      lease             released                  use ends
 //   ended         lease                              steps    lease ends
-//   given_back    whoever had it    let go                                 poisons
+//   given_back    slot's owner      let go                                 poisons
 //
-// The sums (StatsCollector) are always on. An observer that is off costs a comparison. Nothing is
-// allocated after the constructor.
+// The sums (StatsCollector) are always on. An observer that is off costs a comparison. Only the
+// constructor allocates.
 #pragma once
 
 #include <cstddef>
@@ -43,16 +43,16 @@ class Tuner;
 struct DeviceSlot;
 struct PinnedSlot;
 
-/// What a reader has done for one batch.
+/// A reader's work for one batch.
 struct Filling {
   std::size_t reader = 0;
   TimePoint begin;
   Duration busy = Duration::zero();
-  Duration cpu = Duration::zero();  // that the reader computed, of `busy`
+  Duration cpu = Duration::zero();  // the part of `busy` that the reader computed
 };
 
-/// Passes each instant on to the observers that are on. The owner of a slot calls; the copier's
-/// instants come from one fiber, and the others' observers are thread-safe.
+/// Passes each instant on to the observers that are on. The owner of a slot calls. The copier's
+/// instants come from one fiber. Observers of the other instants are thread-safe.
 class BatchProbe {
  public:
   /// `checks` and `trace` are null where they are off. Keeps references to the ring and its stats.
@@ -62,8 +62,8 @@ class BatchProbe {
   BatchProbe(const BatchProbe&) = delete;
   BatchProbe& operator=(const BatchProbe&) = delete;
 
-  /// Tells `tuner` of each batch that is staged from now on; null: autotune is off. Called before
-  /// the copier starts.
+  /// Reports each batch that is staged to `tuner`; null: autotune is off. Called before the copier
+  /// starts.
   void set_tuner(Tuner* tuner) noexcept { tuner_ = tuner; }
 
   /// A reader has filled the slot.
@@ -76,8 +76,8 @@ class BatchProbe {
   /// The copier has a device slot for the batch in `from`, the last of its epoch if `is_last`. The
   /// copy stream does not wait for the slot's release events yet.
   void slot_found(const PinnedSlot& from, bool is_last);
-  /// The copy from `from` into `to`, which is free, is about to be enqueued. With slot checks it
-  /// waits for the device, and throws leat::Error if somebody wrote to the slot.
+  /// The copy from `from` into `to`, which is free, is about to be enqueued. With slot checks,
+  /// waits for the device, and throws leat::Error if the slot was written to after its release.
   void copy_begins(DeviceSlot& to, PinnedSlot& from);
   /// All copies of the batch, of `bytes` in all, are enqueued.
   void copied(DeviceSlot& to, std::size_t bytes);
@@ -86,10 +86,10 @@ class BatchProbe {
 
   /// The consumer asks for the next batch, which it will use on `stream`.
   void asked(const gpu::StreamRef& stream);
-  /// The batch is about to be handed out. With slot checks it waits for the copy, and throws
-  /// leat::Error if the slot does not hold what was copied.
+  /// The batch is about to be handed out. With slot checks, waits for the copy, and throws
+  /// leat::Error if the slot does not hold the batch that was copied.
   void handing_out(DeviceSlot& slot);
-  /// A lease of the batch begins. The consumer has waited for it for so long.
+  /// A lease of the batch begins. The consumer has waited for the batch for `waited`.
   [[nodiscard]] Lease::Times handed_out(const DeviceSlot& slot, Duration waited) noexcept;
   /// The CPU has waited for the copy since `since`.
   void waited(Lease::Times& times, TimePoint since) const noexcept;
@@ -100,7 +100,8 @@ class BatchProbe {
   void released(const DeviceSlot& slot);
   /// The lease is over; `done`: the batch was released, not abandoned.
   void ended(const DeviceSlot& slot, PassId pass, const Lease::Times& times, bool done) noexcept;
-  /// The slot goes back to the copier, leased or not. Throws GpuError with slot checks.
+  /// The slot goes back to the copier, whether it was leased or not. With slot checks, throws
+  /// GpuError.
   void given_back(DeviceSlot& slot);
 
  private:
@@ -113,12 +114,12 @@ class BatchProbe {
   const std::shared_ptr<DeviceTrace> trace_;
   Tuner* tuner_ = nullptr;
 
-  // The copier's: the batch that it copies.
+  // For the copier alone: the batch that it copies.
   TimePoint slot_wanted_;
-  Duration blocked_ = Duration::zero();  // until it had the slot
+  Duration blocked_ = Duration::zero();  // how long the copier waited for a slot
   StepPart part_ = StepPart::kNone;
   TracedBatch* traced_ = nullptr;
-  // The copier's: the pair of steps that is sampled, and the pass of its first batch.
+  // For the copier alone: the pair of steps that is sampled, and the pass of its first batch.
   std::shared_ptr<StepTiming> pair_;
   std::uint64_t pair_generation_ = 0;
   std::uint64_t pair_epoch_ = 0;

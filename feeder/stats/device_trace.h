@@ -1,4 +1,4 @@
-// One device's part of a trace: what the stages and the leases tell it.
+// One device's part of a trace, written by the stages and the leases.
 #pragma once
 
 #include <atomic>
@@ -24,24 +24,24 @@ struct Stretch {
   TimePoint end;
 };
 
-/// What one batch went through. Events are recorded by who enqueues the work; the rest is written
-/// under the trace's lock.
+/// The record of one batch. The code that enqueues work records the events. All other members are
+/// written under the trace's lock.
 struct TracedBatch {
   TracedBatch(const gpu::Device& device, std::size_t number);
 
-  const std::size_t number;         // among those recorded
+  const std::size_t number;         // counts the recorded batches
   gpu::Event copy_begin, copy_end;  // on the copy stream
-  gpu::Event use_begin, use_end;    // on the first stream that the lease was bound to
+  gpu::Event use_begin, use_end;    // on the lease's first stream
   BatchId batch;
   std::size_t reader = 0;
-  std::size_t slot = 0;  // of the device
+  std::size_t slot = 0;  // the device's
   std::size_t bytes = 0;
   Stretch read, wait_for_slot, lease, wait_for_batch;
   bool is_read = false;
   bool is_copied = false;
   bool is_leased = false;
   bool is_used = false;      // use_begin is recorded
-  bool is_released = false;  // and use_end
+  bool is_released = false;  // use_end is recorded
   bool has_ended = false;
 };
 
@@ -53,15 +53,15 @@ struct Occupancy {
   std::size_t free_device = 0;
 };
 
-/// Records one device's batches. All memory is allocated when it is made. Thread-safe.
+/// Records one device's batches. Only the constructor allocates. Thread-safe.
 class DeviceTrace {
  public:
-  /// Syncs `stream` once, to learn how its time and the scheduler's belong together.
+  /// Syncs `stream` once, to relate the device's time to the scheduler's.
   DeviceTrace(const gpu::Stream& stream, const LocalRank& rank, const TraceOptions& options);
 
-  /// For a batch that is about to be read: where to record it, or null.
+  /// Returns the record for a batch that is about to be read; null: do not record it.
   [[nodiscard]] TracedBatch* next() noexcept;
-  /// Calls write(batch) under the lock, and notes the occupancy. Nothing for null.
+  /// Calls write(batch) under the lock, and notes the occupancy. Does nothing for null.
   template <class Write>
   void note(TracedBatch* batch, const Occupancy& now, Write&& write) {
     if (batch == nullptr) return;
@@ -70,14 +70,15 @@ class DeviceTrace {
     if (occupancies_.size() < occupancies_.capacity()) occupancies_.push_back(now);
   }
 
-  /// Appends its events, each a line that ends with a comma. Times since `origin`.
+  /// Appends the trace's events to `out`, each a line that ends with a comma. Times count from
+  /// `origin`.
   void write(std::string& out, TimePoint origin) const;
   [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
-  /// No batch was asked for yet.
+  /// Returns whether next() has never been called.
   [[nodiscard]] bool is_unused() const noexcept {
     return next_.load(std::memory_order_relaxed) == 0;
   }
-  /// When it was made.
+  /// Returns the time of construction.
   [[nodiscard]] TimePoint origin() const noexcept { return anchored_; }
 
  private:
@@ -85,7 +86,7 @@ class DeviceTrace {
   const std::size_t rank_of_world_;
   const std::string name_;
   const std::uint64_t skip_;
-  gpu::Event anchor_;  // was reached at anchored_
+  gpu::Event anchor_;  // the device reached it at anchored_
   TimePoint anchored_;
   std::atomic<std::uint64_t> next_{0};
   mutable std::mutex mutex_;  // never held across a park

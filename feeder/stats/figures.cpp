@@ -12,7 +12,8 @@ struct Unit {
   const char* name;
 };
 
-// Three significant digits in the largest unit that `value` is at least one of, else the last.
+// Returns `value` with three significant digits, in the largest unit that is not above it, or in
+// the last unit if all are.
 std::string in_units(double value, std::span<const Unit> units) {
   const Unit* unit = &units.back();
   for (const Unit& one : units) {

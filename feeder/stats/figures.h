@@ -11,7 +11,7 @@ namespace leat::feeder {
 [[nodiscard]] std::string bytes_text(double bytes);
 /// "0.995".
 [[nodiscard]] std::string number_text(double value);
-/// "99.5 %" of a share of 1.
+/// "99.5 %" for a share of 0.995.
 [[nodiscard]] std::string percent_text(double share);
 
 }  // namespace leat::feeder

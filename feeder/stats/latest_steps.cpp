@@ -8,7 +8,8 @@
 namespace leat::feeder {
 namespace {
 
-// The nearest rank: the smallest of them that a share `p` does not exceed.
+// Returns a quantile by nearest rank: the smallest value such that at least a share `p` of the
+// values does not exceed it.
 double nth(std::vector<double>& values, double p) {
   const auto count = static_cast<double>(values.size());
   const auto at = static_cast<std::ptrdiff_t>(std::ceil(p * count)) - 1;
@@ -26,7 +27,7 @@ Quantiles quantiles(std::vector<double>& values) {
 void LatestSteps::add(double t_step, double t_c, std::optional<double> t_x) noexcept {
   const Step step{.t_step = t_step, .t_c = t_c, .t_x = t_x};
   if (steps_.size() < kLatestSteps) {
-    steps_.push_back(step);  // within what was reserved
+    steps_.push_back(step);  // memory was reserved
     return;
   }
   steps_[next_] = step;

@@ -1,4 +1,4 @@
-// The latest sampled steps: what quantiles are taken of.
+// The latest sampled steps, from which quantiles are computed.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,12 @@ class LatestSteps {
  public:
   LatestSteps() { steps_.reserve(kLatestSteps); }
 
-  /// A step took `t_step`, its work `t_c`, and its copy `t_x`, if that was timed. In seconds.
+  /// Adds a step, in seconds: the step took `t_step`, its work `t_c`, and its copy `t_x`. `t_x` is
+  /// empty if the copy was not timed.
   void add(double t_step, double t_c, std::optional<double> t_x) noexcept;
   void clear() noexcept;
-  /// Puts both quantiles into `stats`: that of the bubble with the mean Tx there for steps whose
-  /// copy was not timed, if it is measured. Leaves them where there is no step.
+  /// Writes the quantiles of the step and of the bubble into `stats`. If a step's copy was not
+  /// timed, its bubble uses the mean Tx of `stats`, if there is one. No effect without steps.
   void add_to(Stats& stats) const;
 
  private:
@@ -28,7 +29,7 @@ class LatestSteps {
     std::optional<double> t_x;
   };
   std::vector<Step> steps_;
-  std::size_t next_ = 0;  // to be overwritten, once the ring is full
+  std::size_t next_ = 0;  // overwritten next, once the ring is full
 };
 
 }  // namespace leat::feeder

@@ -55,7 +55,7 @@ const char* to_string(Limit limit) noexcept {
 
 namespace {
 
-// The formula, and which of its terms is the longest.
+// Returns the predicted step, by the formula, and which of its terms is the longest.
 Prediction predict(const Stats& stats, const Change& change) noexcept {
   const auto over = [](double time, std::size_t count) {
     return count == 0 ? 0.0 : time / static_cast<double>(count);
@@ -71,13 +71,13 @@ Prediction predict(const Stats& stats, const Change& change) noexcept {
   }};
   double most = 0;
   for (const auto& [limit, time] : terms) most = std::max(most, time);
-  // Of those that are as long, to within rounding, the first.
+  // The first of the terms that are the longest, to within rounding.
   const auto* const longest = std::ranges::find_if(
       terms, [&](const auto& term) { return term.second >= (1 - 1e-6) * most; });
   return {.t_step = most, .gain = 0, .limit = longest->first};
 }
 
-// The fewest workers with which something else limits the loop.
+// Returns the fewest workers with which reading no longer limits the loop.
 std::size_t enough_workers(const Stats& stats) {
   const double others =
       predict(stats, {.workers = 0, .device_slots = stats.device_slots, .pinned_slots = 0}).t_step;
@@ -136,7 +136,7 @@ std::string Stats::bottleneck() const {
   if (!is_measured()) {
     return "No copy was timed (one in sample_every is): what limits the loop is not known.";
   }
-  // Below this share of the step no stage is busy enough to be what limits the loop.
+  // A stage that is busy for less than this share of the step does not limit the loop.
   constexpr double kSaturated = 0.9;
   const double read = t_read * static_cast<double>(devices) / static_cast<double>(workers);
   const double most = std::max({read, t_x, t_c});
@@ -179,7 +179,7 @@ std::string Stats::bottleneck() const {
            "): fewer bytes per sample, or a faster link, would help.";
   }
   const std::string begin = "The readers limit the loop (Tread / workers is " + share + "): ";
-  // Each worker keeps a slot busy.
+  // Each worker fills one slot at a time.
   const std::size_t enough = std::max(enough_workers(*this), workers + 1);
   const Change more{.workers = enough, .pinned_slots = pinned_slots + enough - workers};
   if (what_if(more).gain < 0.02) {

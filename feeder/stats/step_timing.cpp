@@ -35,10 +35,11 @@ StatsCollector::StatsCollector(const gpu::Device& device, const StatsOptions& op
   }
 }
 
-// The distance from second to second is random, 2 to 2n-2 for one in n: at a fixed one, what
-// repeats itself (several readers deliver in bursts) would show the same of its sides every time.
-// For the same reason a pair that an epoch's end would cut is left out, not put off: it would be of
-// the next epoch's first two, which differ.
+// A pair is chosen by its second step. To sample one step in n, the distance from one second step
+// to the next is random, 2 to 2n-2. A fixed distance would always sample the same phase of a loop
+// that repeats itself, for instance where several readers deliver in bursts. For the same reason, a
+// pair that the end of an epoch would cut is dropped. Postponed, it would be the next epoch's first
+// two steps, which are not typical.
 StepPart StatsCollector::next_part(bool last) noexcept {
   if (options_.sample_every == 0) return StepPart::kNone;
   const bool is_second = until_second_ == 0;
@@ -68,19 +69,19 @@ std::shared_ptr<StepTiming> StatsCollector::take() {
 void StatsCollector::let_go(std::shared_ptr<StepTiming> timing) noexcept {
   if (timing->holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const std::scoped_lock lock(mutex_);
-  if (between_ == timing) between_.reset();  // the loop was left
-  finishing_.push_back(std::move(timing));   // within the reserved kTimings
+  if (between_ == timing) between_.reset();  // the consumer left the loop
+  finishing_.push_back(std::move(timing));   // memory for kTimings was reserved
 }
 
-// Event times can be read once the last event is reached; nobody waits for that.
+// Measures the timings whose last event the device has reached, without waiting for the others.
 void StatsCollector::collect_finished() {
   std::erase_if(finishing_, [&](std::shared_ptr<StepTiming>& timing) {
     try {
-      // Never recorded counts as done.
+      // An event that was never recorded counts as done.
       if (!timing->released.is_done() || !timing->copy_end.is_done()) return false;
       if (timing->shape == shape_) measure(*timing);
     } catch (const gpu::GpuError&) {
-      // The device has failed: whoever uses it will hear of it. This sample is lost.
+      // The device has failed, which the next call on it reports. This sample is lost.
     }
     static_cast<void>(free_.try_send(std::move(timing)));
     return true;
@@ -98,14 +99,14 @@ void StatsCollector::measure(const StepTiming& t) {
   }
   if (t.released_first && t.bound_second && t.released_second) {
     const double step = seconds(elapsed(t.released_before, t.released));
-    if (step <= 0) return;  // released in the other order: it ended before it began
+    if (step <= 0) return;  // the batches were released in the opposite order
     const double gap = std::max(seconds(elapsed(t.released_before, t.arrived)), 0.0);
     const double unannounced =
         t.asked_second ? seconds(elapsed(t.asked, t.arrived)) : seconds(t.consumer_starved);
     sums_.consumer_starved.add(std::clamp(unannounced, 0.0, gap) +
                                seconds(elapsed(t.arrived, t.bound)));
     const double compute = std::min(seconds(elapsed(t.bound, t.released)), step);
-    if (!is_on_device()) latest_.clear();  // those were the host's
+    if (!is_on_device()) latest_.clear();  // the host timed these steps
     sums_.compute.add(compute);
     sums_.step.add(step);
     latest_.add(step, compute, copy);
@@ -124,7 +125,8 @@ void StatsCollector::asked(const gpu::StreamRef& stream) {
     timing = std::move(between_);
   }
   if (timing == nullptr) return;
-  // Held meanwhile: the copier may let go of a pair that leads to another epoch, and take it anew.
+  // Becomes a third holder, because the copier may let go of a pair that leads to another epoch,
+  // and take the same timing again. acquire: pairs with the release in let_go().
   int holders = timing->holders.load(std::memory_order_relaxed);
   do {
     if (holders == 0) return;
@@ -134,7 +136,7 @@ void StatsCollector::asked(const gpu::StreamRef& stream) {
     timing->asked.record(stream);
     timing->asked_second = true;
   } catch (const gpu::GpuError&) {
-    // The device has failed: the consumer hears of it when it asks.
+    // The device has failed, which the consumer's next call reports.
   }
   let_go(std::move(timing));
 }
@@ -153,7 +155,7 @@ void StatsCollector::add_copy(std::size_t bytes) noexcept {
 void StatsCollector::add_release(std::uint64_t epoch, std::uint64_t index, std::size_t samples,
                                  bool is_own_time) noexcept {
   const std::scoped_lock lock(mutex_);
-  const TimePoint at = now();  // in the order of the counts
+  const TimePoint at = now();  // under the lock: times are in the order of the counts
   progress_.is_own_time = is_own_time;
   ++batches_;
   if (progress_.batches++ == 0) {
@@ -181,7 +183,7 @@ void StatsCollector::add_host_release(PassId pass, const std::optional<HostStep>
   const TimePoint released = now();
   const std::scoped_lock lock(mutex_);
   if (step.has_value() && pass == host_pass_) {
-    // With several leases at a time a batch is worked on from the release of the one before.
+    // With several leases at a time, the work on a batch begins when the batch before is released.
     const double whole = seconds(released - host_released_);
     const double worked = std::min(seconds(step->busy), whole);
     sums_.host_busy.add(worked);
@@ -193,9 +195,11 @@ void StatsCollector::add_host_release(PassId pass, const std::optional<HostStep>
   host_released_ = released;
 }
 
-// Of what none was measured in a stretch, that since the shape was set; else all: reads and copies
-// take as long with other slots and workers, but do not wait as long. Copies are timed for one step
-// in many, and towards the end of an epoch steps go on when all was read.
+// Fills in the means for which a stretch has no measurement: from the time since the shape was set,
+// or else since the last reset. Copies are timed for one step in many, and towards the end of an
+// epoch steps continue after the last read. Reads and copies take as long with another shape, but
+// they wait for another time: so copier_blocked is only taken from the time since the shape was
+// set.
 StatsCollector::Sums StatsCollector::filled_up(const Sums& sums) const noexcept {
   Sums filled = sums;
   for (const Sums& wider : {sums_.since(at_shape_), sums_.since(at_reset_)}) {
@@ -257,7 +261,7 @@ void StatsCollector::set_shape(std::size_t workers, std::size_t prefetch_depth,
 
 void StatsCollector::begin_anew() {
   at_shape_ = sums_;
-  host_pass_ = PassId::kNone;  // the step that has begun is of both
+  host_pass_ = PassId::kNone;  // the current step belongs to both shapes
   latest_.clear();
   ++shape_;
 }
@@ -293,8 +297,8 @@ Stats StatsCollector::stats_of(const Sums& measured) const {
   stats.t_step = on_device ? sums.step.value() : sums.host_step.value();
   if (stats.t_step <= 0) return stats;
 
-  // The first two are measured; what remains of the step is the third (feeder/stats.h says what
-  // that means for each stage).
+  // Two shares are measured, and the third is the rest of the step (feeder/stats.h says which one,
+  // for each stage).
   const auto share = [&](double part) { return std::clamp(part / stats.t_step, 0.0, 1.0); };
   const auto shares = [&](double busy, double other, double StageShares::*which,
                           double StageShares::*rest) {
@@ -311,7 +315,8 @@ Stats StatsCollector::stats_of(const Sums& measured) const {
     stats.copier = shares(stats.t_x, sums.copier_blocked.value(), &StageShares::blocked,
                           &StageShares::starved);
   }
-  // A reader that does not read waits for a free slot: indices never run out within an epoch.
+  // A reader that does not read waits for a free slot: within an epoch there is always more to
+  // read.
   if (sums.read.count > 0) {
     stats.reader = shares(stats.t_read * static_cast<double>(options_.devices) /
                               static_cast<double>(options_.workers),

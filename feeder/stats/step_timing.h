@@ -8,13 +8,20 @@
 //                       ~~no batch is announced~~   |arrived ~~wait for the batch~~ |bound
 //                       step k   |released
 //
-// from which, for step k: Tx = copy_start..copy_end, Tstep = released_before..released, Tc =
-// bound..released, or from released_before where that came later (several leases at a time). The
-// copier was blocked from `queued` to `copy_start` (no slot was released) and while its fiber had
-// no slot to enqueue a copy for; the consumer was starved from `asked` to `bound`. Where the stream
-// is not known when the batch is asked for (next() without an epoch's stream), the host thread's
-// wait stands for asked..arrived. Both are of one epoch: what happens between two epochs belongs to
-// no step.
+// The figures of step k:
+//
+//   Tx                copy_start to copy_end
+//   Tstep             released_before to released
+//   Tc                bound to released; with several leases at a time, from the later of bound and
+//                     released_before
+//   copier blocked    queued to copy_start (no slot was released), and while its fiber had no slot
+//   to
+//                     enqueue a copy for
+//   consumer starved  asked to bound; if the stream is not known when the batch is asked for
+//   (next()
+//                     without an epoch's stream), the host thread's wait replaces asked to arrived
+//
+// Both steps are in one epoch. The time between two epochs belongs to no step.
 #pragma once
 
 #include <atomic>
@@ -35,7 +42,7 @@
 
 namespace leat::feeder {
 
-/// The marks of one pair, and what its holders have noted.
+/// The marks of one pair, and the notes of its holders.
 struct StepTiming {
   explicit StepTiming(const gpu::Device& device);
 
@@ -43,93 +50,94 @@ struct StepTiming {
   gpu::Event released_before, asked, arrived, bound, released;
   Duration copier_blocked = Duration::zero();    // host: no device slot to copy into
   Duration consumer_starved = Duration::zero();  // host: no batch to bind
-  // What has been recorded so far; a step that is not used on a stream leaves the consumer's out.
+  // Which marks are recorded so far. The consumer's are missing if its step uses no stream.
   bool copied = false;           // queued, copy_start, copy_end
   bool released_first = false;   // released_before
   bool asked_second = false;     // asked
   bool bound_second = false;     // arrived, bound
   bool released_second = false;  // released
-  // The two slots that hold it, and asked() meanwhile; whoever lets go last gives it back, and sees
-  // what the others wrote.
+  // The pair's two slots, and asked() while it runs. The last holder gives the timing back, and
+  // sees what the others wrote.
   std::atomic<int> holders{0};
-  std::uint64_t shape = 0;  // of the prefetcher when it was taken
+  std::uint64_t shape = 0;  // the prefetcher's when the timing was taken
 };
 
 /// Which part of a pair a step is.
 enum class StepPart : std::uint8_t { kNone, kFirst, kSecond };
 
-/// What the measurements are of.
+/// The prefetcher that is measured.
 struct StatsOptions {
   std::size_t workers = 1;
-  std::size_t devices = 1;  // that share the workers
+  std::size_t devices = 1;  // devices that share the workers
   std::size_t prefetch_depth = 2;
   std::size_t device_slots = 2;
   std::size_t pinned_slots = 2;
-  std::size_t cpus = 0;           // that readers may compute on; 0: not known
-  std::size_t sample_every = 16;  // one step in so many is measured; 0: none
+  std::size_t cpus = 0;           // CPUs that readers may compute on; 0: not known
+  std::size_t sample_every = 16;  // measures one step in this many; 0: none
 };
 
 /// Collects the measurements of one device. Thread-safe.
 class StatsCollector {
  public:
-  /// Allocates its timings here, and none later.
+  /// Allocates all timings.
   StatsCollector(const gpu::Device& device, const StatsOptions& options);
 
-  /// The part that the next copied batch plays; `last` of its epoch it is no pair's first. Called
-  /// by the copier alone.
+  /// Returns which part of a pair the next copied batch is. `last`: the batch is the last one of
+  /// its epoch, so it cannot be a pair's first. Called by the copier alone.
   [[nodiscard]] StepPart next_part(bool last) noexcept;
-  /// A timing to use for a pair, or null if all are in use: that pair is not sampled.
+  /// Returns a timing for a pair. Null if all are in use: the pair is then not sampled.
   [[nodiscard]] std::shared_ptr<StepTiming> take();
-  /// One of its two holders lets go. When both have, what was recorded is measured once it is
-  /// reached.
+  /// Called by each of a timing's holders. After the last call, the timing is measured as soon as
+  /// the device has reached its events.
   void let_go(std::shared_ptr<StepTiming> timing) noexcept;
 
-  /// A pair's first batch was released, and the consumer holds no other.
+  /// A pair's first batch was released, and the consumer holds no other batch.
   void first_released(std::shared_ptr<StepTiming> timing) noexcept;
   /// The consumer asks for the next batch, which it will use on `stream`.
   void asked(const gpu::StreamRef& stream);
 
-  /// A reader took `busy` for a batch, of which it has computed `cpu`.
+  /// A reader took `busy` for a batch. For `cpu` of that time it computed.
   void add_read(Duration busy, Duration cpu) noexcept;
   void add_copy(std::size_t bytes) noexcept;
-  /// The rank's batch `index` of an epoch was released, of so many samples.
-  /// `is_own_time`: as SlotRing's, where it is called.
+  /// The rank's batch `index` of `epoch` was released. It has `samples` samples. `is_own_time` is
+  /// what SlotRing::is_own_time() returns to the caller.
   void add_release(std::uint64_t epoch, std::uint64_t index, std::size_t samples,
                    bool is_own_time) noexcept;
-  /// A batch went before `overtaken` that were begun earlier.
+  /// A batch was delivered before `overtaken` batches that were begun earlier.
   void add_reordered(std::uint64_t overtaken) noexcept;
-  /// A consumer that binds no stream has released a batch just now. If it has looked at it: it
-  /// waited and worked for so long, in a step that began when it released the one before. The first
-  /// of a pass is no step: nothing says when it began.
+  /// The host's part of a step whose batch is bound to no stream: how long the consumer waited for
+  /// the batch, and worked on it. The step began when the batch before was released. The first
+  /// batch of a pass makes no step, because its beginning is not known.
   struct HostStep {
     Duration starved;
     Duration busy;
   };
+  /// A consumer that binds no stream has released a batch. `step` is empty if it never used it.
   void add_host_release(PassId pass, const std::optional<HostStep>& step) noexcept;
 
-  /// What was measured before does not count any more.
+  /// Discards all measurements so far.
   void reset();
-  /// Of what was measured since the shape was set, or it was reset.
+  /// Returns the figures since the shape was set, or since the last reset().
   [[nodiscard]] Stats snapshot();
   class Window;
-  /// Of what was measured since `window` began, or the shape was set, or it was reset. Where these
-  /// are `enough` sampled steps, it begins anew.
+  /// Returns the figures since `window` began, the shape was set, or the last reset(), whichever
+  /// was last. If these are `enough` or more sampled steps, the window begins again.
   [[nodiscard]] Stats window(Window& window, std::uint64_t enough);
-  /// How far the consumer is. Of all there ever was, resets or not.
+  /// How far the consumer is. Counts from the beginning, whatever reset() was called.
   struct Progress {
-    std::uint64_t batches = 0;   // released
-    std::uint64_t samples = 0;   // of these
-    std::uint64_t epoch = 0;     // of the latest of these
-    std::uint64_t in_epoch = 0;  // batches up to that one, in it
-    // When the first and the latest were released, on the clock of who released them; whether the
-    // latest was on that of the stages.
+    std::uint64_t batches = 0;   // released batches
+    std::uint64_t samples = 0;   // their samples
+    std::uint64_t epoch = 0;     // the latest batch's epoch
+    std::uint64_t in_epoch = 0;  // the epoch's batches up to the latest one
+    // When the first and the latest batch were released, by the releasing caller's clock.
+    // is_own_time: the latest caller's clock was that of the stages.
     TimePoint first_at;
     TimePoint latest_at;
     bool is_own_time = true;
     std::uint64_t first_samples = 0;
   };
   [[nodiscard]] Progress progress();
-  /// The prefetcher uses so many from now on; what was measured before does not count any more.
+  /// Sets what the prefetcher uses from now on. Earlier measurements do not count any more.
   void set_shape(std::size_t workers, std::size_t prefetch_depth, std::size_t device_slots,
                  std::size_t pinned_slots);
 
@@ -156,7 +164,7 @@ class StatsCollector {
   [[nodiscard]] Stats stats_of(const Sums& sums) const;
   [[nodiscard]] Sums filled_up(const Sums& sums) const noexcept;
 
-  // Whether steps were timed on the device: then these count, and none that the host has timed.
+  // Whether steps were timed on the device. If so, steps timed by the host do not count.
   [[nodiscard]] bool is_on_device() const noexcept {
     return sums_.step.count > at_shape_.step.count;
   }
@@ -166,31 +174,31 @@ class StatsCollector {
 
   static constexpr std::size_t kTimings = 4;
   StatsOptions options_;
-  std::uint64_t until_second_;  // batches to copy before the next pair's second; the copier's
-  std::uint64_t pairs_ = 0;     // seconds so far; the copier's
+  std::uint64_t until_second_;  // batches until the next pair's second; the copier's
+  std::uint64_t pairs_ = 0;     // pairs so far; for the copier alone
   Channel<std::shared_ptr<StepTiming>> free_;
 
   std::mutex mutex_;  // never held across a park
   std::vector<std::shared_ptr<StepTiming>> finishing_;
-  std::shared_ptr<StepTiming> between_;  // the pair whose second batch is to be asked for
+  std::shared_ptr<StepTiming> between_;  // the pair whose second batch comes next
   std::uint64_t batches_ = 0;
   std::uint64_t reordered_ = 0;
   std::uint64_t most_overtaken_ = 0;
   Sums sums_;
-  LatestSteps latest_;       // of this shape
-  std::uint64_t shape_ = 0;  // counts those set: a pair of two shapes measures neither
-  Sums at_shape_;            // when it was set
-  Sums at_reset_;            // of what came before, nothing counts
+  LatestSteps latest_;       // since the shape was set
+  std::uint64_t shape_ = 0;  // counts shapes: a pair taken in an earlier one is dropped
+  Sums at_shape_;            // sums_ when the shape was set
+  Sums at_reset_;            // sums_ at the last reset()
   Progress progress_;
-  TimePoint host_released_;  // the latest, of host_pass_
+  TimePoint host_released_;  // of host_pass_'s latest batch
   PassId host_pass_ = PassId::kNone;
 };
 
-/// A stretch of the measurements; one that is made begins with the shape of that time.
+/// A stretch of the measurements. A new window begins when the current shape was set.
 class StatsCollector::Window {
   friend class StatsCollector;
   Sums from_;
-  std::uint64_t shape_ = ~std::uint64_t{0};  // that it began in; none yet
+  std::uint64_t shape_ = ~std::uint64_t{0};  // the shape that it began in; none yet
 };
 
 }  // namespace leat::feeder

@@ -18,17 +18,17 @@ namespace leat::feeder {
 namespace {
 
 constexpr std::size_t kMostBatches = 100'000;
-// Notes of a batch: read, staged, leased, bound, released, ended.
+// The notes that a batch makes: read, staged, leased, bound, released, ended.
 constexpr std::size_t kNotes = 6;
 
-// Processes of the viewer: the host, and each device.
+// The viewer shows the host and each device as a process.
 constexpr std::size_t kHost = 1;
 constexpr std::size_t kFirstDevice = 10;
-// Threads of the host: readers, then for each rank the copier and its slots.
+// The threads of the host's process: readers, then each rank's copier and slots.
 constexpr std::size_t kFirstReader = 1;
 constexpr std::size_t kFirstRank = 10'000;
 constexpr std::size_t kTracksOfRank = 10'000;
-// Threads of a device.
+// The threads of a device's process.
 constexpr std::size_t kCopies = 1;
 constexpr std::size_t kCompute = 2;
 
@@ -69,7 +69,8 @@ void add_span(std::string& out, const char* name, const Track& track, Duration b
       static_cast<unsigned long long>(of.batch.index), of.batch.samples, of.bytes);
 }
 
-// `phase`: s, t or f: the arrow begins, goes on, ends, with the span on that track at that time.
+// Appends a part of an arrow. The arrow begins ("s"), continues ("t") or ends ("f") at the span on
+// that track at that time: `phase`.
 void add_arrow(std::string& out, const char* phase, std::size_t id, const Track& track,
                Duration at) {
   add(out,
@@ -93,7 +94,8 @@ Trace::~Trace() = default;
 std::shared_ptr<DeviceTrace> Trace::make(const gpu::Stream& copies, const LocalRank& rank) {
   auto device = std::make_shared<DeviceTrace>(copies, rank, options_);
   const std::scoped_lock lock(mutex_);
-  // Of a prefetcher that has gone and recorded nothing: its constructor may have failed.
+  // Drops the part of a prefetcher that was destroyed before it recorded anything, for instance by
+  // an exception in its constructor.
   std::erase_if(devices_, [](const auto& one) { return one.use_count() == 1 && one->is_unused(); });
   if (std::ranges::any_of(devices_, [&](const auto& one) { return one->rank() == rank.index; })) {
     throw std::invalid_argument(
@@ -183,7 +185,7 @@ void DeviceTrace::write(std::string& out, TimePoint origin) const {
     seen[number] = true;
     return is_first;
   };
-  // As the device copied them, and those that it has not copied at the end.
+  // In the order in which the device copied them. Batches that it has not copied come last.
   std::vector<std::pair<Duration, const TracedBatch*>> in_order;
   for (const auto& one : batches_) {
     if (!one->is_read) continue;
@@ -222,7 +224,7 @@ void DeviceTrace::write(std::string& out, TimePoint origin) const {
       add_span(out, "lease", slot, since(one->lease.begin), since(one->lease.end), *one);
     }
     if (!is_used) continue;
-    // Where several leases are held, the work on one begins when that on the one before is over.
+    // With several leases at a time, the work on a batch begins when the work before it ends.
     const Duration end = of_event(one->use_end);
     const Duration begin = std::min(std::max(of_event(one->use_begin), used_until), end);
     used_until = end;

@@ -10,13 +10,13 @@
 namespace leat::feeder {
 namespace {
 
-// Fewer sampled steps than these tell too little.
+// A decision needs this many sampled steps.
 constexpr std::uint64_t kEnoughSteps = 8;
 // A consumer that waits less than this share of the step is well fed.
 constexpr double kStarved = 0.03;
-// What a change has to gain.
+// A change must be predicted to gain this share of the step.
 constexpr double kWorthwhile = 0.02;
-// Workers that would still be idle for a fifth of the step after one has gone are too many.
+// A worker is taken away if the remaining ones would be busy for less than this share of the step.
 constexpr double kIdle = 0.8;
 
 std::string percent(double share) {
@@ -51,7 +51,7 @@ Tuner::Tuner(const Autotune& limits, const Active& active, std::size_t max_lease
     const auto& device = rings_[i]->device_slots();
     std::optional<DeviceSlot*> slot;
     for (std::size_t s = device_slots(active.prefetch_depth); s < device.size(); ++s) {
-      static_cast<void>(rings_[i]->free_device.try_recv(slot));  // nobody else takes any yet
+      static_cast<void>(rings_[i]->free_device.try_recv(slot));  // the stages do not run yet
       spare_device_[i].push_back(*slot);
     }
     rings_[i]->stats.set_shape(active.workers, active.prefetch_depth,
@@ -72,7 +72,7 @@ void Tuner::run() {
 }
 
 void Tuner::look() {
-  // The rank that waits most.
+  // The figures of the rank that waits most.
   std::optional<Stats> worst;
   for (std::size_t i = 0; i < rings_.size(); ++i) {
     const Stats stats = rings_[i]->stats.window(windows_[i], kEnoughSteps);

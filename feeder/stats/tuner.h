@@ -1,5 +1,5 @@
-// Autotune: changes the number of workers and the prefetch depth while the loop runs, by the
-// measurements. All slots are allocated beforehand; the tuner holds back those that are not in use.
+// Autotune: changes the number of workers and the prefetch depth while the loop runs, by its
+// measurements. All slots are allocated beforehand. The tuner holds back the slots not in use.
 #pragma once
 
 #include <atomic>
@@ -19,17 +19,17 @@
 
 namespace leat::feeder {
 
-/// What a prefetcher uses of what it has.
+/// How much of its maxima a prefetcher uses.
 struct Active {
   std::size_t workers = 1;
   std::size_t prefetch_depth = 2;
-  std::size_t pinned_slots = 2;  // of each device
+  std::size_t pinned_slots = 2;  // for each device
 };
 
 /// The stage that tunes the others: run() is the body of a fiber.
 ///
-/// Always true: a slot that is not active is with the tuner; as many readers have a permit as there
-/// are active workers.
+/// Always true: the tuner has every slot that is not active; permits limit the readers to the
+/// number of active workers.
 class Tuner {
  public:
   /// Holds back the slots beyond `active`, and gives the others to `free_pinned` and to the rings'
@@ -38,13 +38,14 @@ class Tuner {
         std::vector<std::shared_ptr<SlotRing>> rings, Channel<PinnedSlot*> free_pinned);
 
   void run();
-  /// A batch was staged: from time to time run() looks at what was measured. Does not wait.
+  /// A batch was staged. From time to time this makes run() look at the measurements. Does not
+  /// block.
   void staged();
-  /// A reader begins, and ends, a batch.
+  /// Called when a reader begins, and ends, a batch. begin_read() waits for a permit.
   void begin_read() { permits_.acquire(); }
   void end_read() { permits_.release(); }
 
-  /// Adds what it has done so far. Thread-safe.
+  /// Adds the current shape and the decisions so far. Thread-safe.
   void add_to(Stats& stats) const;
 
  private:
@@ -64,13 +65,13 @@ class Tuner {
   const Channel<bool> looks_;  // capacity 1: it is time to look
   Semaphore permits_;
   Active active_;
-  std::vector<std::vector<PinnedSlot*>> spare_pinned_;  // of each ring
+  std::vector<std::vector<PinnedSlot*>> spare_pinned_;  // one list for each ring
   std::vector<std::vector<DeviceSlot*>> spare_device_;
   std::vector<StatsCollector::Window> windows_;
   std::atomic<std::uint64_t> staged_{0};
   mutable std::mutex mutex_;
   std::uint64_t decided_ = 0;
-  std::deque<Decision> decisions_;  // the latest of them
+  std::deque<Decision> decisions_;  // the latest decisions
 };
 
 }  // namespace leat::feeder
