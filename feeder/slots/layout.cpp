@@ -33,7 +33,7 @@ BatchLayout::BatchLayout(std::string_view dataset, std::span<const Field> fields
   for (std::size_t f = 0; f < fields.size(); ++f) {
     if (!fields[f].variable_length) continue;
     lengths_[f] = is_packed ? offsets : tensors_.size();
-    if (is_packed && tensors_.size() > offsets) continue;  // they share it
+    if (is_packed && tensors_.size() > offsets) continue;  // packed fields share it
     add(dataset,
         {.name = is_packed ? "offsets" : fields[f].name + ".length",
          .dtype = DType::kInt32,
@@ -69,7 +69,7 @@ void BatchLayout::add(std::string_view dataset, const Field& given, RowPer per) 
   const std::size_t most = (std::numeric_limits<std::size_t>::max() / 2 - bytes_) / rows;
   if (sample_bytes > most)
     refuse_dataset(dataset, "a batch of field \"" + field.name + "\" is too large");
-  // A transform may replace what was staged, by the same name.
+  // A written field may have the name of a staged one, and then hides it.
   for (const TensorLayout& tensor : staged_ == 0 ? tensors() : written()) {
     if (tensor.field.name == field.name)
       refuse_dataset(dataset, "two fields \"" + field.name + "\"");
@@ -80,7 +80,7 @@ void BatchLayout::add(std::string_view dataset, const Field& given, RowPer per) 
 }
 
 std::size_t BatchLayout::find(std::string_view name) const {
-  for (std::size_t i = tensors_.size(); i-- > 0;) {  // those written go first
+  for (std::size_t i = tensors_.size(); i-- > 0;) {  // a written field hides a staged one
     if (tensors_[i].field.name == name) return i;
   }
   std::string known;

@@ -11,10 +11,10 @@
 
 namespace leat::feeder {
 
-/// What a row of a tensor is for.
+/// What one row of a tensor stands for.
 enum class RowPer : std::uint8_t {
   kSample,
-  kElement,  // of packed samples
+  kElement,  // of a packed sample
   kOffset,   // where a packed sample begins, and where the last one ends
 };
 
@@ -22,39 +22,40 @@ enum class RowPer : std::uint8_t {
 struct TensorLayout {
   Field field;  // of one row
   RowPer per = RowPer::kSample;
-  std::size_t rows = 0;          // at most
-  std::size_t offset = 0;        // of the tensor in the slot
-  std::size_t sample_bytes = 0;  // of one row
+  std::size_t rows = 0;          // the most that a batch can have
+  std::size_t offset = 0;        // from the start of the slot
+  std::size_t sample_bytes = 0;  // bytes of one row
 };
 
 /// The tensors of a batch of up to `rows` samples, each at a fixed offset that is aligned for any
-/// kernel.
+/// kernel. In this order:
+///  1. the dataset's fields;
+///  2. the lengths of each field of variable length: int32, named "<field>.length";
+///  3. the fields that a device transform writes.
+/// 1 and 2 are staged: they are in pinned slots too, at the same offsets.
 ///
-/// In this order: the dataset's fields; for each that has a variable length, the lengths, int32,
-/// named "<field>.length"; what a device transform writes. The first two are staged: they lie in
-/// pinned slots too, at the same offsets.
-///
-/// Packed, a field of variable length has a row for each element, [elements, rest of the shape],
-/// and one tensor "offsets", int32 [samples + 1], says where each sample begins in it. What a
-/// transform writes with `variable_length` has a row for each element too.
+/// If samples are packed, a field of variable length has a row for each element: [elements, rest of
+/// the shape]. Instead of the lengths there is one tensor "offsets", int32 [samples + 1], with the
+/// beginning of each sample. A transform's field with `variable_length` has a row for each element
+/// too.
 class BatchLayout {
  public:
-  static constexpr std::size_t kAlignment = 256;  // of cudaMalloc, and a GPU's largest vector load
+  static constexpr std::size_t kAlignment = 256;  // as cudaMalloc's; a GPU's vector loads need less
 
-  /// Throws std::invalid_argument, naming `dataset`, where there are no fields, a field without
-  /// bytes, a name twice among those that are staged or written, or a size that overflows.
+  /// Throws std::invalid_argument, with the name of the dataset, if there are no fields, a field
+  /// has no bytes, two staged or two written fields have one name, or a size overflows.
   BatchLayout(std::string_view dataset, std::span<const Field> fields,
               std::span<const Field> written, std::size_t rows, std::size_t elements = 0);
 
-  /// Samples at most.
+  /// Returns the most samples in a batch.
   [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
-  /// Elements at most; 0: not packed.
+  /// Returns the most elements in a batch; 0: not packed.
   [[nodiscard]] std::size_t elements() const noexcept { return elements_; }
-  /// Of a pinned slot; a multiple of kAlignment.
+  /// Returns the size of a pinned slot, a multiple of kAlignment.
   [[nodiscard]] std::size_t staged_bytes() const noexcept { return staged_bytes_; }
-  /// Of a device slot; likewise.
+  /// Returns the size of a device slot, a multiple of kAlignment.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// All of them.
+  /// Returns all tensors; staged() and written() return a part each.
   [[nodiscard]] std::span<const TensorLayout> tensors() const noexcept { return tensors_; }
   [[nodiscard]] std::span<const TensorLayout> staged() const noexcept {
     return tensors().first(staged_);
@@ -62,10 +63,11 @@ class BatchLayout {
   [[nodiscard]] std::span<const TensorLayout> written() const noexcept {
     return tensors().subspan(staged_);
   }
-  /// The number, among tensors(), of the one with that name that the consumer gets. Throws
-  /// std::out_of_range, naming the tensors there are.
+  /// Returns the index, in tensors(), of the tensor that a consumer gets by `name`. Throws
+  /// std::out_of_range, with the names of all tensors, if there is none.
   [[nodiscard]] std::size_t find(std::string_view name) const;
-  /// The number of the lengths, or offsets, of dataset field `field`, which has a variable one.
+  /// Returns the index of the tensor with the lengths, or offsets, of dataset field `field`. The
+  /// field must have variable length.
   [[nodiscard]] std::size_t lengths_of(std::size_t field) const noexcept;
 
  private:
@@ -73,11 +75,11 @@ class BatchLayout {
 
   std::size_t rows_;
   std::size_t elements_;
-  std::size_t staged_ = 0;  // tensors
+  std::size_t staged_ = 0;  // number of staged tensors
   std::size_t staged_bytes_ = 0;
   std::size_t bytes_ = 0;
   std::vector<TensorLayout> tensors_;
-  std::vector<std::size_t> lengths_;  // for each dataset field
+  std::vector<std::size_t> lengths_;  // by dataset field
 };
 
 }  // namespace leat::feeder

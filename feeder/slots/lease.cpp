@@ -108,7 +108,7 @@ TensorSet Lease::tensors() {
 void Lease::await() { slot().ready.await(); }
 
 const gpu::Device& Lease::device() const {
-  static_cast<void>(slot());  // an empty lease has no ring either
+  static_cast<void>(slot());  // throws if the lease is empty
   return ring_->device;
 }
 
@@ -136,8 +136,8 @@ void Lease::record_release(DeviceSlot& slot, SlotRing& ring) noexcept {
     for (std::size_t i = 0; i < slot.bound; ++i) slot.released[i].record(*slot.streams[i]);
     ring.probe.released(slot);
   } catch (...) {
-    // The device has failed; nothing will be copied into the slot any more. The consumer hears of
-    // it at its next batch.
+    // The device has failed, so nothing will be copied into the slot any more. The consumer's next
+    // call reports the failure.
     ring.finish(std::current_exception());
   }
 }

@@ -38,12 +38,12 @@ std::span<std::byte> Scratch::take(std::size_t bytes) {
 }
 
 void Scratch::reset() noexcept {
-  if (blocks_.size() > 1) {  // next time, one block of all their sizes will do
+  if (blocks_.size() > 1) {  // replace them by one block of all their sizes
     blocks_.clear();
     try {
       blocks_.push_back({std::make_unique_for_overwrite<std::byte[]>(taken_ + kAlignment), taken_});
     } catch (const std::bad_alloc&) {
-      blocks_.clear();  // take() will tell, if it is still so
+      blocks_.clear();  // take() throws, if memory is still short
     }
   }
   used_ = taken_ = 0;
@@ -74,7 +74,7 @@ std::span<std::byte> Sample::typed(std::size_t field, DType wanted) const {
 }
 
 void Sample::set_length(std::size_t field, std::size_t length) {
-  const std::size_t room_bytes = bytes(field).size();  // first: it checks `field`
+  const std::size_t room_bytes = bytes(field).size();  // bytes() checks `field`
   const std::size_t room = room_bytes / fields_[field].row_bytes();
   if (!fields_[field].variable_length) {
     throw std::invalid_argument("leat: field \"" + fields_[field].name +

@@ -11,7 +11,7 @@
 namespace leat::feeder {
 namespace {
 
-// The first byte in which they differ.
+// Returns the index of the first byte that differs.
 std::optional<std::size_t> difference(const std::byte* a, const std::byte* b, std::size_t bytes) {
   if (std::memcmp(a, b, bytes) == 0) return std::nullopt;
   return std::mismatch(a, a + bytes, b).first - a;
@@ -124,7 +124,7 @@ void SlotChecks::released(DeviceSlot& slot) {
     watched.who += (i == 0 ? "stream " : ", ") + name(*slot.streams[i]);
     stream_.wait(slot.released[i]);
   }
-  stream_.wait(slot.ready);  // also of a batch that was never bound
+  stream_.wait(slot.ready);  // needed if the batch was never bound to a stream
   if (read_only_) gpu::copy_async(stream_, watched.seen.span(), slot.memory);
   gpu::copy_async(stream_, slot.memory, poison_.span());
   watched.poisoned.record(stream_);

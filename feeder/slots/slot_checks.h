@@ -1,7 +1,7 @@
-// For debugging: finds code that writes to a batch after its release, or reads it then.
+// For debugging: finds code that writes to a batch, or reads it, after its release.
 //
-//   copied   ─► handed out: the slot must hold what was copied
-//   released ─► (kReadOnly: the slot must still hold it) ─► poisoned
+//   copied   ─► handed out: the slot must hold the copied batch
+//   released ─► (kReadOnly: the slot must still hold the batch) ─► poisoned
 //            ─► copied to again: the slot must still hold the poison
 //
 // Copies every batch several times, in both directions, and waits for the copies.
@@ -22,36 +22,36 @@
 
 namespace leat::feeder {
 
-/// Every byte of a slot that holds no batch. As a float it is about -3.0e16; as an index it is out
-/// of range.
+/// The value of every byte of a poisoned slot. A float of these bytes is about -3.0e16; an index is
+/// out of range.
 inline constexpr std::byte kPoison{0xDB};
 
-/// The checks of one device's slots. The owner of a slot calls.
+/// The checks of one device's slots. The owner of a slot calls them.
 class SlotChecks {
  public:
   SlotChecks(const gpu::Device& device, const BatchLayout& layout, std::size_t device_slots,
              CheckSlots what);
 
-  /// A batch is about to be copied into `slot`, which was released or never used. Waits. Throws
-  /// leat::Error if the batch before was changed while it was leased (kReadOnly), or the slot was
-  /// written to after its release.
+  /// A batch is about to be copied into `slot`, which was released or never used. Waits for the
+  /// device. Throws leat::Error if the previous batch was changed while it was leased (kReadOnly),
+  /// or if the slot was written to after its release.
   void before_copy(DeviceSlot& slot);
-  /// The slot will hold what is in `from`.
+  /// Notes that the slot will hold the batch in `from`.
   void copied(DeviceSlot& slot, const PinnedSlot& from);
-  /// The batch goes to the consumer. Waits for the copy. Throws leat::Error if the slot holds
-  /// something else.
+  /// The batch goes to the consumer. Waits for the copy. Throws leat::Error if the slot does not
+  /// hold the batch.
   void before_hand_out(DeviceSlot& slot);
-  /// The release events are recorded. Does not wait; throws GpuError.
+  /// The release events are recorded. Enqueues the poisoning and does not wait. Throws GpuError.
   void released(DeviceSlot& slot);
 
  private:
   struct Watched {
     Watched(const gpu::Device& device, std::size_t bytes);
-    std::vector<std::byte> copied;  // what the slot has to hold
-    gpu::PinnedBuffer seen;         // what it held when it was released
+    std::vector<std::byte> copied;  // the batch that the slot must hold
+    gpu::PinnedBuffer seen;         // the slot's bytes at its release
     gpu::Event poisoned;
     bool was_released = false;
-    std::string who;  // had it last: batch and streams
+    std::string who;  // the last batch and its streams, for errors
   };
   [[nodiscard]] Watched& of(const DeviceSlot& slot) { return watched_[slot.number]; }
   [[noreturn]] void fail(const DeviceSlot& slot, std::size_t byte, const std::string& what,

@@ -38,7 +38,7 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
       virtual_time_(clock_of(scheduler).is_virtual()),
       pinned_memory_(on, size.pinned_slots * layout.staged_bytes()),
       device_memory_(on, size.device_slots * layout.bytes()) {
-  // A slot's size is a multiple of the alignment of what lies in it.
+  // A slot's size is a multiple of the alignment of its tensors, so slots follow without gaps.
   for (std::size_t i = 0; i < size.pinned_slots; ++i) {
     pinned_.push_back(std::make_unique<PinnedSlot>(
         device, pinned_memory_.take(layout.staged_bytes(), BatchLayout::kAlignment), rank));
@@ -51,7 +51,7 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
   for (std::size_t i = 0; i < size.leases; ++i) give_back_credit();
 }
 
-// The memory's own destructors let queued work finish first (Backend::free_device).
+// Freeing the memory waits for queued work (Backend::free_device).
 SlotRing::~SlotRing() = default;
 
 void SlotRing::give_back(DeviceSlot& slot, DeviceState from) noexcept {

@@ -1,8 +1,7 @@
-// What the stages, the consumer and the leases of one device share: the slots and the channels they
-// circulate in.
+// The slots of one device, and the channels that pass them between stages, consumer and leases.
 //
-// Held by shared_ptr by the Prefetcher and by each Lease, so that a lease may outlive the
-// Prefetcher. No slot owns the ring: there is no cycle.
+// The Prefetcher and each Lease hold a shared_ptr to the ring, so a lease may outlive the
+// Prefetcher. Slots do not own the ring, so there is no cycle.
 //
 // Always true:
 //  - A pinned slot is in one of the channels of pinned slots, or with one stage.
@@ -34,7 +33,7 @@
 
 namespace leat::feeder {
 
-/// How many slots, and of what.
+/// The numbers of slots and leases.
 struct RingSize {
   std::size_t pinned_slots = 0;
   std::size_t device_slots = 0;
@@ -44,10 +43,10 @@ struct RingSize {
 /// The right to have one more lease.
 struct LeaseCredit {};
 
-/// The slots of one device, and what is known of them: see above.
+/// The slots of one device, their channels and observers.
 class SlotRing {
  public:
-  /// `scheduler` is the stages'.
+  /// `scheduler` runs the stages.
   SlotRing(const gpu::Device& device, const LocalRank& local, BatchLayout layout,
            const RingSize& size, const StatsOptions& stats, CheckSlots check_slots, Trace* trace,
            std::shared_ptr<ReleaseLog> log, const SchedulerCore& scheduler);
@@ -55,15 +54,15 @@ class SlotRing {
   SlotRing(const SlotRing&) = delete;
   SlotRing& operator=(const SlotRing&) = delete;
 
-  /// Gives the slot back to the copier, once nobody uses its batch. Thread-safe; does not block.
+  /// Gives the slot back to the copier. Its batch is no longer in use. Thread-safe; does not block.
   void give_back(DeviceSlot& slot, DeviceState from) noexcept;
-  /// Allows one more lease: one has ended, or was not made. Thread-safe; does not block.
+  /// Allows one more lease, because a lease has ended or was not made. Thread-safe; does not block.
   void give_back_credit() noexcept { static_cast<void>(credit.try_send(LeaseCredit{})); }
-  /// Leases that exist, and leases whose batch a consumer waits for.
+  /// Returns the number of leases, including one whose batch a consumer waits for.
   [[nodiscard]] std::size_t leases() const noexcept { return credit.capacity() - credit.size(); }
-  /// Ends the batches: receivers of `ready` get what is staged, then `cause`. Thread-safe.
+  /// Ends the batches. Receivers of `ready` get the staged batches, then `cause`. Thread-safe.
   void finish(std::exception_ptr cause) noexcept { ready.try_close(std::move(cause)); }
-  /// Whether now() is, for the caller, the time that the stages and the device live in.
+  /// Returns whether the caller's clock is that of the stages and the device.
   [[nodiscard]] bool is_own_time() const noexcept;
   [[nodiscard]] bool is_virtual_time() const noexcept { return virtual_time_; }
 
@@ -82,14 +81,14 @@ class SlotRing {
   const std::shared_ptr<ReleaseLog> log;
   BatchProbe probe;
 
-  Channel<PinnedSlot*> filled;     // and those that end an epoch
+  Channel<PinnedSlot*> filled;     // read from a dataset, or the end of an epoch
   Channel<PinnedSlot*> in_flight;  // copies from them are enqueued, oldest first
   Channel<DeviceSlot*> free_device;
   Channel<Staged> ready;
   Channel<LeaseCredit> credit;
 
  private:
-  const SchedulerCore* const scheduler_;  // compared, never followed
+  const SchedulerCore* const scheduler_;  // only compared, never dereferenced
   const bool virtual_time_;
   gpu::PinnedArena pinned_memory_;
   gpu::DeviceBuffer device_memory_;

@@ -1,12 +1,13 @@
 // Staging slots: the buffers that circulate through the prefetcher.
 //
-// There are two rings of them, allocated once. A pinned slot is written by a CPU, so it is free
-// again only when its copy is done, which a fiber awaits. A device slot is written by the copy
-// stream, so it is free again as soon as its release events are recorded: the copy stream waits for
-// them on the device, and no host does.
+// There are two rings of slots, allocated once.
 //
-// Always true: a slot's state changes only through move_on(), which checks that the slot was where
-// the caller believed it to be; between two moves exactly one stage owns the slot.
+// Slot   | written by      | free again
+// pinned | a CPU           | when its copy is done, which a fiber awaits
+// device | the copy stream | when its release events are recorded; the copy stream waits for them
+//
+// Always true: a slot's state changes only through move_on(), which checks the state that the slot
+// had. Between two moves exactly one stage owns the slot.
 #pragma once
 
 #include <array>
@@ -32,20 +33,20 @@ struct StepTiming;
 struct TracedBatch;
 enum class StepPart : std::uint8_t;
 
-/// Which batch a slot holds.
+/// The batch that a slot holds.
 struct BatchId {
   std::uint64_t epoch = 0;
-  std::uint64_t index = 0;         // of the global batch, within the epoch
-  std::size_t samples = 0;         // this rank's
-  std::size_t rows = 0;            // with the padding
+  std::uint64_t index = 0;         // the global batch's number in the epoch
+  std::size_t samples = 0;         // of this rank
+  std::size_t rows = 0;            // samples and padding
   std::size_t elements = 0;        // of packed samples
-  std::size_t element_rows = 0;    // with the padding
+  std::size_t element_rows = 0;    // elements and padding
   Carry carry;                     // where the packed shard begins
-  std::uint64_t step_samples = 0;  // of the global batch, over all ranks; packed: elements
-  std::size_t step_shards = 0;     // ranks that have any
+  std::uint64_t step_samples = 0;  // samples (packed: elements) of all ranks
+  std::size_t step_shards = 0;     // ranks that have samples
 };
 
-/// Rows of a tensor in such a batch.
+/// Returns the rows of a tensor in `batch`.
 [[nodiscard]] std::size_t rows_of(const TensorLayout& tensor, const BatchId& batch) noexcept;
 
 /// Where a pinned slot is.
@@ -57,7 +58,7 @@ enum class PinnedState : std::uint8_t {
 };
 /// Where a device slot is.
 enum class DeviceState : std::uint8_t {
-  kFree,      // in the channel of free device slots, never leased yet or its batch discarded
+  kFree,      // in the channel of free device slots; no release events to wait for
   kCopying,   // with the copier, which enqueues a copy into it
   kReady,     // on its way to the consumer; its ready event orders the copy before any use
   kLeased,    // with the consumer
@@ -66,13 +67,14 @@ enum class DeviceState : std::uint8_t {
 [[nodiscard]] const char* to_string(PinnedState state) noexcept;
 [[nodiscard]] const char* to_string(DeviceState state) noexcept;
 
-/// A state that changes in checked steps. Aborts with both states named on a step that is none.
+/// A state that changes in checked steps. Aborts, naming both states, if the slot was not in the
+/// expected one.
 template <class State>
 class SlotState {
  public:
   void move_on(State from, State to) noexcept {
-    // The slot travels through channels, which order everything; the exchange only makes the check
-    // itself safe when it fails.
+    // relaxed: the channels that pass the slot on order everything else. The exchange is atomic
+    // only so that a failing check is no data race.
     const State found = state_.exchange(to, std::memory_order_relaxed);
     if (found != from) fail(found, from, to);
   }
@@ -83,51 +85,51 @@ class SlotState {
   std::atomic<State> state_{};
 };
 
-/// A buffer that a reader fills and copies are made from.
+/// A buffer that a reader fills and that is then copied to the device.
 struct PinnedSlot {
   PinnedSlot(const gpu::Device& device, gpu::PinnedSpan memory, std::size_t rank);
 
   const gpu::PinnedSpan memory;
-  const std::size_t rank;  // local: whose ring it is of
-  gpu::Event copied;       // recorded after the copies from it
+  const std::size_t rank;  // the local rank whose ring has this slot
+  gpu::Event copied;       // recorded after the copies from the slot
   SlotState<PinnedState> state;
   BatchId batch;
-  bool ends_epoch = false;               // it holds no batch, but the news that there are no more
-  std::vector<PositionRange> positions;  // of the batch's samples (packed: elements), in the epoch
-  std::vector<Piece> pieces;             // packed: which samples these are of
-  std::uint64_t sequence = 0;     // in the stream of all that its rank is sent; gives the order
-  std::uint64_t generation = 0;   // of the consumer's request that it serves
-  std::exception_ptr error;       // why it could not be filled
-  std::size_t attempted = 0;      // samples
-  std::vector<Failure> failures;  // of these
-  TracedBatch* traced = nullptr;  // where it is recorded, if it is
+  bool ends_epoch = false;               // no batch, but the end of an epoch
+  std::vector<PositionRange> positions;  // of the batch's samples (packed: elements)
+  std::vector<Piece> pieces;             // packed: the pieces of samples in the batch
+  std::uint64_t sequence = 0;            // place among all that the rank is sent
+  std::uint64_t generation = 0;          // the consumer's request that it serves
+  std::exception_ptr error;              // set if reading the batch failed
+  std::size_t attempted = 0;             // samples read, failed ones included
+  std::vector<Failure> failures;         // the failed samples
+  TracedBatch* traced = nullptr;         // the batch's trace; null: not traced
 };
 
-/// Streams that one lease may be used on.
+/// The most streams that one lease may be used on.
 inline constexpr std::size_t kMaxStreams = 4;
 
-/// A buffer that a batch is copied to, and leased in.
+/// A buffer that a batch is copied to. A lease hands it to the consumer.
 struct DeviceSlot {
   DeviceSlot(const gpu::Device& device, gpu::DeviceSpan memory, const BatchLayout& layout,
              std::size_t number);
 
-  const std::size_t number;  // in its ring
+  const std::size_t number;  // the slot's index in its ring
   const gpu::DeviceSpan memory;
-  gpu::Event ready;                                    // recorded after all that fills it
-  std::vector<gpu::Event> released;                    // one for each stream it may be used on
+  gpu::Event ready;                  // recorded after the copies and the transform
+  std::vector<gpu::Event> released;  // one for each stream of the lease
   std::vector<std::optional<gpu::StreamRef>> streams;  // bound by the lease: the first `bound`
   std::size_t bound = 0;
-  std::optional<gpu::StreamRef> due;  // the lease binds it when it is first used
+  std::optional<gpu::StreamRef> due;  // to be bound when the lease is first used
   SlotState<DeviceState> state;
   BatchId batch;
-  std::size_t attempted = 0;                      // samples, when they were read
-  std::vector<Failure> failures;                  // of these: charged when the batch is handed out
-  std::vector<std::vector<std::int64_t>> shapes;  // of the tensors, rows first
+  std::size_t attempted = 0;                      // samples read, failed ones included
+  std::vector<Failure> failures;                  // charged when the batch is handed out
+  std::vector<std::vector<std::int64_t>> shapes;  // of the tensors; rows first
 
-  /// What the probe (feeder/stats/batch_probe.h) records the batch in.
+  /// Used by the probe (feeder/stats/batch_probe.h).
   struct Marks {
-    std::shared_ptr<StepTiming> timing;  // of the sampled steps that this is one of, or null
-    StepPart part{};                     // which of them
+    std::shared_ptr<StepTiming> timing;  // of the sampled pair of steps, or null
+    StepPart part{};                     // which step of the pair
     TracedBatch* traced = nullptr;       // null: not traced
   };
   Marks marks;

@@ -12,8 +12,8 @@ namespace leat::feeder {
 /// Decides for one reader, by the time that its last batches took.
 ///
 /// Place  | cost                                                        | good for
-/// thread | a change of threads: some 10 us, far more if the CPU sleeps | batches of kQuick and
-/// more fiber  | blocks the fiber's worker while it reads                    | quicker batches
+/// thread | a change of threads: some 10 us, far more if the CPU sleeps | kQuick or longer
+/// fiber  | blocks the fiber's worker while it reads                    | quicker batches
 ///
 /// Batches are read on a thread until they are quick. Each batch that is slow on the fiber doubles
 /// the number of quick batches in a row that are needed before the next try. So files that are only

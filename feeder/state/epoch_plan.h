@@ -1,4 +1,4 @@
-// What is left to do of an epoch after a resume.
+// The part of an epoch that is left after a resume.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +14,17 @@ namespace leat::feeder {
 /// Keeps references to its arguments. Const functions are thread-safe.
 class EpochPlan {
  public:
-  /// `released` is what a resumed run had released before; null: nothing.
+  /// `released` is what was released before the resume; null: nothing.
   EpochPlan(const BatchPlan& plan, const EpochReleases* released) noexcept
       : plan_(&plan), released_(released) {}
 
-  /// Whether all or part of the batch is left.
+  /// Returns whether all or part of the batch is left.
   [[nodiscard]] bool has(std::uint64_t batch) const noexcept {
     return released_ == nullptr || !released_->batches.contains(batch);
   }
-  /// How many positions of the batch are left, over all ranks.
+  /// Returns how many positions of the batch are left, over all ranks.
   [[nodiscard]] std::uint64_t count(std::uint64_t batch) const;
-  /// Replaces `out` by the positions of the rank's shard of what is left of the batch.
+  /// Replaces `out` by the positions of the rank's shard: its slice of the positions that are left.
   void shard(std::uint64_t batch, std::size_t rank, std::vector<PositionRange>& out) const;
 
  private:

@@ -1,4 +1,4 @@
-// Sets of numbers, kept as intervals: small where numbers mostly follow each other.
+// Sets of numbers, stored as intervals. Small if the numbers are mostly consecutive.
 #pragma once
 
 #include <algorithm>
@@ -14,13 +14,13 @@ struct Interval {
   friend bool operator==(const Interval&, const Interval&) = default;
 };
 
-/// A set of numbers. Adding numbers in order lengthens the last interval and allocates nothing. A
-/// value; not thread-safe.
+/// A set of numbers. Adding consecutive numbers lengthens the last interval and does not allocate.
+/// A value; not thread-safe.
 class IntervalSet {
  public:
   /// The empty set.
   IntervalSet() { intervals_.reserve(16); }
-  /// The union of intervals in any order. Sorts them first, so it is fast for many.
+  /// The union of intervals in any order. Sorts them first, so that many intervals are fast, too.
   explicit IntervalSet(std::vector<Interval> intervals) {
     std::ranges::sort(intervals, {}, &Interval::first);
     for (const Interval& one : intervals) add(one);
@@ -44,7 +44,7 @@ class IntervalSet {
   void add(std::uint64_t number) { add({.first = number, .end = number + 1}); }
   void add(Interval added) {
     if (added.first >= added.end) return;
-    // The intervals that it overlaps or touches are merged with it.
+    // Merges the new interval with those that it overlaps or touches.
     const auto from =
         std::lower_bound(intervals_.begin(), intervals_.end(), added.first,
                          [](const Interval& one, std::uint64_t first) { return one.end < first; });

@@ -76,8 +76,8 @@ std::span<const ReleaseLog::Pass* const> ReleaseLog::over(const std::vector<cons
   return {first, std::ranges::upper_bound(first, sorted.end(), epoch, {}, &Pass::epoch)};
 }
 
-// Whether the rank will not come to `epoch` again: it is in a later epoch, or has passed `epoch`
-// already and is in an earlier one.
+// Whether the rank has left `epoch` for good: it is in a later epoch, or it has had a pass over
+// `epoch` and is in an earlier one.
 bool ReleaseLog::has_left(const View& view, std::size_t rank, std::uint64_t epoch) const noexcept {
   const Pass* const now = view.current[rank];
   if (now == nullptr || now->epoch == epoch) return false;
@@ -92,11 +92,11 @@ bool ReleaseLog::is_over(const View& view, const Pass& pass) const noexcept {
   return true;
 }
 
-// Forgets only passes that are older than every pass under way: an epoch that is over stays in the
-// state as done while an earlier pass is under way.
+// Forgets only passes that are older than every pass under way. So an epoch that is over stays in
+// the state, as done, while an older pass is under way.
 void ReleaseLog::forget_what_is_over() {
   const View all = view();
-  std::uint64_t oldest = ~std::uint64_t{0};  // of the passes under way
+  std::uint64_t oldest = ~std::uint64_t{0};  // pass under way
   for (const std::vector<Pass>& of_rank : passes_) {
     for (const Pass& pass : of_rank) {
       if (!is_over(all, pass)) oldest = std::min(oldest, static_cast<std::uint64_t>(pass.id));
@@ -113,9 +113,8 @@ void ReleaseLog::leased(std::size_t rank, PassId pass) noexcept {
   if (Pass* const one = find(passes(rank), pass)) ++one->leases;
 }
 
-// The walk to a missing batch may begin at the batch before it. So the carries are kept of the
-// batches whose next batch is missing. Once the next batch is released, a carry is never needed
-// again.
+// A resumed run's walk to a missing batch may begin at the batch before it. So a batch's carry is
+// kept until the next batch is released.
 void ReleaseLog::Pass::note_carry(const BatchId& batch) {
   constexpr std::size_t kMost = 64;  // gaps; without gaps, only the latest carry is kept
   carries.emplace_back(batch.index, batch.carry);
@@ -142,7 +141,7 @@ void ReleaseLog::ended(std::size_t rank, PassId pass, const BatchId& batch, bool
   if (head_.elements > 0 && batch.elements > 0) one->note_carry(batch);
 }
 
-// What the local ranks have released of one epoch.
+// Returns what the local ranks have released of one epoch.
 EpochReleases ReleaseLog::releases(const View& view, std::uint64_t epoch) const {
   const EpochReleases* const before = resumed(epoch);
   IntervalSet all;
@@ -155,9 +154,9 @@ EpochReleases ReleaseLog::releases(const View& view, std::uint64_t epoch) const 
     const bool has_pass = !passes.empty();
     if (has_pass) {
       is_rest = is_rest || std::ranges::any_of(passes, &Pass::rest);
-      released = passes.back()->released;  // the latest counts
+      released = passes.back()->released;  // only the latest pass counts
     }
-    if (!has_pass && has_left(view, rank, epoch)) {  // skipped it
+    if (!has_pass && has_left(view, rank, epoch)) {  // it skipped the epoch
       released.add({.first = 0, .end = plan_.batches()});
     } else if (!has_pass && before != nullptr) {
       released = before->batches;
@@ -183,7 +182,7 @@ EpochReleases ReleaseLog::releases(const View& view, std::uint64_t epoch) const 
     }
   }
   if (is_rest && is_part()) result.before = before->positions;
-  if (is_rest) {  // what had been released, before the resume, of batches that are not complete
+  if (is_rest) {  // positions released before the resume, of batches that are not complete
     for (const Interval& range : before->positions.intervals()) {
       for (std::uint64_t at = range.first; at < range.end;) {
         const std::uint64_t batch = at / plan_.batch_size();
@@ -197,7 +196,7 @@ EpochReleases ReleaseLog::releases(const View& view, std::uint64_t epoch) const 
   return result;
 }
 
-// The carry of the rank that is least far.
+// Returns the carry of the rank with the least progress.
 std::optional<Carry> ReleaseLog::carry_of(const View& view, std::uint64_t epoch) const {
   const EpochReleases* const before = resumed(epoch);
   std::optional<Carry> least;

@@ -1,9 +1,11 @@
-// The log of released batches, from which a state is made.
+// The log of released batches. State objects are made from it.
 //
-// A pass is one way of a consumer through an epoch. Invariant: the log keeps, for each rank, its
-// current pass, the passes with leases that are still held, the passes over an epoch that another
-// rank has not left yet, and every pass that is younger than one of these. So the log stays small:
-// once all ranks have left an epoch, its passes are forgotten.
+// A pass is one traversal of an epoch by a consumer. The log keeps for each rank:
+//  - its current pass;
+//  - passes with leases that are still held;
+//  - passes over an epoch that another rank has not left yet;
+//  - every pass that is younger than one of these.
+// So the log stays small: once all ranks have left an epoch, its passes are forgotten.
 #pragma once
 
 #include <cstddef>
@@ -25,17 +27,18 @@ struct BatchId;
 /// The number of a pass.
 enum class PassId : std::uint64_t { kNone = 0 };
 
-/// The released batches of the ranks of one prefetcher. Thread-safe. Allocates nothing for a batch
-/// as long as batches are released nearly in order.
+/// The released batches of the ranks of one prefetcher. Thread-safe. Does not allocate for a batch
+/// if batches are released nearly in order.
 class ReleaseLog {
  public:
   /// For the ranks `head.rank` .. `head.rank + head.ranks - 1` of `head.world_size`. `shared`: the
-  /// ranks take batches from one common epoch (dynamic sharing). `head.epochs` is the state that
-  /// was resumed.
+  /// ranks take batches from one common epoch (dynamic sharing). `head.epochs` has the releases
+  /// from before the resume.
   ReleaseLog(const BatchPlan& plan, State head, bool shared);
 
-  /// Local rank `rank` begins a pass over `epoch`; `rest`: over what a resume left of it. Sharing
-  /// ranks that begin the same epoch of the same request are in one pass.
+  /// Local rank `rank` begins a pass over `epoch`, or, if `rest`, over the part of it that was left
+  /// at the resume. With dynamic sharing, ranks that begin the same epoch of the same request share
+  /// one pass.
   [[nodiscard]] PassId begin(std::size_t rank, std::uint64_t generation, std::uint64_t epoch,
                              bool rest);
   /// A batch of the pass was leased.
@@ -43,10 +46,10 @@ class ReleaseLog {
   /// A lease of the pass has ended. `done`: the batch was released, not abandoned.
   void ended(std::size_t rank, PassId pass, const BatchId& batch, bool done) noexcept;
 
-  /// What had been released of `epoch` before the resume; null: nothing. Valid for the life of the
+  /// Returns what was released of `epoch` before the resume; null: nothing. Valid as long as the
   /// log.
   [[nodiscard]] const EpochReleases* resumed(std::uint64_t epoch) const noexcept;
-  /// The state at this moment.
+  /// Returns the current state.
   [[nodiscard]] State state() const;
 
  private:
@@ -54,9 +57,9 @@ class ReleaseLog {
     PassId id = PassId::kNone;
     std::uint64_t generation = 0;
     std::uint64_t epoch = 0;
-    bool rest = false;  // of a resumed epoch
+    bool rest = false;  // the rest of a resumed epoch
     IntervalSet released;
-    std::vector<std::pair<std::uint64_t, Carry>> carries;  // of batches released; packed
+    std::vector<std::pair<std::uint64_t, Carry>> carries;  // by released batch (packing)
     std::size_t leases = 0;
 
     void note_carry(const BatchId& batch);
@@ -65,12 +68,12 @@ class ReleaseLog {
   [[nodiscard]] std::vector<Pass>& passes(std::size_t rank) noexcept {
     return passes_[shared_ ? 0 : rank];
   }
-  /// Whether the state is of some ranks of the world only, and has to be merged.
+  /// Whether the state covers only some ranks of the world, and has to be merged.
   [[nodiscard]] bool is_part() const noexcept { return head_.ranks < head_.world_size; }
   // An index of the passes.
   struct View {
-    std::vector<const Pass*> current;              // of each rank; null: it has begun nothing
-    std::vector<std::vector<const Pass*>> sorted;  // each of passes_ by epoch, the latest pass last
+    std::vector<const Pass*> current;              // by rank; null: it has begun no pass
+    std::vector<std::vector<const Pass*>> sorted;  // passes_, each list by epoch, then by age
   };
   [[nodiscard]] View view() const;
   [[nodiscard]] static std::span<const Pass* const> over(const std::vector<const Pass*>& sorted,
@@ -87,11 +90,11 @@ class ReleaseLog {
   const State head_;
   const bool shared_;
 
-  mutable std::mutex mutex_;  // guards all below; never held across a park
+  mutable std::mutex mutex_;  // guards all members below; never held across a park
   std::uint64_t last_id_ = 0;
-  std::vector<std::vector<Pass>> passes_;  // of each rank, in the order in which they began
-  std::vector<PassId> current_;            // of each rank; kNone: it has begun nothing
-  std::vector<bool> unseen_;  // of head_.epochs: no rank has begun this epoch or a later one
+  std::vector<std::vector<Pass>> passes_;  // by rank, oldest first
+  std::vector<PassId> current_;            // by rank; kNone: it has begun no pass
+  std::vector<bool> unseen_;               // by head_.epochs: no rank has begun it or a later one
 };
 
 }  // namespace leat::feeder

@@ -29,7 +29,7 @@ void require_same_run(const State& a, const State& b) {
   require(a.world_size == b.world_size, "world_size");
 }
 
-// More epochs apart, a mistake is more likely than a run.
+// Ranks of one run are never this many epochs apart; such states are refused.
 constexpr std::uint64_t kMostEpochsApart = 10'000;
 // The most shards that a merge lists because some ranks have released them and others have not.
 constexpr std::uint64_t kMostShardsApart = std::uint64_t{1} << 26;
@@ -39,13 +39,13 @@ const EpochReleases* find(const State& state, std::uint64_t epoch) {
   return found == state.epochs.end() || found->epoch != epoch ? nullptr : &*found;
 }
 
-// If a state does not list an epoch, its ranks have not begun the epoch or are through with it.
-// They are through with it if the state lists a later one.
+// If a state does not list an epoch, its ranks have finished the epoch or not begun it. They have
+// finished it if the state lists a later epoch.
 bool is_through_with(const State& state, std::uint64_t epoch) {
   return !state.epochs.empty() && state.epochs.front().epoch > epoch;
 }
 
-// The last place that is before everything that any of the ranks lacks.
+// Returns the last place that comes before everything that some rank has not released.
 std::optional<Carry> merge_carry(std::span<const State> states, std::uint64_t epoch) {
   std::optional<Carry> least;
   for (const State& state : states) {
@@ -58,7 +58,7 @@ std::optional<Carry> merge_carry(std::span<const State> states, std::uint64_t ep
   return least;
 }
 
-// Batches whose positions have all been released, by different ranks, become whole batches.
+// If all positions of a batch were released, by different ranks, lists the batch instead.
 void join_whole_batches(const BatchPlan& plan, EpochReleases& merged) {
   std::vector<Interval> whole;  // positions
   for (const Interval& range : merged.positions.intervals()) {
@@ -77,7 +77,8 @@ void join_whole_batches(const BatchPlan& plan, EpochReleases& merged) {
 EpochReleases merge_epoch(std::span<const State> states, std::uint64_t epoch, std::uint64_t& room) {
   const BatchPlan plan = states[0].plan();
   const auto is_through = [&](const State& state) { return is_through_with(state, epoch); };
-  // All ranks have resumed from the same positions; ranks that are through have forgotten them.
+  // All ranks have resumed from the same positions. A state whose ranks have finished the epoch
+  // does not have them any more.
   EpochReleases before{.epoch = epoch, .batches = {}, .positions = {}};
   for (const State& state : states) {
     const EpochReleases* const one = find(state, epoch);
@@ -155,10 +156,10 @@ State State::merge(std::span<const State> states) {
   merged.ranks = merged.world_size;
   std::vector<std::uint64_t> epochs;
   for (const State& state : states) {
-    if (state.epochs.empty()) epochs.push_back(0);  // its ranks have begun nothing
+    if (state.epochs.empty()) epochs.push_back(0);  // its ranks have begun no epoch
     for (const EpochReleases& one : state.epochs) epochs.push_back(one.epoch);
   }
-  // An epoch that some ranks are through with and others have not begun is in no state.
+  // No state lists an epoch that some ranks have finished and the others have not begun.
   const auto [least, largest] = std::ranges::minmax(epochs);
   if (largest - least > kMostEpochsApart) {
     throw std::invalid_argument("leat: these states are " + std::to_string(largest - least) +

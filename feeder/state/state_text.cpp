@@ -1,9 +1,8 @@
 // A state as one line of JSON, and back.
 //
-// A state has exactly one text: parse() writes what it has read and compares. That refuses spaces,
-// keys in another order, keys that are there twice or that it does not know, and intervals that are
-// unsorted. The text lists its intervals one by one, so parse() needs memory and time in proportion
-// to the length of the text.
+// A state has exactly one text: parse() writes the state that it has read as text again, and
+// compares. So it refuses spaces, keys in another order, duplicate and unknown keys, and unsorted
+// intervals. parse() needs memory and time in proportion to the length of the text.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -45,7 +44,7 @@ ordered_json to_json(const EpochReleases& one) {
   return epoch;
 }
 
-// The end of the text: the FNV-1a of 32 bits of all before it.
+// Returns the end of a text: the 32-bit FNV-1a of everything before it.
 std::string sum_of(std::string_view body) {
   std::uint32_t sum = 2166136261U;
   for (const char c : body) sum = (sum ^ static_cast<unsigned char>(c)) * 16777619U;
@@ -54,7 +53,7 @@ std::string sum_of(std::string_view body) {
   return std::string(kStateSum) + hex.data() + "\"}";
 }
 
-// The beginning of what a text has, fit for an error's text.
+// Returns the beginning of a text, with control characters replaced, for an error message.
 std::string shown(std::string_view text) {
   constexpr std::size_t kMost = 40;
   std::string some(text.substr(0, kMost));
@@ -72,7 +71,7 @@ std::string shown(std::string_view text) {
   refuse_state("byte " + std::to_string(byte), why);
 }
 
-// A value of the JSON, and its place: a JSON pointer, as "/epochs/0/batches".
+// A value of the JSON and its place, as a JSON pointer: "/epochs/0/batches".
 class StateValue {
  public:
   StateValue(const json& value, std::string place) : value_(value), place_(std::move(place)) {}
@@ -141,7 +140,7 @@ class StateValue {
     return list.is_array() && list.size() == count &&
            std::ranges::all_of(list, [](const json& one) { return one.is_number_unsigned(); });
   }
-  // Not dump() of whatever there is: it calls itself for each level of a value.
+  // Returns a short text. Calls dump() for flat values only, because it recurses into every level.
   [[nodiscard]] std::string show() const {
     if (!value_.is_structured()) return shown(value_.dump());
     const bool is_flat = std::ranges::none_of(value_, &json::is_structured);
@@ -161,7 +160,7 @@ json parse_json(std::string_view text) {
     return json::parse(text);
   } catch (const json::parse_error& error) {
     refuse_state(error.byte - std::min<std::size_t>(error.byte, 1), "it is no JSON");
-  } catch (const json::exception&) {  // of a number that not even a double holds
+  } catch (const json::exception&) {  // a number that exceeds even a double
     refuse_state("some byte", "a number is no whole number of 64 bits");
   }
 }
@@ -206,7 +205,7 @@ std::string State::text() const {
   ordered_json& list = all["epochs"] = ordered_json::array();
   for (const EpochReleases& one : epochs) list.push_back(to_json(one));
   std::string text = all.dump();
-  text.pop_back();  // the brace, which comes after the sum
+  text.pop_back();  // the closing brace, which follows the sum
   return text + sum_of(text);
 }
 

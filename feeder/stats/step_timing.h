@@ -15,11 +15,9 @@
 //   Tc                bound to released; with several leases at a time, from the later of bound and
 //                     released_before
 //   copier blocked    queued to copy_start (no slot was released), and while its fiber had no slot
-//   to
-//                     enqueue a copy for
-//   consumer starved  asked to bound; if the stream is not known when the batch is asked for
-//   (next()
-//                     without an epoch's stream), the host thread's wait replaces asked to arrived
+//                     to enqueue a copy for
+//   consumer starved  asked to bound; if the stream is not known when the batch is asked for (as by
+//                     next() without a stream), the host thread's wait replaces asked to arrived
 //
 // Both steps are in one epoch. The time between two epochs belongs to no step.
 #pragma once
