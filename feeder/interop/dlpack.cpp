@@ -10,7 +10,8 @@
 namespace leat::feeder::dlpack {
 namespace {
 
-// What an exported tensor owns, and itself. The shape is a copy, because DLPack's is not const.
+// An exported tensor, and the objects that it owns. The shape is a copy, because DLPack's is not
+// const.
 template <class Managed>
 struct Holder {
   Managed managed{};
@@ -26,7 +27,7 @@ void destroy(Managed* self) noexcept {
 void prepare(const std::shared_ptr<Lease>& lease, const std::optional<gpu::StreamRef>& stream) {
   if (lease == nullptr) throw std::invalid_argument("leat: to_dlpack: there is no lease");
   if (stream.has_value()) lease->on(*stream);
-  // A consumer on the CPU reads at once, whatever stream of the host device is bound.
+  // A consumer on the CPU reads at once and does not wait for a stream of the host device.
   if (lease->device().capabilities().device_memory_is_host_memory) lease->await();
 }
 
@@ -76,7 +77,7 @@ std::vector<Named<Managed>> all_to_dlpack(const std::shared_ptr<Lease>& lease,
   std::vector<Named<Managed>> all;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Tensor tensor = tensors[i];
-    if (tensors[tensor.name()].raw() != tensor.raw()) continue;  // there is a transformed one
+    if (tensors[tensor.name()].raw() != tensor.raw()) continue;  // a transform has replaced it
     all.push_back({std::string(tensor.name()), exported<Managed>(lease, tensor)});
   }
   return all;

@@ -1,10 +1,10 @@
-// DLPack's structs, as its specification (https://dmlc.github.io/dlpack) fixes them: 1.0, and the
-// unversioned one that came before it.
+// DLPack's structs, as its specification (https://dmlc.github.io/dlpack) defines them: the struct
+// of version 1.0, and the unversioned one from before 1.0.
 //
-// They are declared here, in a namespace, because a program that gets tensors from Leat has the
-// framework's own <dlpack/dlpack.h> already, of a version that Leat cannot know; and many
-// distributions' is older than the versioned struct. The layout is the same: dlpack::hand_over
-// (feeder/interop/dlpack.h) compares the two, and gives the program its own type.
+// They are declared here, in a namespace, because a program that gets tensors from Leat already
+// includes its framework's <dlpack/dlpack.h>, of a version that Leat cannot know. Many
+// distributions' dlpack.h is too old for the versioned struct. The layouts are the same:
+// dlpack::hand_over (feeder/interop/dlpack.h) compares them, and returns the program's own type.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,7 @@ struct DLPackVersion {
   std::uint32_t minor;
 };
 
-/// The same, since DLPack 1.0.
+/// A tensor and its deleter, since DLPack 1.0.
 struct DLManagedTensorVersioned {
   DLPackVersion version;
   void* manager_ctx;

@@ -25,7 +25,7 @@
 
 #include <torch/torch.h>
 #include <torch/version.h>
-// It is there where libtorch was built with CUDA; <c10/cuda/CUDAStream.h> alone says nothing.
+// Only a libtorch that was built with CUDA has this header; others have CUDAStream.h, too.
 #if __has_include(<c10/cuda/impl/cuda_cmake_macros.h>)
 #include <c10/cuda/CUDAStream.h>
 #endif

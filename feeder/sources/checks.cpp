@@ -33,7 +33,7 @@ std::uint64_t fixed_bytes(const Field& field, const char* of_what) {
   std::uint64_t bytes = size_of(field.dtype);
   for (const std::int64_t extent : field.shape) {
     if (extent < 1) refuse("has an extent of " + std::to_string(extent) + "; the least is 1");
-    // Some room below 2^64: those of several fields are added up.
+    // Well below 2^64, because the sizes of several fields are added.
     if (bytes > (std::uint64_t{1} << 56) / static_cast<std::uint64_t>(extent)) {
       refuse("is larger than any memory");
     }

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kPixels = std::size_t{3} * 32 * 32;
 
-// A field after the image, and where its byte is in a record. Labels come first in it.
+// A label: a field after the image, and the place of its byte in a record, before the image.
 struct Label {
   const char* field;
   std::size_t offset;
@@ -42,7 +42,7 @@ std::vector<Field> fields_of(std::size_t classes, const std::string& name, DType
 }
 
 void store(std::byte label, std::span<std::byte> out) {
-  // In the types on offer a label is its byte and zeros behind it (little-endian).
+  // In each allowed type, a label is its byte followed by zeros (little-endian).
   std::memset(out.data(), 0, out.size());
   out[0] = label;
 }

@@ -1,5 +1,5 @@
-// Not glob(3): it would need a large stack, keeps quiet about a link to nothing, and cannot tell
-// which directory it could not read.
+// Does not use glob(3): it needs a large stack, ignores broken links, and does not report which
+// directory it could not read.
 #include "leat/feeder/sources/files.h"
 
 #include <fnmatch.h>
@@ -29,9 +29,9 @@ constexpr std::size_t kMostNames = 1'000'000;
 
 constexpr const char* kMayBeRead = "check that it is there and may be read";
 
-// --- Braces. `whole` is the pattern that they are part of, for messages.
+// --- Braces. `whole` is the whole pattern, for messages.
 
-// The } that belongs to the { at text[open].
+// Returns the index of the } that closes the { at text[open].
 std::size_t closing(std::string_view text, std::size_t open, const std::string& whole) {
   std::size_t depth = 0;
   for (std::size_t at = open; at < text.size(); ++at) {
@@ -41,7 +41,7 @@ std::size_t closing(std::string_view text, std::size_t open, const std::string& 
   fail(whole, "a { has no }", "close it, or name the file without braces");
 }
 
-// What stands between the commas, those of inner braces apart.
+// Splits at the commas that are not within inner braces.
 Names alternatives(std::string_view inner) {
   Names found(1);
   std::size_t depth = 0;
@@ -65,7 +65,7 @@ std::optional<std::uint32_t> number(std::string_view digits) {
   return value;
 }
 
-// "000..012"; nothing if it is no range of numbers.
+// Expands "000..012". Returns nothing if `inner` is not a range of numbers.
 Names range(std::string_view inner, const std::string& whole) {
   const std::size_t dots = inner.find("..");
   if (dots == std::string_view::npos) return {};
@@ -92,7 +92,8 @@ Names range(std::string_view inner, const std::string& whole) {
   return found;
 }
 
-// Appends to `out` what `text` stands for. Braces with neither a comma nor a range are themselves.
+// Appends to `out` the names that `text` stands for. Braces without a comma or a range stay as they
+// are.
 void expand(const std::string& text, std::size_t from, const std::string& whole, Names& out) {
   const std::size_t open = text.find('{', from);
   if (open == std::string::npos) {
@@ -114,7 +115,7 @@ void expand(const std::string& text, std::size_t from, const std::string& whole,
   const std::string before = text.substr(0, open);
   const std::string after = text.substr(close + 1);
   for (const std::string& choice : choices) {
-    // A range's numbers have no braces; alternatives may have some.
+    // Alternatives may have braces, too. The numbers of a range have none.
     std::string name = before;
     name.append(choice).append(after);
     expand(name, before.size(), whole, out);
@@ -125,7 +126,7 @@ void expand(const std::string& text, std::size_t from, const std::string& whole,
 
 bool is_wild(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
 
-// The names in a directory that `wanted` says yes to.
+// Returns the names in a directory for which `wanted` returns true.
 template <class Wanted>
 Names list(const fs::path& directory, const std::string& pattern, const Wanted& wanted) {
   const auto failed = [&](const std::error_code& error) {
@@ -144,7 +145,8 @@ Names list(const fs::path& directory, const std::string& pattern, const Wanted& 
   return names;
 }
 
-// The type of what a path leads to. Links to nothing are an error unless it may be missing.
+// Returns the type of the file that a path leads to. Throws for a broken link, and, unless
+// `may_be_missing`, for a missing file.
 fs::file_type type_of(const fs::path& path, const std::string& pattern, bool may_be_missing) {
   std::error_code error;
   const fs::file_type type = fs::status(path, error).type();
@@ -170,7 +172,7 @@ void match(const fs::path& before, std::span<const fs::path> parts, const std::s
   std::size_t plain = 0;
   fs::path directory = before;
   while (plain < parts.size() && !is_wild(parts[plain].native())) directory /= parts[plain++];
-  if (plain == parts.size()) {  // the rest of a path whose beginning a wildcard matched
+  if (plain == parts.size()) {  // no wildcard in the rest of the path
     if (type_of(directory, pattern, true) != fs::file_type::not_found) {
       add_file(directory, pattern, out);
     }
@@ -178,7 +180,7 @@ void match(const fs::path& before, std::span<const fs::path> parts, const std::s
   }
   if (!before.empty() && plain > 0 &&
       type_of(directory, pattern, true) != fs::file_type::directory) {
-    return;  // what a wildcard matched is not such a directory
+    return;  // the match has no such subdirectory
   }
   const std::string& wanted = parts[plain].native();
   const Names names =
@@ -195,7 +197,7 @@ void match(const fs::path& before, std::span<const fs::path> parts, const std::s
   }
 }
 
-// What one name, which has no braces any more, stands for.
+// Appends the files that one name stands for. Its braces are expanded.
 void find(const std::string& name, std::string_view extension, const std::string& pattern,
           std::vector<fs::path>& out) {
   const fs::path path(name);

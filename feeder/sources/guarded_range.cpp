@@ -16,30 +16,30 @@
 namespace leat::feeder {
 
 struct GuardedRange::Node {
-  std::atomic<std::uint64_t> version{1};  // odd while it is being changed, and while it is free
+  std::atomic<std::uint64_t> version{1};  // odd while the node is being changed, and while free
   std::atomic<std::uintptr_t> begin{0};
   std::atomic<std::uintptr_t> end{0};
-  // What was lost, as distances that only grow, so that no update of one depends on the other: from
-  // its first byte to `end` (0: nothing was), and from `begin` to behind its last byte.
+  // The lost bytes, as two distances that only grow, so that neither update depends on the other:
+  // from the first lost byte to `end` (0: none is lost), and from `begin` to behind the last one.
   std::atomic<std::uintptr_t> lost_before_end{0};
   std::atomic<std::uintptr_t> lost_after_begin{0};
-  Node* next = nullptr;       // of all; set before the node is in the list
-  Node* next_free = nullptr;  // under `changes`
+  Node* next = nullptr;       // in the list of all nodes; set before the node is in the list
+  Node* next_free = nullptr;  // guarded by `changes`
 };
 
 namespace {
 
 using Node = GuardedRange::Node;
 
-std::mutex changes;  // of nodes; the handler does without
+std::mutex changes;  // guards changes of nodes; the handler does not take it
 std::atomic<Node*> nodes{nullptr};
 Node* free_nodes = nullptr;
 struct sigaction previous = {};
-std::uintptr_t page_bytes = 0;  // with `previous`, set before the handler is installed
+std::uintptr_t page_bytes = 0;  // like `previous`, set before the handler is installed
 
-// The handler runs on the thread's signal stack, with the thread's errno, which fibers share that
-// take turns on the thread: ThreadSanitizer, to which each fiber is a thread, would take that for a
-// race. What the handler shares with others is atomic.
+// Fibers that take turns on a thread share its signal stack and its errno. To ThreadSanitizer each
+// fiber is a thread, so it would report a race. All data that the handler shares with other threads
+// is atomic.
 #define LEAT_IN_HANDLER __attribute__((no_sanitize("thread")))
 
 LEAT_IN_HANDLER void grow(std::atomic<std::uintptr_t>& value, std::uintptr_t least) noexcept {
@@ -59,7 +59,7 @@ LEAT_IN_HANDLER Found find(std::uintptr_t address) noexcept {
     const std::uint64_t version = node->version.load();
     const std::uintptr_t begin = node->begin.load();
     const std::uintptr_t end = node->end.load();
-    // One that changes is not the one that is being read.
+    // A node that is being changed is not the wanted one: nobody reads its range.
     if (version % 2 == 0 && node->version.load() == version && begin <= address && address < end) {
       return {node, begin, end};
     }
@@ -67,25 +67,25 @@ LEAT_IN_HANDLER Found find(std::uintptr_t address) noexcept {
   return {nullptr, 0, 0};
 }
 
-// A page of zeros in place of the one that is not there. Whether there is one now.
+// Maps a page of zeros in place of the missing page. Returns false if that failed.
 LEAT_IN_HANDLER bool give_zeros(std::uintptr_t address) noexcept {
   const Found found = find(address);
   if (found.node == nullptr) return false;
   const std::uintptr_t page = address / page_bytes * page_bytes;
   grow(found.node->lost_before_end, found.end - page);
   grow(found.node->lost_after_begin, page + page_bytes - found.begin);
-  // Not mmap(): ThreadSanitizer takes that for a write to what other threads may be reading.
+  // A plain system call: to ThreadSanitizer, mmap() would write to memory that others read.
   return syscall(SYS_mmap, page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
                  0) == static_cast<long>(page);
 }
 
-// What would have become of the signal without us.
+// Handles the signal as if this handler had not been installed.
 LEAT_IN_HANDLER void pass_on(int signal, siginfo_t* info, void* context) noexcept {
   if ((previous.sa_flags & SA_SIGINFO) != 0) {
     previous.sa_sigaction(signal, info, context);
     return;
   }
-  const bool was_sent = info->si_code <= 0;  // by kill() or the like: nothing will run again
+  const bool was_sent = info->si_code <= 0;  // by kill() or the like, so no instruction runs again
   if (previous.sa_handler == SIG_IGN && was_sent) return;
   if (previous.sa_handler != SIG_IGN && previous.sa_handler != SIG_DFL) {
     previous.sa_handler(signal);
@@ -95,7 +95,7 @@ LEAT_IN_HANDLER void pass_on(int signal, siginfo_t* info, void* context) noexcep
   standard.sa_handler = SIG_DFL;
   sigemptyset(&standard.sa_mask);
   sigaction(signal, &standard, nullptr);
-  if (was_sent) raise(signal);  // else the instruction is run again, and faults again
+  if (was_sent) raise(signal);  // otherwise the instruction runs again, and faults again
 }
 
 extern "C" LEAT_IN_HANDLER void leat_on_sigbus(int signal, siginfo_t* info, void* context) {
@@ -113,7 +113,7 @@ void install() {
   action.sa_sigaction = &leat_on_sigbus;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
-  // What was there is known before the handler may need it.
+  // `previous` is set before the handler is installed, which may need it at once.
   if (sigaction(SIGBUS, nullptr, &previous) != 0 || sigaction(SIGBUS, &action, nullptr) != 0) {
     throw Error(std::string("leat: cannot handle SIGBUS, as mapped files need: ") +
                 std::strerror(errno) + "; check what forbids sigaction(2)");

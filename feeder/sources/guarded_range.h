@@ -13,8 +13,7 @@
 //    alive. All accesses are sequentially consistent, because ThreadSanitizer does not know fences;
 //    they happen once for a range and once for a fault.
 //  - Bytes are recorded as lost before zeros replace them. A thread that has read such a zero and
-//  then
-//    asks finds the record. (The exchange of the page in the kernel orders the two.)
+//    then asks finds the record. (The exchange of the page in the kernel orders the two.)
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,10 @@
-// What is always true here:
+// Always true:
 //
-//  - Nothing is believed: a payload is allocated as it arrives, and of what is more than the header
-//    announces no more is decompressed than tells whether it was meant, in constant memory.
-//  - A read is short only at the end of the data; then Input says whether that end is a proper one.
-//  - Offsets in messages are offsets in the file as it lies on disk, compressed or not.
+//  - The header is not trusted. A payload is allocated as it arrives. Data beyond the announced
+//    size is decompressed in constant memory, and only until it is clear whether the file is
+//    corrupt.
+//  - A read is short only at the end of the data. Input then knows whether the data is cut off.
+//  - Offsets in messages are offsets in the file on disk, compressed or not.
 #include "leat/feeder/sources/idx.h"
 
 #include <zlib.h>
@@ -29,14 +30,14 @@ namespace {
 
 using Bytes = std::span<std::uint8_t>;
 
-// First allocation for a payload; it doubles from there. MNIST's largest fits.
+// The first allocation for a payload; each further one doubles it. MNIST's largest payload fits.
 constexpr std::size_t kFirstChunk = std::size_t{64} << 20;
 
-// Of what is more than the header announces, so much is decompressed to see whether the checksum is
-// right: a second's work, and enough for every dataset of this kind.
+// How much data beyond the announced size is decompressed, at most, to reach the checksum: a
+// second's work, and enough for every dataset of this kind.
 constexpr std::size_t kMostBeyond = std::size_t{256} << 20;
 
-// Deflate's best: 258 bytes from 2 bits (zlib's technical notes state the bound 1032:1).
+// Deflate's highest ratio: 258 bytes from 2 bits (zlib's technical notes state 1032:1).
 constexpr std::uint64_t kMaxCompression = 1032;
 
 std::string hex(std::uint32_t number) {
@@ -45,13 +46,13 @@ std::string hex(std::uint32_t number) {
   return text.data();
 }
 
-// The bytes of a file, decompressed if it is gzip. Not gzopen: that one ignores whatever follows
-// the compressed data, and cannot tell where in the file something is wrong.
+// The bytes of a file, decompressed if it is gzip. gzopen would ignore bytes that follow the
+// compressed data, and does not report the place of an error.
 class Input {
  public:
   explicit Input(const std::filesystem::path& path) : path_(path) {
     std::error_code error;
-    size_ = std::filesystem::file_size(path, error);  // refuses directories, pipes, devices
+    size_ = std::filesystem::file_size(path, error);  // an error for directories, pipes, devices
     if (error) cannot_read(path, error.message(), kCheckThatReadable);
     file_.reset(std::fopen(path.c_str(), "rb"));
     if (!file_) fail_by_errno();
@@ -59,7 +60,7 @@ class Input {
     is_gzip_ = read_file(start) == 2 && start[0] == 0x1f && start[1] == 0x8b;
     std::rewind(file_.get());
     offset_ = 0;
-    // 15: the largest window; 16: a gzip header and trailer, nothing else.
+    // 15: the largest window; 16: a gzip header and trailer only.
     if (is_gzip_) inflating(inflateInit2(&stream_, 15 + 16));
   }
   ~Input() {
@@ -68,10 +69,10 @@ class Input {
   Input(const Input&) = delete;  // zlib's state points back to stream_
   Input& operator=(const Input&) = delete;
 
-  // Fills `out`, and returns how many bytes it found: fewer only at the end of the data.
+  // Fills `out` and returns the number of bytes read: less than out.size() only at the end.
   std::size_t read(Bytes out) { return is_gzip_ ? read_gzip(out) : read_file(out); }
 
-  // Reads on until the end of the data, at most about `most` bytes, which must be right.
+  // Reads until the end of the data, at most about `most` bytes. Throws if they are corrupt.
   void skip(std::size_t most) {
     std::vector<std::uint8_t> thrown_away(1 << 16);
     for (std::size_t done = 0; done < most; done += thrown_away.size()) {
@@ -79,7 +80,7 @@ class Input {
     }
   }
 
-  // After a short read: whether the gzip stream stops before its own end.
+  // After a short read: returns whether the gzip stream is incomplete.
   [[nodiscard]] bool is_cut_off() const noexcept { return is_cut_off_; }
   [[nodiscard]] bool is_gzip() const noexcept { return is_gzip_; }
 
@@ -96,7 +97,7 @@ class Input {
     return "at most " + std::to_string(capacity()) + " in a gzip file of " + std::to_string(size_);
   }
 
-  // " at byte 123 of the file": the next byte to be looked at.
+  // Returns " at byte 123 of the file": the next byte to read.
   [[nodiscard]] std::string where() const {
     return " at byte " + std::to_string(offset_ - stream_.avail_in) + " of the file";
   }
@@ -136,7 +137,7 @@ class Input {
       const int result = inflate(&stream_, Z_NO_FLUSH);
       done += room - stream_.avail_out;
       if (result == Z_STREAM_END) {
-        between_members_ = true;  // and its checksum was right
+        between_members_ = true;  // the member ended, and its checksum was right
       } else {
         inflating(result);
       }
@@ -168,7 +169,7 @@ class Input {
   bool is_cut_off_ = false;
   z_stream stream_{};
   std::vector<std::uint8_t> buffer_ =
-      std::vector<std::uint8_t>(1 << 16);  // no place on a fiber's stack
+      std::vector<std::uint8_t>(1 << 16);  // too large for a fiber's stack
 };
 
 std::uint32_t big_endian(std::span<const std::uint8_t> bytes) {
@@ -243,11 +244,11 @@ IdxArray read_idx(const std::filesystem::path& file, unsigned dimensions) {
     if (found < wanted) truncated(std::to_string(header.size() + have + found));
   }
 
-  // One byte more tells whether this is the end; with gzip, it also makes zlib verify the checksum.
+  // Reading one more byte shows whether this is the end, and makes zlib verify the checksum.
   std::uint8_t beyond = 0;
   const bool is_longer = input.read({&beyond, 1}) != 0;
-  // Corrupt data too may be longer than the header says, which may be corrupt itself: only the
-  // checksum at the end tells. Without gzip there is none.
+  // If the data is longer, either the header is wrong or the file is corrupt. With gzip, the
+  // checksum at the end decides.
   if (is_longer && input.is_gzip()) input.skip(kMostBeyond);
   if (is_longer && !input.is_cut_off()) {
     cannot_read(file,

@@ -1,5 +1,5 @@
-// What is always true here: boxes are computed in the pixels of the whole image, as torchvision
-// does, and only then divided by the denominator of scaled decoding.
+// Always true: boxes are computed in the pixels of the whole image, as torchvision does, and then
+// divided by the denominator of scaled decoding.
 #include "leat/feeder/sources/image.h"
 
 #include <algorithm>
@@ -12,11 +12,11 @@
 namespace leat::feeder {
 namespace {
 
-// Rows that are decoded, then resized along x while they are in the cache. A multiple of what
-// libjpeg has ready at a time, and of what is resized together.
+// How many rows are decoded, and then resized along x while they are in the cache. A multiple of
+// the rows that libjpeg returns at a time, and of the rows that are resized together.
 constexpr std::uint32_t kStrip = 16;
 
-constexpr int kAttempts = 10;  // torchvision's, for a box that lies within the image
+constexpr int kAttempts = 10;  // as torchvision, to find a box within the image
 
 [[noreturn]] void refuse_options(const std::string& why) {
   throw std::invalid_argument("leat: an image's options: " + why);
@@ -43,7 +43,7 @@ void check(const ImageOptions& options) {
   if (!(options.mirror >= 0 && options.mirror <= 1)) refuse_options("mirror is a probability");
 }
 
-// Python's round(), which torchvision calls: halves to even, as nearbyint() does by default.
+// As Python's round(), which torchvision calls: rounds halves to even, as nearbyint() by default.
 std::uint32_t rounded(double value) { return static_cast<std::uint32_t>(std::nearbyint(value)); }
 
 ResizeAxis stretched(std::uint32_t begin, std::uint32_t length, std::uint32_t size) {
@@ -59,7 +59,7 @@ double between(const std::array<double, 2>& bounds, double share) {
   return bounds[0] + share * (bounds[1] - bounds[0]);
 }
 
-// torchvision.transforms.RandomResizedCrop.get_params, with our random numbers.
+// torchvision.transforms.RandomResizedCrop.get_params, with the sample's random numbers.
 JpegRegion random_box(const ImageOptions& options, std::uint32_t width, std::uint32_t height,
                       Random& random) {
   const double area = static_cast<double>(width) * height;
@@ -76,7 +76,7 @@ JpegRegion random_box(const ImageOptions& options, std::uint32_t width, std::uin
     const auto left = static_cast<std::uint32_t>(random.below(width - box_width + 1));
     return {left, top, box_width, box_height};
   }
-  // The middle, as much of it as the ratios allow.
+  // The largest box in the middle of the image that the ratios allow.
   const double ratio = static_cast<double>(width) / height;
   JpegRegion box{0, 0, width, height};
   if (ratio < options.ratio[0]) {
@@ -91,7 +91,8 @@ JpegRegion random_box(const ImageOptions& options, std::uint32_t width, std::uin
 
 double reduction(const ResizeAxis& axis) { return (axis.end - axis.begin) / axis.size; }
 
-// The axis in the pixels of an image decoded at 1 / denominator; `length` is the whole image's.
+// Converts the axis to the pixels of an image decoded at 1 / denominator. `length` is that of the
+// whole image.
 void scale_down(ResizeAxis& axis, std::uint32_t denominator, std::uint32_t length) {
   const std::uint32_t most = (length + denominator - 1) / denominator;
   axis.begin /= denominator;
@@ -100,7 +101,7 @@ void scale_down(ResizeAxis& axis, std::uint32_t denominator, std::uint32_t lengt
   axis.high = std::min((axis.high + denominator - 1) / denominator, most);
 }
 
-// Whether the result is the image of `length` pixels as it is.
+// Returns whether the resize leaves an image of `length` pixels unchanged.
 bool is_untouched(const ResizeAxis& axis, std::uint32_t length) {
   return axis.begin == 0 && axis.end == length && axis.size == length && axis.count == length;
 }

@@ -1,15 +1,15 @@
-// What is always true here:
+// Always true:
 //
 //  - libjpeg reports an error by a longjmp to guarded(), over frames of C and of one lambda, which
 //    own nothing. Exceptions are thrown after that, never through libjpeg.
-//  - libjpeg is never suspended: all bytes are there from the beginning, and where it wants more,
-//    the image is cut off.
+//  - libjpeg is never suspended. It has all bytes from the beginning. If it wants more, the image
+//    is cut off.
 #include "leat/feeder/sources/jpeg.h"
 
 #include <algorithm>
 #include <array>
 #include <csetjmp>
-#include <cstdio>  // jpeglib.h needs it, and does not say so
+#include <cstdio>  // jpeglib.h needs it and does not include it
 #include <stdexcept>
 #include <vector>
 
@@ -22,28 +22,28 @@
 namespace leat::feeder {
 namespace {
 
-// A progressive image refines all its pixels in each scan; encoders make about 10. One of thousands
-// is made to take for ever.
+// A progressive image refines all its pixels in each scan. Encoders make about 10 scans. An image
+// with thousands of scans is an attack that would take very long to decode.
 constexpr int kMaxScans = 500;
 
-// A pixel depends on those beside it through the interpolation of chroma, of which one sample
-// covers four pixels at most: so many columns more make those that are wanted what they are in the
-// whole.
+// Extra columns that are decoded on each side. A pixel depends on its neighbours by the
+// interpolation of chroma, and one chroma sample covers four pixels at most. With these columns,
+// the wanted pixels equal those of the whole image.
 constexpr std::uint32_t kMargin = 8;
 
-// libjpeg's rows at a time; it has never more than 16 ready.
+// The rows requested from libjpeg at a time. It never has more than 16 ready.
 constexpr std::uint32_t kRowsAtOnce = 16;
 
-// Pillow's product of two bytes as parts of 255.
+// Multiplies two bytes as fractions of 255, rounded as Pillow does.
 std::uint8_t multiply(unsigned a, unsigned b) {
   const unsigned product = a * b + 128;
   return static_cast<std::uint8_t>((product + (product >> 8)) >> 8);
 }
 
-// `inverted`: 255 is no ink, as Adobe writes it.
+// `inverted`: 255 means no ink, as Adobe writes it.
 void rgb_from_cmyk(const std::uint8_t* cmyk, std::uint8_t* rgb, std::size_t pixels, bool inverted) {
   for (std::size_t i = 0; i < pixels; ++i, cmyk += 4, rgb += 3) {
-    const std::uint8_t flip = inverted ? 255 : 0;  // ink is then the value, 255 the most
+    const std::uint8_t flip = inverted ? 255 : 0;  // the value is then the ink, 255 the most
     const unsigned paper = 255U - (cmyk[3] ^ flip);
     for (int c = 0; c < 3; ++c) {
       rgb[c] = static_cast<std::uint8_t>(paper - multiply(cmyk[c] ^ flip, paper));
@@ -118,7 +118,7 @@ struct JpegDecoder::State {
   }
   void warned(int level) {
     if (level >= 0) return;  // traces
-    // A header of an unknown version: nothing is wrong with the pixels.
+    // A header of an unknown version does not affect the pixels.
     if (errors.msg_code == JWRN_ADOBE_XFORM || errors.msg_code == JWRN_JFIF_MAJOR) return;
     if (!options.accept_corrupt) fail_as_libjpeg_says();
     ++warnings;
@@ -133,10 +133,10 @@ struct JpegDecoder::State {
   jpeg_progress_mgr progress{};
   std::jmp_buf jump{};
   std::array<char, JMSG_LENGTH_MAX> message{};
-  std::size_t size = 0;       // of the image's bytes
+  std::size_t size = 0;       // of the image, in bytes
   unsigned warnings = 0;      // of this image
-  std::uint32_t rows = 0;     // of the region, still to be read
-  std::vector<JSAMPLE> cmyk;  // one row, where libjpeg has no RGB
+  std::uint32_t rows = 0;     // rows of the region still to be read
+  std::vector<JSAMPLE> cmyk;  // one row, for images that libjpeg cannot convert to RGB
 };
 
 JpegDecoder::JpegDecoder(const JpegOptions& options) : state_(std::make_unique<State>(options)) {}
@@ -221,7 +221,7 @@ void JpegDecoder::read(std::span<std::uint8_t> pixels, std::uint32_t rows) {
       left -= done;
     }
     s.rows -= rows;
-    // To the end where all rows are read: that is where a cut shows.
+    // After the last row of the image, reads to the end of its data, to detect a cut.
     if (s.rows == 0 && s.info.output_scanline == s.info.output_height) {
       jpeg_finish_decompress(&s.info);
     }

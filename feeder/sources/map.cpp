@@ -10,7 +10,7 @@
 namespace leat::feeder {
 namespace {
 
-// Memory for `count` objects that need no destructor, until the read is over.
+// Returns memory for `count` objects that need no destructor. Valid until the read is over.
 template <class T>
 std::span<T> scratch_for(Sample& sample, std::size_t count) {
   static_assert(std::is_trivially_destructible_v<T>);
@@ -24,7 +24,7 @@ std::string where(const Dataset& data, std::uint64_t index) {
          std::string(data.name()) + "\"";
 }
 
-// Calls `f`; what it throws is nested in a TransformError.
+// Calls `f`. Nests an exception of `f` in a TransformError.
 template <class F>
 void transforming(const Dataset& data, std::uint64_t index, const F& f) {
   const auto failed = [&](const char* why) {
@@ -82,7 +82,7 @@ void Map::read_and_transform(std::uint64_t index, Sample& out) const {
   for (std::size_t f = 0; f < fields.size(); ++f) rooms[f] = out.scratch(fields[f].bytes());
   Sample in(fields, rooms, lengths, out.epoch(), out.random(), out.scratch_);
   from_.read(index, in);
-  out.random_ = in.random();  // what was drawn is not drawn again
+  out.random_ = in.random();  // so that no random number is used twice
   transforming(from_, index, [&] { transform_(SampleView(in), out); });
 }
 

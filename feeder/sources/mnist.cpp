@@ -1,5 +1,5 @@
-// What is always true here, once the constructor has returned: images_ holds labels_.size() images
-// of rows_ x columns_ > 0 pixels, and every label is below kClasses.
+// Always true once the constructor has returned: images_ holds labels_.size() images of
+// rows_ x columns_ > 0 pixels, and every label is below kClasses.
 #include "leat/feeder/sources/mnist.h"
 
 #include <cstring>
@@ -16,12 +16,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The file, plain or compressed. What is there but cannot be read is left to read_idx to report.
+// Returns the path of the file, plain or compressed. If it exists and cannot be read, read_idx()
+// reports the error.
 fs::path find(const fs::path& directory, const std::string& name) {
   for (const char* extension : {"", ".gz"}) {
     fs::path file = directory / (name + extension);
     std::error_code error;
-    // A link to nothing is not passed over: opening it tells.
+    // Returns a broken link, too: opening it reports the error.
     if (fs::symlink_status(file, error).type() != fs::file_type::not_found) return file;
   }
   std::error_code error;
@@ -43,7 +44,7 @@ Mnist::Mnist(const fs::path& directory, Split split)
 Mnist::Mnist(const FilePatterns& images)
     : Mnist("mnist of " + images.text(), with_labels(find_files(images, ""))) {}
 
-// Both are looked for before one is read: a missing file is told at once.
+// Finds both files before reading one, so that a missing file is reported at once.
 std::vector<Mnist::Files> Mnist::find_both(const fs::path& directory, Split split) {
   const std::string prefix = split == kTrain ? "train" : "t10k";
   return {{find(directory, prefix + "-images-idx3-ubyte"),

@@ -39,10 +39,11 @@ std::shared_ptr<const OpenFile> OpenFiles::get(std::size_t file) {
     const std::lock_guard lock(mutex_);
     if (open_[file]) return open_[file];
   }
-  auto opened = std::make_shared<const OpenFile>(files_[file]);  // not under the lock: it may take
-  std::shared_ptr<const OpenFile> closed;                        // nor is one closed under it
+  auto opened =
+      std::make_shared<const OpenFile>(files_[file]);  // without the lock: it may take long
+  std::shared_ptr<const OpenFile> closed;              // destroyed without the lock, too
   const std::lock_guard lock(mutex_);
-  if (open_[file] || most_ == 0) return opened;  // somebody else was faster
+  if (open_[file] || most_ == 0) return opened;  // another thread has opened it meanwhile
   if (order_.size() == most_) {
     closed = std::exchange(open_[order_.front()], nullptr);
     order_.pop_front();

@@ -49,8 +49,8 @@ class OpenFiles {
   std::span<const std::filesystem::path> files_;
   std::size_t most_;
   std::mutex mutex_;
-  std::vector<std::shared_ptr<const OpenFile>> open_;  // by number; null: not open
-  std::deque<std::size_t> order_;                      // in which they were opened
+  std::vector<std::shared_ptr<const OpenFile>> open_;  // by file number; null: not open
+  std::deque<std::size_t> order_;                      // open files, oldest first
 };
 
 }  // namespace leat::feeder

@@ -1,6 +1,6 @@
-// What is always true here:
+// Always true:
 //
-//  - Weights are computed in doubles in the order that Pillow does: another order rounds elsewhere.
+//  - Weights are computed in doubles, in Pillow's order. Another order would round differently.
 //  - Weights are not negative and sum to 2^22 within a rounding each, so that no sum overflows.
 #include "leat/feeder/sources/resize.h"
 
@@ -29,7 +29,7 @@ constexpr std::uint32_t kMostPixels = std::uint32_t{1} << 20;  // of an axis
 
 std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Where the filter of one resulting pixel lies.
+// The position of the filter of one resulting pixel.
 class Filter {
  public:
   Filter(const ResizeAxis& axis, bool antialias)
@@ -40,20 +40,20 @@ class Filter {
   [[nodiscard]] double center(std::uint32_t pixel) const {
     return axis_.begin + (axis_.first + pixel + 0.5) * scale_;
   }
-  // Rounded as Pillow rounds: half a pixel is added, the fraction cut off.
+  // Rounds as Pillow does: adds half a pixel and truncates.
   // NOLINTBEGIN(bugprone-incorrect-roundings)
   [[nodiscard]] std::uint32_t first(double center) const {
     const double left = center - stretch_ + 0.5;
     return std::max(left > 0 ? static_cast<std::uint32_t>(left) : 0, axis_.low);
   }
-  [[nodiscard]] std::uint32_t last(double center) const {  // and one more
+  [[nodiscard]] std::uint32_t last(double center) const {  // one behind the last
     return std::min(static_cast<std::uint32_t>(center + stretch_ + 0.5), axis_.high);
   }
   // NOLINTEND(bugprone-incorrect-roundings)
   [[nodiscard]] double weight(std::uint32_t source, double center) const {
     return std::max(1.0 - std::abs((source - center + 0.5) * (1.0 / stretch_)), 0.0);
   }
-  // The most pairs of source pixels that one pixel is made of.
+  // Returns the most pairs of source pixels that contribute to one pixel.
   [[nodiscard]] std::size_t pairs() const {
     return static_cast<std::size_t>(std::ceil(stretch_)) + 1;
   }
@@ -64,8 +64,8 @@ class Filter {
   double stretch_;
 };
 
-// The taps of all resulting pixels of an axis, in the order in which they are written. Source
-// pixels count from `origin`.
+// Computes the taps of all resulting pixels of an axis, in the order in which the pixels are
+// written. Source pixels count from `origin`.
 void make_taps(const ResizeAxis& axis, bool antialias, std::uint32_t origin, bool mirrored,
                Taps* taps, WeightPair* pairs) {
   const Filter filter(axis, antialias);
@@ -90,7 +90,7 @@ void make_taps(const ResizeAxis& axis, bool antialias, std::uint32_t origin, boo
   }
 }
 
-// What lies where in the scratch memory of a resize that makes sense.
+// The layout of the scratch memory of a valid resize.
 struct Layout {
   explicit Layout(const Resize& resize)
       : stride(aligned(std::size_t{3} * resize.x.count + Resizer::kSlack)),
@@ -136,7 +136,7 @@ PixelRange source_range(const ResizeAxis& axis, bool antialias) {
 }
 
 std::size_t Resizer::scratch_bytes(const Resize& resize) {
-  static_cast<void>(source_range(resize.x, resize.antialias));  // whether it makes sense at all
+  static_cast<void>(source_range(resize.x, resize.antialias));  // throws if the resize is not valid
   static_cast<void>(source_range(resize.y, resize.antialias));
   return Layout(resize).end;
 }
@@ -183,7 +183,7 @@ void Resizer::add_rows(const std::uint8_t* pixels, std::size_t stride, std::uint
       to[gathered++] = narrow_ + (added_ + row) * stride_;
     }
     if (gathered == 0 || (gathered < kRows && row + 1 < rows)) continue;
-    for (; gathered < kRows; ++gathered) {  // the last one again
+    for (; gathered < kRows; ++gathered) {  // fills up with copies of the last row
       from[gathered] = from[gathered - 1];
       to[gathered] = to[gathered - 1];
     }
@@ -230,7 +230,7 @@ void resize_image(std::span<const std::uint8_t> pixels, std::uint32_t width, con
       resize,
       {static_cast<std::byte*>(std::align(kAlignment, bytes, aligned_memory, room)), bytes});
   const std::uint8_t* const first = pixels.data() + rows.first * stride;
-  // What lies behind the image is not ours to read: the last rows are copied.
+  // add_rows() may read beyond a row's end. So the last rows are copied to memory with slack.
   const auto tail =
       static_cast<std::uint32_t>(std::min<std::size_t>(rows.count, Resizer::kSlack / stride + 1));
   resizer.add_rows(first, stride, 0, rows.count - tail);

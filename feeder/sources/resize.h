@@ -69,7 +69,8 @@ struct PixelRange {
 /// memory. For one thread at a time.
 class Resizer {
  public:
-  /// Bytes after the last row given to add_rows() that have to be readable. They are not used.
+  /// Bytes after the last row given to add_rows() that must be readable. Their values do not
+  /// matter.
   static constexpr std::size_t kSlack = 16;
 
   /// The bytes of memory that a resize needs.
@@ -93,10 +94,10 @@ class Resizer {
   PixelRange columns_;
   PixelRange rows_;
   std::uint32_t added_ = 0;          // rows
-  std::size_t stride_ = 0;           // of narrow_
+  std::size_t stride_ = 0;           // bytes from row to row of narrow_
   std::uint8_t* narrow_ = nullptr;   // all rows, resized along x
   std::uint8_t* line_ = nullptr;     // one row of the result
-  std::uint8_t* is_used_ = nullptr;  // of each source row, whether it contributes
+  std::uint8_t* is_used_ = nullptr;  // by source row: whether it contributes
   resize_kernels::Taps* taps_x_ = nullptr;
   resize_kernels::Taps* taps_y_ = nullptr;
   resize_kernels::WeightPair* pairs_x_ = nullptr;

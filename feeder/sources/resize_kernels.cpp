@@ -56,7 +56,7 @@ constexpr Kernels kPortable{along_x_portable, along_y_portable};
 
 #if defined(__x86_64__)
 
-// What the intrinsics take a pointer to; it needs no alignment.
+// Casts to the pointer type that the intrinsics take. It needs no alignment.
 const __m128i* vector_at(const std::uint8_t* bytes) {
   return reinterpret_cast<const __m128i*>(bytes);
 }
@@ -67,20 +67,20 @@ __attribute__((target("avx2"))) __m256i broadcast(const std::int16_t* two) {
   return _mm256_set1_epi32(both);
 }
 
-// The sums of high and of low products, as bytes in 32 bits each.
+// Combines the sums of the high and of the low products to bytes, in 32 bits each.
 __attribute__((target("avx2"))) __m256i combined(__m256i high, __m256i low) {
   const __m256i sum = _mm256_add_epi32(_mm256_slli_epi32(high, kLowBits), low);
   return _mm256_srai_epi32(_mm256_add_epi32(sum, _mm256_set1_epi32(kHalf)), kWeightBits);
 }
 
-// Two rows' 16 bytes: one row in each half of a vector.
+// Loads 16 bytes of two rows, one row in each half of a vector.
 __attribute__((target("avx2"))) __m256i two_rows(const std::uint8_t* a, const std::uint8_t* b) {
   return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(vector_at(a))),
                                  _mm_loadu_si128(vector_at(b)), 1);
 }
 
 __attribute__((target("avx2"))) void store_pixel(std::uint8_t* to, int rgb) {
-  __builtin_memcpy(to, &rgb, 4);  // and a byte of the next pixel, which is written after it
+  __builtin_memcpy(to, &rgb, 4);  // the fourth byte is overwritten by the next pixel
 }
 
 __attribute__((target("avx2"))) void along_x_avx2(const std::uint8_t* const* rows,
@@ -138,8 +138,8 @@ __attribute__((target("avx2"))) void along_y_avx2(const std::uint8_t* rows, std:
                                                   const Taps& taps, const WeightPair* pairs,
                                                   std::uint8_t* out, std::size_t bytes) {
   for (std::size_t at = 0; at < bytes; at += 16) {
-    // The even halves' 8 bytes, and the odd ones', as unpacking leaves them; packing puts them
-    // back.
+    // Unpacking leaves the sums of the lower and the upper 8 bytes in two vectors. Packing joins
+    // them again.
     __m256i high_a = _mm256_setzero_si256();
     __m256i low_a = high_a;
     __m256i high_b = high_a;

@@ -11,7 +11,7 @@ namespace leat::feeder {
 /// The samples of shards, numbered one shard after the other.
 class ShardIndex {
  public:
-  /// Adds a shard of so many samples, which may be 0.
+  /// Adds a shard of `samples` samples, which may be 0.
   void add(std::uint64_t samples) { ends_.push_back(size() + samples); }
   [[nodiscard]] std::uint64_t size() const noexcept { return ends_.empty() ? 0 : ends_.back(); }
 
@@ -28,7 +28,7 @@ class ShardIndex {
   }
 
  private:
-  std::vector<std::uint64_t> ends_;  // of each shard, one behind its last sample
+  std::vector<std::uint64_t> ends_;  // by shard: one behind its last sample
 };
 
 }  // namespace leat::feeder

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file that is there under its name once it is whole.
+// A file that gets its name once it is complete.
 class Output {
  public:
   explicit Output(fs::path path) : path_(std::move(path)), partial_(path_) {
@@ -40,7 +40,7 @@ class Output {
   Output& operator=(const Output&) = delete;
 
   void write(std::span<const std::byte> bytes) {
-    if (bytes.empty()) return;  // and may be nowhere
+    if (bytes.empty()) return;  // data() may then be null
     if (std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size()) fail();
     written_ += bytes.size();
   }
@@ -60,12 +60,12 @@ class Output {
     void operator()(std::FILE* file) const noexcept { std::fclose(file); }
   };
   fs::path path_;
-  fs::path partial_;  // empty: renamed
+  fs::path partial_;  // empty once renamed
   std::unique_ptr<std::FILE, Close> file_;
   std::uint64_t written_ = 0;
 };
 
-// Makes `shards` files, and calls `fill` for each with the numbers of its samples.
+// Writes `shards` files. Calls `fill` for each one, with the range of its samples.
 using Fill =
     std::function<void(Output& out, std::size_t shard, std::uint64_t first, std::uint64_t count)>;
 std::vector<fs::path> write_shards(const fs::path& directory, std::uint64_t samples,
@@ -136,7 +136,7 @@ std::uint32_t synthetic_label(std::uint64_t seed, std::uint64_t index,
 
 std::uint32_t synthetic_token(std::uint64_t seed, std::uint64_t shard, std::uint64_t position,
                               std::uint32_t vocabulary) noexcept {
-  // As Random does, in fewer steps: tokens are many.
+  // As Random, but in fewer steps, because there are many tokens.
   const std::uint64_t bits = mix(mix(seed + kRandomStep) + (shard << 40) + position);
   return static_cast<std::uint32_t>(((bits >> 32) * vocabulary) >> 32);
 }

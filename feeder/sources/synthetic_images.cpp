@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <csetjmp>
-#include <cstdio>  // jpeglib.h needs it, and does not say so
+#include <cstdio>  // jpeglib.h needs it and does not include it
 #include <cstdlib>
 #include <string>
 
@@ -16,9 +16,9 @@
 namespace leat::feeder {
 namespace {
 
-// 256 is the amplitude of a byte's whole range.
+// An octave of noise. An amplitude of 256 is a byte's whole range.
 struct Octave {
-  unsigned shift;  // cells of 2^shift pixels
+  unsigned shift;  // cells are 2^shift pixels wide
   int brightness;
   int color;
 };
@@ -30,7 +30,7 @@ int random_in(Random& random, int amplitude) {
   return static_cast<int>(random.below(static_cast<std::uint64_t>(2 * amplitude) + 1)) - amplitude;
 }
 
-// Adds an octave of noise to every `step`-th of `values`, interpolated between cells' corners.
+// Adds an octave of noise, interpolated between the corners of cells, to every `step`-th value.
 void add_octave(Random& random, unsigned shift, int amplitude, std::uint32_t width,
                 std::uint32_t height, std::size_t step, int* values) {
   const std::size_t corners = (width >> shift) + 2;
@@ -75,7 +75,7 @@ struct Encoder {
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
 
-  // False after an error. Owns nothing, as a longjmp leaves it.
+  // Returns false after an error. Owns nothing, because a longjmp may leave it.
   [[gnu::noinline]] bool encode(const JpegEncoding& how, const std::uint8_t* rows,
                                 std::uint32_t width, std::uint32_t height) {
     if (setjmp(jump) != 0) return false;  // NOLINT(cert-err52-cpp)
@@ -100,7 +100,8 @@ struct Encoder {
     jpeg_start_compress(&info, TRUE);
     const std::size_t stride = std::size_t{width} * static_cast<unsigned>(info.input_components);
     while (info.next_scanline < info.image_height) {
-      JSAMPROW row = const_cast<JSAMPROW>(rows + info.next_scanline * stride);  // is only read
+      JSAMPROW row =
+          const_cast<JSAMPROW>(rows + info.next_scanline * stride);  // libjpeg only reads it
       jpeg_write_scanlines(&info, &row, 1);
     }
     jpeg_finish_compress(&info);
@@ -122,7 +123,7 @@ std::vector<std::uint8_t> synthetic_image(std::uint64_t seed, std::uint64_t inde
   Random random(seed, 0, index);
   const std::size_t pixels = std::size_t{width} * height;
   std::vector<int> brightness(pixels, 128);
-  std::vector<int> color(2 * pixels);  // what is added to red, and to blue
+  std::vector<int> color(2 * pixels);  // offsets of red and of blue
   for (const Octave& octave : kOctaves) {
     add_octave(random, octave.shift, octave.brightness, width, height, 1, brightness.data());
     if (octave.color == 0) continue;

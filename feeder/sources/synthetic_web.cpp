@@ -19,7 +19,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-// A pax record says its own length, which depends on how many digits that has.
+// A pax record starts with its own length, which depends on the number of digits of that length.
 std::string pax_record(const std::string& key, const std::string& value) {
   const std::string rest = " " + key + "=" + value + "\n";
   std::size_t length = rest.size();
@@ -67,7 +67,7 @@ void TarWriter::write_member(const std::string& name, char type, std::span<const
   unsigned sum = 0;
   for (const char byte : header) sum += static_cast<unsigned char>(byte);
   std::snprintf(octal.data(), octal.size(), "%06o", sum);
-  std::copy_n(octal.begin(), 7, header.begin() + 148);  // with its 0, before the last space
+  std::copy_n(octal.begin(), 7, header.begin() + 148);  // with the 0 byte, before the last space
   out_.write(header.data(), static_cast<std::streamsize>(kTarBlock));
   out_.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
   constexpr std::array<char, kTarBlock> kZeros{};

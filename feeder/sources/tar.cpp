@@ -1,5 +1,5 @@
-// What is always true here: nothing is believed. Offsets are checked against the archive's size
-// before they are used, and what is allocated is bounded by kLongestText.
+// Always true: the archive is not trusted. Offsets are checked against the archive's size before
+// they are used, and allocations are bounded by kLongestText.
 #include "leat/feeder/sources/tar.h"
 
 #include <sys/stat.h>
@@ -18,10 +18,10 @@
 namespace leat::feeder {
 namespace {
 
-constexpr std::size_t kSizeAt = 124;  // in a header
-// One read of it finds the headers of several small members.
+constexpr std::size_t kSizeAt = 124;  // offset in a header
+// The bytes read at a time. One read finds the headers of several small members.
 constexpr std::uint64_t kWindow = 8192;
-// Of records and names: paths are 4096 bytes at most.
+// The most bytes of records and names. Paths have 4096 bytes at most.
 constexpr std::uint64_t kLongestText = std::uint64_t{1} << 20;
 
 std::string at_byte(std::uint64_t offset) { return " (byte " + std::to_string(offset) + ")"; }
@@ -32,20 +32,20 @@ bool is_zero(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-// Up to the first 0 byte.
+// Returns the text up to the first 0 byte.
 std::string_view field(std::span<const std::byte> block, std::size_t begin, std::size_t length) {
   const char* const first = reinterpret_cast<const char*>(block.data()) + begin;
   return {first, strnlen(first, length)};
 }
 
-// Octal digits among spaces, or binary. False for anything else.
+// Parses octal digits among spaces, or a binary number. Returns false for anything else.
 bool parse_number(std::span<const std::byte> bytes, std::uint64_t& number) {
   number = 0;
   const auto first = std::to_integer<std::uint8_t>(bytes.front());
   if ((first & 0x80) != 0) {
     number = first & 0x7f;
     for (const std::byte byte : bytes.subspan(1)) {
-      if (number >> 55 != 0) return false;  // no such file exists; a negative one least of all
+      if (number >> 55 != 0) return false;  // no file is so large; also negative numbers
       number = number << 8 | std::to_integer<std::uint8_t>(byte);
     }
     return true;
@@ -65,7 +65,7 @@ bool checksum_is_right(std::span<const std::byte> block) {
   std::uint64_t said = 0;
   if (!parse_number(block.subspan(kBegin, kEnd - kBegin), said)) return false;
   std::int64_t sum = 0;
-  std::int64_t sum_signed = 0;  // as some programs computed it
+  std::int64_t sum_signed = 0;  // some programs summed signed bytes
   for (std::size_t i = 0; i < kTarBlock; ++i) {
     const auto byte =
         i >= kBegin && i < kEnd ? std::uint8_t{' '} : std::to_integer<std::uint8_t>(block[i]);
@@ -75,7 +75,7 @@ bool checksum_is_right(std::span<const std::byte> block) {
   return static_cast<std::int64_t>(said) == sum || static_cast<std::int64_t>(said) == sum_signed;
 }
 
-// What compressed the file, by its first bytes; nullptr: none of these.
+// Returns the compressor that wrote the file, by its first bytes; null: none of these.
 const char* compressor(std::span<const std::byte> start) {
   struct Magic {
     std::string_view bytes;
@@ -107,12 +107,13 @@ struct TarReader::Header {
     size_is_right = parse_number(block.subspan(kSizeAt, 12), size);
   }
 
-  // Whether it describes the next member: 'g', all that follow; 'K', what a link leads to.
+  // Whether the member describes the next member. ('g' describes all that follow, 'K' has the
+  // target of a link.)
   [[nodiscard]] bool describes() const {
     return std::string_view("xXgLK").find(type) != std::string_view::npos;
   }
   [[nodiscard]] bool is_file() const { return type == '0' || type == '\0' || type == '7'; }
-  // Links, devices and directories have none, whatever their size says.
+  // Links, devices and directories have no data, whatever size is in the header.
   [[nodiscard]] bool has_data() const { return type < '1' || type > '6'; }
 
   char type;
@@ -154,7 +155,7 @@ void TarReader::fail(const std::string& problem, const char* advice) const {
 
 void TarReader::seek(std::uint64_t begin) { next_ = begin; }
 
-// 512 bytes, valid until the next call; fewer at the end of the archive.
+// Returns 512 bytes, valid until the next call; fewer at the end of the archive.
 std::span<const std::byte> TarReader::block(std::uint64_t offset) {
   const std::uint64_t wanted = std::min(kTarBlock, size_ - std::min(offset, size_));
   if (offset < window_begin_ || offset + wanted > window_begin_ + window_.size()) {
@@ -170,7 +171,7 @@ std::span<const std::byte> TarReader::block(std::uint64_t offset) {
   return std::span(window_).subspan(offset - window_begin_, wanted);
 }
 
-// The data of a member that describes the next one.
+// Returns the data of a member that describes the next one.
 std::string TarReader::text(const Header& header, std::uint64_t data) {
   if (header.size > size_ - std::min(data, size_)) {
     fail("truncated: it ends within a header that begins before byte " + std::to_string(data),
@@ -185,7 +186,7 @@ std::string TarReader::text(const Header& header, std::uint64_t data) {
   return text;
 }
 
-// "30 path=a/long/name.jpg\n", one record or more; the length is the whole record's.
+// Reads one or more records "30 path=a/long/name.jpg\n". 30 is the length of the whole record.
 void TarReader::read_records(const std::string& records, std::uint64_t offset, std::string& name,
                              std::optional<std::uint64_t>& size) const {
   std::string_view rest = records;
@@ -217,7 +218,7 @@ void TarReader::read_records(const std::string& records, std::uint64_t offset, s
   }
 }
 
-// After the first block of 0 bytes, at `offset`: nothing else may follow.
+// Called for the first block of 0 bytes, at `offset`. Throws if anything but 0 bytes follows.
 void TarReader::check_end(std::uint64_t offset) {
   while (offset < size_) {
     const std::span<const std::byte> bytes = block(offset);
@@ -229,8 +230,8 @@ void TarReader::check_end(std::uint64_t offset) {
   }
 }
 
-// The header at `offset`, or nothing: the end of the archive. `is_inside`: it describes, or follows
-// one that describes.
+// Returns the header at `offset`; empty: the end of the archive. `is_inside`: the header belongs to
+// a member that has begun, so the archive may not end here.
 std::optional<TarReader::Header> TarReader::header(std::uint64_t offset, bool is_inside) {
   if (size_ == 0) fail("it is empty", kFetchAgain);
   if (offset >= size_) {
@@ -275,7 +276,7 @@ bool TarReader::next(TarMember& member) {
   for (;;) {
     member = {};
     member.begin = next_;
-    std::vector<std::byte> headers;  // all of the member's, as they lie there
+    std::vector<std::byte> headers;  // all headers of the member, as in the archive
     const auto keep = [&headers](std::span<const std::byte> bytes) {
       headers.insert(headers.end(), bytes.begin(), bytes.end());
     };
@@ -288,7 +289,7 @@ bool TarReader::next(TarMember& member) {
         fail("more than a megabyte of headers before a member" + at_byte(next_), kFetchAgain);
       }
       const std::string described = text(*found, data);
-      if (found->type == 'L') member.name = described.c_str();  // it ends with a 0 byte
+      if (found->type == 'L') member.name = described.c_str();  // the name ends with a 0 byte
       if (found->type == 'x' || found->type == 'X') {
         read_records(described, data, member.name, described_size);
       }

@@ -14,7 +14,7 @@
 // A member of type 'L' holds the name of the next member (GNU). Two blocks of 0 bytes mark the end.
 //
 // Source: POSIX.1-2017, "pax: Extended Description" (ustar, pax); GNU tar's manual, "Basic Tar
-// Format". Not by libarchive, which would add ICU: 33 MB, for 200 lines.
+// Format". libarchive would replace these 200 lines, and add a dependency on ICU of 33 MB.
 #pragma once
 
 #include <cstddef>
@@ -75,10 +75,10 @@ class TarReader {
 
   std::filesystem::path file_;
   OpenFile open_;
-  std::uint64_t size_ = 0;  // of the archive
+  std::uint64_t size_ = 0;  // of the archive, in bytes
   std::uint64_t next_ = 0;  // byte of the next header
   std::vector<std::byte> window_;
-  std::uint64_t window_begin_ = 0;  // byte of the archive that it begins with
+  std::uint64_t window_begin_ = 0;  // byte of the archive at which the window begins
 };
 
 }  // namespace leat::feeder

@@ -77,7 +77,7 @@ Shard shard_with_header(const MappedFile& file) {
   }
   const auto tokens = static_cast<std::int32_t>(word(file, 8));
   const std::uint64_t bytes = file.size() - kHeaderBytes;
-  // As 64 bits a negative number is more than any file holds.
+  // Converted to 64 unsigned bits, a negative number exceeds the size of any file.
   if (static_cast<std::uint64_t>(static_cast<std::int64_t>(tokens)) * size_of(format->token) !=
       bytes) {
     cannot_read(file.path(),
@@ -116,14 +116,15 @@ std::string to_string(const Shard& shard) {
          (shard.header_bytes == 0 ? "without a header" : "behind llm.c's header");
 }
 
-// --- Tokens. Loops over a block of fixed size, which g++ -O2 makes vector instructions of; of
-// others it does not. -O3 and AVX2 gain a fifth at most.
+// --- Tokens. The loops go over blocks of a fixed size, because g++ -O2 vectorises only such loops.
+// -O3 and AVX2 gain a fifth at most.
 
 constexpr std::size_t kTokenBlock = 64;
 
 template <class From, class To>
 void copy(const std::byte* source, std::span<std::byte> out) {
-  const auto* from = reinterpret_cast<const From*>(source);  // aligned, as the header's size is
+  const auto* from =
+      reinterpret_cast<const From*>(source);  // aligned, because the header's size is
   auto* to = reinterpret_cast<To*>(out.data());
   std::size_t left = out.size() / sizeof(To);
   for (; left >= kTokenBlock; left -= kTokenBlock, from += kTokenBlock, to += kTokenBlock) {
@@ -132,7 +133,7 @@ void copy(const std::byte* source, std::span<std::byte> out) {
   for (std::size_t i = 0; i < left; ++i) to[i] = static_cast<To>(from[i]);
 }
 
-// Of the first `count` tokens the number of one that is not below the bound.
+// Returns the index of one of the first `count` tokens that is not below the bound.
 template <class From>
 std::optional<std::size_t> first_beyond(const std::byte* source, std::size_t count,
                                         std::uint64_t bound) {

@@ -103,7 +103,7 @@ class TokenShards final : public Dataset {
   std::string name_;
   std::size_t sequence_length_;
   std::uint64_t stride_;
-  std::uint64_t bound_ = 0;  // tokens are below it; 0: as they must be
+  std::uint64_t bound_ = 0;  // tokens must be below it; 0: any token
   std::uint64_t header_bytes_ = 0;
   DType token_ = DType::kUint16;
   std::uint64_t tokens_ = 0;

@@ -1,5 +1,5 @@
 // Invariant, once the constructor has returned: Shards::members has an entry for each part of each
-// sample, in the order of shards. An entry says what was true of its shard then.
+// sample, in the order of shards. An entry describes the shard as it was at construction.
 #include "leat/feeder/sources/web_dataset.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ std::vector<WebPart> checked(std::vector<WebPart> parts) {
   return parts;
 }
 
-// An integer, perhaps among white space. False for anything else.
+// Parses an integer with white space around it. Returns false for anything else.
 bool parse_label(std::span<const std::byte> bytes, std::int64_t& label) {
   constexpr std::string_view kSpace = " \t\r\n";
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -45,7 +45,7 @@ bool parse_label(std::span<const std::byte> bytes, std::int64_t& label) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// The first bytes, for a message: what is not printable ASCII as a dot.
+// Returns the first bytes, for a message. Bytes that are not printable ASCII become dots.
 std::string excerpt(std::span<const std::byte> bytes) {
   constexpr std::size_t kMost = 20;
   std::string text = "\"";
@@ -117,7 +117,7 @@ void WebDataset::read(std::uint64_t index, Sample& out) const {
   }
 }
 
-// The data of a member, in scratch memory.
+// Reads the data of a member into scratch memory.
 std::span<const std::byte> WebDataset::fetch(const Place& place, Sample& out) const {
   constexpr const char* kMakeAnew = "make a new WebDataset when shards change";
   const std::size_t headers = place.member.headers * kTarBlock;
@@ -170,7 +170,7 @@ void WebDataset::fail(const Place& place, const std::string& problem,
     tar.seek(begin);
     TarMember found;
     if (tar.next(found)) file = printable(found.name);
-  } catch (const Error&) {  // what is reported is the first problem
+  } catch (const Error&) {  // ignored: the first problem is reported
   }
   throw Error("leat: cannot read " + file + " of " + shard.string() + " (byte " +
               std::to_string(begin) + "): " + problem + "; " + advice);

@@ -68,8 +68,7 @@ class WebDataset final : public Dataset {
   [[nodiscard]] std::uint64_t size() const noexcept override;
   /// Reads and decodes; never parks. Throws leat::Error, with shard, file and byte, if the shard
   /// has changed, if an image cannot be decoded, or if a label is not an integer; leat::Error if
-  /// `index`
-  /// >= size(); std::invalid_argument if the fields of `out` differ.
+  /// `index` >= size(); std::invalid_argument if the fields of `out` differ.
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
   [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,

@@ -13,7 +13,7 @@
 namespace leat::feeder {
 namespace {
 
-// Gathers a shard's files to samples.
+// Groups a shard's files into samples.
 class Indexer {
  public:
   Indexer(const std::filesystem::path& shard, std::span<const WebPart> parts, bool skip_incomplete)
@@ -136,7 +136,7 @@ std::vector<WebShard> index_web_shards(std::span<const std::filesystem::path> sh
   std::atomic<std::size_t> next = 0;
   std::atomic<bool> has_failed = false;
   const auto work = [&] {
-    // Whoever takes a shard finishes it: all shards before a bad one are looked at.
+    // A thread that takes a shard finishes it. So all shards before a bad one are read.
     for (std::size_t i = 0; !has_failed && (i = next++) < shards.size();) {
       try {
         found[i] = index_web_shard(shards[i], parts, skip_incomplete);

@@ -15,9 +15,9 @@ namespace leat::feeder {
 
 /// The place of a part of a sample in its shard.
 struct WebMember {
-  std::uint32_t begin = 0;    // of its headers, in tar's blocks of 512 bytes
-  std::uint32_t headers = 0;  // blocks
-  std::uint32_t size = 0;     // bytes of data, which follows them
+  std::uint32_t begin = 0;    // first of its headers, in blocks of 512 bytes
+  std::uint32_t headers = 0;  // number of header blocks
+  std::uint32_t size = 0;     // bytes of data, which follows the headers
   std::uint32_t digest = 0;   // tar_digest() of the headers
 };
 

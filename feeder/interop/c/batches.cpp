@@ -8,9 +8,10 @@
 namespace leat::feeder::c {
 namespace {
 
-constexpr std::size_t kFirstInfo = offsetof(leat_batch_info, elements);  // of its first version
+// The size of the struct's first version.
+constexpr std::size_t kFirstInfo = offsetof(leat_batch_info, elements);
 
-/// Calls `use` with what is behind the handle, and `function`, for this call's own use.
+/// Calls `use` with the object behind the handle. The object is in use until this call returns.
 template <class Use>
 leat_status with_batch(const leat_batch* batch, const char* function, Use&& use) noexcept {
   return call(function, [&](const char*) {
@@ -31,7 +32,7 @@ leat_status end(leat_batch* batch, const char* function, End&& end_lease) noexce
 }
 
 void give(const Tensor& from, leat_tensor* to) noexcept {
-  *to = {.name = from.name().data(),  // of a Field's std::string: it ends with a null byte
+  *to = {.name = from.name().data(),  // a Field's std::string, so it ends with a null byte
          .data = from.raw(),
          .dtype = static_cast<std::int32_t>(from.dtype()),
          .ndim = static_cast<std::int32_t>(from.shape().size()),

@@ -15,15 +15,16 @@ namespace leat::feeder::c {
 namespace {
 
 thread_local constinit std::array<char, kErrorBytes> t_error_text{};
-// Of the read function that the thread is in: on the stack of the fiber or thread that called it.
+// The error text of the read function that the thread is in, or null. It is on the stack of the
+// fiber or thread that called the function.
 thread_local constinit char* t_text_of_read = nullptr;
 
-// ThreadSanitizer takes fibers for threads: to it, what one of them does with its thread's memory
-// is a race with that thread, and with the next fiber there. No call parks, so none moves to
-// another thread meanwhile.
+// Not checked by ThreadSanitizer, which treats fibers as threads: it would report a race between
+// two fibers that use the memory of one thread in turn. No call parks, so none changes threads
+// meanwhile.
 //
-// Not inlined: a fiber may have moved since its function began, and the compiler would be free to
-// use the first thread's.
+// Not inlined: a fiber may have changed threads since its function began, and inlined code could
+// use the address of the first thread's variable.
 __attribute__((noinline, no_sanitize("thread"))) char* text_of_read() noexcept {
   return t_text_of_read;
 }
@@ -31,7 +32,7 @@ __attribute__((noinline, no_sanitize("thread"))) void set_text_of_read(char* tex
   t_text_of_read = text;
 }
 
-// By single bytes: the tool looks into memcpy() all the same.
+// Copies byte by byte, because ThreadSanitizer checks memcpy() even here.
 __attribute__((noinline, no_sanitize("thread"))) void keep_text(const char* text) noexcept {
   volatile char* const kept = t_text_of_read != nullptr ? t_text_of_read : t_error_text.data();
   const std::size_t length = std::min(std::strlen(text), kErrorBytes - 1);
@@ -46,7 +47,7 @@ leat_status keep(leat_status status, const char* text) noexcept {
 
 }  // namespace
 
-// Leaked: the end of the process closes nothing.
+// Leaked on purpose, so that the end of the process closes nothing.
 HandleTable<OpenDataset>& datasets() {
   static auto* const table = new HandleTable<OpenDataset>(1, "leat_dataset");
   return *table;

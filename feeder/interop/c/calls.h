@@ -25,7 +25,7 @@ namespace leat::feeder::c {
 /// The object behind a leat_dataset.
 struct OpenDataset {
   std::shared_ptr<const Dataset> dataset;
-  std::vector<leat_field> fields;  // views of the dataset's own
+  std::vector<leat_field> fields;  // point into the dataset's fields
 };
 
 /// The object behind a leat_prefetcher. Only leat_prefetcher_close deletes it. Calls that use it
@@ -44,8 +44,8 @@ struct OpenPrefetcher {
   const std::shared_ptr<const Dataset> dataset;  // outlives the prefetcher
   const gpu::Device device;
   Prefetcher prefetcher;
-  std::size_t tensors = 0;  // of a batch: the fields, and the lengths of those of variable length
-                            // or, packed, the offsets
+  // Of a batch: the fields, and the lengths of fields of variable length (packed: the offsets).
+  std::size_t tensors = 0;
   std::uint64_t first_epoch = 0;
   std::atomic<bool> in_use = false;    // by leat_prefetcher_next or _start_epoch
   std::optional<std::uint64_t> start;  // the epoch that the next call begins with

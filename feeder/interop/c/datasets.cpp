@@ -1,4 +1,4 @@
-// The datasets of the C API: what is in files of MNIST's, and what calls back.
+// The datasets of the C API that read MNIST's files and that call a C function.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace leat::feeder::c {
 namespace {
 
-// What leat_sample::leat points to.
+// leat_sample::leat points to it.
 struct Reading {
   Sample* sample;
 };
@@ -25,7 +25,7 @@ struct Reading {
 constexpr const char* kFromFunction = "leat_dataset_from_function";
 constexpr std::size_t kFirstFunction = offsetof(leat_function_dataset, length);
 
-/// Reads by calling back into C.
+/// A dataset that calls a C function to read.
 class FunctionDataset final : public Dataset {
  public:
   explicit FunctionDataset(const leat_function_dataset& given)
@@ -35,7 +35,7 @@ class FunctionDataset final : public Dataset {
   ~FunctionDataset() override {
     if (owns_user_ && given_.close != nullptr) given_.close(given_.user);
   }
-  /// From now on it is the dataset that closes what it was given. Until then the caller does.
+  /// From now on the dataset calls `close` when it is destroyed. Until then the caller cleans up.
   void own_user() noexcept { owns_user_ = true; }
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
@@ -54,12 +54,12 @@ class FunctionDataset final : public Dataset {
 
  private:
   const std::string name_;
-  const leat_function_dataset given_;  // but for its pointers to name and fields, which are copied
+  const leat_function_dataset given_;  // its `name` and `fields` are not used: they were copied
   const std::vector<Field> fields_;
   bool owns_user_ = false;
 };
 
-/// An array for the time of the read, of a type that needs no construction.
+/// Returns an array that lives until the read is over, of a type that needs no construction.
 template <class T>
 std::span<T> take(Sample& sample, std::size_t count) {
   return {reinterpret_cast<T*>(sample.scratch(count * sizeof(T)).data()), count};
@@ -93,7 +93,7 @@ void FunctionDataset::read(std::uint64_t index, Sample& out) const {
     failed = given_.read(given_.user, &sample);
   }
   error.back() = '\0';
-  if (failed != 0) {  // the reader says which sample it was, and of what
+  if (failed != 0) {  // the reader adds the sample and the dataset
     throw Error(error[0] != '\0' ? std::string(error.data())
                                  : "the read function returned " + std::to_string(failed) +
                                        " and left no text in sample->error");

@@ -22,7 +22,7 @@ static_assert(LEAT_ORDER_SHUFFLED == static_cast<int>(Order::kShuffled) &&
               LEAT_CHECK_SLOTS_READ_ONLY == static_cast<int>(CheckSlots::kReadOnly) &&
               LEAT_DELIVERY_AS_COMPLETED == static_cast<int>(Delivery::kAsCompleted));
 
-// Of the first version of each struct that grows. Later members stand behind these.
+// The sizes of the first versions of structs that grow. Later members are behind these.
 constexpr std::size_t kFirstOptions = offsetof(leat_options, packed);
 constexpr std::size_t kFirstStats = sizeof(leat_stats);
 
@@ -123,7 +123,7 @@ leat_stats stats_of(const Stats& from) {
 std::string failures_of(const Prefetcher& prefetcher) {
   std::string lines;
   for (FailedSample& one : prefetcher.failed_samples()) {
-    std::ranges::replace(one.error, '\n', ' ');  // it may be a user's
+    std::ranges::replace(one.error, '\n', ' ');  // a user's text may have line breaks
     lines += std::string(to_string(one.stage)) + " epoch=" + std::to_string(one.epoch) +
              " batch=" + std::to_string(one.batch) + " sample=" + std::to_string(one.sample) +
              " error=" + one.error + '\n';
@@ -191,8 +191,8 @@ leat_status leat_prefetcher_next(leat_prefetcher* prefetcher, leat_batch** batch
     *batch = nullptr;
     const auto open = prefetchers().find(prefetcher, function);
     const OnlyUser alone(open->in_use, function);
-    // A call of its own: the text of an error is kept while the prefetcher lives, which shares that
-    // error. The standard library counts its users, but ThreadSanitizer does not see how.
+    // A nested call, so that the error's text is copied while the prefetcher, which shares the
+    // error, is held. The standard library counts the owners, but ThreadSanitizer does not see how.
     return call(function, [&](const char*) {
       std::optional<leat::feeder::Lease> lease = next_of(*open);
       if (!lease.has_value()) return LEAT_END_OF_EPOCH;
@@ -200,7 +200,7 @@ leat_status leat_prefetcher_next(leat_prefetcher* prefetcher, leat_batch** batch
         *batch = static_cast<leat_batch*>(
             batches().insert(std::make_shared<OpenBatch>(*std::move(lease), open->tensors)));
       } catch (...) {
-        lease->abandon();  // nobody will train on it
+        lease->abandon();  // the caller never gets the batch
         throw;
       }
       return LEAT_OK;
@@ -281,7 +281,7 @@ leat_status leat_prefetcher_stats(const leat_prefetcher* prefetcher, leat_stats*
 leat_status leat_prefetcher_close(leat_prefetcher* prefetcher) {
   return call(__func__, [&](const char* function) {
     if (prefetcher == nullptr) return LEAT_OK;
-    // In this order: who finds that it is not open knows that no batch comes any more.
+    // stop() comes first: once a caller sees that the handle is closed, no batch comes any more.
     prefetchers().find(prefetcher, function)->prefetcher.stop();
     auto open = prefetchers().remove(prefetcher, function);
     OpenPrefetcher* const owned = open.get();
@@ -289,8 +289,8 @@ leat_status leat_prefetcher_close(leat_prefetcher* prefetcher) {
     open.reset();
     {
       const leat::Shield to_the_end;
-      const leat::OutsideWork threads;  // which no scheduler sees
-      unused->wait();                   // for calls of theirs
+      const leat::OutsideWork threads;  // they are invisible to the deadlock detection
+      unused->wait();                   // for the calls of other threads
     }
     delete owned;
     return LEAT_OK;

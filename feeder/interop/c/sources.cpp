@@ -29,7 +29,7 @@ static_assert(LEAT_SPLIT_TEST == static_cast<int>(Cifar::kTest) &&
               LEAT_WEB_LABEL == static_cast<int>(WebPart::kLabel) &&
               LEAT_WEB_BYTES == static_cast<int>(WebPart::kBytes));
 
-// Of the first version of each struct that grows. Later members stand behind these.
+// The sizes of the first versions of structs that grow. Later members are behind these.
 constexpr std::size_t kFirstTokens = sizeof(leat_token_shards_options);
 constexpr std::size_t kFirstRecords = sizeof(leat_fixed_records_options);
 constexpr std::size_t kFirstImage = sizeof(leat_image_options);
@@ -88,7 +88,7 @@ leat_web_options web_defaults() {
           .name = nullptr};
 }
 
-/// The text, or what stands for null.
+/// Returns the text, or `otherwise` for null.
 std::string text_or(const char* text, std::string otherwise) {
   return text == nullptr ? std::move(otherwise) : text;
 }
@@ -159,7 +159,7 @@ ImageOptions image_of(const leat_image_options* given, const char* function) {
           .jpeg = {.max_pixels = all.max_pixels, .accept_corrupt = all.accept_corrupt != 0}};
 }
 
-/// "jpg,jpeg" as two.
+/// Splits "jpg,jpeg" into two extensions.
 std::vector<std::string> extensions_of(const char* list) {
   std::vector<std::string> extensions(1);
   for (const char* at = list; *at != '\0'; ++at) {
@@ -229,7 +229,7 @@ std::vector<InMemory::Tensor> tensors_of(const leat_array_dataset& given, const 
   return tensors;
 }
 
-/// Arrays of C's, of which the caller hears when nobody reads them any more.
+/// Arrays of the C program. Calls its `close` once nobody reads them any more.
 struct Arrays {
   Arrays(const leat_array_dataset& given, const char* function)
       : dataset(tensors_of(given, function), text_or(given.name, "in memory")),
@@ -244,7 +244,7 @@ struct Arrays {
   const InMemory dataset;
   void* const user;
   void (*const close)(void* user);
-  bool owns_user = false;  // not until the caller has its handle
+  bool owns_user = false;  // set once the caller has its handle
 };
 
 }  // namespace
