@@ -16,13 +16,13 @@ namespace {
 using leat::gpu::Event;
 using leat::gpu::Timing;
 
-// Work is timed in trains of about so long, in seconds, so that the device does not wait for the
-// host: not even to enqueue. A train has no more pieces of work than that, and of copies no more
-// than make so many bytes: in virtual time, too, they take a CPU. There are kTimes trains.
+// Work is timed in kTimes trains of about kTrain seconds, so that the device never waits for the
+// host. A train has at most kMostInTrain pieces of work. Copies are also limited by their bytes,
+// because they take a CPU even in virtual time.
 constexpr double kTrain = 20e-3;
 constexpr double kMostInTrain = 64;
 constexpr std::size_t kMostBytesInTrain = 2 * kPeakBytes;
-// A section of the loop without feeding takes about so long; there are at most so many.
+// A section of the loop without feeding takes about kSection seconds.
 constexpr double kSection = 50e-3;
 constexpr double kMostSections = 64;
 
@@ -32,8 +32,8 @@ double seconds_between(const Event& start, const Event& end) {
   return std::chrono::duration<double>(leat::gpu::elapsed(start, end)).count();
 }
 
-// Seconds that `work`, enqueued on `stream`, takes on an idle device: the mean of the fastest
-// train, which has at most `most` pieces.
+// Returns the seconds that `work`, enqueued on `stream`, takes on an idle device: the mean of the
+// fastest train. A train has at most `most` pieces of work.
 template <class Work>
 double time_alone(const leat::gpu::Stream& stream, double most, const Work& work,
                   const Report& report) {
@@ -46,7 +46,7 @@ double time_alone(const leat::gpu::Stream& stream, double most, const Work& work
     end.sync();
     return seconds_between(start, end) / static_cast<double>(pieces);
   };
-  train(1);  // the first time is not like the others
+  train(1);  // warm-up
   const double one = train(1);
   if (one <= 0) return 0;
   const auto pieces = static_cast<std::uint64_t>(std::clamp(kTrain / one, 1.0, most));
@@ -69,8 +69,8 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Pages that nothing was written to are all one page, which stays in a CPU's cache: copies of them
-// are faster than a batch's.
+// Untouched pages are all one zero page, which stays in a CPU's cache, so copies of them are faster
+// than copies of a batch.
 void touch(std::span<std::byte> memory) { std::memset(memory.data(), kTouched, memory.size()); }
 
 }  // namespace
@@ -122,8 +122,8 @@ double BareLoop::t_c_alone(const Report& report) {
   return time_alone(compute_.stream(), kMostInTrain, compute, report);
 }
 
-// While the device computes one section, the next one is enqueued: the device never waits for the
-// host, and no more than two are queued.
+// Enqueues the next section while the device computes the current one. So the device never waits
+// for the host, and at most two sections are queued.
 double BareLoop::replay(const StepCounts& steps, double t_c, const Report& report) {
   const leat::gpu::Stream& stream = compute_.stream();
   for (std::uint64_t k = 0; k < steps.warm_up; ++k) compute_.enqueue();

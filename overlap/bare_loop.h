@@ -1,10 +1,10 @@
-// What is measured without a prefetcher, to compare the loop with: the link, Tx and Tc alone, the
-// loop without feeding (replay), and the serial loop.
+// Measurements without a prefetcher, to compare the loop with: the link, Tx and Tc alone, the loop
+// without feeding (replay), and the serial loop.
 //
-// Everything is measured warm: memory is written before it is copied, and the first time does not
-// count. Tx and Tc alone, and the link, are measured in trains: several copies or steps follow each
-// other, so that the host's part is not in the figure. The fastest of several trains counts: it is
-// what the device can do, and what no loop is faster than.
+// Everything is measured warm: memory is written before it is copied, and the first measurement is
+// discarded. Tx and Tc alone, and the link, are measured in trains: several copies or steps follow
+// each other, so the figure does not contain the host's work. The fastest of several trains counts.
+// That is what the device can do, so no loop is faster.
 #pragma once
 
 #include <cstddef>
@@ -23,21 +23,20 @@
 
 namespace overlap {
 
-/// Size in bytes of the copies that link_peak() measures, at most. On a slow link they are smaller:
-/// as many bytes as are copied in 20 ms.
+/// The largest size, in bytes, of the copies that link_peak() measures. On a slow link they are as
+/// long as 20 ms.
 constexpr std::size_t kPeakBytes = std::size_t{64} << 20;
 
-/// Called with how many of the steps, or of the times that something is measured, are done.
+/// Called with the number of steps, or of repeated measurements, that are done.
 using Report = std::function<void(std::uint64_t done)>;
-/// How often time is measured where the loops' steps are not what is counted.
+/// How often a measurement is repeated, if it is not one of a loop's steps.
 constexpr std::uint64_t kTimes = 7;
 
-/// Returns the bytes per second of large copies to a device that does nothing else; 0 where copies
-/// take no time. Must be called on a fiber;
-/// suspends it. Throws GpuError.
+/// Returns the bytes per second of large copies to a device that does nothing else; 0 if copies
+/// take no time. Must be called on a fiber; suspends it. Throws GpuError.
 [[nodiscard]] double link_peak(const leat::gpu::Device& device, const Report& report);
 
-/// How many steps a loop runs: `warm_up` of them first, which are not measured.
+/// How many steps a loop runs. `warm_up` steps come first and are not measured.
 struct StepCounts {
   std::uint64_t warm_up = 0;
   std::uint64_t measured = 0;
@@ -51,15 +50,15 @@ class BareLoop {
   BareLoop(const leat::gpu::Device& device, const Shape& shape, const leat::feeder::Dataset& data,
            Compute& compute);
 
-  /// Seconds that all copies of a batch take on a device that does nothing else.
+  /// Returns the seconds that all copies of a batch take on a device that does nothing else.
   [[nodiscard]] double t_x_alone(const Report& report);
-  /// Seconds that the compute of a step takes on a device that does nothing else.
+  /// Returns the seconds that the compute of a step takes on a device that does nothing else.
   [[nodiscard]] double t_c_alone(const Report& report);
-  /// Seconds of a step that computes on the batch that is there, without reading or copying. The
-  /// steps are measured in sections of about 50 ms; this is the sections' median. `t_c`: as
-  /// t_c_alone() has returned it.
+  /// Returns the seconds of a step that computes on one batch, without reading or copying: the
+  /// median of sections of about 50 ms. `t_c` is the result of t_c_alone().
   [[nodiscard]] double replay(const StepCounts& steps, double t_c, const Report& report);
-  /// Seconds of a step that reads, copies and computes in turns, and waits for each: the mean.
+  /// Returns the mean seconds of a step that reads, copies and computes in turns, and waits for
+  /// each.
   [[nodiscard]] double serial(const StepCounts& steps, const Report& report);
 
  private:

@@ -25,7 +25,7 @@ void check(const char* error, const leat::gpu::Device& device) {
   if (error != nullptr) throw leat::gpu::GpuError(0, error, "launch a kernel", device.name(), "");
 }
 
-// N of "cuda:N".
+// Returns N of "cuda:N".
 int number_of(const leat::gpu::Device& device) {
   const std::string_view name = device.name();
   int number = 0;
@@ -107,7 +107,7 @@ Compute::Compute(const leat::gpu::Device& device, const Shape& shape)
                       " has no matrix products; ask for \"busy\" or \"cpu\"");
   }
   gemm_ = std::make_unique<Gemm>(stream_);
-  // Twice: the first time is not like the others.
+  // Twice, because the first time is a warm-up.
   leat::Duration unit{};
   constexpr int kUnits = 8;
   for (int turn = 0; turn < 2; ++turn) {

@@ -27,7 +27,7 @@ void launch_busy(const leat::gpu::StreamRef& stream, leat::Duration duration, Oc
 /// C = A B of square matrices. A is all 0.5 and B all 1, so every element of C is half the width.
 class Gemm {
  public:
-  /// Computes one product and checks it. Throws std::runtime_error if there is no cuBLAS.
+  /// Computes one product and checks the result. Throws std::runtime_error if there is no cuBLAS.
   explicit Gemm(const leat::gpu::Stream& stream);
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;

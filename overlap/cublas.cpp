@@ -8,12 +8,12 @@
 namespace overlap {
 namespace {
 
-// Of one version each, since two in a process would be two libraries. The dynamic loader looks in
-// its own places first; a toolkit's are seldom among them.
+// Where cuBLAS is looked for: in the dynamic loader's folders first, which rarely include a CUDA
+// Toolkit's, and then in the Toolkit's usual folders.
 constexpr const char* kFolders[] = {"", "/usr/local/cuda/lib64/", "/usr/local/cuda/lib/"};
 constexpr const char* kNames[] = {"libcublas.so.13", "libcublas.so.12"};
 
-// Never closed: cuBLAS's code may run until the process ends.
+// The library is never closed: its code may run until the process ends.
 void* load() {
   for (const char* const file : kNames) {
     for (const char* const folder : kFolders) {
@@ -36,8 +36,7 @@ void check(int status, const char* what) {
   throw std::runtime_error(std::string(what) + " gave status " + std::to_string(status));
 }
 
-// cublasGetProperty rather than cublasGetVersion, whose one number is made of the parts in a way
-// that has changed.
+// Uses cublasGetProperty. The encoding of cublasGetVersion's number has changed between versions.
 std::string description(void* library) {
   using GetProperty = int (*)(int which, int* value);
   const auto get_property = find<GetProperty>(library, "cublasGetProperty");

@@ -25,7 +25,7 @@ using leat::feeder::FilePatterns;
                               dataset_forms());
 }
 
-// "1024:files" is 1024 and "files".
+// Splits "1024:files" into 1024 and "files".
 std::pair<std::size_t, std::string> number_and_files(std::string_view rest, std::string_view what) {
   std::size_t number = 0;
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);

@@ -16,8 +16,8 @@ namespace overlap {
 /// Opens the dataset that `what` names:
 ///   mnist:DIRECTORY          the training set
 ///   cifar10:FILES            its binary version
-///   tokens:LENGTH:FILES      windows of so many tokens
-///   records:BYTES:FILES      records of so many bytes
+///   tokens:LENGTH:FILES      windows of LENGTH tokens
+///   records:BYTES:FILES      records of BYTES bytes
 ///   web:FILES                tar shards of JPEG images, resized to 224 x 224, and labels
 /// FILES is as in feeder/sources/files.h. Throws std::invalid_argument for another format, and
 /// leat::Error as the dataset does.

@@ -36,23 +36,23 @@ namespace {
 
 using leat::feeder::time_text;
 
-// In the SVG's units, of which a figure is kWidth wide.
+// Lengths in the SVG's units. A figure is kWidth wide.
 constexpr double kWidth = 900;
-constexpr double kLabels = 190;  // of lanes
+constexpr double kLabels = 190;  // for the names of lanes
 constexpr double kLane = 26;
-constexpr double kLine = 20;   // of text
+constexpr double kLine = 20;   // height of a line of text
 constexpr double kSpace = 14;  // between parts
 constexpr double kMargin = 16;
-constexpr std::size_t kLetters = 130;  // that fit into a line
+constexpr std::size_t kLetters = 130;  // letters that fit into a line
 constexpr std::size_t kMostReaders = 8;
 
-// What is shorter is no time: a trace counts nanoseconds.
+// Shorter times, in seconds, count as zero: a trace counts nanoseconds.
 constexpr double kInstant = 0.5e-9;
 
-// How long a timeline is, in steps of the slowest run that is shown.
+// The length of a timeline, in steps of the slowest run shown.
 constexpr double kShownSteps = 5;
 
-// As XML takes it. A file's name may be no UTF-8.
+// Escapes text for XML. Replaces bytes that are not UTF-8, which a file's name may have.
 std::string escaped(std::string_view text) {
   using nlohmann::json;
   const std::string valid =
@@ -71,7 +71,7 @@ std::string escaped(std::string_view text) {
   return safe;
 }
 
-// "12.5" of a coordinate.
+// Returns a coordinate as "12.5".
 std::string at(double value) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.1f", value);
@@ -98,7 +98,7 @@ std::string box(double x, double y, double width, double height, const std::stri
          escaped(title) + "</title></rect>\n";
 }
 
-// What begins on the page at y, and where it ends.
+// A part of the page that begins at y, and where it ends.
 struct Part {
   std::string text;
   double end = 0;
@@ -118,14 +118,14 @@ struct Span {
   double end = 0;
 };
 
-// Of one run: by lane, readers first, then the devices.
+// The lanes of one run: readers first, then the devices.
 struct Lanes {
   std::map<std::pair<int, int>, std::pair<std::string, std::vector<Span>>> by_track;
-  double begin = 0;  // of what is shown
+  double begin = 0;  // beginning of the time shown
   std::size_t readers_left_out = 0;
 };
 
-// The lanes, of what a trace says (feeder/trace.h), that have something in `length` seconds of its
+// Returns the lanes of a trace (feeder/trace.h) that are not empty in the `length` seconds in its
 // middle.
 Lanes lanes_of(const Measurement& run, double length) {
   const nlohmann::json trace = nlohmann::json::parse(run.trace);
@@ -155,7 +155,7 @@ Lanes lanes_of(const Measurement& run, double length) {
   }
   std::ranges::sort(uses);
   if (!uses.empty()) {
-    // Where as many steps are left out before it as behind it; where one begins.
+    // The middle of the trace, moved to the beginning of a step.
     const double first = (uses.front() + uses.back() - length) / 2;
     const auto from = std::ranges::lower_bound(uses, std::max(first, uses.front()));
     lanes.begin = from == uses.end() ? uses.front() : *from;
@@ -185,7 +185,7 @@ Lanes lanes_of(const Measurement& run, double length) {
 std::string title_of(const Measurement& run) {
   const leat::feeder::Stats& stats = run.slowest().stats;
   const bool is_sampled = run.is_sampled();
-  constexpr std::size_t kLongest = 40;  // a dataset's name has its files' in it
+  constexpr std::size_t kLongest = 40;  // a dataset's name contains file names
   std::string name = run.shape.name == Shape().name ? "" : run.shape.name + ", ";
   if (name.size() > kLongest) name = name.substr(0, kLongest - 5) + "..., ";
   return name + "depth " + std::to_string(run.shape.prefetch_depth) + ": Tx " +
@@ -238,8 +238,8 @@ Part timelines_at(double y, const std::vector<const Measurement*>& runs) {
   return {.text = std::move(text), .end = y + kLine};
 }
 
-// Of an OE: 0.5, copies and compute in turns, is one end of the scale, and 1 the other. Orange and
-// blue, which nearly everybody can tell apart; both are dark enough for white text.
+// Returns the color of an OE. The scale goes from 0.5, copies and compute in turns, to 1. Nearly
+// everybody can tell its ends, orange and blue, apart. Both are dark enough for white text.
 std::string color_of(double efficiency) {
   constexpr std::array<double, 3> kWorst{184, 84, 32};
   constexpr std::array<double, 3> kBest{22, 104, 142};
@@ -253,7 +253,7 @@ std::string color_of(double efficiency) {
 }
 
 Part heat_maps_at(double y, const Sweep& sweep) {
-  constexpr double kLeft = 62;  // of the steps
+  constexpr double kLeft = 62;  // for the labels of the steps
   constexpr double kHalf = (kWidth - 2 * kSpace) / 2;
   constexpr double kCell = (kHalf - kLeft) / static_cast<double>(std::size(kRatios));
   constexpr double kHeight = 2 * kLine + kLane * static_cast<double>(std::size(kSteps)) + kSpace;

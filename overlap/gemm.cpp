@@ -1,4 +1,4 @@
-// Matrix products for who is not C++ (overlap/kernels.h).
+// Matrix products with a C interface, for other languages (overlap/kernels.h).
 #include <array>
 #include <cstdio>
 #include <exception>
@@ -8,7 +8,7 @@
 
 namespace {
 
-// Of the calling thread's latest failure.
+// Stores the text of the exception, as the calling thread's latest one, and returns it.
 const char* kept(const std::exception& error) {
   thread_local std::array<char, 512> text{};
   std::snprintf(text.data(), text.size(), "%s", error.what());
@@ -17,7 +17,7 @@ const char* kept(const std::exception& error) {
 
 }  // namespace
 
-// The handles are never destroyed: whoever measures ends soon.
+// Handles are never destroyed: a measuring process ends soon.
 void* leat_overlap_gemm_open(void* stream, const char** error) {
   try {
     *error = nullptr;

@@ -10,8 +10,8 @@
 namespace overlap {
 namespace {
 
-// Moves `rest` up to `place` to the page, with `text` in the latter's place. What is put in is not
-// searched: a file's name in it may say anything.
+// Moves `rest` up to `place` to the page, and appends `text` instead of `place`. Inserted text is
+// never searched for further places, because a file's name may contain anything.
 void fill(std::string& page, std::string_view& rest, std::string_view place,
           std::string_view text) {
   const std::size_t here = rest.find(place);

@@ -42,7 +42,7 @@ ordered_json of(const Shape& shape) {
 
 ordered_json of(const RankResult& fed) {
   const leat::feeder::Stats& stats = fed.stats;
-  // Null: no step or copy was sampled.
+  // Returns null if no step or copy was sampled.
   const auto sampled = [&](const ordered_json& figure) {
     return stats.is_measured() ? figure : ordered_json();
   };
@@ -119,7 +119,7 @@ std::string json_report(const Provenance& from, const std::vector<Measurement>& 
       all["sweep"].push_back(std::move(one));
     }
   }
-  // A file's name may be no UTF-8. (NaN, which is what is not known, becomes null.)
+  // Replaces bytes that are not UTF-8, which a file's name may have. NaN (not known) becomes null.
   return all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 

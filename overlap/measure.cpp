@@ -36,7 +36,7 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 double over(double value, double by) { return by > 0 ? value / by : kUnknown; }
 
-// What this process has computed so far.
+// Returns the CPU time of this process so far.
 double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -52,8 +52,9 @@ std::size_t pinned_bytes(const std::vector<leat::gpu::Device>& devices) {
   return sum;
 }
 
-// As if all steps had been sampled: their mean is known, and Tread is of all of them as well. What
-// a stage is busy for stays; what is left of the step, waiting, is shared as in the sampled ones.
+// Converts the figures of the sampled steps to figures of all steps, whose mean is `t_step`. The
+// time that a stage is busy stays. The rest of the step, waiting, is divided as in the sampled
+// steps. Tread is of all steps already.
 leat::feeder::Stats over_all_steps(leat::feeder::Stats stats, double t_step) {
   if (!stats.is_measured() || t_step <= 0) return stats;
   const double factor = stats.t_step / t_step;
@@ -74,14 +75,14 @@ leat::feeder::Stats over_all_steps(leat::feeder::Stats stats, double t_step) {
   return stats;
 }
 
-// A phase begins; what tells how far it is.
+// Begins a phase. Returns the function that reports its progress.
 Report report_of(const Effort& effort, Phase phase, std::uint64_t total) {
   if (effort.progress == nullptr) return [](std::uint64_t) {};
   effort.progress->begin(phase, total);
   return [progress = effort.progress](std::uint64_t done) { progress->advance(done); };
 }
 
-// One rank's loop: mean time of a step, from release to release.
+// Runs one rank's loop. Measures the mean time of a step, from release to release.
 RankResult feed_rank(leat::feeder::Feed& feed, Compute& compute, const Effort& effort,
                      const Report& report) {
   const leat::gpu::Stream& stream = compute.stream();
@@ -137,7 +138,7 @@ void feed_all(const std::vector<leat::gpu::Device>& devices, const leat::feeder:
                          .max_device_bytes = shape.max_device_bytes,
                          .trace = trace,
                          .live = live,
-                         .sample_every = 1});  // as many as there can be: two steps in five
+                         .sample_every = 1});  // the most that is possible: two steps in five
   into.pinned_bytes = pinned_bytes(devices) - pinned_before;
   for (std::size_t i = 0; i < devices.size(); ++i) {
     into.device_bytes =
@@ -161,7 +162,7 @@ void feed_all(const std::vector<leat::gpu::Device>& devices, const leat::feeder:
   if (trace != nullptr) into.trace = trace->json();
 }
 
-// The link, Tx and Tc alone: the best of what `into` has and of what the device does now.
+// Measures the link, Tx and Tc alone. Keeps the better of the old figure in `into` and the new one.
 void measure_alone(const leat::gpu::Device& device, const Effort& effort, BareLoop& bare,
                    bool is_again, Measurement& into) {
   const auto report = [&](Phase phase) {
@@ -171,20 +172,20 @@ void measure_alone(const leat::gpu::Device& device, const Effort& effort, BareLo
       effort.link_peak > 0 ? effort.link_peak : link_peak(device, report(Phase::kLink));
   const double t_x = bare.t_x_alone(report(Phase::kTx));
   const double t_c = bare.t_c_alone(report(Phase::kTc));
-  // Where smaller copies are faster than large ones, as in a CPU's caches.
+  // Smaller copies can be faster than large ones, for instance in a CPU's caches.
   const double of_batch = t_x > 0 ? static_cast<double>(into.shape.batch_bytes()) / t_x : 0;
   into.link_peak = std::max({into.link_peak, link, of_batch});
   into.t_x_alone = is_again ? std::min(into.t_x_alone, t_x) : t_x;
   into.t_c_alone = is_again ? std::min(into.t_c_alone, t_c) : t_c;
 }
 
-// Whatever the loop with a prefetcher has done, the machine can do: a step has its compute in it,
-// and its copies went over the link.
+// Limits the figures alone by those of the loop. A step contains its compute, and its copies used
+// the link, so whatever the loop with a prefetcher reached, the machine can do.
 void bound_by_loop(Measurement& measured) {
   const RankResult& slowest = measured.slowest();
   measured.t_c_alone = std::min(measured.t_c_alone, slowest.t_step);
   measured.t_replay = std::min(measured.t_replay, slowest.t_step);
-  constexpr double kRounding = 1e-9;  // no reason to change what is exact
+  constexpr double kRounding = 1e-9;  // exact figures are not changed
   if (measured.link_efficiency() > 1 + kRounding) {
     measured.link_peak = slowest.stats.batch_bytes / slowest.stats.t_x;
   }

@@ -59,7 +59,7 @@ class Formatter : public CLI::Formatter {
   }
 };
 
-// Declares the options, and turns what they were given into Options.
+// Declares the options, and converts their values to Options.
 class CommandLine {
  public:
   CommandLine() {
@@ -126,7 +126,7 @@ class CommandLine {
               "use N devices, starting with --device (1)");
     add(kGroup, "--link", "RATE", link_, "host: model a link of that rate, such as 10GB/s")
         .transform(quiet(with_unit(kSizes, "RATE")))
-        ->transform(quiet(CLI::Validator(without_per_second, "")))  // which comes before
+        ->transform(quiet(CLI::Validator(without_per_second, "")))  // runs before the conversion
         ->check(quiet(CLI::Range(1e5, 1e15)));
     add_flag(kGroup, "--virtual", options_.virtual_time,
              "host: run in virtual time, where every figure is exact arithmetic");
@@ -209,7 +209,7 @@ class CommandLine {
         "write a timeline of 64 batches for Perfetto or chrome://tracing; for one shape only");
   }
 
-  // What a shape, a dataset or the grid decides cannot be asked for beside it.
+  // Excludes options whose value is determined by --shape, --data or --sweep.
   void declare_exclusions() {
     const auto exclude = [&](const char* name, std::initializer_list<const char*> others) {
       for (const char* other : others) app_.get_option(name)->excludes(app_.get_option(other));
@@ -240,7 +240,7 @@ class CommandLine {
               "one file at most can be -, the standard output");
   }
 
-  // How many batches are recorded.
+  // Sets how many batches are recorded.
   void set_trace() {
     constexpr std::size_t kTraced = 64;
     // A timeline's steps come from the middle. Meanwhile batches of later steps are read: as many
@@ -280,7 +280,7 @@ class CommandLine {
   Options options_;
   Shape shape_;
   std::string shape_name_;
-  // As given, in bytes, bytes per second and nanoseconds.
+  // Values as parsed, in bytes, bytes per second and nanoseconds.
   double batch_ = 0x1p26;
   double link_ = 0;
   double read_ = 0;

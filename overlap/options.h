@@ -12,7 +12,7 @@
 
 namespace overlap {
 
-/// What the command line asks for.
+/// The options of the command line.
 struct Options {
   std::string device = "auto";
   std::size_t devices = 1;  // number of devices, starting with `device`
@@ -24,14 +24,14 @@ struct Options {
   bool sweep = false;
   double seconds = 1;  // duration of each loop in a cell of the sweep
   std::string json;    // the file; "-": the standard output, without the table; empty: none
-  std::string html;    // likewise; empty: none
-  std::string svg;     // likewise, for its main figure
-  std::string trace;   // likewise, for a timeline viewer
+  std::string html;    // as `json`
+  std::string svg;     // as `json`, for the main figure
+  std::string trace;   // as `json`, for a timeline viewer
   std::string command;
 };
 
-/// Returns what the arguments ask for. For --help, --version and wrong arguments, writes the answer
-/// and returns nothing; `status` is then the program's exit status.
+/// Parses the arguments. For --help, --version and wrong arguments, writes the answer and returns
+/// nothing; `status` is then the program's exit status.
 [[nodiscard]] std::optional<Options> parse_options(int argc, char** argv, int& status);
 
 }  // namespace overlap

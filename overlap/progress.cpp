@@ -42,7 +42,7 @@ void Progress::begin(Phase phase, std::uint64_t total) {
     view_ = std::make_unique<leat::feeder::LiveView>(
         kStderr, [this](const leat::feeder::LiveStyle* terminal) { return lines(terminal); });
   } catch (const std::invalid_argument&) {
-    // The standard error is closed: there is nobody to show it to.
+    // The standard error is closed. Progress is then not shown.
   }
 }
 

@@ -1,4 +1,4 @@
-// Which phase a run is in, and how far, shown while it runs.
+// Shows the phase of a run, and its progress, while it runs.
 #pragma once
 
 #include <cstdint>
@@ -14,32 +14,32 @@ namespace overlap {
 /// The phases of a run, in their order.
 enum class Phase : std::uint8_t { kLink, kTx, kTc, kReplay, kSerial, kLoop, kAgain };
 
-/// Shows the phase of a run on the standard error: on a terminal as one line that is redrawn ten
-/// times a second, elsewhere, where that is asked for, as a line a second. The line goes when a
-/// pause begins. Thread-safe, but for begin() and pause(), which one thread or fiber calls.
+/// Shows the phase of a run on the standard error. On a terminal, redraws one line ten times a
+/// second, and erases it when a pause begins. Elsewhere, writes a line a second if requested.
+/// Thread-safe, except that only one thread or fiber may call begin() and pause().
 class Progress {
  public:
-  /// What to write where the standard error is no terminal.
+  /// What to write if the standard error is not a terminal.
   enum class Elsewhere : bool { kNothing, kLines };
   explicit Progress(Elsewhere elsewhere) : elsewhere_(elsewhere) {}
   ~Progress() { pause(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `heading` comes before the phase from now on; empty: nothing does.
+  /// Sets the text before the phase; empty: none.
   void set_heading(std::string heading);
-  /// `phase` begins: `total` steps, or times that something is measured.
+  /// Begins `phase`, which has `total` steps or repeated measurements.
   void begin(Phase phase, std::uint64_t total);
-  /// So many of the phase's total are done.
+  /// Reports that `done` of the phase's total are done.
   void advance(std::uint64_t done);
-  /// Leaves the standard error alone until the next phase begins.
+  /// Writes nothing to the standard error until the next phase begins.
   void pause();
 
  private:
   [[nodiscard]] std::vector<std::string> lines(const leat::feeder::LiveStyle* terminal);
 
   const Elsewhere elsewhere_;
-  std::mutex mutex_;  // guards what follows, but for the view
+  std::mutex mutex_;  // guards the members below except the view
   std::string heading_;
   bool is_paused_ = true;
   Phase phase_ = Phase::kLink;

@@ -1,4 +1,4 @@
-// overlap/report.html as the build has put it into a string (report_html.cpp.in).
+// overlap/report.html as a string, which the build generates (report_html.cpp.in).
 #pragma once
 
 #include <string_view>

@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A time that is drawn beyond it says nothing of any loop, and may not fit.
+// The largest factor that is drawn. A larger one describes no real loop, and may overflow.
 constexpr double kMostFactor = 1e4;
 
 void require(bool holds, const char* what) {
@@ -46,7 +46,7 @@ leat::Duration read_time(const Shape& shape, std::uint64_t index) {
   double factor = 1;
   if (shape.jitter > 0) {
     leat::feeder::Random random(shape.seed, 0, index);
-    // Its mean is exp(mu + sigma^2 / 2): 1.
+    // The mean, exp(mu + sigma^2 / 2), is 1.
     std::lognormal_distribution<double> distribution(-shape.jitter * shape.jitter / 2,
                                                      shape.jitter);
     factor = distribution(random);

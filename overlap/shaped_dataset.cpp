@@ -16,9 +16,9 @@ namespace {
 using leat::feeder::DType;
 using leat::feeder::Sample;
 
-// Pages that nothing was written to are all one page, which stays in a CPU's cache: copies of them
-// are faster than those of real data. So memory that is read into for the first time is filled. Its
-// last byte tells.
+// Untouched pages are all one zero page, which stays in a CPU's cache, so copies of them are faster
+// than copies of real data. So memory is filled when it is used for the first time. Its last byte
+// marks filled memory.
 void fill_once(std::span<std::byte> memory) {
   constexpr std::byte kFilled{0x5A};
   if (memory.back() == kFilled) return;
@@ -51,7 +51,7 @@ void ShapedDataset::read(std::uint64_t index, Sample& out) const {
     fill_once(memory.subspan(sizeof index - 1));
     std::memcpy(memory.data(), &index, sizeof index);
   }
-  if (index % shape_.batch_size != 0) return;  // the first one takes the whole batch's time
+  if (index % shape_.batch_size != 0) return;  // the first sample takes the whole batch's time
   const leat::Duration time = read_time(shape_, index / shape_.batch_size);
   if (time <= leat::Duration::zero()) return;
   if (shape_.reading == Reading::kWaiting) {

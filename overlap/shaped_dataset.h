@@ -1,4 +1,4 @@
-// Data of a shape: no file, but the sizes and times of one.
+// A dataset without files that has the sizes and reading times of a shape.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace overlap {
 
-/// Batches of a shape's size, in sequential order. Reading one takes its read_time(). The first
-/// 8 bytes of each tensor of a sample are the sample's number. The rest is filled once, when a slot
-/// is read into for the first time, and then left alone: reading takes the time that the shape
-/// says, and no more. Thread-safe.
+/// Batches of a shape's size, in sequential order. Reading a batch takes its read_time(). The first
+/// 8 bytes of each tensor of a sample are the sample's number. The other bytes are written only
+/// when a slot is used for the first time, so that reading does not take longer than the shape
+/// says. Thread-safe.
 class ShapedDataset final : public leat::feeder::Dataset {
  public:
   explicit ShapedDataset(const Shape& shape);
@@ -23,7 +23,7 @@ class ShapedDataset final : public leat::feeder::Dataset {
   [[nodiscard]] std::span<const leat::feeder::Field> fields() const noexcept override {
     return fields_;
   }
-  /// More than any run will read.
+  /// Returns more than any run reads.
   [[nodiscard]] std::uint64_t size() const noexcept override;
   void read(std::uint64_t index, leat::feeder::Sample& out) const override;
 

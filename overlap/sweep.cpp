@@ -18,10 +18,10 @@ namespace {
 constexpr std::size_t kCells = std::size(kRatios) * std::size(kSteps) * std::size(kDepths);
 constexpr double kLeastSteps = 20;
 constexpr double kMostSteps = 2000;
-// A copy may take this much longer or shorter than the cell asks for.
+// How much a copy's time may differ from the cell's Tx, as a share of it.
 constexpr double kTolerance = 0.05;
 
-// Why a cell whose copy is to take t_x is left out; empty: it is not.
+// Returns why a cell whose copy takes t_x is left out; empty: it is measured.
 std::string why_not_measured(const Shape& shape, double t_x, const Link& link, std::size_t devices,
                              const leat::feeder::Dataset* data) {
   std::string batch =

@@ -18,7 +18,7 @@ namespace overlap {
 
 /// Tx / Tc.
 inline constexpr double kRatios[] = {0.1, 0.5, 0.9, 1, 1.1, 2};
-/// max(Tx, Tc): time of a step in which the two overlap perfectly.
+/// max(Tx, Tc): the time of a step with perfect overlap.
 inline constexpr leat::Duration kSteps[] = {
     std::chrono::microseconds(500), std::chrono::milliseconds(1), std::chrono::microseconds(3500),
     std::chrono::milliseconds(20), std::chrono::milliseconds(300)};
@@ -54,10 +54,10 @@ struct Link {
   double bytes_per_second = 0;
 };
 
-/// Of what a batch is made, so that its copy takes the cell's Tx.
+/// How a batch gets the size whose copy takes the cell's Tx.
 enum class Batches : bool {
   kOfOneSample,     // one sample of any size
-  kOfWholeSamples,  // samples of the shape's size, in the number that comes closest
+  kOfWholeSamples,  // samples of the shape's size, as many as come closest
 };
 
 /// Returns `base` with batches whose copy over `link` takes `ratio` of Tc, where the longer of the
@@ -65,15 +65,16 @@ enum class Batches : bool {
 [[nodiscard]] Shape shape_of(const Shape& base, double ratio, leat::Duration step,
                              std::size_t depth, const Link& link, Batches batches);
 
-/// A cell whose batch would be larger is left out: its slots would not fit into memory.
+/// The largest batch. Cells with larger batches are left out: their slots would not fit into
+/// memory.
 constexpr std::size_t kMostBatchBytes = std::size_t{2} << 30;
 
 /// How to measure the grid.
 struct SweepOptions {
   double seconds = 1;     // duration of each loop in a cell, about; at least 20 steps
   std::size_t trace = 0;  // batches recorded in the detailed cells; 0: none
-  std::function<void(const SweepCell&)> after_cell;  // empty: nothing is called
-  Progress* progress = nullptr;                      // as Effort's
+  std::function<void(const SweepCell&)> after_cell;  // may be empty
+  Progress* progress = nullptr;                      // as Effort::progress
 };
 
 /// Measures the grid. SweepCell::why_not says why a cell was left out: its batches would be larger

@@ -26,7 +26,7 @@ std::string times_text(double factor) {
   return text.data();
 }
 
-// "?" of what is not known.
+// Returns "?" for a figure that is not known.
 template <class Text>
 std::string known(double figure, const Text& text) {
   return std::isnan(figure) ? "?" : text(figure);
@@ -91,7 +91,7 @@ std::string run_table(const Measurement& m) {
   const std::string memory =
       "pinned memory " + against(m.pinned_bytes, m.shape.max_pinned_bytes) + ", device memory " +
       against(m.device_bytes, m.shape.max_device_bytes) + (m.devices > 1 ? " each" : "");
-  text += m.virtual_time  // in which nothing is computed
+  text += m.virtual_time  // which does not run the kernels
               ? "  " + memory + "\n\n"
               : "  " + known(m.core_seconds_per_gb(), times_text) + " core-seconds per GB; " +
                     memory + "\n\n";

@@ -12,7 +12,7 @@ namespace overlap {
 [[nodiscard]] std::string run_table(const Measurement& measured);
 /// Returns one line about a cell of a sweep: depth, max(Tx, Tc), Tx / Tc, Tstep and OE.
 [[nodiscard]] std::string summary_line(const SweepCell& cell);
-/// Returns OE: "0.995"; "?" where it is not known.
+/// Returns OE as "0.995", or "?" if it is not known.
 [[nodiscard]] std::string efficiency_text(const Measurement& measured);
 /// Returns OE over Tx / Tc and the step, a block for each depth, and why cells were left out.
 [[nodiscard]] std::string sweep_table(const Sweep& sweep);
