@@ -10,15 +10,15 @@ std::atomic<bool> has_membarrier{false};
 
 void prepare_heavy_fence() noexcept {
   if constexpr (kExploring) return;
-  // Once, and thread-safe by the language. It fails on an old kernel or under a seccomp filter;
-  // that is no error.
+  // A static is initialised once, and thread-safe. The call fails on an old kernel or under a
+  // seccomp filter, which is no error.
   static const bool registered =
       syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
   if (registered) has_membarrier.store(true, std::memory_order_relaxed);
 }
 
 void heavy_fence() noexcept {
-  // Without a look at has_membarrier first: the frequent side may have seen it set earlier.
+  // Does not check has_membarrier first: the frequent side may have seen it set earlier.
   prepare_heavy_fence();
   full_fence();
   if (has_membarrier.load(std::memory_order_relaxed)) {

@@ -1,5 +1,5 @@
-// Fences for two sides of which one runs a hundred million times a second, and the other only when
-// something is stopped or an idle worker goes to sleep.
+// A pair of fences for two sides. The frequent side runs up to a hundred million times a second.
+// The rare side runs when something is stopped or an idle worker goes to sleep.
 //
 //   frequent side:  write A;  light_fence();  read B
 //   rare side:      write B;  heavy_fence();  read A

@@ -15,7 +15,7 @@ inline Cycles cycles_now() noexcept {
 #if defined(LEAT_EXPLORE)
   return hooks::cycles();
 #elif defined(__x86_64__)
-  return __builtin_ia32_rdtsc();  // what __rdtsc() is; its header has 35,000 lines
+  return __builtin_ia32_rdtsc();  // as __rdtsc(), whose header has 35,000 lines
 #elif defined(__aarch64__)
   Cycles now = 0;
   asm volatile("mrs %0, cntvct_el0" : "=r"(now));

@@ -5,9 +5,9 @@
 
 namespace leat {
 
-/// Relaxed loads and stores, which cost no more than plain ones. Two reasons for them: to
+/// Relaxed loads and stores, which cost no more than plain ones. There are two reasons for them: to
 /// ThreadSanitizer the fibers that run on one worker in turn are separate threads, and other
-/// threads may read the value as a hint. `Cell` is Atomic where other threads do.
+/// threads may read the value as a hint. In the second case `Cell` is Atomic.
 template <class T, template <class> class Cell = std::atomic>
 class RelaxedAtomic {
  public:

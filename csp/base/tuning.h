@@ -1,5 +1,5 @@
-// Every constant of the core that was chosen by measurement, in one place: what it bounds, and what
-// it was measured to buy.
+// All constants of the core that were chosen by measurement: the meaning of each, and its measured
+// benefit.
 //
 // The figures are of bench/csp on a machine with two CPUs: from bench/csp/techniques.py
 // (bench/results/csp.md, "What each technique buys"), or from the change that brought the constant.
@@ -29,16 +29,16 @@ inline constexpr int kLongestStreakOfLong = 16;
 
 // ---- When a worker takes fibers from another one's ring (Worker::is_worth_stealing)
 //
-// Stealing too soon costs more than it gains: two senders and a select kept a second worker coming
-// and going, at 5 us of the first one's time each. And where cache lines are contended everything
-// takes longer, which makes a steal look worth while.
+// Stealing too soon costs more than it gains: two senders and a select woke a second worker again
+// and again, at 5 us of the first worker's time each. Contended cache lines make slices longer,
+// which makes a steal look more worthwhile than it is.
 
-/// The number of fibers from which a ring is not small.
+/// A ring with this many fibers or more is not small.
 inline constexpr std::uint32_t kSmallQueue = 16;
 /// A small ring is stolen from when it has stood still for this long behind one fiber.
 inline constexpr Duration kStealAfterFew = std::chrono::microseconds(4);
-/// A larger ring, or one whose owner runs other fibers, is left alone for this long: it may be
-/// about to be filled, or to be run.
+/// A larger ring, or a ring whose owner runs other fibers, is left alone for this long: its owner
+/// may be filling it, or about to run it.
 inline constexpr Duration kStealAfterMany = std::chrono::microseconds(50);
 /// After that, a ring that moves is stolen from if its owner would need this long for the rest.
 inline constexpr Duration kStealPayoff = std::chrono::microseconds(100);
@@ -49,7 +49,7 @@ inline constexpr Duration kStealPayoff = std::chrono::microseconds(100);
 /// thread to a fiber takes 4.7 (one worker) and 5.3 times (two) as long without it.
 inline constexpr Duration kSpin = std::chrono::microseconds(50);
 /// A thread spins if its last sleep was shorter than this. Longer than kSpin, because a wake-up may
-/// come that late.
+/// be late.
 inline constexpr Duration kShortSleep = 4 * kSpin;
 
 // ---- How often a worker looks beyond its own queues

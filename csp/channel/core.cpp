@@ -51,7 +51,7 @@ void ChannelCore::release() noexcept {
   {
     const SpinLockGuard guard(lock_);
     unowned_ = waiters_to_return_ > 0;
-    if (unowned_) return;  // the last of them frees it: dequeue()
+    if (unowned_) return;  // the last waiter frees the channel: dequeue()
   }
   Safepoint::poll();
   delete this;
@@ -108,7 +108,8 @@ std::string ChannelCore::describe() const {
 
 namespace {
 
-// Two workers' clocks differ by what each has not read yet.
+// `now` may be earlier than node.since, which another worker set: workers read the time only from
+// time to time.
 inline Cycles waited(const WaitNode& node, const Worker* worker) noexcept {
   const Cycles now = coarse_now(worker);
   return now > node.since ? now - node.since : 0;
@@ -161,7 +162,7 @@ LEAT_INLINE bool ChannelCore::attempt_recv(Case& one, WaitNode*& peer,
     element_.to_receiver(one.node.slot, oldest);
     element_.destroy(oldest);
     head_ = after(head_);
-    // The ring was full if somebody waits to send: the value enters behind all that are buffered.
+    // A sender waits only while the ring is full. Its value enters behind all buffered values.
     peer = pop_sender(worker);
     if (peer != nullptr) {
       element_.to_ring(at(tail_), peer->slot);
@@ -180,13 +181,13 @@ LEAT_INLINE bool ChannelCore::attempt_recv(Case& one, WaitNode*& peer,
   return closed();
 }
 
-// For a select, which is compiled apart.
+// For select_core.cpp, which cannot inline attempt_send() and attempt_recv().
 bool ChannelCore::attempt(Case& one, WaitNode*& peer, const Worker* worker) noexcept {
   return one.direction == Case::Direction::kSend ? attempt_send(one, peer, worker)
                                                  : attempt_recv(one, peer, worker);
 }
 
-// `keep`: the caller will ask the channel why it is closed.
+// `keep`: keeps the channel, because the caller will ask it why it is closed.
 void ChannelCore::dequeue(Case& one, bool keep) noexcept {
   bool last = false;
   {

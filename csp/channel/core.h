@@ -44,7 +44,7 @@
 
 namespace leat {
 
-/// What the untyped code must know of the element type T.
+/// The element type T as the untyped code needs it.
 struct ElementType {
   std::size_t size;
   std::size_t alignment;
@@ -55,8 +55,8 @@ struct ElementType {
   void (*destroy)(void* object) noexcept;
 };
 
-/// What a channel has been doing; for reports, and to see which side of it holds the other back.
-/// What counting costs: bench/results/csp.md.
+/// Counters of a channel: for reports, and to see which side waits for the other. Their cost:
+/// bench/results/csp.md.
 struct ChannelStats {
   std::uint64_t sent = 0;      // values sent so far
   std::uint64_t received = 0;  // of these, received

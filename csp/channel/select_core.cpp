@@ -1,4 +1,4 @@
-// An operation on several channels: what select() and Selector are made of.
+// The operation on several channels that select() and Selector perform.
 //
 // Three passes:
 //  1. The cases are tried one at a time. A select that finds a case ready ends here.
@@ -91,7 +91,7 @@ class SelectOperation {
     return kNone;
   }
 
-  /// With all channels locked: decided on one instant's state.
+  /// Locks all channels, and tries the cases on one instant's state.
   int try_all() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
     choose_lock_order(cases_);
     lock_all();
@@ -197,7 +197,7 @@ class SelectOperation {
   }
 
   const std::span<Case> cases_;
-  Worker* const worker_;  // until it waits
+  Worker* const worker_;  // valid until the operation waits
   Fiber* const fiber_;
   const SchedulerCore* const scheduler_;
 };

@@ -16,7 +16,7 @@
 namespace leat::hooks {
 namespace {
 
-// Memory is used again only when all of it has been freed.
+// Reuses memory only after all of it has been freed.
 class Arena {
  public:
   void* allocate(std::size_t size) {

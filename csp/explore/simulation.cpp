@@ -137,8 +137,8 @@ Simulation::Thread& Simulation::pick() noexcept {
   return chosen;
 }
 
-// When no thread can run, except those that spin. There is no choice: either a spinning thread
-// runs, which changes nothing, or time passes.
+// Called when no thread can run, except threads that spin. There is no choice: either a spinning
+// thread runs, which changes nothing, or time passes.
 Simulation::Thread& Simulation::pick_idle() noexcept {
   std::int64_t earliest = kNever;
   const bool a_thread_sleeps = next_deadline(earliest);

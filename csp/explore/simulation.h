@@ -107,10 +107,10 @@ class Simulation {
     UniqueFunction<void()> body;
     State state = State::kDone;
     const std::atomic<std::uint32_t>* lock = nullptr;  // kLocked: until it is 0
-    std::uint64_t paused_at = 0;                       // kPaused: until changes_ is another
+    std::uint64_t paused_at = 0;                       // kPaused: until changes_ differs
     const void* asleep_on = nullptr;                   // kAsleep: until woken, or deadline
     std::int64_t deadline = kNever;
-    int joins = 0;  // kJoining: until that thread is done; kWatching: or asleep
+    int joins = 0;  // kJoining: until this thread is done; kWatching: or asleep
     std::uint64_t history = 0;
     std::uint64_t spins = 0;
     Worker* worker = nullptr;  // the thread-local Worker::current(), while it does not run

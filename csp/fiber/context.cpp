@@ -34,7 +34,7 @@ void Context::adopt_current_thread() noexcept {
   stack_ = {};
 #if defined(LEAT_TSAN)
 #if __has_include(<sys/single_threaded.h>)
-  // Where a process has one thread, libstdc++ counts the owners of a shared_ptr without atomics. To
+  // In a process with one thread, libstdc++ counts the owners of a shared_ptr without atomics. To
   // ThreadSanitizer the fibers of that thread are threads, which only atomics synchronise.
   __libc_single_threaded = 0;
 #endif

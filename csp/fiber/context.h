@@ -44,7 +44,7 @@ class Context {
   /// Makes this a new context that calls entry(argument) on `stack` when it is first switched to.
   /// `entry` must not return: it ends with exit_to().
   void prepare(StackSpan stack, Entry entry, void* argument) noexcept;
-  /// Ends the context: there will be no switch to it. It may be prepared again.
+  /// Ends the context. There must be no switch to it until it is prepared again.
   void discard() noexcept;
   /// Makes this the current context, on the stack of `ended`, which ends.
   void take_over_from(Context& ended) noexcept;

@@ -38,8 +38,8 @@ void Fiber::entry(void* self) {
     fiber->run_body();
     Worker& worker = *fiber->worker_.get();
     fiber->core_.finish(*fiber, worker);
-    // A new closure runs on the stack of the one that has just ended: no switch, and the stack is
-    // in the cache.
+    // The next fiber runs on the stack of the ended one. That needs no switch, and the stack is in
+    // the cache.
     Fiber* const next = worker.replace_ended(*fiber);
     if (next == nullptr) worker.leave(*fiber, Worker::SwitchReason::kDone);  // never returns
     fiber = next;
@@ -70,7 +70,7 @@ void Fiber::park(Deadline deadline, const HeldLocks& held) noexcept {
 void Fiber::ready() noexcept { ready_from(Worker::current()); }
 
 void Fiber::ready_from_outside() noexcept {
-  // To a caller from outside, the scheduler may end as soon as this fiber runs.
+  // If the caller is outside the scheduler, the scheduler may end as soon as this fiber runs.
   const std::shared_ptr<SchedulerCore> hold = core_.shared_from_this();
   hold->push_remote(*this);
 }

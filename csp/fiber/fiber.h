@@ -31,8 +31,8 @@ class SchedulerCore;
 class GroupCore;
 class Worker;
 
-/// How a deadlock is ended (SchedulerCore::end_deadlock): each step ends the waits of the steps
-/// before it, and more.
+/// The steps that end a deadlock (SchedulerCore::end_deadlock). Each step ends the waits of the
+/// earlier steps, and more.
 enum class DeadlockStep : std::uint8_t {
   kCancel,      // every fiber is asked to stop; shielded waits go on
   kBreakWaits,  // shields give way in waits for an action of another fiber: channels, locks...
@@ -71,12 +71,12 @@ class alignas(64) Fiber final : public Waiter {
   /// Goes behind the other fibers that can run. Called by the fiber itself.
   void yield() noexcept;
 
-  // To cancel a fiber means that its wait, the present or the next one, ends with kCancelled. It
-  // takes request_cancel(), a heavy_fence() and deliver_cancel(), so that one fence serves many
-  // fibers. A fiber that has not run yet needs only the first.
+  // Cancelling a fiber ends its present or next wait with kCancelled. A caller runs
+  // request_cancel(), a heavy_fence() and deliver_cancel(), so that one fence serves many fibers. A
+  // fiber that has not run yet needs only request_cancel().
 
-  /// Whether a wait of this fiber would end at once because it was cancelled. Called by the fiber
-  /// itself.
+  /// Returns whether a wait of this fiber would end at once because the fiber was cancelled. Called
+  /// by the fiber itself.
   [[nodiscard]] bool shall_stop() const noexcept {
     return cancel_requested_.load(std::memory_order_relaxed) && shields_ == 0;
   }
@@ -105,9 +105,9 @@ class alignas(64) Fiber final : public Waiter {
 
   /// The fiber's id, and its name if it has one.
   [[nodiscard]] std::string label() const;
-  /// What the fiber waits for. While no fiber runs, and this one waits.
+  /// Returns what the fiber waits for. Called while no fiber runs and this one waits.
   [[nodiscard]] const Wait& wait() const noexcept { return wait_; }
-  /// When its present wait began, about. While no fiber runs, and this one waits.
+  /// Returns about when its present wait began. Called while no fiber runs and this one waits.
   [[nodiscard]] Cycles waits_since() const noexcept { return since_.get(); }
 
  private:
@@ -127,11 +127,11 @@ class alignas(64) Fiber final : public Waiter {
   SchedulerCore& core_;
   RelaxedAtomic<Cycles> since_{0};  // when its present wait began, about
 
-  RelaxedAtomic<Worker*> worker_{nullptr};  // the one that runs it now, or ran it last
-  RelaxedAtomic<Worker*> home_{nullptr};    // the only one that may run it, if pinned
+  RelaxedAtomic<Worker*> worker_{nullptr};  // the worker that runs it now, or ran it last
+  RelaxedAtomic<Worker*> home_{nullptr};    // the only worker that may run it; null: not pinned
   RelaxedAtomic<Fiber*> next_{nullptr};     // in a FiberList, or in the pool
   RelaxedAtomic<std::uint32_t> behind_{0};  // RunRing::pushed() when it joined the pinned list
-  int shields_ = 0;                         // its own, once it runs
+  int shields_ = 0;                         // used by the fiber itself, once it runs
   Atomic<bool> parked_{false};              // its context has been saved since begin()
   Atomic<bool> cancel_requested_{false};
   Atomic<bool> live_{false};  // launched, and not ended

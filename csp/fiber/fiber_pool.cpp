@@ -19,8 +19,7 @@ constexpr std::size_t kLargestSlab = kHugePage / sizeof(Fiber);
 
 FiberPool::Slab::Slab(std::size_t size)
     : size_(size), memory_(static_cast<Fiber*>(::operator new(size * sizeof(Fiber), alignment()))) {
-  // A million fibers fill 60,000 small pages. Where the system has no huge pages this has no
-  // effect.
+  // A million fibers fill 60,000 small pages. No effect if the system has no huge pages.
   if (size * sizeof(Fiber) >= kHugePage) madvise(memory_, size * sizeof(Fiber), MADV_HUGEPAGE);
 }
 

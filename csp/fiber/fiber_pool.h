@@ -21,8 +21,8 @@ class FiberPool {
   FiberPool& operator=(const FiberPool&) = delete;
   ~FiberPool() = default;
 
-  /// A worker's own stock of fibers. take() and put() take the pool's
-  /// lock at most once in kBatch times.
+  /// A worker's own stock of fibers. take() and put() take the pool's lock at most once in kBatch
+  /// times.
   class Cache {
    public:
     /// Throws std::bad_alloc.
@@ -36,7 +36,7 @@ class FiberPool {
     RelaxedAtomic<int> count_{0};
   };
 
-  /// For threads that have no cache. Throws std::bad_alloc.
+  /// Takes a fiber, for threads that have no cache. Throws std::bad_alloc.
   Fiber& take() LEAT_EXCLUDES(lock_);
   void put(Fiber& fiber) noexcept LEAT_EXCLUDES(lock_);
 
@@ -78,9 +78,9 @@ class FiberPool {
     Fiber* memory_;
   };
 
-  /// The fibers of that slab; empty for an index beyond the last slab.
+  /// Returns the fibers of a slab; empty for an index beyond the last slab.
   [[nodiscard]] std::span<Fiber> slab_at(std::size_t index) LEAT_EXCLUDES(lock_);
-  /// A chain of up to `most` free fibers, at least one. Throws std::bad_alloc.
+  /// Takes a chain of up to `most` free fibers, at least one. Throws std::bad_alloc.
   Fiber* take_chain(int most, int& count) LEAT_EXCLUDES(lock_);
   void put_chain(Fiber& first, Fiber& last) noexcept LEAT_EXCLUDES(lock_);
   Fiber* make_chain(int most, int& count) LEAT_REQUIRES(lock_);

@@ -1,4 +1,4 @@
-// Looking at fibers while they run.
+// A pause in which one thread may look at all fibers.
 #pragma once
 
 #include <memory>

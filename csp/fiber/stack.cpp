@@ -30,7 +30,7 @@ constexpr std::size_t kStackScale = 4;
 #else
 constexpr std::size_t kStackScale = 1;
 #endif
-// Throwing an exception needs about that much, and every cancellation throws one.
+// Throwing an exception needs about this much, and every cancellation throws one.
 constexpr std::size_t kSmallestStack = std::size_t{16} << 10;
 constexpr std::size_t kLargestStack = std::size_t{1} << 46;  // half of what a process can address
 
@@ -49,7 +49,8 @@ std::size_t page_size() noexcept {
 }
 
 #if defined(LEAT_EXPLORE)
-// For a hundred thousand runs, each with its own scheduler: stacks of one run serve the next.
+// Spare stacks of an exploring build. It makes a hundred thousand runs, each with its own
+// scheduler, and each run uses the stacks of the run before.
 std::vector<StackSpan> spare;
 #endif
 

@@ -1,4 +1,4 @@
-// Reports which fiber's stack has overflown, before the program ends because of it.
+// Reports which fiber's stack has overflowed, before the program ends.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@ namespace leat {
 /// fiber's name and the size of its stack. After that the signal is handled as before.
 void prepare_stack_overflow_report() noexcept;
 
-/// While one lives, the calling thread handles signals on a separate stack: it must, where the
-/// fiber's stack has overflown. No effect if the thread has a signal stack already.
+/// While one lives, the calling thread handles signals on a separate stack, because a fiber's stack
+/// may have overflowed. No effect if the thread already has a signal stack.
 class SignalStack {
  public:
   SignalStack();

@@ -22,7 +22,7 @@ class Alarm : public std::enable_shared_from_this<Alarm> {
 
   /// Queues the timer.
   void start();
-  /// Takes the timer out. Idempotent.
+  /// Removes the timer. Idempotent.
   void stop() noexcept;
   /// Sends `at`. Called without a lock.
   void ring(TimePoint at) const noexcept;
@@ -38,7 +38,7 @@ class Alarm : public std::enable_shared_from_this<Alarm> {
   const std::shared_ptr<SchedulerCore> core_;
   const Duration period_;  // zero: once
   const Channel<TimePoint> times_;
-  Timer timer_;                          // the rest: SchedulerCore::lock_
+  Timer timer_;                          // guarded, with the members below, by SchedulerCore::lock_
   std::shared_ptr<Alarm> keeps_itself_;  // while the timer is queued
   Alarm* next_ = nullptr;                // in the scheduler's list of alarms
   Alarm* previous_ = nullptr;

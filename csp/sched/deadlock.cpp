@@ -19,7 +19,8 @@
 namespace leat {
 namespace {
 
-// Whether only a fiber of the same scheduler could wake `fiber`. While no fiber runs.
+// Returns whether only a fiber of the same scheduler could wake `fiber`. Called while no fiber
+// runs.
 bool is_stuck(const Fiber& fiber) noexcept {
   if (!fiber.undecided(std::memory_order_acquire)) return false;
   const Wait& wait = fiber.wait();
@@ -32,8 +33,8 @@ bool is_stuck(const Fiber& fiber) noexcept {
   });
 }
 
-// One line: the label, what the fiber waits for and since when. While a Safepoint lives, or while
-// no fiber runs.
+// Returns one line: the label, what the fiber waits for, and since when. Called while a Safepoint
+// lives, or while no fiber runs.
 std::string describe(const Fiber& fiber) {
   std::string line = fiber.label();
   // acquire: what begin() wrote.
@@ -55,9 +56,12 @@ std::string describe(const Fiber& fiber) {
   return line;
 }
 
-// Which fiber waits for which other ones, where that is known: for the holder of a mutex, and for
-// the fibers of a group that is joined or full. Which fiber would come to a channel, a semaphore or
-// a notification is not known.
+// The graph of fibers that wait for each other:
+//
+// Waits on                                | for
+// a mutex                                 | its holder
+// a group that is joined or full          | the group's fibers
+// a channel, a semaphore, a notification  | not known
 class WaitsFor {
  public:
   explicit WaitsFor(const std::vector<const Fiber*>& fibers) : fibers_(fibers) {
@@ -73,7 +77,7 @@ class WaitsFor {
     enum class State : std::uint8_t { kUnseen, kOnPath, kDone };
     struct Step {
       std::size_t fiber;
-      std::size_t followed;  // how many of the fibers that it waits for
+      std::size_t followed;  // how many of the fibers that it waits for were followed
     };
     std::vector<State> states(fibers_.size(), State::kUnseen);
     std::vector<Step> path;
@@ -169,7 +173,7 @@ void SchedulerCore::cancel_root_fibers() noexcept {
 }
 
 std::vector<const Fiber*> SchedulerCore::stuck_fibers() {
-  // A fiber that waits for something outside mostly does so again: then one look is enough.
+  // A fiber that waits for something outside usually does so again, so it is checked first.
   const auto may_be_woken = [](const Fiber& fiber) {
     return fiber.live_.load(std::memory_order_acquire) && !is_stuck(fiber);
   };
@@ -236,8 +240,8 @@ bool SchedulerCore::end_deadlock() noexcept {
     return true;
   }
   if (breaks_first) {
-    // A shield may stand in a destructor, from which no exception can leave. Then the program ends
-    // here, and this line is all that says why.
+    // A shield may be in a destructor, which no exception can leave. Then the program terminates,
+    // and this line is the only explanation.
     std::fprintf(stderr, "leat: deadlock, shielded from cancellation; the shields give way: %s\n",
                  text.c_str());
   }

@@ -55,7 +55,7 @@ void SchedulerCore::stop_alarm(Alarm& alarm) noexcept {
   note_earliest();
 }
 
-// When the scheduler ends.
+// Called when the scheduler ends.
 void SchedulerCore::stop_alarms() noexcept {
   for (;;) {
     std::shared_ptr<Alarm> share;  // an alarm has a share of the scheduler in turn

@@ -1,5 +1,5 @@
-// The fibers of one group, and what they share: the first error, the request to stop, and the
-// fibers that wait for them to end.
+// The fibers of one group. They share the first error, the request to stop, and the list of fibers
+// that wait for them to end.
 //
 // Always true:
 //  - a fiber belongs to exactly one group from its launch until it is done;
@@ -7,8 +7,8 @@
 //  - joiners are woken when the group becomes empty, after the last closure was destroyed.
 //
 // A group lists its fibers, so that stopping it takes time in proportion to its size. The root
-// group does not: its fibers come and go without a lock and are counted by the workers. To stop it,
-// all fibers of the scheduler are looked at.
+// group does not: its fibers are launched and end without a lock, and workers count them. stop() on
+// the root group looks at all fibers of the scheduler.
 //
 // Lock order: lock_, then SchedulerCore::lock_.
 #pragma once

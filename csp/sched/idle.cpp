@@ -1,5 +1,5 @@
-// What a worker does between having nothing to run and running again: sleeping, waking, keeping the
-// time and monitoring the busy workers.
+// A worker without fibers to run: sleeping, waking, keeping the time, and monitoring the busy
+// workers.
 #include <algorithm>
 #include <utility>
 
@@ -188,7 +188,7 @@ void SchedulerCore::end_outside_work() noexcept {
     const SpinLockGuard guard(lock_);
     --outside_work_;
     ++outside_progress_;
-    // Nothing outside may wake a fiber any more: the worker looks for a deadlock.
+    // No outside work can wake a fiber any more, so the worker looks for a deadlock.
     if (outside_work_ == 0) woken = wake_one();
   }
   if (woken != nullptr) futex_wake(&woken->wake_word_);
@@ -275,7 +275,7 @@ bool SchedulerCore::missed_work(Worker& worker) noexcept {
   }
   if (!work && worker.idle_) return false;
   if (worker.idle_) mark_busy(worker);
-  // Otherwise the worker would not spin, and come here again instead of taking this work.
+  // Otherwise the worker would not spin, and would sleep again instead of taking this work.
   worker.shares_cpu_ = false;
   return true;
 }
@@ -311,14 +311,14 @@ SchedulerCore::Woken SchedulerCore::sleep_until_woken(Worker& worker) noexcept {
     worker.keeps_time_ = false;
     // A look that finds nothing leaves the worker idle: no fence, which would interrupt the others.
   } while (worker.idle_ && to_look && !worker.sees_stalled_worker());
-  const bool by_itself = worker.idle_;  // its time has come, or a spurious return
+  const bool by_itself = worker.idle_;  // its deadline has passed, or a spurious return
   worker.shares_cpu_ = !by_itself && shares_its_cpu(slept_on, worker.woken_from_);
   if (by_itself) mark_busy(worker);
   if (ended_) return Woken::kEnded;
   return by_itself && to_look ? Woken::kToRetake : Woken::kForWork;
 }
 
-// While nothing moves for a while there is no monitor, until a fiber is switched again.
+// Dismisses the monitor if no fiber was switched for some time, until a fiber is switched again.
 void SchedulerCore::review_monitor() noexcept {
   const std::uint64_t now = progress();
   quiet_looks_ = now == progress_at_last_look_ ? quiet_looks_ + 1 : 0;

@@ -76,7 +76,7 @@ void IoPool::start_thread_if_needed() {
   } catch (const std::system_error& error) {
     {
       const SpinLockGuard guard(lock_);
-      if (--threads_ > 0) return;  // one of them will take the call
+      if (--threads_ > 0) return;  // another thread will take the call
       --waiting_;
     }
     throw Error(std::string("leat: blocking: cannot start a thread: ") + error.what() +
@@ -97,7 +97,7 @@ void IoPool::work(std::list<OsThread>::iterator self) noexcept {
   while (BlockingCall* const call = take()) {
     Waiter& waiter = *call->waiter;
     call->run();
-    waiter.ready();  // from here the call is gone
+    waiter.ready();  // from here on the call may not exist any more
     const SpinLockGuard guard(lock_);
     --busy_;
   }

@@ -24,7 +24,7 @@ class BlockingCall : public WaitNode {
   BlockingCall() = default;
   BlockingCall(const BlockingCall&) = delete;
   BlockingCall& operator=(const BlockingCall&) = delete;
-  /// Runs the call on a thread of the pool, and catches what it throws.
+  /// Runs the call on a thread of the pool, and catches its exceptions.
   virtual void run() noexcept = 0;
 
  protected:

@@ -17,7 +17,7 @@ namespace leat {
 
 namespace {
 
-// Beyond any machine; more is a mistake.
+// More than any machine has CPUs. A larger number is a mistake.
 constexpr int kMostWorkers = 4096;
 
 int checked_workers(int workers) {
@@ -50,7 +50,7 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options)
       clock_(options.clock != nullptr ? static_cast<const Clock*>(options.clock)
                                       : &SteadyClock::instance()),
       worker_count_(checked_workers(options.workers)),
-      // Spinning is of no use where time does not pass, or where the other thread needs this CPU.
+      // Spinning is useless in virtual time, and if the other thread needs this CPU.
       thresholds_(!clock_->is_virtual() && usable_cpus() > 1),
       root_(std::make_shared<GroupCore>(*this)),
       stacks_(options.stack_size),
@@ -63,7 +63,7 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options)
   }
   register_group(*root_);
   if (options.clock != nullptr) {
-    options.clock->attach();  // last: an exception after it would leave the clock in use
+    options.clock->attach();  // last, because a later exception would leave the clock in use
     clock_attached_ = true;
   }
 }
@@ -115,7 +115,8 @@ void SchedulerCore::start_from(std::size_t first) {
     const std::size_t started = first + threads_.size();
     {
       const SpinLockGuard guard(lock_);
-      running_workers_ = static_cast<int>(threads_.size());  // the caller's will not run either
+      running_workers_ =
+          static_cast<int>(threads_.size());  // the caller's worker will not run either
     }
     shut_down();
     throw Error("leat: cannot start worker " + std::to_string(started + 1) + " of " +
@@ -147,7 +148,7 @@ void SchedulerCore::stop_everything() noexcept {
     shutting_down_.store(true, std::memory_order_relaxed);
     wake_all();
   }
-  // Without a lock, because stopping a group runs the users' stop callbacks.
+  // Groups are stopped without a lock, because that runs the users' stop callbacks.
   std::vector<std::shared_ptr<GroupCore>> groups;
   {
     const SpinLockGuard guard(groups_lock_);
@@ -212,7 +213,7 @@ Fiber& SchedulerCore::make_fiber(GroupCore& group, UniqueFunction<void()>&& body
   if (!options.name.empty()) name = std::make_unique<const std::string>(std::move(options.name));
   Worker* const worker = calling_worker();
   Fiber& fiber = worker != nullptr ? worker->fibers().take(fibers_) : fibers_.take();
-  if (options.stack_size != 0) {  // those of the default size are bound when the fiber first runs
+  if (options.stack_size != 0) {  // stacks of the default size are bound when the fiber first runs
     try {
       fiber.bind(stacks_.allocate(options.stack_size));
     } catch (...) {

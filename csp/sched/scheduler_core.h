@@ -1,5 +1,5 @@
-// Runs fibers on workers: M fibers on N OS threads. The typed interface for users is
-// csp/scheduler.h; what one worker does is in csp/sched/worker.h.
+// Runs fibers on workers: M fibers on N OS threads. csp/scheduler.h is the interface for users;
+// csp/sched/worker.h is one worker.
 //
 // Each worker has queues of its own. This class holds what belongs to no single worker: fibers that
 // were made ready from outside, timers, which workers sleep, and the end.
@@ -7,8 +7,8 @@
 // Always true under lock_:
 //  - idle_ counts the workers that sleep and that no other thread has woken yet. A worker becomes
 //    idle under lock_ with its own queues empty, and only the worker itself fills these. So when
-//    all workers are idle and the global queue is empty, every fiber is parked. That is a fact, not
-//    a guess: only then does virtual time advance, and only then is a deadlock looked for;
+//    all workers are idle and the global queue is empty, every fiber is parked. Only then does
+//    virtual time advance, and only then does a worker look for a deadlock;
 //  - while the global queue holds fibers, some worker is not idle and will look here before it
 //    sleeps.
 //
@@ -88,8 +88,9 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   [[nodiscard]] std::uint64_t root_count() const noexcept;
   void cancel_root_fibers() noexcept;
 
-  /// One line about the scheduler, and one about each of its fibers. May be called from any thread.
-  /// Fibers go on running meanwhile; one that leaves a wait or ends waits until the list is made.
+  /// Returns one line about the scheduler, and one about each of its fibers. May be called from any
+  /// thread. Fibers continue to run meanwhile. A fiber that leaves a wait or ends waits until the
+  /// list is made.
   [[nodiscard]] std::string dump();
 
   [[nodiscard]] IoPool& io_pool() noexcept { return io_pool_; }
@@ -118,7 +119,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
     return next_fiber_id_.fetch_add(count, std::memory_order_relaxed);
   }
 
-  // What workers call. idle.cpp
+  // Called by workers. idle.cpp
 
   /// Why sleep() returns.
   enum class Woken : std::uint8_t {
@@ -140,8 +141,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   void spill(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
   /// True if the worker shall spin before it sleeps; it is then counted in spinning_.
   [[nodiscard]] bool may_spin(Worker& worker) noexcept;
-  /// Wakes an idle worker for a fiber that was just queued, unless a worker spins: that one finds
-  /// it.
+  /// Wakes an idle worker for a fiber that was just queued. A worker that spins finds the fiber, so
+  /// then no worker is woken.
   void wake_for_work() noexcept {
     if (idle_.load(std::memory_order_relaxed) == 0) return;
     // A spinner that has found other work decrements spinning_, and then looks at all queues once
@@ -199,7 +200,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   };
   /// Makes the worker idle, or says why not. May drop lock_ in between (end_deadlock).
   Decision decide(Worker& worker) noexcept LEAT_REQUIRES(lock_);
-  /// What is to be done when every worker is idle, hence every fiber parked.
+  /// As decide(), if every worker is idle, so that every fiber is parked.
   Decision decide_when_all_idle(Worker& worker) noexcept LEAT_REQUIRES(lock_);
   /// Whether a fiber was queued, or this worker was woken, before the others could see that it is
   /// idle. Then it is busy again. Drops lock_ in between.
@@ -215,7 +216,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   void mark_idle(Worker& worker) noexcept LEAT_REQUIRES(lock_);
   void mark_busy(Worker& worker) noexcept LEAT_REQUIRES(lock_);
   void update_monitor_wanted() noexcept LEAT_REQUIRES(lock_);
-  /// By the monitor: stops monitoring where nothing moves.
+  /// Called by the monitor: stops monitoring if no fiber was switched for some time.
   void review_monitor() noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] bool has_due_timers() const noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] bool pop_due(TimePoint now, Due& due) noexcept LEAT_REQUIRES(lock_);
@@ -258,7 +259,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   std::vector<OsThread> threads_;
   std::optional<SigquitDump> sigquit_dump_;
   IoPool io_pool_;
-  bool throws_deadlock_ = false;  // of run_main(); an embedded scheduler reports no deadlock
+  bool throws_deadlock_ = false;  // set by run_main(); an embedded scheduler reports no deadlock
   bool clock_attached_ = false;   // from construction until the workers have been joined
   Atomic<std::uint64_t> next_fiber_id_{1};
   Atomic<std::size_t> next_home_{0};
@@ -277,21 +278,22 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   alignas(64) SpinLock lock_;
   FiberList global_queue_ LEAT_GUARDED_BY(lock_);
   TimerHeap timers_ LEAT_GUARDED_BY(lock_);
-  Alarm* alarms_ LEAT_GUARDED_BY(lock_) = nullptr;    // those whose timers are in timers_
+  Alarm* alarms_ LEAT_GUARDED_BY(lock_) = nullptr;    // alarms whose timers are in timers_
   std::size_t deadlines_ LEAT_GUARDED_BY(lock_) = 0;  // timers of fibers
   // The earliest time until which an idle worker sleeps (the timekeeper), or max().
   TimePoint timekeeper_until_ LEAT_GUARDED_BY(lock_) = TimePoint::max();
   Worker* monitor_ LEAT_GUARDED_BY(lock_) = nullptr;
-  int quiet_looks_ LEAT_GUARDED_BY(lock_) = 0;  // in a row, without a switch anywhere
+  int quiet_looks_ LEAT_GUARDED_BY(lock_) =
+      0;  // the monitor's looks in a row without a switch anywhere
   std::uint64_t progress_at_last_look_ LEAT_GUARDED_BY(lock_) = 0;
-  int running_workers_ LEAT_GUARDED_BY(lock_);  // fewer where not all could be started
+  int running_workers_ LEAT_GUARDED_BY(lock_);  // fewer if not all could be started
   std::size_t outside_work_ LEAT_GUARDED_BY(lock_) = 0;
-  std::uint64_t outside_progress_ LEAT_GUARDED_BY(lock_) = 0;  // events that are no switch
+  std::uint64_t outside_progress_ LEAT_GUARDED_BY(lock_) = 0;  // counts events other than switches
   std::uint64_t deadlock_sought_at_ LEAT_GUARDED_BY(lock_) = static_cast<std::uint64_t>(-1);
   // A fiber that could be woken when stuck_fibers() last looked.
   const Fiber* not_stuck_ LEAT_GUARDED_BY(lock_) = nullptr;
   DeadlockStep deadlock_step_ LEAT_GUARDED_BY(lock_) = DeadlockStep::kCancel;
-  // progress() at that step.
+  // progress() at the last step.
   std::uint64_t deadlock_step_at_ LEAT_GUARDED_BY(lock_) = static_cast<std::uint64_t>(-1);
   bool reported_broken_shields_ LEAT_GUARDED_BY(lock_) = false;
   bool ended_ LEAT_GUARDED_BY(lock_) = false;

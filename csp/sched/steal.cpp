@@ -28,10 +28,15 @@ Fiber* Worker::steal() noexcept {
   return nullptr;
 }
 
-// Yes if the ring has stood still for kStealAfterFew (a small one whose owner runs one fiber) or
-// for kStealAfterMany, or if after kStealAfterMany its owner would still need kStealPayoff for what
-// is left. The cache lines of the fibers that are stolen, and of what they share with those that
-// are not, cost more than many short slices.
+// Returns whether to steal from the victim's ring:
+//
+// Ring                                | is stolen from
+// small, and its owner runs one fiber | once it has not changed for kStealAfterFew
+// any                                 | once it has not changed for kStealAfterMany
+// larger, and changing                | after kStealAfterMany, if its owner needs kStealPayoff more
+//
+// Moving the cache lines of the stolen fibers, and of the data that they share with the others,
+// costs more than many short slices.
 bool Worker::is_worth_stealing(Worker& victim, std::uint32_t size) noexcept {
   const SchedulerCore::Thresholds& thresholds = core_.thresholds_;
   const bool small = size < tuning::kSmallQueue;
@@ -77,7 +82,7 @@ bool Worker::sees_stalled_worker() noexcept {
         return other.get() != this && other->has_retakable() &&
                seen_[other->index_].switches == other->switches_.get();
       });
-  if (!one) remember_progress();  // else what was seen stays, for retake()
+  if (!one) remember_progress();  // otherwise retake() compares with the earlier state
   return one;
 }
 

@@ -23,7 +23,7 @@ thread_local Worker* t_worker = nullptr;
 
 thread_local constinit const SchedulerCore* t_scheduler = nullptr;
 
-// Not checked for races: the variable is the thread's, and a worker and its fibers are one thread.
+// Not checked for races: a worker and its fibers are one thread, and share its thread-local.
 __attribute__((noinline, no_sanitize("thread"))) Worker* Worker::current() noexcept {
   asm volatile("");  // keeps the call from being treated as pure and merged across a switch
   return t_worker;
@@ -142,7 +142,7 @@ void Worker::sample_slices() noexcept {
   sampled_at_.set(now);
   long_slices_.set(long_ones);
   skips_run_next_.set(long_ones || shuffles_);
-  // Where slices are long, reading the time costs nothing beside them, and coarse_now() is exact.
+  // If slices are long, reading the time costs little in comparison, and coarse_now() is exact.
   constexpr int kEvery = tuning::kSampleEvery;
   sampled_every_.set(long_ones ? 1 : every < kEvery ? kEvery : 2 * kEvery);
   until_sample_.set(sampled_every_.get());
@@ -163,7 +163,7 @@ void Worker::after_rare_switch() noexcept {
 }
 
 Fiber* Worker::replace_ended(Fiber& ended) noexcept {
-  // ThreadSanitizer would take the two for one thread, and miss their races.
+  // ThreadSanitizer would take the two fibers for one thread, and miss their races.
   if (kTsan || ended.has_own_stack_size_.get()) return nullptr;
   if (until_sample_.add(-1) <= 0) sample_slices();
   if (until_look_outside_.get() <= 1) return nullptr;

@@ -3,17 +3,20 @@
 //
 // Fibers switch to each other directly. The worker switches to its own thread's stack, the
 // scheduler context, only when no fiber is at hand or when it is time to look beyond the worker.
-// Everything that may wait for another thread happens there, where no fiber of this worker is in
-// the middle of a switch.
+// Everything that may wait for another thread happens there, because no fiber of this worker is
+// then in the middle of a switch.
 //
-// Where a fiber goes that was woken on this worker:
-//  - into the run-next slot: it runs when the present fiber parks, on this worker, whose caches
-//    hold what it will touch. If the slot is taken, it goes to the ring;
-//  - where this worker's slices are long: into the handoff slot, from which idle workers take it at
-//    once;
-//  - to the pinned list, if no other worker may run it.
-// At most tuning::kLongestStreak fibers in a row come from the two slots: fibers that wake each
-// other must not keep the others waiting.
+// A fiber that is woken on this worker goes to one of these:
+//
+// Place         | which fibers                 | run by
+// run-next slot | the usual place              | this worker, when the present fiber parks; its
+//               |                              | caches hold the data that the fiber will touch
+// ring          | if the run-next slot is full | this worker, or a thief
+// handoff slot  | if slices are long here      | an idle worker, at once
+// pinned list   | pinned fibers                | this worker
+//
+// At most tuning::kLongestStreak fibers in a row come from the two slots, so that fibers that wake
+// each other do not starve the others.
 //
 // Where a seed decides the order (one worker, virtual time), all fibers stand in the ring, at
 // random places.
@@ -57,7 +60,7 @@ class Worker {
 
   // On this worker's thread:
 
-  /// Makes a woken fiber runnable: it runs next where the slot for that is free.
+  /// Queues a woken fiber: in the run-next slot, if that is free.
   void wake_here(Fiber& fiber) noexcept;
   /// Queues a fiber behind the others: a new one, or one that yields.
   void push_back(Fiber& fiber) noexcept;
@@ -94,7 +97,7 @@ class Worker {
  private:
   friend class SchedulerCore;
 
-  /// What this worker has seen of another one when it last looked.
+  /// The state of another worker when this worker last looked at it.
   struct Seen {
     std::uint64_t switches = 0;  // as the monitor
     struct Ring {                // as a thief
@@ -125,7 +128,7 @@ class Worker {
   void resume(Fiber& fiber) noexcept;
   void recycle(Fiber& ended) noexcept;
 
-  // What other workers have too much of. steal.cpp
+  // Taking fibers from other workers. steal.cpp
   Fiber* steal() noexcept;
   [[nodiscard]] bool is_worth_stealing(Worker& victim, std::uint32_t size) noexcept;
   Fiber* steal_from(Worker& victim) noexcept;
@@ -143,8 +146,8 @@ class Worker {
   SchedulerCore& core_;
   const std::size_t index_;
   const bool alone_;     // the scheduler's only worker
-  const bool replays_;   // likewise, in virtual time: real time decides nothing
-  const bool shuffles_;  // likewise, and a seed decides which fiber runs next
+  const bool replays_;   // the only worker, in virtual time: real time decides nothing
+  const bool shuffles_;  // as replays_, and a seed decides which fiber runs next
 
   RelaxedAtomic<Fiber*> running_{nullptr};
   RelaxedAtomic<Fiber*> resume_first_{nullptr};  // taken from a queue; has to get a stack first
@@ -153,8 +156,8 @@ class Worker {
   RelaxedAtomic<int> sampled_every_{1};
   RelaxedAtomic<int> streak_{0};
   RelaxedAtomic<bool> long_slices_{false};
-  RelaxedAtomic<bool> skips_run_next_{false};         // woken fibers go elsewhere
-  RelaxedAtomic<bool> handoff_ran_elsewhere_{false};  // before it stood in handoff_
+  RelaxedAtomic<bool> skips_run_next_{false};         // woken fibers do not use the run-next slot
+  RelaxedAtomic<bool> handoff_ran_elsewhere_{false};  // its fiber last ran on another worker
   RelaxedAtomic<std::uint64_t> random_{0};
   RelaxedAtomic<Cycles> sampled_at_{0};
   RelaxedAtomic<bool> slept_shortly_{
@@ -178,7 +181,7 @@ class Worker {
   FiberSlot run_next_;
   FiberSlot handoff_;
   RunRing ring_;
-  // Grows with every fiber that this worker takes: while it stands still, one fiber runs.
+  // Grows with every fiber that this worker takes. While it does not change, one fiber runs.
   RelaxedAtomic<std::uint64_t, Atomic> switches_{0};
 
   std::vector<Seen> seen_;  // of each worker

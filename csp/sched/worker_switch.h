@@ -1,4 +1,4 @@
-// What a worker does at every park and every wake-up. It is inlined there; context_jump.h says why.
+// A worker's part in every park and every wake-up. Inlined there; context_jump.h gives the reason.
 // For the .cpp files of csp alone.
 #pragma once
 

@@ -1,7 +1,7 @@
 // LEAT_ASSERT: a broken contract inside Leat stops the program with both sides named.
 //
-// It is for what cannot happen unless Leat or memory is broken (an impossible state transition, a
-// lock order violated). Bad input and a failing environment throw instead; see csp/error.h.
+// For conditions that fail only if Leat has a bug or memory is corrupt (an impossible state
+// transition, a violated lock order). Bad input and a failing environment throw; see csp/error.h.
 #pragma once
 
 namespace leat {

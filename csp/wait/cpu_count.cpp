@@ -12,7 +12,8 @@
 namespace leat {
 namespace {
 
-// cgroup v2: "<quota> <period>" in microseconds, or "max <period>". 0 where there is no quota.
+// Reads cgroup v2's "<quota> <period>" in microseconds, or "max <period>". Returns 0 if there is no
+// quota.
 int cgroup_quota() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   std::string quota;

@@ -61,7 +61,8 @@ void ThreadWaiter::park(Deadline deadline, const HeldLocks& held) noexcept {
   const Cycles slept_at = cycles_now();
   const int slept_on = current_cpu();
   sleep(deadline);
-  if (wait_.reason == ParkReason::kSleep) return;  // tells nothing about how fast others answer
+  if (wait_.reason == ParkReason::kSleep)
+    return;  // a sleep says nothing about how fast others answer
   t_may_look = outcome() != kTimedOut && cycles_now() - slept_at < cycles_in(tuning::kShortSleep) &&
                !shares_its_cpu(slept_on, woken_from_);
 }

@@ -38,7 +38,7 @@ enum class ParkReason : std::uint8_t {
   kSelect,    // for one of several channel operations
   kSleep,     // for a point in time
   kJoin,      // for the fibers of a group to end
-  kEnd,       // likewise, in a destructor, which cannot throw
+  kEnd,       // as kJoin, in a destructor, which cannot throw
   kLimit,     // for room in a group with a limit
   kAwait,     // for a device to reach an event
   kBlocking,  // for a thread of the I/O pool to take its call
@@ -62,8 +62,7 @@ struct WaitObject {
   const GroupCore* group = nullptr;
 };
 
-/// What an operation waits for, as reports print it. The cases and the object outlive the
-/// operation.
+/// What an operation waits for; printed by reports. The cases and the object outlive the operation.
 struct Wait {
   ParkReason reason = ParkReason::kSleep;
   /// The channel operations it waits on; empty for any other wait.
@@ -140,7 +139,7 @@ class Waiter {
   /// operation that is still undecided becomes kTimedOut at `deadline`, and kCancelled when the
   /// waiter is a fiber that is asked to stop. Releases `held` as soon as the waiter can be woken.
   virtual void park(Deadline deadline, const HeldLocks& held) noexcept = 0;
-  /// How the operation was decided. After park().
+  /// Returns how the operation was decided. Called after park().
   [[nodiscard]] int outcome() const noexcept { return decision_.load(std::memory_order_relaxed); }
   /// Ends the operation. Its nodes are in no queue any more.
   void end() noexcept { decision_.store(kNotWaiting, std::memory_order_relaxed); }
