@@ -11,15 +11,13 @@
 //  - Three words, never mixed: wait (the stream waits, on the device), sync (the caller blocks),
 //    await (the calling fiber is suspended).
 //  - Every function is thread- and fiber-safe, also on the same handle. The calling thread's
-//  current
-//    device, if the backend has such a thing, is unchanged on return.
+//    current device, if the backend has such a thing, is unchanged on return.
 //  - Failures throw GpuError. destroy_* and free_* do not fail. They may be called after the device
 //    was lost, and while work that uses the handle is queued on streams that this backend created:
 //    the backend makes sure that the work finishes first. free_* may wait for all work that is
 //    queued on the device.
-//  - Errors of asynchronous work are sticky: they are thrown by the next sync, await or enqueue,
-//  and
-//    by all later ones.
+//  - Errors of asynchronous work are sticky: the next sync, await or enqueue throws the error, and
+//    so do all later ones.
 //
 // A Backend must outlive its handles; the value types hold it by shared_ptr.
 #pragma once
@@ -69,9 +67,9 @@ class Backend {
   Backend& operator=(const Backend&) = delete;
   virtual ~Backend() = default;
 
-  /// What the device is. Does not change.
+  /// Returns the description of the device. Does not change.
   [[nodiscard]] virtual const DeviceInfo& info() const noexcept = 0;
-  /// What the device can do. Does not change.
+  /// Returns the capabilities of the device. Does not change.
   [[nodiscard]] virtual const Capabilities& capabilities() const noexcept = 0;
   /// "cuda" or "host". A stream may wait for events of any backend of the same family.
   [[nodiscard]] virtual const char* family() const noexcept = 0;

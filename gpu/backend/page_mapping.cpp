@@ -19,8 +19,7 @@ namespace {
 constexpr int MADV_POPULATE_WRITE = 23;  // Linux 5.14; older headers do not name it
 #endif
 
-// Preferred, not bound: a node that is full, or that this process may not use, is no reason to
-// fail.
+// Prefers a node. Does not fail if the node is full or if this process may not use it.
 void prefer_node(void* memory, std::size_t bytes, int node) noexcept {
   constexpr int kBits = 64 * 16;
   if (node < 0 || node >= kBits) return;
@@ -42,7 +41,7 @@ void populate(std::byte* memory, std::size_t bytes) {
 
 std::size_t machine_memory() noexcept {
   struct sysinfo system {};
-  sysinfo(&system);  // fails for a bad address alone
+  sysinfo(&system);  // fails only for a bad address
   return static_cast<std::size_t>(system.totalram) * system.mem_unit;
 }
 
@@ -69,7 +68,7 @@ PageMapping::PageMapping(std::size_t bytes, int numa_node) : numa_node_(numa_nod
   if (mapped - skip > bytes) munmap(begin + skip + bytes, mapped - skip - bytes);
   data_ = begin + skip;
   bytes_ = bytes;
-  // Without huge pages copies are slower, not wrong.
+  // A failure is ignored: without huge pages copies are only slower.
   if (alignment == kHugePage) static_cast<void>(madvise(data_, bytes_, MADV_HUGEPAGE));
   prefer_node(data_, bytes_, numa_node_);
   try {

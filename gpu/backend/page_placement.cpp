@@ -15,7 +15,7 @@
 namespace leat::gpu {
 namespace {
 
-// Sums AnonHugePages over the kernel's mappings that overlap the range: it may have split ours.
+// Sums AnonHugePages over all mappings that overlap the range: the kernel may have split it.
 std::size_t huge_bytes(const std::byte* memory, std::size_t bytes) {
   std::ifstream smaps("/proc/self/smaps");
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);

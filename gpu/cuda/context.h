@@ -6,14 +6,13 @@
 //    relaxed mode: Leat's work is no part of a graph that the user captures meanwhile, on this or
 //    another thread, and must not invalidate that capture. Operations enqueued on a stream are not
 //    unsafe, and are made in the caller's mode; so are list() and the making of a context.
-//  - A failure of Leat's is not left behind as the thread's last error, where the user would find
-//  it
-//    after the next kernel launch. (CUDA keeps one last error: an older error of the user's that
-//    the failure has replaced is lost.)
+//  - A failed call of Leat does not leave its error as the thread's last error, where the user
+//    would find it after the next kernel launch. (CUDA keeps one last error, so an older error of
+//    the user's, which the failure has replaced, is lost.)
 //
-// The context is exchanged through the driver's API. cudaSetDevice would do to enter a context, but
-// not to go back: it creates a context on a device that the caller has never used, and drops a
-// context that the caller has made with the driver's API.
+// The context is exchanged through the driver's API. cudaSetDevice could enter a context, but not
+// restore the caller's: it creates a context on a device that the caller has never used, and drops
+// a context that the caller has made with the driver's API.
 #pragma once
 
 #include <cuda.h>
@@ -55,8 +54,8 @@ class Context {
    private:
     const Context& context_;
     CUcontext callers_ = nullptr;
-    bool exchanged_ = false;  // callers_ has to be made current again
-    bool relaxed_ = false;    // callers_mode_ has to be set again
+    bool exchanged_ = false;  // callers_ must be made current again
+    bool relaxed_ = false;    // callers_mode_ must be restored
     cudaStreamCaptureMode callers_mode_ = cudaStreamCaptureModeRelaxed;
     cudaError_t error_ = cudaSuccess;
   };
@@ -68,7 +67,7 @@ class Context {
     const Scope scope(*this, mode);
     if (scope.error() != cudaSuccess) return scope.error();
     const cudaError_t code = function();
-    // Not every failure becomes the last error: those of the driver's API do not.
+    // Failures of the driver's API do not become the last error.
     if (code != cudaSuccess && cudaPeekAtLastError() == code) {
       static_cast<void>(cudaGetLastError());
     }
@@ -86,7 +85,7 @@ class Context {
     const cudaError_t code = attempt(function, Scope::CaptureMode::kCallers);
     if (code != cudaSuccess) throw_error(code, name, device_name_, bytes);
   }
-  /// As call, for a function that asks whether work is done: returns the answer.
+  /// As call, for a query whether work is done. Returns the answer.
   template <class F>
   [[nodiscard]] bool query(const char* name, F&& function) const {
     const cudaError_t code = attempt(function);

@@ -1,4 +1,5 @@
-// Enqueues copies: in pieces where they cross registrations, together if CUDA can.
+// Enqueues copies. Divides copies that cross registrations, and enqueues several as one operation
+// if CUDA can.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,8 @@
-// One CUDA device behind the seam. context.h has what is common to all calls (contexts, errors),
-// event.h and event_record.h have the records of events, event_poller.h wakes fibers.
+// The Backend of one CUDA device.
+//
+// context.h                 contexts and errors, for all calls
+// event.h, event_record.h   the records of events
+// event_poller.h            wakes fibers
 
 #include "leat/gpu/cuda/cuda_backend.h"
 
@@ -96,11 +99,12 @@ class CudaBackend final : public Backend {
     }
     return handle_of(stream);
   }
-  // The legacy stream of the context that it is used in, which is ours.
+  // CUDA resolves this constant in the current context, which is the primary context then.
   StreamHandle legacy_stream() override { return handle_of(cudaStreamLegacy); }
   [[nodiscard]] bool is_capturing(StreamHandle handle) override {
     const cudaStream_t stream = stream_of(handle);
-    if (stream == cudaStreamLegacy) return false;  // it cannot be; asking fails during a capture
+    if (stream == cudaStreamLegacy)
+      return false;  // it cannot be captured, and the query fails during a capture
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     context_.call("cudaStreamIsCapturing", [&] { return cudaStreamIsCapturing(stream, &status); });
     return status != cudaStreamCaptureStatusNone;
@@ -297,7 +301,7 @@ class CudaBackend final : public Backend {
     }
     Pool<HostFunction>::Ref call = functions_->take();
     call->prepare(std::move(function), failure_);
-    Pool<HostFunction>::Ref driver = call;  // HostFunction::run() releases it, perhaps already has
+    Pool<HostFunction>::Ref driver = call;  // HostFunction::run() releases it, and may have done so
     void* const word = driver.release();
     try {
       context_.enqueue("cudaLaunchHostFunc", [&] {
@@ -345,7 +349,7 @@ class CudaBackend final : public Backend {
                            "device with it");
   }
 
-  /// What cannot be asked is not there. Throws GpuError where the device cannot be entered.
+  /// Returns false if the query fails. Throws GpuError if the device cannot be entered.
   [[nodiscard]] bool has_memory_pools(int number) const {
     int has = 0;
     context_.call("cudaDeviceGetAttribute", [&] {
@@ -363,7 +367,7 @@ class CudaBackend final : public Backend {
     return context_.attempt(function) == cudaSuccess;
   }
 
-  /// An error of Leat's own, without a code of CUDA's.
+  /// Makes an error of Leat itself, without a CUDA error code.
   [[nodiscard]] GpuError refusal(std::string name, const char* call, const char* advice) const {
     return {0, std::move(name), call, info_.name, advice};
   }

@@ -13,8 +13,8 @@ CudaEvent::Next CudaEvent::next() {
   {
     const SpinLockGuard guard(lock_);
     next.turn = ++turns_;
-    // acquire: pairs with the release of the last other owner. If an owner is just releasing the
-    // record, another one is taken, which costs little.
+    // acquire: pairs with the release of the last other owner. If an owner is about to release the
+    // record, this takes another one, which costs little.
     if (latest_->users.load(std::memory_order_acquire) == 1) next.record = latest_.share();
     timed = latest_->timed;
   }

@@ -164,9 +164,9 @@ bool EventPoller::poll(cudaError_t lost) noexcept {
   return changed;
 }
 
-// Wakes the waiters of a watched record with `code`, the answer to a query, and gives up the list's
-// reference; unless there are waiters that have to go on waiting, or to whom the answer does not
-// apply.
+// Handles `code`, the answer to a query of a watched record. Wakes the waiters and drops the list's
+// reference. Does neither if there are waiters and the record is not done, or if the answer does
+// not apply to all of them.
 EventPoller::Outcome EventPoller::settle(EventRecord& watched, cudaError_t code) noexcept {
   WakeList wake;
   DoneSignal* signals = nullptr;

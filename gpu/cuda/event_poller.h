@@ -6,18 +6,16 @@
 // at the times that WaitPredictor gives. While no fiber waits, the thread sleeps without waking up.
 //
 // Always true:
-//  - under lock_, an EventRecord is `watched` exactly while it is in incoming_ or among the
-//  thread's
-//    own records; being there counts as one reference. It has waiters and signals only while it is
+//  - under lock_, an EventRecord is `watched` exactly while it is in incoming_ or in the thread's
+//    own list. The list counts as one reference. A record has waiters and signals only while it is
 //    watched;
 //  - a waiter's node is touched only under lock_, or after its operation was claimed and before its
 //    ready(). A fiber that has taken its node out under lock_ may return;
-//  - a watched record is not recorded again, except by a caller that had begun to before it was
-//    watched (event.h). So a query asks about the record that its waiters saw, or one made while
-//    they asked;
+//  - a watched record is not recorded again, except by a caller that had begun to record it before
+//    it was watched (event.h). So a query is about the record that its waiters saw, or about one
+//    made while they registered;
 //  - a "done" answer applies only to waiters registered before the query; later ones may have seen
-//  a
-//    newer record. An error applies to all.
+//    a newer record. An error applies to all.
 //
 // Lock order: lock_ is the last of gpu's (gpu/README.md). Under it only futex_wake is called, and
 // fibers are switched away from.
@@ -41,7 +39,7 @@ namespace leat::gpu::cuda {
 /// The poller of one opened device. Thread- and fiber-safe.
 class EventPoller {
  public:
-  /// `failure` holds what host functions have thrown: CUDA does not know of it.
+  /// `failure` has the exceptions of host functions, which CUDA does not know.
   EventPoller(const Context& context, const Failure& failure) noexcept
       : context_(context), failure_(failure) {}
   /// Joins the thread. No fiber may wait any more.
@@ -52,7 +50,8 @@ class EventPoller {
   /// Suspends the calling fiber until `record` is done. Starts the thread at the first call. Throws
   /// GpuError, Cancelled; leat::Error if the thread cannot be started.
   void await(const EventRecordRef& record) LEAT_EXCLUDES(lock_);
-  /// Notifies `signal` once `record` is done or the device has failed. Starts the thread likewise.
+  /// Notifies `signal` once `record` is done or the device has failed. Starts the thread as
+  /// await().
   void subscribe(const EventRecordRef& record, const DoneSignalRef& signal) LEAT_EXCLUDES(lock_);
   /// Ends the subscription of `signal`. Does not wait for a notify() that is under way.
   void unsubscribe(DoneSignal& signal) noexcept LEAT_EXCLUDES(lock_);
@@ -81,7 +80,7 @@ class EventPoller {
   const Context& context_;
   const Failure& failure_;
   std::mutex starting_;
-  std::atomic<bool> started_{false};  // released with thread_
+  std::atomic<bool> started_{false};  // set, with release, after thread_
   std::thread thread_;
 
   mutable SpinLock lock_;

@@ -14,7 +14,7 @@
 namespace leat::gpu::cuda {
 namespace {
 
-// Clears an error of ours, so that the user's next cudaGetLastError does not return it.
+// Clears an error of Leat's call, so that the user's next cudaGetLastError does not return it.
 cudaError_t forget(cudaError_t code) noexcept {
   if (code != cudaSuccess) static_cast<void>(cudaGetLastError());
   return code;

@@ -11,8 +11,8 @@
 namespace leat::gpu::host {
 namespace {
 
-// The stream fibers of all host devices. Not destroyed: devices may go in any order at the end of
-// the process.
+// The stream fibers of all host devices. Never destroyed, because devices may be destroyed in any
+// order at the end of the process.
 constinit std::mutex stream_fibers_mutex;  // never held across a park
 constinit StreamFiber* first_stream_fiber = nullptr;
 
@@ -66,7 +66,8 @@ Duration Engines::copy_time(CopyDirection direction, std::size_t bytes,
   if (!(bandwidth > 0)) return latency;
   // Divided last and rounded to nearest, so that a whole number of nanoseconds stays exact.
   const double nanoseconds = static_cast<double>(bytes) * 1e9 / bandwidth;
-  constexpr Duration kMost = Duration::max() / 4;  // practically for ever, and sums do not overflow
+  constexpr Duration kMost =
+      Duration::max() / 4;  // practically for ever; sums of two do not overflow
   if (nanoseconds >= static_cast<double>(kMost.count())) return kMost;
   return std::min(latency, kMost) + Duration(std::llround(nanoseconds));
 }

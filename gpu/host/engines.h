@@ -1,14 +1,14 @@
-// What the streams of one host device share: its engines, its model of time, its sticky error.
+// The state that the streams of one host device share: engines, model of time, sticky error.
 //
 // A device has one engine for each copy direction and one for kernels, as a GPU does. Operations of
 // several streams that need the same engine take turns, first come first served.
 //
 // Device time: on a device with a modelled link an operation begins when the previous operation of
-// its stream, the event that it waits for, and the engine's last operation are over. It does not
-// begin when the host's timer woke the stream's fiber. So modelled operations follow each other
-// without a gap, however late timers are, as long as each operation is longer than that. Without a
-// modelled link the device is the CPU that does the work, and device time is the clock's. Under
-// virtual time both are the same.
+// its stream, the event that it waits for, and the engine's last operation are over, even if a late
+// timer wakes the stream's fiber later. So modelled operations follow each other without a gap, as
+// long as each operation is longer than the timer's delay. Without a modelled link the CPU that
+// does the work is the device, and device time is the clock's. Under virtual time both are the
+// same.
 //
 // Stream fibers hold this by shared_ptr and refer to no other part of the device, so they may still
 // run the queued operations while the device's last handle is destroyed.
@@ -38,8 +38,8 @@ class Engine {
   explicit Engine(const std::string& name);
   /// Waits for the engine, calls `work`, and keeps the engine until the operation is over: in
   /// device time at least `modelled_time` after it could begin, and not before `work` has returned.
-  /// `ready` is when the stream could begin it. Returns when it was over. Throws Cancelled, and
-  /// what `work` throws.
+  /// `ready` is the time at which the stream could begin it. Returns the time of its end. Throws
+  /// Cancelled, and the exceptions of `work`.
   template <class F>
   TimePoint run(TimePoint ready, Duration modelled_time, F&& work) {
     struct Turn {

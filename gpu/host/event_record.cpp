@@ -43,7 +43,7 @@ void EventRecord::unsubscribe(DoneSignal& signal) noexcept {
 }
 
 void EventRecord::recycle() noexcept {
-  std::exception_ptr error;  // likewise, released after the lock
+  std::exception_ptr error;  // released after the lock, too
   const SpinLockGuard guard(lock_);
   done_ = false;
   error.swap(error_);

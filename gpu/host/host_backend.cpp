@@ -65,7 +65,8 @@ class HostBackend final : public Backend {
                                            own_ ? *own_->core() : current_scheduler("open"))) {}
 
   ~HostBackend() override {
-    // All Streams are destroyed, since each holds this. Their fibers run the queued operations.
+    // All Streams are destroyed, because each holds the backend. Their fibers still run the queued
+    // operations.
     auto join = [own = std::move(own_), group = std::move(group_), engines = engines_,
                  leaked = std::move(leaked_)]() mutable {
       const Shield shield;
@@ -106,7 +107,8 @@ class HostBackend final : public Backend {
     HostStream* const key = stream.get();
     {
       const std::scoped_lock lock(mutex_);
-      draining_.reserve(draining_.size() + streams_.size() + 1);  // destroy_stream cannot fail
+      draining_.reserve(draining_.size() + streams_.size() +
+                        1);  // so that destroy_stream() cannot fail
       streams_.emplace(key, stream);
     }
     const auto forget = [&] {
@@ -177,7 +179,7 @@ class HostBackend final : public Backend {
     return static_cast<EventHandle>(reinterpret_cast<std::uintptr_t>(event.release()));
   }
   void destroy_event(EventHandle handle) noexcept override {
-    // The queues hold its records.
+    // The queues hold the event's records.
     static_cast<void>(
         Pool<HostEvent>::Ref::adopt(reinterpret_cast<void*>(static_cast<std::uintptr_t>(handle))));
   }
@@ -193,7 +195,7 @@ class HostBackend final : public Backend {
     EventRecordRef record = event_of(handle).latest();
     if (!record) return;
     if (record->is_done()) {
-      record->rethrow_error();  // the event may be of another device, which has failed
+      record->rethrow_error();  // the event's device may be another one, and have failed
     } else {
       engines_->refuse_to_wait_for(record->scheduler());
       stream_of(stream).enqueue(WaitOperation{std::move(record)});
@@ -260,7 +262,7 @@ class HostBackend final : public Backend {
     HostStream& stream = *freed.stream;
     return release(std::move(freed), [&](const auto& block) { return stream.retain(block); });
   }
-  // Not pinned: a copy is a memcpy.
+  // The memory is not pinned, because a copy is a memcpy.
   void* allocate_pinned(std::size_t bytes, PinnedUse /*use*/) override {
     return allocate(pinned_, bytes);
   }
@@ -361,8 +363,8 @@ class HostBackend final : public Backend {
   const DeviceInfo info_;
   const std::shared_ptr<HostMemory> memory_;
   const std::shared_ptr<HostMemory> pinned_;
-  std::unique_ptr<Scheduler> own_;    // null where the device was opened on a fiber
-  std::unique_ptr<TaskGroup> group_;  // the streams' fibers; goes before own_
+  std::unique_ptr<Scheduler> own_;    // null if the device was opened on a fiber
+  std::unique_ptr<TaskGroup> group_;  // the streams' fibers; destroyed before own_
   const std::shared_ptr<Engines> engines_;
   const std::shared_ptr<Pool<EventRecord>> records_ = std::make_shared<Pool<EventRecord>>();
   const std::shared_ptr<Pool<HostEvent>> events_ = std::make_shared<Pool<HostEvent>>();

@@ -1,12 +1,12 @@
 // The host device: a software device, not a mock.
 //
 // Each stream is a FIFO of operations that a fiber runs. Copies copy, kernels are host functions,
-// and engines take turns as those of a GPU do. Bandwidth, latency and kernel time may be modelled:
-// they are then times of the scheduler's clock, so that under a VirtualClock a program takes
-// exactly the time that arithmetic says.
+// and operations take turns on the engines, as on a GPU. Bandwidth, latency and kernel time may be
+// modelled, as times of the scheduler's clock. So under a VirtualClock a program takes exactly the
+// calculated time.
 //
-// A device opened on a fiber is part of that fiber's scheduler. One opened on a plain thread owns a
-// small scheduler.
+// A device that is opened on a fiber runs on that fiber's scheduler. A device that is opened on a
+// plain thread owns a small scheduler.
 #pragma once
 
 #include <memory>

@@ -18,8 +18,8 @@
 namespace leat::gpu::host {
 
 /// Memory of one kind. A block that its user has freed comes back when no stream may use it any
-/// more; an allocation that needs the room waits for it. Make it with std::make_shared. Thread- and
-/// fiber-safe.
+/// more. An allocation that needs the room waits for the block. Must be made with std::make_shared.
+/// Thread- and fiber-safe.
 class HostMemory : public std::enable_shared_from_this<HostMemory> {
  public:
   /// `kind` is the name of this memory for messages; it must outlive this object.
@@ -76,9 +76,9 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   SpinLock lock_;
   std::size_t used_ LEAT_GUARDED_BY(lock_) = 0;  // at most cap_
   std::size_t pending_free_ LEAT_GUARDED_BY(lock_) =
-      0;                                      // bytes of these that their users have freed
+      0;                                      // bytes of used_ that their users have freed
   CallerSet callers_;                         // add() under lock_
-  WaitQueue waiters_ LEAT_GUARDED_BY(lock_);  // for room
+  WaitQueue waiters_ LEAT_GUARDED_BY(lock_);  // allocations that wait for room
 };
 
 }  // namespace leat::gpu::host

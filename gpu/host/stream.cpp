@@ -18,7 +18,7 @@ struct Overloaded : Fs... {
   using Fs::operator()...;
 };
 template <class... Fs>
-Overloaded(Fs...) -> Overloaded<Fs...>;  // which clang 14 does not deduce
+Overloaded(Fs...) -> Overloaded<Fs...>;  // clang 14 does not deduce it
 
 }  // namespace
 
@@ -28,7 +28,7 @@ HostStream::HostStream(std::shared_ptr<Engines> engines, std::string name)
 void HostStream::enqueue_any(HostOperation operation) {
   if (const std::exception_ptr error = engines_->error()) std::rethrow_exception(error);
   // Not a cancellation point, because a fiber that unwinds still enqueues the records that release
-  // its buffers. A deadlock ends the wait all the same.
+  // its buffers. Only a deadlock ends the wait.
   const Shield shield;
   {
     const SpinLockGuard guard(lock_);
@@ -38,7 +38,7 @@ void HostStream::enqueue_any(HostOperation operation) {
     {
       const SpinLockGuard guard(lock_);
       --enqueued_;
-      // Memory retained meanwhile must not wait for the operation that is not sent.
+      // Memory that was retained meanwhile must not wait for this operation, which was not sent.
       for (auto it = retained_.rbegin(); it != retained_.rend() && it->until > enqueued_; ++it) {
         it->until = enqueued_;
       }
@@ -189,7 +189,7 @@ void HostStream::finish(std::optional<HostOperation>& operation) noexcept {
   }
   release_passed();
   if (!reached) return;
-  const std::exception_ptr error = engines_->error();  // then no operation is performed any more
+  const std::exception_ptr error = engines_->error();  // if set, no operation is performed any more
   reached->complete(error == nullptr ? reached_ : now(), error);
 }
 

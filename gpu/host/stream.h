@@ -34,7 +34,7 @@ struct CopyOperation {
   const void* from;
   std::size_t bytes;
   CopyDirection direction;
-  bool first;  // of the copies enqueued together, which have one latency
+  bool first;  // first of several copies enqueued together, which have one latency
 };
 struct KernelOperation {
   UniqueFunction<void()> function;
@@ -51,7 +51,7 @@ struct HostOperation {
   TimePoint enqueued;  // Engines::enqueue_time()
 };
 
-/// One stream. Thread- and fiber-safe, but for run().
+/// One stream. Thread- and fiber-safe, except for run().
 class HostStream {
  public:
   HostStream(std::shared_ptr<Engines> engines, std::string name);
@@ -62,10 +62,10 @@ class HostStream {
   void enqueue(Operation operation) LEAT_EXCLUDES(lock_) {
     enqueue_any({.what = std::move(operation), .enqueued = engines_->enqueue_time()});
   }
-  /// Whether all enqueued operations have ended. What they did happened before a true answer.
+  /// Returns whether all enqueued operations have ended. If true, their effects are visible.
   [[nodiscard]] bool is_done() const noexcept LEAT_EXCLUDES(lock_);
   /// Holds `memory` until all enqueued operations have ended. Returns false if there is no memory
-  /// to note that in: the caller then has to hold it until the stream has ended. Never waits,
+  /// for the entry: the caller then must hold `memory` until the stream has ended. Never waits,
   /// because a kernel's closure may free memory on the stream's own fiber while the queue is full.
   [[nodiscard]] bool retain(const std::shared_ptr<void>& memory) noexcept LEAT_EXCLUDES(lock_);
   /// Ends the queue: the fiber ends when the queued operations have run.
