@@ -12,11 +12,9 @@
 //  - Capacity 0 is a rendezvous: a send completes when a receiver takes the value. A channel of
 //    capacity n buffers n values.
 //  - Values arrive in the order in which they were sent. Waiting senders, and waiting receivers,
-//  are
-//    served first come, first served.
+//    are served first come, first served.
 //  - After close(), receivers still get the buffered values. Then every receive returns
-//  std::nullopt
-//    at once or, if the channel was closed with a cause, rethrows the cause.
+//    std::nullopt at once or, if the channel was closed with a cause, rethrows the cause.
 //  - A default-constructed handle is the nil channel. It is never ready: a send or a receive waits
 //    for ever, and a select ignores the case.
 //  - Memory order: a send happens before its receive completes. A close happens before a receive

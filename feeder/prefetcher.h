@@ -24,8 +24,7 @@
 //   c_k = max(r_k, c_{k-1}, m_{k-d}) + Tx
 //   m_k = max(c_k, m_{k-1}) + Tc
 // On the host device in virtual time every instant equals this. With D devices, which share the
-// workers, the j-th shard to be read is the shard of rank j mod D in batch j div D: its first line
-// is
+// workers, the j-th shard to be read is that of rank j mod D in batch j div D. Its first line is
 //   r_j = max(r_{j-W}, c_{j-PD}) + Tread
 // and the other lines hold for each device. The mean of Tstep is therefore
 // max(Tread D / W, Tx, Tc, (Tx + Tc) / d, (Tread + Tx) / P).

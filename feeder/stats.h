@@ -7,9 +7,8 @@
 //   Tread   a reader fills one batch (host time)
 //   Tx      all copies of one batch, on the device
 //   Tc      the consumer's work on one batch, on the device: from the moment when the batch is
-//   there
-//           (and, with several leases, the batch before is released) to its release. It is measured
-//           in the loop, hence while copies run
+//           there (and, with several leases, the batch before is released) to its release. It is
+//           measured in the loop, hence while copies run
 //   Tstep   from one release to the next, on the device
 //   OE      overlap efficiency = max(Tc, Tx) / Tstep; 1 is perfect
 //   bubble  Tstep - max(Tc, Tx)

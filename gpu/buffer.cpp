@@ -65,8 +65,9 @@ void enqueue_copies(const StreamRef& stream, std::span<const Copy<to_space, from
     ranges[count++] = {to.data(), from.data(), to.size()};
     if (count == ranges.size()) flush();
   }
-  flush();  // even if empty: the backend checks the stream, which may be moved from or unable to
-            // copy
+  // Even if there is nothing to copy: the backend checks the stream, which may be moved from or
+  // unable to copy.
+  flush();
 }
 
 }  // namespace

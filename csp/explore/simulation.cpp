@@ -344,7 +344,7 @@ std::string Simulation::run(UniqueFunction<void()> program, Strategy& strategy) 
   std::set_terminate(previous);
   Worker::set_current(nullptr);
   if (!failure_.empty()) {
-    // The run is abandoned: the program's closures, and what they own, are leaked.
+    // The run is abandoned: the program's closures, and the objects that they own, are leaked.
     for (std::size_t i = 0; i < count_; ++i)
       new UniqueFunction<void()>(std::move(threads_[i].body));
     Safepoint::forget();

@@ -84,7 +84,8 @@ void SchedulerCore::run_main(UniqueFunction<void()> main) {
              } catch (const Cancelled&) {
                // A fiber failed, or there was a deadlock: the root group has the error.
              } catch (...) {
-               // Before the other fibers are stopped: what they throw while unwinding comes second.
+               // Stored before the other fibers are stopped, whose errors would come first
+               // otherwise.
                root_->fail(std::current_exception());
              }
              stop_everything();

@@ -31,7 +31,7 @@ LEAT_INLINE void Worker::wake_here(Fiber& fiber) noexcept {
 //  5. the ring;
 //  6. the pinned list.
 // Before 2, fibers of the pinned inbox join the pinned list. After tuning::kLongestStreak fibers in
-// a row from 2 and 3, the next one goes behind those that wait in 4 to 6.
+// a row from 2 and 3, the next one goes behind the fibers that wait in 4 to 6.
 inline Fiber* Worker::pick_queued() noexcept {
   if (Fiber* const fiber = resume_first_.get()) {
     resume_first_.set(nullptr);

@@ -1,4 +1,4 @@
-// The shuffled order. What is always true here:
+// The shuffled order. Always true:
 //
 //  - One pass of the network is a bijection of the domain 0 .. 2^(2h)-1, the smallest with an even
 //    number of bits that holds all samples (under 4 * size numbers): a balanced Feistel network,

@@ -48,7 +48,7 @@ LEAT_IN_HANDLER void grow(std::atomic<std::uintptr_t>& value, std::uintptr_t lea
   }
 }
 
-// The node whose range the address is in.
+// The node whose range contains an address, and that range.
 struct Found {
   Node* node;
   std::uintptr_t begin;

@@ -29,7 +29,7 @@ struct IdxArray {
 /// Reads the whole file, which has to hold `dimensions` (1 to 255) dimensions of unsigned bytes.
 /// Throws leat::Error, with the file and where in it, if the file is missing, unreadable, of
 /// another type or rank, cut off, corrupt (gzip's checksum is verified) or longer than its header
-/// says. What it allocates is bounded by what the file holds, whatever the header claims.
+/// says. Allocates no more than the file can hold, whatever the header claims.
 /// Thread-safe; blocks the thread while it reads.
 [[nodiscard]] IdxArray read_idx(const std::filesystem::path& file, unsigned dimensions);
 

@@ -43,7 +43,7 @@ void give(const Tensor& from, leat_tensor* to) noexcept {
 }  // namespace
 }  // namespace leat::feeder::c
 
-using namespace leat::feeder::c;  // NOLINT(google-build-using-namespace): whose border this is
+using namespace leat::feeder::c;  // NOLINT(google-build-using-namespace): this is its C API
 using leat::feeder::Lease;
 
 extern "C" {

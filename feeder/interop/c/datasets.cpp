@@ -106,7 +106,7 @@ void FunctionDataset::read(std::uint64_t index, Sample& out) const {
 }  // namespace
 }  // namespace leat::feeder::c
 
-using namespace leat::feeder::c;  // NOLINT(google-build-using-namespace): whose border this is
+using namespace leat::feeder::c;  // NOLINT(google-build-using-namespace): this is its C API
 
 extern "C" {
 

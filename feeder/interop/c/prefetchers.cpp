@@ -151,7 +151,7 @@ leat_status text_of(const leat_prefetcher* prefetcher, char* buffer, std::size_t
 }  // namespace
 }  // namespace leat::feeder::c
 
-using namespace leat::feeder::c;  // NOLINT(google-build-using-namespace): whose border this is
+using namespace leat::feeder::c;  // NOLINT(google-build-using-namespace): this is its C API
 
 extern "C" {
 

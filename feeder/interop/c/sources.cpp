@@ -250,7 +250,7 @@ struct Arrays {
 }  // namespace
 }  // namespace leat::feeder::c
 
-using namespace leat::feeder::c;  // NOLINT(google-build-using-namespace): whose border this is
+using namespace leat::feeder::c;  // NOLINT(google-build-using-namespace): this is its C API
 
 extern "C" {
 
