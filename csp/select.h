@@ -13,7 +13,7 @@
 //  - The handler of on_recv gets a std::optional<T>: std::nullopt if the channel is closed and
 //    drained.
 //  - otherwise() is chosen only if no other case is ready. All channels are compared at one
-//  instant.
+//    instant.
 //  - on_timeout() counts from its own call.
 //  - Nil channels are never ready. The same channel may stand in several cases, in both directions;
 //    a select never communicates with itself.
