@@ -55,10 +55,10 @@ allowed() {
       ;;
     boost/*) [[ $layer == csp ]] ;;
     cuda.h | cuda_*.h | cuda/* | cub/* | nvtx3/* | driver_types.h)
-      # bench/gpu/cuda/ makes CUDA's own calls, for Leat's to be compared with; the tests of cuda are
-      # what a user's CUDA code does beside Leat, and the runtime's stand-in.
+      # bench/gpu/cuda/ makes CUDA's own calls, for Leat's to be compared with. The tests of cuda and
+      # the example are a user's CUDA code beside Leat; the tests also have the runtime's stand-in.
       [[ $file == gpu/cuda/* || $file == *.cu || $file == bench/gpu/cuda/* || $file == tests/gpu/cuda* ||
-        $file == tests/feeder/cuda/* ]]
+        $file == tests/feeder/cuda/* || $file == examples/09_own_stream.cpp ]]
       ;;
     zlib.h | jpeglib.h | jerror.h | png.h)
       [[ $file == feeder/sources/* ]]
