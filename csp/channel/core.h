@@ -59,11 +59,11 @@ struct ElementType {
 /// bench/results/csp.md.
 struct ChannelStats {
   std::uint64_t sent = 0;      // values sent so far
-  std::uint64_t received = 0;  // of these, received
+  std::uint64_t received = 0;  // values received so far
   std::size_t buffered = 0;    // now
   std::size_t capacity = 0;
-  std::size_t senders = 0;    // that wait now, selects included
-  std::size_t receivers = 0;  // that wait now, selects included
+  std::size_t senders = 0;    // senders that wait now, selects included
+  std::size_t receivers = 0;  // receivers that wait now, selects included
   /// Total time that senders, and receivers, have waited. Counts the waits that a transfer on this
   /// channel has ended. The clock is read once in several switches, so short waits are inexact.
   Duration send_wait{};

@@ -39,7 +39,7 @@ std::size_t choose(std::size_t count, [[maybe_unused]] Fiber* fiber) noexcept {
 #endif
 }
 
-// By address, so that two operations on the same channels cannot block each other.
+// Orders the locks by address, so that two operations on the same channels cannot block each other.
 void choose_lock_order(std::span<Case> cases) {
   for (Case& one : cases) one.lock_order = &one;
   const auto first = boost::make_transform_iterator(
@@ -123,7 +123,7 @@ class SelectOperation {
     const auto enqueue = [&](Waiter& waiter) LEAT_NO_THREAD_SAFETY_ANALYSIS {
       const Cycles now = coarse_now(worker_);
       bool locked = false;
-      // In the order of polling: of several cases on one channel a peer finds any first.
+      // In the order of polling, so that of several cases on one channel a peer may find any first.
       for (const Case& turn : cases_) {
         Case& one = cases_[turn.poll_order];
         if (one.channel == nullptr) continue;

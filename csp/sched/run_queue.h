@@ -60,7 +60,7 @@ class RunRing {
     return tail_.load(std::memory_order_relaxed);
   }
 
-  /// By the owner. False if it is full.
+  /// Called by the owner. Returns false if the ring is full.
   bool push(Fiber& fiber) noexcept {
     const std::uint32_t tail = tail_.load(std::memory_order_relaxed);
     // acquire: a thief reads a slot before it moves head_ past it, so the slot may be overwritten.
@@ -71,7 +71,7 @@ class RunRing {
     return true;
   }
 
-  /// By the owner. `alone`: no worker steals, because there is only one.
+  /// Called by the owner. `alone`: no worker steals, because there is only one worker.
   Fiber* pop(bool alone) noexcept {
     std::uint32_t head = head_.load(std::memory_order_relaxed);
     for (;;) {
@@ -88,8 +88,8 @@ class RunRing {
     }
   }
 
-  /// By the owner, where no other worker steals: swaps the fiber that was pushed last with the one
-  /// that has `before` fibers in front of it.
+  /// Called by the owner, if no other worker steals. Swaps the fiber that was pushed last with the
+  /// fiber that has `before` fibers in front of it.
   void exchange_last(std::uint32_t before) noexcept {
     Atomic<Fiber*>& one = slots_[(head_.load(std::memory_order_relaxed) + before) % kSize];
     Atomic<Fiber*>& last = slots_[(tail_.load(std::memory_order_relaxed) - 1) % kSize];
@@ -98,14 +98,15 @@ class RunRing {
     one.store(pushed_last, std::memory_order_relaxed);
   }
 
-  /// By any worker: takes half of the fibers, the oldest first, at most kSize / 2. Returns their
-  /// number.
+  /// Called by any worker. Takes half of the fibers, the oldest first, at most kSize / 2. Returns
+  /// their number.
   std::uint32_t steal_half(std::array<Fiber*, kSize / 2>& out) noexcept {
     std::uint32_t head = head_.load(std::memory_order_acquire);
     for (;;) {
       // acquire: pairs with push().
       const std::uint32_t size = tail_.load(std::memory_order_acquire) - head;
-      if (size == 0 || size > kSize) return 0;  // the latter: head is stale, its owner is at work
+      if (size == 0 || size > kSize)
+        return 0;  // larger than kSize: `head` is stale, because the owner is at work
       const std::uint32_t count = size - size / 2;
       for (std::uint32_t i = 0; i < count; ++i) {
         out[i] = slots_[(head + i) % kSize].load(std::memory_order_relaxed);
@@ -130,16 +131,16 @@ class FiberSlot {
   [[nodiscard]] bool empty() const noexcept {
     return fiber_.load(std::memory_order_relaxed) == nullptr;
   }
-  /// By the owner. False if the slot is not empty. Only the owner fills it, so no read-modify-write
-  /// is needed.
+  /// Called by the owner. Returns false if the slot is not empty. Only the owner fills the slot, so
+  /// no read-modify-write is needed.
   bool put(Fiber& fiber) noexcept {
     if (!empty()) return false;
     // release: publishes all that the fiber's waker wrote.
     fiber_.store(&fiber, std::memory_order_release);
     return true;
   }
-  /// By any worker. Null if the slot is empty. `alone`: no worker steals, because there is only
-  /// one.
+  /// Called by any worker. Returns null if the slot is empty. `alone`: no worker steals, because
+  /// there is only one worker.
   Fiber* take(bool alone) noexcept {
     if (empty()) return nullptr;
     if (!alone) return fiber_.exchange(nullptr, std::memory_order_acquire);

@@ -237,7 +237,7 @@ Fiber& SchedulerCore::make_fiber(GroupCore& group, UniqueFunction<void()>&& body
   return fiber;
 }
 
-// For a fiber that was made and will not be launched.
+// Gives back a fiber that was made and will not be launched.
 void SchedulerCore::discard(Fiber& fiber) noexcept {
   fiber.body_ = {};
   if (fiber.has_stack_.get()) {

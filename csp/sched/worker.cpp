@@ -58,7 +58,7 @@ void Worker::run() noexcept {
 
 // ---- where a fiber is queued
 
-// For wake_here(), where the run-next slot is taken or the fiber does not belong there.
+// For wake_here(), if the run-next slot is full or the fiber does not belong there.
 void Worker::wake_here_slow(Fiber& fiber) noexcept {
   if (shuffles_) {
     push_at_random(fiber);
@@ -114,8 +114,8 @@ void Worker::push_at_random(Fiber& fiber) noexcept {
   ring_.exchange_last(static_cast<std::uint32_t>(((drawn >> 32U) * ring_.size()) >> 32U));
 }
 
-// Where slices are short the fiber's turn comes soon, and waking another worker for it would cost
-// more. The monitor sees to it that the turn comes.
+// If slices are short, the fiber's turn comes soon, and waking another worker for it would cost
+// more. The monitor ensures that the turn comes.
 void Worker::push_woken(Fiber& fiber) noexcept {
   if (fiber.home_.get() != nullptr || ring_.size() >= tuning::kSmallQueue) {
     push_back(fiber);
@@ -314,7 +314,7 @@ Fiber* Worker::spin() noexcept {
   // Spinning would keep the waker from its CPU. A worker that is counted as a spinner was sent to
   // look: there is work.
   if (shares_cpu_ && !spinning_) return nullptr;
-  // For an only worker, work can come from outside alone: from other threads.
+  // If this is the only worker, new work can only come from other threads.
   if (alone_ ? !slept_shortly_.get() : !core_.may_spin(*this)) return nullptr;
   do {
     remember_progress();

@@ -18,8 +18,8 @@
 // At most tuning::kLongestStreak fibers in a row come from the two slots, so that fibers that wake
 // each other do not starve the others.
 //
-// Where a seed decides the order (one worker, virtual time), all fibers stand in the ring, at
-// random places.
+// If a seed decides the order (one worker, virtual time), all fibers are in the ring, at random
+// places.
 #pragma once
 
 #include <cstddef>
@@ -99,8 +99,8 @@ class Worker {
 
   /// The state of another worker when this worker last looked at it.
   struct Seen {
-    std::uint64_t switches = 0;  // as the monitor
-    struct Ring {                // as a thief
+    std::uint64_t switches = 0;  // noted by the monitor
+    struct Ring {                // noted by a thief
       std::uint64_t switches = 0;
       std::uint32_t taken = 0;
       Cycles since = 0;  // 0: the ring was empty
@@ -175,8 +175,9 @@ class Worker {
   RelaxedAtomic<void (*)(void*) noexcept> held_drop_{nullptr};
   RelaxedAtomic<void*> held_argument_{nullptr};
 
-  Context scheduler_context_;                                    // of the thread's own stack
-  RelaxedAtomic<Context::ExceptionState*> exceptions_{nullptr};  // of the thread
+  Context scheduler_context_;  // on the thread's own stack
+  RelaxedAtomic<Context::ExceptionState*> exceptions_{
+      nullptr};  // the thread's record of exceptions
 
   FiberSlot run_next_;
   FiberSlot handoff_;
@@ -184,7 +185,7 @@ class Worker {
   // Grows with every fiber that this worker takes. While it does not change, one fiber runs.
   RelaxedAtomic<std::uint64_t, Atomic> switches_{0};
 
-  std::vector<Seen> seen_;  // of each worker
+  std::vector<Seen> seen_;  // by index of the worker
 
   // SchedulerCore::lock_ protects these.
   FiberList pinned_inbox_;   // pinned here, made ready by other threads

@@ -276,7 +276,7 @@ std::vector<fs::path> find_files(const FilePatterns& patterns, std::string_view 
   std::vector<fs::path> files;
   files.reserve(found.size());
   for (Found& one : found) files.push_back(std::move(one.file));
-  // By bytes: paths themselves compare part by part.
+  // Compares strings, byte by byte. (Paths compare part by part.)
   std::sort(files.begin(), files.end(),
             [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
   return files;

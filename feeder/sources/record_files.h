@@ -26,12 +26,12 @@ class RecordFiles {
 
   [[nodiscard]] std::uint64_t size() const noexcept { return index_.size(); }
 
-  /// Where a record is.
+  /// The place of a record.
   struct Place {
     const MappedFile& file;
     std::uint64_t offset;  ///< of the first byte of the record
   };
-  /// Where record `index` < size() is.
+  /// Returns the place of record `index` < size().
   [[nodiscard]] Place find(std::uint64_t index) const noexcept;
 
  private:

@@ -21,7 +21,7 @@ using resize_kernels::kRows;
 using resize_kernels::Taps;
 using resize_kernels::WeightPair;
 
-constexpr std::uint32_t kMostPixels = std::uint32_t{1} << 20;  // of an axis
+constexpr std::uint32_t kMostPixels = std::uint32_t{1} << 20;  // the most pixels of an axis
 
 [[noreturn]] void refuse_resize(const std::string& why) {
   throw std::invalid_argument("leat: a resize " + why);

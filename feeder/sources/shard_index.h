@@ -15,12 +15,12 @@ class ShardIndex {
   void add(std::uint64_t samples) { ends_.push_back(size() + samples); }
   [[nodiscard]] std::uint64_t size() const noexcept { return ends_.empty() ? 0 : ends_.back(); }
 
-  /// Where a sample is.
+  /// The place of a sample.
   struct Place {
     std::size_t shard;
     std::uint64_t index;  ///< in the shard
   };
-  /// Where sample `index` < size() is. Takes time logarithmic in the number of shards.
+  /// Returns the place of sample `index` < size(), in time logarithmic in the number of shards.
   [[nodiscard]] Place find(std::uint64_t index) const noexcept {
     const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
     return {static_cast<std::size_t>(end - ends_.begin()),
