@@ -1,26 +1,18 @@
 // Errors of devices, read as their user reads them.
 #pragma once
 
-#include <gtest/gtest.h>
-
+#include <initializer_list>
 #include <string_view>
-#include <vector>
 
 #include "leat/gpu/error.h"
+#include "tests/support/texts.h"
 
 namespace leat::support {
 
 /// Fails the test unless `f()` throws a GpuError whose text has all of `parts`.
-template <class F>
-void expect_gpu_error(const F& f, const std::vector<std::string_view>& parts) {
-  try {
-    f();
-    ADD_FAILURE() << "no error";
-  } catch (const gpu::GpuError& e) {
-    for (const std::string_view part : parts) {
-      EXPECT_NE(std::string_view(e.what()).find(part), std::string_view::npos) << e.what();
-    }
-  }
+template <class F, class Parts = std::initializer_list<std::string_view>>
+void expect_gpu_error(const F& f, const Parts& parts) {
+  expect_throws<gpu::GpuError>(f, parts);
 }
 
 }  // namespace leat::support

@@ -17,8 +17,7 @@
 #include <string>
 #include <utility>
 
-#include "leat/csp/clock.h"
-#include "leat/csp/scheduler.h"
+#include "tests/support/run.h"
 
 namespace leat::support {
 
@@ -49,8 +48,7 @@ class PlaceTest : public testing::TestWithParam<Place> {
     if (GetParam() == Place::kPlainThread) {
       std::forward<Body>(body)();
     } else {
-      VirtualClock clock;
-      run(std::forward<Body>(body), {.workers = static_cast<int>(GetParam()), .clock = &clock});
+      in_virtual_time({.workers = static_cast<int>(GetParam())}, std::forward<Body>(body));
     }
   }
 };

@@ -45,13 +45,13 @@ void on_plain_threads(int count, const F& f) {
   on_plain_threads(count, f, [] {});
 }
 
-/// Calls f() on a fiber: on the calling one, or on the first one of a run.
+/// Calls f() on a fiber: on the calling one, or on the first one of a run with these options.
 template <class F>
-void on_a_fiber(F&& f) {
+void on_a_fiber(F&& f, const SchedulerOptions& options = {}) {
   if (on_fiber()) {
     f();
   } else {
-    run(f);
+    run(f, options);
   }
 }
 

@@ -42,6 +42,20 @@ void run_each(Body&& body) {
       [&](const SchedulerOptions& options, const VirtualClock&) { leat::run(body, options); });
 }
 
+/// Runs `body` in virtual time, and returns how much of it has passed by its end.
+template <class Body>
+Duration in_virtual_time(SchedulerOptions options, Body&& body) {
+  VirtualClock clock;
+  options.clock = &clock;
+  leat::run(std::forward<Body>(body), options);
+  return clock.elapsed();
+}
+/// The same on one worker.
+template <class Body>
+Duration in_virtual_time(Body&& body) {
+  return in_virtual_time({.workers = 1}, std::forward<Body>(body));
+}
+
 /// How many rounds a test that would take `count` takes where each is slow: a switch costs
 /// ThreadSanitizer a hundred times as much, and it knows about 8,000 threads and fibers in all.
 constexpr int rounds(int count) {

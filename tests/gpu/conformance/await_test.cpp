@@ -44,11 +44,7 @@ TEST_P(GpuAwait, AwaitSuspendsTheFiberAlone) {
       group.wait();
       EXPECT_TRUE(event.is_done());
     };
-    if (on_fiber()) {
-      await_and_open();
-    } else {
-      run(await_and_open, {.workers = 1});
-    }
+    on_a_fiber(await_and_open, {.workers = 1});
   });
 }
 

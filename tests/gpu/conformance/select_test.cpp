@@ -86,11 +86,7 @@ TEST_P(GpuSelect, SuspendsTheFiberUntilTheEventIsDone) {
       gate.open();
       group.wait();
     };
-    if (on_fiber()) {
-      select_and_open();
-    } else {
-      run(select_and_open, {.workers = 1});
-    }
+    on_a_fiber(select_and_open, {.workers = 1});
   });
 }
 

@@ -273,27 +273,34 @@ TEST(CudaFaults, ADeviceThatFailsSaysSoForEver) {
   stand_in::reset();  // what a failed device has cannot be given back
 }
 
+// A fiber waits for an event when fail() is called.
+template <class Fail>
+void expect_waiter_told(const Things& things, cudaError_t code, const Fail& fail) {
+  run(
+      [&] {
+        const support::Gate gate(*things.stream);
+        things.event->record(*things.stream);
+        TaskGroup group;
+        group.go([&] {
+          try {
+            things.event->await();
+            ADD_FAILURE() << "nothing was told";
+          } catch (const GpuError& error) {
+            EXPECT_EQ(error.code(), code);
+          }
+        });
+        yield();
+        fail();
+        group.wait();
+      },
+      {.workers = 1});
+}
+
 TEST(CudaFaults, ADeviceThatFailsWakesWhoAwaits) {
   {
     Things things;
-    run(
-        [&] {
-          const support::Gate gate(*things.stream);
-          things.event->record(*things.stream);
-          TaskGroup group;
-          group.go([&] {
-            try {
-              things.event->await();
-              ADD_FAILURE() << "nothing was told";
-            } catch (const GpuError& error) {
-              EXPECT_EQ(error.code(), cudaErrorECCUncorrectable);
-            }
-          });
-          yield();
-          stand_in::fail_device(0, cudaErrorECCUncorrectable);
-          group.wait();
-        },
-        {.workers = 1});
+    expect_waiter_told(things, cudaErrorECCUncorrectable,
+                       [] { stand_in::fail_device(0, cudaErrorECCUncorrectable); });
   }
   stand_in::reset();
 }
@@ -301,24 +308,7 @@ TEST(CudaFaults, ADeviceThatFailsWakesWhoAwaits) {
 TEST(CudaFaults, HandlesThatOutliveTheRuntimeAreDestroyedQuietly) {
   {
     Things things;
-    run(
-        [&] {
-          const support::Gate gate(*things.stream);
-          things.event->record(*things.stream);
-          TaskGroup group;
-          group.go([&] {
-            try {
-              things.event->await();
-              ADD_FAILURE() << "nothing was told";
-            } catch (const GpuError& error) {
-              EXPECT_EQ(error.code(), cudaErrorCudartUnloading);
-            }
-          });
-          yield();
-          stand_in::unload();
-          group.wait();
-        },
-        {.workers = 1});
+    expect_waiter_told(things, cudaErrorCudartUnloading, [] { stand_in::unload(); });
     for (const Call& one : all_calls()) {
       SCOPED_TRACE(one.name);
       if (one.quiet || std::string(one.name) == "open") continue;
