@@ -19,11 +19,13 @@
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
 #include "tests/feeder/prefetcher_fixture.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace device_transform_test {
 
 using namespace std::chrono_literals;
+using support::in_virtual_time;
 using support::kPlaces;
 using support::Numbers;
 using support::place_title;
@@ -117,8 +119,7 @@ TEST_P(DeviceTransforms, OneThatMakesNoSenseIsRefused) {
 TEST(DeviceTransformsExact, ABatchThatNobodyLeasesIsNotOverwrittenUnderItsTransform) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    VirtualClock clock;
-    const auto body = [&] {
+    in_virtual_time({.workers = 1, .seed = seed}, [&] {
       std::mt19937_64 random(seed);
       std::mt19937_64 random_length(~seed);  // the copier's
       const Numbers data({.size = 64});
@@ -156,8 +157,7 @@ TEST(DeviceTransformsExact, ABatchThatNobodyLeasesIsNotOverwrittenUnderItsTransf
         sleep_for(Duration(random() % 3'000));
       }
       stream.sync();
-    };
-    run(body, {.workers = 1, .clock = &clock, .seed = seed});
+    });
     if (testing::Test::HasFailure()) return;
   }
 }
@@ -165,8 +165,7 @@ TEST(DeviceTransformsExact, ABatchThatNobodyLeasesIsNotOverwrittenUnderItsTransf
 // The transforms' stream runs beside the copies': the next batch is copied while this one is
 // transformed.
 TEST(DeviceTransformsExact, RunBesideTheNextCopy) {
-  VirtualClock clock;
-  const auto body = [] {
+  in_virtual_time([] {
     const Numbers data({.size = 4 * 20, .pattern_bytes = 92});  // Tx 400 ns
     const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
     const gpu::Stream stream(device);
@@ -179,8 +178,7 @@ TEST(DeviceTransformsExact, RunBesideTheNextCopy) {
     for (const Lease& batch : feed.epoch(0, stream)) static_cast<void>(batch);
     stream.sync();
     EXPECT_EQ(now().time_since_epoch(), 20 * 400ns + 300ns);
-  };
-  run(body, {.workers = 1, .clock = &clock});
+  });
 }
 
 // Tensors of variable length.
@@ -243,13 +241,8 @@ TEST_P(VariableLength, ASampleThatIsLongerThanDeclaredIsAnErrorThatSaysSo) {
     data.too_long = 9;
     Prefetcher feed(data, gpu::open("host"), {.batch_size = 8, .order = Order::kSequential});
     EXPECT_TRUE(feed.next().has_value());
-    try {
-      static_cast<void>(feed.next());
-      ADD_FAILURE() << "no error";
-    } catch (const Error& e) {
-      expect_contains(e.what(),
-                      {"sample 9", "\"tokens\" of length 12", "the 11 there is room for"});
-    }
+    expect_throws<Error>([&] { static_cast<void>(feed.next()); },
+                         {"sample 9", "\"tokens\" of length 12", "the 11 there is room for"});
   });
 }
 

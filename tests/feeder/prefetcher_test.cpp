@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <future>
-#include <memory>
 #include <optional>
 #include <random>
 #include <span>
@@ -20,16 +19,17 @@
 
 #include "leat/csp/scheduler.h"
 #include "leat/gpu/device.h"
-#include "leat/gpu/error.h"
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
 #include "tests/feeder/prefetcher_fixture.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace prefetcher_test {
 
 using namespace std::chrono_literals;
 using support::expected_samples;
+using support::in_virtual_time;
 using support::kPlaces;
 using support::launch_check;
 using support::Numbers;
@@ -46,12 +46,7 @@ TEST_P(PrefetcherTest, RefusesOptionsThatAreZeroAndNamesThem) {
     const Numbers data({.size = 8});
     const gpu::Device device = gpu::open("host");
     const auto expect_refused = [&](const PrefetcherOptions& options, const char* name) {
-      try {
-        const Prefetcher feed(data, device, options);
-        ADD_FAILURE() << name << " of 0 was accepted";
-      } catch (const std::invalid_argument& e) {
-        expect_contains(e.what(), {name});
-      }
+      expect_throws<std::invalid_argument>([&] { Prefetcher(data, device, options); }, {name});
     };
     expect_refused({}, "batch_size");
     expect_refused({.batch_size = 1, .prefetch_depth = 0}, "prefetch_depth");
@@ -65,12 +60,8 @@ TEST_P(PrefetcherTest, RefusesAbsurdNumbersAndSaysHowManyAreAllowed) {
     const Numbers data({.size = 8});
     const gpu::Device device = gpu::open("host");
     const auto expect_refused = [&](const PrefetcherOptions& options, const char* name) {
-      try {
-        const Prefetcher feed(data, device, options);
-        ADD_FAILURE() << name << " was accepted";
-      } catch (const std::invalid_argument& e) {
-        expect_contains(e.what(), {name, "at most 4096"});
-      }
+      expect_throws<std::invalid_argument>([&] { Prefetcher(data, device, options); },
+                                           {name, "at most 4096"});
     };
     for (const std::size_t many : {std::size_t{4097}, std::size_t{1} << 32, ~std::size_t{0}}) {
       expect_refused({.batch_size = 1, .prefetch_depth = many}, "prefetch_depth");
@@ -83,10 +74,8 @@ TEST_P(PrefetcherTest, RefusesAbsurdNumbersAndSaysHowManyAreAllowed) {
 
 TEST_P(PrefetcherTest, ABatchLargerThanTheDatasetIsTheWholeDataset) {
   in_place([] {
-    const Numbers data({.size = 8});
     for (const std::size_t batch_size : {std::size_t{9}, ~std::size_t{0}}) {
-      const PrefetcherOptions options = {.batch_size = batch_size};
-      Prefetcher feed(data, gpu::open("host"), options);
+      NumbersFeed feed({.size = 8}, {.batch_size = batch_size});
       EXPECT_EQ(feed.batches_per_epoch(), 1U);
       EXPECT_EQ(epoch_of(feed, 0).at(0).size(), 8U);
     }
@@ -100,14 +89,12 @@ TEST(PrefetcherElsewhere, MadeOnAPlainThreadItMayBeUsedInsideRun) {
     for (int i = 0; i < 20; ++i) {
       std::promise<void> open;
       const std::shared_future<void> opened(open.get_future());
-      const Numbers data({.size = 8, .on_read = [&](std::uint64_t) { opened.wait(); }});
-      const PrefetcherOptions options = {.batch_size = 4};
-      Prefetcher feed(data, gpu::open("host"), options);
+      NumbersFeed feed({.size = 8, .on_read = [&](std::uint64_t) { opened.wait(); }});
       const auto body = [&] {
         go([&] {  // with one worker: once the consumer waits
           open.set_value();
         });
-        EXPECT_EQ(epoch_of(feed, 0), expected_epoch(data, options, 0));
+        EXPECT_EQ(epoch_of(feed, 0), feed.want_epoch(0));
       };
       run(body, {.workers = workers});
     }
@@ -133,17 +120,15 @@ TEST_P(PrefetcherTest, RefusesADatasetWithoutFields) {
 TEST_P(PrefetcherTest, DeliversEverySampleOnceInTheSamplersOrder) {
   in_place([] {
     for (const Order order : {Order::kSequential, Order::kShuffled}) {
-      const Numbers data({.size = 103});
-      const PrefetcherOptions options = {.batch_size = 8, .order = order, .seed = 5};
-      Prefetcher feed(data, gpu::open("host"), options);
+      NumbersFeed feed({.size = 103}, {.batch_size = 8, .order = order, .seed = 5});
       for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
         const Batches batches = epoch_of(feed, epoch);
-        EXPECT_EQ(batches, expected_epoch(data, options, epoch));
-        std::vector<int> seen(data.size(), 0);
+        EXPECT_EQ(batches, feed.want_epoch(epoch));
+        std::vector<int> seen(feed.data.size(), 0);
         for (const auto& batch : batches) {
           for (const std::uint64_t sample : batch) ++seen.at(sample);
         }
-        EXPECT_EQ(seen, std::vector<int>(data.size(), 1));
+        EXPECT_EQ(seen, std::vector<int>(feed.data.size(), 1));
       }
     }
   });
@@ -181,19 +166,16 @@ TEST_P(PrefetcherTest, TheBatchesAreTheSameForAnyWorkersSlotsAndDepth) {
 
 TEST_P(PrefetcherTest, TheLastBatchIsPartialOrDropped) {
   in_place([] {
-    const gpu::Device device = gpu::open("host");
     for (const std::uint64_t size : {1U, 7U, 8U, 9U, 31U, 32U}) {
       for (const LastBatch last : {LastBatch::kPartial, LastBatch::kDrop}) {
         SCOPED_TRACE(testing::Message() << size << " samples");
-        const Numbers data({.size = size});
-        const PrefetcherOptions options = {.batch_size = 8, .last_batch = last};
-        Prefetcher feed(data, device, options);
+        NumbersFeed feed({.size = size}, {.batch_size = 8, .last_batch = last});
         const bool partial = last == LastBatch::kPartial;
         EXPECT_EQ(feed.batches_per_epoch(), partial ? (size + 7) / 8 : size / 8);
         for (const std::uint64_t epoch : {0U, 1U}) {
           const Batches batches = epoch_of(feed, epoch);
           EXPECT_EQ(batches.size(), feed.batches_per_epoch());
-          EXPECT_EQ(batches, expected_epoch(data, options, epoch));
+          EXPECT_EQ(batches, feed.want_epoch(epoch));
         }
       }
     }
@@ -202,8 +184,7 @@ TEST_P(PrefetcherTest, TheLastBatchIsPartialOrDropped) {
 
 TEST_P(PrefetcherTest, AnEmptyDatasetHasEmptyEpochs) {
   in_place([] {
-    const Numbers data({.size = 0});
-    Prefetcher feed(data, gpu::open("host"), {.batch_size = 8});
+    NumbersFeed feed({.size = 0}, {.batch_size = 8});
     EXPECT_EQ(feed.batches_per_epoch(), 0U);
     for (const std::uint64_t epoch : {0U, 1U, 2U, 9U, 9U, 0U}) {
       EXPECT_EQ(epoch_of(feed, epoch), Batches{});
@@ -216,26 +197,22 @@ TEST_P(PrefetcherTest, AnEmptyDatasetHasEmptyEpochs) {
 
 TEST_P(PrefetcherTest, EpochsComeInAnyOrderThatIsAskedFor) {
   in_place([] {
-    const Numbers data({.size = 29, .on_read = uneven_reads()});
-    const PrefetcherOptions options = {.batch_size = 4, .workers = 2};
-    Prefetcher feed(data, gpu::open("host"), options);
+    NumbersFeed feed({.size = 29, .on_read = uneven_reads()}, {.batch_size = 4, .workers = 2});
     for (const std::uint64_t epoch : {3U, 4U, 0U, 0U, 17U, 18U, 19U, 1U, 0U}) {
-      EXPECT_EQ(epoch_of(feed, epoch), expected_epoch(data, options, epoch)) << "epoch " << epoch;
+      EXPECT_EQ(epoch_of(feed, epoch), feed.want_epoch(epoch)) << "epoch " << epoch;
     }
   });
 }
 
 TEST_P(PrefetcherTest, AfterALoopThatWasLeftAnyEpochIsWholeAgain) {
   in_place([] {
-    const Numbers data({.size = 29, .on_read = uneven_reads()});
-    const PrefetcherOptions options = {.batch_size = 4, .workers = 2};
-    Prefetcher feed(data, gpu::open("host"), options);
+    NumbersFeed feed({.size = 29, .on_read = uneven_reads()}, {.batch_size = 4, .workers = 2});
     for (std::uint64_t taken = 1; taken <= feed.batches_per_epoch(); ++taken) {
       for (const std::uint64_t after : {5U, 6U, 2U}) {
         for (Lease& batch : feed.epoch(5)) {
           if (batch.index() + 1 == taken) break;
         }
-        EXPECT_EQ(epoch_of(feed, after), expected_epoch(data, options, after))
+        EXPECT_EQ(epoch_of(feed, after), feed.want_epoch(after))
             << "epoch " << after << " after " << taken << " batches of epoch 5";
       }
     }
@@ -244,18 +221,14 @@ TEST_P(PrefetcherTest, AfterALoopThatWasLeftAnyEpochIsWholeAgain) {
 
 TEST_P(PrefetcherTest, AfterALoopThatThrewTheNextEpochIsWholeAgain) {
   in_place([] {
-    const Numbers data({.size = 29});
-    const PrefetcherOptions options = {.batch_size = 4};
-    const gpu::Device device = gpu::open("host");
-    const gpu::Stream stream(device);
-    Prefetcher feed(data, device, options);
+    NumbersFeed feed({.size = 29});
     const auto train = [&] {
-      for (Lease& batch : feed.epoch(0, stream)) {
+      for (Lease& batch : feed.epoch(0, feed.stream)) {
         if (batch.index() == 3) throw std::domain_error("loss is not a number");
       }
     };
     EXPECT_THROW(train(), std::domain_error);
-    EXPECT_EQ(epoch_of(feed, 0), expected_epoch(data, options, 0));
+    EXPECT_EQ(epoch_of(feed, 0), feed.want_epoch(0));
   });
 }
 
@@ -272,26 +245,22 @@ TEST_P(PrefetcherTest, AnEpochThatIsNeverBegunReadsNothing) {
 
 TEST_P(PrefetcherTest, NextGivesBatchAfterBatchAndTheEndBetweenEpochs) {
   in_place([] {
-    const Numbers data({.size = 10});
-    const PrefetcherOptions options = {.batch_size = 4};
-    Prefetcher feed(data, gpu::open("host"), options);
+    NumbersFeed feed({.size = 10});
     for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
-      EXPECT_EQ(rest_of(feed), expected_epoch(data, options, epoch));
+      EXPECT_EQ(rest_of(feed), feed.want_epoch(epoch));
     }
-    EXPECT_EQ(epoch_of(feed, 9), expected_epoch(data, options, 9));
-    EXPECT_EQ(rest_of(feed), expected_epoch(data, options, 10));
+    EXPECT_EQ(epoch_of(feed, 9), feed.want_epoch(9));
+    EXPECT_EQ(rest_of(feed), feed.want_epoch(10));
   });
 }
 
 TEST_P(PrefetcherTest, NextGoesOnInAnEpochWhoseLoopWasLeft) {
   in_place([] {
-    const Numbers data({.size = 20});
-    const PrefetcherOptions options = {.batch_size = 4};
-    Prefetcher feed(data, gpu::open("host"), options);
+    NumbersFeed feed({.size = 20});
     for (Lease& batch : feed.epoch(6)) {
       if (batch.index() == 1) break;
     }
-    Batches rest = expected_epoch(data, options, 6);
+    Batches rest = feed.want_epoch(6);
     rest.erase(rest.begin(), rest.begin() + 2);
     EXPECT_EQ(rest_of(feed), rest);
   });
@@ -299,41 +268,33 @@ TEST_P(PrefetcherTest, NextGoesOnInAnEpochWhoseLoopWasLeft) {
 
 // Time stands still while any fiber can run, so after an hour everybody waits.
 TEST(PrefetcherAhead, ReadsTheNextEpochIntoEverySlotBeforeItIsAskedFor) {
-  VirtualClock clock;
-  const auto body = [] {
-    const Numbers data({.size = 100});
-    Prefetcher feed(data, gpu::open("host"),
-                    {.batch_size = 4, .prefetch_depth = 3, .workers = 2, .pinned_slots = 5});
+  in_virtual_time({.workers = 2}, [] {
+    NumbersFeed feed({.size = 100},
+                     {.batch_size = 4, .prefetch_depth = 3, .workers = 2, .pinned_slots = 5});
     sleep_for(1h);
-    EXPECT_EQ(data.reads(), 0U);  // which epoch, nobody has said yet
+    EXPECT_EQ(feed.data.reads(), 0U);  // which epoch, nobody has said yet
     EXPECT_EQ(epoch_of(feed, 0).size(), 25U);
     sleep_for(1h);
-    EXPECT_EQ(data.reads(), 100U + 4 * (5 + 3));  // a batch in each pinned and each device slot
-  };
-  run(body, {.workers = 2, .clock = &clock});
+    // A batch in each pinned and each device slot.
+    EXPECT_EQ(feed.data.reads(), 100U + 4 * (5 + 3));
+  });
 }
 
 TEST(PrefetcherAhead, EpochsFollowEachOtherWithoutAPause) {
   for (const int workers : {1, 2}) {
-    VirtualClock clock;
-    const auto body = [] {
+    in_virtual_time({.workers = workers}, [] {
       constexpr int kBatches = 10;
       constexpr Duration kTx = 320ns;  // of 10 samples of 32 bytes
       constexpr Duration kTc = 500ns;
-      const Numbers data({.size = 10 * kBatches});
-      const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
-      const PrefetcherOptions options = {.batch_size = 10};
-      Prefetcher feed(data, device, options);
-      const gpu::Stream stream(device);
+      NumbersFeed feed({.size = 10 * kBatches}, {.batch_size = 10}, {.h2d_bandwidth = 1e9});
       for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
-        for (Lease& batch : feed.epoch(epoch, stream)) {
-          launch_check(stream, batch, expected_samples(data, options, batch), kTc);
+        for (Lease& batch : feed.epoch(epoch, feed.stream)) {
+          feed.launch_check(batch, kTc);
         }
       }
-      stream.sync();
+      feed.stream.sync();
       EXPECT_EQ(now().time_since_epoch(), kTx + 3 * kBatches * kTc);
-    };
-    run(body, {.workers = workers, .clock = &clock});
+    });
   }
 }
 
@@ -342,24 +303,18 @@ TEST(PrefetcherAhead, EpochsFollowEachOtherWithoutAPause) {
 TEST_P(PrefetcherTest, NextBeyondMaxLeasesThrowsAndLosesNothing) {
   in_place([] {
     for (const std::size_t max_leases : {1U, 2U, 3U}) {
-      const Numbers data({.size = 32});
-      const PrefetcherOptions options = {.batch_size = 4, .max_leases = max_leases};
-      Prefetcher feed(data, gpu::open("host"), options);
+      NumbersFeed feed({.size = 32}, {.batch_size = 4, .max_leases = max_leases});
       std::vector<Lease> held;
       while (held.size() < max_leases) held.push_back(*feed.next());
       for (int attempt = 0; attempt < 3; ++attempt) {
-        try {
-          static_cast<void>(feed.next());
-          ADD_FAILURE() << "a lease beyond " << max_leases;
-        } catch (const std::logic_error& e) {
-          expect_contains(e.what(), {"max_leases", std::to_string(max_leases).c_str()});
-        }
+        expect_throws<std::logic_error>([&] { static_cast<void>(feed.next()); },
+                                        {"max_leases", std::to_string(max_leases)});
       }
       Batches got;
       for (Lease& lease : held) got.push_back(NumbersView(lease).samples());
       held.clear();
       for (auto& batch : rest_of(feed)) got.push_back(std::move(batch));
-      EXPECT_EQ(got, expected_epoch(data, options, 0));
+      EXPECT_EQ(got, feed.want_epoch(0));
     }
   });
 }
@@ -369,22 +324,19 @@ TEST_P(PrefetcherTest, SeveralLeasesAreReleasedInAnyOrder) {
     std::mt19937 random(3);
     for (const std::size_t max_leases : {2U, 3U}) {
       for (const std::size_t depth : {1U, 2U}) {
-        const Numbers data({.size = 400, .on_read = uneven_reads()});
-        const gpu::Device device = gpu::open("host");
-        const PrefetcherOptions options = {
-            .batch_size = 4, .prefetch_depth = depth, .max_leases = max_leases, .workers = 2};
-        Prefetcher feed(data, device, options);
-        const gpu::Stream stream(device);
+        NumbersFeed feed(
+            {.size = 400, .on_read = uneven_reads()},
+            {.batch_size = 4, .prefetch_depth = depth, .max_leases = max_leases, .workers = 2});
         std::vector<Lease> held;
         std::uint64_t batches = 0;
         while (std::optional<Lease> batch = feed.next()) {
           ASSERT_EQ(batch->index(), batches++);
-          const auto want = expected_samples(data, options, *batch);
+          const auto want = feed.want(*batch);
           const bool virtual_time = GetParam() != Place::kPlainThread;
           if (random() % 3 == 0) {
             ASSERT_EQ(NumbersView(*batch).samples(), want);
           } else {
-            launch_check(stream, *batch, want, Duration(virtual_time ? random() % 64 : 0));
+            launch_check(feed.stream, *batch, want, Duration(virtual_time ? random() % 64 : 0));
           }
           held.push_back(*std::move(batch));
           const std::size_t keep = random() % max_leases;
@@ -394,7 +346,7 @@ TEST_P(PrefetcherTest, SeveralLeasesAreReleasedInAnyOrder) {
           }
         }
         EXPECT_EQ(batches, feed.batches_per_epoch());
-        stream.sync();
+        feed.stream.sync();
       }
     }
   });

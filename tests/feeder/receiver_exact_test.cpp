@@ -1,35 +1,30 @@
 // A loop over a receiver beside one over epoch(), in virtual time: the same instants, the same
-// measurements; and a receiver's end at any moment.
+// measurements.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <random>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "leat/csp/channel.h"
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/select.h"
-#include "leat/csp/task_group.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/stats.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
-#include "tests/support/numbers.h"
+#include "tests/feeder/prefetcher_fixture.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace receiver_exact_test {
 
 using namespace std::chrono_literals;
 using support::expected_samples;
-using support::launch_check;
+using support::in_virtual_time;
 using support::Numbers;
 using support::NumbersView;
 
@@ -146,99 +141,28 @@ TEST(FeedReceiverExact, TheLoopTakesTheSameTimeAndMeasuresTheSame) {
   }
 }
 
-// One consumer's life, different for each seed, until it is cancelled.
-void consume(const Numbers& data, std::uint64_t seed, std::optional<Lease>& kept) {
-  std::mt19937_64 random(seed);
-  const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e8, .copy_latency = 100ns});
-  const gpu::Stream stream(device);
-  const PrefetcherOptions options = {.batch_size = 1 + random() % 5,
-                                     .prefetch_depth = 1 + random() % 3,
-                                     .max_leases = 2 + random() % 2,
-                                     .workers = 1 + random() % 3,
-                                     .seed = seed,
-                                     .sample_every = random() % 4};
-  Prefetcher feed(data, device, options);
-  const auto use = [&](Lease& batch) {
-    const auto want = expected_samples(data, options, batch);
-    if (!kept.has_value() && random() % 20 == 0) {
-      kept = std::move(batch);
-      return;
-    }
-    switch (random() % 4) {
-      case 0: sleep_for(Duration(random() % 3'000)); break;
-      case 1: batch.await(); break;
-      default: launch_check(stream, batch, want, Duration(random() % 2'000)); break;
-    }
-  };
-  for (;;) {
-    const std::uint64_t epoch = random() % 3;
-    if (random() % 4 == 0) {
-      for (Lease& batch : feed.epoch(epoch)) {
-        use(batch);
-        if (random() % 20 == 0) break;
-      }
-      continue;
-    }
-    const Receiver<Lease> batches =
-        random() % 2 == 0 ? feed.receiver(epoch, stream) : feed.receiver(epoch);
-    for (bool more = true; more && random() % 20 != 0;) {
-      select(on_recv(batches,
-                     [&](std::optional<Lease> batch) {
-                       more = batch.has_value();
-                       if (more) use(*batch);
-                     }),
-             on_timeout(Duration(random() % 2'000)));
-    }
-  }
+TEST(FeedReceiverExact, ItsStreamIsForgottenWithALeaseThatWasNotUsed) {
+  in_virtual_time([] {
+    NumbersFeed feed({.size = 64});
+    for (Lease& batch : feed.receiver(0, feed.stream)) batch.release();
+    feed.stream.launch_host([] {}, 1h);
+    const TimePoint before = now();
+    EXPECT_EQ(epoch_of(feed, 1), feed.want_epoch(1));
+    EXPECT_EQ(now(), before);
+  });
 }
 
-TEST(FeedReceiverExact, TheConsumerMayBeCancelledAtAnyMoment) {
-  for (std::uint64_t seed = 0; seed < 1'000; ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
-    VirtualClock clock;
-    const Duration cancelled_at = Duration(std::mt19937_64(~seed)() % 60'000);
-    const auto body = [&] {
-      const Numbers data({.size = 37, .read_time = 300ns});
-      std::optional<Lease> kept;
-      TaskGroup group;
-      group.go([&] { consume(data, seed, kept); });
-      sleep_for(cancelled_at);
-      group.stop();
-      group.wait();
-      const std::uint64_t reads = data.reads();
-      sleep_for(1ms);
-      EXPECT_EQ(data.reads(), reads) << "somebody reads on";
-    };
-    run(body, {.workers = seed % 20 == 0 ? 2 : 1, .clock = &clock, .seed = seed});
-    // The device's work that is enqueued takes its time: less than 10 us for the batches ahead.
-    EXPECT_LE(clock.elapsed(), cancelled_at + 20us + 1ms);
-  }
-}
-
-TEST(FeedReceiverExact, DestructionTakesNoTimeAtAnyMoment) {
-  for (const int workers : {1, 2}) {
-    for (int moment = 0; moment < 120; ++moment) {
-      VirtualClock clock;
-      const auto body = [&] {
-        const Numbers data({.size = 64, .read_time = 10us});
-        const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e7});  // Tx 12.8 us
-        std::optional<Prefetcher> feed;
-        feed.emplace(data, device, PrefetcherOptions{.batch_size = 4, .workers = 2});
-        const Receiver<Lease> batches = feed->receiver(0);
-        std::optional<Lease> first = batches.recv();
-        if (moment % 2 == 0) first.reset();  // or else there is no credit
-        sleep_for(moment * 1us);
-        const TimePoint before = now();
-        feed.reset();
-        EXPECT_EQ(now(), before);
-        EXPECT_THROW(static_cast<void>(batches.recv()), Error);
-        const std::uint64_t reads = data.reads();
-        sleep_for(1h);
-        EXPECT_EQ(data.reads(), reads) << "somebody reads on";
-      };
-      run(body, {.workers = workers, .clock = &clock});
-    }
-  }
+TEST(FeedReceiverExact, WhatWaitsForABatchIsEndedAtOnce) {
+  in_virtual_time([] {
+    NumbersFeed feed({.size = 64, .read_time = 1h});
+    const Receiver<Lease> first = feed.receiver(0);
+    sleep_for(1s);
+    const TimePoint before = now();
+    const Receiver<Lease> second = feed.receiver(1);
+    EXPECT_EQ(now(), before);
+    EXPECT_THROW(static_cast<void>(first.recv()), Error);
+    EXPECT_EQ(second.recv()->epoch(), 1U);
+  });
 }
 
 }  // namespace receiver_exact_test

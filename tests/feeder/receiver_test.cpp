@@ -7,9 +7,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,13 +20,13 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 #include "leat/csp/ticker.h"
-#include "leat/feeder/state.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
 #include "tests/feeder/prefetcher_fixture.h"
 #include "tests/support/deadlock_report.h"
 #include "tests/support/plain_threads.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace receiver_test {
@@ -47,14 +49,9 @@ Batches received(const Receiver<Lease>& batches) {
   return got;
 }
 
-// What the next receive throws.
-template <class E>
-std::string error_of(const Receiver<Lease>& batches) {
-  try {
-    return batches.recv().has_value() ? "a batch" : "the end";
-  } catch (const E& e) {
-    return e.what();
-  }
+// Of the next receive.
+void expect_error(const Receiver<Lease>& batches, std::initializer_list<std::string_view> says) {
+  expect_throws<Error>([&] { static_cast<void>(batches.recv()); }, says);
 }
 
 TEST_P(FeedReceiver, GetsWhatALoopGetsEpochAfterEpoch) {
@@ -80,8 +77,7 @@ TEST_P(FeedReceiver, GetsWhatALoopGetsEpochAfterEpoch) {
 
 TEST_P(FeedReceiver, OfAnEmptyEpochIsClosed) {
   in_place([] {
-    const Numbers data({.size = 0});
-    Prefetcher feed(data, gpu::open("host"), {.batch_size = 4});
+    NumbersFeed feed({.size = 0});
     for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
       EXPECT_FALSE(feed.receiver(epoch).recv().has_value());
     }
@@ -90,13 +86,13 @@ TEST_P(FeedReceiver, OfAnEmptyEpochIsClosed) {
 
 TEST_P(FeedReceiver, RethrowsAFailureAfterTheBatchesBeforeIt) {
   in_place([] {
-    const Numbers data({.size = 22, .on_read = [](std::uint64_t sample) {
-                          uneven_reads()(sample);
-                          if (sample == 13) throw std::range_error("the disk is on fire");
-                        }});
+    const auto on_read = [](std::uint64_t sample) {
+      uneven_reads()(sample);
+      if (sample == 13) throw std::range_error("the disk is on fire");
+    };
     for (const std::size_t max_leases : {1U, 2U}) {
-      Prefetcher feed(
-          data, gpu::open("host"),
+      NumbersFeed feed(
+          {.size = 22, .on_read = on_read},
           {.batch_size = 4, .max_leases = max_leases, .workers = 3, .order = Order::kSequential});
       const Receiver<Lease> batches = feed.receiver(0);
       if (GetParam() != Place::kPlainThread) sleep_for(1h);  // the failure comes first
@@ -106,10 +102,9 @@ TEST_P(FeedReceiver, RethrowsAFailureAfterTheBatchesBeforeIt) {
         EXPECT_EQ(batch->index(), i);
       }
       for (int attempt = 0; attempt < 3; ++attempt) {
-        expect_contains(error_of<Error>(batches),
-                        {"reader: sample 13 of dataset \"numbers\"", "the disk is on fire"});
+        expect_error(batches, {"reader: sample 13 of dataset \"numbers\"", "the disk is on fire"});
       }
-      expect_contains(error_of<Error>(feed.receiver(1)), {"earlier error", "the disk is on fire"});
+      expect_error(feed.receiver(1), {"earlier error", "the disk is on fire"});
       EXPECT_THROW(static_cast<void>(feed.next()), Error);
       EXPECT_THROW(epoch_of(feed, 2), Error);
     }
@@ -119,52 +114,30 @@ TEST_P(FeedReceiver, RethrowsAFailureAfterTheBatchesBeforeIt) {
 // Its stream is bound by the lease's first use: here by that of its tensors.
 TEST_P(FeedReceiver, BindsItsStream) {
   in_place([] {
-    const Numbers data({.size = 64});
-    const gpu::Device device = gpu::open_host({.copy_latency = 1ms});
-    const gpu::Stream stream(device);
-    const PrefetcherOptions options = {.batch_size = 4, .max_leases = 2};
-    Prefetcher feed(data, device, options);
+    NumbersFeed feed({.size = 64}, {.batch_size = 4, .max_leases = 2}, {.copy_latency = 1ms});
     std::atomic<int> right{0};
-    for (Lease& batch : feed.receiver(0, stream)) {
+    for (Lease& batch : feed.receiver(0, feed.stream)) {
       const TimePoint before = now();
       const NumbersView view(batch);
       if (GetParam() != Place::kPlainThread) {
-        EXPECT_EQ(now(), before) << "the stream waits, not its user";
+        EXPECT_EQ(now(), before) << "the feed.stream waits, not its user";
       }
-      stream.launch_host([&right, view, want = support::expected_samples(data, options, batch)] {
+      feed.stream.launch_host([&right, view, want = feed.want(batch)] {
         right += static_cast<int>(view.samples() == want);
       });
     }
-    stream.sync();
+    feed.stream.sync();
     EXPECT_EQ(right, 16);
     const gpu::Device other = gpu::open("host:1");
     EXPECT_THROW(static_cast<void>(feed.receiver(1, gpu::Stream(other))), std::invalid_argument);
   });
 }
 
-TEST(FeedReceiverExact, ItsStreamIsForgottenWithALeaseThatWasNotUsed) {
-  VirtualClock clock;
-  run(
-      [] {
-        const Numbers data({.size = 64});
-        const gpu::Device device = gpu::open("host");
-        const gpu::Stream stream(device);
-        Prefetcher feed(data, device, {.batch_size = 4});
-        for (Lease& batch : feed.receiver(0, stream)) batch.release();
-        stream.launch_host([] {}, 1h);
-        const TimePoint before = now();
-        EXPECT_EQ(epoch_of(feed, 1), expected_epoch(data, {.batch_size = 4}, 1));
-        EXPECT_EQ(now(), before);
-      },
-      {.workers = 1, .clock = &clock});
-}
-
 // Credit.
 
 TEST_P(FeedReceiver, WaitsWhereAllLeasesAreHeldUntilAnyThreadReleasesOne) {
   in_place([] {
-    const Numbers data({.size = 64});
-    Prefetcher feed(data, gpu::open("host"), {.batch_size = 4, .max_leases = 2});
+    NumbersFeed feed({.size = 64}, {.batch_size = 4, .max_leases = 2});
     const Receiver<Lease> batches = feed.receiver(0);
     for (std::uint64_t round = 0; round < 5; ++round) {
       std::optional<Lease> first = batches.recv();
@@ -185,8 +158,7 @@ TEST_P(FeedReceiver, WaitsWhereAllLeasesAreHeldUntilAnyThreadReleasesOne) {
 TEST(FeedReceiverCredit, WhoHoldsAllLeasesAndReceivesIsInADeadlock) {
   const std::string report = support::report_of(
       [] {
-        const Numbers data({.size = 64});
-        Prefetcher feed(data, gpu::open("host"), {.batch_size = 4});
+        NumbersFeed feed({.size = 64});
         const Receiver<Lease> batches = feed.receiver(0);
         const std::optional<Lease> held = batches.recv();
         static_cast<void>(batches.recv());
@@ -198,21 +170,12 @@ TEST(FeedReceiverCredit, WhoHoldsAllLeasesAndReceivesIsInADeadlock) {
 // Prefetcher::stop() tells who waits for it, though no lease is released.
 TEST_P(FeedReceiver, WaitsForALeaseUntilThePrefetcherIsStopped) {
   in_place([] {
-    const Numbers data({.size = 64});
-    Prefetcher feed(data, gpu::open("host"), {.batch_size = 4});
+    NumbersFeed feed({.size = 64});
     const Receiver<Lease> batches = feed.receiver(0);
     const std::optional<Lease> held = batches.recv();
-    std::string told;
     on_plain_threads(
         1, [&](int) { feed.stop(); },
-        [&] {
-          try {
-            static_cast<void>(batches.recv());
-          } catch (const Error& e) {
-            told = e.what();
-          }
-        });
-    EXPECT_EQ(told, "leat: the prefetcher was stopped");
+        [&] { expect_error(batches, {"leat: the prefetcher was stopped"}); });
   });
 }
 
@@ -220,60 +183,34 @@ TEST_P(FeedReceiver, WaitsForALeaseUntilThePrefetcherIsStopped) {
 
 TEST_P(FeedReceiver, EndsWhenTheFeedBeginsAnotherPass) {
   in_place([] {
-    const Numbers data({.size = 64});
-    const PrefetcherOptions options = {.batch_size = 4, .max_leases = 2};
-    Prefetcher feed(data, gpu::open("host"), options);
+    NumbersFeed feed({.size = 64}, {.batch_size = 4, .max_leases = 2});
     const Receiver<Lease> first = feed.receiver(0);
     EXPECT_EQ(first.recv()->index(), 0U);
     const Receiver<Lease> second = feed.receiver(0);
-    expect_contains(error_of<Error>(first), {"receiver of epoch 0", "another pass"});
+    expect_error(first, {"receiver of epoch 0", "another pass"});
     EXPECT_EQ(second.recv()->index(), 0U);
-    EXPECT_EQ(epoch_of(feed, 3), expected_epoch(data, options, 3));
-    expect_contains(error_of<Error>(second), {"receiver of epoch 0", "another pass"});
+    EXPECT_EQ(epoch_of(feed, 3), feed.want_epoch(3));
+    expect_error(second, {"receiver of epoch 0", "another pass"});
   });
 }
 
 TEST_P(FeedReceiver, NextWhileOneIsOpenIsAMistake) {
   in_place([] {
-    const Numbers data({.size = 64});
-    Prefetcher feed(data, gpu::open("host"), {.batch_size = 4});
+    NumbersFeed feed({.size = 64});
     Epoch loop = feed.epoch(0);
     auto batch = loop.begin();
     const Receiver<Lease> batches = feed.receiver(1);
-    const auto message = [](const auto& f) -> std::string {
-      try {
-        f();
-      } catch (const std::logic_error& e) {
-        return e.what();
-      }
-      return "";
+    const auto expect_mistake = [](const auto& f) {
+      expect_throws<std::logic_error>(f, {"next() while a receiver of epoch 1 is open"});
     };
-    const auto want = {"next() while a receiver of epoch 1 is open"};
-    expect_contains(message([&] { ++batch; }), want);
+    expect_mistake([&] { ++batch; });
     for (int attempt = 0; attempt < 2; ++attempt) {
       EXPECT_EQ(batches.recv()->epoch(), 1U);
-      expect_contains(message([&] { static_cast<void>(feed.next()); }), want);
+      expect_mistake([&] { static_cast<void>(feed.next()); });
     }
     EXPECT_EQ(received(batches).size(), 14U);
     EXPECT_EQ(feed.next()->epoch(), 2U);
   });
-}
-
-TEST(FeedReceiverExact, WhatWaitsForABatchIsEndedAtOnce) {
-  VirtualClock clock;
-  run(
-      [] {
-        const Numbers data({.size = 64, .read_time = 1h});
-        Prefetcher feed(data, gpu::open("host"), {.batch_size = 4});
-        const Receiver<Lease> first = feed.receiver(0);
-        sleep_for(1s);
-        const TimePoint before = now();
-        const Receiver<Lease> second = feed.receiver(1);
-        EXPECT_EQ(now(), before);
-        EXPECT_THROW(static_cast<void>(first.recv()), Error);
-        EXPECT_EQ(second.recv()->epoch(), 1U);
-      },
-      {.workers = 1, .clock = &clock});
 }
 
 // No slot is lost with what was offered to nobody.
@@ -317,7 +254,7 @@ TEST_P(FeedReceiver, ALeaseThatNobodyReceivesIsNotReleased) {
         options.resume = feed.state();
       }
       Prefetcher feed(data, gpu::open("host"), options);
-      for (Lease& batch : feed.receiver(1)) got.push_back(NumbersView(batch).samples());
+      for (auto& batch : received(feed.receiver(1))) got.push_back(std::move(batch));
       EXPECT_EQ(got, expected_epoch(data, options, 1));
     }
   });
@@ -333,7 +270,7 @@ TEST_P(FeedReceiver, TellsThatThePrefetcherIsGoneAndLeasesOutliveIt) {
     std::optional<Lease> held = batches.recv();
     feed.reset();
     for (int attempt = 0; attempt < 2; ++attempt) {
-      expect_contains(error_of<Error>(batches), {"the prefetcher was stopped"});
+      expect_error(batches, {"the prefetcher was stopped"});
     }
     EXPECT_EQ(NumbersView(*held).samples(), support::expected_samples(data, options, *held));
   });
@@ -344,19 +281,17 @@ TEST_P(FeedReceiver, TellsThatThePrefetcherIsGoneAndLeasesOutliveIt) {
 // A consumer in a run of its own: his scheduler does not know who will send.
 TEST(FeedReceiverPlace, MayBeReceivedFromOnAnotherScheduler) {
   const Channel<int> opened(0, "opened");
-  const Numbers data({.size = 64, .on_read = [opened](std::uint64_t) {
-                        static_cast<void>(opened.recv());  // once somebody waits for it
-                      }});
-  const PrefetcherOptions options = {.batch_size = 4};
-  Prefetcher feed(data, gpu::open("host"), options);
+  NumbersFeed feed({.size = 64, .on_read = [opened](std::uint64_t) {
+                      static_cast<void>(opened.recv());  // once somebody waits for it
+                    }});
   run(
       [&] {
         const Receiver<Lease> batches = feed.receiver(0);
         go([&] { opened.close(); });  // runs when this one waits
-        EXPECT_EQ(received(batches), expected_epoch(data, options, 0));
-        EXPECT_EQ(received(feed.receiver(1)), expected_epoch(data, options, 1));
+        EXPECT_EQ(received(batches), feed.want_epoch(0));
+        EXPECT_EQ(received(feed.receiver(1)), feed.want_epoch(1));
         static_cast<void>(feed.receiver(2));
-        EXPECT_EQ(epoch_of(feed, 3), expected_epoch(data, options, 3));
+        EXPECT_EQ(epoch_of(feed, 3), feed.want_epoch(3));
       },
       {.workers = 1});
 }
@@ -366,7 +301,7 @@ TEST_P(FeedReceiver, TwoRanksAreSelectedOverByOneFiber) {
     for (const Sharing sharing : {Sharing::kStatic, Sharing::kDynamic}) {
       const Numbers data({.size = 70, .on_read = uneven_reads()});
       const PrefetcherOptions options = {.batch_size = 4, .workers = 3, .sharing = sharing};
-      Prefetcher feeds(data, {gpu::open("host:0"), gpu::open("host:1")}, options);
+      Prefetcher feeds(data, open_devices(2), options);
       EXPECT_THROW(static_cast<void>(feeds.receiver(0)), std::logic_error);
       for (const std::uint64_t epoch : {0U, 1U}) {
         std::vector<std::uint64_t> got;
@@ -402,16 +337,14 @@ struct Counts {
 
 // Batches every 4 ms: 4 samples of 1 ms.
 Counts train_and_report() {
-  const Numbers data({.size = 40, .read_time = 1ms});
-  const gpu::Device device = gpu::open("host");
-  const gpu::Stream stream(device);
-  Prefetcher feed(data, device, {.batch_size = 4});
+  NumbersFeed feed({.size = 40, .read_time = 1ms});
   Counts counts;
   const auto step = [&](Lease& batch) {
     EXPECT_EQ(batch.index(), counts.batches++);
-    launch_check(stream, batch, support::expected_samples(data, {.batch_size = 4}, batch));
+    feed.launch_check(batch);
   };
   const auto report = [&] { counts.at_ticks.push_back(counts.batches); };
+  const gpu::Stream& stream = feed.stream;
   // [select]
   const Receiver<Lease> batches = feed.receiver(0, stream);
   const leat::Ticker ticker = leat::tick(10ms);
@@ -429,19 +362,16 @@ Counts train_and_report() {
 }
 
 TEST(FeedReceiverExact, IsSelectedOverBesideATicker) {
-  VirtualClock clock;
-  run(
-      [] {
-        const Counts counts = train_and_report();
-        EXPECT_EQ(counts.batches, 10U);
-        // At 20 ms and at 40 ms there are both, in either order.
-        ASSERT_GE(counts.at_ticks.size(), 3U);
-        EXPECT_EQ(counts.at_ticks[0], 2U);
-        EXPECT_TRUE(counts.at_ticks[1] == 4 || counts.at_ticks[1] == 5) << counts.at_ticks[1];
-        EXPECT_EQ(counts.at_ticks[2], 7U);
-      },
-      {.workers = 1, .clock = &clock});
-  EXPECT_EQ(clock.elapsed(), 40ms);
+  const Duration time = support::in_virtual_time([] {
+    const Counts counts = train_and_report();
+    EXPECT_EQ(counts.batches, 10U);
+    // At 20 ms and at 40 ms there are both, in either order.
+    ASSERT_GE(counts.at_ticks.size(), 3U);
+    EXPECT_EQ(counts.at_ticks[0], 2U);
+    EXPECT_TRUE(counts.at_ticks[1] == 4 || counts.at_ticks[1] == 5) << counts.at_ticks[1];
+    EXPECT_EQ(counts.at_ticks[2], 7U);
+  });
+  EXPECT_EQ(time, 40ms);
 }
 
 }  // namespace receiver_test

@@ -5,32 +5,28 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <mutex>
-#include <numeric>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
-#include "leat/feeder/plan/batch_plan.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
-#include "leat/gpu/event.h"
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
 #include "tests/feeder/prefetcher_fixture.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace several_devices_test {
 
 using namespace std::chrono_literals;
+using support::in_virtual_time;
 using support::kPlaces;
 using support::launch_check;
 using support::Numbers;
@@ -40,13 +36,6 @@ using support::place_title;
 
 class SeveralDevices : public PrefetcherTest {
  protected:
-  static std::vector<gpu::Device> open_devices(std::size_t count) {
-    std::vector<gpu::Device> devices;
-    for (std::size_t i = 0; i < count; ++i) {
-      devices.push_back(gpu::open("host:" + std::to_string(i)));
-    }
-    return devices;
-  }
   // consume(i) for each rank, at the same time: each on a fiber, or on a thread, of its own.
   template <class Consume>
   static void on_each(std::size_t ranks, const Consume& consume) {
@@ -59,16 +48,6 @@ class SeveralDevices : public PrefetcherTest {
       for (std::size_t i = 0; i < ranks; ++i) group.go([&, i] { consume(i); });
       group.wait();
     }
-  }
-  // What a rank's batch has to hold: its slice of the global batch.
-  static std::vector<std::uint64_t> expected_shard(const Dataset& data,
-                                                   const PrefetcherOptions& options,
-                                                   std::size_t rank, std::size_t world,
-                                                   const Lease& batch) {
-    const auto whole = support::expected_samples(data, options, batch);
-    const PositionRange slice = balanced_slice(whole.size(), rank, world);
-    const auto first = whole.begin() + static_cast<std::ptrdiff_t>(slice.first);
-    return {first, first + static_cast<std::ptrdiff_t>(slice.count)};
   }
 };
 INSTANTIATE_TEST_SUITE_P(Places, SeveralDevices, testing::ValuesIn(kPlaces), place_title);
@@ -147,21 +126,15 @@ TEST_P(SeveralDevices, ARankThatStandsStillDoesNotHoldUpTheOthers) {
 
 TEST_P(SeveralDevices, AnErrorReachesEveryConsumer) {
   in_place([] {
-    const Numbers data({.size = 64, .on_read = [](std::uint64_t sample) {
-                          if (sample == 20) throw std::range_error("the disk is on fire");
-                        }});
+    const auto is_bad = [](std::uint64_t sample) { return sample == 20; };
+    const Numbers data({.size = 64, .on_read = failing_reads(is_bad, "the disk is on fire")});
     Prefetcher prefetcher(data, open_devices(3),
                           {.batch_size = 8, .workers = 2, .order = Order::kSequential});
     on_each(3, [&](std::size_t rank) {
       const auto train = [&] {
         for (;;) static_cast<void>(prefetcher.rank(rank).next());
       };
-      try {
-        train();
-        ADD_FAILURE() << "no error";
-      } catch (const Error& e) {
-        expect_contains(e.what(), {"sample 20", "the disk is on fire"});
-      }
+      expect_throws<Error>(train, {"sample 20", "the disk is on fire"});
     });
   });
 }
@@ -214,12 +187,7 @@ TEST_P(SeveralDevices, RanksThatDoNotFitAreRefused) {
     const Numbers data({.size = 64});
     const auto devices = open_devices(2);
     const auto expect_refused = [&](const PrefetcherOptions& options, const char* what) {
-      try {
-        const Prefetcher prefetcher(data, devices, options);
-        ADD_FAILURE() << what << ": accepted";
-      } catch (const std::invalid_argument& e) {
-        expect_contains(e.what(), {what});
-      }
+      expect_throws<std::invalid_argument>([&] { Prefetcher(data, devices, options); }, {what});
     };
     expect_refused({.batch_size = 8, .rank = 1}, "world_size");
     expect_refused({.batch_size = 8, .rank = 1, .world_size = 2}, "ranks 1 to 2");
@@ -286,11 +254,9 @@ TEST_P(SeveralDevices, SharedDynamicallyAnEpochThatWasLeftDoesNotComeAgain) {
 }
 
 TEST(SeveralDevicesDynamic, TheFasterDeviceGetsMore) {
-  VirtualClock clock;
-  const auto body = [] {
+  in_virtual_time([] {
     const Numbers data({.size = 4 * 400});
-    const std::vector<gpu::Device> devices = {gpu::open("host:0"), gpu::open("host:1")};
-    Prefetcher prefetcher(data, devices,
+    Prefetcher prefetcher(data, open_devices(2),
                           {.batch_size = 4, .workers = 2, .sharing = Sharing::kDynamic});
     std::vector<std::uint64_t> batches(2);
     TaskGroup group;
@@ -307,142 +273,7 @@ TEST(SeveralDevicesDynamic, TheFasterDeviceGetsMore) {
     EXPECT_EQ(batches[0] + batches[1], 400U);
     EXPECT_NEAR(static_cast<double>(batches[0]), 300, 4);
     EXPECT_LE(now().time_since_epoch(), 310us);
-  };
-  run(body, {.workers = 1, .clock = &clock});
-}
-
-// When.
-
-struct Instants {
-  Duration read = 0ns;
-  Duration staged = 0ns;
-  Duration done = 0ns;
-  friend bool operator==(const Instants&, const Instants&) = default;
-};
-std::ostream& operator<<(std::ostream& out, const Instants& at) {
-  return out << "(r " << at.read.count() << ", c " << at.staged.count() << ", m " << at.done.count()
-             << ")";
-}
-
-struct Shape {
-  std::size_t devices;
-  std::size_t workers;
-  std::size_t pinned;
-  std::size_t depth;
-  Duration sample_read;
-  Duration tc;
-};
-constexpr std::size_t kShard = 4;  // samples, each of 100 bytes at a byte a nanosecond
-constexpr Duration kTx = Duration(kShard * 100);  // on each device's own link
-constexpr std::size_t kPeriod = 12;               // steps in which all have as many turns each
-constexpr std::size_t kSteps = 36 + kPeriod;
-
-std::vector<std::vector<Instants>> measure(const Shape& shape, int scheduler_workers) {
-  std::vector<std::vector<Instants>> at(shape.devices, std::vector<Instants>(kSteps));
-  VirtualClock clock;
-  const auto body = [&] {
-    std::vector<gpu::Device> devices;
-    for (std::size_t i = 0; i < shape.devices; ++i) {
-      devices.push_back(gpu::open_host({.h2d_bandwidth = 1e9}, static_cast<int>(i)));
-    }
-    const std::size_t batch_size = kShard * shape.devices;
-    std::mutex reading;
-    std::vector<std::size_t> reads(shape.devices * kSteps, 0);
-    const Numbers data({.size = kSteps * batch_size,
-                        .pattern_bytes = 92,
-                        .read_time = shape.sample_read,
-                        .on_read = [&](std::uint64_t sample) {
-                          const std::size_t shard = sample / kShard;
-                          const std::scoped_lock lock(reading);
-                          if (reads[shard]++ >= kShard) return;  // of the next epoch
-                          at[shard % shape.devices][shard / shape.devices].read =
-                              now().time_since_epoch();
-                        }});
-    const PrefetcherOptions options = {.batch_size = batch_size,
-                                       .prefetch_depth = shape.depth,
-                                       .workers = shape.workers,
-                                       .pinned_slots = shape.pinned,
-                                       .order = Order::kSequential};
-    Prefetcher prefetcher(data, devices, options);
-    TaskGroup group;
-    for (std::size_t i = 0; i < shape.devices; ++i) {
-      group.go([&, i] {
-        const gpu::Stream stream(devices[i]);
-        const gpu::Stream probe(devices[i]);  // waits for the copies alone
-        const gpu::Event start(devices[i], gpu::Timing::kOn);
-        start.record(probe);
-        std::deque<gpu::Event> staged;
-        for (Lease& batch : prefetcher.rank(i).epoch(0, stream)) {
-          Instants& instants = at[i][batch.index()];
-          stream.launch_host([] {}, shape.tc);
-          stream.launch_host([&instants] { instants.done = now().time_since_epoch(); });
-          batch.on(probe);
-          staged.emplace_back(devices[i], gpu::Timing::kOn).record(probe);
-        }
-        stream.sync();
-        probe.sync();
-        for (std::size_t k = 0; k < kSteps; ++k) at[i][k].staged = elapsed(start, staged.at(k));
-      });
-    }
-    group.wait();
-  };
-  run(body, {.workers = scheduler_workers, .clock = &clock});
-  return at;
-}
-
-// The recurrence at the head of feeder/prefetcher.h.
-std::vector<std::vector<Instants>> compute(const Shape& shape) {
-  std::vector<std::vector<Instants>> at(shape.devices, std::vector<Instants>(kSteps));
-  std::vector<Duration> read;  // of shard j
-  const Duration t_read = static_cast<std::int64_t>(kShard) * shape.sample_read;
-  for (std::size_t j = 0; j < shape.devices * kSteps; ++j) {
-    const std::size_t k = j / shape.devices;
-    std::vector<Instants>& own = at[j % shape.devices];
-    const Duration reader = j < shape.workers ? 0ns : read[j - shape.workers];
-    const Duration slot = k < shape.pinned ? 0ns : own[k - shape.pinned].staged;
-    read.push_back(std::max(reader, slot) + t_read);
-    own[k].read = read[j];
-    own[k].staged = std::max({read[j], k < 1 ? 0ns : own[k - 1].staged,
-                              k < shape.depth ? 0ns : own[k - shape.depth].done}) +
-                    kTx;
-    own[k].done = std::max(own[k].staged, k < 1 ? 0ns : own[k - 1].done) + shape.tc;
-  }
-  return at;
-}
-
-TEST(SeveralDevicesExact, EveryInstantIsThatOfTheArithmetic) {
-  for (const std::size_t devices : {1U, 2U, 3U}) {
-    for (const std::size_t workers : {1U, 2U, 3U, 4U}) {
-      for (const std::size_t pinned : {2U, 3U, 4U}) {
-        for (const std::size_t depth : {1U, 2U}) {
-          for (const auto& [sample_read, tc] : {std::pair(75ns, 300ns), std::pair(100ns, 1000ns),
-                                                std::pair(50ns, 100ns), std::pair(30ns, 399ns)}) {
-            const Shape shape = {devices, workers, pinned, depth, sample_read, tc};
-            SCOPED_TRACE(testing::Message() << devices << " devices, W " << workers << ", P "
-                                            << pinned << ", d " << depth << ", Tread "
-                                            << 4 * sample_read.count() << ", Tc " << tc.count());
-            const auto want = compute(shape);
-            ASSERT_EQ(measure(shape, 1), want);
-            // What is freed at the same instant by two devices comes in any order on two workers.
-            if (devices == 1) {
-              ASSERT_EQ(measure(shape, 2), want);
-            }
-            // The start forgotten, the mean step is the longest of its five terms.
-            const auto times = [](Duration time, std::size_t of, std::size_t turns) {
-              return time * static_cast<std::int64_t>(kPeriod * of / turns);
-            };
-            const Duration t_read = static_cast<std::int64_t>(kShard) * sample_read;
-            for (const auto& one : want) {
-              ASSERT_EQ(
-                  one[kSteps - 1].done - one[kSteps - 1 - kPeriod].done,
-                  std::max({times(t_read, devices, workers), times(kTx, 1, 1), times(tc, 1, 1),
-                            times(kTx + tc, 1, depth), times(t_read + kTx, 1, pinned)}));
-            }
-          }
-        }
-      }
-    }
-  }
+  });
 }
 
 }  // namespace several_devices_test

@@ -26,12 +26,14 @@
 #include "tests/support/numbers.h"
 #include "tests/support/places.h"
 #include "tests/support/plain_threads.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder::dlpack {
 namespace dlpack_test {
 
 using namespace std::chrono_literals;
 using support::expected_samples;
+using support::in_virtual_time;
 using support::kPlaces;
 using support::Numbers;
 using support::place_title;
@@ -211,8 +213,7 @@ TEST_P(DlpackTest, ATensorThatAnExceptionDestroysAbandonsItsBatch) {
 // A CPU reads at once, also where the epoch has bound a stream that has come nowhere yet.
 TEST(DlpackInVirtualTime, AnExportToTheCpuWaitsForTheCopy) {
   for (const bool is_bound : {false, true}) {
-    VirtualClock clock;
-    const auto body = [&] {
+    in_virtual_time([&] {
       const Numbers data({.size = 8, .pattern_bytes = 992});  // 1000 bytes a sample
       const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
       const gpu::Stream stream(device);
@@ -223,15 +224,13 @@ TEST(DlpackInVirtualTime, AnExportToTheCpuWaitsForTheCopy) {
           to_dlpack(batch, "number", is_bound ? std::optional(stream.ref()) : std::nullopt);
       EXPECT_EQ(now().time_since_epoch(), 4us);
       EXPECT_EQ(samples_in(number->dl_tensor), expected_samples(data, {.batch_size = 4}, *batch));
-    };
-    run(body, {.workers = 1, .clock = &clock});
+    });
   }
 }
 
 // Kernels that were enqueued before the deleter was called may go on reading.
 TEST(DlpackInVirtualTime, TheReleaseIsOnTheStreamThatWasGiven) {
-  VirtualClock clock;
-  const auto body = [] {
+  in_virtual_time([] {
     const Numbers data({.size = 8, .pattern_bytes = 992});
     const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
     const gpu::Stream stream(device);
@@ -243,8 +242,7 @@ TEST(DlpackInVirtualTime, TheReleaseIsOnTheStreamThatWasGiven) {
     }
     const auto next = to_dlpack(next_of(feed), "number");
     EXPECT_EQ(now().time_since_epoch(), 1ms + 8us) << "two copies, and the kernel between them";
-  };
-  run(body, {.workers = 1, .clock = &clock});
+  });
 }
 
 TEST_P(DlpackTest, AnEmptyBatchHasNullData) {

@@ -24,10 +24,12 @@
 #include "leat/feeder/state.h"
 #include "leat/gpu/device.h"
 #include "tests/feeder/prefetcher_fixture.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace packing_test {
 
+using support::in_virtual_time;
 using support::kPlaces;
 using support::place_title;
 
@@ -139,9 +141,7 @@ TEST_P(Packed, BatchesAndShardsAreTheRowOfElementsInPieces) {
                                              .seed = 5,
                                              .last_batch = last,
                                              .packing = Packing{}};
-          std::vector<gpu::Device> devices;
-          for (std::size_t i = 0; i < ranks; ++i) devices.push_back(gpu::open("host"));
-          Prefetcher prefetcher(data, devices, options);
+          Prefetcher prefetcher(data, open_devices(ranks), options);
           for (const std::uint64_t epoch : {0U, 1U}) {
             const Elements row = row_of(data, options, epoch);
             const BatchPlan plan(row.size(), batch_size, ranks, last);
@@ -261,8 +261,7 @@ TEST(PackedWalk, FindsEveryElementFromAnywhere) {
 TEST(PackedLives, ResumedOnAnyRanksEachElementCountsOnce) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    VirtualClock clock;
-    const auto body = [&] {
+    in_virtual_time({.workers = 1, .seed = seed}, [&] {
       std::mt19937_64 random(seed);
       const Documents data = random_documents(seed, random() % 40 + 1);
       PrefetcherOptions options = {
@@ -272,9 +271,7 @@ TEST(PackedLives, ResumedOnAnyRanksEachElementCountsOnce) {
         const std::size_t ranks = random() % 3 + 1;
         const bool is_last = resumes == 1;
         options.workers = random() % 3 + 1;
-        std::vector<gpu::Device> devices;
-        for (std::size_t i = 0; i < ranks; ++i) devices.push_back(gpu::open("host"));
-        Prefetcher prefetcher(data, devices, options);
+        Prefetcher prefetcher(data, open_devices(ranks), options);
         if (prefetcher.batches_per_epoch() == 0) return;
         bool goes_on = true;
         for (std::uint64_t steps = random() % 12; goes_on && (is_last || steps > 0); --steps) {
@@ -301,8 +298,7 @@ TEST(PackedLives, ResumedOnAnyRanksEachElementCountsOnce) {
         }
         EXPECT_EQ(got, row_of(data, options, epoch)) << "epoch " << epoch;
       }
-    };
-    run(body, {.workers = 1, .clock = &clock, .seed = seed});
+    });
     if (testing::Test::HasFailure()) return;
   }
 }
@@ -363,27 +359,24 @@ TEST_P(Packed, WhatCannotBePackedIsRefusedAndToldWhy) {
 TEST(Packing, ABatchOfTooManySamplesFailsBehindThoseBeforeIt) {
   std::vector<std::size_t> lengths(20, 50);  // 20 batches of one sample; then one of 50
   lengths.resize(70, 1);
-  VirtualClock clock;
-  run(
-      [&] {
-        const Documents data(lengths);
-        Prefetcher feed(data, gpu::open("host"),
-                        {.batch_size = 50,
-                         .prefetch_depth = 4,
-                         .workers = 3,
-                         .order = Order::kSequential,
-                         .packing = Packing{.most_samples = 20}});
-        std::size_t batches = 0;
-        const auto consume = [&] {
-          for (Lease& batch : feed.epoch(0)) {
-            batch.release();
-            ++batches;
-          }
-        };
-        EXPECT_THROW(consume(), Error);
-        EXPECT_EQ(batches, 20U);
-      },
-      {.workers = 1, .clock = &clock});
+  in_virtual_time([&] {
+    const Documents data(lengths);
+    Prefetcher feed(data, gpu::open("host"),
+                    {.batch_size = 50,
+                     .prefetch_depth = 4,
+                     .workers = 3,
+                     .order = Order::kSequential,
+                     .packing = Packing{.most_samples = 20}});
+    std::size_t batches = 0;
+    const auto consume = [&] {
+      for (Lease& batch : feed.epoch(0)) {
+        batch.release();
+        ++batches;
+      }
+    };
+    EXPECT_THROW(consume(), Error);
+    EXPECT_EQ(batches, 20U);
+  });
 }
 
 }  // namespace packing_test

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <random>
@@ -21,46 +20,38 @@
 #include "leat/gpu/device.h"
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
-#include "tests/support/numbers.h"
-#include "tests/support/places.h"
+#include "tests/feeder/prefetcher_fixture.h"
 #include "tests/support/plain_threads.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace lease_test {
 
 using namespace std::chrono_literals;
-using support::expected_samples;
+using support::in_virtual_time;
 using support::kPlaces;
 using support::launch_check;
-using support::Numbers;
 using support::NumbersView;
 using support::on_plain_threads;
 using support::place_title;
 
-constexpr double kBytePerNanosecond = 1e9;
+const gpu::HostModel kByteANanosecond = {.h2d_bandwidth = 1e9};
+const support::NumbersOptions kSamplesOf1000Bytes = {.size = 8, .pattern_bytes = 992};
 
-template <class E, class F>
-void expect_throws_with(F&& f, std::initializer_list<const char*> parts) {
-  try {
-    f();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const E& e) {
-    const std::string text = e.what();
-    for (const char* const part : parts) {
-      EXPECT_NE(text.find(part), std::string::npos) << '"' << text << "\" lacks \"" << part << '"';
-    }
-  }
+std::vector<gpu::Stream> streams_on(const gpu::Device& device, std::size_t count) {
+  std::vector<gpu::Stream> streams;
+  for (std::size_t i = 0; i < count; ++i) streams.emplace_back(device);
+  return streams;
 }
 
-class LeaseTest : public support::PlaceTest {};
+class LeaseTest : public PrefetcherTest {};
 INSTANTIATE_TEST_SUITE_P(Places, LeaseTest, testing::ValuesIn(kPlaces), place_title);
 
 // Tensors.
 
 TEST_P(LeaseTest, ATensorHasTheNameTypeShapeAndBytesOfItsField) {
   in_place([] {
-    const Numbers data({.size = 10, .pattern_bytes = 5});
-    Prefetcher feed(data, gpu::open("host"), {.batch_size = 4});
+    NumbersFeed feed({.size = 10, .pattern_bytes = 5});
     for (Lease& batch : feed.epoch(0)) {
       const std::int64_t samples = batch.index() == 2 ? 2 : 4;  // the last is partial
       EXPECT_EQ(batch.size(), static_cast<std::size_t>(samples));
@@ -83,72 +74,58 @@ TEST_P(LeaseTest, ATensorHasTheNameTypeShapeAndBytesOfItsField) {
 
 TEST_P(LeaseTest, AnotherTypeThanTheTensorsIsRefusedAndBothAreNamed) {
   in_place([] {
-    const Numbers data({.size = 4});
-    Prefetcher feed(data, gpu::open("host"), {.batch_size = 4});
+    NumbersFeed feed({.size = 4});
     Lease batch = *feed.next();
     const Tensor number = batch["number"];
     EXPECT_NO_THROW(static_cast<void>(number.data<std::int64_t>()));
-    expect_throws_with<std::invalid_argument>([&] { static_cast<void>(number.data<float>()); },
-                                              {"\"number\"", "int64", "float32"});
-    expect_throws_with<std::invalid_argument>(
-        [&] { static_cast<void>(number.data<std::uint8_t>()); }, {"int64", "uint8"});
+    expect_throws<std::invalid_argument>([&] { static_cast<void>(number.data<float>()); },
+                                         {"\"number\"", "int64", "float32"});
+    expect_throws<std::invalid_argument>([&] { static_cast<void>(number.data<std::uint8_t>()); },
+                                         {"int64", "uint8"});
   });
 }
 
 TEST_P(LeaseTest, AnUnknownNameIsRefusedAndThoseThereAreListed) {
   in_place([] {
-    const Numbers data({.size = 4});
-    Prefetcher feed(data, gpu::open("host"), {.batch_size = 4});
+    NumbersFeed feed({.size = 4});
     Lease batch = *feed.next();
-    expect_throws_with<std::out_of_range>([&] { static_cast<void>(batch["image"]); },
-                                          {"\"image\"", "number", "pattern"});
+    expect_throws<std::out_of_range>([&] { static_cast<void>(batch["image"]); },
+                                     {"\"image\"", "number", "pattern"});
   });
 }
 
 // Use by the CPU.
 
 TEST(LeaseInVirtualTime, UnboundUseWaitsForTheCopyOnce) {
-  VirtualClock clock;
-  const auto body = [] {
-    const Numbers data({.size = 8, .pattern_bytes = 992});  // 1000 bytes a sample
-    const gpu::Device device = gpu::open_host({.h2d_bandwidth = kBytePerNanosecond});
-    Prefetcher feed(data, device, {.batch_size = 4});
+  in_virtual_time({.workers = 2}, [] {
+    NumbersFeed feed(kSamplesOf1000Bytes, {.batch_size = 4}, kByteANanosecond);
     Lease batch = *feed.next();
     EXPECT_EQ(now().time_since_epoch(), 0ns);  // announced; the copy is under way
-    EXPECT_EQ(NumbersView(batch).samples(), expected_samples(data, {.batch_size = 4}, batch));
+    feed.check(batch);
     EXPECT_EQ(now().time_since_epoch(), 4us);
     static_cast<void>(batch["number"]);
     EXPECT_EQ(now().time_since_epoch(), 4us);
-  };
-  run(body, {.workers = 2, .clock = &clock});
+  });
 }
 
 TEST(LeaseInVirtualTime, BoundUseMakesTheStreamWaitAndNotTheHost) {
-  VirtualClock clock;
-  const auto body = [] {
-    const Numbers data({.size = 8, .pattern_bytes = 992});
-    const gpu::Device device = gpu::open_host({.h2d_bandwidth = kBytePerNanosecond});
-    const gpu::Stream stream(device);
-    Prefetcher feed(data, device, {.batch_size = 4});
+  in_virtual_time({.workers = 2}, [] {
+    NumbersFeed feed(kSamplesOf1000Bytes, {.batch_size = 4}, kByteANanosecond);
     Lease batch = *feed.next();
-    launch_check(stream, batch, expected_samples(data, {.batch_size = 4}, batch), 700ns);
+    feed.launch_check(batch, 700ns);
     batch.release();
     EXPECT_EQ(now().time_since_epoch(), 0ns);
-    stream.sync();
+    feed.stream.sync();
     EXPECT_EQ(now().time_since_epoch(), 4'700ns);
-  };
-  run(body, {.workers = 2, .clock = &clock});
+  });
 }
 
 // Binding.
 
 TEST_P(LeaseTest, BindingAStreamAgainCountsOnce) {
   in_place([] {
-    const Numbers data({.size = 64});
-    const gpu::Device device = gpu::open("host");
-    std::vector<gpu::Stream> streams;
-    for (std::size_t i = 0; i < kMaxStreams; ++i) streams.emplace_back(device);
-    Prefetcher feed(data, device, {.batch_size = 4});
+    NumbersFeed feed({.size = 64});
+    const auto streams = streams_on(feed.device, kMaxStreams);
     for (Lease& batch : feed.epoch(0, streams[0])) {
       for (int again = 0; again < 3; ++again) {
         for (const gpu::Stream& stream : streams) EXPECT_EQ(&batch.on(stream), &batch);
@@ -159,18 +136,14 @@ TEST_P(LeaseTest, BindingAStreamAgainCountsOnce) {
 
 TEST_P(LeaseTest, AStreamTooManyIsRefusedAndTheOthersStayBound) {
   in_place([] {
-    const Numbers data({.size = 64});
-    const PrefetcherOptions options = {.batch_size = 4};
-    const gpu::Device device = gpu::open("host");
-    std::vector<gpu::Stream> streams;
-    for (std::size_t i = 0; i <= kMaxStreams; ++i) streams.emplace_back(device);
-    Prefetcher feed(data, device, options);
+    NumbersFeed feed({.size = 64});
+    const auto streams = streams_on(feed.device, kMaxStreams + 1);
     for (Lease& batch : feed.epoch(0)) {
-      const auto want = expected_samples(data, options, batch);
       for (std::size_t i = 0; i < kMaxStreams; ++i) batch.on(streams[i]);
-      expect_throws_with<std::length_error>([&] { batch.on(streams[kMaxStreams]); },
-                                            {std::to_string(kMaxStreams).c_str()});
-      for (std::size_t i = 0; i < kMaxStreams; ++i) launch_check(streams[i], batch, want);
+      expect_throws<std::length_error>([&] { batch.on(streams[kMaxStreams]); },
+                                       {std::to_string(kMaxStreams)});
+      for (std::size_t i = 0; i < kMaxStreams; ++i)
+        launch_check(streams[i], batch, feed.want(batch));
     }
     for (const gpu::Stream& stream : streams) stream.sync();
   });
@@ -178,16 +151,13 @@ TEST_P(LeaseTest, AStreamTooManyIsRefusedAndTheOthersStayBound) {
 
 TEST_P(LeaseTest, AStreamOfAnotherDeviceIsRefusedAndBothAreNamed) {
   in_place([] {
-    const Numbers data({.size = 8});
-    const PrefetcherOptions options = {.batch_size = 4};
-    const gpu::Device device = gpu::open("host:0");
+    NumbersFeed feed({.size = 8});
     const gpu::Device other = gpu::open("host:1");
     const gpu::Stream foreign(other);
-    Prefetcher feed(data, device, options);
     {
       Lease batch = *feed.next();
-      expect_throws_with<std::invalid_argument>([&] { batch.on(foreign); }, {"host:0", "host:1"});
-      EXPECT_EQ(NumbersView(batch).samples(), expected_samples(data, options, 0, 0));
+      expect_throws<std::invalid_argument>([&] { batch.on(foreign); }, {"host:0", "host:1"});
+      feed.check(batch);
     }
     const auto loop = [&] {
       for (const Lease& batch : feed.epoch(0, foreign)) ADD_FAILURE() << batch.index();
@@ -201,15 +171,13 @@ TEST_P(LeaseTest, AStreamOfAnotherDeviceIsRefusedAndBothAreNamed) {
 
 TEST_P(LeaseTest, MovingLeavesTheSourceEmptyAndTheBatchHeld) {
   in_place([] {
-    const Numbers data({.size = 16});
-    const PrefetcherOptions options = {.batch_size = 4};
-    Prefetcher feed(data, gpu::open("host"), options);
+    NumbersFeed feed({.size = 16});
     Lease first = *feed.next();
     Lease second = std::move(first);
     EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move): what is being tested
     EXPECT_TRUE(second);
     EXPECT_THROW(static_cast<void>(feed.next()), std::logic_error);
-    EXPECT_EQ(NumbersView(second).samples(), expected_samples(data, options, 0, 0));
+    EXPECT_EQ(NumbersView(second).samples(), feed.want(0, 0));
     first.release();
     EXPECT_THROW(static_cast<void>(feed.next()), std::logic_error);
     second.release();
@@ -219,14 +187,12 @@ TEST_P(LeaseTest, MovingLeavesTheSourceEmptyAndTheBatchHeld) {
 
 TEST_P(LeaseTest, AssigningReleasesWhatWasHeld) {
   in_place([] {
-    const Numbers data({.size = 16});
-    const PrefetcherOptions options = {.batch_size = 4, .max_leases = 2};
-    Prefetcher feed(data, gpu::open("host"), options);
+    NumbersFeed feed({.size = 16}, {.batch_size = 4, .max_leases = 2});
     Lease lease = *feed.next();
     Lease later = *feed.next();
     lease = std::move(later);
     EXPECT_EQ(lease.index(), 1U);
-    EXPECT_EQ(NumbersView(lease).samples(), expected_samples(data, options, 0, 1));
+    EXPECT_EQ(NumbersView(lease).samples(), feed.want(0, 1));
     const std::optional<Lease> third = feed.next();  // there is room for one more, and for one only
     EXPECT_EQ(third->index(), 2U);
     EXPECT_THROW(static_cast<void>(feed.next()), std::logic_error);
@@ -235,23 +201,19 @@ TEST_P(LeaseTest, AssigningReleasesWhatWasHeld) {
 
 TEST_P(LeaseTest, AssigningToItselfChangesNothing) {
   in_place([] {
-    const Numbers data({.size = 16});
-    const PrefetcherOptions options = {.batch_size = 4};
-    Prefetcher feed(data, gpu::open("host"), options);
+    NumbersFeed feed({.size = 16});
     Lease lease = *feed.next();
     Lease& same = lease;
     lease = std::move(same);
     ASSERT_TRUE(lease);
-    EXPECT_EQ(NumbersView(lease).samples(), expected_samples(data, options, 0, 0));
+    EXPECT_EQ(NumbersView(lease).samples(), feed.want(0, 0));
     EXPECT_THROW(static_cast<void>(feed.next()), std::logic_error);
   });
 }
 
 TEST_P(LeaseTest, ReleasingTwiceGivesTheBatchBackOnce) {
   in_place([] {
-    const Numbers data({.size = 400});
-    const PrefetcherOptions options = {.batch_size = 4, .max_leases = 2};
-    Prefetcher feed(data, gpu::open("host"), options);
+    NumbersFeed feed({.size = 400}, {.batch_size = 4, .max_leases = 2});
     std::optional<Lease> before = feed.next();
     std::uint64_t batches = 1;
     while (std::optional<Lease> batch = feed.next()) {
@@ -259,7 +221,7 @@ TEST_P(LeaseTest, ReleasingTwiceGivesTheBatchBackOnce) {
       const auto samples = NumbersView(*batch).samples();
       before->release();
       EXPECT_FALSE(*before);
-      EXPECT_EQ(samples, expected_samples(data, options, 0, batches++));
+      EXPECT_EQ(samples, feed.want(0, batches++));
       before = std::move(batch);
     }
     EXPECT_EQ(batches, 100U);
@@ -270,13 +232,10 @@ TEST_P(LeaseTest, ReleasingTwiceGivesTheBatchBackOnce) {
 
 TEST_P(LeaseTest, AnEmptyLeaseThrowsAtEveryUse) {
   in_place([] {
-    const Numbers data({.size = 16});
-    const gpu::Device device = gpu::open("host");
-    const gpu::Stream stream(device);
-    Prefetcher feed(data, device, {.batch_size = 4});
+    NumbersFeed feed({.size = 16});
     Lease lease = *feed.next();
     lease.release();
-    EXPECT_THROW(lease.on(stream), std::logic_error);
+    EXPECT_THROW(lease.on(feed.stream), std::logic_error);
     EXPECT_THROW(static_cast<void>(lease["number"]), std::logic_error);
     EXPECT_THROW(static_cast<void>(lease.size()), std::logic_error);
     EXPECT_THROW(static_cast<void>(lease.epoch()), std::logic_error);
@@ -286,42 +245,34 @@ TEST_P(LeaseTest, AnEmptyLeaseThrowsAtEveryUse) {
 
 TEST_P(LeaseTest, MayBeReleasedByAnotherThread) {
   in_place([] {
-    const Numbers data({.size = 200});
-    const PrefetcherOptions options = {.batch_size = 4};
-    const gpu::Device device = gpu::open("host");
-    const gpu::Stream stream(device);
-    Prefetcher feed(data, device, options);
+    NumbersFeed feed({.size = 200});
     std::uint64_t batches = 0;
     while (std::optional<Lease> batch = feed.next()) {
       ASSERT_EQ(batch->index(), batches++);
-      launch_check(stream, *batch, expected_samples(data, options, *batch));
+      feed.launch_check(*batch);
       on_plain_threads(
           1, [lease = std::make_shared<Lease>(*std::move(batch))](int) { lease->release(); });
     }
     EXPECT_EQ(batches, 50U);
-    stream.sync();
+    feed.stream.sync();
   });
 }
 
 // As a tensor does whose deleter holds the lease: the last handle goes on the stream itself.
 TEST_P(LeaseTest, MayBeReleasedByAKernel) {
   in_place([] {
-    const Numbers data({.size = 200});
-    const PrefetcherOptions options = {.batch_size = 4, .max_leases = 3};
-    const gpu::Device device = gpu::open("host");
-    const gpu::Stream stream(device);
-    Prefetcher feed(data, device, options);
+    NumbersFeed feed({.size = 200}, {.batch_size = 4, .max_leases = 3});
     std::vector<std::uint64_t> seen;
     for (std::uint64_t i = 0; i < feed.batches_per_epoch(); ++i) {
       Lease batch = *feed.next();
-      batch.on(stream);
-      stream.launch_host([&seen, lease = std::move(batch)]() mutable {
+      batch.on(feed.stream);
+      feed.stream.launch_host([&seen, lease = std::move(batch)]() mutable {
         seen.push_back(lease.index());
         lease.release();
       });
-      if (i % options.max_leases == options.max_leases - 1) stream.sync();
+      if (i % feed.options.max_leases == feed.options.max_leases - 1) feed.stream.sync();
     }
-    stream.sync();
+    feed.stream.sync();
     EXPECT_EQ(seen.size(), 50U);
     EXPECT_EQ(feed.stats().batches, 50U);
   });
@@ -329,27 +280,24 @@ TEST_P(LeaseTest, MayBeReleasedByAKernel) {
 
 // No early overwrite. Each kernel checks the slot when it starts and when it ends.
 
+const support::NumbersOptions kTenBatches = {.size = 40, .pattern_bytes = 92};  // of 400 bytes
+const PrefetcherOptions kOneSlot = {.batch_size = 4, .prefetch_depth = 1};
+
 TEST(LeaseInVirtualTime, KernelsOfBothStreamsEndBeforeTheSlotIsOverwritten) {
   // With one device slot a step is the copy, and then both kernels: there is one compute engine.
   for (const Duration a : {0ns, 100ns, 900ns}) {
     for (const Duration b : {0ns, 100ns, 900ns}) {
-      VirtualClock clock;
-      const auto body = [&] {
-        const Numbers data({.size = 40, .pattern_bytes = 92});
-        const PrefetcherOptions options = {.batch_size = 4, .prefetch_depth = 1};
-        const gpu::Device device = gpu::open_host({.h2d_bandwidth = kBytePerNanosecond});
-        const gpu::Stream first(device);
-        const gpu::Stream second(device);
-        Prefetcher feed(data, device, options);
+      in_virtual_time({.workers = 2}, [&] {
+        NumbersFeed feed(kTenBatches, kOneSlot, kByteANanosecond);
+        const gpu::Stream second(feed.device);
         for (Lease& batch : feed.epoch(0)) {
-          launch_check(first, batch, expected_samples(data, options, batch), a);
-          launch_check(second, batch, expected_samples(data, options, batch), b);
+          feed.launch_check(batch, a);
+          launch_check(second, batch, feed.want(batch), b);
         }
-        first.sync();
+        feed.stream.sync();
         second.sync();
         EXPECT_EQ(now().time_since_epoch(), 10 * (400ns + a + b));
-      };
-      run(body, {.workers = 2, .clock = &clock});
+      });
     }
   }
 }
@@ -357,24 +305,18 @@ TEST(LeaseInVirtualTime, KernelsOfBothStreamsEndBeforeTheSlotIsOverwritten) {
 TEST(LeaseInVirtualTime, AnyOneOfTheBoundStreamsHoldsUpTheNextCopy) {
   for (std::size_t streams = 1; streams <= kMaxStreams; ++streams) {
     for (std::size_t held = 0; held < streams; ++held) {
-      VirtualClock clock;
-      const auto body = [&] {
-        const Numbers data({.size = 40, .pattern_bytes = 92});
-        const PrefetcherOptions options = {.batch_size = 4, .prefetch_depth = 1};
-        const gpu::Device device = gpu::open_host({.h2d_bandwidth = kBytePerNanosecond});
-        std::vector<gpu::Stream> on;
-        for (std::size_t i = 0; i < streams; ++i) on.emplace_back(device);
-        Prefetcher feed(data, device, options);
+      in_virtual_time({.workers = 2}, [&] {
+        NumbersFeed feed(kTenBatches, kOneSlot, kByteANanosecond);
+        const auto on = streams_on(feed.device, streams);
         on[held].launch_host([] {}, 1h);  // something else, before it comes to the batch
         Lease first = *feed.next();
         for (const gpu::Stream& stream : on) first.on(stream);
-        launch_check(on[held], first, expected_samples(data, options, first));
+        launch_check(on[held], first, feed.want(first));
         first.release();
         Lease second = *feed.next();
-        EXPECT_EQ(NumbersView(second).samples(), expected_samples(data, options, second));
+        feed.check(second);
         EXPECT_EQ(now().time_since_epoch(), 1h + 400ns) << "stream " << held << " of " << streams;
-      };
-      run(body, {.workers = 2, .clock = &clock});
+      });
     }
   }
 }
@@ -382,24 +324,22 @@ TEST(LeaseInVirtualTime, AnyOneOfTheBoundStreamsHoldsUpTheNextCopy) {
 TEST(LeaseInVirtualTime, NoBatchIsOverwrittenWhileAnyKernelMayReadIt) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    VirtualClock clock;
-    const auto body = [&] {
+    in_virtual_time({.workers = seed % 20 == 0 ? 2 : 1}, [&] {
       std::mt19937_64 random(seed);
-      const Numbers data({.size = 150, .read_time = Duration(random() % 100)});
-      const gpu::Device device = gpu::open_host(
-          {.h2d_bandwidth = 1e8 * static_cast<double>(1 + random() % 20), .copy_latency = 10ns});
+      const support::NumbersOptions data = {.size = 150, .read_time = Duration(random() % 100)};
+      const gpu::HostModel model = {.h2d_bandwidth = 1e8 * static_cast<double>(1 + random() % 20),
+                                    .copy_latency = 10ns};
       const PrefetcherOptions options = {.batch_size = 1 + random() % 4,
                                          .prefetch_depth = 1 + random() % 4,
                                          .max_leases = 1 + random() % 3,
                                          .workers = 1 + random() % 3,
                                          .seed = seed,
                                          .sample_every = random() % 3};
-      std::vector<gpu::Stream> streams;
-      for (std::size_t i = 0; i < kMaxStreams; ++i) streams.emplace_back(device);
-      Prefetcher feed(data, device, options);
+      NumbersFeed feed(data, options, model);
+      const auto streams = streams_on(feed.device, kMaxStreams);
       std::vector<Lease> held;
       while (std::optional<Lease> batch = feed.next()) {
-        const auto want = expected_samples(data, options, *batch);
+        const auto want = feed.want(*batch);
         for (const gpu::Stream& stream : streams) {
           if (random() % 2 == 0) launch_check(stream, *batch, want, Duration(random() % 400));
         }
@@ -411,8 +351,7 @@ TEST(LeaseInVirtualTime, NoBatchIsOverwrittenWhileAnyKernelMayReadIt) {
       }
       held.clear();
       for (const gpu::Stream& stream : streams) stream.sync();
-    };
-    run(body, {.workers = seed % 20 == 0 ? 2 : 1, .clock = &clock});
+    });
   }
 }
 

@@ -22,10 +22,12 @@
 #include "leat/feeder/state.h"
 #include "leat/gpu/device.h"
 #include "tests/feeder/prefetcher_fixture.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace resume_test {
 
+using support::in_virtual_time;
 using support::kPlaces;
 using support::Numbers;
 using support::NumbersView;
@@ -33,12 +35,6 @@ using support::place_title;
 
 class Resume : public PrefetcherTest {};
 INSTANTIATE_TEST_SUITE_P(Places, Resume, testing::ValuesIn(kPlaces), place_title);
-
-std::vector<gpu::Device> open_devices(std::size_t count) {
-  std::vector<gpu::Device> devices;
-  for (std::size_t i = 0; i < count; ++i) devices.push_back(gpu::open("host:" + std::to_string(i)));
-  return devices;
-}
 
 TEST_P(Resume, ALoopThatStoppedGoesOnBitIdentically) {
   in_place([] {
@@ -114,8 +110,7 @@ TEST_P(Resume, ALeaseThatIsHeldAbandonedOrUnwoundIsDeliveredAgain) {
 // An exception that was on its way before the lease was made does not make it an abandoned one.
 TEST_P(Resume, ALoopThatRunsWhileAnExceptionUnwindsReleasesItsBatches) {
   in_place([] {
-    const Numbers data({.size = 12});
-    Prefetcher feed(data, gpu::open("host"), {.batch_size = 4});
+    NumbersFeed feed({.size = 12});
     struct Evaluates {
       ~Evaluates() {
         for (Lease& batch : feed.epoch(0)) static_cast<void>(batch);
@@ -141,12 +136,7 @@ TEST_P(Resume, AStateOfAnotherRunIsRefusedAndTheDifferenceNamed) {
     const auto expect_refused = [&](const Dataset& dataset, PrefetcherOptions then,
                                     const std::string& text, const char* what) {
       then.resume = text;
-      try {
-        const Prefetcher feed(dataset, device, then);
-        ADD_FAILURE() << what << ": accepted";
-      } catch (const Error& e) {
-        expect_contains(e.what(), {what});
-      }
+      expect_throws<Error>([&] { Prefetcher(dataset, device, then); }, {what});
     };
     expect_refused(other, options, state, "samples 40, not 41");
     PrefetcherOptions changed = options;
@@ -281,8 +271,7 @@ void Life::check() const {
 void live(bool in_step) {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    VirtualClock clock;
-    const auto body = [&] {
+    in_virtual_time({.workers = seed % 10 == 0 ? 2 : 1, .seed = seed}, [&] {
       Life life(seed);
       life.may_share = !in_step;
       for (std::uint64_t resumes = seed % 4; resumes > 0; --resumes) {
@@ -291,8 +280,7 @@ void live(bool in_step) {
       }
       life.run_to_the_end();
       life.check();
-    };
-    run(body, {.workers = seed % 10 == 0 ? 2 : 1, .clock = &clock, .seed = seed});
+    });
     if (testing::Test::HasFailure()) return;
   }
 }

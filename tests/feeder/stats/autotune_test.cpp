@@ -16,12 +16,14 @@
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
 #include "tests/support/numbers.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace autotune_test {
 
 using namespace std::chrono_literals;
 using support::expected_samples;
+using support::in_virtual_time;
 using support::launch_check;
 using support::Numbers;
 
@@ -161,8 +163,7 @@ TEST(Autotune, StaysWithinTheCaps) {
 }
 
 TEST(Autotune, WhatMakesNoSenseIsRefused) {
-  VirtualClock clock;
-  const auto body = [] {
+  in_virtual_time([] {
     const Numbers data({.size = 64});
     const gpu::Device device = gpu::open("host");
     for (const Autotune& tune : {Autotune{.max_workers = 0}, Autotune{.max_prefetch_depth = 0},
@@ -173,8 +174,7 @@ TEST(Autotune, WhatMakesNoSenseIsRefused) {
     EXPECT_THROW(
         Prefetcher(data, device, {.batch_size = 4, .autotune = Autotune{}, .sample_every = 0}),
         std::invalid_argument);
-  };
-  run(body, {.workers = 1, .clock = &clock});
+  });
 }
 
 }  // namespace autotune_test

@@ -13,11 +13,13 @@
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
 #include "tests/support/numbers.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace latest_steps_test {
 
 using namespace std::chrono_literals;
+using support::in_virtual_time;
 using support::Numbers;
 
 constexpr std::size_t kBatchSize = 4;  // of 100 bytes: Tx is 400 ns
@@ -26,20 +28,17 @@ constexpr double kRounding = 1e-12;
 // One step in ten takes three times as long, which the mean hides.
 TEST(StepQuantiles, AreOfSingleSteps) {
   Stats stats;
-  VirtualClock clock;
-  run(
-      [&] {
-        const Numbers data({.size = kBatchSize * 2000, .pattern_bytes = 92});
-        const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
-        const gpu::Stream stream(device);
-        Prefetcher feed(data, device, {.batch_size = kBatchSize, .sample_every = 2});
-        for (Lease& batch : feed.epoch(0, stream)) {
-          stream.launch_host([] {}, batch.index() % 10 == 0 ? 3000ns : 1000ns);
-        }
-        stream.sync();
-        stats = feed.stats();
-      },
-      {.workers = 1, .clock = &clock});
+  in_virtual_time([&] {
+    const Numbers data({.size = kBatchSize * 2000, .pattern_bytes = 92});
+    const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
+    const gpu::Stream stream(device);
+    Prefetcher feed(data, device, {.batch_size = kBatchSize, .sample_every = 2});
+    for (Lease& batch : feed.epoch(0, stream)) {
+      stream.launch_host([] {}, batch.index() % 10 == 0 ? 3000ns : 1000ns);
+    }
+    stream.sync();
+    stats = feed.stats();
+  });
   EXPECT_DOUBLE_EQ(stats.step.p50, 1000e-9);
   EXPECT_DOUBLE_EQ(stats.step.p99, 3000e-9);
   EXPECT_NEAR(stats.t_step, 1200e-9, 60e-9);
@@ -72,26 +71,23 @@ TEST(StepQuantiles, ForgetTheOldestSteps) {
 TEST(StepQuantiles, AfterAResetOnlyWhatComesThenCounts) {
   Stats before;
   Stats after;
-  VirtualClock clock;
-  run(
-      [&] {
-        const Numbers data({.size = kBatchSize * 400, .pattern_bytes = 92});
-        const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
-        const gpu::Stream stream(device);
-        Prefetcher feed(data, device, {.batch_size = kBatchSize, .sample_every = 2});
-        for (Lease& batch : feed.epoch(0, stream)) {
-          stream.launch_host([] {}, batch.index() < 200 ? 5000ns : 1000ns);
-          const bool warm = batch.index() == 199;
-          batch.release();
-          if (!warm) continue;
-          stream.sync();
-          before = feed.stats();
-          feed.reset_stats();
-        }
-        stream.sync();
-        after = feed.stats();
-      },
-      {.workers = 1, .clock = &clock});
+  in_virtual_time([&] {
+    const Numbers data({.size = kBatchSize * 400, .pattern_bytes = 92});
+    const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
+    const gpu::Stream stream(device);
+    Prefetcher feed(data, device, {.batch_size = kBatchSize, .sample_every = 2});
+    for (Lease& batch : feed.epoch(0, stream)) {
+      stream.launch_host([] {}, batch.index() < 200 ? 5000ns : 1000ns);
+      const bool warm = batch.index() == 199;
+      batch.release();
+      if (!warm) continue;
+      stream.sync();
+      before = feed.stats();
+      feed.reset_stats();
+    }
+    stream.sync();
+    after = feed.stats();
+  });
   EXPECT_EQ(before.batches, 200U);
   EXPECT_NEAR(before.t_step, 5000e-9, 5000e-9 * kRounding);
   EXPECT_EQ(after.batches, 200U);

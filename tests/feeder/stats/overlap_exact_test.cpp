@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <mutex>
 #include <ostream>
 #include <vector>
@@ -17,16 +16,18 @@
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
-#include "leat/gpu/event.h"
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
+#include "tests/feeder/instants.h"
 #include "tests/support/numbers.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace overlap_exact_test {
 
 using namespace std::chrono_literals;
 using support::expected_samples;
+using support::in_virtual_time;
 using support::launch_check;
 using support::Numbers;
 
@@ -53,27 +54,13 @@ std::ostream& operator<<(std::ostream& out, const Step& step) {
              << step.tc.count();
 }
 
-// When a batch was read, staged and done with, counted from the start of the run.
-struct Instants {
-  Duration read = 0ns;
-  Duration staged = 0ns;
-  Duration done = 0ns;
-  friend bool operator==(const Instants&, const Instants&) = default;
-};
-
-std::ostream& operator<<(std::ostream& out, const Instants& at) {
-  return out << "(r " << at.read.count() << ", c " << at.staged.count() << ", m " << at.done.count()
-             << ")";
-}
-
 // One epoch of `batches` full batches.
 std::vector<Instants> measure(const Step& step, std::size_t batches, PrefetcherOptions options,
                               int scheduler_workers) {
   std::vector<Instants> at(batches);
   options.batch_size = step.batch_size;
   options.order = Order::kSequential;  // so that a sample's batch is known when it is read
-  VirtualClock clock;
-  const auto body = [&] {
+  in_virtual_time({.workers = scheduler_workers}, [&] {
     const gpu::Device device =
         gpu::open_host({.h2d_bandwidth = kBytePerNanosecond, .copy_latency = step.copy_latency});
     std::mutex reading;  // several readers, and the next epoch's
@@ -87,26 +74,11 @@ std::vector<Instants> measure(const Step& step, std::size_t batches, PrefetcherO
                           if (reads[batch]++ >= step.batch_size) return;  // of the next epoch
                           at[batch].read = now().time_since_epoch();
                         }});
-    const gpu::Stream stream(device);
-    const gpu::Stream probe(device);  // waits for the copies alone
-    const gpu::Event start(device, gpu::Timing::kOn);
-    start.record(probe);
-    std::deque<gpu::Event> staged;
-
     Prefetcher feed(data, device, options);
-    for (Lease& batch : feed.epoch(0, stream)) {
-      const std::uint64_t k = batch.index();
+    take_instants(feed.rank(0), at, [&](Lease& batch, const gpu::Stream& stream) {
       launch_check(stream, batch, expected_samples(data, options, batch), step.tc);
-      stream.launch_host([&done = at[k].done] { done = now().time_since_epoch(); });
-      batch.on(probe);
-      staged.emplace_back(device, gpu::Timing::kOn).record(probe);
-    }
-    stream.sync();
-    probe.sync();
-    ASSERT_EQ(staged.size(), batches);
-    for (std::size_t k = 0; k < batches; ++k) at[k].staged = elapsed(start, staged[k]);
-  };
-  run(body, {.workers = scheduler_workers, .clock = &clock});
+    });
+  });
   return at;
 }
 

@@ -7,34 +7,32 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "leat/csp/scheduler.h"
-#include "leat/csp/task_group.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
-#include "tests/support/numbers.h"
-#include "tests/support/places.h"
+#include "tests/feeder/prefetcher_fixture.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace stats_test {
 
 using namespace std::chrono_literals;
-using support::expected_samples;
+using support::in_virtual_time;
 using support::kPlaces;
 using support::launch_check;
-using support::Numbers;
-using support::NumbersView;
 using support::place_title;
 
 constexpr std::size_t kBatchSize = 4;
 constexpr std::size_t kPatternBytes = 92;
 constexpr double kTx = 400e-9;  // 4 samples of 100 bytes at a byte a nanosecond
+const gpu::HostModel kByteANanosecond = {.h2d_bandwidth = 1e9};
+const support::NumbersOptions k200Batches = {.size = 200 * kBatchSize,
+                                             .pattern_bytes = kPatternBytes};
 
 // For sums of numbers that no double is exactly.
 constexpr double kRounding = 1e-12;
@@ -47,35 +45,32 @@ struct Modelled {
   bool on_stream = true;  // or on the CPU
 };
 
+// `on_stream`: on the feed's stream, or on the CPU.
+Epoch pass(NumbersFeed& feed, std::uint64_t epoch, bool on_stream) {
+  return on_stream ? feed.epoch(epoch, feed.stream) : feed.epoch(epoch);
+}
+void use(NumbersFeed& feed, Lease& batch, Duration tc, bool on_stream) {
+  if (on_stream) return feed.launch_check(batch, tc);
+  feed.check(batch);
+  sleep_for(tc);
+}
+
 Stats measure(const Modelled& model, PrefetcherOptions options) {
-  Stats stats;
-  VirtualClock clock;
   options.batch_size = kBatchSize;
-  const auto body = [&] {
-    const Numbers data({.size = kBatchSize * model.batches,
-                        .pattern_bytes = kPatternBytes,
-                        .read_time = model.sample_read});
-    const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
-    const gpu::Stream stream(device);
-    Prefetcher feed(data, device, options);
-    if (model.on_stream) {
-      for (Lease& batch : feed.epoch(0, stream)) {
-        launch_check(stream, batch, expected_samples(data, options, batch), model.tc);
-        batch.release();
-        sleep_for(model.rest);
-      }
-    } else {
-      for (Lease& batch : feed.epoch(0)) {
-        EXPECT_EQ(NumbersView(batch).samples(), expected_samples(data, options, batch));
-        sleep_for(model.tc);
-        batch.release();
-        sleep_for(model.rest);
-      }
+  Stats stats;
+  in_virtual_time([&] {
+    NumbersFeed feed({.size = kBatchSize * model.batches,
+                      .pattern_bytes = kPatternBytes,
+                      .read_time = model.sample_read},
+                     options, kByteANanosecond);
+    for (Lease& batch : pass(feed, 0, model.on_stream)) {
+      use(feed, batch, model.tc, model.on_stream);
+      batch.release();
+      sleep_for(model.rest);
     }
-    stream.sync();
+    feed.stream.sync();
     stats = feed.stats();
-  };
-  run(body, {.workers = 1, .clock = &clock});
+  });
   return stats;
 }
 
@@ -91,10 +86,6 @@ void expect_shares(const StageShares& shares, double busy, double starved, doubl
   EXPECT_NEAR(shares.busy, busy, kRounding);
   EXPECT_NEAR(shares.starved, starved, kRounding);
   EXPECT_NEAR(shares.blocked, blocked, kRounding);
-}
-
-void expect_begins(const std::string& text, const std::string& beginning) {
-  EXPECT_EQ(text.substr(0, beginning.size()), beginning);
 }
 
 TEST(FeederStats, OfAConsumerThatLimitsTheLoop) {
@@ -141,35 +132,6 @@ TEST(FeederStats, OfOneReaderThatLimitsTheLoop) {
             "The readers limit the loop (Tread / workers is 100.0 % of the step): 3 workers "
             "instead of 1 and 5 pinned slots instead of 3: +200 %, then limited by the link, at "
             "400 ns a step; or a faster dataset.");
-}
-
-// Tc alone is 91 % of the step, and yet it is not the consumer that could be faster.
-TEST(FeederStats, OfShortCopiesThatTakeTurnsWithCompute) {
-  Stats stats;
-  stats.batches = 100;
-  stats.sampled_steps = stats.timed_copies = 50;
-  stats.workers = 1;
-  stats.prefetch_depth = stats.device_slots = 1;
-  stats.pinned_slots = 2;
-  stats.t_x = 0.5e-3;
-  stats.t_c = 5e-3;
-  stats.t_step = 5.5e-3;
-  stats.consumer = {.busy = 5 / 5.5, .starved = 0.5 / 5.5, .blocked = 0};
-  expect_begins(stats.bottleneck(),
-                "Copies and compute take turns, because prefetch_depth is 1: with 2 they overlap, "
-                "and a step takes max(Tc, Tx) = 5.00 ms instead of 5.50 ms.");
-  // With 2 the readers would limit it.
-  stats.t_read = 5.3e-3;
-  expect_begins(stats.bottleneck(),
-                "Copies and compute take turns, because prefetch_depth is 1: with 2 they overlap, "
-                "and a step takes 5.30 ms instead of 5.50 ms.");
-  // There is nothing to gain.
-  stats.t_read = 5.5e-3;
-  expect_begins(stats.bottleneck(), "The readers limit the loop");
-  stats.t_read = 0;
-  stats.t_x = 0.05e-3;
-  stats.t_step = 5.05e-3;
-  expect_begins(stats.bottleneck(), "The consumer limits the loop");
 }
 
 TEST(FeederStats, OfCopiesAndComputeThatTakeTurns) {
@@ -259,59 +221,41 @@ TEST(FeederStats, OfALoopThatDoesOtherThingsBetweenBatches) {
 // The host runs ahead and waits for a slot, but the stream works on without the batch: nothing is
 // starved.
 TEST(FeederStats, OfALoopThatDoesOtherThingsOnItsStream) {
-  VirtualClock clock;
-  const auto body = [] {
-    const Numbers data({.size = 200 * kBatchSize, .pattern_bytes = kPatternBytes});
-    const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
-    const gpu::Stream stream(device);
-    const PrefetcherOptions options = {.batch_size = kBatchSize, .sample_every = 2};
-    Prefetcher feed(data, device, options);
-    for (Lease& batch : feed.epoch(0, stream)) {
-      launch_check(stream, batch, expected_samples(data, options, batch), 2000ns);
+  in_virtual_time([] {
+    NumbersFeed feed(k200Batches, {.batch_size = kBatchSize, .sample_every = 2}, kByteANanosecond);
+    for (Lease& batch : feed.epoch(0, feed.stream)) {
+      feed.launch_check(batch, 2000ns);
       batch.release();
-      stream.launch_host([] {}, 3000ns);
+      feed.stream.launch_host([] {}, 3000ns);
     }
-    stream.sync();
+    feed.stream.sync();
     const Stats stats = feed.stats();
     EXPECT_NEAR(stats.t_step, 5000e-9, 5000e-9 * kRounding);
     expect_shares(stats.consumer, 0.4, 0, 0.6);
     expect_begins(stats.bottleneck(), "The rest of the loop limits it: 60.0 %");
-  };
-  run(body, {.workers = 1, .clock = &clock});
+  });
 }
 
 // Of two batches that are held at a time one is worked on.
 TEST(FeederStats, OfSeveralLeasesAtATimeCountNoWorkTwice) {
   for (const bool on_stream : {true, false}) {
-    VirtualClock clock;
-    const auto body = [&] {
-      const Numbers data({.size = 200 * kBatchSize, .pattern_bytes = kPatternBytes});
-      const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
-      const gpu::Stream stream(device);
-      const PrefetcherOptions options = {
-          .batch_size = kBatchSize, .max_leases = 2, .sample_every = 2};
-      Prefetcher feed(data, device, options);
+    in_virtual_time([&] {
+      NumbersFeed feed(k200Batches, {.batch_size = kBatchSize, .max_leases = 2, .sample_every = 2},
+                       kByteANanosecond);
       std::optional<Lease> before;
       while (std::optional<Lease> batch = feed.next()) {
-        const auto want = expected_samples(data, options, *batch);
-        if (on_stream) {
-          launch_check(stream, *batch, want, 2000ns);
-        } else {
-          EXPECT_EQ(NumbersView(*batch).samples(), want);
-          sleep_for(2000ns);
-        }
+        use(feed, *batch, 2000ns, on_stream);
         before = std::move(batch);  // releases the one before
       }
       before.reset();
-      stream.sync();
+      feed.stream.sync();
       const Stats stats = feed.stats();
       EXPECT_GE(stats.sampled_steps, 50U);
       EXPECT_NEAR(stats.t_step, 2000e-9, 2000e-9 * 0.02);
       EXPECT_LE(stats.overlap_efficiency(), 1 + kRounding);
       EXPECT_GE(stats.overlap_efficiency(), 0.97);
       expect_adds_up(stats.consumer);
-    };
-    run(body, {.workers = 1, .clock = &clock});
+    });
   }
 }
 
@@ -326,33 +270,19 @@ TEST(FeederStats, OfSeveralReadersThatShareTheirWork) {
 // What a program does between epochs (a test of the model, a checkpoint) belongs to no step.
 TEST(FeederStats, TheTimeBetweenEpochsIsNotMeasured) {
   for (const bool on_stream : {true, false}) {
-    VirtualClock clock;
-    const auto body = [&] {
-      const Numbers data({.size = 5 * kBatchSize, .pattern_bytes = kPatternBytes});
-      const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
-      const gpu::Stream stream(device);
-      const PrefetcherOptions options = {.batch_size = kBatchSize, .sample_every = 1};
-      Prefetcher feed(data, device, options);
+    in_virtual_time([&] {
+      NumbersFeed feed({.size = 5 * kBatchSize, .pattern_bytes = kPatternBytes},
+                       {.batch_size = kBatchSize, .sample_every = 1}, kByteANanosecond);
       for (std::uint64_t epoch = 0; epoch < 40; ++epoch) {
-        if (on_stream) {
-          for (Lease& batch : feed.epoch(epoch, stream)) {
-            launch_check(stream, batch, expected_samples(data, options, batch), 1000ns);
-          }
-        } else {
-          for (Lease& batch : feed.epoch(epoch)) {
-            EXPECT_EQ(NumbersView(batch).samples(), expected_samples(data, options, batch));
-            sleep_for(1000ns);
-          }
-        }
-        stream.sync();
+        for (Lease& batch : pass(feed, epoch, on_stream)) use(feed, batch, 1000ns, on_stream);
+        feed.stream.sync();
         sleep_for(1h);
       }
       const Stats stats = feed.stats();
       EXPECT_GE(stats.sampled_steps, 50U);
       EXPECT_NEAR(stats.t_step, 1000e-9, 1000e-9 * kRounding);
       expect_shares(stats.consumer, 1, 0, 0);
-    };
-    run(body, {.workers = 1, .clock = &clock});
+    });
   }
 }
 
@@ -389,18 +319,15 @@ TEST(FeederStats, WithoutSamplesAreStillCountedAndSaySo) {
 }
 
 TEST(FeederStats, SurviveLeasesReleasedOutOfOrder) {
-  VirtualClock clock;
-  const auto body = [] {
-    const Numbers data({.size = 400});
-    const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
-    const gpu::Stream streams[] = {gpu::Stream(device), gpu::Stream(device)};
-    const PrefetcherOptions options = {.batch_size = 4, .max_leases = 2, .sample_every = 1};
-    Prefetcher feed(data, device, options);
+  in_virtual_time([] {
+    NumbersFeed feed({.size = 400}, {.batch_size = 4, .max_leases = 2, .sample_every = 1},
+                     kByteANanosecond);
+    const gpu::Stream other(feed.device);
     for (int i = 0; i < 50; ++i) {
       Lease first = *feed.next();
       Lease second = *feed.next();
-      launch_check(streams[0], first, expected_samples(data, options, first), 500ns);
-      launch_check(streams[1], second, expected_samples(data, options, second), 100ns);
+      feed.launch_check(first, 500ns);
+      launch_check(other, second, feed.want(second), 100ns);
       second.release();
       first.release();
       const Stats stats = feed.stats();
@@ -411,17 +338,15 @@ TEST(FeederStats, SurviveLeasesReleasedOutOfOrder) {
       EXPECT_FALSE(stats.table().empty());
     }
     EXPECT_EQ(feed.stats().batches, 100U);
-  };
-  run(body, {.workers = 1, .clock = &clock});
+  });
 }
 
-class FeederStatsPlace : public support::PlaceTest {};
+class FeederStatsPlace : public PrefetcherTest {};
 INSTANTIATE_TEST_SUITE_P(Places, FeederStatsPlace, testing::ValuesIn(kPlaces), place_title);
 
 TEST_P(FeederStatsPlace, BeforeAnyStepAreZeroAndSaySo) {
   in_place([] {
-    const Numbers data({.size = 64});
-    Prefetcher feed(data, gpu::open("host"), {.batch_size = 4, .workers = 3});
+    NumbersFeed feed({.size = 64}, {.batch_size = 4, .workers = 3});
     const Stats stats = feed.stats();
     EXPECT_EQ(stats.batches, 0U);
     EXPECT_EQ(stats.sampled_steps, 0U);
@@ -436,104 +361,17 @@ TEST_P(FeederStatsPlace, BeforeAnyStepAreZeroAndSaySo) {
 
 TEST_P(FeederStatsPlace, MayBeReadWhileTheLoopRuns) {
   in_place([] {
-    const Numbers data({.size = 400});
-    const PrefetcherOptions options = {.batch_size = 4, .sample_every = 2};
-    const gpu::Device device = gpu::open("host");
-    const gpu::Stream stream(device);
-    Prefetcher feed(data, device, options);
+    NumbersFeed feed({.size = 400}, {.batch_size = 4, .sample_every = 2});
     std::uint64_t before = 0;
-    for (Lease& batch : feed.epoch(0, stream)) {
-      launch_check(stream, batch, expected_samples(data, options, batch));
+    for (Lease& batch : feed.epoch(0, feed.stream)) {
+      feed.launch_check(batch);
       const Stats stats = feed.stats();
       EXPECT_EQ(stats.batches, batch.index());
       EXPECT_GE(stats.sampled_steps, before);
       before = stats.sampled_steps;
     }
-    stream.sync();
+    feed.stream.sync();
   });
-}
-
-// The texts, from numbers made up.
-
-TEST(FeederStats, TheTableShowsSharesTimesAndTheBottleneck) {
-  const Stats stats = {.batches = 320,
-                       .sampled_steps = 20,
-                       .workers = 2,
-                       .prefetch_depth = 2,
-                       .batch_bytes = 400,
-                       .t_read = 12.3e-6,
-                       .t_x = 2.5e-3,
-                       .t_c = 99.96e-3,
-                       .t_step = 0.1,
-                       .step = {.p50 = 99.9e-3, .p99 = 0.12},
-                       .bubble = {.p50 = 1.5e-6, .p99 = 20e-3},
-                       .reader = {.busy = 0.1, .starved = 0, .blocked = 0.9},
-                       .copier = {.busy = 0.025, .starved = 0.005, .blocked = 0.97},
-                       .consumer = {.busy = 1, .starved = 0, .blocked = 0}};
-  EXPECT_EQ(stats.table(),
-            "  stage           busy   starved   blocked\n"
-            "  reader        10.0 %     0.0 %    90.0 %\n"
-            "  copier         2.5 %     0.5 %    97.0 %\n"
-            "  consumer     100.0 %     0.0 %     0.0 %\n"
-            "  Tread 12.3 us / 2 workers   Tx 2.50 ms   Tc 100 ms   Tstep 100 ms\n"
-            "  OE = max(Tc, Tx) / Tstep = 1.000   (20 steps sampled of 320)\n"
-            "  bubble 1.50 us (p99 20.0 ms)   Tstep 99.9 ms (p99 120 ms)   hidden 98.4 %   feed "
-            "efficiency 1.000\n"
-            "  The consumer limits the loop (Tc is 100.0 % of the step): reading and copying are "
-            "hidden behind it, and only a faster step helps.\n");
-}
-
-TEST(FeederStats, TheReportHasRanksMemoryAndWhatWasLeftOut) {
-  std::string report;
-  VirtualClock clock;
-  run(
-      [&] {
-        const Numbers data({.size = kBatchSize * 100,
-                            .pattern_bytes = kPatternBytes,
-                            .read_time = 200ns,
-                            .on_read = [](std::uint64_t sample) {
-                              if (sample == 7) throw std::range_error("torn");
-                            }});
-        const std::vector<gpu::Device> devices = {gpu::open_host({.h2d_bandwidth = 1e9}),
-                                                  gpu::open_host({.h2d_bandwidth = 1e9}, 1)};
-        Prefetcher prefetcher(data, devices,
-                              {.batch_size = 2 * kBatchSize,
-                               .pinned_slots = 3,
-                               .read_failures = {.count = 1},
-                               .autotune = Autotune{.max_workers = 2, .every = 8},
-                               .max_pinned_bytes = 1'000'000,
-                               .sample_every = 2});
-        TaskGroup group;
-        for (std::size_t rank = 0; rank < 2; ++rank) {
-          group.go([&, rank] {
-            const gpu::Stream stream(devices[rank]);
-            for (Lease& batch : prefetcher.rank(rank).epoch(0, stream)) {
-              stream.launch_host([] {}, 100ns);
-              static_cast<void>(batch);
-            }
-            stream.sync();
-          });
-        }
-        group.wait();
-        report = prefetcher.report();
-      },
-      {.workers = 1, .clock = &clock});
-  for (const char* const part :
-       {"rank 0 on host:0\n", "rank 1 on host:1\n", "Tread 800 ns", "copies at 1.00 GB/s\n",
-        " kB of at most 1.00 MB, device", " each\n", "1 samples failed and were left out",
-        "autotune: 1 changes", "workers from 1 to 2"}) {
-    EXPECT_NE(report.find(part), std::string::npos) << part << " is not in\n" << report;
-  }
-}
-
-TEST(FeederStats, TheOverlapEfficiencyIsTheLongerOfComputeAndCopyOverTheStep) {
-  Stats stats;
-  stats.t_x = 3;
-  stats.t_c = 4;
-  stats.t_step = 5;
-  EXPECT_DOUBLE_EQ(stats.overlap_efficiency(), 0.8);
-  std::swap(stats.t_x, stats.t_c);
-  EXPECT_DOUBLE_EQ(stats.overlap_efficiency(), 0.8);
 }
 
 }  // namespace stats_test

@@ -18,29 +18,27 @@
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
 #include "tests/support/numbers.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace timed_copies_test {
 
 using namespace std::chrono_literals;
+using support::in_virtual_time;
 using support::Numbers;
 
 constexpr double kCopy = 10e-3;
 
 template <class Loop>
-void in_virtual_time(PrefetcherOptions options, const Loop& loop,
-                     Duration read_time = Duration::zero()) {
-  VirtualClock clock;
-  run(
-      [&] {
-        options.batch_size = 4;
-        const Numbers data({.size = 4096, .read_time = read_time / 4});
-        const double bytes = static_cast<double>(options.batch_size * data.bytes());
-        const gpu::Device device = gpu::open_host({.h2d_bandwidth = bytes / kCopy});
-        Prefetcher feed(data, device, options);
-        loop(feed);
-      },
-      {.workers = 1, .clock = &clock});
+void with_feed(PrefetcherOptions options, const Loop& loop, Duration read_time = Duration::zero()) {
+  in_virtual_time([&] {
+    options.batch_size = 4;
+    const Numbers data({.size = 4096, .read_time = read_time / 4});
+    const double bytes = static_cast<double>(options.batch_size * data.bytes());
+    const gpu::Device device = gpu::open_host({.h2d_bandwidth = bytes / kCopy});
+    Prefetcher feed(data, device, options);
+    loop(feed);
+  });
 }
 
 void consume(Prefetcher& feed, std::size_t batches) {
@@ -53,7 +51,7 @@ void consume(Prefetcher& feed, std::size_t batches) {
 }
 
 TEST(TimedCopies, BeforeTheFirstNothingIsSaidOfTheLink) {
-  in_virtual_time({}, [](Prefetcher& feed) {
+  with_feed({}, [](Prefetcher& feed) {
     consume(feed, 12);
     const Stats stats = feed.stats();
     EXPECT_EQ(stats.sampled_steps, 11U);
@@ -79,7 +77,7 @@ TEST(TimedCopies, BeforeTheFirstNothingIsSaidOfTheLink) {
 }
 
 TEST(TimedCopies, WithoutAnyItStaysSo) {
-  in_virtual_time({.sample_every = 0}, [](Prefetcher& feed) {
+  with_feed({.sample_every = 0}, [](Prefetcher& feed) {
     consume(feed, 100);
     EXPECT_EQ(feed.stats().sampled_steps, 99U);
     EXPECT_FALSE(feed.stats().is_measured());
@@ -87,7 +85,7 @@ TEST(TimedCopies, WithoutAnyItStaysSo) {
 }
 
 TEST(TimedCopies, AfterTheFirstTheLinkLimits) {
-  in_virtual_time({}, [](Prefetcher& feed) {
+  with_feed({}, [](Prefetcher& feed) {
     consume(feed, 100);
     const Stats stats = feed.stats();
     EXPECT_GT(stats.timed_copies, 0U);
@@ -102,7 +100,7 @@ TEST(TimedCopies, AfterTheFirstTheLinkLimits) {
 
 // Looked at once, at the end: what the copies took is known then, and was not while the loop ran.
 TEST(TimedCopies, TheBubbleIsOfAllSteps) {
-  in_virtual_time(
+  with_feed(
       {},
       [](Prefetcher& feed) {
         consume(feed, 60);
@@ -117,7 +115,7 @@ TEST(TimedCopies, TheBubbleIsOfAllSteps) {
 
 // A reset forgets the copies, too.
 TEST(TimedCopies, AfterAResetTheyAreNotKnown) {
-  in_virtual_time({}, [](Prefetcher& feed) {
+  with_feed({}, [](Prefetcher& feed) {
     consume(feed, 100);
     feed.reset_stats();
     consume(feed, 1);
@@ -126,60 +124,56 @@ TEST(TimedCopies, AfterAResetTheyAreNotKnown) {
 }
 
 TEST(TimedCopies, AStretchWithoutOneHasThoseOfTheOthers) {
-  VirtualClock clock;
-  run(
-      [&] {
-        const gpu::Device device = gpu::open("host");
-        StatsCollector stats(device, {});
-        StatsCollector::Window window;
-        const auto copy = [&](Duration time) {
-          std::shared_ptr<StepTiming> timing = stats.take();
-          const gpu::Stream stream(device);
-          for (gpu::Event* event : {&timing->copy_end_before, &timing->queued, &timing->copy_start})
-            event->record(stream);
-          stream.launch_host([] {}, time);
-          timing->copy_end.record(stream);
-          timing->copied = true;
-          stream.sync();
-          stats.let_go(timing);
-          stats.let_go(std::move(timing));
-        };
-        const auto steps = [&](int count) {
-          for (int i = 0; i < count; ++i) {
-            sleep_for(20ms);
-            stats.add_host_release(PassId{1},
-                                   StatsCollector::HostStep{.starved = 0ms, .busy = 5ms});
-          }
-        };
-        steps(3);
-        EXPECT_FALSE(stats.window(window, 1).is_measured());
-        copy(10ms);
-        steps(3);
-        EXPECT_DOUBLE_EQ(stats.window(window, 1).t_x, kCopy);
-        steps(3);  // in which no copy is timed
-        Stats now = stats.window(window, 1);
-        EXPECT_EQ(now.sampled_steps, 3U);
-        EXPECT_DOUBLE_EQ(now.t_x, kCopy);
-        stats.set_shape(2, 2, 2, 3);  // of copies, those before it are known still
-        steps(4);
-        now = stats.window(window, 1);
-        EXPECT_EQ(now.sampled_steps, 3U);
-        EXPECT_DOUBLE_EQ(now.t_x, kCopy);
-        copy(4ms);
-        steps(1);
-        EXPECT_DOUBLE_EQ(stats.window(window, 1).t_x, 4e-3);
-        stats.reset();
-        steps(2);
-        EXPECT_EQ(stats.window(window, 1).timed_copies, 0U);
-      },
-      {.workers = 1, .clock = &clock});
+  in_virtual_time([&] {
+    const gpu::Device device = gpu::open("host");
+    StatsCollector stats(device, {});
+    StatsCollector::Window window;
+    const auto copy = [&](Duration time) {
+      std::shared_ptr<StepTiming> timing = stats.take();
+      const gpu::Stream stream(device);
+      for (gpu::Event* event : {&timing->copy_end_before, &timing->queued, &timing->copy_start})
+        event->record(stream);
+      stream.launch_host([] {}, time);
+      timing->copy_end.record(stream);
+      timing->copied = true;
+      stream.sync();
+      stats.let_go(timing);
+      stats.let_go(std::move(timing));
+    };
+    const auto steps = [&](int count) {
+      for (int i = 0; i < count; ++i) {
+        sleep_for(20ms);
+        stats.add_host_release(PassId{1}, StatsCollector::HostStep{.starved = 0ms, .busy = 5ms});
+      }
+    };
+    steps(3);
+    EXPECT_FALSE(stats.window(window, 1).is_measured());
+    copy(10ms);
+    steps(3);
+    EXPECT_DOUBLE_EQ(stats.window(window, 1).t_x, kCopy);
+    steps(3);  // in which no copy is timed
+    Stats now = stats.window(window, 1);
+    EXPECT_EQ(now.sampled_steps, 3U);
+    EXPECT_DOUBLE_EQ(now.t_x, kCopy);
+    stats.set_shape(2, 2, 2, 3);  // of copies, those before it are known still
+    steps(4);
+    now = stats.window(window, 1);
+    EXPECT_EQ(now.sampled_steps, 3U);
+    EXPECT_DOUBLE_EQ(now.t_x, kCopy);
+    copy(4ms);
+    steps(1);
+    EXPECT_DOUBLE_EQ(stats.window(window, 1).t_x, 4e-3);
+    stats.reset();
+    steps(2);
+    EXPECT_EQ(stats.window(window, 1).timed_copies, 0U);
+  });
 }
 
 // The link limits, so more workers or slots would change nothing; as long as it does not know that,
 // it does nothing.
 TEST(TimedCopies, AutotuneWaitsForThem) {
   for (const std::size_t every : {9U, 16U, 64U}) {
-    in_virtual_time({.autotune = Autotune{.every = every}}, [](Prefetcher& feed) {
+    with_feed({.autotune = Autotune{.every = every}}, [](Prefetcher& feed) {
       consume(feed, 500);
       for (const Decision& one : feed.stats().decisions) {
         ADD_FAILURE() << one.what << ": " << one.from << " to " << one.to << ", " << one.why;

@@ -16,11 +16,13 @@
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
 #include "tests/support/numbers.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace what_if_test {
 
 using namespace std::chrono_literals;
+using support::in_virtual_time;
 using support::Numbers;
 
 struct Load {
@@ -39,8 +41,7 @@ struct Measured {
 Measured measure(const Load& load, const Change& change) {
   constexpr std::size_t kSteps = 1500;
   Measured measured;
-  VirtualClock clock;
-  const auto body = [&] {
+  in_virtual_time([&] {
     const Numbers data(
         {.size = kBatchSize * kSteps, .pattern_bytes = 92, .read_time = load.sample_read});
     const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
@@ -59,8 +60,7 @@ Measured measure(const Load& load, const Change& change) {
     stream.sync();
     measured.stats = feed.stats();
     measured.step = std::chrono::duration<double>(now().time_since_epoch()).count() / kSteps;
-  };
-  run(body, {.workers = 1, .clock = &clock});
+  });
   return measured;
 }
 

@@ -18,11 +18,13 @@
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
 #include "tests/support/numbers.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace which_steps_test {
 
 using namespace std::chrono_literals;
+using support::in_virtual_time;
 using support::Numbers;
 
 constexpr std::size_t kBatches = 16;
@@ -36,22 +38,19 @@ std::string resumed(std::initializer_list<Interval> released) {
 }
 
 template <class Loop>
-void in_virtual_time(const PrefetcherOptions& given, std::size_t devices, const Loop& loop) {
-  VirtualClock clock;
-  run(
-      [&] {
-        sleep_for(5h);
-        PrefetcherOptions options = given;
-        options.batch_size = 4;
-        const Numbers data({.size = 4 * kBatches});
-        std::vector<gpu::Device> all;
-        for (std::size_t i = 0; i < devices; ++i) {
-          all.push_back(gpu::open_host({.h2d_bandwidth = 1e9}, static_cast<int>(i)));
-        }
-        Prefetcher feed(data, all, options);
-        loop(feed);
-      },
-      {.workers = 1, .clock = &clock});
+void with_feed(const PrefetcherOptions& given, std::size_t devices, const Loop& loop) {
+  in_virtual_time([&] {
+    sleep_for(5h);
+    PrefetcherOptions options = given;
+    options.batch_size = 4;
+    const Numbers data({.size = 4 * kBatches});
+    std::vector<gpu::Device> all;
+    for (std::size_t i = 0; i < devices; ++i) {
+      all.push_back(gpu::open_host({.h2d_bandwidth = 1e9}, static_cast<int>(i)));
+    }
+    Prefetcher feed(data, all, options);
+    loop(feed);
+  });
 }
 
 void work_on_host(Lease& batch, Duration time = 1ms) {
@@ -68,7 +67,7 @@ void expect_steps_of_1_ms(const Stats& stats) {
 }
 
 TEST(WhichSteps, OfTheHostAfterAResume) {
-  in_virtual_time({.resume = resumed({{0, 5}})}, 1, [](Prefetcher& feed) {
+  with_feed({.resume = resumed({{0, 5}})}, 1, [](Prefetcher& feed) {
     for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
       for (Lease& batch : feed.epoch(epoch)) work_on_host(batch);
       sleep_for(1h);
@@ -79,7 +78,7 @@ TEST(WhichSteps, OfTheHostAfterAResume) {
 }
 
 TEST(WhichSteps, OfTheHostWithSharedBatches) {
-  in_virtual_time({.sharing = Sharing::kDynamic}, 2, [](Prefetcher& feed) {
+  with_feed({.sharing = Sharing::kDynamic}, 2, [](Prefetcher& feed) {
     for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
       TaskGroup group;
       for (std::size_t rank = 0; rank < 2; ++rank) {
@@ -95,7 +94,7 @@ TEST(WhichSteps, OfTheHostWithSharedBatches) {
 }
 
 TEST(WhichSteps, OfTheHostWhereTheFirstBatchIsReleasedLast) {
-  in_virtual_time({.max_leases = 2}, 1, [](Prefetcher& feed) {
+  with_feed({.max_leases = 2}, 1, [](Prefetcher& feed) {
     std::optional<Lease> first = feed.next();
     std::optional<Lease> second = feed.next();
     work_on_host(*second);
@@ -111,7 +110,7 @@ TEST(WhichSteps, OfTheHostWhereTheFirstBatchIsReleasedLast) {
 
 // What began before a reset is no step behind it.
 TEST(WhichSteps, OfTheHostAfterAReset) {
-  in_virtual_time({}, 1, [](Prefetcher& feed) {
+  with_feed({}, 1, [](Prefetcher& feed) {
     for (Lease& batch : feed.epoch(0)) {
       const bool half = batch.index() == 7;
       work_on_host(batch);
@@ -126,7 +125,7 @@ TEST(WhichSteps, OfTheHostAfterAReset) {
 
 // A batch that nobody looked at is a step all the same, of which nothing is known.
 TEST(WhichSteps, OfTheHostBehindBatchesThatNobodyLookedAt) {
-  in_virtual_time({}, 1, [](Prefetcher& feed) {
+  with_feed({}, 1, [](Prefetcher& feed) {
     for (Lease& batch : feed.epoch(0)) {
       if (batch.index() % 4 == 0) {
         sleep_for(1h);
@@ -142,7 +141,7 @@ TEST(WhichSteps, OfTheHostBehindBatchesThatNobodyLookedAt) {
 
 // Of two leases that are released in the other order, the second step ends before the first.
 TEST(WhichSteps, OfTheDeviceAreNeverNegative) {
-  in_virtual_time({.max_leases = 2, .sample_every = 2}, 1, [](Prefetcher& feed) {
+  with_feed({.max_leases = 2, .sample_every = 2}, 1, [](Prefetcher& feed) {
     const gpu::Stream stream(feed.rank(0).device());
     for (std::size_t i = 0; i < 4 * kBatches; ++i) {
       std::optional<Lease> first = feed.next();
@@ -166,7 +165,7 @@ TEST(WhichSteps, OfTheDeviceAreNeverNegative) {
 
 // sample_every 9 measures the step from the 8th batch to the 9th: here, those of two epochs.
 TEST(WhichSteps, OfTheDeviceAfterAResumeWithoutTheLastBatches) {
-  in_virtual_time({.resume = resumed({{8, kBatches}}), .sample_every = 9}, 1, [](Prefetcher& feed) {
+  with_feed({.resume = resumed({{8, kBatches}}), .sample_every = 9}, 1, [](Prefetcher& feed) {
     const gpu::Stream stream(feed.rank(0).device());
     for (std::uint64_t epoch = 0; epoch < 12; ++epoch) {
       for (Lease& batch : feed.epoch(epoch, stream)) {
@@ -185,28 +184,28 @@ TEST(WhichSteps, OfTheDeviceAfterAResumeWithoutTheLastBatches) {
 
 TEST(WhichSteps, OfTheDeviceWithSharedBatches) {
   for (std::size_t sample_every = 2; sample_every < 12; ++sample_every) {
-    in_virtual_time({.sharing = Sharing::kDynamic, .sample_every = sample_every}, 2,
-                    [](Prefetcher& feed) {
-                      for (std::uint64_t epoch = 0; epoch < 12; ++epoch) {
-                        TaskGroup group;
-                        for (std::size_t rank = 0; rank < 2; ++rank) {
-                          group.go([&, rank] {
-                            const gpu::Stream stream(feed.rank(rank).device());
-                            for (Lease& batch : feed.rank(rank).epoch(epoch, stream)) {
-                              stream.launch_host([] {}, 1ms);
-                              batch.release();
-                            }
-                            stream.sync();
-                          });
-                        }
-                        group.wait();
-                        sleep_for(1h);
+    with_feed({.sharing = Sharing::kDynamic, .sample_every = sample_every}, 2,
+              [](Prefetcher& feed) {
+                for (std::uint64_t epoch = 0; epoch < 12; ++epoch) {
+                  TaskGroup group;
+                  for (std::size_t rank = 0; rank < 2; ++rank) {
+                    group.go([&, rank] {
+                      const gpu::Stream stream(feed.rank(rank).device());
+                      for (Lease& batch : feed.rank(rank).epoch(epoch, stream)) {
+                        stream.launch_host([] {}, 1ms);
+                        batch.release();
                       }
-                      for (std::size_t rank = 0; rank < 2; ++rank) {
-                        EXPECT_GT(feed.rank(rank).stats().sampled_steps, 5U);
-                        EXPECT_LT(feed.rank(rank).stats().step.p99, 1.0);
-                      }
+                      stream.sync();
                     });
+                  }
+                  group.wait();
+                  sleep_for(1h);
+                }
+                for (std::size_t rank = 0; rank < 2; ++rank) {
+                  EXPECT_GT(feed.rank(rank).stats().sampled_steps, 5U);
+                  EXPECT_LT(feed.rank(rank).stats().step.p99, 1.0);
+                }
+              });
   }
 }
 
@@ -214,29 +213,26 @@ TEST(WhichSteps, OfTheDeviceWithSharedBatches) {
 TEST(WhichSteps, OfShortEpochsAreAllOfThemAlike) {
   constexpr std::array kSteps = {1ms, 5ms, 1ms, 3ms};
   for (const std::size_t sample_every : {8U, 16U}) {
-    VirtualClock clock;
-    run(
-        [&] {
-          const Numbers data({.size = kSteps.size()});
-          const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
-          Prefetcher feed(data, device, {.batch_size = 1, .sample_every = sample_every});
-          const gpu::Stream stream(device);
-          for (std::uint64_t epoch = 0; epoch < 1'500; ++epoch) {
-            for (Lease& batch : feed.epoch(epoch, stream)) {
-              stream.launch_host([] {}, kSteps.at(batch.index()));
-              batch.release();
-            }
-            stream.sync();
-          }
-          EXPECT_NEAR(feed.stats().t_step, 3e-3, 0.2e-3) << "one in " << sample_every;
-        },
-        {.workers = 1, .clock = &clock});
+    in_virtual_time([&] {
+      const Numbers data({.size = kSteps.size()});
+      const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
+      Prefetcher feed(data, device, {.batch_size = 1, .sample_every = sample_every});
+      const gpu::Stream stream(device);
+      for (std::uint64_t epoch = 0; epoch < 1'500; ++epoch) {
+        for (Lease& batch : feed.epoch(epoch, stream)) {
+          stream.launch_host([] {}, kSteps.at(batch.index()));
+          batch.release();
+        }
+        stream.sync();
+      }
+      EXPECT_NEAR(feed.stats().t_step, 3e-3, 0.2e-3) << "one in " << sample_every;
+    });
   }
 }
 
 // Those that the device has timed count, before and after.
 TEST(WhichSteps, AreThoseOfTheDeviceWhereSomeEpochsAreOfTheHost) {
-  in_virtual_time({.sample_every = 2}, 1, [](Prefetcher& feed) {
+  with_feed({.sample_every = 2}, 1, [](Prefetcher& feed) {
     const gpu::Stream stream(feed.rank(0).device());
     const auto on_host = [&](std::uint64_t epoch) {
       for (Lease& batch : feed.epoch(epoch)) work_on_host(batch, 5ms);

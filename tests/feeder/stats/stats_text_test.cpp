@@ -1,0 +1,128 @@
+// What stats say: of numbers that are made up, and what a report has.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
+#include "leat/feeder/prefetcher.h"
+#include "leat/feeder/stats.h"
+#include "leat/gpu/stream.h"
+#include "tests/feeder/prefetcher_fixture.h"
+#include "tests/support/run.h"
+
+namespace leat::feeder {
+namespace stats_text_test {
+
+using namespace std::chrono_literals;
+using support::in_virtual_time;
+using support::Numbers;
+
+// Tc alone is 91 % of the step, and yet it is not the consumer that could be faster.
+TEST(FeederStats, OfShortCopiesThatTakeTurnsWithCompute) {
+  Stats stats;
+  stats.batches = 100;
+  stats.sampled_steps = stats.timed_copies = 50;
+  stats.workers = 1;
+  stats.prefetch_depth = stats.device_slots = 1;
+  stats.pinned_slots = 2;
+  stats.t_x = 0.5e-3;
+  stats.t_c = 5e-3;
+  stats.t_step = 5.5e-3;
+  stats.consumer = {.busy = 5 / 5.5, .starved = 0.5 / 5.5, .blocked = 0};
+  expect_begins(stats.bottleneck(),
+                "Copies and compute take turns, because prefetch_depth is 1: with 2 they overlap, "
+                "and a step takes max(Tc, Tx) = 5.00 ms instead of 5.50 ms.");
+  // With 2 the readers would limit it.
+  stats.t_read = 5.3e-3;
+  expect_begins(stats.bottleneck(),
+                "Copies and compute take turns, because prefetch_depth is 1: with 2 they overlap, "
+                "and a step takes 5.30 ms instead of 5.50 ms.");
+  // There is nothing to gain.
+  stats.t_read = 5.5e-3;
+  expect_begins(stats.bottleneck(), "The readers limit the loop");
+  stats.t_read = 0;
+  stats.t_x = 0.05e-3;
+  stats.t_step = 5.05e-3;
+  expect_begins(stats.bottleneck(), "The consumer limits the loop");
+}
+
+TEST(FeederStats, TheTableShowsSharesTimesAndTheBottleneck) {
+  const Stats stats = {.batches = 320,
+                       .sampled_steps = 20,
+                       .workers = 2,
+                       .prefetch_depth = 2,
+                       .batch_bytes = 400,
+                       .t_read = 12.3e-6,
+                       .t_x = 2.5e-3,
+                       .t_c = 99.96e-3,
+                       .t_step = 0.1,
+                       .step = {.p50 = 99.9e-3, .p99 = 0.12},
+                       .bubble = {.p50 = 1.5e-6, .p99 = 20e-3},
+                       .reader = {.busy = 0.1, .starved = 0, .blocked = 0.9},
+                       .copier = {.busy = 0.025, .starved = 0.005, .blocked = 0.97},
+                       .consumer = {.busy = 1, .starved = 0, .blocked = 0}};
+  EXPECT_EQ(stats.table(),
+            "  stage           busy   starved   blocked\n"
+            "  reader        10.0 %     0.0 %    90.0 %\n"
+            "  copier         2.5 %     0.5 %    97.0 %\n"
+            "  consumer     100.0 %     0.0 %     0.0 %\n"
+            "  Tread 12.3 us / 2 workers   Tx 2.50 ms   Tc 100 ms   Tstep 100 ms\n"
+            "  OE = max(Tc, Tx) / Tstep = 1.000   (20 steps sampled of 320)\n"
+            "  bubble 1.50 us (p99 20.0 ms)   Tstep 99.9 ms (p99 120 ms)   hidden 98.4 %   feed "
+            "efficiency 1.000\n"
+            "  The consumer limits the loop (Tc is 100.0 % of the step): reading and copying are "
+            "hidden behind it, and only a faster step helps.\n");
+}
+
+TEST(FeederStats, TheReportHasRanksMemoryAndWhatWasLeftOut) {
+  std::string report;
+  in_virtual_time([&] {
+    const auto is_bad = [](std::uint64_t sample) { return sample == 7; };
+    const Numbers data({.size = 400,
+                        .pattern_bytes = 92,
+                        .read_time = 200ns,
+                        .on_read = failing_reads(is_bad, "torn")});
+    Prefetcher prefetcher(data, open_devices(2, {.h2d_bandwidth = 1e9}),
+                          {.batch_size = 8,
+                           .pinned_slots = 3,
+                           .read_failures = {.count = 1},
+                           .autotune = Autotune{.max_workers = 2, .every = 8},
+                           .max_pinned_bytes = 1'000'000,
+                           .sample_every = 2});
+    TaskGroup group;
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      group.go([&, rank] {
+        Feed& feed = prefetcher.rank(rank);
+        const gpu::Stream stream(feed.device());
+        for (Lease& batch : feed.epoch(0, stream)) {
+          stream.launch_host([] {}, 100ns);
+          static_cast<void>(batch);
+        }
+        stream.sync();
+      });
+    }
+    group.wait();
+    report = prefetcher.report();
+  });
+  expect_contains(
+      report, {"rank 0 on host:0\n", "rank 1 on host:1\n", "Tread 800 ns", "copies at 1.00 GB/s\n",
+               " kB of at most 1.00 MB, device", " each\n", "1 samples failed and were left out",
+               "autotune: 1 changes", "workers from 1 to 2"});
+}
+
+TEST(FeederStats, TheOverlapEfficiencyIsTheLongerOfComputeAndCopyOverTheStep) {
+  Stats stats;
+  stats.t_x = 3;
+  stats.t_c = 4;
+  stats.t_step = 5;
+  EXPECT_DOUBLE_EQ(stats.overlap_efficiency(), 0.8);
+  std::swap(stats.t_x, stats.t_c);
+  EXPECT_DOUBLE_EQ(stats.overlap_efficiency(), 0.8);
+}
+
+}  // namespace stats_text_test
+}  // namespace leat::feeder
