@@ -83,7 +83,7 @@ TEST(Delivered, AFileThatIsCutOffEndsTheEpochWithItsName) {
   const std::string text = error_of([&] {
     while (feed.next()) ++batches;
   });
-  expect_says(text, {"sample 40", "cifar-10 train", files[4].string(), "cut off"});
+  expect_contains(text, {"sample 40", "cifar-10 train", files[4].string(), "cut off"});
   EXPECT_EQ(batches, 40U) << "what came before it is delivered";
 }
 

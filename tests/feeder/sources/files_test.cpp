@@ -117,53 +117,53 @@ TEST_F(Files, OrderIsByBytesInEveryLocaleWhateverTheOrderOfPatterns) {
 
 TEST_F(Files, WhatNamesNothingIsToldWithThePattern) {
   touch({"d/a.txt", "e/sub/a.bin"});
-  expect_says(error(at("missing.bin")),
-              {"no files from \"" + at("missing.bin") + "\"", "No such file or directory"});
-  expect_says(error(at("d/*.bin")), {"\"" + at("d/*.bin") + "\"", "it matches no file"});
-  expect_says(error(at("e/*")), {"it matches no file", "directory/*"});
-  expect_says(error(at("d")), {"there are no files *.bin in the directory " + at("d")});
-  expect_says(error(at("none/*.bin")), {at("none"), "No such file or directory"});
-  expect_says(error(at("d/a.txt/*.bin")), {at("d/a.txt"), "Not a directory"});
-  expect_says(error(""), {"it is empty"});
-  expect_says(error(std::vector<std::string>{}), {"the list of patterns is empty"});
+  expect_contains(error(at("missing.bin")),
+                  {"no files from \"" + at("missing.bin") + "\"", "No such file or directory"});
+  expect_contains(error(at("d/*.bin")), {"\"" + at("d/*.bin") + "\"", "it matches no file"});
+  expect_contains(error(at("e/*")), {"it matches no file", "directory/*"});
+  expect_contains(error(at("d")), {"there are no files *.bin in the directory " + at("d")});
+  expect_contains(error(at("none/*.bin")), {at("none"), "No such file or directory"});
+  expect_contains(error(at("d/a.txt/*.bin")), {at("d/a.txt"), "Not a directory"});
+  expect_contains(error(""), {"it is empty"});
+  expect_contains(error(std::vector<std::string>{}), {"the list of patterns is empty"});
 }
 
 TEST_F(Files, AGapInARangeIsAnErrorNotASmallerDataset) {
   touch({"s0.bin", "s2.bin"});
-  expect_says(error(at("s{0..2}.bin")), {at("s{0..2}.bin"), at("s1.bin") + ": No such file"});
-  expect_says(error(at("s{0,1}*")), {at("s{0,1}*"), "\"" + at("s1*") + "\" matches no file"});
+  expect_contains(error(at("s{0..2}.bin")), {at("s{0..2}.bin"), at("s1.bin") + ": No such file"});
+  expect_contains(error(at("s{0,1}*")), {at("s{0,1}*"), "\"" + at("s1*") + "\" matches no file"});
 }
 
 TEST_F(Files, BracesThatMeanNothingAreRefused) {
-  expect_says(error(at("a{1,2")), {"a { has no }"});
-  expect_says(error(at("a{1..b}")), {"{1..b} is no range of two numbers"});
-  expect_says(error(at("a{0..10..2}")), {"{0..10..2} is no range of two numbers"});
-  expect_says(error(at("a{0..99999999999}")), {"is no range of two numbers"});
-  expect_says(error(at("a{0..1000000}")), {"more than 1000000 names"});
-  expect_says(error(at("a{0..9999}{0..9999}")), {"more than 1000000 names"});
+  expect_contains(error(at("a{1,2")), {"a { has no }"});
+  expect_contains(error(at("a{1..b}")), {"{1..b} is no range of two numbers"});
+  expect_contains(error(at("a{0..10..2}")), {"{0..10..2} is no range of two numbers"});
+  expect_contains(error(at("a{0..99999999999}")), {"is no range of two numbers"});
+  expect_contains(error(at("a{0..1000000}")), {"more than 1000000 names"});
+  expect_contains(error(at("a{0..9999}{0..9999}")), {"more than 1000000 names"});
 }
 
 TEST_F(Files, AFileNamedTwiceIsRefused) {
   touch({"a.bin", "b.bin"});
-  expect_says(error({at("a.bin"), at("*.bin")}),
-              {at("a.bin") + " is named twice, also by ", at("*.bin")});
-  expect_says(error(at("{a,b,a}.bin")), {at("a.bin") + " is named twice; "});
-  expect_says(error({at("a.bin"), at("./a.bin")}), {"is named twice"});
+  expect_contains(error({at("a.bin"), at("*.bin")}),
+                  {at("a.bin") + " is named twice, also by ", at("*.bin")});
+  expect_contains(error(at("{a,b,a}.bin")), {at("a.bin") + " is named twice; "});
+  expect_contains(error({at("a.bin"), at("./a.bin")}), {"is named twice"});
 }
 
 TEST_F(Files, WhatIsNeitherFileNorDirectoryIsRefused) {
   touch({"d/a.bin", "l/a.bin"});
   ASSERT_EQ(mkfifo(at("d/pipe.bin").c_str(), 0600), 0);
   const std::string problem = at("d/pipe.bin") + " is neither a file nor a directory";
-  expect_says(error(at("d/pipe.bin")), {problem});
-  expect_says(error(at("d")), {problem});
-  expect_says(error(at("d/*.bin")), {problem});
+  expect_contains(error(at("d/pipe.bin")), {problem});
+  expect_contains(error(at("d")), {problem});
+  expect_contains(error(at("d/*.bin")), {problem});
   fs::create_symlink("nowhere", at("l/b.bin"));
   for (const char* pattern : {"l", "l/*", "l/b.bin"}) {
-    expect_says(error(at(pattern)), {at("l/b.bin"), "No such file or directory"});
+    expect_contains(error(at(pattern)), {at("l/b.bin"), "No such file or directory"});
   }
   fs::create_symlink(at("loop"), at("loop"));
-  expect_says(error(at("loop")), {at("loop"), "Too many levels of symbolic links"});
+  expect_contains(error(at("loop")), {at("loop"), "Too many levels of symbolic links"});
 }
 
 TEST_F(Files, UnreadableDirectoryIsNamed) {
@@ -171,7 +171,7 @@ TEST_F(Files, UnreadableDirectoryIsNamed) {
   touch("d/a.bin");
   fs::permissions(at("d"), fs::perms::none);
   for (const char* pattern : {"d", "d/*.bin", "?/*.bin"}) {
-    expect_says(error(at(pattern)), {at("d"), "Permission denied"});
+    expect_contains(error(at(pattern)), {at("d"), "Permission denied"});
   }
   fs::permissions(at("d"), fs::perms::owner_all);
 }

@@ -18,8 +18,11 @@
 #include <vector>
 
 #include "leat/csp/error.h"
+#include "tests/support/texts.h"
 
 namespace leat::feeder {
+
+using support::expect_contains;
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -128,13 +131,6 @@ std::string error_of(const F& f) {
   }
   ADD_FAILURE() << "no leat::Error";
   return "";
-}
-
-/// All `parts` are in the text.
-inline void expect_says(const std::string& text, std::initializer_list<std::string> parts) {
-  for (const std::string& part : parts) {
-    EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in: " << text;
-  }
 }
 
 }  // namespace leat::feeder

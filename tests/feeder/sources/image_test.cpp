@@ -159,8 +159,8 @@ TEST(Image, ExactIsTheImageAsItIsOrAnError) {
   const auto bytes = jpeg();
   const ImageOptions options{.height = kHeight, .width = kWidth, .fit = Fit::kExact};
   EXPECT_EQ(read(bytes, options), whole(bytes));
-  expect_says(error_of([&] { read(bytes, {.height = 240, .width = 317, .fit = Fit::kExact}); }),
-              {"it is 241 x 317 pixels, declared are 240 x 317", "another Fit than kExact"});
+  expect_contains(error_of([&] { read(bytes, {.height = 240, .width = 317, .fit = Fit::kExact}); }),
+                  {"it is 241 x 317 pixels, declared are 240 x 317", "another Fit than kExact"});
 }
 
 TEST(Image, MirroredAndPlanarAreTheSamePixelsElsewhere) {

@@ -236,8 +236,9 @@ TEST(Jpeg, AnImageThatIsCutOffIsAnErrorWhereverThatIs) {
         encode_jpeg(synthetic_image(1, 0, 60, 50), 60, 50, {.progressive = progressive});
     for (std::size_t size = 0; size < image.size(); ++size) {
       const Image cut(image.begin(), image.begin() + static_cast<std::ptrdiff_t>(size));
-      expect_says(error_from(cut), {"Premature end of JPEG file", "of " + std::to_string(size)});
-      expect_says(error_from(cut, {.accept_corrupt = true}), {"Premature end of JPEG file"});
+      expect_contains(error_from(cut),
+                      {"Premature end of JPEG file", "of " + std::to_string(size)});
+      expect_contains(error_from(cut, {.accept_corrupt = true}), {"Premature end of JPEG file"});
     }
   }
 }
@@ -246,7 +247,7 @@ TEST(Jpeg, CorruptDataIsAnErrorUnlessItIsAccepted) {
   Image image = encode_jpeg(synthetic_image(1, 0, 160, 120), 160, 120);
   const auto middle = image.begin() + static_cast<std::ptrdiff_t>(image.size() / 2);
   image.erase(middle, middle + 1000);
-  expect_says(error_from(image), {"cannot read a JPEG image: Corrupt JPEG data", "near byte"});
+  expect_contains(error_from(image), {"cannot read a JPEG image: Corrupt JPEG data", "near byte"});
   JpegDecoder lenient({.accept_corrupt = true});
   const Rows rows = decode(lenient, image, {0, 0, 160, 120});
   EXPECT_GT(lenient.warnings(), 0U);
@@ -261,26 +262,26 @@ TEST(Jpeg, WhatIsNoImageIsTold) {
     for (const char letter : text) bytes.push_back(static_cast<std::byte>(letter));
     return bytes;
   };
-  expect_says(error_from(bytes_of("\x89PNG\r\n")), {"Not a JPEG file: starts with 0x89 0x50"});
+  expect_contains(error_from(bytes_of("\x89PNG\r\n")), {"Not a JPEG file: starts with 0x89 0x50"});
   Image image = encode_jpeg(synthetic_image(1, 0, 60, 50), 60, 50);
   const std::vector<std::byte> marker = {std::byte{0xff}, std::byte{0xc0}};
   const auto frame = std::search(image.begin(), image.end(), marker.begin(), marker.end());
   frame[4] = std::byte{12};
-  expect_says(error_from(image), {"Unsupported JPEG data precision 12"});
+  expect_contains(error_from(image), {"Unsupported JPEG data precision 12"});
   frame[4] = std::byte{8};
   frame[1] = std::byte{0xc3};
-  expect_says(error_from(image), {"Unsupported JPEG process"});
+  expect_contains(error_from(image), {"Unsupported JPEG process"});
 }
 
 TEST(Jpeg, AnAbsurdSizeIsRefusedBeforeAnythingIsAllocated) {
   Image image = encode_jpeg(synthetic_image(1, 0, 60, 50), 60, 50);
-  expect_says(error_from(image, {.max_pixels = 2999}),
-              {"60 x 50 pixels, more than the 2999", "raise JpegOptions::max_pixels"});
+  expect_contains(error_from(image, {.max_pixels = 2999}),
+                  {"60 x 50 pixels, more than the 2999", "raise JpegOptions::max_pixels"});
   EXPECT_EQ(decode(image, 1, {.max_pixels = 3000}).size(), 9000U);
   const std::vector<std::byte> marker = {std::byte{0xff}, std::byte{0xc0}};
   const auto frame = std::search(image.begin(), image.end(), marker.begin(), marker.end());
   for (int i = 5; i < 9; ++i) frame[i] = std::byte{0xf0};
-  expect_says(error_from(image), {"61680 x 61680 pixels, more than"});
+  expect_contains(error_from(image), {"61680 x 61680 pixels, more than"});
 }
 
 // What is small and takes for ever: scans that say the same again.
@@ -290,7 +291,7 @@ TEST(Jpeg, AnImageOfThousandsOfScansIsRefused) {
   const auto scan = std::find_end(image.begin(), image.end(), marker.begin(), marker.end());
   const Image last(scan, image.end() - 2);
   for (int i = 0; i < 3000; ++i) image.insert(image.end() - 2, last.begin(), last.end());
-  expect_says(error_from(image, {.accept_corrupt = true}), {"more than 500 scans"});
+  expect_contains(error_from(image, {.accept_corrupt = true}), {"more than 500 scans"});
 }
 
 }  // namespace jpeg_test

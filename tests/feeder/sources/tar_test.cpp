@@ -171,16 +171,16 @@ TEST_F(Tar, AnEmptyArchiveHasNoFiles) {
 }
 
 TEST_F(Tar, WhatIsNoTarIsTold) {
-  expect_says(error(), {path().string(), "No such file or directory"});
-  expect_says(error({}), {path().string(), "it is empty"});
-  expect_says(error(bytes_of("hello")), {"it is no tar archive", "byte 0"});
-  expect_says(error(Bytes(2000, 'x')), {"it is no tar archive"});
-  expect_says(error(gzip(tar_end())), {"compressed with gzip", "decompress it"});
-  expect_says(error(Bytes{0x28, 0xb5, 0x2f, 0xfd} + tar_end()), {"compressed with zstd"});
-  expect_says(error(Bytes{0xfd, '7', 'z', 'X', 'Z', 0} + tar_end()), {"compressed with xz"});
+  expect_contains(error(), {path().string(), "No such file or directory"});
+  expect_contains(error({}), {path().string(), "it is empty"});
+  expect_contains(error(bytes_of("hello")), {"it is no tar archive", "byte 0"});
+  expect_contains(error(Bytes(2000, 'x')), {"it is no tar archive"});
+  expect_contains(error(gzip(tar_end())), {"compressed with gzip", "decompress it"});
+  expect_contains(error(Bytes{0x28, 0xb5, 0x2f, 0xfd} + tar_end()), {"compressed with zstd"});
+  expect_contains(error(Bytes{0xfd, '7', 'z', 'X', 'Z', 0} + tar_end()), {"compressed with xz"});
   std::filesystem::remove(path());
   std::filesystem::create_directory(path());
-  expect_says(error(), {path().string(), "Is a directory"});
+  expect_contains(error(), {path().string(), "Is a directory"});
 }
 
 // At whatever byte: the only end is the marked one.
@@ -193,51 +193,53 @@ TEST_F(Tar, AnArchiveThatIsCutOffIsAnError) {
   }
   write(whole + Bytes(1));  // of the mark, one byte will do: nothing else can follow
   EXPECT_EQ(members().size(), 2U);
-  expect_says(error(first(whole, 1000)),
-              {"truncated: the data of a.txt begins at byte 512 and has 700", "ends at 1000"});
-  expect_says(error(first(whole, 1600)), {"truncated: it ends within a header (byte 1536)"});
-  expect_says(error(first(whole, 1536)),
-              {"truncated: it ends at byte 1536 without the mark of its end", "truncate -s +1024"});
+  expect_contains(error(first(whole, 1000)),
+                  {"truncated: the data of a.txt begins at byte 512 and has 700", "ends at 1000"});
+  expect_contains(error(first(whole, 1600)), {"truncated: it ends within a header (byte 1536)"});
+  expect_contains(
+      error(first(whole, 1536)),
+      {"truncated: it ends at byte 1536 without the mark of its end", "truncate -s +1024"});
 }
 
 TEST_F(Tar, DamagedHeadersAreTold) {
   const Bytes start = tar_file("a.txt", "a");
   Bytes second = tar_file("b.txt", "b");
   second[0] ^= 1;
-  expect_says(error(start + second + tar_end()), {"damaged: no header", "(byte 1024)"});
+  expect_contains(error(start + second + tar_end()), {"damaged: no header", "(byte 1024)"});
   Bytes no_number = tar_header("b.txt", 0);
   set_text(no_number, 124, "12x4");
-  expect_says(error(start + with_checksum(no_number) + tar_end()), {"a damaged size (byte 1148)"});
+  expect_contains(error(start + with_checksum(no_number) + tar_end()),
+                  {"a damaged size (byte 1148)"});
   Bytes negative = tar_header("b.txt", 0);
   for (std::size_t i = 124; i < 136; ++i) negative[i] = 0xff;
-  expect_says(error(start + with_checksum(negative) + tar_end()), {"a damaged size"});
-  expect_says(error(start + tar_header("b.txt", 0777'7777'7777) + tar_end()),
-              {"truncated: the data of b.txt begins at byte 1536 and has 8589934591"});
+  expect_contains(error(start + with_checksum(negative) + tar_end()), {"a damaged size"});
+  expect_contains(error(start + tar_header("b.txt", 0777'7777'7777) + tar_end()),
+                  {"truncated: the data of b.txt begins at byte 1536 and has 8589934591"});
   for (const char* const record :
        {"12 size=6x0\n", "99 path=x\n", "4 \n", "x", "12 path=abcd", "9 path_x\n", "0 path=x\n"}) {
-    expect_says(error(tar_file("x", record, 'x') + start + tar_end()),
-                {"a damaged pax record (byte 512)"});
+    expect_contains(error(tar_file("x", record, 'x') + start + tar_end()),
+                    {"a damaged pax record (byte 512)"});
   }
-  expect_says(error(tar_file("x", "13 path=a.b\n\n", 'x') + tar_end()),
-              {"it ends where a member was described"});
-  expect_says(error(tar_header("x", 2'000'000, 'x') + Bytes(2'000'384) + start + tar_end()),
-              {"more than a megabyte of headers"});
+  expect_contains(error(tar_file("x", "13 path=a.b\n\n", 'x') + tar_end()),
+                  {"it ends where a member was described"});
+  expect_contains(error(tar_header("x", 2'000'000, 'x') + Bytes(2'000'384) + start + tar_end()),
+                  {"more than a megabyte of headers"});
   Bytes many;
   for (int i = 0; i < 2100; ++i) many = std::move(many) + tar_header("x", 0, 'x');
-  expect_says(error(many + start + tar_end()), {"more than a megabyte of headers"});
+  expect_contains(error(many + start + tar_end()), {"more than a megabyte of headers"});
 }
 
 TEST_F(Tar, WhatCannotBeReadInPlaceIsRefused) {
-  expect_says(error(tar_header("s.bin", 0, 'S') + tar_end()), {"a sparse file (byte 0)"});
-  expect_says(error(tar_file("x", "22 GNU.sparse.major=1\n", 'x') + tar_end()),
-              {"a sparse file", "without tar's --sparse"});
-  expect_says(error(tar_header("m.bin", 0, 'M') + tar_end()), {"--multi-volume"});
+  expect_contains(error(tar_header("s.bin", 0, 'S') + tar_end()), {"a sparse file (byte 0)"});
+  expect_contains(error(tar_file("x", "22 GNU.sparse.major=1\n", 'x') + tar_end()),
+                  {"a sparse file", "without tar's --sparse"});
+  expect_contains(error(tar_header("m.bin", 0, 'M') + tar_end()), {"--multi-volume"});
 }
 
 TEST_F(Tar, ArchivesOneBehindTheOtherAreAnError) {
   const Bytes one = tar_file("a.txt", "a") + tar_end();
-  expect_says(error(one + one),
-              {"something follows the end-of-archive mark (byte 2048)", "--concatenate"});
+  expect_contains(error(one + one),
+                  {"something follows the end-of-archive mark (byte 2048)", "--concatenate"});
   write(one + Bytes(7168));  // padding to a tape's record
   EXPECT_EQ(members().size(), 1U);
 }

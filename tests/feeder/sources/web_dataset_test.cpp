@@ -218,10 +218,11 @@ TEST_F(Web, AnySampleIsReadWhereFewFilesMayBeOpen) {
 
 TEST_F(Web, AMissingOrSecondPartIsToldWithItsSample) {
   const Bytes shard = tar_file("0.cls", "0") + tar_file("1.jpg", "?") + tar_file("2.cls", "2");
-  expect_says(error(shard, kLabels),
-              {path().string(), "sample 1 (byte 1024)", "lacks part \"label\" (.cls)"});
-  expect_says(error(tar_file("0.jpg", "a") + tar_file("0.JPEG", "b"), kImages),
-              {"sample 0 (byte 1024) has a second file for part \"image\" (.jpg, .jpeg), 0.JPEG"});
+  expect_contains(error(shard, kLabels),
+                  {path().string(), "sample 1 (byte 1024)", "lacks part \"label\" (.cls)"});
+  expect_contains(
+      error(tar_file("0.jpg", "a") + tar_file("0.JPEG", "b"), kImages),
+      {"sample 0 (byte 1024) has a second file for part \"image\" (.jpg, .jpeg), 0.JPEG"});
   write(shard + tar_end());
   WebDatasetOptions options = kLabels;
   options.skip_incomplete = true;
@@ -234,15 +235,15 @@ TEST_F(Web, AMissingOrSecondPartIsToldWithItsSample) {
 }
 
 TEST_F(Web, ANameCannotBreakAMessagesLine) {
-  expect_says(error(tar_file("a\nb.txt", ""), kLabels), {"sample a?b (byte 0) lacks part"});
-  expect_says(read_error(tar_file("a\x1b[2J.cls", "x"), kLabels), {"cannot read a?[2J.cls of"});
+  expect_contains(error(tar_file("a\nb.txt", ""), kLabels), {"sample a?b (byte 0) lacks part"});
+  expect_contains(read_error(tar_file("a\x1b[2J.cls", "x"), kLabels), {"cannot read a?[2J.cls of"});
 }
 
 TEST_F(Web, NoSamplesAreAnError) {
-  expect_says(error({}, kLabels), {"no samples in " + path().string()});
+  expect_contains(error({}, kLabels), {"no samples in " + path().string()});
   WebDatasetOptions options = kLabels;
   options.skip_incomplete = true;
-  expect_says(error(tar_file("0.txt", ""), options), {"no samples", "1 lack a part"});
+  expect_contains(error(tar_file("0.txt", ""), options), {"no samples", "1 lack a part"});
 }
 
 TEST_F(Web, SizesThatAreNotTheFieldsAreToldAtConstruction) {
@@ -251,10 +252,10 @@ TEST_F(Web, SizesThatAreNotTheFieldsAreToldAtConstruction) {
         .parts = {raw_bytes({"x", DType::kInt32, std::move(shape), variable}, {"bin"})}};
   };
   const Bytes shard = tar_file("0.bin", Bytes(24));
-  expect_says(error(shard, raw({5}, false)),
-              {"sample 0", "24 bytes for field \"x\", in 0.bin; declared are 20"});
-  expect_says(error(shard, raw({5}, true)), {"declared are up to 20, in rows of 4"});
-  expect_says(error(shard, raw({9, 4}, true)), {"declared are up to 144, in rows of 16"});
+  expect_contains(error(shard, raw({5}, false)),
+                  {"sample 0", "24 bytes for field \"x\", in 0.bin; declared are 20"});
+  expect_contains(error(shard, raw({5}, true)), {"declared are up to 20, in rows of 4"});
+  expect_contains(error(shard, raw({9, 4}, true)), {"declared are up to 144, in rows of 16"});
 }
 
 TEST_F(Web, TheFirstBadShardIsTold) {
@@ -265,21 +266,22 @@ TEST_F(Web, TheFirstBadShardIsTold) {
         i < 5 ? tar_file("0.cls", "0") + tar_end() : bytes_of("this is no tar archive")));
   }
   for (int i = 0; i < 20; ++i) {
-    expect_says(error_of([&] { const WebDataset data(shards, kLabels); }),
-                {"shard105.tar: it is no tar archive"});
+    expect_contains(error_of([&] { const WebDataset data(shards, kLabels); }),
+                    {"shard105.tar: it is no tar archive"});
   }
 }
 
 TEST_F(Web, ImagesThatCannotBeDecodedAreToldWithTheirPlace) {
   const Bytes before = tar_file("a/0.txt", "");
-  expect_says(read_error(before + tar_file("a/1.jpg", first(jpeg(), 500)),
-                         {.parts = kImages.parts, .skip_incomplete = true}),
-              {"cannot read a/1.jpg of " + path().string() + " (byte 512): Premature end of JPEG",
-               " of 500; fetch"});
-  expect_says(read_error(tar_file("1.jpg", "GIF89a"), kImages),
-              {"cannot read 1.jpg of", "Not a JPEG file: starts with 0x47 0x49"});
-  expect_says(read_error(tar_file("1.jpg", ""), kImages), {"Premature end of JPEG file"});
-  expect_says(
+  expect_contains(
+      read_error(before + tar_file("a/1.jpg", first(jpeg(), 500)),
+                 {.parts = kImages.parts, .skip_incomplete = true}),
+      {"cannot read a/1.jpg of " + path().string() + " (byte 512): Premature end of JPEG",
+       " of 500; fetch"});
+  expect_contains(read_error(tar_file("1.jpg", "GIF89a"), kImages),
+                  {"cannot read 1.jpg of", "Not a JPEG file: starts with 0x47 0x49"});
+  expect_contains(read_error(tar_file("1.jpg", ""), kImages), {"Premature end of JPEG file"});
+  expect_contains(
       read_error(tar_file("1.jpg", jpeg(40, 30)),
                  {.parts = {jpeg_image("image", {.height = 40, .width = 30, .fit = Fit::kExact})}}),
       {"1.jpg of", "it is 30 x 40 pixels, declared are 40 x 30"});
@@ -288,11 +290,11 @@ TEST_F(Web, ImagesThatCannotBeDecodedAreToldWithTheirPlace) {
 TEST_F(Web, LabelsThatAreNoIntegersAreTold) {
   for (const std::string bad :
        {"", " ", "x", "1x", "1 2", "1.5", "99999999999999999999", "0x1", "+1"}) {
-    expect_says(read_error(tar_file("1.cls", bad), kLabels),
-                {"cannot read 1.cls of", "it is no integer: \"" + bad + "\""});
+    expect_contains(read_error(tar_file("1.cls", bad), kLabels),
+                    {"cannot read 1.cls of", "it is no integer: \"" + bad + "\""});
   }
-  expect_says(read_error(tar_file("1.cls", std::string(30, '\x01')), kLabels),
-              {"\"" + std::string(20, '.') + "...\""});
+  expect_contains(read_error(tar_file("1.cls", std::string(30, '\x01')), kLabels),
+                  {"\"" + std::string(20, '.') + "...\""});
 }
 
 TEST_F(Web, AShardThatChangesIsNoticed) {
@@ -304,22 +306,22 @@ TEST_F(Web, AShardThatChangesIsNoticed) {
   EXPECT_EQ(sample.as<std::int64_t>(0)[0], 1);
   write(tar_file("0.cls", "0") + tar_file("2.cls", "1") + tar_end());
   data.read(0, sample);
-  expect_says(error_of([&] { data.read(1, sample); }),
-              {"2.cls of", "(byte 1024): the shard has changed since it was indexed"});
-  expect_says(error_of([&] { static_cast<void>(data.key(1)); }), {"the shard has changed"});
+  expect_contains(error_of([&] { data.read(1, sample); }),
+                  {"2.cls of", "(byte 1024): the shard has changed since it was indexed"});
+  expect_contains(error_of([&] { static_cast<void>(data.key(1)); }), {"the shard has changed"});
   write(first(shard, 1536));
-  expect_says(error_of([&] { data.read(1, sample); }),
-              {"a file of", "the shard has become shorter since it was indexed"});
+  expect_contains(error_of([&] { data.read(1, sample); }),
+                  {"a file of", "the shard has become shorter since it was indexed"});
   std::filesystem::remove(path());
-  expect_says(error_of([&] { data.read(1, sample); }), {path().string(), "No such file"});
+  expect_contains(error_of([&] { data.read(1, sample); }), {path().string(), "No such file"});
 }
 
 TEST_F(Web, WrongCallsAreTold) {
   write(tar_file("0.cls", "0") + tar_end());
   const WebDataset data({path()}, {.parts = kLabels.parts, .name = "train"});
   SampleBuffer sample(data.fields());
-  expect_says(error_of([&] { data.read(1, sample); }), {"train has no sample 1", "it has 1"});
-  expect_says(error_of([&] { static_cast<void>(data.key(1)); }), {"train has no sample 1"});
+  expect_contains(error_of([&] { data.read(1, sample); }), {"train has no sample 1", "it has 1"});
+  expect_contains(error_of([&] { static_cast<void>(data.key(1)); }), {"train has no sample 1"});
   const std::vector<Field> wrong = {{"label", DType::kInt32, {}}};
   SampleBuffer other(wrong);
   EXPECT_THROW(data.read(0, other), std::invalid_argument);
