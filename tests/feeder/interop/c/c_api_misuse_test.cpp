@@ -1,7 +1,6 @@
 // The C API: read functions, and what is said to those who misuse it; threads.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <future>
@@ -132,13 +131,9 @@ TEST(CApiMisuse, WhateverIsThrownBecomesAStatus) {
 }
 
 TEST(CApiMisuse, ACancelledFiberIsToldAndThePrefetcherIsAsBefore) {
-  std::promise<void> go_on;
-  std::shared_future<void> may_go_on = go_on.get_future().share();
+  HeldReads reads;
   Feed feed(8);  // after what its reads use
-  feed.numbers.before = [&](leat_sample*) {
-    may_go_on.wait();
-    return 0;
-  };
+  feed.numbers.before = reads.before();
   run(
       [&] {
         TaskGroup group;
@@ -152,7 +147,7 @@ TEST(CApiMisuse, ACancelledFiberIsToldAndThePrefetcherIsAsBefore) {
         group.wait();
       },
       {.workers = 1});
-  go_on.set_value();
+  reads.open();
   EXPECT_EQ(feed.rest().size(), 2U);
 }
 
@@ -309,52 +304,38 @@ TEST(CApiMisuse, EachThreadHasItsOwnErrorText) {
 }
 
 TEST(CApiMisuse, ASecondThreadInNextIsRefusedWhileStateAndStatsAreServed) {
-  std::promise<void> reading;
-  std::promise<void> go_on;
-  std::shared_future<void> may_go_on = go_on.get_future().share();
-  std::atomic_flag told;
+  HeldReads reads;
   Feed feed(40);  // after what its reads use
-  feed.numbers.before = [&](leat_sample*) {
-    if (!told.test_and_set()) reading.set_value();
-    may_go_on.wait();
-    return 0;
-  };
+  feed.numbers.before = reads.before();
   auto first = std::async(std::launch::async, [&] { return feed.next(); });
-  reading.get_future().wait();  // the first is in next(), because nothing can be staged
+  reads.await_first();  // the first is in next(), because nothing can be staged
   leat_batch* batch = nullptr;
   expect_error(leat_prefetcher_next(feed.feed, &batch), LEAT_ERROR_ARGUMENT, "another thread");
   expect_error(leat_prefetcher_start_epoch(feed.feed, 1), LEAT_ERROR_ARGUMENT, "another thread");
   EXPECT_FALSE(feed.state().empty());
   leat_stats stats{};
   LEAT_EXPECT_OK(leat_prefetcher_stats(feed.feed, &stats, sizeof stats));
-  go_on.set_value();
+  reads.open();
   EXPECT_EQ(first.get().size(), 4U);
 }
 
 TEST(CApiMisuse, ClosingEndsANextThatWaitsAndWaitsForTheReads) {
   Numbers numbers;
-  std::promise<void> reading;
-  std::promise<void> go_on;
-  std::shared_future<void> may_go_on = go_on.get_future().share();
-  std::atomic_flag told;
-  numbers.before = [&](leat_sample*) {
-    if (!told.test_and_set()) reading.set_value();
-    may_go_on.wait();
-    return 0;
-  };
+  HeldReads reads;
+  numbers.before = reads.before();
   leat_prefetcher* const feed = open_numbers(numbers, 40);
   auto next = std::async(std::launch::async, [&] {
     leat_batch* batch = nullptr;
     expect_error(leat_prefetcher_next(feed, &batch), LEAT_ERROR_ENVIRONMENT, "was stopped");
     EXPECT_EQ(batch, nullptr);
   });
-  reading.get_future().wait();
+  reads.await_first();
   auto close = std::async(std::launch::async, [&] { LEAT_EXPECT_OK(leat_prefetcher_close(feed)); });
   next.get();  // though the read goes on
   while (leat_prefetcher_plan(feed, nullptr, nullptr) == LEAT_OK) std::this_thread::yield();
   expect_error(leat_prefetcher_close(feed), LEAT_ERROR_ARGUMENT, "not open");
   EXPECT_EQ(numbers.closes, 0);
-  go_on.set_value();
+  reads.open();
   close.get();  // waits for it
   EXPECT_EQ(numbers.closes, 1);
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -21,6 +22,27 @@ struct Numbers {
   std::function<int(leat_sample*)> before = {};  // called first; what it returns, unless 0, fails
   std::atomic<int> reads = 0;
   std::atomic<int> closes = 0;
+};
+
+/// Holds up every read until it is opened; tells when the first has begun.
+class HeldReads {
+ public:
+  /// For Numbers::before.
+  std::function<int(leat_sample*)> before() {
+    return [this](leat_sample*) {
+      if (!told_.test_and_set()) begun_.set_value();
+      opened_.wait();
+      return 0;
+    };
+  }
+  void await_first() { begun_.get_future().wait(); }
+  void open() { open_.set_value(); }
+
+ private:
+  std::atomic_flag told_;
+  std::promise<void> begun_;
+  std::promise<void> open_;
+  const std::shared_future<void> opened_ = open_.get_future().share();
 };
 
 inline int read_number(void* user, leat_sample* sample) {
