@@ -49,6 +49,20 @@ class InOrder {
   std::uint64_t wrong_ = 0;
 };
 
+/// The first and the last word of items, both of which have to.
+class EndsInOrder {
+ public:
+  void add(std::uint64_t first, std::uint64_t last) noexcept {
+    firsts_.add(first);
+    lasts_.add(last);
+  }
+  [[nodiscard]] bool are(std::int64_t n) const noexcept { return firsts_.are(n) && lasts_.are(n); }
+
+ private:
+  InOrder firsts_;
+  InOrder lasts_;
+};
+
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) {
   return (n + unit - 1) / unit * unit;
 }

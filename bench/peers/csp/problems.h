@@ -135,8 +135,7 @@ template <class P>
 Time items_of_4_kib(std::int64_t n) {
   typename P::template Stream<Page> pages(16);
   typename P::Tasks sender;
-  InOrder firsts;
-  InOrder lasts;
+  EndsInOrder received;
   const auto start = Clock::now();
   sender.go([&] {
     Page page{};
@@ -149,12 +148,11 @@ Time items_of_4_kib(std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
     Page page = pages.recv();
     opaque(page);
-    firsts.add(page.words.front());
-    lasts.add(page.words.back());
+    received.add(page.words.front(), page.words.back());
   }
   const auto elapsed = Clock::now() - start;
   sender.wait();
-  check(firsts.are(n) && lasts.are(n));
+  check(received.are(n));
   return {n, elapsed};
 }
 
@@ -200,8 +198,7 @@ Time pipeline(std::int64_t n) {
   std::array<std::unique_ptr<Link>, 3> links;
   for (auto& link : links) link = std::make_unique<Link>(128);
   typename P::Tasks stages;
-  InOrder firsts;
-  InOrder lasts;
+  EndsInOrder received;
   const auto start = Clock::now();
   stages.go([&] {
     for (std::int64_t i = 0; i < n; ++i) {
@@ -222,12 +219,11 @@ Time pipeline(std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
     Item item = links[2]->recv();
     opaque(item);
-    firsts.add(item.words.front() - 2);
-    lasts.add(item.words.back() - 2);
+    received.add(item.words.front() - 2, item.words.back() - 2);
   }
   const auto elapsed = Clock::now() - start;
   stages.wait();
-  check(firsts.are(n) && lasts.are(n));
+  check(received.are(n));
   return {n, elapsed};
 }
 
@@ -239,8 +235,7 @@ Time circulate(std::int64_t n) {
   typename P::template Stream<Buffer> empty(4);
   for (int i = 0; i < 4; ++i) empty.send(Buffer((1 << 20) / sizeof(std::uint64_t), 1));
   typename P::Tasks producer;
-  InOrder firsts;
-  InOrder lasts;
+  EndsInOrder received;
   const auto start = Clock::now();
   producer.go([&] {
     for (std::int64_t i = 0; i < n; ++i) {
@@ -251,13 +246,12 @@ Time circulate(std::int64_t n) {
   });
   for (std::int64_t i = 0; i < n; ++i) {
     Buffer buffer = full.recv();
-    firsts.add(buffer.front());
-    lasts.add(buffer.back());
+    received.add(buffer.front(), buffer.back());
     empty.send(std::move(buffer));
   }
   const auto elapsed = Clock::now() - start;
   producer.wait();
-  check(firsts.are(n) && lasts.are(n));
+  check(received.are(n));
   return {n, elapsed};
 }
 
@@ -300,8 +294,7 @@ Time double_buffer(std::int64_t n, std::int64_t kib, std::int64_t count) {
     Buffer target;
     typename P::template Stream<Buffer> full{2};
     typename P::template Stream<Buffer> empty{2};
-    InOrder firsts;
-    InOrder lasts;
+    EndsInOrder received;
   };
   const std::int64_t each = (n + count - 1) / count;
   std::vector<std::unique_ptr<Pair>> pairs;
@@ -324,15 +317,14 @@ Time double_buffer(std::int64_t n, std::int64_t kib, std::int64_t count) {
       for (std::int64_t i = 0; i < each; ++i) {
         Buffer buffer = pair.full.recv();
         copy(pair.target, buffer);
-        pair.firsts.add(pair.target.front());
-        pair.lasts.add(pair.target.back());
+        pair.received.add(pair.target.front(), pair.target.back());
         pair.empty.send(std::move(buffer));
       }
     });
   }
   tasks.wait();
   const auto elapsed = Clock::now() - start;
-  for (const auto& pair : pairs) check(pair->firsts.are(each) && pair->lasts.are(each));
+  for (const auto& pair : pairs) check(pair->received.are(each));
   return {each * count, elapsed};
 }
 
