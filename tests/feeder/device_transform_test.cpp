@@ -51,29 +51,26 @@ INSTANTIATE_TEST_SUITE_P(Places, DeviceTransforms, testing::ValuesIn(kPlaces), p
 
 TEST_P(DeviceTransforms, TheConsumerGetsWhatIsWrittenAndTheRestAsCopied) {
   in_place([] {
-    const Numbers data({.size = 43, .on_read = uneven_reads()});
-    const gpu::Device device = gpu::open("host");
-    const gpu::Stream stream(device);
     for (const std::size_t depth : {1U, 2U}) {
-      const PrefetcherOptions options = {
-          .batch_size = 4, .prefetch_depth = depth, .workers = 2, .device_transform = halves()};
-      Prefetcher feed(data, device, options);
+      NumbersFeed feed(
+          {.size = 43, .on_read = uneven_reads()},
+          {.batch_size = 4, .prefetch_depth = depth, .workers = 2, .device_transform = halves()});
       for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
-        for (Lease& batch : feed.epoch(epoch, stream)) {
-          const auto want = support::expected_samples(data, options, batch);
+        for (Lease& batch : feed.epoch(epoch, feed.stream)) {
+          const auto want = feed.want(batch);
           const Tensor number = batch["number"];
           EXPECT_EQ(number.dtype(), DType::kFloat32);
           EXPECT_EQ(number.shape()[0], static_cast<std::int64_t>(want.size()));
           EXPECT_EQ(batch["pattern"].bytes(), want.size() * 24);
           EXPECT_THROW(static_cast<void>(number.data<std::int64_t>()), std::invalid_argument);
-          stream.launch_host([halves = number.data<float>(), want] {
+          feed.stream.launch_host([halves = number.data<float>(), want] {
             for (std::size_t i = 0; i < want.size(); ++i) {
               EXPECT_EQ(halves[i], static_cast<float>(want[i]) / 2);
             }
           });
         }
       }
-      stream.sync();
+      feed.stream.sync();
     }
   });
 }

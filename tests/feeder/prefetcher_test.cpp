@@ -41,13 +41,13 @@ INSTANTIATE_TEST_SUITE_P(Places, PrefetcherTest, testing::ValuesIn(kPlaces), pla
 
 // Options.
 
+void expect_refused(const PrefetcherOptions& options, const char* name,
+                    const char* why = "at least 1") {
+  expect_throws<std::invalid_argument>([&] { NumbersFeed({.size = 8}, options); }, {name, why});
+}
+
 TEST_P(PrefetcherTest, RefusesOptionsThatAreZeroAndNamesThem) {
   in_place([] {
-    const Numbers data({.size = 8});
-    const gpu::Device device = gpu::open("host");
-    const auto expect_refused = [&](const PrefetcherOptions& options, const char* name) {
-      expect_throws<std::invalid_argument>([&] { Prefetcher(data, device, options); }, {name});
-    };
     expect_refused({}, "batch_size");
     expect_refused({.batch_size = 1, .prefetch_depth = 0}, "prefetch_depth");
     expect_refused({.batch_size = 1, .max_leases = 0}, "max_leases");
@@ -57,17 +57,11 @@ TEST_P(PrefetcherTest, RefusesOptionsThatAreZeroAndNamesThem) {
 
 TEST_P(PrefetcherTest, RefusesAbsurdNumbersAndSaysHowManyAreAllowed) {
   in_place([] {
-    const Numbers data({.size = 8});
-    const gpu::Device device = gpu::open("host");
-    const auto expect_refused = [&](const PrefetcherOptions& options, const char* name) {
-      expect_throws<std::invalid_argument>([&] { Prefetcher(data, device, options); },
-                                           {name, "at most 4096"});
-    };
     for (const std::size_t many : {std::size_t{4097}, std::size_t{1} << 32, ~std::size_t{0}}) {
-      expect_refused({.batch_size = 1, .prefetch_depth = many}, "prefetch_depth");
-      expect_refused({.batch_size = 1, .max_leases = many}, "max_leases");
-      expect_refused({.batch_size = 1, .workers = many}, "workers");
-      expect_refused({.batch_size = 1, .pinned_slots = many}, "pinned_slots");
+      expect_refused({.batch_size = 1, .prefetch_depth = many}, "prefetch_depth", "at most 4096");
+      expect_refused({.batch_size = 1, .max_leases = many}, "max_leases", "at most 4096");
+      expect_refused({.batch_size = 1, .workers = many}, "workers", "at most 4096");
+      expect_refused({.batch_size = 1, .pinned_slots = many}, "pinned_slots", "at most 4096");
     }
   });
 }

@@ -23,8 +23,7 @@
 #include "leat/gpu/device.h"
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
-#include "tests/support/numbers.h"
-#include "tests/support/places.h"
+#include "tests/feeder/prefetcher_fixture.h"
 #include "tests/support/plain_threads.h"
 #include "tests/support/run.h"
 
@@ -38,7 +37,7 @@ using support::kPlaces;
 using support::Numbers;
 using support::place_title;
 
-class DlpackTest : public support::PlaceTest {};
+class DlpackTest : public PrefetcherTest {};
 INSTANTIATE_TEST_SUITE_P(Places, DlpackTest, testing::ValuesIn(kPlaces), place_title);
 
 std::shared_ptr<Lease> next_of(Prefetcher& feed) {
@@ -69,8 +68,7 @@ void expect_pattern(const Managed& managed, const void* data) {
 
 TEST_P(DlpackTest, ATensorIsTheBatchsOwnMemory) {
   in_place([] {
-    const Numbers data({.size = 8});
-    Prefetcher feed(data, gpu::open("host"), {.batch_size = 4});
+    NumbersFeed feed({.size = 8});
     const std::shared_ptr<Lease> batch = next_of(feed);
     const auto versioned = to_dlpack(batch, "pattern");
     EXPECT_EQ(versioned->version.major, 1U);
@@ -81,7 +79,7 @@ TEST_P(DlpackTest, ATensorIsTheBatchsOwnMemory) {
     const auto number = to_dlpack(batch, "number");
     EXPECT_EQ(number->dl_tensor.ndim, 1);
     EXPECT_EQ(number->dl_tensor.strides[0], 1);
-    EXPECT_EQ(samples_in(number->dl_tensor), expected_samples(data, {.batch_size = 4}, 0, 0));
+    EXPECT_EQ(samples_in(number->dl_tensor), feed.want(0, 0));
   });
 }
 
@@ -106,15 +104,14 @@ TEST(Dlpack, EachTypeOfElementHasItsName) {
 
 TEST_P(DlpackTest, TheBatchGoesWithItsLastTensorInWhateverOrderTheyGo) {
   in_place([] {
-    const Numbers data({.size = 400});
-    Prefetcher feed(data, gpu::open("host"), {.batch_size = 4});
+    NumbersFeed feed({.size = 400});
     std::vector<int> order = {0, 1, 2};
     std::uint64_t released = 0;
     do {
       std::shared_ptr<Lease> batch = next_of(feed);
       std::array<Exported<DLManagedTensorVersioned>, 3> tensors = {
           to_dlpack(batch, "number"), to_dlpack(batch, "pattern"), to_dlpack(batch, "number")};
-      const auto want = expected_samples(data, {.batch_size = 4}, *batch);
+      const auto want = feed.want(*batch);
       batch.reset();
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         EXPECT_EQ(feed.stats().batches, released);
@@ -133,8 +130,7 @@ TEST_P(DlpackTest, TheBatchGoesWithItsLastTensorInWhateverOrderTheyGo) {
 
 TEST_P(DlpackTest, AllTensorsComeWithTheirNames) {
   in_place([] {
-    const Numbers data({.size = 8});
-    Prefetcher feed(data, gpu::open("host"), {.batch_size = 4});
+    NumbersFeed feed({.size = 8});
     std::shared_ptr<Lease> batch = next_of(feed);
     auto all = all_to_dlpack(batch);
     ASSERT_EQ(all.size(), 2U);
@@ -197,8 +193,7 @@ TEST_P(DlpackTest, ADeleterMayBeCalledByAnotherThreadAndAfterThePrefetcherHasGon
 
 TEST_P(DlpackTest, ATensorThatAnExceptionDestroysAbandonsItsBatch) {
   in_place([] {
-    const Numbers data({.size = 64});
-    Prefetcher feed(data, gpu::open("host"), {.batch_size = 4});
+    NumbersFeed feed({.size = 64});
     const auto step = [&] {
       const auto number = to_dlpack(next_of(feed), "number");
       throw std::domain_error("loss is not a number");
@@ -231,14 +226,12 @@ TEST(DlpackInVirtualTime, AnExportToTheCpuWaitsForTheCopy) {
 // Kernels that were enqueued before the deleter was called may go on reading.
 TEST(DlpackInVirtualTime, TheReleaseIsOnTheStreamThatWasGiven) {
   in_virtual_time([] {
-    const Numbers data({.size = 8, .pattern_bytes = 992});
-    const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
-    const gpu::Stream stream(device);
-    Prefetcher feed(data, device, {.batch_size = 4, .prefetch_depth = 1});
+    NumbersFeed feed({.size = 8, .pattern_bytes = 992}, {.batch_size = 4, .prefetch_depth = 1},
+                     {.h2d_bandwidth = 1e9});
     {
       const std::shared_ptr<Lease> batch = next_of(feed);
-      const auto number = to_dlpack(batch, "number", stream.ref());
-      support::launch_check(stream, *batch, expected_samples(data, {.batch_size = 4}, *batch), 1ms);
+      const auto number = to_dlpack(batch, "number", feed.stream.ref());
+      feed.launch_check(*batch, 1ms);
     }
     const auto next = to_dlpack(next_of(feed), "number");
     EXPECT_EQ(now().time_since_epoch(), 1ms + 8us) << "two copies, and the kernel between them";
@@ -247,8 +240,7 @@ TEST(DlpackInVirtualTime, TheReleaseIsOnTheStreamThatWasGiven) {
 
 TEST_P(DlpackTest, AnEmptyBatchHasNullData) {
   in_place([] {
-    const Numbers data({.size = 1});
-    Prefetcher feed(data, gpu::open("host"), {.batch_size = 2, .rank = 1, .world_size = 2});
+    NumbersFeed feed({.size = 1}, {.batch_size = 2, .rank = 1, .world_size = 2});
     const auto number = to_dlpack(next_of(feed), "number");
     EXPECT_EQ(number->dl_tensor.shape[0], 0);
     EXPECT_EQ(number->dl_tensor.data, nullptr);
@@ -257,9 +249,7 @@ TEST_P(DlpackTest, AnEmptyBatchHasNullData) {
 
 TEST_P(DlpackTest, MisuseIsRefusedAndNothingIsLost) {
   in_place([] {
-    const Numbers data({.size = 64});
-    const gpu::Device device = gpu::open("host");
-    Prefetcher feed(data, device, {.batch_size = 4});
+    NumbersFeed feed({.size = 64});
     EXPECT_THROW(static_cast<void>(to_dlpack(nullptr, "number")), std::invalid_argument);
     EXPECT_THROW(static_cast<void>(all_to_dlpack(nullptr)), std::invalid_argument);
     const std::shared_ptr<Lease> batch = next_of(feed);
@@ -270,9 +260,9 @@ TEST_P(DlpackTest, MisuseIsRefusedAndNothingIsLost) {
     EXPECT_EQ(batch.use_count(), 1);
     batch->release();
     EXPECT_THROW(static_cast<void>(to_dlpack(batch, "number")), std::logic_error);
-    EXPECT_EQ(consumer_stream(device, std::nullopt), std::nullopt);
+    EXPECT_EQ(consumer_stream(feed.device, std::nullopt), std::nullopt);
     for (const std::int64_t stream : {-1, 0, 1, 2}) {
-      EXPECT_THROW(static_cast<void>(consumer_stream(device, stream)), std::invalid_argument);
+      EXPECT_THROW(static_cast<void>(consumer_stream(feed.device, stream)), std::invalid_argument);
     }
   });
 }
@@ -280,8 +270,7 @@ TEST_P(DlpackTest, MisuseIsRefusedAndNothingIsLost) {
 #if __has_include(<dlpack/dlpack.h>)
 TEST_P(DlpackTest, AProgramGetsItsOwnType) {
   in_place([] {
-    const Numbers data({.size = 8});
-    Prefetcher feed(data, gpu::open("host"), {.batch_size = 4});
+    NumbersFeed feed({.size = 8});
     ::DLManagedTensor* const theirs =
         hand_over<::DLManagedTensor>(to_dlpack<DLManagedTensor>(next_of(feed), "pattern"));
     EXPECT_EQ(theirs->dl_tensor.device.device_type, ::kDLCPU);
