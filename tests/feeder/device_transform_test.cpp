@@ -5,11 +5,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <random>
 #include <stdexcept>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "leat/csp/error.h"

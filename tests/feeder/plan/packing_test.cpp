@@ -11,7 +11,6 @@
 #include <optional>
 #include <random>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>

@@ -4,14 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <functional>
-#include <optional>
 #include <string>
-#include <utility>
 
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
