@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "leat/csp/clock.h"
@@ -15,6 +15,9 @@
 #include "leat/feeder/slots/slot_ring.h"
 
 namespace leat::feeder {
+
+/// How often a second a view looks at what it shows.
+constexpr int kLooksPerSecond = 10;
 
 /// What is shown of one device. Rates are 0 until there was a step: not known.
 struct LiveRow {
@@ -30,30 +33,21 @@ struct LiveRow {
   std::size_t ready = 0;       // device slots with a batch
 };
 
-/// Batches and samples a second, from release to release, over the latest second or the latest four
-/// steps, whichever is longer. Arithmetic, without a clock. Not thread-safe.
+/// Batches a second, from release to release, over the latest second or the latest four steps,
+/// whichever is longer. Not thread-safe.
 class LiveRate {
  public:
-  struct Rates {
-    double batches = 0;
-    double samples = 0;
-  };
-
-  /// At `at`, `batches` batches with `samples` samples had been released since the start. Counts
-  /// may be left out; the same count again has no effect. An instant before the latest one, on
-  /// another clock, starts anew.
-  void add(TimePoint at, std::uint64_t batches, std::uint64_t samples);
-  /// Zeros until a step is known. If the current step takes longer than the latest ones, it
-  /// counts as if it ended at `now`, so that the rate falls during a pause.
-  [[nodiscard]] Rates rates(TimePoint now) const;
+  /// Returns the rate by `now`, when the device is at `latest`; 0 until a step is known. A step
+  /// that takes longer than those before counts as if it ended at `now`: the rate falls during a
+  /// pause.
+  double update(const StatsCollector::Progress& latest, TimePoint now);
 
  private:
   struct Release {
     TimePoint at;
-    std::uint64_t batches;
-    std::uint64_t samples;
+    std::uint64_t batches;  // released by then
   };
-  std::deque<Release> releases_;  // the rates count from the oldest
+  std::deque<Release> releases_;  // the rate counts from the oldest
 };
 
 /// What a live view gathers from.
@@ -66,27 +60,21 @@ struct LiveSource {
 /// Gathers a row for each device. Not thread-safe; the rings are.
 class LiveRows {
  public:
-  LiveRows(const Live& live, LiveSource source);
+  LiveRows(const Live& live, LiveSource source) : live_(live), source_(std::move(source)) {}
 
   /// Returns the rows as they are by now, valid until the next call.
   std::span<const LiveRow> update();
 
  private:
-  // Where the figures of one device count from.
-  struct Start {
-    LiveRate rate;
-    std::optional<bool> is_own_time;  // of the releases
-    StatsCollector::Window window;
-    std::optional<TimePoint> since;
-  };
-
-  void update(SlotRing& ring, Start& start, LiveRow& row);
-  void share_progress();
+  void update(std::size_t i);
 
   const Live live_;
   const LiveSource source_;
-  std::vector<Start> starts_;
-  std::vector<LiveRow> rows_;
+  int looks_ = 0;
+  // Of each device:
+  std::vector<LiveRate> rates_{source_.rings.size()};
+  std::vector<StatsCollector::Window> windows_{source_.rings.size()};
+  std::vector<LiveRow> rows_{source_.rings.size()};
 };
 
 }  // namespace leat::feeder

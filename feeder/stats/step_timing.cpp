@@ -158,10 +158,7 @@ void StatsCollector::add_release(std::uint64_t epoch, std::uint64_t index, std::
   const TimePoint at = now();  // under the lock: times are in the order of the counts
   progress_.is_own_time = is_own_time;
   ++batches_;
-  if (progress_.batches++ == 0) {
-    progress_.first_at = at;
-    progress_.first_samples = samples;
-  }
+  if (progress_.batches++ == 0) progress_.first_at = at;
   progress_.latest_at = at;
   progress_.samples += samples;
   progress_.epoch = epoch;

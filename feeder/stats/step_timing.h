@@ -132,7 +132,6 @@ class StatsCollector {
     TimePoint first_at;
     TimePoint latest_at;
     bool is_own_time = true;
-    std::uint64_t first_samples = 0;
   };
   [[nodiscard]] Progress progress();
   /// Sets what the prefetcher uses from now on. Earlier measurements do not count any more.
