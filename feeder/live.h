@@ -4,7 +4,7 @@
 //   Prefetcher feed(data, device, {.batch_size = 64, .live = Live{}});
 //   for (auto& batch : feed.epoch(0, stream)) ...
 //
-//   cuda:0  epoch 2  ████▏              1204 of 5000 (24 %)   333 steps/s   ETA 0:11
+//   cuda:0   epoch 2   ██▋           1204 of 5000 (24 %)   333 steps/s   ETA 0:00:11
 //     reader █████▍    67 % ─► copier ██▋       33 % ─► consumer ████████ 100 % ◄
 //     21.3 k samples/s   1.33 GB/s   slots: 2 of 4 filled, 1 of 2 ready
 //     copy                ██████           ▓▓▓▓▓▓            ██████           ▓▓▓▓▓▓
@@ -38,10 +38,11 @@ namespace leat::feeder {
 /// | anything else; TERM is unset, empty or "dumb" | a plain line a second for each device |
 ///
 /// When the prefetcher ends, the last state stays. The block is as wide as the terminal, but at
-/// most 120 columns, and at least a line shorter than the terminal. What does not fit is left out.
-/// It has colours unless NO_COLOR is set. It is ASCII unless the locale (LC_ALL, LC_CTYPE or LANG)
-/// is a UTF-8 one. Output of the program to the same terminal is drawn over. If several prefetchers
-/// write to one terminal, the first has it, and the next shows nothing until the first ends.
+/// most 120 columns, and at least a line shorter than the terminal. What does not fit is left out:
+/// in less than 40 columns, all of it. It has colours unless NO_COLOR is set. It is ASCII unless
+/// the locale (LC_ALL, LC_CTYPE or LANG) is a UTF-8 one. Output of the program to the same terminal
+/// is drawn over. If several prefetchers write to one terminal, the first has it, and the next
+/// shows nothing until the first ends.
 struct Live {
   /// File descriptor, by default the standard error. Stays the caller's. Must be open for writing
   /// as long as the prefetcher lives; otherwise the prefetcher's constructor throws

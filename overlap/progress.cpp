@@ -40,7 +40,7 @@ void Progress::begin(Phase phase, std::uint64_t total) {
   if (view_ != nullptr) return;
   try {
     view_ = std::make_unique<leat::feeder::LiveView>(
-        kStderr, [this](const leat::feeder::LiveStyle* terminal) { return lines(terminal); });
+        kStderr, [this](const leat::feeder::LiveStyle& style) { return lines(style); });
   } catch (const std::invalid_argument&) {
     // The standard error is closed. Progress is then not shown.
   }
@@ -59,18 +59,18 @@ void Progress::pause() {
   view_.reset();
 }
 
-std::vector<std::string> Progress::lines(const leat::feeder::LiveStyle* terminal) {
+std::vector<std::string> Progress::lines(const leat::feeder::LiveStyle& style) {
   const std::scoped_lock lock(mutex_);
-  if (is_paused_ || (terminal == nullptr && elsewhere_ == Elsewhere::kNothing)) return {};
+  if (is_paused_ || (!style.is_terminal && elsewhere_ == Elsewhere::kNothing)) return {};
   const auto index = static_cast<std::size_t>(phase_);
   const std::uint64_t percent = total_ == 0 ? 0 : 100 * done_ / total_;
-  std::string text = terminal == nullptr ? "leat-overlap: " : "";
+  std::string text = style.is_terminal ? "" : "leat-overlap: ";
   text += heading_ + "phase " + std::to_string(index + 1) + " of " +
           std::to_string(kPhases.size()) + ", " + kPhases[index].what + ": " +
           std::to_string(done_) + " of " + std::to_string(total_) + " " + kPhases[index].unit +
           " (" + std::to_string(percent) + " %)";
-  if (terminal != nullptr && text.size() > terminal->width) text.resize(terminal->width);
-  if (terminal != nullptr && terminal->height == 0) return {};
+  if (style.is_terminal && text.size() > style.width) text.resize(style.width);
+  if (style.is_terminal && style.height == 0) return {};
   return {text};
 }
 

@@ -36,7 +36,7 @@ class Progress {
   void pause();
 
  private:
-  [[nodiscard]] std::vector<std::string> lines(const leat::feeder::LiveStyle* terminal);
+  [[nodiscard]] std::vector<std::string> lines(const leat::feeder::LiveStyle& style);
 
   const Elsewhere elsewhere_;
   std::mutex mutex_;  // guards the members below except the view

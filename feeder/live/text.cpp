@@ -5,16 +5,28 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <iterator>
+#include <sstream>
 #include <string_view>
-#include <utility>
 
 #include "leat/feeder/stats/figures.h"
 
 namespace leat::feeder {
 namespace {
 
-constexpr std::size_t kLeastColumns = 40;  // narrower lines are cut
-constexpr std::size_t kMostDevices = 8;
+// A line is made of items, the most wanted first. The block and the plain line have the same ones.
+using Items = std::vector<std::string>;
+
+constexpr std::size_t kLeastColumns = 40;
+constexpr const char* kGap = "   ";
+
+constexpr const char* kGreen = "\x1b[32m";
+constexpr const char* kYellow = "\x1b[33m";
+constexpr const char* kBlue = "\x1b[34m";
+
+std::string coloured(const std::string& text, const char* colour, const LiveStyle& style) {
+  return style.colour ? colour + text + "\x1b[0m" : text;
+}
 
 // Columns that a text takes on a terminal: one for each character, none for a colour.
 std::size_t columns(std::string_view text) {
@@ -29,265 +41,179 @@ std::size_t columns(std::string_view text) {
   return count;
 }
 
-// The first `width` columns of a text without colours.
-std::string cut(const std::string& text, std::size_t width) {
-  std::size_t column = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if ((text[i] & 0xC0) != 0x80 && ++column > width) return text.substr(0, i);
+// As many items as there is room for, each whole: a figure that is cut reads as another one.
+std::string join(const Items& items, const std::string& between,
+                 std::size_t width = std::string::npos) {
+  std::string line;
+  for (const std::string& item : items) {
+    const std::string longer = line.empty() ? item : line + between + item;
+    if (columns(longer) > width) break;
+    line = longer;
   }
-  return text;
+  return line;
 }
 
-enum class Colour : char { kGreen = '2', kYellow = '3', kBlue = '4' };
-
-std::string coloured(const std::string& text, Colour colour, const LiveStyle& style) {
-  if (!style.colour) return text;
-  return "\x1b[3" + std::string(1, static_cast<char>(colour)) + "m" + text + "\x1b[0m";
-}
-
-std::string bar(double share, std::size_t width, Colour colour, const LiveStyle& style) {
-  static constexpr std::array<const char*, 9> kEighths = {" ", "▏", "▎", "▍", "▌",
-                                                          "▋", "▊", "▉", "█"};
-  static constexpr std::array<const char*, 2> kWhole = {".", "#"};
-  const auto parts = style.unicode ? std::span<const char* const>(kEighths) : kWhole;
-  const std::size_t full = parts.size() - 1;
-  auto left = static_cast<std::size_t>(
-      std::lround(std::clamp(share, 0.0, 1.0) * static_cast<double>(full * width)));
+std::string bar(double share, std::size_t width, const char* colour, const LiveStyle& style) {
+  using Eighths = std::array<const char*, 9>;
+  static constexpr Eighths kUnicode = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
+  static constexpr Eighths kAscii = {".", ".", ".", ".", "#", "#", "#", "#", "#"};
+  const Eighths& parts = style.unicode ? kUnicode : kAscii;
+  const auto filled = static_cast<std::size_t>(
+      std::lround(std::clamp(share, 0.0, 1.0) * static_cast<double>(8 * width)));
   std::string text;
-  for (std::size_t i = 0; i < width; ++i) {
-    const std::size_t here = std::min(left, full);
-    text += parts[here];
-    left -= here;
-  }
+  for (std::size_t i = 0; i < 8 * width; i += 8) text += parts[std::clamp(filled, i, i + 8) - i];
   return coloured(text, colour, style);
 }
 
 // Four steps, in each of which something lasts from `begin` on for `length`. Neighbours look
 // different. What is shorter than a column is drawn as one.
-std::string lane(double begin, double length, double step, Colour colour, const LiveStyle& style) {
-  constexpr int kSteps = 4;
+std::string lane(double begin, double length, double step, const char* colour,
+                 const LiveStyle& style) {
+  const std::array<const char*, 2> marks = {style.unicode ? "█" : "#", style.unicode ? "▓" : "="};
   const std::size_t width = style.width - 10;
-  const double column = kSteps * step / static_cast<double>(width);
+  const double column = 4 * step / static_cast<double>(width);
   std::string text;
   for (std::size_t i = 0; i < width; ++i) {
-    // Nearly its middle: half a column is drawn with what ends there.
+    // Nearly the column's middle: half a column is drawn with what ends there.
     const double since = (static_cast<double>(i) + 0.499) * column - begin;
     const double number = std::floor(since / step);
-    const double least = length > 0 ? column : 0;
-    if (number < 0 || since - number * step >= std::max(length, least)) {
-      text += " ";
-    } else {
-      const bool is_even = std::fmod(number, 2) == 0;
-      text += style.unicode ? (is_even ? "█" : "▓") : (is_even ? "#" : "=");
-    }
+    const bool is_on = number >= 0 && since - number * step < std::max(length, column);
+    text += is_on ? marks[static_cast<std::size_t>(number) % 2] : " ";
   }
   return coloured(text, colour, style);
 }
 
-// "12.3", "4.04 k"; "?" where nothing is known: a 0 would be a figure.
-std::string count_text(double count) {
-  if (count <= 0) return "?";
-  const std::string bytes = bytes_text(count);
-  return bytes.substr(0, bytes.find_last_not_of(" B") + 1);
+// "12.3 steps", "4.04 k steps"; "? steps" where nothing is known: a 0 would be a figure.
+std::string count_text(double count, const char* unit) {
+  const std::string bytes = count > 0 ? bytes_text(count) : "?";
+  return bytes.substr(0, bytes.find_last_not_of(" B") + 1) + " " + unit;
 }
 
-std::string steps_text(const LiveRow& row) { return count_text(row.steps_per_second) + " steps/s"; }
-
-std::string bandwidth_text(const LiveRow& row) {
-  if (row.steps_per_second <= 0) return "? B/s";
-  return bytes_text(row.steps_per_second * row.stats.batch_bytes) + "/s";
-}
-
-// "ETA 5:02", "ETA 1:00:07"; nothing where that is not known, or nothing is left.
-std::string eta_text(const LiveRow& row) {
-  if (row.done_per_second <= 0 || row.done >= row.total) return {};
-  const double left = static_cast<double>(row.total - row.done) / row.done_per_second;
-  const auto seconds = static_cast<unsigned long long>(std::llround(std::min(left, 1e9)));
-  const std::string hours = seconds >= 3600 ? std::to_string(seconds / 3600) + ":" : "";
-  std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), hours.empty() ? "%llu:%02llu" : "%02llu:%02llu",
-                seconds / 60 % 60, seconds % 60);
-  return "ETA " + hours + text.data();
+std::string of_text(std::uint64_t part, std::uint64_t whole) {
+  return std::to_string(part) + " of " + std::to_string(whole);
 }
 
 double share_done(const LiveRow& row) {
+  if (row.total == 0) return 0;
   return std::min(static_cast<double>(row.done) / static_cast<double>(row.total), 1.0);
 }
 
-std::string percent_done(const LiveRow& row) {
-  if (row.total == 0) return std::to_string(row.done);
-  return std::to_string(static_cast<int>(100 * share_done(row))) + " %";
-}
-
-std::string progress_text(const LiveRow& row) {
-  if (row.total == 0) return percent_done(row);
-  return std::to_string(row.done) + " of " + std::to_string(row.total) + " (" + percent_done(row) +
-         ")";
-}
-
-// As many of `items` as there is room for behind `line`, each whole: a figure that is cut reads as
-// another one.
-std::string with_items(std::string line, std::span<const std::string> items, std::size_t width) {
-  std::size_t taken = columns(line);
-  for (const std::string& item : items) {
-    if (item.empty()) continue;
-    taken += 3 + columns(item);
-    if (taken > width) break;
-    line += "   " + item;
+Items progress_of(const LiveRow& row) {
+  const auto percent = static_cast<int>(100 * share_done(row));
+  Items items = {row.device, "epoch " + std::to_string(row.epoch),
+                 of_text(row.done, row.total) + " (" + std::to_string(percent) + " %)",
+                 count_text(row.steps_per_second, "steps/s")};
+  if (row.done_per_second > 0 && row.done < row.total) {
+    const double left = static_cast<double>(row.total - row.done) / row.done_per_second;
+    const auto seconds = std::llround(std::min(left, 1e9));
+    std::array<char, 48> text{};
+    std::snprintf(text.data(), text.size(), "ETA %lld:%02lld:%02lld", seconds / 3600,
+                  seconds / 60 % 60, seconds % 60);
+    items.emplace_back(text.data());
   }
-  return line;
+  return items;
 }
 
-std::string progress_line(const LiveRow& row, const LiveStyle& style) {
-  const std::string head = row.device + "  epoch " + std::to_string(row.epoch) + "  ";
-  const std::string progress = progress_text(row);
-  const bool fits = columns(head + progress) <= style.width;
-  const std::array<std::string, 2> items = {steps_text(row), eta_text(row)};
-  std::string line = with_items(head + (fits ? progress : percent_done(row)), items, style.width);
-  const std::size_t taken = columns(line) + 2;
-  if (row.total > 0 && taken + 4 <= style.width) {
-    const std::size_t width = std::min<std::size_t>(style.width - taken, 40);
-    line.insert(head.size(), bar(share_done(row), width, Colour::kGreen, style) + "  ");
-  }
-  return line;
+Items rates_of(const LiveRow& row) {
+  const double bytes = row.steps_per_second * row.stats.batch_bytes;
+  return {count_text(row.samples_per_second, "samples/s"),
+          (bytes > 0 ? bytes_text(bytes) : "? B") + "/s",
+          "slots: " + of_text(row.filled, row.stats.pinned_slots) + " filled, " +
+              of_text(row.ready, row.stats.device_slots) + " ready"};
 }
 
-struct StageText {
-  const char* name;
-  const StageShares& shares;
-  bool limits;
-};
-
-std::array<StageText, 3> stages_of(const Stats& stats) {
+// The busy share of each stage; on a terminal with a bar, if it has at least three columns.
+Items stages_of(const Stats& stats, const LiveStyle& style) {
+  const bool has_bars = style.is_terminal && style.width >= 64;
+  const std::size_t bars = has_bars ? std::min<std::size_t>((style.width - 55) / 3, 16) : 0;
+  const char* const mark = !style.is_terminal ? " (limits)" : style.unicode ? " ◄" : " <";
   const Limit limit = stats.what_if({}).limit;
-  const bool known = stats.is_measured();
-  return {{{"reader", stats.reader, known && (limit == Limit::kReaders || limit == Limit::kCpus)},
-           {"copier", stats.copier, known && limit == Limit::kLink},
-           {"consumer", stats.consumer, known && limit == Limit::kConsumer}}};
-}
-
-std::string stages_line(const Stats& stats, const LiveStyle& style) {
-  const std::array<StageText, 3> stages = stages_of(stats);
-  const std::size_t rest = std::ranges::any_of(stages, &StageText::limits) ? 53 : 51;
-  const std::size_t bars =
-      style.width < rest + 9 ? 0 : std::clamp<std::size_t>((style.width - 55) / 3, 3, 16);
-  std::string line;
-  for (const StageText& stage : stages) {
-    std::string text = line.empty() ? "  " : style.unicode ? " ─► " : " -> ";
-    text += stage.name + std::string(" ");
-    const Colour colour = stage.limits ? Colour::kYellow : Colour::kGreen;
-    if (bars > 0) text += bar(stage.shares.busy, bars, colour, style) + " ";
+  const auto stage = [&](std::string name, const StageShares& shares, bool is_limit) {
+    const bool is_marked = is_limit && stats.is_measured();
     std::array<char, 16> busy{"    ?"};
-    if (stage.shares.is_known()) {
-      std::snprintf(busy.data(), busy.size(), "%3.0f %%", 100 * stage.shares.busy);
-    }
-    text += busy.data();
-    if (stage.limits) text += coloured(style.unicode ? " ◄" : " <", Colour::kYellow, style);
-    if (columns(line) + columns(text) > style.width) break;
-    line += text;
-  }
-  return line;
+    if (shares.is_known()) std::snprintf(busy.data(), busy.size(), "%3.0f %%", 100 * shares.busy);
+    if (bars > 0) name += " " + bar(shares.busy, bars, is_marked ? kYellow : kGreen, style);
+    return name + " " + busy.data() + (is_marked ? coloured(mark, kYellow, style) : "");
+  };
+  return {stage("reader", stats.reader, limit == Limit::kReaders || limit == Limit::kCpus),
+          stage("copier", stats.copier, limit == Limit::kLink),
+          stage("consumer", stats.consumer, limit == Limit::kConsumer)};
 }
 
-std::string rates_line(const LiveRow& row, const LiveStyle& style) {
-  const std::array<std::string, 2> items = {
-      bandwidth_text(row), "slots: " + std::to_string(row.filled) + " of " +
-                               std::to_string(row.stats.pinned_slots) + " filled, " +
-                               std::to_string(row.ready) + " of " +
-                               std::to_string(row.stats.device_slots) + " ready"};
-  return with_items("  " + count_text(row.samples_per_second) + " samples/s", items, style.width);
-}
-
-// The most wanted first.
-std::array<std::string, 6> times_of(const Stats& stats) {
+Items times_of(const Stats& stats) {
+  const bool has_steps = stats.t_step > 0;
+  const bool has_copies = stats.is_measured();
+  const auto known = [](bool is_known, const std::string& text) { return is_known ? text : "?"; };
   const double bubble = std::max(stats.t_step - std::max(stats.t_c, stats.t_x), 0.0);
-  const bool known = stats.is_measured();  // else no copy was timed
-  return {"OE " + (known ? number_text(stats.overlap_efficiency()) : "?"),
-          "Tstep " + time_text(stats.t_step),
-          "Tc " + time_text(stats.t_c),
-          "Tx " + (known ? time_text(stats.t_x) : "?"),
-          "bubble " + (known ? time_text(bubble) : "?"),
-          "Tread " + time_text(stats.t_read) + " / " + std::to_string(stats.workers)};
+  return {
+      "OE " + known(has_copies, number_text(stats.overlap_efficiency())),
+      "Tstep " + known(has_steps, time_text(stats.t_step)),
+      "Tc " + known(has_steps, time_text(stats.t_c)),
+      "Tx " + known(has_copies, time_text(stats.t_x)),
+      "bubble " + known(has_copies, time_text(bubble)),
+      "Tread " + known(has_steps, time_text(stats.t_read) + " / " + std::to_string(stats.workers))};
 }
 
-// Broken between words.
-std::vector<std::string> sentence_lines(std::string_view sentence, std::size_t width) {
-  std::vector<std::string> lines;
-  while (!sentence.empty()) {
-    std::size_t end = sentence.size();
-    if (end > width - 2) end = std::min(sentence.rfind(' ', width - 2), end);
-    lines.push_back("  " + std::string(sentence.substr(0, end)));
-    sentence.remove_prefix(std::min(sentence.size(), end + 1));
+// Progress, with a bar in what room is left; stages; rates.
+std::vector<std::string> device_lines(const LiveRow& row, const LiveStyle& style) {
+  Items progress = progress_of(row);
+  const std::size_t taken = columns(join(progress, kGap, style.width) + kGap);
+  if (taken + 4 <= style.width) {
+    const std::size_t width = std::min<std::size_t>(style.width - taken, 40);
+    progress.insert(progress.begin() + 2, bar(share_done(row), width, kGreen, style));
+  }
+  const char* const arrow = style.unicode ? " ─► " : " -> ";
+  return {join(progress, kGap, style.width),
+          "  " + join(stages_of(row.stats, style), arrow, style.width - 2),
+          "  " + join(rates_of(row), kGap, style.width - 2)};
+}
+
+// The lanes and times of a step, and the sentence.
+std::vector<std::string> step_lines(const Stats& stats, const LiveStyle& style) {
+  const double step = stats.t_step;
+  const double t_c = std::min(stats.t_c, step);
+  const double t_x = std::min(stats.t_x, step);
+  // So much of a copy is beside the work, at its end.
+  const double hidden = stats.hidden_fraction() * std::min(t_c, t_x);
+  std::vector<std::string> lines = {
+      "  copy    " + (stats.is_measured() ? lane(t_c - hidden, t_x, step, kBlue, style) : "?"),
+      "  compute " + (step > 0 ? lane(0, t_c, step, kGreen, style) : "?"),
+      "  " + join(times_of(stats), kGap, style.width - 2), " "};
+  std::istringstream words(stats.bottleneck());
+  for (std::string word; words >> word;) {
+    if (lines.back().size() + 1 + word.size() > style.width) lines.emplace_back(" ");
+    lines.back() += " " + word;
   }
   return lines;
 }
 
-// The lanes and times of a step.
-std::vector<std::string> step_lines(const Stats& stats, const LiveStyle& style) {
-  if (stats.t_step <= 0) return {"  no step was sampled yet"};
-  const double t_c = std::min(stats.t_c, stats.t_step);
-  const double t_x = std::min(stats.t_x, stats.t_step);
-  // So much of a copy is beside the work, at its end.
-  const double hidden = stats.hidden_fraction() * std::min(t_c, t_x);
-  const std::array<std::string, 6> times = times_of(stats);
-  return {
-      "  copy    " +
-          (stats.is_measured() ? lane(t_c - hidden, t_x, stats.t_step, Colour::kBlue, style) : "?"),
-      "  compute " + lane(0, t_c, stats.t_step, Colour::kGreen, style),
-      with_items("  " + times[0], std::span(times).subspan(1), style.width)};
+std::string line_of(const LiveRow& row) {
+  return join(progress_of(row), kGap) + kGap + join(rates_of(row), kGap) + kGap +
+         join(stages_of(row.stats, {.is_terminal = false}), kGap) + kGap +
+         join(times_of(row.stats), kGap);
 }
 
 }  // namespace
 
-std::vector<std::string> live_block(std::span<const LiveRow> rows, const LiveStyle& style) {
-  if (rows.empty()) return {};
-  LiveStyle wide = style;
-  wide.width = std::max(style.width, kLeastColumns);
-  wide.colour = style.colour && style.width >= kLeastColumns;
+std::vector<std::string> live_text(std::span<const LiveRow> rows, const LiveStyle& style) {
+  std::vector<std::string> lines;
+  if (!style.is_terminal) std::ranges::transform(rows, std::back_inserter(lines), line_of);
+  if (!style.is_terminal || rows.empty() || style.width < kLeastColumns) return lines;
   const auto slowest =
       std::ranges::max_element(rows, {}, [](const LiveRow& row) { return row.stats.t_step; });
-  std::vector<std::string> tail = step_lines(slowest->stats, wide);
-  if (rows.size() > 1) tail.insert(tail.begin(), slowest->device + ", the slowest:");
-  if (slowest->stats.t_step > 0) {
-    const auto sentence = sentence_lines(slowest->stats.bottleneck(), wide.width);
-    tail.insert(tail.end(), sentence.begin(), sentence.end());
-    if (tail.size() + 3 > style.height) tail.resize(tail.size() - sentence.size());
+  std::vector<std::string> step = step_lines(slowest->stats, style);
+  if (rows.size() > 1) step.insert(step.begin(), slowest->device + ", the slowest:");
+  // Below the devices is a line more if there is no room for all of them.
+  const std::size_t room = (style.height - std::min(style.height, step.size() + 1)) / 3;
+  const std::size_t count = std::clamp<std::size_t>(room, 1, rows.size());
+  for (const LiveRow& row : rows.first(count)) {
+    std::ranges::copy(device_lines(row, style), std::back_inserter(lines));
   }
-  const std::size_t room = (style.height - std::min(style.height, tail.size() + 1)) / 3;
-  const std::size_t count = std::clamp<std::size_t>(std::min(room, rows.size()), 1, kMostDevices);
-  std::vector<std::string> lines;
-  for (std::size_t left = count; const LiveRow& row : rows) {
-    // The last place is for the slowest, unless it has been shown.
-    if (left == 0 || (left == 1 && &row < &*slowest)) continue;
-    --left;
-    lines.push_back(progress_line(row, wide));
-    lines.push_back(stages_line(row.stats, wide));
-    lines.push_back(rates_line(row, wide));
-  }
-  if (count < rows.size()) {
-    lines.push_back("  and " + std::to_string(rows.size() - count) + " devices more");
-  }
-  lines.insert(lines.end(), tail.begin(), tail.end());
-  if (lines.size() > style.height) lines.resize(style.height);
-  if (style.width < kLeastColumns) {
-    for (std::string& line : lines) line = cut(line, style.width);
-  }
+  const std::size_t others = rows.size() - count;
+  if (others > 0) lines.push_back("  and " + std::to_string(others) + " devices more");
+  std::ranges::copy(step, std::back_inserter(lines));
+  lines.resize(std::min(lines.size(), style.height));
   return lines;
-}
-
-std::string live_line(const LiveRow& row) {
-  std::string text = row.device + ": epoch " + std::to_string(row.epoch) + ", " +
-                     progress_text(row) + ", " + steps_text(row) + ", " +
-                     count_text(row.samples_per_second) + " samples/s, " + bandwidth_text(row);
-  if (const std::string eta = eta_text(row); !eta.empty()) text += "   " + eta;
-  if (row.stats.t_step <= 0) return text;
-  for (const StageText& stage : stages_of(row.stats)) {
-    text += std::string("   ") + stage.name + " " +
-            (stage.shares.is_known() ? percent_text(stage.shares.busy) : "?") +
-            (stage.limits ? " (limits)" : "");
-  }
-  for (const std::string& time : times_of(row.stats)) text += "   " + time;
-  return text;
 }
 
 }  // namespace leat::feeder

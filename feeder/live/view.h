@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <functional>
-#include <stop_token>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,7 +15,7 @@
 namespace leat::feeder {
 
 /// On a terminal, draws a block of lines over the one before; anywhere else, writes lines. Never
-/// waits: what the descriptor does not take at once is left out. Not thread-safe.
+/// waits: while the descriptor takes nothing, nothing is shown. Not thread-safe.
 class LiveScreen {
  public:
   /// `fd` stays the caller's. Throws std::invalid_argument if it is not open for writing.
@@ -24,22 +24,20 @@ class LiveScreen {
   LiveScreen(const LiveScreen&) = delete;
   LiveScreen& operator=(const LiveScreen&) = delete;
 
-  [[nodiscard]] bool is_terminal() const noexcept { return is_terminal_; }
   /// What there is to draw on now.
   [[nodiscard]] LiveStyle style() const;
-  /// Shows `lines`, which fit the style. Nothing while an older screen is on the same terminal. If
-  /// only a part can be written, the rest comes before what is shown next.
+  /// Shows `lines`, which fit the style. Nothing while another screen has the terminal, which
+  /// the first has that shows something, or while the rest of what was shown cannot be written.
   void show(const std::vector<std::string>& lines);
 
  private:
-  [[nodiscard]] bool has_terminal() const;
-  bool write(const std::string& text);
+  void write_rest();
 
   const int fd_;
   const bool is_terminal_;
   std::size_t width_ = 0;  // of the terminal, when it was drawn on
   std::size_t drawn_ = 0;  // lines of the block that is there
-  std::string rest_;       // of what was written in part
+  std::string rest_;       // what is still to be written
 };
 
 /// Shows, on a plain thread, what a function returns: on a terminal ten times a second, elsewhere
@@ -47,20 +45,22 @@ class LiveScreen {
 /// in virtual time, and a fiber that sleeps would hide a deadlock. All signals are blocked on it.
 class LiveView {
  public:
-  /// Returns the lines to show: for a terminal, a block that fits the style; elsewhere, for null,
-  /// lines of any length. Called ten times a second, by the view's thread only.
-  using Text = std::function<std::vector<std::string>(const LiveStyle* terminal)>;
+  /// Returns the lines to show: on a terminal, a block that fits the style; elsewhere, lines of any
+  /// length. Called ten times a second, by the view's thread only.
+  using Text = std::function<std::vector<std::string>(const LiveStyle& style)>;
 
   /// Throws std::invalid_argument as LiveScreen does.
   LiveView(int fd, Text text);
   /// Shows the devices of a prefetcher.
   LiveView(const Live& live, LiveSource source);
+  ~LiveView() { end_.set_value(); }
 
  private:
-  void run(const std::stop_token& stop);
+  void run();
 
   LiveScreen screen_;
   const Text text_;
+  std::promise<void> end_;
   const std::jthread thread_;  // the last member: it uses the others, and is the first to end
 };
 

@@ -44,7 +44,7 @@ timeout 60 "${tmux[@]}" wait-for done || fail "it has not ended in 60 s"
 
 # One block, as it was at the end, above the table that the program prints then.
 [[ $(grep -cE "$block" "$folder/screen") == 1 ]] || fail "not one block on the screen"
-has "$folder/screen" '^host:0  epoch 0  █+  160 of 160 \(100 %\)   [0-9.]+ steps/s$'
+has "$folder/screen" '^host:0   epoch 0   █+   160 of 160 \(100 %\)   [0-9.]+ steps/s$'
 has "$folder/screen" '^  [0-9.]+ samples/s   [0-9.]+ MB/s   slots: [0-9] of 3 filled, [0-9] of 2 ready$'
 has "$folder/screen" '^  copy    .*█.*▓.*█'
 has "$folder/screen" '^  compute █+ *▓+ *█+ *▓+ *$'
@@ -69,10 +69,10 @@ wait "$without_live" || fail "exit status $?"
 cp "$folder/lines" "$folder/screen"
 phase='^leat-overlap: phase [1-7] of 7, .*: [0-9]+ of [0-9]+ (steps|times) \([0-9]+ %\)$'
 (($(grep -cE "$phase" "$folder/screen") >= 2)) || fail "fewer than two lines of phases"
-line='^host:0: epoch 0, [0-9]+ of 560 \([0-9]+ %\), ([0-9.]+|\?) steps/s, '
+line='^host:0   epoch 0   [0-9]+ of 560 \([0-9]+ %\)   ([0-9.]+|\?) steps/s   '
 (($(grep -cE "$line" "$folder/screen") >= 2)) || fail "fewer than two lines of the loop"
 [[ $(grep -cvE "$line|$phase" "$folder/screen") == 0 ]] || fail "another line"
-has "$folder/screen" '560 of 560 \(100 %\), .* consumer [0-9.]+ % \(limits\)   OE [01]\.'
+has "$folder/screen" '560 of 560 \(100 %\)   .* consumer +[0-9]+ % \(limits\)   OE [01]\.'
 ! grep -q $'\x1b' "$folder/screen" || fail "a control sequence where no terminal is"
 [[ ! -s $folder/quiet ]] || fail "lines that nobody asked for: $(cat "$folder/quiet")"
 echo "passed"
