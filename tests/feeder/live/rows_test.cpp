@@ -8,18 +8,19 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/plan/batch_plan.h"
 #include "leat/feeder/state.h"
 #include "leat/gpu/device.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace rows_test {
 
 using namespace std::chrono_literals;
+using support::in_virtual_time;
 
 constexpr std::uint64_t kBatchSize = 16;
 constexpr std::uint64_t kBatches = 100;
@@ -110,12 +111,6 @@ struct Loop {
   const std::vector<std::shared_ptr<SlotRing>> rings;
   LiveRows rows;
 };
-
-template <class Body>
-void in_virtual_time(Body&& body) {
-  VirtualClock clock;
-  run(std::forward<Body>(body), {.workers = 1, .clock = &clock});
-}
 
 // They are known at the first look: the program may be over before there is another.
 TEST(LiveRows, RatesAreOfTheStepsTime) {
