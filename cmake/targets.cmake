@@ -14,7 +14,10 @@ set(leat_include "${PROJECT_SOURCE_DIR}/include")
 # has to include what it uses.
 option(LEAT_UNITY "Compile each target as few large files" ON)
 set(CMAKE_UNITY_BUILD ${LEAT_UNITY})
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 20)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 40)
+# GCC collects garbage whenever its heap has grown by a third. Left alone up to 1 GB, it compiles an
+# eighth faster.
+add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,GNU>:SHELL:--param ggc-min-heapsize=1000000>")
 
 # leat_add_library(csp a.cpp b.cpp): the target leat_csp, for users leat::csp.
 function(leat_add_library name)

@@ -27,7 +27,7 @@ constexpr std::uint32_t kMostPixels = std::uint32_t{1} << 20;  // the most pixel
   throw std::invalid_argument("leat: a resize " + why);
 }
 
-std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+std::size_t whole_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The position of the filter of one resulting pixel.
 class Filter {
@@ -93,17 +93,17 @@ void make_taps(const ResizeAxis& axis, bool antialias, std::uint32_t origin, boo
 // The layout of the scratch memory of a valid resize.
 struct Layout {
   explicit Layout(const Resize& resize)
-      : stride(aligned(std::size_t{3} * resize.x.count + Resizer::kSlack)),
-        pairs_x(aligned(resize.x.count * sizeof(Taps))),
+      : stride(whole_lines(std::size_t{3} * resize.x.count + Resizer::kSlack)),
+        pairs_x(whole_lines(resize.x.count * sizeof(Taps))),
         taps_y(pairs_x + pairs_bytes(resize.x, resize.antialias)),
-        pairs_y(taps_y + aligned(resize.y.count * sizeof(Taps))),
+        pairs_y(taps_y + whole_lines(resize.y.count * sizeof(Taps))),
         line(pairs_y + pairs_bytes(resize.y, resize.antialias)),
         is_used(line + stride),
-        narrow(is_used + aligned(source_range(resize.y, resize.antialias).count)),
+        narrow(is_used + whole_lines(source_range(resize.y, resize.antialias).count)),
         end(narrow + stride * source_range(resize.y, resize.antialias).count) {}
 
   static std::size_t pairs_bytes(const ResizeAxis& axis, bool antialias) {
-    return aligned(axis.count * Filter(axis, antialias).pairs() * sizeof(WeightPair));
+    return whole_lines(axis.count * Filter(axis, antialias).pairs() * sizeof(WeightPair));
   }
 
   std::size_t stride;

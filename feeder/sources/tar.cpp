@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kSizeAt = 124;  // offset in a header
 // The bytes read at a time. One read finds the headers of several small members.
-constexpr std::uint64_t kWindow = 8192;
+constexpr std::uint64_t kWindowBytes = 8192;
 // The most bytes of records and names. Paths have 4096 bytes at most.
 constexpr std::uint64_t kLongestText = std::uint64_t{1} << 20;
 
@@ -159,7 +159,7 @@ void TarReader::seek(std::uint64_t begin) { next_ = begin; }
 std::span<const std::byte> TarReader::block(std::uint64_t offset) {
   const std::uint64_t wanted = std::min(kTarBlock, size_ - std::min(offset, size_));
   if (offset < window_begin_ || offset + wanted > window_begin_ + window_.size()) {
-    window_.resize(std::min(kWindow, size_ - std::min(offset, size_)));
+    window_.resize(std::min(kWindowBytes, size_ - std::min(offset, size_)));
     window_begin_ = offset;
     const OpenFile::Read read = open_.read(offset, window_);
     const std::string where = at_byte(offset + read.bytes);
