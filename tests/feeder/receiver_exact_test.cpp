@@ -104,6 +104,7 @@ void expect_same(const StageShares& a, const StageShares& b) {
 }
 
 TEST(FeedReceiverExact, TheLoopTakesTheSameTimeAndMeasuresTheSame) {
+  int cell = 0;
   for (const Duration sample_read : {0ns, 75ns, 300ns}) {
     for (const Duration tc : {0ns, 100ns, 400ns, 1000ns}) {
       for (const Duration rest : {0ns, 2000ns}) {
@@ -111,7 +112,7 @@ TEST(FeedReceiverExact, TheLoopTakesTheSameTimeAndMeasuresTheSame) {
           for (const std::size_t max_leases : {1U, 2U}) {
             for (const bool on_stream : {true, false}) {
               for (const bool holds : {false, true}) {
-                if (holds && max_leases == 1) continue;
+                if ((holds && max_leases == 1) || support::is_left_out(cell++)) continue;
                 const Loop loop = {.sample_read = sample_read,
                                    .tc = tc,
                                    .rest = rest,

@@ -92,12 +92,14 @@ std::vector<std::vector<Instants>> compute(const Shape& shape) {
 }
 
 TEST(SeveralDevicesExact, EveryInstantIsThatOfTheArithmetic) {
+  int cell = 0;
   for (const std::size_t devices : {1U, 2U, 3U}) {
     for (const std::size_t workers : {1U, 2U, 3U, 4U}) {
       for (const std::size_t pinned : {2U, 3U, 4U}) {
         for (const std::size_t depth : {1U, 2U}) {
           for (const auto& [sample_read, tc] : {std::pair(75ns, 300ns), std::pair(100ns, 1000ns),
                                                 std::pair(50ns, 100ns), std::pair(30ns, 399ns)}) {
+            if (support::is_left_out(cell++)) continue;
             const Shape shape = {devices, workers, pinned, depth, sample_read, tc};
             SCOPED_TRACE(testing::Message() << devices << " devices, W " << workers << ", P "
                                             << pinned << ", d " << depth << ", Tread "

@@ -31,6 +31,7 @@
 #include "leat/overlap/shaped_dataset.h"
 #include "leat/overlap/sweep.h"
 #include "leat/overlap/table.h"
+#include "tests/support/run.h"
 
 namespace overlap {
 namespace measure_test {
@@ -193,11 +194,13 @@ double simulated_step(const Shape& shape, const Effort& effort) {
 }
 
 TEST(Measure, WithJitterTheLossIsThatOfTheQueueingSimulation) {
+  int cell = 0;
   const Effort effort{.steps = 2000, .warm_up = 20, .link_peak = 1e9};
   for (const double jitter : {0.3, 1.0}) {
     for (const std::uint64_t straggler_every : {0U, 50U}) {
       for (const std::size_t workers : {1U, 2U, 4U}) {
         for (const std::size_t depth : {1U, 2U, 4U}) {
+          if (leat::support::is_left_out(cell++)) continue;
           Shape shape = shape_of(Duration(900) * static_cast<int>(workers), 600ns, 1000ns);
           shape.jitter = jitter;
           shape.straggler_every = straggler_every;

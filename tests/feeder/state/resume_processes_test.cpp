@@ -18,6 +18,7 @@
 #include "leat/feeder/state.h"
 #include "leat/gpu/device.h"
 #include "tests/support/numbers.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace resume_processes_test {
@@ -106,7 +107,7 @@ TEST(ResumeProcesses, RanksMayBeSeveralEpochsApart) {
 TEST(ResumeProcesses, RandomLivesHaveEachSampleOnce) {
   std::mt19937_64 random(5);
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
-  for (int life = 0; life < 150; ++life) {
+  for (int life = 0; life < support::rounds(150); ++life) {
     const Numbers data({.size = 1 + below(40)});
     const std::size_t batch_size = 1 + below(12);
     const std::uint64_t epochs = 1 + below(4);

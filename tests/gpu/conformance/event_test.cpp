@@ -18,6 +18,7 @@
 #include "tests/support/backends.h"
 #include "tests/support/bytes.h"
 #include "tests/support/gate.h"
+#include "tests/support/run.h"
 
 namespace leat::gpu {
 namespace event_test {
@@ -303,7 +304,7 @@ TEST_P(GpuEvent, TenThousandAreMadeRecordedAndDestroyed) {
   with_device([](const Device& device) {
     const Stream stream(device);
     const Stream waiter(device);
-    for (int i = 0; i < 10'000; ++i) {
+    for (int i = 0; i < support::rounds(10'000); ++i) {
       const Event event(device, i % 2 == 0 ? Timing::kOff : Timing::kOn);
       event.record(stream);
       if (i % 3 == 0) waiter.wait(event);
@@ -320,7 +321,7 @@ TEST_P(GpuEvent, TenThousandExistAtATime) {
   with_device([](const Device& device) {
     const Stream stream(device);
     std::vector<Event> events;
-    for (int i = 0; i < 10'000; ++i) {
+    for (int i = 0; i < support::rounds(10'000); ++i) {
       events.emplace_back(device);
       events.back().record(stream);
     }

@@ -19,6 +19,7 @@
 #include "tests/gpu/cuda/stand_in/stand_in.h"
 #include "tests/support/bytes.h"
 #include "tests/support/gate.h"
+#include "tests/support/run.h"
 
 namespace leat::gpu {
 namespace cuda_resources_test {
@@ -40,7 +41,7 @@ TEST(CudaResources, AfterWarmUpNoEventIsCreated) {
   use(Timing::kOn);
   stream.sync();
   const auto created = calls("cudaEventCreateWithFlags");
-  for (int i = 0; i < 10'000; ++i) use(i % 4 == 0 ? Timing::kOn : Timing::kOff);
+  for (int i = 0; i < support::rounds(10'000); ++i) use(i % 4 == 0 ? Timing::kOn : Timing::kOff);
   stream.sync();
   EXPECT_EQ(calls("cudaEventCreateWithFlags"), created);
   EXPECT_EQ(live().events, 2U);
