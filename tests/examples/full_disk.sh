@@ -6,7 +6,7 @@ set -uo pipefail
 failures=0
 programs=0
 for program in "$1"/example_*; do
-  [[ -f $program && -x $program ]] || continue
+  [[ -f $program && -x $program && $program != *_own_stream ]] || continue # that one needs a GPU
   programs=$((programs + 1)) status=0
   error=$(timeout 250 "$program" 2>&1 >/dev/full) || status=$?
   if [[ $status != 1 || $error != *"cannot write to standard output: No space left"* ]]; then
