@@ -162,7 +162,7 @@ void add_way(const leat::gpu::Device& device, const Options& options) {
                                            [&] { round_trips<How>(state, device, duration); });
                                  })
         ->UseManualTime()
-        ->Iterations(options.quick ? 100 : 1000)
+        ->Iterations(options.quick ? 20 : 1000)
         ->Unit(benchmark::kMicrosecond);
   }
   benchmark::RegisterBenchmark(

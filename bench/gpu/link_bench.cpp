@@ -243,7 +243,7 @@ std::string size_name(std::size_t bytes) {
 
 // The largest size that this machine has memory for, at most 512 MiB.
 std::size_t largest_size(const leat::gpu::Device& device, bool quick) {
-  if (quick) return 16 * kMiB;
+  if (quick) return 4 * kMiB;
   std::size_t available = 0;  // of the host
   std::ifstream meminfo("/proc/meminfo");
   for (std::string key, rest; meminfo >> key && std::getline(meminfo, rest);) {
@@ -287,11 +287,10 @@ void add(const leat::gpu::Device& device, const Options& options) {
         ->Unit(benchmark::kMicrosecond);
   };
 
-  const auto sizes =
-      options.quick
-          ? std::vector<std::size_t>{4 * kKiB, 256 * kKiB, 4 * kMiB, 16 * kMiB}
-          : std::vector<std::size_t>{4 * kKiB, 16 * kKiB, 64 * kKiB, 256 * kKiB, 1 * kMiB,
-                                     4 * kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB, 512 * kMiB};
+  const auto sizes = options.quick ? std::vector<std::size_t>{4 * kKiB, 256 * kKiB, 4 * kMiB}
+                                   : std::vector<std::size_t>{
+                                         4 * kKiB, 16 * kKiB, 64 * kKiB, 256 * kKiB, 1 * kMiB,
+                                         4 * kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB, 512 * kMiB};
   for (const HostKind kind :
        {HostKind::kPageable, HostKind::kPinned, HostKind::kWriteCombined, HostKind::kArena}) {
     for (const bool h2d : {true, false}) {
