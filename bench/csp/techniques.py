@@ -30,11 +30,11 @@ BUILD = ROOT / "build" / "techniques"
 # name: (what is done instead, [(file, the lines, their replacement)])
 TECHNIQUES = {
     "run-next": (
-        "who is woken stands at the end of the ring",
+        "a woken fiber stands at the end of the ring",
         [("csp/sched/worker_switch.h", "      !run_next_.put(fiber)) {", "      true) {"),
          ("csp/sched/worker.cpp", "  if (!run_next_.put(fiber)) {", "  if (true) {")]),
-    "offer": (
-        "who is woken from a long slice stays with its waker",
+    "handoff": (
+        "a fiber woken from a long slice stays with its waker",
         [("csp/sched/worker.cpp", "  if (long_slices_.get() && home == nullptr && !alone_) {", "  if (false) {"),
          ("csp/sched/worker.cpp", "  skips_run_next_.set(long_ones || shuffles_);",
           "  skips_run_next_.set(shuffles_);")]),
@@ -48,7 +48,7 @@ TECHNIQUES = {
           "  if (worker != nullptr && options.stack_size == 0) {\n"
           "    static_cast<void>(worker->bind_stack(fiber));\n  }\n"
           "  if (options.stack_size != 0) {  // those of the default")]),
-    "looking out": (
+    "spinning": (
         "a plain thread that waits sleeps at once",
         [("csp/wait/waiter.cpp", "  if (longest == 0) return false;", "  if (longest > 0) return false;")]),
     "counters": (

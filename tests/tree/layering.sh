@@ -7,7 +7,8 @@
 #   pipeline ─► comm ─► gpu ─► csp ─► std, Boost
 #   overlap ─► feeder ─► gpu ─► csp
 #
-# What is on no list below is forbidden: a new dependency is a decision, made here.
+# What is on no list below is forbidden: a new dependency is a decision, made here. pipeline and comm
+# are folders to come.
 set -euo pipefail
 cd "$1"
 
@@ -27,7 +28,7 @@ declare -A below=(
 allowed() {
   local file=$1 header=$2 layer=${1%%/*}
   case $header in
-    # Leat's own, in its one spelling. Backends are their own affair and the registry's.
+    # Leat's own, in its one spelling. A backend's headers: for its own files and gpu/device.cpp.
     leat/gpu/cuda/* | leat/gpu/host/*)
       [[ $file == gpu/device.cpp || leat/${file%/*} == "${header%/*}" ]]
       ;;

@@ -1,7 +1,7 @@
-// A fiber that computes and does not wait keeps one worker, and nothing but that. Each of these
-// hangs where another fiber has to wait until the hog has ended. How long fibers compute before is
-// a lower bound: until nobody watches them any more (kQuietWatches). What is tested holds earlier,
-// too.
+// A fiber that computes and does not wait (a hog) keeps one worker, and delays no other fiber. Each
+// test hangs if another fiber has to wait until the hog has ended. The times for which a hog
+// computes are lower bounds: long enough that there is no monitor any more
+// (tuning::kQuietLooks). What is tested holds earlier, too.
 #include <gtest/gtest.h>
 
 #include <atomic>
