@@ -20,11 +20,12 @@
 // A value moves by move construction: from the sender's object, or from the ring, to the ring or
 // into the receiver's std::optional. Nothing else is required of T.
 //
-// Lock   | guards                        | held while calling
-// lock_  | the ring, the queues, closed_ | T's move constructor and destructor; Waiter::claim
-// An operation on several channels takes their locks in address order. A waiting operation holds
-// its locks until its fiber has been switched away from. Waiters are woken after the locks are
-// dropped.
+// Lock  | guards                        | held while calling
+// lock_ | the ring, the queues, closed_ | T's move constructor and destructor; Waiter::claim
+//       |                               | an operation on several channels: the other channels'
+//       |                               | lock_, in address order
+//       |                               | an operation that waits: the switch away from its fiber
+//       |                               | never: Waiter::ready
 #pragma once
 
 #include <cstddef>

@@ -17,8 +17,10 @@
 //  - a "done" answer applies only to waiters registered before the query; later ones may have seen
 //    a newer record. An error applies to all.
 //
-// Lock order: lock_ is the last of gpu's (gpu/README.md). Under it only futex_wake is called, and
-// fibers are switched away from.
+// Lock      | guards                                | held while calling
+// starting_ | the start of the thread               | the constructor of std::thread
+// lock_     | word_, incoming_, stopping_, and the  | futex_wake; SchedulerCore::lock_, by a fiber
+//           | waiters and signals of records        | that parks. No other lock of gpu
 #pragma once
 
 #include <atomic>
