@@ -60,36 +60,36 @@ class Feed {
   /// The channel is closed
   /// - at the end of the epoch, without a cause;
   /// - after a failure, with the failure as its cause, which each further receive rethrows;
-  /// - with a leat::Error as its cause, when another receiver() or epoch() loop of this feed
-  /// begins,
-  ///   or when the prefetcher is stopped or destroyed.
+  /// - with a leat::Error as its cause, when this feed begins another receiver() or epoch() loop;
+  /// - with a leat::Error as its cause, when the prefetcher is stopped or destroyed.
   ///
-  /// A fiber of the prefetcher forwards the batches. It takes a batch once fewer than max_leases
-  /// leases exist, and offers it on a channel without a buffer; the lease that it offers is one of
-  /// these leases. A consumer that holds max_leases leases and receives waits until one of them is
-  /// released. If a plain thread is to release it, a fiber of run() that receives needs a
-  /// leat::OutsideWork, or its scheduler reports a deadlock. A lease that is never received is
-  /// abandoned. `stream` is bound when a lease is first used (feeder/lease.h), and must outlive the
-  /// leases that were used.
-  ///
-  /// In the stats, the consumer is starved while it waits for a batch: counted from the moment when
-  /// a lease was free and the batch before had been received.
+  /// A fiber of the prefetcher sends the batches, on a channel without a buffer:
+  /// - It takes a batch once fewer than max_leases leases exist. The lease that it sends is one of
+  ///   max_leases.
+  /// - A consumer that holds max_leases leases and receives waits until one of them is released.
+  /// - If a plain thread is to release that lease, a fiber of run() that receives needs a
+  ///   leat::OutsideWork. Otherwise the fiber's scheduler reports a deadlock.
+  /// - A lease that is never received is abandoned.
+  /// - A lease binds `stream` when it is first used (feeder/lease.h). `stream` must outlive the
+  ///   leases that were used.
+  /// - In the stats, the consumer is starved while it waits for a batch, from the moment when a
+  ///   lease is free and the batch before has been received.
   [[nodiscard]] Receiver<Lease> receiver(std::uint64_t epoch, const gpu::StreamRef& stream);
   /// As above, without a stream.
   [[nodiscard]] Receiver<Lease> receiver(std::uint64_t epoch);
 
   /// Returns the next batch, without a stream; std::nullopt at the end of the epoch, after which
   /// the next epoch begins. The first epoch is that of a resumed state, or 0. Waits until a batch
-  /// is staged. Throws std::logic_error if max_leases leases are held or a receiver is open, the
-  /// failure of a stage (once; leat::Error ever after), and Cancelled.
+  /// is staged. Throws std::logic_error if max_leases leases are held or a receiver is open. Throws
+  /// the failure of a stage once; later calls throw leat::Error. Throws Cancelled.
   ///
   /// With Sharing::kStatic, each rank gets a batch for each step of an epoch, if need be an empty
   /// one, so that all ranks can reduce together.
   ///
   /// With Sharing::kDynamic there are no steps, and epochs only go forward, for all ranks together.
-  /// A rank that asks for an epoch gets the batches that the other ranks have left of it, and
-  /// std::logic_error for an epoch that it has left. Batches of an epoch that a rank leaves early
-  /// and no other rank takes are lost.
+  /// A rank gets the batches of an epoch that no other rank has taken. To begin an epoch that this
+  /// rank has finished or left throws std::logic_error. If a rank leaves an epoch early, its
+  /// batches that no other rank takes are lost.
   [[nodiscard]] std::optional<Lease> next();
 
   /// Which rank of the world this feed serves.
@@ -128,7 +128,7 @@ class Epoch {
       epoch_->advance();
       return *this;
     }
-    /// As the other.
+    /// As the prefix operator; returns nothing.
     void operator++(int) { ++*this; }
     /// Whether the epoch has no more batches.
     friend bool operator==(const Iterator& it, std::default_sentinel_t) noexcept {

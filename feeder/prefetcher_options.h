@@ -61,8 +61,8 @@ enum class CheckSlots : std::uint8_t {
 /// failure counts when its batch is handed out. Each prefetcher counts from 0, also after a resume.
 /// The budget is the larger of the two.
 struct FailureBudget {
-  std::uint64_t count = 0;  // so many samples
-  double rate = 0;          // this share, 0 to 1, of the samples of all batches so far
+  std::uint64_t count = 0;  // the number of samples that may fail
+  double rate = 0;  // the fraction, 0 to 1, of the samples of all batches so far that may fail
 };
 
 /// Puts samples of variable length one after the other, without padding. An epoch is then one row
@@ -117,7 +117,7 @@ struct PrefetcherOptions {
   std::size_t pinned_slots = 0;
   /// In which order an epoch visits the samples.
   Order order = Order::kShuffled;
-  /// Of the shuffled order, and of Sample::random().
+  /// The seed of the shuffled order and of Sample::random().
   std::uint64_t seed = 0;
   /// What becomes of the last batch of an epoch.
   LastBatch last_batch = LastBatch::kPartial;
@@ -141,15 +141,15 @@ struct PrefetcherOptions {
   std::optional<Autotune> autotune = std::nullopt;
   /// Work on the device between the copy and the consumer.
   DeviceTransform device_transform = {};
-  /// A copy is made in pieces of at most so many bytes. 0: in one piece with one device; in pieces
-  /// of 8 MiB with several, which may share a link, so that no copy waits long for another's.
+  /// The largest piece of a copy, in bytes. 0: one device copies in one piece; several devices,
+  /// which may share a link, copy in pieces of 8 MiB, so that no copy waits long for another.
   std::size_t copy_chunk_bytes = 0;
   /// The most bytes that all pinned slots may take, over all devices; 0: no limit.
   std::size_t max_pinned_bytes = 0;
   /// The most bytes that all slots of one device may take there; 0: no limit.
   std::size_t max_device_bytes = 0;
-  /// A text that Prefetcher::state() returned, to go on from. Of a run with the same dataset,
-  /// batch_size, order, seed and last_batch. Empty: from the beginning.
+  /// Resumes from this text of Prefetcher::state(). That run must have had the same dataset,
+  /// batch_size, order, seed and last_batch. Empty: starts at the beginning.
   std::string resume = {};
   /// For debugging: finds code that uses a batch after its release. Copies every batch several
   /// times, and waits for the copies.
@@ -158,8 +158,8 @@ struct PrefetcherOptions {
   std::shared_ptr<Trace> trace = nullptr;
   /// Shows the figures in a terminal while the loop runs (feeder/live.h). Empty: off.
   std::optional<Live> live = std::nullopt;
-  /// One step in so many is timed on the device, on average and at irregular distances. 0: none; 1
-  /// and 2: two in five. Below 8, the steps at the beginning of very short epochs are timed
+  /// On average, one step in `sample_every` is timed on the device, at irregular distances. 0:
+  /// none; 1 and 2: two steps in five. Below 8, the first steps of very short epochs are timed
   /// somewhat more often than the others.
   std::size_t sample_every = 16;
 };

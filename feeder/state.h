@@ -28,7 +28,7 @@
 //   key         value
 //   leat_state  the version of the format: 2
 //   elements    after samples, only where samples are packed: elements of all samples
-//   rank        the first rank that the state is of; `ranks` ranks of `world_size`
+//   rank        the first rank covered; the state covers `ranks` of `world_size` ranks
 //   epochs      the epochs under way, ascending
 //   batches     of an epoch: the batches that all these ranks have released
 //   positions   of an epoch: the positions of other batches that some of these ranks have released
@@ -36,7 +36,7 @@
 //               been released before the latest resume
 //   carry       of an epoch, packed (feeder/plan/packing.h): [element,position,offset]
 //   sum         FNV-1a (32 bits) of all text before ,"sum"
-// batches, positions and before are lists of intervals [first,end], without their end.
+// batches, positions and before are lists of half-open intervals [first,end]: `end` is excluded.
 //
 // Size: about 200 bytes, and more for intervals and epochs (20 bytes an interval, 50 an epoch):
 //   each batch that is missing before a released one (held, or abandoned)            1 interval
@@ -68,13 +68,13 @@ constexpr std::uint64_t kLastEpoch = ~std::uint64_t{0} - 1;
 /// What was released of one epoch. A value.
 struct EpochReleases {
   std::uint64_t epoch = 0;
-  IntervalSet batches;    ///< released by all ranks that the state is of
+  IntervalSet batches;    ///< released by every rank that the state covers
   IntervalSet positions;  ///< of other batches, released by some of these ranks; packed: elements
   /// In a state of some of the ranks, which is to be merged: the positions that had been released
   /// before the latest resume, of batches that were not complete then. The ranks divide what is
   /// left of such a batch among them.
   IntervalSet before = {};
-  std::optional<Carry> carry = std::nullopt;  ///< packed: a place before all that is left
+  std::optional<Carry> carry = std::nullopt;  ///< packed: at or before the first sample left
   friend bool operator==(const EpochReleases&, const EpochReleases&) = default;
 };
 
@@ -86,22 +86,21 @@ struct State {
   std::uint64_t seed = 0;
   Order order = Order::kShuffled;
   LastBatch last_batch = LastBatch::kPartial;
-  std::size_t rank = 0;  ///< the first rank that the state is of
+  std::size_t rank = 0;  ///< the first rank that the state covers
   std::size_t ranks = 1;
   std::size_t world_size = 1;
   std::vector<EpochReleases> epochs;  ///< under way, ascending
 
-  /// The state whose text this is; line ends after it are ignored. Throws leat::Error, which names
-  /// what is wrong and the byte or the JSON pointer where, for any text that text() does not write:
-  /// one that was cut off or changed, of another version, or of what no run can have released.
-  /// Takes memory and time in proportion to the length of the text.
+  /// Parses a text of text(); ignores trailing line ends. Throws leat::Error, with the byte or the
+  /// JSON pointer, if the text is truncated, changed, of another version, or lists releases that no
+  /// run can have made. Memory and time are proportional to the length of the text.
   [[nodiscard]] static State parse(std::string_view text);
   /// The state as one line, without a line end. Equal states have equal texts.
   [[nodiscard]] std::string text() const;
 
   /// How the samples are cut into batches and shards.
   [[nodiscard]] BatchPlan plan() const;
-  /// The epoch to go on with: the first that is under way, 0 if none is. It may have no batch left.
+  /// Returns the epoch to continue: the first unfinished one, else 0. It may have no batch left.
   [[nodiscard]] std::uint64_t next_epoch() const noexcept {
     return epochs.empty() ? 0 : epochs.front().epoch;
   }

@@ -3,7 +3,7 @@
 // Example
 //   std::puts(feed.stats().table().c_str());
 //
-// Words (the same in the README and in every printout):
+// Words (docs/guide/overlap.md and every printout use them too):
 //   Tread   a reader fills one batch (host time)
 //   Tx      all copies of one batch, on the device
 //   Tc      the consumer's work on one batch, on the device: from the moment when the batch is
@@ -104,8 +104,8 @@ struct Stats {
   std::uint64_t batches = 0;         // released
   std::uint64_t sampled_steps = 0;   // Tc and Tstep are their means
   std::uint64_t timed_copies = 0;    // Tx is their mean; 0: Tx is not known
-  std::uint64_t reordered = 0;       // batches that were ready before one that was begun earlier
-  std::uint64_t most_overtaken = 0;  // how many earlier batches any of them overtook
+  std::uint64_t reordered = 0;       // batches that overtook an earlier one
+  std::uint64_t most_overtaken = 0;  // the most batches that one batch overtook
   std::uint64_t failed_samples = 0;  // left out, within the budgets; over all devices
   std::size_t workers = 0;
   std::size_t devices = 1;  // that share the workers
@@ -125,8 +125,8 @@ struct Stats {
   StageShares copier;
   StageShares consumer;
   std::uint64_t decided = 0;  // changes that autotune has made
-  std::vector<Decision>
-      decisions;  // the latest kMostDecisions; after a change the means begin anew
+  /// The latest kMostDecisions changes. After a change, the means begin anew.
+  std::vector<Decision> decisions;
 
   /// Whether a step was sampled and a copy timed.
   [[nodiscard]] bool is_measured() const noexcept {

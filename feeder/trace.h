@@ -62,8 +62,8 @@ class Trace {
 
  private:
   friend class SlotRing;
-  /// Of the device that `copies` is of. Throws std::invalid_argument for a rank that it has
-  /// already.
+  /// Returns the trace of the device of stream `copies`. Throws std::invalid_argument if that rank
+  /// is registered already.
   [[nodiscard]] std::shared_ptr<DeviceTrace> make(const gpu::Stream& copies, const LocalRank& rank);
 
   const TraceOptions options_;

@@ -50,7 +50,8 @@ struct SyntheticWebOptions {
   std::uint32_t max_width = 600;
   std::uint32_t min_height = 300;
   std::uint32_t max_height = 450;
-  std::uint64_t classes = 1000;  ///< labels are below; 0: the label of a sample is its number
+  /// Labels are 0 to classes - 1. If classes is 0, a sample's label is its number.
+  std::uint64_t classes = 1000;
   std::uint64_t seed = 0;
   JpegEncoding encoding = {};
 };
