@@ -38,7 +38,7 @@
 namespace leat {
 
 /// How a fiber of Boost.Fiber waits for one operation. Lives on the stack of the waiting call. The
-/// fiber goes on on the thread that Boost.Fiber's algorithm chooses. It is never cancelled.
+/// fiber continues on the thread that Boost.Fiber's algorithm chooses. It is never cancelled.
 class BoostFiberWaiter final : public Waiter {
  public:
   void park(Deadline deadline,
@@ -98,7 +98,7 @@ class BoostFiberGuests {
           BoostFiberWaiter waiter;
           operation(argument, waiter);
         })) {}
-  /// Ends; restores what held before.
+  /// Ends the guard and restores the previous one.
   ~BoostFiberGuests() { reset_guest_wait(previous_); }
   BoostFiberGuests(const BoostFiberGuests&) = delete;
   BoostFiberGuests& operator=(const BoostFiberGuests&) = delete;

@@ -101,8 +101,8 @@ class ChannelHandle {
   friend bool operator==(const ChannelHandle& a, const ChannelHandle& b) noexcept {
     return a.core_ == b.core_;
   }
-  /// Returns how many values are buffered (0 for nil). Other users of the channel may change it at
-  /// once.
+  /// Returns how many values are buffered (0 for nil). The number may be out of date when it is
+  /// returned.
   [[nodiscard]] std::size_t size() const noexcept {
     return pointer() != nullptr ? pointer()->size() : 0;
   }

@@ -34,7 +34,8 @@ class Alarm;
 /// on the scheduler's clock. The channel is never closed. Allocates. Throws std::logic_error
 /// outside a fiber.
 ///
-/// Until then it counts as a timer: virtual time advances to it, and no deadlock is reported.
+/// Until the time is sent, after() counts as a timer: virtual time advances to it, and no deadlock
+/// is reported.
 [[nodiscard]] Receiver<TimePoint> after(Duration length);
 
 /// Sends the time periodically, until it is stopped or destroyed. Made by tick(). Move-only.

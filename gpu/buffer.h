@@ -8,16 +8,16 @@
 //
 // Ownership: a buffer owns its memory; a span is a view that must not outlive it. The destructor
 // frees the memory. It may run while work on the buffer is queued on Streams of its device: that
-// work finishes first, and the destructor may wait for it. Work on the buffer elsewhere must have
-// run before: on other devices, on the same device opened a second time, and on foreign streams. A
-// buffer that was moved from is empty.
+// work finishes first, and the destructor may wait for it. Before destruction, wait yourself for
+// work on other devices, on a second opening of the device, and on foreign streams. A buffer that
+// was moved from is empty.
 //
 // Thread safety: assigning to a buffer is not thread-safe. Otherwise a buffer is as thread-safe as
 // the bytes in it.
 //
-// Memory that cannot be waited for is never freed and goes on counting against MemoryCaps: if a
-// Stream of the device is being captured into a graph, or the device has failed. End captures
-// first.
+// Leat never frees memory whose work it cannot wait for: if a Stream of the device is being
+// captured into a graph, or if the device has failed. Such memory still counts against MemoryCaps.
+// End captures first.
 #pragma once
 
 #include <cstddef>
@@ -59,7 +59,7 @@ class MemorySpan {
   std::size_t size_ = 0;
 };
 
-/// Neither converts to the other.
+/// The two span types do not convert to each other.
 using DeviceSpan = MemorySpan<MemorySpace::kDevice>;
 using PinnedSpan = MemorySpan<MemorySpace::kPinned>;
 

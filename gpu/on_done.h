@@ -5,9 +5,9 @@
 //                leat::on_recv(commands, [&](auto command) { handle(command); }),
 //                leat::on_timeout(10s, [&] { report_stall(); }));
 //
-// The case is ready once the record is done that was the event's latest at the call of on_done; at
-// once for an event that was never recorded. A case that was chosen stays ready. If the device has
-// failed, select throws GpuError instead of calling the handler.
+// The case is ready when the record that was latest at the call of on_done is done. For an event
+// that was never recorded it is ready at once. A case that was chosen stays ready. If the device
+// has failed, select throws GpuError instead of calling the handler.
 //
 // Thread- and fiber-safe. Allocates nothing after warm-up.
 #pragma once

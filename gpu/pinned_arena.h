@@ -46,7 +46,7 @@ class PinnedArena {
 
   /// The bytes that were asked for.
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
-  /// The bytes that were not handed out yet. Not during take().
+  /// The bytes that were not handed out yet. Do not call during take().
   [[nodiscard]] std::size_t left() const noexcept { return capacity_ - used_; }
   /// Where the pages lie. Asks the kernel about every page: milliseconds for a gigabyte. If the
   /// device has allocated the memory itself: the size and the node that were asked for.
