@@ -1,6 +1,6 @@
-# Warnings are for who develops Leat: they never reach a consumer's own targets, and a consumer who
-# builds Leat inside a larger tree sees none unless asked for. The presets make them errors, with
-# CMake's own CMAKE_COMPILE_WARNING_AS_ERROR.
+# Warnings are for Leat's developers. They never reach a consumer's own targets. A consumer that
+# builds Leat inside a larger tree sees none, unless LEAT_WARNINGS is set. The presets make warnings
+# errors, with CMake's own CMAKE_COMPILE_WARNING_AS_ERROR.
 
 option(LEAT_WARNINGS "Compile Leat's own sources with many warnings" ${PROJECT_IS_TOP_LEVEL})
 

@@ -2,7 +2,7 @@
 """Runs the benchmarks of bench/gpu, or reads what they have written, and prints one table: what was
 measured, and what was asked for. ./run bench gpu calls it, once they are built.
 
-A target that is missed is told, and is no failure; a benchmark that fails is: exit status 1.
+A missed target is reported; it is not a failure. A benchmark that fails is one: exit status 1.
 """
 
 import argparse

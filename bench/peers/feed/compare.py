@@ -2,8 +2,8 @@
 """Runs the benchmarks of bench/feeder and the loaders here alternately, over the same files in memory,
 and prints one table: samples per second, and what was asked for.
 
-./run bench feed calls it, once bench/feeder is built. A target that is missed is told, and is no
-failure; a benchmark of Leat's that fails is: exit status 1.
+./run bench feed calls it, once bench/feeder is built. A missed target is reported; it is not a
+failure. A benchmark of Leat's that fails is one: exit status 1.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 """Runs leat-overlap and PyTorch's ways of feeding a loop in turns, on the same bytes and the same
 kernels of the same GPU, and prints one table. ./run bench overlap calls it, once all is built.
 
-A target that is missed is told, and is no failure; a program that fails is: exit status 1.
+A missed target is reported; it is not a failure. A program that fails is one: exit status 1.
 """
 
 import argparse
