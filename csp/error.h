@@ -49,8 +49,9 @@ class Cancelled {};
 ///  - a fiber waits for a device event that does not come from the run's own fibers;
 ///  - an OutsideWork lives;
 ///  - a plain thread, or a fiber of another scheduler, has ever used an object that a fiber waits
-///    on (a channel, a mutex, a semaphore...): that thread or fiber may still wake the
-///    fiber that waits. Calls that only read a figure do not count: size(), stats(), available(), has_been_notified().
+///    on (a channel, a mutex, a semaphore...): that thread or fiber may still wake the fiber that
+///    waits. Calls that only read a figure do not count: size(), stats(), available(),
+///    has_been_notified().
 ///
 /// A Scheduler of your own reports no deadlock: it cannot know which threads may still come.
 class Deadlock : public std::runtime_error {
