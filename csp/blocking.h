@@ -24,16 +24,16 @@
 namespace leat {
 
 /// Runs `call` on a thread that may block, while the calling fiber waits. Returns what `call`
-/// returns, throws what it throws. At most SchedulerOptions::io_threads calls of a scheduler run at
-/// a time; the others wait for their turn, first come, first served.
+/// returns, and throws what `call` throws. At most SchedulerOptions::io_threads calls of a
+/// scheduler run at a time; the others wait for their turn, first come, first served.
 ///
 /// Until `call` has started, a cancellation ends the wait: blocking() throws Cancelled, and `call`
 /// never runs. From then on the fiber waits for the end of `call`, which may therefore use
 /// variables on the fiber's stack. `call` runs on a plain thread: its own waits block that thread.
 /// While it runs, no deadlock is reported.
 ///
-/// On a plain thread, and under a VirtualClock, `call` runs on the caller itself. On a fiber it is
-/// then shielded from cancellation, and must not call run().
+/// On a plain thread, and under a VirtualClock, `call` runs on the caller itself. On a fiber,
+/// `call` is then shielded from cancellation, and must not call run().
 ///
 /// Throws Cancelled; leat::Error if no thread can be started.
 template <class F>

@@ -10,7 +10,7 @@
 //
 // Thread-safe. A clock must outlive every scheduler that uses it.
 //
-// Errors: std::logic_error where a second scheduler is given a VirtualClock that is in use.
+// Errors: std::logic_error if a scheduler is given a VirtualClock that another scheduler uses.
 #pragma once
 
 #include <chrono>
@@ -36,9 +36,9 @@ class Deadline {
   /// Gives up at `at`, a time of the caller's clock (leat::now()).
   constexpr explicit Deadline(TimePoint at) noexcept : at_(at) {}
 
-  /// Whether it is now().
+  /// Whether the deadline is now().
   [[nodiscard]] constexpr bool is_now() const noexcept { return at_ == TimePoint::min(); }
-  /// Whether it is never().
+  /// Whether the deadline is never().
   [[nodiscard]] constexpr bool is_never() const noexcept { return at_ == TimePoint::max(); }
   /// The time: TimePoint::min() for now(), TimePoint::max() for never().
   [[nodiscard]] constexpr TimePoint at() const noexcept { return at_; }

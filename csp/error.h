@@ -44,7 +44,7 @@ class Cancelled {};
 /// joins the fibers before it throws. If they are shielded and cancellation moves none of them,
 /// their shields give way.
 ///
-/// run() throws it only if the deadlock is certain. The fibers go on waiting if
+/// run() throws it only if the deadlock is certain. The fibers continue to wait if
 ///  - a timer or a call of blocking() is pending;
 ///  - a fiber waits for a device event that does not come from the run's own fibers;
 ///  - an OutsideWork lives;

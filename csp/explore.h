@@ -10,18 +10,18 @@
 //   }, {.exhaustive = true, .preemptions = 2});
 //   if (!result) std::puts(result.schedule.c_str());   // for leat::replay(f, "...")
 //
-// It finds bugs in Leat's core too. Exploring builds link the target leat::csp_explore in place of
-// leat::csp; a program never links both. They simulate the operating system on one thread. Workers,
-// and the SimulatedThreads that stand for plain threads, are switched only before a lock, an unlock
-// or an access to a shared atomic of the core, hence before every claim and wake-up. Futexes,
-// membarrier, clocks and spinning are simulated. Time advances when every thread sleeps, and a
-// deadline may pass at any moment. The explorer also chooses which of several ready cases a select
-// takes.
+// The explorer finds bugs in Leat's core too. Exploring builds link the target leat::csp_explore in
+// place of leat::csp; a program never links both. They simulate the operating system on one thread.
+// Workers, and the SimulatedThreads that stand for plain threads, are switched only before a lock,
+// an unlock or an access to a shared atomic of the core, hence before every claim and wake-up.
+// Futexes, membarrier, clocks and spinning are simulated. Time advances when every thread sleeps,
+// and a deadline may pass at any moment. The explorer also chooses which of several ready cases a
+// select takes.
 //
 // A schedule fails by
 //  - an exception that leaves f or run() (Deadlock among them) and was not expected,
 //  - LEAT_ASSERT, or std::terminate,
-//  - a hang: the run has not ended, and no thread can go on,
+//  - a hang: the run has not ended, and no thread can continue,
 //  - more than max_steps steps.
 //
 // How schedules are chosen:
@@ -30,17 +30,17 @@
 //    schedules;
 //  - exhaustive: all schedules with at most a given number of preemptions, those with the fewest
 //    first (CHESS: Musuvathi & Qadeer 2007). A preemption is a switch away from a thread that could
-//    go on, or a deadline that passes while a thread can run. Switches from a thread that waits are
-//    free. A state that another order of independent steps has reached before is not explored
+//    continue, or a deadline that passes while a thread can run. Switches from a thread that waits
+//    are free. A state that another order of independent steps has reached before is not explored
 //    again.
 //
-// What it does not see:
+// What the explorer does not see:
 //  - weak memory: every atomic is sequentially consistent here, whatever order it asks for;
 //  - a data race, unless its outcome shows. ThreadSanitizer on an ordinary build finds these;
 //  - orders of accesses to variables that are not the core's. What the threads of f share should be
 //    channels or leat::Atomic.
 //
-// An exhaustive exploration relies on the last point, and on f being deterministic otherwise: no
+// An exhaustive exploration requires the last point, and an f that is deterministic otherwise: no
 // real time, no addresses, no state kept from run to run.
 //
 // Thread safety: one exploration at a time, on a plain thread.
@@ -77,7 +77,7 @@ struct ExploreOptions {
   int workers = 1;
   /// A schedule with more steps fails.
   std::uint64_t max_steps = 100'000;
-  /// Returns whether an exception may leave f or run(). Empty: none may.
+  /// Returns whether an exception may leave f or run(). Empty: no exception may.
   std::function<bool(const std::exception_ptr&)> expected = {};
   /// Whether a failure is not printed to stderr.
   bool quiet = false;
@@ -88,12 +88,12 @@ struct ExploreResult {
   /// How the program failed; empty if it did not.
   std::string failure;
   /// The schedule that failed, for replay(): "w<workers>", then "<choice>=<alternative>" for each
-  /// choice other than the first alternative, which is to go on. A sampled schedule is shortened
+  /// choice other than the first alternative, which is to continue. A sampled schedule is shortened
   /// first.
   std::string schedule;
   /// The number of schedules that were run.
   std::uint64_t schedules = 0;
-  /// The number of steps of the longest one.
+  /// The number of steps of the longest schedule.
   std::uint64_t longest = 0;
   /// Whether all schedules within the bound were run.
   bool complete = false;
@@ -102,8 +102,8 @@ struct ExploreResult {
   explicit operator bool() const noexcept { return failure.empty(); }
 };
 
-/// Runs f under many schedules, until one fails. Calls f anew for each of them. A run that hangs is
-/// abandoned: its objects are never destroyed.
+/// Runs f under many schedules, until one fails. Calls f anew for each schedule. A run that hangs
+/// is abandoned: its objects are never destroyed.
 template <class F>
 ExploreResult explore(F&& f, const ExploreOptions& options = {});
 

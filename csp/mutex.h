@@ -7,10 +7,10 @@
 //
 // A std::mutex blocks the worker, and must not be held where a fiber may park.
 //
-// Thread-safe: any fiber or plain thread may call it. The mutex must outlive every call. It
-// allocates nothing.
+// Thread-safe: any fiber or plain thread may call its functions. The mutex must outlive every call.
+// It allocates nothing.
 //
-// Errors: Cancelled where a fiber waits; std::logic_error for unlocking what is not locked.
+// Errors: Cancelled where a fiber waits; std::logic_error for unlocking a mutex that is not locked.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +32,12 @@ class Mutex {
   Mutex(const Mutex&) = delete;
   Mutex& operator=(const Mutex&) = delete;
 
-  /// Waits until the mutex is free, and locks it. Throws Cancelled; then it was not locked.
+  /// Waits until the mutex is free, and locks it. Throws Cancelled without locking it.
   void lock();
-  /// Locks the mutex if it is free. Returns whether it did. Does not wait.
+  /// Locks the mutex if it is free. Returns whether the call locked it. Does not wait.
   [[nodiscard]] bool try_lock();
   /// As lock(), but waits at most until `deadline` (of the caller's clock: leat::now()). Returns
-  /// whether it locked the mutex. Throws Cancelled.
+  /// whether the call locked the mutex. Throws Cancelled.
   [[nodiscard]] bool try_lock_until(TimePoint deadline);
   /// Unlocks the mutex, or hands it to the next caller that waits. Throws std::logic_error if it is
   /// not locked.

@@ -5,9 +5,9 @@
 //   leat::go([&] { load(weights); loaded.notify(); });
 //   loaded.wait();
 //
-// Thread-safe: any fiber or plain thread may call it. What happens before notify() happens before
-// the return of the wait() that it ends. The notification must outlive every call. It allocates
-// nothing.
+// Thread-safe: any fiber or plain thread may call its functions. What happens before notify()
+// happens before the return of the wait() that it ends. The notification must outlive every call.
+// It allocates nothing.
 //
 // Errors: Cancelled where a fiber waits.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace leat {
 
-/// A signal, at first not given. Once given, it stays so.
+/// A signal, at first not given. Once given, it stays given.
 class Notification {
  public:
   Notification() = default;

@@ -61,8 +61,8 @@ struct SchedulerOptions {
   bool dump_on_sigquit = false;
   /// Decides which of several ready cases a select takes. With one worker and a virtual clock, a
   /// seed other than 0 also decides which of the fibers that can run comes next. Then equal seeds
-  /// give equal runs: a loop over seeds finds an order in which a program fails, and that seed
-  /// brings it back.
+  /// give equal runs: a loop over seeds finds an order in which a program fails, and the same seed
+  /// repeats that order.
   std::uint64_t seed = 0;
 };
 
@@ -73,8 +73,8 @@ struct GoOptions {
   /// Keeps the fiber on one worker for life: for code that keeps state in the thread (OpenMP,
   /// cuBLAS handles, thread-locals).
   bool pinned = false;
-  /// The size of the stack in bytes; 0 is SchedulerOptions::stack_size. Committed as it is touched,
-  /// and guarded against overflow.
+  /// The size of the stack in bytes; 0 is SchedulerOptions::stack_size. The kernel commits what is
+  /// touched. The stack is guarded against overflow.
   std::size_t stack_size = 0;
 };
 

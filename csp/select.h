@@ -14,7 +14,7 @@
 //    drained.
 //  - otherwise() is chosen only if no other case is ready. All channels are compared at one
 //    instant.
-//  - on_timeout() counts from its own call.
+//  - The time of on_timeout() begins with the call of on_timeout().
 //  - Nil channels are never ready. The same channel may stand in several cases, in both directions;
 //    a select never communicates with itself.
 //  - A handler may be left out.
@@ -219,8 +219,8 @@ template <class H, class F = NoHandler>
   return SendCase<T, F>(CaseChannel(std::forward<H>(channel)), T(value), std::move(handler));
 }
 
-/// A case that is chosen, and calls handler(), if no other case is ready within `length` from this
-/// call.
+/// A case that is chosen, and calls handler(), if no other case is ready within `length` from the
+/// call of on_timeout().
 template <class F = NoHandler>
 [[nodiscard]] auto on_timeout(Duration length, F handler = {}) {
   return DeadlineCase<F>{Deadline::after(now(), length), std::move(handler)};

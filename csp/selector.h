@@ -35,7 +35,7 @@ namespace leat {
 ///
 /// Each case has an index, in the order of add(). A disabled case is never ready. An on_send case
 /// that owns its value is disabled once it has been chosen, because its value is gone. An on_send
-/// case that borrows a variable sends what the variable holds at that time.
+/// case that borrows a variable sends the value that the variable holds when the case is chosen.
 ///
 /// Cost: O(n log n) for n cases.
 class Selector {

@@ -5,8 +5,8 @@
 //   credit.acquire(piece.size());                    // waits for room
 //   send(piece, [&] { credit.release(piece.size()); });
 //
-// Thread-safe: any fiber or plain thread may call it. The semaphore must outlive every call. It
-// allocates nothing.
+// Thread-safe: any fiber or plain thread may call its functions. The semaphore must outlive every
+// call. It allocates nothing.
 //
 // Errors: Cancelled where a fiber waits; std::invalid_argument for a negative number of units;
 // std::overflow_error for more units than an std::int64_t can count.
@@ -31,14 +31,14 @@ class Semaphore {
   Semaphore(const Semaphore&) = delete;
   Semaphore& operator=(const Semaphore&) = delete;
 
-  /// Takes `units`; waits until that many are available. Throws Cancelled, and then took nothing;
+  /// Takes `units`; waits until that many are available. Throws Cancelled, and then takes nothing;
   /// std::invalid_argument if `units` is negative.
   void acquire(std::int64_t units = 1);
-  /// Takes `units` if that is possible at once. Returns whether it did. Does not wait. Throws
-  /// std::invalid_argument if `units` is negative.
+  /// Takes `units` if that is possible at once. Returns whether the call took the units. Does not
+  /// wait. Throws std::invalid_argument if `units` is negative.
   [[nodiscard]] bool try_acquire(std::int64_t units = 1);
   /// As acquire(), but waits at most until `deadline` (of the caller's clock: leat::now()). Returns
-  /// whether it took the units. Throws as acquire().
+  /// whether the call took the units. Throws as acquire().
   [[nodiscard]] bool acquire_until(std::int64_t units, TimePoint deadline);
   /// Adds `units`, and wakes the callers for which there are enough now. The units need not have
   /// been acquired before. Throws std::invalid_argument if `units` is negative, and

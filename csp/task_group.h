@@ -11,7 +11,8 @@
 // Thread and fiber safety: one fiber or thread owns the group, and only the owner may wait. The
 // group's own fibers may call go() and stop().
 //
-// Lifetime: the destructor cancels the fibers and waits for their end. It is no cancellation point.
+// Lifetime: the destructor cancels the fibers and waits for their end. The destructor is not a
+// cancellation point.
 //
 // Errors: the first exception that leaves a fiber cancels the other fibers, and wait() rethrows it.
 // If wait() is not called, the destructor drops that exception.
@@ -30,8 +31,7 @@ namespace leat {
 class GroupCore;
 class SchedulerCore;
 
-/// A group of fibers of one scheduler. The head of the file says who may call what, and what
-/// becomes of errors.
+/// A group of fibers of one scheduler. The head of the file has the rules for threads and errors.
 class TaskGroup {
  public:
   /// A group of the calling fiber's scheduler. Throws std::logic_error on a plain thread.

@@ -10,11 +10,12 @@
 //
 // To wait for fibers, use a TaskGroup: it also joins and cancels them, and rethrows their errors.
 //
-// Thread-safe: any fiber or plain thread may call it. What happens before done() happens before the
-// return of the wait() that it ends. The wait group must outlive every call. It allocates nothing.
+// Thread-safe: any fiber or plain thread may call its functions. What happens before done() happens
+// before the return of the wait() that it ends. The wait group must outlive every call. It
+// allocates nothing.
 //
 // Errors: Cancelled where a fiber waits; std::logic_error for a negative counter;
-// std::overflow_error for one that an std::int64_t cannot hold.
+// std::overflow_error for a counter that an std::int64_t cannot hold.
 #pragma once
 
 #include <cstdint>

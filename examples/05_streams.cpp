@@ -49,7 +49,7 @@ void echo(const char* name) {
   }};
   leat::gpu::copy_async(copies, tensors);  // both as one operation
   copied.record(copies);
-  compute.wait(copied);  // the stream waits, on the device; nobody blocks
+  compute.wait(copied);  // the stream waits, on the device; the host does not block
 
   // Where a trainer launches kernels: kernel<<<..., cudaStream_t(compute.native_handle())>>>(...)
   leat::gpu::copy_async(compute, result, batch.subspan(0, kImages));

@@ -31,7 +31,8 @@
 
 namespace leat::feeder {
 
-/// How often read() blocks its thread, for instance on the disk. It decides where read() is called.
+/// How often read() blocks its thread, for instance on the disk. The value decides where read() is
+/// called.
 enum class Blocking : std::uint8_t {
   /// Never: memory, arithmetic. Called on the reader's fiber; a read may park. A long read occupies
   /// one of the scheduler's threads, and delays the other fibers of that thread.
@@ -39,8 +40,8 @@ enum class Blocking : std::uint8_t {
   /// Seldom: a file that is mostly in memory. Called on the reader's fiber while whole batches take
   /// less than a millisecond, else on a thread of its own. A read must not park.
   kSeldom,
-  /// Often. Called on a thread of its own, with the stack of a thread (csp/blocking.h). It is not a
-  /// fiber: a read that waits blocks the thread.
+  /// Often. Called on a thread of its own, with the stack of a thread (csp/blocking.h). That thread
+  /// is not a fiber: a read that waits blocks the thread.
   kOften,
 };
 
@@ -68,8 +69,9 @@ class Dataset {
 
   /// How often read() blocks. Constant.
   [[nodiscard]] virtual Blocking blocking() const noexcept { return Blocking::kNever; }
-  /// A hint: the calling reader will read sample `index` < size() soon, after one or two others. An
-  /// override may ask the processor to fetch the sample into its cache. It must not wait or throw.
+  /// A hint: the calling reader will read sample `index` < size() soon, after one or two other
+  /// samples. An override may ask the processor to fetch the sample into its cache. It must not
+  /// wait or throw.
   virtual void will_read(std::uint64_t /*index*/) const noexcept {}
   /// The length that read() will set in field `field`, which is of variable length; std::nullopt if
   /// it is known only after the read. Has to be cheap: packing calls it for every sample

@@ -12,7 +12,7 @@
 //    can be bound. A receiver's stream is bound when the lease is first used, by on() or for its
 //    tensors.
 //  - Releasing records an event on each bound stream. The slot is overwritten only after all of
-//    these events: work that is already enqueued may go on reading the batch. Work that is enqueued
+//    these events: work that is already enqueued may still read the batch. Work that is enqueued
 //    after the release is a race, as with any freed memory. A released batch counts as trained on
 //    (feeder/state.h). A batch that was abandoned, or whose lease was destroyed by an exception
 //    that unwound its scope, does not.
@@ -55,7 +55,7 @@ class Lease {
   /// for another device's stream, and for a stream that is being captured into a graph (each replay
   /// would wait for a copy that is long over); std::length_error beyond kMaxStreams streams.
   Lease& on(const gpu::StreamRef& stream);
-  /// Returns the tensor of that name. Throws std::out_of_range, listing the names there are;
+  /// Returns the tensor of that name. Throws std::out_of_range, with the list of names;
   /// std::logic_error if no stream is bound and the CPU cannot read the memory, or if the lease is
   /// empty.
   [[nodiscard]] Tensor operator[](std::string_view name);
@@ -78,7 +78,7 @@ class Lease {
   [[nodiscard]] std::size_t rows() const;
   /// Packed: elements of all samples; otherwise 0.
   [[nodiscard]] std::size_t elements() const;
-  /// The epoch that the batch is of.
+  /// The epoch of the batch.
   [[nodiscard]] std::uint64_t epoch() const;
   /// The global batch's number within its epoch.
   [[nodiscard]] std::uint64_t index() const;
@@ -93,13 +93,13 @@ class Lease {
   /// As release(), but the batch does not count as trained on: a run that is resumed during this
   /// epoch delivers it again. Once every rank has left an epoch, it is never revisited.
   void abandon() noexcept { end(false); }
-  /// False once released or moved from.
+  /// False after a release, and after a move from this lease.
   explicit operator bool() const noexcept { return slot_ != nullptr; }
 
  private:
   friend class BatchProbe;
   friend class Consumer;
-  /// What the host's clock says of a lease.
+  /// Times of a lease on the host's clock.
   struct Times {
     bool are_own = false;                // in the time that the stages and the device live in
     bool cpu_waited = false;             // the CPU has waited for the copy

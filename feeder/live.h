@@ -19,7 +19,7 @@
 // | ◄ | the stage that limits the loop |
 // | copy, compute | four mean steps: the copy of the next batch, beside the work on this one |
 // | rates | from release to release, over the latest second or four steps, if these are longer |
-// | other figures | of about the latest second, or of the latest steps that were sampled |
+// | other figures | figures of about the latest second, or of the latest sampled steps |
 // | ? | not known yet |
 //
 // Times are those of the loop's clock, which may be virtual. The view is drawn in real time.
@@ -41,11 +41,11 @@ namespace leat::feeder {
 /// most 120 columns, and at least a line shorter than the terminal. What does not fit is left out:
 /// in less than 40 columns, all of it. It has colours unless NO_COLOR is set. It is ASCII unless
 /// the locale (LC_ALL, LC_CTYPE or LANG) is a UTF-8 one. Output of the program to the same terminal
-/// is drawn over. If several prefetchers write to one terminal, the first has it, and the next
-/// shows nothing until the first ends.
+/// is drawn over. If several prefetchers write to one terminal, the first one is shown, and the
+/// next is shown once the first ends.
 struct Live {
-  /// File descriptor, by default the standard error. Stays the caller's. Must be open for writing
-  /// as long as the prefetcher lives; otherwise the prefetcher's constructor throws
+  /// File descriptor, by default the standard error. The caller keeps ownership, and keeps it open
+  /// for writing as long as the prefetcher lives; otherwise the prefetcher's constructor throws
   /// std::invalid_argument.
   int fd = 2;
   /// Number of batches, on each device, after which progress is 100 %. 0: the batches of an epoch.

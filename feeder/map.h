@@ -87,7 +87,8 @@ class Map final : public Dataset {
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return from_.blocking(); }
   void will_read(std::uint64_t index) const noexcept override { from_.will_read(index); }
-  /// In place: the length that `from` returns. Else std::nullopt, because only `f` knows.
+  /// In place: the length that `from` returns. Else std::nullopt, because only `f` knows the
+  /// length.
   [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,
                                                   std::size_t field) const override;
 

@@ -14,17 +14,19 @@
 // in use is never overwritten (feeder/lease.h).
 //
 // A Prefetcher that is made on a fiber uses that fiber's scheduler. On a plain thread it uses the
-// scheduler of a host device that was opened on a fiber, if it is given one; otherwise it owns a
-// scheduler. Reads run on that scheduler, unless the dataset says that they block
-// (feeder/dataset.h). A slow read that does not say so delays everything else on that scheduler.
+// scheduler of a host device that was opened on a fiber, if one of its devices is such a device;
+// otherwise it owns a scheduler. Reads run on that scheduler, unless the dataset says that they
+// block (feeder/dataset.h). A slow read that does not say so delays everything else on that
+// scheduler.
 //
 // Timing, with P pinned and d device slots and W workers: batch k is read at r_k, staged at c_k,
 // and done with at m_k, where
 //   r_k = max(r_{k-W}, c_{k-P}) + Tread
 //   c_k = max(r_k, c_{k-1}, m_{k-d}) + Tx
 //   m_k = max(c_k, m_{k-1}) + Tc
-// On the host device in virtual time every instant equals this. With D devices, which share the
-// workers, the j-th shard to be read is that of rank j mod D in batch j div D. Its first line is
+// On the host device in virtual time, all instants are exactly these. With D devices, which share
+// the workers, the j-th shard to be read is that of rank j mod D in batch j div D. The
+// first line then is
 //   r_j = max(r_{j-W}, c_{j-PD}) + Tread
 // and the other lines hold for each device. The mean of Tstep is therefore
 // max(Tread D / W, Tx, Tc, (Tx + Tc) / d, (Tread + Tx) / P).
@@ -57,7 +59,7 @@ class Prefetcher {
   /// option, and for slots that exceed a cap, naming their sum; leat::Error for a state to resume
   /// from that is damaged or of another run; GpuError if there is not enough memory.
   Prefetcher(const Dataset& dataset, const gpu::Device& device, const PrefetcherOptions& options);
-  /// For several devices: the i-th gets rank options.rank + i.
+  /// For several devices: the i-th device has rank options.rank + i.
   Prefetcher(const Dataset& dataset, const std::vector<gpu::Device>& devices,
              const PrefetcherOptions& options);
   /// Stops the stages and waits for the reads that are under way. May be called at any moment, on
@@ -69,7 +71,7 @@ class Prefetcher {
 
   /// Ends the prefetcher. Thread-safe; does not wait. A consumer gets the batches that are staged,
   /// then leat::Error. A receiver that waits for a lease to be released ends at once. Reads that
-  /// are under way go on; the destructor waits for them. state() does not change.
+  /// are under way continue; the destructor waits for them. state() does not change.
   void stop() noexcept;
 
   /// The feed of the i-th device. Throws std::out_of_range.

@@ -38,8 +38,8 @@ class Scratch {
   std::size_t taken_ = 0;      // of all
 };
 
-/// What Dataset::read fills. A prefetcher or a SampleBuffer makes it, for the length of one read.
-/// Not copyable; for one fiber at a time.
+/// The sample that Dataset::read fills. A prefetcher or a SampleBuffer makes it, for the length of
+/// one read. Not copyable; for one fiber at a time.
 class Sample {
  public:
   /// `rooms[f]` is the memory of field f. All spans and `scratch` must outlive the sample.
@@ -60,11 +60,11 @@ class Sample {
     const std::span<std::byte> room = typed(field, kDTypeOf<T>);
     return {reinterpret_cast<T*>(room.data()), room.size() / sizeof(T)};
   }
-  /// Sets the first extent of a field of variable length in this sample. Without it, the sample is
-  /// as long as there is room for. Throws leat::Error if `length` exceeds the room,
+  /// Sets the first extent of a field of variable length in this sample. Without this call, the
+  /// sample is as long as there is room for. Throws leat::Error if `length` exceeds the room,
   /// std::invalid_argument for a field of fixed length.
   void set_length(std::size_t field, std::size_t length);
-  /// The first extent: as set_length() has set it, or that of the field (1 for a scalar).
+  /// The first extent: the one that set_length() has set, else the field's (1 for a scalar).
   [[nodiscard]] std::size_t length(std::size_t field) const;
 
   /// The epoch that the sample is read for; 0 outside a prefetcher.

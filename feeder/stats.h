@@ -63,7 +63,7 @@ enum class Limit : std::uint8_t {
 /// "the consumer", "the link", ...
 [[nodiscard]] const char* to_string(Limit limit) noexcept;
 
-/// Other options, for Stats::what_if(). 0: as they are.
+/// Other options, for Stats::what_if(). 0: unchanged.
 struct Change {
   std::size_t workers = 0;
   std::size_t device_slots = 0;  // max_leases + prefetch_depth - 1
@@ -92,7 +92,7 @@ constexpr std::size_t kMostDecisions = 256;
 /// Quantiles are of at most this many sampled steps, the latest.
 constexpr std::size_t kLatestSteps = 4096;
 
-/// In seconds; of n steps the p-quantile is the ceil(p n)-th smallest.
+/// Quantiles, in seconds. Of n steps, the p-quantile is the ceil(p n)-th smallest.
 struct Quantiles {
   double p50 = 0;
   double p99 = 0;

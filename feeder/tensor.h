@@ -22,9 +22,9 @@ struct TensorLayout;
 /// Thread-safe.
 class Tensor {
  public:
-  /// The name of its field.
+  /// The name of the tensor's field.
   [[nodiscard]] std::string_view name() const noexcept;
-  /// The type of its elements.
+  /// The type of the tensor's elements.
   [[nodiscard]] DType dtype() const noexcept;
   /// [rows, shape of the field ...], row-major.
   [[nodiscard]] std::span<const std::int64_t> shape() const noexcept { return shape_; }
@@ -63,8 +63,8 @@ class TensorSet {
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
   /// The i-th tensor. Throws std::out_of_range.
   [[nodiscard]] Tensor operator[](std::size_t i) const;
-  /// The tensor of that name, the last one if there are several. Throws std::out_of_range, listing
-  /// the names there are.
+  /// The tensor of that name, the last one if there are several. Throws std::out_of_range, with the
+  /// list of names.
   [[nodiscard]] Tensor operator[](std::string_view name) const;
   /// Rows of the first tensor; unless samples are packed, of every tensor.
   [[nodiscard]] std::size_t rows() const noexcept {

@@ -52,10 +52,10 @@ class Trace {
   Trace& operator=(const Trace&) = delete;
   ~Trace();
 
-  /// What was recorded so far, in the Trace Event Format of Perfetto and Chrome. Times are in
-  /// microseconds since the prefetcher was made. Work that the device has not finished is left out:
-  /// sync the stream first. Throws GpuError if the device has failed; a host device that was opened
-  /// on a fiber fails when that fiber's run() ends.
+  /// Returns the batches recorded so far, in the Trace Event Format of Perfetto and Chrome. Times
+  /// are in microseconds since the prefetcher was made. Work that the device has not finished is
+  /// left out: sync the stream first. Throws GpuError if the device has failed; a host device that
+  /// was opened on a fiber fails when that fiber's run() ends.
   [[nodiscard]] std::string json() const;
   /// Writes json() to a file. Throws leat::Error, naming the file, if it cannot be written.
   void save(const std::filesystem::path& file) const;

@@ -48,8 +48,8 @@ struct Capabilities {
   /// Memory allocated in a stream's order comes from a pool and is freed without waiting. If false,
   /// it is allocated and freed like any other memory.
   bool stream_ordered_memory = false;
-  /// Several copies enqueued together are one operation of the device, as far as the versions of
-  /// driver and toolkit say. If false, or if the driver then refuses, they are enqueued one by one.
+  /// Several copies enqueued together are one operation of the device, according to the versions
+  /// of driver and toolkit. If false, or if the driver then refuses, they are enqueued one by one.
   bool batched_copies = false;
 };
 
@@ -91,13 +91,13 @@ class Device {
 /// Opens a device:
 ///   "auto"    the first CUDA device if there is one, else "host"
 ///   "cuda:N"  the N-th CUDA device of this machine ("cuda" is "cuda:0")
-///   "host:N"  the N-th software device; there are as many as are asked for ("host" is "host:0")
-/// Throws leat::Error for an unknown name, a missing device or a missing driver, and says what
-/// there is; throws GpuError for a device that exists and fails. Thread- and fiber-safe.
+///   "host:N"  the N-th software device; every N exists ("host" is "host:0")
+/// Throws leat::Error for an unknown name, a missing device or a missing driver; the message says
+/// what is available. Throws GpuError for a device that exists and fails. Thread- and fiber-safe.
 ///
 /// A host device opened on a fiber runs on that fiber's scheduler and clock, and fails (GpuError)
-/// when that scheduler ends. Opened on a plain thread it runs on a small scheduler of its own, in
-/// real time. To model its times, see open_host (gpu/host_model.h).
+/// when that scheduler ends. A host device opened on a plain thread runs on a small scheduler of
+/// its own, in real time. To model its times, see open_host (gpu/host_model.h).
 [[nodiscard]] Device open(std::string_view name, const MemoryCaps& caps = {});
 
 /// The devices of this machine, and the state of CUDA.
@@ -105,9 +105,9 @@ struct DeviceList {
   std::vector<DeviceInfo> devices;  // CUDA devices first; the last is "host:0"
   std::string cuda_status;          // such as "1 device, driver 13.0", or why there is none
 };
-/// Lists the devices. Asks the machine at each call, and creates no context on any device. Throws
-/// nothing for what is missing; a CUDA device that cannot be used is in the list, with the reason
-/// as its description. Thread-safe.
+/// Lists the devices. Asks the machine at each call, and creates no context on any device. Does
+/// not throw if a device or CUDA is missing. A CUDA device that cannot be used is in the list, with
+/// the reason as its description. Thread-safe.
 [[nodiscard]] DeviceList list();
 
 }  // namespace leat::gpu

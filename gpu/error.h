@@ -12,8 +12,8 @@ namespace leat::gpu {
 /// error, and what to do about it.
 class GpuError : public Error {
  public:
-  /// `advice` is what to do about it, and may be empty. The other arguments are described at the
-  /// functions of the same names.
+  /// `advice` says what to do about the error, and may be empty. The other arguments are described
+  /// at the functions of the same names.
   GpuError(int code, std::string name, std::string call, std::string device,
            const std::string& advice)
       : Error("leat: " + call + " on " + device + ": " + name +

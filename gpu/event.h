@@ -57,9 +57,8 @@ class EventRef {
 /// Whether an event keeps the time of its record. Timed events cost a little more on the device.
 enum class Timing : bool { kOff, kOn };
 
-/// Owns an event, out of the device's pool: making one allocates nothing if another one was
-/// destroyed before. May be destroyed while a record is pending; whatever waits for that record
-/// goes on waiting for it.
+/// Owns an event of the device's pool: making an event allocates nothing if another event was
+/// destroyed before. May be destroyed while a record is pending; waits for that record continue.
 ///
 /// An Event that was moved from is empty: it may be destroyed and assigned to, and device() still
 /// works; everything else throws std::logic_error.

@@ -45,7 +45,7 @@ struct PagePlacement {
   std::size_t bytes = 0;
   std::size_t huge_bytes = 0;  // bytes in huge pages; 0 also where /proc/self/smaps is missing
   int numa_node = -1;          // the node that was asked for; -1: any
-  std::size_t node_bytes = 0;  // bytes on that node; all of them if any node will do
+  std::size_t node_bytes = 0;  // bytes on that node; all bytes if numa_node is -1
   bool node_known = false;     // false: the kernel did not report the nodes
 };
 

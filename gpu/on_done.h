@@ -34,7 +34,8 @@ class DoneSubscription {
   DoneSubscription& operator=(DoneSubscription&& other) = delete;
   ~DoneSubscription();
 
-  /// The signal that is notified when the record is done. Not after a move from this object.
+  /// The signal that is notified when the record is done. Do not call after a move from this
+  /// object.
   [[nodiscard]] DoneSignal& signal() const noexcept { return *signal_; }
 
  private:
@@ -48,7 +49,8 @@ class DoneHandler {
  public:
   DoneHandler(DoneSubscription subscription, F handler)
       : subscription_(std::move(subscription)), handler_(std::move(handler)) {}
-  /// Keeps the case ready and calls the handler. Throws the device's error instead if it has one.
+  /// Keeps the case ready and calls the handler. Throws GpuError instead if the device has
+  /// failed.
   void operator()(std::optional<DoneSignal::Done> /*token*/) {
     const DoneSignal& signal = subscription_.signal();
     signal.keep_ready();

@@ -28,7 +28,7 @@ namespace leat::gpu {
 /// thread-safe: take() by one thread or fiber at a time.
 ///
 /// The destructor waits for work that is queued on Streams of the device; work elsewhere must have
-/// run before. Pages that cannot be waited for are never freed (gpu/buffer.h).
+/// run before. The arena never frees pages whose work it cannot wait for (gpu/buffer.h).
 class PinnedArena {
  public:
   /// Allocates `bytes` bytes and pins the whole pages that hold them. Throws std::invalid_argument

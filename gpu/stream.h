@@ -5,7 +5,7 @@
 //   leat::gpu::Event copied(device);
 //   leat::gpu::copy_async(copies, slot.span(), pinned.span());
 //   copied.record(copies);
-//   compute.wait(copied);                  // on the device; nobody blocks
+//   compute.wait(copied);                  // on the device; the host does not block
 //   launch_step(compute.native_handle());
 //
 // Three words, never mixed: wait (the stream waits, on the device), sync (the caller blocks), await
@@ -41,8 +41,8 @@ class StreamRef {
   /// does not see work that is enqueued without it.
   [[nodiscard]] static StreamRef from_native(const Device& device, void* native);
   /// CUDA's legacy default stream, on which many trainers launch their kernels. It may wait for
-  /// events, record them, be synced and launch. copy_async refuses it, because blocking streams
-  /// wait for it and it waits for them. Throws GpuError on a device that has none.
+  /// events, record them, be synced and launch. copy_async refuses the legacy stream: blocking
+  /// streams wait for it, and it waits for them. Throws GpuError on a device that has none.
   [[nodiscard]] static StreamRef legacy(const Device& device);
 
   /// Makes work enqueued on this stream from now on run after the latest record of `event`. Does
@@ -61,10 +61,10 @@ class StreamRef {
   /// launched: the call takes at least `modelled_time`. There the function may enqueue work, but
   /// must not wait for work of its own stream. CUDA ignores `modelled_time`.
   ///
-  /// On CUDA a driver's thread calls the function, and may destroy it: it must not use the device,
-  /// and may own no stream, event or buffer, nor a Device, StreamRef or EventRef, each of which
-  /// keeps the device open. Throws std::invalid_argument for an empty function and for a negative
-  /// time.
+  /// On CUDA a driver's thread calls the function, and may destroy it. So the function must not use
+  /// the device. It must own no stream, event, buffer, Device, StreamRef or EventRef, because each
+  /// of these keeps the device open. Throws std::invalid_argument for an empty function and for a
+  /// negative time.
   void launch_host(UniqueFunction<void()> function,
                    Duration modelled_time = Duration::zero()) const;
   /// A cudaStream_t, for `kernel<<<grid, block, 0, stream>>>`. Null on the host device.
