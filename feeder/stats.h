@@ -14,15 +14,15 @@
 //   bubble  Tstep - max(Tc, Tx)
 //   feed efficiency
 //           max(Tread x devices / workers, Tx, Tc) / Tstep: 1 if the slowest stage sets the pace
-//   hidden  (Tc + Tx - Tstep) / min(Tc, Tx): how much of the shorter of the two is hidden behind
-//           the longer one; 1 is all of it, 0 is taking turns
+//   hidden  (Tc + Tx - Tstep) / min(Tc, Tx): how much of the shorter of Tc and Tx is hidden
+//           behind the longer one. 1: all of it. 0: copies and compute take turns
 //   busy / starved / blocked
 //           a stage works / waits for input / is kept from working by the stage behind it. The
 //           three add up to 100 % of the step. Two are measured, the third is the rest:
-//   reader    busy: Tread x devices / workers; blocked: the rest, in which it waits for a slot
+//   reader    busy: Tread x devices / workers; blocked: the rest, while no pinned slot is free
 //   copier    busy: Tx; blocked: no device slot was released; starved: the rest, in which no filled
 //             slot had reached the copy stream, because there was none or the host was late
-//   consumer  busy: Tc; starved: it waits for a batch; blocked: the rest, between the release of a
+//   consumer  busy: Tc; starved: waits for a batch; blocked: the rest, between the release of a
 //             batch and the next request, in which the loop does other things
 //
 // A reader may be blocked while the copier is starved: with few pinned slots, all of them may be on
@@ -42,7 +42,8 @@
 
 namespace leat::feeder {
 
-/// How a stage spends the step, as shares. They add up to 1; all are 0 while they are not known.
+/// The shares of the step in which a stage is busy, starved and blocked. They add up to 1; all are
+/// 0 while they are not known.
 struct StageShares {
   double busy = 0;
   double starved = 0;

@@ -84,7 +84,8 @@ inline constexpr int kFirstPauses = 64;
 inline constexpr int kMostPauses = 1024;
 /// Pauses after which the lock's holder has most likely lost its CPU.
 inline constexpr int kPausesBeforeYield = 20'000;
-/// Looks at a fiber's context that is being saved, likewise.
+/// Looks at a fiber's context that is being saved, after which the thread that saves the context
+/// has most likely lost its CPU.
 inline constexpr int kPollsBeforeYield = 1000;
 
 }  // namespace leat::tuning

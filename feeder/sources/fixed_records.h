@@ -29,7 +29,7 @@ class RecordFiles;
 
 /// The format of the records.
 struct FixedRecordsOptions {
-  /// The fields of a record, in their order. Each has fixed length and at least one byte.
+  /// The fields of a record, in their order. Each field has a fixed length and at least one byte.
   std::vector<Field> fields;
   /// Bytes to skip at the start of each file.
   std::uint64_t header_bytes = 0;
@@ -39,8 +39,8 @@ struct FixedRecordsOptions {
   std::string name;
 };
 
-/// The records of one or more files. The files are mapped into memory, so they may be larger than
-/// it. Const functions are thread-safe.
+/// The records of one or more files. The files are mapped, so they may be larger than the memory.
+/// Const functions are thread-safe.
 class FixedRecords final : public Dataset {
  public:
   /// Maps the files. Throws leat::Error as find_files() does, and for a file that cannot be mapped

@@ -35,9 +35,9 @@ struct ImageOptions {
   double mirror = 0;
   /// True: [channel][row][column]. False: [row][column][channel].
   bool planar = false;
-  /// True: resizes with all source pixels, as Pillow and torchvision do. False: with the four
-  /// pixels next to the centre of each result, as OpenCV's INTER_LINEAR does; faster, but fine
-  /// structures alias.
+  /// True: resizes with all source pixels, as Pillow and torchvision do. False: makes each pixel
+  /// of the four source pixels next to its centre, as OpenCV's INTER_LINEAR does. That is faster,
+  /// but fine structures alias.
   bool antialias = true;
   /// Decodes an image that becomes smaller by a factor of at least 2, 4 or 8 at 1/2, 1/4 or 1/8 of
   /// its size. Faster, but the pixels differ: on noisy generated images by 1.0 of 255 on average

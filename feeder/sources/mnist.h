@@ -21,7 +21,8 @@
 
 namespace leat::feeder {
 
-/// One split of such a dataset, all of it in memory (47 MB for the training images of MNIST).
+/// One split of a dataset in this format, all of it in memory (47 MB for the training images of
+/// MNIST).
 ///
 /// Fields of a sample: "image", uint8 {rows, columns}, from 0 (background) to 255 (ink); "label",
 /// uint8, a scalar, 0 to 9. Const functions are thread-safe. Only the constructor blocks.

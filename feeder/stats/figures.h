@@ -7,7 +7,7 @@ namespace leat::feeder {
 
 /// "12.3 us": three significant digits in the unit that fits.
 [[nodiscard]] std::string time_text(double seconds);
-/// "64.0 MB": likewise; a MB is 1e6 bytes.
+/// "64.0 MB": three significant digits in the unit that fits; a MB is 1e6 bytes.
 [[nodiscard]] std::string bytes_text(double bytes);
 /// "0.995".
 [[nodiscard]] std::string number_text(double value);
