@@ -21,11 +21,10 @@
 // into the receiver's std::optional. Nothing else is required of T.
 //
 // Lock  | guards                        | held while calling
-// lock_ | the ring, the queues, closed_ | T's move constructor and destructor; Waiter::claim
-//       |                               | an operation on several channels: the other channels'
-//       |                               | lock_, in address order
-//       |                               | an operation that waits: the switch away from its fiber
-//       |                               | never: Waiter::ready
+// lock_ | the ring, the queues, closed_ | T's move constructor and destructor; Waiter::claim; in a
+//       |                               | select, lock_ of its other channels, in address order; in
+//       |                               | an operation that waits, the switch to another fiber
+// Waiters are woken without lock_.
 #pragma once
 
 #include <cstddef>
