@@ -2,11 +2,14 @@
 """What each technique of the core buys: bench/csp with it and without it, alternately.
 
     python3 bench/csp/techniques.py [--rounds 12] [--seconds 0.1] [--only REGEX] [--save FILE]
+    python3 bench/csp/techniques.py --check
 
 Copies the sources once for each technique, takes it out by the few lines below, and builds and runs
 the benchmarks of all copies in turns. Prints medians of the complete core, and how many times as long
-the same takes without the technique: the median of the rounds' ratios. A technique whose lines have
-been reworded since is an error.
+the same takes without the technique: the median of the rounds' ratios.
+
+The lines are compared without comments. It is an error if a file does not have them exactly once.
+--check looks for all of them and builds nothing.
 """
 
 import argparse
@@ -44,10 +47,10 @@ TECHNIQUES = {
           "  if (fiber->has_stack_.get() || bind_cached_stack(*fiber)) return fiber;\n", "")]),
     "lazy stacks": (
         "a stack is bound at the launch",
-        [("csp/sched/scheduler_core.cpp", "  if (options.stack_size != 0) {  // those of the default",
+        [("csp/sched/scheduler_core.cpp", "  if (options.stack_size != 0) {\n",
           "  if (worker != nullptr && options.stack_size == 0) {\n"
           "    static_cast<void>(worker->bind_stack(fiber));\n  }\n"
-          "  if (options.stack_size != 0) {  // those of the default")]),
+          "  if (options.stack_size != 0) {\n")]),
     "spinning": (
         "a plain thread that waits sleeps at once",
         [("csp/wait/waiter.cpp", "  if (longest == 0) return false;", "  if (longest > 0) return false;")]),
@@ -81,22 +84,52 @@ def run(command, **how):
     return done.stdout
 
 
+LITERAL_OR_COMMENT = re.compile(
+    r'''"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'|[ \t]*(?://[^\n]*|/\*.*?\*/)''', re.DOTALL)
+
+
+def without_comments(text):
+    """C++ source text without its comments and without the lines that become empty."""
+    text = LITERAL_OR_COMMENT.sub(lambda found: found[0] if found[0][0] in "\"'" else "", text)
+    return "".join(line for line in text.splitlines(keepends=True) if line.strip())
+
+
+def changed_files(name, changes):
+    """The changed sources, without comments: {file: text}. Raises ValueError if a file does not
+    have the lines exactly once."""
+    texts = {}
+    for file, old, new in changes:
+        if file not in texts:
+            texts[file] = without_comments((ROOT / file).read_text())
+        if texts[file].count(old) != 1:
+            raise ValueError(f"{name}: {file} has these lines {texts[file].count(old)} times, "
+                             f"not once; mend {pathlib.Path(__file__).name}:\n{old}")
+        texts[file] = texts[file].replace(old, new)
+    return texts
+
+
+def check():
+    """The exit status: 1 if lines that a technique replaces are not there exactly once."""
+    status = 0
+    for name, (_, changes) in TECHNIQUES.items():
+        try:
+            changed_files(name, changes)
+        except (OSError, ValueError) as error:
+            print(f"techniques: {error}", file=sys.stderr)
+            status = 1
+    return status
+
+
 def build(name, changes):
     """The folder with the benchmarks of a copy of the sources that is changed so."""
     where = BUILD / name.replace(" ", "-")
     source = where / "source"
     source.mkdir(parents=True, exist_ok=True)
+    changed = changed_files(name, changes)
     for file in run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT).splitlines():
         if not (ROOT / file).is_file() or file.startswith("examples/data/"):
             continue
-        text = (ROOT / file).read_bytes()
-        for changed, old, new in changes:
-            if changed != file:
-                continue
-            if text.count(old.encode()) != 1:
-                sys.exit(f"techniques: {name}: {file} has these lines {text.count(old.encode())} "
-                         f"times, not once; mend {pathlib.Path(__file__).name}:\n{old}")
-            text = text.replace(old.encode(), new.encode())
+        text = changed[file].encode() if file in changed else (ROOT / file).read_bytes()
         copy = source / file
         copy.parent.mkdir(parents=True, exist_ok=True)
         if not copy.is_file() or copy.read_bytes() != text:  # or everything is compiled again
@@ -125,11 +158,16 @@ def measure(folder, program, names, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true",
+                        help="only look for the lines that are replaced")
     parser.add_argument("--rounds", type=int, default=12, help="how often each runs (%(default)s)")
     parser.add_argument("--seconds", type=float, default=0.1, help="how long at least (%(default)s)")
     parser.add_argument("--only", default="", metavar="REGEX", help="these techniques")
     parser.add_argument("--save", metavar="FILE", help="write the table there too")
     arguments = parser.parse_args()
+    status = check()
+    if status != 0 or arguments.check:
+        return status
     chosen = {name: what for name, what in TECHNIQUES.items() if re.search(arguments.only, name)}
     facts = {
         "command": " ".join(["python3 bench/csp/techniques.py"] + sys.argv[1:]),
@@ -172,7 +210,8 @@ def main():
     print(table, end="")
     if arguments.save:
         pathlib.Path(arguments.save).write_text(table)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
