@@ -32,46 +32,6 @@ std::string nested_message(const std::exception& outer) {
   return "nothing is nested";
 }
 
-TEST(ChannelClose, SendAfterCloseThrowsAndKeepsTheValue) {
-  run_each([] {
-    for (const int capacity : {0, 1}) {
-      Channel<std::unique_ptr<int>> c(capacity, "pipe");
-      c.close();
-      auto value = std::make_unique<int>(1);
-      try {
-        c.send(std::move(value));
-        ADD_FAILURE() << "sent on a closed channel";
-      } catch (const ChannelClosed& error) {
-        EXPECT_NE(std::string(error.what()).find("pipe"), std::string::npos) << error.what();
-      }
-      EXPECT_NE(value, nullptr);
-      EXPECT_EQ(c.try_send(std::move(value)), ChannelStatus::closed);
-      EXPECT_NE(value, nullptr);
-      EXPECT_EQ(c.send_until(std::move(value), now() + Duration(1)), ChannelStatus::closed);
-      EXPECT_NE(value, nullptr);
-    }
-  });
-}
-
-TEST(ChannelClose, WakesBlockedReceivers) {
-  run_each([] {
-    Channel<int> c(0);
-    std::atomic<int> ended = 0;
-    TaskGroup group;
-    for (int i = 0; i < 20; ++i) {
-      group.go([&] {
-        EXPECT_EQ(c.recv(), std::nullopt);
-        ++ended;
-      });
-    }
-    until_idle();
-    EXPECT_EQ(ended, 0);
-    c.close();
-    group.wait();
-    EXPECT_EQ(ended, 20);
-  });
-}
-
 TEST(ChannelClose, WakesBlockedSendersAndTheyKeepTheirValues) {
   run_each([] {
     for (const int capacity : {0, 2}) {
@@ -123,14 +83,6 @@ TEST(ChannelClose, WakesBlockedSelects) {
     b.close();
     group.wait();
   });
-}
-
-TEST(ChannelClose, ClosingTwiceThrows) {
-  Channel<int> c(0, "pipe");
-  c.close();
-  EXPECT_THROW(c.close(), ChannelClosed);
-  EXPECT_THROW(Sender<int>(c).close(), ChannelClosed);
-  EXPECT_FALSE(c.try_close());
 }
 
 TEST(ChannelClose, ClosingTheNilChannelThrows) {

@@ -17,19 +17,6 @@ using support::elapsed;
 using support::run_each;
 using support::until_idle;
 
-TEST(ChannelTry, SendSucceedsExactlyWhileThereIsRoom) {
-  run_each([] {
-    Channel<int> c(2);
-    EXPECT_EQ(c.try_send(1), ChannelStatus::ok);
-    EXPECT_EQ(c.try_send(2), ChannelStatus::ok);
-    EXPECT_EQ(c.try_send(3), ChannelStatus::would_block);
-    EXPECT_EQ(c.recv(), 1);
-    EXPECT_EQ(c.try_send(4), ChannelStatus::ok);
-    EXPECT_EQ(c.recv(), 2);
-    EXPECT_EQ(c.recv(), 4);
-  });
-}
-
 TEST(ChannelTry, AFailedSendHasNotMovedFromItsArgument) {
   run_each([] {
     Channel<std::unique_ptr<int>> full(1);
@@ -47,36 +34,6 @@ TEST(ChannelTry, AFailedSendHasNotMovedFromItsArgument) {
     static_cast<void>(full.recv());
     EXPECT_EQ(full.try_send(std::move(value)), ChannelStatus::ok);
     EXPECT_EQ(value, nullptr);
-  });
-}
-
-TEST(ChannelTry, SendMeetsAWaitingReceiver) {
-  run_each([] {
-    Channel<int> c(0);
-    EXPECT_EQ(c.try_send(1), ChannelStatus::would_block);
-    int got = 0;
-    TaskGroup group;
-    group.go([&] { got = c.recv().value(); });
-    until_idle();
-    EXPECT_EQ(c.try_send(2), ChannelStatus::ok);
-    EXPECT_EQ(c.try_send(3), ChannelStatus::would_block);
-    group.wait();
-    EXPECT_EQ(got, 2);
-  });
-}
-
-TEST(ChannelTry, ReceiveMeetsAWaitingSender) {
-  run_each([] {
-    Channel<int> c(0);
-    std::optional<int> value = 9;
-    EXPECT_EQ(c.try_recv(value), ChannelStatus::would_block);
-    EXPECT_EQ(value, std::nullopt);
-    TaskGroup group;
-    group.go([&] { c.send(2); });
-    until_idle();
-    EXPECT_EQ(c.try_recv(value), ChannelStatus::ok);
-    EXPECT_EQ(value, 2);
-    EXPECT_EQ(c.try_recv(value), ChannelStatus::would_block);
   });
 }
 

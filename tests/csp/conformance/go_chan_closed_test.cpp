@@ -105,7 +105,7 @@ const std::vector<Receive>& receives() {
 
 TEST(GoClosedChan, EveryReceiveDrainsItAndThenFindsItClosed) {
   run_each([] {
-    for (const int capacity : {0, 1, 2, 5}) {
+    for (const int capacity : {0, 1, 2, 5, 17}) {
       for (int buffered = 0; buffered <= capacity; ++buffered) {
         for (const Receive& receive : receives()) {
           SCOPED_TRACE(testing::Message() << receive.name << ", " << buffered << " buffered");
@@ -146,23 +146,33 @@ TEST(GoClosedChan, EverySendFailsAtOnceAndKeepsItsValue) {
   run_each([&] {
     for (const int capacity : {0, 1, 3}) {
       for (int buffered = 0; buffered <= capacity; ++buffered) {
-        const C c(capacity);
+        const C c(capacity, "pipe");
         for (int i = 0; i < buffered; ++i) c.send(std::to_string(i));
         c.close();
         std::string value = text;
         for (const auto& send : sends) {
-          EXPECT_THROW(send(c, value), ChannelClosed);
+          try {
+            send(c, value);
+            ADD_FAILURE() << "sent on a closed channel";
+          } catch (const ChannelClosed& error) {
+            EXPECT_NE(std::string(error.what()).find("pipe"), std::string::npos) << error.what();
+          }
           EXPECT_EQ(value, text);
         }
         EXPECT_EQ(c.try_send(std::move(value)), ChannelStatus::closed);
         EXPECT_EQ(value, text);  // NOLINT(bugprone-use-after-move): that is the promise
-        EXPECT_EQ(c.send_until(std::move(value), TimePoint::max()), ChannelStatus::closed);
-        EXPECT_EQ(value, text);  // NOLINT(bugprone-use-after-move)
+        for (const TimePoint deadline : {now(), now() + 1h, TimePoint::max()}) {
+          EXPECT_EQ(c.send_until(std::move(value), deadline), ChannelStatus::closed);
+          EXPECT_EQ(value, text);  // NOLINT(bugprone-use-after-move)
+        }
         EXPECT_THROW(c.close(), ChannelClosed);
+        EXPECT_THROW(Sender<std::string>(c).close(), ChannelClosed);
+        EXPECT_FALSE(c.try_close());
         for (int i = 0; i < buffered; ++i) EXPECT_EQ(c.recv(), std::to_string(i));
         EXPECT_EQ(c.recv(), std::nullopt);
       }
     }
+    EXPECT_EQ(support::elapsed(), 0ns);
   });
 }
 

@@ -1,6 +1,7 @@
 // Go's test/chan/{nonblock,select3}.go: what waits, and what does not.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -23,10 +24,20 @@ using support::on_each_worker_count;
 using support::run_each;
 using support::until_idle;
 
-/// Receives by a select with otherwise().
+/// The two ways to send or receive without waiting.
+enum class Way { kSelectWithOtherwise, kTry };
+constexpr std::array kWays = {Way::kSelectWithOtherwise, Way::kTry};
+
+/// Returns the value that was received, if there was one.
 template <class T>
-std::optional<T> poll(const Channel<T>& c) {
+std::optional<T> poll(const Channel<T>& c, Way way) {
   std::optional<T> got;
+  if (way == Way::kTry) {
+    got.emplace();  // must be overwritten
+    const ChannelStatus status = c.try_recv(got);
+    EXPECT_EQ(status, got ? ChannelStatus::ok : ChannelStatus::would_block);
+    return got;
+  }
   bool chosen = false;
   const int index = select(on_recv(c,
                                    [&](std::optional<T> value) {
@@ -39,13 +50,20 @@ std::optional<T> poll(const Channel<T>& c) {
   return got;
 }
 
-/// Sends by a select with otherwise(): whether it was sent.
+/// Returns true if `value` was sent.
 template <class T>
-bool offer(const Channel<T>& c, const T& value) {
+bool offer(const Channel<T>& c, const T& value, Way way) {
   T copy = value;
-  const bool sent = select(on_send(c, copy), otherwise()) == 0;
+  bool sent = false;
+  if (way == Way::kTry) {
+    const ChannelStatus status = c.try_send(std::move(copy));
+    sent = status == ChannelStatus::ok;
+    EXPECT_EQ(status, sent ? ChannelStatus::ok : ChannelStatus::would_block);
+  } else {
+    sent = select(on_send(c, copy), otherwise()) == 0;
+  }
   if (!sent) {
-    EXPECT_EQ(copy, value);
+    EXPECT_EQ(copy, value);  // NOLINT(bugprone-use-after-move): that is the promise
   }
   return sent;
 }
@@ -68,15 +86,22 @@ TYPED_TEST(GoChanNonBlock, WithoutAPeerOnlyTheBufferTakesAndGives) {
   using T = TypeParam;
   run_each([] {
     const T value = GoChanNonBlock<T>::value();
-    for (const int capacity : {0, 1, 3}) {
-      const Channel<T> c(capacity);
-      for (int round = 0; round < 3; ++round) {
-        EXPECT_EQ(poll(c), std::nullopt);
-        for (int i = 0; i < capacity; ++i) EXPECT_TRUE(offer(c, value));
-        EXPECT_FALSE(offer(c, value));
-        for (int i = 0; i < capacity; ++i) EXPECT_EQ(poll(c), value);
+    for (const Way way : kWays) {
+      for (const int capacity : {0, 1, 3}) {
+        const Channel<T> c(capacity);
+        for (int round = 0; round < 3; ++round) {
+          EXPECT_EQ(poll(c, way), std::nullopt);
+          for (int i = 0; i < capacity; ++i) EXPECT_TRUE(offer(c, value, way));
+          EXPECT_FALSE(offer(c, value, way));
+          if (capacity > 0) {
+            EXPECT_EQ(poll(c, way), value);
+            EXPECT_TRUE(offer(c, value, way));
+            EXPECT_FALSE(offer(c, value, way));
+          }
+          for (int i = 0; i < capacity; ++i) EXPECT_EQ(poll(c, way), value);
+        }
+        EXPECT_EQ(poll(c, way), std::nullopt);
       }
-      EXPECT_EQ(poll(c), std::nullopt);
     }
   });
 }
@@ -85,16 +110,18 @@ TYPED_TEST(GoChanNonBlock, AWaitingReceiverTakesOneOffer) {
   using T = TypeParam;
   run_each([] {
     const T value = GoChanNonBlock<T>::value();
-    for (const int capacity : {0, 1}) {
-      const Channel<T> c(capacity);
-      std::optional<T> got;
-      TaskGroup group;
-      group.go([&] { got = c.recv(); });
-      until_idle();
-      EXPECT_TRUE(offer(c, value));
-      EXPECT_EQ(offer(c, value), capacity == 1);  // the receiver is not there twice
-      group.wait();
-      EXPECT_EQ(got, value);
+    for (const Way way : kWays) {
+      for (const int capacity : {0, 1}) {
+        const Channel<T> c(capacity);
+        std::optional<T> got;
+        TaskGroup group;
+        group.go([&] { got = c.recv(); });
+        until_idle();
+        EXPECT_TRUE(offer(c, value, way));
+        EXPECT_EQ(offer(c, value, way), capacity == 1);  // the receiver is not there twice
+        group.wait();
+        EXPECT_EQ(got, value);
+      }
     }
   });
 }
@@ -103,17 +130,19 @@ TYPED_TEST(GoChanNonBlock, AWaitingSenderGivesItsValueOnce) {
   using T = TypeParam;
   run_each([] {
     const T value = GoChanNonBlock<T>::value();
-    for (const int capacity : {0, 1}) {
-      const Channel<T> c(capacity);
-      if (capacity == 1) {
-        EXPECT_TRUE(offer(c, value));
+    for (const Way way : kWays) {
+      for (const int capacity : {0, 1}) {
+        const Channel<T> c(capacity);
+        if (capacity == 1) {
+          EXPECT_TRUE(offer(c, value, way));
+        }
+        TaskGroup group;
+        group.go([&] { c.send(value); });
+        until_idle();
+        for (int i = 0; i <= capacity; ++i) EXPECT_EQ(poll(c, way), value);
+        EXPECT_EQ(poll(c, way), std::nullopt);
+        group.wait();
       }
-      TaskGroup group;
-      group.go([&] { c.send(value); });
-      until_idle();
-      for (int i = 0; i <= capacity; ++i) EXPECT_EQ(poll(c), value);
-      EXPECT_EQ(poll(c), std::nullopt);
-      group.wait();
     }
   });
 }

@@ -258,7 +258,23 @@ TEST(Yield, OfThePinnedMainFiberLetsOthersRun) {
   });
 }
 
-TEST(Yield, OnAPlainThreadReturns) { yield(); }
+TEST(Yield, OnAPlainThreadReturns) {
+  std::atomic<int> returns = 0;
+  std::atomic<bool> done = false;
+  std::jthread plain([&] {
+    while (!done) {
+      yield();
+      EXPECT_FALSE(on_fiber());
+      ++returns;
+    }
+  });
+  run(
+      [&] {
+        while (returns < 10) yield();
+        done = true;
+      },
+      {.workers = 1});
+}
 
 // A regression: pairs whose slices are long, and that wake each other, kept all others waiting for
 // ever.
