@@ -1,7 +1,6 @@
 #include "leat/csp/fiber/stack.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "leat/csp/error.h"
+#include "leat/csp/wait/page_size.h"
 #include "leat/csp/wait/sanitizers.h"
 
 #if defined(LEAT_ASAN)
@@ -35,11 +35,6 @@ constexpr std::size_t kSmallestStack = std::size_t{16} << 10;
 constexpr std::size_t kLargestStack = std::size_t{1} << 46;  // half of what a process can address
 
 constexpr std::size_t kGuard = StackPool::kGuard;
-
-std::size_t page_size() noexcept {
-  static const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  return size;
-}
 
 [[noreturn]] void throw_out_of_stacks(const char* call, std::size_t size) {
   const int code = errno;

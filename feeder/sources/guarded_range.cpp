@@ -12,6 +12,7 @@
 #include <string>
 
 #include "leat/csp/error.h"
+#include "leat/csp/wait/page_size.h"
 
 namespace leat::feeder {
 
@@ -35,7 +36,8 @@ std::mutex changes;  // guards changes of nodes; the handler does not take it
 std::atomic<Node*> nodes{nullptr};
 Node* free_nodes = nullptr;
 struct sigaction previous = {};
-std::uintptr_t page_bytes = 0;  // like `previous`, set before the handler is installed
+// Like `previous`, set before the handler is installed: the handler does not call page_size().
+std::uintptr_t page_bytes = 0;
 
 // Fibers that take turns on a thread share its signal stack and its errno. To ThreadSanitizer each
 // fiber is a thread, so it would report a race. All data that the handler shares with other threads
@@ -108,7 +110,7 @@ extern "C" LEAT_IN_HANDLER void leat_on_sigbus(int signal, siginfo_t* info, void
 }
 
 void install() {
-  page_bytes = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  page_bytes = page_size();
   struct sigaction action = {};
   action.sa_sigaction = &leat_on_sigbus;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "leat/csp/error.h"
+#include "leat/csp/wait/page_size.h"
 #include "leat/feeder/sources/checks.h"
 #include "leat/feeder/sources/open_files.h"
 
@@ -33,11 +33,6 @@ constexpr std::uint64_t kCacheLine = 64;
 // The most bytes that fetch_into_cache() fetches. For a larger sample, the processor recognises the
 // sequence and fetches the rest by itself.
 constexpr std::uint64_t kMostInCache = std::uint64_t{8} << 10;
-
-std::uint64_t page_size() noexcept {
-  static const auto size = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  return size;
-}
 
 }  // namespace
 

@@ -12,6 +12,8 @@
 #include <limits>
 #include <new>
 
+#include "leat/csp/wait/page_size.h"
+
 namespace leat::gpu {
 namespace {
 
@@ -32,7 +34,7 @@ void prefer_node(void* memory, std::size_t bytes, int node) noexcept {
 void populate(std::byte* memory, std::size_t bytes) {
   if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0) return;
   if (errno != EINVAL) throw std::bad_alloc();  // EINVAL: an older kernel
-  for (std::size_t at = 0; at < bytes; at += PageMapping::page_size()) {
+  for (std::size_t at = 0; at < bytes; at += page_size()) {
     *static_cast<volatile std::byte*>(memory + at) = std::byte{0};
   }
 }
@@ -43,11 +45,6 @@ std::size_t machine_memory() noexcept {
   struct sysinfo system {};
   sysinfo(&system);  // fails only for a bad address
   return static_cast<std::size_t>(system.totalram) * system.mem_unit;
-}
-
-std::size_t PageMapping::page_size() noexcept {
-  static const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  return size;
 }
 
 PageMapping::PageMapping(std::size_t bytes, int numa_node) : numa_node_(numa_node) {

@@ -44,8 +44,6 @@ class PageMapping {
   /// The node that was asked for; -1: any.
   [[nodiscard]] int numa_node() const noexcept { return numa_node_; }
 
-  /// The size of a page in bytes.
-  [[nodiscard]] static std::size_t page_size() noexcept;
   /// The size of a huge page in bytes.
   static constexpr std::size_t kHugePage = std::size_t{2} << 20;
 

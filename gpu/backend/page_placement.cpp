@@ -12,6 +12,8 @@
 #include <string>
 #include <system_error>
 
+#include "leat/csp/wait/page_size.h"
+
 namespace leat::gpu {
 namespace {
 
@@ -50,7 +52,7 @@ PagePlacement placement_of(const PageMapping& mapping) {
     placement.node_bytes = bytes;
     return placement;
   }
-  const std::size_t page = PageMapping::page_size();
+  const std::size_t page = page_size();
   constexpr std::size_t kAtOnce = 512;
   std::array<void*, kAtOnce> pages{};
   std::array<int, kAtOnce> nodes{};
