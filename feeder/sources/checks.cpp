@@ -20,6 +20,10 @@ std::string text(std::span<const Field> fields) {
 
 }  // namespace
 
+std::string advice_for_unreadable(std::string_view what) {
+  return "check that " + std::string(what) + " may be read";
+}
+
 void cannot_read(const std::filesystem::path& file, const std::string& problem,
                  const std::string& advice) {
   throw Error("leat: cannot read " + file.string() + ": " + problem + "; " + advice);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "leat/feeder/dataset.h"
 
@@ -11,7 +12,9 @@ namespace leat::feeder {
 
 /// Advice at the end of several errors.
 inline constexpr const char* kFetchAgain = "fetch the file again and compare its checksum";
-inline constexpr const char* kCheckThatReadable = "check that it is a file and may be read";
+
+/// Advice after a failure to open or read a file: "check that <what> may be read".
+[[nodiscard]] std::string advice_for_unreadable(std::string_view what = "it is a file and");
 
 /// A tar archive's unit: its headers have this many bytes, its data is padded to a multiple.
 inline constexpr std::uint64_t kTarBlock = 512;

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "leat/csp/error.h"
+#include "leat/feeder/sources/checks.h"
 
 namespace leat::feeder {
 namespace {
@@ -27,7 +28,10 @@ constexpr std::size_t kMostNames = 1'000'000;
   throw Error("leat: no files from \"" + pattern + "\": " + problem + "; " + advice);
 }
 
-constexpr const char* kMayBeRead = "check that it is there and may be read";
+[[noreturn]] void fail_to_read(const std::string& pattern, const fs::path& path,
+                               const std::error_code& error) {
+  fail(pattern, path.string() + ": " + error.message(), advice_for_unreadable("it is there and"));
+}
 
 // --- Braces. `whole` is the whole pattern, for messages.
 
@@ -130,7 +134,7 @@ bool is_wild(std::string_view text) { return text.find_first_of("*?[") != std::s
 template <class Wanted>
 Names list(const fs::path& directory, const std::string& pattern, const Wanted& wanted) {
   const auto failed = [&](const std::error_code& error) {
-    if (error) fail(pattern, directory.string() + ": " + error.message(), kMayBeRead);
+    if (error) fail_to_read(pattern, directory, error);
   };
   Names names;
   std::error_code error;
@@ -151,7 +155,7 @@ fs::file_type type_of(const fs::path& path, const std::string& pattern, bool may
   std::error_code error;
   const fs::file_type type = fs::status(path, error).type();
   if (type == fs::file_type::none || (type == fs::file_type::not_found && !may_be_missing)) {
-    fail(pattern, path.string() + ": " + error.message(), kMayBeRead);
+    fail_to_read(pattern, path, error);
   }
   return type;
 }

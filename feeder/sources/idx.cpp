@@ -53,7 +53,7 @@ class Input {
   explicit Input(const std::filesystem::path& path) : path_(path) {
     std::error_code error;
     size_ = std::filesystem::file_size(path, error);  // an error for directories, pipes, devices
-    if (error) cannot_read(path, error.message(), kCheckThatReadable);
+    if (error) cannot_read(path, error.message(), advice_for_unreadable());
     file_.reset(std::fopen(path.c_str(), "rb"));
     if (!file_) fail_by_errno();
     std::array<std::uint8_t, 2> start{};
@@ -152,7 +152,7 @@ class Input {
   }
 
   [[noreturn]] void fail_by_errno() const {
-    cannot_read(path_, std::strerror(errno) + where(), kCheckThatReadable);
+    cannot_read(path_, std::strerror(errno) + where(), advice_for_unreadable());
   }
 
   struct Close {

@@ -46,7 +46,7 @@ MappedFile::MappedFile(std::filesystem::path path, Access access)
   const OpenFile file(path_);
   struct stat status = {};
   if (fstat(file.descriptor(), &status) != 0)
-    cannot_read(path_, std::strerror(errno), kCheckThatReadable);
+    cannot_read(path_, std::strerror(errno), advice_for_unreadable());
   if (!S_ISREG(status.st_mode)) {
     cannot_read(path_, S_ISDIR(status.st_mode) ? "it is a directory" : "it is no regular file",
                 "name a file");

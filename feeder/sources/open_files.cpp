@@ -13,7 +13,7 @@ namespace leat::feeder {
 
 OpenFile::OpenFile(const std::filesystem::path& file)
     : descriptor_(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (descriptor_ < 0) cannot_read(file, std::strerror(errno), kCheckThatReadable);
+  if (descriptor_ < 0) cannot_read(file, std::strerror(errno), advice_for_unreadable());
 }
 
 OpenFile::~OpenFile() { close(descriptor_); }

@@ -142,14 +142,14 @@ std::string printable(std::string_view name) {
 
 TarReader::TarReader(std::filesystem::path file) : file_(std::move(file)), open_(file_) {
   struct stat status {};
-  if (fstat(open_.descriptor(), &status) != 0) fail(std::strerror(errno), kCheckThatReadable);
+  if (fstat(open_.descriptor(), &status) != 0) fail(std::strerror(errno), advice_for_unreadable());
   if (!S_ISREG(status.st_mode)) {
-    fail(S_ISDIR(status.st_mode) ? "Is a directory" : "it is no file", kCheckThatReadable);
+    fail(S_ISDIR(status.st_mode) ? "Is a directory" : "it is no file", advice_for_unreadable());
   }
   size_ = static_cast<std::uint64_t>(status.st_size);
 }
 
-void TarReader::fail(const std::string& problem, const char* advice) const {
+void TarReader::fail(const std::string& problem, const std::string& advice) const {
   cannot_read(file_, problem, advice);
 }
 
@@ -163,9 +163,9 @@ std::span<const std::byte> TarReader::block(std::uint64_t offset) {
     window_begin_ = offset;
     const OpenFile::Read read = open_.read(offset, window_);
     const std::string where = at_byte(offset + read.bytes);
-    if (read.error != 0) fail(std::strerror(read.error) + where, kCheckThatReadable);
+    if (read.error != 0) fail(std::strerror(read.error) + where, advice_for_unreadable());
     if (read.bytes < window_.size()) {
-      fail("it became shorter while it was read" + where, kCheckThatReadable);
+      fail("it became shorter while it was read" + where, advice_for_unreadable());
     }
   }
   return std::span(window_).subspan(offset - window_begin_, wanted);

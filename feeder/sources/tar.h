@@ -71,7 +71,7 @@ class TarReader {
   void read_records(const std::string& records, std::uint64_t offset, std::string& name,
                     std::optional<std::uint64_t>& size) const;
   void check_end(std::uint64_t offset);
-  [[noreturn]] void fail(const std::string& problem, const char* advice) const;
+  [[noreturn]] void fail(const std::string& problem, const std::string& advice) const;
 
   std::filesystem::path file_;
   OpenFile open_;

@@ -20,6 +20,9 @@
 namespace leat::feeder {
 namespace {
 
+constexpr const char* kShardChanged = "the shard has changed since it was indexed";
+constexpr const char* kMakeAnew = "make a new WebDataset when shards change";
+
 std::vector<WebPart> checked(std::vector<WebPart> parts) {
   if (parts.empty()) throw std::invalid_argument("leat: a WebDataset of no parts");
   for (WebPart& part : parts) {
@@ -119,17 +122,16 @@ void WebDataset::read(std::uint64_t index, Sample& out) const {
 
 // Reads the data of a member into scratch memory.
 std::span<const std::byte> WebDataset::fetch(const Place& place, Sample& out) const {
-  constexpr const char* kMakeAnew = "make a new WebDataset when shards change";
   const std::size_t headers = place.member.headers * kTarBlock;
   const std::span<std::byte> bytes = out.scratch(headers + place.member.size);
   const OpenFile::Read read =
       shards_->files.get(place.shard)->read(place.member.begin * kTarBlock, bytes);
-  if (read.error != 0) fail(place, std::strerror(read.error), "check that the shard may be read");
+  if (read.error != 0) fail(place, std::strerror(read.error), advice_for_unreadable("the shard"));
   if (read.bytes < bytes.size()) {
     fail(place, "the shard has become shorter since it was indexed", kMakeAnew);
   }
   if (tar_digest(bytes.first(headers)) != place.member.digest) {
-    fail(place, "the shard has changed since it was indexed", kMakeAnew);
+    fail(place, kShardChanged, kMakeAnew);
   }
   return bytes.subspan(headers);
 }
@@ -190,8 +192,7 @@ std::string WebDataset::key(std::uint64_t index) const {
   TarMember found;
   const std::optional<WebName> name = tar.next(found) ? split_web_name(found.name) : std::nullopt;
   if (!name || found.digest != first.member.digest) {
-    fail(first, "the shard has changed since it was indexed",
-         "make a new WebDataset when shards change");
+    fail(first, kShardChanged, kMakeAnew);
   }
   return std::string(name->key);
 }
