@@ -12,17 +12,16 @@
 
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 #include "bench/feeder/feed_data.h"
+#include "bench/feeder/timing.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/dataset.h"
@@ -33,6 +32,9 @@
 
 namespace {
 
+using bench::guarded;
+using bench::microseconds;
+using bench::quantile;
 using namespace leat::feeder;
 
 constexpr std::size_t kSampleBytes = 4096;
@@ -58,16 +60,6 @@ class Numbers final : public Dataset {
   std::vector<Field> fields_{{"number", DType::kUint8, {kSampleBytes}}};
   mutable std::atomic<std::uint64_t> begun_{0};
 };
-
-double microseconds(leat::Duration length) {
-  return std::chrono::duration<double, std::micro>(length).count();
-}
-
-double quantile(std::vector<double>& values, double share) {
-  const auto at = static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), values.begin() + at, values.end());
-  return values[static_cast<std::size_t>(at)];
-}
 
 template <class Yield>
 void loop(benchmark::State& state, Yield yield) {
@@ -134,15 +126,6 @@ void loop(benchmark::State& state, Yield yield) {
   state.counters["release_p99_us"] = quantile(releases, 0.99);
   state.counters["clock_us"] = quantile(clocks, 0.5);
   state.counters["n"] = static_cast<double>(times.size());
-}
-
-template <class Body>
-void guarded(benchmark::State& state, Body body) {
-  try {
-    body();
-  } catch (const std::exception& error) {
-    state.SkipWithError(error.what());
-  }
 }
 
 void handover_to_fiber(benchmark::State& state) {

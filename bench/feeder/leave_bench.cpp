@@ -15,7 +15,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <random>
 #include <string_view>
@@ -23,6 +22,7 @@
 #include <vector>
 
 #include "bench/feeder/feed_data.h"
+#include "bench/feeder/timing.h"
 #include "leat/csp/clock.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/sources/token_shards.h"
@@ -32,6 +32,9 @@
 
 namespace {
 
+using bench::guarded;
+using bench::microseconds;
+using bench::quantile;
 using namespace leat::feeder;
 using namespace std::chrono_literals;
 
@@ -52,16 +55,6 @@ class Slow final : public Dataset {
  private:
   std::vector<Field> fields_{{"number", DType::kUint64, {}}};
 };
-
-double microseconds(leat::Duration length) {
-  return std::chrono::duration<double, std::micro>(length).count();
-}
-
-double quantile(std::vector<double>& values, double share) {
-  const auto at = static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), values.begin() + at, values.end());
-  return values[static_cast<std::size_t>(at)];
-}
 
 /// What the loop does with its batches until the moment to leave has come.
 enum class Loop : std::uint8_t { kTakesAll, kTakesOne, kQueuesKernels };
@@ -116,15 +109,6 @@ void leave(benchmark::State& state, const What& what) {
   state.counters["p99_us"] = quantile(times, 0.99);
   state.counters["most_us"] = *std::ranges::max_element(times);
   state.counters["n"] = static_cast<double>(times.size());
-}
-
-template <class Body>
-void guarded(benchmark::State& state, Body body) {
-  try {
-    body();
-  } catch (const std::exception& error) {
-    state.SkipWithError(error.what());
-  }
 }
 
 void leave_files(benchmark::State& state) {
