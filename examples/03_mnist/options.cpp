@@ -3,11 +3,12 @@
 #include <getopt.h>
 
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <string_view>
+
+#include "examples/03_mnist/number_option.h"
 
 namespace mnist {
 namespace {
@@ -16,27 +17,6 @@ namespace {
 constexpr std::size_t kMostImages = std::numeric_limits<std::uint32_t>::max();
 // More slots or readers than this are a slip of the finger.
 constexpr std::size_t kMostSlots = 4096;
-
-// The value of an option; `expected` says in words what lies between `least` and `most`.
-template <class Number>
-Number number(const std::string& option, std::string_view text, Number least, Number most,
-              const std::string& expected) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_whole_text = error == std::errc{} && end == text.data() + text.size();
-  // In this form, because nan is neither below nor above anything.
-  const bool is_in_range = value >= least && value <= most;
-  if (is_whole_text && is_in_range) return value;
-  throw std::invalid_argument("--" + option + " " + std::string(text) + ": " + expected +
-                              " is expected");
-}
-
-template <class Number>
-Number whole_number(const std::string& option, std::string_view text, Number least,
-                    Number most = std::numeric_limits<Number>::max()) {
-  return number(option, text, least, most,
-                "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
-}
 
 }  // namespace
 
@@ -94,25 +74,26 @@ Options parse(int argc, char** argv) {
     switch (which) {
       case kDevice: options.device = optarg; break;
       case kData: options.data = optarg; break;
-      case kEpochs: options.epochs = whole_number<std::uint64_t>("epochs", optarg, 1); break;
+      case kEpochs: options.epochs = whole_number<std::uint64_t>("--epochs", optarg, 1); break;
       case kBatch:
-        options.batch_size = whole_number<std::size_t>("batch-size", optarg, 1, kMostImages);
+        options.batch_size = whole_number<std::size_t>("--batch-size", optarg, 1, kMostImages);
         break;
       case kDepth:
-        options.prefetch_depth = whole_number<std::size_t>("prefetch-depth", optarg, 1, kMostSlots);
+        options.prefetch_depth =
+            whole_number<std::size_t>("--prefetch-depth", optarg, 1, kMostSlots);
         break;
       case kWorkers:
-        options.workers = whole_number<std::size_t>("workers", optarg, 1, kMostSlots);
+        options.workers = whole_number<std::size_t>("--workers", optarg, 1, kMostSlots);
         break;
-      case kSeed: options.seed = whole_number<std::uint64_t>("seed", optarg, 0); break;
+      case kSeed: options.seed = whole_number<std::uint64_t>("--seed", optarg, 0); break;
       case kRate:
         options.learning_rate =
-            number("learning-rate", optarg, 0.0F, std::numeric_limits<float>::max(),
+            number("--learning-rate", optarg, 0.0F, std::numeric_limits<float>::max(),
                    "a finite number of at least 0");
         break;
       case kMin:
         options.min_accuracy =
-            number("min-accuracy", optarg, 0.0F, 100.0F, "a number from 0 to 100");
+            number("--min-accuracy", optarg, 0.0F, 100.0F, "a number from 0 to 100");
         break;
       case 'h':
       case kHelp: options.help = true; break;

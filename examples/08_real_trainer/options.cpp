@@ -1,27 +1,15 @@
 #include "examples/08_real_trainer/options.h"
 
-#include <charconv>
 #include <functional>
 #include <map>
 #include <stdexcept>
 #include <string_view>
 
+#include "examples/03_mnist/number_option.h"
+
 namespace trainer {
-namespace {
 
-template <class Number>
-Number whole_number(const std::string& option, std::string_view text, Number least,
-                    Number most = std::numeric_limits<Number>::max()) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_whole_text = error == std::errc{} && end == text.data() + text.size();
-  if (is_whole_text && value >= least && value <= most) return value;
-  throw std::invalid_argument(option + " " + std::string(text) + ": a whole number from " +
-                              std::to_string(least) + " to " + std::to_string(most) +
-                              " is expected");
-}
-
-}  // namespace
+using mnist::whole_number;
 
 const char* usage() noexcept {
   return "Trains on handwritten digits, in one process or several.\n"
