@@ -25,9 +25,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bench" / "peers" / "csp"))
+sys.path.insert(0, str(ROOT / "bench" / "peers"))
 sys.dont_write_bytecode = True
-import compare  # noqa: E402  its words for the machine and the commit
+import facts  # noqa: E402
 BUILD = ROOT / "build" / "techniques"
 
 # name: (what is done instead, [(file, the lines, their replacement)])
@@ -169,12 +169,12 @@ def main():
     if status != 0 or arguments.check:
         return status
     chosen = {name: what for name, what in TECHNIQUES.items() if re.search(arguments.only, name)}
-    facts = {
+    conditions = {
         "command": " ".join(["python3 bench/csp/techniques.py"] + sys.argv[1:]),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "machine": compare.machine(),
-        "leat": compare.first_line("g++", "--version") + ", -O2",
-        "commit": compare.commit(),
+        "machine": facts.machine(),
+        "leat": facts.first_line("g++", "--version") + ", -O2",
+        "commit": facts.commit(),
         "rounds": arguments.rounds,
         "seconds of a run, at least": arguments.seconds,
     }
@@ -182,7 +182,7 @@ def main():
     for name, (_, changes) in chosen.items():
         print(f"building without {name}", file=sys.stderr)
         folders[name] = build(name, changes)
-    facts["load before"] = round(os.getloadavg()[0], 1)  # the compiler's, where it was needed
+    conditions["load before"] = round(os.getloadavg()[0], 1)  # the compiler's, where it was needed
 
     times = {}  # (benchmark, variant): [time], one a round
     units = {}
@@ -195,7 +195,7 @@ def main():
                     times.setdefault((benchmark, variant), []).append(time)
                     units[benchmark] = unit
 
-    lines = [f"{key}: {value}" for key, value in facts.items()] + [""]
+    lines = [f"{key}: {value}" for key, value in conditions.items()] + [""]
     for name, (instead, _) in chosen.items():
         lines.append(f"without {name}: {instead}")
     lines += ["", f"{'':30}{'complete':>12}" + "".join(f"{'- ' + name:>16}" for name in chosen)]

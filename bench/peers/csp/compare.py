@@ -9,7 +9,6 @@ import datetime
 import json
 import os
 import pathlib
-import platform
 import re
 import shutil
 import statistics
@@ -17,7 +16,10 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[2]
+sys.path.insert(0, str(HERE.parent))
+sys.dont_write_bytecode = True  # nothing is written to the tree
+from facts import ROOT, capture, commit, first_line, machine  # noqa: E402
+
 BUILD = ROOT / "build" / "peers"
 OURS = ROOT / "build" / "release" / "bench"
 
@@ -142,24 +144,12 @@ class Peer:
         return None
 
 
-def capture(command, **options):
-    return subprocess.run([str(word) for word in command], check=True, stdout=subprocess.PIPE,
-                          text=True, **options).stdout
-
-
 def logged(command, **options):
     try:
         return subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, **options)
     except OSError as error:
         return subprocess.CompletedProcess(command, 127, str(error))
-
-
-def first_line(*command):
-    try:
-        return capture(command).splitlines()[0].strip()
-    except (OSError, subprocess.CalledProcessError, IndexError):
-        return "?"
 
 
 def package(name):
@@ -446,21 +436,6 @@ def print_table(rows, peers, table, out):
     counts = {word: verdicts.count(met) for met, word in WORDS.items()}
     print(f"{counts['ok']} targets met, {counts['MISSED']} missed"
           + (f", {counts['not judged']} not judged" if counts["not judged"] else ""), file=out)
-
-
-def machine():
-    cpu = re.search(r"model name\s*:\s*(.*)", pathlib.Path("/proc/cpuinfo").read_text())
-    memory = re.search(r"MemTotal:\s*(\d+)", pathlib.Path("/proc/meminfo").read_text())
-    distribution = re.search(r'PRETTY_NAME="(.*)"', pathlib.Path("/etc/os-release").read_text())
-    return (f"{cpu[1] if cpu else platform.machine()}, {len(os.sched_getaffinity(0))} CPUs, "
-            f"{int(memory[1]) / 2**20:.0f} GiB, {distribution[1] if distribution else '?'}, "
-            f"Linux {platform.release()}")
-
-
-def commit():
-    name = first_line("git", "-C", ROOT, "rev-parse", "--short=12", "HEAD")
-    dirty = logged(["git", "-C", ROOT, "status", "--porcelain"]).stdout.strip()
-    return name + (" with changes" if dirty else "")
 
 
 def main():

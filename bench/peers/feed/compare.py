@@ -19,12 +19,13 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True  # nothing is written to the tree
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from facts import ROOT, commit, first_line, machine
 from judging import print_report
 from programs import Failed, Leat, Peer
 from rows import FINALISTS, INLINE, LATENCIES, PEERS, PROBLEMS, QUICK, ROWS
-from setting import (ROOT, cache, commit, first_line, machine, make_data, make_environment,
-                     memory_folder)
+from setting import cache, make_data, make_environment, memory_folder
 
 
 def measure(rows, programs, rounds, seconds, limit, quick, smoke):

@@ -17,11 +17,6 @@ class Failed(Exception):
     pass
 
 
-def capture(command, **options):
-    return subprocess.run([str(word) for word in command], check=True, stdout=subprocess.PIPE,
-                          text=True, **options).stdout
-
-
 def stop(process):
     """It and what it has started: each may have memory to give back."""
     for how in (signal.SIGTERM, signal.SIGKILL):

@@ -3,16 +3,13 @@
 import hashlib
 import os
 import pathlib
-import platform
-import re
 import shutil
 import subprocess
 import sys
 
-from programs import HERE, capture
+from facts import capture
+from programs import HERE
 from rows import PILLOW_SIMD
-
-ROOT = HERE.parents[2]
 
 
 def make_data(programs, folder, python, quick):
@@ -60,29 +57,6 @@ def make_environment(folder):
         shutil.rmtree(folder / "pillow-simd", ignore_errors=True)
     stamp.write_text("\n".join([wanted, *missing]))
     return python, missing
-
-
-def first_line(*command):
-    try:
-        return capture(command).splitlines()[0].strip()
-    except (OSError, subprocess.CalledProcessError, IndexError):
-        return "?"
-
-
-def machine():
-    cpu = re.search(r"model name\s*:\s*(.*)", pathlib.Path("/proc/cpuinfo").read_text())
-    memory = re.search(r"MemTotal:\s*(\d+)", pathlib.Path("/proc/meminfo").read_text())
-    distribution = re.search(r'PRETTY_NAME="(.*)"', pathlib.Path("/etc/os-release").read_text())
-    return (f"{cpu[1] if cpu else platform.machine()}, {len(os.sched_getaffinity(0))} CPUs, "
-            f"{int(memory[1]) / 2**20:.0f} GiB, {distribution[1] if distribution else '?'}, "
-            f"Linux {platform.release()}")
-
-
-def commit():
-    name = first_line("git", "-C", ROOT, "rev-parse", "--short=12", "HEAD")
-    dirty = subprocess.run(["git", "-C", ROOT, "status", "--porcelain"], stdout=subprocess.PIPE,
-                           text=True).stdout.strip()
-    return name + (" with changes" if dirty else "")
 
 
 def cache():
