@@ -79,18 +79,19 @@ double link_peak(const leat::gpu::Device& device, const Report& report) {
   const leat::gpu::PinnedBuffer from(device, kPeakBytes);
   const leat::gpu::DeviceBuffer to(device, kPeakBytes);
   const leat::gpu::Stream stream(device);
-  const auto rate = [&](std::size_t bytes) {
+  const auto rate = [&](std::size_t bytes, std::uint64_t done_before) {
     touch(from.span().subspan(0, bytes).bytes());
     const auto copy = [&] {
       leat::gpu::copy_async(stream, to.subspan(0, bytes), from.subspan(0, bytes));
     };
-    const double time = time_alone(stream, most_copies(bytes), copy, report);
+    const double time = time_alone(stream, most_copies(bytes), copy,
+                                   [&](std::uint64_t done) { report(done_before + done); });
     return time > 0 ? static_cast<double>(bytes) / time : 0;
   };
   constexpr std::size_t kProbe = std::size_t{64} << 10;
-  const double probed = rate(kProbe);
+  const double probed = rate(kProbe, 0);
   const double bytes = std::min(probed * kTrain, static_cast<double>(kPeakBytes));
-  return bytes <= kProbe ? probed : rate(static_cast<std::size_t>(bytes));
+  return bytes <= kProbe ? probed : rate(static_cast<std::size_t>(bytes), kTimes);
 }
 
 BareLoop::BareLoop(const leat::gpu::Device& device, const Shape& shape,

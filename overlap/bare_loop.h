@@ -29,8 +29,10 @@ constexpr std::size_t kPeakBytes = std::size_t{64} << 20;
 
 /// Called with the number of steps, or of repeated measurements, that are done.
 using Report = std::function<void(std::uint64_t done)>;
-/// How often a measurement is repeated, if it is not one of a loop's steps.
+/// How often a measurement is repeated, if it is not one of a loop's steps. The link is measured
+/// with copies of two sizes.
 constexpr std::uint64_t kTimes = 7;
+constexpr std::uint64_t kTimesOfLink = 2 * kTimes;
 
 /// Returns the bytes per second of large copies to a device that does nothing else; 0 if copies
 /// take no time. Must be called on a fiber; suspends it. Throws GpuError.

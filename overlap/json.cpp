@@ -77,6 +77,7 @@ ordered_json of(const Measurement& m) {
                       {"t_c_alone", m.t_c_alone},
                       {"t_replay", m.t_replay},
                       {"t_serial", m.t_serial},
+                      {"excess", m.excess},
                       {"t_step", m.slowest().t_step},
                       {"overlap_efficiency", m.overlap_efficiency()},
                       {"feed_efficiency", m.feed_efficiency()},

@@ -165,13 +165,17 @@ void feed_all(const std::vector<leat::gpu::Device>& devices, const leat::feeder:
 // Measures the link, Tx and Tc alone. Keeps the better of the old figure in `into` and the new one.
 void measure_alone(const leat::gpu::Device& device, const Effort& effort, BareLoop& bare,
                    bool is_again, Measurement& into) {
-  const auto report = [&](Phase phase) {
-    return report_of(effort, is_again ? Phase::kAgain : phase, kTimes);
+  const Report again =
+      is_again ? report_of(effort, Phase::kAgain, kTimesOfLink + 2 * kTimes) : Report();
+  const auto report = [&](Phase phase, std::uint64_t times, std::uint64_t done_before) -> Report {
+    if (!is_again) return report_of(effort, phase, times);
+    return [&again, done_before](std::uint64_t done) { again(done_before + done); };
   };
-  const double link =
-      effort.link_peak > 0 ? effort.link_peak : link_peak(device, report(Phase::kLink));
-  const double t_x = bare.t_x_alone(report(Phase::kTx));
-  const double t_c = bare.t_c_alone(report(Phase::kTc));
+  const double link = effort.link_peak > 0
+                          ? effort.link_peak
+                          : link_peak(device, report(Phase::kLink, kTimesOfLink, 0));
+  const double t_x = bare.t_x_alone(report(Phase::kTx, kTimes, kTimesOfLink));
+  const double t_c = bare.t_c_alone(report(Phase::kTc, kTimes, kTimesOfLink + kTimes));
   // Smaller copies can be faster than large ones, for instance in a CPU's caches.
   const double of_batch = t_x > 0 ? static_cast<double>(into.shape.batch_bytes()) / t_x : 0;
   into.link_peak = std::max({into.link_peak, link, of_batch});
@@ -183,6 +187,10 @@ void measure_alone(const leat::gpu::Device& device, const Effort& effort, BareLo
 // the link, so whatever the loop with a prefetcher reached, the machine can do.
 void bound_by_loop(Measurement& measured) {
   const RankResult& slowest = measured.slowest();
+  for (const double ratio : {over(measured.t_c_alone, slowest.t_step),
+                             over(measured.t_replay, slowest.t_step), measured.link_efficiency()}) {
+    if (ratio > measured.excess) measured.excess = ratio;  // NaN: not known
+  }
   measured.t_c_alone = std::min(measured.t_c_alone, slowest.t_step);
   measured.t_replay = std::min(measured.t_replay, slowest.t_step);
   constexpr double kRounding = 1e-9;  // exact figures are not changed

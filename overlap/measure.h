@@ -48,6 +48,10 @@ struct Measurement {
   double t_c_alone = 0;  // a step's compute on such a device; at most Tstep
   double t_replay = 0;   // a step that computes on one batch, without feeding; at most Tstep
   double t_serial = 0;   // a step that reads, copies and computes in turns, and waits each time
+  /// How many times as fast as the figures alone the loop was at most, before they were limited by
+  /// it: its step against Tc or the replay, its copies against the link. 1: never faster. Above 1,
+  /// other work on the machine disturbed the measurements alone.
+  double excess = 1;
   std::vector<RankResult> ranks;  // the loop with a prefetcher, for each device
   std::string trace;              // feeder/trace.h's JSON; empty: nothing was recorded
   double cpu_seconds = 0;         // CPU time of this process in that loop, with its warm-up

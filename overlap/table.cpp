@@ -88,6 +88,11 @@ std::string run_table(const Measurement& m) {
           known(m.speed_up(), times_text) + " times as long\n";
   text += "  without any feeding a step takes " + time_text(m.t_replay) + ": headspace " +
           known(m.headspace(), percent_text) + "\n";
+  constexpr double kNoise = 1.01;
+  if (m.excess > kNoise) {
+    text += "  the loop was " + percent_text(m.excess - 1) +
+            " faster than its parts alone: other work disturbed the machine meanwhile\n";
+  }
   const std::string memory =
       "pinned memory " + against(m.pinned_bytes, m.shape.max_pinned_bytes) + ", device memory " +
       against(m.device_bytes, m.shape.max_device_bytes) + (m.devices > 1 ? " each" : "");

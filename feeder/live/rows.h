@@ -12,12 +12,10 @@
 
 #include "leat/csp/clock.h"
 #include "leat/feeder/live.h"
+#include "leat/feeder/live/view.h"
 #include "leat/feeder/slots/slot_ring.h"
 
 namespace leat::feeder {
-
-/// How often a second a view looks at what it shows.
-constexpr int kLooksPerSecond = 10;
 
 /// What is shown of one device. Rates are 0 until there was a step: not known.
 struct LiveRow {

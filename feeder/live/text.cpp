@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <iterator>
+#include <memory>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "leat/feeder/stats/figures.h"
 
@@ -198,7 +200,13 @@ std::string line_of(const LiveRow& row) {
 std::vector<std::string> live_text(std::span<const LiveRow> rows, const LiveStyle& style) {
   std::vector<std::string> lines;
   if (!style.is_terminal) std::ranges::transform(rows, std::back_inserter(lines), line_of);
-  if (!style.is_terminal || rows.empty() || style.width < kLeastColumns) return lines;
+  if (!style.is_terminal || rows.empty()) return lines;
+  if (style.width < kLeastColumns) {
+    Items items = progress_of(rows.front());
+    items.erase(items.begin(), items.begin() + 2);  // the name and the epoch
+    if (style.height > 0) lines.push_back(join(items, kGap, style.width));
+    return lines;
+  }
   const auto slowest =
       std::ranges::max_element(rows, {}, [](const LiveRow& row) { return row.stats.t_step; });
   std::vector<std::string> step = step_lines(slowest->stats, style);
@@ -214,6 +222,11 @@ std::vector<std::string> live_text(std::span<const LiveRow> rows, const LiveStyl
   std::ranges::copy(step, std::back_inserter(lines));
   lines.resize(std::min(lines.size(), style.height));
   return lines;
+}
+
+LiveView::Text live_text(const Live& live, LiveSource source) {
+  const auto rows = std::make_shared<LiveRows>(live, std::move(source));
+  return [rows](const LiveStyle& style) { return live_text(rows->update(), style); };
 }
 
 }  // namespace leat::feeder

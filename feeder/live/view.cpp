@@ -12,7 +12,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <stdexcept>
 #include <utility>
 
@@ -109,10 +108,6 @@ void LiveScreen::write_rest() {
 
 LiveView::LiveView(int fd, Text text)
     : screen_(fd), text_(std::move(text)), thread_([this] { run(); }) {}
-
-LiveView::LiveView(const Live& live, LiveSource source)
-    : LiveView(live.fd, [rows = std::make_shared<LiveRows>(live, std::move(source))](
-                            const LiveStyle& style) { return live_text(rows->update(), style); }) {}
 
 void LiveView::run() {
   sigset_t all;

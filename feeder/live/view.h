@@ -8,11 +8,19 @@
 #include <thread>
 #include <vector>
 
-#include "leat/feeder/live.h"
-#include "leat/feeder/live/rows.h"
-#include "leat/feeder/live/text.h"
-
 namespace leat::feeder {
+
+/// What a view is drawn on, and with.
+struct LiveStyle {
+  bool is_terminal = true;
+  std::size_t width = 80;                // columns
+  std::size_t height = ~std::size_t{0};  // lines
+  bool unicode = true;                   // bars, lanes and marks; false: ASCII
+  bool colour = false;                   // control sequences of ECMA-48
+};
+
+/// How often a second a view looks for what there is to show.
+constexpr int kLooksPerSecond = 10;
 
 /// On a terminal, draws a block of lines over the one before; anywhere else, writes lines. Never
 /// waits: while the descriptor takes nothing, nothing is shown. Not thread-safe.
@@ -51,8 +59,6 @@ class LiveView {
 
   /// Throws std::invalid_argument as LiveScreen does.
   LiveView(int fd, Text text);
-  /// Shows the devices of a prefetcher.
-  LiveView(const Live& live, LiveSource source);
   ~LiveView() { end_.set_value(); }
 
  private:

@@ -10,6 +10,7 @@
 #include "leat/csp/wait/cpu_count.h"
 #include "leat/csp/wait/identity.h"
 #include "leat/feeder/dataset.h"
+#include "leat/feeder/live/text.h"
 #include "leat/feeder/live/view.h"
 #include "leat/feeder/plan/packing.h"
 #include "leat/feeder/slots/slot_ring.h"
@@ -237,9 +238,10 @@ Prefetcher::Prefetcher(const Dataset& dataset, const std::vector<gpu::Device>& d
     : parts_(std::make_unique<Parts>(dataset, devices, options)) {
   if (options.live.has_value()) {
     parts_->live = std::make_unique<LiveView>(
-        *options.live, LiveSource{.rings = parts_->rings,
+        options.live->fd,
+        live_text(*options.live, {.rings = parts_->rings,
                                   .batches_per_epoch = batches_per_epoch(),
-                                  .is_shared = options.sharing == Sharing::kDynamic});
+                                  .is_shared = options.sharing == Sharing::kDynamic}));
   }
   parts_->stages.launch(*parts_->group);
 }

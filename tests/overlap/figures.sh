@@ -93,11 +93,13 @@ run = one["runs"][0]
 assert abs(run["overlap_efficiency"] - 1) < 1e-9, run
 assert abs(run["t_step"] - 5e-3) < 1e-12, run
 assert abs(run["t_serial"] - 8e-3) < 1e-12, run
+assert abs(run["excess"] - 1) < 1e-9, run
 assert run["virtual_time"] and run["device"] == "host:0" and "--batch 3MB" in one["command"], one
 real = json.load(open(sys.argv[5]))["runs"][0]
 assert real["overlap_efficiency"] <= 1, real
 assert real["link_efficiency"] <= 1 + 1e-9 and real["accelerator_utilization"] <= 1, real
 assert real["headspace"] >= 0, real
+assert 1 <= real["excess"] < 1.5, real  # of 1.646, when the link was measured with untouched memory
 sweep = json.load(open(sys.argv[2]))["sweep"]
 assert len(sweep) == 6 * 5 * 4, len(sweep)
 for cell in sweep:

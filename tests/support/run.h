@@ -66,8 +66,8 @@ constexpr int rounds(int count) {
 #endif
 }
 
-/// True for the cells of a grid of cases that are left out where each is slow: six of seven. No
-/// size of a grid has the factor 7, so that each value of each parameter is met.
+/// True for the cells of a grid of cases that are left out where each is slow: six of seven. Seven
+/// has no factor in common with the sizes of most axes, so that most values are met.
 constexpr bool is_left_out(int cell) {
 #if defined(LEAT_TSAN)
   return cell % 7 != 0;

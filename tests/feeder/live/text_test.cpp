@@ -197,7 +197,8 @@ TEST(LiveText, NoLineIsWiderThanTheTerminalAndNoBlockHigher) {
 
 // A figure that is cut reads as another one.
 TEST(LiveText, WhatDoesNotFitIsLeftOutWhole) {
-  EXPECT_EQ(text({row()}, {.width = 39}), "\n");
+  EXPECT_EQ(text({row()}, {.width = 20}), "\n1204 of 5000 (24 %)\n");
+  EXPECT_EQ(text({row()}, {.width = 39}), "\n1204 of 5000 (24 %)   333 steps/s\n");
   EXPECT_EQ(text({row()}, {.width = 40}), R"(
 cuda:0   epoch 2   1204 of 5000 (24 %)
   reader  67 % ─► copier  33 %

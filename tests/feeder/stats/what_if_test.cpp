@@ -68,13 +68,13 @@ TEST(WhatIf, WhatHappensThenIsWhatWasSaidToWithinTenPercent) {
   for (const Load& load :
        {Load{300ns, 300ns}, Load{100ns, 1000ns}, Load{25ns, 700ns}, Load{500ns, 350ns},
         Load{250ns, 100ns}, Load{90ns, 380ns}, Load{200ns, 300ns, 500ns}}) {
-    if (support::is_left_out(cell++)) continue;
     const std::array changes = {Change{1, 2, 4},  Change{2, 2, 4}, Change{4, 2, 6},
                                 Change{8, 3, 12}, Change{2, 1, 4}, Change{3, 4, 3}};
     std::array<double, changes.size()> happens{};
     std::ranges::transform(changes, happens.begin(),
                            [&](const Change& then) { return measure(load, then).step; });
     for (const Change& now : {Change{1, 2, 2}, Change{1, 1, 3}, Change{2, 2, 2}, Change{4, 2, 8}}) {
+      if (support::is_left_out(cell++)) continue;
       const Measured today = measure(load, now);
       EXPECT_NEAR(today.stats.t_step, today.step, 0.05 * today.step);
       EXPECT_EQ(today.stats.cpus, 1U);
@@ -94,7 +94,7 @@ TEST(WhatIf, WhatHappensThenIsWhatWasSaidToWithinTenPercent) {
       }
     }
   }
-  EXPECT_EQ(compared, (support::is_left_out(1) ? 1 : 7) * 4 * 6);
+  EXPECT_EQ(compared, (support::is_left_out(1) ? 4 : 7 * 4) * 6);
 }
 
 TEST(WhatIf, WithNothingChangedNothingIsGained) {
