@@ -1,7 +1,8 @@
 // The observers of one device's batches: measurements, trace, slot checks and autotune.
 //
 // The stages and the leases report the instants of a batch's life to the probe and know no
-// observer. In the order in which a batch goes through them:
+// observer; only a reader asks the tuner for a permit to read. In the order in which a batch goes
+// through them:
 //
 //   instant       called by         step timing      sums     trace        slot checks    autotune
 //   filled        reader                             Tread    read
