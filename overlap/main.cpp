@@ -1,5 +1,7 @@
 // leat-overlap: how close a feeding loop is to max(Tc, Tx), and what holds it back.
+#include <fcntl.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -168,6 +170,8 @@ void run(const Options& options, bool is_virtual) {
   std::vector<overlap::Measurement> runs;
   overlap::Effort effort = options.effort;
   effort.progress = &progress;
+  const int of_stderr = fcntl(STDERR_FILENO, F_GETFL);
+  effort.live &= of_stderr != -1 && (of_stderr & O_ACCMODE) != O_RDONLY;  // like the progress
   for (const overlap::Shape& asked : options.shapes) {
     if (options.shapes.size() > 1) progress.set_heading(asked.name + ", ");
     overlap::Measurement measured = overlap::measure(devices, fitted(asked), effort, data.get());

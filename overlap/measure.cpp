@@ -126,7 +126,6 @@ void feed_all(const std::vector<leat::gpu::Device>& devices, const leat::feeder:
       effort.live ? std::optional(leat::feeder::Live{.batches = effort.warm_up + effort.steps})
                   : std::nullopt;
   const Report report = report_of(effort, Phase::kLoop, effort.warm_up + effort.steps);
-  if (effort.live && effort.progress != nullptr) effort.progress->pause();
   Prefetcher prefetcher(data, devices,
                         {.batch_size = shape.batch_size * devices.size(),
                          .prefetch_depth = shape.prefetch_depth,
@@ -139,6 +138,8 @@ void feed_all(const std::vector<leat::gpu::Device>& devices, const leat::feeder:
                          .trace = trace,
                          .live = live,
                          .sample_every = 1});  // the most that is possible: two steps in five
+  // The live view, which draws after a tenth of a second, takes the terminal over.
+  if (effort.live && effort.progress != nullptr) effort.progress->pause();
   into.pinned_bytes = pinned_bytes(devices) - pinned_before;
   for (std::size_t i = 0; i < devices.size(); ++i) {
     into.device_bytes =

@@ -64,14 +64,19 @@ std::vector<std::string> Progress::lines(const leat::feeder::LiveStyle& style) {
   if (is_paused_ || (!style.is_terminal && elsewhere_ == Elsewhere::kNothing)) return {};
   const auto index = static_cast<std::size_t>(phase_);
   const std::uint64_t percent = total_ == 0 ? 0 : 100 * done_ / total_;
-  std::string text = style.is_terminal ? "" : "leat-overlap: ";
-  text += heading_ + "phase " + std::to_string(index + 1) + " of " +
-          std::to_string(kPhases.size()) + ", " + kPhases[index].what + ": " +
-          std::to_string(done_) + " of " + std::to_string(total_) + " " + kPhases[index].unit +
-          " (" + std::to_string(percent) + " %)";
-  if (style.is_terminal && text.size() > style.width) text.resize(style.width);
-  if (style.is_terminal && style.height == 0) return {};
-  return {text};
+  const std::string phase =
+      "phase " + std::to_string(index + 1) + " of " + std::to_string(kPhases.size());
+  const std::string counts = std::to_string(done_) + " of " + std::to_string(total_) + " " +
+                             kPhases[index].unit + " (" + std::to_string(percent) + " %)";
+  const std::string text = heading_ + phase + ", " + kPhases[index].what + ": " + counts;
+  if (!style.is_terminal) return {"leat-overlap: " + text};
+  if (style.height == 0) return {};
+  // The longest text that fits: a figure that is cut reads as another one.
+  for (const std::string& one : {text, phase + ", " + kPhases[index].what + ": " + counts,
+                                 phase + ": " + counts, std::to_string(percent) + " %"}) {
+    if (one.size() <= style.width) return {one};
+  }
+  return {};
 }
 
 }  // namespace overlap

@@ -48,9 +48,11 @@ std::string join(const Items& items, const std::string& between,
                  std::size_t width = std::string::npos) {
   std::string line;
   for (const std::string& item : items) {
-    const std::string longer = line.empty() ? item : line + between + item;
+    std::string longer = line;
+    if (!line.empty()) longer += between;
+    longer += item;
     if (columns(longer) > width) break;
-    line = longer;
+    line = std::move(longer);
   }
   return line;
 }
@@ -214,11 +216,14 @@ std::vector<std::string> live_text(std::span<const LiveRow> rows, const LiveStyl
   // Below the devices is a line more if there is no room for all of them.
   const std::size_t room = (style.height - std::min(style.height, step.size() + 1)) / 3;
   const std::size_t count = std::clamp<std::size_t>(room, 1, rows.size());
-  for (const LiveRow& row : rows.first(count)) {
-    std::ranges::copy(device_lines(row, style), std::back_inserter(lines));
+  for (std::size_t i = 0; i < count; ++i) {
+    // The last place is for the slowest, unless its turn has been.
+    const bool is_slowest = i + 1 == count && static_cast<std::size_t>(slowest - rows.begin()) > i;
+    std::ranges::copy(device_lines(is_slowest ? *slowest : rows[i], style),
+                      std::back_inserter(lines));
   }
   const std::size_t others = rows.size() - count;
-  if (others > 0) lines.push_back("  and " + std::to_string(others) + " devices more");
+  if (others > 0) lines.push_back("  and " + std::to_string(others) + " more");
   std::ranges::copy(step, std::back_inserter(lines));
   lines.resize(std::min(lines.size(), style.height));
   return lines;

@@ -55,8 +55,8 @@ int open_to_write(int fd) {
 
 LiveScreen::LiveScreen(int fd)
     : fd_(open_to_write(fd)),
-      is_terminal_(isatty(fd_) != 0 && environment("TERM") != "" && environment("TERM") != "dumb") {
-}
+      is_terminal_(isatty(fd_) != 0 && !environment("TERM").empty() &&
+                   environment("TERM") != "dumb") {}
 
 LiveScreen::~LiveScreen() {
   if (is_terminal_) flock(fd_, LOCK_UN);  // a process that was forked has it open, too

@@ -9,10 +9,10 @@
 namespace leat::feeder {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kScratchAlignment = 64;
 
 std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
 }
 
 std::size_t longest(const Field& field) {
@@ -25,7 +25,8 @@ std::span<std::byte> Scratch::take(std::size_t bytes) {
   const std::size_t size = aligned(std::max<std::size_t>(bytes, 1));
   if (blocks_.empty() || blocks_.back().size - used_ < size) {
     // Room to align the first byte; operator new aligns to 16 only.
-    blocks_.push_back({std::make_unique_for_overwrite<std::byte[]>(size + kAlignment), size});
+    blocks_.push_back(
+        {std::make_unique_for_overwrite<std::byte[]>(size + kScratchAlignment), size});
     used_ = 0;
   }
   const Block& block = blocks_.back();
@@ -41,7 +42,8 @@ void Scratch::reset() noexcept {
   if (blocks_.size() > 1) {  // replace them by one block of all their sizes
     blocks_.clear();
     try {
-      blocks_.push_back({std::make_unique_for_overwrite<std::byte[]>(taken_ + kAlignment), taken_});
+      blocks_.push_back(
+          {std::make_unique_for_overwrite<std::byte[]>(taken_ + kScratchAlignment), taken_});
     } catch (const std::bad_alloc&) {
       blocks_.clear();  // take() throws, if memory is still short
     }
@@ -100,7 +102,7 @@ SampleBuffer::SampleBuffer(std::span<const Field> fields, std::uint64_t seed, st
       sample_(
           fields_,
           [this]() -> std::span<const std::span<std::byte>> {
-            std::size_t size = kAlignment;
+            std::size_t size = kScratchAlignment;
             for (const Field& field : fields_) size += aligned(field.bytes());
             memory_ = std::make_unique<std::byte[]>(size);
             const auto address = reinterpret_cast<std::uintptr_t>(memory_.get());

@@ -211,6 +211,7 @@ std::string State::text() const {
 
 State State::parse(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
+  if (text.empty()) refuse_state(0, "it is empty");
   if (text.starts_with("leat-state/1 ")) {
     refuse_state(0,
                  "it begins with \"leat-state/1\": a Leat before 0.1.0 wrote it, and states are "

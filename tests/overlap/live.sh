@@ -74,5 +74,6 @@ line='^host:0   epoch 0   [0-9]+ of 560 \([0-9]+ %\)   ([0-9.]+|\?) steps/s   '
 [[ $(grep -cvE "$line|$phase" "$folder/screen") == 0 ]] || fail "another line"
 has "$folder/screen" '560 of 560 \(100 %\)   .* consumer +[0-9]+ % \(limits\)   OE [01]\.'
 ! grep -q $'\x1b' "$folder/screen" || fail "a control sequence where no terminal is"
+"${loop[@]}" --steps 20 --live 2>&- | grep -q '^  OE ' || fail "no result where the standard error is closed"
 [[ ! -s $folder/quiet ]] || fail "lines that nobody asked for: $(cat "$folder/quiet")"
 echo "passed"

@@ -242,10 +242,10 @@ TEST(LiveText, WhatThereIsNoRoomForIsLeftOut) {
   const std::string all = "cuda:0" + one + "cuda:1" + one + "cuda:2" + one + slowest;
   EXPECT_EQ(first_words(100), all);
   EXPECT_EQ(first_words(16), all);
-  EXPECT_EQ(first_words(15), "cuda:0" + one + "cuda:1" + one + "  and|" + slowest);
-  EXPECT_EQ(first_words(10), "cuda:0" + one + "  and|" + slowest);
-  EXPECT_EQ(first_words(7), "cuda:0" + one + "  and|cuda:2,|  copy|  compute|");
-  EXPECT_EQ(first_words(2), "cuda:0|  reader|");
+  EXPECT_EQ(first_words(15), "cuda:0" + one + "cuda:2" + one + "  and|" + slowest);
+  EXPECT_EQ(first_words(10), "cuda:2" + one + "  and|" + slowest);
+  EXPECT_EQ(first_words(7), "cuda:2" + one + "  and|cuda:2,|  copy|  compute|");
+  EXPECT_EQ(first_words(2), "cuda:2|  reader|");
 }
 
 }  // namespace text_test

@@ -201,7 +201,7 @@ TEST(State, ATextOfAnotherVersionIsRefusedAndTheVersionNamed) {
       "\"leat-state/1\": a Leat before 0.1.0 wrote it");
   expect_refused(with_sum(begin_with("2", "3") + "]"),
                  R"(it begins with {"leat_state":3,, not {"leat_state":2,)");
-  expect_refused("", "at byte 0, it begins with , not");
+  expect_refused("", "at byte 0, it is empty");
   expect_refused("\xff\xfe\x01", "at byte 0, it begins with ???, not");
 }
 
