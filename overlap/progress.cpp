@@ -72,8 +72,10 @@ std::vector<std::string> Progress::lines(const leat::feeder::LiveStyle& style) {
   if (!style.is_terminal) return {"leat-overlap: " + text};
   if (style.height == 0) return {};
   // The longest text that fits: a figure that is cut reads as another one.
-  for (const std::string& one : {text, phase + ", " + kPhases[index].what + ": " + counts,
-                                 phase + ": " + counts, std::to_string(percent) + " %"}) {
+  const std::array<std::string, 4> texts = {text,
+                                            phase + ", " + kPhases[index].what + ": " + counts,
+                                            phase + ": " + counts, std::to_string(percent) + " %"};
+  for (const std::string& one : texts) {
     if (one.size() <= style.width) return {one};
   }
   return {};
