@@ -22,26 +22,28 @@ namespace leat::feeder {
 namespace {
 
 using nlohmann::json;
-using nlohmann::ordered_json;
 
 constexpr std::string_view kStateHead = R"({"leat_state":2,)";
 constexpr std::string_view kStateSum = R"(,"sum":")";
 
-ordered_json to_json(const IntervalSet& set) {
-  ordered_json list = ordered_json::array();
-  for (const Interval& one : set.intervals()) list.push_back({one.first, one.end});
-  return list;
+std::string to_json(const IntervalSet& set) {
+  std::string list = "[";
+  for (const Interval& one : set.intervals()) {
+    if (list.size() > 1) list += ',';
+    list += '[' + std::to_string(one.first) + ',' + std::to_string(one.end) + ']';
+  }
+  return list + ']';
 }
 
-ordered_json to_json(const EpochReleases& one) {
-  ordered_json epoch = {{"epoch", one.epoch},
-                        {"batches", to_json(one.batches)},
-                        {"positions", to_json(one.positions)}};
-  if (!one.before.empty()) epoch["before"] = to_json(one.before);
+std::string to_json(const EpochReleases& one) {
+  std::string text = R"({"epoch":)" + std::to_string(one.epoch);
+  text += R"(,"batches":)" + to_json(one.batches) + R"(,"positions":)" + to_json(one.positions);
+  if (!one.before.empty()) text += R"(,"before":)" + to_json(one.before);
   if (one.carry.has_value()) {
-    epoch["carry"] = {one.carry->element, one.carry->position, one.carry->offset};
+    text += R"(,"carry":[)" + std::to_string(one.carry->element) + ',' +
+            std::to_string(one.carry->position) + ',' + std::to_string(one.carry->offset) + ']';
   }
-  return epoch;
+  return text + '}';
 }
 
 // Returns the end of a text: the 32-bit FNV-1a of everything before it.
@@ -193,19 +195,24 @@ EpochReleases parse_epoch(const StateValue& value, const State& state, const Bat
 }  // namespace
 
 std::string State::text() const {
-  ordered_json all = {{"leat_state", 2}, {"samples", samples}};
-  if (elements > 0) all["elements"] = elements;
-  all["batch_size"] = batch_size;
-  all["seed"] = seed;
-  all["order"] = to_string(order);
-  all["last_batch"] = to_string(last_batch);
-  all["rank"] = rank;
-  all["ranks"] = ranks;
-  all["world_size"] = world_size;
-  ordered_json& list = all["epochs"] = ordered_json::array();
-  for (const EpochReleases& one : epochs) list.push_back(to_json(one));
-  std::string text = all.dump();
-  text.pop_back();  // the closing brace, which follows the sum
+  std::string text(kStateHead);
+  const auto add = [&text](std::string_view name, const std::string& value) {
+    if (text.size() > kStateHead.size()) text += ',';
+    text.append("\"").append(name).append("\":").append(value);
+  };
+  const auto quoted = [](std::string_view word) { return '"' + std::string(word) + '"'; };
+  add("samples", std::to_string(samples));
+  if (elements > 0) add("elements", std::to_string(elements));
+  add("batch_size", std::to_string(batch_size));
+  add("seed", std::to_string(seed));
+  add("order", quoted(to_string(order)));
+  add("last_batch", quoted(to_string(last_batch)));
+  add("rank", std::to_string(rank));
+  add("ranks", std::to_string(ranks));
+  add("world_size", std::to_string(world_size));
+  std::string list;
+  for (const EpochReleases& one : epochs) list += (list.empty() ? "[" : ",") + to_json(one);
+  add("epochs", list.empty() ? "[]" : list + ']');
   return text + sum_of(text);
 }
 
