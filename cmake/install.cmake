@@ -1,12 +1,14 @@
-# The package: public headers under include/leat, the libraries, and find_package(leat).
+# The package: public headers under include/leat, the libraries, find_package(leat), pkg-config's
+# files, the licence.
 
 include(CMakePackageConfigHelpers)
-include(cmake/public_headers.cmake)
 
 set(leat_config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/leat")
 
-install(TARGETS leat_csp leat_gpu leat_feeder leat_c leat_leat EXPORT leat-targets)
+list(TRANSFORM leat_components PREPEND leat_ OUTPUT_VARIABLE targets)
+install(TARGETS ${targets} leat_leat EXPORT leat-targets)
 install(EXPORT leat-targets NAMESPACE leat:: DESTINATION "${leat_config_dir}")
+install(FILES LICENSE README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 leat_with_included(headers ${leat_public_headers})
 foreach(header IN LISTS headers)
@@ -14,6 +16,13 @@ foreach(header IN LISTS headers)
   install(FILES ${header} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/leat/${folder}")
 endforeach()
 
+foreach(option BUILD_SHARED_LIBS LEAT_WITH_CUDA)
+  if(${option}) # in leat-config.cmake, ON or OFF
+    set(${option} ON)
+  else()
+    set(${option} OFF)
+  endif()
+endforeach()
 configure_package_config_file(
   cmake/leat-config.cmake.in "${PROJECT_BINARY_DIR}/leat-config.cmake"
   INSTALL_DESTINATION "${leat_config_dir}"
@@ -26,3 +35,48 @@ install(
   FILES "${PROJECT_BINARY_DIR}/leat-config.cmake" "${PROJECT_BINARY_DIR}/leat-config-version.cmake"
   DESTINATION "${leat_config_dir}"
 )
+
+# For pkg-config. Paths are relative to the file, as CMake's are. What static libraries link is in Libs,
+# not in Libs.private: they can be linked in no other way.
+file(RELATIVE_PATH up "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
+set(prefix "\${pcfiledir}/${up}")
+set(libdir "\${prefix}")
+set(includedir "\${prefix}")
+cmake_path(APPEND libdir "${CMAKE_INSTALL_LIBDIR}")
+cmake_path(APPEND includedir "${CMAKE_INSTALL_INCLUDEDIR}")
+
+set(leat_csp_links ${leat_sanitize_flags} -pthread)
+if(NOT BUILD_SHARED_LIBS)
+  get_filename_component(folder "${leat_boost_context}" DIRECTORY)
+  get_filename_component(archive "${leat_boost_context}" NAME)
+  set(leat_csp_links "-L${folder}" "-l:${archive}" "-Wl,--exclude-libs,${archive}" ${leat_csp_links})
+  foreach(library IN LISTS CMAKE_CXX_IMPLICIT_LINK_LIBRARIES)
+    if(library MATCHES "^(stdc\\+\\+|c\\+\\+|m)$") # programs in C are linked with them, too
+      list(APPEND leat_csp_links "-l${library}")
+    endif()
+  endforeach()
+  if(LEAT_WITH_CUDA)
+    get_target_property(runtime ${leat_cudart} LOCATION)
+    get_filename_component(folder "${runtime}" DIRECTORY)
+    get_filename_component(archive "${runtime}" NAME)
+    set(leat_gpu_links "-L${folder}" "-l:${archive}" "-Wl,--exclude-libs,${archive}" -ldl -lrt)
+  endif()
+  set(leat_feeder_links -ljpeg -lz)
+endif()
+
+# leat_install_pc(name links...), with what is `required`
+function(leat_install_pc name)
+  list(JOIN ARGN " " links)
+  list(JOIN leat_sanitize_flags " " sanitize)
+  configure_file(cmake/leat.pc.in "${PROJECT_BINARY_DIR}/${name}.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/${name}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endfunction()
+
+set(required "")
+foreach(component IN LISTS leat_components)
+  leat_install_pc(leat-${component} -lleat_${component} ${leat_${component}_links})
+  if(NOT component STREQUAL "c")
+    set(required leat-${component})
+  endif()
+endforeach()
+leat_install_pc(leat)

@@ -21,6 +21,11 @@ list(REMOVE_ITEM leat_public_headers csp/explore.h) # of leat_csp_explore, which
 if(NOT LEAT_WITH_BOOST_FIBER)
   list(REMOVE_ITEM leat_public_headers csp/boost_fiber.h)
 endif()
+foreach(folder gpu feeder)
+  if(NOT folder IN_LIST leat_components)
+    list(FILTER leat_public_headers EXCLUDE REGEX "^${folder}/")
+  endif()
+endforeach()
 
 # leat_with_included(out header...): the headers, and those of Leat that they include.
 function(leat_with_included out)

@@ -19,6 +19,20 @@ set(CMAKE_UNITY_BUILD_BATCH_SIZE 40)
 # eighth faster.
 add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,GNU>:SHELL:--param ggc-min-heapsize=1000000>")
 
+# What is installed finds the shared libraries beside it.
+if(BUILD_SHARED_LIBS AND NOT DEFINED CMAKE_INSTALL_RPATH)
+  file(RELATIVE_PATH lib "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
+  set(CMAKE_INSTALL_RPATH "$ORIGIN;$ORIGIN/${lib}")
+endif()
+
+# Two versions of Leat in a process do not see each other. A shared library exports Leat's own
+# symbols, with a version; a static one gives a module nothing to export.
+set(leat_soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+set(leat_exports "${PROJECT_BINARY_DIR}/exports.map")
+file(CONFIGURE OUTPUT "${leat_exports}" CONTENT
+     "LEAT_@leat_soversion@ { global: *4leat*; leat_*; local: *; };\n" @ONLY
+)
+
 # leat_add_library(csp a.cpp b.cpp): the target leat_csp, for users leat::csp.
 function(leat_add_library name)
   set(target leat_${name})
@@ -34,8 +48,17 @@ function(leat_add_library name)
     PROPERTIES EXPORT_NAME ${name}
                POSITION_INDEPENDENT_CODE ON # a static Leat inside somebody's shared object
                VERSION ${PROJECT_VERSION}
-               SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+               SOVERSION ${leat_soversion}
   )
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "SHARED_LIBRARY")
+    target_link_options(${target} PRIVATE "LINKER:--version-script=${leat_exports}")
+    set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS "${leat_exports}")
+  else()
+    set_target_properties(
+      ${target} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+    )
+  endif()
   leat_set_warnings(${target})
   leat_set_sanitizers(${target})
 endfunction()

@@ -17,6 +17,7 @@
 #include <cstdint>
 
 #include "leat/csp/base/atomic.h"
+#include "leat/csp/wait/required.h"
 
 namespace leat {
 

@@ -18,6 +18,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "leat/csp/wait/required.h"
+
 namespace leat {
 
 /// The environment failed: a file, a device, a peer. what() is one line: what failed, where, and

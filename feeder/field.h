@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "leat/csp/wait/required.h"
+
 namespace leat::feeder {
 
 /// The type of a tensor's elements.

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "leat/csp/wait/required.h"
+
 namespace leat::gpu {
 
 /// Where memory lies. It is part of a span's type, so the compiler checks the direction of a copy.

@@ -4,6 +4,8 @@
 // identity: code compares it, keeps it, or passes it to the functions of this file.
 #pragma once
 
+#include "leat/csp/wait/required.h"
+
 namespace leat {
 
 class Clock;

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "leat/csp/wait/required.h"
+
 namespace leat {
 
 /// The step from one counter of a sequence to the next.

@@ -138,6 +138,9 @@ void check_size(std::size_t size, std::size_t least, std::size_t most, const cha
 
 extern "C" {
 
+#if defined(LEAT_SANITIZED)
+const char LEAT_SANITIZED = 1;
+#endif
 const char* leat_version(void) { return LEAT_VERSION; }
 
 const char* leat_error_text(void) { return leat::feeder::c::kept_error(); }

@@ -26,8 +26,7 @@
  * Errors: a function that can fail returns a leat_status: LEAT_OK (0) on success, a negative value
  * on an error. leat_error_text() then says what failed, where, and what to do. A call with a null
  * pointer or a closed handle returns LEAT_ERROR_ARGUMENT; other pointers must point to valid
- * memory. C++ exceptions do not leave Leat. Any function may also return LEAT_ERROR_MEMORY, and
- * LEAT_ERROR_INTERNAL for an error that is none of the others.
+ * memory. No C++ exception leaves Leat. Any function may return LEAT_ERROR_MEMORY or _INTERNAL.
  *
  * Thread safety: any thread may call any function. One thread at a time may use a batch. One thread
  * at a time may be in leat_prefetcher_next of a prefetcher; a second call returns
@@ -37,8 +36,7 @@
  *
  * Ownership: the caller owns each handle that it gets, and closes it (a batch: releases it).
  * Handles may be closed in any order: a prefetcher keeps its dataset, a batch its memory. Closing a
- * handle twice returns LEAT_ERROR_ARGUMENT. A handle that is never closed is freed with the
- * process; a leak checker may report it.
+ * handle twice returns LEAT_ERROR_ARGUMENT. A handle never closed is freed with the process.
  *
  * Versions: structs that may grow begin with their size, or are passed with it. A program that was
  * compiled with an older header runs with a newer library. The numbers of enumerators never change.
@@ -47,6 +45,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "leat/feeder/interop/c/sanitized.h"
 
 /* NOLINTBEGIN(readability-identifier-naming,modernize-redundant-void-arg): it is C */
 
