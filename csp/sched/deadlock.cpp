@@ -56,6 +56,15 @@ std::string describe(const Fiber& fiber) {
   return line;
 }
 
+// Returns the beginning of the text of a deadlock: why no timer may be left, where virtual time is so
+// late that sleeps beyond its end may have none (Deadline::after).
+std::string near_the_end(const Clock& clock) {
+  const Duration now = clock.now().time_since_epoch();
+  if (!clock.is_virtual() || now < Duration::max() / 2) return {};
+  return "virtual time ends at 2^63 ns (292 years) and has reached " + std::to_string(now.count()) +
+         " ns: waits that would end later never do; ";
+}
+
 // The graph of fibers that wait for each other:
 //
 // Waits on                                | for
@@ -229,7 +238,7 @@ bool SchedulerCore::end_deadlock() noexcept {
   // Under lock_: a fiber that another thread wakes meanwhile cannot run.
   const std::vector<const Fiber*> stuck = stuck_fibers();
   if (stuck.empty()) return false;
-  const std::string text = describe(stuck);
+  const std::string text = near_the_end(*clock_) + describe(stuck);
   const DeadlockStep step = next_deadlock_step();
   const bool breaks = step != DeadlockStep::kCancel;
   const bool breaks_first = breaks && !std::exchange(reported_broken_shields_, true);

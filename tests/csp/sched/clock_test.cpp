@@ -55,6 +55,25 @@ TEST(VirtualClock, StartsAtItsEpochAndEndsWhereTheLastSleeperWoke) {
   });
 }
 
+TEST(VirtualClock, ItsEndIsToldAndNotOnlyADeadlock) {
+  on_each_worker_count_with_clock([](const SchedulerOptions& options, const VirtualClock&) {
+    try {
+      run(
+          [] {
+            for (;;) sleep_for(std::chrono::hours(24 * 365 * 100));
+          },
+          options);
+      ADD_FAILURE() << "time went on";
+    } catch (const Deadlock& e) {
+      const std::string text = e.what();
+      EXPECT_NE(text.find("virtual time ends at 2^63 ns (292 years) and has reached 6307200000"),
+                std::string::npos)
+          << text;
+      EXPECT_NE(text.find("waits that would end later never do; "), std::string::npos) << text;
+    }
+  });
+}
+
 TEST(VirtualClock, SpendsNoRealTime) {
   const auto start = std::chrono::steady_clock::now();
   run_each([] {
