@@ -11,6 +11,7 @@
 #include <csetjmp>
 #include <cstdio>  // jpeglib.h needs it and does not include it
 #include <stdexcept>
+#include <string_view>
 #include <vector>
 
 #include "leat/feeder/sources/checks.h"
@@ -34,21 +35,53 @@ constexpr std::uint32_t kMargin = 8;
 // The rows requested from libjpeg at a time. It never has more than 16 ready.
 constexpr std::uint32_t kRowsAtOnce = 16;
 
+constexpr const char* kConvert =
+    "convert it to a baseline or progressive JPEG image of 8 bits, or leave it out "
+    "(PrefetcherOptions::read_failures)";
+
+// Returns what else the file is, by its first bytes; null: none of these.
+const char* other_format(std::span<const std::byte> bytes) {
+  const std::string_view start(reinterpret_cast<const char*>(bytes.data()),
+                               std::min<std::size_t>(bytes.size(), 12));
+  const std::string_view tail = start.size() > 4 ? start.substr(4) : std::string_view();
+  if (start.starts_with("\x89PNG")) return "a PNG image";
+  if (start.starts_with("GIF8")) return "a GIF image";
+  if (start.starts_with("RIFF") && tail.ends_with("WEBP")) return "a WebP image";
+  if (start.starts_with("II*") || start.starts_with(std::string_view("MM\0*", 4)))
+    return "a TIFF image";
+  if (start.starts_with("BM") && start.size() == 12) return "a BMP image";
+  if (tail.starts_with("ftypavif")) return "an AVIF image";
+  if (tail.starts_with("ftypheic")) return "a HEIC image";
+  if (tail.starts_with("JXL ") || start.starts_with("\xff\x0a")) return "a JPEG XL image";
+  if (tail.starts_with("jP  ")) return "a JPEG 2000 image";
+  return nullptr;
+}
+
 // Multiplies two bytes as fractions of 255, rounded as Pillow does.
 std::uint8_t multiply(unsigned a, unsigned b) {
   const unsigned product = a * b + 128;
   return static_cast<std::uint8_t>((product + (product >> 8)) >> 8);
 }
 
-// `inverted`: 255 means no ink, as Adobe writes it.
-void rgb_from_cmyk(const std::uint8_t* cmyk, std::uint8_t* rgb, std::size_t pixels, bool inverted) {
+// 255 means no ink, as Adobe writes it. Other programs do the same and leave out Adobe's marker.
+void rgb_from_cmyk(const std::uint8_t* cmyk, std::uint8_t* rgb, std::size_t pixels) {
   for (std::size_t i = 0; i < pixels; ++i, cmyk += 4, rgb += 3) {
-    const std::uint8_t flip = inverted ? 255 : 0;  // the value is then the ink, 255 the most
-    const unsigned paper = 255U - (cmyk[3] ^ flip);
     for (int c = 0; c < 3; ++c) {
-      rgb[c] = static_cast<std::uint8_t>(paper - multiply(cmyk[c] ^ flip, paper));
+      rgb[c] = static_cast<std::uint8_t>(cmyk[3] - multiply(255U - cmyk[c], cmyk[3]));
     }
   }
+}
+
+// Whether a scaled image may be cropped. Before version 3, jpeg_crop_scanline() of libjpeg-turbo
+// computes a component's width as if it were not scaled. The component is then interpolated only in
+// part, and the rest of its row is uninitialized memory. This affects components that remain
+// subsampled in one direction after scaling: one sample for 4 x 2 or 2 x 4 pixels. The version is
+// not asked for: such images are rare, and without a crop they are only slower.
+bool may_crop_scaled(const jpeg_decompress_struct& info) {
+  return std::all_of(info.comp_info, info.comp_info + info.num_components, [&](const auto& one) {
+    return info.max_h_samp_factor * info.max_v_samp_factor <
+           8 * one.h_samp_factor * one.v_samp_factor;
+  });
 }
 
 }  // namespace
@@ -98,7 +131,7 @@ struct JpegDecoder::State {
     if (!returns(calls)) {
       throw JpegError(message.data() + std::string(", near byte ") + std::to_string(position()) +
                           " of " + std::to_string(size),
-                      kFetchAgain);
+                      is_unsupported() ? kConvert : kFetchAgain);
     }
   }
   template <class F>
@@ -109,12 +142,25 @@ struct JpegDecoder::State {
   }
 
   [[noreturn]] void fail(const char* problem) {
+    errors.msg_code = 0;
     std::snprintf(message.data(), message.size(), "%s", problem);
     std::longjmp(jump, 1);  // NOLINT(cert-err52-cpp)
   }
   [[noreturn]] void fail_as_libjpeg_says() {
     errors.format_message(reinterpret_cast<j_common_ptr>(&info), message.data());
     std::longjmp(jump, 1);  // NOLINT(cert-err52-cpp)
+  }
+  // Whether the image may be whole, of a kind that libjpeg cannot decode.
+  [[nodiscard]] bool is_unsupported() const {
+    switch (errors.msg_code) {
+      case JERR_ARITH_NOTIMPL:
+      case JERR_BAD_PRECISION:
+      case JERR_CCIR601_NOTIMPL:
+      case JERR_CONVERSION_NOTIMPL:
+      case JERR_FRACT_SAMPLE_NOTIMPL:
+      case JERR_SOF_UNSUPPORTED: return true;
+      default: return false;
+    }
   }
   void warned(int level) {
     if (level >= 0) return;  // traces
@@ -147,6 +193,9 @@ unsigned JpegDecoder::warnings() const noexcept { return state_->warnings; }
 JpegHeader JpegDecoder::open(std::span<const std::byte> bytes) {
   State& s = *state_;
   jpeg_abort_decompress(&s.info);
+  if (const char* const other = other_format(bytes)) {
+    throw JpegError(std::string("it is ") + other, kConvert);
+  }
   s.source.next_input_byte = reinterpret_cast<const JOCTET*>(bytes.data());
   s.source.bytes_in_buffer = s.size = bytes.size();
   s.warnings = 0;
@@ -187,6 +236,7 @@ JpegRegion JpegDecoder::start(const JpegRegion& wanted, unsigned denominator) {
   JDIMENSION columns = std::min(width, wanted.left + wanted.width + kMargin) - left;
   s.guarded([&] {
     jpeg_start_decompress(&s.info);
+    if (denominator > 1 && !may_crop_scaled(s.info)) left = 0, columns = s.info.output_width;
     if (columns < s.info.output_width) jpeg_crop_scanline(&s.info, &left, &columns);
     if (wanted.top > 0) jpeg_skip_scanlines(&s.info, wanted.top);
   });
@@ -209,7 +259,7 @@ void JpegDecoder::read(std::span<std::uint8_t> pixels, std::uint32_t rows) {
       if (s.info.out_color_space == JCS_CMYK) {
         JSAMPROW row = s.cmyk.data();
         done = jpeg_read_scanlines(&s.info, &row, 1);
-        rgb_from_cmyk(row, next, s.info.output_width, s.info.saw_Adobe_marker != FALSE);
+        rgb_from_cmyk(row, next, s.info.output_width);
       } else {
         std::array<JSAMPROW, kRowsAtOnce> to;  // NOLINT(cppcoreguidelines-pro-type-member-init)
         const std::uint32_t now = std::min(left, kRowsAtOnce);

@@ -2,10 +2,10 @@
 //
 // Reads baseline, extended, progressive and arithmetic-coded images of 8 bits a sample (ISO/IEC
 // 10918-1) with 1, 3 or 4 components. A grey image gets three equal channels. CMYK and YCCK become
-// RGB as in Pillow's convert("RGB"): R = K C / 255 of Adobe's inverted values. Color profiles and
-// the orientation in Exif are ignored. The inverse DCT is the accurate one ("islow"), and chroma is
-// interpolated ("fancy upsampling"). So the pixels equal those of Pillow and torchvision, to the
-// bit, if they use the same library.
+// RGB as in Pillow's convert("RGB"): R = K C / 255 of Adobe's inverted values, with or without
+// Adobe's marker. Color profiles and the orientation in Exif are ignored. The inverse DCT is the
+// accurate one ("islow"), and chroma is interpolated ("fancy upsampling"). So the pixels equal
+// those of Pillow and torchvision, to the bit, if they use the same library.
 //
 // Damage is detected only where libjpeg detects it: invalid codes, or too few or too many of them.
 // JPEG has no checksum, so a changed byte may just change pixels.
@@ -80,10 +80,11 @@ class JpegDecoder {
   /// twice as fast. (Other scales of libjpeg are no faster than 1.)
   ///
   /// Decodes the region `wanted`, in pixels of that size. Returns the region that is decoded: the
-  /// same rows, but perhaps more columns, because decoding begins at the edge of a block. The
-  /// pixels are those of the whole image. Rows below `wanted` are not decoded, and damage there is
-  /// not detected. Throws std::invalid_argument for another denominator, and for a region that is
-  /// empty or not in the image.
+  /// same rows, but perhaps more columns: decoding begins at the edge of a block, and a scaled
+  /// image of 4 x 2 or 2 x 4 pixels to a sample of chroma is decoded in its whole width. The pixels
+  /// are those of the whole image. Rows below `wanted` are not decoded, and damage there is not
+  /// detected. Throws std::invalid_argument for another denominator, and for a region that is empty
+  /// or not in the image.
   JpegRegion start(const JpegRegion& wanted, unsigned denominator = 1);
 
   /// Decodes the next `rows` rows of the region that start() returned: 3 bytes a pixel, no gap

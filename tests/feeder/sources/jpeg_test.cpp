@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "leat/feeder/random.h"
@@ -59,6 +60,8 @@ std::vector<JpegEncoding> encodings() {
           {.chroma_columns = 1, .chroma_rows = 1},
           {.chroma_columns = 1, .chroma_rows = 2},
           {.chroma_columns = 4, .chroma_rows = 1},
+          {.chroma_columns = 4, .chroma_rows = 2},  // "4:1:0"
+          {.chroma_columns = 2, .chroma_rows = 4},
           {.progressive = true},
           {.restart_rows = 1},
           {.color = JpegColor::kGray},
@@ -138,6 +141,15 @@ TEST(Jpeg, CmykBecomesRgb) {
   JpegDecoder decoder;
   EXPECT_EQ(decoder.open(image).components, 4U);
   EXPECT_LT(mean_difference(decode(image), original), 2);
+}
+
+// Pillow takes the values for Adobe's in both cases.
+TEST(Jpeg, CmykWithoutAdobesMarkerIsTheSameImage) {
+  Image image = from_hex(kPillowCmyk);
+  constexpr std::ptrdiff_t kAfterStart = 2;
+  constexpr std::ptrdiff_t kMarkerBytes = 16;
+  image.erase(image.begin() + kAfterStart, image.begin() + kAfterStart + kMarkerBytes);
+  EXPECT_EQ(crc32_of(decode(image)), 0xd00a9fc2U);
 }
 
 TEST(Jpeg, RegionsAreWhatTheyAreInTheWholeImage) {
@@ -262,15 +274,43 @@ TEST(Jpeg, WhatIsNoImageIsTold) {
     for (const char letter : text) bytes.push_back(static_cast<std::byte>(letter));
     return bytes;
   };
-  expect_contains(error_from(bytes_of("\x89PNG\r\n")), {"Not a JPEG file: starts with 0x89 0x50"});
+  expect_contains(error_from(bytes_of("<html>404")),
+                  {"Not a JPEG file: starts with 0x3c 0x68", "fetch the file again"});
   Image image = encode_jpeg(synthetic_image(1, 0, 60, 50), 60, 50);
   const std::vector<std::byte> marker = {std::byte{0xff}, std::byte{0xc0}};
   const auto frame = std::search(image.begin(), image.end(), marker.begin(), marker.end());
   frame[4] = std::byte{12};
-  expect_contains(error_from(image), {"Unsupported JPEG data precision 12"});
+  expect_contains(error_from(image), {"Unsupported JPEG data precision 12", "convert it"});
   frame[4] = std::byte{8};
   frame[1] = std::byte{0xc3};
-  expect_contains(error_from(image), {"Unsupported JPEG process"});
+  expect_contains(error_from(image), {"Unsupported JPEG process", "convert it"});
+}
+
+// ImageNet has a PNG image named .JPEG. To fetch it again would not help.
+TEST(Jpeg, AnotherFormatIsNamedWithWhatToDo) {
+  using namespace std::string_literals;
+  const std::vector<std::pair<std::string, std::string>> formats = {
+      {"\x89PNG\r\n\x1a\n"s, "a PNG image"},
+      {"GIF89a"s, "a GIF image"},
+      {"RIFF\x10\0\0\0WEBPVP8 "s, "a WebP image"},
+      {"II*\0"s, "a TIFF image"},
+      {"MM\0*"s, "a TIFF image"},
+      {"BM\x10\0\0\0\0\0\0\0\0\0"s, "a BMP image"},
+      {"\0\0\0\x1c"
+       "ftypavif"s,
+       "an AVIF image"},
+      {"\0\0\0\x1c"
+       "ftypheic"s,
+       "a HEIC image"},
+      {"\0\0\0\x0cJXL \r\n"s, "a JPEG XL image"},
+      {"\0\0\0\x0cjP  \r\n"s, "a JPEG 2000 image"}};
+  for (const auto& [start, name] : formats) {
+    for (const std::string& rest : {""s, std::string(100, '?')}) {
+      Image image;
+      for (const char letter : start + rest) image.push_back(static_cast<std::byte>(letter));
+      expect_contains(error_from(image), {"it is " + name, "convert it", "read_failures"});
+    }
+  }
 }
 
 TEST(Jpeg, AnAbsurdSizeIsRefusedBeforeAnythingIsAllocated) {
