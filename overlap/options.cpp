@@ -10,6 +10,8 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <sstream>
+#include <string>
 #include <string_view>
 
 #include "leat/overlap/datasets.h"
@@ -49,6 +51,19 @@ leat::Duration time_of(double nanoseconds) { return leat::Duration(std::llround(
 CLI::Validator quiet(CLI::Validator validator) {
   validator.description("");
   return validator;
+}
+
+// As CLI::Range, but refuses NaN, too.
+template <class T>
+CLI::Validator within(T least, T most) {
+  const auto check = [least, most](const std::string& text) -> std::string {
+    T value{};
+    if (CLI::detail::lexical_cast(text, value) && value >= least && value <= most) return {};
+    std::ostringstream problem;
+    problem << "Value " << text << " not in range [" << least << " - " << most << "]";
+    return problem.str();
+  };
+  return {check, ""};
 }
 
 class Formatter : public CLI::Formatter {
@@ -101,17 +116,17 @@ class CommandLine {
   void add_size(const char* group, const char* name, double& into, double least, const char* help) {
     add(group, name, "SIZE", into, help)
         .transform(quiet(with_unit(kSizes, "SIZE")))
-        ->check(quiet(CLI::Range(least, kMostBytes)));
+        ->check(within(least, kMostBytes));
   }
   void add_time(const char* group, const char* name, double& into, const char* help) {
     add(group, name, "TIME", into, help)
         .transform(quiet(with_unit(kTimes, "TIME")))
-        ->check(quiet(CLI::Range(0.0, kMostNanoseconds)));
+        ->check(within(0.0, kMostNanoseconds));
   }
   template <class T>
   void add_number(const char* group, const char* name, const char* type, auto& into, T least,
                   T most, const char* help) {
-    add(group, name, type, into, help).check(quiet(CLI::Range(least, most)));
+    add(group, name, type, into, help).check(within(least, most));
   }
   void add_count(const char* group, const char* name, auto& into, int least, int most,
                  const char* help) {
@@ -127,7 +142,7 @@ class CommandLine {
     add(kGroup, "--link", "RATE", link_, "host: model a link of that rate, such as 10GB/s")
         .transform(quiet(with_unit(kSizes, "RATE")))
         ->transform(quiet(CLI::Validator(without_per_second, "")))  // runs before the conversion
-        ->check(quiet(CLI::Range(1e5, 1e15)));
+        ->check(within(1e5, 1e15));
     add_flag(kGroup, "--virtual", options_.virtual_time,
              "host: run in virtual time, where every figure is exact arithmetic");
   }

@@ -37,6 +37,15 @@ expect 2 'excludes' --data mnist:x --jitter 1
 expect 2 'excludes' --sweep --depth 2
 expect 2 'excludes' --sweep --steps 5
 expect 2 'seconds.*requires|requires.*sweep' --seconds 2
+# No number is NaN or infinite: a sweep of NaN seconds would not end.
+for number in nan NaN -nan inf 1e999 -1; do
+  expect 2 'seconds' --sweep --seconds "$number"
+  expect 2 'jitter' --jitter "$number"
+  expect 2 'straggler-factor' --straggler-factor "$number"
+  expect 2 'compute' --compute "${number}ms"
+  expect 2 'batch' --batch "${number}MiB"
+  expect 2 'link' --device host --link "${number}GB/s"
+done
 expect 2 'gemm' --products 3
 expect 2 'no CPU computes in virtual time' --device host --virtual --compute-kind cpu
 expect 2 'no CPU computes in virtual time' --device host --virtual --read 1ms --read-kind computing
