@@ -15,6 +15,24 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
 }
 
+// Bytes of all fields, aligned. Throws if they are more than any memory has, also where the sum or
+// a product would overflow.
+std::size_t room_for(std::span<const Field> fields) {
+  double sum = kScratchAlignment;
+  std::size_t size = kScratchAlignment;
+  for (const Field& field : fields) {
+    auto bytes = static_cast<double>(size_of(field.dtype));
+    for (const std::int64_t extent : field.shape) bytes *= static_cast<double>(extent);
+    sum += std::abs(bytes);
+    size += aligned(field.bytes());
+    if (sum > 0x1p55) {
+      throw std::invalid_argument("leat: the fields of a sample up to \"" + field.name +
+                                  "\" are larger than any memory");
+    }
+  }
+  return size;
+}
+
 std::size_t longest(const Field& field) {
   return field.shape.empty() ? 1 : static_cast<std::size_t>(field.shape[0]);
 }
@@ -102,9 +120,7 @@ SampleBuffer::SampleBuffer(std::span<const Field> fields, std::uint64_t seed, st
       sample_(
           fields_,
           [this]() -> std::span<const std::span<std::byte>> {
-            std::size_t size = kScratchAlignment;
-            for (const Field& field : fields_) size += aligned(field.bytes());
-            memory_ = std::make_unique<std::byte[]>(size);
+            memory_ = std::make_unique<std::byte[]>(room_for(fields_));
             const auto address = reinterpret_cast<std::uintptr_t>(memory_.get());
             std::byte* next = memory_.get() + (aligned(address) - address);
             for (const Field& field : fields_) {

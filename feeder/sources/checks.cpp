@@ -9,6 +9,9 @@
 namespace leat::feeder {
 namespace {
 
+// No memory has more. Two such numbers may be added.
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 55;
+
 std::string text(std::span<const Field> fields) {
   std::string all;
   for (const Field& field : fields) {
@@ -37,13 +40,24 @@ std::uint64_t fixed_bytes(const Field& field, const char* of_what) {
   std::uint64_t bytes = size_of(field.dtype);
   for (const std::int64_t extent : field.shape) {
     if (extent < 1) refuse("has an extent of " + std::to_string(extent) + "; the least is 1");
-    // Well below 2^64, because the sizes of several fields are added.
-    if (bytes > (std::uint64_t{1} << 56) / static_cast<std::uint64_t>(extent)) {
+    if (bytes > kMostBytes / static_cast<std::uint64_t>(extent)) {
       refuse("is larger than any memory");
     }
     bytes *= static_cast<std::uint64_t>(extent);
   }
   return bytes;
+}
+
+std::uint64_t fixed_bytes(std::span<const Field> fields, const char* of_what) {
+  std::uint64_t total = 0;
+  for (const Field& field : fields) {
+    total += fixed_bytes(field, of_what);
+    if (total > kMostBytes) {
+      throw std::invalid_argument("leat: the fields of " + std::string(of_what) + " up to \"" +
+                                  field.name + "\" are larger than any memory");
+    }
+  }
+  return total;
 }
 
 void check_index(const Dataset& data, std::uint64_t index) {

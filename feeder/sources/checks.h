@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,9 @@ namespace leat::feeder {
 
 /// Advice at the end of several errors.
 inline constexpr const char* kFetchAgain = "fetch the file again and compare its checksum";
+
+/// Advice for a shard that seems to lack something.
+inline constexpr const char* kAcceptShort = "set WebDatasetOptions::accept_short_shards";
 
 /// Advice after a failure to open or read a file: "check that <what> may be read".
 [[nodiscard]] std::string advice_for_unreadable(std::string_view what = "it is a file and");
@@ -26,6 +30,9 @@ inline constexpr std::uint64_t kTarBlock = 512;
 /// Bytes of a field of fixed length. Throws std::invalid_argument, with `of_what`, if the length of
 /// the field is variable, an extent is below 1, or the product is too large.
 [[nodiscard]] std::uint64_t fixed_bytes(const Field& field, const char* of_what);
+
+/// Bytes of a sample of these fields, one behind the other. Throws as fixed_bytes() does.
+[[nodiscard]] std::uint64_t fixed_bytes(std::span<const Field> fields, const char* of_what);
 
 /// Throws leat::Error if `data` has no sample `index`.
 void check_index(const Dataset& data, std::uint64_t index);

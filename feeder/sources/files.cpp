@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <system_error>
+#include <utility>
 
 #include "leat/csp/error.h"
 #include "leat/feeder/sources/checks.h"
@@ -22,24 +23,43 @@ namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 
 constexpr std::size_t kMostNames = 1'000'000;
+constexpr std::size_t kMostNameBytes = std::size_t{1} << 28;  // of all names
+constexpr std::size_t kDeepest = 64;                          // braces within braces
+
+// The beginning of a long pattern, for a message.
+std::string shown_pattern(const std::string& pattern) {
+  constexpr std::size_t kMost = 400;
+  return pattern.size() <= kMost ? pattern : pattern.substr(0, kMost) + "...";
+}
 
 [[noreturn]] void fail(const std::string& pattern, const std::string& problem,
                        const std::string& advice) {
-  throw Error("leat: no files from \"" + pattern + "\": " + problem + "; " + advice);
+  throw Error("leat: no files from \"" + shown_pattern(pattern) + "\": " + problem + "; " + advice);
 }
 
 [[noreturn]] void fail_to_read(const std::string& pattern, const fs::path& path,
                                const std::error_code& error) {
-  fail(pattern, path.string() + ": " + error.message(), advice_for_unreadable("it is there and"));
+  fail(pattern, shown_pattern(path.string()) + ": " + error.message(),
+       advice_for_unreadable("it is there and"));
 }
 
 // --- Braces. `whole` is the whole pattern, for messages.
+
+[[noreturn]] void fail_for_many(const std::string& whole) {
+  fail(whole,
+       "its braces stand for more than " + std::to_string(kMostNames) + " names, or for names of " +
+           std::to_string(kMostNameBytes) + " bytes",
+       "use a wildcard");
+}
 
 // Returns the index of the } that closes the { at text[open].
 std::size_t closing(std::string_view text, std::size_t open, const std::string& whole) {
   std::size_t depth = 0;
   for (std::size_t at = open; at < text.size(); ++at) {
-    if (text[at] == '{') ++depth;
+    if (text[at] == '{' && ++depth > kDeepest) {
+      fail(whole, "its braces nest more than " + std::to_string(kDeepest) + " deep",
+           "name the files with fewer braces");
+    }
     if (text[at] == '}' && --depth == 0) return at;
   }
   fail(whole, "a { has no }", "close it, or name the file without braces");
@@ -82,12 +102,10 @@ Names range(std::string_view inner, const std::string& whole) {
          "write it as {000..012}, or list the names as {a,b}");
   }
   const auto [low, high] = std::minmax(*first, *last);
-  if (high - low >= kMostNames) {
-    fail(whole, "its braces stand for more than " + std::to_string(kMostNames) + " names",
-         "use a wildcard");
-  }
   const bool padded = (from.size() > 1 && from[0] == '0') || (to.size() > 1 && to[0] == '0');
   const std::size_t width = padded ? std::max(from.size(), to.size()) : 0;
+  const std::size_t count = std::size_t{high} - low + 1;
+  if (count > kMostNames || width > kMostNameBytes / count) fail_for_many(whole);
   Names found;
   for (std::uint64_t n = low; n <= high; ++n) {
     const std::string digits = std::to_string(n);
@@ -96,34 +114,56 @@ Names range(std::string_view inner, const std::string& whole) {
   return found;
 }
 
-// Appends to `out` the names that `text` stands for. Braces without a comma or a range stay as they
-// are.
-void expand(const std::string& text, std::size_t from, const std::string& whole, Names& out) {
-  const std::size_t open = text.find('{', from);
-  if (open == std::string::npos) {
-    if (out.size() == kMostNames) {
-      fail(whole, "its braces stand for more than " + std::to_string(kMostNames) + " names",
-           "use a wildcard");
+// Returns the index of the first { at or behind text[from] that stands for several names, and sets
+// `close` and `choices`; npos: there is none. Braces without a comma or a range stay as they are.
+std::size_t next_choice(const std::string& text, std::size_t from, const std::string& whole,
+                        std::size_t& close, Names& choices) {
+  for (std::size_t open = from; (open = text.find('{', open)) != std::string::npos; ++open) {
+    close = closing(text, open, whole);
+    const std::string_view inner = std::string_view(text).substr(open + 1, close - open - 1);
+    choices = alternatives(inner);
+    if (choices.size() == 1) choices = range(inner, whole);
+    if (!choices.empty()) return open;
+  }
+  return std::string::npos;
+}
+
+// Returns the names that a pattern stands for, in order. Without recursion, because a pattern may
+// have any number of braces.
+Names expand(const std::string& whole) {
+  struct Text {
+    std::string text;
+    std::size_t from;  // its braces before are done
+  };
+  Names out;
+  std::vector<Text> left = {{whole, 0}};  // the next one last
+  std::size_t bytes = whole.size();       // of out and left
+  const auto add = [&](auto& to, auto&& text, std::size_t size) {
+    bytes += size;
+    if (bytes > kMostNameBytes || out.size() + left.size() == kMostNames) fail_for_many(whole);
+    to.push_back(std::forward<decltype(text)>(text));
+  };
+  while (!left.empty()) {
+    const Text now = std::move(left.back());
+    left.pop_back();
+    bytes -= now.text.size();
+    std::size_t close = 0;
+    Names choices;
+    const std::size_t open = next_choice(now.text, now.from, whole, close, choices);
+    if (open == std::string::npos) {
+      add(out, now.text, now.text.size());
+      continue;
     }
-    out.push_back(text);
-    return;
+    std::ranges::reverse(choices);
+    for (const std::string& choice : choices) {
+      // Alternatives may have braces, too. The numbers of a range have none.
+      std::string text = now.text.substr(0, open);
+      text.append(choice).append(now.text, close + 1);
+      const std::size_t size = text.size();
+      add(left, Text{std::move(text), open}, size);
+    }
   }
-  const std::size_t close = closing(text, open, whole);
-  const std::string inner = text.substr(open + 1, close - open - 1);
-  Names choices = alternatives(inner);
-  if (choices.size() == 1) choices = range(inner, whole);
-  if (choices.empty()) {
-    expand(text, open + 1, whole, out);
-    return;
-  }
-  const std::string before = text.substr(0, open);
-  const std::string after = text.substr(close + 1);
-  for (const std::string& choice : choices) {
-    // Alternatives may have braces, too. The numbers of a range have none.
-    std::string name = before;
-    name.append(choice).append(after);
-    expand(name, before.size(), whole, out);
-  }
+  return out;
 }
 
 // --- Directories and wildcards.
@@ -255,7 +295,7 @@ std::vector<fs::path> find_files(const FilePatterns& patterns, std::string_view 
     if (fs::exists(pattern, error)) {
       names.push_back(pattern);
     } else {
-      expand(pattern, 0, pattern, names);
+      names = expand(pattern);
     }
     std::vector<fs::path> files;
     for (const std::string& name : names) find(name, extension, pattern, files);
@@ -284,6 +324,11 @@ std::vector<fs::path> find_files(const FilePatterns& patterns, std::string_view 
   std::sort(files.begin(), files.end(),
             [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
   return files;
+}
+
+void FilesDigest::add(const std::filesystem::path& file, std::uint64_t bytes) {
+  const std::string text = file.filename().string() + '/' + std::to_string(bytes) + '/';
+  for (const char c : text) sum_ = (sum_ ^ static_cast<unsigned char>(c)) * 0x100000001b3;
 }
 
 }  // namespace leat::feeder

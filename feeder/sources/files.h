@@ -16,6 +16,7 @@
 //   leat::feeder::TokenShards few({"data/a.bin", "data/b.bin"}, {.sequence_length = 1024});
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <initializer_list>
 #include <string>
@@ -60,5 +61,18 @@ class FilePatterns {
 /// than 1,000,000 names. Blocks the thread.
 [[nodiscard]] std::vector<std::filesystem::path> find_files(const FilePatterns& patterns,
                                                             std::string_view extension);
+
+/// The digest of a source of files (Dataset::digest()): of their names, without folders, and of
+/// their sizes, in order. A value.
+class FilesDigest {
+ public:
+  /// Adds a file of `bytes` bytes.
+  void add(const std::filesystem::path& file, std::uint64_t bytes);
+  /// Never 0.
+  [[nodiscard]] std::uint64_t value() const noexcept { return sum_ == 0 ? 1 : sum_; }
+
+ private:
+  std::uint64_t sum_ = 0xcbf29ce484222325;  // FNV-1a, 64 bits
+};
 
 }  // namespace leat::feeder

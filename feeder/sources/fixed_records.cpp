@@ -14,9 +14,7 @@ std::uint64_t bytes_of_record(const std::vector<Field>& fields) {
   if (fields.empty()) {
     throw std::invalid_argument("leat: FixedRecords needs fields: what a record consists of");
   }
-  std::uint64_t total = 0;
-  for (const Field& field : fields) total += fixed_bytes(field, "fixed records");
-  return total;
+  return fixed_bytes(fields, "fixed records");
 }
 
 }  // namespace
@@ -32,6 +30,8 @@ FixedRecords::FixedRecords(const FilePatterns& files, FixedRecordsOptions option
 FixedRecords::~FixedRecords() = default;
 
 std::uint64_t FixedRecords::size() const noexcept { return records_->size(); }
+
+std::uint64_t FixedRecords::digest() const noexcept { return records_->digest(); }
 
 void FixedRecords::read(std::uint64_t index, Sample& out) const {
   check_read(*this, index, out);

@@ -10,6 +10,7 @@
 #include <set>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "leat/csp/error.h"
@@ -53,6 +54,16 @@ TEST(Sample, AVariableLengthIsTheLongestUntilItIsSet) {
   EXPECT_THROW(sample.set_length(0, 1), std::invalid_argument);
   EXPECT_THROW(sample.set_length(3, 1), std::out_of_range);
   EXPECT_EQ(sample.length(1), 5U) << "what was refused changed it";
+}
+
+TEST(Sample, FieldsThatNoMemoryHoldsAreRefused) {
+  const std::vector<Field> one = {{"a", DType::kUint8, {std::int64_t{1} << 32, 1L << 32}}};
+  EXPECT_THROW(SampleBuffer{one}, std::invalid_argument);  // a product of 2^64
+  std::vector<Field> sum;
+  for (int i = 0; i < 256; ++i) {
+    sum.push_back({"f" + std::to_string(i), DType::kUint8, {std::int64_t{1} << 56}});
+  }
+  EXPECT_THROW(SampleBuffer{sum}, std::invalid_argument);  // a sum of 2^64
 }
 
 TEST(Scratch, GivesDisjointAlignedMemoryAndAllocatesNoMoreOnceItIsLargeEnough) {

@@ -143,6 +143,26 @@ TEST_F(Files, BracesThatMeanNothingAreRefused) {
   expect_contains(error(at("a{0..9999}{0..9999}")), {"more than 1000000 names"});
 }
 
+std::string times(std::size_t count, const std::string& text) {
+  std::string all;
+  for (std::size_t i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+// Neither their number nor the length of a name is bounded by the stack or by the memory.
+TEST_F(Files, AnyNumberOfBracesIsToldShortly) {
+  for (const std::string& pattern :
+       {times(60'000, "{}"), times(60'000, "{") + times(60'000, "}"),
+        times(60'000, "{a,") + "b" + times(60'000, "}"), "{" + times(60'000, "0") + "1..999999}",
+        times(60'000, "x") + "{1..1000000}"}) {
+    const std::string text = error(pattern);
+    EXPECT_LT(text.size(), 1200U);
+    expect_contains(text, {pattern.substr(0, 100)});
+  }
+  touch(times(20, "{}") + "1");
+  EXPECT_EQ(found(at(times(20, "{}") + "{1..1}")), Names{times(20, "{}") + "1"});
+}
+
 TEST_F(Files, AFileNamedTwiceIsRefused) {
   touch({"a.bin", "b.bin"});
   expect_contains(error({at("a.bin"), at("*.bin")}),

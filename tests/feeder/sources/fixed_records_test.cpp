@@ -135,7 +135,12 @@ TEST_F(FixedRecordsBad, OtherFieldsAreACallersError) {
 
 TEST_F(FixedRecordsBad, FieldsThatCannotBeAreACallersError) {
   directory_.write("0.bin", Bytes(kRecord));
+  std::vector<Field> large;  // the sum of their sizes is 2^64
+  for (int i = 0; i < 256; ++i) {
+    large.push_back({"f" + std::to_string(i), DType::kUint8, {1L << 56}});
+  }
   const std::vector<std::vector<Field>> refused = {
+      large,
       {},
       {{"a", DType::kUint8, {0}}},
       {{"a", DType::kUint8, {-1}}},
