@@ -17,7 +17,7 @@ enum { kPixels = 28 * 28, kClasses = 10, kBatch = 64 };
 typedef struct Checkpoint {
   float weights[kClasses][kPixels];
   float bias[kClasses];
-  char feed[512]; /* Leat's state, one line of some 200 bytes; empty: from the beginning */
+  char feed[512]; /* Leat's state, one line of some 200 bytes */
 } Checkpoint;
 
 static void normalise(const uint8_t* image, float* x) {
@@ -62,15 +62,16 @@ static void train_step(Checkpoint* model, const uint8_t* images, const uint8_t* 
   }
 }
 
-/* Trains on up to `most` batches of what is left of the run, and returns how many it were. */
+/* Trains on up to `most` batches, and returns how many it were: of what is left of the run
+ * `resume`, or, if that is null, from the beginning. */
 // [c_trainer]
-static int train(const leat_dataset* data, Checkpoint* model, int most) {
+static int train(const leat_dataset* data, Checkpoint* model, int most, const char* resume) {
   leat_prefetcher* feed = NULL;
   leat_batch* batch = NULL;
   leat_options options;
   leat_status status = leat_options_init(&options, sizeof options);
   options.batch_size = kBatch;
-  options.resume = model->feed;
+  options.resume = resume; /* a text of leat_prefetcher_state, or null */
   if (status == LEAT_OK) status = leat_prefetcher_open(data, "host", &options, &feed);
 
   int steps = 0;
@@ -139,10 +140,10 @@ int main(int argc, char** argv) {
   static Checkpoint straight;
   static Checkpoint stopped;
   static Checkpoint resumed;
-  const int all = train(training, &straight, 400);
-  const int before = train(training, &stopped, 150);
+  const int all = train(training, &straight, 400, NULL);
+  const int before = train(training, &stopped, 150, NULL);
   memcpy(&resumed, &stopped, sizeof resumed); /* as a file would have kept it */
-  const int after = train(training, &resumed, 250);
+  const int after = train(training, &resumed, 250, resumed.feed);
   const int right = evaluate(test, &resumed);
   leat_dataset_close(test);
   leat_dataset_close(training);

@@ -69,6 +69,10 @@ class Dataset {
 
   /// How often read() blocks. Constant.
   [[nodiscard]] virtual Blocking blocking() const noexcept { return Blocking::kNever; }
+  /// Tells datasets apart: a state keeps it, and a run on a dataset with another digest does not
+  /// resume from that state. The sources of files return a digest of the names of their files,
+  /// without folders, and of their sizes. 0: not known, and not compared. Constant.
+  [[nodiscard]] virtual std::uint64_t digest() const noexcept { return 0; }
   /// A hint: the calling reader will read sample `index` < size() soon, after one or two other
   /// samples. An override may ask the processor to fetch the sample into its cache. It must not
   /// wait or throw.

@@ -86,6 +86,8 @@ class Map final : public Dataset {
   /// promised.
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return from_.blocking(); }
+  /// The digest of `from`.
+  [[nodiscard]] std::uint64_t digest() const noexcept override { return from_.digest(); }
   void will_read(std::uint64_t index) const noexcept override { from_.will_read(index); }
   /// In place: the length that `from` returns. Else std::nullopt, because only `f` knows the
   /// length.

@@ -149,8 +149,9 @@ struct PrefetcherOptions {
   /// The most bytes that all slots of one device may take there; 0: no limit.
   std::size_t max_device_bytes = 0;
   /// Resumes from this text of Prefetcher::state(). That run must have had the same dataset,
-  /// batch_size, order, seed and last_batch. Empty: starts at the beginning.
-  std::string resume = {};
+  /// batch_size, order, seed and last_batch. std::nullopt: starts at the beginning. The empty text
+  /// is an error: it is what is left of a checkpoint that was not written.
+  std::optional<std::string> resume = std::nullopt;
   /// For debugging: finds code that uses a batch after its release. Copies every batch several
   /// times, and waits for the copies.
   CheckSlots check_slots = CheckSlots::kNo;

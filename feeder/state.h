@@ -27,7 +27,8 @@
 //
 //   key         value
 //   leat_state  the version of the format: 2
-//   elements    after samples, only where samples are packed: elements of all samples
+//   dataset     after samples, only where it is known: Dataset::digest()
+//   elements    before batch_size, only where samples are packed: elements of all samples
 //   rank        the first rank covered; the state covers `ranks` of `world_size` ranks
 //   epochs      the epochs under way, ascending
 //   batches     of an epoch: the batches that all these ranks have released
@@ -37,6 +38,13 @@
 //   carry       of an epoch, packed (feeder/plan/packing.h): [element,position,offset]
 //   sum         FNV-1a (32 bits) of all text before ,"sum"
 // batches, positions and before are lists of half-open intervals [first,end]: `end` is excluded.
+//
+// The dataset is known by a digest of the names and sizes of its files: a run does not resume on
+// other files. It does where the files of a run were moved to another folder. To resume after they
+// were renamed, set State::dataset to 0:
+//   State state = State::parse(text);
+//   state.dataset = 0;
+//   options.resume = state.text();
 //
 // Size: about 200 bytes, and more for intervals and epochs (20 bytes an interval, 50 an epoch):
 //   each batch that is missing before a released one (held, or abandoned)            1 interval
@@ -81,6 +89,7 @@ struct EpochReleases {
 /// A prefetcher's state, as values. Const functions are thread-safe.
 struct State {
   std::uint64_t samples = 0;   ///< in the dataset
+  std::uint64_t dataset = 0;   ///< Dataset::digest(), or 0; 0 resumes on any dataset
   std::uint64_t elements = 0;  ///< in all samples, where samples are packed; else 0
   std::size_t batch_size = 0;  ///< of a global batch, over all ranks
   std::uint64_t seed = 0;

@@ -81,7 +81,7 @@ class Trainer {
                .seed = options.seed,
                .rank = peers.rank(),
                .world_size = peers.count(),
-               .resume = from == nullptr ? "" : from->feed}),
+               .resume = from == nullptr ? std::nullopt : std::optional(from->feed)}),
         // [/shards]
         test_feed_(testing, device,
                    {.batch_size = options.batch_size,

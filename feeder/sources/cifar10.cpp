@@ -76,6 +76,8 @@ Cifar::~Cifar() = default;
 
 std::uint64_t Cifar::size() const noexcept { return records_->size(); }
 
+std::uint64_t Cifar::digest() const noexcept { return records_->digest(); }
+
 void Cifar::read(std::uint64_t index, Sample& out) const {
   check_read(*this, index, out);
   const std::span<const Label> labels = labels_of(classes_);

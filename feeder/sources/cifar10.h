@@ -58,6 +58,7 @@ class Cifar : public Dataset {
   /// std::invalid_argument if the fields of `out` differ.
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
+  [[nodiscard]] std::uint64_t digest() const noexcept override;
   void will_read(std::uint64_t index) const noexcept override;
 
  protected:

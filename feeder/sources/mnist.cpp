@@ -111,12 +111,21 @@ void Mnist::append(const fs::path& image_file, const fs::path& label_file) {
   }
   rows_ = images.shape[1];
   columns_ = images.shape[2];
+  for (const auto& [file, bytes] :
+       {std::pair(image_file, images.values.size()), std::pair(label_file, labels.values.size())}) {
+    digest_.add(file.extension() == ".gz" ? file.stem() : file, bytes);
+  }
   if (labels_.empty()) {
     images_ = std::move(images.values);
     labels_ = std::move(labels.values);
   } else {
-    images_.insert(images_.end(), images.values.begin(), images.values.end());
-    labels_.insert(labels_.end(), labels.values.begin(), labels.values.end());
+    try {
+      images_.insert(images_.end(), images.values.begin(), images.values.end());
+      labels_.insert(labels_.end(), labels.values.begin(), labels.values.end());
+    } catch (const std::bad_alloc&) {
+      cannot_read(image_file, "there is no memory for its images behind those of the files before",
+                  "take fewer files, or convert them to fixed records, which are mapped");
+    }
   }
 }
 

@@ -49,6 +49,8 @@ class Mnist final : public Dataset {
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return labels_.size(); }
+  /// Of the decompressed data and of the names without ".gz".
+  [[nodiscard]] std::uint64_t digest() const noexcept override { return digest_.value(); }
   /// Copies; never parks. Throws leat::Error if `index` >= size(), std::invalid_argument if the
   /// fields of `out` differ; `out` is then unchanged.
   void read(std::uint64_t index, Sample& out) const override;
@@ -80,6 +82,7 @@ class Mnist final : public Dataset {
   std::vector<std::uint8_t> images_;
   std::vector<std::uint8_t> labels_;
   std::vector<Field> fields_;
+  FilesDigest digest_;
 };
 
 }  // namespace leat::feeder

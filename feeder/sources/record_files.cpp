@@ -27,6 +27,7 @@ RecordFiles::RecordFiles(const std::vector<std::filesystem::path>& files,
            std::to_string(header_bytes + records * record_bytes));
     }
     index_.add(records);
+    digest_.add(path, size);
   }
 }
 

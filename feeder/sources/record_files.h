@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "leat/feeder/sources/files.h"
 #include "leat/feeder/sources/mapped_file.h"
 #include "leat/feeder/sources/shard_index.h"
 
@@ -25,6 +26,7 @@ class RecordFiles {
               std::uint64_t record_bytes);
 
   [[nodiscard]] std::uint64_t size() const noexcept { return index_.size(); }
+  [[nodiscard]] std::uint64_t digest() const noexcept { return digest_.value(); }
 
   /// The place of a record.
   struct Place {
@@ -39,6 +41,7 @@ class RecordFiles {
   std::uint64_t record_bytes_;
   std::vector<std::unique_ptr<MappedFile>> files_;
   ShardIndex index_;
+  FilesDigest digest_;
 };
 
 }  // namespace leat::feeder

@@ -190,6 +190,7 @@ void check_options(const TokenShardsOptions& options) {
 struct TokenShards::Shards {
   std::vector<std::unique_ptr<MappedFile>> files;
   ShardIndex index;
+  FilesDigest digest;
 };
 
 TokenShards::TokenShards(const FilePatterns& files, const TokenShardsOptions& options)
@@ -220,6 +221,7 @@ TokenShards::TokenShards(const FilePatterns& files, const TokenShardsOptions& op
                   "leave it out, or take a smaller sequence_length");
     }
     tokens_ += shard.tokens;
+    shards_->digest.add(path, file.size());
     shards_->index.add((shard.tokens - sequence_length_ - 1) / stride_ + 1);
   }
   token_ = first->token;
@@ -240,6 +242,8 @@ TokenShards::TokenShards(const FilePatterns& files, const TokenShardsOptions& op
 TokenShards::~TokenShards() = default;
 
 std::uint64_t TokenShards::size() const noexcept { return shards_->index.size(); }
+
+std::uint64_t TokenShards::digest() const noexcept { return shards_->digest.value(); }
 
 void TokenShards::read(std::uint64_t index, Sample& out) const {
   check_read(*this, index, out);

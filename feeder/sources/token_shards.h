@@ -88,6 +88,7 @@ class TokenShards final : public Dataset {
   /// differ.
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
+  [[nodiscard]] std::uint64_t digest() const noexcept override;
   void will_read(std::uint64_t index) const noexcept override;
 
   /// The type of the tokens in the files: kUint16 or kUint32.

@@ -44,6 +44,7 @@ std::size_t most_rows(const BatchPlan& plan, std::size_t rank) {
 State head_of(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
               std::size_t devices) {
   State head{.samples = dataset.size(),
+             .dataset = dataset.digest(),
              .elements = options.packing.has_value() ? plan.samples() : 0,
              .batch_size = options.batch_size,
              .seed = options.seed,
@@ -53,14 +54,21 @@ State head_of(const Dataset& dataset, const PrefetcherOptions& options, const Ba
              .ranks = devices,
              .world_size = options.world_size,
              .epochs = {}};
-  if (options.resume.empty()) return head;
-  State before = State::parse(options.resume);
+  if (!options.resume.has_value()) return head;
+  State before = State::parse(*options.resume);
   const auto require = [](const auto& was, const auto& is, const std::string& what) {
     if (was == is) return;
     throw Error("leat: the state to resume from is of a run with " + what + " " + was + ", not " +
                 is + "; give the same dataset and options as then");
   };
   require(std::to_string(before.samples), std::to_string(head.samples), "samples");
+  if (before.dataset != 0 && head.dataset != 0 && before.dataset != head.dataset) {
+    throw Error("leat: the state to resume from is of a run on other files than those of " +
+                std::string(dataset.name()) +
+                ": their names (without folders) or sizes differ; give the same files, or, if they "
+                "hold the same samples in the same order, set State::dataset to 0 "
+                "(feeder/state.h)");
+  }
   require(std::to_string(before.elements), std::to_string(head.elements), "packed elements");
   require(std::to_string(before.batch_size), std::to_string(head.batch_size), "batch_size");
   require(std::to_string(before.seed), std::to_string(head.seed), "seed");

@@ -21,6 +21,7 @@ void require_same_run(const State& a, const State& b) {
         std::string("leat: these states are not of one run: they differ in ") + what);
   };
   require(a.samples == b.samples, "the number of samples");
+  require(a.dataset == b.dataset, "the dataset's files");
   require(a.elements == b.elements, "the number of packed elements");
   require(a.batch_size == b.batch_size, "batch_size");
   require(a.seed == b.seed, "seed");

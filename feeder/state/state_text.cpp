@@ -73,6 +73,23 @@ std::string shown(std::string_view text) {
   refuse_state("byte " + std::to_string(byte), why);
 }
 
+// Throws if the text is that of a state of another version.
+void check_version(std::string_view text) {
+  if (text.starts_with("leat-state/1 ")) {
+    refuse_state(0,
+                 "it begins with \"leat-state/1\": a Leat before 0.1.0 wrote it, and states are "
+                 "JSON since; go on with the Leat that wrote it, or begin an epoch anew");
+  }
+  constexpr std::string_view kVersion = R"({"leat_state":)";
+  if (!text.starts_with(kVersion) || text.starts_with(kStateHead)) return;
+  const std::string_view rest = text.substr(kVersion.size());
+  const std::string_view digits = rest.substr(0, rest.find_first_not_of("0123456789"));
+  if (digits.empty() || digits == "2" || digits.size() == rest.size()) return;
+  throw Error("leat: this state has version " + shown(digits) +
+              " of the format, and this Leat reads version 2: another Leat, most likely a newer "
+              "one, wrote it; resume with that Leat");
+}
+
 // A value of the JSON and its place, as a JSON pointer: "/epochs/0/batches".
 class StateValue {
  public:
@@ -202,6 +219,7 @@ std::string State::text() const {
   };
   const auto quoted = [](std::string_view word) { return '"' + std::string(word) + '"'; };
   add("samples", std::to_string(samples));
+  if (dataset != 0) add("dataset", std::to_string(dataset));
   if (elements > 0) add("elements", std::to_string(elements));
   add("batch_size", std::to_string(batch_size));
   add("seed", std::to_string(seed));
@@ -218,12 +236,8 @@ std::string State::text() const {
 
 State State::parse(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
-  if (text.empty()) refuse_state(0, "it is empty");
-  if (text.starts_with("leat-state/1 ")) {
-    refuse_state(0,
-                 "it begins with \"leat-state/1\": a Leat before 0.1.0 wrote it, and states are "
-                 "JSON since; go on with the Leat that wrote it, or begin an epoch anew");
-  }
+  if (text.empty()) refuse_state(0, "it is empty, as of a checkpoint that was not written");
+  check_version(text);
   if (!text.starts_with(kStateHead)) {
     refuse_state(0, "it begins with " + shown(text.substr(0, kStateHead.size())) + ", not " +
                         std::string(kStateHead));
@@ -241,6 +255,7 @@ State State::parse(std::string_view text) {
   const StateValue all(parsed, "");
   State state;
   state.samples = all.number("samples");
+  if (all.has("dataset")) state.dataset = all.number("dataset");
   if (all.has("elements")) state.elements = all.number("elements");
   state.batch_size = all.number("batch_size");
   state.seed = all.number("seed");

@@ -89,7 +89,7 @@ PrefetcherOptions options_of(const leat_options* given) {
           .copy_chunk_bytes = all.copy_chunk_bytes,
           .max_pinned_bytes = all.max_pinned_bytes,
           .max_device_bytes = all.max_device_bytes,
-          .resume = all.resume == nullptr ? "" : all.resume,
+          .resume = all.resume == nullptr ? std::nullopt : std::optional<std::string>(all.resume),
           .check_slots =
               one_of(all.check_slots, CheckSlots::kReadOnly, "check_slots", "leat_check_slots"),
           .sample_every = all.sample_every};
@@ -174,8 +174,8 @@ leat_status leat_prefetcher_open(const leat_dataset* dataset, const char* device
     const leat::feeder::PrefetcherOptions all = options_of(options);
     auto open = std::make_unique<OpenPrefetcher>(
         data, leat::gpu::open(device == nullptr ? "auto" : device), all);
-    if (!all.resume.empty()) {
-      open->first_epoch = leat::feeder::State::parse(all.resume).next_epoch();
+    if (all.resume.has_value()) {
+      open->first_epoch = leat::feeder::State::parse(*all.resume).next_epoch();
     }
     *prefetcher =
         static_cast<leat_prefetcher*>(prefetchers().insert(std::shared_ptr<OpenPrefetcher>(

@@ -215,13 +215,13 @@ TEST_P(Packed, AStateOfOtherLengthsIsRefused) {
                    "position 1"),
         std::string::npos)
         << error;
-    const State good = State::parse(options.resume);
+    const State good = State::parse(*options.resume);
     for (const Carry& wrong : {Carry{7, 1, 3}, Carry{7, 2, 0}, Carry{7, 4, 0}, Carry{0, 1, 0},
                                Carry{0, 0, 6}, Carry{12, 1, 7}, Carry{20, 4, 1}, Carry{1, 0, 0}}) {
       State bad = good;
       bad.epochs[0].carry = wrong;
       options.resume = bad.text();
-      EXPECT_NE(error_of(data).find("is of other data"), std::string::npos) << options.resume;
+      EXPECT_NE(error_of(data).find("is of other data"), std::string::npos) << *options.resume;
     }
   });
 }
@@ -288,7 +288,7 @@ TEST(PackedLives, ResumedOnAnyRanksEachElementCountsOnce) {
           }
         }
         options.resume = prefetcher.state();
-        EXPECT_LE(options.resume.size(), 300U) << options.resume;
+        EXPECT_LE(options.resume->size(), 300U) << *options.resume;
       }
       for (const std::uint64_t epoch : {0U, 1U}) {
         Elements got;

@@ -194,7 +194,7 @@ TEST_F(MnistFiles, MissingFilesAreNamed) {
 TEST_F(MnistFiles, WhatIsThereButUnreadableIsNamed) {
   write_images(images_);
   std::filesystem::create_directory(labels_name());
-  expect_contains(error(), {labels_name(), "Is a directory"});
+  expect_contains(error(), {labels_name(), "it is a directory"});
   std::filesystem::remove(labels_name());
   std::filesystem::create_symlink(labels_name(), labels_name());
   expect_contains(error(), {labels_name(), "Too many levels of symbolic links"});

@@ -43,7 +43,7 @@ class Processes {
       options_.world_size = count;
       Prefetcher feed(data_, gpu::open("host"), options_);
       const std::uint64_t begin =
-          options_.resume.empty() ? 0 : State::parse(options_.resume).next_epoch();
+          options_.resume.has_value() ? State::parse(*options_.resume).next_epoch() : 0;
       std::size_t left = steps(rank);
       for (std::uint64_t epoch = begin; epoch < epochs_ && left > 0; ++epoch) {
         for (Lease& batch : feed.epoch(epoch)) {
@@ -72,7 +72,7 @@ class Processes {
       }
     }
   }
-  [[nodiscard]] const std::string& state() const noexcept { return options_.resume; }
+  [[nodiscard]] const std::string& state() const noexcept { return *options_.resume; }
 
  private:
   const Dataset& data_;

@@ -91,12 +91,12 @@ TEST_P(Resume, ALeaseThatIsHeldAbandonedOrUnwoundIsDeliveredAgain) {
     take().release();     // 5
     options.resume = feed.state();
     held.release();
-    const State state = State::parse(options.resume);
+    const State state = State::parse(*options.resume);
     ASSERT_EQ(state.epochs.size(), 1U);
     EXPECT_EQ(state.epochs[0].batches.intervals(), (std::vector<Interval>{{0, 1}, {2, 3}, {5, 6}}));
 
     Prefetcher resumed(data, gpu::open("host"), options);
-    EXPECT_EQ(resumed.state(), options.resume) << "before anything was taken";
+    EXPECT_EQ(resumed.state(), *options.resume) << "before anything was taken";
     std::vector<std::uint64_t> indices;
     for (Lease& batch : resumed.epoch(0)) {
       EXPECT_EQ(NumbersView(batch).samples(), support::expected_samples(data, options, batch));
@@ -228,7 +228,7 @@ void Life::run_segment() {
   options.resume = prefetcher.state();
   // Of an epoch without batches, ranks may be any number apart.
   if (prefetcher.batches_per_epoch() > 0) {
-    EXPECT_LE(options.resume.size(), 400U) << options.resume;
+    EXPECT_LE(options.resume->size(), 400U) << *options.resume;
   }
   held.clear();  // too late
 }

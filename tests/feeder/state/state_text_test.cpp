@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <initializer_list>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,6 +68,27 @@ TEST(State, TheTextOfPackedRanksThatAreToBeMergedHasAllKeys) {
   EXPECT_EQ(State::parse(state.text()), state);
 }
 
+TEST(State, ItsTextKnowsTheDatasetWhereThatIsKnown) {
+  const State state{
+      .samples = 60, .dataset = ~std::uint64_t{0}, .elements = 9, .batch_size = 10, .epochs = {}};
+  EXPECT_EQ(state.text(),
+            R"({"leat_state":2,"samples":60,"dataset":18446744073709551615,"elements":9,)"
+            R"("batch_size":10,"seed":0,"order":"shuffled","last_batch":"partial","rank":0,)"
+            R"("ranks":1,"world_size":1,"epochs":[],"sum":"e7ec7132"})");
+  EXPECT_EQ(State::parse(state.text()), state);
+  std::vector<State> ranks(2, state);
+  for (State& one : ranks) one.world_size = 2;
+  ranks[1].rank = 1;
+  EXPECT_EQ(State::merge(ranks).dataset, state.dataset);
+  ranks[1].dataset = 7;
+  try {
+    static_cast<void>(State::merge(ranks));
+    ADD_FAILURE() << "states of two datasets";
+  } catch (const std::invalid_argument& e) {
+    EXPECT_NE(std::string(e.what()).find("differ in the dataset's files"), std::string::npos);
+  }
+}
+
 TEST(State, ATextThatIsNotWholeIsRefused) {
   const std::string text = kState.text();
   for (std::size_t length = 0; length < text.size(); ++length) {
@@ -111,6 +133,12 @@ const std::string kBegin =
 std::string begin_with(const std::string& from, const std::string& to) {
   std::string text = kBegin;
   return text.replace(text.find(from), from.size(), to);
+}
+
+// A file of zeros, as a machine that loses its power leaves it.
+TEST(State, ATextOfControlCharactersIsShownWhole) {
+  expect_refused(std::string(1'000, '\0'), "begins with " + std::string(16, '?') + ", not {");
+  expect_refused("\x1b[2J\r\a", "begins with ?[2J??, not {");
 }
 
 TEST(State, ATextThatMakesNoSenseIsRefusedAndItsPlaceNamed) {
@@ -199,8 +227,18 @@ TEST(State, ATextOfAnotherVersionIsRefusedAndTheVersionNamed) {
       "ranks=1-2/4 epoch=3 batches=0-11,13 positions=768-783 epoch=4 batches=- positions=- "
       "sum=a3f6fa90",
       "\"leat-state/1\": a Leat before 0.1.0 wrote it");
-  expect_refused(with_sum(begin_with("2", "3") + "]"),
-                 R"(it begins with {"leat_state":3,, not {"leat_state":2,)");
+  for (const std::string version : {"3", "20", "1"}) {
+    try {
+      static_cast<void>(State::parse(with_sum(begin_with("2", version) + "]")));
+      ADD_FAILURE() << "version " << version;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.what(), "leat: this state has version " + version +
+                              " of the format, and this Leat reads version 2: another Leat, most "
+                              "likely a newer one, wrote it; resume with that Leat");
+    }
+  }
+  expect_refused(R"({"leat_state":2})", "at byte 0, it begins with");
+  expect_refused(R"({"leat_state":3)", "at byte 0, it begins with");
   expect_refused("", "at byte 0, it is empty");
   expect_refused("\xff\xfe\x01", "at byte 0, it begins with ???, not");
 }
@@ -275,6 +313,7 @@ TEST(State, OfRanksThatAreFarApartListsEveryInterval) {
 TEST(State, OfARankInOrderHasAtMost450Bytes) {
   const std::uint64_t most = ~std::uint64_t{0};
   State state{.samples = most,
+              .dataset = most,
               .elements = most,
               .batch_size = 1,
               .seed = most,

@@ -309,6 +309,9 @@ TEST(CApi, AStateOfAnotherRunIsRefused) {
   leat_prefetcher* feed = nullptr;
   expect_error(leat_prefetcher_open(other.data, "host", &options, &feed), LEAT_ERROR_ENVIRONMENT,
                "batch_size 4, not 5");
+  options.resume = "";  // as of a checkpoint of no bytes; null begins anew
+  expect_error(leat_prefetcher_open(other.data, "host", &options, &feed), LEAT_ERROR_ENVIRONMENT,
+               "it is empty");
   options.resume = "nonsense";
   expect_error(leat_prefetcher_open(other.data, "host", &options, &feed), LEAT_ERROR_ENVIRONMENT);
 }
