@@ -11,19 +11,18 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <limits>
-#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "leat/csp/error.h"
 #include "leat/feeder/sources/checks.h"
+#include "leat/feeder/sources/open_files.h"
 
 namespace leat::feeder {
 namespace {
@@ -50,15 +49,9 @@ std::string hex(std::uint32_t number) {
 // compressed data, and does not report the place of an error.
 class Input {
  public:
-  explicit Input(const std::filesystem::path& path) : path_(path) {
-    std::error_code error;
-    size_ = std::filesystem::file_size(path, error);  // an error for directories, pipes, devices
-    if (error) cannot_read(path, error.message(), advice_for_unreadable());
-    file_.reset(std::fopen(path.c_str(), "rb"));
-    if (!file_) fail_by_errno();
+  explicit Input(const std::filesystem::path& path) : path_(path), file_(path) {
     std::array<std::uint8_t, 2> start{};
     is_gzip_ = read_file(start) == 2 && start[0] == 0x1f && start[1] == 0x8b;
-    std::rewind(file_.get());
     offset_ = 0;
     // 15: the largest window; 16: a gzip header and trailer only.
     if (is_gzip_) inflating(inflateInit2(&stream_, 15 + 16));
@@ -86,15 +79,16 @@ class Input {
 
   // The most bytes that a file of this size can hold.
   [[nodiscard]] std::uint64_t capacity() const noexcept {
-    if (!is_gzip_) return size_;
-    return size_ > std::numeric_limits<std::uint64_t>::max() / kMaxCompression
+    if (!is_gzip_) return file_.size();
+    return file_.size() > std::numeric_limits<std::uint64_t>::max() / kMaxCompression
                ? std::numeric_limits<std::uint64_t>::max()
-               : size_ * kMaxCompression;
+               : file_.size() * kMaxCompression;
   }
 
   [[nodiscard]] std::string capacity_text() const {
-    if (!is_gzip_) return std::to_string(size_);
-    return "at most " + std::to_string(capacity()) + " in a gzip file of " + std::to_string(size_);
+    if (!is_gzip_) return std::to_string(file_.size());
+    return "at most " + std::to_string(capacity()) + " in a gzip file of " +
+           std::to_string(file_.size());
   }
 
   // Returns " at byte 123 of the file": the next byte to read.
@@ -104,10 +98,12 @@ class Input {
 
  private:
   std::size_t read_file(Bytes out) {
-    const std::size_t got = std::fread(out.data(), 1, out.size(), file_.get());
-    if (got < out.size() && std::ferror(file_.get()) != 0) fail_by_errno();
-    offset_ += got;
-    return got;
+    const OpenFile::Read read = file_.read(offset_, std::as_writable_bytes(out));
+    offset_ += read.bytes;
+    if (read.error != 0) {
+      cannot_read(path_, std::strerror(read.error) + where(), advice_for_unreadable());
+    }
+    return read.bytes;
   }
 
   std::size_t read_gzip(Bytes out) {
@@ -151,17 +147,8 @@ class Input {
     cannot_read(path_, "corrupt gzip data (zlib: " + why + ")" + where(), kFetchAgain);
   }
 
-  [[noreturn]] void fail_by_errno() const {
-    cannot_read(path_, std::strerror(errno) + where(), advice_for_unreadable());
-  }
-
-  struct Close {
-    void operator()(std::FILE* file) const noexcept { std::fclose(file); }
-  };
-
   const std::filesystem::path& path_;
-  std::uint64_t size_ = 0;  // on disk
-  std::unique_ptr<std::FILE, Close> file_;
+  OpenFile file_;
   std::uint64_t offset_ = 0;  // bytes read from file_
   bool is_gzip_ = false;
   bool between_members_ = false;
@@ -238,7 +225,14 @@ IdxArray read_idx(const std::filesystem::path& file, unsigned dimensions) {
   if (header.size() + payload > input.capacity()) truncated(input.capacity_text());
   while (array.values.size() < payload) {
     const std::size_t have = array.values.size();
-    array.values.resize(have + std::min(payload - have, std::max(have, kFirstChunk)));
+    try {
+      array.values.resize(have + std::min(payload - have, std::max(have, kFirstChunk)));
+    } catch (const std::exception&) {  // std::bad_alloc, or std::length_error from the vector
+      cannot_read(file,
+                  "there is no memory for its " + std::to_string(payload) + " bytes (" +
+                      to_string(array.shape) + ")",
+                  "divide it into several files, or convert it to fixed records, which are mapped");
+    }
     const std::size_t wanted = array.values.size() - have;
     const std::size_t found = input.read(Bytes(array.values).subspan(have));
     if (found < wanted) truncated(std::to_string(header.size() + have + found));

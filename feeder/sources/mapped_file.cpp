@@ -44,14 +44,7 @@ MappedFile::MappedFile(std::filesystem::path path, Access access)
   absolute_ = std::filesystem::absolute(path_, error);
   if (error) absolute_ = path_;
   const OpenFile file(path_);
-  struct stat status = {};
-  if (fstat(file.descriptor(), &status) != 0)
-    cannot_read(path_, std::strerror(errno), advice_for_unreadable());
-  if (!S_ISREG(status.st_mode)) {
-    cannot_read(path_, S_ISDIR(status.st_mode) ? "it is a directory" : "it is no regular file",
-                "name a file");
-  }
-  const auto size = static_cast<std::uint64_t>(status.st_size);
+  const std::uint64_t size = file.size();
   if (size == 0) {
     cannot_read(path_, "it is empty (0 bytes)", "write or fetch it again, or leave it out");
   }
@@ -59,8 +52,8 @@ MappedFile::MappedFile(std::filesystem::path path, Access access)
     cannot_read(path_, "its " + std::to_string(size) + " bytes cannot be mapped", "split it");
   }
   size_ = static_cast<std::size_t>(size);
-  device_ = status.st_dev;
-  inode_ = status.st_ino;
+  device_ = file.device();
+  inode_ = file.inode();
 
   void* const pages = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor(), 0);
   if (pages == MAP_FAILED) {

@@ -1,6 +1,7 @@
 #include "leat/feeder/sources/open_files.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,13 +11,52 @@
 #include "leat/feeder/sources/checks.h"
 
 namespace leat::feeder {
+namespace {
 
-OpenFile::OpenFile(const std::filesystem::path& file)
-    : descriptor_(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (descriptor_ < 0) cannot_read(file, std::strerror(errno), advice_for_unreadable());
+// Returns a descriptor, or -errno.
+int open_for_reading(const std::filesystem::path& file) {
+  const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  return descriptor < 0 ? -errno : descriptor;
+}
+
+// Whether there are too many open files, in the process or on the machine.
+bool is_shortage(int descriptor) { return descriptor == -EMFILE || descriptor == -ENFILE; }
+
+}  // namespace
+
+OpenFile::OpenFile(const std::filesystem::path& file) : OpenFile(file, open_for_reading(file)) {}
+
+OpenFile::OpenFile(const std::filesystem::path& file, int descriptor) : descriptor_(descriptor) {
+  if (descriptor_ < 0) {
+    cannot_read(file, std::strerror(-descriptor_),
+                is_shortage(descriptor_)
+                    ? "raise the limit of open files (ulimit -n), or have fewer of them open"
+                    : advice_for_unreadable());
+  }
+  struct stat status {};
+  const char* problem = nullptr;
+  if (fstat(descriptor_, &status) != 0) {
+    problem = std::strerror(errno);
+  } else if (!S_ISREG(status.st_mode)) {
+    problem = S_ISDIR(status.st_mode) ? "it is a directory" : "it is no regular file";
+  }
+  if (problem != nullptr) {
+    close(descriptor_);
+    cannot_read(file, problem, "name a file");
+  }
+  size_ = static_cast<std::uint64_t>(status.st_size);
+  device_ = status.st_dev;
+  inode_ = status.st_ino;
 }
 
 OpenFile::~OpenFile() { close(descriptor_); }
+
+std::shared_ptr<const OpenFile> OpenFile::open_if_descriptors_are_left(
+    const std::filesystem::path& file) {
+  const int descriptor = open_for_reading(file);
+  if (is_shortage(descriptor)) return nullptr;
+  return std::shared_ptr<const OpenFile>(new OpenFile(file, descriptor));
+}
 
 OpenFile::Read OpenFile::read(std::uint64_t offset, std::span<std::byte> out) const noexcept {
   std::size_t done = 0;
@@ -34,20 +74,38 @@ OpenFile::Read OpenFile::read(std::uint64_t offset, std::span<std::byte> out) co
 OpenFiles::OpenFiles(std::span<const std::filesystem::path> files, std::size_t most)
     : files_(files), most_(most), open_(files.size()) {}
 
+OpenFiles::Files OpenFiles::take_oldest(std::size_t most) {
+  Files taken;
+  for (; order_.size() > most; order_.pop_front()) {
+    taken.push_back(std::exchange(open_[order_.front()], nullptr));
+  }
+  return taken;
+}
+
+std::shared_ptr<const OpenFile> OpenFiles::open(std::size_t file) {
+  for (;;) {
+    if (auto opened = OpenFile::open_if_descriptors_are_left(files_[file])) return opened;
+    Files closed;
+    {
+      const std::lock_guard lock(mutex_);
+      // Half, not one: the rest of the program needs descriptors, too.
+      most_ = order_.size() / 2;
+      closed = take_oldest(most_);
+    }
+    if (closed.empty()) return std::make_shared<const OpenFile>(files_[file]);  // mostly throws
+  }
+}
+
 std::shared_ptr<const OpenFile> OpenFiles::get(std::size_t file) {
   {
     const std::lock_guard lock(mutex_);
     if (open_[file]) return open_[file];
   }
-  auto opened =
-      std::make_shared<const OpenFile>(files_[file]);  // without the lock: it may take long
-  std::shared_ptr<const OpenFile> closed;              // destroyed without the lock, too
+  auto opened = open(file);  // without the lock: it may take long
+  Files closed;              // destroyed without the lock, too
   const std::lock_guard lock(mutex_);
   if (open_[file] || most_ == 0) return opened;  // another thread has opened it meanwhile
-  if (order_.size() == most_) {
-    closed = std::exchange(open_[order_.front()], nullptr);
-    order_.pop_front();
-  }
+  closed = take_oldest(most_ - 1);
   open_[file] = opened;
   order_.push_back(file);
   return opened;

@@ -1,6 +1,8 @@
 // Files that are open for reading, and a limit to how many are.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -12,16 +14,27 @@
 
 namespace leat::feeder {
 
-/// A file that is open for reading. Const functions are thread-safe.
+/// A regular file that is open for reading. Const functions are thread-safe.
 class OpenFile {
  public:
-  /// Does not wait for the other end of a pipe. Throws leat::Error if the file cannot be opened.
+  /// Throws leat::Error if `file` cannot be opened or is no regular file: a directory, a pipe, a
+  /// device. Never waits for the other end of a pipe.
   explicit OpenFile(const std::filesystem::path& file);
   ~OpenFile();
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
 
+  /// Opens `file`; null if the process or the machine has too many open files. Throws leat::Error
+  /// as the constructor does.
+  [[nodiscard]] static std::shared_ptr<const OpenFile> open_if_descriptors_are_left(
+      const std::filesystem::path& file);
+
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+  /// Bytes in the file when it was opened.
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  /// The device and the inode of the file.
+  [[nodiscard]] dev_t device() const noexcept { return device_; }
+  [[nodiscard]] ino_t inode() const noexcept { return inode_; }
 
   /// What a read found.
   struct Read {
@@ -32,11 +45,18 @@ class OpenFile {
   [[nodiscard]] Read read(std::uint64_t offset, std::span<std::byte> out) const noexcept;
 
  private:
+  OpenFile(const std::filesystem::path& file, int descriptor);
+
   int descriptor_;
+  std::uint64_t size_ = 0;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
 };
 
 /// Opens a file when it is asked for. Once `most` files are open, it closes the file that was
-/// opened first. Thread-safe; opening blocks the calling thread, and no call for another file.
+/// opened first. Where no more files can be opened, it closes half of those that it keeps, and from
+/// then on keeps no more than that. Thread-safe; opening blocks the calling thread, and no call for
+/// another file.
 class OpenFiles {
  public:
   OpenFiles(std::span<const std::filesystem::path> files, std::size_t most);
@@ -46,11 +66,16 @@ class OpenFiles {
   [[nodiscard]] std::shared_ptr<const OpenFile> get(std::size_t file);
 
  private:
+  using Files = std::vector<std::shared_ptr<const OpenFile>>;
+  [[nodiscard]] std::shared_ptr<const OpenFile> open(std::size_t file);
+  // Takes the oldest files out until `most` are left. The caller destroys them without the lock.
+  [[nodiscard]] Files take_oldest(std::size_t most);
+
   std::span<const std::filesystem::path> files_;
-  std::size_t most_;
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<const OpenFile>> open_;  // by file number; null: not open
-  std::deque<std::size_t> order_;                      // open files, oldest first
+  std::mutex mutex_;               // guards all members below
+  std::size_t most_;               // files to keep open
+  Files open_;                     // by file number; null: not open
+  std::deque<std::size_t> order_;  // open files, oldest first
 };
 
 }  // namespace leat::feeder

@@ -11,7 +11,8 @@
 //   byte 345  155  POSIX: a prefix of the name, to be joined by a '/'
 //
 // A member of type 'x' describes the next member in records "<length> <key>=<value>\n": path, size.
-// A member of type 'L' holds the name of the next member (GNU). Two blocks of 0 bytes mark the end.
+// A member of type 'L' holds the name of the next member (GNU). Two blocks of 0 bytes mark the end;
+// up to 19 more may pad the archive to a whole number of records of 20 blocks.
 //
 // Source: POSIX.1-2017, "pax: Extended Description" (ustar, pax); GNU tar's manual, "Basic Tar
 // Format". libarchive would replace these 200 lines, and add a dependency on ICU of 33 MB.
@@ -50,22 +51,26 @@ struct TarMember {
 ///
 /// Every function throws leat::Error, with the file and the byte, if the file is missing,
 /// unreadable, compressed, not a tar archive, damaged or cut off, or if it holds a sparse or a
-/// divided file. An archive without the mark of its end counts as cut off. Anything but 0 bytes
-/// after the mark is an error, too: in concatenated archives other programs would read only the
-/// first.
+/// divided file. An archive without the mark of its end counts as cut off. So does one with more
+/// than 10,752 bytes of 0 at its end: where a download was interrupted, space that was reserved for
+/// the rest is 0. Anything but 0 bytes after the mark is an error, too: in concatenated archives
+/// other programs would read only the first.
 class TarReader {
  public:
-  /// Opens `file`, a regular file.
-  explicit TarReader(std::filesystem::path file);
+  /// Opens `file`. `accept_zeros`: any number of 0 bytes may end the archive.
+  explicit TarReader(std::filesystem::path file, bool accept_zeros = false);
 
   /// Gets the next file; skips other members, such as directories and links. False at the end.
   bool next(TarMember& member);
   /// Continues at byte `begin` of a TarMember.
   void seek(std::uint64_t begin);
+  /// Bytes in the archive.
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
 
  private:
   struct Header;
   [[nodiscard]] std::span<const std::byte> block(std::uint64_t offset);
+  void read_window(std::uint64_t offset, std::uint64_t most);
   [[nodiscard]] std::optional<Header> header(std::uint64_t offset, bool is_inside);
   [[nodiscard]] std::string text(const Header& header, std::uint64_t data);
   void read_records(const std::string& records, std::uint64_t offset, std::string& name,
@@ -75,6 +80,7 @@ class TarReader {
 
   std::filesystem::path file_;
   OpenFile open_;
+  bool accept_zeros_;
   std::uint64_t size_ = 0;  // of the archive, in bytes
   std::uint64_t next_ = 0;  // byte of the next header
   std::vector<std::byte> window_;

@@ -21,6 +21,7 @@ namespace leat::feeder {
 namespace {
 
 constexpr const char* kShardChanged = "the shard has changed since it was indexed";
+constexpr const char* kWriteDigits = "write labels in decimal digits";
 constexpr const char* kMakeAnew = "make a new WebDataset when shards change";
 
 std::vector<WebPart> checked(std::vector<WebPart> parts) {
@@ -48,6 +49,9 @@ bool parse_label(std::span<const std::byte> bytes, std::int64_t& label) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+// The most bytes of a label: a number and white space.
+constexpr std::size_t kLongestLabel = 512;
+
 // Returns the first bytes, for a message. Bytes that are not printable ASCII become dots.
 std::string excerpt(std::span<const std::byte> bytes) {
   constexpr std::size_t kMost = 20;
@@ -68,6 +72,7 @@ struct WebDataset::Shards {
   const std::vector<std::filesystem::path> paths;
   ShardIndex index;
   std::vector<WebMember> members;  // [sample][part]
+  FilesDigest digest;
   OpenFiles files;
 };
 
@@ -84,17 +89,21 @@ WebDataset::WebDataset(const FilePatterns& shards, const WebDatasetOptions& opti
   if (paths.empty()) throw std::invalid_argument("leat: a WebDataset of no shards");
   for (const WebPart& part : parts_) fields_.push_back(part.field);
 
-  std::vector<WebShard> found =
-      index_web_shards(paths, parts_, options.skip_incomplete, options.index_threads);
-  for (const WebShard& shard : found) {
-    shards_->index.add(shard.samples);
-    skipped_ += shard.skipped;
+  WebDatasetOptions how = options;
+  how.parts = parts_;
+  std::vector<WebShard> found = index_web_shards(paths, how);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    shards_->index.add(found[i].samples);
+    shards_->digest.add(paths[i], found[i].bytes);
+    skipped_ += found[i].skipped;
   }
   if (size() == 0) {
-    throw Error("leat: no samples in " + paths.front().string() +
-                (paths.size() > 1 ? " and " + std::to_string(paths.size() - 1) + " more" : "") +
-                ": " + std::to_string(skipped_) +
-                " lack a part; check that they are the shards of a WebDataset with these parts");
+    throw Error(
+        "leat: no samples in " + paths.front().string() +
+        (paths.size() > 1 ? " and " + std::to_string(paths.size() - 1) + " more" : "") + ": " +
+        std::to_string(skipped_) +
+        " lack a part; check that they are the shards of a WebDataset with these parts, and "
+        "that the files of a sample are neighbours (tar --sort=name)");
   }
   std::vector<WebMember>& members = shards_->members;
   members.reserve(size() * parts_.size());
@@ -108,6 +117,8 @@ WebDataset::~WebDataset() = default;
 
 std::uint64_t WebDataset::size() const noexcept { return shards_->index.size(); }
 
+std::uint64_t WebDataset::digest() const noexcept { return shards_->digest.value(); }
+
 WebDataset::Place WebDataset::place(std::uint64_t index, std::size_t part) const {
   return {shards_->index.find(index).shard, shards_->members[index * parts_.size() + part]};
 }
@@ -116,6 +127,10 @@ void WebDataset::read(std::uint64_t index, Sample& out) const {
   check_read(*this, index, out);
   for (std::size_t part = 0; part < parts_.size(); ++part) {
     const Place where = place(index, part);
+    if (parts_[part].kind == WebPart::kLabel && where.member.size > kLongestLabel) {
+      fail(where, "it is no integer: it has " + std::to_string(where.member.size) + " bytes",
+           kWriteDigits);
+    }
     decode(part, where, fetch(where, out), out);
   }
 }
@@ -150,7 +165,7 @@ void WebDataset::decode(std::size_t part, const Place& place, std::span<const st
       return;
     case WebPart::kLabel:
       if (!parse_label(data, out.as<std::int64_t>(part)[0])) {
-        fail(place, "it is no integer: " + excerpt(data), "write labels in decimal digits");
+        fail(place, "it is no integer: " + excerpt(data), kWriteDigits);
       }
       return;
     case WebPart::kBytes:

@@ -43,6 +43,11 @@ struct WebDatasetOptions {
   std::vector<WebPart> parts = {jpeg_image("image"), class_label("label")};
   /// Leaves out samples that lack a part, and counts them in skipped(). Else they are an error.
   bool skip_incomplete = false;
+  /// Accepts shards that seem to lack something: shards without a sample, and shards that end with
+  /// more 0 bytes than one of tar's records has (10 kB). Else they are an error, because the rest
+  /// of an interrupted download is 0 where its space was reserved. Needed for data that has empty
+  /// shards, and for shards that were written by `tar -b` with more than 20 blocks a record.
+  bool accept_short_shards = false;
   /// Threads that read the headers of shards at construction. They mostly wait for the disk.
   std::size_t index_threads = 8;
   /// The most files that stay open. Other files are opened for each read.
@@ -57,9 +62,9 @@ class WebDataset final : public Dataset {
   /// Reads the headers of `shards` (feeder/sources/files.h; of a directory, the files *.tar).
   /// Blocks the thread for about 8 us a sample if the shards are in memory. Throws leat::Error,
   /// with shard, sample and byte, if a shard cannot be read, is not a tar archive, or is
-  /// compressed, damaged or cut off; if a sample lacks a part, has it twice, or has one whose size
-  /// does not fit the field; if there are no samples. Throws std::invalid_argument for no shards or
-  /// no parts.
+  /// compressed, damaged or cut off, or has no sample; if a sample lacks a part, has it twice, or
+  /// has one whose size does not fit the field; if there are no samples. Throws
+  /// std::invalid_argument for no shards or no parts.
   explicit WebDataset(const FilePatterns& shards, const WebDatasetOptions& options = {});
   ~WebDataset() override;
 
@@ -71,6 +76,7 @@ class WebDataset final : public Dataset {
   /// `index` >= size(); std::invalid_argument if the fields of `out` differ.
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
+  [[nodiscard]] std::uint64_t digest() const noexcept override;
   [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,
                                                   std::size_t field) const override;
 

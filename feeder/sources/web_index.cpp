@@ -16,8 +16,11 @@ namespace {
 // Groups a shard's files into samples.
 class Indexer {
  public:
-  Indexer(const std::filesystem::path& shard, std::span<const WebPart> parts, bool skip_incomplete)
-      : shard_(shard), parts_(parts), skip_incomplete_(skip_incomplete), found_(parts.size()) {}
+  Indexer(const std::filesystem::path& shard, const WebDatasetOptions& options)
+      : shard_(shard),
+        parts_(options.parts),
+        skip_incomplete_(options.skip_incomplete),
+        found_(parts_.size()) {}
 
   void add(const TarMember& member) {
     const std::optional<WebName> name = split_web_name(member.name);
@@ -27,6 +30,11 @@ class Indexer {
       key_ = name->key;
       begin_ = member.begin;
       is_open_ = true;
+      if (incomplete_ && incomplete_->key == key_) {
+        fail("has files that are not neighbours: others begin at byte " +
+                 std::to_string(incomplete_->begin),
+             begin_, "pack the files of a sample one behind the other: tar --sort=name");
+      }
     }
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       const std::vector<std::string>& extensions = parts_[p].extensions;
@@ -50,19 +58,29 @@ class Indexer {
       ++result_.samples;
     } else if (skip_incomplete_) {
       ++result_.skipped;
-    } else {
-      fail("lacks part " + to_string(parts_[static_cast<std::size_t>(missing - found_.begin())]),
-           begin_, "declare what its samples have, or set skip_incomplete");
+    } else if (!incomplete_) {
+      incomplete_ = {key_, begin_, static_cast<std::size_t>(missing - found_.begin())};
     }
     found_.assign(parts_.size(), std::nullopt);
   }
 
   WebShard result() {
     end_sample();
+    if (incomplete_) {
+      key_ = incomplete_->key;
+      fail("lacks part " + to_string(parts_[incomplete_->missing]), incomplete_->begin,
+           "declare what its samples have, or set skip_incomplete");
+    }
     return std::move(result_);
   }
 
  private:
+  struct Incomplete {
+    std::string key;
+    std::uint64_t begin = 0;
+    std::size_t missing = 0;  // part
+  };
+
   void keep(const TarMember& member, const WebPart& part) {
     constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
     if (member.size > kMost || member.begin / kTarBlock > kMost) {
@@ -100,6 +118,9 @@ class Indexer {
   std::string key_;
   std::uint64_t begin_ = 0;  // byte of the sample's first header
   std::vector<std::optional<TarMember>> found_;
+  // The first sample that lacks a part, an error. It waits for the end of the shard, because the
+  // part may be among files that follow later.
+  std::optional<Incomplete> incomplete_;
   WebShard result_;
 };
 
@@ -119,18 +140,22 @@ std::optional<WebName> split_web_name(std::string_view path) {
   return name;
 }
 
-WebShard index_web_shard(const std::filesystem::path& shard, std::span<const WebPart> parts,
-                         bool skip_incomplete) {
-  TarReader tar(shard);
-  Indexer indexer(shard, parts, skip_incomplete);
-  TarMember member;
-  while (tar.next(member)) indexer.add(member);
-  return indexer.result();
+WebShard index_web_shard(const std::filesystem::path& shard, const WebDatasetOptions& options) {
+  TarReader tar(shard, options.accept_short_shards);
+  Indexer indexer(shard, options);
+  std::uint64_t files = 0;
+  for (TarMember member; tar.next(member); ++files) indexer.add(member);
+  WebShard found = indexer.result();
+  found.bytes = tar.size();
+  if (found.samples + found.skipped == 0 && !options.accept_short_shards) {
+    cannot_read(shard, "none of its " + std::to_string(files) + " files is of a sample",
+                std::string(kFetchAgain) + "; if shards may be empty, " + kAcceptShort);
+  }
+  return found;
 }
 
 std::vector<WebShard> index_web_shards(std::span<const std::filesystem::path> shards,
-                                       std::span<const WebPart> parts, bool skip_incomplete,
-                                       std::size_t threads) {
+                                       const WebDatasetOptions& options) {
   std::vector<WebShard> found(shards.size());
   std::vector<std::exception_ptr> failures(shards.size());
   std::atomic<std::size_t> next = 0;
@@ -139,7 +164,7 @@ std::vector<WebShard> index_web_shards(std::span<const std::filesystem::path> sh
     // A thread that takes a shard finishes it. So all shards before a bad one are read.
     for (std::size_t i = 0; !has_failed && (i = next++) < shards.size();) {
       try {
-        found[i] = index_web_shard(shards[i], parts, skip_incomplete);
+        found[i] = index_web_shard(shards[i], options);
       } catch (...) {
         failures[i] = std::current_exception();
         has_failed = true;
@@ -148,7 +173,8 @@ std::vector<WebShard> index_web_shards(std::span<const std::filesystem::path> sh
   };
   {
     std::vector<std::jthread> others;
-    while (others.size() + 1 < std::min(threads, shards.size())) others.emplace_back(work);
+    while (others.size() + 1 < std::min(options.index_threads, shards.size()))
+      others.emplace_back(work);
     work();
   }
   for (const std::exception_ptr& failure : failures) {

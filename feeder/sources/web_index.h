@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "leat/feeder/sources/web_dataset.h"
 #include "leat/feeder/sources/web_part.h"
 
 namespace leat::feeder {
@@ -26,6 +27,7 @@ struct WebShard {
   std::vector<WebMember> members;  // [sample][part]
   std::uint64_t samples = 0;
   std::uint64_t skipped = 0;  // samples that lack a part
+  std::uint64_t bytes = 0;    // of the archive
 };
 
 /// The name of a file, split by the rules of WebDataset.
@@ -36,15 +38,14 @@ struct WebName {
 /// Splits a path. Returns nothing for a file that belongs to no sample.
 [[nodiscard]] std::optional<WebName> split_web_name(std::string_view path);
 
-/// Reads the headers of a shard. The extensions of `parts` are in lower case. Blocks and throws as
-/// WebDataset's constructor does.
+/// Reads the headers of a shard, for the parts and under the rules of `options`, whose extensions
+/// are in lower case. Blocks and throws as WebDataset's constructor does.
 [[nodiscard]] WebShard index_web_shard(const std::filesystem::path& shard,
-                                       std::span<const WebPart> parts, bool skip_incomplete);
+                                       const WebDatasetOptions& options);
 
-/// Reads the headers of all shards, on up to `threads` threads. Throws the error of the first shard
-/// that has one.
+/// Reads the headers of all shards, on up to options.index_threads threads. Throws the error of the
+/// first shard that has one.
 [[nodiscard]] std::vector<WebShard> index_web_shards(std::span<const std::filesystem::path> shards,
-                                                     std::span<const WebPart> parts,
-                                                     bool skip_incomplete, std::size_t threads);
+                                                     const WebDatasetOptions& options);
 
 }  // namespace leat::feeder

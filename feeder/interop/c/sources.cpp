@@ -84,7 +84,7 @@ leat_web_options web_defaults() {
           .index_threads = from.index_threads,
           .open_files = from.open_files,
           .skip_incomplete = 0,
-          .reserved = 0,
+          .accept_short_shards = 0,
           .name = nullptr};
 }
 
@@ -199,8 +199,8 @@ WebDatasetOptions web_of(const leat_web_options* given, const char* function) {
   if (given == nullptr) return options;
   const leat_web_options all =
       complete(web_defaults(), *given, kFirstWeb, function, "leat_web_options");
-  check_reserved(all.reserved, function, "leat_web_options");
   options.skip_incomplete = all.skip_incomplete != 0;
+  options.accept_short_shards = all.accept_short_shards != 0;
   options.index_threads = all.index_threads;
   options.open_files = all.open_files;
   options.name = text_or(all.name, options.name);

@@ -156,8 +156,10 @@ typedef struct leat_web_options {
   size_t index_threads;    /* threads that read the headers of shards; 8 */
   size_t open_files;       /* the most files that stay open; 128 */
   int32_t skip_incomplete; /* not 0: samples that lack a part are left out; 0: they are an error */
-  int32_t reserved;        /* 0 */
-  const char* name;        /* in messages; "web dataset" */
+  int32_t accept_short_shards; /* not 0: accepts shards without a sample, and shards that end with
+                                  more than 10 kB of zeros; 0: they are an error, because the rest
+                                  of an interrupted download looks so */
+  const char* name;            /* in messages; "web dataset" */
 } leat_web_options;
 /* Sets all options to their defaults. `size` is sizeof *options. */
 leat_status leat_web_options_init(leat_web_options* options, size_t size);

@@ -223,7 +223,7 @@ Opened sample_7_overwritten(const fs::path& directory, const std::string& extens
 }
 Opened undecodable_image(const fs::path& directory) {
   return sample_7_overwritten(directory, ".jpg", "GIF89a",
-                              "Not a JPEG file: starts with 0x47 0x49");
+                              "it is a GIF image");
 }
 Opened label_of_an_image(const fs::path& directory) {
   return sample_7_overwritten(directory, ".cls", "x", "it is no integer: \"x");

@@ -69,7 +69,7 @@ TEST(Idx, MissingFileIsNamed) {
 TEST(Idx, DirectoryInPlaceOfAFileIsRefused) {
   const TemporaryDirectory directory;
   expect_contains(error_of([&] { static_cast<void>(read_idx(directory.path(), 1)); }),
-                  {directory.path().string(), "Is a directory", "may be read"});
+                  {directory.path().string(), "it is a directory", "name a file"});
 }
 
 TEST(Idx, UnreadableFileIsNamed) {

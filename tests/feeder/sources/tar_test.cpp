@@ -180,7 +180,7 @@ TEST_F(Tar, WhatIsNoTarIsTold) {
   expect_contains(error(Bytes{0xfd, '7', 'z', 'X', 'Z', 0} + tar_end()), {"compressed with xz"});
   std::filesystem::remove(path());
   std::filesystem::create_directory(path());
-  expect_contains(error(), {path().string(), "Is a directory"});
+  expect_contains(error(), {path().string(), "it is a directory"});
 }
 
 // At whatever byte: the only end is the marked one.
@@ -242,6 +242,38 @@ TEST_F(Tar, ArchivesOneBehindTheOtherAreAnError) {
                   {"something follows the end-of-archive mark (byte 2048)", "--concatenate"});
   write(one + Bytes(7168));  // padding to a tape's record
   EXPECT_EQ(members().size(), 1U);
+}
+
+// As GNU tar and Python's tarfile end an archive. More is space that was reserved and not written.
+TEST_F(Tar, MoreZerosThanEndAnArchiveAreAnError) {
+  constexpr std::size_t kMost = 10'752;
+  const Bytes file = tar_file("a.txt", "a");
+  write(file + Bytes(kMost));
+  EXPECT_EQ(members().size(), 1U);
+  for (const std::size_t zeros : {kMost + 1, std::size_t{5'000'000}}) {
+    expect_contains(error(file + Bytes(zeros)),
+                    {path().string(), "from byte 1024 on, more than 10752 bytes are 0",
+                     "fetch the file again", "accept_short_shards"});
+    TarReader tar(path(), true);
+    TarMember member;
+    ASSERT_TRUE(tar.next(member));
+    EXPECT_FALSE(tar.next(member));
+  }
+  expect_contains(error(Bytes(1'000'000)), {"from byte 0 on, more than 10752 bytes are 0"});
+}
+
+TEST_F(Tar, WhatFollowsManyZerosIsFoundWhereverItIs) {
+  const Bytes file = tar_file("a.txt", "a");
+  for (const std::size_t zeros : {512U, 10'752U, 11'264U, 3'000'320U}) {
+    write(file + Bytes(zeros) + file + tar_end());
+    expect_contains(
+        error_of([&] {
+          TarReader tar(path(), true);
+          for (TarMember member; tar.next(member);) {
+          }
+        }),
+        {"something follows the end-of-archive mark (byte " + std::to_string(1024 + zeros) + ")"});
+  }
 }
 
 }  // namespace tar_test

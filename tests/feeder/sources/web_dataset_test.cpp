@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -16,6 +17,7 @@
 #include <tuple>
 #include <vector>
 
+#include "leat/feeder/sources/open_files.h"
 #include "leat/feeder/sources/read_image.h"
 #include "leat/feeder/sources/synthetic_web.h"
 #include "leat/feeder/sources/web_index.h"
@@ -208,10 +210,23 @@ TEST_F(Web, AnySampleIsReadWhereFewFilesMayBeOpen) {
   rlimit few = before;
   few.rlim_cur = 40;
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  const WebDataset data(shards, {.parts = {class_label("label")}, .open_files = 8});
-  for (std::uint64_t i = 0; i < 120; ++i) {
-    SampleBuffer sample(data.fields());
-    EXPECT_NO_THROW(data.read(i % 60, sample));
+  // With 128, it keeps fewer open than it may, and leaves some to the rest of the program.
+  for (const std::size_t open_files : {std::size_t{8}, WebDatasetOptions{}.open_files}) {
+    const WebDataset data(shards, {.parts = {class_label("label")}, .open_files = open_files});
+    for (std::uint64_t i = 0; i < 120; ++i) {
+      SampleBuffer sample(data.fields());
+      EXPECT_NO_THROW(data.read(i % 60, sample));
+    }
+    std::vector<std::unique_ptr<OpenFile>> others;
+    EXPECT_NO_THROW({
+      for (int i = 0; i < 8; ++i) others.push_back(std::make_unique<OpenFile>(shards[0]));
+    });
+    expect_contains(error_of([&] {
+                      for (int i = 0; i < 40; ++i) {
+                        others.push_back(std::make_unique<OpenFile>(shards[0]));
+                      }
+                    }),
+                    {shards[0].string(), "Too many open files", "ulimit -n"});
   }
   setrlimit(RLIMIT_NOFILE, &before);
 }
@@ -240,10 +255,12 @@ TEST_F(Web, ANameCannotBreakAMessagesLine) {
 }
 
 TEST_F(Web, NoSamplesAreAnError) {
-  expect_contains(error({}, kLabels), {"no samples in " + path().string()});
   WebDatasetOptions options = kLabels;
   options.skip_incomplete = true;
-  expect_contains(error(tar_file("0.txt", ""), options), {"no samples", "1 lack a part"});
+  expect_contains(error(tar_file("0.txt", ""), options),
+                  {"no samples in " + path().string(), "1 lack a part", "tar --sort=name"});
+  options.accept_short_shards = true;
+  expect_contains(error({}, options), {"no samples in " + path().string(), "0 lack a part"});
 }
 
 TEST_F(Web, SizesThatAreNotTheFieldsAreToldAtConstruction) {
@@ -279,7 +296,7 @@ TEST_F(Web, ImagesThatCannotBeDecodedAreToldWithTheirPlace) {
       {"cannot read a/1.jpg of " + path().string() + " (byte 512): Premature end of JPEG",
        " of 500; fetch"});
   expect_contains(read_error(tar_file("1.jpg", "GIF89a"), kImages),
-                  {"cannot read 1.jpg of", "Not a JPEG file: starts with 0x47 0x49"});
+                  {"cannot read 1.jpg of", "it is a GIF image; convert it"});
   expect_contains(read_error(tar_file("1.jpg", ""), kImages), {"Premature end of JPEG file"});
   expect_contains(
       read_error(tar_file("1.jpg", jpeg(40, 30)),

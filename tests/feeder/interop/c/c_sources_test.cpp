@@ -267,10 +267,6 @@ TEST(CApiSources, WebDatasetsAreAsInCpp) {
           "lacks part");
   refused({named, LEAT_WEB_LABEL, 7, nullptr, nullptr}, LEAT_ERROR_ARGUMENT,
           "parts[0]: reserved is 7");
-  options.reserved = 1;
-  refused({named, LEAT_WEB_LABEL, 0, nullptr, nullptr}, LEAT_ERROR_ARGUMENT,
-          "leat_web_options: reserved is 1");
-  options.reserved = 0;
   image.reserved = 2;
   refused({named, LEAT_WEB_IMAGE, 0, nullptr, &image}, LEAT_ERROR_ARGUMENT,
           "leat_image_options: reserved is 2");
