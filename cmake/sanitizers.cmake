@@ -2,15 +2,19 @@
 # libraries, so that tests, examples and a downstream project linked to an instrumented Leat have
 # them too.
 
-set(LEAT_SANITIZE "" CACHE STRING "Instrument with: address (and undefined behaviour), thread")
-set_property(CACHE LEAT_SANITIZE PROPERTY STRINGS "" address thread)
+set(LEAT_SANITIZE "" CACHE STRING
+    "Instrument with: address (and undefined behaviour), thread, fuzzer (address, for libFuzzer)"
+)
+set_property(CACHE LEAT_SANITIZE PROPERTY STRINGS "" address thread fuzzer)
 
 if(LEAT_SANITIZE STREQUAL "address")
   set(leat_sanitize_flags -fsanitize=address,undefined -fno-sanitize-recover=all)
 elseif(LEAT_SANITIZE STREQUAL "thread")
   set(leat_sanitize_flags -fsanitize=thread)
+elseif(LEAT_SANITIZE STREQUAL "fuzzer")
+  set(leat_sanitize_flags -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
 elseif(LEAT_SANITIZE)
-  message(FATAL_ERROR "LEAT_SANITIZE is '${LEAT_SANITIZE}'; it must be empty, address or thread")
+  message(FATAL_ERROR "LEAT_SANITIZE is '${LEAT_SANITIZE}'; it must be empty, address, thread or fuzzer")
 endif()
 
 function(leat_set_sanitizers target)

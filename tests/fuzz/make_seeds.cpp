@@ -1,0 +1,156 @@
+// make_seeds <folder>: writes a few small inputs for each fuzz target to <folder>/<target>/.
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "leat/feeder/random.h"
+#include "leat/feeder/sources/synthetic.h"
+#include "leat/feeder/sources/synthetic_images.h"
+#include "leat/feeder/sources/synthetic_web.h"
+#include "leat/feeder/state.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace leat::feeder;
+
+class Seeds {
+ public:
+  explicit Seeds(fs::path folder) : folder_(std::move(folder)) {}
+  void add(const std::string& target, std::string_view bytes) {
+    fs::create_directories(folder_ / target);
+    std::ofstream out(folder_ / target / ("seed" + std::to_string(next_++)), std::ios::binary);
+    out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    out.close();
+    if (!out) throw std::runtime_error("cannot write to " + folder_.string());
+  }
+  /// Adds a file, with `end` behind it.
+  void add_file(const std::string& target, const fs::path& file, const std::string& end) {
+    std::ifstream in(file, std::ios::binary);
+    add(target, std::string(std::istreambuf_iterator<char>(in), {}) + end);
+  }
+  [[nodiscard]] fs::path scratch() const {
+    fs::create_directories(folder_ / "scratch");
+    return folder_ / "scratch";
+  }
+
+ private:
+  fs::path folder_;
+  int next_ = 0;
+};
+
+std::string noise(std::uint64_t seed, std::size_t bytes) {
+  Random random(seed, 0, 0);
+  std::string text(bytes, '\0');
+  for (char& c : text) c = static_cast<char>(random.below(256));
+  return text;
+}
+
+std::string from_hex(std::string_view digits) {
+  std::string bytes;
+  for (std::size_t i = 0; i < digits.size(); i += 2) {
+    int byte = 0;
+    std::from_chars(digits.data() + i, digits.data() + i + 2, byte, 16);
+    bytes += static_cast<char>(byte);
+  }
+  return bytes;
+}
+
+void add_archives(Seeds& seeds) {
+  const SyntheticWebOptions small{
+      .samples = 2, .min_width = 8, .max_width = 9, .min_height = 8, .max_height = 9};
+  seeds.add_file("tar", write_synthetic_web(seeds.scratch(), small)[0], "\1");
+  for (const TarWriter::LongNames names : {TarWriter::kPax, TarWriter::kGnu}) {
+    const fs::path file = seeds.scratch() / "long.tar";
+    TarWriter tar(file, names);
+    tar.add(std::string(150, 'n') + ".cls", std::string("7"));
+    tar.add("b.json", std::string("{}"));
+    tar.finish();
+    seeds.add_file("tar", file, "\7");
+  }
+}
+
+void add_images(Seeds& seeds) {
+  const auto pixels = synthetic_image(1, 0, 35, 27);
+  for (const JpegEncoding& encoding : {JpegEncoding{},
+                                       {.chroma_rows = 1},
+                                       {.chroma_columns = 4},
+                                       {.chroma_rows = 4},
+                                       {.progressive = true},
+                                       {.restart_rows = 1},
+                                       {.color = JpegColor::kGray},
+                                       {.color = JpegColor::kCmyk}}) {
+    const std::vector<std::byte> image = encode_jpeg(pixels, 35, 27, encoding);
+    const auto* const bytes = reinterpret_cast<const char*>(image.data());
+    for (const std::uint64_t options : {1U, 2U}) {  // what the target does with it
+      seeds.add("jpeg", noise(options, 16) + std::string(bytes, image.size()));
+    }
+  }
+}
+
+void add_mapped(Seeds& seeds) {
+  for (const bool header : {true, false}) {
+    const SyntheticTokens tokens{.tokens = 300, .header = header};
+    seeds.add_file("mapped", write_tokens(seeds.scratch(), tokens)[0], noise(3, 39) + '\0');
+  }
+  seeds.add_file("mapped", write_cifar10(seeds.scratch(), {.samples = 2, .shards = 1})[0],
+                 noise(4, 39) + '\2');
+  seeds.add("mapped", noise(5, 400) + '\1');
+}
+
+void add_states(Seeds& seeds) {
+  State state{.samples = 60'000, .dataset = 7, .batch_size = 64, .seed = 1};
+  seeds.add("state", state.text());
+  state.elements = 100'000;
+  state.world_size = 2;
+  state.epochs = {{.epoch = 3}, {.epoch = 4}};
+  for (EpochReleases& one : state.epochs) {
+    one.batches.add({.first = 0, .end = 12});
+    one.batches.add(14);
+    one.positions.add({.first = 768, .end = 784});
+    one.before.add({.first = 768, .end = 770});
+    one.carry = Carry{.element = 700, .position = 5, .offset = 1};
+  }
+  seeds.add("state", state.text());
+}
+
+void add_all(Seeds& seeds) {
+  add_archives(seeds);
+  add_images(seeds);
+  // 2 x 3 values, plain and compressed
+  seeds.add("idx", from_hex("00000802000000020000000300010203040501"));
+  seeds.add("idx",
+            from_hex("1f8b08000000000002036360e06062606000616606462666165600262c23541200000001"));
+  add_mapped(seeds);
+  add_states(seeds);
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    seeds.add("resize", noise(i, 100));
+    seeds.add("c_api", noise(i, 600));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: make_seeds FOLDER\n");
+    return 2;
+  }
+  try {
+    Seeds seeds(argv[1]);
+    add_all(seeds);
+    fs::remove_all(fs::path(argv[1]) / "scratch");
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
