@@ -205,24 +205,23 @@ typedef enum leat_check_slots {
 
 /* Options of a prefetcher; comments end with the default. More: feeder/prefetcher_options.h. */
 typedef struct leat_options {
-  size_t size;             /* sizeof(leat_options), as passed to leat_options_init */
-  size_t batch_size;       /* samples in a global batch, over all ranks; at least 1. No default */
-  size_t prefetch_depth;   /* batches staged, including the one in use; 2: double buffering */
-  size_t max_leases;       /* batches that may be held at a time; 1 */
-  size_t workers;          /* readers, each reading and decoding one batch at a time; 1 */
-  size_t pinned_slots;     /* buffers in pinned memory; 0: as many as the other options need */
-  uint64_t seed;           /* of the order, and of leat_sample_random; 0 */
-  int32_t order;           /* a leat_order; shuffled */
-  int32_t last_batch;      /* a leat_last_batch; partial */
-  int32_t delivery;        /* a leat_delivery; in order */
-  int32_t reserved;        /* 0 */
-  size_t rank;             /* which rank this prefetcher feeds, of world_size; 0 */
-  size_t world_size;       /* ranks, each with a prefetcher of its own; 0: this is the only one */
-  const char* resume;      /* a state from leat_prefetcher_state; null: from the beginning. "" is an
-                              error: what is left of a checkpoint that was not written */
-  size_t max_pinned_bytes; /* the most pinned memory that slots may take; 0: no limit */
-  size_t max_device_bytes; /* the most device memory that slots may take; 0: no limit */
-  uint64_t read_failures;  /* how many samples may fail to be read, and are left out; 0 */
+  size_t size;           /* sizeof(leat_options), as passed to leat_options_init */
+  size_t batch_size;     /* samples in a global batch, over all ranks; at least 1. No default */
+  size_t prefetch_depth; /* batches staged, including the one in use; 2: double buffering */
+  size_t max_leases;     /* batches that may be held at a time; 1 */
+  size_t workers;        /* readers, each reading and decoding one batch at a time; 1 */
+  size_t pinned_slots;   /* buffers in pinned memory; 0: as many as the other options need */
+  uint64_t seed;         /* of the order, and of leat_sample_random; 0 */
+  int32_t order;         /* a leat_order; shuffled */
+  int32_t last_batch;    /* a leat_last_batch; partial */
+  int32_t delivery;      /* a leat_delivery; in order */
+  int32_t reserved;      /* 0 */
+  size_t rank;           /* which rank this prefetcher feeds, of world_size; 0 */
+  size_t world_size;     /* ranks, each with a prefetcher of its own; 0: this is the only one */
+  const char* resume; /* a state from leat_prefetcher_state; null: from the beginning. "" fails */
+  size_t max_pinned_bytes;  /* the most pinned memory that slots may take; 0: no limit */
+  size_t max_device_bytes;  /* the most device memory that slots may take; 0: no limit */
+  uint64_t read_failures;   /* how many samples may fail to be read, and are left out; 0 */
   double read_failure_rate; /* also this share of the samples read so far, 0 to 1; 0 */
   size_t copy_chunk_bytes;  /* the largest piece of a copy; 0: copies are not divided */
   size_t sample_every;      /* every how many steps one is timed on the device; 16. 0: none */
@@ -244,7 +243,7 @@ leat_status leat_options_init(leat_options* options, size_t size);
  * with the first leat_prefetcher_next. On an error *prefetcher is null:
  *
  *   LEAT_ERROR_ARGUMENT     an option out of range, which the text names
- *   LEAT_ERROR_ENVIRONMENT  no such device; `resume` is damaged or of another run
+ *   LEAT_ERROR_ENVIRONMENT  no such device; `resume` is damaged, empty, or of another run
  *   LEAT_ERROR_DEVICE       the device fails or lacks memory
  */
 leat_status leat_prefetcher_open(const leat_dataset* dataset, const char* device,

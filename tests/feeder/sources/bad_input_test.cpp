@@ -222,8 +222,7 @@ Opened sample_7_overwritten(const fs::path& directory, const std::string& extens
   return opened;
 }
 Opened undecodable_image(const fs::path& directory) {
-  return sample_7_overwritten(directory, ".jpg", "GIF89a",
-                              "it is a GIF image");
+  return sample_7_overwritten(directory, ".jpg", "GIF89a", "it is a GIF image");
 }
 Opened label_of_an_image(const fs::path& directory) {
   return sample_7_overwritten(directory, ".cls", "x", "it is no integer: \"x");
