@@ -56,8 +56,8 @@ std::string describe(const Fiber& fiber) {
   return line;
 }
 
-// Returns the beginning of the text of a deadlock: why no timer may be left, where virtual time is so
-// late that sleeps beyond its end may have none (Deadline::after).
+// Returns the beginning of the text of a deadlock: why no timer may be left, where virtual time is
+// so late that sleeps beyond its end may have none (Deadline::after).
 std::string near_the_end(const Clock& clock) {
   const Duration now = clock.now().time_since_epoch();
   if (!clock.is_virtual() || now < Duration::max() / 2) return {};
