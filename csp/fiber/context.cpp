@@ -47,6 +47,7 @@ LEAT_SWITCHES void Context::prepare(StackSpan stack, Entry entry, void* argument
   entry_ = entry;
   argument_ = argument;
 #if defined(LEAT_ASAN)
+  asan_fake_stack_ = nullptr;  // a previous owner's, which has ended
   // Clears the red zones of the previous owner's frames that never returned (its entry function).
   __asan_unpoison_memory_region(stack.low, stack.size);
 #endif
@@ -72,7 +73,7 @@ LEAT_SWITCHES void Context::take_over_from(Context& ended) noexcept {
 
 Context::~Context() { discard(); }
 
-void Context::exit_to(Context& to, ExceptionState* thread) noexcept {
+LEAT_SWITCHES void Context::exit_to(Context& to, ExceptionState* thread) noexcept {
   jump(to, thread, true);
   std::abort();  // there was a switch back to a context that had ended
 }

@@ -19,8 +19,9 @@ namespace leat {
 namespace bc = boost::context::detail;
 
 // Not checked for races: the code before a switch and the code after it run on one thread, but to
-// TSan they are two fibers, which the switch does not synchronise (see jump).
-#define LEAT_SWITCHES __attribute__((no_sanitize("thread")))
+// TSan they are two fibers, which the switch does not synchronise (see jump). Nor by ASan, which
+// would put local variables on the fake stack that the switch replaces.
+#define LEAT_SWITCHES __attribute__((no_sanitize("thread"), no_sanitize("address")))
 
 // Every frame between the caller of an operation and the switch costs a mispredicted return.
 #if defined(LEAT_ASAN) || defined(LEAT_TSAN)
