@@ -1,5 +1,6 @@
 #include "leat/csp/base/sigquit_dump.h"
 
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -21,10 +22,12 @@ int users = 0;                           // handler_mutex
 struct sigaction previous_sigquit = {};  // likewise
 
 extern "C" void leat_on_sigquit(int /*signal*/) {
+  const int error = errno;
   // Lock-free atomics and a system call: allowed in a handler.
   requests.fetch_add(1, std::memory_order_relaxed);
   request_word.fetch_add(1, std::memory_order_release);
   futex_wake_all(&request_word);
+  errno = error;
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 #include "leat/csp/fiber/stack_overflow.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
@@ -9,6 +12,8 @@
 
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/fiber/stack.h"
+#include "leat/csp/sched/worker.h"
+#include "leat/csp/wait/signal_chain.h"
 
 namespace leat {
 namespace {
@@ -42,39 +47,52 @@ class Line {
   std::size_t length_ = 0;
 };
 
-extern "C" void leat_on_sigsegv(int /*signal*/, siginfo_t* info, void* /*context*/) {
-  if (const Fiber* const fiber = Fiber::current()) {
-    const StackSpan stack = fiber->stack();
-    const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
-    const auto low = reinterpret_cast<std::uintptr_t>(stack.low);
-    if (address < low && address >= low - StackPool::kGuard) {
-      Line line;
-      line << "leat: stack overflow in fiber " << fiber->id();
-      if (!fiber->name().empty()) line << " \"" << fiber->name() << "\"";
-      line << ": its stack has " << stack.size << " bytes; give it more (GoOptions::stack_size)\n";
-      line.write();
-    }
-  }
-  // The instruction runs again, and faults again, now with the previous handler.
-  sigaction(SIGSEGV, &previous_sigsegv, nullptr);
+void report_overflow(const Worker& worker, const void* fault) noexcept {
+  const Fiber* const fiber = worker.running();
+  if (fiber == nullptr) return;
+  const StackSpan stack = fiber->stack();
+  const auto address = reinterpret_cast<std::uintptr_t>(fault);
+  const auto low = reinterpret_cast<std::uintptr_t>(stack.low);
+  if (address >= low || address < low - StackPool::kGuard) return;
+  Line line;
+  line << "leat: stack overflow in fiber " << fiber->id();
+  if (!fiber->name().empty()) line << " \"" << fiber->name() << "\"";
+  line << ": its stack has " << stack.size << " bytes; give it more (GoOptions::stack_size)\n";
+  line.write();
 }
 
+// The thread's worker. Not a thread_local: in a shared object, the first use of one on a thread may
+// allocate, which a handler must not. Reading this value never does.
+pthread_key_t worker_key = 0;
+
+extern "C" void leat_on_sigsegv(int signal, siginfo_t* info, void* context) {
+  const int error = errno;
+  if (!was_sent(*info)) {
+    const void* const worker = pthread_getspecific(worker_key);
+    if (worker != nullptr) report_overflow(*static_cast<const Worker*>(worker), info->si_addr);
+  }
+  pass_on(previous_sigsegv, signal, info, context);
+  errno = error;
+}
+
+// Without a key there is no report, so there is no handler either.
 bool install() noexcept {
-  struct sigaction action = {};
-  action.sa_sigaction = &leat_on_sigsegv;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  sigemptyset(&action.sa_mask);
-  return sigaction(SIGSEGV, &action, &previous_sigsegv) == 0;
+  return pthread_key_create(&worker_key, nullptr) == 0 &&
+         install_in_front(SIGSEGV, &leat_on_sigsegv, previous_sigsegv);
+}
+
+bool is_installed() noexcept {
+  static const bool installed = install();
+  return installed;
 }
 
 }  // namespace
 
-void prepare_stack_overflow_report() noexcept {
-  [[maybe_unused]] static const bool installed = install();
-}
+void prepare_stack_overflow_report() noexcept { static_cast<void>(is_installed()); }
 
-SignalStack::SignalStack() {
-  if constexpr (kExploring) return;  // the simulated workers share one thread
+SignalStack::SignalStack(const Worker& worker) {
+  if (kExploring || !is_installed()) return;  // simulated workers share one thread
+  pthread_setspecific(worker_key, &worker);   // if it fails, this thread reports no overflow
   stack_t present = {};
   if (sigaltstack(nullptr, &present) != 0 || (present.ss_flags & SS_DISABLE) == 0) return;
   const long least = sysconf(_SC_MINSIGSTKSZ);
@@ -88,6 +106,8 @@ SignalStack::SignalStack() {
 }
 
 SignalStack::~SignalStack() {
+  if (kExploring || !is_installed()) return;
+  pthread_setspecific(worker_key, nullptr);
   if (memory_ == nullptr) return;
   stack_t none = {};
   none.ss_flags = SS_DISABLE;

@@ -16,8 +16,12 @@ class SchedulerCore;
 // keep the variable's address across a park, and the fiber may then run on another thread. Both
 // threads are workers of one scheduler, so the old address has the right value. This holds for no
 // other thread-local.
-extern thread_local constinit const SchedulerCore* t_scheduler
-    __attribute__((tls_model("initial-exec")));
+//
+// Of the default TLS model: in a program that costs no more than initial-exec, since the linker
+// replaces the call. A plug-in with one initial-exec variable needs room for all of its
+// thread-locals in the block that the loader keeps for that, about 1.6 KB in all, or cannot be
+// loaded. The static CUDA runtime alone has 12 KB.
+extern thread_local constinit const SchedulerCore* t_scheduler;
 
 /// The scheduler of the calling fiber; null on a plain thread. ThreadSanitizer does not check it:
 /// to the tool a worker and its fibers are several threads, but they share this thread's variable.

@@ -13,6 +13,7 @@
 
 #include "leat/csp/error.h"
 #include "leat/csp/wait/page_size.h"
+#include "leat/csp/wait/signal_chain.h"
 
 namespace leat::feeder {
 
@@ -81,42 +82,18 @@ LEAT_IN_HANDLER bool give_zeros(std::uintptr_t address) noexcept {
                  0) == static_cast<long>(page);
 }
 
-// Handles the signal as if this handler had not been installed.
-LEAT_IN_HANDLER void pass_on(int signal, siginfo_t* info, void* context) noexcept {
-  if ((previous.sa_flags & SA_SIGINFO) != 0) {
-    previous.sa_sigaction(signal, info, context);
-    return;
-  }
-  const bool was_sent = info->si_code <= 0;  // by kill() or the like, so no instruction runs again
-  if (previous.sa_handler == SIG_IGN && was_sent) return;
-  if (previous.sa_handler != SIG_IGN && previous.sa_handler != SIG_DFL) {
-    previous.sa_handler(signal);
-    return;
-  }
-  struct sigaction standard = {};
-  standard.sa_handler = SIG_DFL;
-  sigemptyset(&standard.sa_mask);
-  sigaction(signal, &standard, nullptr);
-  if (was_sent) raise(signal);  // otherwise the instruction runs again, and faults again
-}
-
 extern "C" LEAT_IN_HANDLER void leat_on_sigbus(int signal, siginfo_t* info, void* context) {
   const int error = errno;
   const bool is_fault = info->si_code == BUS_ADRERR;
   if (!is_fault || !give_zeros(reinterpret_cast<std::uintptr_t>(info->si_addr))) {
-    pass_on(signal, info, context);
+    pass_on(previous, signal, info, context);
   }
   errno = error;
 }
 
 void install() {
   page_bytes = page_size();
-  struct sigaction action = {};
-  action.sa_sigaction = &leat_on_sigbus;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  sigemptyset(&action.sa_mask);
-  // `previous` is set before the handler is installed, which may need it at once.
-  if (sigaction(SIGBUS, nullptr, &previous) != 0 || sigaction(SIGBUS, &action, nullptr) != 0) {
+  if (!install_in_front(SIGBUS, &leat_on_sigbus, previous)) {
     throw Error(std::string("leat: cannot handle SIGBUS, as mapped files need: ") +
                 std::strerror(errno) + "; check what forbids sigaction(2)");
   }

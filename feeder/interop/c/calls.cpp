@@ -1,23 +1,24 @@
 #include "leat/feeder/interop/c/calls.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <exception>
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "leat/csp/error.h"
+#include "leat/csp/wait/sanitizers.h"
 #include "leat/gpu/error.h"
 
 namespace leat::feeder::c {
 namespace {
 
-thread_local constinit std::array<char, kErrorBytes> t_error_text{};
 // The error text of the read function that the thread is in, or null. It is on the stack of the
 // fiber or thread that called the function.
 thread_local constinit char* t_text_of_read = nullptr;
+thread_local constinit bool t_without_text = false;  // the text of an error could not be kept
 
 // Not checked by ThreadSanitizer, which treats fibers as threads: it would report a race between
 // two fibers that use the memory of one thread in turn. No call parks, so none changes threads
@@ -32,9 +33,32 @@ __attribute__((noinline, no_sanitize("thread"))) void set_text_of_read(char* tex
   t_text_of_read = text;
 }
 
+// The thread's error text, of kErrorBytes; null before its first error. Allocated, because a
+// thread_local array would be more than the loader has room for where several plug-ins contain this
+// library.
+__attribute__((noinline, no_sanitize("thread"))) char*& error_text() noexcept {
+  struct Text {
+    char* allocated = nullptr;
+    ~Text() { delete[] std::exchange(allocated, nullptr); }
+  };
+  thread_local constinit Text text;
+  return text.allocated;
+}
+
 // Copies byte by byte, because ThreadSanitizer checks memcpy() even here.
 __attribute__((noinline, no_sanitize("thread"))) void keep_text(const char* text) noexcept {
-  volatile char* const kept = t_text_of_read != nullptr ? t_text_of_read : t_error_text.data();
+  char* text_of_thread = t_text_of_read;
+  if (text_of_thread == nullptr) {
+    char*& allocated = error_text();
+    if (allocated == nullptr) {
+      allocated = new (std::nothrow) char[kErrorBytes];
+      tsan_release(allocated);
+    }
+    t_without_text = allocated == nullptr;
+    if (t_without_text) return;
+    text_of_thread = allocated;
+  }
+  volatile char* const kept = text_of_thread;
   const std::size_t length = std::min(std::strlen(text), kErrorBytes - 1);
   for (std::size_t i = 0; i < length; ++i) kept[i] = text[i] == '\n' ? ' ' : text[i];
   kept[length] = '\0';
@@ -81,9 +105,13 @@ leat_status keep_error() noexcept {
   }
 }
 
-const char* kept_error() noexcept {
-  const char* const read = text_of_read();
-  return read != nullptr ? read : t_error_text.data();
+__attribute__((noinline, no_sanitize("thread"))) const char* kept_error() noexcept {
+  if (t_text_of_read != nullptr) return t_text_of_read;
+  if (char* const text = error_text()) {
+    tsan_acquire(text);
+    return text;
+  }
+  return t_without_text ? "leat: the host's memory is exhausted: no room for the error's text" : "";
 }
 
 InRead::InRead() noexcept : outer_(text_of_read()) { set_text_of_read(text_.data()); }
