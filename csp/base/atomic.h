@@ -1,5 +1,5 @@
-// The atomics that several threads of the core share: std::atomic, or in an exploring build a class
-// through which the explorer sees every access.
+// The atomics that several threads of the core share: std::atomic, or in an exploring or a chaos
+// build a class that calls the hooks at every access.
 #pragma once
 
 #include <atomic>
@@ -8,15 +8,15 @@
 
 namespace leat {
 
-#if !defined(LEAT_EXPLORE)
+#if !defined(LEAT_EXPLORE) && !defined(LEAT_CHAOS)
 
 template <class T>
 using Atomic = std::atomic<T>;
 
 #else
 
-/// As std::atomic, with a sched_point() before every access. An access that does not change the
-/// value counts as a read.
+/// As std::atomic, with a sched_point() before every access and accessed() after it. An access that
+/// does not change the value counts as a read.
 template <class T>
 class Atomic {
  public:
@@ -25,40 +25,53 @@ class Atomic {
   Atomic(const Atomic&) = delete;
   Atomic& operator=(const Atomic&) = delete;
 
-  T load(std::memory_order = std::memory_order_seq_cst) const noexcept {
+  T load(std::memory_order order = std::memory_order_seq_cst) const noexcept {
     hooks::sched_point();
+    const T value = value_.load(order);
     hooks::accessed(&value_, false);
-    return value_.load();
+    return value;
   }
-  void store(T value, std::memory_order = std::memory_order_seq_cst) noexcept { exchange(value); }
-  T exchange(T value, std::memory_order = std::memory_order_seq_cst) noexcept {
+  void store(T value, std::memory_order order = std::memory_order_seq_cst) noexcept {
+#if defined(LEAT_EXPLORE)
+    exchange(value, order);  // to learn whether the value changes
+#else
+    value_.store(value, order);
+    hooks::accessed(&value_, true);
+#endif
+  }
+  T exchange(T value, std::memory_order order = std::memory_order_seq_cst) noexcept {
     hooks::sched_point();
-    const T old = value_.exchange(value);
+    const T old = value_.exchange(value, order);
     hooks::accessed(&value_, !(old == value));
     return old;
   }
-  bool compare_exchange_strong(T& expected, T desired,
-                               std::memory_order = std::memory_order_seq_cst,
-                               std::memory_order = std::memory_order_seq_cst) noexcept {
+  bool compare_exchange_strong(T& expected, T desired, std::memory_order success,
+                               std::memory_order failure) noexcept {
     hooks::sched_point();
-    const bool done = value_.compare_exchange_strong(expected, desired);
+    const bool done = value_.compare_exchange_strong(expected, desired, success, failure);
     hooks::accessed(&value_, done);
     return done;
   }
-  bool compare_exchange_weak(T& expected, T desired,
-                             std::memory_order success = std::memory_order_seq_cst,
-                             std::memory_order failure = std::memory_order_seq_cst) noexcept {
+  bool compare_exchange_strong(T& expected, T desired,
+                               std::memory_order order = std::memory_order_seq_cst) noexcept {
+    hooks::sched_point();
+    const bool done = value_.compare_exchange_strong(expected, desired, order);
+    hooks::accessed(&value_, done);
+    return done;
+  }
+  bool compare_exchange_weak(T& expected, T desired, std::memory_order success,
+                             std::memory_order failure) noexcept {
     return compare_exchange_strong(expected, desired, success, failure);
   }
-  T fetch_add(T by, std::memory_order = std::memory_order_seq_cst) noexcept {
+  T fetch_add(T by, std::memory_order order = std::memory_order_seq_cst) noexcept {
     hooks::sched_point();
-    const T old = value_.fetch_add(by);
+    const T old = value_.fetch_add(by, order);
     hooks::accessed(&value_, by != T{});
     return old;
   }
-  T fetch_sub(T by, std::memory_order = std::memory_order_seq_cst) noexcept {
+  T fetch_sub(T by, std::memory_order order = std::memory_order_seq_cst) noexcept {
     hooks::sched_point();
-    const T old = value_.fetch_sub(by);
+    const T old = value_.fetch_sub(by, order);
     hooks::accessed(&value_, by != T{});
     return old;
   }

@@ -64,6 +64,8 @@ void sched_point() noexcept {
   if (Simulation* const simulation = Simulation::current()) simulation->sched_point();
 }
 
+void released() noexcept { sched_point(); }
+
 void accessed(const void* object, bool changed) noexcept {
   if (Simulation* const simulation = Simulation::current()) simulation->accessed(object, changed);
 }

@@ -1,9 +1,13 @@
-// The calls by which the core tells the explorer (csp/explore.h) where another thread may run. In
-// builds that do not explore, they do nothing.
+// The calls by which the core tells where another thread may run. In ordinary builds they do
+// nothing.
 //
-// An exploring build has LEAT_EXPLORE defined in every file. It simulates the operating system on
-// one thread: the program's threads are simulated ones, and the explorer switches between them in
-// these functions only.
+// An exploring build (csp/explore.h) has LEAT_EXPLORE defined in every file. It simulates the
+// operating system on one thread: the program's threads are simulated ones, and the explorer
+// switches between them in these functions only.
+//
+// A chaos build (tests/csp/chaos) has LEAT_CHAOS defined in every file. A thread sometimes sleeps
+// for a while after an access or a release, as if it had lost its CPU: others then overtake it at
+// places where that is rare.
 #pragma once
 
 #include <atomic>
@@ -20,6 +24,10 @@ namespace hooks {
 
 /// Another thread may run here. Stands before every access to an object that several threads use.
 void sched_point() noexcept;
+/// Another thread may run here, too. Stands after a release that lets another thread go on. A
+/// sched_point() before the next access is not enough: until then, the thread may touch objects
+/// that the other thread frees.
+void released() noexcept;
 /// The access after the last sched_point() was to `object`. `changed`: its value has changed. Does
 /// not read the object, which may be destroyed.
 void accessed(const void* object, bool changed) noexcept;
@@ -60,6 +68,15 @@ void deallocate(void* memory, std::size_t size) noexcept;
 inline constexpr bool kExploring = false;
 
 namespace hooks {
+
+#if defined(LEAT_CHAOS)
+/// Sleeps once in so many calls.
+void sleep_sometimes() noexcept;
+inline void accessed(const void* /*object*/, bool /*changed*/) noexcept { sleep_sometimes(); }
+inline void released() noexcept { sleep_sometimes(); }
+#else
+inline void released() noexcept {}
+#endif
 
 inline void sched_point() noexcept {}
 inline void before_lock(const std::atomic<std::uint32_t>& /*word*/) noexcept {}

@@ -1,8 +1,8 @@
 // The lock that guards the runtime's own small objects: a channel, a group, a ready queue.
 //
 // Always true:
-//  - The lock is held for a short time; its holder may allocate while it warms up. It is never held
-//    across a blocking system call or user code, and across a switch only as
+//  - The lock is held for a short time. Its holder allocates nothing, makes no system call, and runs
+//    no user code. csp/README.md, "Locks", names the exceptions. It is held across a switch only as
 //    publish_before_switch() says.
 //  - unlock() is the holder's last access to the object that the lock guards. So the next thread
 //    that takes the lock may destroy the object.
@@ -37,6 +37,7 @@ class LEAT_CAPABILITY("mutex") SpinLock {
   void unlock() noexcept LEAT_RELEASE() {
     hooks::before_unlock(word_);
     word_.store(0, std::memory_order_release);
+    hooks::released();
   }
 
   // A fiber that parks holds the lock until its context is saved. Then its worker releases the
@@ -60,6 +61,7 @@ class LEAT_CAPABILITY("mutex") SpinLock {
   void unlock_after_switch() noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
     hooks::before_unlock(word_);
     word_.store(0, std::memory_order_release);
+    hooks::released();
   }
 #endif
 

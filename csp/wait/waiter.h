@@ -147,6 +147,15 @@ class Waiter {
   /// True if this is a Fiber. Saves a virtual call where speed matters.
   [[nodiscard]] bool is_fiber() const noexcept { return is_fiber_; }
 
+  /// For the explorer: checks that the operation has not ended. Called before its locks are
+  /// released.
+  void check_not_ended() const noexcept {
+#if defined(LEAT_EXPLORE)
+    LEAT_ASSERT(decision_.raw().load() != kNotWaiting,
+                "an operation does not end before its locks are released");
+#endif
+  }
+
   /// Ends park(). The claimer calls it once, from any thread or fiber. The waiter and its nodes may
   /// be gone when it returns.
   virtual void ready() noexcept = 0;

@@ -93,6 +93,11 @@ TEST(ExploreEvery, CancellationAgainstSend) {
   expect_holds(cancellation_against_send, some(2));
 }
 
+TEST(ExploreEvery, CancellationAgainstASelectWithoutAChannel) {
+  expect_holds(cancellation_against_nil_select, every(2, 1));
+  expect_holds(cancellation_against_nil_select, some(2));
+}
+
 // Fibers move from worker to worker; each runs to its end, once.
 void migration() {
   Atomic<int> turns{0};

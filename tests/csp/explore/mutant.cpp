@@ -35,8 +35,11 @@ bool finds(const Mutation& mutation) {
   bool all = true;
   for (const bool exhaustive : {false, true}) {
     const std::uint64_t schedules = exhaustive ? 1'000'000 : 1000;
-    all &= finds(mutation.between_threads, exhaustive ? "threads, enumerated" : "threads, sampled",
-                 {.schedules = schedules, .exhaustive = exhaustive, .workers = 0, .quiet = true});
+    if (mutation.between_threads != nullptr) {
+      all &=
+          finds(mutation.between_threads, exhaustive ? "threads, enumerated" : "threads, sampled",
+                {.schedules = schedules, .exhaustive = exhaustive, .workers = 0, .quiet = true});
+    }
     all &= finds(mutation.between_fibers, exhaustive ? "fibers, enumerated" : "fibers, sampled",
                  {.schedules = schedules,
                   .exhaustive = exhaustive,

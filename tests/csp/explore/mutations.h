@@ -12,7 +12,7 @@ namespace leat::scenarios {
 struct Mutation {
   const char* name;
   const char* bug;
-  void (*between_threads)();
+  void (*between_threads)();  // null: a plain thread cannot show it
   void (*between_fibers)();
   /// Of the latter's run.
   int workers;
@@ -36,6 +36,8 @@ inline constexpr std::array kMutations{
              select_two_peers<Fibers>, 2},
     Mutation{"missed_waiter", "a close misses a waiter", close_wakes_all<Threads>,
              close_wakes_all<Fibers>, 2},
+    Mutation{"no_lock", "a select that holds no lock is read after its end", nullptr,
+             cancellation_against_nil_select, 2},
 };
 
 }  // namespace leat::scenarios

@@ -203,4 +203,20 @@ void timeout_against_send() {
   parties.join();
 }
 
+/// A cancellation and a select that has no channel, so that no lock keeps it waiting.
+inline void cancellation_against_nil_select() {
+  const OutsideWork not_a_deadlock;
+  bool selected = false;
+  {
+    TaskGroup group;
+    group.go([&] {
+      const Channel<int> nil;
+      select(on_recv(nil), on_recv(nil));
+      selected = true;
+    });
+    yield();
+  }
+  require(!selected, "a nil channel is never ready");
+}
+
 }  // namespace leat::scenarios
