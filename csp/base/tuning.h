@@ -80,7 +80,7 @@ inline constexpr Duration kIdleIoThread = std::chrono::seconds(5);
 
 /// Pauses of the first burst on a lock that is taken, and of the longest: each burst is twice as
 /// long as the one before, which leaves the cache line to the lock's holder.
-inline constexpr int kFirstPauses = 64;
+inline constexpr int kFirstPauses = 4;
 inline constexpr int kMostPauses = 1024;
 /// Pauses after which the lock's holder has most likely lost its CPU.
 inline constexpr int kPausesBeforeYield = 20'000;

@@ -99,13 +99,11 @@ void Fiber::yield() noexcept {
   worker.leave(*this, Worker::SwitchReason::kYield);
 }
 
-void Fiber::deliver_cancel() noexcept {
+bool Fiber::deliver_cancel() noexcept {
   int undecided = kUndecided;  // another value while the fiber is shielded
   // acquire: as claim().
-  if (decision_.compare_exchange_strong(undecided, kCancelled, std::memory_order_acquire,
-                                        std::memory_order_relaxed)) {
-    ready_once_parked();
-  }
+  return decision_.compare_exchange_strong(undecided, kCancelled, std::memory_order_acquire,
+                                           std::memory_order_relaxed);
 }
 
 bool Fiber::break_wait(DeadlockStep step) noexcept {

@@ -81,7 +81,9 @@ class alignas(64) Fiber final : public Waiter {
     return cancel_requested_.load(std::memory_order_relaxed) && shields_ == 0;
   }
   void request_cancel() noexcept { cancel_requested_.store(true, std::memory_order_relaxed); }
-  void deliver_cancel() noexcept;
+  /// True if that has ended a wait: the caller then owes ready_once_parked(), which it calls
+  /// without a lock.
+  [[nodiscard]] bool deliver_cancel() noexcept;
 
   /// Ends the present wait as a cancellation would, even if the fiber is shielded, if `step` is
   /// hard enough for that kind of wait. For a deadlock, where nothing else can end it. True if it

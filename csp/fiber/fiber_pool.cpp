@@ -12,72 +12,93 @@ namespace leat {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kFirstSlab = 64;  // fibers
-constexpr std::size_t kLargestSlab = kHugePage / sizeof(Fiber);
+constexpr std::size_t kBatchBytes = tuning::kFiberBatch * sizeof(Fiber);
+constexpr std::size_t kLargestSlab = kHugePage / kBatchBytes;  // batches
 
 }  // namespace
 
-FiberPool::Slab::Slab(std::size_t size)
-    : size_(size), memory_(static_cast<Fiber*>(::operator new(size * sizeof(Fiber), alignment()))) {
+FiberPool::Slab::Slab(std::size_t count)
+    : batches(count),
+      memory(static_cast<std::byte*>(::operator new(count* kBatchBytes, alignment()))) {
+  try {
+    made = std::make_unique<Atomic<Fiber*>[]>(count);
+  } catch (...) {
+    ::operator delete(memory, alignment());
+    throw;
+  }
   // A million fibers fill 60,000 small pages. No effect if the system has no huge pages.
-  if (size * sizeof(Fiber) >= kHugePage) madvise(memory_, size * sizeof(Fiber), MADV_HUGEPAGE);
+  if (count * kBatchBytes >= kHugePage) madvise(memory, count * kBatchBytes, MADV_HUGEPAGE);
 }
 
-FiberPool::Slab::Slab(Slab&& other) noexcept
-    : size_(other.size_),
-      made_(std::exchange(other.made_, 0)),
-      memory_(std::exchange(other.memory_, nullptr)) {}
-
 FiberPool::Slab::~Slab() {
-  std::destroy_n(memory_, made_);
-  ::operator delete(memory_, alignment());
+  for (std::size_t i = 0; i < batches; ++i) {
+    if (Fiber* const batch = made[i].load(std::memory_order_relaxed)) {
+      std::destroy_n(batch, kBatch);
+    }
+  }
+  ::operator delete(memory, alignment());
 }
 
 std::align_val_t FiberPool::Slab::alignment() const noexcept {
-  return std::align_val_t(size_ * sizeof(Fiber) >= kHugePage ? kHugePage : alignof(Fiber));
+  return std::align_val_t(batches * kBatchBytes >= kHugePage ? kHugePage : alignof(Fiber));
 }
 
-Fiber& FiberPool::Slab::make(SchedulerCore& core) noexcept {
-  return *std::construct_at(memory_ + made_++, core);
-}
-
-std::span<Fiber> FiberPool::slab_at(std::size_t index) {
-  const SpinLockGuard guard(lock_);
-  return index < slabs_.size() ? slabs_[index].made() : std::span<Fiber>();
-}
-
-// Fibers are constructed as they are needed, so that their launcher finds them in its CPU's cache.
-Fiber* FiberPool::make_chain(int most, int& count) {
-  if (slabs_.empty() || slabs_.back().is_full()) {
-    slabs_.emplace_back(slabs_.empty() ? kFirstSlab
-                                       : std::min(2 * slabs_.back().size(), kLargestSlab));
+FiberPool::~FiberPool() {
+  for (Slab* slab = oldest_.load(std::memory_order_relaxed); slab != nullptr;) {
+    delete std::exchange(slab, slab->newer.load(std::memory_order_relaxed));
   }
-  Slab& slab = slabs_.back();
-  Fiber* first = nullptr;
-  Fiber* last = nullptr;
-  for (count = 0; count < most && !slab.is_full(); ++count) {
-    Fiber& fiber = slab.make(core_);
-    if (last == nullptr) {
-      first = &fiber;
-    } else {
-      last->next_.set(&fiber);
-      tsan_release(last);
+}
+
+void FiberPool::append_slab(const Slab* newest) {
+  auto slab =
+      std::make_unique<Slab>(newest == nullptr ? 1 : std::min(2 * newest->batches, kLargestSlab));
+  const SpinLockGuard guard(lock_);
+  if (newest_.load(std::memory_order_relaxed) != newest) return;  // another thread was faster
+  auto& place = newest == nullptr ? oldest_ : newest_.load(std::memory_order_relaxed)->newer;
+  // release: publishes what the constructor wrote.
+  place.store(slab.get(), std::memory_order_release);
+  newest_.store(slab.release(), std::memory_order_release);
+}
+
+Fiber* FiberPool::make_chain() {
+  for (;;) {
+    Slab* const slab = newest_.load(std::memory_order_acquire);
+    const std::size_t index =
+        slab != nullptr ? slab->reserved.fetch_add(1, std::memory_order_relaxed) : 0;
+    if (slab == nullptr || index >= slab->batches) {
+      append_slab(slab);
+      continue;
     }
-    last = &fiber;
+    std::byte* const memory = slab->memory + index * kBatchBytes;
+    Fiber* next = nullptr;
+    for (std::size_t i = kBatch; i-- > 0;) {  // the first one last
+      auto* const place = reinterpret_cast<Fiber*>(memory + i * sizeof(Fiber));
+      Fiber* const fiber = std::construct_at(place, core_);
+      fiber->next_.set(next);
+      tsan_release(fiber);
+      next = fiber;
+    }
+    // release: pairs with for_each_live().
+    slab->made[index].store(next, std::memory_order_release);
+    return next;
   }
-  tsan_release(last);
-  return first;
 }
 
-Fiber* FiberPool::take_chain(int most, int& count) {
-  const SpinLockGuard guard(lock_);
-  if (free_ == nullptr) return make_chain(most, count);
-  Fiber* const first = free_;
-  Fiber* last = first;
-  for (count = 1; count < most && last->next_.get() != nullptr; ++count) last = last->next_.get();
-  free_ = last->next_.get();
-  last->next_.set(nullptr);
-  return first;
+Fiber* FiberPool::take_chain(int& count) {
+  {
+    const SpinLockGuard guard(lock_);
+    if (Fiber* const first = free_) {
+      Fiber* last = first;
+      for (count = 1; count < kBatch && last->next_.get() != nullptr; ++count) {
+        last = last->next_.get();
+      }
+      free_ = last->next_.get();
+      last->next_.set(nullptr);
+      return first;
+    }
+  }
+  count = kBatch;
+  return make_chain();
 }
 
 void FiberPool::put_chain(Fiber& first, Fiber& last) noexcept {
@@ -87,10 +108,18 @@ void FiberPool::put_chain(Fiber& first, Fiber& last) noexcept {
 }
 
 Fiber& FiberPool::take() {
-  int count = 0;
-  Fiber& fiber = *take_chain(1, count);
-  tsan_acquire(&fiber);
-  return fiber;
+  Fiber* first = nullptr;
+  {
+    const SpinLockGuard guard(lock_);
+    first = free_;
+    if (first != nullptr) free_ = first->next_.get();
+  }
+  if (first == nullptr) {
+    first = make_chain();
+    put_chain(first[1], first[kBatch - 1]);
+  }
+  tsan_acquire(first);
+  return *first;
 }
 
 void FiberPool::put(Fiber& fiber) noexcept {
@@ -101,7 +130,7 @@ void FiberPool::put(Fiber& fiber) noexcept {
 Fiber& FiberPool::Cache::take(FiberPool& pool) {
   if (first_.get() == nullptr) {
     int count = 0;
-    first_.set(pool.take_chain(kBatch, count));
+    first_.set(pool.take_chain(count));
     count_.set(count);
   }
   Fiber& fiber = *first_.get();

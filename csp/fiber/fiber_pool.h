@@ -3,10 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <new>
 #include <span>
-#include <vector>
 
+#include "leat/csp/base/atomic.h"
 #include "leat/csp/base/relaxed_atomic.h"
 #include "leat/csp/base/tuning.h"
 #include "leat/csp/fiber/fiber.h"
@@ -19,7 +20,7 @@ class FiberPool {
   explicit FiberPool(SchedulerCore& core) noexcept : core_(core) {}
   FiberPool(const FiberPool&) = delete;
   FiberPool& operator=(const FiberPool&) = delete;
-  ~FiberPool() = default;
+  ~FiberPool();
 
   /// A worker's own stock of fibers. take() and put() take the pool's lock at most once in kBatch
   /// times.
@@ -30,8 +31,6 @@ class FiberPool {
     void put(FiberPool& pool, Fiber& fiber) noexcept;
 
    private:
-    friend class FiberPool;
-    static constexpr int kBatch = tuning::kFiberBatch;
     RelaxedAtomic<Fiber*> first_{nullptr};
     RelaxedAtomic<int> count_{0};
   };
@@ -40,54 +39,57 @@ class FiberPool {
   Fiber& take() LEAT_EXCLUDES(lock_);
   void put(Fiber& fiber) noexcept LEAT_EXCLUDES(lock_);
 
-  /// Calls visit(fiber) for every live fiber. While a Safepoint lives, or while no fiber runs: then
-  /// they stay alive.
+  /// Calls visit(fiber) for every live fiber, the oldest first. While a Safepoint lives, or while
+  /// no fiber runs: then they stay alive. Takes no lock.
   template <class F>
-  void for_each_live(F&& visit) LEAT_EXCLUDES(lock_) {
-    for (std::size_t i = 0;; ++i) {
-      const std::span<Fiber> slab = slab_at(i);
-      if (slab.empty()) return;
-      for (Fiber& fiber : slab) {
-        // acquire: what its launcher wrote.
-        if (fiber.live_.load(std::memory_order_acquire)) visit(fiber);
+  void for_each_live(F&& visit) {
+    // acquire: what the makers of slabs and batches wrote.
+    for (const Slab* slab = oldest_.load(std::memory_order_acquire); slab != nullptr;
+         slab = slab->newer.load(std::memory_order_acquire)) {
+      for (std::size_t i = 0; i < slab->batches; ++i) {
+        Fiber* const batch = slab->made[i].load(std::memory_order_acquire);
+        if (batch == nullptr) continue;
+        for (Fiber& fiber : std::span(batch, kBatch)) {
+          // acquire: what its launcher wrote.
+          if (fiber.live_.load(std::memory_order_acquire)) visit(fiber);
+        }
       }
     }
   }
 
  private:
-  /// Memory for `size` fibers, of which the first made_ are constructed.
-  class Slab {
-   public:
+  static constexpr int kBatch = tuning::kFiberBatch;
+
+  /// Memory for batches of kBatch fibers. A batch is reserved by a thread, which then makes its
+  /// fibers, so that the launcher finds them in its CPU's cache.
+  struct Slab {
     /// Throws std::bad_alloc.
-    explicit Slab(std::size_t size);
-    Slab(Slab&& other) noexcept;
-    Slab& operator=(Slab&&) = delete;
+    explicit Slab(std::size_t batches);
+    Slab(const Slab&) = delete;
+    Slab& operator=(const Slab&) = delete;
     ~Slab();
 
-    [[nodiscard]] bool is_full() const noexcept { return made_ == size_; }
-    [[nodiscard]] std::size_t size() const noexcept { return size_; }
-    [[nodiscard]] std::span<Fiber> made() const noexcept { return {memory_, made_}; }
-    /// Constructs the next fiber. The slab must not be full.
-    Fiber& make(SchedulerCore& core) noexcept;
-
-   private:
     [[nodiscard]] std::align_val_t alignment() const noexcept;
 
-    std::size_t size_;
-    std::size_t made_ = 0;
-    Fiber* memory_;
+    const std::size_t batches;
+    std::byte* const memory;
+    Atomic<std::size_t> reserved{0};         // batches; may exceed `batches`
+    std::unique_ptr<Atomic<Fiber*>[]> made;  // for each batch, its first fiber; null: not made
+    Atomic<Slab*> newer{nullptr};
   };
 
-  /// Returns the fibers of a slab; empty for an index beyond the last slab.
-  [[nodiscard]] std::span<Fiber> slab_at(std::size_t index) LEAT_EXCLUDES(lock_);
-  /// Takes a chain of up to `most` free fibers, at least one. Throws std::bad_alloc.
-  Fiber* take_chain(int most, int& count) LEAT_EXCLUDES(lock_);
+  /// Takes a chain of free fibers, at least one and at most kBatch. Throws std::bad_alloc.
+  Fiber* take_chain(int& count) LEAT_EXCLUDES(lock_);
   void put_chain(Fiber& first, Fiber& last) noexcept LEAT_EXCLUDES(lock_);
-  Fiber* make_chain(int most, int& count) LEAT_REQUIRES(lock_);
+  /// Makes a chain of kBatch fibers. No lock is held: it may allocate.
+  Fiber* make_chain() LEAT_EXCLUDES(lock_);
+  /// Appends a slab, unless another one follows `newest` by now.
+  void append_slab(const Slab* newest) LEAT_EXCLUDES(lock_);
 
   SchedulerCore& core_;
+  Atomic<Slab*> oldest_{nullptr};  // slabs are appended under lock_, and stay
+  Atomic<Slab*> newest_{nullptr};
   SpinLock lock_;
-  std::vector<Slab> slabs_ LEAT_GUARDED_BY(lock_);
   Fiber* free_ LEAT_GUARDED_BY(lock_) = nullptr;
 };
 

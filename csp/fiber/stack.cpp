@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "leat/csp/error.h"
 #include "leat/csp/wait/page_size.h"
@@ -74,15 +74,18 @@ StackSpan map_stack(std::size_t size) {
   return {low + kGuard, size};
 }
 
+// Clears the red zones of frames that never returned.
+void unpoison([[maybe_unused]] StackSpan stack) noexcept {
+#if defined(LEAT_ASAN)
+  __asan_unpoison_memory_region(stack.low, stack.size);
+#endif
+}
+
 void unmap_stack(StackSpan stack) noexcept {
 #if defined(LEAT_EXPLORE)
   spare.push_back(stack);
 #else
-#if defined(LEAT_ASAN)
-  // Clears the red zones of frames that never returned: AddressSanitizer does not see the mappings
-  // of the C library that may take this place next.
-  __asan_unpoison_memory_region(stack.low, stack.size);
-#endif
+  unpoison(stack);  // the C library may map this place next, which AddressSanitizer does not see
   munmap(stack.low - kGuard, stack.size + kGuard);
 #endif
 }
@@ -101,33 +104,38 @@ std::size_t rounded(std::size_t size) {
 StackPool::StackPool(std::size_t default_size) : default_size_(rounded(default_size)) {}
 
 StackPool::~StackPool() {
-  for (const StackSpan stack : free_) unmap_stack(stack);
+  const SpinLockGuard guard(lock_);
+  while (std::byte* const low = pop()) unmap_stack({low, default_size_});
+}
+
+std::byte*& StackPool::next(std::byte* low) const noexcept {
+  return *reinterpret_cast<std::byte**>(low + default_size_ - sizeof(std::byte*));
+}
+
+std::byte* StackPool::pop() noexcept {
+  std::byte* const low = free_;
+  if (low != nullptr) free_ = next(low);
+  return low;
 }
 
 StackSpan StackPool::allocate(std::size_t size) {
   const std::size_t wanted = size == 0 ? default_size_ : rounded(size);
   if (wanted == default_size_) {
     const SpinLockGuard guard(lock_);
-    if (!free_.empty()) {
-      const StackSpan stack = free_.back();
-      free_.pop_back();
-      return stack;
-    }
+    if (std::byte* const low = pop()) return {low, default_size_};
   }
   return map_stack(wanted);
 }
 
 void StackPool::release(StackSpan stack) noexcept {
-  if (stack.size == default_size_) {
-    try {
-      const SpinLockGuard guard(lock_);
-      free_.push_back(stack);
-      return;
-    } catch (const std::bad_alloc&) {
-      // No memory to keep the stack in the list: unmap it instead.
-    }
+  if (stack.size != default_size_) {
+    unmap_stack(stack);
+    return;
   }
-  unmap_stack(stack);
+  unpoison(stack);
+  const SpinLockGuard guard(lock_);
+  next(stack.low) = free_;
+  free_ = stack.low;
 }
 
 bool StackPool::Cache::take(StackSpan& stack) noexcept {
@@ -141,9 +149,10 @@ bool StackPool::Cache::take(StackSpan& stack) noexcept {
 
 void StackPool::Cache::refill() noexcept {
   const SpinLockGuard guard(pool_.lock_);
-  while (!pool_.free_.empty() && count_.get() < kMost / 2) {
-    low_[static_cast<std::size_t>(count_.get())].set(pool_.free_.back().low);
-    pool_.free_.pop_back();
+  while (count_.get() < kMost / 2) {
+    std::byte* const low = pool_.pop();
+    if (low == nullptr) return;
+    low_[static_cast<std::size_t>(count_.get())].set(low);
     count_.add(1);
   }
 }

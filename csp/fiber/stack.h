@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstddef>
-#include <vector>
 
 #include "leat/csp/base/relaxed_atomic.h"
 #include "leat/csp/base/tuning.h"
@@ -61,9 +60,14 @@ class StackPool {
   };
 
  private:
+  /// The link of a free stack, at its high end, where its page is committed.
+  [[nodiscard]] std::byte*& next(std::byte* low) const noexcept;
+  /// Takes a stack out of the list of free ones; null if there is none.
+  std::byte* pop() noexcept LEAT_REQUIRES(lock_);
+
   const std::size_t default_size_;
   SpinLock lock_;
-  std::vector<StackSpan> free_ LEAT_GUARDED_BY(lock_);
+  std::byte* free_ LEAT_GUARDED_BY(lock_) = nullptr;  // the low end; linked through the stacks
 };
 
 }  // namespace leat

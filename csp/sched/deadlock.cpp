@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
+#include <new>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -170,15 +172,21 @@ void SchedulerCore::cancel_root_fibers() noexcept {
     if (in_root) caller->request_cancel();
     return;
   }
-  const Safepoint safepoint;
   const auto for_each = [this](auto&& visit) {
     fibers_.for_each_live([&](Fiber& fiber) {
       if (fiber.group() == root_.get()) visit(fiber);
     });
   };
-  for_each([](Fiber& fiber) { fiber.request_cancel(); });
-  heavy_fence();
-  for_each([](Fiber& fiber) { fiber.deliver_cancel(); });
+  FiberList cancelled;
+  {
+    const Safepoint safepoint;
+    for_each([](Fiber& fiber) { fiber.request_cancel(); });
+    heavy_fence();
+    for_each([&](Fiber& fiber) {
+      if (fiber.deliver_cancel()) cancelled.push(fiber);
+    });
+  }
+  cancelled.make_ready();
 }
 
 std::vector<const Fiber*> SchedulerCore::stuck_fibers() {
@@ -235,15 +243,23 @@ DeadlockStep SchedulerCore::next_deadlock_step() noexcept {
 }
 
 bool SchedulerCore::end_deadlock() noexcept {
-  // Under lock_: a fiber that another thread wakes meanwhile cannot run.
-  const std::vector<const Fiber*> stuck = stuck_fibers();
-  if (stuck.empty()) return false;
-  const std::string text = near_the_end(*clock_) + describe(stuck);
+  // Under lock_: a fiber that another thread wakes meanwhile cannot run. The lock may be held for
+  // long here: no worker runs.
+  std::exception_ptr error;
+  std::string text;
+  try {
+    const std::vector<const Fiber*> stuck = stuck_fibers();
+    if (stuck.empty()) return false;
+    text = near_the_end(*clock_) + describe(stuck);
+    error = std::make_exception_ptr(Deadlock("leat: deadlock: " + text));
+  } catch (const std::bad_alloc&) {
+    error = std::current_exception();  // they are stuck, and there is no memory to say who
+  }
   const DeadlockStep step = next_deadlock_step();
   const bool breaks = step != DeadlockStep::kCancel;
   const bool breaks_first = breaks && !std::exchange(reported_broken_shields_, true);
   const SpinUnlockGuard unlocked(lock_);
-  root_->fail(std::make_exception_ptr(Deadlock("leat: deadlock: " + text)));
+  root_->fail(error);
   if (!breaks) {
     stop_everything();
     return true;
@@ -256,12 +272,14 @@ bool SchedulerCore::end_deadlock() noexcept {
   }
   // All waits are ended before any fiber runs: a fiber that runs would wake others, whose next
   // waits are not part of the deadlock.
-  const Safepoint safepoint;
-  std::vector<Fiber*> ended;
-  fibers_.for_each_live([&](Fiber& fiber) {
-    if (fiber.break_wait(step)) ended.push_back(&fiber);
-  });
-  for (Fiber* const fiber : ended) fiber->ready_once_parked();
+  FiberList ended;
+  {
+    const Safepoint safepoint;
+    fibers_.for_each_live([&](Fiber& fiber) {
+      if (fiber.break_wait(step)) ended.push(fiber);
+    });
+  }
+  ended.make_ready();
   return true;
 }
 

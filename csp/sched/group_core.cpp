@@ -84,19 +84,26 @@ void GroupCore::fail(std::exception_ptr error) noexcept {
 }
 
 void GroupCore::stop() noexcept {
+  bool has_fibers = false;
   {
     const SpinLockGuard guard(lock_);
     if (stopped()) return;
     stopped_.store(true, std::memory_order_relaxed);
-    if (fibers_ != nullptr) {
+    has_fibers = fibers_ != nullptr;
+    for (Fiber* fiber = fibers_; fiber != nullptr; fiber = fiber->group_next_) {
+      fiber->request_cancel();
+    }
+  }
+  if (has_fibers) {
+    heavy_fence();
+    FiberList cancelled;
+    {
+      const SpinLockGuard guard(lock_);
       for (Fiber* fiber = fibers_; fiber != nullptr; fiber = fiber->group_next_) {
-        fiber->request_cancel();
-      }
-      heavy_fence();
-      for (Fiber* fiber = fibers_; fiber != nullptr; fiber = fiber->group_next_) {
-        fiber->deliver_cancel();
+        if (fiber->deliver_cancel()) cancelled.push(*fiber);
       }
     }
+    cancelled.make_ready();
   }
   if (is_root_) core_.cancel_root_fibers();
   stop_source_.request_stop();  // runs user callbacks: without the lock
@@ -107,13 +114,13 @@ void GroupCore::join(ParkReason reason) LEAT_NO_THREAD_SAFETY_ANALYSIS {
     throw std::logic_error(
         "leat: a fiber waits for the group that it belongs to, hence for itself");
   }
-  lock_.lock();
   if (is_root_) {
     // Fibers end without lock_: either the last one that ends sees this, or the group is empty
     // below.
     was_joined_.store(true, std::memory_order_relaxed);
     heavy_fence();
   }
+  lock_.lock();
   while (!is_empty()) wait_in(joiners_, reason);  // throws without the lock
   lock_.unlock();
 }

@@ -64,6 +64,10 @@ class GroupCore : public std::enable_shared_from_this<GroupCore> {
   // Links in the scheduler's list of groups; SchedulerCore::groups_lock_.
   GroupCore* next = nullptr;
   GroupCore* previous = nullptr;
+  // Links in the chain of groups that SchedulerCore::stop_everything() stops, and whether the group
+  // was ever in one; likewise.
+  std::shared_ptr<GroupCore> next_to_stop;
+  bool chained_to_stop = false;
 
  private:
   void wait_in(WaitQueue& queue, ParkReason reason) LEAT_REQUIRES(lock_);
@@ -78,8 +82,8 @@ class GroupCore : public std::enable_shared_from_this<GroupCore> {
   Fiber* fibers_ LEAT_GUARDED_BY(lock_) = nullptr;
   std::size_t count_ LEAT_GUARDED_BY(lock_) = 0;  // not used by the root group
   std::size_t limit_ LEAT_GUARDED_BY(lock_) = static_cast<std::size_t>(-1);
-  Atomic<bool> stopped_{false};     // set under lock_
-  Atomic<bool> was_joined_{false};  // likewise
+  Atomic<bool> stopped_{false};  // set under lock_
+  Atomic<bool> was_joined_{false};
   std::exception_ptr first_error_ LEAT_GUARDED_BY(lock_);
   WaitQueue joiners_ LEAT_GUARDED_BY(lock_);
   WaitQueue launchers_ LEAT_GUARDED_BY(lock_);  // wait for room under the limit

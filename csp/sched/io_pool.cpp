@@ -45,15 +45,31 @@ int IoPool::threads() const noexcept {
 
 void IoPool::run(BlockingCall& call) {
   start_thread_if_needed();
-  int outcome = 0;
-  {
-    const SpinLockGuard guard(lock_);
-    word_.fetch_add(1, std::memory_order_relaxed);
-    futex_wake(&word_);  // the thread that wakes up can take lock_ once the fiber has parked
-    outcome = wait_in(calls_, call, lock_, ParkReason::kBlocking);
-    if (outcome == Waiter::kCancelled) --waiting_;
-  }
+  const int outcome = park_current(
+      {.reason = ParkReason::kBlocking}, Deadline::never(),
+      [&](Waiter& waiter) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+        call.waiter = &waiter;
+        lock_.lock();
+        calls_.push(call);
+        word_.fetch_add(1, std::memory_order_relaxed);
+        lock_.publish_before_switch();
+        return HeldLocks{.drop = &unlock_and_wake, .argument = this};
+      },
+      [&](int decided) {
+        if (decided != Waiter::kCancelled) return;  // a thread has taken the call
+        const SpinLockGuard guard(lock_);
+        calls_.remove(call);
+        --waiting_;
+      });
   if (outcome == Waiter::kCancelled) throw Cancelled{};
+}
+
+// Runs when the fiber has parked. Its scheduler, and so the pool, outlives the worker that calls
+// this.
+__attribute__((no_sanitize("thread"))) void IoPool::unlock_and_wake(void* self) noexcept {
+  auto* const pool = static_cast<IoPool*>(self);
+  pool->lock_.unlock_after_switch();
+  futex_wake(&pool->word_);
 }
 
 void IoPool::start_thread_if_needed() {

@@ -52,6 +52,7 @@ class IoPool {
   [[nodiscard]] int threads() const noexcept LEAT_EXCLUDES(lock_);
 
  private:
+  static void unlock_and_wake(void* self) noexcept;
   /// Counts a call that is about to wait, and starts a thread if no idle one is left for it.
   void start_thread_if_needed();
   void work(std::list<OsThread>::iterator self) noexcept;

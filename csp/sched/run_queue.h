@@ -1,6 +1,7 @@
 // The queues of fibers that can run: a worker's ring, its single-fiber slots, and plain lists.
 //
-// Always true: a fiber stands in at most one of them, and only while no worker runs it.
+// Always true: a fiber stands in at most one of them, and only while no worker runs it. A list may
+// also hold fibers whose waits were claimed under a lock, until they are made ready without it.
 #pragma once
 
 #include <array>
@@ -31,6 +32,11 @@ class FiberList {
     Fiber* const fiber = first_.get();
     if (fiber != nullptr) first_.set(fiber->next_.get());
     return fiber;
+  }
+  /// Makes the fibers ready, and empties the list. For fibers whose waits the caller has claimed:
+  /// until now, no other list can hold them. Called without a lock.
+  void make_ready() noexcept {
+    while (Fiber* const fiber = pop()) fiber->ready_once_parked();
   }
 
  private:

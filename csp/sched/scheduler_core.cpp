@@ -150,14 +150,19 @@ void SchedulerCore::stop_everything() noexcept {
     wake_all();
   }
   // Groups are stopped without a lock, because that runs the users' stop callbacks.
-  std::vector<std::shared_ptr<GroupCore>> groups;
+  std::shared_ptr<GroupCore> chain;
   {
     const SpinLockGuard guard(groups_lock_);
     for (GroupCore* group = groups_; group != nullptr; group = group->next) {
-      groups.push_back(group->shared_from_this());
+      // In another thread's chain, the group is stopped there.
+      if (std::exchange(group->chained_to_stop, true)) continue;
+      group->next_to_stop = std::exchange(chain, group->shared_from_this());
     }
   }
-  for (const auto& group : groups) group->stop();
+  while (const std::shared_ptr<GroupCore> group = std::move(chain)) {
+    chain = std::move(group->next_to_stop);
+    group->stop();
+  }
 }
 
 void SchedulerCore::register_group(GroupCore& group) noexcept {

@@ -3,62 +3,64 @@
 #include <utility>
 
 namespace leat {
+namespace {
 
-// Makes one heap of two, either of which may be null: the later root becomes the first child of the
-// earlier one.
-Timer* TimerHeap::meld(Timer* a, Timer* b) noexcept {
-  if (a == nullptr) return b;
-  if (b == nullptr) return a;
-  if (b->at < a->at || (b->at == a->at && b->sequence < a->sequence)) std::swap(a, b);
-  b->before = a;
-  b->sibling = a->child;
-  if (b->sibling != nullptr) b->sibling->before = b;
-  a->child = b;
-  return a;
+bool is_before(const Timer& a, const Timer& b) noexcept {
+  return a.at < b.at || (a.at == b.at && a.sequence < b.sequence);
 }
 
-// Two passes, without recursion: siblings are melded in pairs from left to right, then the pairs
-// from right to left. The amortised bound needs that order.
-Timer* TimerHeap::meld_siblings(Timer* first) noexcept {
-  Timer* pairs = nullptr;  // a stack, linked by `sibling`
-  while (first != nullptr) {
-    Timer* const a = first;
-    Timer* const b = a->sibling;
-    first = b != nullptr ? b->sibling : nullptr;
-    a->sibling = nullptr;
-    if (b != nullptr) b->sibling = nullptr;
-    Timer* const pair = meld(a, b);
-    pair->sibling = pairs;
-    pairs = pair;
-  }
+int rank_of(const Timer* timer) noexcept { return timer != nullptr ? timer->rank : 0; }
+
+// Sets the timer's rank, once its children are in place. Returns whether the rank has changed.
+bool settle(Timer& timer) noexcept {
+  if (rank_of(timer.left) < rank_of(timer.right)) std::swap(timer.left, timer.right);
+  const int before = std::exchange(timer.rank, rank_of(timer.right) + 1);
+  return timer.rank != before;
+}
+
+}  // namespace
+
+// Makes one heap of two, either of which may be null: merges the paths that go right from the two
+// roots. Returns the root, without a parent.
+Timer* TimerHeap::meld(Timer* a, Timer* b) noexcept {
   Timer* root = nullptr;
-  while (pairs != nullptr) {
-    Timer* const pair = std::exchange(pairs, pairs->sibling);
-    pair->sibling = nullptr;
-    root = meld(root, pair);
+  Timer* last = nullptr;  // of the merged path
+  const auto append = [&](Timer* next) {
+    (last != nullptr ? last->right : root) = next;
+    if (next != nullptr) next->parent = last;
+  };
+  while (a != nullptr && b != nullptr) {
+    if (is_before(*b, *a)) std::swap(a, b);
+    append(a);
+    last = std::exchange(a, a->right);
   }
+  append(a != nullptr ? a : b);
+  for (; last != nullptr; last = last->parent) settle(*last);
   return root;
 }
 
 void TimerHeap::add(Timer& timer) noexcept {
   timer.sequence = next_sequence_++;
   timer.queued = true;
-  timer.child = timer.sibling = timer.before = nullptr;
+  timer.rank = 1;
+  timer.left = timer.right = nullptr;
   root_ = meld(root_, &timer);
 }
 
 void TimerHeap::remove(Timer& timer) noexcept {
   if (!timer.queued) return;
   timer.queued = false;
-  Timer* const orphans = meld_siblings(timer.child);
-  if (root_ == &timer) {
-    root_ = orphans;
-  } else {
-    (timer.before->child == &timer ? timer.before->child : timer.before->sibling) = timer.sibling;
-    if (timer.sibling != nullptr) timer.sibling->before = timer.before;
-    root_ = meld(root_, orphans);
+  Timer* above = timer.parent;
+  Timer* const below = meld(timer.left, timer.right);
+  if (below != nullptr) below->parent = above;
+  if (above == nullptr) {
+    root_ = below;
+    return;
   }
-  if (root_ != nullptr) root_->before = nullptr;
+  (above->left == &timer ? above->left : above->right) = below;
+  // Of the timers whose rank goes down, each has a larger one than the timer below it: they are
+  // few.
+  while (above != nullptr && settle(*above)) above = above->parent;
 }
 
 Timer& TimerHeap::pop() noexcept {

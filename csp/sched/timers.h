@@ -1,8 +1,9 @@
 // A priority queue of timers, earliest first; equal times in the order in which they were added.
 //
-// A pairing heap (Fredman, Sedgewick, Sleator, Tarjan 1986) whose links are in the timers: nothing
-// is allocated. Adding takes O(1), removing O(log n) amortised. Not thread-safe:
-// SchedulerCore::lock_ guards the heap and the timers in it.
+// A leftist heap (Crane 1972) whose links are in the timers: nothing is allocated, and every single
+// operation takes O(log n). A bound on the average of many operations would not do, since
+// SchedulerCore::lock_, a spin lock, is held during each of them. Not thread-safe: that lock guards
+// the heap and the timers in it.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +25,10 @@ struct Timer {
   // The heap's own.
   std::uint64_t sequence = 0;
   bool queued = false;
-  Timer* child = nullptr;
-  Timer* sibling = nullptr;
-  Timer* before = nullptr;  // the sibling before it, or for a first child its parent
+  int rank = 0;  // the number of timers on the path down that always goes right
+  Timer* left = nullptr;
+  Timer* right = nullptr;  // of no larger rank than `left`, so of at most log2(n + 1)
+  Timer* parent = nullptr;
 };
 
 class TimerHeap {
@@ -41,7 +43,6 @@ class TimerHeap {
 
  private:
   static Timer* meld(Timer* a, Timer* b) noexcept;
-  static Timer* meld_siblings(Timer* first) noexcept;
 
   Timer* root_ = nullptr;
   std::uint64_t next_sequence_ = 0;

@@ -54,29 +54,41 @@ HeldLocks EventPoller::watch(const EventRecordRef& record,
                              WaitNode& node) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
   record->waiters.push(node);
-  list(*record);  // the thread gets lock_ once the fiber has parked
+  const bool wakes = list(*record);  // the thread gets lock_ once the fiber has parked
   lock_.publish_before_switch();
-  return {.one = &lock_};
+  if (!wakes) return {.one = &lock_};
+  return {.drop = &unlock_and_wake, .argument = this};
 }
 
-// Makes the thread watch the record.
-void EventPoller::list(EventRecord& record) noexcept {
+// Runs when the fiber has parked. After the lock, the fiber may end the poller.
+__attribute__((no_sanitize("thread"))) void EventPoller::unlock_and_wake(void* self) noexcept {
+  auto* const poller = static_cast<EventPoller*>(self);
+  const std::atomic<std::uint32_t>* const word = &poller->word_;
+  poller->lock_.unlock_after_switch();
+  futex_wake(word);
+}
+
+bool EventPoller::list(EventRecord& record) noexcept {
   record.joined = true;
-  if (record.watched) return;
+  if (record.watched) return false;
   record.watched = true;
   record.since = SteadyClock::instance().now();
   record.next = incoming_;
   incoming_ = EventRecordRef(record).release();
   const bool asleep = word_.load(std::memory_order_relaxed) == kAsleep;
   word_.store(kAwake, std::memory_order_relaxed);
-  if (asleep) futex_wake(&word_);
+  return asleep;
 }
 
 void EventPoller::subscribe(const EventRecordRef& record, const DoneSignalRef& signal) {
   start();
-  const SpinLockGuard guard(lock_);
-  record->signals.push(signal);
-  list(*record);
+  bool wakes = false;
+  {
+    const SpinLockGuard guard(lock_);
+    record->signals.push(signal);
+    wakes = list(*record);
+  }
+  if (wakes) futex_wake(&word_);
 }
 
 void EventPoller::unsubscribe(DoneSignal& signal) noexcept {

@@ -59,13 +59,16 @@ class EventPoller {
   void unsubscribe(DoneSignal& signal) noexcept LEAT_EXCLUDES(lock_);
 
  private:
-  // Values of word_, changed under lock_. To wake the thread: store kAwake, then futex_wake.
+  // Values of word_, changed under lock_. To wake the thread: store kAwake, then futex_wake,
+  // without the lock.
   static constexpr std::uint32_t kAwake = 0;
   static constexpr std::uint32_t kAsleep = 1;
 
   void start();
   HeldLocks watch(const EventRecordRef& record, WaitNode& node) noexcept;
-  void list(EventRecord& record) noexcept LEAT_REQUIRES(lock_);
+  /// Makes the thread watch the record. Returns whether wake() must follow, without the lock.
+  [[nodiscard]] bool list(EventRecord& record) noexcept LEAT_REQUIRES(lock_);
+  static void unlock_and_wake(void* self) noexcept;
 
   // Called by the thread:
   void run() noexcept;

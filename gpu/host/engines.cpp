@@ -83,9 +83,9 @@ const char* Engines::next_fault(bool copy, bool kernel) noexcept {
   return nullptr;
 }
 
-void Engines::fail(const GpuError& error) noexcept {
+void Engines::fail(std::exception_ptr error) noexcept {
   const std::scoped_lock lock(mutex_);
-  if (error_ == nullptr) error_ = std::make_exception_ptr(error);
+  if (error_ == nullptr) error_ = std::move(error);
 }
 
 std::exception_ptr Engines::error() const noexcept {

@@ -26,7 +26,6 @@
 #include "leat/csp/wait/identity.h"
 #include "leat/csp/wait/unique_function.h"
 #include "leat/gpu/backend/backend.h"
-#include "leat/gpu/error.h"
 #include "leat/gpu/host_model.h"
 
 namespace leat::gpu::host {
@@ -99,7 +98,7 @@ class Engines {
   [[nodiscard]] const char* next_fault(bool copy, bool kernel) noexcept;
 
   /// Makes the device fail: every later operation throws `error`. The first error stays.
-  void fail(const GpuError& error) noexcept;
+  void fail(std::exception_ptr error) noexcept;
   /// The error that the device failed with, or null.
   [[nodiscard]] std::exception_ptr error() const noexcept;
 

@@ -20,6 +20,8 @@ struct Overloaded : Fs... {
 template <class... Fs>
 Overloaded(Fs...) -> Overloaded<Fs...>;  // clang 14 does not deduce it
 
+constexpr const char* kOpenAgain = "the device accepts no more work; open it again";
+
 }  // namespace
 
 HostStream::HostStream(std::shared_ptr<Engines> engines, std::string name)
@@ -74,13 +76,25 @@ bool HostStream::is_done() const noexcept {
 }
 
 bool HostStream::retain(const std::shared_ptr<void>& memory) noexcept {
+  std::list<Retained> one;  // allocated, and freed if it is not needed, without the lock
+  try {
+    one.push_back({.until = 0, .memory = memory});
+  } catch (const std::bad_alloc&) {
+    return is_done();
+  }
   const SpinLockGuard guard(lock_);
   if (completed_ == enqueued_) return true;
+  one.front().until = enqueued_;
+  retained_.splice(retained_.end(), one);
+  return true;
+}
+
+void HostStream::fail_device(const char* what, const char* detail, const char* advice) noexcept {
   try {
-    retained_.push_back({.until = enqueued_, .memory = memory});
-    return true;
+    engines_->fail(std::make_exception_ptr(
+        GpuError(0, std::string(what) + detail, name_, engines_->device(), advice)));
   } catch (const std::bad_alloc&) {
-    return false;
+    engines_->fail(std::current_exception());
   }
 }
 
@@ -95,10 +109,9 @@ void HostStream::run() noexcept {
       finish(operation);
     }
   } catch (const Cancelled&) {
-    engines_->fail(
-        GpuError(0, "device lost", name_, engines_->device(),
-                 "the scheduler that it ran on has ended: open the device inside the run "
-                 "that uses it, or on a plain thread"));
+    fail_device("device lost", "",
+                "the scheduler that it ran on has ended: open the device inside the run that uses "
+                "it, or on a plain thread");
     operations_.try_close();
     do {
       if (operation.has_value()) finish(operation);  // none if cancelled before the first
@@ -140,13 +153,11 @@ void HostStream::perform(HostOperation& operation) {
   try {
     std::visit(act, operation.what);
   } catch (const std::exception& e) {
-    engines_->fail(GpuError(0, std::string("an operation failed: ") + e.what(), name_,
-                            engines_->device(), "the device accepts no more work; open it again"));
+    fail_device("an operation failed: ", e.what(), kOpenAgain);
   } catch (const Cancelled&) {
     throw;
   } catch (...) {
-    engines_->fail(GpuError(0, "an operation failed with an unknown exception", name_,
-                            engines_->device(), "the device accepts no more work; open it again"));
+    fail_device("an operation failed with an unknown exception", "", kOpenAgain);
   }
 }
 
@@ -155,24 +166,25 @@ bool HostStream::fails(const HostOperation& operation) noexcept {
       engines_->next_fault(std::holds_alternative<CopyOperation>(operation.what),
                            std::holds_alternative<KernelOperation>(operation.what));
   if (fault == nullptr) return false;
-  engines_->fail(GpuError(0, fault, name_, engines_->device(),
-                          "HostModel::faults asked for it; the device accepts no more work: open "
-                          "it again"));
+  fail_device(fault, "",
+              "HostModel::faults asked for it; the device accepts no more work: open it again");
   return true;
 }
 
 void HostStream::release_passed() noexcept {
-  while (take_passed() != nullptr) {
+  for (;;) {
+    std::list<Retained> passed;
+    if (!take_passed(passed)) return;
   }
 }
 
-// Takes one piece of memory that no operation needs any more, to be released without the lock.
-std::shared_ptr<void> HostStream::take_passed() noexcept {
+// Moves one piece of memory that no operation needs any more to `passed`, to be released without
+// the lock.
+bool HostStream::take_passed(std::list<Retained>& passed) noexcept {
   const SpinLockGuard guard(lock_);
-  if (retained_.empty() || retained_.front().until > completed_) return nullptr;
-  std::shared_ptr<void> memory = std::move(retained_.front().memory);
-  retained_.pop_front();
-  return memory;
+  if (retained_.empty() || retained_.front().until > completed_) return false;
+  passed.splice(passed.end(), retained_, retained_.begin());
+  return true;
 }
 
 // Ends an operation, whether it ran or not. A record is completed last: a fiber that it wakes finds

@@ -12,7 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -91,9 +91,12 @@ class HostStream {
   void perform(HostOperation& operation);
   /// Whether a fault is planned for the operation; then makes the device fail.
   [[nodiscard]] bool fails(const HostOperation& operation) noexcept;
+  /// Makes the device fail with a GpuError that consists of these; without memory for that, with
+  /// std::bad_alloc.
+  void fail_device(const char* what, const char* detail, const char* advice) noexcept;
   void finish(std::optional<HostOperation>& operation) noexcept LEAT_EXCLUDES(lock_);
   void release_passed() noexcept LEAT_EXCLUDES(lock_);
-  [[nodiscard]] std::shared_ptr<void> take_passed() noexcept LEAT_EXCLUDES(lock_);
+  [[nodiscard]] bool take_passed(std::list<Retained>& passed) noexcept LEAT_EXCLUDES(lock_);
 
   const std::shared_ptr<Engines> engines_;
   const std::string name_;
@@ -104,7 +107,7 @@ class HostStream {
   mutable SpinLock lock_;
   std::uint64_t enqueued_ LEAT_GUARDED_BY(lock_) = 0;
   std::uint64_t completed_ LEAT_GUARDED_BY(lock_) = 0;
-  std::deque<Retained> retained_ LEAT_GUARDED_BY(lock_);  // by `until`, ascending
+  std::list<Retained> retained_ LEAT_GUARDED_BY(lock_);  // by `until`, ascending
 };
 
 }  // namespace leat::gpu::host
