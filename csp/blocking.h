@@ -20,6 +20,7 @@
 #include <variant>
 
 #include "leat/csp/scheduler.h"
+#include "leat/csp/wait/kept_exception.h"
 
 namespace leat {
 
@@ -77,7 +78,7 @@ std::invoke_result_t<F&> blocking(F&& call) {
         result.emplace(f());
       }
     } catch (...) {
-      error = std::current_exception();
+      error = kept_exception();
     }
   };
   run_blocking(*pool, run, &one);

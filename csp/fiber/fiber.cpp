@@ -1,5 +1,7 @@
 #include "leat/csp/fiber/fiber.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <utility>
 
@@ -21,6 +23,16 @@ DeadlockStep step_that_breaks(ParkReason reason) noexcept {
   if (reason == ParkReason::kEnd) return DeadlockStep::kBreakDestructors;
   const bool for_an_end = reason == ParkReason::kJoin || reason == ParkReason::kAwait;
   return for_an_end ? DeadlockStep::kBreakJoins : DeadlockStep::kBreakWaits;
+}
+
+// For pthread_exit() and pthread_cancel(), which unwind the fiber and would then end its worker.
+// The C library would end the program too, with a message that names nothing.
+[[noreturn]] void refuse_end_of_thread(const Fiber& fiber) noexcept {
+  std::fprintf(stderr,
+               "leat: pthread_exit() or pthread_cancel() ends the thread of %s, on which other "
+               "fibers run: let the fiber return, or stop its group\n",
+               fiber.label().c_str());
+  std::abort();
 }
 
 }  // namespace
@@ -58,7 +70,9 @@ __attribute__((noinline)) void Fiber::run_body() noexcept {
   } catch (const Cancelled&) {
     // The fiber was asked to stop, and has stopped.
   } catch (...) {
-    group_->fail(std::current_exception());
+    const std::exception_ptr error = std::current_exception();
+    if (error == nullptr) refuse_end_of_thread(*this);
+    group_->fail(error);
   }
   body_ = {};
 }

@@ -16,7 +16,13 @@ Scheduler::Scheduler(const SchedulerOptions& options)
   core_->start();
 }
 
-Scheduler::~Scheduler() { core_->shut_down(); }
+Scheduler::~Scheduler() {
+  if (core_->home().is_here()) {
+    core_->shut_down();
+  } else {
+    new std::shared_ptr<SchedulerCore>(std::move(core_));  // leaked, with the threads that are gone
+  }
+}
 
 void Scheduler::launch(UniqueFunction<void()>&& body, GoOptions&& options) {
   core_->launch(*core_->root(), std::move(body), std::move(options));
@@ -33,6 +39,7 @@ void Scheduler::join() {
   if (caller != nullptr && &caller->core() == core_.get()) {
     throw std::logic_error("leat: Scheduler::join on one of its own fibers would wait for itself");
   }
+  core_->home().require("a Scheduler");
   core_->root()->join();
   if (const std::exception_ptr error = core_->root()->first_error()) std::rethrow_exception(error);
 }

@@ -10,6 +10,7 @@
 #include "leat/csp/fiber/stack_overflow.h"
 #include "leat/csp/wait/assert.h"
 #include "leat/csp/wait/cpu_count.h"
+#include "leat/csp/wait/kept_exception.h"
 #include "leat/csp/wait/random.h"
 #include "leat/csp/wait/sanitizers.h"
 
@@ -86,7 +87,7 @@ void SchedulerCore::run_main(UniqueFunction<void()> main) {
              } catch (...) {
                // Stored before the other fibers are stopped, whose errors would come first
                // otherwise.
-               root_->fail(std::current_exception());
+               root_->fail(kept_exception());
              }
              stop_everything();
            },
@@ -183,6 +184,9 @@ void SchedulerCore::unregister_group(GroupCore& group) noexcept {
 // function sees that, or the thread that stops sees the fiber. In a group that lists its fibers,
 // the group's lock decides.
 void SchedulerCore::launch(GroupCore& group, UniqueFunction<void()>&& body, GoOptions&& options) {
+  if (!body) throw std::invalid_argument("leat: go: the function is empty");
+  // A worker's thread is in no other process.
+  if (calling_worker() == nullptr) home_.require("a scheduler");
   Fiber& fiber = make_fiber(group, std::move(body), std::move(options));
   try {
     group.add(fiber);  // may park, and continue on another worker

@@ -45,6 +45,7 @@
 #include "leat/csp/sched/timers.h"
 #include "leat/csp/sched/worker.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/wait/home_process.h"
 #include "leat/csp/wait/spin_lock.h"
 
 namespace leat {
@@ -98,6 +99,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   [[nodiscard]] const Clock& clock() const noexcept { return *clock_; }
   [[nodiscard]] std::uint64_t seed() const noexcept { return options_.seed; }
   [[nodiscard]] int worker_count() const noexcept { return worker_count_; }
+  /// The process that has its threads.
+  [[nodiscard]] const HomeProcess& home() const noexcept { return home_; }
 
  private:
   friend class Fiber;
@@ -248,6 +251,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// All fibers, or an empty list if one of them could still be woken. While no fiber runs.
   [[nodiscard]] std::vector<const Fiber*> stuck_fibers() LEAT_REQUIRES(lock_);
 
+  const HomeProcess home_;
   const SchedulerOptions options_;
   const Clock* clock_;
   const int worker_count_;

@@ -17,6 +17,7 @@ TaskGroup::TaskGroup(std::shared_ptr<SchedulerCore> scheduler)
 }
 
 TaskGroup::~TaskGroup() {
+  if (!scheduler_->home().is_here()) return;  // its fibers never run again
   stop();
   const Shield shield;
   core_->join(ParkReason::kEnd);
@@ -28,6 +29,7 @@ void TaskGroup::launch(UniqueFunction<void()>&& body, GoOptions&& options) {
 }
 
 void TaskGroup::wait() {
+  scheduler_->home().require("a TaskGroup");
   try {
     core_->join();
   } catch (const Cancelled&) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <fstream>
 #include <string>
 
@@ -30,7 +31,7 @@ int usable_cpus() noexcept {
   int cpus = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
   try {
     if (const int quota = cgroup_quota(); quota > 0) cpus = std::min(cpus, quota);
-  } catch (...) {
+  } catch (const std::exception&) {
     // No memory to read the quota: the mask alone counts.
   }
   return std::max(cpus, 1);

@@ -1,9 +1,9 @@
 // The lock that guards the runtime's own small objects: a channel, a group, a ready queue.
 //
 // Always true:
-//  - The lock is held for a short time. Its holder allocates nothing, makes no system call, and runs
-//    no user code. csp/README.md, "Locks", names the exceptions. It is held across a switch only as
-//    publish_before_switch() says.
+//  - The lock is held for a short time. Its holder allocates nothing, makes no system call, and
+//    runs no user code. csp/README.md, "Locks", names the exceptions. It is held across a switch
+//    only as publish_before_switch() says.
 //  - unlock() is the holder's last access to the object that the lock guards. So the next thread
 //    that takes the lock may destroy the object.
 #pragma once

@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "leat/csp/wait/kept_exception.h"
+
 namespace leat::feeder {
 namespace {
 
@@ -38,6 +40,7 @@ void transforming(const Dataset& data, std::uint64_t index, const F& f) {
   } catch (const std::exception& e) {
     std::throw_with_nested(failed(e.what()));
   } catch (...) {
+    static_cast<void>(kept_exception());
     std::throw_with_nested(failed("unknown exception"));
   }
 }

@@ -71,6 +71,7 @@ Stats Consumer::stats() const {
 }
 
 void Consumer::start(std::uint64_t epoch) {
+  home_.require("a Prefetcher");
   if (epoch > kLastEpoch) {
     throw std::invalid_argument("leat: there is no epoch " + std::to_string(epoch) +
                                 "; the last one is " + std::to_string(kLastEpoch));
@@ -103,6 +104,7 @@ bool Consumer::start_static(std::uint64_t epoch) {
 }
 
 Staged Consumer::receive(const Offers* offers) {
+  home_.require("a Prefetcher");
   if (early_.has_value()) {
     const Staged staged = *early_;
     early_.reset();

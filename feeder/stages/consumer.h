@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "leat/csp/channel.h"
+#include "leat/csp/wait/home_process.h"
 #include "leat/feeder/lease.h"
 #include "leat/feeder/stages/staged.h"
 #include "leat/feeder/state/release_log.h"
@@ -73,6 +74,7 @@ class Consumer {
   [[nodiscard]] Staged receive(const Offers* offers);
   void check(DeviceSlot& slot);
 
+  const HomeProcess home_;
   const std::shared_ptr<SlotRing> ring_;
   Stages& stages_;
   TaskGroup& forwarders_;

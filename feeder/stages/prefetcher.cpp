@@ -8,6 +8,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
 #include "leat/csp/wait/cpu_count.h"
+#include "leat/csp/wait/home_process.h"
 #include "leat/csp/wait/identity.h"
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/live/text.h"
@@ -220,6 +221,7 @@ struct Prefetcher::Parts {
     return static_cast<std::size_t>(std::min(threads, usable_cpus()));
   }
 
+  const HomeProcess home;
   PrefetcherOptions options;  // final once the rings are made
   const BatchPlan plan;
   const State head;
@@ -254,9 +256,12 @@ Prefetcher::Prefetcher(const Dataset& dataset, const std::vector<gpu::Device>& d
   parts_->stages.launch(*parts_->group);
 }
 
-Prefetcher::~Prefetcher() = default;
+Prefetcher::~Prefetcher() {
+  if (!parts_->home.is_here()) static_cast<void>(parts_.release());  // the threads are gone
+}
 
 void Prefetcher::stop() noexcept {
+  if (!parts_->home.is_here()) return;
   parts_->stages.finish(std::make_exception_ptr(Error("leat: the prefetcher was stopped")));
   for (const auto& feed : parts_->feeds) feed->consumer_->stop();
   parts_->group->stop();

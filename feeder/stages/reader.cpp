@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "leat/csp/error.h"
+#include "leat/csp/wait/kept_exception.h"
 #include "leat/feeder/map.h"
 #include "leat/feeder/plan/packing.h"
 
@@ -175,7 +176,7 @@ void Reader::set_aside_or_throw(PinnedSlot& slot, std::uint64_t sample) {
                              .sample = sample,
                              .error = "unknown exception"},
                   .attempted = slot.attempted,
-                  .cause = std::current_exception()};
+                  .cause = kept_exception()};
   try {
     throw;
   } catch (const TransformError& e) {

@@ -9,6 +9,7 @@
 
 #include "leat/csp/scheduler.h"
 #include "leat/csp/wait/expect_wake_from.h"
+#include "leat/csp/wait/kept_exception.h"
 
 namespace leat::gpu::host {
 namespace {
@@ -157,6 +158,7 @@ void HostStream::perform(HostOperation& operation) {
   } catch (const Cancelled&) {
     throw;
   } catch (...) {
+    static_cast<void>(kept_exception());
     fail_device("an operation failed with an unknown exception", "", kOpenAgain);
   }
 }

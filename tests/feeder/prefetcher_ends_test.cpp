@@ -24,6 +24,7 @@
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
 #include "tests/feeder/prefetcher_fixture.h"
+#include "tests/support/child.h"
 #include "tests/support/plain_threads.h"
 
 namespace leat::feeder {
@@ -40,6 +41,28 @@ using support::place_title;
 
 class PrefetcherEnds : public PrefetcherTest {};
 INSTANTIATE_TEST_SUITE_P(Places, PrefetcherEnds, testing::ValuesIn(kPlaces), place_title);
+
+TEST(PrefetcherEndsBy, AForkIsToldInTheChild) {
+  const Numbers data(40);
+  auto feed =
+      std::make_unique<Prefetcher>(data, gpu::open("host"), PrefetcherOptions{.batch_size = 4});
+  EXPECT_TRUE(feed->next().has_value());
+  EXPECT_EQ(support::in_child([&]() -> std::string {
+              const std::string next = support::text_thrown_by<std::logic_error>(
+                  [&] { static_cast<void>(feed->next()); });
+              const std::string epoch = support::text_thrown_by<std::logic_error>([&] {
+                for (Lease& batch : feed->epoch(1)) static_cast<void>(batch);
+              });
+              feed->stop();
+              feed.reset();
+              for (const std::string& text : {next, epoch}) {
+                if (text.find("a Prefetcher of process ") == std::string::npos) return text;
+              }
+              return "";
+            }),
+            "");
+  EXPECT_TRUE(feed->next().has_value());
+}
 
 // stop(): who waits for a batch is told, though the read that he waits for goes on.
 TEST(PrefetcherEndsBy, AStopFromAnotherThread) {

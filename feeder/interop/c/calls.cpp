@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "leat/csp/error.h"
+#include "leat/csp/wait/kept_exception.h"
 #include "leat/csp/wait/sanitizers.h"
 #include "leat/gpu/error.h"
 
@@ -85,7 +86,7 @@ HandleTable<OpenBatch>& batches() {
   return *table;
 }
 
-leat_status keep_error() noexcept {
+leat_status keep_error() {
   try {
     throw;
   } catch (const gpu::GpuError& e) {
@@ -101,6 +102,7 @@ leat_status keep_error() noexcept {
   } catch (const std::exception& e) {
     return keep(LEAT_ERROR_INTERNAL, e.what());
   } catch (...) {
+    static_cast<void>(kept_exception());
     return keep(LEAT_ERROR_INTERNAL, "leat: something was thrown that is no std::exception");
   }
 }

@@ -65,8 +65,8 @@ struct OpenBatch {
 [[nodiscard]] HandleTable<OpenBatch>& batches();
 
 /// To be called in a catch block: stores the text of the exception as the calling thread's error
-/// text, and returns its status.
-[[nodiscard]] leat_status keep_error() noexcept;
+/// text, and returns its status. Throws what pthread_cancel() unwinds the thread with.
+[[nodiscard]] leat_status keep_error();
 /// The calling thread's error text; empty if there is none.
 [[nodiscard]] const char* kept_error() noexcept;
 
@@ -106,7 +106,7 @@ void require(const void* pointer, const char* function, const char* parameter);
 
 /// Calls `body` with `function`, and returns its status; an exception becomes a status.
 template <class Body>
-[[nodiscard]] leat_status call(const char* function, Body&& body) noexcept {
+[[nodiscard]] leat_status call(const char* function, Body&& body) {
   try {
     refuse_in_read(function);
     return body(function);

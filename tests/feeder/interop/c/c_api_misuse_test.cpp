@@ -1,5 +1,6 @@
 // The C API: read functions, and what is said to those who misuse it; threads.
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <cstdint>
 #include <cstring>
@@ -24,6 +25,24 @@ namespace leat::feeder::c_api {
 namespace c_api_misuse_test {
 
 using Batches = std::vector<std::vector<std::int64_t>>;
+
+TEST(CApiMisuse, ACancelledThreadEndsInACall) {
+  pthread_t thread{};
+  ASSERT_EQ(pthread_create(
+                &thread, nullptr,
+                [](void*) -> void* {
+                  pthread_cancel(pthread_self());
+                  leat_dataset* data = nullptr;
+                  // Opens a file, where the cancellation is delivered.
+                  static_cast<void>(leat_dataset_open_mnist("examples/data/mnist", 0, &data));
+                  return nullptr;
+                },
+                nullptr),
+            0);
+  void* end = nullptr;
+  pthread_join(thread, &end);
+  EXPECT_EQ(end, PTHREAD_CANCELED);
+}
 
 // Read functions.
 
