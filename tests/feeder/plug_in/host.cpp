@@ -38,7 +38,10 @@ void load_and_work(const char* path) {
   if (module == nullptr) fail(path, dlerror());
   const auto work = reinterpret_cast<const char* (*)()>(dlsym(module, "plug_in_work"));
   if (work == nullptr) fail(path, dlerror());
-  if (const char* const wrong = work()) fail(path, wrong);
+  // On a thread that ends, whose thread-locals would keep the module loaded.
+  std::thread([&] {
+    if (const char* const wrong = work()) fail(path, wrong);
+  }).join();
   // On a thread that has not used Leat, its handler finds nothing to do and passes the fault on. It
   // must not allocate: the thread may have been in malloc().
   std::thread([] {
