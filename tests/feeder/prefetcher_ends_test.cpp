@@ -43,7 +43,7 @@ class PrefetcherEnds : public PrefetcherTest {};
 INSTANTIATE_TEST_SUITE_P(Places, PrefetcherEnds, testing::ValuesIn(kPlaces), place_title);
 
 TEST(PrefetcherEndsBy, AForkIsToldInTheChild) {
-  const Numbers data(40);
+  const Numbers data({.size = 40});
   auto feed =
       std::make_unique<Prefetcher>(data, gpu::open("host"), PrefetcherOptions{.batch_size = 4});
   EXPECT_TRUE(feed->next().has_value());

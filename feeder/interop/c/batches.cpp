@@ -13,7 +13,7 @@ constexpr std::size_t kFirstInfo = offsetof(leat_batch_info, elements);
 
 /// Calls `use` with the object behind the handle. The object is in use until this call returns.
 template <class Use>
-leat_status with_batch(const leat_batch* batch, const char* function, Use&& use) noexcept {
+leat_status with_batch(const leat_batch* batch, const char* function, Use&& use) {
   return call(function, [&](const char*) {
     const auto open = batches().find(batch, function);
     const OnlyUser alone(open->in_use, function);
@@ -23,7 +23,7 @@ leat_status with_batch(const leat_batch* batch, const char* function, Use&& use)
 }
 
 template <class End>
-leat_status end(leat_batch* batch, const char* function, End&& end_lease) noexcept {
+leat_status end(leat_batch* batch, const char* function, End&& end_lease) {
   if (batch == nullptr) return LEAT_OK;
   return with_batch(batch, function, [&](OpenBatch& open, const char*) {
     static_cast<void>(batches().remove(batch, function));

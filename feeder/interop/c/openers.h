@@ -52,7 +52,7 @@ Options complete(const Options& defaults, const Options& given, std::size_t leas
 /// Sets the first `size` bytes of the caller's options to their defaults.
 template <class Options>
 leat_status init(Options defaults, Options* options, std::size_t size, std::size_t least,
-                 const char* function, const char* type) noexcept {
+                 const char* function, const char* type) {
   return call(function, [&](const char*) {
     require(options, function, "options");
     defaults.size = size;
@@ -66,7 +66,7 @@ leat_status init(Options defaults, Options* options, std::size_t size, std::size
 
 /// An opener: opens with `make`, which returns a std::shared_ptr<const Dataset>.
 template <class Make>
-leat_status open(const char* function, leat_dataset** out, Make&& make) noexcept {
+leat_status open(const char* function, leat_dataset** out, Make&& make) {
   return call(function, [&](const char*) {
     require(out, function, "dataset");
     *out = nullptr;

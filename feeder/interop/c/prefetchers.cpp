@@ -141,7 +141,7 @@ std::optional<Lease> next_of(OpenPrefetcher& open) {
 
 template <class Text>
 leat_status text_of(const leat_prefetcher* prefetcher, char* buffer, std::size_t size,
-                    std::size_t* needed, const char* function, Text&& text) noexcept {
+                    std::size_t* needed, const char* function, Text&& text) {
   return call(function, [&](const char*) {
     return give_text(text(*prefetchers().find(prefetcher, function)), buffer, size, needed,
                      function);

@@ -95,7 +95,7 @@ std::string text_or(const char* text, std::string otherwise) {
 
 template <class Cifar>
 leat_status open_cifar(const char* function, const char* directory, std::int32_t split,
-                       std::int32_t label, leat_dataset** dataset) noexcept {
+                       std::int32_t label, leat_dataset** dataset) {
   return open(function, dataset, [&] {
     require(directory, function, "directory");
     return std::make_shared<Cifar>(directory,
@@ -106,7 +106,7 @@ leat_status open_cifar(const char* function, const char* directory, std::int32_t
 
 template <class Cifar>
 leat_status open_cifar_files(const char* function, const char* files, std::int32_t label,
-                             leat_dataset** dataset) noexcept {
+                             leat_dataset** dataset) {
   return open(function, dataset, [&] {
     require(files, function, "files");
     return std::make_shared<Cifar>(FilePatterns(files),
