@@ -97,18 +97,11 @@ class Lease {
   explicit operator bool() const noexcept { return slot_ != nullptr; }
 
  private:
-  friend class BatchProbe;
   friend class Consumer;
-  /// Times of a lease on the host's clock.
-  struct Times {
-    bool are_own = false;                // in the time that the stages and the device live in
-    bool cpu_waited = false;             // the CPU has waited for the copy
-    Duration waited = Duration::zero();  // of the consumer, for this batch
-    TimePoint received;                  // when it last stopped waiting
-  };
   Lease(std::shared_ptr<SlotRing> ring, DeviceSlot& slot, PassId pass, Duration waited) noexcept;
   [[nodiscard]] DeviceSlot& slot() const;
   void bind_due();
+  void await_copy();
   Lease& bind(const gpu::StreamRef& stream);
   void end(bool done) noexcept;
   static void record_release(DeviceSlot& slot, SlotRing& ring) noexcept;
@@ -117,7 +110,6 @@ class Lease {
   DeviceSlot* slot_;
   PassId pass_;
   int exceptions_;  // that were unwinding the stack when it was made
-  Times times_;
 };
 
 }  // namespace leat::feeder

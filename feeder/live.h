@@ -38,11 +38,13 @@ namespace leat::feeder {
 /// | anything else; TERM is unset, empty or "dumb" | a plain line a second for each device |
 ///
 /// When the prefetcher ends, the last state stays. The block is as wide as the terminal, but at
-/// most 120 columns, and at least a line shorter than the terminal. What does not fit is left out.
-/// In less than 40 columns, one line remains. It has colours unless NO_COLOR is set. It is ASCII
-/// unless the locale (LC_ALL, LC_CTYPE or LANG) is a UTF-8 one. Output of the program to the same
-/// terminal is drawn over. If several prefetchers write to one terminal, the first one is shown,
-/// and the next is shown once the first ends.
+/// most 120 columns, and at least a line shorter than the terminal. What does not fit is left out;
+/// of the stages, the one that limits is not. In less than 40 columns, one line remains. A block is
+/// drawn over when the terminal changes its size; a new one begins after the process was stopped
+/// for more than a second. While another job is in the foreground, nothing is drawn. It has colours
+/// unless NO_COLOR is set. It is ASCII unless the locale (LC_ALL, LC_CTYPE or LANG) is a UTF-8 one.
+/// Output of the program to the same terminal is drawn over. If several prefetchers write to one
+/// terminal, the first one is shown, and the next is shown once the first ends.
 struct Live {
   /// File descriptor, by default the standard error. The caller keeps ownership, and keeps it open
   /// for writing as long as the prefetcher lives; otherwise the prefetcher's constructor throws

@@ -19,6 +19,9 @@
 // block (feeder/dataset.h). A slow read that does not say so delays everything else on that
 // scheduler.
 //
+// Readers are ahead of the consumer by as many batches as there are slots for: at most all pinned
+// and device slots, but for those that the consumer's leases have.
+//
 // Timing, with P pinned and d device slots and W workers: batch k is read at r_k, staged at c_k,
 // and done with at m_k, where
 //   r_k = max(r_{k-W}, c_{k-P}) + Tread
@@ -95,9 +98,11 @@ class Prefetcher {
   /// As Feed::reset_stats() of the only device.
   void reset_stats();
 
-  /// A report in several lines: for each rank the overlap table, the rate of its copies, and the
+  /// A report in several lines: for each rank the overlap table, samples a second, the rate of its
+  /// copies, and the
   /// core-seconds that reading computes for 1e9 bytes (not known in virtual time); the memory that
-  /// the slots take, and of which caps; how many samples were left out; autotune's last change.
+  /// the slots and their checks take, and of which caps; how much of the pinned slots is in huge
+  /// pages, and on the device's NUMA node; how many samples were left out; autotune's last change.
   [[nodiscard]] std::string report() const;
 
   /// Global batches of a whole epoch.

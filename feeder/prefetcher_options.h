@@ -46,11 +46,19 @@ enum class Sharing : std::uint8_t {
   kDynamic,
 };
 
-/// For debugging: finds code that uses a batch after its release.
+/// For debugging: finds code that writes to a slot when or where it must not. Reports are
+/// leat::Error, with slot, tensor, row, byte and batch.
 enum class CheckSlots : std::uint8_t {
   kNo,
-  /// Reports writes to a batch after its release: leat::Error, with slot, tensor, batch and
-  /// streams. Fills released slots with the byte 0xDB, which late reads then see.
+  /// Reports
+  /// - readers that leave the first or the last byte of a tensor's row unwritten, that write
+  /// outside
+  ///   their row, or that write after Dataset::read has returned (until the batch is copied);
+  /// - writes to a batch after its release, with the streams of its lease;
+  /// - writes behind the rows of a batch.
+  /// Slots that nobody uses are filled with the byte 0xDB. A late read sees it until the next batch
+  /// is copied there. Reads are not reported, nor are writes outside the slots. A sample whose
+  /// bytes look unwritten is read twice.
   kYes,
   /// As kYes, and also reports writes to a batch while it is leased.
   kReadOnly,
@@ -62,7 +70,10 @@ enum class CheckSlots : std::uint8_t {
 /// The budget is the larger of the two.
 struct FailureBudget {
   std::uint64_t count = 0;  // the number of samples that may fail
-  double rate = 0;  // the fraction, 0 to 1, of the samples of all batches so far that may fail
+  /// The fraction, 0 to 1, of the samples of all batches so far that may fail. From the beginning,
+  /// it allows as many failures as it does in a whole epoch, but at most 100: bad samples may come
+  /// first.
+  double rate = 0;
 };
 
 /// Puts samples of variable length one after the other, without padding. An epoch is then one row
@@ -76,12 +87,18 @@ struct Packing {
 /// Lets the prefetcher change `workers` and `prefetch_depth` while it runs. It begins with the
 /// values given and changes them where its measurements say that the change pays; Stats::decisions
 /// lists the changes with their reasons. All slots are allocated at the beginning: the maxima are
-/// lowered where they would exceed max_pinned_bytes or max_device_bytes. The batches do not depend
-/// on the changes.
+/// lowered where they would exceed max_pinned_bytes or max_device_bytes. (MemoryCaps of a device
+/// are not looked at: lower the maxima yourself.) The batches do not depend on the changes.
+///
+/// A worker more comes with a pinned slot more, which is taken back with the worker. The depth only
+/// grows: the slots it adds hide irregular delays, which the mean times do not show.
 struct Autotune {
+  /// At least PrefetcherOptions::workers.
   std::size_t max_workers = 8;
+  /// At least PrefetcherOptions::prefetch_depth.
   std::size_t max_prefetch_depth = 4;
-  /// Batches from one look at the measurements to the next; at least 1.
+  /// Batches from one look at the measurements to the next; at least 1. A change needs 8 sampled
+  /// steps: on a stream, it comes every 8 x sample_every batches at most.
   std::size_t every = 64;
 };
 
@@ -144,7 +161,8 @@ struct PrefetcherOptions {
   /// The largest piece of a copy, in bytes. 0: one device copies in one piece; several devices,
   /// which may share a link, copy in pieces of 8 MiB, so that no copy waits long for another.
   std::size_t copy_chunk_bytes = 0;
-  /// The most bytes that all pinned slots may take, over all devices; 0: no limit.
+  /// The most bytes that all pinned slots, and check_slots, may take, over all devices; 0: no
+  /// limit.
   std::size_t max_pinned_bytes = 0;
   /// The most bytes that all slots of one device may take there; 0: no limit.
   std::size_t max_device_bytes = 0;
@@ -152,8 +170,8 @@ struct PrefetcherOptions {
   /// batch_size, order, seed and last_batch. std::nullopt: starts at the beginning. The empty text
   /// is an error: it is what is left of a checkpoint that was not written.
   std::optional<std::string> resume = std::nullopt;
-  /// For debugging: finds code that uses a batch after its release. Copies every batch several
-  /// times, and waits for the copies.
+  /// For debugging: finds code that writes to a slot when or where it must not. Copies every batch
+  /// several times, and waits for the copies.
   CheckSlots check_slots = CheckSlots::kNo;
   /// Records batches for a timeline (feeder/trace.h). Null: nothing is recorded.
   std::shared_ptr<Trace> trace = nullptr;

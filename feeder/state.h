@@ -109,7 +109,8 @@ struct State {
 
   /// How the samples are cut into batches and shards.
   [[nodiscard]] BatchPlan plan() const;
-  /// Returns the epoch to continue: the first unfinished one, else 0. It may have no batch left.
+  /// Returns the epoch to continue: the first that is under way, else 0. After the last step of an
+  /// epoch this is still that epoch, with no batch left: its loop ends at once.
   [[nodiscard]] std::uint64_t next_epoch() const noexcept {
     return epochs.empty() ? 0 : epochs.front().epoch;
   }

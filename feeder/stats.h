@@ -7,9 +7,12 @@
 //   Tread   a reader fills one batch (host time)
 //   Tx      all copies of one batch, on the device
 //   Tc      the consumer's work on one batch, on the device: from the moment when the batch is
-//           there (and, with several leases, the batch before is released) to its release. It is
-//           measured in the loop, hence while copies run
-//   Tstep   from one release to the next, on the device
+//           there to the end of its step. It is measured in the loop, hence while copies run. What
+//           the host does before the end of the step is part of it, and so are its pauses
+//   Tstep   from the end of one step to the end of the next, on the device. A step ends when its
+//           batch is released or, if that is earlier, when the next batch is asked for: with
+//           several leases, a loop may hold a batch longer. (A receiver does not see when it is
+//           asked: there, the step ends with the release.)
 //   OE      overlap efficiency = max(Tc, Tx) / Tstep; 1 is perfect
 //   bubble  Tstep - max(Tc, Tx)
 //   feed efficiency
@@ -22,17 +25,21 @@
 //   reader    busy: Tread x devices / workers; blocked: the rest, while no pinned slot is free
 //   copier    busy: Tx; blocked: no device slot was released; starved: the rest, in which no filled
 //             slot had reached the copy stream, because there was none or the host was late
-//   consumer  busy: Tc; starved: waits for a batch; blocked: the rest, between the release of a
-//             batch and the next request, in which the loop does other things
+//   consumer  busy: Tc; starved: waits for a batch; blocked: the rest, between the end of a step
+//             and the next request, in which the loop does other things
 //
 // A reader may be blocked while the copier is starved: with few pinned slots, all of them may be on
 // their way between the two.
 //
 // Device times come from timed events on sampled steps (PrefetcherOptions::sample_every); the
 // program needs no instrumentation. A consumer that binds no stream is measured on the host, at
-// every step. Its copies are timed as often as those of other consumers: until the first copy was
-// timed, Tx is unknown, and so are the figures that need it. The first step of an epoch is never
-// sampled.
+// every step: its work on a batch begins when it has the batch, or when it has waited for the copy
+// (await(), tensors()). Its copies are timed as often as those of other consumers: until the first
+// copy was timed, Tx is unknown, and so are the figures that need it.
+//
+// The first step of an epoch is not measured, because nothing tells when it began. Only if each
+// epoch has one batch, a step leads from one epoch to the next, and what the loop does between them
+// is part of it. In virtual time, a consumer outside the scheduler of the stages is not measured.
 #pragma once
 
 #include <cstddef>
@@ -120,6 +127,13 @@ struct Stats {
   double t_x = 0;
   double t_c = 0;
   double t_step = 0;
+  /// The standard error of t_step: of the steps, only some are sampled, and they may differ. 0 if
+  /// every step is measured.
+  double t_step_error = 0;
+  double samples_per_second = 0;  // mean samples of a batch / Tstep
+  /// The share of the sampled steps at whose end the device had nothing left to do. If it is high,
+  /// Tc is not only the device's work, but also what the host does or waits for. 0 without streams.
+  double idle_ends = 0;
   Quantiles step;    // of Tstep
   Quantiles bubble;  // of Tstep - max(Tc, Tx); at least 0
   StageShares reader;

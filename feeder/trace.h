@@ -35,7 +35,8 @@ struct TraceOptions {
   /// Batches of each device that are not recorded, at the beginning.
   std::uint64_t skip = 0;
   /// Batches of each device that are recorded after these, 1 to 100,000. Their memory, and 4 timed
-  /// events for each, are allocated by the prefetcher's constructor.
+  /// events for each, are allocated by the prefetcher's constructor. (The host device allocates
+  /// some memory when such an event is first recorded.)
   std::size_t batches = 64;
 };
 

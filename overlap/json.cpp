@@ -48,6 +48,7 @@ ordered_json of(const RankResult& fed) {
   };
   return {{"t_step", fed.t_step},
           {"overlap_efficiency", Measurement::overlap_efficiency(fed)},
+          {"samples_per_second", sampled(stats.samples_per_second)},
           {"t_read", stats.t_read},
           {"t_x", sampled(stats.t_x)},
           {"t_c", sampled(stats.t_c)},

@@ -69,6 +69,8 @@ leat::feeder::Stats over_all_steps(leat::feeder::Stats stats, double t_step) {
       stage->starved = 1 - stage->busy;
     }
   }
+  stats.samples_per_second *= factor;
+  stats.t_step_error = 0;
   stats.t_step = t_step;
   stats.t_c = std::min(stats.t_c, t_step);
   stats.t_x = std::min(stats.t_x, t_step);

@@ -62,9 +62,8 @@ struct Measurement {
 
   /// The slowest rank.
   [[nodiscard]] const RankResult& slowest() const;
-  /// Returns whether steps and copies of the slowest rank were sampled. Epochs of one batch have no
-  /// samples, because the first step of an epoch is never sampled. Tx and Tc in the loop are then
-  /// unknown.
+  /// Returns whether steps and copies of the slowest rank were sampled. The first step of an epoch
+  /// is not. Tx and Tc in the loop are then unknown.
   [[nodiscard]] bool is_sampled() const;
   // The figures below are of the slowest rank. NaN: not known.
 

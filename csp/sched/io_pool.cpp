@@ -113,9 +113,12 @@ void IoPool::work(std::list<OsThread>::iterator self) noexcept {
   while (BlockingCall* const call = take()) {
     Waiter& waiter = *call->waiter;
     call->run();
+    {
+      // First, because the fiber may make its next call at once: this thread is there for it.
+      const SpinLockGuard guard(lock_);
+      --busy_;
+    }
     waiter.ready();  // from here on the call may not exist any more
-    const SpinLockGuard guard(lock_);
-    --busy_;
   }
   const std::scoped_lock lock(handles_mutex_);
   if (self->joinable()) ended_.splice(ended_.end(), running_, self);

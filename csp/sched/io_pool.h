@@ -3,7 +3,8 @@
 // Always true under lock_:
 //  - a call in calls_ is undecided, so its fiber may still be cancelled. A thread claims the call
 //    when it takes it, runs it, and then makes the fiber ready;
-//  - of threads_, busy_ run a call and the others are idle;
+//  - of threads_, busy_ run a call. The others are idle, or about to be: one may still make the
+//    fiber of its latest call ready;
 //  - while more calls wait than threads are idle, there are most_threads_ threads, or run() will
 //    start one.
 #pragma once

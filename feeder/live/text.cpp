@@ -30,19 +30,6 @@ std::string coloured(const std::string& text, const char* colour, const LiveStyl
   return style.colour ? colour + text + "\x1b[0m" : text;
 }
 
-// Columns that a text takes on a terminal: one for each character, none for a colour.
-std::size_t columns(std::string_view text) {
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\x1b') {
-      i = text.find('m', i);
-    } else if ((text[i] & 0xC0) != 0x80) {
-      ++count;
-    }
-  }
-  return count;
-}
-
 // As many items as there is room for, each whole: a figure that is cut reads as another one.
 std::string join(const Items& items, const std::string& between,
                  std::size_t width = std::string::npos) {
@@ -87,12 +74,6 @@ std::string lane(double begin, double length, double step, const char* colour,
   return coloured(text, colour, style);
 }
 
-// "12.3 steps", "4.04 k steps"; "? steps" where nothing is known: a 0 would be a figure.
-std::string count_text(double count, const char* unit) {
-  const std::string bytes = count > 0 ? bytes_text(count) : "?";
-  return bytes.substr(0, bytes.find_last_not_of(" B") + 1) + " " + unit;
-}
-
 std::string of_text(std::uint64_t part, std::uint64_t whole) {
   return std::to_string(part) + " of " + std::to_string(whole);
 }
@@ -126,7 +107,8 @@ Items rates_of(const LiveRow& row) {
               of_text(row.ready, row.stats.device_slots) + " ready"};
 }
 
-// The busy share of each stage; on a terminal with a bar, if it has at least three columns.
+// The busy share of each stage; on a terminal with a bar, if it has at least three columns. If not
+// all stages fit, the one that limits.
 Items stages_of(const Stats& stats, const LiveStyle& style) {
   const bool has_bars = style.is_terminal && style.width >= 64;
   const std::size_t bars = has_bars ? std::min<std::size_t>((style.width - 55) / 3, 16) : 0;
@@ -139,9 +121,14 @@ Items stages_of(const Stats& stats, const LiveStyle& style) {
     if (bars > 0) name += " " + bar(shares.busy, bars, is_marked ? kYellow : kGreen, style);
     return name + " " + busy.data() + (is_marked ? coloured(mark, kYellow, style) : "");
   };
-  return {stage("reader", stats.reader, limit == Limit::kReaders || limit == Limit::kCpus),
-          stage("copier", stats.copier, limit == Limit::kLink),
-          stage("consumer", stats.consumer, limit == Limit::kConsumer)};
+  const std::array limits = {limit == Limit::kReaders || limit == Limit::kCpus,
+                             limit == Limit::kLink, limit == Limit::kConsumer};
+  Items items = {stage("reader", stats.reader, limits[0]), stage("copier", stats.copier, limits[1]),
+                 stage("consumer", stats.consumer, limits[2])};
+  const std::size_t which =
+      static_cast<std::size_t>(std::ranges::find(limits, true) - limits.begin());
+  const bool all_fit = !style.is_terminal || columns(join(items, " -> ")) + 2 <= style.width;
+  return all_fit || which == items.size() || !stats.is_measured() ? items : Items{items[which]};
 }
 
 Items times_of(const Stats& stats) {

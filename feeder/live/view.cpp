@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::size_t kMostColumns = 120;
 constexpr std::chrono::milliseconds kLook{1000 / kLooksPerSecond};
+constexpr std::chrono::seconds kStopped{1};
 
 std::string environment(const char* name) {
   const char* const value = std::getenv(name);
@@ -53,6 +54,18 @@ int open_to_write(int fd) {
 
 }  // namespace
 
+std::size_t columns(std::string_view text) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b') {
+      i = text.find('m', i);
+    } else if ((text[i] & 0xC0) != 0x80) {
+      ++count;
+    }
+  }
+  return count;
+}
+
 LiveScreen::LiveScreen(int fd)
     : fd_(open_to_write(fd)),
       is_terminal_(isatty(fd_) != 0 && !environment("TERM").empty() &&
@@ -75,17 +88,25 @@ LiveStyle LiveScreen::style() const {
   return style;
 }
 
-void LiveScreen::show(const std::vector<std::string>& lines) {
+void LiveScreen::show(const std::vector<std::string>& lines,
+                      std::chrono::steady_clock::time_point now) {
   // The terminal is locked until this ends. To lock it again has no effect.
   if (is_terminal_ && flock(fd_, LOCK_EX | LOCK_NB) != 0) return;
+  const pid_t job = tcgetpgrp(fd_);  // -1: not known
+  const bool is_hidden = is_terminal_ && job != -1 && job != getpgrp();
+  if (is_hidden || now - std::exchange(shown_at_, now) > kStopped) drawn_.clear();
+  if (is_hidden) return;
   write_rest();
   if (!rest_.empty()) return;
   if (is_terminal_) {
-    // A block of another width has been wrapped by the terminal: it stays.
+    // A terminal that has become narrower has wrapped the lines.
     const std::size_t width = style().width;
-    if (std::exchange(width_, width) != width) drawn_ = 0;
-    rest_ = drawn_ == 0 ? "\r" : "\r\x1b[" + std::to_string(drawn_) + "A";
-    drawn_ = lines.size();
+    std::size_t rows = 0;
+    for (const std::size_t one : drawn_)
+      rows += std::max<std::size_t>((one + width - 1) / width, 1);
+    rest_ = rows == 0 ? "\r" : "\r\x1b[" + std::to_string(rows) + "A";
+    drawn_.resize(lines.size());
+    std::ranges::transform(lines, drawn_.begin(), columns);
   }
   // Cleared before it is written: behind a line as wide as the terminal, the cursor is on its last
   // character.

@@ -1,10 +1,12 @@
 // Shows text while a program runs (feeder/live.h): what writes it, and the thread that does.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <future>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -22,6 +24,9 @@ struct LiveStyle {
 /// How often a second a view looks for what there is to show.
 constexpr int kLooksPerSecond = 10;
 
+/// Returns the columns that a text takes on a terminal: one for each character, none for a colour.
+[[nodiscard]] std::size_t columns(std::string_view text);
+
 /// On a terminal, draws a block of lines over the one before; anywhere else, writes lines. Never
 /// waits: while the descriptor takes nothing, nothing is shown. Not thread-safe.
 class LiveScreen {
@@ -35,17 +40,20 @@ class LiveScreen {
   /// What there is to draw on now.
   [[nodiscard]] LiveStyle style() const;
   /// Shows `lines`, which fit the style. Nothing while another screen has the terminal, which
-  /// the first has that shows something, or while the rest of what was shown cannot be written.
-  void show(const std::vector<std::string>& lines);
+  /// the first has that shows something, while another job is in the terminal's foreground, or
+  /// while the rest of what was shown cannot be written. If the latest call was long before `now`,
+  /// the process was stopped, and a shell has written to the terminal: a new block begins.
+  void show(const std::vector<std::string>& lines,
+            std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
 
  private:
   void write_rest();
 
   const int fd_;
   const bool is_terminal_;
-  std::size_t width_ = 0;  // of the terminal, when it was drawn on
-  std::size_t drawn_ = 0;  // lines of the block that is there
-  std::string rest_;       // what is still to be written
+  std::vector<std::size_t> drawn_;  // the block that is there: the columns of its lines
+  std::string rest_;                // what is still to be written
+  std::chrono::steady_clock::time_point shown_at_;
 };
 
 /// Shows, on a plain thread, what a function returns: on a terminal ten times a second, elsewhere

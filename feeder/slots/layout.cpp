@@ -7,8 +7,8 @@
 namespace leat::feeder {
 namespace {
 
-[[noreturn]] void refuse_dataset(std::string_view dataset, const std::string& why) {
-  throw std::invalid_argument("leat: dataset \"" + std::string(dataset) + "\": " + why);
+[[noreturn]] void refuse_fields(const std::string& owner, const std::string& why) {
+  throw std::invalid_argument("leat: " + owner + ": " + why);
 }
 
 constexpr std::size_t kMostBatchBytes = std::size_t{1} << 56;
@@ -18,23 +18,24 @@ constexpr std::size_t kMostBatchBytes = std::size_t{1} << 56;
 BatchLayout::BatchLayout(std::string_view dataset, std::span<const Field> fields,
                          std::span<const Field> written, std::size_t rows, std::size_t elements)
     : rows_(rows), elements_(elements), lengths_(fields.size()) {
-  if (fields.empty()) refuse_dataset(dataset, "it has no fields");
+  const std::string owner = "dataset \"" + std::string(dataset) + "\"";
+  if (fields.empty()) refuse_fields(owner, "it has no fields");
   const bool is_packed = elements > 0;
   const auto per = [&](const Field& field) {
     return is_packed && field.variable_length ? RowPer::kElement : RowPer::kSample;
   };
   for (const Field& field : fields) {
     if (field.variable_length && field.shape.empty()) {
-      refuse_dataset(dataset, "field \"" + field.name + "\" has a variable length, but no shape");
+      refuse_fields(owner, "field \"" + field.name + "\" has a variable length, but no shape");
     }
-    add(dataset, field, per(field));
+    add(owner, field, per(field));
   }
   const std::size_t offsets = tensors_.size();
   for (std::size_t f = 0; f < fields.size(); ++f) {
     if (!fields[f].variable_length) continue;
     lengths_[f] = is_packed ? offsets : tensors_.size();
     if (is_packed && tensors_.size() > offsets) continue;  // packed fields share it
-    add(dataset,
+    add(owner,
         {.name = is_packed ? "offsets" : fields[f].name + ".length",
          .dtype = DType::kInt32,
          .shape = {}},
@@ -42,18 +43,18 @@ BatchLayout::BatchLayout(std::string_view dataset, std::span<const Field> fields
   }
   staged_ = tensors_.size();
   staged_bytes_ = bytes_;
-  for (const Field& field : written) add(dataset, field, per(field));
+  for (const Field& field : written) add("device_transform", field, per(field));
 }
 
-void BatchLayout::add(std::string_view dataset, const Field& given, RowPer per) {
+void BatchLayout::add(const std::string& owner, const Field& given, RowPer per) {
   std::size_t bytes = size_of(given.dtype);
   for (const std::int64_t extent : given.shape) {
     if (extent < 0) {
-      refuse_dataset(dataset,
-                     "field \"" + given.name + "\" has an extent of " + std::to_string(extent));
+      refuse_fields(owner,
+                    "field \"" + given.name + "\" has an extent of " + std::to_string(extent));
     }
     if (extent > 0 && bytes > kMostBatchBytes / static_cast<std::size_t>(extent)) {
-      refuse_dataset(dataset, "field \"" + given.name + "\" is larger than any memory");
+      refuse_fields(owner, "field \"" + given.name + "\" is larger than any memory");
     }
     bytes *= static_cast<std::size_t>(extent);
   }
@@ -64,15 +65,14 @@ void BatchLayout::add(std::string_view dataset, const Field& given, RowPer per) 
                                                     : rows_;
   const std::size_t sample_bytes = field.bytes();
   if (sample_bytes == 0 || given.bytes() == 0) {
-    refuse_dataset(dataset, "field \"" + field.name + "\" has no bytes");
+    refuse_fields(owner, "field \"" + field.name + "\" has no bytes");
   }
   const std::size_t most = (std::numeric_limits<std::size_t>::max() / 2 - bytes_) / rows;
   if (sample_bytes > most)
-    refuse_dataset(dataset, "a batch of field \"" + field.name + "\" is too large");
+    refuse_fields(owner, "a batch of field \"" + field.name + "\" is too large");
   // A written field may have the name of a staged one, and then hides it.
   for (const TensorLayout& tensor : staged_ == 0 ? tensors() : written()) {
-    if (tensor.field.name == field.name)
-      refuse_dataset(dataset, "two fields \"" + field.name + "\"");
+    if (tensor.field.name == field.name) refuse_fields(owner, "two fields \"" + field.name + "\"");
   }
   tensors_.push_back(
       {.field = field, .per = per, .rows = rows, .offset = bytes_, .sample_bytes = sample_bytes});
@@ -89,6 +89,16 @@ std::size_t BatchLayout::find(std::string_view name) const {
   }
   throw std::out_of_range("leat: no tensor \"" + std::string(name) + "\" in the batch; it has " +
                           known);
+}
+
+std::string BatchLayout::place_of(std::size_t byte) const {
+  std::string place = "its byte " + std::to_string(byte);
+  for (const TensorLayout& tensor : tensors_) {
+    if (byte < tensor.offset || byte >= tensor.offset + tensor.sample_bytes * tensor.rows) continue;
+    place += ", in row " + std::to_string((byte - tensor.offset) / tensor.sample_bytes) +
+             " of tensor \"" + tensor.field.name + "\"";
+  }
+  return place;
 }
 
 std::size_t BatchLayout::lengths_of(std::size_t field) const noexcept { return lengths_[field]; }

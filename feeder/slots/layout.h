@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -42,8 +43,9 @@ class BatchLayout {
  public:
   static constexpr std::size_t kAlignment = 256;  // as cudaMalloc's; a GPU's vector loads need less
 
-  /// Throws std::invalid_argument, with the name of the dataset, if there are no fields, a field
-  /// has no bytes, two staged or two written fields have one name, or a size overflows.
+  /// Throws std::invalid_argument, with the name of the dataset or "device_transform", if there are
+  /// no fields, a field has no bytes, two staged or two written fields have one name, or a size
+  /// overflows.
   BatchLayout(std::string_view dataset, std::span<const Field> fields,
               std::span<const Field> written, std::size_t rows, std::size_t elements = 0);
 
@@ -63,6 +65,8 @@ class BatchLayout {
   [[nodiscard]] std::span<const TensorLayout> written() const noexcept {
     return tensors().subspan(staged_);
   }
+  /// Says where a byte of a slot is: "its byte 24, in row 3 of tensor "id"".
+  [[nodiscard]] std::string place_of(std::size_t byte) const;
   /// Returns the index, in tensors(), of the tensor that a consumer gets by `name`. Throws
   /// std::out_of_range, with the names of all tensors, if there is none.
   [[nodiscard]] std::size_t find(std::string_view name) const;
@@ -71,7 +75,7 @@ class BatchLayout {
   [[nodiscard]] std::size_t lengths_of(std::size_t field) const noexcept;
 
  private:
-  void add(std::string_view dataset, const Field& field, RowPer per);
+  void add(const std::string& owner, const Field& field, RowPer per);
 
   std::size_t rows_;
   std::size_t elements_;

@@ -14,11 +14,8 @@ namespace leat::feeder {
 
 Lease::Lease(std::shared_ptr<SlotRing> ring, DeviceSlot& slot, PassId pass,
              Duration waited) noexcept
-    : ring_(std::move(ring)),
-      slot_(&slot),
-      pass_(pass),
-      exceptions_(std::uncaught_exceptions()),
-      times_(ring_->probe.handed_out(slot, waited)) {
+    : ring_(std::move(ring)), slot_(&slot), pass_(pass), exceptions_(std::uncaught_exceptions()) {
+  ring_->probe.handed_out(slot, pass, waited);
   slot.state.move_on(DeviceState::kReady, DeviceState::kLeased);
   ring_->log->leased(ring_->rank, pass);
 }
@@ -27,8 +24,7 @@ Lease::Lease(Lease&& other) noexcept
     : ring_(std::move(other.ring_)),
       slot_(std::exchange(other.slot_, nullptr)),
       pass_(other.pass_),
-      exceptions_(other.exceptions_),
-      times_(other.times_) {}
+      exceptions_(other.exceptions_) {}
 
 Lease& Lease::operator=(Lease&& other) noexcept {
   if (this == &other) return *this;
@@ -37,7 +33,6 @@ Lease& Lease::operator=(Lease&& other) noexcept {
   slot_ = std::exchange(other.slot_, nullptr);
   pass_ = other.pass_;
   exceptions_ = other.exceptions_;
-  times_ = other.times_;
   return *this;
 }
 
@@ -82,7 +77,8 @@ Lease& Lease::bind(const gpu::StreamRef& stream) {
   }
   ring_->probe.binds(slot, stream);
   stream.wait(slot.ready);
-  ring_->probe.bound(slot, stream, times_);
+  ring_->probe.bound(slot, stream);
+  const auto lock = ring_->guard(slot);
   slot.streams[slot.bound++] = stream;
   return *this;
 }
@@ -92,20 +88,25 @@ Tensor Lease::operator[](std::string_view name) { return tensors()[name]; }
 TensorSet Lease::tensors() {
   bind_due();
   const DeviceSlot& slot = this->slot();
-  if (slot.bound == 0 && !times_.cpu_waited) {
+  if (slot.bound == 0) {
     if (!ring_->device.capabilities().device_memory_is_host_memory) {
       throw std::logic_error("leat: bind a stream before touching a batch on " +
                              ring_->device.name() +
                              ": pass it to epoch(), or call on(stream) on the lease");
     }
-    const TimePoint asked = now();
-    slot.ready.await();
-    ring_->probe.waited(times_, asked);
+    if (!slot.use.cpu_waited) await_copy();
   }
   return {ring_->layout, 0, ring_->layout.tensors().size(), slot.memory.data(), slot.shapes};
 }
 
-void Lease::await() { slot().ready.await(); }
+void Lease::await() { await_copy(); }
+
+void Lease::await_copy() {
+  DeviceSlot& slot = this->slot();
+  const TimePoint since = now();
+  slot.ready.await();
+  if (!slot.use.cpu_waited) ring_->probe.waited(slot, since);
+}
 
 const gpu::Device& Lease::device() const {
   static_cast<void>(slot());  // throws if the lease is empty
@@ -125,7 +126,7 @@ void Lease::end(bool done) noexcept {
   DeviceSlot& slot = *std::exchange(slot_, nullptr);
   const std::shared_ptr<SlotRing> ring = std::move(ring_);
   record_release(slot, *ring);
-  ring->probe.ended(slot, pass_, times_, done);
+  ring->probe.ended(slot, done);
   ring->log->ended(ring->rank, pass_, slot.batch, done);
   ring->give_back(slot, DeviceState::kLeased);
   ring->give_back_credit();
@@ -133,8 +134,8 @@ void Lease::end(bool done) noexcept {
 
 void Lease::record_release(DeviceSlot& slot, SlotRing& ring) noexcept {
   try {
+    ring.probe.releases(slot);
     for (std::size_t i = 0; i < slot.bound; ++i) slot.released[i].record(*slot.streams[i]);
-    ring.probe.released(slot);
   } catch (...) {
     // The device has failed, so nothing will be copied into the slot any more. The consumer's next
     // call reports the failure.

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "leat/csp/error.h"
 
@@ -24,18 +25,15 @@ std::string name(const gpu::StreamRef& stream) {
   return text.data();
 }
 
-std::string name(const BatchId& batch) {
-  return "batch " + std::to_string(batch.index) + " of epoch " + std::to_string(batch.epoch);
-}
-
 }  // namespace
 
 SlotChecks::Watched::Watched(const gpu::Device& device, std::size_t bytes)
     : copied(bytes), seen(device, bytes), poisoned(device) {}
 
 SlotChecks::SlotChecks(const gpu::Device& device, const BatchLayout& layout,
-                       std::size_t device_slots, CheckSlots what)
-    : device_(device),
+                       std::size_t pinned_slots, std::size_t device_slots, CheckSlots what)
+    : fills(device, layout, pinned_slots),
+      device_(device),
       layout_(layout),
       read_only_(what == CheckSlots::kReadOnly),
       stream_(device),
@@ -51,37 +49,22 @@ SlotChecks::SlotChecks(const gpu::Device& device, const BatchLayout& layout,
 
 void SlotChecks::fail(const DeviceSlot& slot, std::size_t byte, const std::string& what,
                       const std::string& who) const {
-  std::string where = "its byte " + std::to_string(byte);
-  for (const TensorLayout& tensor : layout_.tensors()) {
-    if (byte < tensor.offset || byte >= tensor.offset + tensor.sample_bytes * tensor.rows) {
-      continue;
-    }
-    where += ", in row " + std::to_string((byte - tensor.offset) / tensor.sample_bytes) +
-             " of tensor \"" + tensor.field.name + "\"";
-  }
   throw Error("leat: check_slots: device slot " + std::to_string(slot.number) + " of " +
-              device_.name() + " " + what + " (" + where + "); " + who);
+              device_.name() + " " + what + " (" + layout_.place_of(byte) + "); " + who);
 }
 
 void SlotChecks::before_copy(DeviceSlot& slot) {
   Watched& watched = of(slot);
-  if (!watched.was_released) return;
-  watched.was_released = false;
+  const bool was_released = std::exchange(watched.was_released, false);
+  if (!was_released) {
+    gpu::copy_async(stream_, slot.memory, poison_.span());
+    watched.poisoned.record(stream_);
+  }
   stream_.wait(watched.poisoned);
   gpu::copy_async(stream_, copier_looks_.span(), slot.memory);
   copier_looked_.record(stream_);
   copier_looked_.await();
-  if (read_only_) {
-    for (const TensorLayout& tensor : layout_.staged()) {
-      const std::size_t bytes = rows_of(tensor, slot.batch) * tensor.sample_bytes;
-      if (const auto at = difference(watched.seen.data() + tensor.offset,
-                                     watched.copied.data() + tensor.offset, bytes)) {
-        fail(slot, tensor.offset + *at, "was changed while it was leased",
-             "by a kernel that writes to its batch, or by a copy that came too early: " +
-                 watched.who);
-      }
-    }
-  }
+  if (was_released) expect_unchanged(slot);
   if (const auto at = difference(copier_looks_.data(), poison_.data(), layout_.bytes())) {
     fail(slot, *at, "was written to after its release",
          "release a batch after the work that uses it is enqueued, and bind every stream that "
@@ -90,9 +73,33 @@ void SlotChecks::before_copy(DeviceSlot& slot) {
   }
 }
 
+// Compares what the slot held at its release with what it was given.
+void SlotChecks::expect_unchanged(const DeviceSlot& slot) const {
+  const Watched& watched = watched_[slot.number];
+  const std::byte* const seen = watched.seen.data();
+  const std::span<const TensorLayout> tensors = layout_.tensors();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::size_t begin = tensors[i].offset;
+    const std::size_t behind = begin + rows_of(tensors[i], slot.batch) * tensors[i].sample_bytes;
+    const std::size_t end = i + 1 < tensors.size() ? tensors[i + 1].offset : layout_.bytes();
+    const bool is_staged = i < layout_.staged().size();
+    if (read_only_ && is_staged) {
+      if (const auto at = difference(seen + begin, watched.copied.data() + begin, behind - begin)) {
+        fail(slot, begin + *at, "was changed while it was leased",
+             "by a kernel that writes to its batch, or by a copy that came too early: " +
+                 watched.who);
+      }
+    }
+    if (const auto at = difference(seen + behind, poison_.data(), end - behind)) {
+      fail(slot, behind + *at, "was written to behind the rows of its batch",
+           "by a kernel or a transform that writes beyond its tensor: " + watched.who);
+    }
+  }
+}
+
 void SlotChecks::copied(DeviceSlot& slot, const PinnedSlot& from) {
   for (const TensorLayout& tensor : layout_.staged()) {
-    std::memcpy(of(slot).copied.data() + tensor.offset, from.memory.data() + tensor.offset,
+    std::memcpy(of(slot).copied.data() + tensor.offset, fills.kept(from) + tensor.offset,
                 rows_of(tensor, from.batch) * tensor.sample_bytes);
   }
 }
@@ -107,25 +114,27 @@ void SlotChecks::before_hand_out(DeviceSlot& slot) {
     const std::size_t bytes = rows_of(tensor, slot.batch) * tensor.sample_bytes;
     if (const auto at = difference(consumer_looks_.data() + tensor.offset,
                                    watched.copied.data() + tensor.offset, bytes)) {
-      fail(slot, tensor.offset + *at,
-           "does not hold what was copied into it when it is handed out with " + name(slot.batch),
-           watched.who.empty()
-               ? "nobody has had it before"
-               : "whoever had it before may be writing to it still: " + watched.who);
+      fail(
+          slot, tensor.offset + *at,
+          "does not hold what was copied into it when it is handed out with " + name_of(slot.batch),
+          watched.who.empty()
+              ? "the batch's reader may be writing still; nobody has had the slot before"
+              : "whoever had it before, or the batch's reader, may be writing still: " +
+                    watched.who);
     }
   }
 }
 
 void SlotChecks::released(DeviceSlot& slot) {
   Watched& watched = of(slot);
-  watched.who = name(slot.batch) + " was used on ";
+  watched.who = name_of(slot.batch) + " was used on ";
   if (slot.bound == 0) watched.who += "no stream";
   for (std::size_t i = 0; i < slot.bound; ++i) {
     watched.who += (i == 0 ? "stream " : ", ") + name(*slot.streams[i]);
     stream_.wait(slot.released[i]);
   }
   stream_.wait(slot.ready);  // needed if the batch was never bound to a stream
-  if (read_only_) gpu::copy_async(stream_, watched.seen.span(), slot.memory);
+  gpu::copy_async(stream_, watched.seen.span(), slot.memory);
   gpu::copy_async(stream_, slot.memory, poison_.span());
   watched.poisoned.record(stream_);
   watched.was_released = true;

@@ -1,9 +1,13 @@
-// For debugging: finds code that writes to a batch, or reads it, after its release.
+// For debugging: finds code that writes to a batch, or reads it, after its release, or writes
+// behind its rows.
 //
-//   copied   ─► handed out: the slot must hold the copied batch
-//   released ─► (kReadOnly: the slot must still hold the batch) ─► poisoned
-//            ─► copied to again: the slot must still hold the poison
+//   never used ─► poisoned
+//   copied     ─► handed out: the slot must hold the batch that the reader has filled
+//   released   ─► looked at: behind the rows the slot must hold poison; kReadOnly: and the batch in
+//                 them ─► poisoned
+//              ─► copied to again: the slot must still hold the poison
 //
+// FillChecks checks the batch until it is copied.
 // Copies every batch several times, in both directions, and waits for the copies.
 #pragma once
 
@@ -13,6 +17,7 @@
 #include <vector>
 
 #include "leat/feeder/prefetcher_options.h"
+#include "leat/feeder/slots/fill_checks.h"
 #include "leat/feeder/slots/layout.h"
 #include "leat/feeder/slots/slots.h"
 #include "leat/gpu/buffer.h"
@@ -22,19 +27,20 @@
 
 namespace leat::feeder {
 
-/// The value of every byte of a poisoned slot. A float of these bytes is about -3.0e16; an index is
-/// out of range.
-inline constexpr std::byte kPoison{0xDB};
-
 /// The checks of one device's slots. The owner of a slot calls them.
 class SlotChecks {
  public:
-  SlotChecks(const gpu::Device& device, const BatchLayout& layout, std::size_t device_slots,
-             CheckSlots what);
+  SlotChecks(const gpu::Device& device, const BatchLayout& layout, std::size_t pinned_slots,
+             std::size_t device_slots, CheckSlots what);
+  /// Returns the pinned memory that the checks of one device take.
+  [[nodiscard]] static std::size_t pinned_bytes(const BatchLayout& layout,
+                                                std::size_t device_slots) noexcept {
+    return (3 + device_slots) * layout.bytes();
+  }
 
   /// A batch is about to be copied into `slot`, which was released or never used. Waits for the
   /// device. Throws leat::Error if the previous batch was changed while it was leased (kReadOnly),
-  /// or if the slot was written to after its release.
+  /// if there was a write behind its rows, or if the slot was written to after its release.
   void before_copy(DeviceSlot& slot);
   /// Notes that the slot will hold the batch in `from`.
   void copied(DeviceSlot& slot, const PinnedSlot& from);
@@ -43,6 +49,8 @@ class SlotChecks {
   void before_hand_out(DeviceSlot& slot);
   /// The release events are recorded. Enqueues the poisoning and does not wait. Throws GpuError.
   void released(DeviceSlot& slot);
+
+  FillChecks fills;
 
  private:
   struct Watched {
@@ -54,6 +62,7 @@ class SlotChecks {
     std::string who;  // the last batch and its streams, for errors
   };
   [[nodiscard]] Watched& of(const DeviceSlot& slot) { return watched_[slot.number]; }
+  void expect_unchanged(const DeviceSlot& slot) const;
   [[noreturn]] void fail(const DeviceSlot& slot, std::size_t byte, const std::string& what,
                          const std::string& who) const;
 

@@ -27,7 +27,8 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
       probe(*this, stats,
             check_slots == CheckSlots::kNo
                 ? nullptr
-                : std::make_unique<SlotChecks>(on, layout, size.device_slots, check_slots),
+                : std::make_unique<SlotChecks>(on, layout, size.pinned_slots, size.device_slots,
+                                               check_slots),
             into == nullptr ? nullptr : into->make(copy_stream, local)),
       filled(capacity(size.pinned_slots), "filled slots"),
       in_flight(capacity(size.pinned_slots), "copies in flight"),
@@ -41,7 +42,7 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
   // A slot's size is a multiple of the alignment of its tensors, so slots follow without gaps.
   for (std::size_t i = 0; i < size.pinned_slots; ++i) {
     pinned_.push_back(std::make_unique<PinnedSlot>(
-        device, pinned_memory_.take(layout.staged_bytes(), BatchLayout::kAlignment), rank));
+        device, pinned_memory_.take(layout.staged_bytes(), BatchLayout::kAlignment), rank, i));
   }
   for (std::size_t i = 0; i < size.device_slots; ++i) {
     device_slots_.push_back(std::make_unique<DeviceSlot>(

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,13 @@ class SlotRing {
   void give_back(DeviceSlot& slot, DeviceState from) noexcept;
   /// Allows one more lease, because a lease has ended or was not made. Thread-safe; does not block.
   void give_back_credit() noexcept { static_cast<void>(credit.try_send(LeaseCredit{})); }
+  /// Protects `slot.use` and the slot's streams while the batch is leased: one thread may release
+  /// the lease while the consumer asks for the next batch. Where that cannot be, because there is
+  /// one lease at a time, returns an empty lock.
+  [[nodiscard]] std::unique_lock<std::mutex> guard(DeviceSlot& slot) const {
+    return credit.capacity() > 1 ? std::unique_lock(slot.use_mutex)
+                                 : std::unique_lock<std::mutex>();
+  }
   /// Returns the number of leases, including one whose batch a consumer waits for.
   [[nodiscard]] std::size_t leases() const noexcept { return credit.capacity() - credit.size(); }
   /// Ends the batches. Receivers of `ready` get the staged batches, then `cause`. Thread-safe.
@@ -69,6 +77,8 @@ class SlotRing {
   [[nodiscard]] const std::vector<std::unique_ptr<PinnedSlot>>& pinned() const noexcept {
     return pinned_;
   }
+  /// Where the pinned slots lie. Asks the kernel: milliseconds for a gigabyte.
+  [[nodiscard]] gpu::PagePlacement placement() const { return pinned_memory_.placement(); }
   [[nodiscard]] const std::vector<std::unique_ptr<DeviceSlot>>& device_slots() const noexcept {
     return device_slots_;
   }

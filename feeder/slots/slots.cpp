@@ -5,6 +5,10 @@
 
 namespace leat::feeder {
 
+std::string name_of(const BatchId& batch) {
+  return "batch " + std::to_string(batch.index) + " of epoch " + std::to_string(batch.epoch);
+}
+
 std::size_t rows_of(const TensorLayout& tensor, const BatchId& batch) noexcept {
   switch (tensor.per) {
     case RowPer::kSample: return batch.rows;
@@ -46,8 +50,9 @@ void SlotState<State>::fail(State found, State from, State to) noexcept {
 template class SlotState<PinnedState>;
 template class SlotState<DeviceState>;
 
-PinnedSlot::PinnedSlot(const gpu::Device& device, gpu::PinnedSpan span, std::size_t of_rank)
-    : memory(span), rank(of_rank), copied(device) {
+PinnedSlot::PinnedSlot(const gpu::Device& device, gpu::PinnedSpan span, std::size_t of_rank,
+                       std::size_t of_ring)
+    : number(of_ring), memory(span), rank(of_rank), copied(device) {
   positions.reserve(4);
 }
 

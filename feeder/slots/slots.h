@@ -16,9 +16,12 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "leat/csp/clock.h"
 #include "leat/feeder/plan/batch_plan.h"
 #include "leat/feeder/plan/packing.h"
 #include "leat/feeder/slots/layout.h"
@@ -31,6 +34,7 @@ namespace leat::feeder {
 
 struct StepTiming;
 struct TracedBatch;
+enum class PassId : std::uint64_t;
 enum class StepPart : std::uint8_t;
 
 /// The batch that a slot holds.
@@ -46,6 +50,8 @@ struct BatchId {
   std::size_t step_shards = 0;     // ranks that have samples
 };
 
+/// "batch 5 of epoch 0".
+[[nodiscard]] std::string name_of(const BatchId& batch);
 /// Returns the rows of a tensor in `batch`.
 [[nodiscard]] std::size_t rows_of(const TensorLayout& tensor, const BatchId& batch) noexcept;
 
@@ -87,8 +93,10 @@ class SlotState {
 
 /// A buffer that a reader fills and that is then copied to the device.
 struct PinnedSlot {
-  PinnedSlot(const gpu::Device& device, gpu::PinnedSpan memory, std::size_t rank);
+  PinnedSlot(const gpu::Device& device, gpu::PinnedSpan memory, std::size_t rank,
+             std::size_t number);
 
+  const std::size_t number;  // the slot's index in its ring
   const gpu::PinnedSpan memory;
   const std::size_t rank;  // the local rank whose ring has this slot
   gpu::Event copied;       // recorded after the copies from the slot
@@ -133,6 +141,19 @@ struct DeviceSlot {
     TracedBatch* traced = nullptr;       // null: not traced
   };
   Marks marks;
+
+  /// How the consumer uses the batch, on the host's clock. Used by the lease and the probe.
+  struct Use {
+    PassId pass{};
+    bool is_own_time = false;            // the clock is that of the stages and the device
+    bool is_open = false;                // handed out, and its step has not ended
+    bool is_marked = false;              // the end is recorded on the first stream
+    bool cpu_waited = false;             // the CPU has waited for the copy
+    Duration waited = Duration::zero();  // of the consumer, for this batch
+    TimePoint received;                  // when it last stopped waiting
+  };
+  Use use;
+  std::mutex use_mutex;  // SlotRing::guard(); never held across a park
 };
 
 }  // namespace leat::feeder

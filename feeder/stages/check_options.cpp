@@ -25,6 +25,19 @@ void check_range(std::size_t value, std::size_t least, std::size_t most, const c
          (value < least ? "at least " + std::to_string(least) : "at most " + std::to_string(most)));
 }
 
+template <class Enum>
+void check_enum(Enum value, Enum last, const char* name) {
+  const auto number = static_cast<unsigned>(value);
+  if (number <= static_cast<unsigned>(last)) return;
+  refuse(std::string(name) + " is " + std::to_string(number) + ", which is none of its values");
+}
+
+void check_least(std::size_t most, std::size_t start, const char* name, const char* of) {
+  if (most >= start) return;
+  refuse(std::string(name) + " is " + std::to_string(most) + ", less than " + of + ", " +
+         std::to_string(start) + ", with which autotune begins");
+}
+
 void check_budget(const FailureBudget& budget, const char* name) {
   if (budget.rate >= 0 && budget.rate <= 1) return;  // false for NaN
   refuse(std::string(name) + ".rate is " + std::to_string(budget.rate) +
@@ -45,18 +58,24 @@ PrefetcherOptions checked(PrefetcherOptions options, std::size_t devices) {
   check_range(options.max_leases, 1, kMostSlots, "max_leases");
   check_range(options.workers, 1, kMostSlots, "workers");
   check_range(options.pinned_slots, 0, kMostSlots, "pinned_slots");
+  check_enum(options.order, Order::kShuffled, "order");
+  check_enum(options.last_batch, LastBatch::kWrap, "last_batch");
+  check_enum(options.delivery, Delivery::kAsCompleted, "delivery");
+  check_enum(options.sharing, Sharing::kDynamic, "sharing");
+  check_enum(options.check_slots, CheckSlots::kReadOnly, "check_slots");
   check_budget(options.read_failures, "read_failures");
   check_budget(options.transform_failures, "transform_failures");
   if (options.pinned_slots == 0) {
     options.pinned_slots = pinned_for(options.workers, options.prefetch_depth, devices);
   }
   if (options.autotune.has_value()) {
-    Autotune& tune = *options.autotune;
+    const Autotune& tune = *options.autotune;
     check_range(tune.max_workers, 1, kMostSlots, "autotune.max_workers");
     check_range(tune.max_prefetch_depth, 1, kMostSlots, "autotune.max_prefetch_depth");
     check_range(tune.every, 1, std::numeric_limits<std::size_t>::max(), "autotune.every");
-    tune.max_workers = std::max(tune.max_workers, options.workers);
-    tune.max_prefetch_depth = std::max(tune.max_prefetch_depth, options.prefetch_depth);
+    check_least(tune.max_workers, options.workers, "autotune.max_workers", "workers");
+    check_least(tune.max_prefetch_depth, options.prefetch_depth, "autotune.max_prefetch_depth",
+                "prefetch_depth");
     if (options.sample_every == 0) refuse("autotune needs measurements, but sample_every is 0");
   }
   if (options.world_size == 0) {
@@ -70,8 +89,9 @@ PrefetcherOptions checked(PrefetcherOptions options, std::size_t devices) {
            std::to_string(options.world_size));
   }
   if (options.sharing == Sharing::kDynamic && options.world_size != devices) {
-    refuse("sharing is dynamic, which works within one process: world_size must be " +
-           std::to_string(devices) + ", the devices given");
+    refuse("sharing is dynamic, which works within one process only, and " +
+           std::to_string(devices) + (devices == 1 ? " device is" : " devices are") +
+           " given: leave world_size at 0; it is " + std::to_string(options.world_size));
   }
   if (options.packing.has_value() && options.last_batch == LastBatch::kWrap) {
     refuse("packing and a last_batch that wraps do not go together; take another last_batch");
@@ -83,18 +103,26 @@ PrefetcherOptions checked(PrefetcherOptions options, std::size_t devices) {
 }
 
 void check_cap(std::size_t cap, std::size_t slots, std::size_t slot_bytes, std::size_t devices,
-               const char* kind, const char* name) {
+               std::size_t checks, const char* kind, const char* name) {
   const double sum =
-      static_cast<double>(slots) * static_cast<double>(slot_bytes) * static_cast<double>(devices);
+      (static_cast<double>(slots) * static_cast<double>(slot_bytes) + static_cast<double>(checks)) *
+      static_cast<double>(devices);
   constexpr double kMost = 0x1p62;  // more than any memory; sums up to it do not overflow
   const double most = cap == 0 ? kMost : static_cast<double>(cap);
   if (sum <= std::min(most, kMost)) return;
   const std::string times =
       devices > 1 ? " for each of " + std::to_string(devices) + " devices" : std::string();
-  refuse(std::to_string(slots) + " " + kind + " slots of " +
-         bytes_text(static_cast<double>(slot_bytes)) + times + " are " + bytes_text(sum) +
-         ", more than " + (most < kMost ? std::string(name) : "any memory has") + ", " +
-         bytes_text(std::min(most, kMost)) + ": take a smaller batch_size or fewer slots");
+  // Two sums that look alike are told to the byte.
+  const bool look_alike = bytes_text(sum) == bytes_text(most);
+  const auto told = [&](double bytes) {
+    return look_alike ? std::to_string(static_cast<std::uint64_t>(bytes)) + " bytes"
+                      : bytes_text(bytes);
+  };
+  refuse(std::to_string(slots) + " " + kind + " slots of " + told(static_cast<double>(slot_bytes)) +
+         (checks > 0 ? " and " + told(static_cast<double>(checks)) + " for check_slots" : "") +
+         times + " are " + told(sum) + ", more than " +
+         (most < kMost ? std::string(name) : "any memory has") + ", " +
+         told(std::min(most, kMost)) + ": take a smaller batch_size or fewer slots");
 }
 
 }  // namespace leat::feeder

@@ -16,8 +16,9 @@ namespace leat::feeder {
 [[nodiscard]] PrefetcherOptions checked(PrefetcherOptions options, std::size_t devices);
 
 /// Throws std::invalid_argument, with the option `name`, if the slots of all devices take more than
-/// `cap` bytes. A `cap` of 0 stands for 2^62. `kind` is "pinned" or "device".
+/// `cap` bytes. A `cap` of 0 stands for 2^62. `kind` is "pinned" or "device". Each device takes
+/// `checks` bytes more.
 void check_cap(std::size_t cap, std::size_t slots, std::size_t slot_bytes, std::size_t devices,
-               const char* kind, const char* name);
+               std::size_t checks, const char* kind, const char* name);
 
 }  // namespace leat::feeder

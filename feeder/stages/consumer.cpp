@@ -162,6 +162,10 @@ std::optional<Lease> Consumer::next() {
 std::optional<Lease> Consumer::take(const Offers* offers) {
   Credit credit(*ring_);
   check_not_failed();
+  // What a receiver's fiber asks for, nobody has asked it for.
+  if (offers == nullptr && latest_ != nullptr && max_leases_ > 1) {
+    ring_->probe.next_asked(*latest_);
+  }
   if (!in_epoch_) start(next_epoch_);
   const TimePoint asked = now();
   for (;;) {
@@ -180,6 +184,7 @@ std::optional<Lease> Consumer::take(const Offers* offers) {
     const Duration waited = now() - asked;
     check(*staged.slot);
     credit.pass_on();
+    latest_ = staged.slot;
     return Lease(ring_, *staged.slot, pass_, waited);
   }
 }
@@ -246,7 +251,7 @@ void Consumer::forward(const Offers& offers) {
     if (!lease.has_value()) return;
     lease->slot().due = offers.stream;
     if (offers.batches.stats().receivers == 0)
-      lease->times_.waited = Duration::zero();  // nobody waited
+      lease->slot().use.waited = Duration::zero();  // nobody waited
     select(on_send(offers.batches, *lease), offers.on_stop());
   }
 }

@@ -93,8 +93,9 @@ class Consumer {
   std::uint64_t next_epoch_;  // the epoch whose batches come next
   bool in_epoch_ = false;     // next_epoch_ was begun and has not ended
   PassId pass_;
-  std::optional<Staged> early_;  // received, but of a later epoch (dynamic sharing)
-  std::string failure_;          // text of the error that ended the stages, once seen
+  std::optional<Staged> early_;   // received, but of a later epoch (dynamic sharing)
+  DeviceSlot* latest_ = nullptr;  // of the batch that was handed out last
+  std::string failure_;           // text of the error that ended the stages, once seen
 };
 
 }  // namespace leat::feeder

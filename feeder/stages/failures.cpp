@@ -2,12 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
 #include "leat/csp/error.h"
 
 namespace leat::feeder {
+namespace {
+
+// A rate allows at least as many failures as in a whole epoch, up to this number.
+constexpr double kMostAtOnce = 100;
+
+}  // namespace
 
 const char* to_string(FailingStage stage) noexcept {
   switch (stage) {
@@ -28,15 +35,17 @@ void Failures::charge(std::size_t attempted, std::vector<Failure>& failures) {
     const auto stage = static_cast<std::size_t>(one.sample.stage);
     const FailureBudget& budget = budgets_.at(stage);
     std::uint64_t& count = counts_.at(stage);
-    const double share = budget.rate * static_cast<double>(attempts_ + one.attempted);
-    const double most = std::max(static_cast<double>(budget.count), share);
+    const double so_far = budget.rate * static_cast<double>(attempts_ + one.attempted);
+    const double at_once = std::min(budget.rate * static_cast<double>(samples_), kMostAtOnce);
+    const double most = std::max({static_cast<double>(budget.count), so_far, at_once});
     if (static_cast<double>(count + 1) > most) {
-      std::array<char, 160> text{};
-      std::snprintf(
-          text.data(), text.size(),
-          "; %llu samples failed before it, and %s_failures allows %llu or %g of those read",
-          static_cast<unsigned long long>(count), to_string(one.sample.stage),
-          static_cast<unsigned long long>(budget.count), budget.rate);
+      std::array<char, 200> text{};
+      std::snprintf(text.data(), text.size(),
+                    "; %llu samples failed before it, and %s_failures allows %.0f of the %llu "
+                    "samples read (count %llu, rate %g)",
+                    static_cast<unsigned long long>(count), to_string(one.sample.stage),
+                    std::floor(most), static_cast<unsigned long long>(attempts_ + one.attempted),
+                    static_cast<unsigned long long>(budget.count), budget.rate);
       fail(one, text.data());
     }
     ++count;

@@ -26,9 +26,10 @@ struct Failure {
 /// continues does not depend on how far ahead the readers are. Thread-safe.
 class Failures {
  public:
-  /// `dataset` is its name, for messages.
-  Failures(std::string dataset, const FailureBudget& read, const FailureBudget& transform)
-      : dataset_(std::move(dataset)), budgets_{read, transform} {}
+  /// `dataset` is its name, for messages. An epoch has `samples` for this prefetcher.
+  Failures(std::string dataset, std::uint64_t samples, const FailureBudget& read,
+           const FailureBudget& transform)
+      : dataset_(std::move(dataset)), samples_(samples), budgets_{read, transform} {}
 
   /// Returns whether failures of that stage have a budget.
   [[nodiscard]] bool has_budget(FailingStage stage) const noexcept;
@@ -45,6 +46,7 @@ class Failures {
 
  private:
   const std::string dataset_;
+  const std::uint64_t samples_;
   const std::array<FailureBudget, 2> budgets_;
   mutable std::mutex mutex_;
   std::uint64_t attempts_ = 0;

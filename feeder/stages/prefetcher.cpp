@@ -14,6 +14,7 @@
 #include "leat/feeder/live/text.h"
 #include "leat/feeder/live/view.h"
 #include "leat/feeder/plan/packing.h"
+#include "leat/feeder/slots/slot_checks.h"
 #include "leat/feeder/slots/slot_ring.h"
 #include "leat/feeder/stages/check_options.h"
 #include "leat/feeder/stages/consumer.h"
@@ -90,6 +91,10 @@ State head_of(const Dataset& dataset, const PrefetcherOptions& options, const Ba
   return head;
 }
 
+double share_of(std::size_t part, std::size_t whole) {
+  return static_cast<double>(part) / static_cast<double>(std::max<std::size_t>(whole, 1));
+}
+
 std::vector<std::uint64_t> epochs_of(const State& state) {
   std::vector<std::uint64_t> epochs;
   for (const EpochReleases& one : state.epochs) epochs.push_back(one.epoch);
@@ -153,7 +158,8 @@ struct Prefetcher::Parts {
                              .device_slots = options.max_leases + options.prefetch_depth - 1,
                              .pinned_slots = options.pinned_slots,
                              .cpus = cpus_of(dataset),
-                             .sample_every = options.sample_every};
+                             .sample_every = options.sample_every,
+                             .crosses_epochs = plan.batches() == 1};
     std::vector<BatchLayout> layouts;
     for (std::size_t i = 0; i < devices.size(); ++i) {
       const std::size_t rows = most_rows(plan, is_shared ? 0 : options.rank + i);
@@ -167,8 +173,9 @@ struct Prefetcher::Parts {
     // The first rank's slots are the largest.
     const RingSize size = ring_size(layouts[0], devices.size());
     check_cap(options.max_pinned_bytes, size.pinned_slots, layouts[0].staged_bytes(),
-              devices.size(), "pinned", "max_pinned_bytes");
-    check_cap(options.max_device_bytes, size.device_slots, layouts[0].bytes(), 1, "device",
+              devices.size(), checks_bytes(layouts[0], size.device_slots), "pinned",
+              "max_pinned_bytes");
+    check_cap(options.max_device_bytes, size.device_slots, layouts[0].bytes(), 1, 0, "device",
               "max_device_bytes");
     std::vector<std::shared_ptr<SlotRing>> made;
     for (std::size_t i = 0; i < devices.size(); ++i) {
@@ -194,7 +201,9 @@ struct Prefetcher::Parts {
     }
     Autotune& tune = *options.autotune;
     const auto fits = [&](const RingSize& size) {
-      const std::size_t pinned = size.pinned_slots * layout.staged_bytes() * devices;
+      const std::size_t pinned =
+          (size.pinned_slots * layout.staged_bytes() + checks_bytes(layout, size.device_slots)) *
+          devices;
       const std::size_t device = size.device_slots * layout.bytes();
       return (options.max_pinned_bytes == 0 || pinned <= options.max_pinned_bytes) &&
              (options.max_device_bytes == 0 || device <= options.max_device_bytes);
@@ -211,6 +220,13 @@ struct Prefetcher::Parts {
       size = size_for(tune.max_workers, tune.max_prefetch_depth);
     }
     return size;
+  }
+
+  // Returns the pinned memory of one device's slot checks.
+  [[nodiscard]] std::size_t checks_bytes(const BatchLayout& layout,
+                                         std::size_t device_slots) const {
+    if (options.check_slots == CheckSlots::kNo) return 0;
+    return SlotChecks::pinned_bytes(layout, device_slots);
   }
 
   // Returns how many CPUs readers may compute on. Reads that may block can run on threads of their
@@ -303,7 +319,8 @@ std::string Prefetcher::report() const {
     const Stats stats = feed->stats();
     text += stats.table();
     if (stats.is_measured() && stats.t_x > 0) {
-      text += "  copies at " + bytes_text(stats.batch_bytes / stats.t_x) + "/s";
+      text += "  " + count_text(stats.samples_per_second, "samples/s") + ", copies at " +
+              bytes_text(stats.batch_bytes / stats.t_x) + "/s";
       if (stats.t_read_cpu > 0) {
         text +=
             ", reading computes " + number_text(stats.read_cpu_per_gb()) + " core-seconds per GB";
@@ -312,8 +329,16 @@ std::string Prefetcher::report() const {
     }
   }
   const SlotRing& first = *parts_->rings[0];
+  gpu::PagePlacement pages{.node_known = true};
   for (const auto& ring : parts_->rings) {
-    pinned += ring->pinned().size() * ring->layout.staged_bytes();
+    pinned += ring->pinned().size() * ring->layout.staged_bytes() +
+              parts_->checks_bytes(ring->layout, ring->device_slots().size());
+    const gpu::PagePlacement placed = ring->placement();
+    pages.bytes += placed.bytes;
+    pages.huge_bytes += placed.huge_bytes;
+    pages.node_bytes += placed.node_bytes;
+    pages.node_known = pages.node_known && placed.node_known;
+    pages.numa_node = std::max(pages.numa_node, placed.numa_node);
   }
   const auto of_cap = [](std::size_t bytes, std::size_t cap) {
     return bytes_text(static_cast<double>(bytes)) +
@@ -323,6 +348,15 @@ std::string Prefetcher::report() const {
       "  pinned memory " + of_cap(pinned, parts_->options.max_pinned_bytes) + ", device memory " +
       of_cap(first.device_slots().size() * first.layout.bytes(), parts_->options.max_device_bytes) +
       (parts_->rings.size() > 1 ? " each\n" : "\n");
+  text +=
+      "  pinned slots: " + percent_text(share_of(pages.huge_bytes, pages.bytes)) + " in huge pages";
+  if (pages.numa_node >= 0) {
+    text += ", " +
+            (pages.node_known ? percent_text(share_of(pages.node_bytes, pages.bytes))
+                              : std::string("?")) +
+            " on the NUMA node of the device";
+  }
+  text += "\n";
   const Stats stats = parts_->feeds[0]->stats();
   if (stats.failed_samples > 0) {
     text += "  " + std::to_string(stats.failed_samples) + " samples failed and were left out\n";

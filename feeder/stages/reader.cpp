@@ -29,9 +29,12 @@ Reader::Reader(const Dataset& dataset, const PrefetcherOptions& options, const S
       failures_(failures),
       stop_(std::move(stop)),
       rooms_(dataset.fields().size()),
+      written_(dataset.fields().size()),
       lengths_(dataset.fields().size()) {}
 
-void Reader::fill(PinnedSlot& slot, const BatchLayout& layout) {
+void Reader::fill(PinnedSlot& slot, const BatchLayout& layout, FillChecks* checks) {
+  checks_ = checks;
+  if (checks_ != nullptr) checks_->begin(slot);
   slot.attempted = 0;
   slot.failures.clear();
   if (options_.packing.has_value()) {
@@ -39,6 +42,13 @@ void Reader::fill(PinnedSlot& slot, const BatchLayout& layout) {
   } else {
     fill_samples(slot, layout);
   }
+  pad(slot, layout);
+  if (checks_ == nullptr) return;
+  checks_->expect_kept(slot, "a read has written into another row, or after it had returned");
+}
+
+// Writes zeros behind the samples, if the last batch is padded.
+void Reader::pad(PinnedSlot& slot, const BatchLayout& layout) const {
   if (options_.last_batch != LastBatch::kPad) return;
   for (const TensorLayout& tensor : layout.staged()) {
     const bool per_element = tensor.per == RowPer::kElement;
@@ -48,6 +58,7 @@ void Reader::fill(PinnedSlot& slot, const BatchLayout& layout) {
     const std::span<std::byte> rest = slot.memory.bytes().subspan(
         tensor.offset + used * tensor.sample_bytes, (rows - used) * tensor.sample_bytes);
     std::memset(rest.data(), 0, rest.size());
+    if (checks_ != nullptr) checks_->keep(slot, rest);
   }
 }
 
@@ -77,8 +88,10 @@ void Reader::fill_samples(PinnedSlot& slot, const BatchLayout& layout) {
       set_aside_or_throw(slot, samples_[i]);
       continue;
     }
+    if (checks_ != nullptr) checks_->sample_read(slot, samples_[i], written(), rooms_);
     for (std::size_t f = 0; f < fields.size(); ++f) {
-      if (fields[f].variable_length) write_length(f, memory, layout, row);
+      if (fields[f].variable_length) write_length(f, slot, layout, row);
+      if (checks_ != nullptr) checks_->keep(slot, rooms_[f]);
     }
     ++row;
   }
@@ -89,19 +102,35 @@ void Reader::fill_samples(PinnedSlot& slot, const BatchLayout& layout) {
 void Reader::read(PinnedSlot& slot, std::uint64_t sample) {
   if (stop_.stop_requested()) throw Cancelled{};
   ++slot.attempted;
-  Sample out(dataset_.fields(), rooms_, lengths_, slot.batch.epoch,
-             Random(options_.seed, slot.batch.epoch, sample), scratch_);
-  dataset_.read(sample, out);
+  const auto read_once = [&] {
+    Sample out(dataset_.fields(), rooms_, lengths_, slot.batch.epoch,
+               Random(options_.seed, slot.batch.epoch, sample), scratch_);
+    dataset_.read(sample, out);
+  };
+  read_once();
+  if (checks_ != nullptr && checks_->looks_unwritten(slot, written())) read_once();
+}
+
+// Returns the part of each room that the latest read had to write.
+FillChecks::Rooms Reader::written() {
+  for (std::size_t f = 0; f < rooms_.size(); ++f) {
+    const std::size_t bytes = lengths_[f] * dataset_.fields()[f].row_bytes();
+    written_[f] = rooms_[f].first(std::min(bytes, rooms_[f].size()));
+  }
+  return written_;
 }
 
 // Writes zeros behind the elements that were read, and writes the field's length.
-void Reader::write_length(std::size_t field, std::span<std::byte> memory, const BatchLayout& layout,
+void Reader::write_length(std::size_t field, PinnedSlot& slot, const BatchLayout& layout,
                           std::size_t row) const {
   const std::size_t bytes = lengths_[field] * dataset_.fields()[field].row_bytes();
   std::memset(rooms_[field].data() + bytes, 0, rooms_[field].size() - bytes);
   const auto length = static_cast<std::int32_t>(lengths_[field]);
   const TensorLayout& lengths = layout.staged()[layout.lengths_of(field)];
-  std::memcpy(memory.data() + lengths.offset + row * sizeof length, &length, sizeof length);
+  const std::span<std::byte> room =
+      slot.memory.bytes().subspan(lengths.offset + row * sizeof length, sizeof length);
+  std::memcpy(room.data(), &length, sizeof length);
+  if (checks_ != nullptr) checks_->keep(slot, room);
 }
 
 // Reads whole samples straight into the slot. Reads a sample of which only a piece is needed into
@@ -113,7 +142,10 @@ void Reader::fill_pieces(PinnedSlot& slot, const BatchLayout& layout) {
   const TensorLayout& offsets = layout.staged()[layout.lengths_of(field)];
   const auto write_offset = [&](std::size_t row, std::size_t element) {
     const auto offset = static_cast<std::int32_t>(element);
-    std::memcpy(memory.data() + offsets.offset + row * sizeof offset, &offset, sizeof offset);
+    const std::span<std::byte> room =
+        memory.subspan(offsets.offset + row * sizeof offset, sizeof offset);
+    std::memcpy(room.data(), &offset, sizeof offset);
+    if (checks_ != nullptr) checks_->keep(slot, room);
   };
   std::size_t row = 0;
   std::size_t element = 0;
@@ -121,6 +153,7 @@ void Reader::fill_pieces(PinnedSlot& slot, const BatchLayout& layout) {
   for (const Piece& piece : slot.pieces) {
     const std::uint64_t sample = sampler_.at(slot.batch.epoch, piece.position);
     scratch_.reset();
+    std::ranges::fill(rooms_, std::span<std::byte>());
     try {
       const std::uint64_t length = packed_length(dataset_, field, sample);
       for (std::size_t f = 0; f < fields.size(); ++f) {
@@ -142,6 +175,16 @@ void Reader::fill_pieces(PinnedSlot& slot, const BatchLayout& layout) {
     } catch (...) {
       set_aside_or_throw(slot, sample);
       continue;
+    }
+    if (checks_ != nullptr) {
+      checks_->sample_read(slot, sample, written(), rooms_);
+      for (std::size_t f = 0; f < fields.size(); ++f) {
+        const TensorLayout& tensor = layout.staged()[f];
+        checks_->keep(slot, fields[f].variable_length
+                                ? memory.subspan(tensor.offset + element * tensor.sample_bytes,
+                                                 piece.count * tensor.sample_bytes)
+                                : rooms_[f]);
+      }
     }
     element += piece.count;
     write_offset(++row, element);
@@ -187,6 +230,7 @@ void Reader::set_aside_or_throw(PinnedSlot& slot, std::uint64_t sample) {
   } catch (...) {  // not a std::exception: no text
   }
   if (!failures_.has_budget(failure.sample.stage)) failures_.fail(failure);
+  if (checks_ != nullptr) checks_->failed(slot, rooms_);
   slot.failures.push_back(std::move(failure));
 }
 

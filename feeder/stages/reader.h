@@ -11,6 +11,7 @@
 #include "leat/feeder/plan/sampler.h"
 #include "leat/feeder/prefetcher_options.h"
 #include "leat/feeder/sample.h"
+#include "leat/feeder/slots/fill_checks.h"
 #include "leat/feeder/slots/layout.h"
 #include "leat/feeder/slots/slots.h"
 #include "leat/feeder/stages/failures.h"
@@ -24,14 +25,17 @@ class Reader {
          const Failures& failures, std::stop_token stop);
 
   /// Reads the samples that the slot names, and updates the slot's batch. Throws leat::Error, with
-  /// the sample, for a failure beyond the budget; Cancelled once a stop is requested.
-  void fill(PinnedSlot& slot, const BatchLayout& layout);
+  /// the sample, for a failure beyond the budget; Cancelled once a stop is requested. Reports what
+  /// it writes to `checks`, if not null, and throws as they do.
+  void fill(PinnedSlot& slot, const BatchLayout& layout, FillChecks* checks);
 
  private:
+  void pad(PinnedSlot& slot, const BatchLayout& layout) const;
   void fill_samples(PinnedSlot& slot, const BatchLayout& layout);
   void fill_pieces(PinnedSlot& slot, const BatchLayout& layout);
   void read(PinnedSlot& slot, std::uint64_t sample);
-  void write_length(std::size_t field, std::span<std::byte> memory, const BatchLayout& layout,
+  [[nodiscard]] FillChecks::Rooms written();
+  void write_length(std::size_t field, PinnedSlot& slot, const BatchLayout& layout,
                     std::size_t row) const;
   void copy_piece(const Piece& piece, std::uint64_t sample, std::span<std::byte> memory,
                   const BatchLayout& layout, std::uint64_t element) const;
@@ -42,7 +46,9 @@ class Reader {
   const Sampler& sampler_;
   const Failures& failures_;
   const std::stop_token stop_;
+  FillChecks* checks_ = nullptr;  // of the slot that is filled
   std::vector<std::span<std::byte>> rooms_;
+  std::vector<std::span<std::byte>> written_;  // by the latest read, of each room
   std::vector<std::size_t> lengths_;
   std::vector<std::uint64_t> samples_;  // the batch's
   Scratch scratch_;

@@ -26,6 +26,13 @@ std::int64_t all_slots(const std::vector<std::shared_ptr<SlotRing>>& rings) {
   return static_cast<std::int64_t>(sum);
 }
 
+// Returns how many samples of an epoch are for this process.
+std::uint64_t samples_of(const Dataset& dataset, const PrefetcherOptions& options,
+                         std::size_t ranks) {
+  if (options.sharing == Sharing::kDynamic) return dataset.size();
+  return (dataset.size() / options.world_size) * ranks;
+}
+
 // Returns the CPU time that the calling thread has used so far.
 Duration cpu_time() {
   timespec time{};
@@ -54,7 +61,8 @@ Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const B
                const ReleaseLog& log, std::vector<std::shared_ptr<SlotRing>> rings,
                const Active& active, const std::vector<std::uint64_t>& resumed)
     : requests(rings.size(), resumed),
-      failures(std::string(dataset.name()), options.read_failures, options.transform_failures),
+      failures(std::string(dataset.name()), samples_of(dataset, options, rings.size()),
+               options.read_failures, options.transform_failures),
       is_virtual_(rings[0]->is_virtual_time()),
       dataset_(dataset),
       options_(options),
@@ -179,7 +187,7 @@ void Stages::read(std::size_t number) {
     // continue on another thread. Zero in virtual time, which passes without computing.
     const auto fill_and_measure = [&] {
       const Duration before = is_virtual_ ? Duration::zero() : cpu_time();
-      reader.fill(*slot, ring.layout);
+      reader.fill(*slot, ring.layout, ring.probe.fill_checks());
       cpu = is_virtual_ ? Duration::zero() : cpu_time() - before;
     };
     try {
@@ -229,7 +237,7 @@ void Stages::copy(SlotRing& ring) {
     }
     const Staged end{.slot = nullptr, .generation = slot.generation, .epoch = slot.batch.epoch};
     slot.state.move_on(PinnedState::kFilled, PinnedState::kFree);
-    free_pinned_.send(&slot);
+    free(slot);
     ring.ready.send(end);
   }
 }
@@ -308,9 +316,15 @@ void Stages::transform(SlotRing& ring, const BatchId& batch, DeviceSlot& to, Cop
 void Stages::recycle(SlotRing& ring) {
   for (PinnedSlot* const slot : ring.in_flight) {
     slot->copied.await();
+    ring.probe.copy_done(*slot);
     slot->state.move_on(PinnedState::kCopying, PinnedState::kFree);
-    free_pinned_.send(slot);
+    free(*slot);
   }
+}
+
+// The sampler gets the slot, unless the tuner takes it back.
+void Stages::free(PinnedSlot& slot) {
+  if (tuner_ == nullptr || !tuner_->takes_back(slot)) free_pinned_.send(&slot);
 }
 
 }  // namespace leat::feeder

@@ -66,6 +66,7 @@ class Stages {
   void recycle(SlotRing& ring);
 
   void hand_out(PinnedSlot& slot);
+  void free(PinnedSlot& slot);
   struct Copying;
   void stage(SlotRing& ring, PinnedSlot& from, Copying& copying);
   static std::size_t enqueue_copies(const SlotRing& ring, const PinnedSlot& from, DeviceSlot& to,

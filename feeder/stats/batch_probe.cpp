@@ -8,6 +8,7 @@
 #include "leat/feeder/slots/slot_ring.h"
 #include "leat/feeder/slots/slots.h"
 #include "leat/feeder/stats/tuner.h"
+#include "leat/gpu/error.h"
 
 namespace leat::feeder {
 
@@ -27,6 +28,10 @@ void BatchProbe::note(TracedBatch* batch, Write&& write) {
                 .ready = ring_.ready.size(),
                 .free_device = ring_.free_device.size()},
                std::forward<Write>(write));
+}
+
+FillChecks* BatchProbe::fill_checks() const noexcept {
+  return checks_ == nullptr ? nullptr : &checks_->fills;
 }
 
 void BatchProbe::filled(PinnedSlot& slot, const Filling& filling) {
@@ -52,7 +57,7 @@ void BatchProbe::slot_found(const PinnedSlot& from, bool is_last) {
     pair_generation_ = from.generation;
     pair_epoch_ = from.batch.epoch;
   }
-  if (part_ == StepPart::kSecond &&
+  if (part_ == StepPart::kSecond && !stats_.crosses_epochs() &&
       (pair_generation_ != from.generation || pair_epoch_ != from.batch.epoch)) {
     // The pair's first batch ended this rank's part of its epoch: no step leads from it to here.
     if (pair_ != nullptr) stats_.let_go(std::exchange(pair_, nullptr));
@@ -63,6 +68,7 @@ void BatchProbe::slot_found(const PinnedSlot& from, bool is_last) {
 
 void BatchProbe::copy_begins(DeviceSlot& to, PinnedSlot& from) {
   if (checks_ != nullptr) {
+    copy_done(from);  // is as it was filled
     checks_->before_copy(to);
     checks_->copied(to, from);
   }
@@ -95,6 +101,11 @@ void BatchProbe::copied(DeviceSlot& to, std::size_t bytes) {
   stats_.add_copy(bytes);
 }
 
+void BatchProbe::copy_done(const PinnedSlot& from) const {
+  if (checks_ == nullptr) return;
+  checks_->fills.expect_kept(from, "a read has written after its batch was filled");
+}
+
 void BatchProbe::staged() noexcept {
   if (tuner_ != nullptr) tuner_->staged();
 }
@@ -105,23 +116,29 @@ void BatchProbe::handing_out(DeviceSlot& slot) {
   if (checks_ != nullptr) checks_->before_hand_out(slot);
 }
 
-Lease::Times BatchProbe::handed_out(const DeviceSlot& slot, Duration waited) noexcept {
-  const Lease::Times times{
-      .are_own = ring_.is_own_time(), .cpu_waited = false, .waited = waited, .received = now()};
-  if (!times.are_own) return times;
-  note(slot.marks.traced, [&](TracedBatch& traced) {
-    traced.wait_for_batch = {.begin = times.received - waited, .end = times.received};
-    traced.lease.begin = times.received;
+void BatchProbe::handed_out(DeviceSlot& slot, PassId pass, Duration waited) noexcept {
+  slot.use = {.pass = pass,
+              .is_own_time = ring_.is_own_time(),
+              .is_open = true,
+              .is_marked = false,
+              .cpu_waited = false,
+              .waited = waited,
+              .received = now()};
+  if (!slot.use.is_own_time) return;
+  note(slot.marks.traced, [&use = slot.use](TracedBatch& traced) {
+    traced.wait_for_batch = {.begin = use.received - use.waited, .end = use.received};
+    traced.lease.begin = use.received;
     traced.is_leased = true;
   });
-  return times;
 }
 
-void BatchProbe::waited(Lease::Times& times, TimePoint since) const noexcept {
-  times.are_own = times.are_own && ring_.is_own_time();
-  times.cpu_waited = true;
-  times.received = now();
-  times.waited += times.received - since;
+void BatchProbe::waited(DeviceSlot& slot, TimePoint since) const noexcept {
+  const auto lock = ring_.guard(slot);
+  DeviceSlot::Use& use = slot.use;
+  use.is_own_time = use.is_own_time && ring_.is_own_time();
+  use.cpu_waited = true;
+  use.received = now();
+  use.waited += use.received - since;
 }
 
 void BatchProbe::binds(const DeviceSlot& slot, const gpu::StreamRef& stream) {
@@ -130,13 +147,13 @@ void BatchProbe::binds(const DeviceSlot& slot, const gpu::StreamRef& stream) {
   marks.timing->arrived.record(stream);
 }
 
-void BatchProbe::bound(const DeviceSlot& slot, const gpu::StreamRef& stream,
-                       const Lease::Times& times) {
+void BatchProbe::bound(const DeviceSlot& slot, const gpu::StreamRef& stream) {
   if (slot.bound != 0) return;
+  binds_streams_.store(true, std::memory_order_relaxed);
   const DeviceSlot::Marks& marks = slot.marks;
   if (marks.part == StepPart::kSecond && marks.timing != nullptr) {
     marks.timing->bound.record(stream);
-    marks.timing->consumer_starved = times.waited;
+    marks.timing->consumer_starved = slot.use.waited;
     marks.timing->bound_second = true;
   }
   if (marks.traced != nullptr) {
@@ -145,42 +162,76 @@ void BatchProbe::bound(const DeviceSlot& slot, const gpu::StreamRef& stream,
   }
 }
 
-void BatchProbe::released(const DeviceSlot& slot) {
-  if (slot.bound == 0) return;
+void BatchProbe::next_asked(DeviceSlot& slot) noexcept {
+  const auto lock = ring_.guard(slot);
+  if (!slot.use.is_open) return;
+  // The batch may still be bound to a stream: then the step ends with its release.
+  if (slot.bound == 0 && binds_streams_.load(std::memory_order_relaxed)) return;
+  try {
+    mark_end(slot, true);
+  } catch (const gpu::GpuError&) {
+    // The device has failed, which the release reports.
+  }
+  end_step(slot);
+}
+
+void BatchProbe::releases(DeviceSlot& slot) {
+  const auto lock = ring_.guard(slot);
+  mark_end(slot, false);
+}
+
+// Records the end of the step on the first stream, unless it is recorded or there is no stream yet.
+void BatchProbe::mark_end(DeviceSlot& slot, bool next_is_asked) {
+  if (slot.bound == 0 || std::exchange(slot.use.is_marked, true)) return;
   const DeviceSlot::Marks& marks = slot.marks;
   const gpu::StreamRef& stream = *slot.streams[0];
+  if (marks.part == StepPart::kSecond && marks.timing != nullptr) {
+    marks.timing->was_idle = !stream.is_capturing() && stream.is_done();
+  }
   if (marks.traced != nullptr) {
     marks.traced->use_end.record(stream);
     note(marks.traced, [](TracedBatch& traced) { traced.is_released = traced.is_used; });
   }
   if (marks.timing == nullptr) return;
+  StepTiming& timing = *marks.timing;
   if (marks.part == StepPart::kFirst) {
-    marks.timing->released_before.record(stream);
-    marks.timing->released_first = true;
-    if (ring_.leases() == 1) stats_.first_released(marks.timing);
+    timing.released_before.record(stream);
+    timing.released_first = true;
+    if (next_is_asked) {
+      timing.asked.record(stream);
+      timing.asked_second = true;
+    } else if (ring_.leases() == 1) {
+      stats_.first_released(marks.timing);
+    }
   } else {
-    marks.timing->released.record(stream);
-    marks.timing->released_second = true;
+    timing.released.record(stream);
+    timing.released_second = true;
   }
 }
 
-void BatchProbe::ended(const DeviceSlot& slot, PassId pass, const Lease::Times& times,
-                       bool done) noexcept {
-  const bool are_own = times.are_own && ring_.is_own_time();
-  if (slot.bound == 0 && are_own) {
-    stats_.add_host_release(
-        pass, times.cpu_waited ? std::optional(StatsCollector::HostStep{
-                                     .starved = times.waited, .busy = now() - times.received})
-                               : std::nullopt);
+// Ends the step on the host's clock, unless it has ended.
+void BatchProbe::end_step(DeviceSlot& slot) noexcept {
+  DeviceSlot::Use& use = slot.use;
+  if (!std::exchange(use.is_open, false)) return;
+  use.is_own_time = use.is_own_time && ring_.is_own_time();
+  if (slot.bound > 0 || !use.is_own_time) return;
+  stats_.add_host_step(use.pass, {.starved = use.waited, .busy = now() - use.received});
+}
+
+void BatchProbe::ended(DeviceSlot& slot, bool done) noexcept {
+  {
+    const auto lock = ring_.guard(slot);
+    end_step(slot);
   }
-  if (slot.marks.traced != nullptr && are_own) {
+  const bool is_own_time = ring_.is_own_time();
+  if (slot.marks.traced != nullptr && slot.use.is_own_time && is_own_time) {
     note(slot.marks.traced, [at = now()](TracedBatch& traced) {
       traced.lease.end = at;
       traced.has_ended = traced.is_leased;
     });
   }
   if (!done) return;
-  stats_.add_release(slot.batch.epoch, slot.batch.index, slot.batch.samples, ring_.is_own_time());
+  stats_.add_release(slot.batch.epoch, slot.batch.index, slot.batch.samples, is_own_time);
 }
 
 void BatchProbe::given_back(DeviceSlot& slot) {

@@ -1,24 +1,26 @@
 // The observers of one device's batches: measurements, trace, slot checks and autotune.
 //
 // The stages and the leases report the instants of a batch's life to the probe and know no
-// observer; only a reader asks the tuner for a permit to read. In the order in which a batch goes
-// through them:
+// observer; only a reader asks the tuner for a permit to read, and tells the checks of a slot what
+// it reads. In the order in which a batch goes through them:
 //
 //   instant       called by         step timing      sums     trace        slot checks    autotune
 //   filled        reader                             Tread    read
 //   overtook      copier                             reorder
 //   slot_wanted   copier            (notes the time)
 //   slot_found    copier            queued
-//   copy_begins   copier            copy_start                copy begins  before, what
+//   copy_begins   copier            copy_start                copy begins  before, as filled
 //   copied        copier            copy_end         bytes    copy ends
 //   staged        copier                                                                  looks
+//   copy_done     recycler                                                 as filled
 //   asked         consumer          asked
 //   handing_out   consumer                                                 content
-//   handed_out    lease                                       lease begins
+//   handed_out    lease             (notes the time)          lease begins
 //   waited        lease             (notes the time)
 //   binds         lease             arrived
 //   bound         lease             bound                     use begins
-//   released      lease             released                  use ends
+//   next_asked    consumer          released, asked  steps    use ends
+//   releases      lease             released                  use ends
 //   ended         lease                              steps    lease ends
 //   given_back    slot's owner      let go                                 poisons
 //
@@ -26,23 +28,23 @@
 // constructor allocates.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
 #include "leat/csp/clock.h"
-#include "leat/feeder/lease.h"
+#include "leat/feeder/slots/slots.h"
 #include "leat/feeder/stats/device_trace.h"
 #include "leat/feeder/stats/step_timing.h"
 #include "leat/gpu/stream.h"
 
 namespace leat::feeder {
 
+class FillChecks;
 class SlotChecks;
 class SlotRing;
 class Tuner;
-struct DeviceSlot;
-struct PinnedSlot;
 
 /// A reader's work for one batch.
 struct Filling {
@@ -67,6 +69,8 @@ class BatchProbe {
   /// starts.
   void set_tuner(Tuner* tuner) noexcept { tuner_ = tuner; }
 
+  /// Returns the checks that a reader tells what it reads; null: they are off.
+  [[nodiscard]] FillChecks* fill_checks() const noexcept;
   /// A reader has filled the slot.
   void filled(PinnedSlot& slot, const Filling& filling);
 
@@ -82,6 +86,9 @@ class BatchProbe {
   void copy_begins(DeviceSlot& to, PinnedSlot& from);
   /// All copies of the batch, of `bytes` in all, are enqueued.
   void copied(DeviceSlot& to, std::size_t bytes);
+  /// The copy from `from` is done. With slot checks, throws leat::Error if the slot was written to
+  /// since it was filled.
+  void copy_done(const PinnedSlot& from) const;
   /// The batch is on its way to the consumer.
   void staged() noexcept;
 
@@ -91,16 +98,18 @@ class BatchProbe {
   /// leat::Error if the slot does not hold the batch that was copied.
   void handing_out(DeviceSlot& slot);
   /// A lease of the batch begins. The consumer has waited for the batch for `waited`.
-  [[nodiscard]] Lease::Times handed_out(const DeviceSlot& slot, Duration waited) noexcept;
+  void handed_out(DeviceSlot& slot, PassId pass, Duration waited) noexcept;
   /// The CPU has waited for the copy since `since`.
-  void waited(Lease::Times& times, TimePoint since) const noexcept;
+  void waited(DeviceSlot& slot, TimePoint since) const noexcept;
   /// `stream`, the slot's first, is about to wait for the copy, and waits for it now.
   void binds(const DeviceSlot& slot, const gpu::StreamRef& stream);
-  void bound(const DeviceSlot& slot, const gpu::StreamRef& stream, const Lease::Times& times);
-  /// The release events are recorded.
-  void released(const DeviceSlot& slot);
+  void bound(const DeviceSlot& slot, const gpu::StreamRef& stream);
+  /// The consumer asks for the batch that follows the one in `slot`, whose lease it may still hold.
+  void next_asked(DeviceSlot& slot) noexcept;
+  /// The release events are about to be recorded.
+  void releases(DeviceSlot& slot);
   /// The lease is over; `done`: the batch was released, not abandoned.
-  void ended(const DeviceSlot& slot, PassId pass, const Lease::Times& times, bool done) noexcept;
+  void ended(DeviceSlot& slot, bool done) noexcept;
   /// The slot goes back to the copier, whether it was leased or not. With slot checks, throws
   /// GpuError.
   void given_back(DeviceSlot& slot);
@@ -108,12 +117,15 @@ class BatchProbe {
  private:
   template <class Write>
   void note(TracedBatch* batch, Write&& write);
+  void mark_end(DeviceSlot& slot, bool next_is_asked);
+  void end_step(DeviceSlot& slot) noexcept;
 
   const SlotRing& ring_;
   StatsCollector& stats_;
   const std::unique_ptr<SlotChecks> checks_;
   const std::shared_ptr<DeviceTrace> trace_;
   Tuner* tuner_ = nullptr;
+  std::atomic<bool> binds_streams_{false};  // the consumer has done so
 
   // For the copier alone: the batch that it copies.
   TimePoint slot_wanted_;

@@ -45,6 +45,11 @@ std::string bytes_text(double bytes) {
   return in_units(bytes, kUnits);
 }
 
+std::string count_text(double count, const char* unit) {
+  const std::string bytes = count > 0 ? bytes_text(count) : "?";
+  return bytes.substr(0, bytes.find_last_not_of(" B") + 1) + " " + unit;
+}
+
 std::string number_text(double value) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.3f", value);

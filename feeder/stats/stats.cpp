@@ -11,6 +11,11 @@
 namespace leat::feeder {
 namespace {
 
+// Tc is an upper bound of the device's work if more of the steps end with an idle device.
+constexpr double kOften = 0.5;
+// A mean step is uncertain if its standard error is a larger share.
+constexpr double kUncertain = 0.02;
+
 std::string row(const char* stage, const StageShares& shares) {
   const auto told = [&](double share) { return shares.is_known() ? percent_text(share) : "?"; };
   std::array<char, 96> text{};
@@ -132,7 +137,9 @@ Prediction Stats::what_if(const Change& change) const noexcept {
 
 std::string Stats::bottleneck() const {
   if (t_step <= 0)
-    return "No step was sampled: an epoch's first never is, and of the others one in sample_every.";
+    return "No step was sampled. A step leads from one batch to the next one of its epoch; of "
+           "those "
+           "on a stream, one in sample_every is sampled.";
   if (!is_measured()) {
     return "No copy was timed (one in sample_every is): what limits the loop is not known.";
   }
@@ -171,8 +178,13 @@ std::string Stats::bottleneck() const {
     return begin + advice(*this, better) + ".";
   }
   if (most == t_c) {
-    return "The consumer limits the loop (Tc is " + share +
-           "): reading and copying are hidden behind it, and only a faster step helps.";
+    const std::string begin = "The consumer limits the loop (Tc is " + share +
+                              "): reading and copying are hidden behind it, ";
+    if (idle_ends <= kOften) return begin + "and only a faster step helps.";
+    return begin + "but the device has nothing left to do at the end of " +
+           percent_text(idle_ends) +
+           " of the steps. What the host does in the step, or its wait for the device, limits the "
+           "loop: release a batch, or ask for the next one, as soon as the work on it is enqueued.";
   }
   if (most == t_x) {
     return "The link limits the loop (Tx is " + share +
@@ -204,14 +216,19 @@ std::string Stats::table() const {
           std::to_string(workers) + (workers == 1 ? " worker" : " workers") + "   Tx " +
           (measured ? time_text(t_x) : "?") + "   Tc " + time_text(t_c) + "   Tstep " +
           time_text(t_step) + "\n";
-  text += "  OE = max(Tc, Tx) / Tstep = " + (measured ? number_text(overlap_efficiency()) : "?") +
-          "   (" + std::to_string(sampled_steps) + " steps sampled of " + std::to_string(batches) +
-          ")\n";
+  text += std::string("  OE = max(Tc, Tx) / Tstep ") +
+          (idle_ends > kOften && t_c > t_x ? "<= " : "= ") +
+          (measured ? number_text(overlap_efficiency()) : "?") + "   (" +
+          std::to_string(sampled_steps) + " steps sampled of " + std::to_string(batches) + ")\n";
   text += measured ? "  bubble " + time_text(bubble.p50) + " (p99 " + time_text(bubble.p99) + ")   "
                    : "  bubble ?   ";
   text += "Tstep " + time_text(step.p50) + " (p99 " + time_text(step.p99) + ")   hidden " +
           (measured ? percent_text(hidden_fraction()) : "?") + "   feed efficiency " +
           (measured ? number_text(feed_efficiency()) : "?") + "\n";
+  if (t_step_error > kUncertain * t_step) {
+    text += "  the sampled steps differ: Tstep is known to " + percent_text(t_step_error / t_step) +
+            " (standard error); more steps, or a smaller sample_every, tell more\n";
+  }
   return text + "  " + bottleneck() + "\n";
 }
 

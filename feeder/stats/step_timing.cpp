@@ -1,6 +1,7 @@
 #include "leat/feeder/stats/step_timing.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "leat/csp/wait/random.h"
@@ -42,6 +43,7 @@ StatsCollector::StatsCollector(const gpu::Device& device, const StatsOptions& op
 // two steps, which are not typical.
 StepPart StatsCollector::next_part(bool last) noexcept {
   if (options_.sample_every == 0) return StepPart::kNone;
+  last = last && !options_.crosses_epochs;
   const bool is_second = until_second_ == 0;
   if (!is_second && --until_second_ > 0) return StepPart::kNone;
   if (!is_second && !last) return StepPart::kFirst;
@@ -61,7 +63,7 @@ std::shared_ptr<StepTiming> StatsCollector::take() {
   fresh.shape = shape_;
   fresh.copier_blocked = fresh.consumer_starved = Duration::zero();
   fresh.copied = fresh.released_first = fresh.asked_second = false;
-  fresh.bound_second = fresh.released_second = false;
+  fresh.bound_second = fresh.released_second = fresh.was_idle = false;
   fresh.holders.store(2, std::memory_order_relaxed);
   return *std::move(timing);
 }
@@ -99,7 +101,7 @@ void StatsCollector::measure(const StepTiming& t) {
   }
   if (t.released_first && t.bound_second && t.released_second) {
     const double step = seconds(elapsed(t.released_before, t.released));
-    if (step <= 0) return;  // the batches were released in the opposite order
+    if (step <= 0) return;  // the steps ended in the opposite order, on two streams
     const double gap = std::max(seconds(elapsed(t.released_before, t.arrived)), 0.0);
     const double unannounced =
         t.asked_second ? seconds(elapsed(t.asked, t.arrived)) : seconds(t.consumer_starved);
@@ -109,6 +111,7 @@ void StatsCollector::measure(const StepTiming& t) {
     if (!is_on_device()) latest_.clear();  // the host timed these steps
     sums_.compute.add(compute);
     sums_.step.add(step);
+    sums_.idle.add(t.was_idle ? 1 : 0);
     latest_.add(step, compute, copy);
   }
 }
@@ -158,6 +161,7 @@ void StatsCollector::add_release(std::uint64_t epoch, std::uint64_t index, std::
   const TimePoint at = now();  // under the lock: times are in the order of the counts
   progress_.is_own_time = is_own_time;
   ++batches_;
+  sums_.samples.add(static_cast<double>(samples));
   if (progress_.batches++ == 0) progress_.first_at = at;
   progress_.latest_at = at;
   progress_.samples += samples;
@@ -176,20 +180,21 @@ void StatsCollector::add_reordered(std::uint64_t overtaken) noexcept {
   most_overtaken_ = std::max(most_overtaken_, overtaken);
 }
 
-void StatsCollector::add_host_release(PassId pass, const std::optional<HostStep>& step) noexcept {
-  const TimePoint released = now();
+void StatsCollector::add_host_step(PassId pass, const HostStep& step) noexcept {
+  const TimePoint ended = now();
   const std::scoped_lock lock(mutex_);
-  if (step.has_value() && pass == host_pass_) {
-    // With several leases at a time, the work on a batch begins when the batch before is released.
-    const double whole = seconds(released - host_released_);
-    const double worked = std::min(seconds(step->busy), whole);
+  const bool has_begun = host_pass_ != PassId::kNone;
+  if (pass == host_pass_ || (has_begun && options_.crosses_epochs)) {
+    // A receiver's batches are handed out before the batch before is released.
+    const double whole = seconds(ended - host_ended_);
+    const double worked = std::min(seconds(step.busy), whole);
     sums_.host_busy.add(worked);
-    sums_.host_starved.add(std::min(seconds(step->starved), whole - worked));
+    sums_.host_starved.add(std::min(seconds(step.starved), whole - worked));
     sums_.host_step.add(whole);
     if (!is_on_device()) latest_.add(whole, worked, std::nullopt);
   }
   host_pass_ = pass;
-  host_released_ = released;
+  host_ended_ = ended;
 }
 
 // Fills in the means for which a stretch has no measurement: from the time since the shape was set,
@@ -213,6 +218,13 @@ StatsCollector::Sums StatsCollector::filled_up(const Sums& sums) const noexcept 
   return filled;
 }
 
+double StatsCollector::Mean::error() const noexcept {
+  if (count < 2) return 0;
+  const auto n = static_cast<double>(count);
+  const double variance = (squares - sum * sum / n) / (n - 1);
+  return std::sqrt(std::max(variance, 0.0) / n);
+}
+
 StatsCollector::Sums StatsCollector::Sums::since(const Sums& before) const noexcept {
   return {.read = read - before.read,
           .read_cpu = read_cpu - before.read_cpu,
@@ -222,9 +234,11 @@ StatsCollector::Sums StatsCollector::Sums::since(const Sums& before) const noexc
           .step = step - before.step,
           .copier_blocked = copier_blocked - before.copier_blocked,
           .consumer_starved = consumer_starved - before.consumer_starved,
+          .idle = idle - before.idle,
           .host_busy = host_busy - before.host_busy,
           .host_starved = host_starved - before.host_starved,
-          .host_step = host_step - before.host_step};
+          .host_step = host_step - before.host_step,
+          .samples = samples - before.samples};
 }
 
 Stats StatsCollector::snapshot() {
@@ -292,7 +306,10 @@ Stats StatsCollector::stats_of(const Sums& measured) const {
   stats.t_x = sums.copy.value();
   stats.t_c = on_device ? sums.compute.value() : sums.host_busy.value();
   stats.t_step = on_device ? sums.step.value() : sums.host_step.value();
+  stats.idle_ends = sums.idle.value();
   if (stats.t_step <= 0) return stats;
+  stats.t_step_error = sums.step.error();  // 0 if the host has timed the steps: it times all
+  stats.samples_per_second = sums.samples.value() / stats.t_step;
 
   // Two shares are measured, and the third is the rest of the step (feeder/stats.h says which one,
   // for each stage).

@@ -12,14 +12,18 @@
 //
 //   Tx                copy_start to copy_end
 //   Tstep             released_before to released
-//   Tc                bound to released; with several leases at a time, from the later of bound and
-//                     released_before
+//   Tc                bound to released
 //   copier blocked    queued to copy_start (no slot was released), and while its fiber had no slot
 //                     to enqueue a copy for
 //   consumer starved  asked to bound; if the stream is not known when the batch is asked for (as by
 //                     next() without a stream), the host thread's wait replaces asked to arrived
 //
-// Both steps are in one epoch. The time between two epochs belongs to no step.
+// A step ends when its batch is released or, if that is earlier, when the next batch is asked for:
+// with several leases, a loop may hold a batch longer. released_before and released are recorded
+// then, whichever it is.
+//
+// Both steps are in one epoch: the time between two epochs belongs to no step. Only if each epoch
+// has one batch, a step leads from one epoch to the next.
 #pragma once
 
 #include <atomic>
@@ -54,6 +58,7 @@ struct StepTiming {
   bool asked_second = false;     // asked
   bool bound_second = false;     // arrived, bound
   bool released_second = false;  // released
+  bool was_idle = false;         // the stream had nothing left to do when `released` was recorded
   // The pair's two slots, and asked() while it runs. The last holder gives the timing back, and
   // sees what the others wrote.
   std::atomic<int> holders{0};
@@ -72,6 +77,7 @@ struct StatsOptions {
   std::size_t pinned_slots = 2;
   std::size_t cpus = 0;           // CPUs that readers may compute on; 0: not known
   std::size_t sample_every = 16;  // measures one step in this many; 0: none
+  bool crosses_epochs = false;    // each epoch has one batch: steps lead from one to the next
 };
 
 /// Collects the measurements of one device. Thread-safe.
@@ -80,6 +86,7 @@ class StatsCollector {
   /// Allocates all timings.
   StatsCollector(const gpu::Device& device, const StatsOptions& options);
 
+  [[nodiscard]] bool crosses_epochs() const noexcept { return options_.crosses_epochs; }
   /// Returns which part of a pair the next copied batch is. `last`: the batch is the last one of
   /// its epoch, so it cannot be a pair's first. Called by the copier alone.
   [[nodiscard]] StepPart next_part(bool last) noexcept;
@@ -104,14 +111,14 @@ class StatsCollector {
   /// A batch was delivered before `overtaken` batches that were begun earlier.
   void add_reordered(std::uint64_t overtaken) noexcept;
   /// The host's part of a step whose batch is bound to no stream: how long the consumer waited for
-  /// the batch, and worked on it. The step began when the batch before was released. The first
-  /// batch of a pass makes no step, because its beginning is not known.
+  /// the batch, and used it since. The step began when the step before ended. The first batch of a
+  /// pass makes no step, because its beginning is not known.
   struct HostStep {
     Duration starved;
     Duration busy;
   };
-  /// A consumer that binds no stream has released a batch. `step` is empty if it never used it.
-  void add_host_release(PassId pass, const std::optional<HostStep>& step) noexcept;
+  /// The step of a batch that is bound to no stream ends now.
+  void add_host_step(PassId pass, const HostStep& step) noexcept;
 
   /// Discards all measurements so far.
   void reset();
@@ -141,21 +148,25 @@ class StatsCollector {
  private:
   struct Mean {
     double sum = 0;
+    double squares = 0;
     std::uint64_t count = 0;
     void add(double value) noexcept {
       sum += value;
+      squares += value * value;
       ++count;
     }
+    /// The standard error of value(); 0 for fewer than two values.
+    [[nodiscard]] double error() const noexcept;
     [[nodiscard]] double value() const noexcept {
       return count == 0 ? 0 : sum / static_cast<double>(count);
     }
     friend Mean operator-(const Mean& a, const Mean& b) noexcept {
-      return {.sum = a.sum - b.sum, .count = a.count - b.count};
+      return {.sum = a.sum - b.sum, .squares = a.squares - b.squares, .count = a.count - b.count};
     }
   };
   struct Sums {
-    Mean read, read_cpu, bytes, copy, compute, step, copier_blocked, consumer_starved;
-    Mean host_busy, host_starved, host_step;
+    Mean read, read_cpu, bytes, copy, compute, step, copier_blocked, consumer_starved, idle;
+    Mean host_busy, host_starved, host_step, samples;
     [[nodiscard]] Sums since(const Sums& before) const noexcept;
   };
   [[nodiscard]] Stats stats_of(const Sums& sums) const;
@@ -187,7 +198,7 @@ class StatsCollector {
   Sums at_shape_;            // sums_ when the shape was set
   Sums at_reset_;            // sums_ at the last reset()
   Progress progress_;
-  TimePoint host_released_;  // of host_pass_'s latest batch
+  TimePoint host_ended_;  // the latest step of host_pass_
   PassId host_pass_ = PassId::kNone;
 };
 

@@ -227,7 +227,7 @@ void DeviceTrace::write(std::string& out, TimePoint origin) const {
     // With several leases at a time, the work on a batch begins when the work before it ends.
     const Duration end = of_event(one->use_end);
     const Duration begin = std::min(std::max(of_event(one->use_begin), used_until), end);
-    used_until = end;
+    used_until = std::max(used_until, end);  // leases may be released in another order
     add_span(out, "use", compute, begin, end, *one);
     add_arrow(out, "f", id, compute, begin);
   }

@@ -35,10 +35,12 @@ Tuner::Tuner(const Autotune& limits, const Active& active, std::size_t max_lease
       free_pinned_(std::move(free_pinned)),
       looks_(1, "autotune"),
       permits_(static_cast<std::int64_t>(active.workers)),
+      start_(active),
       active_(active),
-      spare_pinned_(rings_.size()),
       spare_device_(rings_.size()),
-      windows_(rings_.size()) {
+      windows_(rings_.size()),
+      spare_pinned_(rings_.size()),
+      owed_(rings_.size()) {
   for (std::size_t i = 0; i < rings_.size(); ++i) {
     const auto& pinned = rings_[i]->pinned();
     for (std::size_t s = 0; s < pinned.size(); ++s) {
@@ -48,15 +50,15 @@ Tuner::Tuner(const Autotune& limits, const Active& active, std::size_t max_lease
         static_cast<void>(free_pinned_.try_send(pinned[s].get()));
       }
     }
+    spare_pinned_[i].reserve(pinned.size());
     const auto& device = rings_[i]->device_slots();
     std::optional<DeviceSlot*> slot;
     for (std::size_t s = device_slots(active.prefetch_depth); s < device.size(); ++s) {
       static_cast<void>(rings_[i]->free_device.try_recv(slot));  // the stages do not run yet
       spare_device_[i].push_back(*slot);
     }
-    rings_[i]->stats.set_shape(active.workers, active.prefetch_depth,
-                               device_slots(active.prefetch_depth), active.pinned_slots);
   }
+  set_shape();
 }
 
 void Tuner::staged() {
@@ -117,41 +119,71 @@ void Tuner::set_workers(std::size_t workers, const std::string& why) {
   note("workers", active_.workers, workers, why);
   const bool grows = workers > active_.workers;
   active_.workers = workers;
+  set_pinned();
   if (grows) {
-    add_pinned(1);
     permits_.release();
   } else {
     permits_.acquire();
   }
-  for (const auto& ring : rings_) {
-    ring->stats.set_shape(active_.workers, active_.prefetch_depth,
-                          device_slots(active_.prefetch_depth), active_.pinned_slots);
-  }
+  set_shape();
 }
 
 void Tuner::set_depth(std::size_t depth, const std::string& why) {
   note("prefetch_depth", active_.prefetch_depth, depth, why);
   active_.prefetch_depth = depth;
-  add_pinned(1);
+  set_pinned();
   for (std::size_t i = 0; i < rings_.size(); ++i) {
     DeviceSlot* const slot = spare_device_[i].back();
     spare_device_[i].pop_back();
     rings_[i]->free_device.send(slot);
-    rings_[i]->stats.set_shape(active_.workers, active_.prefetch_depth,
-                               device_slots(active_.prefetch_depth), active_.pinned_slots);
   }
+  set_shape();
 }
 
-void Tuner::add_pinned(std::size_t slots) {
-  bool added = false;
-  for (std::vector<PinnedSlot*>& spare : spare_pinned_) {
-    for (std::size_t i = 0; i < slots && !spare.empty(); ++i) {
-      free_pinned_.send(spare.back());
-      spare.pop_back();
-      added = true;
+// A pinned slot more for each worker and each step of depth more than at the start, as far as there
+// are slots. So a load that swings to and fro leaves as many slots in use as it found.
+void Tuner::set_pinned() {
+  const auto more = [](std::size_t now, std::size_t then) { return now > then ? now - then : 0; };
+  const std::size_t wanted = start_.pinned_slots + more(active_.workers, start_.workers) +
+                             more(active_.prefetch_depth, start_.prefetch_depth);
+  const std::size_t slots = std::min(wanted, rings_[0]->pinned().size());
+  for (std::size_t i = 0; i < rings_.size(); ++i) {
+    if (slots < active_.pinned_slots) {
+      const std::scoped_lock lock(mutex_);
+      owed_[i] += active_.pinned_slots - slots;
     }
+    for (std::size_t s = active_.pinned_slots; s < slots; ++s) give_pinned(i);
   }
-  if (added) active_.pinned_slots += slots;
+  active_.pinned_slots = slots;
+}
+
+void Tuner::give_pinned(std::size_t ring) {
+  PinnedSlot* slot = nullptr;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (owed_[ring] > 0) {
+      --owed_[ring];  // it was not taken back yet
+      return;
+    }
+    slot = spare_pinned_[ring].back();
+    spare_pinned_[ring].pop_back();
+  }
+  free_pinned_.send(slot);
+}
+
+bool Tuner::takes_back(PinnedSlot& slot) {
+  const std::scoped_lock lock(mutex_);
+  if (owed_[slot.rank] == 0) return false;
+  --owed_[slot.rank];
+  spare_pinned_[slot.rank].push_back(&slot);
+  return true;
+}
+
+void Tuner::set_shape() {
+  for (const auto& ring : rings_) {
+    ring->stats.set_shape(active_.workers, active_.prefetch_depth,
+                          device_slots(active_.prefetch_depth), active_.pinned_slots);
+  }
 }
 
 void Tuner::note(const char* what, std::size_t from, std::size_t to, const std::string& why) {

@@ -28,8 +28,9 @@ struct Active {
 
 /// The stage that tunes the others: run() is the body of a fiber.
 ///
-/// Always true: the tuner has every slot that is not active; permits limit the readers to the
-/// number of active workers.
+/// Always true: the tuner has every slot that is not active, but for those that it is still to take
+/// back, which it gets when their batches are copied. Permits limit the readers to the number of
+/// active workers.
 class Tuner {
  public:
   /// Holds back the slots beyond `active`, and gives the others to `free_pinned` and to the rings'
@@ -41,6 +42,8 @@ class Tuner {
   /// A batch was staged. From time to time this makes run() look at the measurements. Does not
   /// block.
   void staged();
+  /// A pinned slot is free. Returns true if the tuner takes it back. Thread-safe.
+  [[nodiscard]] bool takes_back(PinnedSlot& slot);
   /// Called when a reader begins, and ends, a batch. begin_read() waits for a permit.
   void begin_read() { permits_.acquire(); }
   void end_read() { permits_.release(); }
@@ -52,7 +55,9 @@ class Tuner {
   void look();
   void set_workers(std::size_t workers, const std::string& why);
   void set_depth(std::size_t depth, const std::string& why);
-  void add_pinned(std::size_t slots);
+  void set_pinned();
+  void give_pinned(std::size_t ring);
+  void set_shape();
   void note(const char* what, std::size_t from, std::size_t to, const std::string& why);
   [[nodiscard]] std::size_t device_slots(std::size_t depth) const noexcept {
     return max_leases_ + depth - 1;
@@ -64,12 +69,14 @@ class Tuner {
   const Channel<PinnedSlot*> free_pinned_;
   const Channel<bool> looks_;  // capacity 1: it is time to look
   Semaphore permits_;
+  const Active start_;
   Active active_;
-  std::vector<std::vector<PinnedSlot*>> spare_pinned_;  // one list for each ring
-  std::vector<std::vector<DeviceSlot*>> spare_device_;
+  std::vector<std::vector<DeviceSlot*>> spare_device_;  // one list for each ring
   std::vector<StatsCollector::Window> windows_;
   std::atomic<std::uint64_t> staged_{0};
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // never held across a park; guards what follows
+  std::vector<std::vector<PinnedSlot*>> spare_pinned_;  // one list for each ring
+  std::vector<std::size_t> owed_;                       // slots of each ring to take back
   std::uint64_t decided_ = 0;
   std::deque<Decision> decisions_;  // the latest decisions
 };

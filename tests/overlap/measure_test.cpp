@@ -229,25 +229,25 @@ TEST(Measure, SeveralDevicesShareTheReaders) {
   EXPECT_NEAR(measured.feed_efficiency(), 1, 1e-9);
 }
 
-// Of epochs of one batch no step is sampled: then nothing is told of them, instead of zeros.
+// An epoch's first step is not sampled: then nothing is told of it, instead of zeros.
 TEST(Measure, WhatNoSampleTellsIsNotKnown) {
   const leat::feeder::FunctionDataset data("bytes", {{"byte", leat::feeder::DType::kUint8, {100}}},
                                            20, [](std::uint64_t, leat::feeder::Sample&) {});
-  const auto measured_by = [&](std::size_t batch_size) {
+  const auto measured_by = [&](std::uint64_t steps) {
     Measurement measured;
     leat::VirtualClock clock;
     leat::run(
         [&] {
           Shape shape = shape_of(0ns, 100ns, 1000ns);
-          shape.batch_size = batch_size;
+          shape.batch_size = 10;
           measured = measure({leat::gpu::open_host({.h2d_bandwidth = 1e9})}, shape,
-                             {.steps = 10, .warm_up = 2, .link_peak = 1e9}, &data);
+                             {.steps = steps, .warm_up = 2, .link_peak = 1e9}, &data);
         },
         {.workers = 1, .clock = &clock});
     return measured;
   };
   EXPECT_TRUE(measured_by(10).is_sampled());
-  const Measurement unknown = measured_by(20);
+  const Measurement unknown = measured_by(1);
   EXPECT_FALSE(unknown.is_sampled());
   EXPECT_TRUE(std::isnan(unknown.overlap_efficiency()));
   EXPECT_TRUE(std::isnan(unknown.interference()));

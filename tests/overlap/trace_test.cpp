@@ -222,6 +222,49 @@ TEST(Trace, NestsWithSeveralReadersDevicesAndLeases) {
   }
 }
 
+// Work on two streams, of which one is done earlier with a later batch.
+TEST(Trace, NestsWhereBatchesAreReleasedInAnotherOrder) {
+  std::string text;
+  VirtualClock clock;
+  run(
+      [&] {
+        const auto trace = std::make_shared<Trace>();
+        const Numbers data({.size = 90});
+        const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
+        const gpu::Stream slow(device);
+        const gpu::Stream fast(device);
+        Prefetcher prefetcher(data, device, {.batch_size = 3, .max_leases = 2, .trace = trace});
+        const Receiver<Lease> batches = prefetcher.receiver(0);
+        for (int i = 0; i < 10; ++i) {
+          Lease first = *batches.recv();
+          Lease second = *batches.recv();
+          second.on(fast);
+          first.on(slow);
+          slow.launch_host([] {}, 1000ns);
+          second.release();
+          Lease third = *batches.recv();
+          third.on(fast);
+          fast.launch_host([] {}, 500ns);
+          first.release();
+          third.release();
+        }
+        slow.sync();
+        fast.sync();
+        text = trace->json();
+      },
+      {.workers = 1, .clock = &clock});
+  std::vector<Span> uses = parse(text).of("work on batches");
+  ASSERT_EQ(uses.size(), 30U);
+  std::ranges::sort(uses, {}, &Span::begin);
+  double until = 0;
+  for (const Span& one : uses) {
+    EXPECT_TRUE(one.begin >= until - 1e-6 || one.end <= until + 1e-6)
+        << "batch " << one.batch << " from " << one.begin << " to " << one.end << ", beside "
+        << until;
+    until = std::max(until, one.end);
+  }
+}
+
 TEST(Trace, RecordsAsManyAsAskedForAfterThoseSkipped) {
   const Parsed parsed = parse(record({.trace = {.skip = 5, .batches = 3}}, 20));
   const auto& uses = parsed.of("work on batches");

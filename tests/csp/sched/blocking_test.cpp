@@ -179,6 +179,16 @@ TEST(Blocking, RunsNoMoreThanItsThreadsAtATimeAndAllInTheEnd) {
       3);
 }
 
+// The thread of the call before is free by then.
+TEST(Blocking, ACallBehindAnotherNeedsNoThreadMore) {
+  run_real(
+      [] {
+        for (int i = 0; i < 2000; ++i) blocking([] {});
+        EXPECT_EQ(io_pool_of_caller()->threads(), 1);
+      },
+      8);
+}
+
 // The only thread is held: the second call waits for its turn, and has not started.
 TEST(Blocking, IsCancelledUntilItStarts) {
   run_real(

@@ -102,8 +102,7 @@ struct Loop {
             std::size_t on = 0) {
     sleep_for(step);
     StatsCollector& stats = rings[on]->stats;
-    stats.add_host_release(PassId{1},
-                           StatsCollector::HostStep{.starved = step - busy, .busy = busy});
+    stats.add_host_step(PassId{1}, StatsCollector::HostStep{.starved = step - busy, .busy = busy});
     stats.add_release(epoch, index, kBatchSize, true);
   }
   const LiveRow& row(std::size_t i = 0) { return rows.update()[i]; }

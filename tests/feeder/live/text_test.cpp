@@ -102,8 +102,8 @@ host:0   epoch 0                                        0 of 0 (0 %)   ? steps/s
   copy    ?
   compute ?
   OE ?   Tstep ?   Tc ?   Tx ?   bubble ?   Tread ?
-  No step was sampled: an epoch's first never is, and of the others one in
-  sample_every.
+  No step was sampled. A step leads from one batch to the next one of its epoch;
+  of those on a stream, one in sample_every is sampled.
 )");
   EXPECT_EQ(line(fresh),
             "host:0   epoch 0   0 of 0 (0 %)   ? steps/s   ? samples/s   ? B/s   "
@@ -201,7 +201,7 @@ TEST(LiveText, WhatDoesNotFitIsLeftOutWhole) {
   EXPECT_EQ(text({row()}, {.width = 39}), "\n1204 of 5000 (24 %)   333 steps/s\n");
   EXPECT_EQ(text({row()}, {.width = 40}), R"(
 cuda:0   epoch 2   1204 of 5000 (24 %)
-  reader  67 % ─► copier  33 %
+  consumer 100 % ◄
   21.3 k samples/s   1.33 GB/s
   copy         ███     ▓▓     ███     ▓▓
   compute ████████▓▓▓▓▓▓▓████████▓▓▓▓▓▓▓
@@ -215,7 +215,7 @@ cuda:0   epoch 2   1204 of 5000 (24 %)
     return live_text(std::vector{row()}, {.width = width, .unicode = false});
   };
   const std::regex progress("cuda.*( \\(24 %\\)| steps/s| ETA 0:00:11)");
-  const std::regex stages("  reader.*( 33 %| 100 % <)");
+  const std::regex stages("  (reader.*)?consumer.* 100 % <");
   for (std::size_t width = 40; width < 120; ++width) {
     EXPECT_TRUE(std::regex_match(block(width)[0], progress)) << width;
     EXPECT_TRUE(std::regex_match(block(width)[1], stages)) << width;

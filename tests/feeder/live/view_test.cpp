@@ -6,6 +6,8 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -16,6 +18,8 @@
 
 namespace leat::feeder {
 namespace view_test {
+
+using namespace std::chrono_literals;
 
 using Lines = std::vector<std::string>;
 
@@ -42,15 +46,40 @@ TEST(LiveScreen, DrawsABlockOverTheOneBefore) {
             shown_as({"another one"}));
 }
 
-TEST(LiveScreen, LeavesABlockOfAnotherWidthAlone) {
+// A terminal that has become narrower has wrapped the block. `Shown` has been narrow from the
+// start, which looks the same.
+TEST(LiveScreen, DrawsOverABlockOfAnotherWidth) {
+  const Environment environment(kTerminal);
+  const auto shown = [](unsigned short width, unsigned short then) {
+    const Terminal terminal(width);
+    LiveScreen screen(terminal.fd.get());
+    Shown as_shown(then);
+    as_shown << "above\r\n";
+    for (const unsigned short now : {width, then, then}) {
+      terminal.resize(now);
+      const std::string wide(now - std::size_t{2}, 'x');
+      screen.show({"short", wide, "", wide});
+      as_shown << read_all(terminal.master.get());
+    }
+    return as_shown.lines();
+  };
+  for (const unsigned short then : std::initializer_list<unsigned short>{10, 25, 60, 79, 80, 100}) {
+    const std::string wide(then - std::size_t{2}, 'x');
+    EXPECT_EQ(shown(80, then), shown_as({"short", wide, "", wide}, {"above"})) << then;
+  }
+}
+
+// What has stopped the process has written to the terminal, for instance a shell.
+TEST(LiveScreen, BeginsANewBlockAfterTheProcessWasStopped) {
   const Environment environment(kTerminal);
   const Terminal terminal;
   LiveScreen screen(terminal.fd.get());
-  screen.show({"wide"});
-  terminal.resize(50);
-  screen.show({"narrow"});
-  screen.show({"as narrow"});
-  EXPECT_EQ(shown_by(terminal), shown_as({"as narrow"}, {"wide"}));
+  const std::chrono::steady_clock::time_point start{};
+  screen.show({"before"}, start + 1h);
+  ASSERT_EQ(write(terminal.fd.get(), "$ fg\n", 5), 5);
+  screen.show({"behind"}, start + 1h + 2s);
+  screen.show({"and so on"}, start + 1h + 3s);
+  EXPECT_EQ(shown_by(terminal), shown_as({"and so on"}, {"before", "$ fg"}));
 }
 
 // Ctrl-S: nothing is written, and nobody waits.

@@ -155,6 +155,17 @@ TEST_P(SlotsChecked, AKernelThatChangesItsBatchIsFoundWhereThatIsForbidden) {
                    "batch 5 of epoch 0", "stream 0x"});
 }
 
+TEST_P(SlotsChecked, AWriteBehindTheRowsOfABatchIsFound) {
+  for (const CheckSlots checks : {CheckSlots::kYes, CheckSlots::kReadOnly}) {
+    expect_contains(error_of(checks,
+                             [](Lease&, const gpu::Stream& stream, std::int64_t* numbers) {
+                               stream.launch_host([numbers] { numbers[4] = -1; });
+                             }),
+                    {"check_slots", "device slot ", "was written to behind the rows of its batch",
+                     "its byte 32", "batch 5 of epoch 0", "stream 0x"});
+  }
+}
+
 // Written to between its copy and its hand-out, as a consumer of the batch before might.
 TEST_P(SlotsCheckedInVirtualTime, WhatIsNotWhatWasCopiedIsNotHandedOut) {
   in_place([] {

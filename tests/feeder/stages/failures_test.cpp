@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "leat/csp/error.h"
@@ -16,7 +17,7 @@ namespace failures_test {
 
 // A rate is a budget for ever: of what it allows in months, the list keeps the beginning.
 TEST(Failures, TheListHasAnEndAndTheCountHasNone) {
-  Failures failures("numbers", {.rate = 1}, {});
+  Failures failures("numbers", 1, {.rate = 1}, {});
   const std::exception_ptr cause = std::make_exception_ptr(std::runtime_error("torn"));
   for (std::uint64_t sample = 0; sample < kMostListed + 5; ++sample) {
     std::vector<Failure> one{
@@ -35,12 +36,31 @@ TEST(Failures, TheListHasAnEndAndTheCountHasNone) {
 TEST(Failures, ARateIsOfWhatWasReadByThen) {
   const std::exception_ptr cause = std::make_exception_ptr(std::runtime_error("torn"));
   const auto charge = [&](std::size_t attempted) {
-    Failures failures("numbers", {.rate = 0.5}, {});
+    Failures failures("numbers", 1, {.rate = 0.5}, {});
     std::vector<Failure> one{{.sample = {.error = "torn"}, .attempted = attempted, .cause = cause}};
     failures.charge(10, one);
   };
   EXPECT_NO_THROW(charge(2));
   EXPECT_THROW(charge(1), Error);
+}
+
+// A run would otherwise end at a bad sample that happens to come first. It does not go on for ever
+// where everything fails.
+TEST(Failures, ARateAllowsThoseOfAnEpochFromTheBeginningButNoMoreThan100) {
+  const std::exception_ptr cause = std::make_exception_ptr(std::runtime_error("torn"));
+  for (const auto& [epoch, most] :
+       {std::pair{99U, 0U}, {100U, 1U}, {1'000U, 10U}, {1'000'000U, 100U}}) {
+    Failures failures("numbers", epoch, {.rate = 0.01}, {});
+    std::uint64_t failed = 0;
+    try {
+      for (; failed < 200; ++failed) {
+        std::vector<Failure> one{{.sample = {.error = "torn"}, .attempted = 1, .cause = cause}};
+        failures.charge(1, one);
+      }
+    } catch (const Error&) {  // beyond the budget
+    }
+    EXPECT_EQ(failed, most) << epoch;
+  }
 }
 
 }  // namespace failures_test

@@ -128,6 +128,44 @@ TEST(Autotune, FollowsALoadThatChanges) {
   EXPECT_NEAR(tuned.last_step, 500e-9, 10e-9);
 }
 
+// A first benchmark of a reader, and an epoch that is one batch.
+TEST(Autotune, TunesWhateverTheLoopLooksAt) {
+  for (const bool one_batch : {true, false}) {
+    in_virtual_time([&] {
+      const Numbers data({.size = one_batch ? kBatchSize : kBatchSize * kSteps,
+                          .pattern_bytes = 92,
+                          .read_time = 300ns});
+      const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
+      const gpu::Stream stream(device);
+      Prefetcher feed(data, device, {.batch_size = kBatchSize, .autotune = Autotune{}});
+      std::size_t samples = 0;
+      for (std::uint64_t epoch = 0; samples < kBatchSize * kSteps; ++epoch) {
+        for (Lease& batch : one_batch ? feed.epoch(epoch, stream) : feed.epoch(epoch)) {
+          samples += batch.size();
+          if (one_batch) stream.launch_host([] {}, 400ns);
+          if (!one_batch) sleep_for(400ns);
+        }
+      }
+      EXPECT_GE(feed.stats().workers, 3U);
+      EXPECT_NEAR(feed.stats().t_step, 400e-9, 10e-9);
+    });
+  }
+}
+
+// Six times to and fro: in the end as many slots are in use as after the first time.
+TEST(Autotune, TakesSlotsBackWithTheirWorkers) {
+  const Tuned tuned = run_tuned(
+      {.order = Order::kSequential, .autotune = Autotune{}}, 500ns,
+      [](std::uint64_t sample) {
+        return sample / kBatchSize % 2000 < 1000 ? Duration(400) : Duration(50);
+      },
+      12'000);
+  EXPECT_GT(tuned.stats.decided, 10U);
+  EXPECT_EQ(tuned.stats.pinned_slots,
+            3 + (tuned.stats.workers - 1) + (tuned.stats.prefetch_depth - 2));
+  EXPECT_NEAR(tuned.last_step, 500e-9, 10e-9);
+}
+
 // It may go on for months: the list has an end.
 TEST(Autotune, ForgetsItsOldestDecisions) {
   const Tuned tuned = run_tuned(
@@ -167,8 +205,9 @@ TEST(Autotune, WhatMakesNoSenseIsRefused) {
     const Numbers data({.size = 64});
     const gpu::Device device = gpu::open("host");
     for (const Autotune& tune : {Autotune{.max_workers = 0}, Autotune{.max_prefetch_depth = 0},
-                                 Autotune{.every = 0}, Autotune{.max_workers = 5000}}) {
-      EXPECT_THROW(Prefetcher(data, device, {.batch_size = 4, .autotune = tune}),
+                                 Autotune{.every = 0}, Autotune{.max_workers = 5000},
+                                 Autotune{.max_workers = 2}, Autotune{.max_prefetch_depth = 1}}) {
+      EXPECT_THROW(Prefetcher(data, device, {.batch_size = 4, .workers = 3, .autotune = tune}),
                    std::invalid_argument);
     }
     EXPECT_THROW(

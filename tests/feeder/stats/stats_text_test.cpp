@@ -109,7 +109,8 @@ TEST(FeederStats, TheReportHasRanksMemoryAndWhatWasLeftOut) {
     report = prefetcher.report();
   });
   expect_contains(
-      report, {"rank 0 on host:0\n", "rank 1 on host:1\n", "Tread 800 ns", "copies at 1.00 GB/s\n",
+      report, {"rank 0 on host:0\n", "rank 1 on host:1\n", "Tread 800 ns",
+               " M samples/s, copies at 1.00 GB/s\n", "pinned slots: 0.0 % in huge pages",
                " kB of at most 1.00 MB, device", " each\n", "1 samples failed and were left out",
                "autotune: 1 changes", "workers from 1 to 2"});
 }

@@ -143,7 +143,7 @@ TEST(TimedCopies, AStretchWithoutOneHasThoseOfTheOthers) {
     const auto steps = [&](int count) {
       for (int i = 0; i < count; ++i) {
         sleep_for(20ms);
-        stats.add_host_release(PassId{1}, StatsCollector::HostStep{.starved = 0ms, .busy = 5ms});
+        stats.add_host_step(PassId{1}, StatsCollector::HostStep{.starved = 0ms, .busy = 5ms});
       }
     };
     steps(3);
