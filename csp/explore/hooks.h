@@ -74,13 +74,16 @@ namespace hooks {
 void sleep_sometimes() noexcept;
 inline void accessed(const void* /*object*/, bool /*changed*/) noexcept { sleep_sometimes(); }
 inline void released() noexcept { sleep_sometimes(); }
+/// Count the spin locks that the calling thread holds.
+void before_lock(const std::atomic<std::uint32_t>& word) noexcept;
+void before_unlock(const std::atomic<std::uint32_t>& word) noexcept;
 #else
 inline void released() noexcept {}
+inline void before_lock(const std::atomic<std::uint32_t>& /*word*/) noexcept {}
+inline void before_unlock(const std::atomic<std::uint32_t>& /*word*/) noexcept {}
 #endif
 
 inline void sched_point() noexcept {}
-inline void before_lock(const std::atomic<std::uint32_t>& /*word*/) noexcept {}
-inline void before_unlock(const std::atomic<std::uint32_t>& /*word*/) noexcept {}
 inline void pause() noexcept {}
 inline void spin() noexcept {}
 
