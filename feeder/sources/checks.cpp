@@ -27,9 +27,17 @@ std::string advice_for_unreadable(std::string_view what) {
   return "check that " + std::string(what) + " may be read";
 }
 
+std::string printable(std::string_view name) {
+  std::string text(name);
+  for (char& letter : text) {
+    if (static_cast<unsigned char>(letter) < ' ' || letter == '\x7f') letter = '?';
+  }
+  return text;
+}
+
 void cannot_read(const std::filesystem::path& file, const std::string& problem,
                  const std::string& advice) {
-  throw Error("leat: cannot read " + file.string() + ": " + problem + "; " + advice);
+  throw Error("leat: cannot read " + printable(file.string()) + ": " + problem + "; " + advice);
 }
 
 std::uint64_t fixed_bytes(const Field& field, const char* of_what) {

@@ -23,6 +23,9 @@ inline constexpr const char* kAcceptShort = "set WebDatasetOptions::accept_short
 /// A tar archive's unit: its headers have this many bytes, its data is padded to a multiple.
 inline constexpr std::uint64_t kTarBlock = 512;
 
+/// A name for a message: control characters become '?'.
+[[nodiscard]] std::string printable(std::string_view name);
+
 /// Throws leat::Error: "leat: cannot read <file>: <problem>; <advice>".
 [[noreturn]] void cannot_read(const std::filesystem::path& file, const std::string& problem,
                               const std::string& advice);

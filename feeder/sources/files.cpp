@@ -26,10 +26,11 @@ constexpr std::size_t kMostNames = 1'000'000;
 constexpr std::size_t kMostNameBytes = std::size_t{1} << 28;  // of all names
 constexpr std::size_t kDeepest = 64;                          // braces within braces
 
-// The beginning of a long pattern, for a message.
+// A pattern, or the beginning of a long one, for a message.
 std::string shown_pattern(const std::string& pattern) {
   constexpr std::size_t kMost = 400;
-  return pattern.size() <= kMost ? pattern : pattern.substr(0, kMost) + "...";
+  const std::string text = printable(std::string_view(pattern).substr(0, kMost));
+  return pattern.size() <= kMost ? text : text + "...";
 }
 
 [[noreturn]] void fail(const std::string& pattern, const std::string& problem,

@@ -137,14 +137,6 @@ std::uint32_t tar_digest(std::span<const std::byte> headers) noexcept {
   return static_cast<std::uint32_t>(digest);
 }
 
-std::string printable(std::string_view name) {
-  std::string text(name);
-  for (char& letter : text) {
-    if (static_cast<unsigned char>(letter) < ' ' || letter == '\x7f') letter = '?';
-  }
-  return text;
-}
-
 TarReader::TarReader(std::filesystem::path file, bool accept_zeros)
     : file_(std::move(file)), open_(file_), accept_zeros_(accept_zeros), size_(open_.size()) {}
 

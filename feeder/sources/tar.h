@@ -43,9 +43,6 @@ struct TarMember {
 /// A digest that detects changed headers. It does not protect against deliberate forgery.
 [[nodiscard]] std::uint32_t tar_digest(std::span<const std::byte> headers) noexcept;
 
-/// A name for a message: control characters become '?'.
-[[nodiscard]] std::string printable(std::string_view name);
-
 /// Reads the headers of an archive and skips the data. For one thread at a time; blocks it while it
 /// reads.
 ///

@@ -107,8 +107,8 @@ class Indexer {
 
   [[noreturn]] void fail(const std::string& problem, std::uint64_t offset,
                          const char* advice) const {
-    throw Error("leat: cannot read " + shard_.string() + ": sample " + printable(key_) + " (byte " +
-                std::to_string(offset) + ") " + problem + "; " + advice);
+    throw Error("leat: cannot read " + printable(shard_.string()) + ": sample " + printable(key_) +
+                " (byte " + std::to_string(offset) + ") " + problem + "; " + advice);
   }
 
   const std::filesystem::path& shard_;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "leat/feeder/sources/mapped_file.h"
 #include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {
@@ -161,6 +162,13 @@ TEST_F(Files, AnyNumberOfBracesIsToldShortly) {
   }
   touch(times(20, "{}") + "1");
   EXPECT_EQ(found(at(times(20, "{}") + "{1..1}")), Names{times(20, "{}") + "1"});
+}
+
+TEST_F(Files, APatternCannotBreakAMessagesLine) {
+  expect_contains(error(at("a\nb\x1b[2J*")), {at("a?b?[2J*") + "\": it matches no file"});
+  touch("a\nb.bin");
+  expect_contains(error_of([&] { const MappedFile file(at("a\nb.bin/c")); }),
+                  {at("a?b.bin/c") + ": Not a directory"});
 }
 
 TEST_F(Files, AFileNamedTwiceIsRefused) {
