@@ -68,7 +68,7 @@ class SelectOperation {
       : cases_(cases),
         worker_(Worker::current()),
         fiber_(worker_ != nullptr ? worker_->running() : nullptr),
-        scheduler_(calling_scheduler()) {}
+        scheduler_(worker_ != nullptr ? &worker_->core() : nullptr) {}
 
   /// Tries the cases one at a time, in a random order. Returns the index of the one that was
   /// performed, or kNone. A case that does not look ready is not even locked.
