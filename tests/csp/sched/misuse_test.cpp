@@ -10,6 +10,7 @@
 #include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/wait/sanitizers.h"
 #include "leat/csp/wait/unique_function.h"
 #include "tests/support/child.h"
 
@@ -27,6 +28,7 @@ TEST(Misuse, AnEmptyFunctionIsNoFiber) {
 }
 
 TEST(MisuseDeathTest, AFiberThatEndsItsThreadIsNamed) {
+  if (kTsan) GTEST_SKIP() << "ThreadSanitizer has a pthread_exit() of its own";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(run(
                    [] {
