@@ -28,7 +28,9 @@ namespace c_api_misuse_test {
 using Batches = std::vector<std::vector<std::int64_t>>;
 
 TEST(CApiMisuse, ACancelledThreadEndsInACall) {
-  if (kTsan) GTEST_SKIP() << "ThreadSanitizer delivers cancellations in calls of its own";
+#if defined(LEAT_ASAN) || defined(LEAT_TSAN)
+  GTEST_SKIP() << "the sanitizers do not see the C library unwind a cancelled thread";
+#endif
   pthread_t thread{};
   ASSERT_EQ(pthread_create(
                 &thread, nullptr,
