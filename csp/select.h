@@ -9,7 +9,8 @@
 //  - Exactly one case takes effect; the others leave no trace. Then the handler of that case runs,
 //    and select() returns the index of the case among the arguments.
 //  - Among the cases that are ready, each is chosen with equal probability.
-//  - Operands are evaluated once, by the caller. A value is moved from only if its case is chosen.
+//  - Operands are evaluated once, by the caller. on_send(c, x) copies x. on_send(c, std::move(x))
+//    moves from x, and only if its case is chosen.
 //  - The handler of on_recv gets a std::optional<T>: std::nullopt if the channel is closed and
 //    drained.
 //  - otherwise() is chosen only if no other case is ready. All channels are compared at one
@@ -22,8 +23,9 @@
 // Thread safety: select() may be called from any fiber and from any plain thread, as the operations
 // of channel.h. A case is used by one fiber or thread at a time.
 //
-// Ownership and lifetime: a case borrows a handle or a value that is an lvalue, which must outlive
-// the select. It owns a handle or a value that is a temporary. select() allocates nothing.
+// Ownership and lifetime: a case borrows a handle that is an lvalue, and a value that is an rvalue;
+// both must outlive the select. It owns a handle that is a temporary, and the copy of a value.
+// select() allocates nothing.
 //
 // Errors: throws what the handler throws, and Cancelled on a fiber that is asked to stop. A chosen
 // send on a closed channel throws ChannelClosed. A chosen receive rethrows the cause that the
@@ -40,6 +42,7 @@
 #include "leat/csp/channel/core.h"
 #include "leat/csp/channel/select_cases.h"
 #include "leat/csp/clock.h"
+#include "leat/csp/wait/thread_annotations.h"
 
 namespace leat {
 
@@ -91,10 +94,14 @@ template <Sendable T, class F>
 class RecvCase {
  public:
   static constexpr bool kIsChannelCase = true;
-  static constexpr bool kOwnsValue = false;
+  static constexpr bool kOnce = false;
   RecvCase(CaseChannel channel, F handler)
       : channel_(std::move(channel)), handler_(std::move(handler)) {}
-  void own() noexcept { channel_.own(); }
+  /// This case, which owns its channel from here on.
+  RecvCase owned() && {
+    channel_.own();
+    return std::move(*this);
+  }
   [[nodiscard]] const CaseChannel& channel() const noexcept { return channel_; }
   [[nodiscard]] bool would_block() const noexcept {
     return channel_.would_block(Case::Direction::kRecv);
@@ -129,17 +136,21 @@ class RecvCase {
   std::optional<T> value_;
 };
 
-/// Made by on_send. V is T& (borrowed) or T (owned).
+/// Made by on_send. V is T& (borrowed, to be moved from) or T (owned).
 template <class V, class F>
 class SendCase {
  public:
   static constexpr bool kIsChannelCase = true;
-  static constexpr bool kOwnsValue = !std::is_reference_v<V>;  // gone once the case was chosen
+  static constexpr bool kOnce = true;  // its value is gone once it was chosen
   SendCase(CaseChannel channel, V value, F handler)
       : channel_(std::move(channel)),
         value_(std::forward<V>(value)),
         handler_(std::move(handler)) {}
-  void own() noexcept { channel_.own(); }
+  /// As this case, with a channel and a value of its own. Moves from the value that is borrowed.
+  SendCase<std::remove_reference_t<V>, F> owned() && {
+    channel_.own();
+    return {std::move(channel_), std::move(value_), std::move(handler_)};
+  }
   [[nodiscard]] const CaseChannel& channel() const noexcept { return channel_; }
   [[nodiscard]] bool would_block() const noexcept {
     return channel_.would_block(Case::Direction::kSend);
@@ -187,29 +198,21 @@ template <class H, class F = NoHandler>
   return RecvCase<T, F>(CaseChannel(std::forward<H>(channel)), std::move(handler));
 }
 
+/// A type of which a case keeps a copy even of an rvalue: moving is copying.
+template <class T>
+concept CopiesAsItMoves = std::is_trivially_copyable_v<T> && std::copy_constructible<T>;
+
 /// A case that sends `value` to `channel`, a Channel<T> or Sender<T>, and then calls handler().
 /// Borrows a handle that is an lvalue; owns a temporary.
 ///
-/// | value        | the case has  | if the case is chosen |
-/// |--------------|---------------|-----------------------|
-/// | lvalue       | a reference   | moves from the value  |
-/// | const lvalue | a copy        | sends the copy        |
-/// | rvalue       | the value     | sends the value       |
-template <class H, class F = NoHandler>
-  requires SendingHandle<std::remove_cvref_t<H>>
-[[nodiscard]] auto on_send(H&& channel, typename std::remove_cvref_t<H>::value_type& value,
-                           F handler = {}) {
-  using T = typename std::remove_cvref_t<H>::value_type;
-  return SendCase<T&, F>(CaseChannel(std::forward<H>(channel)), value, std::move(handler));
-}
-template <class H, class F = NoHandler>
-  requires SendingHandle<std::remove_cvref_t<H>>
-[[nodiscard]] auto on_send(H&& channel, typename std::remove_cvref_t<H>::value_type&& value,
-                           F handler = {}) {
-  using T = typename std::remove_cvref_t<H>::value_type;
-  return SendCase<T, F>(CaseChannel(std::forward<H>(channel)), std::move(value),
-                        std::move(handler));
-}
+/// | value  | the case has | if the case is chosen | otherwise                    |
+/// |--------|--------------|-----------------------|------------------------------|
+/// | lvalue | a copy       | sends the copy        | drops the copy               |
+/// | rvalue | a reference  | moves from the value  | leaves the value as it was   |
+///
+/// So `std::move(x)` is needed where T cannot be copied, or should not be. An rvalue must outlive
+/// the case: keep no case that was made of a temporary, except in a Selector, which takes the
+/// value. (Of a trivially copyable T the case always has a copy.)
 template <class H, class F = NoHandler>
   requires SendingHandle<std::remove_cvref_t<H>> &&
       std::copy_constructible<typename std::remove_cvref_t<H>::value_type>
@@ -218,38 +221,47 @@ template <class H, class F = NoHandler>
   using T = typename std::remove_cvref_t<H>::value_type;
   return SendCase<T, F>(CaseChannel(std::forward<H>(channel)), T(value), std::move(handler));
 }
-
-/// A case that is chosen, and calls handler(), if no other case is ready within `length` from the
-/// call of on_timeout().
-template <class F = NoHandler>
-[[nodiscard]] auto on_timeout(Duration length, F handler = {}) {
-  return DeadlineCase<F>{Deadline::after(now(), length), std::move(handler)};
-}
-
-/// A case that is chosen, and calls handler(), if no other case is ready at once.
-template <class F = NoHandler>
-[[nodiscard]] auto otherwise(F handler = {}) {
-  return DeadlineCase<F>{Deadline::now(), std::move(handler)};
-}
-
-/// Waits until one of the cases can proceed, performs it, runs its handler, and returns its index
-/// among the arguments. Errors: see the top of this file. Without any case it waits for ever.
-template <SelectCase... Cases>
-int select(Cases&&... cases) {
-  constexpr std::size_t kCount = kChannelCases<Cases...>;
-  if constexpr (kCount == 0) {
-    return select_together(true, cases...);
-  } else if constexpr (sizeof...(Cases) > 64) {
-    return select_together(false, cases...);
-  } else if constexpr (kCount == 1) {
-    if constexpr (sizeof...(Cases) > 1) {
-      const int place = otherwise_at_once(cases...);
-      if (place >= 0) return act_on_deadline(place, cases...);
-    }
-    return select_one(cases...);
-  } else {
-    return select_several(cases...);
+template <class H, class F = NoHandler>
+  requires SendingHandle<std::remove_cvref_t<H>> &&
+      (!CopiesAsItMoves<typename std::remove_cvref_t<H>::value_type>) [[nodiscard]] auto on_send(
+          H&& channel, typename std::remove_cvref_t<H>::value_type&& value LEAT_LIFETIME_BOUND,
+          F handler = {}) {
+    using T = typename std::remove_cvref_t<H>::value_type;
+    // NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): moved from when chosen
+    return SendCase<T&, F>(CaseChannel(std::forward<H>(channel)), value, std::move(handler));
   }
-}
+
+  /// A case that is chosen, and calls handler(), if no other case is ready within `length` from the
+  /// call of on_timeout().
+  template <class F = NoHandler>
+  [[nodiscard]] auto on_timeout(Duration length, F handler = {}) {
+    return DeadlineCase<F>{Deadline::after(now(), length), std::move(handler)};
+  }
+
+  /// A case that is chosen, and calls handler(), if no other case is ready at once.
+  template <class F = NoHandler>
+  [[nodiscard]] auto otherwise(F handler = {}) {
+    return DeadlineCase<F>{Deadline::now(), std::move(handler)};
+  }
+
+  /// Waits until one of the cases can proceed, performs it, runs its handler, and returns its index
+  /// among the arguments. Errors: see the top of this file. Without any case it waits for ever.
+  template <SelectCase... Cases>
+  int select(Cases&&... cases) {
+    constexpr std::size_t kCount = kChannelCases<Cases...>;
+    if constexpr (kCount == 0) {
+      return select_together(true, cases...);
+    } else if constexpr (sizeof...(Cases) > 64) {
+      return select_together(false, cases...);
+    } else if constexpr (kCount == 1) {
+      if constexpr (sizeof...(Cases) > 1) {
+        const int place = otherwise_at_once(cases...);
+        if (place >= 0) return act_on_deadline(place, cases...);
+      }
+      return select_one(cases...);
+    } else {
+      return select_several(cases...);
+    }
+  }
 
 }  // namespace leat

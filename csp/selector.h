@@ -10,9 +10,8 @@
 //
 // Thread safety: a Selector is used by one fiber or thread at a time. Its handlers may change it.
 //
-// Ownership and lifetime: a Selector owns its cases and keeps their channels alive. A case that
-// borrows a value needs that value for as long as the case is in the list. Only add() and set()
-// allocate; selecting does not.
+// Ownership and lifetime: a Selector owns its cases with their values, and keeps their channels
+// alive. Only add() and set() allocate; selecting does not.
 //
 // Errors: those of select.h; std::out_of_range for an index that add() has not returned;
 // std::length_error for too many cases.
@@ -34,8 +33,7 @@ namespace leat {
 /// A list of on_recv and on_send cases to select over, again and again.
 ///
 /// Each case has an index, in the order of add(). A disabled case is never ready. An on_send case
-/// that owns its value is disabled once it has been chosen, because its value is gone. An on_send
-/// case that borrows a variable sends the value that the variable holds when the case is chosen.
+/// is disabled once it has been chosen, because its value is gone; set() gives it the next one.
 ///
 /// Cost: O(n log n) for n cases.
 class Selector {
@@ -47,15 +45,13 @@ class Selector {
   template <SelectCase C>
   std::size_t add(C one) {
     static_assert(C::kIsChannelCase, "timeouts are select_until, otherwise is try_select");
-    one.own();
-    return add_erased(std::make_shared<Erased<C>>(std::move(one)));
+    return add_erased(erase(std::move(one).owned()));
   }
   /// Replaces the case at `index`. Throws std::out_of_range.
   template <SelectCase C>
   void set(std::size_t index, C one) {
     static_assert(C::kIsChannelCase, "timeouts are select_until, otherwise is try_select");
-    one.own();
-    entries_.at(index) = std::make_shared<Erased<C>>(std::move(one));
+    entries_.at(index) = erase(std::move(one).owned());
   }
   /// Disables the case at `index` until set() replaces it. Throws std::out_of_range.
   void disable(std::size_t index) { entries_.at(index).reset(); }
@@ -93,12 +89,16 @@ class Selector {
     explicit Erased(C one) : case_(std::move(one)) {}
     void describe(Case& one) noexcept override { case_.describe(one); }
     void act(const Case& chosen) override { case_.act(chosen); }
-    [[nodiscard]] bool once() const noexcept override { return C::kOwnsValue; }
+    [[nodiscard]] bool once() const noexcept override { return C::kOnce; }
 
    private:
     C case_;
   };
 
+  template <class C>
+  static std::shared_ptr<Entry> erase(C&& owned) {
+    return std::make_shared<Erased<C>>(std::move(owned));
+  }
   std::size_t add_erased(std::shared_ptr<Entry> entry);
   std::optional<std::size_t> select_by(Deadline deadline);
 

@@ -1,4 +1,5 @@
-// Lock contracts on declarations, checked by clang's -Wthread-safety and ignored elsewhere.
+// Lock contracts on declarations, and what a parameter must outlive: checked by clang, ignored
+// elsewhere.
 #pragma once
 
 #if defined(__clang__)
@@ -15,4 +16,11 @@
 #define LEAT_ACQUIRE(...) LEAT_THREAD_ANNOTATION(acquire_capability(__VA_ARGS__))
 #define LEAT_RELEASE(...) LEAT_THREAD_ANNOTATION(release_capability(__VA_ARGS__))
 #define LEAT_TRY_ACQUIRE(...) LEAT_THREAD_ANNOTATION(try_acquire_capability(__VA_ARGS__))
+// The value that is returned refers to this parameter.
+#if defined(__clang__)
+#define LEAT_LIFETIME_BOUND [[clang::lifetimebound]]
+#else
+#define LEAT_LIFETIME_BOUND
+#endif
+
 #define LEAT_NO_THREAD_SAFETY_ANALYSIS LEAT_THREAD_ANNOTATION(no_thread_safety_analysis)

@@ -252,7 +252,7 @@ void Consumer::forward(const Offers& offers) {
     lease->slot().due = offers.stream;
     if (offers.batches.stats().receivers == 0)
       lease->slot().use.waited = Duration::zero();  // nobody waited
-    select(on_send(offers.batches, *lease), offers.on_stop());
+    select(on_send(offers.batches, *std::move(lease)), offers.on_stop());
   }
 }
 

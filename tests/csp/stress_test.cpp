@@ -161,16 +161,17 @@ TEST(Stress, SelectsMeetEachOtherOnSeveralChannels) {
                 Counted value(i);
                 switch (f % 3) {
                   case 0:
-                    select(on_send(a, value, sent), on_send(b, Counted(i), sent),
+                    select(on_send(a, std::move(value), sent), on_send(b, Counted(i), sent),
                            on_recv(d, received), on_timeout(i % 20 * 1us));
                     break;
                   case 1:
-                    select(on_recv(b, received), on_recv(a, received), on_send(d, value, sent),
-                           on_timeout(i % 30 * 1us));
+                    select(on_recv(b, received), on_recv(a, received),
+                           on_send(d, std::move(value), sent), on_timeout(i % 30 * 1us));
                     break;
                   default:
-                    select(on_recv(b, received), on_send(b, value, sent), on_send(a, value, sent),
-                           on_recv(a, received), on_timeout(i % 10 * 1us));
+                    select(on_recv(b, received), on_send(b, std::move(value), sent),
+                           on_send(a, std::move(value), sent), on_recv(a, received),
+                           on_timeout(i % 10 * 1us));
                 }
               }
             });
@@ -200,8 +201,8 @@ TEST(Stress, CloseMeetsSelects) {
                   for (;;) {
                     if (f % 2 == 0) {
                       Counted next(f);
-                      select(on_send(a, next, [&] { ++ledger.sent; }),
-                             on_send(b, next, [&] { ++ledger.sent; }));
+                      select(on_send(a, std::move(next), [&] { ++ledger.sent; }),
+                             on_send(b, std::move(next), [&] { ++ledger.sent; }));
                     } else {
                       bool open = true;
                       const auto received = [&](std::optional<Counted> v) {

@@ -76,7 +76,7 @@ TEST(ChannelClose, WakesBlockedSelects) {
         until_idle();
         c.close();
       });
-      EXPECT_THROW(select(on_recv(a), on_send(c, value)), ChannelClosed);
+      EXPECT_THROW(select(on_recv(a), on_send(c, std::move(value))), ChannelClosed);
       EXPECT_EQ(value.number(), 4);
     });
     until_idle();

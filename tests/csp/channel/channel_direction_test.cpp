@@ -149,7 +149,7 @@ static_assert(Sends<Only> && TriesToSend<Only> && SendsUntil<Only> && StandsInOn
 static_assert(SendsLvalues<Both> && !SendsLvalues<Only> && !SendsLvalues<Sender<Counted>>);
 static_assert(SendsCopies<Both> && !SendsCopies<Only> && !SendsCopies<Sender<Counted>>);
 static_assert(StandsInOnSendWithACopy<Both> && !StandsInOnSendWithACopy<Only>);
-static_assert(StandsInOnSendWithAnLvalue<Only>);  // it is borrowed
+static_assert(!StandsInOnSendWithAnLvalue<Only> && StandsInOnSend<Channel<OnlyMoveConstructible>>);
 static_assert(Sends<Channel<OnlyMoveConstructible>> &&
               !SendsCopies<Channel<OnlyMoveConstructible>>);
 

@@ -134,23 +134,37 @@ TEST(Select, AReadyCaseWinsOverATimeoutOfZero) {
   });
 }
 
-TEST(Select, BorrowsAnLvalueAndMovesFromItOnlyIfChosen) {
+TEST(Select, MovesFromAnRvalueOnlyIfChosen) {
   run_each([] {
     Channel<std::unique_ptr<int>> c(1);
     auto value = std::make_unique<int>(1);
     c.send(nullptr);
-    EXPECT_EQ(select(on_send(c, value), otherwise()), 1);
+    EXPECT_EQ(select(on_send(c, std::move(value)), otherwise()), 1);
     EXPECT_NE(value, nullptr);
-    EXPECT_EQ(select(on_send(c, value), on_timeout(1ms)), 1);
+    EXPECT_EQ(select(on_send(c, std::move(value)), on_timeout(1ms)), 1);
     EXPECT_NE(value, nullptr);
     static_cast<void>(c.recv());
-    EXPECT_EQ(select(on_send(c, value), otherwise()), 0);
+    EXPECT_EQ(select(on_send(c, std::move(value)), otherwise()), 0);
     EXPECT_EQ(value, nullptr);
     EXPECT_EQ(**c.recv(), 1);
   });
 }
 
-TEST(Select, OwnsAnRvalueAndFreesItIfNotChosen) {
+// A regression: the case moved from the variable, and the second value was empty.
+TEST(Select, CopiesAnLvalueAsSendDoes) {
+  run_each([] {
+    Channel<std::string> c(2);
+    std::string value = "a value that is too long to be kept inside of the string";
+    const std::string expected = value;
+    EXPECT_EQ(select(on_send(c, value), on_recv(Channel<int>())), 0);
+    EXPECT_EQ(select(on_send(c, value)), 0);
+    EXPECT_EQ(value, expected);
+    EXPECT_EQ(c.recv(), expected);
+    EXPECT_EQ(c.recv(), expected);
+  });
+}
+
+TEST(Select, FreesAnRvalueThatIsNotChosen) {
   run_each([] {
     Channel<Counted> c(1);
     EXPECT_EQ(select(on_send(c, Counted(1)), otherwise()), 0);

@@ -60,7 +60,7 @@ bool offer(const Channel<T>& c, const T& value, Way way) {
     sent = status == ChannelStatus::ok;
     EXPECT_EQ(status, sent ? ChannelStatus::ok : ChannelStatus::would_block);
   } else {
-    sent = select(on_send(c, copy), otherwise()) == 0;
+    sent = select(on_send(c, std::move(copy)), otherwise()) == 0;
   }
   if (!sent) {
     EXPECT_EQ(copy, value);  // NOLINT(bugprone-use-after-move): that is the promise

@@ -293,7 +293,7 @@ std::string request(TaskGroup& group, bool by_select) {
   group.go([=] {
     Response response{std::make_unique<std::string>("not found"), Counted(404)};
     if (by_select) {
-      select(on_send(answer, response), on_recv(done));
+      select(on_send(answer, std::move(response)), on_recv(done));
     } else {
       answer.send(std::move(response));
     }

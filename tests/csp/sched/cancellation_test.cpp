@@ -131,7 +131,7 @@ TEST(Cancellation, AnUnsentValueIsStillTheCallers) {
     Counted sent(1);
     Counted selected(2);
     EXPECT_TRUE(is_cancelled_in([&] { c.send(std::move(sent)); }));
-    EXPECT_TRUE(is_cancelled_in([&] { select(on_send(c, selected)); }));
+    EXPECT_TRUE(is_cancelled_in([&] { select(on_send(c, std::move(selected))); }));
     EXPECT_EQ(sent.number(), 1);
     EXPECT_EQ(selected.number(), 2);
   });
