@@ -93,7 +93,7 @@ class BoostFiberWaiter final : public Waiter {
 class BoostFiberGuests {
  public:
   /// Begins for the calling thread. Throws std::logic_error on a fiber of Leat.
-  BoostFiberGuests()
+  [[nodiscard]] BoostFiberGuests()
       : previous_(set_guest_wait([](void (*operation)(void*, Waiter&), void* argument) {
           BoostFiberWaiter waiter;
           operation(argument, waiter);

@@ -35,12 +35,12 @@ class SchedulerCore;
 class TaskGroup {
  public:
   /// A group of the calling fiber's scheduler. Throws std::logic_error on a plain thread.
-  TaskGroup();
+  [[nodiscard]] TaskGroup();
   /// A group of `scheduler`; a plain thread may make it and wait for it. The group may outlive the
   /// scheduler, which cancels and joins the group's fibers when it ends.
-  explicit TaskGroup(Scheduler& scheduler);
+  [[nodiscard]] explicit TaskGroup(Scheduler& scheduler);
   /// As the constructor above, given the scheduler's core (Scheduler::core()). Not null.
-  explicit TaskGroup(std::shared_ptr<SchedulerCore> scheduler);
+  [[nodiscard]] explicit TaskGroup(std::shared_ptr<SchedulerCore> scheduler);
   ~TaskGroup();
   TaskGroup(const TaskGroup&) = delete;
   TaskGroup& operator=(const TaskGroup&) = delete;

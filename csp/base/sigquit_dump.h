@@ -15,7 +15,7 @@ namespace leat {
 /// thread can be started.
 class SigquitDump {
  public:
-  explicit SigquitDump(std::function<std::string()> describe);
+  [[nodiscard]] explicit SigquitDump(std::function<std::string()> describe);
   ~SigquitDump();
   SigquitDump(const SigquitDump&) = delete;
   SigquitDump& operator=(const SigquitDump&) = delete;

@@ -17,7 +17,7 @@ void prepare_stack_overflow_report() noexcept;
 /// the thread handles signals on a separate stack. It keeps the signal stack that it has, if any.
 class SignalStack {
  public:
-  explicit SignalStack(const Worker& worker);
+  [[nodiscard]] explicit SignalStack(const Worker& worker);
   ~SignalStack();
   SignalStack(const SignalStack&) = delete;
   SignalStack& operator=(const SignalStack&) = delete;

@@ -57,7 +57,7 @@ inline void tsan_acquire([[maybe_unused]] void* object) noexcept {
 /// its synchronisation. For the worker's own state, which its fibers use in turn.
 class TsanIgnoreScope {
  public:
-  TsanIgnoreScope() noexcept {
+  [[nodiscard]] TsanIgnoreScope() noexcept {
 #if defined(LEAT_TSAN)
     AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
     AnnotateIgnoreWritesBegin(__FILE__, __LINE__);

@@ -74,7 +74,9 @@ class LEAT_CAPABILITY("mutex") SpinLock {
 /// Holds a SpinLock for a scope.
 class LEAT_SCOPED_CAPABILITY SpinLockGuard {
  public:
-  explicit SpinLockGuard(SpinLock& lock) noexcept LEAT_ACQUIRE(lock) : lock_(lock) { lock_.lock(); }
+  [[nodiscard]] explicit SpinLockGuard(SpinLock& lock) noexcept LEAT_ACQUIRE(lock) : lock_(lock) {
+    lock_.lock();
+  }
   ~SpinLockGuard() LEAT_RELEASE() { lock_.unlock(); }
   SpinLockGuard(const SpinLockGuard&) = delete;
   SpinLockGuard& operator=(const SpinLockGuard&) = delete;
@@ -87,7 +89,8 @@ class LEAT_SCOPED_CAPABILITY SpinLockGuard {
 /// clang's analysis the lock is held throughout.
 class SpinUnlockGuard {
  public:
-  explicit SpinUnlockGuard(SpinLock& lock) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS : lock_(lock) {
+  [[nodiscard]] explicit SpinUnlockGuard(SpinLock& lock) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS
+      : lock_(lock) {
     lock_.unlock();
   }
   ~SpinUnlockGuard() LEAT_NO_THREAD_SAFETY_ANALYSIS { lock_.lock(); }

@@ -32,7 +32,7 @@ constexpr int kLooksPerSecond = 10;
 class LiveScreen {
  public:
   /// `fd` stays the caller's. Throws std::invalid_argument if it is not open for writing.
-  explicit LiveScreen(int fd);
+  [[nodiscard]] explicit LiveScreen(int fd);
   ~LiveScreen();
   LiveScreen(const LiveScreen&) = delete;
   LiveScreen& operator=(const LiveScreen&) = delete;
@@ -66,7 +66,7 @@ class LiveView {
   using Text = std::function<std::vector<std::string>(const LiveStyle& style)>;
 
   /// Throws std::invalid_argument as LiveScreen does.
-  LiveView(int fd, Text text);
+  [[nodiscard]] LiveView(int fd, Text text);
   ~LiveView() { end_.set_value(); }
 
  private:

@@ -26,7 +26,7 @@ namespace leat::feeder {
 class GuardedRange {
  public:
   /// Throws leat::Error if the handler cannot be installed.
-  GuardedRange(const std::byte* data, std::size_t size);
+  [[nodiscard]] GuardedRange(const std::byte* data, std::size_t size);
   ~GuardedRange();
   GuardedRange(const GuardedRange&) = delete;
   GuardedRange& operator=(const GuardedRange&) = delete;

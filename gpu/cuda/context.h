@@ -44,7 +44,8 @@ class Context {
   class Scope {
    public:
     enum class CaptureMode : bool { kCallers, kRelaxed };
-    explicit Scope(const Context& context, CaptureMode mode = CaptureMode::kRelaxed) noexcept;
+    [[nodiscard]] explicit Scope(const Context& context,
+                                 CaptureMode mode = CaptureMode::kRelaxed) noexcept;
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;

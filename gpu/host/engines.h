@@ -42,7 +42,9 @@ class Engine {
   template <class F>
   TimePoint run(TimePoint ready, Duration modelled_time, F&& work) {
     struct Turn {
-      explicit Turn(Engine& e) : engine(e) { static_cast<void>(engine.token_.recv()); }
+      [[nodiscard]] explicit Turn(Engine& e) : engine(e) {
+        static_cast<void>(engine.token_.recv());
+      }
       ~Turn() { static_cast<void>(engine.token_.try_send(Token{})); }  // there is room for it
       Turn(const Turn&) = delete;
       Turn& operator=(const Turn&) = delete;

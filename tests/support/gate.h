@@ -21,7 +21,7 @@ namespace leat::support {
 
 class Gate {
  public:
-  explicit Gate(const gpu::StreamRef& stream) {
+  [[nodiscard]] explicit Gate(const gpu::StreamRef& stream) {
     stream.launch_host([opened = Receiver<Nothing>(opened_)] { static_cast<void>(opened.recv()); });
   }
   ~Gate() { open(); }

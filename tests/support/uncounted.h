@@ -25,7 +25,7 @@ __attribute__((noinline, no_sanitize("thread"))) inline void set_allocating(
 /// meanwhile: it might go on on another thread.
 class Counting {
  public:
-  explicit Counting(bool counted) noexcept : before_(allocating()) {
+  [[nodiscard]] explicit Counting(bool counted) noexcept : before_(allocating()) {
     set_allocating({.counted = counted, .exhausted = before_.exhausted});
   }
   ~Counting() { set_allocating(before_); }

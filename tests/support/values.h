@@ -42,7 +42,7 @@ class OnlyMoveConstructible {
 /// Sets a flag when it goes: proves that a scope was unwound.
 class AtExit {
  public:
-  explicit AtExit(std::atomic<int>& count) noexcept : count_(count) {}
+  [[nodiscard]] explicit AtExit(std::atomic<int>& count) noexcept : count_(count) {}
   AtExit(const AtExit&) = delete;
   AtExit& operator=(const AtExit&) = delete;
   ~AtExit() { ++count_; }

@@ -78,7 +78,7 @@ constexpr std::size_t kErrorBytes = 1024;
 /// While it lives, the calling thread is in a read function, whose error text it holds.
 class InRead {
  public:
-  InRead() noexcept;
+  [[nodiscard]] InRead() noexcept;
   ~InRead();
   InRead(const InRead&) = delete;
   InRead& operator=(const InRead&) = delete;
@@ -92,7 +92,7 @@ class InRead {
 /// object is in use already.
 class OnlyUser {
  public:
-  OnlyUser(std::atomic<bool>& in_use, const char* function);
+  [[nodiscard]] OnlyUser(std::atomic<bool>& in_use, const char* function);
   ~OnlyUser() { in_use_.store(false, std::memory_order_release); }
   OnlyUser(const OnlyUser&) = delete;
   OnlyUser& operator=(const OnlyUser&) = delete;
