@@ -39,17 +39,24 @@ class ChannelClosed : public std::logic_error {
 
 /// The calling fiber was asked to stop, and waits or would have to wait. Sticky: the next wait
 /// throws it again. Not derived from std::exception.
+///
+/// While an exception unwinds the fiber, waits do not throw it: a destructor may wait, to give
+/// something back. Such a wait lasts until it has succeeded. In a Deadlock it ends the program,
+/// which first prints the report. A destructor that waits where no exception unwinds needs a
+/// Shield.
 class Cancelled {};
 
-/// Every fiber of a run() is parked, and nothing can wake one. what() lists the fibers, what each
-/// one waits for, and a cycle, where mutexes, joins or full groups make one. run() cancels and
+/// Every fiber of a run() waits, and nothing in sight can wake one. what() lists the fibers, what
+/// each one waits for, and a cycle, where mutexes, joins or full groups make one. run() cancels and
 /// joins the fibers before it throws. If they are shielded and cancellation moves none of them,
 /// their shields give way.
 ///
-/// run() throws it only if the deadlock is certain. The fibers continue to wait if
+/// run() throws it after SchedulerOptions::deadlock_after (1 s) without any progress; with a
+/// virtual clock at once. A plain thread that uses one of their objects for the first time
+/// meanwhile wakes them as any other. The fibers continue to wait, however long, if
 ///  - a timer or a call of blocking() is pending;
 ///  - a fiber waits for a device event that does not come from the run's own fibers;
-///  - an OutsideWork lives;
+///  - an OutsideWork lives: for a thread that takes longer than deadlock_after to come;
 ///  - a plain thread, or a fiber of another scheduler, has ever used an object that a fiber waits
 ///    on (a channel, a mutex, a semaphore...): that thread or fiber may still wake the fiber that
 ///    waits. Calls that only read a figure do not count: size(), stats(), available(),

@@ -22,7 +22,7 @@ template <class Enqueue, class Dequeue>
 LEAT_INLINE int park_fiber(Worker& worker, const Wait& what, Deadline deadline, Enqueue&& enqueue,
                            Dequeue&& dequeue) {
   Fiber& fiber = *worker.running();
-  fiber.begin(what);
+  fiber.begin_here(worker, what);
   const HeldLocks held = enqueue(fiber);
   fiber.park_here(worker, deadline, held);
   const int outcome = fiber.outcome();

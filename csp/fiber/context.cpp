@@ -43,6 +43,7 @@ void Context::adopt_current_thread() noexcept {
 }
 
 LEAT_SWITCHES void Context::prepare(StackSpan stack, Entry entry, void* argument) noexcept {
+  exceptions_ = {};  // a context whose stack was taken over was not discarded
   stack_ = stack;
   entry_ = entry;
   argument_ = argument;

@@ -50,6 +50,8 @@ class Context {
   void take_over_from(Context& ended) noexcept;
 
   [[nodiscard]] const StackSpan& stack() const noexcept { return stack_; }
+  /// Whether an exception unwinds it: it is in a destructor. While it is not current.
+  [[nodiscard]] bool unwinds() const noexcept { return exceptions_.uncaught > 0; }
 
   /// Saves the current execution in *this and continues `to`. Returns after a switch back to *this.
   /// `thread` is exceptions_of_thread(), which takes too long to be called at every switch.

@@ -77,6 +77,8 @@ __attribute__((noinline)) void Fiber::run_body() noexcept {
   body_ = {};
 }
 
+void Fiber::begin(const Wait& wait) noexcept { begin_here(*worker_.get(), wait); }
+
 void Fiber::park(Deadline deadline, const HeldLocks& held) noexcept {
   park_here(*worker_.get(), deadline, held);
 }
@@ -113,16 +115,13 @@ void Fiber::yield() noexcept {
   worker.leave(*this, Worker::SwitchReason::kYield);
 }
 
-bool Fiber::deliver_cancel() noexcept {
-  int undecided = kUndecided;  // another value while the fiber is shielded
-  // acquire: as claim().
-  return decision_.compare_exchange_strong(undecided, kCancelled, std::memory_order_acquire,
-                                           std::memory_order_relaxed);
-}
+bool Fiber::deliver_cancel() noexcept { return claim_as_cancelled(); }
 
 bool Fiber::break_wait(DeadlockStep step) noexcept {
   if (!undecided()) return false;
-  return step >= step_that_breaks(wait_.reason) && claim(kCancelled);
+  const DeadlockStep breaks =
+      context_.unwinds() ? DeadlockStep::kBreakDestructors : step_that_breaks(wait_.reason);
+  return step >= breaks && claim(kCancelled);
 }
 
 std::uint64_t Fiber::random() noexcept { return mix(random_ += kRandomStep); }

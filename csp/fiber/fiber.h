@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -37,7 +38,7 @@ enum class DeadlockStep : std::uint8_t {
   kCancel,      // every fiber is asked to stop; shielded waits go on
   kBreakWaits,  // shields give way in waits for an action of another fiber: channels, locks...
   kBreakJoins,  // and in waits for the end of something: joins, device events
-  kBreakDestructors,  // and in joins of destructors, where the exception terminates the program
+  kBreakDestructors,  // and in destructors, where the exception terminates the program
 };
 
 class alignas(64) Fiber final : public Waiter {
@@ -49,10 +50,9 @@ class alignas(64) Fiber final : public Waiter {
   explicit Fiber(SchedulerCore& core) noexcept : Waiter(true), core_(core) {}
 
   // As a Waiter:
-  void begin(const Wait& wait) noexcept {
-    parked_.store(false, std::memory_order_relaxed);
-    Waiter::begin(wait, shields_ > 0);
-  }
+  void begin(const Wait& wait) noexcept;
+  /// begin(), inlined: worker_switch.h. `worker` is the one that the fiber runs on.
+  void begin_here(const Worker& worker, const Wait& wait) noexcept;
   void park(Deadline deadline, const HeldLocks& held) noexcept override;
   /// park(), inlined: worker_switch.h. `worker` is the one that the fiber runs on.
   void park_here(Worker& worker, Deadline deadline, const HeldLocks& held) noexcept;
@@ -76,9 +76,11 @@ class alignas(64) Fiber final : public Waiter {
   // fiber that has not run yet needs only request_cancel().
 
   /// Returns whether a wait of this fiber would end at once because the fiber was cancelled. Called
-  /// by the fiber itself.
+  /// by the fiber itself. Never while an exception unwinds the fiber: a second one, which leaves a
+  /// destructor, would end the program.
   [[nodiscard]] bool shall_stop() const noexcept {
-    return cancel_requested_.load(std::memory_order_relaxed) && shields_ == 0;
+    return cancel_requested_.load(std::memory_order_relaxed) && shields_ == 0 &&
+           std::uncaught_exceptions() == 0;
   }
   void request_cancel() noexcept { cancel_requested_.store(true, std::memory_order_relaxed); }
   /// True if that has ended a wait: the caller then owes ready_once_parked(), which it calls
@@ -124,6 +126,13 @@ class alignas(64) Fiber final : public Waiter {
   void run_body() noexcept;
   void wait_until_parked() const noexcept;
   void ready_from_outside() noexcept;
+  /// Decides the present wait as cancelled. False if it is decided already, or shielded.
+  bool claim_as_cancelled() noexcept {
+    int undecided = kUndecided;  // another value while the fiber is shielded
+    // acquire: as claim().
+    return decision_.compare_exchange_strong(undecided, kCancelled, std::memory_order_acquire,
+                                             std::memory_order_relaxed);
+  }
 
   // A park and a wake-up touch the first two cache lines only.
   SchedulerCore& core_;

@@ -78,6 +78,12 @@ class Worker {
   /// elsewhere.
   [[nodiscard]] bool may_go_on() noexcept;
 
+  /// Whether an exception unwinds the present fiber. Costs a load. Hidden from the race detector:
+  /// the record is the thread's, whose fibers it takes for several threads.
+  [[nodiscard]] __attribute__((no_sanitize("thread"))) bool unwinds() const noexcept {
+    return exceptions_.get()->uncaught > 0;
+  }
+
   /// The time when slices were last sampled. Costs a load; for figures in reports.
   [[nodiscard]] Cycles coarse_now() const noexcept { return sampled_at_.get(); }
 

@@ -125,14 +125,20 @@ LEAT_INLINE void Fiber::ready_from(Worker* worker) noexcept {
   }
 }
 
+// The destructors of a fiber that unwinds are shielded: what they threw would end the program.
+LEAT_INLINE void Fiber::begin_here(const Worker& worker, const Wait& wait) noexcept {
+  parked_.store(false, std::memory_order_relaxed);
+  Waiter::begin(wait, shields_ > 0 || worker.unwinds());
+}
+
 LEAT_INLINE void Fiber::park_here(Worker& worker, Deadline deadline,
                                   const HeldLocks& held) noexcept {
   // This fiber first publishes that it waits (begin), then reads whether it shall stop.
   // deliver_cancel() does the same in the opposite order: one of the two sees the other.
   since_.set(worker.coarse_now());
   light_fence();
-  if (__builtin_expect(cancel_requested_.load(std::memory_order_relaxed), 0) && shields_ == 0 &&
-      claim(kCancelled)) {
+  if (__builtin_expect(cancel_requested_.load(std::memory_order_relaxed), 0) &&
+      claim_as_cancelled()) {
     held.unlock_after_switch();
     return;
   }

@@ -159,5 +159,33 @@ TEST(ExceptionState, CancellationPassesThroughACatchBlockThatHasParked) {
   });
 }
 
+// A regression: a fiber's record stayed in its memory if another fiber had taken over its stack,
+// and the next fiber there began with it.
+TEST(ExceptionState, OfAFiberThatEndedIsNotTheNextOnes) {
+  struct Parks {
+    ~Parks() { sleep_for(1ns); }
+  };
+  run_each([] {
+    for (int round = 0; round < 20; ++round) {
+      TaskGroup group;
+      const auto has_none = [] { EXPECT_EQ(std::uncaught_exceptions(), 0); };
+      group.go([&] {
+        try {
+          const Parks while_it_unwinds;
+          throw Numbered{round};
+        } catch (const Numbered&) {
+        }
+        group.go(has_none);  // on the stack of this fiber, which ends
+      });
+      group.wait();
+      for (int i = 0; i < 3; ++i) {
+        group.go([] { yield(); });
+        group.go(has_none);
+      }
+      group.wait();
+    }
+  });
+}
+
 }  // namespace exception_state_test
 }  // namespace leat
