@@ -19,7 +19,8 @@
 // select takes.
 //
 // A schedule fails by
-//  - an exception that leaves f or run() (Deadlock among them) and was not expected,
+//  - an exception that leaves f or run() and was not expected: Deadlock among them, which is thrown
+//    at once, so that a wait for a SimulatedThread needs an OutsideWork,
 //  - LEAT_ASSERT, or std::terminate,
 //  - a hang: the run has not ended, and no thread can continue,
 //  - more than max_steps steps.

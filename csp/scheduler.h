@@ -22,12 +22,13 @@
 // the group failed, because the group's owner left, or because run() ends. An operation of a
 // cancelled fiber throws Cancelled where it would have to wait, and so does the next such
 // operation. An operation that a peer has completed returns normally. Do not catch Cancelled:
-// destructors clean up.
+// destructors clean up. While they do, their own waits are shielded (error.h).
 //
 // Errors: an exception that leaves a fiber of go() stops the root group, and run() or
 // Scheduler::join() rethrows it.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -59,11 +60,17 @@ struct SchedulerOptions {
   /// While the scheduler lives, SIGQUIT (Ctrl-\) prints dump() to stderr and does not end the
   /// process.
   bool dump_on_sigquit = false;
-  /// Decides which of several ready cases a select takes. With one worker and a virtual clock, a
-  /// seed other than 0 also decides which of the fibers that can run comes next. Then equal seeds
-  /// give equal runs: a loop over seeds finds an order in which a program fails, and the same seed
-  /// repeats that order.
+  /// Decides which of several ready cases a select takes. 0: another seed for each scheduler, from
+  /// the operating system; with a virtual clock always the same.
+  ///
+  /// With one worker and a virtual clock, a seed other than 0 also decides which of the fibers that
+  /// can run comes next. Then equal seeds give equal runs: a loop over seeds finds an order in
+  /// which a program fails, and the same seed repeats that order.
   std::uint64_t seed = 0;
+  /// How long all fibers of a run() wait, with nothing in sight to wake one, before that is a
+  /// Deadlock: a plain thread may be about to use one of their channels for the first time. With a
+  /// virtual clock a Deadlock is thrown at once. At least 0.
+  Duration deadlock_after = std::chrono::seconds(1);
 };
 
 /// Options of one fiber.
@@ -85,9 +92,9 @@ struct GoOptions {
 /// and must not run on one of them.
 class Scheduler {
  public:
-  /// Starts the workers. An idle scheduler makes no wake-ups. Throws std::invalid_argument for a
-  /// number of workers out of range, std::logic_error for a VirtualClock that is in use,
-  /// leat::Error if a thread cannot be started.
+  /// Starts the workers. An idle scheduler makes no wake-ups. Throws std::invalid_argument for an
+  /// option out of range, std::logic_error for a VirtualClock that is in use, leat::Error if a
+  /// thread cannot be started.
   explicit Scheduler(const SchedulerOptions& options = {});
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
@@ -100,8 +107,9 @@ class Scheduler {
   void go(F&& body, GoOptions options = {}) {
     launch(UniqueFunction<void()>(std::forward<F>(body)), std::move(options));
   }
-  /// Waits until the root group has no fiber, then rethrows the first exception that left one.
-  /// Called on a plain thread or on a fiber of another scheduler; on a fiber of this one, throws
+  /// Waits until the root group has no fiber, then rethrows the first exception that left one. Each
+  /// exception is rethrown once: afterwards the group is as new, and fibers can be launched. Called
+  /// on a plain thread or on a fiber of another scheduler; on a fiber of this one, throws
   /// std::logic_error.
   void join();
 
@@ -126,7 +134,7 @@ class Scheduler {
 ///
 /// When `f` returns or throws, every other fiber is cancelled and joined. Then run() rethrows the
 /// first exception that left `f` or a fiber started with go(). Throws Deadlock if all fibers wait
-/// and nothing can wake one (error.h says when that is certain), Cancelled if `f` throws it without
+/// and nothing can wake one (error.h says when), Cancelled if `f` throws it without
 /// having been cancelled, std::logic_error on a fiber, and otherwise as Scheduler's constructor.
 template <class F>
 std::invoke_result_t<F&> run(F&& f, const SchedulerOptions& options = {});
@@ -157,7 +165,7 @@ void sleep_until(TimePoint at);
 class OutsideWork {
  public:
   /// Begins the outside work of the calling fiber's scheduler.
-  OutsideWork() noexcept;
+  [[nodiscard]] OutsideWork() noexcept;
   /// Ends the outside work.
   ~OutsideWork();
   OutsideWork(const OutsideWork&) = delete;
@@ -174,7 +182,7 @@ class OutsideWork {
 class Shield {
  public:
   /// Begins to shield the calling fiber.
-  Shield() noexcept;
+  [[nodiscard]] Shield() noexcept;
   /// Ends the shield. A cancellation that came meanwhile is delivered at the next wait.
   ~Shield();
   Shield(const Shield&) = delete;

@@ -24,15 +24,18 @@
 namespace leat {
 namespace {
 
-// `fiber`: the caller. Plain threads share one sequence.
+// Of the sequence that plain threads share.
+[[maybe_unused]] std::uint64_t random_of_threads() noexcept {
+  static std::atomic<std::uint64_t> counter{random_seed()};
+  return mix(counter.fetch_add(kRandomStep, std::memory_order_relaxed));
+}
+
+// `fiber`: the caller; null on a plain thread.
 std::size_t choose(std::size_t count, [[maybe_unused]] Fiber* fiber) noexcept {
 #if defined(LEAT_EXPLORE)
   return hooks::choose(count);
 #else
-  static std::atomic<std::uint64_t> counter{0};
-  const std::uint64_t random = fiber != nullptr
-                                   ? fiber->random()
-                                   : mix(counter.fetch_add(kRandomStep, std::memory_order_relaxed));
+  const std::uint64_t random = fiber != nullptr ? fiber->random() : random_of_threads();
   // The upper half of a product instead of a division; the bias is below 2^-16, for as many cases
   // as there can be, and below 2^-28 for 8.
   return ((random >> 32U) * count) >> 32U;

@@ -61,7 +61,7 @@ class Program {
             if (workers == 0) {
               f_();
             } else {
-              leat::run([this] { f_(); }, {.workers = workers});
+              leat::run([this] { f_(); }, {.workers = workers, .deadlock_after = Duration::zero()});
             }
           } catch (...) {
             if (!options_.expected || !options_.expected(std::current_exception())) throw;

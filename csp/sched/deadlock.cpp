@@ -189,12 +189,12 @@ void SchedulerCore::cancel_root_fibers() noexcept {
   cancelled.make_ready();
 }
 
-std::vector<const Fiber*> SchedulerCore::stuck_fibers() {
+bool SchedulerCore::all_stuck() noexcept {
   // A fiber that waits for something outside usually does so again, so it is checked first.
   const auto may_be_woken = [](const Fiber& fiber) {
     return fiber.live_.load(std::memory_order_acquire) && !is_stuck(fiber);
   };
-  if (not_stuck_ != nullptr && may_be_woken(*not_stuck_)) return {};
+  if (not_stuck_ != nullptr && may_be_woken(*not_stuck_)) return false;
   const Fiber* not_stuck = nullptr;
   std::uint64_t count = 0;
   fibers_.for_each_live([&](const Fiber& fiber) {
@@ -203,9 +203,13 @@ std::vector<const Fiber*> SchedulerCore::stuck_fibers() {
   });
   not_stuck_ = not_stuck;
   // A fiber that a thread outside is about to launch is counted, and not live yet.
-  if (not_stuck != nullptr || count != live_count()) return {};
+  return not_stuck == nullptr && count == live_count();
+}
+
+std::vector<const Fiber*> SchedulerCore::stuck_fibers() {
+  if (!all_stuck()) return {};
   std::vector<const Fiber*> fibers;
-  fibers.reserve(count);
+  fibers.reserve(live_count());
   fibers_.for_each_live([&](const Fiber& fiber) { fibers.push_back(&fiber); });
   return fibers;
 }
@@ -227,6 +231,16 @@ std::string SchedulerCore::dump() {
 bool SchedulerCore::seeks_deadlock() const noexcept {
   return throws_deadlock_ && !timers_may_wake() && outside_work_ == 0 &&
          deadlock_sought_at_ != progress();
+}
+
+bool SchedulerCore::deadlock_is_certain() noexcept {
+  if (clock_->is_virtual()) return true;
+  const TimePoint now = clock_->now();
+  if (const std::uint64_t seen = progress(); seen != stuck_at_) {
+    stuck_at_ = seen;
+    deadlock_at_ = Deadline::after(now, deadlock_after_).at();
+  }
+  return now >= deadlock_at_;
 }
 
 DeadlockStep SchedulerCore::next_deadlock_step() noexcept {

@@ -146,4 +146,10 @@ std::exception_ptr GroupCore::take_first_error() noexcept {
   return std::exchange(first_error_, nullptr);
 }
 
+std::exception_ptr GroupCore::restart() noexcept {
+  const SpinLockGuard guard(lock_);
+  if (is_empty()) stopped_.store(false, std::memory_order_relaxed);
+  return std::exchange(first_error_, nullptr);
+}
+
 }  // namespace leat

@@ -3,7 +3,7 @@
 //
 // Always true:
 //  - a fiber belongs to exactly one group from its launch until it is done;
-//  - stopped_ is never reset;
+//  - stopped_ is reset in restart() alone, while the root group has no fiber;
 //  - joiners are woken when the group becomes empty, after the last closure was destroyed.
 //
 // A group lists its fibers, so that stopping it takes time in proportion to its size. The root
@@ -59,6 +59,9 @@ class GroupCore : public std::enable_shared_from_this<GroupCore> {
   [[nodiscard]] std::exception_ptr first_error() const LEAT_EXCLUDES(lock_);
   /// Returns the first error and forgets it: the caller alone owns the exception.
   [[nodiscard]] std::exception_ptr take_first_error() noexcept LEAT_EXCLUDES(lock_);
+  /// For the root group, once it was joined: as take_first_error(), and if the group is still empty
+  /// it is no longer stopped. Its stop token stays signalled, which nobody has.
+  [[nodiscard]] std::exception_ptr restart() noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] std::stop_token stop_token() const { return stop_source_.get_token(); }
 
   // Links in the scheduler's list of groups; SchedulerCore::groups_lock_.

@@ -224,9 +224,10 @@ SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept {
       case Decision::kFireTimers: break;  // without lock_, below
       case Decision::kLookAgain: return Woken::kForWork;
       case Decision::kEnd: return Woken::kEnded;
-      case Decision::kSleep: return sleep_until_woken(worker);
+      case Decision::kSleep: return sleep_until_woken(worker, TimePoint::max());
+      case Decision::kSleepWhileStuck: return sleep_until_woken(worker, deadlock_at_);
       case Decision::kSleepIfNoWork:
-        return missed_work(worker) ? Woken::kForWork : sleep_until_woken(worker);
+        return missed_work(worker) ? Woken::kForWork : sleep_until_woken(worker, TimePoint::max());
     }
   }
   fire_due_timers(worker);
@@ -256,14 +257,17 @@ SchedulerCore::Decision SchedulerCore::decide_when_all_idle(Worker& worker) noex
     mark_busy(worker);
     return Decision::kLookAgain;
   }
-  if (seeks_deadlock()) {
-    const std::uint64_t before = progress();
-    mark_busy(worker);
-    // After a step, the next one follows at once if no fiber has moved on since.
-    if (!end_deadlock()) deadlock_sought_at_ = before;
-    return Decision::kLookAgain;
+  if (!seeks_deadlock()) return Decision::kSleep;
+  const std::uint64_t before = progress();
+  if (!all_stuck()) {
+    deadlock_sought_at_ = before;
+    return Decision::kSleep;
   }
-  return Decision::kSleep;
+  if (!deadlock_is_certain()) return Decision::kSleepWhileStuck;
+  mark_busy(worker);
+  // After a step, the next one follows at once if no fiber has moved on since.
+  if (!end_deadlock()) deadlock_sought_at_ = before;
+  return Decision::kLookAgain;
 }
 
 bool SchedulerCore::missed_work(Worker& worker) noexcept {
@@ -280,7 +284,7 @@ bool SchedulerCore::missed_work(Worker& worker) noexcept {
   return true;
 }
 
-SchedulerCore::Woken SchedulerCore::sleep_until_woken(Worker& worker) noexcept {
+SchedulerCore::Woken SchedulerCore::sleep_until_woken(Worker& worker, TimePoint latest) noexcept {
   // As long as the worker is idle, the word has this value: mark_busy() changes both.
   const std::uint32_t word = worker.wake_word_.load(std::memory_order_relaxed);
   bool to_look = false;
@@ -293,7 +297,7 @@ SchedulerCore::Woken SchedulerCore::sleep_until_woken(Worker& worker) noexcept {
     const TimePoint keeps_until = timekeeper_until_;
     {
       const SpinUnlockGuard unlocked(lock_);
-      Deadline until = worker.keeps_time_ ? Deadline(keeps_until) : Deadline::never();
+      Deadline until(worker.keeps_time_ ? std::min(keeps_until, latest) : latest);
       to_look = false;
       if (monitors) {
         const TimePoint next_look = SteadyClock::instance().now() + tuning::kMonitorPeriod;

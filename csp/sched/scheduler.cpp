@@ -41,7 +41,7 @@ void Scheduler::join() {
   }
   core_->home().require("a Scheduler");
   core_->root()->join();
-  if (const std::exception_ptr error = core_->root()->first_error()) std::rethrow_exception(error);
+  if (const std::exception_ptr error = core_->root()->restart()) std::rethrow_exception(error);
 }
 
 void run_main(UniqueFunction<void()> main, const SchedulerOptions& options) {

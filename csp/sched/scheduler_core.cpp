@@ -29,6 +29,12 @@ int checked_workers(int workers) {
   return workers == 0 ? usable_cpus() : workers;
 }
 
+Duration checked_deadlock_after(Duration length) {
+  if (length >= Duration::zero()) return length;
+  throw std::invalid_argument("leat: a scheduler's deadlock_after is at least 0, not " +
+                              std::to_string(length.count()) + " ns");
+}
+
 int checked_io_threads(int threads) {
   if (threads >= 1 && threads <= kMostWorkers) return threads;
   throw std::invalid_argument("leat: a scheduler has 1 to " + std::to_string(kMostWorkers) +
@@ -51,6 +57,8 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options)
       clock_(options.clock != nullptr ? static_cast<const Clock*>(options.clock)
                                       : &SteadyClock::instance()),
       worker_count_(checked_workers(options.workers)),
+      deadlock_after_(checked_deadlock_after(options.deadlock_after)),
+      seed_(options.seed != 0 || clock_->is_virtual() ? options.seed : random_seed()),
       // Spinning is useless in virtual time, and if the other thread needs this CPU.
       thresholds_(!clock_->is_virtual() && usable_cpus() > 1),
       root_(std::make_shared<GroupCore>(*this)),

@@ -97,7 +97,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   [[nodiscard]] IoPool& io_pool() noexcept { return io_pool_; }
   [[nodiscard]] const std::shared_ptr<GroupCore>& root() const noexcept { return root_; }
   [[nodiscard]] const Clock& clock() const noexcept { return *clock_; }
-  [[nodiscard]] std::uint64_t seed() const noexcept { return options_.seed; }
+  [[nodiscard]] std::uint64_t seed() const noexcept { return seed_; }
   [[nodiscard]] int worker_count() const noexcept { return worker_count_; }
   /// The process that has its threads.
   [[nodiscard]] const HomeProcess& home() const noexcept { return home_; }
@@ -195,11 +195,12 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
 
   // Steps of sleep().
   enum class Decision : std::uint8_t {
-    kFireTimers,    // a timer is due
-    kLookAgain,     // there is something to run
-    kEnd,           // the scheduler has ended
-    kSleep,         // every worker is idle
-    kSleepIfNoWork  // other workers run: one may have queued a fiber before it saw this one idle
+    kFireTimers,       // a timer is due
+    kLookAgain,        // there is something to run
+    kEnd,              // the scheduler has ended
+    kSleep,            // every worker is idle
+    kSleepWhileStuck,  // likewise, and nothing can wake a fiber: until deadlock_at_
+    kSleepIfNoWork     // other workers run: one may have queued a fiber before it saw this one idle
   };
   /// Makes the worker idle, or says why not. May drop lock_ in between (end_deadlock).
   Decision decide(Worker& worker) noexcept LEAT_REQUIRES(lock_);
@@ -208,8 +209,9 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// Whether a fiber was queued, or this worker was woken, before the others could see that it is
   /// idle. Then it is busy again. Drops lock_ in between.
   bool missed_work(Worker& worker) noexcept LEAT_REQUIRES(lock_);
-  /// Sleeps until the worker is woken or its time has come. Drops lock_ while it sleeps.
-  Woken sleep_until_woken(Worker& worker) noexcept LEAT_REQUIRES(lock_);
+  /// Sleeps until the worker is woken or its time has come, `latest` at the latest. Drops lock_
+  /// while it sleeps.
+  Woken sleep_until_woken(Worker& worker, TimePoint latest) noexcept LEAT_REQUIRES(lock_);
 
   /// Chooses an idle worker and marks it busy; the caller owes it a futex_wake(). Null if none is
   /// idle.
@@ -248,13 +250,20 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   [[nodiscard]] bool seeks_deadlock() const noexcept LEAT_REQUIRES(lock_);
   /// The step that comes next, which is harder than the last one if no fiber has moved on since.
   DeadlockStep next_deadlock_step() noexcept LEAT_REQUIRES(lock_);
+  /// Whether only fibers of this scheduler could wake each other. While no fiber runs.
+  [[nodiscard]] bool all_stuck() noexcept LEAT_REQUIRES(lock_);
   /// All fibers, or an empty list if one of them could still be woken. While no fiber runs.
   [[nodiscard]] std::vector<const Fiber*> stuck_fibers() LEAT_REQUIRES(lock_);
+  /// Whether fibers that are all stuck are a deadlock already: in virtual time, or if they have
+  /// been stuck for deadlock_after_. If not, sets deadlock_at_.
+  [[nodiscard]] bool deadlock_is_certain() noexcept LEAT_REQUIRES(lock_);
 
   const HomeProcess home_;
   const SchedulerOptions options_;
   const Clock* clock_;
   const int worker_count_;
+  const Duration deadlock_after_;
+  const std::uint64_t seed_;
   const Thresholds thresholds_;
   std::shared_ptr<GroupCore> root_;
   StackPool stacks_;  // outlives the workers: their caches give stacks back to it
@@ -294,7 +303,10 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   std::size_t outside_work_ LEAT_GUARDED_BY(lock_) = 0;
   std::uint64_t outside_progress_ LEAT_GUARDED_BY(lock_) = 0;  // counts events other than switches
   std::uint64_t deadlock_sought_at_ LEAT_GUARDED_BY(lock_) = static_cast<std::uint64_t>(-1);
-  // A fiber that could be woken when stuck_fibers() last looked.
+  // progress() when the fibers were last found stuck, and when that becomes a deadlock.
+  std::uint64_t stuck_at_ LEAT_GUARDED_BY(lock_) = static_cast<std::uint64_t>(-1);
+  TimePoint deadlock_at_ LEAT_GUARDED_BY(lock_) = TimePoint::max();
+  // A fiber that could be woken when all_stuck() last looked.
   const Fiber* not_stuck_ LEAT_GUARDED_BY(lock_) = nullptr;
   DeadlockStep deadlock_step_ LEAT_GUARDED_BY(lock_) = DeadlockStep::kCancel;
   // progress() at the last step.

@@ -18,4 +18,7 @@ inline constexpr std::uint64_t kRandomStep = 0x9E3779B97F4A7C15ULL;
   return counter ^ (counter >> 31);
 }
 
+/// A seed from the operating system: another one for each call. A system call.
+[[nodiscard]] std::uint64_t random_seed() noexcept;
+
 }  // namespace leat

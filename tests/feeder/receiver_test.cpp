@@ -163,7 +163,7 @@ TEST(FeedReceiverCredit, WhoHoldsAllLeasesAndReceivesIsInADeadlock) {
         const std::optional<Lease> held = batches.recv();
         static_cast<void>(batches.recv());
       },
-      {.workers = 1});
+      {.workers = 1, .deadlock_after = Duration::zero()});
   expect_contains(report, {"recv on channel \"batches\"", "\"forwarder\"", "\"leases to be had\""});
 }
 

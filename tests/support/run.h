@@ -14,13 +14,13 @@
 
 namespace leat::support {
 
-/// Calls body(options) with 1, 2 and 4 workers; real time.
+/// Calls body(options) with 1, 2 and 4 workers; real time. A deadlock is reported at once.
 template <class Body>
 void on_each_worker_count(Body&& body) {
   for (const int workers : {1, 2, 4}) {
     const testing::ScopedTrace trace(__FILE__, __LINE__,
                                      testing::Message() << workers << " workers");
-    body(SchedulerOptions{.workers = workers});
+    body(SchedulerOptions{.workers = workers, .deadlock_after = Duration::zero()});
   }
 }
 

@@ -1,8 +1,12 @@
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <set>
 #include <vector>
 
 #include "leat/csp/select.h"
@@ -102,19 +106,48 @@ TEST(SelectFairness, PlainThreadsChooseEquallyOften) {
   expect_frequency(first, 0.5);
 }
 
+std::vector<int> choices_of(int count) {
+  Channel<int> ready(1);
+  ready.close();
+  std::vector<int> choices;
+  for (int i = 0; i < count; ++i) choices.push_back(select(on_recv(ready), on_recv(ready)));
+  return choices;
+}
+
+// A regression: the choices of every run, and of the plain threads of every process, were the same.
+TEST(SelectFairness, WithoutASeedAnotherRunChoosesOtherwise) {
+  const auto choices = [](std::uint64_t seed) {
+    return run([] { return choices_of(100); }, {.workers = 1, .seed = seed});
+  };
+  EXPECT_NE(choices(0), choices(0));
+  EXPECT_EQ(choices(1), choices(1));
+}
+
+TEST(SelectFairnessDeathTest, ThreadsOfAnotherProcessChooseOtherwise) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  std::set<int> seen;  // eight choices of each process
+  for (int process = 0; process < 4; ++process) {
+    EXPECT_EXIT(
+        {
+          int bits = 0;
+          for (const int choice : choices_of(8)) bits = 2 * bits + choice;
+          std::exit(bits);
+        },
+        [&](int status) {
+          seen.insert(WEXITSTATUS(status));
+          return WIFEXITED(status);
+        },
+        "");
+  }
+  EXPECT_GT(seen.size(), 1U);
+}
+
 TEST(SelectFairness, EqualSeedsGiveEqualChoicesAndOthersDoNot) {
   const auto choices = [](std::uint64_t seed) {
     VirtualClock clock;
-    return run(
-        [] {
-          Channel<int> ready(1);
-          ready.close();
-          std::vector<int> result;
-          for (int i = 0; i < 100; ++i) result.push_back(select(on_recv(ready), on_recv(ready)));
-          return result;
-        },
-        {.workers = 1, .clock = &clock, .seed = seed});
+    return run([] { return choices_of(100); }, {.workers = 1, .clock = &clock, .seed = seed});
   };
+  EXPECT_EQ(choices(0), choices(0));
   EXPECT_EQ(choices(1), choices(1));
   EXPECT_NE(choices(1), choices(2));
 }

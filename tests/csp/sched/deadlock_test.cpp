@@ -154,6 +154,49 @@ TEST(Deadlock, IsNotReportedWhileATimerIsPending) {
   });
 }
 
+// A plain thread need not be in time: it uses the channel for the first time when the main fiber
+// has waited for long, and the workers sleep.
+TEST(Deadlock, IsNotReportedWhereAPlainThreadIsLate) {
+  for (const int workers : {1, 2, 4}) {
+    const Channel<int> c(1);
+    std::jthread late;
+    const auto body = [&] {
+      late = std::jthread([c] {
+        std::this_thread::sleep_for(5ms);
+        c.send(1);
+      });
+      return c.recv();
+    };
+    EXPECT_EQ(run(body, {.workers = workers, .deadlock_after = 1min}), 1);
+  }
+}
+
+TEST(Deadlock, IsReportedAfterTheGivenTimeWithoutProgress) {
+  for (const int workers : {1, 2, 4}) {
+    std::optional<TimePoint> stuck;
+    const std::string report = report_of(
+        [&] {
+          sleep_for(1ms);
+          stuck = now();
+          static_cast<void>(Channel<int>(0, "c").recv());
+        },
+        {.workers = workers, .deadlock_after = 20ms});
+    expect_in(report, "\"c\"");
+    EXPECT_GE(now() - stuck.value(), 20ms);
+  }
+}
+
+TEST(Deadlock, IsReportedAtOnceInVirtualTime) {
+  VirtualClock clock;
+  const std::string report = report_of([] { static_cast<void>(Channel<int>(0, "c").recv()); },
+                                       {.clock = &clock, .deadlock_after = Duration::max()});
+  expect_in(report, "\"c\"");
+}
+
+TEST(Deadlock, ANegativeTimeIsRefused) {
+  EXPECT_THROW(run([] {}, {.deadlock_after = -1ns}), std::invalid_argument);
+}
+
 // In the following tests a plain thread acts when virtual time has reached 1 ms: every fiber was
 // parked then, and after the sleeper has ended all are parked for good.
 
@@ -271,124 +314,6 @@ TEST(Deadlock, OfFibersThatAnotherSchedulerWakesIsNone) {
           other.join();
         },
         options);
-  });
-}
-
-// Where cancellation reaches nobody, shields give way: nothing else could end these runs.
-
-void wait_for_nobody() { static_cast<void>(Channel<int>(0, "nobody").recv()); }
-
-TEST(Deadlock, OfTheShieldedMainFiberEnds) {
-  on_each_worker_count([](const SchedulerOptions& options) {
-    const std::string report = report_of(
-        [] {
-          const Shield shield;
-          wait_for_nobody();
-        },
-        options);
-    expect_in(report, "\"main\" waits for recv on channel \"nobody\"");
-  });
-}
-
-TEST(Deadlock, OfShieldedFibersAtTheEndOfRunEnds) {
-  on_each_worker_count([](const SchedulerOptions& options) {
-    std::atomic<int> unwound = 0;
-    const std::string report = report_of(
-        [&] {
-          for (int i = 0; i < 5; ++i) {
-            go(
-                [&unwound] {
-                  const AtExit one(unwound);
-                  const Shield shield;
-                  wait_for_nobody();
-                },
-                {.name = "shielded"});
-          }
-          yield();
-        },
-        options);
-    expect_in(report, "\"shielded\" waits for recv on channel \"nobody\"");
-    EXPECT_EQ(unwound, 5);
-  });
-}
-
-TEST(Deadlock, OfAShieldedFiberThatAGroupsDestructorJoinsEnds) {
-  on_each_worker_count([](const SchedulerOptions& options) {
-    std::atomic<int> unwound = 0;
-    const std::string report = report_of(
-        [&] {
-          const AtExit main_unwound(unwound);
-          TaskGroup group;
-          group.go([&] {
-            const AtExit one(unwound);
-            const Shield shield;
-            wait_for_nobody();
-          });
-          sleep_for(1us);
-        },
-        options);
-    expect_in(report, "\"main\" waits for join");
-    EXPECT_EQ(unwound, 2);
-  });
-}
-
-// One shielded fiber ends another's wait while it unwinds: the other one's next wait has nothing to
-// do with the deadlock, and must not be broken.
-TEST(Deadlock, WaitsThatBeginWhileItEndsAreLeftAlone) {
-  on_each_worker_count([](const SchedulerOptions& options) {
-    for (int round = 0; round < 20; ++round) {
-      std::atomic<int> slept = 0;
-      constexpr int kPairs = 20;
-      const std::string report = report_of(
-          [&] {
-            for (int i = 0; i < kPairs; ++i) {
-              const Channel<int> freed(0);
-              go([freed, &slept] {
-                const Shield shield;
-                try {
-                  static_cast<void>(freed.recv());
-                } catch (const Cancelled&) {  // it was broken itself
-                }
-                sleep_for(1us);
-                ++slept;
-              });
-              go([freed] {
-                const Shield shield;
-                try {
-                  wait_for_nobody();
-                } catch (const Cancelled&) {
-                  freed.close();
-                  throw;
-                }
-              });
-            }
-            yield();
-          },
-          options);
-      EXPECT_NE(report, "");
-      EXPECT_EQ(slept, kPairs);
-    }
-  });
-}
-
-// Each time the fiber goes on waiting, it is sent on again.
-TEST(Deadlock, OfAFiberThatWaitsAgainAndAgainEnds) {
-  on_each_worker_count([](const SchedulerOptions& options) {
-    int waits = 0;
-    const std::string report = report_of(
-        [&] {
-          const Shield shield;
-          while (waits < 10) {
-            try {
-              wait_for_nobody();
-            } catch (const Cancelled&) {
-              ++waits;
-            }
-          }
-        },
-        options);
-    expect_in(report, "\"nobody\"");
-    EXPECT_EQ(waits, 10);
   });
 }
 

@@ -80,6 +80,25 @@ TEST(Scheduler, JoinRethrowsTheFirstError) {
   });
 }
 
+// A trainer that has handled the error goes on with the same scheduler.
+TEST(Scheduler, JoinRethrowsAnErrorOnceAndItsFibersRunAgain) {
+  on_each_worker_count([](const SchedulerOptions& options) {
+    Scheduler scheduler(options);
+    for (int round = 0; round < 3; ++round) {
+      scheduler.go([] { throw std::runtime_error("boom"); });
+      EXPECT_THROW(scheduler.join(), std::runtime_error);
+      EXPECT_NO_THROW(scheduler.join());
+      bool waited = false;
+      scheduler.go([&waited] {
+        sleep_for(std::chrono::microseconds(1));  // throws in a group that is stopped
+        waited = true;
+      });
+      EXPECT_NO_THROW(scheduler.join());
+      EXPECT_TRUE(waited);
+    }
+  });
+}
+
 TEST(Scheduler, JoinOnOneOfItsOwnFibersIsRefused) {
   on_each_worker_count([](const SchedulerOptions& options) {
     Scheduler scheduler(options);

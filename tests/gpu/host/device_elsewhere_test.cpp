@@ -40,7 +40,7 @@ TEST(HostDevice, AwaitingOneThatRunsElsewhereIsNoDeadlock) {
         stream.launch_host([] {}, kLong);
         stream.sync();
       },
-      {.workers = 1});
+      {.workers = 1, .deadlock_after = 0s});
 }
 
 constexpr int kMoreThanFit = 3'000;  // a stream's queue holds 1,024 operations
@@ -57,7 +57,7 @@ TEST(HostDevice, AFullQueueOfOneThatRunsElsewhereIsNoDeadlock) {
           EXPECT_EQ(ran, kMoreThanFit);
         }
       },
-      {.workers = 1});
+      {.workers = 1, .deadlock_after = 0s});
 }
 
 TEST(HostDevice, AStreamThatWaitsForADeviceThatRunsElsewhereIsNoDeadlock) {
@@ -76,7 +76,7 @@ TEST(HostDevice, AStreamThatWaitsForADeviceThatRunsElsewhereIsNoDeadlock) {
         consumed.await();
         EXPECT_TRUE(produced.is_done());
       },
-      {.workers = 1});
+      {.workers = 1, .deadlock_after = 0s});
 }
 
 TEST(HostDevice, DroppingTheLastHandleOfOneThatRunsElsewhereIsNoDeadlock) {
@@ -87,34 +87,38 @@ TEST(HostDevice, DroppingTheLastHandleOfOneThatRunsElsewhereIsNoDeadlock) {
         Stream(*device).launch_host([&ran] { ran = true; }, kLong);
         device.reset();
       },
-      {.workers = 1});
+      {.workers = 1, .deadlock_after = 0s});
   EXPECT_TRUE(ran);
 }
 
 TEST(HostDevice, AGateThatNobodyOpensIsADeadlock) {
-  EXPECT_THROW(run([] {
-                 const Device device = open("host");
-                 const Stream stream(device);
-                 const Stream other(device);
-                 const Event event(device);
-                 const Gate gate(stream);
-                 event.record(stream);
-                 other.wait(event);
-                 other.sync();
-               }),
+  EXPECT_THROW(run(
+                   [] {
+                     const Device device = open("host");
+                     const Stream stream(device);
+                     const Stream other(device);
+                     const Event event(device);
+                     const Gate gate(stream);
+                     event.record(stream);
+                     other.wait(event);
+                     other.sync();
+                   },
+                   {.deadlock_after = 0s}),
                Deadlock);
 }
 
 TEST(HostDevice, ASelectOverAGateThatNobodyOpensIsADeadlock) {
-  EXPECT_THROW(run([] {
-                 const Device device = open("host");
-                 const Stream stream(device);
-                 const Event event(device);
-                 const Channel<int> silence(0);
-                 const Gate gate(stream);
-                 event.record(stream);
-                 select(on_done(event), on_recv(silence));
-               }),
+  EXPECT_THROW(run(
+                   [] {
+                     const Device device = open("host");
+                     const Stream stream(device);
+                     const Event event(device);
+                     const Channel<int> silence(0);
+                     const Gate gate(stream);
+                     event.record(stream);
+                     select(on_done(event), on_recv(silence));
+                   },
+                   {.deadlock_after = 0s}),
                Deadlock);
 }
 
@@ -126,7 +130,7 @@ TEST(HostDevice, SelectingInARunOverACaseThatWasMadeBeforeItIsNoDeadlock) {
   event.record(stream);
   Selector pending;
   pending.add(on_done(event));
-  run([&] { EXPECT_EQ(pending.select(), 0U); }, {.workers = 1});
+  run([&] { EXPECT_EQ(pending.select(), 0U); }, {.workers = 1, .deadlock_after = 0s});
 }
 
 TEST(HostDevice, OneThatRunsElsewhereDoesNotServeVirtualTime) {
@@ -148,15 +152,17 @@ TEST(HostDevice, OneThatRunsElsewhereDoesNotServeVirtualTime) {
 // A signal that a plain thread has used serves a run as a new one would.
 TEST(HostDevice, ASelectOfAPlainThreadHidesNoLaterDeadlock) {
   std::optional<Device> device;
-  EXPECT_THROW(run([&] {
-                 device = open("host");
-                 const Stream stream(*device);
-                 const Event event(*device);
-                 on_plain_threads(1, [&](int /*thread*/) { select(on_done(event)); });
-                 const Gate gate(stream);
-                 event.record(stream);
-                 select(on_done(event));
-               }),
+  EXPECT_THROW(run(
+                   [&] {
+                     device = open("host");
+                     const Stream stream(*device);
+                     const Event event(*device);
+                     on_plain_threads(1, [&](int /*thread*/) { select(on_done(event)); });
+                     const Gate gate(stream);
+                     event.record(stream);
+                     select(on_done(event));
+                   },
+                   {.deadlock_after = 0s}),
                Deadlock);
 }
 
@@ -167,12 +173,14 @@ TEST(HostDevice, ACaseThatNobodyWaitsForHidesNoDeadlock) {
   const Event event(device);
   const Gate gate(stream);
   event.record(stream);
-  EXPECT_THROW(run([&] {
-                 Selector pending;
-                 pending.add(on_done(event));
-                 const Channel<int> silence(0);
-                 static_cast<void>(silence.recv());
-               }),
+  EXPECT_THROW(run(
+                   [&] {
+                     Selector pending;
+                     pending.add(on_done(event));
+                     const Channel<int> silence(0);
+                     static_cast<void>(silence.recv());
+                   },
+                   {.deadlock_after = 0s}),
                Deadlock);
 }
 
@@ -189,7 +197,7 @@ TEST(HostDevice, SelectingOverOneThatRunsElsewhereIsNoDeadlock) {
           EXPECT_EQ(select(on_done(event), on_recv(silence)), 0);
         }
       },
-      {.workers = 1});
+      {.workers = 1, .deadlock_after = 0s});
 }
 
 }  // namespace device_elsewhere_test

@@ -68,7 +68,7 @@ TEST(HostStream, KernelsThatWaitForEachOthersStreamsAreADeadlockThatEnds) {
                      both_run.close();
                      a.sync();
                    },
-                   {.workers = 2}),
+                   {.workers = 2, .deadlock_after = Duration::zero()}),
                Deadlock);
 }
 
