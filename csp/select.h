@@ -198,9 +198,9 @@ template <class H, class F = NoHandler>
   return RecvCase<T, F>(CaseChannel(std::forward<H>(channel)), std::move(handler));
 }
 
-/// A type of which a case keeps a copy even of an rvalue: moving is copying.
+/// A type whose rvalues a case borrows. Of any other type it keeps a copy: moving is copying.
 template <class T>
-concept CopiesAsItMoves = std::is_trivially_copyable_v<T> && std::copy_constructible<T>;
+concept BorrowedByCase = !(std::is_trivially_copyable_v<T> && std::copy_constructible<T>);
 
 /// A case that sends `value` to `channel`, a Channel<T> or Sender<T>, and then calls handler().
 /// Borrows a handle that is an lvalue; owns a temporary.
@@ -223,45 +223,46 @@ template <class H, class F = NoHandler>
 }
 template <class H, class F = NoHandler>
   requires SendingHandle<std::remove_cvref_t<H>> &&
-      (!CopiesAsItMoves<typename std::remove_cvref_t<H>::value_type>) [[nodiscard]] auto on_send(
-          H&& channel, typename std::remove_cvref_t<H>::value_type&& value LEAT_LIFETIME_BOUND,
-          F handler = {}) {
-    using T = typename std::remove_cvref_t<H>::value_type;
-    // NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): moved from when chosen
-    return SendCase<T&, F>(CaseChannel(std::forward<H>(channel)), value, std::move(handler));
-  }
+      BorrowedByCase<typename std::remove_cvref_t<H>::value_type>
+[[nodiscard]] auto on_send(H&& channel,
+                           typename std::remove_cvref_t<H>::value_type&& value LEAT_LIFETIME_BOUND,
+                           F handler = {}) {
+  using T = typename std::remove_cvref_t<H>::value_type;
+  // NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): moved from when chosen
+  return SendCase<T&, F>(CaseChannel(std::forward<H>(channel)), value, std::move(handler));
+}
 
-  /// A case that is chosen, and calls handler(), if no other case is ready within `length` from the
-  /// call of on_timeout().
-  template <class F = NoHandler>
-  [[nodiscard]] auto on_timeout(Duration length, F handler = {}) {
-    return DeadlineCase<F>{Deadline::after(now(), length), std::move(handler)};
-  }
+/// A case that is chosen, and calls handler(), if no other case is ready within `length` from the
+/// call of on_timeout().
+template <class F = NoHandler>
+[[nodiscard]] auto on_timeout(Duration length, F handler = {}) {
+  return DeadlineCase<F>{Deadline::after(now(), length), std::move(handler)};
+}
 
-  /// A case that is chosen, and calls handler(), if no other case is ready at once.
-  template <class F = NoHandler>
-  [[nodiscard]] auto otherwise(F handler = {}) {
-    return DeadlineCase<F>{Deadline::now(), std::move(handler)};
-  }
+/// A case that is chosen, and calls handler(), if no other case is ready at once.
+template <class F = NoHandler>
+[[nodiscard]] auto otherwise(F handler = {}) {
+  return DeadlineCase<F>{Deadline::now(), std::move(handler)};
+}
 
-  /// Waits until one of the cases can proceed, performs it, runs its handler, and returns its index
-  /// among the arguments. Errors: see the top of this file. Without any case it waits for ever.
-  template <SelectCase... Cases>
-  int select(Cases&&... cases) {
-    constexpr std::size_t kCount = kChannelCases<Cases...>;
-    if constexpr (kCount == 0) {
-      return select_together(true, cases...);
-    } else if constexpr (sizeof...(Cases) > 64) {
-      return select_together(false, cases...);
-    } else if constexpr (kCount == 1) {
-      if constexpr (sizeof...(Cases) > 1) {
-        const int place = otherwise_at_once(cases...);
-        if (place >= 0) return act_on_deadline(place, cases...);
-      }
-      return select_one(cases...);
-    } else {
-      return select_several(cases...);
+/// Waits until one of the cases can proceed, performs it, runs its handler, and returns its index
+/// among the arguments. Errors: see the top of this file. Without any case it waits for ever.
+template <SelectCase... Cases>
+int select(Cases&&... cases) {
+  constexpr std::size_t kCount = kChannelCases<Cases...>;
+  if constexpr (kCount == 0) {
+    return select_together(true, cases...);
+  } else if constexpr (sizeof...(Cases) > 64) {
+    return select_together(false, cases...);
+  } else if constexpr (kCount == 1) {
+    if constexpr (sizeof...(Cases) > 1) {
+      const int place = otherwise_at_once(cases...);
+      if (place >= 0) return act_on_deadline(place, cases...);
     }
+    return select_one(cases...);
+  } else {
+    return select_several(cases...);
   }
+}
 
 }  // namespace leat

@@ -214,12 +214,13 @@ void Reader::copy_piece(const Piece& piece, std::uint64_t sample, std::span<std:
 
 // Called while the exception that reading `sample` threw is being handled.
 void Reader::set_aside_or_throw(PinnedSlot& slot, std::uint64_t sample) {
+  std::exception_ptr cause = kept_exception();
   Failure failure{.sample = {.epoch = slot.batch.epoch,
                              .batch = slot.batch.index,
                              .sample = sample,
                              .error = "unknown exception"},
                   .attempted = slot.attempted,
-                  .cause = kept_exception()};
+                  .cause = std::move(cause)};
   try {
     throw;
   } catch (const TransformError& e) {

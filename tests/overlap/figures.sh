@@ -16,9 +16,11 @@ expect 0 'batches of 201 kB \(256 samples, 2 tensors\)' --device host --data "mn
 head -c 100000 /dev/zero >"$scratch/some.bin"
 expect 0 'batches of 8.00 kB \(8 samples, 1 tensor\)' \
   --device host --virtual --data "records:1000:$scratch/some.bin" --samples 8 --steps 30
-# Of epochs of one batch no step is sampled.
+# In epochs of one batch, a step leads to the next epoch. Of a single step nothing is known.
+expect 0 'OE 1\.000   feed efficiency 1\.000' --device host --virtual --link 1GB/s \
+  --data "records:1000:$scratch/some.bin" --samples 100 --steps 5
 expect 0 'OE \?   feed efficiency \?' --device host --virtual --link 1GB/s --data "records:1000:$scratch/some.bin" \
-  --samples 100 --steps 5
+  --samples 100 --steps 1
 # Batches of whole samples: of 1 kB each at 100 MB/s, 10 us.
 expect 0 '^- Tx 10\.0 ms, depth 2: not measured; .*, 1000 samples; .*has not enough' \
   --device host --virtual --sweep --seconds 0.01 --data "records:1000:$scratch/some.bin"
