@@ -96,7 +96,7 @@ class Selector {
   };
 
   template <class C>
-  static std::shared_ptr<Entry> erase(C&& owned) {
+  static std::shared_ptr<Entry> erase(C owned) {
     return std::make_shared<Erased<C>>(std::move(owned));
   }
   std::size_t add_erased(std::shared_ptr<Entry> entry);

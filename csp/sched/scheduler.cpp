@@ -1,5 +1,6 @@
 #include "leat/csp/scheduler.h"
 
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -20,7 +21,8 @@ Scheduler::~Scheduler() {
   if (core_->home().is_here()) {
     core_->shut_down();
   } else {
-    new std::shared_ptr<SchedulerCore>(std::move(core_));  // leaked, with the threads that are gone
+    // Leaked, with the threads that are gone.
+    static_cast<void>(new (std::nothrow) std::shared_ptr<SchedulerCore>(std::move(core_)));
   }
 }
 

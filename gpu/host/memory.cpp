@@ -1,12 +1,14 @@
 #include "leat/gpu/host/memory.h"
 
 #include <limits>
+#include <new>
 #include <string>
 
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/wait/expect_wake_from.h"
 #include "leat/csp/wait/park.h"
+#include "leat/gpu/error.h"
 
 namespace leat::gpu::host {
 namespace {

@@ -10,6 +10,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/wait/expect_wake_from.h"
 #include "leat/csp/wait/kept_exception.h"
+#include "leat/gpu/error.h"
 
 namespace leat::gpu::host {
 namespace {
