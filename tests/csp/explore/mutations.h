@@ -32,8 +32,9 @@ inline constexpr std::array kMutations{
              select_two_peers<Fibers>, 2},
     Mutation{"closed_not_ready", "a receive case on a closed channel is never ready",
              select_against_close<Threads>, select_against_close<Fibers>, 2},
-    Mutation{"both_cases", "two cases of one select both fire", select_two_peers<Threads>,
-             select_two_peers<Fibers>, 2},
+    // On threads the second case reads a waiter on a stack that has ended: a crash, now and then.
+    Mutation{"both_cases", "two cases of one select both fire", nullptr, select_two_peers<Fibers>,
+             2},
     Mutation{"missed_waiter", "a close misses a waiter", close_wakes_all<Threads>,
              close_wakes_all<Fibers>, 2},
     Mutation{"no_lock", "a select that holds no lock is read after its end", nullptr,
