@@ -1,6 +1,5 @@
 // The C API: read functions, and what is said to those who misuse it; threads.
 #include <gtest/gtest.h>
-#include <pthread.h>
 
 #include <cstdint>
 #include <cstring>
@@ -16,7 +15,6 @@
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/sanitizers.h"
 #include "leat/feeder/interop/c/calls.h"
 #include "leat/feeder/interop/c/leat.h"
 #include "leat/gpu/error.h"
@@ -26,27 +24,6 @@ namespace leat::feeder::c_api {
 namespace c_api_misuse_test {
 
 using Batches = std::vector<std::vector<std::int64_t>>;
-
-TEST(CApiMisuse, ACancelledThreadEndsInACall) {
-#if defined(LEAT_ASAN) || defined(LEAT_TSAN)
-  GTEST_SKIP() << "the sanitizers do not see the C library unwind a cancelled thread";
-#endif
-  pthread_t thread{};
-  ASSERT_EQ(pthread_create(
-                &thread, nullptr,
-                [](void*) -> void* {
-                  pthread_cancel(pthread_self());
-                  leat_dataset* data = nullptr;
-                  // Opens a file, where the cancellation is delivered.
-                  static_cast<void>(leat_dataset_open_mnist("examples/data/mnist", 0, &data));
-                  return nullptr;
-                },
-                nullptr),
-            0);
-  void* end = nullptr;
-  pthread_join(thread, &end);
-  EXPECT_EQ(end, PTHREAD_CANCELED);
-}
 
 // Read functions.
 

@@ -1,6 +1,7 @@
 // The C API: the openers of files and arrays, each compared with what it opens in C++, and the
 // options that came later.
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "leat/csp/wait/sanitizers.h"
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/interop/c/leat.h"
 #include "leat/feeder/interop/c/sources.h"
@@ -58,6 +60,27 @@ void expect_same(leat_dataset* data, const Dataset& want) {
   }
   LEAT_EXPECT_OK(leat_batch_release(batch));
   LEAT_EXPECT_OK(leat_prefetcher_close(feed));
+}
+
+TEST(CApiSources, ACancelledThreadEndsInAnOpener) {
+#if defined(LEAT_ASAN) || defined(LEAT_TSAN)
+  GTEST_SKIP() << "the sanitizers do not see the C library unwind a cancelled thread";
+#endif
+  pthread_t thread{};
+  ASSERT_EQ(pthread_create(
+                &thread, nullptr,
+                [](void*) -> void* {
+                  pthread_cancel(pthread_self());
+                  leat_dataset* data = nullptr;
+                  // Opens a file, where the cancellation is delivered.
+                  static_cast<void>(leat_dataset_open_mnist("examples/data/mnist", 0, &data));
+                  return nullptr;
+                },
+                nullptr),
+            0);
+  void* end = nullptr;
+  pthread_join(thread, &end);
+  EXPECT_EQ(end, PTHREAD_CANCELED);
 }
 
 TEST(CApiSources, CifarIsAsInCpp) {
