@@ -21,7 +21,7 @@ sys.dont_write_bytecode = True  # nothing is written to the tree
 from facts import ROOT, capture, commit, first_line, machine  # noqa: E402
 
 BUILD = ROOT / "build" / "peers"
-OURS = ROOT / "build" / "release" / "bench"
+OURS = ROOT / "build" / "release"
 
 # --- what is compared, and what is asked of it ------------------------------------------------
 
@@ -38,10 +38,13 @@ class Row:
         self.go, self.best, self.threads = go, best, threads
         self.scaling, self.most = scaling, most
         self.workers, self.quick = workers, quick
+        self.label = problem if metric == "ns" else f"{problem} {metric}"
+        self.runtime = program != "machine" and not problem.startswith("Futex")
 
 
 FASTER = NO_SLOWER = 1.0
 WITHIN_1_3 = 1 / 1.3
+NOT_SLOWER_THAN = 1.03  # times another build of Leat
 AT_TWO = lambda ratio: {2: ratio}
 
 ROWS = [
@@ -128,6 +131,19 @@ class Peer:
         self.sources = [HERE / source for source in sources]
         self.command = command
         self.problems = set()
+
+    def has(self, row, workers):
+        return row.problem in self.problems
+
+    def run(self, row, workers, seconds, limit):
+        """Its figures of this row, by metric."""
+        options = {}
+        if self.threads:
+            count = workers + (row.problem == "ThreadToFiber")  # the thread is nobody's worker
+            chosen = cpus(count)
+            options["preexec_fn"] = lambda: os.sched_setaffinity(0, chosen)
+        lines = execute([self.program, row.problem, workers, seconds], limit, **options).split()
+        return {name: float(value) for name, value in zip(lines[::2], lines[1::2])}
 
     def build(self):
         """None, or why there is no such program."""
@@ -240,29 +256,40 @@ def execute(command, limit, **options):
     return done.stdout
 
 
-def run_ours(row, workers, seconds, limit):
-    name = f"^{row.problem}(/workers:{workers})?(/iterations:[0-9]+)?/real_time$"
-    found = json.loads(execute(
-        [OURS / f"bench_csp_{row.program}", f"--benchmark_filter={name}",
-         f"--benchmark_min_time={seconds}", "--benchmark_format=json"], limit))["benchmarks"]
-    if len(found) != 1:
-        raise Failed(f"{len(found)} benchmarks match {name}")
-    one = found[0]
-    if one.get("error_occurred"):
-        raise Failed(one["error_message"])
-    unit = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[one["time_unit"]]
-    return {**{key: one[key] for key in ("bytes", "p50", "p99") if key in one},
-            "ns": one["real_time"] * unit}
+class Build:
+    """A build of Leat: of this tree, or of another commit."""
 
+    def __init__(self, name, folder):
+        self.name, self.folder = name, folder / "bench"
+        self.listed = {}  # program -> the names of its benchmarks
 
-def run_peer(peer, row, workers, seconds, limit):
-    options = {}
-    if peer.threads:
-        count = workers + (row.problem == "ThreadToFiber")  # the thread is nobody's worker
-        chosen = cpus(count)
-        options["preexec_fn"] = lambda: os.sched_setaffinity(0, chosen)
-    lines = execute([peer.program, row.problem, workers, seconds], limit, **options).split()
-    return {name: float(value) for name, value in zip(lines[::2], lines[1::2])}
+    def version(self):
+        return str(self.folder.parent)
+
+    def pattern(self, row, workers):
+        return f"^{row.problem}(/workers:{workers})?(/iterations:[0-9]+)?/real_time$"
+
+    def has(self, row, workers):
+        if row.program not in self.listed:
+            program = self.folder / f"bench_csp_{row.program}"
+            self.listed[row.program] = (
+                capture([program, "--benchmark_list_tests"]).split() if program.exists() else [])
+        return any(re.match(self.pattern(row, workers), name) for name in self.listed[row.program])
+
+    def run(self, row, workers, seconds, limit):
+        """Its figures of this row, by metric."""
+        name = self.pattern(row, workers)
+        found = json.loads(execute(
+            [self.folder / f"bench_csp_{row.program}", f"--benchmark_filter={name}",
+             f"--benchmark_min_time={seconds}", "--benchmark_format=json"], limit))["benchmarks"]
+        if len(found) != 1:
+            raise Failed(f"{len(found)} benchmarks match {name}")
+        one = found[0]
+        if one.get("error_occurred"):
+            raise Failed(one["error_message"])
+        unit = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[one["time_unit"]]
+        return {**{key: one[key] for key in ("bytes", "p50", "p99") if key in one},
+                "ns": one["real_time"] * unit}
 
 
 class Sample:
@@ -274,6 +301,10 @@ class Sample:
     @property
     def median(self):
         return statistics.median(self.values) if self.values else None
+
+    @property
+    def least(self):
+        return min(self.values, default=None)
 
 
 def measure(rows, peers, rounds, seconds, limit):
@@ -287,11 +318,8 @@ def measure(rows, peers, rounds, seconds, limit):
     for done, ((problem, workers), figures) in enumerate(tasks.items()):
         if sys.stderr.isatty():
             print(f"\r{done + 1}/{len(tasks)} {problem}, {workers}\033[K", end="", file=sys.stderr)
-        runners = {"leat": lambda: run_ours(figures[0], workers, seconds, limit)}
-        for peer in peers:
-            if problem in peer.problems:
-                runners[peer.name] = (
-                    lambda peer=peer: run_peer(peer, figures[0], workers, seconds, limit))
+        runners = {"leat": Build("leat", OURS)}
+        runners.update({peer.name: peer for peer in peers if peer.has(figures[0], workers)})
         samples = {row.metric: {name: Sample() for name in runners} for row in figures}
         for turn in range(rounds):
             names = list(runners)
@@ -299,7 +327,7 @@ def measure(rows, peers, rounds, seconds, limit):
                 if any(of[name].failure for of in samples.values()):
                     continue
                 try:
-                    values = runners[name]()
+                    values = runners[name].run(figures[0], workers, seconds, limit)
                     for metric, of in samples.items():
                         of[name].values.append(values[metric])
                 except Failed as failure:
@@ -326,7 +354,7 @@ def judge(row, workers, table):
             verdicts.append((f"leat failed: {of['leat'].failure}", False))
         return verdicts
     others = {name: sample.median for name, sample in of.items()
-              if name != "leat" and sample.median}
+              if name not in ("leat", "base") and sample.median}
     for which, target, of_which in (
             ("go", asked(row.go), {name: others[name] for name in ("go",) if name in others}),
             ("fastest", asked(row.best), others),
@@ -338,7 +366,7 @@ def judge(row, workers, table):
             ratio = of_which[fastest] / ours
             who = which if which == fastest else f"{which}, {fastest}"
             verdicts.append((f"{ratio:.2f}x vs {who} (target {target:.2g})", ratio >= target))
-        elif target:
+        elif target and any(peer.name in of for of in table.values() for peer in PEERS):
             verdicts.append((f"nobody to compare: {which} (target {target:.2g})", None))
     if row.scaling and workers == 2:
         alone = table.get((row.problem, 1, row.metric), {}).get("leat")
@@ -374,6 +402,30 @@ def scaled(value, metric):
     return f"{digits(value / size)} {name}"
 
 
+def against_base(rows, table):
+    """Of each row that the other build has: (row, workers, ratio of the medians, ratio of the least
+    times, met). Slower counts only where both ratios say so: one alone is what a disturbed round
+    makes of it."""
+    found = []
+    for row in rows:
+        for workers in row.workers:
+            of = table[row.problem, workers, row.metric]
+            base = of.get("base")
+            if row.runtime and base and base.median and of["leat"].median:
+                ratios = of["leat"].median / base.median, of["leat"].least / base.least
+                found.append((row, workers, *ratios, min(ratios) <= NOT_SLOWER_THAN))
+    return found
+
+
+def print_ratios(head, lines, out):
+    """Rows of two columns each: what `lines` has as (row, workers, medians, least, met)."""
+    width = max(len(row.label) for row, *_ in lines)
+    print(f"\n{head}", file=out)
+    print(f"{'problem':{width}}  w  medians  least", file=out)
+    for row, workers, medians, least, met in lines:
+        print(f"{row.label:{width}}  {workers}  {medians:7.3f}  {least:5.3f}  {WORDS[met]}", file=out)
+
+
 WORDS = {True: "ok", False: "MISSED", None: "not judged"}
 
 
@@ -392,7 +444,7 @@ def print_table(rows, peers, table, out):
         for workers in row.workers:
             of = table[row.problem, workers, row.metric]
             ours = of["leat"]
-            name = row.problem + ("" if row.metric == "ns" else f" {row.metric}")
+            name = row.label
             size, unit = unit_of(ours.median or 1, row.metric)
             line = [name, str(workers)]
             if ours.values:
@@ -433,6 +485,12 @@ def print_table(rows, peers, table, out):
         print(f"*{number + 1} {note}", file=out)
     for failure in dict.fromkeys(failures):
         print("failed:", failure, file=out)
+    builds = against_base(rows, table)
+    if builds:
+        print_ratios(f"leat to base, times (target: at most {NOT_SLOWER_THAN}, of medians or of least)",
+                     builds, out)
+        print(file=out)
+        verdicts += [met for *_, met in builds]
     counts = {word: verdicts.count(met) for met, word in WORDS.items()}
     print(f"{counts['ok']} targets met, {counts['MISSED']} missed"
           + (f", {counts['not judged']} not judged" if counts["not judged"] else ""), file=out)
@@ -444,6 +502,8 @@ def main():
                         help="some of the problems, in less than 5 minutes")
     parser.add_argument("--only", metavar="REGEX", help="the problems whose name matches")
     parser.add_argument("--peers", metavar="A,B", help="these peers; '' for none")
+    parser.add_argument("--base", metavar="FOLDER", type=pathlib.Path,
+                        help="a build folder of another commit, with its bench/csp: ratios to that, row by row")
     parser.add_argument("--workers", type=int, choices=(1, 2), help="one of the two numbers")
     parser.add_argument("--rounds", type=int, help="how often each program runs (7; quick: 3)")
     parser.add_argument("--seconds", type=float, help="how long at least (0.2; quick: 0.1)")
@@ -468,11 +528,16 @@ def main():
         if not base.parent.is_dir():
             parser.error(f"there is no folder {base.parent}")
     wanted = [name for name in arguments.peers.split(",") if name] if arguments.peers is not None \
-        else [peer.name for peer in PEERS]
+        else [] if arguments.base else [peer.name for peer in PEERS]
     for name in wanted:
         if name not in [peer.name for peer in PEERS]:
             parser.error(f"there is no peer {name}; there are: "
                          + " ".join(peer.name for peer in PEERS))
+
+    if arguments.base:
+        arguments.base = pathlib.Path(arguments.directory or ".", arguments.base)
+        if not any((arguments.base / "bench").glob("bench_csp_*")):
+            parser.error(f"{arguments.base}/bench has no bench_csp_*")
 
     if arguments.check:
         return
@@ -487,6 +552,9 @@ def main():
                 skipped.append(f"{peer.name}: {reason}")
             else:
                 peers.append(peer)
+
+    if arguments.base:
+        peers.insert(0, Build("base", arguments.base))
 
     load = os.getloadavg()[0]
     if load > 0.5:
@@ -529,6 +597,9 @@ def main():
                    "target": text, "met": met}
                   for row in rows for workers in row.workers
                   for text, met in judge(row, workers, table)]
+        judged += [{"problem": row.problem, "workers": workers, "metric": row.metric,
+                    "target": f"{medians:.3f}x, least {least:.3f}x base (target {NOT_SLOWER_THAN})",
+                    "met": met} for row, workers, medians, least, met in against_base(rows, table)]
         with open(f"{base}.json", "w") as out:
             json.dump({"facts": facts, "results": results, "targets": judged}, out, indent=1)
             out.write("\n")
