@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "leat/feeder/live/text.h"
 #include "tests/feeder/live/terminal.h"
 
 namespace leat::feeder {
