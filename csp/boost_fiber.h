@@ -50,7 +50,8 @@ class BoostFiberWaiter final : public Waiter {
       // condition before this fiber has been switched away from.
       if (deadline.is_never()) {
         condition_.wait(lock_);
-      } else if (condition_.wait_until(lock_, deadline.at()) == boost::fibers::cv_status::timeout &&
+      } else if (condition_.wait_until(lock_, SteadyClock::to_std(deadline.at())) ==
+                     boost::fibers::cv_status::timeout &&
                  !ready_) {
         if (claim(kTimedOut)) {
           lock_.unlock();

@@ -23,8 +23,25 @@ namespace leat {
 
 /// A length of time, in nanoseconds.
 using Duration = std::chrono::nanoseconds;
+
+/// leat::now() as a clock of std::chrono (the named requirement Clock): the clock of the caller,
+/// real or virtual. Deadlines are its times. A time of std::chrono::steady_clock does not compile
+/// as one, because under a VirtualClock it is as far away as the machine has been up: write
+/// `leat::now() + d`. A deadline that comes from elsewhere is
+/// `leat::now() + (deadline - std::chrono::steady_clock::now())`.
+struct RuntimeClock {
+  using duration = Duration;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = std::chrono::time_point<RuntimeClock, duration>;
+  /// False: callers on different schedulers may have different clocks, and a VirtualClock stops.
+  static constexpr bool is_steady = false;
+  /// leat::now().
+  [[nodiscard]] static time_point now() noexcept;
+};
+
 /// A time of a Clock. On a VirtualClock, the time since the clock was made.
-using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
+using TimePoint = RuntimeClock::time_point;
 
 /// When an operation gives up: now (a try), at a time point, or never. Trying, timed and blocking
 /// operations differ in this value only.
@@ -79,6 +96,11 @@ class SteadyClock final : public Clock {
   [[nodiscard]] bool is_virtual() const noexcept override { return false; }
   /// The instance that schedulers use by default. Has no state, and is never destroyed.
   static SteadyClock& instance() noexcept;
+  /// Returns `at`, a time of this clock, as one of std::chrono's, for functions that wait by it.
+  [[nodiscard]] static constexpr std::chrono::steady_clock::time_point to_std(
+      TimePoint at) noexcept {
+    return std::chrono::steady_clock::time_point(at.time_since_epoch());
+  }
 };
 
 /// A clock that its scheduler advances when all fibers are parked. Begins at the epoch of
@@ -108,5 +130,7 @@ class VirtualClock final : public Clock {
 /// The time on the clock of the calling fiber's scheduler; on a plain thread, of the SteadyClock.
 /// Thread-safe.
 [[nodiscard]] TimePoint now() noexcept;
+
+inline TimePoint RuntimeClock::now() noexcept { return leat::now(); }
 
 }  // namespace leat

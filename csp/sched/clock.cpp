@@ -12,7 +12,7 @@ TimePoint SteadyClock::now() const noexcept {
 #if defined(LEAT_EXPLORE)
   return TimePoint(Duration(hooks::now()));
 #else
-  return std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now());
+  return TimePoint(std::chrono::steady_clock::now().time_since_epoch());
 #endif
 }
 

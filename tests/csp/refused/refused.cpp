@@ -1,5 +1,6 @@
 // Compiled for its errors: with REFUSE_<WHAT> defined it contains one thing that must not compile,
 // without it compiles.
+#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -48,6 +49,9 @@ int main() {
   const leat::Channel<std::unique_ptr<int>> pointers(0);
   auto pointer = std::make_unique<int>(1);
   leat::select(leat::on_send(pointers, pointer));
+#endif
+#if defined(REFUSE_DEADLINE_OF_STEADY_CLOCK)
+  leat::sleep_until(std::chrono::steady_clock::now() + std::chrono::seconds(1));
 #endif
 #if defined(REFUSE_STATUS_UNREAD)
   numbers.try_send(1);

@@ -9,11 +9,17 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "leat/csp/channel.h"
+#include "leat/csp/mutex.h"
+#include "leat/csp/notification.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/selector.h"
+#include "leat/csp/semaphore.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/wait_group.h"
 #include "tests/support/log.h"
 #include "tests/support/run.h"
 
@@ -36,6 +42,56 @@ TEST(Deadline, AddsWithoutOverflow) {
   EXPECT_FALSE(Deadline::now().is_never());
   EXPECT_TRUE(Deadline::never().is_never());
   EXPECT_FALSE(Deadline(start).is_now() || Deadline(start).is_never());
+}
+
+// The named requirement Clock of std::chrono.
+static_assert(std::is_same_v<RuntimeClock::time_point, TimePoint>);
+static_assert(std::is_same_v<TimePoint::clock, RuntimeClock>);
+static_assert(std::is_same_v<TimePoint::duration, RuntimeClock::duration>);
+static_assert(std::is_same_v<TimePoint::rep, RuntimeClock::rep>);
+static_assert(std::is_same_v<TimePoint::period, RuntimeClock::period>);
+static_assert(std::is_same_v<decltype(RuntimeClock::now()), TimePoint>);
+static_assert(std::is_same_v<decltype(RuntimeClock::is_steady), const bool>);
+static_assert(std::chrono::is_clock_v<RuntimeClock>);
+
+// How many of the functions that have a deadline take a `Time`.
+template <class Time>
+constexpr int kTakers =
+    std::is_constructible_v<Deadline, Time> + std::is_invocable_v<decltype(sleep_until), Time> +
+    std::is_invocable_v<decltype(&Channel<int>::send_until), Channel<int>, int, Time> +
+    std::is_invocable_v<decltype(&Channel<int>::recv_until), Channel<int>, std::optional<int>&,
+                        Time> +
+    std::is_invocable_v<decltype(&Selector::select_until), Selector, Time> +
+    std::is_invocable_v<decltype(&Mutex::try_lock_until), Mutex, Time> +
+    std::is_invocable_v<decltype(&Semaphore::acquire_until), Semaphore, int, Time> +
+    std::is_invocable_v<decltype(&WaitGroup::wait_until), WaitGroup, Time> +
+    std::is_invocable_v<decltype(&Notification::wait_until), Notification, Time>;
+
+// A regression: under a virtual clock, a deadline of steady_clock let most of an hour pass.
+TEST(RuntimeClock, DeadlinesAreItsTimesAndNoOtherClocks) {
+  EXPECT_EQ(kTakers<RuntimeClock::time_point>, 9);
+  EXPECT_EQ((kTakers<std::chrono::time_point<RuntimeClock, std::chrono::hours>>), 9);
+  EXPECT_EQ(kTakers<std::chrono::steady_clock::time_point>, 0);
+  EXPECT_EQ(kTakers<std::chrono::system_clock::time_point>, 0);
+}
+
+TEST(RuntimeClock, IsTheClockOfTheCaller) {
+  on_each_worker_count_with_clock([](const SchedulerOptions& options, const VirtualClock& clock) {
+    run(
+        [&] {
+          EXPECT_EQ(RuntimeClock::now(), clock.now());
+          const Channel<int> c(0);
+          std::optional<int> value;
+          EXPECT_EQ(c.recv_until(value, RuntimeClock::now() + 1s), ChannelStatus::timed_out);
+          EXPECT_EQ(clock.elapsed(), 1s);
+          EXPECT_EQ(RuntimeClock::now(), clock.now());
+        },
+        options);
+  });
+  const auto before = std::chrono::steady_clock::now();  // a plain thread: the machine's clock
+  const auto between = SteadyClock::to_std(RuntimeClock::now());
+  EXPECT_LE(before, between);
+  EXPECT_LE(between, std::chrono::steady_clock::now());
 }
 
 TEST(VirtualClock, StartsAtItsEpochAndEndsWhereTheLastSleeperWoke) {
