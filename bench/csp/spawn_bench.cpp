@@ -42,7 +42,7 @@ void spawn(benchmark::State& state) {
 BENCHMARK(spawn)
     ->Name("Spawn")
     ->ArgNames({"", "workers"})
-    ->ArgsProduct({{256, 1'000'000}, {1, 2}})
+    ->ArgsProduct({{256, 1'000, 1'000'000}, {1, 2}})
     ->UseRealTime();
 
 /// Bytes of memory that this process occupies.

@@ -34,7 +34,10 @@ struct Peer {
    public:
     explicit Stream(std::int64_t capacity)
         : values_(std::bit_ceil(static_cast<std::size_t>(capacity) + 1)) {}
-    bool send(T value) { return values_.push(std::move(value)) == channel_op_status::success; }
+    template <class V>
+    bool send(V&& value) {
+      return values_.push(std::forward<V>(value)) == channel_op_status::success;
+    }
     T recv() {
       T value;
       recv(value);
@@ -50,7 +53,10 @@ struct Peer {
   template <class T>
   class Rendezvous {
    public:
-    bool send(T value) { return values_.push(std::move(value)) == channel_op_status::success; }
+    template <class V>
+    bool send(V&& value) {
+      return values_.push(std::forward<V>(value)) == channel_op_status::success;
+    }
     T recv() {
       T value;
       recv(value);
@@ -74,11 +80,12 @@ struct Peer {
         buffered_ = std::make_unique<Stream<T>>(capacity);
       }
     }
-    void send(T value) {
+    template <class V>
+    void send(V&& value) {
       if (buffered_) {
-        buffered_->send(std::move(value));
+        buffered_->send(std::forward<V>(value));
       } else {
-        rendezvous_->send(std::move(value));
+        rendezvous_->send(std::forward<V>(value));
       }
     }
     T recv() { return buffered_ ? buffered_->recv() : rendezvous_->recv(); }
@@ -132,19 +139,18 @@ Time ring(std::int64_t n) {
 }
 
 /// Ends by a last value, not by close(), which crashes where fibers wait to send (1.74).
-Time sieve(std::int64_t n) {
-  constexpr std::size_t kPrimes = 2000;
+Time sieve(std::int64_t n, std::size_t primes) {
   std::uint64_t prime = 0;
   const auto start = Clock::now();
   for (std::int64_t i = 0; i < n; ++i) {
-    std::vector<Peer::Rendezvous<std::uint64_t>> links(kPrimes + 1);
+    std::vector<Peer::Rendezvous<std::uint64_t>> links(primes + 1);
     std::atomic<bool> enough{false};
     Peer::Tasks tasks;
     tasks.go([&] {
       for (std::uint64_t candidate = 2; !enough; ++candidate) links[0].send(candidate);
       links[0].send(peer::kLast);
     });
-    for (std::size_t k = 0; k < kPrimes; ++k) {
+    for (std::size_t k = 0; k < primes; ++k) {
       prime = links[k].recv();
       tasks.go([&in = links[k], &out = links[k + 1], prime] {
         std::uint64_t candidate = 0;
@@ -155,12 +161,12 @@ Time sieve(std::int64_t n) {
       });
     }
     enough = true;
-    while (links[kPrimes].recv() != peer::kLast) {
+    while (links[primes].recv() != peer::kLast) {
     }
     tasks.wait();
   }
   const auto elapsed = Clock::now() - start;
-  peer::check(prime == 17389);
+  peer::check(prime == (primes == 500 ? 3571 : 17389));
   return {n, elapsed};
 }
 
@@ -237,9 +243,15 @@ auto on_workers(int workers, F f) {
 peer::Problems problems(int workers) {
   peer::Problems all = peer::bounded_channel_problems<Peer>(workers);
   peer::add_rendezvous_problems<Peer>(all, workers);
-  all.timed["Spawn/256"] = [](std::int64_t n) { return peer::spawn<Peer>(n, 256); };
+  for (const std::int64_t at_once : {256, 1'000}) {
+    all.timed["Spawn/" + std::to_string(at_once)] = [=](std::int64_t n) {
+      return peer::spawn<Peer>(n, at_once);
+    };
+  }
   all.timed["Ring/1000"] = ring;
-  all.timed["Sieve/2000"] = sieve;
+  for (const std::size_t primes : {500, 2'000}) {
+    all.timed["Sieve/" + std::to_string(primes)] = [=](std::int64_t n) { return sieve(n, primes); };
+  }
   all.counted["Parked/100000"] = parked;
   return all;
 }

@@ -10,286 +10,15 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import statistics
-import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 sys.dont_write_bytecode = True  # nothing is written to the tree
-from facts import ROOT, capture, commit, first_line, machine  # noqa: E402
-
-BUILD = ROOT / "build" / "peers"
-OURS = ROOT / "build" / "release"
-
-# --- what is compared, and what is asked of it ------------------------------------------------
-
-
-class Row:
-    """A problem. `go`, `best` and `threads` are the ratios, theirs to ours, that are asked for
-    against Go, the fastest peer and the fastest one of OS threads; a dict gives them for each
-    number of workers. `scaling` is what two workers must gain over one of our own, `most` a bound
-    on our own figure."""
-
-    def __init__(self, problem, program, go=None, best=None, threads=None, metric="ns",
-                 workers=(1, 2), scaling=None, most=None, quick=False):
-        self.problem, self.program, self.metric = problem, program, metric
-        self.go, self.best, self.threads = go, best, threads
-        self.scaling, self.most = scaling, most
-        self.workers, self.quick = workers, quick
-        self.label = problem if metric == "ns" else f"{problem} {metric}"
-        self.runtime = program != "machine" and not problem.startswith("Futex")
-
-
-FASTER = NO_SLOWER = 1.0
-WITHIN_1_3 = 1 / 1.3
-NOT_SLOWER_THAN = 1.03  # times another build of Leat
-AT_TWO = lambda ratio: {2: ratio}
-
-ROWS = [
-    Row("ChanSync", "channel", 3, FASTER, quick=True),
-    Row("Spsc/1", "channel", 3.5, FASTER, quick=True),
-    Row("Spsc/16", "channel", 3.5, FASTER),
-    Row("Spsc/128", "channel", 3.5, FASTER, quick=True),
-    Row("Spsc/1024", "channel", 3.5, FASTER),
-    Row("Mpmc/128", "channel", 3.5, FASTER, quick=True),
-    Row("ChanProdCons/0", "channel"),
-    Row("ChanProdCons/10", "channel"),
-    Row("ChanProdCons/100", "channel"),
-    Row("Select2/0", "select", 3, FASTER, quick=True),
-    Row("Select2/128", "select", 2.3, FASTER),
-    Row("Select8/0", "select", 3, FASTER),
-    Row("Select8/128", "select", 2.3, FASTER, quick=True),
-    Row("SelectUncontended", "select"),
-    Row("SelectNonblock", "select", 2, WITHIN_1_3, quick=True),
-    Row("ChanUncontended", "channel", 2, WITHIN_1_3, quick=True),
-    Row("ChanNonblocking", "channel", 2, WITHIN_1_3),
-    Row("Ring/10", "pipeline"),
-    Row("Ring/1000", "pipeline", 3, FASTER, quick=True),
-    Row("RingShuffled/1000", "pipeline"),
-    Row("Spawn/256", "spawn"),
-    Row("Spawn/1000000", "spawn", 5, FASTER, quick=True),
-    Row("Parked/100000", "spawn", metric="bytes", most=4.4 * 1024),
-    Row("Sieve/2000", "pipeline", 3.5, FASTER),
-    Row("Pipeline4", "pipeline", 2, FASTER, quick=True),
-    Row("Items4KiB", "channel", 2, FASTER),
-    Row("Circulate1MiB", "pipeline", 2, FASTER),
-    Row("ThreadToFiber", "channel", {1: 1.5, 2: 1.2}, FASTER, quick=True),
-    Row("ThreadToFiberBusy", "channel"),
-    Row("ThreadToPoller", "channel"),
-    Row("ThreadToThread", "channel", workers=(1,)),
-    Row("CoarseJobs/1", "pipeline", 1, NO_SLOWER),
-    Row("CoarseJobs/17", "pipeline", 1, NO_SLOWER, quick=True),
-    Row("CoarseJobs/100", "pipeline", 1, NO_SLOWER),
-]
-for pairs in (1, 4):
-    for kib, gain in ((64, 1.0), (256, 1.25), (1024, 1.7), (4096, 1.7), (16384, 1.7)):
-        ROWS.append(Row(f"DoubleBuffer/{kib}/{pairs}", "double_buffer",
-                        AT_TWO(2.5) if kib == 1024 else None, threads=AT_TWO(NO_SLOWER),
-                        scaling=gain,
-                        quick=kib == 1024 and pairs == 1))
-ROWS += [
-    Row("WakeWhileHogging", "latency", metric="p50", workers=(2,)),
-    Row("WakeWhileHogging", "latency", best=FASTER, metric="p99", workers=(2,), most=200e3,
-        quick=True),
-    Row("FutexWake", "latency", metric="p50", workers=(2,)),
-    Row("FutexWake", "latency", metric="p99", workers=(2,), quick=True),
-    Row("FutexWakeLooking", "latency", metric="p50", workers=(2,)),
-    Row("FutexWakeLooking", "latency", metric="p99", workers=(2,)),
-    Row("LockUnlock", "machine", workers=(1,)),
-    Row("BareSwitch/2", "machine", workers=(1,)),
-    Row("BareSwitch/1000", "machine", workers=(1,)),
-    Row("FirstTouch", "machine", workers=(1,), quick=True),
-]
-for kib in (64, 256, 1024, 4096, 16384):
-    ROWS.append(Row(f"HandOff/{kib}", "machine", quick=kib == 1024))
-    ROWS.append(Row(f"CopyApart/{kib}", "machine", workers=(2,), quick=kib == 1024))
-# Where a peer's problem is not quite the one of the row. The first that fits counts.
-NOTES = [
-    ("boost_fiber", "(Spsc/1.|Mpmc|ChanProdCons/1|Items|Pipeline|ThreadToFiber|CoarseJobs)",
-     "its capacities are powers of two less one: the next one above the named, 31 for 16"),
-    ("tokio", "(ChanSync|Select./0|Ring|Sieve)", "capacity 1: it has no rendezvous"),
-    ("tokio", "CoarseJobs", "the four tasks share the receiver through a mutex"),
-    ("tokio", "Parked", "stackless tasks, on a semaphore"),
-    ("boost_fiber|tokio|tbb|moodycamel|threads", "ChanNonblocking", "capacity 1"),
-    ("tbb", "(Spawn|Pipeline4|CoarseJobs)", "tasks and parallel_pipeline; a task cannot wait"),
-    ("moodycamel", "(Mpmc|ChanProdCons)", "in order only among the values of one sender"),
-    ("go", "ThreadToFiber", "the thread is a goroutine with LockOSThread"),
-    ("crossbeam|tbb|moodycamel|threads", "ThreadToFiber", "to a second thread"),
-]
-STEADY = 100e3  # FutexWake's p99 up to which WakeWhileHogging's says something
-
-# --- the peers, and how they are built --------------------------------------------------------
-
-
-class Peer:
-    def __init__(self, name, sources, command, version, threads=False):
-        self.name, self.version = name, version
-        self.threads = threads  # OS threads: held to as many CPUs as the others have workers
-        self.program = BUILD / name
-        self.sources = [HERE / source for source in sources]
-        self.command = command
-        self.problems = set()
-
-    def has(self, row, workers):
-        return row.problem in self.problems
-
-    def run(self, row, workers, seconds, limit):
-        """Its figures of this row, by metric."""
-        options = {}
-        if self.threads:
-            count = workers + (row.problem == "ThreadToFiber")  # the thread is nobody's worker
-            chosen = cpus(count)
-            options["preexec_fn"] = lambda: os.sched_setaffinity(0, chosen)
-        lines = execute([self.program, row.problem, workers, seconds], limit, **options).split()
-        return {name: float(value) for name, value in zip(lines[::2], lines[1::2])}
-
-    def build(self):
-        """None, or why there is no such program."""
-        newest = max(path.stat().st_mtime for path in self.sources + [pathlib.Path(__file__)])
-        if not self.program.exists() or self.program.stat().st_mtime < newest:
-            self.program.unlink(missing_ok=True)
-            print(f"building {self.name}", file=sys.stderr)
-            result = self.command(self)
-            (BUILD / f"{self.name}.log").write_text(result.stdout)
-            if result.returncode != 0 or not self.program.exists():
-                return f"it does not build; see {BUILD / self.name}.log"
-            self.program.touch()
-        self.problems = set(capture([self.program]).split())
-        return None
-
-
-def logged(command, **options):
-    try:
-        return subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, **options)
-    except OSError as error:
-        return subprocess.CompletedProcess(command, 127, str(error))
-
-
-def package(name):
-    return first_line("dpkg-query", "-W", "-f", "${Package} ${Version}", name)
-
-
-def build_go(peer):
-    environment = {**os.environ, "GOCACHE": str(BUILD / "go-cache"), "GOTOOLCHAIN": "local",
-                   "GOFLAGS": ""}
-    return logged(["go", "build", "-o", peer.program, "."], cwd=HERE / "go", env=environment)
-
-
-CXX = ["g++", "-std=c++20", "-O2", "-DNDEBUG", "-pthread"]
-
-
-RUST = ["rust/Cargo.toml", "rust/.cargo/config.toml", "rust/src/lib.rs"]
-
-
-def build_rust(peer):
-    """With the distribution's compiler and crates alone, in a copy: cargo writes beside them."""
-    copy = BUILD / "rust"
-    shutil.copytree(HERE / "rust", copy, dirs_exist_ok=True)
-    environment = {**os.environ, "PATH": "/usr/bin:" + os.environ["PATH"], "RUSTC": "/usr/bin/rustc",
-                   "CARGO_HOME": str(BUILD / "cargo"), "CARGO_TARGET_DIR": str(copy / "target")}
-    result = logged(["/usr/bin/cargo", "build", "--offline", "--release", "--features", peer.name,
-                     "--bin", peer.name], cwd=copy, env=environment)
-    if result.returncode == 0:
-        shutil.copy(copy / "target" / "release" / peer.name, peer.program)
-    return result
-
-
-def rust_version(*crates):
-    return ", ".join([first_line("/usr/bin/rustc", "--version")]
-                     + [package(f"librust-{crate}-dev") for crate in crates])
-
-
-SHARED = ["peer.h", "problems.h"]
-
-
-def build_cxx(*libraries):
-    return lambda peer: logged([*CXX, peer.sources[0], "-o", peer.program, *libraries])
-
-
-PEERS = [
-    Peer("go", ["go/main.go", "go/go.mod"], build_go, lambda: first_line("go", "version")),
-    Peer("boost_fiber", ["boost_fiber.cpp", *SHARED], build_cxx("-lboost_fiber", "-lboost_context"),
-         lambda: package("libboost-fiber-dev")),
-    Peer("tokio", [*RUST, "rust/src/bin/tokio.rs"], build_rust, lambda: rust_version("tokio")),
-    Peer("crossbeam", [*RUST, "rust/src/bin/crossbeam.rs"], build_rust,
-         lambda: rust_version("crossbeam", "crossbeam-channel"), threads=True),
-    Peer("tbb", ["tbb.cpp", *SHARED, "threads.h"], build_cxx("-ltbb"),
-         lambda: package("libtbb-dev"), threads=True),
-    Peer("moodycamel", ["moodycamel.cpp", *SHARED, "threads.h"], build_cxx(),
-         lambda: package("libconcurrentqueue-dev") + ", " + package("libreaderwriterqueue-dev"),
-         threads=True),
-    Peer("threads", ["threads.cpp", *SHARED, "threads.h"], build_cxx(),
-         lambda: "std::mutex, std::condition_variable", threads=True),
-]
-
-# --- running ----------------------------------------------------------------------------------
-
-
-def cpus(count):
-    """That many CPUs that this process may use, of different cores as far as they go."""
-    siblings, rest = {}, []
-    for cpu in sorted(os.sched_getaffinity(0)):
-        path = pathlib.Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-        core = path.read_text() if path.exists() else cpu
-        if core in siblings:
-            rest.append(cpu)
-        siblings.setdefault(core, cpu)
-    return (list(siblings.values()) + rest)[:count]
-
-
-class Failed(Exception):
-    pass
-
-
-def execute(command, limit, **options):
-    try:
-        done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, timeout=limit, **options)
-    except subprocess.TimeoutExpired:
-        raise Failed(f"took more than {limit} s") from None
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines()
-        raise Failed(said[-1] if said else f"exit status {done.returncode}")
-    return done.stdout
-
-
-class Build:
-    """A build of Leat: of this tree, or of another commit."""
-
-    def __init__(self, name, folder):
-        self.name, self.folder = name, folder / "bench"
-        self.listed = {}  # program -> the names of its benchmarks
-
-    def version(self):
-        return str(self.folder.parent)
-
-    def pattern(self, row, workers):
-        return f"^{row.problem}(/workers:{workers})?(/iterations:[0-9]+)?/real_time$"
-
-    def has(self, row, workers):
-        if row.program not in self.listed:
-            program = self.folder / f"bench_csp_{row.program}"
-            self.listed[row.program] = (
-                capture([program, "--benchmark_list_tests"]).split() if program.exists() else [])
-        return any(re.match(self.pattern(row, workers), name) for name in self.listed[row.program])
-
-    def run(self, row, workers, seconds, limit):
-        """Its figures of this row, by metric."""
-        name = self.pattern(row, workers)
-        found = json.loads(execute(
-            [self.folder / f"bench_csp_{row.program}", f"--benchmark_filter={name}",
-             f"--benchmark_min_time={seconds}", "--benchmark_format=json"], limit))["benchmarks"]
-        if len(found) != 1:
-            raise Failed(f"{len(found)} benchmarks match {name}")
-        one = found[0]
-        if one.get("error_occurred"):
-            raise Failed(one["error_message"])
-        unit = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[one["time_unit"]]
-        return {**{key: one[key] for key in ("bytes", "p50", "p99") if key in one},
-                "ns": one["real_time"] * unit}
+from facts import commit, first_line, machine  # noqa: E402
+from programs import BUILD, OURS, PEERS, Build, Failed, newer_go  # noqa: E402
+from rows import NOTES, NOT_SLOWER_THAN, ROWS, STEADY  # noqa: E402
 
 
 class Sample:
@@ -308,33 +37,33 @@ class Sample:
 
 
 def measure(rows, peers, rounds, seconds, limit):
-    """(problem, workers, metric) -> program -> Sample. Programs take turns; each round every program
+    """(name of the row, workers, metric) -> program -> Sample. Programs take turns; each round every program
     does a row once, so what slows the machine for a while slows all of them."""
     tasks = {}  # several rows may be figures of one run
     for row in rows:
         for workers in row.workers:
-            tasks.setdefault((row.problem, workers), []).append(row)
+            tasks.setdefault((row.name, workers), []).append(row)
     table = {}
-    for done, ((problem, workers), figures) in enumerate(tasks.items()):
+    for done, ((name, workers), figures) in enumerate(tasks.items()):
         if sys.stderr.isatty():
-            print(f"\r{done + 1}/{len(tasks)} {problem}, {workers}\033[K", end="", file=sys.stderr)
+            print(f"\r{done + 1}/{len(tasks)} {name}, {workers}\033[K", end="", file=sys.stderr)
         runners = {"leat": Build("leat", OURS)}
         runners.update({peer.name: peer for peer in peers if peer.has(figures[0], workers)})
-        samples = {row.metric: {name: Sample() for name in runners} for row in figures}
+        samples = {row.metric: {one: Sample() for one in runners} for row in figures}
         for turn in range(rounds):
             names = list(runners)
-            for name in names[turn % len(names):] + names[:turn % len(names)]:
-                if any(of[name].failure for of in samples.values()):
+            for one in names[turn % len(names):] + names[:turn % len(names)]:
+                if any(of[one].failure for of in samples.values()):
                     continue
                 try:
-                    values = runners[name].run(figures[0], workers, seconds, limit)
+                    values = runners[one].run(figures[0], workers, seconds, limit)
                     for metric, of in samples.items():
-                        of[name].values.append(values[metric])
+                        of[one].values.append(values[metric])
                 except Failed as failure:
                     for of in samples.values():
-                        of[name].failure = str(failure)
+                        of[one].failure = str(failure)
         for metric, of in samples.items():
-            table[problem, workers, metric] = of
+            table[name, workers, metric] = of
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     return table
@@ -345,7 +74,7 @@ def measure(rows, peers, rounds, seconds, limit):
 
 def judge(row, workers, table):
     """The row's targets: (text, met); met is None where a target cannot be judged."""
-    of = table[row.problem, workers, row.metric]
+    of = table[row.name, workers, row.metric]
     ours = of["leat"].median
     asked = lambda target: target.get(workers) if isinstance(target, dict) else target
     verdicts = []
@@ -368,12 +97,6 @@ def judge(row, workers, table):
             verdicts.append((f"{ratio:.2f}x vs {who} (target {target:.2g})", ratio >= target))
         elif target and any(peer.name in of for of in table.values() for peer in PEERS):
             verdicts.append((f"nobody to compare: {which} (target {target:.2g})", None))
-    if row.scaling and workers == 2:
-        alone = table.get((row.problem, 1, row.metric), {}).get("leat")
-        if alone and alone.median:
-            ratio = alone.median / ours
-            verdicts.append((f"{ratio:.2f}x vs own 1 worker (target {row.scaling:g})",
-                             ratio >= row.scaling))
     if row.most:
         verdicts.append((f"{scaled(ours, row.metric)} (target {scaled(row.most, row.metric)})",
                          ours <= row.most))
@@ -402,28 +125,63 @@ def scaled(value, metric):
     return f"{digits(value / size)} {name}"
 
 
-def against_base(rows, table):
-    """Of each row that the other build has: (row, workers, ratio of the medians, ratio of the least
-    times, met). Slower counts only where both ratios say so: one alone is what a disturbed round
-    makes of it."""
+class Ratios:
+    """Of one row, two figures of Leat: times of one to times of the other."""
+
+    def __init__(self, row, workers, sample, other):
+        self.row, self.workers = row, workers
+        self.medians, self.least = sample.median / other.median, sample.least / other.least
+        self.target, self.met = None, None
+
+    def asked(self, target, met):
+        self.target, self.met = target, met
+        return self
+
+    def __str__(self):
+        return f"{self.medians:.3f}x, least {self.least:.3f}x (target {self.target:.3g})"
+
+
+def two_to_one(rows, table):
+    """Two workers to one: no slower, or as much faster as the row asks for."""
     found = []
     for row in rows:
-        for workers in row.workers:
-            of = table[row.problem, workers, row.metric]
-            base = of.get("base")
-            if row.runtime and base and base.median and of["leat"].median:
-                ratios = of["leat"].median / base.median, of["leat"].least / base.least
-                found.append((row, workers, *ratios, min(ratios) <= NOT_SLOWER_THAN))
+        one, two = (table.get((row.name, workers, row.metric), {}).get("leat") for workers in (1, 2))
+        if row.runtime and row.metric == "ns" and row.gain and one and two and one.values \
+                and two.values:
+            ratios = Ratios(row, 2, two, one)
+            found.append(ratios.asked(1 / row.gain, ratios.medians <= 1 / row.gain))
     return found
 
 
-def print_ratios(head, lines, out):
-    """Rows of two columns each: what `lines` has as (row, workers, medians, least, met)."""
-    width = max(len(row.label) for row, *_ in lines)
-    print(f"\n{head}", file=out)
-    print(f"{'problem':{width}}  w  medians  least", file=out)
-    for row, workers, medians, least, met in lines:
-        print(f"{row.label:{width}}  {workers}  {medians:7.3f}  {least:5.3f}  {WORDS[met]}", file=out)
+def against_base(rows, table):
+    """This build to the other, where both have the row. Slower is what both the medians and the
+    least times call slower: one alone is what a disturbed round makes of it."""
+    found = []
+    for row in rows:
+        for workers in row.workers:
+            of = table[row.name, workers, row.metric]
+            base = of.get("base")
+            if row.runtime and base and base.values and of["leat"].values:
+                ratios = Ratios(row, workers, of["leat"], base)
+                slower = min(ratios.medians, ratios.least) > NOT_SLOWER_THAN
+                found.append(ratios.asked(NOT_SLOWER_THAN, not slower))
+    return found
+
+
+COMPARISONS = (  # of Leat with Leat, at the end of the table
+    ("2 workers to 1", "leat's times with 2 workers to those with 1; the target is for the medians",
+     two_to_one),
+    ("to base", "leat's times to those of base; the target is for the medians or the least",
+     against_base),
+)
+
+
+def print_ratios(head, found, out):
+    width = max(len(ratios.row.label) for ratios in found)
+    print(f"\n{head}:\n{'problem':{width}}  w  medians  least  target", file=out)
+    for ratios in found:
+        print(f"{ratios.row.label:{width}}  {ratios.workers}  {ratios.medians:7.3f}  "
+              f"{ratios.least:5.3f}  {ratios.target:6.3g} {WORDS[ratios.met]}", file=out)
 
 
 WORDS = {True: "ok", False: "MISSED", None: "not judged"}
@@ -442,7 +200,7 @@ def print_table(rows, peers, table, out):
     lines, verdicts, failures, notes = [head], [], [], {}
     for row in rows:
         for workers in row.workers:
-            of = table[row.problem, workers, row.metric]
+            of = table[row.name, workers, row.metric]
             ours = of["leat"]
             name = row.label
             size, unit = unit_of(ours.median or 1, row.metric)
@@ -485,12 +243,12 @@ def print_table(rows, peers, table, out):
         print(f"*{number + 1} {note}", file=out)
     for failure in dict.fromkeys(failures):
         print("failed:", failure, file=out)
-    builds = against_base(rows, table)
-    if builds:
-        print_ratios(f"leat to base, times (target: at most {NOT_SLOWER_THAN}, of medians or of least)",
-                     builds, out)
-        print(file=out)
-        verdicts += [met for *_, met in builds]
+    for _, head, compared in COMPARISONS:
+        found = compared(rows, table)
+        if found:
+            print_ratios(head, found, out)
+            verdicts += [ratios.met for ratios in found]
+    print(file=out)
     counts = {word: verdicts.count(met) for met, word in WORDS.items()}
     print(f"{counts['ok']} targets met, {counts['MISSED']} missed"
           + (f", {counts['not judged']} not judged" if counts["not judged"] else ""), file=out)
@@ -510,12 +268,13 @@ def main():
     parser.add_argument("--save", metavar="FILE", help="write FILE.txt and FILE.json")
     parser.add_argument("--directory", help=argparse.SUPPRESS)  # where FILE's path begins
     parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)  # these, no more
+    parser.add_argument("--newer-go", action="store_true", help=argparse.SUPPRESS)  # is it there?
     arguments = parser.parse_args()
     rounds = arguments.rounds or (3 if arguments.quick else 7)
     seconds = arguments.seconds or (0.1 if arguments.quick else 0.2)
 
     rows = [row for row in ROWS if (row.quick or not arguments.quick)
-            and (not arguments.only or re.search(arguments.only, row.problem))]
+            and (not arguments.only or re.search(arguments.only, row.name))]
     if arguments.workers:
         for row in rows:
             row.workers = tuple(w for w in row.workers if w == arguments.workers)
@@ -540,7 +299,9 @@ def main():
             parser.error(f"{arguments.base}/bench has no bench_csp_*")
 
     if arguments.check:
-        return
+        return None
+    if arguments.newer_go:
+        return "go" in wanted and newer_go() is None
 
     BUILD.mkdir(parents=True, exist_ok=True)
     peers, skipped = [], []
@@ -580,6 +341,9 @@ def main():
     for reason in skipped:
         facts[f"without {reason.split(':')[0]}"] = reason.split(": ", 1)[1]
 
+    for peer in peers:
+        print(f"{peer.name}: {facts[peer.name]}")
+    print()
     print_table(rows, peers, table, sys.stdout)
     if base:
         with open(f"{base}.txt", "w") as out:
@@ -593,18 +357,18 @@ def main():
                     "failed": {name: sample.failure for name, sample in of.items()
                                if sample.failure}}
                    for (problem, workers, metric), of in table.items()]
-        judged = [{"problem": row.problem, "workers": workers, "metric": row.metric,
-                   "target": text, "met": met}
-                  for row in rows for workers in row.workers
+        judged = [(row, workers, text, met) for row in rows for workers in row.workers
                   for text, met in judge(row, workers, table)]
-        judged += [{"problem": row.problem, "workers": workers, "metric": row.metric,
-                    "target": f"{medians:.3f}x, least {least:.3f}x base (target {NOT_SLOWER_THAN})",
-                    "met": met} for row, workers, medians, least, met in against_base(rows, table)]
+        judged += [(ratios.row, ratios.workers, f"{ratios} {which}", ratios.met)
+                   for which, _, compared in COMPARISONS for ratios in compared(rows, table)]
+        judged = [{"problem": row.name, "workers": workers, "metric": row.metric,
+                   "target": text, "met": met} for row, workers, text, met in judged]
         with open(f"{base}.json", "w") as out:
             json.dump({"facts": facts, "results": results, "targets": judged}, out, indent=1)
             out.write("\n")
         print(f"written: {base}.txt, {base}.json", file=sys.stderr)
+    return None
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -24,10 +24,11 @@ struct Peer : peer::Threads {
     explicit Channel(std::int64_t capacity)
         : room_(capacity), values_(static_cast<std::size_t>(capacity)) {}
 
-    void send(T value) {
+    template <class V>
+    void send(V&& value) {
       while (!room_.wait()) {
       }
-      peer::check(values_.enqueue(std::move(value)));
+      peer::check(values_.enqueue(std::forward<V>(value)));
     }
     T recv() {
       T value;
@@ -50,7 +51,10 @@ struct Peer : peer::Threads {
   class Stream {
    public:
     explicit Stream(std::int64_t capacity) : values_(static_cast<std::size_t>(capacity)) {}
-    void send(T value) { values_.wait_enqueue(std::move(value)); }
+    template <class V>
+    void send(V&& value) {
+      values_.wait_enqueue(std::forward<V>(value));
+    }
     T recv() {
       T value;
       values_.wait_dequeue(value);

@@ -2,7 +2,8 @@
 //
 //   struct Peer {
 //     template <class T> class Channel;   // explicit Channel(std::int64_t capacity);
-//                                         // void send(T); T recv(); bool try_recv(T&);
+//                                         // void send(const T& or T&&); T recv();
+//                                         // bool try_recv(T&);
 //     template <class T> class Stream;    // the same for one sender and one receiver
 //     class Tasks;                        // void go(F); void wait(); the fibers, or threads
 //     static void sleep_for(Duration);
@@ -12,17 +13,14 @@
 // Not all peers can close; hence a receiver knows how much is to come, or is sent a last value.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
+#include "items.h"
 #include "peer.h"
 
 namespace peer {
@@ -127,35 +125,6 @@ Time chan_nonblocking(std::int64_t n) {
   return {n, elapsed};
 }
 
-struct Page {
-  std::array<std::uint64_t, 512> words;
-};
-
-template <class P>
-Time items_of_4_kib(std::int64_t n) {
-  typename P::template Stream<Page> pages(16);
-  typename P::Tasks sender;
-  EndsInOrder received;
-  const auto start = Clock::now();
-  sender.go([&] {
-    Page page{};
-    for (std::int64_t i = 0; i < n; ++i) {
-      page.words.front() = page.words.back() = static_cast<std::uint64_t>(i);
-      opaque(page);
-      pages.send(page);
-    }
-  });
-  for (std::int64_t i = 0; i < n; ++i) {
-    Page page = pages.recv();
-    opaque(page);
-    received.add(page.words.front(), page.words.back());
-  }
-  const auto elapsed = Clock::now() - start;
-  sender.wait();
-  check(received.are(n));
-  return {n, elapsed};
-}
-
 template <class P>
 Time thread_to_fiber(std::int64_t n) {
   typename P::template Stream<std::uint64_t> values(128);
@@ -188,73 +157,6 @@ Time spawn(std::int64_t n, std::int64_t at_once) {
   return {n, elapsed};
 }
 
-struct Item {
-  std::array<std::uint64_t, 8> words;
-};
-
-template <class P>
-Time pipeline(std::int64_t n) {
-  using Link = typename P::template Stream<Item>;
-  std::array<std::unique_ptr<Link>, 3> links;
-  for (auto& link : links) link = std::make_unique<Link>(128);
-  typename P::Tasks stages;
-  EndsInOrder received;
-  const auto start = Clock::now();
-  stages.go([&] {
-    for (std::int64_t i = 0; i < n; ++i) {
-      Item item;
-      item.words.fill(static_cast<std::uint64_t>(i));
-      links[0]->send(item);
-    }
-  });
-  for (std::size_t stage = 0; stage < 2; ++stage) {
-    stages.go([&, stage] {
-      for (std::int64_t i = 0; i < n; ++i) {
-        Item item = links[stage]->recv();
-        for (std::uint64_t& word : item.words) ++word;
-        links[stage + 1]->send(item);
-      }
-    });
-  }
-  for (std::int64_t i = 0; i < n; ++i) {
-    Item item = links[2]->recv();
-    opaque(item);
-    received.add(item.words.front() - 2, item.words.back() - 2);
-  }
-  const auto elapsed = Clock::now() - start;
-  stages.wait();
-  check(received.are(n));
-  return {n, elapsed};
-}
-
-using Buffer = std::vector<std::uint64_t>;
-
-template <class P>
-Time circulate(std::int64_t n) {
-  typename P::template Stream<Buffer> full(4);
-  typename P::template Stream<Buffer> empty(4);
-  for (int i = 0; i < 4; ++i) empty.send(Buffer((1 << 20) / sizeof(std::uint64_t), 1));
-  typename P::Tasks producer;
-  EndsInOrder received;
-  const auto start = Clock::now();
-  producer.go([&] {
-    for (std::int64_t i = 0; i < n; ++i) {
-      Buffer buffer = empty.recv();
-      buffer.front() = buffer.back() = static_cast<std::uint64_t>(i);
-      full.send(std::move(buffer));
-    }
-  });
-  for (std::int64_t i = 0; i < n; ++i) {
-    Buffer buffer = full.recv();
-    received.add(buffer.front(), buffer.back());
-    empty.send(std::move(buffer));
-  }
-  const auto elapsed = Clock::now() - start;
-  producer.wait();
-  check(received.are(n));
-  return {n, elapsed};
-}
-
 template <class P>
 Time coarse_jobs(std::int64_t n, std::int64_t microseconds) {
   const std::int64_t steps = microseconds * 600;
@@ -277,55 +179,6 @@ Time coarse_jobs(std::int64_t n, std::int64_t microseconds) {
   tasks.wait();
   check(sum == computed(n, steps));
   return {n, elapsed};
-}
-
-inline void copy(Buffer& to, const Buffer& from) {
-  std::memcpy(to.data(), from.data(), from.size() * sizeof(std::uint64_t));
-  opaque(to);
-}
-
-template <class P>
-Time double_buffer(std::int64_t n, std::int64_t kib, std::int64_t count) {
-  struct Pair {
-    explicit Pair(std::size_t words) : source(words, 1), target(words, 2) {
-      for (int i = 0; i < 2; ++i) empty.send(Buffer(words, 3));
-    }
-    Buffer source;
-    Buffer target;
-    typename P::template Stream<Buffer> full{2};
-    typename P::template Stream<Buffer> empty{2};
-    EndsInOrder received;
-  };
-  const std::int64_t each = (n + count - 1) / count;
-  std::vector<std::unique_ptr<Pair>> pairs;
-  for (std::int64_t i = 0; i < count; ++i) {
-    pairs.push_back(std::make_unique<Pair>((static_cast<std::size_t>(kib) << 10) / 8));
-  }
-  typename P::Tasks tasks;
-  const auto start = Clock::now();
-  for (const auto& owner : pairs) {
-    Pair& pair = *owner;
-    tasks.go([&pair, each] {
-      for (std::int64_t i = 0; i < each; ++i) {
-        Buffer buffer = pair.empty.recv();
-        pair.source.front() = pair.source.back() = static_cast<std::uint64_t>(i);
-        copy(buffer, pair.source);
-        pair.full.send(std::move(buffer));
-      }
-    });
-    tasks.go([&pair, each] {
-      for (std::int64_t i = 0; i < each; ++i) {
-        Buffer buffer = pair.full.recv();
-        copy(pair.target, buffer);
-        pair.received.add(pair.target.front(), pair.target.back());
-        pair.empty.send(std::move(buffer));
-      }
-    });
-  }
-  tasks.wait();
-  const auto elapsed = Clock::now() - start;
-  for (const auto& pair : pairs) check(pair->received.are(each));
-  return {each * count, elapsed};
 }
 
 template <class P>
@@ -372,6 +225,7 @@ Problems bounded_channel_problems(int workers) {
   timed["ChanNonblocking"] = chan_nonblocking<P>;
   timed["Items4KiB"] = items_of_4_kib<P>;
   timed["ThreadToFiber"] = thread_to_fiber<P>;
+  timed["Pipe64"] = pipe<P>;
   timed["Pipeline4"] = pipeline<P>;
   timed["Circulate1MiB"] = circulate<P>;
   for (const std::int64_t microseconds : {1, 17, 100}) {

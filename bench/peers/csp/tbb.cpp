@@ -28,7 +28,10 @@ struct Peer : peer::Threads {
   class Channel {
    public:
     explicit Channel(std::int64_t capacity) { values_.set_capacity(capacity); }
-    void send(T value) { values_.push(std::move(value)); }
+    template <class V>
+    void send(V&& value) {
+      values_.push(std::forward<V>(value));
+    }
     T recv() {
       T value;
       values_.pop(value);
@@ -127,7 +130,7 @@ peer::Problem in_arena(int workers, F problem) {
 
 peer::Problems problems(int workers) {
   peer::Problems all = peer::bounded_channel_problems<Peer>(workers);
-  for (const std::int64_t at_once : {256, 1'000'000}) {
+  for (const std::int64_t at_once : {256, 1'000, 1'000'000}) {
     all.timed["Spawn/" + std::to_string(at_once)] =
         in_arena(workers, [=](std::int64_t n) { return spawn(n, at_once); });
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,10 +25,11 @@ struct Peer : peer::Threads {
       values_.resize(static_cast<std::size_t>(capacity_));
     }
 
-    void send(T value) {
+    template <class V>
+    void send(V&& value) {
       std::unique_lock lock(mutex_);
       not_full_.wait(lock, [&] { return sent_ - received_ < capacity_; });
-      values_[static_cast<std::size_t>(sent_ % capacity_)] = std::move(value);
+      values_[static_cast<std::size_t>(sent_ % capacity_)] = std::forward<V>(value);
       const std::int64_t mine = ++sent_;
       if (!rendezvous_) lock.unlock();
       not_empty_.notify_one();
@@ -71,7 +73,11 @@ struct Peer : peer::Threads {
 peer::Problems problems(int workers) {
   peer::Problems all = peer::bounded_channel_problems<Peer>(workers);
   peer::add_rendezvous_problems<Peer>(all, workers);
-  all.timed["Spawn/256"] = [](std::int64_t n) { return peer::spawn<Peer>(n, 256); };
+  for (const std::int64_t at_once : {256, 1'000}) {
+    all.timed["Spawn/" + std::to_string(at_once)] = [=](std::int64_t n) {
+      return peer::spawn<Peer>(n, at_once);
+    };
+  }
   return all;
 }
 

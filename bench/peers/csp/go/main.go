@@ -166,9 +166,10 @@ func itemsOf4KiB(n int) (int, time.Duration) {
 			p[0], p[len(p)-1] = uint64(i), uint64(i)
 			pages <- p
 		}
-		close(pages)
 	}()
-	for p := range pages {
+	var p page
+	for i := 0; i < n; i++ {
+		p = <-pages // range would copy it once more
 		firsts.add(p[0])
 		lasts.add(p[len(p)-1])
 	}
@@ -454,12 +455,37 @@ func sieve(primes int) problem {
 			close(stop)
 		}
 		elapsed := time.Since(start)
-		check(primes != 2000 || prime == 17389)
+		check(prime == map[int]uint64{500: 3571, 2000: 17389}[primes])
 		return n, elapsed
 	}
 }
 
 type item [8]uint64
+
+// Each word is written and read.
+func pipe(n int) (int, time.Duration) {
+	items := make(chan item, 128)
+	sum := uint64(0)
+	start := time.Now()
+	go func() {
+		for i := 0; i < n; i++ {
+			var it item
+			for w := range it {
+				it[w] = uint64(i)
+			}
+			items <- it
+		}
+		close(items)
+	}()
+	for it := range items {
+		for _, word := range it {
+			sum += word
+		}
+	}
+	elapsed := time.Since(start)
+	check(sum == 8*sumBelow(n))
+	return n, elapsed
+}
 
 func pipeline(n int) (int, time.Duration) {
 	var c [3]chan item
@@ -660,9 +686,9 @@ func main() {
 		"Select2/0":        select2(0), "Select2/128": select2(128),
 		"Select8/0": select8(0), "Select8/128": select8(128),
 		"SelectUncontended": selectUncontended, "SelectNonblock": selectNonblock,
-		"Ring/1000": ring(1000), "Sieve/2000": sieve(2000),
-		"Spawn/256": spawn(256), "Spawn/1000000": spawn(1000000),
-		"Pipeline4": pipeline, "Items4KiB": itemsOf4KiB, "Circulate1MiB": circulate,
+		"Ring/1000": ring(1000), "Sieve/500": sieve(500), "Sieve/2000": sieve(2000),
+		"Spawn/256": spawn(256), "Spawn/1000": spawn(1000), "Spawn/1000000": spawn(1000000),
+		"Pipe64": pipe, "Pipeline4": pipeline, "Items4KiB": itemsOf4KiB, "Circulate1MiB": circulate,
 		"ThreadToFiber": threadToFiber,
 	}
 	for _, us := range []int{1, 17, 100} {

@@ -210,6 +210,28 @@ fn select_nonblock(n: u64) -> Time {
     (n, elapsed)
 }
 
+/// Each word is written and read.
+fn pipe(n: u64) -> Time {
+    let (send, recv) = bounded::<Item>(128);
+    let mut sum = 0;
+    let start = Instant::now();
+    let sender = std::thread::spawn(move || {
+        for i in 0..n {
+            let mut item: Item = [i; 8];
+            opaque(&mut item);
+            send.send(item).unwrap();
+        }
+    });
+    for mut item in recv {
+        opaque(&mut item);
+        item.iter().for_each(|word| sum += word);
+    }
+    let elapsed = start.elapsed();
+    sender.join().unwrap();
+    check(sum == 8 * sum_below(n));
+    (n, elapsed)
+}
+
 fn pipeline(n: u64) -> Time {
     let (send, mut recv) = bounded::<Item>(128);
     let (mut firsts, mut lasts) = (InOrder::default(), InOrder::default());
@@ -355,6 +377,7 @@ fn problems(workers: usize) -> Problems {
     }
     all.timed("SelectUncontended", select_uncontended);
     all.timed("SelectNonblock", select_nonblock);
+    all.timed("Pipe64", pipe);
     all.timed("Pipeline4", pipeline);
     all.timed("Circulate1MiB", circulate);
     all.timed("ThreadToFiber", |n| spsc(n, 128));

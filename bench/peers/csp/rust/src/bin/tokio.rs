@@ -261,7 +261,7 @@ async fn parked() -> Vec<(&'static str, f64)> {
     vec![("bytes", (after - before) / TASKS as f64)]
 }
 
-async fn sieve(n: u64) -> Time {
+async fn sieve(n: u64, primes: u64) -> Time {
     let mut prime = 0;
     let start = Instant::now();
     for _ in 0..n {
@@ -272,7 +272,7 @@ async fn sieve(n: u64) -> Time {
                 candidate += 1;
             }
         });
-        for _ in 0..2000 {
+        for _ in 0..primes {
             prime = recv.recv().await.unwrap();
             let (out, next) = channel(1);
             let mut from = std::mem::replace(&mut recv, next);
@@ -286,7 +286,28 @@ async fn sieve(n: u64) -> Time {
         }
     }
     let elapsed = start.elapsed();
-    check(prime == 17389);
+    check(prime == if primes == 500 { 3571 } else { 17389 });
+    (n, elapsed)
+}
+
+/// Each word is written and read.
+async fn pipe(n: u64) -> Time {
+    let (send, mut recv) = channel::<Item>(128);
+    let mut sum = 0;
+    let start = Instant::now();
+    tokio::spawn(async move {
+        for i in 0..n {
+            let mut item: Item = [i; 8];
+            opaque(&mut item);
+            send.send(item).await.unwrap();
+        }
+    });
+    while let Some(mut item) = recv.recv().await {
+        opaque(&mut item);
+        item.iter().for_each(|word| sum += word);
+    }
+    let elapsed = start.elapsed();
+    check(sum == 8 * sum_below(n));
     (n, elapsed)
 }
 
@@ -474,10 +495,13 @@ fn problems(workers: usize) -> Problems {
     }
     timed!("SelectUncontended", n => select_uncontended(n));
     timed!("Ring/1000", n => ring(n));
-    for at_once in [256, 1_000_000] {
+    for at_once in [256, 1_000, 1_000_000] {
         timed!(format!("Spawn/{at_once}"), n => spawn(n, at_once));
     }
-    timed!("Sieve/2000", n => sieve(n));
+    for primes in [500, 2_000] {
+        timed!(format!("Sieve/{primes}"), n => sieve(n, primes));
+    }
+    timed!("Pipe64", n => pipe(n));
     timed!("Pipeline4", n => pipeline(n));
     timed!("Circulate1MiB", n => circulate(n));
     for us in [1, 17, 100] {
