@@ -49,13 +49,20 @@ class Deadline {
  public:
   /// Gives up at once: a try.
   static constexpr Deadline now() noexcept { return Deadline(TimePoint::min()); }
+  /// As now(), of an operation that may wait and tries its cases first: select. The caller's fiber
+  /// may give way to others.
+  static constexpr Deadline now_of_wait() noexcept {
+    return Deadline(TimePoint::min() + Duration(1));
+  }
   /// Never gives up.
   static constexpr Deadline never() noexcept { return Deadline(TimePoint::max()); }
   /// Gives up at `at`, a time of the caller's clock (leat::now()).
   constexpr explicit Deadline(TimePoint at) noexcept : at_(at) {}
 
-  /// Whether the deadline is now().
-  [[nodiscard]] constexpr bool is_now() const noexcept { return at_ == TimePoint::min(); }
+  /// Whether the deadline is now(), or now_of_wait().
+  [[nodiscard]] constexpr bool is_now() const noexcept { return at_ <= now_of_wait().at_; }
+  /// Whether the operation is a try: the deadline is now().
+  [[nodiscard]] constexpr bool is_try() const noexcept { return at_ == TimePoint::min(); }
   /// Whether the deadline is never().
   [[nodiscard]] constexpr bool is_never() const noexcept { return at_ == TimePoint::max(); }
   /// The time: TimePoint::min() for now(), TimePoint::max() for never().

@@ -37,8 +37,8 @@ class ChannelClosed : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-/// The calling fiber was asked to stop, and waits or would have to wait. Sticky: the next wait
-/// throws it again. Not derived from std::exception.
+/// The calling fiber was asked to stop, and waits, or would have to wait or give way. Sticky: the
+/// next wait throws it again. Not derived from std::exception.
 ///
 /// While an exception unwinds the fiber, waits do not throw it: a destructor may wait, to give
 /// something back. Such a wait lasts until it has succeeded. In a Deadlock it ends the program,

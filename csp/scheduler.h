@@ -8,9 +8,12 @@
 //   });
 //
 // Fibers are cheap: a stack of 64 KiB, of which the kernel commits what is touched. They are not
-// preempted. A fiber may move to another worker, which is another OS thread, at every operation
-// that may park. So state of the thread does not survive such an operation: errno, thread-locals,
-// CUDA's current device, OpenMP. Code that needs it sets GoOptions::pinned.
+// preempted. A fiber whose operations never have to wait gives way to others once in some 2,000 of
+// them (send, recv, select, lock, acquire, wait), as if it called yield(); the try_* functions and
+// selects with otherwise() do not count. A fiber may move to another worker, which is another OS
+// thread, at every operation that may park. So state of the thread does not survive such an
+// operation: errno, thread-locals, CUDA's current device, OpenMP. Code that needs it sets
+// GoOptions::pinned.
 //
 // Thread and fiber safety: run() and Scheduler's members are called on any thread, go() and dump()
 // on a fiber, the other functions on both.
@@ -20,8 +23,8 @@
 //
 // Cancellation is structured. A fiber is cancelled when its group is stopped: because a fiber of
 // the group failed, because the group's owner left, or because run() ends. An operation of a
-// cancelled fiber throws Cancelled where it would have to wait, and so does the next such
-// operation. An operation that a peer has completed returns normally. Do not catch Cancelled:
+// cancelled fiber throws Cancelled where it would have to wait or give way, and so does the next
+// such operation. An operation that a peer has completed returns normally. Do not catch Cancelled:
 // destructors clean up. While they do, their own waits are shielded (error.h).
 //
 // Errors: an exception that leaves a fiber of go() stops the root group, and run() or

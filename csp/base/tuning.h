@@ -64,6 +64,16 @@ inline constexpr Duration kMonitorPeriod = std::chrono::microseconds(50);
 /// Looks in a row without a switch anywhere, after which there is no monitor.
 inline constexpr int kQuietLooks = 4;
 
+// ---- When a fiber gives way that never waits
+//
+// Tokio has a budget of 128 operations. One of a channel takes some 6 ns here, so there may be
+// more.
+
+/// A channel counts its sends when its ring begins anew, once in about so many. A power of two.
+inline constexpr std::uint64_t kTransfersPerCount = 1024;
+/// Operations after which a fiber gives way, if no other fiber has run on its worker meanwhile.
+inline constexpr std::uint32_t kOperationsOfASlice = 2 * kTransfersPerCount;
+
 // ---- Stocks
 
 /// Fiber ids that a worker reserves at a time.

@@ -63,7 +63,7 @@ bool ChannelCore::close(std::exception_ptr cause) noexcept {
     const SpinLockGuard guard(lock_);
     callers_.add(calling_scheduler());
     if (closed()) return false;
-    closed_.store(true, std::memory_order_relaxed);
+    attend(kClosed);
     cause_ = std::move(cause);
     for (WaitQueue* waiting : {&receivers_, &senders_}) {
       while (WaitNode* node = waiting->pop_claimed()) {
@@ -205,11 +205,35 @@ void ChannelCore::dequeue(Case& one, bool keep) noexcept {
   delete this;
 }
 
+bool ChannelCore::ends_slice(Deadline deadline, Worker* worker) noexcept {
+  const std::uint32_t operations = closed() ? 1 : tuning::kTransfersPerCount;
+  attention_.store(attention() & kClosed, std::memory_order_relaxed);
+  return !deadline.is_try() && worker != nullptr && worker->running() != nullptr &&
+         worker->ends_slice(operations);
+}
+
+// The caller's handle may be dropped meanwhile.
+ChannelRef ChannelCore::give_way(Fiber& fiber) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  retain();
+  ChannelRef keep(this);
+  lock_.unlock();
+  fiber.give_way();
+  lock_.lock();
+  return keep;
+}
+
 int ChannelCore::send_or_recv(Case& one, Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   Worker* const worker = Worker::current();
+  const bool sends = one.direction == Case::Direction::kSend;
+  if (__builtin_expect((attention() & (sends ? kClosed | kCountNext : kClosed)) != 0, 0) &&
+      ends_slice(deadline, worker)) {
+    const ChannelRef keep = give_way(*worker->running());
+    const int outcome = send_or_recv(one, deadline);
+    if (one.closed) one.closed_channel = keep;
+    return outcome;
+  }
   WaitNode* peer = nullptr;
-  const bool done = one.direction == Case::Direction::kSend ? attempt_send(one, peer, worker)
-                                                            : attempt_recv(one, peer, worker);
+  const bool done = sends ? attempt_send(one, peer, worker) : attempt_recv(one, peer, worker);
   if (done) {
     lock_.unlock();
     wake(peer, worker);
@@ -219,9 +243,7 @@ int ChannelCore::send_or_recv(Case& one, Deadline deadline) LEAT_NO_THREAD_SAFET
     lock_.unlock();
     return Waiter::kTimedOut;
   }
-  const Wait wait{
-      .reason = one.direction == Case::Direction::kSend ? ParkReason::kSend : ParkReason::kRecv,
-      .cases = {&one, 1}};
+  const Wait wait{.reason = sends ? ParkReason::kSend : ParkReason::kRecv, .cases = {&one, 1}};
   const auto enqueue = [&](Waiter& waiter) LEAT_NO_THREAD_SAFETY_ANALYSIS {
     one.node.waiter = &waiter;
     one.node.since = coarse_now(worker);

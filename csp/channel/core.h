@@ -10,7 +10,7 @@
 //  - 0 <= count_ <= capacity_, in a ring that starts at head_;
 //  - a receiver waits only while the ring is empty, the channel open, and no sender waits;
 //  - a sender waits only while the ring is full and the channel open;
-//  - closed_ is sticky; what was buffered before the close is still received;
+//  - kClosed is sticky; what was buffered before the close is still received;
 //  - waiters_to_return_ counts the waiting operations that will touch the channel again. The peer
 //    that completes an operation decrements it on the operation's behalf; the operation does not
 //    touch the channel again.
@@ -21,8 +21,8 @@
 // into the receiver's std::optional. Nothing else is required of T.
 //
 // Lock  | guards                        | held while calling
-// lock_ | the ring, the queues, closed_ | T's move constructor and destructor; Waiter::claim; in a
-//       |                               | select, lock_ of its other channels, in address order; in
+// lock_ | the ring, the queues,         | T's move constructor and destructor; Waiter::claim; in a
+//       | attention_                    | select, lock_ of its other channels, in address order; in
 //       |                               | an operation that waits, the switch to another fiber
 // Waiters are woken without lock_.
 #pragma once
@@ -37,6 +37,7 @@
 #include <utility>
 
 #include "leat/csp/base/atomic.h"
+#include "leat/csp/base/tuning.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/wait/callers.h"
 #include "leat/csp/wait/queue.h"
@@ -216,6 +217,12 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   bool attempt_send(Case& one, WaitNode*& peer, const Worker* worker) noexcept LEAT_REQUIRES(lock_);
   bool attempt_recv(Case& one, WaitNode*& peer, const Worker* worker) noexcept LEAT_REQUIRES(lock_);
   void dequeue(Case& one, bool keep) noexcept LEAT_EXCLUDES(lock_);
+  /// Counts the operation for its fiber: the first one of the slow path after kCountNext, and each
+  /// one on a closed channel. True if the fiber has to give way first.
+  [[nodiscard]] bool ends_slice(Deadline deadline, Worker* worker) noexcept LEAT_REQUIRES(lock_);
+  /// Gives way with lock_ dropped, and takes it again. Returns what keeps the channel, since the
+  /// caller's handle may be gone. Throws Cancelled, without lock_.
+  [[nodiscard]] ChannelRef give_way(Fiber& fiber);
   [[nodiscard]] WaitNode* pop_sender(const Worker* worker) noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] WaitNode* pop_receiver(const Worker* worker) noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] WaitQueue& queue(Case::Direction direction) noexcept LEAT_REQUIRES(lock_) {
@@ -233,13 +240,24 @@ class LEAT_CACHE_ALIGNED ChannelCore {
     return count_.load(std::memory_order_acquire);
   }
   void set_count(std::size_t count) noexcept { count_.store(count, std::memory_order_release); }
-  [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint8_t attention() const noexcept {
+    return attention_.load(std::memory_order_relaxed);
+  }
+  void attend(std::uint8_t what) noexcept LEAT_REQUIRES(lock_) {
+    attention_.store(attention() | what, std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool closed() const noexcept { return (attention() & kClosed) != 0; }
+
+  // attention_: why a send takes the slow path although the ring has room. Receives are not
+  // counted: a fiber that only receives finds the ring empty sooner or later, and waits.
+  static constexpr std::uint8_t kClosed = 1;
+  static constexpr std::uint8_t kCountNext = 2;  // the sender may have to give way: it is counted
 
   // What an operation touches, in two cache lines that it shares with no other channel.
   CallerSet callers_;  // add() under lock_
   mutable SpinLock lock_;
   std::uint32_t waiters_to_return_ LEAT_GUARDED_BY(lock_) = 0;
-  Atomic<bool> closed_{false};                   // written under lock_
+  Atomic<std::uint8_t> attention_{0};            // written under lock_
   bool unowned_ LEAT_GUARDED_BY(lock_) = false;  // no references are left, only waiters
   Atomic<std::size_t> count_{0};
   const std::size_t capacity_;
@@ -297,11 +315,17 @@ LockedChannel ChannelCore::send_to_ring(V&& value) noexcept LEAT_NO_THREAD_SAFET
   lock_.lock();
   callers_.add(calling_scheduler());
   const std::size_t buffered = count();
-  if (buffered >= capacity_ || !receivers_.empty() || closed()) return LockedChannel(this);
+  if (buffered >= capacity_ || !receivers_.empty() || attention() != 0) return LockedChannel(this);
   ::new (static_cast<void*>(reinterpret_cast<T*>(ring_) + tail_)) T(std::forward<V>(value));
-  tail_ = after(tail_);
   set_count(buffered + 1);
   ++sent_;
+  // A branch, which is foreseen, and a place that senders pass seldom and regularly.
+  if (const std::size_t next = tail_ + 1; __builtin_expect(next != capacity_, 1)) {
+    tail_ = next;
+  } else {
+    tail_ = 0;
+    if (sent_ % tuning::kTransfersPerCount < capacity_) attend(kCountNext);
+  }
   lock_.unlock();
   return {};
 }

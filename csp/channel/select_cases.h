@@ -148,6 +148,8 @@ int select_several(Cases&... cases) {
       },
       cases...);
   if (!known) return select_together(false, cases...);
+  const Deadline at_once =
+      earliest_deadline(cases...).deadline.is_now() ? Deadline::now() : Deadline::now_of_wait();
   for (; count > 0; --count) {
     std::uint64_t rest = ready;
     for (std::size_t skip = count > 1 ? choose_case(count) : 0; skip > 0; --skip) rest &= rest - 1;
@@ -158,7 +160,7 @@ int select_several(Cases&... cases) {
         chosen,
         [&](auto& one) {
           if constexpr (kOnChannel<decltype(one)>) {
-            done = one.try_or_wait(operation, Deadline::now()) >= 0;
+            done = one.try_or_wait(operation, at_once) >= 0;
           }
         },
         cases...);

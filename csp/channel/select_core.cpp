@@ -206,6 +206,7 @@ class SelectOperation {
 };
 
 int select_cases(std::span<Case> cases, Deadline deadline) {
+  count_operation(deadline);
   const int outcome = SelectOperation(cases).try_each();
   return outcome != SelectOperation::kNone ? outcome : select_cases_locked(cases, deadline);
 }

@@ -115,6 +115,15 @@ void Fiber::yield() noexcept {
   worker.leave(*this, Worker::SwitchReason::kYield);
 }
 
+void Fiber::count_operation() {
+  if (__builtin_expect(worker_.get()->ends_slice(1), 0)) give_way();
+}
+
+void Fiber::give_way() {
+  if (!shall_stop()) yield();
+  if (shall_stop()) throw Cancelled{};
+}
+
 bool Fiber::deliver_cancel() noexcept { return claim_as_cancelled(); }
 
 bool Fiber::break_wait(DeadlockStep step) noexcept {

@@ -70,6 +70,12 @@ class alignas(64) Fiber final : public Waiter {
 
   /// Goes behind the other fibers that can run. Called by the fiber itself.
   void yield() noexcept;
+  /// Called by the fiber itself, without a lock, before an operation that may wait. A fiber that
+  /// has not waited for many operations gives way. Throws Cancelled if it was asked to stop
+  /// meanwhile.
+  void count_operation();
+  /// The rarer part of count_operation().
+  void give_way();
 
   // Cancelling a fiber ends its present or next wait with kCancelled. A caller runs
   // request_cancel(), a heavy_fence() and deliver_cancel(), so that one fence serves many fibers. A

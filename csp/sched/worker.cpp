@@ -134,6 +134,17 @@ bool Worker::may_go_on() noexcept {
          !has_pinned_inbox_.load(std::memory_order_relaxed);
 }
 
+bool Worker::ends_slice(std::uint32_t operations) noexcept {
+  const TsanIgnoreScope for_worker_state;
+  if (const std::uint64_t now = switches_.get(); now != slice_.get()) {
+    slice_.set(now);
+    operations_.set(0);
+  }
+  if (operations_.add(operations) < tuning::kOperationsOfASlice) return false;
+  operations_.set(0);
+  return true;
+}
+
 void Worker::sample_slices() noexcept {
   const Cycles now = cycles_now();
   const int every = sampled_every_.get();

@@ -84,6 +84,10 @@ class Worker {
     return exceptions_.get()->uncaught > 0;
   }
 
+  /// Counts operations of the present fiber. True once in tuning::kOperationsOfASlice, if no other
+  /// fiber has run here meanwhile: then the present one has to give way.
+  [[nodiscard]] bool ends_slice(std::uint32_t operations) noexcept;
+
   /// The time when slices were last sampled. Costs a load; for figures in reports.
   [[nodiscard]] Cycles coarse_now() const noexcept { return sampled_at_.get(); }
 
@@ -165,6 +169,8 @@ class Worker {
   RelaxedAtomic<bool> skips_run_next_{false};         // woken fibers do not use the run-next slot
   RelaxedAtomic<bool> handoff_ran_elsewhere_{false};  // its fiber last ran on another worker
   RelaxedAtomic<std::uint64_t> random_{0};
+  RelaxedAtomic<std::uint64_t> slice_{0};  // switches_ when operations_ was last counted
+  RelaxedAtomic<std::uint32_t> operations_{0};
   RelaxedAtomic<Cycles> sampled_at_{0};
   RelaxedAtomic<bool> slept_shortly_{
       false};  // the last time: it is worth looking out before the next

@@ -24,6 +24,7 @@ bool Mutex::try_lock() { return lock(Deadline::now()); }
 bool Mutex::try_lock_until(TimePoint deadline) { return lock(Deadline(deadline)); }
 
 bool Mutex::lock(Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  count_operation(deadline);
   lock_.lock();
   callers_.add(calling_scheduler());
   if (!locked_) {

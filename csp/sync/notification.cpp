@@ -26,6 +26,7 @@ void Notification::wait() { static_cast<void>(wait(Deadline::never())); }
 bool Notification::wait_until(TimePoint deadline) { return wait(Deadline(deadline)); }
 
 bool Notification::wait(Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  count_operation(deadline);
   lock_.lock();
   callers_.add(calling_scheduler());
   if (notified_) {

@@ -38,6 +38,7 @@ bool Semaphore::acquire_until(std::int64_t units, TimePoint deadline) {
 
 bool Semaphore::acquire(std::int64_t units, Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
   checked(units, "acquire");
+  count_operation(deadline);
   lock_.lock();
   callers_.add(calling_scheduler());
   if (waiters_.empty() && units <= available_) {

@@ -35,6 +35,7 @@ void WaitGroup::wait() { static_cast<void>(wait(Deadline::never())); }
 bool WaitGroup::wait_until(TimePoint deadline) { return wait(Deadline(deadline)); }
 
 bool WaitGroup::wait(Deadline deadline) LEAT_NO_THREAD_SAFETY_ANALYSIS {
+  count_operation(deadline);
   lock_.lock();
   callers_.add(calling_scheduler());
   if (count_ == 0) {

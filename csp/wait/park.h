@@ -44,6 +44,14 @@ int park_current(const Wait& what, Deadline deadline, Enqueue&& enqueue, Dequeue
   return wait(thread);
 }
 
+/// Called without a lock, before an operation that may wait until `deadline`: counts it, and gives
+/// way if the calling fiber has not waited for many operations. Throws Cancelled where it gives
+/// way. A try is not counted.
+inline void count_operation(Deadline deadline) {
+  if (deadline.is_now()) return;
+  if (Fiber* const fiber = Fiber::current()) fiber->count_operation();
+}
+
 /// Waits in one queue of an object that is not a channel. `lock` guards the queue; it is held on
 /// entry and on return. Returns the outcome: node.outcome if the node was popped, Waiter::kTimedOut
 /// at `deadline`, or Waiter::kCancelled.
