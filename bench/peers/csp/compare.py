@@ -261,17 +261,18 @@ def main():
     parser.add_argument("--only", metavar="REGEX", help="the problems whose name matches")
     parser.add_argument("--peers", metavar="A,B", help="these peers; '' for none")
     parser.add_argument("--base", metavar="FOLDER", type=pathlib.Path,
-                        help="a build folder of another commit, with its bench/csp: ratios to that, row by row")
+                        help="another commit's build folder: this build's ratios to that, row by row")
     parser.add_argument("--workers", type=int, choices=(1, 2), help="one of the two numbers")
-    parser.add_argument("--rounds", type=int, help="how often each program runs (7; quick: 3)")
-    parser.add_argument("--seconds", type=float, help="how long at least (0.2; quick: 0.1)")
+    parser.add_argument("--rounds", type=int, help="how often each program runs (7; quick: 3; base: 40)")
+    parser.add_argument("--seconds", type=float, help="how long at least (0.2; quick: 0.1; base: 0.02)")
     parser.add_argument("--save", metavar="FILE", help="write FILE.txt and FILE.json")
     parser.add_argument("--directory", help=argparse.SUPPRESS)  # where FILE's path begins
     parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)  # these, no more
     parser.add_argument("--newer-go", action="store_true", help=argparse.SUPPRESS)  # is it there?
     arguments = parser.parse_args()
-    rounds = arguments.rounds or (3 if arguments.quick else 7)
-    seconds = arguments.seconds or (0.1 if arguments.quick else 0.2)
+    # Many short runs find the least times of both builds, where a few long ones are all disturbed.
+    rounds = arguments.rounds or (40 if arguments.base else 3 if arguments.quick else 7)
+    seconds = arguments.seconds or (0.02 if arguments.base else 0.1 if arguments.quick else 0.2)
 
     rows = [row for row in ROWS if (row.quick or not arguments.quick)
             and (not arguments.only or re.search(arguments.only, row.name))]
