@@ -1,6 +1,7 @@
 // How much memory the process holds: for tests of what must not grow.
 #pragma once
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -21,6 +22,16 @@ inline std::size_t resident_bytes() {
   std::size_t resident = 0;
   std::ifstream("/proc/self/statm") >> total >> resident;
   return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// From now on the process's address space grows by at most `bytes`: what needs more fails. For a
+/// child process, and not for one with a sanitizer, which needs far more.
+inline bool limit_growth(std::size_t bytes) {
+  std::size_t total = 0;
+  std::ifstream("/proc/self/statm") >> total;
+  rlimit limit{};
+  limit.rlim_cur = limit.rlim_max = total * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + bytes;
+  return setrlimit(RLIMIT_AS, &limit) == 0;
 }
 
 /// Bytes in use now: allocated ones where a sanitizer counts them, else resident ones, which grow

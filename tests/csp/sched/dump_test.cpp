@@ -1,15 +1,26 @@
 // What a program tells about itself: dump, SIGQUIT, stack overflows, channel counters.
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/futex.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
+#include "leat/csp/base/sigquit_dump.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/mutex.h"
 #include "leat/csp/scheduler.h"
@@ -121,6 +132,43 @@ TEST_F(DumpDeathTest, WithoutBeingAskedForSigquitEndsTheProgram) {
         std::raise(SIGQUIT);  // the handler from before is back
       },
       testing::KilledBySignal(SIGQUIT), "");
+}
+
+// From now on, a futex call of this thread that wakes all waiters fails with EACCES.
+bool refuse_to_wake_all() {
+  const auto argument = [](unsigned i) {
+    return static_cast<std::uint32_t>(offsetof(seccomp_data, args) + i * sizeof(std::uint64_t));
+  };
+  std::array<sock_filter, 8> filter = {{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_futex, 0, 5),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, argument(1)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, argument(2)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, std::numeric_limits<int>::max(), 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog program = {.len = filter.size(), .filter = filter.data()};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// A regression: a program that a signal interrupted between a call and its look at errno saw
+// another error, or none.
+TEST(Sigquit, KeepsErrno) {
+  const SigquitDump dump([] { return std::string(); });
+  bool refused = false;
+  int error = 0;
+  std::thread([&] {  // the filter is of this thread, and goes with it
+    refused = refuse_to_wake_all();
+    errno = EDOM;
+    std::raise(SIGQUIT);
+    error = errno;
+  })
+      .join();
+  EXPECT_EQ(error, EDOM);
+  if (!refused) GTEST_SKIP() << "system calls cannot be filtered here";
 }
 
 __attribute__((noinline)) int recurse(int depth) {

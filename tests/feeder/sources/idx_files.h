@@ -18,6 +18,8 @@
 #include <vector>
 
 #include "leat/csp/error.h"
+#include "tests/support/child.h"
+#include "tests/support/memory.h"
 #include "tests/support/texts.h"
 
 namespace leat::feeder {
@@ -131,6 +133,15 @@ std::string error_of(const F& f) {
   }
   ADD_FAILURE() << "no leat::Error";
   return "";
+}
+
+/// What `f` throws in a child process that has `bytes` of memory left, as text.
+template <class F>
+std::string error_without_memory(std::size_t bytes, const F& f) {
+  return support::in_child([&]() -> std::string {
+    if (!support::limit_growth(bytes)) return "no limit was set";
+    return support::text_thrown_by<Error>(f);
+  });
 }
 
 }  // namespace leat::feeder

@@ -204,6 +204,20 @@ TEST(Idx, SizesThatTheFileCannotHoldAreRefusedBeforeAnyAllocation) {
                        " in a gzip file of " + std::to_string(compressed.size())});
 }
 
+TEST(Idx, AFileWithoutMemoryForItIsNamed) {
+#if defined(LEAT_ASAN) || defined(LEAT_TSAN)
+  GTEST_SKIP() << "a sanitizer needs more address space than this test leaves";
+#endif
+  constexpr std::uint32_t kSize = 96 << 20;
+  const TemporaryDirectory directory;
+  const std::filesystem::path file = directory.write("huge", idx_header({kSize}));
+  std::filesystem::resize_file(file, 8 + kSize);  // a hole, which takes no room on the disk
+  expect_contains(error_without_memory(kSize / 3, [&] { static_cast<void>(read_idx(file, 1)); }),
+                  {"leat: cannot read " + file.string() +
+                   ": there is no memory for its 100663296 bytes "
+                   "(100663296); divide it"});
+}
+
 // A bit that flipped in the header makes it announce less than there is; one that flipped in the
 // compressed data may make more of it. The checksum tells which it is: a wrong header, or damage.
 TEST(Idx, CorruptGzipIsNotToldAsMoreBytesThanTheHeaderAnnounces) {

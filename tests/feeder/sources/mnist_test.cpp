@@ -248,6 +248,24 @@ TEST_F(MnistFiles, ShardsFollowEachOther) {
   EXPECT_EQ(read(named, 2).label, 7U);
 }
 
+// Each of two files fits into memory, but not both of them one behind the other.
+TEST_F(MnistFiles, AShardWithoutMemoryForItIsNamed) {
+#if defined(LEAT_ASAN) || defined(LEAT_TSAN)
+  GTEST_SKIP() << "a sanitizer needs more address space than this test leaves";
+#endif
+  constexpr std::size_t kSize = 33 << 20;  // from 32 MiB on, malloc maps and unmaps each block
+  for (const std::string number : {"0", "1"}) {
+    const auto images = directory_.write("images_" + number, idx_header({33, 1024, 1024}));
+    std::filesystem::resize_file(images, 16 + kSize);
+    directory_.write("labels_" + number, idx_header({33}) + Bytes(33, 1));
+  }
+  // Needed at last: both files, and their pixels once more, in one block.
+  expect_contains(
+      error_without_memory(3 * kSize, [&] { const Mnist all(path().string() + "/images_{0..1}"); }),
+      {"cannot read " + (path() / "images_1").string() +
+       ": there is no memory for its images behind those of the files before; take"});
+}
+
 TEST_F(MnistFiles, DamagedFilesAreNamed) {
   write_images(without_last(images_));
   write_labels(labels_);
