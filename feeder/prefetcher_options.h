@@ -87,8 +87,8 @@ struct Packing {
 /// Lets the prefetcher change `workers` and `prefetch_depth` while it runs. It begins with the
 /// values given and changes them where its measurements say that the change pays; Stats::decisions
 /// lists the changes with their reasons. All slots are allocated at the beginning: the maxima are
-/// lowered where they would exceed max_pinned_bytes or max_device_bytes. (MemoryCaps of a device
-/// are not looked at: lower the maxima yourself.) The batches do not depend on the changes.
+/// lowered where their slots would exceed max_pinned_bytes, max_device_bytes, or what the
+/// MemoryCaps of a device leave then. The batches do not depend on the changes.
 ///
 /// A worker more comes with a pinned slot more, which is taken back with the worker. The depth only
 /// grows: the slots it adds hide irregular delays, which the mean times do not show.

@@ -95,6 +95,12 @@ double share_of(std::size_t part, std::size_t whole) {
   return static_cast<double>(part) / static_cast<double>(std::max<std::size_t>(whole, 1));
 }
 
+// Returns whether the MemoryCaps leave room for `bytes` bytes, `times` times.
+bool has_room(const gpu::MemoryFigures& memory, std::size_t bytes, std::size_t times) {
+  if (memory.cap == 0) return true;
+  return memory.used <= memory.cap && bytes <= (memory.cap - memory.used) / times;
+}
+
 std::vector<std::uint64_t> epochs_of(const State& state) {
   std::vector<std::uint64_t> epochs;
   for (const EpochReleases& one : state.epochs) epochs.push_back(one.epoch);
@@ -171,7 +177,7 @@ struct Prefetcher::Parts {
                            pieces, elements);
     }
     // The first rank's slots are the largest.
-    const RingSize size = ring_size(layouts[0], devices.size());
+    const RingSize size = ring_size(layouts[0], devices);
     check_cap(options.max_pinned_bytes, size.pinned_slots, layouts[0].staged_bytes(),
               devices.size(), checks_bytes(layouts[0], size.device_slots), "pinned",
               "max_pinned_bytes");
@@ -186,10 +192,12 @@ struct Prefetcher::Parts {
     return made;
   }
 
-  // With autotune, the rings have room for its maxima, as far as the caps on memory allow.
-  [[nodiscard]] RingSize ring_size(const BatchLayout& layout, std::size_t devices) {
+  // With autotune, the rings have room for its maxima, as far as the options' and the devices' caps
+  // on memory allow.
+  [[nodiscard]] RingSize ring_size(const BatchLayout& layout,
+                                   const std::vector<gpu::Device>& devices) {
     const auto size_for = [&](std::size_t workers, std::size_t depth) {
-      const std::size_t grown = pinned_for(workers, depth, devices);
+      const std::size_t grown = pinned_for(workers, depth, devices.size());
       return RingSize{.pinned_slots = std::max(options.pinned_slots, grown),
                       .device_slots = options.max_leases + depth - 1,
                       .leases = options.max_leases};
@@ -202,11 +210,17 @@ struct Prefetcher::Parts {
     Autotune& tune = *options.autotune;
     const auto fits = [&](const RingSize& size) {
       const std::size_t pinned =
-          (size.pinned_slots * layout.staged_bytes() + checks_bytes(layout, size.device_slots)) *
-          devices;
-      const std::size_t device = size.device_slots * layout.bytes();
-      return (options.max_pinned_bytes == 0 || pinned <= options.max_pinned_bytes) &&
-             (options.max_device_bytes == 0 || device <= options.max_device_bytes);
+          size.pinned_slots * layout.staged_bytes() + checks_bytes(layout, size.device_slots);
+      const std::size_t on_device = size.device_slots * layout.bytes();
+      const std::size_t all_pinned = pinned * devices.size();
+      return (options.max_pinned_bytes == 0 || all_pinned <= options.max_pinned_bytes) &&
+             (options.max_device_bytes == 0 || on_device <= options.max_device_bytes) &&
+             std::ranges::all_of(devices, [&](const gpu::Device& one) {
+               const gpu::MemoryUse memory = one.memory();
+               const auto times = static_cast<std::size_t>(std::ranges::count(devices, one));
+               return has_room(memory.pinned, pinned, times) &&
+                      has_room(memory.device, on_device, times);
+             });
     };
     RingSize size = size_for(tune.max_workers, tune.max_prefetch_depth);
     while (!fits(size)) {
@@ -215,7 +229,7 @@ struct Prefetcher::Parts {
       } else if (tune.max_workers > options.workers) {
         --tune.max_workers;
       } else {
-        break;  // the options themselves do not fit: check_cap() throws
+        break;  // the options themselves do not fit: check_cap() or the allocation throws
       }
       size = size_for(tune.max_workers, tune.max_prefetch_depth);
     }

@@ -8,11 +8,14 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/prefetcher.h"
+#include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
+#include "leat/gpu/error.h"
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
 #include "tests/support/numbers.h"
@@ -198,6 +201,37 @@ TEST(Autotune, StaysWithinTheCaps) {
   EXPECT_NEAR(bounded.last_step, 600e-9, 20e-9);
   EXPECT_THROW(run_tuned({.autotune = Autotune{}, .max_pinned_bytes = 2 * 768}, 300ns, slow_read),
                std::invalid_argument);
+}
+
+// What is left of a device's caps bounds the maxima too; one device may stand for two ranks.
+TEST(Autotune, LeavesRoomUnderTheMemoryCapsOfADevice) {
+  in_virtual_time([] {
+    constexpr std::size_t kSlot = 768;
+    const Numbers data({.size = 64 * kBatchSize, .pattern_bytes = 92});
+    for (const std::size_t ranks : {1U, 2U}) {
+      // On a device of so many slots, of which one is taken, makes the feed and returns its use.
+      const auto used = [&](std::size_t pinned, std::size_t device, CheckSlots checks) {
+        const gpu::Device open =
+            gpu::open_host({}, 0, {.device_bytes = device * kSlot, .pinned_bytes = pinned * kSlot});
+        const gpu::PinnedBuffer other(open, kSlot);
+        const gpu::DeviceBuffer another(open, kSlot);
+        Prefetcher feed(
+            data, std::vector(ranks, open),
+            {.batch_size = kBatchSize * ranks, .autotune = Autotune{}, .check_slots = checks});
+        return std::pair(open.memory().pinned.used / kSlot - 1,
+                         open.memory().device.used / kSlot - 1);
+      };
+      const std::size_t of_workers = ranks == 1 ? 8 : 4;
+      EXPECT_EQ(used(0, 0, CheckSlots::kNo), std::pair(ranks * (of_workers + 4), ranks * 4));
+      EXPECT_EQ(used(1 + ranks * 5, 0, CheckSlots::kNo), std::pair(ranks * 5, ranks * 2));
+      EXPECT_EQ(used(0, 1 + ranks * 3 + ranks - 1, CheckSlots::kNo).second, ranks * 3);
+      EXPECT_EQ(used(1 + ranks * (4 + 3 + 2), 0, CheckSlots::kYes),
+                std::pair(ranks * 9, ranks * 2));
+      // What it begins with does not fit: the device says so, as without autotune.
+      EXPECT_THROW(static_cast<void>(used(ranks * 3, 0, CheckSlots::kNo)), gpu::GpuError);
+      EXPECT_THROW(static_cast<void>(used(0, ranks * 2, CheckSlots::kNo)), gpu::GpuError);
+    }
+  });
 }
 
 TEST(Autotune, WhatMakesNoSenseIsRefused) {
