@@ -73,7 +73,8 @@ class Feed {
   /// - A lease binds `stream` when it is first used (feeder/lease.h). `stream` must outlive the
   ///   leases that were used.
   /// - In the stats, the consumer is starved while it waits for a batch, from the moment when a
-  ///   lease is free and the batch before has been received.
+  ///   lease is free and the batch before has been received. If the consumer still holds the batch
+  ///   before, its wait is part of Tc (feeder/stats.h).
   [[nodiscard]] Receiver<Lease> receiver(std::uint64_t epoch, const gpu::StreamRef& stream);
   /// As above, without a stream.
   [[nodiscard]] Receiver<Lease> receiver(std::uint64_t epoch);

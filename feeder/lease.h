@@ -100,6 +100,7 @@ class Lease {
   friend class Consumer;
   Lease(std::shared_ptr<SlotRing> ring, DeviceSlot& slot, PassId pass, Duration waited) noexcept;
   [[nodiscard]] DeviceSlot& slot() const;
+  void begin_use();
   void bind_due();
   void await_copy();
   Lease& bind(const gpu::StreamRef& stream);

@@ -44,8 +44,16 @@ DeviceSlot& Lease::slot() const {
 }
 
 Lease& Lease::on(const gpu::StreamRef& stream) {
+  begin_use();
   bind_due();
   return bind(stream);
+}
+
+// A receiver does not see when it is asked for a batch. So the step of the batch before ends when
+// this one is first used, before the stream waits for its copy.
+void Lease::begin_use() {
+  DeviceSlot& slot = this->slot();
+  if (slot.before.slot != nullptr) ring_->probe.next_asked(std::exchange(slot.before, {}));
 }
 
 void Lease::bind_due() {
@@ -86,6 +94,7 @@ Lease& Lease::bind(const gpu::StreamRef& stream) {
 Tensor Lease::operator[](std::string_view name) { return tensors()[name]; }
 
 TensorSet Lease::tensors() {
+  begin_use();
   bind_due();
   const DeviceSlot& slot = this->slot();
   if (slot.bound == 0) {
@@ -99,7 +108,10 @@ TensorSet Lease::tensors() {
   return {ring_->layout, 0, ring_->layout.tensors().size(), slot.memory.data(), slot.shapes};
 }
 
-void Lease::await() { await_copy(); }
+void Lease::await() {
+  begin_use();
+  await_copy();
+}
 
 void Lease::await_copy() {
   DeviceSlot& slot = this->slot();

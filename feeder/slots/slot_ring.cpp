@@ -63,6 +63,7 @@ void SlotRing::give_back(DeviceSlot& slot, DeviceState from) noexcept {
   }
   for (std::size_t i = 0; i < slot.bound; ++i) slot.streams[i].reset();
   slot.due.reset();
+  slot.before = {};
   slot.state.move_on(from, DeviceState::kReleased);
   static_cast<void>(free_device.try_send(&slot));
 }

@@ -116,6 +116,14 @@ struct PinnedSlot {
 /// The most streams that one lease may be used on.
 inline constexpr std::size_t kMaxStreams = 4;
 
+struct DeviceSlot;
+
+/// One of the batches that a device slot has had.
+struct Turn {
+  DeviceSlot* slot = nullptr;
+  std::uint64_t number = 0;  // DeviceSlot::Use::turn
+};
+
 /// A buffer that a batch is copied to. A lease hands it to the consumer.
 struct DeviceSlot {
   DeviceSlot(const gpu::Device& device, gpu::DeviceSpan memory, const BatchLayout& layout,
@@ -128,6 +136,7 @@ struct DeviceSlot {
   std::vector<std::optional<gpu::StreamRef>> streams;  // bound by the lease: the first `bound`
   std::size_t bound = 0;
   std::optional<gpu::StreamRef> due;  // to be bound when the lease is first used
+  Turn before;                        // its step ends when this lease is first used
   SlotState<DeviceState> state;
   BatchId batch;
   std::size_t attempted = 0;                      // samples read, failed ones included
@@ -144,6 +153,7 @@ struct DeviceSlot {
 
   /// How the consumer uses the batch, on the host's clock. Used by the lease and the probe.
   struct Use {
+    std::uint64_t turn = 0;  // how many times the slot was handed out
     PassId pass{};
     bool is_own_time = false;            // the clock is that of the stages and the device
     bool is_open = false;                // handed out, and its step has not ended

@@ -163,9 +163,7 @@ std::optional<Lease> Consumer::take(const Offers* offers) {
   Credit credit(*ring_);
   check_not_failed();
   // What a receiver's fiber asks for, nobody has asked it for.
-  if (offers == nullptr && latest_ != nullptr && max_leases_ > 1) {
-    ring_->probe.next_asked(*latest_);
-  }
+  if (offers == nullptr && max_leases_ > 1) ring_->probe.next_asked(latest_);
   if (!in_epoch_) start(next_epoch_);
   const TimePoint asked = now();
   for (;;) {
@@ -184,8 +182,11 @@ std::optional<Lease> Consumer::take(const Offers* offers) {
     const Duration waited = now() - asked;
     check(*staged.slot);
     credit.pass_on();
-    latest_ = staged.slot;
-    return Lease(ring_, *staged.slot, pass_, waited);
+    DeviceSlot& slot = *staged.slot;
+    const Turn before = std::exchange(latest_, {.slot = &slot, .number = slot.use.turn + 1});
+    Lease lease(ring_, slot, pass_, waited);
+    if (offers != nullptr && max_leases_ > 1) slot.before = before;
+    return lease;
   }
 }
 

@@ -11,6 +11,7 @@
 #include "leat/csp/channel.h"
 #include "leat/csp/wait/home_process.h"
 #include "leat/feeder/lease.h"
+#include "leat/feeder/slots/slots.h"
 #include "leat/feeder/stages/staged.h"
 #include "leat/feeder/state/release_log.h"
 #include "leat/feeder/stats.h"
@@ -93,9 +94,9 @@ class Consumer {
   std::uint64_t next_epoch_;  // the epoch whose batches come next
   bool in_epoch_ = false;     // next_epoch_ was begun and has not ended
   PassId pass_;
-  std::optional<Staged> early_;   // received, but of a later epoch (dynamic sharing)
-  DeviceSlot* latest_ = nullptr;  // of the batch that was handed out last
-  std::string failure_;           // text of the error that ended the stages, once seen
+  std::optional<Staged> early_;  // received, but of a later epoch (dynamic sharing)
+  Turn latest_;                  // the batch that was handed out last
+  std::string failure_;          // text of the error that ended the stages, once seen
 };
 
 }  // namespace leat::feeder

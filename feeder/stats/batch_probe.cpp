@@ -117,7 +117,9 @@ void BatchProbe::handing_out(DeviceSlot& slot) {
 }
 
 void BatchProbe::handed_out(DeviceSlot& slot, PassId pass, Duration waited) noexcept {
-  slot.use = {.pass = pass,
+  const auto lock = ring_.guard(slot);  // against next_asked() for an earlier turn
+  slot.use = {.turn = slot.use.turn + 1,
+              .pass = pass,
               .is_own_time = ring_.is_own_time(),
               .is_open = true,
               .is_marked = false,
@@ -162,9 +164,11 @@ void BatchProbe::bound(const DeviceSlot& slot, const gpu::StreamRef& stream) {
   }
 }
 
-void BatchProbe::next_asked(DeviceSlot& slot) noexcept {
+void BatchProbe::next_asked(const Turn& turn) noexcept {
+  if (turn.slot == nullptr) return;
+  DeviceSlot& slot = *turn.slot;
   const auto lock = ring_.guard(slot);
-  if (!slot.use.is_open) return;
+  if (!slot.use.is_open || slot.use.turn != turn.number) return;
   // The batch may still be bound to a stream: then the step ends with its release.
   if (slot.bound == 0 && binds_streams_.load(std::memory_order_relaxed)) return;
   try {

@@ -19,7 +19,7 @@
 //   waited        lease             (notes the time)
 //   binds         lease             arrived
 //   bound         lease             bound                     use begins
-//   next_asked    consumer          released, asked  steps    use ends
+//   next_asked    consumer, lease   released, asked  steps    use ends
 //   releases      lease             released                  use ends
 //   ended         lease                              steps    lease ends
 //   given_back    slot's owner      let go                                 poisons
@@ -104,8 +104,10 @@ class BatchProbe {
   /// `stream`, the slot's first, is about to wait for the copy, and waits for it now.
   void binds(const DeviceSlot& slot, const gpu::StreamRef& stream);
   void bound(const DeviceSlot& slot, const gpu::StreamRef& stream);
-  /// The consumer asks for the batch that follows the one in `slot`, whose lease it may still hold.
-  void next_asked(DeviceSlot& slot) noexcept;
+  /// The consumer asks for the batch that follows the one that `turn` is, whose lease it may still
+  /// hold; or uses the next one, if it is not known when that was asked for. Has no effect if the
+  /// step has ended, or if `turn` is none.
+  void next_asked(const Turn& turn) noexcept;
   /// The release events are about to be recorded.
   void releases(DeviceSlot& slot);
   /// The lease is over; `done`: the batch was released, not abandoned.
