@@ -7,12 +7,14 @@
 //   Tread   a reader fills one batch (host time)
 //   Tx      all copies of one batch, on the device
 //   Tc      the consumer's work on one batch, on the device: from the moment when the batch is
-//           there to the end of its step. It is measured in the loop, hence while copies run. What
-//           the host does before the end of the step is part of it, and so are its pauses
+//           there to the end of its step. It is measured in the loop, hence while copies run. If
+//           the device finishes before the host ends the step, Tc includes the time that the device
+//           is idle: then it is only an upper bound (Stats::t_c_is_upper_bound())
 //   Tstep   from the end of one step to the end of the next, on the device. A step ends when its
 //           batch is released or, if that is earlier, when the next batch is asked for: with
-//           several leases, a loop may hold a batch longer. (A receiver does not see when it is
-//           asked: there, the step ends with the release.)
+//           several leases, a loop may hold a batch longer. A receiver does not see when it is
+//           asked for a batch. There, the step ends, if not with the release, when the next batch
+//           is first used: by on(), await(), or for its tensors
 //   OE      overlap efficiency = max(Tc, Tx) / Tstep; 1 is perfect
 //   bubble  Tstep - max(Tc, Tx)
 //   feed efficiency
@@ -131,8 +133,8 @@ struct Stats {
   /// every step is measured.
   double t_step_error = 0;
   double samples_per_second = 0;  // mean samples of a batch / Tstep
-  /// The share of the sampled steps at whose end the device had nothing left to do. If it is high,
-  /// Tc is not only the device's work, but also what the host does or waits for. 0 without streams.
+  /// The share of the sampled steps at whose end the device had nothing left to do. 0 without
+  /// streams.
   double idle_ends = 0;
   Quantiles step;    // of Tstep
   Quantiles bubble;  // of Tstep - max(Tc, Tx); at least 0
@@ -147,6 +149,12 @@ struct Stats {
   [[nodiscard]] bool is_measured() const noexcept {
     return t_step > 0 && (timed_copies > 0 || t_x > 0);
   }
+  /// Whether t_c is only an upper bound of the device's work, because most of the sampled steps
+  /// ended with nothing left to do on the device. Then t_c has what the host does, or its wait for
+  /// the device, in it: nothing tells when the device became idle. consumer.busy, OE,
+  /// the feed efficiency and the hidden fraction are upper bounds too, and the bubble is a lower
+  /// one.
+  [[nodiscard]] bool t_c_is_upper_bound() const noexcept;
   /// max(Tc, Tx) / Tstep; 0 without samples.
   [[nodiscard]] double overlap_efficiency() const noexcept;
   /// max(Tread D / W, Tx, Tc) / Tstep; 0 without samples.

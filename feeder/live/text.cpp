@@ -111,20 +111,23 @@ Items rates_of(const LiveRow& row) {
 // all stages fit, the one that limits.
 Items stages_of(const Stats& stats, const LiveStyle& style) {
   const bool has_bars = style.is_terminal && style.width >= 64;
-  const std::size_t bars = has_bars ? std::min<std::size_t>((style.width - 55) / 3, 16) : 0;
+  const std::string most = stats.t_c_is_upper_bound() ? "<= " : "";
+  const std::size_t words = 55 + most.size();
+  const std::size_t bars = has_bars ? std::min<std::size_t>((style.width - words) / 3, 16) : 0;
   const char* const mark = !style.is_terminal ? " (limits)" : style.unicode ? " ◄" : " <";
   const Limit limit = stats.what_if({}).limit;
-  const auto stage = [&](std::string name, const StageShares& shares, bool is_limit) {
+  const auto stage = [&](std::string name, const StageShares& shares, bool is_limit,
+                         const std::string& at_most = "") {
     const bool is_marked = is_limit && stats.is_measured();
     std::array<char, 16> busy{"    ?"};
     if (shares.is_known()) std::snprintf(busy.data(), busy.size(), "%3.0f %%", 100 * shares.busy);
     if (bars > 0) name += " " + bar(shares.busy, bars, is_marked ? kYellow : kGreen, style);
-    return name + " " + busy.data() + (is_marked ? coloured(mark, kYellow, style) : "");
+    return name + " " + at_most + busy.data() + (is_marked ? coloured(mark, kYellow, style) : "");
   };
   const std::array limits = {limit == Limit::kReaders || limit == Limit::kCpus,
                              limit == Limit::kLink, limit == Limit::kConsumer};
   Items items = {stage("reader", stats.reader, limits[0]), stage("copier", stats.copier, limits[1]),
-                 stage("consumer", stats.consumer, limits[2])};
+                 stage("consumer", stats.consumer, limits[2], most)};
   const std::size_t which =
       static_cast<std::size_t>(std::ranges::find(limits, true) - limits.begin());
   const bool all_fit = !style.is_terminal || columns(join(items, " -> ")) + 2 <= style.width;
@@ -136,12 +139,14 @@ Items times_of(const Stats& stats) {
   const bool has_copies = stats.is_measured();
   const auto known = [](bool is_known, const std::string& text) { return is_known ? text : "?"; };
   const double bubble = std::max(stats.t_step - std::max(stats.t_c, stats.t_x), 0.0);
+  const bool is_bound = stats.t_c_is_upper_bound();
+  const bool is_longer = is_bound && stats.t_c > stats.t_x;
   return {
-      "OE " + known(has_copies, number_text(stats.overlap_efficiency())),
+      "OE " + known(has_copies, (is_longer ? "<= " : "") + number_text(stats.overlap_efficiency())),
       "Tstep " + known(has_steps, time_text(stats.t_step)),
-      "Tc " + known(has_steps, time_text(stats.t_c)),
+      "Tc " + known(has_steps, (is_bound ? "<= " : "") + time_text(stats.t_c)),
       "Tx " + known(has_copies, time_text(stats.t_x)),
-      "bubble " + known(has_copies, time_text(bubble)),
+      "bubble " + known(has_copies, (is_longer ? ">= " : "") + time_text(bubble)),
       "Tread " + known(has_steps, time_text(stats.t_read) + " / " + std::to_string(stats.workers))};
 }
 

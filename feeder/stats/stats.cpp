@@ -11,20 +11,24 @@
 namespace leat::feeder {
 namespace {
 
-// Tc is an upper bound of the device's work if more of the steps end with an idle device.
-constexpr double kOften = 0.5;
 // A mean step is uncertain if its standard error is a larger share.
 constexpr double kUncertain = 0.02;
 
-std::string row(const char* stage, const StageShares& shares) {
+std::string row(const char* stage, const StageShares& shares, const std::string& most = "") {
   const auto told = [&](double share) { return shares.is_known() ? percent_text(share) : "?"; };
   std::array<char, 96> text{};
-  std::snprintf(text.data(), text.size(), "  %-10s %9s %9s %9s\n", stage, told(shares.busy).c_str(),
-                told(shares.starved).c_str(), told(shares.blocked).c_str());
+  std::snprintf(text.data(), text.size(), "  %-10s %9s %9s %9s\n", stage,
+                (most + told(shares.busy)).c_str(), told(shares.starved).c_str(),
+                told(shares.blocked).c_str());
   return text.data();
 }
 
 }  // namespace
+
+bool Stats::t_c_is_upper_bound() const noexcept {
+  constexpr double kOften = 0.5;
+  return idle_ends > kOften;
+}
 
 double Stats::overlap_efficiency() const noexcept {
   return is_measured() ? std::max(t_c, t_x) / t_step : 0;
@@ -146,7 +150,10 @@ std::string Stats::bottleneck() const {
   // A stage that is busy for less than this share of the step does not limit the loop.
   constexpr double kSaturated = 0.9;
   const double read = t_read * static_cast<double>(devices) / static_cast<double>(workers);
-  const double most = std::max({read, t_x, t_c});
+  // If Tc is an upper bound, a stage that is certainly busy goes before the consumer.
+  const double certain = std::max(read, t_x);
+  const bool is_other = t_c_is_upper_bound() && certain >= kSaturated * t_step;
+  const double most = is_other ? certain : std::max(certain, t_c);
   const std::string share = percent_text(std::min(most / t_step, 1.0)) + " of the step";
   if (device_slots == 1 && t_x + t_c > kSaturated * t_step) {
     const Prediction two = what_if({.device_slots = 2});
@@ -164,7 +171,7 @@ std::string Stats::bottleneck() const {
       return "The rest of the loop limits it: " + percent_text(consumer.blocked) +
              " of the step pass between the release of a batch and the request of the next, Tc "
              "is " +
-             percent_text(consumer.busy) + ".";
+             (t_c_is_upper_bound() ? "at most " : "") + percent_text(consumer.busy) + ".";
     }
     const Change more_pinned{.pinned_slots = pinned_slots + workers};
     const Change more_device{.device_slots = device_slots + 1};
@@ -178,19 +185,27 @@ std::string Stats::bottleneck() const {
     return begin + advice(*this, better) + ".";
   }
   if (most == t_c) {
-    const std::string begin = "The consumer limits the loop (Tc is " + share +
-                              "): reading and copying are hidden behind it, ";
-    if (idle_ends <= kOften) return begin + "and only a faster step helps.";
-    return begin + "but the device has nothing left to do at the end of " +
+    const std::string begin = "The consumer limits the loop (Tc is ";
+    const std::string hidden = "): reading and copying are hidden behind it";
+    if (!t_c_is_upper_bound()) return begin + share + hidden + ", and only a faster step helps.";
+    return begin + "at most " + share + hidden +
+           ". How long the device works is not known: it had nothing left to do at the end of " +
            percent_text(idle_ends) +
-           " of the steps. What the host does in the step, or its wait for the device, limits the "
-           "loop: release a batch, or ask for the next one, as soon as the work on it is enqueued.";
+           " of the steps, so Tc includes what the host did until then. Release a batch, or ask "
+           "for "
+           "the next one, as soon as the work on it is enqueued: then Tc is the device's work.";
   }
   if (most == t_x) {
     return "The link limits the loop (Tx is " + share +
            "): fewer bytes per sample, or a faster link, would help.";
   }
   const std::string begin = "The readers limit the loop (Tread / workers is " + share + "): ";
+  if (is_other) {
+    return begin +
+           "more of them, or a faster dataset, would help. How much is not known, because Tc is "
+           "only known to be at most " +
+           time_text(t_c) + ".";
+  }
   // Each worker fills one slot at a time.
   const std::size_t enough = std::max(enough_workers(*this), workers + 1);
   const Change more{.workers = enough, .pinned_slots = pinned_slots + enough - workers};
@@ -203,7 +218,7 @@ std::string Stats::bottleneck() const {
 
 std::string Stats::shares_table() const {
   return "  stage           busy   starved   blocked\n" + row("reader", reader) +
-         row("copier", copier) + row("consumer", consumer);
+         row("copier", copier) + row("consumer", consumer, t_c_is_upper_bound() ? "<= " : "");
 }
 
 std::string Stats::table() const {
@@ -212,19 +227,22 @@ std::string Stats::table() const {
   }
   std::string text = shares_table();
   const bool measured = is_measured();
+  const bool is_bound = t_c_is_upper_bound();
+  const std::string at_most = is_bound ? "<= " : "";
   text += "  Tread " + (reader.is_known() ? time_text(t_read) : "?") + " / " +
           std::to_string(workers) + (workers == 1 ? " worker" : " workers") + "   Tx " +
-          (measured ? time_text(t_x) : "?") + "   Tc " + time_text(t_c) + "   Tstep " +
+          (measured ? time_text(t_x) : "?") + "   Tc " + at_most + time_text(t_c) + "   Tstep " +
           time_text(t_step) + "\n";
-  text += std::string("  OE = max(Tc, Tx) / Tstep ") +
-          (idle_ends > kOften && t_c > t_x ? "<= " : "= ") +
-          (measured ? number_text(overlap_efficiency()) : "?") + "   (" +
+  text += "  OE = max(Tc, Tx) / Tstep = ";
+  const bool is_longer = is_bound && t_c > t_x;
+  if (measured && is_longer) text += number_text(t_x / t_step) + " to ";
+  text += (measured ? number_text(overlap_efficiency()) : "?") + "   (" +
           std::to_string(sampled_steps) + " steps sampled of " + std::to_string(batches) + ")\n";
-  text += measured ? "  bubble " + time_text(bubble.p50) + " (p99 " + time_text(bubble.p99) + ")   "
-                   : "  bubble ?   ";
-  text += "Tstep " + time_text(step.p50) + " (p99 " + time_text(step.p99) + ")   hidden " +
-          (measured ? percent_text(hidden_fraction()) : "?") + "   feed efficiency " +
-          (measured ? number_text(feed_efficiency()) : "?") + "\n";
+  text += "  bubble " + std::string(is_longer && measured ? ">= " : "") +
+          (measured ? time_text(bubble.p50) + " (p99 " + time_text(bubble.p99) + ")" : "?");
+  text += "   Tstep " + time_text(step.p50) + " (p99 " + time_text(step.p99) + ")   hidden " +
+          (measured ? at_most + percent_text(hidden_fraction()) : "?") + "   feed efficiency " +
+          (measured ? at_most + number_text(feed_efficiency()) : "?") + "\n";
   if (t_step_error > kUncertain * t_step) {
     text += "  the sampled steps differ: Tstep is known to " + percent_text(t_step_error / t_step) +
             " (standard error); more steps, or a smaller sample_every, tell more\n";

@@ -306,8 +306,7 @@ typedef struct leat_stage_shares {
   double blocked;
 } leat_stage_shares;
 
-/* Measurements so far. Times are means in seconds, and 0 while there is no sample. feeder/stats.h
- * defines the terms. */
+/* Measurements so far. Times are means in seconds; 0: no sample yet. Terms: feeder/stats.h. */
 typedef struct leat_stats {
   uint64_t batches;       /* released */
   uint64_t sampled_steps; /* the steps that Tc and Tstep are means of */
@@ -327,6 +326,7 @@ typedef struct leat_stats {
   leat_stage_shares reader;
   leat_stage_shares copier;
   leat_stage_shares consumer;
+  double idle_ends; /* above 0.5: t_c, overlap_efficiency and consumer.busy are upper bounds */
 } leat_stats;
 
 /* Gets the measurements so far. `size` is sizeof *stats. */

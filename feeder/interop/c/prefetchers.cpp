@@ -24,7 +24,7 @@ static_assert(LEAT_ORDER_SHUFFLED == static_cast<int>(Order::kShuffled) &&
 
 // The sizes of the first versions of structs that grow. Later members are behind these.
 constexpr std::size_t kFirstOptions = offsetof(leat_options, packed);
-constexpr std::size_t kFirstStats = sizeof(leat_stats);
+constexpr std::size_t kFirstStats = offsetof(leat_stats, idle_ends);
 
 leat_options defaults() {
   const PrefetcherOptions from;
@@ -117,7 +117,8 @@ leat_stats stats_of(const Stats& from) {
           .overlap_efficiency = from.overlap_efficiency(),
           .reader = shares_of(from.reader),
           .copier = shares_of(from.copier),
-          .consumer = shares_of(from.consumer)};
+          .consumer = shares_of(from.consumer),
+          .idle_ends = from.idle_ends};
 }
 
 std::string failures_of(const Prefetcher& prefetcher) {

@@ -53,6 +53,20 @@ cuda:0   epoch 2   ###........   1204 of 5000 (24 %)   333 steps/s   ETA 0:00:11
 )");
 }
 
+// The device was idle at the ends of the steps: how long it worked is not known.
+TEST(LiveText, AnUpperBoundOfTheWorkIsTold) {
+  LiveRow idle = row();
+  idle.stats.idle_ends = 1;
+  EXPECT_EQ(text({idle}, {.width = 100, .height = 6}), R"(
+cuda:0   epoch 2   ███████▌                          1204 of 5000 (24 %)   333 steps/s   ETA 0:00:11
+  reader █████████▍      67 % ─► copier ████▋           33 % ─► consumer ██████████████ <= 100 % ◄
+  21.3 k samples/s   1.33 GB/s   slots: 2 of 4 filled, 1 of 2 ready
+  copy                   ████████               ▓▓▓▓▓▓▓               ████████               ▓▓▓▓▓▓▓
+  compute ███████████████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓███████████████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓
+  OE <= 1.000   Tstep 3.00 ms   Tc <= 3.00 ms   Tx 1.00 ms   bubble >= 0.00 ns   Tread 4.00 ms / 2
+)");
+}
+
 TEST(LiveText, TakingTurns) {
   LiveRow serial = row();
   serial.stats.t_step = 4e-3;
