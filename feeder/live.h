@@ -20,6 +20,7 @@
 // | copy, compute | four mean steps: the copy of the next batch, beside the work on this one |
 // | rates | from release to release, over the latest second or four steps, if these are longer |
 // | other figures | figures of about the latest second, or of the latest sampled steps |
+// | <=, >= | a bound: how long the device works is not known (Stats::t_c_is_upper_bound) |
 // | ? | not known yet |
 //
 // Times are those of the loop's clock, which may be virtual. The view is drawn in real time.

@@ -19,8 +19,8 @@
 // block (feeder/dataset.h). A slow read that does not say so delays everything else on that
 // scheduler.
 //
-// Readers are ahead of the consumer by as many batches as there are slots for: at most all pinned
-// and device slots, but for those that the consumer's leases have.
+// Readers are ahead of the consumer by at most as many batches as there are pinned slots and device
+// slots that are not leased.
 //
 // Timing, with P pinned and d device slots and W workers: batch k is read at r_k, staged at c_k,
 // and done with at m_k, where
@@ -98,11 +98,12 @@ class Prefetcher {
   /// As Feed::reset_stats() of the only device.
   void reset_stats();
 
-  /// A report in several lines: for each rank the overlap table, samples a second, the rate of its
-  /// copies, and the
-  /// core-seconds that reading computes for 1e9 bytes (not known in virtual time); the memory that
-  /// the slots and their checks take, and of which caps; how much of the pinned slots is in huge
-  /// pages, and on the device's NUMA node; how many samples were left out; autotune's last change.
+  /// A report in several lines:
+  /// - for each rank the overlap table, samples a second, the rate of its copies, and the
+  ///   core-seconds that reading computes for 1e9 bytes (not known in virtual time);
+  /// - the memory that the slots and their checks take, and the caps on it;
+  /// - how much of the pinned slots is in huge pages, and on the device's NUMA node;
+  /// - how many samples were left out, and autotune's last change.
   [[nodiscard]] std::string report() const;
 
   /// Global batches of a whole epoch.

@@ -51,9 +51,8 @@ enum class Sharing : std::uint8_t {
 enum class CheckSlots : std::uint8_t {
   kNo,
   /// Reports
-  /// - readers that leave the first or the last byte of a tensor's row unwritten, that write
-  /// outside
-  ///   their row, or that write after Dataset::read has returned (until the batch is copied);
+  /// - readers that leave the first or the last byte of a tensor's row unwritten, write outside
+  ///   their row, or write after Dataset::read has returned (until the batch is copied);
   /// - writes to a batch after its release, with the streams of its lease;
   /// - writes behind the rows of a batch.
   /// Slots that nobody uses are filled with the byte 0xDB. A late read sees it until the next batch
@@ -67,12 +66,11 @@ enum class CheckSlots : std::uint8_t {
 /// How many samples may fail before a failure ends the epoch with an error. A sample that fails
 /// within the budget is left out: its batch has one sample fewer, and no other sample moves. A
 /// failure counts when its batch is handed out. Each prefetcher counts from 0, also after a resume.
-/// The budget is the larger of the two.
+/// The budget is `count`, or what `rate` allows if that is more.
 struct FailureBudget {
-  std::uint64_t count = 0;  // the number of samples that may fail
-  /// The fraction, 0 to 1, of the samples of all batches so far that may fail. From the beginning,
-  /// it allows as many failures as it does in a whole epoch, but at most 100: bad samples may come
-  /// first.
+  std::uint64_t count = 0;  // samples
+  /// A fraction, 0 to 1, of the samples that were handed out so far. Bad samples may come first: so
+  /// from the beginning it allows the failures of a whole epoch, but at most 100.
   double rate = 0;
 };
 
@@ -98,7 +96,7 @@ struct Autotune {
   /// At least PrefetcherOptions::prefetch_depth.
   std::size_t max_prefetch_depth = 4;
   /// Batches from one look at the measurements to the next; at least 1. A change needs 8 sampled
-  /// steps: on a stream, it comes every 8 x sample_every batches at most.
+  /// steps. On a stream, these take about 8 x sample_every batches.
   std::size_t every = 64;
 };
 
