@@ -155,6 +155,24 @@ TEST_P(FeedReceiver, WaitsWhereAllLeasesAreHeldUntilAnyThreadReleasesOne) {
   });
 }
 
+// The first use of a batch ends the step of the batch before, which another thread may hold.
+TEST(FeedReceiverCredit, SeveralThreadsHoldBatchesWhileTheyReceive) {
+  NumbersFeed feed({.size = 1200}, {.batch_size = 4, .max_leases = 7, .sample_every = 2});
+  const Receiver<Lease> batches = feed.receiver(0);
+  const auto use_all = [&](int) {
+    const gpu::Stream stream(feed.device);
+    std::optional<Lease> held;
+    while (std::optional<Lease> batch = batches.recv()) {
+      launch_check(stream, batch->on(stream), feed.want(*batch));
+      held = std::move(batch);
+    }
+    stream.sync();
+  };
+  on_plain_threads(3, use_all, [] {});
+  EXPECT_EQ(feed.stats().batches, 300U);
+  EXPECT_GT(feed.stats().sampled_steps, 0U);
+}
+
 TEST(FeedReceiverCredit, WhoHoldsAllLeasesAndReceivesIsInADeadlock) {
   const std::string report = support::report_of(
       [] {
