@@ -87,8 +87,8 @@ ChannelStats ChannelCore::stats() const noexcept {
         static_cast<std::int64_t>(static_cast<double>(cycles) / cycles_per_nanosecond()));
   };
   const SpinLockGuard guard(lock_);
-  return {.sent = sent_,
-          .received = sent_ - count(),
+  return {.sent = sent(),
+          .received = sent() - count(),
           .buffered = count(),
           .capacity = capacity_,
           .senders = senders_.size(),
@@ -122,7 +122,6 @@ LEAT_INLINE WaitNode* ChannelCore::pop_sender(const Worker* worker) noexcept {
   WaitNode* const node = senders_.pop_claimed();
   if (node == nullptr) return nullptr;
   --waiters_to_return_;
-  ++sent_;
   senders_waited_ += waited(*node, worker);
   return node;
 }
@@ -144,14 +143,13 @@ LEAT_INLINE bool ChannelCore::attempt_send(Case& one, WaitNode*& peer,
   peer = pop_receiver(worker);
   if (peer != nullptr) {
     element_.to_receiver(peer->slot, one.node.slot);
-    ++sent_;
+    ++handed_over_;
     return true;
   }
   if (count() == capacity_) return false;
   element_.to_ring(at(tail_), one.node.slot);
-  tail_ = after(tail_);
+  advance_tail();
   set_count(count() + 1);
-  ++sent_;
   return true;
 }
 
@@ -166,7 +164,7 @@ LEAT_INLINE bool ChannelCore::attempt_recv(Case& one, WaitNode*& peer,
     peer = pop_sender(worker);
     if (peer != nullptr) {
       element_.to_ring(at(tail_), peer->slot);
-      tail_ = after(tail_);
+      advance_tail();
     } else {
       set_count(count() - 1);
     }
@@ -175,6 +173,7 @@ LEAT_INLINE bool ChannelCore::attempt_recv(Case& one, WaitNode*& peer,
   peer = pop_sender(worker);
   if (peer != nullptr) {  // a rendezvous: capacity 0
     element_.to_receiver(one.node.slot, peer->slot);
+    ++handed_over_;
     return true;
   }
   one.closed = closed();

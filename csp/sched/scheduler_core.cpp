@@ -49,6 +49,8 @@ SchedulerCore::Thresholds::Thresholds(bool spins) noexcept
       steal_after_few(cycles_in(tuning::kStealAfterFew)),
       steal_after_many(cycles_in(tuning::kStealAfterMany)),
       steal_payoff(cycles_in(tuning::kStealPayoff)),
+      look_at_still(spins ? cycles_in(tuning::kLookAtStill) : 0),
+      look_at_moving(spins ? cycles_in(tuning::kLookAtMoving) : 0),
       spin(spins ? cycles_in(tuning::kSpin) : 0),
       short_sleep(spins ? cycles_in(tuning::kShortSleep) : 0) {}
 

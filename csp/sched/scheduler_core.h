@@ -173,8 +173,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// Whether another worker holds fibers that the monitor would retake.
   [[nodiscard]] bool woken_elsewhere(const Worker& worker) const noexcept;
 
-  /// Times of csp/base/tuning.h in cycles of this machine. Without `spins`, spinning and short
-  /// sleeps have length 0.
+  /// Times of csp/base/tuning.h in cycles of this machine. Without `spins`, spinning, short
+  /// sleeps and the pauses between looks have length 0.
   struct Thresholds {
     explicit Thresholds(bool spins) noexcept;
     Cycles long_slice;
@@ -182,6 +182,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
     Cycles steal_after_few;
     Cycles steal_after_many;
     Cycles steal_payoff;
+    Cycles look_at_still;
+    Cycles look_at_moving;
     Cycles spin;
     Cycles short_sleep;
   };

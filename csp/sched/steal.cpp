@@ -17,12 +17,7 @@ Fiber* Worker::steal() noexcept {
   for (std::size_t i = 1; i < count; ++i) {
     Worker& victim = *core_.workers_[(index_ + i) % count];
     if (Fiber* const fiber = victim.handoff_.take(false)) return fiber;
-    const std::uint32_t size = victim.ring_.size();
-    if (size == 0 || size > RunRing::kSize) {  // the latter: it changes between the two readings
-      seen_[victim.index_].ring.since = 0;
-      continue;
-    }
-    if (!is_worth_stealing(victim, size)) continue;
+    if (!is_worth_stealing(victim)) continue;
     if (Fiber* const fiber = steal_from(victim)) return fiber;
   }
   return nullptr;
@@ -36,19 +31,31 @@ Fiber* Worker::steal() noexcept {
 // larger, and changing                | after kStealAfterMany, if its owner needs kStealPayoff more
 //
 // Moving the cache lines of the stolen fibers, and of the data that they share with the others,
-// costs more than many short slices.
-bool Worker::is_worth_stealing(Worker& victim, std::uint32_t size) noexcept {
+// costs more than many short slices. So does each look, for the owner of the ring: its next push,
+// pop and switch wait for a cache line each. So a spinner looks seldom, and more so at a ring that
+// moves.
+bool Worker::is_worth_stealing(Worker& victim) noexcept {
   const SchedulerCore::Thresholds& thresholds = core_.thresholds_;
-  const bool small = size < tuning::kSmallQueue;
-  const Cycles now = cycles_now();
-  const Seen::Ring ring{
-      .switches = victim.switches_.get(), .taken = victim.ring_.taken(), .since = now};
   Seen::Ring& seen = seen_[victim.index_].ring;
+  const Cycles now = cycles_now();
+  if (now < seen.next_look) return false;
+  seen.next_look = now + thresholds.look_at_still;
+  const std::uint32_t size = victim.ring_.size();
+  if (size == 0 || size > RunRing::kSize) {  // the latter: it changes between the two readings
+    seen.since = 0;
+    return false;
+  }
+  const bool small = size < tuning::kSmallQueue;
+  Seen::Ring ring{.switches = victim.switches_.get(),
+                  .taken = victim.ring_.taken(),
+                  .since = now,
+                  .next_look = seen.next_look};
   const auto not_yet = [&] {
     seen = ring;  // the times count from here
     return false;
   };
   if (seen.since == 0) return not_yet();  // it was empty
+  ring.next_look = now + thresholds.look_at_moving;
   const Cycles passed = now - seen.since;
   const std::uint32_t ran = ring.taken - seen.taken;
   if (small && ran > 0) return not_yet();

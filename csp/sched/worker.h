@@ -114,6 +114,7 @@ class Worker {
       std::uint64_t switches = 0;
       std::uint32_t taken = 0;
       Cycles since = 0;  // 0: the ring was empty
+      Cycles next_look = 0;
     } ring;
   };
 
@@ -140,7 +141,7 @@ class Worker {
 
   // Taking fibers from other workers. steal.cpp
   Fiber* steal() noexcept;
-  [[nodiscard]] bool is_worth_stealing(Worker& victim, std::uint32_t size) noexcept;
+  [[nodiscard]] bool is_worth_stealing(Worker& victim) noexcept;
   Fiber* steal_from(Worker& victim) noexcept;
   void remember_progress() noexcept;
   /// Whether one fiber has kept another worker busy since the last look, with others waiting behind
@@ -192,7 +193,7 @@ class Worker {
       nullptr};  // the thread's record of exceptions
 
   FiberSlot run_next_;
-  FiberSlot handoff_;
+  alignas(64) FiberSlot handoff_;  // spinners look at it all the time
   RunRing ring_;
   // Grows with every fiber that this worker takes. While it does not change, one fiber runs.
   RelaxedAtomic<std::uint64_t, Atomic> switches_{0};
