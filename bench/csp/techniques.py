@@ -55,10 +55,10 @@ TECHNIQUES = {
         "a plain thread that waits sleeps at once",
         [("csp/wait/waiter.cpp", "  if (longest == 0) return false;", "  if (longest > 0) return false;")]),
     "counters": (
-        "a channel counts nothing and reads no clock",
-        [("csp/channel/core.h", "  std::uint64_t sent_ LEAT_GUARDED_BY(lock_) = 0;",
+        "a channel counts no values that pass its ring by, and reads no clock",
+        [("csp/channel/core.h", "  std::uint64_t handed_over_ LEAT_GUARDED_BY(lock_) = 0;",
           "  struct {\n    void operator++() noexcept {}\n"
-          "    operator std::uint64_t() const noexcept { return 0; }\n  } sent_;"),
+          "    operator std::uint64_t() const noexcept { return 0; }\n  } handed_over_;"),
          ("csp/channel/core.cpp", "    one.node.since = coarse_now(worker);\n", ""),
          ("csp/channel/select_core.cpp", "      const Cycles now = coarse_now(worker_);\n",
           "      const Cycles now = 0;\n"),
