@@ -77,7 +77,7 @@ TEST(Budget, AFiberThatNeverWaitsGivesWayToOthers) {
     VirtualClock clock;
     run(
         [&, &operation = operation] {
-          bool other_ran = false;
+          std::atomic<bool> other_ran = false;  // giving way orders nothing
           int operations = 0;
           TaskGroup group;
           group.go([&] {
@@ -145,7 +145,7 @@ TEST(Budget, ATryNeverGivesWay) {
   run(
       [] {
         const Channel<int> c(1);
-        bool other_ran = false;
+        std::atomic<bool> other_ran = false;
         TaskGroup group;
         group.go([&] {
           std::optional<int> value;
