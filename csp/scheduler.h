@@ -8,9 +8,10 @@
 //   });
 //
 // Fibers are cheap: a stack of 64 KiB, of which the kernel commits what is touched. They are not
-// preempted. A fiber whose operations never have to wait gives way to others once in some 2,000 of
-// them (send, recv, select, lock, acquire, wait), as if it called yield(); the try_* functions and
-// selects with otherwise() do not count. A fiber may move to another worker, which is another OS
+// preempted. A fiber whose operations never have to wait gives way to others, as if it called
+// yield(), once in some 2,000 of them (send, select, lock, acquire, wait, a sleep that is over; on
+// a channel of a larger capacity, in some two capacities of it). The try_* functions, selects with
+// otherwise(), and go() do not count. A fiber may move to another worker, which is another OS
 // thread, at every operation that may park. So state of the thread does not survive such an
 // operation: errno, thread-locals, CUDA's current device, OpenMP. Code that needs it sets
 // GoOptions::pinned.

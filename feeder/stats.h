@@ -133,8 +133,8 @@ struct Stats {
   /// every step is measured.
   double t_step_error = 0;
   double samples_per_second = 0;  // mean samples of a batch / Tstep
-  /// The share of the sampled steps at whose end the device had nothing left to do. 0 without
-  /// streams.
+  /// The share of the steps' time that is Tc of steps at whose end the device had nothing left to
+  /// do. 0 without streams.
   double idle_ends = 0;
   Quantiles step;    // of Tstep
   Quantiles bubble;  // of Tstep - max(Tc, Tx); at least 0
@@ -149,11 +149,10 @@ struct Stats {
   [[nodiscard]] bool is_measured() const noexcept {
     return t_step > 0 && (timed_copies > 0 || t_x > 0);
   }
-  /// Whether t_c is only an upper bound of the device's work, because most of the sampled steps
-  /// ended with nothing left to do on the device. Then t_c has what the host does, or its wait for
-  /// the device, in it: nothing tells when the device became idle. consumer.busy, OE,
-  /// the feed efficiency and the hidden fraction are upper bounds too, and the bubble is a lower
-  /// one.
+  /// Whether t_c is only an upper bound of the device's work, because idle_ends is above 0.1.
+  /// Then t_c has what the host does, or its wait for the device, in it: nothing tells when the
+  /// device became idle. consumer.busy, OE, the feed efficiency and the hidden fraction are upper
+  /// bounds too, and the bubble is a lower one.
   [[nodiscard]] bool t_c_is_upper_bound() const noexcept;
   /// max(Tc, Tx) / Tstep; 0 without samples.
   [[nodiscard]] double overlap_efficiency() const noexcept;

@@ -205,10 +205,10 @@ void ChannelCore::dequeue(Case& one, bool keep) noexcept {
 }
 
 bool ChannelCore::ends_slice(Deadline deadline, Worker* worker) noexcept {
+  if (deadline.is_try()) return false;
   const std::uint32_t operations = closed() ? 1 : tuning::kTransfersPerCount;
   attention_.store(attention() & kClosed, std::memory_order_relaxed);
-  return !deadline.is_try() && worker != nullptr && worker->running() != nullptr &&
-         worker->ends_slice(operations);
+  return worker != nullptr && worker->running() != nullptr && worker->ends_slice(operations);
 }
 
 // The caller's handle may be dropped meanwhile.

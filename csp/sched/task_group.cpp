@@ -4,6 +4,7 @@
 
 #include "leat/csp/sched/group_core.h"
 #include "leat/csp/sched/scheduler_core.h"
+#include "leat/csp/wait/park.h"
 
 namespace leat {
 
@@ -31,6 +32,7 @@ void TaskGroup::launch(UniqueFunction<void()>&& body, GoOptions&& options) {
 void TaskGroup::wait() {
   scheduler_->home().require("a TaskGroup");
   try {
+    count_operation(Deadline::never());
     core_->join();
   } catch (const Cancelled&) {
     stop();

@@ -26,8 +26,8 @@ std::string row(const char* stage, const StageShares& shares, const std::string&
 }  // namespace
 
 bool Stats::t_c_is_upper_bound() const noexcept {
-  constexpr double kOften = 0.5;
-  return idle_ends > kOften;
+  constexpr double kMuch = 0.1;
+  return idle_ends > kMuch;
 }
 
 double Stats::overlap_efficiency() const noexcept {
@@ -189,11 +189,13 @@ std::string Stats::bottleneck() const {
     const std::string hidden = "): reading and copying are hidden behind it";
     if (!t_c_is_upper_bound()) return begin + share + hidden + ", and only a faster step helps.";
     return begin + "at most " + share + hidden +
-           ". How long the device works is not known: it had nothing left to do at the end of " +
+           ". How long the device works is not known: it had nothing left to do at the end of "
+           "steps "
+           "that take " +
            percent_text(idle_ends) +
-           " of the steps, so Tc includes what the host did until then. Release a batch, or ask "
-           "for "
-           "the next one, as soon as the work on it is enqueued: then Tc is the device's work.";
+           " of the time, and their Tc includes what the host did until then. Release a batch, or "
+           "ask for the next one, as soon as the work on it is enqueued: then Tc is the device's "
+           "work.";
   }
   if (most == t_x) {
     return "The link limits the loop (Tx is " + share +

@@ -111,7 +111,7 @@ void StatsCollector::measure(const StepTiming& t) {
     if (!is_on_device()) latest_.clear();  // the host timed these steps
     sums_.compute.add(compute);
     sums_.step.add(step);
-    sums_.idle.add(t.was_idle ? 1 : 0);
+    sums_.idle.add(t.was_idle ? compute : 0);
     latest_.add(step, compute, copy);
   }
 }
@@ -306,8 +306,8 @@ Stats StatsCollector::stats_of(const Sums& measured) const {
   stats.t_x = sums.copy.value();
   stats.t_c = on_device ? sums.compute.value() : sums.host_busy.value();
   stats.t_step = on_device ? sums.step.value() : sums.host_step.value();
-  stats.idle_ends = sums.idle.value();
   if (stats.t_step <= 0) return stats;
+  stats.idle_ends = sums.idle.value() / stats.t_step;
   stats.t_step_error = sums.step.error();  // 0 if the host has timed the steps: it times all
   stats.samples_per_second = sums.samples.value() / stats.t_step;
 

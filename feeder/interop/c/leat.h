@@ -326,7 +326,7 @@ typedef struct leat_stats {
   leat_stage_shares reader;
   leat_stage_shares copier;
   leat_stage_shares consumer;
-  double idle_ends; /* above 0.5: t_c, overlap_efficiency and consumer.busy are upper bounds */
+  double idle_ends; /* above 0.1: t_c, overlap_efficiency and consumer.busy are upper bounds */
 } leat_stats;
 
 /* Gets the measurements so far. `size` is sizeof *stats. */

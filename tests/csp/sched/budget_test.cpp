@@ -34,6 +34,7 @@ std::vector<Operation> operations() {
   const Channel<int> c(1);
   const Channel<int> both(1);
   const Channel<int> either(1);
+  const Channel<int> tried(1);
   const Channel<int> silent(0);
   const Channel<int> closed(0);
   closed.close();
@@ -67,6 +68,15 @@ std::vector<Operation> operations() {
        }},
       {"Notification", [=] { done->wait(); }},
       {"WaitGroup", [=] { none->wait(); }},
+      {"a group without fibers", [] { TaskGroup().wait(); }},
+      {"a sleep that is over", [] { sleep_until(now()); }},
+      {"send after a try",
+       [=] {
+         static_cast<void>(tried.try_send(1));
+         static_cast<void>(tried.recv());
+         tried.send(1);
+         static_cast<void>(tried.recv());
+       }},
   };
 }
 
