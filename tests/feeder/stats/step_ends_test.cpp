@@ -96,6 +96,28 @@ TEST(StepEnds, OfALoopWhoseDeviceIsIdleWhenItAsks) {
   }
 }
 
+// What counts is how much of the time is in such steps: here a fifth of the steps, most of the
+// time.
+TEST(StepEnds, OfALoopThatRestsNowAndThen) {
+  in_virtual_time([&] {
+    NumbersFeed feed(k200Batches, {.batch_size = kBatchSize, .max_leases = 2, .sample_every = 1},
+                     kByteANanosecond);
+    std::optional<Lease> held;
+    for (int i = 0; i < 200; ++i) {
+      std::optional<Lease> batch = feed.next();
+      feed.launch_check(*batch, 1000ns);
+      held = std::move(batch);
+      if (i % 5 == 0) sleep_for(20'000ns);
+    }
+    held.reset();
+    feed.stream.sync();
+    const Stats stats = feed.stats();
+    EXPECT_GT(stats.idle_ends, 0.7);
+    EXPECT_TRUE(stats.t_c_is_upper_bound());
+    expect_begins(stats.bottleneck(), "The consumer limits the loop (Tc is at most ");
+  });
+}
+
 // When a receiver is asked for a batch is not seen: the wait counts as work on the batch that is
 // held, but the stage that is certainly busy is named.
 TEST(StepEnds, OfALoopThatHoldsABatchWhileItWaitsForAReceiver) {
