@@ -116,7 +116,7 @@ def feed_rows():
 
 
 def csp_rows():
-    name = "csp_zen5.json"
+    name = "csp_go127.json"
     ratios = {}
     for row in read(name)["results"]:
         of = row["median"]
@@ -125,7 +125,7 @@ def csp_rows():
     least, most = min(ratios, key=ratios.get), max(ratios, key=ratios.get)
     yield (f"channels, select, fibers against Go, {len(ratios)} problems",
            f"median {statistics.median(ratios.values()):.1f} times as fast, from {ratios[least]:.2f} ({least}) "
-           f"to {ratios[most]:.1f} ({most})", link("csp_zen5.txt"))
+           f"to {ratios[most]:.1f} ({most})", link("csp_go127.txt"))
 
 
 def table():

@@ -70,6 +70,9 @@ inline constexpr Duration kMonitorPeriod = std::chrono::microseconds(50);
 /// Looks in a row without a switch anywhere, after which there is no monitor.
 inline constexpr int kQuietLooks = 4;
 
+/// Looks at fibers that are stuck, in the time after which that is a deadlock.
+inline constexpr int kLooksBeforeDeadlock = 10;
+
 // ---- When a fiber gives way that never waits
 //
 // Tokio has a budget of 128 operations. One of a channel takes some 6 ns here, so there may be

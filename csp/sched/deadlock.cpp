@@ -12,6 +12,7 @@
 
 #include "leat/csp/base/asymmetric_fence.h"
 #include "leat/csp/base/cycles.h"
+#include "leat/csp/base/tuning.h"
 #include "leat/csp/channel/core.h"
 #include "leat/csp/error.h"
 #include "leat/csp/fiber/fiber.h"
@@ -236,11 +237,16 @@ bool SchedulerCore::seeks_deadlock() const noexcept {
 bool SchedulerCore::deadlock_is_certain() noexcept {
   if (clock_->is_virtual()) return true;
   const TimePoint now = clock_->now();
+  const Duration between_looks = deadlock_after_ / tuning::kLooksBeforeDeadlock;
   if (const std::uint64_t seen = progress(); seen != stuck_at_) {
     stuck_at_ = seen;
-    deadlock_at_ = Deadline::after(now, deadlock_after_).at();
+    stuck_for_ = Duration::zero();
+  } else {
+    stuck_for_ += std::min(now - stuck_seen_at_, 2 * between_looks);
   }
-  return now >= deadlock_at_;
+  stuck_seen_at_ = now;
+  next_stuck_look_ = Deadline::after(now, between_looks).at();
+  return stuck_for_ >= deadlock_after_;
 }
 
 DeadlockStep SchedulerCore::next_deadlock_step() noexcept {

@@ -225,7 +225,7 @@ SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept {
       case Decision::kLookAgain: return Woken::kForWork;
       case Decision::kEnd: return Woken::kEnded;
       case Decision::kSleep: return sleep_until_woken(worker, TimePoint::max());
-      case Decision::kSleepWhileStuck: return sleep_until_woken(worker, deadlock_at_);
+      case Decision::kSleepWhileStuck: return sleep_until_woken(worker, next_stuck_look_);
       case Decision::kSleepIfNoWork:
         return missed_work(worker) ? Woken::kForWork : sleep_until_woken(worker, TimePoint::max());
     }

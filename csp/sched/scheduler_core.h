@@ -201,7 +201,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
     kLookAgain,        // there is something to run
     kEnd,              // the scheduler has ended
     kSleep,            // every worker is idle
-    kSleepWhileStuck,  // likewise, and nothing can wake a fiber: until deadlock_at_
+    kSleepWhileStuck,  // likewise, and nothing can wake a fiber: until next_stuck_look_
     kSleepIfNoWork     // other workers run: one may have queued a fiber before it saw this one idle
   };
   /// Makes the worker idle, or says why not. May drop lock_ in between (end_deadlock).
@@ -257,7 +257,9 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// All fibers, or an empty list if one of them could still be woken. While no fiber runs.
   [[nodiscard]] std::vector<const Fiber*> stuck_fibers() LEAT_REQUIRES(lock_);
   /// Whether fibers that are all stuck are a deadlock already: in virtual time, or if they have
-  /// been stuck for deadlock_after_. If not, sets deadlock_at_.
+  /// been seen stuck for deadlock_after_. If not, sets next_stuck_look_. A look counts for two
+  /// pauses between looks at most: while the process is stopped (SIGSTOP, a debugger, a suspended
+  /// machine), the threads that could wake a fiber are stopped, too.
   [[nodiscard]] bool deadlock_is_certain() noexcept LEAT_REQUIRES(lock_);
 
   const HomeProcess home_;
@@ -305,9 +307,12 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   std::size_t outside_work_ LEAT_GUARDED_BY(lock_) = 0;
   std::uint64_t outside_progress_ LEAT_GUARDED_BY(lock_) = 0;  // counts events other than switches
   std::uint64_t deadlock_sought_at_ LEAT_GUARDED_BY(lock_) = static_cast<std::uint64_t>(-1);
-  // progress() when the fibers were last found stuck, and when that becomes a deadlock.
+  // The fibers were last found stuck: progress() then, the time, how long they have been seen so,
+  // and when to look again.
   std::uint64_t stuck_at_ LEAT_GUARDED_BY(lock_) = static_cast<std::uint64_t>(-1);
-  TimePoint deadlock_at_ LEAT_GUARDED_BY(lock_) = TimePoint::max();
+  TimePoint stuck_seen_at_ LEAT_GUARDED_BY(lock_);
+  Duration stuck_for_ LEAT_GUARDED_BY(lock_) = Duration::zero();
+  TimePoint next_stuck_look_ LEAT_GUARDED_BY(lock_) = TimePoint::max();
   // A fiber that could be woken when all_stuck() last looked.
   const Fiber* not_stuck_ LEAT_GUARDED_BY(lock_) = nullptr;
   DeadlockStep deadlock_step_ LEAT_GUARDED_BY(lock_) = DeadlockStep::kCancel;

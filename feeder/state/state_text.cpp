@@ -86,8 +86,9 @@ void check_version(std::string_view text) {
   const std::string_view digits = rest.substr(0, rest.find_first_not_of("0123456789"));
   if (digits.empty() || digits == "2" || digits.size() == rest.size()) return;
   throw Error("leat: this state has version " + shown(digits) +
-              " of the format, and this Leat reads version 2: another Leat, most likely a newer "
-              "one, wrote it; resume with that Leat");
+              " of the format, and this Leat reads version 2: another Leat, most likely " +
+              (digits == "0" || digits == "1" ? "an older" : "a newer") +
+              " one, wrote it; resume with that Leat");
 }
 
 // A value of the JSON and its place, as a JSON pointer: "/epochs/0/batches".

@@ -1,4 +1,7 @@
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +19,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
+#include "tests/support/child.h"
 #include "tests/support/deadlock_report.h"
 #include "tests/support/run.h"
 #include "tests/support/values.h"
@@ -169,6 +173,36 @@ TEST(Deadlock, IsNotReportedWhereAPlainThreadIsLate) {
     };
     EXPECT_EQ(run(body, {.workers = workers, .deadlock_after = 1min}), 1);
   }
+}
+
+// The plain thread is stopped with the process, so that time says nothing about it. It needs 0.3 s
+// of the time in which it is not.
+TEST(Deadlock, IsNotReportedForTheTimeInWhichTheProcessIsStopped) {
+  EXPECT_EQ(support::in_child([]() -> std::string {
+              const pid_t stopped = getpid();
+              const pid_t stopper = fork();
+              if (stopper == 0) {
+                std::this_thread::sleep_for(100ms);
+                kill(stopped, SIGSTOP);
+                std::this_thread::sleep_for(1500ms);
+                kill(stopped, SIGCONT);
+                _exit(0);
+              }
+              const Channel<int> c(1);
+              std::jthread late;
+              const int got = run(
+                  [&] {
+                    late = std::jthread([c] {
+                      for (int i = 0; i < 30; ++i) std::this_thread::sleep_for(10ms);
+                      c.send(1);
+                    });
+                    return c.recv().value();
+                  },
+                  {.workers = 2, .deadlock_after = 1s});
+              waitpid(stopper, nullptr, 0);
+              return got == 1 ? "" : "the wrong value";
+            }),
+            "");
 }
 
 TEST(Deadlock, IsReportedAfterTheGivenTimeWithoutProgress) {

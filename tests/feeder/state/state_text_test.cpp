@@ -234,7 +234,9 @@ TEST(State, ATextOfAnotherVersionIsRefusedAndTheVersionNamed) {
     } catch (const Error& e) {
       EXPECT_EQ(e.what(), "leat: this state has version " + version +
                               " of the format, and this Leat reads version 2: another Leat, most "
-                              "likely a newer one, wrote it; resume with that Leat");
+                              "likely " +
+                              (version == "1" ? "an older" : "a newer") +
+                              " one, wrote it; resume with that Leat");
     }
   }
   expect_refused(R"({"leat_state":2})", "at byte 0, it begins with");
