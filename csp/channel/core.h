@@ -267,7 +267,8 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   static constexpr std::uint8_t kClosed = 1;
   static constexpr std::uint8_t kCountNext = 2;  // the sender may have to give way: it is counted
 
-  // What an operation touches, in two cache lines that it shares with no other channel.
+  // What an operation touches, in two cache lines that it shares with no other channel; laps_
+  // stands behind them, because a send touches it once in a lap.
   CallerSet callers_;  // add() under lock_
   mutable SpinLock lock_;
   std::uint32_t waiters_to_return_ LEAT_GUARDED_BY(lock_) = 0;

@@ -237,7 +237,9 @@ bool SchedulerCore::seeks_deadlock() const noexcept {
 bool SchedulerCore::deadlock_is_certain() noexcept {
   if (clock_->is_virtual()) return true;
   const TimePoint now = clock_->now();
-  const Duration between_looks = deadlock_after_ / tuning::kLooksBeforeDeadlock;
+  // At least 1 ns: otherwise a look would count for nothing, and no deadlock would be told.
+  const Duration between_looks =
+      std::max(deadlock_after_ / tuning::kLooksBeforeDeadlock, Duration(1));
   if (const std::uint64_t seen = progress(); seen != stuck_at_) {
     stuck_at_ = seen;
     stuck_for_ = Duration::zero();

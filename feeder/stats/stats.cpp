@@ -190,8 +190,7 @@ std::string Stats::bottleneck() const {
     if (!t_c_is_upper_bound()) return begin + share + hidden + ", and only a faster step helps.";
     return begin + "at most " + share + hidden +
            ". How long the device works is not known: it had nothing left to do at the end of "
-           "steps "
-           "that take " +
+           "steps that take " +
            percent_text(idle_ends) +
            " of the time, and their Tc includes what the host did until then. Release a batch, or "
            "ask for the next one, as soon as the work on it is enqueued: then Tc is the device's "
