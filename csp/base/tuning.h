@@ -44,8 +44,8 @@ inline constexpr Duration kStealAfterMany = std::chrono::microseconds(50);
 inline constexpr Duration kStealPayoff = std::chrono::microseconds(100);
 /// From one look at a ring to the next, if it stood still or was empty, and if it moved. A look
 /// costs the ring's owner a cache line for each of the next push, pop and switch. Where a spinner
-/// looked at each of its polls, a sieve of 500 primes took 1.3 to 1.4 times as long with two
-/// workers, and waves of 256 launches 1.2 to 1.3 times; a sieve of 2,000 took 0.8 to 1.0 times as
+/// looked at each of its polls, a sieve of 500 primes took 1.2 to 1.4 times as long with two
+/// workers, and waves of 256 launches 1.0 to 1.3 times; a sieve of 2,000 took 0.8 to 1.0 times as
 /// long.
 inline constexpr Duration kLookAtStill = std::chrono::microseconds(1);
 inline constexpr Duration kLookAtMoving = std::chrono::microseconds(10);
