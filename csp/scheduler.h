@@ -1,4 +1,5 @@
-// Fibers: run, go, sleep, yield; and Scheduler, to plug Leat into a program with a main of its own.
+// Fibers: run, go, sleep, yield, settle; and Scheduler, to plug Leat into a program with a main of
+// its own.
 //
 // Example
 //   int answer = leat::run([] {
@@ -152,6 +153,18 @@ void go(F&& body, GoOptions options = {});
 /// Lets the other fibers that can run go first. On a plain thread, yields the CPU. Not a
 /// cancellation point.
 void yield() noexcept;
+
+/// Waits until everything that can happen at this instant of virtual time has happened: all timers
+/// that are due have fired, and all other fibers of the caller's scheduler wait. For a fiber that
+/// chooses among what becomes ready at one instant. Takes no virtual time.
+///
+/// Several callers return one at a time, in the order of their calls: each sees what the one before
+/// it has caused, since it returns when all others wait again. A fiber that calls settle() in an
+/// endless loop keeps virtual time from advancing. Plain threads and other schedulers are not
+/// waited for.
+///
+/// In real time, and on a plain thread, as yield(). Throws Cancelled, in real time as well.
+void settle();
 
 /// Suspends the calling fiber for `length`; on a plain thread, blocks the thread. Returns at once
 /// if `length` is not positive. Throws Cancelled.

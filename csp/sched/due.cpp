@@ -134,14 +134,18 @@ void SchedulerCore::fire_due_timers(Worker& worker) noexcept {
       due.alarm->ring(due.at);
       continue;
     }
-    due.fiber->wait_until_parked();
-    tsan_release(due.fiber);
-    Worker* const home = due.fiber->home_.get();
-    if (home == nullptr || home == &worker) {
-      worker.push_back(*due.fiber);
-    } else {
-      push_remote(*due.fiber);
-    }
+    queue_claimed(worker, *due.fiber);
+  }
+}
+
+void SchedulerCore::queue_claimed(Worker& worker, Fiber& fiber) noexcept {
+  fiber.wait_until_parked();
+  tsan_release(&fiber);
+  Worker* const home = fiber.home_.get();
+  if (home == nullptr || home == &worker) {
+    worker.push_back(fiber);
+  } else {
+    push_remote(fiber);
   }
 }
 

@@ -252,10 +252,13 @@ SchedulerCore::Decision SchedulerCore::decide_when_all_idle(Worker& worker) noex
     wake_all();
     return Decision::kEnd;
   }
-  if (clock_->is_virtual() && timers_may_wake()) {
-    options_.clock->advance_to(timers_.earliest());
-    mark_busy(worker);
-    return Decision::kLookAgain;
+  if (clock_->is_virtual()) {
+    if (release_settled(worker)) return Decision::kLookAgain;
+    if (timers_may_wake()) {
+      options_.clock->advance_to(timers_.earliest());
+      mark_busy(worker);
+      return Decision::kLookAgain;
+    }
   }
   if (!seeks_deadlock()) return Decision::kSleep;
   const std::uint64_t before = progress();

@@ -46,6 +46,7 @@
 #include "leat/csp/sched/worker.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/wait/home_process.h"
+#include "leat/csp/wait/queue.h"
 #include "leat/csp/wait/spin_lock.h"
 
 namespace leat {
@@ -80,6 +81,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// The scheduler owns a share of the alarm until it has rung for the last time or is stopped.
   void start_alarm(Alarm& alarm) LEAT_EXCLUDES(lock_);
   void stop_alarm(Alarm& alarm) noexcept LEAT_EXCLUDES(lock_);
+  /// leat::settle(), called by a fiber of this scheduler. Its clock is virtual.
+  void settle() LEAT_EXCLUDES(lock_);
   void begin_outside_work() noexcept LEAT_EXCLUDES(lock_);
   void end_outside_work() noexcept LEAT_EXCLUDES(lock_);
 
@@ -204,7 +207,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
     kSleepWhileStuck,  // likewise, and nothing can wake a fiber: until next_stuck_look_
     kSleepIfNoWork     // other workers run: one may have queued a fiber before it saw this one idle
   };
-  /// Makes the worker idle, or says why not. May drop lock_ in between (end_deadlock).
+  /// Makes the worker idle, or says why not. May drop lock_ in between (release_settled,
+  /// end_deadlock).
   Decision decide(Worker& worker) noexcept LEAT_REQUIRES(lock_);
   /// As decide(), if every worker is idle, so that every fiber is parked.
   Decision decide_when_all_idle(Worker& worker) noexcept LEAT_REQUIRES(lock_);
@@ -231,6 +235,12 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// Whether a timer could wake a fiber while no fiber runs.
   [[nodiscard]] bool timers_may_wake() const noexcept LEAT_REQUIRES(lock_);
   void fire_due_timers(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
+  /// Queues a fiber whose wait the caller, on `worker`'s scheduler context, has claimed: here, or
+  /// on the worker that the fiber is pinned to.
+  void queue_claimed(Worker& worker, Fiber& fiber) noexcept LEAT_EXCLUDES(lock_);
+  /// Called when every fiber is parked: queues the fiber that called settle() first, and makes the
+  /// worker busy. False if there is none. Drops lock_ in between.
+  bool release_settled(Worker& worker) noexcept LEAT_REQUIRES(lock_);
   void stop_alarms() noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] bool needs_timekeeper() const noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] bool may_have_due_timers() const noexcept;
@@ -297,6 +307,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   TimerHeap timers_ LEAT_GUARDED_BY(lock_);
   Alarm* alarms_ LEAT_GUARDED_BY(lock_) = nullptr;    // alarms whose timers are in timers_
   std::size_t deadlines_ LEAT_GUARDED_BY(lock_) = 0;  // timers of fibers
+  WaitQueue settling_ LEAT_GUARDED_BY(lock_);         // fibers in settle()
   // The earliest time until which an idle worker sleeps (the timekeeper), or max().
   TimePoint timekeeper_until_ LEAT_GUARDED_BY(lock_) = TimePoint::max();
   Worker* monitor_ LEAT_GUARDED_BY(lock_) = nullptr;

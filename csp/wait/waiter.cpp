@@ -14,6 +14,7 @@ const char* to_string(ParkReason reason) noexcept {
     case ParkReason::kRecv: return "recv";
     case ParkReason::kSelect: return "select";
     case ParkReason::kSleep: return "sleep";
+    case ParkReason::kSettle: return "the other fibers to wait";
     case ParkReason::kJoin:
     case ParkReason::kEnd: return "join";
     case ParkReason::kLimit: return "room in its group";

@@ -37,6 +37,7 @@ enum class ParkReason : std::uint8_t {
   kRecv,      // for a value
   kSelect,    // for one of several channel operations
   kSleep,     // for a point in time
+  kSettle,    // for the other fibers to wait: settle()
   kJoin,      // for the fibers of a group to end
   kEnd,       // as kJoin, in a destructor, which cannot throw
   kLimit,     // for room in a group with a limit

@@ -318,6 +318,61 @@ TEST(ExploreEvery, AlarmsRing) {
   expect_holds(alarms, some(2));
 }
 
+// Of two fibers that settle, one by one, each sees what the other two have done at this instant.
+void settlers() {
+  VirtualClock clock;
+  run(
+      [] {
+        Channel<int> c(0);
+        Atomic<int> received{0};
+        Atomic<int> inside{0};
+        const auto settler = [&] {
+          settle();
+          require(received.load() == 1, "what can happen has happened");
+          require(inside.fetch_add(1) == 0, "one at a time");
+          yield();
+          inside.fetch_sub(1);
+        };
+        TaskGroup group;
+        group.go(settler, {.pinned = true});
+        group.go([&] { c.send(1); });
+        group.go([&] { received.store(c.recv().value()); });
+        settler();
+        group.wait();
+      },
+      {.workers = 2, .clock = &clock});
+}
+
+// The fiber that stops the group runs, so the other one does not go on before.
+void cancellation_against_settle() {
+  VirtualClock clock;
+  run(
+      [] {
+        bool returned = false;
+        TaskGroup group;
+        group.go([&] {
+          settle();
+          returned = true;
+        });
+        yield();
+        group.stop();
+        settle();
+        group.wait();
+        require(!returned, "cancelled");
+      },
+      {.workers = 2, .clock = &clock});
+}
+
+TEST(ExploreEvery, FibersThatSettleGoOnOneAtATime) {
+  expect_holds(settlers, every(0, 1));
+  expect_holds(settlers, some(0));
+}
+
+TEST(ExploreEvery, CancellationAgainstSettle) {
+  expect_holds(cancellation_against_settle, every(0, 1));
+  expect_holds(cancellation_against_settle, some(0));
+}
+
 // Neither missed nor, worse, seen where there is none.
 TEST(ExploreEvery, DeadlockIsReported) {
   const auto stuck = [] {
