@@ -357,7 +357,7 @@ TEST(Settle, IsNamedInDumps) {
 }
 
 TEST(Settle, YieldsInRealTime) {
-  bool ran = false;
+  std::atomic<bool> ran = false;
   run(
       [&] {
         go([&] { ran = true; });
