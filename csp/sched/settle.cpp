@@ -10,6 +10,8 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/wait/park.h"
 #include "leat/csp/wait/queue.h"
+#include "leat/csp/wait/spin_lock.h"
+#include "leat/csp/wait/thread_annotations.h"
 
 namespace leat {
 
@@ -42,8 +44,9 @@ void SchedulerCore::settle() {
   if (outcome == Waiter::kCancelled) throw Cancelled{};
 }
 
-// One fiber alone: the next is released when the worker finds all workers idle again.
-bool SchedulerCore::release_settled(Worker& worker) noexcept {
+// One fiber alone: the next is released when all workers are idle again. Not analysed, because a
+// SpinUnlockGuard counts as holding the lock.
+bool SchedulerCore::release_settled(Worker& worker) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS {
   const WaitNode* const node = settling_.pop_claimed();
   if (node == nullptr) return false;
   mark_busy(worker);
