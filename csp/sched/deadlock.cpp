@@ -149,8 +149,9 @@ std::string why(const Fiber& waiting, const std::string& other) {
 }
 
 std::string describe(const std::vector<const Fiber*>& stuck) {
-  std::string text =
-      "all " + std::to_string(stuck.size()) + " fibers wait and nothing can wake them:";
+  std::string text = stuck.size() == 1 ? "the only fiber waits and nothing can wake it:"
+                                       : "all " + std::to_string(stuck.size()) +
+                                             " fibers wait and nothing can wake them:";
   for (const Fiber* const fiber : stuck) text += "\n  " + describe(*fiber);
   const std::vector<const Fiber*> cycle = WaitsFor(stuck).find_cycle();
   if (cycle.empty()) return text;

@@ -25,7 +25,7 @@ using support::on_each_worker_count_with_clock;
 using support::report_of;
 
 void expect_no_cycle(const std::string& report) {
-  expect_in(report, "fibers wait");
+  expect_in(report, "nothing can wake");
   EXPECT_EQ(report.find("cycle"), std::string::npos) << report;
 }
 
