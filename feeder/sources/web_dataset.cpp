@@ -103,7 +103,7 @@ WebDataset::WebDataset(const FilePatterns& shards, const WebDatasetOptions& opti
         (paths.size() > 1 ? " and " + std::to_string(paths.size() - 1) + " more" : "") + ": " +
         std::to_string(skipped_) +
         " lack a part; check that they are the shards of a WebDataset with these parts, and "
-        "that the files of a sample are neighbours (tar --sort=name)");
+        "that each sample lies in one shard");
   }
   std::vector<WebMember>& members = shards_->members;
   members.reserve(size() * parts_.size());

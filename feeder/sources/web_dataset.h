@@ -3,14 +3,16 @@
 //   a/0001.jpg   a/0001.cls   a/0001.seg.png   a/0002.jpg   ...
 //
 // The key of a file is its path up to the first dot of its base name: a/0001. Its extension is the
-// rest, in lower case: jpg, cls, seg.png. Neighbouring files with the same key are one sample.
+// rest, in lower case: jpg, cls, seg.png. Neighbouring files with the same key are one sample. A
+// key that occurs in several places of a shard is an error if one of the places lacks a part;
+// otherwise each place is a sample. A sample that is divided over shards is incomplete in each.
 // Files without an extension, files whose base name begins with the dot, and files whose top folder
 // begins and ends with "__" are ignored. Samples are numbered over all shards, in the order of the
 // shards.
 //
 // The constructor reads the headers of every shard once, and keeps 16 bytes for each part of each
-// sample. A read takes header and data with one pread(2), and compares the header: a shard that has
-// changed since is an error.
+// sample; while it reads a shard, 16 more for each of the shard's samples. A read takes header and
+// data with one pread(2), and compares the header: a shard that has changed since is an error.
 //
 // Source: webdataset/tariterators.py of the webdataset library (its README: "The WebDataset
 // Format"). That library reads a shard as a stream. Here, a sample that lacks a part or has it
@@ -42,6 +44,7 @@ struct WebDatasetOptions {
   /// The parts of every sample, each a field of the dataset.
   std::vector<WebPart> parts = {jpeg_image("image"), class_label("label")};
   /// Leaves out samples that lack a part, and counts them in skipped(). Else they are an error.
+  /// Samples whose files are not neighbours are an error in any case.
   bool skip_incomplete = false;
   /// Accepts shards that seem to lack something: shards without a sample, and shards that end with
   /// more 0 bytes than one of tar's records has (10 kB). Else they are an error, because the rest
@@ -62,9 +65,9 @@ class WebDataset final : public Dataset {
   /// Reads the headers of `shards` (feeder/sources/files.h; of a directory, the files *.tar).
   /// Blocks the thread for about 8 us a sample if the shards are in memory. Throws leat::Error,
   /// with shard, sample and byte, if a shard cannot be read, is not a tar archive, or is
-  /// compressed, damaged or cut off, or has no sample; if a sample lacks a part, has it twice, or
-  /// has one whose size does not fit the field; if there are no samples. Throws
-  /// std::invalid_argument for no shards or no parts.
+  /// compressed, damaged or cut off, or has no sample; if a sample lacks a part, has it twice, has
+  /// files that are not neighbours, or has a part whose size does not fit the field; if there are
+  /// no samples. Throws std::invalid_argument for no shards or no parts.
   explicit WebDataset(const FilePatterns& shards, const WebDatasetOptions& options = {});
   ~WebDataset() override;
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <compare>
 #include <exception>
+#include <functional>
 #include <limits>
 #include <thread>
 
@@ -30,11 +32,6 @@ class Indexer {
       key_ = name->key;
       begin_ = member.begin;
       is_open_ = true;
-      if (incomplete_ && incomplete_->key == key_) {
-        fail("has files that are not neighbours: others begin at byte " +
-                 std::to_string(incomplete_->begin),
-             begin_, "pack the files of a sample one behind the other: tar --sort=name");
-      }
     }
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       const std::vector<std::string>& extensions = parts_[p].extensions;
@@ -53,7 +50,10 @@ class Indexer {
     if (!is_open_) return;
     is_open_ = false;
     const auto missing = std::find(found_.begin(), found_.end(), std::nullopt);
-    if (missing == found_.end()) {
+    const bool is_whole = missing == found_.end();
+    groups_.push_back({std::hash<std::string_view>{}(key_), begin_ | (is_whole ? 1U : 0U)});
+    has_incomplete_ = has_incomplete_ || !is_whole;
+    if (is_whole) {
       for (std::size_t p = 0; p < parts_.size(); ++p) keep(*found_[p], parts_[p]);
       ++result_.samples;
     } else if (skip_incomplete_) {
@@ -64,8 +64,10 @@ class Indexer {
     found_.assign(parts_.size(), std::nullopt);
   }
 
-  WebShard result() {
+  // Once all files are added. `tar` reads the shard.
+  WebShard result(TarReader& tar) {
     end_sample();
+    check_neighbours(tar);
     if (incomplete_) {
       key_ = incomplete_->key;
       fail("lacks part " + to_string(parts_[incomplete_->missing]), incomplete_->begin,
@@ -75,11 +77,50 @@ class Indexer {
   }
 
  private:
+  // Neighbouring files with the same key: 16 bytes, kept for each sample until the shard is read.
+  struct Group {
+    std::uint64_t hash;   // of the key
+    std::uint64_t place;  // byte of the first header, which is even; plus 1 if no part is lacking
+
+    [[nodiscard]] std::uint64_t begin() const noexcept { return place & ~std::uint64_t{1}; }
+    [[nodiscard]] bool is_whole() const noexcept { return (place & 1) != 0; }
+    auto operator<=>(const Group&) const = default;
+  };
+
   struct Incomplete {
     std::string key;
     std::uint64_t begin = 0;
     std::size_t missing = 0;  // part
   };
+
+  // Fails if a key has several groups of which one lacks a part: which sample that is makes no
+  // difference. Costs a sort, in shards that have such a group. Equal hashes are no proof: the keys
+  // are read once more.
+  void check_neighbours(TarReader& tar) {
+    if (!has_incomplete_) return;
+    std::ranges::sort(groups_);
+    const Group* later = nullptr;  // the first in the shard that is not where it belongs
+    for (std::size_t i = 1; i < groups_.size(); ++i) {
+      const Group& before = groups_[i - 1];
+      const Group& one = groups_[i];
+      if (before.hash != one.hash || (before.is_whole() && one.is_whole())) continue;
+      if (later != nullptr && later->begin() < one.begin()) continue;
+      if (key_at(before.begin(), tar) == key_at(one.begin(), tar)) later = &one;
+    }
+    if (later == nullptr) return;
+    key_ = key_at(later->begin(), tar);
+    fail("has files that are not neighbours: others begin at byte " +
+             std::to_string((later - 1)->begin()),
+         later->begin(), "pack the files of a sample one behind the other: tar --sort=name");
+  }
+
+  static std::string key_at(std::uint64_t begin, TarReader& tar) {
+    tar.seek(begin);
+    TarMember member;
+    const std::optional<WebName> name =
+        tar.next(member) ? split_web_name(member.name) : std::nullopt;
+    return name ? std::string(name->key) : std::string();
+  }
 
   void keep(const TarMember& member, const WebPart& part) {
     constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
@@ -121,6 +162,8 @@ class Indexer {
   // The first sample that lacks a part, an error. It waits for the end of the shard, because the
   // part may be among files that follow later.
   std::optional<Incomplete> incomplete_;
+  std::vector<Group> groups_;
+  bool has_incomplete_ = false;  // a group lacks a part
   WebShard result_;
 };
 
@@ -145,7 +188,7 @@ WebShard index_web_shard(const std::filesystem::path& shard, const WebDatasetOpt
   Indexer indexer(shard, options);
   std::uint64_t files = 0;
   for (TarMember member; tar.next(member); ++files) indexer.add(member);
-  WebShard found = indexer.result();
+  WebShard found = indexer.result(tar);
   found.bytes = tar.size();
   if (found.samples + found.skipped == 0 && !options.accept_short_shards) {
     cannot_read(shard, "none of its " + std::to_string(files) + " files is of a sample",

@@ -155,7 +155,8 @@ typedef struct leat_web_options {
   size_t part_count;
   size_t index_threads;    /* threads that read the headers of shards; 8 */
   size_t open_files;       /* the most files that stay open; 128 */
-  int32_t skip_incomplete; /* not 0: samples that lack a part are left out; 0: they are an error */
+  int32_t skip_incomplete; /* not 0: samples that lack a part are left out; 0: they are an error.
+                              Samples whose files are not neighbours are an error in any case */
   int32_t accept_short_shards; /* not 0: accepts shards without a sample, and shards that end with
                                   more than 10 kB of zeros; 0: they are an error, because the rest
                                   of an interrupted download looks so */

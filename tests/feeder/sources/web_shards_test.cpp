@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "leat/feeder/sources/web_dataset.h"
@@ -24,9 +26,9 @@ class WebShards : public ::testing::Test {
   std::filesystem::path write(const Bytes& bytes) const { return directory_.write("a.tar", bytes); }
 
   // Of a shard that ends as it should.
-  std::string error(const Bytes& bytes) const {
+  std::string error(const Bytes& bytes, const WebDatasetOptions& options = kLabels) const {
     write(bytes + tar_end());
-    return error_of([&] { const WebDataset data({path()}, kLabels); });
+    return error_of([&] { const WebDataset data({path()}, options); });
   }
 
   TemporaryDirectory directory_;
@@ -57,6 +59,55 @@ TEST_F(WebShards, FilesOfASampleThatAreNoNeighboursAreToldSo) {
   expect_contains(error(shard),
                   {"sample a (byte 1024) has files that are not neighbours: others begin at byte 0",
                    "tar --sort=name"});
+}
+
+// Samples that lack a part before, between and after do not hide another one that is divided. It
+// would be left out silently, though the shard has all of it.
+TEST_F(WebShards, AnySampleWhoseFilesAreNoNeighboursIsToldAlsoWhereIncompleteOnesAreLeftOut) {
+  WebDatasetOptions skipping = kLabels;
+  skipping.skip_incomplete = true;
+  const auto told = [&](const Bytes& shard, const std::string& sample, const std::string& others) {
+    for (const WebDatasetOptions& options : {kLabels, skipping}) {
+      expect_contains(error(shard, options),
+                      {"sample " + sample + " has files that are not neighbours: others begin at " +
+                       others + "; pack"});
+    }
+  };
+  const Bytes lacks = tar_file("x.txt", "");
+  const Bytes whole = tar_file("0.cls", "0");
+  told(lacks + tar_file("a.txt", "") + whole + tar_file("a.cls", "1") + tar_file("y.txt", ""),
+       "a (byte 2048)", "byte 512");
+  told(whole + lacks + tar_file("a.txt", "") + tar_file("y.txt", "") + tar_file("a.json", ""),
+       "a (byte 2560)", "byte 1536");
+  // A sample that is whole, and has another file elsewhere, such as a newer label (tar -u).
+  told(tar_file("a.cls", "0") + lacks + tar_file("a.txt", ""), "a (byte 1536)", "byte 0");
+  // Of several, the one that is seen first.
+  Bytes many;
+  for (int i = 0; i < 200; ++i) many = many + tar_file(std::to_string(i) + ".txt", "");
+  for (int i = 200; i-- > 0;) many = many + tar_file(std::to_string(i) + ".cls", "0");
+  told(many, "198 (byte 103424)", "byte 101376");
+}
+
+TEST_F(WebShards, ASampleThatComesTwiceAndIsWholeEachTimeIsTwoSamples) {
+  write(tar_file("a.cls", "0") + tar_file("x.txt", "") + tar_file("a.cls", "1") + tar_end());
+  WebDatasetOptions options = kLabels;
+  options.skip_incomplete = true;
+  const WebDataset data({path()}, options);
+  EXPECT_EQ(data.size(), 2U);
+  EXPECT_EQ(data.skipped(), 1U);
+}
+
+TEST_F(WebShards, SamplesWhoseKeysHaveTheSameHashAreNotTakenForOne) {
+  const std::string one = "8jzerb7dgvka37t8";
+  const std::string other = "9at1uzhbwZ7eVk03";
+  if (std::hash<std::string_view>{}(one) != std::hash<std::string_view>{}(other)) {
+    GTEST_SKIP() << "another hash than libstdc++'s";
+  }
+  const Bytes shard = tar_file(one + ".txt", "") + tar_file(other + ".cls", "0");
+  expect_contains(error(shard), {"sample " + one + " (byte 0) lacks part"});
+  WebDatasetOptions options = kLabels;
+  options.skip_incomplete = true;
+  EXPECT_EQ(WebDataset({path()}, options).size(), 1U);
 }
 
 TEST_F(WebShards, AHugeLabelIsRefusedWithoutBeingRead) {
