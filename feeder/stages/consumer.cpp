@@ -71,7 +71,6 @@ Stats Consumer::stats() const {
 }
 
 void Consumer::start(std::uint64_t epoch) {
-  home_.require("a Prefetcher");
   if (epoch > kLastEpoch) {
     throw std::invalid_argument("leat: there is no epoch " + std::to_string(epoch) +
                                 "; the last one is " + std::to_string(kLastEpoch));
@@ -104,7 +103,6 @@ bool Consumer::start_static(std::uint64_t epoch) {
 }
 
 Staged Consumer::receive(const Offers* offers) {
-  home_.require("a Prefetcher");
   if (early_.has_value()) {
     const Staged staged = *early_;
     early_.reset();
@@ -161,6 +159,7 @@ std::optional<Lease> Consumer::next() {
 // Returns the next batch. The caller has taken a credit for it.
 std::optional<Lease> Consumer::take(const Offers* offers) {
   Credit credit(*ring_);
+  home_.require("a Prefetcher");
   check_not_failed();
   // What a receiver's fiber asks for, nobody has asked it for.
   if (offers == nullptr && max_leases_ > 1) ring_->probe.next_asked(latest_);
@@ -260,6 +259,7 @@ void Consumer::forward(const Offers& offers) {
 void Consumer::stop() noexcept { stopped_.try_close(); }
 
 void Consumer::end_receiver() {
+  home_.require("a Prefetcher");  // in a child, the receiver's fiber never ends
   if (offers_ == nullptr) return;
   offers_->stop.try_close();
   const ExpectWakeFrom waking(scheduler_);

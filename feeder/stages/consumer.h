@@ -45,7 +45,8 @@ class Consumer {
   };
   explicit Consumer(const Made& made);
 
-  /// Begins a pass over `epoch`. Throws std::invalid_argument if `epoch` exceeds the last one;
+  /// Begins a pass over `epoch`, once end_receiver() has ended the receiver of the pass before.
+  /// Throws std::invalid_argument if `epoch` exceeds the last one;
   /// std::logic_error if the epoch is over (dynamic sharing).
   void start(std::uint64_t epoch);
   /// Announces that the next batch will be used on `stream`.
@@ -54,7 +55,8 @@ class Consumer {
   [[nodiscard]] std::optional<Lease> next();
   /// As Feed::receiver(). Each lease binds `stream`, if there is one, when it is first used.
   [[nodiscard]] Receiver<Lease> receiver(std::uint64_t epoch, std::optional<gpu::StreamRef> stream);
-  /// Ends the latest receiver, and waits until its fiber no longer touches the consumer.
+  /// Ends the latest receiver, and waits until its fiber no longer touches the consumer. Throws
+  /// std::logic_error in a child of the process that made the consumer.
   void end_receiver();
   /// Ends a receiver that waits for a lease to be released. Thread-safe; does not block.
   void stop() noexcept;
