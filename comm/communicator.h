@@ -1,0 +1,153 @@
+// Communicators: a rank's handle on the other ranks, and the operations that they do together.
+//
+// Example
+//   leat::comm::Communicator ranks = std::move(leat::comm::open("mpi").front());
+//   std::vector<float> gradient = ...;
+//   ranks.all_reduce(gradient).await();      // every rank has the sum, the same bits
+//
+//   // Four ranks in one process, a fiber each:
+//   for (leat::comm::Communicator& rank : leat::comm::open("local:4")) group.go([&] { train(rank);
+//   });
+//
+// Ranks call collectives in the same order. They are numbered for each communicator, and each rank
+// tells each other one what it calls: two ranks that call different things get a CommMismatch, not
+// wrong sums and not a hang. Communicators do not order each other.
+//
+// Results have the same bits on all ranks, in all runs, on "local" and on "mpi": each element is
+// x_0 + x_1 + …, from rank 0 up, in fp32 for fp32, fp16 and bf16, rounded once at the end.
+//
+// Memory is the host's, and until an operation has ended it is the communicator's (completion.h).
+// For gradients in a device's memory there is GradientExchange.
+//
+// Thread and fiber safety: every function may be called on any fiber and plain thread, also at the
+// same time; but the order of collectives must be the same on all ranks.
+//
+// Errors: std::invalid_argument at once for what this rank alone did wrong; CommError and
+// CommMismatch (error.h) when the completion is awaited. Once communication has failed, every call
+// throws at once.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <ranges>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "leat/comm/completion.h"
+#include "leat/comm/error.h"
+#include "leat/comm/link_model.h"
+#include "leat/comm/transports/operation.h"
+#include "leat/comm/transports/transport.h"
+#include "leat/comm/transports/world.h"
+
+namespace leat::comm {
+
+/// The types that ranks can exchange: float, double, std::int32_t, std::int64_t, gpu::Float16,
+/// gpu::BFloat16.
+template <class T>
+concept Element = std::same_as<T, float> || std::same_as<T, double> ||
+    std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t> ||
+    std::same_as<T, gpu::Float16> || std::same_as<T, gpu::BFloat16>;
+
+/// A view of elements in host memory: of a vector, an array, a std::span, or untyped.
+template <class Byte>
+struct BasicElements {
+  Byte* data = nullptr;
+  std::uint64_t count = 0;
+  DType dtype = DType::kFloat32;
+
+  BasicElements() = default;
+  BasicElements(Byte* first, std::uint64_t elements, DType type) noexcept
+      : data(first), count(elements), dtype(type) {}
+  /// A view of the elements of a contiguous range.
+  template <std::ranges::contiguous_range R>
+    requires Element<std::remove_cv_t<std::ranges::range_value_t<R>>> &&
+        std::is_convertible_v<decltype(std::ranges::data(std::declval<R&>())), Byte*>
+        BasicElements(R&& range)
+  noexcept  // NOLINT(google-explicit-constructor): a view
+      : data(std::ranges::data(range)),
+        count(std::ranges::size(range)),
+        dtype(gpu::kDTypeOf<std::remove_cv_t<std::ranges::range_value_t<R>>>) {}
+  [[nodiscard]] std::size_t bytes() const noexcept { return count * gpu::size_of(dtype); }
+};
+using Elements = BasicElements<void>;
+using ConstElements = BasicElements<const void>;
+
+/// One rank's handle on the ranks of a communicator. Movable; an object that was moved from may
+/// only be destroyed or assigned to. The destructor leaves: ranks that wait for this one then get a
+/// CommMismatch.
+class Communicator {
+ public:
+  /// For comm::open() and split().
+  explicit Communicator(std::shared_ptr<Transport> transport);
+  Communicator(Communicator&& other) noexcept;
+  Communicator& operator=(Communicator&& other) noexcept;
+  ~Communicator();
+
+  /// This rank, 0 to size() - 1.
+  [[nodiscard]] int rank() const noexcept;
+  /// The number of ranks.
+  [[nodiscard]] int size() const noexcept;
+
+  /// Sends `data` to rank `to`. Completes once the recv there has the data. The k-th send of a key
+  /// meets the k-th recv of that key.
+  Completion send(const ConstElements& data, int to, std::uint64_t key = 0) const;
+  /// Receives from rank `from`; count and type must be those of the send.
+  Completion recv(const Elements& data, int from, std::uint64_t key = 0) const;
+  /// Combines `data` of all ranks, element by element, into `data` of all ranks.
+  Completion all_reduce(const Elements& data, Reduction reduction = Reduction::kSum) const;
+  /// As above, from `in` to `out`, of equal count and type. They may be the same, and do not
+  /// overlap otherwise.
+  Completion all_reduce(const ConstElements& in, const Elements& out,
+                        Reduction reduction = Reduction::kSum) const;
+  /// Combines `in` of all ranks. `out` gets this rank's chunk of the result: elements
+  /// floor(m·r/n) to floor(m·(r+1)/n) of in.count = m, and has their count.
+  Completion reduce_scatter(const ConstElements& in, const Elements& out,
+                            Reduction reduction = Reduction::kSum) const;
+  /// `out` of all ranks gets all chunks, in the order of ranks; `in` is this rank's chunk of
+  /// out.count elements, of the count that reduce_scatter has.
+  Completion all_gather(const ConstElements& in, const Elements& out) const;
+  /// Copies rank `root`'s `data` into that of all ranks.
+  Completion broadcast(const Elements& data, int root) const;
+  /// Completes once all ranks have called it.
+  Completion barrier() const;
+
+  /// A communicator of the ranks that give the same `color`, ordered by `key`, then by rank here.
+  /// None for a negative color. A collective: waits for all ranks. Throws as Completion::await().
+  [[nodiscard]] std::optional<Communicator> split(int color, int key = 0) const;
+  /// Another communicator of the same ranks, which orders nothing with this one. A collective: all
+  /// ranks call it, but it waits for none.
+  [[nodiscard]] Communicator duplicate() const;
+  /// Ends communication on all ranks: every operation fails, now and later, with a CommError that
+  /// says `reason`. For a rank that cannot go on.
+  void abort(const std::string& reason) const noexcept;
+
+  /// For the other parts of comm.
+  [[nodiscard]] const std::shared_ptr<Transport>& transport() const noexcept { return transport_; }
+
+ private:
+  [[nodiscard]] Completion begin(const Signature& signature, int peer, const void* in,
+                                 void* out) const;
+
+  std::shared_ptr<Transport> transport_;
+  // Shared by the completions that are under way.
+  std::shared_ptr<gpu::Pool<CompletionState>> completions_;
+  std::unique_ptr<std::atomic<std::uint64_t>> next_number_;
+};
+
+/// Opens the ranks of this process:
+///   "local:N"  N ranks, all here; each is used by a fiber or a thread of its own
+///   "mpi"      one rank, of those that mpirun started; link leat::comm_mpi
+///
+/// Called on a fiber of a scheduler with a VirtualClock, "local" runs on that scheduler and clock.
+/// Otherwise communication has a scheduler of its own. Throws leat::Error for an unknown name or a
+/// transport that is not here, std::invalid_argument for an option out of range.
+[[nodiscard]] std::vector<Communicator> open(std::string_view name,
+                                             const OpenOptions& options = {});
+
+}  // namespace leat::comm

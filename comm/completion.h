@@ -1,0 +1,114 @@
+// The end of an operation: awaited by a fiber or a thread, or a case of select.
+//
+// Example
+//   leat::comm::Completion sum = communicator.all_reduce(gradient);
+//   compute();
+//   sum.await();                                         // gradient has the sum now
+//
+//   leat::select(leat::comm::on_done(sum, [&] { use(gradient); }),
+//                leat::on_recv(commands, [&](auto command) { handle(command); }));
+//
+// A rank that waits in await() may be asked to do a part of the operation's work meanwhile; one
+// that waits in select is not.
+//
+// A wait counts as one for something outside: a peer that does not come is no Deadlock, but a
+// CommError at the deadline.
+//
+// Ownership: until the operation has ended, its memory is the communicator's. A Completion that is
+// destroyed before (by an exception, by cancellation) gives the operation up, so that the memory is
+// free again: that is a CommError on every rank.
+//
+// Thread and fiber safety: one fiber or thread at a time. Allocates nothing after warm-up.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "leat/comm/transports/transport.h"
+#include "leat/csp/select.h"
+#include "leat/gpu/backend/pool.h"
+
+namespace leat::comm {
+
+/// What a completion's channel carries.
+enum class Signal : std::uint8_t {
+  kHelp,  // to a rank that waits in await(): there is work to do
+  kDone,
+};
+
+/// The state of a Completion; reused by a pool. The operation is in it.
+class CompletionState {
+ public:
+  CompletionState();
+
+  /// Sets up an operation of `transport`, to be filled in and begun by the caller.
+  Operation& reset(std::shared_ptr<Transport> transport) noexcept;
+  [[nodiscard]] Transport& transport() const noexcept { return *transport_; }
+  [[nodiscard]] Operation& operation() noexcept { return operation_; }
+  [[nodiscard]] const Channel<Signal>& channel() const noexcept { return channel_; }
+  [[nodiscard]] bool is_done() const noexcept { return done_.load(std::memory_order_acquire); }
+  /// Waits; see Completion::await_until. Puts the token back.
+  bool wait(Deadline deadline);
+  /// Puts the token back, so that the channel stays ready, and throws the failure, if there is one.
+  /// Called by the receiver of kDone.
+  void accept() const;
+  /// Gives the operation up, if it has not ended, and waits until its memory is free.
+  void give_up() noexcept;
+
+  /// Called by the pool.
+  void recycle() noexcept;
+
+ private:
+  static void finished(Operation& operation, const Failure* failure) noexcept;
+  static void help_wanted(Operation& operation) noexcept;
+
+  Operation operation_;
+  std::shared_ptr<Transport> transport_;
+  const Channel<Signal> channel_{1, "comm operation"};
+  const Failure* failure_ = nullptr;  // before done_
+  std::atomic<bool> done_{false};
+  std::atomic<bool> awaited_{false};
+};
+
+/// The end of one operation of a communicator. Move-only; an object that was moved from is empty,
+/// and only to be destroyed or assigned to.
+class [[nodiscard]] Completion {
+ public:
+  /// For Communicator.
+  explicit Completion(gpu::Pool<CompletionState>::Ref state) noexcept : state_(std::move(state)) {}
+  Completion(Completion&&) noexcept = default;
+  Completion& operator=(Completion&& other) noexcept;
+  ~Completion();
+
+  /// Waits until the operation has ended. Throws CommError, CommMismatch, Cancelled. Returns at
+  /// once if it has ended before.
+  void await();
+  /// As await(), but waits at most until `deadline` (of the caller's clock: leat::now()). Returns
+  /// whether the operation has ended; if not, it goes on.
+  [[nodiscard]] bool await_until(TimePoint deadline);
+  /// Whether the operation has ended, well or not. Does not wait.
+  [[nodiscard]] bool is_done() const noexcept { return state_->is_done(); }
+
+  /// For on_done.
+  [[nodiscard]] CompletionState& state() const noexcept { return *state_; }
+
+ private:
+  gpu::Pool<CompletionState>::Ref state_;
+};
+
+/// A case of select that is ready when the operation has ended; select then calls handler(). If
+/// communication has failed, select throws CommError instead. The case stays ready. Borrows the
+/// completion, which must outlive the select.
+template <class F = NoHandler>
+[[nodiscard]] auto on_done(const Completion& completion, F handler = {}) {
+  CompletionState* const state = &completion.state();
+  return on_recv(state->channel(),
+                 [state, handler = std::move(handler)](std::optional<Signal>) mutable {
+                   state->accept();
+                   handler();
+                 });
+}
+
+}  // namespace leat::comm

@@ -1,0 +1,171 @@
+// GradientExchange: sums the gradients of all ranks while they are still being computed, the most
+// urgent first.
+//
+// Example
+//   comm::GradientExchange exchange(communicator, gradients, {.policy = comm::Policy::kPriority});
+//   exchange.broadcast(parameters_and_buffers, 0);
+//   for (auto& batch : feed.epoch(0, stream)) {
+//     exchange.begin_step(batch.size());                  // samples of this rank
+//     forward(batch, [&](int i) {                         // before the forward of layer i:
+//       exchange.await(i, stream);                        //   its gradient is the mean of all
+//       ranks update(i);                                        //   (at once before the first
+//       step)
+//     });
+//     backward([&](int i) { exchange.ready(i, stream); });  // after the backward of layer i
+//     exchange.end_backward();                            // what is not ready is empty here
+//   }
+//   exchange.await_all(stream);
+//
+// Gradients are cut into pieces. Rank 0 leads: a piece starts when it is ready on all ranks, in
+// rank 0's order, as far ahead as the credit allows; so no two ranks wait for each other's pieces.
+//
+// The result of a gradient is the mean over all samples of the step: sum of w_r * g_r, where g_r is
+// the mean over rank r's n_r samples, and w_r = float(double(n_r) / sum of n_r). Its bits are those
+// of all ranks, for any partition, credit and policy.
+//
+// Memory: from ready(i) to the return of await(i) a gradient is the exchange's. Gradients lie in
+// the memory of one device. What the CPU cannot reach goes through pinned slots of the exchange's
+// own.
+//
+// Thread and fiber safety: one fiber or thread of the rank calls the exchange, except stats() and
+// the constructors of several exchanges, which any may. All ranks construct their exchanges of one
+// communicator in the same order.
+//
+// Errors: std::logic_error or std::invalid_argument at once for what this rank alone did wrong;
+// CommMismatch on every rank if the ranks' gradients or options differ, or if a rank destroys its
+// exchange while others wait; CommError if a rank is late.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "leat/comm/communicator.h"
+#include "leat/gpu/buffer.h"
+#include "leat/gpu/device.h"
+#include "leat/gpu/dtype.h"
+#include "leat/gpu/stream.h"
+
+namespace leat::comm {
+
+class Exchange;
+struct ExchangeStats;
+
+/// One gradient, or a parameter or buffer. Of bytes() bytes in a device's memory.
+struct Gradient {
+  std::string name;  ///< for errors and reports; not empty
+  gpu::DeviceSpan data;
+  DType dtype = DType::kFloat32;
+  [[nodiscard]] std::uint64_t count() const noexcept { return data.size() / gpu::size_of(dtype); }
+};
+
+/// Which piece is next.
+enum class Policy : std::uint8_t {
+  /// The gradient that was ready on all ranks first; at one instant, the one declared last.
+  kFifo,
+  /// The gradient that the next forward needs first, even if others are under way. Their remaining
+  /// pieces wait.
+  kPriority,
+  /// Buckets of several gradients, in order, from the one declared last: DDP's rule (Li et al.,
+  /// VLDB'20). Sent whole.
+  kBucketed,
+};
+
+/// What decides which gradient is needed first (Policy::kPriority).
+enum class Urgency : std::uint8_t {
+  kDeclared,  ///< the order in which they are given to the constructor
+  kAwaited,   ///< the order in which rank 0 awaited them first; until then as declared
+};
+
+/// How gradients are weighed.
+enum class Weights : std::uint8_t {
+  kSamples,  ///< by the rank's samples: the mean over all of them
+  kOnes,     ///< 1: the sum
+};
+
+/// Something that is done to a gradient before it is exchanged, and undone after: clipping, a
+/// smaller type. Both functions enqueue work on the stream, and may be empty.
+struct GradientLayer {
+  /// What is exchanged in place of gradient `index`; the default: the same memory and type.
+  std::function<Gradient(std::size_t index, const Gradient& from)> declare = {};
+  /// From the gradient to what is exchanged; on the stream of ready().
+  std::function<void(std::size_t index, const Gradient& from, const Gradient& to,
+                     const gpu::StreamRef& stream)>
+      before = {};
+  /// From the result, in `to`, to the gradient `from`; on the stream of await().
+  std::function<void(std::size_t index, const Gradient& from, const Gradient& to,
+                     const gpu::StreamRef& stream)>
+      after = {};
+};
+
+/// Options of a GradientExchange. Equal on all ranks, but for layers.
+struct ExchangeOptions {
+  Policy policy = Policy::kPriority;
+  Urgency urgency = Urgency::kDeclared;
+  Weights weights = Weights::kSamples;
+  /// await() waits for all gradients of the step: a barrier.
+  bool synchronous = false;
+  /// The size of a piece in bytes, rounded down to whole elements, at least one; more than 0. Not
+  /// for Policy::kBucketed.
+  std::size_t partition_bytes = std::size_t{4} << 20;
+  /// Bytes in flight: the next piece starts if it fits, or if nothing is in flight. More than 0.
+  std::size_t credit_bytes = std::size_t{16} << 20;
+  /// Policy::kBucketed: a bucket is closed when its size is at least its limit. The first limit is
+  /// of the first bucket, and so on; the last one repeats. Not empty, each more than 0.
+  std::vector<std::size_t> bucket_bytes = {std::size_t{1} << 20, std::size_t{25} << 20};
+  /// The first is nearest to the trainer: applied first before, and last after.
+  std::vector<GradientLayer> layers = {};
+};
+
+/// A rank's end of the exchange of a list of gradients. The head of the file has the rules.
+class GradientExchange {
+ public:
+  /// Collective: waits until all ranks have called it, and throws CommMismatch on all of them if
+  /// their gradients (number, names, sizes, types) or options differ. `gradients` are in the order
+  /// of the forward; all lie on one device, and their memory outlives the exchange. Throws
+  /// std::invalid_argument for an option out of range, a size that is no multiple of its type, and
+  /// a type that cannot be summed.
+  GradientExchange(const Communicator& communicator, std::vector<Gradient> gradients,
+                   ExchangeOptions options = {});
+  GradientExchange(GradientExchange&&) noexcept;
+  GradientExchange& operator=(GradientExchange&&) noexcept;
+  /// Leaves. If ranks still wait for this one, they get a CommMismatch. Memory of gradients is free
+  /// when it returns.
+  ~GradientExchange();
+
+  /// Collective: copies rank `root`'s tensors to all ranks, before the first step: parameters, and
+  /// buffers such as running means. Any device memory of one device. Waits. Throws as await().
+  void broadcast(std::span<const Gradient> tensors, int root);
+
+  /// Begins the next step, to which this rank contributes `samples`. With 0 nobody waits for this
+  /// rank's backward, and it gets the results. Throws std::logic_error if the backward of the step
+  /// before has not ended.
+  void begin_step(std::uint64_t samples);
+  /// Gradient `index` is complete once the work enqueued on `stream` so far has run. Returns at
+  /// once. Throws std::logic_error if it is ready already, outside a backward, or if the result of
+  /// the step before was not awaited.
+  void ready(std::size_t index, const gpu::StreamRef& stream);
+  /// Ends this rank's backward: what is not ready is empty here, and left out of the sum.
+  void end_backward();
+  /// Suspends the caller (blocks a plain thread) until gradient `index` has its result, and makes
+  /// `stream` wait for what is left to do on the device. Before the first step it returns at once.
+  /// With ExchangeOptions::synchronous it waits for all gradients. Throws std::logic_error if
+  /// the gradient is not ready and the backward has not ended; CommError, CommMismatch, Cancelled.
+  void await(std::size_t index, const gpu::StreamRef& stream);
+  /// await() for every gradient, in the order of the constructor.
+  void await_all(const gpu::StreamRef& stream);
+
+  /// What the exchange has measured so far on this rank. Thread-safe.
+  [[nodiscard]] ExchangeStats stats() const;
+  /// The number of gradients.
+  [[nodiscard]] std::size_t size() const noexcept;
+
+ private:
+  std::shared_ptr<Exchange> exchange_;
+};
+
+}  // namespace leat::comm

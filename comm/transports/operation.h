@@ -1,0 +1,108 @@
+// What a rank asks of a transport: one operation, and what all ranks of it must agree on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "leat/comm/error.h"
+#include "leat/csp/clock.h"
+#include "leat/gpu/dtype.h"
+
+namespace leat::comm {
+
+using gpu::DType;
+
+/// How elements are combined.
+enum class Reduction : std::uint8_t { kSum, kMax };
+
+/// The kind of an operation.
+enum class OperationKind : std::uint8_t {
+  kSend,
+  kRecv,
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kBroadcast,
+  kBarrier,
+};
+/// "all_reduce" and so on. A string literal.
+[[nodiscard]] const char* to_string(OperationKind kind) noexcept;
+
+/// What every rank of an operation must have in common. A trivial value.
+struct Signature {
+  OperationKind kind = OperationKind::kBarrier;
+  Reduction reduction = Reduction::kSum;
+  DType dtype = DType::kUint8;
+  /// all_reduce: rank r's input counts float(double(samples_r) / sum of samples) times.
+  bool is_weighted = false;
+  std::int32_t root = -1;    ///< of a broadcast
+  std::uint64_t count = 0;   ///< elements, of the whole vector (reduce_scatter, all_gather too)
+  std::uint64_t number = 0;  ///< the how-many-eth collective of its communicator; a send's key
+  /// An exchange's tensor and piece; ~0: none.
+  std::uint64_t tag = ~std::uint64_t{0};
+
+  friend bool operator==(const Signature&, const Signature&) = default;
+};
+/// "all_reduce of 25 float32 (number 7)", for messages.
+[[nodiscard]] std::string to_string(const Signature& signature);
+
+/// One rank's part of an operation. The caller owns it, and keeps it and its memory until
+/// finished() was called. Nothing of it is changed meanwhile but by the transport.
+struct Operation {
+  Signature signature;
+  int peer = -1;                ///< of a send or recv
+  const char* label = nullptr;  ///< the tensor's name, for errors; outlives the operation
+  /// all_reduce, reduce_scatter: `count` elements. all_gather: this rank's chunk. broadcast:
+  /// unused. send: what is sent. Null in a weighted all_reduce: this rank adds nothing.
+  const void* in = nullptr;
+  /// all_reduce, all_gather, broadcast: `count` elements. reduce_scatter: this rank's chunk. recv:
+  /// where it is received. May be `in`.
+  void* out = nullptr;
+  std::uint64_t samples = 0;  ///< of a weighted all_reduce
+
+  /// Called once, when the operation has ended: the result is in `out` and the memory is the
+  /// caller's again, or (failure not null) communication has failed. Called on any thread or fiber,
+  /// with no lock held, perhaps within begin(). May destroy the operation.
+  void (*finished)(Operation&, const Failure* failure) noexcept = nullptr;
+  /// Called, if not null, on a rank whose help is asked for (Transport::help).
+  void (*help_wanted)(Operation&) noexcept = nullptr;
+  void* owner = nullptr;  ///< for the owner of the operation
+
+  // World's, under its lock.
+  int rank = -1;  ///< in the world
+  TimePoint began;
+  Operation* next = nullptr;
+  Operation* previous = nullptr;
+  bool is_pending = false;
+  std::uint64_t record = 0;  ///< the flight recorder's entry
+
+  // The transport's own.
+  void* state = nullptr;
+  Operation* link = nullptr;
+};
+
+/// The chunk of rank `rank` of `size`: elements [first, second) of `count` (floor(count·r/n) to
+/// floor(count·(r+1)/n)).
+[[nodiscard]] inline std::pair<std::uint64_t, std::uint64_t> chunk_of(std::uint64_t count, int rank,
+                                                                      int size) noexcept {
+  const auto at = [&](int r) {
+    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(count) *
+                                      static_cast<unsigned>(r) / static_cast<unsigned>(size));
+  };
+  return {at(rank), at(rank + 1)};
+}
+
+/// A short message of one rank's exchange to another's: who is ready, what comes next. Its meaning
+/// is the exchange's. A trivial value.
+struct Notice {
+  std::int32_t from = -1;  ///< set by the transport
+  std::uint32_t kind = 0;
+  std::uint32_t tensor = 0;
+  std::uint32_t piece = 0;
+  std::uint64_t step = 0;
+  std::uint64_t value = 0;
+};
+
+}  // namespace leat::comm

@@ -1,0 +1,43 @@
+// Sums that have the same bits everywhere.
+//
+// Each element of the result is w_0·x_0 + w_1·x_1 + …, from rank 0 up: in fp32 for fp32, fp16 and
+// bf16, in the type itself for the others (integers wrap around). No fused multiply-add; fp16 and
+// bf16 are rounded once, at the end, to the nearest, ties to even. A NaN stays a NaN.
+//
+// Thread-safe: no state. Nothing is allocated.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "leat/comm/transports/operation.h"
+
+namespace leat::comm {
+
+/// One rank's input.
+struct Input {
+  const void* data = nullptr;  ///< null: the rank contributes nothing
+  float weight = 1;
+};
+
+/// Combines elements [first, second) of all inputs, and writes the result to the same elements of
+/// each of `outputs`, which may be inputs. If no rank contributes, the result is 0. For kMax the
+/// weights are not used.
+void reduce(DType dtype, Reduction reduction, std::span<const Input> inputs,
+            std::span<void* const> outputs, std::uint64_t first, std::uint64_t second) noexcept;
+
+/// As above, but inputs[r].data points to element `first` of rank r, and each output to where
+/// element `first` goes.
+void reduce_chunk(DType dtype, Reduction reduction, std::span<const Input> inputs,
+                  std::span<void* const> outputs, std::uint64_t count) noexcept;
+
+/// Whether elements of the type can be summed.
+[[nodiscard]] bool is_reducible(DType dtype) noexcept;
+
+/// The weight of a rank with `samples` of all ranks' `total` samples.
+[[nodiscard]] inline float weight_of(std::uint64_t samples, std::uint64_t total) noexcept {
+  return total == 0 ? 0.0F
+                    : static_cast<float>(static_cast<double>(samples) / static_cast<double>(total));
+}
+
+}  // namespace leat::comm

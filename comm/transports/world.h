@@ -1,0 +1,148 @@
+// What the communicators of one comm::open() share in this process: the deadline, the failure, the
+// scheduler that communication runs on, and the operations that are under way.
+//
+// Always true:
+//  - An operation is pending from add() until one party takes it: the transport, when nothing can
+//    fail it any more (take_all), or fail(). The party that takes it calls finished(), once.
+//  - The first failure wins. After it nothing becomes pending.
+//
+// The watchdog is a fiber that looks at the oldest pending operation. It fails the world when that
+// operation is `deadline` old. In real time it looks about every quarter of the deadline, at most
+// every half second, while operations are begun, and sleeps otherwise; so an operation costs no
+// timer.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "leat/comm/error.h"
+#include "leat/comm/link_model.h"
+#include "leat/comm/recorder/flight_recorder.h"
+#include "leat/comm/transports/operation.h"
+#include "leat/csp/channel.h"
+#include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
+#include "leat/csp/wait/spin_lock.h"
+
+namespace leat::comm {
+
+/// Options of comm::open().
+struct OpenOptions {
+  /// How long an operation may take, and how late a peer may be, before that is a CommError; more
+  /// than 0.
+  Duration deadline = std::chrono::minutes(5);
+  /// Workers of the scheduler that communication runs on, 1 to 4096. Under a VirtualClock the
+  /// caller's scheduler serves instead.
+  int threads = 1;
+  /// "local" only: how long operations take.
+  LinkModel link = {};
+  /// "mpi" only: the most bytes that one message carries; at least 1.
+  std::size_t message_limit = std::size_t{1} << 30;
+  /// Where each rank writes its flight recorder on a CommError and on SIGQUIT, as
+  /// rank-<rank>.leat-comm; empty: nowhere. The directory must exist.
+  std::filesystem::path recorder_directory = {};
+};
+
+/// The base of each transport's world. Made by std::make_shared.
+class World : public std::enable_shared_from_this<World> {
+ public:
+  /// Ranks [first, first + ranks_here) of `size` live in this process. Throws std::invalid_argument
+  /// for an option out of range, and as Scheduler's constructor.
+  World(const OpenOptions& options, int size, int first, int ranks_here);
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+  virtual ~World();
+
+  [[nodiscard]] const OpenOptions& options() const noexcept { return options_; }
+  /// Ranks of the whole world.
+  [[nodiscard]] int size() const noexcept { return size_; }
+  /// The scheduler that communication runs on: one of its own, or, under a VirtualClock, that of
+  /// the fiber that opened the world.
+  [[nodiscard]] const std::shared_ptr<SchedulerCore>& scheduler() const noexcept {
+    return scheduler_;
+  }
+  /// The time on that scheduler's clock, on any thread.
+  [[nodiscard]] TimePoint time() const noexcept;
+  /// Whether that clock is virtual.
+  [[nodiscard]] bool is_virtual() const noexcept;
+  /// The flight recorder of a rank of this process, by its rank in the world.
+  [[nodiscard]] FlightRecorder& recorder(int rank) noexcept;
+
+  // ---- failing. Thread-safe.
+
+  /// Whether the world has failed.
+  [[nodiscard]] bool is_dead() const noexcept { return dead_.load(std::memory_order_acquire); }
+  /// The failure; only once is_dead(). Does not change.
+  [[nodiscard]] const Failure& failure() const noexcept { return *failure_; }
+  /// Fails the world, unless it has failed already: stops the transport, writes the recorders,
+  /// finishes every pending operation, and tells every listener (a Notice of kind kDead). `tell`:
+  /// the other processes do not know yet. May be called on a fiber, which it may park for some
+  /// milliseconds, shielded.
+  void fail(Failure failure, bool tell = true) noexcept;
+  /// Throws if the world is dead, as rank `rank` of the communicator that was called.
+  void require_alive(int rank) const {
+    if (is_dead()) throw_failure(rank, failure());
+  }
+  /// Notice::kind of what fail() sends to listeners. Not used otherwise.
+  static constexpr std::uint32_t kDead = ~std::uint32_t{0};
+  /// Channels that fail() sends a kDead notice to, with try_send.
+  void add_listener(const Channel<Notice>& notices);
+  void remove_listener(const Channel<Notice>& notices) noexcept;
+
+  // ---- operations under way. Thread-safe.
+
+  /// Makes `operation` pending, and records it. Returns false if the world is dead: the caller
+  /// finishes it with failure().
+  [[nodiscard]] bool add(Operation& operation, int rank) noexcept;
+  /// Takes all of `operations`, which were added: true, and none is pending any more; or false,
+  /// if one was taken by fail(), and then the others stay pending. The caller finishes what it took
+  /// (finish), after it has used their memory.
+  [[nodiscard]] bool take_all(std::span<Operation* const> operations) noexcept;
+  [[nodiscard]] bool take(Operation& operation) noexcept {
+    Operation* one = &operation;
+    return take_all({&one, 1});
+  }
+  /// Records the end of a taken operation, and calls finished(). `failure`: null, or failure().
+  void finish(Operation& operation, const Failure* failure = nullptr) noexcept;
+
+ protected:
+  /// Stops all use of operations' memory, now and later, and, if `tell`, tells the other processes.
+  /// Called once, without a lock.
+  virtual void stop(const Failure& failure, bool tell) noexcept = 0;
+  /// Describes who is missing from a pending operation, for the error at the deadline.
+  [[nodiscard]] virtual Failure late(const Operation& operation) = 0;
+  /// Ends the watchdog, and the scheduler if it is the world's own. Called by the derived class's
+  /// destructor first.
+  void end() noexcept;
+
+ private:
+  void watch();
+
+  const OpenOptions options_;
+  const int size_;
+  const int first_;
+  std::optional<Scheduler> own_;
+  std::shared_ptr<SchedulerCore> scheduler_;
+  std::vector<std::unique_ptr<FlightRecorder>> recorders_;
+
+  std::atomic<bool> dead_{false};
+  std::unique_ptr<const Failure> failure_;  // before dead_
+
+  mutable SpinLock lock_;
+  Operation* oldest_ LEAT_GUARDED_BY(lock_) = nullptr;
+  Operation* newest_ LEAT_GUARDED_BY(lock_) = nullptr;
+  std::uint64_t added_ LEAT_GUARDED_BY(lock_) = 0;
+  bool failing_ LEAT_GUARDED_BY(lock_) = false;
+  bool watchdog_sleeps_ LEAT_GUARDED_BY(lock_) = true;
+  std::vector<Channel<Notice>> listeners_ LEAT_GUARDED_BY(lock_);
+
+  const Channel<char> bell_{1, "comm watchdog"};
+  std::optional<TaskGroup> fibers_;
+};
+
+}  // namespace leat::comm
