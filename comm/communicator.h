@@ -120,8 +120,7 @@ class Communicator {
   /// A communicator of the ranks that give the same `color`, ordered by `key`, then by rank here.
   /// None for a negative color. A collective: waits for all ranks. Throws as Completion::await().
   [[nodiscard]] std::optional<Communicator> split(int color, int key = 0) const;
-  /// Another communicator of the same ranks, which orders nothing with this one. A collective: all
-  /// ranks call it, but it waits for none.
+  /// Another communicator of the same ranks: split(0).
   [[nodiscard]] Communicator duplicate() const;
   /// Ends communication on all ranks: every operation fails, now and later, with a CommError that
   /// says `reason`. For a rank that cannot go on.
@@ -131,13 +130,11 @@ class Communicator {
   [[nodiscard]] const std::shared_ptr<Transport>& transport() const noexcept { return transport_; }
 
  private:
-  [[nodiscard]] Completion begin(const Signature& signature, int peer, const void* in,
-                                 void* out) const;
+  [[nodiscard]] Completion begin(Signature signature, int peer, const void* in, void* out) const;
 
   std::shared_ptr<Transport> transport_;
-  // Shared by the completions that are under way.
-  std::shared_ptr<gpu::Pool<CompletionState>> completions_;
-  std::unique_ptr<std::atomic<std::uint64_t>> next_number_;
+  struct Shared;  // what calls change; at one address, also if the handle moves
+  std::unique_ptr<Shared> shared_;
 };
 
 /// Opens the ranks of this process:

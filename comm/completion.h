@@ -21,6 +21,7 @@
 // Thread and fiber safety: one fiber or thread at a time. Allocates nothing after warm-up.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -38,34 +39,40 @@ enum class Signal : std::uint8_t {
   kDone,
 };
 
-/// The state of a Completion; reused by a pool. The operation is in it.
+/// The state of a Completion, with its operation; reused by a pool. The transport holds a reference
+/// from begin() until finished() has returned.
 class CompletionState {
  public:
-  CompletionState();
+  using Ref = gpu::Pool<CompletionState>::Ref;
 
-  /// Sets up an operation of `transport`, to be filled in and begun by the caller.
-  Operation& reset(std::shared_ptr<Transport> transport) noexcept;
-  [[nodiscard]] Transport& transport() const noexcept { return *transport_; }
-  [[nodiscard]] Operation& operation() noexcept { return operation_; }
+  CompletionState() = default;
+  CompletionState(const CompletionState&) = delete;
+  CompletionState& operator=(const CompletionState&) = delete;
+  ~CompletionState() = default;
+
+  /// Begins an operation as `transport`. `self` is this state.
+  static void begin(const Ref& self, std::shared_ptr<Transport> transport,
+                    const Operation& operation);
   [[nodiscard]] const Channel<Signal>& channel() const noexcept { return channel_; }
   [[nodiscard]] bool is_done() const noexcept { return done_.load(std::memory_order_acquire); }
-  /// Waits; see Completion::await_until. Puts the token back.
-  bool wait(Deadline deadline);
-  /// Puts the token back, so that the channel stays ready, and throws the failure, if there is one.
-  /// Called by the receiver of kDone.
-  void accept() const;
+  /// Waits until the operation has ended: true; or until `deadline`: false. Helps meanwhile.
+  [[nodiscard]] bool wait(Deadline deadline);
+  /// Called by the receiver of `signal`: makes sure that the operation has ended, keeps the channel
+  /// ready, and throws the failure, if there is one.
+  void accept(Signal signal);
   /// Gives the operation up, if it has not ended, and waits until its memory is free.
   void give_up() noexcept;
-
   /// Called by the pool.
   void recycle() noexcept;
 
  private:
   static void finished(Operation& operation, const Failure* failure) noexcept;
   static void help_wanted(Operation& operation) noexcept;
+  void throw_if_failed() const;
 
   Operation operation_;
   std::shared_ptr<Transport> transport_;
+  void* self_ = nullptr;  // the transport's reference
   const Channel<Signal> channel_{1, "comm operation"};
   const Failure* failure_ = nullptr;  // before done_
   std::atomic<bool> done_{false};
@@ -77,7 +84,7 @@ class CompletionState {
 class [[nodiscard]] Completion {
  public:
   /// For Communicator.
-  explicit Completion(gpu::Pool<CompletionState>::Ref state) noexcept : state_(std::move(state)) {}
+  explicit Completion(CompletionState::Ref state) noexcept : state_(std::move(state)) {}
   Completion(Completion&&) noexcept = default;
   Completion& operator=(Completion&& other) noexcept;
   ~Completion();
@@ -95,7 +102,7 @@ class [[nodiscard]] Completion {
   [[nodiscard]] CompletionState& state() const noexcept { return *state_; }
 
  private:
-  gpu::Pool<CompletionState>::Ref state_;
+  CompletionState::Ref state_;
 };
 
 /// A case of select that is ready when the operation has ended; select then calls handler(). If
@@ -105,8 +112,8 @@ template <class F = NoHandler>
 [[nodiscard]] auto on_done(const Completion& completion, F handler = {}) {
   CompletionState* const state = &completion.state();
   return on_recv(state->channel(),
-                 [state, handler = std::move(handler)](std::optional<Signal>) mutable {
-                   state->accept();
+                 [state, handler = std::move(handler)](std::optional<Signal> signal) mutable {
+                   state->accept(*signal);
                    handler();
                  });
 }

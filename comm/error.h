@@ -21,10 +21,10 @@ namespace leat::comm {
 /// Why communication ended, for every rank of it. A value.
 struct Failure {
   bool is_mismatch = false;
-  int peer = -1;          ///< the rank that is to blame; -1: not known
-  std::string operation;  ///< what was called, such as "all_reduce of 25 float32 (number 7)"
-  std::string tensor;     ///< empty: of no tensor
-  std::string what;       ///< one line: what happened, and what to do
+  int peer = -1;               ///< the rank that is to blame, as open() counts; -1: not known
+  std::string operation = {};  ///< what was called, such as "all_reduce of 25 float32 (number 7)"
+  std::string tensor = {};     ///< empty: of no tensor
+  std::string what = {};       ///< one line: what happened, and what to do
 };
 
 /// A peer is late, stopped, dead or gave up. what() is one line: this rank, the peer, the
@@ -37,9 +37,9 @@ class CommError : public Error {
         rank_(rank),
         failure_(std::move(failure)) {}
 
-  /// The rank on which the error was thrown.
+  /// The rank on which the error was thrown, as open() counts, also on a communicator of split().
   [[nodiscard]] int rank() const noexcept { return rank_; }
-  /// The rank that is late, dead, or was first to differ; -1 if it is not known.
+  /// The rank that is late, dead, or was first to differ, as open() counts; -1 if it is not known.
   [[nodiscard]] int peer() const noexcept { return failure_.peer; }
   /// The operation that cannot end, with its number or step.
   [[nodiscard]] const std::string& operation() const noexcept { return failure_.operation; }

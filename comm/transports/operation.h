@@ -72,7 +72,8 @@ struct Operation {
 
   // World's, under its lock.
   int rank = -1;  ///< in the world
-  TimePoint began;
+  std::uint64_t context = 0;
+  TimePoint began = {};
   Operation* next = nullptr;
   Operation* previous = nullptr;
   bool is_pending = false;

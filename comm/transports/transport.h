@@ -51,10 +51,13 @@ class Transport {
   [[nodiscard]] virtual int rank() const noexcept = 0;
   /// The number of ranks.
   [[nodiscard]] virtual int size() const noexcept = 0;
+  /// This rank in the world.
+  [[nodiscard]] virtual int world_rank() const noexcept = 0;
   /// What this process's ends share.
   [[nodiscard]] virtual World& world() const noexcept = 0;
 
-  /// Begins an operation; see the contract. If the world is dead, finishes it at once.
+  /// Begins an operation; see the contract. If the world is dead, finishes it at once. May call
+  /// help_wanted() of operations that others have begun, before their finished().
   virtual void begin(Operation& operation) noexcept = 0;
   /// Does a part of the operation's work on the caller, if there is some to do. Called by a rank
   /// that would wait otherwise, while the operation has not finished or even after. The default

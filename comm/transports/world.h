@@ -12,7 +12,10 @@
 // timer.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -96,12 +99,13 @@ class World : public std::enable_shared_from_this<World> {
 
   // ---- operations under way. Thread-safe.
 
-  /// Makes `operation` pending, and records it. Returns false if the world is dead: the caller
-  /// finishes it with failure().
-  [[nodiscard]] bool add(Operation& operation, int rank) noexcept;
-  /// Takes all of `operations`, which were added: true, and none is pending any more; or false,
-  /// if one was taken by fail(), and then the others stay pending. The caller finishes what it took
-  /// (finish), after it has used their memory.
+  /// Makes `operation`, of rank `rank` of the world on communicator `context`, pending, and records
+  /// it. Returns false if the world fails or has failed: the caller waits for nothing and calls
+  /// finish(operation, &failure()).
+  [[nodiscard]] bool add(Operation& operation, int rank, std::uint64_t context) noexcept;
+  /// Takes all of `operations`, which were added (null ones are skipped): true, and none is pending
+  /// any more; or false if the world fails, and fail() finishes them. The caller finishes what it
+  /// took (finish), after it has used their memory.
   [[nodiscard]] bool take_all(std::span<Operation* const> operations) noexcept;
   [[nodiscard]] bool take(Operation& operation) noexcept {
     Operation* one = &operation;
@@ -114,14 +118,31 @@ class World : public std::enable_shared_from_this<World> {
   /// Stops all use of operations' memory, now and later, and, if `tell`, tells the other processes.
   /// Called once, without a lock.
   virtual void stop(const Failure& failure, bool tell) noexcept = 0;
-  /// Describes who is missing from a pending operation, for the error at the deadline.
+  /// Describes who is missing from an operation that is late, given a copy of it: the operation
+  /// itself may have ended. Called without a lock.
   [[nodiscard]] virtual Failure late(const Operation& operation) = 0;
   /// Ends the watchdog, and the scheduler if it is the world's own. Called by the derived class's
   /// destructor first.
   void end() noexcept;
 
  private:
+  /// A copy of an operation, with its label.
+  struct LateOperation {
+    explicit LateOperation(const Operation& one) noexcept;
+    LateOperation(const LateOperation&) = delete;
+    LateOperation& operator=(const LateOperation&) = delete;
+    ~LateOperation() = default;
+    Operation operation;
+    std::array<char, 128> label = {};
+  };
+
   void watch();
+  /// Whether the oldest operation is late: a copy in `found`. If not, sets when to look again;
+  /// max(): when bell_ rings.
+  [[nodiscard]] bool find_late(std::optional<LateOperation>& found, TimePoint& next_look,
+                               std::uint64_t& seen) LEAT_EXCLUDES(lock_);
+  void remove(Operation& operation) noexcept LEAT_REQUIRES(lock_);
+  void write_recorders(const Failure* failure) const noexcept;
 
   const OpenOptions options_;
   const int size_;

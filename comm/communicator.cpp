@@ -1,0 +1,207 @@
+#include "leat/comm/communicator.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <stdexcept>
+#include <utility>
+
+#include "leat/comm/transports/local/local.h"
+#include "leat/comm/transports/mpi_hook.h"
+#include "leat/comm/transports/reduce.h"
+
+namespace leat::comm {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw std::invalid_argument("leat: comm: " + what);
+}
+
+std::string describe(std::uint64_t count, DType dtype) {
+  return std::to_string(count) + ' ' + gpu::to_string(dtype);
+}
+
+void require_reducible(const char* operation, DType dtype) {
+  if (!is_reducible(dtype)) {
+    refuse(std::string(operation) + " of " + gpu::to_string(dtype) +
+           ", which cannot be combined; convert it to another type");
+  }
+}
+
+// This rank's chunk of `whole` elements is what `chunk` must have.
+void require_chunk(const char* operation, const Transport& of, std::uint64_t whole, DType dtype,
+                   std::uint64_t chunk, DType chunk_dtype) {
+  const auto [first, second] = chunk_of(whole, of.rank(), of.size());
+  if (chunk == second - first && chunk_dtype == dtype) return;
+  refuse(std::string(operation) + ": the chunk of rank " + std::to_string(of.rank()) + " of " +
+         describe(whole, dtype) + " is " + describe(second - first, dtype) + ", and " +
+         describe(chunk, chunk_dtype) + " were given");
+}
+
+// splitmix64's finish (Steele et al. 2014).
+std::uint64_t mixed(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+struct Communicator::Shared {
+  std::shared_ptr<gpu::Pool<CompletionState>> completions =
+      std::make_shared<gpu::Pool<CompletionState>>();
+  std::atomic<std::uint64_t> next_number{0};
+  std::atomic<std::uint64_t> next_split{0};
+};
+
+Communicator::Communicator(std::shared_ptr<Transport> transport)
+    : transport_(std::move(transport)), shared_(std::make_unique<Shared>()) {}
+
+Communicator::Communicator(Communicator&& other) noexcept = default;
+
+Communicator& Communicator::operator=(Communicator&& other) noexcept {
+  if (this != &other) {
+    if (transport_ != nullptr) transport_->leave();
+    transport_ = std::move(other.transport_);
+    shared_ = std::move(other.shared_);
+  }
+  return *this;
+}
+
+Communicator::~Communicator() {
+  if (transport_ != nullptr) transport_->leave();
+}
+
+int Communicator::rank() const noexcept { return transport_->rank(); }
+
+int Communicator::size() const noexcept { return transport_->size(); }
+
+Completion Communicator::begin(Signature signature, int peer, const void* in, void* out) const {
+  transport_->world().require_alive(transport_->world_rank());
+  if (peer < 0) {
+    signature.number = shared_->next_number.fetch_add(1, std::memory_order_relaxed);
+  }
+  CompletionState::Ref state = shared_->completions->take();
+  CompletionState::begin(state, transport_,
+                         {.signature = signature, .peer = peer, .in = in, .out = out});
+  return Completion(std::move(state));
+}
+
+Completion Communicator::send(const ConstElements& data, int to, std::uint64_t key) const {
+  if (to < 0 || to >= size()) {
+    refuse("send to rank " + std::to_string(to) + "; there are ranks 0 to " +
+           std::to_string(size() - 1));
+  }
+  return begin(
+      {.kind = OperationKind::kSend, .dtype = data.dtype, .count = data.count, .number = key}, to,
+      data.data, nullptr);
+}
+
+Completion Communicator::recv(const Elements& data, int from, std::uint64_t key) const {
+  if (from < 0 || from >= size()) {
+    refuse("recv from rank " + std::to_string(from) + "; there are ranks 0 to " +
+           std::to_string(size() - 1));
+  }
+  return begin(
+      {.kind = OperationKind::kRecv, .dtype = data.dtype, .count = data.count, .number = key}, from,
+      nullptr, data.data);
+}
+
+Completion Communicator::all_reduce(const Elements& data, Reduction reduction) const {
+  return all_reduce(ConstElements(data.data, data.count, data.dtype), data, reduction);
+}
+
+Completion Communicator::all_reduce(const ConstElements& in, const Elements& out,
+                                    Reduction reduction) const {
+  require_reducible("all_reduce", in.dtype);
+  if (in.count != out.count || in.dtype != out.dtype) {
+    refuse("all_reduce from " + describe(in.count, in.dtype) + " to " +
+           describe(out.count, out.dtype) + "; the two are of one count and type");
+  }
+  return begin({.kind = OperationKind::kAllReduce,
+                .reduction = reduction,
+                .dtype = in.dtype,
+                .count = in.count},
+               -1, in.data, out.data);
+}
+
+Completion Communicator::reduce_scatter(const ConstElements& in, const Elements& out,
+                                        Reduction reduction) const {
+  require_reducible("reduce_scatter", in.dtype);
+  require_chunk("reduce_scatter", *transport_, in.count, in.dtype, out.count, out.dtype);
+  return begin({.kind = OperationKind::kReduceScatter,
+                .reduction = reduction,
+                .dtype = in.dtype,
+                .count = in.count},
+               -1, in.data, out.data);
+}
+
+Completion Communicator::all_gather(const ConstElements& in, const Elements& out) const {
+  require_chunk("all_gather", *transport_, out.count, out.dtype, in.count, in.dtype);
+  return begin({.kind = OperationKind::kAllGather, .dtype = out.dtype, .count = out.count}, -1,
+               in.data, out.data);
+}
+
+Completion Communicator::broadcast(const Elements& data, int root) const {
+  if (root < 0 || root >= size()) {
+    refuse("broadcast from rank " + std::to_string(root) + "; there are ranks 0 to " +
+           std::to_string(size() - 1));
+  }
+  return begin(
+      {.kind = OperationKind::kBroadcast, .dtype = data.dtype, .root = root, .count = data.count},
+      -1, nullptr, data.data);
+}
+
+Completion Communicator::barrier() const {
+  return begin({.kind = OperationKind::kBarrier}, -1, nullptr, nullptr);
+}
+
+std::optional<Communicator> Communicator::split(int color, int key) const {
+  const std::array<std::int64_t, 2> mine = {color, key};
+  std::vector<std::int64_t> all(2 * static_cast<std::size_t>(size()));
+  // Every rank counts this call alike, so the number names the communicators that come of it.
+  const std::uint64_t number = shared_->next_split.fetch_add(1, std::memory_order_relaxed);
+  all_gather(mine, all).await();
+  if (color < 0) return std::nullopt;
+  std::vector<int> members;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (all[2 * static_cast<std::size_t>(rank)] == color) members.push_back(rank);
+  }
+  std::ranges::stable_sort(members, {},
+                           [&](int rank) { return all[2 * static_cast<std::size_t>(rank) + 1]; });
+  const std::uint64_t context = mixed(mixed(transport_->context() + 0x9E3779B97F4A7C15U) ^
+                                      mixed(number + 1) ^ static_cast<std::uint64_t>(color));
+  return Communicator(transport_->subset(context, members));
+}
+
+Communicator Communicator::duplicate() const { return *split(0, rank()); }
+
+void Communicator::abort(const std::string& reason) const noexcept {
+  const int rank = transport_->world_rank();
+  transport_->world().fail({.peer = rank,
+                            .operation = "abort",
+                            .what = "rank " + std::to_string(rank) + " aborted: " + reason});
+}
+
+std::vector<Communicator> open(std::string_view name, const OpenOptions& options) {
+  std::vector<std::shared_ptr<Transport>> ends;
+  constexpr std::string_view kLocal = "local:";
+  if (name == "mpi") {
+    ends.push_back(open_mpi(options));
+  } else if (name.starts_with(kLocal)) {
+    int ranks = 0;
+    const char* const last = name.data() + name.size();
+    const auto [end, error] = std::from_chars(name.data() + kLocal.size(), last, ranks);
+    if (error != std::errc() || end != last || ranks < 1 || ranks > 4096) {
+      throw Error("leat: comm::open(\"" + std::string(name) +
+                  "\"): write local:N, with 1 to 4096 ranks");
+    }
+    ends = open_local(ranks, options);
+  } else {
+    throw Error("leat: comm::open(\"" + std::string(name) +
+                "\"): there is no such transport; there are local:N and mpi");
+  }
+  return {std::make_move_iterator(ends.begin()), std::make_move_iterator(ends.end())};
+}
+
+}  // namespace leat::comm

@@ -1,0 +1,213 @@
+#include "leat/comm/transports/world.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "leat/csp/select.h"
+#include "leat/csp/wait/identity.h"
+
+namespace leat::comm {
+namespace {
+
+OpenOptions checked(const OpenOptions& options) {
+  const auto refuse = [](const std::string& what) {
+    throw std::invalid_argument("leat: comm::open: " + what);
+  };
+  if (options.deadline <= Duration::zero()) refuse("deadline is not positive");
+  if (options.message_limit == 0) refuse("message_limit is 0; it is at least 1 byte");
+  const LinkModel& link = options.link;
+  if (!(link.bandwidth >= 0)) refuse("the bandwidth of the link is negative or no number");
+  if (link.alpha < Duration::zero() || link.delta < Duration::zero()) {
+    refuse("a time of the link is negative");
+  }
+  if (!link.enabled && (link.bandwidth > 0 || link.alpha > Duration::zero() ||
+                        link.delta > Duration::zero() || !link.moves_data)) {
+    refuse("the link has figures, but is not enabled");
+  }
+  return options;
+}
+
+// Null: there is no virtual time here, so communication gets a scheduler of its own.
+std::shared_ptr<SchedulerCore> virtual_scheduler() {
+  const SchedulerCore* const caller = calling_scheduler();
+  if (caller == nullptr || !clock_of(*caller).is_virtual()) return nullptr;
+  return share_current_scheduler("comm::open");
+}
+
+}  // namespace
+
+World::LateOperation::LateOperation(const Operation& one) noexcept : operation(one) {
+  if (one.label == nullptr) return;
+  std::strncpy(label.data(), one.label, label.size() - 1);
+  operation.label = label.data();
+}
+
+World::World(const OpenOptions& options, int size, int first, int ranks_here)
+    : options_(checked(options)), size_(size), first_(first), scheduler_(virtual_scheduler()) {
+  for (int rank = first; rank < first + ranks_here; ++rank) {
+    recorders_.push_back(std::make_unique<FlightRecorder>(rank, size));
+  }
+  if (scheduler_ == nullptr) {
+    own_.emplace(SchedulerOptions{.workers = options_.threads});
+    scheduler_ = own_->core();
+  }
+  fibers_.emplace(scheduler_);
+  fibers_->go([this] { watch(); }, {.name = "comm watchdog"});
+}
+
+World::~World() { end(); }
+
+void World::end() noexcept {
+  const Shield shield;
+  fibers_.reset();  // cancels and joins
+  own_.reset();
+}
+
+TimePoint World::time() const noexcept { return clock_of(*scheduler_).now(); }
+
+bool World::is_virtual() const noexcept { return clock_of(*scheduler_).is_virtual(); }
+
+FlightRecorder& World::recorder(int rank) noexcept {
+  return *recorders_[static_cast<std::size_t>(rank - first_)];
+}
+
+// ---- operations under way
+
+bool World::add(Operation& operation, int rank, std::uint64_t context) noexcept {
+  operation.rank = rank;
+  operation.context = context;
+  operation.began = time();
+  operation.record = recorder(rank).begin(operation, context, operation.began);
+  bool wake = false;
+  {
+    const SpinLockGuard guard(lock_);
+    if (failing_) return false;
+    operation.next = nullptr;
+    operation.previous = newest_;
+    (newest_ != nullptr ? newest_->next : oldest_) = &operation;
+    newest_ = &operation;
+    operation.is_pending = true;
+    ++added_;
+    wake = std::exchange(watchdog_sleeps_, false);
+  }
+  if (wake) static_cast<void>(bell_.try_send(0));
+  return true;
+}
+
+void World::remove(Operation& operation) noexcept {
+  (operation.previous != nullptr ? operation.previous->next : oldest_) = operation.next;
+  (operation.next != nullptr ? operation.next->previous : newest_) = operation.previous;
+  operation.is_pending = false;
+}
+
+bool World::take_all(std::span<Operation* const> operations) noexcept {
+  const SpinLockGuard guard(lock_);
+  if (failing_) return false;
+  for (Operation* const one : operations) {
+    if (one != nullptr) remove(*one);
+  }
+  return true;
+}
+
+void World::finish(Operation& operation, const Failure* failure) noexcept {
+  recorder(operation.rank).end(operation.record, time(), failure != nullptr);
+  operation.finished(operation, failure);
+}
+
+// ---- failing
+
+void World::fail(Failure failure, bool tell) noexcept {
+  const Shield shield;
+  auto kept = std::make_unique<const Failure>(std::move(failure));
+  {
+    const SpinLockGuard guard(lock_);
+    if (failing_) return;
+    failure_ = std::move(kept);
+    failing_ = true;  // from here on nothing is added or taken
+  }
+  dead_.store(true, std::memory_order_release);
+  stop(*failure_, tell);
+  if (!options_.recorder_directory.empty()) write_recorders(failure_.get());
+  for (;;) {
+    Operation* one = nullptr;
+    {
+      const SpinLockGuard guard(lock_);
+      one = oldest_;
+      if (one != nullptr) remove(*one);
+    }
+    if (one == nullptr) break;
+    finish(*one, failure_.get());
+  }
+  std::vector<Channel<Notice>> listeners;
+  {
+    const SpinLockGuard guard(lock_);
+    listeners.swap(listeners_);
+  }
+  for (const Channel<Notice>& one : listeners) {
+    static_cast<void>(one.try_send(Notice{.kind = kDead}));
+  }
+}
+
+void World::write_recorders(const Failure* failure) const noexcept {
+  for (const auto& one : recorders_) one->write(options_.recorder_directory, failure);
+}
+
+void World::add_listener(const Channel<Notice>& notices) {
+  {
+    const SpinLockGuard guard(lock_);
+    if (!failing_) {
+      listeners_.push_back(notices);
+      return;
+    }
+  }
+  static_cast<void>(notices.try_send(Notice{.kind = kDead}));
+}
+
+void World::remove_listener(const Channel<Notice>& notices) noexcept {
+  const SpinLockGuard guard(lock_);
+  std::erase(listeners_, notices);
+}
+
+// ---- the watchdog
+
+bool World::find_late(std::optional<LateOperation>& found, TimePoint& next_look,
+                      std::uint64_t& seen) {
+  const Duration period = std::min<Duration>(options_.deadline / 4, std::chrono::milliseconds(500));
+  const TimePoint now = time();
+  const SpinLockGuard guard(lock_);
+  next_look = TimePoint::max();
+  if (failing_) return false;
+  if (oldest_ != nullptr) {
+    const TimePoint due = Deadline::after(oldest_->began, options_.deadline).at();
+    if (due <= now) {
+      found.emplace(*oldest_);
+      return true;
+    }
+    // In virtual time a look costs nothing: time stands still while anything else can go on.
+    next_look = is_virtual() ? due : std::min(due, now + period);
+  } else if (added_ != seen && !is_virtual()) {
+    next_look = now + period;
+  } else {
+    watchdog_sleeps_ = true;
+  }
+  seen = added_;
+  return false;
+}
+
+void World::watch() {
+  for (std::uint64_t seen = 0;;) {
+    TimePoint next_look;
+    std::optional<LateOperation> found;
+    if (find_late(found, next_look, seen)) return fail(late(found->operation));
+    if (next_look == TimePoint::max()) {
+      static_cast<void>(bell_.recv());
+    } else {
+      sleep_until(next_look);
+    }
+  }
+}
+
+}  // namespace leat::comm
