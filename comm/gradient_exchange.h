@@ -5,12 +5,12 @@
 //   comm::GradientExchange exchange(communicator, gradients, {.policy = comm::Policy::kPriority});
 //   exchange.broadcast(parameters_and_buffers, 0);
 //   for (auto& batch : feed.epoch(0, stream)) {
-//     exchange.begin_step(batch.size());                  // samples of this rank
 //     forward(batch, [&](int i) {                         // before the forward of layer i:
 //       exchange.await(i, stream);                        //   its gradient is the mean of all
 //       ranks update(i);                                        //   (at once before the first
 //       step)
 //     });
+//     exchange.begin_step(batch.size());                  // samples of this rank
 //     backward([&](int i) { exchange.ready(i, stream); });  // after the backward of layer i
 //     exchange.end_backward();                            // what is not ready is empty here
 //   }
@@ -40,6 +40,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,7 +54,6 @@
 namespace leat::comm {
 
 class Exchange;
-struct ExchangeStats;
 
 /// One gradient, or a parameter or buffer. Of bytes() bytes in a device's memory.
 struct Gradient {
@@ -102,8 +102,11 @@ struct GradientLayer {
       after = {};
 };
 
-/// Options of a GradientExchange. Equal on all ranks, but for layers.
+/// Options of a GradientExchange. Equal on all ranks, but for device and layers.
 struct ExchangeOptions {
+  /// The device in whose memory gradients lie. None: the CPU reaches them, as those of a host
+  /// device.
+  std::optional<gpu::Device> device = {};
   Policy policy = Policy::kPriority;
   Urgency urgency = Urgency::kDeclared;
   Weights weights = Weights::kSamples;
@@ -121,6 +124,21 @@ struct ExchangeOptions {
   std::vector<GradientLayer> layers = {};
 };
 
+/// What an exchange has measured on its rank. Times are of the clock of communication.
+struct ExchangeStats {
+  std::uint64_t steps = 0;                   ///< backwards that have ended
+  std::uint64_t pieces = 0;                  ///< that were exchanged
+  std::uint64_t bytes = 0;                   ///< of them
+  Duration time = Duration::zero();          ///< since the first begin_step()
+  Duration exposed = Duration::zero();       ///< of it, in await(): communication that shows
+  Duration busy = Duration::zero();          ///< of it, with at least one piece under way
+  Duration hidden = Duration::zero();        ///< of busy, outside await()
+  std::string longest_awaited;               ///< the gradient that was waited for longest, in all
+  Duration longest_wait = Duration::zero();  ///< how long
+  /// A sentence with these figures, exposed and the rest adding up to 100 %.
+  [[nodiscard]] std::string report() const;
+};
+
 /// A rank's end of the exchange of a list of gradients. The head of the file has the rules.
 class GradientExchange {
  public:
@@ -131,10 +149,10 @@ class GradientExchange {
   /// a type that cannot be summed.
   GradientExchange(const Communicator& communicator, std::vector<Gradient> gradients,
                    ExchangeOptions options = {});
-  GradientExchange(GradientExchange&&) noexcept;
-  GradientExchange& operator=(GradientExchange&&) noexcept;
-  /// Leaves. If ranks still wait for this one, they get a CommMismatch. Memory of gradients is free
-  /// when it returns.
+  GradientExchange(const GradientExchange&) = delete;
+  GradientExchange& operator=(const GradientExchange&) = delete;
+  /// Leaves. In a backward, and with results that have not come, that is a CommMismatch on every
+  /// rank. The gradients' memory is free when it returns.
   ~GradientExchange();
 
   /// Collective: copies rank `root`'s tensors to all ranks, before the first step: parameters, and
@@ -142,22 +160,34 @@ class GradientExchange {
   void broadcast(std::span<const Gradient> tensors, int root);
 
   /// Begins the next step, to which this rank contributes `samples`. With 0 nobody waits for this
-  /// rank's backward, and it gets the results. Throws std::logic_error if the backward of the step
-  /// before has not ended.
+  /// rank's backward, and it gets the results: if all results were awaited, its backward ends here.
+  /// Throws std::logic_error if the backward of the step before has not ended.
   void begin_step(std::uint64_t samples);
   /// Gradient `index` is complete once the work enqueued on `stream` so far has run. Returns at
-  /// once. Throws std::logic_error if it is ready already, outside a backward, or if the result of
-  /// the step before was not awaited.
+  /// once. Throws std::logic_error if it is ready already, outside a backward, in a step without
+  /// samples, and if its last result was not awaited.
   void ready(std::size_t index, const gpu::StreamRef& stream);
-  /// Ends this rank's backward: what is not ready is empty here, and left out of the sum.
+  /// As above: the gradient is complete now.
+  void ready(std::size_t index);
+  /// Ends this rank's backward: what is not ready is empty here, and left out of the sum. Its
+  /// memory gets the result, once the work that was enqueued by now on the stream of its last
+  /// await() has run. Throws std::logic_error outside a backward, and if a last result was not
+  /// awaited.
   void end_backward();
   /// Suspends the caller (blocks a plain thread) until gradient `index` has its result, and makes
-  /// `stream` wait for what is left to do on the device. Before the first step it returns at once.
-  /// With ExchangeOptions::synchronous it waits for all gradients. Throws std::logic_error if
-  /// the gradient is not ready and the backward has not ended; CommError, CommMismatch, Cancelled.
-  void await(std::size_t index, const gpu::StreamRef& stream);
+  /// `stream` wait for what is left to do on the device. With ExchangeOptions::synchronous it waits
+  /// for all gradients. Before the first step, and if the result was awaited before, it returns at
+  /// once. Returns false if no rank has contributed: the memory is as it was.
+  ///
+  /// Throws std::logic_error in a backward in which the gradient is not ready yet and has no
+  /// earlier result to wait for; CommError, CommMismatch, Cancelled.
+  bool await(std::size_t index, const gpu::StreamRef& stream);
+  /// As above, for memory that the CPU reaches: no stream has to wait.
+  bool await(std::size_t index);
   /// await() for every gradient, in the order of the constructor.
   void await_all(const gpu::StreamRef& stream);
+  /// As above.
+  void await_all();
 
   /// What the exchange has measured so far on this rank. Thread-safe.
   [[nodiscard]] ExchangeStats stats() const;
@@ -165,7 +195,7 @@ class GradientExchange {
   [[nodiscard]] std::size_t size() const noexcept;
 
  private:
-  std::shared_ptr<Exchange> exchange_;
+  std::unique_ptr<Exchange> exchange_;
 };
 
 }  // namespace leat::comm
