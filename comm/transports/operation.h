@@ -88,9 +88,10 @@ struct Operation {
 /// floor(count·(r+1)/n)).
 [[nodiscard]] inline std::pair<std::uint64_t, std::uint64_t> chunk_of(std::uint64_t count, int rank,
                                                                       int size) noexcept {
-  const auto at = [&](int r) {
-    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(count) *
-                                      static_cast<unsigned>(r) / static_cast<unsigned>(size));
+  const auto ranks = static_cast<std::uint64_t>(size);
+  const auto at = [&](int r) {  // floor(count * r / ranks), without a product that overflows
+    const auto i = static_cast<std::uint64_t>(r);
+    return count / ranks * i + count % ranks * i / ranks;
   };
   return {at(rank), at(rank + 1)};
 }
