@@ -31,11 +31,10 @@ void CompletionState::finished(Operation& operation, const Failure* failure) noe
   static_cast<void>(state.channel_.try_send(Signal::kDone));
 }
 
-void CompletionState::help_wanted(Operation& operation) noexcept {
+bool CompletionState::help_wanted(Operation& operation) noexcept {
   auto& state = *static_cast<CompletionState*>(operation.owner);
-  if (state.awaited_.load(std::memory_order_relaxed)) {
-    static_cast<void>(state.channel_.try_send(Signal::kHelp));
-  }
+  return state.awaited_.load(std::memory_order_relaxed) &&
+         state.channel_.try_send(Signal::kHelp) == ChannelStatus::ok;
 }
 
 bool CompletionState::wait(Deadline deadline) {

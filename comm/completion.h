@@ -67,7 +67,7 @@ class CompletionState {
 
  private:
   static void finished(Operation& operation, const Failure* failure) noexcept;
-  static void help_wanted(Operation& operation) noexcept;
+  static bool help_wanted(Operation& operation) noexcept;
   void throw_if_failed() const;
 
   Operation operation_;

@@ -66,8 +66,9 @@ struct Operation {
   /// caller's again, or (failure not null) communication has failed. Called on any thread or fiber,
   /// with no lock held, perhaps within begin(). May destroy the operation.
   void (*finished)(Operation&, const Failure* failure) noexcept = nullptr;
-  /// Called, if not null, on a rank whose help is asked for (Transport::help).
-  void (*help_wanted)(Operation&) noexcept = nullptr;
+  /// Called, if not null, on a rank whose help is asked for (Transport::help). Returns whether that
+  /// rank will hear it.
+  bool (*help_wanted)(Operation&) noexcept = nullptr;
   void* owner = nullptr;  ///< for the owner of the operation
 
   // World's, under its lock.

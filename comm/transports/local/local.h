@@ -1,4 +1,4 @@
-// The transport between ranks of one process: they read each other's memory.
+// The transport "local": all ranks are in this process, and read each other's memory.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,8 @@
 
 namespace leat::comm {
 
-/// A world of `ranks` ranks, 1 to 4096, and the ends of all of them, in order.
+/// The ends of the communicator of `ranks` ranks, 1 to 4096, by rank. Any fiber or thread may use
+/// an end. Throws as World's constructor.
 [[nodiscard]] std::vector<std::shared_ptr<Transport>> open_local(int ranks,
                                                                  const OpenOptions& options);
 

@@ -1,0 +1,62 @@
+#include "leat/comm/transports/calls.h"
+
+#include <cstddef>
+#include <utility>
+
+namespace leat::comm {
+
+std::string describe_ranks(std::span<const int> ranks) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (last < i + 2) last = i;  // two in a row are no range
+    parts.push_back(std::to_string(ranks[i]));
+    if (last > i) parts.back() += " to " + std::to_string(ranks[last]);
+    i = last + 1;
+  }
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) text += i + 1 == parts.size() ? " and " : ", ";
+    text += parts[i];
+  }
+  return text;
+}
+
+std::string describe(std::span<const Call> calls) {
+  std::vector<std::pair<const std::string*, std::vector<int>>> groups;  // few
+  for (const Call& call : calls) {
+    auto group = groups.begin();
+    while (group != groups.end() && *group->first != call.text) ++group;
+    if (group == groups.end()) group = groups.insert(group, {&call.text, {}});
+    group->second.push_back(call.rank);
+  }
+  std::string text;
+  for (const auto& [what, ranks] : groups) {
+    if (!text.empty()) text += "; ";
+    text += describe_ranks(ranks) + ": " + *what;
+  }
+  return text;
+}
+
+std::string describe(const Operation& operation, int peer) {
+  std::string text = to_string(operation.signature);
+  if (peer >= 0) {
+    text += operation.signature.kind == OperationKind::kSend ? " to rank " : " from rank ";
+    text += std::to_string(peer);
+  }
+  if (operation.label != nullptr) text += std::string(" of tensor ") + operation.label;
+  return text;
+}
+
+Failure mismatch(const Operation& operation, int blamed, std::span<const Call> calls) {
+  return {.is_mismatch = true,
+          .peer = blamed,
+          .operation = to_string(operation.signature),
+          .tensor = operation.label != nullptr ? operation.label : "",
+          .what = "the ranks' calls do not fit together: " + describe(calls) +
+                  "; all ranks of a communicator call the same operations in the same order, until "
+                  "they end it"};
+}
+
+}  // namespace leat::comm

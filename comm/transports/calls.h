@@ -1,0 +1,31 @@
+// What ranks called, in words, for the errors of all transports.
+//
+// Thread-safe: no state.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "leat/comm/error.h"
+#include "leat/comm/transports/operation.h"
+
+namespace leat::comm {
+
+/// What one rank called, or did instead.
+struct Call {
+  int rank = -1;     ///< as open() counts
+  std::string text;  ///< "barrier (number 7)", "nothing yet", "has left"
+};
+
+/// "rank 1", "ranks 0, 2 and 5 to 9". In ascending order, not empty.
+[[nodiscard]] std::string describe_ranks(std::span<const int> ranks);
+/// "rank 0: barrier (number 7); ranks 1 to 3: nothing yet". Equal calls are told once.
+[[nodiscard]] std::string describe(std::span<const Call> calls);
+/// "all_reduce of 25 float32 (number 7) of tensor fc1"; `peer`: of a send or recv, as open()
+/// counts.
+[[nodiscard]] std::string describe(const Operation& operation, int peer = -1);
+/// The failure of ranks whose calls do not fit to `operation`; `blamed` is as Failure::peer.
+[[nodiscard]] Failure mismatch(const Operation& operation, int blamed, std::span<const Call> calls);
+
+}  // namespace leat::comm
