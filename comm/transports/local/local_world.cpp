@@ -27,7 +27,7 @@ std::string in_words(Duration length) {
 
 LocalWorld::LocalWorld(int ranks, const OpenOptions& options)
     : World(options, ranks, 0, ranks),
-      helpers_(usable_cpus() - 1),
+      helpers_(static_cast<std::uint64_t>(usable_cpus()) - 1),
       is_modelled_(options.link.enabled) {
   if (!is_modelled_) return;
   wire_.emplace(options.link, ranks);
@@ -53,8 +53,7 @@ Group* LocalWorld::find(std::uint64_t context) const noexcept {
   return one;
 }
 
-std::shared_ptr<Group> LocalWorld::open_group(std::uint64_t context,
-                                              std::span<const int> members) {
+std::shared_ptr<Group> LocalWorld::open_group(std::uint64_t context, std::span<const int> members) {
   auto made = std::make_shared<Group>(context, members);
   const SpinLockGuard guard(lock_);
   if (Group* const there = find(context)) return there->shared_from_this();
@@ -167,9 +166,9 @@ Meeting* LocalWorld::come_to_peer(Group& group, Operation& operation,
   Operation* const other = group.match(operation);
   if (other == nullptr) {
     if (group.has_left[static_cast<std::size_t>(operation.peer)]) {
-      wrong = mismatch(operation, peer,
-                       std::array{Call{operation.rank, describe(operation, peer)},
-                                  Call{peer, "has left"}});
+      wrong = mismatch(
+          operation, peer,
+          std::array{Call{operation.rank, describe(operation, peer)}, Call{peer, "has left"}});
     }
     return nullptr;
   }
@@ -230,7 +229,7 @@ void LocalWorld::run(Meeting& meeting, int rank) noexcept {
     }
     shared_.fetch_add(1, std::memory_order_relaxed);
     const std::span<Operation* const> all = meeting.all();
-    const auto at_most = std::min<std::uint64_t>(meeting.blocks - 1, helpers_);
+    const auto at_most = std::min(meeting.blocks - 1, helpers_);
     std::uint64_t asked = 0;
     for (std::size_t i = 1; i <= all.size() && asked < at_most; ++i) {
       Operation& one = *all[(static_cast<std::size_t>(rank) + i) % all.size()];
@@ -329,8 +328,7 @@ Failure LocalWorld::late(const Operation& operation) {
       if (group->waits(operation)) missing.push_back(peer);
     } else if (group != nullptr) {
       const Meeting* const there = group->place(operation.signature.number);
-      const bool waits =
-          there != nullptr && there->signature.number == operation.signature.number;
+      const bool waits = there != nullptr && there->signature.number == operation.signature.number;
       for (int rank = 0; waits && rank < group->size(); ++rank) {
         if (there->operations[static_cast<std::size_t>(rank)] != nullptr) continue;
         missing.push_back(group->member(rank));

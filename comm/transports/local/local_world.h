@@ -71,7 +71,7 @@ class LocalWorld final : public World {
   void wake_wire() noexcept;
   void run_wire();
 
-  const int helpers_;  // of one operation, at most
+  const std::uint64_t helpers_;  // of one operation, at most
   SpinLock lock_;
   bool stopped_ LEAT_GUARDED_BY(lock_) = false;
   std::shared_ptr<Group> groups_ LEAT_GUARDED_BY(lock_);

@@ -71,8 +71,7 @@ void Meeting::do_block(std::uint64_t block) noexcept {
   // Calls f(rank, first, second) for the part of the block that is in each rank's chunk.
   const auto each_chunk = [&](const auto& f) {
     for (std::size_t rank = 0; rank < parts; ++rank) {
-      const auto chunk =
-          chunk_of(signature.count, static_cast<int>(rank), static_cast<int>(parts));
+      const auto chunk = chunk_of(signature.count, static_cast<int>(rank), static_cast<int>(parts));
       if (chunk.second <= first) continue;
       if (chunk.first >= second) break;
       f(rank, std::max(first, chunk.first), std::min(second, chunk.second));
@@ -89,8 +88,7 @@ void Meeting::do_block(std::uint64_t block) noexcept {
       reduce(signature.dtype, signature.reduction, from, to, first, second);
       break;
     case OperationKind::kReduceScatter:
-      each_chunk([&](std::size_t rank, std::uint64_t from_element,
-                               std::uint64_t to_element) {
+      each_chunk([&](std::size_t rank, std::uint64_t from_element, std::uint64_t to_element) {
         reduce(signature.dtype, signature.reduction, from, to.subspan(rank, 1), from_element,
                to_element);
       });

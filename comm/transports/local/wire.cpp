@@ -14,9 +14,7 @@ bool is_send(const Meeting& meeting) noexcept {
 }  // namespace
 
 Wire::Wire(const LinkModel& model, int ranks)
-    : model_(model),
-      out_(static_cast<std::size_t>(ranks)),
-      in_(static_cast<std::size_t>(ranks)) {}
+    : model_(model), out_(static_cast<std::size_t>(ranks)), in_(static_cast<std::size_t>(ranks)) {}
 
 // To the nearest nanosecond: the nanoseconds of a whole number of them are exact.
 Duration Wire::time_of(const Meeting& meeting) const noexcept {
