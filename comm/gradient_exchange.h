@@ -167,7 +167,8 @@ class GradientExchange {
   /// once. Throws std::logic_error if it is ready already, outside a backward, in a step without
   /// samples, and if its last result was not awaited.
   void ready(std::size_t index, const gpu::StreamRef& stream);
-  /// As above: the gradient is complete now.
+  /// As above: the gradient is complete now. Not with layers, which need a stream; likewise the
+  /// functions without a stream below.
   void ready(std::size_t index);
   /// Ends this rank's backward: what is not ready is empty here, and left out of the sum. Its
   /// memory gets the result, once the work that was enqueued by now on the stream of its last
@@ -195,6 +196,8 @@ class GradientExchange {
   [[nodiscard]] std::size_t size() const noexcept;
 
  private:
+  struct Layers;
+  std::unique_ptr<const Layers> layers_;
   std::unique_ptr<Exchange> exchange_;
 };
 

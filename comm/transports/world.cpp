@@ -127,8 +127,8 @@ void World::fail(Failure failure, bool tell) noexcept {
     if (failing_) return;
     failure_ = std::move(kept);
     failing_ = true;  // from here on nothing is added or taken
+    dead_.store(true, std::memory_order_release);  // also for a caller that comes second
   }
-  dead_.store(true, std::memory_order_release);
   stop(*failure_, tell);
   if (!options_.recorder_directory.empty()) write_recorders(failure_.get());
   for (;;) {

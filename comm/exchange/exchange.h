@@ -1,0 +1,200 @@
+// The exchange behind GradientExchange: the trainer's calls, and a fiber on the scheduler of
+// communication that does all the rest.
+//
+//   trainer ──Call──► fiber ──report──► fiber of rank 0, which leads
+//      ▲                │ ▲                │
+//      └────result──────┘ └────orders──────┘        pieces: weighted all_reduces, in that order
+//
+// Always true:
+//  - A gradient's state of the trainer's side (Given) is the trainer's, that of the fiber's side
+//    (Mine) is the fiber's. Between them are calls, and results.
+//  - Every rank begins the pieces in the order in which rank 0 orders them: the k-th has number k
+//  on
+//    all ranks.
+//  - The fiber runs until Call::kStop, also after a failure, so that no call finds a full channel.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "leat/comm/communicator.h"
+#include "leat/comm/exchange/calls.h"
+#include "leat/comm/exchange/leader.h"
+#include "leat/comm/exchange/meter.h"
+#include "leat/comm/exchange/plan.h"
+#include "leat/comm/exchange/staging.h"
+#include "leat/comm/gradient_exchange.h"
+#include "leat/csp/channel.h"
+#include "leat/csp/task_group.h"
+#include "leat/csp/wait/spin_lock.h"
+#include "leat/gpu/event.h"
+
+namespace leat::comm {
+
+class Exchange {
+ public:
+  Exchange(const Communicator& communicator, std::vector<Gradient> gradients,
+           ExchangeOptions options);
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+  ~Exchange();
+
+  // The trainer's calls: trainer.cpp. See GradientExchange. Without a stream: null.
+  enum class Awaited : std::uint8_t {
+    kNothing,  // there was no result to wait for, or it was awaited before
+    kResult,
+    kEmpty,  // no rank has contributed
+  };
+  void broadcast(std::span<const Gradient> tensors, int root);
+  void begin_step(std::uint64_t samples);
+  /// Throws what ready() would throw for a call at the wrong time.
+  void check_ready(std::size_t index);
+  void ready(std::size_t index, const gpu::StreamRef* stream);
+  void end_backward();
+  Awaited await(std::size_t index, const gpu::StreamRef* stream);
+  /// Whether await(index) has something to wait for, or has had it before the backward began.
+  [[nodiscard]] bool has_result_to_await(std::size_t index) const noexcept {
+    return !given_[index].awaited;
+  }
+  [[nodiscard]] ExchangeStats stats() const;
+  [[nodiscard]] std::size_t size() const noexcept { return plan_.gradients.size(); }
+
+ private:
+  // ---- between the trainer and the fiber
+
+  /// The result of one gradient. The fiber writes it, then `step`, then rings.
+  struct Result {
+    std::atomic<std::uint64_t> step{0};  // whose result was handed to the device
+    bool is_empty = false;               // no rank has contributed
+    std::optional<gpu::Event> handed;    // if staged on a device: recorded behind the copies
+    Channel<char> bell{1, "comm result"};
+  };
+
+  // ---- the trainer's side
+
+  struct Given {
+    std::uint64_t step = 0;  // 0: never
+    bool awaited = true;
+    std::optional<gpu::StreamRef> last_stream;  // of await()
+  };
+
+  void agree();
+  void require_alive() const { world_.require_alive(end_->world_rank()); }
+  [[nodiscard]] Given& given(std::size_t index, const char* call);
+  void give(std::uint32_t index, bool contributes, const gpu::StreamRef* stream);
+  void give_empty();
+  void wait(std::uint32_t index);
+  [[noreturn]] void fail_late(std::uint32_t index);
+
+  // ---- the fiber's side: fiber.cpp
+
+  enum NoticeKind : std::uint32_t {
+    kReport,  // to rank 0: `tensor` of `step` can be exchanged; value: 1 given, 0 empty
+    kOrder,   // from rank 0: `piece` of unit `tensor` is next
+    kAbsent,  // from rank 0: nobody contributes to `tensor` of the bucket that is ordered next
+    kEmpty,   // from rank 0: nobody contributes to `tensor`; nothing is sent
+    kLeft,    // the sender's exchange is gone
+  };
+  /// A gradient in the step that is exchanged.
+  struct Mine {
+    std::uint64_t step = 0;
+    std::uint64_t samples = 0;
+    bool is_open = false;    // reported, and its result has not come
+    bool is_given = false;   // this rank contributes
+    bool is_absent = false;  // nobody does
+    std::uint32_t pieces_to_order = 0;
+    std::uint32_t pieces_left = 0;
+  };
+  struct Ordered {
+    Order order;
+    std::uint64_t number = 0;
+  };
+  /// A piece under way. Reused.
+  struct Piece {
+    Exchange* exchange = nullptr;
+    std::uint32_t index = 0;  // in pieces_
+    Ordered ordered;
+    Operation operation;
+    std::byte* slot = nullptr;
+    Piece* next = nullptr;  // in finished_ or free_
+  };
+
+  void run();
+  void handle(const Call& call);
+  void handle(const Notice& notice);
+  bool drain();
+  void report(std::uint32_t tensor, const Call& call);
+  void lead();
+  void flush();
+  void tell_all(const Notice& notice);
+  void tell_empty();
+  void add_order(const Order& order);
+  void start_ordered();
+  void begin(Piece& piece);
+  void finish(Piece& piece);
+  void hand_over(Piece& piece);
+  void complete(std::uint32_t tensor, bool is_empty);
+  void check_left();
+  void check_deadline();
+  void fail(bool is_mismatch, int peer, std::uint32_t tensor, std::uint64_t step,
+            const std::string& what);
+  [[nodiscard]] std::span<const Part> parts_of(const Order& order, bool out);
+  static void finished(Operation& operation, const Failure* failure) noexcept;
+  [[nodiscard]] Piece& take_piece();
+
+  const ExchangeOptions options_;
+  const Plan plan_;
+  Communicator control_;            // of the constructor and broadcast()
+  std::shared_ptr<Transport> end_;  // of the pieces
+  World& world_;
+  const bool leads_;
+  const bool is_staged_;
+
+  std::vector<Result> results_;
+  const Channel<Call> calls_;
+  const Channel<Notice> notices_;
+  const Channel<char> finished_bell_{1, "comm pieces"};
+  SpinLock finished_lock_;
+  Piece* finished_ LEAT_GUARDED_BY(finished_lock_) = nullptr;  // the latest first
+  mutable Meter meter_;
+  std::atomic<std::uint64_t> pieces_done_{0};
+  std::atomic<std::uint64_t> bytes_done_{0};
+
+  // The trainer's.
+  std::vector<Given> given_;
+  std::uint64_t step_ = 0;
+  std::uint64_t samples_ = 0;
+  bool in_backward_ = false;
+  mutable SpinLock stats_lock_;
+  std::vector<Duration> waited_ LEAT_GUARDED_BY(stats_lock_);
+  std::uint64_t steps_ LEAT_GUARDED_BY(stats_lock_) = 0;
+  std::optional<TimePoint> began_ LEAT_GUARDED_BY(stats_lock_);
+
+  // The fiber's.
+  std::vector<Mine> mine_;
+  std::optional<Leader> leader_;
+  std::vector<int> left_;  // ranks whose exchanges are gone
+  std::vector<Notice> outgoing_;
+  std::vector<std::uint32_t> scratch_;
+  std::vector<Ordered> orders_;
+  std::size_t orders_begun_ = 0;
+  std::uint64_t next_number_ = 0;
+  std::vector<std::unique_ptr<Piece>> pieces_;
+  Piece* free_ = nullptr;
+  std::uint64_t under_way_ = 0;
+  std::vector<Part> parts_;
+  std::optional<Staging> staging_;
+  bool is_stopping_ = false;
+
+  std::optional<TaskGroup> event_fibers_;
+  std::optional<StreamCalls> trainer_events_;
+  std::optional<StreamCalls> staging_events_;
+  std::optional<TaskGroup> fiber_;
+};
+
+}  // namespace leat::comm

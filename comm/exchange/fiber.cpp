@@ -1,0 +1,366 @@
+// The exchange's fiber: it waits for calls, notices and pieces, leads on rank 0, and begins pieces.
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "leat/comm/exchange/exchange.h"
+#include "leat/csp/scheduler.h"
+#include "leat/csp/select.h"
+
+namespace leat::comm {
+
+void Exchange::run() {
+  const Shield shield;  // it ends by Call::kStop alone
+  // An error of a device, say: all ranks are told, and the trainer.
+  const auto guarded = [this](const auto& act) {
+    try {
+      act();
+    } catch (const std::exception& error) {
+      world_.fail({.peer = end_->world_rank(),
+                   .operation = "GradientExchange",
+                   .what = "rank " + std::to_string(end_->world_rank()) + ": " + error.what()});
+    }
+  };
+  while (!is_stopping_ || under_way_ > 0) {
+    const auto on_call = [&](std::optional<Call> call) { handle(*call); };
+    const auto on_notice = [&](std::optional<Notice> notice) { handle(*notice); };
+    guarded([&] {
+      const std::optional<TimePoint> since =
+          leads_ && !world_.is_dead() ? leader_->oldest_incomplete() : std::nullopt;
+      if (since.has_value()) {
+        const Duration left =
+            Deadline::after(*since, world_.options().deadline).at() - world_.time();
+        select(on_recv(calls_, on_call), on_recv(notices_, on_notice), on_recv(finished_bell_),
+               on_timeout(left, [&] { check_deadline(); }));
+      } else {
+        select(on_recv(calls_, on_call), on_recv(notices_, on_notice), on_recv(finished_bell_));
+      }
+      do {
+        while (drain()) {
+        }
+        if (leads_) {
+          // What becomes ready at this instant, on any rank, is queued before the leader chooses.
+          if (world_.is_virtual()) {
+            settle();
+            while (drain()) {
+            }
+          }
+          lead();
+        }
+        flush();
+        start_ordered();
+      } while (drain());  // pieces that ended within begin()
+    });
+  }
+  guarded([&] {
+    if (world_.is_dead()) return;
+    tell_all({.kind = kLeft});
+    flush();
+  });
+}
+
+// Handles all that is there. Returns whether there was anything.
+bool Exchange::drain() {
+  bool any = false;
+  for (std::optional<Call> call; calls_.try_recv(call) == ChannelStatus::ok; any = true) {
+    handle(*call);
+  }
+  for (std::optional<Notice> notice; notices_.try_recv(notice) == ChannelStatus::ok; any = true) {
+    handle(*notice);
+  }
+  Piece* latest = nullptr;
+  {
+    const SpinLockGuard guard(finished_lock_);
+    latest = std::exchange(finished_, nullptr);
+  }
+  Piece* oldest = nullptr;
+  while (latest != nullptr) oldest = std::exchange(latest, std::exchange(latest->next, oldest));
+  while (oldest != nullptr) {
+    Piece& one = *std::exchange(oldest, oldest->next);
+    finish(one);
+    any = true;
+  }
+  return any;
+}
+
+void Exchange::handle(const Call& call) {
+  switch (call.kind) {
+    case Call::Kind::kReady: report(call.index, call); break;
+    case Call::Kind::kAwaited: leader_->awaited(call.index); break;
+    case Call::Kind::kStagedIn: begin(*pieces_[call.index]); break;
+    case Call::Kind::kStagedOut: hand_over(*pieces_[call.index]); break;
+    case Call::Kind::kStop: is_stopping_ = true; break;
+  }
+}
+
+// This rank's part of a gradient can be exchanged.
+void Exchange::report(std::uint32_t tensor, const Call& call) {
+  const Unit& unit = plan_.units[plan_.unit_of[tensor]];
+  Mine& one = mine_[tensor];
+  one = {.step = call.step,
+         .samples = call.samples,
+         .is_open = true,
+         .is_given = call.given,
+         .pieces_to_order = unit.pieces,
+         .pieces_left = unit.pieces};
+  if (leads_) {
+    leader_->report(0, tensor, call.given, world_.time(), scratch_);
+    tell_empty();
+  } else {
+    outgoing_.push_back({.kind = kReport,
+                         .tensor = tensor,
+                         .step = call.step,
+                         .value = call.given ? std::uint64_t{1} : 0});
+  }
+  if (!left_.empty()) check_left();
+}
+
+void Exchange::handle(const Notice& notice) {
+  if (notice.kind == World::kDead) {
+    for (const Result& one : results_) static_cast<void>(one.bell.try_send(0));
+    return;
+  }
+  if (world_.is_dead()) return;
+  switch (static_cast<NoticeKind>(notice.kind)) {
+    case kReport:
+      leader_->report(notice.from, notice.tensor, notice.value != 0, world_.time(), scratch_);
+      tell_empty();
+      if (!left_.empty()) check_left();
+      break;
+    case kOrder: add_order({.unit = notice.tensor, .piece = notice.piece}); break;
+    case kAbsent: mine_[notice.tensor].is_absent = true; break;
+    case kEmpty: complete(notice.tensor, true); break;
+    case kLeft:
+      left_.push_back(notice.from);
+      check_left();
+      break;
+  }
+}
+
+// ---- leading
+
+void Exchange::lead() {
+  if (world_.is_dead()) return;
+  while (const std::optional<Order> order = leader_->next(scratch_)) {
+    for (const std::uint32_t tensor : scratch_) {
+      mine_[tensor].is_absent = true;
+      tell_all({.kind = kAbsent, .tensor = tensor});
+    }
+    scratch_.clear();
+    tell_all({.kind = kOrder, .tensor = order->unit, .piece = order->piece});
+    add_order(*order);
+  }
+}
+
+void Exchange::tell_empty() {
+  for (const std::uint32_t tensor : scratch_) {
+    tell_all({.kind = kEmpty, .tensor = tensor});
+    complete(tensor, true);
+  }
+  scratch_.clear();
+}
+
+// From rank 0 to the others, and from another rank to rank 0.
+void Exchange::tell_all(const Notice& notice) { outgoing_.push_back(notice); }
+
+void Exchange::flush() {
+  if (outgoing_.empty()) return;
+  if (!leads_) {
+    end_->post(0, outgoing_);
+  } else {
+    for (int rank = 1; rank < end_->size(); ++rank) end_->post(rank, outgoing_);
+  }
+  outgoing_.clear();
+}
+
+void Exchange::check_deadline() {
+  const std::optional<TimePoint> since = leader_->oldest_incomplete();
+  if (!since.has_value()) return;
+  if (Deadline::after(*since, world_.options().deadline).at() > world_.time()) return;
+  const Leader::Incomplete late = leader_->incomplete();
+  std::string ranks;
+  for (const int rank : late.missing) {
+    ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  fail(false, late.missing.front(), late.tensor, mine_[late.tensor].step,
+       (late.missing.size() == 1 ? "rank " : "ranks ") + ranks +
+           " called neither ready() nor end_backward() by the deadline: late, stopped or dead");
+}
+
+// A rank that has left reports nothing more, and rank 0 then orders nothing more. What was ordered
+// before is under way, and ends.
+void Exchange::check_left() {
+  for (const int rank : left_) {
+    std::optional<std::uint32_t> waiting;
+    if (leads_) {
+      waiting = leader_->waits_for(rank);
+    } else {
+      for (std::uint32_t i = 0; i < mine_.size() && !waiting.has_value(); ++i) {
+        if (mine_[i].is_open && mine_[i].pieces_to_order > 0) waiting = i;
+      }
+    }
+    if (!waiting.has_value()) continue;
+    fail(true, rank, *waiting, mine_[*waiting].step,
+         "rank " + std::to_string(rank) + " destroyed its exchange, and others wait for it");
+  }
+}
+
+void Exchange::fail(bool is_mismatch, int peer, std::uint32_t tensor, std::uint64_t step,
+                    const std::string& what) {
+  const std::string& name = plan_.gradients[tensor].name;
+  const std::string operation = "step " + std::to_string(step);
+  world_.fail({.is_mismatch = is_mismatch,
+               .peer = peer,
+               .operation = operation,
+               .tensor = name,
+               .what = "\"" + name + "\" of " + operation + ": " + what});
+}
+
+// ---- pieces
+
+void Exchange::add_order(const Order& order) {
+  orders_.push_back({order, next_number_++});
+  for (const std::uint32_t tensor : plan_.units[order.unit].tensors) {
+    --mine_[tensor].pieces_to_order;
+  }
+}
+
+Exchange::Piece& Exchange::take_piece() {
+  if (free_ != nullptr) return *std::exchange(free_, free_->next);
+  pieces_.push_back(std::make_unique<Piece>());
+  pieces_.back()->index = static_cast<std::uint32_t>(pieces_.size() - 1);
+  pieces_.back()->exchange = this;
+  return *pieces_.back();
+}
+
+void Exchange::start_ordered() {
+  if (world_.is_dead()) orders_begun_ = orders_.size();
+  for (; orders_begun_ < orders_.size(); ++orders_begun_) {
+    const Ordered& next = orders_[orders_begun_];
+    std::byte* const slot = is_staged_ ? staging_->take() : nullptr;
+    if (is_staged_ && slot == nullptr) break;
+    if (under_way_++ == 0) meter_.set_busy(true, world_.time());
+    Piece& piece = take_piece();
+    piece.ordered = next;
+    piece.slot = slot;
+    piece.operation = {};
+    piece.operation.owner = &piece;
+    const std::uint32_t tensor = plan_.units[next.order.unit].tensors.front();
+    if (is_staged_ && (options_.policy == Policy::kBucketed || mine_[tensor].is_given)) {
+      if (const gpu::Stream* const stream = staging_->copy_in(slot, parts_of(next.order, false))) {
+        staging_events_->after(*stream, {.kind = Call::Kind::kStagedIn, .index = piece.index});
+        continue;
+      }
+    }
+    begin(piece);
+  }
+  if (orders_begun_ == orders_.size()) {
+    orders_.clear();
+    orders_begun_ = 0;
+  } else if (orders_begun_ > 1024) {
+    orders_.erase(orders_.begin(), orders_.begin() + static_cast<std::ptrdiff_t>(orders_begun_));
+    orders_begun_ = 0;
+  }
+}
+
+namespace {
+
+// Where the piece of a gradient begins; null where there is no memory (LinkModel::moves_data).
+std::byte* stretch(const Gradient& gradient, const Unit& unit, std::uint32_t piece) {
+  std::byte* const data = gradient.data.data();
+  return data != nullptr ? data + piece * unit.piece_bytes : nullptr;
+}
+
+}  // namespace
+
+// The stretches of gradients that a piece is made of.
+std::span<const Part> Exchange::parts_of(const Order& order, bool out) {
+  parts_.clear();
+  const Unit& unit = plan_.units[order.unit];
+  for (const std::uint32_t tensor : unit.tensors) {
+    const Gradient& gradient = plan_.gradients[tensor];
+    const bool is_bucket = options_.policy == Policy::kBucketed;
+    parts_.push_back({.data = stretch(gradient, unit, is_bucket ? 0 : order.piece),
+                      .bytes = is_bucket ? gradient.data.size() : unit.bytes_of(order.piece),
+                      .dtype = gradient.dtype,
+                      .is_absent = out ? mine_[tensor].is_absent : !mine_[tensor].is_given});
+  }
+  return parts_;
+}
+
+void Exchange::begin(Piece& piece) {
+  const Order order = piece.ordered.order;
+  const Unit& unit = plan_.units[order.unit];
+  const std::uint32_t tensor = unit.tensors.front();
+  const Gradient& gradient = plan_.gradients[tensor];
+  std::byte* const data = is_staged_ ? piece.slot : stretch(gradient, unit, order.piece);
+  const bool contributes =
+      (is_staged_ && options_.policy == Policy::kBucketed) || mine_[tensor].is_given;
+  Operation& operation = piece.operation;
+  operation.signature = {.kind = OperationKind::kAllReduce,
+                         .dtype = gradient.dtype,
+                         .is_weighted = options_.weights == Weights::kSamples,
+                         .count = unit.bytes_of(order.piece) / gpu::size_of(gradient.dtype),
+                         .number = piece.ordered.number,
+                         .tag = (std::uint64_t{order.unit} << 32) | order.piece};
+  operation.label = gradient.name.c_str();
+  operation.in = contributes ? data : nullptr;
+  operation.out = data;
+  operation.samples = mine_[tensor].samples;
+  operation.finished = &Exchange::finished;
+  end_->begin(operation);
+}
+
+// On any thread or fiber.
+void Exchange::finished(Operation& operation, const Failure* /*failure*/) noexcept {
+  auto& piece = *static_cast<Piece*>(operation.owner);
+  Exchange& self = *piece.exchange;
+  const Channel<char> bell = self.finished_bell_;  // outlives the exchange, which may end now
+  {
+    const SpinLockGuard guard(self.finished_lock_);
+    piece.next = self.finished_;
+    self.finished_ = &piece;
+  }
+  static_cast<void>(bell.try_send(0));
+}
+
+void Exchange::finish(Piece& piece) {
+  const Order order = piece.ordered.order;
+  if (leads_) leader_->finished(order);
+  if (!world_.is_dead()) {
+    pieces_done_.fetch_add(1, std::memory_order_relaxed);
+    bytes_done_.fetch_add(plan_.units[order.unit].bytes_of(order.piece), std::memory_order_relaxed);
+    const gpu::Stream* const out =
+        is_staged_ ? staging_->copy_out(piece.slot, parts_of(order, /*out=*/true)) : nullptr;
+    const std::vector<std::uint32_t>& tensors = plan_.units[order.unit].tensors;
+    if (out != nullptr) {
+      // The trainer's stream waits for this record, or for that of a later piece.
+      for (const std::uint32_t tensor : tensors) results_[tensor].handed->record(*out);
+      staging_events_->after(*out, {.kind = Call::Kind::kStagedOut, .index = piece.index});
+    }
+    for (const std::uint32_t tensor : tensors) {
+      if (--mine_[tensor].pieces_left == 0) complete(tensor, mine_[tensor].is_absent);
+    }
+    if (out != nullptr) return;  // the slot is not free yet
+  }
+  hand_over(piece);
+}
+
+// The piece is done with, and its slot free.
+void Exchange::hand_over(Piece& piece) {
+  if (piece.slot != nullptr) staging_->give(std::exchange(piece.slot, nullptr));
+  piece.operation.owner = nullptr;
+  piece.next = free_;
+  free_ = &piece;
+  if (--under_way_ == 0) meter_.set_busy(false, world_.time());
+}
+
+void Exchange::complete(std::uint32_t tensor, bool is_empty) {
+  mine_[tensor].is_open = false;
+  Result& result = results_[tensor];
+  result.is_empty = is_empty;
+  result.step.store(mine_[tensor].step, std::memory_order_release);
+  static_cast<void>(result.bell.try_send(0));
+}
+
+}  // namespace leat::comm

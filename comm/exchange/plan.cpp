@@ -1,0 +1,82 @@
+#include "leat/comm/exchange/plan.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "leat/comm/exchange/buckets.h"
+#include "leat/comm/transports/reduce.h"
+
+namespace leat::comm {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw std::invalid_argument("leat: GradientExchange: " + what);
+}
+
+void check(const ExchangeOptions& options) {
+  if (options.partition_bytes == 0) refuse("partition_bytes is 0; it is at least 1");
+  if (options.credit_bytes == 0) refuse("credit_bytes is 0; it is at least 1");
+  if (options.policy != Policy::kBucketed) return;
+  if (options.bucket_bytes.empty()) refuse("bucket_bytes is empty; give a limit");
+  if (std::ranges::count(options.bucket_bytes, std::size_t{0}) > 0) {
+    refuse("a limit of bucket_bytes is 0; it is at least 1");
+  }
+}
+
+void check(const Gradient& one, std::size_t index) {
+  const std::string which = "gradient " + std::to_string(index) + " (\"" + one.name + "\")";
+  if (one.name.empty()) refuse("gradient " + std::to_string(index) + " has no name");
+  if (!is_reducible(one.dtype)) {
+    refuse(which + " is of " + gpu::to_string(one.dtype) + ", which cannot be summed");
+  }
+  if (one.data.size() % gpu::size_of(one.dtype) != 0) {
+    refuse(which + " has " + std::to_string(one.data.size()) +
+           " bytes, no multiple of those of a " + gpu::to_string(one.dtype));
+  }
+}
+
+}  // namespace
+
+Plan::Plan(std::vector<Gradient> given, const ExchangeOptions& options)
+    : gradients(std::move(given)), unit_of(gradients.size()) {
+  check(options);
+  for (std::size_t i = 0; i < gradients.size(); ++i) check(gradients[i], i);
+  const auto tensors = static_cast<std::uint32_t>(gradients.size());
+
+  if (options.policy == Policy::kBucketed) {
+    std::vector<std::size_t> sizes;
+    std::vector<DType> dtypes;
+    for (std::uint32_t i = tensors; i-- > 0;) {  // the last declared is ready first
+      sizes.push_back(gradients[i].data.size());
+      dtypes.push_back(gradients[i].dtype);
+    }
+    for (const auto& bucket : assign_buckets(sizes, dtypes, options.bucket_bytes)) {
+      Unit unit;
+      for (const std::size_t place : bucket) {
+        unit.tensors.push_back(tensors - 1 - static_cast<std::uint32_t>(place));
+        unit.bytes += sizes[place];
+      }
+      unit.piece_bytes = unit.bytes;
+      unit.pieces = unit.bytes > 0 ? 1 : 0;
+      units.push_back(std::move(unit));
+    }
+  } else {
+    for (std::uint32_t i = 0; i < tensors; ++i) {
+      const std::uint64_t bytes = gradients[i].data.size();
+      const std::uint64_t size = gpu::size_of(gradients[i].dtype);
+      const std::uint64_t piece = std::max(size, options.partition_bytes / size * size);
+      units.push_back({.tensors = {i},
+                       .bytes = bytes,
+                       .piece_bytes = piece,
+                       .pieces = static_cast<std::uint32_t>((bytes + piece - 1) / piece)});
+    }
+  }
+  for (std::uint32_t u = 0; u < units.size(); ++u) {
+    for (const std::uint32_t tensor : units[u].tensors) unit_of[tensor] = u;
+    largest_piece = std::max(largest_piece, std::min(units[u].piece_bytes, units[u].bytes));
+    pieces += units[u].pieces;
+  }
+}
+
+}  // namespace leat::comm

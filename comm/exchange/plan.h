@@ -1,0 +1,38 @@
+// What an exchange sends: its gradients, cut into pieces or joined into buckets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "leat/comm/gradient_exchange.h"
+
+namespace leat::comm {
+
+/// What becomes ready as a whole: a gradient, or a bucket of several, which is one piece.
+struct Unit {
+  std::vector<std::uint32_t> tensors;
+  std::uint64_t bytes = 0;
+  std::uint64_t piece_bytes = 0;  ///< whole elements; the last piece is shorter
+  std::uint32_t pieces = 0;       ///< 0: no bytes, nothing is sent
+
+  /// The bytes of a piece.
+  [[nodiscard]] std::uint64_t bytes_of(std::uint32_t piece) const noexcept {
+    return piece + 1 < pieces ? piece_bytes : bytes - piece * piece_bytes;
+  }
+};
+
+/// The plan; the same on all ranks.
+struct Plan {
+  /// Throws std::invalid_argument for options out of range, and for gradients that cannot be
+  /// summed.
+  Plan(std::vector<Gradient> gradients, const ExchangeOptions& options);
+
+  std::vector<Gradient> gradients;
+  std::vector<Unit> units;             ///< kBucketed: in the order in which they are sent
+  std::vector<std::uint32_t> unit_of;  ///< of each gradient
+  std::uint64_t largest_piece = 0;     ///< in bytes
+  std::uint64_t pieces = 0;            ///< of all units
+};
+
+}  // namespace leat::comm

@@ -1,0 +1,67 @@
+#include "leat/comm/exchange/staging.h"
+
+#include <cstring>
+
+namespace leat::comm {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+// x + -0.0 is x, for every x; x + 0.0 is not, for -0.0.
+void fill_with_nothing(std::byte* to, const Part& part) {
+  std::memset(to, 0, part.bytes);
+  const std::size_t size = gpu::size_of(part.dtype);
+  if (part.dtype == DType::kInt32 || part.dtype == DType::kInt64) return;
+  for (std::size_t i = size - 1; i < part.bytes; i += size) to[i] = std::byte{0x80};  // the sign
+}
+
+}  // namespace
+
+Staging::Staging(const std::optional<gpu::Device>& device, std::size_t slots, std::size_t bytes) {
+  const std::size_t stride = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  if (device.has_value()) {
+    arena_.emplace(*device, slots * stride);
+    in_.emplace(*device);
+    out_.emplace(*device);
+  } else {
+    host_.resize(slots * stride);
+  }
+  for (std::size_t i = 0; i < slots; ++i) {
+    free_.push_back(arena_ ? arena_->take(stride, kAlignment).data() : host_.data() + i * stride);
+  }
+}
+
+std::byte* Staging::take() noexcept {
+  if (free_.empty()) return nullptr;
+  std::byte* const slot = free_.back();
+  free_.pop_back();
+  return slot;
+}
+
+const gpu::Stream* Staging::copy_in(std::byte* slot, std::span<const Part> parts) {
+  for (const Part& part : parts) {
+    if (part.is_absent) {
+      fill_with_nothing(slot, part);
+    } else if (in_) {
+      copy_async(*in_, gpu::PinnedSpan(slot, part.bytes), gpu::DeviceSpan(part.data, part.bytes));
+    } else {
+      std::memcpy(slot, part.data, part.bytes);
+    }
+    slot += part.bytes;
+  }
+  return in_ ? &*in_ : nullptr;
+}
+
+const gpu::Stream* Staging::copy_out(std::byte* slot, std::span<const Part> parts) {
+  for (const Part& part : parts) {
+    if (!part.is_absent && out_) {
+      copy_async(*out_, gpu::DeviceSpan(part.data, part.bytes), gpu::PinnedSpan(slot, part.bytes));
+    } else if (!part.is_absent) {
+      std::memcpy(part.data, slot, part.bytes);
+    }
+    slot += part.bytes;
+  }
+  return out_ ? &*out_ : nullptr;
+}
+
+}  // namespace leat::comm

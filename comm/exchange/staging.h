@@ -1,0 +1,55 @@
+// Pinned slots for pieces whose gradients the CPU does not reach, and for buckets, whose gradients
+// lie apart.
+//
+//   gradient ──copy in──► slot ──all_reduce──► slot ──copy out──► gradient
+//
+// Always true: a slot belongs to one piece under way, from take() to give().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "leat/comm/gradient_exchange.h"
+#include "leat/gpu/device.h"
+#include "leat/gpu/event.h"
+#include "leat/gpu/pinned_arena.h"
+#include "leat/gpu/stream.h"
+
+namespace leat::comm {
+
+/// A part of a piece: a stretch of one gradient.
+struct Part {
+  std::byte* data = nullptr;  // in the device's memory
+  std::size_t bytes = 0;
+  DType dtype = DType::kFloat32;
+  bool is_absent = false;  // copy in: this rank contributes nothing; copy out: nobody does
+};
+
+/// The slots of one exchange. Used by its fiber alone.
+class Staging {
+ public:
+  /// `slots` slots of `bytes` bytes. Without a device, the CPU copies. Throws GpuError, and
+  /// std::bad_alloc.
+  Staging(const std::optional<gpu::Device>& device, std::size_t slots, std::size_t bytes);
+
+  /// A free slot, or null.
+  [[nodiscard]] std::byte* take() noexcept;
+  void give(std::byte* slot) noexcept { free_.push_back(slot); }
+
+  /// Copies the parts into the slot, one behind the other. Of an absent part comes what adds
+  /// nothing to a sum: -0.0, or 0. Returns the stream on which that happens, or null if it is done.
+  const gpu::Stream* copy_in(std::byte* slot, std::span<const Part> parts);
+  /// The other way; absent parts stay as they are.
+  const gpu::Stream* copy_out(std::byte* slot, std::span<const Part> parts);
+
+ private:
+  std::vector<std::byte> host_;            // without a device
+  std::optional<gpu::PinnedArena> arena_;  // with one
+  std::optional<gpu::Stream> in_, out_;    // likewise
+  std::vector<std::byte*> free_;
+};
+
+}  // namespace leat::comm
