@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,10 @@ struct RankPlace {
   /// them have returned. An exception that leaves body fails the test.
   void (*run)(int ranks, const OpenOptions& options, const RankBody& body);
 };
+
+inline void PrintTo(const RankPlace& place, std::ostream* out) {  // NOLINT: GoogleTest's name
+  *out << place.title;
+}
 
 /// The places of this program.
 [[nodiscard]] std::vector<RankPlace> rank_places();

@@ -1,0 +1,95 @@
+// What operations allocate on the heap: nothing, once they are warm. A program of its own, because
+// it replaces the global operator new.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "leat/comm/communicator.h"
+#include "leat/csp/scheduler.h"
+#include "leat/csp/select.h"
+#include "leat/csp/task_group.h"
+#include "tests/support/counting_new.h"
+
+namespace leat::comm {
+namespace allocations_test {
+
+using leat::support::allocations_of;
+
+constexpr int kTimes = 100;
+constexpr int kRounds = 11;  // of allocations_of
+
+/// What both of two ranks do kTimes, rank 1 on a fiber of its own, allocates nothing.
+void expect_none(const std::function<void(Communicator& me)>& step) {
+  for (const int workers : {1, 2}) {
+    run(
+        [&] {
+          std::vector<Communicator> ranks = open("local:2");
+          TaskGroup group;
+          group.go([&] {
+            for (int i = 0; i < kRounds * kTimes; ++i) step(ranks[1]);
+          });
+          EXPECT_EQ(allocations_of([&] {
+                      for (int i = 0; i < kTimes; ++i) step(ranks[0]);
+                    }),
+                    0U);
+          group.wait();
+        },
+        {.workers = workers});
+  }
+}
+
+/// Each rank's memory.
+struct Data {
+  std::vector<float>& of(const Communicator& me) {
+    return ranks[static_cast<std::size_t>(me.rank())];
+  }
+  std::vector<float> ranks[2];
+};
+
+TEST(CommAllocations, AreCounted) {
+  EXPECT_GT(allocations_of([] { static_cast<void>(open("local:2")); }), 0U);
+}
+
+TEST(CommAllocations, OfCollectives) {
+  for (const std::size_t count : {std::size_t{1}, std::size_t{100'000}}) {
+    Data data{{std::vector<float>(count), std::vector<float>(count)}};
+    Data chunks{{std::vector<float>(count / 2), std::vector<float>(count - count / 2)}};
+    expect_none([&](Communicator& me) {
+      me.all_reduce(data.of(me)).await();
+      me.reduce_scatter(data.of(me), chunks.of(me)).await();
+      me.all_gather(chunks.of(me), data.of(me)).await();
+      me.broadcast(data.of(me), 1).await();
+      me.barrier().await();
+    });
+  }
+}
+
+TEST(CommAllocations, OfSeveralOperationsAtOnce) {
+  Data data{{std::vector<float>(9), std::vector<float>(9)}};
+  Data more{{std::vector<float>(9), std::vector<float>(9)}};
+  expect_none([&](Communicator& me) {
+    Completion sum = me.all_reduce(data.of(me));
+    Completion barrier = me.barrier();
+    Completion maximum = me.all_reduce(more.of(me), Reduction::kMax);
+    static_cast<void>(select(on_done(sum), on_done(barrier)));
+    maximum.await();
+  });
+}
+
+TEST(CommAllocations, OfMessages) {
+  Data out{{std::vector<float>(9), std::vector<float>(9)}};
+  Data in{{std::vector<float>(9), std::vector<float>(9)}};
+  expect_none([&](Communicator& me) {
+    const int peer = 1 - me.rank();
+    Completion received = me.recv(in.of(me), peer, 5);
+    Completion sent = me.send(out.of(me), peer, 5);
+    received.await();
+    sent.await();
+  });
+}
+
+}  // namespace allocations_test
+}  // namespace leat::comm
