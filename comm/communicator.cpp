@@ -9,6 +9,7 @@
 #include "leat/comm/transports/local/local.h"
 #include "leat/comm/transports/mpi_hook.h"
 #include "leat/comm/transports/reduce.h"
+#include "leat/csp/wait/random.h"
 
 namespace leat::comm {
 namespace {
@@ -36,13 +37,6 @@ void require_chunk(const char* operation, const Transport& of, std::uint64_t who
   refuse(std::string(operation) + ": the chunk of rank " + std::to_string(of.rank()) + " of " +
          describe(whole, dtype) + " is " + describe(second - first, dtype) + ", and " +
          describe(chunk, chunk_dtype) + " were given");
-}
-
-// splitmix64's finish (Steele et al. 2014).
-std::uint64_t mixed(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-  return z ^ (z >> 31);
 }
 
 }  // namespace
@@ -169,8 +163,8 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
   }
   std::ranges::stable_sort(members, {},
                            [&](int rank) { return all[2 * static_cast<std::size_t>(rank) + 1]; });
-  const std::uint64_t context = mixed(mixed(transport_->context() + 0x9E3779B97F4A7C15U) ^
-                                      mixed(number + 1) ^ static_cast<std::uint64_t>(color));
+  const std::uint64_t context = mix(mix(transport_->context() + 0x9E3779B97F4A7C15U) ^
+                                    mix(number + 1) ^ static_cast<std::uint64_t>(color));
   return Communicator(transport_->subset(context, members));
 }
 

@@ -7,7 +7,7 @@
 
 namespace leat::comm {
 
-void StreamCalls::after(const gpu::StreamRef& stream, const Call& call) {
+void StreamCalls::after(const gpu::StreamRef& stream, const TrainerCall& call) {
   gpu::Event event(stream.device());
   event.record(stream);
   if (event.is_done()) {

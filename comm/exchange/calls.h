@@ -14,7 +14,7 @@
 namespace leat::comm {
 
 /// A message to the exchange's fiber. A trivial value.
-struct Call {
+struct TrainerCall {
   enum class Kind : std::uint8_t {
     kReady,      // this rank's part of a gradient can be exchanged: `given`, or empty
     kAwaited,    // the trainer awaits the gradient
@@ -36,17 +36,17 @@ class StreamCalls {
  public:
   /// Fibers are launched into `fibers`, which ends before this object. At most `most` calls are
   /// under way on a stream.
-  StreamCalls(World& world, TaskGroup& fibers, Channel<Call> calls, std::size_t most)
+  StreamCalls(World& world, TaskGroup& fibers, Channel<TrainerCall> calls, std::size_t most)
       : world_(world), fibers_(fibers), calls_(std::move(calls)), most_(most) {}
 
   /// Sends `call` once the work enqueued on `stream` so far has run: at once, if it has. A device
   /// that has failed fails the world. Throws as Event::record.
-  void after(const gpu::StreamRef& stream, const Call& call);
+  void after(const gpu::StreamRef& stream, const TrainerCall& call);
 
  private:
   struct Waiting {
     gpu::Event event;
-    Call call;
+    TrainerCall call;
   };
   struct OneStream {
     gpu::StreamRef stream;
@@ -56,7 +56,7 @@ class StreamCalls {
 
   World& world_;
   TaskGroup& fibers_;
-  const Channel<Call> calls_;
+  const Channel<TrainerCall> calls_;
   const std::size_t most_;
   std::vector<OneStream> streams_;
 };

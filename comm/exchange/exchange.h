@@ -1,7 +1,7 @@
 // The exchange behind GradientExchange: the trainer's calls, and a fiber on the scheduler of
 // communication that does all the rest.
 //
-//   trainer ──Call──► fiber ──report──► fiber of rank 0, which leads
+//   trainer ──call──► fiber ──report──► fiber of rank 0, which leads
 //      ▲                │ ▲                │
 //      └────result──────┘ └────orders──────┘        pieces: weighted all_reduces, in that order
 //
@@ -11,7 +11,8 @@
 //  - Every rank begins the pieces in the order in which rank 0 orders them: the k-th has number k
 //  on
 //    all ranks.
-//  - The fiber runs until Call::kStop, also after a failure, so that no call finds a full channel.
+//  - The fiber runs until TrainerCall::kStop, also after a failure, so that no call finds a full
+//  channel.
 #pragma once
 
 #include <atomic>
@@ -125,10 +126,10 @@ class Exchange {
   };
 
   void run();
-  void handle(const Call& call);
+  void handle(const TrainerCall& call);
   void handle(const Notice& notice);
   bool drain();
-  void report(std::uint32_t tensor, const Call& call);
+  void report(std::uint32_t tensor, const TrainerCall& call);
   void lead();
   void flush();
   void tell_all(const Notice& notice);
@@ -156,7 +157,7 @@ class Exchange {
   const bool is_staged_;
 
   std::vector<Result> results_;
-  const Channel<Call> calls_;
+  const Channel<TrainerCall> calls_;
   const Channel<Notice> notices_;
   const Channel<char> finished_bell_{1, "comm pieces"};
   SpinLock finished_lock_;

@@ -10,7 +10,7 @@
 namespace leat::comm {
 
 void Exchange::run() {
-  const Shield shield;  // it ends by Call::kStop alone
+  const Shield shield;  // it ends by TrainerCall::kStop alone
   // An error of a device, say: all ranks are told, and the trainer.
   const auto guarded = [this](const auto& act) {
     try {
@@ -22,7 +22,7 @@ void Exchange::run() {
     }
   };
   while (!is_stopping_ || under_way_ > 0) {
-    const auto on_call = [&](std::optional<Call> call) { handle(*call); };
+    const auto on_call = [&](std::optional<TrainerCall> call) { handle(*call); };
     const auto on_notice = [&](std::optional<Notice> notice) { handle(*notice); };
     guarded([&] {
       const std::optional<TimePoint> since =
@@ -62,7 +62,7 @@ void Exchange::run() {
 // Handles all that is there. Returns whether there was anything.
 bool Exchange::drain() {
   bool any = false;
-  for (std::optional<Call> call; calls_.try_recv(call) == ChannelStatus::ok; any = true) {
+  for (std::optional<TrainerCall> call; calls_.try_recv(call) == ChannelStatus::ok; any = true) {
     handle(*call);
   }
   for (std::optional<Notice> notice; notices_.try_recv(notice) == ChannelStatus::ok; any = true) {
@@ -83,18 +83,18 @@ bool Exchange::drain() {
   return any;
 }
 
-void Exchange::handle(const Call& call) {
+void Exchange::handle(const TrainerCall& call) {
   switch (call.kind) {
-    case Call::Kind::kReady: report(call.index, call); break;
-    case Call::Kind::kAwaited: leader_->awaited(call.index); break;
-    case Call::Kind::kStagedIn: begin(*pieces_[call.index]); break;
-    case Call::Kind::kStagedOut: hand_over(*pieces_[call.index]); break;
-    case Call::Kind::kStop: is_stopping_ = true; break;
+    case TrainerCall::Kind::kReady: report(call.index, call); break;
+    case TrainerCall::Kind::kAwaited: leader_->awaited(call.index); break;
+    case TrainerCall::Kind::kStagedIn: begin(*pieces_[call.index]); break;
+    case TrainerCall::Kind::kStagedOut: hand_over(*pieces_[call.index]); break;
+    case TrainerCall::Kind::kStop: is_stopping_ = true; break;
   }
 }
 
 // This rank's part of a gradient can be exchanged.
-void Exchange::report(std::uint32_t tensor, const Call& call) {
+void Exchange::report(std::uint32_t tensor, const TrainerCall& call) {
   const Unit& unit = plan_.units[plan_.unit_of[tensor]];
   Mine& one = mine_[tensor];
   one = {.step = call.step,
@@ -248,7 +248,8 @@ void Exchange::start_ordered() {
     const std::uint32_t tensor = plan_.units[next.order.unit].tensors.front();
     if (is_staged_ && (options_.policy == Policy::kBucketed || mine_[tensor].is_given)) {
       if (const gpu::Stream* const stream = staging_->copy_in(slot, parts_of(next.order, false))) {
-        staging_events_->after(*stream, {.kind = Call::Kind::kStagedIn, .index = piece.index});
+        staging_events_->after(*stream,
+                               {.kind = TrainerCall::Kind::kStagedIn, .index = piece.index});
         continue;
       }
     }
@@ -336,7 +337,7 @@ void Exchange::finish(Piece& piece) {
     if (out != nullptr) {
       // The trainer's stream waits for this record, or for that of a later piece.
       for (const std::uint32_t tensor : tensors) results_[tensor].handed->record(*out);
-      staging_events_->after(*out, {.kind = Call::Kind::kStagedOut, .index = piece.index});
+      staging_events_->after(*out, {.kind = TrainerCall::Kind::kStagedOut, .index = piece.index});
     }
     for (const std::uint32_t tensor : tensors) {
       if (--mine_[tensor].pieces_left == 0) complete(tensor, mine_[tensor].is_absent);

@@ -10,29 +10,29 @@
 namespace leat::comm {
 namespace {
 
-[[noreturn]] void refuse(const std::string& what) {
+[[noreturn]] void refuse_plan(const std::string& what) {
   throw std::invalid_argument("leat: GradientExchange: " + what);
 }
 
 void check(const ExchangeOptions& options) {
-  if (options.partition_bytes == 0) refuse("partition_bytes is 0; it is at least 1");
-  if (options.credit_bytes == 0) refuse("credit_bytes is 0; it is at least 1");
+  if (options.partition_bytes == 0) refuse_plan("partition_bytes is 0; it is at least 1");
+  if (options.credit_bytes == 0) refuse_plan("credit_bytes is 0; it is at least 1");
   if (options.policy != Policy::kBucketed) return;
-  if (options.bucket_bytes.empty()) refuse("bucket_bytes is empty; give a limit");
+  if (options.bucket_bytes.empty()) refuse_plan("bucket_bytes is empty; give a limit");
   if (std::ranges::count(options.bucket_bytes, std::size_t{0}) > 0) {
-    refuse("a limit of bucket_bytes is 0; it is at least 1");
+    refuse_plan("a limit of bucket_bytes is 0; it is at least 1");
   }
 }
 
 void check(const Gradient& one, std::size_t index) {
   const std::string which = "gradient " + std::to_string(index) + " (\"" + one.name + "\")";
-  if (one.name.empty()) refuse("gradient " + std::to_string(index) + " has no name");
+  if (one.name.empty()) refuse_plan("gradient " + std::to_string(index) + " has no name");
   if (!is_reducible(one.dtype)) {
-    refuse(which + " is of " + gpu::to_string(one.dtype) + ", which cannot be summed");
+    refuse_plan(which + " is of " + gpu::to_string(one.dtype) + ", which cannot be summed");
   }
   if (one.data.size() % gpu::size_of(one.dtype) != 0) {
-    refuse(which + " has " + std::to_string(one.data.size()) +
-           " bytes, no multiple of those of a " + gpu::to_string(one.dtype));
+    refuse_plan(which + " has " + std::to_string(one.data.size()) +
+                " bytes, no multiple of those of a " + gpu::to_string(one.dtype));
   }
 }
 

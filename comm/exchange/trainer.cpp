@@ -9,6 +9,7 @@
 
 #include "leat/comm/exchange/exchange.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/wait/random.h"
 #include "leat/gpu/buffer.h"
 
 namespace leat::comm {
@@ -32,22 +33,16 @@ bool cpu_reaches(const std::optional<gpu::Device>& device) {
   return !device.has_value() || device->capabilities().device_memory_is_host_memory;
 }
 
-std::uint64_t mixed(std::uint64_t z) {  // splitmix64
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-  return z ^ (z >> 31);
-}
-
 std::int64_t hash(std::string_view text) {
   std::uint64_t value = text.size();
-  for (const char c : text) value = mixed(value * 0x100000001B3U + static_cast<unsigned char>(c));
+  for (const char c : text) value = mix(value * 0x100000001B3U + static_cast<unsigned char>(c));
   return static_cast<std::int64_t>(value);
 }
 
 std::shared_ptr<Transport> end_of_pieces(const Transport& control, Transport& end) {
   std::vector<int> all(static_cast<std::size_t>(control.size()));
   for (int rank = 0; rank < control.size(); ++rank) all[static_cast<std::size_t>(rank)] = rank;
-  return end.subset(mixed(control.context() ^ 0x6C65617450696563U), all);
+  return end.subset(mix(control.context() ^ 0x6C65617450696563U), all);
 }
 
 }  // namespace
@@ -109,7 +104,7 @@ void Exchange::agree() {
       "partition_bytes", "credit_bytes", "bucket_bytes", "the number of gradients"};
   for (const std::size_t limit : options_.bucket_bytes) {
     mine[6] = static_cast<std::int64_t>(
-        mixed(static_cast<std::uint64_t>(mine[6]) * 31 + static_cast<std::uint64_t>(limit)));
+        mix(static_cast<std::uint64_t>(mine[6]) * 31 + static_cast<std::uint64_t>(limit)));
   }
   const auto compare = [&](const auto& describe) {
     std::vector<std::int64_t> all(ranks * mine.size());
@@ -173,7 +168,7 @@ Exchange::~Exchange() {
                          (in_backward_ ? "in its backward" : "before all results had come") +
                          "; call end_backward() and await_all() before"});
   }
-  calls_.send({.kind = Call::Kind::kStop});
+  calls_.send({.kind = TrainerCall::Kind::kStop});
   try {
     fiber_->wait();
   } catch (...) {  // it has failed the world
@@ -232,11 +227,11 @@ void Exchange::give(std::uint32_t index, bool contributes, const gpu::StreamRef*
   one.awaited = false;
   std::optional<char> old;  // of the step before
   static_cast<void>(results_[index].bell.try_recv(old));
-  const Call call{.kind = Call::Kind::kReady,
-                  .given = contributes,
-                  .index = index,
-                  .step = step_,
-                  .samples = samples_};
+  const TrainerCall call{.kind = TrainerCall::Kind::kReady,
+                         .given = contributes,
+                         .index = index,
+                         .step = step_,
+                         .samples = samples_};
   if (stream == nullptr) {
     calls_.send(call);
     return;
@@ -331,7 +326,7 @@ void Exchange::wait(std::uint32_t index) {
   Result& result = results_[index];
   const std::uint64_t step = given_[index].step;
   if (leads_ && options_.urgency == Urgency::kAwaited) {
-    calls_.send({.kind = Call::Kind::kAwaited, .index = index});
+    calls_.send({.kind = TrainerCall::Kind::kAwaited, .index = index});
   }
   if (result.step.load(std::memory_order_acquire) >= step) return;
   const TimePoint began = world_.time();
