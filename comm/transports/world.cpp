@@ -126,7 +126,7 @@ void World::fail(Failure failure, bool tell) noexcept {
     const SpinLockGuard guard(lock_);
     if (failing_) return;
     failure_ = std::move(kept);
-    failing_ = true;  // from here on nothing is added or taken
+    failing_ = true;                               // from here on nothing is added or taken
     dead_.store(true, std::memory_order_release);  // also for a caller that comes second
   }
   stop(*failure_, tell);

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "leat/comm/transports/calls.h"
+#include "leat/comm/transports/rank_calls.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/wait/cpu_count.h"
 
@@ -166,17 +166,17 @@ Meeting* LocalWorld::come_to_peer(Group& group, Operation& operation,
   Operation* const other = group.match(operation);
   if (other == nullptr) {
     if (group.has_left[static_cast<std::size_t>(operation.peer)]) {
-      wrong = mismatch(
-          operation, peer,
-          std::array{Call{operation.rank, describe(operation, peer)}, Call{peer, "has left"}});
+      wrong = mismatch(operation, peer,
+                       std::array{RankCall{operation.rank, describe(operation, peer)},
+                                  RankCall{peer, "has left"}});
     }
     return nullptr;
   }
   if (other->signature.count != operation.signature.count ||
       other->signature.dtype != operation.signature.dtype) {
     wrong = mismatch(operation, peer,
-                     std::array{Call{operation.rank, describe(operation, peer)},
-                                Call{peer, describe(*other, operation.rank)}});
+                     std::array{RankCall{operation.rank, describe(operation, peer)},
+                                RankCall{peer, describe(*other, operation.rank)}});
     return nullptr;
   }
   const bool sends = operation.signature.kind == OperationKind::kSend;
@@ -191,7 +191,7 @@ Meeting* LocalWorld::come_to_peer(Group& group, Operation& operation,
 Failure LocalWorld::mismatch_in(const Meeting& meeting, int blamed) const {
   const Group& group = meeting.group;
   const Operation* first = nullptr;
-  std::vector<Call> calls;
+  std::vector<RankCall> calls;
   for (int rank = 0; rank < group.size(); ++rank) {
     const auto at = static_cast<std::size_t>(rank);
     const Operation* const one = meeting.operations[at];
@@ -300,8 +300,9 @@ void LocalWorld::leave(Group& group, int rank) noexcept {
     for (const Group::Bucket& bucket : group.buckets) {
       for (const Operation* one = bucket.first; one != nullptr && !wrong; one = one->link) {
         if (one->peer != rank) continue;
-        wrong = mismatch(*one, left,
-                         std::array{Call{one->rank, describe(*one, left)}, Call{left, "has left"}});
+        wrong = mismatch(
+            *one, left,
+            std::array{RankCall{one->rank, describe(*one, left)}, RankCall{left, "has left"}});
       }
     }
   }

@@ -1,4 +1,4 @@
-#include "leat/comm/transports/calls.h"
+#include "leat/comm/transports/rank_calls.h"
 
 #include <cstddef>
 #include <utility>
@@ -23,9 +23,9 @@ std::string describe_ranks(std::span<const int> ranks) {
   return text;
 }
 
-std::string describe(std::span<const Call> calls) {
+std::string describe(std::span<const RankCall> calls) {
   std::vector<std::pair<const std::string*, std::vector<int>>> groups;  // few
-  for (const Call& call : calls) {
+  for (const RankCall& call : calls) {
     auto group = groups.begin();
     while (group != groups.end() && *group->first != call.text) ++group;
     if (group == groups.end()) group = groups.insert(group, {&call.text, {}});
@@ -49,7 +49,7 @@ std::string describe(const Operation& operation, int peer) {
   return text;
 }
 
-Failure mismatch(const Operation& operation, int blamed, std::span<const Call> calls) {
+Failure mismatch(const Operation& operation, int blamed, std::span<const RankCall> calls) {
   return {.is_mismatch = true,
           .peer = blamed,
           .operation = to_string(operation.signature),

@@ -13,7 +13,7 @@
 namespace leat::comm {
 
 /// What one rank called, or did instead.
-struct Call {
+struct RankCall {
   int rank = -1;     ///< as open() counts
   std::string text;  ///< "barrier (number 7)", "nothing yet", "has left"
 };
@@ -21,11 +21,12 @@ struct Call {
 /// "rank 1", "ranks 0, 2 and 5 to 9". In ascending order, not empty.
 [[nodiscard]] std::string describe_ranks(std::span<const int> ranks);
 /// "rank 0: barrier (number 7); ranks 1 to 3: nothing yet". Equal calls are told once.
-[[nodiscard]] std::string describe(std::span<const Call> calls);
+[[nodiscard]] std::string describe(std::span<const RankCall> calls);
 /// "all_reduce of 25 float32 (number 7) of tensor fc1"; `peer`: of a send or recv, as open()
 /// counts.
 [[nodiscard]] std::string describe(const Operation& operation, int peer = -1);
 /// The failure of ranks whose calls do not fit to `operation`; `blamed` is as Failure::peer.
-[[nodiscard]] Failure mismatch(const Operation& operation, int blamed, std::span<const Call> calls);
+[[nodiscard]] Failure mismatch(const Operation& operation, int blamed,
+                               std::span<const RankCall> calls);
 
 }  // namespace leat::comm
