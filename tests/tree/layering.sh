@@ -47,7 +47,11 @@ allowed() {
       ;;
     examples/*) [[ $layer == examples || $file == tests/examples/* ]] ;;
     tests/*) [[ $layer == tests ]] ;;
-    bench/*) [[ $layer == bench && $file != bench/peers/* ]] ;;
+    bench/*)
+      # The exact tests run what the program bench_comm_step runs.
+      [[ ($layer == bench && $file != bench/peers/*) ||
+        ($file == tests/comm/exact/* && $header == bench/comm/*) ]]
+      ;;
 
     # Guests, each in its place.
     boost/context/*) [[ $file == csp/fiber/context.cpp || $file == csp/fiber/context_jump.h ]] ;;
@@ -70,7 +74,10 @@ allowed() {
         $file == tests/feeder/interop/torch/* ]]
       ;;
     CLI/*) [[ $layer == overlap ]] ;;
-    nlohmann/*) [[ $layer == overlap || $file == feeder/state/*.cpp || $file == tests/overlap/* ]] ;;
+    nlohmann/*)
+      [[ $layer == overlap || $file == feeder/state/*.cpp || $file == tests/overlap/* ||
+        $file == bench/comm/*.cpp || $file == tests/comm/*.cpp ]]
+      ;;
     gtest/* | gmock/*) [[ $layer == tests ]] ;;
     benchmark/*) [[ $layer == bench ]] ;;
     tbb/* | concurrentqueue/* | readerwriterqueue/*) [[ $file == bench/peers/* ]] ;;

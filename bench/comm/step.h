@@ -1,0 +1,57 @@
+// One training step in virtual time: the exchange that trains, on a modelled link, with sleeps for
+// the computing.
+//
+// Example
+//   const bench::StepInstance instance = bench::read_instance("step.json");
+//   for (const leat::Duration time : bench::run_step(instance)) std::printf("%ld\n", time.count());
+//
+// The ranks start together. Each runs the backward of layers L to 1, then the next forward of
+// layers 1 to L; its time ends with the forward of layer L.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "leat/comm/gradient_exchange.h"
+#include "leat/csp/clock.h"
+
+namespace bench {
+
+/// What one rank computes: times of the layers, from the input.
+struct RankLayers {
+  std::vector<leat::Duration> backward;
+  std::vector<leat::Duration> forward;
+};
+
+/// A step to be simulated. A value.
+struct StepInstance {
+  std::vector<RankLayers> ranks;
+  std::vector<std::size_t> bytes;  ///< of the layers' gradients, from the input
+  leat::Duration alpha = leat::Duration::zero();
+  double bandwidth = 0;  ///< bytes per second, more than 0
+  leat::Duration delta = leat::Duration::zero();
+  leat::comm::ExchangeOptions options;
+};
+
+/// The instance in the JSON file `path` ("-": the standard input):
+///
+///   {"ranks": [{"b": [ns, ...], "f": [ns, ...]}, ...], "bytes": [...], "alpha": ns,
+///    "bandwidth": bytes/s, "delta": ns, "partition_bytes": ..., "credit_bytes": ...,
+///    "policy": "fifo" | "priority" | "bucketed", "synchronous": false, "bucket_bytes": [...]}
+///
+/// Layers are from the input. ranks, bytes and bandwidth have to be there; what else is missing is
+/// 0, or as in ExchangeOptions. Gradients are of float32 if all sizes are multiples of 4, else of
+/// elements of one byte. Times are rounded to whole nanoseconds. Fields of other names are
+/// ignored; `ignored` gets them. Throws std::runtime_error, which names the file and the field.
+[[nodiscard]] StepInstance read_instance(const std::string& path,
+                                         std::vector<std::string>* ignored = nullptr);
+/// As read_instance(), from the text itself. Errors name `path`.
+[[nodiscard]] StepInstance parse_instance(const std::string& text, const std::string& path,
+                                          std::vector<std::string>* ignored = nullptr);
+
+/// Runs the step on a VirtualClock and returns each rank's time. Called on a plain thread.
+[[nodiscard]] std::vector<leat::Duration> run_step(const StepInstance& instance);
+
+}  // namespace bench
