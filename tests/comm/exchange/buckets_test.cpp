@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <stdexcept>
 #include <vector>
@@ -17,18 +19,22 @@ using Buckets = std::vector<std::vector<std::size_t>>;
 constexpr DType kF32 = DType::kFloat32;
 constexpr DType kF64 = DType::kFloat64;
 
-TEST(Buckets, ABucketIsClosedOnceItHasItsLimit) {  // torch: test_single_limit_single_dtype
-  EXPECT_EQ(
-      assign_buckets(std::vector<std::size_t>{400, 800, 400, 200},
-                     std::vector<DType>{kF32, kF32, kF32, kF32}, std::vector<std::size_t>{400}),
-      (Buckets{{0}, {1}, {2}, {3}}));
-}
-
-TEST(Buckets, EachDtypeHasAnOpenBucketOfItsOwn) {  // torch: test_single_limit_multi_dtype
-  EXPECT_EQ(assign_buckets(std::vector<std::size_t>{200, 200, 200, 200, 200, 200},
-                           std::vector<DType>{kF32, kF64, kF32, kF64, kF32, kF64},
-                           std::vector<std::size_t>{400}),
-            (Buckets{{0, 2}, {1, 3}, {4}, {5}}));
+// PyTorch's own cases.
+TEST(Buckets, TensorsAreAssignedAsByDdp) {
+  std::ifstream file("tests/comm/data/workloads.json");
+  const nlohmann::json cases = nlohmann::json::parse(file).at("ddp_bucket_cases");
+  ASSERT_EQ(cases.size(), 2U);
+  for (const auto& one : cases) {
+    std::vector<std::size_t> sizes;
+    std::vector<DType> dtypes;
+    for (const auto& tensor : one.at("tensors")) {
+      dtypes.push_back(tensor.at(0) == "f32" ? kF32 : kF64);
+      sizes.push_back(tensor.at(1).get<std::size_t>() * gpu::size_of(dtypes.back()));
+    }
+    EXPECT_EQ(assign_buckets(sizes, dtypes, one.at("limits_bytes").get<std::vector<std::size_t>>()),
+              one.at("buckets").get<Buckets>())
+        << one.at("name");
+  }
 }
 
 TEST(Buckets, LimitsAdvanceForEachDtypeAndTheLastRepeats) {
