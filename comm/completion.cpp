@@ -75,7 +75,7 @@ void CompletionState::throw_if_failed() const {
   if (failure_ != nullptr) throw_failure(transport_->world_rank(), *failure_);
 }
 
-void CompletionState::give_up() noexcept {
+void CompletionState::give_up_unended() noexcept {
   if (is_done()) return;
   const Shield shield;
   const int rank = transport_->world_rank();
@@ -92,12 +92,18 @@ void CompletionState::give_up() noexcept {
   }
 }
 
+void CompletionState::give_up() noexcept {
+  give_up_unended();
+  // By the owner, and not with the last reference to the state, which may be finished()'s: on a
+  // fiber of the world, which cannot end the world.
+  transport_ = nullptr;
+}
+
 void CompletionState::recycle() noexcept {
   std::optional<Signal> token;
   static_cast<void>(channel_.try_recv(token));
   done_.store(false, std::memory_order_relaxed);
   failure_ = nullptr;
-  transport_ = nullptr;
 }
 
 Completion& Completion::operator=(Completion&& other) noexcept {

@@ -60,7 +60,8 @@ class CompletionState {
   /// Called by the receiver of `signal`: makes sure that the operation has ended, keeps the channel
   /// ready, and throws the failure, if there is one.
   void accept(Signal signal);
-  /// Gives the operation up, if it has not ended, and waits until its memory is free.
+  /// Called by the owner at last: gives the operation up, if it has not ended, waits until its
+  /// memory is free, and lets go of the transport.
   void give_up() noexcept;
   /// Called by the pool.
   void recycle() noexcept;
@@ -69,10 +70,11 @@ class CompletionState {
   static void finished(Operation& operation, const Failure* failure) noexcept;
   static bool help_wanted(Operation& operation) noexcept;
   void throw_if_failed() const;
+  void give_up_unended() noexcept;
 
   Operation operation_;
-  std::shared_ptr<Transport> transport_;
-  void* self_ = nullptr;  // the transport's reference
+  std::shared_ptr<Transport> transport_;  // the owner's
+  void* self_ = nullptr;                  // the transport's reference
   const Channel<Signal> channel_{1, "comm operation"};
   const Failure* failure_ = nullptr;  // before done_
   std::atomic<bool> done_{false};

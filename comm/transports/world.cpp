@@ -39,7 +39,14 @@ std::shared_ptr<SchedulerCore> virtual_scheduler() {
 
 }  // namespace
 
-World::LateOperation::LateOperation(const Operation& one) noexcept : operation(one) {
+// What is the transport's own may change meanwhile, and is left out.
+World::LateOperation::LateOperation(const Operation& one) noexcept
+    : operation{.signature = one.signature,
+                .peer = one.peer,
+                .samples = one.samples,
+                .rank = one.rank,
+                .context = one.context,
+                .began = one.began} {
   if (one.label == nullptr) return;
   std::strncpy(label.data(), one.label, label.size() - 1);
   operation.label = label.data();

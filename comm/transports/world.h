@@ -126,7 +126,7 @@ class World : public std::enable_shared_from_this<World> {
   void end() noexcept;
 
  private:
-  /// A copy of an operation, with its label.
+  /// A copy of what is constant in an operation, with its label.
   struct LateOperation {
     explicit LateOperation(const Operation& one) noexcept;
     LateOperation(const LateOperation&) = delete;
