@@ -15,6 +15,7 @@
 #include "leat/feeder/trace.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/stream.h"
+#include "leat/gpu/trace_writer.h"
 
 namespace leat::feeder {
 
@@ -70,9 +71,8 @@ class DeviceTrace {
     if (occupancies_.size() < occupancies_.capacity()) occupancies_.push_back(now);
   }
 
-  /// Appends the trace's events to `out`, each a line that ends with a comma. Times count from
-  /// `origin`.
-  void write(std::string& out, TimePoint origin) const;
+  /// Adds the trace's events to `out`. Times count from `origin`.
+  void write(gpu::TraceWriter& out, TimePoint origin) const;
   [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
   /// Returns whether next() has never been called.
   [[nodiscard]] bool is_unused() const noexcept {

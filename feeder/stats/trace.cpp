@@ -1,18 +1,13 @@
 #include "leat/feeder/trace.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstdarg>
-#include <cstdio>
-#include <fstream>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
-#include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/stats/device_trace.h"
+#include "leat/gpu/trace_writer.h"
 
 namespace leat::feeder {
 namespace {
@@ -32,51 +27,14 @@ constexpr std::size_t kTracksOfRank = 10'000;
 constexpr std::size_t kCopies = 1;
 constexpr std::size_t kCompute = 2;
 
-[[gnu::format(printf, 2, 3)]] void add(std::string& out, const char* format, ...) {
-  std::array<char, 512> line{};
-  std::va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(line.data(), line.size(), format, arguments);
-  va_end(arguments);
-  out += line.data();
-}
+using Track = gpu::TraceWriter::Track;
 
-double microseconds(Duration time) {
-  return std::chrono::duration<double, std::micro>(time).count();
-}
-
-struct Track {
-  std::size_t process;
-  std::size_t thread;
-};
-
-void add_name(std::string& out, const char* what, const Track& track, const std::string& name) {
-  add(out,
-      R"({"ph":"M","name":"%s","pid":%zu,"tid":%zu,"args":{"name":"%s"}},)"
-      "\n",
-      what, track.process, track.thread, name.c_str());
-}
-
-void add_span(std::string& out, const char* name, const Track& track, Duration begin, Duration end,
-              const TracedBatch& of) {
-  add(out,
-      R"({"ph":"X","name":"%s %llu","cat":"leat","pid":%zu,"tid":%zu,"ts":%.3f,"dur":%.3f,)"
-      R"("args":{"epoch":%llu,"batch":%llu,"samples":%zu,"bytes":%zu}},)"
-      "\n",
-      name, static_cast<unsigned long long>(of.batch.index), track.process, track.thread,
-      microseconds(begin), microseconds(std::max(end - begin, Duration::zero())),
-      static_cast<unsigned long long>(of.batch.epoch),
-      static_cast<unsigned long long>(of.batch.index), of.batch.samples, of.bytes);
-}
-
-// Appends a part of an arrow. The arrow begins ("s"), continues ("t") or ends ("f") at the span on
-// that track at that time: `phase`.
-void add_arrow(std::string& out, const char* phase, std::size_t id, const Track& track,
-               Duration at) {
-  add(out,
-      R"({"ph":"%s","name":"batch","cat":"leat","id":%zu,"pid":%zu,"tid":%zu,"ts":%.3f,"bp":"e"},)"
-      "\n",
-      phase, id, track.process, track.thread, microseconds(at));
+void add_span(gpu::TraceWriter& out, const char* name, const Track& track, Duration begin,
+              Duration end, const TracedBatch& of) {
+  const std::string index = std::to_string(of.batch.index);
+  out.span(std::string(name) + ' ' + index, track, begin, end,
+           "\"epoch\":" + std::to_string(of.batch.epoch) + ",\"batch\":" + index + ",\"samples\":" +
+               std::to_string(of.batch.samples) + ",\"bytes\":" + std::to_string(of.bytes));
 }
 
 }  // namespace
@@ -107,26 +65,17 @@ std::shared_ptr<DeviceTrace> Trace::make(const gpu::Stream& copies, const LocalR
 
 std::string Trace::json() const {
   const std::scoped_lock lock(mutex_);
-  std::string events;
+  gpu::TraceWriter events;
   std::optional<TimePoint> origin;
   for (const auto& device : devices_) {
     origin = origin.has_value() ? std::min(*origin, device->origin()) : device->origin();
   }
-  if (origin.has_value()) add_name(events, "process_name", {kHost, 0}, "host");
+  if (origin.has_value()) events.name_process(kHost, "host");
   for (const auto& device : devices_) device->write(events, *origin);
-  if (!events.empty()) events.erase(events.size() - 2, 1);  // the last comma
-  return R"({"displayTimeUnit":"ms","traceEvents":[)"
-         "\n" +
-         events + "]}\n";
+  return events.json();
 }
 
-void Trace::save(const std::filesystem::path& file) const {
-  const std::string text = json();
-  std::ofstream out(file, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  if (!out) throw Error("leat: cannot write the trace to " + file.string());
-}
+void Trace::save(const std::filesystem::path& file) const { gpu::save_trace(json(), file); }
 
 TracedBatch::TracedBatch(const gpu::Device& device, std::size_t which)
     : number(which),
@@ -158,7 +107,7 @@ TracedBatch* DeviceTrace::next() noexcept {
   return batches_[number - skip_].get();
 }
 
-void DeviceTrace::write(std::string& out, TimePoint origin) const {
+void DeviceTrace::write(gpu::TraceWriter& out, TimePoint origin) const {
   const std::scoped_lock lock(mutex_);
   const std::size_t device = kFirstDevice + rank_;
   const std::size_t first_track = kFirstRank + rank_ * kTracksOfRank;
@@ -171,11 +120,11 @@ void DeviceTrace::write(std::string& out, TimePoint origin) const {
   const auto of_event = [&](const gpu::Event& event) {
     return since(anchored_) + elapsed(anchor_, event);
   };
-  add_name(out, "process_name", {device, 0}, rank + ": " + name_);
-  add_name(out, "thread_name", copies, "copies");
-  add_name(out, "thread_name", compute, "work on batches");
-  add_name(out, "thread_name", copier, rank + ": copier waits for a device slot");
-  add_name(out, "thread_name", consumer, rank + ": consumer waits for a batch");
+  out.name_process(device, rank + ": " + name_);
+  out.name_track(copies, "copies");
+  out.name_track(compute, "work on batches");
+  out.name_track(copier, rank + ": copier waits for a device slot");
+  out.name_track(consumer, rank + ": consumer waits for a batch");
 
   std::vector<bool> readers;
   std::vector<bool> slots;
@@ -199,11 +148,11 @@ void DeviceTrace::write(std::string& out, TimePoint origin) const {
     const std::size_t id = kMostBatches * rank_ + one->number;
     const Track reader{kHost, kFirstReader + one->reader};
     if (first_use(readers, one->reader)) {
-      add_name(out, "thread_name", reader, "reader " + std::to_string(one->reader));
+      out.name_track(reader, "reader " + std::to_string(one->reader));
     }
     add_span(out, "read", reader, since(one->read.begin), since(one->read.end), *one);
     if (copied == Duration::max()) continue;
-    add_arrow(out, "s", id, reader, since(one->read.begin));
+    out.arrow('s', "batch", id, reader, since(one->read.begin));
     if (one->wait_for_slot.end > one->wait_for_slot.begin) {
       add_span(out, "wait", copier, since(one->wait_for_slot.begin), since(one->wait_for_slot.end),
                *one);
@@ -211,7 +160,7 @@ void DeviceTrace::write(std::string& out, TimePoint origin) const {
     const Duration copy_begin = of_event(one->copy_begin);
     add_span(out, "copy", copies, copy_begin, copied, *one);
     const bool is_used = one->is_released && one->use_end.is_done();
-    add_arrow(out, is_used ? "t" : "f", id, copies, copy_begin);
+    out.arrow(is_used ? 't' : 'f', "batch", id, copies, copy_begin);
     if (one->is_leased && one->wait_for_batch.end > one->wait_for_batch.begin) {
       add_span(out, "wait", consumer, since(one->wait_for_batch.begin),
                since(one->wait_for_batch.end), *one);
@@ -219,7 +168,7 @@ void DeviceTrace::write(std::string& out, TimePoint origin) const {
     if (one->has_ended) {
       const Track slot{kHost, first_track + 1 + one->slot};
       if (first_use(slots, one->slot)) {
-        add_name(out, "thread_name", slot, rank + ": device slot " + std::to_string(one->slot));
+        out.name_track(slot, rank + ": device slot " + std::to_string(one->slot));
       }
       add_span(out, "lease", slot, since(one->lease.begin), since(one->lease.end), *one);
     }
@@ -229,14 +178,13 @@ void DeviceTrace::write(std::string& out, TimePoint origin) const {
     const Duration begin = std::min(std::max(of_event(one->use_begin), used_until), end);
     used_until = std::max(used_until, end);  // leases may be released in another order
     add_span(out, "use", compute, begin, end, *one);
-    add_arrow(out, "f", id, compute, begin);
+    out.arrow('f', "batch", id, compute, begin);
   }
   for (const Occupancy& one : occupancies_) {
-    add(out,
-        R"({"ph":"C","name":"%s slots","pid":%zu,"ts":%.3f,)"
-        R"("args":{"filled":%zu,"ready":%zu,"free on device":%zu}},)"
-        "\n",
-        rank.c_str(), kHost, microseconds(since(one.at)), one.filled, one.ready, one.free_device);
+    out.counter(rank + " slots", kHost, since(one.at),
+                "\"filled\":" + std::to_string(one.filled) +
+                    ",\"ready\":" + std::to_string(one.ready) +
+                    ",\"free on device\":" + std::to_string(one.free_device));
   }
 }
 
