@@ -1,0 +1,58 @@
+// What ranks say to each other through MPI.
+//
+//   rank r                                      rank o
+//   ------                                      ------
+//   begin ── kCall: signature, small data ────► stored until rank o begins, too
+//         ◄──────────────── kCall ─────────────
+//   (all n-1 signatures are here and equal: small operations end)
+//   larger ones, block by block, from memory to memory, on tags that kCall named:
+//         ── tag:     r's part of chunk o ────► scratch; summed from rank 0 up into `out`
+//         ◄─ tag + 1: the sum of chunk o ─────
+//
+//   send  ── kSend: key, small data ──────────► stored until the recv of that key
+//         ── tag: larger data ────────────────► `out`
+//         ◄──────────────── kTaken ─────────── the recv has the data
+//
+//   any   ── kNotices, kLeave, kFail, kGoodbye ─► any
+//
+// Headers travel on one tag, so those of two ranks arrive in the order in which they were sent.
+// A communicator is a 64-bit name in each header, not a communicator of MPI.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "leat/comm/transports/operation.h"
+
+namespace leat::comm::mpi {
+
+enum class MessageKind : std::uint8_t {
+  kCall,     // a collective begins
+  kSend,     // a send begins; value: its id on the sender
+  kTaken,    // the recv of the send `value` has its data
+  kNotices,  // Notice values
+  kLeave,    // the sender has left the communicator
+  kFail,     // the sender's world has failed; failure_text() is inline
+  kGoodbye,  // the sender's process ends
+};
+
+/// The head of each message. Data of `bytes` bytes follows. A trivial value.
+struct Header {
+  MessageKind kind = MessageKind::kCall;
+  bool is_absent = false;    // kCall: adds nothing to the sum. kFail: is a mismatch
+  std::uint16_t unused = 0;  // no byte is without a value
+  std::uint32_t bytes = 0;
+  std::int32_t tag = 0;  // of larger data. kFail: the rank that is to blame
+  std::int32_t unused_too = 0;
+  std::uint64_t context = 0;
+  Signature signature;
+  std::uint64_t value = 0;  // kCall: samples. kSend, kTaken: the send's id
+};
+static_assert(sizeof(Header) == 64);
+
+/// Data of at most so many bytes travels with the header: a message is then one that OpenMPI's
+/// shared memory and TCP transports send at once (eager limits of 4,096 bytes and more).
+inline constexpr std::size_t kInlineBytes = 3840;
+inline constexpr std::size_t kMessageBytes = sizeof(Header) + kInlineBytes;
+
+}  // namespace leat::comm::mpi

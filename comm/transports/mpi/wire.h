@@ -1,0 +1,132 @@
+// The calls of MPI: headers of any rank, in order, and transfers of memory.
+//
+// Always true:
+//  - One thread makes all calls, the constructor included.
+//  - Receives of headers are posted in a ring, and their messages are taken in the order of the
+//    ring. MPI matches in the order of posting, so the headers of one rank keep their order.
+//  - Of one (rank, tag, direction) there is one transfer at a time if transfers have more bytes
+//    than a message carries, since the messages of a transfer follow one another.
+//
+// Errors: every function throws leat::Error if MPI reports one.
+#pragma once
+
+#include <mpi.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "leat/comm/transports/mpi/message.h"
+#include "leat/comm/transports/world.h"
+
+namespace leat::comm::mpi {
+
+struct Transfer;
+
+/// Who is told that a transfer has ended.
+class TransferOwner {
+ public:
+  virtual void transferred(const Transfer& transfer) = 0;
+
+ protected:
+  ~TransferOwner() = default;
+};
+
+/// The way of a piece of memory to or from another rank. A value.
+struct Transfer {
+  int peer = 0;  // in MPI's world
+  int tag = 0;
+  bool sends = false;
+  bool waits_for_receiver = false;  // a send: is not buffered, even if it is small
+  std::byte* memory = nullptr;      // what is left
+  std::uint64_t bytes = 0;
+  TransferOwner* owner = nullptr;
+  // The owner's.
+  int stage = 0;
+  int rank = 0;
+  std::uint64_t item = 0;
+};
+
+/// A header that arrived. Valid until the next receive().
+struct Message {
+  int from = 0;  // in MPI's world
+  const Header* header = nullptr;
+  const std::byte* data = nullptr;
+};
+
+/// This process's end of MPI.
+class Wire {
+ public:
+  /// Initialises MPI, if the program has not, and makes a communicator of Leat's own. Waits for
+  /// the other ranks, at most about until the deadline.
+  explicit Wire(const OpenOptions& options);
+  Wire(const Wire&) = delete;
+  Wire& operator=(const Wire&) = delete;
+  /// Makes no call: after a failure none may be made.
+  ~Wire() = default;
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+  /// Whether Leat initialised MPI, and so finalises it.
+  [[nodiscard]] bool owns_mpi() const noexcept { return owns_mpi_; }
+
+  /// Sends a header with header.bytes bytes of `data`, which are copied.
+  void send(int to, const Header& header, const void* data = nullptr);
+  /// The next header: false if none is here.
+  [[nodiscard]] bool receive(Message& message);
+  /// Two tags for an operation's transfers from this rank.
+  [[nodiscard]] int next_tags() noexcept;
+  /// Begins a transfer.
+  void start(const Transfer& transfer);
+  /// Carries transfers and sends on, and tells the owners of those that have ended. Returns whether
+  /// any has.
+  bool poll();
+  /// Whether nothing is under way that this rank has begun.
+  [[nodiscard]] bool is_idle() const noexcept { return transfers_.empty() && sending_.empty(); }
+  /// Whether headers are being sent.
+  [[nodiscard]] bool sends_headers() const noexcept { return !sending_.empty(); }
+  /// Carries on headers that are being sent, alone.
+  void poll_headers();
+  /// No more headers are received, and MPI is finalised if Leat initialised it.
+  void close();
+  /// The most bytes of a message of a transfer.
+  [[nodiscard]] std::uint64_t message_bytes() const noexcept { return message_bytes_; }
+
+ private:
+  struct Sent {
+    alignas(16) std::array<std::byte, kMessageBytes> bytes;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  using Received = std::array<std::byte, kMessageBytes>;
+  static constexpr int kRing = 16;
+
+  void initialize();
+  void duplicate(Duration deadline);
+  void post(Transfer& transfer, MPI_Request& request) const;
+
+  bool owns_mpi_ = false;
+  int rank_ = 0;
+  int size_ = 0;
+  int tags_ = 0;
+  int last_tag_ = 0;
+  std::uint64_t message_bytes_;
+  MPI_Comm communicator_ = MPI_COMM_NULL;
+
+  std::unique_ptr<std::array<Received, kRing>> ring_;
+  std::array<MPI_Request, kRing> receiving_ = {};
+  int next_ = 0;
+  bool taken_ = false;  // the message before next_ was handed out
+
+  std::vector<std::unique_ptr<Sent>> sending_;
+  std::vector<std::unique_ptr<Sent>> unused_;
+
+  // Of the same length.
+  std::vector<Transfer> transfers_;
+  std::vector<MPI_Request> requests_;
+  std::vector<int> indices_;
+  std::vector<Transfer> ended_;
+};
+
+}  // namespace leat::comm::mpi
