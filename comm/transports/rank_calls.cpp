@@ -1,9 +1,19 @@
 #include "leat/comm/transports/rank_calls.h"
 
+#include <chrono>
 #include <cstddef>
 #include <utility>
 
 namespace leat::comm {
+namespace {
+
+std::string in_words(Duration length) {
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(length).count();
+  return milliseconds < 10'000 ? std::to_string(milliseconds) + " ms"
+                               : std::to_string(milliseconds / 1'000) + " s";
+}
+
+}  // namespace
 
 std::string describe_ranks(std::span<const int> ranks) {
   std::vector<std::string> parts;
@@ -57,6 +67,19 @@ Failure mismatch(const Operation& operation, int blamed, std::span<const RankCal
           .what = "the ranks' calls do not fit together: " + describe(calls) +
                   "; all ranks of a communicator call the same operations in the same order, until "
                   "they end it"};
+}
+
+Failure late_operation(const Operation& operation, int peer, std::span<const int> missing,
+                       Duration deadline) {
+  std::string what =
+      "rank " + std::to_string(operation.rank) + " called " + describe(operation, peer);
+  what += missing.empty() ? ", which takes" : ", and waits for " + describe_ranks(missing);
+  what += " longer than the deadline of " + in_words(deadline) +
+          "; see where the ranks are, or raise OpenOptions::deadline";
+  return {.peer = missing.empty() ? -1 : missing.front(),
+          .operation = to_string(operation.signature),
+          .tensor = operation.label != nullptr ? operation.label : "",
+          .what = std::move(what)};
 }
 
 }  // namespace leat::comm

@@ -9,6 +9,7 @@
 
 #include "leat/comm/error.h"
 #include "leat/comm/transports/operation.h"
+#include "leat/csp/clock.h"
 
 namespace leat::comm {
 
@@ -28,5 +29,9 @@ struct RankCall {
 /// The failure of ranks whose calls do not fit to `operation`; `blamed` is as Failure::peer.
 [[nodiscard]] Failure mismatch(const Operation& operation, int blamed,
                                std::span<const RankCall> calls);
+/// The failure of an operation that has not ended by the deadline. `peer` is as above; `missing`
+/// are the ranks that have not called it, as open() counts; none: all have.
+[[nodiscard]] Failure late_operation(const Operation& operation, int peer,
+                                     std::span<const int> missing, Duration deadline);
 
 }  // namespace leat::comm

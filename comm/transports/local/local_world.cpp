@@ -17,12 +17,6 @@ namespace {
 
 bool is_message(const Operation& operation) noexcept { return operation.peer >= 0; }
 
-std::string in_words(Duration length) {
-  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(length).count();
-  return milliseconds < 10'000 ? std::to_string(milliseconds) + " ms"
-                               : std::to_string(milliseconds / 1'000) + " s";
-}
-
 }  // namespace
 
 LocalWorld::LocalWorld(int ranks, const OpenOptions& options)
@@ -336,15 +330,7 @@ Failure LocalWorld::late(const Operation& operation) {
       }
     }
   }
-  std::string what =
-      "rank " + std::to_string(operation.rank) + " called " + describe(operation, peer);
-  what += missing.empty() ? ", which takes" : ", and waits for " + describe_ranks(missing);
-  what += " longer than the deadline of " + in_words(options().deadline) +
-          "; see where the ranks are, or raise OpenOptions::deadline";
-  return {.peer = missing.empty() ? -1 : missing.front(),
-          .operation = to_string(operation.signature),
-          .tensor = operation.label != nullptr ? operation.label : "",
-          .what = std::move(what)};
+  return late_operation(operation, peer, missing, options().deadline);
 }
 
 }  // namespace leat::comm

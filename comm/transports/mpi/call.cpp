@@ -99,8 +99,9 @@ void Call::received(int from, const Header& header, const std::byte* data) {
 }
 
 void Call::check_left(int from) {
-  if (operation_ == nullptr || is_here(from)) return;
-  group_.fail_left(*operation_, from);
+  if (operation_ != nullptr && !peer(from).is_here) {
+    group_.fail_collective(*this, *operation_, from);
+  }
 }
 
 // Tells all ranks what this one calls, with its data if that is little.
@@ -150,7 +151,7 @@ void Call::prepare() {
 // Both ranks have begun: are they doing the same? Then data may go.
 void Call::agree(int rank) {
   const Signature& other = peer(rank).header.signature;
-  if (other != signature_) group_.fail_mismatch(*operation_, rank, other);
+  if (other != signature_) group_.fail_collective(*this, *operation_, rank);
   if (is_small_) return;
   switch (signature_.kind) {
     case OperationKind::kAllGather: {

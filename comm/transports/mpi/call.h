@@ -49,9 +49,10 @@ class Call final : public TransferOwner {
   void check_left(int from);
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-  [[nodiscard]] bool has_begun() const noexcept { return operation_ != nullptr; }
-  [[nodiscard]] bool is_here(int rank) const noexcept {
-    return peers_[static_cast<std::size_t>(rank)].is_here;
+  /// What another rank has called; null: nothing yet.
+  [[nodiscard]] const Signature* signature_of(int rank) const noexcept {
+    const Peer& one = peers_[static_cast<std::size_t>(rank)];
+    return one.is_here ? &one.header.signature : nullptr;
   }
 
  private:

@@ -283,8 +283,8 @@ bool Engine::take_inbox() {
   for (const auto& one : taken_.questions) {
     const auto group = groups_.find(one->operation.context);
     if (group != groups_.end()) {
-      const int rank = group->second->missing(one->operation);
-      one->missing = rank < 0 ? -1 : group->second->world_rank(rank);
+      one->missing = group->second->missing(one->operation);
+      if (one->operation.peer >= 0) one->peer = group->second->world_rank(one->operation.peer);
     }
     one->answered.notify();
   }

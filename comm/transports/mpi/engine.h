@@ -47,7 +47,8 @@ struct Stopped {};
 /// What the watchdog asks about an operation that is late.
 struct Question {
   Operation operation;
-  int missing = -1;  // a rank of MPI's world
+  std::vector<int> missing;  // ranks of MPI's world
+  int peer = -1;             // of a send or recv, in MPI's world
   Notification answered;
 };
 

@@ -1,11 +1,13 @@
 #include "leat/comm/transports/mpi/group.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <iterator>
 #include <string>
 #include <utility>
 
+#include "leat/comm/transports/rank_calls.h"
 #include "leat/comm/transports/mpi/engine.h"
 
 namespace leat::comm::mpi {
@@ -82,7 +84,7 @@ void Group::begin_send(Operation& operation) {
                 .signature = operation.signature,
                 .value = ++last_id_};
   if (to == rank_) return offered(rank_, header, nullptr, &operation);
-  if (has_left(to)) fail_left(operation, to);
+  if (has_left(to)) fail_message(operation, nullptr);
   const std::uint64_t bytes =
       operation.signature.count * gpu::size_of(operation.signature.dtype);
   const bool is_small = bytes <= kInlineBytes;
@@ -111,7 +113,7 @@ void Group::begin_recv(Operation& operation) {
            one.header.signature.number == operation.signature.number;
   });
   if (found == offers_.end()) {
-    if (has_left(operation.peer)) fail_left(operation, operation.peer);
+    if (has_left(operation.peer)) fail_message(operation, nullptr);
     recvs_.push_back(&operation);
     return;
   }
@@ -141,7 +143,7 @@ void Group::match(Operation& recv, int from, const Header& header, const std::by
                   Operation* own) {
   const Signature& sent = header.signature;
   if (sent.count != recv.signature.count || sent.dtype != recv.signature.dtype) {
-    fail_mismatch(recv, from, sent);
+    fail_message(recv, &sent);
   }
   const std::uint64_t bytes = sent.count * gpu::size_of(sent.dtype);
   if (own != nullptr) {
@@ -211,7 +213,7 @@ void Group::deliver(std::span<const Notice> notices) {
     unheard_.insert(unheard_.end(), notices.begin(), notices.end());
     return;
   }
-  for (const Notice& one : notices) static_cast<void>(listener_->try_send(one));
+  for (Notice one : notices) static_cast<void>(listener_->try_send(std::move(one)));
 }
 
 void Group::listen(const Channel<Notice>& notices) {
@@ -242,49 +244,62 @@ void Group::left(int rank) {
   ++left_count_;
   for (const auto& one : calls_) one->check_left(rank);
   for (const Operation* const one : recvs_) {
-    if (one->peer == rank) fail_left(*one, rank);
+    if (one->peer == rank) fail_message(*one, nullptr);
   }
   for (const Sending& one : sends_) {
-    if (one.operation->peer == rank && !one.is_taken) fail_left(*one.operation, rank);
+    if (one.operation->peer == rank && !one.is_taken) fail_message(*one.operation, nullptr);
   }
 }
 
-int Group::missing(const Operation& operation) const noexcept {
-  if (operation.peer >= 0) return operation.peer;
+std::vector<int> Group::missing(const Operation& operation) const {
+  std::vector<int> ranks;
+  if (operation.peer >= 0) {
+    const auto is_it = [&](const Operation* one) {
+      return one->peer == operation.peer && one->signature == operation.signature;
+    };
+    const bool waits = operation.signature.kind == OperationKind::kSend
+                           ? std::any_of(sends_.begin(), sends_.end(),
+                                         [&](const Sending& one) { return is_it(one.operation); })
+                           : std::any_of(recvs_.begin(), recvs_.end(), is_it);
+    if (waits) ranks.push_back(world_rank(operation.peer));
+    return ranks;
+  }
   for (const auto& one : calls_) {
     if (one->number() != operation.signature.number) continue;
     for (int rank = 0; rank < size(); ++rank) {
-      if (rank != rank_ && !one->is_here(rank)) return rank;
+      if (rank != rank_ && one->signature_of(rank) == nullptr) ranks.push_back(world_rank(rank));
     }
   }
-  return -1;
+  return ranks;
 }
 
 // ---- failing
 
-void Group::fail_mismatch(const Operation& operation, int other_rank, const Signature& other) {
-  const std::string here = std::to_string(world_rank(rank_));
-  const std::string there = std::to_string(world_rank(other_rank));
-  const std::string tensor = operation.label != nullptr ? operation.label : "";
-  const std::string called = to_string(operation.signature);
-  engine_.fail({.is_mismatch = true,
-                .peer = world_rank(other_rank),
-                .operation = called,
-                .tensor = tensor,
-                .what = "the ranks differ: rank " + here + " called " + called +
-                        (tensor.empty() ? "" : " of tensor " + tensor) + ", rank " + there +
-                        " called " + to_string(other)});
+void Group::fail_collective(const Call& call, const Operation& operation, int blamed) {
+  std::vector<RankCall> calls;
+  for (int rank = 0; rank < size(); ++rank) {
+    std::string text = has_left(rank) ? "has left" : "nothing yet";
+    if (rank == rank_) {
+      text = describe(operation);
+    } else if (const Signature* const other = call.signature_of(rank)) {
+      text = to_string(*other);
+    }
+    calls.push_back({world_rank(rank), std::move(text)});
+  }
+  engine_.fail(mismatch(operation, world_rank(blamed), calls));
 }
 
-void Group::fail_left(const Operation& operation, int rank) {
-  const std::string called = to_string(operation.signature);
-  engine_.fail({.is_mismatch = true,
-                .peer = world_rank(rank),
-                .operation = called,
-                .tensor = operation.label != nullptr ? operation.label : "",
-                .what = "rank " + std::to_string(world_rank(rank)) +
-                        " has left the communicator, and rank " +
-                        std::to_string(world_rank(rank_)) + " waits for it in " + called});
+void Group::fail_message(const Operation& operation, const Signature* other) {
+  const int peer = world_rank(operation.peer);
+  std::array<RankCall, 2> calls = {RankCall{world_rank(rank_), describe(operation, peer)},
+                                     RankCall{peer, "has left"}};
+  if (other != nullptr) {
+    Operation there;
+    there.signature = *other;
+    calls[1].text = describe(there, world_rank(rank_));
+  }
+  if (calls[1].rank < calls[0].rank) std::swap(calls[0], calls[1]);
+  engine_.fail(mismatch(operation, peer, calls));
 }
 
 }  // namespace leat::comm::mpi

@@ -60,14 +60,12 @@ class Group final : public TransferOwner, public std::enable_shared_from_this<Gr
   }
   /// Whether nothing of this context can arrive any more, nor be sent.
   [[nodiscard]] bool is_over() const noexcept { return left_count_ == size(); }
-  /// A rank that an operation waits for, -1 if it waits for data of all.
-  [[nodiscard]] int missing(const Operation& operation) const noexcept;
+  /// The ranks of MPI's world that have not called what an operation that is late waits for.
+  [[nodiscard]] std::vector<int> missing(const Operation& operation) const;
 
   // For its operations.
   void recycle(Call& call);
-  [[noreturn]] void fail_mismatch(const Operation& operation, int other_rank,
-                                  const Signature& other);
-  [[noreturn]] void fail_left(const Operation& operation, int rank);
+  [[noreturn]] void fail_collective(const Call& call, const Operation& operation, int blamed);
 
  private:
   enum Stage { kSendData, kRecvData };
@@ -101,6 +99,8 @@ class Group final : public TransferOwner, public std::enable_shared_from_this<Gr
   void tell_taken(int from, std::uint64_t send_id);
   void finish_send(std::size_t at);
   void left(int rank);
+  /// `other`: what the peer called; null: it has left.
+  [[noreturn]] void fail_message(const Operation& operation, const Signature* other);
 
   Engine& engine_;
   const std::uint64_t context_;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include "leat/comm/transports/rank_calls.h"
 #include "leat/csp/scheduler.h"
 
 namespace leat::comm::mpi {
@@ -30,23 +30,14 @@ Failure MpiWorld::late(const Operation& operation) {
   const auto question = std::make_shared<Question>();
   question->operation = operation;
   engine_.ask(question);
-  bool is_known = false;
   {
     const OutsideWork outside;
-    is_known = question->answered.wait_until(leat::now() + kAnswer);
+    // Without an answer all ranks count as having called.
+    if (!question->answered.wait_until(leat::now() + kAnswer)) {
+      return late_operation(operation, -1, {}, options().deadline);
+    }
   }
-  const int missing = is_known ? question->missing : -1;
-  const std::string called = to_string(operation.signature);
-  const std::string here = std::to_string(engine_.rank());
-  const std::string seconds =
-      std::to_string(std::chrono::duration<double>(options().deadline).count());
-  const std::string who = missing >= 0 ? "rank " + std::to_string(missing) : "another rank";
-  return {.peer = missing,
-          .operation = called,
-          .tensor = operation.label != nullptr ? operation.label : "",
-          .what = called + " of rank " + here + " has not ended within the deadline of " + seconds +
-                  " s: " + who +
-                  " is late, stopped or dead; see what that rank does, or set a longer deadline"};
+  return late_operation(operation, question->peer, question->missing, options().deadline);
 }
 
 MpiTransport::MpiTransport(std::shared_ptr<MpiWorld> world, std::shared_ptr<Group> group)
