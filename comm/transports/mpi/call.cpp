@@ -313,8 +313,10 @@ void Call::advance() {
   }
   if (in_flight_ > 0 || summed_ < blocks(group_.rank())) return;
   Operation& operation = *operation_;
+  const bool has_all = is_small_;
   group_.recycle(*this);
-  group_.engine().complete(operation);
+  Engine& engine = group_.engine();
+  has_all ? engine.finish(operation) : engine.finish_after_headers(operation);
 }
 
 void Call::finish_small() {

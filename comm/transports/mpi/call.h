@@ -49,6 +49,7 @@ class Call final : public TransferOwner {
   void check_left(int from);
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  [[nodiscard]] bool has_begun() const noexcept { return operation_ != nullptr; }
   /// What another rank has called; null: nothing yet.
   [[nodiscard]] const Signature* signature_of(int rank) const noexcept {
     const Peer& one = peers_[static_cast<std::size_t>(rank)];

@@ -218,6 +218,7 @@ bool Engine::turn() {
   worked |= wire_->poll();
   for (Message message; wire_->receive(message); worked = true) received(message);
   finish_complete();
+  forget_groups();
   return try_end() || worked;
 }
 
@@ -277,7 +278,7 @@ bool Engine::take_inbox() {
     }
     if (one.group->is_listening()) --listeners_;
     one.group->leave();
-    if (one.group->is_over()) groups_.erase(one.group->context());
+    leaving_.push_back(one.group);
   }
   taken_.requests.clear();
   for (const auto& one : taken_.questions) {
@@ -355,19 +356,26 @@ void Engine::received(const Message& message) {
     return;
   }
   group->second->received(message.from, header, message.data);
-  if (header.kind == MessageKind::kLeave && group->second->is_over()) groups_.erase(group);
+}
+
+void Engine::finish(Operation& operation) {
+  // Until its end the operation keeps its world alive.
+  if (!serving_->take(operation)) throw Stopped{};
+  --under_way_;
+  serving_->finish(operation);
 }
 
 void Engine::finish_complete() {
-  if (complete_.empty()) return;
-  completing_.swap(complete_);
-  for (Operation* const one : completing_) {
-    // Until finish() an operation keeps its world alive.
-    if (!serving_->take(*one)) throw Stopped{};
-    --under_way_;
-    serving_->finish(*one);
-  }
-  completing_.clear();
+  for (Operation* const one : complete_) finish(*one);
+  complete_.clear();
+}
+
+void Engine::forget_groups() {
+  std::erase_if(leaving_, [&](const std::shared_ptr<Group>& one) {
+    if (!one->is_over()) return false;
+    groups_.erase(one->context());
+    return true;
+  });
 }
 
 // ---- failing

@@ -2,9 +2,9 @@
 //
 // Always true:
 //  - Fibers and threads leave what they want in inbox_, and ring. Nothing else is shared.
-//  - An operation ends only after a look at the headers that found none, later than its last data.
-//    A rank that fails tells the others before it gives memory back; so what was read from memory
-//    that was given back is not taken for a result.
+//  - An operation that got data from another rank's memory ends only after a later look at the
+//    headers that found none. A rank that fails tells the others before it gives memory back; so
+//    what was read from memory that was given back is not taken for a result.
 //  - Once stopped_, the thread makes no call of MPI any more, not even MPI_Finalize. Neither does
 //    anything else of Leat.
 //  - A process has one engine, and never destroys it: after a failure MPI still has addresses of its
@@ -87,8 +87,10 @@ class Engine {
   // ---- on MPI's thread
 
   [[nodiscard]] Wire& wire() noexcept { return *wire_; }
-  /// `operation` has its data. It ends in this turn, unless the world has failed.
-  void complete(Operation& operation) { complete_.push_back(&operation); }
+  /// `operation` has its data, which came with headers. It ends.
+  void finish(Operation& operation);
+  /// As finish(), but data came from another rank's memory: it ends after the look at headers.
+  void finish_after_headers(Operation& operation) { complete_.push_back(&operation); }
   [[noreturn]] void fail(Failure failure, bool tell = true);
 
  private:
@@ -133,6 +135,7 @@ class Engine {
   void know(Group& group);
   void received(const Message& message);
   void finish_complete();
+  void forget_groups();
   void tell_failure(const Failure& failure) noexcept;
   void halt(const Failure& failure, bool tell) noexcept;
   [[nodiscard]] bool try_end();
@@ -158,8 +161,8 @@ class Engine {
   Inbox taken_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Group>> groups_;
   std::unordered_map<std::uint64_t, std::vector<Early>> early_;
+  std::vector<std::shared_ptr<Group>> leaving_;  // left, but not yet by all
   std::vector<Operation*> complete_;
-  std::vector<Operation*> completing_;
   std::vector<Notice> batch_;
   std::uint64_t under_way_ = 0;
   int listeners_ = 0;

@@ -28,10 +28,15 @@ int Group::rank_of(int world_rank) const noexcept {
   return found == members_.end() ? -1 : static_cast<int>(found - members_.begin());
 }
 
-Call& Group::call(std::uint64_t number) {
+Call* Group::find_call(std::uint64_t number) const noexcept {
   for (const auto& one : calls_) {
-    if (one->number() == number) return *one;
+    if (one->number() == number) return one.get();
   }
+  return nullptr;
+}
+
+Call& Group::call(std::uint64_t number) {
+  if (Call* const one = find_call(number)) return *one;
   if (unused_.empty()) unused_.push_back(std::make_unique<Call>(*this));
   calls_.push_back(std::move(unused_.back()));
   unused_.pop_back();
@@ -59,7 +64,10 @@ void Group::received(int from_world, const Header& header, const std::byte* data
   const int from = rank_of(from_world);
   switch (header.kind) {
     case MessageKind::kCall:
-      if (!has_left(rank_)) call(header.signature.number).received(from, header, data);
+      // After this rank has left, it begins no other call; the sender finds that out.
+      if (!has_left(rank_) || find_call(header.signature.number) != nullptr) {
+        call(header.signature.number).received(from, header, data);
+      }
       break;
     case MessageKind::kSend: offered(from, header, data, nullptr); break;
     case MessageKind::kTaken: taken(header.value); break;
@@ -148,14 +156,14 @@ void Group::match(Operation& recv, int from, const Header& header, const std::by
   const std::uint64_t bytes = sent.count * gpu::size_of(sent.dtype);
   if (own != nullptr) {
     if (bytes > 0) std::memmove(recv.out, own->in, bytes);
-    engine_.complete(*own);
-    engine_.complete(recv);
+    engine_.finish(*own);
+    engine_.finish(recv);
     return;
   }
   if (bytes <= kInlineBytes) {
     if (bytes > 0) std::memcpy(recv.out, data, bytes);
     tell_taken(from, header.value);
-    engine_.complete(recv);
+    engine_.finish(recv);
     return;
   }
   receives_.push_back({.operation = &recv, .id = ++last_id_, .send_id = header.value});
@@ -188,7 +196,7 @@ void Group::transferred(const Transfer& transfer) {
   const Receiving done = *received;
   receives_.erase(received);
   tell_taken(transfer.rank, done.send_id);
-  engine_.complete(*done.operation);
+  engine_.finish_after_headers(*done.operation);
 }
 
 void Group::taken(std::uint64_t id) {
@@ -203,7 +211,7 @@ void Group::finish_send(std::size_t at) {
   const Sending send = sends_[at];
   if (!send.is_sent || !send.is_taken) return;
   sends_.erase(sends_.begin() + static_cast<std::ptrdiff_t>(at));
-  engine_.complete(*send.operation);
+  engine_.finish(*send.operation);
 }
 
 // ---- notices
@@ -228,6 +236,7 @@ void Group::leave() {
   left_[static_cast<std::size_t>(rank_)] = 1;
   ++left_count_;
   listener_.reset();
+  std::erase_if(calls_, [](const auto& one) { return !one->has_begun(); });
   for (int rank = 0; rank < size(); ++rank) {
     if (rank == rank_) continue;
     wire().send(world_rank(rank), {.kind = MessageKind::kLeave, .context = context_});
@@ -264,11 +273,9 @@ std::vector<int> Group::missing(const Operation& operation) const {
     if (waits) ranks.push_back(world_rank(operation.peer));
     return ranks;
   }
-  for (const auto& one : calls_) {
-    if (one->number() != operation.signature.number) continue;
-    for (int rank = 0; rank < size(); ++rank) {
-      if (rank != rank_ && one->signature_of(rank) == nullptr) ranks.push_back(world_rank(rank));
-    }
+  const Call* const call = find_call(operation.signature.number);
+  for (int rank = 0; call != nullptr && rank < size(); ++rank) {
+    if (rank != rank_ && call->signature_of(rank) == nullptr) ranks.push_back(world_rank(rank));
   }
   return ranks;
 }

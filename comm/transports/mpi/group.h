@@ -58,8 +58,11 @@ class Group final : public TransferOwner, public std::enable_shared_from_this<Gr
   [[nodiscard]] bool has_left(int rank) const noexcept {
     return left_[static_cast<std::size_t>(rank)] != 0;
   }
-  /// Whether nothing of this context can arrive any more, nor be sent.
-  [[nodiscard]] bool is_over() const noexcept { return left_count_ == size(); }
+  /// Whether all ranks have left, and nothing is under way.
+  [[nodiscard]] bool is_over() const noexcept {
+    return left_count_ == size() && calls_.empty() && sends_.empty() && receives_.empty() &&
+           recvs_.empty();
+  }
   /// The ranks of MPI's world that have not called what an operation that is late waits for.
   [[nodiscard]] std::vector<int> missing(const Operation& operation) const;
 
@@ -89,6 +92,7 @@ class Group final : public TransferOwner, public std::enable_shared_from_this<Gr
   };
 
   [[nodiscard]] int rank_of(int world_rank) const noexcept;
+  [[nodiscard]] Call* find_call(std::uint64_t number) const noexcept;
   [[nodiscard]] Call& call(std::uint64_t number);
   void begin_send(Operation& operation);
   void begin_recv(Operation& operation);
