@@ -91,8 +91,8 @@ class Call final : public TransferOwner {
   [[nodiscard]] std::uint64_t blocks(int rank) const noexcept;
   [[nodiscard]] std::byte* scratch(int rank, std::uint64_t block) const noexcept;
   /// Where the block is in the whole vector: its first byte, and its bytes.
-  [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> block_at(int rank,
-                                                                 std::uint64_t block) const noexcept;
+  [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> block_at(
+      int rank, std::uint64_t block) const noexcept;
 
   void announce();
   void prepare();

@@ -7,7 +7,8 @@
 //    what was read from memory that was given back is not taken for a result.
 //  - Once stopped_, the thread makes no call of MPI any more, not even MPI_Finalize. Neither does
 //    anything else of Leat.
-//  - A process has one engine, and never destroys it: after a failure MPI still has addresses of its
+//  - A process has one engine, and never destroys it: after a failure MPI still has addresses of
+//  its
 //    memory.
 //
 // What the thread does when there is nothing to do: it looks at once, then gives the CPU away

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "leat/comm/transports/rank_calls.h"
 #include "leat/comm/transports/mpi/engine.h"
+#include "leat/comm/transports/rank_calls.h"
 
 namespace leat::comm::mpi {
 
@@ -93,8 +93,7 @@ void Group::begin_send(Operation& operation) {
                 .value = ++last_id_};
   if (to == rank_) return offered(rank_, header, nullptr, &operation);
   if (has_left(to)) fail_message(operation, nullptr);
-  const std::uint64_t bytes =
-      operation.signature.count * gpu::size_of(operation.signature.dtype);
+  const std::uint64_t bytes = operation.signature.count * gpu::size_of(operation.signature.dtype);
   const bool is_small = bytes <= kInlineBytes;
   if (is_small) {
     header.bytes = static_cast<std::uint32_t>(bytes);
@@ -117,8 +116,7 @@ void Group::begin_send(Operation& operation) {
 
 void Group::begin_recv(Operation& operation) {
   const auto found = std::find_if(offers_.begin(), offers_.end(), [&](const Offer& one) {
-    return one.from == operation.peer &&
-           one.header.signature.number == operation.signature.number;
+    return one.from == operation.peer && one.header.signature.number == operation.signature.number;
   });
   if (found == offers_.end()) {
     if (has_left(operation.peer)) fail_message(operation, nullptr);
@@ -184,15 +182,13 @@ void Group::tell_taken(int from, std::uint64_t send_id) {
 
 void Group::transferred(const Transfer& transfer) {
   if (transfer.stage == kSendData) {
-    const auto sent = std::find_if(sends_.begin(), sends_.end(), [&](const Sending& one) {
-      return one.id == transfer.item;
-    });
+    const auto sent = std::find_if(sends_.begin(), sends_.end(),
+                                   [&](const Sending& one) { return one.id == transfer.item; });
     sent->is_sent = true;
     return finish_send(static_cast<std::size_t>(sent - sends_.begin()));
   }
-  const auto received = std::find_if(receives_.begin(), receives_.end(), [&](const auto& one) {
-    return one.id == transfer.item;
-  });
+  const auto received = std::find_if(receives_.begin(), receives_.end(),
+                                     [&](const auto& one) { return one.id == transfer.item; });
   const Receiving done = *received;
   receives_.erase(received);
   tell_taken(transfer.rank, done.send_id);
@@ -200,8 +196,8 @@ void Group::transferred(const Transfer& transfer) {
 }
 
 void Group::taken(std::uint64_t id) {
-  const auto sent = std::find_if(sends_.begin(), sends_.end(),
-                                 [&](const Sending& one) { return one.id == id; });
+  const auto sent =
+      std::find_if(sends_.begin(), sends_.end(), [&](const Sending& one) { return one.id == id; });
   if (sent == sends_.end()) return;
   sent->is_taken = true;
   finish_send(static_cast<std::size_t>(sent - sends_.begin()));
@@ -299,7 +295,7 @@ void Group::fail_collective(const Call& call, const Operation& operation, int bl
 void Group::fail_message(const Operation& operation, const Signature* other) {
   const int peer = world_rank(operation.peer);
   std::array<RankCall, 2> calls = {RankCall{world_rank(rank_), describe(operation, peer)},
-                                     RankCall{peer, "has left"}};
+                                   RankCall{peer, "has left"}};
   if (other != nullptr) {
     Operation there;
     there.signature = *other;

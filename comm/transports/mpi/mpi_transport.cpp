@@ -68,9 +68,7 @@ void MpiTransport::post(int to, std::span<const Notice> notices) {
   if (!world_->is_dead()) world_->engine().post(*group_, to, notices);
 }
 
-void MpiTransport::listen(Channel<Notice> notices) {
-  world_->engine().listen(group_, notices);
-}
+void MpiTransport::listen(Channel<Notice> notices) { world_->engine().listen(group_, notices); }
 
 void MpiTransport::leave() noexcept {
   if (!left_.exchange(true) && !world_->is_dead()) world_->engine().leave(group_);

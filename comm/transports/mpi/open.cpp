@@ -74,8 +74,7 @@ std::shared_ptr<Transport> open_world(const OpenOptions& options) {
 
 }  // namespace leat::comm::mpi
 
-std::shared_ptr<leat::comm::Transport>* leat_comm_mpi_open(
-    const leat::comm::OpenOptions* options) {
+std::shared_ptr<leat::comm::Transport>* leat_comm_mpi_open(const leat::comm::OpenOptions* options) {
   auto transport = leat::comm::mpi::open_world(*options);
   return new std::shared_ptr<leat::comm::Transport>(std::move(transport));
 }

@@ -29,8 +29,8 @@ Communicator& world(OpenOptions options) {
   return ranks;
 }
 
-// A test that ends the world must not end another rank's split(): waits, without MPI, until all ranks
-// have come.
+// A test that ends the world must not end another rank's split(): waits, without MPI, until all
+// ranks have come.
 void meet(const Communicator& all) {
   const char* const set = std::getenv("LEAT_TEST_OUTCOMES");
   if (set == nullptr) return;
