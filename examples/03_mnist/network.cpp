@@ -35,19 +35,38 @@ Network::Network(const leat::gpu::StreamRef& stream, std::size_t batch_size, std
   stream_.sync();
 }
 
-void Network::forward(const std::uint8_t* images, const std::uint8_t* labels, std::size_t samples,
-                      float* dlogits) {
-  float* const p = floats(parameters_);
+void Network::forward1(const std::uint8_t* images, std::size_t samples) {
+  const float* const p = floats(parameters_);
   float* const x = floats(input_);
-  float* const hidden = floats(hidden_);
+  launch(stream_, Normalise{images, x, samples * kPixels});
+  launch(stream_, LinearForward{x, p + kWeights1, p + kBias1, floats(hidden_), samples, kPixels,
+                                kHidden, true});
+}
+
+void Network::forward2(const std::uint8_t* labels, std::size_t samples, float* dlogits) {
+  const float* const p = floats(parameters_);
   float* const logits = floats(logits_);
   auto* const metrics = reinterpret_cast<Metrics*>(metrics_.data());
-  launch(stream_, Normalise{images, x, samples * kPixels});
-  launch(stream_,
-         LinearForward{x, p + kWeights1, p + kBias1, hidden, samples, kPixels, kHidden, true});
-  launch(stream_, LinearForward{hidden, p + kWeights2, p + kBias2, logits, samples, kHidden,
-                                kClasses, false});
+  launch(stream_, LinearForward{floats(hidden_), p + kWeights2, p + kBias2, logits, samples,
+                                kHidden, kClasses, false});
   launch(stream_, SoftmaxCrossEntropy{logits, labels, dlogits, metrics, samples, kClasses});
+}
+
+void Network::forward2(const std::uint8_t* labels, std::size_t samples) {
+  forward2(labels, samples, floats(dlogits_));
+}
+
+void Network::backward2(std::size_t samples) {
+  const float* const p = floats(parameters_);
+  float* const g = floats(gradient_);
+  launch(stream_, LinearBackward{floats(hidden_), p + kWeights2, floats(dlogits_), g + kWeights2,
+                                 g + kBias2, floats(dhidden_), samples, kHidden, kClasses, true});
+}
+
+void Network::backward1(std::size_t samples) {
+  float* const g = floats(gradient_);
+  launch(stream_, LinearBackward{floats(input_), nullptr, floats(dhidden_), g + kWeights1,
+                                 g + kBias1, nullptr, samples, kPixels, kHidden, false});
 }
 
 void Network::train_step(const std::uint8_t* images, const std::uint8_t* labels,
@@ -58,23 +77,24 @@ void Network::train_step(const std::uint8_t* images, const std::uint8_t* labels,
 
 void Network::compute_gradient(const std::uint8_t* images, const std::uint8_t* labels,
                                std::size_t samples) {
-  float* const p = floats(parameters_);
-  float* const g = floats(gradient_);
-  forward(images, labels, samples, floats(dlogits_));
-  launch(stream_, LinearBackward{floats(hidden_), p + kWeights2, floats(dlogits_), g + kWeights2,
-                                 g + kBias2, floats(dhidden_), samples, kHidden, kClasses, true});
-  launch(stream_, LinearBackward{floats(input_), nullptr, floats(dhidden_), g + kWeights1,
-                                 g + kBias1, nullptr, samples, kPixels, kHidden, false});
+  forward1(images, samples);
+  forward2(labels, samples);
+  backward2(samples);
+  backward1(samples);
 }
 
-void Network::update(const StepOptions& options) {
-  launch(stream_, SgdMomentum{floats(parameters_), floats(gradient_), floats(velocity_),
-                              kParameters, options.learning_rate, options.momentum});
+void Network::update(const StepOptions& options) { update(0, kParameters, options); }
+
+void Network::update(std::size_t first, std::size_t count, const StepOptions& options) {
+  launch(stream_,
+         SgdMomentum{floats(parameters_) + first, floats(gradient_) + first,
+                     floats(velocity_) + first, count, options.learning_rate, options.momentum});
 }
 
 void Network::evaluate(const std::uint8_t* images, const std::uint8_t* labels,
                        std::size_t samples) {
-  forward(images, labels, samples, nullptr);
+  forward1(images, samples);
+  forward2(labels, samples, nullptr);
 }
 
 Metrics Network::metrics() {

@@ -32,6 +32,14 @@ class Network {
   void compute_gradient(const std::uint8_t* images, const std::uint8_t* labels,
                         std::size_t samples);
   void update(const StepOptions& options);
+  /// compute_gradient() layer by layer, in this order, for who exchanges the gradients of a layer
+  /// while those of the other one are still to be computed. Layer 1 is 784 -> 128.
+  void forward1(const std::uint8_t* images, std::size_t samples);
+  void forward2(const std::uint8_t* labels, std::size_t samples);
+  void backward2(std::size_t samples);
+  void backward1(std::size_t samples);
+  /// update() of the parameters [first, first + count) alone.
+  void update(std::size_t first, std::size_t count, const StepOptions& options);
   /// Enqueues forward alone, counting right answers into the metrics.
   void evaluate(const std::uint8_t* images, const std::uint8_t* labels, std::size_t samples);
   /// Waits for all that was enqueued; returns what was added up since the last call, and starts
@@ -47,8 +55,7 @@ class Network {
   [[nodiscard]] leat::gpu::DeviceSpan velocity() const noexcept { return velocity_.span(); }
 
  private:
-  void forward(const std::uint8_t* images, const std::uint8_t* labels, std::size_t samples,
-               float* dlogits);
+  void forward2(const std::uint8_t* labels, std::size_t samples, float* dlogits);
   [[nodiscard]] static float* floats(const leat::gpu::DeviceBuffer& buffer) noexcept {
     return reinterpret_cast<float*>(buffer.data());
   }

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Usage: data_parallel.sh <the data_parallel program> <a folder with MNIST> [mpirun|absent]
+#
+# Ranks in one process and ranks of mpirun end with the same bits, whatever the policy; bad input
+# gives exactly one line on stderr that names it. absent: the program was linked without MPI.
+set -uo pipefail
+program=$1 mpirun=${3:-} has_mpi=1
+[[ $mpirun != absent ]] || mpirun="" has_mpi=""
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failures=0
+
+fail() {
+  echo "FAIL: $*"
+  failures=$((failures + 1))
+}
+
+# Few images: 5 steps of 62 samples an epoch, the last of 57; or 102 of 3, the last of 2.
+data=$scratch/data
+mkdir "$data"
+cut_set() { # <set> <images, in octal escapes of two bytes> <images>
+  { printf '\0\0\010\003\0\0%b\0\0\0\034\0\0\0\034' "$2" &&
+    gzip -dc "$mnist/$1-images-idx3-ubyte.gz" | tail -c +17 | head -c $(($3 * 784)); } \
+    >"$data/$1-images-idx3-ubyte"
+  { printf '\0\0\010\001\0\0%b' "$2" &&
+    gzip -dc "$mnist/$1-labels-idx1-ubyte.gz" | tail -c +9 | head -c "$3"; } \
+    >"$data/$1-labels-idx1-ubyte"
+}
+mnist=$2
+cut_set train '\001\061' 305
+cut_set t10k '\000\145' 101
+
+train() { # <arguments>...: one process
+  timeout 120 "$program" --data "$data" --device host --epochs 100 --steps 100 "$@"
+}
+train_with_mpi() { # the same, a process for each rank
+  timeout -k 5 120 "$mpirun" --oversubscribe --allow-run-as-root --mca btl self,vader \
+    -np 4 "$program" --transport mpi --data "$data" --device host --epochs 100 --steps 100 "$@"
+}
+digest() { # <what> <command>...: of the weights, which the program has found equal on all ranks
+  local what=$1 text
+  shift
+  text=$("$@") || fail "$what: exit status $?"
+  sed -n 's/^weights \([0-9a-f]*\), on all ranks$/\1/p' <<<"$text"
+}
+
+for batch in 62 3; do
+  first=$(digest "batches of $batch" train --ranks 4 --global-batch $batch)
+  [[ $first =~ ^[0-9a-f]{16}$ ]] || fail "batches of $batch: no digest"
+  echo "batches of $batch: $first"
+  other=$(digest "fifo" train --ranks 4 --global-batch $batch --policy fifo --partition-bytes 9001)
+  [[ $other == "$first" ]] || fail "batches of $batch, fifo: $other"
+  for policy in ${mpirun:+priority bucketed}; do
+    other=$(digest "mpi, $policy" train_with_mpi --global-batch $batch --policy $policy)
+    [[ $other == "$first" ]] || fail "batches of $batch, mpi, $policy: $other"
+  done
+done
+[[ $(digest "another seed" train --ranks 4 --global-batch 3 --seed 2) != "$first" ]] ||
+  fail "the digest does not depend on the weights"
+
+expect() { # <status> <what> <words the line must contain, as a regex> <arguments>...
+  local expected=$1 what=$2 words=$3 status=0
+  shift 3
+  timeout 60 "$program" "$@" >"$scratch/out" 2>"$scratch/err" || status=$?
+  if [[ $status != "$expected" || $(wc -l <"$scratch/err") != 1 ]] ||
+    ! grep -qE "$words" "$scratch/err"; then
+    fail "$what: exit status $status, expected $expected and one line with /$words/; stderr:"
+    cat "$scratch/err"
+  else
+    echo "$what: $(cat "$scratch/err")"
+  fi
+}
+expect 1 "an unknown argument" 'cannot use "--frobnicate"' --frobnicate
+expect 1 "a value missing" "[-]-device: its value is missing" --device
+expect 1 "no ranks" "ranks 0: a whole number from 1 to 64" --ranks 0
+expect 1 "another policy" "policy lifo: one of fifo, priority, bucketed" --policy lifo
+expect 1 "no data" "$scratch/no" --data "$scratch/no"
+expect 1 "no partition" "partition-bytes 0" --partition-bytes 0
+[[ -n $has_mpi ]] || expect 1 "no MPI" "linked without MPI" --transport mpi --data "$data"
+
+((failures == 0))
