@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <fstream>
 #include <string_view>
@@ -46,7 +46,9 @@ std::uint64_t FlightRecorder::begin(const Operation& operation, std::uint64_t co
   entry.peer = operation.peer;
   entry.label[0] = '\0';
   if (operation.label != nullptr) {
-    const std::size_t length = strnlen(operation.label, entry.label.size() - 1);
+    std::size_t length = strnlen(operation.label, entry.label.size() - 1);
+    const auto is_inside = [&](std::size_t i) { return (operation.label[i] & 0xC0) == 0x80; };
+    while (length > 0 && is_inside(length)) --length;  // of a character in UTF-8
     std::memcpy(entry.label.data(), operation.label, length);
     entry.label[length] = '\0';
   }
@@ -118,8 +120,9 @@ bool FlightRecorder::write(const std::filesystem::path& directory,
                            const Failure* failure) const noexcept {
   try {
     const std::filesystem::path file = directory / ("rank-" + std::to_string(rank_) + ".leat-comm");
+    static std::atomic<unsigned> writes{0};  // SIGQUIT and a failure may come at the same time
     std::filesystem::path temporary = file;
-    temporary += "." + std::to_string(getpid());
+    temporary += "." + std::to_string(getpid()) + "-" + std::to_string(writes++);
     std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
     out << text(failure);
     out.close();

@@ -1,8 +1,8 @@
 // The flight recorder: what a rank's last 1,024 operations were, and which of them ended.
 //
-// World records the beginning and the end of every operation here, in about 100 ns together. The
-// file that write() makes is text, a line for each operation, so that one that was cut off can be
-// read as far as it goes; leat-comm-report joins the files of several ranks.
+// World records the beginning and the end of every operation here, in less than 100 ns together.
+// The file that write() makes is text, a line for each operation, so that one that was cut off can
+// be read as far as it goes; leat-comm-report joins the files of several ranks.
 //
 // Thread-safe. Allocates in its constructor and in write() only.
 #pragma once
@@ -34,8 +34,8 @@ class FlightRecorder {
   void end(std::uint64_t entry, TimePoint at, bool failed) noexcept;
   /// The records, the oldest first, as the text of a file. `failure`: why it is written, or null.
   [[nodiscard]] std::string text(const Failure* failure) const;
-  /// Writes text() to rank-<rank>.leat-comm in `directory`, by way of a temporary name. Returns
-  /// false if that fails.
+  /// Writes text() to rank-<rank>.leat-comm in `directory`, by way of a temporary name: who opens
+  /// that file sees all of it. Returns false if that fails.
   bool write(const std::filesystem::path& directory, const Failure* failure) const noexcept;
 
  private:
@@ -44,7 +44,7 @@ class FlightRecorder {
     Signature signature;
     std::uint64_t context = 0;
     int peer = -1;
-    std::array<char, 32> label = {};
+    std::array<char, 64> label = {};  // the first bytes, of whole characters
     TimePoint began;
     TimePoint ended = TimePoint::min();
     bool failed = false;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "leat/csp/select.h"
@@ -18,6 +19,12 @@ OpenOptions checked(const OpenOptions& options) {
   };
   if (options.deadline <= Duration::zero()) refuse("deadline is not positive");
   if (options.message_limit == 0) refuse("message_limit is 0; it is at least 1 byte");
+  if (const auto& directory = options.recorder_directory; !directory.empty()) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(directory, error)) {
+      refuse("recorder_directory: there is no directory " + directory.string());
+    }
+  }
   const LinkModel& link = options.link;
   if (!(link.bandwidth >= 0)) refuse("the bandwidth of the link is negative or no number");
   if (link.alpha < Duration::zero() || link.delta < Duration::zero()) {
@@ -60,6 +67,9 @@ World::World(const OpenOptions& options, int size, int first, int ranks_here)
   if (scheduler_ == nullptr) {
     own_.emplace(SchedulerOptions{.workers = options_.threads});
     scheduler_ = own_->core();
+  }
+  if (!options_.recorder_directory.empty()) {
+    on_sigquit_.emplace([this] { write_recorders(is_dead() ? failure_.get() : nullptr); });
   }
   fibers_.emplace(scheduler_);
   fibers_->go([this] { watch(); }, {.name = "comm watchdog"});

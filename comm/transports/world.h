@@ -30,6 +30,7 @@
 #include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/wait/on_sigquit.h"
 #include "leat/csp/wait/spin_lock.h"
 
 namespace leat::comm {
@@ -46,8 +47,8 @@ struct OpenOptions {
   LinkModel link = {};
   /// "mpi" only: the most bytes that one message carries; at least 1.
   std::size_t message_limit = std::size_t{1} << 30;
-  /// Where each rank writes its flight recorder on a CommError and on SIGQUIT, as
-  /// rank-<rank>.leat-comm; empty: nowhere. The directory must exist.
+  /// An existing directory, where each rank writes its flight recorder on a CommError and on
+  /// SIGQUIT, as rank-<rank>.leat-comm; SIGQUIT then no longer ends the process. Empty: nowhere.
   std::filesystem::path recorder_directory = {};
 };
 
@@ -164,6 +165,7 @@ class World : public std::enable_shared_from_this<World> {
 
   const Channel<char> bell_{1, "comm watchdog"};
   std::optional<TaskGroup> fibers_;
+  std::optional<OnSigquit> on_sigquit_;  // if there is a recorder_directory
 };
 
 }  // namespace leat::comm

@@ -1,5 +1,6 @@
 #include "leat/csp/sched/scheduler_core.h"
 
+#include <cstdio>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -119,7 +120,9 @@ void SchedulerCore::start() { start_from(0); }
 void SchedulerCore::start_from(std::size_t first) {
   prepare_stack_overflow_report();
   try {
-    if (options_.dump_on_sigquit && !kExploring) sigquit_dump_.emplace([this] { return dump(); });
+    if (options_.dump_on_sigquit && !kExploring) {
+      on_sigquit_.emplace([this] { std::fputs(dump().c_str(), stderr); });
+    }
     for (std::size_t i = first; i < workers_.size(); ++i) {
       threads_.emplace_back([this, i] { workers_[i]->run(); });
     }
@@ -144,7 +147,7 @@ void SchedulerCore::shut_down() noexcept {
 void SchedulerCore::join_workers() noexcept {
   for (OsThread& thread : threads_) thread.join();
   threads_.clear();
-  sigquit_dump_.reset();
+  on_sigquit_.reset();
   stop_alarms();
   io_pool_.end();
   // Not in the destructor: a TaskGroup, or a plain thread that has just woken a fiber, may hold the

@@ -34,7 +34,6 @@
 #include "leat/csp/base/atomic.h"
 #include "leat/csp/base/cycles.h"
 #include "leat/csp/base/os_thread.h"
-#include "leat/csp/base/sigquit_dump.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/fiber/fiber_pool.h"
@@ -46,6 +45,7 @@
 #include "leat/csp/sched/worker.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/wait/home_process.h"
+#include "leat/csp/wait/on_sigquit.h"
 #include "leat/csp/wait/queue.h"
 #include "leat/csp/wait/spin_lock.h"
 
@@ -284,7 +284,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   FiberPool fibers_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<OsThread> threads_;
-  std::optional<SigquitDump> sigquit_dump_;
+  std::optional<OnSigquit> on_sigquit_;
   IoPool io_pool_;
   bool throws_deadlock_ = false;  // set by run_main(); an embedded scheduler reports no deadlock
   bool clock_attached_ = false;   // from construction until the workers have been joined

@@ -20,12 +20,12 @@
 #include <string>
 #include <thread>
 
-#include "leat/csp/base/sigquit_dump.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/mutex.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/wait/on_sigquit.h"
 #include "leat/csp/wait/sanitizers.h"
 #include "tests/support/run.h"
 
@@ -157,7 +157,7 @@ bool refuse_to_wake_all() {
 // A regression: a program that a signal interrupted between a call and its look at errno saw
 // another error, or none.
 TEST(Sigquit, KeepsErrno) {
-  const SigquitDump dump([] { return std::string(); });
+  const OnSigquit nothing([] {});
   bool refused = false;
   int error = 0;
   std::thread([&] {  // the filter is of this thread, and goes with it

@@ -1,4 +1,4 @@
-#include "leat/csp/base/sigquit_dump.h"
+#include "leat/csp/wait/on_sigquit.h"
 
 #include <cerrno>
 #include <csignal>
@@ -32,8 +32,8 @@ extern "C" void leat_on_sigquit(int /*signal*/) {
 
 }  // namespace
 
-SigquitDump::SigquitDump(std::function<std::string()> describe)
-    : describe_(std::move(describe)), first_(requests.load(std::memory_order_relaxed)) {
+OnSigquit::OnSigquit(std::function<void()> f)
+    : f_(std::move(f)), first_(requests.load(std::memory_order_relaxed)) {
   thread_ = std::thread([this] { run(); });
   const std::scoped_lock lock(handler_mutex);
   if (users++ > 0) return;
@@ -44,7 +44,7 @@ SigquitDump::SigquitDump(std::function<std::string()> describe)
   sigaction(SIGQUIT, &action, &previous_sigquit);
 }
 
-SigquitDump::~SigquitDump() {
+OnSigquit::~OnSigquit() {
   {
     const std::scoped_lock lock(handler_mutex);
     if (--users == 0) sigaction(SIGQUIT, &previous_sigquit, nullptr);
@@ -55,16 +55,16 @@ SigquitDump::~SigquitDump() {
   thread_.join();
 }
 
-void SigquitDump::run() const noexcept {
+void OnSigquit::run() const noexcept {
   for (std::uint32_t answered = first_;;) {
     const std::uint32_t seen = request_word.load(std::memory_order_acquire);
     const bool ending = ending_.load(std::memory_order_relaxed);
     if (const std::uint32_t asked = requests.load(std::memory_order_relaxed); asked != answered) {
       answered = asked;
       try {
-        std::fputs(describe_().c_str(), stderr);
+        f_();
       } catch (const std::exception& error) {
-        std::fprintf(stderr, "leat: cannot list the fibers: %s\n", error.what());
+        std::fprintf(stderr, "leat: on SIGQUIT: %s\n", error.what());
       }
     } else if (ending) {
       return;
