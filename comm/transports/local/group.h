@@ -38,8 +38,11 @@ struct Meeting {
   }
   /// Sets up the blocks of work. Only its runner calls it, before anybody helps.
   void prepare(bool moves_data) noexcept;
-  /// Does one block of the work. Any thread or fiber, without the lock.
-  void do_block(std::uint64_t block) noexcept;
+  /// Does blocks of the work until none is left to be claimed. Returns how many. Any thread or
+  /// fiber, without the lock.
+  [[nodiscard]] std::uint64_t do_blocks() noexcept;
+  /// Whether blocks are left to be claimed.
+  [[nodiscard]] bool has_blocks() const noexcept;
 
   Group& group;
   Signature signature;                 // that of the first to come
@@ -53,7 +56,11 @@ struct Meeting {
   std::uint64_t block_elements = 0;
   std::uint64_t blocks = 0;
   // Without the lock.
-  std::atomic<std::uint64_t> next_block{0};  // the next to be claimed
+  struct alignas(64) Region {  // of blocks, that those of one CPU take first
+    std::atomic<std::uint64_t> next{0};
+    std::uint64_t end = 0;
+  };
+  std::array<Region, 8> regions;
   std::atomic<std::uint64_t> units_left{0};  // blocks, and one of its runner's: who ends the last
                                              // one finishes the operations
   // With the lock.
@@ -65,6 +72,10 @@ struct Meeting {
   // On the wire.
   TimePoint end = {};
   bool has_lines = false;  // a send that runs, and whose lines are not free again
+
+ private:
+  void divide() noexcept;
+  void do_block(std::uint64_t block) noexcept;
 };
 
 /// A notice under way.

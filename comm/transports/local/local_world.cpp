@@ -235,12 +235,7 @@ void LocalWorld::run(Meeting& meeting, int rank) noexcept {
 
 // Does blocks until none is left. The caller has done `units` before, and is one of the users.
 void LocalWorld::work(Meeting& meeting, std::uint64_t units) noexcept {
-  for (;;) {
-    const std::uint64_t block = meeting.next_block.fetch_add(1, std::memory_order_relaxed);
-    if (block >= meeting.blocks) break;
-    meeting.do_block(block);
-    ++units;
-  }
+  units += meeting.do_blocks();
   // release: this user's work; acquire: that of all others.
   if (units > 0 && meeting.units_left.fetch_sub(units, std::memory_order_acq_rel) == units) {
     for (Operation* const one : meeting.all()) finish(*one);
@@ -267,7 +262,7 @@ void LocalWorld::help(Group& group) noexcept {
   {
     const SpinLockGuard guard(lock_);
     for (found = group.running; found != nullptr; found = found->next) {
-      if (found->next_block.load(std::memory_order_relaxed) < found->blocks) break;
+      if (found->has_blocks()) break;
     }
     if (found != nullptr) ++found->users;
   }

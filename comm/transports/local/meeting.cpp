@@ -4,12 +4,15 @@
 #include <cstring>
 
 #include "leat/comm/transports/local/group.h"
+#include "leat/csp/wait/cpu_count.h"
 
 namespace leat::comm {
 namespace {
 
 // Work of at most so many bytes in all is not worth a wake-up.
 constexpr std::uint64_t kAloneBytes = std::uint64_t{64} << 10;
+// How many CPUs share the regions of an operation.
+const auto kCpus = static_cast<std::size_t>(usable_cpus());
 // Of each rank's elements, so that a block of a few ranks fits into a core's second cache.
 constexpr std::uint64_t kBlockBytes = std::uint64_t{32} << 10;
 
@@ -41,9 +44,9 @@ void Meeting::prepare(bool moves_data) noexcept {
   const std::uint64_t bytes = moves_data ? signature.count * size : 0;
   block_elements = bytes * parts <= kAloneBytes ? signature.count : kBlockBytes / size;
   blocks = bytes == 0 ? 0 : (signature.count + block_elements - 1) / block_elements;
-  next_block.store(0, std::memory_order_relaxed);
   units_left.store(blocks + 1, std::memory_order_relaxed);
   if (blocks == 0) return;
+  if (blocks > 1) divide();
   std::uint64_t samples = 0;
   if (signature.is_weighted) {
     for (const Operation* const one : all()) samples += one->samples;
@@ -60,6 +63,42 @@ void Meeting::prepare(bool moves_data) noexcept {
       inputs[rank].data = element_0(one.in, first, size);
     }
   }
+}
+
+void Meeting::divide() noexcept {
+  std::uint64_t first = 0;
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    regions[i].next.store(first, std::memory_order_relaxed);
+    first += blocks / regions.size() + (i < blocks % regions.size() ? 1 : 0);
+    regions[i].end = first;
+  }
+}
+
+// The region of the caller's CPU first: it has the elements in its cache from the time before.
+std::uint64_t Meeting::do_blocks() noexcept {
+  if (blocks <= 1) {  // nobody helps
+    if (blocks == 1) do_block(0);
+    return blocks;
+  }
+  const auto mine =
+      static_cast<std::size_t>(std::max(current_cpu(), 0)) % kCpus * regions.size() / kCpus;
+  std::uint64_t done = 0;
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    Region& region = regions[(mine + i) % regions.size()];
+    while (region.next.load(std::memory_order_relaxed) < region.end) {
+      const std::uint64_t block = region.next.fetch_add(1, std::memory_order_relaxed);
+      if (block >= region.end) break;
+      do_block(block);
+      ++done;
+    }
+  }
+  return done;
+}
+
+bool Meeting::has_blocks() const noexcept {
+  return std::ranges::any_of(regions, [](const Region& region) {
+    return region.next.load(std::memory_order_relaxed) < region.end;
+  });
 }
 
 void Meeting::do_block(std::uint64_t block) noexcept {
