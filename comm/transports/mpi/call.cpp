@@ -22,6 +22,7 @@ Call::Call(Group& group)
 void Call::reset(std::uint64_t number) noexcept {
   for (Peer& one : peers_) {
     one.is_here = false;
+    one.transfers = 0;
     one.give = one.take = one.back = one.result = {};
   }
   number_ = number;
@@ -189,6 +190,7 @@ void Call::start(int rank, Stage stage, std::uint64_t block, bool sends, std::by
                        .rank = rank,
                        .item = block});
   ++in_flight_;
+  ++peer(rank).transfers;
 }
 
 void Call::start_whole(int rank, bool sends, std::byte* memory, std::uint64_t bytes) {
@@ -237,6 +239,8 @@ void Call::result(int rank) {
 void Call::transferred(const Transfer& transfer) {
   Peer& one = peer(transfer.rank);
   --in_flight_;
+  --one.transfers;
+  group_.engine().hear(transfer.peer);
   switch (static_cast<Stage>(transfer.stage)) {
     case kGive:
       one.give.ended(transfer.item);

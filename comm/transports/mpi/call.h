@@ -50,6 +50,10 @@ class Call final : public TransferOwner {
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] bool has_begun() const noexcept { return operation_ != nullptr; }
+  /// Transfers to and from a rank that are under way.
+  [[nodiscard]] int transfers(int rank) const noexcept {
+    return peers_[static_cast<std::size_t>(rank)].transfers;
+  }
   /// What another rank has called; null: nothing yet.
   [[nodiscard]] const Signature* signature_of(int rank) const noexcept {
     const Peer& one = peers_[static_cast<std::size_t>(rank)];
@@ -72,6 +76,7 @@ class Call final : public TransferOwner {
     bool is_here = false;
     Header header;
     std::vector<std::byte> data;
+    int transfers = 0;
     Stream give;    // this rank's part of the peer's chunk, to the peer
     Stream take;    // the peer's part of this rank's chunk
     Stream back;    // the sum of this rank's chunk, to the peer
@@ -119,7 +124,7 @@ class Call final : public TransferOwner {
   int here_ = 0;
   bool is_small_ = true;
   int tag_ = 0;
-  std::uint64_t in_flight_ = 0;
+  int in_flight_ = 0;  // transfers, of all peers
 
   std::uint64_t block_ = 0;   // elements
   std::uint64_t window_ = 0;  // blocks of a stream under way

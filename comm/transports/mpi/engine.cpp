@@ -61,6 +61,7 @@ void Engine::run() {
     wire_.emplace(options_);
     rank_ = wire_->rank();
     size_ = wire_->size();
+    heard_.resize(static_cast<std::size_t>(size_));
     said_goodbye_.resize(static_cast<std::size_t>(size_), 0);
   } catch (...) {
     error_ = std::current_exception();
@@ -340,6 +341,7 @@ void Engine::know(Group& group) {
 
 void Engine::received(const Message& message) {
   const Header& header = *message.header;
+  hear(message.from);
   if (header.kind == MessageKind::kFail) {
     fail(failure_of(header, message.data), false);
   }
@@ -356,6 +358,14 @@ void Engine::received(const Message& message) {
     return;
   }
   group->second->received(message.from, header, message.data);
+}
+
+void Engine::hear(int rank) noexcept { heard_[static_cast<std::size_t>(rank)] = now(); }
+
+int Engine::most_silent(std::span<const int> ranks) const noexcept {
+  return *std::min_element(ranks.begin(), ranks.end(), [&](int a, int b) {
+    return heard_[static_cast<std::size_t>(a)] < heard_[static_cast<std::size_t>(b)];
+  });
 }
 
 void Engine::finish(Operation& operation) {

@@ -93,6 +93,10 @@ class Engine {
   /// As finish(), but data came from another rank's memory: it ends after the look at headers.
   void finish_after_headers(Operation& operation) { complete_.push_back(&operation); }
   [[noreturn]] void fail(Failure failure, bool tell = true);
+  /// A rank of MPI's world has done something.
+  void hear(int rank) noexcept;
+  /// The one of `ranks` that has done nothing for longest.
+  [[nodiscard]] int most_silent(std::span<const int> ranks) const noexcept;
 
  private:
   struct Posted {
@@ -170,6 +174,7 @@ class Engine {
   bool is_failing_ = false;
   bool stopped_ = false;
   bool ends_ = false;
+  std::vector<TimePoint> heard_;
   std::vector<char> said_goodbye_;
   int goodbyes_ = 0;
   TimePoint quiet_since_ = {};

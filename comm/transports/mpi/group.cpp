@@ -257,22 +257,16 @@ void Group::left(int rank) {
 }
 
 std::vector<int> Group::missing(const Operation& operation) const {
+  if (operation.peer >= 0) return {world_rank(operation.peer)};
   std::vector<int> ranks;
-  if (operation.peer >= 0) {
-    const auto is_it = [&](const Operation* one) {
-      return one->peer == operation.peer && one->signature == operation.signature;
-    };
-    const bool waits = operation.signature.kind == OperationKind::kSend
-                           ? std::any_of(sends_.begin(), sends_.end(),
-                                         [&](const Sending& one) { return is_it(one.operation); })
-                           : std::any_of(recvs_.begin(), recvs_.end(), is_it);
-    if (waits) ranks.push_back(world_rank(operation.peer));
-    return ranks;
-  }
+  std::vector<int> busy;
   const Call* const call = find_call(operation.signature.number);
   for (int rank = 0; call != nullptr && rank < size(); ++rank) {
     if (rank != rank_ && call->signature_of(rank) == nullptr) ranks.push_back(world_rank(rank));
+    if (call->transfers(rank) > 0) busy.push_back(world_rank(rank));
   }
+  // All have called. Ranks that wait for the one that is lost have been silent for less long.
+  if (ranks.empty() && !busy.empty()) ranks.push_back(engine_.most_silent(busy));
   return ranks;
 }
 

@@ -63,7 +63,8 @@ class Group final : public TransferOwner, public std::enable_shared_from_this<Gr
     return left_count_ == size() && calls_.empty() && sends_.empty() && receives_.empty() &&
            recvs_.empty();
   }
-  /// The ranks of MPI's world that have not called what an operation that is late waits for.
+  /// The ranks of MPI's world that an operation that is late waits for: those that have not called
+  /// it, or the one that is most likely the cause.
   [[nodiscard]] std::vector<int> missing(const Operation& operation) const;
 
   // For its operations.

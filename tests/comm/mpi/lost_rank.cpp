@@ -1,0 +1,102 @@
+// Usage: mpirun ... lost_rank <how> <rank> <folder>
+//
+// All ranks sum over and over. At one step rank <rank> is lost in the middle of an operation: <how>
+// is killed, stopped, exits, or late. Each rank that lives writes what became of it to
+// <folder>/rank-<r>: "ok", and the error; or what is wrong with it.
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "leat/comm/communicator.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using leat::comm::CommError;
+using leat::comm::CommMismatch;
+using leat::comm::Communicator;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kDeadline = 800ms;
+constexpr int kStep = 10;
+
+struct Plan {
+  std::string how;
+  int lost;
+  std::filesystem::path folder;
+};
+
+void write(const Plan& plan, int rank, const std::string& outcome) {
+  const std::filesystem::path name = plan.folder / ("rank-" + std::to_string(rank));
+  std::ofstream(name.string() + ".new") << outcome << '\n';
+  std::filesystem::rename(name.string() + ".new", name);
+}
+
+// The rank to be lost, which has begun an operation or not.
+void lose(const Plan& plan, const Communicator& me) {
+  if (plan.how == "killed") std::raise(SIGKILL);
+  if (plan.how == "stopped") ::kill(::getpid(), SIGSTOP);  // the script lets it go on
+  if (plan.how == "exits") std::exit(0);
+  for (int rank = 0; plan.how == "late" && rank < me.size();) {
+    if (rank == me.rank() || std::filesystem::exists(plan.folder / ("rank-" + std::to_string(rank)))) {
+      ++rank;
+    } else {
+      std::this_thread::sleep_for(10ms);
+    }
+  }
+}
+
+// Sums until that fails. Small and large sums in turns.
+std::string sum_on(const Plan& plan, Communicator& me) {
+  std::vector<float> small(3);
+  std::vector<float> large(std::size_t{4} << 20);
+  const bool is_lost = me.rank() == plan.lost;
+  const bool before = plan.how == "exits" || plan.how == "late";  // before it calls
+  for (int step = 0;; ++step) {
+    const auto began = Clock::now();
+    try {
+      if (is_lost && step == kStep && before) lose(plan, me);
+      leat::comm::Completion sum = me.all_reduce(step % 2 == 0 ? large : small);
+      if (is_lost && step == kStep && !before) lose(plan, me);
+      sum.await();
+    } catch (const CommError& error) {
+      const std::string text = error.what();
+      const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
+      const bool is_mismatch = dynamic_cast<const CommMismatch*>(&error) != nullptr;
+      if (is_mismatch != (plan.how == "exits")) return "wrong kind of error: " + text;
+      if (!is_lost && error.peer() != plan.lost) return "wrong peer: " + text;
+      if (!is_lost && seconds > std::chrono::duration<double>(kDeadline + 1s).count()) {
+        return "after " + std::to_string(seconds) + " s: " + text;
+      }
+      const auto again = Clock::now();
+      try {
+        me.barrier().await();
+      } catch (const CommError& next) {
+        if (next.what() != text) return std::string("another error: ") + next.what();
+        if (Clock::now() - again > 100ms) return "not at once: " + text;
+        return "ok " + std::to_string(seconds) + " s: " + text;
+      }
+      return "no error in the next call, after " + text;
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 2;
+  const Plan plan{argv[1], std::atoi(argv[2]), argv[3]};
+  leat::comm::OpenOptions options;
+  options.deadline = kDeadline;
+  Communicator me = std::move(leat::comm::open("mpi", options).front());
+  write(plan, me.rank(), sum_on(plan, me));
+  return 0;
+}

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Usage: lost_rank.sh <mpirun> <lost_rank> <how> <rank>
+#
+# Loses a rank of three (lost_rank.cpp), and fails unless every rank that lives had the right error in
+# time, and the processes ended. Without --enable-recovery mpirun would kill the others; with it,
+# mpirun waits for a stopped rank, and returns 0 whatever its ranks return.
+set -euo pipefail
+mpirun=$1 program=$2 how=$3 lost=$4
+ranks=3
+folder=$(mktemp -d)
+stopped=
+cleanup() {
+  [[ -z $stopped ]] || kill -KILL "$stopped" 2>/dev/null || true
+  [[ -z ${run:-} ]] || kill -KILL "$run" 2>/dev/null || true
+  rm -rf "$folder"
+}
+trap cleanup EXIT
+export OMPI_MCA_btl=self,vader OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+timeout -k 5 40 "$mpirun" --enable-recovery --oversubscribe -np $ranks "$program" "$how" "$lost" "$folder" \
+  </dev/null >"$folder/output" 2>&1 &
+run=$!
+
+# have <rank>...: waits until each has written its outcome, at most 30 s.
+have() {
+  local rank waited=0
+  for rank; do
+    until [[ -e $folder/rank-$rank ]]; do
+      sleep 0.05
+      if ((++waited > 600)); then
+        echo "rank $rank has no outcome"
+        cat "$folder/output"
+        return 1
+      fi
+    done
+  done
+}
+
+living=()
+for ((rank = 0; rank < ranks; ++rank)); do ((rank == lost)) || living+=("$rank"); done
+have "${living[@]}"
+if [[ $how == stopped ]]; then
+  for process in $(pgrep -f "^$program $how $lost $folder"); do
+    [[ $(ps -o stat= -p "$process") != T* ]] || stopped=$process
+  done
+  [[ -n $stopped ]] || { echo "no rank is stopped"; exit 1; }
+  kill -CONT "$stopped"
+  have "$lost"
+fi
+[[ $how != late ]] || have "$lost"
+stopped=
+wait "$run" || { echo "mpirun did not end, or failed"; cat "$folder/output"; exit 1; }
+run=
+cat "$folder"/rank-*
+(($(grep -L '^ok ' "$folder"/rank-* | wc -l) == 0))
