@@ -9,8 +9,10 @@
 namespace leat::comm::mpi {
 namespace {
 
-// What is received stays in a core's cache until it is summed.
-constexpr std::uint64_t kBlockBytes = std::uint64_t{256} << 10;
+// Half a chunk, so that receiving and summing overlap, but not so little that the messages count,
+// and not so much that what is received has left a core's cache when it is summed.
+constexpr std::uint64_t kLeastBlockBytes = std::uint64_t{64} << 10;
+constexpr std::uint64_t kMostBlockBytes = std::uint64_t{256} << 10;
 
 }  // namespace
 
@@ -138,9 +140,12 @@ void Call::prepare() {
     if (own != input()) std::memmove(own, input(), chunk_bytes(group_.rank()));
   }
   if (!combines()) return;
-  // Blocks that one message carries, if elements are not larger than that.
+  // The same on all ranks. One message carries a block, if an element is not larger than that.
   const std::uint64_t message = group_.wire().message_bytes();
-  block_ = std::max<std::uint64_t>(1, std::min(kBlockBytes, message) / size);
+  const std::uint64_t chunk_size =
+      signature_.count / static_cast<std::uint64_t>(group_.size()) * size;
+  const std::uint64_t bytes = std::clamp(chunk_size / 2, kLeastBlockBytes, kMostBlockBytes);
+  block_ = std::max<std::uint64_t>(1, std::min(bytes, message) / size);
   window_ = block_ * size <= message ? kWindow : 1;
   const std::size_t wanted = static_cast<std::size_t>(group_.size()) * window_ * block_ * size;
   if (scratch_bytes_ < wanted) {

@@ -27,13 +27,26 @@ void check(int code, const char* call) {
   throw Error(std::string("leat: ") + call + ": " + text.data());
 }
 
+void wait(MPI_Request request, TimePoint until) {
+  for (int is_done = 0;;) {
+    check(MPI_Test(&request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (is_done != 0) return;
+    if (SteadyClock::instance().now() >= until) {
+      throw Error("leat: comm::open(\"mpi\"): not all ranks have called it by the deadline");
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
+
 }  // namespace
 
 Wire::Wire(const OpenOptions& options)
     : message_bytes_(std::min<std::uint64_t>(options.message_limit, kMostMessageBytes)),
       ring_(std::make_unique<std::array<Received, kRing>>()) {
   initialize();
-  duplicate(options.deadline);
+  const TimePoint until = Deadline::after(SteadyClock::instance().now(), options.deadline).at();
+  duplicate(until);
+  agree_on_message_bytes(until);
   check(MPI_Comm_rank(communicator_, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(communicator_, &size_), "MPI_Comm_size");
   int* most = nullptr;
@@ -74,19 +87,21 @@ void Wire::initialize() {
   }
 }
 
-void Wire::duplicate(Duration deadline) {
+void Wire::duplicate(TimePoint until) {
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Comm_idup(MPI_COMM_WORLD, &communicator_, &request), "MPI_Comm_idup");
-  const Deadline until = Deadline::after(SteadyClock::instance().now(), deadline);
-  for (int is_done = 0;;) {
-    check(MPI_Test(&request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
-    if (is_done != 0) break;
-    if (SteadyClock::instance().now() >= until.at()) {
-      throw Error("leat: comm::open(\"mpi\"): not all ranks have called it by the deadline");
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-  }
+  wait(request, until);
   check(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+}
+
+// Both ends of a transfer cut it into the same messages: by the lowest limit of all ranks.
+void Wire::agree_on_message_bytes(TimePoint until) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  std::uint64_t least = 0;
+  check(MPI_Iallreduce(&message_bytes_, &least, 1, MPI_UINT64_T, MPI_MIN, communicator_, &request),
+        "MPI_Iallreduce");
+  wait(request, until);
+  message_bytes_ = least;
 }
 
 // ---- headers

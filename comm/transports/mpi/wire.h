@@ -103,7 +103,8 @@ class Wire {
   static constexpr int kRing = 16;
 
   void initialize();
-  void duplicate(Duration deadline);
+  void duplicate(TimePoint until);
+  void agree_on_message_bytes(TimePoint until);
   void post(Transfer& transfer, MPI_Request& request) const;
 
   bool owns_mpi_ = false;

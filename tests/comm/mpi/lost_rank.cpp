@@ -1,8 +1,8 @@
 // Usage: mpirun ... lost_rank <how> <rank> <folder>
 //
 // All ranks sum over and over. At one step rank <rank> is lost in the middle of an operation: <how>
-// is killed, stopped, exits, or late. Each rank that lives writes what became of it to
-// <folder>/rank-<r>: "ok", and the error; or what is wrong with it.
+// is killed, killed_in_transfer (at any moment), stopped, exits, or late. Each rank that lives
+// writes what became of it to <folder>/outcome-<r>: "ok", and the error; or what is wrong with it.
 #include <unistd.h>
 
 #include <chrono>
@@ -35,7 +35,7 @@ struct Plan {
 };
 
 void write(const Plan& plan, int rank, const std::string& outcome) {
-  const std::filesystem::path name = plan.folder / ("rank-" + std::to_string(rank));
+  const std::filesystem::path name = plan.folder / ("outcome-" + std::to_string(rank));
   std::ofstream(name.string() + ".new") << outcome << '\n';
   std::filesystem::rename(name.string() + ".new", name);
 }
@@ -43,10 +43,17 @@ void write(const Plan& plan, int rank, const std::string& outcome) {
 // The rank to be lost, which has begun an operation or not.
 void lose(const Plan& plan, const Communicator& me) {
   if (plan.how == "killed") std::raise(SIGKILL);
+  if (plan.how == "killed_in_transfer") {
+    std::thread([] {
+      std::this_thread::sleep_for(std::chrono::microseconds(::getpid() * 7919L % 10'000));
+      std::raise(SIGKILL);
+    }).detach();
+  }
   if (plan.how == "stopped") ::kill(::getpid(), SIGSTOP);  // the script lets it go on
   if (plan.how == "exits") std::exit(0);
   for (int rank = 0; plan.how == "late" && rank < me.size();) {
-    if (rank == me.rank() || std::filesystem::exists(plan.folder / ("rank-" + std::to_string(rank)))) {
+    if (rank == me.rank() ||
+        std::filesystem::exists(plan.folder / ("outcome-" + std::to_string(rank)))) {
       ++rank;
     } else {
       std::this_thread::sleep_for(10ms);
@@ -56,7 +63,7 @@ void lose(const Plan& plan, const Communicator& me) {
 
 // Sums until that fails. Small and large sums in turns.
 std::string sum_on(const Plan& plan, Communicator& me) {
-  std::vector<float> small(3);
+  std::vector<float> small(plan.how == "killed_in_transfer" ? std::size_t{4} << 20 : 3);
   std::vector<float> large(std::size_t{4} << 20);
   const bool is_lost = me.rank() == plan.lost;
   const bool before = plan.how == "exits" || plan.how == "late";  // before it calls
@@ -96,6 +103,7 @@ int main(int argc, char** argv) {
   const Plan plan{argv[1], std::atoi(argv[2]), argv[3]};
   leat::comm::OpenOptions options;
   options.deadline = kDeadline;
+  options.recorder_directory = plan.folder;
   Communicator me = std::move(leat::comm::open("mpi", options).front());
   write(plan, me.rank(), sum_on(plan, me));
   return 0;

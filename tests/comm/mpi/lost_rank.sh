@@ -25,7 +25,7 @@ run=$!
 have() {
   local rank waited=0
   for rank; do
-    until [[ -e $folder/rank-$rank ]]; do
+    until [[ -e $folder/outcome-$rank ]]; do
       sleep 0.05
       if ((++waited > 600)); then
         echo "rank $rank has no outcome"
@@ -51,5 +51,8 @@ fi
 stopped=
 wait "$run" || { echo "mpirun did not end, or failed"; cat "$folder/output"; exit 1; }
 run=
-cat "$folder"/rank-*
-(($(grep -L '^ok ' "$folder"/rank-* | wc -l) == 0))
+cat "$folder"/outcome-*
+(($(grep -L '^ok ' "$folder"/outcome-* | wc -l) == 0))
+for rank in "${living[@]}"; do
+  [[ -s $folder/rank-$rank.leat-comm ]] || { echo "rank $rank has written no flight recorder"; exit 1; }
+done
