@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <fstream>
@@ -11,8 +12,8 @@
 namespace leat::comm {
 namespace {
 
-// A word of the file: blanks, control characters, quotes and % as %XX, so that a line splits at its
-// blanks. "-" if there is nothing.
+// A word of the file: blanks, control characters and % as %XX, so that a line splits at its blanks.
+// "-" if there is nothing.
 std::string word(std::string_view text) {
   if (text.empty()) return "-";
   constexpr std::string_view kDigits = "0123456789ABCDEF";
@@ -28,12 +29,38 @@ std::string word(std::string_view text) {
   return out;
 }
 
+// "0-3,7"
+std::string list(std::span<const int> ranks) {
+  std::string out;
+  for (std::size_t first = 0, last = 0; first < ranks.size(); first = last + 1) {
+    last = first;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    out += (first > 0 ? "," : "") + std::to_string(ranks[first]);
+    if (last > first) out += '-' + std::to_string(ranks[last]);
+  }
+  return out;
+}
+
 std::string nanoseconds(TimePoint at) { return std::to_string(at.time_since_epoch().count()); }
 
 }  // namespace
 
 FlightRecorder::FlightRecorder(int rank, int size)
     : rank_(rank), size_(size), entries_(std::make_unique<std::array<Entry, kEntries>>()) {}
+
+void FlightRecorder::joined(std::uint64_t context, std::span<const int> members) {
+  constexpr std::ptrdiff_t kMostLeft = 64;
+  const std::scoped_lock lock(memberships_mutex_);
+  memberships_.push_back({.context = context, .members = {members.begin(), members.end()}});
+  if (std::ranges::count_if(memberships_, &Membership::has_left) > kMostLeft) {
+    memberships_.erase(std::ranges::find_if(memberships_, &Membership::has_left));
+  }
+}
+
+void FlightRecorder::left(std::uint64_t context) noexcept {
+  const std::scoped_lock lock(memberships_mutex_);
+  for (Membership& one : memberships_) one.has_left |= one.context == context;
+}
 
 std::uint64_t FlightRecorder::begin(const Operation& operation, std::uint64_t context,
                                     TimePoint at) noexcept {
@@ -79,6 +106,13 @@ std::string FlightRecorder::text(const Failure* failure) const {
   std::string out = "leat-comm-recorder 1 rank " + std::to_string(rank_) + " of " +
                     std::to_string(size_) + " pid " + std::to_string(getpid()) + " host " +
                     word(host.data()) + " operations " + std::to_string(last) + '\n';
+  {
+    const std::scoped_lock lock(memberships_mutex_);
+    for (const Membership& one : memberships_) {
+      out += "communicator " + std::to_string(one.context) + (one.has_left ? " left" : " joined") +
+             " ranks " + list(one.members) + '\n';
+    }
+  }
   out +=
       "# entry context operation reduction dtype count root number peer tag label began ended "
       "state\n";

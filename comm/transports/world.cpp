@@ -1,6 +1,7 @@
 #include "leat/comm/transports/world.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -68,9 +69,7 @@ World::World(const OpenOptions& options, int size, int first, int ranks_here)
     own_.emplace(SchedulerOptions{.workers = options_.threads});
     scheduler_ = own_->core();
   }
-  if (!options_.recorder_directory.empty()) {
-    on_sigquit_.emplace([this] { write_recorders(is_dead() ? failure_.get() : nullptr); });
-  }
+  if (!options_.recorder_directory.empty()) on_sigquit_.emplace([this] { write_recorders(); });
   fibers_.emplace(scheduler_);
   fibers_->go([this] { watch(); }, {.name = "comm watchdog"});
 }
@@ -147,7 +146,7 @@ void World::fail(Failure failure, bool tell) noexcept {
     dead_.store(true, std::memory_order_release);  // also for a caller that comes second
   }
   stop(*failure_, tell);
-  if (!options_.recorder_directory.empty()) write_recorders(failure_.get());
+  if (!options_.recorder_directory.empty()) write_recorders();
   for (;;) {
     Operation* one = nullptr;
     {
@@ -168,8 +167,14 @@ void World::fail(Failure failure, bool tell) noexcept {
   }
 }
 
-void World::write_recorders(const Failure* failure) const noexcept {
-  for (const auto& one : recorders_) one->write(options_.recorder_directory, failure);
+void World::write_recorders() noexcept {
+  const std::scoped_lock lock(writing_);
+  const Failure* const why = is_dead() ? failure_.get() : nullptr;
+  for (std::size_t i = 0; i < recorders_.size(); ++i) {
+    if (recorders_[i]->write(options_.recorder_directory, why)) continue;
+    std::fprintf(stderr, "leat: rank %d cannot write its flight recorder in %s\n",
+                 first_ + static_cast<int>(i), options_.recorder_directory.c_str());
+  }
 }
 
 void World::add_listener(const Channel<Notice>& notices) {

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -143,7 +144,8 @@ class World : public std::enable_shared_from_this<World> {
   [[nodiscard]] bool find_late(std::optional<LateOperation>& found, TimePoint& next_look,
                                std::uint64_t& seen) LEAT_EXCLUDES(lock_);
   void remove(Operation& operation) noexcept LEAT_REQUIRES(lock_);
-  void write_recorders(const Failure* failure) const noexcept;
+  /// Writes the files, with the failure if there is one. What cannot be written is told on stderr.
+  void write_recorders() noexcept;
 
   const OpenOptions options_;
   const int size_;
@@ -151,6 +153,7 @@ class World : public std::enable_shared_from_this<World> {
   std::optional<Scheduler> own_;
   std::shared_ptr<SchedulerCore> scheduler_;
   std::vector<std::unique_ptr<FlightRecorder>> recorders_;
+  std::mutex writing_;  // so that the last file has the failure
 
   std::atomic<bool> dead_{false};
   std::unique_ptr<const Failure> failure_;  // before dead_

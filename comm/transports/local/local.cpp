@@ -13,7 +13,9 @@ namespace {
 class LocalTransport final : public Transport {
  public:
   LocalTransport(std::shared_ptr<LocalWorld> world, std::shared_ptr<Group> group, int rank)
-      : world_(std::move(world)), group_(std::move(group)), rank_(rank) {}
+      : world_(std::move(world)), group_(std::move(group)), rank_(rank) {
+    world_->recorder(LocalTransport::world_rank()).joined(group_->context, group_->members);
+  }
   LocalTransport(const LocalTransport&) = delete;
   LocalTransport& operator=(const LocalTransport&) = delete;
   ~LocalTransport() override {
@@ -35,7 +37,10 @@ class LocalTransport final : public Transport {
   void listen(Channel<Notice> notices) override {
     world_->listen(*group_, rank_, std::move(notices));
   }
-  void leave() noexcept override { world_->leave(*group_, rank_); }
+  void leave() noexcept override {
+    world_->recorder(LocalTransport::world_rank()).left(group_->context);
+    world_->leave(*group_, rank_);
+  }
 
   [[nodiscard]] std::shared_ptr<Transport> subset(std::uint64_t context,
                                                   std::span<const int> members) override {

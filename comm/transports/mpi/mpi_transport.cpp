@@ -41,7 +41,9 @@ Failure MpiWorld::late(const Operation& operation) {
 }
 
 MpiTransport::MpiTransport(std::shared_ptr<MpiWorld> world, std::shared_ptr<Group> group)
-    : world_(std::move(world)), group_(std::move(group)) {}
+    : world_(std::move(world)), group_(std::move(group)) {
+  world_->recorder(MpiTransport::world_rank()).joined(group_->context(), group_->members());
+}
 
 MpiTransport::~MpiTransport() { leave(); }
 
@@ -71,6 +73,7 @@ void MpiTransport::post(int to, std::span<const Notice> notices) {
 void MpiTransport::listen(Channel<Notice> notices) { world_->engine().listen(group_, notices); }
 
 void MpiTransport::leave() noexcept {
+  world_->recorder(MpiTransport::world_rank()).left(group_->context());
   if (!left_.exchange(true) && !world_->is_dead()) world_->engine().leave(group_);
 }
 
