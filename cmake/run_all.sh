@@ -177,6 +177,8 @@ report() {
     run trainer_cuda "${trainer[@]}" --device cuda:0
     compare_accuracies
     local real=(bin/example_08_real_trainer --data examples/data/mnist --device cuda:0)
+    [[ ! -x bin/example_10_data_parallel ]] ||
+      run data_parallel_cuda bin/example_10_data_parallel --device cuda --min-accuracy 93
     run real_trainer_cuda "${real[@]}" --checkpoint "$logs/checkpoint"
     run real_trainer_cuda_resumed "${real[@]}" --epochs 3 --resume "$logs/checkpoint"
     if [[ -x bin/leat-overlap ]]; then

@@ -16,11 +16,15 @@ file(REMOVE_RECURSE "${SCRATCH}")
 unset(ENV{LD_LIBRARY_PATH})
 set(prefix "${SCRATCH}/prefix")
 step("${CMAKE_COMMAND}" --install "${BUILD}" --config "${CONFIG}" --prefix "${prefix}")
+set(run_mpi ON)
+if(SANITIZE)
+  set(run_mpi OFF)
+endif()
 foreach(project . c_alone)
   set(build "${SCRATCH}/build/${project}")
   step("${CMAKE_COMMAND}" -S "${SOURCE}/${project}" -B "${build}" -G "${GENERATOR}"
        "-DCMAKE_C_COMPILER=${C_COMPILER}" "-DCMAKE_CXX_COMPILER=${COMPILER}"
-       "-DCMAKE_BUILD_TYPE=${CONFIG}" "-DCMAKE_PREFIX_PATH=${prefix}"
+       "-DCMAKE_BUILD_TYPE=${CONFIG}" "-DCMAKE_PREFIX_PATH=${prefix}" "-DRUN_MPI=${run_mpi}"
   )
   step("${CMAKE_COMMAND}" --build "${build}" --config "${CONFIG}")
   step("${CMAKE_CTEST_COMMAND}" --test-dir "${build}" -C "${CONFIG}" --output-on-failure)
@@ -50,6 +54,10 @@ endfunction()
 if(PKG_CONFIG)
   build_with(leat-c "${C_COMPILER}" "${SOURCE}/main.c")
   build_with(leat-csp "${COMPILER}" -std=c++20 "${SOURCE}/csp.cpp")
+  build_with(leat-comm "${COMPILER}" -std=c++20 "${SOURCE}/comm.cpp")
+  if(EXISTS "${prefix}/${LIBDIR}/pkgconfig/leat-comm_mpi.pc")
+    build_with(leat-comm_mpi "${COMPILER}" -std=c++20 "${SOURCE}/comm.cpp")
+  endif()
 endif()
 
 # What cannot work is refused in words: an older C++; a sanitizer that Leat was not built with.
