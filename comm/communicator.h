@@ -6,8 +6,8 @@
 //   ranks.all_reduce(gradient).await();      // every rank has the sum, the same bits
 //
 //   // Four ranks in one process, a fiber each:
-//   for (leat::comm::Communicator& rank : leat::comm::open("local:4")) group.go([&] { train(rank);
-//   });
+//   std::vector<leat::comm::Communicator> all = leat::comm::open("local:4");
+//   for (leat::comm::Communicator& rank : all) group.go([&] { train(rank); });
 //
 // Ranks call collectives in the same order. They are numbered for each communicator, and each rank
 // tells each other one what it calls: two ranks that call different things get a CommMismatch, not
@@ -61,7 +61,9 @@ struct BasicElements {
   std::uint64_t count = 0;
   DType dtype = DType::kFloat32;
 
+  /// No elements.
   BasicElements() = default;
+  /// `elements` elements of type `type`, from `first` on.
   BasicElements(Byte* first, std::uint64_t elements, DType type) noexcept
       : data(first), count(elements), dtype(type) {}
   /// A view of the elements of a contiguous range.
@@ -73,6 +75,7 @@ struct BasicElements {
       : data(std::ranges::data(range)),
         count(std::ranges::size(range)),
         dtype(gpu::kDTypeOf<std::remove_cv_t<std::ranges::range_value_t<R>>>) {}
+  /// The size of the view in bytes.
   [[nodiscard]] std::size_t bytes() const noexcept { return count * gpu::size_of(dtype); }
 };
 using Elements = BasicElements<void>;

@@ -5,12 +5,11 @@
 //   comm::GradientExchange exchange(communicator, gradients, {.policy = comm::Policy::kPriority});
 //   exchange.broadcast(parameters_and_buffers, 0);
 //   for (auto& batch : feed.epoch(0, stream)) {
-//     forward(batch, [&](int i) {                         // before the forward of layer i:
-//       exchange.await(i, stream);                        //   its gradient is the mean of all
-//       ranks update(i);                                        //   (at once before the first
-//       step)
+//     forward(batch, [&](int i) {                        // before the forward of layer i:
+//       exchange.await(i, stream);                       // its gradient is the mean of all ranks
+//       update(i);                                       // (await: at once before the first step)
 //     });
-//     exchange.begin_step(batch.size());                  // samples of this rank
+//     exchange.begin_step(batch.size());                 // samples of this rank
 //     backward([&](int i) { exchange.ready(i, stream); });  // after the backward of layer i
 //     exchange.end_backward();                            // what is not ready is empty here
 //   }
@@ -60,6 +59,7 @@ struct Gradient {
   std::string name;  ///< for errors and reports; not empty
   gpu::DeviceSpan data;
   DType dtype = DType::kFloat32;
+  /// Its elements.
   [[nodiscard]] std::uint64_t count() const noexcept { return data.size() / gpu::size_of(dtype); }
 };
 

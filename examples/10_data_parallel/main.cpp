@@ -6,6 +6,7 @@
 //
 // Only main() knows which of the two it is.
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -49,7 +50,12 @@ void require_same_bits(const Communicator& ranks, std::uint64_t digest) {
 
 // What one rank does. Returns the exit status; rank 0 prints.
 int train_rank(const Communicator& ranks, const Mnist& training, const Mnist& testing,
-               const Options& options, int local, int locals) {
+               const Options& options) {
+  const bool is_alone = options.transport == "mpi";  // in this process
+  const int local =
+      is_alone ? number_in_environment("OMPI_COMM_WORLD_LOCAL_RANK", 0) : ranks.rank();
+  const int locals =
+      is_alone ? number_in_environment("OMPI_COMM_WORLD_LOCAL_SIZE", 1) : ranks.size();
   const leat::gpu::Device device = data_parallel::open_device(options.device, local, locals);
   const Outcome outcome = data_parallel::train(ranks, device, training, &testing, options);
   const std::uint64_t digest = data_parallel::digest(outcome.weights);
@@ -70,24 +76,20 @@ int train_rank(const Communicator& ranks, const Mnist& training, const Mnist& te
 }
 
 int train(const Options& options) {
-  const bool is_local = options.transport == "local";
-  const std::vector<Communicator> here = leat::comm::open(
-      is_local ? "local:" + std::to_string(options.ranks) : options.transport, options.open);
   const Mnist training(options.data, Mnist::kTrain);
   const Mnist testing(options.data, Mnist::kTest);
-  int status = 0;
+  // [ranks]
+  const std::vector<Communicator> here = leat::comm::open(  // "local:4", or "mpi"
+      options.transport == "mpi" ? "mpi" : "local:" + std::to_string(options.ranks), options.open);
+  std::atomic<int> status = 0;
   leat::TaskGroup group;
   for (const Communicator& ranks : here) {  // four fibers, or one
     group.go([&] {
-      const int local =
-          is_local ? ranks.rank() : number_in_environment("OMPI_COMM_WORLD_LOCAL_RANK", 0);
-      const int locals =
-          is_local ? ranks.size() : number_in_environment("OMPI_COMM_WORLD_LOCAL_SIZE", 1);
-      const int result = train_rank(ranks, training, testing, options, local, locals);
-      if (ranks.rank() == 0 || !is_local) status = result;
+      if (train_rank(ranks, training, testing, options) != 0) status = 1;
     });
   }
   group.wait();
+  // [/ranks]
   return status;
 }
 

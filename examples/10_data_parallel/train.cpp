@@ -1,5 +1,6 @@
 #include "examples/10_data_parallel/train.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -30,14 +31,24 @@ std::vector<comm::Gradient> tensors(const leat::gpu::DeviceSpan& all) {
           part("weights2", mnist::kWeights2, mnist::kBias2),
           part("bias2", mnist::kBias2, mnist::kParameters)};
 }
-enum Tensor : std::size_t { kWeights1, kBias1, kWeights2, kBias2 };
+
+// A layer: its two tensors above, and where its parameters are.
+struct Layer {
+  std::array<std::size_t, 2> tensors;
+  std::size_t first;
+  std::size_t count;
+};
+constexpr Layer kLayer1{{0, 1}, mnist::kWeights1, mnist::kWeights2 - mnist::kWeights1};
+constexpr Layer kLayer2{{2, 3}, mnist::kWeights2, mnist::kParameters - mnist::kWeights2};
 
 // This rank's slice of each global batch.
 PrefetcherOptions slice_of(const comm::Communicator& ranks, const Options& options) {
+  // [slice]
   return {.batch_size = options.global_batch,  // of all ranks together
           .seed = options.seed,
           .rank = static_cast<std::size_t>(ranks.rank()),
           .world_size = static_cast<std::size_t>(ranks.size())};
+  // [/slice]
 }
 
 std::size_t most_samples(const comm::Communicator& ranks, const Options& options) {
@@ -76,32 +87,27 @@ Outcome train(const comm::Communicator& ranks, const leat::gpu::Device& device,
   exchange_options.device = device;
   std::uint64_t steps = 0;
 
-  // [data_parallel]
   Prefetcher feed(data, device, slice_of(ranks, options));
+
+  // [data_parallel]
   comm::GradientExchange exchange(ranks, tensors(network.gradient()), exchange_options);
   exchange.broadcast(tensors(network.parameters()), 0);  // all begin as rank 0
-
-  const auto update = [&](Tensor weights, Tensor bias, std::size_t first, std::size_t end) {
-    exchange.await(weights, stream);  // until the gradient is the mean of all ranks
-    exchange.await(bias, stream);
-    if (steps > 0) network.update(first, end - first, rate);
+  const auto update = [&](const Layer& layer) {
+    for (const std::size_t i : layer.tensors) exchange.await(i, stream);  // the mean of all ranks
+    if (steps > 0) network.update(layer.first, layer.count, rate);
   };
-  const auto update1 = [&] { update(kWeights1, kBias1, mnist::kWeights1, mnist::kWeights2); };
-  const auto update2 = [&] { update(kWeights2, kBias2, mnist::kWeights2, mnist::kParameters); };
   const auto train_step = [&](Lease& batch) {
-    const std::size_t samples = batch.size();
-    update1();
+    const std::size_t samples = batch.size();  // of this rank's slice, perhaps none
+    update(kLayer1);
     if (samples > 0) network.forward1(batch["image"].data<std::uint8_t>(), samples);
-    update2();  // which came while layer 1 was computed
+    update(kLayer2);  // which came while layer 1 was computed
     if (samples > 0) network.forward2(batch["label"].data<std::uint8_t>(), samples);
     exchange.begin_step(samples);
-    if (samples == 0) return;  // fewer samples than ranks: this one only gets the results
+    if (samples == 0) return;  // this rank gets the results
     network.backward2(samples);
-    exchange.ready(kBias2, stream);  // leaves while layer 1 is computed
-    exchange.ready(kWeights2, stream);
+    for (const std::size_t i : kLayer2.tensors) exchange.ready(i, stream);  // they leave at once
     network.backward1(samples);
-    exchange.ready(kBias1, stream);
-    exchange.ready(kWeights1, stream);
+    for (const std::size_t i : kLayer1.tensors) exchange.ready(i, stream);
     exchange.end_backward();
   };
   // [/data_parallel]
@@ -113,8 +119,8 @@ Outcome train(const comm::Communicator& ranks, const leat::gpu::Device& device,
     }
     if (steps == options.steps) break;
   }
-  update1();
-  update2();
+  update(kLayer1);
+  update(kLayer2);
 
   Outcome outcome{.weights = copy_of(network, stream), .steps = steps};
   const mnist::Metrics trained = sum_of(ranks, network.metrics());
@@ -134,15 +140,13 @@ Outcome train(const comm::Communicator& ranks, const leat::gpu::Device& device,
 }
 
 leat::gpu::Device open_device(const std::string& kind, int local, int locals) {
-  const auto is_there = [&](const std::string& name) {
-    for (const leat::gpu::DeviceInfo& one : leat::gpu::list().devices) {
-      if (one.name == name) return true;
-    }
-    return false;
-  };
-  const bool is_cuda =
-      kind == "cuda" || (kind == "auto" && is_there("cuda:" + std::to_string(locals - 1)));
-  return leat::gpu::open((is_cuda ? "cuda:" : "host:") + std::to_string(local));
+  int gpus = 0;
+  for (const leat::gpu::DeviceInfo& one : leat::gpu::list().devices) {
+    if (one.name.starts_with("cuda")) ++gpus;
+  }
+  const bool is_cuda = kind == "cuda" || (kind == "auto" && gpus >= locals);
+  return leat::gpu::open(is_cuda ? "cuda:" + std::to_string(local % std::max(gpus, 1))
+                                 : "host:" + std::to_string(local));
 }
 
 std::uint64_t digest(std::span<const float> weights) noexcept {

@@ -28,8 +28,8 @@ struct Outcome {
                             const leat::feeder::Dataset& data, const leat::feeder::Dataset* test,
                             const Options& options);
 
-/// The device of rank `rank`, the `local`-th of `locals` ranks on this machine: cuda:local or
-/// host:local.
+/// The device of the `local`-th of `locals` ranks on this machine, of the kind "host", "cuda"
+/// (ranks share the GPUs if there are fewer), or "auto": CUDA, if there is a GPU for each rank.
 [[nodiscard]] leat::gpu::Device open_device(const std::string& kind, int local, int locals);
 
 /// 64 bits that differ if a bit of the weights does.

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Usage: figures.sh <the leat-overlap program> <README.md>
+# Usage: figures.sh <the leat-overlap program> <root of the tree>
 #
 # What it prints and writes.
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/expect.sh"
-readme=$2
+page=$2/docs/guide/overlap.md
 
 # 3 ms of copying behind 5 ms of compute.
 expect 0 'OE 1\.000 ' --device host --virtual --link 1GB/s --batch 3MB --compute 5ms
 grep -q 'serial loop takes 8.00 ms a step, 1.60 times as long' "$scratch/out" || fail "the serial loop: $(cat "$scratch/out")"
-# Real data. ($readme lies beside the examples.)
-mnist=$(dirname "$readme")/examples/data/mnist
+# Real data.
+mnist=$2/examples/data/mnist
 expect 0 'batches of 201 kB \(256 samples, 2 tensors\)' --device host --data "mnist:$mnist" --samples 256 \
   --compute 200us --steps 50
 head -c 100000 /dev/zero >"$scratch/some.bin"
@@ -26,14 +26,14 @@ expect 0 '^- Tx 10\.0 ms, depth 2: not measured; .*, 1000 samples; .*has not eno
   --device host --virtual --sweep --seconds 0.01 --data "records:1000:$scratch/some.bin"
 grep -qE '^  1\.00 ms      1\.000        1\.000        - ' "$scratch/out" || fail "cells of whole samples: $(cat "$scratch/out")"
 
-# What the README shows.
-arguments=$(sed -n 's/^<!-- leat-overlap \(.*\) -->$/\1/p' "$readme")
-[[ -n $arguments ]] || fail "$readme shows nothing"
+# What the guide shows.
+arguments=$(sed -n 's/^<!-- leat-overlap \(.*\) -->$/\1/p' "$page")
+[[ -n $arguments ]] || fail "$page shows nothing"
 # shellcheck disable=SC2086 # several arguments
 "$program" $arguments >"$scratch/out" 2>&1
 awk -v marker="<!-- leat-overlap $arguments -->" '
   $0 == marker { here = 1; next } here && /^```text/ { inside = 1; next } inside && /^```/ { exit } inside' \
-  "$readme" | diff - "$scratch/out" || fail "the README shows something else (< there, > here)"
+  "$page" | diff - "$scratch/out" || fail "the guide shows something else (< there, > here)"
 
 # In turns.
 expect 0 'OE 0\.625 ' --device host --virtual --link 1GB/s --batch 3MB --compute 5ms --depth 1

@@ -5,10 +5,11 @@
 #
 #   examples, bench, tests ─► every public header
 #   pipeline ─► comm ─► gpu ─► csp ─► std, Boost
-#   overlap ─► feeder ─► gpu ─► csp
+#   overlap ─► feeder ─► gpu
+#                        comm/transports/mpi ─► MPI
 #
-# What is on no list below is forbidden: a new dependency is a decision, made here. pipeline and comm
-# are folders to come.
+# What is on no list below is forbidden: a new dependency is a decision, made here. pipeline is a
+# folder to come.
 set -euo pipefail
 cd "$1"
 
