@@ -82,12 +82,11 @@ TEST(LocalDeadline, AnOperationThatTheLinkTakesTooLongForIsLateAndNobodyIsToBlam
   });
 }
 
-TEST(LocalDeadline, InRealTimeTheRanksThatWaitGetItToo) {
+TEST(LocalDeadline, InRealTimeARankThatWaitsGetsItToo) {
   for (const std::size_t place : {2U, 3U}) {
-    const Channel<int> failed(2);
-    support::rank_places()[place].run(3, with_deadline(20ms), [&](Communicator& me) {
+    const Channel<int> failed(1);
+    support::rank_places()[place].run(2, with_deadline(20ms), [&](Communicator& me) {
       if (me.rank() == 1) {
-        static_cast<void>(failed.recv());
         static_cast<void>(failed.recv());
         EXPECT_THROW(me.barrier().await(), CommError);
         return;
