@@ -174,11 +174,32 @@ class SelectOperation {
     if (turn == 0) {
       for (std::uint32_t i = 0; i < cases_.size(); ++i) cases_[i].poll_order = i;
     }
-    const std::size_t left = cases_.size() - turn;
-    if (left > 1)
-      std::swap(cases_[turn].poll_order, cases_[turn + choose(left, fiber_)].poll_order);
+    std::swap(cases_[turn].poll_order, cases_[draw(turn)].poll_order);
     return cases_[cases_[turn].poll_order];
   }
+#if defined(LEAT_EXPLORE)
+  // One that is ready, if there are several: other orders would give equal runs, six for each
+  // select of three cases.
+  std::size_t draw(std::size_t turn) noexcept {
+    const hooks::Unobserved look;
+    const auto is_ready = [&](std::size_t i) {
+      const Case& one = cases_[cases_[i].poll_order];
+      return one.channel != nullptr && !one.channel->would_block(one.direction);
+    };
+    std::size_t ready = 0;
+    for (std::size_t i = turn; i < cases_.size(); ++i) ready += is_ready(i) ? 1U : 0U;
+    if (ready < 2) return turn;
+    std::size_t i = turn;
+    for (std::size_t skipped = look.choose(ready);; ++i) {
+      if (is_ready(i) && skipped-- == 0) return i;
+    }
+  }
+#else
+  std::size_t draw(std::size_t turn) noexcept {
+    const std::size_t left = cases_.size() - turn;
+    return left > 1 ? turn + choose(left, fiber_) : turn;
+  }
+#endif
 
   // Runs in the context of the fiber that runs next. The select may be woken before all locks are
   // dropped, but it cannot end: it takes every lock again except that of the channel it used. So

@@ -94,6 +94,18 @@ std::size_t choose(std::size_t count) noexcept {
   return simulation != nullptr ? simulation->choose(count) : 0;
 }
 
+Unobserved::Unobserved() noexcept : simulation_(Simulation::exchange_current(nullptr)) {}
+
+Unobserved::~Unobserved() { Simulation::exchange_current(simulation_); }
+
+std::size_t Unobserved::choose(std::size_t count) const noexcept {
+  if (simulation_ == nullptr) return 0;
+  Simulation::exchange_current(simulation_);
+  const std::size_t choice = simulation_->choose(count);
+  Simulation::exchange_current(nullptr);
+  return choice;
+}
+
 std::int64_t now() noexcept {
   Simulation* const simulation = Simulation::current();
   return simulation != nullptr ? simulation->now() : 0;

@@ -20,6 +20,8 @@ namespace leat {
 
 inline constexpr bool kExploring = true;
 
+class Simulation;
+
 namespace hooks {
 
 /// Another thread may run here. Stands before every access to an object that several threads use.
@@ -42,6 +44,20 @@ void pause() noexcept;
 void spin() noexcept;
 /// Returns a number below `count`. The explorer tries all of them.
 std::size_t choose(std::size_t count) noexcept;
+/// While it lives, what the caller does is no step, and no access: for a look at the state that
+/// leaves the run as it is.
+class Unobserved {
+ public:
+  Unobserved() noexcept;
+  ~Unobserved();
+  Unobserved(const Unobserved&) = delete;
+  Unobserved& operator=(const Unobserved&) = delete;
+  /// hooks::choose(), observed.
+  [[nodiscard]] std::size_t choose(std::size_t count) const noexcept;
+
+ private:
+  Simulation* const simulation_;
+};
 /// Simulated nanoseconds since the exploration's epoch.
 std::int64_t now() noexcept;
 /// The cycle counter of the calling thread: one cycle per nanosecond.

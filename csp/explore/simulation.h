@@ -73,6 +73,11 @@ class Simulation {
   /// The simulation that runs the caller. Null outside of one, and in the simulation's own code.
   [[nodiscard]] static Simulation* current() noexcept { return current_simulation; }
 
+  /// Makes `simulation` the one that runs the caller, and returns the one before.
+  static Simulation* exchange_current(Simulation* simulation) noexcept {
+    return std::exchange(current_simulation, simulation);
+  }
+
   // Called by the running thread: the functions of csp/explore/hooks.h.
   void sched_point() noexcept { go_on(); }
   void accessed(const void* object, bool changed) noexcept;
