@@ -46,7 +46,8 @@ struct OpenOptions {
   int threads = 1;
   /// "local" only: how long operations take.
   LinkModel link = {};
-  /// "mpi" only: the most bytes that one message carries; at least 1.
+  /// "mpi" only: the most bytes that one message carries; at least 1. The lowest of all ranks
+  /// counts.
   std::size_t message_limit = std::size_t{1} << 30;
   /// An existing directory, where each rank writes its flight recorder on a CommError and on
   /// SIGQUIT, as rank-<rank>.leat-comm; SIGQUIT then no longer ends the process. Empty: nowhere.

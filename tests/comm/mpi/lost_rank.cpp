@@ -1,8 +1,9 @@
 // Usage: mpirun ... lost_rank <how> <rank> <folder>
 //
 // All ranks sum over and over. At one step rank <rank> is lost in the middle of an operation: <how>
-// is killed, killed_in_transfer (at any moment), stopped, exits, or late. Each rank that lives
-// writes what became of it to <folder>/outcome-<r>: "ok", and the error; or what is wrong with it.
+// is killed, killed_in_transfer (at any moment), stopped, exits, or late. Or killed_at_end, when
+// the others end: they end too. Each rank that lives writes what became of it to
+// <folder>/outcome-<r>: "ok", and the error; or what is wrong with it.
 #include <unistd.h>
 
 #include <chrono>
@@ -69,6 +70,10 @@ std::string sum_on(const Plan& plan, Communicator& me) {
   const bool before = plan.how == "exits" || plan.how == "late";  // before it calls
   for (int step = 0;; ++step) {
     const auto began = Clock::now();
+    if (plan.how == "killed_at_end" && step == kStep) {
+      if (is_lost) std::raise(SIGKILL);
+      return "ok";
+    }
     try {
       if (is_lost && step == kStep && before) lose(plan, me);
       leat::comm::Completion sum = me.all_reduce(step % 2 == 0 ? large : small);
