@@ -70,7 +70,7 @@ allowed() {
       [[ $file == gpu/cuda/* || $file == *.cu || $file == bench/gpu/cuda/* || $file == tests/gpu/cuda* ||
         $file == tests/feeder/cuda/* || $file == examples/09_own_stream.cpp ]]
       ;;
-    mpi.h) [[ $file == comm/transports/mpi/* || $file == tests/comm/mpi/* || $file == bench/comm/* ]] ;;
+    mpi.h) [[ $file == comm/transports/mpi/* || $file == tests/comm/mpi/* || $file == bench/peers/* ]] ;;
     zlib.h | jpeglib.h | jerror.h | png.h)
       [[ $file == feeder/sources/* ]]
       ;;
@@ -86,7 +86,7 @@ allowed() {
       ;;
     gtest/* | gmock/*) [[ $layer == tests ]] ;;
     benchmark/*) [[ $layer == bench ]] ;;
-    tbb/* | concurrentqueue/* | readerwriterqueue/*) [[ $file == bench/peers/* ]] ;;
+    tbb/* | concurrentqueue/* | readerwriterqueue/* | gloo/*) [[ $file == bench/peers/* ]] ;;
 
     # In C, and in the header that is for it: the C library.
     assert.h | errno.h | float.h | limits.h | math.h | stddef.h | stdint.h | stdio.h | stdlib.h | string.h)
