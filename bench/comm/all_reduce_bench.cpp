@@ -118,7 +118,8 @@ void all_reduce(benchmark::State& state) {
 void arguments(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"ranks", "bytes"})->UseRealTime();
   for (const int ranks : {2, 4}) {
-    for (const int bytes : {4, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20}) {
+    for (const int bytes :
+         {4, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20}) {
       bench->Args({ranks, bytes});
     }
   }

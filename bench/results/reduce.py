@@ -29,6 +29,11 @@ def of_feed(raw):
     return {name: raw[name] for name in ("facts", "latencies", "targets")}
 
 
+def of_comm(raw):
+    """Of ./run bench comm: each row's median, by contestant, and each target with what was reached."""
+    return {name: raw[name] for name in ("facts", "rows", "targets")}
+
+
 OVERLAP_FIGURES = ("t_step", "t_serial", "t_replay", "overlap_efficiency", "accelerator_utilization")
 
 
@@ -55,6 +60,8 @@ def of_overlap(raw):
 def reduced(raw):
     if "leat-overlap" in raw:
         return of_overlap(raw)
+    if "rows" in raw:
+        return of_comm(raw)
     return of_feed(raw) if "latencies" in raw else of_csp(raw)
 
 

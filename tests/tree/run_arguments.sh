@@ -18,7 +18,7 @@ for program in build/demo/examples/03_mnist/mnist build/release/bench/bench_csp_
   printf '#!/bin/sh\necho "$PWD"\nfor word; do echo "$word"; done\n' >"$root/$program"
   chmod +x "$root/$program"
 done
-for command in g++ cmake ninja dpkg go ffmpeg; do # all that is asked is to be there and to succeed
+for command in g++ cmake ninja dpkg go ffmpeg mpirun mpicxx; do # all that is asked is to be there and to succeed
   printf '#!/bin/sh\n' >"$scratch/bin/$command"
   chmod +x "$scratch/bin/$command"
 done
@@ -57,9 +57,12 @@ expect "what is measured of a device is reported, and knows where the caller is"
 expect "feeding is compared with its peers, and knows where the caller is" 0 \
   "$(lines "$root" bench/peers/feed/compare.py "--directory=$caller" --save "a b")" \
   bench feed --save "a b"
+expect "comm is compared with its peers, and knows where the caller is" 0 \
+  "$(lines "$root" bench/peers/comm/compare.py "--directory=$caller" --only pieces)" \
+  bench comm --only pieces
 for name in nosuch csp/nosuch csp/ csp_channel feeder ""; do
   expect "no benchmark \"$name\"" 1 \
-    "run: there is no benchmark \"$name\"; there are: csp/channel feeder/overlap, and csp, gpu, feed and overlap" bench "$name"
+    "run: there is no benchmark \"$name\"; there are: csp/channel feeder/overlap, and csp, gpu, feed, comm and overlap" bench "$name"
 done
 
 ((failures == 0))

@@ -25,8 +25,7 @@ using Context = std::shared_ptr<gloo::Context>;
 // Of an algorithm that is made once for its memory.
 template <class A>
 peer::Algorithm made(const char* name, const Context& context, float* data, std::size_t count) {
-  const auto one =
-      std::make_shared<A>(context, std::vector<float*>{data}, static_cast<int>(count));
+  const auto one = std::make_shared<A>(context, std::vector<float*>{data}, static_cast<int>(count));
   return {name, [one] { one->run(); }};
 }
 
