@@ -60,7 +60,7 @@ void GradientExchange::broadcast(std::span<const Gradient> tensors, int root) {
 void GradientExchange::begin_step(std::uint64_t samples) { exchange_->begin_step(samples); }
 
 void GradientExchange::ready(std::size_t index, const gpu::StreamRef& stream) {
-  exchange_->check_ready(index);
+  exchange_->check_ready(index, &stream);
   layers_->before(index, stream);
   exchange_->ready(index, &stream);
 }
@@ -73,14 +73,14 @@ void GradientExchange::ready(std::size_t index) {
 void GradientExchange::end_backward() { exchange_->end_backward(); }
 
 bool GradientExchange::await(std::size_t index, const gpu::StreamRef& stream) {
-  const Exchange::Awaited result = exchange_->await(index, &stream);
-  if (result == Exchange::Awaited::kResult) layers_->after(index, stream);
-  return result != Exchange::Awaited::kEmpty;
+  const bool has_come = exchange_->await(index, &stream);
+  if (has_come) layers_->after(index, stream);
+  return has_come;
 }
 
 bool GradientExchange::await(std::size_t index) {
   layers_->require_none("await");
-  return exchange_->await(index, nullptr) != Exchange::Awaited::kEmpty;
+  return exchange_->await(index, nullptr);
 }
 
 void GradientExchange::await_all(const gpu::StreamRef& stream) {

@@ -5,13 +5,12 @@
 //   comm::GradientExchange exchange(communicator, gradients, {.policy = comm::Policy::kPriority});
 //   exchange.broadcast(parameters_and_buffers, 0);
 //   for (auto& batch : feed.epoch(0, stream)) {
-//     forward(batch, [&](int i) {                        // before the forward of layer i:
-//       exchange.await(i, stream);                       // its gradient is the mean of all ranks
-//       update(i);                                       // (await: at once before the first step)
+//     forward(batch, [&](int i) {                           // before the forward of layer i:
+//       if (exchange.await(i, stream)) update(i, stream);   //   its gradient is the mean of all
 //     });
-//     exchange.begin_step(batch.size());                 // samples of this rank
+//     exchange.begin_step(batch.size());                    // samples of this rank
 //     backward([&](int i) { exchange.ready(i, stream); });  // after the backward of layer i
-//     exchange.end_backward();                            // what is not ready is empty here
+//     exchange.end_backward();                              // what is not ready is empty here
 //   }
 //   exchange.await_all(stream);
 //
@@ -24,7 +23,7 @@
 //
 // Memory: from ready(i) to the return of await(i) a gradient is the exchange's. Gradients lie in
 // the memory of one device. What the CPU cannot reach goes through pinned slots of the exchange's
-// own.
+// own. Streams that were given to an exchange outlive it.
 //
 // Thread and fiber safety: one fiber or thread of the rank calls the exchange, except stats() and
 // the constructors of several exchanges, which any may. All ranks construct their exchanges of one
@@ -177,8 +176,10 @@ class GradientExchange {
   void end_backward();
   /// Suspends the caller (blocks a plain thread) until gradient `index` has its result, and makes
   /// `stream` wait for what is left to do on the device. With ExchangeOptions::synchronous it waits
-  /// for all gradients. Before the first step, and if the result was awaited before, it returns at
-  /// once. Returns false if no rank has contributed: the memory is as it was.
+  /// for all gradients that were given to it. Returns whether a result has come. Returns false,
+  /// and the memory is as it was, if no rank has contributed, if the gradient has no elements, and
+  /// at once if there is nothing to wait for: before the first step, and if the result was awaited
+  /// before.
   ///
   /// Throws std::logic_error in a backward in which the gradient is not ready yet and has no
   /// earlier result to wait for; CommError, CommMismatch, Cancelled.

@@ -1,20 +1,31 @@
 #include "leat/comm/exchange/calls.h"
 
 #include <algorithm>
-#include <exception>
+#include <optional>
 #include <string>
 #include <utility>
 
 namespace leat::comm {
 
-void StreamCalls::after(const gpu::StreamRef& stream, const TrainerCall& call) {
+StreamCalls::StreamCalls(World& world, int rank, Channel<TrainerCall> calls, std::size_t most,
+                         Streams streams)
+    : world_(world),
+      rank_(rank),
+      calls_(std::move(calls)),
+      most_(most),
+      whose_(streams),
+      fibers_(world.scheduler()) {}
+
+StreamCalls::~StreamCalls() {
+  for (const OneStream& one : streams_) one.waiting.try_close();
+}
+
+bool StreamCalls::defer(const gpu::StreamRef& stream, const TrainerCall& call) {
   gpu::Event event(stream.device());
   event.record(stream);
-  if (event.is_done()) {
-    calls_.send(call);
-  } else {
-    waiting_on(stream).send({std::move(event), call});
-  }
+  if (event.is_done()) return false;
+  waiting_on(stream).send({std::move(event), call});
+  return true;
 }
 
 const Channel<StreamCalls::Waiting>& StreamCalls::waiting_on(const gpu::StreamRef& stream) {
@@ -23,18 +34,28 @@ const Channel<StreamCalls::Waiting>& StreamCalls::waiting_on(const gpu::StreamRe
   if (known != streams_.end()) return known->waiting;
   const Channel<Waiting> waiting(static_cast<std::int64_t>(most_), "comm events");
   streams_.push_back({stream, waiting});
-  const auto run = [waiting, calls = calls_, &world = world_] {
-    try {
-      for (Waiting& one : waiting) {
-        one.event.await();
-        calls.send(one.call);
-      }
-    } catch (const std::exception& error) {
-      world.fail({.operation = "await of a device's event", .what = error.what()});
-    }
-  };
-  fibers_.go(run, {.name = "comm events"});
+  fibers_.go([this, waiting] { run(waiting); }, {.name = "comm events"});
   return streams_.back().waiting;
+}
+
+void StreamCalls::run(const Channel<Waiting>& waiting) {
+  // A piece that is being copied comes back to the exchange, whatever happens.
+  std::optional<Shield> shield;
+  if (whose_ == Streams::kOfExchange) shield.emplace();
+  for (Waiting& one : waiting) {
+    try {
+      one.event.await();
+    } catch (const std::exception& error) {
+      fail_by(world_, rank_, error);
+    }
+    calls_.send(one.call);
+  }
+}
+
+void fail_by(World& world, int rank, const std::exception& error) noexcept {
+  world.fail({.peer = rank,
+              .operation = "GradientExchange",
+              .what = "the exchange of rank " + std::to_string(rank) + " failed: " + error.what()});
 }
 
 }  // namespace leat::comm

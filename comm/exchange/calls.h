@@ -1,8 +1,9 @@
 // What the trainer tells the exchange's fiber, and the fibers that wait for a device in between.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <exception>
 #include <vector>
 
 #include "leat/comm/transports/world.h"
@@ -34,14 +35,22 @@ struct TrainerCall {
 /// with an object of its own. Not thread-safe.
 class StreamCalls {
  public:
-  /// Fibers are launched into `fibers`, which ends before this object. At most `most` calls are
-  /// under way on a stream.
-  StreamCalls(World& world, TaskGroup& fibers, Channel<TrainerCall> calls, std::size_t most)
-      : world_(world), fibers_(fibers), calls_(std::move(calls)), most_(most) {}
+  /// Whose streams these are: the destructor does not wait for work of the trainer's.
+  enum class Streams : std::uint8_t { kOfTrainer, kOfExchange };
 
-  /// Sends `call` once the work enqueued on `stream` so far has run: at once, if it has. A device
-  /// that has failed fails the world. Throws as Event::record.
-  void after(const gpu::StreamRef& stream, const TrainerCall& call);
+  /// At most `most` calls are under way on a stream. `world` outlives this object; `rank`, of the
+  /// world, is this one.
+  StreamCalls(World& world, int rank, Channel<TrainerCall> calls, std::size_t most,
+              Streams streams);
+  StreamCalls(const StreamCalls&) = delete;
+  StreamCalls& operator=(const StreamCalls&) = delete;
+  /// Ends the fibers. Waits for the work of the exchange's streams.
+  ~StreamCalls();
+
+  /// Sends `call` once the work enqueued on `stream` so far has run, and returns true; or returns
+  /// false, if it has run already. If the device fails meanwhile, that fails the world, and the
+  /// call is sent. Throws as Event::record; nothing is sent then.
+  [[nodiscard]] bool defer(const gpu::StreamRef& stream, const TrainerCall& call);
 
  private:
   struct Waiting {
@@ -53,12 +62,18 @@ class StreamCalls {
     Channel<Waiting> waiting;
   };
   [[nodiscard]] const Channel<Waiting>& waiting_on(const gpu::StreamRef& stream);
+  void run(const Channel<Waiting>& waiting);
 
   World& world_;
-  TaskGroup& fibers_;
+  const int rank_;
   const Channel<TrainerCall> calls_;
   const std::size_t most_;
+  const Streams whose_;
   std::vector<OneStream> streams_;
+  TaskGroup fibers_;
 };
+
+/// Fails the world because of an error of rank `rank`'s own, a device's for example.
+void fail_by(World& world, int rank, const std::exception& error) noexcept;
 
 }  // namespace leat::comm

@@ -46,18 +46,13 @@ class Exchange {
   ~Exchange();
 
   // The trainer's calls: trainer.cpp. See GradientExchange. Without a stream: null.
-  enum class Awaited : std::uint8_t {
-    kNothing,  // there was no result to wait for, or it was awaited before
-    kResult,
-    kEmpty,  // no rank has contributed
-  };
   void broadcast(std::span<const Gradient> tensors, int root);
   void begin_step(std::uint64_t samples);
   /// Throws what ready() would throw for a call at the wrong time.
-  void check_ready(std::size_t index);
+  void check_ready(std::size_t index, const gpu::StreamRef* stream);
   void ready(std::size_t index, const gpu::StreamRef* stream);
   void end_backward();
-  Awaited await(std::size_t index, const gpu::StreamRef* stream);
+  bool await(std::size_t index, const gpu::StreamRef* stream);
   /// Whether await(index) has something to wait for, or has had it before the backward began.
   [[nodiscard]] bool has_result_to_await(std::size_t index) const noexcept {
     return !given_[index].awaited;
@@ -84,7 +79,7 @@ class Exchange {
     std::optional<gpu::StreamRef> last_stream;  // of await()
   };
 
-  void agree();
+  void start();
   void require_alive() const { world_.require_alive(end_->world_rank()); }
   [[nodiscard]] Given& given(std::size_t index, const char* call);
   void give(std::uint32_t index, bool contributes, const gpu::StreamRef* stream);
@@ -136,7 +131,9 @@ class Exchange {
   void tell_empty();
   void add_order(const Order& order);
   void start_ordered();
+  void start(Piece& piece);
   void begin(Piece& piece);
+  [[nodiscard]] bool copy_out(Piece& piece);
   void finish(Piece& piece);
   void hand_over(Piece& piece);
   void complete(std::uint32_t tensor, bool is_empty);
@@ -153,6 +150,7 @@ class Exchange {
   Communicator control_;            // of the constructor and broadcast()
   std::shared_ptr<Transport> end_;  // of the pieces
   World& world_;
+  std::vector<int> world_ranks_;  // by rank
   const bool leads_;
   const bool is_staged_;
 
@@ -160,6 +158,7 @@ class Exchange {
   const Channel<TrainerCall> calls_;
   const Channel<Notice> notices_;
   const Channel<char> finished_bell_{1, "comm pieces"};
+  std::atomic<TimePoint> heard_{TimePoint::min()};  // when rank 0 or a peer moved something on
   SpinLock finished_lock_;
   Piece* finished_ LEAT_GUARDED_BY(finished_lock_) = nullptr;  // the latest first
   mutable Meter meter_;
@@ -178,6 +177,7 @@ class Exchange {
 
   // The fiber's.
   std::vector<Mine> mine_;
+  std::vector<std::uint64_t> steps_of_;  // the latest that a rank has reported here, by gradient
   std::optional<Leader> leader_;
   std::vector<int> left_;  // ranks whose exchanges are gone
   std::vector<Notice> outgoing_;
@@ -191,8 +191,9 @@ class Exchange {
   std::vector<Part> parts_;
   std::optional<Staging> staging_;
   bool is_stopping_ = false;
+  bool has_heard_ = false;  // of peers, in this round of run()
+  bool has_told_failure_ = false;
 
-  std::optional<TaskGroup> event_fibers_;
   std::optional<StreamCalls> trainer_events_;
   std::optional<StreamCalls> staging_events_;
   std::optional<TaskGroup> fiber_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "leat/comm/exchange/exchange.h"
+#include "leat/comm/transports/rank_calls.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 
@@ -16,9 +17,7 @@ void Exchange::run() {
     try {
       act();
     } catch (const std::exception& error) {
-      world_.fail({.peer = end_->world_rank(),
-                   .operation = "GradientExchange",
-                   .what = "rank " + std::to_string(end_->world_rank()) + ": " + error.what()});
+      fail_by(world_, end_->world_rank(), error);
     }
   };
   while (!is_stopping_ || under_way_ > 0) {
@@ -51,6 +50,12 @@ void Exchange::run() {
         start_ordered();
       } while (drain());  // pieces that ended within begin()
     });
+    if (std::exchange(has_heard_, false)) {
+      heard_.store(world_.time(), std::memory_order_relaxed);
+    }
+    if (world_.is_dead() && !std::exchange(has_told_failure_, true)) {
+      for (const Result& one : results_) static_cast<void>(one.bell.try_send(0));
+    }
   }
   guarded([&] {
     if (world_.is_dead()) return;
@@ -96,13 +101,13 @@ void Exchange::handle(const TrainerCall& call) {
 // This rank's part of a gradient can be exchanged.
 void Exchange::report(std::uint32_t tensor, const TrainerCall& call) {
   const Unit& unit = plan_.units[plan_.unit_of[tensor]];
-  Mine& one = mine_[tensor];
-  one = {.step = call.step,
-         .samples = call.samples,
-         .is_open = true,
-         .is_given = call.given,
-         .pieces_to_order = unit.pieces,
-         .pieces_left = unit.pieces};
+  steps_of_[tensor] = call.step;
+  mine_[tensor] = {.step = call.step,
+                   .samples = call.samples,
+                   .is_open = true,
+                   .is_given = call.given,
+                   .pieces_to_order = unit.pieces,
+                   .pieces_left = unit.pieces};
   if (leads_) {
     leader_->report(0, tensor, call.given, world_.time(), scratch_);
     tell_empty();
@@ -116,13 +121,11 @@ void Exchange::report(std::uint32_t tensor, const TrainerCall& call) {
 }
 
 void Exchange::handle(const Notice& notice) {
-  if (notice.kind == World::kDead) {
-    for (const Result& one : results_) static_cast<void>(one.bell.try_send(0));
-    return;
-  }
-  if (world_.is_dead()) return;
+  if (world_.is_dead()) return;  // run() tells the trainer
+  has_heard_ = true;
   switch (static_cast<NoticeKind>(notice.kind)) {
     case kReport:
+      steps_of_[notice.tensor] = notice.step;
       leader_->report(notice.from, notice.tensor, notice.value != 0, world_.time(), scratch_);
       tell_empty();
       if (!left_.empty()) check_left();
@@ -178,12 +181,13 @@ void Exchange::check_deadline() {
   if (!since.has_value()) return;
   if (Deadline::after(*since, world_.options().deadline).at() > world_.time()) return;
   const Leader::Incomplete late = leader_->incomplete();
-  std::string ranks;
+  std::vector<int> missing;
   for (const int rank : late.missing) {
-    ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+    missing.push_back(world_ranks_[static_cast<std::size_t>(rank)]);
   }
-  fail(false, late.missing.front(), late.tensor, mine_[late.tensor].step,
-       (late.missing.size() == 1 ? "rank " : "ranks ") + ranks +
+  std::ranges::sort(missing);
+  fail(false, missing.front(), late.tensor, steps_of_[late.tensor],
+       describe_ranks(missing) +
            " called neither ready() nor end_backward() by the deadline: late, stopped or dead");
 }
 
@@ -196,12 +200,14 @@ void Exchange::check_left() {
       waiting = leader_->waits_for(rank);
     } else {
       for (std::uint32_t i = 0; i < mine_.size() && !waiting.has_value(); ++i) {
-        if (mine_[i].is_open && mine_[i].pieces_to_order > 0) waiting = i;
+        const bool is_sent = plan_.units[plan_.unit_of[i]].pieces > 0;
+        if (mine_[i].is_open && (mine_[i].pieces_to_order > 0 || !is_sent)) waiting = i;
       }
     }
     if (!waiting.has_value()) continue;
-    fail(true, rank, *waiting, mine_[*waiting].step,
-         "rank " + std::to_string(rank) + " destroyed its exchange, and others wait for it");
+    const int world_rank = world_ranks_[static_cast<std::size_t>(rank)];
+    fail(true, world_rank, *waiting, steps_of_[*waiting],
+         "rank " + std::to_string(world_rank) + " destroyed its exchange, and others wait for it");
   }
 }
 
@@ -239,21 +245,11 @@ void Exchange::start_ordered() {
     const Ordered& next = orders_[orders_begun_];
     std::byte* const slot = is_staged_ ? staging_->take() : nullptr;
     if (is_staged_ && slot == nullptr) break;
-    if (under_way_++ == 0) meter_.set_busy(true, world_.time());
     Piece& piece = take_piece();
     piece.ordered = next;
     piece.slot = slot;
-    piece.operation = {};
-    piece.operation.owner = &piece;
-    const std::uint32_t tensor = plan_.units[next.order.unit].tensors.front();
-    if (is_staged_ && (options_.policy == Policy::kBucketed || mine_[tensor].is_given)) {
-      if (const gpu::Stream* const stream = staging_->copy_in(slot, parts_of(next.order, false))) {
-        staging_events_->after(*stream,
-                               {.kind = TrainerCall::Kind::kStagedIn, .index = piece.index});
-        continue;
-      }
-    }
-    begin(piece);
+    if (under_way_++ == 0) meter_.set_busy(true, world_.time());
+    start(piece);
   }
   if (orders_begun_ == orders_.size()) {
     orders_.clear();
@@ -262,6 +258,22 @@ void Exchange::start_ordered() {
     orders_.erase(orders_.begin(), orders_.begin() + static_cast<std::ptrdiff_t>(orders_begun_));
     orders_begun_ = 0;
   }
+}
+
+// Copies the piece to its slot if it is staged, and begins it. Whatever fails, finish() comes.
+void Exchange::start(Piece& piece) {
+  const std::uint32_t tensor = plan_.units[piece.ordered.order.unit].tensors.front();
+  if (is_staged_ && (options_.policy == Policy::kBucketed || mine_[tensor].is_given)) {
+    try {
+      const gpu::Stream* const in =
+          staging_->copy_in(piece.slot, parts_of(piece.ordered.order, /*out=*/false));
+      const TrainerCall copied{.kind = TrainerCall::Kind::kStagedIn, .index = piece.index};
+      if (in != nullptr && staging_events_->defer(*in, copied)) return;
+    } catch (const std::exception& error) {
+      fail_by(world_, end_->world_rank(), error);
+    }
+  }
+  begin(piece);
 }
 
 namespace {
@@ -298,6 +310,8 @@ void Exchange::begin(Piece& piece) {
   const bool contributes =
       (is_staged_ && options_.policy == Policy::kBucketed) || mine_[tensor].is_given;
   Operation& operation = piece.operation;
+  operation = {};
+  operation.owner = &piece;
   operation.signature = {.kind = OperationKind::kAllReduce,
                          .dtype = gradient.dtype,
                          .is_weighted = options_.weights == Weights::kSamples,
@@ -327,24 +341,38 @@ void Exchange::finished(Operation& operation, const Failure* /*failure*/) noexce
 
 void Exchange::finish(Piece& piece) {
   const Order order = piece.ordered.order;
+  has_heard_ = true;
   if (leads_) leader_->finished(order);
   if (!world_.is_dead()) {
     pieces_done_.fetch_add(1, std::memory_order_relaxed);
     bytes_done_.fetch_add(plan_.units[order.unit].bytes_of(order.piece), std::memory_order_relaxed);
-    const gpu::Stream* const out =
-        is_staged_ ? staging_->copy_out(piece.slot, parts_of(order, /*out=*/true)) : nullptr;
-    const std::vector<std::uint32_t>& tensors = plan_.units[order.unit].tensors;
-    if (out != nullptr) {
-      // The trainer's stream waits for this record, or for that of a later piece.
-      for (const std::uint32_t tensor : tensors) results_[tensor].handed->record(*out);
-      staging_events_->after(*out, {.kind = TrainerCall::Kind::kStagedOut, .index = piece.index});
+    const bool is_copied_later = is_staged_ && copy_out(piece);
+    for (const std::uint32_t tensor : plan_.units[order.unit].tensors) {
+      if (--mine_[tensor].pieces_left == 0 && !world_.is_dead()) {
+        complete(tensor, mine_[tensor].is_absent);
+      }
     }
-    for (const std::uint32_t tensor : tensors) {
-      if (--mine_[tensor].pieces_left == 0) complete(tensor, mine_[tensor].is_absent);
-    }
-    if (out != nullptr) return;  // the slot is not free yet
+    if (is_copied_later) return;  // the slot is not free yet
   }
   hand_over(piece);
+}
+
+// Returns whether the copy has not run yet: TrainerCall::Kind::kStagedOut tells.
+bool Exchange::copy_out(Piece& piece) {
+  const Order order = piece.ordered.order;
+  try {
+    const gpu::Stream* const out = staging_->copy_out(piece.slot, parts_of(order, /*out=*/true));
+    if (out == nullptr) return false;
+    // The trainer's stream waits for this record, or for that of a later piece.
+    for (const std::uint32_t tensor : plan_.units[order.unit].tensors) {
+      results_[tensor].handed->record(*out);
+    }
+    return staging_events_->defer(*out,
+                                  {.kind = TrainerCall::Kind::kStagedOut, .index = piece.index});
+  } catch (const std::exception& error) {
+    fail_by(world_, end_->world_rank(), error);
+    return false;
+  }
 }
 
 // The piece is done with, and its slot free.

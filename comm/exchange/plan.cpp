@@ -30,13 +30,16 @@ void check(const Gradient& one, std::size_t index) {
   if (!is_reducible(one.dtype)) {
     refuse_plan(which + " is of " + gpu::to_string(one.dtype) + ", which cannot be summed");
   }
-  if (one.data.size() % gpu::size_of(one.dtype) != 0) {
-    refuse_plan(which + " has " + std::to_string(one.data.size()) +
-                " bytes, no multiple of those of a " + gpu::to_string(one.dtype));
-  }
+  require_whole_elements(one);
 }
 
 }  // namespace
+
+void require_whole_elements(const Gradient& one) {
+  if (one.data.size() % gpu::size_of(one.dtype) == 0) return;
+  refuse_plan("\"" + one.name + "\" has " + std::to_string(one.data.size()) +
+              " bytes, no multiple of those of a " + gpu::to_string(one.dtype));
+}
 
 Plan::Plan(std::vector<Gradient> given, const ExchangeOptions& options)
     : gradients(std::move(given)), unit_of(gradients.size()) {

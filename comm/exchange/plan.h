@@ -35,4 +35,7 @@ struct Plan {
   std::uint64_t pieces = 0;            ///< of all units
 };
 
+/// Throws std::invalid_argument if the bytes are no whole elements.
+void require_whole_elements(const Gradient& one);
+
 }  // namespace leat::comm

@@ -1,12 +1,11 @@
 // What the trainer calls.
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <utility>
 
+#include "leat/comm/exchange/agreement.h"
 #include "leat/comm/exchange/exchange.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/wait/random.h"
@@ -21,22 +20,22 @@ constexpr Duration kGrace = std::chrono::milliseconds(500);
 
 std::size_t calls_under_way(const Plan& plan) { return 4 * plan.gradients.size() + 64; }
 
-// Orders that a rank has not read yet are in flight; reports come once for each gradient.
+// A notice of every kind that a rank may not have read yet. Orders that it has not read are in
+// flight: whole pieces as the credit allows, and a shorter one of each unit. The others come once
+// for each gradient and rank.
 std::int64_t notices_under_way(const Plan& plan, const ExchangeOptions& options, int ranks) {
-  const std::uint64_t in_flight =
-      std::min<std::uint64_t>(plan.pieces, options.credit_bytes + plan.units.size());
-  return static_cast<std::int64_t>(in_flight + 2 * static_cast<std::uint64_t>(ranks) *
-                                                   (plan.gradients.size() + 8));
+  std::uint64_t whole = ~std::uint64_t{0};  // the fewest bytes of one
+  for (const Unit& unit : plan.units) {
+    if (unit.pieces > 1) whole = std::min(whole, unit.piece_bytes);
+  }
+  const std::uint64_t orders =
+      std::min(plan.pieces, options.credit_bytes / whole + 1 + plan.units.size());
+  return static_cast<std::int64_t>(orders + 2 * static_cast<std::uint64_t>(ranks) *
+                                                (plan.gradients.size() + 8));
 }
 
 bool cpu_reaches(const std::optional<gpu::Device>& device) {
   return !device.has_value() || device->capabilities().device_memory_is_host_memory;
-}
-
-std::int64_t hash(std::string_view text) {
-  std::uint64_t value = text.size();
-  for (const char c : text) value = mix(value * 0x100000001B3U + static_cast<unsigned char>(c));
-  return static_cast<std::int64_t>(value);
 }
 
 std::shared_ptr<Transport> end_of_pieces(const Transport& control, Transport& end) {
@@ -62,8 +61,22 @@ Exchange::Exchange(const Communicator& communicator, std::vector<Gradient> gradi
       notices_(notices_under_way(plan_, options_, end_->size()), "comm notices"),
       given_(plan_.gradients.size()),
       waited_(plan_.gradients.size()),
-      mine_(plan_.gradients.size()) {
-  agree();
+      mine_(plan_.gradients.size()),
+      steps_of_(plan_.gradients.size()) {
+  world_ranks_ = agree(control_, plan_, options_);
+  try {
+    start();
+  } catch (...) {
+    world_.remove_listener(notices_);
+    world_.fail({.peer = end_->world_rank(),
+                 .operation = "GradientExchange",
+                 .what = "rank " + std::to_string(end_->world_rank()) +
+                         " could not make its exchange; it has thrown why"});
+    throw;
+  }
+}
+
+void Exchange::start() {
   const bool on_device = !cpu_reaches(options_.device);
   for (Result& one : results_) {
     // Peers end the trainer's wait.
@@ -78,77 +91,14 @@ Exchange::Exchange(const Communicator& communicator, std::vector<Gradient> gradi
                     plan_.pieces);
     staging_.emplace(on_device ? options_.device : std::nullopt, slots, plan_.largest_piece);
   }
-  event_fibers_.emplace(world_.scheduler());
-  const std::size_t most = plan_.gradients.size() + slots + 8;
-  trainer_events_.emplace(world_, *event_fibers_, calls_, most);
-  staging_events_.emplace(world_, *event_fibers_, calls_, most);
+  const int rank = end_->world_rank();
+  trainer_events_.emplace(world_, rank, calls_, given_.size() + 8,
+                          StreamCalls::Streams::kOfTrainer);
+  staging_events_.emplace(world_, rank, calls_, slots + 8, StreamCalls::Streams::kOfExchange);
   end_->listen(notices_);
   world_.add_listener(notices_);
   fiber_.emplace(world_.scheduler());
   fiber_->go([this] { run(); }, {.name = "comm exchange"});
-}
-
-// All ranks gather what must be equal, and look at all of it, so that all find the same difference.
-void Exchange::agree() {
-  const auto ranks = static_cast<std::size_t>(control_.size());
-  std::vector<std::int64_t> mine = {static_cast<std::int64_t>(options_.policy),
-                                    static_cast<std::int64_t>(options_.urgency),
-                                    static_cast<std::int64_t>(options_.weights),
-                                    options_.synchronous ? 1 : 0,
-                                    static_cast<std::int64_t>(options_.partition_bytes),
-                                    static_cast<std::int64_t>(options_.credit_bytes),
-                                    0,
-                                    static_cast<std::int64_t>(plan_.gradients.size())};
-  constexpr std::array<const char*, 8> kWhat = {
-      "policy",          "urgency",      "weights",      "synchronous",
-      "partition_bytes", "credit_bytes", "bucket_bytes", "the number of gradients"};
-  for (const std::size_t limit : options_.bucket_bytes) {
-    mine[6] = static_cast<std::int64_t>(
-        mix(static_cast<std::uint64_t>(mine[6]) * 31 + static_cast<std::uint64_t>(limit)));
-  }
-  const auto compare = [&](const auto& describe) {
-    std::vector<std::int64_t> all(ranks * mine.size());
-    control_.all_gather(mine, all).await();
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-      for (std::size_t rank = 1; rank < ranks; ++rank) {
-        if (all[rank * mine.size() + i] == all[i]) continue;
-        const auto [what, tensor] = describe(i, all[i], all[rank * mine.size() + i], rank);
-        world_.fail({.is_mismatch = true,
-                     .peer = static_cast<int>(rank),
-                     .operation = "GradientExchange",
-                     .tensor = tensor,
-                     .what = "the exchanges of the ranks differ: " + what});
-        require_alive();
-      }
-    }
-  };
-  compare([&](std::size_t i, std::int64_t first, std::int64_t other, std::size_t rank) {
-    std::string what = std::string(kWhat[i]) + " of rank 0 and rank " + std::to_string(rank);
-    if (i != 6) what += " are " + std::to_string(first) + " and " + std::to_string(other);
-    return std::pair(what, std::string());
-  });
-  mine.clear();
-  for (const Gradient& one : plan_.gradients) {
-    mine.insert(mine.end(), {hash(one.name), static_cast<std::int64_t>(one.dtype),
-                             static_cast<std::int64_t>(one.count())});
-  }
-  if (mine.empty()) return;
-  compare([&](std::size_t i, std::int64_t first, std::int64_t other, std::size_t rank) {
-    const std::string& name = plan_.gradients[i / 3].name;
-    std::string what =
-        "gradient " + std::to_string(i / 3) + " (\"" + name + "\" on this rank) has ";
-    if (i % 3 == 0) what += "other names on rank 0 and rank " + std::to_string(rank);
-    if (i % 3 == 1) {
-      what += std::string("type ") + gpu::to_string(static_cast<DType>(first)) +
-              " on rank 0, and " + gpu::to_string(static_cast<DType>(other)) + " on rank " +
-              std::to_string(rank);
-    }
-    if (i % 3 == 2) {
-      what += std::to_string(first) + " elements on rank 0, and " + std::to_string(other) +
-              " on rank " + std::to_string(rank);
-    }
-    return std::pair(what, name);
-  });
 }
 
 Exchange::~Exchange() {
@@ -175,7 +125,9 @@ Exchange::~Exchange() {
   }
   world_.remove_listener(notices_);
   end_->leave();
-  event_fibers_.reset();
+  trainer_events_.reset();
+  staging_events_.reset();
+  staging_.reset();  // waits for copies that a failed device may have left
 }
 
 Exchange::Given& Exchange::given(std::size_t index, const char* call) {
@@ -202,29 +154,33 @@ void Exchange::begin_step(std::uint64_t samples) {
   if (samples == 0 && std::ranges::all_of(given_, &Given::awaited)) give_empty();
 }
 
-void Exchange::check_ready(std::size_t index) {
+void Exchange::check_ready(std::size_t index, const gpu::StreamRef* stream) {
   require_alive();
   const Given& one = given(index, "ready");
   const auto refuse = [&](const std::string& why) {
     throw std::logic_error("leat: GradientExchange::ready(" + std::to_string(index) + "), \"" +
                            plan_.gradients[index].name + "\": " + why);
   };
+  if (step_ > 0 && samples_ == 0) {
+    refuse("this rank has no samples in step " + std::to_string(step_));
+  }
   if (!in_backward_) refuse("outside a backward; call begin_step() first");
-  if (samples_ == 0) refuse("this rank has no samples in step " + std::to_string(step_));
   if (one.step == step_) refuse("it is ready in step " + std::to_string(step_) + " already");
   if (!one.awaited) refuse("the result of step " + std::to_string(one.step) + " was not awaited");
+  if (stream != nullptr && !options_.device.has_value() &&
+      !stream->device().capabilities().device_memory_is_host_memory) {
+    throw std::invalid_argument("leat: GradientExchange: the CPU does not reach the memory of " +
+                                stream->device().name() + "; set ExchangeOptions::device");
+  }
 }
 
 void Exchange::ready(std::size_t index, const gpu::StreamRef* stream) {
-  check_ready(index);
+  check_ready(index, stream);
   give(static_cast<std::uint32_t>(index), true, stream);
 }
 
 // The call leaves once the work on the stream has run.
 void Exchange::give(std::uint32_t index, bool contributes, const gpu::StreamRef* stream) {
-  Given& one = given_[index];
-  one.step = step_;
-  one.awaited = false;
   std::optional<char> old;  // of the step before
   static_cast<void>(results_[index].bell.try_recv(old));
   const TrainerCall call{.kind = TrainerCall::Kind::kReady,
@@ -232,16 +188,9 @@ void Exchange::give(std::uint32_t index, bool contributes, const gpu::StreamRef*
                          .index = index,
                          .step = step_,
                          .samples = samples_};
-  if (stream == nullptr) {
-    calls_.send(call);
-    return;
-  }
-  if (!options_.device.has_value() &&
-      !stream->device().capabilities().device_memory_is_host_memory) {
-    throw std::invalid_argument("leat: GradientExchange: the CPU does not reach the memory of " +
-                                stream->device().name() + "; set ExchangeOptions::device");
-  }
-  trainer_events_->after(*stream, call);
+  if (stream == nullptr || !trainer_events_->defer(*stream, call)) calls_.send(call);
+  given_[index].step = step_;
+  given_[index].awaited = false;
 }
 
 void Exchange::give_empty() {
@@ -271,7 +220,7 @@ void Exchange::end_backward() {
   give_empty();
 }
 
-Exchange::Awaited Exchange::await(std::size_t index, const gpu::StreamRef* stream) {
+bool Exchange::await(std::size_t index, const gpu::StreamRef* stream) {
   require_alive();
   Given& one = given(index, "await");
   if (in_backward_ && one.step < step_ && one.awaited) {
@@ -279,7 +228,10 @@ Exchange::Awaited Exchange::await(std::size_t index, const gpu::StreamRef* strea
                            plan_.gradients[index].name + "\": it is not ready in step " +
                            std::to_string(step_) + ", and the backward has not ended");
   }
-  if (one.awaited) return Awaited::kNothing;
+  if (one.awaited) return false;
+  if (leads_ && options_.urgency == Urgency::kAwaited) {
+    calls_.send({.kind = TrainerCall::Kind::kAwaited, .index = static_cast<std::uint32_t>(index)});
+  }
   if (options_.synchronous) {
     for (std::uint32_t other = 0; other < given_.size(); ++other) {
       if (!given_[other].awaited) wait(other);
@@ -295,7 +247,7 @@ Exchange::Awaited Exchange::await(std::size_t index, const gpu::StreamRef* strea
   } else if (result.handed.has_value()) {
     result.handed->await();
   }
-  return result.is_empty ? Awaited::kEmpty : Awaited::kResult;
+  return !result.is_empty && plan_.gradients[index].count() > 0;
 }
 
 ExchangeStats Exchange::stats() const {
@@ -325,14 +277,8 @@ ExchangeStats Exchange::stats() const {
 void Exchange::wait(std::uint32_t index) {
   Result& result = results_[index];
   const std::uint64_t step = given_[index].step;
-  if (leads_ && options_.urgency == Urgency::kAwaited) {
-    calls_.send({.kind = TrainerCall::Kind::kAwaited, .index = index});
-  }
   if (result.step.load(std::memory_order_acquire) >= step) return;
   const TimePoint began = world_.time();
-  const Deadline deadline = Deadline::after(
-      now(),
-      Deadline::after(TimePoint() + kGrace, world_.options().deadline).at().time_since_epoch());
   meter_.set_awaiting(true, began);
   const auto end = [&] {
     const TimePoint ended = world_.time();
@@ -343,8 +289,13 @@ void Exchange::wait(std::uint32_t index) {
   try {
     while (result.step.load(std::memory_order_acquire) < step) {
       require_alive();
+      // As long as pieces come, nobody is late.
+      const TimePoint heard = std::max(began, heard_.load(std::memory_order_relaxed));
+      const TimePoint due = Deadline::after(heard, world_.options().deadline).at();
       std::optional<char> rung;
-      if (result.bell.recv_until(rung, deadline.at()) == ChannelStatus::timed_out) {
+      if (result.bell.recv_until(rung, Deadline::after(due, kGrace).at()) ==
+              ChannelStatus::timed_out &&
+          heard_.load(std::memory_order_relaxed) <= heard) {
         fail_late(index);
       }
     }
@@ -357,29 +308,38 @@ void Exchange::wait(std::uint32_t index) {
 
 void Exchange::fail_late(std::uint32_t index) {
   const std::string step = "step " + std::to_string(given_[index].step);
-  world_.fail({.peer = 0,
+  const std::string leader = std::to_string(world_ranks_.front());
+  world_.fail({.peer = world_ranks_.front(),
                .operation = step,
                .tensor = plan_.gradients[index].name,
                .what = "\"" + plan_.gradients[index].name + "\" of " + step +
-                       " has no result by the deadline, and rank 0, which leads, has said nothing: "
-                       "it may be late, stopped or dead"});
+                       " has no result by the deadline, and nothing was heard from rank " + leader +
+                       ", which leads: it may be late, stopped or dead, or no rank has called "
+                       "ready() or end_backward() for all that is sent with it"});
   throw_failure(end_->world_rank(), world_.failure());
 }
 
 void Exchange::broadcast(std::span<const Gradient> tensors, int root) {
   require_alive();
-  const bool stages = !cpu_reaches(options_.device);
+  std::size_t largest = 0;
   for (const Gradient& one : tensors) {
-    if (!stages) {
+    require_whole_elements(one);
+    largest = std::max(largest, one.data.size());
+  }
+  if (cpu_reaches(options_.device) || !world_.options().link.moves_data) {
+    for (const Gradient& one : tensors) {
       control_.broadcast(Elements(one.data.data(), one.count(), one.dtype), root).await();
-      continue;
     }
-    const gpu::PinnedBuffer pinned(*options_.device, one.data.size());
-    const gpu::Stream stream(*options_.device);
-    if (end_->rank() == root) copy_async(stream, pinned.span(), one.data);
+    return;
+  }
+  const gpu::PinnedBuffer pinned(*options_.device, largest);
+  const gpu::Stream stream(*options_.device);
+  for (const Gradient& one : tensors) {
+    const gpu::PinnedSpan staged = pinned.subspan(0, one.data.size());
+    if (end_->rank() == root) copy_async(stream, staged, one.data);
     stream.sync();
     control_.broadcast(Elements(pinned.data(), one.count(), one.dtype), root).await();
-    if (end_->rank() != root) copy_async(stream, one.data, pinned.span());
+    if (end_->rank() != root) copy_async(stream, one.data, staged);
     stream.sync();
   }
 }
