@@ -70,8 +70,9 @@ struct BasicElements {
   template <std::ranges::contiguous_range R>
     requires Element<std::remove_cv_t<std::ranges::range_value_t<R>>> &&
         std::is_convertible_v<decltype(std::ranges::data(std::declval<R&>())), Byte*>
+        // NOLINTNEXTLINE(google-explicit-constructor): a view
         BasicElements(R&& range)
-  noexcept  // NOLINT(google-explicit-constructor): a view
+  noexcept
       : data(std::ranges::data(range)),
         count(std::ranges::size(range)),
         dtype(gpu::kDTypeOf<std::remove_cv_t<std::ranges::range_value_t<R>>>) {}

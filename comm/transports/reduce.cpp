@@ -28,6 +28,7 @@ struct Plain {
   // Which NaN a sum of NaNs is depends on the instruction, so all are made one.
   static Stored store(Value value) {
     if constexpr (std::is_floating_point_v<T>) {
+      // NOLINTNEXTLINE(misc-redundant-expression): whether it is a NaN
       return select(value != value, std::numeric_limits<T>::quiet_NaN(), value);
     } else {
       return value;
@@ -188,13 +189,13 @@ template <class E, class Op>
                                           std::uint64_t second) {
   combine<E, Op>(inputs, outputs, first, second);
 }
-const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+const bool kHasAvx2 = __builtin_cpu_supports("avx2") != 0;
 #endif
 
 template <class E>
 Combine combine_of(Reduction reduction) {
 #if defined(__x86_64__)
-  if (has_avx2) {
+  if (kHasAvx2) {
     return reduction == Reduction::kSum ? &combine_avx2<E, Sum> : &combine_avx2<E, Max>;
   }
 #endif

@@ -184,7 +184,7 @@ Meeting* LocalWorld::come_to_peer(Group& group, Operation& operation,
 
 Failure LocalWorld::mismatch_in(const Meeting& meeting, int blamed) const {
   const Group& group = meeting.group;
-  const Operation* first = nullptr;
+  const Operation* first = meeting.operations.front();
   std::vector<RankCall> calls;
   for (int rank = 0; rank < group.size(); ++rank) {
     const auto at = static_cast<std::size_t>(rank);

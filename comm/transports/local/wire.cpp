@@ -33,7 +33,8 @@ Duration Wire::time_of(const Meeting& meeting) const noexcept {
   if (!(model_.bandwidth > 0)) return model_.alpha;
   const long double bytes =
       static_cast<long double>(what.count) * static_cast<long double>(gpu::size_of(what.dtype));
-  const long double nanoseconds = share * bytes * 1e9L / (ranks * model_.bandwidth);
+  const long double nanoseconds =
+      share * bytes * 1e9L / (ranks * static_cast<long double>(model_.bandwidth));
   constexpr long double kLongest = 1e18L;  // 30 years
   return std::min<Duration>(model_.alpha, Duration(1'000'000'000'000'000'000)) +
          Duration(std::llround(std::min(nanoseconds, kLongest)));

@@ -49,11 +49,11 @@ void LocalWorld::flush(Group::Mailbox& box) noexcept {
   if (!box.listener || box.is_flushed) return;
   box.is_flushed = true;
   while (Posted* const one = box.waiting.pop()) {
-    Notice notice = one->notice;
+    const Notice notice = one->notice;
     one->next = free_posted_;
     free_posted_ = one;
     const SpinUnlockGuard unlocked(lock_);
-    static_cast<void>(box.listener.try_send(std::move(notice)));  // a closed one hears nothing
+    static_cast<void>(box.listener.try_send(Notice(notice)));  // a closed one hears nothing
   }
   box.is_flushed = false;
 }

@@ -217,7 +217,7 @@ void Group::deliver(std::span<const Notice> notices) {
     unheard_.insert(unheard_.end(), notices.begin(), notices.end());
     return;
   }
-  for (Notice one : notices) static_cast<void>(listener_->try_send(std::move(one)));
+  for (const Notice& one : notices) static_cast<void>(listener_->try_send(Notice(one)));
 }
 
 void Group::listen(const Channel<Notice>& notices) {
