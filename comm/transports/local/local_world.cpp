@@ -10,6 +10,7 @@
 
 #include "leat/comm/transports/rank_calls.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/wait/assert.h"
 #include "leat/csp/wait/cpu_count.h"
 
 namespace leat::comm {
@@ -184,7 +185,7 @@ Meeting* LocalWorld::come_to_peer(Group& group, Operation& operation,
 
 Failure LocalWorld::mismatch_in(const Meeting& meeting, int blamed) const {
   const Group& group = meeting.group;
-  const Operation* first = meeting.operations.front();
+  const Operation* first = nullptr;
   std::vector<RankCall> calls;
   for (int rank = 0; rank < group.size(); ++rank) {
     const auto at = static_cast<std::size_t>(rank);
@@ -193,6 +194,7 @@ Failure LocalWorld::mismatch_in(const Meeting& meeting, int blamed) const {
     const char* const without = group.has_left[at] ? "has left" : "nothing yet";
     calls.push_back({group.member(rank), one != nullptr ? describe(*one) : without});
   }
+  LEAT_ASSERT(first != nullptr, "a rank has come");
   return mismatch(*first, blamed, calls);
 }
 
