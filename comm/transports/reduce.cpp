@@ -165,6 +165,8 @@ template <class E, class Op>
       }
       for (std::size_t i = 0; i < length; ++i) results[i] = E::store(sums[i]);
     }
+    // Stores that pass the cache by are faster into other memory, but slower over the inputs: the
+    // usual case.
     for (void* output : outputs) {
       std::memcpy(static_cast<Loose<Stored>*>(output) + at, results.data(),
                   length * sizeof(Stored));

@@ -298,13 +298,13 @@ TYPED_TEST(Reduce, AddsAllPairsOfSpecialNumbers) {
 template <class T>
 void check_all_16_bit_numbers() {
   std::vector<std::vector<T>> inputs(2);
-  for (const float other : {0.0F, 0x1p-24F, 0x1p-11F, 1.0F, 3.0F, 0.3F, -1000.0F}) {
+  for (const float other : {0.0F, 0x1p-24F, 0x1p-11F, 3.0F, -1000.0F}) {
     for (std::uint32_t bits = 0; bits < 65'536; ++bits) {
       inputs[0].push_back({static_cast<std::uint16_t>(bits)});
       inputs[1].push_back(written<T>(other));
     }
   }
-  for (const float weight : {1.0F, 0.5F, 0.7F, 1.5F, 0x1p-9F}) {
+  for (const float weight : {1.0F, 0.7F, 0x1p-9F}) {
     const std::vector<Input> both{{inputs[0].data(), weight}, {inputs[1].data(), 1}};
     std::vector<T> result(inputs[0].size());
     const std::array<void*, 1> output{result.data()};
