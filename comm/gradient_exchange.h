@@ -52,6 +52,7 @@
 namespace leat::comm {
 
 class Exchange;
+class Trace;
 
 /// One gradient, or a parameter or buffer. Of bytes() bytes in a device's memory.
 struct Gradient {
@@ -101,7 +102,7 @@ struct GradientLayer {
       after = {};
 };
 
-/// Options of a GradientExchange. Equal on all ranks, but for device and layers.
+/// Options of a GradientExchange. Equal on all ranks, but for device, layers and trace.
 struct ExchangeOptions {
   /// The device in whose memory gradients lie. None: the CPU reaches them, as those of a host
   /// device.
@@ -121,6 +122,8 @@ struct ExchangeOptions {
   std::vector<std::size_t> bucket_bytes = {std::size_t{1} << 20, std::size_t{25} << 20};
   /// The first is nearest to the trainer: applied first before, and last after.
   std::vector<GradientLayer> layers = {};
+  /// Records pieces and calls; none: nothing is recorded.
+  std::shared_ptr<Trace> trace = {};
 };
 
 /// What an exchange has measured on its rank. Times are of the clock of communication.

@@ -30,6 +30,7 @@
 #include "leat/comm/exchange/plan.h"
 #include "leat/comm/exchange/staging.h"
 #include "leat/comm/gradient_exchange.h"
+#include "leat/comm/trace.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
 #include "leat/csp/wait/spin_lock.h"
@@ -73,6 +74,7 @@ class Exchange {
 
   // ---- the trainer's side
 
+  struct Piece;
   struct Given {
     std::uint64_t step = 0;  // 0: never
     bool awaited = true;
@@ -85,6 +87,9 @@ class Exchange {
   void give(std::uint32_t index, bool contributes, const gpu::StreamRef* stream);
   void give_empty();
   void wait(std::uint32_t index);
+  void trace(Trace::Kind kind, std::uint32_t tensor, std::uint64_t step, TimePoint begin,
+             std::uint32_t piece = 0);
+  void trace_piece(const Piece& piece);
   [[noreturn]] void fail_late(std::uint32_t index);
 
   // ---- the fiber's side: fiber.cpp
@@ -117,6 +122,7 @@ class Exchange {
     Ordered ordered;
     Operation operation;
     std::byte* slot = nullptr;
+    TimePoint began;        // if it is traced
     Piece* next = nullptr;  // in finished_ or free_
   };
 
@@ -191,7 +197,8 @@ class Exchange {
   std::vector<Part> parts_;
   std::optional<Staging> staging_;
   bool is_stopping_ = false;
-  bool has_heard_ = false;  // of peers, in this round of run()
+  TimePoint link_was_free_ = TimePoint::min();  // if pieces are traced
+  bool has_heard_ = false;                      // of peers, in this round of run()
   bool has_told_failure_ = false;
 
   std::optional<StreamCalls> trainer_events_;

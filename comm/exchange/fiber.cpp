@@ -249,6 +249,7 @@ void Exchange::start_ordered() {
     piece.ordered = next;
     piece.slot = slot;
     if (under_way_++ == 0) meter_.set_busy(true, world_.time());
+    if (options_.trace != nullptr) piece.began = world_.time();
     start(piece);
   }
   if (orders_begun_ == orders_.size()) {
@@ -343,6 +344,7 @@ void Exchange::finish(Piece& piece) {
   const Order order = piece.ordered.order;
   has_heard_ = true;
   if (leads_) leader_->finished(order);
+  if (options_.trace != nullptr) trace_piece(piece);
   if (!world_.is_dead()) {
     pieces_done_.fetch_add(1, std::memory_order_relaxed);
     bytes_done_.fetch_add(plan_.units[order.unit].bytes_of(order.piece), std::memory_order_relaxed);

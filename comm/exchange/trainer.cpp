@@ -95,6 +95,11 @@ void Exchange::start() {
   trainer_events_.emplace(world_, rank, calls_, given_.size() + 8,
                           StreamCalls::Streams::kOfTrainer);
   staging_events_.emplace(world_, rank, calls_, slots + 8, StreamCalls::Streams::kOfExchange);
+  if (options_.trace != nullptr) {
+    std::vector<std::string> names;
+    for (const Gradient& one : plan_.gradients) names.push_back(one.name);
+    options_.trace->add_rank(rank, std::move(names), world_.time());
+  }
   end_->listen(notices_);
   world_.add_listener(notices_);
   fiber_.emplace(world_.scheduler());
@@ -176,6 +181,9 @@ void Exchange::check_ready(std::size_t index, const gpu::StreamRef* stream) {
 
 void Exchange::ready(std::size_t index, const gpu::StreamRef* stream) {
   check_ready(index, stream);
+  if (options_.trace != nullptr) {
+    trace(Trace::Kind::kReady, static_cast<std::uint32_t>(index), step_, world_.time());
+  }
   give(static_cast<std::uint32_t>(index), true, stream);
 }
 
@@ -229,6 +237,7 @@ bool Exchange::await(std::size_t index, const gpu::StreamRef* stream) {
                            std::to_string(step_) + ", and the backward has not ended");
   }
   if (one.awaited) return false;
+  const TimePoint began = options_.trace != nullptr ? world_.time() : TimePoint();
   if (leads_ && options_.urgency == Urgency::kAwaited) {
     calls_.send({.kind = TrainerCall::Kind::kAwaited, .index = static_cast<std::uint32_t>(index)});
   }
@@ -240,6 +249,9 @@ bool Exchange::await(std::size_t index, const gpu::StreamRef* stream) {
     wait(static_cast<std::uint32_t>(index));
   }
   one.awaited = true;
+  if (options_.trace != nullptr) {
+    trace(Trace::Kind::kAwait, static_cast<std::uint32_t>(index), one.step, began);
+  }
   const Result& result = results_[index];
   if (stream != nullptr) {
     if (one.last_stream != *stream) one.last_stream = *stream;
@@ -304,6 +316,25 @@ void Exchange::wait(std::uint32_t index) {
     throw;
   }
   end();
+}
+
+void Exchange::trace(Trace::Kind kind, std::uint32_t tensor, std::uint64_t step, TimePoint begin,
+                     std::uint32_t piece) {
+  options_.trace->add({.kind = kind,
+                       .rank = end_->world_rank(),
+                       .tensor = tensor,
+                       .piece = piece,
+                       .step = step,
+                       .begin = begin,
+                       .end = world_.time()});
+}
+
+// On the link one comes after the other, also if several are under way.
+void Exchange::trace_piece(const Piece& piece) {
+  const Order order = piece.ordered.order;
+  const std::uint32_t tensor = plan_.units[order.unit].tensors.front();
+  const TimePoint begin = std::max(piece.began, std::exchange(link_was_free_, world_.time()));
+  trace(Trace::Kind::kPiece, tensor, mine_[tensor].step, begin, order.piece);
 }
 
 void Exchange::fail_late(std::uint32_t index) {

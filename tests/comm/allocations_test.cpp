@@ -4,10 +4,12 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "leat/comm/communicator.h"
+#include "leat/comm/gradient_exchange.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
@@ -89,6 +91,33 @@ TEST(CommAllocations, OfMessages) {
     received.await();
     sent.await();
   });
+}
+
+TEST(CommAllocations, OfExchanges) {
+  for (const Policy policy : {Policy::kFifo, Policy::kPriority, Policy::kBucketed}) {
+    Data first{{std::vector<float>(1'000), std::vector<float>(1'000)}};
+    Data second{{std::vector<float>(10), std::vector<float>(10)}};
+    std::unique_ptr<GradientExchange> exchanges[2];
+    const Transport* made_with[2] = {};
+    expect_none([&](Communicator& me) {
+      const auto rank = static_cast<std::size_t>(me.rank());
+      std::unique_ptr<GradientExchange>& exchange = exchanges[rank];
+      const Transport* const now = me.transport().get();
+      if (std::exchange(made_with[rank], now) != now) {
+        const auto span = [](std::vector<float>& data) {
+          return gpu::DeviceSpan(data.data(), data.size() * sizeof(float));
+        };
+        exchange = std::make_unique<GradientExchange>(
+            me, std::vector<Gradient>{{"a", span(first.of(me))}, {"b", span(second.of(me))}},
+            ExchangeOptions{.policy = policy, .partition_bytes = 400, .credit_bytes = 900});
+      }
+      exchange->begin_step(1);
+      exchange->ready(1);
+      if (rank == 0) exchange->ready(0);
+      exchange->end_backward();
+      exchange->await_all();
+    });
+  }
 }
 
 }  // namespace allocations_test

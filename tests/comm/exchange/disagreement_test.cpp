@@ -3,8 +3,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -157,6 +161,34 @@ TEST(ExchangeLateness, OfARankIsAnErrorAtTheDeadlineOnEveryRank) {
 TEST(ExchangeLateness, OfTheLeaderIsAnErrorAtTheDeadlineOnEveryRank) {
   expect_late(0, Policy::kPriority);
   expect_late(0, Policy::kBucketed);
+}
+
+TEST(ExchangeLateness, WritesEachRanksFlightRecorder) {
+  std::string made = testing::TempDir() + "exchange-XXXXXX";
+  ASSERT_NE(mkdtemp(made.data()), nullptr);
+  const std::filesystem::path directory = made;
+  OpenOptions options;
+  options.recorder_directory = directory;
+  support::rank_places()[0].run(3, options, [](Communicator& me) {
+    Two mine;
+    GradientExchange exchange(me, mine.gradients);
+    exchange.begin_step(1);
+    if (me.rank() == 1) return;  // in its backward
+    exchange.ready(0);
+    exchange.ready(1);
+    exchange.end_backward();
+    EXPECT_THROW(exchange.await_all(), CommMismatch);
+  });
+  for (const int rank : {0, 1, 2}) {
+    std::ifstream file(directory / ("rank-" + std::to_string(rank) + ".leat-comm"));
+    std::stringstream text;
+    text << file.rdbuf();
+    EXPECT_NE(text.str().find("rank%201%20destroyed%20its%20exchange%20in%20step%201"),
+              std::string::npos)
+        << "rank " << rank << ": " << text.str();
+    EXPECT_NE(text.str().find("all_gather"), std::string::npos) << "of the constructor";
+  }
+  std::filesystem::remove_all(directory);
 }
 
 // A bucket of a and b, of which no rank makes b ready: the trainers wait for what cannot come.
