@@ -306,7 +306,7 @@ def print_report(facts, results, rows, targets, out):
         columns(lines, out)
     columns([["target", "asked", "reached", ""]] + [
         [one["what"], (">= " if one["at_least"] else "<= ") + f"{one['bound']:g} {one['unit']}".strip(),
-         f"{number(one['reached'])} {one['unit']}".strip(), one["verdict"]] for one in targets], out)
+         "-" if one["reached"] is None else f"{number(one['reached'])} {one['unit']}".strip(), one["verdict"]] for one in targets], out)
     for name, failure in results.failures.items():
         print(f"FAILED: {name}: {failure}", file=out)
     verdicts = [one["verdict"] for one in targets]
