@@ -128,14 +128,14 @@ struct ExchangeOptions {
 
 /// What an exchange has measured on its rank. Times are of the clock of communication.
 struct ExchangeStats {
-  std::uint64_t steps = 0;                   ///< backwards that have ended
-  std::uint64_t pieces = 0;                  ///< that were exchanged
-  std::uint64_t bytes = 0;                   ///< of them
-  Duration time = Duration::zero();          ///< since the first begin_step()
-  Duration exposed = Duration::zero();       ///< of it, in await(): communication that shows
-  Duration busy = Duration::zero();          ///< of it, with at least one piece under way
-  Duration hidden = Duration::zero();        ///< of busy, outside await()
-  std::string longest_awaited;               ///< the gradient that was waited for longest, in all
+  std::uint64_t steps = 0;              ///< backwards that have ended
+  std::uint64_t pieces = 0;             ///< that were exchanged
+  std::uint64_t bytes = 0;              ///< of them
+  Duration time = Duration::zero();     ///< since the first begin_step()
+  Duration exposed = Duration::zero();  ///< of it, in await() while no own gradient is computed
+  Duration busy = Duration::zero();     ///< of it, with at least one piece under way
+  Duration hidden = Duration::zero();   ///< of busy, outside await()
+  std::string longest_awaited;          ///< the gradient that was waited for longest, in all
   Duration longest_wait = Duration::zero();  ///< how long
   /// A sentence with these figures, exposed and the rest adding up to 100 %.
   [[nodiscard]] std::string report() const;

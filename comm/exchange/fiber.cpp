@@ -101,6 +101,7 @@ void Exchange::handle(const TrainerCall& call) {
 // This rank's part of a gradient can be exchanged.
 void Exchange::report(std::uint32_t tensor, const TrainerCall& call) {
   const Unit& unit = plan_.units[plan_.unit_of[tensor]];
+  meter_.add_computed(-1, world_.time());
   steps_of_[tensor] = call.step;
   mine_[tensor] = {.step = call.step,
                    .samples = call.samples,

@@ -6,8 +6,9 @@
 
 namespace leat::comm {
 
-/// Adds up times in which pieces are under way (busy) and in which the trainer waits in await().
-/// Thread-safe: the exchange's fiber tells the one, the trainer the other.
+/// Adds up times in which pieces are under way (busy), and in which the trainer waits in await()
+/// for communication: not while a gradient of its own is still being computed. Thread-safe: the
+/// exchange's fiber and the trainer tell it.
 class Meter {
  public:
   /// The times so far.
@@ -28,6 +29,12 @@ class Meter {
     add_until(now);
     awaiting_ = awaiting;
   }
+  /// A gradient of this rank was given, and may still be computed (1), or its device has it (-1).
+  void add_computed(int change, TimePoint now) noexcept {
+    const SpinLockGuard guard(lock_);
+    add_until(now);
+    computed_ += change;
+  }
   [[nodiscard]] Times times(TimePoint now) noexcept {
     const SpinLockGuard guard(lock_);
     add_until(now);
@@ -40,8 +47,9 @@ class Meter {
     const Duration passed = now > since_ ? now - since_ : Duration::zero();
     since_ += passed;
     if (busy_) times_.busy += passed;
-    if (awaiting_) times_.awaiting += passed;
-    if (busy_ && awaiting_) times_.both += passed;
+    const bool exposed = awaiting_ && computed_ == 0;
+    if (exposed) times_.awaiting += passed;
+    if (busy_ && exposed) times_.both += passed;
   }
 
   SpinLock lock_;
@@ -49,6 +57,7 @@ class Meter {
   Times times_ LEAT_GUARDED_BY(lock_);
   bool busy_ LEAT_GUARDED_BY(lock_) = false;
   bool awaiting_ LEAT_GUARDED_BY(lock_) = false;
+  int computed_ LEAT_GUARDED_BY(lock_) = 0;  // gradients
 };
 
 }  // namespace leat::comm

@@ -196,7 +196,9 @@ void Exchange::give(std::uint32_t index, bool contributes, const gpu::StreamRef*
                          .index = index,
                          .step = step_,
                          .samples = samples_};
-  if (stream == nullptr || !trainer_events_->defer(*stream, call)) calls_.send(call);
+  const bool is_deferred = stream != nullptr && trainer_events_->defer(*stream, call);
+  meter_.add_computed(1, world_.time());
+  if (!is_deferred) calls_.send(call);
   given_[index].step = step_;
   given_[index].awaited = false;
 }
