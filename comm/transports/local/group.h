@@ -81,7 +81,7 @@ struct Meeting {
 /// A notice under way.
 struct Posted {
   Notice notice;
-  Group* group = nullptr;
+  std::shared_ptr<Group> group = nullptr;  // while it is on the wire: the group may be closed
   int to = -1;
   TimePoint at = {};
   Posted* next = nullptr;

@@ -36,6 +36,10 @@ LocalWorld::~LocalWorld() {
     fiber_.reset();
   }
   end();
+  // What is still on the wire reaches nobody.
+  while (Posted* const one = wire_.has_value() ? wire_->pop_notice(TimePoint::max()) : nullptr) {
+    delete one;
+  }
   while (free_posted_ != nullptr) delete std::exchange(free_posted_, free_posted_->next);
   while (groups_ != nullptr) groups_ = std::shared_ptr<Group>(std::move(groups_->next));
 }

@@ -24,9 +24,9 @@ void LocalWorld::post(Group& group, int from, int to, std::span<const Notice> no
       Posted& posted = take_posted();
       posted.notice = one;
       posted.notice.from = from;
-      posted.group = &group;
       posted.to = to;
       if (wire_.has_value() && options().link.delta > Duration::zero()) {
+        posted.group = group.shared_from_this();
         wire_->post(posted, time());
       } else {
         box.waiting.push(posted);
@@ -83,7 +83,7 @@ void LocalWorld::run_wire() {
           group = ended->group.shared_from_this();
           if (!take(*ended)) ended = nullptr;
         } else if (Posted* const notice = wire_->pop_notice(now); notice != nullptr) {
-          group = notice->group->shared_from_this();
+          group = std::move(notice->group);
           Group::Mailbox& box = group->mailboxes[static_cast<std::size_t>(notice->to)];
           box.waiting.push(*notice);
           flush(box);
