@@ -110,11 +110,12 @@ class Communicator {
   Completion all_reduce(const ConstElements& in, const Elements& out,
                         Reduction reduction = Reduction::kSum) const;
   /// Combines `in` of all ranks. `out` gets this rank's chunk of the result: elements
-  /// floor(m·r/n) to floor(m·(r+1)/n) of in.count = m, and has their count.
+  /// floor(m·r/n) to floor(m·(r+1)/n) of in.count = m, and has their count. `out` may be these
+  /// elements of `in`, and does not overlap it otherwise.
   Completion reduce_scatter(const ConstElements& in, const Elements& out,
                             Reduction reduction = Reduction::kSum) const;
   /// `out` of all ranks gets all chunks, in the order of ranks; `in` is this rank's chunk of
-  /// out.count elements, of the count that reduce_scatter has.
+  /// out.count elements, of the count that reduce_scatter has, and may lie at its place in `out`.
   Completion all_gather(const ConstElements& in, const Elements& out) const;
   /// Copies rank `root`'s `data` into that of all ranks.
   Completion broadcast(const Elements& data, int root) const;

@@ -55,7 +55,7 @@ struct Operation {
   int peer = -1;                ///< of a send or recv
   const char* label = nullptr;  ///< the tensor's name, for errors; outlives the operation
   /// all_reduce, reduce_scatter: `count` elements. all_gather: this rank's chunk. broadcast:
-  /// unused. send: what is sent. Null in a weighted all_reduce: this rank adds nothing.
+  /// unused. send: what is sent. Null in an all_reduce: this rank adds nothing.
   const void* in = nullptr;
   /// all_reduce, all_gather, broadcast: `count` elements. reduce_scatter: this rank's chunk. recv:
   /// where it is received. May be `in`.

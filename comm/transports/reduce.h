@@ -8,6 +8,8 @@
 // input is; of 0 and -0 it is that of the lower rank. Where one rank alone contributes, with weight
 // 1, its elements are copied bit for bit.
 //
+// The thread rounds to the nearest and flushes no subnormals to zero, as threads do by default.
+//
 // Thread-safe: no state. Nothing is allocated.
 #pragma once
 
