@@ -40,6 +40,7 @@ std::byte* Staging::take() noexcept {
 
 const gpu::Stream* Staging::copy_in(std::byte* slot, std::span<const Part> parts) {
   for (const Part& part : parts) {
+    if (part.bytes == 0) continue;  // its pointer may be null
     if (part.is_absent) {
       fill_with_nothing(slot, part);
     } else if (in_) {
@@ -54,6 +55,7 @@ const gpu::Stream* Staging::copy_in(std::byte* slot, std::span<const Part> parts
 
 const gpu::Stream* Staging::copy_out(std::byte* slot, std::span<const Part> parts) {
   for (const Part& part : parts) {
+    if (part.bytes == 0) continue;
     if (!part.is_absent && out_) {
       copy_async(*out_, gpu::DeviceSpan(part.data, part.bytes), gpu::PinnedSpan(slot, part.bytes));
     } else if (!part.is_absent) {

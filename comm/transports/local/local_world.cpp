@@ -141,7 +141,8 @@ Meeting* LocalWorld::come(Group& group, int rank, Operation& operation,
   }
   Meeting& meeting = *place;
   meeting.operations[static_cast<std::size_t>(rank)] = &operation;
-  ++meeting.come;
+  // A meeting with a rank that called something else is never complete: it is not run by who comes
+  // last, before the world has failed.
   if (signature != meeting.signature) {
     wrong = mismatch_in(meeting, operation.rank);
     return nullptr;
@@ -152,7 +153,7 @@ Meeting* LocalWorld::come(Group& group, int rank, Operation& operation,
     wrong = mismatch_in(meeting, group.member(other));
     return nullptr;
   }
-  if (meeting.come < meeting.parts) return nullptr;
+  if (++meeting.come < meeting.parts) return nullptr;
   place = nullptr;
   return complete(meeting);
 }

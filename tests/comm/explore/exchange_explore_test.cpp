@@ -197,5 +197,31 @@ TEST(ExploreRanks, ACancelledRankEndsTheOthersUnderAnyScheduleWithOnePreemption)
   expect_complete(explore(body, one_preemption()));
 }
 
+// The last rank comes between the one that called something else and the end of the world.
+TEST(ExploreRanks,
+     NoOperationRunsInWhichARankCalledSomethingElseUnderAnyScheduleWithOnePreemption) {
+  const auto body = [] {
+    const std::vector<Communicator> ranks = open("local:3", {.deadline = kNoDeadline});
+    const auto call = [&](std::size_t rank) {
+      float one = 1;
+      try {
+        Elements all(&one, 1, DType::kFloat32);
+        (rank == 1 ? ranks[rank].barrier() : ranks[rank].all_reduce(all)).await();
+        throw std::logic_error("rank " + std::to_string(rank) + " has a result");
+      } catch (const CommMismatch&) {
+      }
+    };
+    SimulatedThread second([&] { call(1); });
+    SimulatedThread third([&] { call(2); });
+    {
+      const OutsideWork outside;
+      call(0);
+    }
+    second.join();
+    third.join();
+  };
+  expect_complete(explore(body, one_preemption()));
+}
+
 }  // namespace exchange_explore_test
 }  // namespace leat::comm
