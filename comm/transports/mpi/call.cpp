@@ -322,10 +322,9 @@ void Call::advance() {
   }
   if (in_flight_ > 0 || summed_ < blocks(group_.rank())) return;
   Operation& operation = *operation_;
-  const bool has_all = is_small_;
   group_.recycle(*this);
   Engine& engine = group_.engine();
-  has_all ? engine.finish(operation) : engine.finish_after_headers(operation);
+  engine.finish(operation);
 }
 
 void Call::finish_small() {

@@ -2,14 +2,13 @@
 //
 // Always true:
 //  - Fibers and threads leave what they want in inbox_, and ring. Nothing else is shared.
-//  - An operation that got data from another rank's memory ends only after a later look at the
-//    headers that found none. A rank that fails tells the others before it gives memory back; so
-//    what was read from memory that was given back is not taken for a result.
+//  - An operation ends only after a later look at the headers that found none. A rank that fails
+//    tells the others before it gives memory back, or goes on; so what was read from memory that
+//    was given back is not taken for a result, and a failure that was told before is seen first.
 //  - Once stopped_, the thread makes no call of MPI any more, not even MPI_Finalize. Neither does
 //    anything else of Leat.
 //  - A process has one engine, and never destroys it: after a failure MPI still has addresses of
-//  its
-//    memory.
+//    its memory.
 //
 // What the thread does when there is nothing to do: it looks at once, then gives the CPU away
 // between looks for kYields, then sleeps between looks, for a sixteenth of the time that nothing
@@ -88,10 +87,8 @@ class Engine {
   // ---- on MPI's thread
 
   [[nodiscard]] Wire& wire() noexcept { return *wire_; }
-  /// `operation` has its data, which came with headers. It ends.
-  void finish(Operation& operation);
-  /// As finish(), but data came from another rank's memory: it ends after the look at headers.
-  void finish_after_headers(Operation& operation) { complete_.push_back(&operation); }
+  /// `operation` has its data. It ends after the look at the headers.
+  void finish(Operation& operation) { finished_.push_back(&operation); }
   [[noreturn]] void fail(Failure failure, bool tell = true);
   /// A rank of MPI's world has done something.
   void hear(int rank) noexcept;
@@ -139,7 +136,7 @@ class Engine {
   void send_notices();
   void know(Group& group);
   void received(const Message& message);
-  void finish_complete();
+  void end_finished();
   void forget_groups();
   void tell_failure(const Failure& failure) noexcept;
   void halt(const Failure& failure, bool tell) noexcept;
@@ -167,7 +164,7 @@ class Engine {
   std::unordered_map<std::uint64_t, std::shared_ptr<Group>> groups_;
   std::unordered_map<std::uint64_t, std::vector<Early>> early_;
   std::vector<std::shared_ptr<Group>> leaving_;  // left, but not yet by all
-  std::vector<Operation*> complete_;
+  std::vector<Operation*> finished_;
   std::vector<Notice> batch_;
   std::uint64_t under_way_ = 0;
   int listeners_ = 0;

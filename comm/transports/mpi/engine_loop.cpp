@@ -46,7 +46,7 @@ bool Engine::turn() {
   if (is_failing_) return false;
   worked |= wire_->poll();
   for (Message message; wire_->receive(message); worked = true) received(message);
-  finish_complete();
+  end_finished();
   forget_groups();
   return try_end() || worked;
 }
@@ -205,16 +205,14 @@ int Engine::most_silent(std::span<const int> ranks) const noexcept {
   });
 }
 
-void Engine::finish(Operation& operation) {
-  // Until its end the operation keeps its world alive.
-  if (!serving_->take(operation)) throw Stopped{};
-  --under_way_;
-  serving_->finish(operation);
-}
-
-void Engine::finish_complete() {
-  for (Operation* const one : complete_) finish(*one);
-  complete_.clear();
+void Engine::end_finished() {
+  for (Operation* const one : finished_) {
+    // Until its end the operation keeps its world alive.
+    if (!serving_->take(*one)) throw Stopped{};
+    --under_way_;
+    serving_->finish(*one);
+  }
+  finished_.clear();
 }
 
 void Engine::forget_groups() {

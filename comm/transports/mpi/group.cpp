@@ -192,7 +192,7 @@ void Group::transferred(const Transfer& transfer) {
   const Receiving done = *received;
   receives_.erase(received);
   tell_taken(transfer.rank, done.send_id);
-  engine_.finish_after_headers(*done.operation);
+  engine_.finish(*done.operation);
 }
 
 void Group::taken(std::uint64_t id) {

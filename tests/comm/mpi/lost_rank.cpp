@@ -1,7 +1,8 @@
 // Usage: mpirun ... lost_rank <how> <rank> <folder>
 //
 // All ranks sum over and over. At one step rank <rank> is lost in the middle of an operation: <how>
-// is killed, killed_in_transfer (at any moment), stopped, exits, or late. Or killed_at_end, when
+// is killed, killed_in_transfer (at any moment), stopped, exits, late, or late_small (for a small
+// sum, of which the others' parts are here long since). Or killed_at_end, when
 // the others end: they end too. Each rank that lives writes what became of it to
 // <folder>/outcome-<r>: "ok", and the error; or what is wrong with it.
 #include <unistd.h>
@@ -27,7 +28,7 @@ using leat::comm::Communicator;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kDeadline = 800ms;
-constexpr int kStep = 10;
+constexpr int kStep = 10;  // a large sum
 
 struct Plan {
   std::string how;
@@ -52,7 +53,7 @@ void lose(const Plan& plan, const Communicator& me) {
   }
   if (plan.how == "stopped") ::kill(::getpid(), SIGSTOP);  // the script lets it go on
   if (plan.how == "exits") std::exit(0);
-  for (int rank = 0; plan.how == "late" && rank < me.size();) {
+  for (int rank = 0; plan.how.starts_with("late") && rank < me.size();) {
     if (rank == me.rank() ||
         std::filesystem::exists(plan.folder / ("outcome-" + std::to_string(rank)))) {
       ++rank;
@@ -67,18 +68,21 @@ std::string sum_on(const Plan& plan, Communicator& me) {
   std::vector<float> small(plan.how == "killed_in_transfer" ? std::size_t{4} << 20 : 3);
   std::vector<float> large(std::size_t{4} << 20);
   const bool is_lost = me.rank() == plan.lost;
-  const bool before = plan.how == "exits" || plan.how == "late";  // before it calls
+  const bool is_late = plan.how.starts_with("late");
+  const bool before = plan.how == "exits" || is_late;  // before it calls
+  const int last_step = plan.how == "late_small" ? kStep + 1 : kStep;
   for (int step = 0;; ++step) {
     const auto began = Clock::now();
-    if (plan.how == "killed_at_end" && step == kStep) {
+    if (plan.how == "killed_at_end" && step == last_step) {
       if (is_lost) std::raise(SIGKILL);
       return "ok";
     }
     try {
-      if (is_lost && step == kStep && before) lose(plan, me);
+      if (is_lost && step == last_step && before) lose(plan, me);
       leat::comm::Completion sum = me.all_reduce(step % 2 == 0 ? large : small);
-      if (is_lost && step == kStep && !before) lose(plan, me);
+      if (is_lost && step == last_step && !before) lose(plan, me);
       sum.await();
+      if (is_lost && is_late && step == last_step) return "a sum, after the others had failed";
     } catch (const CommError& error) {
       const std::string text = error.what();
       const double seconds = std::chrono::duration<double>(Clock::now() - began).count();

@@ -47,7 +47,7 @@ if [[ $how == stopped ]]; then
   kill -CONT "$stopped"
   have "$lost"
 fi
-[[ $how != late ]] || have "$lost"
+[[ $how != late* ]] || have "$lost"
 stopped=
 wait "$run" || { echo "mpirun did not end, or failed"; cat "$folder/output"; exit 1; }
 run=
