@@ -83,7 +83,7 @@ enum class Urgency : std::uint8_t {
 
 /// How gradients are weighed.
 enum class Weights : std::uint8_t {
-  kSamples,  ///< by the rank's samples: the mean over all of them
+  kSamples,  ///< by the rank's samples: the mean over all of them; not of integers
   kOnes,     ///< 1: the sum
 };
 
@@ -163,7 +163,8 @@ class GradientExchange {
 
   /// Begins the next step, to which this rank contributes `samples`. With 0 nobody waits for this
   /// rank's backward, and it gets the results: if all results were awaited, its backward ends here.
-  /// Throws std::logic_error if the backward of the step before has not ended.
+  /// Throws std::logic_error if the backward of the step before has not ended,
+  /// std::invalid_argument for more than 2^48 samples.
   void begin_step(std::uint64_t samples);
   /// Gradient `index` is complete once the work enqueued on `stream` so far has run. Returns at
   /// once. Throws std::logic_error if it is ready already, outside a backward, in a step without

@@ -24,11 +24,16 @@ void check(const ExchangeOptions& options) {
   }
 }
 
-void check(const Gradient& one, std::size_t index) {
+void check(const Gradient& one, std::size_t index, Weights weights) {
   const std::string which = "gradient " + std::to_string(index) + " (\"" + one.name + "\")";
   if (one.name.empty()) refuse_plan("gradient " + std::to_string(index) + " has no name");
   if (!is_reducible(one.dtype)) {
     refuse_plan(which + " is of " + gpu::to_string(one.dtype) + ", which cannot be summed");
+  }
+  const bool is_integer = one.dtype == DType::kInt32 || one.dtype == DType::kInt64;
+  if (is_integer && weights == Weights::kSamples) {
+    refuse_plan(which + " is of " + gpu::to_string(one.dtype) +
+                ", of which there is no mean; use Weights::kOnes, a sum");
   }
   require_whole_elements(one);
 }
@@ -44,7 +49,7 @@ void require_whole_elements(const Gradient& one) {
 Plan::Plan(std::vector<Gradient> given, const ExchangeOptions& options)
     : gradients(std::move(given)), unit_of(gradients.size()) {
   check(options);
-  for (std::size_t i = 0; i < gradients.size(); ++i) check(gradients[i], i);
+  for (std::size_t i = 0; i < gradients.size(); ++i) check(gradients[i], i, options.weights);
   const auto tensors = static_cast<std::uint32_t>(gradients.size());
 
   if (options.policy == Policy::kBucketed) {

@@ -148,6 +148,11 @@ void Exchange::begin_step(std::uint64_t samples) {
     throw std::logic_error("leat: GradientExchange::begin_step: the backward of step " +
                            std::to_string(step_) + " has not ended; call end_backward()");
   }
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 48;  // the sum of all ranks stays exact
+  if (samples > kMost) {
+    throw std::invalid_argument("leat: GradientExchange::begin_step: " + std::to_string(samples) +
+                                " samples; at most 2^48");
+  }
   ++step_;
   samples_ = samples;
   in_backward_ = true;

@@ -19,6 +19,8 @@ OpenOptions checked(const OpenOptions& options) {
     throw std::invalid_argument("leat: comm::open: " + what);
   };
   if (options.deadline <= Duration::zero()) refuse("deadline is not positive");
+  if (options.threads < 1)
+    refuse("threads is " + std::to_string(options.threads) + "; give 1 or more");
   if (options.message_limit == 0) refuse("message_limit is 0; it is at least 1 byte");
   if (const auto& directory = options.recorder_directory; !directory.empty()) {
     std::error_code error;

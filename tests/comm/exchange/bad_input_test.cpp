@@ -53,6 +53,7 @@ TEST(ExchangeBadInput, GradientsThatCannotBeSummedAreRefused) {
     expect({"", gpu::DeviceSpan(data, 8)}, "gradient 1 has no name");
     expect({"odd", gpu::DeviceSpan(data, 7)}, "\"odd\" has 7 bytes");
     expect({"mask", gpu::DeviceSpan(data, 8), DType::kUint8}, "cannot be summed");
+    expect({"counts", gpu::DeviceSpan(data, 8), DType::kInt32}, "there is no mean");
     GradientExchange exchange(me, {});
     const Gradients odd = {{"odd", gpu::DeviceSpan(data, 7)}};
     expect_refused<std::invalid_argument>([&] { exchange.broadcast(odd, 0); }, "7 bytes");
@@ -76,6 +77,7 @@ TEST(ExchangeBadInput, CallsAtTheWrongTimeAreRefusedAndChangeNothing) {
     EXPECT_FALSE(exchange.await(0)) << "at once before the first step";
     refused(ready(0), "outside a backward");
     refused(end, "no backward has begun");
+    expect_refused<std::invalid_argument>([&] { exchange.begin_step(~std::uint64_t{0}); }, "2^48");
     exchange.begin_step(1);
     refused([&] { exchange.begin_step(1); }, "has not ended");
     refused(await(0), "it is not ready in step 1");

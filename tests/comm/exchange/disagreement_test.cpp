@@ -74,8 +74,8 @@ TEST_P(ExchangeDisagreement, OfGradientsIsAMismatchOnEveryRank) {
        "gradient 1 is \"b\" on rank 0, gradient 1 is \"c\" on rank 2"},
       {{"b", gpu::DeviceSpan(nullptr, 8)},
        "\"b\" of 3 elements on rank 0, gradient 1 is \"b\" of 2 elements"},
-      {{"b", gpu::DeviceSpan(nullptr, 12), DType::kInt32},
-       "\"b\" of float32 on rank 0, gradient 1 is \"b\" of int32 on rank 2"},
+      {{"b", gpu::DeviceSpan(nullptr, 12), DType::kFloat16},
+       "\"b\" of float32 on rank 0, gradient 1 is \"b\" of float16 on rank 2"},
   };
   for (const auto& [gradient, part] : others) {
     on_ranks(3, [&, &other = gradient, &said = part](Communicator& me) {

@@ -133,8 +133,8 @@ class Memory {
 [[nodiscard]] inline Plan random_plan(std::uint32_t seed, int ranks) {
   std::mt19937 random(seed);
   const auto below = [&](std::uint32_t end) { return static_cast<std::size_t>(random() % end); };
-  constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kInt32,
-                              DType::kInt64,   DType::kFloat16, DType::kBFloat16};
+  constexpr DType kTypes[] = {DType::kFloat32,  DType::kFloat64, DType::kFloat16,
+                              DType::kBFloat16, DType::kInt32,   DType::kInt64};
   Plan plan{.options = {.policy = static_cast<Policy>(below(3)),
                         .urgency = static_cast<Urgency>(below(2)),
                         .weights = static_cast<Weights>(below(2)),
@@ -149,7 +149,8 @@ class Memory {
     plan.options.bucket_bytes.push_back(1 + below(400));
   }
   for (std::size_t i = below(7); i > 0; --i) {
-    plan.tensors.push_back({kTypes[below(6)], below(6) == 0 ? 0 : below(80)});
+    plan.tensors.push_back({kTypes[below(plan.options.weights == Weights::kOnes ? 6 : 4)],
+                            below(6) == 0 ? 0 : below(80)});
   }
   for (int step = 0; step < 4; ++step) {
     Plan::Step one;
