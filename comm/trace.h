@@ -38,6 +38,7 @@ class Trace {
 
   /// What happens to a gradient.
   enum class Kind : std::uint8_t { kReady, kPiece, kAwait };
+  /// One record. Its times are of the clock of communication.
   struct Event {
     Kind kind = Kind::kReady;
     int rank = 0;

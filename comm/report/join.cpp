@@ -261,6 +261,7 @@ class Join {
         const Entry* const send = i < sides[0].size() ? sides[0][i] : nullptr;
         const Entry* const recv = i < sides[1].size() ? sides[1][i] : nullptr;
         const int other = send == nullptr ? from : to;
+        if (send == nullptr && recv == nullptr) break;
         const Entry& one = send != nullptr ? *send : *recv;
         const bool has_failed = one.state == Entry::State::kFailed;
         std::string line = head + describe(one);

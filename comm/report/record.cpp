@@ -26,7 +26,7 @@ template <class T>
 }
 
 // What the recorder wrote as this word. What could disturb a terminal becomes a question mark.
-std::string text_of(std::string_view word) {
+std::string warning(std::string_view word) {
   if (word == "-") return {};
   std::string out;
   for (std::size_t i = 0; i < word.size(); ++i) {
@@ -45,7 +45,7 @@ std::string text_of(std::string_view word) {
 // leat-comm-recorder 1 rank R of N pid P host H operations L
 bool read_header(const std::vector<std::string_view>& words, Record& to) {
   if (words.size() != 12 || !get(words[3], to.rank) || !get(words[5], to.size)) return false;
-  to.process = "pid " + text_of(words[7]) + " on " + text_of(words[9]);
+  to.process = "pid " + warning(words[7]) + " on " + warning(words[9]);
   return to.rank >= 0 && to.rank < to.size && to.size <= kMostRanks;
 }
 
@@ -77,14 +77,14 @@ bool read_entry(const std::vector<std::string_view>& words, Record& to) {
       !get(words[8], one.peer)) {
     return false;
   }
-  one.what = text_of(words[2]);
+  one.what = warning(words[2]);
   one.is_send = one.what == "send";
   one.is_recv = one.what == "recv";
-  if (words[3] != "sum") one.what += " (" + text_of(words[3]) + ')';
-  if (words[2] != "barrier") one.what += " of " + std::to_string(count) + ' ' + text_of(words[4]);
+  if (words[3] != "sum") one.what += " (" + warning(words[3]) + ')';
+  if (words[2] != "barrier") one.what += " of " + std::to_string(count) + ' ' + warning(words[4]);
   if (root >= 0) one.what += " from root " + std::to_string(root);
-  one.tag = text_of(words[9]);
-  one.label = text_of(words[10]);
+  one.tag = warning(words[9]);
+  one.label = warning(words[10]);
   one.state = words[13] == "ended"    ? Entry::State::kEnded
               : words[13] == "failed" ? Entry::State::kFailed
                                       : Entry::State::kOpen;
@@ -95,7 +95,7 @@ bool read_entry(const std::vector<std::string_view>& words, Record& to) {
 // failure mismatch|error peer P operation O tensor T what W
 bool read_failure(const std::vector<std::string_view>& words, Record& to) {
   if (words.size() != 10) return false;
-  to.failure = (words[1] == "mismatch" ? "mismatch: " : "") + text_of(words[9]);
+  to.failure = (words[1] == "mismatch" ? "mismatch: " : "") + warning(words[9]);
   return true;
 }
 
@@ -114,7 +114,9 @@ std::optional<Record> read_record(const std::string& file, std::string_view text
   Record record{.file = file};
   for (int number = 1;; ++number) {
     const auto warn = [&](const std::string& what) {
-      warnings.push_back(file + ':' + std::to_string(number) + ": " + what);
+      std::string warning = file + ':' + std::to_string(number);
+      warning.append(": ").append(what);
+      warnings.push_back(std::move(warning));
     };
     const std::size_t end = text.find('\n');
     const std::string_view line = text.substr(0, end);
