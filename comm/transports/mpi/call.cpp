@@ -322,9 +322,10 @@ void Call::advance() {
   }
   if (in_flight_ > 0 || summed_ < blocks(group_.rank())) return;
   Operation& operation = *operation_;
+  const bool read_memory = !is_small_;
   group_.recycle(*this);
   Engine& engine = group_.engine();
-  engine.finish(operation);
+  engine.finish(operation, read_memory);
 }
 
 void Call::finish_small() {

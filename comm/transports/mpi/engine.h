@@ -87,8 +87,11 @@ class Engine {
   // ---- on MPI's thread
 
   [[nodiscard]] Wire& wire() noexcept { return *wire_; }
-  /// `operation` has its data. It ends after the look at the headers.
-  void finish(Operation& operation) { finished_.push_back(&operation); }
+  /// `operation` has its data. It ends after the look at the headers. `read_memory`: data came from
+  /// another rank's memory, not with headers.
+  void finish(Operation& operation, bool read_memory) {
+    finished_.push_back({&operation, read_memory});
+  }
   [[noreturn]] void fail(Failure failure, bool tell = true);
   /// A rank of MPI's world has done something.
   void hear(int rank) noexcept;
@@ -115,6 +118,10 @@ class Engine {
     bool tell = false;
     bool ends = false;
   };
+  struct Finished {
+    Operation* operation;
+    bool read_memory;
+  };
   struct Early {
     int from;
     Header header;
@@ -136,7 +143,7 @@ class Engine {
   void send_notices();
   void know(Group& group);
   void received(const Message& message);
-  void end_finished();
+  void end_finished(bool all);
   void forget_groups();
   void tell_failure(const Failure& failure) noexcept;
   void halt(const Failure& failure, bool tell) noexcept;
@@ -164,7 +171,7 @@ class Engine {
   std::unordered_map<std::uint64_t, std::shared_ptr<Group>> groups_;
   std::unordered_map<std::uint64_t, std::vector<Early>> early_;
   std::vector<std::shared_ptr<Group>> leaving_;  // left, but not yet by all
-  std::vector<Operation*> finished_;
+  std::vector<Finished> finished_;
   std::vector<Notice> batch_;
   std::uint64_t under_way_ = 0;
   int listeners_ = 0;

@@ -46,7 +46,7 @@ bool Engine::turn() {
   if (is_failing_) return false;
   worked |= wire_->poll();
   for (Message message; wire_->receive(message); worked = true) received(message);
-  end_finished();
+  end_finished(true);
   forget_groups();
   return try_end() || worked;
 }
@@ -205,12 +205,14 @@ int Engine::most_silent(std::span<const int> ranks) const noexcept {
   });
 }
 
-void Engine::end_finished() {
-  for (Operation* const one : finished_) {
+// `all`: also those that read another rank's memory.
+void Engine::end_finished(bool all) {
+  for (const Finished& one : finished_) {
+    if (one.read_memory && !all) continue;
     // Until its end the operation keeps its world alive.
-    if (!serving_->take(*one)) throw Stopped{};
+    if (!serving_->take(*one.operation)) throw Stopped{};
     --under_way_;
-    serving_->finish(*one);
+    serving_->finish(*one.operation);
   }
   finished_.clear();
 }
@@ -226,6 +228,8 @@ void Engine::forget_groups() {
 // ---- failing
 
 void Engine::fail(Failure failure, bool tell) {
+  // What this rank finds wrong came after what has ended by then.
+  if (tell) end_finished(false);
   if (const std::shared_ptr<World> world = world_.lock()) {
     world->fail(std::move(failure), tell);  // calls halt(), unless another thread fails it
   } else {

@@ -154,14 +154,14 @@ void Group::match(Operation& recv, int from, const Header& header, const std::by
   const std::uint64_t bytes = sent.count * gpu::size_of(sent.dtype);
   if (own != nullptr) {
     if (bytes > 0) std::memmove(recv.out, own->in, bytes);
-    engine_.finish(*own);
-    engine_.finish(recv);
+    engine_.finish(*own, false);
+    engine_.finish(recv, false);
     return;
   }
   if (bytes <= kInlineBytes) {
     if (bytes > 0) std::memcpy(recv.out, data, bytes);
     tell_taken(from, header.value);
-    engine_.finish(recv);
+    engine_.finish(recv, false);
     return;
   }
   receives_.push_back({.operation = &recv, .id = ++last_id_, .send_id = header.value});
@@ -192,7 +192,7 @@ void Group::transferred(const Transfer& transfer) {
   const Receiving done = *received;
   receives_.erase(received);
   tell_taken(transfer.rank, done.send_id);
-  engine_.finish(*done.operation);
+  engine_.finish(*done.operation, true);
 }
 
 void Group::taken(std::uint64_t id) {
@@ -207,7 +207,7 @@ void Group::finish_send(std::size_t at) {
   const Sending send = sends_[at];
   if (!send.is_sent || !send.is_taken) return;
   sends_.erase(sends_.begin() + static_cast<std::ptrdiff_t>(at));
-  engine_.finish(*send.operation);
+  engine_.finish(*send.operation, false);
 }
 
 // ---- notices
