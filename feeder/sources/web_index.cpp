@@ -84,6 +84,7 @@ class Indexer {
 
     [[nodiscard]] std::uint64_t begin() const noexcept { return place & ~std::uint64_t{1}; }
     [[nodiscard]] bool is_whole() const noexcept { return (place & 1) != 0; }
+    // NOLINTNEXTLINE(modernize-use-nullptr): it sees the 0 that a comparison is compared with
     auto operator<=>(const Group&) const = default;
   };
 
