@@ -16,6 +16,7 @@
 
 #include "leat/comm/gradient_exchange.h"
 #include "leat/csp/scheduler.h"
+#include "tests/comm/support/files.h"
 #include "tests/comm/support/ranks.h"
 #include "tests/support/run.h"
 
@@ -164,9 +165,8 @@ TEST(ExchangeLateness, OfTheLeaderIsAnErrorAtTheDeadlineOnEveryRank) {
 }
 
 TEST(ExchangeLateness, WritesEachRanksFlightRecorder) {
-  std::string made = testing::TempDir() + "exchange-XXXXXX";
-  ASSERT_NE(mkdtemp(made.data()), nullptr);
-  const std::filesystem::path directory = made;
+  const support::TemporaryDirectory made;
+  const std::filesystem::path& directory = made.path();
   OpenOptions options;
   options.recorder_directory = directory;
   support::rank_places()[0].run(3, options, [](Communicator& me) {
@@ -188,7 +188,6 @@ TEST(ExchangeLateness, WritesEachRanksFlightRecorder) {
         << "rank " << rank << ": " << text.str();
     EXPECT_NE(text.str().find("all_gather"), std::string::npos) << "of the constructor";
   }
-  std::filesystem::remove_all(directory);
 }
 
 // A bucket of a and b, of which no rank makes b ready: the trainers wait for what cannot come.

@@ -16,6 +16,7 @@
 #include "leat/comm/communicator.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/wait/on_sigquit.h"
+#include "tests/comm/support/files.h"
 #include "tests/support/child.h"
 #include "tests/support/run.h"
 #include "tests/support/texts.h"
@@ -55,12 +56,6 @@ std::string read_file(const std::filesystem::path& path) {
 // An empty directory, removed at the end.
 class FlightRecorderFiles : public testing::Test {
  protected:
-  FlightRecorderFiles() {
-    std::string name = (std::filesystem::temp_directory_path() / "leat-XXXXXX").string();
-    directory = mkdtemp(name.data());
-  }
-  ~FlightRecorderFiles() override { std::filesystem::remove_all(directory); }
-
   std::vector<std::string> names() const {
     std::vector<std::string> all;
     for (const auto& one : std::filesystem::directory_iterator(directory)) {
@@ -70,7 +65,8 @@ class FlightRecorderFiles : public testing::Test {
     return all;
   }
 
-  std::filesystem::path directory;
+  const support::TemporaryDirectory made;
+  const std::filesystem::path& directory = made.path();
 };
 
 TEST(FlightRecorder, TellsWhatEndedWhatFailedAndWhatIsOpen) {

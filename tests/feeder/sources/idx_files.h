@@ -20,6 +20,7 @@
 #include "leat/csp/error.h"
 #include "tests/support/child.h"
 #include "tests/support/memory.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/support/texts.h"
 
 namespace leat::feeder {
@@ -28,32 +29,18 @@ using support::expect_contains;
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// A directory below the system's for temporary files, removed with all that is in it.
-class TemporaryDirectory {
+/// A directory for temporary files.
+class TemporaryDirectory : public support::TemporaryDirectory {
  public:
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "leat_idx_XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make " + name);
-    path_ = name;
-  }
-  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
   /// Writes, or overwrites, a file.
   std::filesystem::path write(const std::string& name, const Bytes& bytes) const {
-    std::filesystem::path file = path_ / name;
+    std::filesystem::path file = path() / name;
     std::ofstream out(file, std::ios::binary);
     for (const std::uint8_t byte : bytes) out.put(static_cast<char>(byte));
     out.close();
     if (!out) throw std::runtime_error("cannot write " + file.string());
     return file;
   }
-
- private:
-  std::filesystem::path path_;
 };
 
 inline Bytes operator+(Bytes a, const Bytes& b) {
