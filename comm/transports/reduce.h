@@ -29,7 +29,7 @@ struct Input {
 /// Combines elements [first, second) of all inputs, and writes the result to the same elements of
 /// each of `outputs`, which may be inputs but overlap nothing otherwise. Memory may have any
 /// alignment. If no rank contributes, the result is 0. For kMax the weights are not used. The type
-/// must be reducible.
+/// must be reducible, but for copies: where one rank alone contributes, with weight 1.
 void reduce(DType dtype, Reduction reduction, std::span<const Input> inputs,
             std::span<void* const> outputs, std::uint64_t first, std::uint64_t second) noexcept;
 

@@ -1,19 +1,20 @@
-// What the ends of one communicator share, and the operations that meet there.
+// The communicators of "local", the operations that meet in each, and notices under way.
 //
 // Always true:
 //  - Everything here is guarded by LocalWorld::lock_, but for what a Meeting says.
-//  - An operation is referred to from the ring, a bucket or the wire only while the world has not
-//    stopped: until then no other party finishes it.
-//  - A Meeting is in the free list, in the ring, on the wire, or it runs.
+//  - A Meeting is in one list: of free ones, Group::waiting, the wire's, or of those that run.
+//  - The operations of a meeting that does not run are used only while the world has not stopped:
+//    until then no other party finishes them.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "leat/comm/transports/operation.h"
@@ -27,27 +28,32 @@ struct Group;
 
 /// The operations of all ranks that belong together: a collective's, or a send and its recv.
 struct Meeting {
-  explicit Meeting(Group& home);
-  Meeting(const Meeting&) = delete;
-  Meeting& operator=(const Meeting&) = delete;
-  ~Meeting() = default;
+  /// What they have in common. Several messages of one key wait in the order in which they came.
+  struct Key {
+    int from = -1;  ///< the sender of a message, as its group counts; -1: a collective
+    int to = -1;
+    std::uint64_t number = 0;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
 
-  /// The operations, all of which have come.
-  [[nodiscard]] std::span<Operation* const> all() const noexcept {
-    return {operations.data(), parts};
+  /// The rank, as the group counts, that operations[part] is of.
+  [[nodiscard]] int rank_of(std::size_t part) const noexcept {
+    if (key.from < 0) return static_cast<int>(part);
+    return part == 0 ? key.from : key.to;
   }
   /// Sets up the blocks of work. Only its runner calls it, before anybody helps.
   void prepare(bool moves_data) noexcept;
-  /// Does blocks of the work until none is left to be claimed. Returns how many. Any thread or
-  /// fiber, without the lock.
-  [[nodiscard]] std::uint64_t do_blocks() noexcept;
+  /// Does blocks of the work until none is left to be claimed. Any thread or fiber, without the
+  /// lock.
+  void do_blocks() noexcept;
   /// Whether blocks are left to be claimed.
   [[nodiscard]] bool has_blocks() const noexcept;
 
-  Group& group;
-  Signature signature;                 // that of the first to come
-  std::vector<Operation*> operations;  // by rank; null: has not come. Or the send, then its recv
-  std::size_t parts = 0;
+  std::list<Meeting>::iterator self;  // in the list in which it is
+  const Group* group = nullptr;
+  Key key;
+  Signature signature;  // that of the first to come; of a message the send's once it runs
+  std::vector<Operation*> operations;  // by rank, or the send and the recv; null: has not come
   std::size_t come = 0;
 
   // Constant while it runs.
@@ -61,20 +67,13 @@ struct Meeting {
     std::uint64_t end = 0;
   };
   std::array<Region, 8> regions;
-  std::atomic<std::uint64_t> units_left{0};  // blocks, and one of its runner's: who ends the last
-                                             // one finishes the operations
   // With the lock.
-  int users = 0;            // who may touch the meeting while it runs
-  bool is_shared = false;   // stands in Group::running
-  Meeting* next = nullptr;  // in the list in which it is
-  std::unique_ptr<Meeting> made_before;
+  int users = 0;           // who do blocks; the last one finishes the operations
+  bool is_shared = false;  // others than its runner may do blocks
 
-  // On the wire.
-  TimePoint end = {};
-  bool has_lines = false;  // a send that runs, and whose lines are not free again
+  TimePoint end = {};  // on the wire
 
  private:
-  void divide() noexcept;
   void do_block(std::uint64_t block) noexcept;
 };
 
@@ -84,78 +83,40 @@ struct Posted {
   std::shared_ptr<Group> group = nullptr;  // while it is on the wire: the group may be closed
   int to = -1;
   TimePoint at = {};
-  Posted* next = nullptr;
-};
-
-/// A list of T by T::next, first in, first out.
-template <class T>
-struct Fifo {
-  void push(T& one) noexcept {
-    one.next = nullptr;
-    (last != nullptr ? last->next : first) = &one;
-    last = &one;
-  }
-  [[nodiscard]] T* pop() noexcept {
-    T* const one = first;
-    if (one != nullptr) first = one->next;
-    if (first == nullptr) last = nullptr;
-    return one;
-  }
-  T* first = nullptr;
-  T* last = nullptr;
 };
 
 /// One communicator.
-struct Group : std::enable_shared_from_this<Group> {
-  Group(std::uint64_t its_context, std::span<const int> world_ranks);
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
-  ~Group();
+struct Group {
+  Group(std::uint64_t its_context, std::span<const int> world_ranks)
+      : context(its_context),
+        members(world_ranks.begin(), world_ranks.end()),
+        mailboxes(members.size()),
+        has_left(members.size()) {}
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(members.size()); }
   /// A rank in the world.
   [[nodiscard]] int member(int rank) const noexcept {
     return members[static_cast<std::size_t>(rank)];
   }
-  /// The place of the collective `number`, which may hold another one.
-  [[nodiscard]] Meeting*& place(std::uint64_t number) noexcept {
-    return ring[number & (ring.size() - 1)];
+  [[nodiscard]] bool is_gone(int rank) const noexcept {
+    return has_left[static_cast<std::size_t>(rank)];
   }
-  [[nodiscard]] Meeting& take_free() noexcept;
-  void put_free(Meeting& meeting) noexcept;
-
-  /// Sends or recvs that wait for their peers: a list by Operation::link, in the order in which
-  /// they came. Of one (from, to, key) either sends or recvs wait.
-  struct Bucket {
-    Operation* first = nullptr;
-    Operation* last = nullptr;
-  };
-  [[nodiscard]] Bucket& bucket_of(int from, int to, std::uint64_t key) noexcept;
-  /// Removes and returns the first operation that `operation` meets, or appends `operation`: null.
-  [[nodiscard]] Operation* match(Operation& operation) noexcept;
-  /// Whether such an operation waits for its peer.
-  [[nodiscard]] bool waits(const Operation& like) noexcept;
-  /// The sender's and the receiver's rank in the world.
-  [[nodiscard]] std::pair<int, int> line_of(const Operation& operation) const noexcept;
+  /// Where the meetings of `key` wait, and others.
+  [[nodiscard]] std::list<Meeting>& waiting_with(const Meeting::Key& key) noexcept;
 
   struct Mailbox {
     Channel<Notice> listener;  // nil: does not listen yet
-    Fifo<Posted> waiting;
+    std::list<Posted> waiting;
     bool is_flushed = false;  // somebody hands over what waits
   };
 
   const std::uint64_t context;
-  const std::vector<int> members;  // ranks in the world, by rank
-  std::vector<Meeting*> ring;      // collectives that some ranks have called; a power of two
-  std::array<Bucket, 256> buckets = {};
-  Meeting* free = nullptr;
-  Meeting* running = nullptr;  // with blocks for helpers
-  std::unique_ptr<Meeting> made;
+  const std::vector<int> members;               // ranks in the world, by rank
+  std::array<std::list<Meeting>, 256> waiting;  // by a hash of the key, in the order of coming
   std::vector<Mailbox> mailboxes;
   std::vector<bool> has_left;
   int left = 0;
-  int closed = 0;               // ends that were destroyed
-  std::shared_ptr<Group> next;  // in the world's list
+  int closed = 0;  // ends that were destroyed
 };
 
 }  // namespace leat::comm

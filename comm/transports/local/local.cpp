@@ -32,7 +32,7 @@ class LocalTransport final : public Transport {
   void begin(Operation& operation) noexcept override { world_->begin(*group_, rank_, operation); }
   void help(Operation& /*operation*/) noexcept override { world_->help(*group_); }
   void post(int to, std::span<const Notice> notices) override {
-    world_->post(*group_, rank_, to, notices);
+    world_->post(group_, rank_, to, notices);
   }
   void listen(Channel<Notice> notices) override {
     world_->listen(*group_, rank_, std::move(notices));

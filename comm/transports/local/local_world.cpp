@@ -1,10 +1,7 @@
 #include "leat/comm/transports/local/local_world.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <new>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,19 +9,37 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/wait/assert.h"
 #include "leat/csp/wait/cpu_count.h"
+#include "leat/csp/wait/random.h"
 
 namespace leat::comm {
 namespace {
 
-bool is_message(const Operation& operation) noexcept { return operation.peer >= 0; }
+// The key of the meeting that an operation comes to, and its place there.
+std::pair<Meeting::Key, std::size_t> place_of(int rank, const Operation& operation) noexcept {
+  const std::uint64_t number = operation.signature.number;
+  if (operation.peer < 0) return {{.number = number}, static_cast<std::size_t>(rank)};
+  if (operation.signature.kind == OperationKind::kSend) return {{rank, operation.peer, number}, 0};
+  return {{operation.peer, rank, number}, 1};
+}
+
+// Whether two operations of a meeting belong together.
+bool fit(const Operation& operation, const Signature& other) noexcept {
+  const Signature& mine = operation.signature;
+  if (operation.peer < 0) return mine == other;
+  return mine.count == other.count && mine.dtype == other.dtype;
+}
 
 }  // namespace
 
+std::list<Meeting>& Group::waiting_with(const Meeting::Key& key) noexcept {
+  const auto ends =
+      (static_cast<std::uint64_t>(key.from) << 32) | static_cast<std::uint32_t>(key.to);
+  return waiting[mix(key.number + ends * kRandomStep) % waiting.size()];
+}
+
 LocalWorld::LocalWorld(int ranks, const OpenOptions& options)
-    : World(options, ranks, 0, ranks),
-      helpers_(static_cast<std::uint64_t>(usable_cpus()) - 1),
-      is_modelled_(options.link.enabled) {
-  if (!is_modelled_) return;
+    : World(options, ranks, 0, ranks), helpers_(static_cast<std::uint64_t>(usable_cpus()) - 1) {
+  if (!options.link.enabled) return;
   wire_.emplace(options.link, ranks);
   fiber_.emplace(scheduler());
   fiber_->go([this] { run_wire(); }, {.name = "comm wire"});
@@ -36,38 +51,22 @@ LocalWorld::~LocalWorld() {
     fiber_.reset();
   }
   end();
-  // What is still on the wire reaches nobody.
-  while (Posted* const one = wire_.has_value() ? wire_->pop_notice(TimePoint::max()) : nullptr) {
-    delete one;
-  }
-  while (free_posted_ != nullptr) delete std::exchange(free_posted_, free_posted_->next);
-  while (groups_ != nullptr) groups_ = std::shared_ptr<Group>(std::move(groups_->next));
 }
 
 // ---- communicators
 
-Group* LocalWorld::find(std::uint64_t context) const noexcept {
-  Group* one = groups_.get();
-  while (one != nullptr && one->context != context) one = one->next.get();
-  return one;
-}
-
 std::shared_ptr<Group> LocalWorld::open_group(std::uint64_t context, std::span<const int> members) {
-  auto made = std::make_shared<Group>(context, members);
+  std::map<std::uint64_t, std::shared_ptr<Group>> made;
+  made.emplace(context, std::make_shared<Group>(context, members));
   const SpinLockGuard guard(lock_);
-  if (Group* const there = find(context)) return there->shared_from_this();
-  made->next = std::move(groups_);
-  groups_ = made;
-  return made;
+  groups_.merge(made);  // unless it is there
+  return groups_.at(context);
 }
 
 void LocalWorld::close(Group& group) noexcept {
-  std::shared_ptr<Group> last_owner;  // destroyed without the lock
+  decltype(groups_)::node_type last_owner;  // destroyed without the lock
   const SpinLockGuard guard(lock_);
-  if (++group.closed < group.size()) return;
-  std::shared_ptr<Group>* place = &groups_;
-  while (place->get() != &group) place = &(*place)->next;
-  last_owner = std::exchange(*place, std::shared_ptr<Group>(group.next));
+  if (++group.closed == group.size()) last_owner = groups_.extract(group.context);
 }
 
 // ---- operations
@@ -79,239 +78,160 @@ void LocalWorld::begin(Group& group, int rank, Operation& operation) noexcept {
   try {
     const SpinLockGuard guard(lock_);
     // If the world has stopped, the operation may be gone.
-    if (!stopped_) {
-      ready = is_message(operation) ? come_to_peer(group, operation, wrong)
-                                    : come(group, rank, operation, wrong);
-    }
+    if (!stopped_) ready = come(group, rank, operation, wrong);
   } catch (const std::bad_alloc&) {
     wrong = {.what = "out of memory for operations under way; await some before others begin"};
   }
   if (wrong.has_value()) return fail(std::move(*wrong));
-  if (ready != nullptr) return run(*ready, rank);
-  if (is_modelled_) wake_wire();
+  if (ready != nullptr) return run(*ready);
+  if (options().link.enabled) wake_wire();
 }
 
-// Makes sure that there is a free meeting and, given a collective, that its place holds no other
-// one. May release the lock meanwhile.
-void LocalWorld::reserve(Group& group, std::optional<std::uint64_t> number) {
-  const auto holds_other = [&] {
-    const Meeting* const there = number.has_value() ? group.place(*number) : nullptr;
-    return there != nullptr && there->signature.number != *number;
-  };
-  while (!stopped_ && holds_other()) {
-    std::vector<Meeting*> larger;
-    const std::size_t size = group.ring.size();
-    {
-      const SpinUnlockGuard unlocked(lock_);
-      larger.resize(2 * size);
-    }
-    if (group.ring.size() != size) continue;
-    larger.swap(group.ring);
-    for (Meeting* const one : larger) {
-      if (one != nullptr) group.place(one->signature.number) = one;
-    }
-    const SpinUnlockGuard unlocked(lock_);
-    larger = {};
-  }
-  while (!stopped_ && group.free == nullptr) {
-    std::unique_ptr<Meeting> made;
-    {
-      const SpinUnlockGuard unlocked(lock_);
-      made = std::make_unique<Meeting>(group);
-    }
-    group.put_free(*made);
-    made->made_before = std::move(group.made);
-    group.made = std::move(made);
-  }
-}
-
+// Returns the meeting if it is complete and the caller is to run it.
 Meeting* LocalWorld::come(Group& group, int rank, Operation& operation,
                           std::optional<Failure>& wrong) {
-  const Signature signature = operation.signature;
-  do {
-    reserve(group, signature.number);
-    if (stopped_) return nullptr;
-  } while (group.place(signature.number) != nullptr &&
-           group.place(signature.number)->signature.number != signature.number);
-  Meeting*& place = group.place(signature.number);
-  if (place == nullptr) {
-    place = &group.take_free();
-    place->signature = signature;
-    place->parts = group.members.size();
+  const auto [key, part] = place_of(rank, operation);
+  std::list<Meeting>& waiting = group.waiting_with(key);
+  auto there = waiting.begin();
+  while (there != waiting.end() && (there->key != key || there->operations[part] != nullptr)) {
+    ++there;
   }
-  Meeting& meeting = *place;
-  meeting.operations[static_cast<std::size_t>(rank)] = &operation;
+  if (there == waiting.end()) {  // the first to come
+    if (free_.empty()) free_.emplace_back();
+    Meeting& one = free_.front();
+    one.self = free_.begin();
+    const std::size_t parts = operation.peer < 0 ? group.members.size() : 2;
+    one.operations.assign(parts, nullptr);
+    one.inputs.resize(parts);
+    one.outputs.resize(parts);
+    one.group = &group;
+    one.key = key;
+    one.signature = operation.signature;
+    one.come = 0;
+    there = one.self;
+    waiting.splice(waiting.end(), free_, there);
+  }
+  Meeting& meeting = *there;
+  meeting.operations[part] = &operation;
   // A meeting with a rank that called something else is never complete: it is not run by who comes
   // last, before the world has failed.
-  if (signature != meeting.signature) {
-    wrong = mismatch_in(meeting, operation.rank);
+  if (!fit(operation, meeting.signature)) {
+    wrong = mismatch_in(meeting, group.member(operation.peer < 0 ? rank : operation.peer));
     return nullptr;
   }
-  for (int other = 0; group.left > 0 && other < group.size(); ++other) {
-    const auto at = static_cast<std::size_t>(other);
-    if (!group.has_left[at] || meeting.operations[at] != nullptr) continue;
-    wrong = mismatch_in(meeting, group.member(other));
+  for (std::size_t i = 0; group.left > 0 && i < meeting.operations.size(); ++i) {
+    if (meeting.operations[i] != nullptr || !group.is_gone(meeting.rank_of(i))) continue;
+    wrong = mismatch_in(meeting, group.member(meeting.rank_of(i)));
     return nullptr;
   }
-  if (++meeting.come < meeting.parts) return nullptr;
-  place = nullptr;
-  return complete(meeting);
-}
-
-Meeting* LocalWorld::come_to_peer(Group& group, Operation& operation,
-                                  std::optional<Failure>& wrong) {
-  reserve(group, std::nullopt);
-  if (stopped_) return nullptr;
-  const int peer = group.member(operation.peer);
-  Operation* const other = group.match(operation);
-  if (other == nullptr) {
-    if (group.has_left[static_cast<std::size_t>(operation.peer)]) {
-      wrong = mismatch(operation, peer,
-                       std::array{RankCall{operation.rank, describe(operation, peer)},
-                                  RankCall{peer, "has left"}});
-    }
+  if (++meeting.come < meeting.operations.size()) return nullptr;
+  meeting.signature = meeting.operations[0]->signature;  // a send's, whoever came first
+  if (wire_.has_value()) {
+    wire_->add(waiting, meeting, time());
     return nullptr;
   }
-  if (other->signature.count != operation.signature.count ||
-      other->signature.dtype != operation.signature.dtype) {
-    wrong = mismatch(operation, peer,
-                     std::array{RankCall{operation.rank, describe(operation, peer)},
-                                RankCall{peer, describe(*other, operation.rank)}});
-    return nullptr;
-  }
-  const bool sends = operation.signature.kind == OperationKind::kSend;
-  Meeting& meeting = group.take_free();
-  meeting.parts = 2;
-  meeting.operations[0] = sends ? &operation : other;
-  meeting.operations[1] = sends ? other : &operation;
-  meeting.signature = meeting.operations[0]->signature;
-  return complete(meeting);
+  running_.splice(running_.end(), waiting, there);
+  return take(meeting);
 }
 
 Failure LocalWorld::mismatch_in(const Meeting& meeting, int blamed) const {
-  const Group& group = meeting.group;
+  const Group& group = *meeting.group;
   const Operation* first = nullptr;
   std::vector<RankCall> calls;
-  for (int rank = 0; rank < group.size(); ++rank) {
-    const auto at = static_cast<std::size_t>(rank);
-    const Operation* const one = meeting.operations[at];
+  for (std::size_t i = 0; i < meeting.operations.size(); ++i) {
+    const int rank = meeting.rank_of(i);
+    const Operation* const one = meeting.operations[i];
     if (first == nullptr) first = one;
-    const char* const without = group.has_left[at] ? "has left" : "nothing yet";
-    calls.push_back({group.member(rank), one != nullptr ? describe(*one) : without});
+    const char* const without = group.is_gone(rank) ? "has left" : "nothing yet";
+    const int peer = one == nullptr || one->peer < 0 ? -1 : group.member(one->peer);
+    calls.push_back({group.member(rank), one != nullptr ? describe(*one, peer) : without});
   }
   LEAT_ASSERT(first != nullptr, "a rank has come");
   return mismatch(*first, blamed, calls);
 }
 
-// All have come. Returns the meeting if the caller is to run it.
-Meeting* LocalWorld::complete(Meeting& meeting) noexcept {
-  if (wire_.has_value()) {
-    wire_->add(meeting, time());
-    return nullptr;
-  }
-  return take(meeting) ? &meeting : nullptr;
+// Of a meeting in running_. Returns null if the world fails: then it does not run.
+Meeting* LocalWorld::take(Meeting& meeting) noexcept {
+  if (take_all(meeting.operations)) return &meeting;
+  free_.splice(free_.begin(), running_, meeting.self);
+  return nullptr;
 }
 
-bool LocalWorld::take(Meeting& meeting) noexcept {
-  if (!take_all(meeting.all())) return false;
-  meeting.users = 1;
-  executing_.fetch_add(1, std::memory_order_relaxed);  // under the lock, which stop() takes
-  return true;
-}
-
-void LocalWorld::run(Meeting& meeting, int rank) noexcept {
+void LocalWorld::run(Meeting& meeting) noexcept {
   meeting.prepare(options().link.moves_data);
-  if (meeting.blocks > 1 && !is_modelled_) {
+  if (meeting.blocks > 1 && !options().link.enabled) {
     {
       const SpinLockGuard guard(lock_);
       meeting.is_shared = true;
-      meeting.next = meeting.group.running;
-      meeting.group.running = &meeting;
+      meeting.users = 1;
     }
     shared_.fetch_add(1, std::memory_order_relaxed);
-    const std::span<Operation* const> all = meeting.all();
-    const auto at_most = std::min(meeting.blocks - 1, helpers_);
-    std::uint64_t asked = 0;
-    for (std::size_t i = 1; i <= all.size() && asked < at_most; ++i) {
-      Operation& one = *all[(static_cast<std::size_t>(rank) + i) % all.size()];
-      if (one.help_wanted != nullptr && one.help_wanted(one)) ++asked;
+    std::uint64_t to_ask = std::min(meeting.blocks - 1, helpers_);
+    for (Operation* const one : meeting.operations) {
+      if (to_ask > 0 && one->help_wanted != nullptr && one->help_wanted(*one)) --to_ask;
     }
   }
-  work(meeting, 1);
+  work(meeting);
 }
 
-// Does blocks until none is left. The caller has done `units` before, and is one of the users.
-void LocalWorld::work(Meeting& meeting, std::uint64_t units) noexcept {
-  units += meeting.do_blocks();
-  // release: this user's work; acquire: that of all others.
-  if (units > 0 && meeting.units_left.fetch_sub(units, std::memory_order_acq_rel) == units) {
-    for (Operation* const one : meeting.all()) finish(*one);
-    executing_.fetch_sub(1, std::memory_order_release);
-  }
-  const SpinLockGuard guard(lock_);
-  release(meeting);
-}
-
-void LocalWorld::release(Meeting& meeting) noexcept {
-  if (--meeting.users > 0) return;
-  if (std::exchange(meeting.is_shared, false)) {
-    Meeting** place = &meeting.group.running;
-    while (*place != &meeting) place = &(*place)->next;
-    *place = meeting.next;
+// Does blocks until none is left. The caller is one of the users, if it is shared.
+void LocalWorld::work(Meeting& meeting) noexcept {
+  meeting.do_blocks();
+  if (meeting.is_shared) {
+    const SpinLockGuard guard(lock_);
+    if (--meeting.users > 0) return;  // who still does a block finishes the operations
+    meeting.is_shared = false;
     shared_.fetch_sub(1, std::memory_order_relaxed);
   }
-  meeting.group.put_free(meeting);
+  for (Operation* const one : meeting.operations) finish(*one);
+  const SpinLockGuard guard(lock_);
+  free_.splice(free_.begin(), running_, meeting.self);
 }
 
-void LocalWorld::help(Group& group) noexcept {
+void LocalWorld::help(const Group& group) noexcept {
   if (shared_.load(std::memory_order_relaxed) == 0) return;  // who asks wakes the caller again
   Meeting* found = nullptr;
   {
     const SpinLockGuard guard(lock_);
-    for (found = group.running; found != nullptr; found = found->next) {
-      if (found->has_blocks()) break;
-    }
-    if (found != nullptr) ++found->users;
+    const auto there = std::ranges::find_if(running_, [&](const Meeting& one) {
+      return one.group == &group && one.is_shared && one.has_blocks();
+    });
+    if (there == running_.end()) return;
+    found = &*there;
+    ++found->users;
   }
-  if (found != nullptr) work(*found, 0);
+  work(*found);
 }
 
 // ---- the end
 
 void LocalWorld::leave(Group& group, int rank) noexcept {
-  const auto at = static_cast<std::size_t>(rank);
   std::optional<Failure> wrong;
   {
     const SpinLockGuard guard(lock_);
-    if (stopped_ || group.has_left[at]) return;
-    group.has_left[at] = true;
+    if (stopped_ || group.is_gone(rank)) return;
+    group.has_left[static_cast<std::size_t>(rank)] = true;
     ++group.left;
-    const int left = group.member(rank);
     const Meeting* first = nullptr;  // of those that wait for the rank
-    for (const Meeting* const one : group.ring) {
-      if (one == nullptr || one->operations[at] != nullptr) continue;
-      if (first == nullptr || one->signature.number < first->signature.number) first = one;
-    }
-    if (first != nullptr) wrong = mismatch_in(*first, left);
-    for (const Group::Bucket& bucket : group.buckets) {
-      for (const Operation* one = bucket.first; one != nullptr && !wrong; one = one->link) {
-        if (one->peer != rank) continue;
-        wrong = mismatch(
-            *one, left,
-            std::array{RankCall{one->rank, describe(*one, left)}, RankCall{left, "has left"}});
+    for (const std::list<Meeting>& waiting : group.waiting) {
+      for (const Meeting& one : waiting) {
+        for (std::size_t i = 0; i < one.operations.size(); ++i) {
+          if (one.operations[i] != nullptr || one.rank_of(i) != rank) continue;
+          if (first == nullptr || one.key < first->key) first = &one;
+        }
       }
     }
+    if (first != nullptr) wrong = mismatch_in(*first, group.member(rank));
   }
   if (wrong.has_value()) fail(std::move(*wrong));
 }
 
 void LocalWorld::stop(const Failure& /*failure*/, bool /*tell*/) noexcept {
-  {
+  for (;; yield()) {  // what runs parks nowhere
     const SpinLockGuard guard(lock_);
     stopped_ = true;
+    if (running_.empty()) return;
   }
-  // acquire: the memory of operations is used no more. An execution parks nowhere.
-  while (executing_.load(std::memory_order_acquire) > 0) yield();
 }
 
 Failure LocalWorld::late(const Operation& operation) {
@@ -319,20 +239,112 @@ Failure LocalWorld::late(const Operation& operation) {
   int peer = -1;
   {
     const SpinLockGuard guard(lock_);
-    Group* const group = find(operation.context);
-    if (group != nullptr && is_message(operation)) {
-      peer = group->member(operation.peer);
-      if (group->waits(operation)) missing.push_back(peer);
-    } else if (group != nullptr) {
-      const Meeting* const there = group->place(operation.signature.number);
-      const bool waits = there != nullptr && there->signature.number == operation.signature.number;
-      for (int rank = 0; waits && rank < group->size(); ++rank) {
-        if (there->operations[static_cast<std::size_t>(rank)] != nullptr) continue;
-        missing.push_back(group->member(rank));
+    if (const auto there = groups_.find(operation.context); there != groups_.end()) {
+      Group& group = *there->second;
+      if (operation.peer >= 0) peer = group.member(operation.peer);
+      const auto rank = std::ranges::find(group.members, operation.rank) - group.members.begin();
+      const auto [key, part] = place_of(static_cast<int>(rank), operation);
+      std::list<Meeting>& waiting = group.waiting_with(key);
+      const auto one =
+          std::ranges::find_if(waiting, [&, key = key, part = part](const Meeting& each) {
+            return each.key == key && each.operations[part] != nullptr;
+          });
+      for (std::size_t i = 0; one != waiting.end() && i < one->operations.size(); ++i) {
+        if (one->operations[i] == nullptr) missing.push_back(group.member(one->rank_of(i)));
       }
     }
   }
   return late_operation(operation, peer, missing, options().deadline);
+}
+
+// ---- notices, and what is on the wire
+
+void LocalWorld::post(const std::shared_ptr<Group>& group, int from, int to,
+                      std::span<const Notice> notices) {
+  const bool takes_time = options().link.enabled && options().link.delta > Duration::zero();
+  {
+    Group::Mailbox& box = group->mailboxes[static_cast<std::size_t>(to)];
+    const SpinLockGuard guard(lock_);
+    if (stopped_) return;
+    for (const Notice& one : notices) {
+      if (free_posted_.empty()) free_posted_.emplace_back();
+      Posted& posted = free_posted_.front();
+      posted.notice = one;
+      posted.notice.from = from;
+      posted.to = to;
+      if (takes_time) {
+        posted.group = group;
+        wire_->post(free_posted_, time());
+      } else {
+        box.waiting.splice(box.waiting.end(), free_posted_, free_posted_.begin());
+      }
+    }
+    flush(box);
+  }
+  if (takes_time) wake_wire();
+}
+
+void LocalWorld::listen(Group& group, int rank, Channel<Notice>&& notices) {
+  Group::Mailbox& box = group.mailboxes[static_cast<std::size_t>(rank)];
+  const SpinLockGuard guard(lock_);
+  box.listener = std::move(notices);
+  flush(box);
+}
+
+// Hands over what waits, in order. Only one does at a time; what comes meanwhile, it hands over.
+void LocalWorld::flush(Group::Mailbox& box) noexcept {
+  if (!box.listener || box.is_flushed) return;
+  box.is_flushed = true;
+  while (!box.waiting.empty()) {
+    const Notice notice = box.waiting.front().notice;
+    free_posted_.splice(free_posted_.begin(), box.waiting, box.waiting.begin());
+    const SpinUnlockGuard unlocked(lock_);
+    static_cast<void>(box.listener.try_send(Notice(notice)));  // a closed one hears nothing
+  }
+  box.is_flushed = false;
+}
+
+// Wakes the wire's fiber if something ends before the time until which it sleeps.
+void LocalWorld::wake_wire() noexcept {
+  {
+    const SpinLockGuard guard(lock_);
+    const TimePoint next = wire_->next();
+    if (next >= wire_sleeps_until_) return;
+    wire_sleeps_until_ = next;
+  }
+  static_cast<void>(bell_.try_send(0));
+}
+
+void LocalWorld::run_wire() {
+  for (;;) {
+    Meeting* ended = nullptr;
+    std::shared_ptr<Group> group;  // of a notice that has arrived; released without the lock
+    TimePoint next = TimePoint::max();
+    {
+      const SpinLockGuard guard(lock_);
+      if (!stopped_) {
+        const TimePoint now = time();
+        std::list<Posted> arrived;
+        if (Meeting* const one = wire_->pop(now, running_)) {
+          ended = take(*one);
+        } else if (wire_->pop_notice(now, arrived)) {
+          group = std::move(arrived.front().group);
+          Group::Mailbox& box = group->mailboxes[static_cast<std::size_t>(arrived.front().to)];
+          box.waiting.splice(box.waiting.end(), arrived);
+          flush(box);
+        }
+        next = wire_->next();
+      }
+      const bool sleeps = ended == nullptr && group == nullptr;
+      wire_sleeps_until_ = sleeps ? next : TimePoint::min();
+    }
+    if (ended != nullptr) {
+      run(*ended);
+    } else if (group == nullptr) {
+      std::optional<char> token;
+      static_cast<void>(bell_.recv_until(token, next));
+    }
+  }
 }
 
 }  // namespace leat::comm

@@ -2,19 +2,21 @@
 //
 // The last rank to come runs the operation. If it is small, or nobody waits, that rank does all of
 // the work. Otherwise ranks that wait help: everybody claims blocks of elements from a counter, and
-// whoever ends the last block finishes the operations. With a link model the wire's fiber runs the
-// operation, at its end.
+// who is the last to find none left finishes the operations. With a link model the wire's fiber
+// runs the operation, at its end.
 //
 // Always true:
-//  - An operation whose meeting is complete is taken from World and counted in executing_ under one
-//    hold of lock_. So stop(), which takes lock_ and then waits for executing_ to be 0, has seen
-//    the last use of memory.
+//  - An operation whose meeting is complete is taken from World and put into running_ under one
+//    hold of lock_. So stop(), which waits for running_ to be empty, has seen the last use of
+//    memory.
 //  - The lock is never held while memory is worked on, an operation is finished, or a channel is
 //    used. The text of a mismatch is made under it, once.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -44,8 +46,8 @@ class LocalWorld final : public World {
 
   // As Transport's functions, for rank `rank` of `group`.
   void begin(Group& group, int rank, Operation& operation) noexcept;
-  void help(Group& group) noexcept;
-  void post(Group& group, int from, int to, std::span<const Notice> notices);
+  void help(const Group& group) noexcept;
+  void post(const std::shared_ptr<Group>& group, int from, int to, std::span<const Notice> notices);
   void listen(Group& group, int rank, Channel<Notice>&& notices);
   void leave(Group& group, int rank) noexcept;
 
@@ -53,20 +55,13 @@ class LocalWorld final : public World {
   void stop(const Failure& failure, bool tell) noexcept override;
   [[nodiscard]] Failure late(const Operation& operation) override;
 
-  [[nodiscard]] Group* find(std::uint64_t context) const noexcept LEAT_REQUIRES(lock_);
-  void reserve(Group& group, std::optional<std::uint64_t> number) LEAT_REQUIRES(lock_);
   [[nodiscard]] Meeting* come(Group& group, int rank, Operation& operation,
                               std::optional<Failure>& wrong) LEAT_REQUIRES(lock_);
-  [[nodiscard]] Meeting* come_to_peer(Group& group, Operation& operation,
-                                      std::optional<Failure>& wrong) LEAT_REQUIRES(lock_);
   [[nodiscard]] Failure mismatch_in(const Meeting& meeting, int blamed) const LEAT_REQUIRES(lock_);
-  [[nodiscard]] Meeting* complete(Meeting& meeting) noexcept LEAT_REQUIRES(lock_);
-  [[nodiscard]] bool take(Meeting& meeting) noexcept LEAT_REQUIRES(lock_);
-  void release(Meeting& meeting) noexcept LEAT_REQUIRES(lock_);
-  void run(Meeting& meeting, int rank) noexcept;
-  void work(Meeting& meeting, std::uint64_t units) noexcept;
+  [[nodiscard]] Meeting* take(Meeting& meeting) noexcept LEAT_REQUIRES(lock_);
+  void run(Meeting& meeting) noexcept;
+  void work(Meeting& meeting) noexcept;
 
-  [[nodiscard]] Posted& take_posted() LEAT_REQUIRES(lock_);
   void flush(Group::Mailbox& box) noexcept LEAT_REQUIRES(lock_);
   void wake_wire() noexcept;
   void run_wire();
@@ -74,13 +69,13 @@ class LocalWorld final : public World {
   const std::uint64_t helpers_;  // of one operation, at most
   SpinLock lock_;
   bool stopped_ LEAT_GUARDED_BY(lock_) = false;
-  std::shared_ptr<Group> groups_ LEAT_GUARDED_BY(lock_);
-  Posted* free_posted_ LEAT_GUARDED_BY(lock_) = nullptr;
-  std::optional<Wire> wire_ LEAT_GUARDED_BY(lock_);
+  std::map<std::uint64_t, std::shared_ptr<Group>> groups_ LEAT_GUARDED_BY(lock_);  // by context
+  std::list<Meeting> free_ LEAT_GUARDED_BY(lock_);
+  std::list<Meeting> running_ LEAT_GUARDED_BY(lock_);
+  std::list<Posted> free_posted_ LEAT_GUARDED_BY(lock_);
+  std::optional<Wire> wire_ LEAT_GUARDED_BY(lock_);  // with a link model
   TimePoint wire_sleeps_until_ LEAT_GUARDED_BY(lock_) = TimePoint::min();
-  std::atomic<int> shared_{0};     // meetings with blocks for helpers
-  std::atomic<int> executing_{0};  // operations' memory may be in use
-  const bool is_modelled_;
+  std::atomic<int> shared_{0};  // meetings with blocks for helpers
   const Channel<char> bell_{1, "comm wire"};
   std::optional<TaskGroup> fiber_;
 };

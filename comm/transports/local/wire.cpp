@@ -2,24 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace leat::comm {
-namespace {
-
-bool is_send(const Meeting& meeting) noexcept {
-  return meeting.signature.kind == OperationKind::kSend;
-}
-
-}  // namespace
-
-Wire::Wire(const LinkModel& model, int ranks)
-    : model_(model), out_(static_cast<std::size_t>(ranks)), in_(static_cast<std::size_t>(ranks)) {}
 
 // To the nearest nanosecond: the nanoseconds of a whole number of them are exact.
 Duration Wire::time_of(const Meeting& meeting) const noexcept {
   const Signature& what = meeting.signature;
-  const auto ranks = static_cast<long double>(meeting.group.size());
+  const auto ranks = static_cast<long double>(meeting.group->size());
   long double share = 0;
   switch (what.kind) {
     case OperationKind::kAllReduce: share = 2 * (ranks - 1); break;
@@ -40,83 +29,62 @@ Duration Wire::time_of(const Meeting& meeting) const noexcept {
          Duration(std::llround(std::min(nanoseconds, kLongest)));
 }
 
-void Wire::insert(Meeting& meeting) noexcept {
-  Meeting** place = &ending_;
-  while (*place != nullptr && (*place)->end <= meeting.end) place = &(*place)->next;
-  meeting.next = *place;
-  *place = &meeting;
+std::pair<TimePoint&, TimePoint&> Wire::lines_of(const Meeting& meeting) noexcept {
+  if (meeting.key.from < 0) return {free_at_.back(), free_at_.back()};
+  const auto line = [&](int rank) {
+    return 2 * static_cast<std::size_t>(meeting.group->member(rank));
+  };
+  return {free_at_[line(meeting.key.from)], free_at_[line(meeting.key.to) + 1]};
 }
 
-// Greedy: each send in the order of matching, if both of its lines are free.
-void Wire::start_sends(TimePoint at) noexcept {
-  Fifo<Meeting> still_waiting;
-  while (Meeting* const one = waiting_.pop()) {
-    const auto [from, to] = one->group.line_of(*one->operations.front());
-    auto out = out_[static_cast<std::size_t>(from)];
-    auto in = in_[static_cast<std::size_t>(to)];
-    if (out || in) {
-      still_waiting.push(*one);
-      continue;
-    }
-    out = in = true;
-    one->has_lines = true;
-    one->end = Deadline::after(at, time_of(*one)).at();
-    insert(*one);
+// Greedy: starts each that waits, in its order, if its lines are free.
+void Wire::start(TimePoint at) noexcept {
+  started_at_ = at;
+  for (auto next = waiting_.begin(); next != waiting_.end();) {
+    Meeting& one = *next++;
+    const auto [out, in] = lines_of(one);
+    if (std::max(out, in) > at) continue;
+    one.end = out = in = Deadline::after(at, time_of(one)).at();
+    running_.splice(std::ranges::upper_bound(running_, one.end, {}, &Meeting::end), waiting_,
+                    one.self);
   }
-  waiting_ = still_waiting;
 }
 
-// Frees the lines of the sends that have ended by `now`, and starts others, each at its time.
+// Starts what the ends of others by `now` leave lines free for, each at its time. What starts comes
+// behind the one whose end that is.
 void Wire::advance(TimePoint now) noexcept {
-  for (Meeting* one = ending_; one != nullptr && one->end <= now;) {
-    if (!one->has_lines) {
-      one = one->next;
-      continue;
-    }
-    const TimePoint at = one->end;
-    for (; one != nullptr && one->end == at; one = one->next) {  // all of this instant
-      if (!one->has_lines) continue;
-      const auto [from, to] = one->group.line_of(*one->operations.front());
-      out_[static_cast<std::size_t>(from)] = in_[static_cast<std::size_t>(to)] = false;
-      one->has_lines = false;
-    }
-    start_sends(at);
-    one = ending_;  // what started may end before what was seen
+  for (auto one = running_.begin(); one != running_.end() && one->end <= now; ++one) {
+    if (one->end > started_at_) start(one->end);
   }
 }
 
-void Wire::add(Meeting& meeting, TimePoint now) noexcept {
-  if (is_send(meeting)) {
-    advance(now);
-    waiting_.push(meeting);
-    start_sends(now);
-    return;
-  }
-  link_is_free_ = Deadline::after(std::max(now, link_is_free_), time_of(meeting)).at();
-  meeting.end = link_is_free_;
-  insert(meeting);
-}
-
-void Wire::post(Posted& notice, TimePoint now) noexcept {
-  notice.at = Deadline::after(now, model_.delta).at();
-  notices_.push(notice);
-}
-
-Meeting* Wire::pop(TimePoint now) noexcept {
+void Wire::add(std::list<Meeting>& from, Meeting& meeting, TimePoint now) noexcept {
   advance(now);
-  if (ending_ == nullptr || ending_->end > now) return nullptr;
-  return std::exchange(ending_, ending_->next);
+  waiting_.splice(waiting_.end(), from, meeting.self);
+  start(now);
 }
 
-Posted* Wire::pop_notice(TimePoint now) noexcept {
-  if (notices_.first == nullptr || notices_.first->at > now) return nullptr;
-  return notices_.pop();
+Meeting* Wire::pop(TimePoint now, std::list<Meeting>& to) noexcept {
+  advance(now);
+  if (running_.empty() || running_.front().end > now) return nullptr;
+  to.splice(to.end(), running_, running_.begin());
+  return &to.back();
+}
+
+void Wire::post(std::list<Posted>& from, TimePoint now) noexcept {
+  from.front().at = Deadline::after(now, model_.delta).at();
+  notices_.splice(notices_.end(), from, from.begin());
+}
+
+bool Wire::pop_notice(TimePoint now, std::list<Posted>& to) noexcept {
+  if (notices_.empty() || notices_.front().at > now) return false;
+  to.splice(to.end(), notices_, notices_.begin());
+  return true;
 }
 
 TimePoint Wire::next() const noexcept {
-  TimePoint at = ending_ != nullptr ? ending_->end : TimePoint::max();
-  if (notices_.first != nullptr) at = std::min(at, notices_.first->at);
-  return at;
+  return std::min(running_.empty() ? TimePoint::max() : running_.front().end,
+                  notices_.empty() ? TimePoint::max() : notices_.front().at);
 }
 
 }  // namespace leat::comm

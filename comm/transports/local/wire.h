@@ -1,11 +1,17 @@
 // The link model at work: when each operation ends, and each notice arrives.
 //
+// A message takes two lines, its sender's outgoing and its receiver's incoming one; all collectives
+// share one more, the link. What all ranks have called starts when its lines are free, the first to
+// be complete first.
+//
 // Times are those of the model. In real time its owner may look late: then what should have
 // happened meanwhile happens in its order, at its times.
 //
 // Not thread-safe: guarded by LocalWorld::lock_. Allocates in its constructor only.
 #pragma once
 
+#include <list>
+#include <utility>
 #include <vector>
 
 #include "leat/comm/link_model.h"
@@ -13,37 +19,37 @@
 
 namespace leat::comm {
 
-/// The link, the lines of `ranks` ranks, and what is on them.
+/// The lines of `ranks` ranks, and what is on them.
 class Wire {
  public:
-  Wire(const LinkModel& model, int ranks);
+  Wire(const LinkModel& model, int ranks)
+      : model_(model), free_at_(2 * static_cast<std::size_t>(ranks) + 1, TimePoint::min()) {}
 
-  /// Puts an operation that all ranks have called on the link, or on its lines. `now` is not before
+  /// Takes a meeting, all of whose operations have come, from the list `from`. `now` is not before
   /// that of an earlier call of any function.
-  void add(Meeting& meeting, TimePoint now) noexcept;
-  /// A notice, which arrives in delta.
-  void post(Posted& notice, TimePoint now) noexcept;
-  /// Removes and returns an operation that has ended by `now`, the earliest first; null if there is
-  /// none.
-  [[nodiscard]] Meeting* pop(TimePoint now) noexcept;
-  /// The same for notices.
-  [[nodiscard]] Posted* pop_notice(TimePoint now) noexcept;
+  void add(std::list<Meeting>& from, Meeting& meeting, TimePoint now) noexcept;
+  /// Moves an operation that has ended by `now`, the earliest first, to the end of `to`, and
+  /// returns it; null if there is none.
+  [[nodiscard]] Meeting* pop(TimePoint now, std::list<Meeting>& to) noexcept;
+  /// Takes the first notice of `from`, which arrives in delta.
+  void post(std::list<Posted>& from, TimePoint now) noexcept;
+  /// The same for the notice that was posted first; returns whether it has arrived.
+  [[nodiscard]] bool pop_notice(TimePoint now, std::list<Posted>& to) noexcept;
   /// When something ends or arrives next; TimePoint::max() if nothing is on the way.
   [[nodiscard]] TimePoint next() const noexcept;
 
  private:
   [[nodiscard]] Duration time_of(const Meeting& meeting) const noexcept;
-  void insert(Meeting& meeting) noexcept;
-  void start_sends(TimePoint at) noexcept;
+  [[nodiscard]] std::pair<TimePoint&, TimePoint&> lines_of(const Meeting& meeting) noexcept;
+  void start(TimePoint at) noexcept;
   void advance(TimePoint now) noexcept;
 
   const LinkModel model_;
-  TimePoint link_is_free_ = TimePoint::min();
-  std::vector<bool> out_;  // which lines are in use, by rank in the world
-  std::vector<bool> in_;
-  Meeting* ending_ = nullptr;  // what runs, by its end
-  Fifo<Meeting> waiting_;      // sends whose lines are not free
-  Fifo<Posted> notices_;
+  std::vector<TimePoint> free_at_;  // by line: two for each rank of the world, then the link
+  TimePoint started_at_ = TimePoint::min();  // what can start by then has
+  std::list<Meeting> waiting_;               // for their lines
+  std::list<Meeting> running_;               // by their ends
+  std::list<Posted> notices_;
 };
 
 }  // namespace leat::comm
