@@ -77,7 +77,6 @@ struct Operation {
   TimePoint began = {};
   Operation* next = nullptr;
   Operation* previous = nullptr;
-  bool is_pending = false;
   std::uint64_t record = 0;  ///< the flight recorder's entry
 
   // The transport's own.

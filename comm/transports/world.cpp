@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 #include <utility>
 
-#include "leat/csp/select.h"
 #include "leat/csp/wait/identity.h"
 
 namespace leat::comm {
@@ -48,19 +46,6 @@ std::shared_ptr<SchedulerCore> virtual_scheduler() {
 }
 
 }  // namespace
-
-// What is the transport's own may change meanwhile, and is left out.
-World::LateOperation::LateOperation(const Operation& one) noexcept
-    : operation{.signature = one.signature,
-                .peer = one.peer,
-                .samples = one.samples,
-                .rank = one.rank,
-                .context = one.context,
-                .began = one.began} {
-  if (one.label == nullptr) return;
-  std::strncpy(label.data(), one.label, label.size() - 1);
-  operation.label = label.data();
-}
 
 World::World(const OpenOptions& options, int size, int first, int ranks_here)
     : options_(checked(options)), size_(size), first_(first), scheduler_(virtual_scheduler()) {
@@ -107,7 +92,6 @@ bool World::add(Operation& operation, int rank, std::uint64_t context) noexcept 
     operation.previous = newest_;
     (newest_ != nullptr ? newest_->next : oldest_) = &operation;
     newest_ = &operation;
-    operation.is_pending = true;
     ++added_;
     wake = std::exchange(watchdog_sleeps_, false);
   }
@@ -118,7 +102,6 @@ bool World::add(Operation& operation, int rank, std::uint64_t context) noexcept 
 void World::remove(Operation& operation) noexcept {
   (operation.previous != nullptr ? operation.previous->next : oldest_) = operation.next;
   (operation.next != nullptr ? operation.next->previous : newest_) = operation.previous;
-  operation.is_pending = false;
 }
 
 bool World::take_all(std::span<Operation* const> operations) noexcept {
@@ -197,40 +180,40 @@ void World::remove_listener(const Channel<Notice>& notices) noexcept {
 
 // ---- the watchdog
 
-bool World::find_late(std::optional<LateOperation>& found, TimePoint& next_look,
-                      std::uint64_t& seen) {
-  const Duration period = std::min<Duration>(options_.deadline / 4, std::chrono::milliseconds(500));
-  const TimePoint now = time();
-  const SpinLockGuard guard(lock_);
-  next_look = TimePoint::max();
-  if (failing_) return false;
-  if (oldest_ != nullptr) {
-    const TimePoint due = Deadline::after(oldest_->began, options_.deadline).at();
-    if (due <= now) {
-      found.emplace(*oldest_);
-      return true;
-    }
-    // In virtual time a look costs nothing: time stands still while anything else can go on.
-    next_look = is_virtual() ? due : std::min(due, now + period);
-  } else if (added_ != seen && !is_virtual()) {
-    next_look = now + period;
-  } else {
-    watchdog_sleeps_ = true;
-  }
-  seen = added_;
-  return false;
-}
-
 void World::watch() {
+  const Duration period = std::min<Duration>(options_.deadline / 4, std::chrono::milliseconds(500));
   for (std::uint64_t seen = 0;;) {
-    TimePoint next_look;
-    std::optional<LateOperation> found;
-    if (find_late(found, next_look, seen)) return fail(late(found->operation));
-    if (next_look == TimePoint::max()) {
-      static_cast<void>(bell_.recv());
-    } else {
-      sleep_until(next_look);
+    std::optional<Operation>
+        found;  // the late one, without what the transport may change meanwhile
+    std::string label;
+    TimePoint next_look = TimePoint::max();  // when the bell rings
+    {
+      const TimePoint now = time();
+      const SpinLockGuard guard(lock_);
+      if (failing_) return;
+      if (oldest_ != nullptr) {
+        const TimePoint due = Deadline::after(oldest_->began, options_.deadline).at();
+        if (due <= now) {
+          const char* const its_label = oldest_->label;
+          if (its_label != nullptr) label = its_label;
+          found = {.signature = oldest_->signature,
+                   .peer = oldest_->peer,
+                   .label = its_label != nullptr ? label.c_str() : nullptr,
+                   .rank = oldest_->rank,
+                   .context = oldest_->context};
+        }
+        // In virtual time a look costs nothing: time stands still while anything else can go on.
+        next_look = is_virtual() ? due : std::min(due, now + period);
+      } else if (added_ != seen && !is_virtual()) {
+        next_look = now + period;
+      } else {
+        watchdog_sleeps_ = true;
+      }
+      seen = added_;
     }
+    if (found.has_value()) return fail(late(*found));
+    std::optional<char> token;
+    static_cast<void>(bell_.recv_until(token, next_look));
   }
 }
 

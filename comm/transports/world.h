@@ -129,21 +129,7 @@ class World : public std::enable_shared_from_this<World> {
   void end() noexcept;
 
  private:
-  /// A copy of what is constant in an operation, with its label.
-  struct LateOperation {
-    explicit LateOperation(const Operation& one) noexcept;
-    LateOperation(const LateOperation&) = delete;
-    LateOperation& operator=(const LateOperation&) = delete;
-    ~LateOperation() = default;
-    Operation operation;
-    std::array<char, 128> label = {};
-  };
-
   void watch();
-  /// Whether the oldest operation is late: a copy in `found`. If not, sets when to look again;
-  /// max(): when bell_ rings.
-  [[nodiscard]] bool find_late(std::optional<LateOperation>& found, TimePoint& next_look,
-                               std::uint64_t& seen) LEAT_EXCLUDES(lock_);
   void remove(Operation& operation) noexcept LEAT_REQUIRES(lock_);
   /// Writes the files, with the failure if there is one. What cannot be written is told on stderr.
   void write_recorders() noexcept;
