@@ -9,6 +9,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "leat/comm/transports/rank_calls.h"
+
 namespace leat::comm {
 namespace {
 
@@ -25,18 +27,6 @@ std::string word(std::string_view text) {
     } else {
       out += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
     }
-  }
-  return out;
-}
-
-// "0-3,7"
-std::string list(std::span<const int> ranks) {
-  std::string out;
-  for (std::size_t first = 0, last = 0; first < ranks.size(); first = last + 1) {
-    last = first;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    out += (first > 0 ? "," : "") + std::to_string(ranks[first]);
-    if (last > first) out += '-' + std::to_string(ranks[last]);
   }
   return out;
 }
@@ -65,24 +55,19 @@ void FlightRecorder::left(std::uint64_t context) noexcept {
 std::uint64_t FlightRecorder::begin(const Operation& operation, std::uint64_t context,
                                     TimePoint at) noexcept {
   const SpinLockGuard guard(lock_);
-  const std::uint64_t number = ++last_;
-  Entry& entry = (*entries_)[number % kEntries];
-  entry.number = number;
-  entry.signature = operation.signature;
-  entry.context = context;
-  entry.peer = operation.peer;
-  entry.label[0] = '\0';
+  Entry& entry = (*entries_)[++last_ % kEntries];
+  entry = {.number = last_,
+           .signature = operation.signature,
+           .context = context,
+           .peer = operation.peer,
+           .began = at};
   if (operation.label != nullptr) {
     std::size_t length = strnlen(operation.label, entry.label.size() - 1);
     const auto is_inside = [&](std::size_t i) { return (operation.label[i] & 0xC0) == 0x80; };
     while (length > 0 && is_inside(length)) --length;  // of a character in UTF-8
     std::memcpy(entry.label.data(), operation.label, length);
-    entry.label[length] = '\0';
   }
-  entry.began = at;
-  entry.ended = TimePoint::min();
-  entry.failed = false;
-  return number;
+  return last_;
 }
 
 void FlightRecorder::end(std::uint64_t number, TimePoint at, bool failed) noexcept {
@@ -110,7 +95,7 @@ std::string FlightRecorder::text(const Failure* failure) const {
     const std::scoped_lock lock(memberships_mutex_);
     for (const Membership& one : memberships_) {
       out += "communicator " + std::to_string(one.context) + (one.has_left ? " left" : " joined") +
-             " ranks " + list(one.members) + '\n';
+             " ranks " + ranges_of(one.members) + '\n';
     }
   }
   out +=
@@ -122,24 +107,15 @@ std::string FlightRecorder::text(const Failure* failure) const {
     const Signature& what = one.signature;
     const bool ended = one.ended != TimePoint::min();
     const char* const state = !ended ? "open" : one.failed ? "failed" : "ended";
-    const std::array<std::string, 14> words = {
-        std::to_string(one.number),
-        std::to_string(one.context),
-        to_string(what.kind),
-        what.reduction == Reduction::kMax ? "max"
-        : what.is_weighted                ? "weighted"
-                                          : "sum",
-        gpu::to_string(what.dtype),
-        std::to_string(what.count),
-        std::to_string(what.root),
-        std::to_string(what.number),
-        std::to_string(one.peer),
-        what.tag == ~std::uint64_t{0} ? "-" : std::to_string(what.tag),
-        word(one.label.data()),
-        nanoseconds(one.began),
-        ended ? nanoseconds(one.ended) : "-",
-        state};
-    for (const std::string& each : words) out += each + ' ';
+    const char* const reduction = what.reduction == Reduction::kMax ? "max"
+                                  : what.is_weighted                ? "weighted"
+                                                                    : "sum";
+    const auto tell = [&](const auto&... words) { ((out += words, out += ' '), ...); };
+    tell(std::to_string(one.number), std::to_string(one.context), to_string(what.kind), reduction,
+         gpu::to_string(what.dtype), std::to_string(what.count), std::to_string(what.root),
+         std::to_string(what.number), std::to_string(one.peer),
+         what.tag == ~std::uint64_t{0} ? "-" : std::to_string(what.tag), word(one.label.data()),
+         nanoseconds(one.began), ended ? nanoseconds(one.ended) : "-", state);
     out.back() = '\n';
   }
   if (failure != nullptr) {

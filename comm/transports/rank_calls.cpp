@@ -1,5 +1,6 @@
 #include "leat/comm/transports/rank_calls.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <utility>
@@ -13,38 +14,50 @@ std::string in_words(Duration length) {
                                : std::to_string(milliseconds / 1'000) + " s";
 }
 
-}  // namespace
+// The last index of the ranks that are in a row from `first` on.
+std::size_t row_end(std::span<const int> ranks, std::size_t first) {
+  while (first + 1 < ranks.size() && ranks[first + 1] == ranks[first] + 1) ++first;
+  return first;
+}
 
-std::string describe_ranks(std::span<const int> ranks) {
-  std::vector<std::string> parts;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (last < i + 2) last = i;  // two in a row are no range
-    parts.push_back(std::to_string(ranks[i]));
-    if (last > i) parts.back() += " to " + std::to_string(ranks[last]);
-    i = last + 1;
+// In the order of their first ranks.
+std::string describe(std::span<const RankCall> calls) {
+  std::vector<std::pair<std::string, std::vector<int>>> groups;  // few
+  for (const RankCall& call : calls) {
+    const auto group = std::ranges::find(groups, call.text, &decltype(groups)::value_type::first);
+    if (group != groups.end()) {
+      group->second.push_back(call.rank);
+    } else {
+      groups.push_back({call.text, {call.rank}});
+    }
   }
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (i > 0) text += i + 1 == parts.size() ? " and " : ", ";
-    text += parts[i];
+  std::string text;
+  for (const auto& [what, ranks] : groups) {
+    text += (text.empty() ? "" : "; ") + describe_ranks(ranks) + ": " + what;
   }
   return text;
 }
 
-std::string describe(std::span<const RankCall> calls) {
-  std::vector<std::pair<const std::string*, std::vector<int>>> groups;  // few
-  for (const RankCall& call : calls) {
-    auto group = groups.begin();
-    while (group != groups.end() && *group->first != call.text) ++group;
-    if (group == groups.end()) group = groups.insert(group, {&call.text, {}});
-    group->second.push_back(call.rank);
-  }
+}  // namespace
+
+std::string ranges_of(std::span<const int> ranks) {
   std::string text;
-  for (const auto& [what, ranks] : groups) {
-    if (!text.empty()) text += "; ";
-    text += describe_ranks(ranks) + ": " + *what;
+  for (std::size_t first = 0, last = 0; first < ranks.size(); first = last + 1) {
+    last = row_end(ranks, first);
+    text += (first > 0 ? "," : "") + std::to_string(ranks[first]);
+    if (last > first) text += '-' + std::to_string(ranks[last]);
+  }
+  return text;
+}
+
+std::string describe_ranks(std::span<const int> ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t first = 0, last = 0; first < ranks.size(); first = last + 1) {
+    last = row_end(ranks, first);
+    if (last < first + 2) last = first;  // two in a row are no range
+    if (first > 0) text += last + 1 == ranks.size() ? " and " : ", ";
+    text += std::to_string(ranks[first]);
+    if (last > first) text += " to " + std::to_string(ranks[last]);
   }
   return text;
 }

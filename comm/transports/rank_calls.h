@@ -19,14 +19,15 @@ struct RankCall {
   std::string text;  ///< "barrier (number 7)", "nothing yet", "has left"
 };
 
+/// "0-2,5", without blanks.
+[[nodiscard]] std::string ranges_of(std::span<const int> ranks);
 /// "rank 1", "ranks 0, 2 and 5 to 9". In ascending order, not empty.
 [[nodiscard]] std::string describe_ranks(std::span<const int> ranks);
-/// "rank 0: barrier (number 7); ranks 1 to 3: nothing yet". Equal calls are told once.
-[[nodiscard]] std::string describe(std::span<const RankCall> calls);
 /// "all_reduce of 25 float32 (number 7) of tensor fc1"; `peer`: of a send or recv, as open()
 /// counts.
 [[nodiscard]] std::string describe(const Operation& operation, int peer = -1);
-/// The failure of ranks whose calls do not fit to `operation`; `blamed` is as Failure::peer.
+/// The failure of ranks whose calls do not fit to `operation`; `blamed` is as Failure::peer. Equal
+/// calls are told once: "rank 0: barrier (number 7); ranks 1 to 3: nothing yet".
 [[nodiscard]] Failure mismatch(const Operation& operation, int blamed,
                                std::span<const RankCall> calls);
 /// The failure of an operation that has not ended by the deadline. `peer` is as above; `missing`
