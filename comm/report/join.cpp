@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "leat/comm/transports/rank_calls.h"
+
 namespace comm_report {
 namespace {
 
@@ -39,14 +41,7 @@ constexpr std::array<const char*, 9> kPlaceNames = {
 };
 
 std::string list(const std::vector<int>& ranks) {  // "rank 3", "ranks 0-2,5"
-  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t first = 0, last = 0; first < ranks.size(); first = last + 1) {
-    last = first;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    out += (first > 0 ? "," : "") + std::to_string(ranks[first]);
-    if (last > first) out += '-' + std::to_string(ranks[last]);
-  }
-  return out;
+  return (ranks.size() == 1 ? "rank " : "ranks ") + leat::comm::ranges_of(ranks);
 }
 
 std::string describe(const Entry& one) {
@@ -62,7 +57,20 @@ struct Rank {
   const Record* record = nullptr;  // null: no file
   bool has_left = false;
   std::map<std::uint64_t, const Entry*> collectives;
-  std::vector<const Entry*> messages;  // those that have not ended
+};
+
+// The sends and the recvs of one sender, receiver and key that have not ended, in order.
+struct Messages {
+  std::vector<const Entry*> sends;
+  std::vector<const Entry*> recvs;
+};
+
+// What all files say of one communicator.
+struct Communicator {
+  std::uint64_t context = 0;
+  std::vector<int> members;
+  std::map<int, Rank> ranks;              // of all members
+  std::map<std::uint64_t, bool> numbers;  // whether it ended on a rank: then all have called it
 };
 
 class Join {
@@ -83,14 +91,14 @@ class Join {
     report_.is_complete = missing.empty() && !left_out_;
     for (const auto& [rank, record] : by_rank_) report_.is_complete &= record->is_whole;
     tell_failures();
-    for (const std::uint64_t context : contexts_) tell_communicator(context);
+    for (const Communicator& one : communicators_) tell(one);
     return std::move(report_);
   }
 
  private:
   void say(const std::string& line) { report_.text += line + '\n'; }
 
-  // Sets what is joined: by_rank_, contexts_, members_.
+  // Sets what is joined: by_rank_, communicators_.
   void choose() {
     for (const Record& one : records_) {
       const Record& first = records_.front();
@@ -105,22 +113,35 @@ class Join {
                : "rank " + std::to_string(one.rank) + " has another file, " + place->second->file));
     }
     size_ = records_.empty() ? 0 : records_.front().size;
-    const auto add = [&](std::uint64_t context) {
-      if (members_.try_emplace(context).second) contexts_.push_back(context);
-    };
     for (const auto& [rank, record] : by_rank_) {
       for (const Membership& one : record->memberships) {
-        add(one.context);
-        members_[one.context] = one.members;
+        Communicator& of = communicator(one.context);
+        of.members = one.members;
+        of.ranks[rank].has_left |= one.has_left;
       }
     }
     for (const auto& [rank, record] : by_rank_) {
       for (const Entry& one : record->entries) {
-        add(one.context);
-        std::vector<int>& of = members_[one.context];  // in a file without its communicators
-        if (std::ranges::find(of, rank) == of.end()) of.push_back(rank);
+        Communicator& of = communicator(one.context);
+        // In a file without its communicators.
+        if (std::ranges::find(of.members, rank) == of.members.end()) of.members.push_back(rank);
+        if (one.is_send || one.is_recv) continue;
+        of.ranks[rank].collectives[one.number] = &one;
+        of.numbers[one.number] |= one.state == Entry::State::kEnded;
       }
     }
+    for (Communicator& of : communicators_) {
+      for (const int rank : of.members) {
+        const auto found = by_rank_.find(rank);
+        of.ranks[rank].record = found == by_rank_.end() ? nullptr : found->second;
+      }
+    }
+  }
+
+  Communicator& communicator(std::uint64_t context) {
+    const auto [place, is_new] = places_.try_emplace(context, communicators_.size());
+    if (is_new) communicators_.push_back({.context = context});
+    return communicators_[place->second];
   }
 
   void tell_failures() {
@@ -130,24 +151,6 @@ class Join {
     }
     for (const auto& [what, of] : ranks) say(list(of) + " failed: " + what);
     report_.is_open |= !ranks.empty();
-  }
-
-  Rank rank_in(std::uint64_t context, int rank) const {
-    const auto found = by_rank_.find(rank);
-    if (found == by_rank_.end()) return {};
-    Rank one{.record = found->second};
-    for (const Membership& each : one.record->memberships) {
-      one.has_left |= each.context == context && each.has_left;
-    }
-    for (const Entry& each : one.record->entries) {
-      if (each.context != context) continue;
-      if (!each.is_send && !each.is_recv) {
-        one.collectives[each.number] = &each;
-      } else if (each.state != Entry::State::kEnded) {
-        one.messages.push_back(&each);
-      }
-    }
-    return one;
   }
 
   static Place place_of(const Rank& rank, std::uint64_t number, bool is_called_by_all) {
@@ -170,112 +173,93 @@ class Join {
     return rank.has_left ? Place::kHasLeft : Place::kNotCalled;
   }
 
-  void tell_communicator(std::uint64_t context) {
-    const std::vector<int>& members = members_[context];
-    std::map<int, Rank> ranks;
-    std::set<std::uint64_t> numbers;
-    for (const int rank : members) {
-      const Rank& one = ranks[rank] = rank_in(context, rank);
-      for (const auto& [number, entry] : one.collectives) numbers.insert(number);
-    }
+  void tell(const Communicator& of) {
     std::vector<std::uint64_t> unfinished;
-    for (const std::uint64_t number : numbers) {
-      const bool by_all = is_called_by_all(ranks, number);
-      const auto is_unfinished = [&](const auto& one) {
+    for (const auto& [number, is_called_by_all] : of.numbers) {
+      const auto is_unfinished = [&, number = number, by_all = is_called_by_all](const auto& one) {
         return place_of(one.second, number, by_all) <= Place::kHasLeft;
       };
-      if (std::ranges::any_of(ranks, is_unfinished)) unfinished.push_back(number);
+      if (std::ranges::any_of(of.ranks, is_unfinished)) unfinished.push_back(number);
     }
-    std::string head = "communicator " + std::to_string(context) + " of " + list(members) + ": ";
-    if (numbers.empty()) {
+    std::string head =
+        "communicator " + std::to_string(of.context) + " of " + list(of.members) + ": ";
+    if (of.numbers.empty()) {
       head += "no collective";
-    } else if (unfinished.empty()) {
-      head += "all ended up to number " + std::to_string(*numbers.rbegin());
-    } else if (unfinished.front() == 0) {
+    } else if (!unfinished.empty() && unfinished[0] == 0) {
       head += "number 0 has not ended on all";
     } else {
-      head += "all ended up to number " + std::to_string(unfinished.front() - 1);
+      head += "all ended up to number " +
+              std::to_string(unfinished.empty() ? of.numbers.rbegin()->first : unfinished[0] - 1);
     }
     say(head);
     for (std::size_t i = 0; i < std::min(unfinished.size(), kMostNumbers); ++i) {
-      tell_number(ranks, unfinished[i]);
+      tell_number(of, unfinished[i]);
     }
     if (unfinished.size() > kMostNumbers) {
       say("  and " + std::to_string(unfinished.size() - kMostNumbers) + " later ones");
     }
     report_.is_open |= !unfinished.empty();
-    tell_messages(members, ranks);
+    tell_messages(of);
   }
 
-  // None ends before all have called it.
-  static bool is_called_by_all(const std::map<int, Rank>& ranks, std::uint64_t number) {
-    return std::ranges::any_of(ranks, [&](const auto& one) {
-      const auto found = one.second.collectives.find(number);
-      return found != one.second.collectives.end() && found->second->state == Entry::State::kEnded;
-    });
-  }
-
-  void tell_number(const std::map<int, Rank>& ranks, std::uint64_t number) {
+  void tell_number(const Communicator& of, std::uint64_t number) {
     std::map<Place, std::vector<int>> places;
     std::map<std::pair<std::string, std::string>, std::vector<int>> calls;  // by what and tag
-    std::string what;
-    const bool by_all = is_called_by_all(ranks, number);
-    for (const auto& [rank, one] : ranks) {
-      places[place_of(one, number, by_all)].push_back(rank);
+    for (const auto& [rank, one] : of.ranks) {
+      places[place_of(one, number, of.numbers.at(number))].push_back(rank);
       const auto found = one.collectives.find(number);
       if (found == one.collectives.end()) continue;
-      const Entry& entry = *found->second;
-      if (what.empty()) what = describe(entry);
-      calls[{entry.what, entry.tag}].push_back(rank);
+      calls[{found->second->what, found->second->tag}].push_back(rank);
     }
+    const auto call_of = [&](int rank) {
+      return describe(*of.ranks.at(rank).collectives.at(number));
+    };
+    const bool differ = calls.size() > 1;
     say("  number " + std::to_string(number) + ": " +
-        (calls.size() == 1 ? what : "the ranks called different things"));
-    for (const auto& [call, of] : calls) {
-      if (calls.size() == 1) break;
-      say("    " + list(of) + ": " + describe(*ranks.at(of[0]).collectives.at(number)) +
+        (differ ? "the ranks called different things" : call_of(calls.begin()->second[0])));
+    for (const auto& [call, ranks] : calls) {
+      if (!differ) break;
+      say("    " + list(ranks) + ": " + call_of(ranks[0]) +
           (call.second.empty() ? "" : " (tag " + call.second + ')'));
     }
-    for (const auto& [place, of] : places) {
-      say("    " + std::string(kPlaceNames[static_cast<std::size_t>(place)]) + ' ' + list(of));
+    for (const auto& [place, ranks] : places) {
+      say("    " + std::string(kPlaceNames[static_cast<std::size_t>(place)]) + ' ' + list(ranks));
     }
   }
 
-  void tell_messages(const std::vector<int>& members, const std::map<int, Rank>& ranks) {
-    // By sender, receiver and key: the sends and the recvs that have not ended, in order.
-    std::map<std::tuple<int, int, std::uint64_t>, std::array<std::vector<const Entry*>, 2>> all;
-    for (const auto& [rank, one] : ranks) {
-      for (const Entry* const entry : one.messages) {
-        const auto at = static_cast<std::size_t>(entry->peer);
-        const int peer = at < members.size() ? members[at] : -1;
-        const auto key = entry->is_send ? std::tuple(rank, peer, entry->number)
-                                        : std::tuple(peer, rank, entry->number);
-        all[key][entry->is_send ? 0 : 1].push_back(entry);
+  void tell_messages(const Communicator& of) {
+    std::map<std::tuple<int, int, std::uint64_t>, Messages> all;  // by sender, receiver, key
+    for (const auto& [rank, one] : of.ranks) {
+      if (one.record == nullptr) continue;
+      for (const Entry& entry : one.record->entries) {
+        if (entry.context != of.context || entry.state == Entry::State::kEnded) continue;
+        const auto at = static_cast<std::size_t>(entry.peer);
+        const int peer = at < of.members.size() ? of.members[at] : -1;
+        if (entry.is_send) all[{rank, peer, entry.number}].sends.push_back(&entry);
+        if (entry.is_recv) all[{peer, rank, entry.number}].recvs.push_back(&entry);
       }
     }
-    for (const auto& [key, sides] : all) {
+    for (const auto& [key, messages] : all) {
       report_.is_open = true;
       const auto& [from, to, number] = key;
       const std::string head =
           "  key " + std::to_string(number) + ", from " + name(from) + " to " + name(to) + ": ";
-      for (std::size_t i = 0; i < std::max(sides[0].size(), sides[1].size()); ++i) {
-        const Entry* const send = i < sides[0].size() ? sides[0][i] : nullptr;
-        const Entry* const recv = i < sides[1].size() ? sides[1][i] : nullptr;
-        const int other = send == nullptr ? from : to;
-        if (send == nullptr && recv == nullptr) break;
-        const Entry& one = send != nullptr ? *send : *recv;
-        const bool has_failed = one.state == Entry::State::kFailed;
-        std::string line = head + describe(one);
-        if (send != nullptr && recv != nullptr) {
-          line += ", and " + describe(*recv) + ": both called, ";
-          line += has_failed ? "failed" : "not ended";
-        } else {
-          line += has_failed ? ": failed; " : ": waiting; ";
-          line += name(other);
-          line += by_rank_.contains(other) ? " has no " : " has no file to tell of a ";
-          line += std::string(send != nullptr ? "recv" : "send") + " of this key";
-          line += by_rank_.contains(other) ? " open" : "";
-        }
-        say(line);
+      const auto& [sends, recvs] = messages;
+      const std::size_t both = std::min(sends.size(), recvs.size());
+      for (std::size_t i = 0; i < both; ++i) {
+        const bool has_failed = sends[i]->state == Entry::State::kFailed;
+        say(head + describe(*sends[i]) + ", and " + describe(*recvs[i]) + ": both called, " +
+            (has_failed ? "failed" : "not ended"));
+      }
+      const bool lacks_recvs = sends.size() > both;
+      const auto& alone = lacks_recvs ? sends : recvs;
+      const int other = lacks_recvs ? to : from;
+      const std::string lacks = lacks_recvs ? "recv of this key" : "send of this key";
+      for (std::size_t i = both; i < alone.size(); ++i) {
+        const bool has_failed = alone[i]->state == Entry::State::kFailed;
+        say(head + describe(*alone[i]) + (has_failed ? ": failed; " : ": waiting; ") + name(other) +
+            (by_rank_.contains(other) ? " has no " + lacks + " open"
+                                      : " has no file to tell of a " + lacks));
       }
     }
   }
@@ -284,8 +268,8 @@ class Join {
   int size_ = 0;
   bool left_out_ = false;
   std::map<int, const Record*> by_rank_;
-  std::vector<std::uint64_t> contexts_;  // as the first ranks opened them
-  std::map<std::uint64_t, std::vector<int>> members_;
+  std::vector<Communicator> communicators_;      // as the first ranks opened them
+  std::map<std::uint64_t, std::size_t> places_;  // in communicators_, by context
   Report report_;
 };
 

@@ -1,5 +1,7 @@
 #include "leat/comm/report/record.h"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <utility>
 
@@ -7,15 +9,16 @@ namespace comm_report {
 namespace {
 
 constexpr int kMostRanks = 1 << 20;
+constexpr std::array<std::string_view, 3> kStates = {"ended", "open", "failed"};  // as Entry::State
 
 std::vector<std::string_view> split(std::string_view text, char at) {
   std::vector<std::string_view> parts;
-  for (std::size_t end = 0; end != std::string_view::npos; text.remove_prefix(end + 1)) {
-    end = text.find(at);
+  for (;;) {
+    const std::size_t end = text.find(at);
     parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) break;
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
   }
-  return parts;
 }
 
 template <class T>
@@ -26,7 +29,7 @@ template <class T>
 }
 
 // What the recorder wrote as this word. What could disturb a terminal becomes a question mark.
-std::string warning(std::string_view word) {
+std::string decoded(std::string_view word) {
   if (word == "-") return {};
   std::string out;
   for (std::size_t i = 0; i < word.size(); ++i) {
@@ -45,7 +48,6 @@ std::string warning(std::string_view word) {
 // leat-comm-recorder 1 rank R of N pid P host H operations L
 bool read_header(const std::vector<std::string_view>& words, Record& to) {
   if (words.size() != 12 || !get(words[3], to.rank) || !get(words[5], to.size)) return false;
-  to.process = "pid " + warning(words[7]) + " on " + warning(words[9]);
   return to.rank >= 0 && to.rank < to.size && to.size <= kMostRanks;
 }
 
@@ -77,25 +79,25 @@ bool read_entry(const std::vector<std::string_view>& words, Record& to) {
       !get(words[8], one.peer)) {
     return false;
   }
-  one.what = warning(words[2]);
+  one.what = decoded(words[2]);
   one.is_send = one.what == "send";
   one.is_recv = one.what == "recv";
-  if (words[3] != "sum") one.what += " (" + warning(words[3]) + ')';
-  if (words[2] != "barrier") one.what += " of " + std::to_string(count) + ' ' + warning(words[4]);
+  if (words[3] != "sum") one.what += " (" + decoded(words[3]) + ')';
+  if (words[2] != "barrier") one.what += " of " + std::to_string(count) + ' ' + decoded(words[4]);
   if (root >= 0) one.what += " from root " + std::to_string(root);
-  one.tag = warning(words[9]);
-  one.label = warning(words[10]);
-  one.state = words[13] == "ended"    ? Entry::State::kEnded
-              : words[13] == "failed" ? Entry::State::kFailed
-                                      : Entry::State::kOpen;
+  one.tag = decoded(words[9]);
+  one.label = decoded(words[10]);
+  const auto state = std::ranges::find(kStates, words[13]);
+  if (state == kStates.end()) return false;
+  one.state = static_cast<Entry::State>(state - kStates.begin());
   to.entries.push_back(std::move(one));
-  return words[13] == "ended" || words[13] == "failed" || words[13] == "open";
+  return true;
 }
 
 // failure mismatch|error peer P operation O tensor T what W
 bool read_failure(const std::vector<std::string_view>& words, Record& to) {
   if (words.size() != 10) return false;
-  to.failure = (words[1] == "mismatch" ? "mismatch: " : "") + warning(words[9]);
+  to.failure = (words[1] == "mismatch" ? "mismatch: " : "") + decoded(words[9]);
   return true;
 }
 
@@ -112,39 +114,40 @@ bool read_line(std::string_view line, Record& to) {
 std::optional<Record> read_record(const std::string& file, std::string_view text,
                                   std::vector<std::string>& warnings) {
   Record record{.file = file};
-  for (int number = 1;; ++number) {
-    const auto warn = [&](const std::string& what) {
-      std::string warning = file + ':' + std::to_string(number);
-      warning.append(": ").append(what);
-      warnings.push_back(std::move(warning));
-    };
+  int number = 0;
+  const auto warn = [&](const char* what) {
+    warnings.push_back(file + ':' + std::to_string(number) + ": " + what);
+  };
+  const auto next_line = [&]() -> std::optional<std::string_view> {
+    ++number;
     const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) return std::nullopt;
     const std::string_view line = text.substr(0, end);
-    if (number == 1 && !line.starts_with("leat-comm-recorder 1 ")) {
-      warn("no flight recorder's file (or another version's)");
-      return std::nullopt;
-    }
-    if (end == std::string_view::npos) {
-      warn(number == 1 ? "cut off in its first line" : "cut off; read as far as it goes");
-      return number == 1 ? std::nullopt : std::optional(std::move(record));
-    }
     text.remove_prefix(end + 1);
-    if (number == 1) {
-      if (read_header(split(line, ' '), record)) continue;
-      warn("no rank, or no number of ranks");
-      return std::nullopt;
-    }
-    if (line == "end") {
+    return line;
+  };
+  const bool is_recorder = text.starts_with("leat-comm-recorder 1 ");
+  const auto header = next_line();
+  if (!is_recorder || !header.has_value() || !read_header(split(*header, ' '), record)) {
+    warn(!is_recorder          ? "no flight recorder's file (or another version's)"
+         : !header.has_value() ? "cut off in its first line"
+                               : "no rank, or no number of ranks");
+    return std::nullopt;
+  }
+  while (const auto line = next_line()) {
+    if (*line == "end") {
       record.is_whole = true;
       ++number;
       if (!text.empty()) warn("ignored: it is behind the end");
       return record;
     }
-    if (!read_line(line, record)) {
+    if (!read_line(*line, record)) {
       warn("no line of a flight recorder; read up to here");
       return record;
     }
   }
+  warn("cut off; read as far as it goes");
+  return record;
 }
 
 }  // namespace comm_report

@@ -37,7 +37,6 @@ struct Record {
   std::string file;
   int rank = 0;
   int size = 0;
-  std::string process;  ///< "pid 7 on node3"
   std::vector<Membership> memberships;
   std::vector<Entry> entries;  ///< the oldest first
   std::string failure;         ///< one line; empty: the rank knew of none
