@@ -90,7 +90,11 @@ struct Sum {
   }
   template <class V>
   static V combine(V a, V b) {
-    return a + b;
+    if constexpr (std::is_floating_point_v<V>) {
+      return a + b;
+    } else {  // wraps around
+      return static_cast<V>(std::make_unsigned_t<V>(a) + std::make_unsigned_t<V>(b));
+    }
   }
 };
 
@@ -206,13 +210,8 @@ Combine combine_of(Reduction reduction) {
 
 Combine combine_of(DType dtype, Reduction reduction) {
   switch (dtype) {
-    // Sums of unsigned numbers wrap around, and have the bits of those of signed ones.
-    case DType::kInt32:
-      return reduction == Reduction::kSum ? combine_of<Plain<std::uint32_t>>(reduction)
-                                          : combine_of<Plain<std::int32_t>>(reduction);
-    case DType::kInt64:
-      return reduction == Reduction::kSum ? combine_of<Plain<std::uint64_t>>(reduction)
-                                          : combine_of<Plain<std::int64_t>>(reduction);
+    case DType::kInt32: return combine_of<Plain<std::int32_t>>(reduction);
+    case DType::kInt64: return combine_of<Plain<std::int64_t>>(reduction);
     case DType::kFloat16: return combine_of<Half>(reduction);
     case DType::kBFloat16: return combine_of<Brain>(reduction);
     case DType::kFloat32: return combine_of<Plain<float>>(reduction);
@@ -234,8 +233,6 @@ void copy(const void* from, std::span<void* const> outputs, std::size_t begin,
   }
 }
 
-bool is_floating(DType dtype) noexcept { return dtype != DType::kInt32 && dtype != DType::kInt64; }
-
 }  // namespace
 
 void reduce(DType dtype, Reduction reduction, std::span<const Input> inputs,
@@ -248,8 +245,7 @@ void reduce(DType dtype, Reduction reduction, std::span<const Input> inputs,
     if (count < few.size()) few[count] = input;
     ++count;
   }
-  const bool is_weighted = reduction == Reduction::kSum && is_floating(dtype);
-  if (count == 0 || (count == 1 && (!is_weighted || few[0].weight == 1))) {
+  if (count == 0 || (count == 1 && (few[0].weight == 1 || reduction == Reduction::kMax))) {
     const std::size_t size = gpu::size_of(dtype);
     copy(few[0].data, outputs, first * size, (second - first) * size);
     return;
