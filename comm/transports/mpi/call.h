@@ -1,28 +1,31 @@
 // One collective on this rank: a state machine that MPI's thread drives.
 //
 // Always true:
-//  - It ends once it has begun here, every other rank's kCall is here and was equal, and no
-//    transfer of it is under way.
+//  - It ends once it has begun on all ranks, all of them called the same, and no transfer of it is
+//    under way.
 //  - Data travels to or from a rank only after both ranks know that they call the same.
 //  - Memory that is received into is no more being sent: a block of `out`, which may be `in`, is
 //    received only after the same block of `in` was sent.
 //
-// A sum of more than kInlineBytes goes in blocks, so that a rank receives, sums and sends at once,
-// with kWindow blocks of each stream under way:
+// Each rank owns a part of the vector, in blocks. A sum combines the blocks of the own part, as
+// they arrive; all but a reduce_scatter then send them to the others. A rank receives, sums and
+// sends at once, with window_ blocks of each stream under way:
 //
-//   rank p: block of chunk o ──► give[p→o] ──► scratch of rank o ─┐
-//   rank o: its own block ───────────────────────────────────────┴► sum, in `out` ──► back[o→p]
+//   rank p: block of o's part ──► give[p→o] ──► scratch of rank o ─┐
+//   rank o: its own block ────────────────────────────────────────┴► sum, in `out` ──► back[o→p]
+//
+// What has at most kInlineBytes is one block, which came with the header. An all_reduce of that
+// size is one whose every rank owns the whole vector.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include "leat/comm/transports/mpi/message.h"
-#include "leat/comm/transports/mpi/wire.h"
 #include "leat/comm/transports/operation.h"
 #include "leat/comm/transports/reduce.h"
 
@@ -32,7 +35,7 @@ class Group;
 
 /// Reused by its group. Every function is called by MPI's thread; all but the queries may throw
 /// what ends the thread's work: Error, Engine's Stopped.
-class Call final : public TransferOwner {
+class Call {
  public:
   explicit Call(Group& group);
   Call(const Call&) = delete;
@@ -44,24 +47,17 @@ class Call final : public TransferOwner {
   void begin(Operation& operation);
   /// Rank `from` has begun it.
   void received(int from, const Header& header, const std::byte* data);
-  void transferred(const Transfer& transfer) override;
   /// Rank `from` has left: a mismatch if this call waits for it.
   void check_left(int from);
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] bool has_begun() const noexcept { return operation_ != nullptr; }
-  /// Transfers to and from a rank that are under way.
-  [[nodiscard]] int transfers(int rank) const noexcept {
-    return peers_[static_cast<std::size_t>(rank)].transfers;
-  }
-  /// What another rank has called; null: nothing yet.
-  [[nodiscard]] const Signature* signature_of(int rank) const noexcept {
-    const Peer& one = peers_[static_cast<std::size_t>(rank)];
-    return one.is_here ? &one.header.signature : nullptr;
-  }
+  /// The ranks of MPI's world that have not called it, or the one that is most likely the cause of
+  /// a delay.
+  [[nodiscard]] std::vector<int> missing() const;
 
  private:
-  // Blocks of a stream to or from one rank, the first `done` of which have ended.
+  // Blocks of a part to or from one rank, the first `done` of which have ended.
   struct Stream {
     std::uint64_t started = 0;
     std::uint64_t done = 0;
@@ -71,66 +67,69 @@ class Call final : public TransferOwner {
       for (; (others & 1U) != 0; others >>= 1U) ++done;
     }
   };
-  enum Stage { kWhole, kGive, kTake, kBack, kResult };
+  enum Stage : std::size_t {
+    kGive,    // this rank's input of the peer's part, to the peer
+    kResult,  // the peer's part, combined
+    kTake,    // the peer's input of this rank's part
+    kBack,    // this rank's part, combined, to the peer
+    kStages,
+  };
+  // Of the whole vector.
+  struct Bytes {
+    std::uint64_t first = 0;
+    std::uint64_t second = 0;
+    [[nodiscard]] std::uint64_t size() const noexcept { return second - first; }
+  };
   struct Peer {
     bool is_here = false;
     Header header;
     std::vector<std::byte> data;
-    int transfers = 0;
-    Stream give;    // this rank's part of the peer's chunk, to the peer
-    Stream take;    // the peer's part of this rank's chunk
-    Stream back;    // the sum of this rank's chunk, to the peer
-    Stream result;  // the sum of the peer's chunk
+    Bytes part;
+    std::uint64_t blocks = 0;  // of the part
+    std::array<Stream, kStages> streams;
+    [[nodiscard]] bool is_busy() const noexcept {
+      return std::any_of(streams.begin(), streams.end(),
+                         [](const Stream& one) { return one.started != one.done; });
+    }
   };
-  static constexpr std::uint64_t kWindow = 2;
-
   [[nodiscard]] Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] bool combines() const noexcept {
-    return signature_.kind == OperationKind::kAllReduce ||
-           signature_.kind == OperationKind::kReduceScatter;
+  [[nodiscard]] const Peer& peer(int rank) const noexcept {
+    return peers_[static_cast<std::size_t>(rank)];
   }
-  [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> chunk(int rank) const noexcept;
-  [[nodiscard]] std::uint64_t chunk_bytes(int rank) const noexcept;
-  [[nodiscard]] const std::byte* input() const noexcept;
-  [[nodiscard]] std::byte* output() const noexcept;
-  [[nodiscard]] std::uint64_t blocks(int rank) const noexcept;
-  [[nodiscard]] std::byte* scratch(int rank, std::uint64_t block) const noexcept;
-  /// Where the block is in the whole vector: its first byte, and its bytes.
-  [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> block_at(
-      int rank, std::uint64_t block) const noexcept;
+  [[nodiscard]] const std::byte* input() const noexcept {
+    return static_cast<const std::byte*>(operation_->in);
+  }
+  [[nodiscard]] std::byte* output() const noexcept {
+    return static_cast<std::byte*>(operation_->out);
+  }
+  [[nodiscard]] Bytes block(int rank, std::uint64_t at) const noexcept;
+  [[nodiscard]] std::byte* scratch(int rank, std::uint64_t block) noexcept;
 
+  void lay_out();
   void announce();
-  void prepare();
   void agree(int rank);
-  void start(int rank, Stage stage, std::uint64_t block, bool sends, std::byte* memory,
-             std::uint64_t bytes);
-  void start_whole(int rank, bool sends, std::byte* memory, std::uint64_t bytes);
-  void give(int rank);
-  void take(int rank);
-  void back(int rank);
-  void result(int rank);
+  [[nodiscard]] std::uint64_t startable(int rank, Stage stage) const noexcept;
+  void go_on(int rank);
   void sum_blocks();
   void advance();
-  void finish_small();
-  void weigh();
+  [[noreturn]] void fail(int blamed);
 
   Group& group_;
-  std::vector<Peer> peers_;  // by rank; this rank's own is not used
+  std::vector<Peer> peers_;  // by rank; of this rank's own, what it told the others
   std::vector<Input> inputs_;
 
   std::uint64_t number_ = 0;
   Operation* operation_ = nullptr;  // null: this rank has not begun it
-  Signature signature_;
   int here_ = 0;
-  bool is_small_ = true;
-  int tag_ = 0;
-  int in_flight_ = 0;  // transfers, of all peers
+  std::uint64_t samples_ = 0;  // of those that are here
 
-  std::uint64_t block_ = 0;   // elements
-  std::uint64_t window_ = 0;  // blocks of a stream under way
-  std::uint64_t summed_ = 0;  // blocks of this rank's chunk
-  std::unique_ptr<std::byte[]> scratch_;
-  std::size_t scratch_bytes_ = 0;
+  bool is_small_ = true;  // data comes with the headers
+  bool sums_ = false;
+  bool gathers_ = false;            // parts go to all ranks
+  std::uint64_t block_ = 1;         // bytes
+  std::uint64_t window_ = 1;        // blocks of a stream under way
+  std::uint64_t summed_ = 0;        // blocks of this rank's part that have their values
+  std::vector<std::byte> scratch_;  // each rank's blocks that are to be summed
 };
 
 }  // namespace leat::comm::mpi

@@ -4,6 +4,8 @@
 #include <signal.h>
 
 #include <chrono>
+#include <numeric>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -48,10 +50,9 @@ void Engine::run() {
   thread_.store(std::this_thread::get_id());
   try {
     wire_.emplace(options_);
-    rank_ = wire_->rank();
-    size_ = wire_->size();
-    heard_.resize(static_cast<std::size_t>(size_));
-    said_goodbye_.resize(static_cast<std::size_t>(size_), 0);
+    everyone_.resize(static_cast<std::size_t>(wire_->size()));
+    std::iota(everyone_.begin(), everyone_.end(), 0);
+    peers_.resize(everyone_.size());
   } catch (...) {
     error_ = std::current_exception();
     halted_.notify();
@@ -71,17 +72,18 @@ void Engine::serve(const std::shared_ptr<World>& world) {
 }
 
 void Engine::end() noexcept {
+  if (!home_.is_here()) return;
   const Shield shield;
-  {
-    const SpinLockGuard guard(inbox_lock_);
-    inbox_.ends = true;
-  }
-  ring();
+  call([this] {
+    if (std::exchange(ends_, true)) return;
+    peers_[static_cast<std::size_t>(rank())].said_goodbye = true;
+    wire_->send_to_others(everyone_, {.kind = MessageKind::kGoodbye});
+  });
   const OutsideWork outside;
   if (halted_.wait_until(after_deadline(options_))) return;
   // The others do not end. MPI_Finalize would wait for them.
   const Failure late{.operation = "the end of the process",
-                     .what = "rank " + std::to_string(rank_) +
+                     .what = "rank " + std::to_string(rank()) +
                              " waited for the others at the end of its process until the deadline"};
   {
     const SpinLockGuard guard(inbox_lock_);
@@ -100,14 +102,33 @@ void Engine::ring() noexcept {
   if (word_.exchange(kRung) == kAsleep) futex_wake(&word_);
 }
 
-void Engine::submit(Operation& operation) noexcept {
-  operation.link = nullptr;
+void Engine::call(std::function<void()> what) {
   {
     const SpinLockGuard guard(inbox_lock_);
-    (inbox_.last != nullptr ? inbox_.last->link : inbox_.first) = &operation;
-    inbox_.last = &operation;
+    inbox_.calls.push_back(std::move(what));
   }
   ring();
+}
+
+void Engine::submit(Operation& operation) {
+  call([this, &operation] {
+    ++under_way_;
+    static_cast<Group*>(operation.state)->begin(operation);
+  });
+}
+
+void Engine::join(std::shared_ptr<Group> group) {
+  call([this, group = std::move(group)] {
+    groups_.emplace(group->context(), group);
+    if (const auto early = early_.extract(group->context())) {
+      for (const KeptMessage& one : early.mapped()) {
+        group->received(one.from, one.header, one.data.data());
+      }
+    }
+    for (const int member : group->members()) {
+      if (peers_[static_cast<std::size_t>(member)].said_goodbye) group->world_rank_left(member);
+    }
+  });
 }
 
 void Engine::post(Group& group, int to, std::span<const Notice> notices) {
@@ -117,30 +138,6 @@ void Engine::post(Group& group, int to, std::span<const Notice> notices) {
       one.from = group.rank();
       inbox_.posted.push_back({&group, to, one});
     }
-  }
-  ring();
-}
-
-void Engine::listen(std::shared_ptr<Group> group, const Channel<Notice>& notices) {
-  {
-    const SpinLockGuard guard(inbox_lock_);
-    inbox_.requests.push_back({std::move(group), notices});
-  }
-  ring();
-}
-
-void Engine::leave(std::shared_ptr<Group> group) {
-  {
-    const SpinLockGuard guard(inbox_lock_);
-    inbox_.requests.push_back({std::move(group), std::nullopt});
-  }
-  ring();
-}
-
-void Engine::ask(std::shared_ptr<Question> question) {
-  {
-    const SpinLockGuard guard(inbox_lock_);
-    inbox_.questions.push_back(std::move(question));
   }
   ring();
 }

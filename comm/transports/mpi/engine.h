@@ -22,10 +22,10 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -37,20 +37,13 @@
 #include "leat/comm/transports/world.h"
 #include "leat/csp/notification.h"
 #include "leat/csp/wait/futex.h"
+#include "leat/csp/wait/home_process.h"
 #include "leat/csp/wait/spin_lock.h"
 
 namespace leat::comm::mpi {
 
 /// Thrown on MPI's thread when the world has failed: nothing of MPI may be called any more.
 struct Stopped {};
-
-/// What the watchdog asks about an operation that is late.
-struct Question {
-  Operation operation;
-  std::vector<int> missing;  // ranks of MPI's world
-  int peer = -1;             // of a send or recv, in MPI's world
-  Notification answered;
-};
 
 /// The process's one engine.
 class Engine {
@@ -63,30 +56,35 @@ class Engine {
   /// Starts the thread, which initialises MPI. Waits for the other ranks, until the deadline.
   /// Throws Error.
   void start();
-  [[nodiscard]] int rank() const noexcept { return rank_; }
-  [[nodiscard]] int size() const noexcept { return size_; }
+  [[nodiscard]] int rank() const noexcept { return wire_->rank(); }
+  /// The ranks of MPI's world.
+  [[nodiscard]] const std::vector<int>& everyone() const noexcept { return everyone_; }
   /// Lets the thread begin its work, for `world` (null: there is none).
   void serve(const std::shared_ptr<World>& world);
 
   // ---- from any fiber and thread
 
-  /// `operation` is pending; operation.state is its group.
-  void submit(Operation& operation) noexcept;
+  /// Lets the thread do `what`, after what was called before. Without effect once the world fails.
+  void call(std::function<void()> what);
+  /// `operation` is pending; operation.state is its group, which has joined.
+  void submit(Operation& operation);
+  void join(std::shared_ptr<Group> group);
+  /// May overtake what was called before.
   void post(Group& group, int to, std::span<const Notice> notices);
-  void listen(std::shared_ptr<Group> group, const Channel<Notice>& notices);
-  void leave(std::shared_ptr<Group> group);
-  void ask(std::shared_ptr<Question> question);
   /// World::stop().
   void stop(const Failure& failure, bool tell) noexcept;
   /// The world ends, perhaps on MPI's thread: nobody waits in stop() any more, nor will.
   void world_ends() noexcept;
   /// The process, or its use of MPI, ends: says goodbye, waits for that of the others, until the
-  /// deadline, and finalises MPI if Leat initialised it. Without failure.
+  /// deadline, and finalises MPI if Leat initialised it. Without failure. Without effect in a child
+  /// process, which has MPI's memory, but none of its threads.
   void end() noexcept;
 
   // ---- on MPI's thread
 
   [[nodiscard]] Wire& wire() noexcept { return *wire_; }
+  /// The group of that context that has joined, and in which not all is over. Or null.
+  [[nodiscard]] Group* find(std::uint64_t context) const noexcept;
   /// `operation` has its data. It ends after the look at the headers. `read_memory`: data came from
   /// another rank's memory, not with headers.
   void finish(Operation& operation, bool read_memory) {
@@ -104,28 +102,20 @@ class Engine {
     int to;
     Notice notice;
   };
-  struct Request {
-    std::shared_ptr<Group> group;
-    std::optional<Channel<Notice>> listener;  // none: leave
-  };
   struct Inbox {
-    Operation* first = nullptr;
-    Operation* last = nullptr;
     std::vector<Posted> posted;
-    std::vector<Request> requests;
-    std::vector<std::shared_ptr<Question>> questions;
+    std::vector<std::function<void()>> calls;
     const Failure* failure = nullptr;
     bool tell = false;
-    bool ends = false;
   };
   struct Finished {
     Operation* operation;
     bool read_memory;
   };
-  struct Early {
-    int from;
-    Header header;
-    std::vector<std::byte> data;
+  // A rank of MPI's world.
+  struct Peer {
+    TimePoint heard = {};
+    bool said_goodbye = false;
   };
   enum Word : std::uint32_t { kAwake, kRung, kAsleep };
   // Of turns without work, the number that do not sleep between looks.
@@ -141,17 +131,14 @@ class Engine {
   void rest(int quiet_turns);
   [[nodiscard]] bool take_inbox();
   void send_notices();
-  void know(Group& group);
   void received(const Message& message);
   void end_finished(bool all);
-  void forget_groups();
-  void tell_failure(const Failure& failure) noexcept;
+  void tell_failure(const Failure& failure);
   void halt(const Failure& failure, bool tell) noexcept;
-  [[nodiscard]] bool try_end();
 
   const OpenOptions options_;
-  int rank_ = -1;
-  int size_ = 0;
+  const HomeProcess home_;
+  std::vector<int> everyone_;
   std::exception_ptr error_;  // of the start
   Notification ready_;
   Notification served_;  // world_ and serving_ are set
@@ -169,18 +156,14 @@ class Engine {
   World* serving_ = nullptr;  // while an operation is under way
   Inbox taken_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Group>> groups_;
-  std::unordered_map<std::uint64_t, std::vector<Early>> early_;
-  std::vector<std::shared_ptr<Group>> leaving_;  // left, but not yet by all
+  std::unordered_map<std::uint64_t, std::vector<KeptMessage>> early_;  // of no group yet
   std::vector<Finished> finished_;
   std::vector<Notice> batch_;
   std::uint64_t under_way_ = 0;
-  int listeners_ = 0;
   bool is_failing_ = false;
   bool stopped_ = false;
   bool ends_ = false;
-  std::vector<TimePoint> heard_;
-  std::vector<char> said_goodbye_;
-  int goodbyes_ = 0;
+  std::vector<Peer> peers_;
   TimePoint quiet_since_ = {};
 };
 

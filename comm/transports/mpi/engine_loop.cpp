@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "leat/comm/transports/mpi/engine.h"
-#include "leat/comm/transports/mpi/failure_text.h"
 
 namespace leat::comm::mpi {
 namespace {
@@ -15,7 +15,23 @@ constexpr Duration kLeastRest = std::chrono::microseconds(20);
 // How long a rank that fails tries to tell the others.
 constexpr Duration kTelling = std::chrono::milliseconds(100);
 
+// Of each of a failure's texts, as another rank hears it.
+constexpr std::size_t kMostText = kInlineBytes / 3 - 1;
+
 TimePoint now_here() noexcept { return SteadyClock::instance().now(); }
+
+// The failure that another rank tells.
+Failure failure_of(const Message& message) {
+  const Header& header = message.header;
+  Failure failure{.is_mismatch = header.is_absent, .peer = header.tag};
+  std::string_view rest(reinterpret_cast<const char*>(message.data), header.bytes);
+  for (std::string* const one : {&failure.operation, &failure.tensor, &failure.what}) {
+    const std::size_t end = rest.find('\0');
+    *one = rest.substr(0, end);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  }
+  return failure;
+}
 
 }  // namespace
 
@@ -40,29 +56,30 @@ void Engine::work() {
   }
 }
 
+// Returns whether there was something to do.
 bool Engine::turn() {
   bool worked = take_inbox();
   if (stopped_) return true;
   if (is_failing_) return false;
   worked |= wire_->poll();
-  for (Message message; wire_->receive(message); worked = true) received(message);
+  for (Message message; wire_->receive(message); wire_->release()) {
+    worked = true;
+    received(message);
+  }
   end_finished(true);
-  forget_groups();
-  return try_end() || worked;
-}
-
-// Returns whether MPI was left in peace.
-bool Engine::try_end() {
-  if (!ends_) return false;
-  if (goodbyes_ < size_ - 1 || !wire_->is_idle()) return false;
-  wire_->close();
-  stopped_ = true;
-  return true;
+  if (worked) std::erase_if(groups_, [](const auto& one) { return one.second->is_over(); });
+  if (ends_ && wire_->is_idle() &&
+      std::all_of(peers_.begin(), peers_.end(), [](const Peer& one) { return one.said_goodbye; })) {
+    wire_->close();
+    stopped_ = true;
+  }
+  return worked;
 }
 
 void Engine::rest(int quiet_turns) {
-  const bool waits =
-      !is_failing_ && (under_way_ > 0 || !wire_->is_idle() || listeners_ > 0 || ends_);
+  const auto listens = [](const auto& one) { return one.second->is_listening(); };
+  const bool waits = !is_failing_ && (under_way_ > 0 || !wire_->is_idle() || ends_ ||
+                                      std::any_of(groups_.begin(), groups_.end(), listens));
   if (quiet_turns == 1) quiet_since_ = now_here();
   if (quiet_turns <= kSpins && waits) return cpu_relax();
   if (quiet_turns <= (waits ? kYields : kYieldsWhenIdle)) return yield_cpu();
@@ -82,58 +99,20 @@ void Engine::rest(int quiet_turns) {
 bool Engine::take_inbox() {
   if (word_.load(std::memory_order_relaxed) != kRung) return false;
   word_.exchange(kAwake);
-  Operation* first = nullptr;
   {
     const SpinLockGuard guard(inbox_lock_);
-    std::swap(inbox_.posted, taken_.posted);
-    std::swap(inbox_.requests, taken_.requests);
-    std::swap(inbox_.questions, taken_.questions);
-    first = std::exchange(inbox_.first, nullptr);
-    inbox_.last = nullptr;
-    taken_.failure = std::exchange(inbox_.failure, nullptr);
-    taken_.tell = inbox_.tell;
-    taken_.ends = std::exchange(inbox_.ends, false);
+    std::swap(inbox_, taken_);
   }
   if (taken_.failure != nullptr) {
     halt(*taken_.failure, taken_.tell);
     return true;
   }
-  if (is_failing_) return true;
-  while (first != nullptr) {
-    Operation& operation = *std::exchange(first, first->link);
-    ++under_way_;
-    auto& group = *static_cast<Group*>(operation.state);
-    know(group);
-    group.begin(operation);
+  if (!is_failing_) {
+    send_notices();  // before this rank leaves their group
+    for (const auto& one : taken_.calls) one();
   }
-  send_notices();
-  for (const Request& one : taken_.requests) {
-    know(*one.group);
-    if (one.listener) {
-      ++listeners_;
-      one.group->listen(*one.listener);
-      continue;
-    }
-    if (one.group->is_listening()) --listeners_;
-    one.group->leave();
-    leaving_.push_back(one.group);
-  }
-  taken_.requests.clear();
-  for (const auto& one : taken_.questions) {
-    const auto group = groups_.find(one->operation.context);
-    if (group != groups_.end()) {
-      one->missing = group->second->missing(one->operation);
-      if (one->operation.peer >= 0) one->peer = group->second->world_rank(one->operation.peer);
-    }
-    one->answered.notify();
-  }
-  taken_.questions.clear();
-  if (taken_.ends && !ends_) {
-    ends_ = true;
-    for (int rank = 0; rank < size_; ++rank) {
-      if (rank != rank_) wire_->send(rank, {.kind = MessageKind::kGoodbye});
-    }
-  }
+  taken_.posted.clear();
+  taken_.calls.clear();
   return true;
 }
 
@@ -143,15 +122,10 @@ void Engine::send_notices() {
   for (std::size_t i = 0; i < posted.size();) {
     Group& group = *posted[i].group;
     const int to = posted[i].to;
-    know(group);
     batch_.clear();
     while (i < posted.size() && posted[i].group == &group && posted[i].to == to &&
            (batch_.size() + 1) * sizeof(Notice) <= kInlineBytes) {
       batch_.push_back(posted[i++].notice);
-    }
-    if (to == group.rank()) {
-      group.deliver(batch_);
-      continue;
     }
     wire_->send(group.world_rank(to),
                 {.kind = MessageKind::kNotices,
@@ -159,49 +133,32 @@ void Engine::send_notices() {
                  .context = group.context()},
                 batch_.data());
   }
-  taken_.posted.clear();
 }
 
-// The first time that the thread hears of the group: what others said to it has waited.
-void Engine::know(Group& group) {
-  if (std::exchange(group.is_known, true)) return;
-  groups_.emplace(group.context(), group.shared_from_this());
-  if (const auto early = early_.find(group.context()); early != early_.end()) {
-    const std::vector<Early> messages = std::move(early->second);
-    early_.erase(early);
-    for (const Early& one : messages) group.received(one.from, one.header, one.data.data());
-  }
-  for (const int member : group.members()) {
-    if (said_goodbye_[static_cast<std::size_t>(member)] != 0) group.world_rank_left(member);
-  }
+Group* Engine::find(std::uint64_t context) const noexcept {
+  const auto group = groups_.find(context);
+  return group != groups_.end() ? group->second.get() : nullptr;
 }
 
 void Engine::received(const Message& message) {
-  const Header& header = *message.header;
-  hear(message.from);
-  if (header.kind == MessageKind::kFail) {
-    fail(failure_of(header, message.data), false);
-  }
+  const auto& [from, header, data] = message;
+  hear(from);
+  if (header.kind == MessageKind::kFail) fail(failure_of(message), false);
   if (header.kind == MessageKind::kGoodbye) {
-    said_goodbye_[static_cast<std::size_t>(message.from)] = 1;
-    ++goodbyes_;
-    for (const auto& [context, group] : groups_) group->world_rank_left(message.from);
-    return;
+    peers_[static_cast<std::size_t>(from)].said_goodbye = true;
+    for (const auto& [context, group] : groups_) group->world_rank_left(from);
+  } else if (Group* const group = find(header.context)) {
+    group->received(from, header, data);
+  } else {
+    early_[header.context].push_back({from, header, {data, data + header.bytes}});
   }
-  const auto group = groups_.find(header.context);
-  if (group == groups_.end()) {
-    early_[header.context].push_back(
-        {message.from, header, {message.data, message.data + header.bytes}});
-    return;
-  }
-  group->second->received(message.from, header, message.data);
 }
 
-void Engine::hear(int rank) noexcept { heard_[static_cast<std::size_t>(rank)] = now_here(); }
+void Engine::hear(int rank) noexcept { peers_[static_cast<std::size_t>(rank)].heard = now_here(); }
 
 int Engine::most_silent(std::span<const int> ranks) const noexcept {
   return *std::min_element(ranks.begin(), ranks.end(), [&](int a, int b) {
-    return heard_[static_cast<std::size_t>(a)] < heard_[static_cast<std::size_t>(b)];
+    return peers_[static_cast<std::size_t>(a)].heard < peers_[static_cast<std::size_t>(b)].heard;
   });
 }
 
@@ -215,14 +172,6 @@ void Engine::end_finished(bool all) {
     serving_->finish(*one.operation);
   }
   finished_.clear();
-}
-
-void Engine::forget_groups() {
-  std::erase_if(leaving_, [&](const std::shared_ptr<Group>& one) {
-    if (!one->is_over()) return false;
-    groups_.erase(one->context());
-    return true;
-  });
 }
 
 // ---- failing
@@ -240,24 +189,30 @@ void Engine::fail(Failure failure, bool tell) {
 
 void Engine::halt(const Failure& failure, bool tell) noexcept {
   if (stopped_) return;
-  if (tell) tell_failure(failure);
+  try {
+    if (tell) tell_failure(failure);
+  } catch (const std::exception&) {  // MPI has failed: the others find out by themselves
+  }
   stopped_ = true;
   halted_.notify();
 }
 
-void Engine::tell_failure(const Failure& failure) noexcept {
-  try {
-    Header header{.kind = MessageKind::kFail};
-    const std::string text = failure_text(failure, header);
-    for (int rank = 0; rank < size_; ++rank) {
-      if (rank != rank_) wire_->send(rank, header, text.data());
-    }
-    const TimePoint until = now_here() + kTelling;
-    while (wire_->sends_headers() && now_here() < until) {
-      wire_->poll_headers();
-      yield_cpu();
-    }
-  } catch (const std::exception&) {  // MPI has failed: the others find out by themselves
+void Engine::tell_failure(const Failure& failure) {
+  std::string text;
+  for (const std::string* const one : {&failure.operation, &failure.tensor, &failure.what}) {
+    text += std::string_view(*one).substr(0, kMostText);
+    text += '\0';
+  }
+  wire_->send_to_others(everyone_,
+                        {.kind = MessageKind::kFail,
+                         .is_absent = failure.is_mismatch,
+                         .bytes = static_cast<std::uint32_t>(text.size()),
+                         .tag = failure.peer},
+                        text.data());
+  const TimePoint until = now_here() + kTelling;
+  while (wire_->sends_headers() && now_here() < until) {
+    wire_->poll_headers();
+    yield_cpu();
   }
 }
 

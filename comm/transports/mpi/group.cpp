@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <iterator>
 #include <string>
 #include <utility>
 
@@ -11,6 +10,16 @@
 #include "leat/comm/transports/rank_calls.h"
 
 namespace leat::comm::mpi {
+namespace {
+
+// A send's name for its rank, of those that are under way.
+std::uint64_t name_of(const Operation& send) { return reinterpret_cast<std::uintptr_t>(&send); }
+
+std::uint64_t bytes_of(const Signature& signature) {
+  return signature.count * gpu::size_of(signature.dtype);
+}
+
+}  // namespace
 
 Group::Group(Engine& engine, std::uint64_t context, std::vector<int> members, int rank)
     : engine_(engine),
@@ -28,34 +37,32 @@ int Group::rank_of(int world_rank) const noexcept {
   return found == members_.end() ? -1 : static_cast<int>(found - members_.begin());
 }
 
-Call* Group::find_call(std::uint64_t number) const noexcept {
-  for (const auto& one : calls_) {
-    if (one->number() == number) return one.get();
-  }
-  return nullptr;
+Group::Calls::iterator Group::find_call(std::uint64_t number) noexcept {
+  return std::find_if(calls_.begin(), calls_.end(),
+                      [&](const Call& one) { return one.number() == number; });
 }
 
 Call& Group::call(std::uint64_t number) {
-  if (Call* const one = find_call(number)) return *one;
-  if (unused_.empty()) unused_.push_back(std::make_unique<Call>(*this));
-  calls_.push_back(std::move(unused_.back()));
-  unused_.pop_back();
-  calls_.back()->reset(number);
-  return *calls_.back();
+  if (const auto found = find_call(number); found != calls_.end()) return *found;
+  if (unused_.empty()) unused_.emplace_back(*this);
+  calls_.splice(calls_.end(), unused_, unused_.begin());
+  calls_.back().reset(number);
+  return calls_.back();
 }
 
-void Group::recycle(Call& call) {
-  const auto at = std::find_if(calls_.begin(), calls_.end(),
-                               [&](const auto& one) { return one.get() == &call; });
-  unused_.push_back(std::move(*at));
-  *at = std::move(calls_.back());
-  calls_.pop_back();
+void Group::recycle(const Call& call) {
+  unused_.splice(unused_.begin(), calls_, find_call(call.number()));
 }
 
 void Group::begin(Operation& operation) {
   switch (operation.signature.kind) {
-    case OperationKind::kSend: begin_send(operation); break;
-    case OperationKind::kRecv: begin_recv(operation); break;
+    case OperationKind::kSend: return begin_send(operation);
+    case OperationKind::kRecv:
+      recvs_.push_back(&operation);
+      if (!match(operation.peer, operation.signature.number) && has_left(operation.peer)) {
+        fail_message(operation, nullptr);
+      }
+      return;
     default: call(operation.signature.number).begin(operation);
   }
 }
@@ -65,19 +72,28 @@ void Group::received(int from_world, const Header& header, const std::byte* data
   switch (header.kind) {
     case MessageKind::kCall:
       // After this rank has left, it begins no other call; the sender finds that out.
-      if (!has_left(rank_) || find_call(header.signature.number) != nullptr) {
+      if (!has_left(rank_) || find_call(header.signature.number) != calls_.end()) {
         call(header.signature.number).received(from, header, data);
       }
       break;
-    case MessageKind::kSend: offered(from, header, data, nullptr); break;
-    case MessageKind::kTaken: taken(header.value); break;
-    case MessageKind::kNotices:
-      for (std::size_t at = 0; at < header.bytes; at += sizeof(Notice)) {
-        Notice notice;
-        std::memcpy(&notice, data + at, sizeof notice);
-        deliver({&notice, 1});
-      }
+    case MessageKind::kSend: {
+      if (unused_offers_.empty()) unused_offers_.emplace_back();
+      KeptMessage& offer = unused_offers_.front();
+      offer.from = from;
+      offer.header = header;
+      offer.data.assign(data, data + header.bytes);
+      offers_.splice(offers_.end(), unused_offers_, unused_offers_.begin());
+      match(from, header.signature.number);
       break;
+    }
+    case MessageKind::kTaken: end_send(header.value, &Sending::is_taken); break;
+    case MessageKind::kNotices: {
+      const std::size_t before = unheard_.size();
+      unheard_.resize(before + header.bytes / sizeof(Notice));
+      std::memcpy(unheard_.data() + before, data, header.bytes);
+      hand_notices();
+      break;
+    }
     case MessageKind::kLeave: left(from); break;
     default: break;  // of the world, not of a group
   }
@@ -86,143 +102,96 @@ void Group::received(int from_world, const Header& header, const std::byte* data
 // ---- sends and receives
 
 void Group::begin_send(Operation& operation) {
-  const int to = operation.peer;
+  const int to = world_rank(operation.peer);
+  if (has_left(operation.peer)) fail_message(operation, nullptr);
   Header header{.kind = MessageKind::kSend,
                 .context = context_,
                 .signature = operation.signature,
-                .value = ++last_id_};
-  if (to == rank_) return offered(rank_, header, nullptr, &operation);
-  if (has_left(to)) fail_message(operation, nullptr);
-  const std::uint64_t bytes = operation.signature.count * gpu::size_of(operation.signature.dtype);
+                .value = name_of(operation)};
+  const std::uint64_t bytes = bytes_of(operation.signature);
   const bool is_small = bytes <= kInlineBytes;
   if (is_small) {
     header.bytes = static_cast<std::uint32_t>(bytes);
   } else {
     header.tag = wire().next_tags();
   }
-  sends_.push_back({.operation = &operation, .id = last_id_, .is_sent = is_small});
-  wire().send(world_rank(to), header, operation.in);
+  sends_.push_back({.operation = &operation, .is_sent = is_small});
+  wire().send(to, header, operation.in);
   if (is_small) return;
-  wire().start({.peer = world_rank(to),
+  wire().start({.peer = to,
                 .tag = header.tag,
                 .sends = true,
                 .waits_for_receiver = true,
                 .memory = static_cast<std::byte*>(const_cast<void*>(operation.in)),
                 .bytes = bytes,
-                .owner = this,
-                .stage = kSendData,
-                .item = last_id_});
+                .done = [this, name = header.value] { end_send(name, &Sending::is_sent); }});
 }
 
-void Group::begin_recv(Operation& operation) {
-  const auto found = std::find_if(offers_.begin(), offers_.end(), [&](const Offer& one) {
-    return one.from == operation.peer && one.header.signature.number == operation.signature.number;
+// A send ends once both are true.
+void Group::end_send(std::uint64_t name, bool Sending::*what) {
+  const auto sent = std::find_if(sends_.begin(), sends_.end(), [&](const Sending& one) {
+    return name_of(*one.operation) == name;
   });
-  if (found == offers_.end()) {
-    if (has_left(operation.peer)) fail_message(operation, nullptr);
-    recvs_.push_back(&operation);
-    return;
-  }
-  match(operation, found->from, found->header, found->data.data(), found->own);
-  unused_offers_.splice(unused_offers_.begin(), offers_, found);
+  if (sent == sends_.end()) return;
+  (*sent).*what = true;
+  if (!sent->is_sent || !sent->is_taken) return;
+  Operation& operation = *sent->operation;
+  sends_.erase(sent);
+  engine_.finish(operation, false);
 }
 
-void Group::offered(int from, const Header& header, const std::byte* data, Operation* own) {
-  const auto found = std::find_if(recvs_.begin(), recvs_.end(), [&](const Operation* one) {
-    return one->peer == from && one->signature.number == header.signature.number;
+// The first recv and the first send of that key, if both are here. Returns whether they were.
+bool Group::match(int from, std::uint64_t key) {
+  const auto waiting = std::find_if(recvs_.begin(), recvs_.end(), [&](const Operation* one) {
+    return one->peer == from && one->signature.number == key;
   });
-  if (found != recvs_.end()) {
-    Operation& recv = **found;
-    recvs_.erase(found);
-    return match(recv, from, header, data, own);
+  const auto offer = std::find_if(offers_.begin(), offers_.end(), [&](const KeptMessage& one) {
+    return one.from == from && one.header.signature.number == key;
+  });
+  if (waiting == recvs_.end() || offer == offers_.end()) return false;
+  Operation& recv = **waiting;
+  const Header& header = offer->header;
+  if (header.signature.count != recv.signature.count ||
+      header.signature.dtype != recv.signature.dtype) {
+    fail_message(recv, &header.signature);
   }
-  if (unused_offers_.empty()) unused_offers_.emplace_back();
-  Offer& offer = unused_offers_.front();
-  offer.from = from;
-  offer.header = header;
-  offer.data.assign(data, data + header.bytes);
-  offer.own = own;
-  offers_.splice(offers_.end(), unused_offers_, unused_offers_.begin());
-}
-
-void Group::match(Operation& recv, int from, const Header& header, const std::byte* data,
-                  Operation* own) {
-  const Signature& sent = header.signature;
-  if (sent.count != recv.signature.count || sent.dtype != recv.signature.dtype) {
-    fail_message(recv, &sent);
-  }
-  const std::uint64_t bytes = sent.count * gpu::size_of(sent.dtype);
-  if (own != nullptr) {
-    if (bytes > 0) std::memmove(recv.out, own->in, bytes);
-    engine_.finish(*own, false);
-    engine_.finish(recv, false);
-    return;
-  }
+  recvs_.erase(waiting);
+  unused_offers_.splice(unused_offers_.begin(), offers_, offer);
+  const std::uint64_t bytes = bytes_of(recv.signature);
   if (bytes <= kInlineBytes) {
-    if (bytes > 0) std::memcpy(recv.out, data, bytes);
-    tell_taken(from, header.value);
-    engine_.finish(recv, false);
-    return;
+    if (bytes > 0) std::memcpy(recv.out, offer->data.data(), bytes);
+    end_recv(recv, header.value, false);
+    return true;
   }
-  receives_.push_back({.operation = &recv, .id = ++last_id_, .send_id = header.value});
+  ++receiving_;
   wire().start({.peer = world_rank(from),
                 .tag = header.tag,
                 .memory = static_cast<std::byte*>(recv.out),
                 .bytes = bytes,
-                .owner = this,
-                .stage = kRecvData,
-                .rank = from,
-                .item = last_id_});
+                .done = [this, &recv, send = header.value] {
+                  --receiving_;
+                  end_recv(recv, send, true);
+                }});
+  return true;
 }
 
-void Group::tell_taken(int from, std::uint64_t send_id) {
-  wire().send(world_rank(from),
-              {.kind = MessageKind::kTaken, .context = context_, .value = send_id});
-}
-
-void Group::transferred(const Transfer& transfer) {
-  if (transfer.stage == kSendData) {
-    const auto sent = std::find_if(sends_.begin(), sends_.end(),
-                                   [&](const Sending& one) { return one.id == transfer.item; });
-    sent->is_sent = true;
-    return finish_send(static_cast<std::size_t>(sent - sends_.begin()));
-  }
-  const auto received = std::find_if(receives_.begin(), receives_.end(),
-                                     [&](const auto& one) { return one.id == transfer.item; });
-  const Receiving done = *received;
-  receives_.erase(received);
-  tell_taken(transfer.rank, done.send_id);
-  engine_.finish(*done.operation, true);
-}
-
-void Group::taken(std::uint64_t id) {
-  const auto sent =
-      std::find_if(sends_.begin(), sends_.end(), [&](const Sending& one) { return one.id == id; });
-  if (sent == sends_.end()) return;
-  sent->is_taken = true;
-  finish_send(static_cast<std::size_t>(sent - sends_.begin()));
-}
-
-void Group::finish_send(std::size_t at) {
-  const Sending send = sends_[at];
-  if (!send.is_sent || !send.is_taken) return;
-  sends_.erase(sends_.begin() + static_cast<std::ptrdiff_t>(at));
-  engine_.finish(*send.operation, false);
+void Group::end_recv(Operation& recv, std::uint64_t send, bool read_memory) {
+  wire().send(world_rank(recv.peer),
+              {.kind = MessageKind::kTaken, .context = context_, .value = send});
+  engine_.finish(recv, read_memory);
 }
 
 // ---- notices
 
-void Group::deliver(std::span<const Notice> notices) {
-  if (!listener_) {
-    unheard_.insert(unheard_.end(), notices.begin(), notices.end());
-    return;
-  }
-  for (const Notice& one : notices) static_cast<void>(listener_->try_send(Notice(one)));
+void Group::hand_notices() {
+  if (!listener_) return;
+  for (const Notice& one : unheard_) static_cast<void>(listener_->try_send(Notice(one)));
+  unheard_.clear();
 }
 
 void Group::listen(const Channel<Notice>& notices) {
   listener_ = notices;
-  deliver(std::exchange(unheard_, {}));
+  hand_notices();
 }
 
 // ---- leaving
@@ -230,13 +199,9 @@ void Group::listen(const Channel<Notice>& notices) {
 void Group::leave() {
   if (has_left(rank_)) return;
   left_[static_cast<std::size_t>(rank_)] = 1;
-  ++left_count_;
   listener_.reset();
-  std::erase_if(calls_, [](const auto& one) { return !one->has_begun(); });
-  for (int rank = 0; rank < size(); ++rank) {
-    if (rank == rank_) continue;
-    wire().send(world_rank(rank), {.kind = MessageKind::kLeave, .context = context_});
-  }
+  calls_.remove_if([](const Call& one) { return !one.has_begun(); });
+  wire().send_to_others(members_, {.kind = MessageKind::kLeave, .context = context_});
 }
 
 void Group::world_rank_left(int world_rank) {
@@ -246,8 +211,7 @@ void Group::world_rank_left(int world_rank) {
 void Group::left(int rank) {
   if (has_left(rank)) return;
   left_[static_cast<std::size_t>(rank)] = 1;
-  ++left_count_;
-  for (const auto& one : calls_) one->check_left(rank);
+  for (Call& one : calls_) one.check_left(rank);
   for (const Operation* const one : recvs_) {
     if (one->peer == rank) fail_message(*one, nullptr);
   }
@@ -256,34 +220,15 @@ void Group::left(int rank) {
   }
 }
 
-std::vector<int> Group::missing(const Operation& operation) const {
-  if (operation.peer >= 0) return {world_rank(operation.peer)};
-  std::vector<int> ranks;
-  std::vector<int> busy;
-  const Call* const call = find_call(operation.signature.number);
-  for (int rank = 0; call != nullptr && rank < size(); ++rank) {
-    if (rank != rank_ && call->signature_of(rank) == nullptr) ranks.push_back(world_rank(rank));
-    if (call->transfers(rank) > 0) busy.push_back(world_rank(rank));
-  }
-  // All have called. Ranks that wait for the one that is lost have been silent for less long.
-  if (ranks.empty() && !busy.empty()) ranks.push_back(engine_.most_silent(busy));
-  return ranks;
+bool Group::is_over() const noexcept {
+  return has_left(rank_) && calls_.empty() && sends_.empty() && recvs_.empty() && receiving_ == 0 &&
+         std::count(left_.begin(), left_.end(), 0) == 0;
 }
 
-// ---- failing
-
-void Group::fail_collective(const Call& call, const Operation& operation, int blamed) {
-  std::vector<RankCall> calls;
-  for (int rank = 0; rank < size(); ++rank) {
-    std::string text = has_left(rank) ? "has left" : "nothing yet";
-    if (rank == rank_) {
-      text = describe(operation);
-    } else if (const Signature* const other = call.signature_of(rank)) {
-      text = to_string(*other);
-    }
-    calls.push_back({world_rank(rank), std::move(text)});
-  }
-  engine_.fail(mismatch(operation, world_rank(blamed), calls));
+std::vector<int> Group::missing(const Operation& operation) {
+  if (operation.peer >= 0) return {world_rank(operation.peer)};
+  const auto call = find_call(operation.signature.number);
+  return call != calls_.end() ? call->missing() : std::vector<int>();
 }
 
 void Group::fail_message(const Operation& operation, const Signature* other) {

@@ -21,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "leat/comm/transports/operation.h"
 
@@ -32,7 +33,7 @@ enum class MessageKind : std::uint8_t {
   kTaken,    // the recv of the send `value` has its data
   kNotices,  // Notice values
   kLeave,    // the sender has left the communicator
-  kFail,     // the sender's world has failed; failure_text() is inline
+  kFail,     // the sender's world has failed; its texts are inline
   kGoodbye,  // the sender's process ends
 };
 
@@ -54,5 +55,12 @@ static_assert(sizeof(Header) == 64);
 /// shared memory and TCP transports send at once (eager limits of 4,096 bytes and more).
 inline constexpr std::size_t kInlineBytes = 3840;
 inline constexpr std::size_t kMessageBytes = sizeof(Header) + kInlineBytes;
+
+/// A message that waits for what this rank has not begun.
+struct KeptMessage {
+  int from = 0;
+  Header header;
+  std::vector<std::byte> data;
+};
 
 }  // namespace leat::comm::mpi

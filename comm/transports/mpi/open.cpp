@@ -1,36 +1,139 @@
-// comm::open("mpi").
+// comm::open("mpi"): the world of the ranks that mpirun started, and its transport.
+//
+// A process opens it once, because after a failure no call of MPI may be made any more, and because
+// MPI cannot be initialised twice. For more communicators: split() and duplicate().
 #include <mpi.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
-#include <numeric>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "leat/comm/transports/mpi/engine.h"
-#include "leat/comm/transports/mpi/mpi_transport.h"
+#include "leat/comm/transports/mpi/group.h"
 #include "leat/comm/transports/mpi_hook.h"
+#include "leat/comm/transports/rank_calls.h"
+#include "leat/comm/transports/transport.h"
+#include "leat/comm/transports/world.h"
 #include "leat/csp/error.h"
-#include "leat/csp/wait/home_process.h"
+#include "leat/csp/scheduler.h"
 
 namespace leat::comm::mpi {
 namespace {
 
 constexpr std::uint64_t kFirstContext = 0;
+// What MPI's thread needs to answer, unless it has no CPU.
+constexpr Duration kAnswer = std::chrono::milliseconds(200);
 
-// Never destroyed; see engine.h.
+class MpiWorld final : public World {
+ public:
+  MpiWorld(const OpenOptions& options, Engine& engine)
+      : World(options, static_cast<int>(engine.everyone().size()), engine.rank(), 1),
+        engine_(engine) {}
+  MpiWorld(const MpiWorld&) = delete;
+  MpiWorld& operator=(const MpiWorld&) = delete;
+  ~MpiWorld() override {
+    engine_.world_ends();
+    end();
+  }
+  [[nodiscard]] Engine& engine() const noexcept { return engine_; }
+
+ protected:
+  void stop(const Failure& failure, bool tell) noexcept override { engine_.stop(failure, tell); }
+
+  // Asks MPI's thread. Without an answer all ranks count as having called.
+  [[nodiscard]] Failure late(const Operation& operation) override {
+    struct Answer {
+      std::vector<int> missing;  // as peer: ranks of MPI's world
+      int peer = -1;
+      Notification is_here;
+    };
+    const auto answer = std::make_shared<Answer>();
+    engine_.call([answer, operation, &engine = engine_] {
+      if (Group* const group = engine.find(operation.context)) {
+        answer->missing = group->missing(operation);
+        if (operation.peer >= 0) answer->peer = group->world_rank(operation.peer);
+      }
+      answer->is_here.notify();
+    });
+    const OutsideWork outside;
+    if (!answer->is_here.wait_until(leat::now() + kAnswer)) {
+      return late_operation(operation, -1, {}, options().deadline);
+    }
+    return late_operation(operation, answer->peer, answer->missing, options().deadline);
+  }
+
+ private:
+  Engine& engine_;
+};
+
+class MpiTransport final : public Transport {
+ public:
+  MpiTransport(std::shared_ptr<MpiWorld> world, std::shared_ptr<Group> group)
+      : world_(std::move(world)), group_(std::move(group)) {
+    world_->recorder(MpiTransport::world_rank()).joined(group_->context(), group_->members());
+    world_->engine().join(group_);
+  }
+  MpiTransport(const MpiTransport&) = delete;
+  MpiTransport& operator=(const MpiTransport&) = delete;
+  ~MpiTransport() override { MpiTransport::leave(); }
+
+  [[nodiscard]] int rank() const noexcept override { return group_->rank(); }
+  [[nodiscard]] int size() const noexcept override { return group_->size(); }
+  [[nodiscard]] int world_rank() const noexcept override {
+    return group_->world_rank(group_->rank());
+  }
+  [[nodiscard]] World& world() const noexcept override { return *world_; }
+  [[nodiscard]] std::uint64_t context() const noexcept override { return group_->context(); }
+
+  void begin(Operation& operation) noexcept override {
+    operation.state = group_.get();
+    if (world_->add(operation, world_rank(), context())) {
+      world_->engine().submit(operation);
+    } else {
+      world_->finish(operation, &world_->failure());
+    }
+  }
+
+  [[nodiscard]] std::shared_ptr<Transport> subset(std::uint64_t context,
+                                                  std::span<const int> members) override {
+    std::vector<int> of_world;
+    for (const int one : members) of_world.push_back(group_->world_rank(one));
+    const auto own = std::find(members.begin(), members.end(), rank());
+    auto group = std::make_shared<Group>(world_->engine(), context, std::move(of_world),
+                                         static_cast<int>(own - members.begin()));
+    return std::make_shared<MpiTransport>(world_, std::move(group));
+  }
+
+  void post(int to, std::span<const Notice> notices) override {
+    if (!world_->is_dead()) world_->engine().post(*group_, to, notices);
+  }
+
+  void listen(Channel<Notice> notices) override {
+    world_->engine().call([group = group_, notices] { group->listen(notices); });
+  }
+
+  void leave() noexcept override {
+    world_->recorder(MpiTransport::world_rank()).left(group_->context());
+    if (left_.exchange(true) || world_->is_dead()) return;
+    world_->engine().call([group = group_] { group->leave(); });
+  }
+
+ private:
+  const std::shared_ptr<MpiWorld> world_;
+  const std::shared_ptr<Group> group_;
+  std::atomic<bool> left_{false};
+};
+
+// ---- the process's engine
+
 std::atomic<Engine*> g_engine{nullptr};
-std::atomic<bool> g_opened{false};
 
-// A child process has MPI's memory, but none of its threads.
-HomeProcess& home() {
-  static HomeProcess process;
-  return process;
-}
-
-void end_at_exit() {
-  if (home().is_here()) g_engine.load()->end();
-}
+void end_at_exit() { g_engine.load()->end(); }
 
 // A program that initialised MPI itself finalises it before it exits: at the beginning of
 // MPI_Finalize, MPI deletes what is attached to MPI_COMM_SELF.
@@ -39,16 +142,14 @@ int end_at_finalize(MPI_Comm, int, void*, void*) {
   return MPI_SUCCESS;
 }
 
-}  // namespace
-
 std::shared_ptr<Transport> open_world(const OpenOptions& options) {
-  if (g_opened.exchange(true)) {
+  static std::atomic<bool> opened{false};
+  if (opened.exchange(true)) {
     throw Error(
         "leat: comm::open(\"mpi\"): a process opens it once; use split() and duplicate() for more "
         "communicators");
   }
-  static_cast<void>(home());
-  auto* const engine = new Engine(options);
+  auto* const engine = new Engine(options);  // never destroyed; see engine.h
   engine->start();
   g_engine.store(engine);
   if (engine->wire().owns_mpi()) {
@@ -66,15 +167,14 @@ std::shared_ptr<Transport> open_world(const OpenOptions& options) {
     throw;
   }
   engine->serve(world);
-  std::vector<int> all(static_cast<std::size_t>(engine->size()));
-  std::iota(all.begin(), all.end(), 0);
-  auto group = std::make_shared<Group>(*engine, kFirstContext, std::move(all), engine->rank());
+  auto group = std::make_shared<Group>(*engine, kFirstContext, engine->everyone(), engine->rank());
   return std::make_shared<MpiTransport>(std::move(world), std::move(group));
 }
 
+}  // namespace
 }  // namespace leat::comm::mpi
 
-std::shared_ptr<leat::comm::Transport>* leat_comm_mpi_open(const leat::comm::OpenOptions* options) {
-  auto transport = leat::comm::mpi::open_world(*options);
-  return new std::shared_ptr<leat::comm::Transport>(std::move(transport));
+void leat_comm_mpi_open(const leat::comm::OpenOptions& options,
+                        std::shared_ptr<leat::comm::Transport>& opened) {
+  opened = leat::comm::mpi::open_world(options);
 }

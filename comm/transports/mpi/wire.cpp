@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <functional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -41,12 +40,18 @@ void wait(MPI_Request request, TimePoint until) {
 }  // namespace
 
 Wire::Wire(const OpenOptions& options)
-    : message_bytes_(std::min<std::uint64_t>(options.message_limit, kMostMessageBytes)),
-      ring_(std::make_unique<std::array<Received, kRing>>()) {
+    : message_bytes_(std::min<std::uint64_t>(options.message_limit, kMostMessageBytes)) {
   initialize();
   const TimePoint until = Deadline::after(SteadyClock::instance().now(), options.deadline).at();
-  duplicate(until);
-  agree_on_message_bytes(until);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Comm_idup(MPI_COMM_WORLD, &communicator_, &request), "MPI_Comm_idup");
+  wait(request, until);
+  check(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  // Both ends of a transfer cut it into the same messages: by the lowest limit of all ranks.
+  check(MPI_Iallreduce(MPI_IN_PLACE, &message_bytes_, 1, MPI_UINT64_T, MPI_MIN, communicator_,
+                       &request),
+        "MPI_Iallreduce");
+  wait(request, until);
   check(MPI_Comm_rank(communicator_, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(communicator_, &size_), "MPI_Comm_size");
   int* most = nullptr;
@@ -55,12 +60,11 @@ Wire::Wire(const OpenOptions& options)
         "MPI_Comm_get_attr");
   tags_ = std::min(is_set != 0 ? *most : 32767, 1 << 30) & ~1;
   last_tag_ = kFirstTag;
-  for (int i = 0; i < kRing; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    check(MPI_Recv_init((*ring_)[at].data(), static_cast<int>(kMessageBytes), MPI_BYTE,
-                        MPI_ANY_SOURCE, kHeaderTag, communicator_, &receiving_[at]),
+  for (std::size_t i = 0; i < kRing; ++i) {
+    check(MPI_Recv_init(ring_[i].data(), static_cast<int>(kMessageBytes), MPI_BYTE, MPI_ANY_SOURCE,
+                        kHeaderTag, communicator_, &receiving_[i]),
           "MPI_Recv_init");
-    check(MPI_Start(&receiving_[at]), "MPI_Start");
+    check(MPI_Start(&receiving_[i]), "MPI_Start");
   }
 }
 
@@ -87,28 +91,11 @@ void Wire::initialize() {
   }
 }
 
-void Wire::duplicate(TimePoint until) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Comm_idup(MPI_COMM_WORLD, &communicator_, &request), "MPI_Comm_idup");
-  wait(request, until);
-  check(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-}
-
-// Both ends of a transfer cut it into the same messages: by the lowest limit of all ranks.
-void Wire::agree_on_message_bytes(TimePoint until) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  std::uint64_t least = 0;
-  check(MPI_Iallreduce(&message_bytes_, &least, 1, MPI_UINT64_T, MPI_MIN, communicator_, &request),
-        "MPI_Iallreduce");
-  wait(request, until);
-  message_bytes_ = least;
-}
-
 // ---- headers
 
 void Wire::send(int to, const Header& header, const void* data) {
-  if (unused_.empty()) unused_.push_back(std::make_unique<Sent>());
-  Sent& sent = *unused_.back();
+  if (unused_.empty()) unused_.emplace_back();
+  Sent& sent = unused_.front();
   std::memcpy(sent.bytes.data(), &header, sizeof header);
   if (header.bytes > 0) std::memcpy(sent.bytes.data() + sizeof header, data, header.bytes);
   check(MPI_Isend(sent.bytes.data(), static_cast<int>(sizeof header + header.bytes), MPI_BYTE, to,
@@ -116,42 +103,38 @@ void Wire::send(int to, const Header& header, const void* data) {
         "MPI_Isend");
   int is_done = 0;  // mostly: MPI has a copy
   check(MPI_Test(&sent.request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
-  if (is_done != 0) return;
-  sending_.push_back(std::move(unused_.back()));
-  unused_.pop_back();
+  if (is_done == 0) sending_.splice(sending_.end(), unused_, unused_.begin());
+}
+
+void Wire::send_to_others(std::span<const int> ranks, const Header& header, const void* data) {
+  for (const int one : ranks) {
+    if (one != rank_) send(one, header, data);
+  }
 }
 
 void Wire::poll_headers() {
-  for (std::size_t i = 0; i < sending_.size();) {
+  for (auto next = sending_.begin(); next != sending_.end();) {
+    const auto one = next++;
     int is_done = 0;
-    check(MPI_Test(&sending_[i]->request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
-    if (is_done == 0) {
-      ++i;
-      continue;
-    }
-    unused_.push_back(std::move(sending_[i]));
-    sending_[i] = std::move(sending_.back());
-    sending_.pop_back();
+    check(MPI_Test(&one->request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (is_done != 0) unused_.splice(unused_.begin(), sending_, one);
   }
 }
 
 bool Wire::receive(Message& message) {
-  if (taken_) {
-    taken_ = false;
-    check(MPI_Start(&receiving_[static_cast<std::size_t>((next_ + kRing - 1) % kRing)]),
-          "MPI_Start");
-  }
   int is_here = 0;
   MPI_Status status;
-  check(MPI_Test(&receiving_[static_cast<std::size_t>(next_)], &is_here, &status), "MPI_Test");
+  check(MPI_Test(&receiving_[next_], &is_here, &status), "MPI_Test");
   if (is_here == 0) return false;
-  const std::byte* const bytes = (*ring_)[static_cast<std::size_t>(next_)].data();
-  message = {.from = status.MPI_SOURCE,
-             .header = reinterpret_cast<const Header*>(bytes),
-             .data = bytes + sizeof(Header)};
-  next_ = (next_ + 1) % kRing;
-  taken_ = true;
+  message.from = status.MPI_SOURCE;
+  std::memcpy(&message.header, ring_[next_].data(), sizeof message.header);
+  message.data = ring_[next_].data() + sizeof message.header;
   return true;
+}
+
+void Wire::release() {
+  check(MPI_Start(&receiving_[next_]), "MPI_Start");
+  next_ = (next_ + 1) % kRing;
 }
 
 // ---- transfers
@@ -186,7 +169,7 @@ void Wire::start(const Transfer& transfer) {
 }
 
 bool Wire::poll() {
-  if (!sending_.empty()) poll_headers();
+  poll_headers();
   if (requests_.empty()) return false;
   indices_.resize(requests_.size());
   int done = 0;
@@ -194,33 +177,29 @@ bool Wire::poll() {
                      MPI_STATUSES_IGNORE),
         "MPI_Testsome");
   if (done <= 0) return false;
-  // The last first, because the last takes the place of one that has ended.
-  std::sort(indices_.begin(), indices_.begin() + done, std::greater<>());
+  // Those that go on keep their order, so that blocks of a stream end in their order as far as can
+  // be.
   ended_.clear();
-  for (int i = 0; i < done; ++i) {
-    const auto at = static_cast<std::size_t>(indices_[static_cast<std::size_t>(i)]);
-    if (transfers_[at].bytes > 0) {
-      post(transfers_[at], requests_[at]);
-      continue;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    if (requests_[i] == MPI_REQUEST_NULL) {
+      if (transfers_[i].bytes == 0) {
+        ended_.push_back(std::move(transfers_[i]));
+        continue;
+      }
+      post(transfers_[i], requests_[i]);
     }
-    ended_.push_back(transfers_[at]);
-    transfers_[at] = transfers_.back();
-    requests_[at] = requests_.back();
-    transfers_.pop_back();
-    requests_.pop_back();
+    transfers_[kept] = std::move(transfers_[i]);
+    requests_[kept++] = requests_[i];
   }
-  // In the order of the list, so that blocks of a stream are told in their order as far as can be;
-  // owners start others meanwhile.
-  for (std::size_t i = ended_.size(); i > 0; --i) ended_[i - 1].owner->transferred(ended_[i - 1]);
+  transfers_.resize(kept);
+  requests_.resize(kept);
+  for (const Transfer& one : ended_) one.done();  // which may start others
   return true;
 }
 
 void Wire::close() {
   for (MPI_Request& request : receiving_) {
-    if (taken_ && &request == &receiving_[static_cast<std::size_t>((next_ + kRing - 1) % kRing)]) {
-      check(MPI_Request_free(&request), "MPI_Request_free");  // not started again
-      continue;
-    }
     check(MPI_Cancel(&request), "MPI_Cancel");
     check(MPI_Request_free(&request), "MPI_Request_free");
   }

@@ -15,24 +15,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <functional>
+#include <list>
+#include <span>
 #include <vector>
 
 #include "leat/comm/transports/mpi/message.h"
 #include "leat/comm/transports/world.h"
 
 namespace leat::comm::mpi {
-
-struct Transfer;
-
-/// Who is told that a transfer has ended.
-class TransferOwner {
- public:
-  virtual void transferred(const Transfer& transfer) = 0;
-
- protected:
-  ~TransferOwner() = default;
-};
 
 /// The way of a piece of memory to or from another rank. A value.
 struct Transfer {
@@ -42,17 +33,13 @@ struct Transfer {
   bool waits_for_receiver = false;  // a send: is not buffered, even if it is small
   std::byte* memory = nullptr;      // what is left
   std::uint64_t bytes = 0;
-  TransferOwner* owner = nullptr;
-  // The owner's.
-  int stage = 0;
-  int rank = 0;
-  std::uint64_t item = 0;
+  std::function<void()> done = {};  // called once it has ended
 };
 
-/// A header that arrived. Valid until the next receive().
+/// A header that arrived. Its data is valid until release().
 struct Message {
   int from = 0;  // in MPI's world
-  const Header* header = nullptr;
+  Header header;
   const std::byte* data = nullptr;
 };
 
@@ -74,14 +61,17 @@ class Wire {
 
   /// Sends a header with header.bytes bytes of `data`, which are copied.
   void send(int to, const Header& header, const void* data = nullptr);
-  /// The next header: false if none is here.
+  /// The same to each of `ranks` but this one.
+  void send_to_others(std::span<const int> ranks, const Header& header, const void* data = nullptr);
+  /// The next header: false if none is here. release() is called before the next receive().
   [[nodiscard]] bool receive(Message& message);
+  void release();
   /// Two tags for an operation's transfers from this rank.
   [[nodiscard]] int next_tags() noexcept;
   /// Begins a transfer.
   void start(const Transfer& transfer);
-  /// Carries transfers and sends on, and tells the owners of those that have ended. Returns whether
-  /// any has.
+  /// Carries transfers and headers on, and calls done() of the transfers that have ended. Returns
+  /// whether any has.
   bool poll();
   /// Whether nothing is under way that this rank has begun.
   [[nodiscard]] bool is_idle() const noexcept { return transfers_.empty() && sending_.empty(); }
@@ -95,16 +85,14 @@ class Wire {
   [[nodiscard]] std::uint64_t message_bytes() const noexcept { return message_bytes_; }
 
  private:
+  using Bytes = std::array<std::byte, kMessageBytes>;
   struct Sent {
-    alignas(16) std::array<std::byte, kMessageBytes> bytes;
+    Bytes bytes;
     MPI_Request request = MPI_REQUEST_NULL;
   };
-  using Received = std::array<std::byte, kMessageBytes>;
-  static constexpr int kRing = 16;
+  static constexpr std::size_t kRing = 16;
 
   void initialize();
-  void duplicate(TimePoint until);
-  void agree_on_message_bytes(TimePoint until);
   void post(Transfer& transfer, MPI_Request& request) const;
 
   bool owns_mpi_ = false;
@@ -115,13 +103,12 @@ class Wire {
   std::uint64_t message_bytes_;
   MPI_Comm communicator_ = MPI_COMM_NULL;
 
-  std::unique_ptr<std::array<Received, kRing>> ring_;
+  std::array<Bytes, kRing> ring_;
   std::array<MPI_Request, kRing> receiving_ = {};
-  int next_ = 0;
-  bool taken_ = false;  // the message before next_ was handed out
+  std::size_t next_ = 0;
 
-  std::vector<std::unique_ptr<Sent>> sending_;
-  std::vector<std::unique_ptr<Sent>> unused_;
+  std::list<Sent> sending_;
+  std::list<Sent> unused_;
 
   // Of the same length.
   std::vector<Transfer> transfers_;
