@@ -160,12 +160,10 @@ class SendOperations {
     send(T(value));
   }
   /// Sends if that is possible at once: returns ok, would_block or closed. Moves from `value` only
-  /// if it returns ok. Never waits.
+  /// if it returns ok. Never waits. If the channel is full, the call happens before the receive
+  /// that makes room. So a channel of capacity 1 is a bell: who receives from it sees what others
+  /// had written before they rang, whether or not their try_send() found room.
   [[nodiscard]] ChannelStatus try_send(T&& value) const {
-    const ChannelCore* const core = pointer();
-    if (core != nullptr && core->has_caller() && core->would_block(Case::Direction::kSend)) {
-      return ChannelStatus::would_block;
-    }
     const ChannelStatus status = transfer(value, Deadline::now());
     return status == ChannelStatus::timed_out ? ChannelStatus::would_block : status;
   }
@@ -223,6 +221,7 @@ class RecvOperations {
   }
   /// Receives into `value` if that is possible at once: returns ok, would_block or closed. `value`
   /// is empty unless it returns ok. Never waits. Throws the cause that the channel was closed with.
+  /// Looking at an empty channel takes no lock, and orders nothing.
   [[nodiscard]] ChannelStatus try_recv(std::optional<T>& value) const {
     const ChannelCore* const core = static_cast<const Handle*>(this)->core().get();
     if (core != nullptr && core->has_caller() && core->would_block(Case::Direction::kRecv)) {

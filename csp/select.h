@@ -95,6 +95,7 @@ class RecvCase {
  public:
   static constexpr bool kIsChannelCase = true;
   static constexpr bool kOnce = false;
+  static constexpr Case::Direction kDirection = Case::Direction::kRecv;
   RecvCase(CaseChannel channel, F handler)
       : channel_(std::move(channel)), handler_(std::move(handler)) {}
   /// This case, which owns its channel from here on.
@@ -103,12 +104,10 @@ class RecvCase {
     return std::move(*this);
   }
   [[nodiscard]] const CaseChannel& channel() const noexcept { return channel_; }
-  [[nodiscard]] bool would_block() const noexcept {
-    return channel_.would_block(Case::Direction::kRecv);
-  }
+  [[nodiscard]] bool would_block() const noexcept { return channel_.would_block(kDirection); }
   void describe(Case& one) noexcept {
     one.channel = channel_.get();
-    one.direction = Case::Direction::kRecv;
+    one.direction = kDirection;
     value_.reset();
     one.node.slot = &value_;
   }
@@ -142,6 +141,7 @@ class SendCase {
  public:
   static constexpr bool kIsChannelCase = true;
   static constexpr bool kOnce = true;  // its value is gone once it was chosen
+  static constexpr Case::Direction kDirection = Case::Direction::kSend;
   SendCase(CaseChannel channel, V value, F handler)
       : channel_(std::move(channel)),
         value_(std::forward<V>(value)),
@@ -152,12 +152,10 @@ class SendCase {
     return {std::move(channel_), std::move(value_), std::move(handler_)};
   }
   [[nodiscard]] const CaseChannel& channel() const noexcept { return channel_; }
-  [[nodiscard]] bool would_block() const noexcept {
-    return channel_.would_block(Case::Direction::kSend);
-  }
+  [[nodiscard]] bool would_block() const noexcept { return channel_.would_block(kDirection); }
   void describe(Case& one) noexcept {
     one.channel = channel_.get();
-    one.direction = Case::Direction::kSend;
+    one.direction = kDirection;
     one.node.slot = &value_;
   }
   /// Performs this case, without regard to the others of its select: waits until `deadline`.

@@ -171,7 +171,8 @@ int select_several(Cases&... cases) {
 }
 
 /// The place of an otherwise() that can be chosen without a closer look, because the one channel
-/// operation would block; -1 if a closer look is needed.
+/// operation, a receive, would block; -1 if a closer look is needed. A send that does not happen
+/// has taken the lock: see try_send().
 template <class... Cases>
 int otherwise_at_once(const Cases&... cases) noexcept {
   int otherwise_place = -1;
@@ -179,7 +180,8 @@ int otherwise_at_once(const Cases&... cases) noexcept {
   for_each_case(
       [&](const auto& one, int place) {
         if constexpr (kOnChannel<decltype(one)>) {
-          would_block = one.would_block() && one.channel().has_caller();
+          would_block = one.kDirection == Case::Direction::kRecv && one.would_block() &&
+                        one.channel().has_caller();
         } else if (otherwise_place < 0 && one.deadline.is_now()) {
           otherwise_place = place;
         }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -297,6 +298,48 @@ TEST(Threads, MayStopAndDestroyGroupsWhileFibersRun) {
     }
     scheduler.join();
   });
+}
+
+// A channel as a bell: what is written before the bell is rung, is seen by who hears it, also if
+// the bell rang already. The listener takes an earlier token at about that moment.
+void expect_bell_is_heard(void (*ring)(const Channel<char>& bell)) {
+  constexpr int kRings = support::rounds(300'000);
+  const Channel<char> bell(1);
+  std::atomic<int> written = 0;
+  std::atomic<int> heard = 0;
+  std::jthread listener([&](const std::stop_token& stop) {
+    for (int idle = 0; heard.load(std::memory_order_relaxed) < kRings && !stop.stop_requested();) {
+      std::optional<char> token;
+      if (bell.try_recv(token) == ChannelStatus::ok) {
+        heard.store(written.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      } else if (++idle % 1024 == 0) {
+        std::this_thread::yield();
+      }
+    }
+  });
+  for (int i = 1; i <= kRings; ++i) {
+    ring(bell);
+    for (std::atomic<int> pause = i % 32; pause.load(std::memory_order_relaxed) > 0;) {
+      pause.store(pause.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+    }
+    written.store(i, std::memory_order_relaxed);
+    ring(bell);
+    const TimePoint late = now() + 5s;
+    for (int idle = 0; heard.load(std::memory_order_relaxed) < i; ++idle) {
+      if (idle % 1024 != 1023) continue;
+      std::this_thread::yield();
+      ASSERT_LT(now(), late) << "ring " << i << " was not heard";
+    }
+  }
+}
+
+TEST(Threads, AFullTrySendIsSeenByWhoMakesRoom) {
+  expect_bell_is_heard([](const Channel<char>& bell) { static_cast<void>(bell.try_send(char{})); });
+}
+
+TEST(Threads, AFullSendOfASelectIsSeenByWhoMakesRoom) {
+  expect_bell_is_heard(
+      [](const Channel<char>& bell) { select(on_send(bell, char{}), otherwise()); });
 }
 
 TEST(Threads, NowAndSleepAreOfRealTime) {
