@@ -111,19 +111,13 @@ class Exchange {
     std::uint32_t pieces_to_order = 0;
     std::uint32_t pieces_left = 0;
   };
-  struct Ordered {
-    Order order;
-    std::uint64_t number = 0;
-  };
-  /// A piece under way. Reused.
+  /// A piece of the plan; once in each step it is ordered, under way, and idle again.
   struct Piece {
     Exchange* exchange = nullptr;
-    std::uint32_t index = 0;  // in pieces_
-    Ordered ordered;
+    Order order;
     Operation operation;
-    std::byte* slot = nullptr;
-    TimePoint began;        // if it is traced
-    Piece* next = nullptr;  // in finished_ or free_
+    std::byte* slot = nullptr;  // if it is staged: while it is under way
+    TimePoint began;            // if it is traced
   };
 
   void run();
@@ -137,19 +131,17 @@ class Exchange {
   void tell_empty();
   void add_order(const Order& order);
   void start_ordered();
-  void start(Piece& piece);
-  void begin(Piece& piece);
-  [[nodiscard]] bool copy_out(Piece& piece);
+  void start(Piece& piece, std::uint64_t number);
+  [[nodiscard]] bool copy(Piece& piece, Staging::Way way);
   void finish(Piece& piece);
   void hand_over(Piece& piece);
   void complete(std::uint32_t tensor, bool is_empty);
   void check_left();
+  [[nodiscard]] Duration time_left() const;
   void check_deadline();
   void fail(bool is_mismatch, int peer, std::uint32_t tensor, std::uint64_t step,
             const std::string& what);
-  [[nodiscard]] std::span<const Part> parts_of(const Order& order, bool out);
   static void finished(Operation& operation, const Failure* failure) noexcept;
-  [[nodiscard]] Piece& take_piece();
 
   const ExchangeOptions options_;
   const Plan plan_;
@@ -163,10 +155,8 @@ class Exchange {
   std::vector<Result> results_;
   const Channel<TrainerCall> calls_;
   const Channel<Notice> notices_;
-  const Channel<char> finished_bell_{1, "comm pieces"};
+  const Channel<Piece*> finished_;                  // has room for all
   std::atomic<TimePoint> heard_{TimePoint::min()};  // when rank 0 or a peer moved something on
-  SpinLock finished_lock_;
-  Piece* finished_ LEAT_GUARDED_BY(finished_lock_) = nullptr;  // the latest first
   mutable Meter meter_;
   std::atomic<std::uint64_t> pieces_done_{0};
   std::atomic<std::uint64_t> bytes_done_{0};
@@ -188,11 +178,10 @@ class Exchange {
   std::vector<int> left_;  // ranks whose exchanges are gone
   std::vector<Notice> outgoing_;
   std::vector<std::uint32_t> scratch_;
-  std::vector<Ordered> orders_;
-  std::size_t orders_begun_ = 0;
-  std::uint64_t next_number_ = 0;
-  std::vector<std::unique_ptr<Piece>> pieces_;
-  Piece* free_ = nullptr;
+  std::vector<Piece> pieces_;
+  std::vector<Piece*> orders_;  // a ring of the pieces that are ordered, and not begun
+  std::uint64_t ordered_ = 0;   // pieces so far
+  std::uint64_t begun_ = 0;     // likewise, and the number of the next
   std::uint64_t under_way_ = 0;
   std::vector<Part> parts_;
   std::optional<Staging> staging_;

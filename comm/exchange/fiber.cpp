@@ -21,19 +21,11 @@ void Exchange::run() {
     }
   };
   while (!is_stopping_ || under_way_ > 0) {
-    const auto on_call = [&](std::optional<TrainerCall> call) { handle(*call); };
-    const auto on_notice = [&](std::optional<Notice> notice) { handle(*notice); };
     guarded([&] {
-      const std::optional<TimePoint> since =
-          leads_ && !world_.is_dead() ? leader_->oldest_incomplete() : std::nullopt;
-      if (since.has_value()) {
-        const Duration left =
-            Deadline::after(*since, world_.options().deadline).at() - world_.time();
-        select(on_recv(calls_, on_call), on_recv(notices_, on_notice), on_recv(finished_bell_),
-               on_timeout(left, [&] { check_deadline(); }));
-      } else {
-        select(on_recv(calls_, on_call), on_recv(notices_, on_notice), on_recv(finished_bell_));
-      }
+      select(on_recv(calls_, [&](std::optional<TrainerCall> call) { handle(*call); }),
+             on_recv(notices_, [&](std::optional<Notice> notice) { handle(*notice); }),
+             on_recv(finished_, [&](std::optional<Piece*> piece) { finish(**piece); }),
+             on_timeout(time_left(), [&] { check_deadline(); }));
       do {
         while (drain()) {
         }
@@ -73,17 +65,8 @@ bool Exchange::drain() {
   for (std::optional<Notice> notice; notices_.try_recv(notice) == ChannelStatus::ok; any = true) {
     handle(*notice);
   }
-  Piece* latest = nullptr;
-  {
-    const SpinLockGuard guard(finished_lock_);
-    latest = std::exchange(finished_, nullptr);
-  }
-  Piece* oldest = nullptr;
-  while (latest != nullptr) oldest = std::exchange(latest, std::exchange(latest->next, oldest));
-  while (oldest != nullptr) {
-    Piece& one = *std::exchange(oldest, oldest->next);
-    finish(one);
-    any = true;
+  for (std::optional<Piece*> piece; finished_.try_recv(piece) == ChannelStatus::ok; any = true) {
+    finish(**piece);
   }
   return any;
 }
@@ -92,8 +75,8 @@ void Exchange::handle(const TrainerCall& call) {
   switch (call.kind) {
     case TrainerCall::Kind::kReady: report(call.index, call); break;
     case TrainerCall::Kind::kAwaited: leader_->awaited(call.index); break;
-    case TrainerCall::Kind::kStagedIn: begin(*pieces_[call.index]); break;
-    case TrainerCall::Kind::kStagedOut: hand_over(*pieces_[call.index]); break;
+    case TrainerCall::Kind::kStagedIn: end_->begin(pieces_[call.index].operation); break;
+    case TrainerCall::Kind::kStagedOut: hand_over(pieces_[call.index]); break;
     case TrainerCall::Kind::kStop: is_stopping_ = true; break;
   }
 }
@@ -177,10 +160,16 @@ void Exchange::flush() {
   outgoing_.clear();
 }
 
-void Exchange::check_deadline() {
+// How long the gradient that some ranks have reported first may wait for the others.
+Duration Exchange::time_left() const {
+  if (!leads_ || world_.is_dead()) return Duration::max();
   const std::optional<TimePoint> since = leader_->oldest_incomplete();
-  if (!since.has_value()) return;
-  if (Deadline::after(*since, world_.options().deadline).at() > world_.time()) return;
+  if (!since.has_value()) return Duration::max();
+  return Deadline::after(*since, world_.options().deadline).at() - world_.time();
+}
+
+void Exchange::check_deadline() {
+  if (time_left() > Duration::zero()) return;
   const Leader::Incomplete late = leader_->incomplete();
   std::vector<int> missing;
   for (const int rank : late.missing) {
@@ -226,56 +215,24 @@ void Exchange::fail(bool is_mismatch, int peer, std::uint32_t tensor, std::uint6
 // ---- pieces
 
 void Exchange::add_order(const Order& order) {
-  orders_.push_back({order, next_number_++});
-  for (const std::uint32_t tensor : plan_.units[order.unit].tensors) {
-    --mine_[tensor].pieces_to_order;
-  }
-}
-
-Exchange::Piece& Exchange::take_piece() {
-  if (free_ != nullptr) return *std::exchange(free_, free_->next);
-  pieces_.push_back(std::make_unique<Piece>());
-  pieces_.back()->index = static_cast<std::uint32_t>(pieces_.size() - 1);
-  pieces_.back()->exchange = this;
-  return *pieces_.back();
+  const Unit& unit = plan_.units[order.unit];
+  orders_[ordered_++ % orders_.size()] = &pieces_[unit.first_piece + order.piece];
+  for (const std::uint32_t tensor : unit.tensors) --mine_[tensor].pieces_to_order;
 }
 
 void Exchange::start_ordered() {
-  if (world_.is_dead()) orders_begun_ = orders_.size();
-  for (; orders_begun_ < orders_.size(); ++orders_begun_) {
-    const Ordered& next = orders_[orders_begun_];
-    std::byte* const slot = is_staged_ ? staging_->take() : nullptr;
-    if (is_staged_ && slot == nullptr) break;
-    Piece& piece = take_piece();
-    piece.ordered = next;
-    piece.slot = slot;
+  if (world_.is_dead()) begun_ = ordered_;
+  for (; begun_ < ordered_; ++begun_) {
+    Piece& piece = *orders_[begun_ % orders_.size()];
+    if (is_staged_) {
+      if (piece.slot != nullptr) return;  // the copy back of its last step has not been seen
+      piece.slot = staging_->take();
+      if (piece.slot == nullptr) return;
+    }
     if (under_way_++ == 0) meter_.set_busy(true, world_.time());
     if (options_.trace != nullptr) piece.began = world_.time();
-    start(piece);
+    start(piece, begun_);
   }
-  if (orders_begun_ == orders_.size()) {
-    orders_.clear();
-    orders_begun_ = 0;
-  } else if (orders_begun_ > 1024) {
-    orders_.erase(orders_.begin(), orders_.begin() + static_cast<std::ptrdiff_t>(orders_begun_));
-    orders_begun_ = 0;
-  }
-}
-
-// Copies the piece to its slot if it is staged, and begins it. Whatever fails, finish() comes.
-void Exchange::start(Piece& piece) {
-  const std::uint32_t tensor = plan_.units[piece.ordered.order.unit].tensors.front();
-  if (is_staged_ && (options_.policy == Policy::kBucketed || mine_[tensor].is_given)) {
-    try {
-      const gpu::Stream* const in =
-          staging_->copy_in(piece.slot, parts_of(piece.ordered.order, /*out=*/false));
-      const TrainerCall copied{.kind = TrainerCall::Kind::kStagedIn, .index = piece.index};
-      if (in != nullptr && staging_events_->defer(*in, copied)) return;
-    } catch (const std::exception& error) {
-      fail_by(world_, end_->world_rank(), error);
-    }
-  }
-  begin(piece);
 }
 
 namespace {
@@ -288,68 +245,48 @@ std::byte* stretch(const Gradient& gradient, const Unit& unit, std::uint32_t pie
 
 }  // namespace
 
-// The stretches of gradients that a piece is made of.
-std::span<const Part> Exchange::parts_of(const Order& order, bool out) {
-  parts_.clear();
-  const Unit& unit = plan_.units[order.unit];
-  for (const std::uint32_t tensor : unit.tensors) {
-    const Gradient& gradient = plan_.gradients[tensor];
-    const bool is_bucket = options_.policy == Policy::kBucketed;
-    parts_.push_back({.data = stretch(gradient, unit, is_bucket ? 0 : order.piece),
-                      .bytes = is_bucket ? gradient.data.size() : unit.bytes_of(order.piece),
-                      .dtype = gradient.dtype,
-                      .is_absent = out ? mine_[tensor].is_absent : !mine_[tensor].is_given});
-  }
-  return parts_;
-}
-
-void Exchange::begin(Piece& piece) {
-  const Order order = piece.ordered.order;
+// Copies the piece to its slot if it is staged, and begins it. Whatever fails, finish() comes.
+void Exchange::start(Piece& piece, std::uint64_t number) {
+  const Order order = piece.order;
   const Unit& unit = plan_.units[order.unit];
   const std::uint32_t tensor = unit.tensors.front();
   const Gradient& gradient = plan_.gradients[tensor];
   std::byte* const data = is_staged_ ? piece.slot : stretch(gradient, unit, order.piece);
   const bool contributes =
       (is_staged_ && options_.policy == Policy::kBucketed) || mine_[tensor].is_given;
-  Operation& operation = piece.operation;
-  operation = {};
-  operation.owner = &piece;
-  operation.signature = {.kind = OperationKind::kAllReduce,
-                         .dtype = gradient.dtype,
-                         .is_weighted = options_.weights == Weights::kSamples,
-                         .count = unit.bytes_of(order.piece) / gpu::size_of(gradient.dtype),
-                         .number = piece.ordered.number,
-                         .tag = (std::uint64_t{order.unit} << 32) | order.piece};
-  operation.label = gradient.name.c_str();
-  operation.in = contributes ? data : nullptr;
-  operation.out = data;
-  operation.samples = mine_[tensor].samples;
-  operation.finished = &Exchange::finished;
-  end_->begin(operation);
+  piece.operation = {
+      .signature = {.kind = OperationKind::kAllReduce,
+                    .dtype = gradient.dtype,
+                    .is_weighted = options_.weights == Weights::kSamples,
+                    .count = unit.bytes_of(order.piece) / gpu::size_of(gradient.dtype),
+                    .number = number,
+                    .tag = (std::uint64_t{order.unit} << 32) | order.piece},
+      .label = gradient.name.c_str(),
+      .in = contributes ? data : nullptr,
+      .out = data,
+      .samples = mine_[tensor].samples,
+      .finished = &Exchange::finished,
+      .owner = &piece};
+  if (is_staged_ && contributes && copy(piece, Staging::Way::kIn)) return;
+  end_->begin(piece.operation);
 }
 
 // On any thread or fiber.
 void Exchange::finished(Operation& operation, const Failure* /*failure*/) noexcept {
-  auto& piece = *static_cast<Piece*>(operation.owner);
-  Exchange& self = *piece.exchange;
-  const Channel<char> bell = self.finished_bell_;  // outlives the exchange, which may end now
-  {
-    const SpinLockGuard guard(self.finished_lock_);
-    piece.next = self.finished_;
-    self.finished_ = &piece;
-  }
-  static_cast<void>(bell.try_send(0));
+  // A copy, which outlives the exchange: once it has the piece, it may end.
+  const Channel<Piece*> finished = static_cast<Piece*>(operation.owner)->exchange->finished_;
+  static_cast<void>(finished.try_send(static_cast<Piece*>(operation.owner)));
 }
 
 void Exchange::finish(Piece& piece) {
-  const Order order = piece.ordered.order;
+  const Order order = piece.order;
   has_heard_ = true;
   if (leads_) leader_->finished(order);
   if (options_.trace != nullptr) trace_piece(piece);
   if (!world_.is_dead()) {
     pieces_done_.fetch_add(1, std::memory_order_relaxed);
     bytes_done_.fetch_add(plan_.units[order.unit].bytes_of(order.piece), std::memory_order_relaxed);
-    const bool is_copied_later = is_staged_ && copy_out(piece);
+    const bool is_copied_later = is_staged_ && copy(piece, Staging::Way::kOut);
     for (const std::uint32_t tensor : plan_.units[order.unit].tensors) {
       if (--mine_[tensor].pieces_left == 0 && !world_.is_dead()) {
         complete(tensor, mine_[tensor].is_absent);
@@ -360,18 +297,28 @@ void Exchange::finish(Piece& piece) {
   hand_over(piece);
 }
 
-// Returns whether the copy has not run yet: TrainerCall::Kind::kStagedOut tells.
-bool Exchange::copy_out(Piece& piece) {
-  const Order order = piece.ordered.order;
+// Copies a piece to its slot or back. Returns whether the copy has not run yet: a call tells.
+bool Exchange::copy(Piece& piece, Staging::Way way) {
+  const bool is_out = way == Staging::Way::kOut;
+  const Unit& unit = plan_.units[piece.order.unit];
   try {
-    const gpu::Stream* const out = staging_->copy_out(piece.slot, parts_of(order, /*out=*/true));
-    if (out == nullptr) return false;
-    // The trainer's stream waits for this record, or for that of a later piece.
-    for (const std::uint32_t tensor : plan_.units[order.unit].tensors) {
-      results_[tensor].handed->record(*out);
+    parts_.clear();
+    for (const std::uint32_t tensor : unit.tensors) {
+      const Gradient& gradient = plan_.gradients[tensor];
+      parts_.push_back({.data = stretch(gradient, unit, piece.order.piece),
+                        .bytes = std::min(gradient.data.size(), unit.bytes_of(piece.order.piece)),
+                        .dtype = gradient.dtype,
+                        .is_absent = is_out ? mine_[tensor].is_absent : !mine_[tensor].is_given});
     }
-    return staging_events_->defer(*out,
-                                  {.kind = TrainerCall::Kind::kStagedOut, .index = piece.index});
+    const gpu::Stream* const stream = staging_->copy(way, piece.slot, parts_);
+    if (stream == nullptr) return false;
+    // The trainer's stream waits for this record, or for that of a later piece.
+    for (const std::uint32_t tensor : unit.tensors) {
+      if (is_out) results_[tensor].handed->record(*stream);
+    }
+    return staging_events_->defer(
+        *stream, {.kind = is_out ? TrainerCall::Kind::kStagedOut : TrainerCall::Kind::kStagedIn,
+                  .index = static_cast<std::uint32_t>(&piece - pieces_.data())});
   } catch (const std::exception& error) {
     fail_by(world_, end_->world_rank(), error);
     return false;
@@ -381,9 +328,6 @@ bool Exchange::copy_out(Piece& piece) {
 // The piece is done with, and its slot free.
 void Exchange::hand_over(Piece& piece) {
   if (piece.slot != nullptr) staging_->give(std::exchange(piece.slot, nullptr));
-  piece.operation.owner = nullptr;
-  piece.next = free_;
-  free_ = &piece;
   if (--under_way_ == 0) meter_.set_busy(false, world_.time());
 }
 

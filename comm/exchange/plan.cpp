@@ -83,6 +83,7 @@ Plan::Plan(std::vector<Gradient> given, const ExchangeOptions& options)
   for (std::uint32_t u = 0; u < units.size(); ++u) {
     for (const std::uint32_t tensor : units[u].tensors) unit_of[tensor] = u;
     largest_piece = std::max(largest_piece, std::min(units[u].piece_bytes, units[u].bytes));
+    units[u].first_piece = pieces;
     pieces += units[u].pieces;
   }
 }

@@ -15,6 +15,7 @@ struct Unit {
   std::uint64_t bytes = 0;
   std::uint64_t piece_bytes = 0;  ///< whole elements; the last piece is shorter
   std::uint32_t pieces = 0;       ///< 0: no bytes, nothing is sent
+  std::uint64_t first_piece = 0;  ///< among those of all units
 
   /// The bytes of a piece.
   [[nodiscard]] std::uint64_t bytes_of(std::uint32_t piece) const noexcept {

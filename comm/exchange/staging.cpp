@@ -38,32 +38,25 @@ std::byte* Staging::take() noexcept {
   return slot;
 }
 
-const gpu::Stream* Staging::copy_in(std::byte* slot, std::span<const Part> parts) {
+const gpu::Stream* Staging::copy(Way way, std::byte* slot, std::span<const Part> parts) {
+  const std::optional<gpu::Stream>& stream = way == Way::kIn ? in_ : out_;
   for (const Part& part : parts) {
     if (part.bytes == 0) continue;  // its pointer may be null
+    const gpu::PinnedSpan staged(slot, part.bytes);
+    const gpu::DeviceSpan gradient(part.data, part.bytes);
     if (part.is_absent) {
-      fill_with_nothing(slot, part);
-    } else if (in_) {
-      copy_async(*in_, gpu::PinnedSpan(slot, part.bytes), gpu::DeviceSpan(part.data, part.bytes));
+      if (way == Way::kIn) fill_with_nothing(slot, part);
+    } else if (!stream) {
+      std::memcpy(way == Way::kIn ? slot : part.data, way == Way::kIn ? part.data : slot,
+                  part.bytes);
+    } else if (way == Way::kIn) {
+      copy_async(*stream, staged, gradient);
     } else {
-      std::memcpy(slot, part.data, part.bytes);
+      copy_async(*stream, gradient, staged);
     }
     slot += part.bytes;
   }
-  return in_ ? &*in_ : nullptr;
-}
-
-const gpu::Stream* Staging::copy_out(std::byte* slot, std::span<const Part> parts) {
-  for (const Part& part : parts) {
-    if (part.bytes == 0) continue;
-    if (!part.is_absent && out_) {
-      copy_async(*out_, gpu::DeviceSpan(part.data, part.bytes), gpu::PinnedSpan(slot, part.bytes));
-    } else if (!part.is_absent) {
-      std::memcpy(part.data, slot, part.bytes);
-    }
-    slot += part.bytes;
-  }
-  return out_ ? &*out_ : nullptr;
+  return stream ? &*stream : nullptr;
 }
 
 }  // namespace leat::comm

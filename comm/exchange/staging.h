@@ -31,6 +31,8 @@ struct Part {
 /// The slots of one exchange. Used by its fiber alone.
 class Staging {
  public:
+  enum class Way : std::uint8_t { kIn, kOut };
+
   /// `slots` slots of `bytes` bytes. Without a device, the CPU copies. Throws GpuError, and
   /// std::bad_alloc.
   Staging(const std::optional<gpu::Device>& device, std::size_t slots, std::size_t bytes);
@@ -39,11 +41,10 @@ class Staging {
   [[nodiscard]] std::byte* take() noexcept;
   void give(std::byte* slot) noexcept { free_.push_back(slot); }
 
-  /// Copies the parts into the slot, one behind the other. Of an absent part comes what adds
-  /// nothing to a sum: -0.0, or 0. Returns the stream on which that happens, or null if it is done.
-  const gpu::Stream* copy_in(std::byte* slot, std::span<const Part> parts);
-  /// The other way; absent parts stay as they are.
-  const gpu::Stream* copy_out(std::byte* slot, std::span<const Part> parts);
+  /// Copies the parts into the slot, one behind the other (kIn), or back. Of an absent part comes
+  /// what adds nothing to a sum, -0.0 or 0, and it stays as it is. Returns the stream on which that
+  /// happens, or null if it is done.
+  const gpu::Stream* copy(Way way, std::byte* slot, std::span<const Part> parts);
 
  private:
   std::vector<std::byte> host_;            // without a device

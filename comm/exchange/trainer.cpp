@@ -59,10 +59,12 @@ Exchange::Exchange(const Communicator& communicator, std::vector<Gradient> gradi
       results_(plan_.gradients.size()),
       calls_(static_cast<std::int64_t>(calls_under_way(plan_)), "comm calls"),
       notices_(notices_under_way(plan_, options_, end_->size()), "comm notices"),
+      finished_(static_cast<std::int64_t>(plan_.pieces), "comm pieces"),
       given_(plan_.gradients.size()),
       waited_(plan_.gradients.size()),
       mine_(plan_.gradients.size()),
-      steps_of_(plan_.gradients.size()) {
+      steps_of_(plan_.gradients.size()),
+      orders_(plan_.pieces) {
   world_ranks_ = agree(control_, plan_, options_);
   try {
     start();
@@ -82,6 +84,11 @@ void Exchange::start() {
     // Peers end the trainer's wait.
     one.bell.core().get()->expect_only(nullptr);
     if (on_device) one.handed.emplace(*options_.device);
+  }
+  for (std::uint32_t unit = 0; unit < plan_.units.size(); ++unit) {
+    for (std::uint32_t piece = 0; piece < plan_.units[unit].pieces; ++piece) {
+      pieces_.push_back({.exchange = this, .order = {unit, piece}, .operation = {}});
+    }
   }
   if (leads_) leader_.emplace(plan_, options_, end_->size());
   std::size_t slots = 0;
@@ -338,7 +345,7 @@ void Exchange::trace(Trace::Kind kind, std::uint32_t tensor, std::uint64_t step,
 
 // On the link one comes after the other, also if several are under way.
 void Exchange::trace_piece(const Piece& piece) {
-  const Order order = piece.ordered.order;
+  const Order order = piece.order;
   const std::uint32_t tensor = plan_.units[order.unit].tensors.front();
   const TimePoint begin = std::max(piece.began, std::exchange(link_was_free_, world_.time()));
   trace(Trace::Kind::kPiece, tensor, mine_[tensor].step, begin, order.piece);
