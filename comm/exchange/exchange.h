@@ -94,21 +94,14 @@ class Exchange {
 
   // ---- the fiber's side: fiber.cpp
 
-  enum NoticeKind : std::uint32_t {
-    kReport,  // to rank 0: `tensor` of `step` can be exchanged; value: 1 given, 0 empty
-    kOrder,   // from rank 0: `piece` of unit `tensor` is next
-    kAbsent,  // from rank 0: nobody contributes to `tensor` of the bucket that is ordered next
-    kEmpty,   // from rank 0: nobody contributes to `tensor`; nothing is sent
-    kLeft,    // the sender's exchange is gone
-  };
   /// A gradient in the step that is exchanged.
   struct Mine {
+    std::uint32_t tensor = 0;
     std::uint64_t step = 0;
     std::uint64_t samples = 0;
-    bool is_open = false;    // reported, and its result has not come
-    bool is_given = false;   // this rank contributes
-    bool is_absent = false;  // nobody does
-    std::uint32_t pieces_to_order = 0;
+    bool is_given = false;         // this rank contributes
+    bool is_absent = false;        // nobody does
+    std::uint32_t orders_due = 0;  // or the notice that it is empty
     std::uint32_t pieces_left = 0;
   };
   /// A piece of the plan; once in each step it is ordered, under way, and idle again.
@@ -124,11 +117,10 @@ class Exchange {
   void handle(const TrainerCall& call);
   void handle(const Notice& notice);
   bool drain();
-  void report(std::uint32_t tensor, const TrainerCall& call);
-  void lead();
+  void report(const TrainerCall& call);
+  void count(const Notice& report);
+  void tell(std::span<const Notice> notices);
   void flush();
-  void tell_all(const Notice& notice);
-  void tell_empty();
   void add_order(const Order& order);
   void start_ordered();
   void start(Piece& piece, std::uint64_t number);
@@ -173,11 +165,9 @@ class Exchange {
 
   // The fiber's.
   std::vector<Mine> mine_;
-  std::vector<std::uint64_t> steps_of_;  // the latest that a rank has reported here, by gradient
   std::optional<Leader> leader_;
-  std::vector<int> left_;  // ranks whose exchanges are gone
-  std::vector<Notice> outgoing_;
-  std::vector<std::uint32_t> scratch_;
+  std::vector<std::size_t> left_;  // ranks whose exchanges are gone
+  std::vector<Notice> outgoing_;   // rank 0's decisions, or another's reports
   std::vector<Piece> pieces_;
   std::vector<Piece*> orders_;  // a ring of the pieces that are ordered, and not begun
   std::uint64_t ordered_ = 0;   // pieces so far

@@ -36,7 +36,7 @@ void Exchange::run() {
             while (drain()) {
             }
           }
-          lead();
+          if (!world_.is_dead()) leader_->order(outgoing_);
         }
         flush();
         start_ordered();
@@ -51,8 +51,8 @@ void Exchange::run() {
   }
   guarded([&] {
     if (world_.is_dead()) return;
-    tell_all({.kind = kLeft});
-    flush();
+    const Notice left{.kind = kLeft};
+    tell({&left, 1});
   });
 }
 
@@ -73,7 +73,7 @@ bool Exchange::drain() {
 
 void Exchange::handle(const TrainerCall& call) {
   switch (call.kind) {
-    case TrainerCall::Kind::kReady: report(call.index, call); break;
+    case TrainerCall::Kind::kReady: report(call); break;
     case TrainerCall::Kind::kAwaited: leader_->awaited(call.index); break;
     case TrainerCall::Kind::kStagedIn: end_->begin(pieces_[call.index].operation); break;
     case TrainerCall::Kind::kStagedOut: hand_over(pieces_[call.index]); break;
@@ -82,101 +82,76 @@ void Exchange::handle(const TrainerCall& call) {
 }
 
 // This rank's part of a gradient can be exchanged.
-void Exchange::report(std::uint32_t tensor, const TrainerCall& call) {
-  const Unit& unit = plan_.units[plan_.unit_of[tensor]];
+void Exchange::report(const TrainerCall& call) {
+  const Unit& unit = plan_.units[plan_.unit_of[call.index]];
   meter_.add_computed(-1, world_.time());
-  steps_of_[tensor] = call.step;
-  mine_[tensor] = {.step = call.step,
-                   .samples = call.samples,
-                   .is_open = true,
-                   .is_given = call.given,
-                   .pieces_to_order = unit.pieces,
-                   .pieces_left = unit.pieces};
-  if (leads_) {
-    leader_->report(0, tensor, call.given, world_.time(), scratch_);
-    tell_empty();
-  } else {
-    outgoing_.push_back({.kind = kReport,
-                         .tensor = tensor,
-                         .step = call.step,
-                         .value = call.given ? std::uint64_t{1} : 0});
-  }
-  if (!left_.empty()) check_left();
+  mine_[call.index] = {.tensor = call.index,
+                       .step = call.step,
+                       .samples = call.samples,
+                       .is_given = call.given,
+                       .orders_due = std::max(1U, unit.pieces),
+                       .pieces_left = unit.pieces};
+  const Notice report{.from = end_->rank(),
+                      .kind = kReport,
+                      .tensor = call.index,
+                      .step = call.step,
+                      .value = call.given ? std::uint64_t{1} : 0};
+  if (leads_) return count(report);
+  outgoing_.push_back(report);
+  check_left();
+}
+
+void Exchange::count(const Notice& report) {
+  leader_->report(report, world_.time(), outgoing_);
+  check_left();
 }
 
 void Exchange::handle(const Notice& notice) {
   if (world_.is_dead()) return;  // run() tells the trainer
   has_heard_ = true;
   switch (static_cast<NoticeKind>(notice.kind)) {
-    case kReport:
-      steps_of_[notice.tensor] = notice.step;
-      leader_->report(notice.from, notice.tensor, notice.value != 0, world_.time(), scratch_);
-      tell_empty();
-      if (!left_.empty()) check_left();
-      break;
+    case kReport: count(notice); break;
     case kOrder: add_order({.unit = notice.tensor, .piece = notice.piece}); break;
     case kAbsent: mine_[notice.tensor].is_absent = true; break;
     case kEmpty: complete(notice.tensor, true); break;
     case kLeft:
-      left_.push_back(notice.from);
+      left_.push_back(static_cast<std::size_t>(notice.from));
       check_left();
       break;
   }
 }
 
-// ---- leading
-
-void Exchange::lead() {
-  if (world_.is_dead()) return;
-  while (const std::optional<Order> order = leader_->next(scratch_)) {
-    for (const std::uint32_t tensor : scratch_) {
-      mine_[tensor].is_absent = true;
-      tell_all({.kind = kAbsent, .tensor = tensor});
-    }
-    scratch_.clear();
-    tell_all({.kind = kOrder, .tensor = order->unit, .piece = order->piece});
-    add_order(*order);
-  }
-}
-
-void Exchange::tell_empty() {
-  for (const std::uint32_t tensor : scratch_) {
-    tell_all({.kind = kEmpty, .tensor = tensor});
-    complete(tensor, true);
-  }
-  scratch_.clear();
-}
-
 // From rank 0 to the others, and from another rank to rank 0.
-void Exchange::tell_all(const Notice& notice) { outgoing_.push_back(notice); }
+void Exchange::tell(std::span<const Notice> notices) {
+  if (!leads_) return end_->post(0, notices);
+  for (int rank = 1; rank < end_->size(); ++rank) end_->post(rank, notices);
+}
 
 void Exchange::flush() {
   if (outgoing_.empty()) return;
-  if (!leads_) {
-    end_->post(0, outgoing_);
-  } else {
-    for (int rank = 1; rank < end_->size(); ++rank) end_->post(rank, outgoing_);
-  }
+  tell(outgoing_);
+  if (leads_) std::ranges::for_each(outgoing_, [&](const Notice& decision) { handle(decision); });
   outgoing_.clear();
 }
 
+// ---- ranks that are late, or have left
+
 // How long the gradient that some ranks have reported first may wait for the others.
 Duration Exchange::time_left() const {
-  if (!leads_ || world_.is_dead()) return Duration::max();
-  const std::optional<TimePoint> since = leader_->oldest_incomplete();
-  if (!since.has_value()) return Duration::max();
-  return Deadline::after(*since, world_.options().deadline).at() - world_.time();
+  if (!leads_ || world_.is_dead() || leader_->incomplete().empty()) return Duration::max();
+  const TimePoint since = leader_->incomplete().front().since;
+  return Deadline::after(since, world_.options().deadline).at() - world_.time();
 }
 
 void Exchange::check_deadline() {
   if (time_left() > Duration::zero()) return;
-  const Leader::Incomplete late = leader_->incomplete();
+  const Leader::Incomplete& late = leader_->incomplete().front();
   std::vector<int> missing;
-  for (const int rank : late.missing) {
-    missing.push_back(world_ranks_[static_cast<std::size_t>(rank)]);
+  for (std::size_t rank = 0; rank < late.reported.size(); ++rank) {
+    if (!late.reported[rank]) missing.push_back(world_ranks_[rank]);
   }
   std::ranges::sort(missing);
-  fail(false, missing.front(), late.tensor, steps_of_[late.tensor],
+  fail(false, missing.front(), late.tensor, late.step,
        describe_ranks(missing) +
            " called neither ready() nor end_backward() by the deadline: late, stopped or dead");
 }
@@ -184,20 +159,20 @@ void Exchange::check_deadline() {
 // A rank that has left reports nothing more, and rank 0 then orders nothing more. What was ordered
 // before is under way, and ends.
 void Exchange::check_left() {
-  for (const int rank : left_) {
-    std::optional<std::uint32_t> waiting;
+  for (const std::size_t rank : left_) {
+    const auto fail_if_waited_for = [&](const auto& tensors, const auto& waits) {
+      const auto one = std::ranges::find_if(tensors, waits);
+      if (one == tensors.end()) return;
+      const int peer = world_ranks_[rank];
+      fail(true, peer, one->tensor, one->step,
+           "rank " + std::to_string(peer) + " destroyed its exchange, and others wait for it");
+    };
     if (leads_) {
-      waiting = leader_->waits_for(rank);
+      fail_if_waited_for(leader_->incomplete(),
+                         [&](const auto& one) { return !one.reported[rank]; });
     } else {
-      for (std::uint32_t i = 0; i < mine_.size() && !waiting.has_value(); ++i) {
-        const bool is_sent = plan_.units[plan_.unit_of[i]].pieces > 0;
-        if (mine_[i].is_open && (mine_[i].pieces_to_order > 0 || !is_sent)) waiting = i;
-      }
+      fail_if_waited_for(mine_, [](const Mine& one) { return one.orders_due > 0; });
     }
-    if (!waiting.has_value()) continue;
-    const int world_rank = world_ranks_[static_cast<std::size_t>(rank)];
-    fail(true, world_rank, *waiting, steps_of_[*waiting],
-         "rank " + std::to_string(world_rank) + " destroyed its exchange, and others wait for it");
   }
 }
 
@@ -217,7 +192,7 @@ void Exchange::fail(bool is_mismatch, int peer, std::uint32_t tensor, std::uint6
 void Exchange::add_order(const Order& order) {
   const Unit& unit = plan_.units[order.unit];
   orders_[ordered_++ % orders_.size()] = &pieces_[unit.first_piece + order.piece];
-  for (const std::uint32_t tensor : unit.tensors) --mine_[tensor].pieces_to_order;
+  for (const std::uint32_t tensor : unit.tensors) --mine_[tensor].orders_due;
 }
 
 void Exchange::start_ordered() {
@@ -332,7 +307,7 @@ void Exchange::hand_over(Piece& piece) {
 }
 
 void Exchange::complete(std::uint32_t tensor, bool is_empty) {
-  mine_[tensor].is_open = false;
+  mine_[tensor].orders_due = 0;
   Result& result = results_[tensor];
   result.is_empty = is_empty;
   result.step.store(mine_[tensor].step, std::memory_order_release);

@@ -1,7 +1,9 @@
 #include "leat/comm/exchange/leader.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+#include <utility>
 
 namespace leat::comm {
 
@@ -15,38 +17,44 @@ Leader::Leader(const Plan& plan, const ExchangeOptions& options, int ranks)
       units_(plan.units.size()),
       urgency_of_(plan.gradients.size()),
       was_awaited_(plan.gradients.size()) {
-  for (TensorState& one : tensors_) one.reported.resize(static_cast<std::size_t>(ranks));
+  for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
+    complete_.push_back(
+        {.tensor = i, .reported = std::vector<bool>(static_cast<std::size_t>(ranks))});
+    tensors_[i].place = std::prev(complete_.end());
+  }
   std::iota(urgency_of_.begin(), urgency_of_.end(), 0U);
   queue_.reserve(plan.units.size());
 }
 
-void Leader::report(int rank, std::uint32_t tensor, bool given, TimePoint now,
-                    std::vector<std::uint32_t>& empty) {
-  TensorState& one = tensors_[tensor];
+void Leader::report(const Notice& report, TimePoint now, std::vector<Notice>& decisions) {
+  TensorState& one = tensors_[report.tensor];
   if (one.reports == 0) {
-    one.since = now;
-    link(tensor);
+    one.place->step = report.step;
+    one.place->since = now;
+    incomplete_.splice(incomplete_.end(), complete_, one.place);
   }
-  one.reported[static_cast<std::size_t>(rank)] = true;
-  one.contributions += given ? 1 : 0;
+  one.place->reported[static_cast<std::size_t>(report.from)] = true;
+  one.contributions += report.value != 0 ? 1 : 0;
   if (++one.reports < ranks_) return;
 
   one.reports = 0;
-  one.reported.assign(one.reported.size(), false);
-  unlink(tensor);
-  const std::uint32_t unit = plan_.unit_of[tensor];
-  if (++units_[unit].complete == plan_.units[unit].tensors.size()) complete(unit, now, empty);
+  one.place->reported.assign(one.place->reported.size(), false);
+  complete_.splice(complete_.end(), incomplete_, one.place);
+  const std::uint32_t unit = plan_.unit_of[report.tensor];
+  if (++units_[unit].complete == plan_.units[unit].tensors.size()) complete(unit, now, decisions);
 }
 
-void Leader::complete(std::uint32_t unit, TimePoint now, std::vector<std::uint32_t>& empty) {
+void Leader::complete(std::uint32_t unit, TimePoint now, std::vector<Notice>& decisions) {
   UnitState& state = units_[unit];
   state.complete = 0;
   const std::vector<std::uint32_t>& tensors = plan_.units[unit].tensors;
   const bool contributed = std::ranges::any_of(
       tensors, [&](std::uint32_t tensor) { return tensors_[tensor].contributions > 0; });
   if (!contributed || plan_.units[unit].pieces == 0) {
-    for (const std::uint32_t tensor : tensors) tensors_[tensor].contributions = 0;
-    empty.insert(empty.end(), tensors.begin(), tensors.end());
+    for (const std::uint32_t tensor : tensors) {
+      tensors_[tensor].contributions = 0;
+      decisions.push_back({.kind = kEmpty, .tensor = tensor});
+    }
     ++state.empty_rounds;
     return;
   }
@@ -87,23 +95,23 @@ std::optional<std::uint32_t> Leader::first() noexcept {
   return next_bucket_;
 }
 
-std::optional<Order> Leader::next(std::vector<std::uint32_t>& absent) {
-  const std::optional<std::uint32_t> unit = first();
-  if (!unit.has_value()) return std::nullopt;
-  UnitState& state = units_[*unit];
-  const Unit& what = plan_.units[*unit];
-  const std::uint64_t bytes = what.bytes_of(state.next_piece);
-  if (in_flight_ > 0 && in_flight_ + bytes > credit_) return std::nullopt;
+void Leader::order(std::vector<Notice>& decisions) {
+  while (const std::optional<std::uint32_t> unit = first()) {
+    UnitState& state = units_[*unit];
+    const Unit& what = plan_.units[*unit];
+    const std::uint64_t bytes = what.bytes_of(state.next_piece);
+    if (in_flight_ > 0 && in_flight_ + bytes > credit_) return;
 
-  if (state.next_piece == 0) {
-    for (const std::uint32_t tensor : what.tensors) {
-      if (tensors_[tensor].contributions == 0) absent.push_back(tensor);
-      tensors_[tensor].contributions = 0;
+    if (state.next_piece == 0) {
+      for (const std::uint32_t tensor : what.tensors) {
+        if (std::exchange(tensors_[tensor].contributions, 0) > 0) continue;
+        decisions.push_back({.kind = kAbsent, .tensor = tensor});
+      }
     }
-  }
-  const Order order{*unit, state.next_piece++};
-  in_flight_ += bytes;
-  if (state.next_piece == what.pieces) {
+    const Order order{*unit, state.next_piece++};
+    decisions.push_back({.kind = kOrder, .tensor = order.unit, .piece = order.piece});
+    in_flight_ += bytes;
+    if (state.next_piece < what.pieces) continue;
     state.is_queued = false;
     if (policy_ == Policy::kBucketed) {
       next_bucket_ = (next_bucket_ + 1) % static_cast<std::uint32_t>(units_.size());
@@ -111,47 +119,10 @@ std::optional<Order> Leader::next(std::vector<std::uint32_t>& absent) {
       queue_.pop_back();
     }
   }
-  return order;
 }
 
 void Leader::finished(const Order& order) noexcept {
   in_flight_ -= plan_.units[order.unit].bytes_of(order.piece);
-}
-
-// ---- incomplete tensors, the oldest first
-
-void Leader::link(std::uint32_t tensor) noexcept {
-  tensors_[tensor].older = newest_;
-  tensors_[tensor].newer = kNone;
-  (newest_ != kNone ? tensors_[newest_].newer : oldest_) = tensor;
-  newest_ = tensor;
-}
-
-void Leader::unlink(std::uint32_t tensor) noexcept {
-  const TensorState& one = tensors_[tensor];
-  (one.older != kNone ? tensors_[one.older].newer : oldest_) = one.newer;
-  (one.newer != kNone ? tensors_[one.newer].older : newest_) = one.older;
-}
-
-std::optional<TimePoint> Leader::oldest_incomplete() const noexcept {
-  if (oldest_ == kNone) return std::nullopt;
-  return tensors_[oldest_].since;
-}
-
-Leader::Incomplete Leader::incomplete() const {
-  const TensorState& one = tensors_[oldest_];
-  Incomplete found{.tensor = oldest_, .since = one.since, .missing = {}};
-  for (int rank = 0; rank < ranks_; ++rank) {
-    if (!one.reported[static_cast<std::size_t>(rank)]) found.missing.push_back(rank);
-  }
-  return found;
-}
-
-std::optional<std::uint32_t> Leader::waits_for(int rank) const noexcept {
-  for (std::uint32_t tensor = oldest_; tensor != kNone; tensor = tensors_[tensor].newer) {
-    if (!tensors_[tensor].reported[static_cast<std::size_t>(rank)]) return tensor;
-  }
-  return std::nullopt;
 }
 
 }  // namespace leat::comm

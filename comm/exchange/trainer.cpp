@@ -63,7 +63,6 @@ Exchange::Exchange(const Communicator& communicator, std::vector<Gradient> gradi
       given_(plan_.gradients.size()),
       waited_(plan_.gradients.size()),
       mine_(plan_.gradients.size()),
-      steps_of_(plan_.gradients.size()),
       orders_(plan_.pieces) {
   world_ranks_ = agree(control_, plan_, options_);
   try {
@@ -90,6 +89,7 @@ void Exchange::start() {
       pieces_.push_back({.exchange = this, .order = {unit, piece}, .operation = {}});
     }
   }
+  outgoing_.reserve(notices_.capacity());
   if (leads_) leader_.emplace(plan_, options_, end_->size());
   std::size_t slots = 0;
   if (is_staged_ && plan_.largest_piece > 0) {
