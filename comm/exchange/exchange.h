@@ -33,7 +33,6 @@
 #include "leat/comm/trace.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait/spin_lock.h"
 #include "leat/gpu/event.h"
 
 namespace leat::comm {
@@ -58,7 +57,7 @@ class Exchange {
   [[nodiscard]] bool has_result_to_await(std::size_t index) const noexcept {
     return !given_[index].awaited;
   }
-  [[nodiscard]] ExchangeStats stats() const;
+  [[nodiscard]] ExchangeStats stats() const { return meter_.stats(world_.time(), plan_.gradients); }
   [[nodiscard]] std::size_t size() const noexcept { return plan_.gradients.size(); }
 
  private:
@@ -150,18 +149,12 @@ class Exchange {
   const Channel<Piece*> finished_;                  // has room for all
   std::atomic<TimePoint> heard_{TimePoint::min()};  // when rank 0 or a peer moved something on
   mutable Meter meter_;
-  std::atomic<std::uint64_t> pieces_done_{0};
-  std::atomic<std::uint64_t> bytes_done_{0};
 
   // The trainer's.
   std::vector<Given> given_;
   std::uint64_t step_ = 0;
   std::uint64_t samples_ = 0;
   bool in_backward_ = false;
-  mutable SpinLock stats_lock_;
-  std::vector<Duration> waited_ LEAT_GUARDED_BY(stats_lock_);
-  std::uint64_t steps_ LEAT_GUARDED_BY(stats_lock_) = 0;
-  std::optional<TimePoint> began_ LEAT_GUARDED_BY(stats_lock_);
 
   // The fiber's.
   std::vector<Mine> mine_;

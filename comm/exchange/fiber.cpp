@@ -259,8 +259,7 @@ void Exchange::finish(Piece& piece) {
   if (leads_) leader_->finished(order);
   if (options_.trace != nullptr) trace_piece(piece);
   if (!world_.is_dead()) {
-    pieces_done_.fetch_add(1, std::memory_order_relaxed);
-    bytes_done_.fetch_add(plan_.units[order.unit].bytes_of(order.piece), std::memory_order_relaxed);
+    meter_.add_piece(plan_.units[order.unit].bytes_of(order.piece));
     const bool is_copied_later = is_staged_ && copy(piece, Staging::Way::kOut);
     for (const std::uint32_t tensor : plan_.units[order.unit].tensors) {
       if (--mine_[tensor].pieces_left == 0 && !world_.is_dead()) {

@@ -1,33 +1,56 @@
-// How long communication was under way, how long the trainer waited for it, and both at once.
+// What an exchange has measured on its rank.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "leat/comm/gradient_exchange.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/wait/spin_lock.h"
 
 namespace leat::comm {
 
-/// Adds up times in which pieces are under way (busy), and in which the trainer waits in await()
-/// for communication: not while a gradient of its own is still being computed. Thread-safe: the
-/// exchange's fiber and the trainer tell it.
+/// Adds up how long pieces are under way (busy), how long the trainer waits in await() for
+/// communication (exposed: not while a gradient of its own is still being computed), and the rest
+/// of ExchangeStats. Times are of one clock. Thread-safe: the exchange's fiber and the trainer tell
+/// it.
 class Meter {
  public:
-  /// The times so far.
-  struct Times {
-    Duration busy = Duration::zero();
-    Duration awaiting = Duration::zero();
-    Duration both = Duration::zero();
-  };
+  explicit Meter(std::size_t gradients) : waited_(gradients) {}
 
-  /// `now` is a time of one clock, also in the functions below.
+  void begin_step(TimePoint now) noexcept {
+    const SpinLockGuard guard(lock_);
+    if (!began_.has_value()) began_ = now;
+  }
+  void end_backward() noexcept {
+    const SpinLockGuard guard(lock_);
+    ++stats_.steps;
+  }
   void set_busy(bool busy, TimePoint now) noexcept {
     const SpinLockGuard guard(lock_);
     add_until(now);
     busy_ = busy;
   }
-  void set_awaiting(bool awaiting, TimePoint now) noexcept {
+  void add_piece(std::uint64_t bytes) noexcept {
+    const SpinLockGuard guard(lock_);
+    ++stats_.pieces;
+    stats_.bytes += bytes;
+  }
+  void begin_wait(TimePoint now) noexcept {
     const SpinLockGuard guard(lock_);
     add_until(now);
-    awaiting_ = awaiting;
+    awaiting_ = true;
+  }
+  /// The wait for gradient `index` that began at `began`.
+  void end_wait(std::size_t index, TimePoint began, TimePoint now) noexcept {
+    const SpinLockGuard guard(lock_);
+    add_until(now);
+    awaiting_ = false;
+    waited_[index] += now - began;
   }
   /// A gradient of this rank was given, and may still be computed (1), or its device has it (-1).
   void add_computed(int change, TimePoint now) noexcept {
@@ -35,10 +58,20 @@ class Meter {
     add_until(now);
     computed_ += change;
   }
-  [[nodiscard]] Times times(TimePoint now) noexcept {
-    const SpinLockGuard guard(lock_);
-    add_until(now);
-    return times_;
+  /// All so far, of these gradients.
+  [[nodiscard]] ExchangeStats stats(TimePoint now, std::span<const Gradient> gradients) {
+    ExchangeStats stats;
+    std::size_t longest = 0;
+    {
+      const SpinLockGuard guard(lock_);
+      add_until(now);
+      stats = stats_;
+      if (began_.has_value()) stats.time = now - *began_;
+      longest = static_cast<std::size_t>(std::ranges::max_element(waited_) - waited_.begin());
+      if (longest < waited_.size()) stats.longest_wait = waited_[longest];
+    }
+    if (stats.longest_wait > Duration::zero()) stats.longest_awaited = gradients[longest].name;
+    return stats;
   }
 
  private:
@@ -46,15 +79,17 @@ class Meter {
   void add_until(TimePoint now) noexcept LEAT_REQUIRES(lock_) {
     const Duration passed = now > since_ ? now - since_ : Duration::zero();
     since_ += passed;
-    if (busy_) times_.busy += passed;
     const bool exposed = awaiting_ && computed_ == 0;
-    if (exposed) times_.awaiting += passed;
-    if (busy_ && exposed) times_.both += passed;
+    if (busy_) stats_.busy += passed;
+    if (exposed) stats_.exposed += passed;
+    if (busy_ && !exposed) stats_.hidden += passed;
   }
 
   SpinLock lock_;
   TimePoint since_ LEAT_GUARDED_BY(lock_);
-  Times times_ LEAT_GUARDED_BY(lock_);
+  ExchangeStats stats_ LEAT_GUARDED_BY(lock_);
+  std::optional<TimePoint> began_ LEAT_GUARDED_BY(lock_);
+  std::vector<Duration> waited_ LEAT_GUARDED_BY(lock_);  // by gradient
   bool busy_ LEAT_GUARDED_BY(lock_) = false;
   bool awaiting_ LEAT_GUARDED_BY(lock_) = false;
   int computed_ LEAT_GUARDED_BY(lock_) = 0;  // gradients

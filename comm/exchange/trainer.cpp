@@ -60,8 +60,8 @@ Exchange::Exchange(const Communicator& communicator, std::vector<Gradient> gradi
       calls_(static_cast<std::int64_t>(calls_under_way(plan_)), "comm calls"),
       notices_(notices_under_way(plan_, options_, end_->size()), "comm notices"),
       finished_(static_cast<std::int64_t>(plan_.pieces), "comm pieces"),
+      meter_(plan_.gradients.size()),
       given_(plan_.gradients.size()),
-      waited_(plan_.gradients.size()),
       mine_(plan_.gradients.size()),
       orders_(plan_.pieces) {
   world_ranks_ = agree(control_, plan_, options_);
@@ -163,11 +163,7 @@ void Exchange::begin_step(std::uint64_t samples) {
   ++step_;
   samples_ = samples;
   in_backward_ = true;
-  {
-    const TimePoint now = world_.time();
-    const SpinLockGuard guard(stats_lock_);
-    if (!began_.has_value()) began_ = now;
-  }
+  meter_.begin_step(world_.time());
   if (samples == 0 && std::ranges::all_of(given_, &Given::awaited)) give_empty();
 }
 
@@ -223,8 +219,7 @@ void Exchange::give_empty() {
     give(i, false, stream.has_value() ? &*stream : nullptr);
   }
   in_backward_ = false;
-  const SpinLockGuard guard(stats_lock_);
-  ++steps_;
+  meter_.end_backward();
 }
 
 void Exchange::end_backward() {
@@ -276,60 +271,30 @@ bool Exchange::await(std::size_t index, const gpu::StreamRef* stream) {
   return !result.is_empty && plan_.gradients[index].count() > 0;
 }
 
-ExchangeStats Exchange::stats() const {
-  const TimePoint now = world_.time();
-  const Meter::Times times = meter_.times(now);
-  ExchangeStats stats{.pieces = pieces_done_.load(std::memory_order_relaxed),
-                      .bytes = bytes_done_.load(std::memory_order_relaxed),
-                      .exposed = times.awaiting,
-                      .busy = times.busy,
-                      .hidden = times.busy - times.both};
-  std::size_t longest = 0;
-  {
-    const SpinLockGuard guard(stats_lock_);
-    stats.steps = steps_;
-    if (began_.has_value()) stats.time = now - *began_;
-    for (std::size_t i = 0; i < waited_.size(); ++i) {
-      if (waited_[i] > waited_[longest]) longest = i;
-    }
-    if (!waited_.empty()) stats.longest_wait = waited_[longest];
-  }
-  if (stats.longest_wait > Duration::zero()) {
-    stats.longest_awaited = plan_.gradients[longest].name;
-  }
-  return stats;
-}
-
 void Exchange::wait(std::uint32_t index) {
   Result& result = results_[index];
   const std::uint64_t step = given_[index].step;
   if (result.step.load(std::memory_order_acquire) >= step) return;
   const TimePoint began = world_.time();
-  meter_.set_awaiting(true, began);
-  const auto end = [&] {
-    const TimePoint ended = world_.time();
-    meter_.set_awaiting(false, ended);
-    const SpinLockGuard guard(stats_lock_);
-    waited_[index] += ended - began;
-  };
-  try {
-    while (result.step.load(std::memory_order_acquire) < step) {
-      require_alive();
-      // As long as pieces come, nobody is late.
-      const TimePoint heard = std::max(began, heard_.load(std::memory_order_relaxed));
-      const TimePoint due = Deadline::after(heard, world_.options().deadline).at();
-      std::optional<char> rung;
-      if (result.bell.recv_until(rung, Deadline::after(due, kGrace).at()) ==
-              ChannelStatus::timed_out &&
-          heard_.load(std::memory_order_relaxed) <= heard) {
-        fail_late(index);
-      }
+  meter_.begin_wait(began);
+  struct EndOfWait {
+    ~EndOfWait() { self.meter_.end_wait(index, began, self.world_.time()); }
+    Exchange& self;
+    std::uint32_t index;
+    TimePoint began;
+  } const end_of_wait{*this, index, began};
+  while (result.step.load(std::memory_order_acquire) < step) {
+    require_alive();
+    // As long as pieces come, nobody is late.
+    const TimePoint heard = std::max(began, heard_.load(std::memory_order_relaxed));
+    const TimePoint due = Deadline::after(heard, world_.options().deadline).at();
+    std::optional<char> rung;
+    if (result.bell.recv_until(rung, Deadline::after(due, kGrace).at()) ==
+            ChannelStatus::timed_out &&
+        heard_.load(std::memory_order_relaxed) <= heard) {
+      fail_late(index);
     }
-  } catch (...) {
-    end();
-    throw;
   }
-  end();
 }
 
 void Exchange::trace(Trace::Kind kind, std::uint32_t tensor, std::uint64_t step, TimePoint begin,
