@@ -22,19 +22,23 @@ std::string describe(std::uint64_t count, DType dtype) {
   return std::to_string(count) + ' ' + gpu::to_string(dtype);
 }
 
-void require_reducible(const char* operation, DType dtype) {
-  if (!is_reducible(dtype)) {
-    refuse(std::string(operation) + " of " + gpu::to_string(dtype) +
-           ", which cannot be combined; convert it to another type");
-  }
+void require_rank(const char* operation, int rank, int size) {
+  if (rank >= 0 && rank < size) return;
+  refuse(operation + std::to_string(rank) + "; there are ranks 0 to " + std::to_string(size - 1));
+}
+
+void require_reducible(const std::string& operation, DType dtype) {
+  if (is_reducible(dtype)) return;
+  refuse(operation + " of " + gpu::to_string(dtype) +
+         ", which cannot be combined; convert it to another type");
 }
 
 // This rank's chunk of `whole` elements is what `chunk` must have.
-void require_chunk(const char* operation, const Transport& of, std::uint64_t whole, DType dtype,
-                   std::uint64_t chunk, DType chunk_dtype) {
+void require_chunk(const std::string& operation, const Transport& of, std::uint64_t whole,
+                   DType dtype, std::uint64_t chunk, DType chunk_dtype) {
   const auto [first, second] = chunk_of(whole, of.rank(), of.size());
   if (chunk == second - first && chunk_dtype == dtype) return;
-  refuse(std::string(operation) + ": the chunk of rank " + std::to_string(of.rank()) + " of " +
+  refuse(operation + ": the chunk of rank " + std::to_string(of.rank()) + " of " +
          describe(whole, dtype) + " is " + describe(second - first, dtype) + ", and " +
          describe(chunk, chunk_dtype) + " were given");
 }
@@ -82,20 +86,14 @@ Completion Communicator::begin(Signature signature, int peer, const void* in, vo
 }
 
 Completion Communicator::send(const ConstElements& data, int to, std::uint64_t key) const {
-  if (to < 0 || to >= size()) {
-    refuse("send to rank " + std::to_string(to) + "; there are ranks 0 to " +
-           std::to_string(size() - 1));
-  }
+  require_rank("send to rank ", to, size());
   return begin(
       {.kind = OperationKind::kSend, .dtype = data.dtype, .count = data.count, .number = key}, to,
       data.data, nullptr);
 }
 
 Completion Communicator::recv(const Elements& data, int from, std::uint64_t key) const {
-  if (from < 0 || from >= size()) {
-    refuse("recv from rank " + std::to_string(from) + "; there are ranks 0 to " +
-           std::to_string(size() - 1));
-  }
+  require_rank("recv from rank ", from, size());
   return begin(
       {.kind = OperationKind::kRecv, .dtype = data.dtype, .count = data.count, .number = key}, from,
       nullptr, data.data);
@@ -137,10 +135,7 @@ Completion Communicator::all_gather(const ConstElements& in, const Elements& out
 }
 
 Completion Communicator::broadcast(const Elements& data, int root) const {
-  if (root < 0 || root >= size()) {
-    refuse("broadcast from rank " + std::to_string(root) + "; there are ranks 0 to " +
-           std::to_string(size() - 1));
-  }
+  require_rank("broadcast from rank ", root, size());
   return begin(
       {.kind = OperationKind::kBroadcast, .dtype = data.dtype, .root = root, .count = data.count},
       -1, nullptr, data.data);

@@ -75,25 +75,21 @@ void CompletionState::throw_if_failed() const {
   if (failure_ != nullptr) throw_failure(transport_->world_rank(), *failure_);
 }
 
-void CompletionState::give_up_unended() noexcept {
-  if (is_done()) return;
-  const Shield shield;
-  const int rank = transport_->world_rank();
-  const std::string what = to_string(operation_.signature);
-  transport_->world().fail(
-      {.peer = rank,
-       .operation = what,
-       .tensor = operation_.label != nullptr ? operation_.label : "",
-       .what = "rank " + std::to_string(rank) + " gave up " + what +
-               ": an exception or a cancellation destroyed its completion before it had ended"});
-  try {
-    static_cast<void>(wait(Deadline::never()));
-  } catch (const CommError&) {  // the one above, or an earlier one
-  }
-}
-
 void CompletionState::give_up() noexcept {
-  give_up_unended();
+  if (!is_done()) {
+    const Shield shield;
+    const int rank = transport_->world_rank();
+    const std::string what = to_string(operation_.signature);
+    transport_->world().fail(
+        {.peer = rank,
+         .operation = what,
+         .what = "rank " + std::to_string(rank) + " gave up " + what +
+                 ": an exception or a cancellation destroyed its completion before it had ended"});
+    try {
+      static_cast<void>(wait(Deadline::never()));
+    } catch (const CommError&) {  // the one above, or an earlier one
+    }
+  }
   // By the owner, and not with the last reference to the state, which may be finished()'s: on a
   // fiber of the world, which cannot end the world.
   transport_ = nullptr;

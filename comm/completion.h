@@ -70,7 +70,6 @@ class CompletionState {
   static void finished(Operation& operation, const Failure* failure) noexcept;
   static bool help_wanted(Operation& operation) noexcept;
   void throw_if_failed() const;
-  void give_up_unended() noexcept;
 
   Operation operation_;
   std::shared_ptr<Transport> transport_;  // the owner's

@@ -201,8 +201,6 @@ class GradientExchange {
   [[nodiscard]] std::size_t size() const noexcept;
 
  private:
-  struct Layers;
-  std::unique_ptr<const Layers> layers_;
   std::unique_ptr<Exchange> exchange_;
 };
 

@@ -48,48 +48,38 @@ class Exchange {
   // The trainer's calls: trainer.cpp. See GradientExchange. Without a stream: null.
   void broadcast(std::span<const Gradient> tensors, int root);
   void begin_step(std::uint64_t samples);
-  /// Throws what ready() would throw for a call at the wrong time.
-  void check_ready(std::size_t index, const gpu::StreamRef* stream);
   void ready(std::size_t index, const gpu::StreamRef* stream);
   void end_backward();
   bool await(std::size_t index, const gpu::StreamRef* stream);
-  /// Whether await(index) has something to wait for, or has had it before the backward began.
-  [[nodiscard]] bool has_result_to_await(std::size_t index) const noexcept {
-    return !given_[index].awaited;
-  }
+  void await_all(const gpu::StreamRef* stream);
   [[nodiscard]] ExchangeStats stats() const { return meter_.stats(world_.time(), plan_.gradients); }
   [[nodiscard]] std::size_t size() const noexcept { return plan_.gradients.size(); }
 
  private:
-  // ---- between the trainer and the fiber
-
-  /// The result of one gradient. The fiber writes it, then `step`, then rings.
-  struct Result {
-    std::atomic<std::uint64_t> step{0};  // whose result was handed to the device
-    bool is_empty = false;               // no rank has contributed
-    std::optional<gpu::Event> handed;    // if staged on a device: recorded behind the copies
-    Channel<char> bell{1, "comm result"};
-  };
-
   // ---- the trainer's side
 
-  struct Piece;
+  /// A gradient as the trainer sees it.
   struct Given {
     std::uint64_t step = 0;  // 0: never
     bool awaited = true;
     std::optional<gpu::StreamRef> last_stream;  // of await()
+    // The result. The fiber writes it, then the step, then rings.
+    std::atomic<std::uint64_t> result_step{0};  // whose result was handed to the device
+    bool is_empty = false;                      // no rank has contributed
+    std::optional<gpu::Event> handed;           // if staged on a device: recorded behind the copies
+    const Channel<char> bell{1, "comm result"};
   };
 
   void start();
   void require_alive() const { world_.require_alive(end_->world_rank()); }
+  void require_stream(const char* call, const gpu::StreamRef* stream) const;
   [[nodiscard]] Given& given(std::size_t index, const char* call);
+  [[nodiscard]] std::string call_of(const char* call, std::size_t index) const;
   void give(std::uint32_t index, bool contributes, const gpu::StreamRef* stream);
   void give_empty();
   void wait(std::uint32_t index);
   void trace(Trace::Kind kind, std::uint32_t tensor, std::uint64_t step, TimePoint begin,
              std::uint32_t piece = 0);
-  void trace_piece(const Piece& piece);
-  [[noreturn]] void fail_late(std::uint32_t index);
 
   // ---- the fiber's side: fiber.cpp
 
@@ -135,6 +125,7 @@ class Exchange {
   static void finished(Operation& operation, const Failure* failure) noexcept;
 
   const ExchangeOptions options_;
+  const std::vector<std::vector<Gradient>> seen_;  // as the layers see them
   const Plan plan_;
   Communicator control_;            // of the constructor and broadcast()
   std::shared_ptr<Transport> end_;  // of the pieces
@@ -143,7 +134,6 @@ class Exchange {
   const bool leads_;
   const bool is_staged_;
 
-  std::vector<Result> results_;
   const Channel<TrainerCall> calls_;
   const Channel<Notice> notices_;
   const Channel<Piece*> finished_;                  // has room for all

@@ -46,7 +46,7 @@ void Exchange::run() {
       heard_.store(world_.time(), std::memory_order_relaxed);
     }
     if (world_.is_dead() && !std::exchange(has_told_failure_, true)) {
-      for (const Result& one : results_) static_cast<void>(one.bell.try_send(0));
+      for (const Given& one : given_) static_cast<void>(one.bell.try_send(0));
     }
   }
   guarded([&] {
@@ -152,7 +152,7 @@ void Exchange::check_deadline() {
   }
   std::ranges::sort(missing);
   fail(false, missing.front(), late.tensor, late.step,
-       describe_ranks(missing) +
+       ": " + describe_ranks(missing) +
            " called neither ready() nor end_backward() by the deadline: late, stopped or dead");
 }
 
@@ -165,7 +165,7 @@ void Exchange::check_left() {
       if (one == tensors.end()) return;
       const int peer = world_ranks_[rank];
       fail(true, peer, one->tensor, one->step,
-           "rank " + std::to_string(peer) + " destroyed its exchange, and others wait for it");
+           ": rank " + std::to_string(peer) + " destroyed its exchange, and others wait for it");
     };
     if (leads_) {
       fail_if_waited_for(leader_->incomplete(),
@@ -184,7 +184,7 @@ void Exchange::fail(bool is_mismatch, int peer, std::uint32_t tensor, std::uint6
                .peer = peer,
                .operation = operation,
                .tensor = name,
-               .what = "\"" + name + "\" of " + operation + ": " + what});
+               .what = "\"" + name + "\" of " + operation + what});
 }
 
 // ---- pieces
@@ -257,7 +257,11 @@ void Exchange::finish(Piece& piece) {
   const Order order = piece.order;
   has_heard_ = true;
   if (leads_) leader_->finished(order);
-  if (options_.trace != nullptr) trace_piece(piece);
+  if (options_.trace != nullptr) {  // on the link one comes after the other
+    const TimePoint begin = std::max(piece.began, std::exchange(link_was_free_, world_.time()));
+    const std::uint32_t tensor = plan_.units[order.unit].tensors.front();
+    trace(Trace::Kind::kPiece, tensor, mine_[tensor].step, begin, order.piece);
+  }
   if (!world_.is_dead()) {
     meter_.add_piece(plan_.units[order.unit].bytes_of(order.piece));
     const bool is_copied_later = is_staged_ && copy(piece, Staging::Way::kOut);
@@ -288,7 +292,7 @@ bool Exchange::copy(Piece& piece, Staging::Way way) {
     if (stream == nullptr) return false;
     // The trainer's stream waits for this record, or for that of a later piece.
     for (const std::uint32_t tensor : unit.tensors) {
-      if (is_out) results_[tensor].handed->record(*stream);
+      if (is_out) given_[tensor].handed->record(*stream);
     }
     return staging_events_->defer(
         *stream, {.kind = is_out ? TrainerCall::Kind::kStagedOut : TrainerCall::Kind::kStagedIn,
@@ -307,10 +311,10 @@ void Exchange::hand_over(Piece& piece) {
 
 void Exchange::complete(std::uint32_t tensor, bool is_empty) {
   mine_[tensor].orders_due = 0;
-  Result& result = results_[tensor];
-  result.is_empty = is_empty;
-  result.step.store(mine_[tensor].step, std::memory_order_release);
-  static_cast<void>(result.bell.try_send(0));
+  Given& one = given_[tensor];
+  one.is_empty = is_empty;
+  one.result_step.store(mine_[tensor].step, std::memory_order_release);
+  static_cast<void>(one.bell.try_send(0));
 }
 
 }  // namespace leat::comm

@@ -1,6 +1,7 @@
 // What the trainer calls.
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -18,7 +19,9 @@ namespace {
 // comes first.
 constexpr Duration kGrace = std::chrono::milliseconds(500);
 
-std::size_t calls_under_way(const Plan& plan) { return 4 * plan.gradients.size() + 64; }
+[[noreturn]] void refuse_call(const std::string& call, const std::string& why) {
+  throw std::logic_error("leat: GradientExchange::" + call + ": " + why);
+}
 
 // A notice of every kind that a rank may not have read yet. Orders that it has not read are in
 // flight: whole pieces as the credit allows, and a shorter one of each unit. The others come once
@@ -38,10 +41,24 @@ bool cpu_reaches(const std::optional<gpu::Device>& device) {
   return !device.has_value() || device->capabilities().device_memory_is_host_memory;
 }
 
-std::shared_ptr<Transport> end_of_pieces(const Transport& control, Transport& end) {
+// Another communicator of the same ranks.
+std::shared_ptr<Transport> end_of_pieces(Transport& control) {
   std::vector<int> all(static_cast<std::size_t>(control.size()));
-  for (int rank = 0; rank < control.size(); ++rank) all[static_cast<std::size_t>(rank)] = rank;
-  return end.subset(mix(control.context() ^ 0x6C65617450696563U), all);
+  std::iota(all.begin(), all.end(), 0);
+  return control.subset(mix(control.context() ^ 0x6C65617450696563U), all);
+}
+
+// The gradients as each layer sees them; the last ones are exchanged.
+std::vector<std::vector<Gradient>> declare(std::vector<Gradient> gradients,
+                                           const std::vector<GradientLayer>& layers) {
+  std::vector<std::vector<Gradient>> seen = {std::move(gradients)};
+  for (const GradientLayer& layer : layers) {
+    seen.push_back(seen.back());
+    for (std::size_t i = 0; i < seen.back().size() && layer.declare; ++i) {
+      seen.back()[i] = layer.declare(i, seen[seen.size() - 2][i]);
+    }
+  }
+  return seen;
 }
 
 }  // namespace
@@ -49,15 +66,15 @@ std::shared_ptr<Transport> end_of_pieces(const Transport& control, Transport& en
 Exchange::Exchange(const Communicator& communicator, std::vector<Gradient> gradients,
                    ExchangeOptions options)
     : options_(std::move(options)),
-      plan_(std::move(gradients), options_),
+      seen_(declare(std::move(gradients), options_.layers)),
+      plan_(seen_.back(), options_),
       control_(communicator.duplicate()),
-      end_(end_of_pieces(*control_.transport(), *control_.transport())),
+      end_(end_of_pieces(*control_.transport())),
       world_(end_->world()),
       leads_(end_->rank() == 0),
       is_staged_(world_.options().link.moves_data &&
                  (options_.policy == Policy::kBucketed || !cpu_reaches(options_.device))),
-      results_(plan_.gradients.size()),
-      calls_(static_cast<std::int64_t>(calls_under_way(plan_)), "comm calls"),
+      calls_(static_cast<std::int64_t>(4 * plan_.gradients.size() + 64), "comm calls"),
       notices_(notices_under_way(plan_, options_, end_->size()), "comm notices"),
       finished_(static_cast<std::int64_t>(plan_.pieces), "comm pieces"),
       meter_(plan_.gradients.size()),
@@ -79,7 +96,7 @@ Exchange::Exchange(const Communicator& communicator, std::vector<Gradient> gradi
 
 void Exchange::start() {
   const bool on_device = !cpu_reaches(options_.device);
-  for (Result& one : results_) {
+  for (Given& one : given_) {
     // Peers end the trainer's wait.
     one.bell.core().get()->expect_only(nullptr);
     if (on_device) one.handed.emplace(*options_.device);
@@ -115,9 +132,8 @@ void Exchange::start() {
 
 Exchange::~Exchange() {
   const Shield shield;
-  const auto open = std::ranges::find_if(given_, [&](const Given& one) {
-    return one.step > results_[static_cast<std::size_t>(&one - given_.data())].step.load();
-  });
+  const auto open = std::ranges::find_if(
+      given_, [](const Given& one) { return one.step > one.result_step.load(); });
   if (in_backward_ || open != given_.end()) {
     const auto index = static_cast<std::size_t>(open - given_.begin());
     const int rank = end_->world_rank();
@@ -142,6 +158,11 @@ Exchange::~Exchange() {
   staging_.reset();  // waits for copies that a failed device may have left
 }
 
+void Exchange::require_stream(const char* call, const gpu::StreamRef* stream) const {
+  if (stream != nullptr || options_.layers.empty()) return;
+  refuse_call(call, "give a stream, on which the layers work");
+}
+
 Exchange::Given& Exchange::given(std::size_t index, const char* call) {
   if (index < given_.size()) return given_[index];
   throw std::invalid_argument("leat: GradientExchange::" + std::string(call) + "(" +
@@ -149,11 +170,16 @@ Exchange::Given& Exchange::given(std::size_t index, const char* call) {
                               std::to_string(given_.size()) + " gradients");
 }
 
+std::string Exchange::call_of(const char* call, std::size_t index) const {
+  return std::string(call) + "(" + std::to_string(index) + "), \"" + plan_.gradients[index].name +
+         '"';
+}
+
 void Exchange::begin_step(std::uint64_t samples) {
   require_alive();
   if (in_backward_) {
-    throw std::logic_error("leat: GradientExchange::begin_step: the backward of step " +
-                           std::to_string(step_) + " has not ended; call end_backward()");
+    refuse_call("begin_step", "the backward of step " + std::to_string(step_) +
+                                  " has not ended; call end_backward()");
   }
   constexpr std::uint64_t kMost = std::uint64_t{1} << 48;  // the sum of all ranks stays exact
   if (samples > kMost) {
@@ -167,13 +193,11 @@ void Exchange::begin_step(std::uint64_t samples) {
   if (samples == 0 && std::ranges::all_of(given_, &Given::awaited)) give_empty();
 }
 
-void Exchange::check_ready(std::size_t index, const gpu::StreamRef* stream) {
+void Exchange::ready(std::size_t index, const gpu::StreamRef* stream) {
+  require_stream("ready", stream);
   require_alive();
   const Given& one = given(index, "ready");
-  const auto refuse = [&](const std::string& why) {
-    throw std::logic_error("leat: GradientExchange::ready(" + std::to_string(index) + "), \"" +
-                           plan_.gradients[index].name + "\": " + why);
-  };
+  const auto refuse = [&](const std::string& why) { refuse_call(call_of("ready", index), why); };
   if (step_ > 0 && samples_ == 0) {
     refuse("this rank has no samples in step " + std::to_string(step_));
   }
@@ -185,10 +209,10 @@ void Exchange::check_ready(std::size_t index, const gpu::StreamRef* stream) {
     throw std::invalid_argument("leat: GradientExchange: the CPU does not reach the memory of " +
                                 stream->device().name() + "; set ExchangeOptions::device");
   }
-}
-
-void Exchange::ready(std::size_t index, const gpu::StreamRef* stream) {
-  check_ready(index, stream);
+  for (std::size_t i = 0; i < options_.layers.size(); ++i) {
+    const GradientLayer& layer = options_.layers[i];
+    if (layer.before) layer.before(index, seen_[i][index], seen_[i + 1][index], *stream);
+  }
   if (options_.trace != nullptr) {
     trace(Trace::Kind::kReady, static_cast<std::uint32_t>(index), step_, world_.time());
   }
@@ -198,7 +222,7 @@ void Exchange::ready(std::size_t index, const gpu::StreamRef* stream) {
 // The call leaves once the work on the stream has run.
 void Exchange::give(std::uint32_t index, bool contributes, const gpu::StreamRef* stream) {
   std::optional<char> old;  // of the step before
-  static_cast<void>(results_[index].bell.try_recv(old));
+  static_cast<void>(given_[index].bell.try_recv(old));
   const TrainerCall call{.kind = TrainerCall::Kind::kReady,
                          .given = contributes,
                          .index = index,
@@ -226,24 +250,24 @@ void Exchange::end_backward() {
   require_alive();
   if (!in_backward_) {
     if (samples_ == 0 && step_ > 0) return;  // it ended with begin_step()
-    throw std::logic_error("leat: GradientExchange::end_backward: no backward has begun");
+    refuse_call("end_backward", "no backward has begun");
   }
   for (std::size_t i = 0; i < given_.size(); ++i) {
     if (given_[i].step == step_ || given_[i].awaited) continue;
-    throw std::logic_error("leat: GradientExchange::end_backward: the result of gradient " +
-                           std::to_string(i) + " (\"" + plan_.gradients[i].name + "\") of step " +
-                           std::to_string(given_[i].step) + " was not awaited");
+    refuse_call("end_backward", "the result of gradient " + std::to_string(i) + " (\"" +
+                                    plan_.gradients[i].name + "\") of step " +
+                                    std::to_string(given_[i].step) + " was not awaited");
   }
   give_empty();
 }
 
 bool Exchange::await(std::size_t index, const gpu::StreamRef* stream) {
+  require_stream("await", stream);
   require_alive();
   Given& one = given(index, "await");
   if (in_backward_ && one.step < step_ && one.awaited) {
-    throw std::logic_error("leat: GradientExchange::await(" + std::to_string(index) + "), \"" +
-                           plan_.gradients[index].name + "\": it is not ready in step " +
-                           std::to_string(step_) + ", and the backward has not ended");
+    refuse_call(call_of("await", index), "it is not ready in step " + std::to_string(step_) +
+                                             ", and the backward has not ended");
   }
   if (one.awaited) return false;
   const TimePoint began = options_.trace != nullptr ? world_.time() : TimePoint();
@@ -261,20 +285,30 @@ bool Exchange::await(std::size_t index, const gpu::StreamRef* stream) {
   if (options_.trace != nullptr) {
     trace(Trace::Kind::kAwait, static_cast<std::uint32_t>(index), one.step, began);
   }
-  const Result& result = results_[index];
   if (stream != nullptr) {
     if (one.last_stream != *stream) one.last_stream = *stream;
-    if (result.handed.has_value()) stream->wait(*result.handed);
-  } else if (result.handed.has_value()) {
-    result.handed->await();
+    if (one.handed.has_value()) stream->wait(*one.handed);
+  } else if (one.handed.has_value()) {
+    one.handed->await();
   }
-  return !result.is_empty && plan_.gradients[index].count() > 0;
+  if (one.is_empty || plan_.gradients[index].count() == 0) return false;
+  for (std::size_t i = options_.layers.size(); i-- > 0;) {
+    const GradientLayer& layer = options_.layers[i];
+    if (layer.after) layer.after(index, seen_[i][index], seen_[i + 1][index], *stream);
+  }
+  return true;
+}
+
+void Exchange::await_all(const gpu::StreamRef* stream) {
+  require_stream("await_all", stream);
+  for (std::size_t i = 0; i < given_.size(); ++i) {
+    if (!given_[i].awaited) await(i, stream);
+  }
 }
 
 void Exchange::wait(std::uint32_t index) {
-  Result& result = results_[index];
-  const std::uint64_t step = given_[index].step;
-  if (result.step.load(std::memory_order_acquire) >= step) return;
+  const Given& one = given_[index];
+  if (one.result_step.load(std::memory_order_acquire) >= one.step) return;
   const TimePoint began = world_.time();
   meter_.begin_wait(began);
   struct EndOfWait {
@@ -283,17 +317,19 @@ void Exchange::wait(std::uint32_t index) {
     std::uint32_t index;
     TimePoint began;
   } const end_of_wait{*this, index, began};
-  while (result.step.load(std::memory_order_acquire) < step) {
+  while (one.result_step.load(std::memory_order_acquire) < one.step) {
     require_alive();
     // As long as pieces come, nobody is late.
     const TimePoint heard = std::max(began, heard_.load(std::memory_order_relaxed));
     const TimePoint due = Deadline::after(heard, world_.options().deadline).at();
     std::optional<char> rung;
-    if (result.bell.recv_until(rung, Deadline::after(due, kGrace).at()) ==
-            ChannelStatus::timed_out &&
-        heard_.load(std::memory_order_relaxed) <= heard) {
-      fail_late(index);
-    }
+    const ChannelStatus status = one.bell.recv_until(rung, Deadline::after(due, kGrace).at());
+    if (status == ChannelStatus::ok || heard_.load(std::memory_order_relaxed) > heard) continue;
+    fail(false, world_ranks_.front(), index, one.step,
+         " has no result by the deadline, and nothing was heard from rank " +
+             std::to_string(world_ranks_.front()) +
+             ", which leads: it may be late, stopped or dead, or no rank has called "
+             "ready() or end_backward() for all that is sent with it");
   }
 }
 
@@ -308,27 +344,6 @@ void Exchange::trace(Trace::Kind kind, std::uint32_t tensor, std::uint64_t step,
                        .end = world_.time()});
 }
 
-// On the link one comes after the other, also if several are under way.
-void Exchange::trace_piece(const Piece& piece) {
-  const Order order = piece.order;
-  const std::uint32_t tensor = plan_.units[order.unit].tensors.front();
-  const TimePoint begin = std::max(piece.began, std::exchange(link_was_free_, world_.time()));
-  trace(Trace::Kind::kPiece, tensor, mine_[tensor].step, begin, order.piece);
-}
-
-void Exchange::fail_late(std::uint32_t index) {
-  const std::string step = "step " + std::to_string(given_[index].step);
-  const std::string leader = std::to_string(world_ranks_.front());
-  world_.fail({.peer = world_ranks_.front(),
-               .operation = step,
-               .tensor = plan_.gradients[index].name,
-               .what = "\"" + plan_.gradients[index].name + "\" of " + step +
-                       " has no result by the deadline, and nothing was heard from rank " + leader +
-                       ", which leads: it may be late, stopped or dead, or no rank has called "
-                       "ready() or end_backward() for all that is sent with it"});
-  throw_failure(end_->world_rank(), world_.failure());
-}
-
 void Exchange::broadcast(std::span<const Gradient> tensors, int root) {
   require_alive();
   std::size_t largest = 0;
@@ -336,21 +351,20 @@ void Exchange::broadcast(std::span<const Gradient> tensors, int root) {
     require_whole_elements(one);
     largest = std::max(largest, one.data.size());
   }
-  if (cpu_reaches(options_.device) || !world_.options().link.moves_data) {
-    for (const Gradient& one : tensors) {
-      control_.broadcast(Elements(one.data.data(), one.count(), one.dtype), root).await();
-    }
-    return;
+  std::optional<gpu::PinnedBuffer> pinned;  // if the CPU does not reach the tensors
+  std::optional<gpu::Stream> stream;
+  if (!cpu_reaches(options_.device) && world_.options().link.moves_data) {
+    pinned.emplace(*options_.device, largest);
+    stream.emplace(*options_.device);
   }
-  const gpu::PinnedBuffer pinned(*options_.device, largest);
-  const gpu::Stream stream(*options_.device);
   for (const Gradient& one : tensors) {
-    const gpu::PinnedSpan staged = pinned.subspan(0, one.data.size());
-    if (end_->rank() == root) copy_async(stream, staged, one.data);
-    stream.sync();
-    control_.broadcast(Elements(pinned.data(), one.count(), one.dtype), root).await();
-    if (end_->rank() != root) copy_async(stream, one.data, staged);
-    stream.sync();
+    const gpu::PinnedSpan staged = pinned ? pinned->subspan(0, one.data.size()) : gpu::PinnedSpan();
+    if (pinned && end_->rank() == root) copy_async(*stream, staged, one.data);
+    if (pinned) stream->sync();
+    std::byte* const data = pinned ? staged.data() : one.data.data();
+    control_.broadcast(Elements(data, one.count(), one.dtype), root).await();
+    if (pinned && end_->rank() != root) copy_async(*stream, one.data, staged);
+    if (pinned) stream->sync();
   }
 }
 
