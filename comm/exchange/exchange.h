@@ -6,13 +6,12 @@
 //      └────result──────┘ └────orders──────┘        pieces: weighted all_reduces, in that order
 //
 // Always true:
-//  - A gradient's state of the trainer's side (Given) is the trainer's, that of the fiber's side
-//    (Mine) is the fiber's. Between them are calls, and results.
+//  - A gradient's state of the trainer's side (Given) is the trainer's, but for its result; that of
+//    the fiber's side (Mine) is the fiber's. Between them are calls, and results.
 //  - Every rank begins the pieces in the order in which rank 0 orders them: the k-th has number k
-//  on
-//    all ranks.
+//    on all ranks.
 //  - The fiber runs until TrainerCall::kStop, also after a failure, so that no call finds a full
-//  channel.
+//    channel.
 #pragma once
 
 #include <atomic>

@@ -23,18 +23,21 @@ constexpr Duration kGrace = std::chrono::milliseconds(500);
   throw std::logic_error("leat: GradientExchange::" + call + ": " + why);
 }
 
-// A notice of every kind that a rank may not have read yet. Orders that it has not read are in
-// flight: whole pieces as the credit allows, and a shorter one of each unit. The others come once
-// for each gradient and rank.
-std::int64_t notices_under_way(const Plan& plan, const ExchangeOptions& options, int ranks) {
+// The most pieces in flight: whole ones as the credit allows, and a shorter one of each unit.
+std::uint64_t most_in_flight(const Plan& plan, const ExchangeOptions& options) {
   std::uint64_t whole = ~std::uint64_t{0};  // the fewest bytes of one
   for (const Unit& unit : plan.units) {
     if (unit.pieces > 1) whole = std::min(whole, unit.piece_bytes);
   }
-  const std::uint64_t orders =
-      std::min(plan.pieces, options.credit_bytes / whole + 1 + plan.units.size());
-  return static_cast<std::int64_t>(orders + 2 * static_cast<std::uint64_t>(ranks) *
-                                                (plan.gradients.size() + 8));
+  return std::min(plan.pieces, options.credit_bytes / whole + 1 + plan.units.size());
+}
+
+// A notice of every kind that a rank may not have read yet: orders of what is in flight, and
+// others, which come once for each gradient and rank.
+std::int64_t notices_under_way(const Plan& plan, const ExchangeOptions& options, int ranks) {
+  return static_cast<std::int64_t>(most_in_flight(plan, options) +
+                                   2 * static_cast<std::uint64_t>(ranks) *
+                                       (plan.gradients.size() + 8));
 }
 
 bool cpu_reaches(const std::optional<gpu::Device>& device) {
@@ -124,6 +127,8 @@ void Exchange::start() {
     for (const Gradient& one : plan_.gradients) names.push_back(one.name);
     options_.trace->add_rank(rank, std::move(names), world_.time());
   }
+  // A piece is in flight until it has ended on rank 0; each rank may be about to end another one.
+  end_->reserve(most_in_flight(plan_, options_) + static_cast<std::size_t>(end_->size()));
   end_->listen(notices_);
   world_.add_listener(notices_);
   fiber_.emplace(world_.scheduler());

@@ -75,6 +75,10 @@ class Transport {
   /// Sends notices to a rank of this communicator, itself included. Never waits for it. Without
   /// effect if the world is dead.
   virtual void post(int to, std::span<const Notice> notices) = 0;
+  /// Makes what `operations` collectives need that are under way at once, so that none of them
+  /// allocates; or nothing. Once for each end; all ranks give the same number. Throws
+  /// std::bad_alloc.
+  virtual void reserve(std::size_t /*operations*/) {}
   /// From now on, notices to this rank are sent to `notices`, those that wait first. There is
   /// always room: the caller's protocol bounds them. Once for each end.
   virtual void listen(Channel<Notice> notices) = 0;

@@ -34,6 +34,9 @@ class LocalTransport final : public Transport {
   void post(int to, std::span<const Notice> notices) override {
     world_->post(group_, rank_, to, notices);
   }
+  void reserve(std::size_t operations) override {
+    if (rank_ == 0) world_->reserve(*group_, operations);
+  }
   void listen(Channel<Notice> notices) override {
     world_->listen(*group_, rank_, std::move(notices));
   }

@@ -259,14 +259,19 @@ Failure LocalWorld::late(const Operation& operation) {
 
 // ---- notices, and what is on the wire
 
+// Where a notice takes no time, and none waits for its receiver, its sender hands it over: so a
+// pool grows only as long as the receiver does not listen.
 void LocalWorld::post(const std::shared_ptr<Group>& group, int from, int to,
                       std::span<const Notice> notices) {
   const bool takes_time = options().link.enabled && options().link.delta > Duration::zero();
+  Group::Mailbox& box = group->mailboxes[static_cast<std::size_t>(to)];
+  bool waits = false;
   {
-    Group::Mailbox& box = group->mailboxes[static_cast<std::size_t>(to)];
     const SpinLockGuard guard(lock_);
     if (stopped_) return;
+    waits = takes_time || !box.listener || box.is_flushed;
     for (const Notice& one : notices) {
+      if (!waits) break;
       if (free_posted_.empty()) free_posted_.emplace_back();
       Posted& posted = free_posted_.front();
       posted.notice = one;
@@ -281,7 +286,23 @@ void LocalWorld::post(const std::shared_ptr<Group>& group, int from, int to,
     }
     flush(box);
   }
+  for (Notice one : notices) {
+    if (waits) break;
+    one.from = from;
+    static_cast<void>(box.listener.try_send(std::move(one)));  // a closed one hears nothing
+  }
   if (takes_time) wake_wire();
+}
+
+void LocalWorld::reserve(Group& group, std::size_t operations) {
+  std::list<Meeting> made(operations);
+  for (Meeting& one : made) {
+    one.operations.reserve(group.members.size());
+    one.inputs.reserve(group.members.size());
+    one.outputs.reserve(group.members.size());
+  }
+  const SpinLockGuard guard(lock_);
+  free_.splice(free_.begin(), made);
 }
 
 void LocalWorld::listen(Group& group, int rank, Channel<Notice>&& notices) {

@@ -48,6 +48,7 @@ class LocalWorld final : public World {
   void begin(Group& group, int rank, Operation& operation) noexcept;
   void help(const Group& group) noexcept;
   void post(const std::shared_ptr<Group>& group, int from, int to, std::span<const Notice> notices);
+  void reserve(Group& group, std::size_t operations);
   void listen(Group& group, int rank, Channel<Notice>&& notices);
   void leave(Group& group, int rank) noexcept;
 

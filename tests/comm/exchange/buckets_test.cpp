@@ -1,5 +1,3 @@
-#include "leat/comm/exchange/buckets.h"
-
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -9,6 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "leat/comm/exchange/plan.h"
 #include "leat/gpu/dtype.h"
 
 namespace leat::comm {
