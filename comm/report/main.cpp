@@ -1,6 +1,5 @@
 // leat-comm-report: joins the flight recorders of several ranks, and says who had not arrived
 // where.
-#include <CLI/CLI.hpp>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -15,10 +14,12 @@
 
 namespace {
 
-constexpr const char* kWhat =
-    "Joins the flight recorders of several ranks, and says who had not arrived where.";
+constexpr const char* kHelp =
+    R"(Joins the flight recorders of several ranks, and says who had not arrived where.
 
-constexpr const char* kFooter = R"(
+Usage: leat-comm-report FILE...      what the ranks wrote, each rank's file once
+       leat-comm-report --version | --help
+
 The files: each rank writes DIR/rank-N.leat-comm on a CommError and on SIGQUIT (kill -QUIT PID), if
 it was opened with OpenOptions::recorder_directory = DIR. So a job that hangs is asked with
   kill -QUIT to every rank, then   leat-comm-report DIR/*.leat-comm
@@ -34,7 +35,8 @@ the same order. Messages are joined by peer and key.
 A recorder has the last 1,024 operations of its rank.
 
 Exit status: 0 if each rank's file was read as a whole and nothing is open, 1 if a file is missing
-or damaged or something is open or has failed, 2 for wrong arguments or if nothing can be read.)";
+or damaged or something is open or has failed, 2 for wrong arguments or if nothing can be read.
+)";
 
 // None, with errno set, if the file cannot be read.
 std::optional<std::string> content_of(const std::string& file) {
@@ -51,18 +53,38 @@ std::optional<std::string> content_of(const std::string& file) {
   return error == 0 ? std::optional(std::move(text)) : std::nullopt;
 }
 
+// Prints all of it, and returns `status`; 2 if it could not.
+int print(const std::string& text, int status) {
+  if (std::fputs(text.c_str(), stdout) != EOF && std::fflush(stdout) == 0) return status;
+  std::fprintf(stderr, "leat-comm-report: cannot write to the standard output: %s\n",
+               std::generic_category().message(errno).c_str());
+  return 2;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app(kWhat);
-  app.footer(kFooter);
   std::vector<std::string> files;
-  app.set_version_flag("--version", "leat-comm-report " LEAT_VERSION);
-  app.add_option("FILE", files, "what the ranks wrote, each rank's file once")->required();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+  bool has_options = true;  // until "--"
+  for (int i = 1; i < argc; ++i) {
+    const std::string one = argv[i];
+    if (!has_options || one == "-" || !one.starts_with('-')) {
+      files.push_back(one);
+    } else if (one == "--") {
+      has_options = false;
+    } else if (one == "--help" || one == "-h") {
+      return print(kHelp, 0);
+    } else if (one == "--version") {
+      return print("leat-comm-report " LEAT_VERSION "\n", 0);
+    } else {
+      std::fprintf(stderr, "leat-comm-report: there is no option %s; --help lists them\n",
+                   one.c_str());
+      return 2;
+    }
+  }
+  if (files.empty()) {
+    std::fputs("leat-comm-report: a FILE is required; --help tells more\n", stderr);
+    return 2;
   }
 
   std::vector<std::string> warnings;
@@ -79,11 +101,6 @@ int main(int argc, char** argv) {
   std::string text;
   for (const std::string& one : warnings) text += "warning: " + one + '\n';
   text += report.text;
-  if (std::fputs(text.c_str(), stdout) == EOF || std::fflush(stdout) != 0) {
-    std::fprintf(stderr, "leat-comm-report: cannot write to the standard output: %s\n",
-                 std::generic_category().message(errno).c_str());
-    return 2;
-  }
-  if (has_none) return 2;
-  return report.is_complete && !report.is_open && warnings.empty() ? 0 : 1;
+  const bool all_well = report.is_complete && !report.is_open && warnings.empty();
+  return print(text, has_none ? 2 : all_well ? 0 : 1);
 }

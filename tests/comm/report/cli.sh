@@ -38,6 +38,7 @@ expect 2 "^warning: $scratch/none: cannot be read" "$scratch/none"
 expect 2 'FILE is required'
 expect 2 'no-such' --no-such "$first"
 expect 0 'Exit status: 0 if' --help
+expect 2 "^warning: -h: cannot be read" -- -h
 expect 0 '^leat-comm-report [0-9]+\.[0-9]+' --version
 "$program" "$first" >/dev/full 2>"$scratch/out"
 [[ $? == 2 ]] || fail "a full disk is no error"
