@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <optional>
+#include <stdexcept>
 #include <vector>
 
 #include "leat/comm/communicator.h"
@@ -147,6 +148,43 @@ TEST_P(Communicators, AWaitThatTimesOutChangesNothing) {
       EXPECT_TRUE(sum.await_until(now()));
     }
     EXPECT_EQ(data[0], 3);
+  });
+}
+
+TEST_P(Communicators, WhatARankBeganBeforeItLeftStillEnds) {
+  on_ranks(2, [](Communicator& me) {
+    Communicator other = me.duplicate();
+    std::vector<int> sum = {1};
+    Completion last = other.all_reduce(sum);
+    if (me.rank() == 0) {
+      const Communicator gone = std::move(other);
+    }
+    last.await();
+    EXPECT_EQ(sum[0], 2);
+    me.barrier().await();
+  });
+}
+
+TEST_P(Communicators, WhatOneRankDidWrongItIsToldAtOnceAndNothingHasHappened) {
+  on_ranks(3, [](Communicator& me) {
+    std::vector<int> data(4);
+    std::vector<int> wrong(7);
+    std::vector<float> other(4);
+    const auto refused = [](const auto& call) {
+      EXPECT_THROW(static_cast<void>(call()), std::invalid_argument);
+    };
+    refused([&] { return me.send(data, -1); });
+    refused([&] { return me.send(data, 3); });
+    refused([&] { return me.recv(data, 3); });
+    refused([&] { return me.broadcast(data, -1); });
+    refused([&] { return me.broadcast(data, 3); });
+    refused([&] { return me.all_reduce(data, wrong); });
+    refused([&] { return me.all_reduce(data, other); });
+    refused([&] { return me.reduce_scatter(data, wrong); });
+    refused([&] { return me.all_gather(wrong, data); });
+    data.assign(4, 1);
+    me.all_reduce(data).await();
+    EXPECT_EQ(data, std::vector<int>(4, 3));
   });
 }
 

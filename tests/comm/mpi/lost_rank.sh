@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Usage: lost_rank.sh <mpirun> <lost_rank> <how> <rank>
+# Usage: lost_rank.sh <mpirun> <lost_rank> <how> <rank> [<leat-comm-report>]
 #
 # Loses a rank of three (lost_rank.cpp), and fails unless every rank that lives had the right error in
-# time, and the processes ended. Without --enable-recovery mpirun would kill the others; with it,
+# time, the processes ended, and the ranks' flight recorders, joined, name the rank. Without --enable-recovery mpirun would kill the others; with it,
 # mpirun waits for a stopped rank, and returns 0 whatever its ranks return.
 set -euo pipefail
-mpirun=$1 program=$2 how=$3 lost=$4
+mpirun=$1 program=$2 how=$3 lost=$4 report=${5:-}
 ranks=3
 folder=$(mktemp -d)
 stopped=
@@ -57,3 +57,10 @@ cat "$folder"/outcome-*
 for rank in "${living[@]}"; do
   [[ -s $folder/rank-$rank.leat-comm ]] || { echo "rank $rank has written no flight recorder"; exit 1; }
 done
+[[ -n $report ]] || exit 0
+joined=$("$report" "$folder"/rank-*.leat-comm || true) # 1: something is open
+words="^    (not called|not called, has left|no file): rank $lost\$"
+case $how in
+  late* | stopped) words="^ranks? .* failed: .* waits for rank $lost longer" ;; # it has called by now
+esac
+grep -qE "$words" <<<"$joined" || { echo "leat-comm-report has no /$words/: $joined"; exit 1; }
