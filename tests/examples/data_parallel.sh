@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Usage: data_parallel.sh <the data_parallel program> <a folder with MNIST> [mpirun|absent]
+# Usage: data_parallel.sh <the data_parallel program> <a folder with MNIST> <steps> [mpirun|absent]
 #
 # Ranks in one process and ranks of mpirun end with the same bits, whatever the policy; bad input
 # gives exactly one line on stderr that names it. absent: the program was linked without MPI.
 set -uo pipefail
-program=$1 mpirun=${3:-} has_mpi=1
+program=$1 steps=$3 mpirun=${4:-} has_mpi=1
 [[ $mpirun != absent ]] || mpirun="" has_mpi=""
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -31,11 +31,11 @@ cut_set train '\001\061' 305
 cut_set t10k '\000\145' 101
 
 train() { # <arguments>...: one process
-  timeout 120 "$program" --data "$data" --device host --epochs 100 --steps 100 "$@"
+  timeout 120 "$program" --data "$data" --device host --epochs 100 --steps "$steps" "$@"
 }
 train_with_mpi() { # the same, a process for each rank
   timeout -k 5 120 "$mpirun" --oversubscribe --allow-run-as-root --mca btl self,vader \
-    -np 4 "$program" --transport mpi --data "$data" --device host --epochs 100 --steps 100 "$@"
+    -np 4 "$program" --transport mpi --data "$data" --device host --epochs 100 --steps "$steps" "$@"
 }
 digest() { # <what> <command>...: of the weights, which the program has found equal on all ranks
   local what=$1 text
