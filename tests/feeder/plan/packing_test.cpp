@@ -31,6 +31,7 @@ namespace packing_test {
 using support::in_virtual_time;
 using support::kPlaces;
 using support::place_title;
+using support::rounds;
 
 // Sample i: tokens i * 100 + j for j below its length, a flag for each, and a label of fixed size.
 class Documents final : public Dataset {
@@ -258,7 +259,8 @@ TEST(PackedWalk, FindsEveryElementFromAnywhere) {
 }
 
 TEST(PackedLives, ResumedOnAnyRanksEachElementCountsOnce) {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  const auto lives = static_cast<std::uint64_t>(rounds(200));
+  for (std::uint64_t seed = 0; seed < lives; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     in_virtual_time({.workers = 1, .seed = seed}, [&] {
       std::mt19937_64 random(seed);

@@ -32,6 +32,7 @@ using support::kPlaces;
 using support::Numbers;
 using support::NumbersView;
 using support::place_title;
+using support::rounds;
 
 class Resume : public PrefetcherTest {};
 INSTANTIATE_TEST_SUITE_P(Places, Resume, testing::ValuesIn(kPlaces), place_title);
@@ -269,7 +270,8 @@ void Life::check() const {
 
 // Each life in virtual time; `in_step`: ranks train in step, as in data-parallel training.
 void live(bool in_step) {
-  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+  const auto lives = static_cast<std::uint64_t>(rounds(400));
+  for (std::uint64_t seed = 0; seed < lives; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     in_virtual_time({.workers = seed % 10 == 0 ? 2 : 1, .seed = seed}, [&] {
       Life life(seed);
