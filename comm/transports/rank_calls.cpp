@@ -14,10 +14,20 @@ std::string in_words(Duration length) {
                                : std::to_string(milliseconds / 1'000) + " s";
 }
 
-// The last index of the ranks that are in a row from `first` on.
-std::size_t row_end(std::span<const int> ranks, std::size_t first) {
-  while (first + 1 < ranks.size() && ranks[first + 1] == ranks[first] + 1) ++first;
-  return first;
+// Rows of at least `least` ranks as "0<to>2", with `between` before all others but the last, and
+// `last` before that.
+std::string in_rows(std::span<const int> ranks, std::size_t least, const char* to,
+                    const char* between, const char* last) {
+  std::string text;
+  for (std::size_t i = 0, end = 0; i < ranks.size(); i = end) {
+    end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    if (end < i + least) end = i + 1;
+    if (i > 0) text += end == ranks.size() ? last : between;
+    text += std::to_string(ranks[i]);
+    if (end > i + 1) text += to + std::to_string(ranks[end - 1]);
+  }
+  return text;
 }
 
 // In the order of their first ranks.
@@ -40,26 +50,10 @@ std::string describe(std::span<const RankCall> calls) {
 
 }  // namespace
 
-std::string ranges_of(std::span<const int> ranks) {
-  std::string text;
-  for (std::size_t first = 0, last = 0; first < ranks.size(); first = last + 1) {
-    last = row_end(ranks, first);
-    text += (first > 0 ? "," : "") + std::to_string(ranks[first]);
-    if (last > first) text += '-' + std::to_string(ranks[last]);
-  }
-  return text;
-}
+std::string ranges_of(std::span<const int> ranks) { return in_rows(ranks, 2, "-", ",", ","); }
 
 std::string describe_ranks(std::span<const int> ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t first = 0, last = 0; first < ranks.size(); first = last + 1) {
-    last = row_end(ranks, first);
-    if (last < first + 2) last = first;  // two in a row are no range
-    if (first > 0) text += last + 1 == ranks.size() ? " and " : ", ";
-    text += std::to_string(ranks[first]);
-    if (last > first) text += " to " + std::to_string(ranks[last]);
-  }
-  return text;
+  return (ranks.size() == 1 ? "rank " : "ranks ") + in_rows(ranks, 3, " to ", ", ", " and ");
 }
 
 std::string describe(const Operation& operation, int peer) {

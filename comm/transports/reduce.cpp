@@ -254,11 +254,6 @@ void reduce(DType dtype, Reduction reduction, std::span<const Input> inputs,
   combine_of(dtype, reduction)(inputs, outputs, first, second);
 }
 
-void reduce_chunk(DType dtype, Reduction reduction, std::span<const Input> inputs,
-                  std::span<void* const> outputs, std::uint64_t count) noexcept {
-  reduce(dtype, reduction, inputs, outputs, 0, count);
-}
-
 bool is_reducible(DType dtype) noexcept { return combine_of(dtype, Reduction::kSum) != nullptr; }
 
 }  // namespace leat::comm

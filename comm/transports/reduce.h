@@ -33,11 +33,6 @@ struct Input {
 void reduce(DType dtype, Reduction reduction, std::span<const Input> inputs,
             std::span<void* const> outputs, std::uint64_t first, std::uint64_t second) noexcept;
 
-/// As above, but inputs[r].data points to element `first` of rank r, and each output to where
-/// element `first` goes.
-void reduce_chunk(DType dtype, Reduction reduction, std::span<const Input> inputs,
-                  std::span<void* const> outputs, std::uint64_t count) noexcept;
-
 /// Whether elements of the type can be summed.
 [[nodiscard]] bool is_reducible(DType dtype) noexcept;
 

@@ -6,19 +6,15 @@
 // this process share a World (transports/world.h): the deadline, the failure, the scheduler.
 //
 // Contract, for every transport:
-//  - begin() takes an operation and returns without waiting for peers. The operation's finished()
-//  is
-//    called once. It may compute meanwhile, if this rank is the last to come.
+//  - begin() takes an operation and returns without waiting for peers. The operation's
+//    finished() is called once. It may compute meanwhile, if this rank is the last to come.
 //  - A collective completes on a rank after every rank has begun one of the same number, and all
 //    signatures were equal. Otherwise the world fails with a mismatch that has what each rank
 //    called. A rank that has left (leave()) is a mismatch, too.
 //  - A send completes once its recv has the data. Sends and receives of two ranks are matched by
 //    key, those of one key in order. Count and dtype must be equal.
-//  - Sums: each element is w_0·x_0 + w_1·x_1 + …, from rank 0 up, over the ranks that contribute,
-//  in
-//    fp32 for fp32, fp16 and bf16, in the type itself else; no fused multiply-add; rounded once at
-//    the end. w is 1 unless the signature is weighted. So results have the same bits on all ranks
-//    and transports (transports/reduce.h).
+//  - Sums have the same bits on all ranks and transports: those of transports/reduce.h, of the
+//    ranks that contribute, with weight 1 unless the signature is weighted.
 //  - Notices of one rank to another arrive in order, each once. They wait for listen().
 //  - When the world fails, the transport stops to use the memory of operations before their
 //    finished() is called.

@@ -165,10 +165,7 @@ void World::write_recorders() noexcept {
 void World::add_listener(const Channel<Notice>& notices) {
   {
     const SpinLockGuard guard(lock_);
-    if (!failing_) {
-      listeners_.push_back(notices);
-      return;
-    }
+    if (!failing_) return listeners_.push_back(notices);
   }
   static_cast<void>(notices.try_send(Notice{.kind = kDead}));
 }
@@ -183,8 +180,7 @@ void World::remove_listener(const Channel<Notice>& notices) noexcept {
 void World::watch() {
   const Duration period = std::min<Duration>(options_.deadline / 4, std::chrono::milliseconds(500));
   for (std::uint64_t seen = 0;;) {
-    std::optional<Operation>
-        found;  // the late one, without what the transport may change meanwhile
+    std::optional<Operation> found;  // without what the transport may change meanwhile
     std::string label;
     TimePoint next_look = TimePoint::max();  // when the bell rings
     {

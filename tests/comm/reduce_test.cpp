@@ -284,7 +284,7 @@ TYPED_TEST(Reduce, AddsAllPairsOfSpecialNumbers) {
         const std::vector<Input> both{{inputs[0].data(), weight}, {inputs[1].data(), 1}};
         std::vector<TypeParam> result(inputs[0].size());
         const std::array<void*, 1> output{result.data()};
-        reduce_chunk(this->kType, reduction, both, output, result.size());
+        reduce(this->kType, reduction, both, output, 0, result.size());
         for (std::size_t i = 0; i < result.size(); ++i) {
           const TypeParam expected = naive(reduction, inputs, {weight, 1}, {false, false}, i);
           ASSERT_EQ(bits_of(result[i]), bits_of(expected)) << i;
@@ -308,7 +308,7 @@ void check_all_16_bit_numbers() {
     const std::vector<Input> both{{inputs[0].data(), weight}, {inputs[1].data(), 1}};
     std::vector<T> result(inputs[0].size());
     const std::array<void*, 1> output{result.data()};
-    reduce_chunk(gpu::kDTypeOf<T>, Reduction::kSum, both, output, result.size());
+    reduce(gpu::kDTypeOf<T>, Reduction::kSum, both, output, 0, result.size());
     for (std::size_t i = 0; i < result.size(); ++i) {
       const T expected = naive(Reduction::kSum, inputs, {weight, 1}, {false, false}, i);
       ASSERT_EQ(result[i].bits, expected.bits) << inputs[0][i].bits << " * " << weight;

@@ -218,8 +218,8 @@ void Call::sum_blocks() {
     }
     const bool scatters = called.kind == OperationKind::kReduceScatter;
     void* const sum = output() + (bytes.first - (scatters ? own.part.first : 0));
-    reduce_chunk(called.dtype, called.reduction, inputs_, {&sum, 1},
-                 bytes.size() / gpu::size_of(called.dtype));
+    reduce(called.dtype, called.reduction, inputs_, {&sum, 1}, 0,
+           bytes.size() / gpu::size_of(called.dtype));
   }
 }
 
