@@ -69,8 +69,6 @@ class Engine {
   /// `operation` is pending; operation.state is its group, which has joined.
   void submit(Operation& operation);
   void join(std::shared_ptr<Group> group);
-  /// May overtake what was called before.
-  void post(Group& group, int to, std::span<const Notice> notices);
   /// World::stop().
   void stop(const Failure& failure, bool tell) noexcept;
   /// The world ends, perhaps on MPI's thread: nobody waits in stop() any more, nor will.
@@ -97,13 +95,7 @@ class Engine {
   [[nodiscard]] int most_silent(std::span<const int> ranks) const noexcept;
 
  private:
-  struct Posted {
-    Group* group;
-    int to;
-    Notice notice;
-  };
   struct Inbox {
-    std::vector<Posted> posted;
     std::vector<std::function<void()>> calls;
     const Failure* failure = nullptr;
     bool tell = false;
@@ -130,7 +122,6 @@ class Engine {
   [[nodiscard]] bool turn();
   void rest(int quiet_turns);
   [[nodiscard]] bool take_inbox();
-  void send_notices();
   void received(const Message& message);
   void end_finished(bool all);
   void tell_failure(const Failure& failure);
@@ -158,7 +149,6 @@ class Engine {
   std::unordered_map<std::uint64_t, std::shared_ptr<Group>> groups_;
   std::unordered_map<std::uint64_t, std::vector<KeptMessage>> early_;  // of no group yet
   std::vector<Finished> finished_;
-  std::vector<Notice> batch_;
   std::uint64_t under_way_ = 0;
   bool is_failing_ = false;
   bool stopped_ = false;

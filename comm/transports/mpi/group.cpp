@@ -69,6 +69,7 @@ void Group::begin(Operation& operation) {
 
 void Group::received(int from_world, const Header& header, const std::byte* data) {
   const int from = rank_of(from_world);
+  if (from < 0) return;
   switch (header.kind) {
     case MessageKind::kCall:
       // After this rank has left, it begins no other call; the sender finds that out.
@@ -91,6 +92,7 @@ void Group::received(int from_world, const Header& header, const std::byte* data
       const std::size_t before = unheard_.size();
       unheard_.resize(before + header.bytes / sizeof(Notice));
       std::memcpy(unheard_.data() + before, data, header.bytes);
+      for (std::size_t i = before; i < unheard_.size(); ++i) unheard_[i].from = from;
       hand_notices();
       break;
     }
@@ -183,6 +185,18 @@ void Group::end_recv(Operation& recv, std::uint64_t send, bool read_memory) {
 
 // ---- notices
 
+void Group::post(int to, std::span<const Notice> notices) {
+  while (!notices.empty()) {
+    const auto some = notices.first(std::min(notices.size(), kInlineBytes / sizeof(Notice)));
+    wire().send(world_rank(to),
+                {.kind = MessageKind::kNotices,
+                 .bytes = static_cast<std::uint32_t>(some.size_bytes()),
+                 .context = context_},
+                some.data());
+    notices = notices.subspan(some.size());
+  }
+}
+
 void Group::hand_notices() {
   if (!listener_) return;
   for (const Notice& one : unheard_) static_cast<void>(listener_->try_send(Notice(one)));
@@ -202,10 +216,6 @@ void Group::leave() {
   listener_.reset();
   calls_.remove_if([](const Call& one) { return !one.has_begun(); });
   wire().send_to_others(members_, {.kind = MessageKind::kLeave, .context = context_});
-}
-
-void Group::world_rank_left(int world_rank) {
-  if (const int rank = rank_of(world_rank); rank >= 0) left(rank);
 }
 
 void Group::left(int rank) {

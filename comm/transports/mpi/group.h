@@ -42,14 +42,13 @@ class Group {
 
   [[nodiscard]] Wire& wire() const noexcept;
   void begin(Operation& operation);
-  /// A header of this context from a rank of MPI's world.
+  /// A header of this context from a rank of MPI's world, if it is a member.
   void received(int from_world, const Header& header, const std::byte* data);
+  void post(int to, std::span<const Notice> notices);
   void listen(const Channel<Notice>& notices);
   [[nodiscard]] bool is_listening() const noexcept { return listener_.has_value(); }
   /// This rank leaves: tells the others.
   void leave();
-  /// A rank of MPI's world leaves, if it is a member.
-  void world_rank_left(int world_rank);
   [[nodiscard]] bool has_left(int rank) const noexcept {
     return left_[static_cast<std::size_t>(rank)] != 0;
   }

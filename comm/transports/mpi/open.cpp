@@ -34,8 +34,6 @@ class MpiWorld final : public World {
   MpiWorld(const OpenOptions& options, Engine& engine)
       : World(options, static_cast<int>(engine.everyone().size()), engine.rank(), 1),
         engine_(engine) {}
-  MpiWorld(const MpiWorld&) = delete;
-  MpiWorld& operator=(const MpiWorld&) = delete;
   ~MpiWorld() override {
     engine_.world_ends();
     end();
@@ -78,8 +76,6 @@ class MpiTransport final : public Transport {
     world_->recorder(MpiTransport::world_rank()).joined(group_->context(), group_->members());
     world_->engine().join(group_);
   }
-  MpiTransport(const MpiTransport&) = delete;
-  MpiTransport& operator=(const MpiTransport&) = delete;
   ~MpiTransport() override { MpiTransport::leave(); }
 
   [[nodiscard]] int rank() const noexcept override { return group_->rank(); }
@@ -110,7 +106,10 @@ class MpiTransport final : public Transport {
   }
 
   void post(int to, std::span<const Notice> notices) override {
-    if (!world_->is_dead()) world_->engine().post(*group_, to, notices);
+    if (world_->is_dead()) return;
+    world_->engine().call([group = group_, to, own = std::vector(notices.begin(), notices.end())] {
+      group->post(to, own);
+    });
   }
 
   void listen(Channel<Notice> notices) override {
