@@ -30,7 +30,6 @@ void Call::reset(std::uint64_t number) noexcept {
   }
   number_ = number;
   operation_ = nullptr;
-  here_ = 0;
   samples_ = 0;
 }
 
@@ -104,7 +103,6 @@ void Call::received(int from, const Header& header, const std::byte* data) {
   one.is_here = true;
   one.header = header;
   one.data.assign(data, data + header.bytes);
-  ++here_;
   samples_ += header.value;
   if (operation_ == nullptr) return;
   agree(from);
@@ -126,7 +124,6 @@ void Call::announce() {
                 .context = group_.context(),
                 .signature = called,
                 .value = operation_->samples};
-  ++here_;
   samples_ += own.header.value;
   const void* data = sums_ ? operation_->in : output();
   std::uint64_t bytes = sums_ ? called.count * gpu::size_of(called.dtype) : own.part.size();
@@ -226,7 +223,8 @@ void Call::sum_blocks() {
 // ---- the end
 
 void Call::advance() {
-  if (here_ < group_.size()) return;
+  const auto is_here = [](const Peer& one) { return one.is_here; };
+  if (!std::all_of(peers_.begin(), peers_.end(), is_here)) return;
   const std::uint64_t before = summed_;
   sum_blocks();
   for (int rank = 0; summed_ != before && rank < group_.size(); ++rank) go_on(rank);
@@ -244,13 +242,20 @@ void Call::advance() {
 std::vector<int> Call::missing() const {
   std::vector<int> ranks;
   std::vector<int> busy;
+  std::vector<int> late;  // ranks whose block is the next that this one has to sum
   for (int rank = 0; rank < group_.size(); ++rank) {
-    if (!peer(rank).is_here) ranks.push_back(group_.world_rank(rank));
-    if (peer(rank).is_busy()) busy.push_back(group_.world_rank(rank));
+    const Peer& one = peer(rank);
+    const int of_world = group_.world_rank(rank);
+    if (!one.is_here) ranks.push_back(of_world);
+    if (!one.is_busy()) continue;
+    busy.push_back(of_world);
+    const Stream& input = one.streams[kTake];
+    if (input.started > summed_ && input.done <= summed_) late.push_back(of_world);
   }
-  // All have called. Ranks that wait for the one that is lost have been silent for less long.
-  if (ranks.empty() && !busy.empty()) ranks.push_back(group_.engine().most_silent(busy));
-  return ranks;
+  if (!ranks.empty() || busy.empty()) return ranks;
+  // All have called. Ranks that wait for the one that is lost have been silent for less long, but
+  // perhaps not if they were ahead of it.
+  return {group_.engine().most_silent(late.empty() ? busy : late)};
 }
 
 void Call::fail(int blamed) {

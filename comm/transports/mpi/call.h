@@ -120,8 +120,7 @@ class Call {
 
   std::uint64_t number_ = 0;
   Operation* operation_ = nullptr;  // null: this rank has not begun it
-  int here_ = 0;
-  std::uint64_t samples_ = 0;  // of those that are here
+  std::uint64_t samples_ = 0;       // of those that are here
 
   bool is_small_ = true;  // data comes with the headers
   bool sums_ = false;

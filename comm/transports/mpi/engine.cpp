@@ -78,12 +78,10 @@ void Engine::run() {
     peers_.resize(everyone_.size());
   } catch (...) {
     error_ = std::current_exception();
-    halted_.notify();
-    ready_.notify();
-    return;
+    stopped_ = true;
   }
   ready_.notify();
-  served_.wait();
+  if (!stopped_) served_.wait();
   while (!stopped_) work();
   halted_.notify();
 }
@@ -185,21 +183,19 @@ void Engine::world_ends() noexcept {
 // Until the world fails, or the process ends.
 void Engine::work() {
   try {
-    for (int quiet_turns = 0; !stopped_;) {
-      if (turn()) {
-        quiet_turns = 0;
-      } else if (!stopped_) {
-        rest(++quiet_turns);
+    try {
+      for (int quiet_turns = 0; !stopped_;) {
+        if (turn()) {
+          quiet_turns = 0;
+        } else if (!stopped_) {
+          rest(++quiet_turns);
+        }
       }
+    } catch (const std::exception& error) {
+      fail({.peer = -1, .operation = "MPI", .what = std::string("MPI failed: ") + error.what()});
     }
   } catch (const Stopped&) {
     is_failing_ = true;  // somebody else may fail the world at the same time, and calls stop()
-  } catch (const std::exception& error) {
-    try {
-      fail({.peer = -1, .operation = "MPI", .what = std::string("MPI failed: ") + error.what()});
-    } catch (const Stopped&) {
-      is_failing_ = true;
-    }
   }
 }
 
@@ -337,10 +333,7 @@ void Engine::tell_failure(const Failure& failure) {
                          .tag = failure.peer},
                         text.data());
   const TimePoint until = now_here() + kTelling;
-  while (wire_->sends_headers() && now_here() < until) {
-    wire_->poll_headers();
-    yield_cpu();
-  }
+  while (wire_->poll_headers() && now_here() < until) yield_cpu();
 }
 
 }  // namespace leat::comm::mpi

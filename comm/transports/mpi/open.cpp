@@ -25,7 +25,6 @@
 namespace leat::comm::mpi {
 namespace {
 
-constexpr std::uint64_t kFirstContext = 0;
 // What MPI's thread needs to answer, unless it has no CPU.
 constexpr Duration kAnswer = std::chrono::milliseconds(200);
 
@@ -166,7 +165,7 @@ std::shared_ptr<Transport> open_world(const OpenOptions& options) {
     throw;
   }
   engine->serve(world);
-  auto group = std::make_shared<Group>(*engine, kFirstContext, engine->everyone(), engine->rank());
+  auto group = std::make_shared<Group>(*engine, 0, engine->everyone(), engine->rank());
   return std::make_shared<MpiTransport>(std::move(world), std::move(group));
 }
 

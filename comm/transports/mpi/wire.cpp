@@ -112,13 +112,14 @@ void Wire::send_to_others(std::span<const int> ranks, const Header& header, cons
   }
 }
 
-void Wire::poll_headers() {
+bool Wire::poll_headers() {
   for (auto next = sending_.begin(); next != sending_.end();) {
     const auto one = next++;
     int is_done = 0;
     check(MPI_Test(&one->request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
     if (is_done != 0) unused_.splice(unused_.begin(), sending_, one);
   }
+  return !sending_.empty();
 }
 
 bool Wire::receive(Message& message) {

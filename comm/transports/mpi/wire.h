@@ -75,10 +75,8 @@ class Wire {
   bool poll();
   /// Whether nothing is under way that this rank has begun.
   [[nodiscard]] bool is_idle() const noexcept { return transfers_.empty() && sending_.empty(); }
-  /// Whether headers are being sent.
-  [[nodiscard]] bool sends_headers() const noexcept { return !sending_.empty(); }
-  /// Carries on headers that are being sent, alone.
-  void poll_headers();
+  /// Carries on headers that are being sent, alone. Returns whether there are still some.
+  bool poll_headers();
   /// No more headers are received, and MPI is finalised if Leat initialised it.
   void close();
   /// The most bytes of a message of a transfer.
