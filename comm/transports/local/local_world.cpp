@@ -284,12 +284,11 @@ void LocalWorld::post(const std::shared_ptr<Group>& group, int from, int to,
         box.waiting.splice(box.waiting.end(), free_posted_, free_posted_.begin());
       }
     }
-    flush(box);
   }
   for (Notice one : notices) {
     if (waits) break;
     one.from = from;
-    static_cast<void>(box.listener.try_send(std::move(one)));  // a closed one hears nothing
+    static_cast<void>(box.listener.try_send(Notice(one)));  // a closed one hears nothing
   }
   if (takes_time) wake_wire();
 }
