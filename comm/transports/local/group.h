@@ -33,7 +33,7 @@ struct Meeting {
     int from = -1;  ///< the sender of a message, as its group counts; -1: a collective
     int to = -1;
     std::uint64_t number = 0;
-    // NOLINTNEXTLINE(modernize-use-nullptr): a false report
+    // NOLINTNEXTLINE(modernize-use-nullptr): it sees the 0 that a comparison is compared with
     friend auto operator<=>(const Key&, const Key&) = default;
   };
 
