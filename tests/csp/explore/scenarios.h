@@ -3,6 +3,7 @@
 // `Parties` are the fibers or plain threads that run beside the caller.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -15,6 +16,13 @@
 #include "leat/csp/task_group.h"
 
 namespace leat::scenarios {
+
+// AddressSanitizer sees some of the schedules, which use the memory that all use.
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr std::uint64_t kMostSchedules = 1'000;
+#else
+inline constexpr std::uint64_t kMostSchedules = 100'000'000;  // more than there are
+#endif
 
 // At once: an exception would join the threads first, and they may hang.
 inline void require(bool condition, const char* what) {
