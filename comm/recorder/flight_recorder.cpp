@@ -56,16 +56,20 @@ std::uint64_t FlightRecorder::begin(const Operation& operation, std::uint64_t co
                                     TimePoint at) noexcept {
   const SpinLockGuard guard(lock_);
   Entry& entry = (*entries_)[++last_ % kEntries];
-  entry = {.number = last_,
-           .signature = operation.signature,
-           .context = context,
-           .peer = operation.peer,
-           .began = at};
+  entry.number = last_;  // one by one: a whole Entry would be made first, with its label
+  entry.signature = operation.signature;
+  entry.context = context;
+  entry.peer = operation.peer;
+  entry.label[0] = '\0';
+  entry.began = at;
+  entry.ended = TimePoint::min();
+  entry.failed = false;
   if (operation.label != nullptr) {
     std::size_t length = strnlen(operation.label, entry.label.size() - 1);
     const auto is_inside = [&](std::size_t i) { return (operation.label[i] & 0xC0) == 0x80; };
     while (length > 0 && is_inside(length)) --length;  // of a character in UTF-8
     std::memcpy(entry.label.data(), operation.label, length);
+    entry.label[length] = '\0';
   }
   return last_;
 }
