@@ -128,8 +128,32 @@ def csp_rows():
            f"to {ratios[most]:.1f} ({most})", link("csp_go127.txt"))
 
 
+def comm_rows():
+    name = "comm.json"
+    medians = {row["row"]: row["median"] for row in read(name)["rows"]}
+    for ours, ranks_are in (("local", "fibers"), ("mpi", "processes")):
+        ratios = {}
+        for row, of in medians.items():
+            size = re.match(r"all_reduce/ranks:(\d+)/bytes:(\d+)", row)
+            times = [of[peer] for peer in ("openmpi", "gloo") if peer in of]
+            if size and int(size[2]) >= 1 << 20 and times and ours in of:
+                ratios[row] = min(times) / of[ours]
+        if ratios:
+            yield (f"all-reduce between {ranks_are} against the better of OpenMPI and Gloo, 1 to 256 MiB, 2 and 4 ranks",
+                   f"median {statistics.median(ratios.values()):.2g} times as fast, from {min(ratios.values()):.2g} "
+                   f"to {max(ratios.values()):.2g}", link("comm.txt"))
+    yield ("all-reduce of 4 B between 2, 4 fibers; 2, 4 processes",
+           "; ".join(", ".join(time(medians[f"all_reduce/ranks:{ranks}/bytes:4"][ours] * 1e-9) for ranks in (2, 4)
+                               if ours in medians[f"all_reduce/ranks:{ranks}/bytes:4"])
+                     for ours in ("local", "mpi")), link("comm.txt"))
+    yield ("exchanging a gradient's piece of 4 B, for a rank of 4: fifo, priority, buckets",
+           ", ".join(time(medians[f"pieces/{policy}"]["local"] * 1e-9)
+                     for policy in ("fifo", "priority", "bucketed")), link("comm.txt"))
+
+
 def table():
-    rows = [row for part in (overlap_rows, bench_rows, feed_rows, csp_rows) for row in part()]
+    parts = (overlap_rows, bench_rows, feed_rows, csp_rows, comm_rows)
+    rows = [row for part in parts for row in part()]
     return "| what | figure | file |\n|---|---|---|\n" + "".join(
         f"| {what} | {figure} | {file} |\n" for what, figure, file in rows)
 
