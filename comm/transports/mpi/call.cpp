@@ -149,6 +149,14 @@ void Call::agree(int rank) {
 
 // ---- streams
 
+void Call::block_ended(const Transfer& block) {
+  auto& self = *static_cast<Call*>(block.owner);
+  self.peer(block.rank).streams[block.stage].ended(block.item);
+  self.group_.engine().hear(self.group_.world_rank(block.rank));
+  self.go_on(block.rank);
+  self.advance();
+}
+
 // How many blocks of the stream may have been started by now.
 std::uint64_t Call::startable(int rank, Stage stage) const noexcept {
   const Peer& one = peer(rank);
@@ -184,12 +192,11 @@ void Call::go_on(int rank) {
                            .sends = sends,
                            .memory = memory,
                            .bytes = bytes.size(),
-                           .done = [this, rank, stage, block = at] {
-                             peer(rank).streams[stage].ended(block);
-                             group_.engine().hear(group_.world_rank(rank));
-                             go_on(rank);
-                             advance();
-                           }});
+                           .done = &Call::block_ended,
+                           .owner = this,
+                           .rank = rank,
+                           .stage = stage,
+                           .item = at});
     }
   }
 }

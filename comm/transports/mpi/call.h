@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "leat/comm/transports/mpi/message.h"
+#include "leat/comm/transports/mpi/wire.h"
 #include "leat/comm/transports/operation.h"
 #include "leat/comm/transports/reduce.h"
 
@@ -110,6 +111,7 @@ class Call {
   void agree(int rank);
   [[nodiscard]] std::uint64_t startable(int rank, Stage stage) const noexcept;
   void go_on(int rank);
+  static void block_ended(const Transfer& block);
   void sum_blocks();
   void advance();
   [[noreturn]] void fail(int blamed);

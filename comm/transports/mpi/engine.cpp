@@ -138,6 +138,14 @@ void Engine::submit(Operation& operation) {
   });
 }
 
+void Engine::post(const std::shared_ptr<Group>& group, int to, std::span<const Notice> notices) {
+  {
+    const SpinLockGuard guard(inbox_lock_);
+    for (const Notice& one : notices) inbox_.posted.push_back({group, to, one});
+  }
+  ring();
+}
+
 void Engine::join(std::shared_ptr<Group> group) {
   call([this, group = std::move(group)] {
     groups_.emplace(group->context(), group);
@@ -250,11 +258,26 @@ bool Engine::take_inbox() {
     halt(*taken_.failure, taken_.tell);
     return true;
   }
+  if (!is_failing_) send_posted();
   for (const auto& one : taken_.calls) {
     if (!is_failing_) one();
   }
+  taken_.posted.clear();
   taken_.calls.clear();
   return true;
+}
+
+// Those of a group to one rank share messages as far as they follow one another.
+void Engine::send_posted() {
+  const std::vector<Posted>& all = taken_.posted;
+  for (std::size_t i = 0; i < all.size();) {
+    const Posted& first = all[i];
+    batch_.clear();
+    for (; i < all.size() && all[i].group == first.group && all[i].to == first.to; ++i) {
+      batch_.push_back(all[i].notice);
+    }
+    first.group->post(first.to, batch_);
+  }
 }
 
 Group* Engine::find(std::uint64_t context) const noexcept {

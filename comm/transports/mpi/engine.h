@@ -69,6 +69,8 @@ class Engine {
   /// `operation` is pending; operation.state is its group, which has joined.
   void submit(Operation& operation);
   void join(std::shared_ptr<Group> group);
+  /// Lets the group send notices. Allocates nothing after warm-up.
+  void post(const std::shared_ptr<Group>& group, int to, std::span<const Notice> notices);
   /// World::stop().
   void stop(const Failure& failure, bool tell) noexcept;
   /// The world ends, perhaps on MPI's thread: nobody waits in stop() any more, nor will.
@@ -95,8 +97,14 @@ class Engine {
   [[nodiscard]] int most_silent(std::span<const int> ranks) const noexcept;
 
  private:
+  struct Posted {
+    std::shared_ptr<Group> group;
+    int to;
+    Notice notice;
+  };
   struct Inbox {
     std::vector<std::function<void()>> calls;
+    std::vector<Posted> posted;  // before the calls
     const Failure* failure = nullptr;
     bool tell = false;
   };
@@ -122,6 +130,7 @@ class Engine {
   [[nodiscard]] bool turn();
   void rest(int quiet_turns);
   [[nodiscard]] bool take_inbox();
+  void send_posted();
   void received(const Message& message);
   void end_finished(bool all);
   void tell_failure(const Failure& failure);
@@ -148,6 +157,7 @@ class Engine {
   Inbox taken_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Group>> groups_;
   std::unordered_map<std::uint64_t, std::vector<KeptMessage>> early_;  // of no group yet
+  std::vector<Notice> batch_;
   std::vector<Finished> finished_;
   std::uint64_t under_way_ = 0;
   bool is_failing_ = false;

@@ -126,7 +126,12 @@ void Group::begin_send(Operation& operation) {
                 .waits_for_receiver = true,
                 .memory = static_cast<std::byte*>(const_cast<void*>(operation.in)),
                 .bytes = bytes,
-                .done = [this, name = header.value] { end_send(name, &Sending::is_sent); }});
+                .done =
+                    [](const Transfer& sent) {
+                      static_cast<Group*>(sent.owner)->end_send(sent.item, &Sending::is_sent);
+                    },
+                .owner = this,
+                .item = header.value});
 }
 
 // A send ends once both are true.
@@ -170,10 +175,15 @@ bool Group::match(int from, std::uint64_t key) {
                 .tag = header.tag,
                 .memory = static_cast<std::byte*>(recv.out),
                 .bytes = bytes,
-                .done = [this, &recv, send = header.value] {
-                  --receiving_;
-                  end_recv(recv, send, true);
-                }});
+                .done =
+                    [](const Transfer& received) {
+                      auto& self = *static_cast<Group*>(received.owner);
+                      --self.receiving_;
+                      self.end_recv(*received.operation, received.item, true);
+                    },
+                .owner = this,
+                .operation = &recv,
+                .item = header.value});
   return true;
 }
 

@@ -106,9 +106,7 @@ class MpiTransport final : public Transport {
 
   void post(int to, std::span<const Notice> notices) override {
     if (world_->is_dead()) return;
-    world_->engine().call([group = group_, to, own = std::vector(notices.begin(), notices.end())] {
-      group->post(to, own);
-    });
+    world_->engine().post(group_, to, notices);
   }
 
   void listen(Channel<Notice> notices) override {

@@ -185,17 +185,17 @@ bool Wire::poll() {
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     if (requests_[i] == MPI_REQUEST_NULL) {
       if (transfers_[i].bytes == 0) {
-        ended_.push_back(std::move(transfers_[i]));
+        ended_.push_back(transfers_[i]);
         continue;
       }
       post(transfers_[i], requests_[i]);
     }
-    transfers_[kept] = std::move(transfers_[i]);
+    transfers_[kept] = transfers_[i];
     requests_[kept++] = requests_[i];
   }
   transfers_.resize(kept);
   requests_.resize(kept);
-  for (const Transfer& one : ended_) one.done();  // which may start others
+  for (const Transfer& one : ended_) one.done(one);  // which may start others
   return true;
 }
 

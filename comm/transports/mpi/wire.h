@@ -15,7 +15,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <span>
 #include <vector>
@@ -33,7 +32,13 @@ struct Transfer {
   bool waits_for_receiver = false;  // a send: is not buffered, even if it is small
   std::byte* memory = nullptr;      // what is left
   std::uint64_t bytes = 0;
-  std::function<void()> done = {};  // called once it has ended
+  void (*done)(const Transfer& ended) = nullptr;  // called once it has ended
+  // What `done` needs: no closure, which would be allocated for every transfer.
+  void* owner = nullptr;
+  Operation* operation = nullptr;
+  int rank = 0;
+  std::size_t stage = 0;
+  std::uint64_t item = 0;
 };
 
 /// A header that arrived. Its data is valid until release().

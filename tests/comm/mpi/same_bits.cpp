@@ -1,17 +1,23 @@
 // Usage: same_bits local:N   or   mpirun ... same_bits mpi
 //
 // Sums of random bits, sizes and types, weighted too; each rank prints "<rank> <digest of all
-// results>".
+// results>". Then the same few operations again and again: they allocate nothing, or the program
+// says so and fails.
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "leat/comm/communicator.h"
 #include "leat/comm/completion.h"
+#include "leat/comm/gradient_exchange.h"
+#include "tests/support/counting_new.h"
 
 namespace {
 
@@ -76,12 +82,49 @@ void run(Communicator& me) {
   std::printf("%d %016llx\n", me.rank(), static_cast<unsigned long long>(hash));
 }
 
+// All ranks run it as often.
+std::size_t allocations_when_warm(const Communicator& me) {
+  std::vector<float> small(10);
+  std::vector<float> large(100'000);
+  std::vector<float> first(1'000);
+  std::vector<float> second(7);
+  const auto span = [](std::vector<float>& data) {
+    return leat::gpu::DeviceSpan(data.data(), data.size() * sizeof(float));
+  };
+  GradientExchange exchange(me, {{"a", span(first)}, {"b", span(second)}},
+                            {.partition_bytes = 400, .credit_bytes = 1'000});
+  return leat::support::allocations_of([&] {
+    for (int i = 0; i < 30; ++i) {
+      me.all_reduce(small).await();
+      me.all_reduce(large).await();
+      const int next = (me.rank() + 1) % me.size();
+      const int previous = (me.rank() + me.size() - 1) % me.size();
+      Completion received = me.recv(first, previous, 1);
+      me.send(std::span(large).first(1'000), next, 1).await();
+      received.await();
+      exchange.begin_step(1);
+      exchange.ready(1);
+      exchange.ready(0);
+      exchange.end_backward();
+      exchange.await_all();
+    }
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
+  std::atomic<std::size_t> allocated = 0;
   std::vector<std::jthread> ranks;
   for (Communicator& one : open(argv[1])) {
-    ranks.emplace_back([me = std::move(one)]() mutable { run(me); });
+    ranks.emplace_back([me = std::move(one), &allocated]() mutable {
+      run(me);
+      allocated += allocations_when_warm(me);
+    });
   }
+  ranks.clear();  // joins
+  if (allocated == 0) return 0;
+  std::printf("%zu allocations of operations that are warm\n", allocated.load());
+  return 1;
 }
