@@ -90,25 +90,27 @@ bool is_installed() noexcept {
 
 void prepare_stack_overflow_report() noexcept { static_cast<void>(is_installed()); }
 
-SignalStack::SignalStack(const Worker& worker) {
+SignalStack::SignalStack() {
   if (kExploring || !is_installed()) return;  // simulated workers share one thread
-  pthread_setspecific(worker_key, &worker);   // if it fails, this thread reports no overflow
-  stack_t present = {};
-  if (sigaltstack(nullptr, &present) != 0 || (present.ss_flags & SS_DISABLE) == 0) return;
   const long least = sysconf(_SC_MINSIGSTKSZ);
-  const std::size_t size =
-      (std::size_t{16} << 10) + (least > 0 ? static_cast<std::size_t>(least) : 0);
-  memory_ = std::make_unique<std::byte[]>(size);
-  stack_t mine = {};
-  mine.ss_sp = memory_.get();
-  mine.ss_size = size;
-  if (sigaltstack(&mine, nullptr) != 0) memory_ = nullptr;
+  memory_.resize((std::size_t{16} << 10) + (least > 0 ? static_cast<std::size_t>(least) : 0));
 }
 
-SignalStack::~SignalStack() {
+SignalStack::Use::Use(SignalStack& stack, const Worker& worker) {
+  if (stack.memory_.empty()) return;
+  pthread_setspecific(worker_key, &worker);  // if it fails, this thread reports no overflow
+  stack_t present = {};
+  if (sigaltstack(nullptr, &present) != 0 || (present.ss_flags & SS_DISABLE) == 0) return;
+  stack_t mine = {};
+  mine.ss_sp = stack.memory_.data();
+  mine.ss_size = stack.memory_.size();
+  is_set_ = sigaltstack(&mine, nullptr) == 0;
+}
+
+SignalStack::Use::~Use() {
   if (kExploring || !is_installed()) return;
   pthread_setspecific(worker_key, nullptr);
-  if (memory_ == nullptr) return;
+  if (!is_set_) return;
   stack_t none = {};
   none.ss_flags = SS_DISABLE;
   sigaltstack(&none, nullptr);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <vector>
 
 namespace leat {
 
@@ -13,17 +13,27 @@ class Worker;
 /// follows. The module that contains Leat is never unloaded from then on.
 void prepare_stack_overflow_report() noexcept;
 
-/// While one lives, a stack overflow on the calling thread, which is `worker`'s, is reported, and
-/// the thread handles signals on a separate stack. It keeps the signal stack that it has, if any.
+/// A worker's stack for signals. Allocated by who makes the worker, not by the worker's thread,
+/// which may start late: when a program has warmed up, nothing of csp allocates.
 class SignalStack {
  public:
-  [[nodiscard]] explicit SignalStack(const Worker& worker);
-  ~SignalStack();
-  SignalStack(const SignalStack&) = delete;
-  SignalStack& operator=(const SignalStack&) = delete;
+  SignalStack();
+
+  /// While one lives, a stack overflow on the calling thread, which is `worker`'s, is reported, and
+  /// the thread handles signals on `stack`. It keeps the signal stack that it has, if any.
+  class Use {
+   public:
+    [[nodiscard]] Use(SignalStack& stack, const Worker& worker);
+    ~Use();
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    bool is_set_ = false;
+  };
 
  private:
-  std::unique_ptr<std::byte[]> memory_;
+  std::vector<std::byte> memory_;
 };
 
 }  // namespace leat

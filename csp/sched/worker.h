@@ -32,6 +32,7 @@
 #include "leat/csp/fiber/context.h"
 #include "leat/csp/fiber/fiber_pool.h"
 #include "leat/csp/fiber/stack.h"
+#include "leat/csp/fiber/stack_overflow.h"
 #include "leat/csp/sched/run_queue.h"
 #include "leat/csp/wait/cpu_count.h"
 
@@ -209,6 +210,8 @@ class Worker {
   bool shares_cpu_ = false;  // with that thread; the worker's own while not idle
   Atomic<bool> has_pinned_inbox_{false};
   Atomic<std::uint32_t> wake_word_{0};  // changed to wake it; it sleeps on a value it read
+
+  SignalStack signal_stack_;
 };
 
 }  // namespace leat
