@@ -48,6 +48,7 @@ std::vector<std::string> texts_of(const Communicator& ranks, const std::string& 
 void compare(const Communicator& ranks, const std::vector<int>& in_world,
              const std::vector<Fact>& facts) {
   std::vector<std::int64_t> hashes;
+  hashes.reserve(facts.size());
   for (const Fact& one : facts) hashes.push_back(hash(one.text));
   const std::vector<std::int64_t> all = gather(ranks, hashes);
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -214,7 +214,7 @@ void Exchange::ready(std::size_t index, const gpu::StreamRef* stream) {
     throw std::invalid_argument("leat: GradientExchange: the CPU does not reach the memory of " +
                                 stream->device().name() + "; set ExchangeOptions::device");
   }
-  for (std::size_t i = 0; i < options_.layers.size(); ++i) {
+  for (std::size_t i = 0; stream != nullptr && i < options_.layers.size(); ++i) {
     const GradientLayer& layer = options_.layers[i];
     if (layer.before) layer.before(index, seen_[i][index], seen_[i + 1][index], *stream);
   }
@@ -297,7 +297,7 @@ bool Exchange::await(std::size_t index, const gpu::StreamRef* stream) {
     one.handed->await();
   }
   if (one.is_empty || plan_.gradients[index].count() == 0) return false;
-  for (std::size_t i = options_.layers.size(); i-- > 0;) {
+  for (std::size_t i = options_.layers.size(); stream != nullptr && i-- > 0;) {
     const GradientLayer& layer = options_.layers[i];
     if (layer.after) layer.after(index, seen_[i][index], seen_[i + 1][index], *stream);
   }

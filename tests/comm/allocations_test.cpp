@@ -127,6 +127,27 @@ struct Training {
 
 // However the threads' timing has it: of so many ranks one is often late to see what another has
 // ended.
+TEST(CommAllocations, OfAnExchangeEndWithIt) {
+  run([] {
+    const std::vector<Communicator> ranks = open("local:3");
+    const auto train = [&](int times) {
+      TaskGroup group;
+      for (const Communicator& me : ranks) {
+        group.go([&me, times] {
+          for (int i = 0; i < times; ++i) Training(me, Policy::kPriority).step();
+        });
+      }
+      group.wait();
+    };
+    const auto in_use = [] { return support::g_allocations.load() - support::g_frees.load(); };
+    train(kTimes);  // a flight recorder keeps the last communicators
+    const std::size_t before = in_use();
+    train(kTimes);
+    // Fewer than one for each.
+    EXPECT_LT(in_use(), before + kTimes);
+  });
+}
+
 TEST(CommAllocations, OfExchangesAreNoneInAnyStepAfterWarmUp) {
   constexpr int kRanks = 4;
   std::size_t total = 0;

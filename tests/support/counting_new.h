@@ -13,6 +13,7 @@
 namespace leat::support {
 
 inline std::atomic<std::size_t> g_allocations = 0;
+inline std::atomic<std::size_t> g_frees = 0;
 
 inline void* allocate_and_count(std::size_t size, std::size_t alignment) {
   const Allocating now = allocating();
@@ -23,6 +24,11 @@ inline void* allocate_and_count(std::size_t size, std::size_t alignment) {
       std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
+}
+
+inline void free_and_count(void* memory) noexcept {
+  if (memory != nullptr) g_frees.fetch_add(1, std::memory_order_relaxed);
+  std::free(memory);
 }
 
 }  // namespace leat::support
@@ -42,16 +48,16 @@ LEAT_REPLACES void* operator new(std::size_t size, std::align_val_t alignment,
                                  const std::nothrow_t& /*unused*/) noexcept {
   return leat::support::allocate_and_count(size, static_cast<std::size_t>(alignment));
 }
-LEAT_REPLACES void operator delete(void* memory) noexcept { std::free(memory); }
+LEAT_REPLACES void operator delete(void* memory) noexcept { leat::support::free_and_count(memory); }
 LEAT_REPLACES void operator delete(void* memory, std::size_t /*size*/) noexcept {
-  std::free(memory);
+  leat::support::free_and_count(memory);
 }
 LEAT_REPLACES void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept {
-  std::free(memory);
+  leat::support::free_and_count(memory);
 }
 LEAT_REPLACES void operator delete(void* memory, std::size_t /*size*/,
                                    std::align_val_t /*alignment*/) noexcept {
-  std::free(memory);
+  leat::support::free_and_count(memory);
 }
 
 namespace leat::support {

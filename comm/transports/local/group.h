@@ -117,7 +117,8 @@ struct Group {
   std::vector<Mailbox> mailboxes;
   std::vector<bool> has_left;
   int left = 0;
-  int closed = 0;  // ends that were destroyed
+  int closed = 0;            // ends that were destroyed
+  std::size_t reserved = 0;  // meetings that were made for this group's operations
 };
 
 }  // namespace leat::comm

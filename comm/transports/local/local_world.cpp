@@ -1,6 +1,7 @@
 #include "leat/comm/transports/local/local_world.h"
 
 #include <algorithm>
+#include <iterator>
 #include <new>
 #include <utility>
 #include <vector>
@@ -64,9 +65,14 @@ std::shared_ptr<Group> LocalWorld::open_group(std::uint64_t context, std::span<c
 }
 
 void LocalWorld::close(Group& group) noexcept {
-  decltype(groups_)::node_type last_owner;  // destroyed without the lock
+  decltype(groups_)::node_type last_owner;  // destroyed without the lock, as what it had reserved
+  std::list<Meeting> unused;
   const SpinLockGuard guard(lock_);
-  if (++group.closed == group.size()) last_owner = groups_.extract(group.context);
+  if (++group.closed < group.size()) return;
+  last_owner = groups_.extract(group.context);
+  const std::size_t most = std::min(group.reserved, free_.size());
+  unused.splice(unused.end(), free_, free_.begin(),
+                std::next(free_.begin(), static_cast<std::ptrdiff_t>(most)));
 }
 
 // ---- operations
@@ -301,6 +307,7 @@ void LocalWorld::reserve(Group& group, std::size_t operations) {
     one.outputs.reserve(group.members.size());
   }
   const SpinLockGuard guard(lock_);
+  group.reserved += operations;
   free_.splice(free_.begin(), made);
 }
 
