@@ -158,7 +158,8 @@ class GradientExchange {
   ~GradientExchange();
 
   /// Collective: copies rank `root`'s tensors to all ranks, before the first step: parameters, and
-  /// buffers such as running means. Any device memory of one device. Waits. Throws as await().
+  /// buffers such as running means. Any device memory of one device. Waits. Throws as await(), and
+  /// CommMismatch on every rank if the ranks' lists differ.
   void broadcast(std::span<const Gradient> tensors, int root);
 
   /// Begins the next step, to which this rank contributes `samples`. With 0 nobody waits for this

@@ -93,19 +93,23 @@ std::vector<int> agree(const Communicator& ranks, const Plan& plan,
   for (const std::size_t limit : options.bucket_bytes) {
     facts.back().text += ' ' + std::to_string(limit);
   }
-  add_option("the number of gradients", plan.gradients.size());
   compare(ranks, in_world, facts);
+  agree_on_tensors(ranks, in_world, plan.gradients, "gradient");
+  return in_world;
+}
 
-  facts.clear();
-  for (const Gradient& one : plan.gradients) {
+void agree_on_tensors(const Communicator& ranks, const std::vector<int>& in_world,
+                      std::span<const Gradient> tensors, const std::string& what) {
+  compare(ranks, in_world, {{"", "the number of " + what + "s " + std::to_string(tensors.size())}});
+  std::vector<Fact> facts;
+  for (const Gradient& one : tensors) {
     const std::string which =
-        "gradient " + std::to_string(facts.size() / 3) + " is \"" + one.name + '"';
+        what + ' ' + std::to_string(facts.size() / 3) + " is \"" + one.name + '"';
     facts.push_back({one.name, which});
     facts.push_back({one.name, which + " of " + gpu::to_string(one.dtype)});
     facts.push_back({one.name, which + " of " + std::to_string(one.count()) + " elements"});
   }
   compare(ranks, in_world, facts);
-  return in_world;
 }
 
 }  // namespace leat::comm

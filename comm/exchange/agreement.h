@@ -1,6 +1,8 @@
 // What the exchanges of all ranks must have in common.
 #pragma once
 
+#include <span>
+#include <string>
 #include <vector>
 
 #include "leat/comm/communicator.h"
@@ -14,5 +16,9 @@ namespace leat::comm {
 /// on all ranks. Throws as Completion::await().
 [[nodiscard]] std::vector<int> agree(const Communicator& ranks, const Plan& plan,
                                      const ExchangeOptions& options);
+/// Compares a list of tensors likewise: number, names, types and sizes. `what` they are, for the
+/// error: "gradient". `in_world`: what agree() has returned.
+void agree_on_tensors(const Communicator& ranks, const std::vector<int>& in_world,
+                      std::span<const Gradient> tensors, const std::string& what);
 
 }  // namespace leat::comm

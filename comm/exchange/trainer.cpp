@@ -356,6 +356,7 @@ void Exchange::broadcast(std::span<const Gradient> tensors, int root) {
     require_whole_elements(one);
     largest = std::max(largest, one.data.size());
   }
+  agree_on_tensors(control_, world_ranks_, tensors, "tensor");
   std::optional<gpu::PinnedBuffer> pinned;  // if the CPU does not reach the tensors
   std::optional<gpu::Stream> stream;
   if (!cpu_reaches(options_.device) && world_.options().link.moves_data) {

@@ -69,6 +69,17 @@ TEST_P(ExchangeDisagreement, OfOptionsIsAMismatchOnEveryRank) {
   }
 }
 
+TEST_P(ExchangeDisagreement, OfWhatIsBroadcastIsAMismatchOnEveryRank) {
+  on_ranks(3, [](Communicator& me) {
+    Two mine;
+    GradientExchange exchange(me, mine.gradients);
+    exchange.broadcast(mine.gradients, 1);
+    if (me.rank() == 2) mine.gradients.pop_back();
+    expect_mismatch([&] { exchange.broadcast(mine.gradients, 0); }, "",
+                    "the number of tensors 2 on rank 0, the number of tensors 1 on rank 2");
+  });
+}
+
 TEST_P(ExchangeDisagreement, OfGradientsIsAMismatchOnEveryRank) {
   const std::vector<std::pair<Gradient, std::string>> others = {
       {{"c", gpu::DeviceSpan(nullptr, 12)},
