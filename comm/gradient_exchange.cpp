@@ -3,16 +3,107 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "leat/comm/exchange/exchange.h"
+#include "leat/comm/tuner.h"
 
 namespace leat::comm {
 
+// Makes the exchange anew whenever its tuner changes the setting, on all ranks before one step.
+class GradientExchange::Tuning {
+ public:
+  Tuning(const Communicator& communicator, std::vector<Gradient> gradients, ExchangeOptions options)
+      : control_(communicator.duplicate()),
+        gradients_(std::move(gradients)),
+        options_(std::move(options)) {}
+
+  /// Between two steps, on all ranks.
+  void change(std::unique_ptr<Exchange>& exchange) {
+    if (is_over_) return;
+    const TimePoint now = control_.transport()->world().time();
+    const bool is_idle = exchange->is_idle();
+    Tuner& tuner = *options_.tuner;
+    // The first step after a change is dropped. So is one with a setting that could not be made.
+    const bool counts = began_.has_value() && !std::exchange(is_new_, false);
+    if (control_.rank() == 0 && counts && current() == tuner.setting()) {
+      tuner.measured(now - *began_);
+    }
+    // What rank 0 says, and whether a rank has results to wait for yet.
+    std::array<std::int64_t, 4> said = {0, 0, 0, is_idle ? 0 : 1};
+    if (control_.rank() == 0) {
+      const auto [partition, credit] = tuner.setting();
+      said = {static_cast<std::int64_t>(partition), static_cast<std::int64_t>(credit),
+              tuner.is_done() ? 1 : 0, said[3]};
+    }
+    control_.all_reduce(said, Reduction::kMax).await();
+    began_ = control_.transport()->world().time();
+    const Tuner::Setting wanted = {static_cast<std::size_t>(said[0]),
+                                   static_cast<std::size_t>(said[1])};
+    if (said[3] != 0) return;
+    is_over_ = said[2] != 0;
+    if (wanted == current()) return;
+    options_.partition_bytes = wanted.partition_bytes;
+    options_.credit_bytes = wanted.credit_bytes;
+    is_new_ = true;
+    auto made = std::make_unique<Exchange>(control_, gradients_, options_);
+    const std::scoped_lock lock(mutex_);
+    add(before_, exchange->stats());
+    exchange->wait_for_streams();
+    exchange = std::move(made);
+  }
+  [[nodiscard]] ExchangeStats stats(const std::unique_ptr<Exchange>& exchange) const {
+    const std::scoped_lock lock(mutex_);
+    ExchangeStats sum = exchange->stats();
+    add(sum, before_);
+    return sum;
+  }
+
+ private:
+  [[nodiscard]] Tuner::Setting current() const noexcept {
+    return {options_.partition_bytes, options_.credit_bytes};
+  }
+  static void add(ExchangeStats& to, const ExchangeStats& more) {
+    to.steps += more.steps;
+    to.pieces += more.pieces;
+    to.bytes += more.bytes;
+    to.time += more.time;
+    to.exposed += more.exposed;
+    to.busy += more.busy;
+    to.hidden += more.hidden;
+    if (more.longest_wait <= to.longest_wait) return;
+    to.longest_wait = more.longest_wait;
+    to.longest_awaited = more.longest_awaited;
+  }
+
+  const Communicator control_;
+  const std::vector<Gradient> gradients_;
+  ExchangeOptions options_;
+  std::optional<TimePoint> began_;  // the step
+  bool is_new_ = true;
+  bool is_over_ = false;
+  mutable std::mutex mutex_;  // of the exchange as stats() finds it
+  ExchangeStats before_;      // of the exchanges that are gone
+};
+
 GradientExchange::GradientExchange(const Communicator& communicator,
-                                   std::vector<Gradient> gradients, ExchangeOptions options)
-    : exchange_(
-          std::make_unique<Exchange>(communicator, std::move(gradients), std::move(options))) {}
+                                   std::vector<Gradient> gradients, ExchangeOptions options) {
+  if (options.tuner != nullptr) {
+    if (options.policy == Policy::kBucketed) {
+      throw std::invalid_argument(
+          "leat: GradientExchange: a tuner chooses the size of pieces, and buckets have none; use "
+          "another policy");
+    }
+    options.partition_bytes = options.tuner->setting().partition_bytes;
+    options.credit_bytes = options.tuner->setting().credit_bytes;
+  }
+  exchange_ = std::make_unique<Exchange>(communicator, gradients, options);
+  if (options.tuner == nullptr) return;
+  tuning_ = std::make_unique<Tuning>(communicator, std::move(gradients), std::move(options));
+}
 
 GradientExchange::~GradientExchange() = default;
 
@@ -20,7 +111,10 @@ void GradientExchange::broadcast(std::span<const Gradient> tensors, int root) {
   exchange_->broadcast(tensors, root);
 }
 
-void GradientExchange::begin_step(std::uint64_t samples) { exchange_->begin_step(samples); }
+void GradientExchange::begin_step(std::uint64_t samples) {
+  if (tuning_ != nullptr) tuning_->change(exchange_);
+  exchange_->begin_step(samples);
+}
 
 void GradientExchange::ready(std::size_t index, const gpu::StreamRef& stream) {
   exchange_->ready(index, &stream);
@@ -40,7 +134,9 @@ void GradientExchange::await_all(const gpu::StreamRef& stream) { exchange_->awai
 
 void GradientExchange::await_all() { exchange_->await_all(nullptr); }
 
-ExchangeStats GradientExchange::stats() const { return exchange_->stats(); }
+ExchangeStats GradientExchange::stats() const {
+  return tuning_ != nullptr ? tuning_->stats(exchange_) : exchange_->stats();
+}
 
 std::size_t GradientExchange::size() const noexcept { return exchange_->size(); }
 

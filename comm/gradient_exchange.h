@@ -53,6 +53,7 @@ namespace leat::comm {
 
 class Exchange;
 class Trace;
+class Tuner;
 
 /// One gradient, or a parameter or buffer. Of bytes() bytes in a device's memory.
 struct Gradient {
@@ -102,7 +103,7 @@ struct GradientLayer {
       after = {};
 };
 
-/// Options of a GradientExchange. Equal on all ranks, but for device, layers and trace.
+/// Options of a GradientExchange. Equal on all ranks, but for device, layers, trace and tuner.
 struct ExchangeOptions {
   /// The device in whose memory gradients lie. None: the CPU reaches them, as those of a host
   /// device.
@@ -124,6 +125,11 @@ struct ExchangeOptions {
   std::vector<GradientLayer> layers = {};
   /// Records pieces and calls; none: nothing is recorded.
   std::shared_ptr<Trace> trace = {};
+  /// Chooses partition_bytes and credit_bytes in the first steps, about two for each of its
+  /// measurements. On all ranks or on none; that of rank 0 decides. Until it is done, begin_step()
+  /// waits for all ranks, and layers' memory is declared anew after each change. Not for
+  /// Policy::kBucketed.
+  std::shared_ptr<Tuner> tuner = {};
 };
 
 /// What an exchange has measured on its rank. Times are of the clock of communication.
@@ -202,7 +208,9 @@ class GradientExchange {
   [[nodiscard]] std::size_t size() const noexcept;
 
  private:
+  class Tuning;
   std::unique_ptr<Exchange> exchange_;
+  std::unique_ptr<Tuning> tuning_;  // if there is a tuner
 };
 
 }  // namespace leat::comm

@@ -87,6 +87,7 @@ std::vector<int> agree(const Communicator& ranks, const Plan& plan,
   add_option("urgency", static_cast<int>(options.urgency));
   add_option("weights", static_cast<int>(options.weights));
   add_option("synchronous", static_cast<int>(options.synchronous));
+  add_option("tuner", options.tuner != nullptr ? 1 : 0);
   add_option("partition_bytes", options.partition_bytes);
   add_option("credit_bytes", options.credit_bytes);
   facts.push_back({"", "bucket_bytes"});

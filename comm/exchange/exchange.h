@@ -53,6 +53,10 @@ class Exchange {
   void await_all(const gpu::StreamRef* stream);
   [[nodiscard]] ExchangeStats stats() const { return meter_.stats(world_.time(), plan_.gradients); }
   [[nodiscard]] std::size_t size() const noexcept { return plan_.gradients.size(); }
+  /// Whether it is outside a backward, and all results were awaited.
+  [[nodiscard]] bool is_idle() const noexcept;
+  /// Waits for the work that is enqueued behind results, which may use the gradients' memory.
+  void wait_for_streams() const;
 
  private:
   // ---- the trainer's side

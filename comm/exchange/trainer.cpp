@@ -251,6 +251,16 @@ void Exchange::give_empty() {
   meter_.end_backward();
 }
 
+bool Exchange::is_idle() const noexcept {
+  return !in_backward_ && std::ranges::all_of(given_, &Given::awaited);
+}
+
+void Exchange::wait_for_streams() const {
+  for (const Given& one : given_) {
+    if (one.last_stream.has_value()) one.last_stream->sync();
+  }
+}
+
 void Exchange::end_backward() {
   require_alive();
   if (!in_backward_) {
