@@ -7,8 +7,8 @@
 
 namespace leat::comm {
 
-void CompletionState::begin(const Ref& self, std::shared_ptr<Transport> transport,
-                            const Operation& operation) {
+Operation& CompletionState::open(const Ref& self, std::shared_ptr<Transport> transport,
+                                 const Operation& operation) {
   CompletionState& state = *self;
   state.transport_ = std::move(transport);
   state.operation_ = operation;
@@ -18,7 +18,13 @@ void CompletionState::begin(const Ref& self, std::shared_ptr<Transport> transpor
   // Peers end the wait, which the scheduler of the rank that waits cannot see.
   state.channel_.core().get()->expect_only(nullptr);
   state.self_ = Ref(self).release();
-  state.transport_->begin(state.operation_);
+  return state.operation_;
+}
+
+void CompletionState::begin(const Ref& self, std::shared_ptr<Transport> transport,
+                            const Operation& operation) {
+  Operation& opened = open(self, std::move(transport), operation);
+  self->transport_->begin(opened);
 }
 
 void CompletionState::finished(Operation& operation, const Failure* failure) noexcept {

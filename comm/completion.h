@@ -50,6 +50,9 @@ class CompletionState {
   CompletionState& operator=(const CompletionState&) = delete;
   ~CompletionState() = default;
 
+  /// Prepares an operation that its caller ends, by finished(). `self` is this state.
+  static Operation& open(const Ref& self, std::shared_ptr<Transport> transport,
+                         const Operation& operation);
   /// Begins an operation as `transport`. `self` is this state.
   static void begin(const Ref& self, std::shared_ptr<Transport> transport,
                     const Operation& operation);

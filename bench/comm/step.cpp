@@ -3,9 +3,11 @@
 #include <bit>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "leat/comm/communicator.h"
+#include "leat/comm/parameter_server.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
 #include "leat/csp/wait_group.h"
@@ -85,22 +87,71 @@ Duration step_of(const comm::Communicator& communicator, const Exchanged& exchan
   return time;
 }
 
+// The step of a worker, as step_of(): layer i's gradient leaves behind its backward, and its
+// weights are fetched before its forward.
+Duration server_step_of(comm::ParameterServer& server, Duration settling, bool synchronous,
+                        const RankLayers& layers, leat::WaitGroup& arriving,
+                        leat::WaitGroup& leaving) {
+  arriving.done();
+  arriving.wait();
+  leat::sleep_for(settling);
+  const leat::TimePoint start = leat::now();
+  server.begin_step(1);
+  std::vector<comm::Completion> sent;
+  std::vector<std::optional<comm::Completion>> fetched(server.size());
+  for (std::size_t i = server.size(); i-- > 0;) {
+    leat::sleep_for(layers.backward[i]);
+    sent.push_back(server.send_vars(i));
+    fetched[i] = server.fetch_vars(i);
+  }
+  comm::Completion ended = server.send_barrier();
+  if (synchronous) server.fetch_barrier().await();
+  for (std::size_t i = 0; i < server.size(); ++i) {
+    fetched[i]->await();
+    leat::sleep_for(layers.forward[i]);
+  }
+  const Duration time = leat::now() - start;
+  for (comm::Completion& one : sent) one.await();
+  ended.await();
+  leaving.done();
+  leaving.wait();
+  return time;
+}
+
+comm::ServerOptions server_options(const Exchanged& exchanged, int workers, int servers) {
+  comm::ServerOptions options{.servers = {},
+                              .policy = exchanged.options().policy,
+                              .partition_bytes = exchanged.options().partition_bytes,
+                              .credit_bytes = exchanged.options().credit_bytes};
+  for (int rank = workers; rank < workers + servers; ++rank) options.servers.push_back(rank);
+  return options;
+}
+
+std::vector<comm::Parameter> parameters(const Exchanged& exchanged) {
+  std::vector<comm::Parameter> all;
+  for (const comm::Gradient& one : exchanged.gradients()) {
+    all.push_back({.name = one.name, .weights = one.data, .gradient = one.data});
+  }
+  return all;
+}
+
 }  // namespace
 
 std::vector<Duration> run_step(const StepInstance& instance) {
   const std::size_t size = instance.ranks.size();
+  const auto servers = static_cast<std::size_t>(instance.servers);
   std::vector<Duration> times(size);
   leat::VirtualClock clock;
   const Exchanged exchanged(instance);
   const Duration settling = 2 * instance.delta + 1s;  // what the constructors send has come then
   const auto body = [&] {
-    const std::vector<comm::Communicator> ranks =
-        comm::open("local:" + std::to_string(size), {.deadline = kDeadline,
-                                                     .link = {.bandwidth = exchanged.bandwidth(),
-                                                              .alpha = instance.alpha,
-                                                              .delta = instance.delta,
-                                                              .enabled = true,
-                                                              .moves_data = false}});
+    const std::vector<comm::Communicator> ranks = comm::open(
+        "local:" + std::to_string(size + servers), {.deadline = kDeadline,
+                                                    .link = {.bandwidth = exchanged.bandwidth(),
+                                                             .alpha = instance.alpha,
+                                                             .delta = instance.delta,
+                                                             .enabled = true,
+                                                             .moves_data = false}});
     const gpu::Device device = gpu::open_host({});
     std::vector<gpu::Stream> streams;
     for (std::size_t r = 0; r < size; ++r) streams.emplace_back(device);
@@ -109,7 +160,17 @@ std::vector<Duration> run_step(const StepInstance& instance) {
     arriving.add(static_cast<std::int64_t>(size));
     leaving.add(static_cast<std::int64_t>(size));
     leat::TaskGroup group;
-    for (std::size_t r = 0; r < size; ++r) {
+    for (std::size_t r = 0; r < size + servers && servers > 0; ++r) {
+      group.go([&, r] {
+        comm::ParameterServer server(
+            ranks[r], parameters(exchanged),
+            server_options(exchanged, static_cast<int>(size), instance.servers));
+        if (r >= size) return server.serve();
+        times[r] = server_step_of(server, settling, instance.options.synchronous, instance.ranks[r],
+                                  arriving, leaving);
+      });
+    }
+    for (std::size_t r = 0; r < size && servers == 0; ++r) {
       group.go([&, r] {
         times[r] = step_of(ranks[r], exchanged, settling, instance.ranks[r], streams[r], arriving,
                            leaving);

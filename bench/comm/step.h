@@ -33,13 +33,20 @@ struct StepInstance {
   double bandwidth = 0;  ///< bytes per second, more than 0
   leat::Duration delta = leat::Duration::zero();
   leat::comm::ExchangeOptions options;
+  /// Ranks that serve, beside those that compute: a synchronous ParameterServer in place of an
+  /// exchange. 0: an exchange.
+  int servers = 0;
 };
 
 /// The instance in the JSON file `path` ("-": the standard input):
 ///
 ///   {"ranks": [{"b": [ns, ...], "f": [ns, ...]}, ...], "bytes": [...], "alpha": ns,
 ///    "bandwidth": bytes/s, "delta": ns, "partition_bytes": ..., "credit_bytes": ...,
-///    "policy": "fifo" | "priority" | "bucketed", "synchronous": false, "bucket_bytes": [...]}
+///    "policy": "fifo" | "priority" | "bucketed", "synchronous": false, "bucket_bytes": [...],
+///    "mode": "exchange" | "server", "servers": 1}
+///
+/// Of mode "server", gradients go to servers and weights come back; "servers" is their number, and
+/// "synchronous" that a forward waits for all weights. The link is a line in each direction.
 ///
 /// Layers are from the input. ranks, bytes and bandwidth have to be there; what else is missing is
 /// 0, or as in ExchangeOptions. Gradients are of float32 if all sizes are multiples of 4, else of

@@ -113,7 +113,7 @@ std::string contents(const std::string& path) {
 bool is_known(std::string_view name) {
   for (const std::string_view known :
        {"ranks", "bytes", "alpha", "bandwidth", "delta", "partition_bytes", "credit_bytes",
-        "policy", "synchronous", "bucket_bytes"}) {
+        "policy", "synchronous", "bucket_bytes", "mode", "servers"}) {
     if (name == known) return true;
   }
   return false;
@@ -169,6 +169,24 @@ StepInstance parse_instance(const std::string& text, const std::string& path,
   if (top.has("alpha")) instance.alpha = top.at("alpha").time();
   if (top.has("delta")) instance.delta = top.at("delta").time();
   read_options(top, instance.options);
+  if (top.has("mode")) {
+    const Field mode = top.at("mode");
+    if (mode.value != "exchange" && mode.value != "server") {
+      mode.fail("must be \"exchange\" or \"server\", not " + mode.value.dump());
+    }
+    if (mode.value == "server") instance.servers = 1;
+  }
+  if (instance.servers > 0) {
+    if (top.has("servers")) {
+      const Field servers = top.at("servers");
+      const double number = servers.number(1, kMostRanks, "servers");
+      if (number != std::floor(number)) servers.fail("must be a whole number");
+      instance.servers = static_cast<int>(number);
+    }
+    if (instance.options.policy == comm::Policy::kBucketed) {
+      top.at("policy").fail("of servers must be \"fifo\" or \"priority\"");
+    }
+  }
   require_feasible(instance, {document, path});
   if (ignored != nullptr) {
     for (const auto& [name, value] : document.items()) {

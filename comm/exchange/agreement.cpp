@@ -46,7 +46,7 @@ std::vector<std::string> texts_of(const Communicator& ranks, const std::string& 
 
 // All ranks look at all of it, so that all find the same difference.
 void compare(const Communicator& ranks, const std::vector<int>& in_world,
-             const std::vector<Fact>& facts) {
+             const std::vector<Fact>& facts, const char* what) {
   std::vector<std::int64_t> hashes;
   hashes.reserve(facts.size());
   for (const Fact& one : facts) hashes.push_back(hash(one.text));
@@ -63,18 +63,18 @@ void compare(const Communicator& ranks, const std::vector<int>& in_world,
     World& world = ranks.transport()->world();
     world.fail({.is_mismatch = true,
                 .peer = in_world[rank],
-                .operation = "GradientExchange",
+                .operation = what,
                 .tensor = tensors[0],
-                .what = "the exchanges differ: " + said(0) + ", " + said(rank) +
-                        "; give all ranks the same gradients and options"});
+                .what = "the calls of " + std::string(what) + " differ: " + said(0) + ", " +
+                        said(rank) + "; give all ranks the same tensors and options"});
     world.require_alive(ranks.transport()->world_rank());
   }
 }
 
 }  // namespace
 
-std::vector<int> agree(const Communicator& ranks, const Plan& plan,
-                       const ExchangeOptions& options) {
+std::vector<int> agree(const Communicator& ranks, const Plan& plan, const ExchangeOptions& options,
+                       const char* what, const std::vector<std::string>& more) {
   std::vector<int> in_world;
   for (const std::int64_t rank : gather(ranks, {ranks.transport()->world_rank()})) {
     in_world.push_back(static_cast<int>(rank));
@@ -94,14 +94,17 @@ std::vector<int> agree(const Communicator& ranks, const Plan& plan,
   for (const std::size_t limit : options.bucket_bytes) {
     facts.back().text += ' ' + std::to_string(limit);
   }
-  compare(ranks, in_world, facts);
-  agree_on_tensors(ranks, in_world, plan.gradients, "gradient");
+  for (const std::string& one : more) facts.push_back({"", one});
+  compare(ranks, in_world, facts, operation);
+  agree_on_tensors(ranks, in_world, plan.gradients, "gradient", operation);
   return in_world;
 }
 
 void agree_on_tensors(const Communicator& ranks, const std::vector<int>& in_world,
-                      std::span<const Gradient> tensors, const std::string& what) {
-  compare(ranks, in_world, {{"", "the number of " + what + "s " + std::to_string(tensors.size())}});
+                      std::span<const Gradient> tensors, const std::string& what,
+                      const char* operation) {
+  compare(ranks, in_world, {{"", "the number of " + what + "s " + std::to_string(tensors.size())}},
+          operation);
   std::vector<Fact> facts;
   for (const Gradient& one : tensors) {
     const std::string which =
@@ -110,7 +113,7 @@ void agree_on_tensors(const Communicator& ranks, const std::vector<int>& in_worl
     facts.push_back({one.name, which + " of " + gpu::to_string(one.dtype)});
     facts.push_back({one.name, which + " of " + std::to_string(one.count()) + " elements"});
   }
-  compare(ranks, in_world, facts);
+  compare(ranks, in_world, facts, operation);
 }
 
 }  // namespace leat::comm

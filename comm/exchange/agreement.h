@@ -11,14 +11,17 @@
 
 namespace leat::comm {
 
-/// Compares the options and the gradients of all ranks. A collective: waits for all ranks. Returns
-/// the ranks in the world, by rank. If anything differs, fails the world and throws CommMismatch,
-/// on all ranks. Throws as Completion::await().
+/// Compares the options and the gradients of all ranks, and `more` texts of an `operation`. A collective:
+/// waits for all ranks. Returns the ranks in the world, by rank. If anything differs, fails the
+/// world and throws CommMismatch, on all ranks. Throws as Completion::await().
 [[nodiscard]] std::vector<int> agree(const Communicator& ranks, const Plan& plan,
-                                     const ExchangeOptions& options);
+                                     const ExchangeOptions& options,
+                                     const char* operation = "GradientExchange",
+                                     const std::vector<std::string>& more = {});
 /// Compares a list of tensors likewise: number, names, types and sizes. `what` they are, for the
 /// error: "gradient". `in_world`: what agree() has returned.
 void agree_on_tensors(const Communicator& ranks, const std::vector<int>& in_world,
-                      std::span<const Gradient> tensors, const std::string& what);
+                      std::span<const Gradient> tensors, const std::string& what,
+                      const char* operation = "GradientExchange");
 
 }  // namespace leat::comm

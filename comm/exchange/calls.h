@@ -22,12 +22,22 @@ struct TrainerCall {
     kStagedIn,   // a piece was copied to its slot
     kStagedOut,  // a piece was copied from its slot
     kStop,       // the exchange is being destroyed
+    // Of a ParameterServer:
+    kOpen,  // `operation` is begun, of kind `opens`, of `index` parameters and `pieces`
+    kSend,  // a gradient can be sent, for `operation`
+    kSendBarrier,
+    kFetch,  // weights may be overwritten, for `operation`; `step`: with its gradients
+    kFetchBarrier,
+    kServe,  // the trainer waits until all workers have left
   };
   Kind kind = Kind::kReady;
+  Kind opens = Kind::kReady;
   bool given = false;
   std::uint32_t index = 0;  // of the gradient, or of the piece under way
+  std::uint32_t pieces = 0;
   std::uint64_t step = 0;
   std::uint64_t samples = 0;
+  Operation* operation = nullptr;
 };
 
 /// Sends calls once the work before them on a stream has run. Each stream has a fiber, which awaits

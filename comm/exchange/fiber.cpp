@@ -78,6 +78,7 @@ void Exchange::handle(const TrainerCall& call) {
     case TrainerCall::Kind::kStagedIn: end_->begin(pieces_[call.index].operation); break;
     case TrainerCall::Kind::kStagedOut: hand_over(pieces_[call.index]); break;
     case TrainerCall::Kind::kStop: is_stopping_ = true; break;
+    default: break;  // of a ParameterServer
   }
 }
 

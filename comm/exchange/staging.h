@@ -20,6 +20,11 @@
 
 namespace leat::comm {
 
+/// Whether the CPU reaches the device's memory; without a device it does.
+[[nodiscard]] inline bool cpu_reaches(const std::optional<gpu::Device>& device) {
+  return !device.has_value() || device->capabilities().device_memory_is_host_memory;
+}
+
 /// A part of a piece: a stretch of one gradient.
 struct Part {
   std::byte* data = nullptr;  // in the device's memory
@@ -37,6 +42,7 @@ class Staging {
   /// std::bad_alloc.
   Staging(const std::optional<gpu::Device>& device, std::size_t slots, std::size_t bytes);
 
+  [[nodiscard]] bool has_free() const noexcept { return !free_.empty(); }
   /// A free slot, or null.
   [[nodiscard]] std::byte* take() noexcept;
   void give(std::byte* slot) noexcept { free_.push_back(slot); }

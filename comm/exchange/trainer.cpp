@@ -40,10 +40,6 @@ std::int64_t notices_under_way(const Plan& plan, const ExchangeOptions& options,
                                        (plan.gradients.size() + 8));
 }
 
-bool cpu_reaches(const std::optional<gpu::Device>& device) {
-  return !device.has_value() || device->capabilities().device_memory_is_host_memory;
-}
-
 // Another communicator of the same ranks.
 std::shared_ptr<Transport> end_of_pieces(Transport& control) {
   std::vector<int> all(static_cast<std::size_t>(control.size()));

@@ -70,6 +70,8 @@ struct Operation {
   /// rank will hear it.
   bool (*help_wanted)(Operation&) noexcept = nullptr;
   void* owner = nullptr;  ///< for the owner of the operation
+  /// Has no deadline: who began it looks whether somebody is late.
+  bool is_patient = false;
 
   // World's, under its lock.
   int rank = -1;  ///< in the world

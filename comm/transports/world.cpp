@@ -88,10 +88,12 @@ bool World::add(Operation& operation, int rank, std::uint64_t context) noexcept 
   {
     const SpinLockGuard guard(lock_);
     if (failing_) return false;
+    Pending& list = list_of(operation);
     operation.next = nullptr;
-    operation.previous = newest_;
-    (newest_ != nullptr ? newest_->next : oldest_) = &operation;
-    newest_ = &operation;
+    operation.previous = list.newest;
+    (list.newest != nullptr ? list.newest->next : list.oldest) = &operation;
+    list.newest = &operation;
+    if (operation.is_patient) return true;
     ++added_;
     wake = std::exchange(watchdog_sleeps_, false);
   }
@@ -100,8 +102,9 @@ bool World::add(Operation& operation, int rank, std::uint64_t context) noexcept 
 }
 
 void World::remove(Operation& operation) noexcept {
-  (operation.previous != nullptr ? operation.previous->next : oldest_) = operation.next;
-  (operation.next != nullptr ? operation.next->previous : newest_) = operation.previous;
+  Pending& list = list_of(operation);
+  (operation.previous != nullptr ? operation.previous->next : list.oldest) = operation.next;
+  (operation.next != nullptr ? operation.next->previous : list.newest) = operation.previous;
 }
 
 bool World::take_all(std::span<Operation* const> operations) noexcept {
@@ -136,7 +139,7 @@ void World::fail(Failure failure, bool tell) noexcept {
     Operation* one = nullptr;
     {
       const SpinLockGuard guard(lock_);
-      one = oldest_;
+      one = watched_.oldest != nullptr ? watched_.oldest : patient_.oldest;
       if (one != nullptr) remove(*one);
     }
     if (one == nullptr) break;
@@ -187,16 +190,16 @@ void World::watch() {
       const TimePoint now = time();
       const SpinLockGuard guard(lock_);
       if (failing_) return;
-      if (oldest_ != nullptr) {
-        const TimePoint due = Deadline::after(oldest_->began, options_.deadline).at();
+      if (watched_.oldest != nullptr) {
+        const TimePoint due = Deadline::after(watched_.oldest->began, options_.deadline).at();
         if (due <= now) {
-          const char* const its_label = oldest_->label;
+          const char* const its_label = watched_.oldest->label;
           if (its_label != nullptr) label = its_label;
-          found = {.signature = oldest_->signature,
-                   .peer = oldest_->peer,
+          found = {.signature = watched_.oldest->signature,
+                   .peer = watched_.oldest->peer,
                    .label = its_label != nullptr ? label.c_str() : nullptr,
-                   .rank = oldest_->rank,
-                   .context = oldest_->context};
+                   .rank = watched_.oldest->rank,
+                   .context = watched_.oldest->context};
         }
         // In virtual time a look costs nothing: time stands still while anything else can go on.
         next_look = is_virtual() ? due : std::min(due, now + period);

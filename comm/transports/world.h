@@ -6,10 +6,10 @@
 //    fail it any more (take_all), or fail(). The party that takes it calls finished(), once.
 //  - The first failure wins. After it nothing becomes pending.
 //
-// The watchdog is a fiber that looks at the oldest pending operation. It fails the world when that
-// operation is `deadline` old. In real time it looks about every quarter of the deadline, at most
-// every half second, while operations are begun, and sleeps otherwise; so an operation costs no
-// timer.
+// The watchdog is a fiber that looks at the oldest pending operation, but for patient ones. It
+// fails the world when that operation is `deadline` old. In real time it looks about every quarter
+// of the deadline, at most every half second, while operations are begun, and sleeps otherwise; so
+// an operation costs no timer.
 #pragma once
 
 #include <array>
@@ -130,6 +130,13 @@ class World : public std::enable_shared_from_this<World> {
 
  private:
   void watch();
+  struct Pending {
+    Operation* oldest = nullptr;
+    Operation* newest = nullptr;
+  };
+  [[nodiscard]] Pending& list_of(const Operation& operation) noexcept LEAT_REQUIRES(lock_) {
+    return operation.is_patient ? patient_ : watched_;
+  }
   void remove(Operation& operation) noexcept LEAT_REQUIRES(lock_);
   /// Writes the files, with the failure if there is one. What cannot be written is told on stderr.
   void write_recorders() noexcept;
@@ -146,8 +153,8 @@ class World : public std::enable_shared_from_this<World> {
   std::unique_ptr<const Failure> failure_;  // before dead_
 
   mutable SpinLock lock_;
-  Operation* oldest_ LEAT_GUARDED_BY(lock_) = nullptr;
-  Operation* newest_ LEAT_GUARDED_BY(lock_) = nullptr;
+  Pending watched_ LEAT_GUARDED_BY(lock_);
+  Pending patient_ LEAT_GUARDED_BY(lock_);
   std::uint64_t added_ LEAT_GUARDED_BY(lock_) = 0;
   bool failing_ LEAT_GUARDED_BY(lock_) = false;
   bool watchdog_sleeps_ LEAT_GUARDED_BY(lock_) = true;
