@@ -87,10 +87,10 @@ void Party::done(const Notice& notice) {
   static_cast<void>(done_bell_.try_send(0));
 }
 
-// This worker takes part in nothing more.
+// This worker takes part in nothing more. Servers that own nothing wait for that, too.
 void Party::leave() {
   if (!works_ || std::exchange(has_left_, true)) return;
-  for (const int server : peers_) tell(server, {.kind = kLeft});
+  for (const int server : plan_.servers) tell(server, {.kind = kLeft});
 }
 
 // ---- push

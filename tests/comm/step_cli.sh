@@ -20,6 +20,12 @@ expect_times $'62\n65' '{"ranks": [{"b": [10, 10], "f": [1, 10]}, {"b": [10, 20]
 expect_times $'63\n73' '{"ranks": [{"b": [10, 10], "f": [1, 10]}, {"b": [10, 20], "f": [11, 10]}], "bytes": [8, 24], "policy": "fifo", '"$link"'}'
 expect_times 12 '{"ranks": [{"b": [5], "f": [7]}], "bytes": [1000], "bandwidth": 1}'
 
+# A parameter server: ByteScheduler's figure, whole layers and pieces of a byte.
+figure='"ranks": [{"b": [2, 2, 2], "f": [2, 2, 2]}], "bytes": [3, 6, 3], "bandwidth": 1e9, "credit_bytes": 1, "mode": "server"'
+expect_times 26 "{$figure}"
+expect_times 21 "{$figure, \"partition_bytes\": 1, \"policy\": \"fifo\"}"
+expect_times 18 "{$figure, \"partition_bytes\": 1}"
+
 expect 0 'bench_comm_step FILE' --help
 expect 2 'Usage'
 expect 2 'Usage' --no-such

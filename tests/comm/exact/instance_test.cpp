@@ -53,6 +53,21 @@ TEST(CommInstance, WhatIsMissingIsZeroOrTheExchangesDefault) {
   EXPECT_EQ(instance.options.bucket_bytes, defaults.bucket_bytes);
 }
 
+TEST(CommInstance, ServersAreThoseOfModeServer) {
+  const auto servers = [](const std::string& fields) {
+    std::vector<std::string> ignored;
+    const StepInstance instance = parse_instance(
+        R"({"ranks": [{"b": [1], "f": [2]}], "bytes": [4], "bandwidth": 1)" + fields + "}", "file",
+        &ignored);
+    EXPECT_EQ(ignored, std::vector<std::string>{});
+    return instance.servers;
+  };
+  EXPECT_EQ(servers(""), 0);
+  EXPECT_EQ(servers(R"(, "mode": "exchange")"), 0);
+  EXPECT_EQ(servers(R"(, "mode": "server")"), 1);
+  EXPECT_EQ(servers(R"(, "mode": "server", "servers": 3, "policy": "fifo")"), 3);
+}
+
 // Replaces `before` in a good instance; expects an error with the file's name and `parts`.
 void expect_refused(std::string_view before, std::string_view after,
                     std::initializer_list<std::string_view> parts) {
@@ -93,6 +108,11 @@ TEST(CommInstance, WhatCannotBeIsToldWithItsPlace) {
   expect_refused("false", "0", {"synchronous", "true or false"});
   expect_refused("false", "false, \"bucket_bytes\": []", {"bucket_bytes", "at least one"});
   expect_refused("16]", "1000000000000]", {"10,000,000 pieces", "partition_bytes"});
+  expect_refused("false", R"(false, "mode": "servers")", {"mode", "\"exchange\"", "\"servers\""});
+  expect_refused("false", R"(false, "mode": 1)", {"mode", "\"server\", not 1"});
+  expect_refused("false", R"(false, "mode": "server", "servers": 0)", {"servers", "not 0"});
+  expect_refused("false", R"(false, "mode": "server", "servers": 1.5)", {"servers", "whole"});
+  expect_refused("\"fifo\"", R"("bucketed", "mode": "server")", {"policy", "\"priority\""});
   expect_refused("16], \"alpha\": 5", "400000], \"alpha\": 1e15", {"30 years", "smaller"});
 }
 
