@@ -47,6 +47,7 @@ void Party::run() {
           if (works_) pull_next();
           if (serves_) send_weights();
           if (works_) end_barriers();
+          if (works_) require_servers();
         }
         flush();
       } while (drain());  // pieces that ended within begin()
@@ -59,6 +60,9 @@ void Party::run() {
   guarded([&] {
     if (world_.is_dead()) return;
     leave();
+    for (const Worker& worker : workers_) {
+      if (!worker.has_left && worker.rank != rank_) tell(worker.rank, {.kind = kGone});
+    }
     flush();
   });
 }
@@ -97,13 +101,24 @@ void Party::handle(const TrainerCall& call) {
 
 void Party::handle(const Notice& notice) {
   if (world_.is_dead()) return;
-  if (serves_ && notice.kind <= kBarrier) workers_[worker_of(notice.from)].heard = world_.time();
+  if (serves_ && notice.kind <= kAwait) workers_[worker_of(notice.from)].heard = world_.time();
   switch (static_cast<NoticeKind>(notice.kind)) {
     case kPush: receive(notice); break;
     case kFetch: wanted(notice); break;
     case kBarrier: barrier(notice); break;
+    case kAwait: {
+      Worker& worker = workers_[worker_of(notice.from)];
+      worker.awaited = notice.step;
+      worker.awaited_since = world_.time();
+      tell_of_round(/*only_left=*/true);
+      break;
+    }
     case kLeft: worker_left(worker_of(notice.from)); break;
-    case kPull: pulls_.push_back(notice); break;
+    case kGone: server_left(notice.from); break;
+    case kPull:
+      --peer_of(notice.from).asked;
+      pulls_.push_back(notice);
+      break;
     case kDone: done(notice); break;
     case kLate: {
       const int missing = static_cast<int>(notice.value);

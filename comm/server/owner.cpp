@@ -116,17 +116,18 @@ bool Party::has_come(std::uint32_t owned, std::size_t worker, std::uint64_t step
 void Party::try_round(std::uint32_t owned) {
   Owned& one = owned_[owned];
   const std::uint64_t step = one.version + 1;
+  // A worker that has none for this step may have sent that of the next.
+  const auto is_in = [&](const Share& from) { return from.is_here && from.step == step; };
   std::uint64_t total = 0;
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     if (!has_come(owned, w, step)) return;
-    const Share& from = share(owned, w);
-    total += from.is_here ? from.samples : workers_[w].samples;
+    total += is_in(share(owned, w)) ? share(owned, w).samples : workers_[w].samples;
   }
   Share* first = nullptr;  // its memory becomes that of the sum
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     Share& from = share(owned, w);
     inputs_[w] = {};
-    if (!from.is_here) continue;
+    if (!is_in(from)) continue;
     inputs_[w] = {.data = from.gradient.data(), .weight = weight_of(from.samples, total)};
     if (first == nullptr) first = &from;
   }
@@ -142,7 +143,7 @@ void Party::try_round(std::uint32_t owned) {
   }
   one.version = step;
   for (std::size_t w = 0; w < workers_.size(); ++w) {
-    if (share(owned, w).is_here) release(owned, share(owned, w));
+    if (is_in(share(owned, w))) release(owned, share(owned, w));
   }
   offer_all(owned);
   end_piece_of_round(step);
@@ -160,6 +161,7 @@ void Party::end_piece_of_round(std::uint64_t step) {
     }
     ++round_;
     left_of_round_ = owned_.size() - std::exchange(ahead_, 0);
+    tell_of_round(/*only_left=*/true);
   }
 }
 
@@ -203,26 +205,33 @@ void Party::wanted(const Notice& notice) {
     Share& one = share(owned_of_[i], worker);
     one.is_wanted = true;
     one.wanted_step = notice.step;
+    one.wanted_since = world_.time();
     wanted_.push_back({owned_of_[i], worker, world_.time()});
     offer(owned_of_[i], worker);
   }
 }
 
-// Whom a fetch waits for: a worker, or nobody.
+// Whether a fetch waits for a worker.
+bool Party::is_missing(std::uint32_t owned, std::size_t worker, const Share& fetch) {
+  if (options_.synchronous) {
+    const std::uint64_t version = owned_[owned].version;
+    return version < fetch.wanted_step && !has_come(owned, worker, version + 1);
+  }
+  if (!options_.staleness.has_value()) return false;
+  const auto bound = static_cast<std::uint64_t>(*options_.staleness);
+  return share(owned, worker).sent + bound < fetch.wanted_step && !workers_[worker].has_left;
+}
+
+// Whom a fetch waits for: a worker, one that has left before others, or nobody.
 std::optional<std::size_t> Party::waits_for(std::uint32_t owned, const Share& one) {
   if (owned_[owned].weights == nullptr) return 0;
+  std::optional<std::size_t> missing;
   for (std::size_t w = 0; w < workers_.size(); ++w) {
-    const Share& other = share(owned, w);
-    if (options_.synchronous) {
-      const std::uint64_t version = owned_[owned].version;
-      if (version < one.wanted_step && !has_come(owned, w, version + 1)) return w;
-    } else if (options_.staleness.has_value()) {
-      const auto bound = static_cast<std::uint64_t>(*options_.staleness);
-      const bool missing = other.sent + bound < one.wanted_step && !workers_[w].has_left;
-      if (missing) return w;
-    }
+    if (!is_missing(owned, w, one)) continue;
+    if (workers_[w].has_left) return w;
+    if (!missing.has_value()) missing = w;
   }
-  return std::nullopt;
+  return missing;
 }
 
 // Queues the piece for a worker that has asked for it, if it can be sent.
@@ -272,8 +281,33 @@ void Party::tell_late(std::uint32_t owned, std::size_t worker, std::size_t missi
                                .value = static_cast<std::uint64_t>(rank)});
 }
 
+// Tells the workers that wait for the end of a round who is missing: those that have waited for the
+// deadline, or all, if a worker has left that is missing.
+void Party::tell_of_round(bool only_left) {
+  const TimePoint now = world_.time();
+  for (std::size_t waits = 0; waits < workers_.size(); ++waits) {
+    Worker& one = workers_[waits];
+    if (one.awaited < round_ || one.has_left) continue;
+    if (!only_left && Deadline::after(one.awaited_since, world_.options().deadline).at() > now) {
+      continue;
+    }
+    std::optional<std::pair<std::uint32_t, std::size_t>> missing;  // an owned piece, a worker
+    for (std::uint32_t owned = 0; owned < owned_.size(); ++owned) {
+      if (owned_[owned].version >= round_) continue;
+      for (std::size_t w = 0; w < workers_.size(); ++w) {
+        if (has_come(owned, w, round_)) continue;
+        if (!missing.has_value() || workers_[w].has_left) missing.emplace(owned, w);
+      }
+    }
+    if (!missing.has_value() || (only_left && !workers_[missing->second].has_left)) continue;
+    one.awaited = 0;
+    tell_late(missing->first, waits, missing->second);
+  }
+}
+
 void Party::worker_left(std::size_t worker) {
   workers_[worker].has_left = true;
+  if (options_.synchronous) tell_of_round(/*only_left=*/true);
   for (std::uint32_t owned = 0; owned < owned_.size(); ++owned) offer_all(owned);
   check_served();
 }
@@ -283,16 +317,25 @@ void Party::check_served() {
   static_cast<void>(served_bell_.try_send(0));
 }
 
+// Whether this fetch of the piece waits; not if a later one does.
+bool Party::is_open(const Wanted& one) noexcept {
+  const Share& fetch = share(one.owned, one.worker);
+  return fetch.is_wanted && fetch.wanted_since == one.since;
+}
+
 TimePoint Party::next_deadline_of_server() {
   TimePoint due = TimePoint::max();
   const Duration deadline = world_.options().deadline;
-  const auto is_sent = [&](const Wanted& one) { return !share(one.owned, one.worker).is_wanted; };
-  wanted_.erase(wanted_.begin(), std::ranges::find_if_not(wanted_, is_sent));
+  const auto first = std::ranges::find_if(wanted_, [&](const Wanted& one) { return is_open(one); });
+  wanted_.erase(wanted_.begin(), first);
   if (!wanted_.empty()) due = Deadline::after(wanted_.front().since, deadline).at();
   const bool ends = is_serving_ && std::ranges::any_of(workers_, &Worker::has_left);
   for (const Worker& worker : workers_) {
-    if (!ends || worker.has_left) continue;
-    due = std::min(due, Deadline::after(worker.heard, deadline).at());
+    if (worker.has_left) continue;
+    if (worker.awaited >= round_) {
+      due = std::min(due, Deadline::after(worker.awaited_since, deadline).at());
+    }
+    if (ends) due = std::min(due, Deadline::after(worker.heard, deadline).at());
   }
   return due;
 }
@@ -304,11 +347,12 @@ void Party::check_workers(TimePoint now) {
   };
   for (const Wanted& one : wanted_) {
     const Share& fetch = share(one.owned, one.worker);
-    if (!fetch.is_wanted || !is_late(one.since)) continue;
+    if (!is_open(one) || !is_late(one.since)) continue;
     if (const auto missing = waits_for(one.owned, fetch)) {
       tell_late(one.owned, one.worker, *missing);
     }
   }
+  if (options_.synchronous) tell_of_round(/*only_left=*/false);
   if (!is_serving_ || std::ranges::none_of(workers_, &Worker::has_left)) return;
   for (const Worker& worker : workers_) {
     if (worker.has_left || !is_late(worker.heard)) continue;

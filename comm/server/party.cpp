@@ -103,9 +103,9 @@ void Party::start() {
     mine_.resize(size());
     pushes_.emplace(plan_, options_.policy, options_.credit_bytes);
     for (const ServerPlan::Piece& piece : plan_.pieces) {
-      if (!ServerPlan::has(peers_, piece.owner)) peers_.push_back(piece.owner);
+      const bool is_new = std::ranges::find(peers_, piece.owner, &Peer::rank) == peers_.end();
+      if (is_new) peers_.push_back({.rank = piece.owner});
     }
-    done_by_.resize(peers_.size());
   }
   if (is_staged && plan_.cut.largest_piece > 0) {
     slots = 2 * (1 + std::min<std::uint64_t>(options_.credit_bytes / plan_.cut.largest_piece,

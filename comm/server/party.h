@@ -69,10 +69,12 @@ class Party {
     kFetch,    // to a server: send the pieces of `tensor`, as they are after `step`
     kBarrier,  // to a server: no more gradients of `step` come; value: samples
     kPull,     // to a worker: the weights of `piece` come
+    kAwait,    // to a server: the sender waits for kDone of `step`
     kDone,     // to a worker: all pieces are updated of `step`
     kLate,     // to a worker: `tensor` does not come; value: the rank that is missing; piece: 1 if
                // it has left
-    kLeft,     // the sender's end is gone
+    kLeft,     // to a server: the worker's end is gone
+    kGone,     // to a worker: the server's end is gone
   };
   /// A buffer of weights.
   struct Buffer {
@@ -103,6 +105,7 @@ class Party {
     std::uint64_t step = 0;     // a barrier's
     std::uint64_t samples = 0;  // likewise
     bool is_told = false;       // likewise
+    bool is_asked = false;      // likewise: the servers know that it waits for the step before
   };
   /// A parameter on a worker.
   struct Mine {
@@ -132,6 +135,7 @@ class Party {
     std::uint64_t samples = 0;
     std::uint64_t sent = 0;  // the last step whose gradient is in the weights
     std::uint64_t wanted_step = 0;
+    TimePoint wanted_since;
     std::uint64_t fetched_version = 0;
   };
   /// A worker, as a server sees it.
@@ -140,6 +144,8 @@ class Party {
     Line line;                  // to it
     std::uint64_t barrier = 0;  // the last step that it has ended
     std::uint64_t samples = 0;  // in it
+    std::uint64_t awaited = 0;  // the last step that it waits for the end of, or did
+    TimePoint awaited_since;
     bool has_left = false;
     TimePoint heard;
   };
@@ -192,6 +198,8 @@ class Party {
   void copy_out(Transfer& transfer);
   void pulled(Transfer& transfer);
   void leave();
+  void server_left(int server);
+  void require_servers();
   void fail_late(const OpenCall& call);
 
   // ---- a server's: owner.cpp
@@ -210,12 +218,14 @@ class Party {
   void end_piece_of_round(std::uint64_t step);
   void barrier(const Notice& notice);
   void wanted(const Notice& notice);
+  [[nodiscard]] bool is_missing(std::uint32_t owned, std::size_t worker, const Share& fetch);
   [[nodiscard]] std::optional<std::size_t> waits_for(std::uint32_t owned, const Share& one);
   void offer(std::uint32_t owned, std::size_t worker);
   void offer_all(std::uint32_t owned);
   void send_weights();
   void weights_sent(Transfer& transfer);
   void tell_late(std::uint32_t owned, std::size_t worker, std::size_t missing);
+  void tell_of_round(bool only_left);
   void worker_left(std::size_t worker);
   void check_served();
   [[nodiscard]] TimePoint next_deadline_of_server();
@@ -255,9 +265,16 @@ class Party {
   std::vector<OpenCall> open_;  // in the order of the calls
   std::vector<Mine> mine_;
   std::optional<Line> pushes_;
-  std::vector<Notice> pulls_;           // announced, and not begun
-  std::vector<int> peers_;              // the servers that own pieces
-  std::vector<std::uint64_t> done_by_;  // the last step, of each of them
+  std::vector<Notice> pulls_;  // announced, and not begun
+  /// A server that owns pieces, as a worker sees it.
+  struct Peer {
+    int rank = 0;
+    std::uint64_t done = 0;   // the last step
+    std::uint32_t asked = 0;  // pieces that were fetched, and are not announced
+    bool is_gone = false;
+  };
+  [[nodiscard]] Peer& peer_of(int rank) noexcept;
+  std::vector<Peer> peers_;
 
   std::vector<Owned> owned_;
   std::vector<std::uint32_t> owned_of_;  // by piece
@@ -269,6 +286,7 @@ class Party {
     std::size_t worker = 0;
     TimePoint since;
   };
+  [[nodiscard]] bool is_open(const Wanted& one) noexcept;
   std::vector<Wanted> wanted_;  // the oldest first; also those that were sent since
   bool is_serving_ = false;
   std::vector<Input> inputs_;

@@ -55,16 +55,22 @@ void Party::end_barriers() {
     const auto awaited = of_sends ? TrainerCall::Kind::kSend : TrainerCall::Kind::kFetch;
     bool is_open = false;
     bool is_unbegun = false;
-    for (std::size_t before = 0; before < i; ++before) {
-      if (open_[before].kind != awaited) continue;
+    for (std::size_t earlier = 0; earlier < i; ++earlier) {
+      if (open_[earlier].kind != awaited) continue;
       is_open = true;
-      is_unbegun = is_unbegun || open_[before].unbegun > 0;
+      is_unbegun = is_unbegun || open_[earlier].unbegun > 0;
     }
     // One at a time, so that a server knows one step of each worker.
-    if (of_sends && !barrier.is_told && !is_unbegun && done_so_far() >= barrier.step - 1) {
+    const std::uint64_t before = barrier.step - 1;
+    if (of_sends && !barrier.is_told && !is_unbegun && done_so_far() >= before) {
       barrier.is_told = true;
-      for (const int server : peers_) {
-        tell(server, {.kind = kBarrier, .step = barrier.step, .value = barrier.samples});
+      for (const Peer& server : peers_) {
+        tell(server.rank, {.kind = kBarrier, .step = barrier.step, .value = barrier.samples});
+      }
+    }
+    if (of_sends && done_so_far() < before && !std::exchange(barrier.is_asked, true)) {
+      for (const Peer& server : peers_) {
+        if (server.done < before) tell(server.rank, {.kind = kAwait, .step = before});
       }
     }
     if (is_open || (of_sends && !barrier.is_told)) {
@@ -77,12 +83,15 @@ void Party::end_barriers() {
 
 // All of this worker's servers have done this step.
 std::uint64_t Party::done_so_far() const noexcept {
-  return done_by_.empty() ? ~std::uint64_t{0} : *std::ranges::min_element(done_by_);
+  return peers_.empty() ? ~std::uint64_t{0} : std::ranges::min(peers_, {}, &Peer::done).done;
+}
+
+Party::Peer& Party::peer_of(int rank) noexcept {
+  return *std::ranges::find(peers_, rank, &Peer::rank);
 }
 
 void Party::done(const Notice& notice) {
-  done_by_[static_cast<std::size_t>(std::ranges::find(peers_, notice.from) - peers_.begin())] =
-      notice.step;
+  peer_of(notice.from).done = notice.step;
   done_.store(done_so_far(), std::memory_order_release);
   static_cast<void>(done_bell_.try_send(0));
 }
@@ -184,10 +193,12 @@ void Party::fetch(const TrainerCall& call) {
   mine_[tensor].fetch = call.operation;
   mine_[tensor].to_fetch = end - first;
   OpenCall& open = ready(call);
-  for (const int server : peers_) {
-    const bool owns = std::ranges::any_of(plan_.pieces.begin() + first, plan_.pieces.begin() + end,
-                                          [&](const auto& piece) { return piece.owner == server; });
-    if (owns) tell(server, {.kind = kFetch, .tensor = tensor, .step = call.step});
+  for (Peer& server : peers_) {
+    const auto owned = std::ranges::count(plan_.pieces.begin() + first, plan_.pieces.begin() + end,
+                                          server.rank, &ServerPlan::Piece::owner);
+    if (owned == 0) continue;
+    server.asked += static_cast<std::uint32_t>(owned);
+    tell(server.rank, {.kind = kFetch, .tensor = tensor, .step = call.step});
   }
   if (end > first) return;
   fetching_[tensor].store(false, std::memory_order_release);
@@ -223,7 +234,32 @@ void Party::pulled(Transfer& transfer) {
   advance(call_of(mine.fetch), 1);
 }
 
-// ---- who is late
+// ---- who is late, who has left
+
+void Party::server_left(int server) {
+  if (std::ranges::find(peers_, server, &Peer::rank) != peers_.end())
+    peer_of(server).is_gone = true;
+}
+
+// Fails if something that is open needs a server that has left.
+void Party::require_servers() {
+  for (const Peer& server : peers_) {
+    if (!server.is_gone) continue;
+    const bool holds_barrier = std::ranges::any_of(open_, [&](const OpenCall& one) {
+      return one.kind == TrainerCall::Kind::kSendBarrier && one.is_asked && !one.is_told &&
+             server.done + 1 < one.step;
+    });
+    if (server.asked == 0 && !holds_barrier) continue;
+    for (const ServerPlan::Piece& piece : plan_.pieces) {
+      if (piece.owner != server.rank || (!holds_barrier && mine_[piece.tensor].to_fetch == 0)) {
+        continue;
+      }
+      const int rank = world_ranks_[static_cast<std::size_t>(server.rank)];
+      return fail(true, rank, piece.tensor,
+                  "rank " + std::to_string(rank) + " has left, and it serves this parameter");
+    }
+  }
+}
 
 // Of a send, its server. Of a fetch, too: a server that lives has told who is missing.
 void Party::fail_late(const OpenCall& call) {
@@ -239,7 +275,8 @@ void Party::fail_late(const OpenCall& call) {
                     " by the deadline, and nothing was heard from rank " + std::to_string(server) +
                     ", which serves it: it is late, stopped or dead");
   }
-  const int server = world_ranks_[static_cast<std::size_t>(peers_.front())];
+  const int server =
+      world_ranks_[static_cast<std::size_t>(std::ranges::min(peers_, {}, &Peer::done).rank)];
   fail(false, server, 0,
        "a barrier has not ended by the deadline; rank " + std::to_string(server) +
            " or another server is late, stopped or dead");
