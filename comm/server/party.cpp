@@ -90,8 +90,15 @@ Party::Party(const Communicator& communicator, std::vector<Parameter> parameters
                          " could not make its end of a ParameterServer; it has thrown why"});
     throw;
   }
-  load_weights();
+  try {
+    load_weights();
+  } catch (...) {
+    end();
+    throw;
+  }
 }
+
+Party::~Party() { end(); }
 
 void Party::start() {
   const bool is_staged =
@@ -131,7 +138,8 @@ void Party::load_weights() {
   open(TrainerCall::Kind::kFetch, all, nullptr).await();
 }
 
-Party::~Party() {
+// Ends the fiber; nothing uses this object then.
+void Party::end() noexcept {
   const Shield shield;
   calls_.send({.kind = TrainerCall::Kind::kStop});
   try {

@@ -153,6 +153,7 @@ class Party {
   // ---- the trainer's side: party.cpp
 
   void start();
+  void end() noexcept;
   void load_weights();
   void require_alive() const { world_.require_alive(end_->world_rank()); }
   void require_worker(const char* call) const;
