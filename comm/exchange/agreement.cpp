@@ -74,7 +74,7 @@ void compare(const Communicator& ranks, const std::vector<int>& in_world,
 }  // namespace
 
 std::vector<int> agree(const Communicator& ranks, const Plan& plan, const ExchangeOptions& options,
-                       const char* what, const std::vector<std::string>& more) {
+                       const char* operation, const std::vector<std::string>& more) {
   std::vector<int> in_world;
   for (const std::int64_t rank : gather(ranks, {ranks.transport()->world_rank()})) {
     in_world.push_back(static_cast<int>(rank));
