@@ -3,6 +3,7 @@
 //
 //   data_parallel --ranks 4                          four fibers of this process
 //   mpirun -np 4 data_parallel --transport mpi       four processes; the weights have the same bits
+//   data_parallel --ranks 4 --servers 1              rank 3 holds the parameters for the others
 //
 // Only main() knows which of the two it is.
 
@@ -38,17 +39,18 @@ int number_in_environment(const char* name, int otherwise) {
   return text != nullptr ? std::atoi(text) : otherwise;
 }
 
-void require_same_bits(const Communicator& ranks, std::uint64_t digest) {
+// Of the first `workers` ranks; the others have no weights.
+void require_same_bits(const Communicator& ranks, std::size_t workers, std::uint64_t digest) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(ranks.size()));
   const std::vector<std::int64_t> mine = {static_cast<std::int64_t>(digest)};
   ranks.all_gather(mine, all).await();
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+  for (std::size_t rank = 0; rank < workers; ++rank) {
     if (all[rank] == all[0]) continue;
     throw std::runtime_error("the weights of rank " + std::to_string(rank) + " are not rank 0's");
   }
 }
 
-// What one rank does. Returns the exit status; rank 0 prints.
+// What one rank does. Returns the exit status; rank 0 prints, and so do servers.
 int train_rank(const Communicator& ranks, const Mnist& training, const Mnist& testing,
                const Options& options) {
   const bool is_alone = options.transport == "mpi";  // in this process
@@ -59,15 +61,19 @@ int train_rank(const Communicator& ranks, const Mnist& training, const Mnist& te
   const leat::gpu::Device device = data_parallel::open_device(options.device, local, locals);
   const Outcome outcome = data_parallel::train(ranks, device, training, &testing, options);
   const std::uint64_t digest = data_parallel::digest(outcome.weights);
-  require_same_bits(ranks, digest);
+  require_same_bits(ranks, static_cast<std::size_t>(ranks.size() - options.servers), digest);
+  if (ranks.rank() >= ranks.size() - options.servers) {
+    std::printf("rank %d served: %s\n", ranks.rank(), outcome.exchange.c_str());
+    mnist::flush_output();
+  }
   if (ranks.rank() != 0) return 0;
   std::printf(
       "%d ranks (%s), rank 0 on %s: %llu steps of %zu samples\n%s\n"
-      "loss %.4f  test accuracy %.2f %%\nweights %016llx, on all ranks\n",
+      "loss %.4f  test accuracy %.2f %%\nweights %016llx, on all %s\n",
       ranks.size(), options.transport.c_str(), device.name().c_str(),
       static_cast<unsigned long long>(outcome.steps), options.global_batch,
       outcome.exchange.c_str(), outcome.loss, outcome.accuracy,
-      static_cast<unsigned long long>(digest));
+      static_cast<unsigned long long>(digest), options.servers > 0 ? "workers" : "ranks");
   mnist::flush_output();
   if (outcome.accuracy >= static_cast<double>(options.min_accuracy)) return 0;
   std::fprintf(stderr, "data_parallel: test accuracy is below %.2f %%\n",

@@ -25,6 +25,9 @@ constexpr std::size_t kMostImages = std::numeric_limits<std::uint32_t>::max();
 enum Which : int {
   kTransport = 1,
   kRanks,
+  kServers,
+  kAsynchronous,
+  kStaleness,
   kDevice,
   kData,
   kBatch,
@@ -42,9 +45,12 @@ enum Which : int {
   kHelp
 };
 
-constexpr std::array<option, 18> kKnown = {
+constexpr std::array<option, 21> kKnown = {
     {{"transport", required_argument, nullptr, kTransport},
      {"ranks", required_argument, nullptr, kRanks},
+     {"servers", required_argument, nullptr, kServers},
+     {"asynchronous", no_argument, nullptr, kAsynchronous},
+     {"staleness", required_argument, nullptr, kStaleness},
      {"device", required_argument, nullptr, kDevice},
      {"data", required_argument, nullptr, kData},
      {"global-batch", required_argument, nullptr, kBatch},
@@ -82,6 +88,9 @@ void set(Options& options, int which, const char* value) {
   switch (which) {
     case kTransport: options.transport = one_of("--transport", value, {"local", "mpi"}); break;
     case kRanks: options.ranks = whole_number("--ranks", value, 1, 64); break;
+    case kServers: options.servers = whole_number("--servers", value, 0, 63); break;
+    case kAsynchronous: options.asynchronous = true; break;
+    case kStaleness: options.staleness = whole_number("--staleness", value, 0); break;
     case kDevice: options.device = one_of("--device", value, {"auto", "host", "cuda"}); break;
     case kData: options.data = value; break;
     case kBatch:
@@ -122,6 +131,11 @@ const char* usage() noexcept {
   return "Trains a small network on handwritten digits, on several ranks at once.\n"
          "  --transport NAME      local: all ranks in this process; mpi: those of mpirun (local)\n"
          "  --ranks N             local only: how many, at most 64 (4)\n"
+         "  --servers N           the last N ranks hold the parameters, and do not train; 0: all\n"
+         "                        train, and exchange gradients (0)\n"
+         "  --asynchronous        servers only: they take each gradient when it comes\n"
+         "  --staleness S         asynchronous only: no worker is more than S steps ahead (no "
+         "bound)\n"
          "  --device NAME         auto, host or cuda; rank r has cuda:r or host:r (auto: cuda, if\n"
          "                        there is one for each rank of this machine; cuda: else in "
          "turns)\n"

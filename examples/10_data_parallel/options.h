@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "leat/comm/communicator.h"
@@ -12,7 +13,10 @@ namespace data_parallel {
 
 struct Options {
   std::string transport = "local";
-  int ranks = 4;  // "local" only; mpirun says how many there are
+  int ranks = 4;    // "local" only; mpirun says how many there are
+  int servers = 0;  // the last ranks serve the parameters, and do not train; 0: an exchange
+  bool asynchronous = false;     // of the servers
+  std::optional<int> staleness;  // likewise
   std::string device = "auto";
   std::string data = "examples/data/mnist";
   std::size_t global_batch = 256;  // samples of all ranks

@@ -15,15 +15,17 @@ namespace data_parallel {
 
 /// What a rank has after the training.
 struct Outcome {
-  std::vector<float> weights;  ///< all parameters, as examples/03_mnist/kernels.h lays them out
+  /// All parameters, as examples/03_mnist/kernels.h lays them out. None on a parameter server.
+  std::vector<float> weights;
   std::uint64_t steps = 0;
   double loss = 0.0;      ///< mean of the training samples, of all ranks
   double accuracy = 0.0;  ///< of the test set, in percent; 0 without one
-  std::string exchange;   ///< what the exchange has measured on this rank
+  std::string exchange;   ///< what the exchange, or parameter server, has measured on this rank
 };
 
-/// Trains as rank `ranks.rank()`, on its slice of each global batch. `test` may be null. Every rank
-/// calls it, each with a device of its own. Throws comm::CommError, gpu::GpuError.
+/// Trains as rank `ranks.rank()`, on its slice of each global batch, or serves, if it is one of
+/// options.servers. `test` may be null. Every rank calls it, each with a device of its own. Throws
+/// comm::CommError, gpu::GpuError, std::invalid_argument.
 [[nodiscard]] Outcome train(const leat::comm::Communicator& ranks, const leat::gpu::Device& device,
                             const leat::feeder::Dataset& data, const leat::feeder::Dataset* test,
                             const Options& options);

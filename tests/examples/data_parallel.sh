@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Usage: data_parallel.sh <the data_parallel program> <a folder with MNIST> <steps> [mpirun|absent]
 #
-# Ranks in one process and ranks of mpirun end with the same bits, whatever the policy; bad input
-# gives exactly one line on stderr that names it. absent: the program was linked without MPI.
+# Ranks in one process and ranks of mpirun end with the same bits, whatever the policy, and so do
+# workers with parameter servers; bad input gives exactly one line on stderr that names it. absent: the program was linked without MPI.
 set -uo pipefail
 program=$1 steps=$3 mpirun=${4:-} has_mpi=1
 [[ $mpirun != absent ]] || mpirun="" has_mpi=""
@@ -33,15 +33,17 @@ cut_set t10k '\000\145' 101
 train() { # <arguments>...: one process
   timeout 120 "$program" --data "$data" --device host --epochs 100 --steps "$steps" "$@"
 }
-train_with_mpi() { # the same, a process for each rank
+train_with_mpi() { # <ranks> <arguments>...: the same, a process for each rank
+  local ranks=$1
+  shift
   timeout -k 5 120 "$mpirun" --oversubscribe --allow-run-as-root --mca btl self,vader \
-    -np 4 "$program" --transport mpi --data "$data" --device host --epochs 100 --steps "$steps" "$@"
+    -np "$ranks" "$program" --transport mpi --data "$data" --device host --epochs 100 --steps "$steps" "$@"
 }
 digest() { # <what> <command>...: of the weights, which the program has found equal on all ranks
   local what=$1 text
   shift
   text=$("$@") || fail "$what: exit status $?"
-  sed -n 's/^weights \([0-9a-f]*\), on all ranks$/\1/p' <<<"$text"
+  sed -n 's/^weights \([0-9a-f]*\), on all [a-z]*$/\1/p' <<<"$text"
 }
 
 for batch in 62 3; do
@@ -51,9 +53,14 @@ for batch in 62 3; do
   other=$(digest "fifo" train --ranks 4 --global-batch $batch --policy fifo --partition-bytes 9001)
   [[ $other == "$first" ]] || fail "batches of $batch, fifo: $other"
   for policy in ${mpirun:+priority bucketed}; do
-    other=$(digest "mpi, $policy" train_with_mpi --global-batch $batch --policy $policy)
+    other=$(digest "mpi, $policy" train_with_mpi 4 --global-batch $batch --policy $policy)
     [[ $other == "$first" ]] || fail "batches of $batch, mpi, $policy: $other"
   done
+  other=$(digest "servers" train --ranks 6 --servers 2 --global-batch $batch --partition-bytes 9001)
+  [[ $other == "$first" ]] || fail "batches of $batch, servers: $other"
+  [[ -n $mpirun ]] || continue
+  other=$(digest "a server, mpi" train_with_mpi 5 --servers 1 --global-batch $batch)
+  [[ $other == "$first" ]] || fail "batches of $batch, a server, mpi: $other"
 done
 [[ $(digest "another seed" train --ranks 4 --global-batch 3 --seed 2) != "$first" ]] ||
   fail "the digest does not depend on the weights"
@@ -75,6 +82,8 @@ expect 1 "a value missing" "[-]-device: its value is missing" --device
 expect 1 "no ranks" "ranks 0: a whole number from 1 to 64" --ranks 0
 expect 1 "another policy" "policy lifo: one of fifo, priority, bucketed" --policy lifo
 expect 1 "no data" "$scratch/no" --data "$scratch/no"
+expect 1 "servers alone" "servers 4: of 4 ranks none would train" --ranks 4 --servers 4 --data "$data"
+expect 1 "no bound" "bound of staleness is for asynchronous" --servers 1 --staleness 2 --data "$data"
 expect 1 "no partition" "partition-bytes 0" --partition-bytes 0
 [[ -n $has_mpi ]] || expect 1 "no MPI" "linked without MPI" --transport mpi --data "$data"
 

@@ -93,7 +93,7 @@ std::vector<float> weights_of_one_device(const FirstImages& data, const Options&
   return weights;
 }
 
-// By rank.
+// By rank; of those that train.
 std::vector<std::vector<float>> weights_of_ranks(int size, const FirstImages& data,
                                                  const Options& options) {
   std::vector<std::vector<float>> weights(static_cast<std::size_t>(size));
@@ -105,12 +105,14 @@ std::vector<std::vector<float>> weights_of_ranks(int size, const FirstImages& da
       group.go([&] {
         const leat::gpu::Device device = open_device("host", ranks.rank(), ranks.size());
         const Outcome outcome = train(ranks, device, data, nullptr, options);
-        EXPECT_EQ(outcome.steps, options.steps);
+        const bool serves = ranks.rank() >= size - options.servers;
+        EXPECT_EQ(outcome.steps, serves ? 0 : options.steps);
         weights[static_cast<std::size_t>(ranks.rank())] = outcome.weights;
       });
     }
     group.wait();
   });
+  weights.resize(static_cast<std::size_t>(size - options.servers));
   return weights;
 }
 
@@ -125,15 +127,17 @@ struct Case {
   int ranks;
   std::size_t global_batch;
   std::uint64_t images;
+  int servers = 0;
 };
 void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }  // NOLINT: GoogleTest's name
 
 class DataParallel : public testing::TestWithParam<Case> {};
 
 TEST_P(DataParallel, RanksHaveTheSameBitsAndTheWeightsOfOneDevice) {
-  const auto [name, ranks, global_batch, images] = GetParam();
+  const auto [name, ranks, global_batch, images, servers] = GetParam();
   const FirstImages data(images);
-  const Options options = options_of(global_batch);
+  Options options = options_of(global_batch);
+  options.servers = servers;
   const std::vector<float> one = weights_of_one_device(data, options);
   const auto all = weights_of_ranks(ranks, data, options);
   expect_same_bits(all);
@@ -149,7 +153,10 @@ INSTANTIATE_TEST_SUITE_P(Batches, DataParallel,
                          testing::Values(Case{"four_ranks", 4, 64, 1000},
                                          Case{"a_remainder_and_a_short_last_batch", 4, 62, 1000},
                                          Case{"fewer_samples_than_ranks", 4, 3, 1000},
-                                         Case{"three_ranks", 3, 64, 1000}),
+                                         Case{"three_ranks", 3, 64, 1000},
+                                         Case{"three_workers_and_a_server", 4, 64, 1000, 1},
+                                         Case{"a_remainder_and_two_servers", 6, 62, 1000, 2},
+                                         Case{"fewer_samples_than_workers", 5, 3, 1000, 1}),
                          [](const auto& one) { return std::string(one.param.name); });
 
 TEST(DataParallelBits, DoNotDependOnPolicyPartitionAndCredit) {
@@ -166,6 +173,24 @@ TEST(DataParallelBits, DoNotDependOnPolicyPartitionAndCredit) {
     options.exchange.bucket_bytes = {1000, 100'000};
     auto all = weights_of_ranks(4, data, options);
     all.push_back(first);
+    expect_same_bits(all);
+  }
+}
+
+// Added by rank and updated alike.
+TEST(DataParallelBits, OfServersAreThoseOfAnExchange) {
+  const FirstImages data(1000);
+  Options options = options_of(62);
+  options.steps = 10;
+  const std::vector<float> exchanged = weights_of_ranks(3, data, options).front();
+  options.servers = 2;
+  using leat::comm::Policy;
+  for (const Policy policy : {Policy::kFifo, Policy::kPriority}) {
+    options.exchange.policy = policy;
+    options.exchange.partition_bytes = 10'001;
+    options.exchange.credit_bytes = 30'000;
+    auto all = weights_of_ranks(5, data, options);
+    all.push_back(exchanged);
     expect_same_bits(all);
   }
 }
