@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "leat/comm/communicator.h"
+#include "leat/comm/parameter_server.h"
 #include "tests/comm/support/ranks.h"
 #include "tests/support/texts.h"
 
@@ -214,6 +215,18 @@ TEST_P(Failures, AnOperationThatIsGivenUpIsAnErrorOnEveryRank) {
                                     me.all_reduce(data).await();
                                   },
                                   {"rank 1 gave up recv of 5 float32"});
+}
+
+TEST_P(Failures, OtherShapesOnAParameterServerAreAMismatch) {
+  expect_on_every_rank(3,
+                       [](Communicator& me) {
+                         std::vector<float> data(me.rank() == 2 ? 9 : 8);
+                         const gpu::DeviceSpan span(data.data(), data.size() * sizeof(float));
+                         const ParameterServer server(
+                             me, {{.name = "layer 1", .weights = span, .gradient = span}},
+                             {.servers = {2}});
+                       },
+                       {"\"layer 1\"", "8 elements on rank 0", "9 elements on rank 2"});
 }
 
 }  // namespace failures_test
