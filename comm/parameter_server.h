@@ -171,8 +171,9 @@ class ParameterServer {
   // ---- of any rank
 
   /// This rank's worker, if it is one, leaves: it makes no more calls. If this rank serves, waits
-  /// until all workers have left. Throws CommError if a worker is not heard of for longer than the
-  /// deadline, while others have left already.
+  /// until all workers have left. Throws CommError if those that have not are not heard of for
+  /// longer than the deadline, while others have left (a server that owns no piece returns then),
+  /// and, once all have left, if one of them has because a rank did not come.
   void serve();
   /// What was measured so far on this rank. Thread-safe.
   [[nodiscard]] ServerStats stats() const;

@@ -113,7 +113,7 @@ void Party::handle(const Notice& notice) {
       tell_of_round(/*only_left=*/true);
       break;
     }
-    case kLeft: worker_left(worker_of(notice.from)); break;
+    case kLeft: worker_left(notice); break;
     case kGone: server_left(notice.from); break;
     case kPull:
       --peer_of(notice.from).asked;
@@ -147,15 +147,17 @@ void Party::flush() {
   outgoing_.clear();
 }
 
-// Only this rank's world: who does not wait goes on.
+// Only this rank's world: who does not wait goes on. But all wait for a server sooner or later.
 void Party::fail(bool is_mismatch, int peer, std::uint32_t tensor, const std::string& what) {
+  leave(peer);
+  flush();
   const std::string& name = plan_.parameters[tensor].name;
   world_.fail({.is_mismatch = is_mismatch,
                .peer = peer,
                .operation = "ParameterServer",
                .tensor = name,
                .what = "\"" + name + "\": " + what},
-              /*tell=*/false);
+              /*tell=*/serves_);
 }
 
 // ---- pieces

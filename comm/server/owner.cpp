@@ -217,9 +217,11 @@ bool Party::is_missing(std::uint32_t owned, std::size_t worker, const Share& fet
     const std::uint64_t version = owned_[owned].version;
     return version < fetch.wanted_step && !has_come(owned, worker, version + 1);
   }
+  const Share& other = share(owned, worker);
+  if (&other == &fetch) return fetch.sent < fetch.wanted_step;
   if (!options_.staleness.has_value()) return false;
   const auto bound = static_cast<std::uint64_t>(*options_.staleness);
-  return share(owned, worker).sent + bound < fetch.wanted_step && !workers_[worker].has_left;
+  return other.sent + bound < fetch.wanted_step && !workers_[worker].has_left;
 }
 
 // Whom a fetch waits for: a worker, one that has left before others, or nobody.
@@ -268,102 +270,6 @@ void Party::weights_sent(Transfer& transfer) {
   --transfer.buffer->readers;
   workers_[worker_of(transfer.peer)].line.finished(transfer.piece);
   recycle(transfer);
-}
-
-// ---- who is late, who has left
-
-void Party::tell_late(std::uint32_t owned, std::size_t worker, std::size_t missing) {
-  share(owned, worker).is_wanted = false;
-  const int rank = world_ranks_[static_cast<std::size_t>(workers_[missing].rank)];
-  tell(workers_[worker].rank, {.kind = kLate,
-                               .tensor = plan_.pieces[owned_[owned].piece].tensor,
-                               .piece = workers_[missing].has_left ? 1U : 0U,
-                               .value = static_cast<std::uint64_t>(rank)});
-}
-
-// Tells the workers that wait for the end of a round who is missing: those that have waited for the
-// deadline, or all, if a worker has left that is missing.
-void Party::tell_of_round(bool only_left) {
-  const TimePoint now = world_.time();
-  for (std::size_t waits = 0; waits < workers_.size(); ++waits) {
-    Worker& one = workers_[waits];
-    if (one.awaited < round_ || one.has_left) continue;
-    if (!only_left && Deadline::after(one.awaited_since, world_.options().deadline).at() > now) {
-      continue;
-    }
-    std::optional<std::pair<std::uint32_t, std::size_t>> missing;  // an owned piece, a worker
-    for (std::uint32_t owned = 0; owned < owned_.size(); ++owned) {
-      if (owned_[owned].version >= round_) continue;
-      for (std::size_t w = 0; w < workers_.size(); ++w) {
-        if (has_come(owned, w, round_)) continue;
-        if (!missing.has_value() || workers_[w].has_left) missing.emplace(owned, w);
-      }
-    }
-    if (!missing.has_value() || (only_left && !workers_[missing->second].has_left)) continue;
-    one.awaited = 0;
-    tell_late(missing->first, waits, missing->second);
-  }
-}
-
-void Party::worker_left(std::size_t worker) {
-  workers_[worker].has_left = true;
-  if (options_.synchronous) tell_of_round(/*only_left=*/true);
-  for (std::uint32_t owned = 0; owned < owned_.size(); ++owned) offer_all(owned);
-  check_served();
-}
-
-void Party::check_served() {
-  if (!std::ranges::all_of(workers_, &Worker::has_left)) return;
-  static_cast<void>(served_bell_.try_send(0));
-}
-
-// Whether this fetch of the piece waits; not if a later one does.
-bool Party::is_open(const Wanted& one) noexcept {
-  const Share& fetch = share(one.owned, one.worker);
-  return fetch.is_wanted && fetch.wanted_since == one.since;
-}
-
-TimePoint Party::next_deadline_of_server() {
-  TimePoint due = TimePoint::max();
-  const Duration deadline = world_.options().deadline;
-  const auto first = std::ranges::find_if(wanted_, [&](const Wanted& one) { return is_open(one); });
-  wanted_.erase(wanted_.begin(), first);
-  if (!wanted_.empty()) due = Deadline::after(wanted_.front().since, deadline).at();
-  const bool ends = is_serving_ && std::ranges::any_of(workers_, &Worker::has_left);
-  for (const Worker& worker : workers_) {
-    if (worker.has_left) continue;
-    if (worker.awaited >= round_) {
-      due = std::min(due, Deadline::after(worker.awaited_since, deadline).at());
-    }
-    if (ends) due = std::min(due, Deadline::after(worker.heard, deadline).at());
-  }
-  return due;
-}
-
-void Party::check_workers(TimePoint now) {
-  const Duration deadline = world_.options().deadline;
-  const auto is_late = [&](TimePoint since) {
-    return Deadline::after(since, deadline).at() <= now;
-  };
-  for (const Wanted& one : wanted_) {
-    const Share& fetch = share(one.owned, one.worker);
-    if (!is_open(one) || !is_late(one.since)) continue;
-    if (const auto missing = waits_for(one.owned, fetch)) {
-      tell_late(one.owned, one.worker, *missing);
-    }
-  }
-  if (options_.synchronous) tell_of_round(/*only_left=*/false);
-  if (!is_serving_ || std::ranges::none_of(workers_, &Worker::has_left)) return;
-  for (const Worker& worker : workers_) {
-    if (worker.has_left || !is_late(worker.heard)) continue;
-    const int rank = world_ranks_[static_cast<std::size_t>(worker.rank)];
-    return world_.fail({.peer = rank,
-                        .operation = "serve",
-                        .what = "rank " + std::to_string(rank) +
-                                " was not heard of by the deadline, while others have left: it is "
-                                "late, stopped or dead"},
-                       /*tell=*/false);
-  }
 }
 
 }  // namespace leat::comm

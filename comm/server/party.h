@@ -73,8 +73,9 @@ class Party {
     kDone,     // to a worker: all pieces are updated of `step`
     kLate,     // to a worker: `tensor` does not come; value: the rank that is missing; piece: 1 if
                // it has left
-    kLeft,     // to a server: the worker's end is gone
-    kGone,     // to a worker: the server's end is gone
+    kLeft,  // to a server: the worker's end is gone; value: 0, or 1 and the rank of the world whose
+            // absence has ended it
+    kGone,  // to a worker: the server's end is gone
   };
   /// A buffer of weights.
   struct Buffer {
@@ -147,6 +148,7 @@ class Party {
     std::uint64_t awaited = 0;  // the last step that it waits for the end of, or did
     TimePoint awaited_since;
     bool has_left = false;
+    int waited_for = -1;  // who has left because of this rank of the world
     TimePoint heard;
   };
 
@@ -198,7 +200,7 @@ class Party {
   void pull_next();
   void copy_out(Transfer& transfer);
   void pulled(Transfer& transfer);
-  void leave();
+  void leave(int waited_for = -1);
   void server_left(int server);
   void require_servers();
   void fail_late(const OpenCall& call);
@@ -225,11 +227,16 @@ class Party {
   void offer_all(std::uint32_t owned);
   void send_weights();
   void weights_sent(Transfer& transfer);
+
+  // ---- likewise: lateness.cpp
+
   void tell_late(std::uint32_t owned, std::size_t worker, std::size_t missing);
   void tell_of_round(bool only_left);
-  void worker_left(std::size_t worker);
+  void worker_left(const Notice& notice);
   void check_served();
+  bool fail_served();
   [[nodiscard]] TimePoint next_deadline_of_server();
+  [[nodiscard]] TimePoint all_silent_at() const;
   void check_workers(TimePoint now);
 
   const ServerOptions options_;

@@ -96,10 +96,12 @@ void Party::done(const Notice& notice) {
   static_cast<void>(done_bell_.try_send(0));
 }
 
-// This worker takes part in nothing more. Servers that own nothing wait for that, too.
-void Party::leave() {
+// This worker takes part in nothing more; `waited_for`: because that rank of the world does not
+// come. Servers that own nothing wait for that, too.
+void Party::leave(int waited_for) {
   if (!works_ || std::exchange(has_left_, true)) return;
-  for (const int server : plan_.servers) tell(server, {.kind = kLeft});
+  const auto why = static_cast<std::uint64_t>(1 + waited_for);
+  for (const int server : plan_.servers) tell(server, {.kind = kLeft, .value = why});
 }
 
 // ---- push

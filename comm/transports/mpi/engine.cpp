@@ -262,7 +262,6 @@ bool Engine::take_inbox() {
   for (const auto& one : taken_.calls) {
     if (!is_failing_) one();
   }
-  taken_.posted.clear();
   taken_.calls.clear();
   return true;
 }
@@ -278,6 +277,7 @@ void Engine::send_posted() {
     }
     first.group->post(first.to, batch_);
   }
+  taken_.posted.clear();
 }
 
 Group* Engine::find(std::uint64_t context) const noexcept {
@@ -337,7 +337,11 @@ void Engine::fail(Failure failure, bool tell) {
 void Engine::halt(const Failure& failure, bool tell) noexcept {
   if (stopped_) return;
   try {
+    const bool speaks = tell || !taken_.posted.empty();
+    send_posted();  // what this rank said before: that it leaves, and why
     if (tell) tell_failure(failure);
+    const TimePoint until = now_here() + kTelling;
+    while (speaks && wire_->poll_headers() && now_here() < until) yield_cpu();
   } catch (const std::exception&) {  // MPI has failed: the others find out by themselves
   }
   stopped_ = true;
@@ -355,8 +359,6 @@ void Engine::tell_failure(const Failure& failure) {
                          .bytes = static_cast<std::uint32_t>(text.size()),
                          .tag = failure.peer},
                         text.data());
-  const TimePoint until = now_here() + kTelling;
-  while (wire_->poll_headers() && now_here() < until) yield_cpu();
 }
 
 }  // namespace leat::comm::mpi

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # Usage: lost_rank.sh <mpirun> <lost_rank> <how> <rank> [<leat-comm-report>]
+#        lost_rank.sh <mpirun> <lost_party> <how> <rank> none
 #
-# Loses a rank of three (lost_rank.cpp), and fails unless every rank that lives had the right error in
-# time, the processes ended, and the ranks' flight recorders, joined, name the rank. Without --enable-recovery mpirun would kill the others; with it,
-# mpirun waits for a stopped rank, and returns 0 whatever its ranks return.
+# Loses a rank of three (lost_rank.cpp), or of four (lost_party.cpp, without flight recorders), and
+# fails unless every rank that lives had the right error in time, the processes ended, and the ranks'
+# flight recorders, joined, name the rank. Without --enable-recovery mpirun would kill the others;
+# with it, mpirun waits for a stopped rank, and returns 0 whatever its ranks return.
 set -euo pipefail
 mpirun=$1 program=$2 how=$3 lost=$4 report=${5:-}
 ranks=3
+[[ $report != none ]] || ranks=4
 folder=$(mktemp -d)
 stopped=
 cleanup() {
@@ -39,7 +42,7 @@ have() {
 living=()
 for ((rank = 0; rank < ranks; ++rank)); do ((rank == lost)) || living+=("$rank"); done
 have "${living[@]}"
-if [[ $how == stopped ]]; then
+if [[ $how == *stopped ]]; then
   for process in $(pgrep -f "^$program $how $lost $folder"); do
     [[ $(ps -o stat= -p "$process") != T* ]] || stopped=$process
   done
@@ -47,13 +50,13 @@ if [[ $how == stopped ]]; then
   kill -CONT "$stopped"
   have "$lost"
 fi
-[[ $how != late* ]] || have "$lost"
+[[ $how != late* && $how != *unfetched ]] || have "$lost"
 stopped=
 wait "$run" || { echo "mpirun did not end, or failed"; cat "$folder/output"; exit 1; }
 run=
 cat "$folder"/outcome-*
 (($(grep -L '^ok' "$folder"/outcome-* | wc -l) == 0))
-[[ $how != killed_at_end ]] || exit 0 # no failure
+[[ $how != killed_at_end && $report != none ]] || exit 0 # no failure
 for rank in "${living[@]}"; do
   [[ -s $folder/rank-$rank.leat-comm ]] || { echo "rank $rank has written no flight recorder"; exit 1; }
 done
