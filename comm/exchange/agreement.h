@@ -11,9 +11,9 @@
 
 namespace leat::comm {
 
-/// Compares the options and the gradients of all ranks, and `more` texts of an `operation`. A collective:
-/// waits for all ranks. Returns the ranks in the world, by rank. If anything differs, fails the
-/// world and throws CommMismatch, on all ranks. Throws as Completion::await().
+/// Compares the options and the gradients of all ranks, and `more` texts of an `operation`. A
+/// collective: waits for all ranks. Returns the ranks in the world, by rank. If anything differs,
+/// fails the world and throws CommMismatch, on all ranks. Throws as Completion::await().
 [[nodiscard]] std::vector<int> agree(const Communicator& ranks, const Plan& plan,
                                      const ExchangeOptions& options,
                                      const char* operation = "GradientExchange",
