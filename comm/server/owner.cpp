@@ -199,14 +199,15 @@ void Party::barrier(const Notice& notice) {
 // A worker fetches the pieces of a parameter.
 void Party::wanted(const Notice& notice) {
   const std::size_t worker = worker_of(notice.from);
+  const TimePoint now = world_.time();  // once: is_open() compares the two
   for (std::uint32_t i = plan_.first_piece[notice.tensor]; i < plan_.first_piece[notice.tensor + 1];
        ++i) {
     if (plan_.pieces[i].owner != rank_) continue;
     Share& one = share(owned_of_[i], worker);
     one.is_wanted = true;
     one.wanted_step = notice.step;
-    one.wanted_since = world_.time();
-    wanted_.push_back({owned_of_[i], worker, world_.time()});
+    one.wanted_since = now;
+    wanted_.push_back({owned_of_[i], worker, now});
     offer(owned_of_[i], worker);
   }
 }

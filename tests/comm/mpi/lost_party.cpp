@@ -136,6 +136,18 @@ std::string take_part(const Plan& plan, const Communicator& me) {
   }
 }
 
+// A rank that ends long before the others is an error for them: waits until they have an outcome.
+void await_others(const Plan& plan, const Communicator& me) {
+  for (int rank = 0; rank < me.size();) {
+    const bool is_dead = rank == plan.lost && plan.way != "unfetched";
+    if (is_dead || std::filesystem::exists(plan.folder / ("outcome-" + std::to_string(rank)))) {
+      ++rank;
+    } else {
+      std::this_thread::sleep_for(10ms);
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -147,5 +159,6 @@ int main(int argc, char** argv) {
   options.deadline = kDeadline;
   Communicator me = std::move(leat::comm::open("mpi", options).front());
   write(plan, me.rank(), take_part(plan, me));
+  if (!plan.is_awaited()) await_others(plan, me);
   return 0;
 }
