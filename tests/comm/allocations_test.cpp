@@ -13,9 +13,11 @@
 
 #include "leat/comm/communicator.h"
 #include "leat/comm/gradient_exchange.h"
+#include "leat/comm/parameter_server.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
+#include "tests/comm/support/layers.h"
 #include "tests/support/counting_new.h"
 
 namespace leat::comm {
@@ -187,6 +189,52 @@ TEST(CommAllocations, OfExchanges) {
     expect_none(step, [&] {
       for (auto& one : trainings) one.reset();
     });
+  }
+}
+
+/// A rank that trains two layers, the first in ten pieces, and serves beside.
+struct Serving {
+  Serving(const Communicator& me, bool synchronous, Policy policy)
+      : is_synchronous(synchronous),
+        server(me, layers.parameters(),
+               {.servers = {0, 1},
+                .workers = {0, 1},
+                .synchronous = synchronous,
+                .optimizer = Adam{},
+                .policy = policy,
+                .partition_bytes = 400,
+                .credit_bytes = 1'000}) {}
+  void step() {
+    server.begin_step(1);
+    Completion sent_second = server.send_vars(1);
+    Completion second = server.fetch_vars(1);
+    Completion sent_first = server.send_vars(0);
+    Completion first = server.fetch_vars(0);
+    if (is_synchronous) server.send_barrier().await();
+    server.fetch_barrier().await();
+    first.await();
+    second.await();
+    sent_first.await();
+    sent_second.await();
+  }
+  bool is_synchronous;
+  support::Layers layers{{1'000, 10}};
+  ParameterServer server;
+};
+
+TEST(CommAllocations, OfParameterServers) {
+  for (const bool synchronous : {true, false}) {
+    for (const Policy policy : {Policy::kFifo, Policy::kPriority}) {
+      std::unique_ptr<Serving> ranks[2];
+      const auto step = [&](Communicator& me) {
+        std::unique_ptr<Serving>& one = ranks[static_cast<std::size_t>(me.rank())];
+        if (one == nullptr) one = std::make_unique<Serving>(me, synchronous, policy);
+        one->step();
+      };
+      expect_none(step, [&] {
+        for (auto& one : ranks) one.reset();
+      });
+    }
   }
 }
 
