@@ -141,7 +141,9 @@ TEST(CommAllocations, OfAnExchangeEndWithIt) {
       }
       group.wait();
     };
-    const auto in_use = [] { return support::g_allocations.load() - support::g_frees.load(); };
+    const auto in_use = [] {
+      return leat::support::g_allocations.load() - leat::support::g_frees.load();
+    };
     train(kTimes);  // a flight recorder keeps the last communicators
     const std::size_t before = in_use();
     train(kTimes);
@@ -164,9 +166,9 @@ TEST(CommAllocations, OfExchangesAreNoneInAnyStepAfterWarmUp) {
       threads.emplace_back([&] {
         Training training(me, static_cast<Policy>(i % 3), i % 2 == 0 ? 1'000 : 100'000);
         for (int n = 0; n < kTimes; ++n) training.step();  // until the workers have started, too
-        if (++warm == kRanks) before = support::g_allocations.load();
+        if (++warm == kRanks) before = leat::support::g_allocations.load();
         for (int n = 0; n < 3 * kTimes; ++n) training.step();
-        if (++done == 1) after = support::g_allocations.load();
+        if (++done == 1) after = leat::support::g_allocations.load();
         me.barrier().await();
       });
     }

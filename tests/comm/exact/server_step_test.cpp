@@ -1,7 +1,5 @@
 // A step with servers on a modelled link in virtual time: the times of a loop over events that
 // shares no code with the library, and bounds.
-#include "bench/comm/step.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/comm/step.h"
 #include "leat/csp/clock.h"
 #include "tests/comm/exact/instances.h"
 #include "tests/comm/exact/reference.h"

@@ -183,6 +183,7 @@ TEST_P(ServerStaged, ThousandsOfPiecesAreUnderWayAtOnce) {
   on_ranks(2, [](Communicator& me) {
     const gpu::Device device = support::open_far();
     FarLayers layers(device, {3'000});
+    layers.write(layers.parameters[0].weights, 0, std::vector<float>(3'000, 7));
     ParameterServer server(me, layers.parameters,
                            {.servers = {1},
                             .optimizer = Sgd{1},
@@ -190,15 +191,13 @@ TEST_P(ServerStaged, ThousandsOfPiecesAreUnderWayAtOnce) {
                             .credit_bytes = ~std::size_t{0},
                             .device = device});
     if (me.rank() == 1) return server.serve();
-    const std::vector<float> before = layers.read_weights(0);
     server.begin_step(1);
     layers.write(layers.parameters[0].gradient, 0, std::vector<float>(3'000, 2));
     Completion sent = server.send_vars(0, layers.stream);
     server.fetch_vars(0, layers.stream).await();
     sent.await();
     server.send_barrier().await();
-    const std::vector<float> after = layers.read_weights(0);
-    for (std::size_t i = 0; i < after.size(); ++i) ASSERT_EQ(after[i], before[i] - 2);
+    EXPECT_EQ(layers.read_weights(0), std::vector<float>(3'000, 5));
   });
 }
 
