@@ -125,10 +125,10 @@ struct ServerStats {
 class ParameterServer {
  public:
   /// Collective: waits until all ranks have called it, and until each worker has the weights of the
-  /// worker of the lowest rank. Throws CommMismatch on all of them if their parameters (number,
-  /// names, sizes) or options differ. `parameters` are in the order of the forward. Throws
-  /// std::invalid_argument for an option out of range, and for parameters that are no whole
-  /// float32.
+  /// worker of the lowest rank, which its device has written by then. Throws CommMismatch on all of
+  /// them if their parameters (number, names, sizes) or options differ. `parameters` are in the
+  /// order of the forward. Throws std::invalid_argument for an option out of range, and for
+  /// parameters that are no whole float32.
   ParameterServer(const Communicator& communicator, std::vector<Parameter> parameters,
                   ServerOptions options = {});
   ParameterServer(const ParameterServer&) = delete;

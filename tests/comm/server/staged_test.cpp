@@ -184,6 +184,7 @@ TEST_P(ServerStaged, ThousandsOfPiecesAreUnderWayAtOnce) {
     const gpu::Device device = support::open_far();
     FarLayers layers(device, {3'000});
     layers.write(layers.parameters[0].weights, 0, std::vector<float>(3'000, 7));
+    layers.stream.sync();
     ParameterServer server(me, layers.parameters,
                            {.servers = {1},
                             .optimizer = Sgd{1},
