@@ -113,7 +113,7 @@ void Party::handle(const Notice& notice) {
       tell_of_round(/*only_left=*/true);
       break;
     }
-    case kLeft: worker_left(notice); break;
+    case kLeave: worker_left(notice); break;
     case kGone: server_left(notice.from); break;
     case kPull:
       --peer_of(notice.from).asked;

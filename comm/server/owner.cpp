@@ -19,6 +19,7 @@ constexpr std::size_t kMostStaleness = 32;  // more is counted together
 void Party::make_owned() {
   const bool moves_data = world_.options().link.moves_data;
   owned_of_.resize(plan_.pieces.size());
+  std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < plan_.pieces.size(); ++i) {
     if (plan_.pieces[i].owner != rank_) continue;
     owned_of_[i] = static_cast<std::uint32_t>(owned_.size());
@@ -26,7 +27,7 @@ void Party::make_owned() {
     Owned one{.piece = i, .state = std::vector<float>(count * states_of(options_.optimizer))};
     one.buffers.push_back(std::make_unique<Buffer>(Buffer{.values = std::vector<float>(count)}));
     owned_.push_back(std::move(one));
-    stats_.bytes_owned += plan_.pieces[i].bytes;
+    bytes += plan_.pieces[i].bytes;
     for (std::size_t w = 0; w < plan_.workers.size(); ++w) {
       shares_.push_back({.gradient = std::vector<float>(count)});
     }
@@ -37,8 +38,11 @@ void Party::make_owned() {
                         .heard = world_.time()});
   }
   inputs_.resize(workers_.size());
-  stats_.staleness.resize(options_.synchronous ? 1 : kMostStaleness);
   left_of_round_ = owned_.size();
+  std::vector<std::uint64_t> staleness(options_.synchronous ? 1 : kMostStaleness);
+  const SpinLockGuard guard(stats_lock_);
+  stats_.bytes_owned = bytes;
+  stats_.staleness.swap(staleness);
 }
 
 std::size_t Party::worker_of(int rank) const noexcept {

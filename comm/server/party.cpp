@@ -19,7 +19,7 @@ namespace {
 std::shared_ptr<Transport> end_of_pieces(const Communicator& control) {
   std::vector<int> all(static_cast<std::size_t>(control.size()));
   std::iota(all.begin(), all.end(), 0);
-  const std::shared_ptr<Transport> end = control.transport();
+  const std::shared_ptr<Transport>& end = control.transport();
   return end->subset(mix(end->context() ^ 0x6C65617453657276U), all);
 }
 

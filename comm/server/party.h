@@ -73,8 +73,8 @@ class Party {
     kDone,     // to a worker: all pieces are updated of `step`
     kLate,     // to a worker: `tensor` does not come; value: the rank that is missing; piece: 1 if
                // it has left
-    kLeft,  // to a server: the worker's end is gone; value: 0, or 1 and the rank of the world whose
-            // absence has ended it
+    kLeave,    // to a server: the worker's end is gone; value: 0, or 1 and the rank of the world
+             // whose absence has ended it
     kGone,  // to a worker: the server's end is gone
   };
   /// A buffer of weights.

@@ -101,7 +101,7 @@ void Party::done(const Notice& notice) {
 void Party::leave(int waited_for) {
   if (!works_ || std::exchange(has_left_, true)) return;
   const auto why = static_cast<std::uint64_t>(1 + waited_for);
-  for (const int server : plan_.servers) tell(server, {.kind = kLeft, .value = why});
+  for (const int server : plan_.servers) tell(server, {.kind = kLeave, .value = why});
 }
 
 // ---- push

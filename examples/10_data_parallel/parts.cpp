@@ -32,6 +32,7 @@ std::vector<float> copy_of(const Network& network, const leat::gpu::Stream& stre
 
 std::vector<comm::Gradient> tensors(const leat::gpu::DeviceSpan& all) {
   std::vector<comm::Gradient> parts;
+  parts.reserve(std::size(kTensors));
   for (const Tensor& one : kTensors) {
     parts.push_back(
         {.name = one.name, .data = all.subspan(one.first * sizeof(float), one.bytes())});
