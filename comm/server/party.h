@@ -74,8 +74,8 @@ class Party {
     kLate,     // to a worker: `tensor` does not come; value: the rank that is missing; piece: 1 if
                // it has left
     kLeave,    // to a server: the worker's end is gone; value: 0, or 1 and the rank of the world
-             // whose absence has ended it
-    kGone,  // to a worker: the server's end is gone
+               // whose absence has ended it
+    kGone,     // to a worker: the server's end is gone
   };
   /// A buffer of weights.
   struct Buffer {

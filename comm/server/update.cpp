@@ -6,34 +6,50 @@
 namespace leat::comm {
 namespace {
 
-void apply(const Sgd& sgd, const float* weights, float* updated, const float* gradient,
-           float* /*state*/, std::size_t count, std::uint64_t /*step*/) noexcept {
-  for (std::size_t i = 0; i < count; ++i) updated[i] = weights[i] - sgd.rate * gradient[i];
-}
-
-void apply(const Momentum& momentum, const float* weights, float* updated, const float* gradient,
-           float* __restrict velocity, std::size_t count, std::uint64_t /*step*/) noexcept {
-  for (std::size_t i = 0; i < count; ++i) {
-    velocity[i] = momentum.momentum * velocity[i] + gradient[i];
-    updated[i] = weights[i] - momentum.rate * velocity[i];
+// Two loops, so that the compiler finds vectors in both: of the first, that the values it reads and
+// writes are the same; of the second, by a look at the pointers, that they are not.
+template <class Updated>
+void each(const float* weights, float* values, std::size_t count, const Updated& updated) noexcept {
+  if (weights == values) {
+    for (std::size_t i = 0; i < count; ++i) values[i] = updated(values[i], i);
+  } else {
+    for (std::size_t i = 0; i < count; ++i) values[i] = updated(weights[i], i);
   }
 }
 
-void apply(const Adam& adam, const float* weights, float* updated, const float* gradient,
-           float* __restrict state, std::size_t count, std::uint64_t step) noexcept {
-  float* __restrict const mean = state;
-  float* __restrict const square = state + count;
+// The optimizers come by value: a reference could be to what is written.
+void apply(Sgd sgd, const float* weights, float* values, const float* gradient, float* /*state*/,
+           std::size_t count, std::uint64_t /*step*/) noexcept {
+  each(weights, values, count,
+       [=](float weight, std::size_t i) { return weight - sgd.rate * gradient[i]; });
+}
+
+void apply(Momentum momentum, const float* weights, float* values, const float* gradient,
+           float* velocity, std::size_t count, std::uint64_t /*step*/) noexcept {
+  each(weights, values, count, [=](float weight, std::size_t i) {
+    const float v = momentum.momentum * velocity[i] + gradient[i];
+    velocity[i] = v;
+    return weight - momentum.rate * v;
+  });
+}
+
+void apply(Adam adam, const float* weights, float* values, const float* gradient, float* state,
+           std::size_t count, std::uint64_t step) noexcept {
+  float* const mean = state;
+  float* const square = state + count;
   const auto power = static_cast<double>(step);
   const auto first = static_cast<float>(1 - std::pow(static_cast<double>(adam.beta1), power));
   const auto second =
       static_cast<float>(std::sqrt(1 - std::pow(static_cast<double>(adam.beta2), power)));
   const float rate = adam.rate / first;
-  for (std::size_t i = 0; i < count; ++i) {
+  each(weights, values, count, [=](float weight, std::size_t i) {
     const float g = gradient[i];
-    mean[i] = adam.beta1 * mean[i] + (1 - adam.beta1) * g;
-    square[i] = adam.beta2 * square[i] + (1 - adam.beta2) * g * g;
-    updated[i] = weights[i] - rate * mean[i] / (std::sqrt(square[i]) / second + adam.epsilon);
-  }
+    const float m = adam.beta1 * mean[i] + (1 - adam.beta1) * g;
+    const float v = adam.beta2 * square[i] + (1 - adam.beta2) * g * g;
+    mean[i] = m;
+    square[i] = v;
+    return weight - rate * m / (std::sqrt(v) / second + adam.epsilon);
+  });
 }
 
 }  // namespace
