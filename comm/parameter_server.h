@@ -1,15 +1,16 @@
 // ParameterServer: ranks that own the parameters and update them, for ranks that compute gradients.
 //
 // Example (ranks 0 to 2 train, rank 3 serves)
-//   comm::ParameterServer server(communicator, parameters, {.servers = {3}, .optimizer =
-//   comm::Sgd{0.1F}}); if (communicator.rank() == 3) return server.serve();      // until all
-//   workers have left for (auto& batch : feed.epoch(0, stream)) {
+//   comm::ParameterServer server(communicator, parameters,
+//                                {.servers = {3}, .optimizer = comm::Sgd{0.1F}});
+//   if (communicator.rank() == 3) return server.serve();  // until all workers have left
+//
+//   for (auto& batch : feed.epoch(0, stream)) {
 //     server.begin_step(batch.size());
 //     forward(batch, [&](int i) { if (fetched[i]) fetched[i]->await(); });  // layer i's weights
-//     backward([&](int i) {                                   // after the backward of layer i:
-//       sent[i] = server.send_vars(i, stream);                //   its gradient leaves,
-//       fetched[i] = server.fetch_vars(i, stream);            //   and its new weights are asked
-//       for
+//     backward([&](int i) {                         // after the backward of layer i:
+//       sent[i] = server.send_vars(i, stream);      // its gradient leaves,
+//       fetched[i] = server.fetch_vars(i, stream);  // and its new weights are asked for
 //     });
 //     server.send_barrier().await();
 //   }
@@ -19,8 +20,9 @@
 // one piece. A piece travels by itself, on the push line of its worker and on the pull line from
 // its server to that worker, in the order of the policy and under the credit of each line.
 //
-//   synchronous:   fetch(w1) → opA → fetch(w2) → opB → opB' → send(w2') → opA' → send(w1') →
-//   send_barrier() asynchronous:  the same without send_barrier()
+// A step, with send_barrier() at the end if the servers are synchronous:
+//
+//   fetch(w1) → opA → fetch(w2) → opB → opB' → send(w2') → opA' → send(w1') → send_barrier()
 //
 // Synchronous: a piece is updated once the gradients of all workers for it are there, with the mean
 // over all samples of the step, added by rank (transports/reduce.h); then it is fetched. So a fetch
@@ -171,9 +173,10 @@ class ParameterServer {
   // ---- of any rank
 
   /// This rank's worker, if it is one, leaves: it makes no more calls. If this rank serves, waits
-  /// until all workers have left. Throws CommError if those that have not are not heard of for
-  /// longer than the deadline, while others have left (a server that owns no piece returns then),
-  /// and, once all have left, if one of them has because a rank did not come.
+  /// until all workers have left. A worker that is silent for half of the deadline is asked whether
+  /// it lives, and answers, whatever its trainer does. Throws CommError if none of those that have
+  /// not left has answered by the deadline, and, once all have left, if one of them has because a
+  /// rank did not come.
   void serve();
   /// What was measured so far on this rank. Thread-safe.
   [[nodiscard]] ServerStats stats() const;

@@ -101,7 +101,7 @@ void Party::handle(const TrainerCall& call) {
 
 void Party::handle(const Notice& notice) {
   if (world_.is_dead()) return;
-  if (serves_ && notice.kind <= kAwait) workers_[worker_of(notice.from)].heard = world_.time();
+  if (notice.kind <= kAlive) workers_[worker_of(notice.from)].heard = world_.time();
   switch (static_cast<NoticeKind>(notice.kind)) {
     case kPush: receive(notice); break;
     case kFetch: wanted(notice); break;
@@ -113,6 +113,8 @@ void Party::handle(const Notice& notice) {
       tell_of_round(/*only_left=*/true);
       break;
     }
+    case kAlive: workers_[worker_of(notice.from)].asked.reset(); break;
+    case kAsk: tell(notice.from, {.kind = kAlive}); break;
     case kLeave: worker_left(notice); break;
     case kGone: server_left(notice.from); break;
     case kPull:

@@ -89,19 +89,28 @@ TimePoint Party::next_deadline_of_server() {
     if (worker.has_left || worker.awaited < round_) continue;
     due = std::min(due, Deadline::after(worker.awaited_since, deadline).at());
   }
+  for (const Worker& worker : workers_) due = std::min(due, ask_at(worker));
   return std::min(due, all_silent_at());
 }
 
-// When the workers that have not left, while others have, have been silent for a deadline. While
-// one of them trains, it is served.
-TimePoint Party::all_silent_at() const {
-  const auto left = std::ranges::count_if(workers_, &Worker::has_left);
-  if (!is_serving_ || left == 0 || left == std::ssize(workers_)) return TimePoint::max();
-  TimePoint last;
-  for (const Worker& one : workers_) {
-    if (!one.has_left) last = std::max(last, one.heard);
+// When a worker is asked whether it lives. Its fiber answers, whatever its trainer does. In virtual
+// time nobody is asked: there all ranks are in this process, and time would never stand still.
+TimePoint Party::ask_at(const Worker& worker) const {
+  if (!is_serving_ || worker.has_left || worker.asked.has_value() || world_.is_virtual()) {
+    return TimePoint::max();
   }
-  return Deadline::after(last, world_.options().deadline).at();
+  return Deadline::after(worker.heard, world_.options().deadline / 2).at();
+}
+
+// When none of the workers that have not left has answered for the rest of the deadline. While one
+// of them lives, it is served.
+TimePoint Party::all_silent_at() const {
+  TimePoint last = TimePoint::min();
+  for (const Worker& one : workers_) {
+    if (!one.has_left) last = std::max(last, one.asked.value_or(TimePoint::max()));
+  }
+  return last == TimePoint::min() ? TimePoint::max()
+                                  : Deadline::after(last, world_.options().deadline / 2).at();
 }
 
 void Party::check_workers(TimePoint now) {
@@ -117,12 +126,12 @@ void Party::check_workers(TimePoint now) {
     }
   }
   if (options_.synchronous) tell_of_round(/*only_left=*/false);
-  if (all_silent_at() > now) return;
-  if (owned_.empty()) {  // workers do not speak to it, and need nothing of it
-    is_serving_ = false;
-    static_cast<void>(served_bell_.try_send(0));
-    return;
+  for (Worker& one : workers_) {
+    if (ask_at(one) > now) continue;
+    one.asked = now;
+    tell(one.rank, {.kind = kAsk});
   }
+  if (all_silent_at() > now) return;
   if (fail_served()) return;
   const Worker* silent = nullptr;  // for longest
   for (const Worker& one : workers_) {
@@ -132,8 +141,7 @@ void Party::check_workers(TimePoint now) {
   world_.fail({.peer = rank,
                .operation = "serve",
                .what = "rank " + std::to_string(rank) +
-                       " was not heard of by the deadline, while others have left: it is late, "
-                       "stopped or dead"},
+                       " has not answered by the deadline: it is stopped or dead"},
               /*tell=*/false);
 }
 

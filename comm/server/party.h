@@ -65,17 +65,20 @@ class Party {
 
  private:
   enum NoticeKind : std::uint32_t {
-    kPush,     // to a server: the gradient of `piece` for `step` comes; value: samples
-    kFetch,    // to a server: send the pieces of `tensor`, as they are after `step`
-    kBarrier,  // to a server: no more gradients of `step` come; value: samples
-    kPull,     // to a worker: the weights of `piece` come
-    kAwait,    // to a server: the sender waits for kDone of `step`
-    kDone,     // to a worker: all pieces are updated of `step`
-    kLate,     // to a worker: `tensor` does not come; value: the rank that is missing; piece: 1 if
-               // it has left
-    kLeave,    // to a server: the worker's end is gone; value: 0, or 1 and the rank of the world
-               // whose absence has ended it
-    kGone,     // to a worker: the server's end is gone
+    // To a server:
+    kPush,     // the gradient of `piece` for `step` comes; value: samples
+    kFetch,    // send the pieces of `tensor`, as they are after `step`
+    kBarrier,  // no more gradients of `step` come; value: samples
+    kAwait,    // the sender waits for kDone of `step`
+    kAlive,    // answers kAsk
+    kLeave,    // the worker's end is gone; value: 0, or 1 and the rank of the world whose absence
+               // has ended it
+    // To a worker:
+    kPull,  // the weights of `piece` come
+    kDone,  // all pieces are updated of `step`
+    kAsk,   // nothing was heard of the worker for long: does it live?
+    kLate,  // `tensor` does not come; value: the rank that is missing; piece: 1 if it has left
+    kGone,  // the server's end is gone
   };
   /// A buffer of weights.
   struct Buffer {
@@ -150,6 +153,7 @@ class Party {
     bool has_left = false;
     int waited_for = -1;  // who has left because of this rank of the world
     TimePoint heard;
+    std::optional<TimePoint> asked;  // when, whether it lives; one question at a time
   };
 
   // ---- the trainer's side: party.cpp
@@ -237,6 +241,7 @@ class Party {
   bool fail_served();
   [[nodiscard]] TimePoint next_deadline_of_server();
   [[nodiscard]] TimePoint all_silent_at() const;
+  [[nodiscard]] TimePoint ask_at(const Worker& worker) const;
   void check_workers(TimePoint now);
 
   const ServerOptions options_;

@@ -197,6 +197,8 @@ TEST_P(Servers, EveryRankCanServeBesideAWorker) {
                         0);
     }
     train_and_compare(me, {.servers = {0, 2}, .workers = {2, 1, 0}, .partition_bytes = 4}, 0);
+    // A worker that serves, and has weights from servers that do not train.
+    train_and_compare(me, {.servers = {0, 1, 2}, .workers = {0}, .partition_bytes = 4}, 0);
   });
 }
 

@@ -1,9 +1,11 @@
 // Usage: mpirun -np 4 ... lost_party <how> <rank> <folder>
 //
 // Ranks 0 to 2 train, and rank 3 serves the parameters. <how> is <mode>_<way>: synchronous, bounded
-// (asynchronous, with a bound of staleness) or asynchronous; rank <rank> is killed or stopped in
-// the middle of a step. Or asynchronous_unfetched: the rank never fetches. Each rank that lives
-// writes what became of it to <folder>/outcome-<r>: "ok", and the error; or what is wrong with it.
+// (asynchronous, with a bound of staleness), asynchronous, or alone (likewise, and rank <rank> is
+// the only worker); the rank is killed or stopped in the middle of a step. Or it never fetches
+// (asynchronous_unfetched), or computes for some deadlines, and ends then (alone_busy). Each rank
+// that lives writes what became of it to <folder>/outcome-<r>: "ok", and the error; or what is
+// wrong with it.
 #include <unistd.h>
 
 #include <chrono>
@@ -40,7 +42,11 @@ struct Plan {
   int lost;
   std::filesystem::path folder;
   // Whether the other workers wait for the lost rank sooner or later.
-  [[nodiscard]] bool is_awaited() const { return lost == kServer || mode != "asynchronous"; }
+  [[nodiscard]] bool is_awaited() const {
+    return lost == kServer || mode == "synchronous" || mode == "bounded";
+  }
+  [[nodiscard]] bool is_alone() const { return mode == "alone"; }
+  [[nodiscard]] bool lives() const { return way == "unfetched" || way == "busy"; }
 };
 
 struct Model {
@@ -64,6 +70,7 @@ void write(const Plan& plan, int rank, const std::string& outcome) {
 void lose(const Plan& plan) {
   if (plan.way == "killed") std::raise(SIGKILL);
   if (plan.way == "stopped") ::kill(::getpid(), SIGSTOP);  // the script lets it go on
+  if (plan.way == "busy") std::this_thread::sleep_for(3 * kDeadline);
 }
 
 // As a worker; throws what ends it. `began`: when the step did.
@@ -71,7 +78,7 @@ void train(const Plan& plan, ParameterServer& server, int rank, Clock::time_poin
   const bool is_lost = rank == plan.lost;
   const bool synchronous = plan.mode == "synchronous";
   const bool fetches = !is_lost || plan.way != "unfetched";
-  const auto end = Clock::now() + (rank == 0 ? 3 * kDeadline : 0ms);
+  const auto end = Clock::now() + (rank == 0 && !plan.is_alone() ? 3 * kDeadline : 0ms);
   for (int step = 0; plan.is_awaited() || step < kSteps || Clock::now() < end; ++step) {
     began = Clock::now();
     server.begin_step(1);
@@ -107,10 +114,12 @@ std::string take_part(const Plan& plan, const Communicator& me) {
                         .synchronous = plan.mode == "synchronous",
                         .partition_bytes = std::size_t{128} << 10};
   if (plan.mode == "bounded") options.staleness = 2;
+  if (plan.is_alone()) options.workers = {plan.lost};
   ParameterServer server(me, model.parameters(), options);
   auto began = Clock::now();
+  if (!serves && plan.is_alone() && !is_lost) return "ok";
   // A server finds out once the others have left; a worker that does not fetch is not missed.
-  const bool fails = plan.way != "unfetched" && (serves || plan.is_awaited());
+  const bool fails = !plan.lives() && (serves || plan.is_awaited());
   try {
     serves ? serve(plan, server, is_lost) : train(plan, server, me.rank(), began);
     if (fails && !is_lost) return "no error";
@@ -139,7 +148,7 @@ std::string take_part(const Plan& plan, const Communicator& me) {
 // A rank that ends long before the others is an error for them: waits until they have an outcome.
 void await_others(const Plan& plan, const Communicator& me) {
   for (int rank = 0; rank < me.size();) {
-    const bool is_dead = rank == plan.lost && plan.way != "unfetched";
+    const bool is_dead = rank == plan.lost && !plan.lives();
     if (is_dead || std::filesystem::exists(plan.folder / ("outcome-" + std::to_string(rank)))) {
       ++rank;
     } else {

@@ -50,7 +50,7 @@ if [[ $how == *stopped ]]; then
   kill -CONT "$stopped"
   have "$lost"
 fi
-[[ $how != late* && $how != *unfetched ]] || have "$lost"
+[[ $how != late* && $how != *unfetched && $how != *busy ]] || have "$lost"
 stopped=
 wait "$run" || { echo "mpirun did not end, or failed"; cat "$folder/output"; exit 1; }
 run=
