@@ -29,6 +29,11 @@ SIZES = (4, 4 << 10, 64 << 10, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
 POLICIES = ("fifo", "priority", "bucketed")
 STEPS = {2: "1/1024 of its elements", 64: "all"}  # of ResNet-50: its width -> what that is
 PIECE = "ns_per_piece_and_rank"
+# Of bench/comm/server_bench.cpp: what -> its name there.
+SERVER = {"copy": f"copy/{64 * MIB}", "sgd": f"updates/sgd/{64 * MIB}",
+          "momentum": f"updates/momentum/{64 * MIB}", "adam": f"updates/adam/{64 * MIB}",
+          "fetch": f"pieces/fetch/{MIB}/iterations:1/manual_time",
+          "push_and_fetch": f"pieces/push_and_fetch/{MIB}/iterations:1/manual_time"}
 
 # --- the contestants --------------------------------------------------------------------------
 
@@ -53,7 +58,7 @@ def execute(command, limit):
 
 def google_benchmark(program, names, seconds, limit):
     """Counters of those benchmarks, by name."""
-    out = execute([OURS / program, f"--benchmark_filter=^({'|'.join(names)})/real_time$",
+    out = execute([OURS / program, f"--benchmark_filter=^({'|'.join(names)})(/real_time)?$",
                    f"--benchmark_min_time={seconds}", "--benchmark_format=json"], limit)
     found = {}
     for one in json.loads(out)["benchmarks"]:
@@ -140,7 +145,7 @@ def row_of(ranks, size):
 
 
 class Results:
-    """values: row -> contestant -> a figure in ns of each round."""
+    """values: row -> contestant -> a figure of each round: in ns; of servers, as SERVER's table says."""
 
     def __init__(self, values, failures):
         self.values, self.failures = values, failures
@@ -184,6 +189,14 @@ def measure(contestants, rows, rounds, seconds, limit, results, algorithms):
                                 counters[PIECE if row.startswith("pieces") else "median_ns"])
             except Failed as failure:
                 results.failures["exchange"] = str(failure)
+        wanted = {SERVER[what]: f"server/{what}" for what in SERVER if f"server/{what}" in rows}
+        if wanted and "server" not in results.failures:
+            try:
+                for name, of in google_benchmark("bench_comm_server", wanted, seconds, limit).items():
+                    results.add(wanted[name], "local",
+                                of["memcpys"] if "memcpys" in of else of["bytes_per_second"] / 1e9)
+            except Failed as failure:
+                results.failures["server"] = str(failure)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
 
@@ -241,6 +254,11 @@ def targets_of(results, rows):
         if f"pieces/{policy}" in rows:
             add(f"exchange, {policy}: for a piece and rank", 1, False,
                 [results.get(f"pieces/{policy}", "local")], 1e3, "us")
+    server = {what: results.get(f"server/{what}", "local") for what in SERVER}
+    if "server/sgd" in rows:
+        add("server: SGD, of a copy's bandwidth", 0.8, True, [ratio(server["sgd"], server["copy"])])
+    if "server/push_and_fetch" in rows:
+        add("server: push and fetch of 1 MiB, in memcpys", 2.2, False, [server["push_and_fetch"]])
     return found
 
 
@@ -304,6 +322,10 @@ def print_report(facts, results, rows, targets, out):
             lines.append([what] + ["-" if one is None else time_text(one) for one in figures])
     if len(lines) > 1:
         columns(lines, out)
+    figures = {what: results.get(f"server/{what}", "local") for what in SERVER}
+    if any(figures.values()):
+        columns([["parameter server, local:2", *figures],
+                 ["updates, GB/s; pieces of 1 MiB, in memcpys", *map(number, figures.values())]], out)
     columns([["target", "asked", "reached", ""]] + [
         [one["what"], (">= " if one["at_least"] else "<= ") + f"{one['bound']:g} {one['unit']}".strip(),
          "-" if one["reached"] is None else f"{number(one['reached'])} {one['unit']}".strip(), one["verdict"]] for one in targets], out)
@@ -323,7 +345,7 @@ def main():
     parser = argparse.ArgumentParser(prog="./run bench comm", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer sizes and rounds: 2 minutes")
     parser.add_argument("--only", metavar="REGEX", help="the rows whose name matches, such as "
-                        f"{row_of(2, 4)}, {steps()[0]}, {steps()[-1]}")
+                        f"{row_of(2, 4)}, {steps()[0]}, {steps()[-1]}, server/sgd")
     parser.add_argument("--peers", metavar="A,B", help="these peers; '' for none")
     parser.add_argument("--rounds", type=int, help="how often each program runs (5; quick: 2)")
     parser.add_argument("--seconds", type=float, help="how long for a size (0.1; quick: 0.05)")
@@ -335,6 +357,7 @@ def main():
     rows = [row_of(ranks, size) for ranks in RANKS for size in SIZES
             if not options.quick or size not in (4 << 10, 256 * MIB)]
     rows += [row for row in steps() if not options.quick or "width:64" not in row]
+    rows += [f"server/{what}" for what in SERVER]
     try:
         rows = [row for row in rows if not options.only or re.search(options.only, row)]
     except re.error as error:
