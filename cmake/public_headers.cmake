@@ -11,6 +11,7 @@ file(
   "${PROJECT_SOURCE_DIR}/feeder/*.h"
   "${PROJECT_SOURCE_DIR}/feeder/interop/*.h"
   "${PROJECT_SOURCE_DIR}/comm/*.h"
+  "${PROJECT_SOURCE_DIR}/comm/interop/*.h"
 )
 list(APPEND leat_public_headers feeder/interop/c/leat.h feeder/interop/c/sources.h)
 foreach(source cifar10 files fixed_records function image jpeg_options memory mnist synthetic synthetic_images

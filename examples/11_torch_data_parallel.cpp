@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -109,10 +110,11 @@ void train_rank(const Communicator& ranks, Net& network, const Mnist& data, int 
 void run(const std::string& transport, int steps, torch::ScalarType type) {
   const Mnist data("examples/data/mnist", Mnist::kTrain);
   const std::vector<Communicator> here = leat::comm::open(transport);
-  std::vector<Net> networks;
+  std::vector<std::shared_ptr<Net>> networks;
   for (const Communicator& ranks : here) {
     torch::manual_seed(1U + static_cast<unsigned>(ranks.rank()));  // until rank 0's are copied
-    networks.emplace_back().to(type);
+    networks.push_back(std::make_shared<Net>());
+    networks.back()->to(type);
   }
   std::vector<std::exception_ptr> errors(here.size());
   {
@@ -120,7 +122,7 @@ void run(const std::string& transport, int steps, torch::ScalarType type) {
     for (std::size_t i = 0; i < here.size(); ++i) {
       threads.emplace_back([&, i] {
         try {
-          train_rank(here[i], networks[i], data, steps, type);
+          train_rank(here[i], *networks[i], data, steps, type);
         } catch (...) {
           errors[i] = std::current_exception();
           here[i].abort("its trainer has thrown");

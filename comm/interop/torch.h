@@ -116,8 +116,15 @@ class TorchExchange {
   }
 
   /// Begins the next step, of `samples` samples of this rank in all of its backwards; of 0, it
-  /// calls no backward() and gets the results. Throws as GradientExchange::begin_step().
+  /// calls no backward() and gets the results. Throws std::logic_error if to() has changed the type
+  /// or device of a parameter since the exchange was made; as GradientExchange::begin_step().
   void begin_step(std::uint64_t samples) {
+    for (const One& one : all_) {  // then Torch has dropped the hook
+      if (torch::autograd::impl::grad_accumulator(one.parameter) == one.accumulator) continue;
+      throw std::logic_error("leat: TorchExchange::begin_step: \"" + one.name +
+                             "\" has another type or device than when the exchange was made; "
+                             "make a new one after to()");
+    }
     exchange_->begin_step(samples);
     in_backward_ = samples > 0;
   }
@@ -318,8 +325,8 @@ class TorchExchange {
   // backward() has added to the gradient.
   void accumulated(std::size_t i) {
     One& one = all_[i];
-    one.is_held = true;
-    if (pauses_ > 0) return;
+    one.is_held = pauses_ > 0;
+    if (one.is_held) return;
     if (!in_backward_) {
       throw std::logic_error("leat: TorchExchange: \"" + one.name +
                              "\" has a gradient outside a step; call begin_step() before "
@@ -331,6 +338,7 @@ class TorchExchange {
   void hand_over(std::size_t i) {
     const torch::NoGradGuard no_grad;
     One& one = all_[i];
+    one.is_held = false;  // also if it is refused: it is empty then
     if (one.is_out) {
       throw std::logic_error("leat: TorchExchange: \"" + one.name +
                              "\" has another gradient before the last one was awaited; hold a "
@@ -341,17 +349,11 @@ class TorchExchange {
       throw std::invalid_argument("leat: TorchExchange: the gradient of \"" + one.name +
                                   "\" is sparse; only dense ones are exchanged");
     }
-    if (gradient.device() != one.gradient.device() || gradient.dtype() != one.gradient.dtype()) {
-      throw std::invalid_argument("leat: TorchExchange: \"" + one.name +
-                                  "\" has another device or type than when the exchange was "
-                                  "made; make a new one after to()");
-    }
     if (gradient.data_ptr() != one.gradient.data_ptr() || !gradient.is_contiguous()) {
       one.gradient.copy_(gradient);
       one.parameter.mutable_grad() = one.gradient;
     }
     device_ ? exchange_->ready(i, stream()) : exchange_->ready(i);
-    one.is_held = false;
     one.is_out = true;
   }
 

@@ -76,8 +76,8 @@ allowed() {
       ;;
     dlpack/*) [[ $file == tests/feeder/interop/dlpack_test.cpp ]] ;; # a program's own, to compare with
     torch/* | ATen/* | c10/*)
-      [[ $file == feeder/interop/torch.h || $file == examples/07_torch_trainer.cpp ||
-        $file == tests/feeder/interop/torch/* ]]
+      [[ $file == feeder/interop/torch.h || $file == comm/interop/torch.h || $file == examples/*_torch_*.cpp ||
+        $file == tests/*/interop/torch/* ]]
       ;;
     CLI/*) [[ $layer == overlap ]] ;;
     nlohmann/*)
