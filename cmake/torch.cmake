@@ -33,7 +33,7 @@ endif()
 
 # leat_use_torch(target): links it, and compiles as it was.
 function(leat_use_torch target)
-  target_link_libraries(${target} PRIVATE ${TORCH_LIBRARIES})
+  target_link_libraries(${target} PRIVATE ${TORCH_LIBRARIES} $<TARGET_NAME_IF_EXISTS:c10>) # c10: from 2.0 on
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${leat_torch_flags}>")
   set_target_properties(${target} PROPERTIES CXX_CLANG_TIDY "") # for which it would be Clang
 endfunction()

@@ -180,11 +180,14 @@ class TorchExchange {
     std::string name;
     torch::Tensor tensor;
   };
+  // A pointer that shares the node; of which kind depends on libtorch's version.
+  using Accumulator =
+      decltype(torch::autograd::impl::grad_accumulator(std::declval<const torch::Tensor&>()));
   struct One {
     std::string name;
     torch::Tensor parameter;
     torch::Tensor gradient;  // the memory that is exchanged
-    std::shared_ptr<torch::autograd::Node> accumulator = {};
+    Accumulator accumulator = {};
     std::uintptr_t hook = 0;
     bool is_held = false;  // grad() has what was not sent yet
     bool is_out = false;   // from ready() to await()
