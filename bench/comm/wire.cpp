@@ -21,6 +21,9 @@ constexpr std::size_t kTensorBytes = 3'200'000;
 constexpr double kNominal = 125e6;  // bytes per second: 1 Gb/s
 // Four pieces a tensor; two in flight, so that the wire has the next one when a piece ends.
 constexpr std::size_t kPieceBytes = kTensorBytes / 4;
+// What is measured at once. A shaped link lets a burst through after a pause: a batch is larger.
+constexpr std::size_t kBatchBytes = std::size_t{8} << 20;
+constexpr std::size_t kLeastBytes = std::size_t{64} << 10;
 
 template <class T>
 T median(std::vector<T> values) {
@@ -30,18 +33,20 @@ T median(std::vector<T> values) {
 
 Duration seconds(double value) { return Duration(std::llround(value * 1e9)); }
 
-// The median time of act(bytes) for each size, as a sample of `share` of the bytes.
+// The time of act(bytes) for each size, as a sample of `share` of the bytes: the median of batches,
+// behind one that does not count.
 template <class Act>
 std::vector<WireSample> measure(std::span<const std::size_t> sizes, int repetitions, double share,
                                 const Act& act) {
   std::vector<WireSample> samples;
   for (const std::size_t size : sizes) {
+    const std::size_t batch = std::max<std::size_t>(1, kBatchBytes / std::max(size, kLeastBytes));
     std::vector<double> times;
-    act(size);
-    for (int i = 0; i < repetitions; ++i) {
+    for (int i = -1; i < repetitions; ++i) {
       const leat::TimePoint start = leat::now();
-      act(size);
-      times.push_back(static_cast<double>((leat::now() - start).count()));
+      for (std::size_t k = 0; k < batch; ++k) act(size);
+      const double time = static_cast<double>((leat::now() - start).count());
+      if (i >= 0) times.push_back(time / static_cast<double>(batch));
     }
     samples.push_back({.bytes = share * static_cast<double>(size), .nanoseconds = median(times)});
   }
@@ -216,7 +221,7 @@ std::vector<WireSample> measure_sends(const comm::Communicator& ranks,
 Duration measure_notice(const comm::Communicator& ranks) {
   constexpr std::size_t kNoBytes = 0;
   const std::vector<WireSample> samples = measure(
-      std::span(&kNoBytes, 1), 101, 0, [&](std::size_t /*size*/) { ranks.barrier().await(); });
+      std::span(&kNoBytes, 1), 7, 0, [&](std::size_t /*size*/) { ranks.barrier().await(); });
   return Duration(std::llround(samples.front().nanoseconds));
 }
 

@@ -27,7 +27,7 @@ namespace bench {
 /// How long an operation took that carries so many bytes on each line.
 struct WireSample {
   double bytes = 0;
-  double nanoseconds = 0;  ///< the median
+  double nanoseconds = 0;
 };
 
 /// The wire's figures: an operation takes alpha + bytes / bandwidth.
@@ -41,8 +41,8 @@ struct WireFit {
 /// not two different sizes, that took no time, or whose time does not grow with their bytes.
 [[nodiscard]] WireFit fit_wire(std::span<const WireSample> samples);
 
-/// Measures all_reduces of `sizes` bytes, each the median of `repetitions` behind one that does not
-/// count. A sample's bytes are 2 (n-1)/n of its size. Collective.
+/// Measures all_reduces of `sizes` bytes: the median of so many batches of 8 MiB or one operation,
+/// behind one that does not count. A sample's bytes are 2 (n-1)/n of its size. Collective.
 [[nodiscard]] std::vector<WireSample> measure_all_reduces(const leat::comm::Communicator& ranks,
                                                           std::span<const std::size_t> sizes,
                                                           int repetitions);

@@ -342,7 +342,9 @@ def is_ours(failure):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./run bench comm", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="./run bench comm", description=__doc__.splitlines()[0],
+                                     epilog="--hosts N: training steps between hosts on a slow wire, in place of "
+                                     "all that; --hosts N --help tells its arguments")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and rounds: 2 minutes")
     parser.add_argument("--only", metavar="REGEX", help="the rows whose name matches, such as "
                         f"{row_of(2, 4)}, {steps()[0]}, {steps()[-1]}, server/sgd")
