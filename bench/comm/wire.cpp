@@ -211,8 +211,7 @@ std::vector<WireSample> measure_sends(const comm::Communicator& ranks,
   const int n = ranks.size();
   return measure(sizes, repetitions, 1, [&](std::size_t size) {
     const std::size_t count = size / sizeof(float);
-    comm::Completion received =
-        ranks.recv(std::span(to).first(count), (ranks.rank() + n - 1) % n);
+    comm::Completion received = ranks.recv(std::span(to).first(count), (ranks.rank() + n - 1) % n);
     ranks.send(std::span(from).first(count), (ranks.rank() + 1) % n).await();
     received.await();
   });
@@ -248,6 +247,7 @@ std::vector<WireCase> wire_cases(int ranks) {
   }
   StepInstance bucketed = plain;
   bucketed.options.policy = comm::Policy::kBucketed;
+  bucketed.options.credit_bytes = kTensors * kTensorBytes;  // as DDP: a bucket waits for none
   StepInstance priority = plain;
   priority.options.policy = comm::Policy::kPriority;
   StepInstance server = priority;

@@ -19,10 +19,13 @@ using namespace std::chrono_literals;
 constexpr const char* kUsage =
     "Usage: bench_comm_wire local:N | mpi [STEPS]\n"
     "\n"
-    "Measures the wire between the ranks: alpha and bandwidth of all-reduces and of sends, and the\n"
-    "time of a notice. Then STEPS (7) steps of a model of 64 MB in 20 tensors, whose computing is a\n"
+    "Measures the wire between the ranks: alpha and bandwidth of all-reduces and of sends, and "
+    "the\n"
+    "time of a notice. Then STEPS (7) steps of a model of 64 MB in 20 tensors, whose computing is "
+    "a\n"
     "wait, without overlap, under each policy, and with servers. Rank 0 prints all as JSON, with\n"
-    "what the simulator of bench_comm_step says for these figures. Of local, the link is modelled:\n"
+    "what the simulator of bench_comm_step says for these figures. Of local, the link is "
+    "modelled:\n"
     "1 Gb/s, alpha 200 us, delta 100 us; what the simulator gets is that.\n";
 
 constexpr int kRepetitions = 7;
@@ -80,8 +83,7 @@ void print(const Measured& found, int ranks, bool is_modelled) {
     std::printf("%s\n  {\"name\": \"%s\", \"formula_ns\": %lld, \"steps_ns\": [", i > 0 ? "," : "",
                 cases[i].name.c_str(), static_cast<long long>(formula.count()));
     for (std::size_t k = 0; k < found.steps[i].size(); ++k) {
-      std::printf("%s%lld", k > 0 ? ", " : "",
-                  static_cast<long long>(found.steps[i][k].count()));
+      std::printf("%s%lld", k > 0 ? ", " : "", static_cast<long long>(found.steps[i][k].count()));
     }
     std::printf("]}");
   }

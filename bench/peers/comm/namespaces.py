@@ -103,7 +103,7 @@ class Hosts:
     def mpirun(self, program, *arguments, limit):
         """What a rank on each host prints. mpirun itself is on the first host."""
         words = ["ip", "netns", "exec", self.prefix + "0", "mpirun", "--allow-run-as-root",
-                 "--oversubscribe", "--bind-to", "none", "--host", ",".join(self.addresses),
+                 "--oversubscribe", "--bind-to", "none", "--leave-session-attached", "--host", ",".join(self.addresses),
                  "-np", self.number, "--mca", "plm_rsh_agent", HERE / "namespace_agent.sh",
                  "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0",
                  "--mca", "oob_tcp_if_include", "eth0", program, *arguments]
