@@ -60,8 +60,9 @@ def targets_of(rows):
 
 
 def fit_text(fit):
-    return (f"alpha {fit['alpha_ns'] / 1e3:.0f} us, {fit['bandwidth'] / 1e6:.1f} MB/s; "
-            f"no size is off by more than {100 * fit['worst']:.1f} %")
+    rates = " ".join(f"{1e3 * size / time:.0f}" for size, time in fit["samples"])
+    return (f"alpha {fit['alpha_ns'] / 1e3:.0f} us, {fit['bandwidth'] / 1e6:.1f} MB/s; no size is off by more "
+            f"than {100 * fit['worst']:.1f} %; 256 KiB to 16 MiB: {rates} MB/s")
 
 
 def measure(where, text):
