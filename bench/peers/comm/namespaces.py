@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 PREFIX = "leat-wire-"  # leat-wire-<process>-<host or bridge>
@@ -46,18 +47,29 @@ def execute(*words):
 
 
 def remove(of_process):
-    """Removes the namespaces of the processes for which of_process(id) is true, and what runs there."""
-    for line in execute("ip", "netns", "list").splitlines():
-        name = line.split()[0]
-        found = re.fullmatch(re.escape(PREFIX) + r"(\d+)-\w+", name)
-        if not found or not of_process(int(found[1])):
-            continue
-        for process in execute("ip", "netns", "pids", name).split():
+    """Removes the namespaces and folders of the processes for which of_process(id) is true, and what
+    runs there."""
+    def is_meant(name):
+        found = re.match(re.escape(PREFIX) + r"(\d+)-", name)
+        return found is not None and of_process(int(found[1]))
+
+    names = [line.split()[0] for line in execute("ip", "netns", "list").splitlines()]
+    names = [name for name in names if is_meant(name)]
+    until = time.monotonic() + 10
+    while processes := [int(one) for name in names for one in execute("ip", "netns", "pids", name).split()]:
+        for process in processes:
             try:
-                os.kill(int(process), signal.SIGKILL)
+                os.kill(process, signal.SIGKILL)
             except ProcessLookupError:
                 pass
+        if time.monotonic() > until:
+            raise Failed(f"processes do not end: {processes}")
+        time.sleep(0.05)
+    for name in names:
         execute("ip", "netns", "del", name)  # its links go with it
+    for folder in pathlib.Path(tempfile.gettempdir()).glob(PREFIX + "*"):
+        if is_meant(folder.name):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class Hosts:
@@ -70,7 +82,7 @@ class Hosts:
 
     def __enter__(self):
         remove(lambda process: not pathlib.Path(f"/proc/{process}").exists())
-        self.folder = tempfile.mkdtemp(prefix=PREFIX)
+        self.folder = tempfile.mkdtemp(prefix=self.prefix)  # of Open MPI's
         try:
             self.make()
         except BaseException:
@@ -98,7 +110,6 @@ class Hosts:
 
     def __exit__(self, *_):
         remove(lambda process: process == os.getpid())
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def mpirun(self, program, *arguments, limit):
         """What a rank on each host prints. mpirun itself is on the first host."""
@@ -120,5 +131,6 @@ class Hosts:
                 process.communicate()
         if process.returncode != 0:
             said = [line for line in error.splitlines() if re.search(r"\w", line)]
+            said.sort(key=lambda line: not line.startswith(program.name + ":"))  # before mpirun's
             raise Failed(f"mpirun: {said[0] if said else process.returncode}")
         return out
