@@ -19,8 +19,8 @@ namespace comm = leat::comm;
 constexpr std::size_t kTensors = 20;
 constexpr std::size_t kTensorBytes = 3'200'000;
 constexpr double kNominal = 125e6;  // bytes per second: 1 Gb/s
-// Four pieces a tensor. Four in flight, as by default: a rank that gets a core late holds up its own
-// part of a piece, and the wire has others meanwhile.
+// Four pieces a tensor. Four in flight, as by default: a rank that gets a core late holds up its
+// own part of a piece, and the wire has others meanwhile.
 constexpr std::size_t kPieceBytes = kTensorBytes / 4;
 constexpr std::size_t kPiecesInFlight = 4;
 // What is measured at once. A shaped link lets a burst through after a pause: a batch is larger.

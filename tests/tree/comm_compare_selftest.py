@@ -112,3 +112,35 @@ expect("contestants take turns, the first of a round too, and one that failed ha
 expect("what they did is kept", (results.values, results.failures), (
     {rows[0]: {"a": [1.0, 3.0], "b": [1.0, 2.0]}, rows[1]: {"a": [2.0, 4.0]}},
     {"b, 4 ranks": "as told"}))
+
+
+# --- wire.py: ./run bench comm --hosts
+
+import wire  # noqa: E402
+
+
+def wire_rows(**steps):
+    """The rows of a run whose formulas all say 100 ms. The medians count."""
+    return wire.rows_of("wire", {"rows": [
+        {"name": name.replace("_", " "), "steps_ns": [1, step * 1e6, 9e9], "formula_ns": 100e6}
+        for name, step in steps.items()]})
+
+
+def wire_verdicts(**steps):
+    return [one["verdict"] for one in wire.targets_of(wire_rows(**steps))]
+
+
+expect("steps within 10 % of the formula, in their order, meet all targets",
+       wire_verdicts(no_overlap=109, bucketed=105, priority=91), ["met"] * 4)
+expect("a step that is slower, or faster, by more than that is missed",
+       wire_verdicts(no_overlap=111, bucketed=105, priority=89), ["MISSED", "met", "MISSED", "met"])
+expect("buckets that are slower than no overlap are missed",
+       wire_verdicts(no_overlap=100, bucketed=101, priority=99), ["met"] * 3 + ["MISSED"])
+expect("priority that is slower than buckets is missed",
+       wire_verdicts(no_overlap=105, bucketed=100, priority=101), ["met"] * 3 + ["MISSED"])
+drawn = wire.figure(wire_rows(no_overlap=105, bucketed=100, priority=95))
+expect("the figure has a bar and a mark for each row", (drawn.count("<rect"), drawn.count('class="mark"')), (3, 3))
+for hosts in ("1", "0", "x", "300", "-4", "4.0"):
+    done = subprocess.run([sys.executable, pathlib.Path(COMPARE).parent / "wire.py", "--check", f"--hosts={hosts}"],
+                          stderr=subprocess.PIPE, text=True)
+    expect(f"--hosts {hosts} is refused", (done.returncode, "is no number from 2 to 16" in done.stderr), (2, True))

@@ -111,7 +111,7 @@ STYLE = """  :root { color-scheme: light dark;
 
 def figure(rows):
     """The rows as bars, in SVG; the formulas as marks."""
-    left, width, lane = 110, 700, 26
+    left, width, lane = 110, 690, 26
     longest = max(max(row["step_ms"], row["formula_ms"]) for row in rows)
     scale, y, parts, where = width / longest, 30, [], None
     parts.append(f'<text x="0" y="{y}" class="heading">A step of a model of 64 MB on a wire of 1 Gb/s: '
