@@ -58,6 +58,7 @@ std::vector<WireSample> measure(std::span<const std::size_t> sizes, int repetiti
 // A rank's tensors, of float32.
 std::vector<std::vector<float>> tensors(const std::vector<std::size_t>& bytes, float value) {
   std::vector<std::vector<float>> all;
+  all.reserve(bytes.size());
   for (const std::size_t size : bytes) all.emplace_back(size / sizeof(float), value);
   return all;
 }
@@ -94,6 +95,7 @@ std::vector<Duration> exchange_steps(const comm::Communicator& ranks, const Step
   const RankLayers& layers = instance.ranks[static_cast<std::size_t>(ranks.rank())];
   std::vector<std::vector<float>> memory = tensors(instance.bytes, 1);
   std::vector<comm::Gradient> gradients;
+  gradients.reserve(memory.size());
   for (std::vector<float>& one : memory) {
     gradients.push_back({.name = "layer " + std::to_string(gradients.size() + 1),
                          .data = span_of(one),
@@ -122,6 +124,7 @@ std::vector<Duration> server_steps(const comm::Communicator& ranks, const StepIn
   std::vector<std::vector<float>> weights = tensors(instance.bytes, 0);
   std::vector<std::vector<float>> memory = tensors(instance.bytes, 1);
   std::vector<comm::Parameter> parameters;
+  parameters.reserve(weights.size());
   for (std::size_t i = 0; i < weights.size(); ++i) {
     parameters.push_back({.name = "layer " + std::to_string(i + 1),
                           .weights = span_of(weights[i]),
