@@ -80,10 +80,10 @@ void on_link(int ranks, const comm::LinkModel& link, const Act& act) {
 constexpr comm::LinkModel kLink{.bandwidth = 125e6, .alpha = 200us, .delta = 50us, .enabled = true};
 
 TEST(CommWire, AModelledLinkIsMeasuredExactly) {
-  const std::vector<std::size_t> sizes = {64 << 10, 1 << 20, 4 << 20};
+  const std::vector<std::size_t> sizes = {256 << 10, 4 << 20};
   on_link(4, kLink, [&](const comm::Communicator& ranks) {
     for (const auto measure : {bench::measure_all_reduces, bench::measure_sends}) {
-      const bench::WireFit fit = bench::fit_wire(measure(ranks, sizes, 3));
+      const bench::WireFit fit = bench::fit_wire(measure(ranks, sizes, 1));
       EXPECT_NEAR(fit.alpha, 200e3, 10);
       EXPECT_NEAR(fit.bandwidth, 125e6, 1e3);
     }
@@ -91,18 +91,18 @@ TEST(CommWire, AModelledLinkIsMeasuredExactly) {
   });
 }
 
-// The same times with a sixteenth of the bytes, on a link that is as much slower.
+// The same times with a 32nd of the bytes, on a link that is as much slower.
 bench::WireCase small(bench::WireCase one) {
-  for (std::size_t& size : one.instance.bytes) size /= 16;
-  for (std::size_t& size : one.instance.options.bucket_bytes) size /= 16;
-  one.instance.options.partition_bytes /= 16;
-  one.instance.options.credit_bytes /= 16;
+  for (std::size_t& size : one.instance.bytes) size /= 32;
+  for (std::size_t& size : one.instance.options.bucket_bytes) size /= 32;
+  one.instance.options.partition_bytes /= 32;
+  one.instance.options.credit_bytes /= 32;
   return one;
 }
 
 TEST(CommWire, StepsOnAModelledLinkTakeWhatTheSimulatorSays) {
   comm::LinkModel link = kLink;
-  link.bandwidth /= 16;
+  link.bandwidth /= 32;
   const bench::WireFit fit{.alpha = 200e3, .bandwidth = link.bandwidth};
   for (const bench::WireCase& large : bench::wire_cases(4)) {
     SCOPED_TRACE(large.name);
