@@ -64,7 +64,6 @@ int train_rank(const Communicator& ranks, const Mnist& training, const Mnist& te
   require_same_bits(ranks, static_cast<std::size_t>(ranks.size() - options.servers), digest);
   if (ranks.rank() >= ranks.size() - options.servers) {
     std::printf("rank %d served: %s\n", ranks.rank(), outcome.exchange.c_str());
-    mnist::flush_output();
   }
   if (ranks.rank() != 0) return 0;
   std::printf(
@@ -74,7 +73,6 @@ int train_rank(const Communicator& ranks, const Mnist& training, const Mnist& te
       static_cast<unsigned long long>(outcome.steps), options.global_batch,
       outcome.exchange.c_str(), outcome.loss, outcome.accuracy,
       static_cast<unsigned long long>(digest), options.servers > 0 ? "workers" : "ranks");
-  mnist::flush_output();
   if (outcome.accuracy >= static_cast<double>(options.min_accuracy)) return 0;
   std::fprintf(stderr, "data_parallel: test accuracy is below %.2f %%\n",
                static_cast<double>(options.min_accuracy));
@@ -96,6 +94,7 @@ int train(const Options& options) {
   }
   group.wait();
   // [/ranks]
+  mnist::flush_output();
   return status;
 }
 

@@ -69,8 +69,12 @@ State& state() {
   return all;
 }
 
-Thread& this_thread(Lock& /*lock*/) {
-  thread_local Thread thread;
+// Not in a thread's own memory: ThreadSanitizer takes the access of a fiber to that, on a worker
+// that has just been started, for a race with the start.
+[[gnu::no_sanitize("thread")]] Thread& this_thread(Lock& /*lock*/) {
+  thread_local Thread* own = nullptr;
+  if (own == nullptr) own = &state().of_threads.emplace_back();
+  Thread& thread = *own;
   if (thread.generation != state().generation) {
     thread = Thread{.generation = state().generation, .in_host_function = thread.in_host_function};
   }

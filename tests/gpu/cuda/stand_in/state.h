@@ -127,6 +127,15 @@ struct Event {
   Capture::Clock clock;               // of that record
 };
 
+/// What CUDA keeps for each thread.
+struct Thread {
+  std::uint64_t generation = 0;
+  Device* context = nullptr;  // whose primary context is current; null: none
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  cudaError_t last_error = cudaSuccess;
+  bool in_host_function = false;
+};
+
 struct State {
   std::mutex mutex;
   std::condition_variable progress;  // an operation has run, or a thread has ended
@@ -153,6 +162,7 @@ struct State {
   /// that and leaves them allocated. They are kept here, so that they do not count as leaks.
   std::vector<void*> never_ran;
   int threads = 0;
+  std::deque<Thread> of_threads;  // also of those that have ended
 
   struct Fault {
     std::uint64_t in_calls = 0;
@@ -173,14 +183,6 @@ struct State {
 };
 [[nodiscard]] State& state();
 
-/// What CUDA keeps for each thread.
-struct Thread {
-  std::uint64_t generation = 0;
-  Device* context = nullptr;  // whose primary context is current; null: none
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
-  cudaError_t last_error = cudaSuccess;
-  bool in_host_function = false;
-};
 [[nodiscard]] Thread& this_thread(Lock& lock);
 
 /// What a function needs before it does anything.
