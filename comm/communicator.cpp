@@ -8,6 +8,7 @@
 
 #include "leat/comm/transports/local/local.h"
 #include "leat/comm/transports/mpi_hook.h"
+#include "leat/comm/transports/nccl/nccl.h"
 #include "leat/comm/transports/reduce.h"
 #include "leat/csp/wait/random.h"
 
@@ -33,6 +34,12 @@ void require_reducible(const std::string& operation, DType dtype) {
          ", which cannot be combined; convert it to another type");
 }
 
+ConstElements as_const(const Elements& data) {
+  ConstElements same(data.data, data.count, data.dtype);
+  same.on_device = data.on_device;
+  return same;
+}
+
 // This rank's chunk of `whole` elements is what `chunk` must have.
 void require_chunk(const std::string& operation, const Transport& of, std::uint64_t whole,
                    DType dtype, std::uint64_t chunk, DType chunk_dtype) {
@@ -41,6 +48,17 @@ void require_chunk(const std::string& operation, const Transport& of, std::uint6
   refuse(operation + ": the chunk of rank " + std::to_string(of.rank()) + " of " +
          describe(whole, dtype) + " is " + describe(second - first, dtype) + ", and " +
          describe(chunk, chunk_dtype) + " were given");
+}
+
+// N of "local:N".
+int ranks_of(std::string_view name) {
+  int ranks = 0;
+  const std::size_t colon = name.find(':');
+  const char* const last = name.data() + name.size();
+  const auto [end, error] = std::from_chars(name.data() + colon + 1, last, ranks);
+  if (error == std::errc() && end == last && ranks >= 1 && ranks <= 4096) return ranks;
+  throw Error("leat: comm::open(\"" + std::string(name) + "\"): write " +
+              std::string(name.substr(0, colon)) + ":N, with 1 to 4096 ranks");
 }
 
 }  // namespace
@@ -74,14 +92,29 @@ int Communicator::rank() const noexcept { return transport_->rank(); }
 
 int Communicator::size() const noexcept { return transport_->size(); }
 
-Completion Communicator::begin(Signature signature, int peer, const void* in, void* out) const {
+const gpu::Device* Communicator::device() const noexcept { return transport_->device(); }
+
+Completion Communicator::begin(Signature signature, int peer, const ConstElements& in,
+                               const ConstElements& out) const {
   transport_->world().require_alive(transport_->world_rank());
+  if (in.data != nullptr && out.data != nullptr && in.on_device != out.on_device) {
+    refuse(std::string(to_string(signature.kind)) +
+           " from one kind of memory to another: both are the host's, or both a device's");
+  }
+  signature.on_device = in.on_device || out.on_device;
+  if (signature.on_device && device() == nullptr) {
+    refuse(std::string(to_string(signature.kind)) +
+           " in device memory; these ranks exchange what is in the host's memory (open \"nccl\")");
+  }
   if (peer < 0) {
     signature.number = shared_->next_number.fetch_add(1, std::memory_order_relaxed);
   }
   CompletionState::Ref state = shared_->completions->take();
   CompletionState::begin(state, transport_,
-                         {.signature = signature, .peer = peer, .in = in, .out = out});
+                         {.signature = signature,
+                          .peer = peer,
+                          .in = in.data,
+                          .out = const_cast<void*>(out.data)});
   return Completion(std::move(state));
 }
 
@@ -89,18 +122,18 @@ Completion Communicator::send(const ConstElements& data, int to, std::uint64_t k
   require_rank("send to rank ", to, size());
   return begin(
       {.kind = OperationKind::kSend, .dtype = data.dtype, .count = data.count, .number = key}, to,
-      data.data, nullptr);
+      data, {});
 }
 
 Completion Communicator::recv(const Elements& data, int from, std::uint64_t key) const {
   require_rank("recv from rank ", from, size());
   return begin(
       {.kind = OperationKind::kRecv, .dtype = data.dtype, .count = data.count, .number = key}, from,
-      nullptr, data.data);
+      {}, as_const(data));
 }
 
 Completion Communicator::all_reduce(const Elements& data, Reduction reduction) const {
-  return all_reduce(ConstElements(data.data, data.count, data.dtype), data, reduction);
+  return all_reduce(as_const(data), data, reduction);
 }
 
 Completion Communicator::all_reduce(const ConstElements& in, const Elements& out,
@@ -114,7 +147,7 @@ Completion Communicator::all_reduce(const ConstElements& in, const Elements& out
                 .reduction = reduction,
                 .dtype = in.dtype,
                 .count = in.count},
-               -1, in.data, out.data);
+               -1, in, as_const(out));
 }
 
 Completion Communicator::reduce_scatter(const ConstElements& in, const Elements& out,
@@ -125,24 +158,24 @@ Completion Communicator::reduce_scatter(const ConstElements& in, const Elements&
                 .reduction = reduction,
                 .dtype = in.dtype,
                 .count = in.count},
-               -1, in.data, out.data);
+               -1, in, as_const(out));
 }
 
 Completion Communicator::all_gather(const ConstElements& in, const Elements& out) const {
   require_chunk("all_gather", *transport_, out.count, out.dtype, in.count, in.dtype);
   return begin({.kind = OperationKind::kAllGather, .dtype = out.dtype, .count = out.count}, -1,
-               in.data, out.data);
+               in, as_const(out));
 }
 
 Completion Communicator::broadcast(const Elements& data, int root) const {
   require_rank("broadcast from rank ", root, size());
   return begin(
       {.kind = OperationKind::kBroadcast, .dtype = data.dtype, .root = root, .count = data.count},
-      -1, nullptr, data.data);
+      -1, {}, as_const(data));
 }
 
 Completion Communicator::barrier() const {
-  return begin({.kind = OperationKind::kBarrier}, -1, nullptr, nullptr);
+  return begin({.kind = OperationKind::kBarrier}, -1, {}, {});
 }
 
 std::optional<Communicator> Communicator::split(int color, int key) const {
@@ -174,21 +207,18 @@ void Communicator::abort(const std::string& reason) const noexcept {
 
 std::vector<Communicator> open(std::string_view name, const OpenOptions& options) {
   std::vector<std::shared_ptr<Transport>> ends;
-  constexpr std::string_view kLocal = "local:";
   if (name == "mpi") {
     ends.push_back(open_mpi(options));
-  } else if (name.starts_with(kLocal)) {
-    int ranks = 0;
-    const char* const last = name.data() + name.size();
-    const auto [end, error] = std::from_chars(name.data() + kLocal.size(), last, ranks);
-    if (error != std::errc() || end != last || ranks < 1 || ranks > 4096) {
-      throw Error("leat: comm::open(\"" + std::string(name) +
-                  "\"): write local:N, with 1 to 4096 ranks");
-    }
-    ends = open_local(ranks, options);
+  } else if (name.starts_with("local:")) {
+    ends = open_local(ranks_of(name), options);
+  } else if (name == "nccl") {
+    ends = nccl::open_in_process(options, [&] { return open_mpi(options); });
+  } else if (name.starts_with("nccl:")) {
+    const int ranks = ranks_of(name);
+    ends = nccl::open_here(ranks, options, [&] { return open_local(ranks, options); });
   } else {
     throw Error("leat: comm::open(\"" + std::string(name) +
-                "\"): there is no such transport; there are local:N and mpi");
+                "\"): there is no such transport; there are local:N, mpi, nccl:N and nccl");
   }
   return {std::make_move_iterator(ends.begin()), std::make_move_iterator(ends.end())};
 }

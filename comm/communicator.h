@@ -14,10 +14,11 @@
 // wrong sums and not a hang. Communicators do not order each other.
 //
 // Results have the same bits on all ranks, in all runs, on "local" and on "mpi": each element is
-// x_0 + x_1 + …, from rank 0 up, in fp32 for fp32, fp16 and bf16, rounded once at the end.
+// x_0 + x_1 + …, from rank 0 up, in fp32 for fp32, fp16 and bf16, rounded once at the end. In device
+// memory they are NCCL's: the same bits on all ranks.
 //
-// Memory is the host's, and until an operation has ended it is the communicator's (completion.h).
-// For gradients in a device's memory there is GradientExchange.
+// Memory is the host's, on "nccl" also a device's, and until an operation has ended it is the
+// communicator's (completion.h). For gradients in a device's memory there is GradientExchange.
 //
 // Thread and fiber safety: every function may be called on any fiber and plain thread, also at the
 // same time; but the order of collectives must be the same on all ranks.
@@ -44,6 +45,7 @@
 #include "leat/comm/transports/operation.h"
 #include "leat/comm/transports/transport.h"
 #include "leat/comm/transports/world.h"
+#include "leat/gpu/buffer.h"
 
 namespace leat::comm {
 
@@ -54,18 +56,26 @@ concept Element = std::same_as<T, float> || std::same_as<T, double> ||
     std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t> ||
     std::same_as<T, gpu::Float16> || std::same_as<T, gpu::BFloat16>;
 
-/// A view of elements in host memory: of a vector, an array, a std::span, or untyped.
+/// A view of elements: in host memory, of a vector, an array, a std::span, or untyped; or in the
+/// memory of Communicator::device().
 template <class Byte>
 struct BasicElements {
   Byte* data = nullptr;
   std::uint64_t count = 0;
   DType dtype = DType::kFloat32;
+  bool on_device = false;
 
   /// No elements.
   BasicElements() = default;
   /// `elements` elements of type `type`, from `first` on.
   BasicElements(Byte* first, std::uint64_t elements, DType type) noexcept
       : data(first), count(elements), dtype(type) {}
+  /// The elements that fill `memory` of Communicator::device(); a rest is left out.
+  BasicElements(const gpu::DeviceSpan& memory, DType type) noexcept
+      : data(memory.data()),
+        count(memory.size() / gpu::size_of(type)),
+        dtype(type),
+        on_device(true) {}
   /// A view of the elements of a contiguous range.
   template <std::ranges::contiguous_range R>
     requires Element<std::remove_cv_t<std::ranges::range_value_t<R>>> &&
@@ -97,6 +107,11 @@ class Communicator {
   [[nodiscard]] int rank() const noexcept;
   /// The number of ranks.
   [[nodiscard]] int size() const noexcept;
+  /// The device in whose memory data may lie, too ("nccl"). The work that writes the data has run
+  /// before an operation is called, and with its completion the result is there, for every stream.
+  /// On all ranks, data of an operation is in the memory of devices, or on none. Null: there is
+  /// none.
+  [[nodiscard]] const gpu::Device* device() const noexcept;
 
   /// Sends `data` to rank `to`. Completes once the recv there has the data. The k-th send of a key
   /// meets the k-th recv of that key.
@@ -135,7 +150,8 @@ class Communicator {
   [[nodiscard]] const std::shared_ptr<Transport>& transport() const noexcept { return transport_; }
 
  private:
-  [[nodiscard]] Completion begin(Signature signature, int peer, const void* in, void* out) const;
+  [[nodiscard]] Completion begin(Signature signature, int peer, const ConstElements& in,
+                                 const ConstElements& out) const;
 
   std::shared_ptr<Transport> transport_;
   struct Shared;  // what calls change; at one address, also if the handle moves
@@ -145,6 +161,11 @@ class Communicator {
 /// Opens the ranks of this process:
 ///   "local:N"  N ranks, all here; each is used by a fiber or a thread of its own
 ///   "mpi"      one rank, of those that mpirun started; link leat::comm_mpi
+///   "nccl:N"   N ranks, all here, on a GPU each: as "local:N", and NCCL moves what is in the
+///              devices' memory
+///   "nccl"     likewise one rank, as "mpi", on one GPU
+///
+/// NCCL is opened then: libnccl.so.2, or what the environment variable LEAT_NCCL_LIBRARY names.
 ///
 /// Called on a fiber of a scheduler with a VirtualClock, "local" runs on that scheduler and clock.
 /// Otherwise communication has a scheduler of its own. Throws leat::Error for an unknown name or a

@@ -26,7 +26,8 @@ std::string to_string(const Signature& signature) {
   if (signature.root >= 0) text += " from rank " + std::to_string(signature.root);
   const bool is_keyed =
       signature.kind == OperationKind::kSend || signature.kind == OperationKind::kRecv;
-  return text + (is_keyed ? " (key " : " (number ") + std::to_string(signature.number) + ')';
+  text += (is_keyed ? " (key " : " (number ") + std::to_string(signature.number) + ')';
+  return signature.on_device ? text + " in device memory" : text;
 }
 
 void throw_failure(int rank, const Failure& failure) {

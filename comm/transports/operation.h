@@ -36,7 +36,10 @@ struct Signature {
   Reduction reduction = Reduction::kSum;
   DType dtype = DType::kUint8;
   /// all_reduce: rank r's input counts float(double(samples_r) / sum of samples) times.
-  bool is_weighted = false;
+  bool is_weighted : 1 = false;
+  /// The data is in the memory of Transport::device(). To a transport that has none, it is elsewhere:
+  /// that one finds out that all ranks agree, and moves nothing.
+  bool on_device : 1 = false;
   std::int32_t root = -1;    ///< of a broadcast
   std::uint64_t count = 0;   ///< elements, of the whole vector (reduce_scatter, all_gather too)
   std::uint64_t number = 0;  ///< the how-many-eth collective of its communicator; a send's key
@@ -61,6 +64,8 @@ struct Operation {
   /// where it is received. May be `in`.
   void* out = nullptr;
   std::uint64_t samples = 0;  ///< of a weighted all_reduce
+  /// That of all ranks, set by a transport that moves nothing of a weighted all_reduce (on_device).
+  std::uint64_t total_samples = 0;
 
   /// Called once, when the operation has ended: the result is in `out` and the memory is the
   /// caller's again, or (failure not null) communication has failed. Called on any thread or fiber,
@@ -72,6 +77,8 @@ struct Operation {
   void* owner = nullptr;  ///< for the owner of the operation
   /// Has no deadline: who began it looks whether somebody is late.
   bool is_patient = false;
+  /// Is a transport's own, a part of one that is recorded: not in the flight recorder.
+  bool is_hidden = false;
 
   // World's, under its lock.
   int rank = -1;  ///< in the world

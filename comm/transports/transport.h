@@ -1,6 +1,6 @@
 // The transport seam: the one polymorphic interface between Leat and what carries data between
-// ranks. transports/local/ and transports/mpi/ implement it; Communicator and GradientExchange use
-// it.
+// ranks. transports/local/, transports/mpi/ and transports/nccl/ implement it; Communicator and
+// GradientExchange use it.
 //
 // A Transport is one rank's end of one communicator. All ends that came from one comm::open() in
 // this process share a World (transports/world.h): the deadline, the failure, the scheduler.
@@ -14,7 +14,8 @@
 //  - A send completes once its recv has the data. Sends and receives of two ranks are matched by
 //    key, those of one key in order. Count and dtype must be equal.
 //  - Sums have the same bits on all ranks and transports: those of transports/reduce.h, of the
-//    ranks that contribute, with weight 1 unless the signature is weighted.
+//    ranks that contribute, with weight 1 unless the signature is weighted. Sums in device memory
+//    have the same bits on all ranks alone.
 //  - Notices of one rank to another arrive in order, each once. They wait for listen().
 //  - When the world fails, the transport stops to use the memory of operations before their
 //    finished() is called.
@@ -29,6 +30,7 @@
 
 #include "leat/comm/transports/operation.h"
 #include "leat/csp/channel.h"
+#include "leat/gpu/device.h"
 
 namespace leat::comm {
 
@@ -51,6 +53,10 @@ class Transport {
   [[nodiscard]] virtual int world_rank() const noexcept = 0;
   /// What this process's ends share.
   [[nodiscard]] virtual World& world() const noexcept = 0;
+
+  /// The device in whose memory operations have their data whose signature says on_device; null:
+  /// there are none, all data is in the host's memory.
+  [[nodiscard]] virtual const gpu::Device* device() const noexcept { return nullptr; }
 
   /// Begins an operation; see the contract. If the world is dead, finishes it at once. May call
   /// help_wanted() of operations that others have begun, before their finished().

@@ -83,7 +83,9 @@ bool World::add(Operation& operation, int rank, std::uint64_t context) noexcept 
   operation.rank = rank;
   operation.context = context;
   operation.began = time();
-  operation.record = recorder(rank).begin(operation, context, operation.began);
+  if (!operation.is_hidden) {
+    operation.record = recorder(rank).begin(operation, context, operation.began);
+  }
   bool wake = false;
   {
     const SpinLockGuard guard(lock_);
@@ -117,7 +119,9 @@ bool World::take_all(std::span<Operation* const> operations) noexcept {
 }
 
 void World::finish(Operation& operation, const Failure* failure) noexcept {
-  recorder(operation.rank).end(operation.record, time(), failure != nullptr);
+  if (!operation.is_hidden) {
+    recorder(operation.rank).end(operation.record, time(), failure != nullptr);
+  }
   operation.finished(operation, failure);
 }
 
@@ -134,6 +138,11 @@ void World::fail(Failure failure, bool tell) noexcept {
     dead_.store(true, std::memory_order_release);  // also for a caller that comes second
   }
   stop(*failure_, tell);
+  {
+    const std::scoped_lock lock(stopping_);
+    is_stopped_ = true;
+    for (Companion* const one : companions_) one->stop();
+  }
   if (!options_.recorder_directory.empty()) write_recorders();
   for (;;) {
     Operation* one = nullptr;
@@ -176,6 +185,17 @@ void World::add_listener(const Channel<Notice>& notices) {
 void World::remove_listener(const Channel<Notice>& notices) noexcept {
   const SpinLockGuard guard(lock_);
   std::erase(listeners_, notices);
+}
+
+void World::add_companion(Companion& companion) {
+  const std::scoped_lock lock(stopping_);
+  companions_.push_back(&companion);
+  if (is_stopped_) companion.stop();
+}
+
+void World::remove_companion(Companion& companion) noexcept {
+  const std::scoped_lock lock(stopping_);
+  std::erase(companions_, &companion);
 }
 
 // ---- the watchdog

@@ -33,6 +33,7 @@
 #include "leat/csp/task_group.h"
 #include "leat/csp/wait/on_sigquit.h"
 #include "leat/csp/wait/spin_lock.h"
+#include "leat/gpu/device.h"
 
 namespace leat::comm {
 
@@ -46,6 +47,9 @@ struct OpenOptions {
   int threads = 1;
   /// "local" only: how long operations take.
   LinkModel link = {};
+  /// "nccl" only: the devices of the ranks of this process, all of them different. Empty: "cuda:0"
+  /// and so on; of one process of several, that of its number on its machine, as mpirun says.
+  std::vector<gpu::Device> devices = {};
   /// "mpi" only: the most bytes that one message carries; at least 1. The lowest of all ranks
   /// counts.
   std::size_t message_limit = std::size_t{1} << 30;
@@ -100,6 +104,21 @@ class World : public std::enable_shared_from_this<World> {
   void add_listener(const Channel<Notice>& notices);
   void remove_listener(const Channel<Notice>& notices) noexcept;
 
+  /// What uses the memory of operations beside the transport whose world this is.
+  class Companion {
+   public:
+    Companion() = default;
+    Companion(const Companion&) = delete;
+    Companion& operator=(const Companion&) = delete;
+    virtual ~Companion() = default;
+    /// Ends that use, now and later. Called by fail(), once, without a spin lock.
+    virtual void stop() noexcept = 0;
+  };
+  /// Stops it at once if the world fails or has failed.
+  void add_companion(Companion& companion);
+  /// Once it returns, stop() is not running, and will not be called.
+  void remove_companion(Companion& companion) noexcept;
+
   // ---- operations under way. Thread-safe.
 
   /// Makes `operation`, of rank `rank` of the world on communicator `context`, pending, and records
@@ -148,6 +167,9 @@ class World : public std::enable_shared_from_this<World> {
   std::shared_ptr<SchedulerCore> scheduler_;
   std::vector<std::unique_ptr<FlightRecorder>> recorders_;
   std::mutex writing_;  // so that the last file has the failure
+  std::mutex stopping_;  // held while companions are stopped
+  bool is_stopped_ = false;              // stopping_
+  std::vector<Companion*> companions_;  // stopping_
 
   std::atomic<bool> dead_{false};
   std::unique_ptr<const Failure> failure_;  // before dead_

@@ -68,6 +68,12 @@ class CudaBackend final : public Backend {
   [[nodiscard]] const DeviceInfo& info() const noexcept override { return info_; }
   [[nodiscard]] const Capabilities& capabilities() const noexcept override { return capabilities_; }
   [[nodiscard]] const char* family() const noexcept override { return "cuda"; }
+  void call_current(void (*function)(void*), void* argument) override {
+    context_.call("cuCtxSetCurrent", [&] {
+      function(argument);
+      return cudaSuccess;
+    });
+  }
   [[nodiscard]] const SchedulerCore* scheduler() const noexcept override { return nullptr; }
 
   StreamHandle create_stream() override {

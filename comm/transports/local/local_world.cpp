@@ -27,7 +27,8 @@ std::pair<Meeting::Key, std::size_t> place_of(int rank, const Operation& operati
 bool fit(const Operation& operation, const Signature& other) noexcept {
   const Signature& mine = operation.signature;
   if (operation.peer < 0) return mine == other;
-  return mine.count == other.count && mine.dtype == other.dtype;
+  return mine.count == other.count && mine.dtype == other.dtype &&
+         mine.on_device == other.on_device;
 }
 
 }  // namespace

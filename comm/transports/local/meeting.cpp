@@ -26,12 +26,16 @@ void* element_0(const void* data, std::uint64_t first, std::size_t size) noexcep
 void Meeting::prepare(bool moves_data) noexcept {
   const std::size_t size = gpu::size_of(signature.dtype);
   const std::size_t parts = operations.size();
-  const std::uint64_t bytes = moves_data ? signature.count * size : 0;
+  const bool is_here = moves_data && !signature.on_device;
+  const std::uint64_t bytes = is_here ? signature.count * size : 0;
   block_elements = bytes * parts <= kAloneBytes ? signature.count : kBlockBytes / size;
   blocks = bytes == 0 ? 0 : (signature.count + block_elements - 1) / block_elements;
-  if (blocks == 0) return;
   std::uint64_t samples = 0;
   for (const Operation* const one : operations) samples += one->samples;
+  for (Operation* const one : operations) {
+    if (signature.on_device) one->total_samples = samples;
+  }
+  if (blocks == 0) return;
   for (std::size_t part = 0; part < parts; ++part) {
     const Operation& one = *operations[part];
     inputs[part] = {one.in, signature.is_weighted ? weight_of(one.samples, samples) : 1.0F};

@@ -50,16 +50,17 @@ std::byte* Call::scratch(int rank, std::uint64_t block) noexcept {
 void Call::lay_out() {
   const Signature& called = operation_->signature;
   const std::uint64_t size = gpu::size_of(called.dtype);
-  is_small_ = called.count <= kInlineBytes / size;
+  const std::uint64_t count = count_of_data(called);
+  is_small_ = count <= kInlineBytes / size;
   sums_ = called.kind == OperationKind::kAllReduce || called.kind == OperationKind::kReduceScatter;
   const bool is_whole = called.kind == OperationKind::kAllReduce && is_small_;
   gathers_ = called.kind != OperationKind::kReduceScatter && !is_whole;
-  block_ = std::max<std::uint64_t>(1, called.count * size);
+  block_ = std::max<std::uint64_t>(1, count * size);
   window_ = 1;
   if (sums_ && !is_small_) {
     // One message carries a block, if an element is not larger than that.
     const std::uint64_t message = group_.wire().message_bytes();
-    const std::uint64_t chunk = called.count / static_cast<std::uint64_t>(group_.size()) * size;
+    const std::uint64_t chunk = count / static_cast<std::uint64_t>(group_.size()) * size;
     const std::uint64_t bytes = std::clamp(chunk / 2, kLeastBlockBytes, kMostBlockBytes);
     block_ = std::max<std::uint64_t>(1, std::min(bytes, message) / size) * size;
     if (block_ <= message) window_ = kWindow;
@@ -67,10 +68,10 @@ void Call::lay_out() {
     if (scratch_.size() < wanted) scratch_.resize(wanted);
   }
   for (int rank = 0; rank < group_.size(); ++rank) {
-    auto [first, second] = chunk_of(called.count, rank, group_.size());
+    auto [first, second] = chunk_of(count, rank, group_.size());
     if (is_whole || called.root == rank) {
       first = 0;
-      second = called.count;
+      second = count;
     } else if (called.kind == OperationKind::kBroadcast) {
       first = second = 0;
     }
@@ -126,7 +127,8 @@ void Call::announce() {
                 .value = operation_->samples};
   samples_ += own.header.value;
   const void* data = sums_ ? operation_->in : output();
-  std::uint64_t bytes = sums_ ? called.count * gpu::size_of(called.dtype) : own.part.size();
+  std::uint64_t bytes =
+      sums_ ? count_of_data(called) * gpu::size_of(called.dtype) : own.part.size();
   if (called.kind == OperationKind::kAllGather && bytes > 0) {
     std::byte* const mine = output() + own.part.first;
     if (mine != input()) std::memmove(mine, input(), bytes);
@@ -240,6 +242,7 @@ void Call::advance() {
     return;
   }
   Operation& operation = *operation_;
+  if (operation.signature.on_device) operation.total_samples = samples_;
   const bool read_memory = !is_small_;
   Engine& engine = group_.engine();
   group_.recycle(*this);

@@ -16,7 +16,7 @@ namespace {
 std::uint64_t name_of(const Operation& send) { return reinterpret_cast<std::uintptr_t>(&send); }
 
 std::uint64_t bytes_of(const Signature& signature) {
-  return signature.count * gpu::size_of(signature.dtype);
+  return count_of_data(signature) * gpu::size_of(signature.dtype);
 }
 
 }  // namespace
@@ -159,7 +159,8 @@ bool Group::match(int from, std::uint64_t key) {
   Operation& recv = **waiting;
   const Header& header = offer->header;
   if (header.signature.count != recv.signature.count ||
-      header.signature.dtype != recv.signature.dtype) {
+      header.signature.dtype != recv.signature.dtype ||
+      header.signature.on_device != recv.signature.on_device) {
     fail_message(recv, &header.signature);
   }
   recvs_.erase(waiting);

@@ -56,6 +56,11 @@ static_assert(sizeof(Header) == 64);
 inline constexpr std::size_t kInlineBytes = 3840;
 inline constexpr std::size_t kMessageBytes = sizeof(Header) + kInlineBytes;
 
+/// The elements that travel: none if they are elsewhere.
+[[nodiscard]] inline std::uint64_t count_of_data(const Signature& signature) noexcept {
+  return signature.on_device ? 0 : signature.count;
+}
+
 /// A message that waits for what this rank has not begun.
 struct KeptMessage {
   int from = 0;
