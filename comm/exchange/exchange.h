@@ -135,6 +135,7 @@ class Exchange {
   World& world_;
   std::vector<int> world_ranks_;  // by rank
   const bool leads_;
+  const bool on_device_;  // pieces are exchanged in the device's memory
   const bool is_staged_;
 
   const Channel<TrainerCall> calls_;

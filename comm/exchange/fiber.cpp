@@ -234,6 +234,7 @@ void Exchange::start(Piece& piece, std::uint64_t number) {
       .signature = {.kind = OperationKind::kAllReduce,
                     .dtype = gradient.dtype,
                     .is_weighted = options_.weights == Weights::kSamples,
+                    .on_device = on_device_,
                     .count = unit.bytes_of(order.piece) / gpu::size_of(gradient.dtype),
                     .number = number,
                     .tag = (std::uint64_t{order.unit} << 32) | order.piece},

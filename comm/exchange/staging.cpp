@@ -17,17 +17,25 @@ void fill_with_nothing(std::byte* to, const Part& part) {
 
 }  // namespace
 
-Staging::Staging(const std::optional<gpu::Device>& device, std::size_t slots, std::size_t bytes) {
+Staging::Staging(const std::optional<gpu::Device>& device, std::size_t slots, std::size_t bytes,
+                 bool in_device_memory) {
   const std::size_t stride = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (device.has_value()) {
-    arena_.emplace(*device, slots * stride);
     in_.emplace(*device);
     out_.emplace(*device);
+  }
+  if (in_device_memory) {
+    memory_.emplace(*device, slots * stride);
+    zeros_.emplace(*device, bytes);
+    std::memset(zeros_->data(), 0, bytes);
+  } else if (device.has_value()) {
+    arena_.emplace(*device, slots * stride);
   } else {
     host_.resize(slots * stride);
   }
+  std::byte* const first = memory_ ? memory_->data() : host_.data();
   for (std::size_t i = 0; i < slots; ++i) {
-    free_.push_back(arena_ ? arena_->take(stride, kAlignment).data() : host_.data() + i * stride);
+    free_.push_back(arena_ ? arena_->take(stride, kAlignment).data() : first + i * stride);
   }
 }
 
@@ -44,7 +52,16 @@ const gpu::Stream* Staging::copy(Way way, std::byte* slot, std::span<const Part>
     if (part.bytes == 0) continue;  // its pointer may be null
     const gpu::PinnedSpan staged(slot, part.bytes);
     const gpu::DeviceSpan gradient(part.data, part.bytes);
-    if (part.is_absent) {
+    const gpu::DeviceSpan slot_on_device(slot, part.bytes);
+    if (memory_) {
+      if (way == Way::kOut) {
+        if (!part.is_absent) copy_async(*stream, gradient, slot_on_device);
+      } else if (part.is_absent) {
+        copy_async(*stream, slot_on_device, zeros_->subspan(0, part.bytes));
+      } else {
+        copy_async(*stream, slot_on_device, gradient);
+      }
+    } else if (part.is_absent) {
       if (way == Way::kIn) fill_with_nothing(slot, part);
     } else if (!stream) {
       std::memcpy(way == Way::kIn ? slot : part.data, way == Way::kIn ? part.data : slot,

@@ -1,5 +1,5 @@
-// Pinned slots for pieces whose gradients the CPU does not reach, and for buckets, whose gradients
-// lie apart.
+// Slots for pieces whose gradients the transport does not reach, in pinned memory, and for buckets,
+// whose gradients lie apart, where the transport reaches them.
 //
 //   gradient ──copy in──► slot ──all_reduce──► slot ──copy out──► gradient
 //
@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "leat/comm/gradient_exchange.h"
+#include "leat/comm/transports/transport.h"
+#include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/pinned_arena.h"
@@ -23,6 +25,13 @@ namespace leat::comm {
 /// Whether the CPU reaches the device's memory; without a device it does.
 [[nodiscard]] inline bool cpu_reaches(const std::optional<gpu::Device>& device) {
   return !device.has_value() || device->capabilities().device_memory_is_host_memory;
+}
+
+/// Whether `end` exchanges what lies in the device's memory, which the CPU does not reach.
+[[nodiscard]] inline bool exchanges_on(const Transport& end,
+                                       const std::optional<gpu::Device>& device) {
+  return !cpu_reaches(device) && end.device() != nullptr &&
+         end.device()->name() == device->name();
 }
 
 /// A part of a piece: a stretch of one gradient.
@@ -38,9 +47,10 @@ class Staging {
  public:
   enum class Way : std::uint8_t { kIn, kOut };
 
-  /// `slots` slots of `bytes` bytes. Without a device, the CPU copies. Throws GpuError, and
-  /// std::bad_alloc.
-  Staging(const std::optional<gpu::Device>& device, std::size_t slots, std::size_t bytes);
+  /// `slots` slots of `bytes` bytes, in pinned memory, or in the device's. Without a device, the CPU
+  /// copies. Throws GpuError, and std::bad_alloc.
+  Staging(const std::optional<gpu::Device>& device, std::size_t slots, std::size_t bytes,
+          bool in_device_memory = false);
 
   [[nodiscard]] bool has_free() const noexcept { return !free_.empty(); }
   /// A free slot, or null.
@@ -48,13 +58,15 @@ class Staging {
   void give(std::byte* slot) noexcept { free_.push_back(slot); }
 
   /// Copies the parts into the slot, one behind the other (kIn), or back. Of an absent part comes
-  /// what adds nothing to a sum, -0.0 or 0, and it stays as it is. Returns the stream on which that
+  /// what adds nothing to a sum, -0.0 or 0 (in the device's memory 0), and it stays as it is. Returns the stream on which that
   /// happens, or null if it is done.
   const gpu::Stream* copy(Way way, std::byte* slot, std::span<const Part> parts);
 
  private:
   std::vector<std::byte> host_;            // without a device
   std::optional<gpu::PinnedArena> arena_;  // with one
+  std::optional<gpu::DeviceBuffer> memory_;  // or this
+  std::optional<gpu::PinnedBuffer> zeros_;   // then
   std::optional<gpu::Stream> in_, out_;    // likewise
   std::vector<std::byte*> free_;
 };

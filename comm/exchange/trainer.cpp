@@ -71,8 +71,10 @@ Exchange::Exchange(const Communicator& communicator, std::vector<Gradient> gradi
       end_(end_of_pieces(*control_.transport())),
       world_(end_->world()),
       leads_(end_->rank() == 0),
-      is_staged_(world_.options().link.moves_data &&
-                 (options_.policy == Policy::kBucketed || !cpu_reaches(options_.device))),
+      on_device_(exchanges_on(*end_, options_.device)),
+      is_staged_(
+          world_.options().link.moves_data &&
+          (options_.policy == Policy::kBucketed || !(on_device_ || cpu_reaches(options_.device)))),
       calls_(static_cast<std::int64_t>(4 * plan_.gradients.size() + 64), "comm calls"),
       notices_(notices_under_way(plan_, options_, end_->size()), "comm notices"),
       finished_(static_cast<std::int64_t>(plan_.pieces), "comm pieces"),
@@ -112,7 +114,8 @@ void Exchange::start() {
     slots = 1 + std::min<std::uint64_t>(
                     std::max<std::uint64_t>(1, options_.credit_bytes / plan_.largest_piece),
                     plan_.pieces);
-    staging_.emplace(on_device ? options_.device : std::nullopt, slots, plan_.largest_piece);
+    staging_.emplace(on_device ? options_.device : std::nullopt, slots, plan_.largest_piece,
+                     on_device_);
   }
   const int rank = end_->world_rank();
   trainer_events_.emplace(world_, rank, calls_, given_.size() + 8,
@@ -160,6 +163,11 @@ Exchange::~Exchange() {
 }
 
 void Exchange::require_stream(const char* call, const gpu::StreamRef* stream) const {
+  if (stream != nullptr && stream->is_capturing()) {
+    refuse_call(call,
+                "the stream is being captured into a CUDA graph, whose launches would exchange "
+                "nothing; call it outside the capture");
+  }
   if (stream != nullptr || options_.layers.empty()) return;
   refuse_call(call, "give a stream, on which the layers work");
 }
@@ -365,7 +373,7 @@ void Exchange::broadcast(std::span<const Gradient> tensors, int root) {
   agree_on_tensors(control_, world_ranks_, tensors, "tensor");
   std::optional<gpu::PinnedBuffer> pinned;  // if the CPU does not reach the tensors
   std::optional<gpu::Stream> stream;
-  if (!cpu_reaches(options_.device) && world_.options().link.moves_data) {
+  if (!on_device_ && !cpu_reaches(options_.device) && world_.options().link.moves_data) {
     pinned.emplace(*options_.device, largest);
     stream.emplace(*options_.device);
   }
@@ -374,7 +382,9 @@ void Exchange::broadcast(std::span<const Gradient> tensors, int root) {
     if (pinned && end_->rank() == root) copy_async(*stream, staged, one.data);
     if (pinned) stream->sync();
     std::byte* const data = pinned ? staged.data() : one.data.data();
-    control_.broadcast(Elements(data, one.count(), one.dtype), root).await();
+    Elements elements(data, one.count(), one.dtype);
+    elements.on_device = on_device_;
+    control_.broadcast(elements, root).await();
     if (pinned && end_->rank() != root) copy_async(*stream, one.data, staged);
     if (pinned) stream->sync();
   }

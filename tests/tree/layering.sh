@@ -6,7 +6,7 @@
 #   examples, bench, tests ─► every public header
 #   pipeline ─► comm ─► gpu ─► csp ─► std, Boost
 #   overlap ─► feeder ─► gpu
-#                        comm/transports/mpi ─► MPI
+#                        comm/transports/mpi ─► MPI; comm/transports/nccl ─► NCCL
 #
 # What is on no list below is forbidden: a new dependency is a decision, made here. pipeline is a
 # folder to come.
@@ -34,7 +34,7 @@ allowed() {
       [[ $file == gpu/device.cpp || leat/${file%/*} == "${header%/*}" ]]
       ;;
     # A transport's headers: for its own files and tests, and for comm::open().
-    leat/comm/transports/local/* | leat/comm/transports/mpi/*)
+    leat/comm/transports/local/* | leat/comm/transports/mpi/* | leat/comm/transports/nccl/*)
       [[ leat/${file%/*} == "${header%/*}" || $file == comm/communicator.cpp || $layer == tests ]]
       ;;
     # Of csp, everybody else sees what is on top and the seam.
@@ -68,8 +68,10 @@ allowed() {
       # bench/gpu/cuda/ makes CUDA's own calls, for Leat's to be compared with. The tests of cuda and
       # the example are a user's CUDA code beside Leat; the tests also have the runtime's stand-in.
       [[ $file == gpu/cuda/* || $file == *.cu || $file == bench/gpu/cuda/* || $file == tests/gpu/cuda* ||
-        $file == tests/feeder/cuda/* || $file == examples/09_own_stream.cpp ]]
+        $file == tests/feeder/cuda/* || $file == tests/comm/nccl/* ||
+        $file == examples/09_own_stream.cpp ]]
       ;;
+    nccl.h) [[ $file == comm/transports/nccl/* || $file == tests/comm/nccl/stand_in/* ]] ;;
     mpi.h) [[ $file == comm/transports/mpi/* || $file == tests/comm/mpi/* || $file == bench/peers/* ]] ;;
     zlib.h | jpeglib.h | jerror.h | png.h)
       [[ $file == feeder/sources/* ]]

@@ -106,6 +106,8 @@ struct Live {
   friend bool operator==(const Live&, const Live&) = default;
 };
 [[nodiscard]] Live live();
+/// Whether all of these bytes lie in one allocation of a device's memory.
+[[nodiscard]] bool is_device_memory(const void* begin, std::size_t bytes);
 /// What is queued on streams that were destroyed, frees of memory among it, has run.
 void wait_for_destroyed_streams();
 

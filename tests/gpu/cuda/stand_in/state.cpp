@@ -252,6 +252,13 @@ void wait_for_destroyed_streams() {
   for (const StreamRef& stream : draining) wait_for(lock, end_of(stream));
 }
 
+bool is_device_memory(const void* begin, std::size_t bytes) {
+  Lock lock(state().mutex);
+  AllocationRef memory;
+  return find_memory(lock, begin, bytes, memory) && memory != nullptr &&
+         memory->kind == Allocation::Kind::kDevice && memory->phase == Allocation::Phase::kLive;
+}
+
 Live live() {
   const State& all = state();
   const Lock lock(state().mutex);
