@@ -1,11 +1,15 @@
 // An all-reduce between fibers of one process: the transport "local", and beside it the loop that
-// it cannot do without, between two barriers. bench/peers/comm/peer.h says what is measured.
+// it cannot do without, between two barriers. bench/peers/comm/peer.h says what is measured. Where
+// there are several GPUs, also "nccl" in their memory, with the bus bandwidth that nccl-tests tells.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +19,9 @@
 #include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
+#include "leat/gpu/buffer.h"
+#include "leat/gpu/device.h"
+#include "leat/gpu/stream.h"
 
 namespace {
 
@@ -29,6 +36,44 @@ class Local {
 
  private:
   const std::vector<leat::comm::Communicator> ranks_;
+};
+
+// The transport "nccl": the data is copied to the GPUs at first, and summed up there, again and again.
+class Nccl {
+ public:
+  explicit Nccl(const std::vector<std::vector<float>>& data, int ranks)
+      : ranks_(leat::comm::open("nccl:" + std::to_string(ranks))) {
+    for (const leat::comm::Communicator& one : ranks_) {
+      const std::size_t bytes = data.front().size() * sizeof(float);
+      memory_.emplace_back(*one.device(), bytes);
+      pinned_.emplace_back(*one.device(), bytes);
+      streams_.emplace_back(*one.device());
+      std::memset(pinned_.back().data(), 0, bytes);  // sums that stay finite
+      copy_async(streams_.back(), memory_.back().span(), pinned_.back().span());
+      streams_.back().sync();
+    }
+  }
+  void all_reduce(std::size_t rank, std::vector<float>& /*data*/) {
+    const leat::comm::Elements data(memory_[rank].span(), leat::comm::DType::kFloat32);
+    ranks_[rank].all_reduce(data).await();
+  }
+  // The last operation, with data whose sum is known.
+  void check(std::size_t rank, std::vector<float>& data) {
+    const std::size_t bytes = data.size() * sizeof(float);
+    std::memcpy(pinned_[rank].data(), data.data(), bytes);
+    copy_async(streams_[rank], memory_[rank].span(), pinned_[rank].span());
+    streams_[rank].sync();
+    all_reduce(rank, data);
+    copy_async(streams_[rank], pinned_[rank].span(), memory_[rank].span());
+    streams_[rank].sync();
+    std::memcpy(data.data(), pinned_[rank].data(), bytes);
+  }
+
+ private:
+  const std::vector<leat::comm::Communicator> ranks_;
+  std::vector<leat::gpu::DeviceBuffer> memory_;
+  std::vector<leat::gpu::PinnedBuffer> pinned_;
+  std::vector<leat::gpu::Stream> streams_;
 };
 
 // Each rank sums a chunk of all inputs into all outputs, between two barriers of channels.
@@ -89,12 +134,21 @@ void measure(benchmark::State& state, std::vector<std::vector<float>>& data) {
   });
   group.wait();
   state.counters["median_ns"] = batches.median();
+  if constexpr (requires { contestant.check(0, data[0]); }) {  // 2 (n - 1) / n · bytes / time
+    const auto ranks = static_cast<double>(data.size());
+    state.counters["busbw_GB/s"] = 2 * (ranks - 1) / ranks * sizeof(float) *
+                                   static_cast<double>(data[0].size()) / batches.median();
+  }
 
   leat::TaskGroup last;
   for (std::size_t rank = 0; rank < data.size(); ++rank) {
     last.go([&, rank] {
       peer::fill(static_cast<int>(rank), data[rank].data(), data[rank].size());
-      contestant.all_reduce(rank, data[rank]);
+      if constexpr (requires { contestant.check(rank, data[rank]); }) {
+        contestant.check(rank, data[rank]);
+      } else {
+        contestant.all_reduce(rank, data[rank]);
+      }
       if (!peer::is_sum(static_cast<int>(data.size()), data[rank].data(), data[rank].size())) {
         state.SkipWithError("wrong result");
       }
@@ -126,5 +180,18 @@ void arguments(benchmark::internal::Benchmark* bench) {
 }
 BENCHMARK_TEMPLATE(all_reduce, Local)->Name("local")->Apply(arguments);
 BENCHMARK_TEMPLATE(all_reduce, Bare)->Name("bare")->Apply(arguments);
+
+// A row for as many GPUs as there are.
+[[maybe_unused]] const bool has_nccl = [] {
+  const std::vector<leat::gpu::DeviceInfo> all = leat::gpu::list().devices;
+  const auto gpus = std::ranges::count_if(
+      all, [](const leat::gpu::DeviceInfo& one) { return one.name.starts_with("cuda:"); });
+  if (gpus < 2) return false;
+  auto* const row = benchmark::RegisterBenchmark("nccl", &all_reduce<Nccl>);
+  row->ArgNames({"ranks", "bytes"})->UseRealTime();
+  for (std::int64_t bytes = 4; bytes <= 256 << 20; bytes *= 8) row->Args({gpus, bytes});
+  row->Args({gpus, 256 << 20});
+  return true;
+}();
 
 }  // namespace

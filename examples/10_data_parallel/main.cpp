@@ -39,6 +39,15 @@ int number_in_environment(const char* name, int otherwise) {
   return text != nullptr ? std::atoi(text) : otherwise;
 }
 
+bool of_mpirun(const Options& options) {
+  return options.transport == "mpi" || options.transport == "nccl-mpi";
+}
+
+std::string name_of_ranks(const Options& options) {
+  if (options.transport == "nccl-mpi") return "nccl";
+  return of_mpirun(options) ? "mpi" : options.transport + ':' + std::to_string(options.ranks);
+}
+
 // Of the first `workers` ranks; the others have no weights.
 void require_same_bits(const Communicator& ranks, std::size_t workers, std::uint64_t digest) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(ranks.size()));
@@ -53,12 +62,14 @@ void require_same_bits(const Communicator& ranks, std::size_t workers, std::uint
 // What one rank does. Returns the exit status; rank 0 prints, and so do servers.
 int train_rank(const Communicator& ranks, const Mnist& training, const Mnist& testing,
                const Options& options) {
-  const bool is_alone = options.transport == "mpi";  // in this process
+  const bool is_alone = of_mpirun(options);  // in this process
   const int local =
       is_alone ? number_in_environment("OMPI_COMM_WORLD_LOCAL_RANK", 0) : ranks.rank();
   const int locals =
       is_alone ? number_in_environment("OMPI_COMM_WORLD_LOCAL_SIZE", 1) : ranks.size();
-  const leat::gpu::Device device = data_parallel::open_device(options.device, local, locals);
+  const leat::gpu::Device device =
+      ranks.device() != nullptr ? *ranks.device()
+                                : data_parallel::open_device(options.device, local, locals);
   const Outcome outcome = data_parallel::train(ranks, device, training, &testing, options);
   const std::uint64_t digest = data_parallel::digest(outcome.weights);
   require_same_bits(ranks, static_cast<std::size_t>(ranks.size() - options.servers), digest);
@@ -83,8 +94,8 @@ int train(const Options& options) {
   const Mnist training(options.data, Mnist::kTrain);
   const Mnist testing(options.data, Mnist::kTest);
   // [ranks]
-  const std::vector<Communicator> here = leat::comm::open(  // "local:4", or "mpi"
-      options.transport == "mpi" ? "mpi" : "local:" + std::to_string(options.ranks), options.open);
+  // "local:4", "mpi"; with a GPU for each rank "nccl:4", or "nccl" of mpirun
+  const std::vector<Communicator> here = leat::comm::open(name_of_ranks(options), options.open);
   std::atomic<int> status = 0;
   leat::TaskGroup group;
   for (const Communicator& ranks : here) {  // four fibers, or one

@@ -86,7 +86,9 @@ leat::comm::Policy policy_of(const std::string& name) {
 
 void set(Options& options, int which, const char* value) {
   switch (which) {
-    case kTransport: options.transport = one_of("--transport", value, {"local", "mpi"}); break;
+    case kTransport:
+      options.transport = one_of("--transport", value, {"local", "mpi", "nccl", "nccl-mpi"});
+      break;
     case kRanks: options.ranks = whole_number("--ranks", value, 1, 64); break;
     case kServers: options.servers = whole_number("--servers", value, 0, 63); break;
     case kAsynchronous: options.asynchronous = true; break;
@@ -129,8 +131,9 @@ void set(Options& options, int which, const char* value) {
 
 const char* usage() noexcept {
   return "Trains a small network on handwritten digits, on several ranks at once.\n"
-         "  --transport NAME      local: all ranks in this process; mpi: those of mpirun (local)\n"
-         "  --ranks N             local only: how many, at most 64 (4)\n"
+         "  --transport NAME      local: all ranks in this process; mpi: those of mpirun (local);\n"
+         "                        nccl, nccl-mpi: likewise, a GPU for each, which NCCL connects\n"
+         "  --ranks N             local and nccl: how many, at most 64 (4)\n"
          "  --servers N           the last N ranks hold the parameters, and do not train; 0: all\n"
          "                        train, and exchange gradients (0)\n"
          "  --asynchronous        servers only: they take each gradient when it comes\n"

@@ -150,7 +150,7 @@ void run_threads(int ranks, const OpenOptions& options, const RankBody& body) {
 
 void run_schedulers(int ranks, const OpenOptions& options, const RankBody& body) {
   run_threads(ranks, options, [&](Communicator& me) {
-    leat::support::run([&] { body(me); }, {.workers = 1});
+    run([&] { body(me); }, {.workers = 1});
   });
 }
 
