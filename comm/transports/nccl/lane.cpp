@@ -1,5 +1,6 @@
 #include "leat/comm/transports/nccl/lane.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <exception>
@@ -16,6 +17,8 @@ namespace {
 
 // How often NCCL is asked whether what is in flight has failed.
 constexpr Duration kLook = std::chrono::milliseconds(20);
+
+constexpr std::size_t kZeros = std::size_t{1} << 20;
 
 }  // namespace
 
@@ -114,6 +117,10 @@ void Lane::launch(Work& work) {
 
 // Rank 0's name for it goes to all of them.
 void Lane::open() {
+  // Now, and once: memory that is allocated or freed later may wait for what is in flight, which
+  // waits for other ranks.
+  zeros_.emplace(native_.device(), kZeros);
+  std::memset(zeros_->data(), 0, kZeros);
   ncclUniqueId id{};
   if (beside_->rank() == 0) id = native_.make_id();
   const Channel<bool> ended(1);
@@ -136,13 +143,11 @@ void Lane::open() {
 
 // This rank adds nothing: its memory, which gets the result, is 0 before.
 void Lane::clear(const Work& work) {
-  const std::uint64_t bytes = work.bytes();
-  if (!zeros_ || zeros_->size() < bytes) {
-    zeros_.reset();
-    zeros_.emplace(native_.device(), bytes);
-    std::memset(zeros_->data(), 0, bytes);
+  const gpu::DeviceSpan memory(work.out, work.bytes());
+  for (std::size_t first = 0; first < memory.size(); first += zeros_->size()) {
+    const std::size_t bytes = std::min(memory.size() - first, zeros_->size());
+    copy_async(native_.stream(), memory.subspan(first, bytes), zeros_->subspan(0, bytes));
   }
-  copy_async(native_.stream(), gpu::DeviceSpan(work.out, bytes), zeros_->subspan(0, bytes));
 }
 
 // Until there is something to do.
