@@ -79,11 +79,15 @@ void Lane::run() {
     if (is_closing) break;
     static_cast<void>(bell_.recv());
   }
-  if (world_.is_dead()) {
-    native_.abort();
-  } else {
-    native_.close(Deadline::after(world_.time(), world_.options().deadline));
+  try {
+    if (!world_.is_dead()) {
+      native_.close(Deadline::after(world_.time(), world_.options().deadline));
+    }
+  } catch (const Stopped&) {
+  } catch (const std::exception& error) {  // the other ranks wait for this one, too
+    fail(error);
   }
+  native_.abort();
   has_ended_.store(true);
 }
 

@@ -67,18 +67,15 @@ void Native::throw_error(const char* name, ncclResult_t result) {
 }
 
 // ncclCommFinalize lets no peer down that has not read everything yet; ncclCommDestroy alone might.
-void Native::close(Deadline deadline) noexcept {
-  try {
-    if (comm_ != nullptr) {
-      finish("ncclCommFinalize", enter([&] { return library_->comm_finalize(comm_); }), deadline);
-      const ncclResult_t result =
-          enter([&] { return library_->comm_destroy(std::exchange(comm_, nullptr)); });
-      finish("ncclCommDestroy", result, deadline);
-    }
-  } catch (const Stopped&) {  // what failed is told already
-  } catch (const std::exception&) {
-    abort();
-  }
+void Native::close(Deadline deadline) {
+  if (comm_ == nullptr) return;
+  finish("ncclCommFinalize", enter([&] { return library_->comm_finalize(comm_); }), deadline);
+  const ncclResult_t result = enter([&] {  // an abort comes before, or after
+    const ncclResult_t destroyed = library_->comm_destroy(comm_);
+    if (destroyed == ncclSuccess) comm_ = nullptr;
+    return destroyed;
+  });
+  if (result != ncclSuccess) throw_error("ncclCommDestroy", result);
 }
 
 void Native::abort() noexcept {

@@ -56,8 +56,8 @@ class Native {
   }
   /// Throws if an operation under way has failed.
   void check();
-  /// Ends the communicator, once all ranks do; at the deadline it is aborted.
-  void close(Deadline deadline) noexcept;
+  /// Ends the communicator, once all ranks do.
+  void close(Deadline deadline);
 
   /// Thread-safe. Waits until the GPU has stopped.
   void abort() noexcept;

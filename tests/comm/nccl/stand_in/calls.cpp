@@ -146,7 +146,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id,
     group.members.push_back(comm);
     ++group.joined;
     ++all().live;
-    if (all().never_inits) group.size = size + 1;
+    if (all().never_inits) group.joined = -1'000;
     *made = comm;
     return ncclInProgress;
   });
