@@ -23,8 +23,9 @@ class Hub final : private World::Companion {
   /// Waits until NCCL's communicators have ended, which all of their ranks take part in, for a
   /// deadline at most.
   ~Hub() override {
-    world_.remove_companion(*this);
     for (const std::shared_ptr<Lane>& one : lanes_) one->close();
+    for (const std::shared_ptr<Lane>& one : lanes_) one->wait();  // one that fails ends them all
+    world_.remove_companion(*this);
   }
 
   /// A lane of the ranks of `beside`. The caller ends it by close(). Throws std::bad_alloc.

@@ -56,6 +56,11 @@ void Lane::close() noexcept {
   ring();
 }
 
+void Lane::wait() noexcept {
+  const Shield shield;
+  fiber_->wait();  // run() throws nothing
+}
+
 void Lane::stop() noexcept {
   native_.abort();
   ring();
@@ -68,7 +73,7 @@ void Lane::run() {
     try {
       launch_all();
       if (ends) break;  // nothing is in flight: the owner has waited for that
-      wait();
+      wait_for_work();
     } catch (const Stopped&) {  // the world has failed
     } catch (const std::exception& error) {
       fail(error);
@@ -155,7 +160,7 @@ void Lane::clear(const Work& work) {
 }
 
 // Until there is something to do.
-void Lane::wait() {
+void Lane::wait_for_work() {
   if (in_flight_.empty()) {
     static_cast<void>(bell_.recv());
     return;

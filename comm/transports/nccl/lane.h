@@ -45,6 +45,8 @@ class Lane {
   void ring() const noexcept { static_cast<void>(bell_.try_send(0)); }
   /// Nothing more is pushed: the fiber ends.
   void close() noexcept;
+  /// After close(): waits until the communicator has ended, whatever happens.
+  void wait() noexcept;
   [[nodiscard]] bool has_ended() const noexcept { return has_ended_.load(); }
   /// The world has failed: when it returns, no memory of operations is used any more.
   void stop() noexcept;
@@ -61,7 +63,7 @@ class Lane {
   void launch(Work& work);
   void open();
   void clear(const Work& work);
-  void wait();
+  void wait_for_work();
   void finish(Work& work) noexcept;
   void drop() noexcept;
   void fail(const std::exception& error) noexcept;
