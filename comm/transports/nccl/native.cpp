@@ -81,19 +81,17 @@ void Native::close(Deadline deadline) {
 void Native::abort() noexcept {
   const std::scoped_lock lock(mutex_);
   if (std::exchange(is_stopped_, true)) return;
+  const auto end = [](void* self) {
+    auto& of = *static_cast<Native*>(self);
+    ncclComm_t const comm = std::exchange(of.comm_, nullptr);
+    if (comm != nullptr) static_cast<void>(of.library_->comm_abort(comm));
+  };
   try {
-    if (comm_ != nullptr) {
-      device_.backend()->call_current(
-          [](void* self) {
-            auto& of = *static_cast<Native*>(self);
-            static_cast<void>(of.library_->comm_abort(of.comm_));
-          },
-          this);
-    }
+    device_.backend()->call_current(end, this);
     if (stream_) stream_->sync();
   } catch (const std::exception&) {  // a device that has failed uses no memory
+    end(this);
   }
-  comm_ = nullptr;
 }
 
 }  // namespace leat::comm::nccl

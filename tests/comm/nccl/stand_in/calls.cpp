@@ -13,7 +13,7 @@ using leat::comm::support::widen;
 namespace {
 
 struct Enqueued {
-  ncclComm* comm = nullptr;
+  std::shared_ptr<ncclComm> comm;  // may be aborted before its stream comes to it, or never does
   std::vector<Call> calls;
 };
 struct Thread {
@@ -48,18 +48,16 @@ void require_ready(const char* name, ncclComm* comm) {
 ncclResult_t in_progress(ncclComm* comm, cudaStream_t stream, std::vector<Call> calls) {
   comm->state = ncclInProgress;
   comm->launches = [comm, stream, calls = std::move(calls)] {
-    ++comm->running;
-    auto* const enqueued = new Enqueued{comm, calls};
+    auto* const enqueued = new Enqueued{comm->self, calls};
     const auto run = [](void* argument) {
       const std::unique_ptr<Enqueued> one(static_cast<Enqueued*>(argument));
-      execute(one->comm, one->calls);
+      execute(one->comm.get(), one->calls);
     };
     all().mutex.unlock();
     const cudaError_t code = cudaLaunchHostFunc(stream, run, enqueued);
     all().mutex.lock();
     if (code == cudaSuccess) return;
     delete enqueued;
-    --comm->running;
     comm->state = ncclUnhandledCudaError;
   };
   return ncclInProgress;
@@ -95,7 +93,8 @@ void end(ncclComm* comm) {
   const std::shared_ptr<Group> group = comm->group;
   std::erase(group->members, comm);
   all().live -= 1 + comm->weights.size();
-  delete comm;
+  comm->launches = {};
+  comm->self = nullptr;
 }
 
 }  // namespace
@@ -138,7 +137,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id,
     Group& group = *found->second;
     if (group.size != 0 && group.size != size) die("communicators of different sizes");
     group.size = size;
-    auto* const comm = new ncclComm{.group = found->second, .rank = rank};
+    const auto shared =
+        std::make_shared<ncclComm>(ncclComm{.group = found->second, .rank = rank});
+    ncclComm* const comm = shared.get();
+    comm->self = shared;
     if (cudaGetDevice(&comm->device) != cudaSuccess) die("no device is current");
     for (ncclComm* const other : group.members) {
       if (other->device == comm->device) die("two ranks on a device");

@@ -117,6 +117,7 @@ void perform(const std::vector<const Call*>& calls) {
 
 void execute(ncclComm* comm, const std::vector<Call>& calls) {
   Lock lock(all().mutex);
+  ++comm->running;
   for (const Call& call : calls) {
     if (comm->is_aborted) break;
     Group& group = *comm->group;

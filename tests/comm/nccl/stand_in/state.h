@@ -87,7 +87,8 @@ struct ncclComm {
   bool is_initialising = true;
   bool is_finalizing = false;
   bool is_aborted = false;
-  int running = 0;
+  int running = 0;  // on streams
+  std::shared_ptr<ncclComm> self;  // until it is destroyed or aborted
   std::uint64_t executed = 0;
   std::function<void()> launches;  // once it is asked about
   std::map<int, double> weights;   // of operators
