@@ -110,11 +110,9 @@ Completion Communicator::begin(Signature signature, int peer, const ConstElement
     signature.number = shared_->next_number.fetch_add(1, std::memory_order_relaxed);
   }
   CompletionState::Ref state = shared_->completions->take();
-  CompletionState::begin(state, transport_,
-                         {.signature = signature,
-                          .peer = peer,
-                          .in = in.data,
-                          .out = const_cast<void*>(out.data)});
+  CompletionState::begin(
+      state, transport_,
+      {.signature = signature, .peer = peer, .in = in.data, .out = const_cast<void*>(out.data)});
   return Completion(std::move(state));
 }
 
@@ -163,8 +161,8 @@ Completion Communicator::reduce_scatter(const ConstElements& in, const Elements&
 
 Completion Communicator::all_gather(const ConstElements& in, const Elements& out) const {
   require_chunk("all_gather", *transport_, out.count, out.dtype, in.count, in.dtype);
-  return begin({.kind = OperationKind::kAllGather, .dtype = out.dtype, .count = out.count}, -1,
-               in, as_const(out));
+  return begin({.kind = OperationKind::kAllGather, .dtype = out.dtype, .count = out.count}, -1, in,
+               as_const(out));
 }
 
 Completion Communicator::broadcast(const Elements& data, int root) const {

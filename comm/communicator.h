@@ -14,8 +14,8 @@
 // wrong sums and not a hang. Communicators do not order each other.
 //
 // Results have the same bits on all ranks, in all runs, on "local" and on "mpi": each element is
-// x_0 + x_1 + …, from rank 0 up, in fp32 for fp32, fp16 and bf16, rounded once at the end. In device
-// memory they are NCCL's: the same bits on all ranks.
+// x_0 + x_1 + …, from rank 0 up, in fp32 for fp32, fp16 and bf16, rounded once at the end. In
+// device memory they are NCCL's: the same bits on all ranks.
 //
 // Memory is the host's, on "nccl" also a device's, and until an operation has ended it is the
 // communicator's (completion.h). For gradients in a device's memory there is GradientExchange.

@@ -1,6 +1,7 @@
 // An all-reduce between fibers of one process: the transport "local", and beside it the loop that
 // it cannot do without, between two barriers. bench/peers/comm/peer.h says what is measured. Where
-// there are several GPUs, also "nccl" in their memory, with the bus bandwidth that nccl-tests tells.
+// there are several GPUs, also "nccl" in their memory, with the bus bandwidth that nccl-tests
+// tells.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -38,7 +39,8 @@ class Local {
   const std::vector<leat::comm::Communicator> ranks_;
 };
 
-// The transport "nccl": the data is copied to the GPUs at first, and summed up there, again and again.
+// The transport "nccl": the data is copied to the GPUs at first, and summed up there, again and
+// again.
 class Nccl {
  public:
   explicit Nccl(const std::vector<std::vector<float>>& data, int ranks)

@@ -30,8 +30,7 @@ namespace leat::comm {
 /// Whether `end` exchanges what lies in the device's memory, which the CPU does not reach.
 [[nodiscard]] inline bool exchanges_on(const Transport& end,
                                        const std::optional<gpu::Device>& device) {
-  return !cpu_reaches(device) && end.device() != nullptr &&
-         end.device()->name() == device->name();
+  return !cpu_reaches(device) && end.device() != nullptr && end.device()->name() == device->name();
 }
 
 /// A part of a piece: a stretch of one gradient.
@@ -47,8 +46,8 @@ class Staging {
  public:
   enum class Way : std::uint8_t { kIn, kOut };
 
-  /// `slots` slots of `bytes` bytes, in pinned memory, or in the device's. Without a device, the CPU
-  /// copies. Throws GpuError, and std::bad_alloc.
+  /// `slots` slots of `bytes` bytes, in pinned memory, or in the device's. Without a device, the
+  /// CPU copies. Throws GpuError, and std::bad_alloc.
   Staging(const std::optional<gpu::Device>& device, std::size_t slots, std::size_t bytes,
           bool in_device_memory = false);
 
@@ -58,16 +57,16 @@ class Staging {
   void give(std::byte* slot) noexcept { free_.push_back(slot); }
 
   /// Copies the parts into the slot, one behind the other (kIn), or back. Of an absent part comes
-  /// what adds nothing to a sum, -0.0 or 0 (in the device's memory 0), and it stays as it is. Returns the stream on which that
-  /// happens, or null if it is done.
+  /// what adds nothing to a sum, -0.0 or 0 (in the device's memory 0), and it stays as it is.
+  /// Returns the stream on which that happens, or null if it is done.
   const gpu::Stream* copy(Way way, std::byte* slot, std::span<const Part> parts);
 
  private:
-  std::vector<std::byte> host_;            // without a device
-  std::optional<gpu::PinnedArena> arena_;  // with one
+  std::vector<std::byte> host_;              // without a device
+  std::optional<gpu::PinnedArena> arena_;    // with one
   std::optional<gpu::DeviceBuffer> memory_;  // or this
   std::optional<gpu::PinnedBuffer> zeros_;   // then
-  std::optional<gpu::Stream> in_, out_;    // likewise
+  std::optional<gpu::Stream> in_, out_;      // likewise
   std::vector<std::byte*> free_;
 };
 

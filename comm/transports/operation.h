@@ -37,8 +37,8 @@ struct Signature {
   DType dtype = DType::kUint8;
   /// all_reduce: rank r's input counts float(double(samples_r) / sum of samples) times.
   bool is_weighted : 1 = false;
-  /// The data is in the memory of Transport::device(). To a transport that has none, it is elsewhere:
-  /// that one finds out that all ranks agree, and moves nothing.
+  /// The data is in the memory of Transport::device(). To a transport that has none, it is
+  /// elsewhere: that one finds out that all ranks agree, and moves nothing.
   bool on_device : 1 = false;
   std::int32_t root = -1;    ///< of a broadcast
   std::uint64_t count = 0;   ///< elements, of the whole vector (reduce_scatter, all_gather too)

@@ -166,9 +166,9 @@ class World : public std::enable_shared_from_this<World> {
   std::optional<Scheduler> own_;
   std::shared_ptr<SchedulerCore> scheduler_;
   std::vector<std::unique_ptr<FlightRecorder>> recorders_;
-  std::mutex writing_;  // so that the last file has the failure
-  std::mutex stopping_;  // held while companions are stopped
-  bool is_stopped_ = false;              // stopping_
+  std::mutex writing_;                  // so that the last file has the failure
+  std::mutex stopping_;                 // held while companions are stopped
+  bool is_stopped_ = false;             // stopping_
   std::vector<Companion*> companions_;  // stopping_
 
   std::atomic<bool> dead_{false};

@@ -67,9 +67,9 @@ int train_rank(const Communicator& ranks, const Mnist& training, const Mnist& te
       is_alone ? number_in_environment("OMPI_COMM_WORLD_LOCAL_RANK", 0) : ranks.rank();
   const int locals =
       is_alone ? number_in_environment("OMPI_COMM_WORLD_LOCAL_SIZE", 1) : ranks.size();
-  const leat::gpu::Device device =
-      ranks.device() != nullptr ? *ranks.device()
-                                : data_parallel::open_device(options.device, local, locals);
+  const leat::gpu::Device device = ranks.device() != nullptr
+                                       ? *ranks.device()
+                                       : data_parallel::open_device(options.device, local, locals);
   const Outcome outcome = data_parallel::train(ranks, device, training, &testing, options);
   const std::uint64_t digest = data_parallel::digest(outcome.weights);
   require_same_bits(ranks, static_cast<std::size_t>(ranks.size() - options.servers), digest);

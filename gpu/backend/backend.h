@@ -177,8 +177,8 @@ class Backend {
   virtual void launch_host(StreamHandle stream, UniqueFunction<void()> function,
                            Duration modelled_time) = 0;
 
-  /// Calls function(argument) with the device current on the calling thread, for libraries that work
-  /// on what is current, and leaves what was current as it was. A call that is unsafe beside a
+  /// Calls function(argument) with the device current on the calling thread, for libraries that
+  /// work on what is current, and leaves what was current as it was. A call that is unsafe beside a
   /// capture is permitted. The function must not park. Throws GpuError if the device cannot be made
   /// current; then it does not call.
   virtual void call_current(void (*function)(void*), void* argument) { function(argument); }

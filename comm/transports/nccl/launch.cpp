@@ -71,7 +71,8 @@ class WeightedSum {
   ncclRedOp_t operator_ = ncclSum;
 };
 
-/// Calls f(rank, offset in bytes, elements) for each chunk that has elements, as one call of NCCL's.
+/// Calls f(rank, offset in bytes, elements) for each chunk that has elements, as one call of
+/// NCCL's.
 template <class F>
 ncclResult_t for_each_chunk(const Library& library, const Signature& called, int size, const F& f) {
   ncclResult_t result = library.group_start();
@@ -152,9 +153,8 @@ void launch(Native& native, const Work& work, int rank, int size) {
   }
   ncclRedOp_t op = called.reduction == Reduction::kMax ? ncclMax : ncclSum;
   if (weighted) op = weighted->get();
-  native.call(name_of(called.kind), [&](ncclComm_t comm) {
-    return call(native, work, op, rank, size, comm);
-  });
+  native.call(name_of(called.kind),
+              [&](ncclComm_t comm) { return call(native, work, op, rank, size, comm); });
   if (weighted) weighted->destroy();
 }
 

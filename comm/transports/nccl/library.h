@@ -8,11 +8,12 @@
 
 namespace leat::comm::nccl {
 
-/// The opened library. Stays in the process: its threads may outlive all users. Thread-safe, as NCCL.
+/// The opened library. Stays in the process: its threads may outlive all users. Thread-safe, as
+/// NCCL.
 class Library {
  public:
-  /// Opens libnccl.so.2, or what LEAT_NCCL_LIBRARY names. Throws Error, as comm::open(name), if it is
-  /// not there, lacks a function, or is older than 2.18.
+  /// Opens libnccl.so.2, or what LEAT_NCCL_LIBRARY names. Throws Error, as comm::open(name), if it
+  /// is not there, lacks a function, or is older than 2.18.
   [[nodiscard]] static std::shared_ptr<const Library> open(const std::string& name);
 
   decltype(&ncclGetVersion) get_version = nullptr;

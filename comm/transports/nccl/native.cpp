@@ -37,15 +37,15 @@ void Native::init(const ncclUniqueId& id, int size, int rank) {
 
 void Native::check() {
   ncclResult_t state = ncclSuccess;
-  const ncclResult_t asked =
-      enter([&] { return library_->comm_get_async_error(comm_, &state); });
+  const ncclResult_t asked = enter([&] { return library_->comm_get_async_error(comm_, &state); });
   if (asked != ncclSuccess) throw_error("ncclCommGetAsyncError", asked);
   if (state != ncclSuccess && state != ncclInProgress) throw_error("an operation", state);
 }
 
 // Asks until `name` is no more in progress.
 void Native::finish(const char* name, ncclResult_t result, Deadline deadline) {
-  for (Duration pause = 20us; result == ncclInProgress; pause = std::min<Duration>(2 * pause, 2ms)) {
+  for (Duration pause = 20us; result == ncclInProgress;
+       pause = std::min<Duration>(2 * pause, 2ms)) {
     if (deadline.at() <= leat::now()) throw Error(std::string(name) + " takes too long");
     leat::sleep_for(pause);
     const ncclResult_t asked =
@@ -58,8 +58,8 @@ void Native::finish(const char* name, ncclResult_t result, Deadline deadline) {
 void Native::throw_error(const char* name, ncclResult_t result) {
   const std::scoped_lock lock(mutex_);
   if (is_stopped_) throw Stopped();
-  std::string text = std::string(name) + " on " + device_.name() + ": " +
-                     library_->get_error_string(result);
+  std::string text =
+      std::string(name) + " on " + device_.name() + ": " + library_->get_error_string(result);
   const char* const words = library_->get_last_error(comm_);
   if (words != nullptr && *words != '\0') text += std::string(": ") + words;
   std::ranges::replace(text, '\n', ' ');

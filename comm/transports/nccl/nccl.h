@@ -1,9 +1,10 @@
-// The transport "nccl": data in the memory of GPUs is moved by NCCL, a rank on each GPU; all the rest
-// is that of a transport beside it, local or mpi.
+// The transport "nccl": data in the memory of GPUs is moved by NCCL, a rank on each GPU; all the
+// rest is that of a transport beside it, local or mpi.
 //
 // An operation on device memory begins there as one that moves nothing: so the ranks agree on what
-// they call, as on any transport, before NCCL, which would wait for ever, is called (transport.cpp).
-// NCCL's library is opened at run time. A build without nccl.h has absent.cpp instead of all of it.
+// they call, as on any transport, before NCCL, which would wait for ever, is called
+// (transport.cpp). NCCL's library is opened at run time. A build without nccl.h has absent.cpp
+// instead of all of it.
 #pragma once
 
 #include <functional>

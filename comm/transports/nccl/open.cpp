@@ -65,8 +65,10 @@ std::vector<gpu::Device> devices_of(const std::string& name, const OpenOptions& 
     if (!one->capabilities().cuda_kernels) {
       refuse_option(name, "the device " + one->name() + " is no GPU of CUDA's");
     }
-    if (std::any_of(devices.begin(), one, [&](const auto& it) { return it.name() == one->name(); })) {
-      refuse_option(name, "the device " + one->name() + " is given to two ranks; NCCL has one of each");
+    if (std::any_of(devices.begin(), one,
+                    [&](const auto& it) { return it.name() == one->name(); })) {
+      refuse_option(name,
+                    "the device " + one->name() + " is given to two ranks; NCCL has one of each");
     }
   }
   return devices;

@@ -83,7 +83,8 @@ void End::begin_on_device(Operation& operation) {
 void End::agreed(Operation& agreement, const Failure* failure) noexcept {
   Work& work = *static_cast<Work*>(agreement.owner);
   End& self = *work.owner;
-  if (failure != nullptr) return self.works_.end();  // the world has finished the operation, or will
+  if (failure != nullptr)
+    return self.works_.end();  // the world has finished the operation, or will
   try {
     if (agreement.peer < 0) {
       self.collective_came(agreement.signature.number, &work);

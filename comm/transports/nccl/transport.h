@@ -4,7 +4,8 @@
 //
 // Always true:
 //  - Collectives are launched in the order of their numbers, on one lane.
-//  - Messages from one rank to another have a lane of their own. The sender launches them as they are
+//  - Messages from one rank to another have a lane of their own. The sender launches them as they
+//  are
 //    agreed on, and tells the receiver the order: the k-th message is of that key.
 //  - What is in the host's memory is the transport's beside alone.
 #pragma once

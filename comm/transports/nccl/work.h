@@ -1,7 +1,7 @@
 // One operation on device memory, from its call to its end.
 //
-// Always true: a work is held by its agreement, until the transport beside has finished that, and by
-// its lane, from push() to the end. Who was last gives it back to its pool.
+// Always true: a work is held by its agreement, until the transport beside has finished that, and
+// by its lane, from push() to the end. Who was last gives it back to its pool.
 #pragma once
 
 #include <array>
@@ -28,8 +28,8 @@ struct Work {
   const void* in = nullptr;
   void* out = nullptr;
   std::array<char, 64> label = {};
-  Operation agreement;         // on the transport beside
-  End* owner = nullptr;        // who began it
+  Operation agreement;   // on the transport beside
+  End* owner = nullptr;  // who began it
   Works* pool = nullptr;
   Work* pair = nullptr;  // of a message to oneself: the recv
   Work* next = nullptr;  // in a lane's queue
@@ -90,9 +90,7 @@ class Works {
     }
     end();
   }
-  [[nodiscard]] bool is_idle() const noexcept {
-    return busy_.load(std::memory_order_acquire) == 0;
-  }
+  [[nodiscard]] bool is_idle() const noexcept { return busy_.load(std::memory_order_acquire) == 0; }
 
  private:
   SpinLock lock_;

@@ -1,4 +1,5 @@
 // Exchanges over NCCL: gradients are summed in the device's memory, without slots in the host's.
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -18,8 +19,6 @@
 #include "tests/gpu/cuda/stand_in/stand_in.h"
 #include "tests/support/run.h"
 #include "tests/support/texts.h"
-
-#include <cuda_runtime_api.h>
 
 namespace leat::comm {
 namespace nccl_exchange_test {

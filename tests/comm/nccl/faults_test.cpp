@@ -23,8 +23,8 @@ namespace nccl_faults_test {
 
 using namespace std::chrono_literals;
 
-/// Calls body on each of two ranks, a thread each. Returns what their CommErrors say, by rank; empty:
-/// none.
+/// Calls body on each of two ranks, a thread each. Returns what their CommErrors say, by rank;
+/// empty: none.
 std::vector<std::string> errors_of(const std::function<void(Communicator& me)>& body,
                                    const OpenOptions& options = {}) {
   std::vector<Communicator> ranks = open("nccl:2", options);
@@ -102,9 +102,9 @@ TEST(NcclFaults, EachCallThatFailsIsAnErrorOnEveryRank) {
       continue;
     }
     for (std::size_t rank = 0; rank < errors.size(); ++rank) {
-      leat::support::expect_contains(errors[rank],
-                                     {"leat: rank " + std::to_string(rank) + ": NCCL failed on rank",
-                                      "in ", "unhandled system error: the stand-in was told that"});
+      leat::support::expect_contains(
+          errors[rank], {"leat: rank " + std::to_string(rank) + ": NCCL failed on rank", "in ",
+                         "unhandled system error: the stand-in was told that"});
     }
     if (HasFailure()) return;
   }
@@ -131,9 +131,8 @@ TEST(NcclFaults, AnErrorThatNcclTellsLaterIsToldAtOnce) {
   nccl_stand_in::never_end(3, /*with_error=*/true);
   const std::vector<std::string> errors = errors_of(train);
   for (const std::string& error : errors) {
-    leat::support::expect_contains(error,
-                                   {"NCCL failed on rank", "an operation on cuda:",
-                                    "the stand-in's remote process has ended"});
+    leat::support::expect_contains(error, {"NCCL failed on rank", "an operation on cuda:",
+                                           "the stand-in's remote process has ended"});
   }
 }
 

@@ -24,14 +24,15 @@ namespace {
 /// it is the stand-in's.
 class Arena {
  public:
-  explicit Arena(const gpu::Device& device) : memory_(device, std::size_t{96} << 20) {}
+  explicit Arena(const gpu::Device& device) : memory_(device, std::size_t{256} << 10) {}
   [[nodiscard]] std::byte* take(std::size_t bytes) {
     const std::scoped_lock lock(mutex_);
     ++users_;
     const std::size_t first = used_;
     used_ += (bytes + 255) / 256 * 256;
-    if (used_ > memory_.size()) throw std::bad_alloc();
-    return memory_.data() + first;
+    if (used_ <= memory_.size()) return memory_.data() + first;
+    used_ = first;
+    return large_.emplace_back(memory_.device(), bytes).data();  // until the end
   }
   void give() {
     const std::scoped_lock lock(mutex_);
@@ -40,6 +41,7 @@ class Arena {
 
  private:
   gpu::DeviceBuffer memory_;
+  std::list<gpu::DeviceBuffer> large_;
   std::mutex mutex_;
   std::size_t used_ = 0;
   int users_ = 0;
@@ -149,9 +151,7 @@ void run_threads(int ranks, const OpenOptions& options, const RankBody& body) {
 }
 
 void run_schedulers(int ranks, const OpenOptions& options, const RankBody& body) {
-  run_threads(ranks, options, [&](Communicator& me) {
-    run([&] { body(me); }, {.workers = 1});
-  });
+  run_threads(ranks, options, [&](Communicator& me) { run([&] { body(me); }, {.workers = 1}); });
 }
 
 }  // namespace

@@ -20,9 +20,7 @@ namespace nccl_open_test {
 
 using leat::support::expect_throws;
 
-std::filesystem::path stand_in() {
-  return std::filesystem::path(std::getenv("LEAT_NCCL_LIBRARY"));
-}
+std::filesystem::path stand_in() { return std::filesystem::path(std::getenv("LEAT_NCCL_LIBRARY")); }
 
 TEST(NcclOpen, AnAbsentLibraryIsNamed) {
   setenv("LEAT_NCCL_LIBRARY", "/nowhere/libnccl.so.2", 1);
@@ -97,9 +95,8 @@ TEST(NcclOpen, TheRealLibraryWithoutADriverSaysWhy) {
       me.all_reduce(Elements(memory.span(), DType::kFloat32)).await();
       ADD_FAILURE() << "no error";
     } catch (const CommError& error) {
-      leat::support::expect_contains(error.what(),
-                                     {"NCCL failed on rank 0, in all_reduce of 16 float32", "nccl",
-                                      "cuda:0"});
+      leat::support::expect_contains(
+          error.what(), {"NCCL failed on rank 0, in all_reduce of 16 float32", "nccl", "cuda:0"});
       std::puts(error.what());
     }
     return;

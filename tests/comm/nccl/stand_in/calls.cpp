@@ -137,8 +137,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id,
     Group& group = *found->second;
     if (group.size != 0 && group.size != size) die("communicators of different sizes");
     group.size = size;
-    const auto shared =
-        std::make_shared<ncclComm>(ncclComm{.group = found->second, .rank = rank});
+    const auto shared = std::make_shared<ncclComm>(ncclComm{.group = found->second, .rank = rank});
     ncclComm* const comm = shared.get();
     comm->self = shared;
     if (cudaGetDevice(&comm->device) != cudaSuccess) die("no device is current");
@@ -258,8 +257,7 @@ ncclResult_t ncclAllReduce(const void* send, void* recv, size_t count, ncclDataT
 }
 ncclResult_t ncclReduce(const void* send, void* recv, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
-  return enqueue("ncclReduce", comm, stream,
-                 {Kind::kReduce, send, recv, count, type, op, 1, root});
+  return enqueue("ncclReduce", comm, stream, {Kind::kReduce, send, recv, count, type, op, 1, root});
 }
 ncclResult_t ncclReduceScatter(const void* send, void* recv, size_t count, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {

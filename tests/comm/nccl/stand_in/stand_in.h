@@ -1,14 +1,14 @@
-// A software stand-in for NCCL, for tests: a libnccl.so.2 of its own, which comm::open("nccl") opens
-// by LEAT_NCCL_LIBRARY. It works on the streams of the stand-in for the CUDA runtime.
+// A software stand-in for NCCL, for tests: a libnccl.so.2 of its own, which comm::open("nccl")
+// opens by LEAT_NCCL_LIBRARY. It works on the streams of the stand-in for the CUDA runtime.
 //
 // It is strict. What NCCL leaves undefined, or answers by waiting for ever, ends the program with a
-// line that says what was wrong: ranks whose k-th operations on a communicator differ, memory that is
-// not the device's, a device that is not current, a call while another one is in progress.
+// line that says what was wrong: ranks whose k-th operations on a communicator differ, memory that
+// is not the device's, a device that is not current, a call while another one is in progress.
 //
 // Modelled, as nccl.h and its guide document it: communicators that are made, ended and aborted
-// without blocking; groups; operators that weigh; the error of a rank alone. Every call that enqueues
-// is in progress until it is asked about. ncclCommFinalize ends once all ranks have called it.
-// Sums are from rank 0 up, in fp32 for small types, rounded once.
+// without blocking; groups; operators that weigh; the error of a rank alone. Every call that
+// enqueues is in progress until it is asked about. ncclCommFinalize ends once all ranks have called
+// it. Sums are from rank 0 up, in fp32 for small types, rounded once.
 //
 // Not modelled, hence never shown by it: times; what NCCL's order of additions is; how kernels of
 // several communicators share a GPU; the network; the real library's failures.

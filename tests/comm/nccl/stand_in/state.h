@@ -23,7 +23,14 @@ using Lock = std::unique_lock<std::mutex>;
 /// Ends the program: what was done is undefined in NCCL.
 [[noreturn]] void die(const std::string& what);
 
-enum class Kind : std::uint8_t { kAllReduce, kReduce, kReduceScatter, kAllGather, kBroadcast, kP2p };
+enum class Kind : std::uint8_t {
+  kAllReduce,
+  kReduce,
+  kReduceScatter,
+  kAllGather,
+  kBroadcast,
+  kP2p
+};
 
 struct Call {
   Kind kind = Kind::kAllReduce;
@@ -77,7 +84,6 @@ void execute(ncclComm* comm, const std::vector<Call>& calls);
 
 }  // namespace leat::nccl_stand_in
 
-
 /// NCCL's name for it.
 struct ncclComm {
   std::shared_ptr<leat::nccl_stand_in::Group> group;
@@ -87,7 +93,7 @@ struct ncclComm {
   bool is_initialising = true;
   bool is_finalizing = false;
   bool is_aborted = false;
-  int running = 0;  // on streams
+  int running = 0;                 // on streams
   std::shared_ptr<ncclComm> self;  // until it is destroyed or aborted
   std::uint64_t executed = 0;
   std::function<void()> launches;  // once it is asked about
