@@ -45,21 +45,33 @@ void End::begin(Operation& operation) noexcept {
     if (operation.peer < 0) collective_came(operation.signature.number, nullptr);
     return beside_->begin(operation);
   }
+  Work* work = nullptr;
+  try {
+    open_lanes(operation);
+    work = &prepare(operation);
+  } catch (const std::exception& error) {
+    const std::string rank = std::to_string(world_rank());
+    const std::string what = to_string(operation.signature);
+    world().fail({.peer = world_rank(),
+                  .operation = what,
+                  .what = "rank " + rank + " cannot begin " + what + ": " + error.what()});
+  }
+  // From here on the operation may be gone at any time, if the world fails.
   if (!world().add(operation, world_rank(), context())) {
+    if (work != nullptr) works_.give(*work);
     return world().finish(operation, &world().failure());
   }
-  try {
-    begin_on_device(operation);
-  } catch (const std::exception& error) {
-    world().fail({.peer = world_rank(),
-                  .operation = to_string(operation.signature),
-                  .what = "rank " + std::to_string(world_rank()) + " cannot begin " +
-                          to_string(operation.signature) + ": " + error.what()});
+  if (work->agreement.peer >= 0) {
+    Messages& of = messages_of(work->agreement.peer, work->signature.kind == OperationKind::kRecv);
+    const SpinLockGuard guard(lock_);
+    of.begun.push_back(work);
   }
+  works_.begin();
+  beside_->begin(work->agreement);
 }
 
-void End::begin_on_device(Operation& operation) {
-  open_lanes(operation);
+// Copies all that is needed of it.
+Work& End::prepare(Operation& operation) {
   Work& work = works_.take(operation);
   work.owner = this;
   work.agreement = {.signature = operation.signature,
@@ -70,13 +82,7 @@ void End::begin_on_device(Operation& operation) {
                     .owner = &work,
                     .is_patient = true,
                     .is_hidden = true};
-  if (operation.peer >= 0) {
-    Messages& of = messages_of(operation.peer, operation.signature.kind == OperationKind::kRecv);
-    const SpinLockGuard guard(lock_);
-    of.begun.push_back(&work);
-  }
-  works_.begin();
-  beside_->begin(work.agreement);
+  return work;
 }
 
 // On any thread or fiber.

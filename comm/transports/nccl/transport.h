@@ -78,7 +78,7 @@ class End final : public comm::Transport {
     std::list<Order>::iterator self;
   };
 
-  void begin_on_device(Operation& operation);
+  [[nodiscard]] Work& prepare(Operation& operation);
   static void agreed(Operation& agreement, const Failure* failure) noexcept;
   void collective_came(std::uint64_t number, Work* work) noexcept;
   void message_came(Work& work);

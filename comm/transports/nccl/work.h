@@ -84,11 +84,13 @@ class Works {
   void end() noexcept { busy_.fetch_sub(1, std::memory_order_release); }
   /// As end(), of one who holds the work.
   void release(Work& work) noexcept {
-    if (work.holders.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      const SpinLockGuard guard(lock_);
-      free_.splice(free_.begin(), used_, work.self);
-    }
+    if (work.holders.fetch_sub(1, std::memory_order_acq_rel) == 1) give(work);
     end();
+  }
+  /// A work that nobody holds, or that was not begun.
+  void give(Work& work) noexcept {
+    const SpinLockGuard guard(lock_);
+    free_.splice(free_.begin(), used_, work.self);
   }
   [[nodiscard]] bool is_idle() const noexcept { return busy_.load(std::memory_order_acquire) == 0; }
 
