@@ -1,8 +1,7 @@
 // A lane: works that run one after the other, in one order on all of its ranks: on one communicator
 // of NCCL, and its stream.
 //
-//   push() ──► queue ──► fiber: opens NCCL's communicator at first, launches ──► in flight ──►
-//   finish
+//   push() ──► queue ──► fiber: opens NCCL's communicator, launches ──► in flight ──► finish
 //
 // Always true:
 //  - A work that is pushed on one rank is pushed on all, in the same order: they have agreed on it.

@@ -4,9 +4,9 @@
 //
 // Always true:
 //  - Collectives are launched in the order of their numbers, on one lane.
-//  - Messages from one rank to another have a lane of their own. The sender launches them as they
-//  are
-//    agreed on, and tells the receiver the order: the k-th message is of that key.
+//  - Messages from one rank to another have a lane of their own. The sender launches them in the
+//    order in which they are agreed on, and tells the receiver that order: the k-th message is of
+//    that key.
 //  - What is in the host's memory is the transport's beside alone.
 #pragma once
 
