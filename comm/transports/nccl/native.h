@@ -1,9 +1,8 @@
 // One communicator of NCCL, and its stream.
 //
 // Always true:
-//  - NCCL is called with the device current, one call at a time, and never in blocking mode: what
-//  is
-//    in progress is asked about, and its fiber sleeps meanwhile.
+//  - NCCL is called with the device current, one call at a time, and never in blocking mode: the
+//    lane's fiber asks for what is in progress, and sleeps meanwhile.
 //  - After abort() NCCL uses no memory of an operation, and is called no more.
 #pragma once
 
