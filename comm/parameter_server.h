@@ -30,7 +30,8 @@
 //
 // Asynchronous: each gradient is a step of its own, taken when it comes. Its staleness is the
 // number of updates between the fetch of the weights that it was computed with and its own. With a
-// bound s, a fetch after step k waits until all workers have sent step k - s.
+// bound s, a fetch after step k waits until all workers have sent step k - s. What a worker has not
+// sent when it begins the next step does not come; of a step without samples nothing does.
 //
 // Errors: std::logic_error or std::invalid_argument at once for what this rank alone did wrong;
 // CommMismatch on every rank if parameters or options differ. A worker or server that is late

@@ -28,7 +28,8 @@ struct TrainerCall {
     kSendBarrier,
     kFetch,  // weights may be overwritten, for `operation`; `step`: with its gradients
     kFetchBarrier,
-    kServe,  // the trainer waits until all workers have left
+    kEndedStep,  // with a bound of staleness: what was not sent of `step` does not come
+    kServe,      // the trainer waits until all workers have left
   };
   Kind kind = Kind::kReady;
   Kind opens = Kind::kReady;

@@ -24,7 +24,8 @@
 //
 // Memory: the exchange makes a contiguous tensor for each gradient. From the first backward() on it
 // is the parameter's grad(). If zero_grad() or the trainer has put another tensor there, or none,
-// backward() is followed by one copy. grad() is the exchange's between backward() and await().
+// backward() is followed by one copy. grad() is the exchange's between backward() and await(): one
+// that the trainer changes there, by zero_grad(), say, is an error of await().
 //
 // LibTorch's C++ modules have no hooks before forward(): call await() with each layer there, or
 // await_all() before the optimizer.
@@ -119,7 +120,8 @@ class TorchExchange {
   /// calls no backward() and gets the results. Throws std::logic_error if to() has changed the type
   /// or device of a parameter since the exchange was made; as GradientExchange::begin_step().
   void begin_step(std::uint64_t samples) {
-    for (const One& one : all_) {  // then Torch has dropped the hook
+    for (const One& one : all_) {                    // then Torch has dropped the hook
+      if (!one.parameter.requires_grad()) continue;  // frozen since: it is empty
       if (torch::autograd::impl::grad_accumulator(one.parameter) == one.accumulator) continue;
       throw std::logic_error("leat: TorchExchange::begin_step: \"" + one.name +
                              "\" has another type or device than when the exchange was made; "
@@ -143,7 +145,8 @@ class TorchExchange {
   /// Waits for the gradients of the layer's parameters, those of layers within it included; on a
   /// GPU, makes Torch's current stream wait. Returns whether any result has come: before the first
   /// step, and for a layer that no rank has used, none has. Throws std::invalid_argument for a
-  /// layer that has a parameter that was not in the module; as GradientExchange::await().
+  /// layer that has a parameter that was not in the module, std::logic_error if a gradient was
+  /// changed since backward(); as GradientExchange::await().
   bool await(const torch::nn::Module& layer) {
     end_backward();
     bool any = false;
@@ -155,12 +158,14 @@ class TorchExchange {
                                     "\" is no parameter of the module that is exchanged");
       }
     }
+    require_unchanged();
     return any;
   }
   /// await() for all parameters.
   void await_all() {
     end_backward();
     for (std::size_t i = 0; i < all_.size(); ++i) await_one(i);
+    require_unchanged();
   }
   /// Collective: copies rank 0's buffers to all ranks; before an evaluation, say. Throws
   /// std::logic_error with TorchBuffers::kRefused; as GradientExchange::broadcast().
@@ -189,8 +194,9 @@ class TorchExchange {
     torch::Tensor gradient;  // the memory that is exchanged
     Accumulator accumulator = {};
     std::uintptr_t hook = 0;
-    bool is_held = false;  // grad() has what was not sent yet
-    bool is_out = false;   // from ready() to await()
+    bool is_held = false;      // grad() has what was not sent yet
+    bool is_out = false;       // from ready() to await()
+    std::int64_t version = 0;  // of the gradient's memory, by Torch's count, when it went out
   };
   struct Hook final : torch::autograd::FunctionPostHook {
     Hook(TorchExchange& of, std::size_t index) : exchange(of), i(index) {}
@@ -358,14 +364,24 @@ class TorchExchange {
     }
     device_ ? exchange_->ready(i, stream()) : exchange_->ready(i);
     one.is_out = true;
+    one.version = one.gradient._version();
   }
 
   bool await_one(std::size_t i) {
     One& one = all_[i];
     const bool any = device_ ? exchange_->await(i, stream()) : exchange_->await(i);
+    if (one.is_out && one.gradient._version() != one.version) changed_ = i;
     if (any) one.parameter.mutable_grad() = one.gradient;
     one.is_out = false;
     return any;
+  }
+
+  void require_unchanged() {
+    const std::optional<std::size_t> i = std::exchange(changed_, std::nullopt);
+    if (!i) return;
+    throw std::logic_error("leat: TorchExchange: the gradient of \"" + all_[*i].name +
+                           "\" was changed between backward() and await(), by zero_grad() or "
+                           "another backward(), say; await it before");
   }
 
   std::vector<One> all_;
@@ -374,6 +390,7 @@ class TorchExchange {
   std::optional<GradientExchange> exchange_;
   bool in_backward_ = false;
   int pauses_ = 0;
+  std::optional<std::size_t> changed_;  // one that the trainer has changed under way
 };
 
 }  // namespace leat::comm

@@ -47,6 +47,7 @@ void Party::run() {
           if (works_) pull_next();
           if (serves_) send_weights();
           if (works_) end_barriers();
+          if (works_) tell_ended_step();
           if (works_) require_servers();
         }
         flush();
@@ -94,6 +95,7 @@ void Party::handle(const TrainerCall& call) {
       leave();
       check_served();
       break;
+    case TrainerCall::Kind::kEndedStep: ended_step_ = call.step; break;
     case TrainerCall::Kind::kStop: is_stopping_ = true; break;
     default: break;
   }

@@ -195,7 +195,9 @@ void Party::barrier(const Notice& notice) {
   Worker& worker = workers_[worker_of(notice.from)];
   worker.barrier = notice.step;
   worker.samples = notice.value;
-  for (std::uint32_t owned = 0; owned < owned_.size(); ++owned) try_round(owned);
+  for (std::uint32_t owned = 0; owned < owned_.size(); ++owned) {
+    options_.synchronous ? try_round(owned) : offer_all(owned);
+  }
 }
 
 // ---- weights
@@ -226,7 +228,11 @@ bool Party::is_missing(std::uint32_t owned, std::size_t worker, const Share& fet
   if (&other == &fetch) return fetch.sent < fetch.wanted_step;
   if (!options_.staleness.has_value()) return false;
   const auto bound = static_cast<std::uint64_t>(*options_.staleness);
-  return other.sent + bound < fetch.wanted_step && !workers_[worker].has_left;
+  if (workers_[worker].has_left) return false;
+  // A gradient that is announced counts once it has come.
+  const std::uint64_t sent =
+      other.is_busy ? other.sent : std::max(other.sent, workers_[worker].barrier);
+  return sent + bound < fetch.wanted_step;
 }
 
 // Whom a fetch waits for: a worker, one that has left before others, or nobody.

@@ -2,6 +2,8 @@
 #include "leat/comm/server/party.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <chrono>
 #include <numeric>
 #include <stdexcept>
@@ -32,7 +34,11 @@ std::string in_words(const std::vector<int>& ranks) {
 std::string in_words(const Optimizer& optimizer) {
   const auto text = [](const char* name, std::initializer_list<float> values) {
     std::string all = name;
-    for (const float value : values) all += ' ' + std::to_string(value);
+    for (const float value : values) {
+      std::array<char, 32> digits{};  // as many as tell it from any other value
+      all +=
+          ' ' + std::string(digits.data(), std::to_chars(digits.data(), digits.end(), value).ptr);
+    }
     return all;
   };
   if (const auto* const sgd = std::get_if<Sgd>(&optimizer)) return text("Sgd", {sgd->rate});
@@ -113,6 +119,7 @@ void Party::start() {
       const bool is_new = std::ranges::find(peers_, piece.owner, &Peer::rank) == peers_.end();
       if (is_new) peers_.push_back({.rank = piece.owner});
     }
+    if (peers_.empty()) done_ = done_so_far();  // no server has anything of it to do
   }
   if (is_staged && plan_.cut.largest_piece > 0) {
     slots = 2 * (1 + std::min<std::uint64_t>(options_.credit_bytes / plan_.cut.largest_piece,
@@ -163,6 +170,11 @@ void Party::require_worker(const char* call) const {
 
 void Party::begin_step(std::uint64_t samples) {
   require_worker("begin_step");
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 48;  // the sum of all workers stays exact
+  if (samples > kMost) {
+    throw std::invalid_argument("leat: ParameterServer::begin_step: " + std::to_string(samples) +
+                                " samples; at most 2^48");
+  }
   const std::uint64_t last = trainer_step_;
   if (options_.synchronous && last > 0) {
     const auto refuse = [&](const std::string& why) {
@@ -186,6 +198,10 @@ void Party::begin_step(std::uint64_t samples) {
   ++trainer_step_;
   trainer_samples_ = samples;
   trainer_in_step_ = true;
+  if (!options_.staleness.has_value()) return;
+  // What was not sent in the steps that have ended does not come, and of one without samples none.
+  const std::uint64_t ended = samples == 0 ? trainer_step_ : last;
+  if (ended > 0) calls_.send({.kind = TrainerCall::Kind::kEndedStep, .step = ended});
 }
 
 // One completion for what is done with all of the parameters. A send outside a step is the first
@@ -232,11 +248,18 @@ Completion Party::send_vars(std::span<const std::size_t> indices, const gpu::Str
   require_worker("send_vars");
   require_free("send_vars", indices, sending_.get());
   for (const std::size_t i : indices) {
-    if (trainer_in_step_ && trainer_sent_[i] < trainer_step_) continue;
+    const char* why = nullptr;
+    if (!trainer_in_step_) {
+      why = "outside a step; call begin_step() first";
+    } else if (trainer_sent_[i] >= trainer_step_) {
+      why = "it was sent in this step already";
+    } else if (trainer_samples_ == 0) {
+      why = "this step has no samples";
+    } else {
+      continue;
+    }
     throw std::logic_error("leat: ParameterServer::send_vars(" + std::to_string(i) + "), \"" +
-                           plan_.parameters[i].name + "\": " +
-                           (trainer_in_step_ ? "it was sent in this step already"
-                                             : "outside a step; call begin_step() first"));
+                           plan_.parameters[i].name + "\": " + why);
   }
   for (const std::size_t i : indices) {
     trainer_sent_[i] = trainer_step_;

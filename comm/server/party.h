@@ -68,7 +68,7 @@ class Party {
     // To a server:
     kPush,     // the gradient of `piece` for `step` comes; value: samples
     kFetch,    // send the pieces of `tensor`, as they are after `step`
-    kBarrier,  // no more gradients of `step` come; value: samples
+    kBarrier,  // no more gradients up to `step` come; value: samples
     kAwait,    // the sender waits for kDone of `step`
     kAlive,    // answers kAsk
     kLeave,    // the worker's end is gone; value: 0, or 1 and the rank of the world whose absence
@@ -192,6 +192,7 @@ class Party {
   [[nodiscard]] OpenCall& call_of(const Operation* operation);
   void advance(OpenCall& call, std::uint32_t pieces);
   void end_barriers();
+  void tell_ended_step();
   [[nodiscard]] std::uint64_t done_so_far() const noexcept;
   void done(const Notice& notice);
   void send(const TrainerCall& call);
@@ -275,7 +276,8 @@ class Party {
   std::vector<std::uint64_t> trainer_fetched_;  // the step of the last fetch, likewise
 
   bool has_left_ = false;
-  std::vector<OpenCall> open_;  // in the order of the calls
+  std::uint64_t ended_step_ = 0, told_step_ = 0;  // with a bound of staleness
+  std::vector<OpenCall> open_;                    // in the order of the calls
   std::vector<Mine> mine_;
   std::optional<Line> pushes_;
   std::vector<Notice> pulls_;  // announced, and not begun

@@ -53,6 +53,8 @@ void check(const Optimizer& optimizer) {
 ExchangeOptions cut_options_of(const ServerOptions& options) {
   if (options.policy == Policy::kBucketed)
     refuse_server("the policy is kFifo or kPriority, not kBucketed");
+  if (options.partition_bytes == 0 || options.credit_bytes == 0)
+    refuse_server("partition_bytes and credit_bytes are 1 or more");
   return {.policy = options.policy,
           .synchronous = options.synchronous,
           .partition_bytes = options.partition_bytes,

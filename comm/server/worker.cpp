@@ -81,6 +81,17 @@ void Party::end_barriers() {
   }
 }
 
+// With a bound of staleness: once what was sent of a step is announced, the servers learn that no
+// more comes of it, so that nobody waits for what this worker has not sent.
+void Party::tell_ended_step() {
+  if (told_step_ == ended_step_) return;
+  for (const OpenCall& one : open_) {
+    if (one.kind == TrainerCall::Kind::kSend && one.unbegun > 0) return;
+  }
+  told_step_ = ended_step_;
+  for (const Peer& server : peers_) tell(server.rank, {.kind = kBarrier, .step = told_step_});
+}
+
 // All of this worker's servers have done this step.
 std::uint64_t Party::done_so_far() const noexcept {
   return peers_.empty() ? ~std::uint64_t{0} : std::ranges::min(peers_, {}, &Peer::done).done;

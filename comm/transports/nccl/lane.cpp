@@ -28,7 +28,8 @@ Lane::Lane(std::shared_ptr<const Library> library, gpu::Device device,
       world_(beside_->world()),
       native_(std::move(library), std::move(device)) {
   fiber_.emplace(world_.scheduler());
-  fiber_->go([this] { run(); }, {.name = "comm nccl"});
+  // NCCL's functions want more stack than a fiber has by default.
+  fiber_->go([this] { run(); }, {.name = "comm nccl", .stack_size = std::size_t{1} << 20});
 }
 
 Lane::~Lane() {

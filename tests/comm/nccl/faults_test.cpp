@@ -131,8 +131,9 @@ TEST(NcclFaults, AnErrorThatNcclTellsLaterIsToldAtOnce) {
   nccl_stand_in::never_end(3, /*with_error=*/true);
   const std::vector<std::string> errors = errors_of(train);
   for (const std::string& error : errors) {
-    leat::support::expect_contains(error, {"NCCL failed on rank", "an operation on cuda:",
-                                           "the stand-in's remote process has ended"});
+    leat::support::expect_contains(
+        error, {"NCCL failed on rank", " on cuda:",  // of it, or of a later call
+                "the stand-in's remote process has ended"});
   }
 }
 

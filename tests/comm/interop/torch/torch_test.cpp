@@ -256,7 +256,29 @@ TEST(TorchExchange, MistakesAreToldByTheParametersName) {
     loss_of(net, samples(0, 0, 1)).backward();
     expect_error<std::logic_error>([&] { loss_of(net, samples(0, 0, 1)).backward(); },
                                    {"second.bias", "before the last one was awaited", "pause()"});
-    exchange.await_all();  // of the first backward
+    expect_error<std::logic_error>([&] { exchange.await_all(); },
+                                   {"was changed between backward()"});
+    for (const bool waits : {false, true}) {
+      me.barrier().await();
+      net.zero_grad(false);
+      exchange.begin_step(1);
+      loss_of(net, samples(0, 0, 1)).backward();
+      if (waits) exchange.await_all();
+      net.zero_grad(false);
+      if (!waits) {
+        expect_error<std::logic_error>([&] { exchange.await(*net.first); },
+                                       {"first.", "was changed between backward()", "zero_grad()"});
+      }
+      if (!waits) {
+        EXPECT_THROW(exchange.await_all(), std::logic_error);
+      }
+      exchange.await_all();  // nothing is left
+    }
+    net.first->weight.requires_grad_(false);  // frozen: empty from now on
+    exchange.begin_step(1);
+    loss_of(net, samples(0, 0, 1)).backward();
+    exchange.await_all();
+    net.first->weight.requires_grad_(true);
 
     net.second->to(torch::kFloat32);
     expect_error<std::logic_error>([&] { exchange.begin_step(1); }, {"second.weight", "to()"});
