@@ -103,7 +103,7 @@ void Party::handle(const TrainerCall& call) {
 
 void Party::handle(const Notice& notice) {
   if (world_.is_dead()) return;
-  if (notice.kind <= kAlive) workers_[worker_of(notice.from)].heard = world_.time();
+  if (notice.kind <= kLeave) workers_[worker_of(notice.from)].heard = world_.time();
   switch (static_cast<NoticeKind>(notice.kind)) {
     case kPush: receive(notice); break;
     case kFetch: wanted(notice); break;
@@ -117,6 +117,8 @@ void Party::handle(const Notice& notice) {
     }
     case kAlive: workers_[worker_of(notice.from)].asked.reset(); break;
     case kAsk: tell(notice.from, {.kind = kAlive}); break;
+    case kAskServer: tell(notice.from, {.kind = kServing}); break;
+    case kServing: peer_of(notice.from).questioned.reset(); break;
     case kLeave: worker_left(notice); break;
     case kGone: server_left(notice.from); break;
     case kPull:
@@ -237,19 +239,33 @@ TimePoint Party::next_deadline() {
   // A server knows who is missing, and tells in time.
   for (const OpenCall& one : open_) {
     if (one.unready > 0) continue;
-    due = std::min(due, Deadline::after(Deadline::after(one.since, deadline).at(), kGrace).at());
+    const TimePoint late = Deadline::after(one.since, deadline).at();
+    if (!world_.is_virtual()) {
+      if (!one.has_asked) due = std::min(due, Deadline::after(one.since, deadline / 2).at());
+      if (late > world_.time()) due = std::min(due, late);
+    }
+    due = std::min(due, Deadline::after(late, kGrace).at());
   }
   return serves_ ? std::min(due, next_deadline_of_server()) : due;
 }
 
 void Party::check_deadlines() {
   const TimePoint now = world_.time();
+  const Duration deadline = world_.options().deadline;
   if (serves_) check_workers(now);
-  for (const OpenCall& one : open_) {
-    const TimePoint due =
-        Deadline::after(Deadline::after(one.since, world_.options().deadline).at(), kGrace).at();
-    if (one.unready == 0 && due <= now) return fail_late(one);
+  for (OpenCall& one : open_) {
+    if (one.unready > 0) continue;
+    if (!one.has_asked && Deadline::after(one.since, deadline / 2).at() <= now) ask_servers(one);
+    const TimePoint late = Deadline::after(one.since, deadline).at();
+    if (late <= now && fail_if_silent(now)) return;
+    if (Deadline::after(late, kGrace).at() <= now) return fail_late(one);
   }
+}
+
+// Whether a rank has not answered for long enough. In virtual time nobody is asked: there all ranks
+// are in this process, and time would never stand still.
+bool Party::is_silent(const std::optional<TimePoint>& asked, TimePoint now) const {
+  return asked.has_value() && Deadline::after(*asked, world_.options().deadline / 4).at() <= now;
 }
 
 }  // namespace leat::comm

@@ -1,5 +1,6 @@
 // Who is late and who has left, as a server's fiber sees it.
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -8,6 +9,11 @@
 #include "leat/comm/server/party.h"
 
 namespace leat::comm {
+namespace {
+
+constexpr Duration kLeeway = std::chrono::milliseconds(250);  // half of a worker's own
+
+}  // namespace
 
 void Party::tell_late(std::uint32_t owned, std::size_t worker, std::size_t missing) {
   share(owned, worker).is_wanted = false;
@@ -36,10 +42,12 @@ void Party::tell_of_round(bool only_left) {
       if (owned_[owned].version >= round_) continue;
       for (std::size_t w = 0; w < workers_.size(); ++w) {
         if (has_come(owned, w, round_)) continue;
-        if (!missing.has_value() || workers_[w].has_left) missing.emplace(owned, w);
+        const bool is_cause = workers_[w].has_left || workers_[w].asked.has_value();
+        if (!missing.has_value() || is_cause) missing.emplace(owned, w);
       }
     }
     if (!missing.has_value() || (only_left && !workers_[missing->second].has_left)) continue;
+    if (!only_left && !is_told(one.awaited_since, workers_[missing->second], now)) continue;
     one.awaited = 0;
     tell_late(missing->first, waits, missing->second);
   }
@@ -84,19 +92,36 @@ TimePoint Party::next_deadline_of_server() {
   const Duration deadline = world_.options().deadline;
   const auto first = std::ranges::find_if(wanted_, [&](const Wanted& one) { return is_open(one); });
   wanted_.erase(wanted_.begin(), first);
-  if (!wanted_.empty()) due = Deadline::after(wanted_.front().since, deadline).at();
+  const auto told_at = [&](TimePoint since) {
+    const TimePoint late = Deadline::after(since, deadline).at();
+    return late > world_.time() ? late : Deadline::after(late, kLeeway).at();
+  };
+  if (!wanted_.empty()) due = told_at(wanted_.front().since);
   for (const Worker& worker : workers_) {
     if (worker.has_left || worker.awaited < round_) continue;
-    due = std::min(due, Deadline::after(worker.awaited_since, deadline).at());
+    due = std::min(due, told_at(worker.awaited_since));
   }
   for (const Worker& worker : workers_) due = std::min(due, ask_at(worker));
   return std::min(due, all_silent_at());
 }
 
-// When a worker is asked whether it lives. Its fiber answers, whatever its trainer does. In virtual
-// time nobody is asked: there all ranks are in this process, and time would never stand still.
+// Whether somebody who has waited for the worker since then is told now: after the deadline. If the
+// worker answers, a little later: a server that is dead may hold it up, and it finds that out
+// first.
+bool Party::is_told(TimePoint since, const Worker& missing, TimePoint now) const {
+  const TimePoint late = Deadline::after(since, world_.options().deadline).at();
+  if (world_.is_virtual() || missing.has_left || is_silent(missing.asked, now)) return late <= now;
+  return Deadline::after(late, kLeeway).at() <= now;
+}
+
+// When a worker is asked whether it lives, while somebody waits. Its fiber answers, whatever its
+// trainer does. In virtual time nobody is asked: there all ranks are in this process, and time
+// would never stand still.
 TimePoint Party::ask_at(const Worker& worker) const {
-  if (!is_serving_ || worker.has_left || worker.asked.has_value() || world_.is_virtual()) {
+  const bool any_waits =
+      is_serving_ || !wanted_.empty() ||
+      std::ranges::any_of(workers_, [&](const Worker& one) { return one.awaited >= round_; });
+  if (!any_waits || worker.has_left || worker.asked.has_value() || world_.is_virtual()) {
     return TimePoint::max();
   }
   return Deadline::after(worker.heard, world_.options().deadline / 2).at();
@@ -105,6 +130,7 @@ TimePoint Party::ask_at(const Worker& worker) const {
 // When none of the workers that have not left has answered for the rest of the deadline. While one
 // of them lives, it is served.
 TimePoint Party::all_silent_at() const {
+  if (!is_serving_) return TimePoint::max();
   TimePoint last = TimePoint::min();
   for (const Worker& one : workers_) {
     if (!one.has_left) last = std::max(last, one.asked.value_or(TimePoint::max()));
@@ -114,14 +140,11 @@ TimePoint Party::all_silent_at() const {
 }
 
 void Party::check_workers(TimePoint now) {
-  const Duration deadline = world_.options().deadline;
-  const auto is_late = [&](TimePoint since) {
-    return Deadline::after(since, deadline).at() <= now;
-  };
   for (const Wanted& one : wanted_) {
     const Share& fetch = share(one.owned, one.worker);
-    if (!is_open(one) || !is_late(one.since)) continue;
-    if (const auto missing = waits_for(one.owned, fetch)) {
+    if (!is_open(one)) continue;
+    const auto missing = waits_for(one.owned, fetch);
+    if (missing && is_told(one.since, workers_[*missing], now)) {
       tell_late(one.owned, one.worker, *missing);
     }
   }

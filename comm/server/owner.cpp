@@ -242,7 +242,8 @@ std::optional<std::size_t> Party::waits_for(std::uint32_t owned, const Share& on
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     if (!is_missing(owned, w, one)) continue;
     if (workers_[w].has_left) return w;
-    if (!missing.has_value()) missing = w;
+    // One that does not answer is the cause; one that does may wait for another rank itself.
+    if (!missing.has_value() || workers_[w].asked.has_value()) missing = w;
   }
   return missing;
 }

@@ -66,19 +66,21 @@ class Party {
  private:
   enum NoticeKind : std::uint32_t {
     // To a server:
-    kPush,     // the gradient of `piece` for `step` comes; value: samples
-    kFetch,    // send the pieces of `tensor`, as they are after `step`
-    kBarrier,  // no more gradients up to `step` come; value: samples
-    kAwait,    // the sender waits for kDone of `step`
-    kAlive,    // answers kAsk
-    kLeave,    // the worker's end is gone; value: 0, or 1 and the rank of the world whose absence
-               // has ended it
+    kPush,       // the gradient of `piece` for `step` comes; value: samples
+    kFetch,      // send the pieces of `tensor`, as they are after `step`
+    kBarrier,    // no more gradients up to `step` come; value: samples
+    kAwait,      // the sender waits for kDone of `step`
+    kAlive,      // answers kAsk
+    kAskServer,  // nothing has moved on for long: does the server live?
+    kLeave,      // the worker's end is gone; value: 0, or 1 and the rank of the world whose absence
+                 // has ended it
     // To a worker:
-    kPull,  // the weights of `piece` come
-    kDone,  // all pieces are updated of `step`
-    kAsk,   // nothing was heard of the worker for long: does it live?
-    kLate,  // `tensor` does not come; value: the rank that is missing; piece: 1 if it has left
-    kGone,  // the server's end is gone
+    kPull,     // the weights of `piece` come
+    kDone,     // all pieces are updated of `step`
+    kAsk,      // nothing was heard of the worker for long: does it live?
+    kServing,  // answers kAskServer
+    kLate,     // `tensor` does not come; value: the rank that is missing; piece: 1 if it has left
+    kGone,     // the server's end is gone
   };
   /// A buffer of weights.
   struct Buffer {
@@ -110,6 +112,7 @@ class Party {
     std::uint64_t samples = 0;  // likewise
     bool is_told = false;       // likewise
     bool is_asked = false;      // likewise: the servers know that it waits for the step before
+    bool has_asked = false;     // whether the servers live, since then
   };
   /// A parameter on a worker.
   struct Mine {
@@ -209,6 +212,10 @@ class Party {
   void server_left(int server);
   void require_servers();
   void fail_late(const OpenCall& call);
+  void moved_on(OpenCall& call);
+  void ask_servers(OpenCall& call);
+  [[nodiscard]] bool fail_if_silent(TimePoint now);
+  [[nodiscard]] bool is_silent(const std::optional<TimePoint>& asked, TimePoint now) const;
 
   // ---- a server's: owner.cpp
 
@@ -243,6 +250,7 @@ class Party {
   [[nodiscard]] TimePoint next_deadline_of_server();
   [[nodiscard]] TimePoint all_silent_at() const;
   [[nodiscard]] TimePoint ask_at(const Worker& worker) const;
+  [[nodiscard]] bool is_told(TimePoint since, const Worker& missing, TimePoint now) const;
   void check_workers(TimePoint now);
 
   const ServerOptions options_;
@@ -287,6 +295,7 @@ class Party {
     std::uint64_t done = 0;   // the last step
     std::uint32_t asked = 0;  // pieces that were fetched, and are not announced
     bool is_gone = false;
+    std::optional<TimePoint> questioned;  // when, whether it lives; one question at a time
   };
   [[nodiscard]] Peer& peer_of(int rank) noexcept;
   std::vector<Peer> peers_;

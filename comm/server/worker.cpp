@@ -24,8 +24,13 @@ void Party::open_call(const TrainerCall& call) {
 Party::OpenCall& Party::ready(const TrainerCall& call) {
   OpenCall& one = call_of(call.operation);
   --one.unready;
-  one.since = world_.time();
+  moved_on(one);
   return one;
+}
+
+void Party::moved_on(OpenCall& call) {
+  call.since = world_.time();
+  call.has_asked = false;
 }
 
 Party::OpenCall& Party::call_of(const Operation* operation) {
@@ -35,7 +40,7 @@ Party::OpenCall& Party::call_of(const Operation* operation) {
 // `pieces` of a call have ended, or it has none. The call ends with its last one.
 void Party::advance(OpenCall& call, std::uint32_t pieces) {
   call.left -= pieces;
-  call.since = world_.time();
+  moved_on(call);
   if (call.left > 0 || call.unready > 0) return;
   Operation& operation = *call.operation;
   open_.erase(open_.begin() + (&call - open_.data()));
@@ -272,6 +277,32 @@ void Party::require_servers() {
                   "rank " + std::to_string(rank) + " has left, and it serves this parameter");
     }
   }
+}
+
+void Party::ask_servers(OpenCall& call) {
+  call.has_asked = true;
+  if (world_.is_virtual()) return;
+  for (Peer& server : peers_) {
+    if (server.questioned.has_value() || server.is_gone) continue;
+    server.questioned = world_.time();
+    tell(server.rank, {.kind = kAskServer});
+  }
+}
+
+// What waits for a server that does not answer holds up this worker's line, and so what waits for
+// others. Returns whether there is one.
+bool Party::fail_if_silent(TimePoint now) {
+  for (const ServerPlan::Piece& piece : plan_.pieces) {
+    const Mine& mine = mine_[piece.tensor];
+    if (mine.to_send == 0 && mine.to_fetch == 0) continue;
+    if (!is_silent(peer_of(piece.owner).questioned, now)) continue;
+    const int server = world_ranks_[static_cast<std::size_t>(piece.owner)];
+    fail(false, server, piece.tensor,
+         "rank " + std::to_string(server) +
+             ", which serves it, has not answered by the deadline: it is stopped or dead");
+    return true;
+  }
+  return false;
 }
 
 // Of a send, its server. Of a fetch, too: a server that lives has told who is missing.
