@@ -1,11 +1,12 @@
 // Usage: mpirun -np 4 ... lost_party <how> <rank> <folder>
 //
 // Ranks 0 to 2 train, and rank 3 serves the parameters. <how> is <mode>_<way>: synchronous, bounded
-// (asynchronous, with a bound of staleness), asynchronous, or alone (likewise, and rank <rank> is
-// the only worker); the rank is killed or stopped in the middle of a step. Or it never fetches
-// (asynchronous_unfetched), or computes for some deadlines, and ends then (alone_busy). Each rank
-// that lives writes what became of it to <folder>/outcome-<r>: "ok", and the error; or what is
-// wrong with it.
+// (asynchronous, with a bound of staleness), asynchronous, alone (likewise, and rank <rank> is the
+// only worker), or pair (synchronous, and rank 2 serves, too: a dead server holds up what workers
+// send to the other one); the rank is killed or stopped in the middle of a step. Or it never
+// fetches (asynchronous_unfetched), or computes for some deadlines, and ends then (alone_busy).
+// Each rank that lives writes what became of it to <folder>/outcome-<r>: "ok", and the error; or
+// what is wrong with it.
 #include <unistd.h>
 
 #include <chrono>
@@ -43,8 +44,10 @@ struct Plan {
   std::filesystem::path folder;
   // Whether the other workers wait for the lost rank sooner or later.
   [[nodiscard]] bool is_awaited() const {
-    return lost == kServer || mode == "synchronous" || mode == "bounded";
+    return lost == kServer || is_synchronous() || mode == "bounded";
   }
+  [[nodiscard]] bool is_synchronous() const { return mode == "synchronous" || is_pair(); }
+  [[nodiscard]] bool is_pair() const { return mode == "pair"; }
   [[nodiscard]] bool is_alone() const { return mode == "alone"; }
   [[nodiscard]] bool lives() const { return way == "unfetched" || way == "busy"; }
 };
@@ -76,7 +79,6 @@ void lose(const Plan& plan) {
 // As a worker; throws what ends it. `began`: when the step did.
 void train(const Plan& plan, ParameterServer& server, int rank, Clock::time_point& began) {
   const bool is_lost = rank == plan.lost;
-  const bool synchronous = plan.mode == "synchronous";
   const bool fetches = !is_lost || plan.way != "unfetched";
   const auto end = Clock::now() + (rank == 0 && !plan.is_alone() ? 3 * kDeadline : 0ms);
   for (int step = 0; plan.is_awaited() || step < kSteps || Clock::now() < end; ++step) {
@@ -88,7 +90,7 @@ void train(const Plan& plan, ParameterServer& server, int rank, Clock::time_poin
       if (is_lost && step == kLostAt && i == 1) lose(plan);
       if (fetches) all.push_back(server.fetch_vars(i));
     }
-    if (synchronous) all.push_back(server.send_barrier());
+    if (plan.is_synchronous()) all.push_back(server.send_barrier());
     for (Completion& one : all) one.await();
   }
 }
@@ -108,12 +110,16 @@ void serve(const Plan& plan, ParameterServer& server, bool is_lost) {
 // Until it ends or fails. Returns whether that is as it should be.
 std::string take_part(const Plan& plan, const Communicator& me) {
   const bool is_lost = me.rank() == plan.lost;
-  const bool serves = me.rank() == kServer;
+  const bool serves = me.rank() == kServer || (plan.is_pair() && me.rank() == kServer - 1);
   Model model;
   ServerOptions options{.servers = {kServer},
-                        .synchronous = plan.mode == "synchronous",
+                        .synchronous = plan.is_synchronous(),
                         .partition_bytes = std::size_t{128} << 10};
   if (plan.mode == "bounded") options.staleness = 2;
+  if (plan.is_pair()) {
+    options.servers = {kServer - 1, kServer};
+    options.credit_bytes = options.partition_bytes;
+  }
   if (plan.is_alone()) options.workers = {plan.lost};
   ParameterServer server(me, model.parameters(), options);
   auto began = Clock::now();
