@@ -87,8 +87,7 @@ Duration step_of(const comm::Communicator& communicator, const Exchanged& exchan
   return time;
 }
 
-// The step of a worker, as step_of(): layer i's gradient leaves behind its backward, and its
-// weights are fetched before its forward.
+// The step of a worker, as step_of().
 Duration server_step_of(comm::ParameterServer& server, Duration settling, bool synchronous,
                         const RankLayers& layers, leat::WaitGroup& arriving,
                         leat::WaitGroup& leaving) {
@@ -96,23 +95,9 @@ Duration server_step_of(comm::ParameterServer& server, Duration settling, bool s
   arriving.wait();
   leat::sleep_for(settling);
   const leat::TimePoint start = leat::now();
-  server.begin_step(1);
-  std::vector<comm::Completion> sent;
-  std::vector<std::optional<comm::Completion>> fetched(server.size());
-  for (std::size_t i = server.size(); i-- > 0;) {
-    leat::sleep_for(layers.backward[i]);
-    sent.push_back(server.send_vars(i));
-    fetched[i] = server.fetch_vars(i);
-  }
-  comm::Completion ended = server.send_barrier();
-  if (synchronous) server.fetch_barrier().await();
-  for (std::size_t i = 0; i < server.size(); ++i) {
-    fetched[i]->await();
-    leat::sleep_for(layers.forward[i]);
-  }
+  std::vector<comm::Completion> sent = train_step(server, layers, synchronous);
   const Duration time = leat::now() - start;
   for (comm::Completion& one : sent) one.await();
-  ended.await();
   leaving.done();
   leaving.wait();
   return time;
@@ -136,6 +121,25 @@ std::vector<comm::Parameter> parameters(const Exchanged& exchanged) {
 }
 
 }  // namespace
+
+std::vector<comm::Completion> train_step(comm::ParameterServer& server, const RankLayers& layers,
+                                         bool synchronous) {
+  server.begin_step(1);
+  std::vector<comm::Completion> sent;
+  std::vector<std::optional<comm::Completion>> fetched(server.size());
+  for (std::size_t i = server.size(); i-- > 0;) {
+    leat::sleep_for(layers.backward[i]);
+    sent.push_back(server.send_vars(i));
+    fetched[i] = server.fetch_vars(i);
+  }
+  sent.push_back(server.send_barrier());
+  if (synchronous) server.fetch_barrier().await();
+  for (std::size_t i = 0; i < server.size(); ++i) {
+    fetched[i]->await();
+    leat::sleep_for(layers.forward[i]);
+  }
+  return sent;
+}
 
 std::vector<Duration> run_step(const StepInstance& instance) {
   const std::size_t size = instance.ranks.size();

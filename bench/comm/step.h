@@ -14,7 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "leat/comm/completion.h"
 #include "leat/comm/gradient_exchange.h"
+#include "leat/comm/parameter_server.h"
 #include "leat/csp/clock.h"
 
 namespace bench {
@@ -57,6 +59,13 @@ struct StepInstance {
 /// As read_instance(), from the text itself. Errors name `path`.
 [[nodiscard]] StepInstance parse_instance(const std::string& text, const std::string& path,
                                           std::vector<std::string>* ignored = nullptr);
+
+/// A worker's step with parameter servers: layer i's gradient leaves behind its backward, and its
+/// weights are fetched before its forward; if `synchronous`, all of them before the first. Returns
+/// what was sent, whose end the caller awaits.
+[[nodiscard]] std::vector<leat::comm::Completion> train_step(leat::comm::ParameterServer& server,
+                                                             const RankLayers& layers,
+                                                             bool synchronous = false);
 
 /// Runs the step on a VirtualClock and returns each rank's time. Called on a plain thread.
 [[nodiscard]] std::vector<leat::Duration> run_step(const StepInstance& instance);

@@ -145,19 +145,7 @@ std::vector<Duration> server_steps(const comm::Communicator& ranks, const StepIn
   }
   const RankLayers& layers = instance.ranks[static_cast<std::size_t>(ranks.rank())];
   std::vector<Duration> times = timed(*beside, steps, [&] {
-    server.begin_step(1);
-    std::vector<comm::Completion> sent;
-    std::vector<std::optional<comm::Completion>> fetched(server.size());
-    for (std::size_t i = server.size(); i-- > 0;) {
-      leat::sleep_for(layers.backward[i]);
-      sent.push_back(server.send_vars(i));
-      fetched[i] = server.fetch_vars(i);
-    }
-    sent.push_back(server.send_barrier());
-    for (std::size_t i = 0; i < server.size(); ++i) {
-      fetched[i]->await();
-      leat::sleep_for(layers.forward[i]);
-    }
+    std::vector<comm::Completion> sent = train_step(server, layers);
     for (comm::Completion& one : sent) one.await();
   });
   check(weights, -static_cast<float>(steps + 1));

@@ -18,7 +18,6 @@ constexpr Duration kLeeway = std::chrono::milliseconds(250);  // half of a worke
 void Party::tell_late(std::uint32_t owned, std::size_t worker, std::size_t missing) {
   share(owned, worker).is_wanted = false;
   const Worker& one = workers_[missing];
-  workers_[worker].heard = world_.time();    // it waits, and is not silent
   const bool gave_up = one.waited_for >= 0;  // then another rank is the cause
   const int rank = gave_up ? one.waited_for : world_ranks_[static_cast<std::size_t>(one.rank)];
   tell(workers_[worker].rank, {.kind = kLate,

@@ -182,6 +182,27 @@ TEST_P(TunedExchange, ChangesOnAllRanksBetweenTwoStepsAndSumsAsBefore) {
   });
 }
 
+TEST(TunedExchangeSteps, TheFirstAfterAChangeIsNotMeasured) {
+  support::rank_places()[0].run(1, {}, [](Communicator& me) {
+    std::vector<float> data(100);
+    const auto tuner = std::make_shared<Tuner>(TunerOptions{.measurements = 20});
+    GradientExchange exchange(
+        me, {{"a", gpu::DeviceSpan(data.data(), data.size() * sizeof(float))}}, {.tuner = tuner});
+    Tuner::Setting last = tuner->setting();
+    while (!tuner->is_done()) {
+      exchange.begin_step(1);
+      sleep_for(std::exchange(last, tuner->setting()) == tuner->setting() ? Duration(1s)
+                                                                          : Duration(1h));
+      exchange.ready(0);
+      exchange.end_backward();
+      exchange.await_all();
+    }
+    const std::string report = tuner->report();
+    EXPECT_NE(report.find("a step takes 1000.000 ms, and took 1000.000 ms"), std::string::npos)
+        << report;
+  });
+}
+
 TEST_P(TunedExchange, ATunerOnOneRankAloneIsAMismatch) {
   on_ranks(2, [](Communicator& me) {
     std::vector<float> data(10);

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <random>
 #include <vector>
 
 #include "leat/comm/gradient_exchange.h"
@@ -10,6 +9,7 @@
 #include "leat/gpu/error.h"
 #include "tests/comm/support/far_device.h"
 #include "tests/comm/support/far_memory.h"
+#include "tests/comm/support/far_training.h"
 #include "tests/comm/support/ranks.h"
 #include "tests/comm/support/training.h"
 #include "tests/support/run.h"
@@ -25,31 +25,8 @@ class ExchangeStaged : public support::RankTest {};
 INSTANTIATE_TEST_SUITE_P(Ranks, ExchangeStaged, testing::ValuesIn(support::rank_places()),
                          support::rank_place_title);
 
-void train(Communicator& me, Plan plan, const gpu::HostModel& model) {
-  const gpu::Device device = support::open_far(model);
-  plan.options.device = device;
-  FarMemory memory(device, plan);
-  const auto rank = static_cast<std::size_t>(me.rank());
-  GradientExchange exchange(me, memory.gradients, plan.options);
-  std::mt19937 random(plan.seed + static_cast<std::uint32_t>(rank));
-  for (std::size_t step = 0; step < plan.steps.size(); ++step) {
-    const Plan::Step& what = plan.steps[step];
-    for (std::size_t i = 0; i < memory.gradients.size(); ++i) {
-      memory.write(i, support::gradient_of(plan, me.rank(), step, i));
-    }
-    exchange.begin_step(what.samples[rank]);
-    for (const std::size_t i : support::shuffled(memory.gradients.size(), random)) {
-      if (what.is_given[rank][i]) exchange.ready(i, memory.stream);
-    }
-    exchange.end_backward();
-    for (const std::size_t i : support::shuffled(memory.gradients.size(), random)) {
-      const bool has_result = exchange.await(i, memory.stream);
-      EXPECT_EQ(has_result, support::has_result(plan, step, i));
-      EXPECT_TRUE(memory.read(i) == (has_result ? support::result_of(plan, step, i)
-                                                : support::gradient_of(plan, me.rank(), step, i)))
-          << "rank " << rank << ", step " << step << ", tensor " << i;
-    }
-  }
+void train(Communicator& me, const Plan& plan, const gpu::HostModel& model) {
+  support::train_far(me, plan, support::open_far(model), /*syncs=*/false);
 }
 
 void train_seeds(const support::RankPlace& place, std::uint32_t seeds,

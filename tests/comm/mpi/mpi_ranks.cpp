@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "leat/comm/communicator.h"
+#include "tests/comm/mpi/process.h"
 #include "tests/comm/support/ranks.h"
 
 namespace leat::comm::support {
@@ -25,7 +25,7 @@ Communicator& world(OpenOptions options) {
   if (const char* const limit = std::getenv("LEAT_TEST_MESSAGE_LIMIT")) {
     options.message_limit = std::strtoull(limit, nullptr, 10);
   }
-  static Communicator ranks = std::move(open("mpi", options).front());
+  static Communicator ranks = open_process(options);
   return ranks;
 }
 
@@ -55,16 +55,7 @@ void run_process(int ranks, const OpenOptions& options, const RankBody& body) {
 
 }  // namespace
 
-void call_and_check(const RankBody& body, Communicator& me) {
-  const int rank = me.rank();
-  try {
-    body(me);
-  } catch (const std::exception& e) {
-    ADD_FAILURE() << "rank " << rank << ": " << e.what();
-  }
-}
-
-std::vector<RankPlace> rank_places() { return {{"Mpi", &run_process}}; }
+std::vector<RankPlace> rank_places() { return {{process_title(), &run_process}}; }
 
 }  // namespace leat::comm::support
 

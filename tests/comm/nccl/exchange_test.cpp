@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <functional>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "leat/gpu/buffer.h"
 #include "tests/comm/nccl/stand_in/stand_in.h"
 #include "tests/comm/support/far_memory.h"
+#include "tests/comm/support/far_training.h"
 #include "tests/comm/support/ranks.h"
 #include "tests/comm/support/training.h"
 #include "tests/gpu/cuda/stand_in/stand_in.h"
@@ -35,32 +35,8 @@ void on_gpus(int ranks, const support::RankBody& body, const OpenOptions& option
   }
 }
 
-void train(Communicator& me, Plan plan) {
-  const gpu::Device device = *me.device();
-  plan.options.device = device;
-  FarMemory memory(device, plan);
-  const auto rank = static_cast<std::size_t>(me.rank());
-  GradientExchange exchange(me, memory.gradients, plan.options);
-  std::mt19937 random(plan.seed + static_cast<std::uint32_t>(rank));
-  for (std::size_t step = 0; step < plan.steps.size(); ++step) {
-    const Plan::Step& what = plan.steps[step];
-    for (std::size_t i = 0; i < memory.gradients.size(); ++i) {
-      memory.write(i, support::gradient_of(plan, me.rank(), step, i));
-    }
-    memory.stream.sync();  // of what is empty, no event tells
-    exchange.begin_step(what.samples[rank]);
-    for (const std::size_t i : support::shuffled(memory.gradients.size(), random)) {
-      if (what.is_given[rank][i]) exchange.ready(i, memory.stream);
-    }
-    exchange.end_backward();
-    for (const std::size_t i : support::shuffled(memory.gradients.size(), random)) {
-      const bool has_result = exchange.await(i, memory.stream);
-      EXPECT_EQ(has_result, support::has_result(plan, step, i));
-      EXPECT_TRUE(memory.read(i) == (has_result ? support::result_of(plan, step, i)
-                                                : support::gradient_of(plan, me.rank(), step, i)))
-          << "rank " << rank << ", step " << step << ", tensor " << i;
-    }
-  }
+void train(Communicator& me, const Plan& plan) {
+  support::train_far(me, plan, *me.device(), /*syncs=*/true);
 }
 
 // Weights of 16-bit types are rounded to these: the plain loop's are not. So those are summed.

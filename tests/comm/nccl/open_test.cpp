@@ -87,7 +87,8 @@ TEST(NcclOpen, TheRealLibraryWithoutADriverSaysWhy) {
   if (const char* const cuda = std::getenv("CUDA_HOME")) path = std::string(cuda) + "/lib/" + path;
   for (const std::string& one : {path, std::string("/usr/local/cuda/lib/libnccl.so.2")}) {
     if (dlopen(one.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) == nullptr) continue;
-    if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != nullptr) GTEST_SKIP() << "a driver";
+    if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != nullptr)
+      GTEST_SKIP() << "there is an NVIDIA driver here, beside which the stand-in for CUDA is none";
     setenv("LEAT_NCCL_LIBRARY", one.c_str(), 1);
     Communicator me = std::move(open("nccl:1").front());
     const gpu::DeviceBuffer memory(*me.device(), 64);
@@ -101,7 +102,7 @@ TEST(NcclOpen, TheRealLibraryWithoutADriverSaysWhy) {
     }
     return;
   }
-  GTEST_SKIP() << "no libnccl.so.2";
+  GTEST_SKIP() << "NCCL's own library, libnccl.so.2, is not installed here";
 }
 
 }  // namespace nccl_open_test

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "leat/comm/communicator.h"
@@ -70,6 +71,56 @@ TEST(ServerSteps, NoWorkerIsTwoStepsAhead) {
       barriers.push_back(server.send_barrier());
     }
     for (Completion& one : barriers) one.await();
+  });
+}
+
+// Worker 0 sends two pieces of step 2 while those of step 1 wait for worker 1.
+TEST(ServerSteps, GradientsThatComeEarlyAreOfTheirStep) {
+  on_ranks(3, [](Communicator& me) {
+    Layers layers({4, 4});
+    ParameterServer server(me, layers.parameters(), {.servers = {2}, .optimizer = Sgd{1}});
+    if (me.rank() == 2) return server.serve();
+    std::vector<Completion> barriers;
+    std::vector<Completion> fetched;
+    for (int step = 1; step <= 2; ++step) {
+      server.begin_step(1);
+      if (me.rank() == 1) sleep_for(1s);
+      for (std::size_t i = 0; i < 2; ++i) {
+        layers.gradients[i].assign(4, static_cast<float>(step));
+        server.send_vars(i).await();
+      }
+      if (step == 2) {
+        for (Completion& one : fetched) one.await();
+      }
+      for (std::size_t i = 0; i < 2; ++i) fetched.push_back(server.fetch_vars(i));
+      barriers.push_back(server.send_barrier());
+    }
+    for (std::size_t i = 2; i < 4; ++i) fetched[i].await();
+    for (Completion& one : barriers) one.await();
+    for (const std::vector<float>& one : layers.weights) EXPECT_EQ(one, std::vector<float>(4, -3));
+    EXPECT_EQ(elapsed(), 2s);
+  });
+}
+
+// Worker 0's second barrier waits for the end of step 1, which worker 1 does not end.
+TEST(ServerSteps, WhoWaitsInABarrierIsToldOfAServerThatLeaves) {
+  on_ranks(3, [](Communicator& me) {
+    Layers layers({4});
+    std::optional<ParameterServer> server(std::in_place, me, layers.parameters(),
+                                          ServerOptions{.servers = {2}});
+    if (me.rank() == 2) {
+      sleep_for(1s);
+      server.reset();
+    } else if (me.rank() == 0) {
+      server->begin_step(1);
+      Completion first = server->send_barrier();
+      server->begin_step(1);
+      EXPECT_THROW(server->send_barrier().await(), CommMismatch);
+      EXPECT_EQ(elapsed(), 1s);
+      first.await();
+    } else {
+      sleep_for(2s);
+    }
   });
 }
 

@@ -1,6 +1,5 @@
 // The places of "local": fibers of one scheduler, in virtual time; fibers of schedulers of their
 // own and plain threads, in real time.
-#include <exception>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,15 +39,6 @@ void run_schedulers(int ranks, const OpenOptions& options, const RankBody& body)
 }
 
 }  // namespace
-
-void call_and_check(const RankBody& body, Communicator& me) {
-  const int rank = me.rank();
-  try {
-    body(me);
-  } catch (const std::exception& e) {
-    ADD_FAILURE() << "rank " << rank << ": " << e.what();
-  }
-}
 
 std::vector<RankPlace> rank_places() {
   return {{"FibersOf1Worker", &run_fibers<1>},

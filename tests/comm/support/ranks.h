@@ -13,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include <exception>
 #include <functional>
 #include <ostream>
 #include <string>
@@ -43,7 +44,14 @@ inline void PrintTo(const RankPlace& place, std::ostream* out) {  // NOLINT: Goo
 }
 
 /// Calls body(me), and fails the test if an exception leaves it.
-void call_and_check(const RankBody& body, Communicator& me);
+inline void call_and_check(const RankBody& body, Communicator& me) {
+  const int rank = me.rank();
+  try {
+    body(me);
+  } catch (const std::exception& e) {
+    ADD_FAILURE() << "rank " << rank << ": " << e.what();
+  }
+}
 
 class RankTest : public testing::TestWithParam<RankPlace> {
  protected:

@@ -1,4 +1,6 @@
 // NCCL's functions.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -90,9 +92,8 @@ ncclResult_t enqueue(const char* name, ncclComm* comm, cudaStream_t stream, Call
 
 // Of which nothing is used any more.
 void end(ncclComm* comm) {
-  const std::shared_ptr<Group> group = comm->group;
-  std::erase(group->members, comm);
   all().live -= 1 + comm->weights.size();
+  if (comm->file >= 0) close(std::exchange(comm->file, -1));
   comm->launches = {};
   comm->self = nullptr;
 }
@@ -118,10 +119,9 @@ const char* ncclGetLastError(ncclComm_t /*comm*/) {
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return api("ncclGetUniqueId", [&](Lock&) {
-    const std::uint64_t number = ++all().next_id;
-    all().groups[number] = std::make_shared<Group>();
+    const GroupName name = make_group();
     *id = {};
-    std::memcpy(id->internal, &number, sizeof number);
+    std::memcpy(id->internal, &name, sizeof name);
     return ncclSuccess;
   });
 }
@@ -129,22 +129,26 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
   return api("ncclCommInitRankConfig", [&](Lock&) {
-    std::uint64_t number = 0;
-    std::memcpy(&number, id.internal, sizeof number);
-    const auto found = all().groups.find(number);
-    if (found == all().groups.end()) die("a communicator of a name that nobody has made");
+    GroupName name;
+    std::memcpy(&name, id.internal, sizeof name);
     if (config->blocking != 0) die("a communicator that blocks");
-    Group& group = *found->second;
-    if (group.size != 0 && group.size != size) die("communicators of different sizes");
-    group.size = size;
-    const auto shared = std::make_shared<ncclComm>(ncclComm{.group = found->second, .rank = rank});
+    const auto shared = std::make_shared<ncclComm>();
     ncclComm* const comm = shared.get();
     comm->self = shared;
+    comm->group = open_group(name);
+    comm->rank = rank;
+    if (rank == 0) comm->file = name.file;  // rank 0 has made the name
     if (cudaGetDevice(&comm->device) != cudaSuccess) die("no device is current");
-    for (ncclComm* const other : group.members) {
-      if (other->device == comm->device) die("two ranks on a device");
+    Group& group = *comm->group;
+    const GroupLock lock(group);
+    if (group.size != 0 && group.size != size) die("communicators of different sizes");
+    if (size > static_cast<int>(Group::kMostRanks))
+      die("more ranks than the stand-in has room for");
+    for (const Group::Rank& other : group.ranks) {
+      if (other.device == comm->device) die("two ranks on a device");
     }
-    group.members.push_back(comm);
+    group.size = size;
+    group.ranks[rank].device = comm->device;
     ++group.joined;
     ++all().live;
     if (all().never_inits) group.joined = -1'000;
@@ -156,10 +160,14 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id,
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   return api("ncclCommGetAsyncError", [&](Lock&) {
     if (comm->state == ncclInProgress) {
-      if (comm->is_initialising && comm->group->joined == comm->group->size) {
+      const auto all_have = [&](int Group::*done) {
+        const GroupLock lock(*comm->group);
+        return (*comm->group).*done == comm->group->size;
+      };
+      if (comm->is_initialising && all_have(&Group::joined)) {
         comm->is_initialising = false;
         comm->state = ncclSuccess;
-      } else if (comm->is_finalizing && comm->group->finalized == comm->group->size) {
+      } else if (comm->is_finalizing && all_have(&Group::finalized)) {
         comm->state = ncclSuccess;
       } else if (comm->launches) {
         comm->state = ncclSuccess;
@@ -176,6 +184,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     require_ready("ncclCommFinalize", comm);
     comm->is_finalizing = true;
     comm->state = ncclInProgress;
+    const GroupLock lock(*comm->group);
     ++comm->group->finalized;
     return ncclInProgress;
   });
@@ -195,7 +204,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   Lock lock(all().mutex);
   if (comm->is_aborted) die("ncclCommAbort twice");
   comm->is_aborted = true;
-  all().progress.notify_all();
+  GroupLock(*comm->group).notify();
   all().progress.wait(lock, [&] { return comm->running == 0; });
   end(comm);
   return result;
