@@ -170,11 +170,11 @@ void compare(const support::RankPlace& place, std::uint32_t seeds, const gpu::Ho
 }
 
 TEST_P(ServerStaged, WeightsAreThoseOfHostMemory) {
-  compare(GetParam(), static_cast<std::uint32_t>(leat::support::rounds(40)), {});
+  compare(GetParam(), static_cast<std::uint32_t>(leat::support::rounds(20)), {});
 }
 
 TEST_P(ServerStaged, WeightsAreTheSameWhereCopiesTakeTime) {
-  compare(GetParam(), static_cast<std::uint32_t>(leat::support::rounds(20)),
+  compare(GetParam(), static_cast<std::uint32_t>(leat::support::rounds(10)),
           {.h2d_bandwidth = 1e9, .d2h_bandwidth = 2e9, .copy_latency = 1us});
 }
 
