@@ -82,12 +82,15 @@ TEST(ServerSteps, GradientsThatComeEarlyAreOfTheirStep) {
     if (me.rank() == 2) return server.serve();
     std::vector<Completion> barriers;
     std::vector<Completion> fetched;
+    std::vector<Completion> sent;
     for (int step = 1; step <= 2; ++step) {
       server.begin_step(1);
       if (me.rank() == 1) sleep_for(1s);
+      for (Completion& one : sent) one.await();
+      sent.clear();
       for (std::size_t i = 0; i < 2; ++i) {
         layers.gradients[i].assign(4, static_cast<float>(step));
-        server.send_vars(i).await();
+        sent.push_back(server.send_vars(i));
       }
       if (step == 2) {
         for (Completion& one : fetched) one.await();
@@ -97,6 +100,7 @@ TEST(ServerSteps, GradientsThatComeEarlyAreOfTheirStep) {
     }
     for (std::size_t i = 2; i < 4; ++i) fetched[i].await();
     for (Completion& one : barriers) one.await();
+    for (Completion& one : sent) one.await();
     for (const std::vector<float>& one : layers.weights) EXPECT_EQ(one, std::vector<float>(4, -3));
     EXPECT_EQ(elapsed(), 2s);
   });
