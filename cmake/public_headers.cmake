@@ -12,6 +12,7 @@ file(
   "${PROJECT_SOURCE_DIR}/feeder/interop/*.h"
   "${PROJECT_SOURCE_DIR}/comm/*.h"
   "${PROJECT_SOURCE_DIR}/comm/interop/*.h"
+  "${PROJECT_SOURCE_DIR}/pipeline/*.h"
 )
 list(APPEND leat_public_headers feeder/interop/c/leat.h feeder/interop/c/sources.h)
 foreach(source cifar10 files fixed_records function image jpeg_options memory mnist synthetic synthetic_images
@@ -23,7 +24,7 @@ list(REMOVE_ITEM leat_public_headers csp/explore.h) # of leat_csp_explore, which
 if(NOT LEAT_WITH_BOOST_FIBER)
   list(REMOVE_ITEM leat_public_headers csp/boost_fiber.h)
 endif()
-foreach(folder gpu feeder comm)
+foreach(folder gpu feeder comm pipeline)
   if(NOT folder IN_LIST leat_components)
     list(FILTER leat_public_headers EXCLUDE REGEX "^${folder}/")
   endif()

@@ -1,0 +1,146 @@
+// The executor: runs a schedule, with one fiber for each rank.
+//
+// Example
+//   std::vector<pipeline::RankPart> parts;                       // four ranks of this process
+//   for (int r = 0; r < 4; ++r) parts.push_back({.device = devices[r], .stages = {&stages[r]}});
+//   pipeline::Executor executor(make(Kind::kOneFOneB, {.ranks = 4, .microbatches = 8}),
+//                               std::move(parts), {.most_samples = 64});
+//   for (auto& batch : feed.epoch(0)) {
+//     stages.zero_gradients();
+//     executor.step(batch.size());                                // forward and backward
+//     stages.update();
+//   }
+//
+// An order is lowered, and runs with the least capacity for full speed; a schedule with Sends and
+// Recvs runs as written. Of a rank, each cell begins when the work of the cell before has run on
+// the device.
+//
+// In a process a value goes through pinned memory: the sender's device copies it out, the
+// receiver's in. Between processes comm carries it from one pinned memory to the other.
+//
+// Memory is allocated by the constructor, for `most_samples`: for each stage, as many microbatches
+// as live at once; for each channel, its places. No step allocates after the first.
+//
+// Samples: of N, the first N mod B microbatches have one more than the others.
+//
+// Thread and fiber safety: one fiber or thread at a time calls an executor, except stats(), which
+// any may.
+//
+// Errors: std::invalid_argument at once for what the caller did wrong. PipelineError, with rank,
+// stage, microbatch and cell, for what fails in a step; all ranks that live get one. After it the
+// executor can only be destroyed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "leat/comm/communicator.h"
+#include "leat/comm/gradient_exchange.h"
+#include "leat/csp/clock.h"
+#include "leat/csp/error.h"
+#include "leat/gpu/device.h"
+#include "leat/gpu/stream.h"
+#include "leat/pipeline/schedule.h"
+#include "leat/pipeline/stage.h"
+
+namespace leat::pipeline {
+
+/// A step failed. what() says on which rank, in which cell, with which stage and microbatch, and
+/// why; the cause is nested.
+class PipelineError : public Error {
+ public:
+  /// For the executor.
+  PipelineError(std::size_t rank, std::size_t column, const Action& action,
+                const std::string& reason);
+  /// The rank that reports it. Its peer's name is in what(), where the peer is the cause.
+  [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
+  /// The cell, from 0, of the schedule that runs.
+  [[nodiscard]] std::size_t column() const noexcept { return column_; }
+  /// The action.
+  [[nodiscard]] const Action& action() const noexcept { return action_; }
+
+ private:
+  std::size_t rank_;
+  std::size_t column_;
+  Action action_;
+};
+
+/// What a rank of this process is made of.
+struct RankPart {
+  gpu::Device device;
+  /// Its stages, in the order of their numbers. Not null.
+  std::vector<Stage*> stages;
+  /// The ranks that have the same stages of other replicas of the pipeline; none: there are none.
+  /// Gradients are exchanged among them, with weights of 1.
+  const comm::Communicator* replicas = nullptr;
+  comm::ExchangeOptions exchange = {};
+};
+
+/// Options of an executor.
+struct ExecutorOptions {
+  std::uint64_t most_samples = 0;  ///< of a step; at least the schedule's microbatches
+  /// Places of a channel. None: of an order the least for full speed; of a schedule with Sends and
+  /// Recvs the least with which it runs.
+  std::optional<int> capacity = {};
+  /// How long every value is under way in addition; for models, on a virtual clock. In a process
+  /// alone.
+  Duration link = Duration::zero();
+};
+
+/// What an executor has measured in this process.
+struct ExecutorStats {
+  std::uint64_t steps = 0;
+  Duration time = Duration::zero();  ///< of all steps
+  struct Rank {
+    std::size_t rank = 0;
+    std::vector<std::int64_t> peak_activations;  ///< of each of its stages: measured
+    std::size_t device_bytes = 0;                ///< of activations
+    std::size_t pinned_bytes = 0;                ///< of places
+    std::optional<comm::ExchangeStats> exchange;
+  };
+  std::vector<Rank> ranks;
+};
+
+/// Runs a schedule.
+class Executor {
+ public:
+  /// All ranks in this process: `parts` has one for each row. Throws ScheduleError if check() finds
+  /// a fault, std::invalid_argument for parts and options that do not fit, GpuError.
+  Executor(const Schedule& schedule, std::vector<RankPart> parts, const ExecutorOptions& options);
+  /// One rank of several processes: that of `ranks`, a communicator for this executor alone, of as
+  /// many ranks as the schedule. Collective. All have the same schedule and options, or all throw
+  /// Error.
+  Executor(const Schedule& schedule, RankPart part, const comm::Communicator& ranks,
+           const ExecutorOptions& options);
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+  /// Joins everything. Between processes: others that are in a step get an error.
+  ~Executor();
+
+  /// Forward and backward of `samples` samples: gradients have accumulated when it returns, those
+  /// of replicas are summed. `of` is N, if this step's samples are not all: those of several steps
+  /// before one update, or of all replicas; 0: `samples`. Between processes: collective, with the
+  /// same numbers. Throws std::invalid_argument for samples fewer than microbatches or more than
+  /// most_samples, PipelineError, Cancelled; on a virtual clock Deadlock, if the schedule stops.
+  void step(std::uint64_t samples, std::uint64_t of = 0);
+  /// Forwards alone. Otherwise as step().
+  void evaluate(std::uint64_t samples);
+
+  /// The schedule that runs: lowered, with reductions where replicas need them.
+  [[nodiscard]] const Schedule& schedule() const noexcept;
+  /// The places of each channel.
+  [[nodiscard]] int capacity() const noexcept;
+  /// The stream of a rank of this process: work enqueued there follows the step.
+  [[nodiscard]] const gpu::StreamRef& stream(std::size_t rank) const;
+  /// What it has measured. Thread-safe.
+  [[nodiscard]] ExecutorStats stats() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace leat::pipeline
