@@ -1,0 +1,115 @@
+// A lowered schedule in model time: when each cell starts, and when each transfer is done, at any
+// capacity. What finds stops, capacities and makespans uses it.
+//
+// Every time is a maximum of earlier ones, so the result does not depend on the order in which
+// ranks are looked at. Work is linear in actions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "leat/pipeline/check.h"
+#include "leat/pipeline/schedule.h"
+#include "leat/pipeline/simulate.h"
+
+namespace leat::pipeline {
+
+/// Ticks that an action takes.
+[[nodiscard]] std::int64_t ticks_of(const Action& action, const CostModel& model) noexcept;
+
+class Timeline {
+ public:
+  static constexpr std::int64_t kNever = -1;  ///< has not happened
+
+  /// A cell that has a transfer: whose and which.
+  struct End {
+    std::size_t row = 0;
+    std::size_t column = 0;
+    Action action;
+  };
+  /// The k-th value of a channel.
+  struct Transfer {
+    End send;
+    End recv;
+    std::int64_t send_start = kNever;
+    std::int64_t send_done = kNever;
+    std::int64_t recv_start = kNever;
+    std::int64_t recv_done = kNever;
+  };
+  /// Where a transfer is.
+  struct Ref {
+    std::int32_t channel = 0;
+    std::int32_t index = 0;
+    bool sends = false;
+  };
+
+  /// `lowered` has no fault but perhaps a stop, and outlives the timeline.
+  Timeline(const Schedule& lowered, const CostModel& model);
+
+  /// Runs it from the beginning with `capacity` places (none: any number). Returns whether it
+  /// ended.
+  bool run(std::optional<int> capacity);
+
+  /// Of the last run: the latest end of a rank's last cell that has run.
+  [[nodiscard]] std::int64_t makespan() const noexcept;
+  /// Of the last run, where it stopped.
+  [[nodiscard]] Stop stop() const;
+  /// Of the last run: when each cell of a row started, of those that have; and when the last one of
+  /// them ended, if it did.
+  [[nodiscard]] const std::vector<std::int64_t>& starts(std::size_t row) const {
+    return rows_[row].starts;
+  }
+  /// Of the last run.
+  [[nodiscard]] std::int64_t end(std::size_t row) const { return rows_[row].now; }
+  /// Whether the row ended.
+  [[nodiscard]] bool ended(std::size_t row) const {
+    return rows_[row].starts.size() == rows_[row].cells.size();
+  }
+  /// The transfers of a cell.
+  [[nodiscard]] const Ref* begin(std::size_t row, std::size_t column) const {
+    return rows_[row].refs.data() + rows_[row].cells[column].first;
+  }
+  [[nodiscard]] const Ref* end(std::size_t row, std::size_t column) const {
+    return begin(row, column) + rows_[row].cells[column].count;
+  }
+  [[nodiscard]] const Transfer& at(const Ref& ref) const { return at(ref.channel, ref.index); }
+  [[nodiscard]] const Transfer& at(std::int32_t channel, std::int32_t index) const {
+    return channels_[static_cast<std::size_t>(channel)].values[static_cast<std::size_t>(index)];
+  }
+
+ private:
+  struct CellTime {
+    std::size_t first = 0;  // of its transfers, in refs
+    std::size_t count = 0;
+    std::int64_t work = 0;
+  };
+  struct RowTime {
+    std::vector<CellTime> cells;
+    std::vector<Ref> refs;
+    // Of a run:
+    std::vector<std::int64_t> starts;
+    std::int64_t now = 0;     // when the cell before starts.back() ended; at last: the end
+    std::int64_t until = 0;   // when the current cell ends, as far as that is known
+    std::size_t waiting = 0;  // its transfers that are not done
+    bool is_in_cell = false;
+  };
+  struct ChannelTime {
+    std::vector<Transfer> values;
+    std::size_t sent = 0;  // the first whose Send is not done
+    std::size_t received = 0;
+  };
+
+  void advance(std::size_t row);
+  void settle(ChannelTime& channel);
+  void done(std::size_t row, std::int64_t at);
+
+  std::vector<RowTime> rows_;
+  std::vector<ChannelTime> channels_;
+  std::int64_t link_;
+  std::optional<std::size_t> capacity_;
+  std::vector<std::size_t> ready_;  // rows whose cell has ended
+};
+
+}  // namespace leat::pipeline
