@@ -43,6 +43,7 @@ class Parser {
  public:
   Parser(std::string_view text, std::int32_t microbatches) : microbatches_(microbatches) {
     if (text.starts_with("\xEF\xBB\xBF")) {
+      row_ = column_ = 0;
       fail("the text begins with a byte order mark: save it as UTF-8 without one");
       text.remove_prefix(3);
     }

@@ -134,7 +134,7 @@ TEST(PipelineText, ATextThatIsNoneIsTold) {
   EXPECT_EQ(faults(". .\n"), (Places{{-1, -1}}));
   EXPECT_EQ(faults("\xEF\xBB\xBF"
                    "0F0\n"),
-            (Places{{-1, -1}}));
+            (Places{{0, 0}}));
   EXPECT_NE(reason("\xEF\xBB\xBF"
                    "0F0\n")
                 .find("byte order mark"),
