@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "leat/pipeline/check.h"
@@ -56,25 +57,27 @@ class Timeline {
   [[nodiscard]] std::int64_t makespan() const noexcept;
   /// Of the last run, where it stopped.
   [[nodiscard]] Stop stop() const;
-  /// Of the last run: when each cell of a row started, of those that have; and when the last one of
-  /// them ended, if it did.
+  /// Of the last run: when each cell of a row started, of those that have.
   [[nodiscard]] const std::vector<std::int64_t>& starts(std::size_t row) const {
     return rows_[row].starts;
   }
-  /// Of the last run.
+  /// Of the last run: when the row ended; if it stopped, when its last cell started.
   [[nodiscard]] std::int64_t end(std::size_t row) const { return rows_[row].now; }
+  /// When a cell ended that did.
+  [[nodiscard]] std::int64_t end(std::size_t row, std::size_t column) const {
+    const RowTime& times = rows_[row];
+    return column + 1 < times.starts.size() ? times.starts[column + 1] : times.now;
+  }
   /// Whether the row ended.
-  [[nodiscard]] bool ended(std::size_t row) const {
-    return rows_[row].starts.size() == rows_[row].cells.size();
+  [[nodiscard]] bool ended(std::size_t row) const { return !rows_[row].is_in_cell; }
+  /// The transfers of a cell, in its order.
+  [[nodiscard]] std::span<const Ref> refs(std::size_t row, std::size_t column) const {
+    const CellTime& cell = rows_[row].cells[column];
+    return {rows_[row].refs.data() + cell.first, cell.count};
   }
-  /// The transfers of a cell.
-  [[nodiscard]] const Ref* begin(std::size_t row, std::size_t column) const {
-    return rows_[row].refs.data() + rows_[row].cells[column].first;
-  }
-  [[nodiscard]] const Ref* end(std::size_t row, std::size_t column) const {
-    return begin(row, column) + rows_[row].cells[column].count;
-  }
+  /// A transfer, of the last run.
   [[nodiscard]] const Transfer& at(const Ref& ref) const { return at(ref.channel, ref.index); }
+  /// The value of a channel with that number.
   [[nodiscard]] const Transfer& at(std::int32_t channel, std::int32_t index) const {
     return channels_[static_cast<std::size_t>(channel)].values[static_cast<std::size_t>(index)];
   }
