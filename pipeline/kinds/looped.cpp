@@ -33,9 +33,10 @@ Row breadth_first(const ScheduleShape& shape, std::int32_t rank, bool last_first
 }
 
 Row alternating(const ScheduleShape& shape, std::int32_t rank, const Alternation& alternation) {
-  const auto [ranks, microbatches, depth] = shape;
+  const std::int32_t ranks = shape.ranks;
+  const std::int32_t depth = shape.stages_per_rank;
   const std::int32_t group = alternation.group;
-  const std::int32_t passes = depth * microbatches;
+  const std::int32_t passes = depth * shape.microbatches;
   const std::int32_t warmup = std::min(passes, alternation.warmup);
   Row row;
   row.reserve(std::size_t{alternation.splits ? 3U : 2U} * static_cast<std::size_t>(passes));
