@@ -122,6 +122,22 @@ void add_states(Seeds& seeds) {
   seeds.add("state", state.text());
 }
 
+void add_schedules(Seeds& seeds) {
+  // 1F1B of two ranks: as an order, lowered, and as a grid.
+  seeds.add("pipeline_text", "0F0,0F1,0B0,0B1\r\n1F0,1B0,1F1,1B1\r\n");
+  seeds.add("pipeline_text",
+            "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\r\n"
+            "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\r\n");
+  seeds.add("pipeline_text",
+            "FW00 FS00 FW01 FS01 BR00 BW00 BR01 BW01\n"
+            ".    FR00 FW00 BW00 BS00 FR01 FW01 BW01 BS01\n");
+  // Four microbatches are told. A pair, actions together, an idle cell, all that has no microbatch.
+  seeds.add("pipeline_text",
+            "\4"
+            "0UNSHARD,0F0,,3F0,(0F1;3B0)OVERLAP_F_B,3B1+0F2,0I0,0W0,0RESHARD,0REDUCE_GRAD\n"
+            "1F0+1WAIT_SEND_F0,2WAIT_SEND_B1,1WAIT_REDUCE_GRAD\n");
+}
+
 void add_all(Seeds& seeds) {
   add_archives(seeds);
   add_images(seeds);
@@ -131,6 +147,7 @@ void add_all(Seeds& seeds) {
             from_hex("1f8b08000000000002036360e06062606000616606462666165600262c23541200000001"));
   add_mapped(seeds);
   add_states(seeds);
+  add_schedules(seeds);
   for (std::uint64_t i = 0; i < 4; ++i) {
     seeds.add("resize", noise(i, 100));
     seeds.add("c_api", noise(i, 600));

@@ -3,15 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
-#include <initializer_list>
 #include <map>
 #include <regex>
 #include <set>
 #include <stdexcept>
 #include <string>
-#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "leat/pipeline/text.h"

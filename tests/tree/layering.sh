@@ -8,7 +8,8 @@
 #   overlap ─► feeder ─► gpu
 #                        comm/transports/mpi ─► MPI; comm/transports/nccl ─► NCCL
 #
-# What is on no list below is forbidden: a new dependency is a decision, made here.
+# What is on no list below is forbidden: a new dependency is a decision, made here. pipeline is a
+# folder to come.
 set -euo pipefail
 cd "$1"
 
