@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/pipeline/search/replay.h"
+#include "tests/pipeline/search/makespan_of.h"
 
 namespace leat::pipeline {
 namespace {
@@ -67,7 +67,7 @@ void expect_proved(const SearchProblem& problem, std::int64_t makespan) {
   const SearchResult result = search(problem);
   EXPECT_TRUE(result.is_proved());
   EXPECT_EQ(result.makespan, makespan);
-  EXPECT_EQ(replay(problem, result.schedule), makespan);
+  EXPECT_EQ(makespan_of(problem, result.schedule), makespan);
 }
 
 TEST(Search, FindsAndProvesTheOptimaOfOneStageARank) {
@@ -101,7 +101,7 @@ TEST(Search, ProvesUnevenTimesAndLinks) {
     problem.model.link = up_to(5) - 1;
     const SearchResult result = search(problem);
     EXPECT_TRUE(result.is_proved()) << "round " << round;
-    EXPECT_EQ(replay(problem, result.schedule), result.makespan);
+    EXPECT_EQ(makespan_of(problem, result.schedule), result.makespan);
     EXPECT_GE(lower_bound(problem), bound_by_arithmetic(problem));
     EXPECT_LE(lower_bound(problem), result.makespan);
   }
@@ -133,7 +133,7 @@ TEST(Search, HasAScheduleAndABoundWhenItsTimeIsUp) {
   const SearchProblem problem = vee(8, 16, 8);
   for (const Duration time : {Duration(0), Duration(300ms), Duration::min()}) {
     const SearchResult result = search(problem, {.time = time});
-    EXPECT_EQ(replay(problem, result.schedule), result.makespan);
+    EXPECT_EQ(makespan_of(problem, result.schedule), result.makespan);
     EXPECT_LT(result.bound, result.makespan);
     EXPECT_GE(result.bound, lower_bound(problem));
   }
@@ -144,21 +144,21 @@ TEST(Search, EndsWhenItIsAskedTo) {
   source.request_stop();
   const SearchProblem problem = vee(8, 16, 8);
   const SearchResult result = search(problem, {.time = 24h, .stop = source.get_token()});
-  EXPECT_EQ(replay(problem, result.schedule), result.makespan);
+  EXPECT_EQ(makespan_of(problem, result.schedule), result.makespan);
   EXPECT_FALSE(result.is_proved());
 }
 
 TEST(Search, EndsWhenItsMemoryIsUsedUp) {
   const SearchProblem problem = vee(8, 16, 8);
   const SearchResult result = search(problem, {.time = 24h, .memory_bytes = std::size_t{1} << 20U});
-  EXPECT_EQ(replay(problem, result.schedule), result.makespan);
+  EXPECT_EQ(makespan_of(problem, result.schedule), result.makespan);
   EXPECT_FALSE(result.is_proved());
 }
 
 TEST(Search, HasAScheduleOfALargeProblem) {
   SearchProblem problem = vee(16, 64, 3);
   const SearchResult result = search(problem, {.time = Duration(0)});
-  EXPECT_EQ(replay(problem, result.schedule), result.makespan);
+  EXPECT_EQ(makespan_of(problem, result.schedule), result.makespan);
   EXPECT_LE(result.bound, result.makespan);
 }
 

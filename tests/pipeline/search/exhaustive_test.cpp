@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "leat/pipeline/search.h"
-#include "tests/pipeline/search/replay.h"
+#include "tests/pipeline/search/makespan_of.h"
 
 namespace leat::pipeline {
 namespace {
@@ -168,7 +168,7 @@ TEST_P(SearchOf, SmallProblemsFindsAndProvesWhatTryingEverythingFinds) {
     const int best = Exhaustive(problem).makespan();
     EXPECT_EQ(result.makespan, best);
     EXPECT_EQ(result.bound, best);
-    EXPECT_EQ(replay(problem, result.schedule), best);
+    EXPECT_EQ(makespan_of(problem, result.schedule), best);
     EXPECT_LE(lower_bound(problem), best);
   }
 }
