@@ -95,16 +95,15 @@ class CriticalPath {
   void go_through_cell(std::int64_t end) {
     const std::vector<Span>& spans = simulation_.spans[row_];
     const auto first = std::ranges::lower_bound(spans, column_, {}, &Span::column);
-    const auto last = std::ranges::upper_bound(spans, column_, {}, &Span::column);
-    const std::int64_t start = timeline_.starts(row_)[column_];
-    std::int64_t computed = start;
+    auto last = std::ranges::upper_bound(spans, column_, {}, &Span::column);
+    std::int64_t computed = timeline_.starts(row_)[column_];
     for (auto span = first; span != last; ++span) {
       if (computes(span->action.op)) computed = span->end;
     }
     if (computed == end) {
-      for (auto span = last; span != first;) {
-        --span;
-        if (span->end > span->begin && computes(span->action.op)) steps_.push_back({row_, *span});
+      while (last != first) {
+        --last;
+        if (last->end > last->begin && computes(last->action.op)) steps_.push_back({row_, *last});
       }
       return;
     }

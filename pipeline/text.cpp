@@ -130,7 +130,8 @@ std::string to_grid(const Schedule& schedule,
       std::string text = grid_cell(cell, with_stage);
       const std::size_t column = cells[line].size();
       if (std::ranges::find(marked, std::pair(rows[line], column)) != marked.end()) {
-        text = '[' + text + ']';
+        text.insert(0, 1, '[');
+        text += ']';
       }
       if (column == widths.size()) widths.push_back(0);
       widths[column] = std::max(widths[column], text.size());

@@ -36,7 +36,7 @@ namespace leat::pipeline {
 class ScheduleError : public Error {
  public:
   /// For parse() and whoever refuses a schedule.
-  ScheduleError(std::vector<Finding> findings, const std::string& file = {});
+  explicit ScheduleError(std::vector<Finding> findings, const std::string& file = {});
   /// What is wrong, in the order of the text.
   [[nodiscard]] const std::vector<Finding>& findings() const noexcept { return findings_; }
 

@@ -98,27 +98,30 @@ struct SoftmaxCrossEntropy {
   Metrics* metrics;            ///< Added to; successive batches must be ordered by the caller.
   std::size_t batch;
   std::size_t classes;
+  float scale = 1.0F;  ///< The gradient is multiplied by it: a part of a larger batch.
 };
 
-/// The gradients of y = x · weights + bias, given that of y. They are stored, not added.
+/// The gradients of y = x · weights + bias, given that of y: all of them, or those of the
+/// parameters alone, or that of the input alone.
 struct LinearBackward {
   const float* x;        ///< [batch,inputs]
   const float* weights;  ///< [inputs,outputs]; unused, may be null, where `dx` is null.
   const float* dy;       ///< [batch,outputs]
-  float* dweights;       ///< [inputs,outputs], xᵀ · dy
-  float* dbias;          ///< [outputs], the column sums of dy
+  float* dweights;       ///< [inputs,outputs], xᵀ · dy; or null
+  float* dbias;          ///< [outputs], the column sums of dy; null where `dweights` is
   float* dx;             ///< [batch,inputs], dy · weightsᵀ; or null (the first layer)
   std::size_t batch;
   std::size_t inputs;
   std::size_t outputs;
-  bool relu;  ///< x came out of a ReLU: dx is 0 wherever x is not positive.
+  bool relu;          ///< x came out of a ReLU: dx is 0 wherever x is not positive.
+  bool adds = false;  ///< dweights and dbias are added to what is there, else stored.
 };
 
 /// velocity = momentum * velocity + gradient; parameters -= learning_rate * velocity.
 struct SgdMomentum {
   float* parameters;      ///< [count]
   const float* gradient;  ///< [count]
-  float* velocity;        ///< [count], zeros before the first step
+  float* velocity;        ///< [count], zeros before the first step; `gradient` if momentum is 0
   std::size_t count;
   float learning_rate;
   float momentum;

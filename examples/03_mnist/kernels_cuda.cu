@@ -91,7 +91,7 @@ __global__ void softmax_cross_entropy_kernel(SoftmaxCrossEntropy args) {
     float* const dz = args.dlogits + b * args.classes;
     for (std::size_t c = 0; c < args.classes; ++c) {
       const float target = c == label ? 1.0F : 0.0F;
-      dz[c] = (expf(z[c] - shift) / sum - target) / static_cast<float>(args.batch);
+      dz[c] = (expf(z[c] - shift) / sum - target) / static_cast<float>(args.batch) * args.scale;
     }
   }
   losses[threadIdx.x] = loss;
@@ -124,7 +124,7 @@ __global__ void linear_backward_parameters_kernel(LinearBackward args) {
   const std::size_t column = tile_column();
   if (row > args.inputs || column >= args.outputs) return;
   float* const gradient = row == args.inputs ? args.dbias : args.dweights + row * args.outputs;
-  gradient[column] = sum;
+  gradient[column] = args.adds ? gradient[column] + sum : sum;
 }
 
 __global__ void linear_backward_input_kernel(LinearBackward args) {
@@ -199,8 +199,11 @@ const char* softmax_cross_entropy(const SoftmaxCrossEntropy& args, void* stream)
 }
 
 const char* linear_backward(const LinearBackward& args, void* stream) {
-  const char* const error = launch_product(linear_backward_parameters_kernel, args.inputs + 1,
-                                           args.outputs, args, stream);
+  const char* error = nullptr;
+  if (args.dweights != nullptr) {
+    error = launch_product(linear_backward_parameters_kernel, args.inputs + 1, args.outputs, args,
+                           stream);
+  }
   if (error != nullptr || args.dx == nullptr) return error;
   return launch_product(linear_backward_input_kernel, args.batch, args.inputs, args, stream);
 }

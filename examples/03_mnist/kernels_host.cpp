@@ -159,7 +159,7 @@ void softmax_cross_entropy(const SoftmaxCrossEntropy& args) {
     float* const dz = args.dlogits + b * args.classes;
     for (std::size_t c = 0; c < args.classes; ++c) {
       const float target = c == label ? 1.0F : 0.0F;
-      dz[c] = (std::exp(z[c] - shift) / sum - target) / batch_size;
+      dz[c] = (std::exp(z[c] - shift) / sum - target) / batch_size * args.scale;
     }
   }
   args.metrics->loss += loss;
@@ -168,13 +168,15 @@ void softmax_cross_entropy(const SoftmaxCrossEntropy& args) {
 }
 
 void linear_backward(const LinearBackward& args) {
-  const auto [x, weights, dy, dweights, dbias, dx, batch, inputs, outputs, relu] = args;
-  std::fill_n(dweights, inputs * outputs, 0.0F);
-  multiply_add({x, 1, inputs}, {dy, outputs, 1}, dweights, inputs, outputs, batch);
+  const auto [x, weights, dy, dweights, dbias, dx, batch, inputs, outputs, relu, adds] = args;
+  if (dweights != nullptr) {
+    if (!adds) std::fill_n(dweights, inputs * outputs, 0.0F);
+    multiply_add({x, 1, inputs}, {dy, outputs, 1}, dweights, inputs, outputs, batch);
 
-  std::fill_n(dbias, outputs, 0.0F);
-  for (std::size_t b = 0; b < batch; ++b) {
-    for (std::size_t o = 0; o < outputs; ++o) dbias[o] += dy[b * outputs + o];
+    if (!adds) std::fill_n(dbias, outputs, 0.0F);
+    for (std::size_t b = 0; b < batch; ++b) {
+      for (std::size_t o = 0; o < outputs; ++o) dbias[o] += dy[b * outputs + o];
+    }
   }
 
   if (dx == nullptr) return;

@@ -33,7 +33,7 @@ Row breadth_first(const ScheduleShape& shape, std::int32_t rank, bool last_first
 }
 
 Row alternating(const ScheduleShape& shape, std::int32_t rank, const Alternation& alternation) {
-  const std::int32_t ranks = shape.ranks;  // clang 14's lambdas capture no structured binding
+  const std::int32_t ranks = shape.ranks;
   const std::int32_t depth = shape.stages_per_rank;
   const std::int32_t group = alternation.group;
   const std::int32_t passes = depth * shape.microbatches;

@@ -162,6 +162,63 @@ TEST(MnistKernels, TheFirstLayerNeedsNoWeightsToGoBackward) {
   EXPECT_EQ(dbias.take(), (Floats{3.0F}));
 }
 
+TEST(MnistKernels, TheInputsGradientAndTheParametersComeApartWithTheSameBits) {
+  constexpr Shape kShape = {5, 300, 9};
+  const Floats x = random_floats(kShape.batch * kShape.inputs, 1);
+  const Floats weights = random_floats(kShape.inputs * kShape.outputs, 2);
+  const Floats dy = random_floats(kShape.batch * kShape.outputs, 3);
+  std::array<Floats, 2> dweights;
+  std::array<Floats, 2> dbias;
+  std::array<Floats, 2> dx;
+  for (const std::size_t apart : {0U, 1U}) {
+    dweights[apart].resize(weights.size());
+    dbias[apart].resize(kShape.outputs);
+    dx[apart].resize(x.size());
+    LinearBackward args = {x.data(),
+                           weights.data(),
+                           dy.data(),
+                           dweights[apart].data(),
+                           dbias[apart].data(),
+                           dx[apart].data(),
+                           kShape.batch,
+                           kShape.inputs,
+                           kShape.outputs,
+                           true};
+    if (apart == 1) {
+      args.dx = nullptr;
+      host::linear_backward(args);
+      args.dx = dx[apart].data();
+      args.dweights = args.dbias = nullptr;
+    }
+    host::linear_backward(args);
+  }
+  EXPECT_EQ(dweights[1], dweights[0]);
+  EXPECT_EQ(dbias[1], dbias[0]);
+  EXPECT_EQ(dx[1], dx[0]);
+}
+
+TEST(MnistKernels, ParametersGradientsAreAddedIfAsked) {
+  const Floats x = {1.0F, 2.0F};
+  const Floats dy = {3.0F};
+  Floats dweights = {10.0F, 20.0F};
+  Floats dbias = {30.0F};
+  host::linear_backward(
+      {x.data(), nullptr, dy.data(), dweights.data(), dbias.data(), nullptr, 1, 2, 1, false, true});
+  EXPECT_EQ(dweights, (Floats{13.0F, 26.0F}));
+  EXPECT_EQ(dbias, (Floats{33.0F}));
+}
+
+TEST(MnistKernels, TheGradientOfTheLossCanBeScaled) {
+  const Floats logits = {0.0F, 0.0F, 0.0F, 0.0F};
+  const Labels labels = {0, 1};
+  Floats dlogits(4);
+  Metrics metrics{};
+  host::softmax_cross_entropy(
+      {logits.data(), labels.data(), dlogits.data(), &metrics, 2, 2, 0.25F});
+  EXPECT_EQ(dlogits, (Floats{-0.0625F, 0.0625F, 0.0625F, -0.0625F}));
+  EXPECT_NEAR(metrics.loss, 2 * std::log(2.0), 1e-6);
+}
+
 TEST(MnistKernels, GradientsEqualFiniteDifferences) {
   constexpr Shape kFirst = {3, 5, 4};
   constexpr Shape kSecond = {3, 4, 3};

@@ -3,13 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <initializer_list>
 #include <map>
 #include <regex>
 #include <set>
 #include <stdexcept>
 #include <string>
-#include <tuple>
+#include <string_view>
 #include <vector>
 
 #include "leat/pipeline/text.h"

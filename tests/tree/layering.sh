@@ -8,8 +8,7 @@
 #   overlap ─► feeder ─► gpu
 #                        comm/transports/mpi ─► MPI; comm/transports/nccl ─► NCCL
 #
-# What is on no list below is forbidden: a new dependency is a decision, made here. pipeline is a
-# folder to come.
+# What is on no list below is forbidden: a new dependency is a decision, made here.
 set -euo pipefail
 cd "$1"
 
