@@ -80,10 +80,11 @@ allowed() {
       [[ $file == feeder/interop/torch.h || $file == comm/interop/torch.h || $file == examples/*_torch_*.cpp ||
         $file == tests/*/interop/torch/* || $file == bench/comm/torch_step.cpp ]]
       ;;
-    CLI/*) [[ $layer == overlap ]] ;;
+    CLI/*) [[ $layer == overlap || $file == pipeline/schedule/* ]] ;;
     nlohmann/*)
       [[ $layer == overlap || $file == feeder/state/*.cpp || $file == tests/overlap/* ||
-        $file == bench/comm/*.cpp || $file == tests/comm/*.cpp ]]
+        $file == bench/comm/*.cpp || $file == tests/comm/*.cpp || $file == pipeline/schedule/* ||
+        $file == tests/pipeline/*.cpp ]]
       ;;
     gtest/* | gmock/*) [[ $layer == tests ]] ;;
     benchmark/*) [[ $layer == bench ]] ;;
