@@ -79,11 +79,11 @@ void TraceWriter::counter(std::string_view name, std::size_t process, Duration a
 }
 
 std::string TraceWriter::json() const {
-  std::string events = events_;
-  if (!events.empty()) events.erase(events.size() - 2, 1);  // the last comma
-  return R"({"displayTimeUnit":"ms","traceEvents":[)"
-         "\n" +
-         events + "]}\n";
+  std::string text = R"({"displayTimeUnit":"ms","traceEvents":[)"
+                     "\n";
+  text.reserve(text.size() + events_.size() + 3);
+  if (!events_.empty()) text.append(events_, 0, events_.size() - 2) += '\n';  // no last comma
+  return text += "]}\n";
 }
 
 void TraceWriter::save(const std::filesystem::path& file) const { save_trace(json(), file); }

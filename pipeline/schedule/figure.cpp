@@ -42,6 +42,7 @@ constexpr std::string_view kStyle = R"(<style>
   .soft { fill: var(--soft); } .on { fill: var(--on); font-size: 11px; text-anchor: middle; }
   .stop { fill: var(--stop); } .path { fill: none; stroke: var(--ink); stroke-width: 1.5; }
   .arrow { stroke: var(--arrow); stroke-width: 0.7; } .end { text-anchor: end; }
+  .middle { text-anchor: middle; }
 </style>
 )";
 
@@ -133,8 +134,11 @@ class Figure {
   void heading(const std::string& name) {
     std::array<char, 64> bubble{};
     std::snprintf(bubble.data(), bubble.size(), "%.1f %%", 100 * simulation_.bubble);
-    text_ += words_at(0, kLine, "", name + ": makespan " + std::to_string(simulation_.makespan) +
-                                        ", bubble " + bubble.data());
+    const std::string end = std::to_string(simulation_.makespan);
+    text_ += words_at(0, kLine, "",
+                      name + (simulation_.stop.has_value()
+                                  ? ": stops at tick " + end
+                                  : ": makespan " + end + ", bubble " + bubble.data()));
     double x = 0;
     for (const auto& [color, what] : kLegend) {
       rectangle(x, 2 * kLine - 10, 10, 10, color);
@@ -243,12 +247,13 @@ class Figure {
   void axis(double y) {
     const std::int64_t step = grid_step(simulation_.makespan);
     for (std::int64_t tick = 0; tick <= simulation_.makespan; tick += step) {
-      text_ += words_at(x_of(tick), y + 12, "soft", std::to_string(tick));
+      text_ += words_at(x_of(tick), y + 12, "soft middle", std::to_string(tick));
       if (tick > simulation_.makespan - step) break;  // the sum may be out of range
     }
+    const bool several = static_cast<std::size_t>(schedule_.stages) > schedule_.rows.size();
     text_ += words_at(kLabels + kWidth, y + 26, "soft end",
-                      "ticks; numbers are those of microbatches; " +
-                          std::to_string(schedule_.stages) + " stages, the lighter the later");
+                      std::string("ticks; numbers are those of microbatches") +
+                          (several ? "; of a rank's stages, the later is the lighter" : ""));
   }
 
   const Schedule& schedule_;

@@ -122,9 +122,11 @@ std::string check_text(const Schedule& schedule, const CheckResult& result, cons
     return to_line(all);
   }
   if (!can_run) {
-    std::string report = result.report(schedule);
+    // The report begins with the findings: here each has the name in front.
+    std::string report = to_string(result.findings, name) +
+                         result.report(schedule).substr(to_string(result.findings).size());
     if (!report.ends_with('\n')) report += '\n';
-    return name + ":\n" + report;
+    return report;
   }
   std::string text = name + ": no fault\n" + "least capacity: to run " +
                      words(result.capacities.to_run) + ", for full speed " +

@@ -64,7 +64,7 @@ TEST(ScheduleFigure, AStopShowsWhatIsStuck) {
   const Schedule order = make(Kind::kOneFOneB, {.ranks = 4, .microbatches = 8});
   const std::string svg = figure_svg(order, simulate(order, {.capacity = 0}), "1F1B");
   EXPECT_TRUE(nests(svg));
-  leat::support::expect_contains(svg, {"0SEND_F3 is stuck", "1SEND_F2 is stuck",
+  leat::support::expect_contains(svg, {"1F1B: stops at tick 6", "0SEND_F3 is stuck", "1SEND_F2 is stuck",
                                        "2SEND_F1 is stuck", "3SEND_B0 is stuck"});
 }
 
