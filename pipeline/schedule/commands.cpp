@@ -51,9 +51,9 @@ CostModel model_of(const Options& options) {
 
 Subject subject_of(const Options& options) {
   Subject subject{.schedule = {}, .name = name_of(options), .model = model_of(options)};
-  subject.schedule = options.kind.has_value()
-                         ? make(*options.kind, options.shape)
-                         : parse(content_of(options.file), options.shape.microbatches, subject.name);
+  subject.schedule = options.kind.has_value() ? make(*options.kind, options.shape)
+                                              : parse(content_of(options.file),
+                                                      options.shape.microbatches, subject.name);
   return subject;
 }
 
@@ -71,7 +71,8 @@ void draw(const Options& options, const Subject& subject, const Simulation& simu
   if (options.wants_trace) result.trace = timeline_json(simulation);
 }
 
-// Draws where a figure is wanted. A schedule with a fault is not drawn; one that stops, up to there.
+// Draws where a figure is wanted. A schedule with a fault is not drawn; one that stops, up to
+// there.
 void draw_if_wanted(const Options& options, const Subject& subject, Result& result) {
   if (!options.wants_svg && !options.wants_trace) return;
   const CheckResult checked = check_for_simulation(subject);
@@ -98,8 +99,8 @@ Result run_print(const Options& options) {
 
 Result run_check(const Options& options) {
   Subject subject = subject_of(options);
-  const CheckResult checked = check(
-      subject.schedule, {.capacity = subject.model.capacity, .limit = options.limit});
+  const CheckResult checked =
+      check(subject.schedule, {.capacity = subject.model.capacity, .limit = options.limit});
   Result result = failed(options, subject, checked);
   if (checked.findings.empty()) result.status = kDone;
   if (is_lowered(subject.schedule) && !subject.model.capacity.has_value()) {
@@ -147,8 +148,8 @@ SearchProblem problem_of(const Options& options) {
     problem.model = std::move(subject.model);
   } else {
     problem.model = model_of(options);
-    const std::int64_t stages = std::int64_t{options.shape.ranks} *
-                                std::max(options.shape.stages_per_rank, 1);
+    const std::int64_t stages =
+        std::int64_t{options.shape.ranks} * std::max(options.shape.stages_per_rank, 1);
     if (stages > kGreatestNumber) throw std::invalid_argument("there are too many stages");
     for (int s = 0; s < stages; ++s) problem.rank_of_stage.push_back(s % options.shape.ranks);
   }
@@ -161,13 +162,12 @@ SearchProblem problem_of(const Options& options) {
 
 Result run_search(const Options& options) {
   const SearchProblem problem = problem_of(options);
-  const auto time = std::chrono::duration_cast<leat::Duration>(
-      std::chrono::duration<double>(options.seconds));
+  const auto time =
+      std::chrono::duration_cast<leat::Duration>(std::chrono::duration<double>(options.seconds));
   const SearchResult found = search(problem, {.time = time});
   Result result{.text = search_text(found, options.format), .notes = search_note(found)};
-  const Subject subject{.schedule = found.schedule,
-                        .name = "found: " + search_note(found),
-                        .model = problem.model};
+  const Subject subject{
+      .schedule = found.schedule, .name = "found: " + search_note(found), .model = problem.model};
   draw_if_wanted(options, subject, result);
   return result;
 }

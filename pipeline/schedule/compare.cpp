@@ -81,8 +81,7 @@ std::vector<Compared> compare(const ScheduleShape& shape, const CostModel& model
       continue;
     }
     one.stages_per_rank = order->stages / shape.ranks;
-    if (model.stages.size() > 1 &&
-        model.stages.size() != static_cast<std::size_t>(order->stages)) {
+    if (model.stages.size() > 1 && model.stages.size() != static_cast<std::size_t>(order->stages)) {
       one.why_not = "it has " + std::to_string(order->stages) + " stages, and the model " +
                     std::to_string(model.stages.size());
       continue;
@@ -103,21 +102,19 @@ std::vector<Compared> recommended(std::vector<Compared> kinds) {
 
 Table table_of(const std::vector<Compared>& kinds) {
   const auto known = [](const auto& value) { return value.has_value() ? Json(*value) : Json(); };
-  Table table{.columns = {"kind", "stages_per_rank", "time", "makespan", "bubble",
-                          "peak_activations", "peak_bytes", "capacity_to_run",
-                          "capacity_for_full_speed", "note"},
-              .rows = {}};
+  Table table{
+      .columns = {"kind", "stages_per_rank", "time", "makespan", "bubble", "peak_activations",
+                  "peak_bytes", "capacity_to_run", "capacity_for_full_speed", "note"},
+      .rows = {}};
   for (const Compared& one : kinds) {
     const auto measured = [&](const Json& value) {
       return one.peak_activations > 0 ? value : Json();
     };
-    table.rows.push_back({std::string(name(one.kind)),
-                          one.stages_per_rank > 0 ? Json(one.stages_per_rank) : Json(),
-                          known(one.time), known(one.makespan),
-                          one.makespan.has_value() ? Json(one.bubble) : Json(),
-                          measured(one.peak_activations), measured(one.peak_bytes),
-                          known(one.capacities.to_run), known(one.capacities.full_speed),
-                          one.why_not});
+    table.rows.push_back(
+        {std::string(name(one.kind)), one.stages_per_rank > 0 ? Json(one.stages_per_rank) : Json(),
+         known(one.time), known(one.makespan), one.makespan.has_value() ? Json(one.bubble) : Json(),
+         measured(one.peak_activations), measured(one.peak_bytes), known(one.capacities.to_run),
+         known(one.capacities.full_speed), one.why_not});
   }
   return table;
 }

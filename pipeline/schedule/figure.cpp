@@ -26,10 +26,10 @@ constexpr double kLabels = 70;   // for their names
 constexpr double kLane = 30;
 constexpr double kBox = 20;  // the rest of a lane is for transfers
 constexpr double kMargin = 16;
-constexpr double kLine = 20;                    // height of a line of text
-constexpr double kStuck = 110;                  // for the transfer that is never done
-constexpr std::size_t kMostTooltips = 20'000;   // actions; more would take the viewer too long
-constexpr std::size_t kMostArrows = 600;        // transfers; more could not be told apart
+constexpr double kLine = 20;                   // height of a line of text
+constexpr double kStuck = 110;                 // for the transfer that is never done
+constexpr std::size_t kMostTooltips = 20'000;  // actions; more would take the viewer too long
+constexpr std::size_t kMostArrows = 600;       // transfers; more could not be told apart
 
 constexpr std::string_view kStyle = R"(<style>
   :root { color-scheme: light dark; --card: #ffffff; --ink: #1c2024; --soft: #5f6b76; --fill: #eceff1;
@@ -46,15 +46,14 @@ constexpr std::string_view kStyle = R"(<style>
 </style>
 )";
 
-constexpr std::array<std::pair<const char*, const char*>, 8> kLegend = {
-    {{"F", "F forward"},
-     {"B", "B backward"},
-     {"I", "I its input"},
-     {"W", "W its weights"},
-     {"send", "sends"},
-     {"recv", "receives"},
-     {"fill", "fill, drain"},
-     {"wait", "waits"}}};
+constexpr std::array<std::pair<const char*, const char*>, 8> kLegend = {{{"F", "F forward"},
+                                                                         {"B", "B backward"},
+                                                                         {"I", "I its input"},
+                                                                         {"W", "W its weights"},
+                                                                         {"send", "sends"},
+                                                                         {"recv", "receives"},
+                                                                         {"fill", "fill, drain"},
+                                                                         {"wait", "waits"}}};
 
 std::string safe(std::string_view text) {
   const std::string valid = Json::parse(to_line(Json(text))).get<std::string>();
@@ -135,10 +134,10 @@ class Figure {
     std::array<char, 64> bubble{};
     std::snprintf(bubble.data(), bubble.size(), "%.1f %%", 100 * simulation_.bubble);
     const std::string end = std::to_string(simulation_.makespan);
-    text_ += words_at(0, kLine, "",
-                      name + (simulation_.stop.has_value()
-                                  ? ": stops at tick " + end
-                                  : ": makespan " + end + ", bubble " + bubble.data()));
+    text_ += words_at(
+        0, kLine, "",
+        name + (simulation_.stop.has_value() ? ": stops at tick " + end
+                                             : ": makespan " + end + ", bubble " + bubble.data()));
     double x = 0;
     for (const auto& [color, what] : kLegend) {
       rectangle(x, 2 * kLine - 10, 10, 10, color);
@@ -170,8 +169,9 @@ class Figure {
     text_ += words_at(0, y + 15, "", "rank " + std::to_string(rank));
     const std::int64_t last = simulation_.makespan - times.drain;
     rectangle(kLabels, y, static_cast<double>(simulation_.makespan) * scale_, kBox, "fill");
-    rectangle(x_of(times.fill), y, static_cast<double>(std::max<std::int64_t>(last - times.fill, 0)) * scale_,
-              kBox, "wait");
+    rectangle(x_of(times.fill), y,
+              static_cast<double>(std::max<std::int64_t>(last - times.fill, 0)) * scale_, kBox,
+              "wait");
     std::vector<std::int32_t> stages;  // of this rank, in order: each has its own shade
     for (const Span& span : spans) {
       if (computes(span.action.op)) stages.push_back(span.action.stage);
@@ -191,8 +191,8 @@ class Figure {
                   sends(action.op) ? "send" : "recv");
         continue;
       }
-      const auto shade = static_cast<double>(
-          std::ranges::lower_bound(stages, action.stage) - stages.begin());
+      const auto shade =
+          static_cast<double>(std::ranges::lower_bound(stages, action.stage) - stages.begin());
       box(rank, span,
           std::string("style=\"fill: var(--") + color_of(action.op) + "); opacity: " +
               coordinate(1 - 0.4 * shade / static_cast<double>(stages.size())) + '"',
@@ -222,8 +222,7 @@ class Figure {
         if (!sends(action.op)) continue;
         const bool forward = action.op == Op::kSendForward;
         const auto from = made.find({action.stage, action.microbatch, forward});
-        const auto to =
-            made.find({action.stage + (forward ? 1 : -1), action.microbatch, forward});
+        const auto to = made.find({action.stage + (forward ? 1 : -1), action.microbatch, forward});
         if (from == made.end() || to == made.end()) continue;
         const auto& [sender, producer] = from->second;
         const auto& [receiver, user] = to->second;
@@ -239,8 +238,7 @@ class Figure {
   void stop() {
     for (const StuckTransfer& one : simulation_.stop->stuck) {
       const double y = lane_top(one.row) + 15;
-      text_ += words_at(kLabels + kWidth + 6, y, "stop",
-                        to_string(one.action) + " is stuck");
+      text_ += words_at(kLabels + kWidth + 6, y, "stop", to_string(one.action) + " is stuck");
     }
   }
 

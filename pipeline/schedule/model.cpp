@@ -107,7 +107,8 @@ class Reader {
     expect('"');
     const auto key = std::ranges::find(kKeys, name, &Key::name);
     if (key == kKeys.end()) find(begin, "there is no \"" + name + "\" in a model");
-    if (std::ranges::find(seen_, name) != seen_.end()) find(begin, '"' + name + "\" is there twice");
+    if (std::ranges::find(seen_, name) != seen_.end())
+      find(begin, '"' + name + "\" is there twice");
     seen_.push_back(name);
     expect(':');
     std::vector<std::int64_t> values;

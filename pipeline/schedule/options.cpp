@@ -81,7 +81,8 @@ class Parser {
       {"check", Command::kCheck,
        "Tell what is wrong: what is missing or in a wrong order, and where it would stop"},
       {"lower", Command::kLower, "Add the Sends and Recvs"},
-      {"simulate", Command::kSimulate, "Tell how long it takes, what each rank waits for, its memory"},
+      {"simulate", Command::kSimulate,
+       "Tell how long it takes, what each rank waits for, its memory"},
       {"search", Command::kSearch, "Find the shortest schedule under a limit of activations"},
       {"compare", Command::kCompare, "Compare all kinds"},
       {"recommend", Command::kRecommend, "List the kinds that fit the limit, the fastest first"},
@@ -108,7 +109,8 @@ class Parser {
         names += (names.empty() ? "" : ", ") + std::string(name(kind));
       }
       to.add_option_function<std::string>(
-            "--kind", [&](const std::string& text) { options.kind = leat::pipeline::kind_named(text); },
+            "--kind",
+            [&](const std::string& text) { options.kind = leat::pipeline::kind_named(text); },
             "instead of a FILE: " + names)
           ->type_name("KIND")
           ->check(CLI::Validator(
@@ -124,23 +126,26 @@ class Parser {
           is_comparison(command) ? "microbatches" : "microbatches; of a FILE, the greatest + 1");
     count("--stages-per-rank", options.shape.stages_per_rank,
           "stages of each rank, of kinds that have a choice (the fewest)");
-    to.add_option("--model", options.model,
-                  "JSON: forward, backward_input, backward_weight, activation_bytes (a number, or a "
-                  "list with one for each stage), link, capacity (1 each, link 0, any capacity)")
+    to.add_option(
+          "--model", options.model,
+          "JSON: forward, backward_input, backward_weight, activation_bytes (a number, or a "
+          "list with one for each stage), link, capacity (1 each, link 0, any capacity)")
         ->type_name("FILE");
     if (command != Command::kSearch) {
       to.add_option_function<int>(
             "--capacity", [&](const int& places) { options.capacity = places; },
-            "places of each channel (" + std::string(command == Command::kCheck
-                                                         ? "0; of an order, any that runs"
-                                                         : "the model's, or any number") + ")")
+            "places of each channel (" +
+                std::string(command == Command::kCheck ? "0; of an order, any that runs"
+                                                       : "the model's, or any number") +
+                ")")
           ->type_name("N")
           ->check(within(0, std::numeric_limits<int>::max()));
     }
     if (command != Command::kPrint && command != Command::kLower && command != Command::kSimulate &&
         command != Command::kCompare) {
-      to.add_option("--limit", options.limit, "the most activations that live at once on a rank: "
-                                              "one number, or one for each rank between commas")
+      to.add_option("--limit", options.limit,
+                    "the most activations that live at once on a rank: "
+                    "one number, or one for each rank between commas")
           ->type_name("N[,N...]")
           ->delimiter(',')
           ->allow_extra_args(false)
@@ -156,9 +161,9 @@ class Parser {
                   std::string("grid (for people), csv or json (") +
                       (command == Command::kSearch ? "csv" : "grid") + ")")
         ->type_name("FORMAT")
-        ->transform(CLI::CheckedTransformer(
-                        std::map<std::string, Format>{
-                            {"grid", Format::kGrid}, {"csv", Format::kCsv}, {"json", Format::kJson}})
+        ->transform(CLI::CheckedTransformer(std::map<std::string, Format>{{"grid", Format::kGrid},
+                                                                          {"csv", Format::kCsv},
+                                                                          {"json", Format::kJson}})
                         .description(""));
     if (is_comparison(command)) return;
     to.add_option("--svg", line_.svg, "draw the simulated schedule")->type_name("FILE");

@@ -48,9 +48,9 @@ Json to_json(const Stop& stop) {
 }
 
 Table ranks_of(const Simulation& simulation) {
-  Table table{.columns = {"rank", "busy", "fill", "wait", "drain", "peak_activations",
-                          "peak_bytes"},
-              .rows = {}};
+  Table table{
+      .columns = {"rank", "busy", "fill", "wait", "drain", "peak_activations", "peak_bytes"},
+      .rows = {}};
   for (const RankTimes& one : simulation.ranks) {
     table.rows.push_back({table.rows.size(), one.busy, one.fill, one.wait, one.drain,
                           one.peak_activations, one.peak_bytes});
@@ -166,9 +166,7 @@ std::string simulation_text(const Simulation& simulation, Format format) {
 
 std::string search_text(const SearchResult& found, Format format) {
   if (format != Format::kJson) return schedule_text(found.schedule, format);
-  Json all = {{"makespan", found.makespan},
-              {"bound", found.bound},
-              {"proved", found.is_proved()}};
+  Json all = {{"makespan", found.makespan}, {"bound", found.bound}, {"proved", found.is_proved()}};
   all.update(to_json(found.schedule));
   return to_line(all);
 }

@@ -23,7 +23,8 @@ struct Table {
 [[nodiscard]] std::string to_text(const Table& table, Format format);
 /// The table as a list of objects.
 [[nodiscard]] Json to_json(const Table& table);
-/// The JSON as a line of text; bytes that are not UTF-8, which a file's name may have, are replaced.
+/// The JSON as a line of text; bytes that are not UTF-8, which a file's name may have, are
+/// replaced.
 [[nodiscard]] std::string to_line(const Json& json);
 
 }  // namespace schedule_program

@@ -82,8 +82,8 @@ TEST(ScheduleCompare, TheTimeOfManyStagesHasTheWholeLink) {
   // One microbatch: with v = 2, S = 4 stages of half a time each, there and back over 3 links.
   const CostModel model{.stages = {{.forward = 4, .backward_input = 4, .backward_weight = 0}},
                         .link = 10};
-  const std::vector<Compared> all = compare({.ranks = 2, .microbatches = 1, .stages_per_rank = 2},
-                                            model);
+  const std::vector<Compared> all =
+      compare({.ranks = 2, .microbatches = 1, .stages_per_rank = 2}, model);
   EXPECT_EQ(of(all, Kind::kLoopedBfs).time, 4 * 2 + 4 * 2 + 6 * 10);
   EXPECT_EQ(of(all, Kind::kLoopedBfs).makespan, 4 * 4 + 4 * 4 + 6 * 10);
 }
@@ -108,7 +108,10 @@ TEST(ScheduleCompare, WhatStopsIsNotRecommended) {
 
 TEST(ScheduleCompare, ANumberOfLimitsThatIsNotThatOfRanksIsRefused) {
   leat::support::expect_throws<std::invalid_argument>(
-      [] { (void)compare({.ranks = 4, .microbatches = 8}, {}, {1, 2}); }, {"2 limits", "4 ranks"});
+      [] {
+        (void)compare({.ranks = 4, .microbatches = 8}, {}, {1, 2});
+      },
+      {"2 limits", "4 ranks"});
 }
 
 }  // namespace compare_test

@@ -50,7 +50,8 @@ TEST(ScheduleFigure, HasABoxForEachActionAndALineForEachTransfer) {
   EXPECT_EQ(count(svg, "<title>"), 4U * 8 * 3);
   EXPECT_EQ(count(svg, "<line "), 3U * 8 * 2);
   EXPECT_EQ(count(svg, "class=\"on\""), 4U * 8 * 3);  // microbatches
-  leat::support::expect_contains(svg, {"H1: makespan 27, bubble 11.1 %", "rank 3", "3W7: 26 to 27"});
+  leat::support::expect_contains(svg,
+                                 {"H1: makespan 27, bubble 11.1 %", "rank 3", "3W7: 26 to 27"});
 }
 
 TEST(ScheduleFigure, EscapesTheName) {
@@ -64,14 +65,14 @@ TEST(ScheduleFigure, AStopShowsWhatIsStuck) {
   const Schedule order = make(Kind::kOneFOneB, {.ranks = 4, .microbatches = 8});
   const std::string svg = figure_svg(order, simulate(order, {.capacity = 0}), "1F1B");
   EXPECT_TRUE(nests(svg));
-  leat::support::expect_contains(svg, {"1F1B: stops at tick 6", "0SEND_F3 is stuck", "1SEND_F2 is stuck",
-                                       "2SEND_F1 is stuck", "3SEND_B0 is stuck"});
+  leat::support::expect_contains(
+      svg, {"1F1B: stops at tick 6", "0SEND_F3 is stuck", "1SEND_F2 is stuck", "2SEND_F1 is stuck",
+            "3SEND_B0 is stuck"});
 }
 
 TEST(ScheduleFigure, AScheduleWithoutTimeIsDrawn) {
   const Schedule order = make(Kind::kGpipe, {.ranks = 2, .microbatches = 2});
-  const CostModel nothing{
-      .stages = {{.forward = 0, .backward_input = 0, .backward_weight = 0}}};
+  const CostModel nothing{.stages = {{.forward = 0, .backward_input = 0, .backward_weight = 0}}};
   EXPECT_TRUE(nests(figure_svg(order, simulate(order, nothing), "none")));
 }
 

@@ -37,7 +37,8 @@ struct Parsed {
 
 Parsed parsed(const std::string& text) {
   Parsed all;
-  for (const Json& event : Json::parse(text).at("traceEvents")) {
+  const Json trace = Json::parse(text);
+  for (const Json& event : trace.at("traceEvents")) {
     const std::string phase = event.at("ph");
     const int process = event.at("pid");
     if (phase == "M" && event.at("name") == "thread_name") {
