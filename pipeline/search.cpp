@@ -11,6 +11,7 @@
 #include "leat/pipeline/search/beam.h"
 #include "leat/pipeline/search/bounds.h"
 #include "leat/pipeline/search/chains.h"
+#include "leat/pipeline/search/first.h"
 #include "leat/pipeline/search/moves.h"
 
 namespace leat::pipeline {
@@ -18,46 +19,6 @@ namespace {
 
 constexpr std::size_t kFirstWidth = 16;
 constexpr std::size_t kWiden = 4;
-
-// A schedule: the chains in an order in which their elements can be placed.
-struct Order {
-  std::vector<std::size_t> chains;
-  Ticks makespan = 0;
-};
-
-// Always places the element with the most to come.
-Order longest_tail_first(const Chains& chains, const Moves& moves, const Bounds& bounds) {
-  Order order;
-  order.chains.reserve(chains.actions());
-  State state = moves.begin();
-  std::vector<Moves::Move> choices;
-  while (order.chains.size() < chains.actions()) {
-    moves.choices(state, moves.first_to_end(state), choices);
-    const Moves::Move best = *std::ranges::max_element(choices, {}, [&](const Moves::Move& move) {
-      return bounds.tail(move.chain, state[move.chain]) + chains[move.chain].length;
-    });
-    moves.place(state, best);
-    moves.settle(state, moves.first_to_end(state));
-    order.chains.push_back(best.chain);
-    order.makespan = std::max(order.makespan, best.end);
-  }
-  return order;
-}
-
-Schedule to_schedule(const Chains& chains, const std::vector<std::size_t>& order) {
-  Schedule schedule;
-  schedule.rows.resize(chains.ranks());
-  schedule.stages = static_cast<std::int32_t>(chains.stages());
-  schedule.microbatches = static_cast<std::int32_t>(chains.microbatches());
-  std::vector<std::int32_t> done(chains.size(), 0);
-  for (const std::size_t chain : order) {
-    schedule.rows[chains[chain].rank].push_back(
-        {{.stage = static_cast<std::int32_t>(chains[chain].stage),
-          .op = chains[chain].op,
-          .microbatch = done[chain]++}});
-  }
-  return schedule;
-}
 
 // One stage a rank: each microbatch makes the trip from its F at a stage to the end of its I there,
 // and at most `most` of them are on it at once.
@@ -92,8 +53,10 @@ Ticks bound_without_search(const Chains& chains, const Moves& moves, Bounds& bou
 }
 
 // Raises `bound` and improves `best` until they meet or nothing may be spent any more.
-void close_gap(Beam& beam, Order& best, Ticks& bound) {
-  const auto take = [&] { best = {.chains = beam.found(), .makespan = beam.makespan()}; };
+void close_gap(const Chains& chains, Beam& beam, Solution& best, Ticks& bound) {
+  const auto take = [&] {
+    best = {.schedule = schedule_of(chains, beam.found()), .makespan = beam.makespan()};
+  };
   for (std::size_t width = kFirstWidth; bound < best.makespan; width *= kWiden) {
     // From below, in growing steps: what is far below the optimum is soon known to be impossible.
     Ticks step = 1;
@@ -132,13 +95,14 @@ SearchResult search(const SearchProblem& problem, const SearchOptions& options) 
   const Moves moves(chains);
   Bounds bounds(chains, moves);
   Ticks bound = bound_without_search(chains, moves, bounds, problem.model.link);
-  Order best = longest_tail_first(chains, moves, bounds);
-  Beam beam(chains, moves, bounds, options.memory_bytes, [&] {
+  const auto is_stopped = [&] {
     return options.stop.stop_requested() ||
            std::chrono::steady_clock::now() - begin >= options.time;
-  });
-  close_gap(beam, best, bound);
-  return {.schedule = to_schedule(chains, best.chains), .makespan = best.makespan, .bound = bound};
+  };
+  Solution best = first_solution(problem, chains, moves, bounds, bound, is_stopped);
+  Beam beam(chains, moves, bounds, options.memory_bytes, is_stopped);
+  close_gap(chains, beam, best, bound);
+  return {.schedule = std::move(best.schedule), .makespan = best.makespan, .bound = bound};
 }
 
 std::int64_t lower_bound(const SearchProblem& problem) {

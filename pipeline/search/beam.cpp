@@ -9,7 +9,6 @@ namespace leat::pipeline {
 namespace {
 
 constexpr std::size_t kFewestBuckets = 256;
-constexpr std::size_t kBetweenChecks = 16;  // states
 
 }  // namespace
 
@@ -184,7 +183,7 @@ Outcome Beam::run(Ticks target, std::size_t width) {
   for (std::size_t placed = 0; placed < chains_.actions(); ++placed) {
     is_cut |= narrow(width);
     for (std::size_t index = 0; index < layer_.size(); ++index) {
-      if (index % kBetweenChecks == 0 && (is_stopped_() || !has_room())) return Outcome::kStopped;
+      if (is_stopped_() || !has_room()) return Outcome::kStopped;
       if (layer_.is_out[index] == 0) expand(index, target);
     }
     std::swap(layer_, next_);

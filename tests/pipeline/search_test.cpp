@@ -11,8 +11,11 @@
 #include <stdexcept>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "leat/pipeline/kinds.h"
+#include "leat/pipeline/simulate.h"
 #include "tests/pipeline/search/makespan_of.h"
 
 namespace leat::pipeline {
@@ -153,6 +156,30 @@ TEST(Search, EndsWhenItsMemoryIsUsedUp) {
   const SearchResult result = search(problem, {.time = 24h, .memory_bytes = std::size_t{1} << 20U});
   EXPECT_EQ(makespan_of(problem, result.schedule), result.makespan);
   EXPECT_FALSE(result.is_proved());
+}
+
+// The known kinds that keep to the limit are solutions; these are optima.
+TEST(Search, ProvesThatKnownKindsAreOptimalWhereTheirMemoryIsAllowed) {
+  for (const auto& [kind, problem] :
+       {std::pair(Kind::kZbv, vee(16, 40, 32)), std::pair(Kind::kZeroBubble, line(24, 100, 24)),
+        std::pair(Kind::kOneFOneB, line(24, 100, 24, /*split=*/false))}) {
+    const Schedule known = make(kind, {.ranks = std::ranges::max(problem.rank_of_stage) + 1,
+                                       .microbatches = problem.microbatches});
+    expect_proved(problem, makespan(known).value());
+  }
+}
+
+TEST(Search, IsNoWorseThanTheKindsThatKeepToTheLimit) {
+  SearchProblem problem = vee(8, 32, 16);
+  std::mt19937 random(3);
+  for (int stage = 0; stage < 16; ++stage) {
+    const auto time = [&] { return static_cast<std::int64_t>(100 + random() % 20); };
+    if (stage == 0) problem.model.stages.clear();
+    problem.model.stages.push_back(
+        {.forward = time(), .backward_input = time(), .backward_weight = time()});
+  }
+  const Schedule known = make(Kind::kZbv, {.ranks = 8, .microbatches = 32});
+  EXPECT_LE(search(problem, {.time = 50ms}).makespan, makespan(known, problem.model).value());
 }
 
 TEST(Search, HasAScheduleOfALargeProblem) {

@@ -8,7 +8,8 @@
 int main() {
   using namespace leat::pipeline;
   const Schedule order = make(Kind::kOneFOneB, {.ranks = 4, .microbatches = 8});
-  const bool is_right = check(order).findings.empty() && simulate(order).makespan == (8 + 4 - 1) * 3;
+  const bool is_right =
+      check(order).findings.empty() && simulate(order).makespan == (8 + 4 - 1) * 3;
   std::puts(is_right ? "33 ticks" : "wrong");
   return is_right ? 0 : 1;
 }

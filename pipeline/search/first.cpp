@@ -1,0 +1,131 @@
+#include "leat/pipeline/search/first.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+
+#include "leat/pipeline/check.h"
+#include "leat/pipeline/kinds.h"
+#include "leat/pipeline/simulate.h"
+
+namespace leat::pipeline {
+namespace {
+
+// Which of the elements that could begin is placed: the one with the most to come after it, and
+// before that is asked:
+enum class Rule : std::uint8_t {
+  kOnlyThat,       // nothing
+  kBackwardFirst,  // I or B before F before W
+  kOldestFirst,    // W last; of the others, that of the oldest microbatch
+};
+
+std::tuple<Ticks, Ticks> rank_of(Rule rule, const Chain& chain, Ticks k, Ticks to_come) {
+  switch (rule) {
+    case Rule::kBackwardFirst:
+      return {chain.op == Op::kBackwardWeight ? 0 : chain.op == Op::kForward ? 1 : 2, to_come};
+    case Rule::kOldestFirst:
+      return {chain.op == Op::kBackwardWeight ? std::numeric_limits<Ticks>::min() : -k, to_come};
+    default: return {0, to_come};
+  }
+}
+
+Solution by_rule(const Chains& chains, const Moves& moves, const Bounds& bounds, Rule rule) {
+  std::vector<std::size_t> order;
+  order.reserve(chains.actions());
+  Ticks makespan = 0;
+  State state = moves.begin();
+  std::vector<Moves::Move> choices;
+  while (order.size() < chains.actions()) {
+    moves.choices(state, moves.first_to_end(state), choices);
+    const Moves::Move best = *std::ranges::max_element(choices, {}, [&](const Moves::Move& move) {
+      const Chain& chain = chains[move.chain];
+      const Ticks k = state[move.chain];
+      return rank_of(rule, chain, k, chain.length + bounds.tail(move.chain, k));
+    });
+    moves.place(state, best);
+    moves.settle(state, moves.first_to_end(state));
+    order.push_back(best.chain);
+    makespan = std::max(makespan, best.end);
+  }
+  return {.schedule = schedule_of(chains, order), .makespan = makespan};
+}
+
+// A kind's order as one of the problem: one action a cell, its B as I and W if the problem has them
+// apart. None: it has another placement, I and W where the problem has B, or too many activations.
+std::optional<Solution> by_kind(const SearchProblem& problem, Kind kind) {
+  Schedule known;
+  const auto ranks = std::ranges::max(problem.rank_of_stage) + 1;
+  const auto stages = static_cast<int>(problem.rank_of_stage.size());
+  if (stages % ranks != 0) return {};
+  try {
+    known = make(
+        kind,
+        {.ranks = ranks, .microbatches = problem.microbatches, .stages_per_rank = stages / ranks});
+  } catch (const std::invalid_argument&) {
+    return {};  // the kind does not have this shape
+  }
+  if (ranks_of_stages(known) != problem.rank_of_stage) return {};
+  Schedule schedule = {.rows = {}, .stages = known.stages, .microbatches = known.microbatches};
+  for (const Row& row : known.rows) {
+    Row& own = schedule.rows.emplace_back();
+    for (const Cell& cell : row) {
+      for (Action action : cell) {
+        action.paired = false;
+        if (action.op != Op::kForward && !problem.split && action.op != Op::kBackward) return {};
+        const bool is_parted = action.op == Op::kBackward && problem.split;
+        if (is_parted) action.op = Op::kBackwardInput;
+        own.push_back({action});
+        if (!is_parted) continue;
+        action.op = Op::kBackwardWeight;
+        own.push_back({action});
+      }
+    }
+  }
+  const std::vector<std::int64_t> peaks = peak_activations(schedule);
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+    if (peaks[rank] > problem.limit[problem.limit.size() == 1 ? 0 : rank]) return {};
+  }
+  const std::optional<std::int64_t> takes = makespan(schedule, problem.model);
+  if (!takes.has_value()) return {};
+  return Solution{.schedule = std::move(schedule), .makespan = *takes};
+}
+
+}  // namespace
+
+Schedule schedule_of(const Chains& chains, const std::vector<std::size_t>& order) {
+  Schedule schedule;
+  schedule.rows.resize(chains.ranks());
+  schedule.stages = static_cast<std::int32_t>(chains.stages());
+  schedule.microbatches = static_cast<std::int32_t>(chains.microbatches());
+  std::vector<std::int32_t> done(chains.size(), 0);
+  for (const std::size_t chain : order) {
+    schedule.rows[chains[chain].rank].push_back(
+        {{.stage = static_cast<std::int32_t>(chains[chain].stage),
+          .op = chains[chain].op,
+          .microbatch = done[chain]++}});
+  }
+  return schedule;
+}
+
+Solution first_solution(const SearchProblem& problem, const Chains& chains, const Moves& moves,
+                        const Bounds& bounds, Ticks bound,
+                        const std::function<bool()>& is_stopped) {
+  Solution best = by_rule(chains, moves, bounds, Rule::kOnlyThat);
+  const auto offer = [&](std::optional<Solution> other) {
+    if (other.has_value() && other->makespan < best.makespan) best = std::move(*other);
+  };
+  const auto goes_on = [&] { return best.makespan > bound && !is_stopped(); };
+  for (const Rule rule : {Rule::kBackwardFirst, Rule::kOldestFirst}) {
+    if (goes_on()) offer(by_rule(chains, moves, bounds, rule));
+  }
+  for (const Kind kind : kinds()) {
+    if (goes_on()) offer(by_kind(problem, kind));
+  }
+  return best;
+}
+
+}  // namespace leat::pipeline
