@@ -48,6 +48,8 @@
 
 namespace leat::pipeline {
 
+class Runner;
+
 /// A step failed. what() says on which rank, in which cell, with which stage and microbatch, and
 /// why; the cause is nested.
 class PipelineError : public Error {
@@ -139,8 +141,7 @@ class Executor {
   [[nodiscard]] ExecutorStats stats() const;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<Runner> runner_;
 };
 
 }  // namespace leat::pipeline

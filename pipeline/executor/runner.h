@@ -1,0 +1,60 @@
+// The runner: ranks, the links between them, and their fibers. Executor checks a schedule; the
+// runner runs it, and one that stops, stops.
+//
+// Not thread-safe, but for stats().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "leat/comm/communicator.h"
+#include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
+#include "leat/pipeline/executor.h"
+#include "leat/pipeline/executor/link.h"
+#include "leat/pipeline/executor/rank.h"
+#include "leat/pipeline/schedule.h"
+
+namespace leat::pipeline {
+
+class Runner {
+ public:
+  /// All ranks of a lowered schedule, in this process. `capacity` places for each channel. Throws
+  /// std::invalid_argument, GpuError.
+  Runner(Schedule lowered, std::vector<RankPart> parts, const ExecutorOptions& options,
+         int capacity);
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+  ~Runner() = default;
+
+  /// See Executor; `evaluates`: forwards alone.
+  void step(std::uint64_t samples, std::uint64_t of, bool evaluates);
+  [[nodiscard]] const Schedule& schedule() const noexcept { return schedule_; }
+  [[nodiscard]] int capacity() const noexcept { return capacity_; }
+  [[nodiscard]] const gpu::StreamRef& stream(std::size_t rank) const;
+  [[nodiscard]] ExecutorStats stats() const;
+
+ private:
+  void run(const Batch& batch);
+
+  const Schedule schedule_;
+  const Schedule forwards_;
+  const ExecutorOptions options_;
+  const int capacity_;
+  bool has_failed_ = false;
+  std::vector<std::unique_ptr<Link>> links_;
+  std::vector<std::size_t> pinned_bytes_;  // of the links in which a rank sends
+  std::optional<Scheduler> own_;           // if it was made on a plain thread
+  std::optional<TaskGroup> group_;
+  std::vector<std::unique_ptr<Rank>> ranks_;  // first to go: they wait for their devices
+  mutable std::mutex mutex_;
+  std::uint64_t steps_ = 0;                 // mutex_
+  Duration time_ = Duration::zero();        // mutex_
+};
+
+}  // namespace leat::pipeline
