@@ -11,13 +11,6 @@
 namespace leat::pipeline {
 namespace {
 
-std::string describe(std::size_t rank, std::size_t column, const Action& action) {
-  std::string text = "rank " + std::to_string(rank) + ", cell " + std::to_string(column) + ", " +
-      to_string(action) + " (stage " + std::to_string(action.stage);
-  if (action.microbatch >= 0) text += ", microbatch " + std::to_string(action.microbatch);
-  return text + ")";
-}
-
 /// The places that a schedule is run with. Throws ScheduleError if it has a fault.
 int places_of(const Schedule& schedule, const ExecutorOptions& options) {
   if (options.capacity.has_value() && *options.capacity < 0) {
@@ -27,20 +20,13 @@ int places_of(const Schedule& schedule, const ExecutorOptions& options) {
   CheckResult result = check(schedule, asked);
   // Written for some other capacity than 0.
   const bool runs_with_more = result.stop.has_value() && result.findings.size() == 1 &&
-      !options.capacity.has_value() && result.capacities.to_run.has_value();
+                              !options.capacity.has_value() && result.capacities.to_run.has_value();
   if (!result.findings.empty() && !runs_with_more) throw ScheduleError(result.findings);
   if (options.capacity.has_value()) return *options.capacity;
   return is_lowered(schedule) ? *result.capacities.to_run : *result.capacities.full_speed;
 }
 
 }  // namespace
-
-PipelineError::PipelineError(std::size_t rank, std::size_t column, const Action& action,
-                             const std::string& reason)
-    : Error("leat: pipeline: " + describe(rank, column, action) + ": " + reason),
-      rank_(rank),
-      column_(column),
-      action_(action) {}
 
 Executor::Executor(const Schedule& schedule, std::vector<RankPart> parts,
                    const ExecutorOptions& options) {

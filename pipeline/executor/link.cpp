@@ -18,8 +18,9 @@ LocalLink::LocalLink(const gpu::Device& from, const gpu::Device& to, std::size_t
       values_(std::max(capacity, 1), "values"),
       free_(std::max(capacity, 1), "places") {
   for (int i = 0; i < std::max(capacity, 1); ++i) {
-    places_.push_back(
-        {.memory = gpu::PinnedBuffer(from, bytes), .filled = gpu::Event(from), .free = gpu::Event(to)});
+    places_.push_back({.memory = gpu::PinnedBuffer(from, bytes),
+                       .filled = gpu::Event(from),
+                       .free = gpu::Event(to)});
     if (!meets_) free_.send(static_cast<std::uint32_t>(i));
   }
 }

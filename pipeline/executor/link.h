@@ -1,15 +1,15 @@
 // Links: what carries the values of one channel, from one rank's device to another's.
 //
-// A value is copied to a *place*, in pinned memory, and from there to the receiver. With c >= 1, the
-// sender takes one of c places, and the receiver gives it back. With c = 0 there is one place, which
-// the receiver gives at the beginning of its Recv: both sides meet.
+// A value is copied to a *place*, in pinned memory, and from there to the receiver. With c >= 1,
+// the sender takes one of c places, and the receiver gives it back. With c = 0 there is one place,
+// which the receiver gives at the beginning of its Recv: both sides meet.
 //
 // Waiting is left to the devices wherever that is enough: a place is given back before the copy out
 // of it has run, and the sender's stream waits for that copy. So a fiber waits once for each Send,
 // until the value is in its place.
 //
-// Thread safety: one fiber at a time sends, one receives. What a link enqueues is on the stream that
-// is given, in the order of its work.
+// Thread safety: one fiber at a time sends, one receives. What a link enqueues is on the stream
+// that is given, in the order of its work.
 #pragma once
 
 #include <cstddef>
@@ -75,12 +75,13 @@ class Link {
 /// A link between two ranks of one process.
 class LocalLink final : public Link {
  public:
-  /// Places for values of up to `bytes` bytes. Each value is under way for `delay`. Throws GpuError.
+  /// Places for values of up to `bytes` bytes. Each value is under way for `delay`. Throws
+  /// GpuError.
   LocalLink(const gpu::Device& from, const gpu::Device& to, std::size_t bytes, int capacity,
             Duration delay);
 
-  TimePoint send(const gpu::StreamRef& stream, const gpu::DeviceSpan& from,
-                 std::int32_t microbatch, const Batch& batch) override;
+  TimePoint send(const gpu::StreamRef& stream, const gpu::DeviceSpan& from, std::int32_t microbatch,
+                 const Batch& batch) override;
   TimePoint recv(const gpu::StreamRef& stream, const gpu::DeviceSpan& to, std::int32_t microbatch,
                  const Batch& batch) override;
   [[nodiscard]] std::size_t pinned_bytes() const noexcept override;

@@ -16,7 +16,7 @@ bool waits_for_send(Op op) { return op == Op::kWaitSendForward || op == Op::kWai
 /// Gives slots to the microbatches of a row, in the order of its instructions.
 class Slots {
  public:
-  explicit Slots(const std::vector<std::int32_t>& stages) : stages_(stages), free_(stages.size()) {}
+  explicit Slots(std::size_t stages) : free_(stages), needed_(stages) {}
 
   /// The instruction uses the microbatch's memory at a stage: counted before slots are given.
   void count(std::uint32_t stage, std::int32_t microbatch) { ++uses_[key(stage, microbatch)].left; }
@@ -47,20 +47,15 @@ class Slots {
     return std::uint64_t{stage} << 32 | static_cast<std::uint32_t>(microbatch);
   }
 
-  const std::vector<std::int32_t>& stages_;
   std::unordered_map<std::uint64_t, Use> uses_;
   std::vector<std::vector<std::uint32_t>> free_;
-  std::vector<std::uint32_t> needed_ = std::vector<std::uint32_t>(stages_.size());
+  std::vector<std::uint32_t> needed_;
 };
 
 class Compiler {
  public:
   Compiler(const Schedule& lowered, const std::vector<int>& ranks, std::size_t row)
-      : lowered_(lowered), row_(row) {
-    for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
-      if (ranks[stage] == static_cast<int>(row)) own_.push_back(static_cast<std::int32_t>(stage));
-    }
-  }
+      : lowered_(lowered), row_(row), own_(stages_of(ranks, row)), slots_(own_.size()) {}
 
   Program compile() && {
     for (std::size_t column = 0; column < lowered_.rows[row_].size(); ++column) add(column);
@@ -73,6 +68,13 @@ class Compiler {
   }
 
  private:
+  static std::vector<std::int32_t> stages_of(const std::vector<int>& ranks, std::size_t row) {
+    std::vector<std::int32_t> stages;
+    for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
+      if (ranks[stage] == static_cast<int>(row)) stages.push_back(static_cast<std::int32_t>(stage));
+    }
+    return stages;
+  }
   /// The index of a stage among the rank's own; kNone: it is elsewhere.
   [[nodiscard]] std::uint32_t index_of(std::int32_t stage) const {
     const auto found = std::ranges::lower_bound(own_, stage);
@@ -119,7 +121,7 @@ class Compiler {
     if (!has_microbatch(one.action.op)) return;
     f(one.stage);
     const bool crosses = one.action.op == Op::kForward || one.action.op == Op::kBackward ||
-        one.action.op == Op::kBackwardInput;
+                         one.action.op == Op::kBackwardInput;
     if (!crosses) return;
     const std::uint32_t before = index_of(one.action.stage - 1);
     if (before != Instruction::kNone) f(before);
@@ -146,9 +148,9 @@ class Compiler {
 
   const Schedule& lowered_;
   const std::size_t row_;
-  std::vector<std::int32_t> own_;
+  const std::vector<std::int32_t> own_;
   Program program_;
-  Slots slots_{own_};
+  Slots slots_;
 };
 
 }  // namespace
@@ -163,7 +165,7 @@ Schedule forwards_of(const Schedule& lowered) {
     for (Cell& cell : row) {
       std::erase_if(cell, [](const Action& one) {
         return one.op != Op::kForward && one.op != Op::kSendForward && one.op != Op::kRecvForward &&
-            one.op != Op::kUnshard && one.op != Op::kReshard;
+               one.op != Op::kUnshard && one.op != Op::kReshard;
       });
       for (Action& one : cell) one.paired = false;
     }
@@ -174,9 +176,8 @@ Schedule forwards_of(const Schedule& lowered) {
 Schedule with_reductions(Schedule lowered) {
   const auto has = [](const Row& row, std::int32_t stage, Op op) {
     return std::ranges::any_of(row, [&](const Cell& cell) {
-      return std::ranges::any_of(cell, [&](const Action& one) {
-        return one.stage == stage && one.op == op;
-      });
+      return std::ranges::any_of(
+          cell, [&](const Action& one) { return one.stage == stage && one.op == op; });
     });
   };
   const std::vector<int> ranks = ranks_of_stages(lowered);
@@ -184,9 +185,8 @@ Schedule with_reductions(Schedule lowered) {
     Row& row = lowered.rows[static_cast<std::size_t>(ranks[static_cast<std::size_t>(stage)])];
     if (!has(row, stage, Op::kReduceGrad)) {
       const auto last = std::find_if(row.rbegin(), row.rend(), [&](const Cell& cell) {
-        return std::ranges::any_of(cell, [&](const Action& one) {
-          return one.stage == stage && is_backward(one.op);
-        });
+        return std::ranges::any_of(
+            cell, [&](const Action& one) { return one.stage == stage && is_backward(one.op); });
       });
       row.insert(last.base(), {{.stage = stage, .op = Op::kReduceGrad}});
     }

@@ -1,8 +1,8 @@
 // What a rank runs: a row of a lowered schedule, worked out once.
 //
 // A microbatch has a slot of a stage's memory from its first action there to its last one: from
-// RECV_F or F to the last of B, W and SEND_B. Which slot that is follows from the order alone, so it
-// is known before the first step.
+// RECV_F or F to the last of B, W and SEND_B. Which slot that is follows from the order alone, so
+// it is known before the first step.
 //
 // Plain values.
 #pragma once
@@ -20,11 +20,11 @@ struct Instruction {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
   Action action;
-  std::size_t column = 0;       ///< its cell
-  std::uint32_t stage = 0;      ///< of the rank's own stages
-  std::uint32_t slot = kNone;   ///< of the microbatch, if there is one
-  std::uint32_t before = kNone; ///< its slot at the stage before, if that is on this rank
-  std::uint32_t channel = 0;    ///< of a transfer: channel_of()
+  std::size_t column = 0;        ///< its cell
+  std::uint32_t stage = 0;       ///< of the rank's own stages
+  std::uint32_t slot = kNone;    ///< of the microbatch, if there is one
+  std::uint32_t before = kNone;  ///< its slot at the stage before, if that is on this rank
+  std::uint32_t channel = 0;     ///< of a transfer: channel_of()
 };
 
 /// What starts together.

@@ -217,8 +217,7 @@ void Rank::transfer_all(const Lane& lane, const Instruction*& at) {
   hold(until);
 }
 
-TimePoint Rank::transfer(const Instruction& one, const Batch& batch,
-                         const gpu::StreamRef& stream) {
+TimePoint Rank::transfer(const Instruction& one, const Batch& batch, const gpu::StreamRef& stream) {
   const StageSlots& slots = own_[one.stage]->slots;
   const std::int32_t microbatch = one.action.microbatch;
   const std::uint64_t samples = batch.samples_of(microbatch);
@@ -295,8 +294,8 @@ void Rank::backward(const Instruction& one, const Batch& batch) {
   m.output_gradient = own.slots.output_gradient(one.slot, m.samples);
   if (one.action.op != Op::kBackwardWeight) {
     m.input_gradient = one.before != Instruction::kNone
-        ? own_[one.stage - 1]->slots.output_gradient(one.before, m.samples)
-        : own.slots.input_gradient(one.slot, m.samples);
+                           ? own_[one.stage - 1]->slots.output_gradient(one.before, m.samples)
+                           : own.slots.input_gradient(one.slot, m.samples);
     own.stage->backward_input(m);
     m.input_gradient = {};
   }

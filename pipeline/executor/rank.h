@@ -2,7 +2,8 @@
 // program.
 //
 // Always true:
-//  - All work of a rank is in the order of its main stream; what another lane does begins behind the
+//  - All work of a rank is in the order of its main stream; what another lane does begins behind
+//  the
 //    main stream's work of the cells before, and the main stream waits for it.
 //  - The fiber may be ahead of the device by cells that only compute and receive. It waits for the
 //    device in Sends, and at the end.

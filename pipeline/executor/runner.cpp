@@ -8,6 +8,7 @@
 #include "leat/csp/clock.h"
 #include "leat/csp/wait/kept_exception.h"
 #include "leat/pipeline/executor/program.h"
+#include "leat/pipeline/text.h"
 
 namespace leat::pipeline {
 namespace {
@@ -16,11 +17,25 @@ namespace {
   throw std::invalid_argument("leat: pipeline: " + what);
 }
 
+std::string describe(std::size_t rank, std::size_t column, const Action& action) {
+  std::string text = "rank " + std::to_string(rank) + ", cell " + std::to_string(column) + ", " +
+                     to_string(action) + " (stage " + std::to_string(action.stage);
+  if (action.microbatch >= 0) text += ", microbatch " + std::to_string(action.microbatch);
+  return text + ")";
+}
+
 bool have_replicas(const std::vector<RankPart>& parts) {
   return std::ranges::any_of(parts, [](const RankPart& one) { return one.replicas != nullptr; });
 }
 
 }  // namespace
+
+PipelineError::PipelineError(std::size_t rank, std::size_t column, const Action& action,
+                             const std::string& reason)
+    : Error("leat: pipeline: " + describe(rank, column, action) + ": " + reason),
+      rank_(rank),
+      column_(column),
+      action_(action) {}
 
 Runner::Runner(Schedule lowered, std::vector<RankPart> parts, const ExecutorOptions& options,
                int capacity)
@@ -35,8 +50,8 @@ Runner::Runner(Schedule lowered, std::vector<RankPart> parts, const ExecutorOpti
   }
   const auto microbatches = static_cast<std::uint64_t>(schedule_.microbatches);
   if (options.most_samples < microbatches) {
-    refuse("most_samples is " + std::to_string(options.most_samples) +
-           "; each of " + std::to_string(microbatches) + " microbatches needs a sample");
+    refuse("most_samples is " + std::to_string(options.most_samples) + "; each of " +
+           std::to_string(microbatches) + " microbatches needs a sample");
   }
   if (options.link < Duration::zero()) refuse("the link's delay is negative");
   if (!on_fiber()) own_.emplace();

@@ -53,8 +53,8 @@ class Runner {
   std::optional<TaskGroup> group_;
   std::vector<std::unique_ptr<Rank>> ranks_;  // first to go: they wait for their devices
   mutable std::mutex mutex_;
-  std::uint64_t steps_ = 0;                 // mutex_
-  Duration time_ = Duration::zero();        // mutex_
+  std::uint64_t steps_ = 0;           // mutex_
+  Duration time_ = Duration::zero();  // mutex_
 };
 
 }  // namespace leat::pipeline

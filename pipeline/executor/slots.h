@@ -14,11 +14,11 @@ class StageSlots {
  public:
   /// What the slots are for.
   struct Layout {
-    StageMemory memory;            ///< of a sample
-    std::uint64_t samples = 0;     ///< the most of a microbatch
+    StageMemory memory;         ///< of a sample
+    std::uint64_t samples = 0;  ///< the most of a microbatch
     std::uint32_t slots = 0;
-    bool is_last = false;          ///< of all stages: no gradient of the output comes
-    bool sends_gradient = false;   ///< that of the input goes to another rank
+    bool is_last = false;         ///< of all stages: no gradient of the output comes
+    bool sends_gradient = false;  ///< that of the input goes to another rank
   };
 
   StageSlots() = default;

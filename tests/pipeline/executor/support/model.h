@@ -99,7 +99,7 @@ class CountingStage final : public Stage {
   }
   Number output(const Microbatch& m, std::uint64_t i) const {
     return is_last_ && stage_ != 0 ? at(m.kept, 2 * i + 1)
-        : is_last_                 ? Sample::forward(at(m.kept, 2 * i + 1), stage_)
+           : is_last_              ? Sample::forward(at(m.kept, 2 * i + 1), stage_)
                                    : at(m.output, i);
   }
   Number gradient(const Microbatch& m, std::uint64_t i) const {
@@ -137,8 +137,7 @@ class Model {
  public:
   Model(const Schedule& schedule, const CostModel& costs) : ranks_(ranks_of_stages(schedule)) {
     for (std::int32_t stage = 0; stage < schedule.stages; ++stage) {
-      stages.push_back(
-          std::make_unique<CountingStage>(stage, schedule.stages, costs.of(stage)));
+      stages.push_back(std::make_unique<CountingStage>(stage, schedule.stages, costs.of(stage)));
     }
     for (std::size_t rank = 0; rank < schedule.rows.size(); ++rank) {
       devices.push_back(gpu::open_host({}, static_cast<int>(rank)));

@@ -19,7 +19,9 @@ class RandomSchedules {
  public:
   explicit RandomSchedules(std::uint32_t seed) : random_(seed) {}
 
-  [[nodiscard]] int below(int end) { return std::uniform_int_distribution<int>(0, end - 1)(random_); }
+  [[nodiscard]] int below(int end) {
+    return std::uniform_int_distribution<int>(0, end - 1)(random_);
+  }
 
   /// Up to 4 ranks, 6 stages anywhere on them, and 5 microbatches.
   [[nodiscard]] Schedule order() {
@@ -55,7 +57,8 @@ class RandomSchedules {
           add(Op::kForward, one.forwards);
         }
         const std::int32_t limit =
-            is_last ? one.forwards : std::min(one.forwards, done[static_cast<std::size_t>(s) + 1].inputs);
+            is_last ? one.forwards
+                    : std::min(one.forwards, done[static_cast<std::size_t>(s) + 1].inputs);
         if (one.inputs < limit) add(one.splits ? Op::kBackwardInput : Op::kBackward, one.inputs);
         if (one.splits && one.weights < one.inputs) add(Op::kBackwardWeight, one.weights);
       }
@@ -77,7 +80,8 @@ class RandomSchedules {
     for (Row& row : lowered.rows) {
       Row joined;
       for (Cell& cell : row) {
-        const bool may_join = !joined.empty() && below(2) == 0 &&
+        const bool may_join =
+            !joined.empty() && below(2) == 0 &&
             std::ranges::none_of(joined.back(), [&](const Action& a) {
               return std::ranges::any_of(cell, [&](const Action& b) { return clash(a, b); });
             });
