@@ -1,7 +1,5 @@
 #include "leat/pipeline/executor.h"
 
-#include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "leat/pipeline/check.h"
@@ -13,15 +11,13 @@ namespace {
 
 /// The places that a schedule is run with. Throws ScheduleError if it has a fault.
 int places_of(const Schedule& schedule, const ExecutorOptions& options) {
-  if (options.capacity.has_value() && *options.capacity < 0) {
-    throw std::invalid_argument("leat: pipeline: the capacity is negative");
+  const CheckResult result = check(schedule, {.capacity = options.capacity});
+  const bool runs = result.capacities.to_run.has_value();
+  if (result.stop.has_value() && (options.capacity.has_value() || !runs)) {
+    throw ScheduleError({{.row = -1, .column = -1, .reason = result.report(schedule)}});
   }
-  CheckOptions asked{.capacity = options.capacity};
-  CheckResult result = check(schedule, asked);
-  // Written for some other capacity than 0.
-  const bool runs_with_more = result.stop.has_value() && result.findings.size() == 1 &&
-                              !options.capacity.has_value() && result.capacities.to_run.has_value();
-  if (!result.findings.empty() && !runs_with_more) throw ScheduleError(result.findings);
+  // A schedule as written that stops without places runs with some.
+  if (!result.findings.empty() && !runs) throw ScheduleError(result.findings);
   if (options.capacity.has_value()) return *options.capacity;
   return is_lowered(schedule) ? *result.capacities.to_run : *result.capacities.full_speed;
 }
