@@ -182,11 +182,20 @@ TEST(Search, IsNoWorseThanTheKindsThatKeepToTheLimit) {
   EXPECT_LE(search(problem, {.time = 50ms}).makespan, makespan(known, problem.model).value());
 }
 
-TEST(Search, HasAScheduleOfALargeProblem) {
-  SearchProblem problem = vee(16, 64, 3);
-  const SearchResult result = search(problem, {.time = Duration(0)});
-  EXPECT_EQ(makespan_of(problem, result.schedule), result.makespan);
-  EXPECT_LE(result.bound, result.makespan);
+TEST(Search, OfLargeProblemsKeepsToLimitsThatAreHardlyEnough) {
+  SearchProblem round = line(36, 60, 0);
+  for (int stage = 0; stage < 36; ++stage) {
+    round.rank_of_stage[static_cast<std::size_t>(stage)] = stage % 12;
+  }
+  for (const std::int64_t limit : {3, 4, 5, 8}) {
+    round.limit = {limit};
+    const SearchProblem folded = vee(16, 64, limit);
+    for (const SearchProblem& problem : {round, folded}) {
+      const SearchResult result = search(problem, {.time = Duration(0)});
+      EXPECT_EQ(makespan_of(problem, result.schedule), result.makespan);
+      EXPECT_LE(result.bound, result.makespan);
+    }
+  }
 }
 
 void expect_refused(const SearchProblem& problem, const std::string& why) {

@@ -156,21 +156,37 @@ SearchProblem problem_of(const std::vector<int>& placement, int microbatches, un
   return problem;
 }
 
+void expect_the_same(const std::vector<int>& placement, int microbatches, unsigned seed) {
+  const SearchProblem problem = problem_of(placement, microbatches, seed);
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  const SearchResult result = search(problem);
+  const int best = Exhaustive(problem).makespan();
+  EXPECT_EQ(result.makespan, best);
+  EXPECT_EQ(result.bound, best);
+  EXPECT_EQ(makespan_of(problem, result.schedule), best);
+  EXPECT_LE(lower_bound(problem), best);
+}
+
 class SearchOf : public testing::TestWithParam<std::vector<int>> {};
 
 TEST_P(SearchOf, SmallProblemsFindsAndProvesWhatTryingEverythingFinds) {
   const int most = GetParam().size() > 3 ? 2 : GetParam().size() > 2 ? 3 : 4;
   for (unsigned seed = 0; seed < 10; ++seed) {
-    const SearchProblem problem =
-        problem_of(GetParam(), 2 + static_cast<int>(seed) % (most - 1), seed);
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    const SearchResult result = search(problem);
-    const int best = Exhaustive(problem).makespan();
-    EXPECT_EQ(result.makespan, best);
-    EXPECT_EQ(result.bound, best);
-    EXPECT_EQ(makespan_of(problem, result.schedule), best);
-    EXPECT_LE(lower_bound(problem), best);
+    expect_the_same(GetParam(), 2 + static_cast<int>(seed) % (most - 1), seed);
   }
+}
+
+// In most problems, it makes no difference.
+TEST(SearchOfSmallProblems, ComparesTheArrivalsOfValuesUnderWay) {
+  for (const unsigned seed : {11U, 20U, 60U}) expect_the_same({0, 0, 1}, 3, seed);
+}
+
+TEST(SearchOfSmallProblems, WaitsForWhatBeginsLaterAndMattersMore) {
+  for (const unsigned seed : {25U, 45U, 139U, 151U}) expect_the_same({0, 1, 0}, 2, seed);
+}
+
+TEST(SearchOfSmallProblems, CountsWhatIsPostponedBeyondTheTargetAsABound) {
+  expect_the_same({0, 1, 0}, 4, 274);
 }
 
 INSTANTIATE_TEST_SUITE_P(Placements, SearchOf,
