@@ -43,11 +43,9 @@ void check_arguments(std::int32_t microbatches, std::int32_t stages,
   }
 }
 
-// Alphabetical: BR, BS, BW, FR, FS, FW.
-auto alphabetical(const Action& action) {
-  const bool forward =
-      action.op == Op::kForward || action.op == Op::kSendForward || action.op == Op::kRecvForward;
-  return std::pair(forward, computes(action.op) ? 2 : sends(action.op) ? 1 : 0);
+bool goes_forward(const Action& action) {
+  return action.op == Op::kForward || action.op == Op::kSendForward ||
+         action.op == Op::kRecvForward;
 }
 
 // Rows are stages.
@@ -62,15 +60,15 @@ std::vector<Row> full_rows(const orders::OnnxTable& table, const std::vector<Row
   const auto transfer = [&](const Action& task, std::size_t slot) {
     const auto stage = static_cast<std::size_t>(task.stage);
     const auto m = static_cast<std::size_t>(task.microbatch);
-    const bool forward = task.op == Op::kForward;
+    const bool forward = goes_forward(task);
     if (stage == (forward ? 0 : stages - 1)) return;  // nothing comes from another stage
     const std::size_t from = forward ? stage - 1 : stage + 1;
     const std::size_t made = forward ? table.forward[from][m] : table.backward[from][m];
     std::size_t column = 2 * slot - 1;
-    while (column > 2 * made && (has(from, column, is_send) || has(stage, column, is_recv))) {
+    while (has(from, column, is_send) || has(stage, column, is_recv)) {
+      if (column < 2 * made + 2) throw std::logic_error("leat: onnx_1f1b: a transfer has no row");
       column -= 2;
     }
-    if (column < 2 * made) throw std::logic_error("leat: onnx_1f1b: no row for a transfer is left");
     rows[from][column].push_back({.stage = static_cast<std::int32_t>(from),
                                   .op = forward ? Op::kSendForward : Op::kSendBackward,
                                   .microbatch = task.microbatch});
@@ -83,9 +81,6 @@ std::vector<Row> full_rows(const orders::OnnxTable& table, const std::vector<Row
       rows[s][2 * slot] = compute[s][slot];
       for (const Action& task : compute[s][slot]) transfer(task, slot);
     }
-  }
-  for (Row& row : rows) {
-    for (Cell& cell : row) std::ranges::sort(cell, {}, alphabetical);
   }
   return rows;
 }
@@ -106,7 +101,7 @@ void for_each_task(const std::vector<Row>& rows,
     int n = 0;
     for (const Cell& cell : rows[stage]) {
       for (const Action& action : cell) {
-        const auto pass = alphabetical(action).first ? 0U : 1U;
+        const auto pass = goes_forward(action) ? 0U : 1U;
         f(events[pass][stage][static_cast<std::size_t>(action.microbatch)], action, n);
       }
       if (!cell.empty()) ++n;

@@ -43,7 +43,7 @@ struct FullEvents {
 
 /// Both tables and their events. Rows are stages, or the ranks that stage_to_rank names.
 struct Onnx1F1B {
-  Schedule compute;  ///< 2 S + 2 (B - 1) columns at most, idle cells included
+  Schedule compute;  ///< 2 S + 2 (B - 1) columns, idle cells included
   Schedule full;     ///< twice as many less one; the odd ones are for communication
   /// [pass: 0 forward, 1 backward][stage][microbatch]
   std::array<std::vector<std::vector<ComputeEvents>>, 2> compute_events;
@@ -51,7 +51,8 @@ struct Onnx1F1B {
 };
 
 /// Makes the tables for B microbatches and S stages. `stage_to_rank` has each of 0 to S - 1 once;
-/// empty: stage s is on rank s. Throws std::invalid_argument.
+/// empty: stage s is on rank s. Throws std::invalid_argument for other values, and for a full table
+/// of more than 2^26 cells.
 [[nodiscard]] Onnx1F1B onnx_1f1b(std::int32_t microbatches, std::int32_t stages,
                                  std::span<const int> stage_to_rank = {});
 

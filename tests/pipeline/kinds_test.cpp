@@ -97,6 +97,10 @@ TEST(PipelineKinds, ZeroBubbleOfOneStagePerRankTakesAnyNumberOfMicrobatches) {
             (RowTexts{"0F0 0F1 0F2 0I0 0W0 0F3 0I1 0W1 0I2 0W2 0I3 0W3",
                       "1F0 1F1 1I0 1F2 1I1 1W0 1F3 1I2 1W1 1I3 1W2 1W3",
                       "2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3"}));
+  // Five do not divide into two rounds.
+  EXPECT_EQ(computing_rows(make(Kind::kZeroBubble, {.ranks = 2, .microbatches = 5})),
+            (RowTexts{"0F0 0F1 0I0 0W0 0F2 0I1 0W1 0F3 0I2 0W2 0F4 0I3 0W3 0I4 0W4",
+                      "1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1F3 1I3 1W2 1F4 1I4 1W3 1W4"}));
   EXPECT_EQ(computing_rows(make(Kind::kZeroBubble, {.ranks = 3, .microbatches = 1})),
             (RowTexts{"0F0 0I0 0W0", "1F0 1I0 1W0", "2F0 2I0 2W0"}));
 }
@@ -246,6 +250,8 @@ TEST(PipelineKinds, SizesOutOfRangeAreRefusedBeforeMemoryIsTaken) {
     expect_kind_refused(kind, {1 << 13, 1 << 14}, {"cells", "at most 67108864"});
   }
   expect_kind_refused(Kind::kLoopedBfs, {1 << 30, 1, 1 << 20}, {"stages"});
+  expect_kind_refused(Kind::kLoopedBfs, {1, 1 << 20, 64}, {"134217728 cells"});
+  expect_kind_refused(Kind::kGpipe, {1 << 10, (1 << 15) + 1}, {"67110912 cells"});
   expect_kind_refused(Kind::kZbv, {1 << 19, 1}, {"cells"});
 }
 
