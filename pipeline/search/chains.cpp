@@ -11,16 +11,16 @@ namespace {
 
 constexpr Ticks kNever = std::numeric_limits<Ticks>::max() / 4;
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_problem(const std::string& why) {
   throw std::invalid_argument("pipeline::search: " + why);
 }
 
 // The ranks of a placement are 0 to R - 1, without a gap.
 std::size_t number_of_ranks(const SearchProblem& problem) {
-  if (problem.rank_of_stage.empty()) refuse("there is no stage");
+  if (problem.rank_of_stage.empty()) refuse_problem("there is no stage");
   std::vector<char> has_stage(problem.rank_of_stage.size(), 0);
   for (const int rank : problem.rank_of_stage) {
-    if (rank < 0) refuse("a stage is on rank " + std::to_string(rank));
+    if (rank < 0) refuse_problem("a stage is on rank " + std::to_string(rank));
     if (static_cast<std::size_t>(rank) < has_stage.size()) {
       has_stage[static_cast<std::size_t>(rank)] = 1;
     }
@@ -29,7 +29,7 @@ std::size_t number_of_ranks(const SearchProblem& problem) {
   for (int rank = 0; rank <= last; ++rank) {
     if (static_cast<std::size_t>(rank) >= has_stage.size() ||
         has_stage[static_cast<std::size_t>(rank)] == 0) {
-      refuse("rank " + std::to_string(rank) + " has no stage");
+      refuse_problem("rank " + std::to_string(rank) + " has no stage");
     }
   }
   return static_cast<std::size_t>(last) + 1;
@@ -38,20 +38,20 @@ std::size_t number_of_ranks(const SearchProblem& problem) {
 void check_numbers(const SearchProblem& problem) {
   const CostModel& model = problem.model;
   const std::size_t stages = problem.rank_of_stage.size();
-  if (problem.microbatches < 1) refuse("there is no microbatch");
+  if (problem.microbatches < 1) refuse_problem("there is no microbatch");
   if (stages > (std::size_t{1} << 26) / 3 / static_cast<std::size_t>(problem.microbatches)) {
-    refuse("more than 2^26 actions");
+    refuse_problem("more than 2^26 actions");
   }
-  if (model.capacity.has_value()) refuse("channels have to be unbounded");
+  if (model.capacity.has_value()) refuse_problem("channels have to be unbounded");
   if (model.stages.size() != 1 && model.stages.size() != stages) {
-    refuse("the model is of " + std::to_string(model.stages.size()) + " stages, the problem of " +
-           std::to_string(stages));
+    refuse_problem("the model is of " + std::to_string(model.stages.size()) +
+                   " stages, the problem of " + std::to_string(stages));
   }
   // No schedule that is worth anything is longer than all actions and transfers in a row.
   const Ticks most = (Ticks{1} << 61) / problem.microbatches / static_cast<Ticks>(stages) / 5;
   const auto check = [&](Ticks time) {
-    if (time < 0) refuse("a time is negative");
-    if (time > most) refuse("a time is too great");
+    if (time < 0) refuse_problem("a time is negative");
+    if (time > most) refuse_problem("a time is too great");
   };
   check(model.link);
   for (const StageCost& cost : model.stages) {
@@ -73,16 +73,16 @@ Chains::Chains(const SearchProblem& problem)
     stages_of_[rank_of_[stage]].push_back(stage);
 
   if (problem.limit.size() != 1 && problem.limit.size() != ranks) {
-    refuse(std::to_string(problem.limit.size()) + " limits for " + std::to_string(ranks) +
-           " ranks");
+    refuse_problem(std::to_string(problem.limit.size()) + " limits for " + std::to_string(ranks) +
+                   " ranks");
   }
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const auto own = static_cast<Ticks>(stages_of_[rank].size());
     const Ticks limit = problem.limit.size() == 1 ? problem.limit.front() : problem.limit[rank];
     // The F of the last stage finds its microbatch's activations at all stages.
     if (limit < own) {
-      refuse("rank " + std::to_string(rank) + " has " + std::to_string(own) +
-             " stages and a limit of " + std::to_string(limit));
+      refuse_problem("rank " + std::to_string(rank) + " has " + std::to_string(own) +
+                     " stages and a limit of " + std::to_string(limit));
     }
     limit_.push_back(std::min(limit, own * microbatches_));
   }
