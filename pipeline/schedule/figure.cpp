@@ -6,12 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <map>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "leat/pipeline/schedule/arrows.h"
 #include "leat/pipeline/schedule/table.h"
 #include "leat/pipeline/text.h"
 
@@ -102,8 +101,6 @@ class Figure {
     for (const std::vector<Span>& spans : simulation.spans) {
       if (!spans.empty()) end = std::max(end, spans.back().end);
       actions_ += spans.size();
-      transfers_ += static_cast<std::size_t>(
-          std::ranges::count_if(spans, [](const Span& span) { return sends(span.action.op); }));
     }
     scale_ = kWidth / static_cast<double>(std::max<std::int64_t>(end, 1));
   }
@@ -115,7 +112,9 @@ class Figure {
     for (const CriticalStep& step : simulation_.critical_path) {
       if (computes(step.span.action.op)) box(step.row, step.span, "class=\"path\"", "");
     }
-    if (transfers_ <= kMostArrows) arrows();
+    if (const std::vector<Arrow> arrows = arrows_of(simulation_); arrows.size() <= kMostArrows) {
+      for (const Arrow& one : arrows) arrow(one);
+    }
     if (simulation_.stop.has_value()) stop();
     const double bottom = lane_top(simulation_.spans.size()) + kLine;
     axis(bottom - kLine + 2);
@@ -205,34 +204,12 @@ class Figure {
     }
   }
 
-  // From the end of each Send's producer to the begin of its value's use.
-  void arrows() {
-    std::map<std::tuple<int, int, bool>, std::pair<std::size_t, const Span*>> made;
-    for (std::size_t rank = 0; rank < simulation_.spans.size(); ++rank) {
-      for (const Span& span : simulation_.spans[rank]) {
-        const Action& action = span.action;
-        if (computes(action.op) && action.op != Op::kBackwardWeight) {
-          made[{action.stage, action.microbatch, action.op == Op::kForward}] = {rank, &span};
-        }
-      }
-    }
-    for (const std::vector<Span>& spans : simulation_.spans) {
-      for (const Span& span : spans) {
-        const Action& action = span.action;
-        if (!sends(action.op)) continue;
-        const bool forward = action.op == Op::kSendForward;
-        const auto from = made.find({action.stage, action.microbatch, forward});
-        const auto to = made.find({action.stage + (forward ? 1 : -1), action.microbatch, forward});
-        if (from == made.end() || to == made.end()) continue;
-        const auto& [sender, producer] = from->second;
-        const auto& [receiver, user] = to->second;
-        const bool is_down = receiver > sender;
-        text_ += "<line class=\"arrow\" x1=\"" + coordinate(x_of(producer->end)) + "\" y1=\"" +
-                 coordinate(lane_top(sender) + (is_down ? kBox : 0)) + "\" x2=\"" +
-                 coordinate(x_of(user->begin)) + "\" y2=\"" +
-                 coordinate(lane_top(receiver) + (is_down ? 0 : kBox)) + "\"/>\n";
-      }
-    }
+  void arrow(const Arrow& one) {
+    const bool is_down = one.to > one.from;
+    text_ += "<line class=\"arrow\" x1=\"" + coordinate(x_of(one.made->end)) + "\" y1=\"" +
+             coordinate(lane_top(one.from) + (is_down ? kBox : 0)) + "\" x2=\"" +
+             coordinate(x_of(one.used->begin)) + "\" y2=\"" +
+             coordinate(lane_top(one.to) + (is_down ? 0 : kBox)) + "\"/>\n";
   }
 
   void stop() {
@@ -257,7 +234,6 @@ class Figure {
   const Schedule& schedule_;
   const Simulation& simulation_;
   std::size_t actions_ = 0;
-  std::size_t transfers_ = 0;
   double scale_ = 1;
   double top_ = 0;
   std::string text_;

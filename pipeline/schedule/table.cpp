@@ -20,7 +20,7 @@ std::string shown(const Json& value) {
 std::string field(const Json& value) {
   if (value.is_null()) return "";
   if (!value.is_string()) return value.dump();
-  const auto text = value.get<std::string>();
+  auto text = value.get<std::string>();
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char one : text) quoted += one == '"' ? "\"\"" : std::string(1, one);

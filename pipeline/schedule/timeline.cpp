@@ -5,13 +5,14 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
 #include "leat/csp/clock.h"
 #include "leat/gpu/trace_writer.h"
 #include "leat/pipeline/schedule.h"
+#include "leat/pipeline/schedule/arrows.h"
 #include "leat/pipeline/text.h"
 
 namespace schedule_program {
@@ -23,19 +24,6 @@ using Track = leat::gpu::TraceWriter::Track;
 constexpr std::size_t kComputes = 1;
 constexpr std::size_t kTransfers = 2;
 
-// Names a forward, or what makes and uses gradients of the input.
-struct Pass {
-  std::int32_t stage = 0;
-  std::int32_t microbatch = 0;
-  bool is_forward = false;
-  friend auto operator<=>(const Pass&, const Pass&) = default;
-};
-struct Place {
-  std::size_t rank = 0;
-  std::int64_t begin = 0;
-};
-
-// Writes spans first, and then arrows, which find their ends among the spans.
 class Timeline {
  public:
   explicit Timeline(const Simulation& simulation) : simulation_(simulation) {
@@ -45,8 +33,12 @@ class Timeline {
 
   std::string json() {
     for (std::size_t rank = 0; rank < simulation_.spans.size(); ++rank) add_rank(rank);
-    for (const std::vector<Span>& spans : simulation_.spans) {
-      for (const Span& span : spans) add_arrow(span.action);
+    std::size_t id = 0;
+    for (const Arrow& one : arrows_of(simulation_)) {
+      const char* const name = one.made->action.op == Op::kForward ? "output" : "gradient";
+      ++id;
+      trace_.arrow('s', name, id, {one.from, kComputes}, at(one.made->begin));
+      trace_.arrow('f', name, id, {one.to, kComputes}, at(one.used->begin));
     }
     return trace_.json();
   }
@@ -66,9 +58,6 @@ class Timeline {
       add_span(span, {rank, kComputes});
       if (action.op == Op::kForward) ++changes[span.begin];
       if (action.op == Op::kBackward || action.op == Op::kBackwardWeight) --changes[span.end];
-      if (action.op != Op::kBackwardWeight) {
-        places_[{action.stage, action.microbatch, action.op == Op::kForward}] = {rank, span.begin};
-      }
     }
     std::int64_t activations = 0;
     for (const auto& [tick, change] : changes) {
@@ -91,26 +80,9 @@ class Timeline {
                     ",\"cell\":" + std::to_string(span.column));
   }
 
-  // Where a Send leads from and to. A value whose user has not run has no arrow.
-  void add_arrow(const Action& action) {
-    if (!sends(action.op)) return;
-    const bool is_forward = action.op == Op::kSendForward;
-    const auto from = places_.find({action.stage, action.microbatch, is_forward});
-    const auto to = places_.find(
-        {is_forward ? action.stage + 1 : action.stage - 1, action.microbatch, is_forward});
-    if (from == places_.end() || to == places_.end()) return;
-    const char* const name = is_forward ? "output" : "gradient";
-    ++arrows_;
-    for (const auto& [phase, end] : {std::pair('s', from), std::pair('f', to)}) {
-      trace_.arrow(phase, name, arrows_, {end->second.rank, kComputes}, at(end->second.begin));
-    }
-  }
-
   const Simulation& simulation_;
   std::int64_t unit_ = 1000;
   leat::gpu::TraceWriter trace_;
-  std::map<Pass, Place> places_;
-  std::size_t arrows_ = 0;
 };
 
 }  // namespace
