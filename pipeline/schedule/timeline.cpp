@@ -37,14 +37,18 @@ class Timeline {
     for (const Arrow& one : arrows_of(simulation_)) {
       const char* const name = one.made->action.op == Op::kForward ? "output" : "gradient";
       ++id;
-      trace_.arrow('s', name, id, {one.from, kComputes}, at(one.made->begin));
-      trace_.arrow('f', name, id, {one.to, kComputes}, at(one.used->begin));
+      trace_.arrow('s', name, id, {one.from, kComputes}, middle(*one.made));
+      trace_.arrow('f', name, id, {one.to, kComputes}, middle(*one.used));
     }
     return trace_.json();
   }
 
  private:
   leat::Duration at(std::int64_t tick) const { return leat::Duration(tick * unit_); }
+  // Where spans meet, viewers disagree on whose an arrow is.
+  leat::Duration middle(const Span& span) const {
+    return at(span.begin) + (at(span.end) - at(span.begin)) / 2;
+  }
 
   void add_rank(std::size_t rank) {
     trace_.name_process(rank, "rank " + std::to_string(rank));

@@ -56,10 +56,10 @@ Parsed parsed(const std::string& text) {
   return all;
 }
 
-// The span on which an arrow's end lies.
+// The span in which an arrow's end lies, not at its begin or end.
 std::string under(const Parsed& all, const Json& end) {
   for (const Event& span : all.spans.at({end.at("pid"), end.at("tid")})) {
-    if (span.begin <= end.at("ts") && end.at("ts") < span.end) return span.name;
+    if (span.begin < end.at("ts") && end.at("ts") < span.end) return span.name;
   }
   return "";
 }
