@@ -22,6 +22,10 @@ leat_set_explore_options(gpu_explore)
 # leat_add_explorer_tests(name label library source...): test_<name>, linked with `library`. Its
 # objects, <name>_test, are compiled once, for itself and for all mutants.
 function(leat_add_explorer_tests name label library)
+  set(prefix "")
+  if(label STREQUAL "pipeline") # as all of that folder's
+    set(prefix TEST_PREFIX pipeline.)
+  endif()
   add_library(${name}_test OBJECT ${ARGN})
   target_link_libraries(${name}_test PRIVATE ${library} GTest::gtest)
   leat_set_explore_options(${name}_test)
@@ -32,6 +36,7 @@ function(leat_add_explorer_tests name label library)
     DISCOVERY_MODE PRE_TEST
     DISCOVERY_TIMEOUT 60
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+    ${prefix}
     PROPERTIES TIMEOUT ${timeout} LABELS ${label} ENVIRONMENT "${no_leaks}"
   )
 endfunction()

@@ -36,7 +36,7 @@ void train(const Schedule& lowered, int capacity) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t kSamples = 300;
 #else
-constexpr std::uint64_t kSamples = 4'000;
+constexpr std::uint64_t kSamples = 2'000;
 #endif
 
 void expect_no_failure(const char* text, int capacity, const ExploreOptions& options) {
