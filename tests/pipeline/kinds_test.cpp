@@ -20,7 +20,7 @@
 namespace leat::pipeline {
 namespace {
 
-using support::expect_throws;
+using leat::support::expect_throws;
 using RowTexts = std::vector<std::string>;
 
 /// Each row as CSV, without idle cells, and without the actions on whole stages.

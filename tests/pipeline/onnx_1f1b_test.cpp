@@ -18,7 +18,7 @@
 namespace leat::pipeline {
 namespace {
 
-using support::expect_throws;
+using leat::support::expect_throws;
 
 /// "FS03", as ONNX Runtime writes a task.
 std::string onnx_task(const Action& action) {

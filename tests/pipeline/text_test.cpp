@@ -158,7 +158,7 @@ TEST(PipelineText, AtMost20FaultsAreTold) {
 }
 
 TEST(PipelineText, AFileThatCannotBeReadIsNamed) {
-  const support::TemporaryDirectory folder;
+  const leat::support::TemporaryDirectory folder;
   EXPECT_THROW((void)read_schedule(folder.path() / "absent.csv"), Error);
   EXPECT_THROW((void)read_schedule(folder.path()), Error);
   try {
