@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Usage: cli.sh <the leat-schedule program> <tests/pipeline/data>
+# Usage: cli.sh <the leat-schedule program> <root of the tree>
 #
 # Every command by its output, in every format, and by its exit status: 0, 1 a check failed or nothing
-# fits, 2 arguments, 3 unreadable.
+# fits, 2 arguments, 3 unreadable. And that the page shows what the program prints.
 set -uo pipefail
-data=$2
+root=$(readlink -f "$2")
+data=$root/tests/pipeline/data
+page=$root/docs/how-to/schedules.md
 source "$(dirname "${BASH_SOURCE[0]}")/../../overlap/expect.sh"
+program=$(readlink -f "$program")
 shape=(--ranks 4 --microbatches 8)
 
 # same <file> <arguments>...: the program prints what the file has
@@ -119,4 +122,26 @@ expect 0 '"kind":"dualpipe_v","stages_per_rank":2,' compare "${shape[@]}" --form
 expect 0 '^zero_bubble ' recommend "${shape[@]}" --limit 4
 "$program" recommend "${shape[@]}" --limit 4 | sed -n 2p | grep -q '^zero_bubble ' || fail "the fastest is not first"
 expect 1 'no kind fits' recommend "${shape[@]}" --limit 1
+
+# The page: its files, and what the program prints of them.
+mkdir "$scratch/page"
+cd "$scratch/page" || exit 1
+block() { # <first line of the block>: the lines between the fences that follow it
+  awk -v first="$1" '$0 == first { found = 1; next } found && /^```/ { if (inside) exit; inside = 1; next } inside' "$page"
+}
+shown=0
+while IFS= read -r line; do
+  case $line in
+    "<!-- file: "*) name=${line#<!-- file: } && block "$line" >"${name% -->}" ;;
+    "<!-- leat-schedule "*)
+      arguments=${line#<!-- leat-schedule }
+      # shellcheck disable=SC2086 # several words
+      "$program" ${arguments% -->} >out 2>notes
+      [[ $arguments != search* ]] || : >out # one of several that are as short
+      cat out notes | diff - <(block "$line" | if [[ -s out ]]; then cat; else tail -1; fi) || fail "the page: $line"
+      shown=$((shown + 1))
+      ;;
+  esac
+done <"$page"
+((shown >= 4)) || fail "the page shows $shown outputs"
 finish
