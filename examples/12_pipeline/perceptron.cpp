@@ -34,7 +34,8 @@ float* floats(const gpu::DeviceSpan& memory) { return reinterpret_cast<float*>(m
 
 PerceptronStage::PerceptronStage(const gpu::Device& device, std::size_t number, std::size_t stages,
                                  std::uint64_t seed)
-    : first_(first_layer_of(number, stages)),
+    : number_(number),
+      first_(first_layer_of(number, stages)),
       end_(first_layer_of(number + 1, stages)),
       parameters_(device, parameters_between(first_, end_) * kFloat),
       gradient_(device, parameters_.size()),
@@ -146,11 +147,6 @@ std::vector<leat::comm::Gradient> PerceptronStage::gradients() const {
         {.name = "biases" + name, .data = gradient_.subspan(at + weights, one.outputs * kFloat)});
   }
   return all;
-}
-
-void PerceptronStage::read_from(const std::uint8_t* images, const std::uint8_t* labels) noexcept {
-  images_ = images;
-  labels_ = labels;
 }
 
 void PerceptronStage::zero_gradient(const gpu::StreamRef& stream) const {

@@ -32,7 +32,7 @@ struct Layer {
 /// Adjacent layers, on a device. A ReLU is behind each layer but the last; the gradients that
 /// stages exchange are those of the ReLU's input, so a stage does not keep its output.
 ///
-/// Thread safety: as any Stage. The pointers of read_from() must stay valid until the work of the
+/// Thread safety: as any Stage. What a stage reads must stay there until the work of the
 /// step has run.
 class PerceptronStage final : public leat::pipeline::Stage {
  public:
@@ -48,9 +48,10 @@ class PerceptronStage final : public leat::pipeline::Stage {
   /// "weights0", "biases0", …, by layer.
   [[nodiscard]] std::vector<leat::comm::Gradient> gradients() const override;
 
-  /// Where the next step's samples are, on the device: the first stage reads images [samples,
-  /// kPixels], the last one labels [samples].
-  void read_from(const std::uint8_t* images, const std::uint8_t* labels) noexcept;
+  /// Where the first stage finds the next step's images [samples, kPixels], on the device.
+  void read_images(const std::uint8_t* images) noexcept { images_ = images; }
+  /// Where the last stage finds its labels [samples].
+  void read_labels(const std::uint8_t* labels) noexcept { labels_ = labels; }
   /// Enqueues: the gradient is zero.
   void zero_gradient(const leat::gpu::StreamRef& stream) const;
   /// Enqueues plain SGD.
@@ -58,6 +59,8 @@ class PerceptronStage final : public leat::pipeline::Stage {
   /// Waits for the stream. Of the last stage: what was added up since the last call.
   [[nodiscard]] mnist::Metrics take_metrics(const leat::gpu::StreamRef& stream) const;
 
+  /// Which stage it is.
+  [[nodiscard]] std::size_t number() const noexcept { return number_; }
   /// The layers: [first_layer(), end_layer()).
   [[nodiscard]] std::size_t first_layer() const noexcept { return first_; }
   [[nodiscard]] std::size_t end_layer() const noexcept { return end_; }
@@ -82,7 +85,7 @@ class PerceptronStage final : public leat::pipeline::Stage {
   [[nodiscard]] float* output_gradient(std::size_t part, const leat::pipeline::Microbatch& m) const;
   [[nodiscard]] bool relu_before(std::size_t part) const noexcept { return first_ + part > 0; }
 
-  std::size_t first_, end_;
+  std::size_t number_, first_, end_;
   std::vector<Part> parts_;
   std::size_t kept_ = 0, left_ = 0;  // floats of a sample; `kept` ends with the logits, if any
   leat::gpu::DeviceBuffer parameters_, gradient_, zeros_;

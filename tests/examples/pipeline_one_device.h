@@ -123,7 +123,8 @@ class OneDevice {
 
   void forward(const Samples& batch, const leat::pipeline::Microbatch& m) {
     for (std::size_t s = 0; s < stages_.size(); ++s) {
-      stages_[s]->read_from(batch.images, batch.labels);
+      stages_[s]->read_images(batch.images);
+      stages_[s]->read_labels(batch.labels);
       stages_[s]->forward(at_stage(s, m));
     }
   }
