@@ -7,9 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <ostream>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "examples/03_mnist/kernels.h"
@@ -20,42 +18,21 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
 #include "leat/feeder/prefetcher.h"
-#include "leat/feeder/sources/mnist.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"
+#include "tests/examples/first_images.h"
 
 namespace data_parallel {
 namespace data_parallel_test {
 
-using leat::feeder::Mnist;
+using leat::feeder::FirstImages;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t kSteps = 10;
 #else
 constexpr std::uint64_t kSteps = 100;
 #endif
-
-/// The first images of MNIST's test set.
-class FirstImages final : public leat::feeder::Dataset {
- public:
-  explicit FirstImages(std::uint64_t size) : size_(size) {}
-  [[nodiscard]] std::string_view name() const noexcept override { return "first images"; }
-  [[nodiscard]] std::span<const leat::feeder::Field> fields() const noexcept override {
-    return all().fields();
-  }
-  [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
-  void read(std::uint64_t index, leat::feeder::Sample& out) const override {
-    all().read(index, out);
-  }
-
- private:
-  static const Mnist& all() {
-    static const Mnist images("examples/data/mnist", Mnist::kTest);
-    return images;
-  }
-  std::uint64_t size_;
-};
 
 Options options_of(std::size_t global_batch) {
   Options options;

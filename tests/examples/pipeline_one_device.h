@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,6 +22,21 @@ namespace pipelined {
 // Of the host device.
 inline std::span<float> floats_of(const leat::gpu::DeviceSpan& memory) {
   return {reinterpret_cast<float*>(memory.data()), memory.size() / sizeof(float)};
+}
+
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+inline double norm(const std::vector<float>& values) {
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
+  return std::sqrt(sum);
+}
+
+inline double distance(std::vector<float> a, const std::vector<float>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] -= b[i];
+  return norm(a);
 }
 
 // Samples on the device.

@@ -2,10 +2,8 @@
 // and their gradients are those of the whole batch's mean loss.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <set>
 #include <string>
 #include <vector>
@@ -29,21 +27,6 @@ struct Batch {
   mnist::Labels images;
   mnist::Labels labels;
 };
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-double norm(const std::vector<float>& values) {
-  double sum = 0;
-  for (const float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
-  return std::sqrt(sum);
-}
-
-double distance(std::vector<float> a, const std::vector<float>& b) {
-  for (std::size_t i = 0; i < a.size(); ++i) a[i] -= b[i];
-  return norm(a);
-}
 
 TEST(PipelinePerceptron, HasTheSameBitsWhereverItIsCut) {
   const Batch batch(21);
