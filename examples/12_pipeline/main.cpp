@@ -2,8 +2,8 @@
 // and a batch goes through in microbatches, by any schedule.
 //
 //   pipeline --kind zero_bubble                         four fibers of this process
-//   mpirun -np 4 pipeline --transport mpi               four processes; the weights have the same bits
-//   pipeline --ranks 2 --replicas 2                     two pipelines, which share each batch
+//   mpirun -np 4 pipeline --transport mpi               four processes; the weights have the same
+//   bits pipeline --ranks 2 --replicas 2                     two pipelines, which share each batch
 //
 // With --ranks 1 --kind gpipe it is a training on one device, whose weights have the same bits too.
 
@@ -44,8 +44,8 @@ using pipelined::Trainer;
 struct Outcome {
   std::vector<std::uint64_t> digests;  // by layer
   Metrics trained{}, tested{};
-  double seconds = 0.0;   // of all steps
-  std::string report;     // of rank 0
+  double seconds = 0.0;  // of all steps
+  std::string report;    // of rank 0
 };
 
 std::string report_of(const leat::pipeline::Executor& executor) {
@@ -135,8 +135,8 @@ Outcome train_here(const Schedule& schedule, const Mnist& training, const Mnist&
     group.go([&, p] {
       Place place{.replica = p};
       for (std::size_t r = 0; r < ranks; ++r) {
-        place.devices.push_back(data_parallel::open_device(
-            options.device, int(p * ranks + r), int(replicas * ranks)));
+        place.devices.push_back(
+            data_parallel::open_device(options.device, int(p * ranks + r), int(replicas * ranks)));
         if (replicas > 1) place.replicas.push_back(&same[r][p]);
       }
       outcomes[p] = train(place, schedule, training, testing, options);
@@ -180,20 +180,21 @@ int train(Options options) {
     options.shape.ranks = std::max(1, world[0].size() / int(options.replicas));
   }
   const Schedule schedule = schedule_of(options);
-  const Outcome outcome = options.mpi
-                              ? train_mpi(world[0], schedule, training, testing, options)
-                              : train_here(schedule, training, testing, options);
+  const Outcome outcome = options.mpi ? train_mpi(world[0], schedule, training, testing, options)
+                                      : train_here(schedule, training, testing, options);
   if (options.mpi && world[0].rank() != 0) return 0;
-  const auto loss = outcome.trained.loss / double(std::max<std::uint64_t>(outcome.trained.samples, 1));
+  const auto loss =
+      outcome.trained.loss / double(std::max<std::uint64_t>(outcome.trained.samples, 1));
   const auto accuracy = 100.0 * double(outcome.tested.correct) /
                         double(std::max<std::uint64_t>(outcome.tested.samples, 1));
   std::uint64_t digest = 0;
   for (const std::uint64_t one : outcome.digests) digest = (digest ^ one) * 0x100000001B3U;
-  std::printf("%zu pipelines of %zu ranks, %d stages, %d microbatches, %s\n"
-              "%llu samples in %.3f s: loss %.4f, test accuracy %.2f %%\nweights %016llx\n",
-              options.replicas, schedule.rows.size(), schedule.stages, schedule.microbatches,
-              outcome.report.c_str(), static_cast<unsigned long long>(outcome.trained.samples),
-              outcome.seconds, loss, accuracy, static_cast<unsigned long long>(digest));
+  std::printf(
+      "%zu pipelines of %zu ranks, %d stages, %d microbatches, %s\n"
+      "%llu samples in %.3f s: loss %.4f, test accuracy %.2f %%\nweights %016llx\n",
+      options.replicas, schedule.rows.size(), schedule.stages, schedule.microbatches,
+      outcome.report.c_str(), static_cast<unsigned long long>(outcome.trained.samples),
+      outcome.seconds, loss, accuracy, static_cast<unsigned long long>(digest));
   mnist::flush_output();
   if (accuracy >= double(options.min_accuracy)) return 0;
   std::fprintf(stderr, "pipeline: test accuracy is below %.2f %%\n", double(options.min_accuracy));

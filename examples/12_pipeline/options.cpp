@@ -13,9 +13,9 @@
 namespace pipelined {
 namespace {
 
+using leat::pipeline::Kind;
 using mnist::number;
 using mnist::whole_number;
-using leat::pipeline::Kind;
 
 enum Which : int {
   kKind = 1,
@@ -84,9 +84,7 @@ void set(Options& options, int which, const char* value) {
       options.shape.microbatches = whole_number("--microbatches", value, 1, 4096);
       break;
     case kCapacity: options.capacity = whole_number("--capacity", value, 0, 4096); break;
-    case kReplicas:
-      options.replicas = whole_number<std::size_t>("--replicas", value, 1, 64);
-      break;
+    case kReplicas: options.replicas = whole_number<std::size_t>("--replicas", value, 1, 64); break;
     case kTransport:
       options.mpi = one_of("--transport", value, "local", "mpi") == std::string_view("mpi");
       break;
@@ -122,7 +120,8 @@ const char* usage() noexcept {
          "  --capacity N          values under way between two stages (least for full speed)\n"
          "  --replicas N          data-parallel pipelines (1)\n"
          "  --transport NAME      local: all ranks in this process; mpi: those of mpirun (local)\n"
-         "  --device NAME         auto, host or cuda (auto: cuda, if there is a GPU for each rank)\n"
+         "  --device NAME         auto, host or cuda (auto: cuda, if there is a GPU for each "
+         "rank)\n"
          "  --data DIRECTORY      with the four MNIST files, gzip-compressed or not\n"
          "  --batch-size N        samples in a step, of all replicas; a multiple of them (64)\n"
          "  --steps N             0: a pass over the training set (0)\n"
@@ -141,10 +140,9 @@ Options parse(int argc, char** argv) {
   for (int which = 0; (which = getopt_long(argc, argv, "+:h", kKnown.data(), nullptr)) != -1;
        at = optind) {
     if (which == ':' || which == '?') {
-      throw std::invalid_argument(
-          (which == ':' ? std::string(argv[at]) + ": its value is missing"
-                        : "cannot use \"" + std::string(argv[at]) + '"') +
-          "; --help lists the arguments");
+      throw std::invalid_argument((which == ':' ? std::string(argv[at]) + ": its value is missing"
+                                                : "cannot use \"" + std::string(argv[at]) + '"') +
+                                  "; --help lists the arguments");
     }
     set(options, which, optarg);
   }

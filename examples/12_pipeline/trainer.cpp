@@ -1,13 +1,11 @@
 #include "examples/12_pipeline/trainer.h"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "examples/10_data_parallel/train.h"
-#include "leat/feeder/map.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/buffer.h"
 
@@ -17,35 +15,14 @@ namespace feeder = leat::feeder;
 namespace pipeline = leat::pipeline;
 using feeder::Lease;
 
-// The first stage needs no labels, and the last one no images.
+// The first stage reads images, the last one labels, each from a batch on its own device.
 struct Trainer::Source {
   Source(std::size_t number, const feeder::Dataset& data, const leat::gpu::Device& device,
          PerceptronStage* of_images, PerceptronStage* of_labels,
          const feeder::PrefetcherOptions& options)
-      : rank(number),
-        images(of_images),
-        labels(of_labels),
-        parts(data, fields_of(data), [this](const feeder::SampleView& in, feeder::Sample& out) {
-          std::size_t to = 0;
-          for (std::size_t i = 0; i < in.fields().size(); ++i) {
-            if (!wants(in.fields()[i])) continue;
-            std::memcpy(out.bytes(to++).data(), in.bytes(i).data(), in.bytes(i).size());
-          }
-        }),
-        feed(parts, device, options) {}
+      : rank(number), images(of_images), labels(of_labels), feed(data, device, options) {}
 
-  [[nodiscard]] bool wants(const feeder::Field& field) const {
-    return (field.name == "image" && images != nullptr) ||
-           (field.name == "label" && labels != nullptr);
-  }
-  [[nodiscard]] std::vector<feeder::Field> fields_of(const feeder::Dataset& data) const {
-    std::vector<feeder::Field> wanted;
-    for (const feeder::Field& field : data.fields()) {
-      if (wants(field)) wanted.push_back(field);
-    }
-    return wanted;
-  }
-  // The next batch, whose memory the stages read once work of `stream` has run so far.
+  // The next batch, for work of `stream`.
   Lease next(const leat::gpu::StreamRef& stream) {
     std::optional<Lease> batch = feed.next();
     if (!batch) batch = feed.next();  // of the next epoch
@@ -55,10 +32,9 @@ struct Trainer::Source {
     return std::move(*batch);
   }
 
-  std::size_t rank;
-  PerceptronStage* images;
-  PerceptronStage* labels;
-  feeder::Map parts;
+  const std::size_t rank;
+  PerceptronStage* const images;
+  PerceptronStage* const labels;
   feeder::Prefetcher feed;
 };
 
@@ -67,8 +43,8 @@ Trainer::Trainer(const Place& place, const pipeline::Schedule& schedule,
     : options_(options), replica_(place.replica) {
   const auto stages = static_cast<std::size_t>(schedule.stages);
   if (stages > kLayers) {
-    throw std::invalid_argument(std::to_string(stages) + " stages, but " +
-                                std::to_string(kLayers) + " layers");
+    throw std::invalid_argument(std::to_string(stages) + " stages, but " + std::to_string(kLayers) +
+                                " layers");
   }
   if (options.batch_size % options.replicas != 0 || data.size() < options.batch_size) {
     throw std::invalid_argument("a batch of " + std::to_string(options.batch_size) +

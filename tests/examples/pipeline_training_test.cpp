@@ -74,8 +74,7 @@ std::vector<Case> cases() {
 
 Options options_of(const Case& one, std::int32_t ranks) {
   Options options;
-  options.shape = {
-      .ranks = ranks, .microbatches = 8, .stages_per_rank = one.stages_per_rank};
+  options.shape = {.ranks = ranks, .microbatches = 8, .stages_per_rank = one.stages_per_rank};
   options.kind = one.kind;
   options.batch_size = one.batch_size;
   return options;
@@ -229,8 +228,8 @@ TEST(PipelineEvaluation, BeforeTheFirstStepIsThatOfOneDeviceAndChangesNoTraining
                     {.batch_size = 1000, .order = leat::feeder::Order::kSequential});
     for (Lease& all : feed.epoch(0)) {
       all.await();
-      reference.evaluate({all["image"].data<std::uint8_t>(), all["label"].data<std::uint8_t>(),
-                          all.size()});
+      reference.evaluate(
+          {all["image"].data<std::uint8_t>(), all["label"].data<std::uint8_t>(), all.size()});
     }
     const mnist::Metrics expected = reference.take_metrics();
 

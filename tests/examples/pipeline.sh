@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Usage: pipeline.sh <the pipeline program> <a folder with MNIST> <steps> <mpirun, absent or nothing>
+#                    <kind:stages a rank>...
+#
+# Ranks in one process, and those of mpirun, end with the bits of one device; so do two pipelines in
+# one process and under mpirun. Bad input gives exactly one line on stderr that names it. absent: the
+# program was linked without MPI.
+set -uo pipefail
+program=$1 mnist=$2 steps=$3 mpirun=$4 has_mpi=1
+shift 4
+kinds=("$@")
+[[ $mpirun != absent ]] || mpirun="" has_mpi=""
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failures=0
+
+fail() {
+  echo "FAIL: $*"
+  failures=$((failures + 1))
+}
+
+# Few images: of 305, four or five batches an epoch and a rest.
+data=$scratch/data
+mkdir "$data"
+cut_set() { # <set> <images, in octal escapes of two bytes> <images>
+  { printf '\0\0\010\003\0\0%b\0\0\0\034\0\0\0\034' "$2" &&
+    gzip -dc "$mnist/$1-images-idx3-ubyte.gz" | tail -c +17 | head -c $(($3 * 784)); } \
+    >"$data/$1-images-idx3-ubyte"
+  { printf '\0\0\010\001\0\0%b' "$2" &&
+    gzip -dc "$mnist/$1-labels-idx1-ubyte.gz" | tail -c +9 | head -c "$3"; } \
+    >"$data/$1-labels-idx1-ubyte"
+}
+cut_set train '\001\061' 305
+cut_set t10k '\000\145' 101
+
+train() { # <arguments>...: one process
+  timeout 120 "$program" --data "$data" --device host --steps "$steps" "$@"
+}
+train_with_mpi() { # <arguments>...: the same, on four processes
+  timeout -k 5 120 "$mpirun" --oversubscribe --allow-run-as-root --mca btl self,vader -np 4 \
+    "$program" --transport mpi --data "$data" --device host --steps "$steps" "$@"
+}
+digest() { # <what> <command>...: of the weights
+  local what=$1 text
+  shift
+  text=$("$@") || fail "$what: exit status $?"
+  sed -n 's/^weights \([0-9a-f]*\)$/\1/p' <<<"$text"
+}
+
+for batch in 64 60; do
+  for one in "${kinds[@]}"; do
+    kind=${one%:*} stages=${one#*:}
+    of=gpipe
+    [[ $kind != looped_bfs ]] || of=looped_bfs # its backwards come from the last microbatch
+    first=$(digest "one device" train --ranks 1 --kind $of --stages-per-rank 1 --batch-size $batch)
+    [[ $first =~ ^[0-9a-f]{16}$ ]] || fail "batches of $batch: no digest"
+    what="$kind, $stages a rank, batches of $batch"
+    echo "$what: $first"
+    arguments=(--kind "$kind" --stages-per-rank "$stages" --batch-size $batch)
+    other=$(digest "$what" train "${arguments[@]}")
+    [[ $other == "$first" ]] || fail "$what: $other"
+    two=$(digest "$what, 2 x 2" train --ranks 2 --replicas 2 "${arguments[@]}")
+    [[ $two =~ ^[0-9a-f]{16}$ && $two != "$first" ]] || fail "$what, 2 x 2: $two"
+    [[ -n $mpirun ]] || continue
+    other=$(digest "$what, mpi" train_with_mpi "${arguments[@]}")
+    [[ $other == "$first" ]] || fail "$what, mpi: $other"
+    other=$(digest "$what, 2 x 2, mpi" train_with_mpi --replicas 2 "${arguments[@]}")
+    [[ $other == "$two" ]] || fail "$what, 2 x 2, mpi: $other, not $two"
+  done
+done
+[[ $(digest "another seed" train --seed 2) != "$first" ]] ||
+  fail "the digest does not depend on the weights"
+train --ranks 2 --replicas 2 | grep -q "exposed communication" ||
+  fail "two pipelines do not say what of their exchange is exposed"
+
+expect() { # <status> <what> <words the line must contain, as a regex> <arguments>...
+  local expected=$1 what=$2 words=$3 status=0
+  shift 3
+  timeout 60 "$program" --data "$data" "$@" >"$scratch/out" 2>"$scratch/err" || status=$?
+  if [[ $status != "$expected" || $(wc -l <"$scratch/err") != 1 ]] ||
+    ! grep -qE "$words" "$scratch/err"; then
+    fail "$what: exit status $status, expected $expected and one line with /$words/; stderr:"
+    cat "$scratch/err"
+  else
+    echo "$what: $(cat "$scratch/err")"
+  fi
+}
+printf '0F0\r\n1F0,1F0x\r\n' >"$scratch/bad.csv"
+expect 1 "an unknown argument" 'cannot use "--frobnicate"' --frobnicate
+expect 1 "a value missing" "[-]-device: its value is missing" --device
+expect 1 "no ranks" "ranks 0: a whole number from 1 to 8" --ranks 0
+expect 1 "another kind" "kind 1f1b: one of gpipe, one_f_one_b" --kind 1f1b
+expect 1 "a shape that is none" "dualpipe_v" --kind dualpipe_v --microbatches 4
+expect 1 "more stages than layers" "12 stages, but 8 layers" --kind looped_bfs --stages-per-rank 3
+expect 1 "no multiple of the replicas" "a batch of 63: a multiple of the replicas" --replicas 2 --batch-size 63
+expect 1 "more than there are" "a batch of 306: .* at most 305" --batch-size 306
+expect 1 "a bad file" "bad.csv.*row 1, column 1" --schedule "$scratch/bad.csv"
+expect 1 "no file" "$scratch/no.csv" --schedule "$scratch/no.csv"
+expect 1 "no data" "$scratch/no" --data "$scratch/no"
+[[ -n $has_mpi ]] || expect 1 "no MPI" "linked without MPI" --transport mpi
+
+((failures == 0))
