@@ -124,7 +124,7 @@ const char* usage() noexcept {
          "rank)\n"
          "  --data DIRECTORY      with the four MNIST files, gzip-compressed or not\n"
          "  --batch-size N        samples in a step, of all replicas; a multiple of them (64)\n"
-         "  --steps N             0: a pass over the training set (0)\n"
+         "  --steps N             0: a pass over the training set (300)\n"
          "  --seed N              of the initial weights and the order (1)\n"
          "  --learning-rate X     (0.05)\n"
          "  --min-accuracy P      fail if the test accuracy is below P percent, 0 to 100 (0)\n";

@@ -21,7 +21,7 @@ struct Options {
   std::string device = "auto";
   std::string data = "examples/data/mnist";
   std::size_t batch_size = 64;  // of all replicas
-  std::uint64_t steps = 0;      // 0: an epoch
+  std::uint64_t steps = 300;    // 0: an epoch
   std::uint64_t seed = 1;
   float learning_rate = 0.05F;
   float min_accuracy = 0.0F;  // percent
