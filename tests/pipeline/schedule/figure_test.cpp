@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <regex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,6 +54,31 @@ TEST(ScheduleFigure, HasABoxForEachActionAndALineForEachTransfer) {
   EXPECT_EQ(count(svg, "class=\"on\""), 4U * 8 * 3);  // microbatches
   leat::support::expect_contains(svg,
                                  {"H1: makespan 27, bubble 11.1 %", "rank 3", "3W7: 26 to 27"});
+}
+
+TEST(ScheduleFigure, BoxesAreWhereTheirTimesAre) {
+  const Schedule order = make(Kind::kZbv, {.ranks = 2, .microbatches = 4});
+  const CostModel model{.stages = {{.forward = 3, .backward_input = 2, .backward_weight = 4}}};
+  const Simulation simulation = simulate(order, model);
+  const std::string svg = figure_svg(order, simulation, "V");
+  const std::regex pattern(
+      "<rect x=\"([0-9.]+)\" y=\"([0-9.]+)\" width=\"([0-9.]+)\"[^>]*><title>([0-9])[FIW][0-9]: "
+      "([0-9]+) to ([0-9]+)<");
+  std::set<std::string> rows[2];  // where the boxes of each rank are
+  std::size_t boxes = 0;
+  const double tick = 1200.0 / static_cast<double>(simulation.makespan);
+  for (std::sregex_iterator one(svg.begin(), svg.end(), pattern), end; one != end; ++one) {
+    const std::smatch& box = *one;
+    EXPECT_NEAR(std::stod(box[1]), 70 + std::stod(box[5]) * tick, 0.6) << box[0];
+    EXPECT_NEAR(std::stod(box[3]), (std::stod(box[6]) - std::stod(box[5])) * tick, 1.1) << box[0];
+    const int stage = std::stoi(box[4]);
+    rows[stage == 0 || stage == 3 ? 0 : 1].insert(box[2]);
+    ++boxes;
+  }
+  EXPECT_EQ(boxes, 4U * 4 * 3);
+  EXPECT_EQ(rows[0].size(), 1U);
+  EXPECT_EQ(rows[1].size(), 1U);
+  EXPECT_NE(rows[0], rows[1]);
 }
 
 TEST(ScheduleFigure, EscapesTheName) {

@@ -1,0 +1,98 @@
+// What was found about schedules, in every format.
+#include "leat/pipeline/schedule/report.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+#include "leat/pipeline/kinds.h"
+#include "leat/pipeline/text.h"
+#include "tests/support/texts.h"
+
+namespace schedule_program {
+namespace report_test {
+
+using namespace leat::pipeline;
+
+TEST(ScheduleReport, JsonOfAScheduleHasItsCells) {
+  const Schedule schedule = parse("0F0,,0SEND_F0+0F1,0RECV_B0\n1RECV_F0,(1F0;1B0)OVERLAP_F_B\n", 3);
+  const Json json = to_json(schedule);
+  EXPECT_EQ(json.at("stages"), 2);
+  EXPECT_EQ(json.at("microbatches"), 3);
+  EXPECT_EQ(json.at("rows")[0], Json({"0F0", "", "0SEND_F0+0F1", "0RECV_B0"}));
+  EXPECT_EQ(json.at("rows")[1], Json({"1RECV_F0", "(1F0;1B0)OVERLAP_F_B"}));
+}
+
+TEST(ScheduleReport, EachFindingHasTheNameInFront) {
+  const Schedule schedule = parse("0F0,0F0\n1B0\n");
+  const std::string text = check_text(schedule, check(schedule), "my.csv", Format::kGrid);
+  EXPECT_EQ(static_cast<std::size_t>(std::ranges::count(text, '\n')),
+            check(schedule).findings.size());
+  leat::support::expect_contains(text, {"my.csv: row 0, column 1: 0F0 is there twice"});
+  for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
+    EXPECT_EQ(text.compare(at, 8, "my.csv: "), 0) << text.substr(at);
+  }
+}
+
+TEST(ScheduleReport, JsonOfAStopHasWhatIsStuckAndTheCycle) {
+  const Schedule order = make(Kind::kOneFOneB, {.ranks = 4, .microbatches = 8});
+  const CheckResult result = check(order, {.capacity = 0});
+  const Json json = Json::parse(check_text(order, result, "1F1B", Format::kJson));
+  EXPECT_EQ(json.at("can_run"), false);
+  EXPECT_EQ(json.at("capacity_to_run"), 1);
+  ASSERT_EQ(json.at("stop").at("stuck").size(), 4U);
+  EXPECT_EQ(json.at("stop").at("stuck")[3].at("action"), "3SEND_B0");
+  EXPECT_EQ(json.at("stop").at("stuck")[3].at("peer"), 2);
+  EXPECT_EQ(json.at("stop").at("cycle"), Json(result.stop->cycle));
+  EXPECT_FALSE(json.contains("peak_activations"));
+}
+
+TEST(ScheduleReport, JsonOfASimulationHasEveryAction) {
+  const Simulation simulation =
+      simulate(make(Kind::kZbv, {.ranks = 2, .microbatches = 4}), {.link = 2});
+  const Json json = Json::parse(simulation_text(simulation, Format::kJson));
+  EXPECT_EQ(json.at("makespan"), simulation.makespan);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(json.at("ranks")[rank].at("wait"), simulation.ranks[rank].wait);
+    ASSERT_EQ(json.at("actions")[rank].size(), simulation.spans[rank].size());
+    for (std::size_t i = 0; i < simulation.spans[rank].size(); ++i) {
+      const Span& span = simulation.spans[rank][i];
+      EXPECT_EQ(json.at("actions")[rank][i],
+                Json::array({to_string(span.action), span.begin, span.end}));
+    }
+  }
+  const Json& path = json.at("critical_path");
+  ASSERT_EQ(path.size(), simulation.critical_path.size());
+  EXPECT_EQ(path.back().at("rank"), simulation.critical_path.back().row);
+  EXPECT_EQ(path.back().at("end"), simulation.makespan);
+}
+
+TEST(ScheduleReport, ALongCriticalPathIsCut) {
+  const auto text = [](int microbatches) {
+    const Schedule order = make(Kind::kOneFOneB, {.ranks = 4, .microbatches = microbatches});
+    return simulation_text(simulate(order, {.link = 5}), Format::kGrid);
+  };
+  const auto lines = [](const std::string& of) {  // of the path
+    return std::ranges::count(of.substr(of.find("critical path:\n")), '\n') - 1;
+  };
+  EXPECT_LE(lines(text(4)), 24);
+  EXPECT_EQ(text(4).find("more (all of it"), std::string::npos);
+  EXPECT_EQ(lines(text(64)), 25);
+  leat::support::expect_contains(text(64), {" more (all of it: --format json)\n"});
+}
+
+TEST(ScheduleReport, ASearchTellsItsProofOrItsGap) {
+  EXPECT_EQ(search_note({.schedule = {}, .makespan = 24, .bound = 24}),
+            "makespan 24, proved: no schedule is shorter\n");
+  EXPECT_EQ(search_note({.schedule = {}, .makespan = 225, .bound = 200}),
+            "makespan 225, bound 200, gap 12.5 %\n");
+  const Json json = Json::parse(
+      search_text({.schedule = parse("0F0,0B0\n"), .makespan = 9, .bound = 3}, Format::kJson));
+  EXPECT_EQ(json.at("proved"), false);
+  EXPECT_EQ(json.at("rows")[0], Json({"0F0", "0B0"}));
+}
+
+}  // namespace report_test
+}  // namespace schedule_program
