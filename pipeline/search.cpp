@@ -18,7 +18,7 @@ namespace leat::pipeline {
 namespace {
 
 constexpr std::size_t kFirstWidth = 16;
-constexpr std::size_t kWiden = 4;
+constexpr std::size_t kWiden = 8;
 
 // One stage a rank: each microbatch makes the trip from its F at a stage to the end of its I there,
 // and at most `most` of them are on it at once.

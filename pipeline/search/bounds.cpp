@@ -73,11 +73,14 @@ Ticks Bounds::busiest_rank(StateView state, std::size_t rank) {
   fronts_.clear();
   for (const std::size_t chain : chains_.of_rank(rank)) {
     if (state[chain] == chains_.microbatches()) continue;
+    const std::size_t element = at(chain, state[chain]);
     const Ticks length = chains_[chain].length;
-    fronts_.push_back({.element = at(chain, state[chain]),
-                       .end = (chain + 1) * count,
+    fronts_.push_back({.head = heads_[element],
+                       .tail = tails_[element],
+                       .left = length,
                        .length = length,
-                       .left = length});
+                       .element = element,
+                       .end = (chain + 1) * count});
   }
   Ticks time = moves_.free_at(state, rank);
   Ticks bound = time;
@@ -85,9 +88,9 @@ Ticks Bounds::busiest_rank(StateView state, std::size_t rank) {
     Front* best = nullptr;
     Ticks change = std::numeric_limits<Ticks>::max();  // when another can begin
     for (Front& front : fronts_) {
-      if (front.left == front.length && heads_[front.element] > time) {
-        change = std::min(change, heads_[front.element]);
-      } else if (best == nullptr || tails_[front.element] > tails_[best->element]) {
+      if (front.head > time) {
+        change = std::min(change, front.head);
+      } else if (best == nullptr || front.tail > best->tail) {
         best = &front;
       }
     }
@@ -99,11 +102,14 @@ Ticks Bounds::busiest_rank(StateView state, std::size_t rank) {
     time += step;
     best->left -= step;
     if (best->left > 0) continue;
-    bound = std::max(bound, time + tails_[best->element]);
-    best->left = best->length;
+    bound = std::max(bound, time + best->tail);
     if (++best->element == best->end) {
       *best = fronts_.back();
       fronts_.pop_back();
+    } else {
+      best->head = heads_[best->element];
+      best->tail = tails_[best->element];
+      best->left = best->length;
     }
   }
   return bound;

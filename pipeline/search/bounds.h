@@ -43,10 +43,12 @@ class Bounds {
 
   // Where a rank's schedule with interruptions stands in a chain.
   struct Front {
+    Ticks head = 0;  // of the element
+    Ticks tail = 0;
+    Ticks left = 0;
+    Ticks length = 0;  // of all of the chain
     std::size_t element = 0;
     std::size_t end = 0;  // behind the chain's last
-    Ticks length = 0;
-    Ticks left = 0;  // of the element
   };
 
   const Chains& chains_;
