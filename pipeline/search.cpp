@@ -99,7 +99,7 @@ SearchResult search(const SearchProblem& problem, const SearchOptions& options) 
     return options.stop.stop_requested() ||
            std::chrono::steady_clock::now() - begin >= options.time;
   };
-  Solution best = first_solution(problem, chains, moves, bounds, bound, is_stopped);
+  Solution best = first_solution(problem, chains, bounds, bound, is_stopped);
   Beam beam(chains, moves, bounds, options.memory_bytes, is_stopped);
   close_gap(chains, beam, best, bound);
   return {.schedule = std::move(best.schedule), .makespan = best.makespan, .bound = bound};

@@ -23,8 +23,8 @@ struct SearchProblem {
 };
 /// How much may be spent.
 struct SearchOptions {
-  Duration time = std::chrono::seconds(10);  ///< real time
-  std::size_t memory_bytes = std::size_t{2} << 30;
+  Duration time = std::chrono::seconds(10);         ///< real time; one schedule is always made
+  std::size_t memory_bytes = std::size_t{2} << 30;  ///< for states; schedules come on top
   std::stop_token stop = {};
 };
 /// What was found.

@@ -10,6 +10,7 @@
 
 #include "leat/pipeline/check.h"
 #include "leat/pipeline/kinds.h"
+#include "leat/pipeline/search/moves.h"
 #include "leat/pipeline/simulate.h"
 
 namespace leat::pipeline {
@@ -23,7 +24,12 @@ enum class Rule : std::uint8_t {
   kOldestFirst,    // W last; of the others, that of the oldest microbatch
 };
 
-std::tuple<Ticks, Ticks> rank_of(Rule rule, const Chain& chain, Ticks k, Ticks to_come) {
+// How far apart microbatches enter the pipeline, in percent of the busiest rank's work for one. As
+// soon as they can is quickest if memory allows it; if it does not, activations of microbatches
+// that entered early block those that are further on.
+constexpr Ticks kPaces[] = {0, 90, 100, 106, 112, 120, 135, 160, 200};
+
+std::tuple<Ticks, Ticks> preference(Rule rule, const Chain& chain, Ticks k, Ticks to_come) {
   switch (rule) {
     case Rule::kBackwardFirst:
       return {chain.op == Op::kBackwardWeight ? 0 : chain.op == Op::kForward ? 1 : 2, to_come};
@@ -44,7 +50,7 @@ Solution by_rule(const Chains& chains, const Moves& moves, const Bounds& bounds,
     const Moves::Move best = *std::ranges::max_element(choices, {}, [&](const Moves::Move& move) {
       const Chain& chain = chains[move.chain];
       const Ticks k = state[move.chain];
-      return rank_of(rule, chain, k, chain.length + bounds.tail(move.chain, k));
+      return preference(rule, chain, k, chain.length + bounds.tail(move.chain, k));
     });
     moves.place(state, best);
     moves.settle(state, moves.first_to_end(state));
@@ -111,19 +117,31 @@ Schedule schedule_of(const Chains& chains, const std::vector<std::size_t>& order
   return schedule;
 }
 
-Solution first_solution(const SearchProblem& problem, const Chains& chains, const Moves& moves,
-                        const Bounds& bounds, Ticks bound,
-                        const std::function<bool()>& is_stopped) {
-  Solution best = by_rule(chains, moves, bounds, Rule::kOnlyThat);
+Solution first_solution(const SearchProblem& problem, const Chains& chains, const Bounds& bounds,
+                        Ticks bound, const std::function<bool()>& is_stopped) {
+  Solution best = by_rule(chains, Moves(chains), bounds, Rule::kOnlyThat);
   const auto offer = [&](std::optional<Solution> other) {
     if (other.has_value() && other->makespan < best.makespan) best = std::move(*other);
   };
   const auto goes_on = [&] { return best.makespan > bound && !is_stopped(); };
-  for (const Rule rule : {Rule::kBackwardFirst, Rule::kOldestFirst}) {
-    if (goes_on()) offer(by_rule(chains, moves, bounds, rule));
-  }
   for (const Kind kind : kinds()) {
     if (goes_on()) offer(by_kind(problem, kind));
+  }
+  Ticks work = 0;
+  for (std::size_t rank = 0; rank < chains.ranks(); ++rank) {
+    Ticks own = 0;
+    for (const std::size_t chain : chains.of_rank(rank)) own += chains[chain].length;
+    work = std::max(work, own);
+  }
+  for (const Ticks percent : kPaces) {
+    const Moves paced(chains, work / 100 * percent + work % 100 * percent / 100);
+    for (const Rule rule : {Rule::kOnlyThat, Rule::kBackwardFirst, Rule::kOldestFirst}) {
+      if (!goes_on()) break;
+      Solution one = by_rule(chains, paced, bounds, rule);
+      // Without the pace, the same order may take less.
+      one.makespan = makespan(one.schedule, problem.model).value_or(one.makespan);
+      offer(std::move(one));
+    }
   }
   return best;
 }

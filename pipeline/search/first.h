@@ -11,7 +11,6 @@
 #include "leat/pipeline/search.h"
 #include "leat/pipeline/search/bounds.h"
 #include "leat/pipeline/search/chains.h"
-#include "leat/pipeline/search/moves.h"
 
 namespace leat::pipeline {
 
@@ -24,11 +23,12 @@ struct Solution {
 /// The schedule that places elements of `order`, chains, one after the other.
 [[nodiscard]] Schedule schedule_of(const Chains& chains, const std::vector<std::size_t>& order);
 
-/// The best of some quick schedules: those of a few rules which element to place first, and those
-/// of the known kinds (kinds.h) whose placement is the problem's and that keep to the limit. One
-/// that takes `bound` is looked for no further; once `is_stopped`, neither.
+/// The best of some quick schedules: those of a few rules which element to place first and how far
+/// apart microbatches enter, and those of the known kinds (kinds.h) whose placement is the
+/// problem's and that keep to the limit. One that takes `bound` ends it, and so does `is_stopped`,
+/// after the first.
 [[nodiscard]] Solution first_solution(const SearchProblem& problem, const Chains& chains,
-                                      const Moves& moves, const Bounds& bounds, Ticks bound,
+                                      const Bounds& bounds, Ticks bound,
                                       const std::function<bool()>& is_stopped);
 
 }  // namespace leat::pipeline

@@ -4,7 +4,8 @@
 
 namespace leat::pipeline {
 
-Moves::Moves(const Chains& chains) : chains_(chains), free_(chains.size()), kept_(chains.size()) {
+Moves::Moves(const Chains& chains, Ticks pace)
+    : chains_(chains), pace_(pace), free_(chains.size()), kept_(chains.size()) {
   const auto longest = [&](std::size_t rank) {
     Ticks most = 0;
     for (const std::size_t chain : chains_.of_rank(rank)) {
@@ -78,6 +79,7 @@ Moves::Move Moves::next(StateView state, std::size_t chain) const noexcept {
   const Chain& own = chains_[chain];
   if (k == chains_.microbatches() || is_barred(state, chain)) return {};
   Ticks begin = free_at(state, own.rank);
+  if (chain == Chains::forward(0)) begin = std::max(begin, k * pace_);
   for (const Need& need : own.needs) {
     const Ticks needed = k - need.back;
     if (needed < 0) continue;

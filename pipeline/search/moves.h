@@ -31,8 +31,8 @@ using StateView = std::span<const Ticks>;
 /// The moves of a problem.
 class Moves {
  public:
-  /// `chains` outlives this.
-  explicit Moves(const Chains& chains);
+  /// `chains` outlives this. Microbatch k enters the pipeline no sooner than `pace` k.
+  explicit Moves(const Chains& chains, Ticks pace = 0);
 
   /// The size of a state.
   [[nodiscard]] std::size_t words() const noexcept { return words_; }
@@ -90,6 +90,7 @@ class Moves {
   [[nodiscard]] bool is_barred(StateView state, std::size_t chain) const noexcept;
 
   const Chains& chains_;
+  Ticks pace_;
   std::size_t free_ = 0;    // word of the first rank
   std::size_t barred_ = 0;  // word of the first bits: chains that are not their rank's next
   std::size_t words_ = 0;

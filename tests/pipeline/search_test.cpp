@@ -122,13 +122,16 @@ TEST(Search, TakesALimitForEachRank) {
 
 TEST(Search, OfOneStageIsItsWork) { expect_proved(line(1, 5, 1), 15); }
 
-TEST(Search, TakesLargeTicks) {
+TEST(Search, TakesTicksUpToTheGreatestThatItAllows) {
   SearchProblem problem = line(2, 3, 2);
-  constexpr std::int64_t kLong = 1'000'000'000'000'000;
+  constexpr std::int64_t kLong = (std::int64_t{1} << 61) / (2 * 3 * 5);
   problem.model.stages = {{.forward = kLong, .backward_input = kLong, .backward_weight = kLong}};
+  problem.model.link = kLong;
   SearchProblem same = problem;
-  same.model.stages = {{}};
+  same.model = {.link = 1};
   expect_proved(problem, search(same).makespan * kLong);
+  problem.model.link = kLong + 1;
+  EXPECT_THROW(static_cast<void>(search(problem)), std::invalid_argument);
 }
 
 // Too much for a second, even more so for less.
@@ -180,6 +183,14 @@ TEST(Search, IsNoWorseThanTheKindsThatKeepToTheLimit) {
   }
   const Schedule known = make(Kind::kZbv, {.ranks = 8, .microbatches = 32});
   EXPECT_LE(search(problem, {.time = 50ms}).makespan, makespan(known, problem.model).value());
+}
+
+TEST(Search, SpreadsMicrobatchesWhereMemoryIsScarce) {
+  // Half of what ZB-V wants. Without memory for states, what is left is the first solution.
+  const SearchProblem problem = vee(8, 32, 8);
+  const SearchResult result = search(problem, {.time = 24h, .memory_bytes = 0});
+  EXPECT_EQ(makespan_of(problem, result.schedule), result.makespan);
+  EXPECT_LE(10 * result.makespan, 11 * result.bound);
 }
 
 TEST(Search, OfLargeProblemsKeepsToLimitsThatAreHardlyEnough) {
