@@ -112,9 +112,9 @@ class Executor {
   /// All ranks in this process: `parts` has one for each row. Throws ScheduleError if check() finds
   /// a fault, std::invalid_argument for parts and options that do not fit, GpuError.
   Executor(const Schedule& schedule, std::vector<RankPart> parts, const ExecutorOptions& options);
-  /// One rank of several processes: that of `ranks`, a communicator for this executor alone, of as
-  /// many ranks as the schedule. Collective. All have the same schedule and options, or all throw
-  /// Error.
+  /// One rank of several processes: that of `ranks`, which are as many as the schedule's rows. The
+  /// executor takes a duplicate. Collective: all have the same schedule and options, and stages that
+  /// fit together, or all throw. Throws as above; Error, if another rank differs or has thrown.
   Executor(const Schedule& schedule, RankPart part, const comm::Communicator& ranks,
            const ExecutorOptions& options);
   Executor(const Executor&) = delete;
@@ -127,7 +127,10 @@ class Executor {
   /// before one update, or of all replicas; 0: `samples`. Between processes: collective, with the
   /// same numbers. Throws std::invalid_argument for samples fewer than microbatches or more than
   /// most_samples, PipelineError, Cancelled; on a virtual clock Deadlock, if the schedule stops.
-  void step(std::uint64_t samples, std::uint64_t of = 0);
+  ///
+  /// Of several steps before one update, replicas exchange gradients in the last one: the others
+  /// have `exchanges` false, on all replicas.
+  void step(std::uint64_t samples, std::uint64_t of = 0, bool exchanges = true);
   /// Forwards alone. Otherwise as step().
   void evaluate(std::uint64_t samples);
 

@@ -30,7 +30,9 @@ struct Batch {
   std::uint64_t samples = 0;  ///< of this step
   std::uint64_t of = 0;       ///< N, by which gradients are weighed
   std::uint64_t microbatches = 1;
+  std::uint64_t step = 0;  ///< its number
   bool evaluates = false;
+  bool exchanges = false;  ///< gradients with replicas
 
   /// The samples of a microbatch: of the first ones, one more.
   [[nodiscard]] std::uint64_t samples_of(std::int32_t microbatch) const noexcept {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <stdexcept>
 #include <utility>
 
 #include "leat/csp/error.h"
@@ -11,10 +10,6 @@
 
 namespace leat::pipeline {
 namespace {
-
-[[noreturn]] void refuse(std::size_t rank, const std::string& what) {
-  throw std::invalid_argument("leat: pipeline: rank " + std::to_string(rank) + ": " + what);
-}
 
 void hold(TimePoint until) {
   if (until != TimePoint::min()) sleep_until(until);
@@ -58,10 +53,8 @@ void Rank::allocate(const Schedule& lowered, std::uint64_t most) {
   for (std::int32_t stage = 0; stage < stages_; ++stage) {
     if (!is_here(stage)) continue;
     const std::size_t index = own_.size();
-    if (index == part_.stages.size()) refuse(rank_, "has fewer stages than its row");
     auto own = std::make_unique<Own>();
     own->stage = part_.stages[index];
-    if (own->stage == nullptr) refuse(rank_, "a stage is null");
     const std::uint32_t slots = std::max(whole_.slots[index], forwards_.slots[index]);
     own->number = stage;
     own->memory = own->stage->memory();
@@ -73,7 +66,6 @@ void Rank::allocate(const Schedule& lowered, std::uint64_t most) {
     bytes += own->slots.bytes();
     own_.push_back(std::move(own));
   }
-  if (own_.size() != part_.stages.size()) refuse(rank_, "has more stages than its row");
   memory_.emplace(part_.device, bytes);
   std::size_t offset = 0;
   for (const auto& own : own_) {
@@ -93,11 +85,8 @@ Rank::~Rank() {
   }
 }
 
-StageMemory Rank::memory_of(std::int32_t stage) const {
-  for (const auto& own : own_) {
-    if (own->number == stage) return own->memory;
-  }
-  return {};
+void Rank::tell_memory(std::vector<StageMemory>& all) const {
+  for (const auto& own : own_) all[static_cast<std::size_t>(own->number)] = own->memory;
 }
 
 void Rank::connect(std::uint32_t channel, Link* link) { links_[channel] = link; }
@@ -143,7 +132,7 @@ void Rank::run(const Batch& batch, TaskGroup& group) {
 
 void Rank::run(const Program& program, const Batch& batch, TaskGroup& group,
                const Instruction*& at) {
-  const bool exchanges = exchange_.has_value() && !batch.evaluates;
+  const bool exchanges = exchange_.has_value() && batch.exchanges;
   for (const auto& own : own_) own->live = 0;
   if (exchanges) exchange_->begin_step(1);
   std::size_t done = 0;
@@ -243,11 +232,13 @@ void Rank::perform(const Instruction& one, const Batch& batch) {
     case Op::kUnshard: return own.stage->unshard(stream());
     case Op::kReshard: return own.stage->reshard(stream());
     case Op::kReduceGrad:
+      if (!batch.exchanges) return;
       for (std::size_t i = own.first_gradient; i < own.end_gradient; ++i) {
         exchange_->ready(i, stream());
       }
       return;
     case Op::kWaitReduceGrad:
+      if (!batch.exchanges) return;
       for (std::size_t i = own.first_gradient; i < own.end_gradient; ++i) {
         static_cast<void>(exchange_->await(i, stream()));
       }

@@ -48,8 +48,8 @@ class Rank {
   [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
   [[nodiscard]] const gpu::Device& device() const noexcept { return part_.device; }
   [[nodiscard]] const gpu::StreamRef& stream() const noexcept { return lanes_.front()->stream; }
-  /// What one of its stages needs.
-  [[nodiscard]] StageMemory memory_of(std::int32_t stage) const;
+  /// Writes what its stages need to `all`, by their numbers.
+  void tell_memory(std::vector<StageMemory>& all) const;
   /// The channels that begin or end at this rank go through these links.
   void connect(std::uint32_t channel, Link* link);
   /// Runs a step, or its forwards, on the calling fiber; `group` has the fibers of lanes. Returns

@@ -7,7 +7,9 @@
 
 #include "leat/csp/clock.h"
 #include "leat/csp/wait/kept_exception.h"
+#include "leat/pipeline/executor/agreement.h"
 #include "leat/pipeline/executor/program.h"
+#include "leat/pipeline/executor/remote_link.h"
 #include "leat/pipeline/text.h"
 
 namespace leat::pipeline {
@@ -24,10 +26,6 @@ std::string describe(std::size_t rank, std::size_t column, const Action& action)
   return text + ")";
 }
 
-bool have_replicas(const std::vector<RankPart>& parts) {
-  return std::ranges::any_of(parts, [](const RankPart& one) { return one.replicas != nullptr; });
-}
-
 }  // namespace
 
 PipelineError::PipelineError(std::size_t rank, std::size_t column, const Action& action,
@@ -37,70 +35,109 @@ PipelineError::PipelineError(std::size_t rank, std::size_t column, const Action&
       column_(column),
       action_(action) {}
 
-Runner::Runner(Schedule lowered, std::vector<RankPart> parts, const ExecutorOptions& options,
-               int capacity)
-    : schedule_(have_replicas(parts) ? with_reductions(std::move(lowered)) : std::move(lowered)),
+Runner::Runner(Schedule lowered, bool has_replicas, const ExecutorOptions& options, int capacity)
+    : schedule_(has_replicas ? with_reductions(std::move(lowered)) : std::move(lowered)),
       forwards_(forwards_of(schedule_)),
       options_(options),
-      capacity_(capacity) {
-  const std::size_t rows = schedule_.rows.size();
-  if (parts.size() != rows) {
-    refuse("there are " + std::to_string(parts.size()) + " parts for " + std::to_string(rows) +
-           " rows; each row is a rank of this process");
-  }
-  const auto microbatches = static_cast<std::uint64_t>(schedule_.microbatches);
-  if (options.most_samples < microbatches) {
-    refuse("most_samples is " + std::to_string(options.most_samples) + "; each of " +
-           std::to_string(microbatches) + " microbatches needs a sample");
-  }
-  if (options.link < Duration::zero()) refuse("the link's delay is negative");
+      capacity_(capacity),
+      pinned_bytes_(schedule_.rows.size()),
+      ranks_(schedule_.rows.size()) {
   if (!on_fiber()) own_.emplace();
   own_.has_value() ? group_.emplace(*own_) : group_.emplace();
-  const std::uint64_t most = (options.most_samples + microbatches - 1) / microbatches;
-  for (std::size_t rank = 0; rank < rows; ++rank) {
-    ranks_.push_back(
-        std::make_unique<Rank>(schedule_, forwards_, rank, std::move(parts[rank]), most));
-  }
-  pinned_bytes_.resize(rows);
+}
+
+Runner::Runner(Schedule lowered, std::vector<RankPart> parts, const ExecutorOptions& options,
+               int capacity)
+    : Runner(std::move(lowered),
+             std::ranges::any_of(parts, [](const auto& one) { return one.replicas != nullptr; }),
+             options, capacity) {
+  for (std::size_t rank = 0; rank < parts.size(); ++rank) add(rank, std::move(parts[rank]));
+  std::vector<StageMemory> memory(static_cast<std::size_t>(schedule_.stages));
+  for (const auto& rank : ranks_) rank->tell_memory(memory);
+  link_all(boundaries(memory));
+}
+
+Runner::Runner(Schedule lowered, RankPart part, comm::Communicator ranks,
+               const ExecutorOptions& options, int capacity)
+    : Runner(std::move(lowered), part.replicas != nullptr, options, capacity) {
+  processes_.emplace(std::move(ranks));
+  const auto rank = static_cast<std::size_t>(processes_->rank());
+  add(rank, std::move(part));
+  std::vector<StageMemory> memory(static_cast<std::size_t>(schedule_.stages));
+  ranks_[rank]->tell_memory(memory);
+  link_all(boundaries(*processes_, memory));
+}
+
+std::uint64_t Runner::most_of_microbatch() const noexcept {
+  const auto microbatches = static_cast<std::uint64_t>(schedule_.microbatches);
+  return (options_.most_samples + microbatches - 1) / microbatches;
+}
+
+void Runner::add(std::size_t rank, RankPart part) {
+  ranks_[rank] =
+      std::make_unique<Rank>(schedule_, forwards_, rank, std::move(part), most_of_microbatch());
+}
+
+void Runner::link_all(const std::vector<std::size_t>& boundaries) {
   const std::vector<int> rank_of = ranks_of_stages(schedule_);
-  const auto link = [&](std::size_t from, std::size_t to, std::size_t channel, std::size_t bytes) {
-    links_.push_back(std::make_unique<LocalLink>(ranks_[from]->device(), ranks_[to]->device(),
-                                                 bytes * most, capacity_, options_.link));
-    for (const std::size_t end : {from, to}) {
-      ranks_[end]->connect(static_cast<std::uint32_t>(channel), links_.back().get());
-    }
-    pinned_bytes_[from] += links_.back()->pinned_bytes();
-  };
-  for (std::size_t stage = 0; stage + 1 < rank_of.size(); ++stage) {
+  for (std::size_t stage = 0; stage < boundaries.size(); ++stage) {
     const auto from = static_cast<std::size_t>(rank_of[stage]);
     const auto to = static_cast<std::size_t>(rank_of[stage + 1]);
-    const std::size_t bytes = ranks_[from]->memory_of(static_cast<std::int32_t>(stage)).output;
-    if (bytes != ranks_[to]->memory_of(static_cast<std::int32_t>(stage) + 1).input) {
-      refuse("the output of stage " + std::to_string(stage) +
-             " has other bytes than the input of stage " + std::to_string(stage + 1));
-    }
     if (from == to) continue;
-    link(from, to, 2 * stage, bytes);
-    link(to, from, 2 * stage + 1, bytes);
+    const std::size_t bytes = boundaries[stage] * most_of_microbatch();
+    link(2 * stage, from, to, bytes);
+    link(2 * stage + 1, to, from, bytes);
   }
 }
 
-void Runner::step(std::uint64_t samples, std::uint64_t of, bool evaluates) {
+void Runner::link(std::size_t channel, std::size_t from, std::size_t to, std::size_t bytes) {
+  const auto number = static_cast<std::uint32_t>(channel);
+  if (!processes_.has_value()) {
+    links_.push_back(std::make_unique<LocalLink>(ranks_[from]->device(), ranks_[to]->device(),
+                                                 bytes, capacity_, options_.link));
+    pinned_bytes_[from] += links_.back()->pinned_bytes();
+    ranks_[from]->connect(number, links_.back().get());
+    ranks_[to]->connect(number, links_.back().get());
+    return;
+  }
+  for (const bool sends : {true, false}) {
+    const std::size_t here = sends ? from : to;
+    const std::size_t peer = sends ? to : from;
+    if (ranks_[here] == nullptr) continue;
+    links_.push_back(std::make_unique<RemoteLink>(RemoteLink::Ends{.ranks = *processes_,
+                                                                   .peer = static_cast<int>(peer),
+                                                                   .channel = number,
+                                                                   .sends = sends},
+                                                  ranks_[here]->device(), bytes, capacity_));
+    pinned_bytes_[here] += links_.back()->pinned_bytes();
+    ranks_[here]->connect(number, links_.back().get());
+  }
+}
+
+void Runner::step(std::uint64_t samples, std::uint64_t of, bool exchanges) {
+  step({.samples = samples, .of = of == 0 ? samples : of, .exchanges = exchanges});
+}
+
+void Runner::evaluate(std::uint64_t samples) {
+  step({.samples = samples, .of = samples, .evaluates = true});
+}
+
+void Runner::step(Batch batch) {
   if (has_failed_) throw std::logic_error("leat: pipeline: a step has failed; make a new executor");
-  if (of == 0) of = samples;
-  const auto microbatches = static_cast<std::uint64_t>(schedule_.microbatches);
-  if (samples < microbatches || samples > options_.most_samples) {
-    refuse("a step of " + std::to_string(samples) + " samples; it has " +
-           std::to_string(microbatches) + " (a sample for each microbatch) to " +
+  batch.microbatches = static_cast<std::uint64_t>(schedule_.microbatches);
+  if (batch.samples < batch.microbatches || batch.samples > options_.most_samples) {
+    refuse("a step of " + std::to_string(batch.samples) + " samples; it has " +
+           std::to_string(batch.microbatches) + " (one for each microbatch) to " +
            std::to_string(options_.most_samples) + " (most_samples)");
   }
-  if (of < samples) {
-    refuse("a step of " + std::to_string(samples) + " samples is more than all, " +
-           std::to_string(of));
+  if (batch.of < batch.samples) {
+    refuse("a step of " + std::to_string(batch.samples) + " samples of " +
+           std::to_string(batch.of));
   }
   const TimePoint began = now();
+  batch.step = steps_;
   try {
-    run({.samples = samples, .of = of, .microbatches = microbatches, .evaluates = evaluates});
+    run(batch);
   } catch (...) {
     has_failed_ = true;
     throw;
@@ -112,25 +149,35 @@ void Runner::step(std::uint64_t samples, std::uint64_t of, bool evaluates) {
 
 void Runner::run(const Batch& batch) {
   for (const auto& rank : ranks_) {
+    if (rank == nullptr) continue;
     group_->go([rank = rank.get(), &batch, &group = *group_] { rank->run(batch, group); },
                {.name = "rank"});
   }
   try {
     group_->wait();
-  } catch (const Cancelled&) {
-    for (const auto& rank : ranks_) rank->abort("a step was cancelled");
-    throw;
   } catch (const std::exception& error) {
-    for (const auto& rank : ranks_) rank->abort(error.what());
+    abort(error.what());
+    throw;
+  } catch (...) {
+    static_cast<void>(kept_exception());
+    abort("a step was cancelled");
     throw;
   }
 }
 
-const gpu::StreamRef& Runner::stream(std::size_t rank) const {
-  for (const auto& one : ranks_) {
-    if (one->rank() == rank) return one->stream();
+/// Who waits for a rank of this process, in another one or in a replica, gets an error.
+void Runner::abort(const std::string& reason) const noexcept {
+  if (processes_.has_value()) processes_->abort(reason);
+  for (const auto& rank : ranks_) {
+    if (rank != nullptr) rank->abort(reason);
   }
-  refuse("rank " + std::to_string(rank) + " is not in this process");
+}
+
+const gpu::StreamRef& Runner::stream(std::size_t rank) const {
+  if (rank >= ranks_.size() || ranks_[rank] == nullptr) {
+    refuse("rank " + std::to_string(rank) + " is not in this process");
+  }
+  return ranks_[rank]->stream();
 }
 
 ExecutorStats Runner::stats() const {
@@ -140,9 +187,10 @@ ExecutorStats Runner::stats() const {
     stats.steps = steps_;
     stats.time = time_;
   }
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    stats.ranks.push_back(ranks_[i]->stats());
-    stats.ranks.back().pinned_bytes = pinned_bytes_[i];
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (ranks_[rank] == nullptr) continue;
+    stats.ranks.push_back(ranks_[rank]->stats());
+    stats.ranks.back().pinned_bytes = pinned_bytes_[rank];
   }
   return stats;
 }

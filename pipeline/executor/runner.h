@@ -28,30 +28,44 @@ class Runner {
   /// std::invalid_argument, GpuError.
   Runner(Schedule lowered, std::vector<RankPart> parts, const ExecutorOptions& options,
          int capacity);
+  /// One rank of several processes, which agree (agreement.h): that of `ranks`, which is the
+  /// runner's own. Collective. Throws likewise, and CommError.
+  Runner(Schedule lowered, RankPart part, comm::Communicator ranks, const ExecutorOptions& options,
+         int capacity);
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
   ~Runner() = default;
 
-  /// See Executor; `evaluates`: forwards alone.
-  void step(std::uint64_t samples, std::uint64_t of, bool evaluates);
+  /// See Executor.
+  void step(std::uint64_t samples, std::uint64_t of, bool exchanges);
+  void evaluate(std::uint64_t samples);
   [[nodiscard]] const Schedule& schedule() const noexcept { return schedule_; }
   [[nodiscard]] int capacity() const noexcept { return capacity_; }
   [[nodiscard]] const gpu::StreamRef& stream(std::size_t rank) const;
   [[nodiscard]] ExecutorStats stats() const;
 
  private:
+  Runner(Schedule lowered, bool has_replicas, const ExecutorOptions& options, int capacity);
+  void add(std::size_t rank, RankPart part);
+  void link(std::size_t channel, std::size_t from, std::size_t to, std::size_t bytes);
+  void link_all(const std::vector<std::size_t>& boundaries);
+  void step(Batch batch);
   void run(const Batch& batch);
+  void abort(const std::string& reason) const noexcept;
+  [[nodiscard]] std::uint64_t most_of_microbatch() const noexcept;
 
   const Schedule schedule_;
   const Schedule forwards_;
   const ExecutorOptions options_;
   const int capacity_;
   bool has_failed_ = false;
+  std::optional<comm::Communicator> processes_;  // if the other ranks are in others
   std::vector<std::unique_ptr<Link>> links_;
-  std::vector<std::size_t> pinned_bytes_;  // of the links in which a rank sends
+  std::vector<std::size_t> pinned_bytes_;  // by rank: of the links with which it sends
   std::optional<Scheduler> own_;           // if it was made on a plain thread
   std::optional<TaskGroup> group_;
-  std::vector<std::unique_ptr<Rank>> ranks_;  // first to go: they wait for their devices
+  std::vector<std::unique_ptr<Rank>>
+      ranks_;  // by rank; null: elsewhere. First to go: they wait for their devices
   mutable std::mutex mutex_;
   std::uint64_t steps_ = 0;           // mutex_
   Duration time_ = Duration::zero();  // mutex_

@@ -5,14 +5,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <numeric>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "leat/comm/gradient_exchange.h"
 #include "leat/csp/clock.h"
 #include "leat/csp/wait/random.h"
+#include "leat/gpu/buffer.h"
 #include "leat/gpu/host_model.h"
 #include "leat/pipeline/executor.h"
 #include "leat/pipeline/schedule.h"
@@ -54,10 +57,12 @@ class CountingStage final : public Stage {
             .left = kBytes};
   }
   void forward(const Microbatch& m) override {
+    if (hook) hook(Op::kForward, m);
     m.stream.launch_host(
         [this, m] {
           for (std::uint64_t i = 0; i < m.samples; ++i) {
-            const Number x = stage_ == 0 ? Sample::first(m.first + i) : at(m.input, i);
+            const Number x =
+                stage_ == 0 ? Sample::first(first_sample + m.first + i) : at(m.input, i);
             at(m.kept, 2 * i) = Sample::kept(x, stage_);
             at(m.kept, 2 * i + 1) = stage_ == 0 ? x : Sample::forward(x, stage_);
             if (!is_last_) at(m.output, i) = Sample::forward(x, stage_);
@@ -67,6 +72,7 @@ class CountingStage final : public Stage {
         Duration(cost_.forward));
   }
   void backward_input(const Microbatch& m) override {
+    if (hook) hook(Op::kBackwardInput, m);
     m.stream.launch_host(
         [this, m] {
           for (std::uint64_t i = 0; i < m.samples; ++i) {
@@ -79,6 +85,7 @@ class CountingStage final : public Stage {
         Duration(cost_.backward_input));
   }
   void backward_weight(const Microbatch& m) override {
+    if (hook) hook(Op::kBackwardWeight, m);
     m.stream.launch_host(
         [this, m] {
           for (std::uint64_t i = 0; i < m.samples; ++i) {
@@ -89,8 +96,24 @@ class CountingStage final : public Stage {
         Duration(cost_.backward_weight));
   }
 
-  Number sum = 0;        // the gradient that has accumulated
-  Number evaluated = 0;  // of outputs
+  [[nodiscard]] std::vector<comm::Gradient> gradients() const override {
+    return {{.name = "stage " + std::to_string(stage_),
+             .data = gpu::DeviceSpan(const_cast<Number*>(&sum), sizeof(sum)),
+             .dtype = gpu::DType::kInt64}};
+  }
+  void unshard(const gpu::StreamRef& stream) override {
+    stream.launch_host([this] { ++unshards; });
+  }
+  void reshard(const gpu::StreamRef& stream) override {
+    stream.launch_host([this] { ++reshards; });
+  }
+
+  std::uint64_t first_sample = 0;  // of the whole batch's, that this replica has
+  int unshards = 0;
+  int reshards = 0;
+  std::function<void(Op, const Microbatch&)> hook;  // called first, if there is one
+  Number sum = 0;                                   // the gradient that has accumulated
+  Number evaluated = 0;                             // of outputs
 
  private:
   static Number& at(const gpu::DeviceSpan& span, std::uint64_t i) {
@@ -111,12 +134,14 @@ class CountingStage final : public Stage {
   const StageCost cost_;
 };
 
-/// The gradients that the stages must have after a step of `samples` of `of` samples.
+/// The gradients that the stages must have after a step of `samples` of `of` samples, from
+/// `first_sample` on.
 inline std::vector<Number> gradients_of(std::int32_t stages, std::uint64_t microbatches,
-                                        std::uint64_t samples, std::uint64_t of) {
+                                        std::uint64_t samples, std::uint64_t of,
+                                        std::uint64_t first_sample = 0) {
   const auto count = static_cast<std::size_t>(stages);
   std::vector<Number> sums(count);
-  std::uint64_t sample = 0;
+  std::uint64_t sample = first_sample;
   for (std::uint64_t m = 0; m < microbatches; ++m) {
     const std::uint64_t n = samples / microbatches + (m < samples % microbatches ? 1 : 0);
     for (std::uint64_t i = 0; i < n; ++i, ++sample) {
