@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -14,10 +13,6 @@
 
 namespace leat::pipeline {
 namespace {
-
-[[noreturn]] void refuse(const std::string& what) {
-  throw std::invalid_argument("leat: pipeline: " + what);
-}
 
 /// The places that a schedule is run with. Throws ScheduleError if it has a fault.
 int places_of(const Schedule& schedule, const ExecutorOptions& options) {

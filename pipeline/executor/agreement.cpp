@@ -37,6 +37,8 @@ std::int64_t fingerprint(const Schedule& schedule) {
 
 }  // namespace
 
+void refuse(const std::string& what) { throw std::invalid_argument("leat: pipeline: " + what); }
+
 void agree(const comm::Communicator& ranks, const Schedule& schedule,
            const ExecutorOptions& options, const std::exception_ptr& failure) {
   static constexpr std::size_t kFigures = 4;
@@ -80,10 +82,9 @@ std::vector<std::size_t> boundaries(const std::vector<StageMemory>& all) {
   std::vector<std::size_t> bytes;
   for (std::size_t stage = 0; stage + 1 < all.size(); ++stage) {
     if (all[stage].output != all[stage + 1].input) {
-      throw std::invalid_argument(
-          "leat: pipeline: a sample of the output of stage " + std::to_string(stage) + " has " +
-          std::to_string(all[stage].output) + " bytes, and one of the input of stage " +
-          std::to_string(stage + 1) + " has " + std::to_string(all[stage + 1].input));
+      refuse("a sample of the output of stage " + std::to_string(stage) + " has " +
+             std::to_string(all[stage].output) + " bytes, and one of the input of stage " +
+             std::to_string(stage + 1) + " has " + std::to_string(all[stage + 1].input));
     }
     bytes.push_back(all[stage].output);
   }

@@ -1,8 +1,10 @@
-// What the ranks of several processes find out before the first step: whether they run the same.
+// What is refused before the first step; and what the ranks of several processes find out then:
+// whether they run the same.
 #pragma once
 
 #include <cstddef>
 #include <exception>
+#include <string>
 #include <vector>
 
 #include "leat/comm/communicator.h"
@@ -11,6 +13,9 @@
 #include "leat/pipeline/stage.h"
 
 namespace leat::pipeline {
+
+/// Throws std::invalid_argument.
+[[noreturn]] void refuse(const std::string& what);
 
 /// Collective. Returns if no rank gives a failure, and all have the same schedule, capacity and
 /// most_samples. Otherwise every rank throws: its failure, or an Error that names the ranks.

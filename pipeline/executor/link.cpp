@@ -11,12 +11,12 @@
 namespace leat::pipeline {
 
 LocalLink::LocalLink(const gpu::Device& from, const gpu::Device& to, std::size_t bytes,
-                     int capacity, Duration delay)
+                     int capacity, Duration delay, const std::string& name)
     : meets_(capacity == 0),
       streams_wait_(std::string_view(from.backend()->family()) == to.backend()->family()),
       delay_(delay),
-      values_(std::max(capacity, 1), "values"),
-      free_(std::max(capacity, 1), "places") {
+      values_(std::max(capacity, 1), name + ": values"),
+      free_(std::max(capacity, 1), name + ": places") {
   for (int i = 0; i < std::max(capacity, 1); ++i) {
     places_.push_back({.memory = gpu::PinnedBuffer(from, bytes),
                        .filled = gpu::Event(from),

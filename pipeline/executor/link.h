@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "leat/csp/channel.h"
@@ -80,7 +81,7 @@ class LocalLink final : public Link {
   /// Places for values of up to `bytes` bytes. Each value is under way for `delay`. Throws
   /// GpuError.
   LocalLink(const gpu::Device& from, const gpu::Device& to, std::size_t bytes, int capacity,
-            Duration delay);
+            Duration delay, const std::string& name);
 
   TimePoint send(const gpu::StreamRef& stream, const gpu::DeviceSpan& from, std::int32_t microbatch,
                  const Batch& batch) override;

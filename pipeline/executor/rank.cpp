@@ -175,17 +175,15 @@ void Rank::run_together(const Program& program, const Block& block, const Batch&
     lane.batch = &batch;
     if (is_mine) break;
     lanes_at_work_.add();
-    group.go(
-        [this, &lane] {
-          const Instruction* here = lane.first;
-          guarded(here, [&] {
-            lane.stream.wait(begun_);
-            transfer_all(lane, here);
-            lane.done.record(lane.stream);
-          });
-          lanes_at_work_.done();
-        },
-        {.name = "transfers"});
+    group.go([this, &lane] {
+      const Instruction* here = lane.first;
+      guarded(here, [&] {
+        lane.stream.wait(begun_);
+        transfer_all(lane, here);
+        lane.done.record(lane.stream);
+      });
+      lanes_at_work_.done();
+    });
     first = end;
   }
   for (std::size_t i = block.first; i < block.transfers; ++i) {

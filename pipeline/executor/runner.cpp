@@ -15,11 +15,7 @@
 namespace leat::pipeline {
 namespace {
 
-[[noreturn]] void refuse(const std::string& what) {
-  throw std::invalid_argument("leat: pipeline: " + what);
-}
-
-std::string describe(std::size_t rank, std::size_t column, const Action& action) {
+std::string place_of(std::size_t rank, std::size_t column, const Action& action) {
   std::string text = "rank " + std::to_string(rank) + ", cell " + std::to_string(column) + ", " +
                      to_string(action) + " (stage " + std::to_string(action.stage);
   if (action.microbatch >= 0) text += ", microbatch " + std::to_string(action.microbatch);
@@ -30,7 +26,7 @@ std::string describe(std::size_t rank, std::size_t column, const Action& action)
 
 PipelineError::PipelineError(std::size_t rank, std::size_t column, const Action& action,
                              const std::string& reason)
-    : Error("leat: pipeline: " + describe(rank, column, action) + ": " + reason),
+    : Error("leat: pipeline: " + place_of(rank, column, action) + ": " + reason),
       rank_(rank),
       column_(column),
       action_(action) {}
@@ -93,8 +89,9 @@ void Runner::link_all(const std::vector<std::size_t>& boundaries) {
 void Runner::link(std::size_t channel, std::size_t from, std::size_t to, std::size_t bytes) {
   const auto number = static_cast<std::uint32_t>(channel);
   if (!processes_.has_value()) {
-    links_.push_back(std::make_unique<LocalLink>(ranks_[from]->device(), ranks_[to]->device(),
-                                                 bytes, capacity_, options_.link));
+    links_.push_back(std::make_unique<LocalLink>(
+        ranks_[from]->device(), ranks_[to]->device(), bytes, capacity_, options_.link,
+        "channel " + std::to_string(from) + " to " + std::to_string(to)));
     pinned_bytes_[from] += links_.back()->pinned_bytes();
     ranks_[from]->connect(number, links_.back().get());
     ranks_[to]->connect(number, links_.back().get());
@@ -150,8 +147,8 @@ void Runner::step(Batch batch) {
 void Runner::run(const Batch& batch) {
   for (const auto& rank : ranks_) {
     if (rank == nullptr) continue;
-    group_->go([rank = rank.get(), &batch, &group = *group_] { rank->run(batch, group); },
-               {.name = "rank"});
+    // Without a name, which would be allocated.
+    group_->go([rank = rank.get(), &batch, &group = *group_] { rank->run(batch, group); });
   }
   try {
     group_->wait();

@@ -93,8 +93,8 @@ TEST(ExecutorExchange, ExchangeOnceForSeveralStepsBeforeAnUpdate) {
     executor.step(10, 60);
   });
   std::vector<Number> expected;
-  for (const std::uint64_t first : {0, 100}) {
-    for (const std::uint64_t samples : {20, 10}) {
+  for (const std::uint64_t first : {0U, 100U}) {
+    for (const std::uint64_t samples : {20U, 10U}) {
       add(expected, gradients_of(schedule.stages, 6, samples, 60, first));
     }
   }
