@@ -67,7 +67,8 @@ Trainer::Trainer(const Place& place, const pipeline::Schedule& schedule,
   for (const int rank : ranks_of_stages(schedule)) rank_of_.push_back(std::size_t(rank));
   const pipeline::ExecutorOptions room{.most_samples = samples, .capacity = options.capacity};
   if (place.pipeline != nullptr) {  // one of several processes
-    throw std::invalid_argument("an executor of one process alone is not there yet");
+    executor_.emplace(schedule, part_of(std::size_t(place.pipeline->rank()), 0), *place.pipeline,
+                      room);
   } else {
     std::vector<pipeline::RankPart> parts;
     for (std::size_t r = 0; r < schedule.rows.size(); ++r) parts.push_back(part_of(r, r));
