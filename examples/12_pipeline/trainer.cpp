@@ -110,6 +110,7 @@ std::vector<std::unique_ptr<Trainer::Source>> Trainer::sources_of(const feeder::
 template <class Run>
 void Trainer::with_samples(const std::vector<std::unique_ptr<Source>>& sources, const Run& run) {
   std::vector<Lease> batches;  // the same samples, on each device that reads them
+  batches.reserve(sources.size());
   for (const auto& source : sources) {
     batches.push_back(source->next(executor_->stream(source->rank)));
   }
