@@ -60,9 +60,12 @@ expect "feeding is compared with its peers, and knows where the caller is" 0 \
 expect "comm is compared with its peers, and knows where the caller is" 0 \
   "$(lines "$root" bench/peers/comm/compare.py "--directory=$caller" --only pieces)" \
   bench comm --only pieces
+expect "pipelines are compared with torch's, and know where the caller is" 0 \
+  "$(lines "$root" bench/peers/pipeline/compare.py "--directory=$caller" --only modelled)" \
+  bench pipeline --only modelled
 for name in nosuch csp/nosuch csp/ csp_channel feeder ""; do
   expect "no benchmark \"$name\"" 1 \
-    "run: there is no benchmark \"$name\"; there are: csp/channel feeder/overlap, and csp, gpu, feed, comm and overlap" bench "$name"
+    "run: there is no benchmark \"$name\"; there are: csp/channel feeder/overlap, and csp, gpu, feed, comm, pipeline and overlap" bench "$name"
 done
 
 ((failures == 0))

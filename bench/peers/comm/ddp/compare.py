@@ -16,9 +16,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 sys.dont_write_bytecode = True  # nothing is written to the tree
 from facts import ROOT, commit, first_line, machine  # noqa: E402
+from torch_venv import TORCH, NoTorch, python_with_torch  # noqa: E402
 
 BUILD = ROOT / "build" / "peers" / "ddp"
-TORCH = "torch==2.15.0" if sys.version_info >= (3, 11) else "torch==2.14.1"
 
 
 def quietly(log, *command):
@@ -29,11 +29,10 @@ def quietly(log, *command):
 
 def environment(folder):
     """Python with torch; what its libraries need is in $LD_LIBRARY_PATH then."""
-    python = folder / "bin" / "python3"
-    if not python.exists():
-        print(f"installing {TORCH} into {folder} (5.5 GB)", file=sys.stderr)
-        quietly(BUILD / "pip.log", sys.executable, "-m", "venv", folder)
-    quietly(BUILD / "pip.log", python, "-m", "pip", "install", "--disable-pip-version-check", TORCH, "numpy")
+    try:
+        python = python_with_torch(folder, BUILD / "pip.log")
+    except NoTorch as reason:
+        sys.exit(str(reason))
     packages = pathlib.Path(subprocess.check_output(
         [python, "-c", "import torch; print(torch.__path__[0])"], text=True).strip()).parent
     os.environ["LD_LIBRARY_PATH"] = ":".join(map(str, packages.glob("nvidia/*/lib")))
