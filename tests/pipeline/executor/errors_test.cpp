@@ -14,8 +14,11 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
 #include "leat/gpu/error.h"
+#include "leat/pipeline/check.h"
 #include "leat/pipeline/executor.h"
+#include "leat/pipeline/executor/runner.h"
 #include "leat/pipeline/kinds.h"
+#include "leat/pipeline/simulate.h"
 #include "leat/pipeline/text.h"
 #include "tests/pipeline/executor/support/model.h"
 #include "tests/support/run.h"
@@ -210,6 +213,28 @@ TEST(ExecutorErrors, ASchedulesFaultsAreThoseOfCheckAndAStopIsReported) {
     EXPECT_NE(stop.find("3SEND_B0"), std::string::npos);
     EXPECT_NE(stop.find("1 is the least that runs"), std::string::npos);
   });
+}
+
+TEST(ExecutorErrors, OfAStopInRunningIsADeadlock) {
+  VirtualClock clock;
+  const auto body = [] {
+    Model model(one_f_one_b(), {});
+    Runner(lower(one_f_one_b()), model.parts(), {.most_samples = kSamples}, 0).step(8, 0, true);
+  };
+  EXPECT_THROW(run(body, {.workers = 1, .clock = &clock}), Deadlock);
+}
+
+TEST(ExecutorThread, APlainThreadStepsAnExecutorAsAFiberDoes) {
+  Model model(one_f_one_b(), {.stages = {{0, 0, 0, 0}}});
+  Executor executor(one_f_one_b(), model.parts(), {.most_samples = kSamples});
+  executor.evaluate(kSamples);
+  for (int i = 0; i < 3; ++i) executor.step(kSamples);
+  run([&] { executor.step(kSamples); });
+  std::vector<support::Number> expected = support::gradients_of(4, 8, kSamples, kSamples);
+  for (support::Number& one : expected) one *= 4;
+  EXPECT_EQ(model.sums(), expected);
+  model.stages[2]->hook = [](Op, const Microbatch&) { throw std::runtime_error("no more"); };
+  EXPECT_THROW(executor.step(kSamples), PipelineError);
 }
 
 }  // namespace executor_errors_test

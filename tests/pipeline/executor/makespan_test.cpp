@@ -27,7 +27,8 @@ constexpr std::uint64_t kSamples = 13;
 
 /// Runs two steps and an evaluation, and expects of each what it has to take and to compute.
 /// Returns whether the schedule ends.
-bool expect_as_timeline(const Schedule& lowered, const CostModel& costs, int capacity) {
+bool expect_as_timeline(const Schedule& lowered, const CostModel& costs, int capacity,
+                        int workers) {
   Timeline timeline(lowered, costs);
   const bool ends = timeline.run(capacity);
   const auto body = [&] {
@@ -55,7 +56,7 @@ bool expect_as_timeline(const Schedule& lowered, const CostModel& costs, int cap
     EXPECT_EQ(model.sums(), expected);
   };
   VirtualClock clock;
-  const SchedulerOptions options{.workers = 1, .clock = &clock};
+  const SchedulerOptions options{.workers = workers, .clock = &clock};
   if (ends) {
     run(body, options);
   } else {
@@ -78,7 +79,7 @@ void expect_of_many(std::uint32_t first_seed, const Make& make) {
     const int capacity = random.below(4);
     SCOPED_TRACE("seed " + std::to_string(seed) + ", capacity " + std::to_string(capacity) +
                  ", link " + std::to_string(costs.link) + "\n" + to_csv(lowered));
-    if (expect_as_timeline(lowered, costs, capacity)) ++ended;
+    if (expect_as_timeline(lowered, costs, capacity, 1 + i % 2)) ++ended;
   }
   EXPECT_GT(ended, kSchedules / 4);
   EXPECT_LT(ended, kSchedules - kSchedules / 20);
