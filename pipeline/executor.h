@@ -113,8 +113,9 @@ class Executor {
   /// a fault, std::invalid_argument for parts and options that do not fit, GpuError.
   Executor(const Schedule& schedule, std::vector<RankPart> parts, const ExecutorOptions& options);
   /// One rank of several processes: that of `ranks`, which are as many as the schedule's rows. The
-  /// executor takes a duplicate. Collective: all have the same schedule and options, and stages that
-  /// fit together, or all throw. Throws as above; Error, if another rank differs or has thrown.
+  /// executor takes a duplicate. Collective: all have the same schedule and options, and stages
+  /// that fit together, or all throw. Throws as above; Error, if another rank differs or has
+  /// thrown.
   Executor(const Schedule& schedule, RankPart part, const comm::Communicator& ranks,
            const ExecutorOptions& options);
   Executor(const Executor&) = delete;
