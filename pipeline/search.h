@@ -37,7 +37,7 @@ struct SearchResult {
 };
 /// Searches. Throws std::invalid_argument for a problem that no schedule can solve (a limit less
 /// than a rank's number of stages in a row needs, less than 1, a rank without a stage) and for
-/// numbers out of range.
+/// numbers out of range: more than 2^22 actions, times whose sum is above 2^61.
 [[nodiscard]] SearchResult search(const SearchProblem& problem, const SearchOptions& options = {});
 
 /// The bound that needs no search: for one stage a rank, head + what the fewest activations force;

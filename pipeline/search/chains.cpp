@@ -39,8 +39,8 @@ void check_numbers(const SearchProblem& problem) {
   const CostModel& model = problem.model;
   const std::size_t stages = problem.rank_of_stage.size();
   if (problem.microbatches < 1) refuse_problem("there is no microbatch");
-  if (stages > (std::size_t{1} << 26) / 3 / static_cast<std::size_t>(problem.microbatches)) {
-    refuse_problem("more than 2^26 actions");
+  if (stages > (std::size_t{1} << 22) / 3 / static_cast<std::size_t>(problem.microbatches)) {
+    refuse_problem("more than 2^22 actions");
   }
   if (model.capacity.has_value()) refuse_problem("channels have to be unbounded");
   if (model.stages.size() != 1 && model.stages.size() != stages) {

@@ -39,21 +39,75 @@ std::tuple<Ticks, Ticks> preference(Rule rule, const Chain& chain, Ticks k, Tick
   }
 }
 
-Solution by_rule(const Chains& chains, const Moves& moves, const Bounds& bounds, Rule rule) {
+// What could be placed next on each rank. Only what a placed element concerns is looked at again.
+class Agenda {
+ public:
+  Agenda(const Chains& chains, const Moves& moves)
+      : chains_(chains),
+        moves_(moves),
+        state_(moves.begin()),
+        choices_(chains.ranks()),
+        first_(chains.ranks()),
+        user_of_(chains.size()) {
+    for (std::size_t chain = 0; chain < chains.size(); ++chain)
+      user_of_[chain] = chains[chain].rank;
+    for (std::size_t user = 0; user < chains.size(); ++user) {
+      for (const Need& need : chains[user].needs) {
+        if (chains[need.chain].rank != chains[user].rank) user_of_[need.chain] = chains[user].rank;
+      }
+    }
+    for (std::size_t rank = 0; rank < chains.ranks(); ++rank) look_at(rank);
+  }
+
+  [[nodiscard]] const State& state() const noexcept { return state_; }
+  // On the rank of the element that can end first.
+  [[nodiscard]] const std::vector<Moves::Move>& choices() const {
+    const auto first = std::ranges::min_element(first_, {}, [](const Moves::Move& move) {
+      return move.exists() ? move.end : std::numeric_limits<Ticks>::max();
+    });
+    return choices_[static_cast<std::size_t>(first - first_.begin())];
+  }
+  void place(const Moves::Move& move) {
+    const std::size_t rank = chains_[move.chain].rank;
+    const std::size_t user = user_of_[move.chain];
+    moves_.place(state_, move);
+    look_at(rank);
+    if (user != rank) look_at(user);
+  }
+
+ private:
+  void look_at(std::size_t rank) {
+    first_[rank] = {};
+    for (const std::size_t chain : chains_.of_rank(rank)) {
+      const Moves::Move move = moves_.next(state_, chain);
+      if (!move.exists()) continue;
+      if (!first_[rank].exists() || move.end < first_[rank].end) first_[rank] = move;
+    }
+    if (first_[rank].exists()) moves_.choices(state_, first_[rank], choices_[rank]);
+  }
+
+  const Chains& chains_;
+  const Moves& moves_;
+  State state_;
+  std::vector<std::vector<Moves::Move>> choices_;  // of each rank
+  std::vector<Moves::Move> first_;                 // to end, of each rank
+  std::vector<std::size_t> user_of_;               // the rank that needs a chain's values
+};
+
+Solution by_rule(const Chains& chains, const Bounds& bounds, Rule rule, Ticks pace) {
+  const Moves moves(chains, pace, /*settled=*/false);
+  Agenda agenda(chains, moves);
   std::vector<std::size_t> order;
   order.reserve(chains.actions());
   Ticks makespan = 0;
-  State state = moves.begin();
-  std::vector<Moves::Move> choices;
   while (order.size() < chains.actions()) {
-    moves.choices(state, moves.first_to_end(state), choices);
-    const Moves::Move best = *std::ranges::max_element(choices, {}, [&](const Moves::Move& move) {
-      const Chain& chain = chains[move.chain];
-      const Ticks k = state[move.chain];
-      return preference(rule, chain, k, chain.length + bounds.tail(move.chain, k));
-    });
-    moves.place(state, best);
-    moves.settle(state, moves.first_to_end(state));
+    const Moves::Move best =
+        *std::ranges::max_element(agenda.choices(), {}, [&](const Moves::Move& move) {
+          const Ticks k = agenda.state()[move.chain];
+          return preference(rule, chains[move.chain], k,
+                            chains[move.chain].length + bounds.tail(move.chain, k));
+        });
+    agenda.place(best);
     order.push_back(best.chain);
     makespan = std::max(makespan, best.end);
   }
@@ -119,7 +173,7 @@ Schedule schedule_of(const Chains& chains, const std::vector<std::size_t>& order
 
 Solution first_solution(const SearchProblem& problem, const Chains& chains, const Bounds& bounds,
                         Ticks bound, const std::function<bool()>& is_stopped) {
-  Solution best = by_rule(chains, Moves(chains), bounds, Rule::kOnlyThat);
+  Solution best = by_rule(chains, bounds, Rule::kOnlyThat, 0);
   const auto offer = [&](std::optional<Solution> other) {
     if (other.has_value() && other->makespan < best.makespan) best = std::move(*other);
   };
@@ -134,10 +188,10 @@ Solution first_solution(const SearchProblem& problem, const Chains& chains, cons
     work = std::max(work, own);
   }
   for (const Ticks percent : kPaces) {
-    const Moves paced(chains, work / 100 * percent + work % 100 * percent / 100);
+    const Ticks pace = work / 100 * percent + work % 100 * percent / 100;
     for (const Rule rule : {Rule::kOnlyThat, Rule::kBackwardFirst, Rule::kOldestFirst}) {
       if (!goes_on()) break;
-      Solution one = by_rule(chains, paced, bounds, rule);
+      Solution one = by_rule(chains, bounds, rule, pace);
       // Without the pace, the same order may take less.
       one.makespan = makespan(one.schedule, problem.model).value_or(one.makespan);
       offer(std::move(one));

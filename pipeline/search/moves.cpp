@@ -4,7 +4,7 @@
 
 namespace leat::pipeline {
 
-Moves::Moves(const Chains& chains, Ticks pace)
+Moves::Moves(const Chains& chains, Ticks pace, bool settled)
     : chains_(chains), pace_(pace), free_(chains.size()), kept_(chains.size()) {
   const auto longest = [&](std::size_t rank) {
     Ticks most = 0;
@@ -26,7 +26,7 @@ Moves::Moves(const Chains& chains, Ticks pace)
       // be placed ends before that end. So a value that is older than these places arrives before
       // its user's rank can begin anything.
       Ticks places = std::max(chains_.limit(from.rank), chains_.limit(chains_[user].rank));
-      if (from.length > 0) {
+      if (settled && from.length > 0) {
         const Ticks spread = longest(from.rank) + longest(chains_[user].rank) + need.delay - 1;
         places = std::min(places, (spread + from.length - 1) / from.length);
       }

@@ -31,8 +31,11 @@ using StateView = std::span<const Ticks>;
 /// The moves of a problem.
 class Moves {
  public:
-  /// `chains` outlives this. Microbatch k enters the pipeline no sooner than `pace` k.
-  explicit Moves(const Chains& chains, Ticks pace = 0);
+  /// Of states that are settled after each move. `chains` outlives this.
+  explicit Moves(const Chains& chains) : Moves(chains, 0, /*settled=*/true) {}
+  /// Microbatch k enters the pipeline no sooner than `pace` k. States that are not `settled` keep
+  /// all values that are under way.
+  Moves(const Chains& chains, Ticks pace, bool settled);
 
   /// The size of a state.
   [[nodiscard]] std::size_t words() const noexcept { return words_; }

@@ -235,7 +235,7 @@ TEST(Search, RefusesWhatNoScheduleSolvesAndNumbersOutOfRange) {
   expect_refused(with([](SearchProblem& p) { p.rank_of_stage[2] = 1'000'000'000; }),
                  "has no stage");
   expect_refused(with([](SearchProblem& p) { p.microbatches = 0; }), "no microbatch");
-  expect_refused(with([](SearchProblem& p) { p.microbatches = 1 << 30; }), "2^26");
+  expect_refused(with([](SearchProblem& p) { p.microbatches = 1 << 30; }), "2^22");
   expect_refused(with([](SearchProblem& p) { p.limit = {0}; }), "a limit of 0");
   expect_refused(with([](SearchProblem& p) { p.limit = {}; }), "0 limits for 3 ranks");
   expect_refused(with([](SearchProblem& p) { p.limit = {2, 2}; }), "2 limits for 3 ranks");
