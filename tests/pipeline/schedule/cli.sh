@@ -103,6 +103,8 @@ expect 0 ' 40$' simulate "$scratch/1f1b" --model "$scratch/model"
 grep -q '^<svg' "$scratch/svg" && grep -q '"ph":"f"' "$scratch/trace" || fail "no figures"
 expect 1 'stuck|stops' check "$scratch/lowered" --svg "$scratch/svg"
 grep -q '0SEND_F3 is stuck' "$scratch/svg" || fail "no stop in the figure"
+expect 1 '3B0 is without 3F0' simulate "$data/torch/torch-2.15-1F1B-v1-r4-b8-compute.csv" --svg "$scratch/none"
+[[ ! -e $scratch/none ]] || fail "a figure of a schedule with faults"
 expect 1 'nothing is drawn' print "$data/torch/torch-2.15-1F1B-v1-r4-b8-compute.csv" --svg "$scratch/svg"
 
 # search: CSV that passes the check, and what is known about it.
