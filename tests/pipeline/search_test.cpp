@@ -185,12 +185,21 @@ TEST(Search, IsNoWorseThanTheKindsThatKeepToTheLimit) {
   EXPECT_LE(search(problem, {.time = 50ms}).makespan, makespan(known, problem.model).value());
 }
 
+TEST(Search, MakesIAndWOfAKindsWholeBackward) {
+  SearchProblem problem = vee(2, 4, 5);
+  problem.model.stages = {{.forward = 5, .backward_input = 6, .backward_weight = 0}};
+  const Schedule known = make(Kind::kDualPipeV, {.ranks = 2, .microbatches = 4});
+  expect_proved(problem, makespan(known, problem.model).value());
+}
+
 TEST(Search, SpreadsMicrobatchesWhereMemoryIsScarce) {
   // Half of what ZB-V wants. Without memory for states, what is left is the first solution.
   const SearchProblem problem = vee(8, 32, 8);
   const SearchResult result = search(problem, {.time = 24h, .memory_bytes = 0});
   EXPECT_EQ(makespan_of(problem, result.schedule), result.makespan);
   EXPECT_LE(10 * result.makespan, 11 * result.bound);
+  // Without time, it is the first of the first solutions.
+  EXPECT_GT(search(problem, {.time = Duration(0)}).makespan, result.makespan);
 }
 
 TEST(Search, OfLargeProblemsKeepsToLimitsThatAreHardlyEnough) {
