@@ -188,8 +188,8 @@ TEST(Search, IsNoWorseThanTheKindsThatKeepToTheLimit) {
 TEST(Search, MakesIAndWOfAKindsWholeBackward) {
   SearchProblem problem = vee(2, 4, 5);
   problem.model.stages = {{.forward = 5, .backward_input = 6, .backward_weight = 0}};
-  const Schedule known = make(Kind::kDualPipeV, {.ranks = 2, .microbatches = 4});
-  expect_proved(problem, makespan(known, problem.model).value());
+  // DualPipeV without its pairs, whose F would be sent later.
+  expect_proved(problem, 99);
 }
 
 TEST(Search, SpreadsMicrobatchesWhereMemoryIsScarce) {
