@@ -54,12 +54,12 @@ for one in "${kinds[@]}"; do
   [[ $kind != looped_bfs ]] || of=looped_bfs # its backwards come from the last microbatch
   first=${one_device[$of]:-}
   [[ -n $first ]] ||
-    first=$(digest "one device" train --ranks 1 --kind $of --stages-per-rank 1 --batch-size $batch)
+    first=$(digest "one device" train --ranks 1 --kind $of --stages-per-rank 1 --batch-size "$batch")
   one_device[$of]=$first
   [[ $first =~ ^[0-9a-f]{16}$ ]] || fail "one device: no digest"
   what="$kind, $stages a rank"
   echo "$what: $first"
-  arguments=(--kind "$kind" --stages-per-rank "$stages" --batch-size $batch)
+  arguments=(--kind "$kind" --stages-per-rank "$stages" --batch-size "$batch")
   other=$(digest "$what" train "${arguments[@]}")
   [[ $other == "$first" ]] || fail "$what: $other"
   [[ -z $mpirun ]] || other=$(digest "$what, mpi" train_with_mpi "${arguments[@]}")
@@ -70,7 +70,7 @@ for one in "${kinds[@]}"; do
   other=$(digest "$what, 2 x 2, mpi" train_with_mpi --replicas 2 "${arguments[@]}")
   [[ $other == "$two" ]] || fail "$what, 2 x 2, mpi: $other, not $two"
 done
-[[ $(digest "another seed" train --seed 2 --batch-size $batch) != "${one_device[gpipe]:-}" ]] ||
+[[ $(digest "another seed" train --seed 2 --batch-size "$batch") != "${one_device[gpipe]:-}" ]] ||
   fail "the digest does not depend on the weights"
 train --ranks 2 --replicas 2 | grep -q "exposed communication" ||
   fail "two pipelines do not say what of their exchange is exposed"
