@@ -130,6 +130,7 @@ TEST(ExecutorErrors, ACancellationAtAnyTimeEndsTheStepAndLeavesNothing) {
     const std::int64_t makespan = simulate(schedule, costs).makespan;
     const std::int64_t step = lanes ? 1 : std::max<std::int64_t>(1, makespan / 800);
     for (std::int64_t at = 0; at <= makespan + 20; at += step) {
+      if (leat::support::is_left_out(static_cast<int>(at))) continue;
       leat::support::in_virtual_time([&] {
         std::vector<gpu::Device> devices;
         {
@@ -160,7 +161,7 @@ TEST(ExecutorErrors, ACancellationAtAnyTimeEndsTheStepAndLeavesNothing) {
       if (HasFailure()) return;
     }
   }
-  EXPECT_GE(cancelled, 1'000);
+  EXPECT_GE(cancelled, leat::support::rounds(1'000));
 }
 
 TEST(ExecutorErrors, WhatDoesNotFitIsRefusedAtOnce) {

@@ -65,7 +65,7 @@ bool expect_as_timeline(const Schedule& lowered, const CostModel& costs, int cap
   return ends;
 }
 
-constexpr int kSchedules = 1'000;
+constexpr int kSchedules = leat::support::rounds(1'000);
 
 /// make(random) is a lowered schedule. Of the schedules many end, and many stop.
 template <class Make>
