@@ -95,6 +95,31 @@ TEST_P(ExecutorProcesses, ComputeWhatOneDeviceComputesInTheTimeThatIsSimulated) 
   }
 }
 
+// A rank begins a receive when its fiber comes to it: like one place more, and never like two.
+TEST(ExecutorPlaces, BetweenProcessesHoldASenderUpAsOneMoreWouldAtMost) {
+  const Schedule schedule =
+      make(Kind::kInterleaved1F1B, {.ranks = 4, .microbatches = 7, .stages_per_rank = 2});
+  for (const int capacity : {1, 2, 3}) {
+    CostModel costs{.capacity = capacity};
+    const std::int64_t longest = simulate(schedule, costs).makespan;
+    costs.capacity = capacity + 1;
+    const std::int64_t shortest = simulate(schedule, costs).makespan;
+    const Duration took = leat::support::in_virtual_time([&] {
+      Model model(schedule, costs);
+      on_ranks(4, [&](comm::Communicator& me) {
+        Executor executor(schedule, part_of(model, me), me,
+                          {.most_samples = kSamples, .capacity = capacity});
+        executor.step(kSamples);
+      });
+    });
+    EXPECT_LE(took.count(), longest) << capacity;
+    EXPECT_GE(took.count(), shortest) << capacity;
+    if (capacity == 1) {
+      EXPECT_GT(took.count(), simulate(schedule).makespan);
+    }
+  }
+}
+
 TEST(ExecutorThreads, EachWithARankComputeWhatOneDeviceComputes) {
   const Schedule schedule = make(Kind::kZbv, {.ranks = 4, .microbatches = 8});
   std::vector<comm::Communicator> ranks = comm::open("local:4");
