@@ -42,7 +42,7 @@ class Checker {
       check(row, column, place, action);
     });
     check_missing();
-    if (is_lowered_ && findings_.empty()) check_channels();
+    if (findings_.empty()) check_channels();
     std::ranges::stable_sort(findings_, {},
                              [](const Finding& one) { return std::pair(one.row, one.column); });
     if (findings_.size() > kMostFindings) findings_.resize(kMostFindings);
@@ -259,10 +259,12 @@ class Checker {
   }
 
   void check_missing() {
+    std::vector<bool> has_stage(schedule_.rows.size());
+    for (const int rank : ranks_) {
+      if (rank >= 0) has_stage[static_cast<std::size_t>(rank)] = true;
+    }
     for (std::size_t row = 0; row < schedule_.rows.size(); ++row) {
-      if (std::ranges::find(ranks_, static_cast<int>(row)) == ranks_.end()) {
-        fail(static_cast<std::int64_t>(row), -1, "the rank has no stage");
-      }
+      if (!has_stage[row]) fail(static_cast<std::int64_t>(row), -1, "the rank has no stage");
     }
     for (std::int32_t s = 0; s < schedule_.stages; ++s) {
       const std::int64_t row = ranks_[static_cast<std::size_t>(s)];
@@ -293,20 +295,48 @@ class Checker {
     }
   }
 
-  /// The k-th Recv of a channel is of the k-th Send.
+  /// The channels into which an action puts a value, and from which it takes one; -1: none. In an
+  /// order, those of the transfers that lowering adds.
+  struct Ways {
+    std::int32_t to = -1;
+    std::int32_t from = -1;
+  };
+  [[nodiscard]] Ways ways_of(std::size_t row, const Action& action) const {
+    if (is_lowered_) {
+      if (!transfers(action.op)) return {};
+      const std::int32_t channel = channel_of(action);
+      return sends(action.op) ? Ways{.to = channel} : Ways{.from = channel};
+    }
+    const auto with = [&](std::int32_t stage, Op op) {
+      const bool crosses = stage >= 0 && stage < schedule_.stages && !is_here(row, stage);
+      return crosses ? channel_of({.stage = action.stage, .op = op}) : -1;
+    };
+    switch (action.op) {
+      case Op::kForward:
+        return {.to = with(action.stage + 1, Op::kSendForward),
+                .from = with(action.stage - 1, Op::kRecvForward)};
+      case Op::kBackward:
+      case Op::kBackwardInput:
+        return {.to = with(action.stage - 1, Op::kSendBackward),
+                .from = with(action.stage + 1, Op::kRecvBackward)};
+      default: return {};
+    }
+  }
+
+  /// The k-th value that is taken from a channel is the k-th that was put into it.
   void check_channels() {
     const auto channels = static_cast<std::size_t>(2 * (schedule_.stages - 1));
     std::vector<std::vector<std::int32_t>> sent(channels);
-    const auto channel = [](const Action& action) {
-      return static_cast<std::size_t>(channel_of(action));
-    };
-    each([&](std::size_t, std::size_t, Place, const Action& action) {
-      if (sends(action.op)) sent[channel(action)].push_back(action.microbatch);
+    each([&](std::size_t row, std::size_t, Place, const Action& action) {
+      const std::int32_t to = ways_of(row, action).to;
+      if (to >= 0) sent[static_cast<std::size_t>(to)].push_back(action.microbatch);
     });
     std::vector<std::size_t> received(channels);
     each([&](std::size_t row, std::size_t column, Place, const Action& action) {
-      if (!transfers(action.op) || sends(action.op)) return;
-      const std::int32_t next = sent[channel(action)][received[channel(action)]++];
+      const std::int32_t from = ways_of(row, action).from;
+      if (from < 0) return;
+      const auto channel = static_cast<std::size_t>(from);
+      const std::int32_t next = sent[channel][received[channel]++];
       if (next != action.microbatch) {
         fail(row, column,
              to_string(action) + ": microbatch " + std::to_string(next) + " is sent before it");

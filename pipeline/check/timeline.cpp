@@ -19,9 +19,11 @@ Timeline::Timeline(const Schedule& lowered, const CostModel& model)
     : rows_(lowered.rows.size()),
       channels_(static_cast<std::size_t>(std::max(2 * (lowered.stages - 1), 0))),
       link_(model.link) {
+  // Each end of a channel is in one row.
+  std::vector<std::int32_t> sent(channels_.size());
+  std::vector<std::int32_t> received(channels_.size());
   for (std::size_t row = 0; row < rows_.size(); ++row) {
     RowTime& times = rows_[row];
-    std::vector<std::pair<std::int32_t, std::int32_t>> seen;  // ends of channels, and their count
     times.cells.reserve(lowered.rows[row].size());
     for (const Cell& cell : lowered.rows[row]) {
       CellTime& time = times.cells.emplace_back();
@@ -30,11 +32,8 @@ Timeline::Timeline(const Schedule& lowered, const CostModel& model)
         time.work += ticks_of(action, model);
         if (!transfers(action.op)) continue;
         const std::int32_t channel = channel_of(action);
-        // Each end of a channel is in one row, which has few of them.
-        const std::int32_t key = 2 * channel + (sends(action.op) ? 1 : 0);
-        auto found = std::ranges::find(seen, key, &std::pair<std::int32_t, std::int32_t>::first);
-        if (found == seen.end()) found = seen.insert(seen.end(), {key, 0});
-        const std::int32_t index = found->second++;
+        const std::int32_t index =
+            (sends(action.op) ? sent : received)[static_cast<std::size_t>(channel)]++;
         times.refs.push_back({.channel = channel, .index = index, .sends = sends(action.op)});
         auto& values = channels_[static_cast<std::size_t>(channel)].values;
         if (values.size() <= static_cast<std::size_t>(index)) values.emplace_back();
@@ -162,14 +161,13 @@ Stop Timeline::stop() const {
   if (stop.stuck.empty()) return stop;
   // Who waits for a rank that has ended is a fault of another kind; there is no cycle then.
   std::vector<std::size_t> path;
-  for (std::size_t row = stop.stuck.front().row; row < rows_.size(); row = waits_for[row]) {
-    const auto before = std::ranges::find(path, row);
-    if (before != path.end()) {
-      stop.cycle.assign(before, path.end());
-      break;
-    }
+  std::vector<bool> seen(rows_.size());
+  std::size_t row = stop.stuck.front().row;
+  for (; row < rows_.size() && !seen[row]; row = waits_for[row]) {
+    seen[row] = true;
     path.push_back(row);
   }
+  if (row < rows_.size()) stop.cycle.assign(std::ranges::find(path, row), path.end());
   return stop;
 }
 

@@ -93,6 +93,27 @@ TEST(PipelineCheck, CrossedSendsAreTold) {
             "row 1, column 0: 1RECV_F0: microbatch 1 is sent before it");
 }
 
+TEST(PipelineCheck, AnOrderWhoseNeighboursTakeMicrobatchesInAnotherOrderIsRefused) {
+  EXPECT_EQ(reasons("0F0,0F1,0B1,0B0\n1F1,1B1,1F0,1B0\n"),
+            (Reasons{"row 1, column 0: 1F1: microbatch 0 is sent before it",
+                     "row 1, column 2: 1F0: microbatch 1 is sent before it"}));
+  EXPECT_EQ(reasons("0F0,0F1,0B0,0B1\n1F0,1F1,1I1,1I0,1W0,1W1\n"),
+            (Reasons{"row 0, column 2: 0B0: microbatch 1 is sent before it",
+                     "row 0, column 3: 0B1: microbatch 0 is sent before it"}));
+  // The stages of one rank need no channel between them.
+  EXPECT_EQ(reasons("0F0,0F1,1F1,1F0,1B0,1B1,0B1,0B0\n"), Reasons{});
+}
+
+TEST(PipelineCheck, ManyRanksAreCheckedInTheTimeOfTheirCells) {
+  std::string text;
+  for (int r = 0; r < 50'000; ++r) {
+    const std::string stage = std::to_string(r);
+    text += stage + "F0," + stage + "B0\n";
+  }
+  EXPECT_EQ(check(parse(text)).capacities.to_run, 0);
+  EXPECT_EQ(check(parse(text + "0F1\n")).findings.size(), 20);
+}
+
 TEST(PipelineCheck, TwoGreatNumbersAreNoGreatTable) {
   const std::vector<std::string> told = reasons("0F0,0B0,1000000F1000000\n");
   ASSERT_EQ(told.size(), 20);

@@ -123,13 +123,15 @@ std::string to_grid(const Schedule& schedule,
   if (with_stage) {
     for (std::size_t row = 0; row < schedule.rows.size(); ++row) rows.push_back(row);
   }
+  std::vector<std::pair<std::size_t, std::size_t>> marks = marked;
+  std::ranges::sort(marks);
   std::vector<std::vector<std::string>> cells(rows.size());
   std::vector<std::size_t> widths;
   for (std::size_t line = 0; line < rows.size(); ++line) {
     for (const Cell& cell : schedule.rows[rows[line]]) {
       std::string text = grid_cell(cell, with_stage);
       const std::size_t column = cells[line].size();
-      if (std::ranges::find(marked, std::pair(rows[line], column)) != marked.end()) {
+      if (std::ranges::binary_search(marks, std::pair(rows[line], column))) {
         text.insert(0, 1, '[');
         text += ']';
       }
