@@ -58,23 +58,34 @@ TimePoint RemoteLink::recv(const gpu::StreamRef& stream, const gpu::DeviceSpan& 
                            std::int32_t microbatch, const Batch& batch) {
   Place& place = places_.front();
   place.copied.await();
-  ranks_.recv(place.shape, peer_, key_).await();
-  const Shape due = shape_of(microbatch, to.size(), batch);
-  if (place.shape != due) {
-    const auto words = [](const Shape& shape) {
-      return std::string(shape[0] % 2 == 0 ? "step " : "evaluation ") +
-             std::to_string(shape[0] / 2) + " of " + std::to_string(shape[4]) + " of " +
-             std::to_string(shape[5]) + " samples, microbatch " + std::to_string(shape[1]) +
-             " of " + std::to_string(shape[2]) + " samples, " + std::to_string(shape[3]) + " bytes";
-    };
-    throw Error("rank " + std::to_string(peer_) + " sends: " + words(place.shape) +
-                "; this rank expects: " + words(due));
+  // Both are begun before either is awaited: one wait in most cases.
+  comm::Completion shape_came = ranks_.recv(place.shape, peer_, key_);
+  std::optional<comm::Completion> came;
+  if (to.size() != 0) {
+    came.emplace(
+        ranks_.recv({place.memory.data(), to.size(), gpu::DType::kUint8}, peer_, key_ + 1));
   }
-  if (to.size() == 0) return TimePoint::min();
-  ranks_.recv({place.memory.data(), to.size(), gpu::DType::kUint8}, peer_, key_ + 1).await();
+  shape_came.await();
+  require(place.shape, shape_of(microbatch, to.size(), batch));
+  if (!came.has_value()) return TimePoint::min();
+  came->await();
   gpu::copy_async(stream, to, place.memory.subspan(0, to.size()));
   place.copied.record(stream);
   return TimePoint::min();
+}
+
+void RemoteLink::require(const Shape& shape, const Shape& due) const {
+  if (shape == due) return;
+  const auto words = [](const Shape& of) {
+    return std::string(of[0] % 2 == 0 ? "step " : "evaluation ") + std::to_string(of[0] / 2) +
+           " of " + std::to_string(of[4]) + " of " + std::to_string(of[5]) +
+           " samples, microbatch " + std::to_string(of[1]) + " of " + std::to_string(of[2]) +
+           " samples, " + std::to_string(of[3]) + " bytes";
+  };
+  const std::string reason = "rank " + std::to_string(peer_) + " sends: " + words(shape) +
+                             "; this rank expects: " + words(due);
+  ranks_.abort(reason);  // before the data is given up, which would be the reason otherwise
+  throw Error(reason);
 }
 
 void RemoteLink::finish() {

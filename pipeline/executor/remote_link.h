@@ -53,6 +53,8 @@ class RemoteLink final : public Link {
   };
 
   static Shape shape_of(std::int32_t microbatch, std::size_t bytes, const Batch& batch);
+  /// Throws Error, on every rank, if the shape is not the one that is due.
+  void require(const Shape& shape, const Shape& due) const;
   static void await_sent(Place& place);
 
   const comm::Communicator& ranks_;

@@ -31,14 +31,15 @@ PipelineError::PipelineError(std::size_t rank, std::size_t column, const Action&
       column_(column),
       action_(action) {}
 
-Runner::Runner(Schedule lowered, bool has_replicas, const ExecutorOptions& options, int capacity)
+Runner::Runner(Schedule lowered, bool has_replicas, const ExecutorOptions& options, int capacity,
+               int workers)
     : schedule_(has_replicas ? with_reductions(std::move(lowered)) : std::move(lowered)),
       forwards_(forwards_of(schedule_)),
       options_(options),
       capacity_(capacity),
       pinned_bytes_(schedule_.rows.size()),
       ranks_(schedule_.rows.size()) {
-  if (!on_fiber()) own_.emplace();
+  if (!on_fiber()) own_.emplace(SchedulerOptions{.workers = workers});
   own_.has_value() ? group_.emplace(*own_) : group_.emplace();
 }
 
@@ -46,7 +47,7 @@ Runner::Runner(Schedule lowered, std::vector<RankPart> parts, const ExecutorOpti
                int capacity)
     : Runner(std::move(lowered),
              std::ranges::any_of(parts, [](const auto& one) { return one.replicas != nullptr; }),
-             options, capacity) {
+             options, capacity, 0) {
   for (std::size_t rank = 0; rank < parts.size(); ++rank) add(rank, std::move(parts[rank]));
   std::vector<StageMemory> memory(static_cast<std::size_t>(schedule_.stages));
   for (const auto& rank : ranks_) rank->tell_memory(memory);
@@ -55,7 +56,7 @@ Runner::Runner(Schedule lowered, std::vector<RankPart> parts, const ExecutorOpti
 
 Runner::Runner(Schedule lowered, RankPart part, comm::Communicator ranks,
                const ExecutorOptions& options, int capacity)
-    : Runner(std::move(lowered), part.replicas != nullptr, options, capacity) {
+    : Runner(std::move(lowered), part.replicas != nullptr, options, capacity, 1) {
   processes_.emplace(std::move(ranks));
   const auto rank = static_cast<std::size_t>(processes_->rank());
   add(rank, std::move(part));

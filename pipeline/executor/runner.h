@@ -45,7 +45,9 @@ class Runner {
   [[nodiscard]] ExecutorStats stats() const;
 
  private:
-  Runner(Schedule lowered, bool has_replicas, const ExecutorOptions& options, int capacity);
+  /// `workers` of a scheduler of its own, if there is no other.
+  Runner(Schedule lowered, bool has_replicas, const ExecutorOptions& options, int capacity,
+         int workers);
   void add(std::size_t rank, RankPart part);
   void link(std::size_t channel, std::size_t from, std::size_t to, std::size_t bytes);
   void link_all(const std::vector<std::size_t>& boundaries);
