@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -42,6 +43,11 @@ std::string name_of(const Options& options) {
   return options.kind.has_value() ? std::string(name(*options.kind)) : options.file;
 }
 
+// Whether the schedule has a fault that more places do not mend.
+bool is_faulty(const CheckResult& checked) {
+  return !checked.findings.empty() && !checked.stop.has_value();
+}
+
 CostModel model_of(const Options& options) {
   CostModel model;
   if (!options.model.empty()) model = parse_model(content_of(options.model), options.model);
@@ -54,6 +60,12 @@ Subject subject_of(const Options& options) {
   subject.schedule = options.kind.has_value() ? make(*options.kind, options.shape)
                                               : parse(content_of(options.file),
                                                       options.shape.microbatches, subject.name);
+  if (options.model.empty()) return subject;
+  try {
+    subject.model.check(subject.schedule);
+  } catch (const std::invalid_argument& error) {
+    throw leat::Error(options.model + ": " + error.what());
+  }
   return subject;
 }
 
@@ -113,9 +125,7 @@ Result run_check(const Options& options) {
 Result run_lower(const Options& options) {
   Subject subject = subject_of(options);
   const CheckResult checked = check_for_simulation(subject);
-  if (!checked.findings.empty() && !checked.stop.has_value()) {
-    return failed(options, subject, checked);
-  }
+  if (is_faulty(checked)) return failed(options, subject, checked);
   subject.schedule = lower(subject.schedule);
   Result result{.text = schedule_text(subject.schedule, options.format)};
   draw_if_wanted(options, subject, result);
@@ -126,7 +136,7 @@ Result run_simulate(const Options& options) {
   const Subject subject = subject_of(options);
   const CheckResult checked = check_for_simulation(subject);
   Result result = failed(options, subject, checked);
-  if (!checked.findings.empty() && !checked.stop.has_value()) return result;
+  if (is_faulty(checked)) return result;
   const Simulation simulation = simulate(subject.schedule, subject.model);
   if (checked.findings.empty()) {
     result = {.text = simulation_text(simulation, options.format)};
@@ -135,23 +145,25 @@ Result run_simulate(const Options& options) {
   return result;
 }
 
-// The placement of a file or a kind; else stage s is on rank s mod R.
-SearchProblem problem_of(const Options& options) {
+// The placement of a file or a kind, `given`; else stage s is on rank s mod R.
+SearchProblem problem_of(const Options& options, const std::optional<Subject>& given) {
   SearchProblem problem{.rank_of_stage = {},
                         .microbatches = options.shape.microbatches,
                         .limit = options.limit,
                         .split = !options.unsplit};
-  if (!options.file.empty() || options.kind.has_value()) {
-    Subject subject = subject_of(options);
-    problem.rank_of_stage = ranks_of_stages(subject.schedule);
-    problem.microbatches = subject.schedule.microbatches;
-    problem.model = std::move(subject.model);
+  if (given.has_value()) {
+    problem.rank_of_stage = ranks_of_stages(given->schedule);
+    problem.microbatches = given->schedule.microbatches;
+    problem.model = given->model;
   } else {
     problem.model = model_of(options);
     const std::int64_t stages =
         std::int64_t{options.shape.ranks} * std::max(options.shape.stages_per_rank, 1);
     if (stages > kGreatestNumber) throw std::invalid_argument("there are too many stages");
     for (int s = 0; s < stages; ++s) problem.rank_of_stage.push_back(s % options.shape.ranks);
+  }
+  if (problem.model.capacity.has_value()) {
+    throw leat::Error(options.model + ": \"capacity\": search takes channels without a limit");
   }
   if (problem.limit.empty()) {  // what is live at most
     problem.limit = {static_cast<std::int64_t>(problem.rank_of_stage.size()) *
@@ -161,7 +173,15 @@ SearchProblem problem_of(const Options& options) {
 }
 
 Result run_search(const Options& options) {
-  const SearchProblem problem = problem_of(options);
+  std::optional<Subject> given;
+  if (!options.file.empty() || options.kind.has_value()) given = subject_of(options);
+  if (given.has_value()) {
+    const CheckResult checked = check_for_simulation(*given);
+    Options told = options;
+    if (told.format == Format::kCsv) told.format = Format::kGrid;  // search's default
+    if (is_faulty(checked)) return failed(told, *given, checked);
+  }
+  const SearchProblem problem = problem_of(options, given);
   const auto time =
       std::chrono::duration_cast<leat::Duration>(std::chrono::duration<double>(options.seconds));
   const SearchResult found = search(problem, {.time = time});

@@ -47,8 +47,8 @@ constexpr std::string_view kStyle = R"(<style>
 
 constexpr std::array<std::pair<const char*, const char*>, 8> kLegend = {{{"F", "F forward"},
                                                                          {"B", "B backward"},
-                                                                         {"I", "I its input"},
-                                                                         {"W", "W its weights"},
+                                                                         {"I", "I input"},
+                                                                         {"W", "W weights"},
                                                                          {"send", "sends"},
                                                                          {"recv", "receives"},
                                                                          {"fill", "fill, drain"},

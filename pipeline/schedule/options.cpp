@@ -1,9 +1,9 @@
 #include "leat/pipeline/schedule/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <sstream>
 #include <string>
 
@@ -49,6 +49,10 @@ class Parser {
 
   // Throws CLI::ParseError.
   CommandLine parse(int argc, char** argv) {
+    const auto is_command = [&](const Declared& one) { return std::string(one.name) == argv[1]; };
+    if (argc > 1 && argv[1][0] != '-' && std::ranges::none_of(kCommands, is_command)) {
+      throw CLI::ValidationError(std::string("there is no command ") + argv[1] + "; see --help");
+    }
     app_.parse(argc, argv);
     Options& options = line_.options;
     options.wants_svg = !line_.svg.empty();
@@ -157,14 +161,22 @@ class Parser {
           ->type_name("S")
           ->check(within(0.0, 1e6));
     }
-    to.add_option("--format", options.format,
-                  std::string("grid (for people), csv or json (") +
-                      (command == Command::kSearch ? "csv" : "grid") + ")")
+    to.add_option_function<std::string>(
+          "--format",
+          [&](const std::string& text) {
+            options.format = text == "csv"    ? Format::kCsv
+                             : text == "json" ? Format::kJson
+                                              : Format::kGrid;
+          },
+          std::string("grid (for people), csv or json (") +
+              (command == Command::kSearch ? "csv" : "grid") + ")")
         ->type_name("FORMAT")
-        ->transform(CLI::CheckedTransformer(std::map<std::string, Format>{{"grid", Format::kGrid},
-                                                                          {"csv", Format::kCsv},
-                                                                          {"json", Format::kJson}})
-                        .description(""));
+        ->check(CLI::Validator(
+            [](const std::string& text) {
+              const bool exists = text == "grid" || text == "csv" || text == "json";
+              return exists ? std::string() : "there is no " + text + "; there are grid, csv, json";
+            },
+            ""));
     if (is_comparison(command)) return;
     to.add_option("--svg", line_.svg, "draw the simulated schedule")->type_name("FILE");
     to.add_option("--trace", line_.trace, "write it as a timeline for Perfetto; a tick is 1 us")

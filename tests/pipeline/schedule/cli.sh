@@ -34,7 +34,8 @@ expect 2 '0 is not in the range' print --kind gpipe --ranks 0 --microbatches 8
 expect 2 '0 is not in the range' check --kind gpipe "${shape[@]}" --limit 0
 expect 2 'limit' check --kind gpipe "${shape[@]}" --limit 8,8
 expect 2 '-1 is not in the range' simulate --kind gpipe "${shape[@]}" --capacity -1
-expect 2 'format' print --kind gpipe "${shape[@]}" --format xml
+expect 2 'there is no command frob' frob
+expect 2 'there is no xml; there are grid, csv, json' print --kind gpipe "${shape[@]}" --format xml
 expect 2 'dualpipe_v' print --kind dualpipe_v --ranks 4 --microbatches 7
 expect 2 'nan is not in the range' search "${shape[@]}" --seconds nan
 
@@ -49,7 +50,15 @@ expect 3 "^$scratch/bad: row 1, column 0: " simulate "$scratch/bad"
 printf '{"forward": [1,\n-1]}' >"$scratch/model"
 expect 3 "$scratch/model: row 1, column 0: -1 is negative" compare "${shape[@]}" --model "$scratch/model"
 printf '{"forward": [1, 2]}' >"$scratch/model"
-expect 2 'stages' simulate --kind gpipe "${shape[@]}" --model "$scratch/model"
+expect 3 "$scratch/model: .*stages" simulate --kind gpipe "${shape[@]}" --model "$scratch/model"
+printf '{"capacity": 2}' >"$scratch/model"
+expect 3 "$scratch/model: \"capacity\"" search "${shape[@]}" --model "$scratch/model"
+printf '0F0,0B0,1F0,1B0\n1F0,1B0\n' >"$scratch/twice"
+expect 1 'stage 1 is on rank 0, too' search "$scratch/twice"
+printf '0F0,0F1,0B1,0B0\n1F1,1B1,1F0,1B0\n' >"$scratch/crossed"
+for command in check lower simulate search; do
+  expect 1 'row 1, column 0: 1F1: microbatch 0 is sent before it' "$command" "$scratch/crossed"
+done
 expect 3 'cannot write' print --kind gpipe "${shape[@]}" --svg "$scratch/no/where.svg"
 "$program" print --kind gpipe "${shape[@]}" >/dev/full 2>"$scratch/out"
 [[ $? == 3 ]] || fail "a full disk is no error"
