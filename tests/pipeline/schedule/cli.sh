@@ -75,6 +75,9 @@ same "$scratch/1f1b" print "$scratch/grid" --format csv
 "$program" print - --format csv <"$scratch/1f1b" | cmp - "$scratch/1f1b" || fail "the standard input"
 expect 0 '^\{"stages":4,"microbatches":8,"rows":\[\["0F0","0F1",' print "$scratch/1f1b" --format json
 
+expect 0 '"microbatches":9,' print "$scratch/1f1b" --format json --microbatches 9
+expect 1 '0F8 is missing' simulate "$scratch/1f1b" --microbatches 9
+
 # check
 expect 0 'one_f_one_b: no fault' check --kind one_f_one_b "${shape[@]}"
 expect 0 '^least capacity: to run 1, for full speed 1$' check "$scratch/1f1b"
@@ -109,7 +112,8 @@ expect 0 ' 40$' simulate "$scratch/1f1b" --model "$scratch/model"
 
 # Figures, of what was searched and of what stops, too.
 "$program" simulate "$scratch/1f1b" --svg "$scratch/svg" --trace "$scratch/trace" >/dev/null || fail "figures"
-grep -q '^<svg' "$scratch/svg" && grep -q '"ph":"f"' "$scratch/trace" || fail "no figures"
+grep -q '^<svg' "$scratch/svg" || fail "no figure"
+grep -q '"ph":"f"' "$scratch/trace" || fail "no timeline"
 expect 1 'stuck|stops' check "$scratch/lowered" --svg "$scratch/svg"
 grep -q '0SEND_F3 is stuck' "$scratch/svg" || fail "no stop in the figure"
 expect 1 '3B0 is without 3F0' simulate "$data/torch/torch-2.15-1F1B-v1-r4-b8-compute.csv" --svg "$scratch/none"
