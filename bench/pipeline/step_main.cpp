@@ -98,6 +98,27 @@ class Alone {
     }
     stream_.sync();
   }
+  /// Nanoseconds of one microbatch's forward and backward, of each stage.
+  [[nodiscard]] std::vector<double> times() {
+    std::vector<double> found;
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      for (const bool forward : {true, false}) {
+        const leat::TimePoint start = leat::SteadyClock::instance().now();
+        for (std::int32_t index = 0; index < kMicrobatches; ++index) {
+          if (forward) {
+            stages_[s]->forward(of(s, index));
+          } else {
+            stages_[s]->backward_input(of(s, index));
+            stages_[s]->backward_weight(of(s, index));
+          }
+        }
+        stream_.sync();
+        const leat::Duration taken = leat::SteadyClock::instance().now() - start;
+        found.push_back(static_cast<double>(taken.count()) / kMicrobatches);
+      }
+    }
+    return found;
+  }
   void zero_gradients() const {
     for (const auto& stage : stages_) stage->zero_gradient(stream_);
     stream_.sync();
@@ -212,21 +233,24 @@ void measure(const Options& options) {
   }
 
   std::vector<double> steps;
-  std::vector<double> computing;
+  std::vector<std::vector<double>> computing(2 * ranks);
   for (int block = 0; block <= options.blocks; ++block) {
     barrier();
     steps.push_back(nanoseconds_of(options.steps, [&] { executor->step(kSamples); }));
     barrier();
     if (rank == 0) {  // the others wait
       alone.zero_gradients();
-      computing.push_back(nanoseconds_of(options.steps, [&] { alone.step(); }));
+      for (int i = 0; i < options.steps && block > 0; ++i) {
+        const std::vector<double> times = alone.times();
+        for (std::size_t at = 0; at < times.size(); ++at) computing[at].push_back(times[at]);
+      }
     }
   }
   barrier();
   if (rank != 0) return;
-  // The first block warms up.
-  std::printf("%.0f %.0f\n", median({steps.begin() + 1, steps.end()}),
-              median({computing.begin() + 1, computing.end()}));
+  std::printf("%.0f", median({steps.begin() + 1, steps.end()}));  // the first block warms up
+  for (const std::vector<double>& times : computing) std::printf(" %.0f", median(times));
+  std::printf("\n");
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ def figures(good):
 def verdicts(values, failures=None):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "given.json"
-        steps = {row: {name: [[8e6, 5e6]] for name in values[row]} for row in compare.STEPS if row in values}
+        steps = {row: {name: [[8e6, 4e6, 5e6]] for name in values[row]} for row in compare.STEPS if row in values}
         path.write_text(json.dumps({"facts": {"machine": "a test"}, "values": values, "steps": steps,
                                     "failures": failures or {}}))
         done = subprocess.run([sys.executable, COMPARE, "--read", path, "--save", f"{folder}/saved"],
@@ -51,8 +51,8 @@ def verdicts(values, failures=None):
 
 status, found, printed = verdicts(figures(True))
 expect("all targets are met", (status, len(found), set(found.values())), (0, 9 + 18 + 8, {"met"}))
-expect("the table has the step, computing and the overhead",
-       "one_f_one_b 2 torch 8000 5000 100" in " ".join(printed.split()), True)
+expect("the table has the step, the least, computing and the overhead",
+       "one_f_one_b 2 torch 8000 4000 5000 100" in " ".join(printed.split()), True)
 status, found, printed = verdicts(figures(False))
 expect("all targets are missed, which is no failure", (status, set(found.values())), (0, {"MISSED"}))
 expect("and are counted", "0 met, 35 MISSED, 0 not judged" in printed, True)
@@ -71,11 +71,12 @@ for name in ("bench_pipeline_action", f"mpi, {compare.STEPS[0]}", f"local, {comp
     expect(f"that of {name} is", status, 1)
 
 row = "overhead/one_f_one_b/ranks:2"
-expect("the shortest step of 8 microbatches and 2 ranks is 9 / 16 of what they compute",
-       compare.least_of(row, 16.0, 2), 9.0)
-expect("what 4 ranks compute, 2 CPUs halve", compare.least_of("overhead/gpipe/ranks:4", 32.0, 2), 16.0)
-expect("4 CPUs leave it to the schedule", compare.least_of("overhead/gpipe/ranks:4", 32.0, 4), 11.0)
-expect("overhead is for each of the 32 actions", compare.overhead_of(row, 41.0, 16.0, 2), 1.0)
+for kind in compare.TORCH_NAMES:
+    expect(f"{kind} of 4 even stages takes (B + R - 1) (f + b)", compare.makespan(kind, [1, 2] * 4), 11 * 3)
+expect("a stage that takes longer holds up all others", compare.makespan("one_f_one_b", [1, 2, 10, 20]), 1 + 8 * 30 + 2)
+expect("what 4 ranks compute, 2 CPUs halve", compare.least_of("overhead/gpipe/ranks:4", [1, 2] * 4, 2), 48)
+expect("4 CPUs leave it to the schedule", compare.least_of("overhead/gpipe/ranks:4", [1, 2] * 4, 4), 33)
+expect("overhead is for each of the 32 actions", compare.overhead_of(row, 59.0, [1, 2] * 2, 2), 1.0)
 
 
 def told(command, _limit):
@@ -83,7 +84,7 @@ def told(command, _limit):
     asked.append(command)
     if command[0] == "fails":
         raise compare.Failed("as told")
-    return "41 16"
+    return "59 1 2 1 2"
 
 
 asked = []
@@ -94,7 +95,7 @@ compare.measure(["a", "b"], [row], 2, 0, None, 2, results)
 expect("contestants take turns, the first of a round too, and one that failed has none",
        [command[0] for command in asked], ["a", "fails", "a"])
 expect("what they did is kept", (results.values, results.steps, results.failures),
-       ({row: {"a": [1.0, 1.0]}}, {row: {"a": [[41.0, 16.0], [41.0, 16.0]]}}, {f"b, {row}": "as told"}))
+       ({row: {"a": [1.0, 1.0]}}, {row: {"a": [[59.0, 27.0, 48.0], [59.0, 27.0, 48.0]]}}, {f"b, {row}": "as told"}))
 for arguments in (["--only", "nosuch"], ["--peers", "jax"], ["--save", "no/such/folder/x"], ["--only", "("]):
     done = subprocess.run([sys.executable, COMPARE, "--check", *arguments], stderr=subprocess.DEVNULL)
     expect(f"{' '.join(arguments)} is refused", done.returncode, 2)

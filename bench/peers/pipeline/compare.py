@@ -88,22 +88,50 @@ def step_command(contestant, row, steps, blocks, python):
     return [*start, OURS / "bench_pipeline_step", contestant, ranks, kind, steps, blocks]
 
 
-def least_of(row, computing, cpus):
-    """The shortest step that the schedule allows, if the stages take equally long and `computing` in all:
-    (B + R - 1) / (B R) of that, or what the CPUs need for it."""
-    ranks = int(row.split(":")[1])
-    return computing * max((MICROBATCHES + ranks - 1) / (MICROBATCHES * ranks), 1 / min(ranks, cpus))
+def order_of(kind, rank, ranks):
+    """A rank's actions: pairs of whether it is a forward, and the microbatch."""
+    warmup = MICROBATCHES if kind == "gpipe" else min(MICROBATCHES, ranks - rank)
+    actions = [(True, b) for b in range(warmup)]
+    for b in range(MICROBATCHES):
+        actions.append((False, b))
+        if warmup + b < MICROBATCHES:
+            actions.append((True, warmup + b))
+    return actions
 
 
-def overhead_of(row, step, computing, cpus):
+def makespan(kind, times):
+    """What a step takes if nothing but computing takes time: `times` has the forward and backward of each
+    stage."""
+    ranks = len(times) // 2
+    orders = [order_of(kind, rank, ranks) for rank in range(ranks)]
+    ends, free = {}, [0] * ranks
+    while any(orders):
+        for rank, order in enumerate(orders):
+            while order:
+                forward, b = order[0]
+                needs = [] if rank == 0 and forward else [(rank - 1, True, b)] if forward else (
+                    [(rank, True, b)] if rank == ranks - 1 else [(rank + 1, False, b)])
+                if any(need not in ends for need in needs):
+                    break
+                start = max([free[rank], *(ends[need] for need in needs)])
+                free[rank] = ends[rank, forward, b] = start + times[2 * rank + (not forward)]
+                order.pop(0)
+    return max(free)
+
+
+def least_of(row, times, cpus):
+    """The shortest step: that, or what the CPUs need for all of it."""
+    return max(makespan(row.split("/")[1], times), MICROBATCHES * sum(times) / cpus)
+
+
+def overhead_of(row, step, times, cpus):
     """Nanoseconds beyond that, for each F or B of all ranks."""
-    ranks = int(row.split(":")[1])
-    return (step - least_of(row, computing, cpus)) / (2 * MICROBATCHES * ranks)
+    return (step - least_of(row, times, cpus)) / (MICROBATCHES * len(times))
 
 
 class Results:
     """values: row -> contestant -> a figure of each round: nanoseconds of an action, of overhead; simulated /
-    measured. steps: row -> contestant -> [step, computing] of each round, in nanoseconds."""
+    measured. steps: row -> contestant -> [step, the least, computing] of each round, in nanoseconds."""
 
     def __init__(self, values, steps, failures):
         self.values, self.steps, self.failures = values, steps, failures
@@ -116,7 +144,7 @@ class Results:
         return statistics.median(values) if values else None
 
     def step(self, row, contestant):
-        """The median step and computing; None if there is none."""
+        """The medians of those; None if there are none."""
         rounds = self.steps.get(row, {}).get(contestant)
         return [statistics.median(column) for column in zip(*rounds)] if rounds else None
 
@@ -144,9 +172,10 @@ def measure(contestants, rows, rounds, seconds, python, cpus, results):
                 print(f"\rround {turn + 1}/{rounds}: {name}\033[K", end="", file=sys.stderr)
             try:
                 out = execute(step_command(one, row, 50, 5, python), 120)
-                step, computing = (float(word) for word in out.split())
-                results.steps.setdefault(row, {}).setdefault(one, []).append([step, computing])
-                results.add(row, one, overhead_of(row, step, computing, cpus))
+                step, *times = (float(word) for word in out.split())
+                results.steps.setdefault(row, {}).setdefault(one, []).append(
+                    [step, least_of(row, times, cpus), MICROBATCHES * sum(times)])
+                results.add(row, one, overhead_of(row, step, times, cpus))
             except Failed as failure:
                 results.failures[name] = str(failure)
     if sys.stderr.isatty():
@@ -199,7 +228,8 @@ def print_report(facts, results, rows, targets, out):
     for key, value in facts.items():
         print(f"{key}: {value}", file=out)
     print(file=out)
-    lines = [["training step", "ranks", "of", "step, us", "computing, us", "overhead, us an action"]]
+    lines = [["training step", "ranks", "of", "step, us", "least, us", "computing, us",
+              "overhead, us an action"]]
     for row in STEPS:
         for name in ("local", "mpi", "torch"):
             step = results.step(row, name)

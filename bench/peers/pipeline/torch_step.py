@@ -4,10 +4,10 @@ layers, the same batch and the same order of work.
     torch_step.py <ranks> <schedule> <steps of a block> <blocks>
 
 The ranks are processes with a thread of torch's each. The schedule is a class of torch's for one stage
-a rank, such as Schedule1F1B. Prints two medians of the blocks, in nanoseconds: a step (its forwards,
-backwards and transfers; no optimizer), and what one process takes for the same layers and
-microbatches, one behind the other, without a pipeline. Before that, each rank checks its gradient
-against that of the whole batch.
+a rank, such as Schedule1F1B. Prints medians of the blocks, in nanoseconds: a step (its forwards,
+backwards and transfers; no optimizer), and of each stage what one microbatch's forward and backward
+take in one process, without a pipeline. Before that, each rank checks its gradient against that of the
+whole batch.
 """
 
 import os
@@ -38,18 +38,26 @@ def layers(ranks):
 
 
 def alone(stages, images, labels, loss):
-    """The computing of a step: every stage by itself, as a pipeline runs it."""
+    """The computing of a step, every stage by itself as a pipeline runs it: nanoseconds of the forwards and
+    backwards, [forward, backward] of each stage."""
+    times = [[0, 0] for _ in stages]
     for image, label in zip(images.chunk(MICROBATCHES), labels.chunk(MICROBATCHES)):
         value, cuts = image, []
-        for stage in stages:
+        for number, stage in enumerate(stages):
             entered = value.detach().requires_grad_(bool(cuts))
+            start = time.perf_counter_ns()
             value = stage(entered)
+            if number == len(stages) - 1:
+                value = loss(value, label)
+            times[number][0] += time.perf_counter_ns() - start
             cuts.append((entered, value))
-        cuts[-1] = (cuts[-1][0], loss(value, label))
         gradient = None
-        for entered, left in reversed(cuts):
+        for number, (entered, left) in reversed(list(enumerate(cuts))):
+            start = time.perf_counter_ns()
             left.backward(gradient)
+            times[number][1] += time.perf_counter_ns() - start
             gradient = entered.grad
+    return [one / MICROBATCHES for stage in times for one in stage]
 
 
 def gradient_of(module):
@@ -84,13 +92,12 @@ def run(rank, ranks, schedule_name, steps, blocks, store):
         times.append((time.perf_counter_ns() - start) / steps)
         dist.barrier()
         if rank == 0:  # the others wait at the next barrier
-            start = time.perf_counter_ns()
-            for _ in range(steps):
-                alone(whole, images, labels, loss)
-            computing.append((time.perf_counter_ns() - start) / steps)
+            runs = [alone(whole, images, labels, loss) for _ in range(steps)]
+            computing.append([statistics.median(column) for column in zip(*runs)])
     dist.barrier()
     if rank == 0:  # the first block warms up
-        print(round(statistics.median(times[1:])), round(statistics.median(computing[1:])))
+        medians = [statistics.median(column) for column in zip(*computing[1:])]
+        print(round(statistics.median(times[1:])), *map(round, medians))
     dist.destroy_process_group()
 
 
