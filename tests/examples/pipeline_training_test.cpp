@@ -108,7 +108,8 @@ std::vector<float> of(const Trainer& trainer,
   return all;
 }
 
-// The same batches as a trainer's, for references on one device.
+// The same batches as a trainer's, for references on one device. A batch may go when the next one is
+// asked for: by then the references' gradients have been looked at.
 class Batches {
  public:
   Batches(const leat::gpu::Device& device, const Options& options, std::size_t replica = 0)
@@ -226,8 +227,7 @@ TEST(PipelineEvaluation, BeforeTheFirstStepIsThatOfOneDeviceAndChangesNoTraining
     OneDevice reference(device, 1, 1000, options.seed);
     Prefetcher feed(images(), device,
                     {.batch_size = 1000, .order = leat::feeder::Order::kSequential});
-    for (Lease& all : feed.epoch(0)) {
-      all.await();
+    for (Lease& all : feed.epoch(0, reference.stream())) {
       reference.evaluate(
           {all["image"].data<std::uint8_t>(), all["label"].data<std::uint8_t>(), all.size()});
     }
