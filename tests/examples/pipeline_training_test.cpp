@@ -2,6 +2,7 @@
 // of one device, and each step's gradient is that of the whole batch.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -32,9 +33,11 @@ using leat::pipeline::Kind;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t kSteps = 3;
 constexpr std::uint64_t kStepsOfReplicas = 3;
+constexpr std::array<std::size_t, 1> kBatchSizes = {60};
 #else
 constexpr std::uint64_t kSteps = 100;
 constexpr std::uint64_t kStepsOfReplicas = 20;
+constexpr std::array<std::size_t, 2> kBatchSizes = {64, 60};
 #endif
 
 // An epoch has 15 or 16 steps, and a rest.
@@ -67,7 +70,7 @@ std::vector<Case> cases() {
                                      {Kind::kZeroBubbleH2, 1},
                                      {Kind::kZbv, 2},
                                      {Kind::kDualPipeV, 2}}) {
-    for (const std::size_t batch_size : {64U, 60U}) all.push_back({kind, stages, batch_size});
+    for (const std::size_t batch_size : kBatchSizes) all.push_back({kind, stages, batch_size});
   }
   return all;
 }
@@ -108,8 +111,8 @@ std::vector<float> of(const Trainer& trainer,
   return all;
 }
 
-// The same batches as a trainer's, for references on one device. A batch may go when the next one is
-// asked for: by then the references' gradients have been looked at.
+// The same batches as a trainer's, for references on one device. A batch may go when the next one
+// is asked for: by then the references' gradients have been looked at.
 class Batches {
  public:
   Batches(const leat::gpu::Device& device, const Options& options, std::size_t replica = 0)
