@@ -19,7 +19,8 @@
 // receiver's in. Between processes comm carries it from one pinned memory to the other.
 //
 // Memory is allocated by the constructor, for `most_samples`: for each stage, as many microbatches
-// as live at once; for each channel, its places. No step allocates after the first.
+// as live at once; for each channel, its places,
+// and, between processes, one more where it ends. No step allocates after the first.
 //
 // Samples: of N, the first N mod B microbatches have one more than the others.
 //

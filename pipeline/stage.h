@@ -51,8 +51,10 @@ struct Microbatch {
   gpu::DeviceSpan output;
   gpu::DeviceSpan kept;
   gpu::DeviceSpan left;
-  gpu::DeviceSpan output_gradient;  ///< of the loss by `output`; empty for the last stage
-  gpu::DeviceSpan input_gradient;   ///< of the loss by `input`; empty for the first stage
+  gpu::DeviceSpan output_gradient;  ///< of the loss by `output`; empty for the last stage, and in a
+                                    ///< forward
+  gpu::DeviceSpan input_gradient;   ///< of the loss by `input`; empty for the first stage, and but
+                                    ///< in backward_input
 };
 
 /// A part of a model. The executor does not own it; it outlives the executor.

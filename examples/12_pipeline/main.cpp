@@ -1,9 +1,9 @@
 // Trains a perceptron on MNIST through a pipeline: each rank has a device and some of the layers,
 // and a batch goes through in microbatches, by any schedule.
 //
-//   pipeline --kind zero_bubble                         four fibers of this process
-//   mpirun -np 4 pipeline --transport mpi               four processes; the weights have the same
-//   bits pipeline --ranks 2 --replicas 2                     two pipelines, which share each batch
+//   pipeline --kind zero_bubble                 four fibers of this process
+//   mpirun -np 4 pipeline --transport mpi       four processes: the weights have the same bits
+//   pipeline --ranks 2 --replicas 2             two pipelines, which share each batch
 //
 // With --ranks 1 --kind gpipe it is a training on one device, whose weights have the same bits too.
 

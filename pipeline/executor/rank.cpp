@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <exception>
+#include <string>
 #include <utility>
 
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/wait/kept_exception.h"
+#include "leat/pipeline/executor/agreement.h"
+#include "leat/pipeline/text.h"
 
 namespace leat::pipeline {
 namespace {
@@ -41,7 +44,20 @@ Rank::Rank(const Schedule& lowered, const Schedule& forwards, std::size_t rank, 
   comm::ExchangeOptions options = part_.exchange;
   options.weights = comm::Weights::kOnes;
   if (!options.device.has_value()) options.device = part_.device;
+  if (options.policy == comm::Policy::kBucketed) require_buckets_end();
   if (!gradients.empty()) exchange_.emplace(*part_.replicas, std::move(gradients), options);
+}
+
+/// A bucket may have gradients of several stages: it is not complete before the last is ready.
+void Rank::require_buckets_end() const {
+  bool waits = false;
+  for (const Instruction& one : whole_.instructions) {
+    waits = waits || one.action.op == Op::kWaitReduceGrad;
+    if (!waits || one.action.op != Op::kReduceGrad) continue;
+    refuse("rank " + std::to_string(rank_) + " has " + to_string(one.action) +
+           " behind a WAIT_REDUCE_GRAD: with Policy::kBucketed that may wait for itself; take "
+           "another policy, or wait behind all of them");
+  }
 }
 
 void Rank::allocate(const Schedule& lowered, std::uint64_t most) {
@@ -107,11 +123,13 @@ ExecutorStats::Rank Rank::stats() const {
 
 /// What f throws becomes a PipelineError at `at`.
 template <class F>
-void Rank::guarded(const Instruction*& at, const F& f) const {
+void Rank::guarded(const Instruction*& at, const TaskGroup& group, const F& f) const {
   try {
     f();
   } catch (const Cancelled&) {
-    throw;
+    if (group.stop_token().stop_requested()) throw;
+    // Left alone, it would end this fiber as if all had gone well.
+    throw PipelineError(rank_, at->column, at->action, "Cancelled, though nobody has cancelled it");
   } catch (const PipelineError&) {
     throw;
   } catch (const std::exception& error) {
@@ -127,7 +145,7 @@ void Rank::run(const Batch& batch, TaskGroup& group) {
   const Program& program = batch.evaluates ? forwards_ : whole_;
   if (program.instructions.empty()) return;
   const Instruction* at = &program.instructions.front();
-  guarded(at, [&] { run(program, batch, group, at); });
+  guarded(at, group, [&] { run(program, batch, group, at); });
 }
 
 void Rank::run(const Program& program, const Batch& batch, TaskGroup& group,
@@ -175,9 +193,9 @@ void Rank::run_together(const Program& program, const Block& block, const Batch&
     lane.batch = &batch;
     if (is_mine) break;
     lanes_at_work_.add();
-    group.go([this, &lane] {
+    group.go([this, &lane, &group] {
       const Instruction* here = lane.first;
-      guarded(here, [&] {
+      guarded(here, group, [&] {
         lane.stream.wait(begun_);
         transfer_all(lane, here);
         lane.done.record(lane.stream);

@@ -81,13 +81,14 @@ class Rank {
     std::atomic<std::int64_t> peak{0};
   };
 
+  void require_buckets_end() const;
   void allocate(const Schedule& lowered, std::uint64_t most);
   void run(const Program& program, const Batch& batch, TaskGroup& group, const Instruction*& at);
   void run_together(const Program& program, const Block& block, const Batch& batch,
                     TaskGroup& group, const Instruction*& at);
   void transfer_all(const Lane& lane, const Instruction*& at);
   template <class F>
-  void guarded(const Instruction*& at, const F& f) const;
+  void guarded(const Instruction*& at, const TaskGroup& group, const F& f) const;
   void perform(const Instruction& one, const Batch& batch);
   void forward(const Instruction& one, const Batch& batch);
   void backward(const Instruction& one, const Batch& batch);

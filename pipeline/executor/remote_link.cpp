@@ -21,7 +21,7 @@ RemoteLink::RemoteLink(const Ends& ends, const gpu::Device& device, std::size_t 
 RemoteLink::Shape RemoteLink::shape_of(std::int32_t microbatch, std::size_t bytes,
                                        const Batch& batch) {
   const auto number = [](std::uint64_t n) { return static_cast<std::int64_t>(n); };
-  return {number(2 * batch.step + (batch.evaluates ? 1 : 0)),
+  return {number(4 * batch.step + (batch.exchanges ? 2 : 0) + (batch.evaluates ? 1 : 0)),
           microbatch,
           number(batch.samples_of(microbatch)),
           number(bytes),
@@ -77,10 +77,10 @@ TimePoint RemoteLink::recv(const gpu::StreamRef& stream, const gpu::DeviceSpan& 
 void RemoteLink::require(const Shape& shape, const Shape& due) const {
   if (shape == due) return;
   const auto words = [](const Shape& of) {
-    return std::string(of[0] % 2 == 0 ? "step " : "evaluation ") + std::to_string(of[0] / 2) +
-           " of " + std::to_string(of[4]) + " of " + std::to_string(of[5]) +
-           " samples, microbatch " + std::to_string(of[1]) + " of " + std::to_string(of[2]) +
-           " samples, " + std::to_string(of[3]) + " bytes";
+    return std::string(of[0] % 2 == 0 ? "step " : "evaluation ") + std::to_string(of[0] / 4) +
+           (of[0] % 4 == 2 ? " with an exchange" : "") + " of " + std::to_string(of[4]) + " of " +
+           std::to_string(of[5]) + " samples, microbatch " + std::to_string(of[1]) + " of " +
+           std::to_string(of[2]) + " samples, " + std::to_string(of[3]) + " bytes";
   };
   const std::string reason = "rank " + std::to_string(peer_) + " sends: " + words(shape) +
                              "; this rank expects: " + words(due);

@@ -1,11 +1,13 @@
 #include "leat/pipeline/executor/runner.h"
 
 #include <algorithm>
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "leat/csp/clock.h"
+#include "leat/csp/scheduler.h"
 #include "leat/csp/wait/kept_exception.h"
 #include "leat/pipeline/executor/agreement.h"
 #include "leat/pipeline/executor/program.h"
@@ -146,12 +148,23 @@ void Runner::step(Batch batch) {
 }
 
 void Runner::run(const Batch& batch) {
-  for (const auto& rank : ranks_) {
-    if (rank == nullptr) continue;
-    // Without a name, which would be allocated.
-    group_->go([rank = rank.get(), &batch, &group = *group_] { rank->run(batch, group); });
-  }
+  const auto go_all = [&] {
+    for (const auto& rank : ranks_) {
+      if (rank == nullptr) continue;
+      // Without a name, which would be allocated.
+      group_->go([rank = rank.get(), &batch, &group = *group_] { rank->run(batch, group); });
+    }
+  };
   try {
+    try {
+      go_all();
+    } catch (...) {  // no stack, or cancelled; those that run use `batch`
+      const std::exception_ptr cause = kept_exception();
+      group_->stop();
+      const Shield shield;
+      group_->wait();
+      std::rethrow_exception(cause);
+    }
     group_->wait();
   } catch (const std::exception& error) {
     abort(error.what());

@@ -96,6 +96,36 @@ TEST(ExecutorErrors, OfAStageHaveItsRankStageMicrobatchAndCell) {
   }
 }
 
+/// Runs a step in which the weights' gradient of microbatch 3 at stage 1, or its forward, throws.
+template <class Thrown>
+void expect_error_of(Op function, const Thrown& thrown, const std::string& reason) {
+  const auto body = [&] {
+    Model model(one_f_one_b(), {});
+    model.stages[1]->hook = [&](Op called, const Microbatch& m) {
+      if (called == function && m.index == 3) throw thrown;
+    };
+    Executor executor(one_f_one_b(), model.parts(), {.most_samples = kSamples});
+    try {
+      executor.step(kSamples);
+      FAIL() << "the step ended well";
+    } catch (const PipelineError& error) {
+      EXPECT_EQ(error.rank(), 1U);
+      EXPECT_EQ(error.action().microbatch, 3);
+      EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
+    }
+    EXPECT_THROW(executor.step(kSamples), std::logic_error);
+  };
+  leat::support::in_virtual_time(body);
+  body();  // on a plain thread
+}
+
+TEST(ExecutorErrors, OfAStageThatThrowsWhatIsNoStdExceptionEndTheStep) {
+  for (const Op function : {Op::kForward, Op::kBackwardWeight}) {
+    expect_error_of(function, 42, "no std::exception");
+    expect_error_of(function, Cancelled{}, "nobody has cancelled");
+  }
+}
+
 TEST(ExecutorErrors, OfAKernelEndTheStepWithTheDevicesError) {
   for (std::size_t stage = 0; stage < 4; ++stage) {
     leat::support::in_virtual_time([&] {

@@ -131,6 +131,27 @@ TEST(ExecutorExchange, ReduceRightBehindAStagesLastBackwardAndAwaitAtTheEnd) {
 }
 
 // The exchange of stage 1 runs beside the backwards of stage 0, and takes 5.
+TEST(ExecutorExchange, OfBucketsIsNotAwaitedBeforeTheLastStageIsReady) {
+  const Schedule schedule = parse(
+      "0F0,2F0,2B0,2REDUCE_GRAD,2WAIT_REDUCE_GRAD,0B0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD\n"
+      "1F0,1B0\n");
+  for (const comm::Policy policy : {comm::Policy::kPriority, comm::Policy::kBucketed}) {
+    leat::support::in_virtual_time([&] {
+      const std::vector<comm::Communicator> replicas = comm::open("local:1");
+      Model model(schedule, {});
+      std::vector<RankPart> parts = model.parts();
+      parts[0].replicas = &replicas.front();
+      parts[0].exchange.policy = policy;
+      const auto make_executor = [&] { Executor(schedule, parts, {.most_samples = 1}).step(1); };
+      if (policy == comm::Policy::kBucketed) {
+        EXPECT_THROW(make_executor(), std::invalid_argument);
+      } else {
+        make_executor();
+      }
+    });
+  }
+}
+
 TEST(ExecutorExchange, HideAnExchangeThatIsOrderedEarly) {
   const Schedule early = parse(
       "0F0,1F0,1B0,1REDUCE_GRAD,0B0,0REDUCE_GRAD,1WAIT_REDUCE_GRAD,"
