@@ -120,6 +120,42 @@ TEST(ExecutorPlaces, BetweenProcessesHoldASenderUpAsOneMoreWouldAtMost) {
   }
 }
 
+// Rank 1 comes late: meanwhile rank 0 sends as many values as there are places, and computes one
+// more.
+TEST(ExecutorPlaces, BetweenProcessesAreAsManyAsTheCapacity) {
+  const Schedule schedule = make(Kind::kGpipe, {.ranks = 2, .microbatches = 4});
+  for (const int capacity : {0, 1, 2}) {
+    int forwards = 0;
+    leat::support::in_virtual_time([&] {
+      Model model(schedule, {});
+      model.stages[0]->hook = [&](Op called, const Microbatch& /*m*/) {
+        if (called == Op::kForward && leat::support::elapsed() < Duration(1'000)) ++forwards;
+      };
+      on_ranks(2, [&](comm::Communicator& me) {
+        Executor executor(schedule, part_of(model, me), me,
+                          {.most_samples = kSamples, .capacity = capacity});
+        if (me.rank() == 1) sleep_for(Duration(1'000));
+        executor.step(kSamples);
+      });
+    });
+    EXPECT_EQ(forwards, capacity + 1);
+  }
+}
+
+// Rank 1 receives values of two channels from rank 0 in another order than they are sent in.
+TEST(ExecutorPlaces, BetweenProcessesAreOfOneChannelEach) {
+  const Schedule schedule =
+      parse("0F0,0F1,2F0,2F1,2B0,2B1,0B0,0B1\n1F0,3F0,1F1,3F1,3B0,3B1,1B0,1B1\n");
+  leat::support::in_virtual_time([&] {
+    Model model(schedule, {});
+    on_ranks(2, [&](comm::Communicator& me) {
+      Executor executor(schedule, part_of(model, me), me, {.most_samples = kSamples});
+      executor.step(kSamples);
+    });
+    EXPECT_EQ(model.sums(), support::gradients_of(4, 2, kSamples, kSamples));
+  });
+}
+
 TEST(ExecutorThreads, EachWithARankComputeWhatOneDeviceComputes) {
   const Schedule schedule = make(Kind::kZbv, {.ranks = 4, .microbatches = 8});
   std::vector<comm::Communicator> ranks = comm::open("local:4");
