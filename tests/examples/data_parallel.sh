@@ -7,29 +7,9 @@
 set -uo pipefail
 program=$1 steps=$3 what=$4 mpirun=${5:-} has_mpi=1
 [[ $mpirun != absent ]] || mpirun="" has_mpi=""
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-failures=0
-
-fail() {
-  echo "FAIL: $*"
-  failures=$((failures + 1))
-}
-
-# Few images: 5 steps of 62 samples an epoch, the last of 57; or 102 of 3, the last of 2.
-data=$scratch/data
-mkdir "$data"
-cut_set() { # <set> <images, in octal escapes of two bytes> <images>
-  { printf '\0\0\010\003\0\0%b\0\0\0\034\0\0\0\034' "$2" &&
-    gzip -dc "$mnist/$1-images-idx3-ubyte.gz" | tail -c +17 | head -c $(($3 * 784)); } \
-    >"$data/$1-images-idx3-ubyte"
-  { printf '\0\0\010\001\0\0%b' "$2" &&
-    gzip -dc "$mnist/$1-labels-idx1-ubyte.gz" | tail -c +9 | head -c "$3"; } \
-    >"$data/$1-labels-idx1-ubyte"
-}
 mnist=$2
-cut_set train '\001\061' 305
-cut_set t10k '\000\145' 101
+# Few images: 5 steps of 62 samples an epoch, the last of 57; or 102 of 3, the last of 2.
+source "$(dirname "${BASH_SOURCE[0]}")/few_images.sh"
 
 train() { # <arguments>...: one process
   timeout 120 "$program" --data "$data" --device host --epochs 100 --steps "$steps" "$@"

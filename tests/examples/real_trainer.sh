@@ -6,28 +6,8 @@
 set -uo pipefail
 program=$1
 mnist=$2
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-failures=0
-
-fail() {
-  echo "FAIL: $*"
-  failures=$((failures + 1))
-}
-
 # Few images, so that all is over soon: steps of 100, 100, 100 and 5 samples an epoch.
-data=$scratch/data
-mkdir "$data"
-cut_set() { # <set> <images, in octal escapes of two bytes> <images>
-  { printf '\0\0\010\003\0\0%b\0\0\0\034\0\0\0\034' "$2" &&
-    gzip -dc "$mnist/$1-images-idx3-ubyte.gz" | tail -c +17 | head -c $(($3 * 784)); } \
-    >"$data/$1-images-idx3-ubyte"
-  { printf '\0\0\010\001\0\0%b' "$2" &&
-    gzip -dc "$mnist/$1-labels-idx1-ubyte.gz" | tail -c +9 | head -c "$3"; } \
-    >"$data/$1-labels-idx1-ubyte"
-}
-cut_set train '\001\061' 305
-cut_set t10k '\000\145' 101
+source "$(dirname "${BASH_SOURCE[0]}")/few_images.sh"
 
 train() { timeout 120 "$program" --data "$data" --epochs 3 "$@"; }
 run() { # <name> <arguments>...: its output, checkpoint and log are <name>.out, .ck and .csv
