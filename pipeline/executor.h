@@ -97,6 +97,7 @@ struct ExecutorOptions {
 struct ExecutorStats {
   std::uint64_t steps = 0;
   Duration time = Duration::zero();  ///< of all steps
+  /// What one rank of the schedule has measured and holds.
   struct Rank {
     std::size_t rank = 0;
     std::vector<std::int64_t> peak_activations;  ///< of each of its stages: measured
