@@ -6,6 +6,7 @@
 #   examples, bench, tests ─► every public header
 #   pipeline ─► comm ─► gpu ─► csp ─► std, Boost
 #   overlap ─► feeder ─► gpu
+#   python ─► feeder; nanobind
 #                        comm/transports/mpi ─► MPI; comm/transports/nccl ─► NCCL
 #
 # What is on no list below is forbidden: a new dependency is a decision, made here.
@@ -19,6 +20,7 @@ declare -A below=(
   [comm]="comm gpu csp"
   [pipeline]="pipeline comm gpu csp"
   [overlap]="overlap feeder gpu csp"
+  [python]="python feeder gpu csp"
   [examples]="examples pipeline comm feeder gpu csp"
   [tests]="tests overlap examples pipeline comm feeder gpu csp"
   [bench]="bench overlap pipeline comm feeder gpu csp"
@@ -83,6 +85,7 @@ allowed() {
       [[ $file == feeder/interop/torch.h || $file == comm/interop/torch.h || $file == examples/*_torch_*.cpp ||
         $file == tests/*/interop/torch/* || $file == bench/comm/torch_step.cpp ]]
       ;;
+    Python.h | nanobind/*) [[ $layer == python ]] ;;
     CLI/*) [[ $layer == overlap || $file == pipeline/schedule/* ]] ;;
     nlohmann/*)
       [[ $layer == overlap || $file == feeder/state/*.cpp || $file == tests/overlap/* ||

@@ -50,6 +50,9 @@ plant bench/peers/csp/boost_fiber.cpp '<boost/fiber/all.hpp>'
 plant bench/peers/csp/peer.h '<atomic>'
 plant bench/peers/csp/tbb.cpp '<tbb/task_group.h>'
 plant bench/peers/csp/tbb.cpp '"peer.h"'
+plant python/src/devices.cpp '<nanobind/nanobind.h>'
+plant python/src/devices.cpp '"leat/python/module.h"'
+plant python/src/devices.cpp '"leat/feeder/prefetcher.h"'
 bash "$layering" "$tree" || { echo "FAIL: complains about a lawful tree"; exit 1; }
 
 expected=()
@@ -58,6 +61,11 @@ forbid() {
   expected+=("$1: $(tr -d '<>"' <<<"$2")")
 }
 forbid csp/a.h '"leat/gpu/device.h"'
+forbid feeder/b.cpp '<nanobind/nanobind.h>'
+forbid tests/feeder/b_test.cpp '<Python.h>'
+forbid feeder/b.h '"leat/python/module.h"'
+forbid python/src/a.cpp '"leat/comm/communicator.h"'
+forbid python/src/a.cpp '"leat/csp/fiber/fiber.h"'
 forbid csp/b.h '<boost/context/fiber.hpp>'
 forbid csp/b.cpp '<boost/fiber/context.hpp>'
 forbid csp/c.h '<zlib.h>'

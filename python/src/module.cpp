@@ -1,0 +1,11 @@
+// The extension `leat._core`. Each part of it is bound by a function of its own file.
+
+#include "leat/python/module.h"
+
+#include <nanobind/nanobind.h>
+
+NB_MODULE(_core, module) {
+  module.doc() = "What leat's Python files are made of. Private: import leat.";
+  module.attr("__version__") = LEAT_VERSION;
+  leat::python::bind_devices(module);
+}
