@@ -15,7 +15,7 @@
 //    these events: work that is already enqueued may still read the batch. Work that is enqueued
 //    after the release is a race, as with any freed memory. A released batch counts as trained on
 //    (feeder/state.h). A batch that was abandoned, or whose lease was destroyed by an exception
-//    that unwound its scope, does not.
+//    that unwound its scope, does not. A receipt (feeder/receipt.h) counts it apart from the slot.
 //  - data() without a bound stream is for the CPU: it waits for the copy on devices whose memory is
 //    host memory, and throws std::logic_error on others.
 //  - A lease may be moved to another thread and released there. It co-owns the slots, so it may
@@ -29,6 +29,7 @@
 #include <string_view>
 
 #include "leat/csp/clock.h"
+#include "leat/feeder/receipt.h"
 #include "leat/feeder/tensor.h"
 
 namespace leat::gpu {
@@ -40,7 +41,6 @@ namespace leat::feeder {
 
 class SlotRing;
 struct DeviceSlot;
-enum class PassId : std::uint64_t;
 
 /// The right to use one batch. Move-only; empty after a move or a release. One thread at a time.
 class Lease {
@@ -88,6 +88,10 @@ class Lease {
   /// How many ranks have samples in this step.
   [[nodiscard]] std::size_t step_shards() const;
 
+  /// Takes the counting over from the lease: release() and the lease's end then give the slot back
+  /// and count nothing; Receipt::commit() counts the batch. Throws std::logic_error if the lease is
+  /// empty or has given a receipt already.
+  [[nodiscard]] Receipt receipt();
   /// Gives the batch back. Has no effect on an empty lease. Does not wait.
   void release() noexcept { end(true); }
   /// As release(), but the batch does not count as trained on: a run that is resumed during this
@@ -109,7 +113,7 @@ class Lease {
 
   std::shared_ptr<SlotRing> ring_;
   DeviceSlot* slot_;
-  PassId pass_;
+  PassId pass_;     // kNone: a receipt was given
   int exceptions_;  // that were unwinding the stack when it was made
 };
 

@@ -39,7 +39,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "leat/csp/channel.h"
@@ -47,6 +49,7 @@
 #include "leat/feeder/failures.h"
 #include "leat/feeder/feed.h"
 #include "leat/feeder/prefetcher_options.h"
+#include "leat/feeder/receipt.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"
 
@@ -54,8 +57,9 @@ namespace leat::feeder {
 
 /// Feeds the batches of a dataset to one device, or to several.
 ///
-/// Each rank's feed has one consumer (feeder/feed.h). stop(), state(), stats(), report() and
-/// failed_samples() are thread-safe. Leases may outlive the prefetcher; the dataset must.
+/// Each rank's feed has one consumer (feeder/feed.h). stop(), state(), check_resume(), stats(),
+/// report() and failed_samples() are thread-safe. Leases may outlive the prefetcher; the dataset
+/// must.
 class Prefetcher {
  public:
   /// Allocates every slot. Throws std::invalid_argument for options that cannot work, naming the
@@ -110,6 +114,14 @@ class Prefetcher {
   [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept;
   /// Where the run stands, as a text for PrefetcherOptions::resume (feeder/state.h).
   [[nodiscard]] std::string state() const;
+  /// As state(), with the batches of `receipts` counted as if each were committed; commits none.
+  /// Thread-safe, if no other thread uses one of `receipts` meanwhile. Throws std::invalid_argument
+  /// for an empty receipt, or one of another prefetcher.
+  [[nodiscard]] std::string state(std::span<const Receipt* const> receipts) const;
+  /// Throws as the constructor would for PrefetcherOptions::resume = `state`, with this
+  /// prefetcher's dataset and options: leat::Error for a text that is damaged or of another run.
+  /// Does nothing else. Thread-safe.
+  void check_resume(std::string_view state) const;
   /// The samples that were left out because they failed, within PrefetcherOptions::read_failures
   /// and transform_failures: the first kMostListed. Stats::failed_samples counts all.
   [[nodiscard]] std::vector<FailedSample> failed_samples() const;

@@ -133,13 +133,30 @@ std::uint64_t Lease::index() const { return slot().batch.index; }
 std::uint64_t Lease::step_size() const { return slot().batch.step_samples; }
 std::size_t Lease::step_shards() const { return slot().batch.step_shards; }
 
+Receipt Lease::receipt() {
+  const BatchId& batch = slot().batch;
+  if (pass_ == PassId::kNone) {
+    throw std::logic_error("leat: this lease has given a receipt already: " + name_of(batch) +
+                           " is counted once");
+  }
+  Receipt receipt;
+  receipt.log_ = ring_->log;
+  receipt.rank_ = ring_->rank;
+  receipt.pass_ = std::exchange(pass_, PassId::kNone);
+  receipt.epoch_ = batch.epoch;
+  receipt.index_ = batch.index;
+  receipt.elements_ = batch.elements;
+  receipt.carry_ = batch.carry;
+  return receipt;
+}
+
 void Lease::end(bool done) noexcept {
   if (slot_ == nullptr) return;
   DeviceSlot& slot = *std::exchange(slot_, nullptr);
   const std::shared_ptr<SlotRing> ring = std::move(ring_);
   record_release(slot, *ring);
   ring->probe.ended(slot, done);
-  ring->log->ended(ring->rank, pass_, slot.batch, done);
+  if (pass_ != PassId::kNone) ring->log->ended(ring->rank, pass_, slot.batch, done);
   ring->give_back(slot, DeviceState::kLeased);
   ring->give_back_credit();
 }

@@ -14,9 +14,11 @@
 #include "leat/feeder/live/text.h"
 #include "leat/feeder/live/view.h"
 #include "leat/feeder/plan/packing.h"
+#include "leat/feeder/receipt.h"
 #include "leat/feeder/slots/slot_checks.h"
 #include "leat/feeder/slots/slot_ring.h"
 #include "leat/feeder/stages/check_options.h"
+#include "leat/feeder/stages/check_resume.h"
 #include "leat/feeder/stages/consumer.h"
 #include "leat/feeder/stages/stages.h"
 #include "leat/feeder/state.h"
@@ -56,38 +58,7 @@ State head_of(const Dataset& dataset, const PrefetcherOptions& options, const Ba
              .ranks = devices,
              .world_size = options.world_size,
              .epochs = {}};
-  if (!options.resume.has_value()) return head;
-  State before = State::parse(*options.resume);
-  const auto require = [](const auto& was, const auto& is, const std::string& what) {
-    if (was == is) return;
-    throw Error("leat: the state to resume from is of a run with " + what + " " + was + ", not " +
-                is + "; give the same dataset and options as then");
-  };
-  require(std::to_string(before.samples), std::to_string(head.samples), "samples");
-  if (before.dataset != 0 && head.dataset != 0 && before.dataset != head.dataset) {
-    throw Error("leat: the state to resume from is of a run on other files than those of " +
-                std::string(dataset.name()) +
-                ": their names (without folders) or sizes differ; give the same files, or, if they "
-                "hold the same samples in the same order, set State::dataset to 0 "
-                "(feeder/state.h)");
-  }
-  require(std::to_string(before.elements), std::to_string(head.elements), "packed elements");
-  require(std::to_string(before.batch_size), std::to_string(head.batch_size), "batch_size");
-  require(std::to_string(before.seed), std::to_string(head.seed), "seed");
-  require(std::string(to_string(before.order)), std::string(to_string(head.order)), "order");
-  require(std::string(to_string(before.last_batch)), std::string(to_string(head.last_batch)),
-          "last_batch");
-  const Sampler sampler(head.samples, head.order, head.seed);
-  for (const EpochReleases& one : before.epochs) {
-    if (!one.carry.has_value() || is_place(dataset, sampler, one.epoch, *one.carry)) continue;
-    throw Error("leat: the state to resume from is of other data: in epoch " +
-                std::to_string(one.epoch) + ", element " + std::to_string(one.carry->element) +
-                " is not element " + std::to_string(one.carry->offset) +
-                " of the sample at position " + std::to_string(one.carry->position) +
-                ": samples have other lengths than then; give the same dataset, its files in the "
-                "same order");
-  }
-  head.epochs = std::move(before.epochs);
+  if (options.resume.has_value()) head.epochs = epochs_to_resume(dataset, head, *options.resume);
   return head;
 }
 
@@ -125,7 +96,8 @@ std::shared_ptr<SchedulerCore> shared_scheduler(const std::vector<gpu::Device>& 
 struct Prefetcher::Parts {
   Parts(const Dataset& dataset, const std::vector<gpu::Device>& devices,
         const PrefetcherOptions& given)
-      : options(checked(given, devices.size())),
+      : data(dataset),
+        options(checked(given, devices.size())),
         plan(plan_of(dataset, options)),
         head(head_of(dataset, options, plan, devices.size())),
         log(std::make_shared<ReleaseLog>(plan, head, options.sharing == Sharing::kDynamic)),
@@ -252,6 +224,7 @@ struct Prefetcher::Parts {
   }
 
   const HomeProcess home;
+  const Dataset& data;
   PrefetcherOptions options;  // final once the rings are made
   const BatchPlan plan;
   const State head;
@@ -387,6 +360,14 @@ std::string Prefetcher::report() const {
 std::uint64_t Prefetcher::batches_per_epoch() const noexcept { return parts_->plan.batches(); }
 
 std::string Prefetcher::state() const { return parts_->log->state().text(); }
+
+std::string Prefetcher::state(std::span<const Receipt* const> receipts) const {
+  return parts_->log->state(receipts).text();
+}
+
+void Prefetcher::check_resume(std::string_view state) const {
+  static_cast<void>(epochs_to_resume(parts_->data, parts_->head, state));
+}
 
 std::vector<FailedSample> Prefetcher::failed_samples() const {
   return parts_->stages.failures.list();

@@ -1,6 +1,7 @@
 #include "leat/feeder/state/release_log.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "leat/feeder/slots/slots.h"
@@ -40,7 +41,7 @@ PassId ReleaseLog::begin(std::size_t rank, std::uint64_t generation, std::uint64
   }
   // Only the latest pass over an epoch counts: a loop that evaluates, always over epoch 0, leaves
   // no older passes.
-  std::erase_if(mine, [&](const Pass& pass) { return pass.epoch == epoch && pass.leases == 0; });
+  std::erase_if(mine, [&](const Pass& pass) { return pass.epoch == epoch && pass.open == 0; });
   Pass& pass = mine.emplace_back();
   pass.id = PassId{++last_id_};
   pass.generation = generation;
@@ -52,18 +53,18 @@ PassId ReleaseLog::begin(std::size_t rank, std::uint64_t generation, std::uint64
   return current_[rank];
 }
 
-ReleaseLog::View ReleaseLog::view() const {
+ReleaseLog::View ReleaseLog::view(const Passes& passes) const {
   View view;
-  view.sorted.resize(passes_.size());
-  for (std::size_t i = 0; i < passes_.size(); ++i) {
-    for (const Pass& pass : passes_[i]) view.sorted[i].push_back(&pass);
+  view.sorted.resize(passes.size());
+  for (std::size_t i = 0; i < passes.size(); ++i) {
+    for (const Pass& pass : passes[i]) view.sorted[i].push_back(&pass);
     if (!std::ranges::is_sorted(view.sorted[i], {}, &Pass::epoch)) {
       std::ranges::stable_sort(view.sorted[i], {}, &Pass::epoch);
     }
   }
   view.current.resize(current_.size());
   for (std::size_t rank = 0; rank < current_.size(); ++rank) {
-    for (const Pass& pass : passes_[shared_ ? 0 : rank]) {
+    for (const Pass& pass : passes[list_of(rank)]) {
       if (pass.id == current_[rank]) view.current[rank] = &pass;
     }
   }
@@ -81,11 +82,11 @@ std::span<const ReleaseLog::Pass* const> ReleaseLog::over(const std::vector<cons
 bool ReleaseLog::has_left(const View& view, std::size_t rank, std::uint64_t epoch) const noexcept {
   const Pass* const now = view.current[rank];
   if (now == nullptr || now->epoch == epoch) return false;
-  return now->epoch > epoch || !over(view.sorted[shared_ ? 0 : rank], epoch).empty();
+  return now->epoch > epoch || !over(view.sorted[list_of(rank)], epoch).empty();
 }
 
 bool ReleaseLog::is_over(const View& view, const Pass& pass) const noexcept {
-  if (pass.leases > 0) return false;
+  if (pass.open > 0) return false;
   for (std::size_t rank = 0; rank < current_.size(); ++rank) {
     if (current_[rank] == pass.id || !has_left(view, rank, pass.epoch)) return false;
   }
@@ -95,7 +96,7 @@ bool ReleaseLog::is_over(const View& view, const Pass& pass) const noexcept {
 // Forgets only passes that are older than every pass under way. So an epoch that is over stays in
 // the state, as done, while an older pass is under way.
 void ReleaseLog::forget_what_is_over() {
-  const View all = view();
+  const View all = view(passes_);
   std::uint64_t oldest = ~std::uint64_t{0};  // pass under way
   for (const std::vector<Pass>& of_rank : passes_) {
     for (const Pass& pass : of_rank) {
@@ -110,7 +111,7 @@ void ReleaseLog::forget_what_is_over() {
 
 void ReleaseLog::leased(std::size_t rank, PassId pass) noexcept {
   const std::scoped_lock lock(mutex_);
-  if (Pass* const one = find(passes(rank), pass)) ++one->leases;
+  if (Pass* const one = find(passes(rank), pass)) ++one->open;
 }
 
 // A resumed run's walk to a missing batch may begin at the batch before it. So a batch's carry is
@@ -120,6 +121,11 @@ void ReleaseLog::Pass::note_carry(const BatchId& batch) {
   carries.emplace_back(batch.index, batch.carry);
   std::erase_if(carries, [&](const auto& one) { return released.contains(one.first + 1); });
   if (carries.size() > kMost) carries.pop_back();
+}
+
+void ReleaseLog::Pass::count(const BatchId& batch, bool is_packed) {
+  released.add(batch.index);
+  if (is_packed && batch.elements > 0) note_carry(batch);
 }
 
 std::optional<Carry> ReleaseLog::Pass::carry() const {
@@ -135,10 +141,8 @@ void ReleaseLog::ended(std::size_t rank, PassId pass, const BatchId& batch, bool
   const std::scoped_lock lock(mutex_);
   Pass* const one = find(passes(rank), pass);
   if (one == nullptr) return;
-  --one->leases;
-  if (!done) return;
-  one->released.add(batch.index);
-  if (head_.elements > 0 && batch.elements > 0) one->note_carry(batch);
+  --one->open;
+  if (done) one->count(batch, is_packed());
 }
 
 // Returns what the local ranks have released of one epoch.
@@ -218,6 +222,31 @@ std::optional<Carry> ReleaseLog::carry_of(const View& view, std::uint64_t epoch)
 
 State ReleaseLog::state() const {
   const std::scoped_lock lock(mutex_);
+  return state_of(passes_);
+}
+
+State ReleaseLog::state(std::span<const Receipt* const> receipts) const {
+  for (const Receipt* const one : receipts) {
+    if (one == nullptr || one->log_ == nullptr) {
+      throw std::invalid_argument("leat: state() with an empty receipt");
+    }
+    if (one->log_.get() != this) {
+      throw std::invalid_argument("leat: state() with a receipt of another prefetcher: " +
+                                  name_of(one->batch()));
+    }
+  }
+  const std::scoped_lock lock(mutex_);
+  Passes passes = passes_;
+  for (const Receipt* const one : receipts) {
+    if (Pass* const pass = find(passes[list_of(one->rank_)], one->pass_)) {
+      pass->count(one->batch(), is_packed());
+    }
+  }
+  return state_of(passes);
+}
+
+// The mutex is held.
+State ReleaseLog::state_of(const Passes& passes) const {
   State state = head_;
   state.epochs.clear();
   for (std::size_t i = 0; i < head_.epochs.size(); ++i) {
@@ -226,12 +255,12 @@ State ReleaseLog::state() const {
     one.before = is_part() ? one.positions : IntervalSet{};
   }
   std::vector<std::uint64_t> epochs;
-  for (const std::vector<Pass>& of_rank : passes_) {
+  for (const std::vector<Pass>& of_rank : passes) {
     for (const Pass& pass : of_rank) epochs.push_back(pass.epoch);
   }
   std::ranges::sort(epochs);
   epochs.erase(std::unique(epochs.begin(), epochs.end()), epochs.end());
-  const View all = view();
+  const View all = view(passes);
   for (const std::uint64_t epoch : epochs) state.epochs.push_back(releases(all, epoch));
   std::ranges::sort(state.epochs, {}, &EpochReleases::epoch);
   return state;
