@@ -8,4 +8,5 @@ NB_MODULE(_core, module) {
   module.doc() = "What leat's Python files are made of. Private: import leat.";
   module.attr("__version__") = LEAT_VERSION;
   leat::python::bind_devices(module);
+  leat::python::bind_stand_in(module);
 }

@@ -8,4 +8,8 @@ namespace leat::python {
 /// devices() and cuda_status().
 void bind_devices(nanobind::module_& module);
 
+/// The submodule _stand_in, in the module that tests link with a software CUDA runtime; in the
+/// package's module nothing.
+void bind_stand_in(nanobind::module_& module);
+
 }  // namespace leat::python

@@ -55,6 +55,8 @@ allowed() {
       # The step that is compared with torch's is the example's.
       [[ $layer == examples || $file == tests/examples/* || ($file == bench/pipeline/* && $header == examples/12_pipeline/*) ]]
       ;;
+    # The Python tests' own module has the runtime's stand-in.
+    tests/gpu/cuda/stand_in/*) [[ $layer == tests || $file == python/tests/stand_in/* ]] ;;
     tests/*) [[ $layer == tests ]] ;;
     bench/*)
       # The exact tests run what the program bench_comm_step runs.
@@ -73,7 +75,7 @@ allowed() {
       # the example are a user's CUDA code beside Leat; the tests also have the runtime's stand-in.
       [[ $file == gpu/cuda/* || $file == *.cu || $file == bench/gpu/cuda/* || $file == tests/gpu/cuda* ||
         $file == tests/feeder/cuda/* || $file == tests/comm/nccl/* ||
-        $file == examples/09_own_stream.cpp ]]
+        $file == python/tests/stand_in/* || $file == examples/09_own_stream.cpp ]]
       ;;
     nccl.h) [[ $file == comm/transports/nccl/* || $file == tests/comm/nccl/stand_in/* ]] ;;
     mpi.h) [[ $file == comm/transports/mpi/* || $file == tests/comm/mpi/* || $file == bench/peers/* ]] ;;

@@ -86,6 +86,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t waiting, cudaEvent_t handle, unsign
     }
     if (event->device->failed != cudaSuccess) return event->device->failed;
     if (event->latest == nullptr) return cudaSuccess;
+    if (state().recording_waits) {
+      state().waits.push_back({stream->handle, event->latest->mark.stream->handle});
+    }
     return enqueue(lock, stream, {.after = {event->latest->mark}});
   });
 }

@@ -39,6 +39,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace leat::stand_in {
 
@@ -73,6 +74,8 @@ void fail_device(int device, cudaError_t code, std::uint64_t n = 0);
 void shake_threads();
 /// Every operation takes that much longer. Off at first.
 void delay_operations(std::chrono::microseconds delay);
+/// From now on waits() keeps what cudaStreamWaitEvent is asked for. Off at first.
+void record_waits();
 
 /// How often `function` was called since reset().
 [[nodiscard]] std::uint64_t calls(std::string_view function);
@@ -90,6 +93,18 @@ struct Copied {
 [[nodiscard]] std::uint64_t pageable_copies();
 /// Calls that host functions have made, since reset().
 [[nodiscard]] std::uint64_t calls_in_host_functions();
+
+/// The streams that there are, in the order in which they were made; without the legacy ones.
+[[nodiscard]] std::vector<cudaStream_t> streams();
+/// One wait of a stream for an event that was recorded on another. A legacy stream is
+/// cudaStreamLegacy.
+struct Wait {
+  cudaStream_t waiting = nullptr;
+  cudaStream_t recorded_on = nullptr;
+  friend bool operator==(const Wait&, const Wait&) = default;
+};
+/// In their order, since record_waits(). Waits within a capture are left out.
+[[nodiscard]] std::vector<Wait> waits();
 
 /// What was made and not yet let go of.
 struct Live {

@@ -72,6 +72,20 @@ TEST_F(StandIn, AWaitKeepsTheRecordThatItSaw) {
   must(cudaStreamSynchronize(b));
 }
 
+TEST_F(StandIn, StreamsAndTheirWaitsAreKnown) {
+  EXPECT_EQ(streams(), (std::vector{a, b}));
+  must(cudaEventRecord(event, a));
+  must(cudaStreamWaitEvent(b, event, 0));
+  EXPECT_TRUE(waits().empty()) << "was not asked for";
+  record_waits();
+  must(cudaStreamWaitEvent(b, event, 0));
+  must(cudaEventRecord(event, b));
+  must(cudaStreamWaitEvent(nullptr, event, 0));
+  EXPECT_EQ(waits(), (std::vector{Wait{b, a}, Wait{cudaStreamLegacy, b}}));
+  must(cudaStreamDestroy(a));
+  EXPECT_EQ(streams(), std::vector{b});
+}
+
 TEST_F(StandIn, EventsAreRecordedOnTheirOwnDeviceAndTimedIfTheyAre) {
   float time = 0;
   cudaEvent_t timed = nullptr;

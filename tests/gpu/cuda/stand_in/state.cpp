@@ -155,6 +155,8 @@ void reset() {
   all.unloading = false;
   all.initialised = false;
   all.shaking = false;
+  all.recording_waits = false;
+  all.waits.clear();
   all.delay = {};
   ++all.generation;
 }
@@ -218,6 +220,23 @@ void shake_threads() {
 void delay_operations(std::chrono::microseconds delay) {
   const Lock lock(state().mutex);
   state().delay = delay;
+}
+
+void record_waits() {
+  const Lock lock(state().mutex);
+  state().recording_waits = true;
+}
+
+std::vector<cudaStream_t> streams() {
+  const Lock lock(state().mutex);
+  std::vector<cudaStream_t> handles;  // a map's keys: handles grow
+  for (const auto& [handle, stream] : state().streams) handles.push_back(handle);
+  return handles;
+}
+
+std::vector<Wait> waits() {
+  const Lock lock(state().mutex);
+  return state().waits;
 }
 
 std::uint64_t calls(std::string_view function) {

@@ -101,6 +101,7 @@ struct Capture {
 };
 
 struct Stream {
+  cudaStream_t handle = cudaStreamLegacy;
   Device* device = nullptr;
   bool blocking = false;
   bool legacy = false;
@@ -147,6 +148,8 @@ struct State {
   bool unloading = false;
   bool initialised = false;  // by cuInit, or by the runtime
   bool shaking = false;
+  bool recording_waits = false;
+  std::vector<Wait> waits;
   std::minstd_rand random;  // not one for each thread, whose fibers would share it unlocked
   std::chrono::microseconds delay{0};
   std::vector<std::unique_ptr<Device>> devices;

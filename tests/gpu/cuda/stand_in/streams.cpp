@@ -77,8 +77,10 @@ cudaError_t create(const char* name, cudaStream_t* handle, unsigned flags) {
       return cudaErrorInvalidValue;
     }
     *handle = state().new_handle<cudaStream_t>();
-    state().streams[*handle] =
+    const StreamRef stream =
         start_stream(lock, *this_thread(lock).context, flags == cudaStreamDefault, false);
+    stream->handle = *handle;
+    state().streams[*handle] = stream;
     return cudaSuccess;
   });
 }
