@@ -59,10 +59,10 @@ class Tensor {
 };
 
 /// The stream that Python code means by `stream`, by DLPack's numbers: None and 1 are the legacy
-/// default stream, numbers above 2 a cudaStream_t, -1 is none. An object with `cuda_stream` (torch),
-/// `ptr` (CuPy) or `__cuda_stream__` is that stream; a handle of 0 is the legacy default stream.
-/// Throws BufferError for 2, which is the per-thread default stream; ValueError for other numbers,
-/// and for a stream of a device that is the CPU; TypeError for other objects.
+/// default stream, numbers above 2 a cudaStream_t, -1 is none. An object with `cuda_stream`
+/// (torch), `ptr` (CuPy) or `__cuda_stream__` is that stream; a handle of 0 is the legacy default
+/// stream. Throws BufferError for 2, which is the per-thread default stream; ValueError for other
+/// numbers, and for a stream of a device that is the CPU; TypeError for other objects.
 [[nodiscard]] std::optional<gpu::StreamRef> stream_of(const gpu::Device& device,
                                                       nanobind::handle stream);
 
