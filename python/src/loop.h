@@ -1,0 +1,119 @@
+// The loop over an epoch: `for batch in feed.epoch(0)`.
+//
+// When a batch counts as trained on. The batch in hand is the one that the loop gave last. It
+// counts once the loop asks for the next one. What else may happen to it:
+//
+// | the loop is left by | the batch in hand |
+// |---|---|
+// | break, return | counts: the iterator is dropped, and no exception is pending |
+// | an exception | does not count: it is pending while `for` drops the iterator |
+// | the end of a generator that loops (tqdm) | counts: what is pending is GeneratorExit |
+// | leaving it, with the iterator still held by a name | counts when that is dropped, or another
+// loop begins | | the end of a with block | counts unless an exception ends the block | | commit()
+// of the batch | counts, at once |
+//
+// So an exception is seen below enumerate, zip, islice and map too, which `for` drops in the same
+// moment; below a generator it is not.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "leat/feeder/lease.h"
+#include "leat/feeder/receipt.h"
+#include "leat/gpu/stream.h"
+#include "leat/python/batch.h"
+#include "leat/python/feeding.h"
+#include "leat/python/share.h"
+
+namespace leat::python {
+
+class PrefetcherObject;
+
+/// `leat.Loop`: an iterator over the batches of one epoch. With the GIL, as all objects of Python.
+class Loop {
+ public:
+  /// Who decides about the batch in hand when the loop is left.
+  enum class Leaving : std::uint8_t {
+    kDropped,  // the iterator's end, by the exception that is pending
+    kBlock,    // the with block's end
+  };
+  /// Begins `epoch` of `owner`, a leat.Prefetcher. Ends the loop before.
+  Loop(nanobind::object owner, std::uint64_t epoch, Leaving leaving);
+  ~Loop();
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+  /// The next batch, a leat.Batch. Throws nanobind::stop_iteration at the epoch's end.
+  [[nodiscard]] nanobind::object next();
+  /// How many batches next() has still to give.
+  [[nodiscard]] std::uint64_t left() const noexcept { return is_over_ ? 0 : left_; }
+  /// The end of the with block. `counts`: no exception ended it.
+  void end_block(bool counts) noexcept;
+  /// Another loop begins on the same prefetcher.
+  void supersede(std::uint64_t by_epoch) noexcept;
+  /// The receipt of the batch in hand; null if none is.
+  [[nodiscard]] const feeder::Receipt* in_hand() const noexcept;
+  /// For the garbage collector.
+  int traverse(visitproc visit, void* arg) const;
+  /// For the garbage collector: leaves the loop, and drops what it holds.
+  void clear() noexcept;
+
+ private:
+  [[nodiscard]] bool take(Feeding::Turn& turn, const std::optional<gpu::StreamRef>& stream);
+  void await_copy(const std::optional<TimePoint>& deadline);
+  [[nodiscard]] bool has_to_copy() const;
+  [[nodiscard]] Place caller();
+  [[noreturn]] void time_out(Feeding::Turn& turn) const;
+  void decide(bool counts) noexcept;
+
+  nanobind::object owner_object_;
+  PrefetcherObject* owner_;  // of owner_object_
+  std::shared_ptr<Feeding> feeding_;
+  const std::uint64_t epoch_;
+  const Leaving leaving_;
+  std::uint64_t left_ = 0;
+  bool is_over_ = false;                // the epoch has ended
+  std::string ended_why_;               // it was ended before
+  std::optional<feeder::Lease> ready_;  // taken, and a wait for its copy was interrupted
+  std::shared_ptr<Counting> pending_;   // of the batch in hand
+  nanobind::object caller_code_;        // whose file name caller_file_ is
+  std::string caller_file_;
+};
+
+/// A leat.Loop (see its constructor).
+[[nodiscard]] nanobind::object make_loop(nanobind::object owner, std::uint64_t epoch,
+                                         Loop::Leaving leaving);
+
+/// `leat.Epoch`: what `feed.epoch(n)` gives. Each iter() begins the epoch.
+class Epoch {
+ public:
+  Epoch(nanobind::object owner, std::uint64_t number);
+  /// A loop, which begins the epoch.
+  [[nodiscard]] nanobind::object iter() const;
+  /// The loop of a with block, which begins the epoch.
+  [[nodiscard]] nanobind::object enter();
+  /// The end of the with block. `counts`: no exception ended it.
+  void exit(bool counts);
+  /// How many batches a loop that begins now has.
+  [[nodiscard]] std::uint64_t size() const;
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  /// As "<leat.Epoch 0: 938 batches>".
+  [[nodiscard]] std::string text() const;
+  /// For the garbage collector.
+  int traverse(visitproc visit, void* arg) const;
+  /// For the garbage collector.
+  void clear() noexcept;
+
+ private:
+  nanobind::object owner_;
+  const std::uint64_t number_;
+  nanobind::object block_;  // the loop of the with block
+};
+
+}  // namespace leat::python

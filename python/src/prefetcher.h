@@ -1,0 +1,98 @@
+// What `leat.Prefetcher` is made of: options, the feed that runs, and the state to resume from.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "leat/csp/clock.h"
+#include "leat/feeder/prefetcher_options.h"
+#include "leat/gpu/device.h"
+#include "leat/python/feeding.h"
+
+namespace leat::python {
+
+class Loop;
+
+/// `leat._core.Prefetcher`, the base of leat.Prefetcher. With the GIL, as all objects of Python.
+///
+/// It has one Feeding at a time: a state that is loaded takes effect with the next loop, which
+/// closes the feeding and makes another.
+class PrefetcherObject {
+ public:
+  /// What leat.Prefetcher passes. `options` has their checked values by name.
+  PrefetcherObject(nanobind::object dataset, const std::string& device, nanobind::object framework,
+                   const nanobind::dict& options, bool copies_escapes,
+                   std::optional<double> timeout);
+  ~PrefetcherObject();
+  PrefetcherObject(const PrefetcherObject&) = delete;
+  PrefetcherObject& operator=(const PrefetcherObject&) = delete;
+
+  /// Begins `epoch` for `loop`, with the state that was loaded, if one was; ends the loop before.
+  /// Returns the feeding, and in `left` how many batches the loop has.
+  [[nodiscard]] std::shared_ptr<Feeding> begin(Loop& loop, std::uint64_t epoch,
+                                               std::uint64_t& left);
+  /// `loop` is left.
+  void leave(const Loop& loop) noexcept;
+  /// How many batches a loop over `epoch` has that begins now.
+  [[nodiscard]] std::uint64_t batches_of(std::uint64_t epoch) const;
+  /// The epoch that `iter(feed)` begins.
+  [[nodiscard]] std::uint64_t next_epoch() const noexcept { return next_epoch_; }
+
+  /// The state, as C++ writes it. `in_hand`: with the batch in hand.
+  [[nodiscard]] std::string state(bool in_hand) const;
+  /// `text` takes effect with the next loop. Throws nanobind::value_error for the state of another
+  /// run.
+  void load(std::string text);
+  /// Ends the feed, and waits for the reads that are under way.
+  void close();
+
+  /// The feed that runs.
+  [[nodiscard]] Feeding& feeding() const noexcept { return *feeding_; }
+  [[nodiscard]] const nanobind::object& dataset() const noexcept { return dataset_; }
+  [[nodiscard]] const nanobind::object& framework() const noexcept { return framework_; }
+  [[nodiscard]] const feeder::PrefetcherOptions& options() const noexcept { return options_; }
+  [[nodiscard]] const gpu::Device& device() const noexcept { return device_; }
+  [[nodiscard]] std::optional<Duration> timeout() const noexcept { return timeout_; }
+  /// What to do when a batch is asked for while max_leases - 1 are held: copy it, or throw.
+  [[nodiscard]] bool copies_escapes() const noexcept { return copies_escapes_; }
+  /// Batches that were copied since the beginning.
+  [[nodiscard]] std::uint64_t copies() const noexcept { return copies_; }
+  /// A batch will be copied. Warns the first time.
+  void note_copy();
+  /// Batches of a whole epoch.
+  [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept { return batches_; }
+
+  /// For the garbage collector.
+  int traverse(visitproc visit, void* arg) const;
+  /// For the garbage collector.
+  void clear() noexcept;
+
+ private:
+  struct Rest {
+    std::uint64_t epoch = 0;
+    std::uint64_t batches = 0;  // that are left
+  };
+  [[nodiscard]] std::shared_ptr<Feeding> make_feeding() const;
+  void note_rests(const std::string& state);
+
+  nanobind::object dataset_;
+  nanobind::object framework_;
+  gpu::Device device_;
+  feeder::PrefetcherOptions options_;
+  const bool copies_escapes_;
+  const std::optional<Duration> timeout_;
+  std::shared_ptr<Feeding> feeding_;
+  std::uint64_t batches_ = 0;
+  std::optional<std::string> loaded_;  // takes effect with the next loop
+  std::uint64_t next_epoch_ = 0;
+  std::vector<Rest> rests_;  // of the epochs of the state that was resumed from
+  Loop* latest_ = nullptr;   // if it is not left
+  std::uint64_t copies_ = 0;
+};
+
+}  // namespace leat::python
