@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "leat/csp/channel.h"
+#include "leat/csp/clock.h"
 #include "leat/feeder/lease.h"
 #include "leat/feeder/stats.h"
 #include "leat/gpu/stream.h"
@@ -35,9 +36,9 @@ class Epoch;
 /// The batches of one rank. A consumer may ask for any epoch; the epoch after the current one is
 /// prefetched already.
 ///
-/// One consumer at a time: epoch(), receiver(), next() and the loops over their results run on one
-/// fiber or thread. Other ranks may have other fibers or threads. A Receiver may be used from
-/// several. stats() is thread-safe.
+/// One consumer at a time: epoch(), receiver(), start(), next(), next_until() and the loops over
+/// their results run on one fiber or thread. Other ranks may have other fibers or threads. A
+/// Receiver may be used from several. stats() is thread-safe.
 class Feed {
  public:
   Feed(const Feed&) = delete;
@@ -92,6 +93,27 @@ class Feed {
   /// rank has finished or left throws std::logic_error. If a rank leaves an epoch early, its
   /// batches that no other rank takes are lost.
   [[nodiscard]] std::optional<Lease> next();
+
+  /// Begins `epoch` from its first batch (after a resume: with what is left of it): next() and
+  /// next_until() return its batches. Ends a receiver that is open. Does not wait for a batch.
+  /// Throws as Epoch::begin() does, except for the failure of a stage.
+  void start(std::uint64_t epoch);
+
+  /// As next(), for at most until `deadline`, a time of the caller's clock (leat::now()). Returns
+  /// - ChannelStatus::ok, and the batch in `lease`. A batch that is staged is returned also after
+  ///   the deadline;
+  /// - ChannelStatus::closed at the end of the epoch;
+  /// - ChannelStatus::timed_out. The next call of next() or next_until() goes on with the same
+  ///   request. State, order and stats are those of one call that waits as long: in the stats, the
+  ///   consumer is starved from the first of these calls on.
+  ///
+  /// Releases the batch that `lease` holds before it asks. `lease` is empty unless it returns ok.
+  [[nodiscard]] ChannelStatus next_until(std::optional<Lease>& lease, TimePoint deadline);
+  /// As above, and binds the lease to `stream`, as a loop over epoch(number, stream) does: the
+  /// first call of a request also announces the stream, for the stats. Throws as Lease::on() does;
+  /// the batch is then in `lease`.
+  [[nodiscard]] ChannelStatus next_until(std::optional<Lease>& lease, TimePoint deadline,
+                                         const gpu::StreamRef& stream);
 
   /// Which rank of the world this feed serves.
   [[nodiscard]] std::size_t rank() const noexcept;

@@ -67,6 +67,9 @@ class Lease {
   /// blocks a plain thread. For code that reads the memory without a stream. Throws GpuError,
   /// Cancelled, and std::logic_error if the lease is empty.
   void await();
+  /// As await(), for at most until `deadline`, a time of the caller's clock (leat::now()): returns
+  /// whether the copy is done. In the stats, several such waits count as one, from the first on.
+  [[nodiscard]] bool await_until(TimePoint deadline);
   /// The device that holds the tensors. Throws std::logic_error if the lease is empty, as do all
   /// functions below but release(), abandon() and the conversion to bool.
   [[nodiscard]] const gpu::Device& device() const;
@@ -106,7 +109,7 @@ class Lease {
   [[nodiscard]] DeviceSlot& slot() const;
   void begin_use();
   void bind_due();
-  void await_copy();
+  bool await_copy(TimePoint deadline);
   Lease& bind(const gpu::StreamRef& stream);
   void end(bool done) noexcept;
   static void record_release(DeviceSlot& slot, SlotRing& ring) noexcept;

@@ -45,6 +45,7 @@
 #include <vector>
 
 #include "leat/csp/channel.h"
+#include "leat/csp/clock.h"
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/failures.h"
 #include "leat/feeder/feed.h"
@@ -86,8 +87,8 @@ class Prefetcher {
   /// How many feeds there are: one for each device.
   [[nodiscard]] std::size_t ranks() const noexcept;
 
-  /// As Feed::epoch() of the only device. This function and the six below throw std::logic_error if
-  /// there are several devices.
+  /// As Feed::epoch() of the only device. This function and the nine below throw std::logic_error
+  /// if there are several devices.
   [[nodiscard]] Epoch epoch(std::uint64_t epoch, const gpu::StreamRef& stream);
   /// As Feed::epoch() of the only device.
   [[nodiscard]] Epoch epoch(std::uint64_t epoch);
@@ -97,6 +98,13 @@ class Prefetcher {
   [[nodiscard]] Receiver<Lease> receiver(std::uint64_t epoch);
   /// As Feed::next() of the only device.
   [[nodiscard]] std::optional<Lease> next();
+  /// As Feed::start() of the only device.
+  void start(std::uint64_t epoch);
+  /// As Feed::next_until() of the only device.
+  [[nodiscard]] ChannelStatus next_until(std::optional<Lease>& lease, TimePoint deadline);
+  /// As Feed::next_until() of the only device.
+  [[nodiscard]] ChannelStatus next_until(std::optional<Lease>& lease, TimePoint deadline,
+                                         const gpu::StreamRef& stream);
   /// As Feed::stats() of the only device.
   [[nodiscard]] Stats stats() const;
   /// As Feed::reset_stats() of the only device.

@@ -1,10 +1,13 @@
 #include "leat/gpu/event.h"
 
+#include <exception>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
 #include "leat/gpu/backend/backend.h"
 #include "leat/gpu/error.h"
+#include "leat/gpu/on_done.h"
 #include "leat/gpu/stream.h"
 
 namespace leat::gpu {
@@ -22,6 +25,19 @@ void EventRef::record(const StreamRef& stream) const {
 void EventRef::sync() const { device_.backend()->sync(handle()); }
 
 void EventRef::await() const { device_.backend()->await(handle()); }
+
+bool EventRef::await_until(TimePoint deadline) const {
+  if (Deadline(deadline).is_never()) {
+    await();
+    return true;
+  }
+  const DoneSubscription subscription(*this);
+  const DoneSignal& signal = subscription.signal();
+  std::optional<DoneSignal::Done> token;
+  if (signal.channel().recv_until(token, deadline) == ChannelStatus::timed_out) return false;
+  if (signal.error() != nullptr) std::rethrow_exception(signal.error());
+  return true;
+}
 
 bool EventRef::is_done() const { return device_.backend()->is_done(handle()); }
 

@@ -35,6 +35,9 @@ class EventRef {
   /// leat::Error if a thread that is needed cannot be started. As a case of select: on_done
   /// (gpu/on_done.h).
   void await() const;
+  /// As await(), for at most until `deadline`, a time of the caller's clock: returns whether the
+  /// record that was the latest at this call is done.
+  [[nodiscard]] bool await_until(TimePoint deadline) const;
   /// Whether the latest record is done. Does not block.
   [[nodiscard]] bool is_done() const;
 
@@ -85,6 +88,8 @@ class Event {
   void sync() const { ref_.sync(); }
   /// See EventRef::await.
   void await() const { ref_.await(); }
+  /// See EventRef::await_until.
+  [[nodiscard]] bool await_until(TimePoint deadline) const { return ref_.await_until(deadline); }
   /// See EventRef::is_done.
   [[nodiscard]] bool is_done() const { return ref_.is_done(); }
   /// The event's device.

@@ -103,21 +103,24 @@ TensorSet Lease::tensors() {
                              ring_->device.name() +
                              ": pass it to epoch(), or call on(stream) on the lease");
     }
-    if (!slot.use.cpu_waited) await_copy();
+    if (!slot.use.cpu_waited) await_copy(TimePoint::max());
   }
   return {ring_->layout, 0, ring_->layout.tensors().size(), slot.memory.data(), slot.shapes};
 }
 
-void Lease::await() {
+void Lease::await() { static_cast<void>(await_until(TimePoint::max())); }
+
+bool Lease::await_until(TimePoint deadline) {
   begin_use();
-  await_copy();
+  return await_copy(deadline);
 }
 
-void Lease::await_copy() {
+bool Lease::await_copy(TimePoint deadline) {
   DeviceSlot& slot = this->slot();
   const TimePoint since = now();
-  slot.ready.await();
-  if (!slot.use.cpu_waited) ring_->probe.waited(slot, since);
+  const bool is_done = slot.ready.await_until(deadline);
+  if (!slot.use.cpu_waited) ring_->probe.waited(slot, since, is_done);
+  return is_done;
 }
 
 const gpu::Device& Lease::device() const {

@@ -6,7 +6,7 @@
 // Always true:
 //  - A pinned slot is in one of the channels of pinned slots, or with one stage.
 //  - A device slot is in free_device, with the copier, in ready, or with one lease.
-//  - A credit is in `credit`, with a lease, or with a consumer that waits for a batch.
+//  - A credit is in `credit`, with a lease, or with a consumer that has asked for a batch.
 //  - Each channel of slots has room for every slot, and `credit` for every credit: giving one back
 //    never blocks. `ready` also has room for as many ends of epochs; beyond that the copier blocks.
 #pragma once
@@ -66,7 +66,7 @@ class SlotRing {
     return credit.capacity() > 1 ? std::unique_lock(slot.use_mutex)
                                  : std::unique_lock<std::mutex>();
   }
-  /// Returns the number of leases, including one whose batch a consumer waits for.
+  /// Returns the number of leases, including one whose batch a consumer has asked for.
   [[nodiscard]] std::size_t leases() const noexcept { return credit.capacity() - credit.size(); }
   /// Ends the batches. Receivers of `ready` get the staged batches, then `cause`. Thread-safe.
   void finish(std::exception_ptr cause) noexcept { ready.try_close(std::move(cause)); }

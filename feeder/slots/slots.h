@@ -158,7 +158,8 @@ struct DeviceSlot {
     bool is_own_time = false;            // the clock is that of the stages and the device
     bool is_open = false;                // handed out, and its step has not ended
     bool is_marked = false;              // the end is recorded on the first stream
-    bool cpu_waited = false;             // the CPU has waited for the copy
+    bool cpu_waits = false;              // the CPU began to wait for the copy
+    bool cpu_waited = false;             // the CPU has waited for the copy, which is done
     Duration waited = Duration::zero();  // of the consumer, for this batch
     TimePoint received;                  // when it last stopped waiting
   };

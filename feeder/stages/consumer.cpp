@@ -19,21 +19,6 @@ namespace {
 // Thrown on the receiver's fiber when the consumer ends the receiver.
 struct Ended {};
 
-// Gives the lease credit back when destroyed, unless pass_on() gave it to a lease.
-class Credit {
- public:
-  explicit Credit(SlotRing& ring) noexcept : ring_(&ring) {}
-  ~Credit() {
-    if (ring_ != nullptr) ring_->give_back_credit();
-  }
-  Credit(const Credit&) = delete;
-  Credit& operator=(const Credit&) = delete;
-  void pass_on() noexcept { ring_ = nullptr; }
-
- private:
-  SlotRing* ring_;
-};
-
 }  // namespace
 
 struct Consumer::Offers {
@@ -64,6 +49,10 @@ Consumer::Consumer(const Made& made)
       next_epoch_(made.first_epoch),
       pass_(PassId::kNone) {}
 
+Consumer::Credit::~Credit() {
+  if (ring_ != nullptr) ring_->give_back_credit();
+}
+
 Stats Consumer::stats() const {
   Stats stats = ring_->stats.snapshot();
   stages_.add_to(stats);
@@ -71,6 +60,11 @@ Stats Consumer::stats() const {
 }
 
 void Consumer::start(std::uint64_t epoch) {
+  begin(epoch);
+  asked_.reset();
+}
+
+void Consumer::begin(std::uint64_t epoch) {
   if (epoch > kLastEpoch) {
     throw std::invalid_argument("leat: there is no epoch " + std::to_string(epoch) +
                                 "; the last one is " + std::to_string(kLastEpoch));
@@ -84,14 +78,14 @@ void Consumer::start(std::uint64_t epoch) {
     next_epoch_ = epoch;
     stages_.requests.ask_shared(epoch);
   } else {
-    is_rest = start_static(epoch);
+    is_rest = begin_static(epoch);
   }
   pass_ = ring_->log->begin(ring_->rank, generation_, epoch, is_rest);
   in_epoch_ = true;
 }
 
 // Returns true if the pass has only the rest of a resumed epoch.
-bool Consumer::start_static(std::uint64_t epoch) {
+bool Consumer::begin_static(std::uint64_t epoch) {
   if (generation_ == 0 || in_epoch_ || next_epoch_ != epoch) {
     Request request = stages_.requests.ask(ring_->rank, epoch, generation_);
     generation_ = request.generation;
@@ -102,19 +96,19 @@ bool Consumer::start_static(std::uint64_t epoch) {
   return std::ranges::find(rests_, epoch) != rests_.end();
 }
 
-Staged Consumer::receive(const Offers* offers) {
-  if (early_.has_value()) {
-    const Staged staged = *early_;
-    early_.reset();
-    return staged;
-  }
+// Returns nothing if the wait has timed out. (`ready` is closed with a cause, which is thrown.)
+std::optional<Staged> Consumer::receive(Deadline deadline, const Offers* offers) {
+  if (early_.has_value()) return std::exchange(early_, std::nullopt);
   const ExpectWakeFrom waking(scheduler_);  // may differ from the consumer's scheduler
   try {
-    if (offers == nullptr) return *ring_->ready.recv();
     std::optional<Staged> staged;
-    select(on_recv(ring_->ready, [&](std::optional<Staged> one) { staged = one; }),
-           offers->on_stop());
-    return *staged;
+    if (offers == nullptr) {
+      static_cast<void>(ring_->ready.recv_until(staged, deadline.at()));
+    } else {
+      select(on_recv(ring_->ready, [&](std::optional<Staged> one) { staged = one; }),
+             offers->on_stop());
+    }
+    return staged;
   } catch (const Cancelled&) {
     throw;
   } catch (const Ended&) {
@@ -141,32 +135,48 @@ void Consumer::check_not_failed() const {
   throw Error("leat: the prefetcher has stopped because of an earlier error: " + failure_);
 }
 
-std::optional<Lease> Consumer::next() {
+ChannelStatus Consumer::next(std::optional<Lease>& lease, Deadline deadline,
+                             const gpu::StreamRef* stream) {
+  lease.reset();
   if (offers_ != nullptr && !offers_->ended.has_been_notified()) {
     throw std::logic_error("leat: next() while a receiver of epoch " +
                            std::to_string(offers_->epoch) +
                            " is open: receive from that, or begin an epoch, which ends it");
   }
+  home_.require("a Prefetcher");
   check_not_failed();
-  std::optional<LeaseCredit> credit;
-  if (ring_->credit.try_recv(credit) != ChannelStatus::ok) {
+  Asked asked = asked_.has_value() ? *std::move(asked_) : ask(stream);
+  asked_.reset();
+  const ChannelStatus status = take(lease, std::move(asked), deadline, nullptr);
+  if (lease.has_value() && stream != nullptr) lease->on(*stream);
+  return status;
+}
+
+// Asks for the next batch. What a receiver's fiber asks for, nobody has asked it for.
+Consumer::Asked Consumer::ask(const gpu::StreamRef* stream) {
+  std::optional<LeaseCredit> taken;
+  if (ring_->credit.try_recv(taken) != ChannelStatus::ok) {
     throw std::logic_error("leat: next() while " + std::to_string(max_leases_) +
                            " leases are held, which is max_leases: release one first");
   }
-  return take(nullptr);
+  Credit credit(*ring_);
+  if (stream != nullptr && stream->device() == ring_->device) ring_->probe.asked(*stream);
+  if (max_leases_ > 1) ring_->probe.next_asked(latest_);
+  if (!in_epoch_) begin(next_epoch_);
+  return {std::move(credit), now()};
 }
 
-// Returns the next batch. The caller has taken a credit for it.
-std::optional<Lease> Consumer::take(const Offers* offers) {
-  Credit credit(*ring_);
-  home_.require("a Prefetcher");
-  check_not_failed();
-  // What a receiver's fiber asks for, nobody has asked it for.
-  if (offers == nullptr && max_leases_ > 1) ring_->probe.next_asked(latest_);
-  if (!in_epoch_) start(next_epoch_);
-  const TimePoint asked = now();
+// Waits for the batch that was asked for. A time-out leaves the request in asked_; everything else
+// ends it.
+ChannelStatus Consumer::take(std::optional<Lease>& lease, Asked asked, Deadline deadline,
+                             const Offers* offers) {
   for (;;) {
-    const Staged staged = receive(offers);
+    const std::optional<Staged> received = receive(deadline, offers);
+    if (!received.has_value()) {
+      asked_.emplace(std::move(asked));
+      return ChannelStatus::timed_out;
+    }
+    const Staged& staged = *received;
     const bool is_stale = is_shared_ ? staged.epoch < next_epoch_ : staged.generation < generation_;
     if (is_stale) {
       if (staged.slot != nullptr) ring_->give_back(*staged.slot, DeviceState::kReady);
@@ -176,16 +186,16 @@ std::optional<Lease> Consumer::take(const Offers* offers) {
     if (staged.slot == nullptr || early_.has_value()) {
       in_epoch_ = false;
       ++next_epoch_;
-      return std::nullopt;
+      return ChannelStatus::closed;
     }
-    const Duration waited = now() - asked;
+    const Duration waited = now() - asked.since;
     check(*staged.slot);
-    credit.pass_on();
+    asked.credit.pass_on();
     DeviceSlot& slot = *staged.slot;
     const Turn before = std::exchange(latest_, {.slot = &slot, .number = slot.use.turn + 1});
-    Lease lease(ring_, slot, pass_, waited);
+    lease = Lease(ring_, slot, pass_, waited);
     if (offers != nullptr && max_leases_ > 1) slot.before = before;
-    return lease;
+    return ChannelStatus::ok;
   }
 }
 
@@ -247,8 +257,11 @@ void Consumer::forward(const Offers& offers) {
                throw Error("leat: the prefetcher was stopped");
              }));
     }
-    std::optional<Lease> lease = take(&offers);
-    if (!lease.has_value()) return;
+    Credit taken(*ring_);
+    check_not_failed();
+    std::optional<Lease> lease;
+    if (take(lease, {std::move(taken), now()}, Deadline::never(), &offers) != ChannelStatus::ok)
+      return;
     lease->slot().due = offers.stream;
     if (offers.batches.stats().receivers == 0)
       lease->slot().use.waited = Duration::zero();  // nobody waited
@@ -265,10 +278,6 @@ void Consumer::end_receiver() {
   const ExpectWakeFrom waking(scheduler_);
   offers_->ended.wait();
   offers_.reset();
-}
-
-void Consumer::announce(const gpu::StreamRef& stream) {
-  if (stream.device() == ring_->device) ring_->probe.asked(stream);
 }
 
 }  // namespace leat::feeder

@@ -6,9 +6,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "leat/csp/channel.h"
+#include "leat/csp/clock.h"
 #include "leat/csp/wait/home_process.h"
 #include "leat/feeder/lease.h"
 #include "leat/feeder/slots/slots.h"
@@ -49,10 +51,9 @@ class Consumer {
   /// Throws std::invalid_argument if `epoch` exceeds the last one;
   /// std::logic_error if the epoch is over (dynamic sharing).
   void start(std::uint64_t epoch);
-  /// Announces that the next batch will be used on `stream`.
-  void announce(const gpu::StreamRef& stream);
-  /// As Feed::next().
-  [[nodiscard]] std::optional<Lease> next();
+  /// As Feed::next_until(). Null: no stream.
+  [[nodiscard]] ChannelStatus next(std::optional<Lease>& lease, Deadline deadline,
+                                   const gpu::StreamRef* stream);
   /// As Feed::receiver(). Each lease binds `stream`, if there is one, when it is first used.
   [[nodiscard]] Receiver<Lease> receiver(std::uint64_t epoch, std::optional<gpu::StreamRef> stream);
   /// Ends the latest receiver, and waits until its fiber no longer touches the consumer. Throws
@@ -69,12 +70,34 @@ class Consumer {
 
  private:
   struct Offers;  // shared by the consumer and a receiver's fiber
-  [[nodiscard]] bool start_static(std::uint64_t epoch);
+
+  // The right to a lease. Goes back to the ring when destroyed, unless a lease has it.
+  class Credit {
+   public:
+    explicit Credit(SlotRing& ring) noexcept : ring_(&ring) {}
+    Credit(Credit&& other) noexcept : ring_(std::exchange(other.ring_, nullptr)) {}
+    Credit& operator=(Credit&&) = delete;
+    ~Credit();
+    void pass_on() noexcept { ring_ = nullptr; }
+
+   private:
+    SlotRing* ring_;
+  };
+  // The consumer's request for a batch.
+  struct Asked {
+    Credit credit;
+    TimePoint since;
+  };
+
+  [[nodiscard]] Asked ask(const gpu::StreamRef* stream);
+  void begin(std::uint64_t epoch);
+  [[nodiscard]] bool begin_static(std::uint64_t epoch);
   void forward(const Offers& offers);
   void check_not_failed() const;
   void note_failure();
-  [[nodiscard]] std::optional<Lease> take(const Offers* offers);
-  [[nodiscard]] Staged receive(const Offers* offers);
+  [[nodiscard]] ChannelStatus take(std::optional<Lease>& lease, Asked asked, Deadline deadline,
+                                   const Offers* offers);
+  [[nodiscard]] std::optional<Staged> receive(Deadline deadline, const Offers* offers);
   void check(DeviceSlot& slot);
 
   const HomeProcess home_;
@@ -96,6 +119,7 @@ class Consumer {
   std::uint64_t next_epoch_;  // the epoch whose batches come next
   bool in_epoch_ = false;     // next_epoch_ was begun and has not ended
   PassId pass_;
+  std::optional<Asked> asked_;   // the request whose wait has timed out
   std::optional<Staged> early_;  // received, but of a later epoch (dynamic sharing)
   Turn latest_;                  // the batch that was handed out last
   std::string failure_;          // text of the error that ended the stages, once seen

@@ -25,7 +25,25 @@ Receiver<Lease> Feed::receiver(std::uint64_t epoch) {
   return consumer_->receiver(epoch, std::nullopt);
 }
 
-std::optional<Lease> Feed::next() { return consumer_->next(); }
+std::optional<Lease> Feed::next() {
+  std::optional<Lease> lease;
+  static_cast<void>(consumer_->next(lease, Deadline::never(), nullptr));
+  return lease;
+}
+
+void Feed::start(std::uint64_t epoch) {
+  consumer_->end_receiver();
+  consumer_->start(epoch);
+}
+
+ChannelStatus Feed::next_until(std::optional<Lease>& lease, TimePoint deadline) {
+  return consumer_->next(lease, Deadline(deadline), nullptr);
+}
+
+ChannelStatus Feed::next_until(std::optional<Lease>& lease, TimePoint deadline,
+                               const gpu::StreamRef& stream) {
+  return consumer_->next(lease, Deadline(deadline), &stream);
+}
 
 std::size_t Feed::rank() const noexcept { return consumer_->rank(); }
 
@@ -46,10 +64,8 @@ Epoch::Iterator Epoch::begin() {
 }
 
 void Epoch::advance() {
-  current_.reset();
-  if (stream_.has_value()) consumer_.announce(*stream_);
-  current_ = consumer_.next();
-  if (current_.has_value() && stream_.has_value()) current_->on(*stream_);
+  static_cast<void>(
+      consumer_.next(current_, Deadline::never(), stream_.has_value() ? &*stream_ : nullptr));
 }
 
 }  // namespace leat::feeder

@@ -293,6 +293,14 @@ Receiver<Lease> Prefetcher::receiver(std::uint64_t epoch, const gpu::StreamRef& 
 }
 Receiver<Lease> Prefetcher::receiver(std::uint64_t epoch) { return only().receiver(epoch); }
 std::optional<Lease> Prefetcher::next() { return only().next(); }
+void Prefetcher::start(std::uint64_t epoch) { only().start(epoch); }
+ChannelStatus Prefetcher::next_until(std::optional<Lease>& lease, TimePoint deadline) {
+  return only().next_until(lease, deadline);
+}
+ChannelStatus Prefetcher::next_until(std::optional<Lease>& lease, TimePoint deadline,
+                                     const gpu::StreamRef& stream) {
+  return only().next_until(lease, deadline, stream);
+}
 Stats Prefetcher::stats() const { return only().stats(); }
 void Prefetcher::reset_stats() { only().reset_stats(); }
 

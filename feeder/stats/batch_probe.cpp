@@ -123,6 +123,7 @@ void BatchProbe::handed_out(DeviceSlot& slot, PassId pass, Duration waited) noex
               .is_own_time = ring_.is_own_time(),
               .is_open = true,
               .is_marked = false,
+              .cpu_waits = false,
               .cpu_waited = false,
               .waited = waited,
               .received = now()};
@@ -134,11 +135,12 @@ void BatchProbe::handed_out(DeviceSlot& slot, PassId pass, Duration waited) noex
   });
 }
 
-void BatchProbe::waited(DeviceSlot& slot, TimePoint since) const noexcept {
+void BatchProbe::waited(DeviceSlot& slot, TimePoint since, bool is_done) const noexcept {
   const auto lock = ring_.guard(slot);
   DeviceSlot::Use& use = slot.use;
   use.is_own_time = use.is_own_time && ring_.is_own_time();
-  use.cpu_waited = true;
+  if (std::exchange(use.cpu_waits, true)) since = use.received;  // when the wait has timed out
+  use.cpu_waited = is_done;
   use.received = now();
   use.waited += use.received - since;
 }

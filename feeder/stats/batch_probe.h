@@ -99,8 +99,9 @@ class BatchProbe {
   void handing_out(DeviceSlot& slot);
   /// A lease of the batch begins. The consumer has waited for the batch for `waited`.
   void handed_out(DeviceSlot& slot, PassId pass, Duration waited) noexcept;
-  /// The CPU has waited for the copy since `since`.
-  void waited(DeviceSlot& slot, TimePoint since) const noexcept;
+  /// The CPU has waited for the copy since `since`, until it was done or the wait has timed out.
+  /// Further waits go on with the first one.
+  void waited(DeviceSlot& slot, TimePoint since, bool is_done) const noexcept;
   /// `stream`, the slot's first, is about to wait for the copy, and waits for it now.
   void binds(const DeviceSlot& slot, const gpu::StreamRef& stream);
   void bound(const DeviceSlot& slot, const gpu::StreamRef& stream);
