@@ -5,7 +5,9 @@
 //   tokens         windows of 1024 tokens, uint16 in the file, delivered as x and y of int32, 32 a
 //                  batch
 //   tokens_uint16  the same, delivered as they are stored
+//   tokens_large   as tokens, 2048 a batch
 //   cifar          CIFAR-10 records, an image of 3 x 32 x 32 bytes and a label, 256 a batch
+//   cifar_large    the same, 4096 a batch
 //   jpeg           JPEG images of 500 x 375 in tar shards (WebDataset), decoded and resized to
 //                  224 x 224 with all source pixels, 32 a batch
 //   jpeg_large     the same of 1024 x 768
@@ -82,9 +84,9 @@ std::uint64_t key_of_window(std::uint64_t first, std::uint64_t last) noexcept {
   return first << 32 | last;
 }
 
-template <class Token>
+template <class Token, std::size_t kWindows = 32>
 struct Tokens {
-  static constexpr std::size_t kBatch = 32;
+  static constexpr std::size_t kBatch = kWindows;
 
   [[nodiscard]] static std::unique_ptr<Dataset> open() {
     return std::make_unique<TokenShards>(
@@ -126,8 +128,9 @@ std::uint64_t key_of_image(std::uint64_t label, const std::uint8_t* image) noexc
   return label << 16 | std::uint64_t{image[0]} << 8 | image[kPixels - 1];
 }
 
+template <std::size_t kRecords>
 struct Images {
-  static constexpr std::size_t kBatch = 256;
+  static constexpr std::size_t kBatch = kRecords;
 
   [[nodiscard]] static std::unique_ptr<Dataset> open() {
     return std::make_unique<Cifar10>(FilePatterns(bench::FeedData::instance().cifar10()));
@@ -278,7 +281,9 @@ void guarded(benchmark::State& state) {
 
 void tokens(benchmark::State& state) { guarded<Tokens<std::int32_t>>(state); }
 void tokens_uint16(benchmark::State& state) { guarded<Tokens<std::uint16_t>>(state); }
-void cifar(benchmark::State& state) { guarded<Images>(state); }
+void tokens_large(benchmark::State& state) { guarded<Tokens<std::int32_t, 2048>>(state); }
+void cifar(benchmark::State& state) { guarded<Images<256>>(state); }
+void cifar_large(benchmark::State& state) { guarded<Images<4096>>(state); }
 
 void jpeg(benchmark::State& state) { guarded<Jpegs<false, How::kAntialiased>>(state); }
 void jpeg_bilinear(benchmark::State& state) { guarded<Jpegs<false, How::kBilinear>>(state); }
@@ -291,7 +296,9 @@ void ways(benchmark::internal::Benchmark* row) {
 }
 BENCHMARK(tokens)->Apply(ways);
 BENCHMARK(tokens_uint16)->Apply(ways);
+BENCHMARK(tokens_large)->Apply(ways);
 BENCHMARK(cifar)->Apply(ways);
+BENCHMARK(cifar_large)->Apply(ways);
 BENCHMARK(jpeg)->Apply(ways);
 BENCHMARK(jpeg_bilinear)->Apply(ways);
 BENCHMARK(jpeg_large)->Apply(ways);

@@ -57,6 +57,9 @@ expect "what is measured of a device is reported, and knows where the caller is"
 expect "feeding is compared with its peers, and knows where the caller is" 0 \
   "$(lines "$root" bench/peers/feed/compare.py "--directory=$caller" --save "a b")" \
   bench feed --save "a b"
+expect "the Python package is compared with those and C++, and knows where the caller is" 0 \
+  "$(lines "$root" bench/peers/python/compare.py "--directory=$caller" --quick)" \
+  bench python --quick
 expect "comm is compared with its peers, and knows where the caller is" 0 \
   "$(lines "$root" bench/peers/comm/compare.py "--directory=$caller" --only pieces)" \
   bench comm --only pieces
@@ -65,7 +68,7 @@ expect "pipelines are compared with torch's, and know where the caller is" 0 \
   bench pipeline --only modelled
 for name in nosuch csp/nosuch csp/ csp_channel feeder ""; do
   expect "no benchmark \"$name\"" 1 \
-    "run: there is no benchmark \"$name\"; there are: csp/channel feeder/overlap, and csp, gpu, feed, comm, pipeline and overlap" bench "$name"
+    "run: there is no benchmark \"$name\"; there are: csp/channel feeder/overlap, and csp, gpu, feed, python, comm, pipeline and overlap" bench "$name"
 done
 
 ((failures == 0))

@@ -24,49 +24,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from facts import ROOT, commit, first_line, machine
 from judging import print_report
 from programs import Failed, Leat, Peer
-from rows import FINALISTS, INLINE, LATENCIES, PEERS, PROBLEMS, QUICK, ROWS
+from rows import LATENCIES, PEERS, PROBLEMS, ROWS
 from setting import cache, make_data, make_environment, memory_folder
-
-
-def measure(rows, programs, rounds, seconds, limit, quick, smoke):
-    """problem -> program -> variant -> values, and what failed. All variants run once (smoke: all of
-    the first row, and one of each other row); then each program's best ones, until they have run `rounds` times. Programs take turns, another one first
-    each time, so what slows the machine for a while slows all of them."""
-    values = {row.problem: {program.name: {} for program in programs} for row in rows}
-    failures = {}
-
-    def run(program, problem, variant):
-        if sys.stderr.isatty():
-            print(f"\r{problem}, {program.name} {variant}\033[K", end="", file=sys.stderr)
-        try:
-            figure = program.run(problem, variant, seconds, limit)
-        except Failed as failure:
-            failures[f"{program.name} {problem} {variant}"] = str(failure)
-            values[problem][program.name].pop(variant, None)
-            return
-        values[problem][program.name].setdefault(variant, []).append(figure)
-
-    for number, row in enumerate(rows):
-        for program in programs:
-            variants = program.variants.get(row.problem, [])
-            if smoke and number > 0:
-                variants = variants[number % len(variants):][:1]
-            for variant in variants:
-                if program.name == "leat" or not (quick or row.few) or QUICK.match(variant):
-                    run(program, row.problem, variant)
-    for turn in range(1, rounds):
-        first = turn % len(programs)
-        for row in rows:
-            for program in programs[first:] + programs[:first]:
-                of = values[row.problem][program.name]
-                best = sorted(of, key=lambda variant: -of[variant][0])
-                ahead = [variant for variant in best if not INLINE.fullmatch(variant)]
-                like = [variant for variant in best if row.like.fullmatch(variant)]
-                for variant in dict.fromkeys(best[:FINALISTS] + ahead[:1] + like[:1]):
-                    run(program, row.problem, variant)
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
-    return values, failures
+from turns import measure
 
 
 def measure_latencies(leat, limit, failures):
@@ -105,7 +65,7 @@ def run(arguments):
     start = datetime.datetime.now(datetime.timezone.utc)
     with tempfile.TemporaryDirectory(prefix="leat_feed_", dir=memory_folder(2 << 30)) as folder:
         data = pathlib.Path(folder)
-        make_data(programs_at, data, python, arguments.quick)
+        make_data(programs_at, data, python, arguments.quick, arguments.wanted)
         programs = [Leat(programs_at, data, arguments.quick)]
         for name in arguments.wanted:
             try:

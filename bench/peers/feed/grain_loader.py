@@ -116,8 +116,7 @@ def variants():
                 ("samples", samples, (batches.TokenSamples, batches.CifarSamples)),
                 ("batches", whole_batches, (batches.TokenBatches, batches.CifarBatches)),
                 ("slices", slices, (batches.TokenBatches, batches.CifarBatches))):
-            for problem, make in (("tokens", sources[0]), ("tokens_uint16", sources[0]),
-                                  ("cifar", sources[1])):
+            for problem, make in peer.of_arrays(*sources):
                 made[problem][f"{name}/{way}"] = functools.partial(how, make=make, **options)
         for problem, decoders in batches.DECODERS.items():
             for name, decode in decoders.items():

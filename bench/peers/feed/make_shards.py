@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Usage: make_shards.py <folder>
 
-Completes a folder that has tokens/, cifar10/, jpeg/ and jpeg_large/, as make_data writes them: the
+Completes a folder that has tokens/, cifar10/, and jpeg/ or jpeg_large/, as make_data writes them: the
 samples of the first two as tar files, a member or two for each, for those that read nothing else; and
 the means by which the images are checked."""
 
@@ -70,8 +70,10 @@ def main():
 
     write(folder / "cifar10_tar", len(cifar), record)
 
-    for problem in (peer.Jpeg, peer.JpegLarge):
-        write_means(problem(folder))
+    for kind in (peer.Jpeg, peer.JpegLarge):
+        problem = kind(folder)
+        if problem.folder.exists():
+            write_means(problem)
 
 
 if __name__ == "__main__":

@@ -85,6 +85,10 @@ class TokensUint16(Tokens):
     dtypes = (numpy.uint16, numpy.uint16)
 
 
+class TokensLarge(Tokens):
+    name, batch = "tokens_large", 2048
+
+
 class Cifar(Problem):
     name, source, batch = "cifar", "cifar10", 256
     dtypes = (numpy.uint8, numpy.uint8)
@@ -109,6 +113,10 @@ class Cifar(Problem):
         records = numpy.concatenate(self.records())
         return ((records[:, 0], records[:, 1], records[:, -1]),
                 (int(records[:, 1:].sum(dtype=numpy.uint64)), int(records[:, 0].sum())))
+
+
+class CifarLarge(Cifar):
+    name, batch = "cifar_large", 4096
 
 
 class Jpeg(Problem):
@@ -159,7 +167,14 @@ class JpegScaled(JpegLarge):
     name = "jpeg_scaled"
 
 
-PROBLEMS = {kind.name: kind for kind in (Tokens, TokensUint16, Cifar, Jpeg, JpegLarge, JpegScaled)}
+PROBLEMS = {kind.name: kind for kind in (Tokens, TokensUint16, TokensLarge, Cifar, CifarLarge, Jpeg,
+                                         JpegLarge, JpegScaled)}
+
+
+def of_arrays(tokens, cifar):
+    """(problem, `tokens` or `cifar`) for each problem whose samples are no images to decode."""
+    return [(name, tokens if issubclass(kind, Tokens) else cifar)
+            for name, kind in PROBLEMS.items() if issubclass(kind, (Tokens, Cifar))]
 
 
 def sorted_keys(keys):

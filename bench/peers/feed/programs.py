@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 
-from rows import VARIANTS
+from rows import FINALISTS, VARIANTS
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -50,10 +50,12 @@ def execute(command, limit, **options):
 
 
 class Leat:
-    name = "leat"
+    """Of C++. `finalists`: of its variants, how many run in every round."""
 
-    def __init__(self, programs, data, quick):
-        self.programs = programs
+    is_leat = True
+
+    def __init__(self, programs, data, quick, name="leat", finalists=FINALISTS):
+        self.name, self.finalists, self.programs = name, finalists, programs
         self.environment = {**os.environ, "LEAT_FEED_DATA": str(data)}
         if quick:
             self.environment["LEAT_FEED_QUICK"] = "1"
@@ -82,9 +84,11 @@ class Leat:
 
 
 class Peer:
-    def __init__(self, name, python, data):
-        self.name, self.python, self.data = name, python, data
-        self.program = HERE / f"{name}_loader.py"
+    """A loader in Python: `program`, or this folder's of that name."""
+
+    def __init__(self, name, python, data, program=None, finalists=FINALISTS):
+        self.name, self.python, self.data, self.finalists = name, python, data, finalists
+        self.program, self.is_leat = program or HERE / f"{name}_loader.py", program is not None
         # No library starts threads of its own beside the loader's; nothing is written to the tree.
         self.environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1",
                             "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

@@ -42,9 +42,9 @@ LATENCIES = [
 ]
 
 PILLOW_SIMD = "pillow-simd==12.1.1.post0"  # has Pillow's names, hence a folder of its own
-PEERS = ("torch", "webdataset", "spdl", "grain")
+PEERS = ("torch", "webdataset", "spdl", "grain", "litdata")
 # The variants that --quick tries.
-QUICK = re.compile(r"get_batch|((collate|getitems|slices|opencv_linear)/0|simplejpeg/[02]"
+QUICK = re.compile(r"get_batch|((collate|getitems|slices|opencv_linear)/0|blocks/[02]|simplejpeg/[02]"
                    r"|samples/[02]|pillow_simd/(threads_)?2|torchvision/2|(batches|ffmpeg)/2|(slices|simplejpeg)/threads_2"
                    r"|slices/threads_0)$")
 FINALISTS = 2  # of each peer's variants, which run in every round; and the best that reads ahead
@@ -57,6 +57,7 @@ NOTES = [
     ("webdataset", "", ".*", "its order is that of a buffer of 1000 samples, and of the shards"),
     ("torch|spdl|grain", "cifar", "(getitems|slices|batches).*",
      "from two arrays in its own memory; the others read the mapped files"),
+    ("litdata", "tokens", ".*", "its order is that of 256 neighbours in a chunk, and of the chunks"),
     ("torch", "tokens", "get_batch", "nanoGPT's, in place of a loader"),
     (".*", ".*", INLINE, "in the loop's own thread: nothing is read ahead"),
     ("spdl", "jpeg|jpeg_large", "ffmpeg.*", "FFmpeg's decoder and its bicubic scaler"),

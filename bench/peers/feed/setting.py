@@ -12,7 +12,11 @@ from programs import HERE
 from rows import PILLOW_SIMD
 
 
-def make_data(programs, folder, python, quick):
+ENVIRONMENT = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def make_data(programs, folder, python, quick, peers=(), images=("jpeg", "jpeg_large")):
+    """What the problems read, and, with `python`, what `peers` read instead."""
     make = programs / "make_data"
     capture([make, "tokens", folder / "tokens", "--shards", "1", "--header", "none", "--seed", "1",
              "--size", "8M" if quick else "128M"])
@@ -21,11 +25,16 @@ def make_data(programs, folder, python, quick):
     for name, samples, width, height in (("jpeg", 64 if quick else 1024, 500, 375),
                                          ("jpeg_large", 32 if quick else 256,
                                           *((500, 375) if quick else (1024, 768)))):
-        capture([make, "webdataset", folder / name, "--seed", "1", "--classes", "0", "--samples",
-                 str(samples), "--width", str(width), "--height", str(height)])
+        if name in images:
+            capture([make, "webdataset", folder / name, "--seed", "1", "--classes", "0", "--samples",
+                     str(samples), "--width", str(width), "--height", str(height)])
     if python:
-        capture([python, HERE / "make_shards.py", folder],
-                env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+        capture([python, HERE / "make_shards.py", folder], env=ENVIRONMENT)
+    if "litdata" in peers:
+        try:
+            capture([python, HERE / "make_litdata.py", folder], env=ENVIRONMENT)
+        except subprocess.CalledProcessError as error:  # the peer then says what it has not
+            print(f"no data for litdata: {error}", file=sys.stderr)
     for path in folder.rglob("*"):  # in memory, whatever holds it
         if path.is_file():
             path.read_bytes()

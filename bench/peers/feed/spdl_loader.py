@@ -83,9 +83,7 @@ def ffmpeg(problem, threads):
 def variants():
     made = {problem: {} for problem in peer.PROBLEMS}
     for threads in THREADS:
-        for problem, make in (("tokens", batches.TokenBatches),
-                              ("tokens_uint16", batches.TokenBatches),
-                              ("cifar", batches.CifarBatches)):
+        for problem, make in peer.of_arrays(batches.TokenBatches, batches.CifarBatches):
             made[problem][f"batches/{threads}"] = functools.partial(whole_batches, threads=threads,
                                                                     make=make)
         for problem, decoders in batches.DECODERS.items():

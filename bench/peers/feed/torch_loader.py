@@ -161,8 +161,7 @@ def variants():
                 ("collate", collate, (batches.TokenSamples, batches.CifarSamples)),
                 ("getitems", getitems, (batches.TokenBatches, batches.CifarBatches)),
                 ("slices", slices, (batches.TokenBatches, batches.CifarBatches))):
-            for problem, make in (("tokens", sources[0]), ("tokens_uint16", sources[0]),
-                                  ("cifar", sources[1])):
+            for problem, make in peer.of_arrays(*sources):
                 made[problem][f"{name}/{workers}"] = functools.partial(how, workers=workers,
                                                                        make=make)
         for problem, decoders in batches.DECODERS.items():
@@ -172,7 +171,7 @@ def variants():
         for problem in ("jpeg", "jpeg_large"):
             made[problem][f"torchvision/{workers}"] = functools.partial(images, workers=workers,
                                                                         decode=torchvision)
-    for problem in ("tokens", "tokens_uint16"):
+    for problem in ("tokens", "tokens_uint16", "tokens_large"):
         made[problem]["get_batch"] = GetBatch
     return made
 

@@ -69,7 +69,7 @@ def jpeg(problem, workers, decode):
 def variants():
     made = {problem: {} for problem in peer.PROBLEMS}
     for workers in WORKERS:
-        for problem, make in (("tokens", tokens), ("tokens_uint16", tokens), ("cifar", cifar)):
+        for problem, make in peer.of_arrays(tokens, cifar):
             made[problem][f"samples/{workers}"] = functools.partial(make, workers=workers)
         for problem, decoders in batches.DECODERS.items():
             for name, decode in decoders.items():

@@ -1,0 +1,24 @@
+"""What is compared, and what is asked of it."""
+
+from rows import Row
+
+ROUNDS = 9
+FINALISTS = 3  # of Leat's variants, in C++ and in Python, which run in every round
+# Samples per second. `ratio`: Python's best to the best of the C++ loop.
+SMALL = Row("tokens", 0.75)
+LARGE = [Row("tokens_large", 0.95, few=True), Row("cifar_large", 0.95, few=True),
+         Row("jpeg", 0.95, few=True)]
+ROWS = [SMALL, *LARGE]
+LARGE_FROM = 1e-3  # seconds that a batch of LARGE takes in C++, or the row is not what it says
+BATCHES = {"tokens": 32, "tokens_large": 2048, "cifar_large": 4096, "jpeg": 32}  # samples of each
+CPP, LEAT = "c++", "leat"
+
+# Ways of handover.py -> the most microseconds, at p50, of next() and both tensors.
+HANDOVERS = {"leat_torch": 25, "leat_numpy": 25, "leat_none": None, "torch_1": None, "torch_2": None}
+
+# Memory after the last epoch, over that after the fifth.
+MEMORY = [("tokens", "torch/workers_1"), ("tokens", "numpy/workers_2"), ("jpeg", "torch/workers_2")]
+GROWTH = 1.02
+EPOCHS = 50
+
+NAMES = [row.problem for row in ROWS] + ["handover", "memory"]
