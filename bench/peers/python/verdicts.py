@@ -21,20 +21,17 @@ def on_threads(variants):
 
 def targets_of_row(row, programs):
     ours, how = best_of(programs.get(LEAT, {}))
-    cpp, by = best_of(programs.get(CPP, {}))
-    both = ours and cpp
-    batch = BATCHES[row.problem] / cpp if cpp else None
-    is_large = row not in LARGE or batch is None or batch >= LARGE_FROM
-    note = (f"{how} against {by}, {batch * 1e6:.0f} us a batch" if both else
-            f"no figure of {CPP if ours else LEAT}")
-    if not is_large:
-        note += f": a batch is to take {LARGE_FROM * 1e3:g} ms at least"
-    yield Target(f"{row.problem}, to the C++ loop", row.ratio, ours / cpp if both else None, True, "x",
-                 judged=is_large, note=note)
-    like, by = best_of(on_threads(programs.get(CPP, {})))
-    if ours and like:
-        yield Target(f"{row.problem}, to the C++ loop on a thread, as Python's is", row.ratio, ours / like,
-                     True, "x", judged=False, note=f"against {by}")
+    for what, of in (("the C++ loop on a thread, as Python's is", on_threads(programs.get(CPP, {}))),
+                     ("the C++ loop on a thread or a fiber", programs.get(CPP, {}))):
+        cpp, by = best_of(of)
+        batch = BATCHES[row.problem] / cpp if cpp else None
+        is_large = row not in LARGE or batch is None or batch >= LARGE_FROM
+        note = (f"{how} against {by}, {batch * 1e6:.0f} us a batch" if ours and cpp
+                else f"no figure of {CPP if ours else LEAT}")
+        if not is_large:
+            note += f": a batch is to take {LARGE_FROM * 1e3:g} ms at least"
+        yield Target(f"{row.problem}, to {what}", row.ratio, ours / cpp if ours and cpp else None, True, "x",
+                     judged=is_large, note=note)
     peer, who = best_peer(programs)
     yield Target(f"{row.problem}, to the best peer", 1, ours / peer if ours and peer else None, True, "x",
                  judged=row is SMALL and (peer is not None or ours is None),
