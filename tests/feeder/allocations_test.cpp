@@ -10,6 +10,7 @@
 
 #include "leat/csp/channel.h"
 #include "leat/csp/select.h"
+#include "leat/feeder/loop_meter.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
@@ -111,6 +112,23 @@ TEST_P(FeederAllocations, OfBatchesReceived) {
       EXPECT_EQ(allocations_of([&] { receive(kCounted); }), 0U) << max_leases << " leases";
       stream.sync();
     }
+  });
+}
+
+TEST_P(FeederAllocations, OfMeteredSteps) {
+  with_device([](const Device& device) {
+    const Stream stream(device);
+    LoopMeter meter({.sample_every = 2});
+    const auto steps = [&] {
+      for (std::uint64_t i = 0; i < kWarm; ++i) {
+        meter.asks(stream);
+        meter.got();
+      }
+      stream.sync();
+    };
+    steps();
+    EXPECT_EQ(allocations_of(steps), 0U);
+    EXPECT_GT(meter.figures().sampled, 100U);
   });
 }
 
