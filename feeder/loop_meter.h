@@ -55,9 +55,9 @@ struct LoopFigures {
   std::uint64_t sampled = 0;  // steps that were measured on the device
   Quantiles gap;              // in which the device was idle across the wait
   double gap_sum = 0;
-  Quantiles sampled_step;     // of the sampled steps, on the device, the gap included
+  Quantiles sampled_step;  // of the sampled steps, on the device, the gap included
   double sampled_step_sum = 0;
-  std::string device_error;     // why the device is measured no longer; empty: it is
+  std::string device_error;  // why the device is measured no longer; empty: it is
 
   /// Whether steps were measured on the device.
   [[nodiscard]] bool has_device() const noexcept { return sampled > 0; }
@@ -66,6 +66,8 @@ struct LoopFigures {
   [[nodiscard]] double share() const noexcept;
   /// One sentence: what data costs, in shares of the step and in time.
   [[nodiscard]] std::string sentence() const;
+  /// The quantiles as a table, then the sentence, in several lines.
+  [[nodiscard]] std::string table() const;
 };
 
 /// Measures a loop. Several iterations (epochs) add up. Neither copied nor moved.

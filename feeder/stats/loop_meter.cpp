@@ -2,14 +2,12 @@
 // without a lock, because the queue of a host device's stream may be full: then the caller parks.
 #include "leat/feeder/loop_meter.h"
 
-#include <algorithm>
 #include <exception>
 #include <optional>
 #include <utility>
 
 #include "leat/csp/clock.h"
 #include "leat/csp/wait/random.h"
-#include "leat/feeder/stats/figures.h"
 #include "leat/feeder/stats/loop_samples.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/event.h"
@@ -68,8 +66,8 @@ struct LoopMeter::State {
   Duration waited = Duration::zero();
   std::uint64_t until_sample;
   std::uint64_t drawn = 0;
-  std::optional<gpu::Device> device;      // of the samples
-  std::optional<LoopSample> sample;       // of the step in progress, if it is sampled
+  std::optional<gpu::Device> device;     // of the samples
+  std::optional<LoopSample> sample;      // of the step in progress, if it is sampled
   std::optional<gpu::StreamRef> stream;  // of that step
   LoopSamples samples;
 };
@@ -138,36 +136,5 @@ void LoopMeter::ends() {
 }
 
 LoopFigures LoopMeter::figures() { return state_->samples.figures(); }
-
-double LoopFigures::share() const noexcept {
-  const double part = has_device() ? gap_sum : wait_sum;
-  const double whole = has_device() ? sampled_step_sum : step_sum;
-  return whole > 0 ? std::min(part / whole, 1.0) : 0;
-}
-
-std::string LoopFigures::sentence() const {
-  const auto told = [](const Quantiles& of) {
-    return time_text(of.p50) + " (p50; p99 " + time_text(of.p99) + ")";
-  };
-  std::string text;
-  if (steps == 0) {
-    text = "no step was measured: a step leads from one batch of an iteration to the next, and the "
-           "first one is left out";
-  } else if (has_device()) {
-    text = "data costs " + percent_text(share()) + " of the step: the device is idle for " +
-           told(gap) + " while the loop waits for its next batch, which takes the host " +
-           told(wait) + "; a step takes " +
-           told(sampled_step) + " (" + std::to_string(sampled) + " of " + std::to_string(steps) + " steps sampled)";
-  } else {
-    text = "data costs " + percent_text(share()) + " of the step: the loop waits for " +
-           told(wait) + " for its next batch; a step takes " + told(step) + " (" +
-           std::to_string(steps) + (steps == 1 ? " step" : " steps") + ", on the host)";
-  }
-  if (iterations > 0) {
-    text += "; the first batch came after " + time_text(first_wait.p50);
-  }
-  if (!device_error.empty()) text += "; the device is measured no longer: " + device_error;
-  return text;
-}
 
 }  // namespace leat::feeder

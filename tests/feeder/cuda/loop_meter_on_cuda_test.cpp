@@ -30,7 +30,7 @@ TEST(CudaLoopMeter, RecordsThreeEventsInASampledStepAndSynchronisesNever) {
       const auto at = all.find(function);
       return at == all.end() ? 0 : at->second;
     };
-    return in(after) - in(before);
+    return in(after)-in(before);
   };
   EXPECT_EQ(calls("cudaStreamSynchronize"), 0U);
   EXPECT_EQ(calls("cudaEventSynchronize"), 0U);

@@ -154,6 +154,15 @@ TEST(LoopMeter, FindsThePartOfTheWaitInWhichTheDeviceIsIdle) {
               "while the loop waits for its next batch, which takes the host 5.00 ms (p50; p99 "
               "5.00 ms); a step takes 5.00 ms (p50; p99 5.00 ms) (99 of 99 steps sampled); the "
               "first batch came after 3600 s");
+    EXPECT_EQ(figures.table(),
+              "                               p50       p99\n"
+              "  step                     5.00 ms   5.00 ms   of 99 steps, on the host\n"
+              "  wait for a batch         5.00 ms   5.00 ms   of 99 steps, on the host\n"
+              "  wait for the first        3600 s    3600 s   of 1 iterations, on the host\n"
+              "  step, device             5.00 ms   5.00 ms   of 99 sampled steps\n"
+              "  idle gap, device         2.00 ms   2.00 ms   of 99 sampled steps\n"
+              "  " +
+                  figures.sentence() + "\n");
   });
 }
 
@@ -204,8 +213,8 @@ TEST(LoopMeter, CountsNothingOfAStepThatTheLoopLeaves) {
     meter.ends();  // left
     ask(1s);
     meter.got();
-    ask(1h);       // the loader fails
-    ask(1s);       // and is asked again
+    ask(1h);  // the loader fails
+    ask(1s);  // and is asked again
     meter.got();
     ask(2ms);
     meter.got();
