@@ -7,68 +7,24 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <optional>
-#include <set>
 #include <string>
-#include <vector>
 
 #include "leat/csp/scheduler.h"
-#include "leat/gpu/device.h"
 #include "leat/gpu/event.h"
-#include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
-#include "tests/support/gate.h"
-#include "tests/support/plain_threads.h"
+#include "tests/feeder/stats/metered_loop.h"
 #include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace loop_meter_test {
 
 using namespace std::chrono_literals;
+using metered_loop::expect_quantiles;
+using metered_loop::in_virtual_time_on_device;
+using metered_loop::iterate;
+using metered_loop::kRounding;
 using support::in_virtual_time;
-
-constexpr double kRounding = 1e-12;
-
-void expect_quantiles(const Quantiles& of, double p50, double p99) {
-  EXPECT_NEAR(of.p50, p50, kRounding);
-  EXPECT_NEAR(of.p99, p99, kRounding);
-}
-
-struct Loop {
-  std::size_t batches = 100;
-  Duration first_wait = 1h;
-  std::function<Duration(std::size_t)> wait;  // for batch i
-  std::function<void(std::size_t)> work;      // on it
-  const gpu::StreamRef* stream = nullptr;
-};
-
-// One iteration over a loader that takes wait(i) for its batch i. It needs an hour to find out that
-// there is no other batch.
-void iterate(LoopMeter& meter, const Loop& loop) {
-  for (std::size_t i = 0;; ++i) {
-    loop.stream == nullptr ? meter.asks() : meter.asks(*loop.stream);
-    if (i == loop.batches) break;
-    sleep_for(i == 0 ? loop.first_wait : loop.wait(i));
-    meter.got();
-    loop.work(i);
-  }
-  sleep_for(1h);
-  meter.ends();
-}
-
-void in_virtual_time_on_device(const gpu::HostFaults& faults,
-                               const std::function<void(const gpu::Stream&)>& body) {
-  in_virtual_time([&] {
-    const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9, .faults = faults});
-    const gpu::Stream stream(device);
-    body(stream);
-  });
-}
-void in_virtual_time_on_device(const std::function<void(const gpu::Stream&)>& body) {
-  in_virtual_time_on_device({}, body);
-}
 
 TEST(LoopMeter, MeasuresTheHostOfALoopWithoutAStreamAtEveryStep) {
   in_virtual_time([] {
@@ -231,172 +187,6 @@ TEST(LoopMeter, CountsNothingOfAStepThatTheLoopLeaves) {
   });
 }
 
-TEST(LoopMeter, SamplesOneStepInSixteenAtIrregularDistances) {
-  constexpr std::size_t kSteps = 4'000;
-  std::vector<std::size_t> wanted;
-  LoopMeter meter;
-  EXPECT_TRUE(meter.wants_stream()) << "to make the events for its device";
-  meter.asks();
-  meter.got();
-  for (std::size_t i = 0; i < kSteps; ++i) {
-    if (meter.wants_stream()) wanted.push_back(i);
-    meter.asks();
-    meter.got();
-  }
-  std::set<std::size_t> distances;
-  for (std::size_t i = 1; i < wanted.size(); ++i) distances.insert(wanted[i] - wanted[i - 1]);
-  ASSERT_FALSE(distances.empty());
-  EXPECT_LE(*distances.rbegin(), 31U);
-  EXPECT_GT(distances.size(), 20U);
-  EXPECT_NEAR(static_cast<double>(wanted.size()), kSteps / 16.0, kSteps / 160.0);
-}
-
-// A loop that tells its stream only where it is wanted is measured as one that tells it always.
-TEST(LoopMeter, WantsTheStreamAtBothEndsOfASample) {
-  in_virtual_time_on_device([](const gpu::Stream& stream) {
-    LoopMeter frugal;
-    LoopMeter lavish;
-    std::size_t told = 0;
-    for (std::size_t i = 0; i < 1'000; ++i) {
-      if (frugal.wants_stream()) {
-        ++told;
-        frugal.asks(stream);
-      } else {
-        frugal.asks();
-      }
-      lavish.asks(stream);
-      sleep_for(2ms);
-      frugal.got();
-      lavish.got();
-      stream.launch_host([] {}, 3ms);
-      stream.sync();
-    }
-    EXPECT_GT(frugal.figures().sampled, 40U);
-    EXPECT_EQ(frugal.figures().sampled, lavish.figures().sampled);
-    EXPECT_EQ(frugal.figures().gap_sum, lavish.figures().gap_sum);
-    EXPECT_LT(told, 200U);
-  });
-}
-
-// A loader whose every 16th batch takes 33 times as long: of a period of 16 steps, all are sampled.
-TEST(LoopMeter, SamplesEachStepOfALoopThatRepeatsItselfAlike) {
-  in_virtual_time_on_device([](const gpu::Stream& stream) {
-    LoopMeter meter;
-    iterate(meter, {.batches = 16'000,
-                    .wait = [](std::size_t i) -> Duration { return i % 16 == 0 ? 33ms : 1ms; },
-                    .work =
-                        [&](std::size_t) {
-                          stream.launch_host([] {}, 3ms);
-                          stream.sync();
-                        },
-                    .stream = &stream.ref()});
-    const LoopFigures figures = meter.figures();
-    const double truth = 3e-3;
-    EXPECT_NEAR(figures.wait_sum / static_cast<double>(figures.steps), truth, 1e-3 * truth);
-    EXPECT_NEAR(figures.gap_sum / static_cast<double>(figures.sampled), truth, 0.25 * truth);
-  });
-}
-
-TEST(LoopMeter, SamplesNothingWithoutSampleEvery) {
-  in_virtual_time_on_device([](const gpu::Stream& stream) {
-    LoopMeter meter({.sample_every = 0});
-    EXPECT_FALSE(meter.wants_stream());
-    iterate(meter, {.wait = [](std::size_t) { return 2ms; },
-                    .work = [](std::size_t) { sleep_for(3ms); },
-                    .stream = &stream.ref()});
-    EXPECT_FALSE(meter.figures().has_device());
-    EXPECT_NEAR(meter.figures().share(), 0.4, kRounding);
-  });
-}
-
-// The device is held, and the loop runs ahead of it by more samples than there are.
-TEST(LoopMeter, NeverWaitsForTheDevice) {
-  in_virtual_time_on_device([](const gpu::Stream& stream) {
-    LoopMeter meter({.sample_every = 1});
-    meter.asks(stream);
-    meter.got();
-    const support::Gate gate(stream);
-    for (int i = 0; i < 30; ++i) {
-      meter.asks(stream);
-      meter.got();
-      EXPECT_EQ(meter.figures().sampled, 0U);
-    }
-    EXPECT_EQ(support::elapsed(), 0s);
-    EXPECT_EQ(meter.figures().steps, 29U);
-    gate.open();
-    stream.sync();
-    EXPECT_EQ(meter.figures().sampled, 8U) << "the later steps were not sampled";
-    for (int i = 0; i < 30; ++i) {
-      meter.asks(stream);
-      meter.got();
-      stream.sync();
-    }
-    EXPECT_EQ(meter.figures().sampled, 8U + 29) << "and the next ones are";
-  });
-}
-
-TEST(LoopMeter, DropsASampleWhoseNextStepIsOnAnotherStreamOrNone) {
-  in_virtual_time_on_device([](const gpu::Stream& stream) {
-    LoopMeter meter({.sample_every = 1});
-    const gpu::Stream other(stream.device());
-    for (int i = 0; i < 40; ++i) {
-      if (i % 3 == 2) {
-        meter.asks();
-      } else {
-        meter.asks(i % 3 == 1 ? stream : other);
-      }
-      meter.got();
-    }
-    meter.ends();
-    stream.sync();
-    other.sync();
-    EXPECT_EQ(meter.figures().steps, 38U);
-    EXPECT_EQ(meter.figures().sampled, 0U);
-  });
-}
-
-TEST(LoopMeter, FollowsTheLoopToAnotherDevice) {
-  in_virtual_time_on_device([](const gpu::Stream& stream) {
-    LoopMeter meter({.sample_every = 1});
-    const gpu::Device other = gpu::open_host({.h2d_bandwidth = 1e9}, 1);
-    const gpu::Stream on_other(other);
-    for (const gpu::StreamRef& each : {stream.ref(), on_other.ref()}) {
-      iterate(meter, {.batches = 11,
-                      .wait = [](std::size_t) { return 2ms; },
-                      .work =
-                          [&](std::size_t) {
-                            each.launch_host([] {}, 3ms);
-                            each.sync();
-                          },
-                      .stream = &each});
-      EXPECT_NEAR(meter.figures().share(), 0.4, kRounding);
-    }
-    EXPECT_EQ(meter.figures().sampled, 20U);
-    EXPECT_EQ(meter.figures().device_error, "");
-  });
-}
-
-// The loop sees the device's failure where it uses the device. The meter goes on with the host.
-TEST(LoopMeter, GoesOnWithTheHostWhenTheDeviceFails) {
-  for (const std::uint64_t at : {1U, 2U, 3U, 50U}) {
-    in_virtual_time_on_device({.lost_at = at}, [&](const gpu::Stream& stream) {
-      LoopMeter meter({.sample_every = 1});
-      iterate(meter, {.wait = [](std::size_t) { return 2ms; },
-                      .work = [](std::size_t) { sleep_for(3ms); },
-                      .stream = &stream.ref()});
-      EXPECT_FALSE(meter.wants_stream());
-      const LoopFigures figures = meter.figures();
-      EXPECT_EQ(figures.steps, 99U);
-      EXPECT_NEAR(figures.wait_sum, 99 * 2e-3, kRounding);
-      EXPECT_EQ(figures.has_device(), at == 50);
-      EXPECT_NEAR(figures.share(), 0.4, kRounding);
-      EXPECT_NE(figures.device_error.find("host:0"), std::string::npos) << figures.device_error;
-      EXPECT_NE(figures.sentence().find("measured no longer: " + figures.device_error),
-                std::string::npos);
-    });
-  }
-}
-
 // Ten batches, each of which takes 5 ms to make.
 struct Loader {
   int batch = 0;
@@ -425,34 +215,6 @@ TEST(LoopMeter, MeasuresTheLoopOfTheGuide) {
     EXPECT_EQ(told.find("data costs 40.0 % of the step: the device is idle for 2.00 ms"), 0U)
         << told;
   });
-}
-
-TEST(LoopMeter, TellsItsFiguresToOtherThreadsMeanwhile) {
-  const gpu::Device device = gpu::open("host");
-  const gpu::Stream stream(device);
-  LoopMeter meter({.sample_every = 2});
-  constexpr std::uint64_t kSteps = 500;
-  support::on_plain_threads(
-      2,
-      [&](int) {
-        for (LoopFigures seen; seen.steps < kSteps;) {
-          const LoopFigures figures = meter.figures();
-          EXPECT_GE(figures.steps, seen.steps);
-          EXPECT_GE(figures.sampled, seen.sampled);
-          EXPECT_LE(figures.sampled, figures.steps);
-          seen = figures;
-        }
-      },
-      [&] {
-        for (std::uint64_t i = 0; i < kSteps + 2; ++i) {
-          meter.asks(stream);
-          meter.got();
-          stream.launch_host([] {});
-          stream.sync();
-        }
-        meter.ends();
-      });
-  EXPECT_GT(meter.figures().sampled, kSteps / 4);
 }
 
 }  // namespace loop_meter_test
