@@ -36,8 +36,9 @@
 // Device times come from timed events on sampled steps (PrefetcherOptions::sample_every); the
 // program needs no instrumentation. A consumer that binds no stream is measured on the host, at
 // every step: its work on a batch begins when it has the batch, or when it has waited for the copy
-// (await(), tensors()). Its copies are timed as often as those of other consumers: until the first
-// copy was timed, Tx is unknown, and so are the figures that need it.
+// (await(), await_until(), tensors(), an export): it is starved while it waits, also where the
+// batch is one whose successor was asked for. Its copies are timed as often as those of other
+// consumers: until the first copy was timed, Tx is unknown, and so are the figures that need it.
 //
 // The first step of an epoch is not measured, because nothing tells when it began. Only if each
 // epoch has one batch, a step leads from one epoch to the next, and what the loop does between them

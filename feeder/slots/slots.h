@@ -155,13 +155,14 @@ struct DeviceSlot {
   struct Use {
     std::uint64_t turn = 0;  // how many times the slot was handed out
     PassId pass{};
-    bool is_own_time = false;            // the clock is that of the stages and the device
-    bool is_open = false;                // handed out, and its step has not ended
-    bool is_marked = false;              // the end is recorded on the first stream
-    bool cpu_waits = false;              // the CPU began to wait for the copy
-    bool cpu_waited = false;             // the CPU has waited for the copy, which is done
-    Duration waited = Duration::zero();  // of the consumer, for this batch
-    TimePoint received;                  // when it last stopped waiting
+    bool is_own_time = false;                // the clock is that of the stages and the device
+    bool is_open = false;                    // handed out, and its step has not ended
+    bool is_marked = false;                  // the end is recorded on the first stream
+    bool cpu_waits = false;                  // the CPU began to wait for the copy
+    bool cpu_waited = false;                 // the CPU has waited for the copy, which is done
+    Duration waited = Duration::zero();      // of the consumer, for this batch
+    Duration late_waits = Duration::zero();  // of all batches, when it last stopped waiting
+    TimePoint received;                      // when it last stopped waiting
   };
   Use use;
   std::mutex use_mutex;  // SlotRing::guard(); never held across a park

@@ -126,6 +126,7 @@ void BatchProbe::handed_out(DeviceSlot& slot, PassId pass, Duration waited) noex
               .cpu_waits = false,
               .cpu_waited = false,
               .waited = waited,
+              .late_waits = Duration(late_waits_.load(std::memory_order_relaxed)),
               .received = now()};
   if (!slot.use.is_own_time) return;
   note(slot.marks.traced, [&use = slot.use](TracedBatch& traced) {
@@ -135,14 +136,26 @@ void BatchProbe::handed_out(DeviceSlot& slot, PassId pass, Duration waited) noex
   });
 }
 
-void BatchProbe::waited(DeviceSlot& slot, TimePoint since, bool is_done) const noexcept {
+void BatchProbe::waited(DeviceSlot& slot, TimePoint since, bool is_done) noexcept {
   const auto lock = ring_.guard(slot);
   DeviceSlot::Use& use = slot.use;
   use.is_own_time = use.is_own_time && ring_.is_own_time();
-  if (std::exchange(use.cpu_waits, true)) since = use.received;  // when the wait has timed out
   use.cpu_waited = is_done;
-  use.received = now();
-  use.waited += use.received - since;
+  const TimePoint until = now();
+  if (!use.is_open) {  // the next batch was asked for: the wait is in that one's step
+    if (use.is_own_time) late_waits_.fetch_add((until - since).count(), std::memory_order_relaxed);
+    return;
+  }
+  if (std::exchange(use.cpu_waits, true)) since = use.received;  // when the wait has timed out
+  use.waited += until - since + take_late_waits(use);
+  use.received = until;
+}
+
+// Returns how long the consumer has waited for copies of batches before this one, since it received
+// this one or since the last call.
+Duration BatchProbe::take_late_waits(DeviceSlot::Use& use) const noexcept {
+  const Duration all(late_waits_.load(std::memory_order_relaxed));
+  return all - std::exchange(use.late_waits, all);
 }
 
 void BatchProbe::binds(const DeviceSlot& slot, const gpu::StreamRef& stream) {
@@ -171,8 +184,10 @@ void BatchProbe::next_asked(const Turn& turn) noexcept {
   DeviceSlot& slot = *turn.slot;
   const auto lock = ring_.guard(slot);
   if (!slot.use.is_open || slot.use.turn != turn.number) return;
-  // The batch may still be bound to a stream: then the step ends with its release.
-  if (slot.bound == 0 && binds_streams_.load(std::memory_order_relaxed)) return;
+  // The batch may still be bound to a stream, unless the CPU uses it: then the step ends with its
+  // release.
+  if (slot.bound == 0 && !slot.use.cpu_waited && binds_streams_.load(std::memory_order_relaxed))
+    return;
   try {
     mark_end(slot, true);
   } catch (const gpu::GpuError&) {
@@ -221,7 +236,9 @@ void BatchProbe::end_step(DeviceSlot& slot) noexcept {
   if (!std::exchange(use.is_open, false)) return;
   use.is_own_time = use.is_own_time && ring_.is_own_time();
   if (slot.bound > 0 || !use.is_own_time) return;
-  stats_.add_host_step(use.pass, {.starved = use.waited, .busy = now() - use.received});
+  const Duration late = take_late_waits(use);
+  stats_.add_host_step(use.pass,
+                       {.starved = use.waited + late, .busy = now() - use.received - late});
 }
 
 void BatchProbe::ended(DeviceSlot& slot, bool done) noexcept {

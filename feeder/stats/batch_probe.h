@@ -100,8 +100,8 @@ class BatchProbe {
   /// A lease of the batch begins. The consumer has waited for the batch for `waited`.
   void handed_out(DeviceSlot& slot, PassId pass, Duration waited) noexcept;
   /// The CPU has waited for the copy since `since`, until it was done or the wait has timed out.
-  /// Further waits go on with the first one.
-  void waited(DeviceSlot& slot, TimePoint since, bool is_done) const noexcept;
+  /// Further waits within the step go on with the first one.
+  void waited(DeviceSlot& slot, TimePoint since, bool is_done) noexcept;
   /// `stream`, the slot's first, is about to wait for the copy, and waits for it now.
   void binds(const DeviceSlot& slot, const gpu::StreamRef& stream);
   void bound(const DeviceSlot& slot, const gpu::StreamRef& stream);
@@ -122,6 +122,7 @@ class BatchProbe {
   void note(TracedBatch* batch, Write&& write);
   void mark_end(DeviceSlot& slot, bool next_is_asked);
   void end_step(DeviceSlot& slot) noexcept;
+  [[nodiscard]] Duration take_late_waits(DeviceSlot::Use& use) const noexcept;
 
   const SlotRing& ring_;
   StatsCollector& stats_;
@@ -129,6 +130,8 @@ class BatchProbe {
   const std::shared_ptr<DeviceTrace> trace_;
   Tuner* tuner_ = nullptr;
   std::atomic<bool> binds_streams_{false};  // the consumer has done so
+  // The sum of the waits for the copies of batches whose steps had ended.
+  std::atomic<Duration::rep> late_waits_{0};
 
   // For the copier alone: the batch that it copies.
   TimePoint slot_wanted_;

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "leat/csp/channel.h"
+#include "leat/csp/clock.h"
+#include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 #include "leat/feeder/loop_meter.h"
 #include "leat/feeder/prefetcher.h"
@@ -33,8 +35,9 @@ class FeederAllocations : public support::BackendTest {};
 INSTANTIATE_TEST_SUITE_P(Backends, FeederAllocations, testing::ValuesIn(test_backends()),
                          backend_title);
 
-constexpr std::uint64_t kWarm = 40;     // batches
-constexpr std::uint64_t kCounted = 20;  // each of the eleven times; more than any sample_every here
+constexpr std::uint64_t kWarm = 40;  // batches
+constexpr std::uint64_t kCounted =
+    20;  // each of the thirteen times; more than any sample_every here
 
 // Within an epoch of 1000 batches: what comes between two epochs is not one of the steps.
 std::size_t allocations_of_steps(Prefetcher& feed, const Stream& stream) {
@@ -87,6 +90,30 @@ TEST_P(FeederAllocations, OfStepsWithEverythingOn) {
                      .device_transform = duplicate,
                      .copy_chunk_bytes = 256});
     EXPECT_EQ(allocations_of_steps(feed, stream), 0U);
+  });
+}
+
+// A loop that waits in slices for the batch, and for its copy.
+TEST_P(FeederAllocations, OfStepsThatTimeOut) {
+  with_device([](const Device& device) {
+    const Numbers data({.size = 8 * 1000, .pattern_bytes = 100});
+    const Stream stream(device);
+    for (const std::size_t max_leases : {1U, 3U}) {
+      Prefetcher feed(data, device, {.batch_size = 8, .max_leases = max_leases, .workers = 2});
+      feed.start(0);
+      std::optional<Lease> batch;
+      const auto take = [&](std::uint64_t count) {
+        for (std::uint64_t taken = 0; taken < count;) {
+          if (feed.next_until(batch, now(), stream) != ChannelStatus::ok) continue;
+          while (!batch->await_until(now())) yield();
+          ++taken;
+        }
+      };
+      take(kWarm);
+      EXPECT_EQ(allocations_of([&] { take(kCounted); }), 0U) << max_leases << " leases";
+      batch.reset();
+      stream.sync();
+    }
   });
 }
 

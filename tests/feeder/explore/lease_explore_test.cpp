@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -69,7 +70,9 @@ struct Loop {
   std::size_t depth = 2;
   std::size_t max_leases = 1;
   std::uint64_t batches = 3;
-  bool receives = false;  // from a receiver, instead of the loop over epoch()
+  // Takes batches from a receiver, or tries next_until() first, and its copy's await_until(), which
+  // may time out at any step; instead of the loop over epoch().
+  enum class By : std::uint8_t { kEpoch, kReceiver, kTimeOut } by = By::kEpoch;
   gpu::HostFaults faults = {};
 };
 
@@ -102,10 +105,26 @@ void run_loop(const Loop& loop, bool& wrong) {
       }
       if (loop.max_leases > 1) held = std::move(batch);
     };
-    if (loop.receives) {
-      for (Lease& batch : feed.receiver(0, first)) step(batch);
-    } else {
-      for (Lease& batch : feed.epoch(0)) step(batch);
+    switch (loop.by) {
+      case Loop::By::kEpoch:
+        for (Lease& batch : feed.epoch(0)) step(batch);
+        break;
+      case Loop::By::kReceiver:
+        for (Lease& batch : feed.receiver(0, first)) step(batch);
+        break;
+      case Loop::By::kTimeOut:
+        feed.start(0);
+        for (;;) {
+          std::optional<Lease> batch;
+          ChannelStatus status = feed.next_until(batch, TimePoint::min());
+          if (status == ChannelStatus::timed_out) {
+            status = feed.next_until(batch, TimePoint::max());
+          }
+          if (status == ChannelStatus::closed) break;
+          static_cast<void>(batch->await_until(TimePoint::min()));
+          step(*batch);
+        }
+        break;
     }
     held.reset();
   }
@@ -140,13 +159,15 @@ bool is_device_failure(const std::exception_ptr& error) {
 class ExploreLease : public testing::TestWithParam<Loop> {};
 std::string loop_title(const testing::TestParamInfo<Loop>& info) {
   return "Depth" + std::to_string(info.param.depth) + "Leases" +
-         std::to_string(info.param.max_leases) + (info.param.receives ? "Received" : "");
+         std::to_string(info.param.max_leases) +
+         std::array{"", "Received", "TimedOut"}[static_cast<std::size_t>(info.param.by)];
 }
 // 1, 2 and 3 slots; each is used again at least once.
 INSTANTIATE_TEST_SUITE_P(Loops, ExploreLease,
                          testing::Values(Loop{.depth = 1, .batches = 2}, Loop{.depth = 2},
                                          Loop{.depth = 2, .max_leases = 2, .batches = 4},
-                                         Loop{.depth = 1, .batches = 2, .receives = true}),
+                                         Loop{.depth = 1, .batches = 2, .by = Loop::By::kReceiver},
+                                         Loop{.depth = 1, .batches = 2, .by = Loop::By::kTimeOut}),
                          loop_title);
 
 TEST_P(ExploreLease, NoBatchIsOverwrittenUnderAnyScheduleWithoutPreemption) {
@@ -160,7 +181,7 @@ TEST_P(ExploreLease, NoBatchIsOverwrittenUnderAnyScheduleWithoutPreemption) {
 // There are 20,000 to 30,000 of them, and more with a receiver: all for the smallest loop, a part
 // for the others.
 TEST_P(ExploreLease, NoBatchIsOverwrittenUnderSchedulesWithOnePreemption) {
-  const bool wants_all = kAll && GetParam().depth == 1 && !GetParam().receives;
+  const bool wants_all = kAll && GetParam().depth == 1 && GetParam().by == Loop::By::kEpoch;
   const ExploreResult result = explore([] { run_and_judge(GetParam()); },
                                        {.schedules = wants_all ? kMostSchedules : kPartOfSchedules,
                                         .exhaustive = true,
@@ -181,7 +202,8 @@ TEST_P(ExploreLease, NoBatchIsOverwrittenUnderRandomSchedules) {
 // with an error of the device. A receiver's loop has some 25 operations, and for each of them more
 // schedules than there is time for.
 TEST_P(ExploreLease, AFailureAtAnyOperationEndsTheLoopAndOverwritesNothing) {
-  const std::uint64_t schedules = GetParam().receives ? kPartOfSchedules / 25 : kMostSchedules / 20;
+  const std::uint64_t schedules =
+      GetParam().by == Loop::By::kReceiver ? kPartOfSchedules / 25 : kMostSchedules / 20;
   for (std::uint64_t gpu::HostFaults::*const kind :
        {&gpu::HostFaults::copy, &gpu::HostFaults::kernel, &gpu::HostFaults::lost_at}) {
     bool fails = true;
@@ -212,7 +234,7 @@ TEST_P(ExploreLease, AFailureAtAnyOperationEndsTheLoopAndOverwritesNothing) {
 
 // Somebody else cancels the loop's group, at any of its steps: which one, a preemption decides.
 TEST_P(ExploreLease, ACancellationAtAnyStepEndsTheLoopAndOverwritesNothing) {
-  const bool wants_all = kAll && !GetParam().receives;
+  const bool wants_all = kAll && GetParam().by == Loop::By::kEpoch;
   const ExploreResult result = explore(
       [] {
         bool wrong = false;

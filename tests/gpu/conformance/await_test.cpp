@@ -1,10 +1,14 @@
 // What every backend promises of waiting for an event: on a fiber, on a thread, and cancelled.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <stdexcept>
+
 #include "leat/csp/channel.h"
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
+#include "leat/gpu/error.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/stream.h"
 #include "tests/support/backends.h"
@@ -15,6 +19,7 @@
 namespace leat::gpu {
 namespace await_test {
 
+using namespace std::chrono_literals;
 using namespace support;  // NOLINT(google-build-using-namespace): fixtures of this test
 
 class GpuAwait : public BackendTest {};
@@ -127,6 +132,77 @@ TEST_P(GpuAwait, AwaitThrowsCancelledAndTheDeviceWorksOn) {
       await(event);
       EXPECT_TRUE(event.is_done());
       expect_works(device);
+    });
+  });
+}
+
+TEST_P(GpuAwait, AwaitUntilSaysWhetherTheRecordIsDone) {
+  with_device([](const Device& device) {
+    const Stream stream(device);
+    const Event event(device);
+    EXPECT_TRUE(event.await_until(TimePoint::min()));  // never recorded
+    bool ran = false;
+    const Gate gate(stream);
+    stream.launch_host([&ran] { ran = true; });
+    event.record(stream);
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_FALSE(event.await_until(TimePoint::min()));
+      EXPECT_FALSE(event.await_until(now() - 1s));
+      EXPECT_FALSE(event.await_until(now() + 1us));
+    }
+    on_plain_threads(
+        1,
+        [&](int /*thread*/) {
+          EXPECT_TRUE(event.await_until(now() + 1h));
+          EXPECT_TRUE(ran);
+        },
+        [&] { gate.open(); });
+    EXPECT_TRUE(event.await_until(TimePoint::max()));
+    EXPECT_TRUE(event.await_until(now() - 1s));
+  });
+}
+
+TEST_P(GpuAwait, AwaitUntilIsOfTheLatestRecord) {
+  with_device([](const Device& device) {
+    const Stream first(device);
+    const Stream second(device);
+    const Event event(device);
+    event.record(first);
+    EXPECT_TRUE(event.await_until(TimePoint::max()));
+    const Gate gate(second);
+    event.record(second);
+    EXPECT_FALSE(event.await_until(now() + 1us));
+    gate.open();
+    EXPECT_TRUE(event.await_until(now() + 1h));
+  });
+}
+
+TEST_P(GpuAwait, AwaitUntilThrowsCancelledAndTheErrorOfAFailedDevice) {
+  with_device([](const Device& device) {
+    on_a_fiber([&device] {
+      const Stream stream(device);
+      const Event event(device);
+      const Gate gate(stream);
+      stream.launch_host([] { throw std::runtime_error("bad kernel"); });
+      event.record(stream);
+      const Channel<bool> cancelled(1);
+      TaskGroup group;
+      group.go([&] {
+        try {
+          static_cast<void>(event.await_until(now() + 1h));
+        } catch (const Cancelled&) {
+          cancelled.send(true);  // there is room: no wait
+          throw;
+        }
+        cancelled.send(false);
+      });
+      yield();
+      group.stop();
+      group.wait();
+      EXPECT_TRUE(cancelled.recv().value());
+      gate.open();
+      EXPECT_THROW(static_cast<void>(event.await_until(now() + 1h)), GpuError);
+      EXPECT_THROW(static_cast<void>(event.await_until(TimePoint::max())), GpuError);
     });
   });
 }

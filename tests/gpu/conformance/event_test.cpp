@@ -175,6 +175,8 @@ TEST_P(GpuEvent, MovedFromSaysSoWhateverIsAskedOfIt) {
     EXPECT_THROW(from.record(stream), std::logic_error);
     EXPECT_THROW(from.sync(), std::logic_error);
     EXPECT_THROW(from.await(), std::logic_error);
+    EXPECT_THROW(static_cast<void>(from.await_until(TimePoint::max())), std::logic_error);
+    EXPECT_THROW(static_cast<void>(from.await_until(now())), std::logic_error);
     EXPECT_THROW(static_cast<void>(from.is_done()), std::logic_error);
     EXPECT_THROW(stream.wait(from), std::logic_error);
     EXPECT_THROW(static_cast<void>(elapsed(from, to)), std::logic_error);

@@ -55,6 +55,26 @@ TEST_P(HostTime, WhatIsNotModelledTakesNone) {
             0ns);
 }
 
+TEST_P(HostTime, AwaitUntilEndsAtItsDeadlineOrWithTheRecord) {
+  EXPECT_EQ(time_of([] {
+              const Device device = open_host(kModel);
+              const Stream stream(device);
+              const Event copied(device);
+              const PinnedBuffer pinned(device, kMillion);
+              const DeviceBuffer there(device, kMillion);
+              copy_async(stream, there.span(), pinned.span());
+              copied.record(stream);
+              const TimePoint start = now();
+              EXPECT_FALSE(copied.await_until(start + 400us));
+              EXPECT_EQ(now() - start, 400us);
+              EXPECT_FALSE(copied.await_until(start + 100us));
+              EXPECT_EQ(now() - start, 400us);
+              EXPECT_TRUE(copied.await_until(start + 1h));
+              EXPECT_EQ(now() - start, 1ms);
+            }),
+            1ms);
+}
+
 TEST_P(HostTime, ACopyTakesItsLatencyAndItsBytesOverTheBandwidth) {
   HostModel model = kModel;
   model.copy_latency = 10us;
