@@ -71,7 +71,7 @@ class Consumer {
  private:
   struct Offers;  // shared by the consumer and a receiver's fiber
 
-  // The right to a lease. Goes back to the ring when destroyed, unless a lease has it.
+  /// The right to a lease. Goes back to the ring when destroyed, unless a lease has it.
   class Credit {
    public:
     explicit Credit(SlotRing& ring) noexcept : ring_(&ring) {}
@@ -83,7 +83,7 @@ class Consumer {
    private:
     SlotRing* ring_;
   };
-  // The consumer's request for a batch.
+  /// The consumer's request for a batch.
   struct Asked {
     Credit credit;
     TimePoint since;
