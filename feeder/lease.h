@@ -63,6 +63,10 @@ class Lease {
   /// tensors that a device transform wrote. A name that both the dataset and the transform use is
   /// there twice. Valid as long as the lease. Throws std::logic_error as above.
   [[nodiscard]] TensorSet tensors();
+  /// The tensors as tensors() returns them, for their names, types, shapes and addresses alone: it
+  /// binds no stream and does not wait. Their memory may be read and written once a stream is
+  /// bound, or after await(). Valid as long as the lease.
+  [[nodiscard]] TensorSet layout() const;
   /// Waits until the copy is done, whether or not a stream is bound: suspends the calling fiber,
   /// blocks a plain thread. For code that reads the memory without a stream. Throws GpuError,
   /// Cancelled, and std::logic_error if the lease is empty.

@@ -15,7 +15,7 @@ namespace {
 template <class Managed>
 struct Holder {
   Managed managed{};
-  std::shared_ptr<Lease> lease;
+  std::shared_ptr<void> owner;
   std::vector<std::int64_t> extents;  // the shape, then the strides
 };
 
@@ -33,25 +33,36 @@ void prepare(const std::shared_ptr<Lease>& lease, const std::optional<gpu::Strea
 
 template <class Managed>
 Exported<Managed> exported(const std::shared_ptr<Lease>& lease, const Tensor& tensor) {
+  return view_to_dlpack<Managed>(lease, {.data = tensor.raw(),
+                                         .device = device_of(lease->device()),
+                                         .dtype = tensor.dtype(),
+                                         .shape = tensor.shape()});
+}
+
+}  // namespace
+
+template <class Managed>
+Exported<Managed> view_to_dlpack(std::shared_ptr<void> owner, const View& view) {
   auto holder = std::make_unique<Holder<Managed>>();
-  holder->lease = lease;
-  const std::size_t ndim = tensor.shape().size();
-  holder->extents.assign(tensor.shape().begin(), tensor.shape().end());
+  holder->owner = std::move(owner);
+  const std::size_t ndim = view.shape.size();
+  holder->extents.reserve(2 * ndim);
+  holder->extents.assign(view.shape.begin(), view.shape.end());
   holder->extents.resize(2 * ndim);
-  std::int64_t stride = 1;
+  std::int64_t elements = 1;
   for (std::size_t i = ndim; i-- > 0;) {
-    holder->extents[ndim + i] = stride;
-    stride *= holder->extents[i];
+    holder->extents[ndim + i] = elements;
+    elements *= holder->extents[i];
   }
   Managed& managed = holder->managed;
   if constexpr (std::is_same_v<Managed, DLManagedTensorVersioned>) {
     managed.version = {.major = 1, .minor = 0};
-    managed.flags = 0;  // neither read-only nor a copy
+    managed.flags = view.is_copy ? kDLPackFlagIsCopied : 0;
   }
-  managed.dl_tensor = {.data = tensor.bytes() == 0 ? nullptr : tensor.raw(),
-                       .device = device_of(lease->device()),
+  managed.dl_tensor = {.data = elements == 0 ? nullptr : view.data,
+                       .device = view.device,
                        .ndim = static_cast<std::int32_t>(ndim),
-                       .dtype = data_type_of(tensor.dtype()),
+                       .dtype = data_type_of(view.dtype),
                        .shape = holder->extents.data(),
                        .strides = holder->extents.data() + ndim,
                        .byte_offset = 0};
@@ -59,8 +70,6 @@ Exported<Managed> exported(const std::shared_ptr<Lease>& lease, const Tensor& te
   managed.deleter = destroy<Managed>;
   return Exported<Managed>(&holder.release()->managed);
 }
-
-}  // namespace
 
 template <class Managed>
 Exported<Managed> to_dlpack(const std::shared_ptr<Lease>& lease, std::string_view name,
@@ -83,6 +92,8 @@ std::vector<Named<Managed>> all_to_dlpack(const std::shared_ptr<Lease>& lease,
   return all;
 }
 
+template Exported<DLManagedTensor> view_to_dlpack(std::shared_ptr<void>, const View&);
+template Exported<DLManagedTensorVersioned> view_to_dlpack(std::shared_ptr<void>, const View&);
 template Exported<DLManagedTensor> to_dlpack(const std::shared_ptr<Lease>&, std::string_view,
                                              const std::optional<gpu::StreamRef>&);
 template Exported<DLManagedTensorVersioned> to_dlpack(const std::shared_ptr<Lease>&,

@@ -32,6 +32,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -72,6 +73,19 @@ template <class Managed = DLManagedTensorVersioned>
 [[nodiscard]] Exported<Managed> to_dlpack(const std::shared_ptr<Lease>& lease,
                                           std::string_view name,
                                           const std::optional<gpu::StreamRef>& stream = {});
+
+/// A tensor in memory that is not a slot's, such as a copy that has left its batch. A value.
+struct View {
+  std::byte* data = nullptr;
+  DLDevice device = {kDLCPU, 0};
+  DType dtype = DType::kUint8;
+  std::span<const std::int64_t> shape;  ///< Row-major. Read during the export only.
+  bool is_copy = false;                 ///< Told to consumers of DLManagedTensorVersioned.
+};
+/// Exports a tensor as to_dlpack() does, with a share of `owner` in place of the lease. Binds
+/// nothing and does not wait. The deleter drops the share, on any thread.
+template <class Managed = DLManagedTensorVersioned>
+[[nodiscard]] Exported<Managed> view_to_dlpack(std::shared_ptr<void> owner, const View& view);
 
 /// An exported tensor and its name.
 template <class Managed>

@@ -53,6 +53,8 @@ struct DLPackVersion {
   std::uint32_t minor;
 };
 
+/// In DLManagedTensorVersioned::flags: the tensor is a copy, made for the consumer.
+inline constexpr std::uint64_t kDLPackFlagIsCopied = 1U << 1U;
 /// A tensor and its deleter, since DLPack 1.0.
 struct DLManagedTensorVersioned {
   DLPackVersion version;

@@ -105,6 +105,11 @@ TensorSet Lease::tensors() {
     }
     if (!slot.use.cpu_waited) await_copy(TimePoint::max());
   }
+  return layout();
+}
+
+TensorSet Lease::layout() const {
+  const DeviceSlot& slot = this->slot();
   return {ring_->layout, 0, ring_->layout.tensors().size(), slot.memory.data(), slot.shapes};
 }
 

@@ -68,6 +68,8 @@ TEST(CudaDlpack, WithoutAStreamOneHasToBeBoundAlready) {
   const gpu::Stream stream(device);
   const auto batch = std::make_shared<Lease>(feed.next().value());
   EXPECT_THROW(static_cast<void>(to_dlpack(batch, "number")), std::logic_error);
+  EXPECT_EQ(batch->layout()["number"].bytes(), 32U);                    // known without a stream
+  EXPECT_THROW(static_cast<void>(batch->tensors()), std::logic_error);  // layout() has bound none
   batch->on(stream);
   EXPECT_NE(to_dlpack(batch, "number")->dl_tensor.data, nullptr);
 }

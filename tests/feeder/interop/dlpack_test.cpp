@@ -65,6 +65,28 @@ void expect_pattern(const Managed& managed, const void* data) {
   EXPECT_EQ(tensor.byte_offset, 0U);
 }
 
+TEST(Dlpack, AViewHasAShareOfItsOwnerUntilTheDeleter) {
+  const auto owner = std::make_shared<std::array<std::byte, 24>>();
+  const std::vector<std::int64_t> shape{3, 2};
+  const View view = {
+      .data = owner->data(), .dtype = DType::kFloat32, .shape = shape, .is_copy = true};
+  auto versioned = view_to_dlpack(owner, view);
+  auto unversioned = view_to_dlpack<DLManagedTensor>(owner, view);
+  EXPECT_EQ(versioned->flags, kDLPackFlagIsCopied);
+  EXPECT_EQ(unversioned->dl_tensor.data, owner->data());
+  EXPECT_EQ(unversioned->dl_tensor.strides[0], 2);
+  EXPECT_EQ(owner.use_count(), 3);
+  versioned.reset();
+  unversioned.reset();
+  EXPECT_EQ(owner.use_count(), 1);
+}
+
+TEST(Dlpack, AViewWithoutElementsHasNoAddress) {
+  const auto owner = std::make_shared<std::byte>();
+  const std::vector<std::int64_t> shape{0, 2};
+  EXPECT_EQ(view_to_dlpack(owner, {.data = owner.get(), .shape = shape})->dl_tensor.data, nullptr);
+}
+
 TEST_P(DlpackTest, ATensorIsTheBatchsOwnMemory) {
   in_place([] {
     NumbersFeed feed({.size = 8});

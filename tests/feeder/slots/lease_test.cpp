@@ -108,6 +108,20 @@ TEST(LeaseInVirtualTime, UnboundUseWaitsForTheCopyOnce) {
   });
 }
 
+TEST(LeaseInVirtualTime, LayoutTellsShapesAndAddressesBeforeTheCopyIsDone) {
+  in_virtual_time({.workers = 2}, [] {
+    NumbersFeed feed(kSamplesOf1000Bytes, {.batch_size = 4}, kByteANanosecond);
+    Lease batch = *feed.next();
+    const TensorSet layout = batch.layout();
+    EXPECT_EQ(layout["pattern"].bytes(), 4 * 992U);
+    EXPECT_EQ(now().time_since_epoch(), 0ns);
+    EXPECT_EQ(batch.tensors()["pattern"].raw(), layout["pattern"].raw());
+    EXPECT_EQ(now().time_since_epoch(), 4us);
+    batch.release();
+    EXPECT_THROW(static_cast<void>(batch.layout()), std::logic_error);
+  });
+}
+
 TEST(LeaseInVirtualTime, BoundUseMakesTheStreamWaitAndNotTheHost) {
   in_virtual_time({.workers = 2}, [] {
     NumbersFeed feed(kSamplesOf1000Bytes, {.batch_size = 4}, kByteANanosecond);
