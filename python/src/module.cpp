@@ -8,5 +8,7 @@ NB_MODULE(_core, module) {
   module.doc() = "What leat's Python files are made of. Private: import leat.";
   module.attr("__version__") = LEAT_VERSION;
   leat::python::bind_devices(module);
+  leat::python::bind_tensor(module);
+  leat::python::bind_batch(module);
   leat::python::bind_stand_in(module);
 }

@@ -5,11 +5,17 @@
 
 namespace leat::python {
 
+/// Batch. After bind_tensor().
+void bind_batch(nanobind::module_& module);
+
 /// devices() and cuda_status().
 void bind_devices(nanobind::module_& module);
 
 /// The submodule _stand_in, in the module that tests link with a software CUDA runtime; in the
 /// package's module nothing.
 void bind_stand_in(nanobind::module_& module);
+
+/// Tensor.
+void bind_tensor(nanobind::module_& module);
 
 }  // namespace leat::python

@@ -8,7 +8,8 @@
 // thread, also while the interpreter ends. In a forked child, a lease is never ended: its slots,
 // streams and threads belong to the parent.
 //
-// Lock: Leases::mutex_ guards the list of what is held. No other lock is taken with it held.
+// Lock: Leases::mutex_ guards the list of what is held, and the stream. The device's own locks may be
+// taken with it held.
 #pragma once
 
 #include <atomic>
@@ -22,6 +23,7 @@
 
 #include "leat/csp/wait/home_process.h"
 #include "leat/feeder/lease.h"
+#include "leat/gpu/stream.h"
 
 namespace leat::python {
 
@@ -48,15 +50,25 @@ struct HeldBatch {
 /// All leases of one feed that are held. Thread-safe.
 class Leases {
  public:
+  Leases() = default;
+  Leases(const Leases&) = delete;
+  Leases& operator=(const Leases&) = delete;
+  ~Leases();
+
   /// How many leases are held.
   [[nodiscard]] std::size_t held() const;
   /// Of the batches that are held, the one that was asked for first; nothing if none is held.
   [[nodiscard]] std::optional<HeldBatch> oldest() const;
+  /// The stream that copies out of batches, which are all on `device`. Made at the first call;
+  /// lives as long as this object. Throws GpuError.
+  [[nodiscard]] const gpu::Stream& stream(const gpu::Device& device);
 
  private:
   friend class Share;
+  const HomeProcess home_;
   mutable std::mutex mutex_;
   std::vector<const Share*> held_;  // in the order in which they were asked for
+  std::unique_ptr<const gpu::Stream> stream_;
 };
 
 /// A lease that several own. Always in a std::shared_ptr, whose last owner ends the lease, on any
@@ -71,6 +83,8 @@ class Share {
 
   /// The lease. Do not release it: drop the share.
   [[nodiscard]] feeder::Lease& lease() const noexcept { return *lease_; }
+  /// All leases of the feed.
+  [[nodiscard]] const std::shared_ptr<Leases>& leases() const noexcept { return leases_; }
   /// Notes that the leat.Batch has its share, or has dropped it. For HeldBatch::by_batch.
   void set_by_batch(bool holds) noexcept { by_batch_ = holds; }
 

@@ -29,11 +29,12 @@ struct TensorInfo {
   [[nodiscard]] std::string text() const;
 };
 
-/// A tensor of a batch, or a copy of one. Has no Python object in it: whoever imports it shares its
+/// A tensor of a batch, or a copy of one. Has no Python object in it: who imports it shares its
 /// memory, not this object. Used with the GIL held.
 class Tensor {
  public:
-  Tensor(TensorInfo info, std::shared_ptr<Memory> memory, std::byte* data) noexcept;
+  /// Its first byte is `data`, in `memory`, which is not null.
+  Tensor(TensorInfo info, std::shared_ptr<Memory> memory, std::byte* data);
 
   /// Name, type and shape.
   [[nodiscard]] const TensorInfo& info() const noexcept { return info_; }
@@ -43,27 +44,40 @@ class Tensor {
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   /// A tensor with memory of its own on the same device. See copy_of().
   [[nodiscard]] Tensor copy() const;
-  /// A capsule "dltensor", for a consumer that uses the streams that are bound already. Throws
+
+  /// The tensor's strides in bytes.
+  [[nodiscard]] const std::vector<std::int64_t>& strides() const noexcept { return strides_; }
+
+  /// A capsule "dltensor" for a consumer that uses the streams that are bound already. Throws
   /// BufferError if none is bound.
   [[nodiscard]] nanobind::object capsule() const;
-  /// Python's `__dlpack__`. Throws BufferError and ValueError, as its docstring says.
-  [[nodiscard]] nanobind::object dlpack(const nanobind::object& stream,
-                                        const nanobind::object& max_version,
-                                        const nanobind::object& dl_device,
-                                        const nanobind::object& copy) const;
+  /// Python's `__dlpack__`. Throws BufferError, ValueError and TypeError; its docstring in
+  /// leat/_core.pyi says when.
+  [[nodiscard]] nanobind::object dlpack(nanobind::handle stream, nanobind::handle max_version,
+                                        nanobind::handle dl_device, nanobind::handle copy) const;
+  /// Python's `__array__`. `self` is the tensor's Python object.
+  [[nodiscard]] static nanobind::object array(nanobind::handle self, nanobind::handle dtype,
+                                              nanobind::handle copy);
+  /// The buffer protocol's bf_getbuffer.
+  static int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept;
 
  private:
+  [[nodiscard]] nanobind::object exported(bool versioned, bool is_copy) const;
+
   TensorInfo info_;
   std::shared_ptr<Memory> memory_;
   std::byte* data_;
+  std::vector<std::int64_t> strides_;  // in bytes
 };
 
-/// The stream that Python code means by `stream`, by DLPack's numbers: None and 1 are the legacy
-/// default stream, numbers above 2 a cudaStream_t, -1 is none. An object with `cuda_stream`
-/// (torch), `ptr` (CuPy) or `__cuda_stream__` is that stream; a handle of 0 is the legacy default
-/// stream. Throws BufferError for 2, which is the per-thread default stream; ValueError for other
-/// numbers, and for a stream of a device that is the CPU; TypeError for other objects.
+/// The stream that Python code means by `stream`: None and 1 are the legacy default stream, numbers
+/// above 2 a cudaStream_t, -1 is none. An object with `cuda_stream` (torch), `ptr` (CuPy) or
+/// `__cuda_stream__` is that stream; a handle of 0 is there the legacy default stream. Throws
+/// BufferError for 2, the per-thread default stream; ValueError for other numbers; TypeError for
+/// other objects; GpuError for a number that is not a stream of `device`, which is a GPU.
 [[nodiscard]] std::optional<gpu::StreamRef> stream_of(const gpu::Device& device,
                                                       nanobind::handle stream);
+/// As stream_of(), for the handle of a framework's stream: 0 is the legacy default stream.
+[[nodiscard]] gpu::StreamRef stream_of_handle(const gpu::Device& device, std::int64_t handle);
 
 }  // namespace leat::python

@@ -1,0 +1,172 @@
+#include "leat/python/batch.h"
+
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+
+namespace leat::python {
+namespace {
+
+namespace nb = nanobind;
+
+BatchInfo info_of(const feeder::Lease& lease) {
+  return {.epoch = lease.epoch(),
+          .index = lease.index(),
+          .size = lease.size(),
+          .rows = lease.rows(),
+          .elements = lease.elements(),
+          .step_size = lease.step_size(),
+          .step_shards = lease.step_shards()};
+}
+
+}  // namespace
+
+void Counting::commit() noexcept {
+  committed_ = true;
+  if (home_.is_here()) receipt_.commit();
+}
+
+Batch::Batch(NewBatch parts)
+    : info_(info_of(parts.share->lease())),
+      share_(std::move(parts.share)),
+      counting_(std::move(parts.counting)),
+      framework_(std::move(parts.framework)) {
+  const feeder::TensorSet layout = share_->lease().layout();
+  fields_.reserve(layout.size());
+  for (std::size_t i = 0; i < layout.size(); ++i) {
+    const feeder::Tensor tensor = layout[i];
+    fields_.push_back({.info = {.name = std::string(tensor.name()),
+                                .dtype = tensor.dtype(),
+                                .shape = {tensor.shape().begin(), tensor.shape().end()}},
+                       .data = tensor.raw(),
+                       .array = {}});
+  }
+  share_->set_by_batch(true);
+  if (parts.copy) copy_all();
+}
+
+Batch::~Batch() { drop_share(); }
+
+std::string Batch::title() const {
+  return "batch " + std::to_string(info_.index) + " of epoch " + std::to_string(info_.epoch);
+}
+
+std::vector<std::string> Batch::names() const {
+  std::vector<std::string> names;
+  for (const Field& one : fields_) names.push_back(one.info.name);
+  return names;
+}
+
+std::string Batch::repr() const {
+  std::string out = "<leat.Batch " + title().substr(std::string_view("batch ").size()) + ":";
+  for (const Field& one : fields_) {
+    out += &one == &fields_.front() ? " " : ", ";
+    out += one.info.text();
+  }
+  if (copied_) out += "; copied";
+  if (released_) out += "; released";
+  return out + ">";
+}
+
+std::optional<std::size_t> Batch::find(std::string_view name) const noexcept {
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    if (fields_[i].info.name == name) return i;
+  }
+  return std::nullopt;
+}
+
+void Batch::refuse_released() const {
+  if (!released_) return;
+  throw nb::value_error(
+      ("leat: " + title() + " was released: take its tensors before release()").c_str());
+}
+
+nb::object Batch::at(std::string_view name) {
+  const std::optional<std::size_t> i = find(name);
+  if (!i.has_value()) {
+    std::string text = "leat: " + title() + " has no tensor " + std::string(name) + "; it has";
+    for (const Field& one : fields_) {
+      text += &one == &fields_.front() ? " " : ", ";
+      text += one.info.name;
+    }
+    throw nb::key_error(text.c_str());
+  }
+  refuse_released();
+  if (share_ != nullptr) bind_current();
+  refuse_released();  // again: Python code ran
+  nb::object& array = fields_[*i].array;
+  if (array.is_valid()) return array;
+  nb::object made = framework_.attr("take")(tensor(*i));
+  refuse_released();
+  if (!array.is_valid()) array = std::move(made);
+  return array;
+}
+
+nb::object Batch::tensor(std::size_t i) const {
+  if (share_ == nullptr) throw std::logic_error("leat: " + title() + " was garbage");
+  return nb::cast(Tensor(fields_[i].info, slot_memory(share_, i), fields_[i].data));
+}
+
+void Batch::bind_current() const {
+  feeder::Lease& lease = share_->lease();
+  if (const auto stream = current_stream(framework_, lease.device())) lease.on(*stream);
+}
+
+void Batch::copy_all() {
+  bind_current();
+  const nb::object copy = framework_.attr("copy");
+  for (std::size_t i = 0; i < fields_.size(); ++i) fields_[i].array = copy(tensor(i));
+  copied_ = true;
+  drop_share();
+}
+
+void Batch::on(nb::handle stream) {
+  refuse_released();
+  if (share_ == nullptr) return;
+  feeder::Lease& lease = share_->lease();
+  const gpu::Device& device = lease.device();
+  if (device.capabilities().device_memory_is_host_memory) {
+    throw nb::value_error(
+        ("leat: " + title() + " is on " + device.name() + ": a CPU has no streams").c_str());
+  }
+  const auto bound = stream_of(device, stream);
+  if (!bound.has_value()) throw nb::value_error("leat: on(-1): -1 is no stream");
+  lease.on(*bound);
+}
+
+void Batch::release() {
+  released_ = true;
+  drop_share();
+  const std::vector<nb::object> dropped = take_arrays();
+}
+
+void Batch::drop_share() noexcept {
+  if (share_ == nullptr) return;
+  share_->set_by_batch(false);
+  share_.reset();
+}
+
+int Batch::traverse(visitproc visit, void* arg) const {
+  for (const Field& one : fields_) Py_VISIT(one.array.ptr());
+  Py_VISIT(framework_.ptr());
+  return 0;
+}
+
+std::vector<nb::object> Batch::take_arrays() noexcept {
+  std::vector<nb::object> taken;
+  for (Field& one : fields_) {
+    if (one.array.is_valid()) taken.push_back(std::move(one.array));
+  }
+  return taken;
+}
+
+nb::object make_batch(NewBatch parts) { return nb::cast(Batch(std::move(parts))); }
+
+std::optional<gpu::StreamRef> current_stream(nb::handle framework, const gpu::Device& device) {
+  if (device.capabilities().device_memory_is_host_memory) return std::nullopt;
+  const nb::object handle = framework.attr("stream")(device.name());
+  if (handle.is_none()) return std::nullopt;
+  return stream_of_handle(device, nb::cast<std::int64_t>(handle));
+}
+
+}  // namespace leat::python

@@ -1,0 +1,84 @@
+// Binds leat.Batch. The docstrings are in leat/_core.pyi.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "leat/python/batch.h"
+#include "leat/python/module.h"
+
+namespace leat::python {
+namespace {
+
+namespace nb = nanobind;
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  return nb::inst_ready(self) ? nb::inst_ptr<Batch>(self)->traverse(visit, arg) : 0;
+}
+
+int clear(PyObject* self) {
+  const std::vector<nb::object> dropped = nb::inst_ptr<Batch>(self)->take_arrays();
+  return 0;
+}
+
+bool contains(const Batch& batch, nb::handle name) {
+  std::string_view text;
+  return nb::try_cast(name, text) && batch.has(text);
+}
+
+nb::object get(Batch& batch, nb::handle name, nb::object otherwise) {
+  std::string_view text;
+  return nb::try_cast(name, text) && batch.has(text) ? batch.at(text) : otherwise;
+}
+
+// A view of a mapping, of collections.abc: "KeysView", ...
+template <const char* kView>
+nb::object view_of(nb::handle batch) {
+  return nb::module_::import_("collections.abc").attr(kView)(batch);
+}
+constexpr char kKeys[] = "KeysView";
+constexpr char kValues[] = "ValuesView";
+constexpr char kItems[] = "ItemsView";
+
+}  // namespace
+
+void bind_batch(nb::module_& module) {
+  static const std::array<PyType_Slot, 3> kSlots{{{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                                                  {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                                                  {0, nullptr}}};
+  const auto of_info = [](auto member) {
+    return [member](const Batch& batch) { return batch.info().*member; };
+  };
+  auto type =
+      nb::class_<Batch>(module, "Batch", nb::type_slots(kSlots.data()), nb::is_weak_referenceable(),
+                        nb::is_final(), nb::pooled())
+          .def("__getitem__", &Batch::at)
+          .def("__contains__", &contains)
+          .def("__iter__", [](const Batch& batch) { return nb::cast(batch.names()).attr("__iter__")(); })
+          .def("__len__", [](const Batch& batch) { return batch.names().size(); })
+          .def("keys", &view_of<kKeys>)
+          .def("values", &view_of<kValues>)
+          .def("items", &view_of<kItems>)
+          .def("get", &get, nb::arg("name"), nb::arg("default") = nb::none())
+          .def("__repr__", &Batch::repr)
+          .def("release", &Batch::release)
+          .def("commit", &Batch::commit)
+          .def("on", &Batch::on, nb::arg("stream").none())
+          .def_prop_ro("epoch", of_info(&BatchInfo::epoch))
+          .def_prop_ro("index", of_info(&BatchInfo::index))
+          .def_prop_ro("size", of_info(&BatchInfo::size))
+          .def_prop_ro("rows", of_info(&BatchInfo::rows))
+          .def_prop_ro("elements", of_info(&BatchInfo::elements))
+          .def_prop_ro("step_size", of_info(&BatchInfo::step_size))
+          .def_prop_ro("step_shards", of_info(&BatchInfo::step_shards))
+          .def_prop_ro("copied", &Batch::is_copied);
+  nb::module_::import_("collections.abc").attr("Mapping").attr("register")(type);
+}
+
+}  // namespace leat::python

@@ -1,0 +1,60 @@
+// Binds leat.Tensor. The docstrings are in leat/_core.pyi.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "leat/python/module.h"
+#include "leat/python/tensor.h"
+
+namespace leat::python {
+namespace {
+
+namespace nb = nanobind;
+
+nb::tuple shape_of(const Tensor& tensor) {
+  nb::list extents;
+  for (const std::int64_t extent : tensor.info().shape) extents.append(extent);
+  return nb::tuple(extents);
+}
+
+nb::object dtype_of(const Tensor& tensor) {
+  return nb::str(feeder::to_string(tensor.info().dtype));
+}
+
+}  // namespace
+
+void bind_tensor(nb::module_& module) {
+  static const std::array<PyType_Slot, 2> kSlots{
+      {{Py_bf_getbuffer, reinterpret_cast<void*>(&Tensor::get_buffer)}, {0, nullptr}}};
+  nb::class_<Tensor>(module, "Tensor", nb::type_slots(kSlots.data()), nb::is_weak_referenceable(),
+                     nb::is_final(), nb::pooled())
+      .def_prop_ro("name", [](const Tensor& tensor) { return tensor.info().name; })
+      .def_prop_ro("dtype", &dtype_of)
+      .def_prop_ro("shape", &shape_of)
+      .def_prop_ro("ndim", [](const Tensor& tensor) { return tensor.info().shape.size(); })
+      .def_prop_ro("nbytes", [](const Tensor& tensor) { return tensor.info().bytes(); })
+      .def_prop_ro("device", [](const Tensor& tensor) { return tensor.memory().device_name(); })
+      .def("copy", &Tensor::copy)
+      .def("_capsule", &Tensor::capsule)
+      .def("__dlpack__", &Tensor::dlpack, nb::kw_only(), nb::arg("stream") = nb::none(),
+           nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
+           nb::arg("copy") = nb::none())
+      .def("__dlpack_device__",
+           [](const Tensor& tensor) {
+             const auto place = tensor.memory().place();
+             return nb::make_tuple(static_cast<int>(place.device_type), place.device_id);
+           })
+      .def("__array__", &Tensor::array, nb::arg("dtype") = nb::none(),
+           nb::arg("copy") = nb::none())
+      .def("__len__", [](const Tensor& tensor) { return tensor.info().shape[0]; })
+      .def("__repr__", [](const Tensor& tensor) {
+        return "<leat.Tensor " + tensor.info().text() + " on " + tensor.memory().device_name() +
+               (tensor.memory().is_copy() ? ", a copy>" : ">");
+      });
+}
+
+}  // namespace leat::python
