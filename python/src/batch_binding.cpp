@@ -49,9 +49,10 @@ constexpr char kItems[] = "ItemsView";
 }  // namespace
 
 void bind_batch(nb::module_& module) {
-  static const std::array<PyType_Slot, 3> kSlots{{{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-                                                  {Py_tp_clear, reinterpret_cast<void*>(clear)},
-                                                  {0, nullptr}}};
+  static const std::array<PyType_Slot, 3> kSlots{
+      {{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+       {Py_tp_clear, reinterpret_cast<void*>(clear)},
+       {0, nullptr}}};
   const auto of_info = [](auto member) {
     return [member](const Batch& batch) { return batch.info().*member; };
   };
@@ -60,7 +61,8 @@ void bind_batch(nb::module_& module) {
                         nb::is_final(), nb::pooled())
           .def("__getitem__", &Batch::at)
           .def("__contains__", &contains)
-          .def("__iter__", [](const Batch& batch) { return nb::cast(batch.names()).attr("__iter__")(); })
+          .def("__iter__",
+               [](const Batch& batch) { return nb::cast(batch.names()).attr("__iter__")(); })
           .def("__len__", [](const Batch& batch) { return batch.names().size(); })
           .def("keys", &view_of<kKeys>)
           .def("values", &view_of<kValues>)

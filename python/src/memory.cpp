@@ -1,9 +1,6 @@
 #include "leat/python/memory.h"
 
-#include <nanobind/nanobind.h>
-
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <new>
 #include <optional>
@@ -15,6 +12,7 @@
 #include "leat/feeder/interop/dlpack.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
+#include "leat/python/waiting.h"
 
 namespace leat::python {
 namespace {
@@ -119,18 +117,6 @@ class DeviceMemory final : public Memory {
   std::unique_ptr<Own> own_;
 };
 
-// Waits for `event` without the GIL. Signal handlers run in between; what they raise is thrown.
-void wait_for(const gpu::Event& event) {
-  using namespace std::chrono_literals;
-  for (;;) {
-    {
-      const nanobind::gil_scoped_release without_gil;
-      if (event.ref().await_until(Clock::now() + 20ms)) return;
-    }
-    if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
-  }
-}
-
 }  // namespace
 
 std::shared_ptr<Memory> slot_memory(const std::shared_ptr<Share>& share, std::size_t i) {
@@ -158,7 +144,7 @@ CopiedMemory copy_to_host(Memory& from, std::byte* data, std::size_t bytes) {
   from.bind(copies);
   gpu::copy_async(copies, pinned.span(), gpu::DeviceSpan(data, bytes));
   done.record(copies);
-  wait_for(done);
+  wait_in_slices({}, [&](TimePoint until) { return done.await_until(until); });
   auto memory = std::make_shared<HostMemory>("host:0", bytes);
   std::memcpy(memory->data(), pinned.data(), bytes);
   return {memory, memory->data()};

@@ -68,7 +68,10 @@ Share::Share(std::shared_ptr<Leases> leases, feeder::Lease lease, Place asked_at
 
 // Leases loses sight of the batch only after its slot went back: held() is never too low.
 Share::~Share() {
-  if (!home_.is_here()) return leak(std::move(lease_));
+  if (!home_.is_here()) {
+    leak(std::move(lease_));
+    return;
+  }
   lease_.reset();
   const std::scoped_lock lock(leases_->mutex_);
   std::erase(leases_->held_, this);

@@ -8,8 +8,8 @@
 // thread, also while the interpreter ends. In a forked child, a lease is never ended: its slots,
 // streams and threads belong to the parent.
 //
-// Lock: Leases::mutex_ guards the list of what is held, and the stream. The device's own locks may be
-// taken with it held.
+// Lock: Leases::mutex_ guards the list of what is held, and the stream. The device's own locks may
+// be taken with it held.
 #pragma once
 
 #include <atomic>

@@ -24,8 +24,7 @@ constexpr const char* kCapsuleName<DLManagedTensorVersioned> = "dltensor_version
 template <class Managed>
 void end_capsule(PyObject* capsule) noexcept {
   if (PyCapsule_IsValid(capsule, kCapsuleName<Managed>) == 0) return;
-  auto* const managed =
-      static_cast<Managed*>(PyCapsule_GetPointer(capsule, kCapsuleName<Managed>));
+  auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, kCapsuleName<Managed>));
   managed->deleter(managed);
 }
 
@@ -46,8 +45,8 @@ std::string text_of(const dlpack::DLDevice& device) {
 std::pair<std::int64_t, std::int64_t> pair_of(nb::handle value, const char* what) {
   std::int64_t first = 0;
   std::int64_t second = 0;
-  if (!nb::isinstance<nb::tuple>(value) || nb::len(value) != 2 ||
-      !nb::try_cast(value[0], first) || !nb::try_cast(value[1], second)) {
+  if (!nb::isinstance<nb::tuple>(value) || nb::len(value) != 2 || !nb::try_cast(value[0], first) ||
+      !nb::try_cast(value[1], second)) {
     throw nb::type_error(("leat: __dlpack__: " + std::string(what) +
                           " has to be None or a tuple of two int, not " +
                           nb::cast<std::string>(nb::repr(value)))
@@ -56,19 +55,11 @@ std::pair<std::int64_t, std::int64_t> pair_of(nb::handle value, const char* what
   return {first, second};
 }
 
-std::optional<bool> flag_of(nb::handle value, const char* what) {
-  if (value.is_none()) return std::nullopt;
-  if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
-  throw nb::type_error(
-      ("leat: " + std::string(what) + ": copy has to be None, True or False").c_str());
-}
-
 void require_bound(const Tensor& tensor) {
   try {
     tensor.memory().require_bound();
   } catch (const std::logic_error&) {
-    throw nb::buffer_error(("leat: " + tensor.info().name + " on " +
-                            tensor.memory().device_name() +
+    throw nb::buffer_error(("leat: " + tensor.info().name + " on " + tensor.memory().device_name() +
                             " is not bound to a stream yet: pass the stream that will use it, or "
                             "call batch.on(stream) before")
                                .c_str());
@@ -119,6 +110,13 @@ Tensor::Tensor(TensorInfo info, std::shared_ptr<Memory> memory, std::byte* data)
   }
 }
 
+std::optional<bool> copy_argument(nb::handle value, const char* what) {
+  if (value.is_none()) return std::nullopt;
+  if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
+  throw nb::type_error(
+      ("leat: " + std::string(what) + ": copy has to be None, True or False").c_str());
+}
+
 Tensor Tensor::copy() const {
   CopiedMemory copied = copy_of(*memory_, data_, info_.bytes());
   return {info_, std::move(copied.memory), copied.data};
@@ -142,7 +140,7 @@ nb::object Tensor::capsule() const {
 nb::object Tensor::dlpack(nb::handle stream, nb::handle max_version, nb::handle dl_device,
                           nb::handle copy) const {
   const bool versioned = !max_version.is_none() && pair_of(max_version, "max_version").first >= 1;
-  const std::optional<bool> wants_copy = flag_of(copy, "__dlpack__");
+  const std::optional<bool> wants_copy = copy_argument(copy, "__dlpack__");
   const dlpack::DLDevice here = memory_->place();
   std::pair<std::int64_t, std::int64_t> there(here.device_type, here.device_id);
   if (!dl_device.is_none()) there = pair_of(dl_device, "dl_device");

@@ -70,6 +70,8 @@ class Tensor {
   std::vector<std::int64_t> strides_;  // in bytes
 };
 
+/// The argument `copy` of `function`: None, True or False. Throws TypeError for anything else.
+[[nodiscard]] std::optional<bool> copy_argument(nanobind::handle value, const char* function);
 /// The stream that Python code means by `stream`: None and 1 are the legacy default stream, numbers
 /// above 2 a cudaStream_t, -1 is none. An object with `cuda_stream` (torch), `ptr` (CuPy) or
 /// `__cuda_stream__` is that stream; a handle of 0 is there the legacy default stream. Throws

@@ -48,8 +48,7 @@ void bind_tensor(nb::module_& module) {
              const auto place = tensor.memory().place();
              return nb::make_tuple(static_cast<int>(place.device_type), place.device_id);
            })
-      .def("__array__", &Tensor::array, nb::arg("dtype") = nb::none(),
-           nb::arg("copy") = nb::none())
+      .def("__array__", &Tensor::array, nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none())
       .def("__len__", [](const Tensor& tensor) { return tensor.info().shape[0]; })
       .def("__repr__", [](const Tensor& tensor) {
         return "<leat.Tensor " + tensor.info().text() + " on " + tensor.memory().device_name() +

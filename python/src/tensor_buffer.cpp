@@ -38,7 +38,7 @@ const char* format_of(DType dtype) noexcept {
 
 nb::object Tensor::array(nb::handle self, nb::handle dtype, nb::handle copy) {
   const auto& tensor = nb::cast<const Tensor&>(self);
-  const std::optional<bool> wants_copy = flag_of(copy, "__array__");
+  const std::optional<bool> wants_copy = copy_argument(copy, "__array__");
   if (!is_cpu(tensor.memory_->place())) {
     throw nb::type_error(("leat: " + tensor.info_.name + " lies on " +
                           tensor.memory_->device_name() +
@@ -47,8 +47,7 @@ nb::object Tensor::array(nb::handle self, nb::handle dtype, nb::handle copy) {
   }
   if (format_of(tensor.info_.dtype) == nullptr) {
     throw nb::type_error(("leat: " + tensor.info_.name + " has the type " +
-                          feeder::to_string(tensor.info_.dtype) +
-                          ", which NumPy does not have")
+                          feeder::to_string(tensor.info_.dtype) + ", which NumPy does not have")
                              .c_str());
   }
   const nb::object view = nb::steal(PyMemoryView_FromObject(self.ptr()));
