@@ -117,6 +117,12 @@ class DeviceMemory final : public Memory {
   std::unique_ptr<Own> own_;
 };
 
+// Waits for `event` without the GIL, for so short a time that signals are seen soon.
+bool wait_slice(const gpu::Event& event) {
+  const nanobind::gil_scoped_release without_gil;
+  return event.await_until(RuntimeClock::now() + kSlice);
+}
+
 }  // namespace
 
 std::shared_ptr<Memory> slot_memory(const std::shared_ptr<Share>& share, std::size_t i) {
@@ -144,7 +150,9 @@ CopiedMemory copy_to_host(Memory& from, std::byte* data, std::size_t bytes) {
   from.bind(copies);
   gpu::copy_async(copies, pinned.span(), gpu::DeviceSpan(data, bytes));
   done.record(copies);
-  wait_in_slices({}, [&](TimePoint until) { return done.await_until(until); });
+  while (!wait_slice(done)) {
+    if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
+  }
   auto memory = std::make_shared<HostMemory>("host:0", bytes);
   std::memcpy(memory->data(), pinned.data(), bytes);
   return {memory, memory->data()};
