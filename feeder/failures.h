@@ -1,9 +1,12 @@
-// The samples that were left out because they failed.
+// The samples that failed: those that were left out, and the one that ended a run.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
+
+#include "leat/csp/error.h"
 
 namespace leat::feeder {
 
@@ -23,6 +26,22 @@ struct FailedSample {
   std::uint64_t batch = 0;   // the batch that lacks the sample
   std::uint64_t sample = 0;  // the sample's number in the dataset
   std::string error;         // what() of the exception
+};
+
+/// A sample failed, and its stage has no budget left for it. what() names the sample, its dataset and
+/// the reason. The exception of the dataset or of the transform is nested in it
+/// (std::rethrow_if_nested).
+class SampleError : public Error {
+ public:
+  /// `text` is what().
+  SampleError(const std::string& text, FailedSample sample)
+      : Error(text), sample_(std::move(sample)) {}
+
+  /// Which sample failed, where, and the text of the cause.
+  [[nodiscard]] const FailedSample& sample() const noexcept { return sample_; }
+
+ private:
+  FailedSample sample_;
 };
 
 /// Prefetcher::failed_samples() lists at most this many. Capped, so that a long run cannot grow the

@@ -6,8 +6,6 @@
 #include <cstdio>
 #include <utility>
 
-#include "leat/csp/error.h"
-
 namespace leat::feeder {
 namespace {
 
@@ -57,9 +55,11 @@ void Failures::charge(std::size_t attempted, std::vector<Failure>& failures) {
 
 void Failures::fail(const Failure& failure, const std::string& why_not) const {
   const FailedSample& sample = failure.sample;
-  const Error error("leat: reader: sample " + std::to_string(sample.sample) + " of dataset \"" +
-                    dataset_ + "\" (epoch " + std::to_string(sample.epoch) + ", batch " +
-                    std::to_string(sample.batch) + "): " + sample.error + why_not);
+  const SampleError error("leat: reader: sample " + std::to_string(sample.sample) +
+                              " of dataset \"" + dataset_ + "\" (epoch " +
+                              std::to_string(sample.epoch) + ", batch " +
+                              std::to_string(sample.batch) + "): " + sample.error + why_not,
+                          sample);
   try {
     std::rethrow_exception(failure.cause);
   } catch (...) {

@@ -37,7 +37,7 @@ class Failures {
   /// Moves the failures to the list and clears the vector. Throws as fail() for the first failure
   /// beyond its budget.
   void charge(std::size_t attempted, std::vector<Failure>& failures);
-  /// Throws leat::Error with the sample and `why_not`. The cause is nested in it.
+  /// Throws SampleError, with `why_not` in its text. The cause is nested in it.
   [[noreturn]] void fail(const Failure& failure, const std::string& why_not = {}) const;
   /// Returns the first kMostListed failures, in the order in which their batches were handed out.
   [[nodiscard]] std::vector<FailedSample> list() const;

@@ -7,7 +7,11 @@
 NB_MODULE(_core, module) {
   module.doc() = "What leat's Python files are made of. Private: import leat.";
   module.attr("__version__") = LEAT_VERSION;
+  leat::python::bind_errors(module);
   leat::python::bind_devices(module);
+  leat::python::bind_datasets(module);
+  leat::python::bind_sources(module);
+  leat::python::bind_arrays(module);
   leat::python::bind_tensor(module);
   leat::python::bind_batch(module);
   leat::python::bind_stand_in(module);

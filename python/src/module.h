@@ -11,6 +11,14 @@ void bind_batch(nanobind::module_& module);
 /// devices() and cuda_status().
 void bind_devices(nanobind::module_& module);
 
+/// The exceptions. The first, so that errors of the others are translated.
+void bind_errors(nanobind::module_& module);
+/// Field and Dataset.
+void bind_datasets(nanobind::module_& module);
+/// The datasets of files of records. After bind_datasets.
+void bind_sources(nanobind::module_& module);
+/// InMemory. After bind_datasets.
+void bind_arrays(nanobind::module_& module);
 /// The submodule _stand_in, in the module that tests link with a software CUDA runtime; in the
 /// package's module nothing.
 void bind_stand_in(nanobind::module_& module);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <set>
@@ -14,6 +15,7 @@
 
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
+#include "leat/feeder/failures.h"
 #include "leat/feeder/map.h"
 #include "leat/feeder/plan/batch_plan.h"
 #include "leat/feeder/plan/sampler.h"
@@ -194,6 +196,34 @@ TEST_P(Policies, OneFailureTooManyIsTheConsumersErrorAndSaysHowManyAreAllowed) {
         [&] { static_cast<void>(feed.next()); },
         {"sample 23", "a bad sector", "2 samples failed before it", "read_failures allows 2"});
     EXPECT_EQ(feed.failed_samples().size(), 2U);
+  });
+}
+
+TEST_P(Policies, TheErrorThatEndsARunHasItsSampleAndTheCauseInIt) {
+  in_place([] {
+    struct Bad : std::runtime_error {
+      using std::runtime_error::runtime_error;
+    };
+    const auto on_read = [](std::uint64_t sample) {
+      if (is_bad(sample)) throw Bad("a bad sector");
+    };
+    for (const std::uint64_t budget : {0U, 2U}) {
+      NumbersFeed feed(
+          {.size = 60, .on_read = on_read},
+          {.batch_size = 5, .order = Order::kSequential, .read_failures = {.count = budget}});
+      try {
+        count_samples(feed.epoch(0));
+        FAIL() << "the epoch ended";
+      } catch (const SampleError& error) {
+        const std::uint64_t sample = 10 * budget + 3;
+        EXPECT_EQ(error.sample().stage, FailingStage::kRead);
+        EXPECT_EQ(error.sample().epoch, 0U);
+        EXPECT_EQ(error.sample().sample, sample);
+        EXPECT_EQ(error.sample().batch, sample / 5);
+        EXPECT_EQ(error.sample().error, "a bad sector");
+        EXPECT_THROW(std::rethrow_if_nested(error), Bad);
+      }
+    }
   });
 }
 

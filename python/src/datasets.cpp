@@ -1,0 +1,202 @@
+// Field, and Dataset: what all datasets have.
+
+#include "leat/python/datasets.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "leat/feeder/sample.h"
+#include "leat/python/arguments.h"
+#include "leat/python/module.h"
+#include "leat/python/text.h"
+
+namespace leat::python {
+namespace nb = nanobind;
+
+using feeder::Dataset;
+using feeder::DType;
+using feeder::Field;
+
+namespace {
+
+nb::tuple shape_of(const Field& field) {
+  nb::list shape;
+  for (const std::int64_t extent : field.shape) shape.append(extent);
+  return nb::tuple(shape);
+}
+
+nb::tuple parts_of(const Field& field) {
+  return nb::make_tuple(to_str(field.name), to_string(field.dtype), shape_of(field),
+                        field.variable_length);
+}
+
+// The arrays share the buffer that was read into; the last of them frees it.
+nb::dict read(const Dataset& data, std::uint64_t index, std::uint64_t seed, std::uint64_t epoch) {
+  const std::span<const Field> fields = data.fields();
+  for (const Field& field : fields) {
+    if (field.dtype != DType::kBFloat16) continue;
+    throw nb::type_error(("leat: NumPy has no bfloat16, the type of field \"" + field.name +
+                          "\": read it by a leat.Prefetcher, with framework=None or \"torch\"")
+                             .c_str());
+  }
+  auto buffer = std::make_unique<feeder::SampleBuffer>(fields, seed, epoch, index);
+  {
+    const nb::gil_scoped_release unlocked;
+    data.read(index, *buffer);
+  }
+  const feeder::SampleBuffer& sample = *buffer;
+  const nb::capsule owner(buffer.get(), [](void* freed) noexcept {
+    delete static_cast<feeder::SampleBuffer*>(freed);
+  });
+  static_cast<void>(buffer.release());
+  nb::dict arrays;
+  for (std::size_t f = 0; f < fields.size(); ++f) {
+    const Field& field = fields[f];
+    const std::span<const std::byte> bytes = sample.bytes(f);
+    std::vector<std::size_t> shape(field.shape.begin(), field.shape.end());
+    if (field.variable_length) shape[0] = bytes.size() / field.row_bytes();
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): the buffer is the arrays' own
+    void* const values = const_cast<std::byte*>(bytes.data());
+    arrays[to_str(field.name)] = nb::ndarray<nb::numpy>(values, shape.size(), shape.data(), owner,
+                                                        nullptr, to_dlpack(field.dtype));
+  }
+  return arrays;
+}
+
+// As in a list: a negative number counts from the end.
+std::uint64_t index_in(const Dataset& data, std::int64_t index) {
+  const auto size = static_cast<std::int64_t>(data.size());
+  const std::int64_t from_begin = index < 0 ? index + size : index;
+  if (from_begin < 0 || from_begin >= size) {
+    throw nb::index_error(("leat: dataset \"" + std::string(data.name()) + "\" has " +
+                           std::to_string(size) + " samples, and none with the number " +
+                           std::to_string(index))
+                              .c_str());
+  }
+  return static_cast<std::uint64_t>(from_begin);
+}
+
+nb::str describe(nb::handle self) {
+  const auto& data = nb::cast<const Dataset&>(self);
+  std::string text = "<leat.";
+  text.append(to_text(self.type().attr("__name__")))
+      .append(" \"")
+      .append(data.name())
+      .append("\": ")
+      .append(std::to_string(data.size()))
+      .append(" samples of");
+  const char* before = " ";
+  for (const Field& field : data.fields()) {
+    text.append(before).append(to_string(field));
+    before = ", ";
+  }
+  return to_str(text.append(">"));
+}
+
+void bind_field(nb::module_& module) {
+  nb::class_<Field>(module, "Field", "One tensor of every sample: its name, type and shape.",
+                    nb::is_final())
+      .def(
+          "__init__",
+          [](Field* self, const nb::args& args, const nb::kwargs& kwargs) {
+            Arguments given("Field", {"name", "dtype", "shape"}, args, kwargs);
+            Field field;
+            given.require({"name", "dtype"});
+            given.read("name", field.name);
+            given.read("dtype", field.dtype);
+            given.read("shape", field.shape);
+            given.read("variable_length", field.variable_length);
+            given.end();
+            new (self) Field(std::move(field));
+          },
+          nb::sig("def __init__(self, name: str, dtype: DTypeLike, shape: Sequence[int] = (), *, "
+                  "variable_length: bool = False) -> None"),
+          "With variable_length, the first extent differs from sample to sample; shape[0] is the "
+          "largest.")
+      .def_prop_ro("name", [](const Field& self) { return to_str(self.name); })
+      .def_prop_ro(
+          "dtype", [](const Field& self) { return feeder::to_string(self.dtype); },
+          "\"uint8\", \"float32\" and so on.")
+      .def_prop_ro("shape", &shape_of, "Of one sample; (): a scalar.")
+      .def_ro("variable_length", &Field::variable_length)
+      .def(
+          "__eq__", [](const Field& self, const Field& other) { return self == other; },
+          nb::is_operator())
+      .def("__hash__", [](const Field& self) { return nb::hash(parts_of(self)); })
+      .def("__repr__", [](const Field& self) {
+        return nb::str("leat.Field({!r}, {!r}, {!r}{})")
+            .format(to_str(self.name), feeder::to_string(self.dtype), shape_of(self),
+                    self.variable_length ? ", variable_length=True" : "");
+      });
+}
+
+}  // namespace
+
+nb::dlpack::dtype to_dlpack(DType dtype) {
+  using Code = nb::dlpack::dtype_code;
+  const std::string_view name = feeder::to_string(dtype);
+  Code code = Code::Int;
+  if (dtype == DType::kBFloat16) code = Code::Bfloat;
+  if (name.starts_with("uint")) code = Code::UInt;
+  if (name.starts_with("float")) code = Code::Float;
+  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * size_of(dtype)), 1};
+}
+
+std::string to_string(const Field& field) {
+  std::string text = field.name + " " + feeder::to_string(field.dtype) + " [";
+  for (std::size_t i = 0; i < field.shape.size(); ++i) {
+    text.append(i == 0 ? "" : ", ").append(i == 0 && field.variable_length ? "<=" : "");
+    text.append(std::to_string(field.shape[i]));
+  }
+  return text.append("]");
+}
+
+const Dataset& to_dataset(nb::handle object) {
+  if (!nb::isinstance<Dataset>(object)) {
+    throw nb::type_error((std::string("leat: a dataset has to be a leat.Dataset (leat.TokenShards, "
+                                      "leat.InMemory, ...), not a ") +
+                          to_text(object.type().attr("__name__")))
+                             .c_str());
+  }
+  return nb::cast<const Dataset&>(object);
+}
+
+void bind_datasets(nb::module_& module) {
+  bind_field(module);
+  nb::class_<Dataset>(module, "Dataset", "Samples by number. The base of all datasets.")
+      .def("__len__", &Dataset::size)
+      .def(
+          "__getitem__",
+          [](const Dataset& self, std::int64_t index) {
+            return read(self, index_in(self, index), 0, 0);
+          },
+          nb::arg("index"), "A sample, as read() returns it.")
+      .def(
+          "read",
+          [](const Dataset& self, std::int64_t index, std::uint64_t seed, std::uint64_t epoch) {
+            return read(self, index_in(self, index), seed, epoch);
+          },
+          nb::arg("index"), nb::kw_only(), nb::arg("seed") = 0, nb::arg("epoch") = 0,
+          "A sample: NumPy arrays by the names of the fields. A Prefetcher with this seed reads "
+          "the same sample in that epoch.")
+      .def_prop_ro(
+          "name", [](const Dataset& self) { return to_str(self.name()); },
+          "In messages and reports.")
+      .def_prop_ro("fields",
+                   [](const Dataset& self) {
+                     nb::list fields;
+                     for (const Field& field : self.fields()) fields.append(field);
+                     return nb::tuple(fields);
+                   })
+      .def_prop_ro("digest", &Dataset::digest,
+                   "Tells datasets apart: a state of another dataset is refused. 0: not known.")
+      .def("__repr__", &describe);
+}
+
+}  // namespace leat::python

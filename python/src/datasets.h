@@ -1,0 +1,34 @@
+// What the files that bind datasets share.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <new>
+#include <string>
+#include <utility>
+
+#include "leat/feeder/dataset.h"
+#include "leat/feeder/field.h"
+
+namespace leat::python {
+
+/// Makes `*self`, the object in the memory of a Python object, without the GIL: constructors of
+/// datasets read files.
+template <class Data, class... Arguments>
+void construct(Data* self, Arguments&&... arguments) {
+  const nanobind::gil_scoped_release unlocked;
+  new (self) Data(std::forward<Arguments>(arguments)...);
+}
+
+/// "x int32 [1024]"; of variable length "tokens int32 [<=1024]". Needs the GIL.
+[[nodiscard]] std::string to_string(const feeder::Field& field);
+
+/// The type of elements, as DLPack has it.
+[[nodiscard]] nanobind::dlpack::dtype to_dlpack(feeder::DType dtype);
+
+/// The dataset that a Python object is, valid as long as that object. Throws TypeError for any
+/// other object.
+[[nodiscard]] const feeder::Dataset& to_dataset(nanobind::handle object);
+
+}  // namespace leat::python

@@ -1,0 +1,124 @@
+#include "leat/python/errors.h"
+
+#include <filesystem>
+#include <new>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
+
+#include "leat/feeder/failures.h"
+#include "leat/gpu/error.h"
+#include "leat/python/module.h"
+#include "leat/python/text.h"
+
+namespace leat::python {
+namespace nb = nanobind;
+
+namespace {
+
+template <class... Arguments>
+nb::object make(const char* type, const Arguments&... arguments) {
+  return nb::module_::import_("leat.errors").attr(type)(arguments...);
+}
+
+nb::object make_builtin(PyObject* type, std::string_view text) { return nb::handle(type)(to_str(text)); }
+
+nb::object from_sample(const feeder::SampleError& error) {
+  const feeder::FailedSample& sample = error.sample();
+  nb::object made = make("SampleError", to_str(error.what()), to_string(sample.stage), sample.epoch,
+                         sample.batch, sample.sample);
+  made.attr("add_note")(nb::str("stage {}, epoch {}, batch {}, sample {}: {}")
+                            .format(to_string(sample.stage), sample.epoch, sample.batch,
+                                    sample.sample, to_str(sample.error)));
+  return made;
+}
+
+// OSError's constructor chooses the type by the number: FileNotFoundError and so on.
+nb::object from_system(const std::system_error& error) {
+  const std::error_category& category = error.code().category();
+  if (category != std::system_category() && category != std::generic_category()) {
+    return make("Error", to_str(error.what()));
+  }
+  const nb::handle type = PyExc_OSError;
+  if (const auto* with_file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
+    return type(error.code().value(), to_str(error.what()), to_str(with_file->path1().native()));
+  }
+  return type(error.code().value(), to_str(error.what()));
+}
+
+nb::object from_python(const nb::python_error& error) {
+  nb::object value = nb::borrow(error.value());
+  if (const nb::object traceback = error.traceback()) {
+    PyException_SetTraceback(value.ptr(), traceback.ptr());
+  }
+  return value;
+}
+
+nb::object without_cause(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const nb::python_error& e) {
+    return from_python(e);
+  } catch (const feeder::SampleError& e) {
+    return from_sample(e);
+  } catch (const gpu::GpuError& e) {
+    return make("GpuError", to_str(e.what()), e.code(), e.name(), e.call(), e.device());
+  } catch (const Timeout& e) {
+    return make("Timeout", to_str(e.what()));
+  } catch (const TooManyLeases& e) {
+    return make("TooManyLeases", to_str(e.what()));
+  } catch (const Error& e) {
+    return make("Error", to_str(e.what()));
+  } catch (const ChannelClosed& e) {
+    return make("Error", to_str(e.what()));
+  } catch (const Deadlock& e) {
+    return make("Error", to_str(e.what()));
+  } catch (const Cancelled&) {
+    return make("Error", "leat: cancelled");
+  } catch (const std::system_error& e) {
+    return from_system(e);
+  } catch (const std::bad_alloc& e) {
+    return make_builtin(PyExc_MemoryError, e.what());
+  } catch (const std::out_of_range& e) {
+    return make_builtin(PyExc_IndexError, e.what());
+  } catch (const std::invalid_argument& e) {
+    return make_builtin(PyExc_ValueError, e.what());
+  } catch (const std::length_error& e) {
+    return make_builtin(PyExc_ValueError, e.what());
+  } catch (const std::domain_error& e) {
+    return make_builtin(PyExc_ValueError, e.what());
+  } catch (const std::exception& e) {
+    return make_builtin(PyExc_RuntimeError, e.what());
+  } catch (...) {
+    return make_builtin(PyExc_RuntimeError, "leat: an exception of unknown type");
+  }
+}
+
+std::exception_ptr cause_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::nested_exception& e) {
+    return e.nested_ptr();
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+nb::object to_python(const std::exception_ptr& error) {
+  nb::object made = without_cause(error);
+  if (const std::exception_ptr cause = cause_of(error)) {
+    PyException_SetCause(made.ptr(), to_python(cause).release().ptr());  // takes the reference
+  }
+  return made;
+}
+
+void bind_errors(nb::module_&) {
+  nb::register_exception_translator([](const std::exception_ptr& error, void*) {
+    const nb::object made = to_python(error);
+    PyErr_SetObject(made.type().ptr(), made.ptr());
+  });
+}
+
+}  // namespace leat::python

@@ -1,0 +1,42 @@
+// From C++ exceptions to Python exceptions (leat/errors.py).
+//
+// | C++ | Python |
+// |---|---|
+// | feeder::SampleError | leat.SampleError |
+// | gpu::GpuError | leat.GpuError |
+// | Timeout, TooManyLeases (of this file) | leat.Timeout, leat.TooManyLeases |
+// | leat::Error, ChannelClosed, Cancelled, Deadlock | leat.Error |
+// | std::system_error with a number of errno | OSError, with the number and the file |
+// | std::bad_alloc | MemoryError |
+// | std::out_of_range | IndexError |
+// | std::invalid_argument, std::length_error, std::domain_error | ValueError |
+// | any other | RuntimeError |
+//
+// A Python exception that went through C++ stays itself. A nested exception becomes __cause__.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <exception>
+
+#include "leat/csp/error.h"
+
+namespace leat::python {
+
+/// A wait has lasted as long as the caller allowed: leat.Timeout.
+class Timeout : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A batch was asked for while as many are held as max_leases allows: leat.TooManyLeases.
+class TooManyLeases : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The Python exception for `error`, with its causes and its note. Needs the GIL. Throws
+/// nanobind::python_error if it cannot be made.
+[[nodiscard]] nanobind::object to_python(const std::exception_ptr& error);
+
+}  // namespace leat::python
