@@ -28,8 +28,8 @@ struct FailedSample {
   std::string error;         // what() of the exception
 };
 
-/// A sample failed, and its stage has no budget left for it. what() names the sample, its dataset and
-/// the reason. The exception of the dataset or of the transform is nested in it
+/// A sample failed, and its stage has no budget left for it. what() names the sample, its dataset
+/// and the reason. The exception of the dataset or of the transform is nested in it
 /// (std::rethrow_if_nested).
 class SampleError : public Error {
  public:

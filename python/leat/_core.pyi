@@ -4,6 +4,7 @@ from typing import Any, Literal, TypeAlias, final
 
 from numpy import uint8
 from numpy.typing import DTypeLike, NDArray
+from typing_extensions import disjoint_base
 
 __version__: str
 
@@ -43,6 +44,7 @@ class Field:
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
+@disjoint_base
 class Dataset:
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> dict[str, NDArray[Any]]: ...

@@ -41,7 +41,8 @@ Arguments::Arguments(const char* function, std::initializer_list<const char*> po
   const auto* name = positional.begin();
   for (const nb::handle given : args) {
     if (given_.contains(*name)) {
-      throw nb::type_error((std::string("leat.") + function + ": " + *name + " is given twice").c_str());
+      throw nb::type_error(
+          (std::string("leat.") + function + ": " + *name + " is given twice").c_str());
     }
     given_[*name++] = given;
   }
@@ -62,7 +63,8 @@ bool Arguments::has(const char* name) const {
 
 void Arguments::require(std::initializer_list<const char*> names) const {
   for (const char* const name : names) {
-    if (!has(name)) throw nb::type_error((std::string("leat.") + function_ + " needs " + name).c_str());
+    if (!has(name))
+      throw nb::type_error((std::string("leat.") + function_ + " needs " + name).c_str());
   }
 }
 
@@ -77,11 +79,27 @@ void Arguments::end() const {
 }
 
 void Arguments::bad_type(const char* name, std::string_view wanted, nb::handle given) const {
-  throw nb::type_error(std::string("leat.").append(function_).append(": ").append(name).append(" has to be ").append(wanted).append(", not ").append(shown(given)).c_str());
+  throw nb::type_error(std::string("leat.")
+                           .append(function_)
+                           .append(": ")
+                           .append(name)
+                           .append(" has to be ")
+                           .append(wanted)
+                           .append(", not ")
+                           .append(shown(given))
+                           .c_str());
 }
 
 void Arguments::bad_value(const char* name, std::string_view wanted, nb::handle given) const {
-  throw nb::value_error(std::string("leat.").append(function_).append(": ").append(name).append(" has to be ").append(wanted).append(", not ").append(shown(given)).c_str());
+  throw nb::value_error(std::string("leat.")
+                            .append(function_)
+                            .append(": ")
+                            .append(name)
+                            .append(" has to be ")
+                            .append(wanted)
+                            .append(", not ")
+                            .append(shown(given))
+                            .c_str());
 }
 
 bool Arguments::is_sequence(nb::handle given) {
@@ -93,7 +111,10 @@ std::uint64_t Arguments::integer(nb::handle given, const char* name, std::int64_
                                  std::uint64_t most) const {
   if (PyBool_Check(given.ptr()) || !PyIndex_Check(given.ptr())) bad_type(name, "an int", given);
   const nb::object value = nb::steal(PyNumber_Index(given.ptr()));
-  if (!value) throw nb::python_error();
+  if (!value) {  // an array has __index__, and raises if it has not one element
+    PyErr_Clear();
+    bad_type(name, "an int", given);
+  }
   int overflow = 0;
   const long long small = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
   const bool is_negative = overflow < 0 || (overflow == 0 && small < 0);
@@ -189,7 +210,8 @@ void Arguments::read(const char* name, DType& value) {
   if (!given) return;
   nb::object text = given;
   for (const char* const attribute : {"name", "__name__"}) {
-    if (nb::hasattr(given, attribute) && !nb::isinstance<nb::str>(text)) text = given.attr(attribute);
+    if (nb::hasattr(given, attribute) && !nb::isinstance<nb::str>(text))
+      text = given.attr(attribute);
   }
   if (!nb::isinstance<nb::str>(text)) bad_type(name, "the name of a type of elements", given);
   const std::string wanted = to_text(text);

@@ -88,9 +88,9 @@ class Arguments {
     requires std::is_integral_v<Int>
   void read(const char* name, Int& value) {
     using Limits = std::numeric_limits<Int>;
-    if (const nanobind::object given = take(name)) value = static_cast<Int>(integer(
-        given, name, static_cast<std::int64_t>(Limits::min()),
-        static_cast<std::uint64_t>(Limits::max())));
+    if (const nanobind::object given = take(name))
+      value = static_cast<Int>(integer(given, name, static_cast<std::int64_t>(Limits::min()),
+                                       static_cast<std::uint64_t>(Limits::max())));
   }
   void read(const char* name, bool& value);
   void read(const char* name, double& value);

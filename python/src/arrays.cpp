@@ -31,8 +31,7 @@ using Array = nb::ndarray<nb::ro>;
 /// long as it.
 class Arrays final : public Dataset {
  public:
-  Arrays(std::vector<Array> arrays, std::vector<feeder::InMemory::Tensor> tensors,
-         std::string name)
+  Arrays(std::vector<Array> arrays, std::vector<feeder::InMemory::Tensor> tensors, std::string name)
       : arrays_(std::move(arrays)), data_(std::move(tensors), std::move(name)) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return data_.name(); }
@@ -84,7 +83,8 @@ Array to_array(const std::string& name, nb::handle given) {
   if (array.device_type() != nb::device::cpu::value) {
     refuse(name, given, "is in the memory of a device: copy it to the CPU");
   }
-  if (array.ndim() == 0) refuse(name, given, "is a single number: an array has an entry for each sample");
+  if (array.ndim() == 0)
+    refuse(name, given, "is a single number: an array has an entry for each sample");
   if (!is_contiguous(array)) {
     refuse(name, given, "is not contiguous: give numpy.ascontiguousarray(...) of it");
   }
@@ -101,19 +101,22 @@ void make(Arrays* self, const nb::args& args, const nb::kwargs& kwargs) {
     options.read("name", name);
     options.end();
   } else if (args.size() != 0) {
-    throw nb::type_error("leat.InMemory takes arrays by name: InMemory(x=array, y=array), or "
-                         "InMemory({\"x\": array, \"y\": array}, name=\"...\")");
+    throw nb::type_error(
+        "leat.InMemory takes arrays by name: InMemory(x=array, y=array), or "
+        "InMemory({\"x\": array, \"y\": array}, name=\"...\")");
   }
   std::vector<Array> arrays;
   std::vector<feeder::InMemory::Tensor> tensors;
   for (const auto& [key, value] : given) {
-    if (!nb::isinstance<nb::str>(key)) throw nb::type_error("leat.InMemory: the name of an array is a str");
+    if (!nb::isinstance<nb::str>(key))
+      throw nb::type_error("leat.InMemory: the name of an array is a str");
     const std::string field = to_text(key);
     const Array& array = arrays.emplace_back(to_array(field, value));
     const std::optional<DType> dtype = to_dtype(array.dtype());
     if (!dtype) {
-      refuse(field, value, "has a type of elements that no field has; convert it to one of " +
-                               names_of(dtypes()));
+      refuse(
+          field, value,
+          "has a type of elements that no field has; convert it to one of " + names_of(dtypes()));
     }
     std::vector<std::int64_t> shape;
     for (std::size_t i = 1; i < array.ndim(); ++i) {

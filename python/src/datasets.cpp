@@ -51,9 +51,8 @@ nb::dict read(const Dataset& data, std::uint64_t index, std::uint64_t seed, std:
     data.read(index, *buffer);
   }
   const feeder::SampleBuffer& sample = *buffer;
-  const nb::capsule owner(buffer.get(), [](void* freed) noexcept {
-    delete static_cast<feeder::SampleBuffer*>(freed);
-  });
+  const nb::capsule owner(
+      buffer.get(), [](void* freed) noexcept { delete static_cast<feeder::SampleBuffer*>(freed); });
   static_cast<void>(buffer.release());
   nb::dict arrays;
   for (std::size_t f = 0; f < fields.size(); ++f) {

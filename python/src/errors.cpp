@@ -21,7 +21,9 @@ nb::object make(const char* type, const Arguments&... arguments) {
   return nb::module_::import_("leat.errors").attr(type)(arguments...);
 }
 
-nb::object make_builtin(PyObject* type, std::string_view text) { return nb::handle(type)(to_str(text)); }
+nb::object make_builtin(PyObject* type, std::string_view text) {
+  return nb::handle(type)(to_str(text));
+}
 
 nb::object from_sample(const feeder::SampleError& error) {
   const feeder::FailedSample& sample = error.sample();

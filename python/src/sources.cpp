@@ -1,4 +1,5 @@
-// The datasets of feeder/sources that read files of records: TokenShards, FixedRecords, CIFAR, MNIST.
+// The datasets of feeder/sources that read files of records: TokenShards, FixedRecords, CIFAR,
+// MNIST.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -35,9 +36,8 @@ using feeder::TokenShardsOptions;
 
 namespace {
 
-constexpr std::array<Choice<TokenHeader>, 3> kHeaders{{{"auto", TokenHeader::kAuto},
-                                                       {"none", TokenHeader::kNone},
-                                                       {"llm.c", TokenHeader::kLlmC}}};
+constexpr std::array<Choice<TokenHeader>, 3> kHeaders{
+    {{"auto", TokenHeader::kAuto}, {"none", TokenHeader::kNone}, {"llm.c", TokenHeader::kLlmC}}};
 constexpr std::array<Choice<Cifar::Split>, 2> kCifarSplits{
     {{"train", Cifar::kTrain}, {"test", Cifar::kTest}}};
 constexpr std::array<Choice<Mnist::Split>, 2> kMnistSplits{

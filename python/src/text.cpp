@@ -4,8 +4,8 @@ namespace leat::python {
 namespace nb = nanobind;
 
 nb::str to_str(std::string_view text) {
-  PyObject* const made = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()),
-                                              "backslashreplace");
+  PyObject* const made =
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace");
   if (made == nullptr) throw nb::python_error();
   return nb::steal<nb::str>(made);
 }

@@ -21,23 +21,28 @@ def is_from_cpp(runtime: Any) -> bool:
 
 def signature_of(text: str, defaults: tuple[Any, ...]) -> inspect.Signature:
     r"""Of `def f(self, arg: int, /, n: int = \1) -> str`, where \1 is the second of the defaults; \=1 is
-    one whose text was given."""
+    one whose text was given. A signature that was given as a whole has its defaults in it."""
     numbers = re.findall(r"= \\(=?)(\d+)", text)
     defined = ast.parse(re.sub(r"= \\=?\d+", "= ...", text) + ": ...").body[0]
     assert isinstance(defined, ast.FunctionDef)
     args = defined.args
     values = iter([... if given else defaults[int(number)] for given, number in numbers])
+
+    def default_of(node: ast.expr) -> Any:
+        written = ast.literal_eval(node)
+        return next(values, ...) if written is ... else written
+
     kinds = [(arg, KINDS.POSITIONAL_ONLY) for arg in args.posonlyargs]
     kinds += [(arg, KINDS.POSITIONAL_OR_KEYWORD) for arg in args.args]
     without = len(kinds) - len(args.defaults)
     parameters = [
-        KINDS(arg.arg, kind, default=next(values, ...) if i >= without else KINDS.empty)
+        KINDS(arg.arg, kind, default=default_of(args.defaults[i - without]) if i >= without else KINDS.empty)
         for i, (arg, kind) in enumerate(kinds)
     ]
     if args.vararg:
         parameters.append(KINDS(args.vararg.arg, KINDS.VAR_POSITIONAL))
     for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
-        value = KINDS.empty if default is None else next(values, ...)
+        value = KINDS.empty if default is None else default_of(default)
         parameters.append(KINDS(arg.arg, KINDS.KEYWORD_ONLY, default=value))
     if args.kwarg:
         parameters.append(KINDS(args.kwarg.arg, KINDS.VAR_KEYWORD))

@@ -164,7 +164,7 @@ def test_arrays_come_as_a_dict_with_a_name_for_messages() -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [array.array("h", [1, 2, 3]), memoryview(np.array([1, 2, 3], np.int16)), np.array([1, 2, 3], np.int16)]
+    "values", [array.array("h", [1, 2, 3]), memoryview(array.array("h", [1, 2, 3])), np.array([1, 2, 3], np.int16)]
 )
 def test_whatever_has_the_buffer_protocol_is_an_array(values: Any) -> None:
     data = leat.InMemory(x=values)
@@ -281,9 +281,10 @@ def test_wrong_arguments_of_other_datasets_are_named_too(mnist: pathlib.Path) ->
         leat.Dataset()
 
 
-def test_a_big_value_is_no_part_of_a_message() -> None:
-    with pytest.raises(TypeError, match="not a <class 'numpy.ndarray'>"):
-        leat.Mnist(np.zeros(1000))  # type: ignore[arg-type]
+def test_a_big_value_is_no_part_of_a_message(tokens: pathlib.Path) -> None:
+    big: Any = np.zeros((1000, 1000))
+    with pytest.raises(TypeError, match="sequence_length has to be an int, not a <class 'numpy.ndarray'>"):
+        leat.TokenShards(tokens, sequence_length=big)
 
 
 def test_fields_are_values() -> None:
