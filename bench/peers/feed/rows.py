@@ -6,13 +6,14 @@ import re
 class Row:
     """Of samples per second. `ratio`: ours to that of the best variant of any peer in the problem
     `against`; None: nothing is asked for. `like`: of the variants that match it alone, and `likeness`
-    says what they do. `few`: of the variants, only those that --quick tries."""
+    says what they do. `few`: of the variants, only those that --quick tries. `alone`: of each peer,
+    only the fastest runs in all rounds."""
 
     def __init__(self, problem, ratio=None, against=None, like=".*", likeness="", quick=True,
-                 few=False):
+                 few=False, alone=False):
         self.problem, self.ratio, self.against = problem, ratio, against or problem
         self.like, self.likeness = re.compile(like), likeness
-        self.quick, self.few = quick, few
+        self.quick, self.few, self.alone = quick, few, alone
 
 
 # What resizes with all of the source's pixels.

@@ -41,7 +41,10 @@ def measure(rows, programs, rounds, seconds, limit, quick, smoke):
                 best = sorted(of, key=lambda variant: -of[variant][0])
                 ahead = [variant for variant in best if not INLINE.fullmatch(variant)]
                 like = [variant for variant in best if row.like.fullmatch(variant)]
-                for variant in dict.fromkeys(best[:program.finalists] + ahead[:1] + like[:1]):
+                going_on = best[:program.finalists] + ahead[:1] + like[:1]
+                if row.alone and not program.is_leat:
+                    going_on = best[:1]
+                for variant in dict.fromkeys(going_on):
                     run(program, row.problem, variant)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)

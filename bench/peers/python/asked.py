@@ -6,8 +6,7 @@ ROUNDS = 9
 FINALISTS = 3  # of Leat's variants, in C++ and in Python, which run in every round
 # Samples per second. `ratio`: Python's best to the best of the C++ loop.
 SMALL = Row("tokens", 0.75)
-LARGE = [Row("tokens_large", 0.95, few=True), Row("cifar_large", 0.95, few=True),
-         Row("jpeg", 0.95, few=True)]
+LARGE = [Row(problem, 0.95, few=True, alone=True) for problem in ("tokens_large", "cifar_large", "jpeg")]
 ROWS = [SMALL, *LARGE]
 LARGE_FROM = 1e-3  # seconds that a batch of LARGE takes in C++, or the row is not what it says
 BATCHES = {"tokens": 32, "tokens_large": 2048, "cifar_large": 4096, "jpeg": 32}  # samples of each
