@@ -214,19 +214,23 @@ def once_each(problem, seen, expected, order_before):
     return order
 
 
-def measure(problem, loader, seconds):
-    expected, sums_expected = problem.expected()
-    order = sorted_keys(expected)[0]  # of the files: not to be seen either
-
+def check_epoch(problem, loader, number, sums_expected):
+    """Reads every element of an epoch; returns the keys of its batches, and keeps none of these."""
     sums, seen = [0, 0], []
-    for batch in loader.epoch(0):
+    for batch in loader.epoch(number):
         first, second = arrays(problem, batch)
         for i, part in enumerate(problem.check_all(first, second)):
             sums[i] += part
         seen.append(problem.keys(first, second))
     if tuple(sums) != sums_expected:
         raise SystemExit(f"wrong data: sums {sums}, not {sums_expected}")
-    order = once_each(problem, seen, expected, order)
+    return seen
+
+
+def measure(problem, loader, seconds):
+    expected, sums_expected = problem.expected()
+    order = sorted_keys(expected)[0]  # of the files: not to be seen either
+    order = once_each(problem, check_epoch(problem, loader, 0, sums_expected), expected, order)
 
     epochs, elapsed, start = [], 0, time.perf_counter()
     while elapsed < seconds:
