@@ -22,9 +22,9 @@ if(NOT result EQUAL 0)
 endif()
 
 # All that is missing is told at once, with the packages to install.
-configure("${SCRATCH}/build" -DLEAT_BUILD_GPU=ON)
+configure("${SCRATCH}/build" -DLEAT_BUILD_GPU=ON -DLEAT_BUILD_PYTHON=ON -DCMAKE_DISABLE_FIND_PACKAGE_Python=ON)
 string(REGEX REPLACE "[ \n]+" " " said "${said}")
-set(expected "apt-get install libjpeg-dev zlib1g-dev nlohmann-json3-dev libcli11-dev libgtest-dev libbenchmark-dev")
+set(expected "apt-get install libjpeg-dev zlib1g-dev nlohmann-json3-dev libcli11-dev libgtest-dev libbenchmark-dev python3-dev")
 if(result EQUAL 0 OR NOT said MATCHES "${expected}")
   message(FATAL_ERROR "packages are missing: exit status ${result}, without \"${expected}\":\n${said}")
 endif()
