@@ -147,7 +147,8 @@ ChannelStatus Consumer::next(std::optional<Lease>& lease, Deadline deadline,
   check_not_failed();
   Asked asked = asked_.has_value() ? *std::move(asked_) : ask(stream);
   asked_.reset();
-  const ChannelStatus status = take(lease, std::move(asked), deadline, nullptr);
+  const ChannelStatus status = take(lease, asked, deadline, nullptr);
+  if (status == ChannelStatus::timed_out) asked_.emplace(std::move(asked));
   if (lease.has_value() && stream != nullptr) lease->on(*stream);
   return status;
 }
@@ -166,16 +167,12 @@ Consumer::Asked Consumer::ask(const gpu::StreamRef* stream) {
   return {std::move(credit), now()};
 }
 
-// Waits for the batch that was asked for. A time-out leaves the request in asked_; everything else
-// ends it.
-ChannelStatus Consumer::take(std::optional<Lease>& lease, Asked asked, Deadline deadline,
+// Waits for the batch that was asked for.
+ChannelStatus Consumer::take(std::optional<Lease>& lease, Asked& asked, Deadline deadline,
                              const Offers* offers) {
   for (;;) {
     const std::optional<Staged> received = receive(deadline, offers);
-    if (!received.has_value()) {
-      asked_.emplace(std::move(asked));
-      return ChannelStatus::timed_out;
-    }
+    if (!received.has_value()) return ChannelStatus::timed_out;
     const Staged& staged = *received;
     const bool is_stale = is_shared_ ? staged.epoch < next_epoch_ : staged.generation < generation_;
     if (is_stale) {
@@ -260,8 +257,8 @@ void Consumer::forward(const Offers& offers) {
     Credit taken(*ring_);
     check_not_failed();
     std::optional<Lease> lease;
-    if (take(lease, {std::move(taken), now()}, Deadline::never(), &offers) != ChannelStatus::ok)
-      return;
+    Asked asked{std::move(taken), now()};
+    if (take(lease, asked, Deadline::never(), &offers) != ChannelStatus::ok) return;
     lease->slot().due = offers.stream;
     if (offers.batches.stats().receivers == 0)
       lease->slot().use.waited = Duration::zero();  // nobody waited

@@ -95,7 +95,7 @@ class Consumer {
   void forward(const Offers& offers);
   void check_not_failed() const;
   void note_failure();
-  [[nodiscard]] ChannelStatus take(std::optional<Lease>& lease, Asked asked, Deadline deadline,
+  [[nodiscard]] ChannelStatus take(std::optional<Lease>& lease, Asked& asked, Deadline deadline,
                                    const Offers* offers);
   [[nodiscard]] std::optional<Staged> receive(Deadline deadline, const Offers* offers);
   void check(DeviceSlot& slot);
