@@ -1,6 +1,7 @@
 """Feeds batches to torch, JAX, NumPy and CuPy without a copy."""
 
 from leat._core import (
+    Batch,
     Cifar10,
     Cifar100,
     Dataset,
@@ -9,6 +10,7 @@ from leat._core import (
     FixedRecords,
     InMemory,
     Mnist,
+    Tensor,
     TokenShards,
     __version__,
     cuda_status,
@@ -17,6 +19,7 @@ from leat._core import (
 from leat.errors import Error, GpuError, SampleError, Timeout, TooManyLeases
 
 __all__ = [
+    "Batch",
     "Cifar10",
     "Cifar100",
     "Dataset",
@@ -28,6 +31,7 @@ __all__ = [
     "InMemory",
     "Mnist",
     "SampleError",
+    "Tensor",
     "Timeout",
     "TokenShards",
     "TooManyLeases",

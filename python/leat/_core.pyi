@@ -1,5 +1,6 @@
 import os
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from typing import Any, Literal, TypeAlias, final
 
 from numpy import uint8
@@ -22,6 +23,148 @@ class DeviceInfo:
     def description(self) -> str: ...
     @property
     def memory_bytes(self) -> int: ...
+
+@final
+class Tensor:
+    """A tensor of a batch: what `framework=None` gives.
+
+    Any framework that reads DLPack (`torch.from_dlpack`, `jax.dlpack.from_dlpack`,
+    `cupy.from_dlpack`) or, on the CPU, the buffer protocol (`numpy.asarray`, `memoryview`) uses its
+    memory without a copy. All that is made of it has a share of the batch's slot: the slot goes back
+    with the last share, by an event on each stream that was bound. Shares may be dropped on any
+    thread, with or without the GIL.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name of the tensor's field."""
+
+    @property
+    def dtype(self) -> str:
+        """The type of its elements: "uint8", "bfloat16", ..."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(rows, shape of the field ...), row-major."""
+
+    @property
+    def ndim(self) -> int:
+        """How many extents it has: at least 1."""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all its elements."""
+
+    @property
+    def device(self) -> str:
+        """The device that it lies on: "host:0", "cuda:0"."""
+
+    def copy(self) -> Tensor:
+        """A tensor on the same device in memory of its own, which shares no slot.
+
+        On a GPU the copy is made in order of the streams that it is later used on; the host does not
+        wait."""
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A DLPack capsule: versioned if `max_version` is (1, 0) or more.
+
+        `stream` on a GPU: None and 1 are the legacy default stream; above 2, a cudaStream_t; -1: no
+        stream, one has to be bound already. The stream waits for the batch's copy, on the device.
+        ValueError: 0 and less than -1. BufferError: 2, the per-thread default stream; -1 where none is
+        bound. On the CPU `stream` has to be None.
+
+        `dl_device` is the tensor's own device, or (1, 0), the CPU, which a GPU's tensor reaches by a
+        copy that is waited for; BufferError for any other. `copy`: True always copies; False raises
+        BufferError where a copy is needed."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """(1, 0) for the CPU, (2, N) for cuda:N."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """A NumPy array, on the CPU: of the same memory if neither `dtype` nor `copy` asks for another.
+
+        TypeError on a GPU and for bfloat16."""
+
+    def _capsule(self) -> Any: ...
+    def __len__(self) -> int: ...
+    if sys.version_info >= (3, 12):
+        def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class Batch(Mapping[str, Any]):
+    """The tensors of a batch, by name, as arrays of the feed's framework.
+
+    An array is made when it is first asked for, without a copy. On a GPU, each `batch[name]` makes the
+    stream that is current wait for the batch's copy, and joins that stream to the release of the slot.
+    A tensor that is used on a stream that was never bound is not protected: `on(stream)` binds one;
+    torch's `record_stream` does nothing here.
+
+    The slot goes back when the batch and its arrays are gone, with all that shares their memory: views,
+    `.numpy()`, the graph of a loss. A Python loop holds two batches: the old name lives while the next
+    batch is asked for."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the batch. Readable after release(), as all numbers here."""
+
+    @property
+    def index(self) -> int:
+        """The global batch's number in its epoch."""
+
+    @property
+    def size(self) -> int:
+        """Samples in this batch; packed: samples and pieces of samples."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of each tensor: size, or more where the last batch is padded."""
+
+    @property
+    def elements(self) -> int:
+        """Packed: elements of all samples; otherwise 0."""
+
+    @property
+    def step_size(self) -> int:
+        """Samples (packed: elements) of the step over all ranks, as planned."""
+
+    @property
+    def step_shards(self) -> int:
+        """How many ranks have samples in this step."""
+
+    @property
+    def copied(self) -> bool:
+        """Whether its arrays are copies, because too many batches were held when it was asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        """The array of that name. KeyError: there is none. ValueError: the batch was released.
+        TypeError: the framework has no such dtype."""
+
+    def __iter__(self) -> Iterator[str]: ...
+    def __len__(self) -> int: ...
+    def __contains__(self, name: object) -> bool: ...
+    def keys(self) -> KeysView[str]: ...
+    def values(self) -> ValuesView[Any]: ...
+    def items(self) -> ItemsView[str, Any]: ...
+    def get(self, name: str, default: Any = None) -> Any: ...
+    def release(self) -> None:
+        """Gives up the batch's own share of the slot. Arrays that live keep theirs: the slot goes back
+        with the last of them. A copied batch drops its arrays."""
+
+    def commit(self) -> None:
+        """Counts the batch as trained on now, before the loop asks for the next one."""
+
+    def on(self, stream: Any) -> None:
+        """Makes one more stream wait for the batch's copy, and the slot's release wait for that stream.
+
+        `stream` is a stream of torch or CuPy, or a number as `Tensor.__dlpack__` takes it. ValueError
+        on the CPU, and beyond four streams. No effect on a copied batch: its framework owns the memory."""
 
 def cuda_status() -> str: ...
 def devices() -> list[DeviceInfo]: ...

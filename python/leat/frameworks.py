@@ -6,11 +6,12 @@ The names that `framework=` takes are in NAMES. `adapter()` imports the framewor
 from __future__ import annotations
 
 import importlib
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from leat._core import Tensor
 
-NAMES = ("torch", "numpy", "jax", "cupy")
+Name = Literal["torch", "numpy", "jax", "cupy"]
+NAMES: tuple[Name, ...] = ("torch", "numpy", "jax", "cupy")
 
 
 class Framework(Protocol):
@@ -43,7 +44,8 @@ def adapter(framework: str | None, device: str) -> Framework:
     if not isinstance(framework, str) or framework not in _ADAPTERS:
         names = ", ".join(repr(name) for name in NAMES)
         raise ValueError(f"framework has to be {names} or None, not {framework!r}")
-    return _ADAPTERS[framework](device)
+    made: Framework = _ADAPTERS[framework](device)
+    return made
 
 
 def _import(framework: str, module: str, package: str) -> Any:
