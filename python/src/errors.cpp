@@ -1,5 +1,7 @@
 #include "leat/python/errors.h"
 
+#include <nanobind/stl/string.h>
+
 #include <filesystem>
 #include <new>
 #include <stdexcept>
