@@ -128,6 +128,14 @@ class Arguments {
     }
   }
 
+  /// An object of a bound type, which lives as long as the call. Required.
+  template <class T>
+  [[nodiscard]] const T& object(const char* name, const char* wanted) {
+    const nanobind::object given = take(name);
+    if (!nanobind::isinstance<T>(given)) bad_type(name, wanted, given);
+    return nanobind::cast<const T&>(given);
+  }
+
   /// The path of a file or a folder. Required.
   [[nodiscard]] std::filesystem::path path(const char* name);
   /// A pattern, or a sequence of patterns: each a str, bytes or a path. Required.

@@ -68,19 +68,6 @@ nb::dict read(const Dataset& data, std::uint64_t index, std::uint64_t seed, std:
   return arrays;
 }
 
-// As in a list: a negative number counts from the end.
-std::uint64_t index_in(const Dataset& data, std::int64_t index) {
-  const auto size = static_cast<std::int64_t>(data.size());
-  const std::int64_t from_begin = index < 0 ? index + size : index;
-  if (from_begin < 0 || from_begin >= size) {
-    throw nb::index_error(("leat: dataset \"" + std::string(data.name()) + "\" has " +
-                           std::to_string(size) + " samples, and none with the number " +
-                           std::to_string(index))
-                              .c_str());
-  }
-  return static_cast<std::uint64_t>(from_begin);
-}
-
 nb::str describe(nb::handle self) {
   const auto& data = nb::cast<const Dataset&>(self);
   std::string text = "<leat.";
@@ -154,6 +141,18 @@ std::string to_string(const Field& field) {
     text.append(std::to_string(field.shape[i]));
   }
   return text.append("]");
+}
+
+std::uint64_t index_in(const Dataset& data, std::int64_t index) {
+  const auto size = static_cast<std::int64_t>(data.size());
+  const std::int64_t from_begin = index < 0 ? index + size : index;
+  if (from_begin < 0 || from_begin >= size) {
+    throw nb::index_error(("leat: dataset \"" + std::string(data.name()) + "\" has " +
+                           std::to_string(size) + " samples, and none with the number " +
+                           std::to_string(index))
+                              .c_str());
+  }
+  return static_cast<std::uint64_t>(from_begin);
 }
 
 const Dataset& to_dataset(nb::handle object) {

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <cstdint>
 #include <new>
 #include <string>
 #include <utility>
@@ -26,6 +27,10 @@ void construct(Data* self, Arguments&&... arguments) {
 
 /// The type of elements, as DLPack has it.
 [[nodiscard]] nanobind::dlpack::dtype to_dlpack(feeder::DType dtype);
+
+/// The number of a sample, as in a list: negative, it counts from the end. Throws IndexError if
+/// there is none.
+[[nodiscard]] std::uint64_t index_in(const feeder::Dataset& data, std::int64_t index);
 
 /// The dataset that a Python object is, valid as long as that object. Throws TypeError for any
 /// other object.

@@ -11,7 +11,10 @@ NB_MODULE(_core, module) {
   leat::python::bind_devices(module);
   leat::python::bind_datasets(module);
   leat::python::bind_sources(module);
+  leat::python::bind_web_dataset(module);
   leat::python::bind_arrays(module);
+  leat::python::bind_synthetic(module);
+  leat::python::bind_stats(module);
   leat::python::bind_tensor(module);
   leat::python::bind_batch(module);
   leat::python::bind_stand_in(module);

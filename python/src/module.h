@@ -17,6 +17,12 @@ void bind_errors(nanobind::module_& module);
 void bind_datasets(nanobind::module_& module);
 /// The datasets of files of records. After bind_datasets.
 void bind_sources(nanobind::module_& module);
+/// WebDataset and its parts. After bind_datasets.
+void bind_web_dataset(nanobind::module_& module);
+/// Functions that write generated data.
+void bind_synthetic(nanobind::module_& module);
+/// Stats, FailedSample, Trace.
+void bind_stats(nanobind::module_& module);
 /// InMemory. After bind_datasets.
 void bind_arrays(nanobind::module_& module);
 /// The submodule _stand_in, in the module that tests link with a software CUDA runtime; in the

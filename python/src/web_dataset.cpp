@@ -1,0 +1,173 @@
+// WebDataset, and the parts of its samples.
+
+#include "leat/feeder/sources/web_dataset.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "leat/feeder/sources/web_part.h"
+#include "leat/python/arguments.h"
+#include "leat/python/datasets.h"
+#include "leat/python/module.h"
+#include "leat/python/text.h"
+
+namespace leat::python {
+namespace nb = nanobind;
+
+using feeder::Dataset;
+using feeder::Fit;
+using feeder::ImageOptions;
+using feeder::WebDataset;
+using feeder::WebDatasetOptions;
+using feeder::WebPart;
+
+namespace {
+
+constexpr std::array<Choice<Fit>, 4> kFits{{{"stretch", Fit::kStretch},
+                                            {"center_crop", Fit::kCenterCrop},
+                                            {"random_resized_crop", Fit::kRandomResizedCrop},
+                                            {"exact", Fit::kExact}}};
+constexpr std::array<Choice<WebPart::Kind>, 3> kKinds{
+    {{"image", WebPart::kImage}, {"label", WebPart::kLabel}, {"bytes", WebPart::kBytes}}};
+
+WebPart make_image(const nb::args& args, const nb::kwargs& kwargs) {
+  Arguments given("jpeg_image", {"name"}, args, kwargs);
+  std::string name;
+  ImageOptions options;
+  std::vector<std::string> extensions{"jpg", "jpeg"};
+  given.require({"name"});
+  given.read("name", name);
+  given.read("height", options.height);
+  given.read("width", options.width);
+  given.read("fit", options.fit, kFits);
+  given.read("shorter_side", options.shorter_side);
+  given.read("scale", options.scale);
+  given.read("ratio", options.ratio);
+  given.read("mirror", options.mirror);
+  given.read("planar", options.planar);
+  given.read("antialias", options.antialias);
+  given.read("scaled_decoding", options.scaled_decoding);
+  given.read("max_pixels", options.jpeg.max_pixels);
+  given.read("accept_corrupt", options.jpeg.accept_corrupt);
+  given.read("extensions", extensions);
+  given.end();
+  return feeder::jpeg_image(std::move(name), options, std::move(extensions));
+}
+
+WebPart make_label(const nb::args& args, const nb::kwargs& kwargs) {
+  Arguments given("class_label", {"name"}, args, kwargs);
+  std::string name;
+  std::vector<std::string> extensions{"cls"};
+  given.require({"name"});
+  given.read("name", name);
+  given.read("extensions", extensions);
+  given.end();
+  return feeder::class_label(std::move(name), std::move(extensions));
+}
+
+WebPart make_bytes(const nb::args& args, const nb::kwargs& kwargs) {
+  Arguments given("raw_bytes", {"field", "extensions"}, args, kwargs);
+  std::vector<std::string> extensions;
+  given.require({"field", "extensions"});
+  const feeder::Field& field = given.object<feeder::Field>("field", "a leat.Field");
+  given.read("extensions", extensions);
+  given.end();
+  return feeder::raw_bytes(field, std::move(extensions));
+}
+
+void make_web(WebDataset* self, const nb::args& args, const nb::kwargs& kwargs) {
+  Arguments given("WebDataset", {"shards"}, args, kwargs);
+  WebDatasetOptions options;
+  given.require({"shards"});
+  const feeder::FilePatterns shards = given.files("shards");
+  given.read("parts", options.parts, "a sequence of leat.WebPart");
+  given.read("skip_incomplete", options.skip_incomplete);
+  given.read("accept_short_shards", options.accept_short_shards);
+  given.read("index_threads", options.index_threads);
+  given.read("open_files", options.open_files);
+  given.read("name", options.name);
+  given.end();
+  construct(self, shards, options);
+}
+
+void bind_parts(nb::module_& module) {
+  nb::class_<WebPart>(module, "WebPart",
+                      "A part of every sample of a WebDataset: a file, and the tensor that it "
+                      "becomes. jpeg_image, class_label and raw_bytes make it.",
+                      nb::is_final())
+      .def_ro("field", &WebPart::field)
+      .def_prop_ro(
+          "extensions",
+          [](const WebPart& self) {
+            nb::list names;
+            for (const std::string& one : self.extensions) names.append(to_str(one));
+            return nb::tuple(names);
+          },
+          "Of the file, without the first dot; a sample has exactly one of them.")
+      .def_prop_ro(
+          "kind", [](const WebPart& self) { return name_in(kKinds, self.kind); },
+          "\"image\", \"label\" or \"bytes\".")
+      .def("__repr__", [](const WebPart& self) {
+        return to_str("<leat.WebPart " + feeder::to_string(self) + ": " + to_string(self.field) +
+                      ">");
+      });
+  module.def("jpeg_image", &make_image,
+             nb::sig("def jpeg_image(name: str, *, height: int = 224, width: int = 224, fit: "
+                     "Literal['stretch', 'center_crop', 'random_resized_crop', 'exact'] = "
+                     "'stretch', shorter_side: int = 256, scale: Sequence[float] = (0.08, 1.0), "
+                     "ratio: Sequence[float] = (0.75, 1.3333333333333333), mirror: float = 0.0, "
+                     "planar: bool = False, antialias: bool = True, scaled_decoding: bool = "
+                     "False, max_pixels: int = 134217728, accept_corrupt: bool = False, "
+                     "extensions: str | Sequence[str] = ('jpg', 'jpeg')) -> WebPart"),
+             "A JPEG image, as uint8 [height, width, 3], or planar, [3, height, width]. mirror is "
+             "the probability that left and right are exchanged.");
+  module.def("class_label", &make_label,
+             nb::sig("def class_label(name: str, *, extensions: str | Sequence[str] = ('cls',)) "
+                     "-> WebPart"),
+             "An integer in ASCII digits, as an int64 scalar.");
+  module.def("raw_bytes", &make_bytes,
+             nb::sig("def raw_bytes(field: Field, extensions: str | Sequence[str]) -> WebPart"),
+             "The bytes of a file, unchanged.");
+}
+
+}  // namespace
+
+void bind_web_dataset(nb::module_& module) {
+  bind_parts(module);
+  nb::class_<WebDataset, Dataset>(
+      module, "WebDataset",
+      "Samples as neighbouring files in tar archives. Without parts, the fields are \"image\", "
+      "uint8 [224, 224, 3], and \"label\", an int64.",
+      nb::is_final())
+      .def("__init__", &make_web,
+           nb::sig("def __init__(self, shards: Files, *, parts: Sequence[WebPart] | None = None, "
+                   "skip_incomplete: bool = False, accept_short_shards: bool = False, "
+                   "index_threads: int = 8, open_files: int = 128, name: str = 'web dataset') -> "
+                   "None"),
+           "Reads the headers of all shards, about 8 us a sample. skip_incomplete: leaves out "
+           "samples that lack a part. accept_short_shards: accepts shards that look like "
+           "interrupted downloads. open_files: the most that stay open.")
+      .def(
+          "key",
+          [](const WebDataset& self, std::int64_t index) {
+            const std::uint64_t number = index_in(self, index);
+            std::string key;
+            {
+              const nb::gil_scoped_release unlocked;
+              key = self.key(number);
+            }
+            return to_str(key);
+          },
+          nb::arg("index"), "The key of a sample: the path of its files up to the first dot.")
+      .def_prop_ro("skipped", &WebDataset::skipped,
+                   "Samples that were left out because they lack a part.");
+}
+
+}  // namespace leat::python
