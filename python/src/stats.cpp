@@ -6,7 +6,7 @@
 #include <nanobind/stl/string.h>
 
 #include <array>
-#include <cstdio>
+#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -37,18 +37,12 @@ constexpr std::array<Choice<Limit>, 6> kLimits{{{"consumer", Limit::kConsumer},
                                                 {"device_slots", Limit::kDeviceSlots},
                                                 {"pinned_slots", Limit::kPinnedSlots}}};
 
-template <class... Values>
-std::string formatted(const char* format, Values... values) {
-  std::array<char, 256> text{};
-  std::snprintf(text.data(), text.size(), format, values...);
-  return text.data();
-}
-
 // A function of C++ that takes nothing but the object, as an attribute of that name.
 template <class Class, class Bound, class Result>
 void derived(nb::class_<Bound>& bound, const char* name, Result (Class::*function)() const,
              const char* doc) {
-  bound.def_prop_ro(name, [function](const Class& self) { return (self.*function)(); }, doc);
+  bound.def_prop_ro(
+      name, [function](const Class& self) { return (self.*function)(); }, doc);
 }
 
 Prediction what_if(const Stats& self, const nb::args& args, const nb::kwargs& kwargs) {
@@ -61,20 +55,20 @@ Prediction what_if(const Stats& self, const nb::args& args, const nb::kwargs& kw
   return self.what_if(change);
 }
 
-std::string html_row(const char* stage, const StageShares& shares) {
-  if (!shares.is_known()) return formatted("<tr><th>%s</th><td>?</td><td>?</td><td>?</td></tr>", stage);
-  return formatted("<tr><th>%s</th><td>%.0f %%</td><td>%.0f %%</td><td>%.0f %%</td></tr>", stage,
-                   100 * shares.busy, 100 * shares.starved, 100 * shares.blocked);
+nb::str html_row(const char* stage, const StageShares& shares) {
+  const char* const format =
+      shares.is_known() ? "<tr><th>{}</th><td>{:.0%}</td><td>{:.0%}</td><td>{:.0%}</td></tr>"
+                        : "<tr><th>{}</th><td>?</td><td>?</td><td>?</td></tr>";
+  return nb::str(format).format(stage, shares.busy, shares.starved, shares.blocked);
 }
 
 nb::str to_html(const Stats& self) {
   const nb::object escape = nb::module_::import_("html").attr("escape");
-  const std::string rows = html_row("reader", self.reader) + html_row("copier", self.copier) +
-                           html_row("consumer", self.consumer);
-  return to_str("<table><tr><th></th><th>busy</th><th>starved</th><th>blocked</th></tr>" + rows +
-                "</table><p>" + to_text(escape(self.bottleneck())) +
-                "</p><details><summary>all figures</summary><pre>" +
-                to_text(escape(self.table())) + "</pre></details>");
+  return nb::str(
+             "<table><tr><th></th><th>busy</th><th>starved</th><th>blocked</th></tr>{}{}{}</table>"
+             "<p>{}</p><details><summary>all figures</summary><pre>{}</pre></details>")
+      .format(html_row("reader", self.reader), html_row("copier", self.copier),
+              html_row("consumer", self.consumer), escape(self.bottleneck()), escape(self.table()));
 }
 
 void bind_parts(nb::module_& module) {
@@ -87,15 +81,15 @@ void bind_parts(nb::module_& module) {
       .def_ro("blocked", &StageShares::blocked)
       .def_prop_ro("is_known", [](const StageShares& self) { return self.is_known(); })
       .def("__repr__", [](const StageShares& self) {
-        return formatted("<leat.StageShares: busy %.3f, starved %.3f, blocked %.3f>", self.busy,
-                         self.starved, self.blocked);
+        return nb::str("<leat.StageShares: busy {:.3f}, starved {:.3f}, blocked {:.3f}>")
+            .format(self.busy, self.starved, self.blocked);
       });
   nb::class_<Quantiles>(module, "Quantiles", "Quantiles of the sampled steps, in seconds.",
                         nb::is_final())
       .def_ro("p50", &Quantiles::p50)
       .def_ro("p99", &Quantiles::p99)
       .def("__repr__", [](const Quantiles& self) {
-        return formatted("<leat.Quantiles: p50 %.3g s, p99 %.3g s>", self.p50, self.p99);
+        return nb::str("<leat.Quantiles: p50 {:.3g} s, p99 {:.3g} s>").format(self.p50, self.p99);
       });
   nb::class_<Prediction>(module, "Prediction", "What would happen with other options.",
                          nb::is_final())
@@ -106,8 +100,8 @@ void bind_parts(nb::module_& module) {
           "What would keep the step from being shorter: \"consumer\", \"link\", \"readers\", "
           "\"cpus\", \"device_slots\" or \"pinned_slots\".")
       .def("__repr__", [](const Prediction& self) {
-        return formatted("<leat.Prediction: t_step %.3g s, gain %+.1f %%, limited by %s>",
-                         self.t_step, 100 * self.gain, to_string(self.limit));
+        return nb::str("<leat.Prediction: t_step {:.3g} s, gain {:+.1%}, limited by {}>")
+            .format(self.t_step, self.gain, to_string(self.limit));
       });
   nb::class_<Decision>(module, "Decision", "A change that autotune has made.", nb::is_final())
       .def_ro("batch", &Decision::batch, "Batches staged before, over all devices.")
@@ -163,7 +157,8 @@ void bind_figures(nb::module_& module) {
             return decisions;
           },
           "The latest of these changes.");
-  derived(stats, "is_measured", &Stats::is_measured, "Whether a step was sampled and a copy timed.");
+  derived(stats, "is_measured", &Stats::is_measured,
+          "Whether a step was sampled and a copy timed.");
   derived(stats, "t_c_is_upper_bound", &Stats::t_c_is_upper_bound,
           "Whether t_c has what the host does in it, because idle_ends is above 0.1.");
   derived(stats, "overlap_efficiency", &Stats::overlap_efficiency, "max(t_c, t_x) / t_step.");

@@ -1,6 +1,7 @@
 """The datasets of files and of arrays, sample by sample; loops over them are test_loop.py's."""
 
 import array
+import json
 import os
 import pathlib
 import pickle
@@ -129,6 +130,116 @@ def test_cifar_is_read_from_a_folder_or_from_files(tmp_path: pathlib.Path, class
         assert ("coarse_label" in data[0]) == (classes == 100)
     with pytest.raises(ValueError, match="label"):
         kind(tmp_path, "test", label="float32")
+
+
+# WebDataset.
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Two shards of three images each, with their numbers as labels."""
+    folder = tmp_path_factory.mktemp("shards")
+    size: dict[str, Any] = {"min_width": 40, "max_width": 60, "min_height": 30, "max_height": 40}
+    files = leat.write_synthetic_web(folder, samples=6, samples_per_shard=3, classes=0, seed=1, **size)
+    assert [file.name for file in files] == ["synthetic-000000.tar", "synthetic-000001.tar"]
+    return folder
+
+
+def test_a_web_dataset_has_an_image_and_a_label_by_default(shards: pathlib.Path) -> None:
+    data = leat.WebDataset(shards / "synthetic-{000000..000001}.tar")
+    assert data.fields == (leat.Field("image", "uint8", (224, 224, 3)), leat.Field("label", "int64"))
+    assert [int(data[i]["label"]) for i in range(len(data))] == list(range(6))
+    assert data[0]["image"].std() > 5
+    assert data.key(-1) == "0000000005"
+    assert data.skipped == 0
+
+
+def test_the_parts_of_a_web_dataset_are_chosen(shards: pathlib.Path) -> None:
+    parts = [
+        leat.jpeg_image("pixels", height=8, width=12, fit="random_resized_crop", mirror=0.5, planar=True),
+        leat.raw_bytes(leat.Field("json", "uint8", (100,), variable_length=True), "json"),
+        leat.class_label("number", extensions=["cls", "cls2"]),
+    ]
+    data = leat.WebDataset(shards, parts=parts, name="mine", index_threads=1, open_files=1)
+    sample = data[4]
+    assert list(sample) == ["pixels", "json", "number"]
+    assert sample["pixels"].shape == (3, 8, 12)
+    assert json.loads(sample["json"].tobytes())["index"] == 4
+    assert sample["number"] == 4
+    assert repr(data) == (
+        '<leat.WebDataset "mine": 6 samples of pixels uint8 [3, 8, 12], json uint8 [<=100], number int64 []>'
+    )
+    assert (parts[0].kind, parts[1].kind, parts[2].kind) == ("image", "bytes", "label")
+    assert parts[2].extensions == ("cls", "cls2")
+    assert parts[0].field == data.fields[0]
+    assert repr(parts[2]) == '<leat.WebPart "number" (.cls, .cls2): number int64 []>'
+
+
+def test_a_random_crop_depends_on_seed_epoch_and_sample_alone(shards: pathlib.Path) -> None:
+    crop = leat.jpeg_image("image", height=16, width=16, fit="random_resized_crop")
+    data = leat.WebDataset(shards, parts=[crop])
+
+    def image(**keys: int) -> bytes:
+        return data.read(0, **keys)["image"].tobytes()
+
+    assert image() == image(seed=0, epoch=0) == data[0]["image"].tobytes()
+    assert len({image(), image(seed=1), image(epoch=1)}) == 3
+
+
+def test_a_shard_that_changes_is_an_error_and_no_crash(shards: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "a.tar"
+    file.write_bytes((shards / "synthetic-000000.tar").read_bytes())
+    data = leat.WebDataset(file)
+    os.truncate(file, 1024)
+    with pytest.raises(leat.Error, match="a.tar"):
+        data[2]
+    with pytest.raises(leat.Error, match="a.tar"):
+        leat.WebDataset(file)
+
+
+def test_wrong_arguments_of_parts_are_named(shards: pathlib.Path) -> None:
+    wrong: Any = 3
+    with pytest.raises(ValueError, match='jpeg_image: fit has to be one of "stretch", .*not \'crop\''):
+        leat.jpeg_image("x", fit="crop")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="height"):
+        leat.jpeg_image("x", height=0)
+    with pytest.raises(TypeError, match="mirror has to be a float, not True"):
+        leat.jpeg_image("x", mirror=True)
+    with pytest.raises(TypeError, match="mirror has to be a float, not '1'"):
+        leat.jpeg_image("x", mirror="1")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="scale has to be two floats, not 3"):
+        leat.jpeg_image("x", scale=wrong)
+    with pytest.raises(TypeError, match="planar has to be a bool, not 3"):
+        leat.jpeg_image("x", planar=wrong)
+    with pytest.raises(TypeError, match="class_label needs name"):
+        leat.class_label()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="field has to be a leat.Field, not 3"):
+        leat.raw_bytes(wrong, "x")
+    with pytest.raises(TypeError, match="parts has to be a sequence of leat.WebPart, not 3"):
+        leat.WebDataset(shards, parts=[wrong])
+    with pytest.raises(ValueError, match="index_threads"):
+        leat.WebDataset(shards, index_threads=-1)
+    with pytest.raises(leat.Error, match="none.tar"):
+        leat.WebDataset(shards / "none.tar")
+
+
+# Generated data.
+
+
+def test_generated_files_are_read_by_their_datasets(tmp_path: pathlib.Path) -> None:
+    files = leat.write_tokens(tmp_path / "tokens", tokens=1000, shards=2, seed=1, token="uint32", vocabulary=100)
+    assert [type(file) for file in files] == [type(tmp_path)] * 2
+    shards = leat.TokenShards(files, sequence_length=10, vocabulary=100)
+    assert (shards.tokens, shards.token) == (1000, "uint32")
+    leat.write_records(tmp_path / "records", samples=7, shards=2, record_bytes=16, header_bytes=8)
+    fields = [leat.Field("x", "uint64", (2,))]
+    assert len(leat.FixedRecords(tmp_path / "records", fields=fields, header_bytes=8)) == 7
+    leat.write_cifar10(tmp_path / "cifar", samples=10)
+    assert len(leat.Cifar10(tmp_path / "cifar", "train")) == 10
+    with pytest.raises(ValueError, match="shards"):
+        leat.write_tokens(tmp_path, tokens=1, shards=2)
+    with pytest.raises(TypeError, match="write_tokens needs tokens"):
+        leat.write_tokens(tmp_path)  # type: ignore[call-arg]
 
 
 # Arrays.
