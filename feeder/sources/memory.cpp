@@ -1,11 +1,33 @@
 #include "leat/feeder/sources/memory.h"
 
+#include <unistd.h>
+
 #include <cstring>
 #include <stdexcept>
 
+#include "leat/csp/error.h"
 #include "leat/feeder/sources/checks.h"
+#include "leat/feeder/sources/guarded_range.h"
 
 namespace leat::feeder {
+namespace {
+
+// Bytes from the first one of the page to `first`.
+std::size_t before_in_page(const std::byte* first) noexcept {
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): the number of an address
+  return reinterpret_cast<std::uintptr_t>(first) % static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// Guards the pages that `values` lie in.
+std::unique_ptr<const GuardedRange> guard(std::span<const std::byte> values) {
+  if (values.empty()) return nullptr;
+  const std::size_t before = before_in_page(values.data());
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t pages = (before + values.size() + page - 1) / page;
+  return std::make_unique<const GuardedRange>(values.data() - before, pages * page);
+}
+
+}  // namespace
 
 InMemory::InMemory(std::vector<Tensor> tensors, std::string name) : name_(std::move(name)) {
   if (tensors.empty()) {
@@ -31,14 +53,26 @@ InMemory::InMemory(std::vector<Tensor> tensors, std::string name) : name_(std::m
     }
     fields_.push_back(std::move(field));
     values_.push_back(tensor.values);
+    guards_.push_back(tensor.is_mapped ? guard(tensor.values) : nullptr);
+    if (tensor.is_mapped) blocking_ = Blocking::kSeldom;
   }
 }
+
+InMemory::~InMemory() = default;
 
 void InMemory::read(std::uint64_t index, Sample& out) const {
   check_read(*this, index, out);
   for (std::size_t f = 0; f < fields_.size(); ++f) {
     const std::span<std::byte> room = out.bytes(f);
-    std::memcpy(room.data(), values_[f].data() + index * room.size(), room.size());
+    const std::byte* const values = values_[f].data() + index * room.size();
+    std::memcpy(room.data(), values, room.size());
+    if (guards_[f] == nullptr) continue;
+    const std::size_t from = before_in_page(values_[f].data()) + index * room.size();
+    if (!guards_[f]->is_lost(from, from + room.size())) continue;
+    throw Error("leat: cannot read sample " + std::to_string(index) + " of field \"" +
+                fields_[f].name + "\" of " + name_ +
+                ": the file that the array is mapped from lacks it, because the file was cut off "
+                "or because of an I/O error; do not change files that are in use");
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <ranges>
 #include <span>
 #include <string>
@@ -21,14 +22,20 @@
 
 namespace leat::feeder {
 
+class GuardedRange;
+
 /// A dataset over arrays of the program. The arrays must outlive the dataset, and must not change
-/// while it is read. Const functions are thread-safe and never block.
+/// while it is read. Const functions are thread-safe, and never block unless a tensor is mapped.
 class InMemory final : public Dataset {
  public:
   /// One field of all samples. `values` holds the tensors of the samples, one after the other.
   struct Tensor {
     Field field;
     std::span<const std::byte> values;
+    /// The values lie in a file that is mapped into memory (mmap). If the file becomes shorter, or
+    /// its disk fails, reads of what was lost throw; without this, they end the program with
+    /// SIGBUS. (Bytes behind the new end, in the file's last page, read as 0.)
+    bool is_mapped = false;
   };
 
   /// An array as the field `name`, whose tensors have the shape `shape` (empty: scalars). Keeps a
@@ -48,19 +55,24 @@ class InMemory final : public Dataset {
   /// hold a whole number of samples, if two tensors hold different numbers of samples, or if a
   /// field has variable length or no bytes.
   explicit InMemory(std::vector<Tensor> tensors, std::string name = "in memory");
+  ~InMemory() override;
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
-  /// Copies. Throws leat::Error if `index` >= size(), std::invalid_argument if the fields of `out`
-  /// differ.
+  /// Copies. Throws leat::Error if `index` >= size() or if a mapped file has lost the sample,
+  /// std::invalid_argument if the fields of `out` differ.
   void read(std::uint64_t index, Sample& out) const override;
+  /// kSeldom with a mapped tensor, else kNever.
+  [[nodiscard]] Blocking blocking() const noexcept override { return blocking_; }
 
  private:
   std::string name_;
   std::vector<Field> fields_;
   std::vector<std::span<const std::byte>> values_;
+  std::vector<std::unique_ptr<const GuardedRange>> guards_;  // null: not mapped
   std::uint64_t size_ = 0;
+  Blocking blocking_ = Blocking::kNever;
 };
 
 }  // namespace leat::feeder

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <utility>
@@ -37,6 +38,7 @@ class Arrays final : public Dataset {
   [[nodiscard]] std::string_view name() const noexcept override { return data_.name(); }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return data_.fields(); }
   [[nodiscard]] std::uint64_t size() const noexcept override { return data_.size(); }
+  [[nodiscard]] feeder::Blocking blocking() const noexcept override { return data_.blocking(); }
   void read(std::uint64_t index, feeder::Sample& out) const override { data_.read(index, out); }
 
  private:
@@ -49,6 +51,24 @@ std::optional<DType> to_dtype(nb::dlpack::dtype type) {
     if (to_dlpack(one.value) == type) return one.value;
   }
   return std::nullopt;
+}
+
+// Whether the address lies in a file that is mapped, as those of numpy.memmap do.
+bool is_mapped(const void* address) {
+  std::ifstream maps("/proc/self/maps");
+  std::string range;
+  std::string rights;
+  std::string offset;
+  std::string device;
+  std::uint64_t inode = 0;
+  std::string rest;
+  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+  while (maps >> range >> rights >> offset >> device >> inode && std::getline(maps, rest)) {
+    const std::size_t middle = range.find('-');
+    if (wanted < std::stoull(range.substr(0, middle), nullptr, 16)) return false;
+    if (wanted < std::stoull(range.substr(middle + 1), nullptr, 16)) return inode != 0;
+  }
+  return false;
 }
 
 bool is_contiguous(const Array& array) {
@@ -123,7 +143,8 @@ void make(Arrays* self, const nb::args& args, const nb::kwargs& kwargs) {
       shape.push_back(static_cast<std::int64_t>(array.shape(i)));
     }
     tensors.push_back({{field, *dtype, std::move(shape)},
-                       {static_cast<const std::byte*>(array.data()), array.nbytes()}});
+                       {static_cast<const std::byte*>(array.data()), array.nbytes()},
+                       is_mapped(array.data())});
   }
   new (self) Arrays(std::move(arrays), std::move(tensors), std::move(name));
 }

@@ -175,6 +175,12 @@ void bind_datasets(nb::module_& module) {
             return read(self, index_in(self, index), 0, 0);
           },
           nb::arg("index"), "A sample, as read() returns it.")
+      .def("__iter__",
+           [](nb::handle self) {
+             nb::object samples = nb::steal(PySeqIter_New(self.ptr()));
+             if (!samples) throw nb::python_error();
+             return samples;
+           })
       .def(
           "read",
           [](const Dataset& self, std::int64_t index, std::uint64_t seed, std::uint64_t epoch) {

@@ -430,6 +430,17 @@ def test_a_file_that_shrinks_is_an_error_and_no_crash(tmp_path: pathlib.Path) ->
             data[len(data) - 1]
 
 
+def test_a_mapped_array_whose_file_shrinks_is_an_error_and_no_crash(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "x.npy"
+    np.save(file, np.arange(10_000, dtype=np.int64))
+    data = leat.InMemory(x=np.load(file, mmap_mode="r"))
+    assert data[9_999]["x"] == 9_999
+    os.truncate(file, 8192)
+    assert data[0]["x"] == 0
+    with pytest.raises(leat.Error, match='sample 9999 of field "x"'):
+        data[9_999]
+
+
 def test_a_file_that_is_deleted_is_still_read(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "a.bin"
     np.arange(1000, dtype=np.uint16).tofile(file)

@@ -1,18 +1,24 @@
 // Samples that need no file: arrays, functions, and generated data's own promises.
 #include "leat/feeder/sources/memory.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <set>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "leat/csp/error.h"
 #include "leat/feeder/sources/function.h"
 #include "tests/feeder/sources/synthetic_files.h"
 
@@ -45,6 +51,39 @@ TEST(InMemory, SamplesAreTheEntriesOfTheArrays) {
 TEST(InMemory, MayBeEmpty) {
   const std::vector<float> nothing;
   EXPECT_EQ(InMemory({InMemory::tensor("a", nothing, {3})}).size(), 0U);
+}
+
+// The array begins and ends within a page.
+TEST(InMemory, AMappedFileThatIsCutOffIsAnErrorForTheSamplesThatItLacks) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::filesystem::path file = testing::TempDir() + "memory_test_cut_off";
+  std::ofstream(file, std::ios::binary) << std::string(4 * page, 'x');
+  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  void* const mapped = mmap(nullptr, 4 * page, PROT_READ, MAP_SHARED, fd, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  {
+    const std::span values(static_cast<const std::byte*>(mapped) + 8, 4 * page - 16);
+    const InMemory data({{{"x", DType::kUint8, {8}}, values, true}});
+    EXPECT_EQ(data.blocking(), Blocking::kSeldom);
+    SampleBuffer sample(data.fields());
+    data.read(data.size() - 1, sample);
+    std::filesystem::resize_file(file, 2 * page);
+    data.read(0, sample);
+    EXPECT_EQ(sample.as<std::uint8_t>(0)[0], 'x');
+    for (const std::uint64_t index : {data.size() - 1, std::uint64_t{2} * page / 8}) {
+      try {
+        data.read(index, sample);
+        ADD_FAILURE() << "sample " << index << " was read";
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("field \"x\""), std::string::npos);
+      }
+    }
+    data.read(page / 8, sample);
+  }
+  munmap(mapped, 4 * page);
+  close(fd);
+  std::filesystem::remove(file);
 }
 
 std::string refusal(std::vector<InMemory::Tensor> tensors) {
