@@ -9,7 +9,7 @@
 // a fiber may capture by reference what the scope around the group owns.
 //
 // Thread and fiber safety: one fiber or thread owns the group, and only the owner may wait. The
-// group's own fibers may call go() and stop().
+// group's own fibers may call go() and stop(). fibers() is thread-safe.
 //
 // Lifetime: the destructor cancels the fibers and waits for their end. The destructor is not a
 // cancellation point.
@@ -19,9 +19,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <stop_token>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "leat/csp/scheduler.h"
 #include "leat/csp/wait/unique_function.h"
@@ -30,6 +33,13 @@ namespace leat {
 
 class GroupCore;
 class SchedulerCore;
+
+/// What one fiber does at some instant.
+struct FiberReport {
+  std::uint64_t id = 0;  ///< as in Scheduler::dump()
+  std::string name;      ///< GoOptions::name
+  std::string state;     ///< "runs, or can run", or what it waits for and since when
+};
 
 /// A group of fibers of one scheduler. The head of the file has the rules for threads and errors.
 class TaskGroup {
@@ -66,6 +76,9 @@ class TaskGroup {
   /// A token that is signalled when the group is stopped: for code that computes for long without
   /// waiting.
   [[nodiscard]] std::stop_token stop_token() const;
+  /// What each fiber of the group does now, by id: as the lines of Scheduler::dump(). Thread-safe.
+  /// Throws std::logic_error in a child of the process that has the scheduler.
+  [[nodiscard]] std::vector<FiberReport> fibers() const;
 
  private:
   void launch(UniqueFunction<void()>&& body, GoOptions&& options);

@@ -59,8 +59,8 @@ namespace leat::feeder {
 /// Feeds the batches of a dataset to one device, or to several.
 ///
 /// Each rank's feed has one consumer (feeder/feed.h). stop(), state(), check_resume(), stats(),
-/// report() and failed_samples() are thread-safe. Leases may outlive the prefetcher; the dataset
-/// must.
+/// report(), stages() and failed_samples() are thread-safe. Leases may outlive the prefetcher; the
+/// dataset must.
 class Prefetcher {
  public:
   /// Allocates every slot. Throws std::invalid_argument for options that cannot work, naming the
@@ -130,6 +130,13 @@ class Prefetcher {
   /// prefetcher's dataset and options: leat::Error for a text that is damaged or of another run.
   /// Does nothing else. Thread-safe.
   void check_resume(std::string_view state) const;
+  /// What the prefetcher's fibers do now, a line for each, with its name. Says what the fiber waits
+  /// for, and since when; of a reader that reads, the batch, since when it reads it, and the latest
+  /// sample: "reader 0: reads batch 12 of epoch 1 for 3.20 s, now sample 789". With a virtual
+  /// clock, a caller outside is told no time of a reader. Empty once the fibers have ended. For the
+  /// message of a time-out: fibers that leave a wait meanwhile are held up until the lines are
+  /// made. Throws std::logic_error in a child of the process that made the prefetcher. Thread-safe.
+  [[nodiscard]] std::string stages() const;
   /// The samples that were left out because they failed, within PrefetcherOptions::read_failures
   /// and transform_failures: the first kMostListed. Stats::failed_samples counts all.
   [[nodiscard]] std::vector<FailedSample> failed_samples() const;

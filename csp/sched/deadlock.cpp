@@ -18,6 +18,7 @@
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/fiber/safepoint.h"
 #include "leat/csp/sched/scheduler_core.h"
+#include "leat/csp/task_group.h"
 
 namespace leat {
 namespace {
@@ -36,13 +37,12 @@ bool is_stuck(const Fiber& fiber) noexcept {
   });
 }
 
-// Returns one line: the label, what the fiber waits for, and since when. Called while a Safepoint
-// lives, or while no fiber runs.
-std::string describe(const Fiber& fiber) {
-  std::string line = fiber.label();
+// Returns what the fiber waits for, and since when. Called while a Safepoint lives, or while no
+// fiber runs.
+std::string state_of(const Fiber& fiber) {
   // acquire: what begin() wrote.
-  if (!fiber.undecided(std::memory_order_acquire)) return line + " runs, or can run";
-  line += " waits for ";
+  if (!fiber.undecided(std::memory_order_acquire)) return "runs, or can run";
+  std::string line = "waits for ";
   line += to_string(fiber.wait().reason);
   const char* separator = " on ";
   for (const Case& one : fiber.wait().cases) {
@@ -58,6 +58,9 @@ std::string describe(const Fiber& fiber) {
   }
   return line;
 }
+
+// Returns one line: the label, and the state. Called as state_of() is.
+std::string describe(const Fiber& fiber) { return fiber.label() + " " + state_of(fiber); }
 
 // Returns the beginning of the text of a deadlock: why no timer may be left, where virtual time is
 // so late that sleeps beyond its end may have none (Deadline::after).
@@ -228,6 +231,20 @@ std::string SchedulerCore::dump() {
   }
   return "leat: " + std::to_string(count) + " fibers on " + std::to_string(worker_count_) +
          " workers" + (count > 0 ? ":" : "") + lines + "\n";
+}
+
+std::vector<FiberReport> SchedulerCore::fibers_of(const GroupCore& group) {
+  std::vector<FiberReport> reports;
+  {
+    const Safepoint safepoint;
+    fibers_.for_each_live([&](const Fiber& fiber) {
+      if (fiber.group() != &group) return;
+      reports.push_back(
+          {.id = fiber.id(), .name = std::string(fiber.name()), .state = state_of(fiber)});
+    });
+  }
+  std::ranges::sort(reports, {}, &FiberReport::id);
+  return reports;
 }
 
 bool SchedulerCore::seeks_deadlock() const noexcept {

@@ -52,6 +52,7 @@
 namespace leat {
 
 class Alarm;
+struct FiberReport;
 
 class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
  public:
@@ -96,6 +97,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// thread. Fibers continue to run meanwhile. A fiber that leaves a wait or ends waits until the
   /// list is made.
   [[nodiscard]] std::string dump();
+  /// Returns what each fiber of `group` does, by id. Otherwise as dump().
+  [[nodiscard]] std::vector<FiberReport> fibers_of(const GroupCore& group);
 
   [[nodiscard]] IoPool& io_pool() noexcept { return io_pool_; }
   [[nodiscard]] const std::shared_ptr<GroupCore>& root() const noexcept { return root_; }

@@ -57,4 +57,9 @@ void TaskGroup::set_limit(std::size_t fibers) {
 
 std::stop_token TaskGroup::stop_token() const { return core_->stop_token(); }
 
+std::vector<FiberReport> TaskGroup::fibers() const {
+  scheduler_->home().require("a TaskGroup");
+  return scheduler_->fibers_of(*core_);
+}
+
 }  // namespace leat

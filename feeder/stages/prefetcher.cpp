@@ -1,6 +1,7 @@
 #include "leat/feeder/prefetcher.h"
 
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 
@@ -375,6 +376,12 @@ std::string Prefetcher::state(std::span<const Receipt* const> receipts) const {
 
 void Prefetcher::check_resume(std::string_view state) const {
   static_cast<void>(epochs_to_resume(parts_->data, parts_->head, state));
+}
+
+std::string Prefetcher::stages() const {
+  std::vector<FiberReport> fibers = parts_->group->fibers();
+  std::ranges::move(parts_->forwarders->fibers(), std::back_inserter(fibers));
+  return parts_->stages.text_of(fibers);
 }
 
 std::vector<FailedSample> Prefetcher::failed_samples() const {

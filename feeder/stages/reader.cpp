@@ -22,11 +22,12 @@ constexpr std::size_t kAhead = 2;
 }  // namespace
 
 Reader::Reader(const Dataset& dataset, const PrefetcherOptions& options, const Sampler& sampler,
-               const Failures& failures, std::stop_token stop)
+               const Failures& failures, Reading& reading, std::stop_token stop)
     : dataset_(dataset),
       options_(options),
       sampler_(sampler),
       failures_(failures),
+      reading_(reading),
       stop_(std::move(stop)),
       rooms_(dataset.fields().size()),
       written_(dataset.fields().size()),
@@ -102,6 +103,7 @@ void Reader::fill_samples(PinnedSlot& slot, const BatchLayout& layout) {
 void Reader::read(PinnedSlot& slot, std::uint64_t sample) {
   if (stop_.stop_requested()) throw Cancelled{};
   ++slot.attempted;
+  reading_.sample(sample);
   const auto read_once = [&] {
     Sample out(dataset_.fields(), rooms_, lengths_, slot.batch.epoch,
                Random(options_.seed, slot.batch.epoch, sample), scratch_);

@@ -15,14 +15,16 @@
 #include "leat/feeder/slots/layout.h"
 #include "leat/feeder/slots/slots.h"
 #include "leat/feeder/stages/failures.h"
+#include "leat/feeder/stages/reading.h"
 
 namespace leat::feeder {
 
 /// One reader, with its working memory, which is allocated once. Keeps references. For one fiber.
+/// Notes in a Reading which sample it reads.
 class Reader {
  public:
   Reader(const Dataset& dataset, const PrefetcherOptions& options, const Sampler& sampler,
-         const Failures& failures, std::stop_token stop);
+         const Failures& failures, Reading& reading, std::stop_token stop);
 
   /// Reads the samples that the slot names, and updates the slot's batch. Throws leat::Error, with
   /// the sample, for a failure beyond the budget; Cancelled once a stop is requested. Reports what
@@ -45,6 +47,7 @@ class Reader {
   const PrefetcherOptions& options_;
   const Sampler& sampler_;
   const Failures& failures_;
+  Reading& reading_;
   const std::stop_token stop_;
   FillChecks* checks_ = nullptr;  // of the slot that is filled
   std::vector<std::span<std::byte>> rooms_;

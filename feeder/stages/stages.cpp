@@ -33,6 +33,8 @@ std::uint64_t samples_of(const Dataset& dataset, const PrefetcherOptions& option
   return (dataset.size() / options.world_size) * ranks;
 }
 
+std::string reader_name(std::size_t number) { return "reader " + std::to_string(number); }
+
 // Returns the CPU time that the calling thread has used so far.
 Duration cpu_time() {
   timespec time{};
@@ -71,7 +73,8 @@ Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const B
       batch_sampler_(plan, options_, rings.size(), log, dataset, sampler_),
       rings_(std::move(rings)),
       free_pinned_(all_slots(rings_), "free pinned slots"),
-      work_(all_slots(rings_), "slots to fill") {
+      work_(all_slots(rings_), "slots to fill"),
+      readings_(readers()) {
   if (options.autotune.has_value()) {
     tuner_ = std::make_unique<Tuner>(*options.autotune, active, options.max_leases, rings_,
                                      free_pinned_);
@@ -93,9 +96,30 @@ void Stages::finish(const std::exception_ptr& cause) noexcept {
   for (const auto& ring : rings_) ring->finish(first);
 }
 
+// With autotune, as many as it may ever let read.
+std::size_t Stages::readers() const noexcept {
+  return options_.autotune.has_value() ? options_.autotune->max_workers : options_.workers;
+}
+
+std::string Stages::text_of(const std::vector<FiberReport>& fibers) const {
+  const std::optional<TimePoint> at =
+      rings_[0]->is_own_time() ? std::optional(now()) : std::nullopt;
+  std::vector<std::string> reads;
+  for (const Reading& one : readings_) reads.push_back(one.text(at));
+  std::string text;
+  for (const FiberReport& fiber : fibers) {
+    std::string state = fiber.state;
+    for (std::size_t i = 0; i < reads.size(); ++i) {
+      if (!reads[i].empty() && fiber.name == reader_name(i)) state = reads[i];
+    }
+    text.append(fiber.name).append(": ").append(state).append("\n");
+  }
+  return text;
+}
+
 void Stages::launch(TaskGroup& group) {
   stop_ = group.stop_token();
-  const auto start = [&](const char* name, auto body) {
+  const auto start = [&](std::string name, auto body) {
     group.go(
         [this, body = std::move(body)] {
           try {
@@ -108,15 +132,16 @@ void Stages::launch(TaskGroup& group) {
             throw;  // stops the other stages
           }
         },
-        {.name = name, .stack_size = kStackSize});
+        {.name = std::move(name), .stack_size = kStackSize});
   };
   start("sampler", [this] { sample(); });
-  const std::size_t readers = tuner_ ? options_.autotune->max_workers : options_.workers;
-  for (std::size_t i = 0; i < readers; ++i) start("reader", [this, i] { read(i); });
+  for (std::size_t i = 0; i < readers(); ++i) start(reader_name(i), [this, i] { read(i); });
   if (tuner_) start("tuner", [this] { tuner_->run(); });
   for (const auto& ring : rings_) {
-    start("copier", [this, &ring = *ring] { copy(ring); });
-    start("recycler", [this, &ring = *ring] { recycle(ring); });
+    const std::string of_rank =
+        rings_.size() > 1 ? " of rank " + std::to_string(options_.rank + ring->rank) : "";
+    start("copier" + of_rank, [this, &ring = *ring] { copy(ring); });
+    start("recycler" + of_rank, [this, &ring = *ring] { recycle(ring); });
   }
 }
 
@@ -175,7 +200,8 @@ void Stages::hand_out(PinnedSlot& slot) {
 }
 
 void Stages::read(std::size_t number) {
-  Reader reader(dataset_, options_, sampler_, failures, stop_);
+  Reading& reading = readings_[number];
+  Reader reader(dataset_, options_, sampler_, failures, reading, stop_);
   ReadPlace place(dataset_.blocking());
   for (;;) {
     if (tuner_) tuner_->begin_read();
@@ -183,6 +209,7 @@ void Stages::read(std::size_t number) {
     SlotRing& ring = *rings_[slot->rank];
     const TimePoint start = now();
     Duration cpu = Duration::zero();
+    reading.begin(slot->batch, start);
     // An estimate if the read parks: its thread then runs other fibers too, and the read may
     // continue on another thread. Zero in virtual time, which passes without computing.
     const auto fill_and_measure = [&] {
@@ -199,6 +226,7 @@ void Stages::read(std::size_t number) {
     } catch (const Error&) {
       slot->error = std::current_exception();  // travels in order, behind the batches before it
     }
+    reading.end();
     const Duration busy = now() - start;
     place.took(busy);
     ring.probe.filled(*slot, {.reader = number,

@@ -30,6 +30,7 @@
 #include "leat/feeder/slots/slot_ring.h"
 #include "leat/feeder/stages/failures.h"
 #include "leat/feeder/stages/in_order.h"
+#include "leat/feeder/stages/reading.h"
 #include "leat/feeder/stats/tuner.h"
 
 namespace leat::feeder {
@@ -55,13 +56,17 @@ class Stages {
   /// Adds the figures that are common to all ranks: failed samples and autotune's decisions.
   /// Thread-safe.
   void add_to(Stats& stats) const;
+  /// Returns a line for each of `fibers`, which are stages: its name, what it waits for, and since
+  /// when; for a reader that reads, which batch. Thread-safe.
+  [[nodiscard]] std::string text_of(const std::vector<FiberReport>& fibers) const;
 
   Requests requests;
   Failures failures;
 
  private:
   void sample();
-  void read(std::size_t reader);
+  void read(std::size_t number);
+  [[nodiscard]] std::size_t readers() const noexcept;
   void copy(SlotRing& ring);
   void recycle(SlotRing& ring);
 
@@ -82,6 +87,7 @@ class Stages {
   const std::vector<std::shared_ptr<SlotRing>> rings_;
   const Channel<PinnedSlot*> free_pinned_;
   const Channel<PinnedSlot*> work_;  // slots that name the batch to read into them
+  std::vector<Reading> readings_;    // by reader
   std::unique_ptr<Tuner> tuner_;     // null: no autotune
   std::stop_token stop_;
   std::mutex cause_mutex_;  // guards cause_
