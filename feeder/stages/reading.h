@@ -27,7 +27,7 @@ class alignas(64) Reading {
     version_.store(version + 2, std::memory_order_release);
   }
   /// The reader begins to read this sample of the batch.
-  void sample(std::uint64_t sample) noexcept { sample_.store(sample, std::memory_order_relaxed); }
+  void sample(std::uint64_t sample) noexcept { sample_.store(sample, std::memory_order_release); }
   /// The reader has read the batch.
   void end() noexcept { epoch_.store(kNone, std::memory_order_relaxed); }
 

@@ -2,6 +2,7 @@
 // because it replaces the global operator new.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "leat/csp/select.h"
 #include "leat/feeder/loop_meter.h"
 #include "leat/feeder/prefetcher.h"
+#include "leat/feeder/receipt.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"
@@ -156,6 +158,25 @@ TEST_P(FeederAllocations, OfMeteredSteps) {
     steps();
     EXPECT_EQ(allocations_of(steps), 0U);
     EXPECT_GE(meter.figures().sampled, 90U);
+  });
+}
+
+// Committed some batches later, not in the order of the batches.
+TEST_P(FeederAllocations, OfReceipts) {
+  with_device([](const Device& device) {
+    const Numbers data({.size = 8 * 1000, .pattern_bytes = 100});
+    Prefetcher feed(data, device, {.batch_size = 8, .workers = 2});
+    constexpr std::size_t kKept = 4;
+    std::array<Receipt, kKept> receipts;
+    const auto step = [&](std::uint64_t count) {
+      for (std::uint64_t i = 0; i < count; ++i) {
+        Receipt& oldest = receipts[(i % 2 == 0 ? i : i + 2) % kKept];
+        oldest.commit();
+        oldest = feed.next()->receipt();
+      }
+    };
+    step(kWarm);
+    EXPECT_EQ(allocations_of([&] { step(kCounted); }), 0U);
   });
 }
 

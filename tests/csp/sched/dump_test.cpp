@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -19,8 +20,10 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "leat/csp/channel.h"
+#include "leat/csp/error.h"
 #include "leat/csp/mutex.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
@@ -69,6 +72,36 @@ TEST(Dump, NamesEveryFiberAndWhatItWaitsFor) {
           EXPECT_TRUE(has(text, "\"sleeper\" waits for sleep")) << text;
           mutex.unlock();
           group.stop();
+        },
+        options);
+  });
+}
+
+TEST(Dump, OfAGroupHasItsFibersAlone) {
+  on_each_worker_count_with_clock([](const SchedulerOptions& options, const VirtualClock&) {
+    run(
+        [] {
+          const Channel<int> values(0, "values");
+          TaskGroup group;
+          TaskGroup other;
+          other.go([] { sleep_for(1h); }, {.name = "other"});
+          EXPECT_TRUE(group.fibers().empty());
+          group.go([&] { static_cast<void>(values.recv()); }, {.name = "reader"});
+          group.go([] { sleep_for(1h); }, {.name = "sleeper"});
+          sleep_for(1s);
+          std::vector<FiberReport> fibers = group.fibers();
+          ASSERT_EQ(fibers.size(), 2U);
+          EXPECT_LT(fibers[0].id, fibers[1].id);
+          std::ranges::sort(fibers, {}, &FiberReport::name);
+          EXPECT_EQ(fibers[0].name, "reader");
+          EXPECT_TRUE(has(fibers[0].state, "waits for recv on channel \"values\""))
+              << fibers[0].state;
+          EXPECT_EQ(fibers[1].name, "sleeper");
+          EXPECT_TRUE(has(fibers[1].state, "waits for sleep")) << fibers[1].state;
+          other.stop();
+          group.stop();
+          EXPECT_THROW(group.wait(), Cancelled);
+          EXPECT_TRUE(group.fibers().empty());
         },
         options);
   });

@@ -136,6 +136,8 @@ TEST_P(Resume, AStateOfAnotherRunIsRefusedAndTheDifferenceNamed) {
     const std::string state = Prefetcher(data, device, options).state();
     const auto expect_refused = [&](const Dataset& dataset, PrefetcherOptions then,
                                     const std::string& text, const char* what) {
+      const Prefetcher asked(dataset, device, then);
+      expect_throws<Error>([&] { asked.check_resume(text); }, {what});
       then.resume = text;
       expect_throws<Error>([&] { Prefetcher(dataset, device, then); }, {what});
     };
@@ -154,6 +156,11 @@ TEST_P(Resume, AStateOfAnotherRunIsRefusedAndTheDifferenceNamed) {
     expect_refused(data, changed, state, "last_batch partial, not drop");
     expect_refused(data, options, state.substr(0, 60), "no state of a prefetcher");
     expect_refused(data, options, "checkpoint", "no state of a prefetcher");
+    EXPECT_NO_THROW(Prefetcher(data, device, options).check_resume(state));
+    changed = options;
+    changed.workers = 3;
+    changed.max_leases = 2;
+    EXPECT_NO_THROW(Prefetcher(data, open_devices(2), changed).check_resume(state));
   });
 }
 
