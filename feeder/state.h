@@ -11,7 +11,8 @@
 // What counts. A batch counts as trained on once its lease is released. A batch does not count
 // while it is leased, nor if its lease was abandoned or was unwound by an exception. `break`
 // releases the batch in use, as the end of the loop's body does: abandon a batch that was not
-// trained on before the `break`.
+// trained on before the `break`. If a lease gave a receipt (feeder/receipt.h), the batch counts
+// once that is committed, however the lease ends.
 //
 // Resuming. A state does not depend on workers, slots or devices. With the same dataset, global
 // batch size, order and seed, a resumed run delivers exactly the batches that are missing, on any

@@ -11,11 +11,13 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
 #include "leat/feeder/prefetcher.h"
+#include "leat/feeder/receipt.h"
 #include "leat/feeder/state.h"
 #include "leat/feeder/trace.h"
 #include "leat/gpu/device.h"
@@ -84,6 +86,28 @@ TEST(Readme, StatesOfRanksThatWereNotInStepAreMergedAndGoneOnWithByOne) {
     for (const auto& batch : rest_of(feed)) see(batch);
     EXPECT_EQ(seen.size(), 60U);
     EXPECT_EQ(std::set<std::uint64_t>(seen.begin(), seen.end()).size(), 60U);
+  });
+}
+
+TEST(Readme, ABatchCountsByItsReceiptAfterItsSlotWentBack) {
+  run([] {
+    NumbersFeed feed({.size = 16});
+    std::vector<std::vector<std::uint64_t>> copies;
+    const auto copy_elsewhere = [&](Lease& batch) {
+      copies.push_back(support::NumbersView(batch).samples());
+    };
+    for (const bool step_is_good : {true, false, true}) {
+      // [receipt]
+      Lease batch = std::move(*feed.next());
+      Receipt receipt = batch.receipt();
+      copy_elsewhere(batch);
+      batch.release();                     // the slot goes back; the batch does not count
+      if (step_is_good) receipt.commit();  // now it does
+      // [/receipt]
+    }
+    EXPECT_EQ(copies, (Batches{feed.want(0, 0), feed.want(0, 1), feed.want(0, 2)}));
+    EXPECT_EQ(State::parse(feed.state()).epochs.at(0).batches.intervals(),
+              (std::vector<Interval>{{0, 1}, {2, 3}}));
   });
 }
 
