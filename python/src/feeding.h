@@ -26,8 +26,8 @@
 
 namespace leat::python {
 
-/// Opens a device, or returns the handle of the one that is open under this name in this process.
-/// Throws as gpu::open().
+/// As gpu::open(), without the GIL. A feed on the CPU has a device of its own: feeds that shared
+/// one would share its scheduler, and a slow read of one would delay the other.
 [[nodiscard]] gpu::Device open_device(const std::string& name);
 
 /// Ends all feeds, for the interpreter's exit: stops them, waits until no thread is in a call, and

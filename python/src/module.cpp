@@ -17,5 +17,7 @@ NB_MODULE(_core, module) {
   leat::python::bind_stats(module);
   leat::python::bind_tensor(module);
   leat::python::bind_batch(module);
+  leat::python::bind_loop(module);
+  leat::python::bind_prefetcher(module);
   leat::python::bind_stand_in(module);
 }

@@ -25,6 +25,12 @@ void bind_synthetic(nanobind::module_& module);
 void bind_stats(nanobind::module_& module);
 /// InMemory. After bind_datasets.
 void bind_arrays(nanobind::module_& module);
+/// Loop and Epoch. After bind_batch().
+void bind_loop(nanobind::module_& module);
+
+/// Prefetcher. After bind_loop() and bind_datasets().
+void bind_prefetcher(nanobind::module_& module);
+
 /// The submodule _stand_in, in the module that tests link with a software CUDA runtime; in the
 /// package's module nothing.
 void bind_stand_in(nanobind::module_& module);

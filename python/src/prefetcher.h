@@ -24,10 +24,11 @@ class Loop;
 /// closes the feeding and makes another.
 class PrefetcherObject {
  public:
-  /// What leat.Prefetcher passes. `options` has their checked values by name.
-  PrefetcherObject(nanobind::object dataset, const std::string& device, nanobind::object framework,
-                   const nanobind::dict& options, bool copies_escapes,
-                   std::optional<double> timeout);
+  /// What leat.Prefetcher passes. `framework` is a name of leat.frameworks or None; `options` has
+  /// their checked values by name.
+  PrefetcherObject(nanobind::object dataset, const std::string& device,
+                   const nanobind::object& framework, const nanobind::dict& options,
+                   bool copies_escapes, std::optional<double> timeout);
   ~PrefetcherObject();
   PrefetcherObject(const PrefetcherObject&) = delete;
   PrefetcherObject& operator=(const PrefetcherObject&) = delete;
@@ -62,8 +63,10 @@ class PrefetcherObject {
   [[nodiscard]] bool copies_escapes() const noexcept { return copies_escapes_; }
   /// Batches that were copied since the beginning.
   [[nodiscard]] std::uint64_t copies() const noexcept { return copies_; }
-  /// A batch will be copied. Warns the first time.
-  void note_copy();
+  /// A batch will be copied: warns, the first time. Throws what a handler of the log raises.
+  void warn_of_copies();
+  /// A batch was copied.
+  void count_copy() noexcept { ++copies_; }
   /// Batches of a whole epoch.
   [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept { return batches_; }
 
@@ -93,6 +96,7 @@ class PrefetcherObject {
   std::vector<Rest> rests_;  // of the epochs of the state that was resumed from
   Loop* latest_ = nullptr;   // if it is not left
   std::uint64_t copies_ = 0;
+  bool has_warned_ = false;
 };
 
 }  // namespace leat::python

@@ -1,0 +1,196 @@
+"""The prefetcher: batches on the device, one step ahead of the loop that uses them."""
+
+from __future__ import annotations
+
+import atexit
+import html
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from leat import _core, options
+
+if TYPE_CHECKING:
+    from leat._core import Dataset, Trace
+
+__all__ = ["Prefetcher", "merge_states"]
+
+# The version of a state dict.
+_VERSION = 1
+
+# Before the interpreter ends the threads that ask for the GIL. Hooks run in reverse order: those
+# that were registered after the import of leat still have their feeds.
+atexit.register(_core.stop_all)
+
+
+class Prefetcher(_core.Prefetcher):
+    """Feeds the batches of ``dataset`` to one device.
+
+    Example::
+
+        data = leat.TokenShards("tokens/*.bin", sequence_length=1024)
+        feed = leat.Prefetcher(data, "cuda:0", batch_size=32, seed=1, framework="torch")
+        for batch in feed.epoch(0):
+            step(batch["x"], batch["y"])
+
+    Args:
+        dataset: What to read.
+        device: ``"cuda:0"``, ``"cpu"``, ``"auto"`` (the first CUDA device, or the CPU), or a
+            ``torch.device``.
+        batch_size: Samples in a global batch, over all ranks; with ``packing``, elements.
+        framework: What a batch's tensors are: ``"torch"``, ``"numpy"``, ``"jax"``, ``"cupy"``, or
+            ``None`` for ``leat.Tensor``, which each of them imports without a copy.
+        on_escape: What happens when a batch is asked for while ``max_leases`` - 1 batches, or
+            tensors of as many, are held: ``"copy"`` copies it into memory of its own, ``"raise"``
+            raises ``leat.TooManyLeases``.
+        timeout: The longest time to wait for a batch, in seconds; then ``leat.Timeout``, which
+            says what each reader does. The next call goes on waiting. ``None``: no limit.
+        prefetch_depth: Batches on the device, the one in use included.
+        max_leases: Batches that may be held at a time, at least 2. A ``for`` loop holds two: its
+            name still has the old batch while the next one is asked for.
+        workers: Readers, each a batch at a time.
+        pinned_slots: 0: ``prefetch_depth`` + ``workers``.
+        order: ``"shuffled"`` or ``"sequential"``.
+        seed: Of the shuffled order, and of random transforms.
+        last_batch: What becomes of the last batch of an epoch if the samples do not fill it:
+            ``"partial"``, ``"drop"``, ``"pad"`` or ``"wrap"``.
+        packing: Puts samples of variable length one after the other.
+        delivery: ``"in_order"``, or ``"as_completed"``: a slow batch does not hold up others.
+        rank: The rank of this process.
+        world_size: How many ranks train together.
+        read_failures: Samples that may fail in reading.
+        transform_failures: Samples that may fail in a transform.
+        autotune: Changes ``workers`` and ``prefetch_depth`` while the loop runs.
+        copy_chunk_bytes: The largest piece of a copy; 0: a whole batch.
+        max_pinned_bytes: The most bytes that all pinned slots may take; 0: no limit.
+        max_device_bytes: The most bytes that all device slots may take; 0: no limit.
+        resume: A state dict to resume from, as by ``load_state_dict``.
+        check_slots: For debugging: ``"yes"`` finds writes to a slot that nobody may write to,
+            ``"read_only"`` also those to a batch in use.
+        trace: Records batches for a timeline.
+        live: Shows the figures in a terminal while the loop runs.
+        sample_every: One step in so many is timed on the device; 0: none.
+
+    One loop at a time. Other functions may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        device: object,
+        *,
+        batch_size: int,
+        framework: options.Framework | None = None,
+        on_escape: options.OnEscape = "copy",
+        timeout: float | None = None,
+        prefetch_depth: int = 2,
+        max_leases: int = 3,
+        workers: int = 1,
+        pinned_slots: int = 0,
+        order: options.Order = "shuffled",
+        seed: int = 0,
+        last_batch: options.LastBatch = "partial",
+        packing: options.Packing | None = None,
+        delivery: options.Delivery = "in_order",
+        rank: int = 0,
+        world_size: int = 1,
+        read_failures: options.FailureBudget | int = 0,
+        transform_failures: options.FailureBudget | int = 0,
+        autotune: options.Autotune | None = None,
+        copy_chunk_bytes: int = 0,
+        max_pinned_bytes: int = 0,
+        max_device_bytes: int = 0,
+        resume: Mapping[str, Any] | None = None,
+        check_slots: options.CheckSlots = "no",
+        trace: Trace | None = None,
+        live: options.Live | None = None,
+        sample_every: int = 16,
+    ) -> None:
+        if not isinstance(dataset, _core.Dataset):
+            raise TypeError(f"dataset has to be a leat.Dataset, not {dataset!r}")
+        whole = options.whole
+        checked: dict[str, object] = {
+            "batch_size": whole("batch_size", batch_size, 1),
+            "prefetch_depth": whole("prefetch_depth", prefetch_depth, 1),
+            "max_leases": whole("max_leases", max_leases, 2),
+            "workers": whole("workers", workers, 1),
+            "pinned_slots": whole("pinned_slots", pinned_slots),
+            "order": options.one_of("order", order, options.ORDERS),
+            "seed": whole("seed", seed, 0, 2**64 - 1),
+            "last_batch": options.one_of("last_batch", last_batch, options.LAST_BATCHES),
+            "packing": packing and options.instance("packing", packing, options.Packing),
+            "delivery": options.one_of("delivery", delivery, options.DELIVERIES),
+            "rank": whole("rank", rank),
+            "world_size": whole("world_size", world_size, 1),
+            "read_failures": _budget("read_failures", read_failures),
+            "transform_failures": _budget("transform_failures", transform_failures),
+            "autotune": autotune and options.instance("autotune", autotune, options.Autotune),
+            "copy_chunk_bytes": whole("copy_chunk_bytes", copy_chunk_bytes),
+            "max_pinned_bytes": whole("max_pinned_bytes", max_pinned_bytes),
+            "max_device_bytes": whole("max_device_bytes", max_device_bytes),
+            "resume": None if resume is None else _text_of(resume),
+            "check_slots": options.one_of("check_slots", check_slots, options.CHECKS),
+            "trace": trace and options.instance("trace", trace, _core.Trace),
+            "live": live and options.instance("live", live, options.Live),
+            "sample_every": whole("sample_every", sample_every),
+        }
+        super().__init__(
+            dataset,
+            _device(device),
+            framework,
+            checked,
+            options.one_of("on_escape", on_escape, options.ON_ESCAPE) == "copy",
+            None if timeout is None else options.positive("timeout", timeout),
+        )
+
+    def state_dict(self, *, in_hand: bool = True) -> dict[str, Any]:
+        """Where the run stands: which batches were trained on.
+
+        Called in the body of a loop, counts the batch in hand, as if the body had ended;
+        ``in_hand=False``: does not. Survives json, pickle and ``torch.save``.
+        """
+        return {"leat": _VERSION, "state": self.state(in_hand)}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Resumes from ``state_dict``, with the next loop that begins.
+
+        The number of workers, slots and ranks may differ from then. Raises ValueError at once for
+        the state of another run: other data, batch size, order or seed.
+        """
+        self.load(_text_of(state_dict))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}\n{html.escape(self.report())}</pre>"
+
+
+def merge_states(state_dicts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Merges the states of all ranks into one, from which any number of ranks resumes."""
+    return {"leat": _VERSION, "state": _core.merge_states([_text_of(one) for one in state_dicts])}
+
+
+def _text_of(state_dict: Mapping[str, Any]) -> str:
+    if not isinstance(state_dict, Mapping):
+        raise TypeError(f"a state has to be a dict of state_dict(), not {state_dict!r}")
+    text = state_dict.get("state")
+    if "leat" not in state_dict or not isinstance(text, str):
+        raise ValueError(f"this is no state of a leat.Prefetcher: it has {list(state_dict)}")
+    if state_dict["leat"] != _VERSION:
+        raise ValueError(
+            f"the state has version {state_dict['leat']!r}, and this leat reads version {_VERSION}"
+        )
+    return text
+
+
+def _budget(name: str, value: options.FailureBudget | int) -> options.FailureBudget:
+    if isinstance(value, options.FailureBudget):
+        return value
+    return options.FailureBudget(options.whole(name, value))
+
+
+def _device(device: object) -> str:
+    if not isinstance(device, str):
+        if type(device).__module__ != "torch" or type(device).__name__ != "device":
+            raise TypeError(
+                f'device has to be a str such as "cuda:0" or "cpu", or a torch.device, not {device!r}'
+            )
+        device = str(device)
+    return "host" if device == "cpu" else device

@@ -1,0 +1,147 @@
+#include "leat/python/feeding.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "leat/csp/error.h"
+#include "leat/csp/notification.h"
+
+namespace leat::python {
+namespace nb = nanobind;
+
+namespace {
+
+// What is static here is never destroyed: objects of Python may outlive static destructors.
+template <class T>
+T& lasting() {
+  static T* const it = new T;
+  return *it;
+}
+
+using Feedings = std::vector<Feeding*>;
+
+}  // namespace
+
+gpu::Device open_device(const std::string& name) {
+  const InCall inside;
+  const nb::gil_scoped_release others_run;
+  return gpu::open(name);
+}
+
+void stop_all() {
+  begin_exit();
+  std::vector<std::shared_ptr<Feeding>> all;
+  for (Feeding* const one : lasting<Feedings>()) {
+    if (std::shared_ptr<Feeding> feeding = one->weak_from_this().lock()) {
+      if (feeding->is_here()) all.push_back(std::move(feeding));
+    }
+  }
+  for (const auto& one : all) one->stop();
+  for (const auto& one : all) one->close("the interpreter exits");
+  await_calls(std::chrono::seconds(10));  // those in copies, and in destructors
+}
+
+struct Feeding::Parts {
+  gpu::Device device;
+  const feeder::PrefetcherOptions options;
+  std::optional<feeder::Prefetcher> prefetcher = std::nullopt;
+  Notification ended = {};  // the prefetcher was destroyed
+};
+
+Feeding::Feeding(const feeder::Dataset& data, gpu::Device device,
+                 const feeder::PrefetcherOptions& options)
+    : parts_(new Parts{.device = std::move(device), .options = options}),
+      leases_(std::make_shared<Leases>()) {
+  const InCall inside;
+  const nb::gil_scoped_release others_run;
+  parts_->prefetcher.emplace(data, parts_->device, options);
+}
+
+std::shared_ptr<Feeding> Feeding::make(const feeder::Dataset& data, gpu::Device device,
+                                       const feeder::PrefetcherOptions& options) {
+  // The registry does not see a feeding whose constructor has not ended. A thread that makes one
+  // while the interpreter exits is in a call: stop_all() waits for that, and then it is too late.
+  std::shared_ptr<Feeding> made(new Feeding(data, std::move(device), options));
+  if (is_exiting()) made->close("the interpreter exits");
+  lasting<Feedings>().push_back(made.get());
+  return made;
+}
+
+Feeding::~Feeding() {
+  std::erase(lasting<Feedings>(), this);
+  if (!home_.is_here()) {
+    static_cast<void>(parts_.release());  // the threads are not here, and locks may be locked
+    return;
+  }
+  if (closed_why_.empty()) {
+    closed_why_ = "the feed was closed";
+    end();
+  }
+  const InCall inside(InCall::to_the_end);
+  const nb::gil_scoped_release others_run;
+  parts_.reset();  // the last handle of a device may wait
+}
+
+void Feeding::stop() noexcept {
+  if (parts_->prefetcher.has_value()) parts_->prefetcher->stop();
+}
+
+// Destroys the prefetcher, once and after all calls.
+void Feeding::end() noexcept {
+  const InCall inside(InCall::to_the_end);
+  const nb::gil_scoped_release others_run;
+  parts_->prefetcher.reset();
+  parts_->ended.notify();
+}
+
+void Feeding::close(std::string_view why) {
+  if (!closed_why_.empty()) return;
+  closed_why_ = why;
+  if (!home_.is_here()) return;
+  stop();
+  if (calls_ == 0) {
+    end();
+  } else if (!InCall::is_in_one()) {
+    const InCall inside(InCall::to_the_end);
+    wait_in_slices(std::nullopt, [&](TimePoint until) { return parts_->ended.wait_until(until); });
+  }
+}
+
+void Feeding::check_open() const {
+  if (!home_.is_here()) {
+    throw Error("leat: a Prefetcher does not survive fork(): make one in the child");
+  }
+  if (!closed_why_.empty()) throw Error("leat: " + closed_why_);
+}
+
+const gpu::Device& Feeding::device() const noexcept { return parts_->device; }
+
+const feeder::PrefetcherOptions& Feeding::options() const noexcept { return parts_->options; }
+
+Feeding::Call::Call(Feeding& feeding) : feeding_(feeding) {
+  feeding_.check_open();
+  ++feeding_.calls_;
+}
+
+Feeding::Call::~Call() {
+  if (--feeding_.calls_ == 0 && feeding_.is_closed()) feeding_.end();
+}
+
+feeder::Prefetcher* Feeding::Call::operator->() const noexcept {
+  return &*feeding_.parts_->prefetcher;
+}
+
+Feeding::Turn::Turn(Feeding& feeding) : feeding_(feeding), call_(feeding) {
+  if (feeding_.is_taken_) {
+    throw Error(
+        "leat: another call asks this feed for a batch, in another thread or in a signal handler: "
+        "a feed has one loop at a time");
+  }
+  feeding_.is_taken_ = true;
+}
+
+Feeding::Turn::~Turn() { feeding_.is_taken_ = false; }
+
+}  // namespace leat::python

@@ -1,0 +1,239 @@
+#include "leat/python/loop.h"
+
+#include <nanobind/stl/string.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+#include "leat/csp/channel.h"
+#include "leat/csp/error.h"
+#include "leat/feeder/prefetcher.h"
+#include "leat/feeder/state.h"
+#include "leat/python/collected.h"
+#include "leat/python/errors.h"
+#include "leat/python/module.h"
+#include "leat/python/prefetcher.h"
+
+namespace leat::python {
+namespace nb = nanobind;
+
+namespace {
+
+std::string seconds_text(Duration time) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g s", std::chrono::duration<double>(time).count());
+  return text;
+}
+
+// Whether an exception unwinds the frame that drops an object now. The end of a generator is none:
+// it comes by GeneratorExit.
+bool unwinds() {
+  return PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_GeneratorExit) == 0;
+}
+
+}  // namespace
+
+Loop::Loop(nb::object owner, std::uint64_t epoch, Leaving leaving)
+    : owner_object_(std::move(owner)),
+      owner_(nb::inst_ptr<PrefetcherObject>(owner_object_)),
+      epoch_(epoch),
+      leaving_(leaving) {
+  feeding_ = owner_->begin(*this, epoch, left_);
+}
+
+Loop::~Loop() { clear(); }
+
+void Loop::clear() noexcept {
+  if (leaving_ == Leaving::kDropped) decide(!unwinds());
+  decide(false);
+  if (ready_.has_value() && !feeding_->is_here()) {
+    static_cast<void>(new feeder::Lease(*std::move(ready_)));  // its slot is the parent's
+  }
+  ready_.reset();
+  if (owner_object_.is_valid()) owner_->leave(*this);
+  owner_object_.reset();
+  caller_code_.reset();
+  is_over_ = true;
+}
+
+void Loop::decide(bool counts) noexcept {
+  if (counts && pending_ != nullptr && feeding_->is_here()) pending_->commit();
+  pending_.reset();
+  if (ready_.has_value() && feeding_->is_here()) ready_->abandon();
+}
+
+void Loop::end_block(bool counts) noexcept {
+  decide(counts);
+  if (ended_why_.empty()) ended_why_ = "its with block has ended";
+}
+
+void Loop::supersede(std::uint64_t by_epoch) noexcept {
+  decide(leaving_ == Leaving::kDropped);
+  ended_why_ =
+      "another loop, over epoch " + std::to_string(by_epoch) + ", has begun on the same feed";
+}
+
+const feeder::Receipt* Loop::in_hand() const noexcept {
+  if (pending_ == nullptr || pending_->is_committed()) return nullptr;
+  return &pending_->receipt();
+}
+
+nb::object Loop::next() {
+  if (is_over_) throw nb::stop_iteration();
+  Feeding::Turn turn(*feeding_);
+  if (!ended_why_.empty()) {
+    throw Error("leat: this loop over epoch " + std::to_string(epoch_) +
+                " has ended: " + ended_why_);
+  }
+  if (pending_ != nullptr) pending_->commit();  // the next batch is asked for
+  pending_.reset();
+  const bool copies = !ready_.has_value() && has_to_copy();
+  if (copies) owner_->warn_of_copies();
+  if (!take(turn, current_stream(owner_->framework(), owner_->device()))) {
+    is_over_ = true;
+    throw nb::stop_iteration();
+  }
+  Place place = caller();
+  feeder::Lease lease = *std::exchange(ready_, std::nullopt);
+  auto counting = std::make_shared<Counting>(lease.receipt());
+  nb::object batch = make_batch(
+      {.share = std::make_shared<Share>(feeding_->leases(), std::move(lease), std::move(place)),
+       .counting = counting,
+       .framework = owner_->framework(),
+       .copy = copies});
+  pending_ = std::move(counting);
+  if (copies) owner_->count_copy();
+  if (left_ > 0) --left_;
+  return batch;
+}
+
+// Whether as many leases are held as leave one for this batch alone.
+bool Loop::has_to_copy() const {
+  const std::size_t most = owner_->options().max_leases - 1;
+  if (feeding_->leases()->held() < most) return false;
+  if (owner_->copies_escapes()) return true;
+  const std::optional<HeldBatch> oldest = feeding_->leases()->oldest();
+  throw TooManyLeases("leat: a batch is asked for while " + std::to_string(most) +
+                      " are held, which is max_leases - 1; the oldest is " +
+                      (oldest.has_value() ? oldest->text() : std::string("gone")) +
+                      ": drop or release() batches, or raise max_leases");
+}
+
+// Takes the next batch into ready_, on the CPU once its copy is done. Returns false at the epoch's
+// end. An interruption changes nothing: the next call goes on.
+bool Loop::take(Feeding::Turn& turn, const std::optional<gpu::StreamRef>& stream) {
+  std::optional<TimePoint> deadline;
+  if (const auto timeout = owner_->timeout()) deadline = RuntimeClock::now() + *timeout;
+  if (!ready_.has_value()) {
+    ChannelStatus status = ChannelStatus::timed_out;
+    const auto ask = [&](TimePoint until) {
+      status = stream.has_value() ? turn->next_until(ready_, until, *stream)
+                                  : turn->next_until(ready_, until);
+      return status != ChannelStatus::timed_out;
+    };
+    try {
+      // A batch that is there is taken without a release of the GIL, which another thread could
+      // then keep for 5 ms. (Checks wait for copies.)
+      const bool is_there =
+          owner_->options().check_slots == feeder::CheckSlots::kNo && ask(TimePoint::min());
+      if (!is_there && !wait_in_slices(deadline, ask)) time_out(turn);
+    } catch (...) {
+      feeding_->check_open();  // its reason, where the feed was closed meanwhile
+      throw;
+    }
+    if (status == ChannelStatus::closed) return false;
+  }
+  if (feeding_->device().capabilities().device_memory_is_host_memory) {
+    const auto is_copied = [&](TimePoint until) { return ready_->await_until(until); };
+    if (!is_copied(TimePoint::min()) && !wait_in_slices(deadline, is_copied)) time_out(turn);
+  }
+  return true;
+}
+
+void Loop::time_out(Feeding::Turn& turn) const {
+  std::string text = "leat: the next batch of epoch " + std::to_string(epoch_) +
+                     " did not come within the timeout of " + seconds_text(*owner_->timeout()) +
+                     "\n" + turn->stages();
+  while (text.back() == '\n') text.pop_back();
+  throw Timeout(text);
+}
+
+Place Loop::caller() {
+  PyFrameObject* const frame = PyEval_GetFrame();
+  if (frame == nullptr) return {};
+  const nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+  if (!code.is(caller_code_)) {
+    caller_file_ = nb::cast<std::string>(code.attr("co_filename"));
+    caller_code_ = code;
+  }
+  return {.file = caller_file_, .line = PyFrame_GetLineNumber(frame)};
+}
+
+int Loop::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(owner_object_.ptr());
+  Py_VISIT(caller_code_.ptr());
+  return 0;
+}
+
+Epoch::Epoch(nb::object owner, std::uint64_t number) : owner_(std::move(owner)), number_(number) {}
+
+nb::object make_loop(nb::object owner, std::uint64_t epoch, Loop::Leaving leaving) {
+  auto loop = std::make_unique<Loop>(std::move(owner), epoch, leaving);
+  return nb::cast(loop.release(), nb::rv_policy::take_ownership);
+}
+
+nb::object Epoch::iter() const { return make_loop(owner_, number_, Loop::Leaving::kDropped); }
+
+nb::object Epoch::enter() {
+  nb::object loop = make_loop(owner_, number_, Loop::Leaving::kBlock);
+  block_ = loop;
+  return loop;
+}
+
+void Epoch::exit(bool counts) {
+  if (!block_.is_valid()) return;
+  nb::inst_ptr<Loop>(std::exchange(block_, nb::object()))->end_block(counts);
+}
+
+std::uint64_t Epoch::size() const {
+  return nb::inst_ptr<PrefetcherObject>(owner_)->batches_of(number_);
+}
+
+std::string Epoch::text() const {
+  return "<leat.Epoch " + std::to_string(number_) + ": " + std::to_string(size()) + " batches>";
+}
+
+int Epoch::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(owner_.ptr());
+  Py_VISIT(block_.ptr());
+  return 0;
+}
+
+void Epoch::clear() noexcept {
+  owner_.reset();
+  block_.reset();
+}
+
+void bind_loop(nb::module_& module) {
+  nb::class_<Loop>(module, "Loop", nb::type_slots(kCollected<Loop>),
+                   "An iterator over the batches of one epoch.")
+      .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
+      .def("__next__", &Loop::next)
+      .def("__len__", &Loop::left, "How many batches are left.");
+  nb::class_<Epoch>(module, "Epoch", nb::type_slots(kCollected<Epoch>),
+                    "The batches of one epoch: for a loop, or for a with block.")
+      .def_prop_ro("number", &Epoch::number)
+      .def("__iter__", &Epoch::iter)
+      .def("__enter__", &Epoch::enter)
+      .def(
+          "__exit__",
+          [](Epoch& self, nb::handle type, nb::handle, nb::handle) { self.exit(type.is_none()); },
+          nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none())
+      .def("__len__", &Epoch::size)
+      .def("__repr__", &Epoch::text);
+}
+
+}  // namespace leat::python

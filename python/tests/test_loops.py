@@ -1,0 +1,186 @@
+"""Several loops, threads and owners of one feed."""
+
+import gc
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import leat
+import numpy as np
+import pytest
+from slow import slow_feed
+
+
+def make_feed(**options: Any) -> leat.Prefetcher:
+    data = leat.InMemory(x=np.arange(80, dtype=np.int32))
+    settings: dict[str, Any] = {"batch_size": 8, "framework": "numpy", "order": "sequential"}
+    return leat.Prefetcher(data, "cpu", **(settings | options))
+
+
+def test_of_two_loops_the_older_one_ends_with_an_error() -> None:
+    feed = make_feed()
+    old = iter(feed.epoch(0))
+    assert next(old).index == 0
+    new = iter(feed.epoch(1))
+    assert next(new).epoch == 1
+    with pytest.raises(
+        leat.Error,
+        match="this loop over epoch 0 has ended: another loop, over epoch 1, has begun on the same feed",
+    ):
+        next(old)
+    assert [batch.index for batch in new] == list(range(1, 10))
+
+
+def test_a_loop_inside_a_loop_ends_the_outer_one() -> None:
+    feed = make_feed()
+    with pytest.raises(leat.Error, match="has begun on the same feed"):
+        for _ in feed.epoch(0):
+            for _ in feed.epoch(1):
+                pass
+
+
+def test_a_loop_that_has_ended_stays_so() -> None:
+    feed = make_feed()
+    loop = iter(feed)
+    assert len(list(loop)) == 10
+    for _ in range(3):
+        with pytest.raises(StopIteration):
+            next(loop)
+    assert next(iter(feed)).epoch == 1
+    with pytest.raises(StopIteration):
+        next(loop)
+
+
+def test_iter_begins_the_epoch_after_the_last_one_begun() -> None:
+    feed = make_feed()
+    epochs = []
+    for _ in range(3):
+        for batch in feed:
+            epochs.append(batch.epoch)
+            break
+    assert epochs == [0, 1, 2]
+    for batch in feed.epoch(7):
+        break
+    assert feed.next_epoch == 8
+    assert next(iter(feed)).epoch == 8
+
+
+def test_an_epoch_may_be_looped_over_again() -> None:
+    epoch = make_feed().epoch(3)
+    first = [batch["x"].tolist() for batch in epoch]
+    assert [batch["x"].tolist() for batch in epoch] == first
+
+
+def test_a_loop_may_go_from_thread_to_thread() -> None:
+    feed = make_feed()
+    loop = iter(feed)
+    seen: list[int] = []
+    for _ in range(10):
+        thread = threading.Thread(target=lambda: seen.append(next(loop).index))
+        thread.start()
+        thread.join()
+    assert seen == list(range(10))
+
+
+def test_a_second_thread_in_next_gets_an_error_at_once() -> None:
+    feed = slow_feed()
+    loop = iter(feed)
+    errors: list[leat.Error] = []
+    together = threading.Barrier(4)
+    batches: list[Any] = []
+
+    def ask() -> None:
+        together.wait()
+        try:
+            batches.append(next(loop).index)
+        except leat.Error as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert batches == [0]
+    assert len(errors) == 3
+    assert all("a feed has one loop at a time" in str(error) for error in errors)
+    assert next(loop).index == 1
+
+
+def test_a_loop_keeps_its_feed_and_its_dataset() -> None:
+    loop = iter(make_feed().epoch(0))
+    gc.collect()
+    assert [batch["x"][0] for batch in loop] == list(range(0, 80, 8))
+
+
+def test_tensors_outlive_batch_loop_feed_and_dataset() -> None:
+    tensors = [batch["x"] for batch in make_feed(max_leases=12)]
+    gc.collect()
+    assert [tensor[0] for tensor in tensors] == list(range(0, 80, 8))
+
+
+def threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def hold_in_a_cycle() -> Any:
+    class Trainer:
+        feed: leat.Prefetcher
+        loop: Any
+        me: Any
+
+    trainer = Trainer()
+    trainer.feed = slow_feed()
+    trainer.loop = iter(trainer.feed.epoch(0))
+    trainer.me = trainer
+    trainer.feed.trainer = trainer  # type: ignore[attr-defined]
+    return weakref.ref(trainer)
+
+
+def hold_in_a_dataset() -> Any:
+    data = leat.InMemory(x=np.arange(80, dtype=np.int32))
+    feed = leat.Prefetcher(data, "cpu", batch_size=8, framework="numpy")
+    feed.loops = [iter(feed)]  # type: ignore[attr-defined]
+    return weakref.ref(feed)
+
+
+@pytest.mark.parametrize("hold", [hold_in_a_cycle, hold_in_a_dataset])
+def test_the_garbage_collector_ends_feeds_in_cycles(hold: Callable[[], Any]) -> None:
+    make_feed().close()
+    gc.collect()
+    before = threads()
+    gc.disable()
+    try:
+        held = hold()
+        assert held() is not None
+        assert threads() > before
+        gc.collect()
+        assert held() is None
+        assert threads() == before
+    finally:
+        gc.enable()
+
+
+def test_close_may_be_called_twice_and_ends_all_else() -> None:
+    feed = make_feed()
+    loop = iter(feed)
+    batch = next(loop)
+    feed.close()
+    feed.close()
+    for call in (
+        lambda: next(loop),
+        lambda: iter(feed),
+        feed.stats,
+        feed.report,
+        feed.state_dict,
+        feed.failed_samples,
+        feed.reset_stats,
+    ):
+        with pytest.raises(leat.Error, match="the feed was closed"):
+            call()
+    assert batch["x"].tolist() == list(range(8))
+    batch.commit()
+    assert len(feed) == 10
+    assert "80" in repr(feed) or "10 batches" in repr(feed)

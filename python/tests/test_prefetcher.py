@@ -1,0 +1,159 @@
+"""A feed's batches, its escapes and its figures."""
+
+import logging
+from typing import Any
+
+import leat
+import numpy as np
+import pytest
+
+
+def make_feed(samples: int = 80, **options: Any) -> leat.Prefetcher:
+    data = leat.InMemory(x=np.arange(samples, dtype=np.int32), y=np.ones((samples, 2), np.float32))
+    settings: dict[str, Any] = {"batch_size": 8, "framework": "numpy", "order": "sequential"}
+    return leat.Prefetcher(data, "cpu", **(settings | options))
+
+
+def test_a_loop_gives_the_samples_in_order() -> None:
+    for i, batch in enumerate(make_feed(84)):
+        assert batch["x"].tolist() == list(range(8 * i, min(8 * i + 8, 84)))
+        assert (batch.epoch, batch.index) == (0, i)
+        assert batch["y"].shape == (batch.size, 2)
+    assert i == 10
+
+
+def test_lengths_are_known() -> None:
+    feed = make_feed()
+    assert len(feed) == len(feed.epoch(4)) == 10
+    loop = iter(feed)
+    lengths = [len(loop) for _ in loop]
+    assert lengths == list(range(9, -1, -1))
+    assert len(loop) == 0
+
+
+def test_reprs_say_what_it_is() -> None:
+    feed = make_feed()
+    assert "on host:0: 10 batches of 8 an epoch, framework 'numpy'" in repr(feed)
+    assert repr(feed.epoch(3)) == "<leat.Epoch 3: 10 batches>"
+    assert feed._repr_html_().startswith("<pre>&lt;leat.Prefetcher of ")
+
+
+def test_an_epoch_has_a_number_from_0_on() -> None:
+    feed = make_feed()
+    assert feed.epoch(5).number == 5
+    with pytest.raises(ValueError, match="there is no epoch -1"):
+        feed.epoch(-1)
+    with pytest.raises(ValueError, match="there is no epoch"):
+        feed.epoch(2**64 - 1)
+    for wrong in (True, 1.0, "0", None):
+        with pytest.raises(TypeError, match="epoch"):
+            feed.epoch(wrong)  # type: ignore[arg-type]
+
+
+def test_stats_count_what_was_given_back() -> None:
+    feed = make_feed(sample_every=1)
+    for batch in feed:
+        batch["x"]
+    del batch
+    assert feed.stats().batches == 10
+    assert "Tread" in feed.report()
+    assert feed.failed_samples() == []
+    feed.reset_stats()
+    assert feed.stats().batches == 0
+
+
+def test_a_step_ends_when_the_next_batch_is_asked_for() -> None:
+    # A loop that holds each batch until the one after the next has steps as long as one that does
+    # not: not twice as long.
+    feed = make_feed(max_leases=4)
+    before = None
+    for epoch in range(3):
+        for batch in feed.epoch(epoch):
+            before, held = batch, before
+    del before, held, batch
+    stats = feed.stats()
+    assert stats.sampled_steps > 0
+    assert stats.t_step > 0
+    assert stats.consumer.busy + stats.consumer.starved + stats.consumer.blocked == pytest.approx(1)
+
+
+def test_batches_that_escape_are_copied(caplog: pytest.LogCaptureFixture) -> None:
+    feed = make_feed()
+    kept = []
+    with caplog.at_level(logging.WARNING, logger="leat"):
+        for epoch in range(3):
+            for batch in feed.epoch(epoch):
+                kept.append(batch["x"])
+    for i, x in enumerate(kept):
+        assert x.tolist() == list(range(8 * (i % 10), 8 * (i % 10) + 8))
+    assert feed.copies == 28
+    assert batch.copied
+    assert len(caplog.records) == 1
+    text = caplog.records[0].getMessage()
+    assert "the oldest is batch 0 of epoch 0, asked for at " in text
+    assert "test_prefetcher.py:" in text
+    assert "tensor" in text
+    assert "x" in text
+
+
+def test_a_plain_loop_copies_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    feed = make_feed()
+    for batch in feed:
+        batch["x"] + batch["y"][:, 0]
+    assert feed.copies == 0
+    assert not caplog.records
+
+
+def test_released_batches_are_not_copied() -> None:
+    feed = make_feed()
+    kept = []
+    for batch in feed:
+        batch.release()
+        kept.append(batch)
+    assert feed.copies == 0
+
+
+def test_copies_end_once_the_batches_are_dropped() -> None:
+    feed = make_feed()
+    loop = iter(feed)
+    kept = [next(loop), next(loop), next(loop)]
+    assert [one.copied for one in kept] == [False, False, True]
+    del kept[:2]
+    assert not next(loop).copied
+
+
+def test_on_escape_raise_raises_and_loses_no_batch() -> None:
+    feed = make_feed(on_escape="raise")
+    loop = iter(feed)
+    kept = [next(loop), next(loop)]
+    with pytest.raises(leat.TooManyLeases, match="the oldest is batch 0 of epoch 0") as caught:
+        next(loop)
+    assert "max_leases" in str(caught.value)
+    del kept[0]
+    assert next(loop).index == 2
+
+
+def test_two_leases_copy_every_second_batch_of_a_plain_loop() -> None:
+    feed = make_feed(max_leases=2)
+    for batch in feed:
+        batch["x"]
+    assert feed.copies == 5
+
+
+def test_an_error_of_a_log_handler_loses_no_batch() -> None:
+    class Broken(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            raise OSError("the disk is full")
+
+    feed = make_feed()
+    loop = iter(feed)
+    kept = [next(loop), next(loop)]
+    broken = Broken()
+    logging.getLogger("leat").addFilter(broken)
+    try:
+        with pytest.raises(OSError, match="the disk is full"):
+            next(loop)
+    finally:
+        logging.getLogger("leat").removeFilter(broken)
+    kept.append(next(loop))
+    assert [one.index for one in kept] == [0, 1, 2]
