@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "leat/python/waiting.h"
+
 namespace leat::python {
 namespace {
 
@@ -23,7 +25,12 @@ BatchInfo info_of(const feeder::Lease& lease) {
 
 void Counting::commit() noexcept {
   committed_ = true;
-  if (home_.is_here()) receipt_.commit();
+  if (home_.is_here()) receipt_->commit();
+}
+
+// In a child, a thread of the parent may have had the lock that a receipt's end takes.
+Counting::~Counting() {
+  if (!home_.is_here()) static_cast<void>(receipt_.release());
 }
 
 Batch::Batch(NewBatch parts)
@@ -92,6 +99,7 @@ nb::object Batch::at(std::string_view name) {
     throw nb::key_error(text.c_str());
   }
   refuse_released();
+  const InCall inside;  // the framework has Python code
   if (share_ != nullptr) bind_current();
   refuse_released();  // again: Python code ran
   nb::object& array = fields_[*i].array;

@@ -32,17 +32,20 @@ namespace leat::python {
 class Counting {
  public:
   /// Counts by `receipt`, which a lease has given.
-  explicit Counting(feeder::Receipt receipt) noexcept : receipt_(std::move(receipt)) {}
+  explicit Counting(feeder::Receipt receipt) : receipt_(new feeder::Receipt(std::move(receipt))) {}
+  ~Counting();
+  Counting(const Counting&) = delete;
+  Counting& operator=(const Counting&) = delete;
   /// Counts the batch. Later calls have no effect. In a forked child, none has.
   void commit() noexcept;
   /// Whether commit() was called.
   [[nodiscard]] bool is_committed() const noexcept { return committed_; }
   /// For Prefetcher::state(receipts) while the batch is in hand. Empty after commit().
-  [[nodiscard]] const feeder::Receipt& receipt() const noexcept { return receipt_; }
+  [[nodiscard]] const feeder::Receipt& receipt() const noexcept { return *receipt_; }
 
  private:
   const HomeProcess home_;
-  feeder::Receipt receipt_;
+  std::unique_ptr<feeder::Receipt> receipt_;
   bool committed_ = false;
 };
 

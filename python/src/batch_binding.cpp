@@ -11,6 +11,7 @@
 
 #include "leat/python/batch.h"
 #include "leat/python/module.h"
+#include "leat/python/waiting.h"
 
 namespace leat::python {
 namespace {
@@ -40,6 +41,7 @@ nb::object get(Batch& batch, nb::handle name, nb::object otherwise) {
 // A view of a mapping, of collections.abc: "KeysView", ...
 template <const char* kView>
 nb::object view_of(nb::handle batch) {
+  const InCall inside;
   return nb::module_::import_("collections.abc").attr(kView)(batch);
 }
 constexpr char kKeys[] = "KeysView";

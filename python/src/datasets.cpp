@@ -15,6 +15,7 @@
 #include "leat/python/arguments.h"
 #include "leat/python/module.h"
 #include "leat/python/text.h"
+#include "leat/python/waiting.h"
 
 namespace leat::python {
 namespace nb = nanobind;
@@ -47,7 +48,7 @@ nb::dict read(const Dataset& data, std::uint64_t index, std::uint64_t seed, std:
   }
   auto buffer = std::make_unique<feeder::SampleBuffer>(fields, seed, epoch, index);
   {
-    const nb::gil_scoped_release unlocked;
+    const WithoutGil others_run;
     data.read(index, *buffer);
   }
   const feeder::SampleBuffer& sample = *buffer;

@@ -11,6 +11,7 @@
 
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/field.h"
+#include "leat/python/waiting.h"
 
 namespace leat::python {
 
@@ -18,7 +19,7 @@ namespace leat::python {
 /// datasets read files.
 template <class Data, class... Arguments>
 void construct(Data* self, Arguments&&... arguments) {
-  const nanobind::gil_scoped_release unlocked;
+  const WithoutGil others_run;
   new (self) Data(std::forward<Arguments>(arguments)...);
 }
 

@@ -9,6 +9,7 @@
 
 #include "leat/gpu/device.h"
 #include "leat/python/module.h"
+#include "leat/python/waiting.h"
 
 namespace leat::python {
 namespace nb = nanobind;
@@ -27,12 +28,11 @@ void bind_devices(nb::module_& module) {
             .append(")");
       });
   module.def(
-      "devices", [] { return gpu::list().devices; }, nb::call_guard<nb::gil_scoped_release>(),
+      "devices", [] { return gpu::list().devices; }, nb::call_guard<WithoutGil>(),
       "The devices of this machine: CUDA devices first; the last is \"host:0\". Creates no "
       "context.");
   module.def(
-      "cuda_status", [] { return gpu::list().cuda_status; },
-      nb::call_guard<nb::gil_scoped_release>(),
+      "cuda_status", [] { return gpu::list().cuda_status; }, nb::call_guard<WithoutGil>(),
       "The state of CUDA: \"1 device, driver 13.0\", or why there is none.");
 }
 

@@ -119,7 +119,7 @@ class DeviceMemory final : public Memory {
 
 // Waits for `event` without the GIL, for so short a time that signals are seen soon.
 bool wait_slice(const gpu::Event& event) {
-  const nanobind::gil_scoped_release without_gil;
+  const WithoutGil others_run;
   return event.await_until(RuntimeClock::now() + kSlice);
 }
 

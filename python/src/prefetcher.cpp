@@ -120,6 +120,7 @@ PrefetcherObject::PrefetcherObject(nb::object dataset, const std::string& device
       options_(options_of(options)),
       copies_escapes_(copies_escapes),
       timeout_(duration_of(timeout)) {
+  const InCall inside;
   framework_ = nb::module_::import_("leat.frameworks").attr("adapter")(framework, device_.name());
   feeding_ =
       options_.resume.has_value() ? of_states([this] { return make_feeding(); }) : make_feeding();

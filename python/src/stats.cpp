@@ -15,6 +15,7 @@
 #include "leat/python/arguments.h"
 #include "leat/python/module.h"
 #include "leat/python/text.h"
+#include "leat/python/waiting.h"
 
 namespace leat::python {
 namespace nb = nanobind;
@@ -63,6 +64,7 @@ nb::str html_row(const char* stage, const StageShares& shares) {
 }
 
 nb::str to_html(const Stats& self) {
+  const InCall inside;
   const nb::object escape = nb::module_::import_("html").attr("escape");
   return nb::str(
              "<table><tr><th></th><th>busy</th><th>starved</th><th>blocked</th></tr>{}{}{}</table>"
@@ -202,7 +204,7 @@ void bind_trace(nb::module_& module) {
           },
           nb::sig("def __init__(self, *, skip: int = 0, batches: int = 64) -> None"),
           "Leaves out the first `skip` batches and records the next `batches`, 1 to 100,000.")
-      .def("json", &Trace::json, nb::call_guard<nb::gil_scoped_release>(),
+      .def("json", &Trace::json, nb::call_guard<WithoutGil>(),
            "The batches recorded so far. Work that the device has not finished is left out.")
       .def(
           "save",
@@ -211,7 +213,7 @@ void bind_trace(nb::module_& module) {
             given.require({"file"});
             const std::filesystem::path file = given.path("file");
             given.end();
-            const nb::gil_scoped_release unlocked;
+            const WithoutGil others_run;
             self.save(file);
           },
           nb::sig("def save(self, file: Path) -> None"), "Writes json() to a file.");

@@ -12,6 +12,7 @@
 #include "leat/feeder/sources/synthetic_web.h"
 #include "leat/python/arguments.h"
 #include "leat/python/module.h"
+#include "leat/python/waiting.h"
 
 namespace leat::python {
 namespace nb = nanobind;
@@ -30,7 +31,7 @@ nb::list written(Arguments& given, const What& what, const Write& write) {
   given.end();
   std::vector<std::filesystem::path> files;
   {
-    const nb::gil_scoped_release unlocked;
+    const WithoutGil others_run;
     files = write(folder, what);
   }
   const nb::object path = nb::module_::import_("pathlib").attr("Path");

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "leat/python/tensor.h"
+#include "leat/python/waiting.h"
 
 namespace leat::python {
 namespace {
@@ -37,6 +38,7 @@ const char* format_of(DType dtype) noexcept {
 }  // namespace
 
 nb::object Tensor::array(nb::handle self, nb::handle dtype, nb::handle copy) {
+  const InCall inside;
   const auto& tensor = nb::cast<const Tensor&>(self);
   const std::optional<bool> wants_copy = copy_argument(copy, "__array__");
   if (!is_cpu(tensor.memory_->place())) {

@@ -42,6 +42,18 @@ class InCall {
   [[nodiscard]] static bool is_in_one() noexcept;
 };
 
+/// A call that runs without the GIL, also as nanobind::call_guard. Throws as InCall.
+class WithoutGil {
+ public:
+  WithoutGil() = default;
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  const InCall inside_;
+  const nanobind::gil_scoped_release others_run_;
+};
+
 /// Whether stop_all() has begun: destructors then neither wait nor use a device.
 [[nodiscard]] bool is_exiting() noexcept;
 /// For stop_all(): from here on, no InCall begins.

@@ -17,6 +17,7 @@
 #include "leat/python/datasets.h"
 #include "leat/python/module.h"
 #include "leat/python/text.h"
+#include "leat/python/waiting.h"
 
 namespace leat::python {
 namespace nb = nanobind;
@@ -160,7 +161,7 @@ void bind_web_dataset(nb::module_& module) {
             const std::uint64_t number = index_in(self, index);
             std::string key;
             {
-              const nb::gil_scoped_release unlocked;
+              const WithoutGil others_run;
               key = self.key(number);
             }
             return to_str(key);
