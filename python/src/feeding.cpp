@@ -1,7 +1,9 @@
 #include "leat/python/feeding.h"
 
 #include <algorithm>
+#include <exception>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -39,8 +41,16 @@ void stop_all() {
     }
   }
   for (const auto& one : all) one->stop();
-  for (const auto& one : all) one->close("the interpreter exits");
+  std::exception_ptr interruption;
+  for (const auto& one : all) {
+    try {
+      one->close("the interpreter exits");
+    } catch (...) {  // Ctrl-C: a read does not end
+      interruption = std::current_exception();
+    }
+  }
   await_calls(std::chrono::seconds(10));  // those in copies, and in destructors
+  if (interruption != nullptr) std::rethrow_exception(interruption);
 }
 
 struct Feeding::Parts {
@@ -48,6 +58,11 @@ struct Feeding::Parts {
   const feeder::PrefetcherOptions options;
   std::optional<feeder::Prefetcher> prefetcher = std::nullopt;
   Notification ended = {};  // the prefetcher was destroyed
+
+  void end() noexcept {
+    prefetcher.reset();
+    ended.notify();
+  }
 };
 
 Feeding::Feeding(const feeder::Dataset& data, gpu::Device device,
@@ -72,13 +87,11 @@ std::shared_ptr<Feeding> Feeding::make(const feeder::Dataset& data, gpu::Device 
 Feeding::~Feeding() {
   std::erase(lasting<Feedings>(), this);
   if (!home_.is_here()) {
-    static_cast<void>(parts_.release());  // the threads are not here, and locks may be locked
+    // The threads are not here, and locks may be locked: it leaks.
+    static_cast<void>(new std::shared_ptr<Parts>(std::move(parts_)));
     return;
   }
-  if (closed_why_.empty()) {
-    closed_why_ = "the feed was closed";
-    end();
-  }
+  static_cast<void>(finish("the feed was closed"));
   const InCall inside(InCall::to_the_end);
   const nb::gil_scoped_release others_run;
   parts_.reset();  // the last handle of a device may wait
@@ -92,8 +105,12 @@ void Feeding::stop() noexcept {
 void Feeding::end() noexcept {
   const InCall inside(InCall::to_the_end);
   const nb::gil_scoped_release others_run;
-  parts_->prefetcher.reset();
-  parts_->ended.notify();
+  parts_->end();
+}
+
+// As end(), without waiting: a thread does it, so that signals are handled meanwhile.
+void Feeding::begin_end() {
+  std::thread([parts = parts_] { parts->end(); }).detach();
 }
 
 void Feeding::close(std::string_view why) {
@@ -102,11 +119,27 @@ void Feeding::close(std::string_view why) {
   if (!home_.is_here()) return;
   stop();
   if (calls_ == 0) {
-    end();
-  } else if (!InCall::is_in_one()) {
-    const InCall inside(InCall::to_the_end);
-    wait_in_slices(std::nullopt, [&](TimePoint until) { return parts_->ended.wait_until(until); });
+    begin_end();
+  } else if (InCall::is_in_one()) {
+    return;
   }
+  const InCall inside(InCall::to_the_end);
+  wait_in_slices(std::nullopt, [&](TimePoint until) { return parts_->ended.wait_until(until); });
+}
+
+bool Feeding::finish(std::string_view why) noexcept {
+  if (!home_.is_here()) return true;  // no thread reads
+  if (closed_why_.empty()) {
+    closed_why_ = why;
+    stop();
+    if (calls_ == 0) end();
+  }
+  if (parts_->ended.has_been_notified()) return true;
+  if (calls_ > 0 || is_exiting()) return false;
+  const InCall inside(InCall::to_the_end);
+  const nb::gil_scoped_release others_run;
+  parts_->ended.wait();
+  return true;
 }
 
 void Feeding::check_open() const {

@@ -83,8 +83,13 @@ class Feeding : public std::enable_shared_from_this<Feeding> {
   /// Stops the prefetcher, waits until no other thread is in a call, and destroys it: waits for the
   /// reads that are under way. Further calls throw leat::Error with the text `why`. Called inside a
   /// Call of this thread, by a signal handler, it does not wait, and that call's end destroys the
-  /// prefetcher. Has no effect the second time. Throws what a signal handler raises meanwhile.
+  /// prefetcher. Has no effect the second time. Throws what a signal handler raises meanwhile; the
+  /// prefetcher then ends by itself.
   void close(std::string_view why);
+  /// As close(), for destructors: handles no signals. Returns whether the prefetcher is destroyed,
+  /// and nothing reads the dataset any more. False only while the interpreter exits, if a close()
+  /// was interrupted, and inside a Call.
+  [[nodiscard]] bool finish(std::string_view why) noexcept;
   /// Stops the prefetcher: a call that waits ends with an error. Does not wait.
   void stop() noexcept;
   /// Throws leat::Error if the prefetcher was closed, with the reason, and in a child.
@@ -106,9 +111,10 @@ class Feeding : public std::enable_shared_from_this<Feeding> {
   Feeding(const feeder::Dataset& data, gpu::Device device,
           const feeder::PrefetcherOptions& options);
   void end() noexcept;
+  void begin_end();
 
   const HomeProcess home_;
-  std::unique_ptr<Parts> parts_;  // what is not destroyed in a child
+  std::shared_ptr<Parts> parts_;  // what is not destroyed in a child
   std::shared_ptr<Leases> leases_;
   std::string closed_why_;  // empty: open
   std::size_t calls_ = 0;

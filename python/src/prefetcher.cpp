@@ -214,9 +214,11 @@ int PrefetcherObject::traverse(visitproc visit, void* arg) const {
 }
 
 // The prefetcher reads the dataset: it ends first, also where a loop of the same garbage has it
-// still. No thread is in a call then, so that nothing throws.
+// still. No thread is in a call then.
 void PrefetcherObject::clear() noexcept {
-  if (feeding_ != nullptr) feeding_->close("the feed was closed");
+  if (feeding_ != nullptr && !feeding_->finish("the feed was closed")) {
+    static_cast<void>(dataset_.release());  // it is read still
+  }
   dataset_.reset();
   framework_.reset();
 }

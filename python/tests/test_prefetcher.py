@@ -1,6 +1,9 @@
 """A feed's batches, its escapes and its figures."""
 
+import io
 import logging
+import os
+from pathlib import Path
 from typing import Any
 
 import leat
@@ -131,6 +134,33 @@ def test_on_escape_raise_raises_and_loses_no_batch() -> None:
     assert "max_leases" in str(caught.value)
     del kept[0]
     assert next(loop).index == 2
+
+
+def test_a_file_that_is_cut_off_ends_the_loop_with_one_clear_error(tmp_path: Path) -> None:
+    file = tmp_path / "records.bin"
+    file.write_bytes(bytes(8000 * 4096))
+    data = leat.FixedRecords(file, fields=[leat.Field("x", np.uint8, (4096,))])
+    feed = leat.Prefetcher(data, "cpu", batch_size=100, order="sequential", framework="numpy")
+    loop = iter(feed)
+    batch = next(loop)
+    os.truncate(file, 4096 * 4000)
+    with pytest.raises(leat.SampleError) as caught:
+        for batch in loop:
+            batch["x"]
+    assert "epoch 0, batch " in caught.value.__notes__[0]
+    assert str(file) in str(caught.value) + str(caught.value.__cause__)
+    with pytest.raises(leat.Error, match="stopped because of an earlier error"):
+        next(loop)
+    with pytest.raises(leat.Error, match="stopped because of an earlier error"):
+        next(iter(feed))
+
+
+def test_tqdm_knows_how_many_batches_come() -> None:
+    tqdm = pytest.importorskip("tqdm").tqdm
+    for whole in (lambda feed: feed, lambda feed: feed.epoch(2), iter):
+        with tqdm(whole(make_feed()), disable=False, file=io.StringIO()) as bar:
+            assert bar.total == 10
+            assert len(list(bar)) == 10
 
 
 def test_two_leases_copy_every_second_batch_of_a_plain_loop() -> None:

@@ -124,6 +124,28 @@ def test_close_ends_the_call_of_another_thread() -> None:
     assert "the feed was closed" in str(ended[0])
 
 
+def test_close_is_interrupted_while_a_read_does_not_end() -> None:
+    # The samples of a shuffled batch are drawn in one go: of 4 million, that takes its time.
+    data = leat.InMemory(x=np.zeros(4_000_000, np.uint8))
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    for _ in range(20):  # the readers may not have begun, or have drawn already
+        feed = leat.Prefetcher(data, "cpu", batch_size=4_000_000, order="shuffled")
+        iter(feed)
+        time.sleep(0.01)
+        try:
+            with on_alarm(interrupt, 0.02):
+                feed.close()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            with pytest.raises(leat.Error, match="the feed was closed"):
+                feed.stats()
+            return
+    pytest.fail("close() was never interrupted")
+
+
 def test_other_threads_run_while_a_loop_waits() -> None:
     feed = slow_feed()
     loop = iter(feed.epoch(0))
