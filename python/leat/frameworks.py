@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 from leat._core import Tensor
 
-Name = Literal["torch", "numpy", "jax", "cupy"]
+Name = Literal["torch"] | Literal["numpy"] | Literal["jax"] | Literal["cupy"]
 NAMES: tuple[Name, ...] = ("torch", "numpy", "jax", "cupy")
 
 
