@@ -134,24 +134,19 @@ def test_a_copied_batch_counts_and_keeps_no_slot() -> None:
 
 
 def test_tensors_that_other_threads_drop_leave_the_content_of_others_alone() -> None:
-    feed = make_feed(batches=200, max_leases=4)
+    def check(kept: list[Any], index: int) -> None:
+        if all(has_content(kept[0], index) for _ in range(20)):
+            good.append(index)
+        kept.clear()
+
+    good: list[int] = []
     threads = []
-    for batch in feed:
-        kept = [np.asarray(batch["x"]), batch.index]
-
-        def check(kept: list[Any] = kept) -> None:
-            for _ in range(20):
-                assert has_content(kept[0], kept[1])
-            kept.clear()
-            done.append(1)
-
-        done: list[int] = []
-        threads.append((threading.Thread(target=check), done))
-        threads[-1][0].start()
-        del kept
-    for thread, said in threads:
+    for batch in make_feed(batches=200, max_leases=4):
+        threads.append(threading.Thread(target=check, args=([np.asarray(batch["x"])], batch.index)))
+        threads[-1].start()
+    for thread in threads:
         thread.join()
-        assert said == [1]
+    assert sorted(good) == list(range(200))
 
 
 def run(script: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -196,7 +191,7 @@ def test_the_destructors_of_a_forked_child_do_nothing() -> None:
 EXIT = """
 import sys, threading, numpy as np
 import samples
-feed = samples.make_feed(batches=100)
+feed = samples.make_feed(batches=100, max_leases=8)
 batches = iter(feed)
 batch = next(batches)
 array = np.asarray(batch["x"])
