@@ -2,7 +2,7 @@
 
 #include <nanobind/stl/string.h>
 
-#include <algorithm>
+#include <stdexcept>
 
 #include "leat/python/waiting.h"
 
@@ -111,12 +111,13 @@ nb::object Batch::at(std::string_view name) {
 }
 
 nb::object Batch::tensor(std::size_t i) const {
-  if (share_ == nullptr) throw std::logic_error("leat: " + title() + " was garbage");
+  if (share_ == nullptr) throw std::logic_error("leat: " + title() + " is being deleted");
   return nb::cast(Tensor(fields_[i].info, slot_memory(share_, i), fields_[i].data));
 }
 
 void Batch::bind_current() const {
-  feeder::Lease& lease = share_->lease();
+  const std::shared_ptr<Share> share = share_;  // Python code may release the batch
+  feeder::Lease& lease = share->lease();
   if (const auto stream = current_stream(framework_, lease.device())) lease.on(*stream);
 }
 
@@ -131,7 +132,8 @@ void Batch::copy_all() {
 void Batch::on(nb::handle stream) {
   refuse_released();
   if (share_ == nullptr) return;
-  feeder::Lease& lease = share_->lease();
+  const std::shared_ptr<Share> share = share_;  // as above
+  feeder::Lease& lease = share->lease();
   const gpu::Device& device = lease.device();
   if (device.capabilities().device_memory_is_host_memory) {
     throw nb::value_error(

@@ -1,4 +1,4 @@
-// Binds leat.Batch. The docstrings are in leat/_core.pyi.
+// Binds leat.Batch. leat/_core.pyi says more of each function.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
@@ -59,9 +59,13 @@ void bind_batch(nb::module_& module) {
     return [member](const Batch& batch) { return batch.info().*member; };
   };
   auto type =
-      nb::class_<Batch>(module, "Batch", nb::type_slots(kSlots.data()), nb::is_weak_referenceable(),
-                        nb::is_final(), nb::pooled())
-          .def("__getitem__", &Batch::at)
+      nb::class_<Batch>(
+          module, "Batch",
+          "The tensors of a batch by name, as arrays of the feed's framework. The slot "
+          "goes back when the batch and all that shares its memory are gone.",
+          nb::type_slots(kSlots.data()), nb::is_weak_referenceable(), nb::is_final(), nb::pooled())
+          .def("__getitem__", &Batch::at,
+               "The array of that name, without a copy. On a GPU, binds the current stream.")
           .def("__contains__", &contains)
           .def("__iter__",
                [](const Batch& batch) { return nb::cast(batch.names()).attr("__iter__")(); })
@@ -71,17 +75,28 @@ void bind_batch(nb::module_& module) {
           .def("items", &view_of<kItems>)
           .def("get", &get, nb::arg("name"), nb::arg("default") = nb::none())
           .def("__repr__", &Batch::repr)
-          .def("release", &Batch::release)
-          .def("commit", &Batch::commit)
-          .def("on", &Batch::on, nb::arg("stream").none())
-          .def_prop_ro("epoch", of_info(&BatchInfo::epoch))
-          .def_prop_ro("index", of_info(&BatchInfo::index))
-          .def_prop_ro("size", of_info(&BatchInfo::size))
-          .def_prop_ro("rows", of_info(&BatchInfo::rows))
-          .def_prop_ro("elements", of_info(&BatchInfo::elements))
-          .def_prop_ro("step_size", of_info(&BatchInfo::step_size))
-          .def_prop_ro("step_shards", of_info(&BatchInfo::step_shards))
-          .def_prop_ro("copied", &Batch::is_copied);
+          .def("release", &Batch::release,
+               "Gives up the batch's own share of the slot; arrays that live keep theirs.")
+          .def("commit", &Batch::commit,
+               "Counts the batch as trained on, before the loop asks for the next one.")
+          .def("on", &Batch::on, nb::arg("stream").none(),
+               "Makes one more stream wait for the batch's copy, and the slot's release wait for "
+               "it.")
+          .def_prop_ro("epoch", of_info(&BatchInfo::epoch), "The epoch of the batch.")
+          .def_prop_ro("index", of_info(&BatchInfo::index),
+                       "The global batch's number in its epoch.")
+          .def_prop_ro("size", of_info(&BatchInfo::size),
+                       "Samples in this batch; packed: samples and pieces of samples.")
+          .def_prop_ro("rows", of_info(&BatchInfo::rows),
+                       "Rows of each tensor: size, or more where the last batch is padded.")
+          .def_prop_ro("elements", of_info(&BatchInfo::elements),
+                       "Packed: elements of all samples; otherwise 0.")
+          .def_prop_ro("step_size", of_info(&BatchInfo::step_size),
+                       "Samples (packed: elements) of the step over all ranks, as planned.")
+          .def_prop_ro("step_shards", of_info(&BatchInfo::step_shards),
+                       "How many ranks have samples in this step.")
+          .def_prop_ro("copied", &Batch::is_copied,
+                       "Whether its arrays are copies, because too many batches were held.");
   nb::module_::import_("collections.abc").attr("Mapping").attr("register")(type);
 }
 

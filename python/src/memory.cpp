@@ -117,12 +117,6 @@ class DeviceMemory final : public Memory {
   std::unique_ptr<Own> own_;
 };
 
-// Waits for `event` without the GIL, for so short a time that signals are seen soon.
-bool wait_slice(const gpu::Event& event) {
-  const WithoutGil others_run;
-  return event.await_until(RuntimeClock::now() + kSlice);
-}
-
 }  // namespace
 
 std::shared_ptr<Memory> slot_memory(const std::shared_ptr<Share>& share, std::size_t i) {
@@ -144,15 +138,14 @@ CopiedMemory copy_of(Memory& from, std::byte* data, std::size_t bytes) {
 }
 
 CopiedMemory copy_to_host(Memory& from, std::byte* data, std::size_t bytes) {
+  const InCall inside;
   const gpu::Stream& copies = from.leases()->stream(from.device());
   const gpu::PinnedBuffer pinned(from.device(), bytes);
   const gpu::Event done(from.device());
   from.bind(copies);
   gpu::copy_async(copies, pinned.span(), gpu::DeviceSpan(data, bytes));
   done.record(copies);
-  while (!wait_slice(done)) {
-    if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
-  }
+  wait_in_slices({}, [&](TimePoint until) { return done.await_until(until); });
   auto memory = std::make_shared<HostMemory>("host:0", bytes);
   std::memcpy(memory->data(), pinned.data(), bytes);
   return {memory, memory->data()};

@@ -1,4 +1,4 @@
-// Binds leat.Tensor. The docstrings are in leat/_core.pyi.
+// Binds leat.Tensor. leat/_core.pyi says more of each function.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
@@ -30,19 +30,26 @@ nb::object dtype_of(const Tensor& tensor) {
 void bind_tensor(nb::module_& module) {
   static const std::array<PyType_Slot, 2> kSlots{
       {{Py_bf_getbuffer, reinterpret_cast<void*>(&Tensor::get_buffer)}, {0, nullptr}}};
-  nb::class_<Tensor>(module, "Tensor", nb::type_slots(kSlots.data()), nb::is_weak_referenceable(),
-                     nb::is_final(), nb::pooled())
-      .def_prop_ro("name", [](const Tensor& tensor) { return tensor.info().name; })
-      .def_prop_ro("dtype", &dtype_of)
-      .def_prop_ro("shape", &shape_of)
+  nb::class_<Tensor>(
+      module, "Tensor",
+      "A tensor of a batch, for DLPack and, on the CPU, the buffer protocol. All that "
+      "is made of it has a share of the batch's slot.",
+      nb::type_slots(kSlots.data()), nb::is_weak_referenceable(), nb::is_final(), nb::pooled())
+      .def_prop_ro(
+          "name", [](const Tensor& tensor) { return tensor.info().name; },
+          "The name of the tensor's field.")
+      .def_prop_ro("dtype", &dtype_of, "The type of its elements: \"uint8\", \"bfloat16\", ...")
+      .def_prop_ro("shape", &shape_of, "(rows, shape of the field ...), row-major.")
       .def_prop_ro("ndim", [](const Tensor& tensor) { return tensor.info().shape.size(); })
       .def_prop_ro("nbytes", [](const Tensor& tensor) { return tensor.info().bytes(); })
       .def_prop_ro("device", [](const Tensor& tensor) { return tensor.memory().device_name(); })
-      .def("copy", &Tensor::copy)
+      .def("copy", &Tensor::copy,
+           "A tensor on the same device in memory of its own, which shares no slot.")
       .def("_capsule", &Tensor::capsule)
       .def("__dlpack__", &Tensor::dlpack, nb::kw_only(), nb::arg("stream") = nb::none(),
            nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
-           nb::arg("copy") = nb::none())
+           nb::arg("copy") = nb::none(),
+           "A DLPack capsule, for `stream` on a GPU; versioned if max_version is (1, 0) or more.")
       .def("__dlpack_device__",
            [](const Tensor& tensor) {
              const auto place = tensor.memory().place();

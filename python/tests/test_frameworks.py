@@ -98,10 +98,20 @@ def test_a_batch_has_the_frameworks_arrays(framework: str) -> None:
         assert has_content(batch["x"], batch.index)
 
 
-def test_a_partial_and_an_empty_dimension_reach_the_framework(framework: str) -> None:
+def test_a_partial_batch_has_fewer_rows(framework: str) -> None:
     last = list(make_feed(batches=2, batch_size=10, framework=framework))[-1]
     assert last["x"].shape == (6, 6)
     assert last["y"].shape == (6,)
+
+
+def test_a_rank_without_a_sample_has_arrays_without_rows(framework: str) -> None:
+    feed = make_feed(batches=1, batch_size=7, rank=1, world_size=2, framework=framework)
+    sizes = []
+    for batch in feed:
+        sizes.append(batch.size)
+        assert batch["x"].shape == (batch.size, 6)
+        assert float(batch["x"].sum()) == np.asarray(batch["x"]).sum()
+    assert sizes == [3, 0]
 
 
 def holds(framework: str, make: Any) -> None:

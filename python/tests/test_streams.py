@@ -2,6 +2,8 @@
 
 import ctypes
 import gc
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -251,6 +253,28 @@ def test_each_use_of_a_batch_binds_the_current_stream(gpu: Gpu, on_stream: OnStr
     gc.collect()
 
 
+def test_a_batch_that_is_released_while_its_stream_is_asked_for_is_refused(gpu: Gpu, on_stream: OnStream) -> None:
+    batch = next(iter(gpu.feed(framework="torch")))
+
+    def stream(device: str) -> int:
+        batch.release()
+        gc.collect()
+        return gpu.streams[0]
+
+    class Late:
+        @property
+        def cuda_stream(self) -> int:
+            other.release()
+            return gpu.streams[0]
+
+    on_stream.stream = stream  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="was released"):
+        batch["x"]
+    other = next(iter(gpu.feed()))
+    other.on(Late())
+    assert repr(other).endswith("released>")
+
+
 def test_the_host_does_not_wait_for_the_copy(gpu: Gpu, on_stream: OnStream) -> None:
     gpu.controls.delay_operations(20_000)
     batch = next(iter(gpu.feed(framework="torch")))
@@ -352,6 +376,27 @@ def test_escapes_are_copied_and_their_slots_go_back(gpu: Gpu, on_stream: OnStrea
         assert has_content(gpu.content(managed.dl_tensor.data), batch.index)
         managed.delete()
     del kept, batch
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_the_destructors_of_a_forked_child_do_not_call_cuda(gpu: Gpu) -> None:
+    functions = ("cudaEventRecord", "cudaStreamWaitEvent", "cudaFreeAsync", "cudaEventDestroy", "cudaStreamDestroy")
+    feed = gpu.feed(batches=1)
+    batch = next(iter(feed))
+    managed = consume(batch["x"].__dlpack__(stream=gpu.streams[0]))
+    copy = batch["x"].copy()
+    gpu.controls.synchronize(gpu.streams[0])
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # a child that hangs fails the test
+        calls = [gpu.controls.calls(function) for function in functions]
+        managed.delete()
+        del batch, copy
+        gc.collect()
+        os._exit(int(calls != [gpu.controls.calls(function) for function in functions]))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert has_content(gpu.content(managed.dl_tensor.data), 0)
+    managed.delete()
 
 
 def test_a_device_that_fails_is_an_error_and_hangs_nothing(gpu: Gpu) -> None:
