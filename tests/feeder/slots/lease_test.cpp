@@ -316,40 +316,6 @@ TEST(LeaseInVirtualTime, KernelsOfBothStreamsEndBeforeTheSlotIsOverwritten) {
   }
 }
 
-TEST(LeaseInVirtualTime, AwaitUntilEndsAtItsDeadlineOrWithTheCopy) {
-  for (const bool on_stream : {false, true}) {
-    in_virtual_time([&] {
-      NumbersFeed feed({.size = 8, .pattern_bytes = 92}, {.batch_size = 4}, kByteANanosecond);
-      const TimePoint start = now();
-      Lease batch = *feed.next();
-      if (on_stream) batch.on(feed.stream);
-      EXPECT_FALSE(batch.await_until(start + 150ns));
-      EXPECT_EQ(now() - start, 150ns);
-      EXPECT_FALSE(batch.await_until(start));
-      EXPECT_FALSE(batch.await_until(TimePoint::min()));
-      EXPECT_EQ(now() - start, 150ns);
-      EXPECT_TRUE(batch.await_until(start + 1h));
-      EXPECT_EQ(now() - start, 400ns);
-      feed.check(batch);
-      EXPECT_TRUE(batch.await_until(start));
-      EXPECT_EQ(now() - start, 400ns);
-      batch.release();
-      EXPECT_THROW(static_cast<void>(batch.await_until(now())), std::logic_error);
-    });
-  }
-}
-
-TEST_P(LeaseTest, AwaitUntilInSlices) {
-  in_place([] {
-    NumbersFeed feed({.size = 40, .pattern_bytes = 92}, {.batch_size = 4}, {.h2d_bandwidth = 1e6});
-    for (Lease& batch : feed.epoch(0)) {  // a copy takes 400 us
-      while (!batch.await_until(now() + 30us)) {
-      }
-      feed.check(batch);
-    }
-  });
-}
-
 TEST(LeaseInVirtualTime, AnyOneOfTheBoundStreamsHoldsUpTheNextCopy) {
   for (std::size_t streams = 1; streams <= kMaxStreams; ++streams) {
     for (std::size_t held = 0; held < streams; ++held) {
