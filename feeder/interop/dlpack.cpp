@@ -42,6 +42,7 @@ Exported<Managed> exported(const std::shared_ptr<Lease>& lease, const Tensor& te
 }  // namespace
 
 template <class Managed>
+// NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved from
 Exported<Managed> view_to_dlpack(std::shared_ptr<void> owner, const View& view) {
   auto holder = std::make_unique<Holder<Managed>>();
   holder->owner = std::move(owner);
