@@ -66,18 +66,20 @@ def test_stats_count_what_was_given_back() -> None:
 
 
 def test_a_step_ends_when_the_next_batch_is_asked_for() -> None:
-    # A loop that holds each batch until the one after the next has steps as long as one that does
-    # not: not twice as long.
-    feed = make_feed(max_leases=4)
-    before = None
+    # The loop holds each batch for two steps more, in which the work on the next ones is done. None
+    # of that is work on this one: Tc is at most a step.
+    feed = make_feed(max_leases=5, sample_every=1)
+    work = np.arange(200_000)[::-1].copy()
+    held: list[Any] = []
     for epoch in range(3):
         for batch in feed.epoch(epoch):
-            before, held = batch, before
-    del before, held, batch
+            held = [*held[-1:], batch]
+            np.sort(work)
+    del held, batch
+    assert feed.copies == 0
     stats = feed.stats()
-    assert stats.sampled_steps > 0
-    assert stats.t_step > 0
-    assert stats.consumer.busy + stats.consumer.starved + stats.consumer.blocked == pytest.approx(1)
+    assert stats.sampled_steps > 10
+    assert 0 < stats.t_c < 1.2 * stats.t_step  # as a lease ends, it would be twice as long
 
 
 def test_batches_that_escape_are_copied(caplog: pytest.LogCaptureFixture) -> None:
