@@ -36,6 +36,7 @@ from leat._core import (
 )
 from leat.errors import Error, GpuError, SampleError, Timeout, TooManyLeases
 from leat.options import Autotune, FailureBudget, Live, Packing
+from leat.overlap import LoopFigures, Overlap, overlap
 from leat.prefetcher import Prefetcher, merge_states
 
 __all__ = [
@@ -56,7 +57,9 @@ __all__ = [
     "InMemory",
     "Live",
     "Loop",
+    "LoopFigures",
     "Mnist",
+    "Overlap",
     "Packing",
     "Prediction",
     "Prefetcher",
@@ -77,6 +80,7 @@ __all__ = [
     "devices",
     "jpeg_image",
     "merge_states",
+    "overlap",
     "raw_bytes",
     "write_cifar10",
     "write_records",

@@ -19,5 +19,6 @@ NB_MODULE(_core, module) {
   leat::python::bind_batch(module);
   leat::python::bind_loop(module);
   leat::python::bind_prefetcher(module);
+  leat::python::bind_overlap(module);
   leat::python::bind_stand_in(module);
 }

@@ -31,6 +31,9 @@ void bind_loop(nanobind::module_& module);
 /// Prefetcher. After bind_loop() and bind_datasets().
 void bind_prefetcher(nanobind::module_& module);
 
+/// LoopMeter and its figures.
+void bind_overlap(nanobind::module_& module);
+
 /// The submodule _stand_in, in the module that tests link with a software CUDA runtime; in the
 /// package's module nothing.
 void bind_stand_in(nanobind::module_& module);

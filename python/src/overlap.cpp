@@ -1,0 +1,147 @@
+// What data costs a loop (leat/overlap.py): feeder::LoopMeter for Python.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "leat/csp/error.h"
+#include "leat/csp/wait/home_process.h"
+#include "leat/feeder/loop_meter.h"
+#include "leat/gpu/device.h"
+#include "leat/gpu/stream.h"
+#include "leat/python/feeding.h"
+#include "leat/python/module.h"
+#include "leat/python/waiting.h"
+
+namespace leat::python {
+namespace nb = nanobind;
+namespace {
+
+/// `leat._core.LoopMeter`. Nothing that a device does makes a call of the loop fail. Without the
+/// GIL where the device is used; in a child of the process, and while the interpreter exits,
+/// nothing is measured.
+class MeterObject {
+ public:
+  explicit MeterObject(std::size_t sample_every)
+      : meter_(std::make_unique<feeder::LoopMeter>(
+            feeder::LoopMeterOptions{.sample_every = sample_every})) {}
+  ~MeterObject() {
+    if (!is_here()) static_cast<void>(meter_.release());  // its events are the other process's
+  }
+  MeterObject(const MeterObject&) = delete;
+  MeterObject& operator=(const MeterObject&) = delete;
+
+  [[nodiscard]] bool is_here() const noexcept { return home_.is_here() && !is_exiting(); }
+  [[nodiscard]] bool wants_stream() const noexcept { return is_here() && meter_->wants_stream(); }
+
+  void asks() {
+    if (!is_here()) return;
+    is_on_stream_ = false;
+    meter_->asks();
+  }
+  void asks_on(const std::string& device, std::uintptr_t number) {
+    if (!is_here()) return;
+    const std::optional<gpu::StreamRef> stream = stream_of(device, number);
+    if (!stream.has_value()) return asks();
+    is_on_stream_ = true;
+    const InCall inside(InCall::to_the_end);
+    const nb::gil_scoped_release others_run;
+    meter_->asks(*stream);
+  }
+  void got() {
+    if (!is_here()) return;
+    if (!is_on_stream_) return meter_->got();
+    const InCall inside(InCall::to_the_end);
+    const nb::gil_scoped_release others_run;
+    meter_->got();
+  }
+  void ends() {
+    if (is_here()) meter_->ends();
+  }
+  [[nodiscard]] feeder::LoopFigures figures() {
+    if (!is_here()) throw Error("leat: a loop is measured in the process that began to measure it");
+    feeder::LoopFigures figures = meter_->figures();
+    if (figures.device_error.empty() && !figures.has_device()) figures.device_error = refusal_;
+    return figures;
+  }
+
+ private:
+  // The stream, if Leat can use it. Torch and CuPy call CUDA's legacy default stream 0.
+  [[nodiscard]] std::optional<gpu::StreamRef> stream_of(const std::string& name,
+                                                        std::uintptr_t number) {
+    try {
+      const gpu::Device device = open_device(name);
+      refusal_.clear();
+      if (number <= 1) return gpu::StreamRef::legacy(device);
+      // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): a stream as Python knows it
+      return gpu::StreamRef::from_native(device, reinterpret_cast<void*>(number));
+    } catch (const std::exception& failure) {
+      refusal_ = failure.what();
+      return std::nullopt;
+    }
+  }
+
+  const HomeProcess home_;
+  std::unique_ptr<feeder::LoopMeter> meter_;
+  bool is_on_stream_ = false;  // the step in progress
+  std::string refusal_;        // why the latest stream was not used
+};
+
+std::string text_of(const feeder::LoopFigures& figures) {
+  return std::string("<leat.LoopFigures: ").append(figures.sentence()).append(">");
+}
+
+void bind_figures(nb::module_& module) {
+  using feeder::LoopFigures;
+  nb::class_<LoopFigures>(module, "LoopFigures",
+                          "What data costs a loop. Times are in seconds. Quantiles are of the "
+                          "latest 4096 steps or samples, sums and counts of all.")
+      .def_ro("iterations", &LoopFigures::iterations, "In which the loop got a batch.")
+      .def_ro("first_wait", &LoopFigures::first_wait,
+              "Of the host, for the first batch of each of them; in no other figure.")
+      .def_ro("steps", &LoopFigures::steps,
+              "Complete ones, without the first of each iteration.")
+      .def_ro("wait", &LoopFigures::wait, "Of the host, for a batch.")
+      .def_ro("wait_sum", &LoopFigures::wait_sum)
+      .def_ro("step", &LoopFigures::step, "Of the host, the wait included.")
+      .def_ro("step_sum", &LoopFigures::step_sum)
+      .def_ro("sampled", &LoopFigures::sampled, "Steps that were measured on the device.")
+      .def_ro("gap", &LoopFigures::gap, "In which the device was idle across the wait.")
+      .def_ro("gap_sum", &LoopFigures::gap_sum)
+      .def_ro("sampled_step", &LoopFigures::sampled_step,
+              "Of the sampled steps, on the device, the gap included.")
+      .def_ro("sampled_step_sum", &LoopFigures::sampled_step_sum)
+      .def_ro("device_error", &LoopFigures::device_error,
+              "Why the device is not measured; empty: it is, or there is none.")
+      .def_prop_ro("has_device", &LoopFigures::has_device,
+                   "Whether steps were measured on the device.")
+      .def_prop_ro("share", &LoopFigures::share,
+                   "The share of the steps' time that data costs, from 0 to 1: the device's gaps "
+                   "or, while no step was measured on a device, the host's waits.")
+      .def("sentence", &LoopFigures::sentence, "What data costs, in one sentence.")
+      .def("table", &LoopFigures::table, "The quantiles as a table, then the sentence.")
+      .def("__repr__", &text_of);
+}
+
+}  // namespace
+
+void bind_overlap(nb::module_& module) {
+  bind_figures(module);
+  nb::class_<MeterObject>(module, "LoopMeter", "What leat.overlap() measures with.")
+      .def(nb::init<std::size_t>(), nb::arg("sample_every") = 16)
+      .def_prop_ro("is_here", &MeterObject::is_here)
+      .def("wants_stream", &MeterObject::wants_stream)
+      .def("asks", &MeterObject::asks)
+      .def("asks_on", &MeterObject::asks_on, nb::arg("device"), nb::arg("stream"))
+      .def("got", &MeterObject::got)
+      .def("ends", &MeterObject::ends)
+      .def("figures", &MeterObject::figures);
+}
+
+}  // namespace leat::python
