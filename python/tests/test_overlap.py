@@ -405,7 +405,12 @@ def test_the_stream_is_asked_for_in_sampled_steps_alone(
     torch: Any = torch_that_has(0)  # the legacy default stream
     asked = []
     current = torch.cuda.current_stream
-    torch.cuda.current_stream = lambda: asked.append(None) or current()
+
+    def current_stream() -> Any:
+        asked.append(None)
+        return current()
+
+    torch.cuda.current_stream = current_stream
     monkeypatch.setitem(sys.modules, "torch", torch)
     loop = leat.overlap(Sized(400))
     for _ in loop:
@@ -452,7 +457,7 @@ def test_the_stream_that_is_per_thread_is_told_apart(stand_in: Any, monkeypatch:
     assert len(list(loop)) == 50
     assert not loop.figures().has_device
     assert loop.figures().steps == 49
-    assert "per-thread" in loop.figures().device_error
+    assert "cudaStreamPerThread" in loop.figures().device_error
 
 
 @pytest.mark.gpu
