@@ -29,21 +29,22 @@ namespace {
 class MeterObject {
  public:
   explicit MeterObject(std::size_t sample_every)
-      : meter_(std::make_unique<feeder::LoopMeter>(
-            feeder::LoopMeterOptions{.sample_every = sample_every})) {}
+      : parts_(std::make_unique<Parts>(feeder::LoopMeterOptions{.sample_every = sample_every})) {}
   ~MeterObject() {
-    if (!is_here()) static_cast<void>(meter_.release());  // its events are the other process's
+    if (!is_here()) static_cast<void>(parts_.release());  // its events are the other process's
   }
   MeterObject(const MeterObject&) = delete;
   MeterObject& operator=(const MeterObject&) = delete;
 
   [[nodiscard]] bool is_here() const noexcept { return home_.is_here() && !is_exiting(); }
-  [[nodiscard]] bool wants_stream() const noexcept { return is_here() && meter_->wants_stream(); }
+  [[nodiscard]] bool wants_stream() const noexcept {
+    return is_here() && parts_->meter.wants_stream();
+  }
 
   void asks() {
     if (!is_here()) return;
     is_on_stream_ = false;
-    meter_->asks();
+    parts_->meter.asks();
   }
   void asks_on(const std::string& device, std::uintptr_t number) {
     if (!is_here()) return;
@@ -52,21 +53,21 @@ class MeterObject {
     is_on_stream_ = true;
     const InCall inside(InCall::to_the_end);
     const nb::gil_scoped_release others_run;
-    meter_->asks(*stream);
+    parts_->meter.asks(*stream);
   }
   void got() {
     if (!is_here()) return;
-    if (!is_on_stream_) return meter_->got();
+    if (!is_on_stream_) return parts_->meter.got();
     const InCall inside(InCall::to_the_end);
     const nb::gil_scoped_release others_run;
-    meter_->got();
+    parts_->meter.got();
   }
   void ends() {
-    if (is_here()) meter_->ends();
+    if (is_here()) parts_->meter.ends();
   }
   [[nodiscard]] feeder::LoopFigures figures() {
     if (!is_here()) throw Error("leat: a loop is measured in the process that began to measure it");
-    feeder::LoopFigures figures = meter_->figures();
+    feeder::LoopFigures figures = parts_->meter.figures();
     if (figures.device_error.empty() && !figures.has_device()) figures.device_error = refusal_;
     return figures;
   }
@@ -76,7 +77,11 @@ class MeterObject {
   [[nodiscard]] std::optional<gpu::StreamRef> stream_of(const std::string& name,
                                                         std::uintptr_t number) {
     try {
-      const gpu::Device device = open_device(name);
+      if (parts_->name != name) {
+        parts_->device = open_device(name);
+        parts_->name = name;
+      }
+      const gpu::Device& device = *parts_->device;
       refusal_.clear();
       if (number <= 1) return gpu::StreamRef::legacy(device);
       // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): a stream as Python knows it
@@ -87,10 +92,16 @@ class MeterObject {
     }
   }
 
+  struct Parts {
+    explicit Parts(const feeder::LoopMeterOptions& options) : meter(options) {}
+    std::string name;  // of the device
+    std::optional<gpu::Device> device;
+    feeder::LoopMeter meter;
+  };
   const HomeProcess home_;
-  std::unique_ptr<feeder::LoopMeter> meter_;
-  bool is_on_stream_ = false;  // the step in progress
-  std::string refusal_;        // why the latest stream was not used
+  std::unique_ptr<Parts> parts_;  // what is not destroyed in a child
+  bool is_on_stream_ = false;     // the step in progress
+  std::string refusal_;           // why the latest stream was not used
 };
 
 std::string text_of(const feeder::LoopFigures& figures) {
@@ -101,12 +112,12 @@ void bind_figures(nb::module_& module) {
   using feeder::LoopFigures;
   nb::class_<LoopFigures>(module, "LoopFigures",
                           "What data costs a loop. Times are in seconds. Quantiles are of the "
-                          "latest 4096 steps or samples, sums and counts of all.")
+                          "latest 4096 steps or samples, sums and counts of all.",
+                          nb::is_final())
       .def_ro("iterations", &LoopFigures::iterations, "In which the loop got a batch.")
       .def_ro("first_wait", &LoopFigures::first_wait,
               "Of the host, for the first batch of each of them; in no other figure.")
-      .def_ro("steps", &LoopFigures::steps,
-              "Complete ones, without the first of each iteration.")
+      .def_ro("steps", &LoopFigures::steps, "Complete ones, without the first of each iteration.")
       .def_ro("wait", &LoopFigures::wait, "Of the host, for a batch.")
       .def_ro("wait_sum", &LoopFigures::wait_sum)
       .def_ro("step", &LoopFigures::step, "Of the host, the wait included.")
@@ -133,7 +144,7 @@ void bind_figures(nb::module_& module) {
 
 void bind_overlap(nb::module_& module) {
   bind_figures(module);
-  nb::class_<MeterObject>(module, "LoopMeter", "What leat.overlap() measures with.")
+  nb::class_<MeterObject>(module, "LoopMeter", "What leat.overlap() measures with.", nb::is_final())
       .def(nb::init<std::size_t>(), nb::arg("sample_every") = 16)
       .def_prop_ro("is_here", &MeterObject::is_here)
       .def("wants_stream", &MeterObject::wants_stream)

@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 import leat
+import numpy
 import pytest
 
 
@@ -243,6 +244,44 @@ def test_figures_may_be_read_by_another_thread() -> None:
     reader.join()
     assert loop.figures().steps == 19_999
     assert len(seen) > 1
+
+
+@pytest.mark.parametrize("leaves", ["break", "exception", "commit", "end"])
+def test_below_it_batches_count_as_without_it(leaves: str) -> None:
+    def counted(wrap: Any) -> str:
+        data = leat.InMemory(x=numpy.arange(20, dtype=numpy.int64))
+        feed = leat.Prefetcher(data, "cpu", batch_size=2, order="sequential", framework="numpy")
+        try:
+            for batch in wrap(feed.epoch(0)):
+                if batch.index == 3 and leaves == "break":
+                    break
+                if batch.index == 3 and leaves == "exception":
+                    raise KeyError(leaves)
+                if batch.index == 3 and leaves == "commit":
+                    batch.commit()
+                    raise KeyError(leaves)
+        except KeyError:
+            pass
+        del batch
+        state: str = feed.state_dict()["state"]
+        return state
+
+    untouched = leat.Prefetcher(
+        leat.InMemory(x=numpy.arange(20, dtype=numpy.int64)), "cpu", batch_size=2, order="sequential"
+    ).state_dict()["state"]
+    plain = counted(lambda batches: batches)
+    assert counted(leat.overlap) == plain
+    assert plain != untouched
+
+
+def test_over_a_prefetcher_it_has_its_length_and_functions() -> None:
+    data = leat.InMemory(x=numpy.arange(20, dtype=numpy.int64))
+    feed = leat.Prefetcher(data, "cpu", batch_size=2, framework="numpy")
+    loop = leat.overlap(feed)
+    assert len(loop) == 10
+    assert sorted(int(x) for batch in loop for x in batch["x"]) == list(range(20))
+    assert loop.figures().steps == 9
+    assert loop.state_dict() == feed.state_dict()
 
 
 def test_it_goes_with_the_loop() -> None:
