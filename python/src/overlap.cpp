@@ -38,32 +38,39 @@ class MeterObject {
 
   [[nodiscard]] bool is_here() const noexcept { return home_.is_here() && !is_exiting(); }
   [[nodiscard]] bool wants_stream() const noexcept {
-    return is_here() && parts_->meter.wants_stream();
+    return is_free() && parts_->meter.wants_stream();
   }
 
   void asks() {
-    if (!is_here()) return;
+    if (!is_free()) return;
     is_on_stream_ = false;
     parts_->meter.asks();
   }
   void asks_on(const std::string& device, std::uintptr_t number) {
-    if (!is_here()) return;
-    const std::optional<gpu::StreamRef> stream = stream_of(device, number);
-    if (!stream.has_value()) return asks();
-    is_on_stream_ = true;
-    const InCall inside(InCall::to_the_end);
-    const nb::gil_scoped_release others_run;
-    parts_->meter.asks(*stream);
+    if (!is_free()) return;
+    std::optional<gpu::StreamRef> stream;
+    {
+      const Turn turn(*this);
+      stream = stream_of(device, number);
+      is_on_stream_ = stream.has_value();
+      if (is_on_stream_) {
+        const InCall inside(InCall::to_the_end);
+        const nb::gil_scoped_release others_run;
+        parts_->meter.asks(*stream);
+      }
+    }
+    if (!is_on_stream_) asks();
   }
   void got() {
-    if (!is_here()) return;
+    if (!is_free()) return;
     if (!is_on_stream_) return parts_->meter.got();
+    const Turn turn(*this);
     const InCall inside(InCall::to_the_end);
     const nb::gil_scoped_release others_run;
     parts_->meter.got();
   }
   void ends() {
-    if (is_here()) parts_->meter.ends();
+    if (is_free()) parts_->meter.ends();
   }
   [[nodiscard]] feeder::LoopFigures figures() {
     if (!is_here()) throw Error("leat: a loop is measured in the process that began to measure it");
@@ -92,6 +99,20 @@ class MeterObject {
     }
   }
 
+  // A call of the loop that gives up the GIL meanwhile. A meter has one loop: what other threads
+  // call until then, they do not measure.
+  class Turn {
+   public:
+    explicit Turn(MeterObject& of) : of_(of) { of_.is_taken_ = true; }
+    ~Turn() { of_.is_taken_ = false; }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    MeterObject& of_;
+  };
+  [[nodiscard]] bool is_free() const noexcept { return is_here() && !is_taken_; }
+
   struct Parts {
     explicit Parts(const feeder::LoopMeterOptions& options) : meter(options) {}
     std::string name;  // of the device
@@ -100,6 +121,7 @@ class MeterObject {
   };
   const HomeProcess home_;
   std::unique_ptr<Parts> parts_;  // what is not destroyed in a child
+  bool is_taken_ = false;         // a Turn exists
   bool is_on_stream_ = false;     // the step in progress
   std::string refusal_;           // why the latest stream was not used
 };

@@ -461,6 +461,27 @@ def test_the_stream_is_asked_for_in_sampled_steps_alone(
 
 
 @pytest.mark.stand_in
+def test_loops_of_several_threads_are_given_all_that_they_ask_for(
+    stand_in: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = stand_in.stream()
+    monkeypatch.setitem(sys.modules, "torch", torch_that_has(stream))
+    loop = leat.overlap(Sized(300))
+    lists: list[list[int]] = []
+    threads = [threading.Thread(target=lambda: lists.append(list(loop))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert lists == [list(range(300))] * 4
+    assert list(loop) == list(range(300))
+    assert loop.figures().steps >= 299
+    assert loop.figures().device_error == ""
+    del loop
+    stand_in.destroy(stream)
+
+
+@pytest.mark.stand_in
 def test_without_a_use_of_cuda_none_is_made(stand_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", torch_that_has(0, initialized=False))
     monkeypatch.setitem(sys.modules, "cupy", cupy_that_has(0, context=0))
