@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Usage: snippets.sh <root of the tree> <markdown file>
 #
-# Fails unless every ```cpp or ```c block of the file is cut from a compiled one:
+# Fails unless every ```cpp, ```c or ```python block of the file is cut from one that is compiled or run:
 #
 #   <!-- snippet: examples/01_hello_channel.cpp#hello -->
 #   ```cpp
-#   ...exactly the lines between "// [hello]" and "// [/hello]" there, less their indentation...
+#   ...exactly the lines between "// [hello]" and "// [/hello]" (Python: "# [hello]") there, less their indentation...
 #   ```
 set -euo pipefail
 cd "$1"
@@ -14,12 +14,12 @@ markdown=$2
 # cut <file> <name>: the text between the markers, dedented by its least indentation.
 cut_snippet() {
   awk -v name="$2" '
-    $1 == "//" && $2 == "[/" name "]" { inside = 0; closed = 1 }
+    ($1 == "//" || $1 == "#") && $2 == "[/" name "]" { inside = 0; closed = 1 }
     inside {
       lines[++count] = $0
       if ($0 ~ /[^ ]/) { match($0, /^ */); if (indent == "" || RLENGTH < indent) indent = RLENGTH }
     }
-    $1 == "//" && $2 == "[" name "]" { inside = 1 }
+    ($1 == "//" || $1 == "#") && $2 == "[" name "]" { inside = 1 }
     END {
       for (i = 1; i <= count; ++i) print substr(lines[i], indent + 1)
       exit !closed
@@ -53,7 +53,7 @@ while IFS= read -r line || [[ -n $line ]]; do
     else
       block+=$line$'\n'
     fi
-  elif [[ $line =~ ^\ *'```'\ *(cpp|c\+\+|c([^a-z]|$)) ]]; then
+  elif [[ $line =~ ^\ *'```'\ *(cpp|c\+\+|python|c([^a-z]|$)) ]]; then
     inside=1 block=""
   elif [[ $line =~ ^'<!-- snippet: '([^#]+#[^[:space:]]+)' -->'$ ]]; then
     marker=${BASH_REMATCH[1]}
