@@ -1,0 +1,39 @@
+"""A run that test_kill.py kills: python killed_run.py CHECKPOINT STATE SAMPLES WORKERS RANK RANKS
+
+Goes on from the state in the file STATE, where there is one. After each batch, CHECKPOINT holds the state and a log of the samples
+that were trained on since STATE, written together. Ends with the epoch.
+"""
+
+import json
+import os
+import pathlib
+import sys
+
+import numpy as np
+
+import leat
+
+
+def main(checkpoint: str, state: str, samples: int, workers: int, rank: int, ranks: int) -> None:
+    data = leat.InMemory({"number": np.arange(samples)})
+    feed = leat.Prefetcher(
+        data, "cpu", batch_size=30, workers=workers, seed=7, rank=rank, world_size=ranks, framework="numpy"
+    )
+    if os.path.exists(state):
+        feed.load_state_dict(json.loads(pathlib.Path(state).read_text()))
+    log: list[int] = []
+
+    def save() -> None:
+        text = json.dumps({"feed": feed.state_dict(), "log": log})
+        pathlib.Path(checkpoint + ".new").write_text(text)
+        os.replace(checkpoint + ".new", checkpoint)
+
+    save()
+    for batch in feed:
+        log += batch["number"].tolist()
+        save()
+    pathlib.Path(checkpoint + ".ended").touch()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))
