@@ -45,12 +45,17 @@ def main() -> None:
     ]
 
     train = leat.Mnist(folder, split="train")
-    feed = leat.Prefetcher(train, device, batch_size=64, seed=1, last_batch="drop", framework="jax")
+    # JAX runs ahead of the loop, and a step that has not run yet holds its batch. The loop waits for the step before.
+    feed = leat.Prefetcher(
+        train, device, batch_size=64, seed=1, last_batch="drop", max_leases=5, framework="jax"
+    )
     for epoch in range(epochs):
         total = jnp.zeros(())
         for batch in feed.epoch(epoch):
+            before = total
             weights, loss = step(weights, batch["image"], batch["label"])
             total += loss
+            before.block_until_ready()
         print(f"epoch {epoch + 1}/{epochs}  loss {float(total) / len(feed):.4f}")
     print(feed.stats().table())
 

@@ -51,15 +51,15 @@ def main() -> None:
         load(options.checkpoint, model, optimizer, feed)
 
     for epoch in range(feed.next_epoch, options.epochs):
-        total = torch.zeros((), device=options.device)
-        for batch in feed.epoch(epoch):  # torch's current stream waits for the copy; the host does not
+        total, batches = torch.zeros((), device=options.device), feed.epoch(epoch)
+        for batch in batches:  # torch's current stream waits for the copy; the host does not
             images = batch["image"].flatten(1).float() / 255
             loss = torch.nn.functional.cross_entropy(model(images), batch["label"].long())
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             total += loss.detach()  # `loss` itself would keep its batch
-        print(f"epoch {epoch + 1}/{options.epochs}  loss {total.item() / len(feed):.4f}")
+        print(f"epoch {epoch + 1}/{options.epochs}  loss {total.item() / len(batches):.4f}")
         if options.checkpoint:
             save(options.checkpoint, model, optimizer, feed)
     # [/loop]

@@ -134,7 +134,8 @@ std::shared_ptr<Feeding> PrefetcherObject::make_feeding() const {
   return Feeding::make(to_dataset(dataset_), device_, options_);
 }
 
-// Notes how many batches the epochs of `state` have left, and that its first epoch comes next.
+// Notes how many batches the epochs of `state` have left, and that its first epoch comes next, or the
+// one after it if nothing is left of that.
 void PrefetcherObject::note_rests(const std::string& state) {
   const feeder::State parsed = feeder::State::parse(state);
   next_epoch_ = parsed.next_epoch();
@@ -143,17 +144,22 @@ void PrefetcherObject::note_rests(const std::string& state) {
     rests_.push_back(
         {.epoch = one.epoch, .batches = batches_ - std::min(batches_, one.batches.count())});
   }
+  if (!rests_.empty() && rests_.front().batches == 0) ++next_epoch_;
+}
+
+void PrefetcherObject::take_loaded(const std::string& why) {
+  if (!feeding_->is_here()) feeding_->check_open();
+  feeding_->close(why);
+  options_.resume = *loaded_;
+  feeding_ = make_feeding();
+  loaded_.reset();
 }
 
 std::shared_ptr<Feeding> PrefetcherObject::begin(Loop& loop, std::uint64_t epoch,
                                                  std::uint64_t& left) {
   if (loaded_.has_value()) {
-    if (!feeding_->is_here()) feeding_->check_open();
-    feeding_->close("this loop has ended: another loop, over epoch " + std::to_string(epoch) +
-                    ", has begun with the state that was loaded");
-    options_.resume = *loaded_;
-    feeding_ = make_feeding();
-    loaded_.reset();
+    take_loaded("this loop has ended: another loop, over epoch " + std::to_string(epoch) +
+                ", has begun with the state that was loaded");
   }
   Feeding::Turn turn(*feeding_);
   if (latest_ != nullptr) std::exchange(latest_, nullptr)->supersede(epoch);
@@ -174,7 +180,9 @@ std::uint64_t PrefetcherObject::batches_of(std::uint64_t epoch) const {
   return rest == rests_.end() ? batches_ : rest->batches;
 }
 
-std::string PrefetcherObject::state(bool in_hand) const {
+// The state that was loaded, as this rank has it: it may come from other ranks.
+std::string PrefetcherObject::state(bool in_hand) {
+  if (loaded_.has_value() && latest_ == nullptr) take_loaded("a state was loaded");
   if (loaded_.has_value()) return *loaded_;
   Feeding::Call call(*feeding_);
   const feeder::Receipt* const receipt =

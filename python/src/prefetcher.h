@@ -44,8 +44,9 @@ class PrefetcherObject {
   /// The epoch that `iter(feed)` begins.
   [[nodiscard]] std::uint64_t next_epoch() const noexcept { return next_epoch_; }
 
-  /// The state, as C++ writes it. `in_hand`: with the batch in hand.
-  [[nodiscard]] std::string state(bool in_hand) const;
+  /// The state, as C++ writes it. `in_hand`: with the batch in hand. Where no loop runs, a state
+  /// that was loaded takes effect.
+  [[nodiscard]] std::string state(bool in_hand);
   /// `text` takes effect with the next loop. Throws nanobind::value_error for the state of another
   /// run.
   void load(std::string text);
@@ -82,6 +83,8 @@ class PrefetcherObject {
   };
   [[nodiscard]] std::shared_ptr<Feeding> make_feeding() const;
   void note_rests(const std::string& state);
+  // The state that was loaded takes effect; loops over the feeding before end, and say `why`.
+  void take_loaded(const std::string& why);
 
   nanobind::object dataset_;
   nanobind::object framework_;

@@ -1,12 +1,13 @@
-"""A run that test_kill.py kills: python killed_run.py CHECKPOINT STATE SAMPLES WORKERS RANK RANKS
+"""A run that test_kill.py kills: python killed_run.py CHECKPOINT STATE SAMPLES MOST WORKERS RANK RANKS
 
 Goes on from the state in the file STATE, where there is one. After each batch, CHECKPOINT holds the state and a log of the samples
-that were trained on since STATE, written together. Ends with the epoch.
+that were trained on since STATE, written together. Ends with the epoch; after MOST samples, waits to be killed.
 """
 
 import json
 import os
 import pathlib
+import signal
 import sys
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 import leat
 
 
-def main(checkpoint: str, state: str, samples: int, workers: int, rank: int, ranks: int) -> None:
+def main(checkpoint: str, state: str, samples: int, most: int, workers: int, rank: int, ranks: int) -> None:
     data = leat.InMemory({"number": np.arange(samples)})
     feed = leat.Prefetcher(
         data, "cpu", batch_size=30, workers=workers, seed=7, rank=rank, world_size=ranks, framework="numpy"
@@ -32,7 +33,8 @@ def main(checkpoint: str, state: str, samples: int, workers: int, rank: int, ran
     for batch in feed:
         log += batch["number"].tolist()
         save()
-    pathlib.Path(checkpoint + ".ended").touch()
+        while len(log) >= most:
+            signal.pause()
 
 
 if __name__ == "__main__":

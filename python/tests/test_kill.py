@@ -20,9 +20,10 @@ def run(folder: pathlib.Path, stage: int, *, workers: int, ranks: int, kill_afte
     state for the next stage. Returns what they have logged."""
     checkpoints = [folder / f"stage{stage}_rank{rank}" for rank in range(ranks)]
     before = folder / f"state{stage}"
+    most = SAMPLES + 1 if kill_after is None else kill_after + 300
     running = [
         subprocess.Popen(
-            [sys.executable, str(PROGRAM), *map(str, (checkpoint, before, SAMPLES, workers, rank, ranks))],
+            [sys.executable, str(PROGRAM), *map(str, (checkpoint, before, SAMPLES, most, workers, rank, ranks))],
             stderr=subprocess.PIPE, text=True,
         )
         for rank, checkpoint in enumerate(checkpoints)

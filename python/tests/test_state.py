@@ -399,3 +399,26 @@ def test_of_a_loop_that_was_interrupted_all_other_batches_are_left() -> None:
     for batch in feed:
         seen += batch["x"].tolist()
     assert sorted(seen) == list(range(8 * BATCHES))
+
+
+def test_after_an_epoch_that_is_complete_the_next_one_comes() -> None:
+    feed = make_feed()
+    assert sum(1 for _ in feed) == BATCHES
+    state = feed.state_dict()
+    feed = make_feed()
+    feed.load_state_dict(state)
+    assert feed.next_epoch == 1
+    assert {batch.epoch for batch in feed} == {1}
+    feed = make_feed(resume=state)
+    assert len(feed.epoch(0)) == 0 and list(feed.epoch(0)) == []
+
+
+def test_ranks_that_have_only_loaded_a_state_tell_their_own() -> None:
+    state = make_feed().state_dict()
+    ranks = [make_feed(rank=rank, world_size=2) for rank in range(2)]
+    for rank in ranks:
+        rank.load_state_dict(state)
+    next(iter(ranks[0])).commit()
+    merged = leat.merge_states([rank.state_dict() for rank in ranks])
+    feed = make_feed(resume=merged)
+    assert sum(batch.size for batch in feed) == 8 * BATCHES - 4
