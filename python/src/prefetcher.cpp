@@ -134,8 +134,8 @@ std::shared_ptr<Feeding> PrefetcherObject::make_feeding() const {
   return Feeding::make(to_dataset(dataset_), device_, options_);
 }
 
-// Notes how many batches the epochs of `state` have left, and that its first epoch comes next, or the
-// one after it if nothing is left of that.
+// Notes how many batches the epochs of `state` have left, and that its first epoch comes next, or
+// the one after it if nothing is left of that.
 void PrefetcherObject::note_rests(const std::string& state) {
   const feeder::State parsed = feeder::State::parse(state);
   next_epoch_ = parsed.next_epoch();
