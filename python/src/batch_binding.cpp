@@ -7,6 +7,7 @@
 
 #include <array>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "leat/python/batch.h"
@@ -35,7 +36,7 @@ bool contains(const Batch& batch, nb::handle name) {
 
 nb::object get(Batch& batch, nb::handle name, nb::object otherwise) {
   std::string_view text;
-  return nb::try_cast(name, text) && batch.has(text) ? batch.at(text) : otherwise;
+  return nb::try_cast(name, text) && batch.has(text) ? batch.at(text) : std::move(otherwise);
 }
 
 // A view of a mapping, of collections.abc: "KeysView", ...
@@ -51,7 +52,7 @@ constexpr char kItems[] = "ItemsView";
 }  // namespace
 
 void bind_batch(nb::module_& module) {
-  static const std::array<PyType_Slot, 3> kSlots{
+  static const std::array<PyType_Slot, 3> slots{
       {{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
        {Py_tp_clear, reinterpret_cast<void*>(clear)},
        {0, nullptr}}};
@@ -63,7 +64,7 @@ void bind_batch(nb::module_& module) {
           module, "Batch",
           "The tensors of a batch by name, as arrays of the feed's framework. The slot "
           "goes back when the batch and all that shares its memory are gone.",
-          nb::type_slots(kSlots.data()), nb::is_weak_referenceable(), nb::is_final(), nb::pooled())
+          nb::type_slots(slots.data()), nb::is_weak_referenceable(), nb::is_final(), nb::pooled())
           .def("__getitem__", &Batch::at,
                "The array of that name, without a copy. On a GPU, binds the current stream.")
           .def("__contains__", &contains)

@@ -28,13 +28,13 @@ nb::object dtype_of(const Tensor& tensor) {
 }  // namespace
 
 void bind_tensor(nb::module_& module) {
-  static const std::array<PyType_Slot, 2> kSlots{
+  static const std::array<PyType_Slot, 2> slots{
       {{Py_bf_getbuffer, reinterpret_cast<void*>(&Tensor::get_buffer)}, {0, nullptr}}};
   nb::class_<Tensor>(
       module, "Tensor",
       "A tensor of a batch, for DLPack and, on the CPU, the buffer protocol. All that "
       "is made of it has a share of the batch's slot.",
-      nb::type_slots(kSlots.data()), nb::is_weak_referenceable(), nb::is_final(), nb::pooled())
+      nb::type_slots(slots.data()), nb::is_weak_referenceable(), nb::is_final(), nb::pooled())
       .def_prop_ro(
           "name", [](const Tensor& tensor) { return tensor.info().name; },
           "The name of the tensor's field.")

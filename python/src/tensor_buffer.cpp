@@ -55,7 +55,7 @@ nb::object Tensor::array(nb::handle self, nb::handle dtype, nb::handle copy) {
   const nb::object view = nb::steal(PyMemoryView_FromObject(self.ptr()));
   if (!view.is_valid()) throw nb::python_error();
   const nb::module_ numpy = nb::module_::import_("numpy");
-  const nb::object array = numpy.attr("asarray")(view);
+  nb::object array = numpy.attr("asarray")(view);
   if (wants_copy == true) return numpy.attr("array")(array, dtype, nb::arg("copy") = true);
   if (dtype.is_none() || numpy.attr("dtype")(dtype).equal(array.attr("dtype"))) return array;
   if (!wants_copy.has_value()) return numpy.attr("asarray")(array, dtype);

@@ -181,6 +181,29 @@ def test_a_write_in_place_reaches_the_slot_and_no_other_batch() -> None:
         assert int(batch["x"].sum()) == -48
 
 
+def test_torch_refuses_a_capsule_that_was_consumed() -> None:
+    torch = pytest.importorskip("torch")
+    capsule = next(iter(make_feed()))["x"]._capsule()
+    array = torch.utils.dlpack.from_dlpack(capsule)
+    with pytest.raises(RuntimeError):
+        torch.utils.dlpack.from_dlpack(capsule)
+    assert has_content(array, 0)
+
+
+def test_what_jax_computes_later_sees_the_batch() -> None:
+    jax = pytest.importorskip("jax")
+
+    @jax.jit
+    def compute(x: Any) -> Any:
+        slow = jax.lax.fori_loop(0, 30, lambda _, a: a @ a * 0, jax.numpy.ones((96, 96)))
+        return x + slow.sum().astype(x.dtype)
+
+    feed = make_feed(batches=100, framework="jax")
+    later = [compute(batch["x"]) for batch in feed]
+    for index, x in enumerate(later):
+        assert has_content(x, index)
+
+
 def test_a_framework_that_is_not_installed_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     for framework, package in (("torch", "torch"), ("jax", "jax"), ("cupy", "cupy-cuda12x")):
         monkeypatch.setitem(sys.modules, framework, None)

@@ -1,10 +1,13 @@
 """Streams of a GPU, on the software CUDA runtime: which wait for the copy, and when the slot goes back."""
 
+import contextlib
 import ctypes
 import gc
 import os
 import signal
+import sys
 import threading
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -251,6 +254,42 @@ def test_each_use_of_a_batch_binds_the_current_stream(gpu: Gpu, on_stream: OnStr
         batch["x"]
     del batch
     gc.collect()
+
+
+@pytest.mark.parametrize("framework", ["torch", "cupy"])
+def test_torchs_and_cupys_current_stream_is_bound(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, framework: str
+) -> None:
+    """With modules that have what is asked of torch and CuPy, which are not built for this GPU."""
+    current = types.SimpleNamespace(cuda_stream=gpu.streams[0], ptr=gpu.streams[0])
+    asked = []
+
+    def from_dlpack(tensor: Any) -> Any:
+        return tensor if framework == "torch" else tensor.__dlpack__(stream=current.ptr)
+
+    def current_stream(device: str) -> Any:
+        asked.append(device)
+        return current
+
+    cuda = types.SimpleNamespace(
+        is_available=lambda: True,
+        current_stream=current_stream,
+        Device=lambda number: contextlib.nullcontext(asked.append(f"cuda:{number}")),
+        get_current_stream=lambda: current,
+    )
+    module = types.SimpleNamespace(cuda=cuda, from_dlpack=from_dlpack, __version__="2", int32=None)
+    monkeypatch.setitem(sys.modules, framework, module)
+    monkeypatch.setitem(sys.modules, "torch.utils.dlpack", module)
+    batch = next(iter(gpu.feed(framework=framework)))
+    assert gpu.waits(gpu.streams[0]) == 1  # by next()
+    capsule = batch["x"]
+    assert set(asked) == {"cuda:0"}
+    assert name_of(capsule) == "dltensor"
+    assert read(capsule).dl_tensor.device_type == GPU[0]
+    current.cuda_stream = current.ptr = gpu.streams[1]
+    batch["x"]
+    assert gpu.waits(gpu.streams[1]) == 1
+    assert gpu.waits(LEGACY) == 0
 
 
 def test_a_batch_that_is_released_while_its_stream_is_asked_for_is_refused(gpu: Gpu, on_stream: OnStream) -> None:
