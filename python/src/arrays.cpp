@@ -120,7 +120,7 @@ void make(Arrays* self, const nb::args& args, const nb::kwargs& kwargs) {
     given = nb::borrow<nb::dict>(options.take("arrays"));
     options.read("name", name);
     options.end();
-  } else if (args.size() != 0) {
+  } else if (!args.empty()) {
     throw nb::type_error(
         "leat.InMemory takes arrays by name: InMemory(x=array, y=array), or "
         "InMemory({\"x\": array, \"y\": array}, name=\"...\")");

@@ -33,7 +33,7 @@ class InCall {
   /// Throws leat::Error if the interpreter exits.
   InCall();
   /// For destructors: never throws.
-  enum ToTheEnd { to_the_end };
+  enum ToTheEnd { to_the_end };  // NOLINT(readability-identifier-naming): a tag
   explicit InCall(ToTheEnd) noexcept;
   ~InCall();
   InCall(const InCall&) = delete;

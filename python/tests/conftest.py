@@ -7,6 +7,7 @@ gpu       needs a real GPU; skipped where there is none.
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,9 @@ import pytest
 STAND_IN = os.environ.get("LEAT_TEST_STAND_IN")
 if STAND_IN:
     sys.path.insert(0, STAND_IN)
+
+# A shell's background commands ignore Ctrl-C; Python then does, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import leat  # noqa: E402
 
