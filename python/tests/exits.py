@@ -99,6 +99,37 @@ def body(i):
             pass
 inside(2, body)
 """,
+    "daemon threads use datasets and tensors, and errors come": """
+feed = feed_of(fast, 10)
+batch = next(iter(feed))
+def body(i):
+    while True:
+        try:
+            if i == 0:
+                fast[7]["x"]
+                leat.InMemory(x=np.zeros((10, 2))).read(3)
+            elif i == 1:
+                batch["x"].sum()
+                batch.items()
+                feed.stats()._repr_html_()
+            else:
+                feed.state_dict()
+                leat.Prefetcher(fast, "cpu", batch_size=10, framework="nothing")
+        except (leat.Error, ValueError):
+            pass
+inside(3, body)
+""",
+    "daemon threads close feeds": """
+def body(i):
+    while True:
+        try:
+            feed = feed_of(slow, 1_000_000, workers=2)
+            iter(feed)
+            feed.close()
+        except leat.Error:
+            pass
+inside(2, body)
+""",
     "an exception that nobody handles leaves the loop": """
 for batch in feed_of(fast, 10):
     x = batch["x"]
