@@ -221,18 +221,22 @@ void bind_loop(nb::module_& module) {
   nb::class_<Loop>(module, "Loop", nb::type_slots(kCollected<Loop>),
                    "An iterator over the batches of one epoch.")
       .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
-      .def("__next__", &Loop::next)
+      .def("__next__", &Loop::next,
+           "The next batch. The one before counts as trained on from here on.")
       .def("__len__", &Loop::left, "How many batches are left.");
-  nb::class_<Epoch>(module, "Epoch", nb::type_slots(kCollected<Epoch>),
-                    "The batches of one epoch: for a loop, or for a with block.")
+  nb::class_<Epoch>(
+      module, "Epoch", nb::type_slots(kCollected<Epoch>),
+      "The batches of one epoch: for a loop, or for a with block, which decides at its "
+      "end whether the batch in hand counts.")
       .def_prop_ro("number", &Epoch::number)
-      .def("__iter__", &Epoch::iter)
-      .def("__enter__", &Epoch::enter)
+      .def("__iter__", &Epoch::iter, "Begins the epoch.")
+      .def("__enter__", &Epoch::enter, "Begins the epoch.")
       .def(
           "__exit__",
           [](Epoch& self, nb::handle type, nb::handle, nb::handle) { self.exit(type.is_none()); },
-          nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none())
-      .def("__len__", &Epoch::size)
+          nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none(),
+          "Ends the loop. The batch in hand counts unless an exception ends the block.")
+      .def("__len__", &Epoch::size, "How many batches a loop has that begins now.")
       .def("__repr__", &Epoch::text);
 }
 

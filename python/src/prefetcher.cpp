@@ -298,32 +298,52 @@ void bind_prefetcher(nb::module_& module) {
             const std::uint64_t checked = epoch_of(number);
             return Epoch(std::move(self), checked);
           },
-          nb::arg("number").none(), "The batches of one epoch.")
-      .def("__iter__",
-           [](nb::object self) {
-             const std::uint64_t epoch = nb::inst_ptr<PrefetcherObject>(self)->next_epoch();
-             return make_loop(std::move(self), epoch, Loop::Leaving::kDropped);
-           })
-      .def("__len__", &PrefetcherObject::batches_per_epoch)
+          nb::arg("number").none(),
+          "The batches of one epoch: for a loop, which begins it, or for a with block.")
+      .def(
+          "__iter__",
+          [](nb::object self) {
+            const std::uint64_t epoch = nb::inst_ptr<PrefetcherObject>(self)->next_epoch();
+            return make_loop(std::move(self), epoch, Loop::Leaving::kDropped);
+          },
+          "Begins the next epoch.")
+      .def("__len__", &PrefetcherObject::batches_per_epoch, "Batches of a whole epoch.")
       .def("__repr__", &text_of)
-      .def_prop_ro("next_epoch", &PrefetcherObject::next_epoch)
-      .def_prop_ro("copies", &PrefetcherObject::copies)
+      .def_prop_ro(
+          "next_epoch", &PrefetcherObject::next_epoch,
+          "The epoch that iter() begins: that of a resumed state, or 0; then the one after "
+          "the last that was begun.")
+      .def_prop_ro("copies", &PrefetcherObject::copies,
+                   "How many batches were copied, because too many were held.")
       .def_prop_ro("dataset", &PrefetcherObject::dataset)
-      .def_prop_ro("device", [](const PrefetcherObject& self) { return self.device().name(); })
-      .def("state", &PrefetcherObject::state, nb::arg("in_hand"))
-      .def("load", &PrefetcherObject::load, nb::arg("state"))
-      .def("close", &PrefetcherObject::close)
-      .def("stats",
-           [](const PrefetcherObject& self) { return ask(self, &feeder::Prefetcher::stats); })
-      .def("reset_stats",
-           [](const PrefetcherObject& self) { Feeding::Call(self.feeding())->reset_stats(); })
-      .def("report",
-           [](const PrefetcherObject& self) { return ask(self, &feeder::Prefetcher::report); })
-      .def("failed_samples", [](const PrefetcherObject& self) {
-        return ask(self, &feeder::Prefetcher::failed_samples);
-      });
-  module.def("merge_states", &merge_states, nb::arg("states"));
-  module.def("stop_all", &stop_all, "For atexit: ends all feeds.");
+      .def_prop_ro(
+          "device", [](const PrefetcherObject& self) { return self.device().name(); },
+          "The name of the device that has the batches.")
+      .def("state", &PrefetcherObject::state, nb::arg("in_hand"), "The text in state_dict().")
+      .def("load", &PrefetcherObject::load, nb::arg("state"), "As load_state_dict(), of the text.")
+      .def("close", &PrefetcherObject::close,
+           "Ends the feed: a call of another thread raises, and so do later ones. Waits for the "
+           "reads that are under way. Batches stay as they are.")
+      .def(
+          "stats",
+          [](const PrefetcherObject& self) { return ask(self, &feeder::Prefetcher::stats); },
+          "What was measured since the beginning, or since reset_stats().")
+      .def(
+          "reset_stats",
+          [](const PrefetcherObject& self) { Feeding::Call(self.feeding())->reset_stats(); },
+          "Measures anew from here on.")
+      .def(
+          "report",
+          [](const PrefetcherObject& self) { return ask(self, &feeder::Prefetcher::report); },
+          "The figures of stats(), and where memory is, as text.")
+      .def(
+          "failed_samples",
+          [](const PrefetcherObject& self) {
+            return ask(self, &feeder::Prefetcher::failed_samples);
+          },
+          "The samples that were left out because they failed: the first 10,000.");
+  module.def("merge_states", &merge_states, nb::arg("states"), "As leat.merge_states(), of texts.");
+  module.def("stop_all", &stop_all, "Ends all feeds, for the interpreter's exit.");
 }
 
 }  // namespace leat::python
