@@ -121,7 +121,7 @@ nb::object to_python(const std::exception_ptr& error) {
 
 void bind_errors(nb::module_&) {
   nb::register_exception_translator([](const std::exception_ptr& error, void*) {
-    const InCall inside(InCall::kToTheEnd);  // exceptions have Python code
+    const InCall inside(InCall::to_the_end);  // exceptions have Python code
     const nb::object made = to_python(error);
     PyErr_SetObject(made.type().ptr(), made.ptr());
   });

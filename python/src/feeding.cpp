@@ -92,7 +92,7 @@ Feeding::~Feeding() {
     return;
   }
   static_cast<void>(finish("the feed was closed"));
-  const InCall inside(InCall::kToTheEnd);
+  const InCall inside(InCall::to_the_end);
   const nb::gil_scoped_release others_run;
   parts_.reset();  // the last handle of a device may wait
 }
@@ -103,7 +103,7 @@ void Feeding::stop() noexcept {
 
 // Destroys the prefetcher, once and after all calls.
 void Feeding::end() noexcept {
-  const InCall inside(InCall::kToTheEnd);
+  const InCall inside(InCall::to_the_end);
   const nb::gil_scoped_release others_run;
   parts_->end();
 }
@@ -123,7 +123,7 @@ void Feeding::close(std::string_view why) {
   } else if (InCall::is_in_one()) {
     return;
   }
-  const InCall inside(InCall::kToTheEnd);
+  const InCall inside(InCall::to_the_end);
   wait_in_slices(std::nullopt, [&](TimePoint until) { return parts_->ended.wait_until(until); });
 }
 
@@ -136,7 +136,7 @@ bool Feeding::finish(std::string_view why) noexcept {
   }
   if (parts_->ended.has_been_notified()) return true;
   if (calls_ > 0 || is_exiting()) return false;
-  const InCall inside(InCall::kToTheEnd);
+  const InCall inside(InCall::to_the_end);
   const nb::gil_scoped_release others_run;
   parts_->ended.wait();
   return true;

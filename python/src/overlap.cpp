@@ -54,7 +54,7 @@ class MeterObject {
       stream = stream_of(device, number);
       is_on_stream_ = stream.has_value();
       if (is_on_stream_) {
-        const InCall inside(InCall::kToTheEnd);
+        const InCall inside(InCall::to_the_end);
         const nb::gil_scoped_release others_run;
         parts_->meter.asks(*stream);
       }
@@ -65,7 +65,7 @@ class MeterObject {
     if (!is_free()) return;
     if (!is_on_stream_) return parts_->meter.got();
     const Turn turn(*this);
-    const InCall inside(InCall::kToTheEnd);
+    const InCall inside(InCall::to_the_end);
     const nb::gil_scoped_release others_run;
     parts_->meter.got();
   }
