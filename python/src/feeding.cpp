@@ -88,7 +88,7 @@ Feeding::~Feeding() {
   std::erase(lasting<Feedings>(), this);
   if (!home_.is_here()) {
     // The threads are not here, and locks may be locked: it leaks.
-    static_cast<void>(new std::shared_ptr<Parts>(std::move(parts_)));
+    leak(std::move(parts_));
     return;
   }
   static_cast<void>(finish("the feed was closed"));

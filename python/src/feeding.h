@@ -11,11 +11,14 @@
 //    and its locks may be locked.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/prefetcher.h"
@@ -29,6 +32,13 @@ namespace leat::python {
 /// As gpu::open(), without the GIL. A feed on the CPU has a device of its own: feeds that shared
 /// one would share its scheduler, and a slow read of one would delay the other.
 [[nodiscard]] gpu::Device open_device(const std::string& name);
+
+/// Moves `value` to where nothing destroys it: in a child, what is the parent's.
+template <class T>
+void leak(T&& value) noexcept {
+  alignas(T) std::array<std::byte, sizeof(T)> room;
+  static_cast<void>(new (room.data()) T(std::forward<T>(value)));
+}
 
 /// Ends all feeds, for the interpreter's exit: stops them, waits until no thread is in a call, and
 /// destroys their prefetchers. Calls throw from then on.

@@ -50,7 +50,7 @@ void Loop::clear() noexcept {
   if (leaving_ == Leaving::kDropped) decide(!unwinds());
   decide(false);
   if (ready_.has_value() && !feeding_->is_here()) {
-    static_cast<void>(new feeder::Lease(*std::move(ready_)));  // its slot is the parent's
+    leak(*std::move(ready_));  // its slot is the parent's
   }
   ready_.reset();
   if (owner_object_.is_valid()) owner_->leave(*this);

@@ -254,6 +254,7 @@ std::uint64_t epoch_of(nb::handle number) {
 std::string merge_states(const std::vector<std::string>& texts) {
   return of_states([&] {
     std::vector<feeder::State> states;
+    states.reserve(texts.size());
     for (const std::string& text : texts) states.push_back(feeder::State::parse(text));
     return feeder::State::merge(states).text();
   });
