@@ -30,7 +30,7 @@ CONTENTS = [  # the site's sections, in order
         "explore", "boost-fiber", "install", "debug")]),
     ("Reference", []),
     ("Inside", ["csp/README.md", "gpu/README.md", "gpu/cuda/README.md", "feeder/README.md", "comm/README.md",
-                "pipeline/README.md", "overlap/README.md"]),
+                "pipeline/README.md", "overlap/README.md", "python/README.md"]),
     ("Project", ["CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md", "examples/08_real_trainer/README.md"]),
 ]
 

@@ -8,9 +8,9 @@
 // | break, return | counts: the iterator is dropped, and no exception is pending |
 // | an exception | does not count: it is pending while `for` drops the iterator |
 // | the end of a generator that loops (tqdm) | counts: what is pending is GeneratorExit |
-// | leaving it, with the iterator still held by a name | counts when that is dropped, or another
-// loop begins | | the end of a with block | counts unless an exception ends the block | | commit()
-// of the batch | counts, at once |
+// | any of these, while a name holds the iterator | counts when another loop begins, or it is dropped |
+// | the end of a with block | counts unless an exception ends the block |
+// | commit() of the batch | counts, at once |
 //
 // So an exception is seen below enumerate, zip, islice and map too, which `for` drops in the same
 // moment; below a generator it is not.
