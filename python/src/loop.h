@@ -8,7 +8,7 @@
 // | break, return | counts: the iterator is dropped, and no exception is pending |
 // | an exception | does not count: it is pending while `for` drops the iterator |
 // | the end of a generator that loops (tqdm) | counts: what is pending is GeneratorExit |
-// | any of these, while a name holds the iterator | counts when another loop begins, or it is dropped |
+// | these, and a name holds the iterator | counts when another loop begins, or it is dropped |
 // | the end of a with block | counts unless an exception ends the block |
 // | commit() of the batch | counts, at once |
 //
