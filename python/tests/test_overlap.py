@@ -362,6 +362,22 @@ def test_the_data_loader_of_torch() -> None:
         assert loop.figures().steps == 2 * 9
 
 
+def test_the_loop_of_the_guide(capsys: pytest.CaptureFixture[str]) -> None:
+    torch = pytest.importorskip("torch")
+    dataset = torch.utils.data.TensorDataset(torch.arange(96))
+
+    def train_step(batch: Any) -> None:
+        assert len(batch[0]) == 32
+
+    # [overlap]
+    loader = leat.overlap(torch.utils.data.DataLoader(dataset, batch_size=32), name="train")
+    for batch in loader:
+        train_step(batch)
+    print(loader.report())
+    # [/overlap]
+    assert capsys.readouterr().out.startswith("train:\n")
+
+
 # On the CUDA stand-in, whose streams are numbers, as torch's and CuPy's.
 
 
