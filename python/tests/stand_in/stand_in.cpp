@@ -20,6 +20,7 @@
 
 #include "leat/gpu/error.h"
 #include "leat/python/module.h"
+#include "python/tests/stand_in/throws.h"
 
 namespace leat::python {
 namespace {
@@ -167,6 +168,7 @@ void bind_stand_in(nb::module_& module) {
   nb::module_ own = module.def_submodule("_stand_in", "The software CUDA runtime of the tests.");
   bind_controls(own);
   bind_questions(own);
+  bind_throws(own);
   own.def("stream", &make_stream, nb::arg("device") = 0, nb::arg("blocking") = false, kWithoutGil);
   own.def(
       "destroy", [](Number stream) { must(cudaStreamDestroy(handle(stream))); }, kWithoutGil);
