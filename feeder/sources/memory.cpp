@@ -14,7 +14,6 @@ namespace {
 
 // Bytes from the first one of the page to `first`.
 std::size_t before_in_page(const std::byte* first) noexcept {
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): the number of an address
   return reinterpret_cast<std::uintptr_t>(first) % static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 

@@ -61,7 +61,7 @@ nb::dict read(const Dataset& data, std::uint64_t index, std::uint64_t seed, std:
     const std::span<const std::byte> bytes = sample.bytes(f);
     std::vector<std::size_t> shape(field.shape.begin(), field.shape.end());
     if (field.variable_length) shape[0] = bytes.size() / field.row_bytes();
-    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): the buffer is the arrays' own
+    // Not const: the buffer is the arrays' own.
     void* const values = const_cast<std::byte*>(bytes.data());
     arrays[to_str(field.name)] = nb::ndarray<nb::numpy>(values, shape.size(), shape.data(), owner,
                                                         nullptr, to_dlpack(field.dtype));

@@ -73,7 +73,7 @@ nb::str to_html(const Stats& self) {
               html_row("consumer", self.consumer), escape(self.bottleneck()), escape(self.table()));
 }
 
-void bind_parts(nb::module_& module) {
+void bind_values(nb::module_& module) {
   nb::class_<StageShares>(module, "StageShares",
                           "The shares of the step in which a stage is busy, starved and blocked. "
                           "They add up to 1; all are 0 while they are not known.",
@@ -222,7 +222,7 @@ void bind_trace(nb::module_& module) {
 }  // namespace
 
 void bind_stats(nb::module_& module) {
-  bind_parts(module);
+  bind_values(module);
   bind_figures(module);
   nb::class_<FailedSample>(module, "FailedSample",
                            "A sample that was left out because it failed, within the budget.",

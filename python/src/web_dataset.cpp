@@ -98,7 +98,7 @@ void make_web(WebDataset* self, const nb::args& args, const nb::kwargs& kwargs) 
   construct(self, shards, options);
 }
 
-void bind_parts(nb::module_& module) {
+void bind_web_parts(nb::module_& module) {
   nb::class_<WebPart>(module, "WebPart",
                       "A part of every sample of a WebDataset: a file, and the tensor that it "
                       "becomes. jpeg_image, class_label and raw_bytes make it.",
@@ -141,7 +141,7 @@ void bind_parts(nb::module_& module) {
 }  // namespace
 
 void bind_web_dataset(nb::module_& module) {
-  bind_parts(module);
+  bind_web_parts(module);
   nb::class_<WebDataset, Dataset>(
       module, "WebDataset",
       "Samples as neighbouring files in tar archives. Without parts, the fields are \"image\", "
