@@ -119,7 +119,7 @@ std::string Stages::text_of(const std::vector<FiberReport>& fibers) const {
 
 void Stages::launch(TaskGroup& group) {
   stop_ = group.stop_token();
-  const auto start = [&](std::string name, auto body) {
+  const auto start = [&](const std::string& name, auto body) {
     group.go(
         [this, body = std::move(body)] {
           try {
@@ -132,7 +132,7 @@ void Stages::launch(TaskGroup& group) {
             throw;  // stops the other stages
           }
         },
-        {.name = std::move(name), .stack_size = kStackSize});
+        {.name = name, .stack_size = kStackSize});
   };
   start("sampler", [this] { sample(); });
   for (std::size_t i = 0; i < readers(); ++i) start(reader_name(i), [this, i] { read(i); });
