@@ -25,10 +25,14 @@ ON_ESCAPE = ("copy", "raise")
 _LARGEST = 2**63 - 1
 
 
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")  # NumPy's, too
+
+
 def whole(name: str, value: object, least: int = 0, most: int = _LARGEST) -> int:
     """Returns ``value`` as an int within the bounds. ``True`` is no number, nor is 2.0."""
     wanted = f"{name} has to be an int of at least {least}, not {value!r}"
-    if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
+    if _is_bool(value):
         raise TypeError(wanted)
     try:
         number = operator.index(value)  # type: ignore[arg-type]
@@ -48,12 +52,14 @@ def positive(name: str, value: object) -> float:
 
 def _real(name: str, value: object, what: str, is_good: Any) -> float:
     wanted = f"{name} has to be {what}, not {value!r}"
-    if isinstance(value, (bool, str, bytes)):
+    if _is_bool(value) or isinstance(value, (str, bytes)):
         raise TypeError(wanted)
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise TypeError(wanted) from None
+    except OverflowError:  # an int that no float is near to
+        raise ValueError(wanted) from None
     if not is_good(number):
         raise ValueError(wanted)
     return number
@@ -69,9 +75,9 @@ def one_of(name: str, value: object, values: Sequence[str]) -> str:
     return value
 
 
-def instance(name: str, value: object, of: type) -> Any:
-    """Returns ``value``, which is a ``of``."""
-    if not isinstance(value, of):
+def instance_or_none(name: str, value: object, of: type) -> Any:
+    """Returns ``value``, which is a ``of`` or None."""
+    if value is not None and not isinstance(value, of):
         raise TypeError(f"{name} has to be a leat.{of.__name__}, not {value!r}")
     return value
 

@@ -66,7 +66,7 @@ class Prefetcher(_core.Prefetcher):
         resume: A state dict to resume from, as by ``load_state_dict``.
         check_slots: For debugging: ``"yes"`` finds writes to a slot that nobody may write to,
             ``"read_only"`` also those to a batch in use.
-        trace: Records batches for a timeline.
+        trace: Records batches for a timeline, until a state is loaded after a loop has begun.
         live: Shows the figures in a terminal while the loop runs.
         sample_every: One step in so many is timed on the device; 0: none.
 
@@ -117,20 +117,20 @@ class Prefetcher(_core.Prefetcher):
             "order": options.one_of("order", order, options.ORDERS),
             "seed": whole("seed", seed, 0, 2**64 - 1),
             "last_batch": options.one_of("last_batch", last_batch, options.LAST_BATCHES),
-            "packing": packing and options.instance("packing", packing, options.Packing),
+            "packing": options.instance_or_none("packing", packing, options.Packing),
             "delivery": options.one_of("delivery", delivery, options.DELIVERIES),
             "rank": whole("rank", rank),
             "world_size": whole("world_size", world_size, 1),
             "read_failures": _budget("read_failures", read_failures),
             "transform_failures": _budget("transform_failures", transform_failures),
-            "autotune": autotune and options.instance("autotune", autotune, options.Autotune),
+            "autotune": options.instance_or_none("autotune", autotune, options.Autotune),
             "copy_chunk_bytes": whole("copy_chunk_bytes", copy_chunk_bytes),
             "max_pinned_bytes": whole("max_pinned_bytes", max_pinned_bytes),
             "max_device_bytes": whole("max_device_bytes", max_device_bytes),
             "resume": None if resume is None else _text_of(resume),
             "check_slots": options.one_of("check_slots", check_slots, options.CHECKS),
-            "trace": trace and options.instance("trace", trace, _core.Trace),
-            "live": live and options.instance("live", live, options.Live),
+            "trace": options.instance_or_none("trace", trace, _core.Trace),
+            "live": options.instance_or_none("live", live, options.Live),
             "sample_every": whole("sample_every", sample_every),
         }
         super().__init__(
@@ -193,4 +193,4 @@ def _device(device: object) -> str:
                 f'device has to be a str such as "cuda:0" or "cpu", or a torch.device, not {device!r}'
             )
         device = str(device)
-    return "host" if device == "cpu" else device
+    return "host" if device in ("cpu", "cpu:0") else device

@@ -16,6 +16,7 @@
 #include "leat/python/errors.h"
 #include "leat/python/module.h"
 #include "leat/python/prefetcher.h"
+#include "leat/python/text.h"
 
 namespace leat::python {
 namespace nb = nanobind;
@@ -32,6 +33,12 @@ std::string seconds_text(Duration time) {
 // it comes by GeneratorExit.
 bool unwinds() {
   return PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_GeneratorExit) == 0;
+}
+
+// Whether the frame is of leat.overlap(), which asks for its caller.
+bool is_of_overlap(nb::handle frame) {
+  const nb::object name = frame.attr("f_globals").attr("get")("__name__");
+  return nb::isinstance<nb::str>(name) && to_text(name) == "leat.overlap";
 }
 
 }  // namespace
@@ -166,10 +173,20 @@ Place Loop::caller() {
   if (frame == nullptr) return {};
   const nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
   if (!code.is(caller_code_)) {
-    caller_file_ = nb::cast<std::string>(code.attr("co_filename"));
+    caller_file_ = to_text(code.attr("co_filename"));
+    is_overlap_ = is_of_overlap(reinterpret_cast<PyObject*>(frame));
     caller_code_ = code;
   }
+  if (is_overlap_) return caller_of_overlap(frame);
   return {.file = caller_file_, .line = PyFrame_GetLineNumber(frame)};
+}
+
+Place Loop::caller_of_overlap(PyFrameObject* innermost) {
+  nb::object frame = nb::borrow(reinterpret_cast<PyObject*>(innermost));
+  while (!frame.is_none() && is_of_overlap(frame)) frame = frame.attr("f_back");
+  if (frame.is_none()) return {};
+  return {.file = to_text(frame.attr("f_code").attr("co_filename")),
+          .line = PyFrame_GetLineNumber(reinterpret_cast<PyFrameObject*>(frame.ptr()))};
 }
 
 int Loop::traverse(visitproc visit, void* arg) const {

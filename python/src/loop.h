@@ -66,9 +66,9 @@ class Loop {
 
  private:
   [[nodiscard]] bool take(Feeding::Turn& turn, const std::optional<gpu::StreamRef>& stream);
-  void await_copy(const std::optional<TimePoint>& deadline);
   [[nodiscard]] bool has_to_copy() const;
   [[nodiscard]] Place caller();
+  [[nodiscard]] static Place caller_of_overlap(PyFrameObject* innermost);
   [[noreturn]] void time_out(Feeding::Turn& turn) const;
   void decide(bool counts) noexcept;
 
@@ -84,6 +84,7 @@ class Loop {
   std::shared_ptr<Counting> pending_;   // of the batch in hand
   nanobind::object caller_code_;        // whose file name caller_file_ is
   std::string caller_file_;
+  bool is_overlap_ = false;  // caller_code_ is leat.overlap()'s
 };
 
 /// A leat.Loop (see its constructor).

@@ -151,6 +151,7 @@ void PrefetcherObject::take_loaded(const std::string& why) {
   if (!feeding_->is_here()) feeding_->check_open();
   feeding_->close(why);
   options_.resume = *loaded_;
+  if (has_begun_) options_.trace = nullptr;  // it has the batches of the feeding that was
   feeding_ = make_feeding();
   loaded_.reset();
 }
@@ -167,6 +168,7 @@ std::shared_ptr<Feeding> PrefetcherObject::begin(Loop& loop, std::uint64_t epoch
   left = batches_of(epoch);
   std::erase_if(rests_, [&](const Rest& one) { return one.epoch == epoch; });
   next_epoch_ = epoch + 1;
+  has_begun_ = true;
   latest_ = &loop;
   return feeding_;
 }
@@ -233,6 +235,15 @@ void PrefetcherObject::clear() noexcept {
 
 namespace {
 
+// The object behind `self`. Throws TypeError before its __init__, which a subclass may have left
+// out.
+PrefetcherObject& made(nb::handle self) {
+  if (!nb::inst_ready(self)) {
+    throw nb::type_error("leat: Prefetcher.__init__() was not called, or has failed");
+  }
+  return *nb::inst_ptr<PrefetcherObject>(self);
+}
+
 std::uint64_t epoch_of(nb::handle number) {
   const bool is_whole = PyIndex_Check(number.ptr()) != 0 && !nb::isinstance<nb::bool_>(number);
   const nb::object index = is_whole ? nb::steal(PyNumber_Index(number.ptr())) : nb::object();
@@ -260,20 +271,21 @@ std::string merge_states(const std::vector<std::string>& texts) {
   });
 }
 
-std::string text_of(const PrefetcherObject& self) {
+nb::str text_of(const PrefetcherObject& self) {
   const feeder::Dataset& data = to_dataset(self.dataset());
   const nb::object& framework = self.framework();
-  return std::string("<leat.Prefetcher of ")
-      .append(data.name())
-      .append(" on ")
-      .append(self.device().name())
-      .append(": ")
-      .append(std::to_string(self.batches_per_epoch()))
-      .append(" batches of ")
-      .append(std::to_string(self.options().batch_size))
-      .append(" an epoch, framework ")
-      .append(nb::repr(framework.attr("name")).c_str())
-      .append(">");
+  const std::string text = std::string("<leat.Prefetcher of ")
+                               .append(data.name())
+                               .append(" on ")
+                               .append(self.device().name())
+                               .append(": ")
+                               .append(std::to_string(self.batches_per_epoch()))
+                               .append(" batches of ")
+                               .append(std::to_string(self.options().batch_size))
+                               .append(" an epoch, framework ")
+                               .append(nb::repr(framework.attr("name")).c_str())
+                               .append(">");
+  return to_str(text);  // a dataset is named after files, whose names may be any bytes
 }
 
 // Calls a const function of the prefetcher without the GIL.
@@ -296,6 +308,7 @@ void bind_prefetcher(nb::module_& module) {
       .def(
           "epoch",
           [](nb::object self, nb::handle number) {
+            static_cast<void>(made(self));
             const std::uint64_t checked = epoch_of(number);
             return Epoch(std::move(self), checked);
           },
@@ -304,7 +317,7 @@ void bind_prefetcher(nb::module_& module) {
       .def(
           "__iter__",
           [](nb::object self) {
-            const std::uint64_t epoch = nb::inst_ptr<PrefetcherObject>(self)->next_epoch();
+            const std::uint64_t epoch = made(self).next_epoch();
             return make_loop(std::move(self), epoch, Loop::Leaving::kDropped);
           },
           "Begins the next epoch.")
@@ -335,8 +348,16 @@ void bind_prefetcher(nb::module_& module) {
           "Measures anew from here on.")
       .def(
           "report",
-          [](const PrefetcherObject& self) { return ask(self, &feeder::Prefetcher::report); },
-          "The figures of stats(), and where memory is, as text.")
+          [](const PrefetcherObject& self) {
+            std::string text = ask(self, &feeder::Prefetcher::report);
+            if (self.copies() > 0) {
+              text.append("  ")
+                  .append(std::to_string(self.copies()))
+                  .append(" batches were copied, because max_leases - 1 were held\n");
+            }
+            return to_str(text);
+          },
+          "The figures of stats(), where memory is, and how many batches were copied, as text.")
       .def(
           "failed_samples",
           [](const PrefetcherObject& self) {

@@ -100,6 +100,7 @@ class PrefetcherObject {
   Loop* latest_ = nullptr;   // if it is not left
   std::uint64_t copies_ = 0;
   bool has_warned_ = false;
+  bool has_begun_ = false;  // a loop
 };
 
 }  // namespace leat::python

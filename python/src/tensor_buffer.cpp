@@ -66,8 +66,12 @@ nb::object Tensor::array(nb::handle self, nb::handle dtype, nb::handle copy) {
 }
 
 int Tensor::get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
-  const Tensor& tensor = *nb::inst_ptr<Tensor>(self);
   view->obj = nullptr;
+  if (!nb::inst_ready(self)) {
+    PyErr_SetString(PyExc_BufferError, "leat: a Tensor that no batch has made has no memory");
+    return -1;
+  }
+  const Tensor& tensor = *nb::inst_ptr<Tensor>(self);
   const char* const format = format_of(tensor.info_.dtype);
   try {
     if (!is_cpu(tensor.memory_->place())) {

@@ -1,5 +1,6 @@
 """Several loops, threads and owners of one feed."""
 
+import ctypes
 import gc
 import os
 import threading
@@ -184,3 +185,21 @@ def test_close_may_be_called_twice_and_ends_all_else() -> None:
     batch.commit()
     assert len(feed) == 10
     assert "80" in repr(feed) or "10 batches" in repr(feed)
+
+
+def test_next_returns_once_the_copy_is_done() -> None:
+    # Looks into the slots themselves: what a batch hands out would wait for the copy.
+    data = leat.InMemory(x=np.arange(1, (1 << 22) + 1, dtype=np.int32)[None])
+    feed = leat.Prefetcher(data, "cpu", batch_size=1, framework="numpy", prefetch_depth=1, max_leases=2)
+    last_words = {}
+    for epoch in range(20):
+        for batch in feed.epoch(epoch):
+            address = batch["x"].ctypes.data
+            last_words[address] = ctypes.c_int32.from_address(address + 4 * ((1 << 22) - 1))
+            batch["x"][:] = 0
+        del batch
+    for epoch in range(20, 40):
+        batch = next(iter(feed.epoch(epoch)))
+        assert [word.value for word in last_words.values()].count(1 << 22) >= 1
+        batch["x"][:] = 0
+        del batch

@@ -39,6 +39,9 @@ def make_feed(**options: Any) -> leat.Prefetcher:
         ({"timeout": 0}, ValueError, "timeout has to be a number above 0, not 0"),
         ({"timeout": "1"}, TypeError, "timeout has to be a number above 0, not '1'"),
         ({"timeout": float("nan")}, ValueError, "timeout has to be a number above 0, not nan"),
+        ({"timeout": True}, TypeError, "timeout has to be a number above 0, not True"),
+        ({"timeout": np.True_}, TypeError, "timeout has to be a number above 0"),
+        ({"timeout": 10**400}, ValueError, "timeout has to be a number above 0, not 1000"),
         ({"rank": 2, "world_size": 2}, ValueError, "rank"),
         ({"world_size": 0}, ValueError, "world_size has to be an int of at least 1, not 0"),
         ({"packing": True}, TypeError, "packing has to be a leat.Packing, not True"),
@@ -61,6 +64,17 @@ def test_a_wrong_option_is_named(
     with pytest.raises(error) as caught:
         make_feed(**options)
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["packing", "autotune", "trace", "live"])
+@pytest.mark.parametrize("value", [False, 0, "", [], {}, np.array([1, 2])])
+def test_what_is_false_is_no_none(option: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=rf"^{option} has to be a leat\."):
+        make_feed(**{option: value})
+
+
+def test_the_cpu_may_have_a_number_as_torch_writes_it() -> None:
+    assert make_feed(device="cpu:0").device == make_feed(device="cpu").device
 
 
 def test_an_unknown_option_is_named() -> None:

@@ -3,7 +3,10 @@
 import io
 import logging
 import os
-from pathlib import Path
+import pathlib
+import re
+import subprocess
+import sys
 from typing import Any
 
 import leat
@@ -101,6 +104,78 @@ def test_batches_that_escape_are_copied(caplog: pytest.LogCaptureFixture) -> Non
     assert "x" in text
 
 
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_feed_with_a_trace_resumes(is_begun: bool) -> None:
+    trace = leat.Trace()
+    feed = make_feed(trace=trace)
+    state = feed.state_dict()
+    if is_begun:
+        list(feed)
+    for _ in range(2):
+        feed.load_state_dict(state)
+        assert [batch.index for batch in feed] == list(range(10))
+    assert '"epoch":0,"batch":9' in trace.json()
+
+
+def test_the_report_has_the_copies() -> None:
+    feed = make_feed()
+    assert "copied" not in feed.report()
+    list(feed)
+    assert f"{feed.copies} batches were copied" in feed.report()
+
+
+def test_below_leat_overlap_the_line_of_the_loop_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    list(leat.overlap(leat.overlap(make_feed())))
+    (record,) = (one for one in caplog.records if one.levelname == "WARNING")
+    assert "test_prefetcher.py:" in record.getMessage()
+
+
+def test_a_program_and_its_data_may_have_names_in_any_bytes(tmp_path: pathlib.Path) -> None:
+    folder = os.fsdecode(bytes(tmp_path) + b"/caf\xe9")
+    os.mkdir(folder)
+    np.arange(80, dtype=np.uint16).tofile(f"{folder}/tokens.bin")
+    script = f"""
+import leat
+feed = leat.Prefetcher(leat.TokenShards({folder!r} + "/tokens.bin", sequence_length=4), "cpu", batch_size=2)
+kept = list(feed)
+print(len(kept), repr(feed), feed.copies)
+"""
+    with open(f"{folder}/program.py", "w") as file:
+        file.write(script)
+    path = os.path.dirname(os.path.dirname(leat.__file__))
+    done = subprocess.run(
+        [sys.executable, f"{folder}/program.py"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"10 <leat\.Prefetcher of tokens of .*caf.*tokens\.bin on host:0", done.stdout)
+    assert re.search(r"asked for at .*caf.*program\.py:4", done.stderr)
+
+
+class WithoutInit(leat.Prefetcher):
+    def __init__(self) -> None:
+        pass
+
+
+@pytest.mark.filterwarnings("ignore:nanobind")
+@pytest.mark.parametrize(
+    "make", [WithoutInit, lambda: leat.Prefetcher.__new__(leat.Prefetcher)], ids=["subclass", "new"]
+)
+def test_a_prefetcher_without_init_raises(make: Any) -> None:
+    feed = make()
+    for use in (iter, len, repr, lambda feed: feed.epoch(0), lambda feed: feed.stats()):
+        with pytest.raises(TypeError):
+            use(feed)
+
+
+def test_a_tensor_that_no_batch_made_has_no_buffer() -> None:
+    with pytest.raises(BufferError, match="no memory"):
+        memoryview(leat.Tensor.__new__(leat.Tensor))
+
+
 def test_a_plain_loop_copies_nothing(caplog: pytest.LogCaptureFixture) -> None:
     feed = make_feed()
     for batch in feed:
@@ -138,7 +213,7 @@ def test_on_escape_raise_raises_and_loses_no_batch() -> None:
     assert next(loop).index == 2
 
 
-def test_a_file_that_is_cut_off_ends_the_loop_with_one_clear_error(tmp_path: Path) -> None:
+def test_a_file_that_is_cut_off_ends_the_loop_with_one_clear_error(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "records.bin"
     file.write_bytes(bytes(8000 * 4096))
     data = leat.FixedRecords(file, fields=[leat.Field("x", np.uint8, (4096,))])
