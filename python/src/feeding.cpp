@@ -114,9 +114,9 @@ void Feeding::begin_end() {
 }
 
 void Feeding::close(std::string_view why) {
-  if (!closed_why_.empty()) return;
-  closed_why_ = why;
-  if (!home_.is_here()) return;
+  const bool was_closed = is_closed();
+  closed_why_ = why;  // the latest reason holds
+  if (was_closed || !home_.is_here()) return;
   stop();
   if (calls_ == 0) {
     begin_end();
@@ -153,17 +153,17 @@ const gpu::Device& Feeding::device() const noexcept { return parts_->device; }
 
 const feeder::PrefetcherOptions& Feeding::options() const noexcept { return parts_->options; }
 
-Feeding::Call::Call(Feeding& feeding) : feeding_(feeding) {
-  feeding_.check_open();
-  ++feeding_.calls_;
+Feeding::Call::Call(Feeding& feeding) : feeding_(feeding.shared_from_this()) {
+  feeding_->check_open();
+  ++feeding_->calls_;
 }
 
 Feeding::Call::~Call() {
-  if (--feeding_.calls_ == 0 && feeding_.is_closed()) feeding_.end();
+  if (--feeding_->calls_ == 0 && feeding_->is_closed()) feeding_->end();
 }
 
 feeder::Prefetcher* Feeding::Call::operator->() const noexcept {
-  return &*feeding_.parts_->prefetcher;
+  return &*feeding_->parts_->prefetcher;
 }
 
 Feeding::Turn::Turn(Feeding& feeding) : feeding_(feeding), call_(feeding) {

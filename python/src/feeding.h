@@ -70,7 +70,8 @@ class Feeding : public std::enable_shared_from_this<Feeding> {
     [[nodiscard]] feeder::Prefetcher* operator->() const noexcept;
 
    private:
-    Feeding& feeding_;
+    // A signal handler may end the feeding below a call, and its owner may drop it.
+    const std::shared_ptr<Feeding> feeding_;
     const InCall inside_;
   };
 
@@ -93,8 +94,8 @@ class Feeding : public std::enable_shared_from_this<Feeding> {
   /// Stops the prefetcher, waits until no other thread is in a call, and destroys it: waits for the
   /// reads that are under way. Further calls throw leat::Error with the text `why`. Called inside a
   /// Call of this thread, by a signal handler, it does not wait, and that call's end destroys the
-  /// prefetcher. Has no effect the second time. Throws what a signal handler raises meanwhile; the
-  /// prefetcher then ends by itself.
+  /// prefetcher. The second time, only changes `why`. Throws what a signal handler raises
+  /// meanwhile; the prefetcher then ends by itself.
   void close(std::string_view why);
   /// As close(), for destructors: handles no signals. Returns whether the prefetcher is destroyed,
   /// and nothing reads the dataset any more. False only while the interpreter exits, if a close()

@@ -56,10 +56,6 @@ Loop::~Loop() { clear(); }
 void Loop::clear() noexcept {
   if (leaving_ == Leaving::kDropped) decide(!unwinds());
   decide(false);
-  if (ready_.has_value() && !feeding_->is_here()) {
-    leak(*std::move(ready_));  // its slot is the parent's
-  }
-  ready_.reset();
   if (owner_object_.is_valid()) owner_->leave(*this);
   owner_object_.reset();
   caller_code_.reset();
@@ -69,7 +65,23 @@ void Loop::clear() noexcept {
 void Loop::decide(bool counts) noexcept {
   if (counts && pending_ != nullptr && feeding_->is_here()) pending_->commit();
   pending_.reset();
-  if (ready_.has_value() && feeding_->is_here()) ready_->abandon();
+  if (!is_asking_) drop_ready();  // else next() does
+}
+
+void Loop::drop_ready() noexcept {
+  if (!ready_.has_value()) return;
+  if (feeding_->is_here()) {
+    ready_->abandon();
+  } else {
+    static_cast<void>(new feeder::Lease(*std::move(ready_)));  // its slot is the parent's
+  }
+  ready_.reset();
+}
+
+void Loop::check_goes_on() {
+  if (ended_why_.empty()) return;
+  drop_ready();
+  throw Error("leat: this loop over epoch " + std::to_string(epoch_) + " has ended: " + ended_why_);
 }
 
 void Loop::end_block(bool counts) noexcept {
@@ -91,15 +103,12 @@ const feeder::Receipt* Loop::in_hand() const noexcept {
 nb::object Loop::next() {
   if (is_over_) throw nb::stop_iteration();
   Feeding::Turn turn(*feeding_);
-  if (!ended_why_.empty()) {
-    throw Error("leat: this loop over epoch " + std::to_string(epoch_) +
-                " has ended: " + ended_why_);
-  }
+  check_goes_on();
   if (pending_ != nullptr) pending_->commit();  // the next batch is asked for
   pending_.reset();
   const bool copies = !ready_.has_value() && has_to_copy();
   if (copies) owner_->warn_of_copies();
-  if (!take(turn, current_stream(owner_->framework(), owner_->device()))) {
+  if (!take_unless_ended(turn)) {
     is_over_ = true;
     throw nb::stop_iteration();
   }
@@ -115,6 +124,23 @@ nb::object Loop::next() {
   if (copies) owner_->count_copy();
   if (left_ > 0) --left_;
   return batch;
+}
+
+// As take(). While it waits, a signal handler or another thread may end the loop.
+bool Loop::take_unless_ended(Feeding::Turn& turn) {
+  bool has_come = false;
+  try {
+    const Mark asking(is_asking_);
+    has_come = take(turn, current_stream(owner_->framework(), owner_->device()));
+  } catch (const nb::python_error&) {  // what a signal handler raised
+    if (!ended_why_.empty()) drop_ready();
+    throw;
+  } catch (...) {
+    check_goes_on();
+    throw;
+  }
+  check_goes_on();
+  return has_come;
 }
 
 // Whether as many leases are held as leave one for this batch alone.

@@ -66,11 +66,14 @@ class Loop {
 
  private:
   [[nodiscard]] bool take(Feeding::Turn& turn, const std::optional<gpu::StreamRef>& stream);
+  [[nodiscard]] bool take_unless_ended(Feeding::Turn& turn);
   [[nodiscard]] bool has_to_copy() const;
   [[nodiscard]] Place caller();
   [[nodiscard]] static Place caller_of_overlap(PyFrameObject* innermost);
   [[noreturn]] void time_out(Feeding::Turn& turn) const;
   void decide(bool counts) noexcept;
+  void drop_ready() noexcept;
+  void check_goes_on();  // throws if the loop was ended
 
   nanobind::object owner_object_;
   PrefetcherObject* owner_;  // of owner_object_
@@ -79,6 +82,7 @@ class Loop {
   const Leaving leaving_;
   std::uint64_t left_ = 0;
   bool is_over_ = false;                // the epoch has ended
+  bool is_asking_ = false;              // a call of next() waits, and uses ready_
   std::string ended_why_;               // it was ended before
   std::optional<feeder::Lease> ready_;  // taken, and a wait for its copy was interrupted
   std::shared_ptr<Counting> pending_;   // of the batch in hand

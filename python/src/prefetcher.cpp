@@ -25,6 +25,7 @@
 #include "leat/python/loop.h"
 #include "leat/python/module.h"
 #include "leat/python/text.h"
+#include "leat/python/waiting.h"
 
 namespace leat::python {
 namespace nb = nanobind;
@@ -147,12 +148,26 @@ void PrefetcherObject::note_rests(const std::string& state) {
   if (!rests_.empty() && rests_.front().batches == 0) ++next_epoch_;
 }
 
+// While it waits, other threads and signal handlers call this object. One call at a time makes a
+// feeding; close() meanwhile drops loaded_.
 void PrefetcherObject::take_loaded(const std::string& why) {
   if (!feeding_->is_here()) feeding_->check_open();
+  if (is_taking_) {
+    throw Error(
+        "leat: another call, in another thread or below a signal handler, begins a loop with the "
+        "state that was loaded: a feed has one loop at a time");
+  }
+  const Mark taking(is_taking_);
   feeding_->close(why);
+  if (!loaded_.has_value()) feeding_->check_open();  // throws
   options_.resume = *loaded_;
   if (has_begun_) options_.trace = nullptr;  // it has the batches of the feeding that was
-  feeding_ = make_feeding();
+  std::shared_ptr<Feeding> made = make_feeding();
+  if (!loaded_.has_value()) {
+    made.reset();
+    feeding_->check_open();  // throws
+  }
+  feeding_ = std::move(made);
   loaded_.reset();
 }
 
@@ -184,7 +199,7 @@ std::uint64_t PrefetcherObject::batches_of(std::uint64_t epoch) const {
 
 // The state that was loaded, as this rank has it: it may come from other ranks.
 std::string PrefetcherObject::state(bool in_hand) {
-  if (loaded_.has_value() && latest_ == nullptr) take_loaded("a state was loaded");
+  if (loaded_.has_value() && latest_ == nullptr && !is_taking_) take_loaded("a state was loaded");
   if (loaded_.has_value()) return *loaded_;
   Feeding::Call call(*feeding_);
   const feeder::Receipt* const receipt =

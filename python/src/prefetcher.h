@@ -101,6 +101,7 @@ class PrefetcherObject {
   std::uint64_t copies_ = 0;
   bool has_warned_ = false;
   bool has_begun_ = false;  // a loop
+  bool is_taking_ = false;  // a call is in take_loaded()
 };
 
 }  // namespace leat::python

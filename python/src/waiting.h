@@ -54,6 +54,18 @@ class WithoutGil {
   const nanobind::gil_scoped_release others_run_;
 };
 
+/// Sets a mark for as long as it lives: a call is under way, which others may find.
+class Mark {
+ public:
+  explicit Mark(bool& mark) noexcept : mark_(mark) { mark_ = true; }
+  ~Mark() { mark_ = false; }
+  Mark(const Mark&) = delete;
+  Mark& operator=(const Mark&) = delete;
+
+ private:
+  bool& mark_;
+};
+
 /// Whether stop_all() has begun: destructors then neither wait nor use a device.
 [[nodiscard]] bool is_exiting() noexcept;
 /// For stop_all(): from here on, no InCall begins.

@@ -4,6 +4,7 @@ import ctypes
 import gc
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -204,3 +205,25 @@ def test_next_returns_once_the_copy_is_done() -> None:
         assert batch["x"].ctypes.data not in last_words or 1 << 24 in found
         batch["x"][:] = 0
         del batch
+
+
+def test_a_with_block_may_end_while_another_thread_waits_for_a_batch() -> None:
+    data = leat.InMemory(x=np.zeros((4, 50_000_000), np.uint8))  # a copy takes its time
+    for pause in (0.0, 0.01, 0.02, 0.03, 0.04, 0.05):
+        feed = leat.Prefetcher(data, "cpu", batch_size=1, framework="numpy", prefetch_depth=1)
+        ended: list[str] = []
+
+        def wait(batches: leat.Loop, ended: list[str] = ended) -> None:
+            try:
+                while True:
+                    next(batches)
+            except (leat.Error, StopIteration) as error:
+                ended.append(str(error))
+
+        with feed.epoch(0) as batches:
+            thread = threading.Thread(target=wait, args=(batches,))
+            thread.start()
+            time.sleep(pause)
+        thread.join()
+        assert ended == [""] or "its with block has ended" in ended[0]
+        assert [batch.index for batch in feed.epoch(1)] == [0, 1, 2, 3]

@@ -4,12 +4,16 @@ import gc
 import itertools
 import json
 import pickle
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import leat
 import numpy as np
 import pytest
+from slow import slow_feed
 
 BATCHES = 10
 
@@ -422,3 +426,93 @@ def test_ranks_that_have_only_loaded_a_state_tell_their_own() -> None:
     merged = leat.merge_states([rank.state_dict() for rank in ranks])
     feed = make_feed(resume=merged)
     assert sum(batch.size for batch in feed) == 8 * BATCHES - 4
+
+
+def loaded_while_it_reads() -> leat.Prefetcher:
+    """A feed whose next loop has to wait for a read before the state that was loaded takes effect."""
+    feed = slow_feed()
+    iter(feed)  # begins to read, and is dropped
+    feed.load_state_dict(feed.state_dict())
+    return feed
+
+
+def during_the_wait(feed: leat.Prefetcher, call: Callable[[], Any]) -> Any:
+    """What iter(feed) returns or raises, if a signal handler makes ``call`` meanwhile."""
+    done: list[bool] = []
+
+    def handle(number: int, frame: Any) -> None:
+        try:
+            call()
+        finally:
+            done.append(True)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    try:
+        return iter(feed)
+    except leat.Error as error:
+        return error
+    finally:
+        while not done:
+            time.sleep(0.001)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_signal_handler_may_take_the_state_while_a_loaded_one_takes_effect() -> None:
+    feed = loaded_while_it_reads()
+    seen: list[Any] = []
+    loop = during_the_wait(feed, lambda: seen.append(feed.state_dict()))
+    assert [one["batches"] for one in json.loads(seen[0]["state"])["epochs"]] == [[]]
+    assert [batch.index for batch in loop] == [0, 1, 2, 3]
+
+
+def test_a_loop_that_a_signal_handler_begins_meanwhile_is_refused() -> None:
+    feed = loaded_while_it_reads()
+    refused: list[str] = []
+
+    def begin() -> None:
+        try:
+            iter(feed)
+        except leat.Error as error:
+            refused.append(str(error))
+
+    loop = during_the_wait(feed, begin)
+    assert "a feed has one loop at a time" in refused[0]
+    assert [batch.index for batch in loop] == [0, 1, 2, 3]
+
+
+def test_a_feed_that_is_closed_while_a_loaded_state_takes_effect_stays_closed() -> None:
+    feed = loaded_while_it_reads()
+    ended = during_the_wait(feed, feed.close)
+    assert isinstance(ended, leat.Error) and "the feed was closed" in str(ended)
+    with pytest.raises(leat.Error, match="the feed was closed"):
+        iter(feed)
+
+
+def test_threads_may_use_a_feed_while_a_loaded_state_takes_effect() -> None:
+    for use in (iter, leat.Prefetcher.state_dict, leat.Prefetcher.close):
+        feed = loaded_while_it_reads()
+        together = threading.Barrier(3)
+        wrong: list[BaseException] = []
+
+        def run(use: Any = use, feed: Any = feed, together: Any = together, wrong: Any = wrong) -> None:
+            together.wait()
+            try:
+                use(feed)
+            except leat.Error as error:
+                if not any(text in str(error) for text in ("one loop at a time", "was closed", "has ended")):
+                    wrong.append(error)
+            except BaseException as error:  # noqa: BLE001
+                wrong.append(error)
+
+        threads = [threading.Thread(target=run) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        together.wait()
+        try:
+            iter(feed)
+        except leat.Error as error:
+            assert any(text in str(error) for text in ("one loop at a time", "was closed", "has ended")), error
+        for thread in threads:
+            thread.join()
+        assert not wrong
