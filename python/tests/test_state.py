@@ -436,54 +436,54 @@ def loaded_while_it_reads() -> leat.Prefetcher:
     return feed
 
 
-def during_the_wait(feed: leat.Prefetcher, call: Callable[[], Any]) -> Any:
-    """What iter(feed) returns or raises, if a signal handler makes ``call`` meanwhile."""
-    done: list[bool] = []
+def during_the_wait(call: Callable[[leat.Prefetcher], Any]) -> tuple[leat.Prefetcher, Any]:
+    """A feed, and what iter(feed) returns or raises if a signal handler makes ``call`` meanwhile."""
+    for _ in range(30):  # the read may have ended before the signal comes
+        feed = loaded_while_it_reads()
+        done: list[bool] = []
 
-    def handle(number: int, frame: Any) -> None:
-        try:
-            call()
-        finally:
+        def handle(number: int, frame: Any, feed: Any = feed, done: Any = done) -> None:
+            call(feed)
             done.append(True)
 
-    before = signal.signal(signal.SIGALRM, handle)
-    signal.setitimer(signal.ITIMER_REAL, 0.01)
-    try:
-        return iter(feed)
-    except leat.Error as error:
-        return error
-    finally:
-        while not done:
-            time.sleep(0.001)
-        signal.signal(signal.SIGALRM, before)
+        before = signal.signal(signal.SIGALRM, handle)
+        signal.setitimer(signal.ITIMER_REAL, 0.003)
+        try:
+            result: Any = iter(feed)
+        except leat.Error as error:
+            result = error
+        finally:
+            in_time = bool(done)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        if in_time:
+            return feed, result
+    pytest.fail("no signal came in time")
 
 
 def test_a_signal_handler_may_take_the_state_while_a_loaded_one_takes_effect() -> None:
-    feed = loaded_while_it_reads()
     seen: list[Any] = []
-    loop = during_the_wait(feed, lambda: seen.append(feed.state_dict()))
-    assert [one["batches"] for one in json.loads(seen[0]["state"])["epochs"]] == [[]]
+    _, loop = during_the_wait(lambda feed: seen.append(feed.state_dict()))
+    assert [one["batches"] for one in json.loads(seen[-1]["state"])["epochs"]] == [[]]
     assert [batch.index for batch in loop] == [0, 1, 2, 3]
 
 
 def test_a_loop_that_a_signal_handler_begins_meanwhile_is_refused() -> None:
-    feed = loaded_while_it_reads()
     refused: list[str] = []
 
-    def begin() -> None:
+    def begin(feed: leat.Prefetcher) -> None:
         try:
             iter(feed)
         except leat.Error as error:
             refused.append(str(error))
 
-    loop = during_the_wait(feed, begin)
-    assert "a feed has one loop at a time" in refused[0]
+    _, loop = during_the_wait(begin)
+    assert "a feed has one loop at a time" in refused[-1]
     assert [batch.index for batch in loop] == [0, 1, 2, 3]
 
 
 def test_a_feed_that_is_closed_while_a_loaded_state_takes_effect_stays_closed() -> None:
-    feed = loaded_while_it_reads()
-    ended = during_the_wait(feed, feed.close)
+    feed, ended = during_the_wait(leat.Prefetcher.close)
     assert isinstance(ended, leat.Error) and "the feed was closed" in str(ended)
     with pytest.raises(leat.Error, match="the feed was closed"):
         iter(feed)
