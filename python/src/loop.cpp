@@ -112,8 +112,8 @@ nb::object Loop::next() {
     is_over_ = true;
     throw nb::stop_iteration();
   }
+  feeder::Lease lease = *std::exchange(ready_, std::nullopt);  // before others may end the loop
   Place place = caller();
-  feeder::Lease lease = *std::exchange(ready_, std::nullopt);
   auto counting = std::make_shared<Counting>(lease.receipt());
   nb::object batch = make_batch(
       {.share = std::make_shared<Share>(feeding_->leases(), std::move(lease), std::move(place)),
