@@ -73,7 +73,7 @@ void Loop::drop_ready() noexcept {
   if (feeding_->is_here()) {
     ready_->abandon();
   } else {
-    static_cast<void>(new feeder::Lease(*std::move(ready_)));  // its slot is the parent's
+    leak(*std::move(ready_));  // its slot is the parent's
   }
   ready_.reset();
 }

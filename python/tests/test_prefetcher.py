@@ -274,14 +274,3 @@ def test_a_program_may_have_any_file_name(caplog: pytest.LogCaptureFixture) -> N
         exec(code, {"seen": seen, "feed": feed})  # noqa: S102
     assert [batch.index for batch in seen] == list(range(10))
     assert "asked for at not\\udcffutf8.py:1" in caplog.text
-
-
-def test_a_subclass_that_forgot_init_gets_an_error() -> None:
-    class Forgets(leat.Prefetcher):
-        def __init__(self) -> None:
-            pass
-
-    feed = Forgets()
-    for call in (lambda: iter(feed), lambda: feed.epoch(0)):
-        with pytest.raises(TypeError, match=r"Prefetcher.__init__\(\) has not run"):
-            call()
