@@ -440,7 +440,7 @@ def during_the_wait(call: Callable[[leat.Prefetcher], Any]) -> tuple[leat.Prefet
     """A feed, and what iter(feed) returns or raises if a signal handler makes ``call`` meanwhile.
 
     ``call`` returns False if it came too early."""
-    for _ in range(30):  # the read may have ended before the signal comes
+    for attempt in range(200):  # the read may have ended before the signal comes
         feed = loaded_while_it_reads()
         done: list[bool] = []
 
@@ -449,7 +449,7 @@ def during_the_wait(call: Callable[[leat.Prefetcher], Any]) -> tuple[leat.Prefet
                 done.append(True)
 
         before = signal.signal(signal.SIGALRM, handle)
-        signal.setitimer(signal.ITIMER_REAL, 0.003)
+        signal.setitimer(signal.ITIMER_REAL, 0.001 * (1 + attempt % 8))
         try:
             result: Any = iter(feed)
         except leat.Error as error:
