@@ -103,6 +103,7 @@ const feeder::Receipt* Loop::in_hand() const noexcept {
 nb::object Loop::next() {
   if (is_over_) throw nb::stop_iteration();
   Feeding::Turn turn(*feeding_);
+  Place place = caller();  // before there is a batch to lose: signal handlers may run in it
   check_goes_on();
   if (pending_ != nullptr) pending_->commit();  // the next batch is asked for
   pending_.reset();
@@ -113,7 +114,6 @@ nb::object Loop::next() {
     throw nb::stop_iteration();
   }
   feeder::Lease lease = *std::exchange(ready_, std::nullopt);  // before others may end the loop
-  Place place = caller();
   auto counting = std::make_shared<Counting>(lease.receipt());
   nb::object batch = make_batch(
       {.share = std::make_shared<Share>(feeding_->leases(), std::move(lease), std::move(place)),

@@ -57,6 +57,7 @@ allowed() {
       ;;
     # The Python tests' own module has the runtime's stand-in.
     tests/gpu/cuda/stand_in/*) [[ $layer == tests || $file == python/tests/stand_in/* ]] ;;
+    python/tests/stand_in/*) [[ $file == python/tests/stand_in/* ]] ;;
     tests/*) [[ $layer == tests ]] ;;
     bench/*)
       # The exact tests run what the program bench_comm_step runs.
