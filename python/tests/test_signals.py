@@ -13,7 +13,7 @@ from typing import Any
 import leat
 import numpy as np
 import pytest
-from slow import slow_feed
+from slow import MANY, slow_feed
 from timing import within
 
 RANDOM_POINTS = int(os.environ.get("LEAT_RANDOM_POINTS", "100"))
@@ -32,7 +32,7 @@ def on_alarm(handler: Callable[[], None], after: float) -> Iterator[None]:
 
 
 def test_a_loop_that_waits_is_interrupted_within_50_ms() -> None:
-    feed = slow_feed()
+    feed = slow_feed(2 * MANY)
 
     def one_try() -> float:
         sent = 0.0
@@ -57,7 +57,7 @@ def test_a_loop_that_waits_is_interrupted_within_50_ms() -> None:
 
 
 def test_an_interruption_loses_no_batch() -> None:
-    feed = slow_feed()
+    feed = slow_feed(3 * MANY)
     batches = map(operator.attrgetter("index"), iter(feed.epoch(0)))
     seen: list[int] = []
 

@@ -13,7 +13,7 @@ from typing import Any
 import leat
 import numpy as np
 import pytest
-from slow import slow_feed
+from slow import MANY, slow_feed
 
 BATCHES = 10
 
@@ -430,7 +430,7 @@ def test_ranks_that_have_only_loaded_a_state_tell_their_own() -> None:
 
 def loaded_while_it_reads() -> leat.Prefetcher:
     """A feed whose next loop has to wait for a read before the state that was loaded takes effect."""
-    feed = slow_feed()
+    feed = slow_feed(5 * MANY)  # longer than a slice of a wait, in which no signal is handled
     iter(feed)  # begins to read, and is dropped
     feed.load_state_dict(feed.state_dict())
     return feed
