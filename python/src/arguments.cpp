@@ -79,27 +79,22 @@ void Arguments::end() const {
 }
 
 void Arguments::bad_type(const char* name, std::string_view wanted, nb::handle given) const {
-  throw nb::type_error(std::string("leat.")
-                           .append(function_)
-                           .append(": ")
-                           .append(name)
-                           .append(" has to be ")
-                           .append(wanted)
-                           .append(", not ")
-                           .append(shown(given))
-                           .c_str());
+  throw nb::type_error(refusal(name, wanted, given).c_str());
 }
 
 void Arguments::bad_value(const char* name, std::string_view wanted, nb::handle given) const {
-  throw nb::value_error(std::string("leat.")
-                            .append(function_)
-                            .append(": ")
-                            .append(name)
-                            .append(" has to be ")
-                            .append(wanted)
-                            .append(", not ")
-                            .append(shown(given))
-                            .c_str());
+  throw nb::value_error(refusal(name, wanted, given).c_str());
+}
+
+std::string Arguments::refusal(const char* name, std::string_view wanted, nb::handle given) const {
+  return std::string("leat.")
+      .append(function_)
+      .append(": ")
+      .append(name)
+      .append(" has to be ")
+      .append(wanted)
+      .append(", not ")
+      .append(shown(given));
 }
 
 bool Arguments::is_sequence(nb::handle given) {

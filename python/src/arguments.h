@@ -149,6 +149,8 @@ class Arguments {
                               nanobind::handle given) const;
 
  private:
+  [[nodiscard]] std::string refusal(const char* name, std::string_view wanted,
+                                    nanobind::handle given) const;
   [[nodiscard]] static bool is_sequence(nanobind::handle given);  // of other things than letters
   [[nodiscard]] std::uint64_t integer(nanobind::handle given, const char* name, std::int64_t least,
                                       std::uint64_t most) const;
