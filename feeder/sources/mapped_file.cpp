@@ -17,7 +17,6 @@
 #include "leat/csp/error.h"
 #include "leat/csp/wait/page_size.h"
 #include "leat/feeder/sources/checks.h"
-#include "leat/feeder/sources/open_files.h"
 
 namespace leat::feeder {
 namespace {
@@ -33,6 +32,14 @@ constexpr std::uint64_t kCacheLine = 64;
 // The most bytes that fetch_into_cache() fetches. For a larger sample, the processor recognises the
 // sequence and fetches the rest by itself.
 constexpr std::uint64_t kMostInCache = std::uint64_t{8} << 10;
+
+// How far apart the bytes are whose reads ask when the file was modified. The question takes 1 us.
+constexpr std::uint64_t kAskEvery = std::uint64_t{1} << 20;
+
+// Whether such a byte is among [offset, offset + count).
+constexpr bool asks(std::uint64_t offset, std::uint64_t count) {
+  return (kAskEvery - offset % kAskEvery) % kAskEvery < count;
+}
 
 }  // namespace
 
@@ -54,6 +61,7 @@ MappedFile::MappedFile(std::filesystem::path path, Access access)
   size_ = static_cast<std::size_t>(size);
   device_ = file.device();
   inode_ = file.inode();
+  stamp_ = file.stamp();
 
   void* const pages = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor(), 0);
   if (pages == MAP_FAILED) {
@@ -97,7 +105,7 @@ void MappedFile::check(std::uint64_t offset, std::uint64_t count) const {
   static_cast<void>(*static_cast<const volatile std::byte*>(&bytes()[size_ - 1]));
   std::atomic_signal_fence(std::memory_order_seq_cst);
   const bool is_before_last_page = offset < last_page_ && count <= last_page_ - offset;
-  if (is_before_last_page && !guard_->is_damaged()) return;
+  if (is_before_last_page && !guard_->is_damaged() && !asks(offset, count)) return;
   check_with_size(offset, count);
 }
 
@@ -121,12 +129,17 @@ void MappedFile::check_with_size(std::uint64_t offset, std::uint64_t count) cons
                     std::to_string(offset) + " to " + std::to_string(end) + " were wanted",
                 "replace files by renaming new ones, and start again");
   }
-  if (!guard_->is_lost(static_cast<std::size_t>(offset), static_cast<std::size_t>(end))) return;
-  cannot_read(path_,
-              "bytes " + std::to_string(offset) + " to " + std::to_string(end) +
-                  " could not be had: the page at byte " + std::to_string(guard_->first_lost()) +
-                  " was missing, because of an I/O error or because the file was cut off",
-              "look into the kernel's log, and do not change files that are in use");
+  if (guard_->is_lost(static_cast<std::size_t>(offset), static_cast<std::size_t>(end))) {
+    cannot_read(path_,
+                "bytes " + std::to_string(offset) + " to " + std::to_string(end) +
+                    " could not be had: the page at byte " + std::to_string(guard_->first_lost()) +
+                    " was missing, because of an I/O error or because the file was cut off",
+                "look into the kernel's log, and do not change files that are in use");
+  }
+  if (is_named && stamp_.is_rewritten(FileStamp(status))) {
+    cannot_read(path_, "it was written again while it was mapped",
+                "replace files by renaming new ones, and start again");
+  }
 }
 
 }  // namespace leat::feeder

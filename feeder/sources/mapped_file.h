@@ -14,8 +14,13 @@
 // check() needs no system call in the normal case. A file that has lost a whole page has lost its
 // last page, so check() touches the last page after each read. Only a read of the last page itself
 // has to ask for the size of the file, because the rest of that page, after the end of the file,
-// reads as zeros without a fault. Not detected: changes in place that keep the size, and a file
-// that shrinks and grows again between two checks without a read of the lost pages.
+// reads as zeros without a fault.
+//
+// A file that is written again in place, with the same size, has another time of last modification.
+// check() asks for it at a read of the last page, and at one that touches a byte whose offset is a
+// multiple of a mebibyte: so once in a mebibyte, and at least once in a pass over the file. Reads
+// before that may have seen both contents. Not detected: what does not set that time (a page that
+// another program has mapped and is writing to, until the kernel writes it back).
 #pragma once
 
 #include <sys/types.h>
@@ -27,6 +32,7 @@
 #include <span>
 
 #include "leat/feeder/sources/guarded_range.h"
+#include "leat/feeder/sources/open_files.h"
 
 namespace leat::feeder {
 
@@ -65,8 +71,8 @@ class MappedFile {
   void read(std::uint64_t offset, std::span<std::byte> out) const;
   /// Has to be called after a read of bytes [offset, offset + count) in place. Throws leat::Error,
   /// with the file, the byte and the reason, if the bytes read were not those of the file, because
-  /// it has shrunk or could not be read. Throws std::out_of_range for bytes that never were in the
-  /// file.
+  /// it has shrunk or could not be read, or if it is seen that the file was written again. Throws
+  /// std::out_of_range for bytes that never were in the file.
   void check(std::uint64_t offset, std::uint64_t count) const;
 
  private:
@@ -84,6 +90,7 @@ class MappedFile {
   std::uint64_t last_page_ = 0;  // where it begins
   dev_t device_ = 0;             // identify the file, also after a rename
   ino_t inode_ = 0;
+  FileStamp stamp_;
   std::unique_ptr<void, Unmap> pages_;
   std::unique_ptr<GuardedRange> guard_;  // destroyed before the pages
 };

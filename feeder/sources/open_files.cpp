@@ -44,7 +44,7 @@ OpenFile::OpenFile(const std::filesystem::path& file, int descriptor) : descript
     close(descriptor_);
     cannot_read(file, problem, "name a file");
   }
-  size_ = static_cast<std::uint64_t>(status.st_size);
+  stamp_ = FileStamp(status);
   device_ = status.st_dev;
   inode_ = status.st_ino;
 }
@@ -56,6 +56,11 @@ std::shared_ptr<const OpenFile> OpenFile::open_if_descriptors_are_left(
   const int descriptor = open_for_reading(file);
   if (is_shortage(descriptor)) return nullptr;
   return std::shared_ptr<const OpenFile>(new OpenFile(file, descriptor));
+}
+
+bool OpenFile::is_rewritten(const FileStamp& before) const noexcept {
+  struct stat status {};
+  return fstat(descriptor_, &status) == 0 && before.is_rewritten(FileStamp(status));
 }
 
 OpenFile::Read OpenFile::read(std::uint64_t offset, std::span<std::byte> out) const noexcept {

@@ -1,10 +1,12 @@
 // Files that are open for reading, and a limit to how many are.
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <deque>
 #include <filesystem>
 #include <memory>
@@ -13,6 +15,23 @@
 #include <vector>
 
 namespace leat::feeder {
+
+/// The size of a file, and when it was last modified.
+struct FileStamp {
+  FileStamp() = default;
+  explicit FileStamp(const struct stat& status) noexcept
+      : bytes(static_cast<std::uint64_t>(status.st_size)), modified(status.st_mtim) {}
+
+  std::uint64_t bytes = 0;
+  timespec modified = {};
+
+  /// Whether a file with this stamp, which has the stamp `now` now, was written again with the same
+  /// size. (What is gone of a shorter one, the reads tell; what was appended to one, none reads.)
+  [[nodiscard]] bool is_rewritten(const FileStamp& now) const noexcept {
+    return bytes == now.bytes &&
+           (modified.tv_sec != now.modified.tv_sec || modified.tv_nsec != now.modified.tv_nsec);
+  }
+};
 
 /// A regular file that is open for reading. Const functions are thread-safe.
 class OpenFile {
@@ -31,7 +50,11 @@ class OpenFile {
 
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
   /// Bytes in the file when it was opened.
-  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  [[nodiscard]] std::uint64_t size() const noexcept { return stamp_.bytes; }
+  /// The stamp when the file was opened.
+  [[nodiscard]] const FileStamp& stamp() const noexcept { return stamp_; }
+  /// Whether the kernel says now that the file was written again since it had the stamp `before`.
+  [[nodiscard]] bool is_rewritten(const FileStamp& before) const noexcept;
   /// The device and the inode of the file.
   [[nodiscard]] dev_t device() const noexcept { return device_; }
   [[nodiscard]] ino_t inode() const noexcept { return inode_; }
@@ -48,7 +71,7 @@ class OpenFile {
   OpenFile(const std::filesystem::path& file, int descriptor);
 
   int descriptor_;
-  std::uint64_t size_ = 0;
+  FileStamp stamp_;
   dev_t device_ = 0;
   ino_t inode_ = 0;
 };

@@ -61,8 +61,8 @@ class TarReader {
   bool next(TarMember& member);
   /// Continues at byte `begin` of a TarMember.
   void seek(std::uint64_t begin);
-  /// Bytes in the archive.
-  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  /// The archive when it was opened.
+  [[nodiscard]] const FileStamp& stamp() const noexcept { return open_.stamp(); }
 
  private:
   struct Header;

@@ -72,6 +72,7 @@ struct WebDataset::Shards {
   const std::vector<std::filesystem::path> paths;
   ShardIndex index;
   std::vector<WebMember> members;  // [sample][part]
+  std::vector<FileStamp> stamps;   // [shard]
   FilesDigest digest;
   OpenFiles files;
 };
@@ -94,7 +95,8 @@ WebDataset::WebDataset(const FilePatterns& shards, const WebDatasetOptions& opti
   std::vector<WebShard> found = index_web_shards(paths, how);
   for (std::size_t i = 0; i < found.size(); ++i) {
     shards_->index.add(found[i].samples);
-    shards_->digest.add(paths[i], found[i].bytes);
+    shards_->digest.add(paths[i], found[i].stamp.bytes);
+    shards_->stamps.push_back(found[i].stamp);
     skipped_ += found[i].skipped;
   }
   if (size() == 0) {
@@ -139,13 +141,14 @@ void WebDataset::read(std::uint64_t index, Sample& out) const {
 std::span<const std::byte> WebDataset::fetch(const Place& place, Sample& out) const {
   const std::size_t headers = place.member.headers * kTarBlock;
   const std::span<std::byte> bytes = out.scratch(headers + place.member.size);
-  const OpenFile::Read read =
-      shards_->files.get(place.shard)->read(place.member.begin * kTarBlock, bytes);
+  const std::shared_ptr<const OpenFile> file = shards_->files.get(place.shard);
+  const OpenFile::Read read = file->read(place.member.begin * kTarBlock, bytes);
   if (read.error != 0) fail(place, std::strerror(read.error), advice_for_unreadable("the shard"));
   if (read.bytes < bytes.size()) {
     fail(place, "the shard has become shorter since it was indexed", kMakeAnew);
   }
-  if (tar_digest(bytes.first(headers)) != place.member.digest) {
+  if (tar_digest(bytes.first(headers)) != place.member.digest ||
+      file->is_rewritten(shards_->stamps[place.shard])) {
     fail(place, kShardChanged, kMakeAnew);
   }
   return bytes.subspan(headers);

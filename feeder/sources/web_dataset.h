@@ -12,7 +12,8 @@
 //
 // The constructor reads the headers of every shard once, and keeps 16 bytes for each part of each
 // sample; while it reads a shard, 16 more for each of the shard's samples. A read takes header and
-// data with one pread(2), and compares the header: a shard that has changed since is an error.
+// data with one pread(2), and compares the header, and the time of the shard's last modification: a
+// shard that has changed since is an error.
 //
 // Source: webdataset/tariterators.py of the webdataset library (its README: "The WebDataset
 // Format"). That library reads a shard as a stream. Here, a sample that lacks a part or has it

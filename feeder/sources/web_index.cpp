@@ -190,7 +190,7 @@ WebShard index_web_shard(const std::filesystem::path& shard, const WebDatasetOpt
   std::uint64_t files = 0;
   for (TarMember member; tar.next(member); ++files) indexer.add(member);
   WebShard found = indexer.result(tar);
-  found.bytes = tar.size();
+  found.stamp = tar.stamp();
   if (found.samples + found.skipped == 0 && !options.accept_short_shards) {
     cannot_read(shard, "none of its " + std::to_string(files) + " files is of a sample",
                 std::string(kFetchAgain) + "; if shards may be empty, " + kAcceptShort);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "leat/feeder/sources/open_files.h"
 #include "leat/feeder/sources/web_dataset.h"
 #include "leat/feeder/sources/web_part.h"
 
@@ -27,7 +28,7 @@ struct WebShard {
   std::vector<WebMember> members;  // [sample][part]
   std::uint64_t samples = 0;
   std::uint64_t skipped = 0;  // samples that lack a part
-  std::uint64_t bytes = 0;    // of the archive
+  FileStamp stamp;            // of the archive
 };
 
 /// The name of a file, split by the rules of WebDataset.

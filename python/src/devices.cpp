@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "leat/gpu/device.h"
+#include "leat/python/calls/waiting.h"
 #include "leat/python/module.h"
-#include "leat/python/waiting.h"
 
 namespace leat::python {
 namespace nb = nanobind;

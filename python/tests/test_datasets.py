@@ -441,6 +441,30 @@ def test_a_mapped_array_whose_file_shrinks_is_an_error_and_no_crash(tmp_path: pa
         data[9_999]
 
 
+def test_a_file_that_is_written_again_in_place_is_an_error(tmp_path: pathlib.Path, shards: pathlib.Path) -> None:
+    file, shard = tmp_path / "a.bin", tmp_path / "a.tar"
+    np.arange(600_000, dtype=np.uint32).tofile(file)
+    shard.write_bytes((shards / "synthetic-000000.tar").read_bytes())
+    feeds = [
+        leat.Prefetcher(data, "cpu", batch_size=2048)
+        for data in (
+            leat.TokenShards(file, sequence_length=8, token="uint32"),
+            leat.FixedRecords(file, fields=[leat.Field("n", "uint32", (8,))]),
+            leat.WebDataset(shard),
+        )
+    ]
+    for feed in feeds:
+        assert sum(1 for _ in feed.epoch(0)) == len(feed)
+    for path in (file, shard):
+        modified = path.stat().st_mtime_ns + 1_000_000_000
+        with path.open("r+b") as out:
+            out.write(bytes(path.stat().st_size))
+        os.utime(path, ns=(modified, modified))
+    for feed in feeds:
+        with pytest.raises(leat.Error, match=r"a\.(bin: it was written again|tar .*: the shard has changed)"):
+            sum(1 for _ in feed.epoch(1))
+
+
 def test_a_file_that_is_deleted_is_still_read(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "a.bin"
     np.arange(1000, dtype=np.uint16).tofile(file)

@@ -117,6 +117,37 @@ def test_raise_refuses_the_batch_and_the_loop_can_go_on() -> None:
     assert has_content(x, 0)
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_a_batch_whose_copy_is_interrupted_comes_again(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from leat import frameworks
+
+    feed = make_feed(batches=20, framework="numpy")
+    batches = iter(feed)
+    kept = [next(batches) for _ in range(3)]
+    copy = frameworks._Numpy.copy
+    calls = 0
+
+    def interrupted(self: Any, tensor: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:  # the batch's second tensor
+            raise error
+        return copy(self, tensor)
+
+    monkeypatch.setattr(frameworks._Numpy, "copy", interrupted)
+    with pytest.raises(error):
+        next(batches)
+    assert feed.copies == 1
+    state = feed.state_dict()
+    kept += batches
+    assert [batch.index for batch in kept] == list(range(20))
+    assert all(has_content(batch["x"], batch.index) for batch in kept)
+    feed.load_state_dict(state)
+    assert next(iter(feed)).index == 3
+
+
 def test_a_copied_batch_counts_and_keeps_no_slot() -> None:
     batches = iter(make_feed(batches=20, max_leases=2))
     first = next(batches)

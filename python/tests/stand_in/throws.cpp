@@ -15,7 +15,7 @@
 #include "leat/csp/error.h"
 #include "leat/feeder/failures.h"
 #include "leat/gpu/error.h"
-#include "leat/python/errors.h"
+#include "leat/python/calls/errors.h"
 
 namespace leat::python {
 namespace nb = nanobind;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -49,12 +50,19 @@ struct Fault {
 };
 std::ostream& operator<<(std::ostream& out, const Fault& fault) { return out << fault.name; }
 
+// As a disk that fails does it: the time of last modification stays.
 void overwrite(const fs::path& file, std::uint64_t at, const std::string& bytes) {
+  const auto before = fs::last_write_time(file);
   std::fstream out(file, std::ios::in | std::ios::out | std::ios::binary);
   out.seekp(static_cast<std::streamoff>(at));
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   out.close();
   ASSERT_TRUE(out) << file;
+  fs::last_write_time(file, before);
+}
+
+void write_again(const fs::path& file) {
+  fs::last_write_time(file, fs::last_write_time(file) + std::chrono::seconds(1));
 }
 
 // Where `what` begins in the file.
@@ -126,6 +134,15 @@ FixedRecordsOptions records_options() {
           .header_bytes = 16};
 }
 
+Opened tokens_written_again(const fs::path& directory) {
+  Opened opened = open_tokens(directory, true);
+  const fs::path file = directory / "tokens_00001.bin";
+  opened.strike = [file] { write_again(file); };
+  opened.bad = {10, 11, 12, 13, 14, 15, 16, 17, 18, 19};  // the shard has one page
+  opened.says = {"\"tokens of", file.string(), "it was written again while it was mapped"};
+  return opened;
+}
+
 Opened records_cut_off(const fs::path& directory) {
   write_records(directory,
                 {.samples = 24, .shards = 3, .seed = 3, .record_bytes = 21, .header_bytes = 16});
@@ -173,6 +190,15 @@ Opened raw_web_changed(const fs::path& directory) {
   opened.bad = {7};
   opened.says = {"\"web dataset\"", "s007.bin of " + file.string() + " (byte 2048)",
                  "the shard has changed since it was indexed"};
+  return opened;
+}
+
+Opened raw_web_written_again(const fs::path& directory) {
+  Opened opened = open_raw_web(directory, 1);
+  const fs::path file = directory / "1.tar";
+  opened.strike = [file] { write_again(file); };
+  opened.bad = {5, 6, 7, 8, 9};
+  opened.says = {"\"web dataset\"", file.string(), "the shard has changed since it was indexed"};
   return opened;
 }
 
@@ -267,9 +293,11 @@ constexpr Fault kFaults[] = {
     {"TokensWithHeaderCutOff", tokens_with_header_cut_off},
     {"TokensWithoutHeaderCutOff", tokens_without_header_cut_off},
     {"TokenBeyondTheVocabulary", token_beyond},
+    {"TokensWrittenAgain", tokens_written_again},
     {"RecordsCutOff", records_cut_off},
     {"RawWebCutOff", raw_web_cut_off},
     {"RawWebChanged", raw_web_changed},
+    {"RawWebWrittenAgain", raw_web_written_again},
     {"RawWebGone", raw_web_gone},
     {"ImageUndecodable", undecodable_image},
     {"ImageLabel", label_of_an_image},

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -39,6 +40,13 @@ class TemporaryDirectory : public support::TemporaryDirectory {
     for (const std::uint8_t byte : bytes) out.put(static_cast<char>(byte));
     out.close();
     if (!out) throw std::runtime_error("cannot write " + file.string());
+    return file;
+  }
+  /// Writes a file again in place; its time of last modification is a second later.
+  std::filesystem::path rewrite(const std::string& name, const Bytes& bytes) const {
+    const auto before = std::filesystem::last_write_time(path() / name);
+    std::filesystem::path file = write(name, bytes);
+    std::filesystem::last_write_time(file, before + std::chrono::seconds(1));
     return file;
   }
 };

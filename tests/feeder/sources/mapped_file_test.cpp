@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <filesystem>
@@ -133,13 +134,39 @@ TEST(MappedFile, GrownAgainIsStillAnErrorWhereZerosWereGiven) {
   const TemporaryDirectory directory;
   const fs::path path = directory.write("a", pattern(3 * kPage));
   const MappedFile file(path);
+  const auto before = fs::last_write_time(path);
   fs::resize_file(path, kPage);
   expect_contains(error_of_reading(file, kPage, 10), {"cut off"});
   directory.write("b", pattern(3 * kPage));
   fs::copy_file(directory.path() / "b", path, fs::copy_options::overwrite_existing);
+  fs::last_write_time(path, before);
   expect_contains(error_of_reading(file, kPage, 10),
                   {path.string(), "the page at byte " + std::to_string(kPage) + " was missing"});
   expect_reads(file, 0, kPage);
+}
+
+TEST(MappedFile, WrittenAgainInPlaceIsAnErrorOnceInAMebibyteAndAtTheEnd) {
+  const TemporaryDirectory directory;
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  const std::size_t size = 2 * kMiB + 3 * kPage;
+  const fs::path path = directory.write("a", pattern(size));
+  const MappedFile file(path);
+  expect_reads(file, 0, size);
+  fs::last_write_time(path, fs::last_write_time(path) + std::chrono::seconds(1));
+  struct Piece {
+    std::size_t offset, count;
+  };
+  for (const auto& [offset, count] :
+       {Piece{0, 1}, Piece{0, kPage}, Piece{kMiB, 1}, Piece{kMiB - 1, 2}, Piece{7, 2 * kMiB},
+        Piece{2 * kMiB, 5}, Piece{size - 1, 1}, Piece{size - kPage, 1}}) {
+    expect_contains(
+        error_of_reading(file, offset, count),
+        {"cannot read " + path.string() + ": it was written again", "replace files by renaming"});
+  }
+  for (const auto& [offset, count] :
+       {Piece{1, kMiB - 1}, Piece{kMiB - 1, 1}, Piece{kMiB + 1, 10}, Piece{kMiB, 0}}) {
+    expect_reads(file, offset, count);
+  }
 }
 
 TEST(MappedFile, ReplacedOrRemovedFilesStayWhatTheyWere) {

@@ -1,6 +1,8 @@
 // What every call begins with, and the interface for tests.
 #include "tests/gpu/cuda/stand_in/state.h"
 
+#include <pthread.h>
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -59,11 +61,14 @@ void die(const std::string& what) {
   std::abort();
 }
 
-// Never destroyed: threads of streams, and what other statics hold, may come later.
+// Never destroyed: threads of streams, and what other statics hold, may come later. A forked child
+// can ask what was called: no thread that it lacks has the mutex.
 State& state() {
   static State& all = []() -> State& {
     auto* const made = new State;
     make_devices(*made);
+    pthread_atfork([] { state().mutex.lock(); }, [] { state().mutex.unlock(); },
+                   [] { state().mutex.unlock(); });
     return *made;
   }();
   return all;

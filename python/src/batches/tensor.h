@@ -13,7 +13,7 @@
 #include "leat/feeder/field.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"
-#include "leat/python/memory.h"
+#include "leat/python/batches/memory.h"
 
 namespace leat::python {
 

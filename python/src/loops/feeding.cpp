@@ -1,4 +1,4 @@
-#include "leat/python/feeding.h"
+#include "leat/python/loops/feeding.h"
 
 #include <algorithm>
 #include <exception>

@@ -27,9 +27,9 @@
 #include "leat/feeder/lease.h"
 #include "leat/feeder/receipt.h"
 #include "leat/gpu/stream.h"
-#include "leat/python/batch.h"
-#include "leat/python/feeding.h"
-#include "leat/python/share.h"
+#include "leat/python/batches/batch.h"
+#include "leat/python/batches/share.h"
+#include "leat/python/loops/feeding.h"
 
 namespace leat::python {
 
@@ -65,7 +65,14 @@ class Loop {
   void clear() noexcept;
 
  private:
+  // A batch without its leat.Batch.
+  struct Taken {
+    std::shared_ptr<Share> share;
+    std::shared_ptr<Counting> counting;
+    bool copies;  // it is copied, as too many are held
+  };
   [[nodiscard]] bool take(Feeding::Turn& turn, const std::optional<gpu::StreamRef>& stream);
+  void take_unmade(Feeding::Turn& turn, Place asked_at);
   [[nodiscard]] bool take_unless_ended(Feeding::Turn& turn);
   [[nodiscard]] bool has_to_copy() const;
   [[nodiscard]] Place caller();
@@ -85,6 +92,7 @@ class Loop {
   bool is_asking_ = false;              // a call of next() waits, and uses ready_
   std::string ended_why_;               // it was ended before
   std::optional<feeder::Lease> ready_;  // taken, and a wait for its copy was interrupted
+  std::optional<Taken> unmade_;         // and making its leat.Batch was
   std::shared_ptr<Counting> pending_;   // of the batch in hand
   nanobind::object caller_code_;        // whose file name caller_file_ is
   std::string caller_file_;

@@ -24,8 +24,8 @@
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/prefetcher_options.h"
 #include "leat/gpu/device.h"
-#include "leat/python/share.h"
-#include "leat/python/waiting.h"
+#include "leat/python/batches/share.h"
+#include "leat/python/calls/waiting.h"
 
 namespace leat::python {
 

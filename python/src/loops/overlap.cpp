@@ -15,9 +15,9 @@
 #include "leat/feeder/loop_meter.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"
-#include "leat/python/feeding.h"
+#include "leat/python/calls/waiting.h"
+#include "leat/python/loops/feeding.h"
 #include "leat/python/module.h"
-#include "leat/python/waiting.h"
 
 namespace leat::python {
 namespace nb = nanobind;
@@ -126,11 +126,7 @@ class MeterObject {
   std::string refusal_;           // why the latest stream was not used
 };
 
-std::string text_of(const feeder::LoopFigures& figures) {
-  return std::string("<leat.LoopFigures: ").append(figures.sentence()).append(">");
-}
-
-void bind_figures(nb::module_& module) {
+void bind_loop_figures(nb::module_& module) {
   using feeder::LoopFigures;
   nb::class_<LoopFigures>(module, "LoopFigures",
                           "What data costs a loop. Times are in seconds. Quantiles are of the "
@@ -159,13 +155,15 @@ void bind_figures(nb::module_& module) {
                    "or, while no step was measured on a device, the host's waits.")
       .def("sentence", &LoopFigures::sentence, "What data costs, in one sentence.")
       .def("table", &LoopFigures::table, "The quantiles as a table, then the sentence.")
-      .def("__repr__", &text_of);
+      .def("__repr__", [](const LoopFigures& figures) {
+        return std::string("<leat.LoopFigures: ").append(figures.sentence()).append(">");
+      });
 }
 
 }  // namespace
 
 void bind_overlap(nb::module_& module) {
-  bind_figures(module);
+  bind_loop_figures(module);
   nb::class_<MeterObject>(module, "LoopMeter", "What leat.overlap() measures with.", nb::is_final())
       .def(nb::init<std::size_t>(), nb::arg("sample_every") = 16)
       .def_prop_ro("is_here", &MeterObject::is_here)

@@ -1,4 +1,4 @@
-#include "leat/python/memory.h"
+#include "leat/python/batches/memory.h"
 
 #include <algorithm>
 #include <cstring>
@@ -12,7 +12,7 @@
 #include "leat/feeder/interop/dlpack.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
-#include "leat/python/waiting.h"
+#include "leat/python/calls/waiting.h"
 
 namespace leat::python {
 namespace {

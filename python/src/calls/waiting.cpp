@@ -1,4 +1,4 @@
-#include "leat/python/waiting.h"
+#include "leat/python/calls/waiting.h"
 
 #include <cstddef>
 #include <thread>

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "leat/feeder/sources/web_part.h"
-#include "leat/python/arguments.h"
-#include "leat/python/datasets.h"
+#include "leat/python/calls/arguments.h"
+#include "leat/python/calls/text.h"
+#include "leat/python/calls/waiting.h"
+#include "leat/python/datasets/datasets.h"
 #include "leat/python/module.h"
-#include "leat/python/text.h"
-#include "leat/python/waiting.h"
 
 namespace leat::python {
 namespace nb = nanobind;

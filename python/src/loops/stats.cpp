@@ -12,10 +12,10 @@
 
 #include "leat/feeder/failures.h"
 #include "leat/feeder/trace.h"
-#include "leat/python/arguments.h"
+#include "leat/python/calls/arguments.h"
+#include "leat/python/calls/text.h"
+#include "leat/python/calls/waiting.h"
 #include "leat/python/module.h"
-#include "leat/python/text.h"
-#include "leat/python/waiting.h"
 
 namespace leat::python {
 namespace nb = nanobind;

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "leat/python/batch.h"
+#include "leat/python/batches/batch.h"
+#include "leat/python/calls/waiting.h"
 #include "leat/python/module.h"
-#include "leat/python/waiting.h"
 
 namespace leat::python {
 namespace {

@@ -1,4 +1,4 @@
-#include "leat/python/errors.h"
+#include "leat/python/calls/errors.h"
 
 #include <nanobind/stl/string.h>
 
@@ -10,9 +10,9 @@
 
 #include "leat/feeder/failures.h"
 #include "leat/gpu/error.h"
+#include "leat/python/calls/text.h"
+#include "leat/python/calls/waiting.h"
 #include "leat/python/module.h"
-#include "leat/python/text.h"
-#include "leat/python/waiting.h"
 
 namespace leat::python {
 namespace nb = nanobind;

@@ -12,7 +12,7 @@
 #include "leat/csp/clock.h"
 #include "leat/feeder/prefetcher_options.h"
 #include "leat/gpu/device.h"
-#include "leat/python/feeding.h"
+#include "leat/python/loops/feeding.h"
 
 namespace leat::python {
 

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "leat/feeder/sources/memory.h"
-#include "leat/python/arguments.h"
-#include "leat/python/datasets.h"
+#include "leat/python/calls/arguments.h"
+#include "leat/python/calls/text.h"
+#include "leat/python/datasets/datasets.h"
 #include "leat/python/module.h"
-#include "leat/python/text.h"
 
 namespace leat::python {
 namespace nb = nanobind;

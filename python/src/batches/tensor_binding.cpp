@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "leat/python/batches/tensor.h"
 #include "leat/python/module.h"
-#include "leat/python/tensor.h"
 
 namespace leat::python {
 namespace {

@@ -1,4 +1,4 @@
-#include "leat/python/loop.h"
+#include "leat/python/loops/loop.h"
 
 #include <nanobind/stl/string.h>
 
@@ -12,11 +12,11 @@
 #include "leat/csp/error.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/state.h"
-#include "leat/python/collected.h"
-#include "leat/python/errors.h"
+#include "leat/python/calls/collected.h"
+#include "leat/python/calls/errors.h"
+#include "leat/python/calls/text.h"
+#include "leat/python/loops/prefetcher.h"
 #include "leat/python/module.h"
-#include "leat/python/prefetcher.h"
-#include "leat/python/text.h"
 
 namespace leat::python {
 namespace nb = nanobind;
@@ -69,6 +69,7 @@ void Loop::decide(bool counts) noexcept {
 }
 
 void Loop::drop_ready() noexcept {
+  unmade_.reset();
   if (!ready_.has_value()) return;
   if (feeding_->is_here()) {
     ready_->abandon();
@@ -107,23 +108,40 @@ nb::object Loop::next() {
   check_goes_on();
   if (pending_ != nullptr) pending_->commit();  // the next batch is asked for
   pending_.reset();
-  const bool copies = !ready_.has_value() && has_to_copy();
+  if (!unmade_.has_value()) {
+    take_unmade(turn, std::move(place));
+  } else if (unmade_->copies) {  // it is one of those that are held; others may have gone
+    unmade_->copies = feeding_->leases()->held() > owner_->options().max_leases - 1;
+  }
+  Taken taken = *std::exchange(unmade_, std::nullopt);  // before others may end the loop
+  nb::object batch;
+  try {
+    batch = make_batch({.share = taken.share,
+                        .counting = taken.counting,
+                        .framework = owner_->framework(),
+                        .copy = taken.copies});
+  } catch (...) {  // of the framework's Python code; the next call tries again
+    if (ended_why_.empty()) unmade_ = std::move(taken);
+    throw;
+  }
+  pending_ = std::move(taken.counting);
+  if (taken.copies) owner_->count_copy();
+  if (left_ > 0) --left_;
+  return batch;
+}
+
+// Takes the next batch into unmade_. Throws nb::stop_iteration at the epoch's end.
+void Loop::take_unmade(Feeding::Turn& turn, Place asked_at) {
+  const bool copies = has_to_copy();
   if (copies) owner_->warn_of_copies();
   if (!take_unless_ended(turn)) {
     is_over_ = true;
     throw nb::stop_iteration();
   }
-  feeder::Lease lease = *std::exchange(ready_, std::nullopt);  // before others may end the loop
+  feeder::Lease lease = *std::exchange(ready_, std::nullopt);
   auto counting = std::make_shared<Counting>(lease.receipt());
-  nb::object batch = make_batch(
-      {.share = std::make_shared<Share>(feeding_->leases(), std::move(lease), std::move(place)),
-       .counting = counting,
-       .framework = owner_->framework(),
-       .copy = copies});
-  pending_ = std::move(counting);
-  if (copies) owner_->count_copy();
-  if (left_ > 0) --left_;
-  return batch;
+  unmade_ = {std::make_shared<Share>(feeding_->leases(), std::move(lease), std::move(asked_at)),
+             std::move(counting), copies};
 }
 
 // As take(). While it waits, a signal handler or another thread may end the loop.

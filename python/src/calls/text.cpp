@@ -1,4 +1,4 @@
-#include "leat/python/text.h"
+#include "leat/python/calls/text.h"
 
 namespace leat::python {
 namespace nb = nanobind;

@@ -1,4 +1,4 @@
-#include "leat/python/tensor.h"
+#include "leat/python/batches/tensor.h"
 
 #include <nanobind/stl/string.h>
 
@@ -37,7 +37,7 @@ nb::object capsule_of(dlpack::Exported<Managed> tensor) {
   return nb::steal(capsule);
 }
 
-std::string text_of(const dlpack::DLDevice& device) {
+std::string name_of(const dlpack::DLDevice& device) {
   return "(" + std::to_string(device.device_type) + ", " + std::to_string(device.device_id) + ")";
 }
 
@@ -155,7 +155,7 @@ nb::object Tensor::dlpack(nb::handle stream, nb::handle max_version, nb::handle 
   }
   if (there.first != dlpack::kDLCPU || is_cpu(here)) {
     throw nb::buffer_error(("leat: " + info_.name + " on " + memory_->device_name() +
-                            " can be exported to its own device " + text_of(here) +
+                            " can be exported to its own device " + name_of(here) +
                             " and to the CPU (1, 0), not to (" + std::to_string(there.first) +
                             ", " + std::to_string(there.second) + ")")
                                .c_str());

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "leat/feeder/interop/dlpack.h"
-#include "leat/python/tensor.h"
+#include "leat/python/batches/tensor.h"
 
 namespace leat::python {
 namespace {

@@ -1,4 +1,4 @@
-#include "leat/python/prefetcher.h"
+#include "leat/python/loops/prefetcher.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -20,12 +20,12 @@
 #include "leat/feeder/stats.h"
 #include "leat/feeder/trace.h"
 #include "leat/gpu/error.h"
-#include "leat/python/collected.h"
-#include "leat/python/datasets.h"
-#include "leat/python/loop.h"
+#include "leat/python/calls/collected.h"
+#include "leat/python/calls/text.h"
+#include "leat/python/calls/waiting.h"
+#include "leat/python/datasets/datasets.h"
+#include "leat/python/loops/loop.h"
 #include "leat/python/module.h"
-#include "leat/python/text.h"
-#include "leat/python/waiting.h"
 
 namespace leat::python {
 namespace nb = nanobind;
@@ -286,7 +286,7 @@ std::string merge_states(const std::vector<std::string>& texts) {
   });
 }
 
-nb::str text_of(const PrefetcherObject& self) {
+nb::str repr_of(const PrefetcherObject& self) {
   const feeder::Dataset& data = to_dataset(self.dataset());
   const nb::object& framework = self.framework();
   const std::string text = std::string("<leat.Prefetcher of ")
@@ -337,7 +337,7 @@ void bind_prefetcher(nb::module_& module) {
           },
           "Begins the next epoch.")
       .def("__len__", &PrefetcherObject::batches_per_epoch, "Batches of a whole epoch.")
-      .def("__repr__", &text_of)
+      .def("__repr__", &repr_of)
       .def_prop_ro(
           "next_epoch", &PrefetcherObject::next_epoch,
           "The epoch that iter() begins: that of a resumed state, or 0; then the one after "

@@ -15,8 +15,8 @@
 #include "leat/feeder/sources/fixed_records.h"
 #include "leat/feeder/sources/mnist.h"
 #include "leat/feeder/sources/token_shards.h"
-#include "leat/python/arguments.h"
-#include "leat/python/datasets.h"
+#include "leat/python/calls/arguments.h"
+#include "leat/python/datasets/datasets.h"
 #include "leat/python/module.h"
 
 namespace leat::python {

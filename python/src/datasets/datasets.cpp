@@ -1,6 +1,6 @@
 // Field, and Dataset: what all datasets have.
 
-#include "leat/python/datasets.h"
+#include "leat/python/datasets/datasets.h"
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "leat/feeder/sample.h"
-#include "leat/python/arguments.h"
+#include "leat/python/calls/arguments.h"
+#include "leat/python/calls/text.h"
+#include "leat/python/calls/waiting.h"
 #include "leat/python/module.h"
-#include "leat/python/text.h"
-#include "leat/python/waiting.h"
 
 namespace leat::python {
 namespace nb = nanobind;

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "leat/feeder/sources/synthetic_web.h"
-#include "leat/python/arguments.h"
+#include "leat/python/calls/arguments.h"
+#include "leat/python/calls/waiting.h"
 #include "leat/python/module.h"
-#include "leat/python/waiting.h"
 
 namespace leat::python {
 namespace nb = nanobind;

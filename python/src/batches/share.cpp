@@ -1,4 +1,4 @@
-#include "leat/python/share.h"
+#include "leat/python/batches/share.h"
 
 #include <algorithm>
 #include <utility>

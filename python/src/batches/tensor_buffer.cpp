@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "leat/python/tensor.h"
-#include "leat/python/waiting.h"
+#include "leat/python/batches/tensor.h"
+#include "leat/python/calls/waiting.h"
 
 namespace leat::python {
 namespace {

@@ -1,6 +1,6 @@
-#include "leat/python/arguments.h"
+#include "leat/python/calls/arguments.h"
 
-#include "leat/python/text.h"
+#include "leat/python/calls/text.h"
 
 namespace leat::python {
 namespace nb = nanobind;

@@ -1,10 +1,10 @@
-#include "leat/python/batch.h"
+#include "leat/python/batches/batch.h"
 
 #include <nanobind/stl/string.h>
 
 #include <stdexcept>
 
-#include "leat/python/waiting.h"
+#include "leat/python/calls/waiting.h"
 
 namespace leat::python {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/field.h"
-#include "leat/python/waiting.h"
+#include "leat/python/calls/waiting.h"
 
 namespace leat::python {
 

@@ -22,8 +22,8 @@
 #include "leat/feeder/receipt.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"
-#include "leat/python/share.h"
-#include "leat/python/tensor.h"
+#include "leat/python/batches/share.h"
+#include "leat/python/batches/tensor.h"
 
 namespace leat::python {
 

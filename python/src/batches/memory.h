@@ -8,7 +8,7 @@
 #include "leat/feeder/interop/dlpack_abi.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"
-#include "leat/python/share.h"
+#include "leat/python/batches/share.h"
 
 namespace leat::python {
 
