@@ -462,7 +462,8 @@ def test_a_file_that_is_written_again_in_place_is_an_error(tmp_path: pathlib.Pat
         os.utime(path, ns=(modified, modified))
     for feed in feeds:
         with pytest.raises(leat.Error, match=r"a\.(bin: it was written again|tar .*: the shard has changed)"):
-            sum(1 for _ in feed.epoch(1))
+            for epoch in range(1, 20):  # the first of them were read already
+                sum(1 for _ in feed.epoch(epoch))
 
 
 def test_a_file_that_is_deleted_is_still_read(tmp_path: pathlib.Path) -> None:
