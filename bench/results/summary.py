@@ -101,10 +101,8 @@ def feed_rows():
     name = "feed.json"
     feed = read(name)
     hand = feed["latencies"]
-    yield ("handing a batch over, p50: to a fiber, to a thread",
-           ", ".join(time(hand[to]["p50_us"] * 1e-6) for to in ("handover_to_fiber", "handover_to_thread")),
-           link(name))
-    yield ("leaving in the middle of an epoch, p99",
+    yield ("handing a batch over, p50: to a fiber, to a thread; leaving in the middle of an epoch, p99",
+           ", ".join(time(hand[to]["p50_us"] * 1e-6) for to in ("handover_to_fiber", "handover_to_thread")) + "; " +
            at_most(max(one["p99_us"] for what, one in hand.items() if what.startswith("leave")) * 1e-6),
            link(name))
     best = [target for target in feed["targets"]
@@ -112,6 +110,22 @@ def feed_rows():
     yield ("samples a second against the best of PyTorch, WebDataset, SPDL, Grain",
            ", ".join(f"{target['what'].split(',')[0]} {target['reached']:.2f}x" for target in best),
            link("feed.txt"))
+
+
+def python_rows():
+    name = "python.json"
+    python = read(name)
+    reached = {target["what"]: target["reached"] for target in python["targets"]}
+    to_cpp = {what.split(",")[0]: ratio for what, ratio in reached.items() if "on a thread, as Python's" in what}
+    peer = next(ratio for what, ratio in reached.items() if what.startswith("tokens, to the best peer"))
+    yield ("samples a second of a loop in Python, against the C++ loop on a thread; tokens against the best of "
+           "PyTorch, SPDL, Grain, WebDataset, LitData",
+           ", ".join(f"{row} {ratio:.2f}x" for row, ratio in to_cpp.items()) + f"; {peer:.2f}x", link("python.txt"))
+    hand = {row["row"]: row["median"]["p50_us"] for row in python["rows"] if row["row"].startswith("handover/leat")}
+    growth = max(ratio for what, ratio in reached.items() if what.startswith("memory"))
+    yield ("host time of a ready batch of two tensors in torch, in NumPy; memory after epoch 50 over that after 5",
+           ", ".join(time(hand[f"handover/leat_{one}"] * 1e-6) for one in ("torch", "numpy")) +
+           f"; at most {growth:.3f}", link("python.txt"))
 
 
 def csp_rows():
@@ -172,7 +186,7 @@ def pipeline_rows():
 
 
 def table():
-    parts = (overlap_rows, bench_rows, feed_rows, csp_rows, comm_rows, pipeline_rows)
+    parts = (overlap_rows, bench_rows, feed_rows, python_rows, csp_rows, comm_rows, pipeline_rows)
     rows = [row for part in parts for row in part()]
     return "| what | figure | file |\n|---|---|---|\n" + "".join(
         f"| {what} | {figure} | {file} |\n" for what, figure, file in rows)

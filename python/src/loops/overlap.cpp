@@ -50,7 +50,7 @@ class MeterObject {
     if (!is_free()) return;
     std::optional<gpu::StreamRef> stream;
     {
-      const Turn turn(*this);
+      const Mark taken(is_taken_);
       stream = stream_of(device, number);
       is_on_stream_ = stream.has_value();
       if (is_on_stream_) {
@@ -64,7 +64,7 @@ class MeterObject {
   void got() {
     if (!is_free()) return;
     if (!is_on_stream_) return parts_->meter.got();
-    const Turn turn(*this);
+    const Mark taken(is_taken_);
     const InCall inside(InCall::to_the_end);
     const nb::gil_scoped_release others_run;
     parts_->meter.got();
@@ -99,18 +99,8 @@ class MeterObject {
     }
   }
 
-  // A call of the loop that gives up the GIL meanwhile. A meter has one loop: what other threads
-  // call until then, they do not measure.
-  class Turn {
-   public:
-    explicit Turn(MeterObject& of) : of_(of) { of_.is_taken_ = true; }
-    ~Turn() { of_.is_taken_ = false; }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-
-   private:
-    MeterObject& of_;
-  };
+  // A meter has one loop: what other threads call while a call of it has given up the GIL, they do
+  // not measure.
   [[nodiscard]] bool is_free() const noexcept { return is_here() && !is_taken_; }
 
   struct Parts {
@@ -121,7 +111,7 @@ class MeterObject {
   };
   const HomeProcess home_;
   std::unique_ptr<Parts> parts_;  // what is not destroyed in a child
-  bool is_taken_ = false;         // a Turn exists
+  bool is_taken_ = false;         // a call has given up the GIL
   bool is_on_stream_ = false;     // the step in progress
   std::string refusal_;           // why the latest stream was not used
 };
