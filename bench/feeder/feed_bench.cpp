@@ -19,7 +19,8 @@
 //
 // Arguments: `workers`, PrefetcherOptions::workers; `fiber`, where the loop is: on a fiber of a
 // scheduler with so many threads, which the prefetcher's stages share, or (0) on a plain thread
-// beside the prefetcher's own scheduler. The order is shuffled.
+// beside the prefetcher's own scheduler; `ahead`, PrefetcherOptions::prefetch_depth. The order is
+// shuffled.
 //
 // An iteration is one sample; epochs are run whole. Of each sample a few elements are looked at,
 // the same as the peers look at, and summed up into what tells whether every sample of the epoch
@@ -257,7 +258,7 @@ void run(benchmark::State& state) {
 
   Prefetcher feed(*data, leat::gpu::open_host({}),
                   {.batch_size = Kind::kBatch,
-                   .prefetch_depth = 4,
+                   .prefetch_depth = static_cast<std::size_t>(state.range(2)),
                    .workers = static_cast<std::size_t>(state.range(0)),
                    .seed = bench::kSeed});
   bool is_right = run_epoch<Kind>(feed, 0, Look::kAtAll) == all;
@@ -292,9 +293,15 @@ void jpeg_large_bilinear(benchmark::State& state) { guarded<Jpegs<true, How::kBi
 void jpeg_scaled(benchmark::State& state) { guarded<Jpegs<true, How::kScaled>>(state); }
 
 void ways(benchmark::internal::Benchmark* row) {
-  row->ArgNames({"workers", "fiber"})->ArgsProduct({{1, 2}, {0, 1, 2}})->UseRealTime();
+  row->ArgNames({"workers", "fiber", "ahead"})->ArgsProduct({{1, 2}, {0, 1, 2}, {4}});
+  row->UseRealTime();
 }
-BENCHMARK(tokens)->Apply(ways);
+// Of batches so small that handing one over takes as long as reading it.
+void ways_of_small(benchmark::internal::Benchmark* row) {
+  row->ArgNames({"workers", "fiber", "ahead"})->ArgsProduct({{1, 2}, {0, 1, 2}, {4, 16}});
+  row->UseRealTime();
+}
+BENCHMARK(tokens)->Apply(ways_of_small);
 BENCHMARK(tokens_uint16)->Apply(ways);
 BENCHMARK(tokens_large)->Apply(ways);
 BENCHMARK(cifar)->Apply(ways);

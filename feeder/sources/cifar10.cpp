@@ -81,8 +81,9 @@ std::uint64_t Cifar::digest() const noexcept { return records_->digest(); }
 void Cifar::read(std::uint64_t index, Sample& out) const {
   check_read(*this, index, out);
   const std::span<const Label> labels = labels_of(classes_);
-  const auto [file, offset] = records_->find(index);
+  const auto [file, offset, number] = records_->find(index);
   const std::span<const std::byte> record = file.bytes().subspan(offset, labels.size() + kPixels);
+  file.check_unchanged(number, record.size());
   std::memcpy(out.bytes(0).data(), record.data() + labels.size(), kPixels);
   for (std::size_t i = 0; i < labels.size(); ++i) {
     store(record[labels[i].offset], out.bytes(1 + i));
@@ -100,8 +101,8 @@ void Cifar::read(std::uint64_t index, Sample& out) const {
 }
 
 void Cifar::will_read(std::uint64_t index) const noexcept {
-  const auto [file, offset] = records_->find(index);
-  file.fetch_into_cache(offset, labels_of(classes_).size() + kPixels);
+  const RecordFiles::Place place = records_->find(index);
+  place.file.fetch_into_cache(place.offset, labels_of(classes_).size() + kPixels);
 }
 
 Cifar10::Cifar10(const fs::path& directory, Split split, CifarOptions options)

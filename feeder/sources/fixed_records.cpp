@@ -35,7 +35,8 @@ std::uint64_t FixedRecords::digest() const noexcept { return records_->digest();
 
 void FixedRecords::read(std::uint64_t index, Sample& out) const {
   check_read(*this, index, out);
-  const auto [file, offset] = records_->find(index);
+  const auto [file, offset, number] = records_->find(index);
+  file.check_unchanged(number, record_bytes_);
   file.expect(offset, record_bytes_);
   const std::byte* next = file.bytes().data() + offset;
   for (std::size_t f = 0; f < options_.fields.size(); ++f) {
@@ -47,8 +48,8 @@ void FixedRecords::read(std::uint64_t index, Sample& out) const {
 }
 
 void FixedRecords::will_read(std::uint64_t index) const noexcept {
-  const auto [file, offset] = records_->find(index);
-  file.fetch_into_cache(offset, record_bytes_);
+  const RecordFiles::Place place = records_->find(index);
+  place.file.fetch_into_cache(place.offset, record_bytes_);
 }
 
 }  // namespace leat::feeder

@@ -33,13 +33,8 @@ constexpr std::uint64_t kCacheLine = 64;
 // sequence and fetches the rest by itself.
 constexpr std::uint64_t kMostInCache = std::uint64_t{8} << 10;
 
-// How far apart the bytes are whose reads ask when the file was modified. The question takes 1 us.
+// The bytes after which check_unchanged() asks again.
 constexpr std::uint64_t kAskEvery = std::uint64_t{1} << 20;
-
-// Whether such a byte is among [offset, offset + count).
-constexpr bool asks(std::uint64_t offset, std::uint64_t count) {
-  return (kAskEvery - offset % kAskEvery) % kAskEvery < count;
-}
 
 }  // namespace
 
@@ -105,7 +100,8 @@ void MappedFile::check(std::uint64_t offset, std::uint64_t count) const {
   static_cast<void>(*static_cast<const volatile std::byte*>(&bytes()[size_ - 1]));
   std::atomic_signal_fence(std::memory_order_seq_cst);
   const bool is_before_last_page = offset < last_page_ && count <= last_page_ - offset;
-  if (is_before_last_page && !guard_->is_damaged() && !asks(offset, count)) return;
+  const bool is_rewritten = is_rewritten_.load(std::memory_order_relaxed);
+  if (is_before_last_page && !guard_->is_damaged() && !is_rewritten) return;
   check_with_size(offset, count);
 }
 
@@ -115,12 +111,8 @@ void MappedFile::check_with_size(std::uint64_t offset, std::uint64_t count) cons
                             " bytes; " + std::to_string(count) + " from byte " +
                             std::to_string(offset) + " on are not among them");
   }
-  // If the name leads to another file or to none, the mapped file was replaced or removed. Its
-  // content is then unchanged.
-  struct stat status = {};
-  const bool is_named =
-      stat(absolute_.c_str(), &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
-  const std::uint64_t size_now = is_named ? static_cast<std::uint64_t>(status.st_size) : size_;
+  const std::optional<FileStamp> now = stamp_now();
+  const std::uint64_t size_now = now.has_value() ? now->bytes : size_;
   const std::uint64_t end = offset + count;
   if (end > size_now) {
     cannot_read(path_,
@@ -136,10 +128,31 @@ void MappedFile::check_with_size(std::uint64_t offset, std::uint64_t count) cons
                     " was missing, because of an I/O error or because the file was cut off",
                 "look into the kernel's log, and do not change files that are in use");
   }
-  if (is_named && stamp_.is_rewritten(FileStamp(status))) {
-    cannot_read(path_, "it was written again while it was mapped",
-                "replace files by renaming new ones, and start again");
-  }
+  if (is_rewritten_.load(std::memory_order_relaxed)) fail_rewritten();
+}
+
+// If the name leads to another file or to none, the mapped file was replaced or removed. Its
+// content is then unchanged.
+std::optional<FileStamp> MappedFile::stamp_now() const {
+  struct stat status = {};
+  if (stat(absolute_.c_str(), &status) != 0) return std::nullopt;
+  if (status.st_dev != device_ || status.st_ino != inode_) return std::nullopt;
+  return FileStamp(status);
+}
+
+void MappedFile::check_unchanged(std::uint64_t number, std::uint64_t bytes) const {
+  const std::uint64_t every =
+      std::max<std::uint64_t>(kAskEvery / std::max<std::uint64_t>(bytes, 1), 1);
+  if (number % every != 0) return;
+  const std::optional<FileStamp> now = stamp_now();
+  if (!now.has_value() || !stamp_.is_rewritten(*now)) return;
+  is_rewritten_.store(true, std::memory_order_relaxed);
+  fail_rewritten();
+}
+
+void MappedFile::fail_rewritten() const {
+  cannot_read(path_, "it was written again, or touched, while it was mapped",
+              "replace files by renaming new ones, and start again");
 }
 
 }  // namespace leat::feeder

@@ -17,18 +17,20 @@
 // reads as zeros without a fault.
 //
 // A file that is written again in place, with the same size, has another time of last modification.
-// check() asks for it at a read of the last page, and at one that touches a byte whose offset is a
-// multiple of a mebibyte: so once in a mebibyte, and at least once in a pass over the file. Reads
-// before that may have seen both contents. Not detected: what does not set that time (a page that
-// another program has mapped and is writing to, until the kernel writes it back).
+// Datasets have check_unchanged() ask for it once in a mebibyte that is read, and for the first
+// sample of a file; from then on each check() throws. What was read before may be of both contents.
+// Not detected: what does not set that time (a page that another program has mapped and is writing
+// to, until the kernel writes it back), and a file that becomes longer.
 #pragma once
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "leat/feeder/sources/guarded_range.h"
@@ -71,12 +73,19 @@ class MappedFile {
   void read(std::uint64_t offset, std::span<std::byte> out) const;
   /// Has to be called after a read of bytes [offset, offset + count) in place. Throws leat::Error,
   /// with the file, the byte and the reason, if the bytes read were not those of the file, because
-  /// it has shrunk or could not be read, or if it is seen that the file was written again. Throws
+  /// it has shrunk or could not be read, or if check_unchanged() has thrown. Throws
   /// std::out_of_range for bytes that never were in the file.
   void check(std::uint64_t offset, std::uint64_t count) const;
+  /// Has to be called for each read of a sample: `number` is the sample's in this file, from 0, and
+  /// `bytes` its size. For some samples, as said above, asks the kernel (1 us). Throws leat::Error,
+  /// with the file, if the file was written again since it was opened.
+  void check_unchanged(std::uint64_t number, std::uint64_t bytes) const;
 
  private:
   void check_with_size(std::uint64_t offset, std::uint64_t count) const;
+  [[noreturn]] void fail_rewritten() const;
+  // The file, as its name leads to it now; nothing if the name leads to another file or to none.
+  [[nodiscard]] std::optional<FileStamp> stamp_now() const;
 
   struct Unmap {
     std::size_t size;
@@ -91,6 +100,7 @@ class MappedFile {
   dev_t device_ = 0;             // identify the file, also after a rename
   ino_t inode_ = 0;
   FileStamp stamp_;
+  mutable std::atomic<bool> is_rewritten_ = false;
   std::unique_ptr<void, Unmap> pages_;
   std::unique_ptr<GuardedRange> guard_;  // destroyed before the pages
 };

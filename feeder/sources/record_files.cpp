@@ -33,7 +33,7 @@ RecordFiles::RecordFiles(const std::vector<std::filesystem::path>& files,
 
 RecordFiles::Place RecordFiles::find(std::uint64_t index) const noexcept {
   const ShardIndex::Place place = index_.find(index);
-  return {*files_[place.shard], header_bytes_ + place.index * record_bytes_};
+  return {*files_[place.shard], header_bytes_ + place.index * record_bytes_, place.index};
 }
 
 }  // namespace leat::feeder

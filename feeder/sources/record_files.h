@@ -32,6 +32,7 @@ class RecordFiles {
   struct Place {
     const MappedFile& file;
     std::uint64_t offset;  ///< of the first byte of the record
+    std::uint64_t number;  ///< of the record in the file
   };
   /// Returns the place of record `index` < size().
   [[nodiscard]] Place find(std::uint64_t index) const noexcept;

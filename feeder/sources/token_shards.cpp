@@ -251,6 +251,7 @@ void TokenShards::read(std::uint64_t index, Sample& out) const {
   const MappedFile& file = *shards_->files[shard];
   const std::uint64_t offset = header_bytes_ + window * stride_ * size_of(token_);
   const std::uint64_t bytes = (sequence_length_ + 1) * size_of(token_);
+  file.check_unchanged(window, bytes);
   file.expect(offset, bytes);
   const std::byte* const x = file.bytes().data() + offset;
   copy_tokens(x, token_, fields_[0].dtype, out.bytes(0));

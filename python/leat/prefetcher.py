@@ -173,7 +173,7 @@ def _text_of(state_dict: Mapping[str, Any]) -> str:
     text = state_dict.get("state")
     if "leat" not in state_dict or not isinstance(text, str):
         raise ValueError(f"this is no state of a leat.Prefetcher: it has {list(state_dict)}")
-    if state_dict["leat"] != _VERSION:
+    if state_dict["leat"] is True or state_dict["leat"] != _VERSION:
         raise ValueError(
             f"the state has version {state_dict['leat']!r}, and this leat reads version {_VERSION}"
         )

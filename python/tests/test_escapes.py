@@ -117,6 +117,36 @@ def test_raise_refuses_the_batch_and_the_loop_can_go_on() -> None:
     assert has_content(x, 0)
 
 
+@pytest.mark.parametrize("max_leases", [2, 3])
+def test_an_exception_that_is_kept_keeps_no_lease(
+    framework: str | None, max_leases: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from leat import frameworks
+
+    adapter = {None: frameworks._Leat, "numpy": frameworks._Numpy, "torch": frameworks._Torch, "jax": frameworks._Jax}
+    batches = iter(make_feed(batches=30, framework=framework, max_leases=max_leases))
+    kept = [next(batches) for _ in range(max_leases - 1)]
+    copy = adapter[framework].copy
+
+    def fail(self: Any, tensor: Any) -> Any:
+        copy(self, tensor)
+        raise MemoryError
+
+    errors = []
+    for _ in range(3):
+        with monkeypatch.context() as patched:
+            patched.setattr(adapter[framework], "copy", fail)
+            with pytest.raises(MemoryError) as caught:
+                next(batches)
+        errors.append(caught)
+        kept += [next(batches) for _ in range(5)]
+    assert [batch.index for batch in kept] == list(range(max_leases + 14))
+    assert all(has_content(batch["x"], batch.index) for batch in kept)
+    lent = errors[0].tb.tb_next.tb_frame.f_locals["tensor"]
+    with pytest.raises((BufferError, RuntimeError), match="lent for a copy, which has ended"):
+        np.asarray(lent.copy())
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_a_batch_whose_copy_is_interrupted_comes_again(
     error: type[BaseException], monkeypatch: pytest.MonkeyPatch

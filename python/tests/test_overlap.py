@@ -196,6 +196,30 @@ def test_the_latest_of_two_loops_is_measured() -> None:
     assert loop.figures().steps == 3, "the older loop was left in its first step"
 
 
+def test_the_end_of_an_older_loop_does_not_end_the_latest() -> None:
+    loop = leat.overlap(Sized(4))
+    older = iter(loop)
+    next(older)
+    newer = iter(loop)
+    next(newer)
+    del older
+    assert list(newer) == [1, 2, 3]
+    assert loop.figures().steps == 3
+
+
+def test_an_interruption_ends_the_iteration(caplog: pytest.LogCaptureFixture) -> None:
+    def interrupted() -> Iterator[int]:
+        yield from range(3)
+        raise KeyboardInterrupt
+
+    with caplog.at_level(logging.INFO, logger="leat"):
+        batches = iter(leat.overlap(interrupted()))
+        with pytest.raises(KeyboardInterrupt):
+            while True:
+                next(batches)
+        assert len(caplog.records) == 1
+
+
 def test_the_logger_has_one_sentence_for_each_loop(caplog: pytest.LogCaptureFixture) -> None:
     loop = leat.overlap(Sized(3), name="train")
     with caplog.at_level(logging.INFO, logger="leat"):

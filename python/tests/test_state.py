@@ -381,6 +381,12 @@ def test_what_is_no_state_is_refused(
     assert next(iter(feed)).index == 0
 
 
+@pytest.mark.parametrize("version", [0, 2, True, "1", None])
+def test_a_state_of_another_version_is_refused(feed: leat.Prefetcher, version: object) -> None:
+    with pytest.raises(ValueError, match=f"has version {version!r}"):
+        feed.load_state_dict(feed.state_dict() | {"leat": version})
+
+
 def test_a_state_that_was_cut_off_is_refused(feed: leat.Prefetcher) -> None:
     state = feed.state_dict()
     for length in range(0, len(state["state"]), 7):

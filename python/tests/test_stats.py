@@ -12,9 +12,11 @@ import pytest
 BATCHES = 25
 
 
-def feed_of(**options: Any) -> leat.Prefetcher:
+def feed_of(*, sample_every: int = 1, **options: Any) -> leat.Prefetcher:
     data = leat.InMemory(x=np.arange(100, dtype=np.float32))
-    return leat.Prefetcher(data, "host", batch_size=4, framework="numpy", sample_every=1, **options)
+    return leat.Prefetcher(
+        data, "host", batch_size=4, framework="numpy", sample_every=sample_every, **options
+    )
 
 
 def run(feed: leat.Prefetcher) -> float:
@@ -30,6 +32,13 @@ def test_before_a_loop_nothing_is_measured() -> None:
     assert stats.what_if(workers=4).t_step == 0
     assert stats.decisions == []
     assert repr(stats).startswith("<leat.Stats of 0 batches: ")
+
+
+def test_without_samples_no_step_is_measured() -> None:
+    feed = feed_of(sample_every=0)
+    run(feed)
+    assert (feed.stats().batches, feed.stats().sampled_steps) == (BATCHES, 0)
+    assert not feed.stats().is_measured
 
 
 def test_after_a_loop_the_figures_agree_with_each_other() -> None:

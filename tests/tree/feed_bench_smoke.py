@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 compare, programs = sys.argv[1:]
-VARIANTS = 2 * 3  # workers, and where the loop is
+VARIANTS = 2 * 3 * 2  # workers, where the loop is, and how far ahead
 
 with tempfile.TemporaryDirectory() as folder:
     done = subprocess.run([sys.executable, compare, "--quick", "--smoke", "--only", "", "--rounds", "1",

@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 
-from rows import FINALISTS, VARIANTS
+from rows import AHEAD, FINALISTS, SMALL, VARIANTS
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -62,7 +62,7 @@ class Leat:
         listed = execute([programs / "bench_feeder_feed", "--benchmark_list_tests=true"], 60,
                          env=self.environment)
         problems = {line.split("/")[0] for line in listed.splitlines()}
-        self.variants = {problem: list(VARIANTS) for problem in problems}
+        self.variants = {problem: [*VARIANTS, *(AHEAD if problem in SMALL else ())] for problem in problems}
         self.versions = {}
 
     def benchmarks(self, program, pattern, seconds, limit):
@@ -79,7 +79,7 @@ class Leat:
         return found
 
     def run(self, problem, variant, seconds, limit):
-        one = self.benchmarks("feed", f"^{problem}/{VARIANTS[variant]}/real_time$", seconds, limit)
+        one = self.benchmarks("feed", f"^{problem}/{(VARIANTS | AHEAD)[variant]}/real_time$", seconds, limit)
         return one[0]["items_per_second"]
 
 

@@ -31,7 +31,10 @@ ROWS = [
 PROBLEMS = [row.problem for row in ROWS]
 # Leat's, as the peers have them in their scripts: the arguments of feed_bench.cpp.
 VARIANTS = {f"workers_{workers}/" + (f"fiber_{fiber}" if fiber else "thread"):
-            f"workers:{workers}/fiber:{fiber}" for workers in (1, 2) for fiber in (0, 1, 2)}
+            f"workers:{workers}/fiber:{fiber}/ahead:4" for workers in (1, 2) for fiber in (0, 1, 2)}
+# Of the problems with small batches: further ahead.
+SMALL = ("tokens",)
+AHEAD = {f"{name}/ahead_16": arguments.replace("ahead:4", "ahead:16") for name, arguments in VARIANTS.items()}
 
 # Of one program each: the benchmark, the counter in microseconds, and the most that it may be.
 LATENCIES = [

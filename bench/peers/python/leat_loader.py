@@ -11,10 +11,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "feed"))
 import leat  # noqa: E402
 
 import peer  # noqa: E402
+from rows import SMALL  # noqa: E402
 
 FRAMEWORKS = ("torch", "numpy")
 WORKERS = (1, 2)
-AHEAD = 4
+AHEAD = 4  # batches on the device; as in C++, also further ahead for rows.SMALL
+FURTHER = 16
 
 
 def tokens(problem):
@@ -36,9 +38,9 @@ def jpeg(problem):
 class Loader:
     """Ends in the host device's memory, as in C++: each batch is copied there from a pinned slot."""
 
-    def __init__(self, problem, framework, workers, make):
+    def __init__(self, problem, framework, workers, make, ahead=AHEAD):
         data, names = make(problem)
-        self.feed = leat.Prefetcher(data, "cpu", batch_size=problem.batch, prefetch_depth=AHEAD,
+        self.feed = leat.Prefetcher(data, "cpu", batch_size=problem.batch, prefetch_depth=ahead,
                                     workers=workers, seed=peer.SEED, framework=framework)
         self.tensors = operator.itemgetter(*names)
 
@@ -59,8 +61,11 @@ def variants():
         make = next(make for base, make in kinds if issubclass(kind, base))
         for framework in FRAMEWORKS:
             for workers in WORKERS:
-                made[problem][f"{framework}/workers_{workers}"] = functools.partial(
-                    Loader, framework=framework, workers=workers, make=make)
+                loader = functools.partial(Loader, framework=framework, workers=workers, make=make)
+                made[problem][f"{framework}/workers_{workers}"] = loader
+                if problem in SMALL:
+                    made[problem][f"{framework}/workers_{workers}/ahead_{FURTHER}"] = functools.partial(
+                        loader, ahead=FURTHER)
     return made
 
 

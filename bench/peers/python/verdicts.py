@@ -3,7 +3,7 @@
 import collections
 import statistics
 
-from asked import BATCHES, CPP, GROWTH, HANDOVERS, LARGE, LARGE_FROM, LEAT, ROWS, SMALL
+from asked import BATCHES, CPP, GROWTH, HANDOVERS, LARGE, LARGE_FROM, LEAT, OF_TORCH, ROWS, SMALL
 from judging import Target, best_of, columns, notes_on, rate
 
 
@@ -16,7 +16,7 @@ def best_peer(programs):
 
 
 def on_threads(variants):
-    return {name: of for name, of in variants.items() if name.endswith("/thread")}
+    return {name: of for name, of in variants.items() if "/thread" in name}
 
 
 def targets_of_row(row, programs):
@@ -46,8 +46,12 @@ def targets_of(values, handover, memory):
     for way, most in HANDOVERS.items():
         if handover is not None and most is not None:
             of = handover.get(way)
-            targets.append(Target(f"a ready batch, {way}, p50", most,
-                                  statistics.median(of["p50_us"]) if of else None, False, " us"))
+            ours = statistics.median(of["p50_us"]) if of else None
+            torch = min((statistics.median(handover[one]["p50_us"]) for one in ("torch_1", "torch_2")
+                         if one in handover), default=None)
+            targets.append(Target(f"a ready batch, {way}, p50", most, ours, False, " us"))
+            targets.append(Target(f"a ready batch, {way}, p50, to PyTorch's loader", OF_TORCH,
+                                  ours / torch if ours and torch else None, False, "x", judged=torch is not None))
     for what, of in (memory or {}).items():
         growth = [late / early for early, late in zip(of["early_rss"], of["late_rss"])]
         targets.append(Target(f"memory, {what}, last epoch over the fifth", GROWTH,

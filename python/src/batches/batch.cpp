@@ -121,10 +121,20 @@ void Batch::bind_current() const {
   if (const auto stream = current_stream(framework_, lease.device())) lease.on(*stream);
 }
 
+// The frames of an exception's traceback, which a program may keep, have the tensor that was
+// copied: it does not keep the slot.
 void Batch::copy_all() {
   bind_current();
   const nb::object copy = framework_.attr("copy");
-  for (std::size_t i = 0; i < fields_.size(); ++i) fields_[i].array = copy(tensor(i));
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    const nb::object lent = tensor(i);
+    try {
+      fields_[i].array = copy(lent);
+    } catch (...) {
+      nb::inst_ptr<Tensor>(lent)->end();
+      throw;
+    }
+  }
   copied_ = true;
   drop_share();
 }

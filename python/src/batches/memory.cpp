@@ -61,6 +61,24 @@ class HostMemory final : public Memory {
   void* const data_;
 };
 
+class EndedMemory final : public Memory {
+ public:
+  DLDevice place() const override { return {feeder::dlpack::kDLCPU, 0}; }
+  const std::string& device_name() const override { return nowhere_; }
+  bool is_copy() const noexcept override { return false; }
+  const gpu::Device& device() const override { refuse(); }
+  void bind(const gpu::StreamRef& /*stream*/) override { refuse(); }
+  void require_bound() override { refuse(); }
+  const std::shared_ptr<Leases>& leases() const override { refuse(); }
+
+ private:
+  [[noreturn]] static void refuse() {
+    throw std::logic_error("leat: this tensor was lent for a copy, which has ended");
+  }
+
+  const std::string nowhere_ = "no device";
+};
+
 // A copy in a GPU's memory. It is allocated and freed in the order of the feed's copy stream, which
 // waits for all streams that the copy was used on: so its end waits for nothing.
 class DeviceMemory final : public Memory {
@@ -122,6 +140,8 @@ class DeviceMemory final : public Memory {
 std::shared_ptr<Memory> slot_memory(const std::shared_ptr<Share>& share, std::size_t i) {
   return std::make_shared<SlotMemory>(share, i);
 }
+
+std::shared_ptr<Memory> ended_memory() { return std::make_shared<EndedMemory>(); }
 
 CopiedMemory copy_of(Memory& from, std::byte* data, std::size_t bytes) {
   if (is_cpu(from.place())) {

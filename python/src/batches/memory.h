@@ -50,6 +50,10 @@ class Memory {
 [[nodiscard]] std::shared_ptr<Memory> slot_memory(const std::shared_ptr<Share>& share,
                                                   std::size_t i);
 
+/// No memory: of a tensor that was lent for a copy, which has ended. bind() and require_bound()
+/// throw std::logic_error.
+[[nodiscard]] std::shared_ptr<Memory> ended_memory();
+
 /// A copy, and its first byte.
 struct CopiedMemory {
   std::shared_ptr<Memory> memory;

@@ -45,6 +45,9 @@ class Tensor {
   /// A tensor with memory of its own on the same device. See copy_of().
   [[nodiscard]] Tensor copy() const;
 
+  /// Gives up the share of the memory. What was exported of it keeps its own.
+  void end() { memory_ = ended_memory(); }
+
   /// The tensor's strides in bytes.
   [[nodiscard]] const std::vector<std::int64_t>& strides() const noexcept { return strides_; }
 

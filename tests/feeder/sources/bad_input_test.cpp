@@ -134,15 +134,6 @@ FixedRecordsOptions records_options() {
           .header_bytes = 16};
 }
 
-Opened tokens_written_again(const fs::path& directory) {
-  Opened opened = open_tokens(directory, true);
-  const fs::path file = directory / "tokens_00001.bin";
-  opened.strike = [file] { write_again(file); };
-  opened.bad = {10, 11, 12, 13, 14, 15, 16, 17, 18, 19};  // the shard has one page
-  opened.says = {"\"tokens of", file.string(), "it was written again while it was mapped"};
-  return opened;
-}
-
 Opened records_cut_off(const fs::path& directory) {
   write_records(directory,
                 {.samples = 24, .shards = 3, .seed = 3, .record_bytes = 21, .header_bytes = 16});
@@ -293,7 +284,6 @@ constexpr Fault kFaults[] = {
     {"TokensWithHeaderCutOff", tokens_with_header_cut_off},
     {"TokensWithoutHeaderCutOff", tokens_without_header_cut_off},
     {"TokenBeyondTheVocabulary", token_beyond},
-    {"TokensWrittenAgain", tokens_written_again},
     {"RecordsCutOff", records_cut_off},
     {"RawWebCutOff", raw_web_cut_off},
     {"RawWebChanged", raw_web_changed},

@@ -275,6 +275,21 @@ TEST_F(BadTokens, ShardThatShrinksIsAnErrorAndTheOthersAreRead) {
   }
 }
 
+// Windows that lie neither at the beginning of the file nor near its end.
+TEST_F(BadTokens, AShardThatIsWrittenAgainIsAnErrorInEachPass) {
+  write_tokens(directory_.path(), {.tokens = 20'000, .seed = 1});
+  const fs::path file = directory_.path() / "tokens_00000.bin";
+  const TokenShards shards(directory_.path(), {.sequence_length = 8191});
+  SampleBuffer window(shards.fields());
+  ASSERT_EQ(shards.size(), 2U);
+  for (const std::uint64_t i : {1U, 0U}) shards.read(i, window);
+  fs::last_write_time(file, fs::last_write_time(file) + std::chrono::seconds(1));
+  for (const std::uint64_t i : {0U, 1U}) {
+    expect_contains(error_of([&] { shards.read(i, window); }),
+                    {"cannot read " + file.string() + ": it was written again"});
+  }
+}
+
 TEST_F(BadTokens, IndexOutsideIsNamed) {
   directory_.write("a.bin", Bytes(22));
   const TokenShards data(directory_.path(), {.sequence_length = 5});
