@@ -34,11 +34,10 @@ def test_before_a_loop_nothing_is_measured() -> None:
     assert repr(stats).startswith("<leat.Stats of 0 batches: ")
 
 
-def test_without_samples_no_step_is_measured() -> None:
+def test_without_samples_no_copy_is_timed() -> None:
     feed = feed_of(sample_every=0)
     run(feed)
-    assert (feed.stats().batches, feed.stats().sampled_steps) == (BATCHES, 0)
-    assert not feed.stats().is_measured
+    assert (feed.stats().batches, feed.stats().timed_copies) == (BATCHES, 0)
 
 
 def test_after_a_loop_the_figures_agree_with_each_other() -> None:
