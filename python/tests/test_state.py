@@ -475,7 +475,7 @@ def test_a_signal_handler_may_take_the_state_while_a_loaded_one_takes_effect() -
     seen: list[Any] = []
     _, loop = during_the_wait(lambda feed: seen.append(feed.state_dict()))
     assert [one["batches"] for one in json.loads(seen[-1]["state"])["epochs"]] == [[]]
-    assert [batch.index for batch in loop] == [0, 1, 2, 3]
+    assert [next(loop).index for _ in range(2)] == [0, 1]
 
 
 def test_a_loop_that_a_signal_handler_begins_meanwhile_is_refused() -> None:
@@ -490,7 +490,7 @@ def test_a_loop_that_a_signal_handler_begins_meanwhile_is_refused() -> None:
 
     _, loop = during_the_wait(begin)
     assert "a feed has one loop at a time" in refused[-1]
-    assert [batch.index for batch in loop] == [0, 1, 2, 3]
+    assert [next(loop).index for _ in range(2)] == [0, 1]
 
 
 def test_a_feed_that_is_closed_while_a_loaded_state_takes_effect_stays_closed() -> None:
