@@ -45,7 +45,8 @@ class Tensor {
   /// A tensor with memory of its own on the same device. See copy_of().
   [[nodiscard]] Tensor copy() const;
 
-  /// Gives up the share of the memory. What was exported of it keeps its own.
+  /// Gives up the share of the memory: for a tensor that was lent for a copy, which has failed.
+  /// Capsules keep their own share; views by the buffer protocol have none and must be gone.
   void end() { memory_ = ended_memory(); }
 
   /// The tensor's strides in bytes.
