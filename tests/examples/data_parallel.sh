@@ -17,8 +17,7 @@ train() { # <arguments>...: one process
 train_with_mpi() { # <ranks> <arguments>...: the same, a process for each rank
   local ranks=$1
   shift
-  timeout -k 5 120 "$mpirun" --oversubscribe --allow-run-as-root --mca btl self,vader \
-    -np "$ranks" "$program" --transport mpi --data "$data" --device host --epochs 100 --steps "$steps" "$@"
+  timeout -k 5 120 "$mpirun" -np "$ranks" "$program" --transport mpi --data "$data" --device host --epochs 100 --steps "$steps" "$@"
 }
 digest() { # <what> <command>...: of the weights, which the program has found equal on all ranks
   local what=$1 text

@@ -17,8 +17,7 @@ train() { # <arguments>...: one process
   timeout 120 "$program" --data "$data" --device host --steps "$steps" "$@"
 }
 train_with_mpi() { # <arguments>...: the same, on four processes
-  timeout -k 5 120 "$mpirun" --oversubscribe --allow-run-as-root --mca btl self,vader -np 4 \
-    "$program" --transport mpi --data "$data" --device host --steps "$steps" "$@"
+  timeout -k 5 120 "$mpirun" -np 4 "$program" --transport mpi --data "$data" --device host --steps "$steps" "$@"
 }
 digest() { # <what> <command>...: of the weights
   local what=$1 text

@@ -18,9 +18,8 @@ cleanup() {
   rm -rf "$folder"
 }
 trap cleanup EXIT
-export OMPI_MCA_btl=self,vader OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-timeout -k 5 40 "$mpirun" --enable-recovery --oversubscribe -np $ranks "$program" "$how" "$lost" "$folder" \
+timeout -k 5 40 "$mpirun" --enable-recovery -np $ranks "$program" "$how" "$lost" "$folder" \
   </dev/null >"$folder/output" 2>&1 &
 run=$!
 
