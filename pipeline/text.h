@@ -62,8 +62,9 @@ inline constexpr std::int32_t kGreatestNumber = (1 << 20) - 1;
 [[nodiscard]] std::string to_string(const Cell& cell);
 /// The schedule as CSV.
 [[nodiscard]] std::string to_csv(const Schedule& schedule);
-/// The schedule as a grid, its columns aligned, lines ending with LF. `marked`: cells (row, column)
-/// that are shown as [FW00]; a grid with marks cannot be read.
+/// The schedule as a grid, its columns aligned but for cells of more than 100 characters, lines
+/// ending with LF. `marked`: cells (row, column) that are shown as [FW00]; a grid with marks cannot
+/// be read.
 [[nodiscard]] std::string to_grid(
     const Schedule& schedule, const std::vector<std::pair<std::size_t, std::size_t>>& marked = {});
 

@@ -6,8 +6,10 @@
 #include <limits>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 #include "examples/03_mnist/number_option.h"
+#include "leat/pipeline/check.h"
 #include "leat/pipeline/text.h"
 
 namespace pipelined {
@@ -154,8 +156,14 @@ Options parse(int argc, char** argv) {
 }
 
 leat::pipeline::Schedule schedule_of(const Options& options) {
-  return options.schedule.empty() ? make(options.kind, options.shape)
-                                  : leat::pipeline::read_schedule(options.schedule);
+  if (options.schedule.empty()) return make(options.kind, options.shape);
+  leat::pipeline::Schedule schedule = leat::pipeline::read_schedule(options.schedule);
+  // The executor finds the same, without the file's name.
+  leat::pipeline::CheckResult checked = leat::pipeline::check(schedule);
+  if (!checked.findings.empty() && !checked.capacities.to_run.has_value()) {
+    throw leat::pipeline::ScheduleError(std::move(checked.findings), options.schedule);
+  }
+  return schedule;
 }
 
 }  // namespace pipelined

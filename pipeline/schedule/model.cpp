@@ -15,12 +15,14 @@
 
 #include "leat/pipeline/schedule.h"
 #include "leat/pipeline/text.h"
+#include "leat/pipeline/text/in_quotes.h"
 
 namespace schedule_program {
 namespace {
 
 using leat::pipeline::CostModel;
 using leat::pipeline::Finding;
+using leat::pipeline::in_quotes;
 using leat::pipeline::kMostFindings;
 using leat::pipeline::StageCost;
 
@@ -106,9 +108,9 @@ class Reader {
     at_ += name.size();
     expect('"');
     const auto key = std::ranges::find(kKeys, name, &Key::name);
-    if (key == kKeys.end()) find(begin, "there is no \"" + name + "\" in a model");
+    if (key == kKeys.end()) find(begin, "there is no " + in_quotes(name) + " in a model");
     if (std::ranges::find(seen_, name) != seen_.end())
-      find(begin, '"' + name + "\" is there twice");
+      find(begin, in_quotes(name) + " is there twice");
     seen_.push_back(name);
     expect(':');
     std::vector<std::int64_t> values;
@@ -135,20 +137,20 @@ class Reader {
     std::int64_t whole = 0;
     if (const auto [to, error] = std::from_chars(token.data(), end, whole);
         error == std::errc() && to == end) {
-      if (whole < 0) find(begin, std::string(token) + " is negative");
+      if (whole < 0) find(begin, in_quotes(token) + " is negative");
       return std::max<std::int64_t>(whole, 0);
     }
     double number = 0;
     const auto [to, error] = std::from_chars(token.data(), end, number);
     constexpr double kExact = 0x1p53;  // whole numbers up to there are doubles
     if (to != end || std::isnan(number) || std::isinf(number)) {
-      find(begin, std::string(token.substr(0, 40)) + " is no number");
+      find(begin, in_quotes(token) + " is no number");
     } else if (error != std::errc() || number > kExact) {
-      find(begin, std::string(token.substr(0, 40)) + " is too large");
+      find(begin, in_quotes(token) + " is too large");
     } else if (number < 0) {
-      find(begin, std::string(token.substr(0, 40)) + " is negative");
+      find(begin, in_quotes(token) + " is negative");
     } else if (number != std::floor(number)) {
-      find(begin, std::string(token.substr(0, 40)) + " is not whole");
+      find(begin, in_quotes(token) + " is not whole");
     } else {
       return static_cast<std::int64_t>(number);
     }

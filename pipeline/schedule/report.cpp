@@ -24,6 +24,10 @@ std::string words(const std::optional<int>& capacity) {
   return capacity.has_value() ? std::to_string(*capacity) : "none";
 }
 
+std::string words(const StuckTransfer& one) {
+  return "stuck at " + to_string(one.action) + ", which waits for rank " + std::to_string(one.peer);
+}
+
 std::string percent(double share) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.1f %%", 100 * share);
@@ -107,6 +111,10 @@ std::string check_text(const Schedule& schedule, const CheckResult& result, cons
     for (const Finding& one : result.findings) {
       const Json json = to_json(one);
       table.rows.push_back({json["row"], json["column"], json["reason"]});
+    }
+    if (!result.stop.has_value()) return to_text(table, format);
+    for (const StuckTransfer& one : result.stop->stuck) {
+      table.rows.push_back({one.row, one.column, words(one)});
     }
     return to_text(table, format);
   }

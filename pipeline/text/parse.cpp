@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "leat/pipeline/text.h"
+#include "leat/pipeline/text/in_quotes.h"
 #include "leat/pipeline/text/names.h"
 
 namespace leat::pipeline {
@@ -30,13 +31,6 @@ std::string_view take(std::string_view& rest, char separator) {
   const std::string_view part = rest.substr(0, end);
   rest.remove_prefix(std::min(end + 1, rest.size()));
   return part;
-}
-
-/// What a person can read of a text.
-std::string quoted(std::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : text.substr(0, 40)) quoted += c >= ' ' && c <= '~' ? c : '?';
-  return quoted + (text.size() > 40 ? "...\"" : "\"");
 }
 
 class Parser {
@@ -117,7 +111,7 @@ class Parser {
     const std::size_t close = text.find(')');
     const std::string_view name = is_grid_ ? std::string_view() : kPairName;
     if (close == std::string_view::npos || text.substr(close + 1) != name) {
-      fail(quoted(text) + " is no pair: (0F5;7B0)OVERLAP_F_B is one");
+      fail(in_quotes(text) + " is no pair: (0F5;7B0)OVERLAP_F_B is one");
       return;
     }
     std::string_view inside = text.substr(1, close - 1);
@@ -130,7 +124,7 @@ class Parser {
     const Op second = cell[before + 1].op;
     forward.paired =
         forward.op == Op::kForward && (second == Op::kBackward || second == Op::kBackwardInput);
-    if (!forward.paired) fail(quoted(text) + " is no forward (F) and then a backward (B or I)");
+    if (!forward.paired) fail(in_quotes(text) + " is no forward (F) and then a backward (B or I)");
   }
 
   /// Reads digits off `text`. -1: there are none, or the number is too great: told.
@@ -140,14 +134,14 @@ class Parser {
     text.remove_prefix(digits);
     std::int32_t value = -1;
     if (number.empty()) {
-      fail(quoted(whole) + " has no " + std::string(what));
+      fail(in_quotes(whole) + " has no " + std::string(what));
     } else if (std::from_chars(number.data(), number.data() + digits, value).ec != std::errc() ||
                value > kGreatestNumber) {
-      fail(quoted(whole) + ": the " + std::string(what) + " is greater than " +
+      fail(in_quotes(whole) + ": the " + std::string(what) + " is greater than " +
            std::to_string(kGreatestNumber));
       return -1;
     } else if (number.size() > (is_grid_ ? 2 : 1) && number.front() == '0') {
-      fail(quoted(whole) + ": the " + std::string(what) + " has a 0 too many in front");
+      fail(in_quotes(whole) + ": the " + std::string(what) + " has a 0 too many in front");
       return -1;
     }
     return value;
@@ -166,7 +160,7 @@ class Parser {
         op_named(is_grid_ ? kGridNames : kCsvNames, text.substr(0, letters));
     text.remove_prefix(letters);
     if (!op) {
-      fail(quoted(whole) + " is no action");
+      fail(in_quotes(whole) + " is no action");
       return;
     }
     action.op = *op;
@@ -174,12 +168,12 @@ class Parser {
       action.microbatch = number(text, "microbatch", whole);
       if (action.microbatch < 0) return;
       if (microbatches_ > 0 && action.microbatch >= microbatches_) {
-        fail(quoted(whole) + ": there are " + std::to_string(microbatches_) +
+        fail(in_quotes(whole) + ": there are " + std::to_string(microbatches_) +
              " microbatches, from 0");
       }
     }
     if (!text.empty()) {
-      fail(quoted(whole) + " has something behind: " + quoted(text));
+      fail(in_quotes(whole) + " has something behind: " + in_quotes(text));
       return;
     }
     greatest_stage_ = std::max(greatest_stage_, action.stage);

@@ -12,6 +12,9 @@
 namespace leat::pipeline {
 namespace {
 
+// A wider cell of a grid is out of line: it would make its column as wide on every rank.
+constexpr std::size_t kMostAligned = 100;
+
 std::string in_csv(const Action& action) {
   std::string text = std::to_string(action.stage);
   text += kCsvNames[static_cast<std::size_t>(action.op)];
@@ -136,7 +139,7 @@ std::string to_grid(const Schedule& schedule,
         text += ']';
       }
       if (column == widths.size()) widths.push_back(0);
-      widths[column] = std::max(widths[column], text.size());
+      if (text.size() <= kMostAligned) widths[column] = std::max(widths[column], text.size());
       cells[line].push_back(std::move(text));
     }
   }
@@ -144,7 +147,8 @@ std::string to_grid(const Schedule& schedule,
   for (const std::vector<std::string>& line : cells) {
     for (std::size_t column = 0; column < line.size(); ++column) {
       text += line[column];
-      if (column + 1 < line.size()) text.append(widths[column] + 1 - line[column].size(), ' ');
+      if (column + 1 == line.size()) break;
+      text.append(std::max(widths[column], line[column].size()) + 1 - line[column].size(), ' ');
     }
     text += '\n';
   }

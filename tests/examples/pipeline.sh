@@ -76,6 +76,8 @@ expect 1 "more stages than layers" "12 stages, but 8 layers" --kind looped_bfs -
 expect 1 "no multiple of the replicas" "a batch of 63: a multiple of the replicas" --replicas 2 --batch-size 63
 expect 1 "more than there are" "a batch of 306: .* at most 305" --batch-size 306
 expect 1 "a bad file" "bad.csv.*row 1, column 1" --schedule "$scratch/bad.csv"
+printf '0F0\r\n1F0,1B0\r\n' >"$scratch/half.csv"
+expect 1 "a schedule with a fault" "half.csv: row 0: 0B0 is missing" --schedule "$scratch/half.csv"
 expect 1 "no file" "$scratch/no.csv" --schedule "$scratch/no.csv"
 expect 1 "no data" "$scratch/no" --data "$scratch/no"
 [[ -n $has_mpi ]] || expect 1 "no MPI" "linked without MPI" --transport mpi

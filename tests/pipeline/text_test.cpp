@@ -104,6 +104,14 @@ TEST(PipelineText, AGridHasALineForEachStageOrForEachRankOfSeveral) {
   EXPECT_EQ(to_grid(parse("0F0,0F1\n1F0\n"), {{0, 1}, {1, 0}}), "FW00   [FW01]\n[FW00]\n");
 }
 
+// Else one cell of a million actions makes a column as wide on every rank.
+TEST(PipelineText, AWideCellDoesNotWidenItsColumn) {
+  std::string wide = "BS00";
+  for (int b = 1; b < 30; ++b) wide += "+BS" + std::string(b < 10 ? "0" : "") + std::to_string(b);
+  const std::string grid = "FW00 .    FW01\n" + wide + " FS00 FW01\n";
+  EXPECT_EQ(to_grid(parse(grid)), grid);
+}
+
 TEST(PipelineText, WhatComputesInACellKeepsItsOrderInAGrid) {
   EXPECT_EQ(to_grid(parse("0F1+0B0\n")), "FW01+BW00\n");
   EXPECT_EQ(parse("FW01+BW00\n"), parse("0F1+0B0\n"));

@@ -60,17 +60,22 @@ TEST(ScheduleModel, WhatIsLeftOutIsAsInACostModel) {
 }
 
 TEST(ScheduleModel, ANumberThatIsNoneNegativeOrNotWholeIsFoundWhereItIs) {
-  expect_finding("{\"forward\": -1}", 0, 12, "-1 is negative");
-  expect_finding("{\"forward\": [1,\n  -2.5]}", 1, 2, "-2.5 is negative");
-  expect_finding("{\"link\":NaN}", 0, 8, "NaN is no number");
-  expect_finding("{\"link\":nan}", 0, 8, "nan is no number");
-  expect_finding("{\"link\":-inf}", 0, 8, "-inf is no number");
-  expect_finding("{\"link\":null}", 0, 8, "null is no number");
-  expect_finding("{\n\"link\": 1.5}", 1, 8, "1.5 is not whole");
-  expect_finding("{\"link\": 1x}", 0, 9, "1x is no number");
-  expect_finding("{\"link\": 99999999999999999999}", 0, 9, "99999999999999999999 is too large");
-  expect_finding("{\"link\": 1e999}", 0, 9, "1e999 is too large");
+  expect_finding("{\"forward\": -1}", 0, 12, "\"-1\" is negative");
+  expect_finding("{\"forward\": [1,\n  -2.5]}", 1, 2, "\"-2.5\" is negative");
+  expect_finding("{\"link\":NaN}", 0, 8, "\"NaN\" is no number");
+  expect_finding("{\"link\":nan}", 0, 8, "\"nan\" is no number");
+  expect_finding("{\"link\":-inf}", 0, 8, "\"-inf\" is no number");
+  expect_finding("{\"link\":null}", 0, 8, "\"null\" is no number");
+  expect_finding("{\n\"link\": 1.5}", 1, 8, "\"1.5\" is not whole");
+  expect_finding("{\"link\": 1x}", 0, 9, "\"1x\" is no number");
+  expect_finding("{\"link\": 99999999999999999999}", 0, 9, "\"99999999999999999999\" is too large");
+  expect_finding("{\"link\": 1e999}", 0, 9, "\"1e999\" is too large");
   expect_finding("{\"capacity\": 2147483648}", 0, 1, "the capacity is too large");
+}
+
+TEST(ScheduleModel, WhatATerminalWouldObeyIsShownAsQuestionMarks) {
+  expect_finding("{\"link\": \x1b(2J}", 0, 9, "\"?(2J\" is no number");
+  expect_finding("{\"\xFF\x1b[2J\": 1}", 0, 1, "there is no \"??[2J\" in a model");
 }
 
 TEST(ScheduleModel, WhatAModelHasNotIsFound) {

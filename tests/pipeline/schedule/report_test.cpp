@@ -49,6 +49,18 @@ TEST(ScheduleReport, JsonOfAStopHasWhatIsStuckAndTheCycle) {
   EXPECT_FALSE(json.contains("peak_activations"));
 }
 
+TEST(ScheduleReport, CsvOfAStopHasWhatIsStuckBelowTheFindings) {
+  const Schedule order = make(Kind::kOneFOneB, {.ranks = 4, .microbatches = 8});
+  const CheckResult result = check(order, {.capacity = 0});
+  EXPECT_EQ(check_text(order, result, "1F1B", Format::kCsv),
+            "row,column,reason\n"
+            ",,it stops at capacity 0; 1 is the least that runs\n"
+            "0,7,\"stuck at 0SEND_F3, which waits for rank 1\"\n"
+            "1,8,\"stuck at 1SEND_F2, which waits for rank 2\"\n"
+            "2,5,\"stuck at 2SEND_F1, which waits for rank 3\"\n"
+            "3,3,\"stuck at 3SEND_B0, which waits for rank 2\"\n");
+}
+
 TEST(ScheduleReport, JsonOfASimulationHasEveryAction) {
   const Simulation simulation =
       simulate(make(Kind::kZbv, {.ranks = 2, .microbatches = 4}), {.link = 2});
