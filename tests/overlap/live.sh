@@ -22,7 +22,7 @@ has() { # <file> <what grep -E looks for>
 }
 
 loop=("$program" --device host --link 1GB/s --batch 300kB --compute 2ms)
-block='reader .* % ─► copier .* % ─► consumer .* % ◄'
+block='reader .* %( ◄)? ─► copier .* %( ◄)? ─► consumer .* %( ◄)?$' # the arrow is at what limits, if anything does
 
 # --- elsewhere: beside the terminal, since both mostly wait -------------------------------------
 

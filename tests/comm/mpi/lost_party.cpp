@@ -122,6 +122,7 @@ std::string take_part(const Plan& plan, const Communicator& me) {
   }
   if (plan.is_alone()) options.workers = {plan.lost};
   ParameterServer server(me, model.parameters(), options);
+  me.barrier().await();  // else asynchronous workers lose a rank while another loads its weights
   auto began = Clock::now();
   if (!serves && plan.is_alone() && !is_lost) return "ok";
   // A server finds out once the others have left; a worker that does not fetch is not missed.
