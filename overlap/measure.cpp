@@ -151,11 +151,14 @@ void feed_all(const std::vector<leat::gpu::Device>& devices, const leat::feeder:
   const double cpu_before = cpu_seconds();
   leat::TaskGroup group;
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    group.go([&, rank] {
+    // cuBLAS may load and compile kernels on the caller's stack.
+    constexpr std::size_t kStackSize = std::size_t{1} << 20;
+    const auto loop = [&, rank] {
       const auto nothing = [](std::uint64_t) {};
       into.ranks[rank] =
           feed_rank(prefetcher.rank(rank), *computes[rank], effort, rank == 0 ? report : nothing);
-    });
+    };
+    group.go(loop, {.stack_size = kStackSize});
   }
   group.wait();
   into.cpu_seconds = cpu_seconds() - cpu_before;

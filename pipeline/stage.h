@@ -13,7 +13,7 @@
 //   };
 //
 // Each function enqueues work on `stream` and returns; it does not wait for the device. A stage is
-// called by one fiber at a time, that of its rank.
+// called by one fiber at a time, that of its rank, which has a stack of 1 MiB.
 #pragma once
 
 #include <cstddef>

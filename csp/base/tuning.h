@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 #include "leat/csp/clock.h"
@@ -93,6 +94,9 @@ inline constexpr std::uint64_t kIdBlock = 64;
 inline constexpr int kFiberBatch = 64;
 /// Stacks that a worker keeps for the next fibers.
 inline constexpr int kMostCachedStacks = 32;
+/// Stacks of other sizes than the default that a scheduler keeps, and the size up to which it does.
+inline constexpr int kMostOtherStacks = 32;
+inline constexpr std::size_t kLargestOtherStack = std::size_t{1} << 20;
 /// How long a thread of the I/O pool waits for the next call before it ends.
 inline constexpr Duration kIdleIoThread = std::chrono::seconds(5);
 

@@ -106,6 +106,9 @@ StackPool::StackPool(std::size_t default_size) : default_size_(rounded(default_s
 StackPool::~StackPool() {
   const SpinLockGuard guard(lock_);
   while (std::byte* const low = pop()) unmap_stack({low, default_size_});
+  for (const StackSpan other : others_) {
+    if (other.size > 0) unmap_stack(other);
+  }
 }
 
 std::byte*& StackPool::next(std::byte* low) const noexcept {
@@ -120,22 +123,33 @@ std::byte* StackPool::pop() noexcept {
 
 StackSpan StackPool::allocate(std::size_t size) {
   const std::size_t wanted = size == 0 ? default_size_ : rounded(size);
-  if (wanted == default_size_) {
+  {
     const SpinLockGuard guard(lock_);
-    if (std::byte* const low = pop()) return {low, default_size_};
+    if (wanted == default_size_) {
+      if (std::byte* const low = pop()) return {low, default_size_};
+    } else {
+      const auto other = std::ranges::find(others_, wanted, &StackSpan::size);
+      if (other != others_.end()) return std::exchange(*other, StackSpan{});
+    }
   }
   return map_stack(wanted);
 }
 
 void StackPool::release(StackSpan stack) noexcept {
-  if (stack.size != default_size_) {
-    unmap_stack(stack);
-    return;
-  }
   unpoison(stack);
-  const SpinLockGuard guard(lock_);
-  next(stack.low) = free_;
-  free_ = stack.low;
+  {
+    const SpinLockGuard guard(lock_);
+    if (stack.size == default_size_) {
+      next(stack.low) = free_;
+      free_ = stack.low;
+      return;
+    }
+    if (stack.size <= tuning::kLargestOtherStack * kStackScale) {
+      std::swap(stack, others_[oldest_]);
+      oldest_ = (oldest_ + 1) % others_.size();
+    }
+  }
+  if (stack.size > 0) unmap_stack(stack);
 }
 
 bool StackPool::Cache::take(StackSpan& stack) noexcept {

@@ -12,7 +12,7 @@
 namespace leat {
 
 /// Hands out stacks and takes them back. Stacks of the pool's default size are kept for the next
-/// fiber; others are unmapped when they come back. Thread-safe.
+/// fiber, and so are the latest of other sizes (tuning::kMostOtherStacks). Thread-safe.
 ///
 /// Below its low end every stack has a guard of 64 KiB: an overflow faults instead of overwriting
 /// the next stack. A function with local variables larger than that may step over the guard, unless
@@ -68,6 +68,9 @@ class StackPool {
   const std::size_t default_size_;
   SpinLock lock_;
   std::byte* free_ LEAT_GUARDED_BY(lock_) = nullptr;  // the low end; linked through the stacks
+  /// Of other sizes: what came back last, in place of what came back first. Empty: nullptr, 0.
+  std::array<StackSpan, tuning::kMostOtherStacks> others_ LEAT_GUARDED_BY(lock_){};
+  std::size_t oldest_ LEAT_GUARDED_BY(lock_) = 0;
 };
 
 }  // namespace leat

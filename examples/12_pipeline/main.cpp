@@ -132,7 +132,7 @@ Outcome train_here(const Schedule& schedule, const Mnist& training, const Mnist&
   std::vector<Outcome> outcomes(replicas);
   leat::TaskGroup group;
   for (std::size_t p = 0; p < replicas; ++p) {
-    group.go([&, p] {
+    const auto train_replica = [&, p] {
       Place place{.replica = p};
       for (std::size_t r = 0; r < ranks; ++r) {
         place.devices.push_back(
@@ -140,7 +140,8 @@ Outcome train_here(const Schedule& schedule, const Mnist& training, const Mnist&
         if (replicas > 1) place.replicas.push_back(&same[r][p]);
       }
       outcomes[p] = train(place, schedule, training, testing, options);
-    });
+    };
+    group.go(train_replica, {.stack_size = 1 << 20});  // it opens devices
   }
   group.wait();
   return together(std::move(outcomes));

@@ -1,6 +1,7 @@
 #include "leat/pipeline/executor/runner.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -16,6 +17,9 @@
 
 namespace leat::pipeline {
 namespace {
+
+// Of a rank's fiber: the stages call what they like there, such as cuBLAS.
+constexpr std::size_t kStackSize = std::size_t{1} << 20;
 
 std::string place_of(std::size_t rank, std::size_t column, const Action& action) {
   std::string text = "rank " + std::to_string(rank) + ", cell " + std::to_string(column) + ", " +
@@ -152,7 +156,8 @@ void Runner::run(const Batch& batch) {
     for (const auto& rank : ranks_) {
       if (rank == nullptr) continue;
       // Without a name, which would be allocated.
-      group_->go([rank = rank.get(), &batch, &group = *group_] { rank->run(batch, group); });
+      group_->go([rank = rank.get(), &batch, &group = *group_] { rank->run(batch, group); },
+                 {.stack_size = kStackSize});
     }
   };
   try {

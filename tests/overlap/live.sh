@@ -22,7 +22,7 @@ has() { # <file> <what grep -E looks for>
 }
 
 loop=("$program" --device host --link 1GB/s --batch 300kB --compute 2ms)
-block='reader .* %( ◄)? ─► copier .* %( ◄)? ─► consumer .* %( ◄)?$' # the arrow is at what limits, if anything does
+block='reader .* %.* ─► copier .* %.* ─► consumer .* %' # with an arrow at what limits, if anything does
 
 # --- elsewhere: beside the terminal, since both mostly wait -------------------------------------
 
@@ -55,7 +55,7 @@ table=$(grep -n '^custom: batches of 300 kB' "$folder/screen" | cut -d: -f1)
 
 # Meanwhile it was drawn again and again, with the time left. The loops before it had a line that
 # told how far they were, and that is gone.
-frames=$(grep -cE "$block" <(sed 's/\x1b\[[0-9;]*m//g' "$folder/written"))
+frames=$(grep -cE "$block" <(sed 's/\x1b\[[0-9;]*m//g' "$folder/written") || true)
 ((frames >= 3)) || fail "$frames frames in more than 0.3 s"
 has "$folder/written" 'of 160 \([0-9]+ %\)   [0-9.]+ steps/s   ETA 0:0'
 has "$folder/written" 'phase 4 of 7, the loop without feeding: [0-9]+ of 160 steps \([0-9]+ %\)'

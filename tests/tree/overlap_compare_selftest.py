@@ -65,7 +65,7 @@ def compare(*arguments, file_size=None, **stubs):
         environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
         done = subprocess.run(
             [sys.executable, "-c", START, "--programs", folder, "--python", folder / "python",
-             "--kernels", "kernels.so", "--scratch", folder / "scratch", "--rounds", "2",
+             "--kernels", "kernels.so", "--workers", "2", "--scratch", folder / "scratch", "--rounds", "2",
              "--save", folder / "a.b", *arguments],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=limit, timeout=100,
             env={**environment, "PYTHONDONTWRITEBYTECODE": "1", **stubs})

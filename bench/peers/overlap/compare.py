@@ -32,9 +32,7 @@ SHAPES = {
     "resnet50": (114_660, 400, 224.0, "busy"),
     "cosmoflow": (2_828_486, 1, 3.5, "busy"),
 }
-# Variant, DataLoader's workers: each has what serves it best.
-TORCH = (*((variant, workers) for variant in ("to", "pinned", "side_stream") for workers in (0, 2, 4)),
-         ("resident", 0))
+VARIANTS = ("to", "pinned", "side_stream")
 NAMES = ("compute", "description", "torch")
 # What the table shows of a result: names, and figures.
 LEAT_HAS = (("compute",), ("description",), ("t_x_alone",), ("t_c_alone",), ("t_step",),
@@ -123,6 +121,9 @@ class Bench:
 
     def __init__(self, options):
         self.options = options
+        # Variant, DataLoader's workers: each has what serves it best.
+        self.peers = (*((variant, workers) for variant in VARIANTS
+                        for workers in sorted({0, 4, options.workers})), ("resident", 0))
         self.rows = {}  # (shape, row) -> results
         self.failures = {}  # (shape, row) -> why
         self.preload = None  # the cuBLAS that Leat takes in place of what it would find
@@ -213,7 +214,7 @@ class Bench:
                 products = products_of(ours)[0]
             if not self.options.python:
                 continue
-            for variant, workers in TORCH:
+            for variant, workers in self.peers:
                 self.take(shape, f"torch {variant} {workers}", lambda v=variant, w=workers:
                           self.torch_beside(ours, shape, folder, v, w, products))
 
@@ -265,7 +266,7 @@ def table_of(bench, shape):
     if theirs:
         best = min(theirs)
         verdict = "met" if best >= t_step else "MISSED"
-        if failures or len(theirs) < len(TORCH):
+        if failures or len(theirs) < len(bench.peers):
             verdict += ", but not all was measured"
         lines.append(f"  no slower than the best of PyTorch: {best / t_step:.3f} times as fast, of at "
                      f"most {best / limit:.3f} ({verdict})")
@@ -359,7 +360,8 @@ def parse():
     parser.add_argument("--only", action="append", choices=SHAPES, help="a shape; several times")
     parser.add_argument("--rounds", type=positive(int), default=5)
     parser.add_argument("--seconds", type=positive(float), default=2, help="of each loop, about")
-    parser.add_argument("--workers", type=positive(int), default=4, help="Leat's readers")
+    parser.add_argument("--workers", type=positive(int), default=max(4, len(os.sched_getaffinity(0)) * 3 // 4),
+                        help="Leat's readers, and DataLoader's most workers: 3/4 of the CPUs, at least 4")
     parser.add_argument("--limit", type=positive(float), default=300, help="seconds for one program")
     parser.add_argument("--scratch", type=pathlib.Path, help="folder for the records (/dev/shm)",
                         default=memory if os.access(memory, os.W_OK) else tempfile.gettempdir())

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 
 #include "leat/csp/channel.h"
@@ -36,6 +37,44 @@ TEST(Stack, HasTheSizeAskedFor) {
     }
     group.go([] { EXPECT_EQ(recurse(40), 40); });  // the default
     group.wait();
+  });
+}
+
+// Fibers in turns, more sizes and stacks at a time than are kept, and one too large to keep.
+TEST(Stack, OfAnotherSizeIsUsedAgainAndHasItsSize) {
+  run_each([] {
+    const auto place_of_stack = [](std::size_t size) {
+      std::uintptr_t place = 0;
+      TaskGroup group;
+      group.go(
+          [&place, size] {
+            const volatile char here = 0;
+            place = reinterpret_cast<std::uintptr_t>(&here);
+            const int depth = static_cast<int>(size / 2048);
+            EXPECT_EQ(recurse(depth), depth);
+          },
+          {.stack_size = size});
+      group.wait();
+      return place;
+    };
+    const std::uintptr_t first = place_of_stack(512 << 10);
+    EXPECT_EQ(place_of_stack(512 << 10), first);
+    EXPECT_NE(place_of_stack(256 << 10), first);
+    EXPECT_EQ(place_of_stack(512 << 10), first);
+    for (int round = 0; round < 2; ++round) {
+      TaskGroup group;
+      for (std::size_t i = 0; i < 50; ++i) {
+        const std::size_t size = (128 + 4 * i) << 10;
+        group.go(
+            [size] {
+              const int depth = static_cast<int>(size / 2048);
+              EXPECT_EQ(recurse(depth), depth);
+            },
+            {.stack_size = size});
+      }
+      group.wait();
+    }
+    static_cast<void>(place_of_stack(8 << 20));
   });
 }
 

@@ -197,7 +197,7 @@ TEST(CApi, VariableLengthsComeWithTheirTensor) {
   options.batch_size = 5;
   options.order = LEAT_ORDER_SEQUENTIAL;
   leat_prefetcher* feed = nullptr;
-  LEAT_EXPECT_OK(leat_prefetcher_open(data, nullptr, &options, &feed));
+  LEAT_EXPECT_OK(leat_prefetcher_open(data, "host", &options, &feed));
   leat_batch* batch = nullptr;
   LEAT_EXPECT_OK(leat_prefetcher_next(feed, &batch));
   leat_batch_info info{};
