@@ -34,6 +34,14 @@ def of_comm(raw):
     return {name: raw[name] for name in ("facts", "rows", "targets")}
 
 
+def of_gpu(raw):
+    """Of ./run bench gpu: the machine, and each target with what was reached; gpu.txt has the figures."""
+    names = ("date", "description", "cuda", "num_cpus", "arena", "copy_engines", "numa_node")
+    return {"commit": raw["commit"],
+            "machine": raw.get("machine") or {name: raw["link"]["context"][name] for name in names},
+            "targets": raw["targets"]}
+
+
 OVERLAP_FIGURES = ("t_step", "t_serial", "t_replay", "overlap_efficiency", "accelerator_utilization")
 
 
@@ -60,6 +68,8 @@ def of_overlap(raw):
 def reduced(raw):
     if "leat-overlap" in raw:
         return of_overlap(raw)
+    if "commit" in raw:
+        return of_gpu(raw)
     if "rows" in raw:
         return of_comm(raw)
     return of_feed(raw) if "latencies" in raw else of_csp(raw)
