@@ -99,10 +99,10 @@ int train(const Options& options) {
   std::atomic<int> status = 0;
   leat::TaskGroup group;
   for (const Communicator& ranks : here) {  // four fibers, or one
-    const auto train = [&] {
+    const auto run_rank = [&] {
       if (train_rank(ranks, training, testing, options) != 0) status = 1;
     };
-    group.go(train, {.stack_size = 1 << 20});  // CUDA may load kernels on it
+    group.go(run_rank, {.stack_size = 1 << 20});  // CUDA may load kernels on it
   }
   group.wait();
   // [/ranks]
