@@ -95,6 +95,7 @@ inline constexpr int kFiberBatch = 64;
 /// Stacks that a worker keeps for the next fibers.
 inline constexpr int kMostCachedStacks = 32;
 /// Stacks of other sizes than the default that a scheduler keeps, and the size up to which it does.
+/// What fibers have touched of them, at most the product, stays committed until the scheduler ends.
 inline constexpr int kMostOtherStacks = 32;
 inline constexpr std::size_t kLargestOtherStack = std::size_t{1} << 20;
 /// How long a thread of the I/O pool waits for the next call before it ends.

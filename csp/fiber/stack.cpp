@@ -99,6 +99,9 @@ std::size_t rounded(std::size_t size) {
   return (std::max(size, kSmallestStack) * kStackScale + page - 1) / page * page;
 }
 
+// Of another size than the default: whether it is kept when it comes back.
+bool is_kept(std::size_t size) { return size <= tuning::kLargestOtherStack * kStackScale; }
+
 }  // namespace
 
 StackPool::StackPool(std::size_t default_size) : default_size_(rounded(default_size)) {}
@@ -123,31 +126,33 @@ std::byte* StackPool::pop() noexcept {
 
 StackSpan StackPool::allocate(std::size_t size) {
   const std::size_t wanted = size == 0 ? default_size_ : rounded(size);
-  {
+  if (wanted == default_size_) {
     const SpinLockGuard guard(lock_);
-    if (wanted == default_size_) {
-      if (std::byte* const low = pop()) return {low, default_size_};
-    } else {
-      const auto other = std::ranges::find(others_, wanted, &StackSpan::size);
-      if (other != others_.end()) return std::exchange(*other, StackSpan{});
-    }
+    if (std::byte* const low = pop()) return {low, default_size_};
+  } else if (is_kept(wanted)) {
+    const SpinLockGuard guard(lock_);
+    const auto other = std::ranges::find(others_, wanted, &StackSpan::size);
+    if (other != others_.end()) return std::exchange(*other, StackSpan{});
   }
   return map_stack(wanted);
 }
 
 void StackPool::release(StackSpan stack) noexcept {
   unpoison(stack);
-  {
+  if (stack.size == default_size_) {
     const SpinLockGuard guard(lock_);
-    if (stack.size == default_size_) {
-      next(stack.low) = free_;
-      free_ = stack.low;
-      return;
-    }
-    if (stack.size <= tuning::kLargestOtherStack * kStackScale) {
-      std::swap(stack, others_[oldest_]);
+    next(stack.low) = free_;
+    free_ = stack.low;
+    return;
+  }
+  if (is_kept(stack.size)) {
+    const SpinLockGuard guard(lock_);
+    auto* place = std::ranges::find(others_, std::size_t{0}, &StackSpan::size);
+    if (place == others_.end()) {
+      place = &others_[oldest_];
       oldest_ = (oldest_ + 1) % others_.size();
     }
+    std::swap(stack, *place);
   }
   if (stack.size > 0) unmap_stack(stack);
 }

@@ -10,11 +10,13 @@ import exits
 import leat
 import numpy as np
 import pytest
+from capsules import consume
 from samples import has_content, make_feed
 
 pytestmark = pytest.mark.gpu
 
 BATCHES = 60
+LARGE = 1 << 21
 
 
 @pytest.fixture
@@ -42,6 +44,12 @@ def cupy() -> Any:
     return pytest.importorskip("cupy")
 
 
+def make_large_feed(framework: str) -> leat.Prefetcher:
+    """Batches whose copy takes longer than what reads them: 16 of 8 MB; all elements of batch i are i."""
+    data = leat.InMemory(x=np.repeat(np.arange(16, dtype=np.int32), LARGE).reshape(16, LARGE))
+    return leat.Prefetcher(data, "cuda:0", batch_size=1, order="sequential", framework=framework)
+
+
 def on_cpu(tensor: Any) -> Any:
     """The content of a leat.Tensor, by Leat's own copy."""
     return np.from_dlpack(tensor, device="cpu")
@@ -58,8 +66,19 @@ def test_leats_own_tensors_have_the_content() -> None:
 
 
 @pytest.mark.parametrize("own_stream", [False, True])
-def test_torch_sees_the_batch_on_its_stream_and_a_slot_waits_for_that_work(torch: Any, own_stream: bool) -> None:
-    """The host runs ahead: each batch is read by a kernel that starts some milliseconds later."""
+def test_torchs_stream_waits_for_the_copy(torch: Any, own_stream: bool) -> None:
+    stream = torch.cuda.Stream() if own_stream else torch.cuda.current_stream()
+    feed = make_large_feed("torch")
+    with torch.cuda.stream(stream):
+        sums = [batch["x"].sum() for batch in feed]
+    stream.synchronize()
+    assert [int(one) for one in sums] == [i * LARGE for i in range(16)]
+    assert feed.copies == 0
+
+
+@pytest.mark.parametrize("own_stream", [False, True])
+def test_a_slot_waits_for_what_torch_computes(torch: Any, own_stream: bool) -> None:
+    """The host runs ahead: each batch is read by a kernel that starts a millisecond after the one before."""
     stream = torch.cuda.Stream() if own_stream else torch.cuda.current_stream()
     feed, seen = make_feed(BATCHES, "cuda:0", framework="torch"), []
     with torch.cuda.stream(stream):
@@ -74,9 +93,11 @@ def test_torch_sees_the_batch_on_its_stream_and_a_slot_waits_for_that_work(torch
 
 def test_torch_has_the_slots_memory(torch: Any) -> None:
     batch = next(iter(make_feed(1, "cuda:0", framework=None)))
-    one, other = (torch.from_dlpack(batch["x"]) for _ in range(2))
-    assert one.device == torch.device("cuda:0")
-    assert one.data_ptr() == other.data_ptr()
+    x = torch.from_dlpack(batch["x"])
+    assert x.device == torch.device("cuda:0")
+    managed = consume(batch["x"].__dlpack__())
+    assert x.data_ptr() == managed.dl_tensor.data
+    managed.delete()
     del batch
 
 
@@ -109,14 +130,25 @@ def test_a_slot_waits_for_what_jax_computes(jax: Any) -> None:
 
     @jax.jit
     def late(x: Any, matrix: Any) -> Any:
-        return x + (matrix @ matrix)[0, 0].astype(x.dtype) * 0
+        return x + jax.numpy.isnan((matrix @ matrix).sum()).astype(x.dtype)  # not what XLA can leave out
 
     seen = [late(batch["x"], large) for batch in make_feed(BATCHES, "cuda:0", framework="jax")]
     assert all(has_content(x, i) for i, x in enumerate(seen))
 
 
 @pytest.mark.parametrize("own_stream", [False, True])
-def test_cupy_sees_the_batch_on_its_stream(cupy: Any, own_stream: bool) -> None:
+def test_cupys_stream_waits_for_the_copy(cupy: Any, own_stream: bool) -> None:
+    stream = cupy.cuda.Stream(non_blocking=True) if own_stream else cupy.cuda.Stream.null
+    feed = make_large_feed("cupy")
+    with stream:
+        sums = [batch["x"].sum() for batch in feed]
+    stream.synchronize()
+    assert [int(one) for one in sums] == [i * LARGE for i in range(16)]
+    assert feed.copies == 0
+
+
+@pytest.mark.parametrize("own_stream", [False, True])
+def test_a_slot_waits_for_what_cupy_computes(cupy: Any, own_stream: bool) -> None:
     stream = cupy.cuda.Stream(non_blocking=True) if own_stream else cupy.cuda.Stream.null
     feed, seen = make_feed(BATCHES, "cuda:0", framework="cupy"), []
     with stream:
@@ -125,6 +157,7 @@ def test_cupy_sees_the_batch_on_its_stream(cupy: Any, own_stream: bool) -> None:
             large @ large
             seen.append(batch["x"] + 0)
     stream.synchronize()
+    assert feed.copies == 0
     assert all(has_content(cupy.asnumpy(x), i) for i, x in enumerate(seen))
     del batch
 
@@ -134,7 +167,7 @@ def test_a_stream_that_is_bound_by_hand(torch: Any) -> None:
     for batch in make_feed(BATCHES, "cuda:0"):
         batch.on(stream.cuda_stream)
         with torch.cuda.stream(stream):
-            x = torch.from_dlpack(batch["x"])
+            x = torch.from_dlpack(batch["x"].__dlpack__(stream=-1))  # -1: binds nothing itself
             torch.cuda._sleep(1_000_000)
             seen.append(x + 0)
             del x
@@ -166,9 +199,12 @@ def test_a_device_that_is_not_there() -> None:
 
 @pytest.mark.parametrize("end", exits.ENDS)
 def test_the_interpreter_exits_in_order(end: str) -> None:
-    program = (exits.BEGIN + exits.ENDS[end]).replace('"cpu"', '"cuda:0"').replace('"numpy"', "None")
+    program = exits.BEGIN + exits.ENDS[end]
+    for on_cpu, on_gpu in (('"cpu"', '"cuda:0"'), ('"numpy"', "None"), (".sum()", ".copy()")):
+        program = program.replace(on_cpu, on_gpu)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == exits.CODES.get(end, 0), done.stderr
+    assert done.stderr == "" or end == "an exception that nobody handles leaves the loop"
 
 
 def test_devices_lists_it() -> None:

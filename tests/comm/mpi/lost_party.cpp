@@ -122,12 +122,14 @@ std::string take_part(const Plan& plan, const Communicator& me) {
   }
   if (plan.is_alone()) options.workers = {plan.lost};
   ParameterServer server(me, model.parameters(), options);
-  me.barrier().await();  // else asynchronous workers lose a rank while another loads its weights
   auto began = Clock::now();
   if (!serves && plan.is_alone() && !is_lost) return "ok";
   // A server finds out once the others have left; a worker that does not fetch is not missed.
   const bool fails = !plan.lives() && (serves || plan.is_awaited());
   try {
+    // Else two workers' steps lose a rank while the third still loads its weights.
+    if (plan.mode == "asynchronous") me.barrier().await();
+    began = Clock::now();
     serves ? serve(plan, server, is_lost) : train(plan, server, me.rank(), began);
     if (fails && !is_lost) return "no error";
     server.serve();

@@ -55,12 +55,11 @@ TEST(NcclExchange, ResultsAreThoseOfAPlainLoop) {
 }
 
 TEST(NcclExchange, AWeightOfASmallTypeIsRoundedToIt) {
-  Plan plan{.options = {},
-            .tensors = {{DType::kBFloat16, 1}},
-            .steps = {{.samples = {1, 2}, .is_given = {{true}, {false}}}}};
   on_gpus(2, [&](Communicator& me) {
     const gpu::Device device = *me.device();
-    plan.options.device = device;
+    const Plan plan{.options = {.device = device},
+                    .tensors = {{DType::kBFloat16, 1}},
+                    .steps = {{.samples = {1, 2}, .is_given = {{true}, {false}}}}};
     FarMemory memory(device, plan);
     const gpu::BFloat16 one = support::narrow<gpu::BFloat16>(1.0F);
     memory.write(0, support::to_bytes(std::vector<gpu::BFloat16>{one}));

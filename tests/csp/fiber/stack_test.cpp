@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "leat/csp/base/tuning.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
@@ -54,6 +55,32 @@ TEST(StackPool, GetsBackWhatACacheHoldsAtItsEnd) {
     for (std::byte* const low : cached) cache.put({low, pool.default_size()});
   }
   for (int i = 0; i < 100; ++i) EXPECT_EQ(cached.erase(pool.allocate(0).low), 1U);
+}
+
+TEST(StackPool, KeepsTheLatestOfOtherSizes) {
+  constexpr std::size_t kSize = std::size_t{512} << 10;
+  StackPool pool(std::size_t{64} << 10);
+  const StackSpan first = pool.allocate(kSize);
+  pool.release(first);
+  const StackSpan half = pool.allocate(kSize / 2);
+  EXPECT_LT(half.size, first.size);
+  EXPECT_EQ(pool.allocate(kSize).low, first.low);
+  std::vector<StackSpan> stacks = {first};
+  for (int i = 1; i < 2 * tuning::kMostOtherStacks; ++i) stacks.push_back(pool.allocate(kSize));
+  std::set<std::byte*> latest;
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    EXPECT_TRUE(i == 0 || stacks[i].low != first.low) << "one stack for two";
+    pool.release(stacks[i]);
+    if (i >= stacks.size() / 2) latest.insert(stacks[i].low);
+  }
+  pool.release(half);  // takes the place of one of them
+  for (int i = 1; i < tuning::kMostOtherStacks; ++i) {
+    const StackSpan stack = pool.allocate(kSize);
+    EXPECT_EQ(latest.erase(stack.low), 1U);
+    write(stack.low);
+    write(stack.low + stack.size - 1);
+  }
+  EXPECT_EQ(pool.allocate(kSize / 2).low, half.low);
 }
 
 // Stacks are no allocations: only resident memory tells that they stay.
