@@ -5,7 +5,7 @@
 // RGB as in Pillow's convert("RGB"): R = K C / 255 of Adobe's inverted values, with or without
 // Adobe's marker. Color profiles and the orientation in Exif are ignored. The inverse DCT is the
 // accurate one ("islow"), and chroma is interpolated ("fancy upsampling"). So the pixels equal
-// those of Pillow and torchvision, to the bit, if they use the same library.
+// those of Pillow (11.3 to 13.0) and torchvision, to the bit, if they use the same library.
 //
 // Damage is detected only where libjpeg detects it: invalid codes, or too few or too many of them.
 // JPEG has no checksum, so a changed byte may just change pixels.

@@ -2,6 +2,8 @@
 //
 //  - Weights are computed in doubles, in Pillow's order. Another order would round differently.
 //  - Weights are not negative and sum to 2^22 within a rounding each, so that no sum overflows.
+//  - Where rows come first, the held rows are the source rows oldest_ .. added_ - 1, counted from
+//    the first one that is needed. All of them fit in for one resulting row.
 #include "leat/feeder/sources/resize.h"
 
 #include <algorithm>
@@ -90,6 +92,15 @@ void make_taps(const ResizeAxis& axis, bool antialias, std::uint32_t origin, boo
   }
 }
 
+// Whether rows come before columns: Pillow's rule, of the image that is resized and the size that
+// it gets, whatever is cut out of either. Without antialiasing, which Pillow does not have: never.
+bool is_rows_first(const Resize& resize) {
+  const auto less = [](const ResizeAxis& axis) {
+    return std::int64_t{axis.high} - axis.low - axis.size;
+  };
+  return resize.antialias && less(resize.y) > std::max<std::int64_t>(2 * less(resize.x), 0);
+}
+
 // The layout of the scratch memory of a valid resize.
 struct Layout {
   explicit Layout(const Resize& resize)
@@ -100,7 +111,18 @@ struct Layout {
         line(pairs_y + pairs_bytes(resize.y, resize.antialias)),
         is_used(line + stride),
         narrow(is_used + whole_lines(source_range(resize.y, resize.antialias).count)),
-        end(narrow + stride * source_range(resize.y, resize.antialias).count) {}
+        wide(narrow) {
+    const std::size_t rows = source_range(resize.y, resize.antialias).count;
+    const bool rows_first = is_rows_first(resize);
+    wide += stride * (rows_first ? resize.y.count : rows);
+    end = wide;
+    if (!rows_first) return;
+    // Twice the rows that one resulting row needs, so that a row is moved once at most on average.
+    held = std::min(rows, 4 * Filter(resize.y, true).pairs());
+    wide_stride =
+        whole_lines(std::size_t{3} * source_range(resize.x, true).count + Resizer::kSlack);
+    end += (held + kRows) * wide_stride;
+  }
 
   static std::size_t pairs_bytes(const ResizeAxis& axis, bool antialias) {
     return whole_lines(axis.count * Filter(axis, antialias).pairs() * sizeof(WeightPair));
@@ -113,6 +135,9 @@ struct Layout {
   std::size_t line;
   std::size_t is_used;
   std::size_t narrow;
+  std::size_t wide;  // where rows come first: the held rows, and kRows results
+  std::size_t wide_stride = 0;
+  std::size_t held = 0;  // rows; 0: columns come first
   std::size_t end;
 };
 
@@ -159,6 +184,9 @@ Resizer::Resizer(const Resize& resize, std::span<std::byte> scratch)
   line_ = reinterpret_cast<std::uint8_t*>(at + layout.line);
   narrow_ = reinterpret_cast<std::uint8_t*>(at + layout.narrow);
   is_used_ = reinterpret_cast<std::uint8_t*>(at + layout.is_used);
+  wide_ = reinterpret_cast<std::uint8_t*>(at + layout.wide);
+  wide_stride_ = layout.wide_stride;
+  most_held_ = static_cast<std::uint32_t>(layout.held);
   make_taps(resize_.x, resize_.antialias, columns_.first, resize_.mirrored, taps_x_, pairs_x_);
   make_taps(resize_.y, resize_.antialias, rows_.first, false, taps_y_, pairs_y_);
   std::memset(is_used_, 0, rows_.count);
@@ -173,7 +201,10 @@ void Resizer::add_rows(const std::uint8_t* pixels, std::size_t stride, std::uint
     refuse_resize("is given rows or columns that it does not need");
   }
   const std::uint8_t* const begin = pixels + std::size_t{3} * (columns_.first - left);
-  const auto& kernels = resize_kernels::fastest();
+  if (most_held_ > 0) {
+    for (std::uint32_t row = 0; row < rows; ++row) add_row(begin + row * stride);
+    return;
+  }
   const std::uint8_t* from[kRows];
   std::uint8_t* to[kRows];
   std::uint32_t gathered = 0;
@@ -183,14 +214,47 @@ void Resizer::add_rows(const std::uint8_t* pixels, std::size_t stride, std::uint
       to[gathered++] = narrow_ + (added_ + row) * stride_;
     }
     if (gathered == 0 || (gathered < kRows && row + 1 < rows)) continue;
-    for (; gathered < kRows; ++gathered) {  // fills up with copies of the last row
-      from[gathered] = from[gathered - 1];
-      to[gathered] = to[gathered - 1];
-    }
-    kernels.along_x(from, {taps_x_, resize_.x.count}, pairs_x_, to);
+    along_x(from, to, gathered);
     gathered = 0;
   }
   added_ += rows;
+}
+
+// Resizes 1 to kRows rows along x.
+void Resizer::along_x(const std::uint8_t** from, std::uint8_t** to, std::uint32_t rows) const {
+  for (; rows < kRows; ++rows) {  // fills up with copies of the last row
+    from[rows] = from[rows - 1];
+    to[rows] = to[rows - 1];
+  }
+  resize_kernels::fastest().along_x(from, {taps_x_, resize_.x.count}, pairs_x_, to);
+}
+
+// Holds one more row, and computes the resulting rows that it completes.
+void Resizer::add_row(const std::uint8_t* pixels) {
+  if (added_ - oldest_ == most_held_) {
+    const std::uint32_t first = taps_y_[made_].first;  // of the rows that are still needed
+    std::memmove(wide_, wide_ + (first - oldest_) * wide_stride_, (added_ - first) * wide_stride_);
+    oldest_ = first;
+  }
+  std::memcpy(wide_ + (added_ - oldest_) * wide_stride_, pixels, std::size_t{3} * columns_.count);
+  ++added_;
+  std::uint8_t* const results = wide_ + most_held_ * wide_stride_;
+  for (; made_ < resize_.y.count && taps_y_[made_].first + taps_y_[made_].count <= added_;) {
+    Taps taps = taps_y_[made_];
+    taps.first -= oldest_;
+    const std::uint32_t place = made_++ % kRows;
+    resize_kernels::fastest().along_y(wide_, wide_stride_, taps, pairs_y_,
+                                      results + place * wide_stride_,
+                                      (std::size_t{3} * columns_.count + 15) / 16 * 16);
+    if (place + 1 < kRows && made_ < resize_.y.count) continue;
+    const std::uint8_t* from[kRows];
+    std::uint8_t* to[kRows];
+    for (std::uint32_t i = 0; i <= place; ++i) {
+      from[i] = results + i * wide_stride_;
+      to[i] = narrow_ + (made_ - 1 - place + i) * stride_;
+    }
+    along_x(from, to, place + 1);
+  }
 }
 
 void Resizer::finish(std::span<std::uint8_t> out) {
@@ -200,14 +264,18 @@ void Resizer::finish(std::span<std::uint8_t> out) {
   if (added_ < rows_.count) refuse_resize("was given too few rows");
   const auto& kernels = resize_kernels::fastest();
   for (std::size_t y = 0; y < height; ++y) {
-    kernels.along_y(narrow_, stride_, taps_y_[y], pairs_y_, line_, (3 * width + 15) / 16 * 16);
+    const std::uint8_t* line = narrow_ + y * stride_;
+    if (most_held_ == 0) {
+      kernels.along_y(narrow_, stride_, taps_y_[y], pairs_y_, line_, (3 * width + 15) / 16 * 16);
+      line = line_;
+    }
     if (!resize_.planar) {
-      std::memcpy(out.data() + 3 * width * y, line_, 3 * width);
+      std::memcpy(out.data() + 3 * width * y, line, 3 * width);
       continue;
     }
     for (std::size_t channel = 0; channel < 3; ++channel) {
       std::uint8_t* const to = out.data() + (channel * height + y) * width;
-      for (std::size_t x = 0; x < width; ++x) to[x] = line_[3 * x + channel];
+      for (std::size_t x = 0; x < width; ++x) to[x] = line[3 * x + channel];
     }
   }
 }

@@ -1,11 +1,13 @@
 // Resizing images of bytes: a crop box to a fixed size, in one pass over the pixels that are
 // needed.
 //
-// With antialiasing: bilinear, as Pillow's BILINEAR and torchvision's antialias=True. The triangle
-// filter widens with the factor of reduction. Columns come first, rounded to bytes, then rows, with
-// weights of 22 bits. The results equal those of Pillow up to version 12, to the bit. (Pillow 13
-// resizes rows first if that is less work, and its boxes have 32-bit floats, these 64-bit ones;
-// either may cause a difference of 1.) AVX2 is used where the CPU has it, with the same results.
+// With antialiasing: bilinear, as Pillow's BILINEAR. The triangle filter widens with the factor of
+// reduction. It is applied along one axis, rounded to bytes, then along the other, with weights of
+// 22 bits. The results equal those of Pillow 13, to the bit, if boxes are of whole pixels.
+// (Pillow's boxes have 32-bit floats, these 64-bit ones, which may cause a difference of 1.) As in
+// Pillow 13, columns come first, except where the image loses more rows than twice the columns that
+// it loses; up to Pillow 12 columns always came first, a difference of 1 in some values. AVX2 is
+// used where the CPU has it, with the same results.
 //
 // Without antialiasing, as OpenCV's INTER_LINEAR and torchvision's antialias=False: each pixel is
 // computed from the four source pixels next to its centre. Enlarging gives the same results as with
@@ -16,8 +18,8 @@
 //   crop columns 30 .. 129, resize to 224      x: {30, 130, 224, 0, 224, 30, 130}
 //
 // Source: the filter as Pillow documents it ("Concepts: Filters", Image.Resampling.BILINEAR), and
-// the precision that gives its bits; tests/feeder/sources/resize_test.cpp has sums of Pillow's
-// results.
+// the order and the precision that give its bits; tests/feeder/sources/resize_test.cpp has sums of
+// Pillow's results, and python/tests/test_pillow.py compares with an installed Pillow.
 #pragma once
 
 #include <cstddef>
@@ -90,12 +92,21 @@ class Resizer {
   void finish(std::span<std::uint8_t> out);
 
  private:
+  void along_x(const std::uint8_t** from, std::uint8_t** to, std::uint32_t rows) const;
+  void add_row(const std::uint8_t* pixels);
+
   Resize resize_;
   PixelRange columns_;
   PixelRange rows_;
-  std::uint32_t added_ = 0;          // rows
-  std::size_t stride_ = 0;           // bytes from row to row of narrow_
-  std::uint8_t* narrow_ = nullptr;   // all rows, resized along x
+  std::uint32_t added_ = 0;         // rows
+  std::size_t stride_ = 0;          // bytes from row to row of narrow_
+  std::uint8_t* narrow_ = nullptr;  // all rows, resized along x; where rows come first: the result
+  // Where rows come first: source rows, and behind them results of which x is still to be resized.
+  std::uint8_t* wide_ = nullptr;
+  std::size_t wide_stride_ = 0;
+  std::uint32_t most_held_ = 0;      // source rows in wide_; 0: columns come first
+  std::uint32_t oldest_ = 0;         // the first row in wide_
+  std::uint32_t made_ = 0;           // resulting rows
   std::uint8_t* line_ = nullptr;     // one row of the result
   std::uint8_t* is_used_ = nullptr;  // by source row: whether it contributes
   resize_kernels::Taps* taps_x_ = nullptr;

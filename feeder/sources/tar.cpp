@@ -104,7 +104,9 @@ const char* compressor(std::span<const std::byte> start) {
 
 struct TarReader::Header {
   explicit Header(std::span<const std::byte> block)
-      : type(static_cast<char>(block[156])), name(field(block, 0, 100)) {
+      : type(static_cast<char>(block[156])),
+        name(field(block, 0, 100)),
+        link(field(block, 157, 100)) {
     constexpr std::string_view kPosix("ustar\0", 6);
     const bool is_posix = std::memcmp(block.data() + 257, kPosix.data(), kPosix.size()) == 0;
     const std::string_view prefix = is_posix ? field(block, 345, 155) : std::string_view();
@@ -112,17 +114,33 @@ struct TarReader::Header {
     size_is_right = parse_number(block.subspan(kSizeAt, 12), size);
   }
 
-  // Whether the member describes the next member. ('g' describes all that follow, 'K' has the
-  // target of a link.)
+  // Whether the member describes the next member. ('g' describes all that follow.)
   [[nodiscard]] bool describes() const {
     return std::string_view("xXgLK").find(type) != std::string_view::npos;
   }
-  [[nodiscard]] bool is_file() const { return type == '0' || type == '\0' || type == '7'; }
-  // Links, devices and directories have no data, whatever size is in the header.
-  [[nodiscard]] bool has_data() const { return type < '1' || type > '6'; }
+  // Devices, directories and symbolic links have no data, whatever size is in the header.
+  [[nodiscard]] bool may_have_data() const { return type <= '1' || type > '6'; }
+  [[nodiscard]] TarKind kind() const {
+    switch (type) {
+      case '\0':
+      case '0':
+      case '7': return TarKind::kFile;
+      case '1': return TarKind::kHardLink;
+      case '2': return TarKind::kSymbolicLink;
+      case '3':
+      case '4':
+      case '6': return TarKind::kDevice;
+      case '5':
+      case 'D':  // GNU: a folder, and the names of what is in it
+      case 'V':  // GNU: the archive's label
+        return TarKind::kFolder;
+      default: return TarKind::kUnknown;
+    }
+  }
 
   char type;
   std::string name;
+  std::string link;
   std::uint64_t size = 0;
   bool size_is_right = false;
 };
@@ -183,7 +201,7 @@ std::string TarReader::text(const Header& header, std::uint64_t data) {
 }
 
 // Reads one or more records "30 path=a/long/name.jpg\n". 30 is the length of the whole record.
-void TarReader::read_records(const std::string& records, std::uint64_t offset, std::string& name,
+void TarReader::read_records(const std::string& records, std::uint64_t offset, TarMember& member,
                              std::optional<std::uint64_t>& size) const {
   std::string_view rest = records;
   const auto damaged = [&] { fail("a damaged pax record" + at_byte(offset), kFetchAgain); };
@@ -201,7 +219,9 @@ void TarReader::read_records(const std::string& records, std::uint64_t offset, s
     const std::string_view key = record.substr(0, equals);
     const std::string_view value = record.substr(equals + 1);
     if (key == "path") {
-      name = value;
+      member.name = value;
+    } else if (key == "linkpath") {
+      member.link = value;
     } else if (key == "size") {
       std::uint64_t number = 0;
       const auto [last, bad] = std::from_chars(value.data(), value.data() + value.size(), number);
@@ -278,48 +298,61 @@ std::optional<TarReader::Header> TarReader::header(std::uint64_t offset, bool is
   return found;
 }
 
-bool TarReader::next(TarMember& member) {
-  for (;;) {
-    member = {};
-    member.begin = next_;
-    std::vector<std::byte> headers;  // all headers of the member, as in the archive
-    const auto keep = [&headers](std::span<const std::byte> bytes) {
-      headers.insert(headers.end(), bytes.begin(), bytes.end());
-    };
-    std::optional<std::uint64_t> described_size;
-    std::optional<Header> found;
-    while ((found = header(next_, !headers.empty())) && found->describes()) {
-      keep(block(next_));
-      const std::uint64_t data = next_ + kTarBlock;
-      if (found->size > kLongestText || headers.size() > kLongestText) {
-        fail("more than a megabyte of headers before a member" + at_byte(next_), kFetchAgain);
-      }
-      const std::string described = text(*found, data);
-      if (found->type == 'L') member.name = described.c_str();  // the name ends with a 0 byte
-      if (found->type == 'x' || found->type == 'X') {
-        read_records(described, data, member.name, described_size);
-      }
-      for (std::uint64_t at = 0; at < found->size; at += kTarBlock) keep(block(data + at));
-      next_ = data + padded(found->size);
-    }
-    if (!found) return false;
+// Returns whether a member may begin at `offset`, or, if `is_end` is accepted, the archive end.
+bool TarReader::may_begin(std::uint64_t offset, bool is_end) {
+  const std::span<const std::byte> bytes = block(offset);
+  return bytes.size() == kTarBlock && (is_zero(bytes) ? is_end : checksum_is_right(bytes));
+}
 
+bool TarReader::next(TarMember& member) {
+  member = {};
+  member.begin = next_;
+  std::vector<std::byte> headers;  // all headers of the member, as in the archive
+  const auto keep = [&headers](std::span<const std::byte> bytes) {
+    headers.insert(headers.end(), bytes.begin(), bytes.end());
+  };
+  std::optional<std::uint64_t> described_size;
+  std::optional<Header> found;
+  while ((found = header(next_, !headers.empty())) && found->describes()) {
     keep(block(next_));
-    if (member.name.empty()) member.name = found->name;
-    member.data = next_ + kTarBlock;
-    member.size = found->has_data() ? described_size.value_or(found->size) : 0;
-    if (member.size > size_ - member.data) {
-      fail("truncated: the data of " + printable(member.name) + " begins at byte " +
-               std::to_string(member.data) + " and has " + std::to_string(member.size) +
-               ", but the file ends at " + std::to_string(size_),
-           kFetchAgain);
+    const std::uint64_t data = next_ + kTarBlock;
+    if (found->size > kLongestText || headers.size() > kLongestText) {
+      fail("more than a megabyte of headers before a member" + at_byte(next_), kFetchAgain);
     }
-    next_ = member.data + padded(member.size);
-    if (found->is_file() && !member.name.ends_with('/')) {
-      member.digest = tar_digest(headers);
-      return true;
+    const std::string described = text(*found, data);
+    if (found->type == 'L') member.name = described.c_str();  // the name ends with a 0 byte
+    if (found->type == 'K') member.link = described.c_str();
+    if (found->type == 'x' || found->type == 'X') {
+      read_records(described, data, member, described_size);
     }
+    for (std::uint64_t at = 0; at < found->size; at += kTarBlock) keep(block(data + at));
+    next_ = data + padded(found->size);
   }
+  if (!found) return false;
+
+  keep(block(next_));
+  member.kind = found->kind();
+  if (member.name.empty()) member.name = found->name;
+  if (member.link.empty()) member.link = found->link;
+  member.data = next_ + kTarBlock;
+  member.size = found->may_have_data() ? described_size.value_or(found->size) : 0;
+  if (member.kind == TarKind::kHardLink && member.size > 0) {
+    const std::uint64_t behind = member.data + padded(std::min(member.size, size_));
+    const bool has_data =
+        !may_begin(member.data, false) && may_begin(behind, !may_begin(member.data, true));
+    if (!has_data) member.size = 0;
+    if (has_data) member.kind = TarKind::kFile;
+  }
+  if (member.size > size_ - member.data) {
+    fail("truncated: the data of " + printable(member.name) + " begins at byte " +
+             std::to_string(member.data) + " and has " + std::to_string(member.size) +
+             ", but the file ends at " + std::to_string(size_),
+         kFetchAgain);
+  }
+  next_ = member.data + padded(member.size);
+  if (member.kind == TarKind::kFile && member.name.ends_with('/')) member.kind = TarKind::kFolder;
+  member.digest = tar_digest(headers);
+  return true;
 }
 
 }  // namespace leat::feeder

@@ -72,6 +72,7 @@ struct WebDataset::Shards {
   const std::vector<std::filesystem::path> paths;
   ShardIndex index;
   std::vector<WebMember> members;  // [sample][part]
+  std::vector<WebLink> links;      // in the order of `member`
   std::vector<FileStamp> stamps;   // [shard]
   FilesDigest digest;
   OpenFiles files;
@@ -79,8 +80,29 @@ struct WebDataset::Shards {
 
 struct WebDataset::Place {
   std::size_t shard;
+  std::size_t number;  // of `member` in Shards::members
   const WebMember& member;
 };
+
+WebLeftOut& WebLeftOut::operator+=(const WebLeftOut& other) noexcept {
+  symbolic_links += other.symbolic_links;
+  devices += other.devices;
+  unknown_members += other.unknown_members;
+  files_without_key += other.files_without_key;
+  return *this;
+}
+
+std::string to_string(const WebLeftOut& left_out) {
+  std::string text;
+  const auto add = [&text](std::uint64_t count, const char* what) {
+    if (count > 0) text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + what;
+  };
+  add(left_out.symbolic_links, "symbolic links");
+  add(left_out.devices, "devices or pipes");
+  add(left_out.unknown_members, "members of unknown types");
+  add(left_out.files_without_key, "files without a key");
+  return text;
+}
 
 WebDataset::WebDataset(const FilePatterns& shards, const WebDatasetOptions& options)
     : name_(options.name),
@@ -98,18 +120,24 @@ WebDataset::WebDataset(const FilePatterns& shards, const WebDatasetOptions& opti
     shards_->digest.add(paths[i], found[i].stamp.bytes);
     shards_->stamps.push_back(found[i].stamp);
     skipped_ += found[i].skipped;
+    left_out_ += found[i].left_out;
   }
   if (size() == 0) {
-    throw Error(
-        "leat: no samples in " + paths.front().string() +
-        (paths.size() > 1 ? " and " + std::to_string(paths.size() - 1) + " more" : "") + ": " +
-        std::to_string(skipped_) +
-        " lack a part; check that they are the shards of a WebDataset with these parts, and "
-        "that each sample lies in one shard");
+    const std::string left_out = to_string(left_out_);
+    throw Error("leat: no samples in " + paths.front().string() +
+                (paths.size() > 1 ? " and " + std::to_string(paths.size() - 1) + " more" : "") +
+                ": " + std::to_string(skipped_) + " lack a part" +
+                (left_out.empty() ? "" : "; left out: " + left_out) +
+                "; check that they are the shards of a WebDataset with these parts, and "
+                "that each sample lies in one shard");
   }
   std::vector<WebMember>& members = shards_->members;
   members.reserve(size() * parts_.size());
   for (WebShard& shard : found) {
+    for (WebLink& link : shard.links) {
+      link.member += members.size();
+      shards_->links.push_back(link);
+    }
     members.insert(members.end(), shard.members.begin(), shard.members.end());
     shard = {};
   }
@@ -122,7 +150,8 @@ std::uint64_t WebDataset::size() const noexcept { return shards_->index.size(); 
 std::uint64_t WebDataset::digest() const noexcept { return shards_->digest.value(); }
 
 WebDataset::Place WebDataset::place(std::uint64_t index, std::size_t part) const {
-  return {shards_->index.find(index).shard, shards_->members[index * parts_.size() + part]};
+  const std::size_t number = index * parts_.size() + part;
+  return {shards_->index.find(index).shard, number, shards_->members[number]};
 }
 
 void WebDataset::read(std::uint64_t index, Sample& out) const {
@@ -180,10 +209,18 @@ void WebDataset::decode(std::size_t part, const Place& place, std::span<const st
   }
 }
 
+// Returns the header that has the name of a part: a hard link's own.
+WebLink WebDataset::named(const Place& place) const {
+  const std::vector<WebLink>& links = shards_->links;
+  const auto link = std::ranges::lower_bound(links, place.number, {}, &WebLink::member);
+  if (link != links.end() && link->member == place.number) return *link;
+  return {place.number, place.member.begin, place.member.digest};
+}
+
 void WebDataset::fail(const Place& place, const std::string& problem,
                       const std::string& advice) const {
   const std::filesystem::path& shard = shards_->paths[place.shard];
-  const std::uint64_t begin = place.member.begin * kTarBlock;
+  const std::uint64_t begin = named(place).begin * kTarBlock;
   std::string file = "a file";
   try {
     TarReader tar(shard);
@@ -205,11 +242,12 @@ std::optional<std::size_t> WebDataset::length(std::uint64_t index, std::size_t f
 std::string WebDataset::key(std::uint64_t index) const {
   check_index(*this, index);
   const Place first = place(index, 0);
+  const WebLink header = named(first);
   TarReader tar(shards_->paths[first.shard]);
-  tar.seek(first.member.begin * kTarBlock);
+  tar.seek(header.begin * kTarBlock);
   TarMember found;
   const std::optional<WebName> name = tar.next(found) ? split_web_name(found.name) : std::nullopt;
-  if (!name || found.digest != first.member.digest) {
+  if (!name || found.digest != header.digest) {
     fail(first, kShardChanged, kMakeAnew);
   }
   return std::string(name->key);

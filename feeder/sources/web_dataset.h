@@ -7,13 +7,17 @@
 // key that occurs in several places of a shard is an error if one of the places lacks a part;
 // otherwise each place is a sample. A sample that is divided over shards is incomplete in each.
 // Files without an extension, files whose base name begins with the dot, and files whose top folder
-// begins and ends with "__" are ignored. Samples are numbered over all shards, in the order of the
+// begins and ends with "__" are ignored, as are symbolic links and devices; left_out() counts them.
+// A hard link is a file of its own name, with the data of the file that it leads to. That file has
+// to come before it in the same shard. Samples are numbered over all shards, in the order of the
 // shards.
 //
 // The constructor reads the headers of every shard once, and keeps 16 bytes for each part of each
-// sample; while it reads a shard, 16 more for each of the shard's samples. A read takes header and
-// data with one pread(2), and compares the header, and the time of the shard's last modification: a
-// shard that has changed since is an error.
+// sample, 16 more for each part that is a hard link; while it reads a shard, 16 more for each of
+// the shard's samples. In shards with hard links, headers are read twice, and about 40 bytes are
+// kept meanwhile for each member's name. A read takes header and data with one pread(2), and
+// compares the header, and the time of the shard's last modification: a shard that has changed
+// since is an error.
 //
 // Source: webdataset/tariterators.py of the webdataset library (its README: "The WebDataset
 // Format"). That library reads a shard as a stream. Here, a sample that lacks a part or has it
@@ -40,6 +44,8 @@
 
 namespace leat::feeder {
 
+struct WebLink;
+
 /// How a WebDataset is read.
 struct WebDatasetOptions {
   /// The parts of every sample, each a field of the dataset.
@@ -59,6 +65,21 @@ struct WebDatasetOptions {
   std::string name = "web dataset";  ///< in messages
 };
 
+/// Members of shards that are of no sample and hold, or might hold, data. Folders are not counted.
+struct WebLeftOut {
+  std::uint64_t symbolic_links = 0;
+  std::uint64_t devices = 0;            ///< also pipes
+  std::uint64_t unknown_members = 0;    ///< of a type that is not known here
+  std::uint64_t files_without_key = 0;  ///< without an extension, hidden, or below a folder "__x__"
+
+  /// Adds the counts of `other`.
+  WebLeftOut& operator+=(const WebLeftOut& other) noexcept;
+  /// Whether all counts are equal.
+  friend bool operator==(const WebLeftOut&, const WebLeftOut&) = default;
+};
+/// A text for messages: "4 symbolic links, 1 files without a key"; "" for none.
+[[nodiscard]] std::string to_string(const WebLeftOut& left_out);
+
 /// The samples in the shards of a WebDataset. Const functions are thread-safe. A read draws random
 /// numbers in the order of the parts.
 class WebDataset final : public Dataset {
@@ -67,8 +88,9 @@ class WebDataset final : public Dataset {
   /// Blocks the thread for about 8 us a sample if the shards are in memory. Throws leat::Error,
   /// with shard, sample and byte, if a shard cannot be read, is not a tar archive, or is
   /// compressed, damaged or cut off, or has no sample; if a sample lacks a part, has it twice, has
-  /// files that are not neighbours, or has a part whose size does not fit the field; if there are
-  /// no samples. Throws std::invalid_argument for no shards or no parts.
+  /// files that are not neighbours, has a part whose size does not fit the field, or one that is a
+  /// hard link to what is no file before it in the shard; if there are no samples. Throws
+  /// std::invalid_argument for no shards or no parts.
   explicit WebDataset(const FilePatterns& shards, const WebDatasetOptions& options = {});
   ~WebDataset() override;
 
@@ -88,11 +110,15 @@ class WebDataset final : public Dataset {
   [[nodiscard]] std::string key(std::uint64_t index) const;
   /// How many samples were left out because they lack a part.
   [[nodiscard]] std::uint64_t skipped() const noexcept { return skipped_; }
+  /// What else in the shards is of no sample. A number that should be 0 tells of samples that are
+  /// missing without an error.
+  [[nodiscard]] const WebLeftOut& left_out() const noexcept { return left_out_; }
 
  private:
   struct Shards;
   struct Place;
   [[nodiscard]] Place place(std::uint64_t index, std::size_t part) const;
+  [[nodiscard]] WebLink named(const Place& place) const;
   [[nodiscard]] std::span<const std::byte> fetch(const Place& place, Sample& out) const;
   void decode(std::size_t part, const Place& place, std::span<const std::byte> data,
               Sample& out) const;
@@ -103,6 +129,7 @@ class WebDataset final : public Dataset {
   std::vector<WebPart> parts_;
   std::vector<Field> fields_;
   std::uint64_t skipped_ = 0;
+  WebLeftOut left_out_;
   std::unique_ptr<Shards> shards_;
 };
 

@@ -7,6 +7,8 @@
 #include <functional>
 #include <limits>
 #include <thread>
+#include <unordered_map>
+#include <utility>
 
 #include "leat/csp/error.h"
 #include "leat/feeder/sources/checks.h"
@@ -15,6 +17,36 @@
 namespace leat::feeder {
 namespace {
 
+// Finds the files that hard links lead to. Reads the headers up to each link once more, so that
+// archives without links cost nothing, and the names before a link are known when it is looked up.
+class LinkTargets {
+ public:
+  LinkTargets(const std::filesystem::path& shard, bool accept_zeros) : tar_(shard, accept_zeros) {}
+
+  // Returns the last member before `link` that has the name that it leads to; nothing: none has. Of
+  // two calls, the second is for the later link.
+  std::optional<TarMember> find(const TarMember& link) {
+    tar_.seek(next_);
+    TarMember member;
+    while (tar_.next(member) && member.begin < link.begin) {
+      places_[hash(member.name)] = member.begin;
+    }
+    next_ = link.begin;
+    const auto place = places_.find(hash(link.link));
+    if (place == places_.end()) return std::nullopt;
+    tar_.seek(place->second);
+    if (!tar_.next(member) || member.name != link.link) return std::nullopt;
+    return member;
+  }
+
+ private:
+  static std::size_t hash(const std::string& name) { return std::hash<std::string>{}(name); }
+
+  TarReader tar_;
+  std::uint64_t next_ = 0;  // byte of the first member whose name is not yet known
+  std::unordered_map<std::size_t, std::uint64_t> places_;  // of members, by the hash of the name
+};
+
 // Groups a shard's files into samples.
 class Indexer {
  public:
@@ -22,11 +54,12 @@ class Indexer {
       : shard_(shard),
         parts_(options.parts),
         skip_incomplete_(options.skip_incomplete),
+        accept_zeros_(options.accept_short_shards),
         found_(parts_.size()) {}
 
   void add(const TarMember& member) {
     const std::optional<WebName> name = split_web_name(member.name);
-    if (!name) return;
+    if (!is_of_a_sample(member, name.has_value())) return;
     if (!is_open_ || name->key != key_) {
       end_sample();
       key_ = name->key;
@@ -42,7 +75,7 @@ class Indexer {
         fail("has a second file for part " + to_string(parts_[p]) + ", " + printable(member.name),
              member.begin, "leave one of them out, or declare one extension only");
       }
-      found_[p] = member;
+      found_[p] = member.kind == TarKind::kHardLink ? followed(member) : Found{member, {}};
     }
   }
 
@@ -70,8 +103,11 @@ class Indexer {
     check_neighbours(tar);
     if (incomplete_) {
       key_ = incomplete_->key;
-      fail("lacks part " + to_string(parts_[incomplete_->missing]), incomplete_->begin,
-           "declare what its samples have, or set skip_incomplete");
+      const std::string left_out = to_string(result_.left_out);
+      fail("lacks part " + to_string(parts_[incomplete_->missing]) + ": it has " +
+               names_at(incomplete_->begin, tar) +
+               (left_out.empty() ? "" : "; the shard also has " + left_out),
+           incomplete_->begin, "declare what its samples have, or set skip_incomplete");
     }
     return std::move(result_);
   }
@@ -86,6 +122,11 @@ class Indexer {
     [[nodiscard]] bool is_whole() const noexcept { return (place & 1) != 0; }
     // NOLINTNEXTLINE(modernize-use-nullptr): it sees the 0 that a comparison is compared with
     auto operator<=>(const Group&) const = default;
+  };
+
+  struct Found {
+    TarMember file;  // of a hard link: the place of the file that it leads to
+    std::optional<WebLink> link;
   };
 
   struct Incomplete {
@@ -115,6 +156,49 @@ class Indexer {
          later->begin(), "pack the files of a sample one behind the other: tar --sort=name");
   }
 
+  // Whether the member is a file of a sample. Counts what else might be data.
+  bool is_of_a_sample(const TarMember& member, bool has_key) {
+    WebLeftOut& left_out = result_.left_out;
+    switch (member.kind) {
+      case TarKind::kFile:
+      case TarKind::kHardLink: left_out.files_without_key += has_key ? 0 : 1; return has_key;
+      case TarKind::kSymbolicLink: ++left_out.symbolic_links; return false;
+      case TarKind::kDevice: ++left_out.devices; return false;
+      case TarKind::kUnknown: ++left_out.unknown_members; return false;
+      case TarKind::kFolder: return false;
+    }
+    return false;
+  }
+
+  Found followed(const TarMember& link) {
+    if (!targets_) targets_.emplace(shard_, accept_zeros_);
+    std::optional<TarMember> file = targets_->find(link);
+    if (!file || file->kind != TarKind::kFile) {
+      fail("has a hard link, " + printable(link.name) + ", to " + printable(link.link) +
+               ", which is " +
+               (file ? "no file but another link or a folder" : "not before it in the shard"),
+           link.begin,
+           "put the file there, before its links, or pack with tar's --hard-dereference");
+    }
+    file->name = link.name;
+    return {*file, WebLink{0, blocks(link), link.digest}};
+  }
+
+  // The names of the files of the sample key_ at `begin`, for a message.
+  std::string names_at(std::uint64_t begin, TarReader& tar) const {
+    constexpr std::size_t kMost = 200;
+    std::string names;
+    tar.seek(begin);
+    for (TarMember member; tar.next(member);) {
+      const std::optional<WebName> name = split_web_name(member.name);
+      if (!name || name->key != key_) break;
+      names += (names.empty() ? "" : ", ") + printable(member.name);
+      if (member.kind == TarKind::kSymbolicLink) names += " (a symbolic link)";
+      if (names.size() > kMost) return names + ", ...";
+    }
+    return names;
+  }
+
   static std::string key_at(std::uint64_t begin, TarReader& tar) {
     tar.seek(begin);
     TarMember member;
@@ -123,16 +207,27 @@ class Indexer {
     return name ? std::string(name->key) : std::string();
   }
 
-  void keep(const TarMember& member, const WebPart& part) {
+  void keep(const Found& found, const WebPart& part) {
+    const TarMember& file = found.file;
+    const std::uint32_t begin = blocks(file);
+    if (part.kind == WebPart::kBytes) check_size(file, part.field);
+    if (found.link) {
+      result_.links.push_back(*found.link);
+      result_.links.back().member = result_.members.size();
+    }
+    result_.members.push_back({begin,
+                               static_cast<std::uint32_t>((file.data - file.begin) / kTarBlock),
+                               static_cast<std::uint32_t>(file.size), file.digest});
+  }
+
+  // Returns where a member begins, in blocks.
+  std::uint32_t blocks(const TarMember& member) const {
     constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
     if (member.size > kMost || member.begin / kTarBlock > kMost) {
       fail("has a part beyond 4 GB or, in its shard, beyond 2 TB: " + printable(member.name),
            member.begin, "divide it");
     }
-    if (part.kind == WebPart::kBytes) check_size(member, part.field);
-    result_.members.push_back({static_cast<std::uint32_t>(member.begin / kTarBlock),
-                               static_cast<std::uint32_t>((member.data - member.begin) / kTarBlock),
-                               static_cast<std::uint32_t>(member.size), member.digest});
+    return static_cast<std::uint32_t>(member.begin / kTarBlock);
   }
 
   void check_size(const TarMember& member, const Field& field) const {
@@ -156,10 +251,12 @@ class Indexer {
   const std::filesystem::path& shard_;
   std::span<const WebPart> parts_;
   bool skip_incomplete_;
+  bool accept_zeros_;
+  std::optional<LinkTargets> targets_;  // once there is a link
   bool is_open_ = false;
   std::string key_;
   std::uint64_t begin_ = 0;  // byte of the sample's first header
-  std::vector<std::optional<TarMember>> found_;
+  std::vector<std::optional<Found>> found_;
   // The first sample that lacks a part, an error. It waits for the end of the shard, because the
   // part may be among files that follow later.
   std::optional<Incomplete> incomplete_;
@@ -188,12 +285,21 @@ WebShard index_web_shard(const std::filesystem::path& shard, const WebDatasetOpt
   TarReader tar(shard, options.accept_short_shards);
   Indexer indexer(shard, options);
   std::uint64_t files = 0;
-  for (TarMember member; tar.next(member); ++files) indexer.add(member);
+  for (TarMember member; tar.next(member);) {
+    files += member.kind == TarKind::kFile || member.kind == TarKind::kHardLink ? 1 : 0;
+    indexer.add(member);
+  }
   WebShard found = indexer.result(tar);
   found.stamp = tar.stamp();
   if (found.samples + found.skipped == 0 && !options.accept_short_shards) {
-    cannot_read(shard, "none of its " + std::to_string(files) + " files is of a sample",
-                std::string(kFetchAgain) + "; if shards may be empty, " + kAcceptShort);
+    const std::string left_out = to_string(found.left_out);
+    cannot_read(shard,
+                "none of its " + std::to_string(files) + " files is of a sample" +
+                    (left_out.empty() ? "" : "; left out: " + left_out),
+                std::string(found.left_out.symbolic_links > 0
+                                ? "pack the files themselves: tar --dereference"
+                                : kFetchAgain) +
+                    "; if shards may be empty, " + kAcceptShort);
   }
   return found;
 }

@@ -23,12 +23,21 @@ struct WebMember {
   std::uint32_t digest = 0;   // tar_digest() of the headers
 };
 
+/// A part that is a hard link: its WebMember is that of the file that it leads to.
+struct WebLink {
+  std::uint64_t member = 0;  // its number in `members`
+  std::uint32_t begin = 0;   // of the link itself, whose name is that of its sample, in blocks
+  std::uint32_t digest = 0;  // tar_digest() of its headers
+};
+
 /// A shard's samples.
 struct WebShard {
   std::vector<WebMember> members;  // [sample][part]
+  std::vector<WebLink> links;      // in the order of `member`
   std::uint64_t samples = 0;
   std::uint64_t skipped = 0;  // samples that lack a part
-  FileStamp stamp;            // of the archive
+  WebLeftOut left_out;
+  FileStamp stamp;  // of the archive
 };
 
 /// The name of a file, split by the rules of WebDataset.

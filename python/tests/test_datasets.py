@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import pickle
+import tarfile
 from collections.abc import Callable
 from typing import Any
 
@@ -184,6 +185,28 @@ def test_a_random_crop_depends_on_seed_epoch_and_sample_alone(shards: pathlib.Pa
 
     assert image() == image(seed=0, epoch=0) == data[0]["image"].tobytes()
     assert len({image(), image(seed=1), image(epoch=1)}) == 3
+
+
+@pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_hard_links_in_a_shard_are_read_as_tarfile_reads_them(tmp_path: pathlib.Path, form: int) -> None:
+    folder = tmp_path / ("d" * 60) / ("e" * 60)
+    folder.mkdir(parents=True)
+    for i in range(3):
+        (folder / f"{i}.n").write_bytes(bytes([i]))
+    os.link(folder / "1.n", folder / "3.n")
+    os.link(folder / "0.n", folder / "4.n")
+    (folder / "5.n").symlink_to("0.n")
+    with tarfile.open(tmp_path / "a.tar", "w", format=form) as tar:
+        for file in sorted(folder.iterdir()):
+            tar.add(file, file.relative_to(tmp_path))
+    data = leat.WebDataset(tmp_path / "a.tar", parts=[leat.raw_bytes(leat.Field("n", "uint8", (1,)), "n")])
+    with tarfile.open(tmp_path / "a.tar") as tar:
+        members = [member for member in tar.getmembers() if not member.issym()]
+        expected = {member.name: tar.extractfile(member).read() for member in members}  # type: ignore[union-attr]
+    assert sum(member.islnk() for member in members) == 2
+    assert {f"{data.key(i)}.n": data[i]["n"].tobytes() for i in range(len(data))} == expected
+    assert data.skipped == 0
+    assert data.left_out == {"symbolic_links": 1, "devices": 0, "unknown_members": 0, "files_without_key": 0}
 
 
 def test_a_shard_that_changes_is_an_error_and_no_crash(shards: pathlib.Path, tmp_path: pathlib.Path) -> None:

@@ -76,6 +76,17 @@ void add_archives(Seeds& seeds) {
     tar.finish();
     seeds.add_file("tar", file, "\7");
   }
+  for (const std::string target : {"a.cls", "none"}) {  // hard links
+    const fs::path file = seeds.scratch() / "links.tar";
+    TarWriter links(file);
+    links.add("a.cls", std::string("7"));
+    links.add("b.cls", std::string());
+    links.finish();
+    std::fstream header(file, std::ios::binary | std::ios::in | std::ios::out);
+    header.seekp(1024 + 156) << '1' << target;
+    header.close();
+    seeds.add_file("tar", file, "\7");
+  }
 }
 
 void add_images(Seeds& seeds) {

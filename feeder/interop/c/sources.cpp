@@ -34,6 +34,7 @@ constexpr std::size_t kFirstTokens = sizeof(leat_token_shards_options);
 constexpr std::size_t kFirstRecords = sizeof(leat_fixed_records_options);
 constexpr std::size_t kFirstImage = sizeof(leat_image_options);
 constexpr std::size_t kFirstWeb = sizeof(leat_web_options);
+constexpr std::size_t kFirstLeftOut = sizeof(leat_web_left_out);
 constexpr std::size_t kFirstArrays = sizeof(leat_array_dataset);
 
 leat_token_shards_options token_defaults() {
@@ -325,6 +326,24 @@ leat_status leat_dataset_open_web(const char* files, const leat_web_options* opt
   return open(function, dataset, [&] {
     require(files, function, "files");
     return std::make_shared<leat::feeder::WebDataset>(files, web_of(options, function));
+  });
+}
+
+leat_status leat_dataset_web_left_out(const leat_dataset* dataset, leat_web_left_out* left_out,
+                                      size_t size) {
+  return call(__func__, [&](const char* function) {
+    require(left_out, function, "left_out");
+    const auto open = datasets().find(dataset, function);
+    const auto* const web = dynamic_cast<const leat::feeder::WebDataset*>(open->dataset.get());
+    if (web == nullptr) refuse(function, "dataset is no WebDataset");
+    const leat::feeder::WebLeftOut& found = web->left_out();
+    give_struct(leat_web_left_out{.skipped = web->skipped(),
+                                  .symbolic_links = found.symbolic_links,
+                                  .devices = found.devices,
+                                  .unknown_members = found.unknown_members,
+                                  .files_without_key = found.files_without_key},
+                left_out, size, kFirstLeftOut, function, "leat_web_left_out");
+    return LEAT_OK;
   });
 }
 

@@ -169,6 +169,19 @@ leat_status leat_web_options_init(leat_web_options* options, size_t size);
 leat_status leat_dataset_open_web(const char* files, const leat_web_options* options,
                                   leat_dataset** dataset);
 
+/* What the shards of a WebDataset hold and the dataset does not have. A number that should be 0
+ * tells of samples that are missing without an error. */
+typedef struct leat_web_left_out {
+  uint64_t skipped;           /* samples that lack a part, with skip_incomplete */
+  uint64_t symbolic_links;    /* members of shards. Hard links are read, and not counted */
+  uint64_t devices;           /* also pipes */
+  uint64_t unknown_members;   /* of a type that is not known */
+  uint64_t files_without_key; /* without an extension, hidden, or below a folder "__x__" */
+} leat_web_left_out;
+/* Gets the counts. `size` is sizeof *left_out. LEAT_ERROR_ARGUMENT for another kind of dataset. */
+leat_status leat_dataset_web_left_out(const leat_dataset* dataset, leat_web_left_out* left_out,
+                                      size_t size);
+
 /* A field of all samples in memory, one tensor after the other. This struct does not grow. */
 typedef struct leat_array {
   leat_field field;

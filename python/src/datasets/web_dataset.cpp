@@ -168,7 +168,20 @@ void bind_web_dataset(nb::module_& module) {
           },
           nb::arg("index"), "The key of a sample: the path of its files up to the first dot.")
       .def_prop_ro("skipped", &WebDataset::skipped,
-                   "Samples that were left out because they lack a part.");
+                   "Samples that were left out because they lack a part.")
+      .def_prop_ro(
+          "left_out",
+          [](const WebDataset& self) {
+            const feeder::WebLeftOut& found = self.left_out();
+            nb::dict counts;
+            counts["symbolic_links"] = found.symbolic_links;
+            counts["devices"] = found.devices;
+            counts["unknown_members"] = found.unknown_members;
+            counts["files_without_key"] = found.files_without_key;
+            return counts;
+          },
+          "What else in the shards is of no sample, counted by kind. A number that should be 0 "
+          "tells of samples that are missing without an error. Hard links are read.");
 }
 
 }  // namespace leat::python

@@ -84,7 +84,8 @@ Image from_hex(std::string_view digits) {
   return bytes;
 }
 
-// 24 x 16 pixels each, made by Pillow 11.3; the sums are of its pixels, convert("RGB").
+// 24 x 16 pixels each, made by Pillow 11.3; the sums are of its pixels and of Pillow 13.0's,
+// convert("RGB").
 constexpr std::string_view kPillowRgb420 =
     "ffd8ffe000104a46494600010100000100010000ffdb004300281c1e231e19282321232d2b28303c64413c37"
     "373c7b585d4964918099968f808c8aa0b4e6c3a0aadaad8a8cc8ffcbdaeef5ffffff9bc1fffffffaffe6fdff"

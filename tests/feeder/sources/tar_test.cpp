@@ -21,10 +21,12 @@ class Tar : public ::testing::Test {
   std::filesystem::path path() const { return directory_.path() / "a.tar"; }
   void write(const Bytes& bytes) const { directory_.write("a.tar", bytes); }
 
-  std::vector<TarMember> members() const {
+  std::vector<TarMember> members() const {  // without folders
     TarReader tar(path());
     std::vector<TarMember> found;
-    for (TarMember member; tar.next(member);) found.push_back(member);
+    for (TarMember member; tar.next(member);) {
+      if (member.kind != TarKind::kFolder) found.push_back(member);
+    }
     return found;
   }
   std::string error() const {
@@ -65,18 +67,53 @@ TEST_F(Tar, FilesAreFoundWhereTheyAre) {
   }
 }
 
-TEST_F(Tar, WhatIsNoFileIsPassedOver) {
+TEST_F(Tar, MembersAreToldByTheirKind) {
   Bytes directory_with_size = tar_header("dir", 4096, '5');  // GNU: how large it may become
-  write(tar_header("dir/", 0, '5') + directory_with_size + tar_header("link.jpg", 0, '2') +
+  write(tar_header("dir/", 0, '5') + directory_with_size + tar_header("link.jpg", 9, '2') +
         tar_header("hard.jpg", 12'345, '1') + tar_header("pipe.jpg", 0, '6') +
-        tar_header("old_directory/", 0, '\0') + tar_file("comment", "52 comment=x\n", 'g') +
-        tar_file("volume", "", 'V') + tar_file("new", "of a type not known here", 'Q') +
-        tar_file("a.txt", "a", '\0') + tar_file("b.txt", "b", '7') + tar_end());
+        tar_header("disk.jpg", 0, '4') + tar_header("old_directory/", 0, '\0') +
+        tar_file("comment", "52 comment=x\n", 'g') + tar_file("volume", "", 'V') +
+        tar_file("new", "of a type not known here", 'Q') + tar_file("a.txt", "a", '\0') +
+        tar_file("b.txt", "b", '7') + tar_end());
   const std::vector<TarMember> found = members();
-  ASSERT_EQ(found.size(), 2U);
-  EXPECT_EQ(found[0].name, "a.txt");
-  EXPECT_EQ(data(found[0]), "a");
-  EXPECT_EQ(found[1].name, "b.txt");
+  const std::vector<TarKind> kinds = {TarKind::kSymbolicLink, TarKind::kHardLink, TarKind::kDevice,
+                                      TarKind::kDevice,       TarKind::kUnknown,  TarKind::kFile,
+                                      TarKind::kFile};
+  ASSERT_EQ(found.size(), kinds.size());
+  for (std::size_t i = 0; i < kinds.size(); ++i) EXPECT_EQ(found[i].kind, kinds[i]) << i;
+  EXPECT_EQ(found[5].name, "a.txt");
+  EXPECT_EQ(data(found[5]), "a");
+  EXPECT_EQ(found[6].name, "b.txt");
+}
+
+TEST_F(Tar, LinksNameWhatTheyLeadToInAllDialects) {
+  const std::string record = " linkpath=" + long_name_ + "\n";
+  write(tar_link("plain", "a.txt") + tar_file("././@LongLink", long_name_ + '\0', 'K') +
+        tar_link("gnu", "cut") + tar_file("x", std::to_string(record.size() + 3) + record, 'x') +
+        tar_link("pax", "cut") + tar_link("full", std::string(100, 'n')) +
+        tar_link("soft", "b.txt", 0, '2') + tar_end());
+  std::vector<std::string> leads_to;
+  for (const TarMember& member : members()) leads_to.push_back(member.link);
+  EXPECT_EQ(leads_to, (std::vector<std::string>{"a.txt", long_name_, long_name_,
+                                                std::string(100, 'n'), "b.txt"}));
+}
+
+// pax can give a hard link data of its own. Other programs gave it the file's size, without data.
+TEST_F(Tar, WhatFollowsAHardLinkDecidesWhetherItHasData) {
+  for (const std::string& body : {std::string(600, 'x'), std::string(600, '\0')}) {
+    write(tar_file("a.txt", body) + tar_link("with.txt", "a.txt", 600) + padded(bytes_of(body)) +
+          tar_link("without.txt", "a.txt", 600) + tar_file("b.txt", std::string(1, 'b')) +
+          tar_link("last.txt", "a.txt", 600) + tar_end());
+    const std::vector<TarMember> found = members();
+    ASSERT_EQ(found.size(), 5U);
+    EXPECT_EQ(found[1].kind, TarKind::kFile);
+    EXPECT_EQ(data(found[1]), body);
+    EXPECT_EQ(found[2].kind, TarKind::kHardLink);
+    EXPECT_EQ(found[2].size, 0U);
+    EXPECT_EQ(data(found[3]), "b");
+    EXPECT_EQ(found[4].kind, TarKind::kHardLink);
+  }
+  expect_contains(error(tar_link("cut.txt", "a.txt", 5'000) + Bytes(1'024, 'x')), {"damaged"});
 }
 
 TEST_F(Tar, LongNamesOfAllDialects) {

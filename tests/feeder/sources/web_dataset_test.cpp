@@ -233,8 +233,8 @@ TEST_F(Web, AnySampleIsReadWhereFewFilesMayBeOpen) {
 
 TEST_F(Web, AMissingOrSecondPartIsToldWithItsSample) {
   const Bytes shard = tar_file("0.cls", "0") + tar_file("1.jpg", "?") + tar_file("2.cls", "2");
-  expect_contains(error(shard, kLabels),
-                  {path().string(), "sample 1 (byte 1024)", "lacks part \"label\" (.cls)"});
+  expect_contains(error(shard, kLabels), {path().string(), "sample 1 (byte 1024)",
+                                          "lacks part \"label\" (.cls): it has 1.jpg;"});
   expect_contains(
       error(tar_file("0.jpg", "a") + tar_file("0.JPEG", "b"), kImages),
       {"sample 0 (byte 1024) has a second file for part \"image\" (.jpg, .jpeg), 0.JPEG"});

@@ -69,6 +69,14 @@ inline Bytes tar_file(const std::string& name, const std::string& data, char typ
   return tar_file(name, bytes_of(data), type);
 }
 
+/// A link to `target`.
+inline Bytes tar_link(const std::string& name, const std::string& target, std::uint64_t size = 0,
+                      char type = '1') {
+  Bytes header = tar_header(name, size, type);
+  set_text(header, 157, target.substr(0, 100));
+  return with_checksum(std::move(header));
+}
+
 inline Bytes tar_end() { return Bytes(2 * kTarBlock); }
 
 inline Bytes read_bytes(const std::filesystem::path& file) {

@@ -88,7 +88,9 @@ TEST(WebFuzz, ADamagedShardIsAnErrorOrSamples) {
   const std::string record = " path=" + long_name + "\n";
   const Bytes original =
       tar_file("x", std::to_string(record.size() + 3) + record, 'x') + tar_file("cut", "1") +
-      tar_file("././@LongLink", "2" + long_name + '\0', 'L') + tar_file("cut", "2") + written;
+      tar_file("././@LongLink", "2" + long_name + '\0', 'L') + tar_file("cut", "2") +
+      tar_file("soft.cls", "3") + tar_link("hard.cls", "soft.cls") +
+      tar_link("hard.json", "soft.cls", 600) + written;
   Random random(2, 0, 0);
   int errors = 0;
   int samples = 0;

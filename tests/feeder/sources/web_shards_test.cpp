@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "leat/feeder/sources/web_dataset.h"
@@ -50,6 +51,80 @@ TEST_F(WebShards, AShardWithoutASampleIsAnErrorUnlessItIsAccepted) {
   EXPECT_EQ(WebDataset(shards, options).size(), 2U);
   directory_.write("b.tar", empty);
   EXPECT_EQ(WebDataset(shards, options).size(), 1U);
+}
+
+// As `cp --link` and programs that find equal files make them.
+TEST_F(WebShards, HardLinksAreFilesOfTheirOwnNamesWithTheDataOfOthers) {
+  const Bytes shard = tar_file("all/0.cls", "3") + tar_link("all/0.num", "all/0.cls") +
+                      tar_file("all/1.cls", "4") + tar_link("all/1.num", "all/0.num.gone") +
+                      tar_link("all/2.num", "all/1.cls") + tar_link("all/2.cls", "all/0.cls") +
+                      tar_file("all/0.cls", "5") + tar_link("all/3.cls", "all/0.cls") +
+                      tar_file("all/4.cls", "7") + tar_link("all/5.cls", "all/4.cls");
+  const WebDataset data({write(shard + tar_end())}, kLabels);
+  const std::vector<std::pair<std::string, std::int64_t>> samples = {
+      {"all/0", 3}, {"all/1", 4}, {"all/2", 3}, {"all/0", 5},
+      {"all/3", 5}, {"all/4", 7}, {"all/5", 7}};
+  ASSERT_EQ(data.size(), samples.size());
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    SampleBuffer sample(data.fields());
+    data.read(i, sample);
+    EXPECT_EQ(data.key(i), samples[i].first);
+    EXPECT_EQ(sample.as<std::int64_t>(0)[0], samples[i].second) << i;
+  }
+  EXPECT_EQ(data.left_out(), WebLeftOut{});
+
+  const WebDataset bad({write(tar_file("0.txt", "x") + tar_link("1.cls", "0.txt") + tar_end())},
+                       {.parts = {class_label("label")}, .skip_incomplete = true});
+  SampleBuffer sample(bad.fields());
+  expect_contains(error_of([&] { bad.read(0, sample); }),
+                  {"cannot read 1.cls of " + path().string() + " (byte 1024)", "no integer"});
+}
+
+TEST_F(WebShards, AHardLinkToNoFileBeforeItIsAnErrorWithItsPlace) {
+  const std::string here = "sample 9 (byte 1024) has a hard link, 9.cls, to ";
+  const Bytes link = tar_link("9.cls", "0.cls");
+  WebDatasetOptions skipping = kLabels;
+  skipping.skip_incomplete = true;
+  for (const WebDatasetOptions& options : {kLabels, skipping}) {
+    expect_contains(error(tar_file("1.cls", "1") + link, options),
+                    {path().string(), here + "0.cls, which is not before it in the shard",
+                     "before its links", "--hard-dereference"});
+    expect_contains(error(tar_file("1.cls", "1") + link + tar_file("0.cls", "0"), options),
+                    {here + "0.cls, which is not before it"});
+    expect_contains(error(tar_file("1.cls", "1") + tar_link("9.cls", "9.cls"), options),
+                    {here + "9.cls, which is not before it"});
+  }
+  const Bytes no_file = tar_link("0.cls", "1.cls", 0, '2') + tar_header("folder/", 0, '5');
+  expect_contains(error(no_file + link), {here + "0.cls, which is no file but another link"});
+  expect_contains(error(no_file + tar_link("9.cls", "folder/")), {"folder/, which is no file"});
+  expect_contains(
+      error(tar_file("1.cls", "1") + tar_link("2.txt", "1.cls") + tar_link("2.cls", "2.txt")),
+      {"to 2.txt, which is no file but another link"});
+}
+
+TEST_F(WebShards, WhatIsOfNoSampleIsCountedByItsKind) {
+  const Bytes others = tar_link("8.cls", "0.cls", 0, '2') + tar_link("9.cls", "0.cls", 0, '2') +
+                       tar_header("tty.cls", 0, '3') + tar_header("pipe.cls", 0, '6') +
+                       tar_file("7.cls", "?", 'Q') + tar_file("README", "?") +
+                       tar_file("._0.cls", "?") + tar_file("__meta__/0.cls", "?") +
+                       tar_header("a/", 0, '5') + tar_file("disk", "", 'V');
+  const WebLeftOut counts{2, 2, 1, 3};
+  const WebDataset data({write(tar_file("0.cls", "0") + others + tar_end())}, kLabels);
+  EXPECT_EQ(data.size(), 1U);
+  EXPECT_EQ(data.skipped(), 0U);
+  EXPECT_EQ(data.left_out(), counts);
+  EXPECT_EQ(
+      to_string(counts),
+      "2 symbolic links, 2 devices or pipes, 1 members of unknown types, 3 files without a key");
+  expect_contains(error(others), {"none of its 3 files is of a sample; left out: 2 symbolic links",
+                                  "tar --dereference"});
+  expect_contains(
+      error(tar_file("0.txt", "") + others),
+      {"sample 0 (byte 0) lacks part \"label\" (.cls): it has 0.txt; the shard also has 2 "
+       "symbolic links"});
+  WebDatasetOptions options = kLabels;
+  options.accept_short_shards = true;
+  expect_contains(error(others, options), {"no samples in", "0 lack a part; left out: 2 symbolic"});
 }
 
 // As plain tar packs a folder: in the order of the directory.

@@ -206,6 +206,9 @@ TEST(CApiSources, FixedRecordsAreAsInCpp) {
   const std::string files = folder.path().string();
   leat_dataset* data = nullptr;
   LEAT_EXPECT_OK(leat_dataset_open_fixed_records(files.c_str(), &options, &data));
+  leat_web_left_out left_out;
+  expect_error(leat_dataset_web_left_out(data, &left_out, sizeof left_out), LEAT_ERROR_ARGUMENT,
+               "leat_dataset_web_left_out: dataset is no WebDataset");
   expect_same(data, FixedRecords(files, {.fields = {{"label", DType::kInt64, {}},
                                                     {"embedding", DType::kFloat32, {2, 3}}},
                                          .header_bytes = 16}));
@@ -236,6 +239,10 @@ TEST(CApiSources, WebDatasetsAreAsInCpp) {
   const std::string files = folder.path().string();
   leat_dataset* data = nullptr;
   LEAT_EXPECT_OK(leat_dataset_open_web(files.c_str(), nullptr, &data));
+  leat_web_left_out left_out;
+  LEAT_EXPECT_OK(leat_dataset_web_left_out(data, &left_out, sizeof left_out));
+  EXPECT_EQ(left_out.skipped, 0U);
+  EXPECT_EQ(left_out.symbolic_links, 0U);
   expect_same(data, WebDataset(files));
 
   leat_image_options image;
