@@ -1,5 +1,8 @@
 #include "leat/feeder/sources/checks.h"
 
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -38,6 +41,41 @@ std::string printable(std::string_view name) {
 void cannot_read(const std::filesystem::path& file, const std::string& problem,
                  const std::string& advice) {
   throw Error("leat: cannot read " + printable(file.string()) + ": " + problem + "; " + advice);
+}
+
+std::string start_of(std::string_view name) {
+  constexpr std::size_t kMost = 400;
+  return printable(name.substr(0, kMost)) + (name.size() <= kMost ? "" : "...");
+}
+
+void no_files(std::string_view pattern, const std::string& problem, const std::string& advice) {
+  throw Error("leat: no files from \"" + start_of(pattern) + "\": " + problem + "; " + advice);
+}
+
+void refuse_address(std::string_view name, int error) {
+  if (error != ENOENT && error != ENOTDIR && error != ENAMETOOLONG) return;
+  const auto is_of_scheme = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '+' || c == '-' || c == '.';
+  };
+  const auto colon = std::find_if_not(name.begin(), name.end(), is_of_scheme);
+  const auto length = static_cast<std::size_t>(colon - name.begin());
+  const std::string_view behind = name.substr(length);
+  std::string scheme(name.substr(0, length));
+  std::string advice = "download the files, or mount them as a folder, and give their paths";
+  if (name.find("::") != std::string_view::npos) {  // a chain of fsspec
+    scheme = behind.starts_with("::") ? scheme + "::" : "::";
+  } else if (length < 2) {
+    return;
+  } else if (scheme == "pipe" && behind.starts_with(':')) {
+    scheme += ':';
+    advice = "write what the command prints to a file, and give its path";
+  } else if (behind.starts_with(":/")) {  // pathlib makes one / of two
+    scheme += behind.starts_with("://") ? "://" : ":/";
+    if (scheme.starts_with("file:")) advice = "give the path alone";
+  } else {
+    return;
+  }
+  no_files(name, "there is no file of this name, and \"" + scheme + "\" is not supported", advice);
 }
 
 std::uint64_t fixed_bytes(const Field& field, const char* of_what) {

@@ -30,6 +30,18 @@ inline constexpr std::uint64_t kTarBlock = 512;
 [[noreturn]] void cannot_read(const std::filesystem::path& file, const std::string& problem,
                               const std::string& advice);
 
+/// The beginning of a long name, printable.
+[[nodiscard]] std::string start_of(std::string_view name);
+
+/// Throws leat::Error: "leat: no files from "<pattern>": <problem>; <advice>".
+[[noreturn]] void no_files(std::string_view pattern, const std::string& problem,
+                           const std::string& advice);
+
+/// Throws as no_files() does if `error` is an errno that says that there is no such file, and
+/// `name`, a path or a pattern, is an address that other loaders read: "s3://bucket/x.tar",
+/// "pipe:cat x.tar", "simplecache::gs://x.tar".
+void refuse_address(std::string_view name, int error);
+
 /// Bytes of a field of fixed length. Throws std::invalid_argument, with `of_what`, if the length of
 /// the field is variable, an extent is below 1, or the product is too large.
 [[nodiscard]] std::uint64_t fixed_bytes(const Field& field, const char* of_what);

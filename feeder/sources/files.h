@@ -4,12 +4,17 @@
 //   data                       a directory: the files in it whose names end in the extension
 //   data/train_*.bin           a glob, as of POSIX fnmatch(3), in any part of the path: * ? [...]
 //   data/train_{000..012}.bin  a range of numbers; of as many digits as the longer end has, if one
-//                              of the ends begins with 0
+//                              of the ends begins with 0. {0..9..3}: every third. {a..e}: letters
 //   data/{train,extra}_*.bin   alternatives; they nest
+//   data/run\[1\]/\{a,b\}.bin   the file {a,b}.bin in the folder run[1]: a backslash takes the
+//                              meaning of the character behind it
 //
-// Braces work as in bash and in WebDataset's shard lists. Each file that they name has to exist: a
-// gap in a range is an error. Wildcards and directories leave out hidden files (.x). A pattern that
-// is the name of an existing file means that file, whatever characters are in it.
+// Braces work as in bash and in WebDataset's shard lists: those that have no comma and are no range
+// stand for themselves. Each file that they name has to exist: a gap in a range is an error.
+// Wildcards and directories leave out hidden files (.x). A pattern that is the name of an existing
+// file or directory means that, whatever characters are in it.
+//
+// What other loaders open, https://..., s3://..., pipe:..., is not supported: download or mount it.
 //
 // Example
 //   leat::feeder::TokenShards shards("data/fineweb_train_*.bin", {.sequence_length = 1024});
@@ -57,8 +62,8 @@ class FilePatterns {
 ///
 /// Throws leat::Error, with the pattern and advice, if a pattern names nothing, or a directory
 /// without such files; if a directory cannot be read; if a name is neither a file nor a directory
-/// (a broken link, a pipe); if a file is named twice; if braces do not match, or stand for more
-/// than 1,000,000 names. Blocks the thread.
+/// (a broken link, a pipe); if a file is named twice; if braces stand for more than 1,000,000
+/// names; if a pattern is an address (s3://). Blocks the thread.
 [[nodiscard]] std::vector<std::filesystem::path> find_files(const FilePatterns& patterns,
                                                             std::string_view extension);
 

@@ -2,6 +2,7 @@
 // rows_ x columns_ > 0 pixels, and every label is below kClasses.
 #include "leat/feeder/sources/mnist.h"
 
+#include <cerrno>
 #include <cstring>
 #include <string>
 #include <system_error>
@@ -28,6 +29,7 @@ fs::path find(const fs::path& directory, const std::string& name) {
   std::error_code error;
   const fs::file_status status = fs::status(directory, error);
   const std::string where = directory.string();
+  if (!fs::exists(status)) refuse_address(where, ENOENT);
   throw Error("leat: no MNIST in " + where + ": " +
               (!fs::exists(status)         ? "there is no such directory"
                : !fs::is_directory(status) ? "that is no directory"

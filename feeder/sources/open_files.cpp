@@ -28,6 +28,7 @@ OpenFile::OpenFile(const std::filesystem::path& file) : OpenFile(file, open_for_
 
 OpenFile::OpenFile(const std::filesystem::path& file, int descriptor) : descriptor_(descriptor) {
   if (descriptor_ < 0) {
+    refuse_address(file.native(), -descriptor_);
     cannot_read(file, std::strerror(-descriptor_),
                 is_shortage(descriptor_)
                     ? "raise the limit of open files (ulimit -n), or have fewer of them open"

@@ -3,8 +3,25 @@
 #include <string>
 
 #include "leat/feeder/sources/checks.h"
+#include "leat/feeder/sources/known_formats.h"
+#include "leat/feeder/sources/npy.h"
 
 namespace leat::feeder {
+namespace {
+
+// Throws if no records begin at byte 0.
+void refuse_known_format(const MappedFile& file) {
+  const KnownFormat* const known = known_format(file);
+  if (known == nullptr || known->may_begin_a_record) return;
+  std::string advice = "write the records alone to a file, as numpy's tofile() does";
+  if (is_npy(known)) {
+    advice += ", or read it as FixedRecords with header_bytes " +
+              std::to_string(read_npy_header(file).begin);
+  }
+  cannot_read(file.path(), "its first bytes say that it is " + std::string(known->name), advice);
+}
+
+}  // namespace
 
 RecordFiles::RecordFiles(const std::vector<std::filesystem::path>& files,
                          std::uint64_t header_bytes, std::uint64_t record_bytes)
@@ -12,6 +29,7 @@ RecordFiles::RecordFiles(const std::vector<std::filesystem::path>& files,
   for (const std::filesystem::path& path : files) {
     files_.push_back(std::make_unique<MappedFile>(path));
     const std::uint64_t size = files_.back()->size();
+    if (header_bytes == 0) refuse_known_format(*files_.back());
     const auto fail = [&](const std::string& problem) {
       cannot_read(path, problem, "fetch the file again, and check that it holds such records");
     };

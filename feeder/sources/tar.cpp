@@ -3,7 +3,6 @@
 #include "leat/feeder/sources/tar.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -12,6 +11,7 @@
 
 #include "leat/csp/wait/random.h"
 #include "leat/feeder/sources/checks.h"
+#include "leat/feeder/sources/known_formats.h"
 
 namespace leat::feeder {
 namespace {
@@ -78,26 +78,6 @@ bool checksum_is_right(std::span<const std::byte> block) {
     sum_signed += static_cast<std::int8_t>(byte);
   }
   return static_cast<std::int64_t>(said) == sum || static_cast<std::int64_t>(said) == sum_signed;
-}
-
-// Returns the compressor that wrote the file, by its first bytes; null: none of these.
-const char* compressor(std::span<const std::byte> start) {
-  struct Magic {
-    std::string_view bytes;
-    const char* program;
-  };
-  constexpr std::array<Magic, 5> kMagics = {{{"\x1f\x8b", "gzip"},
-                                             {"\x28\xb5\x2f\xfd", "zstd"},
-                                             {"\xfd\x37zXZ", "xz"},
-                                             {"BZh", "bzip2"},
-                                             {"\x04\x22\x4d\x18", "lz4"}}};
-  for (const Magic& magic : kMagics) {
-    if (start.size() >= magic.bytes.size() &&
-        std::memcmp(start.data(), magic.bytes.data(), magic.bytes.size()) == 0) {
-      return magic.program;
-    }
-  }
-  return nullptr;
 }
 
 }  // namespace
@@ -266,11 +246,6 @@ std::optional<TarReader::Header> TarReader::header(std::uint64_t offset, bool is
          "fetch the file again; if it is known to be whole, add them: truncate -s +1024");
   }
   const std::span<const std::byte> bytes = block(offset);
-  const char* const program = offset == 0 ? compressor(bytes) : nullptr;
-  if (program != nullptr) {
-    fail(std::string("it is compressed with ") + program,
-         "decompress it: samples are read in any order, for which tar has to be plain");
-  }
   const bool is_whole = bytes.size() == kTarBlock;
   if (is_zero(bytes) && (is_whole || offset != 0)) {
     if (is_inside) fail("it ends where a member was described" + at_byte(offset), kFetchAgain);
@@ -282,6 +257,13 @@ std::optional<TarReader::Header> TarReader::header(std::uint64_t offset, bool is
   }
   if (!is_whole || !checksum_is_right(bytes)) {
     if (offset == 0) {
+      // The mark of a tar archive, which is damaged, is behind these bytes.
+      const auto start = bytes.first(std::min<std::size_t>(bytes.size(), 256));
+      if (const KnownFormat* const known = known_format(start, size_); known != nullptr) {
+        fail("it is " + std::string(known->name),
+             "decompress it, or name a WebDataset's shards: samples are read in any order, for "
+             "which tar has to be plain");
+      }
       fail("it is no tar archive: no header (byte 0)", "name a WebDataset's shards, uncompressed");
     }
     fail("damaged: no header where the next member should begin" + at_byte(offset), kFetchAgain);

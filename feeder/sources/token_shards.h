@@ -1,6 +1,8 @@
 // Token shards: .bin files of tokens, from which windows are cut to train a language model on.
 //
-// Without a header (nanoGPT): uint16 or uint32 tokens, little-endian, from byte 0 to the end.
+// Without a header (nanoGPT): tokens of one type, little-endian, from byte 0 to the end.
+//
+// A .npy file of NumPy: one dimension of <u2, <u4, <i4 or <i8. Its header says the type.
 //
 // With the header of llm.c:
 //    byte 0      int32   magic number; it says the type of the tokens:
@@ -27,6 +29,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,10 +44,13 @@ class MappedFile;
 
 /// The header of a shard.
 enum class TokenHeader : std::uint8_t {
-  /// llm.c's if the first four bytes are one of its magic numbers, else none. (As tokens, these
-  /// bytes would be 55432 or 55713, which GPT-2's vocabulary does not have, or 20 million.)
+  /// llm.c's or NumPy's if the first bytes are its magic bytes, else none. (As tokens, llm.c's
+  /// would be 55432 or 55713, which GPT-2's vocabulary does not have, or 20 million.) The magic
+  /// bytes of another well-known format are an error: zip and .npz, tar, Parquet, Arrow, HDF5,
+  /// safetensors, gzip, zstd, xz, bzip2, lz4, PNG, JPEG, LitGPT's packed datasets, indexes of
+  /// Megatron, other files of llm.c.
   kAuto,
-  kNone,  ///< tokens begin at byte 0
+  kNone,  ///< tokens begin at byte 0, whatever it is
   kLlmC,  ///< llm.c's; a file without it is an error
 };
 
@@ -56,12 +62,14 @@ struct TokenShardsOptions {
   /// that every token is predicted once.
   std::size_t stride = 0;
   TokenHeader header = TokenHeader::kAuto;
-  /// The type of the tokens in files without a header: kUint16 or kUint32.
-  DType token = DType::kUint16;
+  /// The type of the tokens: kUint16, kUint32, kInt32 or kInt64. None: what the header says;
+  /// kUint16 in files without one. A header that says another type is an error.
+  std::optional<DType> token;
   /// The type of the tensors delivered: kInt32, kInt64, kUint32; for uint16 tokens also kUint16.
   DType dtype = DType::kInt32;
-  /// Tokens are below this number; reading a window with a larger token is an error. 0: any token
-  /// that dtype can hold.
+  /// Tokens are below this number; reading a window with a larger token, or a negative one, is an
+  /// error. 0: any token that dtype can hold. A number that the tokens' type cannot reach is an
+  /// error: above 65,536 for kUint16.
   std::uint64_t vocabulary = 0;
   /// Which files of a directory are read, where a directory is named.
   std::string extension = ".bin";
@@ -72,10 +80,11 @@ struct TokenShardsOptions {
 class TokenShards final : public Dataset {
  public:
   /// Maps all shards and checks their headers. Throws leat::Error, which names the file and both
-  /// values, if a file cannot be found or mapped; if a magic number, a version or the number of
-  /// tokens is wrong; if a file ends within a token or is shorter than one window; if shards differ
-  /// in their header or type. Throws std::invalid_argument, which names the option, for an option
-  /// out of range.
+  /// values, if a file cannot be found or mapped; if it is of another format, or a magic number, a
+  /// version, a type or the number of tokens is wrong; if a file ends within a token or is shorter
+  /// than one window; if shards differ in their header or type; if the options token, dtype or
+  /// vocabulary do not fit the tokens' type. Throws std::invalid_argument, which names the option,
+  /// for an option out of range.
   TokenShards(const FilePatterns& files, const TokenShardsOptions& options);
   ~TokenShards() override;
 
@@ -83,15 +92,15 @@ class TokenShards final : public Dataset {
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override;
   /// Copies the window and converts the tokens to dtype. Throws leat::Error, with file and byte,
-  /// for a token that is not below the vocabulary and for a file that has shrunk or can no longer
-  /// be read; leat::Error if `index` >= size(); std::invalid_argument if the fields of `out`
-  /// differ.
+  /// for a token that is negative or not below the vocabulary, and for a file that has shrunk or
+  /// can no longer be read; leat::Error if `index` >= size(); std::invalid_argument if the fields
+  /// of `out` differ.
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
   [[nodiscard]] std::uint64_t digest() const noexcept override;
   void will_read(std::uint64_t index) const noexcept override;
 
-  /// The type of the tokens in the files: kUint16 or kUint32.
+  /// The type of the tokens in the files.
   [[nodiscard]] DType token() const noexcept { return token_; }
   /// Tokens in all shards, including those that are in no window.
   [[nodiscard]] std::uint64_t tokens() const noexcept { return tokens_; }
@@ -104,8 +113,7 @@ class TokenShards final : public Dataset {
   std::string name_;
   std::size_t sequence_length_;
   std::uint64_t stride_;
-  std::uint64_t bound_ = 0;  // tokens must be below it; 0: any token
-  std::uint64_t header_bytes_ = 0;
+  std::uint64_t bound_ = 0;  // tokens must be below it
   DType token_ = DType::kUint16;
   std::uint64_t tokens_ = 0;
   std::vector<Field> fields_;

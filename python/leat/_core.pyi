@@ -212,7 +212,7 @@ class TokenShards(Dataset):
         sequence_length: int,
         stride: int = 0,
         header: Literal["auto", "none", "llm.c"] = "auto",
-        token: DTypeLike = "uint16",
+        token: DTypeLike | None = None,
         dtype: DTypeLike = "int32",
         vocabulary: int = 0,
         extension: str = ".bin",

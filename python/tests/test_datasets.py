@@ -54,6 +54,40 @@ def test_each_option_of_token_shards_is_used(tokens: pathlib.Path) -> None:
         leat.TokenShards(tokens / "a.bin", sequence_length=8, header="llm.c")
 
 
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "int32", "int64"])
+def test_what_numpy_saves_is_read_by_its_header_and_nothing_else_is_taken_for_tokens(
+    tmp_path: pathlib.Path, dtype: str
+) -> None:
+    values = np.arange(100, dtype=dtype)
+    np.save(tmp_path / "a.npy", values)
+    for version in ((2, 0), (3, 0)):
+        with open(tmp_path / f"{version[0]}.npy", "wb") as file:
+            np.lib.format.write_array(file, values, version)
+    data = leat.TokenShards(tmp_path, sequence_length=99, vocabulary=50257, extension=".npy")
+    assert (data.token, data.tokens, len(data)) == (dtype, 300, 3)
+    for i in range(3):
+        np.testing.assert_array_equal(data[i]["y"], np.arange(1, 100))
+    assert leat.TokenShards(tmp_path / "a.npy", sequence_length=9, token=dtype).token == dtype
+    with pytest.raises(leat.Error, match="the option token is "):
+        leat.TokenShards(tmp_path / "a.npy", sequence_length=9, token="uint16" if dtype != "uint16" else "int64")
+
+    file = tmp_path / "b.npy"
+    for bad in (values.astype(values.dtype.newbyteorder(">")), values.reshape(2, 50), values.astype("U7")):
+        np.save(file, bad)
+        with pytest.raises(leat.Error, match="b.npy: its .npy header says that it holds"):
+            leat.TokenShards(file, sequence_length=9)
+    np.save(file, -values.astype("int64"))
+    with pytest.raises(leat.Error, match="token -1 at byte 136 is negative"):
+        leat.TokenShards(file, sequence_length=9)[0]
+    file.write_bytes(file.read_bytes().replace(b"<i8", b"<\xff8"))  # no UTF-8
+    with pytest.raises(leat.Error, match="the type <"):
+        leat.TokenShards(file, sequence_length=9)
+    np.savez(tmp_path / "c.npz", values)
+    with pytest.raises(leat.Error, match="c.npz: its first bytes say that it is a zip"):
+        leat.TokenShards(tmp_path / "c.npz", sequence_length=9)
+    assert leat.TokenShards(tmp_path / "c.npz", sequence_length=9, header="none").token == "uint16"
+
+
 @pytest.mark.parametrize(
     "files",
     [
@@ -439,6 +473,13 @@ def test_fields_are_values() -> None:
 def test_a_missing_file_is_an_error_with_its_name(tmp_path: pathlib.Path) -> None:
     with pytest.raises(leat.Error, match="nowhere"):
         leat.TokenShards(tmp_path / "nowhere.bin", sequence_length=8)
+
+
+def test_an_address_is_not_supported_as_a_str_or_as_a_path() -> None:
+    with pytest.raises(leat.Error, match='"https://" is not supported; download'):
+        leat.WebDataset("https://a/b-{0..9}.tar")
+    with pytest.raises(leat.Error, match='"https:/" is not supported; download'):
+        leat.Mnist(pathlib.Path("https://a/b"), split="train")
 
 
 def test_a_file_that_shrinks_is_an_error_and_no_crash(tmp_path: pathlib.Path) -> None:

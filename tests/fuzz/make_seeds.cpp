@@ -115,6 +115,14 @@ void add_mapped(Seeds& seeds) {
   seeds.add_file("mapped", write_cifar10(seeds.scratch(), {.samples = 2, .shards = 1})[0],
                  noise(4, 39) + '\2');
   seeds.add("mapped", noise(5, 400) + '\1');
+  const std::string text = "{'descr': '<i4', 'fortran_order': False, 'shape': (50,), }";
+  for (const char version : {'\1', '\2'}) {  // the length of the text has two bytes, or four
+    const std::string header = std::string("\x93NUMPY") + version + '\0' + '\x46' +
+                               std::string(version == '\1' ? 1 : 3, '\0') + text;
+    seeds.add("mapped", header +
+                            std::string(10 + 70 - header.size() + (version == '\1' ? 0 : 2), ' ') +
+                            std::string(200, '\0') + std::string(39, '\0') + '\0');
+  }
 }
 
 void add_states(Seeds& seeds) {

@@ -1,4 +1,6 @@
 // Mapped files that change their size while they are read: data or an error, and no signal.
+#include <array>
+#include <optional>
 #include <vector>
 
 #include "leat/feeder/sample.h"
@@ -11,6 +13,8 @@ namespace {
 
 using namespace leat::feeder;
 using namespace leat::fuzz;
+
+constexpr std::array kTokens = {DType::kUint16, DType::kUint32, DType::kInt32, DType::kInt64};
 
 void read_while_it_changes(const Dataset& data, const MemoryFile& file, Numbers& numbers) {
   SampleBuffer sample(data.fields());
@@ -35,12 +39,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   succeeds(
       [&] {
         if (kind == 0) {
-          use(TokenShards(name, {.sequence_length = 1 + numbers.below(64),
-                                 .stride = numbers.below(64),
-                                 .header = static_cast<TokenHeader>(numbers.below(3)),
-                                 .token = numbers.below(2) == 0 ? DType::kUint16 : DType::kUint32,
-                                 .dtype = DType::kInt64,
-                                 .vocabulary = numbers.take(2)}));
+          use(TokenShards(
+              name, {.sequence_length = 1 + numbers.below(64),
+                     .stride = numbers.below(64),
+                     .header = static_cast<TokenHeader>(numbers.below(3)),
+                     .token = numbers.below(5) == 0 ? std::nullopt
+                                                    : std::optional(kTokens[numbers.below(4)]),
+                     .dtype = kTokens[numbers.below(4)],
+                     .vocabulary = numbers.take(2)}));
         } else if (kind == 1) {
           const auto extent = static_cast<std::int64_t>(numbers.below(100));
           use(FixedRecords(name,

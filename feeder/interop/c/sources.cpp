@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -37,13 +38,16 @@ constexpr std::size_t kFirstWeb = sizeof(leat_web_options);
 constexpr std::size_t kFirstLeftOut = sizeof(leat_web_left_out);
 constexpr std::size_t kFirstArrays = sizeof(leat_array_dataset);
 
+// leat_token_shards_options::token for no type.
+constexpr std::int32_t kTokenOfHeader = -1;
+
 leat_token_shards_options token_defaults() {
   const TokenShardsOptions from;
   return {.size = sizeof(leat_token_shards_options),
           .sequence_length = from.sequence_length,
           .stride = from.stride,
           .header = static_cast<std::int32_t>(from.header),
-          .token = static_cast<std::int32_t>(from.token),
+          .token = kTokenOfHeader,
           .dtype = static_cast<std::int32_t>(from.dtype),
           .reserved = 0,
           .vocabulary = from.vocabulary,
@@ -124,7 +128,8 @@ TokenShardsOptions tokens_of(const leat_token_shards_options* given, const char*
       .sequence_length = all.sequence_length,
       .stride = all.stride,
       .header = enumerator(all.header, TokenHeader::kLlmC, function, "header", "leat_token_header"),
-      .token = dtype_of(all.token, function, "token"),
+      .token = all.token == kTokenOfHeader ? std::nullopt
+                                           : std::optional(dtype_of(all.token, function, "token")),
       .dtype = dtype_of(all.dtype, function, "dtype"),
       .vocabulary = all.vocabulary};
   options.extension = text_or(all.extension, options.extension);

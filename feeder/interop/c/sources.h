@@ -9,8 +9,8 @@
  *     return fail(leat_error_text());
  *
  * `files` is a pattern: a file, a directory (the files in it with the format's extension), or a
- * path with wildcards * ? [...], ranges {000..012} and alternatives {a,b}; see
- * feeder/sources/files.h.
+ * path with wildcards * ? [...], ranges {000..012} and alternatives {a,b}, which a backslash makes
+ * ordinary characters; see feeder/sources/files.h.
  *
  * Options: leat_..._options_init sets every option to its default. Pass null for the defaults,
  * where each option has one. Each comment of an option ends with its default.
@@ -59,8 +59,9 @@ leat_status leat_dataset_open_mnist_files(const char* images, leat_dataset** dat
 
 /* The header of a token shard. */
 typedef enum leat_token_header {
-  LEAT_TOKEN_HEADER_AUTO = 0, /* llm.c's if the file begins with its magic number, else none */
-  LEAT_TOKEN_HEADER_NONE = 1,
+  LEAT_TOKEN_HEADER_AUTO = 0, /* llm.c's or NumPy's (.npy) if the file begins so, else none; a file
+                                 that begins as one of another known format is an error */
+  LEAT_TOKEN_HEADER_NONE = 1, /* tokens begin at byte 0, whatever it is */
   LEAT_TOKEN_HEADER_LLM_C = 2
 } leat_token_header;
 
@@ -70,17 +71,19 @@ typedef struct leat_token_shards_options {
   size_t sequence_length; /* tokens in x, and in y; at least 1. No default */
   size_t stride;          /* from one window to the next; 0: sequence_length */
   int32_t header;         /* a leat_token_header; auto */
-  int32_t token;          /* in files without a header: LEAT_UINT16 or LEAT_UINT32; uint16 */
+  int32_t token;          /* in the files: LEAT_UINT16, _UINT32, _INT32 or _INT64; another type in a
+                             header is an error. -1: what the header says, else uint16; -1 */
   int32_t dtype;          /* of x and y: LEAT_INT32, _INT64, _UINT32 or _UINT16; int32 */
   int32_t reserved;       /* 0 */
-  uint64_t vocabulary;    /* tokens are below this number; 0: any that dtype can hold */
+  uint64_t vocabulary;    /* tokens are below this number, which is at most 65536 for uint16 in the
+                             files; 0: any that dtype can hold; 0 */
   const char* extension;  /* of the files in a directory; ".bin" */
 } leat_token_shards_options;
 /* Sets all options to their defaults. `size` is sizeof *options. */
 leat_status leat_token_shards_options_init(leat_token_shards_options* options, size_t size);
 
-/* Opens token shards (files of nanoGPT and llm.c). Fields: "x" and "y", {sequence_length}; y is x,
- * one token later. */
+/* Opens token shards (files of nanoGPT and llm.c, .npy files of one dimension). Fields: "x" and
+ * "y", {sequence_length}; y is x, one token later. */
 leat_status leat_dataset_open_token_shards(const char* files,
                                            const leat_token_shards_options* options,
                                            leat_dataset** dataset);
@@ -90,7 +93,8 @@ typedef struct leat_fixed_records_options {
   size_t size;              /* sizeof(leat_fixed_records_options), as passed to _init */
   const leat_field* fields; /* the fields of a record, in their order. No default */
   size_t field_count;
-  uint64_t header_bytes; /* bytes to skip at the start of each file; 0 */
+  uint64_t header_bytes; /* bytes to skip at the start of each file; with 0, a .npy file or an
+                            archive is an error; 0 */
   const char* extension; /* of the files in a directory; ".bin" */
   const char* name;      /* in messages; null: "fixed records of" and the pattern */
 } leat_fixed_records_options;

@@ -51,7 +51,7 @@ void make_token_shards(TokenShards* self, const nb::args& args, const nb::kwargs
   given.read("sequence_length", options.sequence_length);
   given.read("stride", options.stride);
   given.read("header", options.header, kHeaders);
-  given.read("token", options.token);
+  if (given.has("token")) given.read("token", options.token.emplace());
   given.read("dtype", options.dtype);
   given.read("vocabulary", options.vocabulary);
   given.read("extension", options.extension);
@@ -153,17 +153,20 @@ void bind_mnist(nb::module_& module) {
 void bind_sources(nb::module_& module) {
   nb::class_<TokenShards, Dataset>(
       module, "TokenShards",
-      "Windows of token shards, the files of nanoGPT and llm.c. Fields: \"x\" and \"y\", each "
-      "[sequence_length]; y is x, one token later.",
+      "Windows of token shards: the files of nanoGPT and llm.c, and .npy files of one dimension. "
+      "Fields: \"x\" and \"y\", each [sequence_length]; y is x, one token later.",
       nb::is_final())
-      .def("__init__", &make_token_shards,
-           nb::sig("def __init__(self, files: Files, *, sequence_length: int, stride: int = 0, "
-                   "header: Literal['auto', 'none', 'llm.c'] = 'auto', token: DTypeLike = "
-                   "'uint16', dtype: DTypeLike = 'int32', vocabulary: int = 0, extension: str = "
-                   "'.bin') -> None"),
-           "stride: tokens from one window to the next; 0: sequence_length. token: the type in "
-           "files without a header. dtype: the type of x and y. vocabulary: a token that is not "
-           "below it is an error; 0: none is.")
+      .def(
+          "__init__", &make_token_shards,
+          nb::sig("def __init__(self, files: Files, *, sequence_length: int, stride: int = 0, "
+                  "header: Literal['auto', 'none', 'llm.c'] = 'auto', token: DTypeLike | None = "
+                  "None, dtype: DTypeLike = 'int32', vocabulary: int = 0, extension: str = "
+                  "'.bin') -> None"),
+          "stride: tokens from one window to the next; 0: sequence_length. header: \"auto\" "
+          "recognises llm.c's and NumPy's, and refuses files of other known formats; \"none\": "
+          "tokens begin at byte 0. token: uint16, uint32, int32 or int64; None: what the header "
+          "says, uint16 in files without one. dtype: the type of x and y. vocabulary: a token that "
+          "is not below it is an error; 0: any that dtype can hold.")
       .def_prop_ro(
           "token", [](const TokenShards& self) { return to_string(self.token()); },
           "The type of the tokens in the files.")
@@ -177,7 +180,9 @@ void bind_sources(nb::module_& module) {
       .def("__init__", &make_fixed_records,
            nb::sig("def __init__(self, files: Files, *, fields: Sequence[Field], header_bytes: "
                    "int = 0, extension: str = '.bin', name: str | None = None) -> None"),
-           "header_bytes: bytes to skip at the start of each file.");
+           "header_bytes: bytes to skip at the start of each file; with 0, a .npy file or an "
+           "archive "
+           "is an error.");
   bind_cifar<feeder::Cifar10>(module, "Cifar10",
                               "CIFAR-10, the binary version. Fields: \"image\", uint8 [3, 32, 32]; "
                               "\"label\".");

@@ -6,16 +6,25 @@
 
 #include <clocale>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "leat/feeder/sources/braces.h"
+#include "leat/feeder/sources/cifar10.h"
+#include "leat/feeder/sources/fixed_records.h"
 #include "leat/feeder/sources/mapped_file.h"
+#include "leat/feeder/sources/mnist.h"
+#include "leat/feeder/sources/token_shards.h"
+#include "leat/feeder/sources/web_dataset.h"
 #include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {
 namespace files_test {
 
 namespace fs = std::filesystem;
+
+using Names = std::vector<std::string>;
 
 class Files : public ::testing::Test {
  protected:
@@ -44,8 +53,6 @@ class Files : public ::testing::Test {
 
   TemporaryDirectory directory_;
 };
-
-using Names = std::vector<std::string>;
 
 TEST_F(Files, AFileIsItself) {
   touch({"a.txt", "b[1].bin", "c{0..3}.bin", "b1.bin"});
@@ -135,13 +142,130 @@ TEST_F(Files, AGapInARangeIsAnErrorNotASmallerDataset) {
   expect_contains(error(at("s{0,1}*")), {at("s{0,1}*"), "\"" + at("s1*") + "\" matches no file"});
 }
 
-TEST_F(Files, BracesThatMeanNothingAreRefused) {
-  expect_contains(error(at("a{1,2")), {"a { has no }"});
-  expect_contains(error(at("a{1..b}")), {"{1..b} is no range of two numbers"});
-  expect_contains(error(at("a{0..10..2}")), {"{0..10..2} is no range of two numbers"});
-  expect_contains(error(at("a{0..99999999999}")), {"is no range of two numbers"});
+// What bash 5.2 prints for `echo <pattern>`, with `set -f` and without backslashes taken away.
+TEST(Braces, AreExpandedAsByBash) {
+  struct Row {
+    const char* pattern;
+    Names names;
+  };
+  const std::vector<Row> rows = {
+      {"{1..3}", {"1", "2", "3"}},
+      {"{3..1}", {"3", "2", "1"}},
+      {"{9..11}", {"9", "10", "11"}},
+      {"{08..11..2}", {"08", "10"}},
+      {"{1..3..-1}{0..9..4}", {"10", "14", "18", "20", "24", "28", "30", "34", "38"}},
+      {"{5..1..2}{1..2..0}", {"51", "52", "31", "32", "11", "12"}},
+      {"{-01..1}", {"-01", "000", "001"}},
+      {"{+1..2}", {"1", "2"}},
+      {"{a..e..2}{C..A}", {"aC", "aB", "aA", "cC", "cB", "cA", "eC", "eB", "eA"}},
+      {"{a,b{c,d}}", {"a", "bc", "bd"}},
+      {"x{,y}z", {"xz", "xyz"}},
+      {"{a,{1..2}}{b,}", {"ab", "a", "1b", "1", "2b", "2"}},
+      // Braces that stand for themselves.
+      {"{v}", {"{v}"}},
+      {"{}", {"{}"}},
+      {"{1..b}{1..2}", {"{1..b}1", "{1..b}2"}},
+      {"{1..}{..2}{1...2}{1..2..}", {"{1..}{..2}{1...2}{1..2..}"}},
+      {"a{b,c", {"a{b,c"}},
+      {"ab,c}", {"ab,c}"}},
+      {"{a{b,c}", {"{ab", "{ac"}},
+      {"{{a,b}}", {"{a}", "{b}"}},
+      {"{a{1..2}..b}x{c,d}", {"{a{1..2}..b}xc", "{a{1..2}..b}xd"}},
+      {"{{a,b}..c}", {"a..c", "b..c"}},
+      {"{v},x}", {"v}", "x"}},
+      {"{},a}", {"{},a}"}},
+      {"b{},a}", {"b}", "ba"}},
+      // A backslash takes a meaning, and stays.
+      {R"(\{1..3})", {R"(\{1..3})"}},
+      {R"({1..3\})", {R"({1..3\})"}},
+      {R"({a\,b,c})", {R"(a\,b)", "c"}},
+      {R"({a,b\},c})", {"a", R"(b\})", "c"}},
+      {R"({a,\{b,c\}})", {"a", R"(\{b)", R"(c\})"}},
+      {R"(\\{a,b})", {R"(\\a)", R"(\\b)"}},
+      // Brackets do not.
+      {"[{]1..3[}]", {"[{]1..3[}]"}},
+      {"[{a,b}]", {"[a]", "[b]"}},
+  };
+  for (const Row& row : rows) EXPECT_EQ(expand_braces(row.pattern), row.names) << row.pattern;
+}
+
+TEST_F(Files, BracesAndBracketsOfANameCanBeWritten) {
+  touch(
+      {"{1..3}/a.bin", "[run]/a.bin", "r/a.bin", "x,y/{a}.bin", "x/{a}.bin", "n*/a.bin", "b\\c/1"});
+  for (const char* pattern : {R"(\{1..3}/*.bin)", "[{]1..3[}]/*.bin", R"({1..3\}/a.bin)"}) {
+    EXPECT_EQ(found(at(pattern)), Names{"{1..3}/a.bin"}) << pattern;
+  }
+  for (const char* pattern : {R"(\[run\]/*.bin)", "[[]run]/*.bin", R"(\[run]/a.bin)"}) {
+    EXPECT_EQ(found(at(pattern)), Names{"[run]/a.bin"}) << pattern;
+  }
+  EXPECT_EQ(found(at("[run]/*.bin")), Names{"r/a.bin"});
+  EXPECT_EQ(found(at(R"(x{\,y,}/\{a}.bin)")), (Names{"x,y/{a}.bin", "x/{a}.bin"}));
+  EXPECT_EQ(found(at(R"(n\*/?.bin)")), Names{"n*/a.bin"});
+  EXPECT_EQ(found(at(R"(b\\c/[1])")), Names{"b\\c/1"});
+  EXPECT_EQ(found(at("b\\c/1")), Names{"b\\c/1"}) << "the name of a file";
+  EXPECT_EQ(found(at("{[run],x}/*")), (Names{"r/a.bin", "x/{a}.bin"})) << "a choice is a pattern";
+  EXPECT_EQ(found(at(R"(\[run\])")), Names{"[run]/a.bin"}) << "a directory";
+}
+
+TEST_F(Files, WhereBracketsAndBracesMatchNothingTheErrorSaysHowANameHasThem) {
+  touch({"[ab]/a.bin", "{1..3}/a.bin"});
+  expect_contains(error(at("[ab]/*.bin")), {"matches no file", R"(a [ in a name is written \[)"});
+  expect_contains(error(at("{1..3}/*.bin")),
+                  {at("1") + ": No such file", R"(a { in a name is written \{)"});
+  const std::string text = error(at(R"(\[c\]*\{)"));
+  EXPECT_EQ(text.find("in a name"), std::string::npos) << text;
+}
+
+TEST_F(Files, BracesForTooManyNamesAreRefused) {
+  expect_contains(error(at("a{0..99999999999}")), {"more than 1000000 names"});
+  expect_contains(error(at("a{-9223372036854775808..9223372036854775807}")), {"more than 1000000"});
   expect_contains(error(at("a{0..1000000}")), {"more than 1000000 names"});
   expect_contains(error(at("a{0..9999}{0..9999}")), {"more than 1000000 names"});
+}
+
+// A local file of such a name is read all the same.
+TEST_F(Files, AnAddressIsNotSupported) {
+  const auto unsupported = [](const std::string& pattern, const std::string& scheme) {
+    expect_contains(error_of([&] { static_cast<void>(find_files(pattern, ".tar")); }),
+                    {"no files from \"" + pattern + "\"", "\"" + scheme + "\" is not supported"});
+  };
+  for (const char* scheme : {"https://", "s3://", "gs://", "hf://", "file://", "s3:/"}) {
+    unsupported(scheme + std::string("bucket/x.tar"), scheme);
+    unsupported(scheme + std::string("bucket/x-{000..010}.tar"), scheme);
+    unsupported(scheme + std::string("bucket/*.tar"), scheme);
+    unsupported(scheme + std::string("bucket/") + std::string(300, 'x'), scheme);
+  }
+  unsupported("pipe:cat x.tar", "pipe:");
+  unsupported("pipe:curl -s https://a/{0..1}.tar | gunzip", "pipe:");
+  unsupported("simplecache::s3://bucket/x.tar", "simplecache::");
+  unsupported("zip://*.tar::x.zip", "::");
+  expect_contains(error("C:\\data.tar"), {"C:data.tar: No such file"});
+
+  touch({"s3:/bucket/x.bin", "a::b1.bin", "a::b2.bin", "pipe:cat x"});
+  const fs::path before = fs::current_path();
+  fs::current_path(root());
+  for (const char* name :
+       {"s3://bucket/x.bin", "s3://bucket", "s3://*/*", "a::b?.bin", "pipe:cat x"}) {
+    EXPECT_GE(find_files(name, ".bin").size(), 1U) << name;
+  }
+  fs::current_path(before);
+}
+
+TEST(Addresses, AreRefusedByEverySource) {
+  const std::string address = "s3://bucket/data";
+  const std::vector<std::function<void()>> sources = {
+      [&] { Mnist(address, Mnist::kTrain); },
+      [&] { Mnist{FilePatterns(address)}; },
+      [&] { Cifar10(address, Cifar10::kTrain); },
+      [&] { Cifar100{FilePatterns(address)}; },
+      [&] { TokenShards(address, {.sequence_length = 8}); },
+      [&] {
+        FixedRecords(address, {.fields = {{"x", DType::kUint8, {4}}}});
+      },
+      [&] { WebDataset(address, {}); }};
+  for (const auto& source : sources) {
+    expect_contains(error_of(source), {"\"s3://\" is not supported", "download"});
+  }
 }
 
 std::string times(std::size_t count, const std::string& text) {

@@ -88,6 +88,28 @@ TEST_F(FixedRecordsBad, NoRecordIsToldWithTheHeader) {
   expect_contains(error({}, 0), {"it is empty (0 bytes)"});
 }
 
+// The header of a .npy file can have the size of some records.
+TEST_F(FixedRecordsBad, FilesThatNoRecordBeginsWithAreNotTakenForRecords) {
+  const auto padded = [](std::string start, std::size_t size) {
+    start.resize(size, ' ');
+    return Bytes(start.begin(), start.end());
+  };
+  const std::string npy = "\x93NUMPY\x01" + std::string("\0\x3e\0", 3) +
+                          "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
+  const fs::path file = directory_.write("a.bin", padded(npy, 72) + Bytes(8));
+  const std::vector<Field> fields = {{"x", DType::kFloat32, {2}}};
+  expect_contains(error_of([&] { FixedRecords(file, {.fields = fields}); }),
+                  {"cannot read " + file.string(), "it is a .npy file", "header_bytes 72"});
+  EXPECT_EQ(FixedRecords(file, {.fields = fields, .header_bytes = 72}).size(), 1U);
+  directory_.write("a.bin", padded("PK\x03\x04", 80));
+  expect_contains(error_of([&] { FixedRecords(file, {.fields = fields}); }), {"zip or .npz"});
+  for (const char* start : {"\x89PNG\r\n\x1a\n", "\xff\xd8\xff\xe0", "\x8a\xd8\x34\x01"}) {
+    directory_.write("a.bin", padded(start, 80));
+    EXPECT_EQ(FixedRecords(file, {.fields = fields}).size(), 10U)
+        << "images and dates may be in one";
+  }
+}
+
 TEST_F(FixedRecordsBad, OneBadShardAmongOthersIsNamed) {
   directory_.write("0.bin", Bytes(kRecord));
   directory_.write("1.bin", Bytes(kRecord + 1));

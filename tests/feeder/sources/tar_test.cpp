@@ -214,6 +214,7 @@ TEST_F(Tar, WhatIsNoTarIsTold) {
   expect_contains(error(Bytes(2000, 'x')), {"it is no tar archive"});
   expect_contains(error(gzip(tar_end())), {"compressed with gzip", "decompress it"});
   expect_contains(error(Bytes{0x28, 0xb5, 0x2f, 0xfd} + tar_end()), {"compressed with zstd"});
+  expect_contains(error(Bytes{'P', 'K', 3, 4} + tar_end()), {"it is a zip or .npz archive"});
   expect_contains(error(Bytes{0xfd, '7', 'z', 'X', 'Z', 0} + tar_end()), {"compressed with xz"});
   std::filesystem::remove(path());
   std::filesystem::create_directory(path());

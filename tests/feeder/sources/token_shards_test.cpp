@@ -303,7 +303,7 @@ TEST_F(BadTokens, OptionsThatCannotBeAreACallersError) {
   for (const TokenShardsOptions& options :
        std::vector<TokenShardsOptions>{{.sequence_length = 0},
                                        {.sequence_length = std::numeric_limits<std::size_t>::max()},
-                                       {.sequence_length = 5, .token = DType::kInt32},
+                                       {.sequence_length = 5, .token = DType::kInt16},
                                        {.sequence_length = 5, .dtype = DType::kFloat32},
                                        {.sequence_length = 5, .dtype = DType::kUint64}}) {
     EXPECT_THROW(TokenShards(directory_.path(), options), std::invalid_argument);

@@ -152,6 +152,7 @@ TEST(CApiSources, TokenShardsAreAsInCpp) {
   LEAT_EXPECT_OK(leat_token_shards_options_init(&options, sizeof options));
   EXPECT_EQ(options.size, sizeof options);
   EXPECT_EQ(options.dtype, LEAT_INT32);
+  EXPECT_EQ(options.token, -1);
   options.sequence_length = 8;
   options.stride = 5;
   options.header = LEAT_TOKEN_HEADER_NONE;
@@ -177,6 +178,7 @@ TEST(CApiSources, TokenShardsAreAsInCpp) {
   refused([](O o) { o.sequence_length = 0; }, LEAT_ERROR_ARGUMENT, "sequence_length");
   refused([](O o) { o.header = 3; }, LEAT_ERROR_ARGUMENT, "header is 3", "leat_token_header");
   refused([](O o) { o.token = 99; }, LEAT_ERROR_ARGUMENT, "token is 99", "leat_dtype");
+  refused([](O o) { o.token = -1; }, LEAT_ERROR_ENVIRONMENT, "tokens are uint16", "vocabulary");
   refused([](O o) { o.dtype = -1; }, LEAT_ERROR_ARGUMENT, "dtype is -1", "leat_dtype");
   refused([](O o) { o.size = 9; }, LEAT_ERROR_ARGUMENT, "leat_token_shards_options of 9 bytes");
   refused([](O o) { o.header = LEAT_TOKEN_HEADER_LLM_C; }, LEAT_ERROR_ENVIRONMENT, "tokens_00000");
