@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -44,7 +45,7 @@ Mnist::Mnist(const fs::path& directory, Split split)
     : Mnist(split == kTrain ? "mnist train" : "mnist test", find_both(directory, split)) {}
 
 Mnist::Mnist(const FilePatterns& images)
-    : Mnist("mnist of " + images.text(), with_labels(find_files(images, ""))) {}
+    : Mnist("mnist of " + images.text(), with_labels(images)) {}
 
 // Finds both files before reading one, so that a missing file is reported at once.
 std::vector<Mnist::Files> Mnist::find_both(const fs::path& directory, Split split) {
@@ -53,9 +54,15 @@ std::vector<Mnist::Files> Mnist::find_both(const fs::path& directory, Split spli
            find(directory, prefix + "-labels-idx1-ubyte")}};
 }
 
-std::vector<Mnist::Files> Mnist::with_labels(const std::vector<fs::path>& images) {
+std::vector<Mnist::Files> Mnist::with_labels(const FilePatterns& images) {
+  for (const std::string& one : images.all()) {
+    if (!fs::is_directory(one)) continue;  // which has files of labels, too
+    throw std::invalid_argument("leat: mnist: " + one +
+                                " is a folder: give the split to read from it, train or test, or "
+                                "the files of its images");
+  }
   std::vector<Files> files;
-  for (const fs::path& image_file : images) {
+  for (const fs::path& image_file : find_files(images, "")) {
     std::string name = image_file.filename().string();
     const std::size_t at = name.rfind("images");
     if (at == std::string::npos) {

@@ -43,7 +43,8 @@ class Mnist final : public Dataset {
   /// Reads files of that format. Patterns (sources/files.h) name the files of images. The labels of
   /// each are in the file whose name has "labels" for the last "images" and "idx1" for "idx3":
   /// "train-images-0-idx3-ubyte.gz", "train-labels-0-idx1-ubyte.gz". Throws as above, and for a
-  /// name without "images" and for images of two sizes.
+  /// name without "images" and for images of two sizes; std::invalid_argument for a folder, which
+  /// has files of labels, too.
   explicit Mnist(const FilePatterns& images);
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
@@ -72,8 +73,7 @@ class Mnist final : public Dataset {
   Mnist(std::string name, const std::vector<Files>& files);
   [[nodiscard]] static std::vector<Files> find_both(const std::filesystem::path& directory,
                                                     Split split);
-  [[nodiscard]] static std::vector<Files> with_labels(
-      const std::vector<std::filesystem::path>& images);
+  [[nodiscard]] static std::vector<Files> with_labels(const FilePatterns& images);
   void append(const std::filesystem::path& image_file, const std::filesystem::path& label_file);
 
   std::string name_;

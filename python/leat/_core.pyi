@@ -13,6 +13,7 @@ __version__: str
 _Path: TypeAlias = str | bytes | os.PathLike[str]
 _Files: TypeAlias = _Path | Sequence[_Path]
 _Split: TypeAlias = Literal["train", "test"]
+_None: TypeAlias = Any  # None, of a batch without a lease alone: nobody has to check for it
 
 # devices.cpp
 
@@ -93,6 +94,7 @@ class Tensor:
 
         TypeError on a GPU and for bfloat16."""
 
+    def __deepcopy__(self, memo: Any, /) -> Tensor: ...
     def _capsule(self) -> Any: ...
     def __len__(self) -> int: ...
     if sys.version_info >= (3, 12):
@@ -109,39 +111,49 @@ class Batch(Mapping[str, Any]):
 
     The slot goes back when the batch and its arrays are gone, with all that shares their memory: views,
     `.numpy()`, the graph of a loss. A Python loop holds two batches: the old name lives while the next
-    batch is asked for."""
+    batch is asked for.
+
+    `dict(batch)`, `copy.copy(batch)`, `batch | {...}` and `{...} | batch` are dicts of the same arrays;
+    deepcopy and pickle make a dict of copies. `type(batch)({...})` makes a batch without a lease, as
+    trainers do that move a mapping's arrays elsewhere."""
+
+    def __init__(self, mapping: Mapping[str, Any]) -> None:
+        """A batch without a lease: these values, by name. Its numbers (size, epoch, index ...) are those
+        of the batch whose names this thread has walked over last (by a loop, keys(), values(), items(),
+        dict()), if that batch lives and no other was made since; or else None. commit() refuses it."""
 
     @property
-    def epoch(self) -> int:
+    def epoch(self) -> int | _None:
         """The epoch of the batch. Readable after release(), as all numbers here."""
 
     @property
-    def index(self) -> int:
+    def index(self) -> int | _None:
         """The global batch's number in its epoch."""
 
     @property
-    def size(self) -> int:
+    def size(self) -> int | _None:
         """Samples in this batch; packed: samples and pieces of samples."""
 
     @property
-    def rows(self) -> int:
+    def rows(self) -> int | _None:
         """Rows of each tensor: size, or more where the last batch is padded."""
 
     @property
-    def elements(self) -> int:
+    def elements(self) -> int | _None:
         """Packed: elements of all samples; otherwise 0."""
 
     @property
-    def step_size(self) -> int:
+    def step_size(self) -> int | _None:
         """Samples (packed: elements) of the step over all ranks, as planned."""
 
     @property
-    def step_shards(self) -> int:
+    def step_shards(self) -> int | _None:
         """How many ranks have samples in this step."""
 
     @property
     def copied(self) -> bool:
-        """Whether its arrays are copies, because too many batches were held when it was asked for."""
+        """Whether its arrays are copies: too many batches were held when it was asked for, or it was
+        peeked at."""
 
     def __getitem__(self, name: str, /) -> Any:
         """The array of that name. KeyError: there is none. ValueError: the batch was released.
@@ -154,12 +166,15 @@ class Batch(Mapping[str, Any]):
     def values(self) -> ValuesView[Any]: ...
     def items(self) -> ItemsView[str, Any]: ...
     def get(self, name: str, default: Any = None) -> Any: ...
+    def __or__(self, other: Mapping[str, Any], /) -> dict[str, Any]: ...
+    def __ror__(self, other: Mapping[str, Any], /) -> dict[str, Any]: ...
     def release(self) -> None:
         """Gives up the batch's own share of the slot. Arrays that live keep theirs: the slot goes back
         with the last of them. A copied batch drops its arrays."""
 
     def commit(self) -> None:
-        """Counts the batch as trained on now, before the loop asks for the next one."""
+        """Counts the batch as trained on now, before the loop asks for the next one. ValueError: it has
+        no lease."""
 
     def on(self, stream: Any) -> None:
         """Makes one more stream wait for the batch's copy, and the slot's release wait for that stream.
@@ -460,6 +475,11 @@ class Stats:
     def bottleneck(self) -> str: ...
     def shares_table(self) -> str: ...
     def table(self) -> str: ...
+    def as_dict(self) -> dict[str, float | int | str]:
+        """The figures by name, for loggers: the attributes that are ints and floats; of `step` and
+        `bubble`, `step_p50`, `step_p99` ...; of `reader`, `copier` and `consumer`, `reader_busy`,
+        `reader_starved`, `reader_blocked` ...; and `bottleneck`, the sentence."""
+
     def _repr_html_(self) -> str: ...
 
 @final
@@ -519,6 +539,15 @@ class Prefetcher:
     ) -> None: ...
     def epoch(self, number: int) -> Epoch: ...
     def __iter__(self) -> Loop: ...
+    def peek(self) -> Batch:
+        """A copy of the batch that comes next, without a lease: of the loop that runs, or else of the
+        epoch that iter() begins. That batch is delivered all the same. Nothing counts: state_dict(),
+        next_epoch, len() and the batches of stats() are as without it.
+
+        Called again, gives the same batch. A loop over another epoch than that delivers no batch that
+        was peeked at. In the stats, the batch is asked for here. Waits as a loop does, and raises as it
+        does; leat.Error for an epoch without a batch."""
+
     def __len__(self) -> int: ...
     @property
     def next_epoch(self) -> int: ...

@@ -8,8 +8,8 @@ class Error(RuntimeError):
 
 
 class SampleError(Error):
-    """A sample failed, and no budget (read_failures, transform_failures) is left for it. The cause
-    (__cause__) says why: for a file, with the file and the byte."""
+    """A sample failed, and no budget (read_failures, transform_failures) is left for it. The text says
+    why: for a file, with the file and the byte."""
 
     __module__ = "leat"
 

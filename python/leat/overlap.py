@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import html
 import logging
 import operator
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, Generic, TypeVar, final
+from typing import Any, Generic, Self, TypeVar, final
 
 from leat._core import LoopFigures, LoopMeter
 
@@ -44,116 +46,208 @@ def overlap(
     return Overlap(iterable, name, stream)
 
 
+class _Measured:
+    """What an Overlap knows, apart from the attributes that are the loader's."""
+
+    def __init__(self, name: str, stream: object) -> None:
+        self.name = name
+        self.given = stream
+        self.meter = LoopMeter()
+        self.latest = 0  # the number of the loop that is measured
+        self.blocks: list[tuple[contextlib.ExitStack, Any]] = []  # with blocks, and the loader outside
+        if stream is not None:
+            _place_of(stream)
+
+    def asks(self) -> None:
+        place = _place_of(self.given) if self.meter.wants_stream() else None
+        if place is None:
+            self.meter.asks()
+        else:
+            self.meter.asks_on(*place)
+
+    def ends(self, number: int) -> None:
+        if number != self.latest:
+            return
+        self.meter.ends()
+        if _LOGGER.isEnabledFor(logging.INFO) and self.meter.is_here:
+            figures = self.meter.figures()
+            if figures.iterations > 0:
+                _LOGGER.info("%s: %s", self.name, figures.sentence())
+
+
 @final
 class Overlap(Generic[_T_co]):
-    """What ``leat.overlap()`` returns: the iterable, measured. It has the iterable's length and
-    attributes. Several loops over it, one after the other, add up.
+    """What ``leat.overlap()`` returns: the iterable, measured. Several loops over it, one after the
+    other, add up.
+
+    All else is the iterable's: its attributes are read, set and deleted, and so are its items; its
+    length, truth, ``in``, ``==`` and hash. A ``with`` block is the iterable's, too: the wrapper then
+    stands for what that block gives. Copies and pickles have a copy of the iterable, and measure
+    anew. ``figures`` and ``report`` are the wrapper's own names: for an attribute of that name, ask
+    the iterable itself. So are ``repr()`` and the type.
 
     If a second loop begins before the first has ended, the second is measured. ``figures()`` and
     ``report()`` may be called from any thread.
     """
 
+    __slots__ = ("__weakref__", "_leat_loader", "_leat_measured")
+    _leat_loader: Any
+    _leat_measured: _Measured
+
     def __init__(self, iterable: Iterable[_T_co], name: str | None, stream: object) -> None:
-        self._iterable = iterable
-        self._name = type(iterable).__name__ if name is None else name
-        self._given = stream
-        self._meter = LoopMeter()
-        self._latest = 0  # the number of the loop that is measured
-        if stream is not None:
-            _place_of(stream)
+        measured = _Measured(type(iterable).__name__ if name is None else name, stream)
+        object.__setattr__(self, "_leat_loader", iterable)
+        object.__setattr__(self, "_leat_measured", measured)
 
     def __iter__(self) -> Iterator[_T_co]:
-        self._meter.ends()
-        self._latest += 1
-        self._asks()
+        of = self._leat_measured
+        of.meter.ends()
+        of.latest += 1
+        of.asks()
         try:
-            return _Loop(self, iter(self._iterable), self._latest)
+            return _Loop(of, iter(self._leat_loader), of.latest)
         except BaseException:
-            self._meter.ends()
+            of.meter.ends()
             raise
-
-    def __len__(self) -> int:
-        return len(self._iterable)  # type: ignore[arg-type]
-
-    def __length_hint__(self) -> int:
-        return operator.length_hint(self._iterable)
-
-    def __bool__(self) -> bool:
-        return bool(self._iterable)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "_iterable" not in self.__dict__:
-            raise AttributeError(name)
-        return getattr(self._iterable, name)
 
     def figures(self) -> LoopFigures:
         """The figures so far. Does not wait for the device."""
-        return self._meter.figures()
+        return self._leat_measured.meter.figures()
 
     def report(self) -> str:
         """The figures so far as a table, with a sentence, in several lines."""
-        return f"{self._name}:\n{self.figures().table()}"
+        return f"{self._leat_measured.name}:\n{self.figures().table()}"
 
     def __repr__(self) -> str:
-        return f"<leat.Overlap {self._name}: {self.figures().sentence()}>"
+        return f"<leat.Overlap {self._leat_measured.name}: {self.figures().sentence()}>"
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self.report())}</pre>"
 
-    def _asks(self) -> None:
-        place = _place_of(self._given) if self._meter.wants_stream() else None
-        if place is None:
-            self._meter.asks()
-        else:
-            self._meter.asks_on(*place)
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_leat_"):  # not set yet
+            raise AttributeError(name)
+        return getattr(self._leat_loader, name)
 
-    def _ends(self, number: int) -> None:
-        if number != self._latest:
-            return
-        self._meter.ends()
-        if _LOGGER.isEnabledFor(logging.INFO) and self._meter.is_here:
-            figures = self._meter.figures()
-            if figures.iterations > 0:
-                _LOGGER.info("%s: %s", self._name, figures.sentence())
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._leat_loader, _not_own(name), value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._leat_loader, _not_own(name))
+
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(self._leat_loader), *_OWN})
+
+    def __len__(self) -> int:
+        return len(self._leat_loader)
+
+    def __length_hint__(self) -> int:
+        return operator.length_hint(self._leat_loader)
+
+    def __bool__(self) -> bool:
+        return bool(self._leat_loader)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._leat_loader
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._leat_loader[key]
+
+    def __setitem__(self, key: Any, value: object) -> None:
+        self._leat_loader[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self._leat_loader[key]
+
+    def __reversed__(self) -> Any:
+        return reversed(self._leat_loader)
+
+    def __eq__(self, other: object) -> Any:
+        return self._leat_loader == (other._leat_loader if isinstance(other, Overlap) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._leat_loader)
+
+    def __enter__(self) -> Self:
+        block, loader = contextlib.ExitStack(), self._leat_loader
+        entered = block.enter_context(loader)
+        self._leat_measured.blocks.append((block, loader))
+        object.__setattr__(self, "_leat_loader", loader if entered is None else entered)
+        return self
+
+    def __exit__(self, *exception: Any) -> bool | None:
+        block, loader = self._leat_measured.blocks.pop()
+        object.__setattr__(self, "_leat_loader", loader)
+        return block.__exit__(*exception)
+
+    def __copy__(self) -> Overlap[_T_co]:
+        return Overlap(copy.copy(self._leat_loader), self._leat_measured.name, self._leat_measured.given)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Overlap[_T_co]:
+        loader = copy.deepcopy(self._leat_loader, memo)
+        return Overlap(loader, self._leat_measured.name, self._leat_measured.given)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Overlap, (self._leat_loader, self._leat_measured.name, self._leat_measured.given)
+
+
+_OWN = ("figures", "report")
+
+
+def _not_own(name: str) -> str:
+    if name in _OWN:
+        raise AttributeError(f"{name} is leat.Overlap's own: set it on the loader itself")
+    return name
 
 
 @final
 class _Loop(Iterator[_T]):
-    """An iterator, measured while its number is the latest."""
+    """An iterator, measured while its number is the latest. Its attributes are the iterator's."""
 
-    def __init__(self, of: Overlap[_T], iterator: Iterator[_T], number: int) -> None:
-        self._of = of
-        self._iterator = iterator
-        self._number = number
-        self._has_asked = True  # since before iter(), which may start workers
-        self._is_over = False
+    def __init__(self, of: _Measured, iterator: Iterator[_T], number: int) -> None:
+        self._leat_of = of
+        self._leat_iterator = iterator
+        self._leat_number = number
+        self._leat_has_asked = True  # since before iter(), which may start workers
+        self._leat_is_over = False
 
     def __next__(self) -> _T:
-        of = self._of
-        if self._is_over or self._number != of._latest:
-            return next(self._iterator)
-        if self._has_asked:
-            self._has_asked = False
+        of = self._leat_of
+        if self._leat_is_over or self._leat_number != of.latest:
+            return next(self._leat_iterator)
+        if self._leat_has_asked:
+            self._leat_has_asked = False
         else:
-            of._asks()
+            of.asks()
         try:
-            batch = next(self._iterator)
+            batch = next(self._leat_iterator)
         except BaseException:  # StopIteration among others: as it came
-            self._ends()
+            self._leat_ends()
             raise
-        of._meter.got()
+        of.meter.got()
         return batch
 
+    def __len__(self) -> int:
+        return len(self._leat_iterator)  # type: ignore[arg-type]
+
     def __length_hint__(self) -> int:
-        return operator.length_hint(self._iterator)
+        return operator.length_hint(self._leat_iterator)
+
+    def __bool__(self) -> bool:
+        return bool(self._leat_iterator)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_leat_"):  # not set yet
+            raise AttributeError(name)
+        return getattr(self._leat_iterator, name)
 
     def __del__(self) -> None:
-        self._ends()
+        self._leat_ends()
 
-    def _ends(self) -> None:
-        if not self._is_over:
-            self._is_over = True
-            self._of._ends(self._number)
+    def _leat_ends(self) -> None:
+        if not self._leat_is_over:
+            self._leat_is_over = True
+            self._leat_of.ends(self._leat_number)
 
 
 def _place_of(given: object) -> tuple[str, int] | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import atexit
 import html
+import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from leat import _core, options
 
@@ -34,8 +35,8 @@ class Prefetcher(_core.Prefetcher):
 
     Args:
         dataset: What to read.
-        device: ``"cuda:0"``, ``"cpu"``, ``"auto"`` (the first CUDA device, or the CPU), or a
-            ``torch.device``.
+        device: ``"cuda:0"``, ``"cuda"``, ``"cpu"``, ``"auto"`` (the first CUDA device, or the CPU), or
+            a ``torch.device``.
         batch_size: Samples in a global batch, over all ranks; with ``packing``, elements.
         framework: What a batch's tensors are: ``"torch"``, ``"numpy"``, ``"jax"``, ``"cupy"``, or
             ``None`` for ``leat.Tensor``, which each of them imports without a copy.
@@ -46,7 +47,8 @@ class Prefetcher(_core.Prefetcher):
             says what each reader does. The next call goes on waiting. ``None``: no limit.
         prefetch_depth: Batches on the device, the one in use included.
         max_leases: Batches that may be held at a time, at least 2. A ``for`` loop holds two: its
-            name still has the old batch while the next one is asked for.
+            name still has the old batch while the next one is asked for. ``tqdm(enumerate(feed))``
+            holds three.
         workers: Readers, each a batch at a time.
         pinned_slots: 0: ``prefetch_depth`` + ``workers``.
         order: ``"shuffled"`` or ``"sequential"``.
@@ -70,7 +72,8 @@ class Prefetcher(_core.Prefetcher):
         live: Shows the figures in a terminal while the loop runs.
         sample_every: One step in so many is timed on the device; 0: none.
 
-    One loop at a time. Other functions may be called from any thread.
+    One loop at a time. Other functions may be called from any thread. A ``with`` block closes the
+    feed at its end.
     """
 
     def __init__(
@@ -83,7 +86,7 @@ class Prefetcher(_core.Prefetcher):
         on_escape: options.OnEscape = "copy",
         timeout: float | None = None,
         prefetch_depth: int = 2,
-        max_leases: int = 3,
+        max_leases: int = 4,
         workers: int = 1,
         pinned_slots: int = 0,
         order: options.Order = "shuffled",
@@ -148,7 +151,7 @@ class Prefetcher(_core.Prefetcher):
         Called in the body of a loop, counts the batch in hand, as if the body had ended;
         ``in_hand=False``: does not. Survives json, pickle and ``torch.save``.
         """
-        return {"leat": _VERSION, "state": self.state(in_hand)}
+        return {"leat": _VERSION, "state": self.state(bool(in_hand))}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Resumes from ``state_dict``, with the next loop that begins.
@@ -157,6 +160,12 @@ class Prefetcher(_core.Prefetcher):
         the state of another run: other data, batch size, order or seed.
         """
         self.load(_text_of(state_dict))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(repr(self))}\n{html.escape(self.report())}</pre>"
@@ -187,10 +196,13 @@ def _budget(name: str, value: options.FailureBudget | int) -> options.FailureBud
 
 
 def _device(device: object) -> str:
+    wanted = 'device has to be "cpu", "cuda", "cuda:N" or "auto", or a torch.device of these'
     if not isinstance(device, str):
         if type(device).__module__ != "torch" or type(device).__name__ != "device":
-            raise TypeError(
-                f'device has to be a str such as "cuda:0" or "cpu", or a torch.device, not {device!r}'
-            )
+            raise TypeError(f"{wanted}, not {device!r}")
         device = str(device)
-    return "host" if device in ("cpu", "cpu:0") else device
+    if device in ("cpu", "cpu:0"):
+        return "host"
+    if not re.fullmatch("auto|(cuda|host)(:[0-9]+)?", device):  # "host:0" is what feed.device says
+        raise ValueError(f"{wanted}, not {device!r}")
+    return device

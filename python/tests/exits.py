@@ -101,7 +101,8 @@ inside(2, body)
 """,
     "daemon threads use datasets and tensors, and errors come": """
 feed = feed_of(fast, 10)
-batch = next(iter(feed))
+loop = iter(feed)
+batch = next(loop)
 def body(i):
     while True:
         try:

@@ -1,7 +1,10 @@
 """leat.Batch: the tensors by name, and what a batch keeps and gives up."""
 
+import collections
 import collections.abc
+import copy
 import gc
+import pickle
 import threading
 import weakref
 from typing import Any
@@ -73,8 +76,6 @@ def test_it_is_a_mapping(batch: leat.Batch) -> None:
 def test_an_unknown_name_is_a_key_error_with_the_names(batch: leat.Batch) -> None:
     with pytest.raises(KeyError, match="batch 0 of epoch 0 has no tensor z; it has x, y"):
         batch["z"]
-    with pytest.raises(TypeError):
-        batch[0]  # type: ignore[index]
 
 
 def test_it_says_what_it_is(batch: leat.Batch) -> None:
@@ -221,6 +222,107 @@ def test_a_cpu_has_no_streams(batch: leat.Batch) -> None:
             batch.on(stream)
 
 
-def test_only_a_feed_makes_one() -> None:
-    with pytest.raises(TypeError):
-        leat.Batch()
+def numbers(batch: leat.Batch) -> tuple[Any, ...]:
+    return (batch.epoch, batch.index, batch.size, batch.rows, batch.elements, batch.step_size, batch.step_shards)
+
+
+def lightnings(data: Any, function: Any) -> Any:
+    """As lightning_utilities.core.apply_func walks."""
+    out = []
+    for k, v in data.items():
+        out.append((k, function(v)))
+    return type(data)(collections.OrderedDict(out))
+
+
+# As accelerate.utils.operations, transformers.trainer_pt_utils and torch's pin_memory walk; one that
+# looks at each value first; one that adds a value.
+WALKS: dict[str, Any] = {
+    "Lightning": lightnings,
+    "Accelerate, Transformers": lambda data, f: type(data)({k: f(v) for k, v in data.items()}),
+    "torch": lambda data, f: type(data)({k: f(data[k]) for k in data}),
+    "Accelerate's concatenate": lambda data, f: type(data)({k: f(data[k]) for k in data.keys()}),
+    "apply_to_collections": lambda data, f: type(data)({k: f(data[k]) for k in sorted(data.keys() | data.keys())}),
+    "values": lambda data, f: type(data)(zip_to_dict("xy", map(f, data.values()))),
+    "a dict": lambda data, f: type(data)({k: f(v) for k, v in dict(data).items()}),
+    "unpacking": lambda data, f: type(data)({**data, "x": f(data["x"]), "y": f(data["y"])}),
+}
+
+
+def zip_to_dict(names: str, values: Any) -> dict[str, Any]:
+    return dict(zip(names, values, strict=True))
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_a_walk_rebuilds_a_batch_with_its_numbers(walk: str) -> None:
+    feed = make_feed(framework="numpy")
+    for batch in feed:
+        twice = WALKS[walk](batch, lambda array: array * 2)
+        assert type(twice) is leat.Batch
+        assert list(twice) == ["x", "y"]
+        assert (twice["x"] == batch["x"] * 2).all() and (twice["y"] == batch["y"] * 2).all()
+        assert numbers(twice) == numbers(batch)
+        assert numbers(WALKS[walk](twice, lambda array: array)) == numbers(batch), "and again"
+    assert repr(twice) == "<leat.Batch 9 of epoch 0: x, y; without a lease>"
+
+
+def test_without_a_walk_a_batch_has_no_numbers(batch: leat.Batch) -> None:
+    nothing = (None,) * 7
+    assert numbers(leat.Batch({"x": 1})) == nothing, "no batch was walked over"
+    list(batch)
+    assert numbers(leat.Batch({"x": 1})) == numbers(batch)
+    assert numbers(leat.Batch({"x": 1})) == nothing, "another was made of that walk"
+    list(next(iter(make_feed())))
+    assert numbers(leat.Batch({"x": 1})) == nothing, "that batch is gone"
+    list(batch)
+    seen: list[Any] = []
+    thread = threading.Thread(target=lambda: seen.append(numbers(leat.Batch({"x": 1}))))
+    thread.start()
+    thread.join()
+    assert seen == [nothing], "another thread walked over it"
+    assert numbers(leat.Batch(batch)) == numbers(batch)
+
+
+def test_a_batch_without_a_lease_has_what_it_was_given() -> None:
+    made = leat.Batch({"x": [1], "y": None})
+    assert dict(made) == {"x": [1], "y": None}
+    assert (made.get("z", 5), "x" in made, len(made), made.copied) == (5, True, 2, False)
+    assert repr(made) == "<leat.Batch: x, y; without a lease>"
+    with pytest.raises(ValueError, match="this batch has no lease: commit\\(\\) the batch that the loop gave"):
+        made.commit()
+    made.on(1)
+    made.release()
+    with pytest.raises(ValueError, match="this batch was released"):
+        made["x"]
+
+
+@pytest.mark.parametrize("given", [(), (5,), (None,), ("xy",), ([("x", 1)],), ({1: 2},), ({}, {})])
+def test_a_batch_is_made_of_a_mapping_of_names(given: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError, match=r"leat\.Batch"):
+        leat.Batch(*given)
+
+
+def test_copies_unions_and_pickles_are_dicts() -> None:
+    batch = next(iter(make_feed(framework="numpy")))
+    plain = {"x": batch["x"], "y": batch["y"]}
+    for same in (dict(batch), copy.copy(batch), batch | {}, {} | batch, batch | batch):
+        assert type(same) is dict and list(same) == ["x", "y"]
+        assert all(same[name] is plain[name] for name in plain)
+    assert (batch | {"y": 1})["y"] == 1 and ({"y": 1} | batch)["y"] is batch["y"]
+    grown = {"z": 1}
+    grown |= batch
+    assert list(grown) == ["z", "x", "y"]
+    with pytest.raises(TypeError, match="unsupported operand"):
+        batch | 5  # type: ignore[operator]
+    copies = [pickle.loads(pickle.dumps(batch, number)) for number in range(pickle.HIGHEST_PROTOCOL + 1)]
+    for other in [*copies, copy.deepcopy(batch)]:
+        assert type(other) is dict and list(other) == ["x", "y"]
+        for name in plain:
+            assert (other[name] == plain[name]).all() and not np.shares_memory(other[name], plain[name])
+    tensors = next(iter(make_feed()))
+    assert has_content(copy.deepcopy(tensors)["x"], 0) and copy.copy(tensors)["x"] is tensors["x"]
+    with pytest.raises(TypeError, match="leat: tensor x cannot be pickled: pickle what a framework makes of it"):
+        pickle.dumps(tensors)
+    batch.release()
+    for made in (copy.copy, pickle.dumps, dict):
+        with pytest.raises(ValueError, match="was released"):
+            made(batch)  # type: ignore[operator]

@@ -27,6 +27,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return folder
 
 
+def test_trainers_rebuild_batches() -> None:
+    run("trainers.py")  # those that are installed
+
+
 def run(program: str, *words: object) -> dict[str, float]:
     """What it prints; it has checked its data."""
     done = subprocess.run(

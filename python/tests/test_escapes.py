@@ -36,7 +36,7 @@ def test_tensors_kept_in_a_list_keep_their_content(framework: str | None) -> Non
 
 def test_batches_kept_in_a_list_keep_their_content(framework: str | None) -> None:
     kept = list(make_feed(batches=60, framework=framework))
-    assert [batch.copied for batch in kept] == [False] * 2 + [True] * 58
+    assert [batch.copied for batch in kept] == [False] * 3 + [True] * 57
     for batch in kept:
         assert has_content(batch["x"], batch.index)
 
@@ -106,7 +106,7 @@ def test_the_warning_says_that_a_batch_lives_without_a_tensor(caplog: pytest.Log
 
 
 def test_raise_refuses_the_batch_and_the_loop_can_go_on() -> None:
-    batches = iter(make_feed(on_escape="raise"))
+    batches = iter(make_feed(on_escape="raise", max_leases=3))
     kept = [next(batches) for _ in range(2)]
     x = kept[0]["x"]
     with pytest.raises(leat.TooManyLeases, match=r"batch 0 of epoch 0, asked for at .*, whose tensor x lives"):
@@ -153,7 +153,7 @@ def test_a_batch_whose_copy_is_interrupted_comes_again(
 ) -> None:
     from leat import frameworks
 
-    feed = make_feed(batches=20, framework="numpy")
+    feed = make_feed(batches=20, framework="numpy", max_leases=3)
     batches = iter(feed)
     kept = [next(batches) for _ in range(3)]
     copy = frameworks._Numpy.copy

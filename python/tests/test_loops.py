@@ -188,6 +188,27 @@ def test_close_may_be_called_twice_and_ends_all_else() -> None:
     assert "80" in repr(feed) or "10 batches" in repr(feed)
 
 
+@pytest.mark.parametrize("error", [None, KeyError])
+def test_a_with_block_closes_the_feed(error: type[Exception] | None) -> None:
+    feed = make_feed()
+    try:
+        with feed as entered:
+            assert entered is feed
+            for batch in feed:
+                if batch.index == 3:
+                    break
+            state = feed.state_dict()
+            if error is not None:
+                raise error
+    except KeyError:
+        assert error is KeyError
+    with pytest.raises(leat.Error, match="the feed was closed"):
+        iter(feed)
+    feed.close()
+    other = make_feed(resume=state)
+    assert [batch.index for batch in other] == [4, 5, 6, 7, 8, 9], "break counts"
+
+
 def test_next_returns_once_the_copy_is_done() -> None:
     # Looks into the slots themselves: what a batch hands out would wait for the copy.
     data = leat.InMemory(x=np.arange(1, (1 << 24) + 1, dtype=np.int32)[None])

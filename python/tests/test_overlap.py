@@ -2,9 +2,12 @@
 
 Times are compared with each other, not with a clock: machines are slow at times."""
 
+import copy
 import gc
 import logging
+import operator
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -88,15 +91,192 @@ def test_what_workers_take_to_start_is_in_the_first_wait_alone() -> None:
     assert figures.wait_sum < figures.first_wait.p50
 
 
-def test_it_has_the_length_and_the_attributes_of_the_iterable() -> None:
-    loop = leat.overlap(Sized(3))
-    assert len(loop) == 3
-    assert loop.batch_size == 7
-    assert bool(loop) and not leat.overlap([])
-    with pytest.raises(AttributeError, match="no attribute 'batch_sizes'"):
-        loop.batch_sizes  # noqa: B018
-    with pytest.raises(TypeError, match="object of type 'generator' has no len"):
-        len(leat.overlap(batches(3)))
+class Loader:
+    """A loader with all that Python's data model lets one have, but for calls and arithmetic."""
+
+    def __init__(self, items: dict[Any, int]) -> None:
+        self.items, self.augment, self.is_open = items, True, False
+
+    def __iter__(self) -> Iterator[int]:
+        raise AssertionError("is iterated")
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __bool__(self) -> bool:
+        return self.augment
+
+    def __length_hint__(self) -> int:
+        return 17
+
+    def __contains__(self, item: object) -> bool:
+        return item in self.items.values()
+
+    def __getitem__(self, key: Any) -> int:
+        return self.items[key]
+
+    def __setitem__(self, key: Any, value: int) -> None:
+        self.items[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self.items[key]
+
+    def __reversed__(self) -> list[int]:
+        return list(reversed(self.items.values()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Loader) and other.items == self.items
+
+    def __hash__(self) -> int:
+        return 5
+
+    def __enter__(self) -> None:
+        self.is_open = True
+
+    def __exit__(self, *exception: object) -> bool:
+        self.is_open = False
+        return True  # goes on behind an exception
+
+    def __dir__(self) -> list[str]:
+        return ["augment", "more"]
+
+    def __copy__(self) -> "Loader":
+        return Loader({"copy": 1})
+
+    def __deepcopy__(self, memo: object) -> "Loader":
+        return Loader({"deep": 1})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Loader, ({"pickle": 1},)
+
+
+class Bare:
+    """A loader that has loops alone."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(3))
+
+
+def raise_inside(loader: Any) -> str:
+    with loader as entered:
+        assert entered is loader or entered is None
+        was_open = loader.is_open
+        raise KeyError
+    return f"{was_open} {loader.is_open}"
+
+
+def set_and_get(loader: Any) -> Any:
+    loader.augment = False
+    loader._name = loader._meter = "the loader's"
+    return loader.augment, loader._name, loader._meter
+
+
+def delete(loader: Any) -> Any:
+    del loader.augment
+    return hasattr(loader, "augment")
+
+
+def set_item(loader: Any) -> Any:
+    loader["b"] = 6
+    del loader["a"]
+    return loader["b"], len(loader)
+
+
+# Python's data model, but for what a loader is not asked: to be called, to calculate, to await.
+DATA_MODEL: dict[str, Any] = {
+    "getattr": lambda loader: (loader.augment, loader.items),
+    "getattr of nothing": lambda loader: loader.nothing,
+    "setattr": set_and_get,
+    "delattr": delete,
+    "delattr of nothing": lambda loader: delattr(loader, "nothing"),
+    "vars": lambda loader: sorted(vars(loader)),
+    "len": len,
+    "length_hint": operator.length_hint,
+    "bool": bool,
+    "in": lambda loader: (1 in loader, 3 in loader),
+    "[]": lambda loader: loader["a"],
+    "[] of nothing": lambda loader: loader["nothing"],
+    "[] = and del []": set_item,
+    "del [] of nothing": lambda loader: operator.delitem(loader, "nothing"),
+    "reversed": reversed,
+    "==": lambda loader: (loader == Loader({"a": 1, "b": 2}), loader == 5, loader != 5),
+    "hash": hash,
+    "with": raise_inside,
+    "copy": lambda loader: copy.copy(loader).items,
+    "deepcopy": lambda loader: copy.deepcopy(loader).items,
+    "pickle": lambda loader: pickle.loads(pickle.dumps(loader)).items,
+}
+
+
+def outcome(does: Any, loader: Any) -> Any:
+    try:
+        return does(loader)
+    except Exception as error:
+        return type(error), str(error).replace("test_overlap.", "").replace("builtins.", "")
+
+
+@pytest.mark.parametrize("what", DATA_MODEL)
+@pytest.mark.parametrize("kind", ["full", "bare", "builtin"])
+def test_all_but_loops_is_the_iterables(what: str, kind: str) -> None:
+    make = {"full": lambda: Loader({"a": 1, "b": 2}), "bare": Bare, "builtin": lambda: batches(3)}[kind]
+    loader, measured = make(), make()
+    loop = leat.overlap(measured)
+    of_loop, of_loader = outcome(DATA_MODEL[what], loop), outcome(DATA_MODEL[what], loader)
+    if what in ("hash", "reversed") and kind != "full":  # of this object
+        of_loader = outcome(DATA_MODEL[what], measured)
+    assert of_loop == of_loader
+    if kind == "full":
+        assert measured == loader and vars(measured) == vars(loader)
+    assert loop.figures().iterations == 0, "nothing but a loop is measured"
+
+
+def test_copies_and_pickles_are_measured_anew() -> None:
+    loop = leat.overlap(Sized(3), name="train")
+    list(loop)
+    for other in (copy.copy(loop), copy.deepcopy(loop), pickle.loads(pickle.dumps(loop))):
+        assert type(other) is leat.Overlap
+        other.count = 5
+        assert list(other) == [0, 1, 2, 3, 4]
+        assert other.report().startswith("train:\n")
+        assert other.figures().iterations == 1
+    assert (loop.count, loop.figures().iterations) == (3, 1)
+
+
+def test_a_with_block_yields_the_wrapper_of_what_the_block_gives() -> None:
+    data = leat.InMemory(x=numpy.arange(20, dtype=numpy.int64))
+    feed = leat.Prefetcher(data, "cpu", batch_size=2, order="sequential", framework="numpy")
+    loop = leat.overlap(feed.epoch(0))
+    with loop as batches:
+        assert batches is loop
+        for _ in batches:
+            break
+        assert [batch.index for batch in batches] == list(range(1, 10)), "the block's loop goes on"
+    assert loop.number == 0, "the epoch again"
+    assert loop.figures().iterations == 2
+    with pytest.raises(TypeError, match="does not support the context manager protocol"), leat.overlap([]):
+        pass
+
+
+def test_two_names_are_the_wrappers_own() -> None:
+    class Reporting(Sized):
+        report = "the loader's"
+
+    loop = leat.overlap(Reporting(1))
+    assert "count" in dir(loop) and "figures" in dir(loop)
+    assert callable(loop.report)
+    for change in (lambda: setattr(loop, "report", 1), lambda: delattr(loop, "figures")):
+        with pytest.raises(AttributeError, match="is leat.Overlap's own: set it on the loader itself"):
+            change()
+    assert len({loop, leat.overlap(loop._leat_loader)}) == 1
+
+
+def test_a_loops_iterator_has_what_the_iterables_has() -> None:
+    iterator: Any = iter(leat.overlap(batches(3)))
+    assert next(iterator) == 0 and bool(iterator)
+    iterator.close()
+    assert list(iterator) == []
+    feed = leat.Prefetcher(leat.InMemory(x=numpy.zeros(6)), "cpu", batch_size=2)
+    assert len(iter(leat.overlap(feed))) == 3  # type: ignore[arg-type]
 
 
 def test_tqdm_knows_the_length() -> None:

@@ -94,7 +94,7 @@ def test_batches_that_escape_are_copied(caplog: pytest.LogCaptureFixture) -> Non
                 kept.append(batch["x"])
     for i, x in enumerate(kept):
         assert x.tolist() == list(range(8 * (i % 10), 8 * (i % 10) + 8))
-    assert feed.copies == 28
+    assert feed.copies == 27
     assert batch.copied
     assert len(caplog.records) == 1
     text = caplog.records[0].getMessage()
@@ -194,7 +194,7 @@ def test_released_batches_are_not_copied() -> None:
 
 
 def test_copies_end_once_the_batches_are_dropped() -> None:
-    feed = make_feed()
+    feed = make_feed(max_leases=3)
     loop = iter(feed)
     kept = [next(loop), next(loop), next(loop)]
     assert [one.copied for one in kept] == [False, False, True]
@@ -203,7 +203,7 @@ def test_copies_end_once_the_batches_are_dropped() -> None:
 
 
 def test_on_escape_raise_raises_and_loses_no_batch() -> None:
-    feed = make_feed(on_escape="raise")
+    feed = make_feed(on_escape="raise", max_leases=3)
     loop = iter(feed)
     kept = [next(loop), next(loop)]
     with pytest.raises(leat.TooManyLeases, match="the oldest is batch 0 of epoch 0") as caught:
@@ -224,8 +224,9 @@ def test_a_file_that_is_cut_off_ends_the_loop_with_one_clear_error(tmp_path: pat
     with pytest.raises(leat.SampleError) as caught:
         for batch in loop:
             batch["x"]
-    assert "epoch 0, batch " in caught.value.__notes__[0]
-    assert str(file) in str(caught.value) + str(caught.value.__cause__)
+    assert "epoch 0, batch " in str(caught.value)
+    assert str(caught.value).count(f"cannot read {file}") == 1
+    assert caught.value.__cause__ is None, "it would say the same again"
     with pytest.raises(leat.Error, match="stopped because of an earlier error"):
         next(loop)
     with pytest.raises(leat.Error, match="stopped because of an earlier error"):
@@ -252,7 +253,7 @@ def test_an_error_of_a_log_handler_loses_no_batch() -> None:
         def filter(self, record: logging.LogRecord) -> bool:
             raise OSError("the disk is full")
 
-    feed = make_feed()
+    feed = make_feed(max_leases=3)
     loop = iter(feed)
     kept = [next(loop), next(loop)]
     broken = Broken()

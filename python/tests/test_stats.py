@@ -34,6 +34,23 @@ def test_before_a_loop_nothing_is_measured() -> None:
     assert repr(stats).startswith("<leat.Stats of 0 batches: ")
 
 
+def test_a_logger_gets_plain_figures_by_name() -> None:
+    feed = feed_of()
+    before = feed.stats().as_dict()
+    run(feed)
+    stats = feed.stats()
+    figures = stats.as_dict()
+    assert figures.keys() == before.keys()
+    assert {type(value) for value in figures.values()} == {int, float, str}
+    assert json.loads(json.dumps(figures)) == figures
+    assert all(math.isfinite(value) for value in figures.values() if isinstance(value, float))
+    assert figures["batches"] == BATCHES and figures["t_step"] == stats.t_step
+    assert figures["step_p99"] == stats.step.p99 and figures["reader_starved"] == stats.reader.starved
+    assert figures["bottleneck"] == stats.bottleneck()
+    named = {name for name in dir(stats) if not name.startswith("_") and isinstance(getattr(stats, name), (int, float))}
+    assert named - figures.keys() == {"is_measured", "t_c_is_upper_bound"}, "those that are bools"
+
+
 def test_without_samples_no_copy_is_timed() -> None:
     feed = feed_of(sample_every=0)
     run(feed)

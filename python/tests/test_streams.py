@@ -121,6 +121,23 @@ def test_work_on_the_stream_sees_the_batch(gpu: Gpu) -> None:
     del batch
 
 
+def test_after_a_look_on_one_stream_the_loop_waits_on_its_own(gpu: Gpu, on_stream: OnStream) -> None:
+    feed = gpu.feed(batches=2, framework="torch")
+    for index in range(2):
+        on_stream.current = gpu.streams[0]
+        look = feed.peek()
+        before = gpu.waits(gpu.streams[1])
+        on_stream.current = gpu.streams[1]
+        batch = next(loop) if index else next(loop := iter(feed))
+        assert gpu.waits(gpu.streams[1]) == before + 1
+        for one in (look, batch):
+            managed = consume(one["x"].__dlpack__(stream=gpu.streams[1]))
+            gpu.controls.synchronize(gpu.streams[1])
+            assert has_content(gpu.content(managed.dl_tensor.data), index)
+            managed.delete()
+    del loop, look, batch, one, managed
+
+
 def test_minus_1_binds_nothing_and_needs_a_stream_that_is_bound(gpu: Gpu) -> None:
     batch = next(iter(gpu.feed()))
     with pytest.raises(BufferError, match=r"not bound to a stream yet.*batch\.on\(stream\)"):
@@ -408,7 +425,7 @@ def test_escapes_are_copied_and_their_slots_go_back(gpu: Gpu, on_stream: OnStrea
     on_stream.current = gpu.streams[0]
     gpu.controls.delay_operations(100)
     kept = list(gpu.feed(batches=40, framework="torch"))
-    assert [batch.copied for batch in kept] == [False] * 2 + [True] * 38
+    assert [batch.copied for batch in kept] == [False] * 3 + [True] * 37
     for batch in kept:
         managed = consume(batch["x"].__dlpack__(stream=gpu.streams[1]))
         gpu.controls.synchronize(gpu.streams[1])

@@ -93,6 +93,8 @@ def run(arguments):
         make_data(programs_at, data, python, arguments.quick, arguments.wanted, images=("jpeg",))
         make_data(programs_at, small, python, True, images=("jpeg",))
         leat = Peer(LEAT, python, data, program=HERE / "leat_loader.py", finalists=FINALISTS)
+        trainers = json.loads(execute([python, HERE / "trainers.py"], arguments.limit,
+                                      env=leat.environment).splitlines()[-1])
         programs = [Leat(programs_at, data, arguments.quick, name=CPP, finalists=FINALISTS), leat]
         for name in arguments.wanted:
             try:
@@ -108,7 +110,7 @@ def run(arguments):
         if re.search(arguments.only or "", "memory"):
             memory = measure_memory(leat, small, rounds, arguments.quick, arguments.limit, failures)
         taken = datetime.datetime.now(datetime.timezone.utc) - start
-        versions = {}
+        versions = dict(trainers)
         for program in programs:
             versions |= program.versions
         facts = {

@@ -4,12 +4,16 @@
 
 #include <stdexcept>
 
+#include "leat/python/calls/text.h"
 #include "leat/python/calls/waiting.h"
 
 namespace leat::python {
 namespace {
 
 namespace nb = nanobind;
+
+// Of the batch that this thread has walked over last.
+thread_local std::weak_ptr<const BatchInfo> walked;
 
 BatchInfo info_of(const feeder::Lease& lease) {
   return {.epoch = lease.epoch(),
@@ -52,10 +56,36 @@ Batch::Batch(NewBatch parts)
   if (parts.copy) copy_all();
 }
 
+Batch::Batch(const nb::dict& tensors) {
+  if (const auto info = std::exchange(walked, {}).lock()) info_ = *info;
+  for (const auto& [name, value] : tensors) {
+    if (!nb::isinstance<nb::str>(name)) {
+      throw nb::type_error(
+          ("leat.Batch: a tensor's name has to be a str, not " + to_text(nb::repr(name))).c_str());
+    }
+    fields_.push_back(
+        {.info = {.name = to_text(name)}, .data = nullptr, .array = nb::borrow(value)});
+  }
+}
+
 Batch::~Batch() { drop_share(); }
 
+void Batch::walk() {
+  if (walked_ == nullptr && info_.has_value()) walked_ = std::make_shared<const BatchInfo>(*info_);
+  walked = walked_;
+}
+
+void Batch::commit() {
+  if (counting_ == nullptr) {
+    throw nb::value_error(
+        ("leat: " + title() + " has no lease: commit() the batch that the loop gave").c_str());
+  }
+  counting_->commit();
+}
+
 std::string Batch::title() const {
-  return "batch " + std::to_string(info_.index) + " of epoch " + std::to_string(info_.epoch);
+  if (!info_.has_value()) return "this batch";
+  return "batch " + std::to_string(info_->index) + " of epoch " + std::to_string(info_->epoch);
 }
 
 std::vector<std::string> Batch::names() const {
@@ -65,11 +95,14 @@ std::vector<std::string> Batch::names() const {
 }
 
 std::string Batch::repr() const {
-  std::string out = "<leat.Batch " + title().substr(std::string_view("batch ").size()) + ":";
+  std::string out = "<leat.Batch";
+  if (info_.has_value()) out += title().substr(std::string_view("batch").size());
+  out += ":";
   for (const Field& one : fields_) {
     out += &one == &fields_.front() ? " " : ", ";
-    out += one.info.text();
+    out += one.data == nullptr ? one.info.name : one.info.text();
   }
+  if (counting_ == nullptr) out += "; without a lease";
   if (copied_) out += "; copied";
   if (released_) out += "; released";
   return out + ">";
@@ -88,15 +121,24 @@ void Batch::refuse_released() const {
       ("leat: " + title() + " was released: take its tensors before release()").c_str());
 }
 
+std::string Batch::listed_names() const {
+  std::string text;
+  for (const Field& one : fields_) text.append(text.empty() ? "" : ", ").append(one.info.name);
+  return text;
+}
+
+void Batch::refuse_key(nb::handle key) const {
+  throw nb::type_error(("leat: the keys of " + title() + " are the names of its tensors (" +
+                        listed_names() + "), not " + to_text(nb::repr(key)))
+                           .c_str());
+}
+
 nb::object Batch::at(std::string_view name) {
   const std::optional<std::size_t> i = find(name);
   if (!i.has_value()) {
-    std::string text = "leat: " + title() + " has no tensor " + std::string(name) + "; it has";
-    for (const Field& one : fields_) {
-      text += &one == &fields_.front() ? " " : ", ";
-      text += one.info.name;
-    }
-    throw nb::key_error(text.c_str());
+    throw nb::key_error(
+        ("leat: " + title() + " has no tensor " + std::string(name) + "; it has " + listed_names())
+            .c_str());
   }
   refuse_released();
   const InCall inside;  // the framework has Python code

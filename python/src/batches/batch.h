@@ -1,5 +1,9 @@
 // leat.Batch: the tensors of a batch by name, and when the batch counts.
 //
+// A program that walks over a batch may make another of what it found: type(batch)({...}), as
+// trainers do that move tensors to a device. Such a batch has no lease, and the numbers of the
+// batch that was walked over.
+//
 // Ownership: a Batch has a share of the lease, and caches the arrays that it has handed out. The
 // slot goes back once the Batch is gone or released, and all that was made of its tensors is gone.
 //
@@ -52,7 +56,7 @@ class Counting {
 /// What a Batch is made of.
 struct NewBatch {
   std::shared_ptr<Share> share;        ///< On the CPU, of a batch whose copy is done.
-  std::shared_ptr<Counting> counting;  ///< Of the same batch.
+  std::shared_ptr<Counting> counting;  ///< Of the same batch; null: it does not count.
   nanobind::object framework;          ///< An adapter of leat.frameworks.
   /// Copy all tensors now, into the framework's own memory, and drop the share.
   bool copy = false;
@@ -75,12 +79,18 @@ class Batch {
  public:
   /// Throws what the framework raises while it copies.
   explicit Batch(NewBatch parts);
+  /// A batch without a lease. Its numbers are those of the batch that this thread has walked over
+  /// last, if that lives and no batch was made of it since; else it has none. Throws TypeError for
+  /// a key that is no str.
+  explicit Batch(const nanobind::dict& tensors);
   Batch(Batch&& other) noexcept = default;
   Batch& operator=(Batch&&) = delete;
   ~Batch();
 
-  /// The batch's numbers.
-  [[nodiscard]] const BatchInfo& info() const noexcept { return info_; }
+  /// The batch's numbers; null: it has none.
+  [[nodiscard]] const std::optional<BatchInfo>& info() const noexcept { return info_; }
+  /// Its names are walked over, for a batch that is made next.
+  void walk();
   /// Whether its tensors are copies: it was asked for while too many leases were held.
   [[nodiscard]] bool is_copied() const noexcept { return copied_; }
   /// The names of its tensors.
@@ -94,13 +104,15 @@ class Batch {
   /// that is current. Throws KeyError for an unknown name, ValueError after release(), and what the
   /// framework raises.
   [[nodiscard]] nanobind::object at(std::string_view name);
+  /// Throws TypeError, with the names: `key` is no str.
+  [[noreturn]] void refuse_key(nanobind::handle key) const;
   /// Binds one more stream to the lease, which stream_of() takes. Throws ValueError on the CPU and
   /// after release(), and as feeder::Lease::on does. Has no effect if the batch was copied.
   void on(nanobind::handle stream);
   /// Drops the cached arrays and the share of the lease. Later calls have no effect.
   void release();
-  /// Counts the batch.
-  void commit() noexcept { counting_->commit(); }
+  /// Counts the batch. Throws ValueError if it has no lease to count by.
+  void commit();
 
   /// For the type's tp_traverse.
   int traverse(visitproc visit, void* arg) const;
@@ -111,11 +123,12 @@ class Batch {
  private:
   /// A tensor of the batch, and what the framework has made of it.
   struct Field {
-    TensorInfo info;
-    std::byte* data;
+    TensorInfo info;         // without a lease, the name alone
+    std::byte* data;         // null: without a lease
     nanobind::object array;  // not valid: not asked for yet
   };
   [[nodiscard]] std::string title() const;
+  [[nodiscard]] std::string listed_names() const;
   [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const noexcept;
   void refuse_released() const;
   [[nodiscard]] nanobind::object tensor(std::size_t i) const;
@@ -123,10 +136,11 @@ class Batch {
   void copy_all();
   void drop_share() noexcept;
 
-  BatchInfo info_;
+  std::optional<BatchInfo> info_;
+  std::shared_ptr<const BatchInfo> walked_;  // info_, for as long as the batch lives
   std::vector<Field> fields_;
-  std::shared_ptr<Share> share_;  // null: released, or copied
-  std::shared_ptr<Counting> counting_;
+  std::shared_ptr<Share> share_;        // null: released, or copied
+  std::shared_ptr<Counting> counting_;  // null: it does not count
   nanobind::object framework_;
   bool copied_ = false;
   bool released_ = false;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "leat/python/batches/batch.h"
+#include "leat/python/calls/arguments.h"
 #include "leat/python/calls/waiting.h"
 #include "leat/python/module.h"
 
@@ -27,6 +28,46 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
 int clear(PyObject* self) {
   const std::vector<nb::object> dropped = nb::inst_ptr<Batch>(self)->take_arrays();
   return 0;
+}
+
+nb::handle type_of_dicts() { return reinterpret_cast<PyObject*>(&PyDict_Type); }
+
+nb::dict dict_of(nb::handle mapping) {
+  const InCall inside;  // a mapping has Python code
+  return nb::borrow<nb::dict>(type_of_dicts()(mapping));
+}
+
+void make(Batch* self, const nb::args& args, const nb::kwargs& kwargs) {
+  Arguments given("Batch", {"mapping"}, args, kwargs);
+  given.require({"mapping"});
+  const nb::object mapping = given.take("mapping");
+  given.end();
+  const nb::object type = nb::module_::import_("collections.abc").attr("Mapping");
+  if (PyObject_IsInstance(mapping.ptr(), type.ptr()) != 1) {
+    given.bad_type("mapping", "a mapping of names to tensors", mapping);
+  }
+  new (self) Batch(dict_of(mapping));
+}
+
+// What copy and pickle make: a dict. copy.copy() gives one of the same tensors.
+nb::tuple reduce(nb::handle self) {
+  return nb::make_tuple(type_of_dicts(), nb::make_tuple(dict_of(self)));
+}
+
+// left | right, one of which is a batch, as of dicts.
+nb::object merged(nb::handle left, nb::handle right) {
+  const auto plain = [](nb::handle one) {
+    return nb::isinstance<Batch>(one) ? nb::object(dict_of(one)) : nb::borrow(one);
+  };
+  nb::object made = nb::steal(PyNumber_Or(plain(left).ptr(), plain(right).ptr()));
+  if (!made.is_valid()) throw nb::python_error();
+  return made;
+}
+
+nb::object at(Batch& batch, nb::handle name) {
+  std::string_view text;
+  if (!nb::try_cast(name, text)) batch.refuse_key(name);
+  return batch.at(text);
 }
 
 bool contains(const Batch& batch, nb::handle name) {
@@ -57,7 +98,9 @@ void bind_batch(nb::module_& module) {
        {Py_tp_clear, reinterpret_cast<void*>(clear)},
        {0, nullptr}}};
   const auto of_info = [](auto member) {
-    return [member](const Batch& batch) { return batch.info().*member; };
+    return [member](const Batch& batch) -> nb::object {
+      return batch.info().has_value() ? nb::cast((*batch.info()).*member) : nb::none();
+    };
   };
   auto type =
       nb::class_<Batch>(
@@ -65,16 +108,27 @@ void bind_batch(nb::module_& module) {
           "The tensors of a batch by name, as arrays of the feed's framework. The slot "
           "goes back when the batch and all that shares its memory are gone.",
           nb::type_slots(slots.data()), nb::is_weak_referenceable(), nb::is_final(), nb::pooled())
-          .def("__getitem__", &Batch::at,
+          .def("__init__", &make, nb::sig("def __init__(self, mapping: Mapping[str, Any]) -> None"),
+               "A batch without a lease, of these tensors, with the numbers of the batch that this "
+               "thread has just walked over.")
+          .def("__getitem__", &at, nb::arg().none(),
                "The array of that name, without a copy. On a GPU, binds the current stream.")
-          .def("__contains__", &contains)
+          .def("__contains__", &contains, nb::arg().none())
           .def("__iter__",
-               [](const Batch& batch) { return nb::cast(batch.names()).attr("__iter__")(); })
+               [](Batch& batch) {
+                 batch.walk();
+                 return nb::cast(batch.names()).attr("__iter__")();
+               })
+          .def("__reduce__", &reduce)
+          .def("__or__", &merged, nb::arg().none())
+          .def(
+              "__ror__", [](nb::handle self, nb::handle other) { return merged(other, self); },
+              nb::arg().none())
           .def("__len__", [](const Batch& batch) { return batch.names().size(); })
           .def("keys", &view_of<kKeys>)
           .def("values", &view_of<kValues>)
           .def("items", &view_of<kItems>)
-          .def("get", &get, nb::arg("name"), nb::arg("default") = nb::none())
+          .def("get", &get, nb::arg("name").none(), nb::arg("default") = nb::none())
           .def("__repr__", &Batch::repr)
           .def("release", &Batch::release,
                "Gives up the batch's own share of the slot; arrays that live keep theirs.")
@@ -97,7 +151,8 @@ void bind_batch(nb::module_& module) {
           .def_prop_ro("step_shards", of_info(&BatchInfo::step_shards),
                        "How many ranks have samples in this step.")
           .def_prop_ro("copied", &Batch::is_copied,
-                       "Whether its arrays are copies, because too many batches were held.");
+                       "Whether its arrays are copies, because too many batches were held, or "
+                       "because it was peeked at.");
   nb::module_::import_("collections.abc").attr("Mapping").attr("register")(type);
 }
 

@@ -17,7 +17,7 @@ void leak(std::unique_ptr<T> owner) noexcept {
 std::string HeldBatch::text() const {
   std::string out = "batch " + std::to_string(index) + " of epoch " + std::to_string(epoch);
   if (!asked_at.file.empty()) {
-    out += ", asked for at " + asked_at.file + ":" + std::to_string(asked_at.line);
+    out += ", asked for at " + asked_at.text();
   }
   if (!tensors.empty()) {
     out += tensors.size() == 1 ? ", whose tensor " : ", whose tensors ";

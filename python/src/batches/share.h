@@ -19,6 +19,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "leat/csp/wait/home_process.h"
@@ -33,6 +34,9 @@ class Share;
 struct Place {
   std::string file;  ///< Empty: not known.
   int line = 0;
+
+  /// As "train.py:12".
+  [[nodiscard]] std::string text() const { return file + ":" + std::to_string(line); }
 };
 
 /// What holds a batch.
@@ -87,6 +91,8 @@ class Share {
   [[nodiscard]] const std::shared_ptr<Leases>& leases() const noexcept { return leases_; }
   /// Notes that the leat.Batch has its share, or has dropped it. For HeldBatch::by_batch.
   void set_by_batch(bool holds) noexcept { by_batch_ = holds; }
+  /// Another line asks for the batch than before: it was peeked at.
+  void set_asked_at(Place place) noexcept { asked_at_ = std::move(place); }
 
  private:
   friend class Leases;
@@ -104,7 +110,7 @@ class Share {
   std::unique_ptr<feeder::Lease> lease_;
   const std::uint64_t epoch_;
   const std::uint64_t index_;
-  const Place asked_at_;
+  Place asked_at_;
   std::atomic<bool> by_batch_ = false;
   std::vector<Users> tensors_;  // as many as the lease has; fixed after the constructor
 };

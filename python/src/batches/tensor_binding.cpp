@@ -45,6 +45,16 @@ void bind_tensor(nb::module_& module) {
       .def_prop_ro("device", [](const Tensor& tensor) { return tensor.memory().device_name(); })
       .def("copy", &Tensor::copy,
            "A tensor on the same device in memory of its own, which shares no slot.")
+      .def(
+          "__deepcopy__", [](const Tensor& tensor, nb::handle) { return tensor.copy(); },
+          nb::arg().none())
+      .def("__reduce__",
+           [](const Tensor& tensor) -> nb::object {
+             throw nb::type_error(("leat: tensor " + tensor.info().name +
+                                   " cannot be pickled: pickle what a framework makes of it, as by "
+                                   "framework=\"numpy\" or \"torch\"")
+                                      .c_str());
+           })
       .def("_capsule", &Tensor::capsule)
       .def("__dlpack__", &Tensor::dlpack, nb::kw_only(), nb::arg("stream") = nb::none(),
            nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),

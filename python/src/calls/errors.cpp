@@ -30,12 +30,8 @@ nb::object make_builtin(PyObject* type, std::string_view text) {
 
 nb::object from_sample(const feeder::SampleError& error) {
   const feeder::FailedSample& sample = error.sample();
-  nb::object made = make("SampleError", to_str(error.what()), to_string(sample.stage), sample.epoch,
-                         sample.batch, sample.sample);
-  made.attr("add_note")(nb::str("stage {}, epoch {}, batch {}, sample {}: {}")
-                            .format(to_string(sample.stage), sample.epoch, sample.batch,
-                                    sample.sample, to_str(sample.error)));
-  return made;
+  return make("SampleError", to_str(error.what()), to_string(sample.stage), sample.epoch,
+              sample.batch, sample.sample);
 }
 
 // OSError's constructor chooses the type by the number: FileNotFoundError and so on.
@@ -109,13 +105,22 @@ std::exception_ptr cause_of(const std::exception_ptr& error) {
   }
 }
 
+// Whether `reason` is a plain leat.Error whose sentence stands in that of `error`: a traceback,
+// which prints both, would repeat it.
+bool says_no_more(nb::handle reason, nb::handle error) {
+  return reason.type().is(nb::module_::import_("leat.errors").attr("Error")) &&
+         to_text(error).find(to_text(reason)) != std::string::npos;
+}
+
 }  // namespace
 
 nb::object to_python(const std::exception_ptr& error) {
   nb::object made = without_cause(error);
-  if (const std::exception_ptr cause = cause_of(error)) {
-    PyException_SetCause(made.ptr(), to_python(cause).release().ptr());  // takes the reference
-  }
+  const std::exception_ptr cause = cause_of(error);
+  if (cause == nullptr) return made;
+  nb::object reason = to_python(cause);
+  if (says_no_more(reason, made)) reason = reason.attr("__cause__");
+  if (!reason.is_none()) PyException_SetCause(made.ptr(), reason.release().ptr());  // takes it
   return made;
 }
 

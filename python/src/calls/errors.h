@@ -12,7 +12,8 @@
 // | std::invalid_argument, std::length_error, std::domain_error | ValueError |
 // | any other | RuntimeError |
 //
-// A Python exception that went through C++ stays itself. A nested exception becomes __cause__.
+// A Python exception that went through C++ stays itself. A nested exception becomes __cause__, but
+// for an Error whose text stands in that of the outer one: its own cause takes its place.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -35,7 +36,7 @@ class TooManyLeases : public Error {
   using Error::Error;
 };
 
-/// The Python exception for `error`, with its causes and its note. Needs the GIL. Throws
+/// The Python exception for `error`, with its causes. Needs the GIL. Throws
 /// nanobind::python_error if it cannot be made.
 [[nodiscard]] nanobind::object to_python(const std::exception_ptr& error);
 

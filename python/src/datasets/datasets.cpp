@@ -144,13 +144,20 @@ std::string to_string(const Field& field) {
   return text.append("]");
 }
 
-std::uint64_t index_in(const Dataset& data, std::int64_t index) {
+std::uint64_t index_in(const Dataset& data, nb::handle number) {
+  const std::string dataset = "leat: dataset \"" + std::string(data.name()) + "\"";
+  if (PyIndex_Check(number.ptr()) == 0) {
+    throw nb::type_error((dataset + " takes the number of a sample, an int, not " +
+                          to_text(nb::repr(number)) + ": ask for one sample at a time")
+                             .c_str());
+  }
   const auto size = static_cast<std::int64_t>(data.size());
+  const std::int64_t index = PyNumber_AsSsize_t(number.ptr(), nullptr);  // too large: the largest
+  if (index == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
   const std::int64_t from_begin = index < 0 ? index + size : index;
   if (from_begin < 0 || from_begin >= size) {
-    throw nb::index_error(("leat: dataset \"" + std::string(data.name()) + "\" has " +
-                           std::to_string(size) + " samples, and none with the number " +
-                           std::to_string(index))
+    throw nb::index_error((dataset + " has " + std::to_string(size) +
+                           " samples, and none with the number " + to_text(number))
                               .c_str());
   }
   return static_cast<std::uint64_t>(from_begin);
@@ -172,10 +179,11 @@ void bind_datasets(nb::module_& module) {
       .def("__len__", &Dataset::size)
       .def(
           "__getitem__",
-          [](const Dataset& self, std::int64_t index) {
+          [](const Dataset& self, nb::handle index) {
             return read(self, index_in(self, index), 0, 0);
           },
-          nb::arg("index"), "A sample, as read() returns it.")
+          nb::arg("index").none(), nb::sig("def __getitem__(self, index: int) -> dict"),
+          "A sample, as read() returns it.")
       .def("__iter__",
            [](nb::handle self) {
              nb::object samples = nb::steal(PySeqIter_New(self.ptr()));
@@ -184,10 +192,18 @@ void bind_datasets(nb::module_& module) {
            })
       .def(
           "read",
-          [](const Dataset& self, std::int64_t index, std::uint64_t seed, std::uint64_t epoch) {
-            return read(self, index_in(self, index), seed, epoch);
+          [](const Dataset& self, const nb::args& args, const nb::kwargs& kwargs) {
+            Arguments given("Dataset.read", {"index"}, args, kwargs);
+            std::uint64_t seed = 0;
+            std::uint64_t epoch = 0;
+            given.require({"index"});
+            const std::uint64_t index = index_in(self, given.take("index"));
+            given.read("seed", seed);
+            given.read("epoch", epoch);
+            given.end();
+            return read(self, index, seed, epoch);
           },
-          nb::arg("index"), nb::kw_only(), nb::arg("seed") = 0, nb::arg("epoch") = 0,
+          nb::sig("def read(self, index: int, *, seed: int = 0, epoch: int = 0) -> dict"),
           "A sample: NumPy arrays by the names of the fields. A Prefetcher with this seed reads "
           "the same sample in that epoch.")
       .def_prop_ro(

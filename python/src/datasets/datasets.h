@@ -31,7 +31,7 @@ void construct(Data* self, Arguments&&... arguments) {
 
 /// The number of a sample, as in a list: negative, it counts from the end. Throws IndexError if
 /// there is none.
-[[nodiscard]] std::uint64_t index_in(const feeder::Dataset& data, std::int64_t index);
+[[nodiscard]] std::uint64_t index_in(const feeder::Dataset& data, nanobind::handle number);
 
 /// The dataset that a Python object is, valid as long as that object. Throws TypeError for any
 /// other object.

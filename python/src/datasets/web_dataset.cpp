@@ -157,7 +157,7 @@ void bind_web_dataset(nb::module_& module) {
            "interrupted downloads. open_files: the most that stay open.")
       .def(
           "key",
-          [](const WebDataset& self, std::int64_t index) {
+          [](const WebDataset& self, nb::handle index) {
             const std::uint64_t number = index_in(self, index);
             std::string key;
             {
@@ -166,7 +166,8 @@ void bind_web_dataset(nb::module_& module) {
             }
             return to_str(key);
           },
-          nb::arg("index"), "The key of a sample: the path of its files up to the first dot.")
+          nb::arg("index").none(), nb::sig("def key(self, index: int) -> str"),
+          "The key of a sample: the path of its files up to the first dot.")
       .def_prop_ro("skipped", &WebDataset::skipped,
                    "Samples that were left out because they lack a part.")
       .def_prop_ro(

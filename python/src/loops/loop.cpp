@@ -35,31 +35,47 @@ bool unwinds() {
   return PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_GeneratorExit) == 0;
 }
 
-// Whether the frame is of leat.overlap(), which asks for its caller.
-bool is_of_overlap(nb::handle frame) {
-  const nb::object name = frame.attr("f_globals").attr("get")("__name__");
-  return nb::isinstance<nb::str>(name) && to_text(name) == "leat.overlap";
-}
-
 }  // namespace
 
-Loop::Loop(nb::object owner, std::uint64_t epoch, Leaving leaving)
-    : owner_object_(std::move(owner)),
-      owner_(nb::inst_ptr<PrefetcherObject>(owner_object_)),
+Loop::Loop(nb::handle owner, std::uint64_t epoch, Leaving leaving)
+    : owner_object_(leaving == Leaving::kLook ? nb::object() : nb::borrow(owner)),
+      owner_(nb::inst_ptr<PrefetcherObject>(owner)),
       epoch_(epoch),
       leaving_(leaving) {
   feeding_ = owner_->begin(*this, epoch, left_);
 }
 
-Loop::~Loop() { clear(); }
+Loop::~Loop() {
+  std::string looked;
+  if (leaving_ == Leaving::kDropped && !unwinds()) looked = only_looked();
+  const nb::object owner = owner_object_;
+  clear();
+  if (!looked.empty()) owner_->warn_of_look(looked);
+}
 
 void Loop::clear() noexcept {
   if (leaving_ == Leaving::kDropped) decide(!unwinds());
   decide(false);
   if (owner_object_.is_valid()) owner_->leave(*this);
   owner_object_.reset();
-  caller_code_.reset();
+  caller_.clear();
+  only_.reset();
   is_over_ = true;
+}
+
+// What to warn of, once: the loop has ended after its first batch, and more follow. Empty: nothing.
+// A feed that ends with the loop has no batch that anybody misses.
+std::string Loop::only_looked() {
+  const std::optional<Place> place = std::exchange(only_, std::nullopt);
+  if (!place.has_value() || left_ == 0 || is_exiting() || !feeding_->is_here() ||
+      feeding_->is_closed() || Py_REFCNT(owner_object_.ptr()) == 1) {
+    return {};
+  }
+  return "leat: the loop over epoch " + std::to_string(epoch_) + " at " + place->text() +
+         " has ended after its first batch, with " + std::to_string(left_) +
+         " more to come: that batch counts as trained on, and iter() begins epoch " +
+         std::to_string(owner_->next_epoch()) +
+         " next; peek() looks at a batch and changes nothing";
 }
 
 void Loop::decide(bool counts) noexcept {
@@ -86,14 +102,18 @@ void Loop::check_goes_on() {
 }
 
 void Loop::end_block(bool counts) noexcept {
+  const std::string looked = counts ? only_looked() : "";
   decide(counts);
   if (ended_why_.empty()) ended_why_ = "its with block has ended";
+  if (!looked.empty()) owner_->warn_of_look(looked);
 }
 
 void Loop::supersede(std::uint64_t by_epoch) noexcept {
+  const std::string looked = leaving_ == Leaving::kDropped ? only_looked() : "";
   decide(leaving_ == Leaving::kDropped);
   ended_why_ =
       "another loop, over epoch " + std::to_string(by_epoch) + ", has begun on the same feed";
+  if (!looked.empty()) owner_->warn_of_look(looked);  // others may drop this loop meanwhile
 }
 
 const feeder::Receipt* Loop::in_hand() const noexcept {
@@ -104,14 +124,28 @@ const feeder::Receipt* Loop::in_hand() const noexcept {
 nb::object Loop::next() {
   if (is_over_) throw nb::stop_iteration();
   Feeding::Turn turn(*feeding_);
-  Place place = caller();  // before there is a batch to lose: signal handlers may run in it
+  Place place = caller_.place();  // before there is a batch to lose: signal handlers may run in it
   check_goes_on();
   if (pending_ != nullptr) pending_->commit();  // the next batch is asked for
   pending_.reset();
+  only_.reset();
+  std::optional<Place> first;
+  if (!has_given_) first = place;
   if (!unmade_.has_value()) {
-    take_unmade(turn, std::move(place));
-  } else if (unmade_->copies) {  // it is one of those that are held; others may have gone
-    unmade_->copies = feeding_->leases()->held() > owner_->options().max_leases - 1;
+    if (!take_unmade(turn, std::move(place))) {
+      is_over_ = true;
+      throw nb::stop_iteration();
+    }
+  } else {
+    const std::shared_ptr<Share> share = unmade_->share;
+    share->set_asked_at(std::move(place));
+    if (const auto stream = current_stream(owner_->framework(), owner_->device())) {
+      share->lease().on(*stream);
+    }
+    check_goes_on();
+    if (unmade_->copies) {  // it is one of those that are held; others may have gone
+      unmade_->copies = feeding_->leases()->held() > owner_->options().max_leases - 1;
+    }
   }
   Taken taken = *std::exchange(unmade_, std::nullopt);  // before others may end the loop
   nb::object batch;
@@ -127,21 +161,45 @@ nb::object Loop::next() {
   pending_ = std::move(taken.counting);
   if (taken.copies) owner_->count_copy();
   if (left_ > 0) --left_;
+  only_ = std::move(first);
+  has_given_ = true;
   return batch;
 }
 
-// Takes the next batch into unmade_. Throws nb::stop_iteration at the epoch's end.
-void Loop::take_unmade(Feeding::Turn& turn, Place asked_at) {
+bool Loop::goes_on() const noexcept { return !is_over_ && !is_at_end_ && ended_why_.empty(); }
+
+nb::object Loop::peek() {
+  Feeding::Turn turn(*feeding_);
+  Place place = caller_.place();
+  if (!goes_on()) return {};
+  if (!unmade_.has_value() && !take_unmade(turn, std::move(place))) return {};
+  const Taken taken = *unmade_;  // others may end the loop
+  return make_batch(
+      {.share = taken.share, .counting = nullptr, .framework = owner_->framework(), .copy = true});
+}
+
+bool Loop::take_over(Loop& look) noexcept {
+  if (look.epoch_ != epoch_) return false;
+  ready_.swap(look.ready_);
+  unmade_.swap(look.unmade_);
+  is_at_end_ = look.is_at_end_;
+  return true;
+}
+
+// Takes the next batch into unmade_. Returns false at the epoch's end.
+bool Loop::take_unmade(Feeding::Turn& turn, Place asked_at) {
+  if (is_at_end_) return false;
   const bool copies = has_to_copy();
   if (copies) owner_->warn_of_copies();
   if (!take_unless_ended(turn)) {
-    is_over_ = true;
-    throw nb::stop_iteration();
+    is_at_end_ = true;
+    return false;
   }
   feeder::Lease lease = *std::exchange(ready_, std::nullopt);
   auto counting = std::make_shared<Counting>(lease.receipt());
   unmade_ = {std::make_shared<Share>(feeding_->leases(), std::move(lease), std::move(asked_at)),
              std::move(counting), copies};
+  return true;
 }
 
 // As take(). While it waits, a signal handler or another thread may end the loop.
@@ -212,37 +270,15 @@ void Loop::time_out(Feeding::Turn& turn) const {
   throw Timeout(text);
 }
 
-Place Loop::caller() {
-  PyFrameObject* const frame = PyEval_GetFrame();
-  if (frame == nullptr) return {};
-  const nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
-  if (!code.is(caller_code_)) {
-    caller_file_ = to_text(code.attr("co_filename"));
-    is_overlap_ = is_of_overlap(reinterpret_cast<PyObject*>(frame));
-    caller_code_ = code;
-  }
-  if (is_overlap_) return caller_of_overlap(frame);
-  return {.file = caller_file_, .line = PyFrame_GetLineNumber(frame)};
-}
-
-Place Loop::caller_of_overlap(PyFrameObject* innermost) {
-  nb::object frame = nb::borrow(reinterpret_cast<PyObject*>(innermost));
-  while (!frame.is_none() && is_of_overlap(frame)) frame = frame.attr("f_back");
-  if (frame.is_none()) return {};
-  return {.file = to_text(frame.attr("f_code").attr("co_filename")),
-          .line = PyFrame_GetLineNumber(reinterpret_cast<PyFrameObject*>(frame.ptr()))};
-}
-
 int Loop::traverse(visitproc visit, void* arg) const {
   Py_VISIT(owner_object_.ptr());
-  Py_VISIT(caller_code_.ptr());
-  return 0;
+  return caller_.traverse(visit, arg);
 }
 
 Epoch::Epoch(nb::object owner, std::uint64_t number) : owner_(std::move(owner)), number_(number) {}
 
-nb::object make_loop(nb::object owner, std::uint64_t epoch, Loop::Leaving leaving) {
-  auto loop = std::make_unique<Loop>(std::move(owner), epoch, leaving);
+nb::object make_loop(nb::handle owner, std::uint64_t epoch, Loop::Leaving leaving) {
+  auto loop = std::make_unique<Loop>(owner, epoch, leaving);
   return nb::cast(loop.release(), nb::rv_policy::take_ownership);
 }
 

@@ -14,6 +14,9 @@
 //
 // So an exception is seen below enumerate, zip, islice and map too, which `for` drops in the same
 // moment; below a generator it is not.
+//
+// A loop that ends after its first batch, though more follow, was meant to look at the batch, most
+// of the time: one warning says what counts, and names peek().
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -29,6 +32,7 @@
 #include "leat/gpu/stream.h"
 #include "leat/python/batches/batch.h"
 #include "leat/python/batches/share.h"
+#include "leat/python/loops/caller.h"
 #include "leat/python/loops/feeding.h"
 
 namespace leat::python {
@@ -42,15 +46,28 @@ class Loop {
   enum class Leaving : std::uint8_t {
     kDropped,  // the iterator's end, by the exception that is pending
     kBlock,    // the with block's end
+    kLook,     // nobody: it is no loop, but Prefetcher.peek(), and gives no batch away
   };
-  /// Begins `epoch` of `owner`, a leat.Prefetcher. Ends the loop before.
-  Loop(nanobind::object owner, std::uint64_t epoch, Leaving leaving);
+  /// Begins `epoch` of `owner`, a leat.Prefetcher. Ends the loop before. A look does not; it must
+  /// not outlive `owner`.
+  Loop(nanobind::handle owner, std::uint64_t epoch, Leaving leaving);
   ~Loop();
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
   /// The next batch, a leat.Batch. Throws nanobind::stop_iteration at the epoch's end.
   [[nodiscard]] nanobind::object next();
+  /// A copy of the batch that next() gives next, a leat.Batch without a lease; invalid at the
+  /// epoch's end. That batch is kept for next().
+  [[nodiscard]] nanobind::object peek();
+  /// Gives the batch that was peeked at, if that is of the same epoch. Else returns false.
+  [[nodiscard]] bool take_over(Loop& look) noexcept;
+  /// Whether next() may still give a batch.
+  [[nodiscard]] bool goes_on() const noexcept;
+  /// The epoch that it is over.
+  [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
+  /// Whether it is a look.
+  [[nodiscard]] bool is_look() const noexcept { return leaving_ == Leaving::kLook; }
   /// How many batches next() has still to give.
   [[nodiscard]] std::uint64_t left() const noexcept { return is_over_ ? 0 : left_; }
   /// The end of the with block. `counts`: no exception ended it.
@@ -72,35 +89,35 @@ class Loop {
     bool copies;  // it is copied, as too many are held
   };
   [[nodiscard]] bool take(Feeding::Turn& turn, const std::optional<gpu::StreamRef>& stream);
-  void take_unmade(Feeding::Turn& turn, Place asked_at);
+  [[nodiscard]] bool take_unmade(Feeding::Turn& turn, Place asked_at);
+  [[nodiscard]] std::string only_looked();
   [[nodiscard]] bool take_unless_ended(Feeding::Turn& turn);
   [[nodiscard]] bool has_to_copy() const;
-  [[nodiscard]] Place caller();
-  [[nodiscard]] static Place caller_of_overlap(PyFrameObject* innermost);
   [[noreturn]] void time_out(Feeding::Turn& turn) const;
   void decide(bool counts) noexcept;
   void drop_ready() noexcept;
   void check_goes_on();  // throws if the loop was ended
 
-  nanobind::object owner_object_;
-  PrefetcherObject* owner_;  // of owner_object_
+  nanobind::object owner_object_;  // not of a look, which it has
+  PrefetcherObject* owner_;
   std::shared_ptr<Feeding> feeding_;
   const std::uint64_t epoch_;
   const Leaving leaving_;
   std::uint64_t left_ = 0;
-  bool is_over_ = false;                // the epoch has ended
+  bool is_over_ = false;                // next() has said that the epoch has ended
+  bool is_at_end_ = false;              // the epoch has ended, as the feed says once
   bool is_asking_ = false;              // a call of next() waits, and uses ready_
   std::string ended_why_;               // it was ended before
   std::optional<feeder::Lease> ready_;  // taken, and a wait for its copy was interrupted
   std::optional<Taken> unmade_;         // and making its leat.Batch was
   std::shared_ptr<Counting> pending_;   // of the batch in hand
-  nanobind::object caller_code_;        // whose file name caller_file_ is
-  std::string caller_file_;
-  bool is_overlap_ = false;  // caller_code_ is leat.overlap()'s
+  bool has_given_ = false;              // a batch
+  std::optional<Place> only_;           // what asked for it, while it asks for no other
+  Caller caller_;
 };
 
 /// A leat.Loop (see its constructor).
-[[nodiscard]] nanobind::object make_loop(nanobind::object owner, std::uint64_t epoch,
+[[nodiscard]] nanobind::object make_loop(nanobind::handle owner, std::uint64_t epoch,
                                          Loop::Leaving leaving);
 
 /// `leat.Epoch`: what `feed.epoch(n)` gives. Each iter() begins the epoch.

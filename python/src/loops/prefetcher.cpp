@@ -3,7 +3,6 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <array>
@@ -14,18 +13,14 @@
 #include <utility>
 
 #include "leat/csp/error.h"
-#include "leat/feeder/failures.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/state.h"
-#include "leat/feeder/stats.h"
 #include "leat/feeder/trace.h"
 #include "leat/gpu/error.h"
-#include "leat/python/calls/collected.h"
 #include "leat/python/calls/text.h"
 #include "leat/python/calls/waiting.h"
 #include "leat/python/datasets/datasets.h"
 #include "leat/python/loops/loop.h"
-#include "leat/python/module.h"
 
 namespace leat::python {
 namespace nb = nanobind;
@@ -111,6 +106,10 @@ auto of_states(Function&& function) {
   }
 }
 
+void warn(const std::string& text) {
+  nb::module_::import_("logging").attr("getLogger")("leat").attr("warning")("%s", to_str(text));
+}
+
 }  // namespace
 
 PrefetcherObject::PrefetcherObject(nb::object dataset, const std::string& device,
@@ -158,6 +157,7 @@ void PrefetcherObject::take_loaded(const std::string& why) {
         "state that was loaded: a feed has one loop at a time");
   }
   const Mark taking(is_taking_);
+  peeked_.reset();
   feeding_->close(why);
   if (!loaded_.has_value()) feeding_->check_open();  // throws
   options_.resume = *loaded_;
@@ -173,23 +173,59 @@ void PrefetcherObject::take_loaded(const std::string& why) {
 
 std::shared_ptr<Feeding> PrefetcherObject::begin(Loop& loop, std::uint64_t epoch,
                                                  std::uint64_t& left) {
+  // An epoch that was resumed has its rest in the pass that is begun first. A look has begun it:
+  // another epoch takes it back.
+  if (!loop.is_look() && peeked_ != nullptr && peeked_->epoch() != epoch &&
+      is_rest(peeked_->epoch()) && !loaded_.has_value()) {
+    loaded_ = state(true);
+  }
   if (loaded_.has_value()) {
     take_loaded("this loop has ended: another loop, over epoch " + std::to_string(epoch) +
                 ", has begun with the state that was loaded");
   }
   Feeding::Turn turn(*feeding_);
-  if (latest_ != nullptr) std::exchange(latest_, nullptr)->supersede(epoch);
-  turn->start(epoch);
+  has_begun_ = true;
   left = batches_of(epoch);
+  if (loop.is_look()) {
+    if (latest_ != nullptr && latest_->goes_on()) {
+      throw Error("leat: a loop over epoch " + std::to_string(latest_->epoch()) +
+                  " has begun meanwhile: a feed has one loop at a time");
+    }
+    turn->start(epoch);
+    return feeding_;
+  }
+  if (latest_ != nullptr) std::exchange(latest_, nullptr)->supersede(epoch);
+  const std::shared_ptr<Loop> look = std::move(peeked_);
+  if (look == nullptr || !loop.take_over(*look)) turn->start(epoch);
   std::erase_if(rests_, [&](const Rest& one) { return one.epoch == epoch; });
   next_epoch_ = epoch + 1;
-  has_begun_ = true;
   latest_ = &loop;
   return feeding_;
 }
 
+// What next() gives next is kept: by the loop that runs, or by a look, whose place a loop over its
+// epoch takes.
+nb::object PrefetcherObject::peek(nb::handle self) {
+  if (latest_ != nullptr && latest_->goes_on()) {
+    const nb::object loop = nb::find(latest_);  // others may drop it meanwhile
+    nb::object batch = nb::inst_ptr<Loop>(loop)->peek();
+    if (batch.is_valid()) return batch;
+  }
+  if (peeked_ == nullptr || loaded_.has_value()) {
+    peeked_ = std::make_shared<Loop>(self, next_epoch_, Loop::Leaving::kLook);
+  }
+  const std::shared_ptr<Loop> look = peeked_;
+  nb::object batch = look->peek();
+  if (batch.is_valid()) return batch;
+  throw Error("leat: epoch " + std::to_string(look->epoch()) + " has no batch to peek at");
+}
+
 void PrefetcherObject::leave(const Loop& loop) noexcept {
   if (latest_ == &loop) latest_ = nullptr;
+}
+
+bool PrefetcherObject::is_rest(std::uint64_t epoch) const {
+  return std::ranges::find(rests_, epoch, &Rest::epoch) != rests_.end();
 }
 
 std::uint64_t PrefetcherObject::batches_of(std::uint64_t epoch) const {
@@ -217,19 +253,31 @@ void PrefetcherObject::load(std::string text) {
 
 void PrefetcherObject::close() {
   loaded_.reset();
+  peeked_.reset();
   if (!feeding_->is_here()) feeding_->check_open();
   feeding_->close("the feed was closed");
 }
 
 void PrefetcherObject::warn_of_copies() {
-  if (std::exchange(has_warned_, true)) return;
+  if (std::exchange(has_warned_of_copies_, true)) return;
   const std::optional<HeldBatch> oldest = feeding_->leases()->oldest();
   const std::string text =
       "leat: a batch is copied, and so are all that are asked for while " +
       std::to_string(options_.max_leases - 1) + " are held (max_leases - 1); the oldest is " +
       (oldest.has_value() ? oldest->text() : std::string("gone")) +
       ": drop or release() batches, copy what is to be kept, or raise max_leases";
-  nb::module_::import_("logging").attr("getLogger")("leat").attr("warning")("%s", to_str(text));
+  warn(text);
+}
+
+void PrefetcherObject::warn_of_look(const std::string& text) noexcept {
+  if (std::exchange(has_warned_of_look_, true)) return;
+  const InCall inside(InCall::to_the_end);
+  const nb::error_scope pending;  // a generator's GeneratorExit
+  try {
+    warn(text);
+  } catch (nb::python_error& error) {
+    error.discard_as_unraisable("leat: a warning");
+  }
 }
 
 int PrefetcherObject::traverse(visitproc visit, void* arg) const {
@@ -241,40 +289,12 @@ int PrefetcherObject::traverse(visitproc visit, void* arg) const {
 // The prefetcher reads the dataset: it ends first, also where a loop of the same garbage has it
 // still. No thread is in a call then.
 void PrefetcherObject::clear() noexcept {
+  peeked_.reset();
   if (feeding_ != nullptr && !feeding_->finish("the feed was closed")) {
     static_cast<void>(dataset_.release());  // it is read still
   }
   dataset_.reset();
   framework_.reset();
-}
-
-namespace {
-
-// The object behind `self`. Throws TypeError before its __init__, which a subclass may have left
-// out.
-PrefetcherObject& made(nb::handle self) {
-  if (!nb::inst_ready(self)) {
-    throw nb::type_error("leat: Prefetcher.__init__() was not called, or has failed");
-  }
-  return *nb::inst_ptr<PrefetcherObject>(self);
-}
-
-std::uint64_t epoch_of(nb::handle number) {
-  const bool is_whole = PyIndex_Check(number.ptr()) != 0 && !nb::isinstance<nb::bool_>(number);
-  const nb::object index = is_whole ? nb::steal(PyNumber_Index(number.ptr())) : nb::object();
-  if (!index.is_valid()) {
-    PyErr_Clear();
-    throw nb::type_error(
-        (std::string("epoch has to be an int of at least 0, not ") + nb::repr(number).c_str())
-            .c_str());
-  }
-  const std::uint64_t value = PyLong_AsUnsignedLongLong(index.ptr());
-  if (PyErr_Occurred() != nullptr || value > feeder::kLastEpoch) {
-    PyErr_Clear();
-    throw nb::value_error(
-        (std::string("leat: there is no epoch ") + nb::repr(number).c_str()).c_str());
-  }
-  return value;
 }
 
 std::string merge_states(const std::vector<std::string>& texts) {
@@ -284,103 +304,6 @@ std::string merge_states(const std::vector<std::string>& texts) {
     for (const std::string& text : texts) states.push_back(feeder::State::parse(text));
     return feeder::State::merge(states).text();
   });
-}
-
-nb::str repr_of(const PrefetcherObject& self) {
-  const feeder::Dataset& data = to_dataset(self.dataset());
-  const nb::object& framework = self.framework();
-  const std::string text = std::string("<leat.Prefetcher of ")
-                               .append(data.name())
-                               .append(" on ")
-                               .append(self.device().name())
-                               .append(": ")
-                               .append(std::to_string(self.batches_per_epoch()))
-                               .append(" batches of ")
-                               .append(std::to_string(self.options().batch_size))
-                               .append(" an epoch, framework ")
-                               .append(nb::repr(framework.attr("name")).c_str())
-                               .append(">");
-  return to_str(text);  // a dataset is named after files, whose names may be any bytes
-}
-
-// Calls a const function of the prefetcher without the GIL.
-template <class Result>
-Result ask(const PrefetcherObject& self, Result (feeder::Prefetcher::*function)() const) {
-  const Feeding::Call call(self.feeding());
-  const nb::gil_scoped_release others_run;
-  return (call.operator->()->*function)();
-}
-
-}  // namespace
-
-void bind_prefetcher(nb::module_& module) {
-  nb::set_leak_warnings(false);  // at exit, a daemon thread's frame has its objects still
-  nb::class_<PrefetcherObject>(module, "Prefetcher", nb::type_slots(kCollected<PrefetcherObject>))
-      .def(nb::init<nb::object, const std::string&, const nb::object&, const nb::dict&, bool,
-                    std::optional<double>>(),
-           nb::arg("dataset"), nb::arg("device"), nb::arg("framework").none(), nb::arg("options"),
-           nb::arg("copies_escapes"), nb::arg("timeout").none())
-      .def(
-          "epoch",
-          [](nb::object self, nb::handle number) {
-            static_cast<void>(made(self));
-            const std::uint64_t checked = epoch_of(number);
-            return Epoch(std::move(self), checked);
-          },
-          nb::arg("number").none(),
-          "The batches of one epoch: for a loop, which begins it, or for a with block.")
-      .def(
-          "__iter__",
-          [](nb::object self) {
-            const std::uint64_t epoch = made(self).next_epoch();
-            return make_loop(std::move(self), epoch, Loop::Leaving::kDropped);
-          },
-          "Begins the next epoch.")
-      .def("__len__", &PrefetcherObject::batches_per_epoch, "Batches of a whole epoch.")
-      .def("__repr__", &repr_of)
-      .def_prop_ro(
-          "next_epoch", &PrefetcherObject::next_epoch,
-          "The epoch that iter() begins: that of a resumed state, or 0; then the one after "
-          "the last that was begun.")
-      .def_prop_ro("copies", &PrefetcherObject::copies,
-                   "How many batches were copied, because too many were held.")
-      .def_prop_ro("dataset", &PrefetcherObject::dataset)
-      .def_prop_ro(
-          "device", [](const PrefetcherObject& self) { return self.device().name(); },
-          "The name of the device that has the batches.")
-      .def("state", &PrefetcherObject::state, nb::arg("in_hand"), "The text in state_dict().")
-      .def("load", &PrefetcherObject::load, nb::arg("state"), "As load_state_dict(), of the text.")
-      .def("close", &PrefetcherObject::close,
-           "Ends the feed: a call of another thread raises, and so do later ones. Waits for the "
-           "reads that are under way. Batches stay as they are.")
-      .def(
-          "stats",
-          [](const PrefetcherObject& self) { return ask(self, &feeder::Prefetcher::stats); },
-          "What was measured since the beginning, or since reset_stats().")
-      .def(
-          "reset_stats",
-          [](const PrefetcherObject& self) { Feeding::Call(self.feeding())->reset_stats(); },
-          "Measures anew from here on.")
-      .def(
-          "report",
-          [](const PrefetcherObject& self) {
-            std::string text = ask(self, &feeder::Prefetcher::report);
-            if (self.copies() > 0) {
-              text.append("  ")
-                  .append(std::to_string(self.copies()))
-                  .append(" batches were copied, because max_leases - 1 were held\n");
-            }
-            return to_str(text);
-          },
-          "The figures of stats(), where memory is, and how many batches were copied, as text.")
-      .def(
-          "failed_samples",
-          [](const PrefetcherObject& self) {
-            return ask(self, &feeder::Prefetcher::failed_samples);
-          },
-          "The samples that were left out because they failed: the first 10,000.");
-  module.def("merge_states", &merge_states, nb::arg("states"), "As leat.merge_states(), of texts.");
-  module.def("stop_all", &stop_all, "Ends all feeds, for the interpreter's exit.");
 }
 
 }  // namespace leat::python

@@ -37,6 +37,9 @@ class PrefetcherObject {
   /// Returns the feeding, and in `left` how many batches the loop has.
   [[nodiscard]] std::shared_ptr<Feeding> begin(Loop& loop, std::uint64_t epoch,
                                                std::uint64_t& left);
+  /// A copy of the batch that comes next: of the loop that runs, or else of the next epoch. It is
+  /// delivered all the same. `self` is this object.
+  [[nodiscard]] nanobind::object peek(nanobind::handle self);
   /// `loop` is left.
   void leave(const Loop& loop) noexcept;
   /// How many batches a loop over `epoch` has that begins now.
@@ -66,6 +69,9 @@ class PrefetcherObject {
   [[nodiscard]] std::uint64_t copies() const noexcept { return copies_; }
   /// A batch will be copied: warns, the first time. Throws what a handler of the log raises.
   void warn_of_copies();
+  /// A loop has ended after its first batch: warns with `text`, the first time. For destructors,
+  /// too.
+  void warn_of_look(const std::string& text) noexcept;
   /// A batch was copied.
   void count_copy() noexcept { ++copies_; }
   /// Batches of a whole epoch.
@@ -83,6 +89,7 @@ class PrefetcherObject {
   };
   [[nodiscard]] std::shared_ptr<Feeding> make_feeding() const;
   void note_rests(const std::string& state);
+  [[nodiscard]] bool is_rest(std::uint64_t epoch) const;
   // The state that was loaded takes effect; loops over the feeding before end, and say `why`.
   void take_loaded(const std::string& why);
 
@@ -99,9 +106,15 @@ class PrefetcherObject {
   std::vector<Rest> rests_;  // of the epochs of the state that was resumed from
   Loop* latest_ = nullptr;   // if it is not left
   std::uint64_t copies_ = 0;
-  bool has_warned_ = false;
-  bool has_begun_ = false;  // a loop
+  std::shared_ptr<Loop> peeked_;  // the look that has begun next_epoch_
+  bool has_warned_of_copies_ = false;
+  bool has_warned_of_look_ = false;
+  bool has_begun_ = false;  // a loop or a look
   bool is_taking_ = false;  // a call is in take_loaded()
 };
+
+/// As leat.merge_states(), of texts. Throws nanobind::value_error for a text that is no state, and
+/// for states that do not go together.
+[[nodiscard]] std::string merge_states(const std::vector<std::string>& texts);
 
 }  // namespace leat::python

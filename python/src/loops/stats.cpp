@@ -56,6 +56,29 @@ Prediction what_if(const Stats& self, const nb::args& args, const nb::kwargs& kw
   return self.what_if(change);
 }
 
+// Puts the figures of `from` into `into`, flat.
+void put_figures(nb::handle from, const std::string& prefix, nb::dict& into) {
+  const nb::object names = nb::steal(PyObject_Dir(from.type().ptr()));
+  for (const nb::handle name : names) {
+    const std::string key = prefix + to_text(name);
+    if (to_text(name).starts_with('_')) continue;
+    const nb::object value = from.attr(name);
+    if (nb::isinstance<Quantiles>(value) || nb::isinstance<StageShares>(value)) {
+      put_figures(value, key + "_", into);
+    } else if (PyFloat_Check(value.ptr()) ||
+               (PyLong_Check(value.ptr()) && !PyBool_Check(value.ptr()))) {
+      into[key.c_str()] = value;
+    }
+  }
+}
+
+nb::dict as_dict(nb::handle self) {
+  nb::dict all;
+  put_figures(self, "", all);
+  all["bottleneck"] = self.attr("bottleneck")();
+  return all;
+}
+
 nb::str html_row(const char* stage, const StageShares& shares) {
   const char* const format =
       shares.is_known() ? "<tr><th>{}</th><td>{:.0%}</td><td>{:.0%}</td><td>{:.0%}</td></tr>"
@@ -178,6 +201,10 @@ void bind_figures(nb::module_& module) {
            "prefetch_depth - 1.")
       .def("bottleneck", &Stats::bottleneck,
            "One sentence: which stage limits the loop, what would help, and how much.")
+      .def("as_dict", &as_dict,
+           "The figures by name, for loggers: ints and floats, and the sentence \"bottleneck\". Of "
+           "an "
+           "object, as \"step_p50\" and \"reader_busy\".")
       .def("shares_table", &Stats::shares_table, "The stages' shares, as a table.")
       .def("table", &Stats::table, "All stages, times and the bottleneck, in several lines.")
       .def("_repr_html_", &to_html, "For notebooks.")

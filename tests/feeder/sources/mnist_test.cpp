@@ -236,6 +236,7 @@ TEST_F(MnistFiles, ShardsFollowEachOther) {
   expect_contains(error_of([&] { const Mnist none(folder + "/no_*"); }), {folder + "/no_*"});
   expect_contains(error_of([&] { const Mnist all(folder + "/labels_*"); }),
                   {folder + "/labels_0 has no \"images\" in its name"});
+  EXPECT_THROW(Mnist{FilePatterns(folder)}, std::invalid_argument) << "a forgotten split";
 
   // As MNIST's own are called; and whatever order the names have.
   directory_.write("images-10-images-idx3-ubyte", images_);
