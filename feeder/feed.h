@@ -34,7 +34,7 @@ class Consumer;
 class Epoch;
 
 /// The batches of one rank. A consumer may ask for any epoch; the epoch after the current one is
-/// prefetched already.
+/// prefetched already (PrefetcherOptions::read_across_epochs).
 ///
 /// One consumer at a time: epoch(), receiver(), start(), next(), next_until() and the loops over
 /// their results run on one fiber or thread. Other ranks may have other fibers or threads. A

@@ -82,6 +82,14 @@ struct Packing {
   std::size_t most_samples = 0;
 };
 
+/// How long the rows of a field of variable length are. Shorter samples end with zeros there.
+enum class PadTo : std::uint8_t {
+  kField,  // as the field declares: the same for all batches
+  /// As the longest sample in the batch of this rank, 0 if it has none: fewer bytes are copied.
+  /// Each field has its own length. The rows follow each other without gaps.
+  kBatch,
+};
+
 /// Lets the prefetcher change `workers` and `prefetch_depth` while it runs. It begins with the
 /// values given and changes them where its measurements say that the change pays; Stats::decisions
 /// lists the changes with their reasons. All slots are allocated at the beginning: the maxima are
@@ -104,7 +112,9 @@ struct Autotune {
 /// Runs on a stream of the prefetcher.
 struct DeviceTransform {
   /// The tensors that `function` writes for one sample. The consumer gets these, and those copied
-  /// tensors that have other names. Empty: no transform.
+  /// tensors that have other names. Empty: no transform. With PadTo::kBatch, a field of variable
+  /// length is as long as the dataset's field of the same name, or else as its first field of
+  /// variable length.
   std::vector<Field> fields = {};
   /// Enqueues the work on `stream`. `in` holds the tensors as copied, `out` the tensors to write.
   /// Called for each batch on a fiber of the prefetcher; must not block, and must not keep the
@@ -179,6 +189,17 @@ struct PrefetcherOptions {
   /// none; 1 and 2: two steps in five. Below 8, the first steps of very short epochs are timed
   /// somewhat more often than the others.
   std::size_t sample_every = 16;
+  /// Readers that are ahead of the loop read across the end of an epoch: the first batches of the
+  /// next epoch may be read while the last ones of this epoch are used. Off: a rank's part of an
+  /// epoch is read once the rank asks for the epoch: by the first next() or next_until() after the
+  /// end of the epoch before; by start(), receiver(), or the begin() of an epoch()'s loop. What the
+  /// program changes between two epochs is then in all batches of the next one, whose first batch
+  /// has to be waited for. With dynamic sharing, an epoch is read once any rank asks for it. An
+  /// epoch that is left early is read on until another one is asked for.
+  bool read_across_epochs = true;
+  /// How long the rows of fields of variable length are. Slots have room for the longest in either
+  /// case. PadTo::kBatch excludes packing, which has no padding.
+  PadTo pad_to = PadTo::kField;
 };
 
 }  // namespace leat::feeder

@@ -36,8 +36,9 @@ void BatchSampler::enter(Cursor& cursor, std::uint64_t epoch) const {
 }
 
 void BatchSampler::start(std::size_t rank, const Request& request) {
+  Cursor& cursor = cursors_[is_shared_ ? 0 : rank];
+  cursor.last = request.last;
   if (is_shared_) return start_shared(request);
-  Cursor& cursor = cursors_[rank];
   cursor.generation = request.generation;
   cursor.rests = request.rests;
   enter(cursor, request.epoch);
@@ -51,7 +52,7 @@ void BatchSampler::start_shared(const Request& request) {
   if (is_first) {
     enter(cursor, request.epoch);
     std::ranges::fill(epochs_, request.epoch);
-  } else if (cursor.epoch <= *request.after) {
+  } else if (request.after.has_value() && cursor.epoch <= *request.after) {
     cursor.jump = request.epoch;  // after the other ranks' current epoch
   } else if (cursor.epoch < request.epoch) {
     enter(cursor, request.epoch);
@@ -69,24 +70,21 @@ void BatchSampler::next(PinnedSlot& slot) {
   slot.sequence = given_[slot.rank]++;
   slot.generation = cursor.generation;
   slot.error = nullptr;
-  slot.ends_epoch = false;
-  bool has_batch = skip_to_batch(cursor);
-  const std::uint64_t ended = is_shared_ ? epochs_[slot.rank] : cursor.epoch;
-  if (!has_batch) {
+  const bool is_late = is_behind(slot.rank);
+  slot.ends_epoch = is_late || !skip_to_batch(cursor);
+  if (!slot.ends_epoch) {
+    name_batch(cursor, slot);
+    ++cursor.index;
+    return;
+  }
+  if (!is_late) {
+    cursor.ended = cursor.epoch;
     enter(cursor,
           cursor.jump.has_value() ? *std::exchange(cursor.jump, std::nullopt) : cursor.epoch + 1);
   }
-  if (is_shared_) {  // another rank's turn may have ended the epoch
-    has_batch = has_batch && ended == cursor.epoch;
-    epochs_[slot.rank] = cursor.epoch;
-  }
-  slot.ends_epoch = !has_batch;
-  if (has_batch) {
-    name_batch(cursor, slot);
-    ++cursor.index;
-  } else {
-    slot.batch = {.epoch = ended};
-  }
+  // The latest, of all that have ended for a rank that is late: no other end may follow.
+  slot.batch = {.epoch = cursor.ended};
+  epochs_[slot.rank] = cursor.epoch;
 }
 
 void BatchSampler::name_batch(Cursor& cursor, PinnedSlot& slot) const {

@@ -32,14 +32,16 @@ class BatchSampler {
 
   /// Starts the requested epoch for `rank` (with dynamic sharing: for all ranks).
   void start(std::size_t rank, const Request& request);
-  /// Returns whether `rank` has requested an epoch.
-  [[nodiscard]] bool has_started(std::size_t rank) const noexcept {
-    return cursor(rank).generation != 0;
+  /// Returns whether next() has anything for `rank`: the rank has requested an epoch, and has not
+  /// reached the end of the last one that may be read.
+  [[nodiscard]] bool has_next(std::size_t rank) const noexcept {
+    const Cursor& at = cursor(rank);
+    return at.generation != 0 && (at.epoch <= at.last || is_behind(rank));
   }
   /// Returns how many slots `rank` was given so far.
   [[nodiscard]] std::uint64_t given(std::size_t rank) const noexcept { return given_[rank]; }
-  /// Writes into `slot` the next batch of the slot's rank, or the end of an epoch. The rank must
-  /// have started. Throws leat::Error for a packed batch of too many samples, and the exceptions of
+  /// Writes into `slot` the next batch of the slot's rank, or the end of an epoch. Needs
+  /// has_next(). Throws leat::Error for a packed batch of too many samples, and the exceptions of
   /// Dataset::length(). After an exception the slot still has its place in the rank's stream.
   void next(PinnedSlot& slot);
 
@@ -48,6 +50,8 @@ class BatchSampler {
     std::uint64_t generation = 0;
     std::uint64_t epoch = 0;
     std::uint64_t index = 0;  // the next batch's; the number of batches: no more
+    std::uint64_t last = 0;   // the last epoch that may be read
+    std::uint64_t ended = 0;  // the epoch that ended before `epoch`
     std::vector<std::uint64_t> rests;
     std::optional<std::uint64_t> jump;  // the epoch that follows this one, if it is not the next
     const EpochReleases* released = nullptr;  // of `epoch`, by an earlier run
@@ -55,6 +59,10 @@ class BatchSampler {
   };
   [[nodiscard]] const Cursor& cursor(std::size_t rank) const noexcept {
     return cursors_[is_shared_ ? 0 : rank];
+  }
+  // Returns whether another rank's turn has ended the rank's epoch (dynamic sharing).
+  [[nodiscard]] bool is_behind(std::size_t rank) const noexcept {
+    return is_shared_ && epochs_[rank] != cursor(rank).epoch;
   }
   void enter(Cursor& cursor, std::uint64_t epoch) const;
   void start_shared(const Request& request);

@@ -22,17 +22,28 @@ struct Request {
   /// With dynamic sharing: the epoch that has to end first. Only batches that were read ahead for
   /// epochs that no rank has begun are discarded.
   std::optional<std::uint64_t> after = std::nullopt;
+  /// Later epochs are not read yet.
+  std::uint64_t last = ~std::uint64_t{0};
 };
 
 /// Thread-safe. Does not block; the sampler waits on `news`.
 class Requests {
  public:
-  /// `resumed`: the epochs in the state that the run was resumed from.
-  Requests(std::size_t ranks, const std::vector<std::uint64_t>& resumed)
-      : news(1, "requests"), latest_(ranks), untaken_(ranks, false), not_begun_(ranks, resumed) {}
+  /// `resumed`: the epochs in the state that the run was resumed from. `across_epochs`: an epoch is
+  /// read as soon as the one before it has been; otherwise, once it is asked for.
+  Requests(std::size_t ranks, const std::vector<std::uint64_t>& resumed, bool across_epochs)
+      : news(1, "requests"),
+        across_epochs_(across_epochs),
+        latest_(ranks),
+        untaken_(ranks, false),
+        not_begun_(ranks, resumed) {}
+
+  /// Whether the epoch after a rank's current one is read without a request for it.
+  [[nodiscard]] bool across_epochs() const noexcept { return across_epochs_; }
 
   /// Rank `rank`, whose latest request has the generation `before`, wants `epoch` from its
-  /// beginning. The first request is also made for all other ranks, which will want the same epoch.
+  /// beginning. Across epochs, the first request is also made for all other ranks, which will want
+  /// the same epoch.
   [[nodiscard]] Request ask(std::size_t rank, std::uint64_t epoch, std::uint64_t before) {
     Request request;
     {
@@ -40,9 +51,10 @@ class Requests {
       Request& latest = latest_[rank];
       if (latest.generation > before && latest.epoch == epoch) return latest;
       latest = {.epoch = epoch, .generation = latest.generation + 1, .rests = not_begun_[rank]};
+      if (!across_epochs_) latest.last = epoch;
       untaken_[rank] = true;
       request = latest;
-      for (std::size_t other = 0; other < latest_.size(); ++other) {
+      for (std::size_t other = 0; across_epochs_ && other < latest_.size(); ++other) {
         if (latest_[other].generation != 0) continue;
         latest_[other] = {.epoch = epoch, .generation = 1, .rests = not_begun_[other]};
         untaken_[other] = true;
@@ -57,15 +69,19 @@ class Requests {
     std::erase(not_begun_[rank], epoch);
   }
   /// With dynamic sharing: notes that a rank begins `epoch`. Has no effect if a rank has begun this
-  /// epoch or a later one. Makes a request unless `epoch` follows the farthest epoch so far.
+  /// epoch or a later one. If `epoch` follows the farthest epoch so far, it needs no request,
+  /// except to be read at all.
   void ask_shared(std::uint64_t epoch) {
     {
       const std::scoped_lock lock(mutex_);
       if (shared_.has_value() && epoch <= *shared_) return;
       const bool follows = shared_.has_value() && epoch == *shared_ + 1;
       const std::optional<std::uint64_t> after = std::exchange(shared_, epoch);
-      if (follows) return;
-      latest_[0] = {.epoch = epoch, .generation = 1, .rests = not_begun_[0], .after = after};
+      if (follows && across_epochs_) return;
+      if (!follows) {
+        latest_[0] = {.epoch = epoch, .generation = 1, .rests = not_begun_[0], .after = after};
+      }
+      if (!across_epochs_) latest_[0].last = epoch;
       untaken_[0] = true;
     }
     tell();
@@ -86,6 +102,7 @@ class Requests {
     static_cast<void>(news.try_send(true));  // full: the sampler has not looked yet
   }
 
+  const bool across_epochs_;
   std::mutex mutex_;  // never held across a park
   std::vector<Request> latest_;
   std::vector<bool> untaken_;

@@ -31,13 +31,17 @@ FillChecks::FillChecks(const gpu::Device& device, const BatchLayout& layout,
 void FillChecks::fail(const PinnedSlot& slot, std::size_t byte, const std::string& what) const {
   throw Error("leat: check_slots: reader: " + what + ", in pinned slot " +
               std::to_string(slot.number) + " of " + device_.name() + " (" +
-              layout_.place_of(byte) + "), which has " + name_of(slot.batch));
+              layout_.place_of(byte, slot.longest) + "), which has " + name_of(slot.batch));
 }
 
 void FillChecks::begin(PinnedSlot& slot) {
   std::ranges::fill(slot.memory.bytes(), kPoison);
   std::ranges::fill(watched_[slot.number].kept, kPoison);
   watched_[slot.number].was_read_again = false;
+  for (const TensorLayout& tensor : layout_.staged()) {  // until the rows are closed
+    if (!tensor.length_of.has_value()) continue;
+    slot.longest[*tensor.length_of] = static_cast<std::size_t>(tensor.field.shape[0]);
+  }
 }
 
 bool FillChecks::looks_unwritten(PinnedSlot& slot, Rooms written) {

@@ -1,5 +1,6 @@
 #include "leat/feeder/slots/layout.h"
 
+#include <algorithm>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -15,8 +16,15 @@ constexpr std::size_t kMostBatchBytes = std::size_t{1} << 56;
 
 }  // namespace
 
+std::size_t row_bytes_of(const TensorLayout& tensor,
+                         std::span<const std::size_t> longest) noexcept {
+  if (!tensor.length_of.has_value()) return tensor.sample_bytes;
+  return longest[*tensor.length_of] * tensor.field.row_bytes();
+}
+
 BatchLayout::BatchLayout(std::string_view dataset, std::span<const Field> fields,
-                         std::span<const Field> written, std::size_t rows, std::size_t elements)
+                         std::span<const Field> written, std::size_t rows, std::size_t elements,
+                         bool to_longest)
     : rows_(rows), elements_(elements), lengths_(fields.size()) {
   const std::string owner = "dataset \"" + std::string(dataset) + "\"";
   if (fields.empty()) refuse_fields(owner, "it has no fields");
@@ -29,6 +37,7 @@ BatchLayout::BatchLayout(std::string_view dataset, std::span<const Field> fields
       refuse_fields(owner, "field \"" + field.name + "\" has a variable length, but no shape");
     }
     add(owner, field, per(field));
+    if (to_longest && field.variable_length) tensors_.back().length_of = tensors_.size() - 1;
   }
   const std::size_t offsets = tensors_.size();
   for (std::size_t f = 0; f < fields.size(); ++f) {
@@ -43,7 +52,24 @@ BatchLayout::BatchLayout(std::string_view dataset, std::span<const Field> fields
   }
   staged_ = tensors_.size();
   staged_bytes_ = bytes_;
-  for (const Field& field : written) add("device_transform", field, per(field));
+  for (const Field& field : written) {
+    add("device_transform", field, per(field));
+    if (to_longest && field.variable_length) follow_length(fields, tensors_.back());
+  }
+}
+
+void BatchLayout::follow_length(std::span<const Field> fields, TensorLayout& written) const {
+  auto leader = std::ranges::find_if(fields, [&](const Field& field) {
+    return field.variable_length && field.name == written.field.name;
+  });
+  if (leader == fields.end()) leader = std::ranges::find_if(fields, &Field::variable_length);
+  if (leader == fields.end()) return;
+  if (written.field.shape.empty() || written.field.shape[0] < leader->shape[0]) {
+    refuse_fields("device_transform",
+                  "field \"" + written.field.name + "\" has no room for the length of field \"" +
+                      leader->name + "\", which is up to " + std::to_string(leader->shape[0]));
+  }
+  written.length_of = static_cast<std::size_t>(leader - fields.begin());
 }
 
 void BatchLayout::add(const std::string& owner, const Field& given, RowPer per) {
@@ -74,8 +100,12 @@ void BatchLayout::add(const std::string& owner, const Field& given, RowPer per) 
   for (const TensorLayout& tensor : staged_ == 0 ? tensors() : written()) {
     if (tensor.field.name == field.name) refuse_fields(owner, "two fields \"" + field.name + "\"");
   }
-  tensors_.push_back(
-      {.field = field, .per = per, .rows = rows, .offset = bytes_, .sample_bytes = sample_bytes});
+  tensors_.push_back({.field = field,
+                      .per = per,
+                      .rows = rows,
+                      .offset = bytes_,
+                      .sample_bytes = sample_bytes,
+                      .length_of = std::nullopt});
   bytes_ += (sample_bytes * rows + kAlignment - 1) / kAlignment * kAlignment;
 }
 
@@ -91,12 +121,13 @@ std::size_t BatchLayout::find(std::string_view name) const {
                           known);
 }
 
-std::string BatchLayout::place_of(std::size_t byte) const {
+std::string BatchLayout::place_of(std::size_t byte, std::span<const std::size_t> longest) const {
   std::string place = "its byte " + std::to_string(byte);
   for (const TensorLayout& tensor : tensors_) {
     if (byte < tensor.offset || byte >= tensor.offset + tensor.sample_bytes * tensor.rows) continue;
-    place += ", in row " + std::to_string((byte - tensor.offset) / tensor.sample_bytes) +
-             " of tensor \"" + tensor.field.name + "\"";
+    const std::size_t row = std::max<std::size_t>(row_bytes_of(tensor, longest), 1);
+    place += ", in row " + std::to_string((byte - tensor.offset) / row) + " of tensor \"" +
+             tensor.field.name + "\"";
   }
   return place;
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,10 +24,15 @@ enum class RowPer : std::uint8_t {
 struct TensorLayout {
   Field field;  // of one row
   RowPer per = RowPer::kSample;
-  std::size_t rows = 0;          // the most that a batch can have
-  std::size_t offset = 0;        // from the start of the slot
-  std::size_t sample_bytes = 0;  // bytes of one row
+  std::size_t rows = 0;                  // the most that a batch can have
+  std::size_t offset = 0;                // from the start of the slot
+  std::size_t sample_bytes = 0;          // the most bytes of one row
+  std::optional<std::size_t> length_of;  // rows are as long as the batch's longest of this field
 };
+
+/// Returns the bytes of one row in a batch whose longest samples are `longest`, by dataset field.
+[[nodiscard]] std::size_t row_bytes_of(const TensorLayout& tensor,
+                                       std::span<const std::size_t> longest) noexcept;
 
 /// The tensors of a batch of up to `rows` samples, each at a fixed offset that is aligned for any
 /// kernel. In this order:
@@ -39,15 +45,18 @@ struct TensorLayout {
 /// the shape]. Instead of the lengths there is one tensor "offsets", int32 [samples + 1], with the
 /// beginning of each sample. A transform's field with `variable_length` has a row for each element
 /// too.
+///
+/// `to_longest` (PadTo::kBatch): each batch decides how long the rows of variable length are.
 class BatchLayout {
  public:
   static constexpr std::size_t kAlignment = 256;  // as cudaMalloc's; a GPU's vector loads need less
 
   /// Throws std::invalid_argument, with the name of the dataset or "device_transform", if there are
-  /// no fields, a field has no bytes, two staged or two written fields have one name, or a size
-  /// overflows.
+  /// no fields, a field has no bytes, two staged or two written fields have one name, a size
+  /// overflows, or a written field is shorter than the one that its length is that of.
   BatchLayout(std::string_view dataset, std::span<const Field> fields,
-              std::span<const Field> written, std::size_t rows, std::size_t elements = 0);
+              std::span<const Field> written, std::size_t rows, std::size_t elements = 0,
+              bool to_longest = false);
 
   /// Returns the most samples in a batch.
   [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
@@ -65,8 +74,8 @@ class BatchLayout {
   [[nodiscard]] std::span<const TensorLayout> written() const noexcept {
     return tensors().subspan(staged_);
   }
-  /// Says where a byte of a slot is: "its byte 24, in row 3 of tensor "id"".
-  [[nodiscard]] std::string place_of(std::size_t byte) const;
+  /// Says where a byte of a slot is, for row_bytes_of(): "its byte 24, in row 3 of tensor "id"".
+  [[nodiscard]] std::string place_of(std::size_t byte, std::span<const std::size_t> longest) const;
   /// Returns the index, in tensors(), of the tensor that a consumer gets by `name`. Throws
   /// std::out_of_range, with the names of all tensors, if there is none.
   [[nodiscard]] std::size_t find(std::string_view name) const;
@@ -75,6 +84,7 @@ class BatchLayout {
   [[nodiscard]] std::size_t lengths_of(std::size_t field) const noexcept;
 
  private:
+  void follow_length(std::span<const Field> fields, TensorLayout& written) const;
   void add(const std::string& owner, const Field& field, RowPer per);
 
   std::size_t rows_;

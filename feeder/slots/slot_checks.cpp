@@ -50,7 +50,8 @@ SlotChecks::SlotChecks(const gpu::Device& device, const BatchLayout& layout,
 void SlotChecks::fail(const DeviceSlot& slot, std::size_t byte, const std::string& what,
                       const std::string& who) const {
   throw Error("leat: check_slots: device slot " + std::to_string(slot.number) + " of " +
-              device_.name() + " " + what + " (" + layout_.place_of(byte) + "); " + who);
+              device_.name() + " " + what + " (" + layout_.place_of(byte, slot.longest) + "); " +
+              who);
 }
 
 void SlotChecks::before_copy(DeviceSlot& slot) {
@@ -80,7 +81,7 @@ void SlotChecks::expect_unchanged(const DeviceSlot& slot) const {
   const std::span<const TensorLayout> tensors = layout_.tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const std::size_t begin = tensors[i].offset;
-    const std::size_t behind = begin + rows_of(tensors[i], slot.batch) * tensors[i].sample_bytes;
+    const std::size_t behind = begin + bytes_of(tensors[i], slot);
     const std::size_t end = i + 1 < tensors.size() ? tensors[i + 1].offset : layout_.bytes();
     const bool is_staged = i < layout_.staged().size();
     if (read_only_ && is_staged) {
@@ -100,7 +101,7 @@ void SlotChecks::expect_unchanged(const DeviceSlot& slot) const {
 void SlotChecks::copied(DeviceSlot& slot, const PinnedSlot& from) {
   for (const TensorLayout& tensor : layout_.staged()) {
     std::memcpy(of(slot).copied.data() + tensor.offset, fills.kept(from) + tensor.offset,
-                rows_of(tensor, from.batch) * tensor.sample_bytes);
+                bytes_of(tensor, from));
   }
 }
 
@@ -111,7 +112,7 @@ void SlotChecks::before_hand_out(DeviceSlot& slot) {
   consumer_looked_.record(stream_);
   consumer_looked_.await();
   for (const TensorLayout& tensor : layout_.staged()) {
-    const std::size_t bytes = rows_of(tensor, slot.batch) * tensor.sample_bytes;
+    const std::size_t bytes = bytes_of(tensor, slot);
     if (const auto at = difference(consumer_looks_.data() + tensor.offset,
                                    watched.copied.data() + tensor.offset, bytes)) {
       fail(

@@ -42,7 +42,8 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
   // A slot's size is a multiple of the alignment of its tensors, so slots follow without gaps.
   for (std::size_t i = 0; i < size.pinned_slots; ++i) {
     pinned_.push_back(std::make_unique<PinnedSlot>(
-        device, pinned_memory_.take(layout.staged_bytes(), BatchLayout::kAlignment), rank, i));
+        device, pinned_memory_.take(layout.staged_bytes(), BatchLayout::kAlignment), layout, rank,
+        i));
   }
   for (std::size_t i = 0; i < size.device_slots; ++i) {
     device_slots_.push_back(std::make_unique<DeviceSlot>(

@@ -50,15 +50,23 @@ void SlotState<State>::fail(State found, State from, State to) noexcept {
 template class SlotState<PinnedState>;
 template class SlotState<DeviceState>;
 
-PinnedSlot::PinnedSlot(const gpu::Device& device, gpu::PinnedSpan span, std::size_t of_rank,
-                       std::size_t of_ring)
-    : number(of_ring), memory(span), rank(of_rank), copied(device) {
+PinnedSlot::PinnedSlot(const gpu::Device& device, gpu::PinnedSpan span, const BatchLayout& layout,
+                       std::size_t of_rank, std::size_t of_ring)
+    : number(of_ring),
+      memory(span),
+      rank(of_rank),
+      copied(device),
+      longest(layout.staged().size()) {
   positions.reserve(4);
 }
 
 DeviceSlot::DeviceSlot(const gpu::Device& device, gpu::DeviceSpan span, const BatchLayout& layout,
                        std::size_t of_ring)
-    : number(of_ring), memory(span), ready(device), streams(kMaxStreams) {
+    : number(of_ring),
+      memory(span),
+      ready(device),
+      streams(kMaxStreams),
+      longest(layout.staged().size()) {
   for (std::size_t i = 0; i < kMaxStreams; ++i) released.emplace_back(device);
   for (const TensorLayout& tensor : layout.tensors()) {
     std::vector<std::int64_t>& shape = shapes.emplace_back();

@@ -55,6 +55,12 @@ struct BatchId {
 /// Returns the rows of a tensor in `batch`.
 [[nodiscard]] std::size_t rows_of(const TensorLayout& tensor, const BatchId& batch) noexcept;
 
+/// Returns the bytes of a tensor in the batch of a pinned or device slot.
+template <class Slot>
+[[nodiscard]] std::size_t bytes_of(const TensorLayout& tensor, const Slot& slot) noexcept {
+  return rows_of(tensor, slot.batch) * row_bytes_of(tensor, slot.longest);
+}
+
 /// Where a pinned slot is.
 enum class PinnedState : std::uint8_t {
   kFree,     // in the channel of free pinned slots
@@ -93,8 +99,8 @@ class SlotState {
 
 /// A buffer that a reader fills and that is then copied to the device.
 struct PinnedSlot {
-  PinnedSlot(const gpu::Device& device, gpu::PinnedSpan memory, std::size_t rank,
-             std::size_t number);
+  PinnedSlot(const gpu::Device& device, gpu::PinnedSpan memory, const BatchLayout& layout,
+             std::size_t rank, std::size_t number);
 
   const std::size_t number;  // the slot's index in its ring
   const gpu::PinnedSpan memory;
@@ -109,6 +115,7 @@ struct PinnedSlot {
   std::uint64_t generation = 0;          // the consumer's request that it serves
   std::exception_ptr error;              // set if reading the batch failed
   std::size_t attempted = 0;             // samples read, failed ones included
+  std::vector<std::size_t> longest;      // by dataset field, for row_bytes_of()
   std::vector<Failure> failures;         // the failed samples
   TracedBatch* traced = nullptr;         // the batch's trace; null: not traced
 };
@@ -141,6 +148,7 @@ struct DeviceSlot {
   BatchId batch;
   std::size_t attempted = 0;                      // samples read, failed ones included
   std::vector<Failure> failures;                  // charged when the batch is handed out
+  std::vector<std::size_t> longest;               // by dataset field, for row_bytes_of()
   std::vector<std::vector<std::int64_t>> shapes;  // of the tensors; rows first
 
   /// Used by the probe (feeder/stats/batch_probe.h).

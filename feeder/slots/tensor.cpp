@@ -12,7 +12,9 @@ std::string_view Tensor::name() const noexcept { return layout_->field.name; }
 DType Tensor::dtype() const noexcept { return layout_->field.dtype; }
 
 std::size_t Tensor::bytes() const noexcept {
-  return static_cast<std::size_t>(shape_[0]) * layout_->sample_bytes;
+  std::size_t bytes = size_of(dtype());
+  for (const std::int64_t extent : shape_) bytes *= static_cast<std::size_t>(extent);
+  return bytes;
 }
 
 void Tensor::check_type(DType wanted) const {

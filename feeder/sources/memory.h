@@ -25,7 +25,8 @@ namespace leat::feeder {
 class GuardedRange;
 
 /// A dataset over arrays of the program. The arrays must outlive the dataset, and must not change
-/// while it is read. Const functions are thread-safe, and never block unless a tensor is mapped.
+/// while it is read (PrefetcherOptions::read_across_epochs says when that is). Const functions are
+/// thread-safe, and never block unless a tensor is mapped.
 class InMemory final : public Dataset {
  public:
   /// One field of all samples. `values` holds the tensors of the samples, one after the other.

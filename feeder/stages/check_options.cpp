@@ -63,6 +63,7 @@ PrefetcherOptions checked(PrefetcherOptions options, std::size_t devices) {
   check_enum(options.delivery, Delivery::kAsCompleted, "delivery");
   check_enum(options.sharing, Sharing::kDynamic, "sharing");
   check_enum(options.check_slots, CheckSlots::kReadOnly, "check_slots");
+  check_enum(options.pad_to, PadTo::kBatch, "pad_to");
   check_budget(options.read_failures, "read_failures");
   check_budget(options.transform_failures, "transform_failures");
   if (options.pinned_slots == 0) {
@@ -95,6 +96,9 @@ PrefetcherOptions checked(PrefetcherOptions options, std::size_t devices) {
   }
   if (options.packing.has_value() && options.last_batch == LastBatch::kWrap) {
     refuse("packing and a last_batch that wraps do not go together; take another last_batch");
+  }
+  if (options.packing.has_value() && options.pad_to != PadTo::kField) {
+    refuse("packing and a pad_to of batch do not go together: packed samples have no padding");
   }
   if (options.device_transform.fields.empty() != !options.device_transform.function) {
     refuse("device_transform needs both fields and a function");

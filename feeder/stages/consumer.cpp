@@ -86,7 +86,7 @@ void Consumer::begin(std::uint64_t epoch) {
 
 // Returns true if the pass has only the rest of a resumed epoch.
 bool Consumer::begin_static(std::uint64_t epoch) {
-  if (generation_ == 0 || in_epoch_ || next_epoch_ != epoch) {
+  if (generation_ == 0 || in_epoch_ || next_epoch_ != epoch || !stages_.requests.across_epochs()) {
     Request request = stages_.requests.ask(ring_->rank, epoch, generation_);
     generation_ = request.generation;
     rests_ = std::move(request.rests);

@@ -147,7 +147,7 @@ struct Prefetcher::Parts {
                                      ? std::min(options.packing->most_samples, rows)
                                      : rows;
       layouts.emplace_back(dataset.name(), dataset.fields(), options.device_transform.fields,
-                           pieces, elements);
+                           pieces, elements, options.pad_to == PadTo::kBatch);
     }
     // The first rank's slots are the largest.
     const RingSize size = ring_size(layouts[0], devices);

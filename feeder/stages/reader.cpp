@@ -43,9 +43,38 @@ void Reader::fill(PinnedSlot& slot, const BatchLayout& layout, FillChecks* check
   } else {
     fill_samples(slot, layout);
   }
+  constexpr const char* kElse = "a read has written into another row, or after it had returned";
+  if (options_.pad_to == PadTo::kBatch) {
+    if (checks_ != nullptr) checks_->expect_kept(slot, kElse);
+    close_rows(slot, layout);
+  }
   pad(slot, layout);
-  if (checks_ == nullptr) return;
-  checks_->expect_kept(slot, "a read has written into another row, or after it had returned");
+  if (checks_ != nullptr) checks_->expect_kept(slot, kElse);
+}
+
+// Makes the rows of each field of variable length as long as the longest of them. Samples are read
+// into rows of the largest length: how long they are is known afterwards.
+void Reader::close_rows(PinnedSlot& slot, const BatchLayout& layout) const {
+  for (std::size_t f = 0; f < dataset_.fields().size(); ++f) {
+    const TensorLayout& tensor = layout.staged()[f];
+    if (!tensor.length_of.has_value()) continue;
+    std::byte* const memory = slot.memory.bytes().data();
+    const std::span lengths(reinterpret_cast<const std::int32_t*>(
+                                memory + layout.staged()[layout.lengths_of(f)].offset),
+                            slot.batch.samples);
+    const auto longest = std::ranges::max_element(lengths);
+    slot.longest[f] = longest == lengths.end() ? 0 : static_cast<std::size_t>(*longest);
+    const std::size_t step = tensor.field.row_bytes();
+    const std::size_t row = slot.longest[f] * step;
+    std::byte* const rows = memory + tensor.offset;
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      // A row moves towards the beginning, so it overwrites none of those behind it.
+      const std::size_t bytes = static_cast<std::size_t>(lengths[i]) * step;
+      std::memmove(rows + i * row, rows + i * tensor.sample_bytes, bytes);
+      std::memset(rows + i * row + bytes, 0, row - bytes);
+    }
+    if (checks_ != nullptr) checks_->keep(slot, {rows, tensor.rows * tensor.sample_bytes});
+  }
 }
 
 // Writes zeros behind the samples, if the last batch is padded.
@@ -56,8 +85,9 @@ void Reader::pad(PinnedSlot& slot, const BatchLayout& layout) const {
     if (options_.packing.has_value() && !per_element) continue;
     const std::size_t used = per_element ? slot.batch.elements : slot.batch.samples;
     const std::size_t rows = per_element ? slot.batch.element_rows : slot.batch.rows;
-    const std::span<std::byte> rest = slot.memory.bytes().subspan(
-        tensor.offset + used * tensor.sample_bytes, (rows - used) * tensor.sample_bytes);
+    const std::size_t row_bytes = row_bytes_of(tensor, slot.longest);
+    const std::span<std::byte> rest =
+        slot.memory.bytes().subspan(tensor.offset + used * row_bytes, (rows - used) * row_bytes);
     std::memset(rest.data(), 0, rest.size());
     if (checks_ != nullptr) checks_->keep(slot, rest);
   }
@@ -122,11 +152,14 @@ FillChecks::Rooms Reader::written() {
   return written_;
 }
 
-// Writes zeros behind the elements that were read, and writes the field's length.
+// Writes zeros behind the elements that were read, unless close_rows() does, and writes the field's
+// length.
 void Reader::write_length(std::size_t field, PinnedSlot& slot, const BatchLayout& layout,
                           std::size_t row) const {
   const std::size_t bytes = lengths_[field] * dataset_.fields()[field].row_bytes();
-  std::memset(rooms_[field].data() + bytes, 0, rooms_[field].size() - bytes);
+  if (!layout.staged()[field].length_of.has_value()) {
+    std::memset(rooms_[field].data() + bytes, 0, rooms_[field].size() - bytes);
+  }
   const auto length = static_cast<std::int32_t>(lengths_[field]);
   const TensorLayout& lengths = layout.staged()[layout.lengths_of(field)];
   const std::span<std::byte> room =

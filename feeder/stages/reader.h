@@ -32,6 +32,7 @@ class Reader {
   void fill(PinnedSlot& slot, const BatchLayout& layout, FillChecks* checks);
 
  private:
+  void close_rows(PinnedSlot& slot, const BatchLayout& layout) const;
   void pad(PinnedSlot& slot, const BatchLayout& layout) const;
   void fill_samples(PinnedSlot& slot, const BatchLayout& layout);
   void fill_pieces(PinnedSlot& slot, const BatchLayout& layout);

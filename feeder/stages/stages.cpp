@@ -62,7 +62,7 @@ struct Stages::Copying {
 Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const BatchPlan& plan,
                const ReleaseLog& log, std::vector<std::shared_ptr<SlotRing>> rings,
                const Active& active, const std::vector<std::uint64_t>& resumed)
-    : requests(rings.size(), resumed),
+    : requests(rings.size(), resumed, options.read_across_epochs),
       failures(std::string(dataset.name()), samples_of(dataset, options, rings.size()),
                options.read_failures, options.transform_failures),
       is_virtual_(rings[0]->is_virtual_time()),
@@ -161,7 +161,7 @@ void Stages::sample() {
 
     std::optional<std::size_t> first;  // rank with a free slot and the fewest batches
     for (std::size_t rank = 0; rank < free.size(); ++rank) {
-      if (free[rank].empty() || !batch_sampler_.has_started(rank)) continue;
+      if (free[rank].empty() || !batch_sampler_.has_next(rank)) continue;
       if (!first.has_value() || batch_sampler_.given(rank) < batch_sampler_.given(*first)) {
         first = rank;
       }
@@ -312,7 +312,7 @@ std::size_t Stages::enqueue_copies(const SlotRing& ring, const PinnedSlot& from,
   std::size_t bytes = 0;
   copying.copies.clear();
   for (const TensorLayout& tensor : ring.layout.staged()) {
-    const std::size_t length = rows_of(tensor, from.batch) * tensor.sample_bytes;
+    const std::size_t length = bytes_of(tensor, from);
     for (std::size_t at = 0; at < length; at += std::min(copying.chunk, length - at)) {
       const std::size_t piece = std::min(copying.chunk, length - at);
       copying.copies.push_back({.to = to.memory.subspan(tensor.offset + at, piece),
@@ -321,8 +321,12 @@ std::size_t Stages::enqueue_copies(const SlotRing& ring, const PinnedSlot& from,
     bytes += length;
   }
   if (!copying.copies.empty()) gpu::copy_async(ring.copy_stream, copying.copies);
+  to.longest = from.longest;
   for (std::size_t i = 0; i < ring.layout.tensors().size(); ++i) {
-    to.shapes[i][0] = static_cast<std::int64_t>(rows_of(ring.layout.tensors()[i], from.batch));
+    const TensorLayout& tensor = ring.layout.tensors()[i];
+    to.shapes[i][0] = static_cast<std::int64_t>(rows_of(tensor, from.batch));
+    if (!tensor.length_of.has_value()) continue;
+    to.shapes[i][1] = static_cast<std::int64_t>(from.longest[*tensor.length_of]);
   }
   return bytes;
 }

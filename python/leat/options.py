@@ -14,12 +14,14 @@ Order = Literal["shuffled", "sequential"]
 LastBatch = Literal["partial", "drop", "pad", "wrap"]
 Delivery = Literal["in_order", "as_completed"]
 CheckSlots = Literal["no", "yes", "read_only"]
+PadTo = Literal["field", "batch"]
 OnEscape = Literal["copy", "raise"]
 
 ORDERS = ("shuffled", "sequential")
 LAST_BATCHES = ("partial", "drop", "pad", "wrap")
 DELIVERIES = ("in_order", "as_completed")
 CHECKS = ("no", "yes", "read_only")
+PAD_TO = ("field", "batch")
 ON_ESCAPE = ("copy", "raise")
 
 _LARGEST = 2**63 - 1
@@ -65,6 +67,13 @@ def _real(name: str, value: object, what: str, is_good: Any) -> float:
     return number
 
 
+def flag(name: str, value: object) -> bool:
+    """Returns ``value``, which is True or False."""
+    if not _is_bool(value):
+        raise TypeError(f"{name} has to be True or False, not {value!r}")
+    return bool(value)
+
+
 def one_of(name: str, value: object, values: Sequence[str]) -> str:
     """Returns ``value``, which is one of ``values``."""
     wanted = f"{name} has to be one of {', '.join(map(repr, values))}, not {value!r}"
@@ -87,7 +96,7 @@ class Packing:
     """Puts samples of variable length one after the other, without padding.
 
     An epoch is then one row of elements, cut into batches of ``batch_size`` elements; a sample may
-    be cut into pieces.
+    be cut into pieces. A batch's ``"offsets"`` say where each begins, and where the last one ends.
     """
 
     #: Samples and pieces of samples that one rank's batch may have; 0: as many as it has elements.

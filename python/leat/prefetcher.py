@@ -56,6 +56,12 @@ class Prefetcher(_core.Prefetcher):
         last_batch: What becomes of the last batch of an epoch if the samples do not fill it:
             ``"partial"``, ``"drop"``, ``"pad"`` or ``"wrap"``.
         packing: Puts samples of variable length one after the other.
+        pad_to: How long the rows of a field of variable length are: ``"field"``, as the field
+            declares; ``"batch"``, as the longest sample in the batch, so that fewer bytes are
+            copied.
+        read_across_epochs: Readers that are ahead read the first batches of the next epoch before
+            it is asked for. ``False``: they begin with its loop, so that an epoch has all that the
+            program changed before it.
         delivery: ``"in_order"``, or ``"as_completed"``: a slow batch does not hold up others.
         rank: The rank of this process.
         world_size: How many ranks train together.
@@ -93,6 +99,8 @@ class Prefetcher(_core.Prefetcher):
         seed: int = 0,
         last_batch: options.LastBatch = "partial",
         packing: options.Packing | None = None,
+        pad_to: options.PadTo = "field",
+        read_across_epochs: bool = True,
         delivery: options.Delivery = "in_order",
         rank: int = 0,
         world_size: int = 1,
@@ -121,6 +129,8 @@ class Prefetcher(_core.Prefetcher):
             "seed": whole("seed", seed, 0, 2**64 - 1),
             "last_batch": options.one_of("last_batch", last_batch, options.LAST_BATCHES),
             "packing": options.instance_or_none("packing", packing, options.Packing),
+            "pad_to": options.one_of("pad_to", pad_to, options.PAD_TO),
+            "read_across_epochs": options.flag("read_across_epochs", read_across_epochs),
             "delivery": options.one_of("delivery", delivery, options.DELIVERIES),
             "rank": whole("rank", rank),
             "world_size": whole("world_size", world_size, 1),

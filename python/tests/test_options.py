@@ -44,6 +44,8 @@ def make_feed(**options: Any) -> leat.Prefetcher:
         ({"timeout": 10**400}, ValueError, "timeout has to be a number above 0, not 1000"),
         ({"rank": 2, "world_size": 2}, ValueError, "rank"),
         ({"world_size": 0}, ValueError, "world_size has to be an int of at least 1, not 0"),
+        ({"pad_to": "longest"}, ValueError, "pad_to has to be one of 'field', 'batch'"),
+        ({"read_across_epochs": 0}, TypeError, "read_across_epochs has to be True or False, not 0"),
         ({"packing": True}, TypeError, "packing has to be a leat.Packing, not True"),
         ({"packing": leat.Packing()}, ValueError, "cannot be packed"),
         ({"autotune": 8}, TypeError, "autotune has to be a leat.Autotune, not 8"),

@@ -16,6 +16,7 @@
 #include "leat/feeder/loop_meter.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/receipt.h"
+#include "leat/feeder/sources/function.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"
@@ -74,7 +75,12 @@ TEST_P(FeederAllocations, OfSteps) {
 
 TEST_P(FeederAllocations, OfStepsWithEverythingOn) {
   with_device([](const Device& device) {
-    const Numbers data({.size = 8 * 1000, .pattern_bytes = 100});
+    const FunctionDataset data("ragged",
+                               {{"number", DType::kInt64, {}}, {"ids", DType::kInt64, {8}, true}},
+                               8 * 1000, [](std::uint64_t sample, Sample& out) {
+                                 out.as<std::int64_t>(0)[0] = 1;
+                                 out.set_length(1, sample % 9);
+                               });
     const Stream stream(device);
     const DeviceTransform duplicate = {
         .fields = {{"twin", DType::kInt64, {}}},
@@ -90,7 +96,8 @@ TEST_P(FeederAllocations, OfStepsWithEverythingOn) {
                      .last_batch = LastBatch::kPad,
                      .delivery = Delivery::kAsCompleted,
                      .device_transform = duplicate,
-                     .copy_chunk_bytes = 256});
+                     .copy_chunk_bytes = 256,
+                     .pad_to = PadTo::kBatch});
     EXPECT_EQ(allocations_of_steps(feed, stream), 0U);
   });
 }

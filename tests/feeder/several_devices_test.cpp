@@ -208,8 +208,10 @@ TEST_P(SeveralDevices, SharedDynamicallyEachBatchGoesToOneOfThem) {
       for (const std::uint64_t size : {0U, 3U, 64U, 67U}) {
         SCOPED_TRACE(testing::Message() << ranks << " ranks, " << size << " samples");
         const Numbers data({.size = size, .on_read = uneven_reads()});
-        const PrefetcherOptions options = {
-            .batch_size = 4, .workers = 3, .sharing = Sharing::kDynamic};
+        const PrefetcherOptions options = {.batch_size = 4,
+                                           .workers = 3,
+                                           .sharing = Sharing::kDynamic,
+                                           .read_across_epochs = ranks != 2};
         Prefetcher prefetcher(data, open_devices(ranks), options);
         std::mutex mutex;
         std::map<std::uint64_t, Batches> got;  // by epoch

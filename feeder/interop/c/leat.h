@@ -156,9 +156,8 @@ typedef struct leat_function_dataset {
   void* user;                /* passed to the functions */
   void (*close)(void* user); /* called once, when the dataset and its prefetchers are closed, on the
                                 thread that closes the last of them; may be null */
-  int32_t never_blocks;      /* not 0: read() never waits (for a file, a lock) and needs at most
-                                256 KiB of stack: it runs on Leat's workers, which saves two thread
-                                switches a batch. 0: it runs on threads with the usual stack */
+  int32_t never_blocks; /* not 0: read() never waits (for a file, a lock), needs at most 256 KiB of
+                           stack, and runs on Leat's workers. 0: on threads with the usual stack */
   /* Returns the first extent of a field of variable length in a sample, before the sample is read.
      Needed for leat_options::packed, else it may be null. Called from several threads; it must not
      wait, and may use 16 KiB of stack. */
@@ -192,10 +191,13 @@ typedef enum leat_last_batch {
 /* The order in which the batches of an epoch are delivered. */
 typedef enum leat_delivery {
   LEAT_DELIVERY_IN_ORDER = 0,
-  LEAT_DELIVERY_AS_COMPLETED = 1 /* a slow batch does not delay the batches after it. Each rank has
-                                    its own order, so states of several ranks have to be merged */
+  LEAT_DELIVERY_AS_COMPLETED = 1 /* each once it is read; the states of ranks have to be merged */
 } leat_delivery;
-
+/* How long the rows of a field of variable length are. Shorter samples end with zeros. */
+typedef enum leat_pad_to {
+  LEAT_PAD_TO_FIELD = 0, /* as the field declares */
+  LEAT_PAD_TO_BATCH = 1 /* as the batch's longest sample: fewer bytes; shape[1] differs, may be 0 */
+} leat_pad_to;
 /* Checks of the memory of batches, for debugging. Each batch is then copied several times. */
 typedef enum leat_check_slots {
   LEAT_CHECK_SLOTS_NO = 0,
@@ -219,21 +221,20 @@ typedef struct leat_options {
   size_t rank;           /* which rank this prefetcher feeds, of world_size; 0 */
   size_t world_size;     /* ranks, each with a prefetcher of its own; 0: this is the only one */
   const char* resume; /* a state from leat_prefetcher_state; null: from the beginning. "" fails */
-  size_t max_pinned_bytes;  /* the most pinned memory that slots may take; 0: no limit */
-  size_t max_device_bytes;  /* the most device memory that slots may take; 0: no limit */
-  uint64_t read_failures;   /* how many samples may fail to be read, and are left out; 0 */
-  double read_failure_rate; /* also this share of the samples read so far, 0 to 1; 0 */
-  size_t copy_chunk_bytes;  /* the largest piece of a copy; 0: copies are not divided */
-  size_t sample_every;      /* every how many steps one is timed on the device; 16. 0: none */
-  int32_t packed;      /* not 0: samples of variable length follow each other without padding, and
-                          batch_size counts elements; 0 */
-  int32_t check_slots; /* a leat_check_slots; no */
-  size_t packed_most_samples;  /* the most samples, or pieces of them, in a packed batch; 0: as many
-                                  as it has elements */
-  size_t autotune_every;       /* batches between changes of workers and prefetch_depth by autotune;
-                                  0: no autotune */
-  size_t autotune_max_workers; /* 8 */
+  size_t max_pinned_bytes;    /* the most pinned memory that slots may take; 0: no limit */
+  size_t max_device_bytes;    /* the most device memory that slots may take; 0: no limit */
+  uint64_t read_failures;     /* how many samples may fail to be read, and are left out; 0 */
+  double read_failure_rate;   /* also this share of the samples read so far, 0 to 1; 0 */
+  size_t copy_chunk_bytes;    /* the largest piece of a copy; 0: copies are not divided */
+  size_t sample_every;        /* every how many steps one is timed on the device; 16. 0: none */
+  int32_t packed;             /* not 0: no padding between samples; batch_size counts elements; 0 */
+  int32_t check_slots;        /* a leat_check_slots; no */
+  size_t packed_most_samples; /* the most pieces of samples in a packed batch; 0: its elements */
+  size_t autotune_every;      /* batches from one look of autotune to the next; 0: no autotune */
+  size_t autotune_max_workers;        /* 8 */
   size_t autotune_max_prefetch_depth; /* 4 */
+  int32_t read_across_epochs; /* 0: an epoch is read once it is asked for, not ahead of that; 1 */
+  int32_t pad_to;             /* a leat_pad_to; excludes `packed`; field */
 } leat_options;
 
 /* Sets all options to their defaults. `size` is sizeof *options. */
@@ -271,13 +272,10 @@ leat_status leat_prefetcher_plan(const leat_prefetcher* prefetcher, uint64_t* ba
  * leave the empty text and return LEAT_ERROR_BUFFER. Between two calls, another thread may make the
  * text longer: then call again. */
 
-/* Writes where the run stands: a line of JSON, for a checkpoint and leat_options::resume. It has
- *
- *   up to 450 bytes (mostly 200)        for a rank that releases its batches in order
- *   up to  44 bytes more (mostly 20)    for each batch that is missing before a released one
- *   up to 150 bytes more (mostly 50)    for each further epoch under way
- *
- * with the null byte. Batches are missing because they are held or were abandoned. With
+/* Writes where the run stands: a line of JSON, for a checkpoint and leat_options::resume. With the
+ * null byte, it has up to 450 bytes (mostly 200) for a rank that releases its batches in order, 44
+ * more (mostly 20) for each batch that is missing before a released one, because it is held or was
+ * abandoned, and 150 more (mostly 50) for each further epoch under way. With
  * LEAT_DELIVERY_AS_COMPLETED, ask for the size. */
 leat_status leat_prefetcher_state(const leat_prefetcher* prefetcher, char* buffer, size_t size,
                                   size_t* needed);

@@ -19,6 +19,7 @@ static_assert(LEAT_ORDER_SHUFFLED == static_cast<int>(Order::kShuffled) &&
               LEAT_LAST_BATCH_WRAP == static_cast<int>(LastBatch::kWrap) &&
               LEAT_LAST_BATCH_PAD == static_cast<int>(LastBatch::kPad) &&
               LEAT_LAST_BATCH_DROP == static_cast<int>(LastBatch::kDrop) &&
+              LEAT_PAD_TO_BATCH == static_cast<int>(PadTo::kBatch) &&
               LEAT_CHECK_SLOTS_READ_ONLY == static_cast<int>(CheckSlots::kReadOnly) &&
               LEAT_DELIVERY_AS_COMPLETED == static_cast<int>(Delivery::kAsCompleted));
 
@@ -53,7 +54,9 @@ leat_options defaults() {
           .packed_most_samples = Packing{}.most_samples,
           .autotune_every = 0,
           .autotune_max_workers = Autotune{}.max_workers,
-          .autotune_max_prefetch_depth = Autotune{}.max_prefetch_depth};
+          .autotune_max_prefetch_depth = Autotune{}.max_prefetch_depth,
+          .read_across_epochs = from.read_across_epochs ? 1 : 0,
+          .pad_to = static_cast<std::int32_t>(from.pad_to)};
 }
 
 PrefetcherOptions options_of(const leat_options* given) {
@@ -92,7 +95,9 @@ PrefetcherOptions options_of(const leat_options* given) {
           .resume = all.resume == nullptr ? std::nullopt : std::optional<std::string>(all.resume),
           .check_slots =
               one_of(all.check_slots, CheckSlots::kReadOnly, "check_slots", "leat_check_slots"),
-          .sample_every = all.sample_every};
+          .sample_every = all.sample_every,
+          .read_across_epochs = all.read_across_epochs != 0,
+          .pad_to = one_of(all.pad_to, PadTo::kBatch, "pad_to", "leat_pad_to")};
 }
 
 leat_stage_shares shares_of(const StageShares& from) {

@@ -194,7 +194,8 @@ typedef struct leat_array {
 } leat_array;
 
 /* Samples in memory. Fill the struct with zeros first. Leat does not copy the values: they must
- * stay valid and unchanged until `close` is called. */
+ * stay valid until `close` is called, and must not change while they are read (with
+ * leat_options::read_across_epochs 0: from the start of an epoch to its end). */
 typedef struct leat_array_dataset {
   size_t size;      /* sizeof(leat_array_dataset) */
   const char* name; /* in messages; null: "in memory" */

@@ -68,6 +68,8 @@ feeder::PrefetcherOptions options_of(const nb::dict& from) {
   read(from, "resume", options.resume);
   read(from, "check_slots", options.check_slots, std::array{"no"sv, "yes"sv, "read_only"sv});
   read(from, "sample_every", options.sample_every);
+  read(from, "read_across_epochs", options.read_across_epochs);
+  read(from, "pad_to", options.pad_to, std::array{"field"sv, "batch"sv});
   read(from, "trace", options.trace);
   options.read_failures = budget(from, "read_failures");
   options.transform_failures = budget(from, "transform_failures");

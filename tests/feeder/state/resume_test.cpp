@@ -223,6 +223,7 @@ void Life::run_segment() {
   options.workers = random() % 3 + 1;
   options.prefetch_depth = random() % 3 + 1;
   options.pinned_slots = random() % 4;
+  options.read_across_epochs = random() % 2 == 0;
   options.sharing = is_shared ? Sharing::kDynamic : Sharing::kStatic;
   options.delivery = is_shared ? Delivery::kAsCompleted : Delivery::kInOrder;
   Prefetcher prefetcher(data, open_devices(ranks), options);

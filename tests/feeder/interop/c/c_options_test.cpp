@@ -125,6 +125,55 @@ TEST(CApiOptions, SamplesArePackedByTheirLengths) {
                "variable length");
 }
 
+TEST(CApiOptions, RowsMayBeAsLongAsTheLongestSampleOfTheirBatch) {
+  leat_dataset* const data = ragged();
+  leat_options options;
+  LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
+  EXPECT_EQ(options.pad_to, LEAT_PAD_TO_FIELD);
+  options.batch_size = 2;
+  options.order = LEAT_ORDER_SEQUENTIAL;
+  options.pad_to = LEAT_PAD_TO_BATCH;
+  leat_prefetcher* feed = nullptr;
+  LEAT_EXPECT_OK(leat_prefetcher_open(data, "host", &options, &feed));
+  const std::vector<std::vector<std::int32_t>> want = {{0, 0, 1, 1}, {2, 2, 2, 0, 3, 3, 3, 3}};
+  for (const std::vector<std::int32_t>& rows : want) {
+    leat_batch* batch = nullptr;
+    LEAT_EXPECT_OK(leat_prefetcher_next(feed, &batch));
+    leat_tensor tokens{};
+    LEAT_EXPECT_OK(leat_batch_tensor_named(batch, "tokens", &tokens));
+    ASSERT_EQ(tokens.ndim, 2);
+    EXPECT_EQ(tokens.shape[0], 2);
+    EXPECT_EQ(tokens.shape[1], static_cast<std::int64_t>(rows.size() / 2));
+    ASSERT_EQ(tokens.bytes, rows.size() * 4);
+    const auto* const token = static_cast<const std::int32_t*>(tokens.data);
+    EXPECT_EQ(std::vector(token, token + rows.size()), rows);
+    LEAT_EXPECT_OK(leat_batch_release(batch));
+  }
+  LEAT_EXPECT_OK(leat_prefetcher_close(feed));
+  options.pad_to = 2;
+  expect_error(leat_prefetcher_open(data, "host", &options, &feed), LEAT_ERROR_ARGUMENT,
+               "pad_to is 2, which is no leat_pad_to");
+  options.pad_to = LEAT_PAD_TO_BATCH;
+  options.packed = 1;
+  expect_error(leat_prefetcher_open(data, "host", &options, &feed), LEAT_ERROR_ARGUMENT, "packing",
+               "pad_to");
+  LEAT_EXPECT_OK(leat_dataset_close(data));
+}
+
+TEST(CApiOptions, AnEpochMayBeReadOnceItIsAskedFor) {
+  leat_options options;
+  LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
+  EXPECT_EQ(options.read_across_epochs, 1);
+  Feed feed(40, [](leat_options& o) { o.read_across_epochs = 0; });
+  for (int epoch = 1; epoch < 4; ++epoch) {
+    EXPECT_EQ(feed.rest().size(), 10U);
+    EXPECT_EQ(feed.numbers.reads.load(), epoch * 40);
+  }
+  LEAT_EXPECT_OK(leat_prefetcher_start_epoch(feed.feed, 7));
+  EXPECT_EQ(feed.numbers.reads.load(), 3 * 40) << "leat_prefetcher_next begins it";
+  EXPECT_EQ(feed.next().size(), 4U);
+}
+
 TEST(CApiOptions, SlotsAreWatched) {
   for (const std::int32_t check : {LEAT_CHECK_SLOTS_YES, LEAT_CHECK_SLOTS_READ_ONLY}) {
     Feed feed(40, [check](leat_options& o) { o.check_slots = check; });
