@@ -19,7 +19,8 @@
 //  - data() without a bound stream is for the CPU: it waits for the copy on devices whose memory is
 //    host memory, and throws std::logic_error on others.
 //  - A lease may be moved to another thread and released there. It co-owns the slots, so it may
-//    outlive its Prefetcher. Bound streams must outlive the lease.
+//    outlive its Prefetcher and the device's handles: it keeps their memory, and no thread. Bound
+//    streams must outlive the lease.
 #pragma once
 
 #include <cstddef>
@@ -74,8 +75,8 @@ class Lease {
   /// As await(), for at most until `deadline`, a time of the caller's clock (leat::now()): returns
   /// whether the copy is done. In the stats, several such waits count as one, from the first on.
   [[nodiscard]] bool await_until(TimePoint deadline);
-  /// The device that holds the tensors. Throws std::logic_error if the lease is empty, as do all
-  /// functions below but release(), abandon() and the conversion to bool.
+  /// The device that holds the tensors: Device::for_memory(). Throws std::logic_error if the lease
+  /// is empty, as do all functions below but release(), abandon() and the conversion to bool.
   [[nodiscard]] const gpu::Device& device() const;
   /// Samples in this batch; packed: samples and pieces of samples. Fewer than usual in an epoch's
   /// partial last batch, and where samples failed and were left out; 0 for a rank that has no shard

@@ -51,6 +51,8 @@ const DeviceInfo& Device::info() const noexcept { return backend_->info(); }
 
 const Capabilities& Device::capabilities() const noexcept { return backend_->capabilities(); }
 
+Device Device::for_memory() const { return Device(backend_->memory_handle()); }
+
 MemoryUse Device::memory() const noexcept {
   return {.device = backend_->account(MemorySpace::kDevice).figures(),
           .pinned = backend_->account(MemorySpace::kPinned).figures()};

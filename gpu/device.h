@@ -7,7 +7,7 @@
 // A Device is a shared handle. Streams, events and buffers hold the device that they were made
 // from, so the handle may be dropped before them. Thread-safe. The destructor of a host device's
 // last handle waits until all queued work has run, because its kernels are the program's own
-// functions.
+// functions, and ends the device's threads.
 #pragma once
 
 #include <cstddef>
@@ -77,6 +77,11 @@ class Device {
   [[nodiscard]] const Capabilities& capabilities() const noexcept;
   /// Bytes that the buffers and arenas made with this device take, with peak and limit.
   [[nodiscard]] MemoryUse memory() const noexcept;
+  /// A handle of the same device for who keeps memory of it, and starts no work any more: the
+  /// threads of a host device end with its last other handle or stream. Then this handle can use
+  /// and free memory and events, and a new Stream throws GpuError. On a CUDA device it is as any
+  /// other.
+  [[nodiscard]] Device for_memory() const;
   /// The implementation; for the value types of gpu/.
   [[nodiscard]] const std::shared_ptr<Backend>& backend() const noexcept { return backend_; }
   /// Whether both are handles of the same opened device.

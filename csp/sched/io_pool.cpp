@@ -1,14 +1,13 @@
 #include "leat/csp/sched/io_pool.h"
 
 #include <mutex>
-#include <string>
-#include <system_error>
 #include <utility>
 
 #include "leat/csp/base/tuning.h"
 #include "leat/csp/error.h"
 #include "leat/csp/wait/futex.h"
 #include "leat/csp/wait/park.h"
+#include "leat/csp/wait/start_thread.h"
 
 namespace leat {
 
@@ -84,19 +83,18 @@ void IoPool::start_thread_if_needed() {
     const std::scoped_lock lock(handles_mutex_);
     const auto self = running_.emplace(running_.end());
     try {
-      *self = OsThread([this, self] { work(self); });
+      *self = start_thread<OsThread>("a thread for blocking()", [this, self] { work(self); });
     } catch (...) {
       running_.erase(self);
       throw;
     }
-  } catch (const std::system_error& error) {
+  } catch (...) {
     {
       const SpinLockGuard guard(lock_);
       if (--threads_ > 0) return;  // another thread will take the call
       --waiting_;
     }
-    throw Error(std::string("leat: blocking: cannot start a thread: ") + error.what() +
-                "; raise the limit on threads (ulimit -u)");
+    throw;
   }
 }
 

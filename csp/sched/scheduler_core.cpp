@@ -2,7 +2,6 @@
 
 #include <cstdio>
 #include <stdexcept>
-#include <system_error>
 #include <utility>
 
 #include "leat/csp/base/tuning.h"
@@ -14,6 +13,7 @@
 #include "leat/csp/wait/kept_exception.h"
 #include "leat/csp/wait/random.h"
 #include "leat/csp/wait/sanitizers.h"
+#include "leat/csp/wait/start_thread.h"
 
 namespace leat {
 
@@ -123,19 +123,20 @@ void SchedulerCore::start_from(std::size_t first) {
     if (options_.dump_on_sigquit && !kExploring) {
       on_sigquit_.emplace([this] { std::fputs(dump().c_str(), stderr); });
     }
+    threads_.reserve(workers_.size() - first);  // so that no thread is started and then not kept
     for (std::size_t i = first; i < workers_.size(); ++i) {
-      threads_.emplace_back([this, i] { workers_[i]->run(); });
+      const std::string what = "worker " + std::to_string(i + 1) + " of " +
+                               std::to_string(workers_.size()) + " of a scheduler";
+      threads_.push_back(start_thread<OsThread>(what, [this, i] { workers_[i]->run(); }));
     }
-  } catch (const std::system_error& error) {
-    const std::size_t started = first + threads_.size();
+  } catch (...) {
     {
       const SpinLockGuard guard(lock_);
       running_workers_ =
           static_cast<int>(threads_.size());  // the caller's worker will not run either
     }
     shut_down();
-    throw Error("leat: cannot start worker " + std::to_string(started + 1) + " of " +
-                std::to_string(workers_.size()) + ": " + error.what() + "; ask for fewer workers");
+    throw;
   }
 }
 

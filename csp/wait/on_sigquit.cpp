@@ -10,6 +10,7 @@
 
 #include "leat/csp/base/atomic.h"
 #include "leat/csp/wait/futex.h"
+#include "leat/csp/wait/start_thread.h"
 
 namespace leat {
 namespace {
@@ -34,7 +35,7 @@ extern "C" void leat_on_sigquit(int /*signal*/) {
 
 OnSigquit::OnSigquit(std::function<void()> f)
     : f_(std::move(f)), first_(requests.load(std::memory_order_relaxed)) {
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread("the thread that answers SIGQUIT", [this] { run(); });
   const std::scoped_lock lock(handler_mutex);
   if (users++ > 0) return;
   struct sigaction action = {};

@@ -11,8 +11,8 @@ namespace leat {
 /// While one lives, SIGQUIT makes a thread of its own call `f`, which may do what a signal handler
 /// may not; the handler only wakes that thread. An exception of `f` is told on stderr. Several may
 /// live at a time: each is called. The destructor calls `f` for signals that came before, and that
-/// of the last one restores the previous handler. The constructor throws std::system_error if no
-/// thread can be started.
+/// of the last one restores the previous handler. The constructor throws leat::Error if no thread
+/// can be started.
 class OnSigquit {
  public:
   [[nodiscard]] explicit OnSigquit(std::function<void()> f);

@@ -15,6 +15,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "leat/csp/wait/start_thread.h"
+
 namespace leat::feeder {
 namespace {
 
@@ -128,7 +130,9 @@ void LiveScreen::write_rest() {
 }
 
 LiveView::LiveView(int fd, Text text)
-    : screen_(fd), text_(std::move(text)), thread_([this] { run(); }) {}
+    : screen_(fd),
+      text_(std::move(text)),
+      thread_(start_thread<std::jthread>("the thread of the live view", [this] { run(); })) {}
 
 void LiveView::run() {
   sigset_t all;

@@ -65,7 +65,7 @@ class LiveView {
   /// length. Called ten times a second, by the view's thread only.
   using Text = std::function<std::vector<std::string>(const LiveStyle& style)>;
 
-  /// Throws std::invalid_argument as LiveScreen does.
+  /// Throws std::invalid_argument as LiveScreen does, leat::Error if no thread can be started.
   [[nodiscard]] LiveView(int fd, Text text);
   ~LiveView() { end_.set_value(); }
 

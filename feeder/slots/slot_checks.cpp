@@ -36,7 +36,7 @@ SlotChecks::SlotChecks(const gpu::Device& device, const BatchLayout& layout,
       device_(device),
       layout_(layout),
       read_only_(what == CheckSlots::kReadOnly),
-      stream_(device),
+      stream_(std::make_shared<const gpu::Stream>(device)),
       poison_(device, layout.bytes()),
       copier_looks_(device, layout.bytes()),
       consumer_looks_(device, layout.bytes()),
@@ -58,12 +58,12 @@ void SlotChecks::before_copy(DeviceSlot& slot) {
   Watched& watched = of(slot);
   const bool was_released = std::exchange(watched.was_released, false);
   if (!was_released) {
-    gpu::copy_async(stream_, slot.memory, poison_.span());
-    watched.poisoned.record(stream_);
+    gpu::copy_async(*stream_, slot.memory, poison_.span());
+    watched.poisoned.record(*stream_);
   }
-  stream_.wait(watched.poisoned);
-  gpu::copy_async(stream_, copier_looks_.span(), slot.memory);
-  copier_looked_.record(stream_);
+  stream_->wait(watched.poisoned);
+  gpu::copy_async(*stream_, copier_looks_.span(), slot.memory);
+  copier_looked_.record(*stream_);
   copier_looked_.await();
   if (was_released) expect_unchanged(slot);
   if (const auto at = difference(copier_looks_.data(), poison_.data(), layout_.bytes())) {
@@ -107,9 +107,9 @@ void SlotChecks::copied(DeviceSlot& slot, const PinnedSlot& from) {
 
 void SlotChecks::before_hand_out(DeviceSlot& slot) {
   const Watched& watched = of(slot);
-  stream_.wait(slot.ready);
-  gpu::copy_async(stream_, consumer_looks_.span(), slot.memory);
-  consumer_looked_.record(stream_);
+  stream_->wait(slot.ready);
+  gpu::copy_async(*stream_, consumer_looks_.span(), slot.memory);
+  consumer_looked_.record(*stream_);
   consumer_looked_.await();
   for (const TensorLayout& tensor : layout_.staged()) {
     const std::size_t bytes = bytes_of(tensor, slot);
@@ -127,18 +127,29 @@ void SlotChecks::before_hand_out(DeviceSlot& slot) {
 }
 
 void SlotChecks::released(DeviceSlot& slot) {
+  const std::shared_ptr<const gpu::Stream> stream = [&] {
+    const std::scoped_lock lock(end_mutex_);
+    return stream_;
+  }();
+  if (stream == nullptr) return;
   Watched& watched = of(slot);
   watched.who = name_of(slot.batch) + " was used on ";
   if (slot.bound == 0) watched.who += "no stream";
   for (std::size_t i = 0; i < slot.bound; ++i) {
     watched.who += (i == 0 ? "stream " : ", ") + name(*slot.streams[i]);
-    stream_.wait(slot.released[i]);
+    stream->wait(slot.released[i]);
   }
-  stream_.wait(slot.ready);  // needed if the batch was never bound to a stream
-  gpu::copy_async(stream_, watched.seen.span(), slot.memory);
-  gpu::copy_async(stream_, slot.memory, poison_.span());
-  watched.poisoned.record(stream_);
+  stream->wait(slot.ready);  // needed if the batch was never bound to a stream
+  gpu::copy_async(*stream, watched.seen.span(), slot.memory);
+  gpu::copy_async(*stream, slot.memory, poison_.span());
+  watched.poisoned.record(*stream);
   watched.was_released = true;
+}
+
+void SlotChecks::end_stream() noexcept {
+  std::shared_ptr<const gpu::Stream> ended;  // destroyed without the lock
+  const std::scoped_lock lock(end_mutex_);
+  stream_.swap(ended);
 }
 
 }  // namespace leat::feeder

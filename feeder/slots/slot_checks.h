@@ -13,6 +13,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -48,7 +50,10 @@ class SlotChecks {
   /// hold the batch.
   void before_hand_out(DeviceSlot& slot);
   /// The release events are recorded. Enqueues the poisoning and does not wait. Throws GpuError.
+  /// Nothing is done after end_stream().
   void released(DeviceSlot& slot);
+  /// Nothing is copied into the slots any more: ends the checks' stream. Thread-safe.
+  void end_stream() noexcept;
 
   FillChecks fills;
 
@@ -69,7 +74,8 @@ class SlotChecks {
   const gpu::Device device_;
   const BatchLayout& layout_;
   const bool read_only_;
-  const gpu::Stream stream_;
+  std::mutex end_mutex_;                       // guards the pointer, against end_stream()
+  std::shared_ptr<const gpu::Stream> stream_;  // null: it has ended
   gpu::PinnedBuffer poison_;
   gpu::PinnedBuffer copier_looks_;
   gpu::PinnedBuffer consumer_looks_;

@@ -18,16 +18,16 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
                    const RingSize& size, const StatsOptions& stats_options, CheckSlots check_slots,
                    Trace* into, std::shared_ptr<ReleaseLog> release_log,
                    const SchedulerCore& scheduler)
-    : device(on),
+    : device(on.for_memory()),
       rank(local.index),
       layout(std::move(batch)),
-      copy_stream(on),
-      stats(on, stats_options),
+      copy_stream(device),
+      stats(device, stats_options),
       log(std::move(release_log)),
       probe(*this, stats,
             check_slots == CheckSlots::kNo
                 ? nullptr
-                : std::make_unique<SlotChecks>(on, layout, size.pinned_slots, size.device_slots,
+                : std::make_unique<SlotChecks>(device, layout, size.pinned_slots, size.device_slots,
                                                check_slots),
             into == nullptr ? nullptr : into->make(copy_stream, local)),
       filled(capacity(size.pinned_slots), "filled slots"),
@@ -37,8 +37,8 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
       credit(capacity(size.leases), "leases to be had"),
       scheduler_(&scheduler),
       virtual_time_(clock_of(scheduler).is_virtual()),
-      pinned_memory_(on, size.pinned_slots * layout.staged_bytes()),
-      device_memory_(on, size.device_slots * layout.bytes()) {
+      pinned_memory_(device, size.pinned_slots * layout.staged_bytes()),
+      device_memory_(device, size.device_slots * layout.bytes()) {
   // A slot's size is a multiple of the alignment of its tensors, so slots follow without gaps.
   for (std::size_t i = 0; i < size.pinned_slots; ++i) {
     pinned_.push_back(std::make_unique<PinnedSlot>(
@@ -55,6 +55,11 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
 
 // Freeing the memory waits for queued work (Backend::free_device).
 SlotRing::~SlotRing() = default;
+
+void SlotRing::end_streams() noexcept {
+  probe.end_streams();
+  const gpu::Stream ended = std::move(copy_stream);  // its queued copies still run
+}
 
 void SlotRing::give_back(DeviceSlot& slot, DeviceState from) noexcept {
   try {

@@ -1,7 +1,8 @@
 // The slots of one device, and the channels that pass them between stages, consumer and leases.
 //
 // The Prefetcher and each Lease hold a shared_ptr to the ring, so a lease may outlive the
-// Prefetcher. Slots do not own the ring, so there is no cycle.
+// Prefetcher. Slots do not own the ring, so there is no cycle. Without a Prefetcher the ring is
+// memory: it keeps no stream, and no thread of a device.
 //
 // Always true:
 //  - A pinned slot is in one of the channels of pinned slots, or with one stage.
@@ -68,6 +69,8 @@ class SlotRing {
   }
   /// Returns the number of leases, including one whose batch a consumer has asked for.
   [[nodiscard]] std::size_t leases() const noexcept { return credit.capacity() - credit.size(); }
+  /// Ends the ring's streams, with the Prefetcher. The stages have ended; leases may live.
+  void end_streams() noexcept;
   /// Ends the batches. Receivers of `ready` get the staged batches, then `cause`. Thread-safe.
   void finish(std::exception_ptr cause) noexcept { ready.try_close(std::move(cause)); }
   /// Returns whether the caller's clock is that of the stages and the device.
@@ -83,10 +86,10 @@ class SlotRing {
     return device_slots_;
   }
 
-  const gpu::Device device;
+  const gpu::Device device;  // for_memory()
   const std::size_t rank;
   const BatchLayout layout;
-  const gpu::Stream copy_stream;
+  gpu::Stream copy_stream;
   StatsCollector stats;
   const std::shared_ptr<ReleaseLog> log;
   BatchProbe probe;

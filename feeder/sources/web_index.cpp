@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "leat/csp/error.h"
+#include "leat/csp/wait/start_thread.h"
 #include "leat/feeder/sources/checks.h"
 #include "leat/feeder/sources/tar.h"
 
@@ -323,9 +324,13 @@ std::vector<WebShard> index_web_shards(std::span<const std::filesystem::path> sh
   };
   {
     std::vector<std::jthread> others;
-    while (others.size() + 1 < std::min(options.index_threads, shards.size()))
-      others.emplace_back(work);
-    work();
+    try {
+      while (others.size() + 1 < std::min(options.index_threads, shards.size())) {
+        others.push_back(start_thread<std::jthread>("a thread that reads shards", work));
+      }
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no more threads, or memory
+    }
+    work();  // with however many there are
   }
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);

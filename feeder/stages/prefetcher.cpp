@@ -234,6 +234,14 @@ struct Prefetcher::Parts {
   const std::unique_ptr<Scheduler> own;            // null if `shared` is set
   const std::shared_ptr<SchedulerCore> scheduler;  // the stages': `shared` or own's
   const std::vector<std::shared_ptr<SlotRing>> rings;
+  // After the stages, though leases may keep the rings: a device's threads end with its streams.
+  struct StreamsEnd {
+    ~StreamsEnd() {
+      for (const auto& ring : rings) ring->end_streams();
+    }
+    const std::vector<std::shared_ptr<SlotRing>>& rings;
+  };
+  const StreamsEnd streams_end{rings};
   Stages stages;
   std::vector<std::unique_ptr<Feed>> feeds;
   const std::unique_ptr<TaskGroup> group;

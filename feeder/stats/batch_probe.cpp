@@ -263,4 +263,8 @@ void BatchProbe::given_back(DeviceSlot& slot) {
   if (checks_ != nullptr) checks_->released(slot);
 }
 
+void BatchProbe::end_streams() noexcept {
+  if (checks_ != nullptr) checks_->end_stream();
+}
+
 }  // namespace leat::feeder

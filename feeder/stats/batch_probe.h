@@ -116,6 +116,8 @@ class BatchProbe {
   /// The slot goes back to the copier, whether it was leased or not. With slot checks, throws
   /// GpuError.
   void given_back(DeviceSlot& slot);
+  /// As SlotRing::end_streams().
+  void end_streams() noexcept;
 
  private:
   template <class Write>

@@ -19,7 +19,8 @@
 //  - Errors of asynchronous work are sticky: the next sync, await or enqueue throws the error, and
 //    so do all later ones.
 //
-// A Backend must outlive its handles; the value types hold it by shared_ptr.
+// A Backend must outlive its handles; the value types hold it by shared_ptr. What open() returns
+// may own more than the backend, such as threads that end with it; memory_handle() does not.
 #pragma once
 
 #include <cstddef>
@@ -60,7 +61,7 @@ struct CopyRange {
 
 /// One opened device; the contract is at the top of the file. Functions take handles of this
 /// backend, except where they say otherwise.
-class Backend {
+class Backend : public std::enable_shared_from_this<Backend> {
  public:
   Backend() = default;
   Backend(const Backend&) = delete;
@@ -76,13 +77,14 @@ class Backend {
   /// The scheduler whose fibers complete this device's events, only for comparison; null if no
   /// fiber does.
   [[nodiscard]] virtual const SchedulerCore* scheduler() const noexcept = 0;
-  /// The scheduler that this backend owns, or null. Valid as long as the device. Lets callers avoid
-  /// starting a second one.
+  /// The scheduler that this backend owns, or null. It runs as long as a handle or a stream of the
+  /// device lives (Device::for_memory()). Lets callers avoid starting a second one.
   [[nodiscard]] virtual std::shared_ptr<SchedulerCore> own_scheduler() const noexcept {
     return nullptr;
   }
 
-  /// Makes a stream that does not synchronise with any other stream implicitly.
+  /// Makes a stream that does not synchronise with any other stream implicitly. Throws GpuError if
+  /// only memory of the device is left (Device::for_memory()).
   virtual StreamHandle create_stream() = 0;
   /// Ends the stream when its queued work has run. Does not wait for that.
   virtual void destroy_stream(StreamHandle stream) noexcept = 0;
@@ -185,6 +187,8 @@ class Backend {
 
   // Common to all backends:
 
+  /// The backend without what runs its streams, where that may end first: Device::for_memory().
+  [[nodiscard]] std::shared_ptr<Backend> memory_handle() { return shared_from_this(); }
   /// The account of this kind of memory, for buffers and arenas; see MemoryCaps.
   [[nodiscard]] MemoryAccount& account(MemorySpace space) noexcept {
     return space == MemorySpace::kDevice ? device_account_ : pinned_account_;

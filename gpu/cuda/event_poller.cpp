@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/wait/futex.h"
 #include "leat/csp/wait/park.h"
+#include "leat/csp/wait/start_thread.h"
 
 namespace leat::gpu::cuda {
 
@@ -20,12 +20,7 @@ void EventPoller::start() {
   if (started_.load(std::memory_order_acquire)) return;
   const std::lock_guard guard(starting_);
   if (started_.load(std::memory_order_relaxed)) return;
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error& error) {
-    throw Error("leat: cannot start the thread that polls " + context_.device_name() + ": " +
-                error.what() + "; raise the limit on threads (ulimit -u)");
-  }
+  thread_ = start_thread("the thread that polls " + context_.device_name(), [this] { run(); });
   started_.store(true, std::memory_order_release);
 }
 

@@ -18,7 +18,7 @@
 //    a newer record. An error applies to all.
 //
 // Lock      | guards                                | held while calling
-// starting_ | the start of the thread               | the constructor of std::thread
+// starting_ | the start of the thread               | start_thread()
 // lock_     | word_, incoming_, stopping_, and the  | futex_wake; SchedulerCore::lock_, by a fiber
 //           | waiters and signals of records        | that parks. No other lock of gpu
 #pragma once

@@ -9,18 +9,16 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/task_group.h"
-#include "leat/csp/wait/expect_wake_from.h"
 #include "leat/gpu/backend/backend.h"
 #include "leat/gpu/backend/page_mapping.h"
 #include "leat/gpu/error.h"
+#include "leat/gpu/host/crew.h"
 #include "leat/gpu/host/engines.h"
 #include "leat/gpu/host/event.h"
 #include "leat/gpu/host/event_record.h"
@@ -40,7 +38,6 @@ HostEvent& event_of(EventHandle handle) noexcept {
 
 constexpr std::align_val_t kDeviceAlignment{256};           // as cudaMalloc
 constexpr std::align_val_t kPinnedAlignment{4096};          // as cudaHostAlloc: a page
-constexpr int kOwnWorkers = 3;                              // one for each engine
 constexpr std::size_t kStreamStack = std::size_t{1} << 20;  // kernels run on it; committed lazily
 
 const Capabilities kCapabilities = {.host_kernels = true,
@@ -53,41 +50,13 @@ const Capabilities kCapabilities = {.host_kernels = true,
 
 class HostBackend final : public Backend {
  public:
-  HostBackend(int index, const HostModel& model)
+  HostBackend(int index, const HostModel& model, const std::shared_ptr<Crew>& crew)
       : info_(describe(index, model)),
         memory_(
             std::make_shared<HostMemory>("device memory", kDeviceAlignment, info_.memory_bytes)),
         pinned_(std::make_shared<HostMemory>("pinned memory", kPinnedAlignment, machine_memory())),
-        own_(on_fiber() ? nullptr
-                        : std::make_unique<Scheduler>(SchedulerOptions{.workers = kOwnWorkers})),
-        group_(own_ ? std::make_unique<TaskGroup>(*own_) : std::make_unique<TaskGroup>()),
-        engines_(std::make_shared<Engines>(info_.name, model,
-                                           own_ ? *own_->core() : current_scheduler("open"))) {}
-
-  ~HostBackend() override {
-    // All Streams are destroyed, because each holds the backend. Their fibers still run the queued
-    // operations.
-    auto join = [own = std::move(own_), group = std::move(group_), engines = engines_,
-                 leaked = std::move(leaked_)]() mutable {
-      const Shield shield;
-      const ExpectWakeFrom ending(engines->scheduler());
-      try {
-        group->wait();
-      } catch (...) {
-        // Stream fibers do not throw; the device's error reports the end of their scheduler.
-      }
-      group.reset();
-      own.reset();
-      while (leaked) leaked = std::move(leaked->next);  // a loop, so that destructors do not nest
-    };
-    // A kernel's closure held the last handle: its fiber cannot join itself, nor streams that may
-    // wait for its own stream.
-    if (StreamFiber::current() != nullptr) {
-      std::thread(std::move(join)).detach();
-    } else {
-      join();
-    }
-  }
+        crew_(crew),
+        engines_(crew->engines) {}
 
   [[nodiscard]] const DeviceInfo& info() const noexcept override { return info_; }
   [[nodiscard]] const Capabilities& capabilities() const noexcept override { return kCapabilities; }
@@ -96,11 +65,17 @@ class HostBackend final : public Backend {
     return &engines_->scheduler();
   }
   [[nodiscard]] std::shared_ptr<SchedulerCore> own_scheduler() const noexcept override {
-    return own_ ? own_->core() : nullptr;
+    const std::shared_ptr<Crew> crew = crew_.lock();
+    return crew && crew->own ? crew->own->core() : nullptr;
   }
 
   StreamHandle create_stream() override {
     rethrow_device_error();
+    std::shared_ptr<Crew> crew = crew_.lock();
+    if (!crew) {
+      throw GpuError(0, "the device was closed", "create a stream", info_.name,
+                     "only memory of it is left: keep the Device for as long as it is used");
+    }
     const int number = next_stream_.fetch_add(1, std::memory_order_relaxed);
     auto stream =
         std::make_shared<HostStream>(engines_, info_.name + " stream " + std::to_string(number));
@@ -109,14 +84,15 @@ class HostBackend final : public Backend {
       const std::scoped_lock lock(mutex_);
       draining_.reserve(draining_.size() + streams_.size() +
                         1);  // so that destroy_stream() cannot fail
-      streams_.emplace(key, stream);
+      streams_.emplace(key, Running{stream, crew});
     }
     const auto forget = [&] {
       const std::scoped_lock lock(mutex_);
       streams_.erase(key);
     };
     try {
-      group_->go([stream] { stream->run(); }, {.name = stream->name(), .stack_size = kStreamStack});
+      crew->group->go([stream] { stream->run(); },
+                      {.name = stream->name(), .stack_size = kStreamStack});
     } catch (const std::logic_error&) {
       forget();
       throw GpuError(0, "device lost", "create a stream", info_.name,
@@ -132,16 +108,16 @@ class HostBackend final : public Backend {
   }
 
   void destroy_stream(StreamHandle handle) noexcept override {
-    std::shared_ptr<HostStream> stream;
+    Running ended;
     {
       const std::scoped_lock lock(mutex_);
       const auto it = streams_.find(&stream_of(handle));
-      stream = std::move(it->second);
+      ended = std::move(it->second);
       streams_.erase(it);
       std::erase_if(draining_, [](const auto& one) { return one->is_done(); });
-      if (!stream->is_done()) draining_.push_back(stream);
+      if (!ended.stream->is_done()) draining_.push_back(ended.stream);
     }
-    stream->close();
+    ended.stream->close();
   }
 
   StreamHandle wrap_stream(void* /*native*/) override {
@@ -304,6 +280,11 @@ class HostBackend final : public Backend {
   }
 
  private:
+  struct Running {
+    std::shared_ptr<HostStream> stream;
+    std::shared_ptr<Crew> crew;
+  };
+
   struct Allocation {
     std::shared_ptr<HostMemory::Block> block;
     std::shared_ptr<HostStream> stream;  // the stream in whose order it was allocated
@@ -317,7 +298,7 @@ class HostBackend final : public Backend {
     Allocation made{.block = from->allocate(bytes, *engines_, waits), .stream = nullptr};
     const std::scoped_lock lock(mutex_);
     void* const key = made.block->get();
-    if (stream != nullptr) made.stream = streams_.at(stream);
+    if (stream != nullptr) made.stream = streams_.at(stream).stream;
     allocations_.emplace(key, std::move(made));
     return key;
   }
@@ -344,10 +325,12 @@ class HostBackend final : public Backend {
   template <class Retain>
   bool release(Allocation freed, const Retain& retain) noexcept {
     if (retain(freed.block)) return true;
+    const std::shared_ptr<Crew> crew = crew_.lock();
+    if (!crew) return true;  // no stream runs any more
     freed.block->leak();
     const std::scoped_lock lock(mutex_);
-    freed.block->next = std::move(leaked_);
-    leaked_ = std::move(freed.block);
+    freed.block->next = std::move(crew->leaked);
+    crew->leaked = std::move(freed.block);
     return false;
   }
 
@@ -355,7 +338,7 @@ class HostBackend final : public Backend {
   [[nodiscard]] bool retain_everywhere(const std::shared_ptr<void>& memory) noexcept {
     bool all = true;
     const std::scoped_lock lock(mutex_);
-    for (const auto& [key, stream] : streams_) all &= stream->retain(memory);
+    for (const auto& [key, one] : streams_) all &= one.stream->retain(memory);
     for (const auto& stream : draining_) all &= stream->retain(memory);
     return all;
   }
@@ -363,18 +346,22 @@ class HostBackend final : public Backend {
   const DeviceInfo info_;
   const std::shared_ptr<HostMemory> memory_;
   const std::shared_ptr<HostMemory> pinned_;
-  std::unique_ptr<Scheduler> own_;    // null if the device was opened on a fiber
-  std::unique_ptr<TaskGroup> group_;  // the streams' fibers; destroyed before own_
+  const std::weak_ptr<Crew> crew_;
   const std::shared_ptr<Engines> engines_;
   const std::shared_ptr<Pool<EventRecord>> records_ = std::make_shared<Pool<EventRecord>>();
   const std::shared_ptr<Pool<HostEvent>> events_ = std::make_shared<Pool<HostEvent>>();
   std::atomic<int> next_stream_{0};
   std::mutex mutex_;  // never held across a park
-  std::unordered_map<HostStream*, std::shared_ptr<HostStream>> streams_;
+  std::unordered_map<HostStream*, Running> streams_;
   std::vector<std::shared_ptr<HostStream>>
       draining_;  // destroyed with work queued, until seen done
   std::unordered_map<void*, Allocation> allocations_;
-  std::shared_ptr<HostMemory::Block> leaked_;  // freed blocks, until the streams have ended
+};
+
+// What the handles of an opened device share.
+struct Opened {
+  const std::shared_ptr<HostBackend> backend;
+  const std::shared_ptr<Crew> crew;  // ends first
 };
 
 }  // namespace
@@ -388,7 +375,10 @@ DeviceInfo describe(int index, const HostModel& model) {
 }
 
 std::shared_ptr<Backend> open(int index, const HostModel& model) {
-  return std::make_shared<HostBackend>(index, model);
+  const std::shared_ptr<Crew> crew = make_crew(describe(index, model).name, model);
+  auto backend = std::make_shared<HostBackend>(index, model, crew);
+  Backend* const seam = backend.get();
+  return {std::make_shared<Opened>(Opened{std::move(backend), crew}), seam};
 }
 
 }  // namespace leat::gpu::host

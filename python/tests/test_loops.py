@@ -127,6 +127,40 @@ def threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
+def threads_become(count: int) -> bool:
+    """The system counts a thread that was joined for a moment."""
+    until = time.monotonic() + 10
+    while threads() != count and time.monotonic() < until:
+        time.sleep(0.001)
+    return threads() == count
+
+
+@pytest.mark.parametrize("options", [{}, {"check_slots": "yes"}])
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_tensor_keeps_its_memory_and_no_thread_of_its_feed(
+    options: dict[str, Any], is_closed: bool
+) -> None:
+    gc.collect()
+    before = threads()
+    feed = make_feed(framework=None, max_leases=4, **options)
+    first, second, third = (batch["x"] for _, batch in zip(range(3), feed, strict=False))
+    kept = [np.asarray(second)[2:], third.__dlpack__()]
+    del second, third
+    assert threads() > before
+    if is_closed:
+        feed.close()
+        assert threads_become(before)
+        assert feed.device == "host:0"
+    del feed
+    gc.collect()
+    assert threads_become(before)
+    assert np.from_dlpack(first).tolist() == list(range(8))
+    assert kept[0].tolist() == list(range(10, 16))
+    dropper = threading.Thread(target=kept.clear)  # the last shares go on any thread
+    dropper.start()
+    dropper.join()
+
+
 def hold_in_a_cycle() -> Any:
     class Trainer:
         feed: leat.Prefetcher

@@ -26,6 +26,7 @@
 #include "tests/feeder/prefetcher_fixture.h"
 #include "tests/support/child.h"
 #include "tests/support/plain_threads.h"
+#include "tests/support/thread_limit.h"
 
 namespace leat::feeder {
 namespace prefetcher_ends_test {
@@ -64,6 +65,27 @@ TEST(PrefetcherEndsBy, AForkIsToldInTheChild) {
             }),
             "");
   EXPECT_TRUE(feed->next().has_value());
+}
+
+// Its batches keep the memory of their slots, and none of the devices' threads.
+TEST(PrefetcherEndsBy, ItsDestructionWhileLeasesLive) {
+  for (const CheckSlots checks : {CheckSlots::kNo, CheckSlots::kYes}) {
+    const std::size_t before = support::threads();
+    const Numbers data({.size = 40});
+    const PrefetcherOptions options{.batch_size = 4, .world_size = 2, .check_slots = checks};
+    std::vector<Lease> leases;
+    {
+      const std::vector<gpu::Device> devices = {gpu::open("host:0"), gpu::open("host:1")};
+      Prefetcher feed(data, devices, options);
+      for (std::size_t i = 0; i < devices.size(); ++i) leases.push_back(*feed.rank(i).next());
+    }
+    EXPECT_TRUE(support::threads_become(before));
+    for (Lease& lease : leases) {
+      EXPECT_EQ(NumbersView(lease).samples().size(), lease.size());
+      EXPECT_THROW(gpu::Stream(lease.device()), gpu::GpuError);
+    }
+    std::thread([&] { leases.clear(); }).join();
+  }
 }
 
 // In the child, the fiber that sends to the receiver never ends: to wait for it would hang.

@@ -10,6 +10,8 @@
 #                        comm/transports/mpi ─► MPI; comm/transports/nccl ─► NCCL
 #
 # What is on no list below is forbidden: a new dependency is a decision, made here.
+#
+# Likewise on any line of a library that starts a thread without start_thread() (csp/wait/start_thread.h).
 set -euo pipefail
 cd "$1"
 
@@ -126,5 +128,12 @@ while IFS=: read -r file line text; do
     violations=$((violations + 1))
   fi
 done <<<"$includes"
+while IFS= read -r place; do
+  echo "$place: may not start a thread: use start_thread()"
+  violations=$((violations + 1))
+done < <(for layer in csp gpu feeder comm pipeline overlap python/src; do
+  [[ ! -d $layer ]] || grep -rnE 'std::j?thread( [a-z_]+)?[({]|std::async|pthread_create' "$layer" \
+    --include='*.h' --include='*.cpp' --include='*.cu' || true
+done | sed -nE 's|^([^:]*:[0-9]+):[[:space:]]*[^/[:space:]].*|\1|p')
 echo "$(wc -l <<<"$includes") includes, $violations forbidden"
 ((violations == 0))

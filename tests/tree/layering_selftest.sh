@@ -116,6 +116,8 @@ forbid bench/csp/c.cpp '"peer.h"'
 forbid bench/gpu/d.cpp '<cuda_runtime.h>'
 forbid bench/peers/csp/a.cpp '<boost/context/fiber.hpp>'
 forbid bench/peers/csp/b.cpp '"absent.h"'
+echo '// std::jthread other([] {});  // of a user' >"$tree/gpu/started.cpp"
+echo 'const std::jthread other([] {});' >>"$tree/gpu/started.cpp"
 if bash "$layering" "$tree" >"$tree/found.txt"; then
   echo "FAIL: accepts a tree with forbidden includes"
   exit 1
@@ -123,4 +125,7 @@ fi
 diff <(printf '%s\n' "${expected[@]}" | sort) \
   <(sed -nE 's/^([^:]*):[0-9]+: may not include (.*)/\1: \2/p' "$tree/found.txt" | sort) ||
   { echo "FAIL: what was planted (<) is not what was found (>)"; exit 1; }
+[[ $(grep -c 'may not start a thread' "$tree/found.txt") == 1 ]] &&
+  grep -q '^gpu/started.cpp:2: may not start a thread' "$tree/found.txt" ||
+  { echo "FAIL: a thread that is started without start_thread() is not found"; exit 1; }
 echo "${#expected[@]} planted, ${#expected[@]} found"

@@ -8,11 +8,11 @@
 #include <numeric>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/wait/start_thread.h"
 
 namespace leat::comm::mpi {
 namespace {
@@ -55,12 +55,15 @@ void Engine::start() {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the program's threads
   try {
-    std::thread([this] { run(); }).detach();
-  } catch (const std::system_error& error) {
+    start_thread("the thread that owns MPI", [this] { run(); }).detach();
+  } catch (...) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw Error(std::string("leat: cannot start the thread that owns MPI: ") + error.what());
+    throw;
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Engine::wait_for_mpi() {
   const OutsideWork outside;
   if (!ready_.wait_until(after_deadline(options_))) {
     throw Error("leat: comm::open(\"mpi\"): MPI_Init has not returned by the deadline");

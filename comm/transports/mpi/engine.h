@@ -53,9 +53,11 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
   ~Engine() = delete;
 
-  /// Starts the thread, which initialises MPI. Waits for the other ranks, until the deadline.
-  /// Throws Error.
+  /// Starts the thread, which initialises MPI. Throws as start_thread(); then MPI was not touched.
   void start();
+  /// Waits until MPI is initialised, which waits for the other ranks, until the deadline. Throws
+  /// Error.
+  void wait_for_mpi();
   [[nodiscard]] int rank() const noexcept { return wire_->rank(); }
   /// The ranks of MPI's world.
   [[nodiscard]] const std::vector<int>& everyone() const noexcept { return everyone_; }

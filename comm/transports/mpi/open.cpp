@@ -145,8 +145,15 @@ std::shared_ptr<Transport> open_world(const OpenOptions& options) {
         "leat: comm::open(\"mpi\"): a process opens it once; use split() and duplicate() for more "
         "communicators");
   }
-  auto* const engine = new Engine(options);  // never destroyed; see engine.h
-  engine->start();
+  Engine* engine = nullptr;
+  try {
+    engine = new Engine(options);  // never destroyed; see engine.h
+    engine->start();
+  } catch (...) {
+    opened = false;  // MPI was not touched: another call may try again
+    throw;
+  }
+  engine->wait_for_mpi();
   g_engine.store(engine);
   if (engine->wire().owns_mpi()) {
     std::atexit(&end_at_exit);

@@ -333,7 +333,8 @@ leat_status leat_prefetcher_stats(const leat_prefetcher* prefetcher, leat_stats*
 
 /* Stops the prefetcher and closes the handle. Blocks until reads and calls of other threads have
  * ended; a leat_prefetcher_next that waits in another thread gets a batch that is already staged,
- * or returns LEAT_ERROR_ENVIRONMENT. Batches that are held stay valid. Null does nothing. */
+ * or returns LEAT_ERROR_ENVIRONMENT. Batches that are held stay valid, and keep no thread. Null
+ * does nothing. */
 leat_status leat_prefetcher_close(leat_prefetcher* prefetcher);
 
 /* --- Batches -------------------------------------------------------------------------------- */

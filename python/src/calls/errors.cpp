@@ -126,6 +126,10 @@ nb::object to_python(const std::exception_ptr& error) {
 
 void bind_errors(nb::module_&) {
   nb::register_exception_translator([](const std::exception_ptr& error, void*) {
+    if (is_exiting_elsewhere()) {
+      PyErr_SetNone(PyExc_SystemExit);
+      return;
+    }
     const InCall inside(InCall::to_the_end);  // exceptions have Python code
     const nb::object made = to_python(error);
     PyErr_SetObject(made.type().ptr(), made.ptr());

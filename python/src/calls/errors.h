@@ -14,6 +14,8 @@
 //
 // A Python exception that went through C++ stays itself. A nested exception becomes __cause__, but
 // for an Error whose text stands in that of the outer one: its own cause takes its place.
+// While the interpreter exits, other threads than the one that exits get SystemExit for each of
+// these.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -13,6 +13,7 @@ namespace {
 
 // All under the GIL, but `here`.
 bool exiting = false;
+std::thread::id exiting_thread;     // if `exiting`
 HomeProcess home;                   // whose calls these are
 std::size_t calls = 0;              // that exist, of all threads
 thread_local std::size_t here = 0;  // calls of this thread
@@ -49,7 +50,14 @@ bool InCall::is_in_one() noexcept { return here > 0; }
 
 bool is_exiting() noexcept { return exiting; }
 
-void begin_exit() noexcept { exiting = true; }
+bool is_exiting_elsewhere() noexcept {
+  return exiting && exiting_thread != std::this_thread::get_id();
+}
+
+void begin_exit() noexcept {
+  exiting = true;
+  exiting_thread = std::this_thread::get_id();
+}
 
 void await_calls(Duration most) {
   const TimePoint deadline = RuntimeClock::now() + most;

@@ -8,7 +8,9 @@
 //
 // The interpreter's exit. From Py_Finalize on, a thread that asks for the GIL is ended where it
 // stands; inside C++ that aborts the process. So no thread may be inside then: stop_all()
-// (feeding.h), which runs before, waits until every InCall has ended, and no other begins.
+// (feeding.h), which runs before, waits until every InCall has ended, and no other begins. The
+// other threads are daemons then, which would print a traceback: what they are thrown becomes
+// SystemExit (errors.cpp), which ends a thread without a word.
 //
 // All of this is for threads that hold the GIL, which guards what is static here.
 #pragma once
@@ -68,6 +70,8 @@ class Mark {
 
 /// Whether stop_all() has begun: destructors then neither wait nor use a device.
 [[nodiscard]] bool is_exiting() noexcept;
+/// Whether stop_all() has begun on another thread.
+[[nodiscard]] bool is_exiting_elsewhere() noexcept;
 /// For stop_all(): from here on, no InCall begins.
 void begin_exit() noexcept;
 /// For stop_all(): waits until every InCall of other threads has ended, at most for `most`.

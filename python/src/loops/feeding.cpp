@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "leat/csp/error.h"
 #include "leat/csp/notification.h"
+#include "leat/csp/wait/start_thread.h"
 
 namespace leat::python {
 namespace nb = nanobind;
@@ -43,6 +43,8 @@ void stop_all() {
   for (const auto& one : all) one->stop();
   std::exception_ptr interruption;
   for (const auto& one : all) {
+    if (one->is_closed())
+      continue;  // what was interrupted, or is in a call, is not waited for here
     try {
       one->close("the interpreter exits");
     } catch (...) {  // Ctrl-C: a read does not end
@@ -65,20 +67,20 @@ struct Feeding::Parts {
   }
 };
 
-Feeding::Feeding(const feeder::Dataset& data, gpu::Device device,
+Feeding::Feeding(const feeder::Dataset& data, const gpu::Device& device,
                  const feeder::PrefetcherOptions& options)
-    : parts_(new Parts{.device = std::move(device), .options = options}),
+    : parts_(new Parts{.device = device.for_memory(), .options = options}),
       leases_(std::make_shared<Leases>()) {
   const InCall inside;
   const nb::gil_scoped_release others_run;
-  parts_->prefetcher.emplace(data, parts_->device, options);
+  parts_->prefetcher.emplace(data, device, options);
 }
 
-std::shared_ptr<Feeding> Feeding::make(const feeder::Dataset& data, gpu::Device device,
+std::shared_ptr<Feeding> Feeding::make(const feeder::Dataset& data, const gpu::Device& device,
                                        const feeder::PrefetcherOptions& options) {
   // The registry does not see a feeding whose constructor has not ended. A thread that makes one
   // while the interpreter exits is in a call: stop_all() waits for that, and then it is too late.
-  std::shared_ptr<Feeding> made(new Feeding(data, std::move(device), options));
+  std::shared_ptr<Feeding> made(new Feeding(data, device, options));
   if (is_exiting()) made->close("the interpreter exits");
   lasting<Feedings>().push_back(made.get());
   return made;
@@ -108,21 +110,25 @@ void Feeding::end() noexcept {
   parts_->end();
 }
 
-// As end(), without waiting: a thread does it, so that signals are handled meanwhile.
-void Feeding::begin_end() {
-  std::thread([parts = parts_] { parts->end(); }).detach();
+// As end(), without waiting: a thread does it, so that signals are handled meanwhile. Where no
+// thread can be started, this one does it: Ctrl-C then waits for the reads that are under way.
+void Feeding::begin_end() noexcept {
+  try {
+    start_thread("the thread that closes a feed", [parts = parts_] { parts->end(); }).detach();
+  } catch (const std::exception&) {
+    end();
+  }
 }
 
 void Feeding::close(std::string_view why) {
   const bool was_closed = is_closed();
   closed_why_ = why;  // the latest reason holds
-  if (was_closed || !home_.is_here()) return;
-  stop();
-  if (calls_ == 0) {
-    begin_end();
-  } else if (InCall::is_in_one()) {
-    return;
+  if (!home_.is_here()) return;
+  if (!was_closed) {
+    stop();
+    if (calls_ == 0) begin_end();
   }
+  if (calls_ > 0 && InCall::is_in_one()) return;
   const InCall inside(InCall::to_the_end);
   wait_in_slices(std::nullopt, [&](TimePoint until) { return parts_->ended.wait_until(until); });
 }

@@ -50,7 +50,7 @@ class Feeding : public std::enable_shared_from_this<Feeding> {
   /// Makes the prefetcher, without the GIL. `data` outlives the feeding. Throws as
   /// feeder::Prefetcher's constructor.
   [[nodiscard]] static std::shared_ptr<Feeding> make(const feeder::Dataset& data,
-                                                     gpu::Device device,
+                                                     const gpu::Device& device,
                                                      const feeder::PrefetcherOptions& options);
   /// As close(). No Call exists.
   ~Feeding();
@@ -94,8 +94,8 @@ class Feeding : public std::enable_shared_from_this<Feeding> {
   /// Stops the prefetcher, waits until no other thread is in a call, and destroys it: waits for the
   /// reads that are under way. Further calls throw leat::Error with the text `why`. Called inside a
   /// Call of this thread, by a signal handler, it does not wait, and that call's end destroys the
-  /// prefetcher. The second time, only changes `why`. Throws what a signal handler raises
-  /// meanwhile; the prefetcher then ends by itself.
+  /// prefetcher. The second time, changes `why` and waits again. Throws what a signal handler
+  /// raises meanwhile; the prefetcher then ends by itself.
   void close(std::string_view why);
   /// As close(), for destructors: handles no signals. Returns whether the prefetcher is destroyed,
   /// and nothing reads the dataset any more. False only while the interpreter exits, if a close()
@@ -110,7 +110,7 @@ class Feeding : public std::enable_shared_from_this<Feeding> {
   /// Whether this is the process in which it was made.
   [[nodiscard]] bool is_here() const noexcept { return home_.is_here(); }
 
-  /// The device of the batches.
+  /// The device of the batches: gpu::Device::for_memory().
   [[nodiscard]] const gpu::Device& device() const noexcept;
   /// What batches hold.
   [[nodiscard]] const std::shared_ptr<Leases>& leases() const noexcept { return leases_; }
@@ -119,10 +119,10 @@ class Feeding : public std::enable_shared_from_this<Feeding> {
 
  private:
   struct Parts;
-  Feeding(const feeder::Dataset& data, gpu::Device device,
+  Feeding(const feeder::Dataset& data, const gpu::Device& device,
           const feeder::PrefetcherOptions& options);
   void end() noexcept;
-  void begin_end();
+  void begin_end() noexcept;
 
   const HomeProcess home_;
   std::shared_ptr<Parts> parts_;  // what is not destroyed in a child

@@ -130,7 +130,20 @@ PrefetcherObject::PrefetcherObject(nb::object dataset, const std::string& device
   if (options_.resume.has_value()) note_rests(*options_.resume);
 }
 
-PrefetcherObject::~PrefetcherObject() { clear(); }
+PrefetcherObject::~PrefetcherObject() {
+  clear();
+  end_device();
+}
+
+// Batches and tensors that live on keep the memory alone, and no thread of a device.
+void PrefetcherObject::end_device() noexcept {
+  std::optional<gpu::Device> open(device_);
+  device_ = device_.for_memory();
+  if (!feeding_->is_here()) return leak(std::move(open));  // its threads are the parent's
+  const InCall inside(InCall::to_the_end);
+  const nb::gil_scoped_release others_run;
+  open.reset();
+}
 
 std::shared_ptr<Feeding> PrefetcherObject::make_feeding() const {
   return Feeding::make(to_dataset(dataset_), device_, options_);
@@ -258,6 +271,7 @@ void PrefetcherObject::close() {
   peeked_.reset();
   if (!feeding_->is_here()) feeding_->check_open();
   feeding_->close("the feed was closed");
+  end_device();
 }
 
 void PrefetcherObject::warn_of_copies() {

@@ -88,6 +88,7 @@ class PrefetcherObject {
     std::uint64_t batches = 0;  // that are left
   };
   [[nodiscard]] std::shared_ptr<Feeding> make_feeding() const;
+  void end_device() noexcept;
   void note_rests(const std::string& state);
   [[nodiscard]] bool is_rest(std::uint64_t epoch) const;
   // The state that was loaded takes effect; loops over the feeding before end, and say `why`.

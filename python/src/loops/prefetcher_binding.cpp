@@ -122,7 +122,7 @@ void bind_prefetcher(nb::module_& module) {
       .def("load", &PrefetcherObject::load, nb::arg("state"), "As load_state_dict(), of the text.")
       .def("close", &PrefetcherObject::close,
            "Ends the feed: a call of another thread raises, and so do later ones. Waits for the "
-           "reads that are under way. Batches stay as they are.")
+           "reads that are under way, and ends its threads. Batches stay as they are.")
       .def(
           "stats",
           [](const PrefetcherObject& self) { return ask(self, &feeder::Prefetcher::stats); },

@@ -2,6 +2,7 @@
 // and the schedulers of its users.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <limits>
@@ -24,6 +25,7 @@
 #include "tests/support/bytes.h"
 #include "tests/support/gate.h"
 #include "tests/support/gpu_error.h"
+#include "tests/support/thread_limit.h"
 
 namespace leat::gpu {
 namespace device_test {
@@ -209,6 +211,34 @@ TEST(HostDevice, InVirtualTimeItWaitsForNoneOfRealTime) {
         EXPECT_THROW(fill_the_queue(), std::logic_error);
       },
       {.workers = 1, .clock = &clock});
+}
+
+// A tensor that outlived its feed kept the device's threads.
+TEST(HostDevice, ItsThreadsEndWithItsLastHandleOrStreamAndItsMemoryMayLiveOn) {
+  const std::size_t before = threads();
+  std::optional<Device> device(open("host"));
+  const Device memory = device->for_memory();
+  EXPECT_EQ(memory, *device);
+  const auto bytes = random_bytes(1'000, 3);
+  const PinnedBuffer from = pinned_copy(memory, bytes);
+  const PinnedBuffer to(memory, bytes.size());
+  const Event copied(memory);
+  std::optional<Stream> stream(memory);
+  device.reset();
+  EXPECT_GT(threads(), before) << "the stream needs them";
+  std::optional<DeviceBuffer> there(std::in_place, *stream, bytes.size());
+  copy_async(*stream, there->span(), from.span());
+  copy_async(*stream, to.span(), there->span());
+  copied.record(*stream);
+  stream.reset();
+  EXPECT_TRUE(threads_become(before));
+  EXPECT_TRUE(copied.is_done());
+  EXPECT_TRUE(std::ranges::equal(to.span().bytes(), bytes));
+  expect_gpu_error([&] { const Stream late(memory); },
+                   {"host:0", "create a stream", "closed", "keep the Device"});
+  std::thread([&] { there.reset(); }).join();
+  EXPECT_EQ(memory.memory().device.used, 0U);
+  const DeviceBuffer later(memory, 100);
 }
 
 TEST(HostDevice, SizesThatNoMemoryHasAreRefused) {

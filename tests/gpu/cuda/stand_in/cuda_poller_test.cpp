@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <string>
 #include <thread>
 
 #include "leat/csp/selector.h"
@@ -10,7 +11,9 @@
 #include "leat/gpu/on_done.h"
 #include "leat/gpu/stream.h"
 #include "tests/gpu/cuda/stand_in/stand_in.h"
+#include "tests/support/child.h"
 #include "tests/support/gate.h"
+#include "tests/support/thread_limit.h"
 
 namespace leat::gpu {
 namespace cuda_poller_test {
@@ -50,6 +53,29 @@ TEST(CudaPoller, AnAnswerIsNotForWhoHasJoinedSince) {
   second.open();
   EXPECT_EQ(later.select(), 0U);
   EXPECT_EQ(earlier.select(), 0U);
+}
+
+TEST(CudaPoller, WithoutAThreadIsAnErrorAfterWhichAnotherWaitMayStartIt) {
+  EXPECT_EQ(support::in_child([]() -> std::string {
+              const Device device = open("cuda:0");
+              const Stream stream(device);
+              const Event event(device);
+              const support::Gate gate(stream);
+              event.record(stream);
+              support::allow_threads(false);
+              const std::string text = support::text_thrown_by<Error>([&] {
+                Selector cases;
+                cases.add(on_done(event));
+              });
+              support::allow_threads(true);
+              Selector cases;
+              cases.add(on_done(event));
+              gate.open();
+              cases.select();
+              return text.starts_with("leat: cannot start the thread that polls cuda:0: ") ? ""
+                                                                                           : text;
+            }),
+            "");
 }
 
 }  // namespace cuda_poller_test

@@ -1,0 +1,39 @@
+// What runs the streams of one opened host device: their fibers, and the scheduler of these, if the
+// device was opened on a plain thread.
+//
+// The device's streams and handles own the crew, and its memory does not. So threads end with the
+// last of them, though a buffer may live on (Device::for_memory()).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
+#include "leat/gpu/host/engines.h"
+#include "leat/gpu/host/memory.h"
+#include "leat/gpu/host_model.h"
+
+namespace leat::gpu::host {
+
+/// The crew of a device. Its last owner waits until all queued work has run.
+struct Crew {
+  /// As make_crew().
+  Crew(const std::string& device, const HostModel& model);
+  /// All Streams are destroyed, because each owns the crew; their fibers still run the queued
+  /// operations. Not on one of these fibers.
+  ~Crew();
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  std::unique_ptr<Scheduler> own;    // null if the device was opened on a fiber
+  std::unique_ptr<TaskGroup> group;  // the streams' fibers; destroyed before own
+  const std::shared_ptr<Engines> engines;
+  std::shared_ptr<HostMemory::Block> leaked;  // freed blocks, until the streams have ended
+};
+
+/// Makes the crew of `device`: on the calling fiber's scheduler, or, on a plain thread, with one of
+/// its own. The last owner may be a kernel's closure. Throws as Scheduler's constructor.
+[[nodiscard]] std::shared_ptr<Crew> make_crew(const std::string& device, const HostModel& model);
+
+}  // namespace leat::gpu::host
