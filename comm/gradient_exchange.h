@@ -19,7 +19,8 @@
 //
 // The result of a gradient is the mean over all samples of the step: sum of w_r * g_r, where g_r is
 // the mean over rank r's n_r samples, and w_r = float(double(n_r) / sum of n_r). Its bits are those
-// of all ranks, for any partition, credit and policy.
+// of all ranks. The bits of numbers are also those of any partition, credit and policy; the sign
+// and payload of a NaN may be others under Policy::kBucketed.
 //
 // Memory: from ready(i) to the return of await(i) a gradient is the exchange's. Gradients lie in
 // the memory of one device. What the CPU cannot reach goes through pinned slots of the exchange's

@@ -167,8 +167,8 @@ class SendOperations {
     const ChannelStatus status = transfer(value, Deadline::now());
     return status == ChannelStatus::timed_out ? ChannelStatus::would_block : status;
   }
-  /// Waits at most until `deadline` (of the scheduler's clock): returns ok, closed or timed_out.
-  /// Moves from `value` only if it returns ok. Throws Cancelled.
+  /// Waits at most until `deadline` (of the scheduler's clock), such as leat::from_now(1s): returns
+  /// ok, closed or timed_out. Moves from `value` only if it returns ok. Throws Cancelled.
   [[nodiscard]] ChannelStatus send_until(T&& value, TimePoint deadline) const {
     return transfer(value, Deadline(deadline));
   }
@@ -329,6 +329,8 @@ class Receiver : public ChannelHandle, public RecvOperations<Receiver<T>, T> {
   /// A handle that receives from `channel`.
   Receiver(const Channel<T>& channel)  // NOLINT(google-explicit-constructor): a view, as in Go
       : ChannelHandle(channel.core()) {}
+  /// For the runtime: a handle of the untyped channel `core`, whose values are T's.
+  explicit Receiver(ChannelRef core) noexcept : ChannelHandle(std::move(core)) {}
 };
 
 }  // namespace leat

@@ -15,6 +15,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <type_traits>
 
 #include "leat/csp/base/atomic.h"
 #include "leat/csp/wait/required.h"
@@ -27,8 +28,8 @@ using Duration = std::chrono::nanoseconds;
 /// leat::now() as a clock of std::chrono (the named requirement Clock): the clock of the caller,
 /// real or virtual. Deadlines are its times. A time of std::chrono::steady_clock does not compile
 /// as one, because under a VirtualClock it is as far away as the machine has been up: write
-/// `leat::now() + d`. A deadline that comes from elsewhere is
-/// `leat::now() + (deadline - std::chrono::steady_clock::now())`.
+/// `leat::from_now(d)`. A deadline that comes from elsewhere is
+/// `leat::from_now(deadline - std::chrono::steady_clock::now())`.
 struct RuntimeClock {
   using duration = Duration;
   using rep = duration::rep;
@@ -48,16 +49,27 @@ using TimePoint = RuntimeClock::time_point;
 class Deadline {
  public:
   /// Gives up at once: a try.
-  static constexpr Deadline now() noexcept { return Deadline(TimePoint::min()); }
+  static constexpr Deadline now() noexcept { return {TimePoint::min(), kAsItIs}; }
   /// As now(), of an operation that may wait and tries its cases first: select. The caller's fiber
   /// may give way to others.
   static constexpr Deadline now_of_wait() noexcept {
-    return Deadline(TimePoint::min() + Duration(1));
+    return {TimePoint::min() + Duration(1), kAsItIs};
   }
   /// Never gives up.
-  static constexpr Deadline never() noexcept { return Deadline(TimePoint::max()); }
-  /// Gives up at `at`, a time of the caller's clock (leat::now()).
-  constexpr explicit Deadline(TimePoint at) noexcept : at_(at) {}
+  static constexpr Deadline never() noexcept { return {TimePoint::max(), kAsItIs}; }
+  /// Gives up at `at`, a time of the caller's clock (leat::now()). TimePoint::min() and the
+  /// nanosecond after it are now() and now_of_wait(). Any other time of more than 146 years before
+  /// the clock's epoch means never: it is what a sum such as `now() + Duration::max()`, which
+  /// overflows, has made.
+  constexpr explicit Deadline(TimePoint at) noexcept : at_(at) {
+    std::int64_t time = at.time_since_epoch().count();
+    // Behind this the compiler knows nothing of the caller's sum, which must not overflow and so
+    // would never be found to have done so.
+    if (!std::is_constant_evaluated()) asm("" : "+r"(time));
+    if (time > Duration::min().count() + 1 && time < Duration::min().count() / 2) {
+      at_ = TimePoint::max();
+    }
+  }
 
   /// Whether the deadline is now(), or now_of_wait().
   [[nodiscard]] constexpr bool is_now() const noexcept { return at_ <= now_of_wait().at_; }
@@ -73,10 +85,13 @@ class Deadline {
   static constexpr Deadline after(TimePoint start, Duration length) noexcept {
     if (length <= Duration::zero()) return Deadline(start);
     if (length > TimePoint::max() - start) return never();
-    return Deadline(start + length);
+    return {start + length, kAsItIs};
   }
 
  private:
+  enum Unchecked : bool { kAsItIs };
+  constexpr Deadline(TimePoint at, Unchecked) noexcept : at_(at) {}
+
   TimePoint at_;
 };
 
@@ -137,6 +152,14 @@ class VirtualClock final : public Clock {
 /// The time on the clock of the calling fiber's scheduler; on a plain thread, of the SteadyClock.
 /// Thread-safe.
 [[nodiscard]] TimePoint now() noexcept;
+
+/// now() + length, for the functions that wait until a deadline (recv_until, next_until, ...). The
+/// end of the clock, which is never, if the sum would overflow: so from_now(Duration::max()) is
+/// never. Durations are nanoseconds, up to 292 years; the max() of a coarser unit is not one.
+/// now(), if `length` is not positive. Thread-safe.
+[[nodiscard]] inline TimePoint from_now(Duration length) noexcept {
+  return Deadline::after(now(), length).at();
+}
 
 inline TimePoint RuntimeClock::now() noexcept { return leat::now(); }
 

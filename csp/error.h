@@ -3,6 +3,7 @@
 // | type | thrown when |
 // |---|---|
 // | Error | the environment failed: a file, a device, a peer |
+// | OutOfMemory | an Error: there is not enough memory of the host or of a device |
 // | ChannelClosed | a value cannot be sent, because the channel is closed |
 // | Cancelled | the calling fiber was asked to stop |
 // | Deadlock | every fiber waits and nothing can wake one |
@@ -15,8 +16,10 @@
 // does not swallow it. Do not catch it: destructors clean up.
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "leat/csp/wait/required.h"
 
@@ -27,6 +30,26 @@ namespace leat {
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+};
+
+/// There is not enough memory for a large allocation: pinned memory, a device's memory, a fiber's
+/// stack. Limits that the user has set (MemoryCaps) throw other errors, and a small allocation of
+/// the host throws std::bad_alloc. What was allocated before stays usable.
+class OutOfMemory : public Error {
+ public:
+  /// what() is `request`, and then `reason`, which also says what to do.
+  OutOfMemory(std::size_t bytes, std::string request, const std::string& reason)
+      : Error("leat: " + request + ": " + reason), bytes_(bytes), request_(std::move(request)) {}
+
+  /// How many bytes were asked for; 0 if that is not known.
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// What asked: the call, the kind of memory and the device, such as "cudaMalloc(1048576 bytes) on
+  /// cuda:0" or "allocate 1048576 bytes of pinned memory on host".
+  [[nodiscard]] const std::string& request() const noexcept { return request_; }
+
+ private:
+  std::size_t bytes_;
+  std::string request_;
 };
 
 /// A send found its channel closed, or the channel was closed while the send waited. The caller

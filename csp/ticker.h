@@ -15,27 +15,26 @@
 // Thread and fiber safety: call after() and tick() on a fiber. Any fiber or thread may receive the
 // times. A Ticker is thread-safe, except for its move operations and destructor.
 //
-// Lifetime: a Ticker stops when it is destroyed. It may outlive its scheduler.
+// Lifetime: a Ticker stops when it is destroyed. What after() starts ends with the last Receiver of
+// its channel. A Ticker and a Receiver may outlive their scheduler.
 //
 // Errors: std::logic_error outside a fiber, std::invalid_argument for a period that is not
 // positive.
 #pragma once
-
-#include <memory>
 
 #include "leat/csp/channel.h"
 #include "leat/csp/clock.h"
 
 namespace leat {
 
-class Alarm;
-
 /// Returns a channel of capacity 1 to which the scheduler sends the time, once, `length` from now
 /// on the scheduler's clock. The channel is never closed. Allocates. Throws std::logic_error
 /// outside a fiber.
 ///
 /// Until the time is sent, after() counts as a timer: virtual time advances to it, and no deadlock
-/// is reported.
+/// is reported. The timer is removed, and its memory freed, as soon as nobody can receive the time:
+/// no Receiver of the channel is left, and no operation waits on it. So a loop may call after() in
+/// each of its turns, and virtual time does not advance to what no one waits for.
 [[nodiscard]] Receiver<TimePoint> after(Duration length);
 
 /// Sends the time periodically, until it is stopped or destroyed. Made by tick(). Move-only.
@@ -58,9 +57,8 @@ class Ticker {
 
  private:
   friend Ticker tick(Duration period);
-  explicit Ticker(std::shared_ptr<Alarm> alarm);
+  explicit Ticker(Receiver<TimePoint> ticks) noexcept;
 
-  std::shared_ptr<Alarm> alarm_;
   Receiver<TimePoint> ticks_;
 };
 

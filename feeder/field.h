@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,5 +39,9 @@ struct Field {
   [[nodiscard]] std::size_t row_bytes() const noexcept;
   friend bool operator==(const Field&, const Field&) = default;
 };
+
+/// For datasets: the number of the first byte that is not the value of a bool, 0 or 1; data.size()
+/// if there is none.
+[[nodiscard]] std::size_t first_no_bool(std::span<const std::byte> data) noexcept;
 
 }  // namespace leat::feeder

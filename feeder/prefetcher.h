@@ -65,7 +65,7 @@ class Prefetcher {
  public:
   /// Allocates every slot. Throws std::invalid_argument for options that cannot work, naming the
   /// option, and for slots that exceed a cap, naming their sum; leat::Error for a state to resume
-  /// from that is damaged or of another run; GpuError if there is not enough memory.
+  /// from that is damaged or of another run; OutOfMemory if there is not enough memory.
   Prefetcher(const Dataset& dataset, const gpu::Device& device, const PrefetcherOptions& options);
   /// For several devices: the i-th device has rank options.rank + i.
   Prefetcher(const Dataset& dataset, const std::vector<gpu::Device>& devices,

@@ -5,7 +5,8 @@ namespace leat::gpu {
 std::size_t size_of(DType dtype) noexcept {
   switch (dtype) {
     case DType::kInt8:
-    case DType::kUint8: return 1;
+    case DType::kUint8:
+    case DType::kBool: return 1;
     case DType::kInt16:
     case DType::kUint16:
     case DType::kFloat16:
@@ -34,6 +35,7 @@ const char* to_string(DType dtype) noexcept {
     case DType::kBFloat16: return "bfloat16";
     case DType::kFloat32: return "float32";
     case DType::kFloat64: return "float64";
+    case DType::kBool: return "bool";
   }
   return "?";
 }

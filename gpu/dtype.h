@@ -22,6 +22,7 @@ enum class DType : std::uint8_t {
   kBFloat16,  ///< the upper half of a float
   kFloat32,
   kFloat64,
+  kBool,  ///< 1 byte: 0 or 1
 };
 
 /// Bytes of one element.
@@ -65,5 +66,7 @@ template <>
 inline constexpr DType kDTypeOf<float> = DType::kFloat32;
 template <>
 inline constexpr DType kDTypeOf<double> = DType::kFloat64;
+template <>
+inline constexpr DType kDTypeOf<bool> = DType::kBool;
 
 }  // namespace leat::gpu

@@ -19,9 +19,10 @@ PinnedArena::PinnedArena(const Device& device, std::size_t bytes) : device_(devi
     try {
       pages_.emplace(bytes, backend.info().numa_node);
     } catch (const std::bad_alloc&) {
-      throw GpuError(0, "out of memory",
-                     "allocate an arena of " + std::to_string(bytes) + " bytes of pinned memory",
-                     backend.info().name, "use smaller batches or fewer slots");
+      throw OutOfMemory(bytes,
+                        "allocate an arena of " + std::to_string(bytes) +
+                            " bytes of pinned memory on " + backend.info().name,
+                        "out of memory; use smaller batches or fewer slots");
     }
     data_ = pages_->data();
     capacity_ = bytes;
@@ -29,7 +30,7 @@ PinnedArena::PinnedArena(const Device& device, std::size_t bytes) : device_(devi
       backend.pin_pages(*pages_);
       backend.account(MemorySpace::kPinned).commit(bytes);
       return;
-    } catch (const GpuError& error) {
+    } catch (const Error& error) {
       fallback_reason_ = error.what();
     }
   } catch (...) {

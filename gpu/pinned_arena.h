@@ -32,8 +32,8 @@ namespace leat::gpu {
 class PinnedArena {
  public:
   /// Allocates `bytes` bytes and pins the whole pages that hold them. Throws std::invalid_argument
-  /// for 0 bytes; GpuError if there is not enough memory, or if the device's MemoryCaps do not
-  /// allow it.
+  /// for 0 bytes; OutOfMemory if there is not enough memory; GpuError if the device's MemoryCaps do
+  /// not allow it.
   PinnedArena(const Device& device, std::size_t bytes);
   PinnedArena(const PinnedArena&) = delete;
   PinnedArena& operator=(const PinnedArena&) = delete;

@@ -97,7 +97,8 @@ class StreamRef {
 /// works; everything else throws std::logic_error.
 class Stream {
  public:
-  /// Makes a stream that does not synchronise with any other stream implicitly. Throws GpuError.
+  /// Makes a stream that does not synchronise with any other stream implicitly. Throws GpuError, or
+  /// OutOfMemory.
   explicit Stream(const Device& device);
   Stream(Stream&& other) noexcept
       : ref_(other.device(), std::exchange(other.ref_.handle_, StreamHandle::kNone)) {}

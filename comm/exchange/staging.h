@@ -47,7 +47,7 @@ class Staging {
   enum class Way : std::uint8_t { kIn, kOut };
 
   /// `slots` slots of `bytes` bytes, in pinned memory, or in the device's. Without a device, the
-  /// CPU copies. Throws GpuError, and std::bad_alloc.
+  /// CPU copies. Throws GpuError, OutOfMemory, and std::bad_alloc.
   Staging(const std::optional<gpu::Device>& device, std::size_t slots, std::size_t bytes,
           bool in_device_memory = false);
 

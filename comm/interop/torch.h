@@ -273,8 +273,8 @@ class TorchExchange {
       case torch::kInt32: return DType::kInt32;
       case torch::kInt16: return DType::kInt16;
       case torch::kInt8: return DType::kInt8;
-      case torch::kUInt8:
-      case torch::kBool: return DType::kUint8;
+      case torch::kUInt8: return DType::kUint8;
+      case torch::kBool: return DType::kBool;
       default: break;
     }
     throw std::invalid_argument("leat: TorchExchange: \"" + name + "\" is of type " +

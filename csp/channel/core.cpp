@@ -53,7 +53,12 @@ void ChannelCore::release() noexcept {
     unowned_ = waiters_to_return_ > 0;
     if (unowned_) return;  // the last waiter frees the channel: dequeue()
   }
+  free();
+}
+
+void ChannelCore::free() noexcept {
   Safepoint::poll();
+  if (element_.free != nullptr) return element_.free(this);
   delete this;
 }
 
@@ -199,9 +204,23 @@ void ChannelCore::dequeue(Case& one, bool keep) noexcept {
     }
     last = --waiters_to_return_ == 0 && unowned_;
   }
-  if (!last) return;
-  Safepoint::poll();
-  delete this;
+  if (last) free();
+}
+
+void ChannelCore::send_without_reference(void* value) noexcept {
+  Worker* const worker = Worker::current();
+  Case one(this, Case::Direction::kSend, value);
+  WaitNode* peer = nullptr;
+  bool last = false;
+  {
+    const SpinLockGuard guard(lock_);
+    callers_.add(calling_scheduler());
+    static_cast<void>(attempt_send(one, peer, worker));
+    // Nobody else frees the channel: `peer` was its last waiter, and will not touch it again.
+    last = peer != nullptr && unowned_ && waiters_to_return_ == 0;
+  }
+  wake(peer, worker);
+  if (last) free();
 }
 
 bool ChannelCore::ends_slice(Deadline deadline, Worker* worker) noexcept {

@@ -45,6 +45,8 @@
 
 namespace leat {
 
+class ChannelCore;
+
 /// The element type T as the untyped code needs it.
 struct ElementType {
   std::size_t size;
@@ -54,6 +56,8 @@ struct ElementType {
   /// Move-constructs a T into the empty std::optional<T> at `to`.
   void (*to_receiver)(void* to, void* from) noexcept;
   void (*destroy)(void* object) noexcept;
+  /// Frees a channel that nothing uses any more, in place of `delete`. Null: `delete`.
+  void (*free)(ChannelCore* channel) noexcept = nullptr;
 };
 
 /// Counters of a channel: for reports, and to see which side waits for the other. Their cost:
@@ -71,7 +75,6 @@ struct ChannelStats {
   Duration recv_wait{};
 };
 
-class ChannelCore;
 class Worker;
 
 #if defined(LEAT_EXPLORE)
@@ -184,6 +187,9 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   LockedChannel recv_from_ring(std::optional<T>& value) noexcept LEAT_NO_THREAD_SAFETY_ANALYSIS;
   /// The slow path; see LockedChannel::send_or_recv(). Called with the lock held; drops it.
   int send_or_recv(Case& one, Deadline deadline);
+  /// Moves from the T at `value` if there is room or a receiver. The caller needs no reference, but
+  /// has to see to it that the channel's memory stays (ElementType::free).
+  void send_without_reference(void* value) noexcept LEAT_EXCLUDES(lock_);
 
   /// Sets the known callers to the fibers of `scheduler`, or (null) to outsiders. Only while no
   /// operation is in progress: for a channel that is used again.
@@ -206,10 +212,13 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   [[nodiscard]] std::exception_ptr cause() const noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] const CallerSet& callers() const noexcept { return callers_; }
 
+ protected:
+  ~ChannelCore();
+
  private:
   friend class SelectOperation;
 
-  ~ChannelCore();
+  void free() noexcept;
 
   /// Performs the case at once if it can. Returns true if it did, or if the channel is closed for
   /// it. Sets `peer` to the operation that is then to be woken, if there is one.

@@ -38,9 +38,10 @@ constexpr std::size_t kGuard = StackPool::kGuard;
 
 [[noreturn]] void throw_out_of_stacks(const char* call, std::size_t size) {
   const int code = errno;
-  throw Error("leat: cannot map a fiber stack of " + std::to_string(size) + " bytes: " + call +
-              ": " + std::strerror(code) +
-              "; run fewer fibers at a time, use smaller stacks, or raise vm.max_map_count");
+  throw OutOfMemory(size, "cannot map a fiber stack of " + std::to_string(size) + " bytes",
+                    std::string(call) + ": " + std::strerror(code) +
+                        "; run fewer fibers at a time, use smaller stacks, or raise "
+                        "vm.max_map_count");
 }
 
 #if defined(LEAT_EXPLORE)

@@ -25,12 +25,11 @@ void SchedulerCore::remove_timer(Timer& timer) noexcept {
   note_earliest();
 }
 
-void SchedulerCore::start_alarm(Alarm& alarm) {
-  std::shared_ptr<Alarm> share = alarm.shared_from_this();
+void SchedulerCore::start_alarm(Alarm& alarm) noexcept {
   Worker::current()->until_look_outside_.set(0);
   const SpinLockGuard guard(lock_);
   if (alarm.timer_.at == TimePoint::max()) return;  // never
-  alarm.keeps_itself_ = std::move(share);
+  alarm.listed_ = true;
   alarm.next_ = alarms_;
   if (alarms_ != nullptr) alarms_->previous_ = &alarm;
   alarms_ = &alarm;
@@ -38,31 +37,28 @@ void SchedulerCore::start_alarm(Alarm& alarm) {
   note_earliest();
 }
 
-// Returns the scheduler's share of the alarm, to be dropped without lock_. Null if it has none.
-std::shared_ptr<Alarm> SchedulerCore::unlink(Alarm& alarm) noexcept {
-  if (alarm.keeps_itself_ == nullptr) return nullptr;
+void SchedulerCore::unlist(Alarm& alarm) noexcept {
+  alarm.listed_ = false;
   timers_.remove(alarm.timer_);
   (alarm.previous_ != nullptr ? alarm.previous_->next_ : alarms_) = alarm.next_;
   if (alarm.next_ != nullptr) alarm.next_->previous_ = alarm.previous_;
   alarm.next_ = alarm.previous_ = nullptr;
-  return std::move(alarm.keeps_itself_);
 }
 
 void SchedulerCore::stop_alarm(Alarm& alarm) noexcept {
-  std::shared_ptr<Alarm> share;
-  const SpinLockGuard guard(lock_);
-  share = unlink(alarm);
-  note_earliest();
-}
-
-// Called when the scheduler ends.
-void SchedulerCore::stop_alarms() noexcept {
-  for (;;) {
-    std::shared_ptr<Alarm> share;  // an alarm has a share of the scheduler in turn
+  Worker* woken = nullptr;
+  {
     const SpinLockGuard guard(lock_);
-    if (alarms_ == nullptr) return;
-    share = unlink(*alarms_);
+    if (!alarm.listed_) return;
+    unlist(alarm);
+    note_earliest();
+    // By a thread outside. Without this timer, the fibers may be in a deadlock.
+    if (idle_.load(std::memory_order_relaxed) == running_workers_) {
+      ++outside_progress_;
+      woken = wake_one();
+    }
   }
+  if (woken != nullptr) futex_wake(&woken->wake_word_);
 }
 
 void SchedulerCore::note_earliest() noexcept {
@@ -87,7 +83,8 @@ bool SchedulerCore::timers_may_wake() const noexcept {
 }
 
 // Takes the earliest timer that is due. It claims the fiber's wait under lock_, so a timer may be
-// destroyed after remove_timer().
+// destroyed after remove_timer(). Likewise it counts itself as a user of the alarm under lock_: an
+// alarm may be dropped after stop_alarm().
 bool SchedulerCore::pop_due(TimePoint now, Due& due) noexcept {
   while (!timers_.empty() && timers_.earliest() <= now) {
     Timer& timer = timers_.pop();
@@ -105,10 +102,11 @@ bool SchedulerCore::pop_due(TimePoint now, Due& due) noexcept {
         const Duration missed = (now - timer.at) / alarm.period_ * alarm.period_;
         next = Deadline::after(timer.at + missed, alarm.period_);
       }
+      due.alarm = &alarm;
+      alarm.users_.fetch_add(1, std::memory_order_relaxed);
       if (next.is_never()) {
-        due.alarm = unlink(alarm);
+        unlist(alarm);
       } else {
-        due.alarm = alarm.keeps_itself_;
         timer.at = next.at();
         timers_.add(timer);
       }

@@ -92,13 +92,13 @@ TimePoint now() noexcept {
 }
 
 void sleep_until(TimePoint at) {
-  if (at <= now()) {
+  const Deadline deadline(at);
+  if (deadline.at() <= now()) {
     count_operation(Deadline::never());  // a loop that is behind its schedule gives way, too
     return;
   }
   const int outcome = park_current(
-      {.reason = ParkReason::kSleep}, Deadline(at), [](Waiter&) { return HeldLocks{}; },
-      [](int) {});
+      {.reason = ParkReason::kSleep}, deadline, [](Waiter&) { return HeldLocks{}; }, [](int) {});
   if (outcome == Waiter::kCancelled) throw Cancelled{};
 }
 

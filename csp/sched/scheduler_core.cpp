@@ -149,7 +149,6 @@ void SchedulerCore::join_workers() noexcept {
   for (OsThread& thread : threads_) thread.join();
   threads_.clear();
   on_sigquit_.reset();
-  stop_alarms();
   io_pool_.end();
   // Not in the destructor: a TaskGroup, or a plain thread that has just woken a fiber, may hold the
   // core for longer, and the clock must be free for the next scheduler.

@@ -79,8 +79,9 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// Called by a fiber of this scheduler just before it parks.
   void add_timer(Timer& timer) noexcept LEAT_EXCLUDES(lock_);
   void remove_timer(Timer& timer) noexcept LEAT_EXCLUDES(lock_);
-  /// The scheduler owns a share of the alarm until it has rung for the last time or is stopped.
-  void start_alarm(Alarm& alarm) LEAT_EXCLUDES(lock_);
+  /// Called by a fiber of this scheduler. The alarm's owner stops it before it drops it.
+  void start_alarm(Alarm& alarm) noexcept LEAT_EXCLUDES(lock_);
+  /// Removes the alarm's timer. Idempotent. Called by any thread.
   void stop_alarm(Alarm& alarm) noexcept LEAT_EXCLUDES(lock_);
   /// leat::settle(), called by a fiber of this scheduler. Its clock is virtual.
   void settle() LEAT_EXCLUDES(lock_);
@@ -197,7 +198,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// A timer that is due: its fiber, or its alarm.
   struct Due {
     Fiber* fiber = nullptr;
-    std::shared_ptr<Alarm> alarm;
+    Alarm* alarm = nullptr;  // counted among its users, until Alarm::ring() ends
     TimePoint at;
   };
 
@@ -234,7 +235,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   void review_monitor() noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] bool has_due_timers() const noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] bool pop_due(TimePoint now, Due& due) noexcept LEAT_REQUIRES(lock_);
-  std::shared_ptr<Alarm> unlink(Alarm& alarm) noexcept LEAT_REQUIRES(lock_);
+  void unlist(Alarm& alarm) noexcept LEAT_REQUIRES(lock_);
   /// Whether a timer could wake a fiber while no fiber runs.
   [[nodiscard]] bool timers_may_wake() const noexcept LEAT_REQUIRES(lock_);
   void fire_due_timers(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
@@ -244,7 +245,6 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// Called when every fiber is parked: queues the fiber that called settle() first, and makes the
   /// worker busy. False if there is none. Drops lock_ in between.
   bool release_settled(Worker& worker) noexcept LEAT_REQUIRES(lock_);
-  void stop_alarms() noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] bool needs_timekeeper() const noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] bool may_have_due_timers() const noexcept;
   void note_earliest() noexcept LEAT_REQUIRES(lock_);

@@ -10,10 +10,30 @@
 
 namespace leat {
 
+namespace {
+
+constexpr ElementType freed_by(void (*free)(ChannelCore*) noexcept) {
+  ElementType element = kElementType<TimePoint>;
+  element.free = free;
+  return element;
+}
+
+Receiver<TimePoint> start_alarm(SchedulerCore& core, Duration length, Duration period) {
+  const TimePoint at = Deadline::after(core.clock().now(), length).at();
+  auto* const alarm = new Alarm(core.shared_from_this(), at, period);
+  Receiver<TimePoint> times{ChannelRef(alarm)};
+  alarm->start();
+  return times;
+}
+
+}  // namespace
+
+constinit const ElementType Alarm::kElement = freed_by(&Alarm::end);
+
 Alarm::Alarm(std::shared_ptr<SchedulerCore> core, TimePoint at, Duration period)
-    : core_(std::move(core)),
-      period_(period),
-      times_(1, period == Duration::zero() ? "after" : "tick") {
+    : ChannelCore(1, kElement, period == Duration::zero() ? "after" : "tick"),
+      core_(std::move(core)),
+      period_(period) {
   timer_.at = at;
   timer_.alarm = this;
 }
@@ -22,16 +42,25 @@ void Alarm::start() { core_->start_alarm(*this); }
 
 void Alarm::stop() noexcept { core_->stop_alarm(*this); }
 
-void Alarm::ring(TimePoint at) const noexcept {
-  static_cast<void>(times_.try_send(TimePoint(at)));  // full: dropped
+void Alarm::ring(TimePoint at) noexcept {
+  send_without_reference(&at);  // full: dropped
+  drop();
+}
+
+// The last handle is gone, and no operation waits.
+void Alarm::end(ChannelCore* channel) noexcept {
+  auto* const alarm = static_cast<Alarm*>(channel);
+  alarm->stop();  // from here on, no worker begins to ring it
+  alarm->drop();
+}
+
+void Alarm::drop() noexcept {
+  // acq_rel: the last one sees what the other has done with the alarm.
+  if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
 }
 
 Receiver<TimePoint> after(Duration length) {
-  SchedulerCore& core = current_scheduler("after");
-  const auto alarm = std::make_shared<Alarm>(
-      core.shared_from_this(), Deadline::after(core.clock().now(), length).at(), Duration::zero());
-  alarm->start();
-  return alarm->times();
+  return start_alarm(current_scheduler("after"), length, Duration::zero());
 }
 
 Ticker tick(Duration period) {
@@ -39,14 +68,10 @@ Ticker tick(Duration period) {
     throw std::invalid_argument("leat: tick: a period of " + std::to_string(period.count()) +
                                 " ns; it must be positive");
   }
-  SchedulerCore& core = current_scheduler("tick");
-  auto alarm = std::make_shared<Alarm>(core.shared_from_this(),
-                                       Deadline::after(core.clock().now(), period).at(), period);
-  alarm->start();
-  return Ticker(std::move(alarm));
+  return Ticker(start_alarm(current_scheduler("tick"), period, period));
 }
 
-Ticker::Ticker(std::shared_ptr<Alarm> alarm) : alarm_(std::move(alarm)), ticks_(alarm_->times()) {}
+Ticker::Ticker(Receiver<TimePoint> ticks) noexcept : ticks_(std::move(ticks)) {}
 
 Ticker::Ticker(Ticker&& other) noexcept = default;
 
@@ -55,13 +80,12 @@ Ticker::~Ticker() { stop(); }
 Ticker& Ticker::operator=(Ticker&& other) noexcept {
   if (this == &other) return *this;
   stop();
-  alarm_ = std::move(other.alarm_);
   ticks_ = std::move(other.ticks_);
   return *this;
 }
 
 void Ticker::stop() noexcept {
-  if (alarm_ != nullptr) alarm_->stop();
+  if (ticks_) static_cast<Alarm*>(ticks_.core().get())->stop();
 }
 
 }  // namespace leat

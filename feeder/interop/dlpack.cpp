@@ -152,6 +152,7 @@ DLDataType data_type_of(DType dtype) noexcept {
     case DType::kFloat32:
     case DType::kFloat64: code = kDLFloat; break;
     case DType::kBFloat16: code = kDLBfloat; break;
+    case DType::kBool: code = kDLBool; break;
   }
   return {.code = code, .bits = static_cast<std::uint8_t>(8 * size_of(dtype)), .lanes = 1};
 }

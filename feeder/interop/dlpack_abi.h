@@ -21,7 +21,13 @@ struct DLDevice {
 };
 
 /// The kind of a tensor's elements: DLPack's numbers for the kinds that Leat has.
-enum DLDataTypeCode : std::uint8_t { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4 };
+enum DLDataTypeCode : std::uint8_t {
+  kDLInt = 0,
+  kDLUInt = 1,
+  kDLFloat = 2,
+  kDLBfloat = 4,
+  kDLBool = 6
+};
 /// The type of a tensor's elements.
 struct DLDataType {
   std::uint8_t code;  // a DLDataTypeCode

@@ -61,6 +61,7 @@ namespace leat::feeder {
     case DType::kBFloat16: return torch::kBFloat16;
     case DType::kFloat32: return torch::kFloat32;
     case DType::kFloat64: return torch::kFloat64;
+    case DType::kBool: return torch::kBool;
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)
     case DType::kUint16: return torch::kUInt16;
     case DType::kUint32: return torch::kUInt32;

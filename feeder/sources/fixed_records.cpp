@@ -1,7 +1,9 @@
 #include "leat/feeder/sources/fixed_records.h"
 
+#include <cstddef>
 #include <cstring>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "leat/feeder/sources/checks.h"
@@ -45,6 +47,19 @@ void FixedRecords::read(std::uint64_t index, Sample& out) const {
     next += room.size();
   }
   file.check(offset, record_bytes_);
+  std::uint64_t begin = offset;
+  for (std::size_t f = 0; f < options_.fields.size(); begin += out.bytes(f++).size()) {
+    if (options_.fields[f].dtype != DType::kBool) continue;
+    const std::span<const std::byte> room = out.bytes(f);
+    const std::size_t at = first_no_bool(room);
+    if (at == room.size()) continue;
+    cannot_read(file.path(),
+                "byte " + std::to_string(begin + at) + " is " +
+                    std::to_string(std::to_integer<int>(room[at])) + ", in field \"" +
+                    options_.fields[f].name + "\" of record " + std::to_string(number) +
+                    "; a bool is 0 or 1",
+                "declare other fields, or uint8");
+  }
 }
 
 void FixedRecords::will_read(std::uint64_t index) const noexcept {

@@ -54,7 +54,8 @@ class FixedRecords final : public Dataset {
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return options_.fields; }
   [[nodiscard]] std::uint64_t size() const noexcept override;
   /// Copies the record. Throws leat::Error if `index` >= size(), and with file and byte if the file
-  /// has shrunk or can no longer be read; std::invalid_argument if the fields of `out` differ.
+  /// has shrunk or can no longer be read, or if a byte of a bool is neither 0 nor 1;
+  /// std::invalid_argument if the fields of `out` differ.
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
   [[nodiscard]] std::uint64_t digest() const noexcept override;

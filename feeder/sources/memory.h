@@ -61,8 +61,8 @@ class InMemory final : public Dataset {
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
-  /// Copies. Throws leat::Error if `index` >= size() or if a mapped file has lost the sample,
-  /// std::invalid_argument if the fields of `out` differ.
+  /// Copies. (A Prefetcher checks that bools are 0 or 1.) Throws leat::Error if `index` >= size()
+  /// or if a mapped file has lost the sample, std::invalid_argument if the fields of `out` differ.
   void read(std::uint64_t index, Sample& out) const override;
   /// kSeldom with a mapped tensor, else kNever.
   [[nodiscard]] Blocking blocking() const noexcept override { return blocking_; }

@@ -205,6 +205,14 @@ void WebDataset::decode(std::size_t part, const Place& place, std::span<const st
         out.set_length(part, data.size() / how.field.row_bytes());
       }
       std::memcpy(out.bytes(part).data(), data.data(), data.size());
+      if (how.field.dtype != DType::kBool) return;
+      if (const std::size_t at = first_no_bool(data); at < data.size()) {
+        fail(place,
+             "its byte " + std::to_string(at) + " is " +
+                 std::to_string(std::to_integer<int>(data[at])) + ", for field \"" +
+                 how.field.name + "\"; a bool is 0 or 1",
+             "declare uint8");
+      }
       return;
   }
 }

@@ -3,12 +3,12 @@
 #include <optional>
 #include <utility>
 
+#include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/slots/slot_checks.h"
 #include "leat/feeder/slots/slot_ring.h"
 #include "leat/feeder/slots/slots.h"
 #include "leat/feeder/stats/tuner.h"
-#include "leat/gpu/error.h"
 
 namespace leat::feeder {
 
@@ -190,7 +190,7 @@ void BatchProbe::next_asked(const Turn& turn) noexcept {
     return;
   try {
     mark_end(slot, true);
-  } catch (const gpu::GpuError&) {
+  } catch (const Error&) {
     // The device has failed, which the release reports.
   }
   end_step(slot);

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "leat/csp/error.h"
 #include "leat/csp/wait/random.h"
-#include "leat/gpu/error.h"
 
 namespace leat::feeder {
 namespace {
@@ -82,7 +82,7 @@ void StatsCollector::collect_finished() {
       // An event that was never recorded counts as done.
       if (!timing->released.is_done() || !timing->copy_end.is_done()) return false;
       if (timing->shape == shape_) measure(*timing);
-    } catch (const gpu::GpuError&) {
+    } catch (const Error&) {
       // The device has failed, which the next call on it reports. This sample is lost.
     }
     static_cast<void>(free_.try_send(std::move(timing)));
@@ -138,7 +138,7 @@ void StatsCollector::asked(const gpu::StreamRef& stream) {
   try {
     timing->asked.record(stream);
     timing->asked_second = true;
-  } catch (const gpu::GpuError&) {
+  } catch (const Error&) {
     // The device has failed, which the consumer's next call reports.
   }
   let_go(std::move(timing));

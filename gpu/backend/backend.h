@@ -12,7 +12,8 @@
 //    await (the calling fiber is suspended).
 //  - Every function is thread- and fiber-safe, also on the same handle. The calling thread's
 //    current device, if the backend has such a thing, is unchanged on return.
-//  - Failures throw GpuError. destroy_* and free_* do not fail. They may be called after the device
+//  - Failures throw GpuError, or OutOfMemory. destroy_* and free_* do not fail. They may be called
+//  after the device
 //    was lost, and while work that uses the handle is queued on streams that this backend created:
 //    the backend makes sure that the work finishes first. free_* may wait for all work that is
 //    queued on the device.
@@ -137,7 +138,7 @@ class Backend : public std::enable_shared_from_this<Backend> {
   [[nodiscard]] virtual Duration elapsed(EventHandle start, EventHandle end) = 0;
 
   /// Allocates `bytes` > 0 of device memory, aligned to 256. May wait for work that uses memory
-  /// freed before. Throws GpuError if there is not enough memory; the device goes on working.
+  /// freed before. Throws OutOfMemory; the device goes on working.
   virtual void* allocate_device(std::size_t bytes) = 0;
   /// Frees memory that was allocated without a stream. Returns false if the work that may use it
   /// cannot be waited for: a stream is being captured into a graph, the device has failed, or there
@@ -157,7 +158,7 @@ class Backend : public std::enable_shared_from_this<Backend> {
   virtual void* allocate_pinned(std::size_t bytes, PinnedUse use) = 0;
   /// Frees memory of allocate_pinned(). Returns as free_device(void*) does.
   [[nodiscard]] virtual bool free_pinned(void* memory) noexcept = 0;
-  /// Pins pages. If it throws GpuError, no page is pinned; if it could not undo what it had begun,
+  /// Pins pages. If it throws, no page is pinned; if it could not undo what it had begun,
   /// it has abandoned the pages.
   virtual void pin_pages(PageMapping& pages) = 0;
   /// Unpins and unmaps pages once the work queued on streams that this backend created has run;

@@ -79,6 +79,10 @@ std::string advice(cudaError_t code) {
 void throw_error(cudaError_t code, const char* call, const std::string& device, std::size_t bytes) {
   std::string text = call;
   if (bytes > 0) text += "(" + std::to_string(bytes) + " bytes)";
+  if (code == cudaErrorMemoryAllocation) {
+    throw OutOfMemory(bytes, text + " on " + device,
+                      cudaGetErrorName(code) + ("; " + advice(code)));
+  }
   throw GpuError(static_cast<int>(code), cudaGetErrorName(code), std::move(text), device,
                  advice(code));
 }

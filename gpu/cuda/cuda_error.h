@@ -1,4 +1,4 @@
-// Makes a GpuError of a cudaError_t.
+// Makes an exception of a cudaError_t.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,8 +12,8 @@ namespace leat::gpu::cuda {
 /// cudaSuccess.
 [[nodiscard]] std::string advice(cudaError_t code);
 
-/// Throws the GpuError for `code`. `call` is the function that returned it; `bytes` is the size
-/// that was asked for, or 0.
+/// Throws the GpuError for `code`, or OutOfMemory. `call` is the function that returned it; `bytes`
+/// is the size that was asked for, or 0.
 [[noreturn]] void throw_error(cudaError_t code, const char* call, const std::string& device,
                               std::size_t bytes = 0);
 

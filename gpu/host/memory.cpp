@@ -44,10 +44,10 @@ std::shared_ptr<HostMemory::Block> HostMemory::allocate(std::size_t bytes, const
   auto block = std::make_shared<Block>(shared_from_this(), bytes);
   std::size_t used = 0;
   if (block->allocate(engines, waits, used)) return block;
-  throw GpuError(0, "out of memory", "allocate " + std::to_string(bytes) + " bytes of " + kind_,
-                 engines.device(),
-                 std::to_string(used) + " bytes are in use of " + std::to_string(cap_) +
-                     "; use smaller batches or fewer slots");
+  throw OutOfMemory(
+      bytes, "allocate " + std::to_string(bytes) + " bytes of " + kind_ + " on " + engines.device(),
+      "out of memory; " + std::to_string(used) + " bytes are in use of " + std::to_string(cap_) +
+          "; use smaller batches or fewer slots");
 }
 
 bool HostMemory::worth_waiting_for(std::size_t bytes) const noexcept {

@@ -55,7 +55,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   };
 
   /// Allocates a block. If `waits`, waits for freed blocks to come back if that makes enough room.
-  /// Not a cancellation point, except in a deadlock. Throws GpuError.
+  /// Not a cancellation point, except in a deadlock. Throws OutOfMemory.
   std::shared_ptr<Block> allocate(std::size_t bytes, const Engines& engines, bool waits);
 
  private:

@@ -53,7 +53,7 @@ TimePoint LocalLink::recv(const gpu::StreamRef& stream, const gpu::DeviceSpan& t
     throw Error("microbatch " + std::to_string(value.microbatch) + " came where " +
                 std::to_string(microbatch) + " was due");
   }
-  if (!meets_ && delay_ > Duration::zero()) sleep_until(value.sent + delay_);
+  if (!meets_ && delay_ > Duration::zero()) sleep_until(Deadline::after(value.sent, delay_).at());
   const Place& place = places_[value.place];
   gpu::copy_async(stream, to, place.memory.subspan(0, to.size()));
   if (meets_) return held_until(value.sent);

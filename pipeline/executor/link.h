@@ -102,7 +102,8 @@ class LocalLink final : public Link {
   };
 
   [[nodiscard]] TimePoint held_until(TimePoint sent) const noexcept {
-    return meets_ && delay_ > Duration::zero() ? sent + delay_ : TimePoint::min();
+    return meets_ && delay_ > Duration::zero() ? Deadline::after(sent, delay_).at()
+                                               : TimePoint::min();
   }
 
   const bool meets_;

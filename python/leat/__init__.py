@@ -34,7 +34,7 @@ from leat._core import (
     write_synthetic_web,
     write_tokens,
 )
-from leat.errors import Error, GpuError, SampleError, Timeout, TooManyLeases
+from leat.errors import Error, GpuError, OutOfMemory, SampleError, Timeout, TooManyLeases
 from leat.options import Autotune, FailureBudget, Live, Packing
 from leat.overlap import LoopFigures, Overlap, overlap
 from leat.prefetcher import Prefetcher, merge_states
@@ -59,6 +59,7 @@ __all__ = [
     "Loop",
     "LoopFigures",
     "Mnist",
+    "OutOfMemory",
     "Overlap",
     "Packing",
     "Prediction",

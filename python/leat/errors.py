@@ -51,6 +51,24 @@ class GpuError(Error):
         return type(self), (str(self), self.code, self.name, self.call, self.device), self.__dict__
 
 
+class OutOfMemory(Error, MemoryError):
+    """There is not enough memory, of the host or of a device. What was allocated before stays usable."""
+
+    __module__ = "leat"
+
+    bytes: int
+    """How many bytes were asked for; 0 if that is not known."""
+    request: str
+    """What asked, such as "cudaMalloc(1048576 bytes) on cuda:0"; empty if that is not known."""
+
+    def __init__(self, text: str, bytes: int, request: str) -> None:  # noqa: A002
+        super().__init__(text)
+        self.bytes, self.request = bytes, request
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.bytes, self.request), self.__dict__
+
+
 class Timeout(Error, TimeoutError):
     """No batch came within the time allowed. The text says what each reader does. Nothing has changed:
     the next call waits for the same batch."""

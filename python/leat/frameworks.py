@@ -64,6 +64,11 @@ def _lacks(framework: str, tensor: Tensor, advice: str) -> TypeError:
     return TypeError(f"{framework} has no type {tensor.dtype}, which tensor {tensor.name!r} has: {advice}")
 
 
+def _has(module: Any, tensor: Tensor) -> bool:
+    """Whether the tensor's type cannot be the reason: older versions have bool, but not from DLPack."""
+    return tensor.dtype != "bool" and hasattr(module, tensor.dtype)
+
+
 class _Leat:
     """framework=None: the tensors as they are."""
 
@@ -100,7 +105,7 @@ class _Torch:
         try:
             return self._from_dlpack(tensor._capsule())
         except (RuntimeError, AttributeError) as error:
-            if hasattr(self._torch, tensor.dtype):
+            if _has(self._torch, tensor):
                 raise
             advice = "a newer torch has it, or take framework=None and convert the tensor"
             raise _lacks(f"torch {self._torch.__version__}", tensor, advice) from error
@@ -140,6 +145,7 @@ class _Jax:
     def __init__(self, device: str) -> None:
         jax = _import("jax", "jax", "jax")
         self._from_dlpack = _import("jax", "jax.dlpack", "jax").from_dlpack
+        self._version = jax.__version__
         if device.startswith("cuda"):
             try:
                 jax.local_devices(backend="cuda")
@@ -150,11 +156,16 @@ class _Jax:
         return None  # jax passes a stream to __dlpack__
 
     def take(self, tensor: Tensor) -> Any:
-        return self._from_dlpack(tensor)
+        try:
+            return self._from_dlpack(tensor)
+        except (TypeError, RuntimeError) as error:
+            if tensor.dtype != "bool":
+                raise
+            raise _lacks(f"jax {self._version}", tensor, "a newer jax has it, or make it uint8") from error
 
     def copy(self, tensor: Tensor) -> Any:
         # Leat's copy: jax would copy later, on a thread of its own, and keep the batch until then.
-        return self._from_dlpack(tensor.copy())
+        return self.take(tensor.copy())
 
 
 class _Cupy:
@@ -174,7 +185,7 @@ class _Cupy:
         try:
             return self._cupy.from_dlpack(tensor)
         except (TypeError, RuntimeError, BufferError, ValueError) as error:
-            if hasattr(self._cupy, tensor.dtype):
+            if _has(self._cupy, tensor):
                 raise
             raise _lacks("cupy", tensor, "take framework=None and convert the tensor") from error
 

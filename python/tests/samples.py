@@ -21,6 +21,7 @@ DTYPES = (
     "bfloat16",
     "float32",
     "float64",
+    "bool",
 )
 
 
@@ -48,7 +49,7 @@ def has_content(x: Any, index: int) -> bool:
 
 
 def feed_of_type(folder: pathlib.Path, dtype: str, **options: Any) -> leat.Prefetcher:
-    """One batch of 4 samples, whose `v` is [1, 2, 3] in the given type."""
+    """One batch of 4 samples, whose `v` is [1, 2, 3] in the given type; of bool, all are True."""
     if dtype == "bfloat16":
         values = (np.array([1, 2, 3], np.float32).view(np.uint32) >> 16).astype(np.uint16)
     else:

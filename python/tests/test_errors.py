@@ -4,6 +4,7 @@ import copy
 import errno
 import pathlib
 import pickle
+import resource
 from typing import Any
 
 import leat
@@ -24,7 +25,9 @@ def error_of(stand_in: Any, kind: str) -> BaseException:
         ("Error", leat.Error, "leat: a text"),
         ("not UTF-8", leat.Error, "leat: a\\xff.bin"),
         ("SampleError", leat.SampleError, "leat: reader: sample 789 failed"),
-        ("GpuError", leat.GpuError, "leat: cudaMalloc(8 bytes) on cuda:0: cudaErrorMemoryAllocation"),
+        ("GpuError", leat.GpuError, "leat: cudaFree on cuda:0: cudaErrorInvalidValue"),
+        ("OutOfMemory", leat.OutOfMemory, "leat: cudaMalloc(8 bytes) on cuda:0: none is left"),
+        ("bad_alloc", leat.OutOfMemory, "leat: the host's memory is exhausted"),
         ("Timeout", leat.Timeout, "leat: too long"),
         ("TooManyLeases", leat.TooManyLeases, "leat: too many"),
         ("ChannelClosed", leat.Error, "leat: closed"),
@@ -55,7 +58,6 @@ def test_errors_of_the_system_have_number_and_file(stand_in: Any) -> None:
     assert isinstance(missing, FileNotFoundError)
     assert missing.filename == "a.bin"
     assert type(error_of(stand_in, "future")) is leat.Error  # its number is none of errno
-    assert type(error_of(stand_in, "bad_alloc")) is MemoryError
 
 
 @pytest.mark.stand_in
@@ -92,14 +94,18 @@ def test_a_python_exception_that_is_a_cause_stays_itself(stand_in: Any) -> None:
 def test_what_the_device_said_is_in_attributes(stand_in: Any) -> None:
     error = error_of(stand_in, "GpuError")
     assert isinstance(error, leat.GpuError)
-    assert (error.code, error.name) == (2, "cudaErrorMemoryAllocation")
-    assert (error.call, error.device) == ("cudaMalloc(8 bytes)", "cuda:0")
+    assert (error.code, error.name) == (1, "cudaErrorInvalidValue")
+    assert (error.call, error.device) == ("cudaFree", "cuda:0")
+    missing = error_of(stand_in, "OutOfMemory")
+    assert isinstance(missing, leat.OutOfMemory)
+    assert (missing.bytes, missing.request) == (8, "cudaMalloc(8 bytes) on cuda:0")
 
 
 def test_exceptions_are_of_the_usual_types_too() -> None:
     assert issubclass(leat.Error, RuntimeError)
     assert issubclass(leat.Timeout, TimeoutError)
-    for kind in (leat.SampleError, leat.GpuError, leat.Timeout, leat.TooManyLeases):
+    assert issubclass(leat.OutOfMemory, MemoryError)
+    for kind in (leat.SampleError, leat.GpuError, leat.OutOfMemory, leat.Timeout, leat.TooManyLeases):
         assert issubclass(kind, leat.Error)
         assert kind.__module__ == "leat"
 
@@ -111,6 +117,7 @@ def test_exceptions_are_of_the_usual_types_too() -> None:
         leat.Timeout("text"),
         leat.SampleError("text", "read", 1, 2, 3),
         leat.GpuError("text", 2, "name", "call", "cuda:0"),
+        leat.OutOfMemory("text", 8, "request"),
     ],
 )
 def test_exceptions_survive_pickle_and_copy(error: leat.Error) -> None:
@@ -134,3 +141,17 @@ def test_the_sample_that_ends_a_run_is_in_its_error(tmp_path: pathlib.Path) -> N
     assert (error.stage, error.epoch, error.batch, error.sample) == ("read", 0, 12, 50)
     assert str(error).count("token 60000 at byte 1010") == 1 and "a.bin" in str(error)
     assert error.__cause__ is None, "it would say the same again"
+
+
+def test_memory_that_the_host_lacks_is_no_error_of_a_gpu() -> None:
+    data = leat.InMemory(x=np.zeros((64, 1 << 20), np.uint8))
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (256 << 20), before[1]))
+    try:
+        with pytest.raises(leat.OutOfMemory) as raised:
+            leat.Prefetcher(data, "host", batch_size=64, prefetch_depth=16)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert raised.value.bytes >= 16 << 26
+    assert "pinned memory on host:0" in raised.value.request

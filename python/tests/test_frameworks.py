@@ -3,6 +3,7 @@
 import gc
 import pathlib
 import sys
+import types
 from typing import Any
 
 import leat
@@ -47,7 +48,7 @@ def zero_copy_dtypes(framework: str, folder: pathlib.Path) -> tuple[set[str], di
             continue
         name = str(array.dtype).removeprefix("torch.")
         assert array.shape == (4, 3)
-        assert [float(one) for one in array[1]] == [1, 2, 3]
+        assert [float(one) for one in array[1]] == ([1, 1, 1] if dtype == "bool" else [1, 2, 3])
         if dtype == "bfloat16" or address_of(array) == address_of(np.asarray(tensor)):
             assert name == dtype
             same.add(dtype)
@@ -79,6 +80,19 @@ def test_jax_with_x64_takes_all_types_without_a_copy(tmp_path: pathlib.Path) -> 
         assert zero_copy_dtypes("jax", tmp_path) == (set(DTYPES), {})
     finally:
         jax.config.update("jax_enable_x64", False)
+
+
+def test_a_framework_that_takes_no_bool_says_so(tmp_path: pathlib.Path) -> None:
+    def refuses(_: Any) -> None:
+        raise RuntimeError("Unsupported code 6")
+
+    tensor = next(iter(feed_of_type(tmp_path, "bool")))["v"]
+    for kind in (leat.frameworks._Torch, leat.frameworks._Jax):
+        old: Any = kind.__new__(kind)
+        old._torch, old._version = types.SimpleNamespace(__version__="1.13", bool=None), "0.4"
+        old._from_dlpack = refuses
+        with pytest.raises(TypeError, match=r"(torch 1\.13|jax 0\.4) has no type bool, which tensor 'v' has"):
+            old.take(tensor)
 
 
 def test_bfloat16_is_the_slots_memory_in_torch(tmp_path: pathlib.Path) -> None:

@@ -44,7 +44,7 @@ def test_numpy_uses_its_memory_which_is_aligned(x: leat.Tensor) -> None:
 def test_numpy_has_its_type(tmp_path: pathlib.Path, dtype: str) -> None:
     array = np.asarray(next(iter(feed_of_type(tmp_path, dtype)))["v"])
     assert array.dtype == np.dtype(dtype)
-    assert array.tolist() == [[1, 2, 3]] * 4
+    assert array.tolist() == [np.array([1, 2, 3], dtype).tolist()] * 4
 
 
 def test_bfloat16_is_refused_by_numpy_with_a_reason(tmp_path: pathlib.Path) -> None:
@@ -62,6 +62,17 @@ def test_a_memoryview_has_shape_strides_and_format(x: leat.Tensor) -> None:
     assert view.c_contiguous
     assert view.nbytes == x.nbytes
     assert bytes(x) == np.asarray(x).tobytes()  # type: ignore[call-overload, unused-ignore]
+
+
+def test_a_mask_is_bool_from_the_array_to_the_batch() -> None:
+    mask = np.arange(8) % 3 == 0
+    data = leat.InMemory(mask=mask)
+    assert data.fields == (leat.Field("mask", bool),)
+    assert data[3]["mask"].dtype == np.bool_
+    tensor = next(iter(leat.Prefetcher(data, "cpu", batch_size=8, order="sequential")))["mask"]
+    assert tensor.dtype == "bool"
+    assert memoryview(tensor).format == "?"  # type: ignore[arg-type, unused-ignore]
+    assert np.asarray(tensor).tolist() == mask.tolist()
 
 
 def test_array_copies_only_if_it_has_to(x: leat.Tensor) -> None:

@@ -328,6 +328,7 @@ TEST(ReduceTypes, AreThoseThatRanksExchange) {
   EXPECT_TRUE(is_reducible(DType::kInt64));
   EXPECT_FALSE(is_reducible(DType::kUint8));
   EXPECT_FALSE(is_reducible(DType::kInt16));
+  EXPECT_FALSE(is_reducible(DType::kBool));
 }
 
 }  // namespace

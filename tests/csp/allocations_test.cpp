@@ -18,6 +18,7 @@
 #include "leat/csp/selector.h"
 #include "leat/csp/semaphore.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/ticker.h"
 #include "leat/csp/wait_group.h"
 #include "tests/support/counting_new.h"
 #include "tests/support/run.h"
@@ -120,11 +121,26 @@ TEST(Allocations, OfWhatEndsAtADeadline) {
                   sleep_for(1ms);
                   select(on_recv(never), on_timeout(1ms));
                   std::optional<int> value;
-                  EXPECT_EQ(never.recv_until(value, now() + 1ms), ChannelStatus::timed_out);
+                  EXPECT_EQ(never.recv_until(value, from_now(1ms)), ChannelStatus::timed_out);
                 }
               }),
               0U);
   });
+}
+
+TEST(Allocations, OfAnAlarmAreFreedWithItsLastReceiver) {
+  leat::run(
+      [] {
+        const Channel<int> values(1);
+        const auto held = [] { return support::g_allocations - support::g_frees; };
+        const std::size_t before = held();
+        for (int i = 0; i < kTimes; ++i) {
+          values.send(i);
+          EXPECT_EQ(select(on_recv(values), on_recv(after(1h))), 0);
+        }
+        EXPECT_EQ(held(), before);
+      },
+      {.workers = 1});
 }
 
 TEST(Allocations, OfMutexSemaphoreWaitGroupAndNotification) {

@@ -70,13 +70,13 @@ TEST(Mutex, TimedAndTriedLocksGiveUp) {
     Mutex mutex;
     EXPECT_TRUE(mutex.try_lock());
     EXPECT_FALSE(mutex.try_lock());
-    EXPECT_FALSE(mutex.try_lock_until(now() + 5ms));
+    EXPECT_FALSE(mutex.try_lock_until(from_now(5ms)));
     EXPECT_EQ(elapsed(), 5ms);
     go([&] {
       sleep_for(2ms);
       mutex.unlock();
     });
-    EXPECT_TRUE(mutex.try_lock_until(now() + 5ms));
+    EXPECT_TRUE(mutex.try_lock_until(from_now(5ms)));
     EXPECT_EQ(elapsed(), 7ms);
     mutex.unlock();
     EXPECT_THROW(mutex.unlock(), std::logic_error);
@@ -133,7 +133,7 @@ TEST(Mutex, SurvivesCancellationDeadlinesAndThreadsAtOnce) {
                     const std::scoped_lock lock(mutex);
                     use();
                     yield();
-                  } else if (mutex.try_lock_until(now() + 1us)) {
+                  } else if (mutex.try_lock_until(from_now(1us))) {
                     use();
                     mutex.unlock();
                   }

@@ -34,7 +34,7 @@ TEST(Notification, WakesEverybodyOnceAndForAll) {
     until_idle();
     EXPECT_EQ(woken, 0);
     EXPECT_FALSE(happened.has_been_notified());
-    EXPECT_FALSE(happened.wait_until(now() + 1ms));
+    EXPECT_FALSE(happened.wait_until(from_now(1ms)));
     happened.notify();
     happened.notify();
     group.wait();

@@ -96,8 +96,8 @@ TEST(Semaphore, WhenALargeRequestGivesUpThoseBehindItGoOn) {
     small.wait();
     EXPECT_EQ(got, 3);
     EXPECT_EQ(bytes.available(), 2);
-    EXPECT_FALSE(bytes.acquire_until(3, now() + 1ms));
-    EXPECT_TRUE(bytes.acquire_until(2, now() + 1ms));
+    EXPECT_FALSE(bytes.acquire_until(3, from_now(1ms)));
+    EXPECT_TRUE(bytes.acquire_until(2, from_now(1ms)));
   });
 }
 
@@ -140,7 +140,7 @@ TEST(Semaphore, LosesNoUnitsUnderCancellationDeadlinesAndThreads) {
                 const int many = 1 + (i + round) % 7;
                 if (i % 2 == 0) {
                   units.acquire(many);
-                } else if (!units.acquire_until(many, now() + 1us)) {
+                } else if (!units.acquire_until(many, from_now(1us))) {
                   return;
                 }
                 units.release(many);

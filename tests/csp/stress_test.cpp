@@ -132,7 +132,7 @@ TEST(Stress, CancellationFromAPlainThread) {
               }
             });
           }
-          for (int i = 0; i < round % 5; ++i) ledger.send_until(c, i, now() + 1us);
+          for (int i = 0; i < round % 5; ++i) ledger.send_until(c, i, from_now(1us));
         }
         ledger.drain(c);
       }
@@ -275,7 +275,7 @@ TEST(Stress, SchedulersEndWhileTheirFibersAreBusy) {
           inner.go([=] {
             for (int i = 0;; ++i) {
               std::optional<Counted> value;
-              static_cast<void>(c.recv_until(value, now() + 5us));
+              static_cast<void>(c.recv_until(value, from_now(5us)));
               yield();
             }
           });

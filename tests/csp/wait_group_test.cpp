@@ -34,7 +34,7 @@ TEST(WaitGroup, WaitsUntilAllIsDone) {
         group.done();
       });
     }
-    EXPECT_FALSE(group.wait_until(now() + 1us));
+    EXPECT_FALSE(group.wait_until(from_now(1us)));
     group.wait();
     EXPECT_EQ(finished, 3);
     EXPECT_EQ(elapsed(), 3ms);

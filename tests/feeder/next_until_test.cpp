@@ -50,7 +50,7 @@ Batches rest_in_slices(Prefetcher& feed, Duration slice) {
   Batches batches;
   std::optional<Lease> batch;
   for (;;) {
-    const ChannelStatus status = feed.next_until(batch, now() + slice);
+    const ChannelStatus status = feed.next_until(batch, from_now(slice));
     EXPECT_EQ(status == ChannelStatus::ok, batch.has_value());
     if (status == ChannelStatus::closed) return batches;
     if (status == ChannelStatus::ok) batches.push_back(NumbersView(*batch).samples());
@@ -71,7 +71,7 @@ TEST_P(NextUntil, ReturnsTheBatchesOfTheEpochThatWasStartedAndThenThoseOfTheNext
     for (std::uint64_t epoch = 7; epoch < 12; ++epoch) {  // each is left early
       feed.start(epoch);
       std::optional<Lease> batch;
-      EXPECT_EQ(feed.next_until(batch, now() + 1h), ChannelStatus::ok);
+      EXPECT_EQ(feed.next_until(batch, from_now(1h)), ChannelStatus::ok);
       EXPECT_EQ(batch->epoch(), epoch);
       EXPECT_EQ(NumbersView(*batch).samples(), feed.want(epoch, 0));
     }
@@ -85,10 +85,10 @@ TEST_P(NextUntil, BindsTheStream) {
     std::optional<Lease> batch;
     feed.start(0);
     for (std::uint64_t i = 0; i < 5; ++i) {
-      EXPECT_EQ(feed.next_until(batch, now() + 1h, feed.stream), ChannelStatus::ok);
+      EXPECT_EQ(feed.next_until(batch, from_now(1h), feed.stream), ChannelStatus::ok);
       feed.launch_check(*batch);
     }
-    EXPECT_THROW(static_cast<void>(feed.next_until(batch, now() + 1h, gpu::Stream(other))),
+    EXPECT_THROW(static_cast<void>(feed.next_until(batch, from_now(1h), gpu::Stream(other))),
                  std::invalid_argument);
     ASSERT_TRUE(batch.has_value());
     EXPECT_EQ(batch->index(), 5U);
@@ -102,10 +102,10 @@ TEST_P(NextUntil, ReleasesFirstWhatTheVariableHolds) {
     NumbersFeed feed({.size = 40});  // of which one may be held at a time
     std::optional<Lease> batch;
     for (std::uint64_t i = 0; i < 10; ++i) {
-      EXPECT_EQ(feed.next_until(batch, now() + 1h), ChannelStatus::ok);
+      EXPECT_EQ(feed.next_until(batch, from_now(1h)), ChannelStatus::ok);
       EXPECT_EQ(batch->index(), i);
     }
-    EXPECT_EQ(feed.next_until(batch, now() + 1h), ChannelStatus::closed);
+    EXPECT_EQ(feed.next_until(batch, from_now(1h)), ChannelStatus::closed);
     EXPECT_FALSE(batch.has_value());
     EXPECT_EQ(feed.stats().batches, 10U);
   });
@@ -126,7 +126,7 @@ TEST_P(NextUntil, LetsALoopLookUpNowAndThen) {
     feed.start(0);
     std::optional<Lease> batch;
     while (!is_interrupted()) {
-      const ChannelStatus status = feed.next_until(batch, leat::now() + 20ms, stream);
+      const ChannelStatus status = feed.next_until(batch, leat::from_now(20ms), stream);
       if (status == ChannelStatus::closed) break;  // the end of the epoch
       if (status == ChannelStatus::ok) step(*batch);
     }
@@ -177,16 +177,16 @@ TEST_P(NextUntil, WithMaxLeasesLeasesHeldIsAMistakeAsWithNext) {
     NumbersFeed feed({.size = 64}, {.batch_size = 4, .max_leases = 2});
     std::optional<Lease> first = feed.next();
     std::optional<Lease> second;
-    EXPECT_EQ(feed.next_until(second, now() + 1h), ChannelStatus::ok);
+    EXPECT_EQ(feed.next_until(second, from_now(1h)), ChannelStatus::ok);
     std::optional<Lease> third;
     for (int attempt = 0; attempt < 2; ++attempt) {
       expect_throws<std::logic_error>(
-          [&] { static_cast<void>(feed.next_until(third, now() + 1h)); },
+          [&] { static_cast<void>(feed.next_until(third, from_now(1h))); },
           {"2 leases are held, which is max_leases"});
       EXPECT_FALSE(third.has_value());
     }
     first.reset();
-    EXPECT_EQ(feed.next_until(third, now() + 1h), ChannelStatus::ok);
+    EXPECT_EQ(feed.next_until(third, from_now(1h)), ChannelStatus::ok);
     EXPECT_EQ(third->index(), 2U);
   });
 }
@@ -197,7 +197,7 @@ TEST(NextUntilTimedOut, IsContinuedOrReplacedByWhateverIsAskedNext) {
     NumbersFeed feed(kSlow, {.batch_size = 4});
     std::optional<Lease> batch;
     const auto time_out = [&] {
-      EXPECT_EQ(feed.next_until(batch, now() + 10ns), ChannelStatus::timed_out);
+      EXPECT_EQ(feed.next_until(batch, from_now(10ns)), ChannelStatus::timed_out);
     };
     for (std::uint64_t epoch = 0; epoch < 12; epoch += 6) {
       feed.start(epoch);
@@ -227,7 +227,7 @@ TEST(NextUntilTimedOut, SharedEpochsOnlyGoForward) {
     NumbersFeed feed(kSlow, {.batch_size = 4, .sharing = Sharing::kDynamic});
     std::optional<Lease> batch;
     feed.start(2);
-    EXPECT_EQ(feed.next_until(batch, now() + 10ns), ChannelStatus::timed_out);
+    EXPECT_EQ(feed.next_until(batch, from_now(10ns)), ChannelStatus::timed_out);
     EXPECT_THROW(feed.start(2), std::logic_error);
     EXPECT_THROW(feed.start(1), std::logic_error);
     EXPECT_EQ(rest_in_slices(feed, 10ns), feed.want_epoch(2));
@@ -244,12 +244,12 @@ TEST(NextUntilTimedOut, IsToldInAForkedChild) {
   EXPECT_EQ(feed.next_until(batch, now()), ChannelStatus::timed_out);
   EXPECT_EQ(support::in_child([&]() -> std::string {
               const std::string text = support::text_thrown_by<std::logic_error>(
-                  [&] { static_cast<void>(feed.next_until(batch, now() + 1h)); });
+                  [&] { static_cast<void>(feed.next_until(batch, from_now(1h))); });
               return text.find("a Prefetcher of process ") == std::string::npos ? text : "";
             }),
             "");
   gate->set_value();
-  EXPECT_EQ(feed.next_until(batch, now() + 1h), ChannelStatus::ok);
+  EXPECT_EQ(feed.next_until(batch, from_now(1h)), ChannelStatus::ok);
 }
 
 // Ends.
@@ -261,10 +261,10 @@ TEST_P(NextUntil, GivesTheBatchesBeforeAFailureThenTheFailureOnce) {
                      {.batch_size = 4, .order = Order::kSequential});
     std::optional<Lease> batch;
     for (std::uint64_t i = 0; i < 2; ++i) {
-      EXPECT_EQ(feed.next_until(batch, now() + 1h), ChannelStatus::ok);
+      EXPECT_EQ(feed.next_until(batch, from_now(1h)), ChannelStatus::ok);
       EXPECT_EQ(batch->index(), i);
     }
-    const auto ask = [&] { static_cast<void>(feed.next_until(batch, now() + 1h)); };
+    const auto ask = [&] { static_cast<void>(feed.next_until(batch, from_now(1h))); };
     expect_throws<Error>(ask, {"sample 9", "batch 2", "no disk"});
     expect_throws<Error>(ask, {"stopped", "no disk"});
     EXPECT_FALSE(batch.has_value());
@@ -290,7 +290,7 @@ TEST(NextUntilItsEnd, IsAStopFromAnotherThread) {
           },
           [&] {
             std::optional<Lease> batch;
-            EXPECT_EQ(feed.next_until(batch, now() + 1ms), ChannelStatus::timed_out);
+            EXPECT_EQ(feed.next_until(batch, from_now(1ms)), ChannelStatus::timed_out);
             is_asking = true;
             const auto ask = [&] { static_cast<void>(feed.next_until(batch, TimePoint::max())); };
             expect_throws<Error>(ask, {"the prefetcher was stopped"});
@@ -312,13 +312,13 @@ TEST(NextUntilOnAFiber, IsCancelledAndTheFeedGoesOn) {
       NumbersFeed feed(kSlow, {.batch_size = 4});
       std::optional<Lease> batch;
       if (asked_before > 0ns) {
-        EXPECT_EQ(feed.next_until(batch, now() + asked_before), ChannelStatus::timed_out);
+        EXPECT_EQ(feed.next_until(batch, from_now(asked_before)), ChannelStatus::timed_out);
       }
       std::atomic<bool> is_cancelled = false;
       TaskGroup group;
       group.go([&] {
         try {
-          static_cast<void>(feed.next_until(batch, now() + 300ns));
+          static_cast<void>(feed.next_until(batch, from_now(300ns)));
         } catch (const Cancelled&) {
           is_cancelled = true;
           throw;

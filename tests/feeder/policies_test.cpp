@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "leat/feeder/plan/batch_plan.h"
 #include "leat/feeder/plan/sampler.h"
 #include "leat/feeder/prefetcher.h"
+#include "leat/feeder/sources/memory.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"
 #include "tests/feeder/prefetcher_fixture.h"
@@ -73,6 +75,23 @@ TEST_P(Policies, APaddedLastBatchHasAllRowsAndZerosBehindItsSamples) {
       }
     }
   });
+}
+
+TEST(PolicyBools, ArePaddedWithFalseAndAnotherByteIsAnError) {
+  std::vector<std::uint8_t> bytes(6 * 2, 1);
+  const InMemory data({{{"mask", DType::kBool, {2}}, std::as_bytes(std::span(bytes))}}, "masks");
+  const PrefetcherOptions options = {
+      .batch_size = 4, .order = Order::kSequential, .last_batch = LastBatch::kPad};
+  Prefetcher feed(data, gpu::open("host"), options);
+  for (Lease& batch : feed.epoch(0)) {
+    const bool* const mask = batch["mask"].data<bool>();
+    for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(mask[i], batch.index() == 0 || i < 4) << i;
+    EXPECT_THROW(static_cast<void>(batch["mask"].data<std::uint8_t>()), std::invalid_argument);
+  }
+  bytes[5] = 7;  // of sample 2
+  Prefetcher again(data, gpu::open("host"), options);
+  expect_throws<Error>([&] { static_cast<void>(again.next()); },
+                       {"sample 2 of masks", "element 1 of field \"mask\" is 7"});
 }
 
 TEST_P(Policies, ALastBatchThatWrapsGoesOnWithTheEpochsFirstSamples) {

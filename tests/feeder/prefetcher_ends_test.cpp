@@ -243,8 +243,7 @@ TEST_P(PrefetcherEnds, TooLittleDeviceMemoryIsToldWhenItIsMadeAndLeavesTheDevice
     const gpu::Device device = gpu::open_host({.memory_bytes = 96 << 10});
     const PrefetcherOptions fits = {.batch_size = 16, .prefetch_depth = 4};
     for (int attempt = 0; attempt < 3; ++attempt) {
-      EXPECT_THROW(Prefetcher(data, device, {.batch_size = 16, .prefetch_depth = 8}),
-                   gpu::GpuError);
+      EXPECT_THROW(Prefetcher(data, device, {.batch_size = 16, .prefetch_depth = 8}), OutOfMemory);
       Prefetcher feed(data, device, fits);
       EXPECT_EQ(epoch_of(feed, 0), expected_epoch(data, fits, 0));
     }

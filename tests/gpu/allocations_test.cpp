@@ -195,7 +195,7 @@ TEST(HostAllocations, WhereThereIsNoMemoryLeftNothingIsLetGoOfTooEarly) {
   stream.sync();
   const std::size_t left = device.memory().device.used;
   EXPECT_GT(left, 0U);
-  EXPECT_THROW(DeviceBuffer(device, 30 * kPart), GpuError);  // and does not wait
+  EXPECT_THROW(DeviceBuffer(device, 30 * kPart), OutOfMemory);  // and does not wait
   const DeviceBuffer rest(device, 30 * kPart - left);
 }
 

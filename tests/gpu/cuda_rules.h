@@ -67,9 +67,9 @@ class UserStream {
   cudaStream_t stream_ = nullptr;
 };
 
-template <class F>
+template <class E = GpuError, class F>
 void fails(const F& f) {
-  EXPECT_THROW(f(), GpuError);
+  EXPECT_THROW(f(), E);
 }
 
 }  // namespace leat::gpu::cuda_rules

@@ -48,7 +48,7 @@ void use_leat(const Device& device) {
   event.record(stream);
   event.await();
   stream.sync();
-  fails([&] { DeviceBuffer(device, std::size_t{1} << 60); });
+  fails<OutOfMemory>([&] { DeviceBuffer(device, std::size_t{1} << 60); });
   expect_works(device);
 }
 

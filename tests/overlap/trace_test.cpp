@@ -285,7 +285,7 @@ TEST(Trace, IsNotUsedUpByAPrefetcherThatCouldNotBeMade) {
   const auto trace = std::make_shared<Trace>();
   const gpu::Device device = gpu::open_host({.memory_bytes = 4096});
   EXPECT_THROW(Prefetcher(data, device, {.batch_size = 4, .prefetch_depth = 1000, .trace = trace}),
-               gpu::GpuError);
+               OutOfMemory);
   EXPECT_NO_THROW(Prefetcher(data, device, {.batch_size = 4, .trace = trace}));
 }
 

@@ -58,7 +58,7 @@ class MpiWorld final : public World {
       answer->is_here.notify();
     });
     const OutsideWork outside;
-    if (!answer->is_here.wait_until(leat::now() + kAnswer)) {
+    if (!answer->is_here.wait_until(leat::from_now(kAnswer))) {
       return late_operation(operation, -1, {}, options().deadline);
     }
     return late_operation(operation, answer->peer, answer->missing, options().deadline);

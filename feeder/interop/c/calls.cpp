@@ -91,6 +91,8 @@ leat_status keep_error() {
     throw;
   } catch (const gpu::GpuError& e) {
     return keep(LEAT_ERROR_DEVICE, e.what());
+  } catch (const OutOfMemory& e) {
+    return keep(LEAT_ERROR_MEMORY, e.what());
   } catch (const Error& e) {
     return keep(LEAT_ERROR_ENVIRONMENT, e.what());
   } catch (const std::logic_error& e) {

@@ -65,7 +65,7 @@ typedef enum leat_status {
   LEAT_ERROR_ARGUMENT = -1,    /* the call cannot work: the program has to be changed */
   LEAT_ERROR_ENVIRONMENT = -2, /* a file, a dataset or its read function failed */
   LEAT_ERROR_DEVICE = -3,      /* a call to the device failed */
-  LEAT_ERROR_MEMORY = -4,      /* the host is out of memory */
+  LEAT_ERROR_MEMORY = -4,      /* the host or the device is out of memory */
   LEAT_ERROR_BUFFER = -5,      /* the buffer for a text is too small; `needed` says how large */
   LEAT_ERROR_CANCELLED = -6,   /* only on a fiber of Leat: the fiber was cancelled */
   LEAT_ERROR_INTERNAL = -7     /* any other error */
@@ -84,7 +84,8 @@ typedef enum leat_dtype {
   LEAT_FLOAT16 = 8,  /* IEEE 754 binary16 */
   LEAT_BFLOAT16 = 9, /* the upper half of a float */
   LEAT_FLOAT32 = 10,
-  LEAT_FLOAT64 = 11
+  LEAT_FLOAT64 = 11,
+  LEAT_BOOL = 12 /* 1 byte: 0 or 1; a sample with another byte cannot be read */
 } leat_dtype;
 
 /* Leat's version: "major.minor.patch". */
@@ -245,7 +246,7 @@ leat_status leat_options_init(leat_options* options, size_t size);
  *
  *   LEAT_ERROR_ARGUMENT     an option out of range, which the text names
  *   LEAT_ERROR_ENVIRONMENT  no such device; `resume` is damaged, empty, or of another run
- *   LEAT_ERROR_DEVICE       the device fails or lacks memory
+ *   LEAT_ERROR_DEVICE       the device fails (LEAT_ERROR_MEMORY: it lacks memory)
  */
 leat_status leat_prefetcher_open(const leat_dataset* dataset, const char* device,
                                  const leat_options* options, leat_prefetcher** prefetcher);

@@ -11,7 +11,8 @@ static_assert(LEAT_INT8 == static_cast<int>(DType::kInt8) &&
               LEAT_UINT64 == static_cast<int>(DType::kUint64) &&
               LEAT_FLOAT16 == static_cast<int>(DType::kFloat16) &&
               LEAT_BFLOAT16 == static_cast<int>(DType::kBFloat16) &&
-              LEAT_FLOAT64 == static_cast<int>(DType::kFloat64));
+              LEAT_FLOAT64 == static_cast<int>(DType::kFloat64) &&
+              LEAT_BOOL == static_cast<int>(DType::kBool));
 
 Field field_of(const leat_field& given, std::size_t number, const char* function) {
   if (given.name == nullptr || *given.name == '\0') {
@@ -51,7 +52,7 @@ void check_reserved(std::int32_t reserved, const char* function, const char* wha
                        " and not 0: call the _init function first, or set all of it to zeros");
 }
 
-bool is_dtype(std::int32_t dtype) noexcept { return dtype >= LEAT_INT8 && dtype <= LEAT_FLOAT64; }
+bool is_dtype(std::int32_t dtype) noexcept { return dtype >= LEAT_INT8 && dtype <= LEAT_BOOL; }
 
 DType dtype_of(std::int32_t dtype, const char* function, const char* option) {
   if (is_dtype(dtype)) return static_cast<DType>(dtype);

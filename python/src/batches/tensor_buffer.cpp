@@ -31,6 +31,7 @@ const char* format_of(DType dtype) noexcept {
     case DType::kBFloat16: return nullptr;
     case DType::kFloat32: return "f";
     case DType::kFloat64: return "d";
+    case DType::kBool: return "?";
   }
   return nullptr;
 }

@@ -20,7 +20,7 @@ std::string shown(nb::handle given) {
 const std::vector<Choice<DType>>& dtypes() {
   static const std::vector<Choice<DType>> all = [] {
     std::vector<Choice<DType>> choices;
-    for (int i = 0; i <= static_cast<int>(DType::kFloat64); ++i) {
+    for (int i = 0; i <= static_cast<int>(DType::kBool); ++i) {
       choices.push_back({feeder::to_string(static_cast<DType>(i)), static_cast<DType>(i)});
     }
     return choices;

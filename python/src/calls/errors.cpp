@@ -64,6 +64,8 @@ nb::object without_cause(const std::exception_ptr& error) {
     return from_sample(e);
   } catch (const gpu::GpuError& e) {
     return make("GpuError", to_str(e.what()), e.code(), e.name(), e.call(), e.device());
+  } catch (const OutOfMemory& e) {
+    return make("OutOfMemory", to_str(e.what()), e.bytes(), to_str(e.request()));
   } catch (const Timeout& e) {
     return make("Timeout", to_str(e.what()));
   } catch (const TooManyLeases& e) {
@@ -78,8 +80,8 @@ nb::object without_cause(const std::exception_ptr& error) {
     return make("Error", "leat: cancelled");
   } catch (const std::system_error& e) {
     return from_system(e);
-  } catch (const std::bad_alloc& e) {
-    return make_builtin(PyExc_MemoryError, e.what());
+  } catch (const std::bad_alloc&) {
+    return make("OutOfMemory", "leat: the host's memory is exhausted", 0, "");
   } catch (const std::out_of_range& e) {
     return make_builtin(PyExc_IndexError, e.what());
   } catch (const std::invalid_argument& e) {

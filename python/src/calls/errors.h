@@ -4,10 +4,10 @@
 // |---|---|
 // | feeder::SampleError | leat.SampleError |
 // | gpu::GpuError | leat.GpuError |
+// | OutOfMemory, std::bad_alloc | leat.OutOfMemory |
 // | Timeout, TooManyLeases (of this file) | leat.Timeout, leat.TooManyLeases |
 // | leat::Error, ChannelClosed, Cancelled, Deadlock | leat.Error |
 // | std::system_error with a number of errno | OSError, with the number and the file |
-// | std::bad_alloc | MemoryError |
 // | std::out_of_range | IndexError |
 // | std::invalid_argument, std::length_error, std::domain_error | ValueError |
 // | any other | RuntimeError |

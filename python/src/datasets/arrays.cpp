@@ -88,7 +88,7 @@ bool is_contiguous(const Array& array) {
                            .c_str());
 }
 
-// Arrays of types that neither DLPack nor the buffer protocol has: object, bool, dates...
+// Arrays of types that neither DLPack nor the buffer protocol has: object, dates...
 Array to_array(const std::string& name, nb::handle given) {
   Array array;
   if (!nb::try_cast(given, array, false)) {

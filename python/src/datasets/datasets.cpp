@@ -130,6 +130,7 @@ nb::dlpack::dtype to_dlpack(DType dtype) {
   const std::string_view name = feeder::to_string(dtype);
   Code code = Code::Int;
   if (dtype == DType::kBFloat16) code = Code::Bfloat;
+  if (dtype == DType::kBool) code = Code::Bool;
   if (name.starts_with("uint")) code = Code::UInt;
   if (name.starts_with("float")) code = Code::Float;
   return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * size_of(dtype)), 1};

@@ -235,7 +235,7 @@ bool Loop::has_to_copy() const {
 // end. An interruption changes nothing: the next call goes on.
 bool Loop::take(Feeding::Turn& turn, const std::optional<gpu::StreamRef>& stream) {
   std::optional<TimePoint> deadline;
-  if (const auto timeout = owner_->timeout()) deadline = RuntimeClock::now() + *timeout;
+  if (const auto timeout = owner_->timeout()) deadline = from_now(*timeout);
   if (!ready_.has_value()) {
     ChannelStatus status = ChannelStatus::timed_out;
     const auto ask = [&](TimePoint until) {

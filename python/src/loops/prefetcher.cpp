@@ -103,6 +103,8 @@ auto of_states(Function&& function) {
     return function();
   } catch (const gpu::GpuError&) {
     throw;
+  } catch (const OutOfMemory&) {
+    throw;
   } catch (const Error& error) {
     throw nb::value_error(error.what());
   }

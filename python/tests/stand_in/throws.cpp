@@ -52,9 +52,9 @@ const std::map<std::string, std::function<void()>>& kinds() {
       {"SampleError", [] { throw sample_error(); }},
       {"nested", &throw_nested},
       {"GpuError",
-       [] {
-         throw gpu::GpuError(2, "cudaErrorMemoryAllocation", "cudaMalloc(8 bytes)", "cuda:0", "");
-       }},
+       [] { throw gpu::GpuError(1, "cudaErrorInvalidValue", "cudaFree", "cuda:0", ""); }},
+      {"OutOfMemory",
+       [] { throw OutOfMemory(8, "cudaMalloc(8 bytes) on cuda:0", "none is left"); }},
       {"Timeout", [] { throw Timeout("leat: too long"); }},
       {"TooManyLeases", [] { throw TooManyLeases("leat: too many"); }},
       {"ChannelClosed", [] { throw ChannelClosed("leat: closed"); }},

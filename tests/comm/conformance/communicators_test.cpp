@@ -140,11 +140,11 @@ TEST_P(Communicators, AWaitThatTimesOutChangesNothing) {
     } else {
       Completion sum = me.all_reduce(data);
       EXPECT_FALSE(sum.await_until(now()));
-      EXPECT_FALSE(sum.await_until(now() + 1ms));
+      EXPECT_FALSE(sum.await_until(from_now(1ms)));
       EXPECT_FALSE(sum.is_done());
       EXPECT_EQ(data[0], 1);
       me.send(std::vector<int>{1}, 1).await();
-      EXPECT_TRUE(sum.await_until(now() + 1h));
+      EXPECT_TRUE(sum.await_until(from_now(1h)));
       EXPECT_TRUE(sum.await_until(now()));
     }
     EXPECT_EQ(data[0], 3);

@@ -52,7 +52,7 @@ TEST(ExchangeBadInput, GradientsThatCannotBeSummedAreRefused) {
     };
     expect({"", gpu::DeviceSpan(data, 8)}, "gradient 1 has no name");
     expect({"odd", gpu::DeviceSpan(data, 7)}, "\"odd\" has 7 bytes");
-    expect({"mask", gpu::DeviceSpan(data, 8), DType::kUint8}, "cannot be summed");
+    expect({"mask", gpu::DeviceSpan(data, 8), DType::kBool}, "is of bool, which cannot be summed");
     expect({"counts", gpu::DeviceSpan(data, 8), DType::kInt32}, "there is no mean");
     GradientExchange exchange(me, {});
     const Gradients odd = {{"odd", gpu::DeviceSpan(data, 7)}};

@@ -225,7 +225,7 @@ TEST(BoostFiber, TimedOperationsGiveUpAtTheirDeadline) {
     EXPECT_EQ(c.send_until(std::move(value), kLongAgo), ChannelStatus::timed_out);
     EXPECT_EQ(value.number(), 7);  // NOLINT(bugprone-use-after-move): it was not sent
     std::optional<Counted> received;
-    EXPECT_EQ(c.recv_until(received, now() + 1us), ChannelStatus::timed_out);
+    EXPECT_EQ(c.recv_until(received, from_now(1us)), ChannelStatus::timed_out);
     int timeouts = 0;
     EXPECT_EQ(select(on_recv(c), on_timeout(1us, [&] { ++timeouts; })), 1);
     EXPECT_EQ(timeouts, 1);
@@ -241,7 +241,7 @@ TEST(BoostFiber, ATimedOperationIsEndedByAPeerBeforeItsDeadline) {
   guests.go([&] {
     std::optional<int> received;
     for (int i = 0; i < 100; ++i) {
-      EXPECT_EQ(c.recv_until(received, now() + 24h), ChannelStatus::ok);
+      EXPECT_EQ(c.recv_until(received, from_now(24h)), ChannelStatus::ok);
       EXPECT_EQ(received, i);
     }
     EXPECT_EQ(select(on_recv(c), on_timeout(24h)), 0);
@@ -278,7 +278,7 @@ TEST(BoostFiber, AFiberWhoseTimedWaitWasEndedCanStillSleep) {
   bool slept = false;
   guests.go([&] {
     std::optional<int> received;
-    EXPECT_EQ(c.recv_until(received, now() + 24h), ChannelStatus::ok);
+    EXPECT_EQ(c.recv_until(received, from_now(24h)), ChannelStatus::ok);
     boost::this_fiber::sleep_until(kLongAgo);
     slept = true;
   });
@@ -297,7 +297,7 @@ TEST(BoostFiber, DeadlinesAndPeersThatComeAtOnceAgreeOnOneOutcome) {
       guests.go([&] {
         std::optional<int> value;
         for (;;) {
-          const ChannelStatus status = c.recv_until(value, now() + 2us);
+          const ChannelStatus status = c.recv_until(value, from_now(2us));
           if (status == ChannelStatus::closed) return;
           received += status == ChannelStatus::ok ? 1 : 0;
         }
@@ -306,7 +306,7 @@ TEST(BoostFiber, DeadlinesAndPeersThatComeAtOnceAgreeOnOneOutcome) {
   });
   int sent = 0;
   for (int i = 0; i < kItems; ++i) {
-    sent += c.send_until(int(i), now() + 2us) == ChannelStatus::ok ? 1 : 0;
+    sent += c.send_until(int(i), from_now(2us)) == ChannelStatus::ok ? 1 : 0;
   }
   c.close();
   receiver.join();

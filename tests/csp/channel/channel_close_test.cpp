@@ -114,7 +114,7 @@ TEST(ChannelClose, CauseIsRethrownByEveryReceiveAfterDraining) {
     std::optional<int> value;
     EXPECT_THROW(static_cast<void>(c.recv()), std::runtime_error);
     EXPECT_THROW(static_cast<void>(c.try_recv(value)), std::runtime_error);
-    EXPECT_THROW(static_cast<void>(c.recv_until(value, now() + Duration(1))), std::runtime_error);
+    EXPECT_THROW(static_cast<void>(c.recv_until(value, from_now(Duration(1)))), std::runtime_error);
     EXPECT_THROW(select(on_recv(c)), std::runtime_error);
     EXPECT_THROW(static_cast<void>(c.recv()), std::runtime_error);
   });

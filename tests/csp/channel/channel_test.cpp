@@ -60,8 +60,8 @@ TEST(Channel, NilIsEmptyAndNeverReady) {
   EXPECT_EQ(nil.try_send(1), ChannelStatus::would_block);
   EXPECT_EQ(nil.try_recv(value), ChannelStatus::would_block);
   run_each([&] {
-    EXPECT_EQ(nil.send_until(1, now() + Duration(5)), ChannelStatus::timed_out);
-    EXPECT_EQ(nil.recv_until(value, now() + Duration(5)), ChannelStatus::timed_out);
+    EXPECT_EQ(nil.send_until(1, from_now(Duration(5))), ChannelStatus::timed_out);
+    EXPECT_EQ(nil.recv_until(value, from_now(Duration(5))), ChannelStatus::timed_out);
     EXPECT_EQ(support::elapsed(), Duration(10));
   });
 }

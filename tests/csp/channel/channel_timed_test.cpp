@@ -27,9 +27,9 @@ TEST(ChannelTry, AFailedSendHasNotMovedFromItsArgument) {
     EXPECT_NE(value, nullptr);
     EXPECT_EQ(rendezvous.try_send(std::move(value)), ChannelStatus::would_block);
     EXPECT_NE(value, nullptr);
-    EXPECT_EQ(full.send_until(std::move(value), now() + 1ms), ChannelStatus::timed_out);
+    EXPECT_EQ(full.send_until(std::move(value), from_now(1ms)), ChannelStatus::timed_out);
     EXPECT_NE(value, nullptr);
-    EXPECT_EQ(rendezvous.send_until(std::move(value), now() + 1ms), ChannelStatus::timed_out);
+    EXPECT_EQ(rendezvous.send_until(std::move(value), from_now(1ms)), ChannelStatus::timed_out);
     EXPECT_NE(value, nullptr);
     static_cast<void>(full.recv());
     EXPECT_EQ(full.try_send(std::move(value)), ChannelStatus::ok);
@@ -53,7 +53,7 @@ TEST(ChannelTimed, ReceiveGivesUpAtItsDeadlineExactly) {
   run_each([] {
     Channel<int> c(1);
     std::optional<int> value = 1;
-    EXPECT_EQ(c.recv_until(value, now() + 250ms), ChannelStatus::timed_out);
+    EXPECT_EQ(c.recv_until(value, from_now(250ms)), ChannelStatus::timed_out);
     EXPECT_EQ(value, std::nullopt);
     EXPECT_EQ(elapsed(), 250ms);
   });
@@ -62,7 +62,7 @@ TEST(ChannelTimed, ReceiveGivesUpAtItsDeadlineExactly) {
 TEST(ChannelTimed, SendGivesUpAtItsDeadlineExactly) {
   run_each([] {
     Channel<int> c(0);
-    EXPECT_EQ(c.send_until(1, now() + 3h), ChannelStatus::timed_out);
+    EXPECT_EQ(c.send_until(1, from_now(3h)), ChannelStatus::timed_out);
     EXPECT_EQ(elapsed(), 3h);
     std::optional<int> value;
     EXPECT_EQ(c.try_recv(value), ChannelStatus::would_block);  // it left no trace
@@ -90,17 +90,17 @@ TEST(ChannelTimed, ReturnsAsSoonAsThePeerComes) {
     TaskGroup group;
     group.go([&] {
       sleep_for(2ms);
-      EXPECT_EQ(c.send_until(1, now() + 5ms), ChannelStatus::ok);
+      EXPECT_EQ(c.send_until(1, from_now(5ms)), ChannelStatus::ok);
       EXPECT_EQ(elapsed(), 2ms);
-      EXPECT_EQ(c.send_until(2, now() + 5ms), ChannelStatus::ok);
+      EXPECT_EQ(c.send_until(2, from_now(5ms)), ChannelStatus::ok);
       EXPECT_EQ(elapsed(), 4ms);
     });
     std::optional<int> value;
-    EXPECT_EQ(c.recv_until(value, now() + 5ms), ChannelStatus::ok);
+    EXPECT_EQ(c.recv_until(value, from_now(5ms)), ChannelStatus::ok);
     EXPECT_EQ(value, 1);
     EXPECT_EQ(elapsed(), 2ms);
     sleep_for(2ms);
-    EXPECT_EQ(c.recv_until(value, now() + 5ms), ChannelStatus::ok);
+    EXPECT_EQ(c.recv_until(value, from_now(5ms)), ChannelStatus::ok);
     EXPECT_EQ(value, 2);
     group.wait();
     EXPECT_EQ(elapsed(), 4ms);
@@ -147,7 +147,7 @@ TEST(ChannelTimed, ADeadlineThatPassedLeavesNoPlaceInTheQueue) {
     std::optional<int> first;
     std::optional<int> second;
     TaskGroup group;
-    group.go([&] { EXPECT_EQ(c.recv_until(first, now() + 1ms), ChannelStatus::timed_out); });
+    group.go([&] { EXPECT_EQ(c.recv_until(first, from_now(1ms)), ChannelStatus::timed_out); });
     until_idle();
     group.go([&] { second = c.recv(); });
     sleep_for(5ms);

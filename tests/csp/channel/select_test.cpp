@@ -217,8 +217,8 @@ TEST(Select, ExactlyOneCaseCommunicatesWhenAllBecomeReadyAtOnce) {
       Channel<int> b(0);
       std::atomic<int> sent = 0;
       TaskGroup group;
-      group.go([&] { sent += a.send_until(1, now() + 1ms) == ChannelStatus::ok; });
-      group.go([&] { sent += b.send_until(2, now() + 1ms) == ChannelStatus::ok; });
+      group.go([&] { sent += a.send_until(1, from_now(1ms)) == ChannelStatus::ok; });
+      group.go([&] { sent += b.send_until(2, from_now(1ms)) == ChannelStatus::ok; });
       int received = 0;
       if (round % 2 == 0) until_idle();
       select(on_recv(a, [&](std::optional<int>) { ++received; }),

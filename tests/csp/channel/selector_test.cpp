@@ -78,7 +78,7 @@ TEST(Selector, WithoutCasesWaitsForEver) {
   run_each([] {
     Selector none;
     EXPECT_EQ(none.try_select(), std::nullopt);
-    EXPECT_EQ(none.select_until(now() + 1h), std::nullopt);
+    EXPECT_EQ(none.select_until(from_now(1h)), std::nullopt);
     EXPECT_EQ(support::elapsed(), 1h);
   });
   EXPECT_THROW(run([] { Selector().select(); }, {.deadlock_after = 0s}), Deadlock);

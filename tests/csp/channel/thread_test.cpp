@@ -184,7 +184,7 @@ TEST(Threads, TimedOperationsMeetAPeer) {
   Channel<int> c(0);
   std::jthread peer([c] { c.send(1); });
   std::optional<int> value;
-  EXPECT_EQ(c.recv_until(value, now() + 1h), ChannelStatus::ok);
+  EXPECT_EQ(c.recv_until(value, from_now(1h)), ChannelStatus::ok);
   EXPECT_EQ(value, 1);
 }
 
@@ -223,7 +223,7 @@ TEST(Threads, RaceOfDeadlineAndPeerLosesAndDuplicatesNothing) {
       threads.emplace_back([&] {
         for (int i = 0; i < 500; ++i) {
           Counted value(i);
-          const ChannelStatus status = c.send_until(std::move(value), now() + i % 50 * 1us);
+          const ChannelStatus status = c.send_until(std::move(value), from_now(i % 50 * 1us));
           sent += status == ChannelStatus::ok;
           EXPECT_EQ(value.number() == Counted::kMovedFrom, status == ChannelStatus::ok);
         }
@@ -231,7 +231,7 @@ TEST(Threads, RaceOfDeadlineAndPeerLosesAndDuplicatesNothing) {
       threads.emplace_back([&] {
         for (int i = 0; i < 500; ++i) {
           std::optional<Counted> value;
-          received += c.recv_until(value, now() + i % 50 * 1us) == ChannelStatus::ok;
+          received += c.recv_until(value, from_now(i % 50 * 1us)) == ChannelStatus::ok;
         }
       });
     }

@@ -55,12 +55,12 @@ void any_operation(const std::vector<Channel<Value>>& channels, Random& random) 
   switch (random() % 10) {
     case 0: {
       Value value(0);
-      static_cast<void>(a.send_until(std::move(value), leat::now() + up_to(60, random)));
+      static_cast<void>(a.send_until(std::move(value), leat::from_now(up_to(60, random))));
       break;
     }
     case 1: {
       std::optional<Value> value;
-      static_cast<void>(a.recv_until(value, leat::now() + up_to(60, random)));
+      static_cast<void>(a.recv_until(value, leat::from_now(up_to(60, random))));
       break;
     }
     case 2:
@@ -130,12 +130,12 @@ void locks(Random& random) {
     group.go([&, seed = random()] {
       Random own(seed);
       for (int turn = 0; turn < 40; ++turn) {
-        if (mutex.try_lock_until(leat::now() + up_to(50, own))) {
+        if (mutex.try_lock_until(leat::from_now(up_to(50, own)))) {
           leat::yield();
           mutex.unlock();
         }
         const auto permits = static_cast<std::int64_t>(1 + own() % 2);
-        if (semaphore.acquire_until(permits, leat::now() + up_to(50, own))) {
+        if (semaphore.acquire_until(permits, leat::from_now(up_to(50, own)))) {
           leat::yield();
           semaphore.release(permits);
         }
@@ -160,7 +160,7 @@ void signals() {
         all.done();
       });
     }
-    group.go([&] { static_cast<void>(all.wait_until(leat::now() + 20us)); });
+    group.go([&] { static_cast<void>(all.wait_until(leat::from_now(20us))); });
     told->notify();
     all.wait();
     group.wait();
@@ -215,7 +215,7 @@ void orphans() {
       const Channel<Value> c(0);
       group.go([c] {
         std::optional<Value> value;
-        static_cast<void>(c.recv_until(value, leat::now() + 30us));
+        static_cast<void>(c.recv_until(value, leat::from_now(30us)));
       });
       group.go(
           [c]() mutable { leat::select(leat::on_recv(std::move(c)), leat::on_timeout(25us)); });

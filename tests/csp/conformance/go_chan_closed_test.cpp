@@ -61,7 +61,7 @@ const std::vector<Receive>& receives() {
       {"recv_until a time to come",
        [](const Channel<int>& c) {
          std::optional<int> got = -1;
-         const ChannelStatus status = c.recv_until(got, now() + 1h);
+         const ChannelStatus status = c.recv_until(got, from_now(1h));
          EXPECT_EQ(status, got ? ChannelStatus::ok : ChannelStatus::closed);
          return got;
        }},

@@ -3,8 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdio>
+#include <optional>
 #include <string>
 
 #include "leat/csp/blocking.h"
@@ -12,10 +11,10 @@
 #include "leat/csp/sched/io_pool.h"
 #include "leat/csp/sched/scheduler_core.h"
 #include "leat/csp/semaphore.h"
-#include "leat/csp/ticker.h"
 #include "leat/csp/wait/assert.h"
 #include "leat/csp/wait/futex.h"
 #include "leat/csp/wait_group.h"
+#include "tests/csp/explore/holds.h"
 #include "tests/csp/explore/scenarios.h"
 
 namespace leat {
@@ -23,25 +22,6 @@ namespace explore_test {
 
 using namespace scenarios;
 using namespace std::chrono_literals;
-
-void expect_holds(void (*program)(), const ExploreOptions& options) {
-  const ExploreResult result = explore(program, options);
-  EXPECT_TRUE(result) << result.failure << "\n" << result.schedule;
-  EXPECT_TRUE(result.complete || !options.exhaustive || result.schedules == kMostSchedules);
-  std::printf(
-      "%llu schedules of up to %llu steps%s\n", static_cast<unsigned long long>(result.schedules),
-      static_cast<unsigned long long>(result.longest), result.complete ? ": all of them" : "");
-}
-
-ExploreOptions every(int workers, int preemptions = 2) {
-  return {.schedules = kMostSchedules,
-          .exhaustive = true,
-          .preemptions = preemptions,
-          .workers = workers};
-}
-ExploreOptions some(int workers, std::uint64_t schedules = 2000) {
-  return {.schedules = std::min(schedules, kMostSchedules), .workers = workers};
-}
 
 // A fiber and plain threads.
 template <void (*program)()>
@@ -303,21 +283,6 @@ void a_pool_that_shrinks() {
 TEST(ExploreEvery, APoolOfThreadsShrinks) {
   expect_holds(a_pool_that_shrinks, every(1, 1));
   expect_holds(a_pool_that_shrinks, some(2));
-}
-
-void alarms() {
-  const Receiver<TimePoint> late = after(2ms);
-  const TimePoint start = now();
-  Ticker every_ms = tick(1ms);
-  require(*every_ms.ticks().recv() >= start + 1ms, "a tick, in time");
-  every_ms.stop();
-  const TimePoint rung = *late.recv();
-  require(rung <= now(), "an alarm, not early");
-}
-
-TEST(ExploreEvery, AlarmsRing) {
-  expect_holds(alarms, every(1));
-  expect_holds(alarms, some(2));
 }
 
 // Of two fibers that settle, one by one, each sees what the other two have done at this instant.

@@ -204,7 +204,7 @@ void timeout_against_send() {
   Parties parties;
   parties.start([&] { c.send(1); });
   std::optional<int> value;
-  const ChannelStatus status = c.recv_until(value, now() + std::chrono::milliseconds(1));
+  const ChannelStatus status = c.recv_until(value, from_now(std::chrono::milliseconds(1)));
   require((status == ChannelStatus::ok) == value.has_value(), "what the status says");
   if (!value) value = c.recv();
   require(value == 1, "the value");

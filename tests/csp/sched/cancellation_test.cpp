@@ -77,8 +77,8 @@ TEST(Cancellation, UnwindsEveryOperationThatWaits) {
         {"recv", [&] { static_cast<void>(c.recv()); }},
         {"send to nil", [&] { nil.send(1); }},
         {"recv from nil", [&] { static_cast<void>(nil.recv()); }},
-        {"send_until", [&] { static_cast<void>(c.send_until(1, now() + 1h)); }},
-        {"recv_until", [&] { static_cast<void>(c.recv_until(got, now() + 1h)); }},
+        {"send_until", [&] { static_cast<void>(c.send_until(1, from_now(1h))); }},
+        {"recv_until", [&] { static_cast<void>(c.recv_until(got, from_now(1h))); }},
         {"range-for",
          [&] {
            for (int v : c) static_cast<void>(v);
@@ -152,7 +152,7 @@ TEST(Cancellation, IsDeliveredOnlyWhereAnOperationWouldWait) {
       EXPECT_EQ(c.try_send(4), ChannelStatus::would_block);
       EXPECT_EQ(select(on_recv(c), on_timeout(1h)), 0);
       EXPECT_EQ(select(on_recv(Channel<int>()), otherwise()), 1);
-      EXPECT_EQ(c.recv_until(value, now() + 1h), ChannelStatus::ok);
+      EXPECT_EQ(c.recv_until(value, from_now(1h)), ChannelStatus::ok);
       sleep_for(0ns);
       yield();
       went_through = true;
@@ -294,7 +294,7 @@ TEST(Cancellation, ReachesFibersThatAreReadyAndThoseThatHaveNotStarted) {
             yield();
             Channel<int> c(0);
             std::optional<int> value;
-            static_cast<void>(c.recv_until(value, now() + 1h));
+            static_cast<void>(c.recv_until(value, from_now(1h)));
           }
         } catch (const Cancelled&) {
           ++cancelled;

@@ -259,7 +259,7 @@ TEST(VirtualClock, ForgetsDeadlinesThatWereNotNeeded) {
       c.send(1);
     });
     std::optional<int> value;
-    EXPECT_EQ(c.recv_until(value, now() + 100h), ChannelStatus::ok);
+    EXPECT_EQ(c.recv_until(value, from_now(100h)), ChannelStatus::ok);
     EXPECT_EQ(support::elapsed(), 1ms);
     sleep_for(1ms);
     EXPECT_EQ(support::elapsed(), 2ms);

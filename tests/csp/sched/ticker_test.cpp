@@ -15,6 +15,7 @@
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
+#include "leat/csp/selector.h"
 #include "leat/csp/task_group.h"
 #include "tests/support/run.h"
 
@@ -25,6 +26,7 @@ using namespace std::chrono_literals;
 using support::on_each_worker_count;
 using support::on_each_worker_count_with_clock;
 using support::run_each;
+using support::until_idle;
 
 TimePoint at(Duration since_start) { return TimePoint(since_start); }
 
@@ -58,10 +60,37 @@ TEST(After, NeverIsNoTimer) {
   });
 }
 
-TEST(After, MayBeForgotten) {
+// Its timer neither moves the clock nor keeps a deadlock from being reported.
+TEST(After, EndsWithItsLastReceiver) {
+  on_each_worker_count_with_clock([](const SchedulerOptions& options, const VirtualClock& clock) {
+    const auto forget = [] {
+      const Channel<int> values(1);
+      for (int i = 0; i < 1000; ++i) {
+        const Receiver<TimePoint> late = after(1h);
+        Selector selector;
+        selector.add(on_recv(late));
+        values.send(1);
+        EXPECT_EQ(select(on_recv(late), on_recv(values), on_recv(after(2h))), 1);
+      }
+      static_cast<void>(values.recv());
+    };
+    EXPECT_THROW(run(forget, options), Deadlock);
+    EXPECT_EQ(clock.elapsed(), 0s);
+  });
+}
+
+TEST(After, LivesWhileAnOperationWaitsForIt) {
   run_virtual([] {
-    for (int i = 0; i < 1000; ++i) static_cast<void>(after(1h));
-    sleep_for(1s);
+    Receiver<TimePoint> alarm = after(1s);
+    TaskGroup group;
+    group.go([&] { EXPECT_EQ(alarm.recv(), at(1s)); });
+    until_idle();
+    alarm = {};  // the last handle
+    group.wait();
+    Selector selector;
+    selector.add(on_recv(after(1s)));
+    EXPECT_EQ(selector.select(), 0U);
+    EXPECT_EQ(now(), at(2s));
   });
 }
 

@@ -69,7 +69,7 @@ TEST_F(SelectWithoutAChannel, OfDisabledCasesIsNotReadAfterItsEnd) {
   Selector any;
   any.disable(any.add(on_recv(Channel<int>(1))));
   any.disable(any.add(on_recv(Channel<int>(1))));
-  EXPECT_FALSE(any.select_until(now() + 1us).has_value());
+  EXPECT_FALSE(any.select_until(from_now(1us)).has_value());
   expect_nothing_to_read();
 }
 

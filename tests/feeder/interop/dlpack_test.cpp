@@ -115,7 +115,8 @@ TEST(Dlpack, EachTypeOfElementHasItsName) {
                          Row{DType::kUint8, kDLUInt, 8}, Row{DType::kUint16, kDLUInt, 16},
                          Row{DType::kUint32, kDLUInt, 32}, Row{DType::kUint64, kDLUInt, 64},
                          Row{DType::kFloat16, kDLFloat, 16}, Row{DType::kBFloat16, kDLBfloat, 16},
-                         Row{DType::kFloat32, kDLFloat, 32}, Row{DType::kFloat64, kDLFloat, 64}}) {
+                         Row{DType::kFloat32, kDLFloat, 32}, Row{DType::kFloat64, kDLFloat, 64},
+                         Row{DType::kBool, kDLBool, 8}}) {
     const DLDataType type = data_type_of(row.dtype);
     EXPECT_EQ(type.code, row.code) << to_string(row.dtype);
     EXPECT_EQ(type.bits, row.bits) << to_string(row.dtype);

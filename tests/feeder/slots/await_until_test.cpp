@@ -48,7 +48,7 @@ TEST_P(LeaseInSlices, IsAwaited) {
   in_place([] {
     NumbersFeed feed({.size = 40, .pattern_bytes = 92}, {.batch_size = 4}, {.h2d_bandwidth = 1e6});
     for (Lease& batch : feed.epoch(0)) {  // a copy takes 400 us
-      while (!batch.await_until(now() + 30us)) {
+      while (!batch.await_until(from_now(30us))) {
       }
       feed.check(batch);
     }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -131,6 +132,22 @@ TEST_F(FixedRecordsBad, FileThatShrinksIsAnErrorAndTheOthersAreRead) {
   expect_contains(error_of([&] { data.read(1999, sample); }), {files[1].string(), "cut off"});
   for (std::uint64_t i = 0; i < 1010; ++i) expect_sample(data, 5, i);
   for (std::uint64_t i = 2000; i < 3000; ++i) expect_sample(data, 5, i);
+}
+
+TEST_F(FixedRecordsBad, ABoolThatIsNeither0Nor1IsToldWithItsByte) {
+  Bytes bytes(3 * 5);
+  bytes[8] = 1;
+  bytes[13] = 2;
+  const fs::path file = directory_.write("0.bin", bytes);
+  const FixedRecords data(file,
+                          {.fields = {{"n", DType::kInt16, {}}, {"mask", DType::kBool, {3}}}});
+  SampleBuffer sample(data.fields());
+  data.read(1, sample);
+  const std::span<const bool> mask = sample.as<bool>(1);
+  EXPECT_EQ(std::vector<bool>(mask.begin(), mask.end()), (std::vector<bool>{false, true, false}));
+  expect_contains(
+      error_of([&] { data.read(2, sample); }),
+      {"cannot read " + file.string(), "byte 13 is 2", "\"mask\" of record 2", "a bool is 0 or 1"});
 }
 
 TEST_F(FixedRecordsBad, IndexOutsideIsNamed) {

@@ -275,6 +275,19 @@ TEST_F(Web, SizesThatAreNotTheFieldsAreToldAtConstruction) {
   expect_contains(error(shard, raw({9, 4}, true)), {"declared are up to 144, in rows of 16"});
 }
 
+TEST_F(Web, ABoolThatIsNeither0Nor1IsToldWithItsFileAndByte) {
+  Bytes mask(4, 1);
+  mask[2] = 255;
+  write(tar_file("0.mask", Bytes(4)) + tar_file("1.mask", mask) + tar_end());
+  const WebDataset data({path()}, {.parts = {raw_bytes({"m", DType::kBool, {2, 2}}, {"mask"})}});
+  SampleBuffer sample(data.fields());
+  data.read(0, sample);
+  EXPECT_FALSE(sample.as<bool>(0)[3]);
+  expect_contains(error_of([&] { data.read(1, sample); }),
+                  {"cannot read 1.mask of " + path().string(), "(byte 1024)", "its byte 2 is 255",
+                   "for field \"m\"", "a bool is 0 or 1"});
+}
+
 TEST_F(Web, TheFirstBadShardIsTold) {
   Paths shards;
   for (int i = 0; i < 20; ++i) {

@@ -37,7 +37,7 @@ constexpr double kRounding = 1e-12;
 enum class Call : std::uint8_t { kExport, kExportAll, kTensors, kAwait, kSlices, kOneSlice, kOn };
 
 void await_in_slices(Lease& batch) {
-  while (!batch.await_until(now() + kSlice)) {
+  while (!batch.await_until(from_now(kSlice))) {
   }
 }
 
@@ -51,7 +51,7 @@ void perform(Call call, const NumbersFeed& feed, const SharedLease& batch) {
     case Call::kTensors: static_cast<void>(batch->tensors()); return;
     case Call::kAwait: batch->await(); return;
     case Call::kSlices: await_in_slices(*batch); return;
-    case Call::kOneSlice: EXPECT_FALSE(batch->await_until(now() + kSlice)); return;
+    case Call::kOneSlice: EXPECT_FALSE(batch->await_until(from_now(kSlice))); return;
     case Call::kOn: batch->on(feed.stream); return;
   }
 }
@@ -60,8 +60,8 @@ std::optional<Lease> next_in_slices(NumbersFeed& feed, bool on_stream) {
   std::optional<Lease> lease;
   ChannelStatus status = ChannelStatus::timed_out;
   while (status == ChannelStatus::timed_out) {
-    status = on_stream ? feed.next_until(lease, now() + kSlice, feed.stream)
-                       : feed.next_until(lease, now() + kSlice);
+    status = on_stream ? feed.next_until(lease, from_now(kSlice), feed.stream)
+                       : feed.next_until(lease, from_now(kSlice));
   }
   EXPECT_EQ(status == ChannelStatus::ok, lease.has_value());
   return lease;

@@ -148,12 +148,12 @@ TEST_P(GpuAwait, AwaitUntilSaysWhetherTheRecordIsDone) {
     for (int i = 0; i < 100; ++i) {
       EXPECT_FALSE(event.await_until(TimePoint::min()));
       EXPECT_FALSE(event.await_until(now() - 1s));
-      EXPECT_FALSE(event.await_until(now() + 1us));
+      EXPECT_FALSE(event.await_until(from_now(1us)));
     }
     on_plain_threads(
         1,
         [&](int /*thread*/) {
-          EXPECT_TRUE(event.await_until(now() + 1h));
+          EXPECT_TRUE(event.await_until(from_now(1h)));
           EXPECT_TRUE(ran);
         },
         [&] { gate.open(); });
@@ -171,9 +171,9 @@ TEST_P(GpuAwait, AwaitUntilIsOfTheLatestRecord) {
     EXPECT_TRUE(event.await_until(TimePoint::max()));
     const Gate gate(second);
     event.record(second);
-    EXPECT_FALSE(event.await_until(now() + 1us));
+    EXPECT_FALSE(event.await_until(from_now(1us)));
     gate.open();
-    EXPECT_TRUE(event.await_until(now() + 1h));
+    EXPECT_TRUE(event.await_until(from_now(1h)));
   });
 }
 
@@ -189,7 +189,7 @@ TEST_P(GpuAwait, AwaitUntilThrowsCancelledAndTheErrorOfAFailedDevice) {
       TaskGroup group;
       group.go([&] {
         try {
-          static_cast<void>(event.await_until(now() + 1h));
+          static_cast<void>(event.await_until(from_now(1h)));
         } catch (const Cancelled&) {
           cancelled.send(true);  // there is room: no wait
           throw;
@@ -201,7 +201,7 @@ TEST_P(GpuAwait, AwaitUntilThrowsCancelledAndTheErrorOfAFailedDevice) {
       group.wait();
       EXPECT_TRUE(cancelled.recv().value());
       gate.open();
-      EXPECT_THROW(static_cast<void>(event.await_until(now() + 1h)), GpuError);
+      EXPECT_THROW(static_cast<void>(event.await_until(from_now(1h))), GpuError);
       EXPECT_THROW(static_cast<void>(event.await_until(TimePoint::max())), GpuError);
     });
   });

@@ -277,10 +277,11 @@ void expect_too_much_is_refused(const Device& device, std::size_t bytes) {
   try {
     const Buffer buffer(device, bytes);
     ADD_FAILURE() << "got " << bytes << " bytes";
-  } catch (const GpuError& e) {
-    EXPECT_EQ(e.device(), device.name());
-    EXPECT_NE(e.call(), "");
-    EXPECT_NE(std::string(e.what()).find(std::to_string(bytes)), std::string::npos) << e.what();
+  } catch (const OutOfMemory& e) {
+    EXPECT_EQ(e.bytes(), bytes);
+    EXPECT_NE(e.request().find(std::to_string(bytes) + " bytes"), std::string::npos) << e.request();
+    EXPECT_NE(e.request().find(" on " + device.name()), std::string::npos) << e.request();
+    EXPECT_NE(std::string(e.what()).find(e.request()), std::string::npos) << e.what();
   }
 }
 
@@ -289,8 +290,8 @@ TEST_P(GpuMemory, OutOfItSaysSoAndEverythingWorksOn) {
     const Stream stream(device);
     for (const std::size_t bytes : {std::size_t{1} << 60, std::numeric_limits<std::size_t>::max(),
                                     std::numeric_limits<std::size_t>::max() - 4'096}) {
-      expect_gpu_error([&] { DeviceBuffer(stream, bytes); }, {device.name()});
-      expect_gpu_error([&] { PinnedArena(device, bytes); }, {device.name()});
+      expect_throws<OutOfMemory>([&] { DeviceBuffer(stream, bytes); }, {device.name()});
+      expect_too_much_is_refused<PinnedArena>(device, bytes);
       expect_too_much_is_refused<DeviceBuffer>(device, bytes);
       expect_too_much_is_refused<PinnedBuffer>(device, bytes);
       stream.sync();

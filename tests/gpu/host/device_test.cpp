@@ -245,8 +245,8 @@ TEST(HostDevice, SizesThatNoMemoryHasAreRefused) {
   constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
   const Device device = open_host({.memory_bytes = kMost});
   for (const std::size_t bytes : {kMost, kMost - 1, kMost - 100, kMost / 2 + 1}) {
-    EXPECT_THROW(DeviceBuffer(device, bytes), GpuError);
-    EXPECT_THROW(PinnedBuffer(device, bytes), GpuError);
+    EXPECT_THROW(DeviceBuffer(device, bytes), OutOfMemory);
+    EXPECT_THROW(PinnedBuffer(device, bytes), OutOfMemory);
   }
   EXPECT_EQ(device.memory().device.peak, 0U);
   EXPECT_EQ(device.memory().pinned.peak, 0U);

@@ -114,10 +114,11 @@ TEST(HostStream, ABufferOwnedByAKernelIsFreedBehindAFullQueue) {
 TEST(HostStream, AllocatesUpToTheMemoryOfItsModel) {
   const Device device = open_host({.memory_bytes = 1'000});
   std::optional<DeviceBuffer> first(std::in_place, device, 600);
-  expect_gpu_error([&] { const DeviceBuffer second(device, 401); },
-                   {"host:0", "401 bytes", "600 bytes are in use of 1000"});
+  expect_throws<OutOfMemory>([&] { const DeviceBuffer second(device, 401); },
+                             {"host:0", "401 bytes", "600 bytes are in use of 1000"});
   const DeviceBuffer second(device, 400);
-  expect_gpu_error([&] { const DeviceBuffer third(device, 1); }, {"1000 bytes are in use"});
+  expect_throws<OutOfMemory>([&] { const DeviceBuffer third(device, 1); },
+                             {"1000 bytes are in use"});
   first.reset();
   const DeviceBuffer third(device, 600);
   const PinnedBuffer pinned(device, 5'000);  // is not on the device
@@ -138,8 +139,8 @@ TEST(HostStream, AnAllocationWaitsForTheWorkThatUsesFreedMemoryIfThatMakesRoom) 
       copy_async(*stream, first->span(), pinned.span());
       if (stream_goes_first) stream.reset();
       first.reset();
-      expect_gpu_error([&] { const DeviceBuffer never(device, 901); },
-                       {"700 bytes are in use of 1000"});  // however long it waited
+      expect_throws<OutOfMemory>([&] { const DeviceBuffer never(device, 901); },
+                                 {"700 bytes are in use of 1000"});  // however long it waited
       const DeviceBuffer at_once(device, 300);
       TaskGroup group;
       std::atomic<bool> allocated{false};
@@ -173,8 +174,8 @@ TEST(HostStream, AKernelDoesNotWaitForMemoryThatItKeepsItself) {
   std::optional<DeviceBuffer> first(std::in_place, device, 600);
   const Gate gate(stream);
   stream.launch_host([&] {
-    expect_gpu_error([&] { const DeviceBuffer second(device, 600); },
-                     {"600 bytes are in use of 1000"});
+    expect_throws<OutOfMemory>([&] { const DeviceBuffer second(device, 600); },
+                               {"600 bytes are in use of 1000"});
   });
   first.reset();
   gate.open();

@@ -114,6 +114,8 @@ TEST(CApiMisuse, WhateverIsThrownBecomesAStatus) {
     return c::call("f", [&](const char*) -> leat_status { throw what; });
   };
   expect_error(thrown(std::bad_alloc()), LEAT_ERROR_MEMORY, "memory is exhausted");
+  expect_error(thrown(OutOfMemory(8, "cudaMalloc(8 bytes) on cuda:0", "none is left")),
+               LEAT_ERROR_MEMORY, "cudaMalloc(8 bytes) on cuda:0: none is left");
   expect_error(thrown(Error("no luck")), LEAT_ERROR_ENVIRONMENT, "no luck");
   expect_error(thrown(gpu::GpuError(2, "eNoMemory", "malloc", "host:0", "")), LEAT_ERROR_DEVICE,
                "eNoMemory");

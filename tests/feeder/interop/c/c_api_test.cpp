@@ -24,9 +24,11 @@ TEST(CApi, NamesItsVersionStatusesAndTypes) {
   EXPECT_STREQ(leat_status_name(99), "?");
   EXPECT_EQ(leat_dtype_size(LEAT_BFLOAT16), 2U);
   EXPECT_STREQ(leat_dtype_name(LEAT_FLOAT64), "float64");
-  EXPECT_EQ(leat_dtype_size(12), 0U);
+  EXPECT_EQ(leat_dtype_size(LEAT_BOOL), 1U);
+  EXPECT_STREQ(leat_dtype_name(LEAT_BOOL), "bool");
+  EXPECT_EQ(leat_dtype_size(13), 0U);
   EXPECT_EQ(leat_dtype_size(-1), 0U);
-  EXPECT_STREQ(leat_dtype_name(12), "?");
+  EXPECT_STREQ(leat_dtype_name(13), "?");
 }
 
 // Datasets.
@@ -84,7 +86,7 @@ TEST(CApi, ADatasetOfFunctionsIsRefusedWithTheReason) {
   refused([](F, Fields s) { s[1].name = nullptr; }, "fields[1] has no name");
   refused([](F, Fields s) { s[1].name = ""; }, "fields[1] has no name");
   refused([](F, Fields s) { s[1].name = "number"; }, "two fields", "\"number\"");
-  refused([](F, Fields s) { s[1].dtype = 12; }, "\"pattern\"", "dtype 12");
+  refused([](F, Fields s) { s[1].dtype = 13; }, "\"pattern\"", "dtype 13");
   refused([](F, Fields s) { s[1].ndim = -1; }, "\"pattern\"", "ndim -1");
   refused([](F, Fields s) { s[1].shape = nullptr; }, "\"pattern\"", "no shape");
   refused([](F, Fields s) { s[0].variable_length = 1; }, "\"number\"", "a scalar");

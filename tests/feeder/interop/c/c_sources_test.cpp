@@ -112,8 +112,8 @@ TEST(CApiSources, CifarIsAsInCpp) {
   EXPECT_EQ(data, nullptr);
   expect_error(leat_dataset_open_cifar10(path.c_str(), 2, LEAT_UINT8, &data), LEAT_ERROR_ARGUMENT,
                "leat_dataset_open_cifar10: split is 2, which is no leat_split");
-  expect_error(leat_dataset_open_cifar100(path.c_str(), 0, 12, &data), LEAT_ERROR_ARGUMENT,
-               "leat_dataset_open_cifar100: label is 12, which is no leat_dtype");
+  expect_error(leat_dataset_open_cifar100(path.c_str(), 0, 13, &data), LEAT_ERROR_ARGUMENT,
+               "leat_dataset_open_cifar100: label is 13, which is no leat_dtype");
   expect_error(leat_dataset_open_cifar10(path.c_str(), 0, LEAT_FLOAT32, &data), LEAT_ERROR_ARGUMENT,
                "float32");
   expect_error(leat_dataset_open_cifar10(nullptr, 0, LEAT_UINT8, &data), LEAT_ERROR_ARGUMENT,

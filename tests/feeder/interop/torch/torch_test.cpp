@@ -150,7 +150,7 @@ TEST_P(TorchTest, MisuseIsRefused) {
 TEST(TorchTypes, AreThoseOfTheSameSizeAndKind) {
   for (const DType dtype :
        {DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kUint8, DType::kFloat16,
-        DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+        DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kBool}) {
     EXPECT_EQ(torch::elementSize(torch_type(dtype)), size_of(dtype)) << to_string(dtype);
   }
   EXPECT_EQ(torch_type(DType::kBFloat16), torch::kBFloat16);

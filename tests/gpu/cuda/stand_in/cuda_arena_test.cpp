@@ -104,7 +104,7 @@ TEST(CudaMemory, AnArenaForWhichThereIsNoRoomIsRefusedAndTakesNothing) {
   const Device device = open("cuda:0");
   fail_call("cudaHostRegister", cudaErrorMemoryAllocation);
   fail_call("cudaHostAlloc", cudaErrorMemoryAllocation);
-  EXPECT_THROW(PinnedArena(device, kMiB), GpuError);
+  EXPECT_THROW(PinnedArena(device, kMiB), OutOfMemory);
   EXPECT_EQ(device.memory().pinned.used, 0U);
   EXPECT_EQ(live().registrations, 0U);
   PinnedArena works(device, kMiB);

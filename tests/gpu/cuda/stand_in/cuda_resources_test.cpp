@@ -160,11 +160,10 @@ TEST(CudaResources, MemoryThatIsExhaustedIsRefusedAndCanBeHadAgain) {
     try {
       const DeviceBuffer more(device, 1);
       ADD_FAILURE() << "there was more";
-    } catch (const GpuError& error) {
-      EXPECT_EQ(error.code(), cudaErrorMemoryAllocation);
-      EXPECT_EQ(error.name(), "cudaErrorMemoryAllocation");
-      EXPECT_EQ(error.call(), "cudaMalloc(1 bytes)");
-      EXPECT_EQ(error.device(), "cuda:0");
+    } catch (const OutOfMemory& error) {
+      EXPECT_EQ(error.bytes(), 1U);
+      EXPECT_EQ(error.request(), "cudaMalloc(1 bytes) on cuda:0");
+      EXPECT_NE(std::string(error.what()).find("cudaErrorMemoryAllocation"), std::string::npos);
     }
     blocks.clear();
     support::expect_works(device);
@@ -178,7 +177,7 @@ TEST(CudaResources, TheDevicesHaveMemoryOfTheirOwn) {
   stand_in::set_device_memory(1 << 20);
   const DeviceBuffer here(first, 1 << 20);
   const DeviceBuffer there(second, 1 << 20);
-  EXPECT_THROW(DeviceBuffer(second, 1), GpuError);
+  EXPECT_THROW(DeviceBuffer(second, 1), OutOfMemory);
   EXPECT_GT(all, std::size_t{1} << 20);
 }
 
