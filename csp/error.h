@@ -33,8 +33,8 @@ class Error : public std::runtime_error {
 };
 
 /// There is not enough memory for a large allocation: pinned memory, a device's memory, a fiber's
-/// stack. Limits that the user has set (MemoryCaps) throw other errors, and a small allocation of
-/// the host throws std::bad_alloc. What was allocated before stays usable.
+/// stack, a file's contents. Limits that the user has set (MemoryCaps) throw other errors, and a
+/// small allocation of the host throws std::bad_alloc. What was allocated before stays usable.
 class OutOfMemory : public Error {
  public:
   /// what() is `request`, and then `reason`, which also says what to do.

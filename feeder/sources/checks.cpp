@@ -43,6 +43,11 @@ void cannot_read(const std::filesystem::path& file, const std::string& problem,
   throw Error("leat: cannot read " + printable(file.string()) + ": " + problem + "; " + advice);
 }
 
+void lacks_memory(const std::filesystem::path& file, std::uint64_t bytes,
+                  const std::string& problem, const std::string& advice) {
+  throw OutOfMemory(bytes, "cannot read " + printable(file.string()), problem + "; " + advice);
+}
+
 std::string start_of(std::string_view name) {
   constexpr std::size_t kMost = 400;
   return printable(name.substr(0, kMost)) + (name.size() <= kMost ? "" : "...");

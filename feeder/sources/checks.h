@@ -30,6 +30,10 @@ inline constexpr std::uint64_t kTarBlock = 512;
 [[noreturn]] void cannot_read(const std::filesystem::path& file, const std::string& problem,
                               const std::string& advice);
 
+/// The same for want of memory: throws OutOfMemory, an Error.
+[[noreturn]] void lacks_memory(const std::filesystem::path& file, std::uint64_t bytes,
+                               const std::string& problem, const std::string& advice);
+
 /// The beginning of a long name, printable.
 [[nodiscard]] std::string start_of(std::string_view name);
 

@@ -228,10 +228,11 @@ IdxArray read_idx(const std::filesystem::path& file, unsigned dimensions) {
     try {
       array.values.resize(have + std::min(payload - have, std::max(have, kFirstChunk)));
     } catch (const std::exception&) {  // std::bad_alloc, or std::length_error from the vector
-      cannot_read(file,
-                  "there is no memory for its " + std::to_string(payload) + " bytes (" +
-                      to_string(array.shape) + ")",
-                  "divide it into several files, or convert it to fixed records, which are mapped");
+      lacks_memory(
+          file, payload,
+          "there is no memory for its " + std::to_string(payload) + " bytes (" +
+              to_string(array.shape) + ")",
+          "divide it into several files, or convert it to fixed records, which are mapped");
     }
     const std::size_t wanted = array.values.size() - have;
     const std::size_t found = input.read(Bytes(array.values).subspan(have));

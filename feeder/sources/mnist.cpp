@@ -132,8 +132,9 @@ void Mnist::append(const fs::path& image_file, const fs::path& label_file) {
       images_.insert(images_.end(), images.values.begin(), images.values.end());
       labels_.insert(labels_.end(), labels.values.begin(), labels.values.end());
     } catch (const std::bad_alloc&) {
-      cannot_read(image_file, "there is no memory for its images behind those of the files before",
-                  "take fewer files, or convert them to fixed records, which are mapped");
+      lacks_memory(image_file, images.values.size(),
+                   "there is no memory for its images behind those of the files before",
+                   "take fewer files, or convert them to fixed records, which are mapped");
     }
   }
 }

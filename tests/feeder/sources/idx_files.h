@@ -135,7 +135,7 @@ template <class F>
 std::string error_without_memory(std::size_t bytes, const F& f) {
   return support::in_child([&]() -> std::string {
     if (!support::limit_growth(bytes)) return "no limit was set";
-    return support::text_thrown_by<Error>(f);
+    return support::text_thrown_by<OutOfMemory>(f);
   });
 }
 
