@@ -42,6 +42,7 @@ std::string how_to_escape(std::string_view pattern) {
 [[noreturn]] void fail_to_read(const std::string& pattern, const fs::path& path,
                                const std::error_code& error) {
   refuse_address(pattern, error.value());
+  refuse_address(path.native(), error.value());  // of "{s3://a,b}/c"
   no_files(pattern, start_of(path.string()) + ": " + error.message(),
            advice_for_unreadable("it is there and") + how_to_escape(pattern));
 }
@@ -175,6 +176,7 @@ void find(const std::string& name, std::string_view extension, const std::string
     if (out.size() != before) return;
     if (type_of(path, pattern, true) == fs::file_type::not_found) {
       refuse_address(pattern, ENOENT);
+      refuse_address(name, ENOENT);
       no_files(pattern, (name == pattern ? "it" : "\"" + name + "\"") + " matches no file",
                "check the path; the files of a directory are directory/*" + how_to_escape(pattern));
     }
@@ -207,7 +209,9 @@ std::vector<fs::path> find_files(const FilePatterns& patterns, std::string_view 
     if (fs::exists(pattern, error)) {
       add_path(pattern, extension, pattern, files);
     } else {
-      for (const std::string& name : expand_braces(pattern)) find(name, extension, pattern, files);
+      for (const std::string& name : expand_braces(pattern)) {
+        if (!name.empty()) find(name, extension, pattern, files);  // bash drops the word, too
+      }
     }
     for (fs::path& file : files) {
       std::string meaning = file.lexically_normal().string();

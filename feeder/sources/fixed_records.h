@@ -31,8 +31,8 @@ class RecordFiles;
 struct FixedRecordsOptions {
   /// The fields of a record, in their order. Each field has a fixed length and at least one byte.
   std::vector<Field> fields;
-  /// Bytes to skip at the start of each file; 128 in most .npy files. With 0, a file that begins as
-  /// a .npy file, an archive (zip, tar), or one of Parquet, Arrow, HDF5 or safetensors is an error.
+  /// Bytes to skip at the start of each file; 128 in most .npy files. With 0, a .npy file is an
+  /// error.
   std::uint64_t header_bytes = 0;
   /// Which files of a directory are read, where a directory is named.
   std::string extension = ".bin";

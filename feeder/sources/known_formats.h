@@ -16,8 +16,6 @@ struct KnownFormat {
   std::string_view name;   ///< behind "it is": "a .npy file", "compressed with gzip"
   std::string_view magic;  ///< empty: there is more to it than that
   std::size_t at = 0;      ///< where the magic bytes are
-  /// Records of one size may begin so: images, compressed data, dates that are llm.c's numbers.
-  bool may_begin_a_record = false;
 };
 
 /// The format of a file of `size` bytes that begins with the bytes `start`: 512, if it has as many.

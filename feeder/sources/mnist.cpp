@@ -56,7 +56,8 @@ std::vector<Mnist::Files> Mnist::find_both(const fs::path& directory, Split spli
 
 std::vector<Mnist::Files> Mnist::with_labels(const FilePatterns& images) {
   for (const std::string& one : images.all()) {
-    if (!fs::is_directory(one)) continue;  // which has files of labels, too
+    std::error_code error;                        // of what is no path but a pattern
+    if (!fs::is_directory(one, error)) continue;  // which has files of labels, too
     throw std::invalid_argument("leat: mnist: " + one +
                                 " is a folder: give the split to read from it, train or test, or "
                                 "the files of its images");

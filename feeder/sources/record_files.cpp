@@ -9,16 +9,13 @@
 namespace leat::feeder {
 namespace {
 
-// Throws if no records begin at byte 0.
-void refuse_known_format(const MappedFile& file) {
-  const KnownFormat* const known = known_format(file);
-  if (known == nullptr || known->may_begin_a_record) return;
-  std::string advice = "write the records alone to a file, as numpy's tofile() does";
-  if (is_npy(known)) {
-    advice += ", or read it as FixedRecords with header_bytes " +
-              std::to_string(read_npy_header(file).begin);
-  }
-  cannot_read(file.path(), "its first bytes say that it is " + std::string(known->name), advice);
+// Throws if a header of NumPy's is at byte 0, and no record.
+void refuse_npy(const MappedFile& file) {
+  if (!is_npy(known_format(file))) return;
+  cannot_read(file.path(), "its first bytes say that it is a .npy file",
+              "write the records alone to a file, as numpy's tofile() does, or read it as "
+              "FixedRecords with header_bytes " +
+                  std::to_string(read_npy_header(file).begin));
 }
 
 }  // namespace
@@ -29,7 +26,7 @@ RecordFiles::RecordFiles(const std::vector<std::filesystem::path>& files,
   for (const std::filesystem::path& path : files) {
     files_.push_back(std::make_unique<MappedFile>(path));
     const std::uint64_t size = files_.back()->size();
-    if (header_bytes == 0) refuse_known_format(*files_.back());
+    if (header_bytes == 0) refuse_npy(*files_.back());
     const auto fail = [&](const std::string& problem) {
       cannot_read(path, problem, "fetch the file again, and check that it holds such records");
     };

@@ -22,7 +22,7 @@ class RecordFiles {
  public:
   /// Maps all files. `record_bytes` is at least 1. Throws leat::Error, with the file and the byte,
   /// if a file cannot be mapped, has no record, or ends within a record or within the header; if
-  /// `header_bytes` is 0 and the file is of a known format that no record begins with.
+  /// `header_bytes` is 0 and the file has NumPy's header.
   RecordFiles(const std::vector<std::filesystem::path>& files, std::uint64_t header_bytes,
               std::uint64_t record_bytes);
 

@@ -176,6 +176,33 @@ def test_a_stream_that_is_bound_by_hand(torch: Any) -> None:
     del batch
 
 
+@pytest.mark.parametrize("framework", ["torch", "jax", "cupy"])
+def test_bools_have_the_content(framework: str, request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue(framework)
+    mask = np.random.default_rng(1).integers(0, 2, (64, 5)).astype(bool)
+    feed = leat.Prefetcher(leat.InMemory(m=mask), "cuda:0", batch_size=8, order="sequential", framework=framework)
+    rows = [(~batch["m"]).tolist() for batch in feed]
+    assert rows == (~mask).reshape(8, 8, 5).tolist()
+
+
+def test_a_peeked_batch_is_a_copy_and_comes_again(torch: Any) -> None:
+    feed = make_feed(BATCHES, "cuda:0", framework="torch")
+    peeked = feed.peek()
+    again = type(peeked)({name: tensor + 0 for name, tensor in peeked.items()})
+    seen = [(batch.index, has_content(batch["x"].cpu(), batch.index)) for batch in feed]
+    assert seen == [(i, True) for i in range(BATCHES)]
+    assert has_content(peeked["x"].cpu(), 0) and has_content(again["x"].cpu(), 0)
+    assert (again.index, again.size) == (peeked.index, peeked.size) == (0, 8)
+
+
+def test_memory_that_the_gpu_lacks_is_told_and_the_device_goes_on() -> None:
+    data = leat.InMemory(x=np.zeros((64, 1 << 20), np.uint8))
+    with pytest.raises(leat.OutOfMemory) as raised:  # 250 GiB
+        leat.Prefetcher(data, "cuda:0", batch_size=64, prefetch_depth=4000, pinned_slots=2)
+    assert raised.value.bytes >= 64 << 20 and "cuda:0" in raised.value.request
+    assert sum(batch.size for batch in make_feed(1, "cuda:0")) == 8
+
+
 def test_a_resumed_feed_goes_on(torch: Any) -> None:
     feed = make_feed(BATCHES, "cuda:0", framework="torch")
     for batch in feed:

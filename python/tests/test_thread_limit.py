@@ -43,12 +43,13 @@ become(before)
 
 allow_threads(True)
 feed = make_feed()
-x = next(iter(feed))["x"]
+loop = iter(feed)
+x = next(loop)["x"]
 allow_threads(False)
 feed.close()  # this thread ends it
 become(before)
 feed.close()
-del feed
+del feed, loop
 gc.collect()
 assert x.tolist() == list(range(10))
 

@@ -93,8 +93,8 @@ typedef struct leat_fixed_records_options {
   size_t size;              /* sizeof(leat_fixed_records_options), as passed to _init */
   const leat_field* fields; /* the fields of a record, in their order. No default */
   size_t field_count;
-  uint64_t header_bytes; /* bytes to skip at the start of each file; with 0, a .npy file or an
-                            archive is an error; 0 */
+  uint64_t header_bytes; /* bytes to skip at the start of each file; with 0, a .npy file is an
+                            error; 0 */
   const char* extension; /* of the files in a directory; ".bin" */
   const char* name;      /* in messages; null: "fixed records of" and the pattern */
 } leat_fixed_records_options;

@@ -51,7 +51,11 @@ void make_token_shards(TokenShards* self, const nb::args& args, const nb::kwargs
   given.read("sequence_length", options.sequence_length);
   given.read("stride", options.stride);
   given.read("header", options.header, kHeaders);
-  if (given.has("token")) given.read("token", options.token.emplace());
+  if (given.has("token")) {
+    given.read("token", options.token.emplace());
+  } else {
+    static_cast<void>(given.take("token"));  // None
+  }
   given.read("dtype", options.dtype);
   given.read("vocabulary", options.vocabulary);
   given.read("extension", options.extension);

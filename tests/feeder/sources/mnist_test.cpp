@@ -267,6 +267,12 @@ TEST_F(MnistFiles, AShardWithoutMemoryForItIsNamed) {
        ": there is no memory for its images behind those of the files before; take"});
 }
 
+// A regression: whether the pattern itself is a folder was asked by a call that throws.
+TEST(Mnist, APatternLongerThanAnyNameIsNoFolder) {
+  expect_contains(error_of([] { const Mnist all("{" + std::string(300, 'x') + ",y}-images"); }),
+                  {"no files from", "File name too long"});
+}
+
 TEST_F(MnistFiles, DamagedFilesAreNamed) {
   write_images(without_last(images_));
   write_labels(labels_);

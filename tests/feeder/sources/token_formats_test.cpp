@@ -195,7 +195,10 @@ TEST_F(TokenFormats, FilesOfOtherFormatsAreNotTakenForTokens) {
       {"\x28\xb5\x2f\xfd", "compressed with zstd"},
       {"\xfd\x37zXZ\0"s, "compressed with xz"},
       {"\x89PNG\r\n\x1a\n", "a PNG image"},
+      {"\x50\x2a\x4d\x18", "compressed with zstd"},
+      {"BZh11AY&SY", "compressed with bzip2"},
       {"\xff\xd8\xff\xe0", "a JPEG image"},
+      {"\xff\xd8\xff\xee", "a JPEG image"},
       {"\x8a\xd8\x34\x01\x01\0\0\0"s, "evaluation data of llm.c"},  // 20240522
       {"\xc6\xd7\x34\x01\x03\0\0\0"s, "a model of llm.c"},          // 20240326
   };
