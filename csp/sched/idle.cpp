@@ -235,6 +235,12 @@ SchedulerCore::Woken SchedulerCore::sleep(Worker& worker) noexcept {
 }
 
 SchedulerCore::Decision SchedulerCore::decide(Worker& worker) noexcept {
+  // The alarms of receivers that outlive the scheduler must not keep its workers awake: if they are
+  // short, one is always due, and the workers are never all idle.
+  if (shutting_down_.load(std::memory_order_relaxed) && alarms_ != nullptr && live_count() == 0) {
+    while (alarms_ != nullptr) unlist(*alarms_);
+    note_earliest();
+  }
   if (has_due_timers()) return Decision::kFireTimers;
   if (!global_queue_.empty() || !worker.pinned_inbox_.empty()) return Decision::kLookAgain;
   mark_idle(worker);

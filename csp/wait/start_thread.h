@@ -20,8 +20,8 @@ template <class Thread = std::thread, class F>
     return Thread(std::forward<F>(body));
   } catch (const std::system_error& error) {
     throw Error("leat: cannot start " + what + ": " + error.code().message() +
-                "; raise the limit on threads (ulimit -u; in a container, its limit on pids), or "
-                "end what has many");
+                "; raise the limit on threads (ulimit -u; in a container, its limit on pids) or "
+                "memory, or end what has many");
   }
 }
 

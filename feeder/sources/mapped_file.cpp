@@ -60,9 +60,12 @@ MappedFile::MappedFile(std::filesystem::path path, Access access)
 
   void* const pages = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor(), 0);
   if (pages == MAP_FAILED) {
-    cannot_read(
-        path_, std::string("mapping it failed: ") + std::strerror(errno),
-        "if files are many, raise vm.max_map_count; else check the limits of address space");
+    const int code = errno;
+    const std::string problem = std::string("mapping it failed: ") + std::strerror(code);
+    const char* const advice =
+        "if files are many, raise vm.max_map_count; else check the limits of address space";
+    if (code == ENOMEM) lacks_memory(path_, size_, problem, advice);
+    cannot_read(path_, problem, advice);
   }
   pages_ = {pages, Unmap{size_}};
   // Only advice, so a failure is ignored.

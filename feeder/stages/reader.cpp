@@ -141,19 +141,18 @@ void Reader::read(PinnedSlot& slot, std::uint64_t sample) {
   };
   read_once();
   if (checks_ != nullptr && checks_->looks_unwritten(slot, written())) read_once();
-  check_bools(sample);
+  check_bools();
 }
 
 // Sources name the byte of their files. This is for arrays, and for the functions of users.
-void Reader::check_bools(std::uint64_t sample) {
+void Reader::check_bools() {
   const std::span<const Field> fields = dataset_.fields();
   for (std::size_t f = 0; f < fields.size(); ++f) {
     if (fields[f].dtype != DType::kBool) continue;
     const std::span<const std::byte> data = written()[f];
     const std::size_t at = first_no_bool(data);
     if (at == data.size()) continue;
-    throw Error("leat: sample " + std::to_string(sample) + " of " + std::string(dataset_.name()) +
-                ": element " + std::to_string(at) + " of field \"" + fields[f].name + "\" is " +
+    throw Error("element " + std::to_string(at) + " of field \"" + fields[f].name + "\" is " +
                 std::to_string(std::to_integer<int>(data[at])) + "; a bool is 0 or 1");
   }
 }

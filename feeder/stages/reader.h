@@ -37,7 +37,7 @@ class Reader {
   void fill_samples(PinnedSlot& slot, const BatchLayout& layout);
   void fill_pieces(PinnedSlot& slot, const BatchLayout& layout);
   void read(PinnedSlot& slot, std::uint64_t sample);
-  void check_bools(std::uint64_t sample);
+  void check_bools();
   [[nodiscard]] FillChecks::Rooms written();
   void write_length(std::size_t field, PinnedSlot& slot, const BatchLayout& layout,
                     std::size_t row) const;

@@ -212,17 +212,22 @@ void Stages::read(std::size_t number) {
     reading.begin(slot->batch, start);
     // An estimate if the read parks: its thread then runs other fibers too, and the read may
     // continue on another thread. Zero in virtual time, which passes without computing.
+    bool has_begun = false;
     const auto fill_and_measure = [&] {
+      has_begun = true;
       const Duration before = is_virtual_ ? Duration::zero() : cpu_time();
       reader.fill(*slot, ring.layout, ring.probe.fill_checks());
       cpu = is_virtual_ ? Duration::zero() : cpu_time() - before;
     };
     try {
-      if (place.is_thread()) {
-        blocking(fill_and_measure);
-      } else {
-        fill_and_measure();
+      try {
+        if (place.is_thread()) blocking(fill_and_measure);
+      } catch (const Error&) {
+        // Without a thread, a read that seldom blocks may do so here. Others may need a large
+        // stack.
+        if (has_begun || dataset_.blocking() == Blocking::kOften) throw;
       }
+      if (!has_begun) fill_and_measure();
     } catch (const Error&) {
       slot->error = std::current_exception();  // travels in order, behind the batches before it
     }

@@ -13,10 +13,9 @@
 //  - Every function is thread- and fiber-safe, also on the same handle. The calling thread's
 //    current device, if the backend has such a thing, is unchanged on return.
 //  - Failures throw GpuError, or OutOfMemory. destroy_* and free_* do not fail. They may be called
-//  after the device
-//    was lost, and while work that uses the handle is queued on streams that this backend created:
-//    the backend makes sure that the work finishes first. free_* may wait for all work that is
-//    queued on the device.
+//    after the device was lost, and while work that uses the handle is queued on streams that this
+//    backend created: the backend makes sure that the work finishes first. free_* may wait for all
+//    work that is queued on the device.
 //  - Errors of asynchronous work are sticky: the next sync, await or enqueue throws the error, and
 //    so do all later ones.
 //

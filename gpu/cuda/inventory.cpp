@@ -111,13 +111,14 @@ DeviceInfo find_device(int number) {
     throw_error(static_cast<cudaError_t>(all.failure), "cudaGetDeviceCount", name);
   }
   if (all.devices.empty()) {
-    throw Error("leat: cannot open " + name + ": " + all.status + "; or open \"host\"");
+    throw Error("leat: cannot open " + name + ": " + all.status +
+                "; or open \"host\" (in Python: \"cpu\")");
   }
   if (number < 0 || static_cast<std::size_t>(number) >= all.devices.size()) {
     throw Error(
         "leat: cannot open " + name + ": this machine has " + all.status + "; open cuda:0" +
         (all.devices.size() > 1 ? " to cuda:" + std::to_string(all.devices.size() - 1) : "") +
-        " or \"host\"");
+        " or \"host\" (in Python: \"cpu\")");
   }
   return std::move(all.devices[static_cast<std::size_t>(number)]);
 }

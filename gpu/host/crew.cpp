@@ -25,16 +25,17 @@ bool end_on_thread(Crew* crew) noexcept {
   }
 }
 
-// If a kernel's closure held the last handle, its fiber cannot join itself, nor streams that may
-// wait for its own stream: another thread does. If none can be started, a fiber ends the crew if it
-// is not the crew's own; otherwise that fiber tries again until there is a thread, while the crew's
-// workers are idle.
+// A fiber of the crew's own scheduler cannot join itself, nor can a kernel of any device, whose
+// closure held the last handle, wait for streams that may wait for its own: another thread does. If
+// none can be started, a fiber ends the crew if it is not the crew's own; otherwise that fiber
+// tries again until there is a thread, while the crew's workers are idle.
 void end_crew(Crew* crew) noexcept {
-  if (StreamFiber::current() == nullptr) {
+  const bool is_own = crew->own && crew->own->core().get() == calling_scheduler();
+  if (StreamFiber::current() == nullptr && !is_own) {
     delete crew;
   } else if (!end_on_thread(crew)) {
     try {
-      go([crew, is_own = crew->own && crew->own->core().get() == calling_scheduler()] {
+      go([crew, is_own] {
         const Shield shield;
         if (!is_own) {
           delete crew;

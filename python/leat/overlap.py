@@ -202,14 +202,15 @@ def _not_own(name: str) -> str:
 
 @final
 class _Loop(Iterator[_T]):
-    """An iterator, measured while its number is the latest. Its attributes are the iterator's."""
+    """An iterator, measured while its number is the latest. Its attributes and items are the iterator's."""
+
+    _leat_has_asked = True  # since before iter(), which may start workers
+    _leat_is_over = False
 
     def __init__(self, of: _Measured, iterator: Iterator[_T], number: int) -> None:
         self._leat_of = of
         self._leat_iterator = iterator
         self._leat_number = number
-        self._leat_has_asked = True  # since before iter(), which may start workers
-        self._leat_is_over = False
 
     def __next__(self) -> _T:
         of = self._leat_of
@@ -236,10 +237,25 @@ class _Loop(Iterator[_T]):
     def __bool__(self) -> bool:
         return bool(self._leat_iterator)
 
+    def __getitem__(self, key: Any) -> Any:
+        return self._leat_iterator[key]  # type: ignore[index]
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_leat_"):  # not set yet
             raise AttributeError(name)
         return getattr(self._leat_iterator, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name.startswith("_leat_"):
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self._leat_iterator, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._leat_iterator, name)
+
+    def __copy__(self) -> Any:
+        return copy.copy(self._leat_iterator)  # which nobody measures
 
     def __del__(self) -> None:
         self._leat_ends()

@@ -74,7 +74,7 @@ class Prefetcher(_core.Prefetcher):
         resume: A state dict to resume from, as by ``load_state_dict``.
         check_slots: For debugging: ``"yes"`` finds writes to a slot that nobody may write to,
             ``"read_only"`` also those to a batch in use.
-        trace: Records batches for a timeline, until a state is loaded after a loop has begun.
+        trace: Records batches for a timeline, until a state is loaded after a loop, or peek(), has begun.
         live: Shows the figures in a terminal while the loop runs.
         sample_every: One step in so many is timed on the device; 0: none.
 
@@ -171,6 +171,10 @@ class Prefetcher(_core.Prefetcher):
         """
         self.load(_text_of(state_dict))
 
+    def epoch(self, number: int) -> _core.Epoch:
+        """The batches of epoch ``number``: for a loop, which begins it, or for a ``with`` block."""
+        return super().epoch(number)
+
     def __enter__(self) -> Self:
         return self
 
@@ -213,6 +217,6 @@ def _device(device: object) -> str:
         device = str(device)
     if device in ("cpu", "cpu:0"):
         return "host"
-    if not re.fullmatch("auto|(cuda|host)(:[0-9]+)?", device):  # "host:0" is what feed.device says
+    if not re.fullmatch("auto|(cuda|host)(:[0-9]{1,9})?", device):  # "host:0" is what feed.device says
         raise ValueError(f"{wanted}, not {device!r}")
     return device

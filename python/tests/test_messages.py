@@ -63,7 +63,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "Prefetcher.timeout": lambda wrong: leat.Prefetcher(DATA, "cpu", batch_size=4, timeout=wrong),
     "Prefetcher.resume": lambda wrong: leat.Prefetcher(DATA, "cpu", batch_size=4, resume=wrong),
     "Prefetcher.epoch": lambda wrong: FEED.epoch(wrong),
-    "Prefetcher.state_dict": lambda wrong: FEED.state_dict(in_hand=bool),  # type: ignore[arg-type]
+    "Prefetcher.state_dict": lambda wrong: FEED.state_dict(in_hand=wrong),
     "Prefetcher.load_state_dict": lambda wrong: FEED.load_state_dict(wrong),
     "Stats.what_if": lambda wrong: STATS.what_if(workers=wrong),
     "Tensor.__array__": lambda wrong: TENSOR.__array__(copy=wrong),

@@ -215,6 +215,32 @@ def outcome(does: Any, loader: Any) -> Any:
         return type(error), str(error).replace("test_overlap.", "").replace("builtins.", "")
 
 
+def test_all_but_next_is_the_iterators() -> None:
+    class Iterator:
+        def __init__(self) -> None:
+            self.factor = 1
+            self.left = [1, 2, 3]
+
+        def __iter__(self) -> "Iterator":
+            return self
+
+        def __next__(self) -> int:
+            if not self.left:
+                raise StopIteration
+            return self.factor * self.left.pop(0)
+
+        def __getitem__(self, i: int) -> int:
+            return self.left[i]
+
+    it: Any = iter(leat.overlap(Iterator()))
+    it.factor = 10
+    assert next(it) == 10
+    other = copy.copy(it)
+    assert it[1] == 3 and list(it) == [20, 30] and other.left is it.left
+    del it.factor
+    assert not hasattr(it, "factor")
+
+
 @pytest.mark.parametrize("what", DATA_MODEL)
 @pytest.mark.parametrize("kind", ["full", "bare", "builtin"])
 def test_all_but_loops_is_the_iterables(what: str, kind: str) -> None:

@@ -120,6 +120,50 @@ def test_a_look_leaves_the_rest_of_a_resumed_epoch(epochs: list[int], looks: int
         assert [b.index for b in feed.epoch(epoch)] == list(range(begin, BATCHES))
 
 
+def test_a_look_leaves_the_state_of_an_epoch_that_was_left() -> None:
+    feed = make_feed()
+    for batch in feed.epoch(0):
+        if batch.index == 3:
+            break
+    for _ in range(2):
+        assert rest_of(feed) == all_from(0, 4)
+        feed.peek()
+    assert [batch.epoch for batch in feed] == [1] * BATCHES
+    with pytest.raises(KeyError):
+        for batch in feed.epoch(0):
+            if batch.index == BATCHES - 1:
+                before = [feed.state_dict(in_hand=counts) for counts in (True, False)]
+                feed.peek()  # of the next epoch
+                assert before == [feed.state_dict(in_hand=counts) for counts in (True, False)]
+                raise KeyError
+    assert before[1] == feed.state_dict()
+    del batch
+
+
+def test_the_last_body_may_look_though_a_state_was_loaded() -> None:
+    feed = make_feed()
+    state = feed.state_dict()
+    for batch in feed:
+        if batch.index == 0:
+            feed.load_state_dict(state)
+        if batch.index == BATCHES - 1:
+            assert is_batch(feed.peek(), 0, 0)
+    assert rest_of(feed) == all_from(0, 0)
+
+
+def test_a_look_is_not_in_the_state_of_a_loop_over_another_epoch() -> None:
+    states = []
+    for looks in (False, True):
+        feed = make_feed()
+        if looks:
+            feed.peek()
+        for batch in feed.epoch(5):
+            if batch.index == 3:
+                states.append(feed.state_dict())
+                break
+    assert states[0] == states[1]
+
+
 def test_a_loop_over_another_epoch_begins_anew() -> None:
     feed = make_feed()
     assert is_batch(feed.peek(), 0, 0)

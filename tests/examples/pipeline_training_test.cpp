@@ -35,7 +35,7 @@ constexpr std::uint64_t kSteps = 3;
 constexpr std::uint64_t kStepsOfReplicas = 3;
 constexpr std::array<std::size_t, 1> kBatchSizes = {60};
 #else
-constexpr std::uint64_t kSteps = 100;
+constexpr std::uint64_t kSteps = 35;  // more than two epochs
 constexpr std::uint64_t kStepsOfReplicas = 20;
 constexpr std::array<std::size_t, 2> kBatchSizes = {64, 60};
 #endif

@@ -91,7 +91,7 @@ TEST(PolicyBools, ArePaddedWithFalseAndAnotherByteIsAnError) {
   bytes[5] = 7;  // of sample 2
   Prefetcher again(data, gpu::open("host"), options);
   expect_throws<Error>([&] { static_cast<void>(again.next()); },
-                       {"sample 2 of masks", "element 1 of field \"mask\" is 7"});
+                       {"sample 2 of dataset \"masks\"", "element 1 of field \"mask\" is 7"});
 }
 
 TEST_P(Policies, ALastBatchThatWrapsGoesOnWithTheEpochsFirstSamples) {

@@ -6,11 +6,14 @@
 
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -132,6 +135,33 @@ std::string web_index() {
   return data.size() == 4 ? "" : "not all shards were read";
 }
 
+// A read that may block, and that asks for a thread to do so, is done without one.
+std::string reader() {
+  class SeldomBlocks final : public Dataset {
+   public:
+    [[nodiscard]] std::string_view name() const noexcept override { return numbers_.name(); }
+    [[nodiscard]] std::span<const Field> fields() const noexcept override {
+      return numbers_.fields();
+    }
+    [[nodiscard]] std::uint64_t size() const noexcept override { return numbers_.size(); }
+    void read(std::uint64_t index, Sample& out) const override { numbers_.read(index, out); }
+    [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
+
+   private:
+    const support::Numbers numbers_{{.size = 8}};
+  };
+  const SeldomBlocks data;
+  return run(
+      [&] {
+        allow_threads(false);
+        Prefetcher feed(data, gpu::open("host"), {.batch_size = 4});
+        std::size_t batches = 0;
+        for (const Lease& batch : feed.epoch(0)) batches += batch.size() / 4;
+        return std::string(batches == 2 ? "" : "not all batches came");
+      },
+      {.workers = 1});
+}
+
 struct Place {
   const char* name;
   std::string (*wrong)();
@@ -141,14 +171,16 @@ class ThreadLimit : public testing::TestWithParam<Place> {};
 
 TEST_P(ThreadLimit, IsToldOrDoneWithout) { EXPECT_EQ(support::in_child(GetParam().wrong), ""); }
 
-INSTANTIATE_TEST_SUITE_P(
-    Places, ThreadLimit,
-    testing::Values(Place{"Worker", worker}, Place{"WorkerOfARun", worker_of_a_run},
-                    Place{"Sigquit", sigquit}, Place{"BlockingCall", blocking_call},
-                    Place{"HostDevice", host_device},
-                    Place{"LastHandleInAKernel", last_handle_in_a_kernel},
-                    Place{"LiveView", live_view}, Place{"WebIndex", web_index}),
-    [](const auto& place) { return std::string(place.param.name); });
+INSTANTIATE_TEST_SUITE_P(Places, ThreadLimit,
+                         testing::Values(Place{"Worker", worker},
+                                         Place{"WorkerOfARun", worker_of_a_run},
+                                         Place{"Sigquit", sigquit},
+                                         Place{"BlockingCall", blocking_call},
+                                         Place{"HostDevice", host_device},
+                                         Place{"LastHandleInAKernel", last_handle_in_a_kernel},
+                                         Place{"LiveView", live_view}, Place{"Reader", reader},
+                                         Place{"WebIndex", web_index}),
+                         [](const auto& place) { return std::string(place.param.name); });
 
 }  // namespace thread_limit_test
 }  // namespace leat::feeder

@@ -123,6 +123,11 @@ const feeder::Receipt* Loop::in_hand() const noexcept {
 
 nb::object Loop::next() {
   if (is_over_) throw nb::stop_iteration();
+  if (is_at_end_ && !unmade_.has_value() && ended_why_.empty()) {  // peek() has come to the end
+    decide(true);
+    is_over_ = true;
+    throw nb::stop_iteration();
+  }
   Feeding::Turn turn(*feeding_);
   Place place = caller_.place();  // before there is a batch to lose: signal handlers may run in it
   check_goes_on();
@@ -178,12 +183,10 @@ nb::object Loop::peek() {
       {.share = taken.share, .counting = nullptr, .framework = owner_->framework(), .copy = true});
 }
 
-bool Loop::take_over(Loop& look) noexcept {
-  if (look.epoch_ != epoch_) return false;
+void Loop::take_over(Loop& look) noexcept {
   ready_.swap(look.ready_);
   unmade_.swap(look.unmade_);
   is_at_end_ = look.is_at_end_;
-  return true;
 }
 
 // Takes the next batch into unmade_. Returns false at the epoch's end.

@@ -60,8 +60,8 @@ class Loop {
   /// A copy of the batch that next() gives next, a leat.Batch without a lease; invalid at the
   /// epoch's end. That batch is kept for next().
   [[nodiscard]] nanobind::object peek();
-  /// Gives the batch that was peeked at, if that is of the same epoch. Else returns false.
-  [[nodiscard]] bool take_over(Loop& look) noexcept;
+  /// Takes the batch that was peeked at, of a look at the same epoch.
+  void take_over(Loop& look) noexcept;
   /// Whether next() may still give a batch.
   [[nodiscard]] bool goes_on() const noexcept;
   /// The epoch that it is over.
@@ -76,6 +76,8 @@ class Loop {
   void supersede(std::uint64_t by_epoch) noexcept;
   /// The receipt of the batch in hand; null if none is.
   [[nodiscard]] const feeder::Receipt* in_hand() const noexcept;
+  /// What counts the batch in hand; null if none is.
+  [[nodiscard]] std::shared_ptr<const Counting> counting() const noexcept { return pending_; }
   /// For the garbage collector.
   int traverse(visitproc visit, void* arg) const;
   /// For the garbage collector: leaves the loop, and drops what it holds.

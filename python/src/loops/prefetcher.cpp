@@ -174,7 +174,7 @@ void PrefetcherObject::take_loaded(const std::string& why) {
         "state that was loaded: a feed has one loop at a time");
   }
   const Mark taking(is_taking_);
-  peeked_.reset();
+  drop_look();
   feeding_->close(why);
   if (!loaded_.has_value()) feeding_->check_open();  // throws
   options_.resume = *loaded_;
@@ -190,10 +190,13 @@ void PrefetcherObject::take_loaded(const std::string& why) {
 
 std::shared_ptr<Feeding> PrefetcherObject::begin(Loop& loop, std::uint64_t epoch,
                                                  std::uint64_t& left) {
-  // An epoch that was resumed has its rest in the pass that is begun first. A look has begun it:
-  // another epoch takes it back.
-  if (!loop.is_look() && peeked_ != nullptr && peeked_->epoch() != epoch &&
-      is_rest(peeked_->epoch()) && !loaded_.has_value()) {
+  // What a look has read may be old by now.
+  const bool takes_over = !loop.is_look() && peeked_ != nullptr && peeked_->epoch() == epoch &&
+                          options_.read_across_epochs;
+  // An epoch that was resumed has its rest in the pass that is begun first. If a look has begun it,
+  // it is taken back.
+  if (!loop.is_look() && !takes_over && peeked_ != nullptr && is_rest(peeked_->epoch()) &&
+      !loaded_.has_value()) {
     loaded_ = state(true);
   }
   if (loaded_.has_value()) {
@@ -208,12 +211,22 @@ std::shared_ptr<Feeding> PrefetcherObject::begin(Loop& loop, std::uint64_t epoch
       throw Error("leat: a loop over epoch " + std::to_string(latest_->epoch()) +
                   " has begun meanwhile: a feed has one loop at a time");
     }
+    const feeder::Receipt* const receipt = latest_ != nullptr ? latest_->in_hand() : nullptr;
+    before_look_ = {
+        .without = turn->state(),
+        .with = receipt == nullptr ? turn->state() : turn->state(std::span(&receipt, 1)),
+        .in_hand = receipt == nullptr ? nullptr : latest_->counting()};
     turn->start(epoch);
     return feeding_;
   }
   if (latest_ != nullptr) std::exchange(latest_, nullptr)->supersede(epoch);
-  const std::shared_ptr<Loop> look = std::move(peeked_);
-  if (look == nullptr || !loop.take_over(*look)) turn->start(epoch);
+  if (takes_over && peeked_ != nullptr) {
+    loop.take_over(*peeked_);
+    drop_look();
+  } else {
+    drop_look();  // first: the epoch that begins ends that of the look
+    turn->start(epoch);
+  }
   std::erase_if(rests_, [&](const Rest& one) { return one.epoch == epoch; });
   next_epoch_ = epoch + 1;
   latest_ = &loop;
@@ -237,6 +250,11 @@ nb::object PrefetcherObject::peek(nb::handle self) {
   throw Error("leat: epoch " + std::to_string(look->epoch()) + " has no batch to peek at");
 }
 
+void PrefetcherObject::drop_look() noexcept {
+  peeked_.reset();
+  before_look_.reset();
+}
+
 void PrefetcherObject::leave(const Loop& loop) noexcept {
   if (latest_ == &loop) latest_ = nullptr;
 }
@@ -255,6 +273,12 @@ std::string PrefetcherObject::state(bool in_hand) {
   if (loaded_.has_value() && latest_ == nullptr && !is_taking_) take_loaded("a state was loaded");
   if (loaded_.has_value()) return *loaded_;
   Feeding::Call call(*feeding_);
+  if (before_look_.has_value()) {
+    const Counting* const one = before_look_->in_hand.get();
+    const bool is_in_hand = latest_ != nullptr && latest_->in_hand() != nullptr;
+    const bool counts = one != nullptr && (one->is_committed() || (in_hand && is_in_hand));
+    return counts ? before_look_->with : before_look_->without;
+  }
   const feeder::Receipt* const receipt =
       in_hand && latest_ != nullptr ? latest_->in_hand() : nullptr;
   if (receipt == nullptr) return call->state();
@@ -270,7 +294,7 @@ void PrefetcherObject::load(std::string text) {
 
 void PrefetcherObject::close() {
   loaded_.reset();
-  peeked_.reset();
+  drop_look();
   if (!feeding_->is_here()) feeding_->check_open();
   feeding_->close("the feed was closed");
   end_device();
@@ -307,7 +331,7 @@ int PrefetcherObject::traverse(visitproc visit, void* arg) const {
 // The prefetcher reads the dataset: it ends first, also where a loop of the same garbage has it
 // still. No thread is in a call then.
 void PrefetcherObject::clear() noexcept {
-  peeked_.reset();
+  drop_look();
   if (feeding_ != nullptr && !feeding_->finish("the feed was closed")) {
     static_cast<void>(dataset_.release());  // it is read still
   }

@@ -89,8 +89,15 @@ class PrefetcherObject {
   };
   [[nodiscard]] std::shared_ptr<Feeding> make_feeding() const;
   void end_device() noexcept;
+  void drop_look() noexcept;
   void note_rests(const std::string& state);
   [[nodiscard]] bool is_rest(std::uint64_t epoch) const;
+  // What state() gives while a look is all that has begun since.
+  struct BeforeLook {
+    std::string without;                      // the batch in hand
+    std::string with;                         // it, if there was one
+    std::shared_ptr<const Counting> in_hand;  // null: there was none
+  };
   // The state that was loaded takes effect; loops over the feeding before end, and say `why`.
   void take_loaded(const std::string& why);
 
@@ -107,7 +114,8 @@ class PrefetcherObject {
   std::vector<Rest> rests_;  // of the epochs of the state that was resumed from
   Loop* latest_ = nullptr;   // if it is not left
   std::uint64_t copies_ = 0;
-  std::shared_ptr<Loop> peeked_;  // the look that has begun next_epoch_
+  std::shared_ptr<Loop> peeked_;           // the look that has begun next_epoch_
+  std::optional<BeforeLook> before_look_;  // with peeked_. Beginning an epoch ends the one before
   bool has_warned_of_copies_ = false;
   bool has_warned_of_look_ = false;
   bool has_begun_ = false;  // a loop or a look

@@ -154,6 +154,17 @@ TEST(Tick, StopsWhenItIsToldTo) {
   });
 }
 
+// A regression: it was always due, so that the workers were never all idle.
+TEST(Tick, AShortOneThatOutlivesItsRunDoesNotKeepItUp) {
+  for (const int workers : {1, 3}) {
+    std::optional<Ticker> ticker;
+    run([&] { ticker.emplace(tick(1ns)); }, {.workers = workers});
+    std::optional<TimePoint> sent;
+    static_cast<void>(ticker->ticks().try_recv(sent));
+    EXPECT_EQ(ticker->ticks().try_recv(sent), ChannelStatus::would_block) << "it goes on";
+  }
+}
+
 TEST(Tick, ATickThatWasSentIsReceivedAfterTheStop) {
   run_virtual([] {
     Ticker ticker = tick(10ms);

@@ -15,6 +15,7 @@
 
 #include "leat/csp/channel.h"
 #include "leat/csp/clock.h"
+#include "leat/csp/notification.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
 #include "leat/gpu/buffer.h"
@@ -239,6 +240,20 @@ TEST(HostDevice, ItsThreadsEndWithItsLastHandleOrStreamAndItsMemoryMayLiveOn) {
   std::thread([&] { there.reset(); }).join();
   EXPECT_EQ(memory.memory().device.used, 0U);
   const DeviceBuffer later(memory, 100);
+}
+
+// It cannot join the scheduler that it is on: that ended the program.
+TEST(HostDevice, AFiberOfItsOwnSchedulerMayDropItsLastHandle) {
+  const std::size_t before = threads();
+  Notification dropped;
+  {
+    Stream stream(open("host"));
+    stream.launch_host(
+        [&dropped, last = stream.device()] { go([&dropped, last] { dropped.wait(); }); });
+    stream.sync();
+  }
+  dropped.notify();
+  EXPECT_TRUE(threads_become(before));
 }
 
 TEST(HostDevice, SizesThatNoMemoryHasAreRefused) {
