@@ -76,6 +76,10 @@ class Loop {
   void supersede(std::uint64_t by_epoch) noexcept;
   /// The receipt of the batch in hand; null if none is.
   [[nodiscard]] const feeder::Receipt* in_hand() const noexcept;
+  /// Whether it is a loop over `feeding`, and not over one before.
+  [[nodiscard]] bool is_of(const Feeding& feeding) const noexcept {
+    return feeding_.get() == &feeding;
+  }
   /// What counts the batch in hand; null if none is.
   [[nodiscard]] std::shared_ptr<const Counting> counting() const noexcept { return pending_; }
   /// For the garbage collector.

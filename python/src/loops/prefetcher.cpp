@@ -211,7 +211,8 @@ std::shared_ptr<Feeding> PrefetcherObject::begin(Loop& loop, std::uint64_t epoch
       throw Error("leat: a loop over epoch " + std::to_string(latest_->epoch()) +
                   " has begun meanwhile: a feed has one loop at a time");
     }
-    const feeder::Receipt* const receipt = latest_ != nullptr ? latest_->in_hand() : nullptr;
+    const bool is_ours = latest_ != nullptr && latest_->is_of(*feeding_);
+    const feeder::Receipt* const receipt = is_ours ? latest_->in_hand() : nullptr;
     before_look_ = {
         .without = turn->state(),
         .with = receipt == nullptr ? turn->state() : turn->state(std::span(&receipt, 1)),
