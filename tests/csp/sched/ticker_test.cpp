@@ -16,7 +16,6 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/select.h"
 #include "leat/csp/selector.h"
-#include "leat/csp/task_group.h"
 #include "tests/support/run.h"
 
 namespace leat {
@@ -26,7 +25,6 @@ using namespace std::chrono_literals;
 using support::on_each_worker_count;
 using support::on_each_worker_count_with_clock;
 using support::run_each;
-using support::until_idle;
 
 TimePoint at(Duration since_start) { return TimePoint(since_start); }
 
