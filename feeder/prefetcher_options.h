@@ -181,14 +181,6 @@ struct PrefetcherOptions {
   /// For debugging: finds code that writes to a slot when or where it must not. Copies every batch
   /// several times, and waits for the copies.
   CheckSlots check_slots = CheckSlots::kNo;
-  /// Records batches for a timeline (feeder/trace.h). Null: nothing is recorded.
-  std::shared_ptr<Trace> trace = nullptr;
-  /// Shows the figures in a terminal while the loop runs (feeder/live.h). Empty: off.
-  std::optional<Live> live = std::nullopt;
-  /// On average, one step in `sample_every` is timed on the device, at irregular distances. 0:
-  /// none; 1 and 2: two steps in five. Below 8, the first steps of very short epochs are timed
-  /// somewhat more often than the others.
-  std::size_t sample_every = 16;
   /// Readers that are ahead of the loop read across the end of an epoch: the first batches of the
   /// next epoch may be read while the last ones of this epoch are used. Off: a rank's part of an
   /// epoch is read once the rank asks for the epoch: by the first next() or next_until() after the
@@ -200,6 +192,14 @@ struct PrefetcherOptions {
   /// How long the rows of fields of variable length are. Slots have room for the longest in either
   /// case. PadTo::kBatch excludes packing, which has no padding.
   PadTo pad_to = PadTo::kField;
+  /// Records batches for a timeline (feeder/trace.h). Null: nothing is recorded.
+  std::shared_ptr<Trace> trace = nullptr;
+  /// Shows the figures in a terminal while the loop runs (feeder/live.h). Empty: off.
+  std::optional<Live> live = std::nullopt;
+  /// On average, one step in `sample_every` is timed on the device, at irregular distances. 0:
+  /// none; 1 and 2: two steps in five. Below 8, the first steps of very short epochs are timed
+  /// somewhat more often than the others.
+  std::size_t sample_every = 16;
 };
 
 }  // namespace leat::feeder

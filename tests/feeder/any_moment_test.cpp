@@ -87,8 +87,8 @@ class Consumer {
                   .max_leases = 2 + random_() % 2,
                   .workers = 1 + random_() % 3,
                   .seed = seed,
-                  .sample_every = random_() % 4,
-                  .read_across_epochs = random_() % 2 == 0}),
+                  .read_across_epochs = random_() % 2 == 0,
+                  .sample_every = random_() % 4}),
         feed_(data, device_, options_) {}
 
   void loop_for_ever() {

@@ -95,9 +95,9 @@ PrefetcherOptions options_of(const leat_options* given) {
           .resume = all.resume == nullptr ? std::nullopt : std::optional<std::string>(all.resume),
           .check_slots =
               one_of(all.check_slots, CheckSlots::kReadOnly, "check_slots", "leat_check_slots"),
-          .sample_every = all.sample_every,
           .read_across_epochs = all.read_across_epochs != 0,
-          .pad_to = one_of(all.pad_to, PadTo::kBatch, "pad_to", "leat_pad_to")};
+          .pad_to = one_of(all.pad_to, PadTo::kBatch, "pad_to", "leat_pad_to"),
+          .sample_every = all.sample_every};
 }
 
 leat_stage_shares shares_of(const StageShares& from) {

@@ -190,12 +190,13 @@ void PrefetcherObject::take_loaded(const std::string& why) {
 
 std::shared_ptr<Feeding> PrefetcherObject::begin(Loop& loop, std::uint64_t epoch,
                                                  std::uint64_t& left) {
-  // What a look has read may be old by now.
+  // What a look has read may be old by now. One that has begun while a batch was in hand has kept
+  // that batch's epoch in the state, though it may never count.
   const bool takes_over = !loop.is_look() && peeked_ != nullptr && peeked_->epoch() == epoch &&
-                          options_.read_across_epochs;
-  // An epoch that was resumed has its rest in the pass that is begun first. If a look has begun it,
-  // it is taken back.
-  if (!loop.is_look() && !takes_over && peeked_ != nullptr && is_rest(peeked_->epoch()) &&
+                          options_.read_across_epochs && before_look_->in_hand == nullptr;
+  // An epoch that was resumed has its rest in the pass that is begun first. A look has begun it, or
+  // another: it is taken back.
+  if (!loop.is_look() && !takes_over && peeked_ != nullptr && !rests_.empty() &&
       !loaded_.has_value()) {
     loaded_ = state(true);
   }
@@ -260,10 +261,6 @@ void PrefetcherObject::leave(const Loop& loop) noexcept {
   if (latest_ == &loop) latest_ = nullptr;
 }
 
-bool PrefetcherObject::is_rest(std::uint64_t epoch) const {
-  return std::ranges::find(rests_, epoch, &Rest::epoch) != rests_.end();
-}
-
 std::uint64_t PrefetcherObject::batches_of(std::uint64_t epoch) const {
   const auto rest = std::ranges::find(rests_, epoch, &Rest::epoch);
   return rest == rests_.end() ? batches_ : rest->batches;
@@ -274,7 +271,7 @@ std::string PrefetcherObject::state(bool in_hand) {
   if (loaded_.has_value() && latest_ == nullptr && !is_taking_) take_loaded("a state was loaded");
   if (loaded_.has_value()) return *loaded_;
   Feeding::Call call(*feeding_);
-  if (before_look_.has_value()) {
+  if (peeked_ != nullptr) {
     const Counting* const one = before_look_->in_hand.get();
     const bool is_in_hand = latest_ != nullptr && latest_->in_hand() != nullptr;
     const bool counts = one != nullptr && (one->is_committed() || (in_hand && is_in_hand));
