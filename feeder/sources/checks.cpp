@@ -69,12 +69,10 @@ void refuse_address(std::string_view name, int error) {
   std::string advice = "download the files, or mount them as a folder, and give their paths";
   if (name.find("::") != std::string_view::npos) {  // a chain of fsspec
     scheme = behind.starts_with("::") ? scheme + "::" : "::";
-  } else if (length < 2) {
-    return;
   } else if (scheme == "pipe" && behind.starts_with(':')) {
     scheme += ':';
     advice = "write what the command prints to a file, and give its path";
-  } else if (behind.starts_with(":/")) {  // pathlib makes one / of two
+  } else if (length > 1 && behind.starts_with(":/")) {  // pathlib makes one / of two
     scheme += behind.starts_with("://") ? "://" : ":/";
     if (scheme.starts_with("file:")) advice = "give the path alone";
   } else {

@@ -31,7 +31,7 @@ std::string how_to_escape(std::string_view pattern) {
     } else if (pattern[at] == '[' || pattern[at] == '{') {
       const std::string mark(1, pattern[at]);
       if (advice.find(mark) == std::string::npos) {
-        advice += "; a " + mark + " in a name is written \\" + mark;
+        advice.append("; a ").append(mark).append(" in a name is written \\").append(mark);
       }
     }
   }
