@@ -82,11 +82,13 @@ TEST(PolicyBools, ArePaddedWithFalseAndAnotherByteIsAnError) {
   const InMemory data({{{"mask", DType::kBool, {2}}, std::as_bytes(std::span(bytes))}}, "masks");
   const PrefetcherOptions options = {
       .batch_size = 4, .order = Order::kSequential, .last_batch = LastBatch::kPad};
-  Prefetcher feed(data, gpu::open("host"), options);
-  for (Lease& batch : feed.epoch(0)) {
-    const bool* const mask = batch["mask"].data<bool>();
-    for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(mask[i], batch.index() == 0 || i < 4) << i;
-    EXPECT_THROW(static_cast<void>(batch["mask"].data<std::uint8_t>()), std::invalid_argument);
+  {
+    Prefetcher feed(data, gpu::open("host"), options);
+    for (Lease& batch : feed.epoch(0)) {
+      const bool* const mask = batch["mask"].data<bool>();
+      for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(mask[i], batch.index() == 0 || i < 4) << i;
+      EXPECT_THROW(static_cast<void>(batch["mask"].data<std::uint8_t>()), std::invalid_argument);
+    }
   }
   bytes[5] = 7;  // of sample 2
   Prefetcher again(data, gpu::open("host"), options);

@@ -194,9 +194,9 @@ std::shared_ptr<Feeding> PrefetcherObject::begin(Loop& loop, std::uint64_t epoch
   // that batch's epoch in the state, though it may never count.
   const bool takes_over = !loop.is_look() && peeked_ != nullptr && peeked_->epoch() == epoch &&
                           options_.read_across_epochs && before_look_->in_hand == nullptr;
-  // An epoch that was resumed has its rest in the pass that is begun first. A look has begun it, or
-  // another: it is taken back.
-  if (!loop.is_look() && !takes_over && peeked_ != nullptr && !rests_.empty() &&
+  // An epoch that was resumed has its rest in the pass that is begun first. If a look has begun it,
+  // it is taken back.
+  if (!loop.is_look() && !takes_over && peeked_ != nullptr && is_rest(peeked_->epoch()) &&
       !loaded_.has_value()) {
     loaded_ = state(true);
   }
@@ -259,6 +259,10 @@ void PrefetcherObject::drop_look() noexcept {
 
 void PrefetcherObject::leave(const Loop& loop) noexcept {
   if (latest_ == &loop) latest_ = nullptr;
+}
+
+bool PrefetcherObject::is_rest(std::uint64_t epoch) const {
+  return std::ranges::find(rests_, epoch, &Rest::epoch) != rests_.end();
 }
 
 std::uint64_t PrefetcherObject::batches_of(std::uint64_t epoch) const {

@@ -91,6 +91,7 @@ class PrefetcherObject {
   void end_device() noexcept;
   void drop_look() noexcept;
   void note_rests(const std::string& state);
+  [[nodiscard]] bool is_rest(std::uint64_t epoch) const;
   // What state() gives while a look is all that has begun since.
   struct BeforeLook {
     std::string without;                      // the batch in hand
