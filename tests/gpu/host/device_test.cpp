@@ -245,14 +245,14 @@ TEST(HostDevice, ItsThreadsEndWithItsLastHandleOrStreamAndItsMemoryMayLiveOn) {
 // It cannot join the scheduler that it is on: that ended the program.
 TEST(HostDevice, AFiberOfItsOwnSchedulerMayDropItsLastHandle) {
   const std::size_t before = threads();
-  Notification dropped;
+  const auto dropped = std::make_shared<Notification>();
   {
     Stream stream(open("host"));
     stream.launch_host(
-        [&dropped, last = stream.device()] { go([&dropped, last] { dropped.wait(); }); });
+        [dropped, last = stream.device()] { go([dropped, last] { dropped->wait(); }); });
     stream.sync();
   }
-  dropped.notify();
+  dropped->notify();
   EXPECT_TRUE(threads_become(before));
 }
 
