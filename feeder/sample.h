@@ -42,9 +42,11 @@ class Scratch {
 /// one read. Not copyable; for one fiber at a time.
 class Sample {
  public:
-  /// `rooms[f]` is the memory of field f. All spans and `scratch` must outlive the sample.
+  /// `rooms[f]` is the memory of field f. All spans and `scratch` must outlive the sample. If
+  /// `past_cache` is not null, copy() writes past the CPU's caches, and adds the bytes there.
   Sample(std::span<const Field> fields, std::span<const std::span<std::byte>> rooms,
-         std::span<std::size_t> lengths, std::uint64_t epoch, Random random, Scratch& scratch);
+         std::span<std::size_t> lengths, std::uint64_t epoch, Random random, Scratch& scratch,
+         std::uint64_t* past_cache = nullptr);
   Sample(const Sample&) = delete;
   Sample& operator=(const Sample&) = delete;
 
@@ -54,6 +56,11 @@ class Sample {
   /// room for the longest sample that is accepted here. Not initialised: bytes that are not written
   /// keep what an earlier batch left there. Throws std::out_of_range.
   [[nodiscard]] std::span<std::byte> bytes(std::size_t field) const;
+  /// Copies `from` into bytes(field), from byte `offset` on. As memcpy(), but faster where the
+  /// prefetcher's pinned slots are together as large as the L3 cache: there, 8 KiB and more bypass
+  /// the CPU's caches. So write by memcpy() what the read then reads back. Throws
+  /// std::out_of_range, and writes nothing, if there is no such field or no room for `from`.
+  void copy(std::size_t field, std::span<const std::byte> from, std::size_t offset = 0);
   /// bytes(field) as elements. Throws std::invalid_argument if T is not the type of the field.
   template <class T>
   [[nodiscard]] std::span<T> as(std::size_t field) const {
@@ -84,6 +91,7 @@ class Sample {
   std::uint64_t epoch_;
   Random random_;
   Scratch& scratch_;
+  std::uint64_t* past_cache_;  // null: copy() is memcpy()
 };
 
 /// A sample that owns its memory: to read one sample without a prefetcher.

@@ -123,6 +123,10 @@ struct Stats {
   std::size_t prefetch_depth = 0;
   std::size_t device_slots = 0;
   std::size_t pinned_slots = 0;
+  std::uint64_t ring_bytes = 0;  // of the pinned slots in use, over all devices
+  /// Bytes that readers have copied past the CPU's caches, over all devices (sample.h). 0: memcpy()
+  /// copies.
+  std::uint64_t past_cache_bytes = 0;
   double batch_bytes = 0;  // mean, as copied
   double t_read = 0;
   double t_read_cpu = 0;  // CPU time within Tread (0 in virtual time)
@@ -172,6 +176,8 @@ struct Stats {
   [[nodiscard]] Prediction what_if(const Change& change) const noexcept;
   /// One sentence: which stage limits the loop, what would help, and how much.
   [[nodiscard]] std::string bottleneck() const;
+  /// A line that says why copies into pinned memory bypass the CPU's caches; empty if they do not.
+  [[nodiscard]] std::string copies_text() const;
   /// The stages' shares, as a table.
   [[nodiscard]] std::string shares_table() const;
   /// The overlap table: stages, times, OE and the bottleneck, in several lines.

@@ -60,7 +60,8 @@ ordered_json of(const RankResult& fed) {
           {"copier", sampled(of(stats.copier))},
           {"consumer", sampled(of(stats.consumer))},
           {"device_slots", stats.device_slots},
-          {"pinned_slots", stats.pinned_slots}};
+          {"pinned_slots", stats.pinned_slots},
+          {"past_cache_bytes", stats.past_cache_bytes}};
 }
 
 ordered_json of(const Measurement& m) {

@@ -106,7 +106,7 @@ std::string run_table(const Measurement& m) {
     text += "  rank " + std::to_string(rank) + ": Tstep " + time_text(one.t_step) + ", OE " +
             known(Measurement::overlap_efficiency(one), number_text) + "\n";
   }
-  text += "  " + stats.bottleneck() + "\n";
+  text += stats.copies_text() + "  " + stats.bottleneck() + "\n";
   return text;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "leat/csp/error.h"
+#include "leat/feeder/slots/copy.h"
 
 namespace leat::feeder {
 namespace {
@@ -70,13 +71,15 @@ void Scratch::reset() noexcept {
 }
 
 Sample::Sample(std::span<const Field> fields, std::span<const std::span<std::byte>> rooms,
-               std::span<std::size_t> lengths, std::uint64_t epoch, Random random, Scratch& scratch)
+               std::span<std::size_t> lengths, std::uint64_t epoch, Random random, Scratch& scratch,
+               std::uint64_t* past_cache)
     : fields_(fields),
       rooms_(rooms),
       lengths_(lengths),
       epoch_(epoch),
       random_(random),
-      scratch_(scratch) {
+      scratch_(scratch),
+      past_cache_(past_cache) {
   for (std::size_t f = 0; f < fields_.size(); ++f) lengths_[f] = longest(fields_[f]);
 }
 
@@ -84,6 +87,18 @@ std::span<std::byte> Sample::bytes(std::size_t field) const {
   if (field < fields_.size()) return rooms_[field];
   throw std::out_of_range("leat: a sample of " + std::to_string(fields_.size()) +
                           " fields has no field " + std::to_string(field));
+}
+
+void Sample::copy(std::size_t field, std::span<const std::byte> from, std::size_t offset) {
+  const std::span<std::byte> room = bytes(field);
+  if (offset > room.size() || from.size() > room.size() - offset) {
+    throw std::out_of_range("leat: " + std::to_string(from.size()) + " bytes at byte " +
+                            std::to_string(offset) + " of field \"" + fields_[field].name +
+                            "\" do not fit in its " + std::to_string(room.size()) + " bytes");
+  }
+  // The reader looks at each bool, and would have to fetch it from memory.
+  const bool is_read_back = fields_[field].dtype == DType::kBool;
+  copy_bytes(room.data() + offset, from, is_read_back ? nullptr : past_cache_);
 }
 
 std::span<std::byte> Sample::typed(std::size_t field, DType wanted) const {

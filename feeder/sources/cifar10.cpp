@@ -84,7 +84,7 @@ void Cifar::read(std::uint64_t index, Sample& out) const {
   const auto [file, offset, number] = records_->find(index);
   const std::span<const std::byte> record = file.bytes().subspan(offset, labels.size() + kPixels);
   file.check_unchanged(number, record.size());
-  std::memcpy(out.bytes(0).data(), record.data() + labels.size(), kPixels);
+  out.copy(0, record.subspan(labels.size()));
   for (std::size_t i = 0; i < labels.size(); ++i) {
     store(record[labels[i].offset], out.bytes(1 + i));
   }

@@ -1,7 +1,6 @@
 #include "leat/feeder/sources/fixed_records.h"
 
 #include <cstddef>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -40,11 +39,9 @@ void FixedRecords::read(std::uint64_t index, Sample& out) const {
   const auto [file, offset, number] = records_->find(index);
   file.check_unchanged(number, record_bytes_);
   file.expect(offset, record_bytes_);
-  const std::byte* next = file.bytes().data() + offset;
-  for (std::size_t f = 0; f < options_.fields.size(); ++f) {
-    const std::span<std::byte> room = out.bytes(f);
-    std::memcpy(room.data(), next, room.size());
-    next += room.size();
+  std::uint64_t next = offset;
+  for (std::size_t f = 0; f < options_.fields.size(); next += out.bytes(f++).size()) {
+    out.copy(f, file.bytes().subspan(next, out.bytes(f).size()));
   }
   file.check(offset, record_bytes_);
   std::uint64_t begin = offset;

@@ -90,6 +90,7 @@ void Map::read_and_transform(std::uint64_t index, Sample& out) const {
 }
 
 void Map::read_in_place(std::uint64_t index, Sample& out) const {
+  out.past_cache_ = nullptr;  // the transform reads the sample back
   from_.read(index, out);
   transforming(from_, index, [&] { in_place_(out); });
   for (std::size_t f = 0; f < fields_.size(); ++f) {

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <cstring>
 #include <stdexcept>
 
 #include "leat/csp/error.h"
@@ -62,12 +61,11 @@ InMemory::~InMemory() = default;
 void InMemory::read(std::uint64_t index, Sample& out) const {
   check_read(*this, index, out);
   for (std::size_t f = 0; f < fields_.size(); ++f) {
-    const std::span<std::byte> room = out.bytes(f);
-    const std::byte* const values = values_[f].data() + index * room.size();
-    std::memcpy(room.data(), values, room.size());
+    const std::size_t bytes = out.bytes(f).size();
+    out.copy(f, values_[f].subspan(index * bytes, bytes));
     if (guards_[f] == nullptr) continue;
-    const std::size_t from = before_in_page(values_[f].data()) + index * room.size();
-    if (!guards_[f]->is_lost(from, from + room.size())) continue;
+    const std::size_t from = before_in_page(values_[f].data()) + index * bytes;
+    if (!guards_[f]->is_lost(from, from + bytes)) continue;
     throw Error("leat: cannot read sample " + std::to_string(index) + " of field \"" +
                 fields_[f].name + "\" of " + name_ +
                 ": the file that the array is mapped from lacks it, because the file was cut off "

@@ -3,7 +3,6 @@
 #include "leat/feeder/sources/mnist.h"
 
 #include <cerrno>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -143,7 +142,7 @@ void Mnist::append(const fs::path& image_file, const fs::path& label_file) {
 void Mnist::read(std::uint64_t index, Sample& out) const {
   check_read(*this, index, out);
   const std::size_t pixels = rows_ * columns_;
-  std::memcpy(out.bytes(0).data(), images_.data() + index * pixels, pixels);
+  out.copy(0, std::as_bytes(std::span(images_).subspan(index * pixels, pixels)));
   out.bytes(1)[0] = std::byte{labels_[index]};
 }
 

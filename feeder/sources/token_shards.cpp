@@ -216,9 +216,11 @@ std::optional<std::size_t> first_beyond(const std::byte* source, std::size_t cou
 }
 
 // Signed and unsigned tokens have the same bits: none is negative.
-void copy_tokens(const std::byte* source, DType token, DType dtype, std::span<std::byte> out) {
+void copy_tokens(const std::byte* source, DType token, Sample& sample, std::size_t field) {
+  const DType dtype = sample.fields()[field].dtype;
+  const std::span<std::byte> out = sample.bytes(field);
   if (size_of(token) == size_of(dtype)) {
-    std::memcpy(out.data(), source, out.size());
+    sample.copy(field, {source, out.size()});
   } else if (size_of(token) == 8) {
     copy<std::uint64_t, std::uint32_t>(source, out);
   } else if (size_of(token) == 4) {
@@ -327,8 +329,8 @@ void TokenShards::read(std::uint64_t index, Sample& out) const {
   file.check_unchanged(window, bytes);
   file.expect(offset, bytes);
   const std::byte* const x = file.bytes().data() + offset;
-  copy_tokens(x, token_, fields_[0].dtype, out.bytes(0));
-  copy_tokens(x + size_of(token_), token_, fields_[1].dtype, out.bytes(1));
+  copy_tokens(x, token_, out, 0);
+  copy_tokens(x + size_of(token_), token_, out, 1);
   check_tokens(file, offset);
   file.check(offset, bytes);
 }

@@ -204,7 +204,7 @@ void WebDataset::decode(std::size_t part, const Place& place, std::span<const st
       if (how.field.variable_length) {
         out.set_length(part, data.size() / how.field.row_bytes());
       }
-      std::memcpy(out.bytes(part).data(), data.data(), data.size());
+      out.copy(part, data);
       if (how.field.dtype != DType::kBool) return;
       if (const std::size_t at = first_no_bool(data); at < data.size()) {
         fail(place,

@@ -10,6 +10,7 @@
 #include "leat/csp/wait/kept_exception.h"
 #include "leat/feeder/map.h"
 #include "leat/feeder/plan/packing.h"
+#include "leat/feeder/slots/copy.h"
 
 namespace leat::feeder {
 namespace {
@@ -33,8 +34,13 @@ Reader::Reader(const Dataset& dataset, const PrefetcherOptions& options, const S
       written_(dataset.fields().size()),
       lengths_(dataset.fields().size()) {}
 
-void Reader::fill(PinnedSlot& slot, const BatchLayout& layout, FillChecks* checks) {
+void Reader::fill(PinnedSlot& slot, const BatchLayout& layout, FillChecks* checks,
+                  bool bypasses_cache) {
   checks_ = checks;
+  past_cache_bytes_ = 0;
+  // close_rows() reads back what was read.
+  const bool is_read_back = options_.pad_to == PadTo::kBatch;
+  past_cache_ = bypasses_cache && !is_read_back ? &past_cache_bytes_ : nullptr;
   if (checks_ != nullptr) checks_->begin(slot);
   slot.attempted = 0;
   slot.failures.clear();
@@ -112,7 +118,7 @@ void Reader::fill_samples(PinnedSlot& slot, const BatchLayout& layout) {
     }
     scratch_.reset();
     try {
-      read(slot, samples_[i]);
+      read(slot, samples_[i], past_cache_);
     } catch (const Cancelled&) {
       throw;
     } catch (...) {
@@ -130,13 +136,13 @@ void Reader::fill_samples(PinnedSlot& slot, const BatchLayout& layout) {
   slot.batch.samples = row;
 }
 
-void Reader::read(PinnedSlot& slot, std::uint64_t sample) {
+void Reader::read(PinnedSlot& slot, std::uint64_t sample, std::uint64_t* past_cache) {
   if (stop_.stop_requested()) throw Cancelled{};
   ++slot.attempted;
   reading_.sample(sample);
   const auto read_once = [&] {
     Sample out(dataset_.fields(), rooms_, lengths_, slot.batch.epoch,
-               Random(options_.seed, slot.batch.epoch, sample), scratch_);
+               Random(options_.seed, slot.batch.epoch, sample), scratch_, past_cache);
     dataset_.read(sample, out);
   };
   read_once();
@@ -217,7 +223,7 @@ void Reader::fill_pieces(PinnedSlot& slot, const BatchLayout& layout) {
           rooms_[f] = scratch_.take(length * tensor.sample_bytes);
         }
       }
-      read(slot, sample);
+      read(slot, sample, piece.count == length ? past_cache_ : nullptr);  // not to scratch memory
       copy_piece(piece, sample, memory, layout, element);
     } catch (const Cancelled&) {
       throw;
@@ -255,9 +261,10 @@ void Reader::copy_piece(const Piece& piece, std::uint64_t sample, std::span<std:
                   "\", but Dataset::length() has told " + std::to_string(length));
     }
     if (piece.count == length) continue;
-    std::memcpy(memory.data() + tensor.offset + element * tensor.sample_bytes,
-                rooms_[f].data() + piece.first * tensor.sample_bytes,
-                piece.count * tensor.sample_bytes);
+    copy_bytes(
+        memory.data() + tensor.offset + element * tensor.sample_bytes,
+        rooms_[f].subspan(piece.first * tensor.sample_bytes, piece.count * tensor.sample_bytes),
+        past_cache_);
   }
 }
 

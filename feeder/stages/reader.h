@@ -28,15 +28,17 @@ class Reader {
 
   /// Reads the samples that the slot names, and updates the slot's batch. Throws leat::Error, with
   /// the sample, for a failure beyond the budget; Cancelled once a stop is requested. Reports what
-  /// it writes to `checks`, if not null, and throws as they do.
-  void fill(PinnedSlot& slot, const BatchLayout& layout, FillChecks* checks);
+  /// it writes to `checks`, if not null, and throws as they do. With `bypasses_cache`, large copies
+  /// go past the CPU's caches (slots/copy.h); past_cache_bytes() then returns the bytes of these.
+  void fill(PinnedSlot& slot, const BatchLayout& layout, FillChecks* checks, bool bypasses_cache);
+  [[nodiscard]] std::uint64_t past_cache_bytes() const noexcept { return past_cache_bytes_; }
 
  private:
   void close_rows(PinnedSlot& slot, const BatchLayout& layout) const;
   void pad(PinnedSlot& slot, const BatchLayout& layout) const;
   void fill_samples(PinnedSlot& slot, const BatchLayout& layout);
   void fill_pieces(PinnedSlot& slot, const BatchLayout& layout);
-  void read(PinnedSlot& slot, std::uint64_t sample);
+  void read(PinnedSlot& slot, std::uint64_t sample, std::uint64_t* past_cache);
   void check_bools();
   [[nodiscard]] FillChecks::Rooms written();
   void write_length(std::size_t field, PinnedSlot& slot, const BatchLayout& layout,
@@ -52,6 +54,8 @@ class Reader {
   Reading& reading_;
   const std::stop_token stop_;
   FillChecks* checks_ = nullptr;  // of the slot that is filled
+  std::uint64_t past_cache_bytes_ = 0;
+  std::uint64_t* past_cache_ = nullptr;  // where copies count, if they go past the caches
   std::vector<std::span<std::byte>> rooms_;
   std::vector<std::span<std::byte>> written_;  // by the latest read, of each room
   std::vector<std::size_t> lengths_;

@@ -11,6 +11,7 @@
 #include "leat/csp/blocking.h"
 #include "leat/csp/error.h"
 #include "leat/csp/select.h"
+#include "leat/feeder/slots/copy.h"
 #include "leat/feeder/stages/read_place.h"
 #include "leat/feeder/stages/reader.h"
 #include "leat/feeder/tensor.h"
@@ -99,6 +100,15 @@ void Stages::finish(const std::exception_ptr& cause) noexcept {
 // With autotune, as many as it may ever let read.
 std::size_t Stages::readers() const noexcept {
   return options_.autotune.has_value() ? options_.autotune->max_workers : options_.workers;
+}
+
+// Returns the bytes of the pinned slots in use, of all devices. They are written in turn.
+std::size_t Stages::ring_bytes() const noexcept {
+  std::size_t sum = 0;
+  for (const auto& ring : rings_) {
+    sum += ring->layout.staged_bytes() * (tuner_ ? tuner_->pinned_slots() : ring->pinned().size());
+  }
+  return sum;
 }
 
 std::string Stages::text_of(const std::vector<FiberReport>& fibers) const {
@@ -203,6 +213,7 @@ void Stages::read(std::size_t number) {
   Reading& reading = readings_[number];
   Reader reader(dataset_, options_, sampler_, failures, reading, stop_);
   ReadPlace place(dataset_.blocking());
+  const std::size_t l3 = l3_bytes();
   for (;;) {
     if (tuner_) tuner_->begin_read();
     PinnedSlot* const slot = *work_.recv();  // never closed: the stages end by cancellation
@@ -216,7 +227,8 @@ void Stages::read(std::size_t number) {
     const auto fill_and_measure = [&] {
       has_begun = true;
       const Duration before = is_virtual_ ? Duration::zero() : cpu_time();
-      reader.fill(*slot, ring.layout, ring.probe.fill_checks());
+      reader.fill(*slot, ring.layout, ring.probe.fill_checks(), l3 > 0 && ring_bytes() >= l3);
+      past_cache_bytes_.fetch_add(reader.past_cache_bytes(), std::memory_order_relaxed);
       cpu = is_virtual_ ? Duration::zero() : cpu_time() - before;
     };
     try {
@@ -246,6 +258,8 @@ void Stages::read(std::size_t number) {
 
 void Stages::add_to(Stats& stats) const {
   stats.failed_samples = failures.count();
+  stats.ring_bytes = ring_bytes();
+  stats.past_cache_bytes = past_cache_bytes_.load(std::memory_order_relaxed);
   if (tuner_) tuner_->add_to(stats);
 }
 

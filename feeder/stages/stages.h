@@ -11,6 +11,7 @@
 // stage that ends, ends all stages and closes every `ready` with the cause: no consumer hangs.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -53,8 +54,8 @@ class Stages {
   /// Ends the batches of all ranks: consumers get what is staged, then `cause`. A later call keeps
   /// the first cause, since later failures follow from it. Thread-safe.
   void finish(const std::exception_ptr& cause) noexcept;
-  /// Adds the figures that are common to all ranks: failed samples and autotune's decisions.
-  /// Thread-safe.
+  /// Adds the figures that are common to all ranks: failed samples, copies past the CPU's
+  /// caches, autotune's decisions. Thread-safe.
   void add_to(Stats& stats) const;
   /// Returns a line for each of `fibers`, which are stages: its name, what it waits for, and since
   /// when; for a reader that reads, which batch. Thread-safe.
@@ -67,6 +68,7 @@ class Stages {
   void sample();
   void read(std::size_t number);
   [[nodiscard]] std::size_t readers() const noexcept;
+  [[nodiscard]] std::size_t ring_bytes() const noexcept;
   void copy(SlotRing& ring);
   void recycle(SlotRing& ring);
 
@@ -89,6 +91,7 @@ class Stages {
   const Channel<PinnedSlot*> work_;  // slots that name the batch to read into them
   std::vector<Reading> readings_;    // by reader
   std::unique_ptr<Tuner> tuner_;     // null: no autotune
+  std::atomic<std::uint64_t> past_cache_bytes_{0};
   std::stop_token stop_;
   std::mutex cause_mutex_;  // guards cause_
   std::exception_ptr cause_;

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "leat/feeder/slots/copy.h"
 #include "leat/feeder/stats/figures.h"
 
 namespace leat::feeder {
@@ -217,6 +218,13 @@ std::string Stats::bottleneck() const {
   return begin + advice(*this, more) + "; or a faster dataset.";
 }
 
+std::string Stats::copies_text() const {
+  if (past_cache_bytes == 0 || ring_bytes < l3_bytes()) return "";  // autotune makes rings smaller
+  return "  copies into pinned memory bypass the cache: the ring of " +
+         bytes_text(static_cast<double>(ring_bytes)) + " is at least as large as the L3 cache of " +
+         bytes_text(static_cast<double>(l3_bytes())) + "\n";
+}
+
 std::string Stats::shares_table() const {
   return "  stage           busy   starved   blocked\n" + row("reader", reader) +
          row("copier", copier) + row("consumer", consumer, t_c_is_upper_bound() ? "<= " : "");
@@ -248,7 +256,7 @@ std::string Stats::table() const {
     text += "  the sampled steps differ: Tstep is known to " + percent_text(t_step_error / t_step) +
             " (standard error); more steps, or a smaller sample_every, tell more\n";
   }
-  return text + "  " + bottleneck() + "\n";
+  return text + copies_text() + "  " + bottleneck() + "\n";
 }
 
 }  // namespace leat::feeder

@@ -37,6 +37,7 @@ Tuner::Tuner(const Autotune& limits, const Active& active, std::size_t max_lease
       permits_(static_cast<std::int64_t>(active.workers)),
       start_(active),
       active_(active),
+      pinned_slots_(active.pinned_slots),
       spare_device_(rings_.size()),
       windows_(rings_.size()),
       spare_pinned_(rings_.size()),
@@ -155,6 +156,7 @@ void Tuner::set_pinned() {
     for (std::size_t s = active_.pinned_slots; s < slots; ++s) give_pinned(i);
   }
   active_.pinned_slots = slots;
+  pinned_slots_.store(slots, std::memory_order_relaxed);
 }
 
 void Tuner::give_pinned(std::size_t ring) {

@@ -48,6 +48,11 @@ class Tuner {
   void begin_read() { permits_.acquire(); }
   void end_read() { permits_.release(); }
 
+  /// The pinned slots of each device that are in use, but for those still to take back.
+  /// Thread-safe.
+  [[nodiscard]] std::size_t pinned_slots() const noexcept {
+    return pinned_slots_.load(std::memory_order_relaxed);
+  }
   /// Adds the current shape and the decisions so far. Thread-safe.
   void add_to(Stats& stats) const;
 
@@ -71,6 +76,7 @@ class Tuner {
   Semaphore permits_;
   const Active start_;
   Active active_;
+  std::atomic<std::size_t> pinned_slots_;               // active_.pinned_slots
   std::vector<std::vector<DeviceSlot*>> spare_device_;  // one list for each ring
   std::vector<StatsCollector::Window> windows_;
   std::atomic<std::uint64_t> staged_{0};

@@ -326,6 +326,9 @@ typedef struct leat_stats {
   leat_stage_shares copier;
   leat_stage_shares consumer;
   double idle_ends; /* above 0.1: t_c, overlap_efficiency and consumer.busy are upper bounds */
+  /* Bytes that readers have copied past the CPU's caches, because the pinned slots are as large as
+   * the L3 cache. */
+  uint64_t past_cache_bytes;
 } leat_stats;
 
 /* Gets the measurements so far. `size` is sizeof *stats. */

@@ -123,7 +123,8 @@ leat_stats stats_of(const Stats& from) {
           .reader = shares_of(from.reader),
           .copier = shares_of(from.copier),
           .consumer = shares_of(from.consumer),
-          .idle_ends = from.idle_ends};
+          .idle_ends = from.idle_ends,
+          .past_cache_bytes = from.past_cache_bytes};
 }
 
 std::string failures_of(const Prefetcher& prefetcher) {

@@ -157,6 +157,10 @@ void bind_figures(nb::module_& module) {
       .def_ro("prefetch_depth", &Stats::prefetch_depth)
       .def_ro("device_slots", &Stats::device_slots)
       .def_ro("pinned_slots", &Stats::pinned_slots)
+      .def_ro(
+          "past_cache_bytes", &Stats::past_cache_bytes,
+          "Bytes that readers have copied past the CPU's caches, because the pinned slots are as "
+          "large as the L3 cache.")
       .def_ro("batch_bytes", &Stats::batch_bytes, "Mean, as copied.")
       .def_ro("t_read", &Stats::t_read, "Reading one batch.")
       .def_ro("t_read_cpu", &Stats::t_read_cpu, "CPU time within t_read.")

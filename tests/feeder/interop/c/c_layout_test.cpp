@@ -76,7 +76,7 @@ LEAT_AT(leat_stage_shares, busy, 0);
 LEAT_AT(leat_stage_shares, starved, 8);
 LEAT_AT(leat_stage_shares, blocked, 16);
 
-static_assert(sizeof(leat_stats) >= 200);
+static_assert(sizeof(leat_stats) >= 208);
 LEAT_AT(leat_stats, batches, 0);
 LEAT_AT(leat_stats, sampled_steps, 8);
 LEAT_AT(leat_stats, reordered, 16);
@@ -96,6 +96,7 @@ LEAT_AT(leat_stats, reader, 120);
 LEAT_AT(leat_stats, copier, 144);
 LEAT_AT(leat_stats, consumer, 168);
 LEAT_AT(leat_stats, idle_ends, 192);
+LEAT_AT(leat_stats, past_cache_bytes, 200);
 
 static_assert(sizeof(leat_batch_info) >= 64);
 LEAT_AT(leat_batch_info, samples, 0);
