@@ -73,10 +73,23 @@ class Dataset {
   /// resume from that state. The sources of files return a digest of the names of their files,
   /// without folders, and of their sizes. 0: not known, and not compared. Constant.
   [[nodiscard]] virtual std::uint64_t digest() const noexcept { return 0; }
-  /// A hint: the calling reader will read sample `index` < size() soon, after one or two other
-  /// samples. An override may ask the processor to fetch the sample into its cache. It must not
-  /// wait or throw.
-  virtual void will_read(std::uint64_t /*index*/) const noexcept {}
+  /// A hint: the calling reader will read sample `index` < size() of `epoch` soon, after one or two
+  /// other samples. `seed` is PrefetcherOptions::seed. An override may ask the processor to fetch
+  /// the sample into its cache. It must not wait.
+  virtual void will_read(std::uint64_t /*index*/, std::uint64_t /*seed*/,
+                         std::uint64_t /*epoch*/) const noexcept {}
+  /// Announces that the calling reader will read sample `index` < size() of `epoch`, after up to 31
+  /// other samples. An override has the disk fetch the sample's bytes, by madvise(2) or
+  /// posix_fadvise(2) with WILLNEED, and does not wait for them; it may open a file. Returns how
+  /// many bytes it has announced: readers keep about 1 MiB announced. 0: none, as where it cannot.
+  ///
+  /// Called where read() is, and only while the reader's data is cold; for data in memory that
+  /// costs nothing. Data of Blocking::kNever counts as hot. An announcement changes no sample:
+  /// without it, read() reads the same.
+  virtual std::uint64_t announce(std::uint64_t /*index*/, std::uint64_t /*seed*/,
+                                 std::uint64_t /*epoch*/) const noexcept {
+    return 0;
+  }
   /// The length that read() will set in field `field`, which is of variable length; std::nullopt if
   /// it is known only after the read. Has to be cheap: packing calls it for every sample
   /// (PrefetcherOptions::packing).

@@ -88,7 +88,14 @@ class Map final : public Dataset {
   [[nodiscard]] Blocking blocking() const noexcept override { return from_.blocking(); }
   /// The digest of `from`.
   [[nodiscard]] std::uint64_t digest() const noexcept override { return from_.digest(); }
-  void will_read(std::uint64_t index) const noexcept override { from_.will_read(index); }
+  void will_read(std::uint64_t index, std::uint64_t seed,
+                 std::uint64_t epoch) const noexcept override {
+    from_.will_read(index, seed, epoch);
+  }
+  std::uint64_t announce(std::uint64_t index, std::uint64_t seed,
+                         std::uint64_t epoch) const noexcept override {
+    return from_.announce(index, seed, epoch);
+  }
   /// In place: the length that `from` returns. Else std::nullopt, because only `f` knows the
   /// length.
   [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,

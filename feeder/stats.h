@@ -131,6 +131,11 @@ struct Stats {
   double t_read = 0;
   double t_read_cpu = 0;  // CPU time within Tread (0 in virtual time)
   std::size_t cpus = 0;   // CPUs that readers may use; 0: no limit
+  /// Mean bytes that the disk had to fetch for a batch, what the kernel reads ahead included. 0 in
+  /// virtual time, for data of Blocking::kNever, and on file systems that do not count them (FUSE).
+  double cold_bytes = 0;
+  double hot_bytes = 0;     // the rest of batch_bytes: it was in memory, or is computed
+  double major_faults = 0;  // mean, of the reader in a batch: pages that it has waited for
   double t_x = 0;
   double t_c = 0;
   double t_step = 0;
@@ -168,6 +173,11 @@ struct Stats {
   [[nodiscard]] double hidden_fraction() const noexcept;
   /// CPU seconds that readers compute for 1e9 bytes; 0 without samples.
   [[nodiscard]] double read_cpu_per_gb() const noexcept;
+  /// Whether readers mostly wait for the disk: an eighth of the bytes or more are cold (a batch has
+  /// more bytes than its file, where these are decoded), and a quarter of Tread or more is waiting.
+  [[nodiscard]] bool waits_for_disk() const noexcept;
+  /// Bytes that the disk gives in a second; 0 without samples.
+  [[nodiscard]] double disk_rate() const noexcept;
   /// What a step would take with other options, by the formula for the mean step
   /// (feeder/prefetcher.h): with W workers for D devices, P pinned and d device slots,
   /// max(Tc + rest of the loop, Tx, Tread D / W, (Tx + Tc) / d, (Tread + Tx) / P), and at least the

@@ -100,9 +100,16 @@ void Cifar::read(std::uint64_t index, Sample& out) const {
   }
 }
 
-void Cifar::will_read(std::uint64_t index) const noexcept {
+void Cifar::will_read(std::uint64_t index, std::uint64_t /*seed*/,
+                      std::uint64_t /*epoch*/) const noexcept {
   const RecordFiles::Place place = records_->find(index);
   place.file.fetch_into_cache(place.offset, labels_of(classes_).size() + kPixels);
+}
+
+std::uint64_t Cifar::announce(std::uint64_t index, std::uint64_t /*seed*/,
+                              std::uint64_t /*epoch*/) const noexcept {
+  const RecordFiles::Place place = records_->find(index);
+  return place.file.announce(place.offset, labels_of(classes_).size() + kPixels);
 }
 
 Cifar10::Cifar10(const fs::path& directory, Split split, CifarOptions options)

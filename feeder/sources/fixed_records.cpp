@@ -59,9 +59,16 @@ void FixedRecords::read(std::uint64_t index, Sample& out) const {
   }
 }
 
-void FixedRecords::will_read(std::uint64_t index) const noexcept {
+void FixedRecords::will_read(std::uint64_t index, std::uint64_t /*seed*/,
+                             std::uint64_t /*epoch*/) const noexcept {
   const RecordFiles::Place place = records_->find(index);
   place.file.fetch_into_cache(place.offset, record_bytes_);
+}
+
+std::uint64_t FixedRecords::announce(std::uint64_t index, std::uint64_t /*seed*/,
+                                     std::uint64_t /*epoch*/) const noexcept {
+  const RecordFiles::Place place = records_->find(index);
+  return place.file.announce(place.offset, record_bytes_);
 }
 
 }  // namespace leat::feeder

@@ -59,7 +59,10 @@ class FixedRecords final : public Dataset {
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
   [[nodiscard]] std::uint64_t digest() const noexcept override;
-  void will_read(std::uint64_t index) const noexcept override;
+  void will_read(std::uint64_t index, std::uint64_t seed,
+                 std::uint64_t epoch) const noexcept override;
+  std::uint64_t announce(std::uint64_t index, std::uint64_t seed,
+                         std::uint64_t epoch) const noexcept override;
 
  private:
   FixedRecordsOptions options_;

@@ -77,6 +77,12 @@ OpenFile::Read OpenFile::read(std::uint64_t offset, std::span<std::byte> out) co
   return {.bytes = done, .error = 0};
 }
 
+std::uint64_t OpenFile::announce(std::uint64_t offset, std::uint64_t count) const noexcept {
+  const int error = posix_fadvise(descriptor_, static_cast<off_t>(offset),
+                                  static_cast<off_t>(count), POSIX_FADV_WILLNEED);
+  return error == 0 ? count : 0;
+}
+
 OpenFiles::OpenFiles(std::span<const std::filesystem::path> files, std::size_t most)
     : files_(files), most_(most), open_(files.size()) {}
 

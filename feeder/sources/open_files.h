@@ -66,6 +66,9 @@ class OpenFile {
   };
   /// Reads bytes `offset` .. + out.size() with pread(2). Blocks the thread.
   [[nodiscard]] Read read(std::uint64_t offset, std::span<std::byte> out) const noexcept;
+  /// Has the disk fetch `count` > 0 bytes from `offset` on, those that are not in memory, for a
+  /// read later on. Does not wait for them. Returns `count`; 0 where the kernel refuses.
+  std::uint64_t announce(std::uint64_t offset, std::uint64_t count) const noexcept;
 
  private:
   OpenFile(const std::filesystem::path& file, int descriptor);

@@ -335,9 +335,18 @@ void TokenShards::read(std::uint64_t index, Sample& out) const {
   file.check(offset, bytes);
 }
 
-void TokenShards::will_read(std::uint64_t index) const noexcept {
+void TokenShards::will_read(std::uint64_t index, std::uint64_t /*seed*/,
+                            std::uint64_t /*epoch*/) const noexcept {
   const auto [shard, window] = shards_->index.find(index);
   shards_->files[shard]->fetch_into_cache(
+      shards_->begins[shard] + window * stride_ * size_of(token_),
+      (sequence_length_ + 1) * size_of(token_));
+}
+
+std::uint64_t TokenShards::announce(std::uint64_t index, std::uint64_t /*seed*/,
+                                    std::uint64_t /*epoch*/) const noexcept {
+  const auto [shard, window] = shards_->index.find(index);
+  return shards_->files[shard]->announce(
       shards_->begins[shard] + window * stride_ * size_of(token_),
       (sequence_length_ + 1) * size_of(token_));
 }

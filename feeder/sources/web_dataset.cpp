@@ -166,6 +166,33 @@ void WebDataset::read(std::uint64_t index, Sample& out) const {
   }
 }
 
+std::uint64_t WebDataset::announce(std::uint64_t index, std::uint64_t /*seed*/,
+                                   std::uint64_t /*epoch*/) const noexcept {
+  std::uint64_t announced = 0;
+  try {
+    const std::shared_ptr<const OpenFile> file = shards_->files.get(place(index, 0).shard);
+    // Parts are mostly neighbours: one call for all of these.
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    for (std::size_t part = 0; part < parts_.size(); ++part) {
+      const WebMember& member = place(index, part).member;
+      const std::uint64_t from = member.begin * kTarBlock;
+      const std::uint64_t to = from + member.headers * kTarBlock + member.size;
+      if (from <= end + kTarBlock && begin <= to + kTarBlock && part > 0) {
+        begin = std::min(begin, from);
+        end = std::max(end, to);
+        continue;
+      }
+      if (part > 0) announced += file->announce(begin, end - begin);
+      begin = from;
+      end = to;
+    }
+    announced += file->announce(begin, end - begin);
+  } catch (...) {  // the read that follows reports it
+  }
+  return announced;
+}
+
 // Reads the data of a member into scratch memory.
 std::span<const std::byte> WebDataset::fetch(const Place& place, Sample& out) const {
   const std::size_t headers = place.member.headers * kTarBlock;

@@ -103,6 +103,9 @@ class WebDataset final : public Dataset {
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
   [[nodiscard]] std::uint64_t digest() const noexcept override;
+  /// Announces all parts. Opens the shard, if need be.
+  std::uint64_t announce(std::uint64_t index, std::uint64_t seed,
+                         std::uint64_t epoch) const noexcept override;
   [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,
                                                   std::size_t field) const override;
 

@@ -22,20 +22,51 @@ constexpr std::size_t kAhead = 2;
 
 }  // namespace
 
-Reader::Reader(const Dataset& dataset, const PrefetcherOptions& options, const Sampler& sampler,
-               const Failures& failures, Reading& reading, std::stop_token stop)
-    : dataset_(dataset),
-      options_(options),
-      sampler_(sampler),
-      failures_(failures),
+Reader::Reader(const Shared& shared, Reading& reading, std::stop_token stop)
+    : dataset_(shared.dataset),
+      options_(shared.options),
+      sampler_(shared.sampler),
+      failures_(shared.failures),
+      work_(shared.work),
+      tuner_(shared.tuner),
       reading_(reading),
       stop_(std::move(stop)),
-      rooms_(dataset.fields().size()),
-      written_(dataset.fields().size()),
-      lengths_(dataset.fields().size()) {}
+      rooms_(dataset_.fields().size()),
+      written_(dataset_.fields().size()),
+      lengths_(dataset_.fields().size()),
+      announcer_(dataset_, options_.seed),
+      meter_(dataset_.blocking(), shared.is_virtual) {
+  if (options_.packing.has_value()) return;
+  const auto most =
+      static_cast<std::size_t>(std::min<std::uint64_t>(options_.batch_size, dataset_.size()));
+  samples_.reserve(most);
+  early_samples_.reserve(most);
+}
 
-void Reader::fill(PinnedSlot& slot, const BatchLayout& layout, FillChecks* checks,
-                  bool bypasses_cache) {
+// A reader that holds its next slot keeps its permit: that slot's batch may be due next.
+PinnedSlot& Reader::next() {
+  listed_ = early_;
+  if (early_ != nullptr) {
+    samples_.swap(early_samples_);
+    announced_ = early_announced_;
+    return *std::exchange(early_, nullptr);
+  }
+  if (tuner_ != nullptr) tuner_->begin_read();
+  return **work_.recv();  // never closed: the stages end by cancellation
+}
+
+void Reader::done() {
+  if (tuner_ != nullptr && early_ == nullptr) tuner_->end_read();
+}
+
+FillMeter::Filled Reader::fill(PinnedSlot& slot, const BatchLayout& layout, FillChecks* checks,
+                               bool bypasses_cache) {
+  meter_.begin();
+  if (&slot != listed_) {
+    list_samples(slot, samples_);
+    announced_ = 0;
+    announcer_.clear();
+  }
   checks_ = checks;
   past_cache_bytes_ = 0;
   // close_rows() reads back what was read.
@@ -56,6 +87,45 @@ void Reader::fill(PinnedSlot& slot, const BatchLayout& layout, FillChecks* check
   }
   pad(slot, layout);
   if (checks_ != nullptr) checks_->expect_kept(slot, kElse);
+  return meter_.end();
+}
+
+// Lists the samples of the slot's batch, in the order of their reads.
+void Reader::list_samples(const PinnedSlot& slot, std::vector<std::uint64_t>& samples) const {
+  samples.clear();
+  for (const Piece& piece : slot.pieces) {
+    samples.push_back(sampler_.at(slot.batch.epoch, piece.position));
+  }
+  if (options_.packing.has_value()) return;
+  for (const PositionRange& range : slot.positions) {
+    const std::size_t before = samples.size();
+    samples.resize(before + static_cast<std::size_t>(range.count));
+    sampler_.at(slot.batch.epoch, range.first, std::span(samples).subspan(before));
+  }
+}
+
+// Called before each read while the data is cold.
+void Reader::announce_ahead(const PinnedSlot& slot) {
+  announced_ = announcer_.announce(samples_, announced_, slot.batch.epoch);
+  if (announced_ == samples_.size() && announcer_.has_room()) {
+    if (early_ == nullptr && announcer_.bytes() > 0) take_early();
+    if (early_ != nullptr) {
+      early_announced_ = announcer_.announce(early_samples_, early_announced_, early_->batch.epoch);
+    }
+  }
+  announcer_.pop();
+}
+
+void Reader::take_early() {
+  if (work_.size() == 0 || (tuner_ != nullptr && tuner_->wants_permit())) return;
+  std::optional<PinnedSlot*> slot;
+  meter_.pause();  // the fiber may give way, and go on on another thread
+  const ChannelStatus status = work_.try_recv(slot);
+  meter_.resume();
+  if (status != ChannelStatus::ok) return;
+  early_ = *slot;
+  list_samples(*early_, early_samples_);
+  early_announced_ = 0;
 }
 
 // Makes the rows of each field of variable length as long as the longest of them. Samples are read
@@ -102,16 +172,13 @@ void Reader::pad(PinnedSlot& slot, const BatchLayout& layout) const {
 void Reader::fill_samples(PinnedSlot& slot, const BatchLayout& layout) {
   const std::span<const Field> fields = dataset_.fields();
   const std::span<std::byte> memory = slot.memory.bytes();
-  samples_.clear();
-  samples_.reserve(layout.staged()[0].rows);
-  for (const PositionRange& range : slot.positions) {
-    const std::size_t before = samples_.size();
-    samples_.resize(before + static_cast<std::size_t>(range.count));
-    sampler_.at(slot.batch.epoch, range.first, std::span(samples_).subspan(before));
-  }
+  const bool is_cold = meter_.is_cold();
   std::size_t row = 0;
   for (std::size_t i = 0; i < samples_.size(); ++i) {
-    if (i + kAhead < samples_.size()) dataset_.will_read(samples_[i + kAhead]);
+    if (is_cold) announce_ahead(slot);
+    if (i + kAhead < samples_.size()) {
+      dataset_.will_read(samples_[i + kAhead], options_.seed, slot.batch.epoch);
+    }
     for (std::size_t f = 0; f < fields.size(); ++f) {
       const TensorLayout& tensor = layout.staged()[f];
       rooms_[f] = memory.subspan(tensor.offset + row * tensor.sample_bytes, tensor.sample_bytes);
@@ -202,11 +269,14 @@ void Reader::fill_pieces(PinnedSlot& slot, const BatchLayout& layout) {
     std::memcpy(room.data(), &offset, sizeof offset);
     if (checks_ != nullptr) checks_->keep(slot, room);
   };
+  const bool is_cold = meter_.is_cold();
   std::size_t row = 0;
   std::size_t element = 0;
   write_offset(0, 0);
-  for (const Piece& piece : slot.pieces) {
-    const std::uint64_t sample = sampler_.at(slot.batch.epoch, piece.position);
+  for (std::size_t i = 0; i < samples_.size(); ++i) {
+    const Piece& piece = slot.pieces[i];
+    const std::uint64_t sample = samples_[i];
+    if (is_cold) announce_ahead(slot);
     scratch_.reset();
     std::ranges::fill(rooms_, std::span<std::byte>());
     try {

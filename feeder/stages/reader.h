@@ -7,6 +7,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "leat/csp/channel.h"
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/plan/sampler.h"
 #include "leat/feeder/prefetcher_options.h"
@@ -14,26 +15,51 @@
 #include "leat/feeder/slots/fill_checks.h"
 #include "leat/feeder/slots/layout.h"
 #include "leat/feeder/slots/slots.h"
+#include "leat/feeder/stages/announcer.h"
 #include "leat/feeder/stages/failures.h"
+#include "leat/feeder/stages/fill_meter.h"
 #include "leat/feeder/stages/reading.h"
+#include "leat/feeder/stats/tuner.h"
 
 namespace leat::feeder {
 
 /// One reader, with its working memory, which is allocated once. Keeps references. For one fiber.
 /// Notes in a Reading which sample it reads.
+///
+/// While the data is cold, it announces samples ahead of their reads. Where the window reaches
+/// beyond the end of a batch, the reader takes its next slot before that end, if one is there and
+/// the dataset has announced something.
 class Reader {
  public:
-  Reader(const Dataset& dataset, const PrefetcherOptions& options, const Sampler& sampler,
-         const Failures& failures, Reading& reading, std::stop_token stop);
+  /// What the readers of a prefetcher share.
+  struct Shared {
+    const Dataset& dataset;
+    const PrefetcherOptions& options;
+    const Sampler& sampler;
+    const Failures& failures;
+    const Channel<PinnedSlot*>& work;  // slots to fill
+    Tuner* tuner;                      // null: no autotune
+    bool is_virtual;                   // the time
+  };
+  Reader(const Shared& shared, Reading& reading, std::stop_token stop);
+
+  /// Returns the next slot to fill; waits for it, and for the tuner's permit. Throws Cancelled.
+  [[nodiscard]] PinnedSlot& next();
+  /// The slot of next() is filled and passed on.
+  void done();
 
   /// Reads the samples that the slot names, and updates the slot's batch. Throws leat::Error, with
   /// the sample, for a failure beyond the budget; Cancelled once a stop is requested. Reports what
   /// it writes to `checks`, if not null, and throws as they do. With `bypasses_cache`, large copies
   /// go past the CPU's caches (slots/copy.h); past_cache_bytes() then returns the bytes of these.
-  void fill(PinnedSlot& slot, const BatchLayout& layout, FillChecks* checks, bool bypasses_cache);
+  FillMeter::Filled fill(PinnedSlot& slot, const BatchLayout& layout, FillChecks* checks,
+                         bool bypasses_cache);
   [[nodiscard]] std::uint64_t past_cache_bytes() const noexcept { return past_cache_bytes_; }
 
  private:
+  void list_samples(const PinnedSlot& slot, std::vector<std::uint64_t>& samples) const;
+  void announce_ahead(const PinnedSlot& slot);
+  void take_early();
   void close_rows(PinnedSlot& slot, const BatchLayout& layout) const;
   void pad(PinnedSlot& slot, const BatchLayout& layout) const;
   void fill_samples(PinnedSlot& slot, const BatchLayout& layout);
@@ -51,6 +77,8 @@ class Reader {
   const PrefetcherOptions& options_;
   const Sampler& sampler_;
   const Failures& failures_;
+  const Channel<PinnedSlot*>& work_;
+  Tuner* const tuner_;
   Reading& reading_;
   const std::stop_token stop_;
   FillChecks* checks_ = nullptr;  // of the slot that is filled
@@ -60,6 +88,13 @@ class Reader {
   std::vector<std::span<std::byte>> written_;  // by the latest read, of each room
   std::vector<std::size_t> lengths_;
   std::vector<std::uint64_t> samples_;  // the batch's
+  std::size_t announced_ = 0;           // the first of them that is not announced
+  const PinnedSlot* listed_ = nullptr;  // whose samples are listed before it is filled
+  PinnedSlot* early_ = nullptr;         // the next slot, taken before its turn
+  std::vector<std::uint64_t> early_samples_;
+  std::size_t early_announced_ = 0;
+  Announcer announcer_;
+  FillMeter meter_;
   Scratch scratch_;
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <exception>
 #include <optional>
 #include <string>
@@ -35,13 +34,6 @@ std::uint64_t samples_of(const Dataset& dataset, const PrefetcherOptions& option
 }
 
 std::string reader_name(std::size_t number) { return "reader " + std::to_string(number); }
-
-// Returns the CPU time that the calling thread has used so far.
-Duration cpu_time() {
-  timespec time{};
-  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) != 0) return Duration::zero();
-  return std::chrono::seconds(time.tv_sec) + Duration(time.tv_nsec);
-}
 
 }  // namespace
 
@@ -211,35 +203,38 @@ void Stages::hand_out(PinnedSlot& slot) {
 
 void Stages::read(std::size_t number) {
   Reading& reading = readings_[number];
-  Reader reader(dataset_, options_, sampler_, failures, reading, stop_);
+  Reader reader({.dataset = dataset_,
+                 .options = options_,
+                 .sampler = sampler_,
+                 .failures = failures,
+                 .work = work_,
+                 .tuner = tuner_.get(),
+                 .is_virtual = is_virtual_},
+                reading, stop_);
   ReadPlace place(dataset_.blocking());
   const std::size_t l3 = l3_bytes();
   for (;;) {
-    if (tuner_) tuner_->begin_read();
-    PinnedSlot* const slot = *work_.recv();  // never closed: the stages end by cancellation
+    PinnedSlot* const slot = &reader.next();
     SlotRing& ring = *rings_[slot->rank];
     const TimePoint start = now();
-    Duration cpu = Duration::zero();
+    FillMeter::Filled filled;
     reading.begin(slot->batch, start);
-    // An estimate if the read parks: its thread then runs other fibers too, and the read may
-    // continue on another thread. Zero in virtual time, which passes without computing.
     bool has_begun = false;
-    const auto fill_and_measure = [&] {
+    const auto fill = [&] {
       has_begun = true;
-      const Duration before = is_virtual_ ? Duration::zero() : cpu_time();
-      reader.fill(*slot, ring.layout, ring.probe.fill_checks(), l3 > 0 && ring_bytes() >= l3);
+      filled =
+          reader.fill(*slot, ring.layout, ring.probe.fill_checks(), l3 > 0 && ring_bytes() >= l3);
       past_cache_bytes_.fetch_add(reader.past_cache_bytes(), std::memory_order_relaxed);
-      cpu = is_virtual_ ? Duration::zero() : cpu_time() - before;
     };
     try {
       try {
-        if (place.is_thread()) blocking(fill_and_measure);
+        if (place.is_thread()) blocking(fill);
       } catch (const Error&) {
         // Without a thread, a read that seldom blocks may do so here. Others may need a large
         // stack.
         if (has_begun || dataset_.blocking() == Blocking::kOften) throw;
       }
-      if (!has_begun) fill_and_measure();
+      if (!has_begun) fill();
     } catch (const Error&) {
       slot->error = std::current_exception();  // travels in order, behind the batches before it
     }
@@ -249,10 +244,13 @@ void Stages::read(std::size_t number) {
     ring.probe.filled(*slot, {.reader = number,
                               .begin = start,
                               .busy = busy,
-                              .cpu = std::clamp(cpu, Duration::zero(), busy)});
+                              // An estimate if a read parks: see FillMeter.
+                              .cpu = std::clamp(filled.cpu, Duration::zero(), busy),
+                              .cold_bytes = filled.cold_bytes,
+                              .major_faults = filled.major_faults});
     slot->state.move_on(PinnedState::kFilling, PinnedState::kFilled);
     ring.filled.send(slot);
-    if (tuner_) tuner_->end_read();
+    reader.done();
   }
 }
 

@@ -35,7 +35,7 @@ FillChecks* BatchProbe::fill_checks() const noexcept {
 }
 
 void BatchProbe::filled(PinnedSlot& slot, const Filling& filling) {
-  stats_.add_read(filling.busy, filling.cpu);
+  stats_.add_read(filling.busy, filling.cpu, filling.cold_bytes, filling.major_faults);
   slot.traced = trace_ == nullptr ? nullptr : trace_->next();
   note(slot.traced, [&](TracedBatch& traced) {
     traced.batch = slot.batch;

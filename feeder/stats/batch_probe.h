@@ -52,6 +52,8 @@ struct Filling {
   TimePoint begin;
   Duration busy = Duration::zero();
   Duration cpu = Duration::zero();  // the part of `busy` that the reader computed
+  std::uint64_t cold_bytes = 0;     // that the disk was to fetch
+  std::uint64_t major_faults = 0;
 };
 
 /// Passes each instant on to the observers that are on. The owner of a slot calls. The copier's

@@ -51,6 +51,14 @@ double Stats::read_cpu_per_gb() const noexcept {
   return batch_bytes > 0 ? 1e9 * t_read_cpu / batch_bytes : 0;
 }
 
+bool Stats::waits_for_disk() const noexcept {
+  return cold_bytes > 0 && 8 * cold_bytes >= batch_bytes && t_read_cpu <= 0.75 * t_read;
+}
+
+double Stats::disk_rate() const noexcept {
+  return t_step > 0 ? cold_bytes * static_cast<double>(devices) / t_step : 0;
+}
+
 const char* to_string(Limit limit) noexcept {
   switch (limit) {
     case Limit::kConsumer: return "the consumer";
@@ -201,6 +209,17 @@ std::string Stats::bottleneck() const {
     return "The link limits the loop (Tx is " + share +
            "): fewer bytes per sample, or a faster link, would help.";
   }
+  // Each worker fills one slot at a time.
+  const std::size_t enough = std::max(enough_workers(*this), workers + 1);
+  const Change more{.workers = enough, .pinned_slots = pinned_slots + enough - workers};
+  if (waits_for_disk()) {
+    return "The disk limits the loop: it delivers " + bytes_text(disk_rate()) +
+           "/s, and the readers wait for it (Tread / workers is " + share +
+           ", and they compute for " + percent_text(t_read_cpu / t_read) +
+           " of that). Data in memory, or a faster disk, would help; more workers only if the disk "
+           "gives more to them" +
+           (is_other ? "." : "; at most, " + advice(*this, more) + ".");
+  }
   const std::string begin = "The readers limit the loop (Tread / workers is " + share + "): ";
   if (is_other) {
     return begin +
@@ -208,9 +227,6 @@ std::string Stats::bottleneck() const {
            "only known to be at most " +
            time_text(t_c) + ".";
   }
-  // Each worker fills one slot at a time.
-  const std::size_t enough = std::max(enough_workers(*this), workers + 1);
-  const Change more{.workers = enough, .pinned_slots = pinned_slots + enough - workers};
   if (what_if(more).gain < 0.02) {
     return begin + to_string(what_if(more).limit) +
            " would limit more of them too; a faster dataset would help.";
@@ -255,6 +271,11 @@ std::string Stats::table() const {
   if (t_step_error > kUncertain * t_step) {
     text += "  the sampled steps differ: Tstep is known to " + percent_text(t_step_error / t_step) +
             " (standard error); more steps, or a smaller sample_every, tell more\n";
+  }
+  if (1000 * cold_bytes >= batch_bytes && cold_bytes > 0) {
+    text += "  read from the disk " + bytes_text(cold_bytes) + " a batch (" +
+            bytes_text(disk_rate()) + "/s), from memory " + bytes_text(hot_bytes) + "; " +
+            number_text(major_faults) + " major faults a batch\n";
   }
   return text + copies_text() + "  " + bottleneck() + "\n";
 }

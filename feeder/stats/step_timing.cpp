@@ -144,10 +144,13 @@ void StatsCollector::asked(const gpu::StreamRef& stream) {
   let_go(std::move(timing));
 }
 
-void StatsCollector::add_read(Duration busy, Duration cpu) noexcept {
+void StatsCollector::add_read(Duration busy, Duration cpu, std::uint64_t cold_bytes,
+                              std::uint64_t major_faults) noexcept {
   const std::scoped_lock lock(mutex_);
   sums_.read.add(seconds(busy));
   sums_.read_cpu.add(seconds(cpu));
+  sums_.cold.add(static_cast<double>(cold_bytes));
+  sums_.faults.add(static_cast<double>(major_faults));
 }
 
 void StatsCollector::add_copy(std::size_t bytes) noexcept {
@@ -208,6 +211,8 @@ StatsCollector::Sums StatsCollector::filled_up(const Sums& sums) const noexcept 
     if (filled.read.count == 0) {
       filled.read = wider.read;
       filled.read_cpu = wider.read_cpu;
+      filled.cold = wider.cold;
+      filled.faults = wider.faults;
     }
     if (filled.bytes.count == 0) filled.bytes = wider.bytes;
     if (filled.copy.count == 0) filled.copy = wider.copy;
@@ -228,6 +233,8 @@ double StatsCollector::Mean::error() const noexcept {
 StatsCollector::Sums StatsCollector::Sums::since(const Sums& before) const noexcept {
   return {.read = read - before.read,
           .read_cpu = read_cpu - before.read_cpu,
+          .cold = cold - before.cold,
+          .faults = faults - before.faults,
           .bytes = bytes - before.bytes,
           .copy = copy - before.copy,
           .compute = compute - before.compute,
@@ -300,6 +307,9 @@ Stats StatsCollector::stats_of(const Sums& measured) const {
   stats.t_read = sums.read.value();
   stats.t_read_cpu = sums.read_cpu.value();
   stats.cpus = options_.cpus;
+  stats.cold_bytes = sums.cold.value();
+  stats.hot_bytes = std::max(stats.batch_bytes - stats.cold_bytes, 0.0);
+  stats.major_faults = sums.faults.value();
   const bool on_device = sums.step.count > 0;
   stats.sampled_steps = on_device ? sums.step.count : sums.host_busy.count;
   stats.timed_copies = sums.copy.count;

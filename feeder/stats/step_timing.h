@@ -101,8 +101,10 @@ class StatsCollector {
   /// The consumer asks for the next batch, which it will use on `stream`.
   void asked(const gpu::StreamRef& stream);
 
-  /// A reader took `busy` for a batch. For `cpu` of that time it computed.
-  void add_read(Duration busy, Duration cpu) noexcept;
+  /// A reader took `busy` for a batch. For `cpu` of that time it computed. The disk was to fetch
+  /// `cold_bytes`.
+  void add_read(Duration busy, Duration cpu, std::uint64_t cold_bytes,
+                std::uint64_t major_faults) noexcept;
   void add_copy(std::size_t bytes) noexcept;
   /// The rank's batch `index` of `epoch` was released. It has `samples` samples. `is_own_time` is
   /// what SlotRing::is_own_time() returns to the caller.
@@ -165,7 +167,8 @@ class StatsCollector {
     }
   };
   struct Sums {
-    Mean read, read_cpu, bytes, copy, compute, step, copier_blocked, consumer_starved, idle;
+    Mean read, read_cpu, cold, faults, bytes, copy, compute, step, copier_blocked, consumer_starved,
+        idle;
     Mean host_busy, host_starved, host_step, samples;
     [[nodiscard]] Sums since(const Sums& before) const noexcept;
   };

@@ -20,7 +20,8 @@ void read_while_it_changes(const Dataset& data, const MemoryFile& file, Numbers&
   SampleBuffer sample(data.fields());
   for (int i = 0; i < 6; ++i) {
     const std::uint64_t index = numbers.take(2) % data.size();
-    data.will_read(index);
+    data.will_read(index, 0, 0);
+    data.announce(index, 0, 0);
     succeeds([&] { data.read(index, sample); }, file.path().string());
     if (numbers.below(3) == 0) file.resize(numbers.take(2));
   }

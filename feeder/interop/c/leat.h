@@ -325,7 +325,10 @@ typedef struct leat_stats {
   leat_stage_shares reader;
   leat_stage_shares copier;
   leat_stage_shares consumer;
-  double idle_ends; /* above 0.1: t_c, overlap_efficiency and consumer.busy are upper bounds */
+  double idle_ends;    /* above 0.1: t_c, overlap_efficiency and consumer.busy are upper bounds */
+  double cold_bytes;   /* of a batch, that the disk had to fetch */
+  double hot_bytes;    /* the rest of batch_bytes */
+  double major_faults; /* of a reader, in a batch */
   /* Bytes that readers have copied past the CPU's caches, because the pinned slots are as large as
    * the L3 cache. */
   uint64_t past_cache_bytes;

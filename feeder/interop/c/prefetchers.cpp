@@ -124,6 +124,9 @@ leat_stats stats_of(const Stats& from) {
           .copier = shares_of(from.copier),
           .consumer = shares_of(from.consumer),
           .idle_ends = from.idle_ends,
+          .cold_bytes = from.cold_bytes,
+          .hot_bytes = from.hot_bytes,
+          .major_faults = from.major_faults,
           .past_cache_bytes = from.past_cache_bytes};
 }
 

@@ -16,6 +16,7 @@
 
 namespace leat::python {
 
+class Counting;
 class Loop;
 
 /// `leat._core.Prefetcher`, the base of leat.Prefetcher. With the GIL, as all objects of Python.

@@ -38,16 +38,24 @@ namespace lease_explore_test {
 // Samples of one number.
 class Numbers final : public Dataset {
  public:
-  explicit Numbers(std::uint64_t size) : size_(size) {}
+  Numbers(std::uint64_t size, bool is_announced) : size_(size), is_announced_(is_announced) {}
   [[nodiscard]] std::string_view name() const noexcept override { return "numbers"; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
   void read(std::uint64_t index, Sample& out) const override {
     out.as<std::int64_t>(0)[0] = static_cast<std::int64_t>(index);
   }
+  [[nodiscard]] Blocking blocking() const noexcept override {
+    return is_announced_ ? Blocking::kSeldom : Blocking::kNever;
+  }
+  std::uint64_t announce(std::uint64_t /*index*/, std::uint64_t /*seed*/,
+                         std::uint64_t /*epoch*/) const noexcept override {
+    return 1;
+  }
 
  private:
   std::uint64_t size_;
+  bool is_announced_;
   std::vector<Field> fields_{{"number", DType::kInt64, {}}};
 };
 
@@ -74,12 +82,15 @@ struct Loop {
   // may time out at any step; instead of the loop over epoch().
   enum class By : std::uint8_t { kEpoch, kReceiver, kTimeOut } by = By::kEpoch;
   gpu::HostFaults faults = {};
+  // Readers announce their samples, and take slots before their turn.
+  bool is_announced = false;
+  std::size_t workers = 1;
 };
 
 // One epoch, in which every batch is used on two streams. Throws for a batch that is not what it
 // should be. `wrong` outlives the kernels, which a failure may leave behind.
 void run_loop(const Loop& loop, bool& wrong) {
-  const Numbers data(loop.batches);
+  const Numbers data(loop.batches, loop.is_announced);
   const gpu::Device device = gpu::open_host({.faults = loop.faults});
   const gpu::Stream first(device);
   const gpu::Stream second(device);
@@ -89,6 +100,7 @@ void run_loop(const Loop& loop, bool& wrong) {
                     {.batch_size = 1,
                      .prefetch_depth = loop.depth,
                      .max_leases = loop.max_leases,
+                     .workers = loop.workers,
                      .order = Order::kSequential,
                      .sample_every = 0});
     std::optional<Lease> held;
@@ -142,6 +154,21 @@ void run_and_judge(const Loop& loop) {
     throw;
   }
   if (wrong) throw std::logic_error(kOverwritten);
+}
+
+// One reader, and two that take slots from each other, with one preemption and at random.
+TEST(ExploreAnnounce, AnAnnouncementChangesNoResult) {
+  for (const std::size_t workers : {1U, 2U}) {
+    const Loop loop{.depth = 1, .batches = 4, .is_announced = true, .workers = workers};
+    for (const bool is_random : {false, true}) {
+      const ExploreResult result =
+          explore([&] { run_and_judge(loop); }, {.schedules = kPartOfSchedules / 30,
+                                                 .exhaustive = !is_random,
+                                                 .preemptions = 1,
+                                                 .workers = 2});
+      EXPECT_TRUE(result) << result.failure << "\n" << result.schedule;
+    }
+  }
 }
 
 bool is_device_failure(const std::exception_ptr& error) {

@@ -2,11 +2,16 @@
 #include "leat/feeder/sources/mapped_file.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -20,6 +25,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
 #include "tests/feeder/sources/idx_files.h"
+#include "tests/support/cold_file.h"
 
 namespace leat::feeder {
 namespace mapped_file_test {
@@ -197,6 +203,69 @@ TEST(MappedFile, LargePiecesMayBeReadWhereverTheyBegin) {
   for (const std::size_t offset : {std::size_t{0}, std::size_t{1}, kPage - 1, kPage + 7}) {
     expect_reads(file, offset, size - offset);
   }
+}
+
+TEST(MappedFile, AnAnnouncementHasTheDiskFetchTheBytesAndThenNoReadWaits) {
+  const TemporaryDirectory directory;
+  const fs::path path = directory.write("a", pattern(64 * kPage));
+  LEAT_MAKE_COLD(path);
+  const MappedFile file(path);
+  const std::uint64_t before = support::fetched_bytes();
+  EXPECT_EQ(file.announce(3 * kPage + 10, 2 * kPage), 2 * kPage);  // in 3 pages
+  const std::uint64_t announced = support::fetched_bytes();
+  EXPECT_GE(announced - before, 3 * kPage);
+  EXPECT_LT(announced - before, 64 * kPage);
+  expect_reads(file, 3 * kPage + 10, 2 * kPage);
+  EXPECT_LE(support::fetched_bytes(), announced + kPage);  // the last page, which check() touches
+}
+
+// Where there is nothing to announce, or nobody to listen.
+TEST(MappedFile, AnAnnouncementThatFailsChangesNothing) {
+  const TemporaryDirectory directory;
+  const fs::path path = directory.write("a", pattern(3 * kPage));
+  const MappedFile file(path);
+  EXPECT_EQ(file.announce(3 * kPage, 1), 0U);
+  EXPECT_EQ(file.announce(0, ~std::uint64_t{0}), 0U);
+  EXPECT_EQ(file.announce(~std::uint64_t{0}, 2), 0U);
+  EXPECT_EQ(MappedFile(path, Access::kSequential).announce(0, kPage), 0U);
+  EXPECT_EQ(file.announce(0, 3 * kPage), 3 * kPage);
+
+  // The kernel refuses the call, of this thread alone.
+  std::thread([&] {
+    sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program{4, filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+      return;  // not allowed here
+    }
+    EXPECT_EQ(file.announce(0, kPage), 0U);
+    expect_reads(file, 0, kPage);
+  }).join();
+
+  // A file in memory (tmpfs), and one that has shrunk, and one that is mapped no longer.
+  const int memory = memfd_create("memory", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(memory, static_cast<off_t>(2 * kPage)), 0);
+  const MappedFile in_memory("/proc/self/fd/" + std::to_string(memory));
+  EXPECT_EQ(in_memory.announce(0, 2 * kPage), 2 * kPage);
+  EXPECT_EQ(in_memory.bytes()[kPage], std::byte{0});
+  close(memory);
+
+  fs::resize_file(path, kPage);
+  file.announce(0, 3 * kPage);
+  file.announce(2 * kPage, kPage);
+  expect_reads(file, 0, kPage);
+  expect_contains(error_of_reading(file, 2 * kPage, 1), {"cut off"});
+
+  void* const pages = const_cast<std::byte*>(file.bytes().data());
+  ASSERT_EQ(munmap(pages, 3 * kPage), 0);
+  EXPECT_EQ(file.announce(0, 3 * kPage), 0U);
+  // For the destructor, which unmaps it.
+  mmap(pages, 3 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
 TEST(MappedFile, WorkingDirectoryMayChange) {

@@ -22,6 +22,7 @@
 #include "leat/feeder/sources/synthetic_web.h"
 #include "leat/feeder/sources/web_index.h"
 #include "tests/feeder/sources/web_files.h"
+#include "tests/support/cold_file.h"
 
 namespace leat::feeder {
 namespace web_dataset_test {
@@ -71,6 +72,32 @@ class Web : public ::testing::Test {
 
 const WebDatasetOptions kLabels{.parts = {class_label("label")}};
 const WebDatasetOptions kImages{.parts = {jpeg_image("image", kThumbnail)}};
+
+TEST_F(Web, AnAnnouncementIsOfAllPartsAlsoOfAHardLinkAndOfNothingWhereTheShardIsGone) {
+  const Bytes large(50'000, 'x');
+  const std::filesystem::path shard =
+      write(tar_file("0.bin", large) + tar_file("0.cls", "7") + tar_file("1.cls", "8") +
+            tar_link("1.bin", "0.bin") + tar_end());
+  const WebDatasetOptions options{
+      .parts = {raw_bytes({"bytes", DType::kUint8, {50'000}}, {"bin"}), class_label("label")}};
+  LEAT_MAKE_COLD(shard);
+  const WebDataset data({shard}, options);
+  ASSERT_EQ(data.size(), 2U);
+  for (std::uint64_t sample = 0; sample < 2; ++sample) {
+    ASSERT_TRUE(support::make_cold(shard));
+    SampleBuffer out(data.fields());
+    std::uint64_t before = support::fetched_bytes();
+    EXPECT_GE(data.announce(sample, 0, 0), 50'000U + 2 * kTarBlock + 1);
+    EXPECT_GE(support::fetched_bytes(), before + 50'000);
+    before = support::fetched_bytes();
+    data.read(sample, out);
+    EXPECT_EQ(support::fetched_bytes(), before);
+    EXPECT_EQ(out.as<std::int64_t>(1)[0], static_cast<std::int64_t>(7 + sample));
+  }
+  const WebDataset unopened({shard}, options);
+  std::filesystem::remove(shard);
+  EXPECT_EQ(unopened.announce(0, 0, 0), 0U);
+}
 
 TEST_F(Web, EverySampleIsWhatWasWritten) {
   const Paths shards = write_synthetic_web(directory_.path(), kSmall);

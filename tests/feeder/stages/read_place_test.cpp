@@ -147,7 +147,8 @@ class Listening final : public Dataset {
     heard_.emplace_back('r', index);
     out.as<std::int64_t>(0)[0] = 0;
   }
-  void will_read(std::uint64_t index) const noexcept override {
+  void will_read(std::uint64_t index, std::uint64_t /*seed*/,
+                 std::uint64_t /*epoch*/) const noexcept override {
     const std::scoped_lock lock(mutex_);
     heard_.emplace_back('w', index);
   }

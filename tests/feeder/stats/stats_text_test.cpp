@@ -50,6 +50,48 @@ TEST(FeederStats, OfShortCopiesThatTakeTurnsWithCompute) {
   expect_begins(stats.bottleneck(), "The consumer limits the loop");
 }
 
+TEST(FeederStats, TheDiskIsNamedWhereReadersMostlyWaitForIt) {
+  Stats stats = {.batches = 100,
+                 .sampled_steps = 50,
+                 .timed_copies = 50,
+                 .workers = 1,
+                 .prefetch_depth = 2,
+                 .device_slots = 2,
+                 .pinned_slots = 3,
+                 .batch_bytes = 1e6,
+                 .t_read = 10e-3,
+                 .t_read_cpu = 3e-3,
+                 .cold_bytes = 0.8e6,
+                 .hot_bytes = 0.2e6,
+                 .major_faults = 1.5,
+                 .t_x = 1e-3,
+                 .t_c = 5e-3,
+                 .t_step = 10e-3,
+                 .reader = {.busy = 1, .starved = 0, .blocked = 0}};
+  const std::string disk =
+      "The disk limits the loop: it delivers 80.0 MB/s, and the readers wait for it (Tread / "
+      "workers is 100.0 % of the step, and they compute for 30.0 % of that). Data in memory, or a "
+      "faster disk, would help; more workers only if the disk gives more to them";
+  EXPECT_EQ(stats.bottleneck(),
+            disk +
+                "; at most, 2 workers instead of 1 and 4 pinned slots instead of 3: +100 %, "
+                "then limited by the consumer, at 5.00 ms a step.");
+  expect_contains(stats.table(), {"\n  read from the disk 800 kB a batch (80.0 MB/s), from memory "
+                                  "200 kB; 1.500 major faults a batch\n"});
+  stats.t_c = 9.9e-3;
+  stats.idle_ends = 0.5;
+  EXPECT_EQ(stats.bottleneck(), disk + ".");
+  stats.idle_ends = 0;
+  stats.t_c = 5e-3;
+  stats.t_read_cpu = 8e-3;  // they decode
+  expect_begins(stats.bottleneck(), "The readers limit the loop");
+  stats.t_read_cpu = 3e-3;
+  stats.cold_bytes = 0.1e6;  // something else takes them so long
+  expect_begins(stats.bottleneck(), "The readers limit the loop");
+  stats.cold_bytes = 900;  // the file's header
+  EXPECT_EQ(stats.table().find("disk"), std::string::npos);
+}
+
 TEST(FeederStats, TheTableShowsSharesTimesAndTheBottleneck) {
   const Stats stats = {.batches = 320,
                        .sampled_steps = 20,

@@ -96,7 +96,10 @@ LEAT_AT(leat_stats, reader, 120);
 LEAT_AT(leat_stats, copier, 144);
 LEAT_AT(leat_stats, consumer, 168);
 LEAT_AT(leat_stats, idle_ends, 192);
-LEAT_AT(leat_stats, past_cache_bytes, 200);
+LEAT_AT(leat_stats, cold_bytes, 200);
+LEAT_AT(leat_stats, hot_bytes, 208);
+LEAT_AT(leat_stats, major_faults, 216);
+LEAT_AT(leat_stats, past_cache_bytes, 224);
 
 static_assert(sizeof(leat_batch_info) >= 64);
 LEAT_AT(leat_batch_info, samples, 0);
