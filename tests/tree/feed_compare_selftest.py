@@ -38,13 +38,13 @@ def figures(good):
     return values, latencies
 
 
-def verdicts(values, latencies, failures=None):
+def verdicts(values, latencies, failures=None, *options):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "given.json"
         path.write_text(json.dumps({"facts": {"machine": "a test"}, "values": values,
                                     "latencies": latencies, "failures": failures or {}}))
         done = subprocess.run([sys.executable, COMPARE, "--read", path, "--save",
-                               f"{folder}/saved"], stdout=subprocess.PIPE, text=True)
+                               f"{folder}/saved", *options], stdout=subprocess.PIPE, text=True)
         saved = json.loads(pathlib.Path(f"{folder}/saved.json").read_text())
         assert pathlib.Path(f"{folder}/saved.txt").read_text() == done.stdout, (
             "what is saved is what is printed")
@@ -90,3 +90,20 @@ expect("a benchmark that failed is a failure",
        (1, "NOT MEASURED", "NOT MEASURED", "met", True))
 status, found, printed = verdicts(*figures(True), {"grain cifar slices/threads_2": "no such thing"})
 expect("a peer's is told, and is none", (status, "no such thing" in printed), (0, True))
+
+base = {"tokens": {"leat": {"once_slow": [50, 97, 100], "slower": [96, 96, 95], "new": [1]},
+                   "base": {"once_slow": [98, 100, 100], "slower": [100, 100, 100], "old": [1]}}}
+status, found, _ = verdicts(base, None)
+expect("slower than the base is what medians and least times call slower", (status, found),
+       (0, {"tokens once_slow": "met", "tokens slower": "MISSED"}))
+
+# Rates and CPU seconds; the median of the rounds' ratios, whatever the machine did in a round.
+cold = {"cold_8k": {"fio": [[100, 1], [200, 1], [50, 1]], "leat workers_1": [[76, 1], [150.2, 1], [20, 1]],
+                    "leat workers_4": [[89, 1], [179, 1], [45, 1]]},
+        "ring_8k": {"leat workers_1": [[109, 1]], "base workers_1": [[100, 1]]}}
+status, found, printed = verdicts(cold, None, {"fio cold_web": "no such thing"}, "--cold")
+expect("cold files are judged against fio, hot ones against the base", (status, found),
+       (0, {"cold_8k workers_1": "not judged", "cold_8k workers_4": "not judged", "ring_8k workers_1": "MISSED"}))
+expect("with the ratios", (re.findall(r"cold_8k workers_\d, to fio .*", printed), "no such thing" in printed),
+       (["cold_8k workers_1, to fio             >= 0.75x   0.751x  met",
+         "cold_8k workers_4, to fio              >= 0.9x   0.895x  MISSED"], True))

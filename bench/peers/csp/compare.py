@@ -18,7 +18,8 @@ sys.path.insert(0, str(HERE.parent))
 sys.dont_write_bytecode = True  # nothing is written to the tree
 from facts import commit, first_line, machine  # noqa: E402
 from programs import BUILD, OURS, PEERS, Build, Failed, newer_go  # noqa: E402
-from rows import NOTES, NOT_SLOWER_THAN, ROWS, STEADY  # noqa: E402
+from ratios import NOT_SLOWER_THAN, Ratios  # noqa: E402
+from rows import NOTES, ROWS, STEADY  # noqa: E402
 
 
 class Sample:
@@ -30,10 +31,6 @@ class Sample:
     @property
     def median(self):
         return statistics.median(self.values) if self.values else None
-
-    @property
-    def least(self):
-        return min(self.values, default=None)
 
 
 def measure(rows, peers, rounds, seconds, limit):
@@ -125,12 +122,12 @@ def scaled(value, metric):
     return f"{digits(value / size)} {name}"
 
 
-class Ratios:
+class RowRatios(Ratios):
     """Of one row, two figures of Leat: times of one to times of the other."""
 
     def __init__(self, row, workers, sample, other):
+        super().__init__(sample.values, other.values)
         self.row, self.workers = row, workers
-        self.medians, self.least = sample.median / other.median, sample.least / other.least
         self.target, self.met = None, None
 
     def asked(self, target, met):
@@ -148,23 +145,21 @@ def two_to_one(rows, table):
         one, two = (table.get((row.name, workers, row.metric), {}).get("leat") for workers in (1, 2))
         if row.runtime and row.metric == "ns" and row.gain and one and two and one.values \
                 and two.values:
-            ratios = Ratios(row, 2, two, one)
+            ratios = RowRatios(row, 2, two, one)
             found.append(ratios.asked(1 / row.gain, ratios.medians <= 1 / row.gain))
     return found
 
 
 def against_base(rows, table):
-    """This build to the other, where both have the row. Slower is what both the medians and the
-    least times call slower: one alone is what a disturbed round makes of it."""
+    """This build to the other, where both have the row."""
     found = []
     for row in rows:
         for workers in row.workers:
             of = table[row.name, workers, row.metric]
             base = of.get("base")
             if row.runtime and base and base.values and of["leat"].values:
-                ratios = Ratios(row, workers, of["leat"], base)
-                slower = min(ratios.medians, ratios.least) > NOT_SLOWER_THAN
-                found.append(ratios.asked(NOT_SLOWER_THAN, not slower))
+                ratios = RowRatios(row, workers, of["leat"], base)
+                found.append(ratios.asked(NOT_SLOWER_THAN, not ratios.is_slower))
     return found
 
 

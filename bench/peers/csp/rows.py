@@ -22,7 +22,6 @@ class Row:
 STREAMED = "glibc.cpu.x86_non_temporal_threshold=0x100000"
 FASTER = NO_SLOWER = 1.0
 WITHIN_1_3 = 1 / 1.3
-NOT_SLOWER_THAN = 1.03  # times another build of Leat
 AT_TWO = lambda ratio: {2: ratio}
 
 ROWS = [

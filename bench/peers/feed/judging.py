@@ -4,6 +4,7 @@ import collections
 import re
 import statistics
 
+from ratios import NOT_SLOWER_THAN, Ratios
 from rows import INLINE, LATENCIES, NOTES, ROWS
 
 
@@ -58,7 +59,7 @@ def ratio_of(row, values, what, counts, judged):
     others = {}
     for name, variants in values.get(row.against, {}).items():
         fastest, variant = best_of({one: of for one, of in variants.items() if counts(one)})
-        if name != "leat" and fastest:
+        if name not in ("leat", "base") and fastest:
             others[name] = fastest, variant
     who = max(others, key=lambda name: others[name][0], default=None)
     reached = ours / others[who][0] if ours and who else None
@@ -69,10 +70,25 @@ def ratio_of(row, values, what, counts, judged):
                   judged=judged and (who is not None or ours is None), note=note)
 
 
-def targets_of(values, latencies):
+def against_base(values):
+    """Of each variant that the other build has as well: times of both, hence rates of that to this."""
     targets = []
+    for problem, programs in values.items():
+        for variant, of in programs.get("leat", {}).items():
+            base = programs.get("base", {}).get(variant)
+            if base:
+                ratios = Ratios([1 / rate for rate in of], [1 / rate for rate in base])
+                medians, least = 1 / ratios.medians, 1 / ratios.least
+                targets.append(Target(f"{problem} {variant}, to base", 1 / NOT_SLOWER_THAN,
+                                      max(medians, least), True, "x",
+                                      note=f"medians {medians:.3f}x, least times {least:.3f}x"))
+    return targets
+
+
+def targets_of(values, latencies):
+    targets = against_base(values)
     for row in ROWS:
-        if row.problem not in values or row.ratio is None:
+        if row.problem not in values or row.ratio is None or set(values[row.problem]) == {"leat", "base"}:
             continue
         best = f"the best peer's {row.against}"
         targets.append(ratio_of(row, values, best + (f", {row.likeness}" if row.likeness else ""),
@@ -110,11 +126,23 @@ def notes_on(program, problem, variant):
             and re.fullmatch(variants, variant)]
 
 
-def print_report(facts, values, latencies, failures, out):
+def print_facts(facts, out):
     for key, value in facts.items():
         print(f"{key}: {value}", file=out)
     if facts:
         print(file=out)
+
+
+def print_end(targets, failures, out):
+    columns([["target", "asked", "reached", ""]] + [target.line for target in targets], out)
+    for what, why in failures.items():
+        print(f"failed: {what}: {why}", file=out)
+    counts = collections.Counter(target.verdict for target in targets)
+    print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()), file=out)
+
+
+def print_report(facts, values, latencies, failures, out):
+    print_facts(facts, out)
     notes = {}
     for problem, programs in values.items():
         ours, _ = best_of(programs.get("leat", {}))
@@ -140,9 +168,5 @@ def print_report(facts, values, latencies, failures, out):
                 + [[name] + [f"{of[key]:.4g}" if key in of else "-" for key in names] + [""]
                    for name, of in latencies.items()], out)
     targets = targets_of(values, latencies)
-    columns([["target", "asked", "reached", ""]] + [target.line for target in targets], out)
-    for what, why in failures.items():
-        print(f"failed: {what}: {why}", file=out)
-    counts = collections.Counter(target.verdict for target in targets)
-    print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()), file=out)
+    print_end(targets, failures, out)
     return targets

@@ -30,8 +30,8 @@ def stop(process):
 def execute(command, limit, **options):
     try:
         process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, start_new_session=True,
-                                   **options)
+                                   stderr=subprocess.PIPE, text=True, preexec_fn=os.setpgrp,
+                                   **options)  # no session: that would be an autogroup without this one's nice
     except OSError as error:
         raise Failed(str(error)) from None
     try:

@@ -1,5 +1,6 @@
 """Programs in turns, each as often as the others."""
 
+import itertools
 import sys
 
 from programs import Failed
@@ -36,6 +37,7 @@ def measure(rows, programs, rounds, seconds, limit, quick, smoke):
     for turn in range(1, rounds):
         first = turn % len(programs)
         for row in rows:
+            runs = []  # of each program; the same variant of two builds of Leat come one after the other
             for program in programs[first:] + programs[:first]:
                 of = values[row.problem][program.name]
                 best = sorted(of, key=lambda variant: -of[variant][0])
@@ -44,8 +46,9 @@ def measure(rows, programs, rounds, seconds, limit, quick, smoke):
                 going_on = best[:program.finalists] + ahead[:1] + like[:1]
                 if row.alone and not program.is_leat:
                     going_on = best[:1]
-                for variant in dict.fromkeys(going_on):
-                    run(program, row.problem, variant)
+                runs.append([(program, variant) for variant in sorted(set(going_on))])
+            for program, variant in filter(None, itertools.chain(*itertools.zip_longest(*runs))):
+                run(program, row.problem, variant)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     return values, failures
