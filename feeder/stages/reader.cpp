@@ -70,7 +70,8 @@ FillMeter::Filled Reader::fill(PinnedSlot& slot, const BatchLayout& layout, Fill
   checks_ = checks;
   past_cache_bytes_ = 0;
   // close_rows() reads back what was read.
-  const bool is_read_back = options_.pad_to == PadTo::kBatch;
+  const bool is_read_back = options_.pad_to == PadTo::kBatch &&
+                            std::ranges::any_of(dataset_.fields(), &Field::variable_length);
   past_cache_ = bypasses_cache && !is_read_back ? &past_cache_bytes_ : nullptr;
   if (checks_ != nullptr) checks_->begin(slot);
   slot.attempted = 0;
