@@ -78,7 +78,7 @@ class Cancelled {};
 /// virtual clock at once. A plain thread that uses one of their objects for the first time
 /// meanwhile wakes them as any other. The fibers continue to wait, however long, if
 ///  - a timer or a call of blocking() is pending;
-///  - a fiber waits for a device event that does not come from the run's own fibers;
+///  - a fiber waits for a descriptor, or for a device event that is not from the run's fibers;
 ///  - an OutsideWork lives: for a thread that takes longer than deadlock_after to come;
 ///  - a plain thread, or a fiber of another scheduler, has ever used an object that a fiber waits
 ///    on (a channel, a mutex, a semaphore...): that thread or fiber may still wake the fiber that

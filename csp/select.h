@@ -25,7 +25,7 @@
 //
 // Ownership and lifetime: a case borrows a handle that is an lvalue, and a value that is an rvalue;
 // both must outlive the select. It owns a handle that is a temporary, and the copy of a value.
-// select() allocates nothing.
+// select() allocates nothing, except where a descriptor must be waited for (csp/io.h).
 //
 // Errors: throws what the handler throws, and Cancelled on a fiber that is asked to stop. A chosen
 // send on a closed channel throws ChannelClosed. A chosen receive rethrows the cause that the

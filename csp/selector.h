@@ -79,7 +79,7 @@ class Selector {
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
     virtual ~Entry() = default;
-    virtual void describe(Case& one) noexcept = 0;
+    virtual void describe(Case& one) = 0;
     virtual void act(const Case& chosen) = 0;
     [[nodiscard]] virtual bool once() const noexcept = 0;
   };
@@ -87,7 +87,7 @@ class Selector {
   class Erased final : public Entry {
    public:
     explicit Erased(C one) : case_(std::move(one)) {}
-    void describe(Case& one) noexcept override { case_.describe(one); }
+    void describe(Case& one) override { case_.describe(one); }
     void act(const Case& chosen) override { case_.act(chosen); }
     [[nodiscard]] bool once() const noexcept override { return C::kOnce; }
 

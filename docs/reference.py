@@ -31,6 +31,7 @@ def public_headers(root):
 
 # In public headers for the templates' sake, and named by no user: not part of the reference.
 INTERNAL = re.compile(r"^leat::(\w+::)?(CaseChannel|RecvCase|SendCase|DeadlineCase|EarliestDeadline|NoHandler|Alarm"
+                      r"|DescriptorCase|DescriptorWatch|DescriptorWatch::OwnChannel|DescriptorReady"
                       r"|CompletionState|Signal|BoostFiberWaiter|DoneHandler|DoneSubscription|\w+::Iterator)$"
                       r"|^(earliest_deadline|act_on|act_on_deadline|select_one|select_together|select_several"
                       r"|otherwise_at_once|kCommunications|kElementType|throw_channel_closed|rethrow_cause"

@@ -5,6 +5,7 @@
 // |---------------------|---------------------------------------------------|
 // | every one           | kIsChannelCase                                    |
 // | RecvCase, SendCase  | channel, would_block, describe, try_or_wait, act  |
+// | DescriptorCase      | likewise; look_again                              |
 // | DeadlineCase        | deadline, handler                                 |
 #pragma once
 
@@ -129,44 +130,68 @@ __attribute__((noinline)) int select_together(bool polled, Cases&... cases) {
   return act_on(places[done], operations[done], cases...);
 }
 
+/// A case that may be ready when other fibers have run.
+template <class C>
+concept LooksAgain = requires(C& one) {
+  one.look_again(Deadline::now());
+};
+
+/// Lets other fibers run, and returns true, if that may make one of the cases ready, and pays.
+template <class... Cases>
+bool look_again(Cases&... cases) {
+  bool again = false;
+  if constexpr ((LooksAgain<Cases> || ...)) {
+    const Deadline deadline = earliest_deadline(cases...).deadline;
+    for_each_case(
+        [&](auto& one, int) {
+          if constexpr (LooksAgain<decltype(one)>) again = again || one.look_again(deadline);
+        },
+        cases...);
+  }
+  return again;
+}
+
 /// A select with several channel operations among at most 64 cases. If one of them is ready, takes
 /// it without describing all of them.
 template <class... Cases>
 int select_several(Cases&... cases) {
-  std::uint64_t ready = 0;  // by place
-  std::size_t count = 0;
-  bool known = true;
-  for_each_case(
-      [&](const auto& one, int place) {
-        if constexpr (kOnChannel<decltype(one)>) {
-          known = known && one.channel().has_caller();
-          if (!one.would_block()) {
-            ready |= std::uint64_t{1} << static_cast<unsigned>(place);
-            ++count;
-          }
-        }
-      },
-      cases...);
-  if (!known) return select_together(false, cases...);
-  const Deadline at_once =
-      earliest_deadline(cases...).deadline.is_now() ? Deadline::now() : Deadline::now_of_wait();
-  for (; count > 0; --count) {
-    std::uint64_t rest = ready;
-    for (std::size_t skip = count > 1 ? choose_case(count) : 0; skip > 0; --skip) rest &= rest - 1;
-    const int chosen = std::countr_zero(rest);
-    Case operation;
-    bool done = false;
-    visit_case(
-        chosen,
-        [&](auto& one) {
+  do {
+    std::uint64_t ready = 0;  // by place
+    std::size_t count = 0;
+    bool known = true;
+    for_each_case(
+        [&](const auto& one, int place) {
           if constexpr (kOnChannel<decltype(one)>) {
-            done = one.try_or_wait(operation, at_once) >= 0;
+            known = known && one.channel().has_caller();
+            if (!one.would_block()) {
+              ready |= std::uint64_t{1} << static_cast<unsigned>(place);
+              ++count;
+            }
           }
         },
         cases...);
-    if (done) return act_on(chosen, operation, cases...);
-    ready &= ~(std::uint64_t{1} << static_cast<unsigned>(chosen));
-  }
+    if (!known) return select_together(false, cases...);
+    const Deadline at_once =
+        earliest_deadline(cases...).deadline.is_now() ? Deadline::now() : Deadline::now_of_wait();
+    for (; count > 0; --count) {
+      std::uint64_t rest = ready;
+      for (std::size_t skip = count > 1 ? choose_case(count) : 0; skip > 0; --skip)
+        rest &= rest - 1;
+      const int chosen = std::countr_zero(rest);
+      Case operation;
+      bool done = false;
+      visit_case(
+          chosen,
+          [&](auto& one) {
+            if constexpr (kOnChannel<decltype(one)>) {
+              done = one.try_or_wait(operation, at_once) >= 0;
+            }
+          },
+          cases...);
+      if (done) return act_on(chosen, operation, cases...);
+      ready &= ~(std::uint64_t{1} << static_cast<unsigned>(chosen));
+    }
+  } while (look_again(cases...));
   return select_together(true, cases...);
 }
 

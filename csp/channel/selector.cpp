@@ -20,11 +20,11 @@ std::optional<std::size_t> Selector::select_by(Deadline deadline) {
   // Empty between selects, so that no case of an earlier one keeps its channel.
   cases_.clear();
   cases_.resize(entries_.size());
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i] != nullptr) entries_[i]->describe(cases_[i]);
-  }
   int outcome = 0;
   try {
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      if (entries_[i] != nullptr) entries_[i]->describe(cases_[i]);
+    }
     outcome = select_cases(cases_, deadline);
   } catch (...) {
     cases_.clear();

@@ -150,6 +150,7 @@ void SchedulerCore::join_workers() noexcept {
   threads_.clear();
   on_sigquit_.reset();
   io_pool_.end();
+  poller_.reset();  // the last to go joins its thread
   // Not in the destructor: a TaskGroup, or a plain thread that has just woken a fiber, may hold the
   // core for longer, and the clock must be free for the next scheduler.
   if (std::exchange(clock_attached_, false)) options_.clock->detach();
@@ -177,6 +178,16 @@ void SchedulerCore::stop_everything() noexcept {
     chain = std::move(group->next_to_stop);
     group->stop();
   }
+}
+
+std::shared_ptr<Poller> SchedulerCore::kept_poller() noexcept {
+  const SpinLockGuard guard(lock_);
+  return poller_;
+}
+
+void SchedulerCore::keep_poller(std::shared_ptr<Poller> poller) noexcept {
+  const SpinLockGuard guard(lock_);
+  poller_.swap(poller);  // with null, or with the same
 }
 
 void SchedulerCore::register_group(GroupCore& group) noexcept {

@@ -52,6 +52,7 @@
 namespace leat {
 
 class Alarm;
+class Poller;
 struct FiberReport;
 
 class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
@@ -102,6 +103,10 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   [[nodiscard]] std::vector<FiberReport> fibers_of(const GroupCore& group);
 
   [[nodiscard]] IoPool& io_pool() noexcept { return io_pool_; }
+  /// What keep_poller() was given; null before. Called by fibers of this scheduler, as that.
+  [[nodiscard]] std::shared_ptr<Poller> kept_poller() noexcept LEAT_EXCLUDES(lock_);
+  /// Keeps the poller of descriptors (csp/io/poller.h) until the workers have ended.
+  void keep_poller(std::shared_ptr<Poller> poller) noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] const std::shared_ptr<GroupCore>& root() const noexcept { return root_; }
   [[nodiscard]] const Clock& clock() const noexcept { return *clock_; }
   [[nodiscard]] std::uint64_t seed() const noexcept { return seed_; }
@@ -289,8 +294,9 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   std::vector<OsThread> threads_;
   std::optional<OnSigquit> on_sigquit_;
   IoPool io_pool_;
-  bool throws_deadlock_ = false;  // set by run_main(); an embedded scheduler reports no deadlock
-  bool clock_attached_ = false;   // from construction until the workers have been joined
+  std::shared_ptr<Poller> poller_;  // written under lock_, until the workers have ended
+  bool throws_deadlock_ = false;    // set by run_main(); an embedded scheduler reports no deadlock
+  bool clock_attached_ = false;     // from construction until the workers have been joined
   Atomic<std::uint64_t> next_fiber_id_{1};
   Atomic<std::size_t> next_home_{0};
   Atomic<bool> shutting_down_{false};  // set under lock_

@@ -105,8 +105,8 @@ def judge(row, workers, table):
 
 
 def unit_of(value, metric):
-    if metric == "bytes":
-        return 1, "B"
+    if metric in ("bytes", "ratio"):
+        return 1, {"bytes": "B", "ratio": "x"}[metric]
     for size, name in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
         if value >= size * 10 or (value >= size and size >= 1e9):
             return size, name

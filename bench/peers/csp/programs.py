@@ -76,7 +76,7 @@ class Build:
         if one.get("error_occurred"):
             raise Failed(one["error_message"])
         unit = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[one["time_unit"]]
-        return {**{key: one[key] for key in ("bytes", "p50", "p99") if key in one},
+        return {**{key: one[key] for key in ("bytes", "p50", "p99", "ratio") if key in one},
                 "ns": one["real_time"] * unit}
 
 

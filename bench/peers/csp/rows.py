@@ -22,6 +22,7 @@ class Row:
 STREAMED = "glibc.cpu.x86_non_temporal_threshold=0x100000"
 FASTER = NO_SLOWER = 1.0
 WITHIN_1_3 = 1 / 1.3
+WITHIN_1_5 = 1 / 1.5
 AT_TWO = lambda ratio: {2: ratio}
 
 ROWS = [
@@ -56,6 +57,9 @@ ROWS = [
     Row("Items4KiB", "channel", 2, FASTER),
     Row("Circulate1MiB", "pipeline", 2, FASTER),
     Row("ThreadToFiber", "channel", {1: 1.5, 2: 1.2}, FASTER, quick=True),
+    Row("Readable", "io", WITHIN_1_5, gain=None, quick=True),
+    Row("ReadableOrReceived", "io", gain=None),
+    Row("IdleDescriptors", "io", metric="ratio", most=1.05),
     Row("ThreadToFiberBusy", "channel"),
     Row("ThreadToPoller", "channel"),
     Row("ThreadToThread", "channel", workers=(1,)),

@@ -15,10 +15,12 @@
 #include "leat/csp/boost_fiber.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/error.h"
+#include "leat/csp/io.h"
 #include "leat/csp/select.h"
 #include "leat/csp/selector.h"
 #include "leat/csp/wait/park.h"
 #include "tests/csp/boost_fiber/guests.h"
+#include "tests/csp/io/ends.h"
 #include "tests/support/values.h"
 
 namespace leat {
@@ -43,6 +45,26 @@ constexpr bool kGuestsMayThrow = false;
 constexpr bool kGuestsMayThrow = true;
 #endif
 constexpr const char* kWhyNot = "AddressSanitizer does not follow exceptions on a Boost fiber";
+
+TEST(BoostFiber, GuestsWaitForDescriptors) {
+  const support::Ends ends = support::Ends::sockets();
+  Guests guests;
+  std::atomic<int> turns = 0;
+  for (int i = 0; i < 2; ++i) {
+    guests.go([&, i] {
+      const auto end = static_cast<std::size_t>(i);
+      for (int turn = 0; turn < 10; ++turn) {
+        if (i == 0) support::put(ends[0], "ball");
+        await_readable(ends[end]);
+        EXPECT_EQ(support::take(ends[end]), "ball");
+        if (i == 1) support::put(ends[1], "ball");
+        ++turns;
+      }
+    });
+  }
+  guests.join();
+  EXPECT_EQ(turns, 20);
+}
 
 TEST(BoostFiber, TheExampleOfTheReadme) {
   // [boost_fiber]

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "leat/csp/explore.h"
+#include "tests/csp/explore/descriptors.h"
 #include "tests/csp/explore/scenarios.h"
 
 namespace leat::scenarios {
@@ -39,6 +40,10 @@ inline constexpr std::array kMutations{
              close_wakes_all<Fibers>, 2},
     Mutation{"no_lock", "a select that holds no lock is read after its end", nullptr,
              cancellation_against_nil_select, 2},
+    Mutation{"no_generation", "an event ends a wait for another file", nullptr, reused_number, 1},
+    Mutation{"not_armed_again", "an event for one direction ends the other's registration", nullptr,
+             both_directions, 1},
+    Mutation{"closed_silently", "a close leaves its waiters waiting", nullptr, closed_under_way, 1},
 };
 
 }  // namespace leat::scenarios

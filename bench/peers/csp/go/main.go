@@ -4,6 +4,7 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"sort"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -649,6 +651,48 @@ func doubleBuffer(kib, pairs int) problem {
 	}
 }
 
+// A connection, which the netpoller knows.
+func connection(descriptor int) net.Conn {
+	file := os.NewFile(uintptr(descriptor), "socket")
+	defer file.Close()
+	connection, err := net.FileConn(file)
+	check(err == nil)
+	return connection
+}
+
+func readable(n int) (int, time.Duration) {
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	check(err == nil)
+	ours, theirs := connection(pair[0]), connection(pair[1])
+	defer ours.Close()
+	defer theirs.Close()
+	pass := func(from net.Conn, ball []byte) {
+		read, err := from.Read(ball)
+		check(err == nil && read == 1)
+	}
+	var other sync.WaitGroup
+	other.Add(1)
+	start := time.Now()
+	go func() {
+		ball := make([]byte, 1)
+		for i := 0; i < n; i++ {
+			pass(theirs, ball)
+			ball[0]++
+			theirs.Write(ball)
+		}
+		other.Done()
+	}()
+	ball := make([]byte, 1)
+	for i := 0; i < n; i++ {
+		ours.Write(ball)
+		pass(ours, ball)
+	}
+	elapsed := time.Since(start)
+	other.Wait()
+	check(ball[0] == byte(n))
+	return n, elapsed
+}
+
 func wakeWhileHogging() map[string]float64 {
 	const wakes = 400
 	sent, done := make(chan time.Time, 1), make(chan struct{})
@@ -689,7 +733,7 @@ func main() {
 		"Ring/1000": ring(1000), "Sieve/500": sieve(500), "Sieve/2000": sieve(2000),
 		"Spawn/256": spawn(256), "Spawn/1000": spawn(1000), "Spawn/1000000": spawn(1000000),
 		"Pipe64": pipe, "Pipeline4": pipeline, "Items4KiB": itemsOf4KiB, "Circulate1MiB": circulate,
-		"ThreadToFiber": threadToFiber,
+		"ThreadToFiber": threadToFiber, "Readable": readable,
 	}
 	for _, us := range []int{1, 17, 100} {
 		problems[fmt.Sprint("CoarseJobs/", us)] = coarseJobs(us)

@@ -1,0 +1,170 @@
+// What waits for descriptors cost: a byte that goes to and fro between two fibers over a pair of
+// sockets, and descriptors to which nothing comes while others are at work.
+//
+// The argument is the number of workers. An operation is one round trip.
+
+#include "leat/csp/io.h"
+
+#include <benchmark/benchmark.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <stdexcept>
+#include <system_error>
+#include <vector>
+
+#include "bench/csp/measure.h"
+#include "leat/csp/channel.h"
+#include "leat/csp/task_group.h"
+
+namespace {
+
+using bench::check;
+using bench::measure;
+using leat::Channel;
+
+[[noreturn]] void fail(const char* what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
+class Sockets {
+ public:
+  Sockets() {
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends_.data()) != 0) fail("socketpair");
+  }
+  Sockets(const Sockets&) = delete;
+  Sockets& operator=(const Sockets&) = delete;
+  ~Sockets() {
+    for (const int end : ends_) close(end);
+  }
+  int operator[](std::size_t end) const { return ends_[end]; }
+
+ private:
+  std::array<int, 2> ends_{};
+};
+
+void put(int fd, std::uint8_t ball) {
+  if (write(fd, &ball, 1) != 1) fail("write");
+}
+
+template <class Wait>
+void ping_pong(benchmark::State& state, Wait wait) {
+  measure(state, state.range(0), [&](std::int64_t n) {
+    const Sockets sockets;
+    std::uint8_t ball = 0;
+    const auto take = [&wait](int fd) {
+      std::uint8_t taken = 0;
+      wait(fd);
+      if (read(fd, &taken, 1) != 1) fail("read");
+      return taken;
+    };
+    leat::TaskGroup other;
+    while (state.KeepRunningBatch(n)) {
+      other.go([&] {
+        for (std::int64_t i = 0; i < n; ++i) {
+          put(sockets[1], static_cast<std::uint8_t>(take(sockets[1]) + 1));
+        }
+      });
+      for (std::int64_t i = 0; i < n; ++i) {
+        put(sockets[0], ball);
+        ball = take(sockets[0]);
+      }
+    }
+    other.wait();
+    check(state, ball == static_cast<std::uint8_t>(n));
+  });
+}
+
+void readable(benchmark::State& state) {
+  ping_pong(state, [](int fd) { leat::select(leat::on_readable(fd)); });
+}
+BENCHMARK(readable)->Name("Readable")->ArgName("workers")->Arg(1)->Arg(2)->UseRealTime();
+
+/// Beside a case that is never ready.
+void readable_or_received(benchmark::State& state) {
+  ping_pong(state, [never = Channel<int>(0, "never")](int fd) {
+    leat::select(leat::on_recv(never), leat::on_readable(fd));
+  });
+}
+BENCHMARK(readable_or_received)
+    ->Name("ReadableOrReceived")
+    ->ArgName("workers")
+    ->Arg(1)
+    ->Arg(2)
+    ->UseRealTime();
+
+/// What values cost to and fro between two fibers.
+double channel_ping_pong() {
+  constexpr std::int64_t kTimes = 10'000;
+  const Channel<std::int64_t> table(0, "table");
+  leat::TaskGroup other;
+  std::int64_t value = 0;
+  const auto start = std::chrono::steady_clock::now();
+  other.go([&] {
+    for (std::int64_t i = 0; i < kTimes; ++i) table.send(table.recv().value() + 1);
+  });
+  for (std::int64_t i = 0; i < kTimes; ++i) {
+    table.send(value);
+    value = table.recv().value();
+  }
+  const std::chrono::duration<double> length = std::chrono::steady_clock::now() - start;
+  other.wait();
+  if (value != kTimes) throw std::logic_error("wrong result");
+  return length.count();
+}
+
+/// The least of some short runs: others of this machine disturb few of them.
+double least_channel_ping_pong() {
+  double least = channel_ping_pong();
+  for (int i = 0; i < 30; ++i) least = std::min(least, channel_ping_pong());
+  return least;
+}
+
+/// Counter: what a channel costs two fibers while others wait for 10,000 descriptors to which
+/// nothing comes, as a multiple of what it costs without, in turns.
+void idle_descriptors(benchmark::State& state) {
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  constexpr auto kAllWait = std::chrono::milliseconds(100);
+  std::array<double, 2> least = {1e9, 1e9};  // without, with
+  measure(state, state.range(0), [&](std::int64_t n) {
+    const Sockets sockets;
+    std::vector<int> copies(10'000);
+    for (int& copy : copies) {
+      if ((copy = dup(sockets[0])) < 0) fail("dup");
+    }
+    while (state.KeepRunningBatch(n)) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        leat::sleep_for(kAllWait);  // as below, since it slows what follows
+        least[0] = std::min(least[0], least_channel_ping_pong());
+        leat::TaskGroup idle;
+        for (const int fd : copies) idle.go([fd] { leat::await_readable(fd); });
+        leat::sleep_for(kAllWait);
+        least[1] = std::min(least[1], least_channel_ping_pong());
+        put(sockets[1], 0);
+        idle.wait();
+        std::uint8_t taken = 0;
+        if (read(sockets[0], &taken, 1) != 1) fail("read");
+      }
+    }
+    for (const int fd : copies) close(fd);
+  });
+  state.counters["ratio"] = least[1] / least[0];
+}
+BENCHMARK(idle_descriptors)
+    ->Name("IdleDescriptors")
+    ->ArgName("workers")
+    ->Arg(1)
+    ->Arg(2)
+    ->Iterations(7)
+    ->UseRealTime();
+
+}  // namespace

@@ -1,0 +1,62 @@
+// The thread that waits for descriptors by epoll(7): one for the process, since descriptors are the
+// process's. It sleeps until a descriptor that somebody waits for is ready.
+//
+// Fibers and threads register their waits themselves: epoll_ctl(2) may be called while the thread
+// sleeps in epoll_wait(2). So the thread needs no inbox, and an eventfd ends it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+#include "leat/csp/io/descriptor_table.h"
+#include "leat/csp/wait/home_process.h"
+
+namespace leat {
+
+/// Lives as long as a scheduler whose fibers have used it, or a wait. Thread- and fiber-safe.
+class Poller final : public DescriptorTable, public std::enable_shared_from_this<Poller> {
+ public:
+  /// Starts the thread. Throws Error.
+  Poller();
+  /// Joins the thread; on no fiber, because its scheduler keeps the poller.
+  ~Poller() override;
+
+  /// The poller of the calling process, made if there is none, and kept by the calling fiber's
+  /// scheduler. Throws Error if it cannot be made.
+  static std::shared_ptr<Poller> get();
+  /// close_and_tell() of the poller of the calling process, if there is one; else close(2).
+  static int close_in_process(int descriptor) noexcept;
+
+  /// The process that has its thread.
+  [[nodiscard]] const HomeProcess& home() const noexcept { return home_; }
+
+ protected:
+  int control(int operation, int descriptor, std::uint32_t events,
+              std::uint64_t key) noexcept override;
+  int close(int descriptor) noexcept override;
+
+ private:
+  /// Closes its descriptor. -1: none.
+  class Owned {
+   public:
+    /// Throws Error if a descriptor could not be made: `fd` is -1.
+    Owned(int fd, const char* call);
+    ~Owned();
+    Owned(const Owned&) = delete;
+    Owned& operator=(const Owned&) = delete;
+    [[nodiscard]] int get() const noexcept { return fd_; }
+
+   private:
+    const int fd_;
+  };
+
+  void run() noexcept;
+
+  const HomeProcess home_;
+  const Owned epoll_;
+  const Owned end_;  // an eventfd
+  std::thread thread_;
+};
+
+}  // namespace leat

@@ -1,0 +1,136 @@
+// Descriptors that are closed, and whose numbers are used again, while fibers wait for them.
+//
+// LEAT_TEST_CLOSES: how many, in place of some hundred.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+
+#include "leat/csp/error.h"
+#include "leat/csp/io.h"
+#include "leat/csp/task_group.h"
+#include "leat/csp/wait/random.h"
+#include "tests/csp/io/ends.h"
+#include "tests/support/plain_threads.h"
+#include "tests/support/run.h"
+
+namespace leat {
+namespace io_stress_test {
+
+using support::Ends;
+using support::on_each_worker_count;
+using support::rounds;
+
+int closes() {
+  const char* const asked = std::getenv("LEAT_TEST_CLOSES");
+  return asked != nullptr ? std::atoi(asked) : rounds(900);
+}
+
+// A pair of sockets with a fiber that reads and one that writes, in which others put another pair.
+class Place {
+ public:
+  void begin(TaskGroup& group) {
+    group.go([this] { use(0); });
+    group.go([this] { use(1); });
+  }
+  void replace(std::uint64_t random) {
+    const std::lock_guard guard(lock_);
+    close_ends(random);
+    Ends ends = Ends::sockets();
+    ends_ = {ends.give(0), ends.give(1)};
+    ++pair_;
+  }
+  void end() {
+    const std::lock_guard guard(lock_);
+    close_ends(0);
+    pair_ = kEnd;
+  }
+  [[nodiscard]] std::uint64_t used() const { return used_; }
+
+ private:
+  static constexpr std::uint64_t kEnd = ~std::uint64_t{0};
+
+  void close_ends(std::uint64_t random) {
+    if (ends_[0] < 0) return;
+    close_descriptor(ends_[random % 2]);
+    close_descriptor(ends_[1 - random % 2]);
+  }
+
+  void use(std::size_t end) {
+    for (;;) {
+      std::uint64_t pair = 0;
+      int fd = -1;
+      {
+        const std::lock_guard guard(lock_);
+        if (pair_ == kEnd) return;
+        pair = pair_;
+        fd = ends_[end];
+      }
+      try {
+        end == 0 ? await_readable(fd) : await_writable(fd);
+      } catch (const Error& error) {
+        const std::string expected = "descriptor " + std::to_string(fd);
+        EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
+        continue;
+      }
+      const std::lock_guard guard(lock_);
+      if (pair_ != pair) continue;  // closed after it was ready, or before the wait
+      if (end == 0) {
+        EXPECT_NE(support::take(fd), "EAGAIN") << "woken by another's event";
+        ++used_;
+      } else if (write(fd, "x", 1) < 0) {
+        ADD_FAILURE() << "woken by another's event";
+      } else if (used_ % 64 == 0) {
+        support::fill(fd);  // so that the writer has to wait now and then
+      }
+    }
+  }
+
+  std::mutex lock_;  // fibers do not wait while they hold it
+  std::array<int, 2> ends_ = {-1, -1};
+  std::uint64_t pair_ = 0;
+  std::uint64_t used_ = 0;
+};
+
+TEST(IoStress, RandomClosesEndEveryWaitAndNoOther) {
+  on_each_worker_count([](SchedulerOptions options) {
+    options.deadlock_after = std::chrono::hours(1);
+    run(
+        [&] {
+          std::array<Place, 8> places;
+          const int each = closes() / 9;  // each of three times closes two
+          TaskGroup group;
+          for (Place& place : places) {
+            place.replace(0);
+            place.begin(group);
+          }
+          const auto close_some = [&](std::uint64_t seed) {
+            for (int i = 0; i < each / 2; ++i) {
+              seed += kRandomStep;
+              const std::uint64_t random = mix(seed);
+              places[random % places.size()].replace(random >> 32U);
+              for (std::uint64_t k = random >> 62U; k > 0; --k) yield();
+            }
+          };
+          support::on_plain_threads(
+              1, [&](int) { close_some(1); },
+              [&] {
+                TaskGroup closers;
+                closers.go([&] { close_some(2); });
+                closers.go([&] { close_some(3); });
+                closers.wait();
+              });
+          for (Place& place : places) place.end();
+          group.wait();
+          for (const Place& place : places) EXPECT_GT(place.used(), 0U);
+        },
+        options);
+  });
+}
+
+}  // namespace io_stress_test
+}  // namespace leat

@@ -1,0 +1,575 @@
+// Waits for descriptors: on_readable, on_writable, await_readable, await_writable.
+#include "leat/csp/io.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "leat/csp/channel.h"
+#include "leat/csp/error.h"
+#include "leat/csp/scheduler.h"
+#include "leat/csp/select.h"
+#include "leat/csp/selector.h"
+#include "leat/csp/task_group.h"
+#include "tests/csp/io/ends.h"
+#include "tests/support/child.h"
+#include "tests/support/plain_threads.h"
+#include "tests/support/run.h"
+#include "tests/support/thread_limit.h"
+
+namespace leat {
+namespace io_test {
+
+using namespace std::chrono_literals;
+using support::drain;
+using support::Ends;
+using support::fill;
+using support::on_each_worker_count;
+using support::put;
+using support::take;
+using support::text_thrown_by;
+using support::until_waited_for;
+
+void on_fibers(const std::function<void()>& body) {
+  on_each_worker_count([&](const SchedulerOptions& options) { run(body, options); });
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Io, AFiberWaitsUntilItsDescriptorIsReadable) {
+  on_fibers([] {
+    const Ends ends = Ends::sockets();
+    TaskGroup group;
+    group.go([&] {
+      await_readable(ends[0]);
+      EXPECT_EQ(take(ends[0]), "data");
+    });
+    until_waited_for(ends[0]);
+    put(ends[1], "data");
+    group.wait();
+    put(ends[1], "more");
+    await_readable(ends[0]);  // at once
+    EXPECT_EQ(take(ends[0]), "more");
+  });
+}
+
+TEST(Io, AFiberWaitsUntilItsDescriptorIsWritable) {
+  on_fibers([] {
+    const Ends ends = Ends::of_pipe();
+    await_writable(ends[1]);  // at once
+    fill(ends[1]);
+    TaskGroup group;
+    group.go([&] {
+      await_writable(ends[1]);
+      put(ends[1], "x");
+    });
+    until_waited_for(ends[1], "writable");
+    drain(ends[0]);
+    group.wait();
+  });
+}
+
+TEST(Io, APlainThreadWaits) {
+  const Ends ends = Ends::sockets();
+  support::on_plain_threads(
+      1,
+      [&](int) {
+        for (int i = 0; i < 3; ++i) {
+          await_readable(ends[0]);
+          EXPECT_EQ(take(ends[0]), "to");
+          put(ends[0], "fro");
+        }
+      },
+      [&] {
+        for (int i = 0; i < 3; ++i) {
+          put(ends[1], "to");
+          const Channel<int> never(0);
+          EXPECT_EQ(select(on_recv(never), on_readable(ends[1])), 1);
+          EXPECT_EQ(take(ends[1]), "fro");
+        }
+      });
+}
+
+TEST(Io, AHangUpAndABrokenPipeAreReady) {
+  on_fibers([] {
+    Ends sockets = Ends::sockets();
+    Ends pipe = Ends::of_pipe();
+    fill(pipe[1]);
+    TaskGroup group;
+    group.go([&] {
+      await_readable(sockets[0]);
+      EXPECT_EQ(take(sockets[0]), "");
+    });
+    group.go([&] {
+      await_writable(pipe[1]);
+      const auto before = std::signal(SIGPIPE, SIG_IGN);
+      EXPECT_EQ(write(pipe[1], "x", 1), -1);
+      EXPECT_EQ(errno, EPIPE);
+      std::signal(SIGPIPE, before);
+    });
+    until_waited_for(sockets[0]);
+    until_waited_for(pipe[1], "writable");
+    close(sockets.give(1));
+    close(pipe.give(0));
+    group.wait();
+  });
+}
+
+TEST(Io, ADescriptorIsWaitedForInBothDirectionsAtATime) {
+  on_fibers([] {
+    const Ends ends = Ends::sockets();
+    fill(ends[0]);
+    std::atomic<bool> may_read = false;
+    std::atomic<bool> has_read = false;
+    std::atomic<bool> may_write = false;
+    TaskGroup group;
+    group.go([&] {
+      await_readable(ends[0]);
+      EXPECT_TRUE(may_read);
+      has_read = true;
+    });
+    group.go([&] {
+      await_writable(ends[0]);
+      EXPECT_TRUE(may_write);
+    });
+    until_waited_for(ends[0], "readable");
+    until_waited_for(ends[0], "writable");
+    may_read = true;
+    put(ends[1], "x");
+    while (!has_read) yield();
+    may_write = true;
+    drain(ends[1]);
+    group.wait();
+  });
+}
+
+TEST(Io, AllFibersThatWaitForOneDescriptorAreWoken) {
+  on_fibers([] {
+    const Ends ends = Ends::sockets();
+    TaskGroup group;
+    for (int i = 0; i < 3; ++i) group.go([&] { await_readable(ends[0]); });
+    until_waited_for(ends[0], "readable", 3);
+    put(ends[1], "x");
+    group.wait();
+  });
+}
+
+TEST(Io, ASelectTakesTheCaseThatIsReady) {
+  on_fibers([] {
+    const Ends ends = Ends::sockets();
+    const Channel<int> values(0, "values");
+    const Channel<int> taken(0, "taken");
+    TaskGroup group;
+    group.go([&] {
+      for (int i = 0; i < 4; ++i) {
+        taken.send(select(on_recv(values),
+                          on_readable(ends[0], [&] { EXPECT_EQ(take(ends[0]), "data"); })));
+      }
+    });
+    for (int i = 0; i < 2; ++i) {
+      until_waited_for(ends[0]);
+      values.send(i);
+      EXPECT_EQ(taken.recv(), 0);
+      until_waited_for(ends[0]);
+      put(ends[1], "data");
+      EXPECT_EQ(taken.recv(), 1);
+    }
+    group.wait();
+  });
+}
+
+TEST(Io, AFiberWhoseDescriptorIsAlwaysReadyGivesWay) {
+  on_fibers([] {
+    const Ends ends = Ends::sockets();
+    put(ends[1], "x");
+    const Channel<int> never(0);
+    for (const bool beside_others : {false, true}) {
+      std::atomic<bool> ran = false;
+      TaskGroup group;
+      group.go([&] { ran = true; });
+      while (!ran) {
+        if (beside_others) {
+          select(on_recv(never), on_readable(ends[0]));
+        } else {
+          await_readable(ends[0]);
+        }
+      }
+      group.wait();
+    }
+  });
+}
+
+TEST(Io, ATryTakesWhatIsThere) {
+  on_fibers([] {
+    const Ends ends = Ends::sockets();
+    const Channel<int> never(0);
+    EXPECT_EQ(select(on_readable(ends[0]), otherwise()), 1);
+    EXPECT_EQ(select(on_readable(ends[0]), on_recv(never), otherwise()), 2);
+    put(ends[1], "x");
+    EXPECT_EQ(select(on_readable(ends[0]), otherwise()), 0);
+    EXPECT_EQ(select(on_recv(never), on_readable(ends[0]), otherwise()), 1);
+    EXPECT_EQ(select(on_recv(never), on_writable(ends[0])), 1);
+    Selector any;
+    any.add(on_recv(never));
+    any.add(on_readable(ends[0]));
+    EXPECT_EQ(any.try_select(), 1U);
+    take(ends[0]);
+    EXPECT_EQ(any.try_select(), std::nullopt);
+  });
+}
+
+TEST(Io, ASelectorsCaseIsReadyAgainAndAgain) {
+  on_fibers([] {
+    const std::vector<Ends> all = [] {
+      std::vector<Ends> made;
+      for (int i = 0; i < 4; ++i) made.push_back(Ends::sockets());
+      return made;
+    }();
+    Selector any;
+    for (const Ends& ends : all) {
+      any.add(on_readable(ends[0], [&] { put(ends[0], take(ends[0]) + "!"); }));
+    }
+    TaskGroup group;
+    group.go([&] {
+      for (int i = 0; i < 40; ++i) any.select();
+    });
+    for (int i = 0; i < 40; ++i) {
+      const Ends& ends = all[static_cast<std::size_t>(i) % all.size()];
+      put(ends[1], std::to_string(i));
+      await_readable(ends[1]);
+      EXPECT_EQ(take(ends[1]), std::to_string(i) + "!");
+    }
+    group.wait();
+  });
+}
+
+// The wait that lost was armed, and its data is gone when the next wait begins.
+TEST(Io, AWaitIsNotEndedByWhatAnEarlierOneWaitedFor) {
+  on_fibers([] {
+    const Ends ends = Ends::sockets();
+    for (int i = 0; i < 20; ++i) {
+      Selector any;
+      const Channel<int> stop(1, "stop");
+      any.add(on_readable(ends[0]));
+      any.add(on_recv(stop));
+      stop.send(0);
+      const bool stopped = any.select() == 1;  // the descriptor is armed
+      EXPECT_TRUE(stopped);
+      put(ends[1], "x");
+      EXPECT_EQ(take(ends[0]), "x");
+      if (i % 2 == 0) any.clear();
+      EXPECT_FALSE(await_readable_until(ends[0], now() + 100us));
+      EXPECT_EQ(any.try_select(), std::nullopt);
+    }
+  });
+}
+
+TEST(Io, AWaitEndsAtItsDeadline) {
+  on_fibers([] {
+    const Ends ends = Ends::sockets();
+    const TimePoint start = now();
+    EXPECT_FALSE(await_readable_until(ends[0], start + 2ms));
+    EXPECT_GE(now(), start + 2ms);
+    EXPECT_FALSE(await_readable_until(ends[0], start));
+    EXPECT_EQ(select(on_readable(ends[0]), on_timeout(1ms)), 1);
+    EXPECT_TRUE(await_writable_until(ends[0], start));
+  });
+  const Ends ends = Ends::sockets();
+  EXPECT_FALSE(await_readable_until(ends[0], now() + 1ms));
+  put(ends[1], "x");
+  EXPECT_TRUE(await_readable_until(ends[0], now() + 1h));
+}
+
+TEST(Io, ACancelledFiberStopsWaiting) {
+  on_fibers([] {
+    const Ends ends = Ends::sockets();
+    TaskGroup group;
+    std::atomic<bool> shielded_ended = false;
+    group.go([&] {
+      await_readable(ends[0]);
+      ADD_FAILURE() << "not cancelled";
+    });
+    group.go([&] {
+      const Shield shield;
+      await_readable(ends[0]);
+      EXPECT_EQ(take(ends[0]), "x");
+      shielded_ended = true;
+    });
+    until_waited_for(ends[0], "readable", 2);
+    group.stop();
+    until_waited_for(ends[0], "readable", 1);
+    EXPECT_FALSE(shielded_ended);
+    put(ends[1], "x");
+    group.wait();
+    EXPECT_TRUE(shielded_ended);
+  });
+}
+
+TEST(Io, ASchedulerEndsWhileItsFibersWait) {
+  const Ends ends = Ends::sockets();
+  const Channel<int> begun(0);
+  {
+    Scheduler scheduler({.workers = 2});
+    for (int i = 0; i < 3; ++i) {
+      scheduler.go([&] {
+        begun.send(0);
+        await_readable(ends[0]);
+      });
+    }
+    for (int i = 0; i < 3; ++i) begun.recv();
+  }
+  put(ends[1], "x");
+  await_readable(ends[0]);
+}
+
+// deadlock_after is 0 here.
+TEST(Io, AWaitForADescriptorIsNoDeadlock) {
+  on_fibers([] {
+    const Ends ends = Ends::sockets();
+    std::thread writer;
+    {
+      TaskGroup group;
+      group.go([&] { await_readable(ends[0]); });
+      until_waited_for(ends[0]);
+      writer = std::thread([&] {
+        std::this_thread::sleep_for(5ms);
+        put(ends[1], "x");
+      });
+      group.wait();
+    }
+    writer.join();
+  });
+}
+
+TEST(Io, AVirtualClockIsRefused) {
+  const Ends ends = Ends::sockets();
+  support::run_each([&] {
+    const std::string text =
+        text_thrown_by<std::logic_error>([&] { select(on_readable(ends[0]), otherwise()); });
+    EXPECT_TRUE(has(text, "VirtualClock")) << text;
+    EXPECT_TRUE(has(text, "descriptor " + std::to_string(ends[0]))) << text;
+  });
+}
+
+TEST(Io, ADescriptorThatIsNotOpenIsNamed) {
+  on_fibers([] {
+    const int closed = 900;  // no other descriptor gets this number
+    const Channel<int> never(0);
+    for (const int fd : {-1, closed, 1'000'000}) {
+      const std::string expected =
+          "leat: cannot wait for descriptor " + std::to_string(fd) + ": it is not open";
+      EXPECT_TRUE(has(text_thrown_by<Error>([&] { await_readable(fd); }), expected));
+      EXPECT_TRUE(
+          has(text_thrown_by<Error>([&] { select(on_writable(fd), otherwise()); }), expected));
+      EXPECT_TRUE(
+          has(text_thrown_by<Error>([&] { select(on_recv(never), on_readable(fd)); }), expected));
+      Selector any;
+      any.add(on_recv(never));
+      any.add(on_readable(fd));
+      EXPECT_TRUE(has(text_thrown_by<Error>([&] { any.select(); }), expected));
+    }
+    EXPECT_TRUE(has(text_thrown_by<Error>([&] { close_descriptor(closed); }),
+                    std::to_string(closed) + ": Bad file descriptor"));
+  });
+}
+
+TEST(Io, AFileAndADirectoryAreRefused) {
+  on_fibers([] {
+    for (const char* const path : {"/proc/self/exe", "/"}) {
+      const int fd = open(path, O_RDONLY | O_CLOEXEC);
+      const Channel<int> never(0);
+      for (const auto& wait :
+           {std::function<void()>([&] { await_readable(fd); }),
+            std::function<void()>([&] { select(on_recv(never), on_writable(fd)); })}) {
+        const std::string text = text_thrown_by<Error>(wait);
+        EXPECT_TRUE(has(text, "descriptor " + std::to_string(fd) + ": it is a regular file"))
+            << text;
+        EXPECT_TRUE(has(text, "blocking()")) << text;
+      }
+      close(fd);
+    }
+  });
+}
+
+TEST(Io, ClosingADescriptorEndsAllWaitsForIt) {
+  on_fibers([] {
+    Ends ends = Ends::sockets();
+    fill(ends[0]);
+    const int fd = ends.give(0);
+    const std::string expected = "leat: descriptor " + std::to_string(fd) + " was closed during";
+    const auto wait = [&](const auto& f) {
+      EXPECT_TRUE(has(text_thrown_by<Error>(f), expected)) << expected;
+    };
+    const Channel<int> never(0);
+    TaskGroup group;
+    group.go([&] { wait([&] { await_readable(fd); }); });
+    group.go([&] { wait([&] { await_writable(fd); }); });
+    group.go([&] { wait([&] { select(on_recv(never), on_readable(fd)); }); });
+    until_waited_for(fd, "readable", 2);
+    until_waited_for(fd, "writable");
+    const int copy = dup(fd);  // the file is still open
+    close_descriptor(fd);
+    group.wait();
+    close(copy);
+  });
+}
+
+TEST(Io, AnErrorIsToldToAThreadThatWaits) {
+  on_fibers([] {
+    Ends ends = Ends::sockets();
+    const int fd = ends.give(0);
+    std::string text;
+    support::on_plain_threads(
+        1, [&](int) { text = text_thrown_by<Error>([&] { await_readable(fd); }); },
+        [&] { close_descriptor(fd); });
+    // Closed before the wait, or during it.
+    EXPECT_TRUE(has(text, "descriptor " + std::to_string(fd))) << text;
+  });
+}
+
+// The file that is waited for lives on, in a copy of its descriptor, and has something to read.
+TEST(Io, AReusedNumberHasNeitherTheWaitsNorTheEventsOfTheOneBefore) {
+  on_fibers([] {
+    Ends before = Ends::sockets();
+    Ends after = Ends::sockets();
+    const int fd = before.give(0);
+    const int copy = dup(fd);
+    TaskGroup group;
+    group.go([&] {
+      const std::string text = text_thrown_by<Error>([&] { await_readable(fd); });
+      EXPECT_TRUE(has(text, std::to_string(fd) + " was closed during a wait")) << text;
+    });
+    until_waited_for(fd);
+    close(fd);  // not close_descriptor()
+    EXPECT_EQ(dup2(after[0], fd), fd);
+    EXPECT_FALSE(await_readable_until(fd, now() + 100us));
+    group.wait();  // that wait has ended the earlier one
+    put(before[1], "of the file before");
+    EXPECT_FALSE(await_readable_until(fd, now() + 1ms));
+    put(after[1], "x");
+    await_readable(fd);
+    close_descriptor(fd);
+    close(copy);
+  });
+}
+
+TEST(Io, ReportsNameTheDescriptor) {
+  run([] {
+    const Ends ends = Ends::sockets();
+    TaskGroup group;
+    group.go([&] { await_readable(ends[0]); }, {.name = "reader"});
+    until_waited_for(ends[0]);
+    EXPECT_TRUE(has(dump(), "waits for recv on channel \"descriptor " + std::to_string(ends[0]) +
+                                " is readable\""))
+        << dump();
+    put(ends[1], "x");
+    group.wait();
+  });
+}
+
+std::size_t descriptors() {
+  const std::filesystem::directory_iterator open("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(open), end(open)));
+}
+
+TEST(Io, TheThreadIsStartedByTheFirstWaitAndEndsWithTheScheduler) {
+  const Ends ends = Ends::sockets();
+  const std::size_t threads = support::threads();
+  const std::size_t open = descriptors();
+  {
+    Scheduler scheduler({.workers = 1});
+    const Channel<int> done(0);
+    put(ends[1], "x");
+    scheduler.go([&] {
+      await_readable(ends[0]);  // at once
+      done.send(0);
+    });
+    done.recv();
+    EXPECT_EQ(support::threads(), threads + 1);
+    take(ends[0]);
+    scheduler.go([&] {
+      static_cast<void>(await_readable_until(ends[0], now() + 1ms));
+      done.send(0);
+    });
+    done.recv();
+    EXPECT_EQ(support::threads(), threads + 2);
+    EXPECT_FALSE(await_readable_until(ends[0], now() + 1ms));  // by the same thread
+    EXPECT_EQ(support::threads(), threads + 2);
+  }
+  EXPECT_TRUE(support::threads_become(threads));
+  EXPECT_EQ(descriptors(), open);
+  EXPECT_FALSE(await_readable_until(ends[0], now() + 1ms));
+  EXPECT_TRUE(support::threads_become(threads));
+  EXPECT_EQ(descriptors(), open);
+}
+
+TEST(Io, ALimitOnDescriptorsIsAnErrorThatSaysSo) {
+  EXPECT_EQ(support::in_child([]() -> std::string {
+              const Ends ends = Ends::sockets();
+              rlimit limit = {};
+              getrlimit(RLIMIT_NOFILE, &limit);
+              const rlimit none = {static_cast<rlim_t>(ends[1]) + 1, limit.rlim_max};
+              std::string text;
+              run([&] {
+                setrlimit(RLIMIT_NOFILE, &none);
+                text = text_thrown_by<Error>(
+                    [&] { static_cast<void>(await_readable_until(ends[0], now() + 1ms)); });
+                setrlimit(RLIMIT_NOFILE, &limit);
+                if (await_readable_until(ends[0], now() + 1ms)) text = "ready";
+              });
+              return has(text, "Too many open files; raise the limit on descriptors") ? "" : text;
+            }),
+            "");
+}
+
+TEST(Io, ALimitOnThreadsIsAnErrorThatSaysSo) {
+  EXPECT_EQ(support::in_child([]() -> std::string {
+              const Ends ends = Ends::sockets();
+              support::allow_threads(false);
+              const std::string text = text_thrown_by<Error>(
+                  [&] { static_cast<void>(await_readable_until(ends[0], now() + 1h)); });
+              return has(text, "cannot start the thread that waits for descriptors") ? "" : text;
+            }),
+            "");
+}
+
+TEST(Io, AChildProcessHasWaitsOfItsOwn) {
+  const Ends ends = Ends::sockets();
+  const Channel<int> never(1);
+  Selector parents;
+  parents.add(on_readable(ends[0]));
+  EXPECT_EQ(parents.select_until(now() + 1ms), std::nullopt);  // armed, by a thread that is there
+  EXPECT_EQ(support::in_child([&]() -> std::string {
+              const std::string text =
+                  text_thrown_by<std::logic_error>([&] { parents.try_select(); });
+              if (!has(text, "make another one in the child")) return text;
+              run([&] {
+                TaskGroup group;
+                group.go([&] { await_readable(ends[0]); });
+                until_waited_for(ends[0]);
+                put(ends[1], "x");
+                group.wait();
+              });
+              parents.clear();
+              take(ends[0]);
+              return "";
+            }),
+            "");
+  put(ends[1], "x");
+  EXPECT_EQ(parents.select(), 0U);
+}
+
+}  // namespace io_test
+}  // namespace leat
