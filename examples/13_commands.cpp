@@ -233,7 +233,7 @@ class Trainer {
   void take_commands(const leat::Channel<Command>& commands) {
     for (bool more = true; more && !stopped_;) {
       const auto answer = [&](std::optional<Command> command) {
-        command->answer.send(obey(command->line));
+        if (command.has_value()) command->answer.send(obey(command->line));
       };
       if (paused_) {
         leat::select(leat::on_recv(commands, answer));
