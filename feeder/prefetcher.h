@@ -112,9 +112,11 @@ class Prefetcher {
 
   /// A report in several lines:
   /// - for each rank the overlap table, samples a second, the rate of its copies, and the
-  ///   core-seconds that reading computes for 1e9 bytes (not known in virtual time);
+  ///   core-seconds that reading computes for 1e9 bytes (not known in virtual time); of cold data,
+  ///   what the disk had to fetch;
   /// - the memory that the slots and their checks take, and the caps on it;
-  /// - how much of the pinned slots is in huge pages, and on the device's NUMA node;
+  /// - how much of the pinned slots is in huge pages, and on the device's NUMA node, and whether
+  ///   readers copy into them past the CPU's caches;
   /// - how many samples were left out, and autotune's last change.
   [[nodiscard]] std::string report() const;
 

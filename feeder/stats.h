@@ -174,7 +174,9 @@ struct Stats {
   /// CPU seconds that readers compute for 1e9 bytes; 0 without samples.
   [[nodiscard]] double read_cpu_per_gb() const noexcept;
   /// Whether readers mostly wait for the disk: an eighth of the bytes or more are cold (a batch has
-  /// more bytes than its file, where these are decoded), and a quarter of Tread or more is waiting.
+  /// more bytes than its file, where these are decoded) or a batch has major faults; a quarter of
+  /// Tread or more is waiting; and the CPUs are not busy with reading for 3/4 of the step, because
+  /// readers may wait for them as well.
   [[nodiscard]] bool waits_for_disk() const noexcept;
   /// Bytes that the disk gives in a second; 0 without samples.
   [[nodiscard]] double disk_rate() const noexcept;

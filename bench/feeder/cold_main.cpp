@@ -4,10 +4,12 @@
 //
 //   bench_feeder_cold KIND PATH RECORD BATCH WORKERS SAMPLES SEED
 //
-//   records  of RECORD bytes in the file PATH: blocks of 8 KiB, which begin and end with their
-//   number hot      the same from memory, with a ring of pinned slots as large as the L3 cache
-//   (BATCH is not looked at) bytes    JPEG files in the tar shards of the folder PATH, undecoded; a
-//   sample's label is its number images   the same, decoded and resized to 224 x 224
+// | KIND    | samples                                                                |
+// |---------|------------------------------------------------------------------------|
+// | records | of RECORD bytes in the file PATH: blocks of 8 KiB with their number    |
+// | hot     | the same from memory, with a ring as large as the L3 cache; no BATCH   |
+// | bytes   | JPEG files in the tar shards of the folder PATH, undecoded, and labels |
+// | images  | the same, decoded and resized to 224 x 224                             |
 //
 // It opens the data, says "ready" and waits for a line; reads SAMPLES samples, says "done" and
 // waits for the end of its input. What it does between the two words is timed from outside, as in

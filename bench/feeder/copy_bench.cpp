@@ -86,7 +86,7 @@ void pin(int n) {
   }();
   cpu_set_t one;
   CPU_ZERO(&one);
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+  for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (CPU_ISSET(cpu, &allowed) && n-- == 0) CPU_SET(cpu, &one);
   }
   if (pthread_setaffinity_np(pthread_self(), sizeof one, &one) != 0) {

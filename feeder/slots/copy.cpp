@@ -66,6 +66,15 @@ void copy_lines(std::byte* to, const std::byte* from, std::size_t bytes, CopyPag
 
 }  // namespace
 
+const char* to_string(Stores stores) noexcept {
+  switch (stores) {
+    case Stores::kCached: return "memcpy()";
+    case Stores::kSse2: return "SSE2";
+    case Stores::kAvx: return "AVX";
+  }
+  return "?";
+}
+
 Stores fastest_stores() noexcept {
 #if defined(__x86_64__)
   static const bool has_avx = __builtin_cpu_supports("avx") != 0;

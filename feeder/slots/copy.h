@@ -28,6 +28,8 @@ enum class Stores : std::uint8_t {
   kSse2,
   kAvx,
 };
+/// "memcpy()", "SSE2", "AVX".
+[[nodiscard]] const char* to_string(Stores stores) noexcept;
 /// The fastest stores past the caches that this CPU has.
 [[nodiscard]] Stores fastest_stores() noexcept;
 /// Copies `from` to `to`. The two do not overlap, and may be empty. The CPU must have `stores`.

@@ -16,6 +16,7 @@
 
 #include "leat/csp/error.h"
 #include "leat/csp/wait/page_size.h"
+#include "leat/feeder/sources/announce.h"
 #include "leat/feeder/sources/checks.h"
 
 namespace leat::feeder {
@@ -77,10 +78,7 @@ MappedFile::MappedFile(std::filesystem::path path, Access access)
 
 std::uint64_t MappedFile::announce(std::uint64_t offset, std::uint64_t count) const noexcept {
   if (access_ != Access::kRandom || offset >= size_ || count > size_ - offset) return 0;
-  const std::uint64_t page = offset - offset % page_size();
-  void* const first = static_cast<std::byte*>(pages_.get()) + page;
-  const auto bytes = static_cast<std::size_t>(offset + count - page);
-  return madvise(first, bytes, MADV_WILLNEED) == 0 ? count : 0;
+  return announce_mapped(bytes().subspan(offset, count)) ? count : 0;
 }
 
 void MappedFile::expect(std::uint64_t offset, std::uint64_t count) const noexcept {

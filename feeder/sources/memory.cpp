@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "leat/csp/error.h"
+#include "leat/feeder/sources/announce.h"
 #include "leat/feeder/sources/checks.h"
 #include "leat/feeder/sources/guarded_range.h"
 
@@ -71,6 +72,18 @@ void InMemory::read(std::uint64_t index, Sample& out) const {
                 ": the file that the array is mapped from lacks it, because the file was cut off "
                 "or because of an I/O error; do not change files that are in use");
   }
+}
+
+std::uint64_t InMemory::announce(std::uint64_t index, std::uint64_t /*seed*/,
+                                 std::uint64_t /*epoch*/) const noexcept {
+  std::uint64_t sum = 0;
+  for (std::size_t f = 0; f < fields_.size(); ++f) {
+    const std::size_t bytes = fields_[f].bytes();
+    if (guards_[f] != nullptr && announce_mapped(values_[f].subspan(index * bytes, bytes))) {
+      sum += bytes;
+    }
+  }
+  return sum;
 }
 
 }  // namespace leat::feeder

@@ -64,6 +64,9 @@ class InMemory final : public Dataset {
   /// Copies. (A Prefetcher checks that bools are 0 or 1.) Throws leat::Error if `index` >= size()
   /// or if a mapped file has lost the sample, std::invalid_argument if the fields of `out` differ.
   void read(std::uint64_t index, Sample& out) const override;
+  /// Announces the bytes of mapped tensors.
+  std::uint64_t announce(std::uint64_t index, std::uint64_t seed,
+                         std::uint64_t epoch) const noexcept override;
   /// kSeldom with a mapped tensor, else kNever.
   [[nodiscard]] Blocking blocking() const noexcept override { return blocking_; }
 

@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "leat/feeder/sources/announce.h"
 #include "leat/feeder/sources/checks.h"
 
 namespace leat::feeder {
@@ -78,9 +80,13 @@ OpenFile::Read OpenFile::read(std::uint64_t offset, std::span<std::byte> out) co
 }
 
 std::uint64_t OpenFile::announce(std::uint64_t offset, std::uint64_t count) const noexcept {
-  const int error = posix_fadvise(descriptor_, static_cast<off_t>(offset),
-                                  static_cast<off_t>(count), POSIX_FADV_WILLNEED);
-  return error == 0 ? count : 0;
+  for (std::uint64_t at = 0; at < count; at += kMostAnnounced) {
+    const int error = posix_fadvise(descriptor_, static_cast<off_t>(offset + at),
+                                    static_cast<off_t>(std::min(count - at, kMostAnnounced)),
+                                    POSIX_FADV_WILLNEED);
+    if (error != 0) return at;
+  }
+  return count;
 }
 
 OpenFiles::OpenFiles(std::span<const std::filesystem::path> files, std::size_t most)

@@ -16,6 +16,7 @@
 #include "leat/feeder/live/view.h"
 #include "leat/feeder/plan/packing.h"
 #include "leat/feeder/receipt.h"
+#include "leat/feeder/slots/copy.h"
 #include "leat/feeder/slots/slot_checks.h"
 #include "leat/feeder/slots/slot_ring.h"
 #include "leat/feeder/stages/check_options.h"
@@ -360,8 +361,10 @@ std::string Prefetcher::report() const {
                               : std::string("?")) +
             " on the NUMA node of the device";
   }
-  text += "\n";
   const Stats stats = parts_->feeds[0]->stats();
+  const Stores stores = stats.past_cache_bytes > 0 ? fastest_stores() : Stores::kCached;
+  text += std::string(", copied into by ") + to_string(stores) +
+          (stores == Stores::kCached ? "\n" : " stores past the cache\n");
   if (stats.failed_samples > 0) {
     text += "  " + std::to_string(stats.failed_samples) + " samples failed and were left out\n";
   }

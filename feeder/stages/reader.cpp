@@ -28,7 +28,6 @@ Reader::Reader(const Shared& shared, Reading& reading, std::stop_token stop)
       sampler_(shared.sampler),
       failures_(shared.failures),
       work_(shared.work),
-      tuner_(shared.tuner),
       reading_(reading),
       stop_(std::move(stop)),
       rooms_(dataset_.fields().size()),
@@ -43,7 +42,6 @@ Reader::Reader(const Shared& shared, Reading& reading, std::stop_token stop)
   early_samples_.reserve(most);
 }
 
-// A reader that holds its next slot keeps its permit: that slot's batch may be due next.
 PinnedSlot& Reader::next() {
   listed_ = early_;
   if (early_ != nullptr) {
@@ -51,12 +49,7 @@ PinnedSlot& Reader::next() {
     announced_ = early_announced_;
     return *std::exchange(early_, nullptr);
   }
-  if (tuner_ != nullptr) tuner_->begin_read();
   return **work_.recv();  // never closed: the stages end by cancellation
-}
-
-void Reader::done() {
-  if (tuner_ != nullptr && early_ == nullptr) tuner_->end_read();
 }
 
 FillMeter::Filled Reader::fill(PinnedSlot& slot, const BatchLayout& layout, FillChecks* checks,
@@ -118,7 +111,8 @@ void Reader::announce_ahead(const PinnedSlot& slot) {
 }
 
 void Reader::take_early() {
-  if (work_.size() == 0 || (tuner_ != nullptr && tuner_->wants_permit())) return;
+  const std::size_t there = work_.size();
+  if (there == 0 || there + 1 < options_.workers || options_.autotune.has_value()) return;
   std::optional<PinnedSlot*> slot;
   meter_.pause();  // the fiber may give way, and go on on another thread
   const ChannelStatus status = work_.try_recv(slot);

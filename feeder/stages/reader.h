@@ -19,7 +19,6 @@
 #include "leat/feeder/stages/failures.h"
 #include "leat/feeder/stages/fill_meter.h"
 #include "leat/feeder/stages/reading.h"
-#include "leat/feeder/stats/tuner.h"
 
 namespace leat::feeder {
 
@@ -27,8 +26,9 @@ namespace leat::feeder {
 /// Notes in a Reading which sample it reads.
 ///
 /// While the data is cold, it announces samples ahead of their reads. Where the window reaches
-/// beyond the end of a batch, the reader takes its next slot before that end, if one is there and
-/// the dataset has announced something.
+/// beyond the end of a batch, the reader takes its next slot before that end, if the dataset has
+/// announced something and there are slots for all other readers as well: several readers keep the
+/// disk busy by themselves. With autotune, which may want fewer readers next, it takes none.
 class Reader {
  public:
   /// What the readers of a prefetcher share.
@@ -38,15 +38,12 @@ class Reader {
     const Sampler& sampler;
     const Failures& failures;
     const Channel<PinnedSlot*>& work;  // slots to fill
-    Tuner* tuner;                      // null: no autotune
     bool is_virtual;                   // the time
   };
   Reader(const Shared& shared, Reading& reading, std::stop_token stop);
 
-  /// Returns the next slot to fill; waits for it, and for the tuner's permit. Throws Cancelled.
+  /// Returns the next slot to fill; waits for it. Throws Cancelled.
   [[nodiscard]] PinnedSlot& next();
-  /// The slot of next() is filled and passed on.
-  void done();
 
   /// Reads the samples that the slot names, and updates the slot's batch. Throws leat::Error, with
   /// the sample, for a failure beyond the budget; Cancelled once a stop is requested. Reports what
@@ -78,7 +75,6 @@ class Reader {
   const Sampler& sampler_;
   const Failures& failures_;
   const Channel<PinnedSlot*>& work_;
-  Tuner* const tuner_;
   Reading& reading_;
   const std::stop_token stop_;
   FillChecks* checks_ = nullptr;  // of the slot that is filled

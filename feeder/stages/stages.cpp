@@ -208,12 +208,12 @@ void Stages::read(std::size_t number) {
                  .sampler = sampler_,
                  .failures = failures,
                  .work = work_,
-                 .tuner = tuner_.get(),
                  .is_virtual = is_virtual_},
                 reading, stop_);
   ReadPlace place(dataset_.blocking());
   const std::size_t l3 = l3_bytes();
   for (;;) {
+    if (tuner_) tuner_->begin_read();
     PinnedSlot* const slot = &reader.next();
     SlotRing& ring = *rings_[slot->rank];
     const TimePoint start = now();
@@ -250,7 +250,7 @@ void Stages::read(std::size_t number) {
                               .major_faults = filled.major_faults});
     slot->state.move_on(PinnedState::kFilling, PinnedState::kFilled);
     ring.filled.send(slot);
-    reader.done();
+    if (tuner_) tuner_->end_read();
   }
 }
 

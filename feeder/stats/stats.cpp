@@ -52,7 +52,10 @@ double Stats::read_cpu_per_gb() const noexcept {
 }
 
 bool Stats::waits_for_disk() const noexcept {
-  return cold_bytes > 0 && 8 * cold_bytes >= batch_bytes && t_read_cpu <= 0.75 * t_read;
+  const bool is_cold = (cold_bytes > 0 && 8 * cold_bytes >= batch_bytes) || major_faults >= 1;
+  const bool computes = t_read_cpu * static_cast<double>(devices) >=
+                        0.75 * static_cast<double>(cpus == 0 ? workers : cpus) * t_step;
+  return is_cold && t_read_cpu <= 0.75 * t_read && !computes;
 }
 
 double Stats::disk_rate() const noexcept {
@@ -236,7 +239,8 @@ std::string Stats::bottleneck() const {
 
 std::string Stats::copies_text() const {
   if (past_cache_bytes == 0 || ring_bytes < l3_bytes()) return "";  // autotune makes rings smaller
-  return "  copies into pinned memory bypass the cache: the ring of " +
+  return std::string("  copies into pinned memory bypass the cache (") +
+         to_string(fastest_stores()) + " stores): the ring of " +
          bytes_text(static_cast<double>(ring_bytes)) + " is at least as large as the L3 cache of " +
          bytes_text(static_cast<double>(l3_bytes())) + "\n";
 }
@@ -272,7 +276,7 @@ std::string Stats::table() const {
     text += "  the sampled steps differ: Tstep is known to " + percent_text(t_step_error / t_step) +
             " (standard error); more steps, or a smaller sample_every, tell more\n";
   }
-  if (1000 * cold_bytes >= batch_bytes && cold_bytes > 0) {
+  if ((1000 * cold_bytes >= batch_bytes && cold_bytes > 0) || major_faults >= 1) {
     text += "  read from the disk " + bytes_text(cold_bytes) + " a batch (" +
             bytes_text(disk_rate()) + "/s), from memory " + bytes_text(hot_bytes) + "; " +
             number_text(major_faults) + " major faults a batch\n";

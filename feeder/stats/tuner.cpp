@@ -124,9 +124,7 @@ void Tuner::set_workers(std::size_t workers, const std::string& why) {
   if (grows) {
     permits_.release();
   } else {
-    wants_permit_.store(true, std::memory_order_relaxed);
     permits_.acquire();
-    wants_permit_.store(false, std::memory_order_relaxed);
   }
   set_shape();
 }

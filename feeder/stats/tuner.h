@@ -47,10 +47,6 @@ class Tuner {
   /// Called when a reader begins, and ends, a batch. begin_read() waits for a permit.
   void begin_read() { permits_.acquire(); }
   void end_read() { permits_.release(); }
-  /// Whether run() waits for a permit, to take a worker away. Thread-safe.
-  [[nodiscard]] bool wants_permit() const noexcept {
-    return wants_permit_.load(std::memory_order_relaxed);
-  }
 
   /// The pinned slots of each device that are in use, but for those still to take back.
   /// Thread-safe.
@@ -84,7 +80,6 @@ class Tuner {
   std::vector<std::vector<DeviceSlot*>> spare_device_;  // one list for each ring
   std::vector<StatsCollector::Window> windows_;
   std::atomic<std::uint64_t> staged_{0};
-  std::atomic<bool> wants_permit_{false};
   mutable std::mutex mutex_;  // never held across a park; guards what follows
   std::vector<std::vector<PinnedSlot*>> spare_pinned_;  // one list for each ring
   std::vector<std::size_t> owed_;                       // slots of each ring to take back

@@ -40,6 +40,10 @@ class Arrays final : public Dataset {
   [[nodiscard]] std::uint64_t size() const noexcept override { return data_.size(); }
   [[nodiscard]] feeder::Blocking blocking() const noexcept override { return data_.blocking(); }
   void read(std::uint64_t index, feeder::Sample& out) const override { data_.read(index, out); }
+  std::uint64_t announce(std::uint64_t index, std::uint64_t seed,
+                         std::uint64_t epoch) const noexcept override {
+    return data_.announce(index, seed, epoch);
+  }
 
  private:
   std::vector<Array> arrays_;

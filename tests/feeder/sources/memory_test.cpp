@@ -66,6 +66,8 @@ TEST(InMemory, AMappedFileThatIsCutOffIsAnErrorForTheSamplesThatItLacks) {
     const std::span values(static_cast<const std::byte*>(mapped) + 8, 4 * page - 16);
     const InMemory data({{{"x", DType::kUint8, {8}}, values, true}});
     EXPECT_EQ(data.blocking(), Blocking::kSeldom);
+    EXPECT_EQ(data.announce(1, 0, 0), 8U);
+    EXPECT_EQ(InMemory({{{"x", DType::kUint8, {8}}, values}}).announce(1, 0, 0), 0U);
     SampleBuffer sample(data.fields());
     data.read(data.size() - 1, sample);
     std::filesystem::resize_file(file, 2 * page);
@@ -79,6 +81,7 @@ TEST(InMemory, AMappedFileThatIsCutOffIsAnErrorForTheSamplesThatItLacks) {
         EXPECT_NE(std::string(error.what()).find("field \"x\""), std::string::npos);
       }
     }
+    EXPECT_EQ(data.announce(data.size() - 1, 0, 0), 8U);  // of what is lost: no harm
     data.read(page / 8, sample);
   }
   munmap(mapped, 4 * page);

@@ -163,11 +163,20 @@ TEST(Announcements, GoOnAcrossTheBorderOfABatchAlsoThroughAMap) {
   }
 }
 
-TEST(Announcements, OfADatasetThatAnnouncesNothingEndWithTheBatch) {
-  const auto heard = heard_of({.size = 120, .bytes = 0}, options_of(40));
-  ASSERT_EQ(heard.size(), 240U);
-  for (std::size_t i = 0; i < heard.size(); i += 80) {
-    for (std::size_t j = i; j < i + 80; ++j) EXPECT_EQ(heard[j].index / 40, i / 80);
+// That announces nothing, and where the tuner or other readers may want the slot.
+TEST(Announcements, EndWithTheBatchWhereNoSlotIsToSpare) {
+  PrefetcherOptions tuned = options_of(40);
+  tuned.autotune = Autotune{.max_workers = 4};
+  PrefetcherOptions several = options_of(40);
+  several.workers = 4;
+  for (const auto& heard : {heard_of({.size = 120, .bytes = 0}, options_of(40)),
+                            heard_of({.size = 120}, tuned), heard_of({.size = 120}, several)}) {
+    ASSERT_EQ(heard.size(), 240U);
+    for (std::size_t i = 0; i < heard.size(); i += 80) {
+      for (std::size_t j = i; j < i + 80; ++j) {
+        EXPECT_EQ(heard[j].index / 40, heard[i].index / 40);
+      }
+    }
   }
 }
 
@@ -191,21 +200,6 @@ TEST(Announcements, AreReadAlsoBehindASampleThatFails) {
   EXPECT_EQ(heard_of({.size = 30, .bad = 12}, options), expected(30, 10));
   options.read_failures.count = 0;
   expect_throws<leat::Error>([&] { heard_of({.size = 30, .bad = 2}, options); }, {"it is bad"});
-}
-
-TEST(Announcements, DoNotKeepAutotuneFromItsPermits) {
-  PrefetcherOptions options = options_of(4);
-  options.read_across_epochs = true;
-  options.autotune = Autotune{.max_workers = 4, .every = 2};
-  const Recording data({.size = 400});
-  in_virtual_time([&] {
-    Prefetcher feed(data, leat::gpu::open_host({}), options);
-    std::uint64_t samples = 0;
-    for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
-      for (Lease& batch : feed.epoch(epoch)) samples += batch.size();
-    }
-    EXPECT_EQ(samples, 1200U);
-  });
 }
 
 std::size_t announced_in(const Recording& data, std::uint64_t epoch) {

@@ -86,6 +86,16 @@ TEST(FeederStats, TheDiskIsNamedWhereReadersMostlyWaitForIt) {
   stats.t_read_cpu = 8e-3;  // they decode
   expect_begins(stats.bottleneck(), "The readers limit the loop");
   stats.t_read_cpu = 3e-3;
+  stats.cpus = 1;
+  stats.workers = 4;  // they wait for the CPU
+  stats.t_read = 40e-3;
+  stats.t_read_cpu = 9e-3;
+  expect_begins(stats.bottleneck(), "The readers limit the loop");
+  stats.t_read_cpu = 3e-3;
+  stats.cold_bytes = 0;  // not counted: FUSE
+  expect_begins(stats.bottleneck(), "The disk limits the loop");
+  expect_contains(stats.table(), {"1.500 major faults a batch"});
+  stats.major_faults = 0;
   stats.cold_bytes = 0.1e6;  // something else takes them so long
   expect_begins(stats.bottleneck(), "The readers limit the loop");
   stats.cold_bytes = 900;  // the file's header
