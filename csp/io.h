@@ -64,22 +64,22 @@ struct DescriptorReady {};
 class DescriptorWatch {
  public:
   enum class Direction : std::uint8_t { kRead, kWrite };
-  /// Throws std::logic_error on a fiber whose clock is virtual.
+  /// As begin().
   DescriptorWatch(int descriptor, Direction direction);
   DescriptorWatch(DescriptorWatch&& other) noexcept;
   DescriptorWatch& operator=(DescriptorWatch&& other) = delete;
   ~DescriptorWatch();
 
-  // What a case does for select (channel/select_cases.h). They throw Error; the second, Cancelled.
+  // What a case does for select (channel/select_cases.h). They throw Error.
 
+  /// A select begins. Throws std::logic_error on a fiber whose clock is virtual.
+  void begin();
   /// Whether the descriptor is not ready now. An error is ready: try_or_wait() throws it.
   [[nodiscard]] bool would_block() const noexcept;
-  /// Waits until `deadline`. Returns 0, or Waiter::kTimedOut.
+  /// Waits until `deadline`. Returns 0, or Waiter::kTimedOut. Throws Cancelled, too.
   int try_or_wait(Case& one, Deadline deadline);
   /// Arms the wait, and sets the channel on which its token comes.
   void describe(Case& one);
-  /// Lets other fibers run, and returns true, if the descriptor may then be ready at little cost.
-  bool look_again(Deadline deadline);
   /// Throws what has ended the wait in place of the descriptor. Called after the wait.
   void rethrow_error();
   /// The case's channel is its own.
@@ -97,7 +97,6 @@ class DescriptorWatch {
   int descriptor_;
   Direction direction_;
   mutable bool seen_ready_ = false;       // by would_block(), for the try that follows
-  Cycles looking_since_ = 0;              // by look_again(); 0: not yet in this select
   Cycles armed_at_ = 0;                   // 0: not, or the token was received
   std::optional<DescriptorReady> token_;  // received from the wait's channel
   std::shared_ptr<Poller> poller_;        // from the first real wait on, as wait_

@@ -248,6 +248,7 @@ template <class F = NoHandler>
 template <SelectCase... Cases>
 int select(Cases&&... cases) {
   constexpr std::size_t kCount = kChannelCases<Cases...>;
+  begin_select(cases...);
   if constexpr (kCount == 0) {
     return select_together(true, cases...);
   } else if constexpr (sizeof...(Cases) > 64) {

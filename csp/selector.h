@@ -87,7 +87,10 @@ class Selector {
   class Erased final : public Entry {
    public:
     explicit Erased(C one) : case_(std::move(one)) {}
-    void describe(Case& one) override { case_.describe(one); }
+    void describe(Case& one) override {
+      begin_select(case_);
+      case_.describe(one);
+    }
     void act(const Case& chosen) override { case_.act(chosen); }
     [[nodiscard]] bool once() const noexcept override { return C::kOnce; }
 

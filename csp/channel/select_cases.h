@@ -5,7 +5,7 @@
 // |---------------------|---------------------------------------------------|
 // | every one           | kIsChannelCase                                    |
 // | RecvCase, SendCase  | channel, would_block, describe, try_or_wait, act  |
-// | DescriptorCase      | likewise; look_again                              |
+// | DescriptorCase      | likewise; begin                                   |
 // | DeadlineCase        | deadline, handler                                 |
 #pragma once
 
@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "leat/csp/base/cycles.h"
 #include "leat/csp/channel/core.h"
 #include "leat/csp/clock.h"
 
@@ -130,32 +131,33 @@ __attribute__((noinline)) int select_together(bool polled, Cases&... cases) {
   return act_on(places[done], operations[done], cases...);
 }
 
-/// A case that may be ready when other fibers have run.
+/// A case of a descriptor: it may be ready when other fibers have run.
 template <class C>
 concept LooksAgain = requires(C& one) {
-  one.look_again(Deadline::now());
+  one.begin();
 };
 
-/// Lets other fibers run, and returns true, if that may make one of the cases ready, and pays.
+/// Lets other fibers run, and returns true, if a descriptor may then be ready at little cost. (In
+/// csp/io/watch.cpp.) `since`: when the wait first looked; 0 before.
+bool look_again(Cycles& since, Deadline deadline);
+
+/// Says to the cases of descriptors that a select begins.
 template <class... Cases>
-bool look_again(Cases&... cases) {
-  bool again = false;
-  if constexpr ((LooksAgain<Cases> || ...)) {
-    const Deadline deadline = earliest_deadline(cases...).deadline;
-    for_each_case(
-        [&](auto& one, int) {
-          if constexpr (LooksAgain<decltype(one)>) again = again || one.look_again(deadline);
-        },
-        cases...);
-  }
-  return again;
+[[gnu::always_inline]] inline void begin_select(Cases&... cases) {
+  for_each_case(
+      [&](auto& one, int) {
+        if constexpr (LooksAgain<decltype(one)>) one.begin();
+      },
+      cases...);
 }
 
 /// A select with several channel operations among at most 64 cases. If one of them is ready, takes
 /// it without describing all of them.
 template <class... Cases>
 int select_several(Cases&... cases) {
-  do {
+  constexpr bool kLooksAgain = (LooksAgain<Cases> || ...);
+  [[maybe_unused]] Cycles since = 0;
+  for (;;) {
     std::uint64_t ready = 0;  // by place
     std::size_t count = 0;
     bool known = true;
@@ -191,8 +193,11 @@ int select_several(Cases&... cases) {
       if (done) return act_on(chosen, operation, cases...);
       ready &= ~(std::uint64_t{1} << static_cast<unsigned>(chosen));
     }
-  } while (look_again(cases...));
-  return select_together(true, cases...);
+    if constexpr (kLooksAgain) {
+      if (look_again(since, earliest_deadline(cases...).deadline)) continue;
+    }
+    return select_together(true, cases...);
+  }
 }
 
 /// The place of an otherwise() that can be chosen without a closer look, because the one channel

@@ -34,9 +34,14 @@ LEAT_OF_THIS_THREAD void set_waits_are_short(bool are) noexcept { t_waits_are_sh
 
 DescriptorWatch::DescriptorWatch(int descriptor, Direction direction)
     : descriptor_(descriptor), direction_(direction) {
+  begin();
+}
+
+void DescriptorWatch::begin() {
+  seen_ready_ = false;
   if (kExploring || (on_fiber() && Fiber::current()->core().clock().is_virtual())) {
     throw std::logic_error(
-        "leat: a wait for descriptor " + std::to_string(descriptor) +
+        "leat: a wait for descriptor " + std::to_string(descriptor_) +
         " under a VirtualClock: the other end of a socket takes its time from no clock of ours; " +
         "wait in a scheduler with real time, or put a channel in the socket's place");
   }
@@ -80,15 +85,13 @@ bool DescriptorWatch::is_ready_at_first_look() const {
 
 // Often one of the other fibers makes the descriptor ready, and then neither the kernel nor the
 // poller's thread has anything to do. After that, as a plain thread does, it looks by for a while.
-bool DescriptorWatch::look_again(Deadline deadline) {
+bool look_again(Cycles& since, Deadline deadline) {
   if (deadline.is_now() || !on_fiber()) return false;
+  if (!deadline.is_never() && leat::now() >= deadline.at()) return false;
   const Cycles now = cycles_now();
-  const bool first = looking_since_ == 0;
-  if (first) {
-    looking_since_ = now;
-  } else if (now - looking_since_ > cycles_in(tuning::kSpin) || !waits_are_short() ||
-             (!deadline.is_never() && leat::now() >= deadline.at())) {
-    looking_since_ = 0;
+  if (since == 0) {
+    since = now;
+  } else if (now - since > cycles_in(tuning::kSpin) || !waits_are_short()) {
     return false;
   }
   yield();
@@ -97,7 +100,7 @@ bool DescriptorWatch::look_again(Deadline deadline) {
 
 bool DescriptorWatch::would_block() const noexcept {
   try {
-    seen_ready_ = looking_since_ == 0 ? is_ready_at_first_look() : is_ready();
+    seen_ready_ = is_ready_at_first_look();
     return !seen_ready_;
   } catch (...) {
     return false;
@@ -111,7 +114,7 @@ int DescriptorWatch::try_or_wait(Case& one, Deadline deadline) {
   }
   if (std::exchange(seen_ready_, false) || is_ready_at_first_look()) return 0;
   if (deadline.is_now()) return Waiter::kTimedOut;
-  while (look_again(deadline)) {
+  for (Cycles since = 0; look_again(since, deadline);) {
     if (is_ready()) return 0;
   }
   arm(one, false);
@@ -120,7 +123,6 @@ int DescriptorWatch::try_or_wait(Case& one, Deadline deadline) {
 }
 
 void DescriptorWatch::describe(Case& one) {
-  seen_ready_ = false;
   token_.reset();
   arm(one, is_ready_at_first_look());
 }
@@ -140,7 +142,6 @@ void DescriptorWatch::arm(Case& one, bool is_ready) {
 }
 
 void DescriptorWatch::rethrow_error() {
-  looking_since_ = 0;
   // Without a token, the descriptor was seen to be ready; the wait, if there is one, may go on.
   if (!token_.has_value()) return;
   set_waits_are_short(cycles_now() - std::exchange(armed_at_, 0) < cycles_in(tuning::kShortSleep));

@@ -292,6 +292,28 @@ TEST(Io, AWaitEndsAtItsDeadline) {
   EXPECT_TRUE(await_readable_until(ends[0], now() + 1h));
 }
 
+template <std::size_t... I>
+int select_readable(const std::vector<Ends>& all, std::index_sequence<I...> /*places*/) {
+  return select(on_readable(all[I][0])..., on_timeout(1h));
+}
+
+// While it looks, the fiber that counts runs between two looks.
+TEST(Io, ASelectLooksAsLittleForManyDescriptorsAsForOne) {
+  run(
+      [] {
+        std::vector<Ends> all;
+        for (int i = 0; i < 12; ++i) all.push_back(Ends::sockets());
+        TaskGroup group;
+        group.go([&] { EXPECT_EQ(select_readable(all, std::make_index_sequence<12>()), 11); });
+        int looks = 0;
+        for (; !has(dump(), "descriptor " + std::to_string(all[0][0]) + " is"); yield()) ++looks;
+        EXPECT_LT(looks, 1000);
+        put(all[11][1], "x");
+        group.wait();
+      },
+      {.workers = 1});
+}
+
 TEST(Io, ACancelledFiberStopsWaiting) {
   on_fibers([] {
     const Ends ends = Ends::sockets();
