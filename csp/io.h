@@ -73,12 +73,13 @@ class DescriptorWatch {
   // What a case does for select (channel/select_cases.h). They throw Error.
 
   /// A select begins. Throws std::logic_error on a fiber whose clock is virtual.
-  void begin();
+  void begin(Deadline deadline);
   /// Whether the descriptor is not ready now. An error is ready: try_or_wait() throws it.
   [[nodiscard]] bool would_block() const noexcept;
   /// Waits until `deadline`. Returns 0, or Waiter::kTimedOut. Throws Cancelled, too.
   int try_or_wait(Case& one, Deadline deadline);
-  /// Arms the wait, and sets the channel on which its token comes.
+  /// Arms the wait, and sets the channel on which its token comes. A try arms nothing: without a
+  /// channel, the case is never ready.
   void describe(Case& one);
   /// Throws what has ended the wait in place of the descriptor. Called after the wait.
   void rethrow_error();
@@ -96,10 +97,12 @@ class DescriptorWatch {
 
   int descriptor_;
   Direction direction_;
+  bool is_try_ = false;                   // of this select
   mutable bool seen_ready_ = false;       // by would_block(), for the try that follows
+  std::uint64_t closings_ = 0;            // before this select (csp/io/descriptor_table.h)
   Cycles armed_at_ = 0;                   // 0: not, or the token was received
   std::optional<DescriptorReady> token_;  // received from the wait's channel
-  std::shared_ptr<Poller> poller_;        // from the first real wait on, as wait_
+  std::shared_ptr<Poller> poller_;        // from the first real wait on
   std::unique_ptr<DescriptorWait> wait_;
 };
 

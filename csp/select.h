@@ -248,7 +248,9 @@ template <class F = NoHandler>
 template <SelectCase... Cases>
 int select(Cases&&... cases) {
   constexpr std::size_t kCount = kChannelCases<Cases...>;
-  begin_select(cases...);
+  if constexpr ((LooksAgain<Cases> || ...)) {
+    begin_select(earliest_deadline(cases...).deadline, cases...);
+  }
   if constexpr (kCount == 0) {
     return select_together(true, cases...);
   } else if constexpr (sizeof...(Cases) > 64) {

@@ -79,7 +79,7 @@ class Selector {
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
     virtual ~Entry() = default;
-    virtual void describe(Case& one) = 0;
+    virtual void describe(Case& one, Deadline deadline) = 0;
     virtual void act(const Case& chosen) = 0;
     [[nodiscard]] virtual bool once() const noexcept = 0;
   };
@@ -87,8 +87,8 @@ class Selector {
   class Erased final : public Entry {
    public:
     explicit Erased(C one) : case_(std::move(one)) {}
-    void describe(Case& one) override {
-      begin_select(case_);
+    void describe(Case& one, Deadline deadline) override {
+      begin_select(deadline, case_);
       case_.describe(one);
     }
     void act(const Case& chosen) override { case_.act(chosen); }

@@ -134,19 +134,19 @@ __attribute__((noinline)) int select_together(bool polled, Cases&... cases) {
 /// A case of a descriptor: it may be ready when other fibers have run.
 template <class C>
 concept LooksAgain = requires(C& one) {
-  one.begin();
+  one.begin(Deadline::now());
 };
 
 /// Lets other fibers run, and returns true, if a descriptor may then be ready at little cost. (In
 /// csp/io/watch.cpp.) `since`: when the wait first looked; 0 before.
 bool look_again(Cycles& since, Deadline deadline);
 
-/// Says to the cases of descriptors that a select begins.
+/// Says to the cases of descriptors that a select begins, which gives up at `deadline`.
 template <class... Cases>
-[[gnu::always_inline]] inline void begin_select(Cases&... cases) {
+[[gnu::always_inline]] inline void begin_select(Deadline deadline, Cases&... cases) {
   for_each_case(
       [&](auto& one, int) {
-        if constexpr (LooksAgain<decltype(one)>) one.begin();
+        if constexpr (LooksAgain<decltype(one)>) one.begin(deadline);
       },
       cases...);
 }

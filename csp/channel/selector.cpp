@@ -23,7 +23,7 @@ std::optional<std::size_t> Selector::select_by(Deadline deadline) {
   int outcome = 0;
   try {
     for (std::size_t i = 0; i < entries_.size(); ++i) {
-      if (entries_[i] != nullptr) entries_[i]->describe(cases_[i]);
+      if (entries_[i] != nullptr) entries_[i]->describe(cases_[i], deadline);
     }
     outcome = select_cases(cases_, deadline);
   } catch (...) {

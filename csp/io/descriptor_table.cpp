@@ -17,12 +17,14 @@ const char* name_of(std::uint32_t interest) {
   return interest == EPOLLIN ? "readable" : "writable";
 }
 
-std::string describe(const DescriptorWait& wait) {
-  return "descriptor " + std::to_string(wait.descriptor);
+std::string closed(int descriptor, std::uint32_t interest) {
+  return "leat: descriptor " + std::to_string(descriptor) +
+         " was closed during a wait until it is " + name_of(interest);
 }
 
 [[noreturn]] void throw_error(const DescriptorWait& wait, int error) {
-  const std::string text = "leat: cannot wait for " + describe(wait) + ": ";
+  const std::string text =
+      "leat: cannot wait for descriptor " + std::to_string(wait.descriptor) + ": ";
   switch (error) {
     case EBADF: throw Error(DescriptorTable::not_open(wait.descriptor));
     case EPERM:
@@ -49,11 +51,24 @@ std::string DescriptorTable::not_open(int descriptor) {
          ": it is not open (any more)";
 }
 
-void DescriptorTable::arm(DescriptorWait& wait) {
+void Closings::note(int descriptor) {
+  const std::lock_guard guard(lock_);
+  latest_[descriptor] = count() + 1;
+  count_.store(count() + 1, std::memory_order_release);
+}
+
+void Closings::look_up(int descriptor, std::uint64_t count, std::uint32_t interest) {
+  const std::lock_guard guard(lock_);
+  const auto place = latest_.find(descriptor);
+  if (place != latest_.end() && place->second > count) throw Error(closed(descriptor, interest));
+}
+
+void DescriptorTable::arm(DescriptorWait& wait, std::uint64_t closings) {
   const std::lock_guard guard(lock_);
   std::optional<DescriptorReady> earlier;
   static_cast<void>(wait.channel.try_recv(earlier));
   wait.error = nullptr;
+  Closings::here().require_none(wait.descriptor, closings, wait.events);
 
   const auto [place, is_new] = entries_.try_emplace(wait.descriptor);
   Entry& entry = place->second;
@@ -111,8 +126,9 @@ void DescriptorTable::deliver(std::uint64_t key, std::uint32_t events) noexcept 
   entries_.erase(place);
 }
 
-int DescriptorTable::close_and_tell(int descriptor) noexcept {
+int DescriptorTable::close_and_tell(int descriptor) {
   const std::lock_guard guard(lock_);
+  Closings::here().note(descriptor);
   if (const auto place = entries_.find(descriptor); place != entries_.end()) {
     // For the file may live on, by a copy of the descriptor.
     static_cast<void>(control(EPOLL_CTL_DEL, descriptor, 0, 0));
@@ -150,8 +166,7 @@ void DescriptorTable::tell_closed(Entry& entry) noexcept {
     DescriptorWait& wait = *std::exchange(entry.waits, entry.waits->next);
     wait.listed = false;
     try {
-      throw Error("leat: " + describe(wait) + " was closed during a wait until it is " +
-                  name_of(wait.events));
+      throw Error(closed(wait.descriptor, wait.events));
     } catch (...) {
       wait.error = std::current_exception();  // that error, or std::bad_alloc
     }

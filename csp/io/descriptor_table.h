@@ -20,14 +20,17 @@
 // access.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 
 #include "leat/csp/base/os_thread.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/io.h"
+#include "leat/csp/wait/home_process.h"
 
 namespace leat {
 
@@ -45,6 +48,31 @@ struct DescriptorWait {
   DescriptorWait* next = nullptr;
 };
 
+/// What close_descriptor() has closed in this process. A wait that is under way, but unknown to the
+/// table yet, finds out by it that its descriptor's number may be another file's. Thread-safe.
+class Closings {
+ public:
+  static Closings& here() { return of_this_process<Closings>(); }
+  /// How many there were.
+  [[nodiscard]] std::uint64_t count() const noexcept {
+    return count_.load(std::memory_order_acquire);
+  }
+  /// Called before each.
+  void note(int descriptor);
+  /// Throws Error if the descriptor was closed since count() was `count`, during a wait for
+  /// `interest`.
+  void require_none(int descriptor, std::uint64_t count, std::uint32_t interest) {
+    if (count != this->count()) look_up(descriptor, count, interest);
+  }
+
+ private:
+  void look_up(int descriptor, std::uint64_t count, std::uint32_t interest);
+
+  std::atomic<std::uint64_t> count_ = 0;
+  std::mutex lock_;
+  std::unordered_map<int, std::uint64_t> latest_;  // lock_; of each descriptor, as counted
+};
+
 /// Thread- and fiber-safe. Its lock is held while calling the kernel, which does not wait there,
 /// and while waking a waiter.
 class DescriptorTable {
@@ -55,8 +83,9 @@ class DescriptorTable {
   virtual ~DescriptorTable() = default;
 
   /// Sends a token to the wait's channel once its descriptor is ready, or is found to be closed.
-  /// Drops a token from before. Throws Error if the descriptor cannot be waited for.
-  void arm(DescriptorWait& wait);
+  /// Drops a token from before. Throws Error if the descriptor cannot be waited for, or was closed
+  /// since Closings::count() was `closings`.
+  void arm(DescriptorWait& wait, std::uint64_t closings);
   /// Sends the token now: the caller has seen that the descriptor is ready.
   void arm_ready(DescriptorWait& wait);
   /// Sends no token from here on.
@@ -64,7 +93,7 @@ class DescriptorTable {
   /// Called with each event of the kernel.
   void deliver(std::uint64_t key, std::uint32_t events) noexcept;
   /// Ends all waits for a descriptor, and closes it. Returns the errno of close(2), or 0.
-  int close_and_tell(int descriptor) noexcept;
+  int close_and_tell(int descriptor);
 
   /// The text of an Error about a descriptor that is not open.
   static std::string not_open(int descriptor);

@@ -23,15 +23,10 @@ namespace {
 
 constexpr std::uint64_t kEnd = ~std::uint64_t{0};  // the key of the eventfd
 
-std::mutex latest_mutex;
-std::weak_ptr<Poller> latest;  // latest_mutex
-
-// With latest_mutex held. Null if there is none, or if it is the parent process's.
-std::shared_ptr<Poller> latest_here() noexcept {
-  std::shared_ptr<Poller> poller = latest.lock();
-  if (poller != nullptr && !poller->home().is_here()) poller.reset();
-  return poller;
-}
+struct Latest {
+  std::mutex lock;
+  std::weak_ptr<Poller> poller;  // lock
+};
 
 }  // namespace
 
@@ -60,7 +55,7 @@ Poller::~Poller() {
     static_cast<void>(new (std::nothrow) decltype(thread_)(std::move(thread_)));
     return;
   }
-  static_cast<void>(eventfd_write(end_.get(), 1));
+  if (!lost_) static_cast<void>(eventfd_write(end_.get(), 1));
   thread_.join();
 }
 
@@ -71,25 +66,32 @@ std::shared_ptr<Poller> Poller::get() {
   }
   std::shared_ptr<Poller> poller;
   {
-    const std::lock_guard guard(latest_mutex);
-    poller = latest_here();
+    auto& latest = of_this_process<Latest>();
+    const std::lock_guard guard(latest.lock);
+    poller = latest.poller.lock();
     if (poller == nullptr) {
       poller = std::make_shared<Poller>();
-      latest = poller;
+      latest.poller = poller;
     }
   }
   if (fiber != nullptr) fiber->core().keep_poller(poller);
   return poller;
 }
 
-int Poller::close_in_process(int descriptor) noexcept {
+int Poller::close_in_process(int descriptor) {
   std::shared_ptr<Poller> poller;
   {
-    const std::lock_guard guard(latest_mutex);
-    poller = latest_here();
+    auto& latest = of_this_process<Latest>();
+    const std::lock_guard guard(latest.lock);
+    poller = latest.poller.lock();
     // Under the lock: otherwise a poller may be made, and wait for the descriptor.
-    if (poller == nullptr) return ::close(descriptor) == 0 ? 0 : errno;
+    if (poller == nullptr) {
+      Closings::here().note(descriptor);
+      return ::close(descriptor) == 0 ? 0 : errno;
+    }
   }
+  // So that it does not end, and join its thread, on a fiber.
+  if (Fiber* const fiber = Fiber::current()) fiber->core().keep_poller(poller);
   return poller->close_and_tell(descriptor);
 }
 
@@ -106,6 +108,10 @@ void Poller::run() noexcept {
   std::array<epoll_event, 64> ready{};
   for (;;) {
     const int count = epoll_wait(epoll_.get(), ready.data(), ready.size(), -1);
+    if (count < 0 && errno != EINTR) {
+      lost_ = true;
+      return;
+    }
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = ready[static_cast<std::size_t>(i)];
       if (event.data.u64 == kEnd) return;

@@ -5,6 +5,7 @@
 // sleeps in epoll_wait(2). So the thread needs no inbox, and an eventfd ends it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -26,7 +27,7 @@ class Poller final : public DescriptorTable, public std::enable_shared_from_this
   /// scheduler. Throws Error if it cannot be made.
   static std::shared_ptr<Poller> get();
   /// close_and_tell() of the poller of the calling process, if there is one; else close(2).
-  static int close_in_process(int descriptor) noexcept;
+  static int close_in_process(int descriptor);
 
   /// The process that has its thread.
   [[nodiscard]] const HomeProcess& home() const noexcept { return home_; }
@@ -55,7 +56,8 @@ class Poller final : public DescriptorTable, public std::enable_shared_from_this
 
   const HomeProcess home_;
   const Owned epoll_;
-  const Owned end_;  // an eventfd
+  const Owned end_;                 // an eventfd
+  std::atomic<bool> lost_ = false;  // somebody has closed its descriptors: close_range(2)
   std::thread thread_;
 };
 

@@ -15,6 +15,7 @@
 #include "leat/csp/io/descriptor_table.h"
 #include "leat/csp/io/poller.h"
 #include "leat/csp/sched/scheduler_core.h"
+#include "leat/csp/sched/worker.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/wait/sanitizers.h"
 
@@ -30,15 +31,22 @@ thread_local constinit bool t_waits_are_short = true;
 LEAT_OF_THIS_THREAD bool waits_are_short() noexcept { return t_waits_are_short; }
 LEAT_OF_THIS_THREAD void set_waits_are_short(bool are) noexcept { t_waits_are_short = are; }
 
+std::uint32_t events_of(DescriptorWatch::Direction direction) noexcept {
+  return direction == DescriptorWatch::Direction::kRead ? EPOLLIN : EPOLLOUT;
+}
+
 }  // namespace
 
 DescriptorWatch::DescriptorWatch(int descriptor, Direction direction)
     : descriptor_(descriptor), direction_(direction) {
-  begin();
+  begin(Deadline::never());
 }
 
-void DescriptorWatch::begin() {
+void DescriptorWatch::begin(Deadline deadline) {
+  if (poller_ != nullptr) poller_->home().require("a wait for a descriptor");
+  is_try_ = deadline.is_now();
   seen_ready_ = false;
+  closings_ = Closings::here().count();
   if (kExploring || (on_fiber() && Fiber::current()->core().clock().is_virtual())) {
     throw std::logic_error(
         "leat: a wait for descriptor " + std::to_string(descriptor_) +
@@ -50,7 +58,7 @@ void DescriptorWatch::begin() {
 DescriptorWatch::DescriptorWatch(DescriptorWatch&& other) noexcept = default;
 
 DescriptorWatch::~DescriptorWatch() {
-  if (wait_ == nullptr || armed_at_ == 0 || !poller_->home().is_here()) return;
+  if (poller_ == nullptr || armed_at_ == 0 || !poller_->home().is_here()) return;
   poller_->disarm(*wait_);
   set_waits_are_short(false);  // another case was chosen
 }
@@ -62,6 +70,7 @@ bool DescriptorWatch::is_ready() const {
   do {
     count = poll(&one, 1, 0);
   } while (count < 0 && errno == EINTR);
+  if (count > 0) Closings::here().require_none(descriptor_, closings_, events_of(direction_));
   // poll() passes over negative numbers.
   if (descriptor_ < 0 || (one.revents & POLLNVAL) != 0) {
     throw Error(DescriptorTable::not_open(descriptor_));
@@ -110,7 +119,8 @@ bool DescriptorWatch::would_block() const noexcept {
 int DescriptorWatch::try_or_wait(Case& one, Deadline deadline) {
   token_.reset();
   if (Fiber* const fiber = Fiber::current(); fiber != nullptr && !deadline.is_try()) {
-    fiber->count_operation();
+    // Its system calls take as long as eight operations on channels.
+    if (Worker::current()->ends_slice(8)) fiber->give_way();
   }
   if (std::exchange(seen_ready_, false) || is_ready_at_first_look()) return 0;
   if (deadline.is_now()) return Waiter::kTimedOut;
@@ -124,18 +134,23 @@ int DescriptorWatch::try_or_wait(Case& one, Deadline deadline) {
 
 void DescriptorWatch::describe(Case& one) {
   token_.reset();
-  arm(one, is_ready_at_first_look());
+  const bool is_ready = is_ready_at_first_look();
+  if (is_ready || !is_try_) arm(one, is_ready);
 }
 
 void DescriptorWatch::arm(Case& one, bool is_ready) {
   if (wait_ == nullptr) {
-    poller_ = Poller::get();
-    wait_ = std::make_unique<DescriptorWait>(descriptor_,
-                                             direction_ == Direction::kRead ? EPOLLIN : EPOLLOUT);
+    wait_ = std::make_unique<DescriptorWait>(descriptor_, events_of(direction_));
   }
-  poller_->home().require("a wait for a descriptor");
+  if (poller_ == nullptr && !is_ready) poller_ = Poller::get();
   armed_at_ = cycles_now();
-  is_ready ? poller_->arm_ready(*wait_) : poller_->arm(*wait_);
+  if (!is_ready) {
+    poller_->arm(*wait_, closings_);
+  } else if (poller_ != nullptr) {
+    poller_->arm_ready(*wait_);
+  } else {
+    static_cast<void>(wait_->channel.try_send({}));  // or it has a token
+  }
   one.channel = wait_->channel.core().get();
   one.direction = Case::Direction::kRecv;
   one.node.slot = &token_;

@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <atomic>
+
 namespace leat {
 
 /// The process in which an object was made. Thread-safe.
@@ -24,5 +26,27 @@ class HomeProcess {
 
   pid_t id_;
 };
+
+/// The T of the calling process: made by the first call, and never destroyed. A child of fork() has
+/// one of its own, for a thread of the parent may have held a lock of the parent's. Thread-safe.
+template <class T>
+T& of_this_process() {
+  struct Made {
+    const Made* before;  // so that the parent's does not look leaked
+    HomeProcess home{};
+    T object{};
+  };
+  static constinit std::atomic<Made*> latest{nullptr};
+  Made* made = latest.load(std::memory_order_acquire);
+  while (made == nullptr || !made->home.is_here()) {
+    Made* const fresh = new Made{.before = made};
+    if (latest.compare_exchange_strong(made, fresh, std::memory_order_acq_rel)) {
+      made = fresh;
+    } else {
+      delete fresh;
+    }
+  }
+  return made->object;
+}
 
 }  // namespace leat

@@ -136,7 +136,7 @@ class ArmedWait {
   }
   void arm() {
     armed_ = true;
-    kernel_.arm(wait_);
+    kernel_.arm(wait_, Closings::here().count());
   }
   /// Waits for the token. Whether the wait has ended without an error.
   bool recv() {

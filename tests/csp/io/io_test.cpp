@@ -385,6 +385,18 @@ TEST(Io, AVirtualClockIsRefused) {
   });
 }
 
+TEST(Io, AVirtualClockIsRefusedByACaseFromOutside) {
+  const Ends ends = Ends::sockets();
+  Selector any;
+  any.add(on_readable(ends[0]));
+  auto one = on_readable(ends[0]);
+  support::run_each([&] {
+    EXPECT_TRUE(has(text_thrown_by<std::logic_error>([&] { any.try_select(); }), "VirtualClock"));
+    EXPECT_TRUE(has(text_thrown_by<std::logic_error>([&] { select(std::move(one), otherwise()); }),
+                    "VirtualClock"));
+  });
+}
+
 TEST(Io, ADescriptorThatIsNotOpenIsNamed) {
   on_fibers([] {
     const int closed = 900;  // no other descriptor gets this number
@@ -446,6 +458,38 @@ TEST(Io, ClosingADescriptorEndsAllWaitsForIt) {
     group.wait();
     close(copy);
   });
+}
+
+TEST(Io, AFiberThatStillLooksIsToldOfTheClosing) {
+  const Channel<int> never(0);
+  for (const bool beside_others : {false, true}) {
+    for (const bool has_data : {false, true}) {
+      run(
+          [&] {
+            Ends before = Ends::sockets();
+            const Ends after = Ends::sockets();
+            const int fd = before.give(0);
+            TaskGroup group;
+            group.go([&] {
+              const std::string text = text_thrown_by<Error>([&] {
+                if (beside_others) {
+                  select(on_recv(never), on_readable(fd));
+                } else {
+                  await_readable(fd);
+                }
+              });
+              EXPECT_TRUE(has(text, std::to_string(fd) + " was closed during a wait")) << text;
+            });
+            yield();  // it has looked, and gives way
+            close_descriptor(fd);
+            EXPECT_EQ(dup2(after[0], fd), fd);
+            if (has_data) put(after[1], "x");
+            group.wait();
+            close(fd);
+          },
+          {.workers = 1});
+    }
+  }
 }
 
 TEST(Io, AnErrorIsToldToAThreadThatWaits) {
@@ -521,6 +565,16 @@ TEST(Io, TheThreadIsStartedByTheFirstWaitAndEndsWithTheScheduler) {
     done.recv();
     EXPECT_EQ(support::threads(), threads + 1);
     take(ends[0]);
+    scheduler.go([&] {
+      const Channel<int> never(0);
+      Selector any;
+      any.add(on_readable(ends[0]));
+      EXPECT_EQ(any.try_select(), std::nullopt);
+      EXPECT_EQ(select(on_recv(never), on_readable(ends[0]), otherwise()), 2);
+      done.send(0);
+    });
+    done.recv();
+    EXPECT_EQ(support::threads(), threads + 1);  // a try begins no wait
     scheduler.go([&] {
       static_cast<void>(await_readable_until(ends[0], now() + 1ms));
       done.send(0);
