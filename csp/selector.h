@@ -11,7 +11,7 @@
 // Thread safety: a Selector is used by one fiber or thread at a time. Its handlers may change it.
 //
 // Ownership and lifetime: a Selector owns its cases with their values, and keeps their channels
-// alive. Only add() and set() allocate; selecting does not.
+// alive. Only add() and set() allocate; selecting does not, but for cases of descriptors (io.h).
 //
 // Errors: those of select.h; std::out_of_range for an index that add() has not returned;
 // std::length_error for too many cases.
@@ -30,7 +30,7 @@
 
 namespace leat {
 
-/// A list of on_recv and on_send cases to select over, again and again.
+/// A list of cases, such as on_recv, on_send and on_readable, to select over, again and again.
 ///
 /// Each case has an index, in the order of add(). A disabled case is never ready. An on_send case
 /// is disabled once it has been chosen, because its value is gone; set() gives it the next one.

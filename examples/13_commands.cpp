@@ -93,7 +93,10 @@ Socket listen_at(const std::string& path) {
   struct stat status = {};
   if (lstat(path.c_str(), &status) == 0) {
     if (!S_ISSOCK(status.st_mode)) throw leat::Error(path + ": is there, and is no socket");
-    if (connects(new_socket(), path)) throw leat::Error(path + ": another trainer listens there");
+    if (connects(new_socket(), path) || errno == EAGAIN) {
+      throw leat::Error(path + ": another trainer listens there");
+    }
+    if (errno != ECONNREFUSED) fail(path);
     unlink(path.c_str());
   }
   Socket listener = new_socket();
@@ -104,14 +107,21 @@ Socket listen_at(const std::string& path) {
   return listener;
 }
 
-// False if the other side is gone.
-bool write_all(int fd, std::string_view text) {
+// The file of the socket at `path`; 0 if there is none.
+std::pair<dev_t, ino_t> file_at(const std::string& path) {
+  struct stat status = {};
+  if (lstat(path.c_str(), &status) != 0) return {};
+  return {status.st_dev, status.st_ino};
+}
+
+// False if the other side is gone, or does not read for so long.
+bool write_all(int fd, std::string_view text, leat::Duration patience = 10s) {
   while (!text.empty()) {
     const ssize_t size = send(fd, text.data(), text.size(), MSG_NOSIGNAL);
     if (size >= 0) {
       text.remove_prefix(static_cast<std::size_t>(size));
     } else if (errno == EAGAIN) {
-      if (!leat::await_writable_until(fd, leat::from_now(10s))) return false;  // it does not read
+      if (!leat::await_writable_until(fd, leat::from_now(patience))) return false;
     } else if (errno != EINTR) {
       return false;
     }
@@ -132,6 +142,8 @@ class Lines {
       if (const std::size_t end = text_.find('\n'); end != std::string::npos) {
         std::string line = text_.substr(0, end);
         text_.erase(0, end + 1);
+        if (line.size() > kLongest) return std::nullopt;
+        if (line.ends_with('\r')) line.pop_back();
         return line;
       }
       if (text_.size() > kLongest) return std::nullopt;
@@ -168,7 +180,7 @@ void serve(Socket connection, const leat::Channel<Command>& commands) {
     commands.send(std::move(command));
     const std::string text = answer.recv().value() + "\n";
     const leat::Shield though_the_trainer_ends;  // it may have been told to stop
-    if (!write_all(connection.fd(), text)) return;
+    if (!write_all(connection.fd(), text, 1s)) return;
   }
 }
 
@@ -305,6 +317,7 @@ class Trainer {
 
 void train_at(const std::string& path, const std::function<void()>& beside) {
   const Socket listener = listen_at(path);
+  const auto ours = file_at(path);
   const leat::Channel<Command> commands(0, "commands");
   leat::TaskGroup client;
   if (beside) client.go(beside);
@@ -313,7 +326,7 @@ void train_at(const std::string& path, const std::function<void()>& beside) {
     control.go([&] { accept_all(listener, commands); });
     Trainer().train(commands);
   }  // the connections end
-  unlink(path.c_str());
+  if (file_at(path) == ours) unlink(path.c_str());
   client.wait();
 }
 
@@ -321,7 +334,9 @@ void train_at(const std::string& path, const std::function<void()>& beside) {
 
 bool send_commands(const std::string& path, std::span<const std::string> commands) {
   const Socket socket = new_socket();
-  if (!connects(socket, path)) fail("no trainer listens at " + path);
+  if (!connects(socket, path)) {
+    fail(errno == EAGAIN ? path + ": the trainer is busy" : "no trainer listens at " + path);
+  }
   Lines answers(socket.fd());
   for (const std::string& command : commands) {
     if (!write_all(socket.fd(), command + "\n")) return false;
@@ -332,9 +347,17 @@ bool send_commands(const std::string& path, std::span<const std::string> command
   return true;
 }
 
+constexpr const char* kUsage =
+    "example_13_commands                       both sides in one program\n"
+    "example_13_commands SOCKET                trains until it is told to stop\n"
+    "example_13_commands SOCKET COMMAND...     sends the commands, and prints the answers\n"
+    "A trainer that was killed, by Ctrl-C say, leaves the file SOCKET; the next one replaces it.";
+
 int run_program(const std::vector<std::string>& arguments) {
   bool answered = true;
-  if (arguments.empty()) {
+  if (!arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h")) {
+    std::puts(kUsage);
+  } else if (arguments.empty()) {
     const std::string path = "/tmp/leat-" + std::to_string(getpid()) + ".socket";
     const std::vector<std::string> commands = {"status", "pause", "lr fast", "lr 0.5",
                                                "resume", "hello", "stop"};

@@ -21,7 +21,17 @@ expect() { # <words of the output, as a regex> <exit status> <arguments>...
   fi
 }
 
+expect "SOCKET COMMAND" 0 --help
 expect "no trainer listens at" 1 "$socket" status
+python3 -c 'import socket, sys, time
+one = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+one.bind(sys.argv[1])
+time.sleep(60)' "$scratch/datagrams" &
+owner=$!
+until [[ -S $scratch/datagrams ]] || ! kill -0 "$owner"; do sleep 0.05; done
+expect "Protocol wrong type" 1 "$scratch/datagrams"
+[[ -S $scratch/datagrams ]] || { echo "FAIL: took over a socket of datagrams"; failures=1; }
+kill "$owner"
 expect "has 1 to 107 characters" 1 "$(printf 'x%.0s' {1..200})"
 touch "$scratch/file"
 expect "is there, and is no socket" 1 "$scratch/file"
@@ -39,7 +49,7 @@ for i in 1 2 3 4; do
 done
 expect "the trainer is gone" 1 "$socket" "$(printf 'x%.0s' {1..5000})"
 expect "no such command.*lr takes.*lr takes.*lr takes.*lr 0.25" 0 \
-  "$socket" "$(printf '\001\377')" "lr x" "lr -1" "lr nan" "lr 1e9" "lr 0.25"
+  "$socket" "$(printf '\001\377')" "lr x" "lr -1" "lr nan" "lr 1e9" $'lr 0.25\r'
 expect "-> ok: training" 0 "$socket" resume
 expect "-> ok: stopped" 0 "$socket" stop
 wait "$trainer" || { echo "FAIL: the trainer: $(cat "$scratch/trainer")"; failures=1; }
