@@ -211,6 +211,23 @@ inline void reused_number() {
   require(after.recv(), "it is ready");
 }
 
+/// A wait that was armed, and is destroyed, is not in the table any more; its event comes later.
+inline void destroyed_while_armed() {
+  const OutsideWork thread;
+  SimulatedKernel kernel;
+  ArmedWait other(kernel, EPOLLOUT);
+  SimulatedThread peer([&] { kernel.set(0, EPOLLIN); });
+  std::optional<ArmedWait> wait(std::in_place, kernel);
+  const Channel<DescriptorReady> channel = wait->channel();
+  wait.reset();
+  std::optional<DescriptorReady> token;
+  static_cast<void>(channel.try_recv(token));
+  peer.join();
+  kernel.set(0, EPOLLIN | EPOLLOUT);
+  require(other.recv(), "it is ready");
+  require(channel.try_recv(token) != ChannelStatus::ok, "it was destroyed");
+}
+
 /// A wait ends by an event or by an error, or does not begin.
 inline void closed_under_way() {
   const OutsideWork thread;

@@ -19,6 +19,11 @@ TEST(ExploreEvery, AnEventOfAnEarlierWaitEndsNoOther) {
   expect_holds(event_of_an_earlier_wait, some(2));
 }
 
+TEST(ExploreEvery, AWaitThatIsDestroyedGetsNoEvent) {
+  expect_holds(destroyed_while_armed, every(1, 1));
+  expect_holds(destroyed_while_armed, some(2));
+}
+
 TEST(ExploreEvery, AReusedNumberHasNoEventOfTheFileBefore) {
   expect_holds(reused_number, every(1, 1));
   expect_holds(reused_number, some(2));
