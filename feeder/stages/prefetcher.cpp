@@ -363,7 +363,7 @@ std::string Prefetcher::report() const {
   }
   const Stats stats = parts_->feeds[0]->stats();
   const Stores stores = stats.past_cache_bytes > 0 ? fastest_stores() : Stores::kCached;
-  text += std::string(", copied into by ") + to_string(stores) +
+  text += std::string(", filled by ") + to_string(stores) +
           (stores == Stores::kCached ? "\n" : " stores past the cache\n");
   if (stats.failed_samples > 0) {
     text += "  " + std::to_string(stats.failed_samples) + " samples failed and were left out\n";
