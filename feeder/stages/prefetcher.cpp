@@ -352,8 +352,7 @@ std::string Prefetcher::report() const {
   text +=
       "  pinned memory " + of_cap(pinned, parts_->options.max_pinned_bytes) + ", device memory " +
       of_cap(first.device_slots().size() * first.layout.bytes(), parts_->options.max_device_bytes) +
-      (parts_->rings.size() > 1 ? " each\n" : "\n");
-  text +=
+      (parts_->rings.size() > 1 ? " each\n" : "\n") +
       "  pinned slots: " + percent_text(share_of(pages.huge_bytes, pages.bytes)) + " in huge pages";
   if (pages.numa_node >= 0) {
     text += ", " +
@@ -362,9 +361,8 @@ std::string Prefetcher::report() const {
             " on the NUMA node of the device";
   }
   const Stats stats = parts_->feeds[0]->stats();
-  const Stores stores = stats.past_cache_bytes > 0 ? fastest_stores() : Stores::kCached;
-  text += std::string(", filled by ") + to_string(stores) +
-          (stores == Stores::kCached ? "\n" : " stores past the cache\n");
+  text += std::string(", filled by ") +
+          to_string(stats.past_cache_bytes > 0 ? fastest_stores() : Stores::kCached) + "\n";
   if (stats.failed_samples > 0) {
     text += "  " + std::to_string(stats.failed_samples) + " samples failed and were left out\n";
   }

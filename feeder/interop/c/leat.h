@@ -329,9 +329,7 @@ typedef struct leat_stats {
   double cold_bytes;   /* of a batch, that the disk had to fetch */
   double hot_bytes;    /* the rest of batch_bytes */
   double major_faults; /* of a reader, in a batch */
-  /* Bytes that readers have copied past the CPU's caches, because the pinned slots are as large as
-   * the L3 cache. */
-  uint64_t past_cache_bytes;
+  uint64_t past_cache_bytes; /* copied past the CPU's caches: the slots are as large as L3 */
 } leat_stats;
 
 /* Gets the measurements so far. `size` is sizeof *stats. */

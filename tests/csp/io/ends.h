@@ -9,10 +9,12 @@
 
 #include <array>
 #include <cerrno>
+#include <functional>
 #include <string>
 #include <utility>
 
 #include "leat/csp/scheduler.h"
+#include "tests/support/run.h"
 
 namespace leat::support {
 
@@ -71,6 +73,15 @@ inline void fill(int fd) {
 inline void drain(int fd) {
   while (take(fd) != "EAGAIN") {
   }
+}
+
+/// Runs `body` on a fiber, with each number of workers.
+inline void on_fibers(const std::function<void()>& body) {
+  on_each_worker_count([&](const SchedulerOptions& options) { run(body, options); });
+}
+
+inline bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
 }
 
 /// Returns when `count` fibers of the caller's scheduler wait for `fd` to be `what`, "readable" or

@@ -1,4 +1,4 @@
-// Files that shrink, and what else there is of SIGBUS.
+// Files that are mapped, also those that shrink. SIGBUS of others: foreign_bus_error_test.cpp.
 #include "leat/feeder/sources/mapped_file.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,6 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstddef>
 #include <filesystem>
 #include <memory>
@@ -352,91 +351,6 @@ TEST(MappedFile, FibersOnOneThreadAllHearOfWhatIsLost) {
       },
       {.workers = 1});
   EXPECT_EQ(errors, kFibers * kPages);
-}
-
-// What happens to a SIGBUS that is not ours, in a process of its own.
-class ForeignBusError : public ::testing::Test {
- protected:
-  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
-
-  // Reads behind the end of a file that is mapped without a guard.
-  static void fault() {
-    const TemporaryDirectory directory;
-    const fs::path path = directory.write("foreign", pattern(100));
-    std::FILE* const file = std::fopen(path.c_str(), "rb");
-    void* const pages = mmap(nullptr, kPage, PROT_READ, MAP_SHARED, fileno(file), 0);
-    fs::resize_file(path, 0);
-    fs::remove_all(directory.path());
-    static_cast<void>(*static_cast<const volatile char*>(pages));
-    _exit(1);
-  }
-  static void handle(void (*handler)(int)) { std::signal(SIGBUS, handler); }
-  // Installs our handler, and uses it.
-  static void use_ours() {
-    const TemporaryDirectory directory;
-    const fs::path path = directory.write("a", pattern(100));
-    const MappedFile file(path);
-    fs::resize_file(path, 0);
-    expect_contains(error_of_reading(file, 0, 100), {"cut off"});
-  }
-};
-
-TEST_F(ForeignBusError, GoesToTheHandlerThatWasThereBefore) {
-  EXPECT_EXIT(
-      {
-        handle([](int) { _exit(42); });
-        use_ours();
-        fault();
-      },
-      ::testing::ExitedWithCode(42), "");
-  EXPECT_EXIT(
-      {
-        struct sigaction action = {};
-        action.sa_flags = SA_SIGINFO;
-        action.sa_sigaction = [](int, siginfo_t* info, void*) {
-          _exit(info->si_code == BUS_ADRERR ? 43 : 1);
-        };
-        sigaction(SIGBUS, &action, nullptr);
-        use_ours();
-        fault();
-      },
-      ::testing::ExitedWithCode(43), "");
-}
-
-TEST_F(ForeignBusError, EndsTheProcessIfThereWasNone) {
-  EXPECT_EXIT(
-      {
-        handle(SIG_DFL);
-        use_ours();
-        fault();
-      },
-      ::testing::KilledBySignal(SIGBUS), "");
-  EXPECT_EXIT(
-      {
-        handle(SIG_IGN);
-        use_ours();
-        fault();
-      },
-      ::testing::KilledBySignal(SIGBUS), "");
-}
-
-TEST_F(ForeignBusError, ThatWasSentIsTreatedAsBefore) {
-  EXPECT_EXIT(
-      {
-        handle(SIG_DFL);
-        use_ours();
-        raise(SIGBUS);
-        _exit(1);
-      },
-      ::testing::KilledBySignal(SIGBUS), "");
-  EXPECT_EXIT(
-      {
-        handle(SIG_IGN);
-        use_ours();
-        raise(SIGBUS);
-        _exit(44);
-      },
-      ::testing::ExitedWithCode(44), "");
 }
 
 }  // namespace mapped_file_test
