@@ -14,8 +14,8 @@
 
 namespace leat::support {
 
-/// How many threads the process has. Before the first limit (allow_threads()): a sanitizer starts a
-/// thread of its own beside a process's first one, which is here and not in what is counted.
+/// How many threads the process has. The first call starts one, because a sanitizer adds one of its
+/// own to a process's first: that one is there whenever threads are counted.
 inline std::size_t threads() {
   static const bool has_begun = (std::thread([] {}).join(), true);
   static_cast<void>(has_begun);
@@ -35,6 +35,7 @@ inline bool threads_become(std::size_t count) {
 /// Whether this process can start threads from now on. For a child process (in_child()): root, to
 /// whom no limit applies, becomes `nobody`.
 inline void allow_threads(bool allowed) {
+  threads();  // its first call needs a thread
   constexpr uid_t kNobody = 65534;
   if (geteuid() == 0 && (setgid(kNobody) != 0 || setuid(kNobody) != 0)) {
     throw std::runtime_error("root cannot become nobody here");
