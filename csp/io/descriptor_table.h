@@ -5,10 +5,9 @@
 // Always true under lock_:
 //  - an entry of entries_ is a registration that the kernel has, or had until the descriptor was
 //    closed. A listed wait is in the list of its descriptor's entry;
-//  - a registration is armed for all waits of its entry, at once (EPOLLONESHOT), or has been and
-//  its
-//    event is on its way, or its descriptor was closed. It may be armed for nobody: a wait that
-//    leaves does not tell the kernel, so one event may come that nobody wants;
+//  - a registration is armed for all waits of its entry, at once (EPOLLONESHOT); or its event is
+//    on its way; or its descriptor was closed. It may be armed for nobody: a wait that leaves does
+//    not tell the kernel, so one event may come that nobody wants;
 //  - each arming has a number of its own, the generation, which its event carries. An event with
 //    another number than its entry's is older than the latest arming, or is of a file that had this
 //    descriptor's number before. It is ignored: arming looks at the descriptor's present state, so
@@ -16,8 +15,7 @@
 //  - a wait's channel holds a token from tell() on, and is emptied by arm().
 //
 // A token is sent under lock_. So arm() and disarm() know that no older token comes later. A wait
-// can be destroyed once it was disarmed, or its token was received: that is the table's last
-// access.
+// can be destroyed once it was disarmed, or its token was received: the table is done with it then.
 #pragma once
 
 #include <atomic>
