@@ -24,7 +24,7 @@ LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\])\(([^()\s]+)\)")
 LANGUAGES = {".h": "cpp", ".cpp": "cpp", ".cu": "cpp", ".c": "c", ".py": "python", ".sh": "bash", ".txt": "text"}
 CONTENTS = [  # the site's sections, in order
     ("Guide", ["docs/guide/index.md"] + [f"docs/guide/{name}.md" for name in (
-        "channels", "time", "devices", "prefetcher", "order", "failures", "overlap")]),
+        "architecture", "channels", "time", "devices", "prefetcher", "order", "failures", "overlap")]),
     ("How-to", ["docs/how-to/index.md"] + [f"docs/how-to/{name}.md" for name in (
         "plug-in", "python", "several-devices", "data-parallel", "schedules", "pipeline", "checkpoint", "sockets", "watch",
         "deadlock", "explore", "boost-fiber", "install", "debug")]),
