@@ -76,7 +76,7 @@ class Party {
                  // has ended it
     // To a worker:
     kPull,     // the weights of `piece` come
-    kDone,     // all pieces are updated of `step`
+    kDone,     // all pieces of `step` are updated
     kAsk,      // nothing was heard of the worker for long: does it live?
     kServing,  // answers kAskServer
     kLate,     // `tensor` does not come; value: the rank that is missing; piece: 1 if it has left

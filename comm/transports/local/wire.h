@@ -1,8 +1,8 @@
 // The link model at work: when each operation ends, and each notice arrives.
 //
-// A message takes two lines, its sender's outgoing and its receiver's incoming one; all collectives
-// share one more, the link. What all ranks have called starts when its lines are free, the first to
-// be complete first.
+// A message takes two lines, its sender's outgoing and its receiver's incoming one. All collectives
+// share one more, the link. An operation that all its ranks have called starts when its lines are
+// free; the first to be complete starts first.
 //
 // Times are those of the model. In real time its owner may look late: then what should have
 // happened meanwhile happens in its order, at its times.

@@ -1,7 +1,7 @@
 // One operation on device memory, from its call to its end.
 //
 // Always true: a work is held by its agreement, until the transport beside has finished that, and
-// by its lane, from push() to the end. Who was last gives it back to its pool.
+// by its lane, from push() to the end. The last of both gives it back to its pool.
 #pragma once
 
 #include <array>
