@@ -1,4 +1,5 @@
-// What check() finds but for stops: what is missing, twice, in a wrong place or order.
+// What check() finds besides stops: actions that are missing, there twice, in a wrong place or
+// order.
 #pragma once
 
 #include <vector>
