@@ -158,7 +158,7 @@ class Exchange {
   std::vector<Piece> pieces_;
   std::vector<Piece*> orders_;  // a ring of the pieces that are ordered, and not begun
   std::uint64_t ordered_ = 0;   // pieces so far
-  std::uint64_t begun_ = 0;     // likewise, and the number of the next
+  std::uint64_t begun_ = 0;     // pieces so far, and the number of the next
   std::uint64_t under_way_ = 0;
   std::vector<Part> parts_;
   std::optional<Staging> staging_;

@@ -62,11 +62,11 @@ class Staging {
   const gpu::Stream* copy(Way way, std::byte* slot, std::span<const Part> parts);
 
  private:
-  std::vector<std::byte> host_;              // without a device
-  std::optional<gpu::PinnedArena> arena_;    // with one
-  std::optional<gpu::DeviceBuffer> memory_;  // or this
-  std::optional<gpu::PinnedBuffer> zeros_;   // then
-  std::optional<gpu::Stream> in_, out_;      // likewise
+  std::vector<std::byte> host_;              // slots, without a device
+  std::optional<gpu::PinnedArena> arena_;    // slots, with a device
+  std::optional<gpu::DeviceBuffer> memory_;  // slots, in the device's memory
+  std::optional<gpu::PinnedBuffer> zeros_;   // with memory_
+  std::optional<gpu::Stream> in_, out_;      // with a device
   std::vector<std::byte*> free_;
 };
 

@@ -44,7 +44,7 @@ struct Record {
 };
 
 /// Reads the text of `file` as far as it goes. Appends a line to `warnings` for what is wrong with
-/// it: "FILE:LINE: what". None if it is no recorder's.
+/// it: "FILE:LINE: what". Returns none if it is not a flight recorder's.
 [[nodiscard]] std::optional<Record> read_record(const std::string& file, std::string_view text,
                                                 std::vector<std::string>& warnings);
 

@@ -157,7 +157,7 @@ class World : public std::enable_shared_from_this<World> {
     return operation.is_patient ? patient_ : watched_;
   }
   void remove(Operation& operation) noexcept LEAT_REQUIRES(lock_);
-  /// Writes the files, with the failure if there is one. What cannot be written is told on stderr.
+  /// Writes the files, with the failure if there is one. Reports on stderr what cannot be written.
   void write_recorders() noexcept;
 
   const OpenOptions options_;

@@ -1,7 +1,7 @@
 // The runner: ranks, the links between them, and their fibers. Executor checks a schedule. The
 // runner runs it unchecked, until it ends or stops.
 //
-// Not thread-safe, but for stats().
+// Not thread-safe, except stats().
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@
 //   rank p: block of o's part ──► give[p→o] ──► scratch of rank o ─┐
 //   rank o: its own block ────────────────────────────────────────┴► sum, in `out` ──► back[o→p]
 //
-// What has at most kInlineBytes is one block, which came with the header. In an all_reduce of that
+// Data of at most kInlineBytes is one block, and comes with the header. In an all_reduce of that
 // size, every rank owns the whole vector.
 #pragma once
 

@@ -55,8 +55,8 @@ class Engine {
 
   /// Starts the thread, which initialises MPI. Throws as start_thread(); then MPI was not touched.
   void start();
-  /// Waits until MPI is initialised, which waits for the other ranks, until the deadline. Throws
-  /// Error.
+  /// Waits until MPI is initialised, at most until the deadline: MPI waits for the other ranks.
+  /// Throws Error.
   void wait_for_mpi();
   [[nodiscard]] int rank() const noexcept { return wire_->rank(); }
   /// The ranks of MPI's world.
@@ -66,7 +66,7 @@ class Engine {
 
   // ---- from any fiber and thread
 
-  /// Lets the thread do `what`, after what was called before. Without effect once the world fails.
+  /// Lets the thread do `what`, after earlier calls. Without effect once the world fails.
   void call(std::function<void()> what);
   /// `operation` is pending; operation.state is its group, which has joined.
   void submit(Operation& operation);

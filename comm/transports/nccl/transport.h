@@ -61,7 +61,7 @@ class End final : public comm::Transport {
   struct Messages {
     End* end = nullptr;
     std::shared_ptr<comm::Transport> beside;  // of the two ranks: the sender is rank 0
-    std::shared_ptr<Lane> lane;               // of messages to oneself, the received ones'
+    std::shared_ptr<Lane> lane;               // for messages to oneself: the received ones'
     std::list<Work*> begun;                   // in the order of begin()
     std::uint64_t agreed = 0;                 // received ones
     std::uint64_t ordered = 0;                // for which an order was sent, or asked for
