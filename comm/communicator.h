@@ -17,16 +17,14 @@
 // x_0 + x_1 + …, from rank 0 up, in fp32 for fp32, fp16 and bf16, rounded once at the end. Sums in
 // device memory are NCCL's, with the same bits on all ranks.
 //
-// Data lies in host memory; on "nccl" it may lie in device memory. It belongs to the communicator
-// until the operation has ended (completion.h). For gradients in device memory, use
-// GradientExchange.
+// Data is in host memory, or on "nccl" in device memory. It belongs to the communicator until the
+// operation has ended (completion.h). For gradients in device memory, use GradientExchange.
 //
 // Thread and fiber safety: every function may be called on any fiber and plain thread, also at the
 // same time; but the order of collectives must be the same on all ranks.
 //
-// Errors: a call throws std::invalid_argument for a mistake of this rank alone. Completion::await()
-// throws CommError and CommMismatch (error.h). Once communication has failed, every call throws at
-// once.
+// Errors: a call throws std::invalid_argument for a mistake of this rank alone; Completion::await()
+// throws CommError and CommMismatch (error.h). Once communication has failed, every call throws.
 #pragma once
 
 #include <atomic>
@@ -71,8 +69,7 @@ struct BasicElements {
   /// `elements` elements of type `type`, from `first` on.
   BasicElements(Byte* first, std::uint64_t elements, DType type) noexcept
       : data(first), count(elements), dtype(type) {}
-  /// The elements that fill `memory` of Communicator::device(). Bytes that fill no element are left
-  /// out.
+  /// The whole elements in `memory` of Communicator::device(); left-over bytes are ignored.
   BasicElements(const gpu::DeviceSpan& memory, DType type) noexcept
       : data(memory.data()),
         count(memory.size() / gpu::size_of(type)),
@@ -111,8 +108,7 @@ class Communicator {
   [[nodiscard]] int size() const noexcept;
   /// The device whose memory may hold data ("nccl"); null if there is none. The work that writes
   /// the data must have run before an operation is called. Once the operation has completed, every
-  /// stream may use the result. The data of one operation lies in device memory on all ranks, or on
-  /// none.
+  /// stream may use the result. An operation's data is in device memory on all ranks or on none.
   [[nodiscard]] const gpu::Device* device() const noexcept;
 
   /// Sends `data` to rank `to`. Completes once the recv there has the data. The k-th send of a key

@@ -58,8 +58,7 @@ class CompletionState {
                     const Operation& operation);
   [[nodiscard]] const Channel<Signal>& channel() const noexcept { return channel_; }
   [[nodiscard]] bool is_done() const noexcept { return done_.load(std::memory_order_acquire); }
-  /// Waits until the operation has ended (returns true) or until `deadline` (returns false). Helps
-  /// meanwhile.
+  /// Waits until the operation has ended: returns true; or until `deadline`: returns false. Helps.
   [[nodiscard]] bool wait(Deadline deadline);
   /// Makes sure that the operation has ended, keeps the channel ready, and throws the failure, if
   /// there is one. Called by the receiver of `signal`.

@@ -20,8 +20,8 @@
 //
 // The result of a gradient is the mean over all samples of the step: sum of w_r * g_r, where g_r is
 // the mean over rank r's n_r samples, and w_r = float(double(n_r) / sum of n_r). The result is
-// bit-identical on all ranks, whatever the partition, credit or policy. Only the sign and payload
-// of a NaN may differ under Policy::kBucketed.
+// bit-identical on all ranks, whatever the partition, credit or policy; only under
+// Policy::kBucketed a NaN may have another sign and payload.
 //
 // Memory: a gradient belongs to the exchange from ready(i) to the return of await(i). All gradients
 // lie in the memory of one device. If the transport cannot reach that memory, the exchange copies
@@ -193,8 +193,8 @@ class GradientExchange {
   /// leaves the memory as it was, if no rank has contributed or the gradient has no elements. Also
   /// returns false, at once, before the first step and if the result was awaited before.
   ///
-  /// Throws std::logic_error in a backward in which the gradient is not ready yet and has no
-  /// earlier result to wait for; CommError, CommMismatch, Cancelled.
+  /// Throws std::logic_error in a backward if the gradient is not ready yet and has no earlier
+  /// result to wait for. Also throws CommError, CommMismatch, Cancelled.
   bool await(std::size_t index, const gpu::StreamRef& stream);
   /// As above, for memory that the CPU reaches: no stream has to wait.
   bool await(std::size_t index);

@@ -18,7 +18,7 @@
 //
 // Parameters are cut into pieces, which are dealt out so that the servers' bytes differ by at most
 // one piece. A piece travels by itself: on its worker's push line, or on the pull line from its
-// server to the worker. Each line has its order, by the policy, and its credit.
+// server to the worker. Each line has the policy's order and a credit of its own.
 //
 // A step, with send_barrier() at the end if the servers are synchronous:
 //
@@ -29,9 +29,9 @@
 // waits for the updates of layer 1 alone.
 //
 // Asynchronous: a server updates a piece with each gradient, when it comes. The staleness of a
-// gradient counts the updates since the fetch of the weights that it was computed with. With a
-// bound s, a fetch after step k waits until all workers have sent step k - s. Nobody waits for a
-// gradient that its worker has not sent when it begins the next step, or of a step without samples.
+// gradient counts the updates since its weights were fetched. With a bound s, a fetch after step k
+// waits until all workers have sent step k - s. Nobody waits for gradients that a worker has not
+// sent before its next step, or of a step without samples.
 //
 // Errors: std::logic_error or std::invalid_argument at once for a mistake of this rank alone;
 // CommMismatch on every rank if parameters or options differ. If a worker or server is late beyond
@@ -157,8 +157,8 @@ class ParameterServer {
   /// As above; the gradient is complete now.
   Completion send_vars(std::size_t index);
   /// Ends the sends of this step. A gradient that was not sent is empty on this worker: it is left
-  /// out of the sum, but its samples count. The completion ends when the servers have all that was
-  /// sent in this step. Throws std::logic_error if it is asynchronous, and outside a step.
+  /// out of the sum, but its samples count. The completion ends when the servers have all of this
+  /// step. Throws std::logic_error if asynchronous, and outside a step.
   Completion send_barrier();
   /// Asks for the weights of these parameters, as they are after the gradients that this worker has
   /// sent for them. They are written once the work that is enqueued on `stream` so far has run.
@@ -169,8 +169,7 @@ class ParameterServer {
   Completion fetch_vars(std::size_t index, const gpu::StreamRef& stream);
   /// As above; the weights may be overwritten now.
   Completion fetch_vars(std::size_t index);
-  /// Returns a completion that ends when all fetches that this worker has asked for so far have
-  /// ended.
+  /// Returns a completion that ends when all fetches called so far on this worker have.
   Completion fetch_barrier();
 
   // ---- for any rank

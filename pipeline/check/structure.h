@@ -1,5 +1,4 @@
-// What check() finds besides stops: actions that are missing, there twice, in a wrong place or
-// order.
+// What check() finds besides stops: actions missing, twice, in a wrong place or order.
 #pragma once
 
 #include <vector>
