@@ -49,7 +49,7 @@ struct Capacities {
   std::optional<int> full_speed;  ///< the least that makes it as fast as any number does, if
                                   ///< f = i = w = 1
 };
-/// Finds them.
+/// Finds the capacities of a lowered schedule.
 [[nodiscard]] Capacities capacities(const Schedule& lowered);
 
 /// What check() is asked.

@@ -13,7 +13,7 @@
 //   };
 //
 // Each function enqueues work on `stream` and returns; it does not wait for the device. One fiber
-// calls a stage: its rank's, which has a stack of 1 MiB.
+// at a time calls a stage: its rank's fiber, which has a stack of 1 MiB.
 #pragma once
 
 #include <cstddef>

@@ -37,7 +37,7 @@
 // plain thread: LibTorch keeps state in each thread, and wants more stack than a fiber has.
 //
 // Errors: backward() throws std::logic_error or std::invalid_argument, with the parameter's name,
-// for a mistake of the trainer. All others are GradientExchange's (gradient_exchange.h).
+// for a mistake of the trainer. Other errors are GradientExchange's (gradient_exchange.h).
 #pragma once
 
 #include <torch/torch.h>
