@@ -9,23 +9,22 @@
 //   std::vector<leat::comm::Communicator> all = leat::comm::open("local:4");
 //   for (leat::comm::Communicator& rank : all) group.go([&] { train(rank); });
 //
-// Ranks call collectives in the same order. They are numbered for each communicator, and each rank
-// tells each other one what it calls: two ranks that call different things get a CommMismatch, not
-// wrong sums and not a hang. Communicators do not order each other.
+// Ranks call collectives in the same order. Collectives are numbered from 0 on each communicator,
+// and each rank tells the others what it calls. If two ranks call different things, every rank gets
+// a CommMismatch. Operations of different communicators are not ordered.
 //
 // Results have the same bits on all ranks, in all runs, on "local" and on "mpi": each element is
-// x_0 + x_1 + …, from rank 0 up, in fp32 for fp32, fp16 and bf16, rounded once at the end. In
-// device memory they are NCCL's: the same bits on all ranks.
+// x_0 + x_1 + …, from rank 0 up, in fp32 for fp32, fp16 and bf16, rounded once at the end. Sums in
+// device memory are NCCL's, with the same bits on all ranks.
 //
-// Memory is the host's, on "nccl" also a device's, and until an operation has ended it is the
-// communicator's (completion.h). For gradients in a device's memory there is GradientExchange.
+// Data is in host memory, or on "nccl" in device memory. It belongs to the communicator until the
+// operation has ended (completion.h). For gradients in device memory, use GradientExchange.
 //
 // Thread and fiber safety: every function may be called on any fiber and plain thread, also at the
 // same time; but the order of collectives must be the same on all ranks.
 //
-// Errors: std::invalid_argument at once for what this rank alone did wrong; CommError and
-// CommMismatch (error.h) when the completion is awaited. Once communication has failed, every call
-// throws at once.
+// Errors: a call throws std::invalid_argument for a mistake of this rank alone; Completion::await()
+// throws CommError and CommMismatch (error.h). Once communication has failed, every call throws.
 #pragma once
 
 #include <atomic>
@@ -70,7 +69,7 @@ struct BasicElements {
   /// `elements` elements of type `type`, from `first` on.
   BasicElements(Byte* first, std::uint64_t elements, DType type) noexcept
       : data(first), count(elements), dtype(type) {}
-  /// The elements that fill `memory` of Communicator::device(); a rest is left out.
+  /// The whole elements in `memory` of Communicator::device(); left-over bytes are ignored.
   BasicElements(const gpu::DeviceSpan& memory, DType type) noexcept
       : data(memory.data()),
         count(memory.size() / gpu::size_of(type)),
@@ -107,38 +106,38 @@ class Communicator {
   [[nodiscard]] int rank() const noexcept;
   /// The number of ranks.
   [[nodiscard]] int size() const noexcept;
-  /// The device in whose memory data may lie, too ("nccl"). The work that writes the data has run
-  /// before an operation is called, and with its completion the result is there, for every stream.
-  /// On all ranks, data of an operation is in the memory of devices, or on none. Null: there is
-  /// none.
+  /// The device whose memory may hold data ("nccl"); null if there is none. The work that writes
+  /// the data must have run before an operation is called. Once the operation has completed, every
+  /// stream may use the result. An operation's data is in device memory on all ranks or on none.
   [[nodiscard]] const gpu::Device* device() const noexcept;
 
   /// Sends `data` to rank `to`. Completes once the recv there has the data. The k-th send of a key
   /// meets the k-th recv of that key.
   Completion send(const ConstElements& data, int to, std::uint64_t key = 0) const;
-  /// Receives from rank `from`; count and type must be those of the send.
+  /// Receives from rank `from`; count and type must equal the send's.
   Completion recv(const Elements& data, int from, std::uint64_t key = 0) const;
   /// Combines `data` of all ranks, element by element, into `data` of all ranks.
   Completion all_reduce(const Elements& data, Reduction reduction = Reduction::kSum) const;
-  /// As above, from `in` to `out`, of equal count and type. They may be the same, and do not
-  /// overlap otherwise.
+  /// As above, from `in` to `out`, which have equal count and type. They may be the same memory,
+  /// but must not overlap otherwise.
   Completion all_reduce(const ConstElements& in, const Elements& out,
                         Reduction reduction = Reduction::kSum) const;
-  /// Combines `in` of all ranks. `out` gets this rank's chunk of the result: elements
-  /// floor(m·r/n) to floor(m·(r+1)/n) of in.count = m, and has their count. `out` may be these
-  /// elements of `in`, and does not overlap it otherwise.
+  /// Combines `in` of all ranks. `out` gets this rank's chunk of the result, and has its count:
+  /// elements floor(m·r/n) to floor(m·(r+1)/n) of m = in.count. `out` may be that chunk of `in`,
+  /// but must not overlap `in` otherwise.
   Completion reduce_scatter(const ConstElements& in, const Elements& out,
                             Reduction reduction = Reduction::kSum) const;
-  /// `out` of all ranks gets all chunks, in the order of ranks; `in` is this rank's chunk of
-  /// out.count elements, of the count that reduce_scatter has, and may lie at its place in `out`.
+  /// Copies the chunks of all ranks, in the order of ranks, to `out` of every rank. `in` is this
+  /// rank's chunk of out.count elements, as in reduce_scatter. It may lie at its place in `out`.
   Completion all_gather(const ConstElements& in, const Elements& out) const;
-  /// Copies rank `root`'s `data` into that of all ranks.
+  /// Copies `data` of rank `root` to `data` of all ranks.
   Completion broadcast(const Elements& data, int root) const;
   /// Completes once all ranks have called it.
   Completion barrier() const;
 
-  /// A communicator of the ranks that give the same `color`, ordered by `key`, then by rank here.
-  /// None for a negative color. A collective: waits for all ranks. Throws as Completion::await().
+  /// Collective: makes a communicator of the ranks that give the same `color`, ordered by `key`,
+  /// then by rank here. Returns none for a negative color. Waits for all ranks. Throws as
+  /// Completion::await().
   [[nodiscard]] std::optional<Communicator> split(int color, int key = 0) const;
   /// Another communicator of the same ranks: split(0).
   [[nodiscard]] Communicator duplicate() const;
@@ -161,15 +160,14 @@ class Communicator {
 /// Opens the ranks of this process:
 ///   "local:N"  N ranks, all here; each is used by a fiber or a thread of its own
 ///   "mpi"      one rank, of those that mpirun started; link leat::comm_mpi
-///   "nccl:N"   N ranks, all here, on a GPU each: as "local:N", and NCCL moves what is in the
-///              devices' memory
-///   "nccl"     likewise one rank, as "mpi", on one GPU
+///   "nccl:N"   as "local:N", with a GPU for each rank; NCCL moves data in device memory
+///   "nccl"     as "mpi", with a GPU for each rank; NCCL moves data in device memory
 ///
-/// NCCL is opened then: libnccl.so.2, or what the environment variable LEAT_NCCL_LIBRARY names.
+/// NCCL is the library libnccl.so.2, or what the environment variable LEAT_NCCL_LIBRARY names.
 ///
 /// Called on a fiber of a scheduler with a VirtualClock, "local" runs on that scheduler and clock.
 /// Otherwise communication has a scheduler of its own. Throws leat::Error for an unknown name or a
-/// transport that is not here, std::invalid_argument for an option out of range.
+/// transport that is not available, std::invalid_argument for an option out of range.
 [[nodiscard]] std::vector<Communicator> open(std::string_view name,
                                              const OpenOptions& options = {});
 

@@ -1,4 +1,4 @@
-// The end of an operation: awaited by a fiber or a thread, or a case of select.
+// The end of an operation. A fiber or thread awaits it, or selects on it.
 //
 // Example
 //   leat::comm::Completion sum = communicator.all_reduce(gradient);
@@ -8,15 +8,15 @@
 //   leat::select(leat::comm::on_done(sum, [&] { use(gradient); }),
 //                leat::on_recv(commands, [&](auto command) { handle(command); }));
 //
-// A rank that waits in await() may be asked to do a part of the operation's work meanwhile; one
-// that waits in select is not.
+// A rank that waits in await() may be asked to do a part of the operation's work meanwhile. A rank
+// that waits in select is not asked.
 //
-// A wait counts as one for something outside: a peer that does not come is no Deadlock, but a
-// CommError at the deadline.
+// The scheduler takes a wait as one for something outside. So if a peer does not come, await()
+// throws CommError at the deadline, not Deadlock.
 //
-// Ownership: until the operation has ended, its memory is the communicator's. A Completion that is
-// destroyed before (by an exception, by cancellation) gives the operation up, so that the memory is
-// free again: that is a CommError on every rank.
+// Ownership: the operation's memory belongs to the communicator until the operation has ended.
+// Destroying a Completion earlier (by an exception or cancellation) gives the operation up and
+// frees its memory. Every rank then gets a CommError.
 //
 // Thread and fiber safety: one fiber or thread at a time. Allocates nothing after warm-up.
 #pragma once
@@ -58,13 +58,13 @@ class CompletionState {
                     const Operation& operation);
   [[nodiscard]] const Channel<Signal>& channel() const noexcept { return channel_; }
   [[nodiscard]] bool is_done() const noexcept { return done_.load(std::memory_order_acquire); }
-  /// Waits until the operation has ended: true; or until `deadline`: false. Helps meanwhile.
+  /// Waits until the operation has ended: returns true; or until `deadline`: returns false. Helps.
   [[nodiscard]] bool wait(Deadline deadline);
-  /// Called by the receiver of `signal`: makes sure that the operation has ended, keeps the channel
-  /// ready, and throws the failure, if there is one.
+  /// Makes sure that the operation has ended, keeps the channel ready, and throws the failure, if
+  /// there is one. Called by the receiver of `signal`.
   void accept(Signal signal);
-  /// Called by the owner at last: gives the operation up, if it has not ended, waits until its
-  /// memory is free, and lets go of the transport.
+  /// Gives the operation up, if it has not ended, waits until its memory is free, and lets go of
+  /// the transport. The owner's last call.
   void give_up() noexcept;
   /// Called by the pool.
   void recycle() noexcept;
@@ -83,8 +83,8 @@ class CompletionState {
   std::atomic<bool> awaited_{false};
 };
 
-/// The end of one operation of a communicator. Move-only; an object that was moved from is empty,
-/// and only to be destroyed or assigned to.
+/// The end of one operation of a communicator. Move-only; an object that was moved from is empty:
+/// destroy it, or assign to it.
 class [[nodiscard]] Completion {
  public:
   /// For Communicator.
@@ -99,7 +99,7 @@ class [[nodiscard]] Completion {
   /// As await(), but waits at most until `deadline` (of the caller's clock: leat::now()). Returns
   /// whether the operation has ended; if not, it goes on.
   [[nodiscard]] bool await_until(TimePoint deadline);
-  /// Whether the operation has ended, well or not. Does not wait.
+  /// Whether the operation has ended, with or without an error. Does not wait.
   [[nodiscard]] bool is_done() const noexcept { return state_->is_done(); }
 
   /// For on_done.

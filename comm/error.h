@@ -4,10 +4,10 @@
 // |---|---|
 // | CommError | a peer is late beyond the deadline, stopped, dead, or gave up; a transport failed |
 // | CommMismatch | the ranks called different things, or one left while others wait |
-// | std::logic_error, std::invalid_argument | this rank alone made a mistake; it is told at once |
+// | std::logic_error, std::invalid_argument | this rank alone made a mistake; thrown at once |
 //
 // After a CommError (a CommMismatch is one) everything that came from the same comm::open() is
-// dead: each call says so at once, with the same text. Open anew, or end the process.
+// dead: each call throws at once, with the same text. Open anew, or end the process.
 #pragma once
 
 #include <string>

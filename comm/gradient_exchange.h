@@ -10,27 +10,28 @@
 //     });
 //     exchange.begin_step(batch.size());                    // samples of this rank
 //     backward([&](int i) { exchange.ready(i, stream); });  // after the backward of layer i
-//     exchange.end_backward();                              // what is not ready is empty here
+//     exchange.end_backward();                              // other gradients are empty here
 //   }
 //   exchange.await_all(stream);
 //
-// Gradients are cut into pieces. Rank 0 leads: a piece starts when it is ready on all ranks, in
-// rank 0's order, as far ahead as the credit allows; so no two ranks wait for each other's pieces.
+// Gradients are cut into pieces. Rank 0 orders the pieces that are ready on all ranks, as far ahead
+// as the credit allows, and every rank starts them in that order. So no two ranks wait for each
+// other's pieces.
 //
 // The result of a gradient is the mean over all samples of the step: sum of w_r * g_r, where g_r is
-// the mean over rank r's n_r samples, and w_r = float(double(n_r) / sum of n_r). Its bits are those
-// of all ranks. The bits of numbers are also those of any partition, credit and policy; the sign
-// and payload of a NaN may be others under Policy::kBucketed.
+// the mean over rank r's n_r samples, and w_r = float(double(n_r) / sum of n_r). The result is
+// bit-identical on all ranks, whatever the partition, credit or policy; only under
+// Policy::kBucketed a NaN may have another sign and payload.
 //
-// Memory: from ready(i) to the return of await(i) a gradient is the exchange's. Gradients lie in
-// the memory of one device. What the CPU cannot reach goes through pinned slots of the exchange's
-// own. Streams that were given to an exchange outlive it.
+// Memory: a gradient belongs to the exchange from ready(i) to the return of await(i). All gradients
+// lie in the memory of one device. If the transport cannot reach that memory, the exchange copies
+// through pinned slots of its own. Streams that are given to an exchange must outlive it.
 //
-// Thread and fiber safety: one fiber or thread of the rank calls the exchange, except stats() and
-// the constructors of several exchanges, which any may. All ranks construct their exchanges of one
-// communicator in the same order.
+// Thread and fiber safety: one fiber or thread of the rank calls an exchange. Any may call stats(),
+// and construct another exchange. All ranks construct their exchanges of one communicator in the
+// same order.
 //
-// Errors: std::logic_error or std::invalid_argument at once for what this rank alone did wrong;
+// Errors: std::logic_error or std::invalid_argument at once for a mistake of this rank alone;
 // CommMismatch on every rank if the ranks' gradients or options differ, or if a rank destroys its
 // exchange while others wait; CommError if a rank is late.
 #pragma once
@@ -56,7 +57,7 @@ class Exchange;
 class Trace;
 class Tuner;
 
-/// One gradient, or a parameter or buffer. Of bytes() bytes in a device's memory.
+/// One gradient, parameter or buffer in a device's memory.
 struct Gradient {
   std::string name;  ///< for errors and reports; not empty
   gpu::DeviceSpan data;
@@ -67,13 +68,14 @@ struct Gradient {
 
 /// Which piece is next.
 enum class Policy : std::uint8_t {
-  /// The gradient that was ready on all ranks first; at one instant, the one declared last.
+  /// The gradient that was ready on all ranks first; of several at one instant, the one declared
+  /// last.
   kFifo,
   /// The gradient that the next forward needs first, even if others are under way. Their remaining
   /// pieces wait.
   kPriority,
-  /// Buckets of several gradients, in order, from the one declared last: DDP's rule (Li et al.,
-  /// VLDB'20). Sent whole.
+  /// Buckets of several gradients, beginning with the one declared last: DDP's rule (Li et al.,
+  /// VLDB'20). A bucket is sent whole.
   kBucketed,
 };
 
@@ -85,12 +87,12 @@ enum class Urgency : std::uint8_t {
 
 /// How gradients are weighed.
 enum class Weights : std::uint8_t {
-  kSamples,  ///< by the rank's samples: the mean over all of them; not of integers
-  kOnes,     ///< 1: the sum
+  kSamples,  ///< by the rank's samples: the result is the mean; not for integers
+  kOnes,     ///< 1: the result is the sum
 };
 
-/// Something that is done to a gradient before it is exchanged, and undone after: clipping, a
-/// smaller type. Both functions enqueue work on the stream, and may be empty.
+/// What is done to a gradient before its exchange and undone after it: clipping, a smaller type.
+/// Both functions enqueue work on the stream. Either may be empty.
 struct GradientLayer {
   /// What is exchanged in place of gradient `index`; the default: the same memory and type.
   std::function<Gradient(std::size_t index, const Gradient& from)> declare = {};
@@ -104,10 +106,9 @@ struct GradientLayer {
       after = {};
 };
 
-/// Options of a GradientExchange. Equal on all ranks, but for device, layers, trace and tuner.
+/// Options of a GradientExchange. All but device, layers, trace and tuner are equal on all ranks.
 struct ExchangeOptions {
-  /// The device in whose memory gradients lie. None: the CPU reaches them, as those of a host
-  /// device.
+  /// The device whose memory holds the gradients. None: memory that the CPU reaches.
   std::optional<gpu::Device> device = {};
   Policy policy = Policy::kPriority;
   Urgency urgency = Urgency::kDeclared;
@@ -119,16 +120,16 @@ struct ExchangeOptions {
   std::size_t partition_bytes = std::size_t{4} << 20;
   /// Bytes in flight: the next piece starts if it fits, or if nothing is in flight. More than 0.
   std::size_t credit_bytes = std::size_t{16} << 20;
-  /// Policy::kBucketed: a bucket is closed when its size is at least its limit. The first limit is
-  /// of the first bucket, and so on; the last one repeats. Not empty, each more than 0.
+  /// Policy::kBucketed: limits in bytes, the first for the first bucket; the last one repeats. A
+  /// bucket is closed once it has at least that size. Not empty, each more than 0.
   std::vector<std::size_t> bucket_bytes = {std::size_t{1} << 20, std::size_t{25} << 20};
-  /// The first is nearest to the trainer: applied first before, and last after.
+  /// The first is applied first before the exchange, and last after it.
   std::vector<GradientLayer> layers = {};
   /// Records pieces and calls; none: nothing is recorded.
   std::shared_ptr<Trace> trace = {};
-  /// Chooses partition_bytes and credit_bytes in the first steps, about two for each of its
-  /// measurements. On all ranks or on none; that of rank 0 decides. Until it is done, begin_step()
-  /// waits for all ranks, and layers' memory is declared anew after each change. Not for
+  /// Chooses partition_bytes and credit_bytes in the first steps, about two steps for each
+  /// measurement. All ranks have one, or none; rank 0's decides. Until it is done, begin_step()
+  /// waits for all ranks, and layers declare their memory anew after each change. Not for
   /// Policy::kBucketed.
   std::shared_ptr<Tuner> tuner = {};
 };
@@ -136,19 +137,19 @@ struct ExchangeOptions {
 /// What an exchange has measured on its rank. Times are of the clock of communication.
 struct ExchangeStats {
   std::uint64_t steps = 0;              ///< backwards that have ended
-  std::uint64_t pieces = 0;             ///< that were exchanged
-  std::uint64_t bytes = 0;              ///< of them
+  std::uint64_t pieces = 0;             ///< pieces exchanged
+  std::uint64_t bytes = 0;              ///< in these pieces
   Duration time = Duration::zero();     ///< since the first begin_step()
-  Duration exposed = Duration::zero();  ///< of it, in await() while no own gradient is computed
-  Duration busy = Duration::zero();     ///< of it, with at least one piece under way
+  Duration exposed = Duration::zero();  ///< of time: in await() while no own gradient is computed
+  Duration busy = Duration::zero();     ///< of time: with at least one piece under way
   Duration hidden = Duration::zero();   ///< of busy, outside await()
   std::string longest_awaited;          ///< the gradient that was waited for longest, in all
   Duration longest_wait = Duration::zero();  ///< how long
-  /// A sentence with these figures, exposed and the rest adding up to 100 %.
+  /// A sentence with these figures, where exposed and the rest add up to 100 %.
   [[nodiscard]] std::string report() const;
 };
 
-/// A rank's end of the exchange of a list of gradients. The head of the file has the rules.
+/// One rank's side of the exchange of a list of gradients. The head of the file has the rules.
 class GradientExchange {
  public:
   /// Collective: waits until all ranks have called it, and throws CommMismatch on all of them if
@@ -160,41 +161,40 @@ class GradientExchange {
                    ExchangeOptions options = {});
   GradientExchange(const GradientExchange&) = delete;
   GradientExchange& operator=(const GradientExchange&) = delete;
-  /// Leaves. In a backward, and with results that have not come, that is a CommMismatch on every
-  /// rank. The gradients' memory is free when it returns.
+  /// Leaves. If a backward has not ended, or a result has not come, every rank gets a CommMismatch.
+  /// The gradients' memory is free when the destructor returns.
   ~GradientExchange();
 
-  /// Collective: copies rank `root`'s tensors to all ranks, before the first step: parameters, and
-  /// buffers such as running means. Any device memory of one device. Waits. Throws as await(), and
-  /// CommMismatch on every rank if the ranks' lists differ.
+  /// Collective: copies rank `root`'s tensors to all ranks, and waits. For parameters before the
+  /// first step, and buffers such as running means. All tensors lie in one device's memory. Throws
+  /// as await(), and CommMismatch on every rank if the ranks' lists differ.
   void broadcast(std::span<const Gradient> tensors, int root);
 
-  /// Begins the next step, to which this rank contributes `samples`. With 0 nobody waits for this
-  /// rank's backward, and it gets the results: if all results were awaited, its backward ends here.
+  /// Begins the next step, to which this rank contributes `samples`. With 0 this rank contributes
+  /// nothing but gets the results. If all earlier results were awaited, its backward ends here.
   /// Throws std::logic_error if the backward of the step before has not ended,
   /// std::invalid_argument for more than 2^48 samples.
   void begin_step(std::uint64_t samples);
-  /// Gradient `index` is complete once the work enqueued on `stream` so far has run. Returns at
-  /// once. Throws std::logic_error if it is ready already, outside a backward, in a step without
-  /// samples, and if its last result was not awaited.
+  /// Says that gradient `index` is complete once the work enqueued on `stream` so far has run.
+  /// Returns at once. Throws std::logic_error if it is ready already, outside a backward, in a step
+  /// without samples, and if its last result was not awaited.
   void ready(std::size_t index, const gpu::StreamRef& stream);
-  /// As above: the gradient is complete now. Not with layers, which need a stream; likewise the
-  /// functions without a stream below.
+  /// As above, for a gradient that is complete now. Functions without a stream throw
+  /// std::logic_error if there are layers, which need one.
   void ready(std::size_t index);
-  /// Ends this rank's backward: what is not ready is empty here, and left out of the sum. Its
-  /// memory gets the result, once the work that was enqueued by now on the stream of its last
+  /// Ends this rank's backward. A gradient that is not ready is empty here, and left out of the
+  /// sum. Its memory gets the result once the work enqueued so far on the stream of its last
   /// await() has run. Throws std::logic_error outside a backward, and if a last result was not
   /// awaited.
   void end_backward();
   /// Suspends the caller (blocks a plain thread) until gradient `index` has its result, and makes
   /// `stream` wait for what is left to do on the device. With ExchangeOptions::synchronous it waits
-  /// for all gradients that were given to it. Returns whether a result has come. Returns false,
-  /// and the memory is as it was, if no rank has contributed, if the gradient has no elements, and
-  /// at once if there is nothing to wait for: before the first step, and if the result was awaited
-  /// before.
+  /// for all gradients that were given to it. Returns whether a result has come. Returns false, and
+  /// leaves the memory as it was, if no rank has contributed or the gradient has no elements. Also
+  /// returns false, at once, before the first step and if the result was awaited before.
   ///
-  /// Throws std::logic_error in a backward in which the gradient is not ready yet and has no
-  /// earlier result to wait for; CommError, CommMismatch, Cancelled.
+  /// Throws std::logic_error in a backward if the gradient is not ready yet and has no earlier
+  /// result to wait for. Also throws CommError, CommMismatch, Cancelled.
   bool await(std::size_t index, const gpu::StreamRef& stream);
   /// As above, for memory that the CPU reaches: no stream has to wait.
   bool await(std::size_t index);

@@ -2,8 +2,8 @@
 // it is an exact simulator; in real time operations end no earlier than it says.
 //
 // Collectives share one link. A collective begins once all ranks have called it and the link is
-// free, in the order in which they were called by all, and takes alpha + v / bandwidth. Of s bytes
-// on n ranks:
+// free; the first that all have called begins first. It takes alpha + v / bandwidth, for s bytes on
+// n ranks:
 //
 // | operation                   | v              |
 // |-----------------------------|----------------|
@@ -12,9 +12,9 @@
 // | broadcast                   | s              |
 // | barrier                     | 0              |
 //
-// A send of s bytes begins once its recv is called and the sender's outgoing and the receiver's
-// incoming line are free, and takes alpha + s / bandwidth of both. Notices between ranks (who is
-// ready, what comes next) take delta, and no link.
+// A send of s bytes begins once its recv is called, and the sender's outgoing and the receiver's
+// incoming line are free. It takes alpha + s / bandwidth on both lines. Notices between ranks (who
+// is ready, what comes next) take delta, and do not use the link.
 #pragma once
 
 #include "leat/csp/clock.h"

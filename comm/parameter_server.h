@@ -16,30 +16,30 @@
 //   }
 //   server.fetch_barrier().await();
 //
-// Parameters are cut into pieces, which are dealt out to the servers: their bytes differ by at most
-// one piece. A piece travels by itself, on the push line of its worker and on the pull line from
-// its server to that worker, in the order of the policy and under the credit of each line.
+// Parameters are cut into pieces, which are dealt out so that the servers' bytes differ by at most
+// one piece. A piece travels by itself: on its worker's push line, or on the pull line from its
+// server to the worker. Each line has the policy's order and a credit of its own.
 //
 // A step, with send_barrier() at the end if the servers are synchronous:
 //
 //   fetch(w1) → opA → fetch(w2) → opB → opB' → send(w2') → opA' → send(w1') → send_barrier()
 //
-// Synchronous: a piece is updated once the gradients of all workers for it are there, with the mean
-// over all samples of the step, added by rank (transports/reduce.h); then it is fetched. So a fetch
-// of layer 1 waits for layer 1 alone.
+// Synchronous: a server updates a piece once it has the gradients of all workers for it. It uses
+// the mean over all samples of the step, added by rank (transports/reduce.h). A fetch of layer 1
+// waits for the updates of layer 1 alone.
 //
-// Asynchronous: each gradient is a step of its own, taken when it comes. Its staleness is the
-// number of updates between the fetch of the weights that it was computed with and its own. With a
-// bound s, a fetch after step k waits until all workers have sent step k - s. What a worker has not
-// sent when it begins the next step does not come; of a step without samples nothing does.
+// Asynchronous: a server updates a piece with each gradient, when it comes. The staleness of a
+// gradient counts the updates since its weights were fetched. With a bound s, a fetch after step k
+// waits until all workers have sent step k - s. Nobody waits for gradients that a worker has not
+// sent before its next step, or of a step without samples.
 //
-// Errors: std::logic_error or std::invalid_argument at once for what this rank alone did wrong;
-// CommMismatch on every rank if parameters or options differ. A worker or server that is late
-// beyond the deadline, stopped or dead is a CommError on those alone that wait for it, in their
-// next call or the one that waits; in one process (local) that is all of its ranks.
+// Errors: std::logic_error or std::invalid_argument at once for a mistake of this rank alone;
+// CommMismatch on every rank if parameters or options differ. If a worker or server is late beyond
+// the deadline, stopped or dead, only the ranks that wait for it get a CommError, in the call that
+// waits or the next one. On "local" all ranks of the process get it.
 //
-// Thread and fiber safety: one fiber or thread of the rank calls it, except stats(), which any may.
-// Completions are for one fiber or thread at a time.
+// Thread and fiber safety: one fiber or thread of the rank calls a ParameterServer; any may call
+// stats(). Completions are for one fiber or thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -88,26 +88,27 @@ struct Parameter {
   gpu::DeviceSpan gradient;  ///< what is sent; of the same size
 };
 
-/// Options of a ParameterServer. Equal on all ranks, but for device.
+/// Options of a ParameterServer. All but device are equal on all ranks.
 struct ServerOptions {
   /// The ranks that own pieces. Not empty, each once.
   std::vector<int> servers = {0};
-  /// The ranks that train. Empty: all that are no servers, or all, if all are. A rank may be both.
+  /// The ranks that train. Empty: all that are no servers; all ranks, if all are servers. A rank
+  /// may be both.
   std::vector<int> workers = {};
   bool synchronous = true;
   /// Asynchronous only: the bound s, 0 or more. None: no fetch waits for other workers. 0 only with
-  /// Sgd: with it every worker's gradient of a step comes before the next, and would be a step of
-  /// its own to a momentum.
+  /// Sgd: every worker's gradient of a step then comes before the next step, and a momentum would
+  /// take each as a step of its own.
   std::optional<int> staleness = {};
   Optimizer optimizer = Sgd{};
-  /// kFifo or kPriority, of each line.
+  /// The order of each line: kFifo or kPriority.
   Policy policy = Policy::kPriority;
   /// The size of a piece in bytes, rounded down to whole elements, at least one; more than 0.
   std::size_t partition_bytes = std::size_t{4} << 20;
   /// Bytes in flight on a line: the next piece starts if it fits, or if nothing is in flight. More
   /// than 0.
   std::size_t credit_bytes = std::size_t{16} << 20;
-  /// The device in whose memory a worker's parameters lie. None: the CPU reaches them.
+  /// The device whose memory holds a worker's parameters. None: memory that the CPU reaches.
   std::optional<gpu::Device> device = {};
 };
 
@@ -116,48 +117,48 @@ struct ServerStats {
   std::uint64_t pieces_sent = 0;     ///< by this worker, to servers
   std::uint64_t pieces_fetched = 0;  ///< by this worker, from servers
   std::uint64_t updates = 0;         ///< of this server's pieces
-  std::uint64_t bytes_owned = 0;     ///< by this server, of weights
-  /// How often a gradient came with a staleness of 0, 1, 2, …; the last counts all that is more.
-  /// Of this server's pieces. Synchronous: all in the first.
+  std::uint64_t bytes_owned = 0;     ///< of this server's weights
+  /// How often a gradient for this server's pieces came with a staleness of 0, 1, 2, …; the last
+  /// entry counts all above. Synchronous: all are in the first.
   std::vector<std::uint64_t> staleness;
   /// A sentence with these figures.
   [[nodiscard]] std::string report() const;
 };
 
-/// A rank's end: of a worker, of a server, or of both. The head of the file has the rules.
+/// One rank's side: of a worker, of a server, or of both. The head of the file has the rules.
 class ParameterServer {
  public:
-  /// Collective: waits until all ranks have called it, and until each worker has the weights of the
-  /// worker of the lowest rank, which its device has written by then. Throws CommMismatch on all of
-  /// them if their parameters (number, names, sizes) or options differ. `parameters` are in the
-  /// order of the forward. Throws std::invalid_argument for an option out of range, and for
-  /// parameters that are no whole float32.
+  /// Collective: waits until all ranks have called it, and each worker has the weights of the
+  /// worker with the lowest rank. That worker's device must have written them before. Throws
+  /// CommMismatch on all ranks if their parameters (number, names, sizes) or options differ.
+  /// `parameters` are in the order of the forward. Throws std::invalid_argument for an option out
+  /// of range, and for a parameter whose size is not a multiple of 4 bytes.
   ParameterServer(const Communicator& communicator, std::vector<Parameter> parameters,
                   ServerOptions options = {});
   ParameterServer(const ParameterServer&) = delete;
   ParameterServer& operator=(const ParameterServer&) = delete;
-  /// Leaves. A server that leaves while workers use it is a CommError for them: call serve()
-  /// before. The parameters' memory is free when it returns.
+  /// Leaves. If a server leaves while workers use it, they get a CommError: call serve() before.
+  /// The parameters' memory is free when the destructor returns.
   ~ParameterServer();
 
-  // ---- a worker's. Throw std::logic_error on a rank that is none.
+  // ---- for workers. These throw std::logic_error on a rank that is no worker.
 
-  /// Begins the next step, to which this worker contributes `samples`. Throws std::logic_error if
-  /// it is synchronous and the step before has not got its send_barrier(), or a tensor that was
-  /// sent in it was not fetched since.
+  /// Begins the next step, to which this worker contributes `samples`. Synchronous: throws
+  /// std::logic_error if the step before had no send_barrier(), or a parameter was sent and not
+  /// fetched since.
   void begin_step(std::uint64_t samples);
   /// Sends the gradients of these parameters, once the work that is enqueued on `stream` so far has
-  /// run. Returns at once. The gradients' memory is the sender's until the completion has ended:
-  /// then the servers have them. Each parameter at most once in a step. Throws std::logic_error if
-  /// it was sent already, or outside a step.
+  /// run. Returns at once. The gradients' memory belongs to the ParameterServer until the
+  /// completion has ended; the servers have the gradients then. Throws std::logic_error if a
+  /// parameter was sent in this step already, or outside a step.
   Completion send_vars(std::span<const std::size_t> indices, const gpu::StreamRef& stream);
   /// As above, one parameter.
   Completion send_vars(std::size_t index, const gpu::StreamRef& stream);
   /// As above; the gradient is complete now.
   Completion send_vars(std::size_t index);
-  /// Ends the sends of this step: what was not sent is empty on this worker, and left out of the
-  /// sum, not of the samples. Its completion ends when the servers have all of this step.
-  /// Synchronous only; throws std::logic_error else, and outside a step.
+  /// Ends the sends of this step. A gradient that was not sent is empty on this worker: it is left
+  /// out of the sum, but its samples count. The completion ends when the servers have all of this
+  /// step. Throws std::logic_error if asynchronous, and outside a step.
   Completion send_barrier();
   /// Asks for the weights of these parameters, as they are after the gradients that this worker has
   /// sent for them. They are written once the work that is enqueued on `stream` so far has run.
@@ -168,16 +169,16 @@ class ParameterServer {
   Completion fetch_vars(std::size_t index, const gpu::StreamRef& stream);
   /// As above; the weights may be overwritten now.
   Completion fetch_vars(std::size_t index);
-  /// Its completion ends when all fetches of this worker have ended that were asked for so far.
+  /// Returns a completion that ends when all fetches called so far on this worker have.
   Completion fetch_barrier();
 
-  // ---- of any rank
+  // ---- for any rank
 
-  /// This rank's worker, if it is one, leaves: it makes no more calls. If this rank serves, waits
+  /// Leaves, if this rank is a worker: it makes no more calls. If this rank is a server, waits
   /// until all workers have left. A worker that is silent for half of the deadline is asked whether
-  /// it lives, and answers, whatever its trainer does. Throws CommError if none of those that have
-  /// not left has answered by the deadline, and, once all have left, if one of them has because a
-  /// rank did not come.
+  /// it lives; it answers whatever its trainer does. Throws CommError if none of the workers that
+  /// have not left answers by the deadline. Also throws it, once all have left, if one of them left
+  /// because a rank did not come.
   void serve();
   /// What was measured so far on this rank. Thread-safe.
   [[nodiscard]] ServerStats stats() const;

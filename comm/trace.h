@@ -6,9 +6,9 @@
 //   ...
 //   trace->save("exchange.json");   // to be opened in Perfetto, or in chrome://tracing
 //
-// Each rank is a process of the timeline, with a row for its link, on which the spans of pieces
-// are, and one for its trainer, with the calls of ready() and await(). An arrow leads from a
-// gradient's ready() over its first piece to the end of its await().
+// Each rank is a process of the timeline, with two rows. One shows the pieces on its link; the
+// other shows its trainer's calls of ready() and await(). An arrow leads from a gradient's ready()
+// over its first piece to the end of its await().
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,7 @@ namespace leat::comm {
 /// outlive them. Thread-safe.
 class Trace {
  public:
-  /// Records up to `events` pieces and calls, and nothing of what comes later. Their memory is
-  /// allocated here.
+  /// Allocates memory for `events` pieces and calls. Later ones are not recorded.
   explicit Trace(std::size_t events = 100'000);
 
   /// What was recorded so far, in the Trace Event Format of Perfetto and Chrome. Times are in

@@ -23,7 +23,7 @@ namespace leat::comm {
 
 /// Options of a Tuner.
 struct TunerOptions {
-  /// Neither is less than that; more than 0.
+  /// The least value of both, in bytes; more than 0.
   std::size_t least_bytes = std::size_t{256} << 10;
   std::size_t most_partition_bytes = std::size_t{64} << 20;
   std::size_t most_credit_bytes = std::size_t{256} << 20;
@@ -33,8 +33,8 @@ struct TunerOptions {
   int measurements = 40;  ///< in all, 20 to 1,000
 };
 
-/// The search. It knows nothing of an exchange: who asks for a setting tells how long a step took
-/// with it. Not thread-safe.
+/// The search. It knows nothing of exchanges: its caller runs steps with setting() and tells
+/// measured() how long they took. Not thread-safe.
 class Tuner {
  public:
   /// What is chosen. A value.
@@ -49,7 +49,7 @@ class Tuner {
 
   /// The setting to be measured next; once is_done(), the one to stay with.
   [[nodiscard]] Setting setting() const noexcept { return candidates_[at_].setting; }
-  /// A step with setting() took so long. Without effect once is_done().
+  /// Records how long a step with setting() took. No effect once is_done().
   void measured(Duration step);
   /// Whether all measurements were made.
   [[nodiscard]] bool is_done() const noexcept { return left_ == 0; }

@@ -23,8 +23,8 @@
 
 namespace overlap {
 
-/// The largest size, in bytes, of the copies that link_peak() measures. On a slow link they are as
-/// long as 20 ms.
+/// The largest size, in bytes, of the copies that link_peak() measures. On a slow link, a copy
+/// takes 20 ms instead.
 constexpr std::size_t kPeakBytes = std::size_t{64} << 20;
 
 /// Called with the number of steps, or of repeated measurements, that are done.

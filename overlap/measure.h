@@ -48,9 +48,9 @@ struct Measurement {
   double t_c_alone = 0;  // a step's compute on such a device; at most Tstep
   double t_replay = 0;   // a step that computes on one batch, without feeding; at most Tstep
   double t_serial = 0;   // a step that reads, copies and computes in turns, and waits each time
-  /// How many times as fast as the figures alone the loop was at most, before they were limited by
-  /// it: its step against Tc or the replay, its copies against the link. 1: never faster. Above 1,
-  /// other work on the machine disturbed the measurements alone.
+  /// By which factor the loop was faster than the figures alone, before they were limited by the
+  /// loop: the most of its step against Tc or the replay, and its copies against the link. 1: not
+  /// faster. Above 1, other work on the machine disturbed the measurements alone.
   double excess = 1;
   std::vector<RankResult> ranks;  // the loop with a prefetcher, for each device
   std::string trace;              // feeder/trace.h's JSON; empty: nothing was recorded
@@ -62,8 +62,8 @@ struct Measurement {
 
   /// The slowest rank.
   [[nodiscard]] const RankResult& slowest() const;
-  /// Returns whether steps and copies of the slowest rank were sampled. The first step of an epoch
-  /// is not. Tx and Tc in the loop are then unknown.
+  /// Returns whether steps and copies of the slowest rank were sampled. If not, Tx and Tc in the
+  /// loop are unknown. The first step of an epoch is never sampled.
   [[nodiscard]] bool is_sampled() const;
   // The figures below are of the slowest rank. NaN: not known.
 

@@ -1,13 +1,12 @@
 // Whether a schedule can run: what is missing, what is in a wrong order, where it would stop.
 //
 // The rules of transfers, here as in simulate.h and executor.h:
-//  - A channel has c places. A Send is done when its value has a place, and the value keeps the
-//  place
+//  - A channel has c places. A Send is done when its value has a place. The value keeps that place
 //    until its Recv is done. With c = 0 both sides meet.
-//  - A Recv is in a cell before its use, a Send in one after its producer.
-//  - WAIT_SEND follows its Send. It and the actions without a microbatch take no time.
-// Hence where a schedule stops depends on c alone, not on times; and one that runs at c runs at
-// more.
+//  - A Recv is in a cell before its use, a Send in a cell after its producer.
+//  - WAIT_SEND follows its Send. It takes no time, nor do the actions without a microbatch.
+// So where a schedule stops depends on c alone, not on times. A schedule that runs with c places
+// runs with more, too.
 //
 // Everything here is thread-safe.
 #pragma once
@@ -22,9 +21,9 @@
 
 namespace leat::pipeline {
 
-/// The same schedule with Sends and Recvs: each Recv in a cell of its own right before its use,
-/// each Send in one right after its producer; those of a pair's forward first. A schedule that has
-/// transfers is returned as it is. The schedule has passed check().
+/// Returns the schedule with Sends and Recvs: each Recv in a cell of its own right before its use,
+/// each Send in one right after its producer; a pair's forward comes first. Returns a schedule that
+/// has transfers as it is. The schedule must have passed check().
 [[nodiscard]] Schedule lower(const Schedule& order);
 
 /// A transfer that is never done.
@@ -40,17 +39,17 @@ struct Stop {
   std::vector<std::size_t> cycle;    ///< ranks, each waiting for the next, the last for the first
 };
 
-/// Where a lowered schedule that has no other fault stops with `capacity` places for each channel
-/// (no value: as many as it wants); none: it runs to its end.
+/// Returns where a lowered schedule stops with `capacity` places for each channel (no value: as
+/// many as it wants); none if it runs to its end. The schedule must have no other fault.
 [[nodiscard]] std::optional<Stop> find_stop(const Schedule& lowered, std::optional<int> capacity);
 
 /// How many places a lowered schedule wants for each channel.
 struct Capacities {
-  std::optional<int> to_run;      ///< the least with which it ends; none: it stops with any number
-  std::optional<int> full_speed;  ///< the least with which, if f = i = w = 1, it takes no longer
-                                  ///< than with any number
+  std::optional<int> to_run;      ///< the least that it runs with; none: it stops with any number
+  std::optional<int> full_speed;  ///< the least that makes it as fast as any number does, if
+                                  ///< f = i = w = 1
 };
-/// Finds them.
+/// Finds the capacities of a lowered schedule.
 [[nodiscard]] Capacities capacities(const Schedule& lowered);
 
 /// What check() is asked.
@@ -66,16 +65,16 @@ struct CheckResult {
   /// Faults, a stop among them; empty: the schedule can run.
   std::vector<Finding> findings;
   std::optional<Stop> stop;
-  Capacities capacities;  ///< if there is no fault but a stop
-  /// What a person wants to read: the findings; of a stop, every stuck cell, the cycle, the least
-  /// capacity that runs, and the grid with the stuck cells marked.
+  Capacities capacities;  ///< set if a stop is the only fault, or there is none
+  /// The findings, for people. For a stop also every stuck cell, the cycle, the least capacity that
+  /// runs, and the grid with the stuck cells marked.
   [[nodiscard]] std::string report(const Schedule& schedule) const;
 };
-/// Checks everything that the head of the file says, and that each stage and microbatch has one
+/// Checks the rules at the head of the file. Also checks that each stage and microbatch has one
 /// forward, and one B or an I and a W, in order; that no stage is missing or on two ranks; that
 /// every Recv has its Send, in the order of the channel; that activations keep to the limit. Throws
-/// std::invalid_argument for a limit less than 1, a number of limits that is not that of ranks, and
-/// a negative capacity.
+/// std::invalid_argument for a limit less than 1, more or fewer limits than ranks, and a negative
+/// capacity.
 [[nodiscard]] CheckResult check(const Schedule& schedule, const CheckOptions& options = {});
 
 /// The most activations that live at once, from the start of F to the end of B or W, of each rank.

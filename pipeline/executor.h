@@ -11,25 +11,24 @@
 //     stages.update();
 //   }
 //
-// An order is lowered, and runs with the least capacity for full speed; a schedule with Sends and
-// Recvs runs as written. Of a rank, each cell begins when the work of the cell before has run on
-// the device.
+// An order is lowered, and runs with the least capacity for full speed. A schedule with Sends and
+// Recvs runs as written. A rank's cell begins when the work of the cell before it has run on the
+// device.
 //
-// In a process a value goes through pinned memory: the sender's device copies it out, the
-// receiver's in. Between processes comm carries it from one pinned memory to the other.
+// In a process a value goes through pinned memory: the sender's device copies it there, and the
+// receiver's device copies it from there. Between processes comm carries it in between.
 //
-// Memory is allocated by the constructor, for `most_samples`: for each stage, as many microbatches
-// as live at once; for each channel, its places,
-// and, between processes, one more where it ends. No step allocates after the first.
+// The constructor allocates the memory, for `most_samples`: for each stage, as many microbatches as
+// live at once; for each channel, its places; between processes, one more place at the receiver. No
+// step allocates after the first.
 //
-// Samples: of N, the first N mod B microbatches have one more than the others.
+// Samples: with N samples, the first N mod B microbatches have one sample more than the others.
 //
-// Thread and fiber safety: one fiber or thread at a time calls an executor, except stats(), which
-// any may.
+// Thread and fiber safety: one fiber or thread at a time calls an executor; any may call stats().
 //
-// Errors: std::invalid_argument at once for what the caller did wrong. PipelineError, with rank,
-// stage, microbatch and cell, for what fails in a step; all ranks that live get one. After it the
-// executor can only be destroyed.
+// Errors: std::invalid_argument at once for a mistake of the caller. If a step fails, all ranks
+// that live throw PipelineError, with rank, stage, microbatch and cell. The executor can then only
+// be destroyed.
 #pragma once
 
 #include <cstddef>
@@ -76,7 +75,7 @@ struct RankPart {
   gpu::Device device;
   /// Its stages, in the order of their numbers. Not null.
   std::vector<Stage*> stages;
-  /// The ranks that have the same stages of other replicas of the pipeline; none: there are none.
+  /// The ranks with the same stages in other replicas of the pipeline; null: there are no replicas.
   /// Gradients are exchanged among them, with weights of 1.
   const comm::Communicator* replicas = nullptr;
   comm::ExchangeOptions exchange = {};
@@ -85,11 +84,11 @@ struct RankPart {
 /// Options of an executor.
 struct ExecutorOptions {
   std::uint64_t most_samples = 0;  ///< of a step; at least the schedule's microbatches
-  /// Places of a channel. None: of an order the least for full speed; of a schedule with Sends and
-  /// Recvs the least with which it runs.
+  /// Places of a channel. None: for an order, the least for full speed; for a schedule with Sends
+  /// and Recvs, the least that it runs with.
   std::optional<int> capacity = {};
-  /// How long every value is under way in addition; for models, on a virtual clock. In a process
-  /// alone.
+  /// A delay that is added to every value's way; for models, on a virtual clock. Within a process
+  /// only.
   Duration link = Duration::zero();
 };
 
@@ -100,7 +99,7 @@ struct ExecutorStats {
   /// What one rank of the schedule has measured and holds.
   struct Rank {
     std::size_t rank = 0;
-    std::vector<std::int64_t> peak_activations;  ///< of each of its stages: measured
+    std::vector<std::int64_t> peak_activations;  ///< measured, for each of its stages
     std::size_t device_bytes = 0;                ///< of activations
     std::size_t pinned_bytes = 0;                ///< of places
     std::optional<comm::ExchangeStats> exchange;
@@ -114,27 +113,27 @@ class Executor {
   /// All ranks in this process: `parts` has one for each row. Throws ScheduleError if check() finds
   /// a fault, std::invalid_argument for parts and options that do not fit, GpuError.
   Executor(const Schedule& schedule, std::vector<RankPart> parts, const ExecutorOptions& options);
-  /// One rank of several processes: that of `ranks`, which are as many as the schedule's rows. The
-  /// executor takes a duplicate. Collective: all have the same schedule and options, and stages
-  /// that fit together, or all throw. Throws as above; Error, if another rank differs or has
-  /// thrown.
+  /// One rank of several processes: this rank of `ranks`, which has as many ranks as the schedule
+  /// has rows. The executor makes a duplicate. Collective: if schedules or options differ, or
+  /// stages do not fit together, all ranks throw. Throws as above, and Error if another rank
+  /// differs or has thrown.
   Executor(const Schedule& schedule, RankPart part, const comm::Communicator& ranks,
            const ExecutorOptions& options);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
-  /// Joins everything. Between processes: others that are in a step get an error.
+  /// Joins all fibers. Between processes, ranks that are in a step get an error.
   ~Executor();
 
-  /// Forward and backward of `samples` samples: gradients have accumulated when it returns, those
-  /// of replicas are summed. `of` is N, if this step's samples are not all: those of several steps
-  /// before one update, or of all replicas; 0: `samples`. Between processes: collective, with the
-  /// same numbers. Throws std::invalid_argument for samples fewer than microbatches or more than
-  /// most_samples, PipelineError, Cancelled; on a virtual clock Deadlock, if the schedule stops.
+  /// Runs forward and backward of `samples` samples. When it returns, gradients have accumulated,
+  /// and are summed over replicas. `of` is N, the samples of one update: of several steps, or of
+  /// all replicas; 0: `samples`. Between processes: collective, with the same numbers. Throws
+  /// std::invalid_argument for samples fewer than microbatches or more than most_samples,
+  /// PipelineError, Cancelled; on a virtual clock Deadlock, if the schedule stops.
   ///
-  /// Of several steps before one update, replicas exchange gradients in the last one: the others
-  /// have `exchanges` false, on all replicas.
+  /// With several steps before one update, replicas exchange gradients in the last step. In the
+  /// other steps `exchanges` is false, on all replicas.
   void step(std::uint64_t samples, std::uint64_t of = 0, bool exchanges = true);
-  /// Forwards alone. Otherwise as step().
+  /// Runs forwards alone. Otherwise as step().
   void evaluate(std::uint64_t samples);
 
   /// The schedule that runs: lowered, with reductions where replicas need them.

@@ -1,6 +1,6 @@
 // The well-known schedules, as orders without Sends and Recvs.
 //
-// B microbatches, R ranks, v stages for each rank. Stage s is on rank s mod R; of zbv and
+// B microbatches, R ranks, v stages for each rank. Stage s is on rank s mod R. For zbv and
 // dualpipe_v, with v = 2, rank r has stages r and 2 R - 1 - r.
 //
 //  - gpipe, v = 1: Huang et al., GPipe, NeurIPS'19
@@ -13,8 +13,8 @@
 //  - zbv, v = 2: the same: ZB-V
 //  - dualpipe_v, v = 2: DeepSeek-V3's DualPipe, folded: DualPipeV
 //
-// Those that torch.distributed.pipelining has too come in its order, action for action: all but
-// one_f_one_b, onnx_1f1b and zero_bubble_h2.
+// All but one_f_one_b, onnx_1f1b and zero_bubble_h2 are in torch.distributed.pipelining, too, and
+// have its order here, action for action.
 //
 // Everything here is thread-safe.
 #pragma once
@@ -44,7 +44,7 @@ enum class Kind : std::uint8_t {
 [[nodiscard]] std::span<const Kind> kinds() noexcept;
 /// The name in the list: "one_f_one_b".
 [[nodiscard]] std::string_view name(Kind kind) noexcept;
-/// The kind with a name; none: there is none.
+/// The kind with that name, or none.
 [[nodiscard]] std::optional<Kind> kind_named(std::string_view name) noexcept;
 
 /// How large a schedule is.
@@ -57,7 +57,7 @@ struct ScheduleShape {
 
 /// The order of a kind. Every stage computes the microbatches in the same order forward and
 /// backward, 0 to B - 1; looped_bfs's backwards go from B - 1 to 0. Any number of microbatches will
-/// do, but:
+/// do, except:
 ///  - interleaved_1f1b, and zero_bubble with v >= 2, go in max(1, floor(B / R)) rounds of equal
 ///    length;
 ///  - dualpipe_v has at least 2 R.

@@ -4,7 +4,7 @@
 // (FW) or backward (BW) of a microbatch. At most S microbatches are under way. The full table has a
 // row for communication between each two slots, with the tasks FS, FR, BS, BR: Send and Recv.
 //
-// Events: a stage waits for what its cell before recorded. An id is of one stage; -1 is no event.
+// Events: a stage waits for what the cell before recorded. An id is of one stage; -1: no event.
 //
 // Thread-safe.
 #pragma once

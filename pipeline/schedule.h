@@ -37,7 +37,7 @@ enum class Op : std::uint8_t {
   kSendBackward,      ///< SEND_B: the input's gradient to the stage before
   kRecvBackward,      ///< RECV_B: the output's gradient from the next stage
   kWaitSendForward,   ///< WAIT_SEND_F: after its Send; takes no time
-  kWaitSendBackward,  ///< WAIT_SEND_B: likewise
+  kWaitSendBackward,  ///< WAIT_SEND_B: after its Send; takes no time
   kUnshard,           ///< UNSHARD: makes the weights whole. This and the rest have no microbatch
   kReshard,           ///< RESHARD
   kReduceGrad,        ///< REDUCE_GRAD: the stage's gradients may be exchanged
@@ -61,8 +61,8 @@ enum class Op : std::uint8_t {
 struct Action {
   std::int32_t stage = 0;
   Op op = Op::kForward;
-  /// With the action after it in its cell, a forward and a backward of two microbatches, it is
-  /// torch's OVERLAP_F_B.
+  /// Whether it is torch's OVERLAP_F_B with the action after it in its cell: a forward and a
+  /// backward of two microbatches.
   bool paired = false;
   std::int32_t microbatch = -1;  ///< -1: none
   friend bool operator==(const Action&, const Action&) = default;
@@ -83,8 +83,8 @@ struct Schedule {
 
 /// Something that is wrong, and where.
 struct Finding {
-  std::int64_t row = -1;     ///< of the text or of the schedule, from 0; -1: of no row
-  std::int64_t column = -1;  ///< the cell, from 0; -1: of no cell
+  std::int64_t row = -1;     ///< in the text or the schedule, from 0; -1: none
+  std::int64_t column = -1;  ///< the cell, from 0; -1: none
   std::string reason;
   friend bool operator==(const Finding&, const Finding&) = default;
 };
@@ -95,7 +95,7 @@ inline constexpr std::size_t kMostFindings = 20;
 [[nodiscard]] std::string to_string(const std::vector<Finding>& findings,
                                     const std::string& file = {});
 
-/// The rank of each stage: of the first row that has an action of it; -1 if no row has one.
+/// The rank of each stage: the first row with an action of the stage; -1 if no row has one.
 [[nodiscard]] std::vector<int> ranks_of_stages(const Schedule& schedule);
 /// Whether the schedule has a Send or a Recv.
 [[nodiscard]] bool is_lowered(const Schedule& schedule) noexcept;

@@ -17,7 +17,7 @@ namespace leat::pipeline {
 struct SearchProblem {
   std::vector<int> rank_of_stage;   ///< S entries; each rank from 0 up has a stage
   std::int32_t microbatches = 1;    ///< B
-  std::vector<std::int64_t> limit;  ///< the most activations for each rank; one value: for all
+  std::vector<std::int64_t> limit;  ///< the most activations of each rank; one value: of all
   bool split = true;                ///< I and W apart; else B
   CostModel model = {};             ///< its capacity has to be none
 };
@@ -35,13 +35,13 @@ struct SearchResult {
   /// Whether no schedule is shorter than this one.
   [[nodiscard]] bool is_proved() const noexcept { return makespan == bound; }
 };
-/// Searches. Throws std::invalid_argument for a problem that no schedule can solve (a limit less
-/// than a rank's number of stages in a row needs, less than 1, a rank without a stage) and for
-/// numbers out of range: more than 2^22 actions, times whose sum is above 2^61.
+/// Searches. Throws std::invalid_argument for a problem that no schedule can solve: a limit less
+/// than 1 or less than a rank's stages in a row need, or a rank without a stage. Also throws it for
+/// more than 2^22 actions, and for times with a sum above 2^61.
 [[nodiscard]] SearchResult search(const SearchProblem& problem, const SearchOptions& options = {});
 
-/// The bound that needs no search: for one stage a rank, head + what the fewest activations force;
-/// for any placement, the busiest rank's work between the earliest begin and the latest end.
+/// Returns a bound that needs no search. For one stage a rank: head + what the fewest activations
+/// force. For any placement: the busiest rank's work between the earliest begin and the latest end.
 [[nodiscard]] std::int64_t lower_bound(const SearchProblem& problem);
 
 }  // namespace leat::pipeline

@@ -1,9 +1,9 @@
 // How long a schedule takes, and what it waits for, without running it.
 //
 // Time is in whole ticks, of whatever length. F, I and W of a stage take what the model says, B
-// takes I and W, and nothing else takes time. A value arrives a link delay after its Send is done;
-// with capacity 0, both sides are held that long. check.h has the other rules. An executor under a
-// virtual clock takes exactly as long.
+// takes I and W together, and nothing else takes time. A value arrives a link delay after its Send
+// is done; with capacity 0, both sides are held that long. check.h has the other rules. An executor
+// under a virtual clock takes exactly as long.
 //
 // Thread-safe.
 #pragma once
@@ -34,8 +34,8 @@ struct CostModel {
   [[nodiscard]] const StageCost& of(std::int32_t stage) const {
     return stages.size() == 1 ? stages.front() : stages[static_cast<std::size_t>(stage)];
   }
-  /// Throws std::invalid_argument for a negative value, a number of stages that is neither 1 nor
-  /// that, and times whose sum for `schedule` does not fit in 62 bits.
+  /// Throws std::invalid_argument for a negative value, for costs of neither 1 stage nor all of
+  /// `schedule`'s, and for times with a sum that does not fit in 62 bits.
   void check(const Schedule& schedule) const;
 };
 
@@ -64,17 +64,17 @@ struct CriticalStep {
 /// What a simulation has found.
 struct Simulation {
   std::int64_t makespan = 0;
-  double bubble = 0;  ///< 1 - busy / (R makespan); 0 if the makespan is
+  double bubble = 0;  ///< 1 - busy / (R makespan); 0 if the makespan is 0
   std::vector<RankTimes> ranks;
   std::vector<std::vector<Span>> spans;     ///< of each rank: every action, in order
   std::vector<CriticalStep> critical_path;  ///< from time 0 to the makespan, without gaps
-  std::optional<Stop> stop;  ///< where the schedule stopped: the rest is then of what has run
+  std::optional<Stop> stop;  ///< where it stopped; the figures are then of what has run
 };
 
-/// Simulates a schedule that check() has no other fault to find with than a stop. An order is
-/// lowered. Throws std::invalid_argument, as CostModel::check().
+/// Simulates a schedule in which check() finds no fault except perhaps a stop. Lowers an order
+/// first. Throws std::invalid_argument, as CostModel::check().
 [[nodiscard]] Simulation simulate(const Schedule& schedule, const CostModel& model = {});
-/// The makespan alone: quicker. None: it stops.
+/// The makespan alone, which is quicker. None: it stops.
 [[nodiscard]] std::optional<std::int64_t> makespan(const Schedule& schedule,
                                                    const CostModel& model = {});
 

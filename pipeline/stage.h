@@ -7,13 +7,13 @@
 //     }
 //     void forward(const Microbatch& m) override {
 //       launch_gemm(m.stream.native_handle(), m.input.data(), weights_, m.output.data(),
-//       m.samples);
+//                   m.samples);
 //     }
 //     …
 //   };
 //
-// Each function enqueues work on `stream` and returns; it does not wait for the device. A stage is
-// called by one fiber at a time, that of its rank, which has a stack of 1 MiB.
+// Each function enqueues work on `stream` and returns; it does not wait for the device. One fiber
+// at a time calls a stage: its rank's fiber, which has a stack of 1 MiB.
 #pragma once
 
 #include <cstddef>
@@ -43,18 +43,18 @@ struct Microbatch {
   std::int32_t index = 0;     ///< of the microbatch, 0 to B - 1
   std::uint64_t first = 0;    ///< its first sample in the step's batch
   std::uint64_t samples = 0;  ///< how many it has: at least 1
-  /// Its samples / N. The last stage multiplies the gradient of the microbatch's mean loss by it,
-  /// so that the sum over microbatches is the gradient of the mean over N.
+  /// Its samples / N. The last stage multiplies the gradient of the microbatch's mean loss by it.
+  /// The sum over microbatches is then the gradient of the mean over N.
   double weight = 0;
   bool evaluates = false;  ///< forward alone: no backward will come
   gpu::DeviceSpan input;
   gpu::DeviceSpan output;
   gpu::DeviceSpan kept;
   gpu::DeviceSpan left;
-  gpu::DeviceSpan output_gradient;  ///< of the loss by `output`; empty for the last stage, and in a
+  gpu::DeviceSpan output_gradient;  ///< of the loss by `output`; empty for the last stage and in
                                     ///< forward
-  gpu::DeviceSpan input_gradient;   ///< of the loss by `input`; empty for the first stage, and but
-                                    ///< in backward_input
+  gpu::DeviceSpan input_gradient;   ///< of the loss by `input`; empty for stage 0, and outside
+                                    ///< backward_input
 };
 
 /// A part of a model. The executor does not own it; it outlives the executor.
@@ -75,7 +75,7 @@ class Stage {
   /// Enqueues the gradient of the weights, and adds it to what has accumulated.
   virtual void backward_weight(const Microbatch& m) = 0;
 
-  /// The gradients that data-parallel replicas sum; all in this stage's device. Constant.
+  /// The gradients that data-parallel replicas sum, all in this stage's device's memory. Constant.
   [[nodiscard]] virtual std::vector<comm::Gradient> gradients() const { return {}; }
   /// UNSHARD: enqueues what makes the weights whole.
   virtual void unshard(const gpu::StreamRef& /*stream*/) {}

@@ -32,7 +32,7 @@
 
 namespace leat::pipeline {
 
-/// A text is no schedule. what() has the file and up to kMostFindings lines.
+/// The text is not a schedule. what() has the file and up to kMostFindings lines.
 class ScheduleError : public Error {
  public:
   /// For parse() and whoever refuses a schedule.
@@ -47,9 +47,9 @@ class ScheduleError : public Error {
 /// The greatest number of a stage or microbatch that can be read.
 inline constexpr std::int32_t kGreatestNumber = (1 << 20) - 1;
 
-/// Reads CSV or a grid, whichever it is; lines end with LF or CRLF. The stages are those up to the
-/// greatest number, and the microbatches too, if `microbatches` is 0. `file` is for errors. Throws
-/// ScheduleError.
+/// Reads CSV or a grid, whichever it is; lines end with LF or CRLF. The greatest number in the text
+/// gives the number of stages, and of microbatches if `microbatches` is 0. `file` is for errors.
+/// Throws ScheduleError.
 [[nodiscard]] Schedule parse(std::string_view text, std::int32_t microbatches = 0,
                              const std::string& file = {});
 /// Reads a file. Throws Error if it cannot be read, and as parse().
@@ -62,9 +62,9 @@ inline constexpr std::int32_t kGreatestNumber = (1 << 20) - 1;
 [[nodiscard]] std::string to_string(const Cell& cell);
 /// The schedule as CSV.
 [[nodiscard]] std::string to_csv(const Schedule& schedule);
-/// The schedule as a grid, its columns aligned but for cells of more than 100 characters, lines
-/// ending with LF. `marked`: cells (row, column) that are shown as [FW00]; a grid with marks cannot
-/// be read.
+/// The schedule as a grid, with LF at the end of lines. Columns are aligned, except cells of more
+/// than 100 characters. `marked`: cells (row, column) that are shown as [FW00]; a grid with marks
+/// cannot be read.
 [[nodiscard]] std::string to_grid(
     const Schedule& schedule, const std::vector<std::pair<std::size_t, std::size_t>>& marked = {});
 

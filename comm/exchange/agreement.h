@@ -18,8 +18,8 @@ namespace leat::comm {
                                      const ExchangeOptions& options,
                                      const char* operation = "GradientExchange",
                                      const std::vector<std::string>& more = {});
-/// Compares a list of tensors likewise: number, names, types and sizes. `what` they are, for the
-/// error: "gradient". `in_world`: what agree() has returned.
+/// Compares a list of tensors as agree() does: number, names, types and sizes. `what` is their name
+/// in the error: "gradient". `in_world`: what agree() has returned.
 void agree_on_tensors(const Communicator& ranks, const std::vector<int>& in_world,
                       std::span<const Gradient> tensors, const std::string& what,
                       const char* operation = "GradientExchange");

@@ -49,8 +49,8 @@ class StreamCalls {
   /// Whose streams these are: the destructor does not wait for work of the trainer's.
   enum class Streams : std::uint8_t { kOfTrainer, kOfExchange };
 
-  /// At most `most` calls are under way on a stream. `world` outlives this object; `rank`, of the
-  /// world, is this one.
+  /// At most `most` calls are under way on a stream. `world` outlives this object; `rank` is this
+  /// rank of the world.
   StreamCalls(World& world, int rank, Channel<TrainerCall> calls, std::size_t most,
               Streams streams);
   StreamCalls(const StreamCalls&) = delete;

@@ -6,8 +6,8 @@
 //      └────result──────┘ └────orders──────┘        pieces: weighted all_reduces, in that order
 //
 // Always true:
-//  - A gradient's state of the trainer's side (Given) is the trainer's, but for its result; that of
-//    the fiber's side (Mine) is the fiber's. Between them are calls, and results.
+//  - The trainer alone uses Given, a gradient's state on its side, but for the result. The fiber
+//    alone uses Mine, the state on its side. Calls and results go between them.
 //  - Every rank begins the pieces in the order in which rank 0 orders them: the k-th has number k
 //    on all ranks.
 //  - The fiber runs until TrainerCall::kStop, also after a failure, so that no call finds a full
@@ -67,7 +67,7 @@ class Exchange {
     bool awaited = true;
     std::optional<gpu::StreamRef> last_stream;  // of await()
     // The result. The fiber writes it, then the step, then rings.
-    std::atomic<std::uint64_t> result_step{0};  // whose result was handed to the device
+    std::atomic<std::uint64_t> result_step{0};  // its result was handed to the device
     bool is_empty = false;                      // no rank has contributed
     std::optional<gpu::Event> handed;           // if staged on a device: recorded behind the copies
     const Channel<char> bell{1, "comm result"};
@@ -158,7 +158,7 @@ class Exchange {
   std::vector<Piece> pieces_;
   std::vector<Piece*> orders_;  // a ring of the pieces that are ordered, and not begun
   std::uint64_t ordered_ = 0;   // pieces so far
-  std::uint64_t begun_ = 0;     // likewise, and the number of the next
+  std::uint64_t begun_ = 0;     // pieces so far, and the number of the next
   std::uint64_t under_way_ = 0;
   std::vector<Part> parts_;
   std::optional<Staging> staging_;

@@ -43,15 +43,15 @@ class Leader {
   /// Borrows the plan.
   Leader(const Plan& plan, const ExchangeOptions& options, int ranks);
 
-  /// Takes a kReport of an instant. Appends kEmpty to `decisions` for tensors of a unit to which no
-  /// rank contributes, or that has no bytes.
+  /// Takes a kReport that came at `now`. Appends kEmpty to `decisions` for tensors of a unit to
+  /// which no rank contributes, or that has no bytes.
   void report(const Notice& report, TimePoint now, std::vector<Notice>& decisions);
-  /// Rank 0 awaits `tensor`: for Urgency::kAwaited. The first of each counts.
+  /// Notes that rank 0 awaits `tensor`, for Urgency::kAwaited. The first time counts.
   void awaited(std::uint32_t tensor);
-  /// Appends kOrder, with the kAbsent of its bucket before it, of all pieces that may start now;
-  /// they are in flight then.
+  /// Appends a kOrder for each piece that may start now, after the kAbsent notices of its bucket.
+  /// These pieces are in flight then.
   void order(std::vector<Notice>& decisions);
-  /// A piece has ended on rank 0.
+  /// Notes that a piece has ended on rank 0.
   void finished(const Order& order) noexcept;
 
   /// A tensor that some ranks have reported and others not.
@@ -71,7 +71,7 @@ class Leader {
     std::list<Incomplete>::iterator place;  // in incomplete_ or complete_
   };
   struct UnitState {
-    std::uint32_t complete = 0;  // its tensors that are
+    std::uint32_t complete = 0;  // complete tensors
     std::uint32_t next_piece = 0;
     std::uint64_t empty_rounds = 0;  // a bucket's: completed empty, and not yet skipped
     bool is_queued = false;

@@ -1,5 +1,5 @@
-// Slots for pieces whose gradients the transport does not reach, in pinned memory, and for buckets,
-// whose gradients lie apart, where the transport reaches them.
+// Slots for pieces that cannot be exchanged in place. If the transport does not reach the
+// gradients, slots are in pinned memory. Buckets, whose gradients lie apart, always have slots.
 //
 //   gradient ──copy in──► slot ──all_reduce──► slot ──copy out──► gradient
 //
@@ -56,17 +56,17 @@ class Staging {
   [[nodiscard]] std::byte* take() noexcept;
   void give(std::byte* slot) noexcept { free_.push_back(slot); }
 
-  /// Copies the parts into the slot, one behind the other (kIn), or back. Of an absent part comes
-  /// what adds nothing to a sum, -0.0 or 0 (in the device's memory 0), and it stays as it is.
-  /// Returns the stream on which that happens, or null if it is done.
+  /// Copies the parts into the slot, one behind the other (kIn), or back. An absent part is copied
+  /// in as what adds nothing to a sum, -0.0 or 0 (in the device's memory 0), and is not copied
+  /// back. Returns the stream on which that happens, or null if it is done.
   const gpu::Stream* copy(Way way, std::byte* slot, std::span<const Part> parts);
 
  private:
-  std::vector<std::byte> host_;              // without a device
-  std::optional<gpu::PinnedArena> arena_;    // with one
-  std::optional<gpu::DeviceBuffer> memory_;  // or this
-  std::optional<gpu::PinnedBuffer> zeros_;   // then
-  std::optional<gpu::Stream> in_, out_;      // likewise
+  std::vector<std::byte> host_;              // slots, without a device
+  std::optional<gpu::PinnedArena> arena_;    // slots, with a device
+  std::optional<gpu::DeviceBuffer> memory_;  // slots, in the device's memory
+  std::optional<gpu::PinnedBuffer> zeros_;   // with memory_
+  std::optional<gpu::Stream> in_, out_;      // with a device
   std::vector<std::byte*> free_;
 };
 

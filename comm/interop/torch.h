@@ -11,7 +11,7 @@
 //     optimizer.step();
 //   }
 //
-// Of several backwards in a step (micro-steps), all but the last are under a pause():
+// With several backwards in a step (micro-steps), all but the last run under a pause():
 //   exchange.begin_step(samples_of_all);
 //   {
 //     const auto pause = exchange.pause();
@@ -24,8 +24,8 @@
 //
 // Memory: the exchange makes a contiguous tensor for each gradient. From the first backward() on it
 // is the parameter's grad(). If zero_grad() or the trainer has put another tensor there, or none,
-// backward() is followed by one copy. grad() is the exchange's between backward() and await(): one
-// that the trainer changes there, by zero_grad(), say, is an error of await().
+// backward() is followed by one copy. Between backward() and await(), grad() belongs to the
+// exchange. If the trainer changes it meanwhile, by zero_grad() for example, await() throws.
 //
 // LibTorch's C++ modules have no hooks before forward(): call await() with each layer there, or
 // await_all() before the optimizer.
@@ -36,8 +36,8 @@
 // Thread and fiber safety: one thread of the rank uses the exchange and calls backward(). It is a
 // plain thread: LibTorch keeps state in each thread, and wants more stack than a fiber has.
 //
-// Errors: what the trainer does wrong in backward() is a std::logic_error or std::invalid_argument
-// out of backward(), with the parameter's name; then GradientExchange's (gradient_exchange.h).
+// Errors: backward() throws std::logic_error or std::invalid_argument, with the parameter's name,
+// for a mistake of the trainer. Other errors are GradientExchange's (gradient_exchange.h).
 #pragma once
 
 #include <torch/torch.h>
@@ -67,15 +67,15 @@ namespace leat::comm {
 
 /// What becomes of a module's buffers, such as the running means of a BatchNorm.
 enum class TorchBuffers : std::uint8_t {
-  kRefused,   ///< a module that has any is an error
+  kRefused,   ///< the constructor throws if there are any
   kFromRoot,  ///< the constructor and broadcast_buffers() copy rank 0's to all ranks
 };
 
 /// A rank's end of the exchange of a module's gradients. The head of the file has the rules.
 class TorchExchange {
  public:
-  /// While one exists, backward() accumulates gradients, and the exchange leaves them there: the
-  /// next backward() without one sends them. Does not outlive the exchange. They may be nested.
+  /// While a Pause exists, backward() accumulates gradients and sends nothing. The next backward()
+  /// without one sends them. Must not outlive the exchange. Pauses may be nested.
   class [[nodiscard]] Pause {
    public:
     Pause(const Pause&) = delete;
@@ -116,7 +116,7 @@ class TorchExchange {
     }
   }
 
-  /// Begins the next step, of `samples` samples of this rank in all of its backwards; of 0, it
+  /// Begins the next step. `samples` are this rank's, in all backwards of the step; with 0 the rank
   /// calls no backward() and gets the results. Throws std::logic_error if to() has changed the type
   /// or device of a parameter since the exchange was made; as GradientExchange::begin_step().
   void begin_step(std::uint64_t samples) {
@@ -130,10 +130,10 @@ class TorchExchange {
     exchange_->begin_step(samples);
     in_backward_ = samples > 0;
   }
-  /// Backwards accumulate, and send nothing, while the result lives.
+  /// Makes backwards accumulate, and send nothing, while the result lives.
   Pause pause() { return Pause(*this); }
-  /// Ends the step's backwards: what has no gradient is empty. await() and await_all() do so, too,
-  /// if it was not called. Throws as GradientExchange::end_backward().
+  /// Ends the step's backwards. A parameter without a gradient is empty. await() and await_all()
+  /// call end_backward() if the trainer has not. Throws as GradientExchange::end_backward().
   void end_backward() {
     if (!in_backward_) return;
     for (std::size_t i = 0; i < all_.size(); ++i) {  // of paused backwards, not of the last one
@@ -143,10 +143,10 @@ class TorchExchange {
     in_backward_ = false;
   }
   /// Waits for the gradients of the layer's parameters, those of layers within it included; on a
-  /// GPU, makes Torch's current stream wait. Returns whether any result has come: before the first
-  /// step, and for a layer that no rank has used, none has. Throws std::invalid_argument for a
-  /// layer that has a parameter that was not in the module, std::logic_error if a gradient was
-  /// changed since backward(); as GradientExchange::await().
+  /// GPU, makes Torch's current stream wait. Returns whether any result has come: false before the
+  /// first step, and for a layer that no rank has used. Throws std::invalid_argument for a layer
+  /// with a parameter that is not the module's, std::logic_error if a gradient was changed since
+  /// backward(); as GradientExchange::await().
   bool await(const torch::nn::Module& layer) {
     end_backward();
     bool any = false;
@@ -185,7 +185,7 @@ class TorchExchange {
     std::string name;
     torch::Tensor tensor;
   };
-  // A pointer that shares the node; of which kind depends on libtorch's version.
+  // A pointer that shares the node. Its type depends on libtorch's version.
   using Accumulator =
       decltype(torch::autograd::impl::grad_accumulator(std::declval<const torch::Tensor&>()));
   struct One {

@@ -1,9 +1,8 @@
 // The flight recorder: what a rank's last 1,024 operations were, and which of them ended.
 //
 // World records the beginning and the end of every operation here, in less than 100 ns together.
-// The file that write() makes is text, a line for each communicator and each operation, so that one
-// that was cut off can be read as far as it goes; leat-comm-report joins the files of several
-// ranks.
+// write() makes a text file with a line for each communicator and each operation. A file that was
+// cut off can be read as far as it goes. leat-comm-report joins the files of several ranks.
 //
 // Thread-safe. begin(), end() and left() allocate nothing.
 #pragma once
@@ -45,8 +44,8 @@ class FlightRecorder {
   void end(std::uint64_t entry, TimePoint at, bool failed) noexcept;
   /// The records, the oldest first, as the text of a file. `failure`: why it is written, or null.
   [[nodiscard]] std::string text(const Failure* failure) const;
-  /// Writes text() to rank-<rank>.leat-comm in `directory`, by way of a temporary name: who opens
-  /// that file sees all of it. Returns false if that fails.
+  /// Writes text() to rank-<rank>.leat-comm in `directory`, by way of a temporary name: whoever
+  /// opens that file sees all of it. Returns false if that fails.
   bool write(const std::filesystem::path& directory, const Failure* failure) const noexcept;
 
  private:

@@ -15,8 +15,8 @@ struct Report {
   bool is_open = false;      ///< an operation is open, has failed, or was not called by all
 };
 
-/// Joins `records`. Those of another number of ranks than the first one's, and a second one of a
-/// rank, are left out, which is told. Never compares instants: clocks of machines differ.
+/// Joins `records`. Leaves out records of another number of ranks than the first one's, and a
+/// rank's second record, and says so. Never compares instants: clocks of machines differ.
 [[nodiscard]] Report join(std::vector<Record> records);
 
 }  // namespace comm_report

@@ -13,7 +13,7 @@ namespace comm_report {
 struct Entry {
   enum class State : std::uint8_t { kEnded, kOpen, kFailed };
 
-  std::uint64_t entry = 0;  ///< the how-many-eth operation of its rank, from 1 up
+  std::uint64_t entry = 0;  ///< operations of a rank are numbered from 1
   std::uint64_t context = 0;
   std::string what;          ///< "all_reduce (max) of 25 float32"
   std::string tag;           ///< of an exchange's tensor and piece; empty: none
@@ -44,7 +44,7 @@ struct Record {
 };
 
 /// Reads the text of `file` as far as it goes. Appends a line to `warnings` for what is wrong with
-/// it: "FILE:LINE: what". None if it is no recorder's.
+/// it: "FILE:LINE: what". Returns none if it is not a flight recorder's.
 [[nodiscard]] std::optional<Record> read_record(const std::string& file, std::string_view text,
                                                 std::vector<std::string>& warnings);
 

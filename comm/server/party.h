@@ -5,12 +5,12 @@
 //      ▲               │ ▲                         │
 //      └──completion───┘ └──────kPull, weights─────┘   asked for by kFetch
 //
-// Who sends a piece announces it with a notice, and the other side begins the receive then. So
-// nothing is received that nobody sends, and a rank that ends leaves no receive behind.
+// The sender of a piece announces it with a notice, and only then the other side begins the
+// receive. So nothing is received that nobody sends, and a rank that ends leaves no receive behind.
 //
 // Always true:
-//  - What begins with trainer_ is the trainer's, all else the fiber's, but for calls_, the channels
-//    and atomics.
+//  - Members that begin with trainer_ are the trainer's. All others are the fiber's, except calls_,
+//    the channels and atomics.
 //  - Of each piece, a worker has at most one push and one pull under way.
 //  - Weights that are being sent do not change: an update then writes to another buffer.
 //  - The pieces of a server are in its round, or one ahead. A worker's barriers are one at a time:
@@ -76,7 +76,7 @@ class Party {
                  // has ended it
     // To a worker:
     kPull,     // the weights of `piece` come
-    kDone,     // all pieces are updated of `step`
+    kDone,     // all pieces of `step` are updated
     kAsk,      // nothing was heard of the worker for long: does it live?
     kServing,  // answers kAskServer
     kLate,     // `tensor` does not come; value: the rank that is missing; piece: 1 if it has left
@@ -109,10 +109,10 @@ class Party {
     std::uint32_t unbegun = 0;  // pieces; of a send
     TimePoint since;            // when something of it moved on
     std::uint64_t step = 0;     // a barrier's
-    std::uint64_t samples = 0;  // likewise
-    bool is_told = false;       // likewise
-    bool is_asked = false;      // likewise: the servers know that it waits for the step before
-    bool has_asked = false;     // whether the servers live, since then
+    std::uint64_t samples = 0;  // a barrier's
+    bool is_told = false;       // a barrier's: the servers know of it
+    bool is_asked = false;      // a barrier's: the servers know that it waits for the step before
+    bool has_asked = false;     // whether the servers live; since `since`
   };
   /// A parameter on a worker.
   struct Mine {
@@ -121,7 +121,7 @@ class Party {
     std::uint64_t step = 0;
     std::uint64_t samples = 0;
     std::uint32_t to_send = 0;   // pieces
-    std::uint32_t to_fetch = 0;  // likewise
+    std::uint32_t to_fetch = 0;  // pieces
   };
   /// A piece on its server.
   struct Owned {
@@ -154,7 +154,7 @@ class Party {
     std::uint64_t awaited = 0;  // the last step that it waits for the end of, or did
     TimePoint awaited_since;
     bool has_left = false;
-    int waited_for = -1;  // who has left because of this rank of the world
+    int waited_for = -1;  // it has left because of this rank of the world
     TimePoint heard;
     std::optional<TimePoint> asked;  // when, whether it lives; one question at a time
   };
@@ -240,7 +240,7 @@ class Party {
   void send_weights();
   void weights_sent(Transfer& transfer);
 
-  // ---- likewise: lateness.cpp
+  // ---- a server's: lateness.cpp
 
   void tell_late(std::uint32_t owned, std::size_t worker, std::size_t missing);
   void tell_of_round(bool only_left);
@@ -281,7 +281,7 @@ class Party {
   bool trainer_in_step_ = false;
   bool trainer_has_left_ = false;
   std::vector<std::uint64_t> trainer_sent_;     // the last step, by parameter
-  std::vector<std::uint64_t> trainer_fetched_;  // the step of the last fetch, likewise
+  std::vector<std::uint64_t> trainer_fetched_;  // the step of the last fetch, by parameter
 
   bool has_left_ = false;
   std::uint64_t ended_step_ = 0, told_step_ = 0;  // with a bound of staleness

@@ -19,14 +19,14 @@ struct ServerPlan {
     int owner = 0;  ///< a rank
   };
 
-  /// Of a communicator of `ranks` ranks. Throws std::invalid_argument as ParameterServer's
-  /// constructor.
+  /// Makes the plan for a communicator of `ranks` ranks. Throws std::invalid_argument as
+  /// ParameterServer's constructor.
   ServerPlan(std::vector<Parameter> parameters, const ServerOptions& options, int ranks);
 
   std::vector<Parameter> parameters;
   std::vector<int> servers, workers;
-  ExchangeOptions cut_options;             ///< of an exchange of the same gradients
-  Plan cut;                                ///< which would cut them so
+  ExchangeOptions cut_options;             ///< the options of an exchange of the same gradients
+  Plan cut;                                ///< the plan of that exchange
   std::vector<Piece> pieces;               ///< by parameter, then by place
   std::vector<std::uint32_t> first_piece;  ///< of each parameter, and one more: the end
   /// Whether a rank is among `ranks`.

@@ -12,9 +12,9 @@ namespace leat::comm {
 [[nodiscard]] std::size_t states_of(const Optimizer& optimizer) noexcept;
 
 /// Reads `count` weights, updates them with the gradient, and writes them to `updated`, which may
-/// be `weights`. `state`: states_of() times `count` values, 0 before the first update. `step`: the
-/// how-many-eth update of these weights this is, from 1 on. Separate multiplications and additions:
-/// the same bits on every machine. Thread-safe: no state of its own.
+/// be `weights`. `state`: states_of() times `count` values, 0 before the first update. `step`:
+/// updates of these weights are numbered from 1. Multiplications and additions are separate, so the
+/// bits are the same on every machine. Thread-safe: no state of its own.
 void update(const Optimizer& optimizer, const float* weights, float* updated, const float* gradient,
             float* state, std::size_t count, std::uint64_t step) noexcept;
 

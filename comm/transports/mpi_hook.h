@@ -7,8 +7,8 @@
 #include "leat/comm/transports/world.h"
 #include "leat/csp/error.h"
 
-/// Defined by leat::comm_mpi, whose users have a link option that makes the linker look for it.
-/// Null elsewhere. As open_mpi().
+/// As open_mpi(). Null unless the program links leat::comm_mpi, which defines it; a link option
+/// makes the linker look for it.
 extern "C" __attribute__((weak)) void leat_comm_mpi_open(
     const leat::comm::OpenOptions& options, std::shared_ptr<leat::comm::Transport>& opened);
 

@@ -37,12 +37,12 @@ struct Signature {
   DType dtype = DType::kUint8;
   /// all_reduce: rank r's input counts float(double(samples_r) / sum of samples) times.
   bool is_weighted : 1 = false;
-  /// The data is in the memory of Transport::device(). To a transport that has none, it is
-  /// elsewhere: that one finds out that all ranks agree, and moves nothing.
+  /// The data is in the memory of Transport::device(). A transport that has no device checks that
+  /// all ranks agree, and moves nothing.
   bool on_device : 1 = false;
   std::int32_t root = -1;    ///< of a broadcast
   std::uint64_t count = 0;   ///< elements, of the whole vector (reduce_scatter, all_gather too)
-  std::uint64_t number = 0;  ///< the how-many-eth collective of its communicator; a send's key
+  std::uint64_t number = 0;  ///< of a collective, from 0 on each communicator; of a send: its key
   /// An exchange's tensor and piece; ~0: none.
   std::uint64_t tag = ~std::uint64_t{0};
 
@@ -52,7 +52,7 @@ struct Signature {
 [[nodiscard]] std::string to_string(const Signature& signature);
 
 /// One rank's part of an operation. The caller owns it, and keeps it and its memory until
-/// finished() was called. Nothing of it is changed meanwhile but by the transport.
+/// finished() is called. Meanwhile only the transport changes it.
 struct Operation {
   Signature signature;
   int peer = -1;                ///< of a send or recv
@@ -64,7 +64,7 @@ struct Operation {
   /// where it is received. May be `in`.
   void* out = nullptr;
   std::uint64_t samples = 0;  ///< of a weighted all_reduce
-  /// That of all ranks, set by a transport that moves nothing of a weighted all_reduce (on_device).
+  /// Total samples over all ranks. Set if a transport only agrees on a weighted all_reduce.
   std::uint64_t total_samples = 0;
 
   /// Called once, when the operation has ended: the result is in `out` and the memory is the
@@ -75,9 +75,9 @@ struct Operation {
   /// rank will hear it.
   bool (*help_wanted)(Operation&) noexcept = nullptr;
   void* owner = nullptr;  ///< for the owner of the operation
-  /// Has no deadline: who began it looks whether somebody is late.
+  /// Has no deadline: its owner checks whether somebody is late.
   bool is_patient = false;
-  /// Is a transport's own, a part of one that is recorded: not in the flight recorder.
+  /// A transport's own, part of an operation that is recorded: not in the flight recorder.
   bool is_hidden = false;
 
   // World's, under its lock.

@@ -26,7 +26,7 @@ struct RankCall {
 /// "all_reduce of 25 float32 (number 7) of tensor fc1"; `peer`: of a send or recv, as open()
 /// counts.
 [[nodiscard]] std::string describe(const Operation& operation, int peer = -1);
-/// The failure of ranks whose calls do not fit to `operation`; `blamed` is as Failure::peer. Equal
+/// The failure of ranks whose calls do not match `operation`; `blamed` is as Failure::peer. Equal
 /// calls are told once: "rank 0: barrier (number 7); ranks 1 to 3: nothing yet".
 [[nodiscard]] Failure mismatch(const Operation& operation, int blamed,
                                std::span<const RankCall> calls);

@@ -2,11 +2,11 @@
 //
 // Each element of the result is w_0·x_0 + w_1·x_1 + …, from rank 0 up: in fp32 for fp32, fp16 and
 // bf16, in the type itself for the others (integers wrap around). No fused multiply-add; fp16 and
-// bf16 are rounded once, at the end, to the nearest, ties to even. Weights are of floating-point
-// types; integers do not use them. A NaN becomes the one quiet NaN that is positive and has no
-// payload, since which of two NaNs survives depends on the instruction. A maximum is a NaN if an
-// input is; of 0 and -0 it is that of the lower rank. Where one rank alone contributes, with weight
-// 1, its elements are copied bit for bit.
+// bf16 are rounded once, at the end, to the nearest, ties to even. Weights apply to floating-point
+// types alone. A NaN becomes the one quiet NaN that is positive and has no payload, since which of
+// two NaNs survives depends on the instruction. A maximum is a NaN if an input is a NaN; of 0 and
+// -0, the lower rank's counts. Where one rank alone contributes, with weight 1, its elements are
+// copied bit for bit.
 //
 // The thread rounds to the nearest and flushes no subnormals to zero, as threads do by default.
 //
@@ -29,7 +29,7 @@ struct Input {
 /// Combines elements [first, second) of all inputs, and writes the result to the same elements of
 /// each of `outputs`, which may be inputs but overlap nothing otherwise. Memory may have any
 /// alignment. If no rank contributes, the result is 0. For kMax the weights are not used. The type
-/// must be reducible, but for copies: where one rank alone contributes, with weight 1.
+/// must be reducible, unless one rank alone contributes, with weight 1: that is a copy.
 void reduce(DType dtype, Reduction reduction, std::span<const Input> inputs,
             std::span<void* const> outputs, std::uint64_t first, std::uint64_t second) noexcept;
 

@@ -9,15 +9,15 @@
 //  - begin() takes an operation and returns without waiting for peers. The operation's
 //    finished() is called once. It may compute meanwhile, if this rank is the last to come.
 //  - A collective completes on a rank after every rank has begun one of the same number, and all
-//    signatures were equal. Otherwise the world fails with a mismatch that has what each rank
+//    signatures were equal. Otherwise the world fails with a mismatch that says what each rank
 //    called. A rank that has left (leave()) is a mismatch, too.
 //  - A send completes once its recv has the data. Sends and receives of two ranks are matched by
 //    key, those of one key in order. Count and dtype must be equal.
-//  - Sums have the same bits on all ranks and transports: those of transports/reduce.h, of the
-//    ranks that contribute, with weight 1 unless the signature is weighted. Sums in device memory
-//    have the same bits on all ranks alone.
+//  - Sums have the same bits on all ranks and transports. transports/reduce.h defines them, over
+//    the ranks that contribute, with weight 1 unless the signature is weighted. Sums in device
+//    memory have the same bits on all ranks only.
 //  - Notices of one rank to another arrive in order, each once. They wait for listen().
-//  - When the world fails, the transport stops to use the memory of operations before their
+//  - When the world fails, the transport stops using the memory of operations before their
 //    finished() is called.
 //  - Every function is thread- and fiber-safe, and none of them parks a fiber for longer than a
 //    lock is held; only stop() may wait for a thread of its own.
@@ -42,7 +42,7 @@ class Transport {
   Transport() = default;
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
-  /// Calls leave() first: the implementation's destructor does.
+  /// The implementation's destructor calls leave() first.
   virtual ~Transport() = default;
 
   /// This rank in the communicator, 0 to size() - 1.
@@ -54,16 +54,16 @@ class Transport {
   /// What this process's ends share.
   [[nodiscard]] virtual World& world() const noexcept = 0;
 
-  /// The device in whose memory operations have their data whose signature says on_device; null:
-  /// there are none, all data is in the host's memory.
+  /// The device whose memory holds the data of operations with Signature::on_device. Null: all data
+  /// is in host memory.
   [[nodiscard]] virtual const gpu::Device* device() const noexcept { return nullptr; }
 
   /// Begins an operation; see the contract. If the world is dead, finishes it at once. May call
   /// help_wanted() of operations that others have begun, before their finished().
   virtual void begin(Operation& operation) noexcept = 0;
   /// Does a part of the operation's work on the caller, if there is some to do. Called by a rank
-  /// that would wait otherwise, while the operation has not finished or even after. The default
-  /// does nothing.
+  /// that would wait otherwise, before the operation has finished or even after. The default does
+  /// nothing.
   virtual void help(Operation& /*operation*/) noexcept {}
 
   /// This rank's end of another communicator, of `members` (ranks of this one, in their new order;
@@ -77,12 +77,12 @@ class Transport {
   /// Sends notices to a rank of this communicator, itself included. Never waits for it. Without
   /// effect if the world is dead.
   virtual void post(int to, std::span<const Notice> notices) = 0;
-  /// Makes what `operations` collectives need that are under way at once, so that none of them
-  /// allocates; or nothing. Once for each end; all ranks give the same number. Throws
-  /// std::bad_alloc.
+  /// Allocates what `operations` collectives under way at once need, so that none of them
+  /// allocates. Called once for each end; all ranks give the same number. The default does nothing.
+  /// Throws std::bad_alloc.
   virtual void reserve(std::size_t /*operations*/) {}
-  /// From now on, notices to this rank are sent to `notices`, those that wait first. There is
-  /// always room: the caller's protocol bounds them. Once for each end.
+  /// Sends notices to this rank to `notices` from now on, first those that wait already. There is
+  /// always room: the caller's protocol bounds them. Called once for each end.
   virtual void listen(Channel<Notice> notices) = 0;
 
   /// Tells the other ranks that this one takes part in nothing more of this communicator: what

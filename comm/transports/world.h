@@ -6,10 +6,10 @@
 //    fail it any more (take_all), or fail(). The party that takes it calls finished(), once.
 //  - The first failure wins. After it nothing becomes pending.
 //
-// The watchdog is a fiber that looks at the oldest pending operation, but for patient ones. It
-// fails the world when that operation is `deadline` old. In real time it looks about every quarter
-// of the deadline, at most every half second, while operations are begun, and sleeps otherwise; so
-// an operation costs no timer.
+// The watchdog is a fiber that looks at the oldest pending operation that is not patient. It fails
+// the world when that operation is `deadline` old. In real time it looks about every quarter of the
+// deadline, at most every half second, while operations are begun, and sleeps otherwise; so an
+// operation costs no timer.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ struct OpenOptions {
   /// "local" only: how long operations take.
   LinkModel link = {};
   /// "nccl" only: the devices of the ranks of this process, all of them different. Empty: "cuda:0"
-  /// and so on; of one process of several, that of its number on its machine, as mpirun says.
+  /// and so on; under mpirun, the device with the process's number on its machine.
   std::vector<gpu::Device> devices = {};
   /// "mpi" only: the most bytes that one message carries; at least 1. The lowest of all ranks
   /// counts.
@@ -71,8 +71,8 @@ class World : public std::enable_shared_from_this<World> {
   [[nodiscard]] const OpenOptions& options() const noexcept { return options_; }
   /// Ranks of the whole world.
   [[nodiscard]] int size() const noexcept { return size_; }
-  /// The scheduler that communication runs on: one of its own, or, under a VirtualClock, that of
-  /// the fiber that opened the world.
+  /// The scheduler that communication runs on: one of its own, or, under a VirtualClock, the
+  /// scheduler of the fiber that opened the world.
   [[nodiscard]] const std::shared_ptr<SchedulerCore>& scheduler() const noexcept {
     return scheduler_;
   }
@@ -104,7 +104,7 @@ class World : public std::enable_shared_from_this<World> {
   void add_listener(const Channel<Notice>& notices);
   void remove_listener(const Channel<Notice>& notices) noexcept;
 
-  /// What uses the memory of operations beside the transport whose world this is.
+  /// Something that uses operations' memory besides the world's own transport.
   class Companion {
    public:
     Companion() = default;
@@ -125,9 +125,9 @@ class World : public std::enable_shared_from_this<World> {
   /// it. Returns false if the world fails or has failed: the caller waits for nothing and calls
   /// finish(operation, &failure()).
   [[nodiscard]] bool add(Operation& operation, int rank, std::uint64_t context) noexcept;
-  /// Takes all of `operations`, which were added (null ones are skipped): true, and none is pending
-  /// any more; or false if the world fails, and fail() finishes them. The caller finishes what it
-  /// took (finish), after it has used their memory.
+  /// Takes all of `operations`, which were added; null ones are skipped. Returns true: none is
+  /// pending any more, and the caller calls finish() for each after it has used their memory. Or
+  /// returns false if the world fails: fail() finishes them.
   [[nodiscard]] bool take_all(std::span<Operation* const> operations) noexcept;
   [[nodiscard]] bool take(Operation& operation) noexcept {
     Operation* one = &operation;
@@ -157,7 +157,7 @@ class World : public std::enable_shared_from_this<World> {
     return operation.is_patient ? patient_ : watched_;
   }
   void remove(Operation& operation) noexcept LEAT_REQUIRES(lock_);
-  /// Writes the files, with the failure if there is one. What cannot be written is told on stderr.
+  /// Writes the files, with the failure if there is one. Reports on stderr what cannot be written.
   void write_recorders() noexcept;
 
   const OpenOptions options_;

@@ -174,8 +174,7 @@ class Worker {
   RelaxedAtomic<std::uint64_t> slice_{0};  // switches_ when operations_ was last counted
   RelaxedAtomic<std::uint32_t> operations_{0};
   RelaxedAtomic<Cycles> sampled_at_{0};
-  RelaxedAtomic<bool> slept_shortly_{
-      false};  // the last time: it is worth looking out before the next
+  RelaxedAtomic<bool> slept_shortly_{false};  // the last sleep was short: look out before the next
   FiberList pinned_;
   FiberPool::Cache fibers_;
   StackPool::Cache stacks_;
@@ -189,9 +188,8 @@ class Worker {
   RelaxedAtomic<void (*)(void*) noexcept> held_drop_{nullptr};
   RelaxedAtomic<void*> held_argument_{nullptr};
 
-  Context scheduler_context_;  // on the thread's own stack
-  RelaxedAtomic<Context::ExceptionState*> exceptions_{
-      nullptr};  // the thread's record of exceptions
+  Context scheduler_context_;                                    // on the thread's own stack
+  RelaxedAtomic<Context::ExceptionState*> exceptions_{nullptr};  // the thread's record
 
   FiberSlot run_next_;
   alignas(64) FiberSlot handoff_;  // spinners look at it all the time

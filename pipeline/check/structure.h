@@ -1,4 +1,4 @@
-// What check() finds but for stops: what is missing, twice, in a wrong place or order.
+// What check() finds besides stops: actions missing, twice, in a wrong place or order.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
 // A lowered schedule in model time: when each cell starts, and when each transfer is done, at any
-// capacity. What finds stops, capacities and makespans uses it.
+// capacity. It finds stops, capacities and makespans.
 //
 // Every time is a maximum of earlier ones, so the result does not depend on the order in which
 // ranks are looked at. Work is linear in actions.
@@ -46,14 +46,14 @@ class Timeline {
     bool sends = false;
   };
 
-  /// `lowered` has no fault but perhaps a stop, and outlives the timeline.
+  /// `lowered` has no fault except perhaps a stop, and outlives the timeline.
   Timeline(const Schedule& lowered, const CostModel& model);
 
   /// Runs it from the beginning with `capacity` places (none: any number). Returns whether it
   /// ended.
   bool run(std::optional<int> capacity);
 
-  /// Of the last run: the latest end of a rank's last cell that has run.
+  /// Of the last run: when the last cell ended that has run, over all ranks.
   [[nodiscard]] std::int64_t makespan() const noexcept;
   /// Of the last run, where it stopped.
   [[nodiscard]] Stop stop() const;
@@ -63,7 +63,7 @@ class Timeline {
   }
   /// Of the last run: when the row ended; if it stopped, when its last cell started.
   [[nodiscard]] std::int64_t end(std::size_t row) const { return rows_[row].now; }
-  /// When a cell ended that did.
+  /// When a cell ended; the cell must have ended.
   [[nodiscard]] std::int64_t end(std::size_t row, std::size_t column) const {
     const RowTime& times = rows_[row];
     return column + 1 < times.starts.size() ? times.starts[column + 1] : times.now;

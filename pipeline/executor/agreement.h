@@ -1,5 +1,5 @@
-// What is refused before the first step; and what the ranks of several processes find out then:
-// whether they run the same.
+// What is refused before the first step. Ranks of several processes also find out whether they run
+// the same.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +22,13 @@ namespace leat::pipeline {
 void agree(const comm::Communicator& ranks, const Schedule& schedule,
            const ExecutorOptions& options, const std::exception_ptr& failure);
 
-/// Collective, of ranks that agree. The bytes of each boundary between stages, s to s + 1; `own`
-/// are those of this rank's stages, by the number of the stage, and zero elsewhere. Throws
-/// std::invalid_argument on every rank if the two sides of one differ.
+/// Collective, of ranks that agree. Returns the bytes of each boundary, from stage s to s + 1.
+/// `own` has the memory of this rank's stages, by their numbers, and zeros for others. Throws
+/// std::invalid_argument on every rank if the two sides of a boundary differ.
 [[nodiscard]] std::vector<std::size_t> boundaries(const comm::Communicator& ranks,
                                                   const std::vector<StageMemory>& own);
 
-/// The same of stages that are all here.
+/// As above, for stages that are all in this process.
 [[nodiscard]] std::vector<std::size_t> boundaries(const std::vector<StageMemory>& all);
 
 }  // namespace leat::pipeline

@@ -2,7 +2,7 @@
 //
 // A value is copied to a *place*, in pinned memory, and from there to the receiver. With c >= 1,
 // the sender takes one of c places, and the receiver gives it back. With c = 0 there is one place,
-// which the receiver gives at the beginning of its Recv: both sides meet.
+// which the receiver gives at the beginning of its Recv, so both sides meet.
 //
 // Waiting is left to the devices wherever that is enough: a place is given back before the copy out
 // of it has run, and the sender's stream waits for that copy. So a fiber waits once for each Send,
@@ -29,13 +29,13 @@ namespace leat::pipeline {
 /// A step's numbers, the same on all ranks.
 struct Batch {
   std::uint64_t samples = 0;  ///< of this step
-  std::uint64_t of = 0;       ///< N, by which gradients are weighed
+  std::uint64_t of = 0;       ///< N, for the weights of gradients
   std::uint64_t microbatches = 1;
   std::uint64_t step = 0;  ///< its number
   bool evaluates = false;
   bool exchanges = false;  ///< gradients with replicas
 
-  /// The samples of a microbatch: of the first ones, one more.
+  /// The samples of a microbatch; the first ones have one more.
   [[nodiscard]] std::uint64_t samples_of(std::int32_t microbatch) const noexcept {
     return samples / microbatches + (index(microbatch) < samples % microbatches ? 1 : 0);
   }
@@ -65,13 +65,13 @@ class Link {
   /// GpuError, Cancelled, comm::CommError.
   virtual TimePoint send(const gpu::StreamRef& stream, const gpu::DeviceSpan& from,
                          std::int32_t microbatch, const Batch& batch) = 0;
-  /// Receives into `to`: waits for the value, and enqueues the last copy. Returns likewise. Throws
-  /// likewise, and Error if the value is another one.
+  /// Receives into `to`: waits for the value, and enqueues the last copy. Returns and throws as
+  /// send(), and throws Error if another value comes.
   virtual TimePoint recv(const gpu::StreamRef& stream, const gpu::DeviceSpan& to,
                          std::int32_t microbatch, const Batch& batch) = 0;
-  /// Called by both ends at the end of a step: waits until what they sent is received.
+  /// Waits until what this end sent is received. Called by both ends at the end of a step.
   virtual void finish() {}
-  /// Of its places.
+  /// The bytes of its places.
   [[nodiscard]] virtual std::size_t pinned_bytes() const noexcept = 0;
 };
 

@@ -1,8 +1,8 @@
 // What a rank runs: a row of a lowered schedule, worked out once.
 //
 // A microbatch has a slot of a stage's memory from its first action there to its last one: from
-// RECV_F or F to the last of B, W and SEND_B. Which slot that is follows from the order alone, so
-// it is known before the first step.
+// RECV_F or F to the last of B, W and SEND_B. The order alone decides which slot it is, so the slot
+// is known before the first step.
 //
 // Plain values.
 #pragma once
@@ -50,7 +50,7 @@ struct Program {
                               std::size_t row);
 
 /// The lowered schedule's forwards, with their transfers, UNSHARD and RESHARD: what evaluates. It
-/// runs with the places with which the whole runs, since it has a part of what waits.
+/// needs no more places than the whole schedule, since only a part of it waits.
 [[nodiscard]] Schedule forwards_of(const Schedule& lowered);
 
 /// Adds REDUCE_GRAD behind the last B or W of each stage that has none, and WAIT_REDUCE_GRAD at the

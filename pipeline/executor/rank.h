@@ -2,9 +2,8 @@
 // program.
 //
 // Always true:
-//  - All work of a rank is in the order of its main stream; what another lane does begins behind
-//  the
-//    main stream's work of the cells before, and the main stream waits for it.
+//  - All work of a rank is in the order of its main stream. The work of another lane begins after
+//    the main stream's work of the cells before, and the main stream waits for it.
 //  - The fiber may be ahead of the device by cells that only compute and receive. It waits for the
 //    device in Sends, and at the end.
 //
@@ -48,9 +47,9 @@ class Rank {
   [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
   [[nodiscard]] const gpu::Device& device() const noexcept { return part_.device; }
   [[nodiscard]] const gpu::StreamRef& stream() const noexcept { return lanes_.front()->stream; }
-  /// Writes what its stages need to `all`, by their numbers.
+  /// Writes the memory that its stages need into `all`, by their numbers.
   void tell_memory(std::vector<StageMemory>& all) const;
-  /// The channels that begin or end at this rank go through these links.
+  /// Sets the link of a channel that begins or ends at this rank.
   void connect(std::uint32_t channel, Link* link);
   /// Runs a step, or its forwards, on the calling fiber; `group` has the fibers of lanes. Returns
   /// when the device has done all of it. Throws PipelineError, Cancelled.

@@ -1,8 +1,8 @@
 // A rank's end of a channel whose other end is in another process: comm carries the values.
 //
-// Of each value its shape goes first, then its data, each under a key of the channel, so that
-// values of two channels are never mixed. The c places are the sender's; a value has its place
-// until the receiver has it. The receiver has one more, for what arrives, and begins a receive when
+// A value's shape goes first, then its data, each under a key of the channel, so that values of two
+// channels are never mixed. The c places belong to the sender. A value keeps its place until the
+// receiver has the value. The receiver has one more, for what arrives, and begins a receive when
 // its fiber comes to the Recv, which may be before the device does.
 #pragma once
 
@@ -28,7 +28,7 @@ class RemoteLink final : public Link {
     const comm::Communicator& ranks;
     int peer = 0;
     std::uint32_t channel = 0;
-    bool sends = false;  ///< this end does
+    bool sends = false;  ///< this end sends
   };
   /// For values of up to `bytes` bytes. Throws GpuError.
   RemoteLink(const Ends& ends, const gpu::Device& device, std::size_t bytes, int capacity);

@@ -1,7 +1,7 @@
-// The runner: ranks, the links between them, and their fibers. Executor checks a schedule; the
-// runner runs it, and one that stops, stops.
+// The runner: ranks, the links between them, and their fibers. Executor checks a schedule. The
+// runner runs it unchecked, until it ends or stops.
 //
-// Not thread-safe, but for stats().
+// Not thread-safe, except stats().
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ class Runner {
   /// std::invalid_argument, GpuError.
   Runner(Schedule lowered, std::vector<RankPart> parts, const ExecutorOptions& options,
          int capacity);
-  /// One rank of several processes, which agree (agreement.h): that of `ranks`, which is the
-  /// runner's own. Collective. Throws likewise, and CommError.
+  /// One rank of several processes, which agree (agreement.h): this rank of `ranks`, which the
+  /// runner owns. Collective. Throws as above, and CommError.
   Runner(Schedule lowered, RankPart part, comm::Communicator ranks, const ExecutorOptions& options,
          int capacity);
   Runner(const Runner&) = delete;
@@ -66,8 +66,8 @@ class Runner {
   std::vector<std::size_t> pinned_bytes_;  // by rank: of the links with which it sends
   std::optional<Scheduler> own_;           // if it was made on a plain thread
   std::optional<TaskGroup> group_;
-  std::vector<std::unique_ptr<Rank>>
-      ranks_;  // by rank; null: elsewhere. First to go: they wait for their devices
+  // By rank; null: elsewhere. Destroyed first: they wait for their devices.
+  std::vector<std::unique_ptr<Rank>> ranks_;
   mutable std::mutex mutex_;
   std::uint64_t steps_ = 0;           // mutex_
   Duration time_ = Duration::zero();  // mutex_

@@ -17,8 +17,8 @@ class StageSlots {
     StageMemory memory;         ///< of a sample
     std::uint64_t samples = 0;  ///< the most of a microbatch
     std::uint32_t slots = 0;
-    bool is_last = false;         ///< of all stages: no gradient of the output comes
-    bool sends_gradient = false;  ///< that of the input goes to another rank
+    bool is_last = false;         ///< the last stage: it gets no gradient of the output
+    bool sends_gradient = false;  ///< the input's gradient goes to another rank
   };
 
   StageSlots() = default;
@@ -42,12 +42,13 @@ class StageSlots {
   [[nodiscard]] gpu::DeviceSpan left(std::uint32_t slot, std::uint64_t samples) const noexcept {
     return part(slot, left_, layout_.memory.left * samples);
   }
-  /// Empty if the layout says so; likewise below.
+  /// Empty for the last stage.
   [[nodiscard]] gpu::DeviceSpan output_gradient(std::uint32_t slot,
                                                 std::uint64_t samples) const noexcept {
     if (layout_.is_last) return {};
     return part(slot, output_gradient_, layout_.memory.output * samples);
   }
+  /// Empty unless the input's gradient goes to another rank.
   [[nodiscard]] gpu::DeviceSpan input_gradient(std::uint32_t slot,
                                                std::uint64_t samples) const noexcept {
     if (!layout_.sends_gradient) return {};

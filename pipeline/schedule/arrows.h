@@ -13,7 +13,7 @@ struct Arrow {
   std::size_t from = 0;                        ///< the rank that makes it
   const leat::pipeline::Span* made = nullptr;  ///< F, or B or I
   std::size_t to = 0;                          ///< the rank that uses it
-  const leat::pipeline::Span* used = nullptr;  ///< likewise
+  const leat::pipeline::Span* used = nullptr;  ///< F, B or I
 };
 
 /// One for each Send whose value has been used, in the order of ranks and their Sends.

@@ -52,11 +52,11 @@ struct Result {
   std::string notes;  ///< for the standard error
   int status = kDone;
   std::string svg;    ///< empty: not wanted, or there is nothing to draw
-  std::string trace;  ///< likewise
+  std::string trace;  ///< as `svg`
 };
 
-/// Does it. Throws leat::Error (ScheduleError is one) for what cannot be read, and
-/// std::invalid_argument for what cannot be.
+/// Does what is asked for. Throws leat::Error (ScheduleError is one) for a file that cannot be
+/// read, and std::invalid_argument for what is impossible.
 [[nodiscard]] Result run(const Options& options);
 
 /// The content of a file; "-" is the standard input. Throws leat::Error.

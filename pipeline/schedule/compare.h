@@ -19,8 +19,8 @@ struct Compared {
   std::int32_t stages_per_rank = 0;      ///< 0: the kind has no such shape
   std::optional<std::int64_t> makespan;  ///< with the model's times for each stage; none: it stops
   double bubble = 0;
-  std::int64_t peak_activations = 0;  ///< the greatest of a rank
-  std::int64_t peak_bytes = 0;        ///< likewise
+  std::int64_t peak_activations = 0;  ///< of the rank with the most
+  std::int64_t peak_bytes = 0;        ///< of the rank with the most
   leat::pipeline::Capacities capacities;
   /// The makespan if the whole model is the same for all kinds: where a rank has v stages, each
   /// takes 1/v of the model's times, and the link as long as ever. As the makespan if the model has

@@ -12,7 +12,7 @@ namespace schedule_program {
 struct CommandLine {
   Options options;
   std::string svg;    ///< the file for the figure; empty: none
-  std::string trace;  ///< likewise, for the timeline
+  std::string trace;  ///< the file for the timeline; empty: none
 };
 
 /// Parses the arguments. For --help, --version and wrong arguments, writes the answer and returns

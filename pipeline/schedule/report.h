@@ -16,8 +16,8 @@ namespace schedule_program {
 /// The schedule in a format; JSON is one line.
 [[nodiscard]] std::string schedule_text(const leat::pipeline::Schedule& schedule, Format format);
 
-/// What a check has found. CSV: the findings, "row,column,reason", then each
-/// transfer that is stuck. `name`: what was checked.
+/// What a check has found. CSV: the findings, "row,column,reason", then each transfer that is
+/// stuck. `name`: what was checked.
 [[nodiscard]] std::string check_text(const leat::pipeline::Schedule& schedule,
                                      const leat::pipeline::CheckResult& result,
                                      const std::string& name, Format format);

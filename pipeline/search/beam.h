@@ -2,8 +2,8 @@
 //
 // Of two states of a layer with the same elements placed, one that is no worse in any time replaces
 // the other. A state whose bound is above the target is left out. If a layer is wider than the
-// beam, the states with the smallest bounds go on. If none was, and no schedule is found, there is
-// none.
+// beam, the states with the smallest bounds go on. If no layer was wider and no schedule is found,
+// there is none.
 //
 // Not thread-safe.
 #pragma once
@@ -27,7 +27,7 @@ enum class Outcome : std::uint8_t {
   kStopped,  ///< time or memory was used up
 };
 
-/// The search of a problem, again and again: for one target after the other.
+/// The search of a problem, repeated for one target after the other.
 class Beam {
  public:
   /// All of them outlive this. `is_stopped` is asked often.

@@ -1,9 +1,9 @@
-// How long a schedule is at least that goes on from a state.
+// A lower bound of the length of schedules that go on from a state.
 //
-// Each element has a head (it begins no sooner) and a tail (what is to come after its end): the
-// longest ways through what elements need, and what each rank has to do before or behind it. A rank
-// that may interrupt its elements does the one with the longest tail first (Jackson 1955, Carlier
-// 1982); when the last tail then ends is a bound.
+// Each element has a head (it begins no sooner) and a tail (what is to come after its end). They
+// are the longest ways through what elements need, and what each rank has to do before or after it.
+// A rank that may interrupt its elements does the one with the longest tail first (Jackson 1955,
+// Carlier 1982). The time when the last tail then ends is a bound.
 //
 // Not thread-safe: one for each search.
 #pragma once
@@ -22,7 +22,7 @@ class Bounds {
   /// Both outlive this.
   Bounds(const Chains& chains, const Moves& moves);
 
-  /// A makespan that no schedule from `state` is below. Not looked at further once it is above
+  /// A lower bound of the makespan of schedules from `state`. Stops looking once it is above
   /// `enough`.
   [[nodiscard]] Ticks of(StateView state, Ticks enough);
   /// After of(): the sum of the bounds of all ranks. Of two states, the one with less is the more
@@ -53,7 +53,7 @@ class Bounds {
 
   const Chains& chains_;
   const Moves& moves_;
-  std::vector<Ticks> heads_;  // of all elements; of those that are placed, without meaning
+  std::vector<Ticks> heads_;  // of all elements; no meaning for elements that are placed
   std::vector<Ticks> tails_;
   std::vector<Front> fronts_;
   Ticks sum_ = 0;

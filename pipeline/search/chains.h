@@ -4,8 +4,8 @@
 // *chain*, its B or I are one, and its W. What a schedule decides is how each rank merges the
 // chains of its stages. Element k of a chain is its action of microbatch k.
 //
-// Chains are numbered F of stage 0 to S - 1, I (or B) of S - 1 to 0, W of 0 to S - 1: what element
-// k of a chain needs is then element k of a chain before it, or an element before k.
+// Chains are numbered F of stage 0 to S - 1, I (or B) of S - 1 to 0, W of 0 to S - 1. So element k
+// of a chain needs only element k of an earlier chain, or elements before k.
 //
 // Immutable: thread-safe.
 #pragma once
@@ -34,10 +34,10 @@ struct Chain {
   std::size_t stage = 0;
   std::size_t rank = 0;
   Ticks length = 0;         ///< of an element
-  std::vector<Need> needs;  ///< but for the chain's own element before
+  std::vector<Need> needs;  ///< besides the chain's own element before
 };
-/// What an element of a chain implies: that element k - back of `chain`, on the same rank, is
-/// before it (or, of what follows it: that k + back is behind it).
+/// What element k of a chain implies: element k - back of `chain`, on the same rank, comes before
+/// it; or (behind()) element k + back comes after it.
 struct Implied {
   std::size_t chain = 0;
   Ticks back = 0;
@@ -83,11 +83,11 @@ class Chains {
   [[nodiscard]] std::size_t frees(std::size_t stage) const noexcept {
     return split_ ? 2 * stages() + stage : backward(stage);
   }
-  /// What an element of a chain implies of its own rank's others before it, the chain's included.
+  /// What an element of a chain implies of its rank's elements before it, its own chain's included.
   [[nodiscard]] const std::vector<Implied>& before(std::size_t chain) const noexcept {
     return before_[chain];
   }
-  /// And behind it.
+  /// As before(), for elements behind it.
   [[nodiscard]] const std::vector<Implied>& behind(std::size_t chain) const noexcept {
     return behind_[chain];
   }

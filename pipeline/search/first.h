@@ -1,4 +1,4 @@
-// First solutions: what a search begins with, and all that it has of a problem that is too large.
+// First solutions: a search begins with one; for a problem that is too large it has nothing else.
 //
 // Thread-safe.
 #pragma once
@@ -20,13 +20,13 @@ struct Solution {
   Ticks makespan = 0;
 };
 
-/// The schedule that places elements of `order`, chains, one after the other.
+/// Returns the schedule that places the next element of each chain of `order`, one after the other.
 [[nodiscard]] Schedule schedule_of(const Chains& chains, const std::vector<std::size_t>& order);
 
-/// The best of some quick schedules: those of a few rules which element to place first and how far
-/// apart microbatches enter, and those of the known kinds (kinds.h) whose placement is the
-/// problem's and that keep to the limit. One that takes `bound` ends it, and so does `is_stopped`,
-/// after the first.
+/// Returns the best of some quick schedules. A few rules say which element to place first, and how
+/// far apart microbatches enter. The known kinds (kinds.h) are tried if they have the problem's
+/// placement and keep to the limit. Ends early with a schedule that takes `bound`; after the first
+/// one, also if `is_stopped`.
 [[nodiscard]] Solution first_solution(const SearchProblem& problem, const Chains& chains,
                                       const Bounds& bounds, Ticks bound,
                                       const std::function<bool()>& is_stopped);

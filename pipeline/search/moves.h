@@ -1,15 +1,14 @@
 // States of a search, and the moves between them.
 //
 // A state is what a prefix of a schedule leaves: for each chain, how many elements are placed; for
-// each rank, when it is free; when values arrive that are under way. Moves are those of Giffler and
+// each rank, when it is free; and when values under way arrive. Moves are those of Giffler and
 // Thompson (1960): of all elements that could be placed next, the one that can end first names a
-// rank, and one of the elements that could begin there before that end is placed on it. An optimum
-// is among the schedules that such moves make: a schedule that none of them begins leaves a gap in
-// which the element that ends first fits.
+// rank. One of the elements that could begin there before that end is placed on it. Such moves
+// reach an optimum: any other choice leaves a gap that the element that ends first would fit.
 //
-// With several stages on a rank, that last step does not hold for an F, which could take the
-// activation that another stage's F needs before: then it may be postponed as well, and what could
-// have begun before its end is not the rank's next.
+// With several stages on a rank, that argument fails for an F: it could take the activation that
+// another stage's F needs earlier. So an F may also be postponed. Then none of the elements that
+// could have begun before its end is the rank's next.
 //
 // Immutable: thread-safe.
 #pragma once
@@ -31,7 +30,7 @@ using StateView = std::span<const Ticks>;
 /// The moves of a problem.
 class Moves {
  public:
-  /// Of states that are settled after each move. `chains` outlives this.
+  /// Makes states that are settled after each move. `chains` outlives this.
   explicit Moves(const Chains& chains) : Moves(chains, 0, /*settled=*/true) {}
   /// Microbatch k enters the pipeline no sooner than `pace` k. States that are not `settled` keep
   /// all values that are under way.
@@ -75,8 +74,8 @@ class Moves {
   /// so that states compare.
   void settle(State& state, const Move& first) const;
 
-  /// Whether what follows `worse` could follow `better` as well, at the same times. Their elements
-  /// placed are the same.
+  /// Whether all that follows `worse` could follow `better`, at the same times. Both have the same
+  /// elements placed.
   [[nodiscard]] bool dominates(StateView better, StateView worse) const noexcept;
 
  private:

@@ -13,7 +13,7 @@ __version__: str
 _Path: TypeAlias = str | bytes | os.PathLike[str]
 _Files: TypeAlias = _Path | Sequence[_Path]
 _Split: TypeAlias = Literal["train", "test"]
-_None: TypeAlias = Any  # None, of a batch without a lease alone: nobody has to check for it
+_None: TypeAlias = Any  # None only for a batch without a lease; Any, so that nobody has to check for it
 
 # devices.cpp
 
@@ -32,7 +32,7 @@ class Tensor:
 
     Any framework that reads DLPack (`torch.from_dlpack`, `jax.dlpack.from_dlpack`,
     `cupy.from_dlpack`) or, on the CPU, the buffer protocol (`numpy.asarray`, `memoryview`) uses its
-    memory without a copy. All that is made of it has a share of the batch's slot: the slot goes back
+    memory without a copy. Everything made of it has a share of the batch's slot. The slot goes back
     with the last share, by an event on each stream that was bound. Shares may be dropped on any
     thread, with or without the GIL.
     """
@@ -51,7 +51,7 @@ class Tensor:
 
     @property
     def ndim(self) -> int:
-        """How many extents it has: at least 1."""
+        """The number of its dimensions: at least 1."""
 
     @property
     def nbytes(self) -> int:
@@ -59,13 +59,12 @@ class Tensor:
 
     @property
     def device(self) -> str:
-        """The device that it lies on: "host:0", "cuda:0"."""
+        """The device that holds it: "host:0", "cuda:0"."""
 
     def copy(self) -> Tensor:
-        """A tensor on the same device in memory of its own, which shares no slot.
+        """Returns a tensor on the same device in memory of its own, which shares no slot.
 
-        On a GPU the copy is made in order of the streams that it is later used on; the host does not
-        wait."""
+        On a GPU, streams that use the copy later wait until it is filled; the host does not wait."""
 
     def __dlpack__(
         self,
@@ -77,20 +76,20 @@ class Tensor:
     ) -> Any:
         """A DLPack capsule: versioned if `max_version` is (1, 0) or more.
 
-        `stream` on a GPU: None and 1 are the legacy default stream; above 2, a cudaStream_t; -1: no
-        stream, one has to be bound already. The stream waits for the batch's copy, on the device.
-        ValueError: 0 and less than -1. BufferError: 2, the per-thread default stream; -1 where none is
-        bound. On the CPU `stream` has to be None.
+        `stream` on a GPU: None and 1 are the legacy default stream; above 2, a cudaStream_t; -1, no
+        stream: one has to be bound already. The stream waits for the batch's copy, on the device.
+        Raises ValueError for 0 and below -1; BufferError for 2, the per-thread default stream, and for
+        -1 if no stream is bound. On the CPU `stream` has to be None.
 
-        `dl_device` is the tensor's own device, or (1, 0), the CPU, which a GPU's tensor reaches by a
-        copy that is waited for; BufferError for any other. `copy`: True always copies; False raises
-        BufferError where a copy is needed."""
+        `dl_device`: the tensor's own device, or (1, 0), the CPU: a GPU's tensor is then copied, and
+        the call waits for the copy. BufferError for any other device. `copy`: True always copies;
+        False raises BufferError if a copy is needed."""
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """(1, 0) for the CPU, (2, N) for cuda:N."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """A NumPy array, on the CPU: of the same memory if neither `dtype` nor `copy` asks for another.
+        """Returns a NumPy array, of the same memory unless `dtype` or `copy` asks for a copy.
 
         TypeError on a GPU and for bfloat16."""
 
@@ -106,25 +105,26 @@ class Batch(Mapping[str, Any]):
 
     An array is made when it is first asked for, without a copy. On a GPU, each `batch[name]` makes the
     stream that is current wait for the batch's copy, and joins that stream to the release of the slot.
-    A tensor that is used on a stream that was never bound is not protected: `on(stream)` binds one;
-    torch's `record_stream` does nothing here.
+    A tensor that is used on a stream that was never bound is not protected. `on(stream)` binds one;
+    torch's `record_stream` has no effect here.
 
-    The slot goes back when the batch and its arrays are gone, with all that shares their memory: views,
-    `.numpy()`, the graph of a loss. A Python loop holds two batches: the old name lives while the next
-    batch is asked for.
+    The slot goes back when the batch, its arrays and all that shares their memory are gone: views,
+    `.numpy()`, the graph of a loss. A Python loop holds two batches: its name still has the old batch
+    while the next one is asked for.
 
     `dict(batch)`, `copy.copy(batch)`, `batch | {...}` and `{...} | batch` are dicts of the same arrays;
     deepcopy and pickle make a dict of copies. `type(batch)({...})` makes a batch without a lease, as
     trainers do that move a mapping's arrays elsewhere."""
 
     def __init__(self, mapping: Mapping[str, Any]) -> None:
-        """A batch without a lease: these values, by name. Its numbers (size, epoch, index ...) are those
-        of the batch whose names this thread has walked over last (by a loop, keys(), values(), items(),
-        dict()), if that batch lives and no other was made since; or else None. commit() refuses it."""
+        """Makes a batch without a lease from these values, by name. Its numbers (size, epoch, index ...)
+        are those of the batch whose names this thread has iterated over last (by a loop, keys(),
+        values(), items(), dict()). They are None if that batch is gone, or if a batch was made since.
+        commit() raises ValueError."""
 
     @property
     def epoch(self) -> int | _None:
-        """The epoch of the batch. Readable after release(), as all numbers here."""
+        """The epoch of the batch. Readable after release(), like all numbers here."""
 
     @property
     def index(self) -> int | _None:
@@ -169,8 +169,8 @@ class Batch(Mapping[str, Any]):
     def __or__(self, other: Mapping[str, Any], /) -> dict[str, Any]: ...
     def __ror__(self, other: Mapping[str, Any], /) -> dict[str, Any]: ...
     def release(self) -> None:
-        """Gives up the batch's own share of the slot. Arrays that live keep theirs: the slot goes back
-        with the last of them. A copied batch drops its arrays."""
+        """Gives up the batch's own share of the slot. Arrays that live keep their shares: the slot goes
+        back with the last of them. A copied batch drops its arrays."""
 
     def commit(self) -> None:
         """Counts the batch as trained on now, before the loop asks for the next one. ValueError: it has
@@ -484,9 +484,9 @@ class Stats:
     def shares_table(self) -> str: ...
     def table(self) -> str: ...
     def as_dict(self) -> dict[str, float | int | str]:
-        """The figures by name, for loggers: the attributes that are ints and floats; of `step` and
-        `bubble`, `step_p50`, `step_p99` ...; of `reader`, `copier` and `consumer`, `reader_busy`,
-        `reader_starved`, `reader_blocked` ...; and `bottleneck`, the sentence."""
+        """Returns the figures by name, for loggers: all attributes that are ints or floats; `step_p50`,
+        `step_p99`, and the same for `bubble`; `reader_busy`, `reader_starved`, `reader_blocked`, and the
+        same for `copier` and `consumer`; and `bottleneck`, the sentence."""
 
     def _repr_html_(self) -> str: ...
 
@@ -548,13 +548,13 @@ class Prefetcher:
     def epoch(self, number: int) -> Epoch: ...
     def __iter__(self) -> Loop: ...
     def peek(self) -> Batch:
-        """A copy of the batch that comes next, without a lease: of the loop that runs, or else of the
-        epoch that iter() begins. That batch is delivered all the same. Nothing counts: state_dict(),
-        next_epoch, len() and the batches of stats() are as without it.
+        """Returns a copy of the batch that comes next, without a lease: of the loop that runs, or else of
+        the epoch that iter() begins. That batch is delivered all the same. A look does not count:
+        state_dict(), next_epoch, len() and the number of batches in stats() do not change.
 
-        Called again, gives the same batch. A loop over another epoch than that delivers no batch that
-        was peeked at. In the stats, the batch is asked for here. Waits as a loop does, and raises as it
-        does; leat.Error for an epoch without a batch."""
+        A second call gives the same batch. A loop over another epoch does not deliver it. In the stats,
+        the time of the request is this call's. Waits and raises as a loop does; leat.Error for an epoch
+        without a batch."""
 
     def __len__(self) -> int: ...
     @property

@@ -24,7 +24,7 @@ class Framework(Protocol):
     def stream(self, device: str) -> int | None:
         """The handle of the stream that is current on `device` ("cuda:0"). 0: the default stream.
 
-        None: there is no such thing; arrays name their stream themselves (`__dlpack__`).
+        None: the framework has none; arrays name their stream themselves (`__dlpack__`).
         """
 
     def take(self, tensor: Tensor) -> Any:
@@ -65,7 +65,7 @@ def _lacks(framework: str, tensor: Tensor, advice: str) -> TypeError:
 
 
 def _has(module: Any, tensor: Tensor) -> bool:
-    """Whether the tensor's type cannot be the reason: older versions have bool, but not from DLPack."""
+    """Whether the module surely has the tensor's type: older ones have bool, but not from DLPack."""
     return tensor.dtype != "bool" and hasattr(module, tensor.dtype)
 
 

@@ -110,8 +110,8 @@ class Packing:
 class Autotune:
     """Lets the prefetcher change ``workers`` and ``prefetch_depth`` while it runs.
 
-    Where its measurements say that a change pays; ``stats().decisions`` lists the changes with
-    their reasons. The batches do not depend on them.
+    It changes them when its measurements say that a change pays. ``stats().decisions`` lists the
+    changes with their reasons. The batches stay the same.
     """
 
     #: At least ``workers``.

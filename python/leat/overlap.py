@@ -1,4 +1,4 @@
-"""What data costs a training loop: any loop, whoever feeds it."""
+"""Measures what data costs a training loop: any loop, whoever feeds it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def overlap(
             train_step(batch)
         print(loader.report())     # data costs 18.0 % of the step: the device is idle for ...
 
-    The host's wait for each batch is measured, and, once the loop uses CUDA, the device's idle gap
-    across it, in one step of 16. Nothing waits for the device. At the end of each loop, the
-    logger ``leat`` has one sentence, at level INFO.
+    Measures the host's wait for each batch and, once the loop uses CUDA, the device's idle gap
+    across that wait, in one step of 16. Nothing waits for the device. At the end of each loop,
+    writes one sentence to the logger ``leat``, at level INFO.
 
     Args:
         iterable: A DataLoader, a generator, a ``leat.Prefetcher``: anything that ``for`` takes.
@@ -80,11 +80,11 @@ class Overlap(Generic[_T_co]):
     """What ``leat.overlap()`` returns: the iterable, measured. Several loops over it, one after the
     other, add up.
 
-    All else is the iterable's: its attributes are read, set and deleted, and so are its items; its
-    length, truth, ``in``, ``==`` and hash. A ``with`` block is the iterable's, too: the wrapper then
-    stands for what that block gives. Copies and pickles have a copy of the iterable, and measure
-    anew. ``figures`` and ``report`` are the wrapper's own names: for an attribute of that name, ask
-    the iterable itself. So are ``repr()`` and the type.
+    Otherwise it behaves as the iterable: attributes and items are read, set and deleted there, and
+    length, truth, ``in``, ``==`` and hash are the iterable's. A ``with`` block enters the iterable;
+    inside it, the wrapper stands for what the block gives. Copies and pickles have a copy of the
+    iterable, and measure anew. ``figures``, ``report``, ``repr()`` and the type are the wrapper's
+    own: for an attribute of such a name, ask the iterable itself.
 
     If a second loop begins before the first has ended, the second is measured. ``figures()`` and
     ``report()`` may be called from any thread.

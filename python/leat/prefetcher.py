@@ -41,27 +41,27 @@ class Prefetcher(_core.Prefetcher):
         framework: What a batch's tensors are: ``"torch"``, ``"numpy"``, ``"jax"``, ``"cupy"``, or
             ``None`` for ``leat.Tensor``, which each of them imports without a copy.
         on_escape: What happens when a batch is asked for while ``max_leases`` - 1 batches, or
-            tensors of as many, are held: ``"copy"`` copies it into memory of its own, ``"raise"``
+            their tensors, are held: ``"copy"`` copies it into memory of its own, ``"raise"``
             raises ``leat.TooManyLeases``.
-        timeout: The longest time to wait for a batch, in seconds; then ``leat.Timeout``, which
-            says what each reader does. The next call goes on waiting. ``None``: no limit.
+        timeout: The longest wait for a batch, in seconds. Then raises ``leat.Timeout``, which
+            says what each reader does; the next call goes on waiting. ``None``: no limit.
         prefetch_depth: Batches on the device, the one in use included.
         max_leases: Batches that may be held at a time, at least 2. A ``for`` loop holds two: its
             name still has the old batch while the next one is asked for. ``tqdm(enumerate(feed))``
             holds three.
-        workers: Readers, each a batch at a time.
+        workers: How many readers there are. Each reads one batch at a time.
         pinned_slots: 0: ``prefetch_depth`` + ``workers``.
         order: ``"shuffled"`` or ``"sequential"``.
-        seed: Of the shuffled order, and of random transforms.
+        seed: Seeds the shuffled order and random transforms.
         last_batch: What becomes of the last batch of an epoch if the samples do not fill it:
             ``"partial"``, ``"drop"``, ``"pad"`` or ``"wrap"``.
         packing: Puts samples of variable length one after the other.
         pad_to: How long the rows of a field of variable length are: ``"field"``, as the field
             declares; ``"batch"``, as the longest sample in the batch, so that fewer bytes are
             copied.
-        read_across_epochs: Readers that are ahead read the first batches of the next epoch before
-            it is asked for. ``False``: they begin with its loop, so that an epoch has all that the
-            program changed before it.
+        read_across_epochs: Whether readers that are ahead read the first batches of the next epoch
+            before its loop begins. ``False``: they wait for that loop, so that an epoch has all that
+            the program changed before it.
         delivery: ``"in_order"``, or ``"as_completed"``: a slow batch does not hold up others.
         rank: The rank of this process.
         world_size: How many ranks train together.
@@ -74,9 +74,9 @@ class Prefetcher(_core.Prefetcher):
         resume: A state dict to resume from, as by ``load_state_dict``.
         check_slots: For debugging: ``"yes"`` finds writes to a slot that nobody may write to,
             ``"read_only"`` also those to a batch in use.
-        trace: Records batches for a timeline, until a state is loaded after a loop, or peek(), has begun.
+        trace: Records batches for a timeline; ends if a state is loaded after the first loop or peek().
         live: Shows the figures in a terminal while the loop runs.
-        sample_every: One step in so many is timed on the device; 0: none.
+        sample_every: One step in ``sample_every`` is timed on the device; 0: none.
 
     One loop at a time. Other functions may be called from any thread. A ``with`` block closes the
     feed at its end.
@@ -156,23 +156,23 @@ class Prefetcher(_core.Prefetcher):
         )
 
     def state_dict(self, *, in_hand: bool = True) -> dict[str, Any]:
-        """Where the run stands: which batches were trained on.
+        """Returns where the run stands: which batches were trained on.
 
-        Called in the body of a loop, counts the batch in hand, as if the body had ended;
-        ``in_hand=False``: does not. Survives json, pickle and ``torch.save``.
+        In the body of a loop, the batch in hand counts, as if the body had ended; with
+        ``in_hand=False`` it does not. The dict survives json, pickle and ``torch.save``.
         """
         return {"leat": _VERSION, "state": self.state(bool(in_hand))}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Resumes from ``state_dict``, with the next loop that begins.
 
-        The number of workers, slots and ranks may differ from then. Raises ValueError at once for
-        the state of another run: other data, batch size, order or seed.
+        Workers, slots and ranks may differ in number from the saved run's. Raises ValueError at once
+        for the state of another run: other data, batch size, order or seed.
         """
         self.load(_text_of(state_dict))
 
     def epoch(self, number: int) -> _core.Epoch:
-        """The batches of epoch ``number``: for a loop, which begins it, or for a ``with`` block."""
+        """Returns the batches of epoch ``number``, for a loop or a ``with`` block, which begins it."""
         return super().epoch(number)
 
     def __enter__(self) -> Self:

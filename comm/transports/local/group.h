@@ -1,7 +1,7 @@
 // The communicators of "local", the operations that meet in each, and notices under way.
 //
 // Always true:
-//  - Everything here is guarded by LocalWorld::lock_, but for what a Meeting says.
+//  - LocalWorld::lock_ guards everything here, except where a Meeting says otherwise.
 //  - A Meeting is in one list: of free ones, Group::waiting, the wire's, or of those that run.
 //  - The operations of a meeting that does not run are used only while the world has not stopped:
 //    until then no other party finishes them.
@@ -37,7 +37,7 @@ struct Meeting {
     friend auto operator<=>(const Key&, const Key&) = default;
   };
 
-  /// The rank, as the group counts, that operations[part] is of.
+  /// The rank of operations[part], as the group counts.
   [[nodiscard]] int rank_of(std::size_t part) const noexcept {
     if (key.from < 0) return static_cast<int>(part);
     return part == 0 ? key.from : key.to;
@@ -50,10 +50,10 @@ struct Meeting {
   /// Whether blocks are left to be claimed.
   [[nodiscard]] bool has_blocks() const noexcept;
 
-  std::list<Meeting>::iterator self;  // in the list in which it is
+  std::list<Meeting>::iterator self;  // in its list
   const Group* group = nullptr;
   Key key;
-  Signature signature;  // that of the first to come; of a message the send's once it runs
+  Signature signature;                 // the first to come's; of a message, the send's once it runs
   std::vector<Operation*> operations;  // by rank, or the send and the recv; null: has not come
   std::size_t come = 0;
 
@@ -63,13 +63,13 @@ struct Meeting {
   std::uint64_t block_elements = 0;
   std::uint64_t blocks = 0;
   // Without the lock.
-  struct alignas(64) Region {  // of blocks, that those of one CPU take first
+  struct alignas(64) Region {  // blocks that callers on some CPUs take first
     std::atomic<std::uint64_t> next{0};
     std::uint64_t end = 0;
   };
   std::array<Region, 8> regions;
   // With the lock.
-  int users = 0;           // who do blocks; the last one finishes the operations
+  int users = 0;           // parties that do blocks; the last one finishes the operations
   bool is_shared = false;  // others than its runner may do blocks
 
   TimePoint end = {};  // on the wire
@@ -102,7 +102,7 @@ struct Group {
   [[nodiscard]] bool is_gone(int rank) const noexcept {
     return has_left[static_cast<std::size_t>(rank)];
   }
-  /// Where the meetings of `key` wait, and others.
+  /// The list in which meetings of `key` wait, among others.
   [[nodiscard]] std::list<Meeting>& waiting_with(const Meeting::Key& key) noexcept;
 
   struct Mailbox {

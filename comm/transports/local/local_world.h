@@ -2,8 +2,8 @@
 //
 // The last rank to come runs the operation. If it is small, or nobody waits, that rank does all of
 // the work. Otherwise ranks that wait help: everybody claims blocks of elements from a counter, and
-// who is the last to find none left finishes the operations. With a link model the wire's fiber
-// runs the operation, at its end.
+// the last to find none left finishes the operations. With a link model the wire's fiber runs the
+// operation, at its end.
 //
 // Always true:
 //  - An operation whose meeting is complete is taken from World and put into running_ under one

@@ -1,11 +1,11 @@
 // The link model at work: when each operation ends, and each notice arrives.
 //
-// A message takes two lines, its sender's outgoing and its receiver's incoming one; all collectives
-// share one more, the link. What all ranks have called starts when its lines are free, the first to
-// be complete first.
+// A message takes two lines, its sender's outgoing and its receiver's incoming one. All collectives
+// share one more, the link. An operation that all its ranks have called starts when its lines are
+// free; the first to be complete starts first.
 //
-// Times are those of the model. In real time its owner may look late: then what should have
-// happened meanwhile happens in its order, at its times.
+// Times are the model's. In real time the wire's owner may look late. What should have happened
+// meanwhile then happens in its order, at its times.
 //
 // Not thread-safe: guarded by LocalWorld::lock_. Allocates in its constructor only.
 #pragma once
@@ -25,8 +25,8 @@ class Wire {
   Wire(const LinkModel& model, int ranks)
       : model_(model), free_at_(2 * static_cast<std::size_t>(ranks) + 1, TimePoint::min()) {}
 
-  /// Takes a meeting, all of whose operations have come, from the list `from`. `now` is not before
-  /// that of an earlier call of any function.
+  /// Takes a meeting from the list `from`; all of its operations have come. `now` never goes back
+  /// from call to call, of any function.
   void add(std::list<Meeting>& from, Meeting& meeting, TimePoint now) noexcept;
   /// Moves an operation that has ended by `now`, the earliest first, to the end of `to`, and
   /// returns it; null if there is none.

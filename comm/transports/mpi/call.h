@@ -14,8 +14,8 @@
 //   rank p: block of o's part ──► give[p→o] ──► scratch of rank o ─┐
 //   rank o: its own block ────────────────────────────────────────┴► sum, in `out` ──► back[o→p]
 //
-// What has at most kInlineBytes is one block, which came with the header. An all_reduce of that
-// size is one whose every rank owns the whole vector.
+// Data of at most kInlineBytes is one block, and comes with the header. In an all_reduce of that
+// size, every rank owns the whole vector.
 #pragma once
 
 #include <algorithm>
@@ -58,7 +58,7 @@ class Call {
   [[nodiscard]] std::vector<int> missing() const;
 
  private:
-  // Blocks of a part to or from one rank, the first `done` of which have ended.
+  // Blocks of a part to or from one rank. The first `done` have ended.
   struct Stream {
     std::uint64_t started = 0;
     std::uint64_t done = 0;

@@ -55,8 +55,8 @@ class Engine {
 
   /// Starts the thread, which initialises MPI. Throws as start_thread(); then MPI was not touched.
   void start();
-  /// Waits until MPI is initialised, which waits for the other ranks, until the deadline. Throws
-  /// Error.
+  /// Waits until MPI is initialised, at most until the deadline: MPI waits for the other ranks.
+  /// Throws Error.
   void wait_for_mpi();
   [[nodiscard]] int rank() const noexcept { return wire_->rank(); }
   /// The ranks of MPI's world.
@@ -66,7 +66,7 @@ class Engine {
 
   // ---- from any fiber and thread
 
-  /// Lets the thread do `what`, after what was called before. Without effect once the world fails.
+  /// Lets the thread do `what`, after earlier calls. Without effect once the world fails.
   void call(std::function<void()> what);
   /// `operation` is pending; operation.state is its group, which has joined.
   void submit(Operation& operation);
@@ -77,7 +77,7 @@ class Engine {
   void stop(const Failure& failure, bool tell) noexcept;
   /// The world ends, perhaps on MPI's thread: nobody waits in stop() any more, nor will.
   void world_ends() noexcept;
-  /// The process, or its use of MPI, ends: says goodbye, waits for that of the others, until the
+  /// The process, or its use of MPI, ends: says goodbye, waits for the others' goodbyes until the
   /// deadline, and finalises MPI if Leat initialised it. Without failure. Without effect in a child
   /// process, which has MPI's memory, but none of its threads.
   void end() noexcept;
@@ -85,7 +85,7 @@ class Engine {
   // ---- on MPI's thread
 
   [[nodiscard]] Wire& wire() noexcept { return *wire_; }
-  /// The group of that context that has joined, and in which not all is over. Or null.
+  /// The group of that context, if it has joined and is not over; else null.
   [[nodiscard]] Group* find(std::uint64_t context) const noexcept;
   /// `operation` has its data. It ends after the look at the headers. `read_memory`: data came from
   /// another rank's memory, not with headers.
@@ -120,7 +120,7 @@ class Engine {
     bool said_goodbye = false;
   };
   enum Word : std::uint32_t { kAwake, kRung, kAsleep };
-  // Of turns without work, the number that do not sleep between looks.
+  // How many turns without work do not sleep between looks.
   static constexpr int kSpins = 20;
   static constexpr int kYields = 400;
   static constexpr int kYieldsWhenIdle = 20;

@@ -23,10 +23,10 @@ namespace leat::comm::mpi {
 
 class Engine;
 
-/// After the first group of functions all are MPI's thread's.
+/// Only MPI's thread calls the functions after the first group.
 class Group {
  public:
-  /// Of `members`, ranks of MPI's world; this process is members[rank].
+  /// `members` are ranks of MPI's world; this process is members[rank].
   Group(Engine& engine, std::uint64_t context, std::vector<int> members, int rank);
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;

@@ -4,8 +4,8 @@
 //  - One thread makes all calls, the constructor included.
 //  - Receives of headers are posted in a ring, and their messages are taken in the order of the
 //    ring. MPI matches in the order of posting, so the headers of one rank keep their order.
-//  - Of one (rank, tag, direction) there is one transfer at a time if transfers have more bytes
-//    than a message carries, since the messages of a transfer follow one another.
+//  - If transfers have more bytes than a message carries, there is one at a time for each (rank,
+//    tag, direction), because the messages of a transfer follow one another.
 //
 // Errors: every function throws leat::Error if MPI reports one.
 #pragma once
@@ -66,7 +66,7 @@ class Wire {
 
   /// Sends a header with header.bytes bytes of `data`, which are copied.
   void send(int to, const Header& header, const void* data = nullptr);
-  /// The same to each of `ranks` but this one.
+  /// The same to each of `ranks` except this one.
   void send_to_others(std::span<const int> ranks, const Header& header, const void* data = nullptr);
   /// The next header: false if none is here. release() is called before the next receive().
   [[nodiscard]] bool receive(Message& message);

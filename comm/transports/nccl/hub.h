@@ -20,8 +20,8 @@ class Hub final : private World::Companion {
   }
   Hub(const Hub&) = delete;
   Hub& operator=(const Hub&) = delete;
-  /// Waits until NCCL's communicators have ended, which all of their ranks take part in, for a
-  /// deadline at most.
+  /// Waits until NCCL's communicators have ended, at most for the deadline. All of their ranks take
+  /// part in that.
   ~Hub() override {
     for (const std::shared_ptr<Lane>& one : lanes_) one->close();
     for (const std::shared_ptr<Lane>& one : lanes_) one->wait();  // one that fails ends them all

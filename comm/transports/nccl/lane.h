@@ -1,5 +1,5 @@
-// A lane: works that run one after the other, in one order on all of its ranks: on one communicator
-// of NCCL, and its stream.
+// A lane: works that run one after the other, in one order on all of its ranks. It has one
+// communicator of NCCL, and its stream.
 //
 //   push() ──► queue ──► fiber: opens NCCL's communicator, launches ──► in flight ──► finish
 //
@@ -31,8 +31,8 @@ namespace leat::comm::nccl {
 
 class Lane {
  public:
-  /// Of the ranks of `beside`, which has no other user but the lane's owner: it carries the name of
-  /// NCCL's communicator. Throws std::bad_alloc.
+  /// Makes a lane of the ranks of `beside`, which carries the name of NCCL's communicator. Only the
+  /// lane's owner uses `beside`, too. Throws std::bad_alloc.
   Lane(std::shared_ptr<const Library> library, gpu::Device device,
        std::shared_ptr<comm::Transport> beside);
   Lane(const Lane&) = delete;
@@ -40,15 +40,15 @@ class Lane {
   /// Waits for the fiber.
   ~Lane();
 
-  /// The next work; then call ring(). Thread-safe, as all that follows.
+  /// Adds the next work; call ring() then. Thread-safe, as all that follows.
   void push(Work& work) noexcept;
   void ring() const noexcept { static_cast<void>(bell_.try_send(0)); }
-  /// Nothing more is pushed: the fiber ends.
+  /// Ends the fiber: nothing more is pushed.
   void close() noexcept;
   /// After close(): waits until the communicator has ended, whatever happens.
   void wait() noexcept;
   [[nodiscard]] bool has_ended() const noexcept { return has_ended_.load(); }
-  /// The world has failed: when it returns, no memory of operations is used any more.
+  /// For a world that has failed. When it returns, no memory of operations is used any more.
   void stop() noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// What NCCL is called with.
+// The calls of NCCL for a work.
 #pragma once
 
 #include "leat/comm/transports/nccl/native.h"

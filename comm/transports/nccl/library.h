@@ -41,7 +41,7 @@ class Library {
   Library() = default;
 };
 
-/// "2.28.9", of what ncclGetVersion tells.
+/// The number of ncclGetVersion as text: "2.28.9".
 [[nodiscard]] std::string version_text(int version);
 
 }  // namespace leat::comm::nccl

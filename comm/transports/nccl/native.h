@@ -22,7 +22,7 @@ namespace leat::comm::nccl {
 /// Thrown once abort() was called: there is nothing to tell.
 struct Stopped {};
 
-/// The functions are one fiber's, but for abort().
+/// One fiber calls all functions, except abort().
 class Native {
  public:
   Native(std::shared_ptr<const Library> library, gpu::Device device)

@@ -1,8 +1,8 @@
-// The transport "nccl": data in the memory of GPUs is moved by NCCL, a rank on each GPU; all the
-// rest is that of a transport beside it, local or mpi.
+// The transport "nccl": data in the memory of GPUs is moved by NCCL, a rank on each GPU. A
+// transport beside it, local or mpi, does all the rest.
 //
-// An operation on device memory begins there as one that moves nothing: so the ranks agree on what
-// they call, as on any transport, before NCCL, which would wait for ever, is called
+// An operation on device memory first begins there, as one that moves nothing. So the ranks agree
+// on what they call before NCCL is called, which would wait for ever for a missing rank
 // (transport.cpp). NCCL's library is opened at run time. A build without nccl.h has absent.cpp
 // instead of all of it.
 #pragma once

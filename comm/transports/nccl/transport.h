@@ -7,7 +7,7 @@
 //  - Messages from one rank to another have a lane of their own. The sender launches them in the
 //    order in which they are agreed on, and tells the receiver that order: the k-th message is of
 //    that key.
-//  - What is in the host's memory is the transport's beside alone.
+//  - Operations on host memory use the transport beside alone.
 #pragma once
 
 #include <array>
@@ -61,10 +61,10 @@ class End final : public comm::Transport {
   struct Messages {
     End* end = nullptr;
     std::shared_ptr<comm::Transport> beside;  // of the two ranks: the sender is rank 0
-    std::shared_ptr<Lane> lane;               // of messages to oneself, the received ones'
+    std::shared_ptr<Lane> lane;               // for messages to oneself: the received ones'
     std::list<Work*> begun;                   // in the order of begin()
     std::uint64_t agreed = 0;                 // received ones
-    std::uint64_t ordered = 0;                // of which an order was sent, or asked for
+    std::uint64_t ordered = 0;                // for which an order was sent, or asked for
     bool is_asking = false;                   // for the next order
     bool is_in_loop = false;
     Operation order;

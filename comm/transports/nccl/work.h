@@ -1,7 +1,7 @@
 // One operation on device memory, from its call to its end.
 //
 // Always true: a work is held by its agreement, until the transport beside has finished that, and
-// by its lane, from push() to the end. Who was last gives it back to its pool.
+// by its lane, from push() to the end. The last of both gives it back to its pool.
 #pragma once
 
 #include <array>
@@ -82,7 +82,7 @@ class Works {
   void begin() noexcept { busy_.fetch_add(1, std::memory_order_relaxed); }
   /// It has ended. The owner may be gone when this returns.
   void end() noexcept { busy_.fetch_sub(1, std::memory_order_release); }
-  /// As end(), of one who holds the work.
+  /// As end(), for a holder of the work.
   void release(Work& work) noexcept {
     if (work.holders.fetch_sub(1, std::memory_order_acq_rel) == 1) give(work);
     end();

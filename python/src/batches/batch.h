@@ -80,8 +80,8 @@ class Batch {
   /// Throws what the framework raises while it copies.
   explicit Batch(NewBatch parts);
   /// A batch without a lease. Its numbers are those of the batch that this thread has walked over
-  /// last, if that lives and no batch was made of it since; else it has none. Throws TypeError for
-  /// a key that is no str.
+  /// last, if that batch lives and no batch was made of it since; else it has none. Throws
+  /// TypeError for a key that is no str.
   explicit Batch(const nanobind::dict& tensors);
   Batch(Batch&& other) noexcept = default;
   Batch& operator=(Batch&&) = delete;

@@ -14,7 +14,7 @@
 //
 // None stands for an argument that is not given.
 //
-// Errors: TypeError for a type, an argument too many, or one that lacks; ValueError for a value.
+// Errors: TypeError for a type, an argument too many, or a missing one; ValueError for a value.
 // Threads: needs the GIL.
 #pragma once
 

@@ -12,10 +12,9 @@
 // | std::invalid_argument, std::length_error, std::domain_error | ValueError |
 // | any other | RuntimeError |
 //
-// A Python exception that went through C++ stays itself. A nested exception becomes __cause__, but
-// for an Error whose text stands in that of the outer one: its own cause takes its place.
-// While the interpreter exits, other threads than the one that exits get SystemExit for each of
-// these.
+// A Python exception that went through C++ stays itself. A nested exception becomes __cause__. If
+// it is an Error whose text is part of the outer text, its own cause does instead. While the
+// interpreter exits, other threads than the one that exits get SystemExit for each of these.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -9,7 +9,7 @@
 // The interpreter's exit. From Py_Finalize on, a thread that asks for the GIL is ended where it
 // stands; inside C++ that aborts the process. So no thread may be inside then: stop_all()
 // (feeding.h), which runs before, waits until every InCall has ended, and no other begins. The
-// other threads are daemons then, which would print a traceback: what they are thrown becomes
+// other threads are daemons then, and would print a traceback. So their exceptions become
 // SystemExit (errors.cpp), which ends a thread without a word.
 //
 // All of this is for threads that hold the GIL, which guards what is static here.
@@ -40,7 +40,7 @@ class InCall {
   ~InCall();
   InCall(const InCall&) = delete;
   InCall& operator=(const InCall&) = delete;
-  /// Whether this thread is in a call: then it is a signal handler that asks.
+  /// Whether this thread is in a call. If so, a signal handler asks.
   [[nodiscard]] static bool is_in_one() noexcept;
 };
 

@@ -12,9 +12,9 @@ namespace leat::python {
 /// Finds the line. One for each loop: it remembers the code that asked last. With the GIL.
 class Caller {
  public:
-  /// The line of the innermost frame whose file is neither in an installed package nor in the
-  /// standard library nor leat's: with `for i, batch in tqdm(enumerate(feed))`, that line. Of the
-  /// innermost frame at all if there is no other. Empty outside Python code.
+  /// The line of the program's innermost frame: its file is not in an installed package, the
+  /// standard library or leat. With `for i, batch in tqdm(enumerate(feed))`, that line. If the
+  /// program has no frame, the line of the innermost frame. Empty outside Python code.
   [[nodiscard]] Place place();
   /// For the garbage collector.
   int traverse(visitproc visit, void* arg) const;

@@ -2,10 +2,10 @@
 // fork().
 //
 // Always true:
-//  - No Python object is in it. It may outlive each of them but the dataset.
+//  - No Python object is in it. It may outlive all of them except the dataset.
 //  - Every function is called with the GIL, which guards the members. Functions that may wait
 //    release it meanwhile.
-//  - The prefetcher lives as long as a Call exists. Who ends last, close() or the last Call,
+//  - The prefetcher lives as long as a Call exists. The last to end, close() or the last Call,
 //    destroys it, without the GIL.
 //  - In a child of its process, calls throw and destructors do nothing: its threads are not there,
 //    and its locks may be locked.
@@ -33,7 +33,7 @@ namespace leat::python {
 /// one would share its scheduler, and a slow read of one would delay the other.
 [[nodiscard]] gpu::Device open_device(const std::string& name);
 
-/// Moves `value` to where nothing destroys it: in a child, what is the parent's.
+/// Moves `value` to where nothing destroys it: for the parent's objects in a child.
 template <class T>
 void leak(T&& value) noexcept {
   alignas(T) std::array<std::byte, sizeof(T)> room;

@@ -12,11 +12,11 @@
 // | the end of a with block | counts unless an exception ends the block |
 // | commit() of the batch | counts, at once |
 //
-// So an exception is seen below enumerate, zip, islice and map too, which `for` drops in the same
-// moment; below a generator it is not.
+// So an exception is also seen below enumerate, zip, islice and map, because `for` drops them in
+// the same moment. Below a generator it is not seen.
 //
-// A loop that ends after its first batch, though more follow, was meant to look at the batch, most
-// of the time: one warning says what counts, and names peek().
+// A loop that ends after its first batch, though more follow, is mostly meant to look at the batch.
+// One warning says what counts, and names peek().
 #pragma once
 
 #include <nanobind/nanobind.h>

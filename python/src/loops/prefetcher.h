@@ -34,8 +34,8 @@ class PrefetcherObject {
   PrefetcherObject(const PrefetcherObject&) = delete;
   PrefetcherObject& operator=(const PrefetcherObject&) = delete;
 
-  /// Begins `epoch` for `loop`, with the state that was loaded, if one was; ends the loop before.
-  /// Returns the feeding, and in `left` how many batches the loop has.
+  /// Begins `epoch` for `loop`, with the state that was loaded, if there is one. Ends the loop
+  /// before. Returns the feeding, and in `left` how many batches the loop has.
   [[nodiscard]] std::shared_ptr<Feeding> begin(Loop& loop, std::uint64_t epoch,
                                                std::uint64_t& left);
   /// A copy of the batch that comes next: of the loop that runs, or else of the next epoch. It is
@@ -43,7 +43,7 @@ class PrefetcherObject {
   [[nodiscard]] nanobind::object peek(nanobind::handle self);
   /// `loop` is left.
   void leave(const Loop& loop) noexcept;
-  /// How many batches a loop over `epoch` has that begins now.
+  /// How many batches a loop over `epoch` would have if it began now.
   [[nodiscard]] std::uint64_t batches_of(std::uint64_t epoch) const;
   /// The epoch that `iter(feed)` begins.
   [[nodiscard]] std::uint64_t next_epoch() const noexcept { return next_epoch_; }
@@ -93,7 +93,7 @@ class PrefetcherObject {
   void drop_look() noexcept;
   void note_rests(const std::string& state);
   [[nodiscard]] bool is_rest(std::uint64_t epoch) const;
-  // What state() gives while a look is all that has begun since.
+  // What state() returns while nothing but a look has begun since.
   struct BeforeLook {
     std::string without;                      // the batch in hand
     std::string with;                         // it, if there was one

@@ -3,7 +3,8 @@
 //
 //   class Collectives : public RankTest {};
 //   INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::ValuesIn(rank_places()),
-//   rank_place_title); TEST_P(Collectives, EndOnAllRanks) {
+//                            rank_place_title);
+//   TEST_P(Collectives, EndOnAllRanks) {
 //     on_ranks([](Communicator& me) { me.barrier().await(); });
 //   }
 //
