@@ -1,4 +1,4 @@
-// A signal that is given once, and that any number of fibers and threads wait for.
+// A signal that is given once. Any number of fibers and threads may wait for it.
 //
 // Example
 //   leat::Notification loaded;

@@ -196,7 +196,7 @@ template <class H, class F = NoHandler>
   return RecvCase<T, F>(CaseChannel(std::forward<H>(channel)), std::move(handler));
 }
 
-/// A type whose rvalues a case borrows. Of any other type it keeps a copy: moving is copying.
+/// A type whose rvalues a case borrows. Values of any other type are copied: moving is copying.
 template <class T>
 concept BorrowedByCase = !(std::is_trivially_copyable_v<T> && std::copy_constructible<T>);
 
@@ -208,9 +208,9 @@ concept BorrowedByCase = !(std::is_trivially_copyable_v<T> && std::copy_construc
 /// | lvalue | a copy       | sends the copy        | drops the copy               |
 /// | rvalue | a reference  | moves from the value  | leaves the value as it was   |
 ///
-/// So `std::move(x)` is needed where T cannot be copied, or should not be. An rvalue must outlive
-/// the case: keep no case that was made of a temporary, except in a Selector, which takes the
-/// value. (Of a trivially copyable T the case always has a copy.)
+/// Write `std::move(x)` if T cannot be copied, or should not be. An rvalue must outlive the case.
+/// So do not keep a case that was made from a temporary, except in a Selector, which takes the
+/// value. (A case always copies a trivially copyable T.)
 template <class H, class F = NoHandler>
   requires SendingHandle<std::remove_cvref_t<H>> &&
       std::copy_constructible<typename std::remove_cvref_t<H>::value_type>
