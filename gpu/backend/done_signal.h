@@ -19,14 +19,14 @@ class DoneSignal {
   /// The token.
   struct Done {};
 
-  /// The record is done, or the device has failed with `error`. Called once by the backend, on any
-  /// thread or fiber, with no lock held.
+  /// Reports that the record is done, or that the device has failed with `error`. Called once by
+  /// the backend, on any thread or fiber, with no lock held.
   void notify(std::exception_ptr error) noexcept {
     error_ = std::move(error);  // published by the channel
     keep_ready();
   }
-  /// Declares that fibers of `scheduler` will call notify(); null: something that is no fiber. For
-  /// the deadlock report.
+  /// Declares that fibers of `scheduler` will call notify(); null: no fiber will. For the deadlock
+  /// report.
   void set_notifier(const SchedulerCore* scheduler) const noexcept {
     channel_.core().get()->expect_only(scheduler);
   }

@@ -10,8 +10,8 @@
 
 namespace leat::gpu {
 
-/// The memory of this machine in bytes. Larger requests are refused here, because the kernel grants
-/// more memory than there is and kills the process that uses it.
+/// Returns the memory of this machine in bytes. Larger requests are refused here: the kernel would
+/// grant them, and kill the process when it uses the memory.
 [[nodiscard]] std::size_t machine_memory() noexcept;
 
 /// Owns the pages. All of them are present and zeroed from the constructor on: no access faults. A

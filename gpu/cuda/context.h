@@ -4,11 +4,11 @@
 //  - The caller's current context, and with it the current device, is unchanged afterwards.
 //  - So is the caller's capture mode. A call that CUDA counts as unsafe beside a capture is made in
 //    relaxed mode: Leat's work is no part of a graph that the user captures meanwhile, on this or
-//    another thread, and must not invalidate that capture. Operations enqueued on a stream are not
-//    unsafe, and are made in the caller's mode; so are list() and the making of a context.
+//    another thread, and must not invalidate that capture. Enqueueing on a stream is not unsafe,
+//    and happens in the caller's mode; so do list() and the making of a context.
 //  - A failed call of Leat does not leave its error as the thread's last error, where the user
-//    would find it after the next kernel launch. (CUDA keeps one last error, so an older error of
-//    the user's, which the failure has replaced, is lost.)
+//    would find it after the next kernel launch. (CUDA keeps only one last error: a failure of
+//    Leat's call replaces an older error of the user's.)
 //
 // The context is exchanged through the driver's API. cudaSetDevice could enter a context, but not
 // restore the caller's: it creates a context on a device that the caller has never used, and drops

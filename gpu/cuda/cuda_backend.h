@@ -1,5 +1,5 @@
-// What gpu/device.cpp calls of CUDA. The other files of this folder implement it if the CUDA
-// Toolkit is present, absent.cpp alone if it is not.
+// The functions of CUDA that gpu/device.cpp calls. With the CUDA Toolkit, the other files of this
+// folder implement them; without, absent.cpp alone does.
 #pragma once
 
 #include <memory>

@@ -73,12 +73,12 @@ class Engines {
   /// virtual time would run ahead while the caller waits for the device. `what` is the operation,
   /// for the message.
   void refuse_foreign_virtual_time(const char* what) const;
-  /// Throws std::logic_error if the device's time is virtual and `other`, whose event it is to wait
-  /// for, is another scheduler.
+  /// Throws std::logic_error if the device's time is virtual and `other`, the scheduler of an event
+  /// to wait for, is another scheduler.
   void refuse_to_wait_for(const SchedulerCore& other) const;
 
-  /// The earliest time at which an operation enqueued now can begin; TimePoint::min() if it begins
-  /// when the stream's fiber comes to it.
+  /// Returns the earliest time at which an operation enqueued now can begin; TimePoint::min() if it
+  /// begins when the stream's fiber gets to it.
   [[nodiscard]] TimePoint enqueue_time() const noexcept {
     return keeps_device_time_ ? SteadyClock::instance().now() : TimePoint::min();
   }
@@ -96,7 +96,7 @@ class Engines {
   [[nodiscard]] Duration copy_time(CopyDirection direction, std::size_t bytes,
                                    bool with_latency) const noexcept;
 
-  /// Counts an operation that begins. Returns the planned fault of it (HostFaults), or null.
+  /// Counts an operation that begins. Returns its planned fault (HostFaults), or null.
   [[nodiscard]] const char* next_fault(bool copy, bool kernel) noexcept;
 
   /// Makes the device fail: every later operation throws `error`. The first error stays.

@@ -17,9 +17,9 @@
 
 namespace leat::gpu::host {
 
-/// Memory of one kind. A block that its user has freed comes back when no stream may use it any
-/// more. An allocation that needs the room waits for the block. Must be made with std::make_shared.
-/// Thread- and fiber-safe.
+/// Memory of one kind. A block that its user has freed comes back once no stream may use it. An
+/// allocation that needs the room waits for the block. Must be made with std::make_shared. Thread-
+/// and fiber-safe.
 class HostMemory : public std::enable_shared_from_this<HostMemory> {
  public:
   /// `kind` is the name of this memory for messages; it must outlive this object.
@@ -35,10 +35,11 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
     Block& operator=(const Block&) = delete;
     ~Block();
     [[nodiscard]] void* get() const noexcept { return memory_; }
-    /// The user does not need the block any more; streams may. Called once, before a stream holds
+    /// Frees the block for its user; streams may still use it. Called once, before a stream holds
     /// it.
     void free() noexcept;
-    /// After free(): the block will not come back soon, so allocations do not wait for it.
+    /// After free(): declares that the block will not come back soon. Allocations do not wait for
+    /// it.
     void leak() noexcept;
     std::shared_ptr<Block> next;  // link for an owner that keeps several blocks
 
@@ -75,8 +76,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   const std::size_t cap_;
   SpinLock lock_;
   std::size_t used_ LEAT_GUARDED_BY(lock_) = 0;  // at most cap_
-  std::size_t pending_free_ LEAT_GUARDED_BY(lock_) =
-      0;                                      // bytes of used_ that their users have freed
+  // Bytes of used_ that their users have freed.
+  std::size_t pending_free_ LEAT_GUARDED_BY(lock_) = 0;
   CallerSet callers_;                         // add() under lock_
   WaitQueue waiters_ LEAT_GUARDED_BY(lock_);  // allocations that wait for room
 };
