@@ -85,8 +85,8 @@ class Feed {
   /// is staged. Throws std::logic_error if max_leases leases are held or a receiver is open. Throws
   /// the failure of a stage once; later calls throw leat::Error. Throws Cancelled.
   ///
-  /// With Sharing::kStatic, each rank gets a batch for each step of an epoch, if need be an empty
-  /// one, so that all ranks can reduce together.
+  /// With Sharing::kStatic, each rank gets a batch, perhaps an empty one, for each step of an
+  /// epoch, so that all ranks can reduce together.
   ///
   /// With Sharing::kDynamic there are no steps, and epochs only go forward, for all ranks together.
   /// A rank gets the batches of an epoch that no other rank has taken. To begin an epoch that this
@@ -99,12 +99,12 @@ class Feed {
   /// Throws as Epoch::begin() does, except for the failure of a stage.
   void start(std::uint64_t epoch);
 
-  /// As next(), for at most until `deadline`, a time of the caller's clock (leat::now()). Returns
+  /// As next(), but at most until `deadline`, a time of the caller's clock (leat::now()). Returns
   /// - ChannelStatus::ok, and the batch in `lease`. A batch that is staged is returned also after
   ///   the deadline;
   /// - ChannelStatus::closed at the end of the epoch;
   /// - ChannelStatus::timed_out. The next call of next() or next_until() goes on with the same
-  ///   request. State, order and stats are those of one call that waits as long: in the stats, the
+  ///   request. State, order and stats are as if one call had waited as long: in the stats, the
   ///   consumer is starved from the first of these calls on.
   ///
   /// Releases the batch that `lease` holds before it asks. `lease` is empty unless it returns ok.
@@ -119,9 +119,9 @@ class Feed {
   [[nodiscard]] std::size_t rank() const noexcept;
   /// The device that holds the batches.
   [[nodiscard]] const gpu::Device& device() const noexcept;
-  /// Global batches of a whole epoch.
+  /// Returns the number of global batches in a whole epoch.
   [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept;
-  /// What was measured since the beginning, or since reset_stats(). Thread-safe.
+  /// Returns what was measured since the beginning, or since reset_stats(). Thread-safe.
   [[nodiscard]] Stats stats() const;
   /// Measures anew from here on, for instance after warming up. failed_samples and the decisions of
   /// autotune are not reset. Thread-safe.

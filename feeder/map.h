@@ -43,7 +43,7 @@ class SampleView {
   explicit SampleView(const Sample& sample) noexcept : sample_(sample) {}
   /// The tensors of the sample.
   [[nodiscard]] std::span<const Field> fields() const noexcept { return sample_.fields(); }
-  /// The bytes of field `field`; of variable length, those of this sample's length. Throws
+  /// Returns the bytes of field `field`; for variable length, as many as this sample has. Throws
   /// std::out_of_range.
   [[nodiscard]] std::span<const std::byte> bytes(std::size_t field) const;
   /// bytes(field) as elements. Throws std::invalid_argument if T is not the type of the field.
@@ -96,8 +96,8 @@ class Map final : public Dataset {
                          std::uint64_t epoch) const noexcept override {
     return from_.announce(index, seed, epoch);
   }
-  /// In place: the length that `from` returns. Else std::nullopt, because only `f` knows the
-  /// length.
+  /// Returns the length that `from` returns, if `f` works in place. Else std::nullopt: only `f`
+  /// knows it.
   [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,
                                                   std::size_t field) const override;
 

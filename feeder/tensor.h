@@ -30,7 +30,7 @@ class Tensor {
   [[nodiscard]] std::span<const std::int64_t> shape() const noexcept { return shape_; }
   /// Bytes of all rows that the batch has.
   [[nodiscard]] std::size_t bytes() const noexcept;
-  /// A pointer to the first element. Throws std::invalid_argument if T is not the tensor's type.
+  /// Returns the address of the first element. Throws std::invalid_argument if T is another type.
   template <class T>
   [[nodiscard]] T* data() const {
     check_type(kDTypeOf<T>);
@@ -63,10 +63,10 @@ class TensorSet {
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
   /// The i-th tensor. Throws std::out_of_range.
   [[nodiscard]] Tensor operator[](std::size_t i) const;
-  /// The tensor of that name, the last one if there are several. Throws std::out_of_range, with the
-  /// list of names.
+  /// Returns the tensor of that name, the last one if there are several. Throws std::out_of_range,
+  /// with the list of names.
   [[nodiscard]] Tensor operator[](std::string_view name) const;
-  /// Rows of the first tensor; unless samples are packed, of every tensor.
+  /// Returns the rows of the first tensor; unless samples are packed, of every tensor.
   [[nodiscard]] std::size_t rows() const noexcept {
     return static_cast<std::size_t>(shapes_[0][0]);
   }
