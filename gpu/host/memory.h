@@ -18,8 +18,8 @@
 namespace leat::gpu::host {
 
 /// Memory of one kind. A block that its user has freed comes back once no stream may use it. An
-/// allocation that needs the room waits for the block. Must be made with std::make_shared. Thread-
-/// and fiber-safe.
+/// allocation that needs the room waits for the block. Made with std::make_shared only. Thread- and
+/// fiber-safe.
 class HostMemory : public std::enable_shared_from_this<HostMemory> {
  public:
   /// `kind` is the name of this memory for messages; it must outlive this object.
@@ -38,8 +38,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
     /// Frees the block for its user; streams may still use it. Called once, before a stream holds
     /// it.
     void free() noexcept;
-    /// After free(): declares that the block will not come back soon. Allocations do not wait for
-    /// it.
+    /// After free(): says that the block will not come back soon. Allocations do not wait for it.
     void leak() noexcept;
     std::shared_ptr<Block> next;  // link for an owner that keeps several blocks
 
