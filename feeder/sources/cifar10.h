@@ -52,10 +52,10 @@ class Cifar : public Dataset {
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override;
-  /// Copies the image and checks the labels. (The constructor does not check them: they are spread
-  /// over all pages of the file.) Throws leat::Error, with file and byte, for a label out of range
-  /// and for a file that has shrunk or can no longer be read; leat::Error if `index` >= size();
-  /// std::invalid_argument if the fields of `out` differ.
+  /// Copies the image and checks the labels. (The constructor does not check labels: they are
+  /// spread over all pages of the file.) Throws leat::Error, with file and byte, for a label out of
+  /// range and for a file that has shrunk or can no longer be read; leat::Error if `index` >=
+  /// size(); std::invalid_argument if the fields of `out` differ.
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
   [[nodiscard]] std::uint64_t digest() const noexcept override;

@@ -45,8 +45,8 @@ struct FixedRecordsOptions {
 class FixedRecords final : public Dataset {
  public:
   /// Maps the files. Throws leat::Error as find_files() does, and for a file that cannot be mapped
-  /// or whose size is not that of its header and whole records (the text says where the last whole
-  /// record ends); std::invalid_argument for a field of variable length or without bytes.
+  /// or is not a header and whole records (the text says where the last whole record ends);
+  /// std::invalid_argument for a field of variable length or without bytes.
   FixedRecords(const FilePatterns& files, FixedRecordsOptions options);
   ~FixedRecords() override;
 

@@ -2,8 +2,8 @@
 //
 // An image depends on (seed, index, width, height) alone and is the same on every machine. It is
 // noise in octaves, each half as wide as the one before and weaker, like the spectrum of
-// photographs, and fine noise like that of a camera. As a JPEG image of quality 90, an image of 500
-// x 375 pixels has about 85 kB; images of ImageNet have 110 kB.
+// photographs, and fine noise like that of a camera. As a JPEG of quality 90, an image of 500 x 375
+// pixels has about 85 kB; images of ImageNet have 110 kB.
 #pragma once
 
 #include <cstddef>
