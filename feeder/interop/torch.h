@@ -10,8 +10,8 @@
 // Ownership: each tensor has a share of the lease of its batch. The batch is released with the last
 // tensor, which may be in a variable, in a view, or in the graph of a loss. The release is an event
 // on the stream that used the batch: kernels that are enqueued may still read it, and the host does
-// not wait. Bind any other stream that uses the batch with TorchBatch::on (as record_stream does
-// for memory of Torch).
+// not wait. Bind any other stream that uses the batch with TorchBatch::on; it is what record_stream
+// is for Torch's memory.
 //
 // A batch counts against PrefetcherOptions::max_leases until its release. A loop in which the loss
 // lives until the next loss is assigned holds two batches. A batch whose last tensor is destroyed
