@@ -175,8 +175,7 @@ class SendOperations {
   /// values; then they rethrow `cause`, if there is one. Throws ChannelClosed if the channel is
   /// closed already, or nil.
   void close(std::exception_ptr cause = nullptr) const { close_channel(pointer(), cause); }
-  /// As close(), for error paths: returns false, without effect, if the channel is closed already
-  /// or nil.
+  /// As close(), for error paths: returns false, without effect, if the channel is closed or nil.
   bool try_close(std::exception_ptr cause = nullptr) const noexcept {
     return pointer() != nullptr && pointer()->close(std::move(cause));
   }

@@ -25,8 +25,8 @@
 
 namespace leat {
 
-/// The environment failed: a file, a device, a peer. what() is one line: what failed, where, and
-/// what to do.
+/// The environment failed: a file, a device, a peer. what() is one line: what failed, where, what
+/// to do.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -32,8 +32,7 @@
 //  - exhaustive: all schedules with at most a given number of preemptions, those with the fewest
 //    first (CHESS: Musuvathi & Qadeer 2007). A preemption is a switch away from a thread that could
 //    continue, or a deadline that passes while a thread can run. Switches from a thread that waits
-//    are free. A state that another order of independent steps has reached before is not explored
-//    again.
+//    are free. A state that another order of independent steps has reached is not explored again.
 //
 // What the explorer does not see:
 //  - weak memory: every atomic is sequentially consistent here, whatever order it asks for;

@@ -6,24 +6,23 @@
 //                leat::on_timeout(10s, [&] { report_stall(); }));
 //
 // The descriptor is anything that poll(2) waits for: a socket, a pipe, a terminal, an eventfd. It
-// should be non-blocking (O_NONBLOCK): Leat tells when it is ready, and read(2) and write(2) do the
-// rest.
+// should be non-blocking (O_NONBLOCK): Leat tells when it is ready for read(2) and write(2).
 //
 //   ssize_t n;
 //   while ((n = read(socket, buffer, size)) < 0 && errno == EAGAIN) leat::await_readable(socket);
 //
 // Ready means the same as for poll(2): a read (a write) would not block at some instant of the
 // call. The end of the data, a hang-up and an error count as ready; the next read or write tells
-// which. If several fibers wait for one descriptor, each of them is woken; those that come too late
-// get EAGAIN.
+// which. If several fibers wait for one descriptor, all are woken; those that come too late get
+// EAGAIN.
 //
 // Cost: a wait for a descriptor that is not ready takes three or four system calls, and allocates.
 // Before that, if the last wait on its thread was short, a fiber lets other fibers run and looks
 // again, for up to 50 us: some 150 calls of poll(2) if nothing else can run. A descriptor costs
 // nothing while it is not ready or nobody waits for it. The first wait starts one thread for the
 // process. The thread sleeps while nothing is ready, and ends with the last scheduler whose fibers
-// have waited. Plain threads may wait too; if only they have waited, the thread lives as long as
-// their cases.
+// have waited. Plain threads may wait too; if only these have, the thread lives as long as their
+// cases.
 //
 // Closing: the kernel tells nobody that a descriptor was closed. So close a descriptor that
 // somebody may wait for by close_descriptor(): the waits end with an Error. After a plain close(2)

@@ -1,5 +1,4 @@
-// Fibers: run, go, sleep, yield, settle; and Scheduler, to plug Leat into a program with a main of
-// its own.
+// Fibers: run, go, sleep, yield, settle; and Scheduler, for a program with a main of its own.
 //
 // Example
 //   int answer = leat::run([] {
@@ -55,15 +54,14 @@ struct SchedulerOptions {
   /// The number of workers: OS threads that run fibers. 0: as many as the CPUs that this process
   /// may use (affinity mask, cgroup quota). At most 4096.
   int workers = 0;
-  /// The clock; null is real time. It must outlive the scheduler. No other scheduler may use it
+  /// The clock; null is real time. It must outlive the scheduler, and no other one uses it
   /// meanwhile.
   VirtualClock* clock = nullptr;
   /// The size in bytes of a fiber's stack, unless GoOptions::stack_size says otherwise.
   std::size_t stack_size = std::size_t{64} << 10;
   /// The number of blocking() calls that run at a time, each on a thread of its own; 1 to 4096.
   int io_threads = 64;
-  /// While the scheduler lives, SIGQUIT (Ctrl-\) prints dump() to stderr and does not end the
-  /// process.
+  /// While the scheduler lives, SIGQUIT (Ctrl-\) prints dump() to stderr, and the process goes on.
   bool dump_on_sigquit = false;
   /// Decides which of several ready cases a select takes. 0: another seed for each scheduler, from
   /// the operating system; with a virtual clock always the same.
@@ -160,8 +158,8 @@ void yield() noexcept;
 ///
 /// Several callers return one at a time, in the order of their calls: each sees what the one before
 /// it has caused, since it returns when all others wait again. A fiber that calls settle() in an
-/// endless loop keeps virtual time from advancing. Plain threads and other schedulers are not
-/// waited for.
+/// endless loop keeps virtual time from advancing. settle() does not wait for plain threads or
+/// other schedulers.
 ///
 /// In real time, and on a plain thread, as yield(). Throws Cancelled, in real time as well.
 void settle();
@@ -194,7 +192,7 @@ class OutsideWork {
 
 /// A guard: while it lives, cancellation of the calling fiber is remembered but not delivered. For
 /// clean-up that has to wait. In a deadlock the shield gives way, because nothing else could end it
-/// (see Deadlock). Shields nest. The fiber that made one destroys it. On a plain thread it has no
+/// (see Deadlock). Shields nest. The same fiber makes and destroys one. On a plain thread it has no
 /// effect.
 class Shield {
  public:

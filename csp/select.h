@@ -11,10 +11,8 @@
 //  - Among the cases that are ready, each is chosen with equal probability.
 //  - Operands are evaluated once, by the caller. on_send(c, x) copies x. on_send(c, std::move(x))
 //    moves from x, and only if its case is chosen.
-//  - The handler of on_recv gets a std::optional<T>: std::nullopt if the channel is closed and
-//    drained.
-//  - otherwise() is chosen only if no other case is ready. All channels are compared at one
-//    instant.
+//  - The handler of on_recv gets a std::optional<T>: std::nullopt from a closed, drained channel.
+//  - otherwise() is chosen only if no other case is ready, on all channels at one instant.
 //  - The time of on_timeout() begins with the call of on_timeout().
 //  - Nil channels are never ready. The same channel may stand in several cases, in both directions;
 //    a select never communicates with itself.

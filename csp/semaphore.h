@@ -22,8 +22,7 @@
 namespace leat {
 
 /// A number of units that callers acquire and release. First come, first served: a request waits
-/// while an earlier one waits, even if there are enough units for it. So a large request is never
-/// starved.
+/// while an earlier one waits, even if there are enough units for it. So no large request starves.
 class Semaphore {
  public:
   /// A semaphore with `units` available. Throws std::invalid_argument if `units` is negative.

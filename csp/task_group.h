@@ -57,8 +57,7 @@ class TaskGroup {
 
   /// Launches a fiber into the group. Waits first while the group is at its limit. In a group that
   /// was stopped, the fiber starts cancelled. Throws Cancelled if the caller is cancelled while it
-  /// waits, leat::Error if there is no memory for a stack, std::logic_error if the scheduler has
-  /// ended.
+  /// waits, leat::Error if no stack can be allocated, std::logic_error if the scheduler has ended.
   template <class F>
   void go(F&& body, GoOptions options = {}) {
     launch(UniqueFunction<void()>(std::forward<F>(body)), std::move(options));

@@ -18,8 +18,7 @@
 // Lifetime: a Ticker stops when it is destroyed. A timer of after() ends with the last Receiver of
 // its channel. A Ticker and a Receiver may outlive their scheduler.
 //
-// Errors: std::logic_error outside a fiber, std::invalid_argument for a period that is not
-// positive.
+// Errors: std::logic_error outside a fiber, std::invalid_argument unless a period is positive.
 #pragma once
 
 #include "leat/csp/channel.h"

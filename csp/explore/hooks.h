@@ -1,5 +1,4 @@
-// The calls by which the core tells where another thread may run. In ordinary builds they do
-// nothing.
+// Calls that tell where another thread of the core may run. In ordinary builds they do nothing.
 //
 // An exploring build (csp/explore.h) has LEAT_EXPLORE defined in every file. It simulates the
 // operating system on one thread: the program's threads are simulated ones, and the explorer

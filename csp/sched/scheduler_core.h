@@ -103,7 +103,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   [[nodiscard]] std::vector<FiberReport> fibers_of(const GroupCore& group);
 
   [[nodiscard]] IoPool& io_pool() noexcept { return io_pool_; }
-  /// What keep_poller() was given; null before. Called by fibers of this scheduler, as that.
+  /// Returns the poller of keep_poller(); null before. Fibers of this scheduler call both.
   [[nodiscard]] std::shared_ptr<Poller> kept_poller() noexcept LEAT_EXCLUDES(lock_);
   /// Keeps the poller of descriptors (csp/io/poller.h) until the workers have ended.
   void keep_poller(std::shared_ptr<Poller> poller) noexcept LEAT_EXCLUDES(lock_);
@@ -263,8 +263,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// between.
   ///
   /// First all fibers are cancelled. If none of them moves on, they are shielded and will never be
-  /// woken: then the shields give way, one DeadlockStep after the other. That ends, because in the
-  /// last step every fiber moves on, by an exception.
+  /// woken: then the shields give way, one DeadlockStep after the other. In the last step every
+  /// fiber moves on by an exception, so this ends.
   bool end_deadlock() noexcept LEAT_REQUIRES(lock_);
   /// Whether a deadlock is to be looked for, now that every worker is idle.
   [[nodiscard]] bool seeks_deadlock() const noexcept LEAT_REQUIRES(lock_);
@@ -320,8 +320,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   // The earliest time until which an idle worker sleeps (the timekeeper), or max().
   TimePoint timekeeper_until_ LEAT_GUARDED_BY(lock_) = TimePoint::max();
   Worker* monitor_ LEAT_GUARDED_BY(lock_) = nullptr;
-  int quiet_looks_ LEAT_GUARDED_BY(lock_) =
-      0;  // the monitor's looks in a row without a switch anywhere
+  // The monitor's looks in a row without a switch anywhere.
+  int quiet_looks_ LEAT_GUARDED_BY(lock_) = 0;
   std::uint64_t progress_at_last_look_ LEAT_GUARDED_BY(lock_) = 0;
   int running_workers_ LEAT_GUARDED_BY(lock_);  // fewer if not all could be started
   std::size_t outside_work_ LEAT_GUARDED_BY(lock_) = 0;

@@ -1,5 +1,4 @@
-// One OS thread that runs fibers: its queues, the switches between its fibers, and how it finds
-// work.
+// One OS thread that runs fibers: its queues, its switches between fibers, how it finds work.
 //
 // Fibers switch to each other directly. The worker switches to its own thread's stack, the
 // scheduler context, only when no fiber is at hand or when it is time to look beyond the worker.
@@ -18,7 +17,7 @@
 // At most tuning::kLongestStreak fibers in a row come from the two slots, so that fibers that wake
 // each other do not starve the others.
 //
-// If a seed decides the order (one worker, virtual time), all fibers are in the ring, at random
+// If a seed decides the order (one worker, virtual time), the ring has all fibers, at random
 // places.
 #pragma once
 
@@ -174,8 +173,8 @@ class Worker {
   RelaxedAtomic<std::uint64_t> slice_{0};  // switches_ when operations_ was last counted
   RelaxedAtomic<std::uint32_t> operations_{0};
   RelaxedAtomic<Cycles> sampled_at_{0};
-  RelaxedAtomic<bool> slept_shortly_{
-      false};  // the last time: it is worth looking out before the next
+  // The last sleep was short: it is worth looking out before the next one.
+  RelaxedAtomic<bool> slept_shortly_{false};
   FiberList pinned_;
   FiberPool::Cache fibers_;
   StackPool::Cache stacks_;
@@ -190,8 +189,8 @@ class Worker {
   RelaxedAtomic<void*> held_argument_{nullptr};
 
   Context scheduler_context_;  // on the thread's own stack
-  RelaxedAtomic<Context::ExceptionState*> exceptions_{
-      nullptr};  // the thread's record of exceptions
+  // The thread's record of exceptions.
+  RelaxedAtomic<Context::ExceptionState*> exceptions_{nullptr};
 
   FiberSlot run_next_;
   alignas(64) FiberSlot handoff_;  // spinners look at it all the time

@@ -3,9 +3,8 @@
 
 namespace leat {
 
-/// The number of CPUs that the process may use: those in its affinity mask, or its cgroup's CPU
-/// quota (rounded up) if that is less. At least 1. If the quota cannot be read, the mask alone
-/// counts.
+/// Returns the number of CPUs that the process may use: its affinity mask, or its cgroup's CPU
+/// quota (rounded up) if that is less. At least 1. Without a readable quota, the mask alone counts.
 [[nodiscard]] int usable_cpus() noexcept;
 
 /// What current_cpu() returns if the CPU is not known. No CPU has this number.

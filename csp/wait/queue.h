@@ -1,5 +1,4 @@
-// A FIFO queue of operations that wait for the same event: a value in a channel, the end of a
-// group.
+// A FIFO queue of operations that wait for one event: a value in a channel, the end of a group.
 //
 // Intrusive and untyped: the nodes live on the waiters' stacks, and nothing is allocated. Not
 // thread-safe: the lock of the object that owns the queue guards the queue and its nodes' links.

@@ -148,8 +148,7 @@ class Waiter {
   /// True if this is a Fiber. Saves a virtual call where speed matters.
   [[nodiscard]] bool is_fiber() const noexcept { return is_fiber_; }
 
-  /// For the explorer: checks that the operation has not ended. Called before its locks are
-  /// released.
+  /// For the explorer: checks that the operation has not ended. Called before it drops its locks.
   void check_not_ended() const noexcept {
 #if defined(LEAT_EXPLORE)
     LEAT_ASSERT(decision_.raw().load() != kNotWaiting,
