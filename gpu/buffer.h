@@ -69,8 +69,7 @@ template <MemorySpace space>
 class Buffer {
  public:
   /// Allocates `bytes` bytes, which may be 0. Aligned to 256 bytes; pinned memory to a page. Throws
-  /// OutOfMemory if there is not enough memory, GpuError if the device's MemoryCaps do not allow
-  /// it.
+  /// OutOfMemory if memory is lacking, GpuError if the device's MemoryCaps do not allow it.
   Buffer(const Device& device, std::size_t bytes);
   /// Allocates device memory in the order of `stream`, out of the device's pool (CUDA:
   /// cudaMallocAsync, cudaFreeAsync). Work enqueued on `stream` from now on may use the memory; so

@@ -53,8 +53,7 @@ struct Capabilities {
   bool batched_copies = false;
 };
 
-/// An opened device. Copies are handles of the same device; a handle that was moved from is
-/// unchanged.
+/// An opened device. Copies are handles of the same device; a move leaves a handle unchanged.
 class Device {
  public:
   /// For open() and open_host(). `backend` is not null.

@@ -34,7 +34,7 @@ class DoneSubscription {
   DoneSubscription& operator=(DoneSubscription&& other) = delete;
   ~DoneSubscription();
 
-  /// Returns the signal that is notified when the record is done. Do not call on a moved-from
+  /// Returns the signal that is notified when the record is done. Not after a move from this
   /// object.
   [[nodiscard]] DoneSignal& signal() const noexcept { return *signal_; }
 
@@ -49,8 +49,7 @@ class DoneHandler {
  public:
   DoneHandler(DoneSubscription subscription, F handler)
       : subscription_(std::move(subscription)), handler_(std::move(handler)) {}
-  /// Keeps the case ready and calls the handler. Throws GpuError instead if the device has
-  /// failed.
+  /// Keeps the case ready and calls the handler; throws GpuError if the device has failed.
   void operator()(std::optional<DoneSignal::Done> /*token*/) {
     const DoneSignal& signal = subscription_.signal();
     signal.keep_ready();

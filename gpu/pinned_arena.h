@@ -39,7 +39,7 @@ class PinnedArena {
   ~PinnedArena();
 
   /// Hands out the next `bytes` bytes, beginning at a multiple of `alignment` (a power of two, at
-  /// most 4096). Throws GpuError if fewer bytes are left, std::invalid_argument for another
+  /// most 4096). Throws GpuError if not enough are left, std::invalid_argument for another
   /// alignment.
   [[nodiscard]] PinnedSpan take(std::size_t bytes, std::size_t alignment = 4096);
 

@@ -97,7 +97,7 @@ class StreamRef {
 /// works; everything else throws std::logic_error.
 class Stream {
  public:
-  /// Makes a stream that does not synchronise with any other stream implicitly. Throws GpuError, or
+  /// Makes a stream that synchronises with no other stream implicitly. Throws GpuError or
   /// OutOfMemory.
   explicit Stream(const Device& device);
   Stream(Stream&& other) noexcept

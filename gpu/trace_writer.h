@@ -54,8 +54,7 @@ class TraceWriter {
   std::string events_;  // each a line that ends with a comma
 };
 
-/// Writes a timeline's JSON to a file. Throws leat::Error, naming the file, if it cannot be
-/// written.
+/// Writes a timeline's JSON to a file. Throws leat::Error, naming the file, if that fails.
 void save_trace(const std::string& json, const std::filesystem::path& file);
 
 }  // namespace leat::gpu

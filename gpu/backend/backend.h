@@ -97,8 +97,7 @@ class Backend : public std::enable_shared_from_this<Backend> {
   virtual StreamHandle legacy_stream() = 0;
   /// Whether work enqueued now becomes part of a graph instead of being run.
   [[nodiscard]] virtual bool is_capturing(StreamHandle stream) = 0;
-  /// The stream in the backend's own terms, to launch kernels with: a cudaStream_t. Null if there
-  /// is none.
+  /// Returns the backend's own stream, to launch kernels with: a cudaStream_t; null if it has none.
   [[nodiscard]] virtual void* native_handle(StreamHandle stream) const noexcept = 0;
   /// Blocks the caller until all enqueued work has run.
   virtual void sync(StreamHandle stream) = 0;
@@ -186,8 +185,7 @@ class Backend : public std::enable_shared_from_this<Backend> {
 
   // Common to all backends:
 
-  /// Returns the backend for Device::for_memory(), without what runs its streams if that ends
-  /// first.
+  /// The backend for Device::for_memory(): without what runs its streams, if that ends first.
   [[nodiscard]] std::shared_ptr<Backend> memory_handle() { return shared_from_this(); }
   /// The account of this kind of memory, for buffers and arenas; see MemoryCaps.
   [[nodiscard]] MemoryAccount& account(MemorySpace space) noexcept {

@@ -25,8 +25,7 @@ class DoneSignal {
     error_ = std::move(error);  // published by the channel
     keep_ready();
   }
-  /// Declares that fibers of `scheduler` will call notify(); null: no fiber will. For the deadlock
-  /// report.
+  /// For deadlock reports: declares that fibers of `scheduler` will call notify(); null: no fiber.
   void set_notifier(const SchedulerCore* scheduler) const noexcept {
     channel_.core().get()->expect_only(scheduler);
   }

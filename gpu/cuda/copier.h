@@ -1,5 +1,4 @@
-// Enqueues copies. Divides copies that cross registrations, and enqueues several as one operation
-// if CUDA can.
+// Enqueues copies: divided if they cross registrations, several as one operation if CUDA can.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -30,8 +30,7 @@
 
 namespace leat::gpu::host {
 
-/// Runs one operation at a time. A channel of one token: the fiber that holds the token has the
-/// engine.
+/// Runs one operation at a time. A channel of one token: who holds the token has the engine.
 class Engine {
  public:
   explicit Engine(const std::string& name);

@@ -18,7 +18,7 @@
 namespace leat::gpu::host {
 
 /// Memory of one kind. A block that its user has freed comes back once no stream may use it. An
-/// allocation that needs the room waits for the block. Made with std::make_shared only. Thread- and
+/// allocation that needs the room waits for the block. Make it with std::make_shared. Thread-safe,
 /// fiber-safe.
 class HostMemory : public std::enable_shared_from_this<HostMemory> {
  public:
