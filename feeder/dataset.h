@@ -31,8 +31,7 @@
 
 namespace leat::feeder {
 
-/// How often read() blocks its thread, for instance on the disk. The value decides where read() is
-/// called.
+/// How often read() blocks its thread, for instance on the disk. Decides where read() is called.
 enum class Blocking : std::uint8_t {
   /// Never: memory, arithmetic. Called on the reader's fiber; a read may park. A long read occupies
   /// one of the scheduler's threads, and delays the other fibers of that thread.

@@ -65,8 +65,7 @@ class Feed {
   /// - with a leat::Error as its cause, when the prefetcher is stopped or destroyed.
   ///
   /// A fiber of the prefetcher sends the batches, on a channel without a buffer:
-  /// - It takes a batch once fewer than max_leases leases exist. The lease that it sends is one of
-  ///   max_leases.
+  /// - It takes a batch once fewer than max_leases leases exist. The lease it sends counts, too.
   /// - A consumer that holds max_leases leases and receives waits until one of them is released.
   /// - If a plain thread is to release that lease, a fiber of run() that receives needs a
   ///   leat::OutsideWork. Otherwise the fiber's scheduler reports a deadlock.

@@ -9,8 +9,7 @@
 // Contract:
 //  - Binding a stream (on(), or the epoch's stream) makes that stream wait for the copy, on the
 //    device, and joins the stream to the release. Up to kMaxStreams streams of the batch's device
-//    can be bound. A receiver's stream is bound when the lease is first used, by on() or for its
-//    tensors.
+//    can be bound. A receiver's stream is bound at the lease's first use, by on() or for tensors.
 //  - Releasing records an event on each bound stream. The slot is overwritten only after all of
 //    these events: work that is already enqueued may still read the batch. Work that is enqueued
 //    after the release is a race, as with any freed memory. A released batch counts as trained on
@@ -57,8 +56,8 @@ class Lease {
   /// would wait for a copy that is long over); std::length_error beyond kMaxStreams streams.
   Lease& on(const gpu::StreamRef& stream);
   /// Returns the tensor of that name. Throws std::out_of_range, with the list of names;
-  /// std::logic_error if no stream is bound and the CPU cannot read the memory, or if the lease is
-  /// empty.
+  /// std::logic_error if no stream is bound and the CPU cannot read the memory, or for an empty
+  /// lease.
   [[nodiscard]] Tensor operator[](std::string_view name);
   /// Returns all tensors: the dataset's, the lengths of tensors of variable length, then the
   /// tensors that a device transform wrote. A name that both the dataset and the transform use is

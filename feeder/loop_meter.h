@@ -94,7 +94,7 @@ class LoopMeter {
   /// Has no effect between iterations.
   void ends();
 
-  /// Returns the figures so far. Reads the events that the device has reached, and waits for none.
+  /// Returns the figures so far. Reads the events that the device has reached; never waits.
   /// Thread-safe.
   [[nodiscard]] LoopFigures figures();
 

@@ -82,8 +82,7 @@ class Map final : public Dataset {
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return from_.size(); }
   /// Reads from `from` and transforms. Rethrows unchanged what from.read() throws, and Cancelled.
-  /// Throws TransformError if `f` throws (nested), or if `f` has changed a length that was
-  /// promised.
+  /// Throws TransformError if `f` throws (nested), or changes a promised length.
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return from_.blocking(); }
   /// The digest of `from`.
@@ -96,8 +95,7 @@ class Map final : public Dataset {
                          std::uint64_t epoch) const noexcept override {
     return from_.announce(index, seed, epoch);
   }
-  /// Returns the length that `from` returns, if `f` works in place. Else std::nullopt: only `f`
-  /// knows it.
+  /// In place: returns the length of `from`. Else std::nullopt, because only `f` knows the length.
   [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,
                                                   std::size_t field) const override;
 

@@ -16,8 +16,7 @@
 // A Prefetcher that is made on a fiber uses that fiber's scheduler. On a plain thread it uses the
 // scheduler of a host device that was opened on a fiber, if one of its devices is such a device;
 // otherwise it owns a scheduler. Reads run on that scheduler, unless the dataset says that they
-// block (feeder/dataset.h). A slow read that does not say so delays everything else on that
-// scheduler.
+// block (feeder/dataset.h). A slow read that does not say so delays all else on that scheduler.
 //
 // Readers are at most as many batches ahead of the consumer as there are pinned slots and device
 // slots without a lease.

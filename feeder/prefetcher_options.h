@@ -135,7 +135,7 @@ struct PrefetcherOptions {
   std::size_t prefetch_depth = 2;
   /// Leases that a consumer may hold at a time; next() throws beyond it. At least 1.
   std::size_t max_leases = 1;
-  /// Fibers that read and decode samples, each a batch at a time. All devices share them. At least
+  /// Fibers that read and decode samples, a batch at a time each. Shared by all devices. At least
   /// 1.
   std::size_t workers = 1;
   /// Pinned slots of each device, at least 2. 0: prefetch_depth + workers / devices (rounded up).
@@ -169,8 +169,7 @@ struct PrefetcherOptions {
   /// The largest piece of a copy, in bytes. 0: one device copies in one piece; several devices,
   /// which may share a link, copy in pieces of 8 MiB, so that no copy waits long for another.
   std::size_t copy_chunk_bytes = 0;
-  /// The most bytes that all pinned slots, and check_slots, may take, over all devices; 0: no
-  /// limit.
+  /// The most bytes of all pinned slots and of check_slots, over all devices; 0: no limit.
   std::size_t max_pinned_bytes = 0;
   /// The most bytes that all slots of one device may take there; 0: no limit.
   std::size_t max_device_bytes = 0;

@@ -112,7 +112,7 @@ struct Stats {
   std::size_t device_slots = 0;
   std::size_t pinned_slots = 0;
   std::uint64_t ring_bytes = 0;  // of the pinned slots in use, over all devices
-  /// Bytes that readers have copied past the CPU's caches, over all devices (sample.h). 0: memcpy()
+  /// Bytes that readers copied past the CPU's caches, over all devices (sample.h). 0: memcpy()
   /// copies.
   std::uint64_t past_cache_bytes = 0;
   double batch_bytes = 0;  // mean, as copied
@@ -131,7 +131,7 @@ struct Stats {
   /// step is measured.
   double t_step_error = 0;
   double samples_per_second = 0;  // mean samples of a batch / Tstep
-  /// The Tc of steps that ended with an idle device, as a share of the time of all steps. 0 without
+  /// The Tc of steps that ended with an idle device, as a share of all steps' time. 0 without
   /// streams.
   double idle_ends = 0;
   Quantiles step;    // of Tstep
@@ -156,7 +156,7 @@ struct Stats {
   [[nodiscard]] double overlap_efficiency() const noexcept;
   /// max(Tread D / W, Tx, Tc) / Tstep; 0 without samples.
   [[nodiscard]] double feed_efficiency() const noexcept;
-  /// (Tc + Tx - Tstep) / min(Tc, Tx), between 0 and 1; 1 if there is nothing to hide; 0 without
+  /// (Tc + Tx - Tstep) / min(Tc, Tx), from 0 to 1; 1 if there is nothing to hide; 0 without
   /// samples.
   [[nodiscard]] double hidden_fraction() const noexcept;
   /// Returns the CPU seconds of readers for 1e9 bytes; 0 without samples.

@@ -18,7 +18,7 @@ namespace leat::feeder {
 class BatchLayout;
 struct TensorLayout;
 
-/// One tensor of a batch, in device memory. A view, cheap to copy, valid as long as its lease.
+/// A tensor of a batch, in device memory. A view, cheap to copy, valid as long as its lease.
 /// Thread-safe.
 class Tensor {
  public:

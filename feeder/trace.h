@@ -40,7 +40,7 @@ struct TraceOptions {
   std::size_t batches = 64;
 };
 
-/// Records the batches of one prefetcher (PrefetcherOptions::trace). May outlive the prefetcher.
+/// Records one prefetcher's batches (PrefetcherOptions::trace). May outlive the prefetcher.
 /// Thread-safe.
 ///
 /// A recorded batch costs four timed events on the device and some readings of the clock;

@@ -5,10 +5,10 @@
 // Non-temporal stores write whole lines without that.
 //
 // Always true: non-temporal stores are weakly ordered, and neither a lock's release nor a channel
-// orders them. So copy_bytes() ends with a fence: behind it, all is as behind memcpy(). No later
-// place would do for all, because a fiber that parks during a read may go on on another thread,
-// whose fence does not order the stores of the first. In a copy of 8 KiB the fence costs nothing
-// that can be measured (bench/results/copy.txt).
+// orders them. So copy_bytes() ends with a fence: after it, all is as after memcpy(). A later place
+// would not do: a fiber that parks during a read may go on on another thread, and a fence there
+// does not order the stores of the first thread. In a copy of 8 KiB the fence costs nothing that
+// can be measured (bench/results/copy.txt).
 //
 // Thread safety: all functions are thread-safe.
 #pragma once

@@ -1,5 +1,4 @@
-// CIFAR-10 and CIFAR-100, in their binary version: photographs of 32 x 32 pixels in 10 or 100
-// classes.
+// CIFAR-10 and CIFAR-100, the binary version: photographs of 32 x 32 pixels in 10 or 100 classes.
 //
 //   CIFAR-10, data_batch_1.bin to data_batch_5.bin and test_batch.bin; a record of 3073 bytes:
 //     byte 0       label, 0 to 9
@@ -41,8 +40,7 @@ struct CifarOptions {
   DType label = DType::kUint8;
 };
 
-/// The base of Cifar10 and Cifar100. The files are mapped into memory. Const functions are
-/// thread-safe.
+/// The base of Cifar10 and Cifar100. Maps the files into memory. Const functions are thread-safe.
 class Cifar : public Dataset {
  public:
   /// Which part of the dataset.

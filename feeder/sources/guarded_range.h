@@ -33,7 +33,7 @@ class GuardedRange {
 
   /// Whether any byte has been lost so far.
   [[nodiscard]] bool is_damaged() const noexcept;
-  /// Whether one of the bytes [from, to) may have been lost. (The lost bytes are kept as one
+  /// Returns whether bytes of [from, to) may have been lost. (The lost bytes are kept as an
   /// interval.)
   [[nodiscard]] bool is_lost(std::size_t from, std::size_t to) const noexcept;
   /// The first lost byte.

@@ -66,7 +66,7 @@ class MappedFile {
   /// Has the disk fetch bytes [offset, offset + count) that are not in memory, for a later read.
   /// Without it, a file opened for random access is fetched page by page, each page when it is
   /// touched. Does not wait for the disk: takes 1 us, or 10 us if bytes have to be fetched. Returns
-  /// `count`; 0, without effect, for bytes that are not in the file, if the kernel refuses, and for
+  /// `count`; 0, without effect, for bytes outside the file, if the kernel refuses, and for
   /// kSequential.
   std::uint64_t announce(std::uint64_t offset, std::uint64_t count) const noexcept;
   /// Announces bytes that are read next, if there are enough of them (32 KiB) for that to pay.

@@ -53,8 +53,8 @@ class InMemory final : public Dataset {
 
   /// Makes a dataset of all samples that the tensors hold, perhaps 0. Throws std::invalid_argument,
   /// which names the fields, if there are no tensors, if a tensor does not hold a whole number of
-  /// samples, if two tensors hold different numbers of samples, or if a field has variable length
-  /// or no bytes.
+  /// samples, if tensors differ in the number of samples, or if a field has variable length or no
+  /// bytes.
   explicit InMemory(std::vector<Tensor> tensors, std::string name = "in memory");
   ~InMemory() override;
 

@@ -21,8 +21,7 @@
 
 namespace leat::feeder {
 
-/// One split of a dataset in this format, all of it in memory (47 MB for the training images of
-/// MNIST).
+/// One split of a dataset in this format, all in memory (47 MB for MNIST's training images).
 ///
 /// Fields of a sample: "image", uint8 {rows, columns}, from 0 (background) to 255 (ink); "label",
 /// uint8, a scalar, 0 to 9. Const functions are thread-safe. Only the constructor blocks.
@@ -37,8 +36,7 @@ class Mnist final : public Dataset {
   /// t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte; if one does not exist, the file of that
   /// name with ".gz". Throws leat::Error, with the file and the reason, if a file is missing or
   /// damaged, if the numbers of images and labels differ, if a label is above 9, or if there are no
-  /// images or no pixels. Blocks the thread: half a second for the compressed training set of
-  /// MNIST.
+  /// images or no pixels. Blocks the thread: half a second for MNIST's compressed training set.
   Mnist(const std::filesystem::path& directory, Split split);
   /// Reads files of that format. Patterns (sources/files.h) name the files of images. A file of
   /// labels has the same name, with "labels" in place of the last "images" and "idx1" in place of

@@ -87,8 +87,7 @@ class OpenFiles {
  public:
   OpenFiles(std::span<const std::filesystem::path> files, std::size_t most);
 
-  /// Returns file number `file`, open while the caller holds it. Throws leat::Error if it cannot be
-  /// opened.
+  /// Returns file number `file`, open while the caller holds it. Throws leat::Error if that fails.
   [[nodiscard]] std::shared_ptr<const OpenFile> get(std::size_t file);
 
  private:

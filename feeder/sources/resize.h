@@ -1,5 +1,4 @@
-// Resizing images of bytes: a crop box to a fixed size, in one pass over the pixels that are
-// needed.
+// Resizing images of bytes: a crop box to a fixed size, in one pass over the needed pixels.
 //
 // With antialiasing: bilinear, as Pillow's BILINEAR. The triangle filter widens with the factor of
 // reduction. It is applied along one axis, rounded to bytes, then along the other, with weights of
@@ -63,16 +62,14 @@ struct PixelRange {
 };
 
 /// The source pixels from the first to the last that contribute. Throws std::invalid_argument for
-/// an empty range, [begin, end) outside [low, high), first + count > size, or more than 2^20
-/// pixels.
+/// an empty range, [begin, end) outside [low, high), first + count > size, or over 2^20 pixels.
 [[nodiscard]] PixelRange source_range(const ResizeAxis& axis, bool antialias = true);
 
 /// Computes the resized image from the rows of an image as they are decoded. Uses the caller's
 /// memory. For one thread at a time.
 class Resizer {
  public:
-  /// Bytes after the last row given to add_rows() that must be readable. Their values do not
-  /// matter.
+  /// So many bytes after the last row given to add_rows() must be readable, with any values.
   static constexpr std::size_t kSlack = 16;
 
   /// The bytes of memory that a resize needs.

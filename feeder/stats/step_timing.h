@@ -19,11 +19,11 @@
 //                     next() without a stream), the host thread's wait replaces asked to arrived
 //
 // A step ends when its batch is released or, if that is earlier, when the next batch is asked for:
-// with several leases, a loop may hold a batch longer. (A receiver does not see that: then, when
-// the next batch is first used.) released_before and released are recorded then, whichever it is.
+// with several leases, a loop may hold a batch longer. (With a receiver: when the next batch is
+// first used.) released_before and released are recorded then, whichever it is.
 //
-// Both steps are in one epoch: the time between two epochs belongs to no step. Only if each epoch
-// has one batch, a step leads from one epoch to the next.
+// Both steps are in one epoch: the time between two epochs belongs to no step. If each epoch has
+// only one batch, a step lasts from one epoch to the next.
 #pragma once
 
 #include <atomic>
