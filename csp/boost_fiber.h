@@ -21,8 +21,8 @@
 // A thread that wakes a guest uses Boost.Fiber for that, also if it is a worker of Leat. The first
 // time, Boost.Fiber makes a scheduler for that thread, with a stack of 128 KiB, hardly touched.
 //
-// The header is installed where CMake has found Boost.Fiber (1.74 or newer). No library of Leat is
-// linked with it: link your program with Boost::fiber and with leat::csp.
+// The header is installed if CMake has found Boost.Fiber (1.74 or newer). No library of Leat is
+// linked with Boost.Fiber: link your program with Boost::fiber and with leat::csp.
 #pragma once
 
 #include <atomic>
@@ -88,9 +88,9 @@ class BoostFiberWaiter final : public Waiter {
 /// head of this file says. A wait that has begun ends as it began, whether the guard is made or
 /// destroyed meanwhile.
 ///
-/// Made and destroyed on the same thread, at best by its main context. Where Boost.Fiber's
-/// algorithm moves fibers between threads, each of these threads needs one. Guards nest.
-/// leat::run() is allowed on such a thread, and blocks its Boost fibers meanwhile.
+/// Made and destroyed on the same thread, at best by its main context. If Boost.Fiber's algorithm
+/// moves fibers between threads, each of these threads needs one. Guards nest. leat::run() is
+/// allowed on such a thread, and blocks its Boost fibers meanwhile.
 class BoostFiberGuests {
  public:
   /// Begins the guard of the calling thread. Throws std::logic_error on a fiber of Leat.

@@ -102,9 +102,9 @@ class Clock {
   Clock& operator=(const Clock&) = delete;
   virtual ~Clock() = default;
 
-  /// The time on this clock.
+  /// Returns the time on this clock.
   [[nodiscard]] virtual TimePoint now() const noexcept = 0;
-  /// Whether time stands still while any fiber can run.
+  /// Returns whether time stands still while any fiber can run.
   [[nodiscard]] virtual bool is_virtual() const noexcept = 0;
 };
 

@@ -41,10 +41,10 @@ class OutOfMemory : public Error {
   OutOfMemory(std::size_t bytes, std::string request, const std::string& reason)
       : Error("leat: " + request + ": " + reason), bytes_(bytes), request_(std::move(request)) {}
 
-  /// How many bytes were asked for; 0 if that is not known.
+  /// Returns how many bytes were asked for; 0 if that is not known.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// What asked: the call, the kind of memory and the device, such as "cudaMalloc(1048576 bytes) on
-  /// cuda:0" or "allocate 1048576 bytes of pinned memory on host".
+  /// Returns what asked: the call, the kind of memory and the device, such as "cudaMalloc(1048576
+  /// bytes) on cuda:0" or "allocate 1048576 bytes of pinned memory on host".
   [[nodiscard]] const std::string& request() const noexcept { return request_; }
 
  private:

@@ -70,9 +70,9 @@ class DescriptorWatch {
   DescriptorWatch& operator=(DescriptorWatch&& other) = delete;
   ~DescriptorWatch();
 
-  // What a case does for select (channel/select_cases.h). They throw Error.
+  // The functions of a case for select (channel/select_cases.h). They throw Error.
 
-  /// A select begins. Throws std::logic_error on a fiber whose clock is virtual.
+  /// Notes that a select begins. Throws std::logic_error on a fiber whose clock is virtual.
   void begin(Deadline deadline);
   /// Returns whether the descriptor is not ready now; false on an error: try_or_wait() throws it.
   [[nodiscard]] bool would_block() const noexcept;
@@ -85,7 +85,7 @@ class DescriptorWatch {
   void rethrow_error();
   /// The case's channel is its own.
   struct OwnChannel {
-    /// Nobody is to be made known to it.
+    /// True: no caller has to be made known to it.
     [[nodiscard]] static constexpr bool has_caller() noexcept { return true; }
   };
   [[nodiscard]] static constexpr OwnChannel channel() noexcept { return {}; }
@@ -112,7 +112,7 @@ class DescriptorCase : public DescriptorWatch {
  public:
   static constexpr bool kIsChannelCase = true;
   static constexpr bool kOnce = false;
-  // So that select() beside otherwise() looks once, by the try.
+  // With this direction, a select() with otherwise() looks once, by the try.
   static constexpr Case::Direction kDirection = Case::Direction::kSend;
   DescriptorCase(int descriptor, Direction direction, F handler)
       : DescriptorWatch(descriptor, direction), handler_(std::move(handler)) {}
@@ -127,7 +127,7 @@ class DescriptorCase : public DescriptorWatch {
 };
 
 /// A case of select and Selector that is ready while `descriptor` is readable; select then calls
-/// handler(). Errors: see the top of this file; select throws them, this function logic_error.
+/// handler(). This function throws std::logic_error, select all other errors (see the top).
 template <class F = NoHandler>
 [[nodiscard]] DescriptorCase<F> on_readable(int descriptor, F handler = {}) {
   return {descriptor, DescriptorWatch::Direction::kRead, std::move(handler)};

@@ -54,8 +54,7 @@ struct SchedulerOptions {
   /// The number of workers: OS threads that run fibers. 0: as many as the CPUs that this process
   /// may use (affinity mask, cgroup quota). At most 4096.
   int workers = 0;
-  /// The clock; null is real time. It must outlive the scheduler, and no other one uses it
-  /// meanwhile.
+  /// The clock; null is real time. It must outlive the scheduler; no other one uses it meanwhile.
   VirtualClock* clock = nullptr;
   /// The size in bytes of a fiber's stack, unless GoOptions::stack_size says otherwise.
   std::size_t stack_size = std::size_t{64} << 10;
@@ -70,9 +69,9 @@ struct SchedulerOptions {
   /// can run comes next. Then equal seeds give equal runs: a loop over seeds finds an order in
   /// which a program fails, and the same seed repeats that order.
   std::uint64_t seed = 0;
-  /// How long run() waits, once all fibers wait and nothing in sight can wake one, before it throws
-  /// Deadlock: a plain thread may be about to use one of their channels for the first time. With a
-  /// virtual clock it throws at once. At least 0.
+  /// How long all fibers wait, with nothing in sight to wake one, before run() throws Deadlock: a
+  /// plain thread may be about to use one of their channels for the first time. With a virtual
+  /// clock it throws at once. At least 0.
   Duration deadlock_after = std::chrono::seconds(1);
 };
 
@@ -119,9 +118,9 @@ class Scheduler {
   /// Returns a report: one line about the scheduler, and one about each fiber: its name, what it
   /// waits for and since when.
   [[nodiscard]] std::string dump() const;
-  /// The clock of the scheduler's fibers: SchedulerOptions::clock, or the machine's.
+  /// Returns the clock of the scheduler's fibers: SchedulerOptions::clock, or the machine's.
   [[nodiscard]] const Clock& clock() const noexcept;
-  /// The number of workers.
+  /// Returns the number of workers.
   [[nodiscard]] int workers() const noexcept;
   /// The implementation, for other libraries of Leat.
   [[nodiscard]] const std::shared_ptr<SchedulerCore>& core() const noexcept { return core_; }
@@ -137,8 +136,8 @@ class Scheduler {
 ///
 /// When `f` returns or throws, every other fiber is cancelled and joined. Then run() rethrows the
 /// first exception that left `f` or a fiber started with go(). Throws Deadlock if all fibers wait
-/// and nothing can wake one (error.h says when), Cancelled if `f` throws it without
-/// having been cancelled, std::logic_error on a fiber, and otherwise as Scheduler's constructor.
+/// and nothing can wake one (error.h says when), Cancelled if `f` throws it without having been
+/// cancelled, std::logic_error on a fiber, and otherwise as Scheduler's constructor.
 template <class F>
 std::invoke_result_t<F&> run(F&& f, const SchedulerOptions& options = {});
 
