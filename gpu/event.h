@@ -37,7 +37,7 @@ class EventRef {
   /// As await(), but at most until `deadline`, a time of the caller's clock. Returns whether the
   /// record that was the latest at this call is done.
   [[nodiscard]] bool await_until(TimePoint deadline) const;
-  /// Whether the latest record is done. Does not block.
+  /// Returns whether the latest record is done. Does not block.
   [[nodiscard]] bool is_done() const;
 
   /// The event's device.

@@ -52,10 +52,10 @@ class StreamRef {
   /// Blocks the caller until all enqueued work has run. On the host device a fiber is suspended
   /// instead, because the device's engines are fibers too.
   void sync() const;
-  /// Whether all enqueued work has run. Does not block.
+  /// Returns whether all enqueued work has run. Does not block.
   [[nodiscard]] bool is_done() const;
-  /// Whether the stream is being captured into a CUDA graph: work enqueued now is not run, but
-  /// becomes part of the graph.
+  /// Returns whether the stream is being captured into a CUDA graph: work enqueued now becomes part
+  /// of the graph instead of being run.
   [[nodiscard]] bool is_capturing() const;
   /// Enqueues a call of `function` in stream order. On the host device this is how kernels are
   /// launched: the call takes at least `modelled_time`. The function may enqueue work there, but
@@ -67,7 +67,7 @@ class StreamRef {
   /// negative time.
   void launch_host(UniqueFunction<void()> function,
                    Duration modelled_time = Duration::zero()) const;
-  /// A cudaStream_t, for `kernel<<<grid, block, 0, stream>>>`. Null on the host device.
+  /// Returns a cudaStream_t, for `kernel<<<grid, block, 0, stream>>>`; null on the host device.
   [[nodiscard]] void* native_handle() const;
 
   /// The stream's device.
