@@ -114,9 +114,9 @@ class Feed {
   [[nodiscard]] ChannelStatus next_until(std::optional<Lease>& lease, TimePoint deadline,
                                          const gpu::StreamRef& stream);
 
-  /// Which rank of the world this feed serves.
+  /// Returns the rank of the world that this feed serves.
   [[nodiscard]] std::size_t rank() const noexcept;
-  /// The device that holds the batches.
+  /// Returns the device that holds the batches.
   [[nodiscard]] const gpu::Device& device() const noexcept;
   /// Returns the number of global batches in a whole epoch.
   [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept;

@@ -83,16 +83,16 @@ class Lease {
   [[nodiscard]] std::size_t size() const;
   /// Returns the rows of each tensor: size(), or more in a padded last batch (LastBatch::kPad).
   [[nodiscard]] std::size_t rows() const;
-  /// Packed: elements of all samples; otherwise 0.
+  /// Returns the elements of all samples if they are packed; otherwise 0.
   [[nodiscard]] std::size_t elements() const;
-  /// The epoch of the batch.
+  /// Returns the epoch of the batch.
   [[nodiscard]] std::uint64_t epoch() const;
-  /// The global batch's number within its epoch.
+  /// Returns the global batch's number within its epoch.
   [[nodiscard]] std::uint64_t index() const;
   /// Returns the samples (packed: elements) of the whole step over all ranks, as planned: a sample
   /// that a rank left out still counts. The weight of this batch in a mean is size() / step_size().
   [[nodiscard]] std::uint64_t step_size() const;
-  /// How many ranks have samples in this step.
+  /// Returns how many ranks have samples in this step.
   [[nodiscard]] std::size_t step_shards() const;
 
   /// Returns the batch's receipt. From then on, release() and the lease's end only give the slot

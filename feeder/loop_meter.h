@@ -63,9 +63,9 @@ struct LoopFigures {
   /// Returns the share of the steps' time that data costs, from 0 to 1: the device's gaps or, while
   /// no step was measured on a device, the host's waits. 0 without steps.
   [[nodiscard]] double share() const noexcept;
-  /// One sentence: what data costs, in shares of the step and in time.
+  /// Returns one sentence: what data costs, in shares of the step and in time.
   [[nodiscard]] std::string sentence() const;
-  /// The quantiles as a table, then the sentence, in several lines.
+  /// Returns the quantiles as a table, then the sentence, in several lines.
   [[nodiscard]] std::string table() const;
 };
 

@@ -22,7 +22,7 @@
 // slots without a lease.
 //
 // Timing, with P pinned and d device slots and W workers: batch k is read at r_k, staged at c_k,
-// and done with at m_k, where
+// and finished at m_k, where
 //   r_k = max(r_{k-W}, c_{k-P}) + Tread
 //   c_k = max(r_k, c_{k-1}, m_{k-d}) + Tx
 //   m_k = max(c_k, m_{k-1}) + Tc
@@ -80,9 +80,9 @@ class Prefetcher {
   /// are under way continue; the destructor waits for them. state() does not change.
   void stop() noexcept;
 
-  /// The feed of the i-th device. Throws std::out_of_range.
+  /// Returns the feed of the i-th device. Throws std::out_of_range.
   [[nodiscard]] Feed& rank(std::size_t i);
-  /// How many feeds there are: one for each device.
+  /// Returns how many feeds there are: one for each device.
   [[nodiscard]] std::size_t ranks() const noexcept;
 
   /// As Feed::epoch() of the only device. This function and the nine below throw std::logic_error

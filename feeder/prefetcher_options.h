@@ -46,7 +46,7 @@ enum class Sharing : std::uint8_t {
   kDynamic,
 };
 
-/// For debugging: finds code that writes to a slot when or where it must not. Reports are
+/// For debugging: finds code that writes to a slot when or where it must not. Each report is a
 /// leat::Error, with slot, tensor, row, byte and batch.
 enum class CheckSlots : std::uint8_t {
   kNo,
@@ -91,10 +91,10 @@ enum class PadTo : std::uint8_t {
 };
 
 /// Lets the prefetcher change `workers` and `prefetch_depth` while it runs. It begins with the
-/// values given and changes them where its measurements say that the change pays; Stats::decisions
-/// lists the changes with their reasons. All slots are allocated at the beginning. The maxima are
-/// lowered if their slots would exceed max_pinned_bytes, max_device_bytes, or what a device's
-/// MemoryCaps leave. The batches do not depend on the changes.
+/// values given and changes them when its measurements say that this pays; Stats::decisions lists
+/// the changes with their reasons. All slots are allocated at the beginning. The maxima are lowered
+/// if their slots would exceed max_pinned_bytes, max_device_bytes, or what a device's MemoryCaps
+/// leave. The batches do not depend on the changes.
 ///
 /// Each added worker brings one pinned slot, which goes with the worker. The depth only grows: its
 /// slots hide irregular delays, which the mean times do not show.
@@ -123,9 +123,9 @@ struct DeviceTransform {
       function = {};
 };
 
-/// How a prefetcher works. Its constructor throws std::invalid_argument, naming the option, for a 0
-/// where at least 1 is required, for more than 4096 slots, leases or workers, and for options that
-/// contradict each other.
+/// How a prefetcher works. The prefetcher's constructor throws std::invalid_argument, naming the
+/// option, for a 0 where at least 1 is required, for more than 4096 slots, leases or workers, and
+/// for options that contradict each other.
 struct PrefetcherOptions {
   /// Samples in a global batch, over all ranks; packed: elements. At least 1.
   std::size_t batch_size = 0;
@@ -133,7 +133,7 @@ struct PrefetcherOptions {
   /// being copied. With 1, copies and compute take turns. At least 1. There are
   /// max_leases + prefetch_depth - 1 device slots.
   std::size_t prefetch_depth = 2;
-  /// Leases that a consumer may hold at a time; next() throws beyond it. At least 1.
+  /// Leases that a consumer may hold at a time; next() throws beyond that. At least 1.
   std::size_t max_leases = 1;
   /// Fibers that read and decode samples, a batch at a time each. Shared by all devices. At least
   /// 1.
@@ -154,7 +154,7 @@ struct PrefetcherOptions {
   /// How several devices share an epoch.
   Sharing sharing = Sharing::kStatic;
   /// The rank of the first device; the other devices have the ranks that follow. For training with
-  /// several processes, each of which has some of the world_size ranks.
+  /// several processes: each has some of the world_size ranks.
   std::size_t rank = 0;
   /// How many ranks train together. 0: the number of this prefetcher's devices.
   std::size_t world_size = 0;

@@ -44,9 +44,9 @@ class Receipt {
   void commit() noexcept { end(true); }
   /// False after commit(), and after a move from this receipt.
   explicit operator bool() const noexcept { return log_ != nullptr; }
-  /// The epoch of the batch. Throws std::logic_error if the receipt is empty, as does index().
+  /// Returns the epoch of the batch. Throws std::logic_error if empty, as index() does.
   [[nodiscard]] std::uint64_t epoch() const;
-  /// The global batch's number within its epoch.
+  /// Returns the global batch's number within its epoch.
   [[nodiscard]] std::uint64_t index() const;
 
  private:

@@ -74,7 +74,7 @@ class Sample {
   /// Returns the first extent: set by set_length(), else the field's (1 for a scalar).
   [[nodiscard]] std::size_t length(std::size_t field) const;
 
-  /// The epoch that the sample is read for; 0 outside a prefetcher.
+  /// Returns the epoch that the sample is read for; 0 outside a prefetcher.
   [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
   /// Random numbers for augmentation.
   [[nodiscard]] Random& random() noexcept { return random_; }

@@ -105,10 +105,10 @@ struct State {
   /// JSON pointer, if the text is truncated, changed, of another version, or lists releases that no
   /// run can have made. Memory and time are proportional to the length of the text.
   [[nodiscard]] static State parse(std::string_view text);
-  /// The state as one line, without a line end. Equal states have equal texts.
+  /// Returns the state as one line, without a line end. Equal states have equal texts.
   [[nodiscard]] std::string text() const;
 
-  /// How the samples are cut into batches and shards.
+  /// Returns how the samples are cut into batches and shards.
   [[nodiscard]] BatchPlan plan() const;
   /// Returns the epoch to continue: the first that is under way, else 0. After the last step of an
   /// epoch this is still that epoch, with no batch left: its loop ends at once.

@@ -152,9 +152,9 @@ struct Stats {
   /// device became idle. consumer.busy, OE, the feed efficiency and the hidden fraction are upper
   /// bounds too; the bubble is a lower bound.
   [[nodiscard]] bool t_c_is_upper_bound() const noexcept;
-  /// max(Tc, Tx) / Tstep; 0 without samples.
+  /// Returns max(Tc, Tx) / Tstep; 0 without samples.
   [[nodiscard]] double overlap_efficiency() const noexcept;
-  /// max(Tread D / W, Tx, Tc) / Tstep; 0 without samples.
+  /// Returns max(Tread D / W, Tx, Tc) / Tstep; 0 without samples.
   [[nodiscard]] double feed_efficiency() const noexcept;
   /// (Tc + Tx - Tstep) / min(Tc, Tx), from 0 to 1; 1 if there is nothing to hide; 0 without
   /// samples.
@@ -174,13 +174,13 @@ struct Stats {
   /// the CPUs. The prediction is the measured Tstep, times the formula's value with the change,
   /// divided by its value today. Zeros without samples.
   [[nodiscard]] Prediction what_if(const Change& change) const noexcept;
-  /// One sentence: which stage limits the loop, what would help, and how much.
+  /// Returns one sentence: which stage limits the loop, what would help, and how much.
   [[nodiscard]] std::string bottleneck() const;
   /// Returns a line on why copies into pinned memory bypass the caches; empty if they do not.
   [[nodiscard]] std::string copies_text() const;
-  /// The stages' shares, as a table.
+  /// Returns the stages' shares, as a table.
   [[nodiscard]] std::string shares_table() const;
-  /// The overlap table: stages, times, OE and the bottleneck, in several lines.
+  /// Returns the overlap table: stages, times, OE and the bottleneck, in several lines.
   [[nodiscard]] std::string table() const;
 };
 

@@ -22,9 +22,9 @@ struct TensorLayout;
 /// Thread-safe.
 class Tensor {
  public:
-  /// The name of the tensor's field.
+  /// Returns the name of the tensor's field.
   [[nodiscard]] std::string_view name() const noexcept;
-  /// The type of the tensor's elements.
+  /// Returns the type of the tensor's elements.
   [[nodiscard]] DType dtype() const noexcept;
   /// [rows, shape of the field ...], row-major.
   [[nodiscard]] std::span<const std::int64_t> shape() const noexcept { return shape_; }
@@ -59,9 +59,9 @@ class TensorSet {
             std::span<const std::vector<std::int64_t>> shapes) noexcept
       : layout_(&layout), first_(first), count_(count), slot_(slot), shapes_(shapes) {}
 
-  /// How many tensors there are.
+  /// Returns how many tensors there are.
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
-  /// The i-th tensor. Throws std::out_of_range.
+  /// Returns the i-th tensor. Throws std::out_of_range.
   [[nodiscard]] Tensor operator[](std::size_t i) const;
   /// Returns the tensor of that name, the last one if there are several. Throws std::out_of_range,
   /// with the list of names.
