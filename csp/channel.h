@@ -117,7 +117,7 @@ class ChannelHandle {
   [[nodiscard]] std::string_view name() const noexcept {
     return pointer() != nullptr ? std::string_view(pointer()->name()) : std::string_view();
   }
-  /// The untyped channel, for select's cases.
+  /// Returns the untyped channel, for select's cases.
   [[nodiscard]] const ChannelRef& core() const noexcept { return core_; }
 
  protected:

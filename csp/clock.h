@@ -70,13 +70,13 @@ class Deadline {
     }
   }
 
-  /// Whether the deadline is now(), or now_of_wait().
+  /// Returns whether the deadline is now(), or now_of_wait().
   [[nodiscard]] constexpr bool is_now() const noexcept { return at_ <= now_of_wait().at_; }
-  /// Whether the operation is a try: the deadline is now().
+  /// Returns whether the operation is a try: the deadline is now().
   [[nodiscard]] constexpr bool is_try() const noexcept { return at_ == TimePoint::min(); }
-  /// Whether the deadline is never().
+  /// Returns whether the deadline is never().
   [[nodiscard]] constexpr bool is_never() const noexcept { return at_ == TimePoint::max(); }
-  /// The time: TimePoint::min() for now(), TimePoint::max() for never().
+  /// Returns the time: TimePoint::min() for now(), TimePoint::max() for never().
   [[nodiscard]] constexpr TimePoint at() const noexcept { return at_; }
 
   /// Gives up at `start + length`; never, if the sum would overflow; at `start`, if `length` is
@@ -111,7 +111,7 @@ class Clock {
 /// The machine's monotonic clock (CLOCK_MONOTONIC). The default of every scheduler.
 class SteadyClock final : public Clock {
  public:
-  /// The time of CLOCK_MONOTONIC.
+  /// Returns the time of CLOCK_MONOTONIC.
   [[nodiscard]] TimePoint now() const noexcept override;
   /// False.
   [[nodiscard]] bool is_virtual() const noexcept override { return false; }
@@ -129,7 +129,7 @@ class SteadyClock final : public Clock {
 /// thread may call now().
 class VirtualClock final : public Clock {
  public:
-  /// The virtual time.
+  /// Returns the virtual time.
   [[nodiscard]] TimePoint now() const noexcept override {
     return TimePoint(Duration(now_.load(std::memory_order_acquire)));
   }

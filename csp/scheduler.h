@@ -122,7 +122,7 @@ class Scheduler {
   [[nodiscard]] const Clock& clock() const noexcept;
   /// Returns the number of workers.
   [[nodiscard]] int workers() const noexcept;
-  /// The implementation, for other libraries of Leat.
+  /// Returns the implementation, for other libraries of Leat.
   [[nodiscard]] const std::shared_ptr<SchedulerCore>& core() const noexcept { return core_; }
 
  private:
@@ -208,7 +208,7 @@ class Shield {
 [[nodiscard]] SchedulerCore& current_scheduler(const char* caller);
 /// Shared ownership of current_scheduler(). Throws as that function.
 [[nodiscard]] std::shared_ptr<SchedulerCore> share_current_scheduler(const char* caller);
-/// Whether the caller is a fiber.
+/// Returns whether the caller is a fiber.
 [[nodiscard]] bool on_fiber() noexcept;
 
 /// run() without the type of the result.

@@ -48,8 +48,8 @@ class Ticker {
   /// Stops.
   ~Ticker();
 
-  /// The channel of the times. Capacity 1: a tick is dropped while the one before it has not been
-  /// received. Never closed.
+  /// Returns the channel of the times. Capacity 1: a tick is dropped while the one before it has
+  /// not been received. Never closed.
   [[nodiscard]] const Receiver<TimePoint>& ticks() const noexcept { return ticks_; }
   /// Ends the ticks. A tick that was sent can still be received. A second call has no effect.
   void stop() noexcept;

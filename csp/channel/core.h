@@ -168,8 +168,8 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   /// the last of these operations.
   void release() noexcept LEAT_EXCLUDES(lock_);
 
-  /// True if an operation in that direction would have to wait, at one instant of this call. Takes
-  /// no lock, so that polling a channel that is not ready is cheap.
+  /// Returns whether an operation in that direction would have to wait, at one instant of this
+  /// call. Takes no lock, so that polling a channel that is not ready is cheap.
   ///
   /// A deadlock report must know every caller that may come back to a channel. Adding a caller
   /// takes the lock, so the caller has checked has_caller() first.
@@ -208,7 +208,7 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// `channel "name"`, for reports.
   [[nodiscard]] std::string describe() const;
-  /// The cause of the close; null if the channel is open or was closed without a cause.
+  /// Returns the cause of the close; null if the channel is open or was closed without a cause.
   [[nodiscard]] std::exception_ptr cause() const noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] const CallerSet& callers() const noexcept { return callers_; }
 

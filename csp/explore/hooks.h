@@ -69,7 +69,7 @@ void sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
 void wake(const void* word, bool all) noexcept;
 /// Ends the present schedule as a failure. Never returns.
 [[noreturn]] void fail(const char* what) noexcept;
-/// Whether the caller runs inside an exploration.
+/// Returns whether the caller runs inside an exploration.
 [[nodiscard]] bool active() noexcept;
 /// Memory whose addresses grow from one call to the next. A select locks its channels in the order
 /// of their addresses, and a schedule must mean the same in every run.

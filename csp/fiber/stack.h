@@ -60,7 +60,7 @@ class StackPool {
   };
 
  private:
-  /// The link of a free stack, at its high end, where its page is committed.
+  /// Returns the link of a free stack, at its high end, where its page is committed.
   [[nodiscard]] std::byte*& next(std::byte* low) const noexcept;
   /// Takes a stack out of the list of free ones; null if there is none.
   std::byte* pop() noexcept LEAT_REQUIRES(lock_);

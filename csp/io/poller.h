@@ -30,7 +30,7 @@ class Poller final : public DescriptorTable, public std::enable_shared_from_this
   /// then keeps that poller. Else calls close(2), noted in Closings.
   static int close_in_process(int descriptor);
 
-  /// The process that has its thread.
+  /// Returns the process that has its thread.
   [[nodiscard]] const HomeProcess& home() const noexcept { return home_; }
 
  protected:

@@ -59,11 +59,11 @@ class RunRing {
   [[nodiscard]] std::uint32_t size() const noexcept {
     return tail_.load(std::memory_order_relaxed) - head_.load(std::memory_order_relaxed);
   }
-  /// The number of fibers taken out so far, modulo 2^32.
+  /// Returns the number of fibers taken out so far, modulo 2^32.
   [[nodiscard]] std::uint32_t taken() const noexcept {
     return head_.load(std::memory_order_relaxed);
   }
-  /// The number of fibers pushed so far, modulo 2^32.
+  /// Returns the number of fibers pushed so far, modulo 2^32.
   [[nodiscard]] std::uint32_t pushed() const noexcept {
     return tail_.load(std::memory_order_relaxed);
   }

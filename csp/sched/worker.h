@@ -74,12 +74,12 @@ class Worker {
   /// Called on the stack of `ended`, whose closure has returned. Makes a new fiber the owner of
   /// that stack and returns it; null if none is at hand.
   Fiber* replace_ended(Fiber& ended) noexcept;
-  /// Whether the present fiber may go on: no other one can run, and it is not time to look
+  /// Returns whether the present fiber may go on: no other one can run, and it is not time to look
   /// elsewhere.
   [[nodiscard]] bool may_go_on() noexcept;
 
-  /// Whether an exception unwinds the present fiber. Costs a load. Hidden from the race detector:
-  /// the record is the thread's, whose fibers it takes for several threads.
+  /// Returns whether an exception unwinds the present fiber. Costs a load. Hidden from the race
+  /// detector: the record is the thread's, whose fibers it takes for several threads.
   [[nodiscard]] __attribute__((no_sanitize("thread"))) bool unwinds() const noexcept {
     return exceptions_.get()->uncaught > 0;
   }
@@ -88,7 +88,7 @@ class Worker {
   /// fiber has run here meanwhile: then the present one has to give way.
   [[nodiscard]] bool ends_slice(std::uint32_t operations) noexcept;
 
-  /// The time when slices were last sampled. Costs a load; for figures in reports.
+  /// Returns the time when slices were last sampled. Costs a load; for figures in reports.
   [[nodiscard]] Cycles coarse_now() const noexcept { return sampled_at_.get(); }
 
   [[nodiscard]] FiberPool::Cache& fibers() noexcept { return fibers_; }
@@ -144,12 +144,12 @@ class Worker {
   [[nodiscard]] bool is_worth_stealing(Worker& victim) noexcept;
   Fiber* steal_from(Worker& victim) noexcept;
   void remember_progress() noexcept;
-  /// Whether one fiber has kept another worker busy since the last look, with others waiting behind
-  /// it.
+  /// Returns whether one fiber has kept another worker busy since the last look, with others
+  /// waiting behind it.
   [[nodiscard]] bool sees_stalled_worker() noexcept;
   /// Takes a fiber that waits behind one that has kept its worker busy since the last look.
   Fiber* retake() noexcept;
-  /// Whether this worker has fibers that retake() would take.
+  /// Returns whether this worker has fibers that retake() would take.
   [[nodiscard]] bool has_retakable() const noexcept {
     return !run_next_.empty() || ring_.size() > 0 || !handoff_.empty();
   }

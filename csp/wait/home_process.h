@@ -20,7 +20,7 @@ class HomeProcess {
   }
 
  private:
-  /// The process's id, without a system call.
+  /// Returns the process's id, without a system call.
   [[nodiscard]] static pid_t current() noexcept;
   [[noreturn]] void refuse(const char* object) const;
 

@@ -34,10 +34,10 @@ calling_scheduler() noexcept {
 /// Returns the calling fiber; null on a plain thread. An identity until the fiber has ended.
 [[nodiscard]] const Fiber* calling_fiber() noexcept;
 
-/// The clock of a scheduler that has not ended.
+/// Returns the clock of a scheduler that has not ended.
 [[nodiscard]] const Clock& clock_of(const SchedulerCore& scheduler) noexcept;
 
-/// The number of workers that a scheduler was made with.
+/// Returns the number of workers that a scheduler was made with.
 [[nodiscard]] int workers_of(const SchedulerCore& scheduler) noexcept;
 
 }  // namespace leat

@@ -66,7 +66,7 @@ class WaitQueue {
     node.queue = nullptr;
   }
 
-  /// The number of operations that are undecided. O(n).
+  /// Returns the number of operations that are undecided. O(n).
   [[nodiscard]] std::size_t size() const noexcept {
     std::size_t count = 0;
     for (const WaitNode* node = oldest(); node != nullptr; node = node->next) {
@@ -75,7 +75,7 @@ class WaitQueue {
     return count;
   }
 
-  /// The oldest node, decided or not; null if there is none.
+  /// Returns the oldest node, decided or not; null if there is none.
   [[nodiscard]] WaitNode* oldest() const noexcept { return first_.load(std::memory_order_relaxed); }
 
   /// Removes and claims the oldest operation that is still undecided; null if there is none. The
