@@ -44,11 +44,11 @@ class MemorySpan {
 
   /// Returns the address: for kernels in device memory, for the CPU in pinned memory.
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
-  /// The size in bytes.
+  /// Returns the size in bytes.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// Returns the view of [offset, offset + bytes). Throws std::out_of_range if that is not inside.
   [[nodiscard]] MemorySpan subspan(std::size_t offset, std::size_t bytes) const;
-  /// The bytes, for the CPU.
+  /// Returns the bytes, for the CPU.
   [[nodiscard]] std::span<std::byte> bytes() const noexcept
       requires(space == MemorySpace::kPinned) {
     return {data_, size_};
@@ -104,9 +104,9 @@ class Buffer {
   }
   /// See MemorySpan::data.
   [[nodiscard]] std::byte* data() const noexcept { return span_.data(); }
-  /// The size in bytes; 0 if the buffer was moved from.
+  /// Returns the size in bytes; 0 if the buffer was moved from.
   [[nodiscard]] std::size_t size() const noexcept { return span_.size(); }
-  /// The device that the buffer was made with, also if the buffer is empty.
+  /// Returns the device that the buffer was made with, also if the buffer is empty.
   [[nodiscard]] const Device& device() const noexcept { return device_; }
 
  private:

@@ -81,7 +81,7 @@ class Device {
   /// and free memory and events, but a new Stream throws GpuError. On a CUDA device it is an
   /// ordinary handle.
   [[nodiscard]] Device for_memory() const;
-  /// The implementation; for the value types of gpu/.
+  /// Returns the implementation; for the value types of gpu/.
   [[nodiscard]] const std::shared_ptr<Backend>& backend() const noexcept { return backend_; }
   /// Whether both are handles of the same opened device.
   friend bool operator==(const Device& a, const Device& b) noexcept {

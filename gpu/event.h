@@ -40,7 +40,7 @@ class EventRef {
   /// Returns whether the latest record is done. Does not block.
   [[nodiscard]] bool is_done() const;
 
-  /// The event's device.
+  /// Returns the event's device.
   [[nodiscard]] const Device& device() const noexcept { return device_; }
   /// For the value types of gpu/. Throws std::logic_error if the Event was moved from.
   [[nodiscard]] EventHandle handle() const {
@@ -91,7 +91,7 @@ class Event {
   [[nodiscard]] bool await_until(TimePoint deadline) const { return ref_.await_until(deadline); }
   /// See EventRef::is_done.
   [[nodiscard]] bool is_done() const { return ref_.is_done(); }
-  /// The event's device.
+  /// Returns the event's device.
   [[nodiscard]] const Device& device() const noexcept { return ref_.device(); }
 
  private:

@@ -52,7 +52,7 @@ class PinnedArena {
   [[nodiscard]] PagePlacement placement() const;
   /// Returns why the device has allocated the memory itself; empty if the arena's pages are pinned.
   [[nodiscard]] const std::string& fallback() const noexcept { return fallback_reason_; }
-  /// The device that the arena was made with.
+  /// Returns the device that the arena was made with.
   [[nodiscard]] const Device& device() const noexcept { return device_; }
 
  private:

@@ -70,7 +70,7 @@ class StreamRef {
   /// Returns a cudaStream_t, for `kernel<<<grid, block, 0, stream>>>`; null on the host device.
   [[nodiscard]] void* native_handle() const;
 
-  /// The stream's device.
+  /// Returns the stream's device.
   [[nodiscard]] const Device& device() const noexcept { return device_; }
   /// For the value types of gpu/. Throws std::logic_error if the Stream was moved from.
   [[nodiscard]] StreamHandle handle() const {
@@ -128,7 +128,7 @@ class Stream {
   }
   /// See StreamRef::native_handle.
   [[nodiscard]] void* native_handle() const { return ref_.native_handle(); }
-  /// The stream's device.
+  /// Returns the stream's device.
   [[nodiscard]] const Device& device() const noexcept { return ref_.device(); }
 
  private:

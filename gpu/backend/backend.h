@@ -77,8 +77,8 @@ class Backend : public std::enable_shared_from_this<Backend> {
   /// Returns the scheduler of the fibers that complete this device's events, only for comparison;
   /// null if there are none.
   [[nodiscard]] virtual const SchedulerCore* scheduler() const noexcept = 0;
-  /// The scheduler that this backend owns, or null. It runs as long as a handle or a stream of the
-  /// device lives (Device::for_memory()). Lets callers avoid starting a second one.
+  /// Returns the scheduler that this backend owns, or null. It runs as long as a handle or a stream
+  /// of the device lives (Device::for_memory()). Lets callers avoid starting a second one.
   [[nodiscard]] virtual std::shared_ptr<SchedulerCore> own_scheduler() const noexcept {
     return nullptr;
   }
@@ -95,14 +95,14 @@ class Backend : public std::enable_shared_from_this<Backend> {
   /// The device's legacy default stream, which accepts everything but copies. Throws GpuError if
   /// there is none.
   virtual StreamHandle legacy_stream() = 0;
-  /// Whether work enqueued now becomes part of a graph instead of being run.
+  /// Returns whether work enqueued now becomes part of a graph instead of being run.
   [[nodiscard]] virtual bool is_capturing(StreamHandle stream) = 0;
   /// Returns the backend's own stream, to launch kernels with: a cudaStream_t; null if it has none.
   [[nodiscard]] virtual void* native_handle(StreamHandle stream) const noexcept = 0;
   /// Blocks the caller until all enqueued work has run.
   virtual void sync(StreamHandle stream) = 0;
-  /// Whether all enqueued work has run. Does not block. If it has run and the device has failed,
-  /// throws the device's error.
+  /// Returns whether all enqueued work has run. Does not block. If it has run and the device has
+  /// failed, throws the device's error.
   [[nodiscard]] virtual bool is_done(StreamHandle stream) = 0;
 
   /// Makes an event that was never recorded, hence is done. elapsed() needs a timed one.
@@ -187,7 +187,7 @@ class Backend : public std::enable_shared_from_this<Backend> {
 
   /// The backend for Device::for_memory(): without what runs its streams, if that ends first.
   [[nodiscard]] std::shared_ptr<Backend> memory_handle() { return shared_from_this(); }
-  /// The account of this kind of memory, for buffers and arenas; see MemoryCaps.
+  /// Returns the account of this kind of memory, for buffers and arenas; see MemoryCaps.
   [[nodiscard]] MemoryAccount& account(MemorySpace space) noexcept {
     return space == MemorySpace::kDevice ? device_account_ : pinned_account_;
   }

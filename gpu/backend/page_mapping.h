@@ -39,9 +39,9 @@ class PageMapping {
 
   /// Aligned to a page, or to kHugePage if the mapping is at least that large.
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
-  /// The size in bytes, whole pages.
+  /// Returns the size in bytes, whole pages.
   [[nodiscard]] std::size_t size() const noexcept { return bytes_; }
-  /// The node that was asked for; -1: any.
+  /// Returns the node that was asked for; -1: any.
   [[nodiscard]] int numa_node() const noexcept { return numa_node_; }
 
   /// The size of a huge page in bytes.

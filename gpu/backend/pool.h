@@ -50,7 +50,7 @@ class Pool : public std::enable_shared_from_this<Pool<T>> {
 
     /// False if empty.
     [[nodiscard]] explicit operator bool() const noexcept { return entry_ != nullptr; }
-    /// The object. Not if empty.
+    /// Returns the object. Not if empty.
     [[nodiscard]] T& operator*() const noexcept { return entry_->value; }
     [[nodiscard]] T* operator->() const noexcept { return &entry_->value; }
     /// Whether both refer to the same object, or both are empty.
@@ -68,7 +68,7 @@ class Pool : public std::enable_shared_from_this<Pool<T>> {
     Entry* entry_ = nullptr;
   };
 
-  /// The object of a released reference.
+  /// Returns the object of a released reference.
   [[nodiscard]] static T& value(void* released) noexcept {
     return static_cast<Entry*>(released)->value;
   }

@@ -34,9 +34,9 @@ class Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  /// The device's number.
+  /// Returns the device's number.
   [[nodiscard]] int number() const noexcept { return number_; }
-  /// The device's name: "cuda:0".
+  /// Returns the device's name: "cuda:0".
   [[nodiscard]] const std::string& device_name() const noexcept { return device_name_; }
 
   /// Makes the context current on the calling thread for a scope. The scope must not contain a
@@ -94,7 +94,7 @@ class Context {
     return code == cudaSuccess;
   }
 
-  /// The number of the device that a user's stream belongs to. Throws GpuError.
+  /// Returns the number of the device that a user's stream belongs to. Throws GpuError.
   [[nodiscard]] int device_of(cudaStream_t stream) const;
 
  private:

@@ -18,7 +18,7 @@ struct Inventory {
 };
 /// Lists the devices. Throws nothing for what is missing, and creates no context.
 [[nodiscard]] Inventory inventory();
-/// The device with that number. Throws as open() does.
+/// Returns the device with that number. Throws as open() does.
 [[nodiscard]] DeviceInfo find_device(int number);
 
 /// Opens the device with that number. Throws leat::Error if there is none, with inventory()'s

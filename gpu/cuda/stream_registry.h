@@ -41,7 +41,7 @@ class StreamRegistry {
   /// stream: a stream is being captured into a graph (its earlier work may not have run, and
   /// waiting would invalidate the capture), or CUDA returns an error.
   [[nodiscard]] bool sync_all() noexcept;
-  /// Whether the stream is being captured into a graph; false if CUDA does not say.
+  /// Returns whether the stream is being captured into a graph; false if CUDA does not say.
   [[nodiscard]] bool is_captured(cudaStream_t stream) const noexcept;
 
  private:

@@ -82,16 +82,16 @@ class Engines {
     return keeps_device_time_ ? SteadyClock::instance().now() : TimePoint::min();
   }
 
-  /// The device's name.
+  /// Returns the device's name.
   [[nodiscard]] const std::string& device() const noexcept { return device_; }
-  /// The scheduler of the device's fibers. Only for comparison: the device may outlive it.
+  /// Returns the scheduler of the device's fibers. Only for comparison: the device may outlive it.
   [[nodiscard]] const SchedulerCore& scheduler() const noexcept { return scheduler_; }
-  /// The engine for copies in this direction. Copies within the device are done by the compute
-  /// engine.
+  /// Returns the engine for copies in this direction. Copies within the device are done by the
+  /// compute engine.
   [[nodiscard]] Engine& engine(CopyDirection direction) noexcept;
-  /// The engine for kernels.
+  /// Returns the engine for kernels.
   [[nodiscard]] Engine& compute() noexcept { return compute_; }
-  /// The modelled time of a copy; zero if nothing is modelled.
+  /// Returns the modelled time of a copy; zero if nothing is modelled.
   [[nodiscard]] Duration copy_time(CopyDirection direction, std::size_t bytes,
                                    bool with_latency) const noexcept;
 
@@ -100,7 +100,7 @@ class Engines {
 
   /// Makes the device fail: every later operation throws `error`. The first error stays.
   void fail(std::exception_ptr error) noexcept;
-  /// The error that the device failed with, or null.
+  /// Returns the error that the device failed with, or null.
   [[nodiscard]] std::exception_ptr error() const noexcept;
 
  private:
@@ -128,7 +128,7 @@ class StreamFiber {
   StreamFiber(const StreamFiber&) = delete;
   StreamFiber& operator=(const StreamFiber&) = delete;
 
-  /// The engines of the device whose stream the calling fiber runs; null if it runs none.
+  /// Returns the engines of the device whose stream the calling fiber runs; null if it runs none.
   [[nodiscard]] static const Engines* current() noexcept;
 
  private:

@@ -62,7 +62,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   /// Reserves room. Sets `used` to the bytes that were in use before.
   bool reserve(std::size_t bytes, const Engines& engines, bool waits, std::size_t& used)
       LEAT_EXCLUDES(lock_);
-  /// Whether there is no room now, and enough once all freed blocks have come back.
+  /// Returns whether there is no room now, and enough once all freed blocks have come back.
   [[nodiscard]] bool worth_waiting_for(std::size_t bytes) const noexcept LEAT_REQUIRES(lock_);
   /// Waits until a block has come back, unless there is room meanwhile.
   void wait_for_some(std::size_t bytes, const Engines& engines) LEAT_EXCLUDES(lock_);

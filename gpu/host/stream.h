@@ -75,7 +75,7 @@ class HostStream {
   /// Returns whether the caller is that fiber, hence a kernel of this stream.
   [[nodiscard]] bool runs_caller() const noexcept;
 
-  /// The stream's name, for reports.
+  /// Returns the stream's name, for reports.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
  private:
@@ -89,7 +89,7 @@ class HostStream {
 
   void enqueue_any(HostOperation operation) LEAT_EXCLUDES(lock_);
   void perform(HostOperation& operation);
-  /// Whether a fault is planned for the operation; then makes the device fail.
+  /// Returns whether a fault is planned for the operation; then makes the device fail.
   [[nodiscard]] bool fails(const HostOperation& operation) noexcept;
   /// Makes the device fail with a GpuError made of these; if memory is lacking, with
   /// std::bad_alloc.
