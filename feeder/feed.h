@@ -167,7 +167,7 @@ class Epoch {
   /// Begins the epoch and waits for its first batch. Throws as Feed::next(), and
   /// std::invalid_argument for an epoch beyond the last.
   [[nodiscard]] Iterator begin();
-  /// The end of the loop.
+  /// Returns the end of the loop.
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
 
  private:

@@ -58,7 +58,7 @@ struct LoopFigures {
   double sampled_step_sum = 0;
   std::string device_error;  // why the device is no longer measured; empty if it is
 
-  /// Whether steps were measured on the device.
+  /// Returns whether steps were measured on the device.
   [[nodiscard]] bool has_device() const noexcept { return sampled > 0; }
   /// Returns the share of the steps' time that data costs, from 0 to 1: the device's gaps or, while
   /// no step was measured on a device, the host's waits. 0 without steps.

@@ -41,7 +41,7 @@ class SampleView {
  public:
   /// A view of `sample`, which must outlive it.
   explicit SampleView(const Sample& sample) noexcept : sample_(sample) {}
-  /// The tensors of the sample.
+  /// Returns the tensors of the sample.
   [[nodiscard]] std::span<const Field> fields() const noexcept { return sample_.fields(); }
   /// Returns the bytes of field `field`; for variable length, as many as this sample has. Throws
   /// std::out_of_range.
@@ -52,7 +52,7 @@ class SampleView {
     const std::span<const T> room = sample_.as<T>(field);
     return room.first(bytes(field).size() / sizeof(T));
   }
-  /// The first extent of field `field`; 1 for a scalar.
+  /// Returns the first extent of field `field`; 1 for a scalar.
   [[nodiscard]] std::size_t length(std::size_t field) const { return sample_.length(field); }
 
  private:
@@ -77,7 +77,7 @@ class Map final : public Dataset {
   /// Throws std::invalid_argument if `f` is empty.
   Map(const Dataset& from, InPlace f);
 
-  /// The name of `from`, and "mapped".
+  /// Returns the name of `from`, and "mapped".
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return from_.size(); }
@@ -85,7 +85,7 @@ class Map final : public Dataset {
   /// Throws TransformError if `f` throws (nested), or changes a promised length.
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return from_.blocking(); }
-  /// The digest of `from`.
+  /// Returns the digest of `from`.
   [[nodiscard]] std::uint64_t digest() const noexcept override { return from_.digest(); }
   void will_read(std::uint64_t index, std::uint64_t seed,
                  std::uint64_t epoch) const noexcept override {

@@ -50,7 +50,7 @@ class Sample {
   Sample(const Sample&) = delete;
   Sample& operator=(const Sample&) = delete;
 
-  /// The tensors that read() has to write.
+  /// Returns the tensors that read() has to write.
   [[nodiscard]] std::span<const Field> fields() const noexcept { return fields_; }
   /// Returns the memory of field `field`: Field::bytes() of pinned memory; for variable length,
   /// room for the longest sample that is accepted here. Not initialised: bytes that are not written

@@ -46,7 +46,7 @@ struct StageShares {
   double busy = 0;
   double starved = 0;
   double blocked = 0;
-  /// Whether the shares are known.
+  /// Returns whether the shares are known.
   [[nodiscard]] bool is_known() const noexcept { return busy + starved + blocked > 0; }
 };
 
@@ -143,7 +143,7 @@ struct Stats {
   /// The latest kMostDecisions changes. After a change, the means begin anew.
   std::vector<Decision> decisions;
 
-  /// Whether a step was sampled and a copy timed.
+  /// Returns whether a step was sampled and a copy timed.
   [[nodiscard]] bool is_measured() const noexcept {
     return t_step > 0 && (timed_copies > 0 || t_x > 0);
   }

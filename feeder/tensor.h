@@ -28,7 +28,7 @@ class Tensor {
   [[nodiscard]] DType dtype() const noexcept;
   /// [rows, shape of the field ...], row-major.
   [[nodiscard]] std::span<const std::int64_t> shape() const noexcept { return shape_; }
-  /// Bytes of all rows that the batch has.
+  /// Returns the bytes of all rows that the batch has.
   [[nodiscard]] std::size_t bytes() const noexcept;
   /// Returns the address of the first element. Throws std::invalid_argument if T is another type.
   template <class T>

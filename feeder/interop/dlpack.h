@@ -98,7 +98,7 @@ template <class Managed = DLManagedTensorVersioned>
 [[nodiscard]] std::vector<Named<Managed>> all_to_dlpack(
     const std::shared_ptr<Lease>& lease, const std::optional<gpu::StreamRef>& stream = {});
 
-/// The argument of Python's `__dlpack__(stream)` as a stream of the batch's device.
+/// Returns the argument of Python's `__dlpack__(stream)` as a stream of the batch's device.
 ///
 ///   argument on CUDA   returns
 ///   none, 1            the legacy default stream
@@ -112,9 +112,9 @@ template <class Managed = DLManagedTensorVersioned>
 [[nodiscard]] std::optional<gpu::StreamRef> consumer_stream(const gpu::Device& device,
                                                             std::optional<std::int64_t> stream);
 
-/// The device in DLPack's terms.
+/// Returns the device in DLPack's terms.
 [[nodiscard]] DLDevice device_of(const gpu::Device& device);
-/// The element type in DLPack's terms.
+/// Returns the element type in DLPack's terms.
 [[nodiscard]] DLDataType data_type_of(DType dtype) noexcept;
 
 /// Hands the tensor over as the type of the program's own dlpack.h. The program owns the tensor,

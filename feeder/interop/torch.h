@@ -115,8 +115,8 @@ class TorchBatch {
     lease_->on(stream);
     return *this;
   }
-  /// The tensor `name`: [rows, shape of the field ...], writable. Throws std::out_of_range, which
-  /// lists the names there are; as torch_type() does.
+  /// Returns the tensor `name`: [rows, shape of the field ...], writable. Throws std::out_of_range,
+  /// which lists the names there are; as torch_type() does.
   [[nodiscard]] torch::Tensor operator[](std::string_view name) const {
     return share((*lease_)[name]);
   }
@@ -128,7 +128,7 @@ class TorchBatch {
     for (std::size_t i = 0; i < all.size(); ++i) made.push_back(share(all[i]));
     return made;
   }
-  /// The lease, for size(), epoch(), step_size() and so on.
+  /// Returns the lease, for size(), epoch(), step_size() and so on.
   [[nodiscard]] const Lease& lease() const noexcept { return *lease_; }
 
  private:

@@ -30,7 +30,7 @@ enum class Stores : std::uint8_t {
 };
 /// "memcpy()", "SSE2", "AVX".
 [[nodiscard]] const char* to_string(Stores stores) noexcept;
-/// The fastest stores past the caches that this CPU has.
+/// Returns the fastest stores past the caches that this CPU has.
 [[nodiscard]] Stores fastest_stores() noexcept;
 /// Copies `from` to `to`. The two do not overlap, and may be empty. The CPU must have `stores`.
 void copy_bytes(std::byte* to, std::span<const std::byte> from, Stores stores) noexcept;
@@ -38,7 +38,7 @@ void copy_bytes(std::byte* to, std::span<const std::byte> from, Stores stores) n
 /// is null or there are fewer bytes than kLeastPastCache.
 void copy_bytes(std::byte* to, std::span<const std::byte> from, std::uint64_t* past_cache) noexcept;
 
-/// The bytes of the L3 cache of CPU 0. 0: not known, or the CPU has no such stores.
+/// Returns the bytes of the L3 cache of CPU 0. 0: not known, or the CPU has no such stores.
 [[nodiscard]] std::size_t l3_bytes();
 /// For tests: what l3_bytes() returns from now on.
 void set_l3_bytes(std::size_t bytes);

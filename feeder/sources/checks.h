@@ -34,7 +34,7 @@ inline constexpr std::uint64_t kTarBlock = 512;
 [[noreturn]] void lacks_memory(const std::filesystem::path& file, std::uint64_t bytes,
                                const std::string& problem, const std::string& advice);
 
-/// The beginning of a long name, printable.
+/// Returns the beginning of a long name, printable.
 [[nodiscard]] std::string start_of(std::string_view name);
 
 /// Throws leat::Error: "leat: no files from "<pattern>": <problem>; <advice>".

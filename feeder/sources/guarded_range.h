@@ -31,12 +31,12 @@ class GuardedRange {
   GuardedRange(const GuardedRange&) = delete;
   GuardedRange& operator=(const GuardedRange&) = delete;
 
-  /// Whether any byte has been lost so far.
+  /// Returns whether any byte has been lost so far.
   [[nodiscard]] bool is_damaged() const noexcept;
   /// Returns whether bytes of [from, to) may have been lost. (The lost bytes are kept as an
   /// interval.)
   [[nodiscard]] bool is_lost(std::size_t from, std::size_t to) const noexcept;
-  /// The first lost byte.
+  /// Returns the first lost byte.
   [[nodiscard]] std::size_t first_lost() const noexcept;
 
   struct Node;

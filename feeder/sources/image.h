@@ -49,8 +49,8 @@ struct ImageOptions {
   JpegOptions jpeg;
 };
 
-/// The field of such images: uint8, {height, width, 3} or, planar, {3, height, width}. Throws
-/// std::invalid_argument for options out of range.
+/// Returns the field of such images: uint8, {height, width, 3} or, planar, {3, height, width}.
+/// Throws std::invalid_argument for options out of range.
 [[nodiscard]] Field image_field(std::string name, const ImageOptions& options);
 
 }  // namespace leat::feeder

@@ -56,9 +56,9 @@ class MappedFile {
   ~MappedFile() = default;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  /// The size when the file was opened; at least 1.
+  /// Returns the size when the file was opened; at least 1.
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
-  /// The content. Bytes that the file has lost since read as zeros; check() detects that.
+  /// Returns the content. Bytes that the file has lost since read as zeros; check() detects that.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
     return {static_cast<const std::byte*>(pages_.get()), size_};
   }

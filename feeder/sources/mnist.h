@@ -48,7 +48,7 @@ class Mnist final : public Dataset {
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return labels_.size(); }
-  /// The digest of the decompressed data and of the names without ".gz".
+  /// Returns the digest of the decompressed data and of the names without ".gz".
   [[nodiscard]] std::uint64_t digest() const noexcept override { return digest_.value(); }
   /// Copies the sample; never parks. Throws leat::Error if `index` >= size(), std::invalid_argument
   /// if the fields of `out` differ; `out` is then unchanged.

@@ -51,11 +51,11 @@ class OpenFile {
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
   /// Bytes in the file when it was opened.
   [[nodiscard]] std::uint64_t size() const noexcept { return stamp_.bytes; }
-  /// The stamp when the file was opened.
+  /// Returns the stamp when the file was opened.
   [[nodiscard]] const FileStamp& stamp() const noexcept { return stamp_; }
   /// Asks the kernel whether the file was written again since it had the stamp `before`.
   [[nodiscard]] bool is_rewritten(const FileStamp& before) const noexcept;
-  /// The device and the inode of the file.
+  /// Returns the device and the inode of the file.
   [[nodiscard]] dev_t device() const noexcept { return device_; }
   [[nodiscard]] ino_t inode() const noexcept { return inode_; }
 

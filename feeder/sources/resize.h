@@ -72,7 +72,7 @@ class Resizer {
   /// So many bytes after the last row given to add_rows() must be readable, with any values.
   static constexpr std::size_t kSlack = 16;
 
-  /// The bytes of memory that a resize needs.
+  /// Returns the bytes of memory that a resize needs.
   [[nodiscard]] static std::size_t scratch_bytes(const Resize& resize);
   /// `scratch`: scratch_bytes() of memory aligned to 64; it must outlive the Resizer. Throws as
   /// source_range; std::invalid_argument if `scratch` is too small.

@@ -26,7 +26,7 @@ struct JpegEncoding {
   unsigned restart_rows = 0;  // blocks' rows between restart markers; 0: none
 };
 
-/// The pixels of image `index`: [row][column][red, green, blue].
+/// Returns the pixels of image `index`: [row][column][red, green, blue].
 [[nodiscard]] std::vector<std::uint8_t> synthetic_image(std::uint64_t seed, std::uint64_t index,
                                                         std::uint32_t width, std::uint32_t height);
 

@@ -80,7 +80,7 @@ class TarReader {
   bool next(TarMember& member);
   /// Continues at byte `begin` of a TarMember.
   void seek(std::uint64_t begin);
-  /// The archive when it was opened.
+  /// Returns the stamp of the archive when it was opened.
   [[nodiscard]] const FileStamp& stamp() const noexcept { return open_.stamp(); }
 
  private:

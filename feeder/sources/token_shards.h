@@ -103,7 +103,7 @@ class TokenShards final : public Dataset {
   std::uint64_t announce(std::uint64_t index, std::uint64_t seed,
                          std::uint64_t epoch) const noexcept override;
 
-  /// The type of the tokens in the files.
+  /// Returns the type of the tokens in the files.
   [[nodiscard]] DType token() const noexcept { return token_; }
   /// Tokens in all shards, including those that are in no window.
   [[nodiscard]] std::uint64_t tokens() const noexcept { return tokens_; }

@@ -109,7 +109,7 @@ class WebDataset final : public Dataset {
   [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,
                                                   std::size_t field) const override;
 
-  /// The key of a sample, read from its shard. Throws as read() does.
+  /// Returns the key of a sample, read from its shard. Throws as read() does.
   [[nodiscard]] std::string key(std::uint64_t index) const;
   /// Returns how many samples were left out because they lack a part.
   [[nodiscard]] std::uint64_t skipped() const noexcept { return skipped_; }

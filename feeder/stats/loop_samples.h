@@ -43,7 +43,7 @@ class LoopTimes {
 /// The sums, and the samples that nobody records. Thread-safe.
 class LoopSamples {
  public:
-  /// Whether the device's measurement has failed.
+  /// Returns whether the device's measurement has failed.
   [[nodiscard]] bool has_failed() const noexcept {
     return has_failed_.load(std::memory_order_relaxed);  // who sees it late fails once more
   }

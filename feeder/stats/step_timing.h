@@ -157,7 +157,7 @@ class StatsCollector {
       squares += value * value;
       ++count;
     }
-    /// The standard error of value(); 0 for fewer than two values.
+    /// Returns the standard error of value(); 0 for fewer than two values.
     [[nodiscard]] double error() const noexcept;
     [[nodiscard]] double value() const noexcept {
       return count == 0 ? 0 : sum / static_cast<double>(count);

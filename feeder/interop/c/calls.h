@@ -67,7 +67,7 @@ struct OpenBatch {
 /// Stores the text of the exception as the calling thread's error text, and returns its status.
 /// Call it in a catch block. Rethrows the unwinding of pthread_cancel().
 [[nodiscard]] leat_status keep_error();
-/// The calling thread's error text; empty if there is none.
+/// Returns the calling thread's error text; empty if there is none.
 [[nodiscard]] const char* kept_error() noexcept;
 
 /// Throws std::invalid_argument if the calling thread is in a leat_read_function: a prefetcher

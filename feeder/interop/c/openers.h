@@ -24,7 +24,7 @@ void check_reserved(std::int32_t reserved, const char* function, const char* wha
 
 /// Returns whether `dtype` is a leat_dtype.
 [[nodiscard]] bool is_dtype(std::int32_t dtype) noexcept;
-/// The dtype. Throws std::invalid_argument, which names the option, for any other number.
+/// Returns the dtype. Throws std::invalid_argument, which names the option, for any other number.
 [[nodiscard]] DType dtype_of(std::int32_t dtype, const char* function, const char* option);
 
 /// Returns the given fields. Throws std::invalid_argument for no field, for an invalid field, and
