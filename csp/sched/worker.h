@@ -79,7 +79,7 @@ class Worker {
   [[nodiscard]] bool may_go_on() noexcept;
 
   /// Returns whether an exception unwinds the present fiber. Costs a load. Hidden from the race
-  /// detector: the record is the thread's, whose fibers it takes for several threads.
+  /// detector, which takes fibers that share the thread's record for several threads.
   [[nodiscard]] __attribute__((no_sanitize("thread"))) bool unwinds() const noexcept {
     return exceptions_.get()->uncaught > 0;
   }
