@@ -42,8 +42,8 @@ std::invoke_result_t<F&> blocking(F&& call);
 
 class IoPool;
 
-/// The pool of the calling fiber's scheduler; null where a call runs on the caller itself. Throws
-/// Cancelled if the call must not begin.
+/// Returns the pool of the calling fiber's scheduler; null if a call runs on the caller itself.
+/// Throws Cancelled if the call must not begin.
 [[nodiscard]] IoPool* io_pool_of_caller();
 /// Runs `call(argument)` on a thread of the pool, and waits for its end. No deadlock is reported
 /// meanwhile. `call` must not throw. Throws as blocking().

@@ -16,13 +16,13 @@
 // A rendezvous of two of them then blocks for ever.
 //
 // To Leat a guest is a plain thread. Its clock is the machine's. It is never cancelled: close a
-// channel to wake it. Objects that a guest has used are in no report of a deadlock.
+// channel to wake it. No deadlock is reported for a fiber that waits on an object of a guest.
 //
 // A thread that wakes a guest uses Boost.Fiber for that, also if it is a worker of Leat. The first
 // time, Boost.Fiber makes a scheduler for that thread, with a stack of 128 KiB, hardly touched.
 //
-// The header is installed where CMake has found Boost.Fiber (1.74 or newer). No library of Leat is
-// linked with it: link your program with Boost::fiber and with leat::csp.
+// The header is installed if CMake has found Boost.Fiber (1.74 or newer). No library of Leat is
+// linked with Boost.Fiber: link your program with Boost::fiber and with leat::csp.
 #pragma once
 
 #include <atomic>
@@ -37,7 +37,7 @@
 
 namespace leat {
 
-/// How a fiber of Boost.Fiber waits for one operation. Lives on the stack of the waiting call. The
+/// Lets a fiber of Boost.Fiber wait for one operation. Lives on the stack of the waiting call. The
 /// fiber continues on the thread that Boost.Fiber's algorithm chooses. It is never cancelled.
 class BoostFiberWaiter final : public Waiter {
  public:
@@ -85,15 +85,15 @@ class BoostFiberWaiter final : public Waiter {
 };
 
 /// A guard for the thread that makes it: while it lives, Boost fibers on that thread wait as the
-/// head of this file says. A wait that is under way when the guard is made or destroyed ends in the
-/// way in which it began.
+/// head of this file says. A wait that has begun ends as it began, whether the guard is made or
+/// destroyed meanwhile.
 ///
-/// Made and destroyed on the same thread, at best by its main context. Where Boost.Fiber's
-/// algorithm moves fibers between threads, each of these threads needs one. Guards nest.
-/// leat::run() is allowed on such a thread, and blocks its Boost fibers meanwhile.
+/// Made and destroyed on the same thread, at best by its main context. If Boost.Fiber's algorithm
+/// moves fibers between threads, each of these threads needs one. Guards nest. leat::run() is
+/// allowed on such a thread, and blocks its Boost fibers meanwhile.
 class BoostFiberGuests {
  public:
-  /// Begins for the calling thread. Throws std::logic_error on a fiber of Leat.
+  /// Begins the guard of the calling thread. Throws std::logic_error on a fiber of Leat.
   [[nodiscard]] BoostFiberGuests()
       : previous_(set_guest_wait([](void (*operation)(void*, Waiter&), void* argument) {
           BoostFiberWaiter waiter;

@@ -63,7 +63,7 @@ concept Sendable = std::is_object_v<T> && std::is_nothrow_move_constructible_v<T
 /// How a try or timed operation ended.
 enum class ChannelStatus : std::uint8_t {
   ok,           // sent, or received
-  would_block,  // a try that would have had to wait
+  would_block,  // the operation would have to wait
   closed,       // the channel is closed (and, for a receive, drained)
   timed_out,    // the deadline passed
 };
@@ -101,8 +101,7 @@ class ChannelHandle {
   friend bool operator==(const ChannelHandle& a, const ChannelHandle& b) noexcept {
     return a.core_ == b.core_;
   }
-  /// Returns how many values are buffered (0 for nil). The number may be out of date when it is
-  /// returned.
+  /// Returns how many values are buffered (0 for nil). The number may already be out of date.
   [[nodiscard]] std::size_t size() const noexcept {
     return pointer() != nullptr ? pointer()->size() : 0;
   }
@@ -118,7 +117,7 @@ class ChannelHandle {
   [[nodiscard]] std::string_view name() const noexcept {
     return pointer() != nullptr ? std::string_view(pointer()->name()) : std::string_view();
   }
-  /// The untyped channel, for select's cases.
+  /// Returns the untyped channel, for select's cases.
   [[nodiscard]] const ChannelRef& core() const noexcept { return core_; }
 
  protected:
@@ -161,8 +160,8 @@ class SendOperations {
   }
   /// Sends if that is possible at once: returns ok, would_block or closed. Moves from `value` only
   /// if it returns ok. Never waits. If the channel is full, the call happens before the receive
-  /// that makes room. So a channel of capacity 1 is a bell: who receives from it sees what others
-  /// had written before they rang, whether or not their try_send() found room.
+  /// that makes room. So a channel of capacity 1 is a bell: the receiver sees what each sender
+  /// wrote before its try_send(), even if that try_send() found no room.
   [[nodiscard]] ChannelStatus try_send(T&& value) const {
     const ChannelStatus status = transfer(value, Deadline::now());
     return status == ChannelStatus::timed_out ? ChannelStatus::would_block : status;
@@ -176,8 +175,7 @@ class SendOperations {
   /// values; then they rethrow `cause`, if there is one. Throws ChannelClosed if the channel is
   /// closed already, or nil.
   void close(std::exception_ptr cause = nullptr) const { close_channel(pointer(), cause); }
-  /// As close(), for error paths: returns false, without effect, if the channel is closed already
-  /// or nil.
+  /// As close(), for error paths: returns false, without effect, if the channel is closed or nil.
   bool try_close(std::exception_ptr cause = nullptr) const noexcept {
     return pointer() != nullptr && pointer()->close(std::move(cause));
   }
@@ -221,7 +219,7 @@ class RecvOperations {
   }
   /// Receives into `value` if that is possible at once: returns ok, would_block or closed. `value`
   /// is empty unless it returns ok. Never waits. Throws the cause that the channel was closed with.
-  /// Looking at an empty channel takes no lock, and orders nothing.
+  /// On an empty channel it takes no lock and orders no memory.
   [[nodiscard]] ChannelStatus try_recv(std::optional<T>& value) const {
     const ChannelCore* const core = static_cast<const Handle*>(this)->core().get();
     if (core != nullptr && core->has_caller() && core->would_block(Case::Direction::kRecv)) {
@@ -329,7 +327,7 @@ class Receiver : public ChannelHandle, public RecvOperations<Receiver<T>, T> {
   /// A handle that receives from `channel`.
   Receiver(const Channel<T>& channel)  // NOLINT(google-explicit-constructor): a view, as in Go
       : ChannelHandle(channel.core()) {}
-  /// For the runtime: a handle of the untyped channel `core`, whose values are T's.
+  /// For the runtime: makes a handle of the untyped channel `core`, which carries values of T.
   explicit Receiver(ChannelRef core) noexcept : ChannelHandle(std::move(core)) {}
 };
 

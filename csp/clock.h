@@ -10,7 +10,7 @@
 //
 // Thread-safe. A clock must outlive every scheduler that uses it.
 //
-// Errors: std::logic_error if a scheduler is given a VirtualClock that another scheduler uses.
+// Errors: std::logic_error if two schedulers use one VirtualClock at the same time.
 #pragma once
 
 #include <chrono>
@@ -25,11 +25,10 @@ namespace leat {
 /// A length of time, in nanoseconds.
 using Duration = std::chrono::nanoseconds;
 
-/// leat::now() as a clock of std::chrono (the named requirement Clock): the clock of the caller,
-/// real or virtual. Deadlines are its times. A time of std::chrono::steady_clock does not compile
-/// as one, because under a VirtualClock it is as far away as the machine has been up: write
-/// `leat::from_now(d)`. A deadline that comes from elsewhere is
-/// `leat::from_now(deadline - std::chrono::steady_clock::now())`.
+/// leat::now() as a clock of std::chrono (the named requirement Clock): the caller's clock, real or
+/// virtual. Deadlines are times of this clock: write `leat::from_now(d)`. A time of
+/// std::chrono::steady_clock does not compile as a deadline, because a VirtualClock starts at 0.
+/// Convert it: `leat::from_now(deadline - std::chrono::steady_clock::now())`.
 struct RuntimeClock {
   using duration = Duration;
   using rep = duration::rep;
@@ -50,34 +49,34 @@ class Deadline {
  public:
   /// Gives up at once: a try.
   static constexpr Deadline now() noexcept { return {TimePoint::min(), kAsItIs}; }
-  /// As now(), of an operation that may wait and tries its cases first: select. The caller's fiber
-  /// may give way to others.
+  /// As now(), for a select that may wait and first tries its cases. The caller's fiber may give
+  /// way to others.
   static constexpr Deadline now_of_wait() noexcept {
     return {TimePoint::min() + Duration(1), kAsItIs};
   }
   /// Never gives up.
   static constexpr Deadline never() noexcept { return {TimePoint::max(), kAsItIs}; }
   /// Gives up at `at`, a time of the caller's clock (leat::now()). TimePoint::min() and the
-  /// nanosecond after it are now() and now_of_wait(). Any other time of more than 146 years before
-  /// the clock's epoch means never: it is what a sum such as `now() + Duration::max()`, which
-  /// overflows, has made.
+  /// nanosecond after it are now() and now_of_wait(). Any other time more than 146 years before the
+  /// clock's epoch means never: it comes from a sum that has overflowed, such as
+  /// `now() + Duration::max()`.
   constexpr explicit Deadline(TimePoint at) noexcept : at_(at) {
     std::int64_t time = at.time_since_epoch().count();
-    // Behind this the compiler knows nothing of the caller's sum, which must not overflow and so
-    // would never be found to have done so.
+    // Hides the caller's sum from the compiler, which assumes that no sum overflows and would
+    // remove the check below.
     if (!std::is_constant_evaluated()) asm("" : "+r"(time));
     if (time > Duration::min().count() + 1 && time < Duration::min().count() / 2) {
       at_ = TimePoint::max();
     }
   }
 
-  /// Whether the deadline is now(), or now_of_wait().
+  /// Returns whether the deadline is now(), or now_of_wait().
   [[nodiscard]] constexpr bool is_now() const noexcept { return at_ <= now_of_wait().at_; }
-  /// Whether the operation is a try: the deadline is now().
+  /// Returns whether the operation is a try: the deadline is now().
   [[nodiscard]] constexpr bool is_try() const noexcept { return at_ == TimePoint::min(); }
-  /// Whether the deadline is never().
+  /// Returns whether the deadline is never().
   [[nodiscard]] constexpr bool is_never() const noexcept { return at_ == TimePoint::max(); }
-  /// The time: TimePoint::min() for now(), TimePoint::max() for never().
+  /// Returns the time: TimePoint::min() for now(), TimePoint::max() for never().
   [[nodiscard]] constexpr TimePoint at() const noexcept { return at_; }
 
   /// Gives up at `start + length`; never, if the sum would overflow; at `start`, if `length` is
@@ -103,22 +102,22 @@ class Clock {
   Clock& operator=(const Clock&) = delete;
   virtual ~Clock() = default;
 
-  /// The time on this clock.
+  /// Returns the time on this clock.
   [[nodiscard]] virtual TimePoint now() const noexcept = 0;
-  /// Whether time stands still while any fiber can run.
+  /// Returns whether time stands still while any fiber can run.
   [[nodiscard]] virtual bool is_virtual() const noexcept = 0;
 };
 
 /// The machine's monotonic clock (CLOCK_MONOTONIC). The default of every scheduler.
 class SteadyClock final : public Clock {
  public:
-  /// The time of CLOCK_MONOTONIC.
+  /// Returns the time of CLOCK_MONOTONIC.
   [[nodiscard]] TimePoint now() const noexcept override;
   /// False.
   [[nodiscard]] bool is_virtual() const noexcept override { return false; }
   /// The instance that schedulers use by default. Has no state, and is never destroyed.
   static SteadyClock& instance() noexcept;
-  /// Returns `at`, a time of this clock, as one of std::chrono's, for functions that wait by it.
+  /// Converts `at`, a time of this clock, to a time of std::chrono::steady_clock.
   [[nodiscard]] static constexpr std::chrono::steady_clock::time_point to_std(
       TimePoint at) noexcept {
     return std::chrono::steady_clock::time_point(at.time_since_epoch());
@@ -130,7 +129,7 @@ class SteadyClock final : public Clock {
 /// thread may call now().
 class VirtualClock final : public Clock {
  public:
-  /// The virtual time.
+  /// Returns the virtual time.
   [[nodiscard]] TimePoint now() const noexcept override {
     return TimePoint(Duration(now_.load(std::memory_order_acquire)));
   }
@@ -149,14 +148,14 @@ class VirtualClock final : public Clock {
   Atomic<bool> attached_{false};
 };
 
-/// The time on the clock of the calling fiber's scheduler; on a plain thread, of the SteadyClock.
-/// Thread-safe.
+/// Returns the time on the clock of the calling fiber's scheduler; on a plain thread, the time of
+/// the SteadyClock. Thread-safe.
 [[nodiscard]] TimePoint now() noexcept;
 
-/// now() + length, for the functions that wait until a deadline (recv_until, next_until, ...). The
-/// end of the clock, which is never, if the sum would overflow: so from_now(Duration::max()) is
-/// never. Durations are nanoseconds, up to 292 years; the max() of a coarser unit is not one.
-/// now(), if `length` is not positive. Thread-safe.
+/// Returns now() + length, for the functions that wait until a deadline (recv_until, next_until,
+/// ...); now(), if `length` is not positive; never (the end of the clock), if the sum would
+/// overflow, as for Duration::max(). Durations are nanoseconds, up to 292 years: the max() of a
+/// coarser unit does not fit. Thread-safe.
 [[nodiscard]] inline TimePoint from_now(Duration length) noexcept {
   return Deadline::after(now(), length).at();
 }

@@ -25,8 +25,8 @@
 
 namespace leat {
 
-/// The environment failed: a file, a device, a peer. what() is one line: what failed, where, and
-/// what to do.
+/// The environment failed: a file, a device, a peer. what() is one line: what failed, where, what
+/// to do.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -41,10 +41,10 @@ class OutOfMemory : public Error {
   OutOfMemory(std::size_t bytes, std::string request, const std::string& reason)
       : Error("leat: " + request + ": " + reason), bytes_(bytes), request_(std::move(request)) {}
 
-  /// How many bytes were asked for; 0 if that is not known.
+  /// Returns how many bytes were asked for; 0 if that is not known.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// What asked: the call, the kind of memory and the device, such as "cudaMalloc(1048576 bytes) on
-  /// cuda:0" or "allocate 1048576 bytes of pinned memory on host".
+  /// Returns what asked: the call, the kind of memory and the device, such as "cudaMalloc(1048576
+  /// bytes) on cuda:0" or "allocate 1048576 bytes of pinned memory on host".
   [[nodiscard]] const std::string& request() const noexcept { return request_; }
 
  private:
@@ -60,26 +60,25 @@ class ChannelClosed : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-/// The calling fiber was asked to stop, and waits, or would have to wait or give way. Sticky: the
-/// next wait throws it again. Not derived from std::exception.
+/// Thrown on a fiber that was asked to stop, where it waits, would have to wait, or gives way.
+/// Sticky: the next wait throws it again. Not derived from std::exception.
 ///
-/// While an exception unwinds the fiber, waits do not throw it: a destructor may wait, to give
-/// something back. Such a wait lasts until it has succeeded. In a Deadlock it ends the program,
-/// which first prints the report. A destructor that waits where no exception unwinds needs a
-/// Shield.
+/// While an exception unwinds the fiber, waits do not throw Cancelled: a destructor may wait, to
+/// give something back. Such a wait lasts until it succeeds. In a Deadlock, such a wait ends the
+/// program after the report is printed. A destructor that waits at other times needs a Shield.
 class Cancelled {};
 
 /// Every fiber of a run() waits, and nothing in sight can wake one. what() lists the fibers, what
-/// each one waits for, and a cycle, where mutexes, joins or full groups make one. run() cancels and
+/// each one waits for, and the cycle, if mutexes, joins or full groups form one. run() cancels and
 /// joins the fibers before it throws. If they are shielded and cancellation moves none of them,
 /// their shields give way.
 ///
 /// run() throws it after SchedulerOptions::deadlock_after (1 s) without any progress; with a
-/// virtual clock at once. A plain thread that uses one of their objects for the first time
-/// meanwhile wakes them as any other. The fibers continue to wait, however long, if
+/// virtual clock at once. During this time a plain thread may use one of their objects for the
+/// first time, and so wake a fiber. The fibers continue to wait, however long, if
 ///  - a timer or a call of blocking() is pending;
 ///  - a fiber waits for a descriptor, or for a device event that is not from the run's fibers;
-///  - an OutsideWork lives: for a thread that takes longer than deadlock_after to come;
+///  - an OutsideWork lives, for a thread that comes later than deadlock_after;
 ///  - a plain thread, or a fiber of another scheduler, has ever used an object that a fiber waits
 ///    on (a channel, a mutex, a semaphore...): that thread or fiber may still wake the fiber that
 ///    waits. Calls that only read a figure do not count: size(), stats(), available(),

@@ -12,15 +12,15 @@
 //
 // The explorer finds bugs in Leat's core too. Exploring builds link the target leat::csp_explore in
 // place of leat::csp; a program never links both. They simulate the operating system on one thread.
-// Workers, and the SimulatedThreads that stand for plain threads, are switched only before a lock,
-// an unlock or an access to a shared atomic of the core, hence before every claim and wake-up.
-// Futexes, membarrier, clocks and spinning are simulated. Time advances when every thread sleeps,
-// and a deadline may pass at any moment. The explorer also chooses which of several ready cases a
-// select takes.
+// A SimulatedThread stands for a plain thread. Workers and SimulatedThreads are switched only
+// before a lock, an unlock or an access to a shared atomic of the core, hence before every claim
+// and wake-up. Futexes, membarrier, clocks and spinning are simulated. Time advances when every
+// thread sleeps, and a deadline may pass at any moment. The explorer also chooses which of several
+// ready cases a select takes.
 //
 // A schedule fails by
-//  - an exception that leaves f or run() and was not expected: Deadlock among them, which is thrown
-//    at once, so that a wait for a SimulatedThread needs an OutsideWork,
+//  - an exception that leaves f or run() and was not expected. Deadlock is thrown at once, so a
+//    wait for a SimulatedThread needs an OutsideWork,
 //  - LEAT_ASSERT, or std::terminate,
 //  - a hang: the run has not ended, and no thread can continue,
 //  - more than max_steps steps.
@@ -32,17 +32,16 @@
 //  - exhaustive: all schedules with at most a given number of preemptions, those with the fewest
 //    first (CHESS: Musuvathi & Qadeer 2007). A preemption is a switch away from a thread that could
 //    continue, or a deadline that passes while a thread can run. Switches from a thread that waits
-//    are free. A state that another order of independent steps has reached before is not explored
-//    again.
+//    are free. A state that another order of independent steps has reached is not explored again.
 //
 // What the explorer does not see:
 //  - weak memory: every atomic is sequentially consistent here, whatever order it asks for;
 //  - a data race, unless its outcome shows. ThreadSanitizer on an ordinary build finds these;
-//  - orders of accesses to variables that are not the core's. What the threads of f share should be
-//    channels or leat::Atomic.
+//  - the order of accesses to the program's own variables. Threads of f should share only channels
+//    and leat::Atomic.
 //
-// An exhaustive exploration requires the last point, and an f that is deterministic otherwise: no
-// real time, no addresses, no state kept from run to run.
+// An exhaustive exploration requires that, and an f that is otherwise deterministic: no real time,
+// no addresses, no state kept from run to run.
 //
 // Thread safety: one exploration at a time, on a plain thread.
 #pragma once
@@ -66,7 +65,7 @@ namespace leat {
 
 /// What to explore, and how far.
 struct ExploreOptions {
-  /// The number of sampled schedules; of an exhaustive exploration, the largest number.
+  /// How many schedules to sample; the most that an exhaustive exploration runs.
   std::uint64_t schedules = 1000;
   /// The seed of sampled schedules.
   std::uint64_t seed = 1;
@@ -74,7 +73,7 @@ struct ExploreOptions {
   bool exhaustive = false;
   /// The bound of an exhaustive exploration.
   int preemptions = 2;
-  /// f runs as by leat::run with this number of workers; 0: on a plain thread, without a scheduler.
+  /// How many workers run f, as in leat::run; 0: f runs on a plain thread, without a scheduler.
   int workers = 1;
   /// A schedule with more steps fails.
   std::uint64_t max_steps = 100'000;
@@ -89,8 +88,7 @@ struct ExploreResult {
   /// How the program failed; empty if it did not.
   std::string failure;
   /// The schedule that failed, for replay(): "w<workers>", then "<choice>=<alternative>" for each
-  /// choice other than the first alternative, which is to continue. A sampled schedule is shortened
-  /// first.
+  /// choice but the first alternative, "continue". A sampled schedule is shortened first.
   std::string schedule;
   /// The number of schedules that were run.
   std::uint64_t schedules = 0;
@@ -113,7 +111,7 @@ ExploreResult explore(F&& f, const ExploreOptions& options = {});
 template <class F>
 ExploreResult replay(F&& f, std::string_view schedule, const ExploreOptions& options = {});
 
-/// explore() and replay() without the type of f.
+/// Do the same as explore() and replay(), without the type of f.
 ExploreResult explore_program(UniqueFunction<void()> program, const ExploreOptions& options);
 ExploreResult replay_program(UniqueFunction<void()> program, std::string_view schedule,
                              const ExploreOptions& options);

@@ -6,30 +6,29 @@
 //                leat::on_timeout(10s, [&] { report_stall(); }));
 //
 // The descriptor is anything that poll(2) waits for: a socket, a pipe, a terminal, an eventfd. It
-// should be non-blocking (O_NONBLOCK): Leat says when it is ready, read(2) and write(2) do the
-// rest.
+// should be non-blocking (O_NONBLOCK): Leat tells when it is ready for read(2) and write(2).
 //
 //   ssize_t n;
 //   while ((n = read(socket, buffer, size)) < 0 && errno == EAGAIN) leat::await_readable(socket);
 //
-// Ready means what it means to poll(2): that a read (a write) would not block at some instant of
-// the call. At the end of the data, at a hang-up and after an error it does not block either; the
-// next read or write tells which. Where several fibers wait for one descriptor, each of them is
-// woken; those that come too late get EAGAIN.
+// Ready means the same as for poll(2): a read (a write) would not block at some instant of the
+// call. The end of the data, a hang-up and an error count as ready; the next read or write tells
+// which. If several fibers wait for one descriptor, all are woken; those that come too late get
+// EAGAIN.
 //
-// A wait that must wait costs three or four system calls, and allocates. Before that, while waits
-// of its thread are short, a fiber's wait lets other fibers run and looks again, for up to 50 us:
-// some 150 calls of poll(2) if nothing else can run. Descriptors that nobody
-// waits for, and those that are not ready, cost nothing. The first wait starts one thread for the
-// process, which ends with the last scheduler whose fibers have waited; it sleeps while nothing is
-// ready. Plain threads may wait too; where no scheduler has done so, that thread lives as long as
-// the case.
+// Cost: a wait for a descriptor that is not ready takes three or four system calls, and allocates.
+// Before that, if the last wait on its thread was short, a fiber lets other fibers run and looks
+// again, for up to 50 us: some 150 calls of poll(2) if nothing else can run. A descriptor costs
+// nothing while it is not ready or nobody waits for it. The first wait starts one thread for the
+// process. The thread sleeps while nothing is ready, and ends with the last scheduler whose fibers
+// have waited. Plain threads may wait too; if only these have, the thread lives as long as their
+// cases.
 //
-// Closing: the kernel tells nobody that a descriptor was closed. So a descriptor that somebody may
-// be waiting for is closed by close_descriptor(): the waits end with an Error. After a plain
-// close(2) they go on, until the next wait for the same number that finds it not ready ends them
-// with that Error; what another file with that number does never ends them. While a copy of the
-// descriptor (dup, fork) is open, its file is, too.
+// Closing: the kernel tells nobody that a descriptor was closed. So close a descriptor that
+// somebody may wait for by close_descriptor(): the waits end with an Error. After a plain close(2)
+// the waits go on. The next wait for the same number that finds it not ready ends them with that
+// Error. Events of another file with that number never end them. A file stays open while a copy of
+// its descriptor (dup, fork) is open.
 //
 // Thread and fiber safety: all functions may be called on any fiber and plain thread, and at the
 // same time for one descriptor. A case is used by one fiber or thread at a time.
@@ -37,11 +36,10 @@
 // Ownership and lifetime: cases and calls borrow the descriptor. Nothing here makes it
 // non-blocking.
 //
-// Errors: leat::Error, which names the descriptor, if it is not open, or was closed meanwhile; if
-// it is a regular file or a directory, which are always ready: read them by blocking(); if the
-// system's limits on descriptors, on watches or on threads are reached. std::logic_error on a fiber
-// of a scheduler with a VirtualClock: the other end of a socket does not take its time from it.
-// Cancelled.
+// Errors: Cancelled. leat::Error, which names the descriptor, if it is not open or was closed
+// meanwhile; if it is a regular file or a directory (always ready: read them by blocking()); if a
+// limit of the system on descriptors, watches or threads is reached. std::logic_error on a fiber of
+// a scheduler with a VirtualClock: the other end of a socket does not follow that clock.
 #pragma once
 
 #include <cstdint>
@@ -66,28 +64,28 @@ struct DescriptorReady {};
 class DescriptorWatch {
  public:
   enum class Direction : std::uint8_t { kRead, kWrite };
-  /// As begin().
+  /// Begins as begin(), and throws as it does.
   DescriptorWatch(int descriptor, Direction direction);
   DescriptorWatch(DescriptorWatch&& other) noexcept;
   DescriptorWatch& operator=(DescriptorWatch&& other) = delete;
   ~DescriptorWatch();
 
-  // What a case does for select (channel/select_cases.h). They throw Error.
+  // The functions of a case for select (channel/select_cases.h). They throw Error.
 
-  /// A select begins. Throws std::logic_error on a fiber whose clock is virtual.
+  /// Notes that a select begins. Throws std::logic_error on a fiber whose clock is virtual.
   void begin(Deadline deadline);
-  /// Whether the descriptor is not ready now. An error is ready: try_or_wait() throws it.
+  /// Returns whether the descriptor is not ready now; false on an error: try_or_wait() throws it.
   [[nodiscard]] bool would_block() const noexcept;
   /// Waits until `deadline`. Returns 0, or Waiter::kTimedOut. Throws Cancelled, too.
   int try_or_wait(Case& one, Deadline deadline);
   /// Arms the wait, and sets the channel on which its token comes. A try arms nothing: without a
   /// channel, the case is never ready.
   void describe(Case& one);
-  /// Throws what has ended the wait in place of the descriptor. Called after the wait.
+  /// Throws the error that has ended the wait, if there is one. Called after the wait.
   void rethrow_error();
   /// The case's channel is its own.
   struct OwnChannel {
-    /// Nobody is to be made known to it.
+    /// True: no caller has to be made known to it.
     [[nodiscard]] static constexpr bool has_caller() noexcept { return true; }
   };
   [[nodiscard]] static constexpr OwnChannel channel() noexcept { return {}; }
@@ -114,7 +112,7 @@ class DescriptorCase : public DescriptorWatch {
  public:
   static constexpr bool kIsChannelCase = true;
   static constexpr bool kOnce = false;
-  // So that select() beside otherwise() looks once, by the try.
+  // With this direction, a select() with otherwise() looks once, by the try.
   static constexpr Case::Direction kDirection = Case::Direction::kSend;
   DescriptorCase(int descriptor, Direction direction, F handler)
       : DescriptorWatch(descriptor, direction), handler_(std::move(handler)) {}
@@ -129,7 +127,7 @@ class DescriptorCase : public DescriptorWatch {
 };
 
 /// A case of select and Selector that is ready while `descriptor` is readable; select then calls
-/// handler(). Errors: see the top of this file; select throws them, this function logic_error.
+/// handler(). This function throws std::logic_error, select all other errors (see the top).
 template <class F = NoHandler>
 [[nodiscard]] DescriptorCase<F> on_readable(int descriptor, F handler = {}) {
   return {descriptor, DescriptorWatch::Direction::kRead, std::move(handler)};
@@ -151,10 +149,10 @@ void await_writable(int descriptor);
 /// As await_readable_until(), for await_writable().
 [[nodiscard]] bool await_writable_until(int descriptor, TimePoint deadline);
 
-/// Ends all waits for `descriptor`, in the whole process, with an Error that names it, and closes
-/// it. No wait for the descriptor that follows with its number is ended. Throws leat::Error if it
-/// is not open, or if close(2) reports that written data was lost; it is closed then, too. Other
-/// waits stand still while close(2) runs, which SO_LINGER may make long.
+/// Closes `descriptor`, and ends all waits for it in the whole process with an Error that names it.
+/// Waits for a later descriptor with the same number go on. Throws leat::Error if `descriptor` is
+/// not open, or if close(2) reports that written data was lost; the descriptor is then closed, too.
+/// Other waits are held up while close(2) runs, which may be long with SO_LINGER.
 void close_descriptor(int descriptor);
 
 }  // namespace leat

@@ -1,4 +1,4 @@
-// A signal that is given once, and that any number of fibers and threads wait for.
+// A signal that is given once. Any number of fibers and threads may wait for it.
 //
 // Example
 //   leat::Notification loaded;
@@ -28,7 +28,7 @@ class Notification {
 
   /// Gives the signal: wakes every fiber and thread that waits. A second call has no effect.
   void notify() noexcept;
-  /// Whether the signal was given. Does not wait.
+  /// Returns whether the signal was given. Does not wait.
   [[nodiscard]] bool has_been_notified() const noexcept;
   /// Waits for the signal; returns at once if it was given before. Throws Cancelled.
   void wait();

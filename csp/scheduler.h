@@ -1,5 +1,4 @@
-// Fibers: run, go, sleep, yield, settle; and Scheduler, to plug Leat into a program with a main of
-// its own.
+// Fibers: run, go, sleep, yield, settle; and Scheduler, for a program with a main of its own.
 //
 // Example
 //   int answer = leat::run([] {
@@ -8,14 +7,14 @@
 //     return c.recv().value();
 //   });
 //
-// Fibers are cheap: a stack of 64 KiB, of which the kernel commits what is touched. They are not
-// preempted. A fiber whose operations never have to wait gives way to others, as if it called
-// yield(), once in some 2,000 of them (send, select, lock, acquire, wait, a sleep that is over; on
-// a channel of a larger capacity, in some two capacities of it). The try_* functions, selects with
-// otherwise(), and go() do not count. A fiber may move to another worker, which is another OS
-// thread, at every operation that may park. So state of the thread does not survive such an
-// operation: errno, thread-locals, CUDA's current device, OpenMP. Code that needs it sets
-// GoOptions::pinned.
+// Fibers are cheap: a stack of 64 KiB, and the kernel commits only the pages that are touched. They
+// are not preempted. If the operations of a fiber never have to wait, the fiber gives way to
+// others, as if it called yield(), after some 2,000 of them (send, select, lock, acquire, wait, a
+// sleep that is over); on a channel of larger capacity, after some two capacities. The try_*
+// functions, selects with otherwise(), and go() do not count. A fiber may move to another worker,
+// which is another OS thread, at every operation that may park. So the thread's state does not
+// survive such an operation: errno, thread-locals, CUDA's current device, OpenMP. Code that needs
+// this state sets GoOptions::pinned.
 //
 // Thread and fiber safety: run() and Scheduler's members are called on any thread, go() and dump()
 // on a fiber, the other functions on both.
@@ -55,15 +54,13 @@ struct SchedulerOptions {
   /// The number of workers: OS threads that run fibers. 0: as many as the CPUs that this process
   /// may use (affinity mask, cgroup quota). At most 4096.
   int workers = 0;
-  /// The clock; null is real time. It must outlive the scheduler, and serves no other scheduler
-  /// meanwhile.
+  /// The clock; null is real time. It must outlive the scheduler; no other one uses it meanwhile.
   VirtualClock* clock = nullptr;
   /// The size in bytes of a fiber's stack, unless GoOptions::stack_size says otherwise.
   std::size_t stack_size = std::size_t{64} << 10;
   /// The number of blocking() calls that run at a time, each on a thread of its own; 1 to 4096.
   int io_threads = 64;
-  /// While the scheduler lives, SIGQUIT (Ctrl-\) prints dump() to stderr and does not end the
-  /// process.
+  /// While the scheduler lives, SIGQUIT (Ctrl-\) prints dump() to stderr, and the process goes on.
   bool dump_on_sigquit = false;
   /// Decides which of several ready cases a select takes. 0: another seed for each scheduler, from
   /// the operating system; with a virtual clock always the same.
@@ -72,9 +69,9 @@ struct SchedulerOptions {
   /// can run comes next. Then equal seeds give equal runs: a loop over seeds finds an order in
   /// which a program fails, and the same seed repeats that order.
   std::uint64_t seed = 0;
-  /// How long all fibers of a run() wait, with nothing in sight to wake one, before that is a
-  /// Deadlock: a plain thread may be about to use one of their channels for the first time. With a
-  /// virtual clock a Deadlock is thrown at once. At least 0.
+  /// How long all fibers wait, with nothing in sight to wake one, before run() throws Deadlock: a
+  /// plain thread may be about to use one of their channels for the first time. With a virtual
+  /// clock it throws at once. At least 0.
   Duration deadlock_after = std::chrono::seconds(1);
 };
 
@@ -85,8 +82,8 @@ struct GoOptions {
   /// Keeps the fiber on one worker for life: for code that keeps state in the thread (OpenMP,
   /// cuBLAS handles, thread-locals).
   bool pinned = false;
-  /// The size of the stack in bytes; 0 is SchedulerOptions::stack_size. The kernel commits what is
-  /// touched. The stack is guarded against overflow.
+  /// The size of the stack in bytes; 0 is SchedulerOptions::stack_size. The kernel commits only the
+  /// pages that are touched. The stack is guarded against overflow.
   std::size_t stack_size = 0;
 };
 
@@ -118,14 +115,14 @@ class Scheduler {
   /// std::logic_error.
   void join();
 
-  /// A report: one line about the scheduler, and one about each fiber: its name, what it waits for
-  /// and since when.
+  /// Returns a report: one line about the scheduler, and one about each fiber: its name, what it
+  /// waits for and since when.
   [[nodiscard]] std::string dump() const;
-  /// The clock of the scheduler's fibers: SchedulerOptions::clock, or the machine's.
+  /// Returns the clock of the scheduler's fibers: SchedulerOptions::clock, or the machine's.
   [[nodiscard]] const Clock& clock() const noexcept;
-  /// The number of workers.
+  /// Returns the number of workers.
   [[nodiscard]] int workers() const noexcept;
-  /// The implementation, for other libraries of Leat.
+  /// Returns the implementation, for other libraries of Leat.
   [[nodiscard]] const std::shared_ptr<SchedulerCore>& core() const noexcept { return core_; }
 
  private:
@@ -139,8 +136,8 @@ class Scheduler {
 ///
 /// When `f` returns or throws, every other fiber is cancelled and joined. Then run() rethrows the
 /// first exception that left `f` or a fiber started with go(). Throws Deadlock if all fibers wait
-/// and nothing can wake one (error.h says when), Cancelled if `f` throws it without
-/// having been cancelled, std::logic_error on a fiber, and otherwise as Scheduler's constructor.
+/// and nothing can wake one (error.h says when), Cancelled if `f` throws it without having been
+/// cancelled, std::logic_error on a fiber, and otherwise as Scheduler's constructor.
 template <class F>
 std::invoke_result_t<F&> run(F&& f, const SchedulerOptions& options = {});
 
@@ -160,25 +157,25 @@ void yield() noexcept;
 ///
 /// Several callers return one at a time, in the order of their calls: each sees what the one before
 /// it has caused, since it returns when all others wait again. A fiber that calls settle() in an
-/// endless loop keeps virtual time from advancing. Plain threads and other schedulers are not
-/// waited for.
+/// endless loop keeps virtual time from advancing. settle() does not wait for plain threads or
+/// other schedulers.
 ///
 /// In real time, and on a plain thread, as yield(). Throws Cancelled, in real time as well.
 void settle();
 
-/// Suspends the calling fiber for `length`; on a plain thread, blocks the thread. Returns at once
-/// if `length` is not positive. Throws Cancelled.
+/// Suspends the calling fiber, or blocks the calling plain thread, for `length`. Returns at once if
+/// `length` is not positive. Throws Cancelled.
 void sleep_for(Duration length);
 /// As sleep_for(), until the caller's clock (leat::now()) shows `at`.
 void sleep_until(TimePoint at);
 
-/// Scheduler::dump() of the calling fiber's scheduler. Throws std::logic_error on a plain thread.
-/// See also SchedulerOptions::dump_on_sigquit.
+/// Returns Scheduler::dump() of the calling fiber's scheduler. Throws std::logic_error on a plain
+/// thread. See also SchedulerOptions::dump_on_sigquit.
 [[nodiscard]] std::string dump();
 
-/// A guard: while it lives, the calling fiber's scheduler reports no deadlock. For a wait that is
-/// ended by something that the scheduler cannot see, such as a plain thread or a driver. On a plain
-/// thread it has no effect.
+/// A guard: while it lives, the calling fiber's scheduler reports no deadlock. For a wait that
+/// something outside the scheduler ends, such as a plain thread or a driver. On a plain thread it
+/// has no effect.
 class OutsideWork {
  public:
   /// Begins the outside work of the calling fiber's scheduler.
@@ -194,7 +191,7 @@ class OutsideWork {
 
 /// A guard: while it lives, cancellation of the calling fiber is remembered but not delivered. For
 /// clean-up that has to wait. In a deadlock the shield gives way, because nothing else could end it
-/// (see Deadlock). Shields nest. The fiber that made one destroys it. On a plain thread it has no
+/// (see Deadlock). Shields nest. The same fiber makes and destroys one. On a plain thread it has no
 /// effect.
 class Shield {
  public:
@@ -206,12 +203,12 @@ class Shield {
   Shield& operator=(const Shield&) = delete;
 };
 
-/// The scheduler of the calling fiber. On a plain thread, throws std::logic_error, whose message
-/// names `caller`. For other libraries of Leat.
+/// Returns the scheduler of the calling fiber. Throws std::logic_error, which names `caller`, on a
+/// plain thread. For other libraries of Leat.
 [[nodiscard]] SchedulerCore& current_scheduler(const char* caller);
 /// Shared ownership of current_scheduler(). Throws as that function.
 [[nodiscard]] std::shared_ptr<SchedulerCore> share_current_scheduler(const char* caller);
-/// Whether the caller is a fiber.
+/// Returns whether the caller is a fiber.
 [[nodiscard]] bool on_fiber() noexcept;
 
 /// run() without the type of the result.

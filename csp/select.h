@@ -11,10 +11,8 @@
 //  - Among the cases that are ready, each is chosen with equal probability.
 //  - Operands are evaluated once, by the caller. on_send(c, x) copies x. on_send(c, std::move(x))
 //    moves from x, and only if its case is chosen.
-//  - The handler of on_recv gets a std::optional<T>: std::nullopt if the channel is closed and
-//    drained.
-//  - otherwise() is chosen only if no other case is ready. All channels are compared at one
-//    instant.
+//  - The handler of on_recv gets a std::optional<T>: std::nullopt from a closed, drained channel.
+//  - otherwise() is chosen only if no other case is ready, on all channels at one instant.
 //  - The time of on_timeout() begins with the call of on_timeout().
 //  - Nil channels are never ready. The same channel may stand in several cases, in both directions;
 //    a select never communicates with itself.
@@ -196,7 +194,7 @@ template <class H, class F = NoHandler>
   return RecvCase<T, F>(CaseChannel(std::forward<H>(channel)), std::move(handler));
 }
 
-/// A type whose rvalues a case borrows. Of any other type it keeps a copy: moving is copying.
+/// A type whose rvalues a case borrows. Values of any other type are copied: moving is copying.
 template <class T>
 concept BorrowedByCase = !(std::is_trivially_copyable_v<T> && std::copy_constructible<T>);
 
@@ -208,9 +206,9 @@ concept BorrowedByCase = !(std::is_trivially_copyable_v<T> && std::copy_construc
 /// | lvalue | a copy       | sends the copy        | drops the copy               |
 /// | rvalue | a reference  | moves from the value  | leaves the value as it was   |
 ///
-/// So `std::move(x)` is needed where T cannot be copied, or should not be. An rvalue must outlive
-/// the case: keep no case that was made of a temporary, except in a Selector, which takes the
-/// value. (Of a trivially copyable T the case always has a copy.)
+/// Write `std::move(x)` if T cannot be copied, or should not be. An rvalue must outlive the case.
+/// So do not keep a case that was made from a temporary, except in a Selector, which takes the
+/// value. (A case always copies a trivially copyable T.)
 template <class H, class F = NoHandler>
   requires SendingHandle<std::remove_cvref_t<H>> &&
       std::copy_constructible<typename std::remove_cvref_t<H>::value_type>

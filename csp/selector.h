@@ -5,15 +5,15 @@
 //   for (const auto& shard : shards) any.add(leat::on_recv(shard, handle));
 //   while (open > 0) any.select();
 //
-// Semantics are those of select.h: exactly one case takes effect, each ready case is chosen with
-// equal probability, and then its handler runs.
+// Semantics: as select.h. Exactly one case takes effect, each ready case is chosen with equal
+// probability, and then its handler runs.
 //
 // Thread safety: a Selector is used by one fiber or thread at a time. Its handlers may change it.
 //
 // Ownership and lifetime: a Selector owns its cases with their values, and keeps their channels
-// alive. Only add() and set() allocate; selecting does not, but for cases of descriptors (io.h).
+// alive. Only add() and set() allocate; selecting does not, except for cases of descriptors (io.h).
 //
-// Errors: those of select.h; std::out_of_range for an index that add() has not returned;
+// Errors: as select.h; std::out_of_range for an index that add() has not returned;
 // std::length_error for too many cases.
 #pragma once
 

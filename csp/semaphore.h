@@ -22,8 +22,7 @@
 namespace leat {
 
 /// A number of units that callers acquire and release. First come, first served: a request waits
-/// while an earlier one waits, even if there are enough units for it. So a large request is never
-/// starved.
+/// while an earlier one waits, even if there are enough units for it. So no large request starves.
 class Semaphore {
  public:
   /// A semaphore with `units` available. Throws std::invalid_argument if `units` is negative.
@@ -44,7 +43,7 @@ class Semaphore {
   /// been acquired before. Throws std::invalid_argument if `units` is negative, and
   /// std::overflow_error if there would be more than 2^63 - 1; then nothing changes.
   void release(std::int64_t units = 1);
-  /// The number of available units. May be out of date when it is returned, if other fibers or
+  /// Returns the number of available units, which may already be out of date if other fibers or
   /// threads use the semaphore.
   [[nodiscard]] std::int64_t available() const noexcept;
 

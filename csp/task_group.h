@@ -44,10 +44,10 @@ struct FiberReport {
 /// A group of fibers of one scheduler. The head of the file has the rules for threads and errors.
 class TaskGroup {
  public:
-  /// A group of the calling fiber's scheduler. Throws std::logic_error on a plain thread.
+  /// Makes a group of the calling fiber's scheduler. Throws std::logic_error on a plain thread.
   [[nodiscard]] TaskGroup();
-  /// A group of `scheduler`; a plain thread may make it and wait for it. The group may outlive the
-  /// scheduler, which cancels and joins the group's fibers when it ends.
+  /// Makes a group of `scheduler`; a plain thread may make it and wait for it. The group may
+  /// outlive the scheduler, which cancels and joins the group's fibers when it ends.
   [[nodiscard]] explicit TaskGroup(Scheduler& scheduler);
   /// As the constructor above, given the scheduler's core (Scheduler::core()). Not null.
   [[nodiscard]] explicit TaskGroup(std::shared_ptr<SchedulerCore> scheduler);
@@ -57,8 +57,7 @@ class TaskGroup {
 
   /// Launches a fiber into the group. Waits first while the group is at its limit. In a group that
   /// was stopped, the fiber starts cancelled. Throws Cancelled if the caller is cancelled while it
-  /// waits, leat::Error if there is no memory for a stack, std::logic_error if the scheduler has
-  /// ended.
+  /// waits, leat::Error if no stack can be allocated, std::logic_error if the scheduler has ended.
   template <class F>
   void go(F&& body, GoOptions options = {}) {
     launch(UniqueFunction<void()>(std::forward<F>(body)), std::move(options));
@@ -73,11 +72,11 @@ class TaskGroup {
   /// Limits the group to `fibers` at a time; go() waits for room. The default is no limit. Throws
   /// std::invalid_argument for 0.
   void set_limit(std::size_t fibers);
-  /// A token that is signalled when the group is stopped: for code that computes for long without
-  /// waiting.
+  /// Returns a token that is signalled when the group is stopped, for code that computes for long
+  /// without waiting.
   [[nodiscard]] std::stop_token stop_token() const;
-  /// What each fiber of the group does now, by id: as the lines of Scheduler::dump(). Thread-safe.
-  /// Throws std::logic_error in a child of the process that has the scheduler.
+  /// Returns what each fiber of the group does now, ordered by id, as Scheduler::dump() tells it.
+  /// Thread-safe. Throws std::logic_error in a forked child of the scheduler's process.
   [[nodiscard]] std::vector<FiberReport> fibers() const;
 
  private:

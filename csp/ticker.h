@@ -15,11 +15,10 @@
 // Thread and fiber safety: call after() and tick() on a fiber. Any fiber or thread may receive the
 // times. A Ticker is thread-safe, except for its move operations and destructor.
 //
-// Lifetime: a Ticker stops when it is destroyed. What after() starts ends with the last Receiver of
+// Lifetime: a Ticker stops when it is destroyed. A timer of after() ends with the last Receiver of
 // its channel. A Ticker and a Receiver may outlive their scheduler.
 //
-// Errors: std::logic_error outside a fiber, std::invalid_argument for a period that is not
-// positive.
+// Errors: std::logic_error outside a fiber, std::invalid_argument unless a period is positive.
 #pragma once
 
 #include "leat/csp/channel.h"
@@ -34,7 +33,7 @@ namespace leat {
 /// Until the time is sent, after() counts as a timer: virtual time advances to it, and no deadlock
 /// is reported. The timer is removed, and its memory freed, as soon as nobody can receive the time:
 /// no Receiver of the channel is left, and no operation waits on it. So a loop may call after() in
-/// each of its turns, and virtual time does not advance to what no one waits for.
+/// each turn: virtual time does not advance to a timer that nobody waits for.
 [[nodiscard]] Receiver<TimePoint> after(Duration length);
 
 /// Sends the time periodically, until it is stopped or destroyed. Made by tick(). Move-only.
@@ -49,8 +48,8 @@ class Ticker {
   /// Stops.
   ~Ticker();
 
-  /// The channel of the times. Capacity 1: a tick is dropped while the one before it has not been
-  /// received. Never closed.
+  /// Returns the channel of the times. Capacity 1: a tick is dropped while the one before it has
+  /// not been received. Never closed.
   [[nodiscard]] const Receiver<TimePoint>& ticks() const noexcept { return ticks_; }
   /// Ends the ticks. A tick that was sent can still be received. A second call has no effect.
   void stop() noexcept;

@@ -1,4 +1,4 @@
-// A counter that fibers and threads wait for to become 0. Go's sync.WaitGroup.
+// A counter: fibers and threads wait until it is 0. Go's sync.WaitGroup.
 //
 // Example
 //   leat::WaitGroup done;

@@ -31,8 +31,7 @@
 
 namespace leat::feeder {
 
-/// How often read() blocks its thread, for instance on the disk. The value decides where read() is
-/// called.
+/// How often read() blocks its thread, for instance on the disk. Decides where read() is called.
 enum class Blocking : std::uint8_t {
   /// Never: memory, arithmetic. Called on the reader's fiber; a read may park. A long read occupies
   /// one of the scheduler's threads, and delays the other fibers of that thread.
@@ -53,11 +52,11 @@ class Dataset {
   Dataset& operator=(const Dataset&) = delete;
   virtual ~Dataset() = default;
 
-  /// The name in error messages and reports.
+  /// Returns the name for error messages and reports.
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
-  /// The tensors of a sample. Constant over the life of the dataset.
+  /// Returns the tensors of a sample. Constant over the life of the dataset.
   [[nodiscard]] virtual std::span<const Field> fields() const noexcept = 0;
-  /// Number of samples. Constant.
+  /// Returns the number of samples. Constant.
   [[nodiscard]] virtual std::uint64_t size() const noexcept = 0;
   /// Writes sample `index` < size() into `out`, whose fields are fields(). The memory of `out` is
   /// the pinned memory of the batch: decode straight into it. Called from several fibers or threads
@@ -67,11 +66,11 @@ class Dataset {
   /// that a resumed run reads the same batches.
   virtual void read(std::uint64_t index, Sample& out) const = 0;
 
-  /// How often read() blocks. Constant.
+  /// Returns how often read() blocks. Constant.
   [[nodiscard]] virtual Blocking blocking() const noexcept { return Blocking::kNever; }
-  /// Tells datasets apart: a state keeps it, and a run on a dataset with another digest does not
-  /// resume from that state. The sources of files return a digest of the names of their files,
-  /// without folders, and of their sizes. 0: not known, and not compared. Constant.
+  /// A number that tells datasets apart. A state keeps it, and a run resumes only on a dataset with
+  /// the same digest. Sources of files compute it from the names, without folders, and the sizes of
+  /// their files. 0: not known, and not compared. Constant.
   [[nodiscard]] virtual std::uint64_t digest() const noexcept { return 0; }
   /// A hint: the calling reader will read sample `index` < size() of `epoch` soon, after one or two
   /// other samples. `seed` is PrefetcherOptions::seed. An override may ask the processor to fetch
@@ -81,17 +80,17 @@ class Dataset {
   /// Announces that the calling reader will read sample `index` < size() of `epoch`, after up to 31
   /// other samples. An override has the disk fetch the sample's bytes, by madvise(2) or
   /// posix_fadvise(2) with WILLNEED, and does not wait for them; it may open a file. Returns how
-  /// many bytes it has announced: readers keep about 2 MiB announced. 0: none, as where it cannot.
+  /// many bytes it has announced, 0 if none. Readers keep about 2 MiB announced.
   ///
-  /// Called where read() is, and only while the reader's data is cold; for data in memory that
-  /// costs nothing. Data of Blocking::kNever counts as hot. An announcement changes no sample:
-  /// without it, read() reads the same.
+  /// Called on the fiber or thread that calls read(), and only while the reader's data is cold, so
+  /// data in memory costs nothing. Data of Blocking::kNever counts as hot. An announcement changes
+  /// no sample: without it, read() reads the same.
   virtual std::uint64_t announce(std::uint64_t /*index*/, std::uint64_t /*seed*/,
                                  std::uint64_t /*epoch*/) const noexcept {
     return 0;
   }
-  /// The length that read() will set in field `field`, which is of variable length; std::nullopt if
-  /// it is known only after the read. Has to be cheap: packing calls it for every sample
+  /// Returns the length that read() will set in field `field` of variable length; std::nullopt if
+  /// only the read tells it. Must be cheap: packing calls it for every sample
   /// (PrefetcherOptions::packing).
   [[nodiscard]] virtual std::optional<std::size_t> length(std::uint64_t /*index*/,
                                                           std::size_t /*field*/) const {

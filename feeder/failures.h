@@ -44,8 +44,8 @@ class SampleError : public Error {
   FailedSample sample_;
 };
 
-/// Prefetcher::failed_samples() lists at most this many. Capped, so that a long run cannot grow the
-/// list without bound: a rate is a budget without an end, and a bad sample fails in every epoch.
+/// The most samples that Prefetcher::failed_samples() lists. Without a limit a long run would grow
+/// the list for ever: a bad sample fails in every epoch, and a budget by rate has no end.
 constexpr std::size_t kMostListed = 10'000;
 
 }  // namespace leat::feeder

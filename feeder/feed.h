@@ -65,8 +65,7 @@ class Feed {
   /// - with a leat::Error as its cause, when the prefetcher is stopped or destroyed.
   ///
   /// A fiber of the prefetcher sends the batches, on a channel without a buffer:
-  /// - It takes a batch once fewer than max_leases leases exist. The lease that it sends is one of
-  ///   max_leases.
+  /// - It takes a batch once fewer than max_leases leases exist. The lease it sends counts, too.
   /// - A consumer that holds max_leases leases and receives waits until one of them is released.
   /// - If a plain thread is to release that lease, a fiber of run() that receives needs a
   ///   leat::OutsideWork. Otherwise the fiber's scheduler reports a deadlock.
@@ -85,8 +84,8 @@ class Feed {
   /// is staged. Throws std::logic_error if max_leases leases are held or a receiver is open. Throws
   /// the failure of a stage once; later calls throw leat::Error. Throws Cancelled.
   ///
-  /// With Sharing::kStatic, each rank gets a batch for each step of an epoch, if need be an empty
-  /// one, so that all ranks can reduce together.
+  /// With Sharing::kStatic, each rank gets a batch, perhaps an empty one, for each step of an
+  /// epoch, so that all ranks can reduce together.
   ///
   /// With Sharing::kDynamic there are no steps, and epochs only go forward, for all ranks together.
   /// A rank gets the batches of an epoch that no other rank has taken. To begin an epoch that this
@@ -99,12 +98,12 @@ class Feed {
   /// Throws as Epoch::begin() does, except for the failure of a stage.
   void start(std::uint64_t epoch);
 
-  /// As next(), for at most until `deadline`, a time of the caller's clock (leat::now()). Returns
+  /// As next(), but at most until `deadline`, a time of the caller's clock (leat::now()). Returns
   /// - ChannelStatus::ok, and the batch in `lease`. A batch that is staged is returned also after
   ///   the deadline;
   /// - ChannelStatus::closed at the end of the epoch;
   /// - ChannelStatus::timed_out. The next call of next() or next_until() goes on with the same
-  ///   request. State, order and stats are those of one call that waits as long: in the stats, the
+  ///   request. State, order and stats are as if one call had waited as long: in the stats, the
   ///   consumer is starved from the first of these calls on.
   ///
   /// Releases the batch that `lease` holds before it asks. `lease` is empty unless it returns ok.
@@ -115,13 +114,13 @@ class Feed {
   [[nodiscard]] ChannelStatus next_until(std::optional<Lease>& lease, TimePoint deadline,
                                          const gpu::StreamRef& stream);
 
-  /// Which rank of the world this feed serves.
+  /// Returns the rank of the world that this feed serves.
   [[nodiscard]] std::size_t rank() const noexcept;
-  /// The device that holds the batches.
+  /// Returns the device that holds the batches.
   [[nodiscard]] const gpu::Device& device() const noexcept;
-  /// Global batches of a whole epoch.
+  /// Returns the number of global batches in a whole epoch.
   [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept;
-  /// What was measured since the beginning, or since reset_stats(). Thread-safe.
+  /// Returns what was measured since the beginning, or since reset_stats(). Thread-safe.
   [[nodiscard]] Stats stats() const;
   /// Measures anew from here on, for instance after warming up. failed_samples and the decisions of
   /// autotune are not reset. Thread-safe.
@@ -168,7 +167,7 @@ class Epoch {
   /// Begins the epoch and waits for its first batch. Throws as Feed::next(), and
   /// std::invalid_argument for an epoch beyond the last.
   [[nodiscard]] Iterator begin();
-  /// The end of the loop.
+  /// Returns the end of the loop.
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
 
  private:

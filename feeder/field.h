@@ -31,17 +31,17 @@ struct Field {
   /// The first extent differs from sample to sample; shape[0] is the largest.
   bool variable_length = false;
 
-  /// Elements in one sample; of variable length, in the longest sample.
+  /// Returns the elements of one sample; for variable length, of the longest sample.
   [[nodiscard]] std::size_t elements() const noexcept;
-  /// Bytes of one sample; of variable length, of the longest sample.
+  /// Returns the bytes of one sample; for variable length, of the longest sample.
   [[nodiscard]] std::size_t bytes() const noexcept { return elements() * size_of(dtype); }
-  /// Bytes of one step along the first extent; of a scalar, bytes().
+  /// Returns the bytes of one step along the first extent; for a scalar, bytes().
   [[nodiscard]] std::size_t row_bytes() const noexcept;
   friend bool operator==(const Field&, const Field&) = default;
 };
 
-/// For datasets: the number of the first byte that is not the value of a bool, 0 or 1; data.size()
-/// if there is none.
+/// For datasets: returns the index of the first byte that is neither 0 nor 1, hence no bool;
+/// data.size() if there is none.
 [[nodiscard]] std::size_t first_no_bool(std::span<const std::byte> data) noexcept;
 
 }  // namespace leat::feeder

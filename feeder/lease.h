@@ -9,18 +9,17 @@
 // Contract:
 //  - Binding a stream (on(), or the epoch's stream) makes that stream wait for the copy, on the
 //    device, and joins the stream to the release. Up to kMaxStreams streams of the batch's device
-//    can be bound. A receiver's stream is bound when the lease is first used, by on() or for its
-//    tensors.
+//    can be bound. A receiver's stream is bound at the lease's first use, by on() or for tensors.
 //  - Releasing records an event on each bound stream. The slot is overwritten only after all of
 //    these events: work that is already enqueued may still read the batch. Work that is enqueued
 //    after the release is a race, as with any freed memory. A released batch counts as trained on
-//    (feeder/state.h). A batch that was abandoned, or whose lease was destroyed by an exception
-//    that unwound its scope, does not. A receipt (feeder/receipt.h) counts it apart from the slot.
+//    (feeder/state.h). A batch does not count if it was abandoned, or if an exception unwound the
+//    scope of its lease. A receipt (feeder/receipt.h) counts a batch apart from its slot.
 //  - data() without a bound stream is for the CPU: it waits for the copy on devices whose memory is
 //    host memory, and throws std::logic_error on others.
-//  - A lease may be moved to another thread and released there. It co-owns the slots, so it may
-//    outlive its Prefetcher and the device's handles: it keeps their memory, and no thread. Bound
-//    streams must outlive the lease.
+//  - A lease may be moved to another thread and released there. It shares the ownership of the
+//    slots, so it may outlive its Prefetcher and the device's handles: it keeps their memory, but
+//    no thread. Bound streams must outlive the lease.
 #pragma once
 
 #include <cstddef>
@@ -57,53 +56,53 @@ class Lease {
   /// would wait for a copy that is long over); std::length_error beyond kMaxStreams streams.
   Lease& on(const gpu::StreamRef& stream);
   /// Returns the tensor of that name. Throws std::out_of_range, with the list of names;
-  /// std::logic_error if no stream is bound and the CPU cannot read the memory, or if the lease is
-  /// empty.
+  /// std::logic_error if no stream is bound and the CPU cannot read the memory, or for an empty
+  /// lease.
   [[nodiscard]] Tensor operator[](std::string_view name);
   /// Returns all tensors: the dataset's, the lengths of tensors of variable length, then the
   /// tensors that a device transform wrote. A name that both the dataset and the transform use is
   /// there twice. Valid as long as the lease. Throws std::logic_error as above.
   [[nodiscard]] TensorSet tensors();
-  /// The tensors as tensors() returns them, for their names, types, shapes and addresses alone: it
-  /// binds no stream and does not wait. Their memory may be read and written once a stream is
+  /// Returns the same tensors as tensors(), for their names, types, shapes and addresses alone.
+  /// Binds no stream and does not wait. Their memory may be read and written once a stream is
   /// bound, or after await(). Valid as long as the lease.
   [[nodiscard]] TensorSet layout() const;
   /// Waits until the copy is done, whether or not a stream is bound: suspends the calling fiber,
   /// blocks a plain thread. For code that reads the memory without a stream. Throws GpuError,
   /// Cancelled, and std::logic_error if the lease is empty.
   void await();
-  /// As await(), for at most until `deadline`, a time of the caller's clock (leat::now()): returns
+  /// As await(), but at most until `deadline`, a time of the caller's clock (leat::now()). Returns
   /// whether the copy is done. In the stats, several such waits count as one, from the first on.
   [[nodiscard]] bool await_until(TimePoint deadline);
-  /// The device that holds the tensors: Device::for_memory(). Throws std::logic_error if the lease
-  /// is empty, as do all functions below but release(), abandon() and the conversion to bool.
+  /// Returns the tensors' device: Device::for_memory(). Throws std::logic_error if the lease is
+  /// empty, as all functions below except release(), abandon() and the conversion to bool.
   [[nodiscard]] const gpu::Device& device() const;
-  /// Samples in this batch; packed: samples and pieces of samples. Fewer than usual in an epoch's
-  /// partial last batch, and where samples failed and were left out; 0 for a rank that has no shard
-  /// of this step.
+  /// Returns the samples in this batch; packed: samples and pieces of samples. Fewer than usual in
+  /// an epoch's partial last batch, and where samples failed and were left out; 0 if the rank has
+  /// no shard of this step.
   [[nodiscard]] std::size_t size() const;
-  /// Rows of each tensor: size(), or more where the last batch is padded (LastBatch::kPad).
+  /// Returns the rows of each tensor: size(), or more in a padded last batch (LastBatch::kPad).
   [[nodiscard]] std::size_t rows() const;
-  /// Packed: elements of all samples; otherwise 0.
+  /// Returns the elements of all samples if they are packed; otherwise 0.
   [[nodiscard]] std::size_t elements() const;
-  /// The epoch of the batch.
+  /// Returns the epoch of the batch.
   [[nodiscard]] std::uint64_t epoch() const;
-  /// The global batch's number within its epoch.
+  /// Returns the global batch's number within its epoch.
   [[nodiscard]] std::uint64_t index() const;
-  /// Samples (packed: elements) of the whole step, over all ranks, as planned: a sample that one
-  /// rank left out still counts. Weights a mean: size() / step_size().
+  /// Returns the samples (packed: elements) of the whole step over all ranks, as planned: a sample
+  /// that a rank left out still counts. The weight of this batch in a mean is size() / step_size().
   [[nodiscard]] std::uint64_t step_size() const;
-  /// How many ranks have samples in this step.
+  /// Returns how many ranks have samples in this step.
   [[nodiscard]] std::size_t step_shards() const;
 
-  /// Takes the counting over from the lease: release() and the lease's end then give the slot back
-  /// and count nothing; Receipt::commit() counts the batch. Throws std::logic_error if the lease is
-  /// empty or has given a receipt already.
+  /// Returns the batch's receipt. From then on, release() and the lease's end only give the slot
+  /// back; Receipt::commit() counts the batch. Throws std::logic_error if the lease is empty or has
+  /// given a receipt already.
   [[nodiscard]] Receipt receipt();
   /// Gives the batch back. Has no effect on an empty lease. Does not wait.
   void release() noexcept { end(true); }
   /// As release(), but the batch does not count as trained on: a run that is resumed during this
-  /// epoch delivers it again. Once every rank has left an epoch, it is never revisited.
+  /// epoch delivers it again. A run does not return to an epoch that every rank has left.
   void abandon() noexcept { end(false); }
   /// False after a release, and after a move from this lease.
   explicit operator bool() const noexcept { return slot_ != nullptr; }

@@ -31,7 +31,7 @@
 namespace leat::feeder {
 
 /// Where to show a live view, and how many batches progress counts. A thread of the prefetcher
-/// writes; it never waits for a reader: what cannot be written at once is left out.
+/// writes, and never waits: what cannot be written at once is left out.
 ///
 /// | written to | shown |
 /// |---|---|
@@ -39,17 +39,17 @@ namespace leat::feeder {
 /// | anything else; TERM is unset, empty or "dumb" | a plain line a second for each device |
 ///
 /// When the prefetcher ends, the last state stays. The block is as wide as the terminal, but at
-/// most 120 columns, and at least a line shorter than the terminal. What does not fit is left out;
-/// of the stages, the one that limits is not. In less than 40 columns, one line remains. A block is
-/// drawn over when the terminal changes its size; a new one begins after the process was stopped
-/// for more than a second. While another job is in the foreground, nothing is drawn. It has colours
-/// unless NO_COLOR is set. It is ASCII unless the locale (LC_ALL, LC_CTYPE or LANG) is a UTF-8 one.
-/// Output of the program to the same terminal is drawn over. If several prefetchers write to one
-/// terminal, the first one is shown, and the next is shown once the first ends.
+/// most 120 columns, and at least a line shorter than the terminal. What does not fit is left out,
+/// except the stage that limits the loop. In less than 40 columns, one line remains. The block is
+/// redrawn in place when the terminal changes its size; a new block begins after the process was
+/// stopped for more than a second. While another job is in the foreground, nothing is drawn. It has
+/// colours unless NO_COLOR is set. It is ASCII unless the locale (LC_ALL, LC_CTYPE or LANG) is a
+/// UTF-8 one. The block overwrites other output of the program to the same terminal. If several
+/// prefetchers write to one terminal, they are shown one after the other.
 struct Live {
-  /// File descriptor, by default the standard error. The caller keeps ownership, and keeps it open
-  /// for writing as long as the prefetcher lives; otherwise the prefetcher's constructor throws
-  /// std::invalid_argument.
+  /// The file descriptor to write to, by default standard error. The caller owns it, and keeps it
+  /// open for writing while the prefetcher lives. The prefetcher's constructor throws
+  /// std::invalid_argument if it is not.
   int fd = 2;
   /// Number of batches, on each device, after which progress is 100 %. 0: the batches of an epoch.
   std::uint64_t batches = 0;

@@ -41,9 +41,9 @@ class SampleView {
  public:
   /// A view of `sample`, which must outlive it.
   explicit SampleView(const Sample& sample) noexcept : sample_(sample) {}
-  /// The tensors of the sample.
+  /// Returns the tensors of the sample.
   [[nodiscard]] std::span<const Field> fields() const noexcept { return sample_.fields(); }
-  /// The bytes of field `field`; of variable length, those of this sample's length. Throws
+  /// Returns the bytes of field `field`; for variable length, as many as this sample has. Throws
   /// std::out_of_range.
   [[nodiscard]] std::span<const std::byte> bytes(std::size_t field) const;
   /// bytes(field) as elements. Throws std::invalid_argument if T is not the type of the field.
@@ -52,7 +52,7 @@ class SampleView {
     const std::span<const T> room = sample_.as<T>(field);
     return room.first(bytes(field).size() / sizeof(T));
   }
-  /// The first extent of field `field`; 1 for a scalar.
+  /// Returns the first extent of field `field`; 1 for a scalar.
   [[nodiscard]] std::size_t length(std::size_t field) const { return sample_.length(field); }
 
  private:
@@ -77,16 +77,15 @@ class Map final : public Dataset {
   /// Throws std::invalid_argument if `f` is empty.
   Map(const Dataset& from, InPlace f);
 
-  /// The name of `from`, and "mapped".
+  /// Returns the name of `from`, and "mapped".
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return from_.size(); }
   /// Reads from `from` and transforms. Rethrows unchanged what from.read() throws, and Cancelled.
-  /// Throws TransformError if `f` throws (nested), or if `f` has changed a length that was
-  /// promised.
+  /// Throws TransformError if `f` throws (nested), or changes a promised length.
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return from_.blocking(); }
-  /// The digest of `from`.
+  /// Returns the digest of `from`.
   [[nodiscard]] std::uint64_t digest() const noexcept override { return from_.digest(); }
   void will_read(std::uint64_t index, std::uint64_t seed,
                  std::uint64_t epoch) const noexcept override {
@@ -96,8 +95,7 @@ class Map final : public Dataset {
                          std::uint64_t epoch) const noexcept override {
     return from_.announce(index, seed, epoch);
   }
-  /// In place: the length that `from` returns. Else std::nullopt, because only `f` knows the
-  /// length.
+  /// In place: returns the length of `from`. Else std::nullopt, because only `f` knows the length.
   [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,
                                                   std::size_t field) const override;
 

@@ -16,20 +16,18 @@
 // A Prefetcher that is made on a fiber uses that fiber's scheduler. On a plain thread it uses the
 // scheduler of a host device that was opened on a fiber, if one of its devices is such a device;
 // otherwise it owns a scheduler. Reads run on that scheduler, unless the dataset says that they
-// block (feeder/dataset.h). A slow read that does not say so delays everything else on that
-// scheduler.
+// block (feeder/dataset.h). A slow read that does not say so delays all else on that scheduler.
 //
-// Readers are ahead of the consumer by at most as many batches as there are pinned slots and device
-// slots that are not leased.
+// Readers are at most as many batches ahead of the consumer as there are pinned slots and device
+// slots without a lease.
 //
 // Timing, with P pinned and d device slots and W workers: batch k is read at r_k, staged at c_k,
-// and done with at m_k, where
+// and finished at m_k, where
 //   r_k = max(r_{k-W}, c_{k-P}) + Tread
 //   c_k = max(r_k, c_{k-1}, m_{k-d}) + Tx
 //   m_k = max(c_k, m_{k-1}) + Tc
-// On the host device in virtual time, all instants are exactly these. With D devices, which share
-// the workers, the j-th shard to be read is that of rank j mod D in batch j div D. The
-// first line then is
+// On the host device in virtual time, all times are exactly these. D devices share the workers: the
+// j-th shard to be read is the shard of rank j mod D in batch j div D. The first line then is
 //   r_j = max(r_{j-W}, c_{j-PD}) + Tread
 // and the other lines hold for each device. The mean of Tstep is therefore
 // max(Tread D / W, Tx, Tc, (Tx + Tc) / d, (Tread + Tx) / P).
@@ -64,15 +62,15 @@ namespace leat::feeder {
 class Prefetcher {
  public:
   /// Allocates every slot. Throws std::invalid_argument for options that cannot work, naming the
-  /// option, and for slots that exceed a cap, naming their sum; leat::Error for a state to resume
-  /// from that is damaged or of another run; OutOfMemory if there is not enough memory.
+  /// option, and for slots that exceed a cap, naming their sum; leat::Error if options.resume is
+  /// damaged or of another run; OutOfMemory if there is not enough memory.
   Prefetcher(const Dataset& dataset, const gpu::Device& device, const PrefetcherOptions& options);
   /// For several devices: the i-th device has rank options.rank + i.
   Prefetcher(const Dataset& dataset, const std::vector<gpu::Device>& devices,
              const PrefetcherOptions& options);
   /// Stops the stages and waits for the reads that are under way. May be called at any moment, on
-  /// any thread. No consumer may be in a call, or make another one: end a loop that runs elsewhere
-  /// by stop(), and join it first.
+  /// any thread. No consumer may be in a call or make another one: first end a loop on another
+  /// thread by stop(), and join it.
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -82,9 +80,9 @@ class Prefetcher {
   /// are under way continue; the destructor waits for them. state() does not change.
   void stop() noexcept;
 
-  /// The feed of the i-th device. Throws std::out_of_range.
+  /// Returns the feed of the i-th device. Throws std::out_of_range.
   [[nodiscard]] Feed& rank(std::size_t i);
-  /// How many feeds there are: one for each device.
+  /// Returns how many feeds there are: one for each device.
   [[nodiscard]] std::size_t ranks() const noexcept;
 
   /// As Feed::epoch() of the only device. This function and the nine below throw std::logic_error
@@ -110,19 +108,19 @@ class Prefetcher {
   /// As Feed::reset_stats() of the only device.
   void reset_stats();
 
-  /// A report in several lines:
+  /// Returns a report in several lines:
   /// - for each rank the overlap table, samples a second, the rate of its copies, and the
-  ///   core-seconds that reading computes for 1e9 bytes (not known in virtual time); of cold data,
+  ///   core-seconds that reading takes for 1e9 bytes (not known in virtual time); for cold data,
   ///   what the disk had to fetch;
   /// - the memory that the slots and their checks take, and the caps on it;
-  /// - how much of the pinned slots is in huge pages, and on the device's NUMA node, and whether
-  ///   readers copy into them past the CPU's caches;
+  /// - how much of the pinned slots is in huge pages and on the device's NUMA node, and whether
+  ///   readers copy into the slots past the CPU's caches;
   /// - how many samples were left out, and autotune's last change.
   [[nodiscard]] std::string report() const;
 
-  /// Global batches of a whole epoch.
+  /// Returns the number of global batches in a whole epoch.
   [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept;
-  /// Where the run stands, as a text for PrefetcherOptions::resume (feeder/state.h).
+  /// Returns where the run stands, as a text for PrefetcherOptions::resume (feeder/state.h).
   [[nodiscard]] std::string state() const;
   /// As state(), with the batches of `receipts` counted as if each were committed; commits none.
   /// Thread-safe, if no other thread uses one of `receipts` meanwhile. Throws std::invalid_argument
@@ -132,15 +130,15 @@ class Prefetcher {
   /// prefetcher's dataset and options: leat::Error for a text that is damaged or of another run.
   /// Does nothing else. Thread-safe.
   void check_resume(std::string_view state) const;
-  /// What the prefetcher's fibers do now, a line for each, with its name. Says what the fiber waits
-  /// for, and since when; of a reader that reads, the batch, since when it reads it, and the latest
-  /// sample: "reader 0: reads batch 12 of epoch 1 for 3.20 s, now sample 789". With a virtual
-  /// clock, a caller outside is told no time of a reader. Empty once the fibers have ended. For the
-  /// message of a time-out: fibers that leave a wait meanwhile are held up until the lines are
-  /// made. Throws std::logic_error in a child of the process that made the prefetcher. Thread-safe.
+  /// Returns what the prefetcher's fibers do now, a line for each: its name, what it waits for, and
+  /// since when. A reader's line has the batch, since when it reads it, and the latest sample:
+  /// "reader 0: reads batch 12 of epoch 1 for 3.20 s, now sample 789"; with a virtual clock, a
+  /// caller outside gets no time. Empty once the fibers have ended. For messages of time-outs: a
+  /// fiber that ends its wait meanwhile is held up until the lines are made. Throws
+  /// std::logic_error in a forked child of the prefetcher's process. Thread-safe.
   [[nodiscard]] std::string stages() const;
-  /// The samples that were left out because they failed, within PrefetcherOptions::read_failures
-  /// and transform_failures: the first kMostListed. Stats::failed_samples counts all.
+  /// Returns the first kMostListed samples that failed and were left out, within
+  /// PrefetcherOptions::read_failures and transform_failures. Stats::failed_samples counts all.
   [[nodiscard]] std::vector<FailedSample> failed_samples() const;
 
  private:

@@ -46,7 +46,7 @@ enum class Sharing : std::uint8_t {
   kDynamic,
 };
 
-/// For debugging: finds code that writes to a slot when or where it must not. Reports are
+/// For debugging: finds code that writes to a slot when or where it must not. Each report is a
 /// leat::Error, with slot, tensor, row, byte and batch.
 enum class CheckSlots : std::uint8_t {
   kNo,
@@ -70,7 +70,7 @@ enum class CheckSlots : std::uint8_t {
 struct FailureBudget {
   std::uint64_t count = 0;  // samples
   /// A fraction, 0 to 1, of the samples that were handed out so far. Bad samples may come first: so
-  /// from the beginning it allows the failures of a whole epoch, but at most 100.
+  /// from the start the rate allows as many failures as in a whole epoch, but at most 100.
   double rate = 0;
 };
 
@@ -78,7 +78,7 @@ struct FailureBudget {
 /// of elements, cut into batches of batch_size elements; a sample may be cut into pieces.
 struct Packing {
   /// Samples and pieces of samples that one rank's batch may have; 0: as many as it has elements.
-  /// Each slot has room for so many samples of the fields of fixed length.
+  /// In each slot, each field of fixed length has room for so many samples.
   std::size_t most_samples = 0;
 };
 
@@ -91,13 +91,13 @@ enum class PadTo : std::uint8_t {
 };
 
 /// Lets the prefetcher change `workers` and `prefetch_depth` while it runs. It begins with the
-/// values given and changes them where its measurements say that the change pays; Stats::decisions
-/// lists the changes with their reasons. All slots are allocated at the beginning: the maxima are
-/// lowered where their slots would exceed max_pinned_bytes, max_device_bytes, or what the
-/// MemoryCaps of a device leave then. The batches do not depend on the changes.
+/// values given and changes them when its measurements say that this pays; Stats::decisions lists
+/// the changes with their reasons. All slots are allocated at the beginning. The maxima are lowered
+/// if their slots would exceed max_pinned_bytes, max_device_bytes, or what a device's MemoryCaps
+/// leave. The batches do not depend on the changes.
 ///
-/// A worker more comes with a pinned slot more, which is taken back with the worker. The depth only
-/// grows: the slots it adds hide irregular delays, which the mean times do not show.
+/// Each added worker brings one pinned slot, which goes with the worker. The depth only grows: its
+/// slots hide irregular delays, which the mean times do not show.
 struct Autotune {
   /// At least PrefetcherOptions::workers.
   std::size_t max_workers = 8;
@@ -113,8 +113,8 @@ struct Autotune {
 struct DeviceTransform {
   /// The tensors that `function` writes for one sample. The consumer gets these, and those copied
   /// tensors that have other names. Empty: no transform. With PadTo::kBatch, a field of variable
-  /// length is as long as the dataset's field of the same name, or else as its first field of
-  /// variable length.
+  /// length is as long as the dataset's field of the same name or, if there is none, the dataset's
+  /// first field of variable length.
   std::vector<Field> fields = {};
   /// Enqueues the work on `stream`. `in` holds the tensors as copied, `out` the tensors to write.
   /// Called for each batch on a fiber of the prefetcher; must not block, and must not keep the
@@ -123,9 +123,9 @@ struct DeviceTransform {
       function = {};
 };
 
-/// How a prefetcher works. Its constructor throws std::invalid_argument, naming the option, for a 0
-/// where at least 1 is required, for more than 4096 slots, leases or workers, and for options that
-/// contradict each other.
+/// How a prefetcher works. The prefetcher's constructor throws std::invalid_argument, naming the
+/// option, for a 0 where at least 1 is required, for more than 4096 slots, leases or workers, and
+/// for options that contradict each other.
 struct PrefetcherOptions {
   /// Samples in a global batch, over all ranks; packed: elements. At least 1.
   std::size_t batch_size = 0;
@@ -133,9 +133,9 @@ struct PrefetcherOptions {
   /// being copied. With 1, copies and compute take turns. At least 1. There are
   /// max_leases + prefetch_depth - 1 device slots.
   std::size_t prefetch_depth = 2;
-  /// Leases that a consumer may hold at a time; next() throws beyond it. At least 1.
+  /// Leases that a consumer may hold at a time; next() throws beyond that. At least 1.
   std::size_t max_leases = 1;
-  /// Fibers that read and decode samples, each a batch at a time. All devices share them. At least
+  /// Fibers that read and decode samples, a batch at a time each. Shared by all devices. At least
   /// 1.
   std::size_t workers = 1;
   /// Pinned slots of each device, at least 2. 0: prefetch_depth + workers / devices (rounded up).
@@ -154,9 +154,9 @@ struct PrefetcherOptions {
   /// How several devices share an epoch.
   Sharing sharing = Sharing::kStatic;
   /// The rank of the first device; the other devices have the ranks that follow. For training with
-  /// several processes, each of which has some of the world_size ranks.
+  /// several processes: each has some of the world_size ranks.
   std::size_t rank = 0;
-  /// How many ranks train together. 0: as many as this prefetcher has devices.
+  /// How many ranks train together. 0: the number of this prefetcher's devices.
   std::size_t world_size = 0;
   /// Samples that may fail in Dataset::read.
   FailureBudget read_failures = {};
@@ -169,25 +169,24 @@ struct PrefetcherOptions {
   /// The largest piece of a copy, in bytes. 0: one device copies in one piece; several devices,
   /// which may share a link, copy in pieces of 8 MiB, so that no copy waits long for another.
   std::size_t copy_chunk_bytes = 0;
-  /// The most bytes that all pinned slots, and check_slots, may take, over all devices; 0: no
-  /// limit.
+  /// The most bytes of all pinned slots and of check_slots, over all devices; 0: no limit.
   std::size_t max_pinned_bytes = 0;
   /// The most bytes that all slots of one device may take there; 0: no limit.
   std::size_t max_device_bytes = 0;
   /// Resumes from this text of Prefetcher::state(). That run must have had the same dataset,
   /// batch_size, order, seed and last_batch. std::nullopt: starts at the beginning. The empty text
-  /// is an error: it is what is left of a checkpoint that was not written.
+  /// is an error: a checkpoint that was not written leaves it.
   std::optional<std::string> resume = std::nullopt;
   /// For debugging: finds code that writes to a slot when or where it must not. Copies every batch
   /// several times, and waits for the copies.
   CheckSlots check_slots = CheckSlots::kNo;
-  /// Readers that are ahead of the loop read across the end of an epoch: the first batches of the
-  /// next epoch may be read while the last ones of this epoch are used. Off: a rank's part of an
-  /// epoch is read once the rank asks for the epoch: by the first next() or next_until() after the
-  /// end of the epoch before; by start(), receiver(), or the begin() of an epoch()'s loop. What the
-  /// program changes between two epochs is then in all batches of the next one, whose first batch
-  /// has to be waited for. With dynamic sharing, an epoch is read once any rank asks for it. An
-  /// epoch that is left early is read on until another one is asked for.
+  /// Lets readers that are ahead of the loop read the first batches of the next epoch while the
+  /// last ones of this epoch are used. Off: a rank's part of an epoch is read once the rank asks
+  /// for the epoch: by the first next() or next_until() after the end of the epoch before; by
+  /// start(), receiver(), or the begin() of an epoch() loop. Then all batches of an epoch have what
+  /// the program changed before it, and the loop waits for the first batch. With dynamic sharing,
+  /// an epoch is read once any rank asks for it. An epoch that is left early is read on until
+  /// another one is asked for.
   bool read_across_epochs = true;
   /// How long the rows of fields of variable length are. Slots have room for the longest in either
   /// case. PadTo::kBatch excludes packing, which has no padding.

@@ -23,18 +23,18 @@ class Random {
 
   /// The next 64 random bits.
   result_type operator()() noexcept { return mix(counter_ += kRandomStep); }
-  /// The least and the largest number that operator() returns.
+  /// The least number that operator() returns.
   static constexpr result_type min() noexcept { return 0; }
   /// The largest number that operator() returns.
   static constexpr result_type max() noexcept { return std::numeric_limits<result_type>::max(); }
 
-  /// A number in 0 .. bound-1, or 0 if `bound` is 0. All are equally likely, to within
+  /// Returns a number in 0 .. bound-1, or 0 if `bound` is 0. All are equally likely, to within
   /// bound / 2^64.
   [[nodiscard]] std::uint64_t below(std::uint64_t bound) noexcept {
     __extension__ using Wide = unsigned __int128;
     return static_cast<std::uint64_t>((static_cast<Wide>((*this)()) * bound) >> 64);
   }
-  /// A number in [0, 1), a multiple of 2^-53.
+  /// Returns a number in [0, 1), a multiple of 2^-53.
   [[nodiscard]] double uniform() noexcept {
     return static_cast<double>((*this)() >> 11) * 0x1.0p-53;
   }

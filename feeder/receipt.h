@@ -26,27 +26,27 @@ enum class PassId : std::uint64_t;
 /// after a move and after commit(). It may outlive its lease and its prefetcher, and it may be used
 /// on another thread than the lease; one thread at a time.
 ///
-/// While a receipt exists, its batch is missing in states, as a batch is that is leased. So if the
-/// consumer is in a later epoch already, states list the receipt's epoch and all epochs after it.
+/// While a receipt exists, its batch is missing in states, like a leased batch. So if the consumer
+/// is in a later epoch already, states list the receipt's epoch and all epochs after it.
 class Receipt {
  public:
   /// Empty.
   Receipt() noexcept = default;
   Receipt(Receipt&& other) noexcept;
-  /// Drops the receipt that it had: that batch does not count.
+  /// Drops the receipt that this object had: that batch does not count.
   Receipt& operator=(Receipt&& other) noexcept;
-  /// The batch does not count, unless commit() was called.
+  /// Ends the receipt. The batch does not count, unless commit() was called.
   ~Receipt();
 
-  /// The batch counts as trained on, also after its lease has ended and after the prefetcher is
+  /// Counts the batch as trained on, also after its lease has ended and after the prefetcher is
   /// gone. Has no effect if the receipt is empty. Does not wait. Does not allocate if batches are
   /// counted nearly in order.
   void commit() noexcept { end(true); }
   /// False after commit(), and after a move from this receipt.
   explicit operator bool() const noexcept { return log_ != nullptr; }
-  /// The epoch of the batch. Throws std::logic_error if the receipt is empty, as does index().
+  /// Returns the epoch of the batch. Throws std::logic_error if empty, as index() does.
   [[nodiscard]] std::uint64_t epoch() const;
-  /// The global batch's number within its epoch.
+  /// Returns the global batch's number within its epoch.
   [[nodiscard]] std::uint64_t index() const;
 
  private:

@@ -23,7 +23,7 @@ namespace leat::feeder {
 /// read; after that it allocates nothing. For one fiber at a time.
 class Scratch {
  public:
-  /// `bytes` of memory, aligned to 64 bytes, valid until reset(). Not initialised.
+  /// Returns `bytes` bytes of memory, aligned to 64 bytes, valid until reset(). Not initialised.
   [[nodiscard]] std::span<std::byte> take(std::size_t bytes);
   /// Takes back all memory that was handed out.
   void reset() noexcept;
@@ -50,15 +50,15 @@ class Sample {
   Sample(const Sample&) = delete;
   Sample& operator=(const Sample&) = delete;
 
-  /// The tensors that read() has to write.
+  /// Returns the tensors that read() has to write.
   [[nodiscard]] std::span<const Field> fields() const noexcept { return fields_; }
-  /// The memory of field `field`: Field::bytes() of pinned memory; of a field of variable length,
+  /// Returns the memory of field `field`: Field::bytes() of pinned memory; for variable length,
   /// room for the longest sample that is accepted here. Not initialised: bytes that are not written
   /// keep what an earlier batch left there. Throws std::out_of_range.
   [[nodiscard]] std::span<std::byte> bytes(std::size_t field) const;
-  /// Copies `from` into bytes(field), from byte `offset` on. As memcpy(), but faster where the
-  /// prefetcher's pinned slots are together as large as the L3 cache: there, 8 KiB and more bypass
-  /// the CPU's caches. So write by memcpy() what the read then reads back. Throws
+  /// Copies `from` into bytes(field), from byte `offset` on. Like memcpy(), but faster if the
+  /// prefetcher's pinned slots together are as large as the L3 cache: copies of 8 KiB and more then
+  /// bypass the CPU's caches. So use memcpy() for bytes that the read itself reads back. Throws
   /// std::out_of_range, and writes nothing, if there is no such field or no room for `from`.
   void copy(std::size_t field, std::span<const std::byte> from, std::size_t offset = 0);
   /// bytes(field) as elements. Throws std::invalid_argument if T is not the type of the field.
@@ -71,14 +71,14 @@ class Sample {
   /// sample is as long as there is room for. Throws leat::Error if `length` exceeds the room,
   /// std::invalid_argument for a field of fixed length.
   void set_length(std::size_t field, std::size_t length);
-  /// The first extent: the one that set_length() has set, else the field's (1 for a scalar).
+  /// Returns the first extent: set by set_length(), else the field's (1 for a scalar).
   [[nodiscard]] std::size_t length(std::size_t field) const;
 
-  /// The epoch that the sample is read for; 0 outside a prefetcher.
+  /// Returns the epoch that the sample is read for; 0 outside a prefetcher.
   [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
   /// Random numbers for augmentation.
   [[nodiscard]] Random& random() noexcept { return random_; }
-  /// `bytes` of memory for the time of this read, aligned to 64 bytes. Not initialised.
+  /// Returns `bytes` bytes of memory for the time of this read, aligned to 64. Not initialised.
   [[nodiscard]] std::span<std::byte> scratch(std::size_t bytes) { return scratch_.take(bytes); }
 
  private:
@@ -105,7 +105,7 @@ class SampleBuffer {
 
   // NOLINTNEXTLINE(google-explicit-constructor): what reads into a Sample reads into this
   operator Sample&() noexcept { return sample_; }
-  /// The bytes that were read; of a field of variable length, those of this sample's length. Throws
+  /// Returns the bytes that were read; for variable length, as many as this sample has. Throws
   /// std::out_of_range.
   [[nodiscard]] std::span<const std::byte> bytes(std::size_t field) const;
   /// bytes(field) as elements. Throws std::invalid_argument if T is not the type of the field.

@@ -10,9 +10,9 @@
 //
 // What counts. A batch counts as trained on once its lease is released. A batch does not count
 // while it is leased, nor if its lease was abandoned or was unwound by an exception. `break`
-// releases the batch in use, as the end of the loop's body does: abandon a batch that was not
-// trained on before the `break`. If a lease gave a receipt (feeder/receipt.h), the batch counts
-// once that is committed, however the lease ends.
+// releases the batch in use, as the end of the loop's body does: if that batch was not trained on,
+// abandon it before the `break`. If a lease gave a receipt (feeder/receipt.h), the batch counts
+// once the receipt is committed, however the lease ends.
 //
 // Resuming. A state does not depend on workers, slots or devices. With the same dataset, global
 // batch size, order and seed, a resumed run delivers exactly the batches that are missing, on any
@@ -41,8 +41,8 @@
 // batches, positions and before are lists of half-open intervals [first,end]: `end` is excluded.
 //
 // The dataset is known by a digest of the names and sizes of its files: a run does not resume on
-// other files. It does where the files of a run were moved to another folder. To resume after they
-// were renamed, set State::dataset to 0:
+// other files. It resumes if the files were moved to another folder. To resume after they were
+// renamed, set State::dataset to 0:
 //   State state = State::parse(text);
 //   state.dataset = 0;
 //   options.resume = state.text();
@@ -105,10 +105,10 @@ struct State {
   /// JSON pointer, if the text is truncated, changed, of another version, or lists releases that no
   /// run can have made. Memory and time are proportional to the length of the text.
   [[nodiscard]] static State parse(std::string_view text);
-  /// The state as one line, without a line end. Equal states have equal texts.
+  /// Returns the state as one line, without a line end. Equal states have equal texts.
   [[nodiscard]] std::string text() const;
 
-  /// How the samples are cut into batches and shards.
+  /// Returns how the samples are cut into batches and shards.
   [[nodiscard]] BatchPlan plan() const;
   /// Returns the epoch to continue: the first that is under way, else 0. After the last step of an
   /// epoch this is still that epoch, with no batch left: its loop ends at once.
@@ -117,10 +117,10 @@ struct State {
   }
 
   /// Merges the states of all ranks into one, for ranks that need not be in step when they stop.
-  /// (Where ranks train in step and batches are in order, the state of any one rank will do: what
-  /// it has released, all have.)
-  /// Throws std::invalid_argument if the states are not of one run, if a rank is missing or there
-  /// twice, or if ranks are more than 10,000 epochs or 2^26 shards apart.
+  /// (If ranks train in step and batches are in order, the state of any one rank will do: all ranks
+  /// have released the same batches.) Throws std::invalid_argument if the states are not of one
+  /// run, if a rank is missing or there twice, or if ranks are more than 10,000 epochs or 2^26
+  /// shards apart.
   [[nodiscard]] static State merge(std::span<const State> states);
 
   friend bool operator==(const State&, const State&) = default;

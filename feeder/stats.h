@@ -3,46 +3,34 @@
 // Example
 //   std::puts(feed.stats().table().c_str());
 //
-// Words (docs/guide/overlap.md and every printout use them too):
-//   Tread   a reader fills one batch (host time)
-//   Tx      all copies of one batch, on the device
-//   Tc      the consumer's work on one batch, on the device: from the moment when the batch is
-//           there to the end of its step. It is measured in the loop, hence while copies run. If
-//           the device finishes before the host ends the step, Tc includes the time that the device
-//           is idle: then it is only an upper bound (Stats::t_c_is_upper_bound())
-//   Tstep   from the end of one step to the end of the next, on the device. A step ends when its
-//           batch is released or, if that is earlier, when the next batch is asked for: with
-//           several leases, a loop may hold a batch longer. A receiver does not see when it is
-//           asked for a batch. There, the step ends, if not with the release, when the next batch
-//           is first used: by on(), await(), or for its tensors
-//   OE      overlap efficiency = max(Tc, Tx) / Tstep; 1 is perfect
-//   bubble  Tstep - max(Tc, Tx)
+// docs/guide/overlap.md#words defines Tread, Tx, Tc, Tstep, OE and the other words. More exactly:
+//   Tc      is measured in the loop, hence while copies run
+//   Tstep   with a receiver, a step ends when its batch is released or when the next batch is first
+//           used (by on(), await(), or for its tensors), whichever is earlier
 //   feed efficiency
-//           max(Tread x devices / workers, Tx, Tc) / Tstep: 1 if the slowest stage sets the pace
-//   hidden  (Tc + Tx - Tstep) / min(Tc, Tx): how much of the shorter of Tc and Tx is hidden
-//           behind the longer one. 1: all of it. 0: copies and compute take turns
-//   busy / starved / blocked
-//           a stage works / waits for input / is kept from working by the stage behind it. The
-//           three add up to 100 % of the step. Two are measured, the third is the rest:
+//           max(Tread x devices / workers, Tx, Tc) / Tstep
+//   hidden  (Tc + Tx - Tstep) / min(Tc, Tx). 1: all is hidden. 0: copies and compute take turns
+//   busy, starved, blocked
+//           of each stage, two are measured; the third is the rest of the step:
 //   reader    busy: Tread x devices / workers; blocked: the rest, while no pinned slot is free
 //   copier    busy: Tx; blocked: no device slot was released; starved: the rest, in which no filled
 //             slot had reached the copy stream, because there was none or the host was late
 //   consumer  busy: Tc; starved: waits for a batch; blocked: the rest, between the end of a step
 //             and the next request, in which the loop does other things
 //
-// A reader may be blocked while the copier is starved: with few pinned slots, all of them may be on
-// their way between the two.
+// A reader may be blocked while the copier is starved: with few pinned slots, all of them may be
+// between the two.
 //
 // Device times come from timed events on sampled steps (PrefetcherOptions::sample_every); the
 // program needs no instrumentation. A consumer that binds no stream is measured on the host, at
-// every step: its work on a batch begins when it has the batch, or when it has waited for the copy
-// (await(), await_until(), tensors(), an export): it is starved while it waits, also where the
-// batch is one whose successor was asked for. Its copies are timed as often as those of other
-// consumers: until the first copy was timed, Tx is unknown, and so are the figures that need it.
+// every step. Its work on a batch begins when it has the batch or, if it waits for the copy
+// (await(), await_until(), tensors(), an export), after that wait. Waiting for the copy counts as
+// starved, even if the next batch was already requested. Copies are timed as often as for other
+// consumers: until the first copy is timed, Tx is unknown, and so are the figures that need it.
 //
-// The first step of an epoch is not measured, because nothing tells when it began. Only if each
-// epoch has one batch, a step leads from one epoch to the next, and what the loop does between them
-// is part of it. In virtual time, a consumer outside the scheduler of the stages is not measured.
+// The first step of an epoch is not measured, because nothing tells when it began. If each epoch
+// has only one batch, a step lasts from one epoch to the next, and includes what the loop does
+// between them. In virtual time, a consumer outside the scheduler of the stages is not measured.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +46,7 @@ struct StageShares {
   double busy = 0;
   double starved = 0;
   double blocked = 0;
-  /// Whether the shares are known.
+  /// Returns whether the shares are known.
   [[nodiscard]] bool is_known() const noexcept { return busy + starved + blocked > 0; }
 };
 
@@ -97,10 +85,10 @@ struct Decision {
   std::string why;
 };
 
-/// Stats::decisions has at most this many, the latest.
+/// The most entries of Stats::decisions, which has the latest.
 constexpr std::size_t kMostDecisions = 256;
 
-/// Quantiles are of at most this many sampled steps, the latest.
+/// Quantiles are of the latest sampled steps, at most this many.
 constexpr std::size_t kLatestSteps = 4096;
 
 /// Quantiles, in seconds. Of n steps, the p-quantile is the ceil(p n)-th smallest.
@@ -124,14 +112,14 @@ struct Stats {
   std::size_t device_slots = 0;
   std::size_t pinned_slots = 0;
   std::uint64_t ring_bytes = 0;  // of the pinned slots in use, over all devices
-  /// Bytes that readers have copied past the CPU's caches, over all devices (sample.h). 0: memcpy()
+  /// Bytes that readers copied past the CPU's caches, over all devices (sample.h). 0: memcpy()
   /// copies.
   std::uint64_t past_cache_bytes = 0;
   double batch_bytes = 0;  // mean, as copied
   double t_read = 0;
   double t_read_cpu = 0;  // CPU time within Tread (0 in virtual time)
   std::size_t cpus = 0;   // CPUs that readers may use; 0: no limit
-  /// Mean bytes that the disk had to fetch for a batch, what the kernel reads ahead included. 0 in
+  /// Mean bytes that the disk had to fetch for a batch, including what the kernel reads ahead. 0 in
   /// virtual time, for data of Blocking::kNever, and on file systems that do not count them (FUSE).
   double cold_bytes = 0;
   double hot_bytes = 0;     // the rest of batch_bytes: it was in memory, or is computed
@@ -139,12 +127,12 @@ struct Stats {
   double t_x = 0;
   double t_c = 0;
   double t_step = 0;
-  /// The standard error of t_step: of the steps, only some are sampled, and they may differ. 0 if
-  /// every step is measured.
+  /// The standard error of t_step: only some steps are sampled, and steps may differ. 0 if every
+  /// step is measured.
   double t_step_error = 0;
   double samples_per_second = 0;  // mean samples of a batch / Tstep
-  /// The share of the steps' time that is Tc of steps at whose end the device had nothing left to
-  /// do. 0 without streams.
+  /// The Tc of steps that ended with an idle device, as a share of all steps' time. 0 without
+  /// streams.
   double idle_ends = 0;
   Quantiles step;    // of Tstep
   Quantiles bubble;  // of Tstep - max(Tc, Tx); at least 0
@@ -155,44 +143,44 @@ struct Stats {
   /// The latest kMostDecisions changes. After a change, the means begin anew.
   std::vector<Decision> decisions;
 
-  /// Whether a step was sampled and a copy timed.
+  /// Returns whether a step was sampled and a copy timed.
   [[nodiscard]] bool is_measured() const noexcept {
     return t_step > 0 && (timed_copies > 0 || t_x > 0);
   }
-  /// Whether t_c is only an upper bound of the device's work, because idle_ends is above 0.1.
-  /// Then t_c has what the host does, or its wait for the device, in it: nothing tells when the
+  /// Returns whether t_c is only an upper bound of the device's work: idle_ends is above 0.1. Then
+  /// t_c includes what the host does, or its wait for the device, because nothing tells when the
   /// device became idle. consumer.busy, OE, the feed efficiency and the hidden fraction are upper
-  /// bounds too, and the bubble is a lower one.
+  /// bounds too; the bubble is a lower bound.
   [[nodiscard]] bool t_c_is_upper_bound() const noexcept;
-  /// max(Tc, Tx) / Tstep; 0 without samples.
+  /// Returns max(Tc, Tx) / Tstep; 0 without samples.
   [[nodiscard]] double overlap_efficiency() const noexcept;
-  /// max(Tread D / W, Tx, Tc) / Tstep; 0 without samples.
+  /// Returns max(Tread D / W, Tx, Tc) / Tstep; 0 without samples.
   [[nodiscard]] double feed_efficiency() const noexcept;
-  /// (Tc + Tx - Tstep) / min(Tc, Tx), between 0 and 1; 1 if there is nothing to hide; 0 without
+  /// (Tc + Tx - Tstep) / min(Tc, Tx), from 0 to 1; 1 if there is nothing to hide; 0 without
   /// samples.
   [[nodiscard]] double hidden_fraction() const noexcept;
-  /// CPU seconds that readers compute for 1e9 bytes; 0 without samples.
+  /// Returns the CPU seconds of readers for 1e9 bytes; 0 without samples.
   [[nodiscard]] double read_cpu_per_gb() const noexcept;
-  /// Whether readers mostly wait for the disk: an eighth of the bytes or more are cold (a batch has
-  /// more bytes than its file, where these are decoded) or a batch has major faults; a quarter of
-  /// Tread or more is waiting; and the CPUs are not busy with reading for 3/4 of the step, because
-  /// readers may wait for them as well.
+  /// Returns whether readers mostly wait for the disk: at least an eighth of the bytes are cold
+  /// (decoded batches have more bytes than their files) or a batch has major faults; at least a
+  /// quarter of Tread is waiting; and reading keeps the CPUs busy for less than 3/4 of the step,
+  /// because readers may wait for CPUs as well.
   [[nodiscard]] bool waits_for_disk() const noexcept;
-  /// Bytes that the disk gives in a second; 0 without samples.
+  /// Returns the bytes that the disk gives in a second; 0 without samples.
   [[nodiscard]] double disk_rate() const noexcept;
-  /// What a step would take with other options, by the formula for the mean step
-  /// (feeder/prefetcher.h): with W workers for D devices, P pinned and d device slots,
-  /// max(Tc + rest of the loop, Tx, Tread D / W, (Tx + Tc) / d, (Tread + Tx) / P), and at least the
-  /// CPU time of reading divided by the CPUs. The prediction is the measured Tstep, times what the
-  /// formula gives for the change, divided by what it gives for today. Zeros without samples.
+  /// Predicts a step with other options, by the formula for the mean step (feeder/prefetcher.h):
+  /// max(Tc + rest of the loop, Tx, Tread D / W, (Tx + Tc) / d, (Tread + Tx) / P), with W workers
+  /// for D devices, P pinned and d device slots, and at least the CPU time of reading divided by
+  /// the CPUs. The prediction is the measured Tstep, times the formula's value with the change,
+  /// divided by its value today. Zeros without samples.
   [[nodiscard]] Prediction what_if(const Change& change) const noexcept;
-  /// One sentence: which stage limits the loop, what would help, and how much.
+  /// Returns one sentence: which stage limits the loop, what would help, and how much.
   [[nodiscard]] std::string bottleneck() const;
-  /// A line that says why copies into pinned memory bypass the CPU's caches; empty if they do not.
+  /// Returns a line on why copies into pinned memory bypass the caches; empty if they do not.
   [[nodiscard]] std::string copies_text() const;
-  /// The stages' shares, as a table.
+  /// Returns the stages' shares, as a table.
   [[nodiscard]] std::string shares_table() const;
-  /// The overlap table: stages, times, OE and the bottleneck, in several lines.
+  /// Returns the overlap table: stages, times, OE and the bottleneck, in several lines.
   [[nodiscard]] std::string table() const;
 };
 

@@ -18,19 +18,19 @@ namespace leat::feeder {
 class BatchLayout;
 struct TensorLayout;
 
-/// One tensor of a batch, in device memory. A view, cheap to copy, valid as long as its lease.
+/// A tensor of a batch, in device memory. A view, cheap to copy, valid as long as its lease.
 /// Thread-safe.
 class Tensor {
  public:
-  /// The name of the tensor's field.
+  /// Returns the name of the tensor's field.
   [[nodiscard]] std::string_view name() const noexcept;
-  /// The type of the tensor's elements.
+  /// Returns the type of the tensor's elements.
   [[nodiscard]] DType dtype() const noexcept;
   /// [rows, shape of the field ...], row-major.
   [[nodiscard]] std::span<const std::int64_t> shape() const noexcept { return shape_; }
-  /// Bytes of all rows that the batch has.
+  /// Returns the bytes of all rows that the batch has.
   [[nodiscard]] std::size_t bytes() const noexcept;
-  /// A pointer to the first element. Throws std::invalid_argument if T is not the tensor's type.
+  /// Returns the address of the first element. Throws std::invalid_argument if T is another type.
   template <class T>
   [[nodiscard]] T* data() const {
     check_type(kDTypeOf<T>);
@@ -59,14 +59,14 @@ class TensorSet {
             std::span<const std::vector<std::int64_t>> shapes) noexcept
       : layout_(&layout), first_(first), count_(count), slot_(slot), shapes_(shapes) {}
 
-  /// How many tensors there are.
+  /// Returns how many tensors there are.
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
-  /// The i-th tensor. Throws std::out_of_range.
+  /// Returns the i-th tensor. Throws std::out_of_range.
   [[nodiscard]] Tensor operator[](std::size_t i) const;
-  /// The tensor of that name, the last one if there are several. Throws std::out_of_range, with the
-  /// list of names.
+  /// Returns the tensor of that name, the last one if there are several. Throws std::out_of_range,
+  /// with the list of names.
   [[nodiscard]] Tensor operator[](std::string_view name) const;
-  /// Rows of the first tensor; unless samples are packed, of every tensor.
+  /// Returns the rows of the first tensor; unless samples are packed, of every tensor.
   [[nodiscard]] std::size_t rows() const noexcept {
     return static_cast<std::size_t>(shapes_[0][0]);
   }

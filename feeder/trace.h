@@ -32,15 +32,15 @@ struct LocalRank;
 
 /// Which batches to record.
 struct TraceOptions {
-  /// Batches of each device that are not recorded, at the beginning.
+  /// How many batches of each device are not recorded at the beginning.
   std::uint64_t skip = 0;
-  /// Batches of each device that are recorded after these, 1 to 100,000. Their memory, and 4 timed
-  /// events for each, are allocated by the prefetcher's constructor. (The host device allocates
+  /// How many batches of each device are recorded after these, 1 to 100,000. The prefetcher's
+  /// constructor allocates their memory, and 4 timed events for each. (The host device allocates
   /// some memory when such an event is first recorded.)
   std::size_t batches = 64;
 };
 
-/// Records the batches of one prefetcher (PrefetcherOptions::trace), which it may outlive.
+/// Records one prefetcher's batches (PrefetcherOptions::trace). May outlive the prefetcher.
 /// Thread-safe.
 ///
 /// A recorded batch costs four timed events on the device and some readings of the clock;

@@ -15,9 +15,9 @@
 // Thread safety: assigning to a buffer is not thread-safe. Otherwise a buffer is as thread-safe as
 // the bytes in it.
 //
-// Leat never frees memory whose work it cannot wait for: if a Stream of the device is being
-// captured into a graph, or if the device has failed. Such memory still counts against MemoryCaps.
-// End captures first.
+// Leat never frees memory if it cannot wait for the work on it: while a Stream of the device is
+// being captured into a graph, or if the device has failed. Such memory still counts against
+// MemoryCaps. End captures first.
 #pragma once
 
 #include <cstddef>
@@ -38,17 +38,17 @@ class MemorySpan {
  public:
   /// An empty view.
   MemorySpan() = default;
-  /// A view of `bytes` bytes at `data`. That they lie in this kind of memory is not checked.
+  /// Makes a view of `bytes` bytes at `data`. Does not check that they lie in this kind of memory.
   MemorySpan(void* data, std::size_t bytes) noexcept
       : data_(static_cast<std::byte*>(data)), size_(bytes) {}
 
-  /// The address: for kernels if it is device memory, for the CPU if it is pinned memory.
+  /// Returns the address: for kernels in device memory, for the CPU in pinned memory.
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
-  /// The size in bytes.
+  /// Returns the size in bytes.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// The view of [offset, offset + bytes). Throws std::out_of_range if that is not inside.
+  /// Returns the view of [offset, offset + bytes). Throws std::out_of_range if that is not inside.
   [[nodiscard]] MemorySpan subspan(std::size_t offset, std::size_t bytes) const;
-  /// The bytes, for the CPU.
+  /// Returns the bytes, for the CPU.
   [[nodiscard]] std::span<std::byte> bytes() const noexcept
       requires(space == MemorySpace::kPinned) {
     return {data_, size_};
@@ -69,17 +69,16 @@ template <MemorySpace space>
 class Buffer {
  public:
   /// Allocates `bytes` bytes, which may be 0. Aligned to 256 bytes; pinned memory to a page. Throws
-  /// OutOfMemory if there is not enough memory, GpuError if the device's MemoryCaps do not allow
-  /// it.
+  /// OutOfMemory if memory is lacking, GpuError if the device's MemoryCaps do not allow it.
   Buffer(const Device& device, std::size_t bytes);
   /// Allocates device memory in the order of `stream`, out of the device's pool (CUDA:
-  /// cudaMallocAsync, cudaFreeAsync). Work enqueued on `stream` from now on may use it; work on
-  /// other streams may use it if it waits for that. The destructor does not wait: the memory is
+  /// cudaMallocAsync, cudaFreeAsync). Work enqueued on `stream` from now on may use the memory; so
+  /// may work on other streams that waits for that. The destructor does not wait: the memory is
   /// freed when the work enqueued on `stream` by then has run, so let `stream` wait for all other
   /// work on the buffer first.
   ///
-  /// A Stream may be destroyed before the buffer, a foreign stream must outlive it; neither may be
-  /// in a capture when the buffer is made or destroyed. If the device has no pool
+  /// A Stream may be destroyed before the buffer; a foreign stream must outlive it. The stream must
+  /// not be in a capture when the buffer is made or destroyed. If the device has no pool
   /// (Capabilities::stream_ordered_memory), this does what the first constructor does.
   Buffer(const StreamRef& stream, std::size_t bytes) requires(space == MemorySpace::kDevice);
   /// Allocates pinned memory for this use by the CPU.
@@ -105,9 +104,9 @@ class Buffer {
   }
   /// See MemorySpan::data.
   [[nodiscard]] std::byte* data() const noexcept { return span_.data(); }
-  /// The size in bytes; 0 if the buffer was moved from.
+  /// Returns the size in bytes; 0 if the buffer was moved from.
   [[nodiscard]] std::size_t size() const noexcept { return span_.size(); }
-  /// The device that the buffer was made with, also if the buffer is empty.
+  /// Returns the device that the buffer was made with, also if the buffer is empty.
   [[nodiscard]] const Device& device() const noexcept { return device_; }
 
  private:
@@ -127,9 +126,9 @@ using PinnedBuffer = Buffer<MemorySpace::kPinned>;
 /// source must not change, until the copy has run. Throws std::invalid_argument if the sizes differ
 /// or the ranges overlap, GpuError if the device refuses.
 void copy_async(const StreamRef& stream, DeviceSpan to, PinnedSpan from);
-/// The same, device to host (D2H).
+/// Does the same, device to host (D2H).
 void copy_async(const StreamRef& stream, PinnedSpan to, DeviceSpan from);
-/// The same, within the device (D2D).
+/// Does the same, within the device (D2D).
 void copy_async(const StreamRef& stream, DeviceSpan to, DeviceSpan from);
 
 /// One copy of several.
@@ -146,12 +145,12 @@ using CopyWithinDevice = Copy<MemorySpace::kDevice, MemorySpace::kDevice>;
 /// Enqueues several copies, such as the tensors of a batch, 64 at a time as one operation if the
 /// device can (Capabilities::batched_copies; CUDA 12.8: cudaMemcpyBatchAsync). They run in any
 /// order among each other, after earlier work on `stream` and before later work. No destination may
-/// overlap another range; that is checked only within each copy. Throws as copy_async does for one
+/// overlap another range; this is checked only within each copy. Throws as copy_async does for one
 /// copy; some copies may have been enqueued then. Allocates nothing.
 void copy_async(const StreamRef& stream, std::span<const CopyToDevice> copies);
-/// The same, device to host.
+/// Does the same, device to host.
 void copy_async(const StreamRef& stream, std::span<const CopyToHost> copies);
-/// The same, within the device.
+/// Does the same, within the device.
 void copy_async(const StreamRef& stream, std::span<const CopyWithinDevice> copies);
 
 }  // namespace leat::gpu

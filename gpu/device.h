@@ -6,8 +6,8 @@
 //
 // A Device is a shared handle. Streams, events and buffers hold the device that they were made
 // from, so the handle may be dropped before them. Thread-safe. The destructor of a host device's
-// last handle waits until all queued work has run, because its kernels are the program's own
-// functions, and ends the device's threads.
+// last handle waits until all queued work has run, because kernels are functions of the program.
+// Then it ends the device's threads.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ struct DeviceInfo {
 /// What a device can do. Read these instead of asking which backend a device has.
 struct Capabilities {
   /// launch_host runs the function with a modelled duration on the device's compute engine. If
-  /// false (CUDA), the function runs on a driver's thread and must not call the device.
+  /// false (CUDA), the function runs on a driver's thread, and must not call the device.
   bool host_kernels = false;
   /// The CPU can read and write device memory directly.
   bool device_memory_is_host_memory = false;
@@ -53,8 +53,7 @@ struct Capabilities {
   bool batched_copies = false;
 };
 
-/// An opened device. Copies are handles of the same device; a handle that was moved from is
-/// unchanged.
+/// An opened device. Copies are handles of the same device; a move leaves a handle unchanged.
 class Device {
  public:
   /// For open() and open_host(). `backend` is not null.
@@ -69,20 +68,20 @@ class Device {
   }
   ~Device() = default;
 
-  /// The name with its number, as given to open(): "cuda:0", "host:0".
+  /// Returns the name with its number, as given to open(): "cuda:0", "host:0".
   [[nodiscard]] const std::string& name() const noexcept;
-  /// What the device is. Does not change while it is open.
+  /// Returns what the device is. Does not change while it is open.
   [[nodiscard]] const DeviceInfo& info() const noexcept;
-  /// What the device can do. Does not change while it is open.
+  /// Returns what the device can do. Does not change while it is open.
   [[nodiscard]] const Capabilities& capabilities() const noexcept;
-  /// Bytes that the buffers and arenas made with this device take, with peak and limit.
+  /// Returns the bytes that the buffers and arenas made with this device take, with peak and limit.
   [[nodiscard]] MemoryUse memory() const noexcept;
-  /// A handle of the same device for who keeps memory of it, and starts no work any more: the
-  /// threads of a host device end with its last other handle or stream. Then this handle can use
-  /// and free memory and events, and a new Stream throws GpuError. On a CUDA device it is as any
-  /// other.
+  /// Returns a handle of the same device that keeps its memory but not its threads: the threads of
+  /// a host device end with its last other handle or stream. After that, the handle can still use
+  /// and free memory and events, but a new Stream throws GpuError. On a CUDA device it is an
+  /// ordinary handle.
   [[nodiscard]] Device for_memory() const;
-  /// The implementation; for the value types of gpu/.
+  /// Returns the implementation; for the value types of gpu/.
   [[nodiscard]] const std::shared_ptr<Backend>& backend() const noexcept { return backend_; }
   /// Whether both are handles of the same opened device.
   friend bool operator==(const Device& a, const Device& b) noexcept {

@@ -25,9 +25,9 @@ enum class DType : std::uint8_t {
   kBool,  ///< 1 byte: 0 or 1
 };
 
-/// Bytes of one element.
+/// Returns the bytes of one element.
 [[nodiscard]] std::size_t size_of(DType dtype) noexcept;
-/// The name of the type: "uint8", "float32", ...
+/// Returns the name of the type: "uint8", "float32", ...
 [[nodiscard]] const char* to_string(DType dtype) noexcept;
 
 /// The bits of an IEEE 754 binary16 number, for which C++20 has no type.

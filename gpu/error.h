@@ -23,13 +23,13 @@ class GpuError : public Error {
         call_(std::move(call)),
         device_(std::move(device)) {}
 
-  /// The backend's own number, a cudaError_t; 0 if the error is Leat's own.
+  /// Returns the backend's own number, a cudaError_t; 0 if the error is Leat's own.
   [[nodiscard]] int code() const noexcept { return code_; }
-  /// The backend's name for the error, such as "cudaErrorMemoryAllocation".
+  /// Returns the backend's name for the error, such as "cudaErrorMemoryAllocation".
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// The call that failed, such as "cudaMalloc(1048576 bytes)".
+  /// Returns the call that failed, such as "cudaMalloc(1048576 bytes)".
   [[nodiscard]] const std::string& call() const noexcept { return call_; }
-  /// The device's name, such as "cuda:0".
+  /// Returns the device's name, such as "cuda:0".
   [[nodiscard]] const std::string& device() const noexcept { return device_; }
 
  private:

@@ -31,17 +31,16 @@ class EventRef {
   /// Blocks the caller until the latest record is done. On the host device a fiber is suspended.
   void sync() const;
   /// Suspends the calling fiber (blocks a plain thread) until the latest record is done. Throws
-  /// Cancelled; std::logic_error under a VirtualClock whose time the device does not take;
-  /// leat::Error if a thread that is needed cannot be started. As a case of select: on_done
-  /// (gpu/on_done.h).
+  /// Cancelled; std::logic_error under a VirtualClock that the device does not follow; leat::Error
+  /// if a thread that is needed cannot be started. As a case of select: on_done (gpu/on_done.h).
   void await() const;
-  /// As await(), for at most until `deadline`, a time of the caller's clock: returns whether the
+  /// As await(), but at most until `deadline`, a time of the caller's clock. Returns whether the
   /// record that was the latest at this call is done.
   [[nodiscard]] bool await_until(TimePoint deadline) const;
-  /// Whether the latest record is done. Does not block.
+  /// Returns whether the latest record is done. Does not block.
   [[nodiscard]] bool is_done() const;
 
-  /// The event's device.
+  /// Returns the event's device.
   [[nodiscard]] const Device& device() const noexcept { return device_; }
   /// For the value types of gpu/. Throws std::logic_error if the Event was moved from.
   [[nodiscard]] EventHandle handle() const {
@@ -60,7 +59,7 @@ class EventRef {
 /// Whether an event keeps the time of its record. Timed events cost a little more on the device.
 enum class Timing : bool { kOff, kOn };
 
-/// Owns an event of the device's pool: making an event allocates nothing if another event was
+/// Owns an event of the device's pool: making an event allocates nothing if another one was
 /// destroyed before. May be destroyed while a record is pending; waits for that record continue.
 ///
 /// An Event that was moved from is empty: it may be destroyed and assigned to, and device() still
@@ -92,7 +91,7 @@ class Event {
   [[nodiscard]] bool await_until(TimePoint deadline) const { return ref_.await_until(deadline); }
   /// See EventRef::is_done.
   [[nodiscard]] bool is_done() const { return ref_.is_done(); }
-  /// The event's device.
+  /// Returns the event's device.
   [[nodiscard]] const Device& device() const noexcept { return ref_.device(); }
 
  private:
@@ -102,8 +101,8 @@ class Event {
 /// Suspends the calling fiber until `event` is done; see EventRef::await.
 inline void await(const EventRef& event) { event.await(); }
 
-/// The time from `start` to `end`: two timed events of one device that are recorded and done.
-/// Throws GpuError if they are not.
+/// Returns the time from `start` to `end`: two timed events of one device that are recorded and
+/// done. Throws GpuError if they are not.
 [[nodiscard]] Duration elapsed(const EventRef& start, const EventRef& end);
 
 }  // namespace leat::gpu

@@ -21,15 +21,15 @@ struct HostFaults {
   std::uint64_t copy = 0;    // this copy, of all streams, fails: nothing is copied
   std::uint64_t kernel = 0;  // this kernel (launch_host) fails: its function is not called
   /// The device is lost at this operation. Copies, kernels, records, and waits for events that are
-  /// not done count; the sync of a stream counts as a record.
+  /// not done count. A sync of a stream counts as a record.
   std::uint64_t lost_at = 0;
 };
 
 /// How long the operations of a host device take, and which of them fail. The default models
 /// nothing: operations take the time that the CPU needs.
 ///
-/// Where the link is modelled, operations follow each other in device time: a timer that fires late
-/// delays no later operation.
+/// If the link is modelled, operations follow each other in device time: a timer that fires late
+/// does not delay the operations after it.
 struct HostModel {
   /// Bytes per second, for each direction of the link; 0: not modelled.
   double h2d_bandwidth = 0;

@@ -23,8 +23,8 @@ enum class PinnedUse : std::uint8_t {
   kWriteCombined,
 };
 
-/// Limits in bytes for all buffers and arenas of one opened device together; 0 is no limit. An
-/// allocation over the limit throws GpuError before anything is allocated.
+/// Limits in bytes for all buffers and arenas of one opened device together; 0: no limit. An
+/// allocation over the limit throws GpuError and allocates nothing.
 struct MemoryCaps {
   std::size_t device_bytes = 0;
   std::size_t pinned_bytes = 0;

@@ -27,14 +27,14 @@ class EventRef;
 /// A subscription to an event's latest record, which ends with this object. on_done holds one.
 class DoneSubscription {
  public:
-  /// Throws std::logic_error under a VirtualClock whose time the device does not take (a GPU's time
-  /// is real), leat::Error if a thread that is needed cannot be started.
+  /// Throws std::logic_error under a VirtualClock that the device does not follow (a GPU's time is
+  /// real), leat::Error if a thread that is needed cannot be started.
   explicit DoneSubscription(const EventRef& event);
   DoneSubscription(DoneSubscription&& other) noexcept = default;
   DoneSubscription& operator=(DoneSubscription&& other) = delete;
   ~DoneSubscription();
 
-  /// The signal that is notified when the record is done. Do not call after a move from this
+  /// Returns the signal that is notified when the record is done. Not after a move from this
   /// object.
   [[nodiscard]] DoneSignal& signal() const noexcept { return *signal_; }
 
@@ -49,8 +49,7 @@ class DoneHandler {
  public:
   DoneHandler(DoneSubscription subscription, F handler)
       : subscription_(std::move(subscription)), handler_(std::move(handler)) {}
-  /// Keeps the case ready and calls the handler. Throws GpuError instead if the device has
-  /// failed.
+  /// Keeps the case ready and calls the handler; throws GpuError if the device has failed.
   void operator()(std::optional<DoneSignal::Done> /*token*/) {
     const DoneSignal& signal = subscription_.signal();
     signal.keep_ready();

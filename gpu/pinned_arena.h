@@ -4,11 +4,10 @@
 //   leat::gpu::PinnedArena arena(device, slots * bytes);
 //   for (auto& slot : ring) slot.pinned = arena.take(bytes);
 //
-// The pages are allocated by the process: huge pages if the kernel has any, on the device's NUMA
-// node if that is known. Then they are pinned (CUDA: registered in steps of at most 256 MiB,
-// portable; a copy across two registrations is made in pieces). If the device cannot pin pages that
-// it has not allocated, the arena is a PinnedBuffer instead. placement() and fallback() tell the
-// outcome.
+// The process allocates the pages: huge pages if the kernel has any, on the device's NUMA node if
+// that is known. The device then pins them (CUDA: registered in steps of at most 256 MiB, portable;
+// a copy across two registrations is made in pieces). If the device cannot pin such pages, the
+// arena is a PinnedBuffer instead. placement() and fallback() tell the outcome.
 //
 // Counts against MemoryCaps::pinned_bytes. Allocated once: take() allocates nothing.
 #pragma once
@@ -28,7 +27,7 @@ namespace leat::gpu {
 /// thread-safe: take() by one thread or fiber at a time.
 ///
 /// The destructor waits for work that is queued on Streams of the device; work elsewhere must have
-/// run before. The arena never frees pages whose work it cannot wait for (gpu/buffer.h).
+/// run before. The arena never frees pages if it cannot wait for the work on them (gpu/buffer.h).
 class PinnedArena {
  public:
   /// Allocates `bytes` bytes and pins the whole pages that hold them. Throws std::invalid_argument
@@ -40,20 +39,20 @@ class PinnedArena {
   ~PinnedArena();
 
   /// Hands out the next `bytes` bytes, beginning at a multiple of `alignment` (a power of two, at
-  /// most 4096). Throws GpuError if fewer bytes are left, std::invalid_argument for another
+  /// most 4096). Throws GpuError if not enough are left, std::invalid_argument for another
   /// alignment.
   [[nodiscard]] PinnedSpan take(std::size_t bytes, std::size_t alignment = 4096);
 
-  /// The bytes that were asked for.
+  /// Returns the bytes that were asked for.
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
-  /// The bytes that were not handed out yet. Do not call during take().
+  /// Returns the bytes that were not handed out yet. Do not call during take().
   [[nodiscard]] std::size_t left() const noexcept { return capacity_ - used_; }
-  /// Where the pages lie. Asks the kernel about every page: milliseconds for a gigabyte. If the
-  /// device has allocated the memory itself: the size and the node that were asked for.
+  /// Returns where the pages lie. Asks the kernel about every page: milliseconds for a gigabyte. If
+  /// the device has allocated the memory itself: the size and the node that were asked for.
   [[nodiscard]] PagePlacement placement() const;
-  /// Why the device has allocated the memory itself; empty if the arena's own pages are pinned.
+  /// Returns why the device has allocated the memory itself; empty if the arena's pages are pinned.
   [[nodiscard]] const std::string& fallback() const noexcept { return fallback_reason_; }
-  /// The device that the arena was made with.
+  /// Returns the device that the arena was made with.
   [[nodiscard]] const Device& device() const noexcept { return device_; }
 
  private:

@@ -12,8 +12,8 @@
 // (the calling fiber is suspended).
 //
 // Stream owns; StreamRef is a view that must not outlive the stream, and is what functions take.
-// Both are thread-safe; work enqueued from several threads at once has no defined order. Failures
-// throw GpuError (gpu/error.h).
+// Both are thread-safe. Work that several threads enqueue at the same time has no defined order.
+// Failures throw GpuError (gpu/error.h).
 #pragma once
 
 #include <utility>
@@ -34,8 +34,8 @@ class StreamRef {
   StreamRef(Device device, StreamHandle handle) noexcept
       : device_(std::move(device)), handle_(handle) {}
   /// Wraps the user's own stream of `device`, a cudaStream_t. Throws GpuError for a stream that
-  /// Leat cannot use (null, the per-thread default stream, a stream of another device, a stream
-  /// that is being captured into a graph), and on the host device, which has no foreign streams.
+  /// Leat cannot use: null, the per-thread default stream, a stream of another device or in a
+  /// capture, any stream on the host device.
   ///
   /// All work on the stream that uses a buffer must have run before the buffer is destroyed: Leat
   /// does not see work that is enqueued without it.
@@ -47,18 +47,18 @@ class StreamRef {
 
   /// Makes work enqueued on this stream from now on run after the latest record of `event`. Does
   /// not block. Throws GpuError for an event of another family of devices; std::logic_error if this
-  /// stream's time is virtual and the event's device does not take that time.
+  /// stream's time is virtual and the event's device does not follow that clock.
   void wait(const EventRef& event) const;
   /// Blocks the caller until all enqueued work has run. On the host device a fiber is suspended
   /// instead, because the device's engines are fibers too.
   void sync() const;
-  /// Whether all enqueued work has run. Does not block.
+  /// Returns whether all enqueued work has run. Does not block.
   [[nodiscard]] bool is_done() const;
-  /// Whether the stream is being captured into a CUDA graph: work enqueued now is not run, but
-  /// becomes part of the graph.
+  /// Returns whether the stream is being captured into a CUDA graph: work enqueued now becomes part
+  /// of the graph instead of being run.
   [[nodiscard]] bool is_capturing() const;
   /// Enqueues a call of `function` in stream order. On the host device this is how kernels are
-  /// launched: the call takes at least `modelled_time`. There the function may enqueue work, but
+  /// launched: the call takes at least `modelled_time`. The function may enqueue work there, but
   /// must not wait for work of its own stream. CUDA ignores `modelled_time`.
   ///
   /// On CUDA a driver's thread calls the function, and may destroy it. So the function must not use
@@ -67,10 +67,10 @@ class StreamRef {
   /// negative time.
   void launch_host(UniqueFunction<void()> function,
                    Duration modelled_time = Duration::zero()) const;
-  /// A cudaStream_t, for `kernel<<<grid, block, 0, stream>>>`. Null on the host device.
+  /// Returns a cudaStream_t, for `kernel<<<grid, block, 0, stream>>>`; null on the host device.
   [[nodiscard]] void* native_handle() const;
 
-  /// The stream's device.
+  /// Returns the stream's device.
   [[nodiscard]] const Device& device() const noexcept { return device_; }
   /// For the value types of gpu/. Throws std::logic_error if the Stream was moved from.
   [[nodiscard]] StreamHandle handle() const {
@@ -97,7 +97,7 @@ class StreamRef {
 /// works; everything else throws std::logic_error.
 class Stream {
  public:
-  /// Makes a stream that does not synchronise with any other stream implicitly. Throws GpuError, or
+  /// Makes a stream that synchronises with no other stream implicitly. Throws GpuError or
   /// OutOfMemory.
   explicit Stream(const Device& device);
   Stream(Stream&& other) noexcept
@@ -128,7 +128,7 @@ class Stream {
   }
   /// See StreamRef::native_handle.
   [[nodiscard]] void* native_handle() const { return ref_.native_handle(); }
-  /// The stream's device.
+  /// Returns the stream's device.
   [[nodiscard]] const Device& device() const noexcept { return ref_.device(); }
 
  private:

@@ -21,7 +21,7 @@
 
 namespace leat::gpu {
 
-/// A timeline that is being written. Times are since its beginning; they are written in
+/// A timeline that is being written. Times count from its beginning, and are written in
 /// microseconds.
 class TraceWriter {
  public:
@@ -35,17 +35,17 @@ class TraceWriter {
   void name_process(std::size_t process, std::string_view name);
   /// Names a track.
   void name_track(const Track& track, std::string_view name);
-  /// A stretch of time on a track. `args`: the inside of a JSON object, shown with the span. A span
-  /// that ends before it begins has no length.
+  /// Adds a stretch of time on a track. `args`: the inside of a JSON object, shown with the span. A
+  /// span that ends before it begins has no length.
   void span(std::string_view name, const Track& track, Duration begin, Duration end,
             std::string_view args = {});
-  /// A part of the arrow `id`, at the span on that track at that time. The arrow begins at 's',
-  /// continues at 't', and ends at 'f'.
+  /// Adds a part of the arrow `id`, at the span on that track at that time. The arrow begins at
+  /// 's', continues at 't', and ends at 'f'.
   void arrow(char phase, std::string_view name, std::size_t id, const Track& track, Duration at);
-  /// Values of a process at a time, as a graph. `args` as for span().
+  /// Adds values of a process at a time, as a graph. `args` as for span().
   void counter(std::string_view name, std::size_t process, Duration at, std::string_view args);
 
-  /// The timeline so far, as a JSON object.
+  /// Returns the timeline so far, as a JSON object.
   [[nodiscard]] std::string json() const;
   /// Writes json() to a file. Throws leat::Error, naming the file, if it cannot be written.
   void save(const std::filesystem::path& file) const;
@@ -54,8 +54,7 @@ class TraceWriter {
   std::string events_;  // each a line that ends with a comma
 };
 
-/// Writes a timeline's JSON to a file. Throws leat::Error, naming the file, if it cannot be
-/// written.
+/// Writes a timeline's JSON to a file. Throws leat::Error, naming the file, if that fails.
 void save_trace(const std::string& json, const std::filesystem::path& file);
 
 }  // namespace leat::gpu

@@ -25,10 +25,10 @@ inline Cycles cycles_now() noexcept {
 #endif
 }
 
-/// The rate of the counter. The first call of the process measures it against the steady clock,
-/// which takes 50 us.
+/// Returns the rate of the counter. The first call of the process measures it against the steady
+/// clock, which takes 50 us.
 [[nodiscard]] double cycles_per_nanosecond() noexcept;
-/// The number of cycles in `length`, about.
+/// Returns the number of cycles in `length`, about.
 [[nodiscard]] inline Cycles cycles_in(Duration length) noexcept {
   return static_cast<Cycles>(static_cast<double>(length.count()) * cycles_per_nanosecond());
 }

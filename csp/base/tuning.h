@@ -1,5 +1,4 @@
-// All constants of the core that were chosen by measurement: the meaning of each, and its measured
-// benefit.
+// All constants of the core that were chosen by measurement, each with its meaning and benefit.
 //
 // The figures are of bench/csp on a machine with two CPUs: from bench/csp/techniques.py
 // (bench/results/csp.md, "What each technique buys"), or from the change that brought the constant.
@@ -43,7 +42,7 @@ inline constexpr Duration kStealAfterFew = std::chrono::microseconds(4);
 inline constexpr Duration kStealAfterMany = std::chrono::microseconds(50);
 /// After that, a ring that moves is stolen from if its owner would need this long for the rest.
 inline constexpr Duration kStealPayoff = std::chrono::microseconds(100);
-/// From one look at a ring to the next, if it stood still or was empty, and if it moved. A look
+/// The time between two looks at a ring: if it stood still or was empty, and if it moved. A look
 /// costs the ring's owner a cache line for each of the next push, pop and switch. Where a spinner
 /// looked at each of its polls, a sieve of 500 primes took 1.2 to 1.4 times as long with two
 /// workers, and waves of 256 launches 1.0 to 1.3 times; a sieve of 2,000 took 0.8 to 1.0 times as
@@ -72,13 +71,12 @@ inline constexpr Duration kMonitorPeriod = std::chrono::microseconds(50);
 /// Looks in a row without a switch anywhere, after which there is no monitor.
 inline constexpr int kQuietLooks = 4;
 
-/// Looks at fibers that are stuck, in the time after which that is a deadlock.
+/// How often stuck fibers are looked at, in the time after which they are a deadlock.
 inline constexpr int kLooksBeforeDeadlock = 10;
 
 // ---- When a fiber gives way that never waits
 //
-// Tokio has a budget of 128 operations. One of a channel takes some 6 ns here, so there may be
-// more.
+// Tokio has a budget of 128 operations. A channel's takes some 6 ns here, so there may be more.
 
 /// A channel counts its sends when its ring begins anew, once in about so many. A power of two.
 inline constexpr std::uint64_t kTransfersPerCount = 1024;
@@ -94,8 +92,8 @@ inline constexpr std::uint64_t kIdBlock = 64;
 inline constexpr int kFiberBatch = 64;
 /// Stacks that a worker keeps for the next fibers.
 inline constexpr int kMostCachedStacks = 32;
-/// Stacks of other sizes than the default that a scheduler keeps, and the size up to which it does.
-/// What fibers have touched of them, at most the product, stays committed until the scheduler ends.
+/// How many stacks of other sizes than the default a scheduler keeps, and up to which size. Pages
+/// that fibers have touched, at most the product, stay committed until the scheduler ends.
 inline constexpr int kMostOtherStacks = 32;
 inline constexpr std::size_t kLargestOtherStack = std::size_t{1} << 20;
 /// How long a thread of the I/O pool waits for the next call before it ends.

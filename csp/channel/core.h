@@ -151,8 +151,8 @@ class [[nodiscard]] LockedChannel {
 
 class LEAT_CACHE_ALIGNED ChannelCore {
  public:
-  /// Throws std::invalid_argument if `capacity` is negative or its bytes overflow. Starts with one
-  /// reference.
+  /// Starts with one reference. Throws std::invalid_argument for a negative or too large
+  /// `capacity`.
   ChannelCore(std::int64_t capacity, const ElementType& element, std::string name);
   ChannelCore(const ChannelCore&) = delete;
   ChannelCore& operator=(const ChannelCore&) = delete;
@@ -168,8 +168,8 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   /// the last of these operations.
   void release() noexcept LEAT_EXCLUDES(lock_);
 
-  /// True if an operation in that direction would have to wait, at one instant of this call. Takes
-  /// no lock, so that polling a channel that is not ready is cheap.
+  /// Returns whether an operation in that direction would have to wait, at one instant of this
+  /// call. Takes no lock, so that polling a channel that is not ready is cheap.
   ///
   /// A deadlock report must know every caller that may come back to a channel. Adding a caller
   /// takes the lock, so the caller has checked has_caller() first.
@@ -188,7 +188,7 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   /// The slow path; see LockedChannel::send_or_recv(). Called with the lock held; drops it.
   int send_or_recv(Case& one, Deadline deadline);
   /// Moves from the T at `value` if there is room or a receiver. The caller needs no reference, but
-  /// has to see to it that the channel's memory stays (ElementType::free).
+  /// must keep the channel's memory (ElementType::free).
   void send_without_reference(void* value) noexcept LEAT_EXCLUDES(lock_);
 
   /// Sets the known callers to the fibers of `scheduler`, or (null) to outsiders. Only while no
@@ -208,7 +208,7 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// `channel "name"`, for reports.
   [[nodiscard]] std::string describe() const;
-  /// The cause of the close; null if the channel is open or was closed without a cause.
+  /// Returns the cause of the close; null if the channel is open or was closed without a cause.
   [[nodiscard]] std::exception_ptr cause() const noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] const CallerSet& callers() const noexcept { return callers_; }
 
@@ -243,8 +243,8 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   [[nodiscard]] std::size_t after(std::size_t position) const noexcept {
     return position + 1 == capacity_ ? 0 : position + 1;
   }
-  // Once in about kTransfersPerCount values the next send is counted. A branch, which is foreseen:
-  // so neither that nor the number of values sent costs anything in other sends.
+  // About once in kTransfersPerCount values the next send is counted. The branch is well predicted,
+  // so neither this nor the number of sent values costs anything in other sends.
   void advance_tail() noexcept LEAT_REQUIRES(lock_) {
     if (const std::size_t next = tail_ + 1; __builtin_expect(next != capacity_, 1)) {
       tail_ = next;
@@ -276,8 +276,8 @@ class LEAT_CACHE_ALIGNED ChannelCore {
   static constexpr std::uint8_t kClosed = 1;
   static constexpr std::uint8_t kCountNext = 2;  // the sender may have to give way: it is counted
 
-  // What an operation touches, in two cache lines that it shares with no other channel; laps_
-  // stands behind them, because a send touches it once in a lap.
+  // What an operation touches is in two cache lines that no other channel shares. laps_ stands
+  // behind them, because a send touches it only once in a lap.
   CallerSet callers_;  // add() under lock_
   mutable SpinLock lock_;
   std::uint32_t waiters_to_return_ LEAT_GUARDED_BY(lock_) = 0;

@@ -141,7 +141,7 @@ concept LooksAgain = requires(C& one) {
 /// csp/io/watch.cpp.) `since`: when the wait first looked; 0 before.
 bool look_again(Cycles& since, Deadline deadline);
 
-/// Says to the cases of descriptors that a select begins, which gives up at `deadline`.
+/// Tells the cases of descriptors that a select begins, and that it gives up at `deadline`.
 template <class... Cases>
 [[gnu::always_inline]] inline void begin_select(Deadline deadline, Cases&... cases) {
   for_each_case(

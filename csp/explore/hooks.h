@@ -1,5 +1,4 @@
-// The calls by which the core tells where another thread may run. In ordinary builds they do
-// nothing.
+// Calls that tell where another thread of the core may run. In ordinary builds they do nothing.
 //
 // An exploring build (csp/explore.h) has LEAT_EXPLORE defined in every file. It simulates the
 // operating system on one thread: the program's threads are simulated ones, and the explorer
@@ -70,7 +69,7 @@ void sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
 void wake(const void* word, bool all) noexcept;
 /// Ends the present schedule as a failure. Never returns.
 [[noreturn]] void fail(const char* what) noexcept;
-/// Whether the caller runs inside an exploration.
+/// Returns whether the caller runs inside an exploration.
 [[nodiscard]] bool active() noexcept;
 /// Memory whose addresses grow from one call to the next. A select locks its channels in the order
 /// of their addresses, and a schedule must mean the same in every run.

@@ -63,9 +63,9 @@ class Simulation {
   /// Runs `program` on the first thread, until all threads have ended or one has failed. Returns
   /// how it failed, or an empty string. An exception that leaves `program` is a failure.
   std::string run(UniqueFunction<void()> program, Strategy& strategy);
-  /// The decisions of the last run.
+  /// Returns the decisions of the last run.
   [[nodiscard]] const Decisions& decisions() const noexcept { return decisions_; }
-  /// The state at its end; equal for two runs if they read and wrote the same.
+  /// Returns the state at its end; equal for two runs if they read and wrote the same.
   [[nodiscard]] std::uint64_t state() const noexcept { return state_; }
   [[nodiscard]] std::uint64_t choices() const noexcept { return choices_; }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }

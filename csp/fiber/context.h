@@ -29,7 +29,7 @@ class Context {
     void* caught = nullptr;
     unsigned uncaught = 0;
   };
-  /// The record of the calling thread.
+  /// Returns the record of the calling thread.
   [[nodiscard]] static ExceptionState* exceptions_of_thread() noexcept;
 
   /// A context without a stack.
@@ -50,7 +50,7 @@ class Context {
   void take_over_from(Context& ended) noexcept;
 
   [[nodiscard]] const StackSpan& stack() const noexcept { return stack_; }
-  /// Whether an exception unwinds it: it is in a destructor. While it is not current.
+  /// Returns whether an exception unwinds it: it is in a destructor. While it is not current.
   [[nodiscard]] bool unwinds() const noexcept { return exceptions_.uncaught > 0; }
 
   /// Saves the current execution in *this and continues `to`. Returns after a switch back to *this.

@@ -43,7 +43,7 @@ enum class DeadlockStep : std::uint8_t {
 
 class alignas(64) Fiber final : public Waiter {
  public:
-  /// The fiber that runs on the calling thread, or null. Not inlined: a compiler may keep a
+  /// Returns the fiber that runs on the calling thread, or null. Not inlined: a compiler may keep a
   /// thread-local's address across a park, after which the fiber may run on another thread.
   [[nodiscard]] static Fiber* current() noexcept;
 
@@ -89,8 +89,8 @@ class alignas(64) Fiber final : public Waiter {
            std::uncaught_exceptions() == 0;
   }
   void request_cancel() noexcept { cancel_requested_.store(true, std::memory_order_relaxed); }
-  /// True if that has ended a wait: the caller then owes ready_once_parked(), which it calls
-  /// without a lock.
+  /// Returns whether that has ended a wait: the caller then owes ready_once_parked(), which it
+  /// calls without a lock.
   [[nodiscard]] bool deliver_cancel() noexcept;
 
   /// Ends the present wait as a cancellation would, even if the fiber is shielded, if `step` is
@@ -104,7 +104,7 @@ class alignas(64) Fiber final : public Waiter {
 
   [[nodiscard]] SchedulerCore& core() const noexcept { return core_; }
   [[nodiscard]] GroupCore* group() const noexcept { return group_; }
-  /// The name given at the launch; empty if there is none.
+  /// Returns the name given at the launch; empty if there is none.
   [[nodiscard]] std::string_view name() const noexcept {
     return name_ != nullptr ? std::string_view(*name_) : std::string_view();
   }
@@ -113,7 +113,7 @@ class alignas(64) Fiber final : public Waiter {
   /// A pseudo-random number of this fiber's own sequence. Called by the fiber itself.
   std::uint64_t random() noexcept;
 
-  /// The fiber's id, and its name if it has one.
+  /// Returns the fiber's id, and its name if it has one.
   [[nodiscard]] std::string label() const;
   /// Returns what the fiber waits for. Called while no fiber runs and this one waits.
   [[nodiscard]] const Wait& wait() const noexcept { return wait_; }

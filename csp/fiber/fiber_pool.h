@@ -22,8 +22,7 @@ class FiberPool {
   FiberPool& operator=(const FiberPool&) = delete;
   ~FiberPool();
 
-  /// A worker's own stock of fibers. take() and put() take the pool's lock at most once in kBatch
-  /// times.
+  /// A worker's own stock of fibers. take() and put() lock the pool at most once in kBatch times.
   class Cache {
    public:
     /// Throws std::bad_alloc.
@@ -60,8 +59,8 @@ class FiberPool {
  private:
   static constexpr int kBatch = tuning::kFiberBatch;
 
-  /// Memory for batches of kBatch fibers. A batch is reserved by a thread, which then makes its
-  /// fibers, so that the launcher finds them in its CPU's cache.
+  /// Memory for batches of kBatch fibers. A thread reserves a batch and then makes its fibers, so
+  /// that the launcher finds them in its CPU's cache.
   struct Slab {
     /// Throws std::bad_alloc.
     explicit Slab(std::size_t batches);

@@ -60,7 +60,7 @@ class StackPool {
   };
 
  private:
-  /// The link of a free stack, at its high end, where its page is committed.
+  /// Returns the link of a free stack, at its high end, where its page is committed.
   [[nodiscard]] std::byte*& next(std::byte* low) const noexcept;
   /// Takes a stack out of the list of free ones; null if there is none.
   std::byte* pop() noexcept LEAT_REQUIRES(lock_);
@@ -68,8 +68,8 @@ class StackPool {
   const std::size_t default_size_;
   SpinLock lock_;
   std::byte* free_ LEAT_GUARDED_BY(lock_) = nullptr;  // the low end; linked through the stacks
-  /// Of other sizes, those that came back; {nullptr, 0} where there is none. A full array loses one
-  /// for each that comes back, in turns.
+  /// Free stacks of other sizes; {nullptr, 0}: no stack. A full array drops its stacks in turns,
+  /// one for each that comes back.
   std::array<StackSpan, tuning::kMostOtherStacks> others_ LEAT_GUARDED_BY(lock_){};
   std::size_t oldest_ LEAT_GUARDED_BY(lock_) = 0;
 };

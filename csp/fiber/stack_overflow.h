@@ -13,7 +13,7 @@ class Worker;
 /// follows. The module that contains Leat is never unloaded from then on.
 void prepare_stack_overflow_report() noexcept;
 
-/// A worker's stack for signals. Allocated by who makes the worker, not by the worker's thread,
+/// A worker's stack for signals. The maker of the worker allocates it, not the worker's thread,
 /// which may start late: when a program has warmed up, nothing of csp allocates.
 class SignalStack {
  public:

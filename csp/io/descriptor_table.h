@@ -46,18 +46,18 @@ struct DescriptorWait {
   DescriptorWait* next = nullptr;
 };
 
-/// What close_descriptor() has closed in this process. A wait that is under way, but unknown to the
-/// table yet, finds out by it that its descriptor's number may be another file's. Thread-safe.
+/// What close_descriptor() has closed in this process. It tells a wait that is not yet in the table
+/// that its descriptor's number may be another file's. Thread-safe.
 class Closings {
  public:
   static Closings& here() { return of_this_process<Closings>(); }
-  /// How many there were.
+  /// Returns how many descriptors were closed.
   [[nodiscard]] std::uint64_t count() const noexcept {
     return count_.load(std::memory_order_acquire);
   }
-  /// Called before each.
+  /// Notes a close. Called before each.
   void note(int descriptor);
-  /// Throws Error if the descriptor was closed since count() was `count`, during a wait for
+  /// Throws Error if the descriptor was closed since count() was `count`. The wait is for
   /// `interest`.
   void require_none(int descriptor, std::uint64_t count, std::uint32_t interest) {
     if (count != this->count()) look_up(descriptor, count, interest);
@@ -86,7 +86,7 @@ class DescriptorTable {
   void arm(DescriptorWait& wait, std::uint64_t closings);
   /// Sends the token now: the caller has seen that the descriptor is ready.
   void arm_ready(DescriptorWait& wait);
-  /// Sends no token from here on.
+  /// Ends the wait: sends no token from here on.
   void disarm(DescriptorWait& wait) noexcept;
   /// Called with each event of the kernel.
   void deliver(std::uint64_t key, std::uint32_t events) noexcept;

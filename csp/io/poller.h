@@ -20,17 +20,17 @@ class Poller final : public DescriptorTable, public std::enable_shared_from_this
  public:
   /// Starts the thread. Throws Error.
   Poller();
-  /// Joins the thread; on no fiber, because the schedulers of those that use the poller keep it.
+  /// Joins the thread. Not on a fiber: the schedulers of fibers that use the poller keep it.
   ~Poller() override;
 
-  /// The poller of the calling process, made if there is none, and kept by the calling fiber's
-  /// scheduler. Throws Error if it cannot be made.
+  /// Returns the poller of the calling process, made if there is none. The calling fiber's
+  /// scheduler keeps it. Throws Error if it cannot be made.
   static std::shared_ptr<Poller> get();
-  /// close_and_tell() of the poller of the calling process, if there is one, which the calling
-  /// fiber's scheduler then keeps; else close(2), noted in Closings.
+  /// Calls close_and_tell() of the process's poller, if there is one; the calling fiber's scheduler
+  /// then keeps that poller. Else calls close(2), noted in Closings.
   static int close_in_process(int descriptor);
 
-  /// The process that has its thread.
+  /// Returns the process that has its thread.
   [[nodiscard]] const HomeProcess& home() const noexcept { return home_; }
 
  protected:

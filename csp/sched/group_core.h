@@ -60,7 +60,7 @@ class GroupCore : public std::enable_shared_from_this<GroupCore> {
   /// Returns the first error and forgets it: the caller alone owns the exception.
   [[nodiscard]] std::exception_ptr take_first_error() noexcept LEAT_EXCLUDES(lock_);
   /// For the root group, once it was joined: as take_first_error(), and if the group is still empty
-  /// it is no longer stopped. Its stop token stays signalled, which nobody has.
+  /// it is no longer stopped. Its stop token stays signalled, but nobody has it.
   [[nodiscard]] std::exception_ptr restart() noexcept LEAT_EXCLUDES(lock_);
   [[nodiscard]] std::stop_token stop_token() const { return stop_source_.get_token(); }
 

@@ -49,7 +49,7 @@ class IoPool {
   /// called on a thread of the pool: a call that owns a scheduler cannot be the one that destroys
   /// it.
   void end() noexcept;
-  /// The present number of threads.
+  /// Returns the present number of threads.
   [[nodiscard]] int threads() const noexcept LEAT_EXCLUDES(lock_);
 
  private:

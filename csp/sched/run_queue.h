@@ -59,11 +59,11 @@ class RunRing {
   [[nodiscard]] std::uint32_t size() const noexcept {
     return tail_.load(std::memory_order_relaxed) - head_.load(std::memory_order_relaxed);
   }
-  /// The number of fibers taken out so far, modulo 2^32.
+  /// Returns the number of fibers taken out so far, modulo 2^32.
   [[nodiscard]] std::uint32_t taken() const noexcept {
     return head_.load(std::memory_order_relaxed);
   }
-  /// The number of fibers pushed so far, modulo 2^32.
+  /// Returns the number of fibers pushed so far, modulo 2^32.
   [[nodiscard]] std::uint32_t pushed() const noexcept {
     return tail_.load(std::memory_order_relaxed);
   }
@@ -113,8 +113,8 @@ class RunRing {
     for (;;) {
       // acquire: pairs with push().
       const std::uint32_t size = tail_.load(std::memory_order_acquire) - head;
-      if (size == 0 || size > kSize)
-        return 0;  // larger than kSize: `head` is stale, because the owner is at work
+      // Larger than kSize: `head` is stale, because the owner is at work.
+      if (size == 0 || size > kSize) return 0;
       const std::uint32_t count = size - size / 2;
       for (std::uint32_t i = 0; i < count; ++i) {
         out[i] = slots_[(head + i) % kSize].load(std::memory_order_relaxed);

@@ -103,7 +103,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   [[nodiscard]] std::vector<FiberReport> fibers_of(const GroupCore& group);
 
   [[nodiscard]] IoPool& io_pool() noexcept { return io_pool_; }
-  /// What keep_poller() was given; null before. Called by fibers of this scheduler, as that.
+  /// Returns the poller of keep_poller(); null before. Fibers of this scheduler call both.
   [[nodiscard]] std::shared_ptr<Poller> kept_poller() noexcept LEAT_EXCLUDES(lock_);
   /// Keeps the poller of descriptors (csp/io/poller.h) until the workers have ended.
   void keep_poller(std::shared_ptr<Poller> poller) noexcept LEAT_EXCLUDES(lock_);
@@ -111,7 +111,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   [[nodiscard]] const Clock& clock() const noexcept { return *clock_; }
   [[nodiscard]] std::uint64_t seed() const noexcept { return seed_; }
   [[nodiscard]] int worker_count() const noexcept { return worker_count_; }
-  /// The process that has its threads.
+  /// Returns the process that has its threads.
   [[nodiscard]] const HomeProcess& home() const noexcept { return home_; }
 
  private:
@@ -154,7 +154,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   void take_pinned_inbox(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
   /// Moves half of the worker's ring, which is full, to the global queue.
   void spill(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
-  /// True if the worker shall spin before it sleeps; it is then counted in spinning_.
+  /// Returns whether the worker shall spin before it sleeps; it is then counted in spinning_.
   [[nodiscard]] bool may_spin(Worker& worker) noexcept;
   /// Wakes an idle worker for a fiber that was just queued. A worker that spins finds the fiber, so
   /// then no worker is woken.
@@ -180,9 +180,9 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
     return spinning_.load(std::memory_order_relaxed) > 0;
   }
   void wake_timekeeper() noexcept LEAT_EXCLUDES(lock_);
-  /// Whether another worker, or the global queue, holds fibers that should be run at once.
+  /// Returns whether another worker, or the global queue, holds fibers that should be run at once.
   [[nodiscard]] bool queued_elsewhere(const Worker& worker) const noexcept;
-  /// Whether another worker holds fibers that the monitor would retake.
+  /// Returns whether another worker holds fibers that the monitor would retake.
   [[nodiscard]] bool woken_elsewhere(const Worker& worker) const noexcept;
 
   /// Times of csp/base/tuning.h in cycles of this machine. Without `spins`, spinning, short
@@ -241,7 +241,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   [[nodiscard]] bool has_due_timers() const noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] bool pop_due(TimePoint now, Due& due) noexcept LEAT_REQUIRES(lock_);
   void unlist(Alarm& alarm) noexcept LEAT_REQUIRES(lock_);
-  /// Whether a timer could wake a fiber while no fiber runs.
+  /// Returns whether a timer could wake a fiber while no fiber runs.
   [[nodiscard]] bool timers_may_wake() const noexcept LEAT_REQUIRES(lock_);
   void fire_due_timers(Worker& worker) noexcept LEAT_EXCLUDES(lock_);
   /// Queues a fiber whose wait the caller, on `worker`'s scheduler context, has claimed: here, or
@@ -263,19 +263,19 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// between.
   ///
   /// First all fibers are cancelled. If none of them moves on, they are shielded and will never be
-  /// woken: then the shields give way, one DeadlockStep after the other. That ends, because in the
-  /// last step every fiber moves on, by an exception.
+  /// woken: then the shields give way, one DeadlockStep after the other. In the last step every
+  /// fiber moves on by an exception, so this ends.
   bool end_deadlock() noexcept LEAT_REQUIRES(lock_);
-  /// Whether a deadlock is to be looked for, now that every worker is idle.
+  /// Returns whether a deadlock is to be looked for, now that every worker is idle.
   [[nodiscard]] bool seeks_deadlock() const noexcept LEAT_REQUIRES(lock_);
   /// The step that comes next, which is harder than the last one if no fiber has moved on since.
   DeadlockStep next_deadlock_step() noexcept LEAT_REQUIRES(lock_);
-  /// Whether only fibers of this scheduler could wake each other. While no fiber runs.
+  /// Returns whether only fibers of this scheduler could wake each other. While no fiber runs.
   [[nodiscard]] bool all_stuck() noexcept LEAT_REQUIRES(lock_);
   /// All fibers, or an empty list if one of them could still be woken. While no fiber runs.
   [[nodiscard]] std::vector<const Fiber*> stuck_fibers() LEAT_REQUIRES(lock_);
-  /// Whether fibers that are all stuck are a deadlock already: in virtual time, or if they have
-  /// been seen stuck for deadlock_after_. If not, sets next_stuck_look_. A look counts for two
+  /// Returns whether fibers that are all stuck are a deadlock already: in virtual time, or if they
+  /// have been seen stuck for deadlock_after_. If not, sets next_stuck_look_. A look counts for two
   /// pauses between looks at most: while the process is stopped (SIGSTOP, a debugger, a suspended
   /// machine), the threads that could wake a fiber are stopped, too.
   [[nodiscard]] bool deadlock_is_certain() noexcept LEAT_REQUIRES(lock_);
@@ -320,8 +320,8 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   // The earliest time until which an idle worker sleeps (the timekeeper), or max().
   TimePoint timekeeper_until_ LEAT_GUARDED_BY(lock_) = TimePoint::max();
   Worker* monitor_ LEAT_GUARDED_BY(lock_) = nullptr;
-  int quiet_looks_ LEAT_GUARDED_BY(lock_) =
-      0;  // the monitor's looks in a row without a switch anywhere
+  // The monitor's looks in a row without a switch anywhere.
+  int quiet_looks_ LEAT_GUARDED_BY(lock_) = 0;
   std::uint64_t progress_at_last_look_ LEAT_GUARDED_BY(lock_) = 0;
   int running_workers_ LEAT_GUARDED_BY(lock_);  // fewer if not all could be started
   std::size_t outside_work_ LEAT_GUARDED_BY(lock_) = 0;

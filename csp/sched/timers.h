@@ -1,9 +1,8 @@
 // A priority queue of timers, earliest first; equal times in the order in which they were added.
 //
 // A leftist heap (Crane 1972) whose links are in the timers: nothing is allocated, and every single
-// operation takes O(log n). A bound on the average of many operations would not do, since
-// SchedulerCore::lock_, a spin lock, is held during each of them. Not thread-safe: that lock guards
-// the heap and the timers in it.
+// operation takes O(log n). A bound on the average would not do, since SchedulerCore::lock_, a spin
+// lock, is held during each operation. Not thread-safe: that lock guards the heap and its timers.
 #pragma once
 
 #include <cstdint>

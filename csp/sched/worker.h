@@ -1,5 +1,4 @@
-// One OS thread that runs fibers: its queues, the switches between its fibers, and how it finds
-// work.
+// One OS thread that runs fibers: its queues, its switches between fibers, how it finds work.
 //
 // Fibers switch to each other directly. The worker switches to its own thread's stack, the
 // scheduler context, only when no fiber is at hand or when it is time to look beyond the worker.
@@ -18,7 +17,7 @@
 // At most tuning::kLongestStreak fibers in a row come from the two slots, so that fibers that wake
 // each other do not starve the others.
 //
-// If a seed decides the order (one worker, virtual time), all fibers are in the ring, at random
+// If a seed decides the order (one worker, virtual time), the ring has all fibers, at random
 // places.
 #pragma once
 
@@ -75,12 +74,12 @@ class Worker {
   /// Called on the stack of `ended`, whose closure has returned. Makes a new fiber the owner of
   /// that stack and returns it; null if none is at hand.
   Fiber* replace_ended(Fiber& ended) noexcept;
-  /// Whether the present fiber may go on: no other one can run, and it is not time to look
+  /// Returns whether the present fiber may go on: no other one can run, and it is not time to look
   /// elsewhere.
   [[nodiscard]] bool may_go_on() noexcept;
 
-  /// Whether an exception unwinds the present fiber. Costs a load. Hidden from the race detector:
-  /// the record is the thread's, whose fibers it takes for several threads.
+  /// Returns whether an exception unwinds the present fiber. Costs a load. Hidden from the race
+  /// detector, which takes fibers that share the thread's record for several threads.
   [[nodiscard]] __attribute__((no_sanitize("thread"))) bool unwinds() const noexcept {
     return exceptions_.get()->uncaught > 0;
   }
@@ -89,7 +88,7 @@ class Worker {
   /// fiber has run here meanwhile: then the present one has to give way.
   [[nodiscard]] bool ends_slice(std::uint32_t operations) noexcept;
 
-  /// The time when slices were last sampled. Costs a load; for figures in reports.
+  /// Returns the time when slices were last sampled. Costs a load; for figures in reports.
   [[nodiscard]] Cycles coarse_now() const noexcept { return sampled_at_.get(); }
 
   [[nodiscard]] FiberPool::Cache& fibers() noexcept { return fibers_; }
@@ -145,12 +144,12 @@ class Worker {
   [[nodiscard]] bool is_worth_stealing(Worker& victim) noexcept;
   Fiber* steal_from(Worker& victim) noexcept;
   void remember_progress() noexcept;
-  /// Whether one fiber has kept another worker busy since the last look, with others waiting behind
-  /// it.
+  /// Returns whether one fiber has kept another worker busy since the last look, with others
+  /// waiting behind it.
   [[nodiscard]] bool sees_stalled_worker() noexcept;
   /// Takes a fiber that waits behind one that has kept its worker busy since the last look.
   Fiber* retake() noexcept;
-  /// Whether this worker has fibers that retake() would take.
+  /// Returns whether this worker has fibers that retake() would take.
   [[nodiscard]] bool has_retakable() const noexcept {
     return !run_next_.empty() || ring_.size() > 0 || !handoff_.empty();
   }
@@ -174,7 +173,8 @@ class Worker {
   RelaxedAtomic<std::uint64_t> slice_{0};  // switches_ when operations_ was last counted
   RelaxedAtomic<std::uint32_t> operations_{0};
   RelaxedAtomic<Cycles> sampled_at_{0};
-  RelaxedAtomic<bool> slept_shortly_{false};  // the last sleep was short: look out before the next
+  // The last sleep was short: it is worth looking out before the next one.
+  RelaxedAtomic<bool> slept_shortly_{false};
   FiberList pinned_;
   FiberPool::Cache fibers_;
   StackPool::Cache stacks_;
@@ -188,8 +188,9 @@ class Worker {
   RelaxedAtomic<void (*)(void*) noexcept> held_drop_{nullptr};
   RelaxedAtomic<void*> held_argument_{nullptr};
 
-  Context scheduler_context_;                                    // on the thread's own stack
-  RelaxedAtomic<Context::ExceptionState*> exceptions_{nullptr};  // the thread's record
+  Context scheduler_context_;  // on the thread's own stack
+  // The thread's record of exceptions.
+  RelaxedAtomic<Context::ExceptionState*> exceptions_{nullptr};
 
   FiberSlot run_next_;
   alignas(64) FiberSlot handoff_;  // spinners look at it all the time

@@ -29,12 +29,12 @@ class CallerSet {
     first_.store(nullptr, std::memory_order_relaxed);
     outsiders_.store(false, std::memory_order_relaxed);
   }
-  /// True if add(scheduler) would change nothing.
+  /// Returns whether add(scheduler) would change nothing.
   [[nodiscard]] bool contains(const SchedulerCore* scheduler) const noexcept {
     return (scheduler != nullptr && first_.load(std::memory_order_relaxed) == scheduler) ||
            has_outsiders();
   }
-  /// True if a plain thread, or fibers of more than one scheduler, have used the object.
+  /// Returns whether a plain thread, or fibers of more than one scheduler, have used the object.
   [[nodiscard]] bool has_outsiders() const noexcept {
     return outsiders_.load(std::memory_order_relaxed);
   }

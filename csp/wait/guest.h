@@ -13,9 +13,8 @@ namespace leat {
 /// calls operation(argument, waiter) once. Exceptions of the operation pass through.
 using GuestWait = void (*)(void (*operation)(void* argument, Waiter& waiter), void* argument);
 
-/// The calling thread's function for waits outside Leat's own fibers. Null, the default, means that
-/// the thread blocks. Not inlined, for the reason given at Fiber::current(): guests move between
-/// threads too.
+/// Returns the calling thread's function for waits outside Leat's own fibers. Null, the default,
+/// means that the thread blocks. Not inlined, as Fiber::current(): guests move between threads too.
 [[nodiscard]] GuestWait guest_wait() noexcept;
 
 /// Sets the calling thread's function, for waits that begin from now on. Returns the previous one.

@@ -12,7 +12,7 @@ class HomeProcess {
  public:
   /// The calling process.
   HomeProcess() noexcept : id_(current()) {}
-  /// Whether the calling process is the one. False in its children. Costs a load.
+  /// Returns whether the calling process is this one; false in its children. Costs a load.
   [[nodiscard]] bool is_here() const noexcept { return id_ == current(); }
   /// Throws std::logic_error in another process. `object` is what was used, such as "a Scheduler".
   void require(const char* object) const {
@@ -20,15 +20,15 @@ class HomeProcess {
   }
 
  private:
-  /// The process's id, without a system call.
+  /// Returns the process's id, without a system call.
   [[nodiscard]] static pid_t current() noexcept;
   [[noreturn]] void refuse(const char* object) const;
 
   pid_t id_;
 };
 
-/// The T of the calling process: made by the first call, and never destroyed. A child of fork() has
-/// one of its own, for a thread of the parent may have held a lock of the parent's. Thread-safe.
+/// Returns the T of the calling process: made by the first call, never destroyed. A child of fork()
+/// has its own: a thread of the parent may have held a lock of the parent's. Thread-safe.
 template <class T>
 T& of_this_process() {
   struct Made {

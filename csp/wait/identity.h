@@ -17,26 +17,27 @@ class SchedulerCore;
 // threads are workers of one scheduler, so the old address has the right value. This holds for no
 // other thread-local.
 //
-// Of the default TLS model: in a program that costs no more than initial-exec, since the linker
-// replaces the call. A plug-in with one initial-exec variable needs room for all of its
-// thread-locals in the block that the loader keeps for that, about 1.6 KB in all, or cannot be
-// loaded. The static CUDA runtime alone has 12 KB.
+// It has the default TLS model. In a program that costs no more than initial-exec, because the
+// linker replaces the call. A plug-in with one initial-exec variable needs all of its thread-locals
+// in the loader's spare block, about 1.6 KB in all, or cannot be loaded. The static CUDA runtime
+// alone has 12 KB.
 extern thread_local constinit const SchedulerCore* t_scheduler;
 
-/// The scheduler of the calling fiber; null on a plain thread. ThreadSanitizer does not check it:
-/// to the tool a worker and its fibers are several threads, but they share this thread's variable.
+/// Returns the scheduler of the calling fiber; null on a plain thread. ThreadSanitizer does not
+/// check it: the tool takes a worker and its fibers for several threads, but they share one
+/// variable.
 [[nodiscard]] __attribute__((no_sanitize("thread"))) inline const SchedulerCore*
 calling_scheduler() noexcept {
   return t_scheduler;
 }
 
-/// The calling fiber; null on a plain thread. Valid as an identity until the fiber has ended.
+/// Returns the calling fiber; null on a plain thread. An identity until the fiber has ended.
 [[nodiscard]] const Fiber* calling_fiber() noexcept;
 
-/// The clock of a scheduler that has not ended.
+/// Returns the clock of a scheduler that has not ended.
 [[nodiscard]] const Clock& clock_of(const SchedulerCore& scheduler) noexcept;
 
-/// The number of workers that a scheduler was made with.
+/// Returns the number of workers that a scheduler was made with.
 [[nodiscard]] int workers_of(const SchedulerCore& scheduler) noexcept;
 
 }  // namespace leat

@@ -1,4 +1,4 @@
-// What a running program tells when it gets SIGQUIT (Ctrl-\): what its fibers do, for one.
+// Reports by a running program that gets SIGQUIT (Ctrl-\), for instance on what its fibers do.
 #pragma once
 
 #include <atomic>
@@ -8,11 +8,10 @@
 
 namespace leat {
 
-/// While one lives, SIGQUIT makes a thread of its own call `f`, which may do what a signal handler
-/// may not; the handler only wakes that thread. An exception of `f` is told on stderr. Several may
-/// live at a time: each is called. The destructor calls `f` for signals that came before, and that
-/// of the last one restores the previous handler. The constructor throws leat::Error if no thread
-/// can be started.
+/// While one lives, SIGQUIT makes its thread call `f`. `f` may do what a signal handler may not:
+/// the handler only wakes that thread. An exception of `f` is reported on stderr. Several may live
+/// at a time: each calls its `f`. The destructor calls `f` for earlier signals; the last destructor
+/// restores the previous handler. The constructor throws leat::Error if it cannot start a thread.
 class OnSigquit {
  public:
   [[nodiscard]] explicit OnSigquit(std::function<void()> f);

@@ -1,5 +1,4 @@
-// A FIFO queue of operations that wait for the same event: a value in a channel, the end of a
-// group.
+// A FIFO queue of operations that wait for one event: a value in a channel, the end of a group.
 //
 // Intrusive and untyped: the nodes live on the waiters' stacks, and nothing is allocated. Not
 // thread-safe: the lock of the object that owns the queue guards the queue and its nodes' links.
@@ -67,7 +66,7 @@ class WaitQueue {
     node.queue = nullptr;
   }
 
-  /// The number of operations that are undecided. O(n).
+  /// Returns the number of operations that are undecided. O(n).
   [[nodiscard]] std::size_t size() const noexcept {
     std::size_t count = 0;
     for (const WaitNode* node = oldest(); node != nullptr; node = node->next) {
@@ -76,7 +75,7 @@ class WaitQueue {
     return count;
   }
 
-  /// The oldest node, decided or not; null if there is none.
+  /// Returns the oldest node, decided or not; null if there is none.
   [[nodiscard]] WaitNode* oldest() const noexcept { return first_.load(std::memory_order_relaxed); }
 
   /// Removes and claims the oldest operation that is still undecided; null if there is none. The

@@ -11,7 +11,7 @@ namespace leat {
 /// The step from one counter of a sequence to the next.
 inline constexpr std::uint64_t kRandomStep = 0x9E3779B97F4A7C15ULL;
 
-/// The random number for `counter`. Neighbouring counters give unrelated numbers.
+/// Returns the random number for `counter`. Neighbouring counters give unrelated numbers.
 [[nodiscard]] constexpr std::uint64_t mix(std::uint64_t counter) noexcept {
   counter = (counter ^ (counter >> 30)) * 0xBF58476D1CE4E5B9ULL;
   counter = (counter ^ (counter >> 27)) * 0x94D049BB133111EBULL;

@@ -7,8 +7,8 @@
 
 #include "leat/csp/wait/sanitizers.h"
 
-// A program with a sanitizer needs a Leat with that sanitizer, which otherwise takes a switch of
-// fibers for an error. A Leat without it lacks the symbol: the program is not linked.
+// A program with a sanitizer needs a Leat with the same sanitizer: otherwise the tool takes a
+// switch of fibers for an error. A Leat without it lacks the symbol, and the program does not link.
 #if defined(LEAT_ASAN)
 extern "C" const char leat_must_be_built_with_LEAT_SANITIZE_address;
 namespace leat {

@@ -16,8 +16,8 @@ using SignalHandler = void (*)(int signal, siginfo_t* info, void* context);
 /// process would still call it, and so would handlers that were installed later.
 bool install_in_front(int signal, SignalHandler handler, struct sigaction& previous) noexcept;
 
-/// True if the signal was sent, by kill() or the like. Then no instruction runs again when the
-/// handler returns. Async-signal-safe.
+/// Returns whether the signal was sent, by kill() or the like. Then no instruction runs again when
+/// the handler returns. Async-signal-safe.
 [[nodiscard]] inline bool was_sent(const siginfo_t& info) noexcept { return info.si_code <= 0; }
 
 /// Called by a handler: handles the signal as if the handler were not there. The handler must

@@ -12,8 +12,8 @@ namespace leat {
 
 /// Returns a thread that runs `body`: a std::thread, std::jthread or, in csp, an OsThread. Throws
 /// leat::Error if the system has no thread, std::bad_alloc if there is no memory: `body` is then
-/// gone, and nothing was started. So nothing else may have changed before, or the caller changes it
-/// back. `what` names the thread in the error: "worker 2 of 3". Thread-safe.
+/// destroyed, and nothing was started. So the caller changes nothing before, or undoes the change.
+/// `what` names the thread in the error: "worker 2 of 3". Thread-safe.
 template <class Thread = std::thread, class F>
 [[nodiscard]] Thread start_thread(const std::string& what, F&& body) {
   try {

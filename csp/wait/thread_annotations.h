@@ -1,5 +1,4 @@
-// Lock contracts on declarations, and what a parameter must outlive: checked by clang, ignored
-// elsewhere.
+// Lock contracts on declarations, and what a parameter must outlive. Only clang checks them.
 #pragma once
 
 #if defined(__clang__)

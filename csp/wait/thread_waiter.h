@@ -22,7 +22,7 @@ class ThreadWaiter final : public Waiter {
   static constexpr std::uint32_t kAsleep = 1;  // or about to be
   static constexpr std::uint32_t kReady = 2;
 
-  /// True if ready() was called while the thread was spinning.
+  /// Returns whether ready() was called while the thread was spinning.
   [[nodiscard]] bool spin(Deadline deadline) const noexcept;
   /// Sleeps until ready() is called, or until this thread has claimed kTimedOut.
   void sleep(Deadline deadline) noexcept;

@@ -48,7 +48,7 @@ enum class ParkReason : std::uint8_t {
   kWaitGroup,
   kNotification,
 };
-/// The words for `reason` in reports, such as "a mutex". A string literal.
+/// Returns the words for `reason` in reports, such as "a mutex". A string literal.
 [[nodiscard]] const char* to_string(ParkReason reason) noexcept;
 
 /// The object that a fiber waits on, if it is not a channel: a mutex, a semaphore, a group.
@@ -117,8 +117,8 @@ class Waiter {
     }
     return false;
   }
-  /// True if the operation has begun and is not decided. Only a hint, unless the caller holds a
-  /// lock that every claimer needs.
+  /// Returns whether the operation has begun and is not decided. Only a hint, unless the caller
+  /// holds a lock that every claimer needs.
   [[nodiscard]] bool undecided(std::memory_order order = std::memory_order_relaxed) const noexcept {
     const int seen = decision_.load(order);
     return seen == kUndecided || seen == kUndecidedShielded;
@@ -145,11 +145,10 @@ class Waiter {
   /// Ends the operation. Its nodes are in no queue any more.
   void end() noexcept { decision_.store(kNotWaiting, std::memory_order_relaxed); }
 
-  /// True if this is a Fiber. Saves a virtual call where speed matters.
+  /// Returns whether this is a Fiber. Saves a virtual call where speed matters.
   [[nodiscard]] bool is_fiber() const noexcept { return is_fiber_; }
 
-  /// For the explorer: checks that the operation has not ended. Called before its locks are
-  /// released.
+  /// For the explorer: checks that the operation has not ended. Called before it drops its locks.
   void check_not_ended() const noexcept {
 #if defined(LEAT_EXPLORE)
     LEAT_ASSERT(decision_.raw().load() != kNotWaiting,

@@ -64,8 +64,7 @@ using Exported = std::unique_ptr<Managed, Delete>;
 /// 0.
 ///
 /// Binds `stream` to the lease. Without `stream`, the consumer may use the streams that are bound
-/// already. On a device whose memory is the host's, waits for the copy, and exports a tensor of the
-/// CPU.
+/// already. On a device with host memory, waits for the copy, and exports a tensor of the CPU.
 ///
 /// Throws as Lease::operator[] and Lease::on do; Cancelled while it waits; std::invalid_argument
 /// for a null lease.
@@ -74,7 +73,7 @@ template <class Managed = DLManagedTensorVersioned>
                                           std::string_view name,
                                           const std::optional<gpu::StreamRef>& stream = {});
 
-/// A tensor in memory that is not a slot's, such as a copy that has left its batch. A value.
+/// A tensor in memory that is no slot's, such as a copy that outlives its batch. A value.
 struct View {
   std::byte* data = nullptr;
   DLDevice device = {kDLCPU, 0};
@@ -93,13 +92,13 @@ struct Named {
   std::string name;
   Exported<Managed> tensor;
 };
-/// Exports all tensors of the batch, in their order. Of two tensors of one name, it exports the one
-/// that a device transform has written. Otherwise as to_dlpack().
+/// Exports all tensors of the batch, in their order. If two tensors have one name, it exports the
+/// one of the device transform. Otherwise as to_dlpack().
 template <class Managed = DLManagedTensorVersioned>
 [[nodiscard]] std::vector<Named<Managed>> all_to_dlpack(
     const std::shared_ptr<Lease>& lease, const std::optional<gpu::StreamRef>& stream = {});
 
-/// The argument of Python's `__dlpack__(stream)` as a stream of the batch's device.
+/// Returns the argument of Python's `__dlpack__(stream)` as a stream of the batch's device.
 ///
 ///   argument on CUDA   returns
 ///   none, 1            the legacy default stream
@@ -113,13 +112,13 @@ template <class Managed = DLManagedTensorVersioned>
 [[nodiscard]] std::optional<gpu::StreamRef> consumer_stream(const gpu::Device& device,
                                                             std::optional<std::int64_t> stream);
 
-/// The device in DLPack's terms.
+/// Returns the device in DLPack's terms.
 [[nodiscard]] DLDevice device_of(const gpu::Device& device);
-/// The element type in DLPack's terms.
+/// Returns the element type in DLPack's terms.
 [[nodiscard]] DLDataType data_type_of(DType dtype) noexcept;
 
-/// Hands the tensor over as the type that the program's own dlpack.h declares. The program owns it
-/// and has to call its deleter once. Does not compile if the layouts differ.
+/// Hands the tensor over as the type of the program's own dlpack.h. The program owns the tensor,
+/// and must call its deleter once. Does not compile if the layouts differ.
 template <class Theirs, class Managed>
 [[nodiscard]] Theirs* hand_over(Exported<Managed> tensor) noexcept {
   using TheirTensor = decltype(Theirs::dl_tensor);

@@ -1,10 +1,10 @@
 // DLPack's structs, as its specification (https://dmlc.github.io/dlpack) defines them: the struct
 // of version 1.0, and the unversioned one from before 1.0.
 //
-// They are declared here, in a namespace, because a program that gets tensors from Leat already
-// includes its framework's <dlpack/dlpack.h>, of a version that Leat cannot know. Many
-// distributions' dlpack.h is too old for the versioned struct. The layouts are the same:
-// dlpack::hand_over (feeder/interop/dlpack.h) compares them, and returns the program's own type.
+// Leat declares the structs here, in a namespace, because a program already includes its
+// framework's <dlpack/dlpack.h>, whose version Leat cannot know. Many distributions' dlpack.h is
+// too old for the versioned struct. The layouts are the same: dlpack::hand_over
+// (feeder/interop/dlpack.h) compares them, and returns the program's own type.
 #pragma once
 
 #include <cstddef>

@@ -10,8 +10,8 @@
 // Ownership: each tensor has a share of the lease of its batch. The batch is released with the last
 // tensor, which may be in a variable, in a view, or in the graph of a loss. The release is an event
 // on the stream that used the batch: kernels that are enqueued may still read it, and the host does
-// not wait. Bind any other stream that uses the batch with TorchBatch::on (as record_stream does
-// for memory of Torch).
+// not wait. Bind any other stream that uses the batch with TorchBatch::on; it is what record_stream
+// is for Torch's memory.
 //
 // A batch counts against PrefetcherOptions::max_leases until its release. A loop in which the loss
 // lives until the next loss is assigned holds two batches. A batch whose last tensor is destroyed
@@ -115,8 +115,8 @@ class TorchBatch {
     lease_->on(stream);
     return *this;
   }
-  /// The tensor `name`: [rows, shape of the field ...], writable. Throws std::out_of_range, which
-  /// lists the names there are; as torch_type() does.
+  /// Returns the tensor `name`: [rows, shape of the field ...], writable. Throws std::out_of_range,
+  /// which lists the names there are; as torch_type() does.
   [[nodiscard]] torch::Tensor operator[](std::string_view name) const {
     return share((*lease_)[name]);
   }
@@ -128,7 +128,7 @@ class TorchBatch {
     for (std::size_t i = 0; i < all.size(); ++i) made.push_back(share(all[i]));
     return made;
   }
-  /// The lease, for size(), epoch(), step_size() and so on.
+  /// Returns the lease, for size(), epoch(), step_size() and so on.
   [[nodiscard]] const Lease& lease() const noexcept { return *lease_; }
 
  private:

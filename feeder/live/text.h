@@ -10,10 +10,10 @@
 
 namespace leat::feeder {
 
-/// Returns what is shown of all devices, in lines without ends. Where no terminal is, that is a
-/// plain line for each device. On a terminal it is a block that fits the style; in less than 40
-/// columns, one line about the first device. A figure that does not fit is left out whole. If there
-/// are too many lines, devices are left out, but not the slowest; then the last lines.
+/// Returns what is shown of all devices, in lines without ends. Without a terminal: a plain line
+/// for each device. On a terminal: a block that fits the style; in less than 40 columns, one line
+/// about the first device. A figure that does not fit is left out whole. If there are too many
+/// lines, devices are left out, but not the slowest; then the last lines.
 [[nodiscard]] std::vector<std::string> live_text(std::span<const LiveRow> rows,
                                                  const LiveStyle& style);
 /// Returns a view's text: what live_text() makes of the rows of `source` when it is called.

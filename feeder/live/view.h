@@ -21,7 +21,7 @@ struct LiveStyle {
   bool colour = false;                   // control sequences of ECMA-48
 };
 
-/// How often a second a view looks for what there is to show.
+/// How often a view looks for something to show, in a second.
 constexpr int kLooksPerSecond = 10;
 
 /// Returns the columns that a text takes on a terminal: one for each character, none for a colour.
@@ -39,10 +39,10 @@ class LiveScreen {
 
   /// What there is to draw on now.
   [[nodiscard]] LiveStyle style() const;
-  /// Shows `lines`, which fit the style. Nothing while another screen has the terminal, which
-  /// the first has that shows something, while another job is in the terminal's foreground, or
-  /// while the rest of what was shown cannot be written. If the latest call was long before `now`,
-  /// the process was stopped, and a shell has written to the terminal: a new block begins.
+  /// Shows `lines`, which fit the style. Shows nothing while another screen has the terminal (the
+  /// first that shows something gets it), while another job is in the terminal's foreground, or
+  /// while earlier lines cannot be written. If the latest call was long before `now`, the process
+  /// was stopped, and a shell has written to the terminal: a new block begins.
   void show(const std::vector<std::string>& lines,
             std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
 

@@ -20,8 +20,7 @@
 
 namespace leat::feeder {
 
-/// A place in an epoch's row: element number `element` is the `offset`-th of the sample at
-/// `position`.
+/// A place in an epoch's row: element `element` is the `offset`-th of the sample at `position`.
 struct Carry {
   std::uint64_t element = 0;
   std::uint64_t position = 0;

@@ -38,7 +38,7 @@ class Requests {
         untaken_(ranks, false),
         not_begun_(ranks, resumed) {}
 
-  /// Whether the epoch after a rank's current one is read without a request for it.
+  /// Returns whether the epoch after a rank's current one is read without a request for it.
   [[nodiscard]] bool across_epochs() const noexcept { return across_epochs_; }
 
   /// Rank `rank`, whose latest request has the generation `before`, wants `epoch` from its

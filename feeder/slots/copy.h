@@ -5,10 +5,10 @@
 // Non-temporal stores write whole lines without that.
 //
 // Always true: non-temporal stores are weakly ordered, and neither a lock's release nor a channel
-// orders them. So copy_bytes() ends with a fence: behind it, all is as behind memcpy(). No later
-// place would do for all, because a fiber that parks during a read may go on on another thread,
-// whose fence does not order the stores of the first. In a copy of 8 KiB the fence costs nothing
-// that can be measured (bench/results/copy.txt).
+// orders them. So copy_bytes() ends with a fence: after it, all is as after memcpy(). A later place
+// would not do: a fiber that parks during a read may go on on another thread, and a fence there
+// does not order the stores of the first thread. In a copy of 8 KiB the fence costs nothing that
+// can be measured (bench/results/copy.txt).
 //
 // Thread safety: all functions are thread-safe.
 #pragma once
@@ -30,7 +30,7 @@ enum class Stores : std::uint8_t {
 };
 /// "memcpy()", "SSE2", "AVX".
 [[nodiscard]] const char* to_string(Stores stores) noexcept;
-/// The fastest stores past the caches that this CPU has.
+/// Returns the fastest stores past the caches that this CPU has.
 [[nodiscard]] Stores fastest_stores() noexcept;
 /// Copies `from` to `to`. The two do not overlap, and may be empty. The CPU must have `stores`.
 void copy_bytes(std::byte* to, std::span<const std::byte> from, Stores stores) noexcept;
@@ -38,7 +38,7 @@ void copy_bytes(std::byte* to, std::span<const std::byte> from, Stores stores) n
 /// is null or there are fewer bytes than kLeastPastCache.
 void copy_bytes(std::byte* to, std::span<const std::byte> from, std::uint64_t* past_cache) noexcept;
 
-/// The bytes of the L3 cache of CPU 0. 0: not known, or the CPU has no such stores.
+/// Returns the bytes of the L3 cache of CPU 0. 0: not known, or the CPU has no such stores.
 [[nodiscard]] std::size_t l3_bytes();
 /// For tests: what l3_bytes() returns from now on.
 void set_l3_bytes(std::size_t bytes);

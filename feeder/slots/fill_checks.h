@@ -25,8 +25,8 @@ namespace leat::feeder {
 /// out of range.
 inline constexpr std::byte kPoison{0xDB};
 
-/// The checks of one device's pinned slots. The owner of a slot calls. What fails a check throws
-/// leat::Error, with slot, byte, row, tensor and batch.
+/// The checks of one device's pinned slots. The owner of a slot calls them. A check that fails
+/// throws leat::Error, with slot, byte, row, tensor and batch.
 class FillChecks {
  public:
   /// Keeps a reference to the layout.
@@ -46,7 +46,7 @@ class FillChecks {
   void failed(PinnedSlot& slot, Rooms rooms);
   /// These bytes are what they should be from now on.
   void keep(PinnedSlot& slot, std::span<const std::byte> written);
-  /// Checks that the slot holds what was kept. `else_what` says what has happened otherwise.
+  /// Checks that the slot holds what was kept. `else_what` says what happened if it does not.
   void expect_kept(const PinnedSlot& slot, const char* else_what) const;
   /// What the slot should hold: staged_bytes().
   [[nodiscard]] const std::byte* kept(const PinnedSlot& slot) const noexcept {

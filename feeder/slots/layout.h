@@ -43,7 +43,7 @@ struct TensorLayout {
 ///
 /// If samples are packed, a field of variable length has a row for each element: [elements, rest of
 /// the shape]. Instead of the lengths there is one tensor "offsets", int32 [samples + 1], with the
-/// beginning of each sample. A transform's field with `variable_length` has a row for each element
+/// beginning of each sample. A transform's field with `variable_length` has a row for each element,
 /// too.
 ///
 /// `to_longest` (PadTo::kBatch): each batch decides how long the rows of variable length are.
@@ -53,7 +53,7 @@ class BatchLayout {
 
   /// Throws std::invalid_argument, with the name of the dataset or "device_transform", if there are
   /// no fields, a field has no bytes, two staged or two written fields have one name, a size
-  /// overflows, or a written field is shorter than the one that its length is that of.
+  /// overflows, or a written field is shorter than the field whose length it takes.
   BatchLayout(std::string_view dataset, std::span<const Field> fields,
               std::span<const Field> written, std::size_t rows, std::size_t elements = 0,
               bool to_longest = false);

@@ -61,8 +61,8 @@ class SlotRing {
   /// Allows one more lease, because a lease has ended or was not made. Thread-safe; does not block.
   void give_back_credit() noexcept { static_cast<void>(credit.try_send(LeaseCredit{})); }
   /// Protects `slot.use` and the slot's streams while the batch is leased: one thread may release
-  /// the lease while the consumer asks for the next batch. Where that cannot be, because there is
-  /// one lease at a time, returns an empty lock.
+  /// the lease while the consumer asks for the next batch. Returns an empty lock if there is one
+  /// lease at a time: that cannot happen then.
   [[nodiscard]] std::unique_lock<std::mutex> guard(DeviceSlot& slot) const {
     return credit.capacity() > 1 ? std::unique_lock(slot.use_mutex)
                                  : std::unique_lock<std::mutex>();

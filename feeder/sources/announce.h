@@ -12,11 +12,11 @@
 
 namespace leat::feeder {
 
-/// The most that one call announces. Of a larger range, the kernel fetches the first part alone: as
-/// much as a device reads ahead (read_ahead_kb, 128 by default) or takes in one request.
+/// The most bytes that one call announces. The kernel fetches only the first part of a larger
+/// range: as much as a device reads ahead (read_ahead_kb, 128 by default) or takes in one request.
 inline constexpr std::uint64_t kMostAnnounced = std::uint64_t{128} << 10;
 
-/// Announces bytes of a mapped file. Returns whether the kernel has taken that: it may refuse.
+/// Announces bytes of a mapped file. Returns false if the kernel refuses.
 inline bool announce_mapped(std::span<const std::byte> bytes) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
   const std::size_t before = address % page_size();

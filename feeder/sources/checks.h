@@ -30,34 +30,34 @@ inline constexpr std::uint64_t kTarBlock = 512;
 [[noreturn]] void cannot_read(const std::filesystem::path& file, const std::string& problem,
                               const std::string& advice);
 
-/// The same for want of memory: throws OutOfMemory, an Error.
+/// Throws OutOfMemory, an Error, with such a text.
 [[noreturn]] void lacks_memory(const std::filesystem::path& file, std::uint64_t bytes,
                                const std::string& problem, const std::string& advice);
 
-/// The beginning of a long name, printable.
+/// Returns the beginning of a long name, printable.
 [[nodiscard]] std::string start_of(std::string_view name);
 
 /// Throws leat::Error: "leat: no files from "<pattern>": <problem>; <advice>".
 [[noreturn]] void no_files(std::string_view pattern, const std::string& problem,
                            const std::string& advice);
 
-/// Throws as no_files() does if `error` is an errno that says that there is no such file, and
-/// `name`, a path or a pattern, is an address that other loaders read: "s3://bucket/x.tar",
-/// "pipe:cat x.tar", "simplecache::gs://x.tar".
+/// Throws as no_files() does if `error` is the errno of a missing file, and `name`, a path or a
+/// pattern, is an address that other loaders read: "s3://bucket/x.tar", "pipe:cat x.tar",
+/// "simplecache::gs://x.tar".
 void refuse_address(std::string_view name, int error);
 
-/// Bytes of a field of fixed length. Throws std::invalid_argument, with `of_what`, if the length of
-/// the field is variable, an extent is below 1, or the product is too large.
+/// Returns the bytes of a field of fixed length. Throws std::invalid_argument, with `of_what`, if
+/// the length of the field is variable, an extent is below 1, or the product is too large.
 [[nodiscard]] std::uint64_t fixed_bytes(const Field& field, const char* of_what);
 
-/// Bytes of a sample of these fields, one behind the other. Throws as fixed_bytes() does.
+/// Returns the bytes of a sample of these fields. Throws as above.
 [[nodiscard]] std::uint64_t fixed_bytes(std::span<const Field> fields, const char* of_what);
 
 /// Throws leat::Error if `data` has no sample `index`.
 void check_index(const Dataset& data, std::uint64_t index);
 
-/// check_index(), and throws std::invalid_argument if `out` is of other fields: of another number,
-/// type or size (names may differ).
+/// As check_index(), and throws std::invalid_argument if the fields of `out` differ in number, type
+/// or size (names may differ).
 void check_read(const Dataset& data, std::uint64_t index, const Sample& out);
 
 }  // namespace leat::feeder

@@ -1,5 +1,4 @@
-// CIFAR-10 and CIFAR-100, in their binary version: photographs of 32 x 32 pixels in 10 or 100
-// classes.
+// CIFAR-10 and CIFAR-100, the binary version: photographs of 32 x 32 pixels in 10 or 100 classes.
 //
 //   CIFAR-10, data_batch_1.bin to data_batch_5.bin and test_batch.bin; a record of 3073 bytes:
 //     byte 0       label, 0 to 9
@@ -41,8 +40,7 @@ struct CifarOptions {
   DType label = DType::kUint8;
 };
 
-/// The base of Cifar10 and Cifar100. The files are mapped into memory. Const functions are
-/// thread-safe.
+/// The base of Cifar10 and Cifar100. Maps the files into memory. Const functions are thread-safe.
 class Cifar : public Dataset {
  public:
   /// Which part of the dataset.
@@ -52,10 +50,10 @@ class Cifar : public Dataset {
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override;
-  /// Copies the image and checks the labels. (The constructor does not check them: they are spread
-  /// over all pages of the file.) Throws leat::Error, with file and byte, for a label out of range
-  /// and for a file that has shrunk or can no longer be read; leat::Error if `index` >= size();
-  /// std::invalid_argument if the fields of `out` differ.
+  /// Copies the image and checks the labels. (The constructor does not check labels: they are
+  /// spread over all pages of the file.) Throws leat::Error, with file and byte, for a label out of
+  /// range and for a file that has shrunk or can no longer be read; leat::Error if `index` >=
+  /// size(); std::invalid_argument if the fields of `out` differ.
   void read(std::uint64_t index, Sample& out) const override;
   [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
   [[nodiscard]] std::uint64_t digest() const noexcept override;

@@ -9,12 +9,12 @@
 //   data/run\[1\]/\{a,b\}.bin   the file {a,b}.bin in the folder run[1]: a backslash takes the
 //                              meaning of the character behind it
 //
-// Braces work as in bash and in WebDataset's shard lists: those that have no comma and are no range
-// stand for themselves. Each file that they name has to exist: a gap in a range is an error.
-// Wildcards and directories leave out hidden files (.x). A pattern that is the name of an existing
-// file or directory means that, whatever characters are in it.
+// Braces work as in bash and in WebDataset's shard lists: braces without a comma or a range stand
+// for themselves. Each file that braces name has to exist: a gap in a range is an error. Wildcards
+// and directories leave out hidden files (.x). A pattern that is the name of an existing file or
+// directory stands for it, whatever characters are in the name.
 //
-// What other loaders open, https://..., s3://..., pipe:..., is not supported: download or mount it.
+// Not supported: addresses of other loaders (https://..., s3://..., pipe:...). Download or mount.
 //
 // Example
 //   leat::feeder::TokenShards shards("data/fineweb_train_*.bin", {.sequence_length = 1024});
@@ -48,7 +48,7 @@ class FilePatterns {
 
   /// All patterns, in the order given.
   [[nodiscard]] const std::vector<std::string>& all() const noexcept { return patterns_; }
-  /// A text for messages: the pattern, or the first one and how many more there are.
+  /// Returns a text for messages: the pattern, or the first one and how many more there are.
   [[nodiscard]] std::string text() const;
 
  private:
@@ -67,13 +67,13 @@ class FilePatterns {
 [[nodiscard]] std::vector<std::filesystem::path> find_files(const FilePatterns& patterns,
                                                             std::string_view extension);
 
-/// The digest of a source of files (Dataset::digest()): of their names, without folders, and of
-/// their sizes, in order. A value.
+/// Computes the digest of a source of files (Dataset::digest()) from their names, without folders,
+/// and their sizes, in order. A value.
 class FilesDigest {
  public:
   /// Adds a file of `bytes` bytes.
   void add(const std::filesystem::path& file, std::uint64_t bytes);
-  /// Never 0.
+  /// Returns the digest, which is never 0.
   [[nodiscard]] std::uint64_t value() const noexcept { return sum_ == 0 ? 1 : sum_; }
 
  private:

@@ -1,5 +1,4 @@
-// Records of fixed size in binary files: embeddings, CIFAR's format, arrays that numpy's tofile()
-// has written.
+// Records of fixed size in binary files: embeddings, CIFAR's format, arrays of numpy's tofile().
 //
 //   byte 0                 header_bytes, skipped
 //   byte header_bytes      record after record, and nothing after the last one; a record holds the
@@ -31,8 +30,7 @@ class RecordFiles;
 struct FixedRecordsOptions {
   /// The fields of a record, in their order. Each field has a fixed length and at least one byte.
   std::vector<Field> fields;
-  /// Bytes to skip at the start of each file; 128 in most .npy files. With 0, a .npy file is an
-  /// error.
+  /// Bytes to skip at the start of each file; 128 in most .npy files. 0: a .npy file is an error.
   std::uint64_t header_bytes = 0;
   /// Which files of a directory are read, where a directory is named.
   std::string extension = ".bin";
@@ -45,8 +43,8 @@ struct FixedRecordsOptions {
 class FixedRecords final : public Dataset {
  public:
   /// Maps the files. Throws leat::Error as find_files() does, and for a file that cannot be mapped
-  /// or whose size is not that of its header and whole records (the text says where the last whole
-  /// record ends); std::invalid_argument for a field of variable length or without bytes.
+  /// or is not a header and whole records (the text says where the last whole record ends);
+  /// std::invalid_argument for a field of variable length or without bytes.
   FixedRecords(const FilePatterns& files, FixedRecordsOptions options);
   ~FixedRecords() override;
 

@@ -1,6 +1,6 @@
-// Protection from SIGBUS for mapped files that may shrink. A program that touches a page of a
-// mapping which the file no longer has, or which the disk cannot read, gets SIGBUS and ends. In a
-// guarded range it reads zeros instead, and the range knows which bytes were lost.
+// Protection from SIGBUS for mapped files that may shrink. A program gets SIGBUS and ends if it
+// touches a mapped page that the file no longer has, or that the disk cannot read. In a guarded
+// range it reads zeros instead, and the range knows which bytes were lost.
 //
 // The first range installs a SIGBUS handler for the process. A fault at any other address, and a
 // SIGBUS that was sent by kill(), go to the handler that was installed before, or to the default. A
@@ -8,10 +8,10 @@
 //
 // Invariants:
 //  - The handler takes no lock and allocates nothing. It walks a list of nodes, which are added and
-//    reused, and never freed. As in a sequence lock, the version of a node says whether the node is
-//    being changed. The node of a range that is being read is not: the reader keeps the range
-//    alive. All accesses are sequentially consistent, because ThreadSanitizer does not know fences;
-//    they happen once for a range and once for a fault.
+//    reused, but never freed. As in a sequence lock, a node's version says whether the node is
+//    being changed. While a range is being read, its node does not change: the reader keeps the
+//    range alive. All accesses are sequentially consistent, because ThreadSanitizer does not know
+//    fences; they happen once for a range and once for a fault.
 //  - Bytes are recorded as lost before zeros replace them. A thread that has read such a zero and
 //    then asks finds the record. (The exchange of the page in the kernel orders the two.)
 #pragma once
@@ -31,12 +31,12 @@ class GuardedRange {
   GuardedRange(const GuardedRange&) = delete;
   GuardedRange& operator=(const GuardedRange&) = delete;
 
-  /// Whether any byte has been lost so far.
+  /// Returns whether any byte has been lost so far.
   [[nodiscard]] bool is_damaged() const noexcept;
-  /// Whether one of the bytes [from, to) may have been lost. (The lost bytes are kept as one
+  /// Returns whether bytes of [from, to) may have been lost. (The lost bytes are kept as an
   /// interval.)
   [[nodiscard]] bool is_lost(std::size_t from, std::size_t to) const noexcept;
-  /// The first lost byte.
+  /// Returns the first lost byte.
   [[nodiscard]] std::size_t first_lost() const noexcept;
 
   struct Node;

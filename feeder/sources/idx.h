@@ -7,7 +7,7 @@
 //   byte 4+4d             the elements, and nothing after them
 //
 // The first four bytes together are the magic number: 0x00000803 for images, 0x00000801 for labels.
-// The file may be compressed with gzip; its first bytes tell, not its name.
+// The file may be compressed with gzip; its first bytes decide that, not its name.
 //
 // Source: Y. LeCun, C. Cortes, C. J. C. Burges, "The MNIST database of handwritten digits",
 // http://yann.lecun.com/exdb/mnist/ ("the IDX file format"). gzip: RFC 1952.

@@ -1,9 +1,9 @@
 // From the bytes of a JPEG image to a tensor of a fixed size: decode, crop, resize, mirror.
 //
-// One pass over the pixels that are needed; the whole image is never in memory. The results are, to
-// the bit, those of Pillow 13.0, and of torchvision 0.29's transforms of Pillow's images where
-// Pillow 13.0 is installed, given the same libjpeg and the same box of a random crop. Pillow up
-// to 12.3 rounds some values of a resize otherwise (resize.h).
+// One pass over the pixels that are needed; the whole image is never in memory. With the same
+// libjpeg and the same box of a random crop, the results are bit-identical to those of Pillow 13.0,
+// and of torchvision 0.29's transforms with Pillow 13.0. Pillow up to 12.3 rounds some values of a
+// resize differently (resize.h).
 #pragma once
 
 #include <array>
@@ -37,20 +37,20 @@ struct ImageOptions {
   double mirror = 0;
   /// True: [channel][row][column]. False: [row][column][channel].
   bool planar = false;
-  /// True: resizes with all source pixels, as Pillow does. False: makes each pixel of the four
+  /// True: resizes with all source pixels, as Pillow does. False: computes each pixel from the four
   /// source pixels next to its centre, as OpenCV's INTER_LINEAR does. That is faster, but fine
   /// structures alias.
   bool antialias = true;
-  /// Decodes an image that becomes smaller by a factor of at least 2, 4 or 8 at 1/2, 1/4 or 1/8 of
-  /// its size. Faster, but the pixels differ: on noisy generated images by 1.0 of 255 on average
-  /// and 13 at most; without antialiasing by 8.5 on average and 80 at most, because the decoder
-  /// averages pixels that such a resize skips (tests/feeder/sources/image_test.cpp).
+  /// Decodes at 1/2, 1/4 or 1/8 of the size if the image becomes at least 2, 4 or 8 times smaller.
+  /// Faster, but the pixels differ: on noisy generated images by 1.0 of 255 on average and 13 at
+  /// most; without antialiasing by 8.5 on average and 80 at most, because the decoder averages
+  /// pixels that such a resize skips (tests/feeder/sources/image_test.cpp).
   bool scaled_decoding = false;
   JpegOptions jpeg;
 };
 
-/// The field of such images: uint8, {height, width, 3} or, planar, {3, height, width}. Throws
-/// std::invalid_argument for options out of range.
+/// Returns the field of such images: uint8, {height, width, 3} or, planar, {3, height, width}.
+/// Throws std::invalid_argument for options out of range.
 [[nodiscard]] Field image_field(std::string name, const ImageOptions& options);
 
 }  // namespace leat::feeder

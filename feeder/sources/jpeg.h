@@ -4,8 +4,8 @@
 // 10918-1) with 1, 3 or 4 components. A grey image gets three equal channels. CMYK and YCCK become
 // RGB as in Pillow's convert("RGB"): R = K C / 255 of Adobe's inverted values, with or without
 // Adobe's marker. Color profiles and the orientation in Exif are ignored. The inverse DCT is the
-// accurate one ("islow"), and chroma is interpolated ("fancy upsampling"). So the pixels equal
-// those of Pillow (11.3 to 13.0) and torchvision, to the bit, if they use the same library.
+// accurate one ("islow"), and chroma is interpolated ("fancy upsampling"). So the pixels are
+// bit-identical to those of Pillow (11.3 to 13.0) and torchvision, if they use the same library.
 //
 // Damage is detected only where libjpeg detects it: invalid codes, or too few or too many of them.
 // JPEG has no checksum, so a changed byte may just change pixels.
@@ -33,7 +33,7 @@
 namespace leat::feeder {
 
 /// Thrown for an image that is not a JPEG image, is damaged or cut off, or is not as declared.
-/// what() names no file: a caller that knows the file combines it with problem() and advice().
+/// what() names no file: a caller that knows it combines its name with problem() and advice().
 class JpegError : public Error {
  public:
   JpegError(const std::string& problem, const std::string& advice);
@@ -63,8 +63,8 @@ struct JpegRegion {
 };
 
 /// Decodes one image after the other. Every function throws JpegError for an image that cannot be
-/// decoded; the next open() starts anew. Never parks. For one thread at a time, which may change
-/// between calls.
+/// decoded; the next open() starts anew. Never parks. For one thread at a time; the thread may
+/// change between calls.
 class JpegDecoder {
  public:
   explicit JpegDecoder(const JpegOptions& options = {});
@@ -80,9 +80,9 @@ class JpegDecoder {
   /// twice as fast. (Other scales of libjpeg are no faster than 1.)
   ///
   /// Decodes the region `wanted`, in pixels of that size. Returns the region that is decoded: the
-  /// same rows, but perhaps more columns: decoding begins at the edge of a block, and a scaled
-  /// image of 4 x 2 or 2 x 4 pixels to a sample of chroma is decoded in its whole width. The pixels
-  /// are those of the whole image. Rows below `wanted` are not decoded, and damage there is not
+  /// same rows, but perhaps more columns. Decoding begins at the edge of a block; a scaled image
+  /// with 4 x 2 or 2 x 4 pixels to a sample of chroma is decoded in its whole width. The pixels are
+  /// the same as in the whole image. Rows below `wanted` are not decoded, and damage there is not
   /// detected. Throws std::invalid_argument for another denominator, and for a region that is empty
   /// or not in the image.
   JpegRegion start(const JpegRegion& wanted, unsigned denominator = 1);

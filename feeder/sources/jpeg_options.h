@@ -10,8 +10,8 @@ struct JpegOptions {
   /// The most pixels an image may have; a larger image is an error before anything is allocated for
   /// it. The default is three quarters of what Pillow accepts.
   std::uint64_t max_pixels = std::uint64_t{1} << 27;
-  /// Accepts corrupt data, as most viewers and Pillow do: delivers what libjpeg makes of it, and
-  /// counts it (JpegDecoder::warnings). An image that is cut off is an error in any case.
+  /// Accepts corrupt data, as most viewers and Pillow do: delivers what libjpeg decodes, and counts
+  /// the faults (JpegDecoder::warnings). An image that is cut off is an error in any case.
   bool accept_corrupt = false;
 };
 

@@ -1,4 +1,4 @@
-// Formats that are known by the first bytes of a file, so that none is taken for raw data.
+// Formats that are recognised by a file's first bytes, so that no such file is taken for raw data.
 #pragma once
 
 #include <array>
@@ -18,15 +18,15 @@ struct KnownFormat {
   std::size_t at = 0;      ///< where the magic bytes are
 };
 
-/// The format of a file of `size` bytes that begins with the bytes `start`: 512, if it has as many.
-/// Null for none of those that are known.
+/// Returns the format of a file of `size` bytes that begins with `start`: its first 512 bytes, if
+/// it has as many. Null if the format is not known.
 [[nodiscard]] const KnownFormat* known_format(std::span<const std::byte> start,
                                               std::uint64_t size) noexcept;
 
-/// The same, of a file that is mapped. Throws as MappedFile::read() does.
+/// Returns the format of a mapped file. Throws as MappedFile::read() does.
 [[nodiscard]] const KnownFormat* known_format(const MappedFile& file);
 
-/// Whether it is NumPy's format, which npy.h reads.
+/// Returns whether `format` is NumPy's, which npy.h reads.
 [[nodiscard]] bool is_npy(const KnownFormat* format) noexcept;
 
 }  // namespace leat::feeder

@@ -16,11 +16,11 @@
 // has to ask for the size of the file, because the rest of that page, after the end of the file,
 // reads as zeros without a fault.
 //
-// A file that is written again in place, with the same size, has another time of last modification.
-// Datasets have check_unchanged() ask for it once in a mebibyte that is read, and for the first
-// sample of a file; from then on each check() throws. What was read before may be of both contents.
-// Not detected: what does not set that time (a page that another program has mapped and is writing
-// to, until the kernel writes it back), and a file that becomes longer.
+// A file that is written again in place, with the same size, has a new modification time. Datasets
+// call check_unchanged(), which looks at that time once for each mebibyte read, and for the first
+// sample of a file. Once it finds a change, each check() throws. Data read before may mix both
+// contents. Not detected: writes that do not set the time (to a page that another program has
+// mapped, until the kernel writes it back), and a file that becomes longer.
 #pragma once
 
 #include <sys/types.h>
@@ -56,35 +56,34 @@ class MappedFile {
   ~MappedFile() = default;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  /// The size when the file was opened; at least 1.
+  /// Returns the size when the file was opened; at least 1.
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
-  /// The content. Bytes that the file has lost since read as zeros; check() detects that.
+  /// Returns the content. Bytes that the file has lost since read as zeros; check() detects that.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
     return {static_cast<const std::byte*>(pages_.get()), size_};
   }
 
-  /// Has the disk fetch bytes [offset, offset + count), those that are not in memory, for a read
-  /// later on. Without it, a file opened for random access is fetched page by page, each page when
-  /// it is touched. Does not wait for the disk: takes 1 us, or 10 us where it has to fetch. Returns
-  /// `count`; 0, and has no effect, for bytes that are not in the file, where the kernel refuses,
-  /// and for kSequential.
+  /// Has the disk fetch bytes [offset, offset + count) that are not in memory, for a later read.
+  /// Without it, a file opened for random access is fetched page by page, each page when it is
+  /// touched. Does not wait for the disk: takes 1 us, or 10 us if bytes have to be fetched. Returns
+  /// `count`; 0, without effect, for bytes outside the file, if the kernel refuses, and for
+  /// kSequential.
   std::uint64_t announce(std::uint64_t offset, std::uint64_t count) const noexcept;
-  /// Announces bytes that are read at once, perhaps without an announcement before, if they are so
-  /// many (32 KiB) that it pays.
+  /// Announces bytes that are read next, if there are enough of them (32 KiB) for that to pay.
   void expect(std::uint64_t offset, std::uint64_t count) const noexcept;
-  /// Has the processor fetch bytes [offset, offset + count), those that are in memory, into its
-  /// cache, for a read some hundred nanoseconds later. The bytes must be in the file.
+  /// Has the processor fetch bytes [offset, offset + count) that are in memory into its cache, for
+  /// a read some hundred nanoseconds later. The bytes must be in the file.
   void fetch_into_cache(std::uint64_t offset, std::uint64_t count) const noexcept;
   /// Copies the bytes from `offset` on. Throws as check() does.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
-  /// Has to be called after a read of bytes [offset, offset + count) in place. Throws leat::Error,
-  /// with the file, the byte and the reason, if the bytes read were not those of the file, because
-  /// it has shrunk or could not be read, or if check_unchanged() has thrown. Throws
-  /// std::out_of_range for bytes that never were in the file.
+  /// Checks bytes [offset, offset + count) after they were read in place. Throws leat::Error, with
+  /// the file, the byte and the reason, if the bytes were not the file's, because it has shrunk or
+  /// could not be read, or if check_unchanged() has thrown. Throws std::out_of_range for bytes that
+  /// never were in the file.
   void check(std::uint64_t offset, std::uint64_t count) const;
-  /// Has to be called for each read of a sample: `number` is the sample's in this file, from 0, and
-  /// `bytes` its size. For some samples, as said above, asks the kernel (1 us). Throws leat::Error,
-  /// with the file, if the file was written again since it was opened.
+  /// Checks, at each read of a sample, that the file was not written again. `number` is the
+  /// sample's number in this file, from 0, `bytes` its size. Asks the kernel (1 us) for some, as
+  /// said above. Throws leat::Error, with the file, if it was written again since it was opened.
   void check_unchanged(std::uint64_t number, std::uint64_t bytes) const;
 
  private:

@@ -34,12 +34,12 @@ class InMemory final : public Dataset {
     Field field;
     std::span<const std::byte> values;
     /// The values lie in a file that is mapped into memory (mmap). If the file becomes shorter, or
-    /// its disk fails, reads of what was lost throw; without this, they end the program with
+    /// its disk fails, reads of lost bytes throw; without this flag they end the program with
     /// SIGBUS. (Bytes behind the new end, in the file's last page, read as 0.)
     bool is_mapped = false;
   };
 
-  /// An array as the field `name`, whose tensors have the shape `shape` (empty: scalars). Keeps a
+  /// Returns an array as the field `name`, with tensors of shape `shape` (empty: scalars). Keeps a
   /// reference to the array.
   template <std::ranges::contiguous_range R>
     requires std::ranges::sized_range<R> && std::ranges::borrowed_range<R>
@@ -51,10 +51,10 @@ class InMemory final : public Dataset {
                 std::span<const Element>(std::ranges::data(values), std::ranges::size(values)))};
   }
 
-  /// A dataset of as many samples as the tensors hold, which may be 0. Throws
-  /// std::invalid_argument, which names the fields, if there are no tensors, if a tensor does not
-  /// hold a whole number of samples, if two tensors hold different numbers of samples, or if a
-  /// field has variable length or no bytes.
+  /// Makes a dataset of all samples that the tensors hold, perhaps 0. Throws std::invalid_argument,
+  /// which names the fields, if there are no tensors, if a tensor does not hold a whole number of
+  /// samples, if tensors differ in the number of samples, or if a field has variable length or no
+  /// bytes.
   explicit InMemory(std::vector<Tensor> tensors, std::string name = "in memory");
   ~InMemory() override;
 

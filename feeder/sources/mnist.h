@@ -21,8 +21,7 @@
 
 namespace leat::feeder {
 
-/// One split of a dataset in this format, all of it in memory (47 MB for the training images of
-/// MNIST).
+/// One split of a dataset in this format, all in memory (47 MB for MNIST's training images).
 ///
 /// Fields of a sample: "image", uint8 {rows, columns}, from 0 (background) to 255 (ink); "label",
 /// uint8, a scalar, 0 to 9. Const functions are thread-safe. Only the constructor blocks.
@@ -37,26 +36,25 @@ class Mnist final : public Dataset {
   /// t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte; if one does not exist, the file of that
   /// name with ".gz". Throws leat::Error, with the file and the reason, if a file is missing or
   /// damaged, if the numbers of images and labels differ, if a label is above 9, or if there are no
-  /// images or no pixels. Blocks the thread: half a second for the compressed training set of
-  /// MNIST.
+  /// images or no pixels. Blocks the thread: half a second for MNIST's compressed training set.
   Mnist(const std::filesystem::path& directory, Split split);
-  /// Reads files of that format. Patterns (sources/files.h) name the files of images. The labels of
-  /// each are in the file whose name has "labels" for the last "images" and "idx1" for "idx3":
-  /// "train-images-0-idx3-ubyte.gz", "train-labels-0-idx1-ubyte.gz". Throws as above, and for a
-  /// name without "images" and for images of two sizes; std::invalid_argument for a folder, which
-  /// has files of labels, too.
+  /// Reads files of that format. Patterns (sources/files.h) name the files of images. A file of
+  /// labels has the same name, with "labels" in place of the last "images" and "idx1" in place of
+  /// "idx3": "train-images-0-idx3-ubyte.gz", "train-labels-0-idx1-ubyte.gz". Throws as above, and
+  /// for a name without "images" and for images of two sizes; std::invalid_argument for a folder,
+  /// which has files of labels, too.
   explicit Mnist(const FilePatterns& images);
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return labels_.size(); }
-  /// Of the decompressed data and of the names without ".gz".
+  /// Returns the digest of the decompressed data and of the names without ".gz".
   [[nodiscard]] std::uint64_t digest() const noexcept override { return digest_.value(); }
-  /// Copies; never parks. Throws leat::Error if `index` >= size(), std::invalid_argument if the
-  /// fields of `out` differ; `out` is then unchanged.
+  /// Copies the sample; never parks. Throws leat::Error if `index` >= size(), std::invalid_argument
+  /// if the fields of `out` differ; `out` is then unchanged.
   void read(std::uint64_t index, Sample& out) const override;
 
-  /// Height and width of an image; 28 and 28 for MNIST.
+  /// Height of an image; 28 for MNIST.
   [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
   /// Width of an image; 28 for MNIST.
   [[nodiscard]] std::size_t columns() const noexcept { return columns_; }

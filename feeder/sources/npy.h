@@ -17,7 +17,7 @@
 
 namespace leat::feeder {
 
-/// What the header says of the values. The rest of the file shows whether it is true. A value.
+/// What the header says of the values; whether it is true is not checked here. A value.
 struct NpyHeader {
   std::string descr;  ///< the type: "<u2"; as it begins if that is no string
   std::vector<std::int64_t> shape;

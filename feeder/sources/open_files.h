@@ -1,4 +1,4 @@
-// Files that are open for reading, and a limit to how many are.
+// Files that are open for reading, and a limit on their number.
 #pragma once
 
 #include <sys/stat.h>
@@ -25,8 +25,8 @@ struct FileStamp {
   std::uint64_t bytes = 0;
   timespec modified = {};
 
-  /// Whether a file with this stamp, which has the stamp `now` now, was written again with the same
-  /// size. (What is gone of a shorter one, the reads tell; what was appended to one, none reads.)
+  /// Returns whether a file that had this stamp, and has the stamp `now`, was written again with
+  /// the same size. (Reads detect a shorter file; nothing reads appended data.)
   [[nodiscard]] bool is_rewritten(const FileStamp& now) const noexcept {
     return bytes == now.bytes &&
            (modified.tv_sec != now.modified.tv_sec || modified.tv_nsec != now.modified.tv_nsec);
@@ -51,11 +51,11 @@ class OpenFile {
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
   /// Bytes in the file when it was opened.
   [[nodiscard]] std::uint64_t size() const noexcept { return stamp_.bytes; }
-  /// The stamp when the file was opened.
+  /// Returns the stamp when the file was opened.
   [[nodiscard]] const FileStamp& stamp() const noexcept { return stamp_; }
-  /// Whether the kernel says now that the file was written again since it had the stamp `before`.
+  /// Asks the kernel whether the file was written again since it had the stamp `before`.
   [[nodiscard]] bool is_rewritten(const FileStamp& before) const noexcept;
-  /// The device and the inode of the file.
+  /// Returns the device and the inode of the file.
   [[nodiscard]] dev_t device() const noexcept { return device_; }
   [[nodiscard]] ino_t inode() const noexcept { return inode_; }
 
@@ -66,8 +66,8 @@ class OpenFile {
   };
   /// Reads bytes `offset` .. + out.size() with pread(2). Blocks the thread.
   [[nodiscard]] Read read(std::uint64_t offset, std::span<std::byte> out) const noexcept;
-  /// Has the disk fetch `count` > 0 bytes from `offset` on, those that are not in memory, for a
-  /// read later on. Does not wait for them. Returns `count`; 0 where the kernel refuses.
+  /// Has the disk fetch, of `count` > 0 bytes from `offset` on, those that are not in memory, for a
+  /// later read. Does not wait for them. Returns `count`; 0 if the kernel refuses.
   std::uint64_t announce(std::uint64_t offset, std::uint64_t count) const noexcept;
 
  private:
@@ -80,15 +80,14 @@ class OpenFile {
 };
 
 /// Opens a file when it is asked for. Once `most` files are open, it closes the file that was
-/// opened first. Where no more files can be opened, it closes half of those that it keeps, and from
-/// then on keeps no more than that. Thread-safe; opening blocks the calling thread, and no call for
+/// opened first. If no more files can be opened, it closes half of its files, and from then on
+/// keeps no more than are left. Thread-safe; opening blocks the calling thread, but no call for
 /// another file.
 class OpenFiles {
  public:
   OpenFiles(std::span<const std::filesystem::path> files, std::size_t most);
 
-  /// File number `file`, open as long as the caller holds it. Throws leat::Error if it cannot be
-  /// opened.
+  /// Returns file number `file`, open while the caller holds it. Throws leat::Error if that fails.
   [[nodiscard]] std::shared_ptr<const OpenFile> get(std::size_t file);
 
  private:

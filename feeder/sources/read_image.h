@@ -13,9 +13,9 @@
 
 namespace leat::feeder {
 
-/// The resize of an image of this size. Draws the box of a random crop from `random` and then, if
-/// mirror is not 0, whether the image is mirrored. Throws JpegError if the size has to be exact and
-/// is not.
+/// Returns the resize of an image of this size. Draws the box of a random crop from `random` and
+/// then, if mirror is not 0, whether the image is mirrored. With Fit::kExact, throws JpegError for
+/// another size.
 [[nodiscard]] Resize resize_for(const ImageOptions& options, std::uint32_t width,
                                 std::uint32_t height, Random& random);
 

@@ -1,13 +1,12 @@
-// Resizing images of bytes: a crop box to a fixed size, in one pass over the pixels that are
-// needed.
+// Resizing images of bytes: a crop box to a fixed size, in one pass over the needed pixels.
 //
 // With antialiasing: bilinear, as Pillow's BILINEAR. The triangle filter widens with the factor of
 // reduction. It is applied along one axis, rounded to bytes, then along the other, with weights of
-// 22 bits. The results equal those of Pillow 13, to the bit, if boxes are of whole pixels.
-// (Pillow's boxes have 32-bit floats, these 64-bit ones, which may cause a difference of 1.) As in
-// Pillow 13, columns come first, except where the image loses more rows than twice the columns that
-// it loses; up to Pillow 12 columns always came first, a difference of 1 in some values. AVX2 is
-// used where the CPU has it, with the same results.
+// 22 bits. The results are bit-identical to Pillow 13's if boxes are of whole pixels. (Pillow's
+// boxes have 32-bit floats, these 64-bit ones, which may cause a difference of 1.) As in Pillow 13,
+// columns come first, unless the image loses more than twice as many rows as columns; up to Pillow
+// 12 columns always came first, a difference of 1 in some values. AVX2 is used where the CPU has
+// it, with the same results.
 //
 // Without antialiasing, as OpenCV's INTER_LINEAR and torchvision's antialias=False: each pixel is
 // computed from the four source pixels next to its centre. Enlarging gives the same results as with
@@ -33,8 +32,8 @@ struct Taps;
 struct WeightPair;
 }  // namespace resize_kernels
 
-/// A resize along one axis: [begin, end) of the source becomes `size` pixels, of which `count`,
-/// from `first` on, are computed. Source pixel i covers [i, i + 1).
+/// A resize along one axis: [begin, end) of the source becomes `size` pixels; `count` of them, from
+/// `first` on, are computed. Source pixel i covers [i, i + 1).
 struct ResizeAxis {
   double begin = 0;
   double end = 0;
@@ -63,28 +62,25 @@ struct PixelRange {
 };
 
 /// The source pixels from the first to the last that contribute. Throws std::invalid_argument for
-/// an empty range, [begin, end) outside [low, high), first + count > size, or more than 2^20
-/// pixels.
+/// an empty range, [begin, end) outside [low, high), first + count > size, or over 2^20 pixels.
 [[nodiscard]] PixelRange source_range(const ResizeAxis& axis, bool antialias = true);
 
 /// Computes the resized image from the rows of an image as they are decoded. Uses the caller's
 /// memory. For one thread at a time.
 class Resizer {
  public:
-  /// Bytes after the last row given to add_rows() that must be readable. Their values do not
-  /// matter.
+  /// So many bytes after the last row given to add_rows() must be readable, with any values.
   static constexpr std::size_t kSlack = 16;
 
-  /// The bytes of memory that a resize needs.
+  /// Returns the bytes of memory that a resize needs.
   [[nodiscard]] static std::size_t scratch_bytes(const Resize& resize);
-  /// `scratch`: scratch_bytes() of memory aligned to 64, which must outlive it. Throws as
+  /// `scratch`: scratch_bytes() of memory aligned to 64; it must outlive the Resizer. Throws as
   /// source_range; std::invalid_argument if `scratch` is too small.
   Resizer(const Resize& resize, std::span<std::byte> scratch);
 
-  /// Adds the next `rows` source rows, of which the first is row source_range(y).first. `pixels`
+  /// Adds the next `rows` source rows; the first of all is row source_range(y).first. `pixels`
   /// points to their column `left` <= source_range(x).first; rows are `stride` bytes apart. Each
-  /// row reaches to the end of source_range(x). Throws std::invalid_argument for more rows than are
-  /// needed.
+  /// row reaches to the end of source_range(x). Throws std::invalid_argument for too many rows.
   void add_rows(const std::uint8_t* pixels, std::size_t stride, std::uint32_t left,
                 std::uint32_t rows);
   /// Writes 3 * x.count * y.count bytes. Throws std::invalid_argument if `out` is too small or rows
@@ -101,7 +97,7 @@ class Resizer {
   std::uint32_t added_ = 0;         // rows
   std::size_t stride_ = 0;          // bytes from row to row of narrow_
   std::uint8_t* narrow_ = nullptr;  // all rows, resized along x; where rows come first: the result
-  // Where rows come first: source rows, and behind them results of which x is still to be resized.
+  // If rows come first: source rows, and behind them results that are not yet resized along x.
   std::uint8_t* wide_ = nullptr;
   std::size_t wide_stride_ = 0;
   std::uint32_t most_held_ = 0;      // source rows in wide_; 0: columns come first

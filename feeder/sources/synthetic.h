@@ -26,7 +26,7 @@ namespace leat::feeder {
 
 /// The bytes of sample `index`.
 void synthetic_bytes(std::uint64_t seed, std::uint64_t index, std::span<std::byte> out) noexcept;
-/// The label of sample `index`, below `classes`.
+/// Returns the label of sample `index`, below `classes`.
 [[nodiscard]] std::uint32_t synthetic_label(std::uint64_t seed, std::uint64_t index,
                                             std::uint32_t classes) noexcept;
 /// Token `position` of shard `shard`, below `vocabulary`.

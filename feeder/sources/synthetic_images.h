@@ -2,8 +2,8 @@
 //
 // An image depends on (seed, index, width, height) alone and is the same on every machine. It is
 // noise in octaves, each half as wide as the one before and weaker, like the spectrum of
-// photographs, and fine noise like that of a camera. As a JPEG image of quality 90, an image of 500
-// x 375 pixels has about 85 kB; images of ImageNet have 110 kB.
+// photographs, and fine noise like that of a camera. As a JPEG of quality 90, an image of 500 x 375
+// pixels has about 85 kB; images of ImageNet have 110 kB.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct JpegEncoding {
   unsigned restart_rows = 0;  // blocks' rows between restart markers; 0: none
 };
 
-/// The pixels of image `index`: [row][column][red, green, blue].
+/// Returns the pixels of image `index`: [row][column][red, green, blue].
 [[nodiscard]] std::vector<std::uint8_t> synthetic_image(std::uint64_t seed, std::uint64_t index,
                                                         std::uint32_t width, std::uint32_t height);
 

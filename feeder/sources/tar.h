@@ -18,8 +18,8 @@
 // a whole number of records of 20 blocks.
 //
 // A hard link has the data of the file that it leads to. Data of its own may follow its header: pax
-// can write it (POSIX.1-2001), whereas older programs gave a size without data. As in libarchive,
-// what follows decides.
+// can write it (POSIX.1-2001), but older programs gave a size without data. As in libarchive, the
+// bytes that follow decide.
 //
 // Source: POSIX.1-2017, "pax: Extended Description" (ustar, pax); GNU tar's manual, "Basic Tar
 // Format". libarchive would replace these 200 lines, and add a dependency on ICU of 33 MB.
@@ -62,8 +62,8 @@ struct TarMember {
 /// A digest that detects changed headers. It does not protect against deliberate forgery.
 [[nodiscard]] std::uint32_t tar_digest(std::span<const std::byte> headers) noexcept;
 
-/// Reads the headers of an archive and skips the data. For one thread at a time; blocks it while it
-/// reads.
+/// Reads the headers of an archive and skips the data. For one thread at a time. Blocks the thread
+/// while it reads.
 ///
 /// Every function throws leat::Error, with the file and the byte, if the file is missing,
 /// unreadable, compressed, not a tar archive, damaged or cut off, or if it holds a sparse or a
@@ -80,7 +80,7 @@ class TarReader {
   bool next(TarMember& member);
   /// Continues at byte `begin` of a TarMember.
   void seek(std::uint64_t begin);
-  /// The archive when it was opened.
+  /// Returns the stamp of the archive when it was opened.
   [[nodiscard]] const FileStamp& stamp() const noexcept { return open_.stamp(); }
 
  private:

@@ -44,7 +44,7 @@ class MappedFile;
 
 /// The header of a shard.
 enum class TokenHeader : std::uint8_t {
-  /// llm.c's or NumPy's if the first bytes are its magic bytes, else none. (As tokens, llm.c's
+  /// llm.c's or NumPy's if the first bytes are its magic bytes, else none. (Read as tokens, llm.c's
   /// would be 55432 or 55713, which GPT-2's vocabulary does not have, or 20 million.) The magic
   /// bytes of another well-known format are an error: zip and .npz, tar, Parquet, Arrow, HDF5,
   /// safetensors, gzip, zstd, xz, bzip2, lz4, PNG, JPEG, LitGPT's packed datasets, indexes of
@@ -68,8 +68,8 @@ struct TokenShardsOptions {
   /// The type of the tensors delivered: kInt32, kInt64, kUint32; for uint16 tokens also kUint16.
   DType dtype = DType::kInt32;
   /// Tokens are below this number; reading a window with a larger token, or a negative one, is an
-  /// error. 0: any token that dtype can hold. A number that the tokens' type cannot reach is an
-  /// error: above 65,536 for kUint16.
+  /// error. 0: any token that dtype can hold. A number beyond the tokens' type is an error: above
+  /// 65,536 for kUint16.
   std::uint64_t vocabulary = 0;
   /// Which files of a directory are read, where a directory is named.
   std::string extension = ".bin";
@@ -103,7 +103,7 @@ class TokenShards final : public Dataset {
   std::uint64_t announce(std::uint64_t index, std::uint64_t seed,
                          std::uint64_t epoch) const noexcept override;
 
-  /// The type of the tokens in the files.
+  /// Returns the type of the tokens in the files.
   [[nodiscard]] DType token() const noexcept { return token_; }
   /// Tokens in all shards, including those that are in no window.
   [[nodiscard]] std::uint64_t tokens() const noexcept { return tokens_; }

@@ -8,9 +8,9 @@
 // otherwise each place is a sample. A sample that is divided over shards is incomplete in each.
 // Files without an extension, files whose base name begins with the dot, and files whose top folder
 // begins and ends with "__" are ignored, as are symbolic links and devices; left_out() counts them.
-// A hard link is a file of its own name, with the data of the file that it leads to. That file has
-// to come before it in the same shard. Samples are numbered over all shards, in the order of the
-// shards.
+// A hard link counts as a file of its own name with the data of the file that it leads to. That
+// file must come before the link in the same shard. Samples are numbered over all shards, in the
+// order of the shards.
 //
 // The constructor reads the headers of every shard once, and keeps 16 bytes for each part of each
 // sample, 16 more for each part that is a hard link; while it reads a shard, 16 more for each of
@@ -54,8 +54,8 @@ struct WebDatasetOptions {
   /// Samples whose files are not neighbours are an error in any case.
   bool skip_incomplete = false;
   /// Accepts shards that seem to lack something: shards without a sample, and shards that end with
-  /// more 0 bytes than one of tar's records has (10 kB). Else they are an error, because the rest
-  /// of an interrupted download is 0 where its space was reserved. Needed for data that has empty
+  /// more 0 bytes than one of tar's records has (10 kB). Else they are an error, because an
+  /// interrupted download looks so if its space was reserved. Needed for data that has empty
   /// shards, and for shards that were written by `tar -b` with more than 20 blocks a record.
   bool accept_short_shards = false;
   /// Threads that read the headers of shards at construction. They mostly wait for the disk.
@@ -65,7 +65,7 @@ struct WebDatasetOptions {
   std::string name = "web dataset";  ///< in messages
 };
 
-/// Members of shards that are of no sample and hold, or might hold, data. Folders are not counted.
+/// Members of shards that belong to no sample but may hold data. Folders are not counted.
 struct WebLeftOut {
   std::uint64_t symbolic_links = 0;
   std::uint64_t devices = 0;            ///< also pipes
@@ -88,8 +88,8 @@ class WebDataset final : public Dataset {
   /// Blocks the thread for about 8 us a sample if the shards are in memory. Throws leat::Error,
   /// with shard, sample and byte, if a shard cannot be read, is not a tar archive, or is
   /// compressed, damaged or cut off, or has no sample; if a sample lacks a part, has it twice, has
-  /// files that are not neighbours, has a part whose size does not fit the field, or one that is a
-  /// hard link to what is no file before it in the shard; if there are no samples. Throws
+  /// files that are not neighbours, has a part whose size does not fit the field, or a part that is
+  /// a hard link to anything but an earlier file of the shard; if there are no samples. Throws
   /// std::invalid_argument for no shards or no parts.
   explicit WebDataset(const FilePatterns& shards, const WebDatasetOptions& options = {});
   ~WebDataset() override;
@@ -109,12 +109,12 @@ class WebDataset final : public Dataset {
   [[nodiscard]] std::optional<std::size_t> length(std::uint64_t index,
                                                   std::size_t field) const override;
 
-  /// The key of a sample, read from its shard. Throws as read() does.
+  /// Returns the key of a sample, read from its shard. Throws as read() does.
   [[nodiscard]] std::string key(std::uint64_t index) const;
-  /// How many samples were left out because they lack a part.
+  /// Returns how many samples were left out because they lack a part.
   [[nodiscard]] std::uint64_t skipped() const noexcept { return skipped_; }
-  /// What else in the shards is of no sample. A number that should be 0 tells of samples that are
-  /// missing without an error.
+  /// Returns the counts of other members that belong to no sample. A count that should be 0 reveals
+  /// samples that are missing without an error.
   [[nodiscard]] const WebLeftOut& left_out() const noexcept { return left_out_; }
 
  private:

@@ -23,10 +23,10 @@ struct WebMember {
   std::uint32_t digest = 0;   // tar_digest() of the headers
 };
 
-/// A part that is a hard link: its WebMember is that of the file that it leads to.
+/// A part that is a hard link: its WebMember describes the file that the link leads to.
 struct WebLink {
   std::uint64_t member = 0;  // its number in `members`
-  std::uint32_t begin = 0;   // of the link itself, whose name is that of its sample, in blocks
+  std::uint32_t begin = 0;   // of the link, which has its sample's name, in blocks
   std::uint32_t digest = 0;  // tar_digest() of its headers
 };
 

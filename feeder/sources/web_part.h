@@ -26,9 +26,9 @@ struct WebPart {
                                  std::vector<std::string> extensions = {"jpg", "jpeg"});
 /// An integer in ASCII digits, with or without white space around it, as an int64 scalar.
 [[nodiscard]] WebPart class_label(std::string name, std::vector<std::string> extensions = {"cls"});
-/// The bytes of a file, unchanged. The file has the size of the field or, for a field of variable
-/// length, of a whole number of its rows. A byte of a bool that is neither 0 nor 1 is an error of
-/// the sample. Throws std::invalid_argument for a field without bytes.
+/// The bytes of a file, unchanged. The file has the size of the field or, if its length is
+/// variable, of a whole number of its rows. A sample fails if a byte of a bool is neither 0 nor 1.
+/// Throws std::invalid_argument for a field without bytes.
 [[nodiscard]] WebPart raw_bytes(Field field, std::vector<std::string> extensions);
 
 /// A text for messages: "image" (.jpg, .jpeg).

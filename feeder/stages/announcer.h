@@ -12,7 +12,7 @@ namespace leat::feeder {
 
 /// The samples of one reader that are announced and not yet read: a window that has room while it
 /// has less than 64 samples and 2 MiB. It also has room for 8 samples of 256 KiB to 2 MiB, and for
-/// one sample of any size. So much in flight reaches what a disk gives (half of it: 0.8 to 0.9 of
+/// one sample of any size. So much in flight reaches what a disk gives (half as much: 0.8 to 0.9 of
 /// that). Allocates nothing. For one fiber; keeps a reference.
 class Announcer {
  public:
@@ -36,7 +36,7 @@ class Announcer {
     return count_ < kMostSamples &&
            (bytes_ < kEnoughBytes || (count_ < kLeastSamples && bytes_ < kMostBytes));
   }
-  /// Of the samples in the window, what the dataset has told.
+  /// Returns the bytes in the window, as the dataset has announced them.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:

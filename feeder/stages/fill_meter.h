@@ -1,5 +1,4 @@
-// What filling a batch takes of its thread, and whether the data is cold: whether the disk has to
-// fetch it.
+// What filling a batch costs its thread, and whether the data is cold: the disk has to fetch it.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +12,14 @@ namespace leat::feeder {
 ///
 /// The kernel counts for each thread the major faults, and the blocks that the disk is to fetch
 /// because of the thread's reads, faults and announcements (getrusage). A batch without either is
-/// hot. What mincore and cachestat say is no use: for a file that the caller may not write, they
-/// say that all of it is in memory.
+/// hot. mincore and cachestat are of no use: for a file that the caller may not write, they say
+/// that all of it is in memory.
 ///
-/// The data is cold at first. A hot batch makes it hot. Hot data costs no such call: only once a
-/// batch has waited as long as for a disk, the next one is measured, and if that is not hot, the
-/// data is cold again. Data that turns cold again soon has to have twice as many hot batches in a
-/// row before it counts as hot. So data of which some is in memory, or that is mapped from a file
-/// system for which the kernel counts no blocks (FUSE), is announced for most batches.
+/// The data is cold at first. A hot batch makes it hot. Hot data costs no such call: only after a
+/// batch has waited as long as for a disk, the next batch is measured, and if that one is not hot,
+/// the data is cold again. Data that soon turns cold again needs twice as many hot batches in a row
+/// before it counts as hot. So most batches are announced if only some of the data is in memory, or
+/// if it is mapped from a file system for which the kernel counts no blocks (FUSE).
 ///
 /// Data of Blocking::kNever is hot, and not measured: its reads may park, and change threads. In
 /// virtual time all other data is cold, and nothing is measured.

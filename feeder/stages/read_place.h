@@ -24,7 +24,7 @@ class ReadPlace {
 
   explicit ReadPlace(Blocking blocking) noexcept : blocking_(blocking) {}
 
-  /// Whether the next batch is to be read on a thread.
+  /// Returns whether the next batch is to be read on a thread.
   [[nodiscard]] bool is_thread() const noexcept {
     return blocking_ == Blocking::kOften ||
            (blocking_ == Blocking::kSeldom && quick_in_a_row_ < needed_);

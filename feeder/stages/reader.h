@@ -25,10 +25,10 @@ namespace leat::feeder {
 /// One reader, with its working memory, which is allocated once. Keeps references. For one fiber.
 /// Notes in a Reading which sample it reads.
 ///
-/// While the data is cold, it announces samples ahead of their reads. Where the window reaches
-/// beyond the end of a batch, the reader takes its next slot before that end, if the dataset has
-/// announced something and there are slots for all other readers as well: several readers keep the
-/// disk busy by themselves. With autotune, which may want fewer readers next, it takes none.
+/// While the data is cold, it announces samples ahead of their reads. If the window reaches beyond
+/// the end of a batch, the reader takes its next slot before that end, provided that the dataset
+/// has announced something and there are slots for all other readers: several readers keep the disk
+/// busy by themselves. With autotune, which may want fewer readers next, it takes none.
 class Reader {
  public:
   /// What the readers of a prefetcher share.

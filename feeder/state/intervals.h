@@ -26,15 +26,15 @@ class IntervalSet {
     for (const Interval& one : intervals) add(one);
   }
 
-  /// The intervals of the set: sorted, none empty, none touching the next.
+  /// Returns the intervals of the set: sorted, none empty, none touching the next.
   [[nodiscard]] const std::vector<Interval>& intervals() const noexcept { return intervals_; }
   [[nodiscard]] bool empty() const noexcept { return intervals_.empty(); }
-  /// Whether `number` is in the set.
+  /// Returns whether `number` is in the set.
   [[nodiscard]] bool contains(std::uint64_t number) const noexcept {
     const auto after = first_ending_after(number);
     return after != intervals_.end() && after->first <= number;
   }
-  /// How many numbers are in the set.
+  /// Returns how many numbers are in the set.
   [[nodiscard]] std::uint64_t count() const noexcept {
     std::uint64_t sum = 0;
     for (const Interval& one : intervals_) sum += one.end - one.first;
@@ -62,7 +62,7 @@ class IntervalSet {
   void clear() noexcept { intervals_.clear(); }
   friend bool operator==(const IntervalSet&, const IntervalSet&) = default;
 
-  /// The numbers that are in both sets.
+  /// Returns the numbers that are in both sets.
   [[nodiscard]] friend IntervalSet intersection(const IntervalSet& a, const IntervalSet& b) {
     IntervalSet both;
     for (const Interval& one : a.intervals_) {
@@ -74,7 +74,7 @@ class IntervalSet {
     }
     return both;
   }
-  /// The numbers that are in a and not in b.
+  /// Returns the numbers that are in a and not in b.
   [[nodiscard]] friend IntervalSet difference(const IntervalSet& a, const IntervalSet& b) {
     IntervalSet rest;
     for (const Interval& one : a.intervals_) {

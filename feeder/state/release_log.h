@@ -77,7 +77,7 @@ class ReleaseLog {
     return passes_[list_of(rank)];
   }
   [[nodiscard]] bool is_packed() const noexcept { return head_.elements > 0; }
-  /// Whether the state covers only some ranks of the world, and has to be merged.
+  /// Returns whether the state covers only some ranks of the world, and has to be merged.
   [[nodiscard]] bool is_part() const noexcept { return head_.ranks < head_.world_size; }
   // An index of the passes.
   struct View {

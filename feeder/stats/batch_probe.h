@@ -107,9 +107,9 @@ class BatchProbe {
   /// `stream`, the slot's first, is about to wait for the copy, and waits for it now.
   void binds(const DeviceSlot& slot, const gpu::StreamRef& stream);
   void bound(const DeviceSlot& slot, const gpu::StreamRef& stream);
-  /// The consumer asks for the batch that follows the one that `turn` is, whose lease it may still
-  /// hold; or uses the next one, if it is not known when that was asked for. Has no effect if the
-  /// step has ended, or if `turn` is none.
+  /// The consumer asks for the batch after `turn`, and may still hold the lease of `turn`; or, if
+  /// that moment is not known, first uses the batch after `turn`. Has no effect if the step has
+  /// ended, or if `turn` is none.
   void next_asked(const Turn& turn) noexcept;
   /// The release events are about to be recorded.
   void releases(DeviceSlot& slot);

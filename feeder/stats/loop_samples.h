@@ -26,7 +26,7 @@ struct LoopSample {
   gpu::Event asked, got, asked_next;
 };
 
-/// A measurement in seconds, of which each value is added.
+/// A measurement in seconds, to which values are added.
 class LoopTimes {
  public:
   void add(Duration time) noexcept;
@@ -43,7 +43,7 @@ class LoopTimes {
 /// The sums, and the samples that nobody records. Thread-safe.
 class LoopSamples {
  public:
-  /// Whether the device's measurement has failed.
+  /// Returns whether the device's measurement has failed.
   [[nodiscard]] bool has_failed() const noexcept {
     return has_failed_.load(std::memory_order_relaxed);  // who sees it late fails once more
   }
@@ -67,7 +67,7 @@ class LoopSamples {
   [[nodiscard]] LoopFigures figures();
 
  private:
-  // More than a device is behind in most loops. Where it is further behind, steps go unsampled.
+  // In most loops a device is less far behind. If it is further behind, steps go unsampled.
   static constexpr std::size_t kSamples = 8;
 
   void fail_locked() noexcept;

@@ -18,12 +18,11 @@
 //   consumer starved  asked to bound; if the stream is not known when the batch is asked for (as by
 //                     next() without a stream), the host thread's wait replaces asked to arrived
 //
-// A step ends when its batch is released or, if that is earlier, when the next batch is asked for:
-// with several leases, a loop may hold a batch longer. (A receiver does not see that: then, when
-// the next batch is first used.) released_before and released are recorded then, whichever it is.
+// released_before and released are recorded when a step ends (docs/guide/overlap.md#words; with a
+// receiver: feeder/stats.h).
 //
-// Both steps are in one epoch: the time between two epochs belongs to no step. Only if each epoch
-// has one batch, a step leads from one epoch to the next.
+// Both steps are in one epoch: the time between two epochs belongs to no step. If each epoch has
+// only one batch, a step lasts from one epoch to the next.
 #pragma once
 
 #include <atomic>
@@ -157,7 +156,7 @@ class StatsCollector {
       squares += value * value;
       ++count;
     }
-    /// The standard error of value(); 0 for fewer than two values.
+    /// Returns the standard error of value(); 0 for fewer than two values.
     [[nodiscard]] double error() const noexcept;
     [[nodiscard]] double value() const noexcept {
       return count == 0 ? 0 : sum / static_cast<double>(count);

@@ -28,8 +28,8 @@ struct Active {
 
 /// The stage that tunes the others: run() is the body of a fiber.
 ///
-/// Always true: the tuner has every slot that is not active, but for those that it is still to take
-/// back, which it gets when their batches are copied. Permits limit the readers to the number of
+/// Always true: the tuner has every slot that is not active, except those that it is still to take
+/// back. It gets these when their batches are copied. Permits limit the readers to the number of
 /// active workers.
 class Tuner {
  public:
@@ -48,8 +48,7 @@ class Tuner {
   void begin_read() { permits_.acquire(); }
   void end_read() { permits_.release(); }
 
-  /// The pinned slots of each device that are in use, but for those still to take back.
-  /// Thread-safe.
+  /// Returns the pinned slots of each device in use, except those still to take back. Thread-safe.
   [[nodiscard]] std::size_t pinned_slots() const noexcept {
     return pinned_slots_.load(std::memory_order_relaxed);
   }

@@ -19,8 +19,8 @@
 //  - Errors of asynchronous work are sticky: the next sync, await or enqueue throws the error, and
 //    so do all later ones.
 //
-// A Backend must outlive its handles; the value types hold it by shared_ptr. What open() returns
-// may own more than the backend, such as threads that end with it; memory_handle() does not.
+// A Backend must outlive its handles; the value types hold it by shared_ptr. The shared_ptr of
+// open() may own more than the backend, such as threads; memory_handle() does not.
 #pragma once
 
 #include <cstddef>
@@ -74,11 +74,11 @@ class Backend : public std::enable_shared_from_this<Backend> {
   [[nodiscard]] virtual const Capabilities& capabilities() const noexcept = 0;
   /// "cuda" or "host". A stream may wait for events of any backend of the same family.
   [[nodiscard]] virtual const char* family() const noexcept = 0;
-  /// The scheduler whose fibers complete this device's events, only for comparison; null if no
-  /// fiber does.
+  /// Returns the scheduler of the fibers that complete this device's events, only for comparison;
+  /// null if there are none.
   [[nodiscard]] virtual const SchedulerCore* scheduler() const noexcept = 0;
-  /// The scheduler that this backend owns, or null. It runs as long as a handle or a stream of the
-  /// device lives (Device::for_memory()). Lets callers avoid starting a second one.
+  /// Returns the scheduler that this backend owns, or null. It runs as long as a handle or a stream
+  /// of the device lives (Device::for_memory()). Lets callers avoid starting a second one.
   [[nodiscard]] virtual std::shared_ptr<SchedulerCore> own_scheduler() const noexcept {
     return nullptr;
   }
@@ -89,21 +89,20 @@ class Backend : public std::enable_shared_from_this<Backend> {
   /// Ends the stream when its queued work has run. Does not wait for that.
   virtual void destroy_stream(StreamHandle stream) noexcept = 0;
   /// Makes a handle of a foreign stream (CUDA: a cudaStream_t). The handle is not destroyed. Throws
-  /// GpuError for null (which stream that is depends on the caller's compile flags), for a stream
-  /// that is being captured into a graph, and for a stream that the backend does not know.
+  /// GpuError for null (its meaning depends on the caller's compile flags), for a stream that is
+  /// being captured into a graph, and for a stream that the backend does not know.
   virtual StreamHandle wrap_stream(void* native) = 0;
   /// The device's legacy default stream, which accepts everything but copies. Throws GpuError if
   /// there is none.
   virtual StreamHandle legacy_stream() = 0;
-  /// Whether work enqueued now becomes part of a graph instead of being run.
+  /// Returns whether work enqueued now becomes part of a graph instead of being run.
   [[nodiscard]] virtual bool is_capturing(StreamHandle stream) = 0;
-  /// The stream in the backend's own terms, to launch kernels with: a cudaStream_t. Null if there
-  /// is none.
+  /// Returns the backend's own stream, to launch kernels with: a cudaStream_t; null if it has none.
   [[nodiscard]] virtual void* native_handle(StreamHandle stream) const noexcept = 0;
   /// Blocks the caller until all enqueued work has run.
   virtual void sync(StreamHandle stream) = 0;
-  /// Whether all enqueued work has run. Does not block. If it has run and the device has failed,
-  /// throws the device's error.
+  /// Returns whether all enqueued work has run. Does not block. If it has run and the device has
+  /// failed, throws the device's error.
   [[nodiscard]] virtual bool is_done(StreamHandle stream) = 0;
 
   /// Makes an event that was never recorded, hence is done. elapsed() needs a timed one.
@@ -139,13 +138,12 @@ class Backend : public std::enable_shared_from_this<Backend> {
   /// Allocates `bytes` > 0 of device memory, aligned to 256. May wait for work that uses memory
   /// freed before. Throws OutOfMemory; the device goes on working.
   virtual void* allocate_device(std::size_t bytes) = 0;
-  /// Frees memory that was allocated without a stream. Returns false if the work that may use it
-  /// cannot be waited for: a stream is being captured into a graph, the device has failed, or there
-  /// is no memory to note the users in. Such memory is not freed before the device is destroyed, if
-  /// ever.
+  /// Frees memory that was allocated without a stream. Returns false if it cannot wait for the work
+  /// on that memory: a stream is being captured into a graph, the device has failed, or there is no
+  /// memory to note the users in. Such memory is not freed before the device is destroyed, if ever.
   [[nodiscard]] virtual bool free_device(void* memory) noexcept = 0;
-  /// Allocates device memory in the order of `stream`: for work enqueued there from now on, and for
-  /// work that waits for that.
+  /// Allocates device memory in the order of `stream`, for later work there and for work that waits
+  /// for such work.
   virtual void* allocate_device(std::size_t bytes, StreamHandle stream) = 0;
   /// Frees memory that was allocated with `stream`, which may have been destroyed since, when the
   /// work enqueued there has run. Work on other streams must come before that. Does not wait if
@@ -179,17 +177,17 @@ class Backend : public std::enable_shared_from_this<Backend> {
   virtual void launch_host(StreamHandle stream, UniqueFunction<void()> function,
                            Duration modelled_time) = 0;
 
-  /// Calls function(argument) with the device current on the calling thread, for libraries that
-  /// work on what is current, and leaves what was current as it was. A call that is unsafe beside a
-  /// capture is permitted. The function must not park. Throws GpuError if the device cannot be made
+  /// Calls function(argument) with the device current on the calling thread, for libraries that use
+  /// the current device, and then restores what was current. The function may make calls that are
+  /// unsafe beside a capture, and must not park. Throws GpuError if the device cannot be made
   /// current; then it does not call.
   virtual void call_current(void (*function)(void*), void* argument) { function(argument); }
 
   // Common to all backends:
 
-  /// The backend without what runs its streams, where that may end first: Device::for_memory().
+  /// The backend for Device::for_memory(): without what runs its streams, if that ends first.
   [[nodiscard]] std::shared_ptr<Backend> memory_handle() { return shared_from_this(); }
-  /// The account of this kind of memory, for buffers and arenas; see MemoryCaps.
+  /// Returns the account of this kind of memory, for buffers and arenas; see MemoryCaps.
   [[nodiscard]] MemoryAccount& account(MemorySpace space) noexcept {
     return space == MemorySpace::kDevice ? device_account_ : pinned_account_;
   }

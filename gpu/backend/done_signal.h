@@ -19,24 +19,23 @@ class DoneSignal {
   /// The token.
   struct Done {};
 
-  /// The record is done, or the device has failed with `error`. Called once by the backend, on any
-  /// thread or fiber, with no lock held.
+  /// Reports that the record is done, or that the device has failed with `error`. Called once by
+  /// the backend, on any thread or fiber, with no lock held.
   void notify(std::exception_ptr error) noexcept {
     error_ = std::move(error);  // published by the channel
     keep_ready();
   }
-  /// Declares that fibers of `scheduler` will call notify(); null: something that is no fiber. For
-  /// the deadlock report.
+  /// For deadlock reports: declares that fibers of `scheduler` will call notify(); null: no fiber.
   void set_notifier(const SchedulerCore* scheduler) const noexcept {
     channel_.core().get()->expect_only(scheduler);
   }
-  /// The channel on which the token is received.
+  /// Returns the channel on which the token is received.
   [[nodiscard]] const Channel<Done>& channel() const noexcept { return channel_; }
   /// Puts the token back, so that the channel stays ready. Called by the receiver of the token.
   void keep_ready() const noexcept {
     static_cast<void>(channel_.try_send(Done{}));  // there is room
   }
-  /// The error that the device failed with, or null. Called by the receiver of the token.
+  /// Returns the error that the device failed with, or null. Called by the receiver of the token.
   [[nodiscard]] const std::exception_ptr& error() const noexcept { return error_; }
 
   /// Called by the pool.
@@ -65,7 +64,7 @@ using DoneSignalRef = Pool<DoneSignal>::Ref;
 /// The signals of one record. Not thread-safe: guarded by the lock of the record.
 class DoneSignalList {
  public:
-  /// Whether the list has no signal.
+  /// Returns whether the list has no signal.
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
   /// Appends a signal; the list keeps the reference.
   void push(DoneSignalRef signal) noexcept {

@@ -29,19 +29,19 @@ class MemoryAccount {
     reserved_ += bytes;
     return true;
   }
-  /// The reserved memory was allocated.
+  /// Counts reserved memory as used: it was allocated.
   void commit(std::size_t bytes) noexcept LEAT_EXCLUDES(lock_) {
     const SpinLockGuard guard(lock_);
     reserved_ -= bytes;
     used_ += bytes;
     peak_ = std::max(peak_, used_);
   }
-  /// The reserved memory could not be allocated.
+  /// Ends a reservation: the memory could not be allocated.
   void rollback(std::size_t bytes) noexcept LEAT_EXCLUDES(lock_) {
     const SpinLockGuard guard(lock_);
     reserved_ -= bytes;
   }
-  /// Committed memory was freed.
+  /// Counts committed memory as free.
   void release(std::size_t bytes) noexcept LEAT_EXCLUDES(lock_) {
     const SpinLockGuard guard(lock_);
     used_ -= bytes;

@@ -10,8 +10,8 @@
 
 namespace leat::gpu {
 
-/// The memory of this machine in bytes. Larger requests are refused here, because the kernel grants
-/// more memory than there is and kills the process that uses it.
+/// Returns the memory of this machine in bytes. Larger requests are refused here: the kernel would
+/// grant them, and kill the process when it uses the memory.
 [[nodiscard]] std::size_t machine_memory() noexcept;
 
 /// Owns the pages. All of them are present and zeroed from the constructor on: no access faults. A
@@ -39,9 +39,9 @@ class PageMapping {
 
   /// Aligned to a page, or to kHugePage if the mapping is at least that large.
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
-  /// The size in bytes, whole pages.
+  /// Returns the size in bytes, whole pages.
   [[nodiscard]] std::size_t size() const noexcept { return bytes_; }
-  /// The node that was asked for; -1: any.
+  /// Returns the node that was asked for; -1: any.
   [[nodiscard]] int numa_node() const noexcept { return numa_node_; }
 
   /// The size of a huge page in bytes.

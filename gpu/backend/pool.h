@@ -50,12 +50,12 @@ class Pool : public std::enable_shared_from_this<Pool<T>> {
 
     /// False if empty.
     [[nodiscard]] explicit operator bool() const noexcept { return entry_ != nullptr; }
-    /// The object. Not if empty.
+    /// Returns the object. Not if empty.
     [[nodiscard]] T& operator*() const noexcept { return entry_->value; }
     [[nodiscard]] T* operator->() const noexcept { return &entry_->value; }
     /// Whether both refer to the same object, or both are empty.
     friend bool operator==(const Ref& a, const Ref& b) noexcept = default;
-    /// Gives the reference away as a word, from which adopt() makes a Ref again. Not if empty.
+    /// Gives the reference away as a pointer; adopt() makes a Ref of it again. Not if empty.
     [[nodiscard]] void* release() noexcept { return std::exchange(entry_, nullptr); }
     /// Takes back a reference that release() gave away. Once for each release().
     [[nodiscard]] static Ref adopt(void* released) noexcept {
@@ -68,7 +68,7 @@ class Pool : public std::enable_shared_from_this<Pool<T>> {
     Entry* entry_ = nullptr;
   };
 
-  /// The object of a released reference.
+  /// Returns the object of a released reference.
   [[nodiscard]] static T& value(void* released) noexcept {
     return static_cast<Entry*>(released)->value;
   }

@@ -1,5 +1,4 @@
-// When to query the device again: a late query adds latency to every step, constant queries burn a
-// core.
+// When to query the device again: late queries delay every step, constant queries burn a core.
 //
 // The waits of a loop resemble each other. So the lengths of the latest waits are kept, and a wait
 // that comes near one of them is polled without pause, from a little before that length to a little

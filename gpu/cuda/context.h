@@ -4,11 +4,11 @@
 //  - The caller's current context, and with it the current device, is unchanged afterwards.
 //  - So is the caller's capture mode. A call that CUDA counts as unsafe beside a capture is made in
 //    relaxed mode: Leat's work is no part of a graph that the user captures meanwhile, on this or
-//    another thread, and must not invalidate that capture. Operations enqueued on a stream are not
-//    unsafe, and are made in the caller's mode; so are list() and the making of a context.
+//    another thread, and must not invalidate that capture. Enqueueing on a stream is not unsafe,
+//    and happens in the caller's mode; so do list() and the making of a context.
 //  - A failed call of Leat does not leave its error as the thread's last error, where the user
-//    would find it after the next kernel launch. (CUDA keeps one last error, so an older error of
-//    the user's, which the failure has replaced, is lost.)
+//    would find it after the next kernel launch. (CUDA keeps only one last error: a failure of
+//    Leat's call replaces an older error of the user's.)
 //
 // The context is exchanged through the driver's API. cudaSetDevice could enter a context, but not
 // restore the caller's: it creates a context on a device that the caller has never used, and drops
@@ -34,9 +34,9 @@ class Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  /// The device's number.
+  /// Returns the device's number.
   [[nodiscard]] int number() const noexcept { return number_; }
-  /// The device's name: "cuda:0".
+  /// Returns the device's name: "cuda:0".
   [[nodiscard]] const std::string& device_name() const noexcept { return device_name_; }
 
   /// Makes the context current on the calling thread for a scope. The scope must not contain a
@@ -94,7 +94,7 @@ class Context {
     return code == cudaSuccess;
   }
 
-  /// The number of the device that a user's stream belongs to. Throws GpuError.
+  /// Returns the number of the device that a user's stream belongs to. Throws GpuError.
   [[nodiscard]] int device_of(cudaStream_t stream) const;
 
  private:

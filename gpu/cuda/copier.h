@@ -1,5 +1,4 @@
-// Enqueues copies. Divides copies that cross registrations, and enqueues several as one operation
-// if CUDA can.
+// Enqueues copies: divided if they cross registrations, several as one operation if CUDA can.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,7 +17,7 @@ namespace leat::gpu::cuda {
 /// no table of registrations is needed.
 inline constexpr std::size_t kRegistrationStep = std::size_t{256} << 20;
 
-/// The number of bytes from `address` to the end of its step, at most `bytes`.
+/// Returns the number of bytes from `address` to the end of its step, at most `bytes`.
 [[nodiscard]] std::size_t within_step(const void* address, std::size_t bytes) noexcept;
 
 /// The copies of one device. Thread-safe.
@@ -30,8 +29,8 @@ class Copier {
   void copy(cudaStream_t stream, CopyRange range, CopyDirection direction) const;
   /// See Backend::copy_batch_async. Throws GpuError.
   void copy_batch(cudaStream_t stream, std::span<const CopyRange> copies, CopyDirection direction);
-  /// Whether several copies are enqueued as one operation. False if the toolkit or the driver is
-  /// too old, and once the driver has refused one.
+  /// Returns whether several copies are enqueued as one operation. False if the toolkit or the
+  /// driver is too old, and once the driver has refused one.
   [[nodiscard]] bool batches() const noexcept { return batches_.load(std::memory_order_relaxed); }
 
  private:

@@ -1,5 +1,5 @@
-// What gpu/device.cpp calls of CUDA. The other files of this folder implement it if the CUDA
-// Toolkit is present, absent.cpp alone if it is not.
+// The functions of CUDA that gpu/device.cpp calls. With the CUDA Toolkit, the other files of this
+// folder implement them; without, absent.cpp alone does.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ struct Inventory {
 };
 /// Lists the devices. Throws nothing for what is missing, and creates no context.
 [[nodiscard]] Inventory inventory();
-/// The device with that number. Throws as open() does.
+/// Returns the device with that number. Throws as open() does.
 [[nodiscard]] DeviceInfo find_device(int number);
 
 /// Opens the device with that number. Throws leat::Error if there is none, with inventory()'s

@@ -31,7 +31,7 @@ class CudaEvent {
     recorded_ = false;
   }
 
-  /// The latest record; empty if the event was never recorded.
+  /// Returns the latest record; empty if the event was never recorded.
   [[nodiscard]] EventRecordRef latest() const noexcept LEAT_EXCLUDES(lock_);
   /// Calls `record(cudaEvent_t)` and makes that the latest record. Throws what `record` throws, and
   /// GpuError.

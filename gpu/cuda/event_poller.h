@@ -1,5 +1,4 @@
-// The bridge from the device to fibers: fibers that wait for an event are woken here, and nowhere
-// else.
+// The bridge from the device to fibers: only this poller wakes fibers that wait for an event.
 //
 // CUDA can call back when work is done, but on a driver's thread, where no lock should be taken,
 // and the callback slows the stream. So each opened device has one thread that queries the events,
@@ -89,8 +88,8 @@ class EventPoller {
   std::thread thread_;
 
   mutable SpinLock lock_;
-  EventRecord* incoming_ LEAT_GUARDED_BY(lock_) =
-      nullptr;  // watched, and not yet in the thread's list
+  // Watched records that are not yet in the thread's list.
+  EventRecord* incoming_ LEAT_GUARDED_BY(lock_) = nullptr;
   bool stopping_ LEAT_GUARDED_BY(lock_) = false;
   std::atomic<std::uint32_t> word_{kAwake};
 

@@ -3,8 +3,8 @@
 // Always true:
 //  - an EventRecord is in the pool exactly while no EventRecordRef refers to it;
 //  - new references come from its CudaEvent (event.h), under that event's lock, or are copies of
-//    existing ones. So while that lock is held, a record whose only reference is the CudaEvent's
-//    gets no other.
+//    existing ones. So while that lock is held, a record with no reference but the CudaEvent's gets
+//    no other.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -2,10 +2,10 @@
 // has run: CUDA does not document that cudaHostUnregister, cudaFree and cudaFreeHost wait.
 //
 // Always true under mutex_: live_ has every stream from create() until cudaStreamDestroy is called.
-// That happens once the stream was destroyed, nothing holds it, and its queue was seen empty; it is
-// checked at the next create, destroy or release. So a caller that has to wait for the stream's
-// work finds the stream here. A stream that is destroyed while it is captured, or on a failed
-// device, is never seen empty: it stays until the backend is destroyed.
+// cudaStreamDestroy is called once the stream was destroyed, nothing holds it, and its queue was
+// seen empty; the next create, destroy or release checks this. So a caller that has to wait for the
+// stream's work finds the stream here. A stream that is destroyed while it is captured, or on a
+// failed device, is never seen empty: it stays until the backend is destroyed.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -32,16 +32,16 @@ class StreamRegistry {
   [[nodiscard]] cudaStream_t create();
   /// Destroys a stream. Does not wait.
   void destroy(cudaStream_t stream) noexcept;
-  /// Keeps the stream until as many calls of release(), because memory was allocated in its order
-  /// and will be freed in its order. No effect on a foreign stream.
+  /// Keeps the stream until an equal number of calls of release(), because memory was allocated in
+  /// its order and will be freed in its order. No effect on a foreign stream.
   void retain(cudaStream_t stream) noexcept;
   /// Ends one retain().
   void release(cudaStream_t stream) noexcept;
-  /// Blocks until all work queued on the streams has run. Returns false if that could not be seen
-  /// of every stream: a stream is being captured into a graph (its earlier work may not have run,
-  /// and waiting would invalidate the capture), or CUDA returns an error.
+  /// Blocks until all work queued on the streams has run. Returns false if it cannot tell for every
+  /// stream: a stream is being captured into a graph (its earlier work may not have run, and
+  /// waiting would invalidate the capture), or CUDA returns an error.
   [[nodiscard]] bool sync_all() noexcept;
-  /// Whether the stream is being captured into a graph; false if CUDA does not say.
+  /// Returns whether the stream is being captured into a graph; false if CUDA does not say.
   [[nodiscard]] bool is_captured(cudaStream_t stream) const noexcept;
 
  private:

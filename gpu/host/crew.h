@@ -1,8 +1,8 @@
-// What runs the streams of one opened host device: their fibers, and the scheduler of these, if the
-// device was opened on a plain thread.
+// The crew runs the streams of one opened host device: the streams' fibers, and their scheduler if
+// the device was opened on a plain thread.
 //
-// The device's streams and handles own the crew, and its memory does not. So threads end with the
-// last of them, though a buffer may live on (Device::for_memory()).
+// The device's streams and handles own the crew; the device's memory does not. So threads end with
+// the last stream and handle, though a buffer may live on (Device::for_memory()).
 #pragma once
 
 #include <memory>
@@ -20,8 +20,8 @@ namespace leat::gpu::host {
 struct Crew {
   /// As make_crew().
   Crew(const std::string& device, const HostModel& model);
-  /// All Streams are destroyed, because each owns the crew; their fibers still run the queued
-  /// operations. Not on one of these fibers.
+  /// Waits for the streams' fibers, which still run queued operations. All Streams are destroyed by
+  /// then, because each owns the crew. Not on one of these fibers.
   ~Crew();
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;

@@ -30,8 +30,7 @@
 
 namespace leat::gpu::host {
 
-/// Runs one operation at a time. A channel of one token: the fiber that holds the token has the
-/// engine.
+/// Runs one operation at a time. A channel of one token: who holds the token has the engine.
 class Engine {
  public:
   explicit Engine(const std::string& name);
@@ -73,35 +72,35 @@ class Engines {
   /// virtual time would run ahead while the caller waits for the device. `what` is the operation,
   /// for the message.
   void refuse_foreign_virtual_time(const char* what) const;
-  /// Throws std::logic_error if the device's time is virtual and `other`, whose event it is to wait
-  /// for, is another scheduler.
+  /// Throws std::logic_error if the device's time is virtual and `other`, the scheduler of an event
+  /// to wait for, is another scheduler.
   void refuse_to_wait_for(const SchedulerCore& other) const;
 
-  /// The earliest time at which an operation enqueued now can begin; TimePoint::min() if it begins
-  /// when the stream's fiber comes to it.
+  /// Returns the earliest time at which an operation enqueued now can begin; TimePoint::min() if it
+  /// begins when the stream's fiber gets to it.
   [[nodiscard]] TimePoint enqueue_time() const noexcept {
     return keeps_device_time_ ? SteadyClock::instance().now() : TimePoint::min();
   }
 
-  /// The device's name.
+  /// Returns the device's name.
   [[nodiscard]] const std::string& device() const noexcept { return device_; }
-  /// The scheduler of the device's fibers. Only for comparison: the device may outlive it.
+  /// Returns the scheduler of the device's fibers. Only for comparison: the device may outlive it.
   [[nodiscard]] const SchedulerCore& scheduler() const noexcept { return scheduler_; }
-  /// The engine for copies in this direction. Copies within the device are done by the compute
-  /// engine.
+  /// Returns the engine for copies in this direction. Copies within the device are done by the
+  /// compute engine.
   [[nodiscard]] Engine& engine(CopyDirection direction) noexcept;
-  /// The engine for kernels.
+  /// Returns the engine for kernels.
   [[nodiscard]] Engine& compute() noexcept { return compute_; }
-  /// The modelled time of a copy; zero if nothing is modelled.
+  /// Returns the modelled time of a copy; zero if nothing is modelled.
   [[nodiscard]] Duration copy_time(CopyDirection direction, std::size_t bytes,
                                    bool with_latency) const noexcept;
 
-  /// Counts an operation that begins. Returns the planned fault of it (HostFaults), or null.
+  /// Counts an operation that begins. Returns its planned fault (HostFaults), or null.
   [[nodiscard]] const char* next_fault(bool copy, bool kernel) noexcept;
 
   /// Makes the device fail: every later operation throws `error`. The first error stays.
   void fail(std::exception_ptr error) noexcept;
-  /// The error that the device failed with, or null.
+  /// Returns the error that the device failed with, or null.
   [[nodiscard]] std::exception_ptr error() const noexcept;
 
  private:
@@ -129,7 +128,7 @@ class StreamFiber {
   StreamFiber(const StreamFiber&) = delete;
   StreamFiber& operator=(const StreamFiber&) = delete;
 
-  /// The engines of the device whose stream the calling fiber runs; null if it runs none.
+  /// Returns the engines of the device whose stream the calling fiber runs; null if it runs none.
   [[nodiscard]] static const Engines* current() noexcept;
 
  private:

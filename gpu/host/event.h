@@ -15,9 +15,9 @@ class HostEvent {
  public:
   /// Called by the thread that took the event from the pool, before it passes the handle on.
   void set_timed(bool timed) noexcept { timed_ = timed; }
-  /// Whether elapsed() may use the event.
+  /// Returns whether elapsed() may use the event.
   [[nodiscard]] bool timed() const noexcept { return timed_; }
-  /// The latest record; empty if the event was never recorded.
+  /// Returns the latest record; empty if the event was never recorded.
   [[nodiscard]] EventRecordRef latest() const noexcept {
     const SpinLockGuard guard(lock_);
     return latest_;

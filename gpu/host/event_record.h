@@ -28,7 +28,7 @@ class EventRecord {
   /// Suspends the calling fiber, or blocks the calling thread, until the record is done; rethrows
   /// the error. Throws Cancelled.
   void wait() LEAT_EXCLUDES(lock_);
-  /// Whether the record is done.
+  /// Returns whether the record is done.
   [[nodiscard]] bool is_done() const LEAT_EXCLUDES(lock_);
   /// Calls signal->notify() once the record is done; within this call if it is done already.
   void subscribe(const DoneSignalRef& signal) LEAT_EXCLUDES(lock_);
@@ -36,9 +36,9 @@ class EventRecord {
   void unsubscribe(DoneSignal& signal) noexcept LEAT_EXCLUDES(lock_);
   /// Rethrows the error if the record is done and has one.
   void rethrow_error() const LEAT_EXCLUDES(lock_);
-  /// The scheduler whose fiber completes the record; only for comparison.
+  /// Returns the scheduler whose fiber completes the record; only for comparison.
   [[nodiscard]] const SchedulerCore& scheduler() const noexcept { return scheduler_; }
-  /// The time at which the record was done, on its scheduler's clock.
+  /// Returns the time at which the record was done, on its scheduler's clock.
   [[nodiscard]] TimePoint at() const LEAT_EXCLUDES(lock_);
 
   /// Called by the pool.

@@ -16,7 +16,7 @@
 
 namespace leat::gpu::host {
 
-/// The description of "host:<index>", which is not opened.
+/// Returns the description of "host:<index>", which is not opened.
 [[nodiscard]] DeviceInfo describe(int index, const HostModel& model);
 /// Opens "host:<index>".
 [[nodiscard]] std::shared_ptr<Backend> open(int index, const HostModel& model);

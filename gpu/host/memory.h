@@ -17,9 +17,9 @@
 
 namespace leat::gpu::host {
 
-/// Memory of one kind. A block that its user has freed comes back when no stream may use it any
-/// more. An allocation that needs the room waits for the block. Must be made with std::make_shared.
-/// Thread- and fiber-safe.
+/// Memory of one kind. A block that its user has freed comes back once no stream may use it. An
+/// allocation that needs the room waits for the block. Make it with std::make_shared. Thread-safe,
+/// fiber-safe.
 class HostMemory : public std::enable_shared_from_this<HostMemory> {
  public:
   /// `kind` is the name of this memory for messages; it must outlive this object.
@@ -35,10 +35,10 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
     Block& operator=(const Block&) = delete;
     ~Block();
     [[nodiscard]] void* get() const noexcept { return memory_; }
-    /// The user does not need the block any more; streams may. Called once, before a stream holds
+    /// Frees the block for its user; streams may still use it. Called once, before a stream holds
     /// it.
     void free() noexcept;
-    /// After free(): the block will not come back soon, so allocations do not wait for it.
+    /// After free(): says that the block will not come back soon. Allocations do not wait for it.
     void leak() noexcept;
     std::shared_ptr<Block> next;  // link for an owner that keeps several blocks
 
@@ -62,7 +62,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   /// Reserves room. Sets `used` to the bytes that were in use before.
   bool reserve(std::size_t bytes, const Engines& engines, bool waits, std::size_t& used)
       LEAT_EXCLUDES(lock_);
-  /// Whether there is no room now, and enough once all freed blocks have come back.
+  /// Returns whether there is no room now, and enough once all freed blocks have come back.
   [[nodiscard]] bool worth_waiting_for(std::size_t bytes) const noexcept LEAT_REQUIRES(lock_);
   /// Waits until a block has come back, unless there is room meanwhile.
   void wait_for_some(std::size_t bytes, const Engines& engines) LEAT_EXCLUDES(lock_);
@@ -75,8 +75,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   const std::size_t cap_;
   SpinLock lock_;
   std::size_t used_ LEAT_GUARDED_BY(lock_) = 0;  // at most cap_
-  std::size_t pending_free_ LEAT_GUARDED_BY(lock_) =
-      0;                                      // bytes of used_ that their users have freed
+  // Bytes of used_ that their users have freed.
+  std::size_t pending_free_ LEAT_GUARDED_BY(lock_) = 0;
   CallerSet callers_;                         // add() under lock_
   WaitQueue waiters_ LEAT_GUARDED_BY(lock_);  // allocations that wait for room
 };

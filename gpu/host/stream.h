@@ -72,10 +72,10 @@ class HostStream {
   void close() noexcept { operations_.try_close(); }
   /// The fiber's body: runs the operations until close().
   void run() noexcept;
-  /// Whether the caller is that fiber, that is, a kernel of this stream.
+  /// Returns whether the caller is that fiber, hence a kernel of this stream.
   [[nodiscard]] bool runs_caller() const noexcept;
 
-  /// The stream's name, for reports.
+  /// Returns the stream's name, for reports.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
  private:
@@ -89,9 +89,9 @@ class HostStream {
 
   void enqueue_any(HostOperation operation) LEAT_EXCLUDES(lock_);
   void perform(HostOperation& operation);
-  /// Whether a fault is planned for the operation; then makes the device fail.
+  /// Returns whether a fault is planned for the operation; then makes the device fail.
   [[nodiscard]] bool fails(const HostOperation& operation) noexcept;
-  /// Makes the device fail with a GpuError that consists of these; without memory for that, with
+  /// Makes the device fail with a GpuError made of these; if memory is lacking, with
   /// std::bad_alloc.
   void fail_device(const char* what, const char* detail, const char* advice) noexcept;
   void finish(std::optional<HostOperation>& operation) noexcept LEAT_EXCLUDES(lock_);
@@ -101,8 +101,8 @@ class HostStream {
   const std::shared_ptr<Engines> engines_;
   const std::string name_;
   Channel<HostOperation> operations_;
-  TimePoint reached_ =
-      TimePoint::min();  // device time of the last operation's end; used by the fiber
+  // Device time of the last operation's end; used by the fiber.
+  TimePoint reached_ = TimePoint::min();
   std::atomic<const Fiber*> fiber_{nullptr};  // while it runs the queue
   mutable SpinLock lock_;
   std::uint64_t enqueued_ LEAT_GUARDED_BY(lock_) = 0;

@@ -1,4 +1,4 @@
-// What the functions of the C API share: the objects behind handles, and the conversion of
+// Shared by the functions of the C API: the objects behind handles, and the conversion of
 // exceptions to a status and a text.
 #pragma once
 
@@ -64,10 +64,10 @@ struct OpenBatch {
 [[nodiscard]] HandleTable<OpenPrefetcher>& prefetchers();
 [[nodiscard]] HandleTable<OpenBatch>& batches();
 
-/// To be called in a catch block: stores the text of the exception as the calling thread's error
-/// text, and returns its status. Throws what pthread_cancel() unwinds the thread with.
+/// Stores the text of the exception as the calling thread's error text, and returns its status.
+/// Call it in a catch block. Rethrows the unwinding of pthread_cancel().
 [[nodiscard]] leat_status keep_error();
-/// The calling thread's error text; empty if there is none.
+/// Returns the calling thread's error text; empty if there is none.
 [[nodiscard]] const char* kept_error() noexcept;
 
 /// Throws std::invalid_argument if the calling thread is in a leat_read_function: a prefetcher
@@ -75,7 +75,7 @@ struct OpenBatch {
 void refuse_in_read(const char* function);
 /// The size of an error text, with its null byte.
 constexpr std::size_t kErrorBytes = 1024;
-/// While it lives, the calling thread is in a read function, whose error text it holds.
+/// While it lives, the calling thread is in a read function. It holds that function's error text.
 class InRead {
  public:
   [[nodiscard]] InRead() noexcept;
@@ -119,7 +119,7 @@ template <class Body>
 [[nodiscard]] leat_status give_text(std::string_view text, char* buffer, std::size_t size,
                                     std::size_t* needed, const char* function);
 
-/// Copies the first `size` bytes of `from`: as much as the caller's header declares. Throws
+/// Copies the first `size` bytes of `from`, as the caller's header declares them. Throws
 /// std::invalid_argument for more than sizeof(T), and for less than `least`.
 void check_size(std::size_t size, std::size_t least, std::size_t most, const char* function,
                 const char* type);

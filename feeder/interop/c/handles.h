@@ -1,5 +1,5 @@
-// Handles of the C API: numbers that look like pointers. A handle that was closed, or is of another
-// kind, is recognised without reading memory that may be gone.
+// Handles of the C API: numbers that look like pointers. A table recognises a closed handle, or one
+// of another kind, without reading memory that may be gone.
 #pragma once
 
 #include <cstddef>

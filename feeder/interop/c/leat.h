@@ -137,10 +137,10 @@ typedef struct leat_sample {
 
 /* Fills `sample`. `user` is leat_function_dataset::user. Returns 0 on success, anything else on an
  * error, and may then write a text to sample->error. Leat calls it from several threads at the same
- * time. Of Leat's functions it may call leat_sample_* alone. */
+ * time. It may call no function of Leat but leat_sample_*. */
 typedef int (*leat_read_function)(void* user, leat_sample* sample);
 /* The next 64 random bits of the sample, for augmentation; 0 for null. They depend on the seed, the
- * epoch and the sample alone: they are the same for any number of workers and after a resume. */
+ * epoch and the sample alone, not on the number of workers or a resume. */
 uint64_t leat_sample_random(leat_sample* sample);
 /* `bytes` of memory, aligned to 64 bytes, valid during this read. Null if memory is exhausted. */
 void* leat_sample_scratch(leat_sample* sample, size_t bytes);
@@ -269,20 +269,19 @@ leat_status leat_prefetcher_plan(const leat_prefetcher* prefetcher, uint64_t* ba
 
 /* The next five functions write a null-terminated text to `buffer` of `size` bytes. They set
  * *needed, if `needed` is not null, to the bytes of the whole text with its null byte. With size 0,
- * `buffer` may be null: such a call only asks for the size. If `size` is not 0 and too small, they
- * leave the empty text and return LEAT_ERROR_BUFFER. Between two calls, another thread may make the
+ * `buffer` may be null: such a call only asks for the size. If `size` is not 0 but too small, they
+ * write the empty text and return LEAT_ERROR_BUFFER. Between two calls, another thread may make the
  * text longer: then call again. */
 
-/* Writes where the run stands: a line of JSON, for a checkpoint and leat_options::resume. With the
- * null byte, it has up to 450 bytes (mostly 200) for a rank that releases its batches in order, 44
- * more (mostly 20) for each batch that is missing before a released one, because it is held or was
- * abandoned, and 150 more (mostly 50) for each further epoch under way. With
- * LEAT_DELIVERY_AS_COMPLETED, ask for the size. */
+/* Writes where the run stands: a line of JSON, for a checkpoint and leat_options::resume. Its size
+ * with the null byte: up to 450 bytes (mostly 200) if a rank releases its batches in order; 44 more
+ * (mostly 20) for each batch that is held or was abandoned before a released one; 150 more (mostly
+ * 50) for each further epoch under way. With LEAT_DELIVERY_AS_COMPLETED, ask for the size. */
 leat_status leat_prefetcher_state(const leat_prefetcher* prefetcher, char* buffer, size_t size,
                                   size_t* needed);
 /* Merges the states of all ranks, `count` of them, into one, for ranks that are not in step when
- * they stop. (Where ranks are in step, with batches in order, the state of any one rank will do.)
- * The text has up to 44 bytes more (mostly 20) for each shard that some ranks have released before
+ * they stop. (If ranks are in step and batches in order, the state of any one rank will do.) The
+ * text has up to 44 bytes more (mostly 20) for each shard that some ranks have released before
  * others. Returns LEAT_ERROR_ARGUMENT if the states are not of one run, or if a rank is missing or
  * there twice; LEAT_ERROR_ENVIRONMENT if a state is damaged or of another version of Leat. */
 leat_status leat_state_merge(const char* const* states, size_t count, char* buffer, size_t size,
@@ -290,8 +289,8 @@ leat_status leat_state_merge(const char* const* states, size_t count, char* buff
 /* Writes the overlap table (feeder/stats.h): what limits the loop, and what would help. */
 leat_status leat_prefetcher_stats_table(const leat_prefetcher* prefetcher, char* buffer,
                                         size_t size, size_t* needed);
-/* Writes a line for each sample that could not be read and was left out, for the first 10,000 of
- * them (leat_options::read_failures). leat_stats::failed_samples counts all. */
+/* Writes a line for each of the first 10,000 samples that could not be read and were left out
+ * (leat_options::read_failures). leat_stats::failed_samples counts all. */
 leat_status leat_prefetcher_failures(const leat_prefetcher* prefetcher, char* buffer, size_t size,
                                      size_t* needed);
 /* Writes the name of the device: "cuda:0". */
@@ -355,8 +354,8 @@ leat_status leat_prefetcher_close(leat_prefetcher* prefetcher);
  * device, for the copy of the batch. The memory of the batch is not overwritten before the stream
  * has run all work that was enqueued on it before the release. A batch has up to 4 streams, which
  * must outlive it. Binding a stream again has no effect. Returns LEAT_ERROR_DEVICE if `stream` is
- * null (whose meaning depends on how a program was compiled: see LEAT_STREAM_LEGACY) or of another
- * device, and on the host device, which has no streams. */
+ * of another device, on the host device, which has no streams, and for null: its meaning depends on
+ * how a program was compiled (see LEAT_STREAM_LEGACY). */
 leat_status leat_batch_bind(leat_batch* batch, void* stream);
 
 /* The numbers of a batch. */
@@ -385,7 +384,7 @@ typedef struct leat_tensor {
 } leat_tensor;
 /* Gets tensor number `index`. The tensors are the fields of the dataset in their order, and then,
  * for each field of variable length, its lengths: int32, named "FIELD.length". A packed batch has
- * instead "offsets": where each sample begins and the last one ends. On the host device, blocks
+ * "offsets" instead: where each sample begins and the last one ends. On the host device, blocks
  * until the copy is done. LEAT_ERROR_ARGUMENT: no such tensor; elsewhere, no stream is bound. */
 leat_status leat_batch_tensor(leat_batch* batch, size_t index, leat_tensor* tensor);
 /* Gets the tensor called `name`. Otherwise as leat_batch_tensor. */

@@ -1,4 +1,4 @@
-// What the openers of datasets share.
+// Shared by the openers of datasets.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +22,13 @@ namespace leat::feeder::c {
 /// Throws std::invalid_argument if `reserved` is not 0: a later version may give it a meaning.
 void check_reserved(std::int32_t reserved, const char* function, const char* what);
 
-/// Whether it is a leat_dtype.
+/// Returns whether `dtype` is a leat_dtype.
 [[nodiscard]] bool is_dtype(std::int32_t dtype) noexcept;
-/// The dtype. Throws std::invalid_argument, which names the option, for any other number.
+/// Returns the dtype. Throws std::invalid_argument, which names the option, for any other number.
 [[nodiscard]] DType dtype_of(std::int32_t dtype, const char* function, const char* option);
 
-/// The given fields. Throws std::invalid_argument for no field, for an invalid field, and for two
-/// fields of one name.
+/// Returns the given fields. Throws std::invalid_argument for no field, for an invalid field, and
+/// for two fields of one name.
 [[nodiscard]] std::vector<Field> fields_of(std::span<const leat_field> given, const char* function);
 
 /// The enumerator with number `value`, 0 to `last`. Throws std::invalid_argument for other numbers.
@@ -39,7 +39,7 @@ Enum enumerator(std::int32_t value, Enum last, const char* function, const std::
   refuse(function, option + " is " + std::to_string(value) + ", which is no " + type);
 }
 
-/// The caller's options. If the caller's header declares fewer, the others have their defaults.
+/// Returns the caller's options. Options that the caller's header does not declare have defaults.
 template <class Options>
 Options complete(const Options& defaults, const Options& given, std::size_t least,
                  const char* function, const char* type) {

@@ -9,11 +9,11 @@
  *     return fail(leat_error_text());
  *
  * `files` is a pattern: a file, a directory (the files in it with the format's extension), or a
- * path with wildcards * ? [...], ranges {000..012} and alternatives {a,b}, which a backslash makes
- * ordinary characters; see feeder/sources/files.h.
+ * path with wildcards * ? [...], ranges {000..012} and alternatives {a,b}. A backslash makes the
+ * next character ordinary. See feeder/sources/files.h.
  *
- * Options: leat_..._options_init sets every option to its default. Pass null for the defaults,
- * where each option has one. Each comment of an option ends with its default.
+ * Options: leat_..._options_init sets every option to its default. Pass null for the defaults, if
+ * each option has one. The comment of an option ends with its default.
  *
  * Ownership: Leat copies names, fields and options. It does not copy the arrays of a
  * leat_array_dataset. The caller closes each dataset with leat_dataset_close.
@@ -53,8 +53,8 @@ leat_status leat_dataset_open_cifar100_files(const char* files, int32_t label,
                                              leat_dataset** dataset);
 
 /* Opens files of MNIST's format by a pattern that names the files of images: a directory that holds
- * nothing else, or a pattern such as "mnist/t*images*". The labels of each are in the file whose
- * name has "labels" for the last "images" and "idx1" for "idx3". */
+ * nothing else, or a pattern such as "mnist/t*images*". A file of labels has the same name, with
+ * "labels" in place of the last "images" and "idx1" in place of "idx3". */
 leat_status leat_dataset_open_mnist_files(const char* images, leat_dataset** dataset);
 
 /* The header of a token shard. */
@@ -173,8 +173,8 @@ leat_status leat_web_options_init(leat_web_options* options, size_t size);
 leat_status leat_dataset_open_web(const char* files, const leat_web_options* options,
                                   leat_dataset** dataset);
 
-/* What the shards of a WebDataset hold and the dataset does not have. A number that should be 0
- * tells of samples that are missing without an error. */
+/* What the shards of a WebDataset hold but the dataset leaves out. A count that should be 0 reveals
+ * samples that are missing without an error. */
 typedef struct leat_web_left_out {
   uint64_t skipped;           /* samples that lack a part, with skip_incomplete */
   uint64_t symbolic_links;    /* members of shards. Hard links are read, and not counted */
