@@ -6,8 +6,9 @@
 //      └────result──────┘ └────orders──────┘        pieces: weighted all_reduces, in that order
 //
 // Always true:
-//  - A gradient's state of the trainer's side (Given) is the trainer's, but for its result; that of
-//    the fiber's side (Mine) is the fiber's. Between them are calls, and results.
+//  - A TrainerGradient is the trainer's, but for its result; a FiberGradient is the fiber's.
+//  Between
+//    them are calls, and results.
 //  - Every rank begins the pieces in the order in which rank 0 orders them: the k-th has number k
 //    on all ranks.
 //  - The fiber runs until TrainerCall::kStop, also after a failure, so that no call finds a full
@@ -62,7 +63,7 @@ class Exchange {
   // ---- the trainer's side
 
   /// A gradient as the trainer sees it.
-  struct Given {
+  struct TrainerGradient {
     std::uint64_t step = 0;  // 0: never
     bool awaited = true;
     std::optional<gpu::StreamRef> last_stream;  // of await()
@@ -76,7 +77,7 @@ class Exchange {
   void start();
   void require_alive() const { world_.require_alive(end_->world_rank()); }
   void require_stream(const char* call, const gpu::StreamRef* stream) const;
-  [[nodiscard]] Given& given(std::size_t index, const char* call);
+  [[nodiscard]] TrainerGradient& gradient(std::size_t index, const char* call);
   [[nodiscard]] std::string call_of(const char* call, std::size_t index) const;
   void give(std::uint32_t index, bool contributes, const gpu::StreamRef* stream);
   void give_empty();
@@ -87,7 +88,7 @@ class Exchange {
   // ---- the fiber's side: fiber.cpp
 
   /// A gradient in the step that is exchanged.
-  struct Mine {
+  struct FiberGradient {
     std::uint32_t tensor = 0;
     std::uint64_t step = 0;
     std::uint64_t samples = 0;
@@ -145,13 +146,13 @@ class Exchange {
   mutable Meter meter_;
 
   // The trainer's.
-  std::vector<Given> given_;
+  std::vector<TrainerGradient> gradients_;
   std::uint64_t step_ = 0;
   std::uint64_t samples_ = 0;
   bool in_backward_ = false;
 
   // The fiber's.
-  std::vector<Mine> mine_;
+  std::vector<FiberGradient> mine_;
   std::optional<Leader> leader_;
   std::vector<std::size_t> left_;  // ranks whose exchanges are gone
   std::vector<Notice> outgoing_;   // rank 0's decisions, or another's reports

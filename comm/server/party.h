@@ -115,7 +115,7 @@ class Party {
     bool has_asked = false;     // whether the servers live, since then
   };
   /// A parameter on a worker.
-  struct Mine {
+  struct WorkerParameter {
     Operation* send = nullptr;
     Operation* fetch = nullptr;
     std::uint64_t step = 0;
@@ -124,7 +124,7 @@ class Party {
     std::uint32_t to_fetch = 0;  // likewise
   };
   /// A piece on its server.
-  struct Owned {
+  struct ServerPiece {
     std::uint32_t piece = 0;
     std::vector<std::unique_ptr<Buffer>> buffers;
     Buffer* weights = nullptr;  // null until the first worker has sent them
@@ -229,7 +229,7 @@ class Party {
   void release(std::uint32_t owned, Share& from);
   [[nodiscard]] bool has_come(std::uint32_t owned, std::size_t worker, std::uint64_t step);
   void try_round(std::uint32_t owned);
-  void apply(Owned& one, const float* gradient);
+  void apply(ServerPiece& one, const float* gradient);
   void end_piece_of_round(std::uint64_t step);
   void barrier(const Notice& notice);
   void wanted(const Notice& notice);
@@ -286,7 +286,7 @@ class Party {
   bool has_left_ = false;
   std::uint64_t ended_step_ = 0, told_step_ = 0;  // with a bound of staleness
   std::vector<OpenCall> open_;                    // in the order of the calls
-  std::vector<Mine> mine_;
+  std::vector<WorkerParameter> mine_;
   std::optional<Line> pushes_;
   std::vector<Notice> pulls_;  // announced, and not begun
   /// A server that owns pieces, as a worker sees it.
@@ -300,7 +300,7 @@ class Party {
   [[nodiscard]] Peer& peer_of(int rank) noexcept;
   std::vector<Peer> peers_;
 
-  std::vector<Owned> owned_;
+  std::vector<ServerPiece> owned_;
   std::vector<std::uint32_t> owned_of_;  // by piece
   std::vector<Worker> workers_;
   std::vector<Share> shares_;
