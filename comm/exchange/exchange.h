@@ -33,6 +33,7 @@
 #include "leat/comm/trace.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/wait/bell.h"
 #include "leat/gpu/event.h"
 
 namespace leat::comm {
@@ -71,7 +72,7 @@ class Exchange {
     std::atomic<std::uint64_t> result_step{0};  // whose result was handed to the device
     bool is_empty = false;                      // no rank has contributed
     std::optional<gpu::Event> handed;           // if staged on a device: recorded behind the copies
-    const Channel<char> bell{1, "comm result"};
+    Bell bell{"comm result", Bell::RungBy::kOutsiders};
   };
 
   void start();

@@ -46,7 +46,7 @@ void Exchange::run() {
       heard_.store(world_.time(), std::memory_order_relaxed);
     }
     if (world_.is_dead() && !std::exchange(has_told_failure_, true)) {
-      for (const TrainerGradient& one : gradients_) static_cast<void>(one.bell.try_send(0));
+      for (TrainerGradient& one : gradients_) one.bell.ring();
     }
   }
   guarded([&] {
@@ -316,7 +316,7 @@ void Exchange::complete(std::uint32_t tensor, bool is_empty) {
   TrainerGradient& one = gradients_[tensor];
   one.is_empty = is_empty;
   one.result_step.store(mine_[tensor].step, std::memory_order_release);
-  static_cast<void>(one.bell.try_send(0));
+  one.bell.ring();
 }
 
 }  // namespace leat::comm

@@ -98,8 +98,6 @@ Exchange::Exchange(const Communicator& communicator, std::vector<Gradient> gradi
 void Exchange::start() {
   const bool on_device = !cpu_reaches(options_.device);
   for (TrainerGradient& one : gradients_) {
-    // Peers end the trainer's wait.
-    one.bell.core().get()->expect_only(nullptr);
     if (on_device) one.handed.emplace(*options_.device);
   }
   for (std::uint32_t unit = 0; unit < plan_.units.size(); ++unit) {
@@ -230,8 +228,7 @@ void Exchange::ready(std::size_t index, const gpu::StreamRef* stream) {
 
 // The call leaves once the work on the stream has run.
 void Exchange::give(std::uint32_t index, bool contributes, const gpu::StreamRef* stream) {
-  std::optional<char> old;  // of the step before
-  static_cast<void>(gradients_[index].bell.try_recv(old));
+  gradients_[index].bell.try_wait();  // forgets the ring of the step before
   const TrainerCall call{.kind = TrainerCall::Kind::kReady,
                          .given = contributes,
                          .index = index,
@@ -326,7 +323,7 @@ void Exchange::await_all(const gpu::StreamRef* stream) {
 }
 
 void Exchange::wait(std::uint32_t index) {
-  const TrainerGradient& one = gradients_[index];
+  TrainerGradient& one = gradients_[index];
   if (one.result_step.load(std::memory_order_acquire) >= one.step) return;
   const TimePoint began = world_.time();
   meter_.begin_wait(began);
@@ -341,9 +338,8 @@ void Exchange::wait(std::uint32_t index) {
     // As long as pieces come, nobody is late.
     const TimePoint heard = std::max(began, heard_.load(std::memory_order_relaxed));
     const TimePoint due = Deadline::after(heard, world_.options().deadline).at();
-    std::optional<char> rung;
-    const ChannelStatus status = one.bell.recv_until(rung, Deadline::after(due, kGrace).at());
-    if (status == ChannelStatus::ok || heard_.load(std::memory_order_relaxed) > heard) continue;
+    const bool rang = one.bell.wait_until(Deadline::after(due, kGrace).at());
+    if (rang || heard_.load(std::memory_order_relaxed) > heard) continue;
     fail(false, world_ranks_.front(), index, one.step,
          " has no result by the deadline, and nothing was heard from rank " +
              std::to_string(world_ranks_.front()) +

@@ -36,6 +36,7 @@
 #include "leat/comm/transports/reduce.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/wait/bell.h"
 #include "leat/csp/wait/spin_lock.h"
 #include "leat/gpu/backend/pool.h"
 
@@ -268,9 +269,9 @@ class Party {
   const Channel<TrainerCall> calls_;
   const Channel<Notice> notices_;
   const Channel<Transfer*> finished_;
-  const Channel<char> done_bell_{1, "comm round"};    // done_ has changed
-  const Channel<char> served_bell_{1, "comm serve"};  // all workers have left
-  std::atomic<std::uint64_t> done_{0};                // the last step that all servers have done
+  Bell done_bell_{"comm round", Bell::RungBy::kOutsiders};    // done_ has changed
+  Bell served_bell_{"comm serve", Bell::RungBy::kOutsiders};  // all workers have left
+  std::atomic<std::uint64_t> done_{0};  // the last step that all servers have done
   std::unique_ptr<std::atomic<bool>[]> sending_, fetching_;  // by parameter
   mutable SpinLock stats_lock_;
   ServerStats stats_ LEAT_GUARDED_BY(stats_lock_);

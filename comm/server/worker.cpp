@@ -109,7 +109,7 @@ Party::Peer& Party::peer_of(int rank) noexcept {
 void Party::done(const Notice& notice) {
   peer_of(notice.from).done = notice.step;
   done_.store(done_so_far(), std::memory_order_release);
-  static_cast<void>(done_bell_.try_send(0));
+  done_bell_.ring();
 }
 
 // This worker takes part in nothing more; `waited_for`: because that rank of the world does not
