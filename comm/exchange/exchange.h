@@ -6,8 +6,8 @@
 //      └────result──────┘ └────orders──────┘        pieces: weighted all_reduces, in that order
 //
 // Always true:
-//  - The trainer alone uses Given, a gradient's state on its side, but for the result. The fiber
-//    alone uses Mine, the state on its side. Calls and results go between them.
+//  - The trainer alone uses TrainerGradient, a gradient's state on its side, but for the result. The
+//    fiber alone uses FiberGradient, the state on its side. Calls and results go between them.
 //  - Every rank begins the pieces in the order in which rank 0 orders them: the k-th has number k
 //    on all ranks.
 //  - The fiber runs until TrainerCall::kStop, also after a failure, so that no call finds a full
@@ -32,6 +32,7 @@
 #include "leat/comm/trace.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/wait/bell.h"
 #include "leat/gpu/event.h"
 
 namespace leat::comm {
@@ -62,7 +63,7 @@ class Exchange {
   // ---- the trainer's side
 
   /// A gradient as the trainer sees it.
-  struct Given {
+  struct TrainerGradient {
     std::uint64_t step = 0;  // 0: never
     bool awaited = true;
     std::optional<gpu::StreamRef> last_stream;  // of await()
@@ -70,13 +71,13 @@ class Exchange {
     std::atomic<std::uint64_t> result_step{0};  // its result was handed to the device
     bool is_empty = false;                      // no rank has contributed
     std::optional<gpu::Event> handed;           // if staged on a device: recorded behind the copies
-    const Channel<char> bell{1, "comm result"};
+    Bell bell{"comm result", Bell::RungBy::kOutsiders};
   };
 
   void start();
   void require_alive() const { world_.require_alive(end_->world_rank()); }
   void require_stream(const char* call, const gpu::StreamRef* stream) const;
-  [[nodiscard]] Given& given(std::size_t index, const char* call);
+  [[nodiscard]] TrainerGradient& gradient(std::size_t index, const char* call);
   [[nodiscard]] std::string call_of(const char* call, std::size_t index) const;
   void give(std::uint32_t index, bool contributes, const gpu::StreamRef* stream);
   void give_empty();
@@ -87,7 +88,7 @@ class Exchange {
   // ---- the fiber's side: fiber.cpp
 
   /// A gradient in the step that is exchanged.
-  struct Mine {
+  struct FiberGradient {
     std::uint32_t tensor = 0;
     std::uint64_t step = 0;
     std::uint64_t samples = 0;
@@ -145,13 +146,13 @@ class Exchange {
   mutable Meter meter_;
 
   // The trainer's.
-  std::vector<Given> given_;
+  std::vector<TrainerGradient> gradients_;
   std::uint64_t step_ = 0;
   std::uint64_t samples_ = 0;
   bool in_backward_ = false;
 
   // The fiber's.
-  std::vector<Mine> mine_;
+  std::vector<FiberGradient> mine_;
   std::optional<Leader> leader_;
   std::vector<std::size_t> left_;  // ranks whose exchanges are gone
   std::vector<Notice> outgoing_;   // rank 0's decisions, or another's reports

@@ -46,7 +46,7 @@ void Exchange::run() {
       heard_.store(world_.time(), std::memory_order_relaxed);
     }
     if (world_.is_dead() && !std::exchange(has_told_failure_, true)) {
-      for (const Given& one : given_) static_cast<void>(one.bell.try_send(0));
+      for (TrainerGradient& one : gradients_) one.bell.ring();
     }
   }
   guarded([&] {
@@ -172,7 +172,7 @@ void Exchange::check_left() {
       fail_if_waited_for(leader_->incomplete(),
                          [&](const auto& one) { return !one.reported[rank]; });
     } else {
-      fail_if_waited_for(mine_, [](const Mine& one) { return one.orders_due > 0; });
+      fail_if_waited_for(mine_, [](const FiberGradient& one) { return one.orders_due > 0; });
     }
   }
 }
@@ -294,7 +294,7 @@ bool Exchange::copy(Piece& piece, Staging::Way way) {
     if (stream == nullptr) return false;
     // The trainer's stream waits for this record, or for that of a later piece.
     for (const std::uint32_t tensor : unit.tensors) {
-      if (is_out) given_[tensor].handed->record(*stream);
+      if (is_out) gradients_[tensor].handed->record(*stream);
     }
     return staging_events_->defer(
         *stream, {.kind = is_out ? TrainerCall::Kind::kStagedOut : TrainerCall::Kind::kStagedIn,
@@ -313,10 +313,10 @@ void Exchange::hand_over(Piece& piece) {
 
 void Exchange::complete(std::uint32_t tensor, bool is_empty) {
   mine_[tensor].orders_due = 0;
-  Given& one = given_[tensor];
+  TrainerGradient& one = gradients_[tensor];
   one.is_empty = is_empty;
   one.result_step.store(mine_[tensor].step, std::memory_order_release);
-  static_cast<void>(one.bell.try_send(0));
+  one.bell.ring();
 }
 
 }  // namespace leat::comm

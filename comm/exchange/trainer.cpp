@@ -79,7 +79,7 @@ Exchange::Exchange(const Communicator& communicator, std::vector<Gradient> gradi
       notices_(notices_under_way(plan_, options_, end_->size()), "comm notices"),
       finished_(static_cast<std::int64_t>(plan_.pieces), "comm pieces"),
       meter_(plan_.gradients.size()),
-      given_(plan_.gradients.size()),
+      gradients_(plan_.gradients.size()),
       mine_(plan_.gradients.size()),
       orders_(plan_.pieces) {
   world_ranks_ = agree(control_, plan_, options_);
@@ -97,9 +97,7 @@ Exchange::Exchange(const Communicator& communicator, std::vector<Gradient> gradi
 
 void Exchange::start() {
   const bool on_device = !cpu_reaches(options_.device);
-  for (Given& one : given_) {
-    // Peers end the trainer's wait.
-    one.bell.core().get()->expect_only(nullptr);
+  for (TrainerGradient& one : gradients_) {
     if (on_device) one.handed.emplace(*options_.device);
   }
   for (std::uint32_t unit = 0; unit < plan_.units.size(); ++unit) {
@@ -118,7 +116,7 @@ void Exchange::start() {
                      on_device_);
   }
   const int rank = end_->world_rank();
-  trainer_events_.emplace(world_, rank, calls_, given_.size() + 8,
+  trainer_events_.emplace(world_, rank, calls_, gradients_.size() + 8,
                           StreamCalls::Streams::kOfTrainer);
   staging_events_.emplace(world_, rank, calls_, slots + 8, StreamCalls::Streams::kOfExchange);
   if (options_.trace != nullptr) {
@@ -137,14 +135,14 @@ void Exchange::start() {
 Exchange::~Exchange() {
   const Shield shield;
   const auto open = std::ranges::find_if(
-      given_, [](const Given& one) { return one.step > one.result_step.load(); });
-  if (in_backward_ || open != given_.end()) {
-    const auto index = static_cast<std::size_t>(open - given_.begin());
+      gradients_, [](const TrainerGradient& one) { return one.step > one.result_step.load(); });
+  if (in_backward_ || open != gradients_.end()) {
+    const auto index = static_cast<std::size_t>(open - gradients_.begin());
     const int rank = end_->world_rank();
     world_.fail({.is_mismatch = true,
                  .peer = rank,
                  .operation = "step " + std::to_string(step_),
-                 .tensor = open != given_.end() ? plan_.gradients[index].name : "",
+                 .tensor = open != gradients_.end() ? plan_.gradients[index].name : "",
                  .what = "rank " + std::to_string(rank) + " destroyed its exchange in step " +
                          std::to_string(step_) + ", " +
                          (in_backward_ ? "in its backward" : "before all results had come") +
@@ -172,11 +170,11 @@ void Exchange::require_stream(const char* call, const gpu::StreamRef* stream) co
   refuse_call(call, "give a stream, on which the layers work");
 }
 
-Exchange::Given& Exchange::given(std::size_t index, const char* call) {
-  if (index < given_.size()) return given_[index];
+Exchange::TrainerGradient& Exchange::gradient(std::size_t index, const char* call) {
+  if (index < gradients_.size()) return gradients_[index];
   throw std::invalid_argument("leat: GradientExchange::" + std::string(call) + "(" +
                               std::to_string(index) + "): there are " +
-                              std::to_string(given_.size()) + " gradients");
+                              std::to_string(gradients_.size()) + " gradients");
 }
 
 std::string Exchange::call_of(const char* call, std::size_t index) const {
@@ -199,13 +197,13 @@ void Exchange::begin_step(std::uint64_t samples) {
   samples_ = samples;
   in_backward_ = true;
   meter_.begin_step(world_.time());
-  if (samples == 0 && std::ranges::all_of(given_, &Given::awaited)) give_empty();
+  if (samples == 0 && std::ranges::all_of(gradients_, &TrainerGradient::awaited)) give_empty();
 }
 
 void Exchange::ready(std::size_t index, const gpu::StreamRef* stream) {
   require_stream("ready", stream);
   require_alive();
-  const Given& one = given(index, "ready");
+  const TrainerGradient& one = gradient(index, "ready");
   const auto refuse = [&](const std::string& why) { refuse_call(call_of("ready", index), why); };
   if (step_ > 0 && samples_ == 0) {
     refuse("this rank has no samples in step " + std::to_string(step_));
@@ -230,8 +228,7 @@ void Exchange::ready(std::size_t index, const gpu::StreamRef* stream) {
 
 // The call leaves once the work on the stream has run.
 void Exchange::give(std::uint32_t index, bool contributes, const gpu::StreamRef* stream) {
-  std::optional<char> old;  // of the step before
-  static_cast<void>(given_[index].bell.try_recv(old));
+  gradients_[index].bell.try_wait();  // forgets the ring of the step before
   const TrainerCall call{.kind = TrainerCall::Kind::kReady,
                          .given = contributes,
                          .index = index,
@@ -240,15 +237,15 @@ void Exchange::give(std::uint32_t index, bool contributes, const gpu::StreamRef*
   const bool is_deferred = stream != nullptr && trainer_events_->defer(*stream, call);
   meter_.add_computed(1, world_.time());
   if (!is_deferred) calls_.send(call);
-  given_[index].step = step_;
-  given_[index].awaited = false;
+  gradients_[index].step = step_;
+  gradients_[index].awaited = false;
 }
 
 void Exchange::give_empty() {
-  for (std::uint32_t i = 0; i < given_.size(); ++i) {
-    if (given_[i].step == step_) continue;
+  for (std::uint32_t i = 0; i < gradients_.size(); ++i) {
+    if (gradients_[i].step == step_) continue;
     // The trainer may still use the last result on that stream.
-    const std::optional<gpu::StreamRef> stream = given_[i].last_stream;
+    const std::optional<gpu::StreamRef> stream = gradients_[i].last_stream;
     give(i, false, stream.has_value() ? &*stream : nullptr);
   }
   in_backward_ = false;
@@ -256,11 +253,11 @@ void Exchange::give_empty() {
 }
 
 bool Exchange::is_idle() const noexcept {
-  return !in_backward_ && std::ranges::all_of(given_, &Given::awaited);
+  return !in_backward_ && std::ranges::all_of(gradients_, &TrainerGradient::awaited);
 }
 
 void Exchange::wait_for_streams() const {
-  for (const Given& one : given_) {
+  for (const TrainerGradient& one : gradients_) {
     if (one.last_stream.has_value()) one.last_stream->sync();
   }
 }
@@ -271,11 +268,11 @@ void Exchange::end_backward() {
     if (samples_ == 0 && step_ > 0) return;  // it ended with begin_step()
     refuse_call("end_backward", "no backward has begun");
   }
-  for (std::size_t i = 0; i < given_.size(); ++i) {
-    if (given_[i].step == step_ || given_[i].awaited) continue;
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    if (gradients_[i].step == step_ || gradients_[i].awaited) continue;
     refuse_call("end_backward", "the result of gradient " + std::to_string(i) + " (\"" +
                                     plan_.gradients[i].name + "\") of step " +
-                                    std::to_string(given_[i].step) + " was not awaited");
+                                    std::to_string(gradients_[i].step) + " was not awaited");
   }
   give_empty();
 }
@@ -283,7 +280,7 @@ void Exchange::end_backward() {
 bool Exchange::await(std::size_t index, const gpu::StreamRef* stream) {
   require_stream("await", stream);
   require_alive();
-  Given& one = given(index, "await");
+  TrainerGradient& one = gradient(index, "await");
   if (in_backward_ && one.step < step_ && one.awaited) {
     refuse_call(call_of("await", index), "it is not ready in step " + std::to_string(step_) +
                                              ", and the backward has not ended");
@@ -294,8 +291,8 @@ bool Exchange::await(std::size_t index, const gpu::StreamRef* stream) {
     calls_.send({.kind = TrainerCall::Kind::kAwaited, .index = static_cast<std::uint32_t>(index)});
   }
   if (options_.synchronous) {
-    for (std::uint32_t other = 0; other < given_.size(); ++other) {
-      if (!given_[other].awaited) wait(other);
+    for (std::uint32_t other = 0; other < gradients_.size(); ++other) {
+      if (!gradients_[other].awaited) wait(other);
     }
   } else {
     wait(static_cast<std::uint32_t>(index));
@@ -320,13 +317,13 @@ bool Exchange::await(std::size_t index, const gpu::StreamRef* stream) {
 
 void Exchange::await_all(const gpu::StreamRef* stream) {
   require_stream("await_all", stream);
-  for (std::size_t i = 0; i < given_.size(); ++i) {
-    if (!given_[i].awaited) await(i, stream);
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    if (!gradients_[i].awaited) await(i, stream);
   }
 }
 
 void Exchange::wait(std::uint32_t index) {
-  const Given& one = given_[index];
+  TrainerGradient& one = gradients_[index];
   if (one.result_step.load(std::memory_order_acquire) >= one.step) return;
   const TimePoint began = world_.time();
   meter_.begin_wait(began);
@@ -341,9 +338,8 @@ void Exchange::wait(std::uint32_t index) {
     // As long as pieces come, nobody is late.
     const TimePoint heard = std::max(began, heard_.load(std::memory_order_relaxed));
     const TimePoint due = Deadline::after(heard, world_.options().deadline).at();
-    std::optional<char> rung;
-    const ChannelStatus status = one.bell.recv_until(rung, Deadline::after(due, kGrace).at());
-    if (status == ChannelStatus::ok || heard_.load(std::memory_order_relaxed) > heard) continue;
+    const bool rang = one.bell.wait_until(Deadline::after(due, kGrace).at());
+    if (rang || heard_.load(std::memory_order_relaxed) > heard) continue;
     fail(false, world_ranks_.front(), index, one.step,
          " has no result by the deadline, and nothing was heard from rank " +
              std::to_string(world_ranks_.front()) +

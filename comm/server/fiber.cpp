@@ -54,8 +54,8 @@ void Party::run() {
       } while (drain());  // pieces that ended within begin()
     });
     if (world_.is_dead()) {
-      static_cast<void>(done_bell_.try_send(0));
-      static_cast<void>(served_bell_.try_send(0));
+      done_bell_.ring();
+      served_bell_.ring();
     }
   }
   guarded([&] {

@@ -63,7 +63,7 @@ void Party::worker_left(const Notice& notice) {
 
 void Party::check_served() {
   if (!std::ranges::all_of(workers_, &Worker::has_left)) return;
-  if (!fail_served()) static_cast<void>(served_bell_.try_send(0));
+  if (!fail_served()) served_bell_.ring();
 }
 
 // Fails if a worker has left because a rank did not come. Returns whether.

@@ -24,7 +24,7 @@ void Party::make_owned() {
     if (plan_.pieces[i].owner != rank_) continue;
     owned_of_[i] = static_cast<std::uint32_t>(owned_.size());
     const std::size_t count = moves_data ? plan_.pieces[i].bytes / sizeof(float) : 0;
-    Owned one{.piece = i, .state = std::vector<float>(count * states_of(options_.optimizer))};
+    ServerPiece one{.piece = i, .state = std::vector<float>(count * states_of(options_.optimizer))};
     one.buffers.push_back(std::make_unique<Buffer>(Buffer{.values = std::vector<float>(count)}));
     owned_.push_back(std::move(one));
     bytes += plan_.pieces[i].bytes;
@@ -73,7 +73,7 @@ void Party::received(Transfer& transfer) {
   const std::size_t worker = worker_of(transfer.peer);
   recycle(transfer);
   if (world_.is_dead()) return;
-  Owned& one = owned_[owned];
+  ServerPiece& one = owned_[owned];
   Share& from = share(owned, worker);
   if (from.step == 0) {
     one.weights = one.buffers.front().get();
@@ -118,7 +118,7 @@ bool Party::has_come(std::uint32_t owned, std::size_t worker, std::uint64_t step
 
 // Synchronous: updates the piece, if the gradients of all workers are here, or do not come.
 void Party::try_round(std::uint32_t owned) {
-  Owned& one = owned_[owned];
+  ServerPiece& one = owned_[owned];
   const std::uint64_t step = one.version + 1;
   // A worker that has none for this step may have sent that of the next.
   const auto is_in = [&](const Share& from) { return from.is_here && from.step == step; };
@@ -170,7 +170,7 @@ void Party::end_piece_of_round(std::uint64_t step) {
 }
 
 // Updates the weights with a gradient. Others may be sending them: then to another buffer.
-void Party::apply(Owned& one, const float* gradient) {
+void Party::apply(ServerPiece& one, const float* gradient) {
   Buffer* to = one.weights;
   if (to->readers > 0) {
     const auto unread =
@@ -267,7 +267,7 @@ void Party::offer_all(std::uint32_t owned) {
 void Party::send_weights() {
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     while (const std::optional<std::uint32_t> piece = workers_[w].line.next()) {
-      Owned& one = owned_[owned_of_[*piece]];
+      ServerPiece& one = owned_[owned_of_[*piece]];
       share(owned_of_[*piece], w).fetched_version = one.version;
       Transfer& transfer = take_transfer(Transfer::Kind::kWeights, *piece, workers_[w].rank);
       transfer.buffer = one.weights;

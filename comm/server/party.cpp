@@ -109,8 +109,6 @@ Party::~Party() { end(); }
 void Party::start() {
   const bool is_staged =
       works_ && world_.options().link.moves_data && !cpu_reaches(options_.device);
-  done_bell_.core().get()->expect_only(nullptr);  // peers ring
-  served_bell_.core().get()->expect_only(nullptr);
   std::size_t slots = 0;
   if (works_) {
     mine_.resize(size());
@@ -192,7 +190,7 @@ void Party::begin_step(std::uint64_t samples) {
     // No worker is two steps ahead of another.
     while (last > 1 && done_.load(std::memory_order_acquire) < last - 1) {
       require_alive();
-      static_cast<void>(done_bell_.recv());
+      done_bell_.wait();
     }
   }
   ++trainer_step_;
@@ -320,8 +318,8 @@ void Party::serve() {
   trainer_has_left_ = true;
   calls_.send({.kind = TrainerCall::Kind::kServe});
   if (!serves_) return;
-  static_cast<void>(served_bell_.recv());
-  static_cast<void>(served_bell_.try_send(0));  // for a second call
+  served_bell_.wait();
+  served_bell_.ring();  // for a second call
   require_alive();
 }
 

@@ -36,6 +36,7 @@
 #include "leat/comm/transports/reduce.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/wait/bell.h"
 #include "leat/csp/wait/spin_lock.h"
 #include "leat/gpu/backend/pool.h"
 
@@ -115,7 +116,7 @@ class Party {
     bool has_asked = false;     // whether the servers live; since `since`
   };
   /// A parameter on a worker.
-  struct Mine {
+  struct WorkerParameter {
     Operation* send = nullptr;
     Operation* fetch = nullptr;
     std::uint64_t step = 0;
@@ -124,7 +125,7 @@ class Party {
     std::uint32_t to_fetch = 0;  // pieces
   };
   /// A piece on its server.
-  struct Owned {
+  struct ServerPiece {
     std::uint32_t piece = 0;
     std::vector<std::unique_ptr<Buffer>> buffers;
     Buffer* weights = nullptr;  // null until the first worker has sent them
@@ -229,7 +230,7 @@ class Party {
   void release(std::uint32_t owned, Share& from);
   [[nodiscard]] bool has_come(std::uint32_t owned, std::size_t worker, std::uint64_t step);
   void try_round(std::uint32_t owned);
-  void apply(Owned& one, const float* gradient);
+  void apply(ServerPiece& one, const float* gradient);
   void end_piece_of_round(std::uint64_t step);
   void barrier(const Notice& notice);
   void wanted(const Notice& notice);
@@ -268,9 +269,9 @@ class Party {
   const Channel<TrainerCall> calls_;
   const Channel<Notice> notices_;
   const Channel<Transfer*> finished_;
-  const Channel<char> done_bell_{1, "comm round"};    // done_ has changed
-  const Channel<char> served_bell_{1, "comm serve"};  // all workers have left
-  std::atomic<std::uint64_t> done_{0};                // the last step that all servers have done
+  Bell done_bell_{"comm round", Bell::RungBy::kOutsiders};    // done_ has changed
+  Bell served_bell_{"comm serve", Bell::RungBy::kOutsiders};  // all workers have left
+  std::atomic<std::uint64_t> done_{0};  // the last step that all servers have done
   std::unique_ptr<std::atomic<bool>[]> sending_, fetching_;  // by parameter
   mutable SpinLock stats_lock_;
   ServerStats stats_ LEAT_GUARDED_BY(stats_lock_);
@@ -286,7 +287,7 @@ class Party {
   bool has_left_ = false;
   std::uint64_t ended_step_ = 0, told_step_ = 0;  // with a bound of staleness
   std::vector<OpenCall> open_;                    // in the order of the calls
-  std::vector<Mine> mine_;
+  std::vector<WorkerParameter> mine_;
   std::optional<Line> pushes_;
   std::vector<Notice> pulls_;  // announced, and not begun
   /// A server that owns pieces, as a worker sees it.
@@ -300,7 +301,7 @@ class Party {
   [[nodiscard]] Peer& peer_of(int rank) noexcept;
   std::vector<Peer> peers_;
 
-  std::vector<Owned> owned_;
+  std::vector<ServerPiece> owned_;
   std::vector<std::uint32_t> owned_of_;  // by piece
   std::vector<Worker> workers_;
   std::vector<Share> shares_;

@@ -109,7 +109,7 @@ Party::Peer& Party::peer_of(int rank) noexcept {
 void Party::done(const Notice& notice) {
   peer_of(notice.from).done = notice.step;
   done_.store(done_so_far(), std::memory_order_release);
-  static_cast<void>(done_bell_.try_send(0));
+  done_bell_.ring();
 }
 
 // This worker takes part in nothing more; `waited_for`: because that rank of the world does not
@@ -179,7 +179,7 @@ bool Party::copy(Staging::Way way, Transfer& transfer) {
 }
 
 void Party::begin_push(Transfer& transfer) {
-  const Mine& mine = mine_[plan_.pieces[transfer.piece].tensor];
+  const WorkerParameter& mine = mine_[plan_.pieces[transfer.piece].tensor];
   if (!world_.is_dead()) --call_of(mine.send).unbegun;
   tell(transfer.peer,
        {.kind = kPush, .piece = transfer.piece, .step = mine.step, .value = mine.samples});
@@ -192,7 +192,7 @@ void Party::pushed(Transfer& transfer) {
   if (world_.is_dead()) return;
   pushes_->finished(piece);
   const std::uint32_t tensor = plan_.pieces[piece].tensor;
-  Mine& mine = mine_[tensor];
+  WorkerParameter& mine = mine_[tensor];
   if (--mine.to_send == 0) sending_[tensor].store(false, std::memory_order_release);
   {
     const SpinLockGuard guard(stats_lock_);
@@ -243,7 +243,7 @@ void Party::pulled(Transfer& transfer) {
   const std::uint32_t tensor = plan_.pieces[transfer.piece].tensor;
   recycle(transfer);
   if (world_.is_dead()) return;
-  Mine& mine = mine_[tensor];
+  WorkerParameter& mine = mine_[tensor];
   if (--mine.to_fetch == 0) fetching_[tensor].store(false, std::memory_order_release);
   {
     const SpinLockGuard guard(stats_lock_);
@@ -293,7 +293,7 @@ void Party::ask_servers(OpenCall& call) {
 // others. Returns whether there is one.
 bool Party::fail_if_silent(TimePoint now) {
   for (const ServerPlan::Piece& piece : plan_.pieces) {
-    const Mine& mine = mine_[piece.tensor];
+    const WorkerParameter& mine = mine_[piece.tensor];
     if (mine.to_send == 0 && mine.to_fetch == 0) continue;
     if (!is_silent(peer_of(piece.owner).questioned, now)) continue;
     const int server = world_ranks_[static_cast<std::size_t>(piece.owner)];
@@ -310,7 +310,7 @@ void Party::fail_late(const OpenCall& call) {
   const bool sends = call.kind == TrainerCall::Kind::kSend;
   for (std::uint32_t i = 0; i < plan_.pieces.size(); ++i) {
     const std::uint32_t tensor = plan_.pieces[i].tensor;
-    const Mine& mine = mine_[tensor];
+    const WorkerParameter& mine = mine_[tensor];
     if ((sends ? mine.send : mine.fetch) != call.operation) continue;
     if ((sends ? mine.to_send : mine.to_fetch) == 0) continue;
     const int server = world_ranks_[static_cast<std::size_t>(plan_.pieces[i].owner)];

@@ -99,7 +99,7 @@ bool World::add(Operation& operation, int rank, std::uint64_t context) noexcept 
     ++added_;
     wake = std::exchange(watchdog_sleeps_, false);
   }
-  if (wake) static_cast<void>(bell_.try_send(0));
+  if (wake) bell_.ring();
   return true;
 }
 
@@ -231,8 +231,7 @@ void World::watch() {
       seen = added_;
     }
     if (found.has_value()) return fail(late(*found));
-    std::optional<char> token;
-    static_cast<void>(bell_.recv_until(token, next_look));
+    bell_.wait_until(next_look);
   }
 }
 

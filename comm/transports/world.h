@@ -31,6 +31,7 @@
 #include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/wait/bell.h"
 #include "leat/csp/wait/on_sigquit.h"
 #include "leat/csp/wait/spin_lock.h"
 #include "leat/gpu/device.h"
@@ -182,7 +183,7 @@ class World : public std::enable_shared_from_this<World> {
   bool watchdog_sleeps_ LEAT_GUARDED_BY(lock_) = true;
   std::vector<Channel<Notice>> listeners_ LEAT_GUARDED_BY(lock_);
 
-  const Channel<char> bell_{1, "comm watchdog"};
+  Bell bell_{"comm watchdog"};
   std::optional<TaskGroup> fibers_;
   std::optional<OnSigquit> on_sigquit_;  // if there is a recorder_directory
 };

@@ -66,12 +66,12 @@ bool Exhaustive::next() {
     ++bound_;
     more_ = 0;
     prefix_.clear();
-    std::fill(seen_.begin(), seen_.end(), Seen{});
+    std::fill(seen_.begin(), seen_.end(), SeenState{});
     seen_count_ = 0;
     left_ = bound_;
     return true;
   }
-  Open& open = open_.back();
+  OpenChoice& open = open_.back();
   const auto choice = static_cast<std::size_t>(__builtin_ctzll(open.untried));
   open.untried &= open.untried - 1;
   prefix_.resize(open.decisions);
@@ -113,9 +113,9 @@ bool Exhaustive::seen(std::uint64_t state, int left) {
 }
 
 void Exhaustive::grow() {
-  std::vector<Seen> old(2 * seen_.size());
+  std::vector<SeenState> old(2 * seen_.size());
   old.swap(seen_);
-  for (const Seen& one : old) {
+  for (const SeenState& one : old) {
     if (one.left < 0) continue;
     std::size_t i = one.state % seen_.size();
     while (seen_[i].left >= 0) i = (i + 1) % seen_.size();

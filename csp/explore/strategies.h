@@ -56,7 +56,7 @@ class Exhaustive : public Strategy {
 
  private:
   // A choice at which not all alternatives have been tried.
-  struct Open {
+  struct OpenChoice {
     std::uint64_t index;
     std::size_t decisions;  // the number of entries of prefix_ before this choice
     std::uint64_t untried;  // a bit for each alternative
@@ -65,7 +65,7 @@ class Exhaustive : public Strategy {
   bool seen(std::uint64_t state, int left);
   void grow();
 
-  struct Seen {
+  struct SeenState {
     std::uint64_t state = 0;
     int left = -1;
   };
@@ -74,8 +74,8 @@ class Exhaustive : public Strategy {
   const bool remembers_;
   int bound_ = 0;  // first all schedules without a preemption, then those with one, ...
   Decisions prefix_;
-  std::vector<Open> open_;
-  std::vector<Seen> seen_ = std::vector<Seen>(1024);
+  std::vector<OpenChoice> open_;
+  std::vector<SeenState> seen_ = std::vector<SeenState>(1024);
   std::size_t seen_count_ = 0;
   std::uint64_t more_ = 0;  // number of alternatives that only a larger bound allows
 

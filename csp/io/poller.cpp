@@ -30,14 +30,14 @@ struct Latest {
 
 }  // namespace
 
-Poller::Owned::Owned(int fd, const char* call) : fd_(fd) {
+Poller::UniqueFd::UniqueFd(int fd, const char* call) : fd_(fd) {
   if (fd >= 0) return;
   throw Error(std::string("leat: cannot wait for descriptors: ") + call + ": " +
               std::generic_category().message(errno) +
               "; raise the limit on descriptors (ulimit -n), or close some");
 }
 
-Poller::Owned::~Owned() { ::close(fd_); }
+Poller::UniqueFd::~UniqueFd() { ::close(fd_); }
 
 Poller::Poller()
     : epoll_(epoll_create1(EPOLL_CLOEXEC), "epoll_create1"),

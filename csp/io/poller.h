@@ -40,13 +40,13 @@ class Poller final : public DescriptorTable, public std::enable_shared_from_this
 
  private:
   /// Closes its descriptor. -1: none.
-  class Owned {
+  class UniqueFd {
    public:
     /// Throws Error if a descriptor could not be made: `fd` is -1.
-    Owned(int fd, const char* call);
-    ~Owned();
-    Owned(const Owned&) = delete;
-    Owned& operator=(const Owned&) = delete;
+    UniqueFd(int fd, const char* call);
+    ~UniqueFd();
+    UniqueFd(const UniqueFd&) = delete;
+    UniqueFd& operator=(const UniqueFd&) = delete;
     [[nodiscard]] int get() const noexcept { return fd_; }
 
    private:
@@ -56,8 +56,8 @@ class Poller final : public DescriptorTable, public std::enable_shared_from_this
   void run() noexcept;
 
   const HomeProcess home_;
-  const Owned epoll_;
-  const Owned end_;                 // an eventfd
+  const UniqueFd epoll_;
+  const UniqueFd end_;              // an eventfd
   std::atomic<bool> lost_ = false;  // somebody has closed its descriptors: close_range(2)
   std::thread thread_;
 };

@@ -85,7 +85,7 @@ bool SchedulerCore::timers_may_wake() const noexcept {
 // Takes the earliest timer that is due. It claims the fiber's wait under lock_, so a timer may be
 // destroyed after remove_timer(). Likewise it counts itself as a user of the alarm under lock_: an
 // alarm may be dropped after stop_alarm().
-bool SchedulerCore::pop_due(TimePoint now, Due& due) noexcept {
+bool SchedulerCore::pop_due(TimePoint now, DueTimer& due) noexcept {
   while (!timers_.empty() && timers_.earliest() <= now) {
     Timer& timer = timers_.pop();
     if (timer.fiber != nullptr) {
@@ -123,7 +123,7 @@ bool SchedulerCore::pop_due(TimePoint now, Due& due) noexcept {
 void SchedulerCore::fire_due_timers(Worker& worker) noexcept {
   const TimePoint now = clock_->now();
   for (;;) {
-    Due due;
+    DueTimer due;
     {
       const SpinLockGuard guard(lock_);
       if (!pop_due(now, due)) return;

@@ -201,7 +201,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   };
 
   /// A timer that is due: its fiber, or its alarm.
-  struct Due {
+  struct DueTimer {
     Fiber* fiber = nullptr;
     Alarm* alarm = nullptr;  // counted among its users, until Alarm::ring() ends
     TimePoint at;
@@ -239,7 +239,7 @@ class SchedulerCore : public std::enable_shared_from_this<SchedulerCore> {
   /// Called by the monitor: stops monitoring if no fiber was switched for some time.
   void review_monitor() noexcept LEAT_REQUIRES(lock_);
   [[nodiscard]] bool has_due_timers() const noexcept LEAT_REQUIRES(lock_);
-  [[nodiscard]] bool pop_due(TimePoint now, Due& due) noexcept LEAT_REQUIRES(lock_);
+  [[nodiscard]] bool pop_due(TimePoint now, DueTimer& due) noexcept LEAT_REQUIRES(lock_);
   void unlist(Alarm& alarm) noexcept LEAT_REQUIRES(lock_);
   /// Returns whether a timer could wake a fiber while no fiber runs.
   [[nodiscard]] bool timers_may_wake() const noexcept LEAT_REQUIRES(lock_);

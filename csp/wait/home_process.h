@@ -31,22 +31,22 @@ class HomeProcess {
 /// has its own: a thread of the parent may have held a lock of the parent's. Thread-safe.
 template <class T>
 T& of_this_process() {
-  struct Made {
-    const Made* before;  // so that the parent's does not look leaked
+  struct Instance {
+    const Instance* before;  // so that the parent's does not look leaked
     HomeProcess home{};
     T object{};
   };
-  static constinit std::atomic<Made*> latest{nullptr};
-  Made* made = latest.load(std::memory_order_acquire);
-  while (made == nullptr || !made->home.is_here()) {
-    Made* const fresh = new Made{.before = made};
-    if (latest.compare_exchange_strong(made, fresh, std::memory_order_acq_rel)) {
-      made = fresh;
+  static constinit std::atomic<Instance*> latest{nullptr};
+  Instance* instance = latest.load(std::memory_order_acquire);
+  while (instance == nullptr || !instance->home.is_here()) {
+    Instance* const fresh = new Instance{.before = instance};
+    if (latest.compare_exchange_strong(instance, fresh, std::memory_order_acq_rel)) {
+      instance = fresh;
     } else {
       delete fresh;
     }
   }
-  return made->object;
+  return instance->object;
 }
 
 }  // namespace leat

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "leat/csp/channel.h"
+#include "leat/csp/wait/bell.h"
 
 namespace leat::feeder {
 
@@ -32,8 +32,7 @@ class Requests {
   /// `resumed`: the epochs in the state that the run was resumed from. `across_epochs`: an epoch is
   /// read as soon as the one before it has been; otherwise, once it is asked for.
   Requests(std::size_t ranks, const std::vector<std::uint64_t>& resumed, bool across_epochs)
-      : news(1, "requests"),
-        across_epochs_(across_epochs),
+      : across_epochs_(across_epochs),
         latest_(ranks),
         untaken_(ranks, false),
         not_begun_(ranks, resumed) {}
@@ -60,7 +59,7 @@ class Requests {
         untaken_[other] = true;
       }
     }
-    tell();
+    news.ring();
     return request;
   }
   /// Notes that the consumer of `rank` begins `epoch`, by a request or because it comes next.
@@ -84,7 +83,7 @@ class Requests {
       if (!across_epochs_) latest_[0].last = epoch;
       untaken_[0] = true;
     }
-    tell();
+    news.ring();
   }
   /// Takes the latest request of `rank` (with dynamic sharing: of rank 0). Empty if it was taken.
   [[nodiscard]] std::optional<Request> take(std::size_t rank) {
@@ -95,13 +94,9 @@ class Requests {
   }
   [[nodiscard]] std::size_t ranks() const noexcept { return latest_.size(); }
 
-  const Channel<bool> news;  // has a value if there is a request to take; capacity 1
+  Bell news{"requests"};  // there is a request to take
 
  private:
-  void tell() const {
-    static_cast<void>(news.try_send(true));  // full: the sampler has not looked yet
-  }
-
   const bool across_epochs_;
   std::mutex mutex_;  // never held across a park
   std::vector<Request> latest_;

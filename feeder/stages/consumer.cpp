@@ -21,8 +21,8 @@ struct Ended {};
 
 }  // namespace
 
-struct Consumer::Offers {
-  Offers(std::uint64_t number, std::optional<gpu::StreamRef> to_bind)
+struct Consumer::ReceiverState {
+  ReceiverState(std::uint64_t number, std::optional<gpu::StreamRef> to_bind)
       : epoch(number), stream(std::move(to_bind)) {}
 
   const std::uint64_t epoch;
@@ -37,16 +37,16 @@ struct Consumer::Offers {
   }
 };
 
-Consumer::Consumer(const Made& made)
-    : ring_(made.ring),
-      stages_(*made.stages),
-      forwarders_(*made.forwarders),
-      scheduler_(*made.scheduler),
-      rank_(made.rank),
-      batches_(made.batches),
-      max_leases_(made.max_leases),
-      is_shared_(made.is_shared),
-      next_epoch_(made.first_epoch),
+Consumer::Consumer(const Params& params)
+    : ring_(params.ring),
+      stages_(*params.stages),
+      forwarders_(*params.forwarders),
+      scheduler_(*params.scheduler),
+      rank_(params.rank),
+      batches_(params.batches),
+      max_leases_(params.max_leases),
+      is_shared_(params.is_shared),
+      next_epoch_(params.first_epoch),
       pass_(PassId::kNone) {}
 
 Consumer::Credit::~Credit() {
@@ -61,7 +61,7 @@ Stats Consumer::stats() const {
 
 void Consumer::start(std::uint64_t epoch) {
   begin(epoch);
-  asked_.reset();
+  pending_.reset();
 }
 
 void Consumer::begin(std::uint64_t epoch) {
@@ -97,16 +97,16 @@ bool Consumer::begin_static(std::uint64_t epoch) {
 }
 
 // Returns nothing if the wait has timed out. (`ready` is closed with a cause, which is thrown.)
-std::optional<Staged> Consumer::receive(Deadline deadline, const Offers* offers) {
+std::optional<Staged> Consumer::receive(Deadline deadline, const ReceiverState* receiver) {
   if (early_.has_value()) return std::exchange(early_, std::nullopt);
   const ExpectWakeFrom waking(scheduler_);  // may differ from the consumer's scheduler
   try {
     std::optional<Staged> staged;
-    if (offers == nullptr) {
+    if (receiver == nullptr) {
       static_cast<void>(ring_->ready.recv_until(staged, deadline.at()));
     } else {
       select(on_recv(ring_->ready, [&](std::optional<Staged> one) { staged = one; }),
-             offers->on_stop());
+             receiver->on_stop());
     }
     return staged;
   } catch (const Cancelled&) {
@@ -138,23 +138,23 @@ void Consumer::check_not_failed() const {
 ChannelStatus Consumer::next(std::optional<Lease>& lease, Deadline deadline,
                              const gpu::StreamRef* stream) {
   lease.reset();
-  if (offers_ != nullptr && !offers_->ended.has_been_notified()) {
+  if (receiver_ != nullptr && !receiver_->ended.has_been_notified()) {
     throw std::logic_error("leat: next() while a receiver of epoch " +
-                           std::to_string(offers_->epoch) +
+                           std::to_string(receiver_->epoch) +
                            " is open: receive from that, or begin an epoch, which ends it");
   }
   home_.require("a Prefetcher");
   check_not_failed();
-  Asked asked = asked_.has_value() ? *std::move(asked_) : ask(stream);
-  asked_.reset();
-  const ChannelStatus status = take(lease, asked, deadline, nullptr);
-  if (status == ChannelStatus::timed_out) asked_.emplace(std::move(asked));
+  BatchRequest request = pending_.has_value() ? *std::move(pending_) : ask(stream);
+  pending_.reset();
+  const ChannelStatus status = take(lease, request, deadline, nullptr);
+  if (status == ChannelStatus::timed_out) pending_.emplace(std::move(request));
   if (lease.has_value() && stream != nullptr) lease->on(*stream);
   return status;
 }
 
 // Asks for the next batch. What a receiver's fiber asks for, nobody has asked it for.
-Consumer::Asked Consumer::ask(const gpu::StreamRef* stream) {
+Consumer::BatchRequest Consumer::ask(const gpu::StreamRef* stream) {
   std::optional<LeaseCredit> taken;
   if (ring_->credit.try_recv(taken) != ChannelStatus::ok) {
     throw std::logic_error("leat: next() while " + std::to_string(max_leases_) +
@@ -168,10 +168,10 @@ Consumer::Asked Consumer::ask(const gpu::StreamRef* stream) {
 }
 
 // Waits for the batch that was asked for.
-ChannelStatus Consumer::take(std::optional<Lease>& lease, Asked& asked, Deadline deadline,
-                             const Offers* offers) {
+ChannelStatus Consumer::take(std::optional<Lease>& lease, BatchRequest& request, Deadline deadline,
+                             const ReceiverState* receiver) {
   for (;;) {
-    const std::optional<Staged> received = receive(deadline, offers);
+    const std::optional<Staged> received = receive(deadline, receiver);
     if (!received.has_value()) return ChannelStatus::timed_out;
     const Staged& staged = *received;
     const bool is_stale = is_shared_ ? staged.epoch < next_epoch_ : staged.generation < generation_;
@@ -185,13 +185,13 @@ ChannelStatus Consumer::take(std::optional<Lease>& lease, Asked& asked, Deadline
       ++next_epoch_;
       return ChannelStatus::closed;
     }
-    const Duration waited = now() - asked.since;
+    const Duration waited = now() - request.since;
     check(*staged.slot);
-    asked.credit.pass_on();
+    request.credit.pass_on();
     DeviceSlot& slot = *staged.slot;
     const Turn before = std::exchange(latest_, {.slot = &slot, .number = slot.use.turn + 1});
     lease = Lease(ring_, slot, pass_, waited);
-    if (offers != nullptr && max_leases_ > 1) slot.before = before;
+    if (receiver != nullptr && max_leases_ > 1) slot.before = before;
     return ChannelStatus::ok;
   }
 }
@@ -217,52 +217,52 @@ Receiver<Lease> Consumer::receiver(std::uint64_t epoch, std::optional<gpu::Strea
   }
   end_receiver();
   start(epoch);
-  const auto offers = std::make_shared<Offers>(epoch, std::move(stream));
+  const auto receiver = std::make_shared<ReceiverState>(epoch, std::move(stream));
   // Only fibers of the stages' scheduler send. A fiber of another scheduler that receives before
   // the first send must not be reported as deadlocked.
-  offers->batches.core().get()->expect_only(&scheduler_);
+  receiver->batches.core().get()->expect_only(&scheduler_);
   forwarders_.go(
-      [this, offers] {
+      [this, receiver] {
         std::exception_ptr cause;
         try {
-          forward(*offers);
+          forward(*receiver);
         } catch (const Ended&) {
           cause = std::make_exception_ptr(Error("leat: this receiver of epoch " +
-                                                std::to_string(offers->epoch) +
+                                                std::to_string(receiver->epoch) +
                                                 " was ended: its feed has begun another pass"));
         } catch (const Cancelled&) {
           cause = std::make_exception_ptr(Error("leat: the prefetcher was stopped"));
         } catch (...) {
           cause = std::current_exception();
         }
-        offers->ended
+        receiver->ended
             .notify();  // before the close, after which the receiver's caller may call next()
-        offers->batches.try_close(std::move(cause));
+        receiver->batches.try_close(std::move(cause));
       },
       {.name = "forwarder", .stack_size = kStackSize});
-  offers_ = offers;
-  return offers->batches;
+  receiver_ = receiver;
+  return receiver->batches;
 }
 
 // Sends leases until the epoch ends. If an exception unwinds a lease, nobody received it: the lease
 // is abandoned.
-void Consumer::forward(const Offers& offers) {
+void Consumer::forward(const ReceiverState& receiver) {
   for (;;) {
     std::optional<LeaseCredit> credit;
     if (ring_->credit.try_recv(credit) != ChannelStatus::ok) {
-      select(on_recv(ring_->credit), offers.on_stop(), on_recv(stopped_, [](std::optional<bool>) {
+      select(on_recv(ring_->credit), receiver.on_stop(), on_recv(stopped_, [](std::optional<bool>) {
                throw Error("leat: the prefetcher was stopped");
              }));
     }
     Credit taken(*ring_);
     check_not_failed();
     std::optional<Lease> lease;
-    Asked asked{std::move(taken), now()};
-    if (take(lease, asked, Deadline::never(), &offers) != ChannelStatus::ok) return;
-    lease->slot().due = offers.stream;
-    if (offers.batches.stats().receivers == 0)
+    BatchRequest request{std::move(taken), now()};
+    if (take(lease, request, Deadline::never(), &receiver) != ChannelStatus::ok) return;
+    lease->slot().due = receiver.stream;
+    if (receiver.batches.stats().receivers == 0)
       lease->slot().use.waited = Duration::zero();  // nobody waited
-    select(on_send(offers.batches, *std::move(lease)), offers.on_stop());
+    select(on_send(receiver.batches, *std::move(lease)), receiver.on_stop());
   }
 }
 
@@ -270,11 +270,11 @@ void Consumer::stop() noexcept { stopped_.try_close(); }
 
 void Consumer::end_receiver() {
   home_.require("a Prefetcher");  // in a child, the receiver's fiber never ends
-  if (offers_ == nullptr) return;
-  offers_->stop.try_close();
+  if (receiver_ == nullptr) return;
+  receiver_->stop.try_close();
   const ExpectWakeFrom waking(scheduler_);
-  offers_->ended.wait();
-  offers_.reset();
+  receiver_->ended.wait();
+  receiver_.reset();
 }
 
 }  // namespace leat::feeder

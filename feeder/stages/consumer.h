@@ -34,7 +34,7 @@ class Stages;
 class Consumer {
  public:
   /// What the Prefetcher passes in. All of it outlives the consumer.
-  struct Made {
+  struct Params {
     std::shared_ptr<SlotRing> ring;
     Stages* stages;
     TaskGroup* forwarders;
@@ -45,7 +45,7 @@ class Consumer {
     std::uint64_t first_epoch;
     bool is_shared;  // Sharing::kDynamic
   };
-  explicit Consumer(const Made& made);
+  explicit Consumer(const Params& params);
 
   /// Begins a pass over `epoch`, once end_receiver() has ended the receiver of the pass before.
   /// Throws std::invalid_argument if `epoch` exceeds the last one;
@@ -69,7 +69,7 @@ class Consumer {
   [[nodiscard]] std::uint64_t batches() const noexcept { return batches_; }
 
  private:
-  struct Offers;  // shared by the consumer and a receiver's fiber
+  struct ReceiverState;  // shared by the consumer and a receiver's fiber
 
   /// The right to a lease. Goes back to the ring when destroyed, unless a lease has it.
   class Credit {
@@ -84,20 +84,20 @@ class Consumer {
     SlotRing* ring_;
   };
   /// The consumer's request for a batch.
-  struct Asked {
+  struct BatchRequest {
     Credit credit;
     TimePoint since;
   };
 
-  [[nodiscard]] Asked ask(const gpu::StreamRef* stream);
+  [[nodiscard]] BatchRequest ask(const gpu::StreamRef* stream);
   void begin(std::uint64_t epoch);
   [[nodiscard]] bool begin_static(std::uint64_t epoch);
-  void forward(const Offers& offers);
+  void forward(const ReceiverState& receiver);
   void check_not_failed() const;
   void note_failure();
-  [[nodiscard]] ChannelStatus take(std::optional<Lease>& lease, Asked& asked, Deadline deadline,
-                                   const Offers* offers);
-  [[nodiscard]] std::optional<Staged> receive(Deadline deadline, const Offers* offers);
+  [[nodiscard]] ChannelStatus take(std::optional<Lease>& lease, BatchRequest& request,
+                                   Deadline deadline, const ReceiverState* receiver);
+  [[nodiscard]] std::optional<Staged> receive(Deadline deadline, const ReceiverState* receiver);
   void check(DeviceSlot& slot);
 
   const HomeProcess home_;
@@ -110,7 +110,7 @@ class Consumer {
   const std::size_t max_leases_;
   const bool is_shared_;
 
-  std::shared_ptr<Offers> offers_;  // the latest receiver's, if it may still be open
+  std::shared_ptr<ReceiverState> receiver_;  // the latest receiver's, if it may still be open
   const Channel<bool> stopped_{0, "the end of a feed"};  // closed by Prefetcher::stop()
 
   // Used by the consumer, or by the receiver's fiber while a receiver is open.
@@ -119,10 +119,10 @@ class Consumer {
   std::uint64_t next_epoch_;  // the epoch whose batches come next
   bool in_epoch_ = false;     // next_epoch_ was begun and has not ended
   PassId pass_;
-  std::optional<Asked> asked_;   // the request whose wait has timed out
-  std::optional<Staged> early_;  // received, but of a later epoch (dynamic sharing)
-  Turn latest_;                  // the batch that was handed out last
-  std::string failure_;          // text of the error that ended the stages, once seen
+  std::optional<BatchRequest> pending_;  // the request whose wait has timed out
+  std::optional<Staged> early_;          // received, but of a later epoch (dynamic sharing)
+  Turn latest_;                          // the batch that was handed out last
+  std::string failure_;                  // text of the error that ended the stages, once seen
 };
 
 }  // namespace leat::feeder

@@ -116,15 +116,15 @@ struct Prefetcher::Parts {
         forwarders(std::make_unique<TaskGroup>(scheduler)) {
     for (std::size_t i = 0; i < rings.size(); ++i) {
       auto consumer = std::make_unique<Consumer>(
-          Consumer::Made{.ring = rings[i],
-                         .stages = &stages,
-                         .forwarders = forwarders.get(),
-                         .scheduler = scheduler.get(),
-                         .rank = options.rank + i,
-                         .batches = plan.batches(),
-                         .max_leases = options.max_leases,
-                         .first_epoch = head.next_epoch(),
-                         .is_shared = options.sharing == Sharing::kDynamic});
+          Consumer::Params{.ring = rings[i],
+                           .stages = &stages,
+                           .forwarders = forwarders.get(),
+                           .scheduler = scheduler.get(),
+                           .rank = options.rank + i,
+                           .batches = plan.batches(),
+                           .max_leases = options.max_leases,
+                           .first_epoch = head.next_epoch(),
+                           .is_shared = options.sharing == Sharing::kDynamic});
       feeds.push_back(std::unique_ptr<Feed>(new Feed(std::move(consumer))));
     }
   }

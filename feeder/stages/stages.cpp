@@ -151,11 +151,10 @@ void Stages::launch(TaskGroup& group) {
 void Stages::sample() {
   std::vector<std::vector<PinnedSlot*>> free(rings_.size());
   for (std::size_t i = 0; i < free.size(); ++i) free[i].reserve(rings_[i]->pinned().size());
-  std::optional<bool> news;
   std::optional<PinnedSlot*> slot;
   for (;;) {
     while (free_pinned_.try_recv(slot) == ChannelStatus::ok) free[(*slot)->rank].push_back(*slot);
-    if (requests.news.try_recv(news) == ChannelStatus::ok) {
+    if (requests.news.try_wait()) {
       for (std::size_t rank = 0; rank < requests.ranks(); ++rank) {
         if (const auto request = requests.take(rank)) batch_sampler_.start(rank, *request);
       }
@@ -174,13 +173,10 @@ void Stages::sample() {
       hand_out(next);
       continue;
     }
-    select(
-        on_recv(requests.news,
-                [&](std::optional<bool>) {
-                  static_cast<void>(requests.news.try_send(true));  // taken at the top of the loop
-                }),
-        on_recv(free_pinned_,
-                [&](std::optional<PinnedSlot*> freed) { free[(*freed)->rank].push_back(*freed); }));
+    select(requests.news.on_ring([&] { requests.news.ring(); }),  // heard at the top of the loop
+           on_recv(free_pinned_, [&](std::optional<PinnedSlot*> freed) {
+             free[(*freed)->rank].push_back(*freed);
+           }));
   }
 }
 

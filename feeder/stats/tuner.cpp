@@ -33,7 +33,6 @@ Tuner::Tuner(const Autotune& limits, const Active& active, std::size_t max_lease
       max_leases_(max_leases),
       rings_(std::move(rings)),
       free_pinned_(std::move(free_pinned)),
-      looks_(1, "autotune"),
       permits_(static_cast<std::int64_t>(active.workers)),
       start_(active),
       active_(active),
@@ -64,12 +63,12 @@ Tuner::Tuner(const Autotune& limits, const Active& active, std::size_t max_lease
 
 void Tuner::staged() {
   if (staged_.fetch_add(1, std::memory_order_relaxed) % limits_.every != limits_.every - 1) return;
-  static_cast<void>(looks_.try_send(true));
+  time_to_look_.ring();
 }
 
 void Tuner::run() {
   for (;;) {
-    static_cast<void>(looks_.recv());
+    time_to_look_.wait();
     look();
   }
 }

@@ -13,6 +13,7 @@
 
 #include "leat/csp/channel.h"
 #include "leat/csp/semaphore.h"
+#include "leat/csp/wait/bell.h"
 #include "leat/feeder/prefetcher_options.h"
 #include "leat/feeder/slots/slot_ring.h"
 #include "leat/feeder/stats.h"
@@ -71,7 +72,7 @@ class Tuner {
   const std::size_t max_leases_;
   const std::vector<std::shared_ptr<SlotRing>> rings_;
   const Channel<PinnedSlot*> free_pinned_;
-  const Channel<bool> looks_;  // capacity 1: it is time to look
+  Bell time_to_look_{"autotune"};
   Semaphore permits_;
   const Active start_;
   Active active_;

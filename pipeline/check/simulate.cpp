@@ -107,7 +107,7 @@ class CriticalPath {
       }
       return;
     }
-    for (const Timeline::Ref& ref : timeline_.refs(row_, column_)) {
+    for (const Timeline::TransferRef& ref : timeline_.refs(row_, column_)) {
       const Timeline::Transfer& value = timeline_.at(ref);
       if ((ref.sends ? value.send_done : value.recv_done) == end) {
         go_through_transfer(ref.channel, ref.index, ref.sends);
@@ -119,8 +119,8 @@ class CriticalPath {
   void go_through_transfer(std::int32_t channel, std::int32_t index, bool sends) {
     while (true) {
       const Timeline::Transfer& value = timeline_.at(channel, index);
-      const Timeline::End& own = sends ? value.send : value.recv;
-      const Timeline::End& other = sends ? value.recv : value.send;
+      const Timeline::Endpoint& own = sends ? value.send : value.recv;
+      const Timeline::Endpoint& other = sends ? value.recv : value.send;
       const std::int64_t own_start = sends ? value.send_start : value.recv_start;
       const std::int64_t done = sends ? value.send_done : value.recv_done;
       if (capacity_ == 0) {  // both sides meet
@@ -142,12 +142,12 @@ class CriticalPath {
     }
   }
 
-  void go_to(const Timeline::End& end) {
+  void go_to(const Timeline::Endpoint& end) {
     row_ = end.row;
     column_ = end.column;
   }
 
-  void under_way(const Timeline::End& end, std::int64_t from, std::int64_t to) {
+  void under_way(const Timeline::Endpoint& end, std::int64_t from, std::int64_t to) {
     if (from == to) return;
     steps_.push_back(
         {end.row, {.column = end.column, .action = end.action, .begin = from, .end = to}});

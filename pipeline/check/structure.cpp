@@ -297,15 +297,15 @@ class Checker {
 
   /// The channels into which an action puts a value, and from which it takes one; -1: none. In an
   /// order, those of the transfers that lowering adds.
-  struct Ways {
+  struct ActionChannels {
     std::int32_t to = -1;
     std::int32_t from = -1;
   };
-  [[nodiscard]] Ways ways_of(std::size_t row, const Action& action) const {
+  [[nodiscard]] ActionChannels channels_of(std::size_t row, const Action& action) const {
     if (is_lowered_) {
       if (!transfers(action.op)) return {};
       const std::int32_t channel = channel_of(action);
-      return sends(action.op) ? Ways{.to = channel} : Ways{.from = channel};
+      return sends(action.op) ? ActionChannels{.to = channel} : ActionChannels{.from = channel};
     }
     const auto with = [&](std::int32_t stage, Op op) {
       const bool crosses = stage >= 0 && stage < schedule_.stages && !is_here(row, stage);
@@ -328,12 +328,12 @@ class Checker {
     const auto channels = static_cast<std::size_t>(2 * (schedule_.stages - 1));
     std::vector<std::vector<std::int32_t>> sent(channels);
     each([&](std::size_t row, std::size_t, Place, const Action& action) {
-      const std::int32_t to = ways_of(row, action).to;
+      const std::int32_t to = channels_of(row, action).to;
       if (to >= 0) sent[static_cast<std::size_t>(to)].push_back(action.microbatch);
     });
     std::vector<std::size_t> received(channels);
     each([&](std::size_t row, std::size_t column, Place, const Action& action) {
-      const std::int32_t from = ways_of(row, action).from;
+      const std::int32_t from = channels_of(row, action).from;
       if (from < 0) return;
       const auto channel = static_cast<std::size_t>(from);
       const std::int32_t next = sent[channel][received[channel]++];

@@ -84,12 +84,12 @@ void Timeline::advance(std::size_t index) {
     row.until = row.now + cell.work;
     if (cell.count == 0) continue;
     row.waiting = cell.count + 1;  // one more: settle() does not make this row ready
-    for (const Ref& ref : refs(index, column)) {
+    for (const TransferRef& ref : refs(index, column)) {
       ChannelTime& channel = channels_[static_cast<std::size_t>(ref.channel)];
       Transfer& value = channel.values[static_cast<std::size_t>(ref.index)];
       (ref.sends ? value.send_start : value.recv_start) = row.now;
     }
-    for (const Ref& ref : refs(index, column)) {
+    for (const TransferRef& ref : refs(index, column)) {
       settle(channels_[static_cast<std::size_t>(ref.channel)]);
     }
     --row.waiting;
@@ -149,10 +149,10 @@ Stop Timeline::stop() const {
   for (std::size_t row = 0; row < rows_.size(); ++row) {
     if (!rows_[row].is_in_cell) continue;
     const std::size_t column = rows_[row].starts.size() - 1;
-    for (const Ref& ref : refs(row, column)) {
+    for (const TransferRef& ref : refs(row, column)) {
       const Transfer& value = at(ref);
       if ((ref.sends ? value.send_done : value.recv_done) != kNever) continue;
-      const End& own = ref.sends ? value.send : value.recv;
+      const Endpoint& own = ref.sends ? value.send : value.recv;
       const std::size_t peer = (ref.sends ? value.recv : value.send).row;
       stop.stuck.push_back({.row = row, .column = column, .action = own.action, .peer = peer});
       if (waits_for[row] == rows_.size()) waits_for[row] = peer;

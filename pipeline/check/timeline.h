@@ -25,22 +25,22 @@ class Timeline {
   static constexpr std::int64_t kNever = -1;  ///< has not happened
 
   /// A cell that has a transfer: whose and which.
-  struct End {
+  struct Endpoint {
     std::size_t row = 0;
     std::size_t column = 0;
     Action action;
   };
   /// The k-th value of a channel.
   struct Transfer {
-    End send;
-    End recv;
+    Endpoint send;
+    Endpoint recv;
     std::int64_t send_start = kNever;
     std::int64_t send_done = kNever;
     std::int64_t recv_start = kNever;
     std::int64_t recv_done = kNever;
   };
   /// Where a transfer is.
-  struct Ref {
+  struct TransferRef {
     std::int32_t channel = 0;
     std::int32_t index = 0;
     bool sends = false;
@@ -71,12 +71,14 @@ class Timeline {
   /// Whether the row ended.
   [[nodiscard]] bool ended(std::size_t row) const { return !rows_[row].is_in_cell; }
   /// The transfers of a cell, in its order.
-  [[nodiscard]] std::span<const Ref> refs(std::size_t row, std::size_t column) const {
+  [[nodiscard]] std::span<const TransferRef> refs(std::size_t row, std::size_t column) const {
     const CellTime& cell = rows_[row].cells[column];
     return {rows_[row].refs.data() + cell.first, cell.count};
   }
   /// A transfer, of the last run.
-  [[nodiscard]] const Transfer& at(const Ref& ref) const { return at(ref.channel, ref.index); }
+  [[nodiscard]] const Transfer& at(const TransferRef& ref) const {
+    return at(ref.channel, ref.index);
+  }
   /// The value of a channel with that number.
   [[nodiscard]] const Transfer& at(std::int32_t channel, std::int32_t index) const {
     return channels_[static_cast<std::size_t>(channel)].values[static_cast<std::size_t>(index)];
@@ -90,7 +92,7 @@ class Timeline {
   };
   struct RowTime {
     std::vector<CellTime> cells;
-    std::vector<Ref> refs;
+    std::vector<TransferRef> refs;
     // Of a run:
     std::vector<std::int64_t> starts;
     std::int64_t now = 0;     // when the cell before starts.back() ended; at last: the end

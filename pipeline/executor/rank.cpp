@@ -69,7 +69,7 @@ void Rank::allocate(const Schedule& lowered, std::uint64_t most) {
   for (std::int32_t stage = 0; stage < stages_; ++stage) {
     if (!is_here(stage)) continue;
     const std::size_t index = own_.size();
-    auto own = std::make_unique<Own>();
+    auto own = std::make_unique<StageState>();
     own->stage = part_.stages[index];
     const std::uint32_t slots = std::max(whole_.slots[index], forwards_.slots[index]);
     own->number = stage;
@@ -239,7 +239,7 @@ TimePoint Rank::transfer(const Instruction& one, const Batch& batch, const gpu::
 }
 
 void Rank::perform(const Instruction& one, const Batch& batch) {
-  Own& own = *own_[one.stage];
+  StageState& own = *own_[one.stage];
   switch (one.action.op) {
     case Op::kForward: return forward(one, batch);
     case Op::kBackward:
@@ -264,8 +264,8 @@ void Rank::perform(const Instruction& one, const Batch& batch) {
 }
 
 /// Fills what stages are called with, but for the gradients.
-Rank::Own& Rank::describe(const Instruction& one, const Batch& batch) {
-  Own& own = *own_[one.stage];
+Rank::StageState& Rank::describe(const Instruction& one, const Batch& batch) {
+  StageState& own = *own_[one.stage];
   Microbatch& m = *call_;
   const std::uint64_t samples = batch.samples_of(one.action.microbatch);
   m.stage = one.action.stage;
@@ -284,7 +284,7 @@ Rank::Own& Rank::describe(const Instruction& one, const Batch& batch) {
 }
 
 void Rank::forward(const Instruction& one, const Batch& batch) {
-  Own& own = describe(one, batch);
+  StageState& own = describe(one, batch);
   const Microbatch& m = *call_;
   if (one.before != Instruction::kNone) {
     gpu::copy_async(stream(), m.input, own_[one.stage - 1]->slots.output(one.before, m.samples));
@@ -296,7 +296,7 @@ void Rank::forward(const Instruction& one, const Batch& batch) {
 }
 
 void Rank::backward(const Instruction& one, const Batch& batch) {
-  Own& own = describe(one, batch);
+  StageState& own = describe(one, batch);
   Microbatch& m = *call_;
   m.output_gradient = own.slots.output_gradient(one.slot, m.samples);
   if (one.action.op != Op::kBackwardWeight) {

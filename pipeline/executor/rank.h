@@ -69,7 +69,7 @@ class Rank {
     const Instruction* end = nullptr;
     const Batch* batch = nullptr;
   };
-  struct Own {
+  struct StageState {
     Stage* stage = nullptr;
     std::int32_t number = 0;
     StageMemory memory;
@@ -92,14 +92,14 @@ class Rank {
   void forward(const Instruction& one, const Batch& batch);
   void backward(const Instruction& one, const Batch& batch);
   TimePoint transfer(const Instruction& one, const Batch& batch, const gpu::StreamRef& stream);
-  Own& describe(const Instruction& one, const Batch& batch);
+  StageState& describe(const Instruction& one, const Batch& batch);
 
   const std::size_t rank_;
   const RankPart part_;
   const std::int32_t stages_;  // of all ranks
   const Program whole_;
   const Program forwards_;
-  std::vector<std::unique_ptr<Own>> own_;
+  std::vector<std::unique_ptr<StageState>> own_;
   std::optional<gpu::DeviceBuffer> memory_;
   std::vector<std::unique_ptr<Lane>> lanes_;  // the first is the main one
   gpu::Event begun_;                          // the main stream's work before a block with lanes

@@ -24,7 +24,7 @@ void Bounds::find_tails() {
       tail = std::max(tail, work);
       const Ticks from_begin = own.length + tail;
       if (k > 0) tails_[at(chain, k - 1)] = std::max(tails_[at(chain, k - 1)], from_begin);
-      for (const Need& need : own.needs) {
+      for (const Precedence& need : own.needs) {
         if (k < need.back) continue;
         Ticks& before = tails_[at(need.chain, k - need.back)];
         before = std::max(before, from_begin + need.delay);
@@ -51,7 +51,7 @@ Ticks Bounds::longest_way(StateView state) {
                 chains_[other.chain].length;
       }
       if (k > state[chain]) head = std::max(head, heads_[at(chain, k - 1)] + own.length);
-      for (const Need& need : own.needs) {
+      for (const Precedence& need : own.needs) {
         const Ticks needed = k - need.back;
         if (needed < 0) continue;
         if (needed >= state[need.chain]) {

@@ -99,7 +99,7 @@ void Chains::add_needs(const SearchProblem& problem) {
   const auto link = [&](std::size_t a, std::size_t b) {
     return rank_of_[a] == rank_of_[b] ? 0 : problem.model.link;
   };
-  const auto add = [&](Op op, std::size_t stage, Ticks length) -> std::vector<Need>& {
+  const auto add = [&](Op op, std::size_t stage, Ticks length) -> std::vector<Precedence>& {
     chains_.push_back(
         {.op = op, .stage = stage, .rank = rank_of_[stage], .length = length, .needs = {}});
     return chains_.back().needs;
@@ -108,7 +108,7 @@ void Chains::add_needs(const SearchProblem& problem) {
     return problem.model.of(static_cast<std::int32_t>(stage));
   };
   for (std::size_t stage = 0; stage < count; ++stage) {
-    std::vector<Need>& needs = add(Op::kForward, stage, cost(stage).forward);
+    std::vector<Precedence>& needs = add(Op::kForward, stage, cost(stage).forward);
     if (stage > 0) {
       needs.push_back({.chain = forward(stage - 1), .back = 0, .delay = link(stage - 1, stage)});
     }
@@ -126,7 +126,7 @@ void Chains::add_needs(const SearchProblem& problem) {
   }
   for (std::size_t stage = count; stage-- > 0;) {
     const StageCost& own = cost(stage);
-    std::vector<Need>& needs =
+    std::vector<Precedence>& needs =
         add(split_ ? Op::kBackwardInput : Op::kBackward, stage,
             split_ ? own.backward_input : own.backward_input + own.backward_weight);
     needs.push_back({.chain = forward(stage), .back = 0, .delay = 0});
@@ -151,7 +151,7 @@ void Chains::close() {
     while (!changed.empty()) {
       const std::size_t at = changed.front();
       changed.pop_front();
-      for (const Need& need : chains_[at].needs) {
+      for (const Precedence& need : chains_[at].needs) {
         if (back[at] + need.back >= back[need.chain]) continue;
         back[need.chain] = back[at] + need.back;
         changed.push_back(need.chain);

@@ -23,7 +23,7 @@ namespace leat::pipeline {
 using Ticks = std::int64_t;
 
 /// Element k of a chain begins `delay` or more after the end of element k - back of another.
-struct Need {
+struct Precedence {
   std::size_t chain = 0;
   Ticks back = 0;
   Ticks delay = 0;
@@ -33,8 +33,8 @@ struct Chain {
   Op op = Op::kForward;
   std::size_t stage = 0;
   std::size_t rank = 0;
-  Ticks length = 0;         ///< of an element
-  std::vector<Need> needs;  ///< besides the chain's own element before
+  Ticks length = 0;               ///< of an element
+  std::vector<Precedence> needs;  ///< besides the chain's own element before
 };
 /// What element k of a chain implies: element k - back of `chain`, on the same rank, comes before
 /// it; or (behind()) element k + back comes after it.

@@ -52,7 +52,7 @@ class Agenda {
     for (std::size_t chain = 0; chain < chains.size(); ++chain)
       user_of_[chain] = chains[chain].rank;
     for (std::size_t user = 0; user < chains.size(); ++user) {
-      for (const Need& need : chains[user].needs) {
+      for (const Precedence& need : chains[user].needs) {
         if (chains[need.chain].rank != chains[user].rank) user_of_[need.chain] = chains[user].rank;
       }
     }

@@ -19,7 +19,7 @@ Moves::Moves(const Chains& chains, Ticks pace, bool settled)
     shared |= chains_.stages_of(rank).size() > 1;
   }
   for (std::size_t user = 0; user < chains_.size(); ++user) {
-    for (const Need& need : chains_[user].needs) {
+    for (const Precedence& need : chains_[user].needs) {
       const Chain& from = chains_[need.chain];
       if (from.rank == chains_[user].rank) continue;
       // No placed element begins at or after the end of first_to_end(), and none that is still to
@@ -80,7 +80,7 @@ Moves::Move Moves::next(StateView state, std::size_t chain) const noexcept {
   if (k == chains_.microbatches() || is_barred(state, chain)) return {};
   Ticks begin = free_at(state, own.rank);
   if (chain == Chains::forward(0)) begin = std::max(begin, k * pace_);
-  for (const Need& need : own.needs) {
+  for (const Precedence& need : own.needs) {
     const Ticks needed = k - need.back;
     if (needed < 0) continue;
     if (state[need.chain] <= needed) return {};

@@ -340,7 +340,7 @@ void LocalWorld::wake_wire() noexcept {
     if (next >= wire_sleeps_until_) return;
     wire_sleeps_until_ = next;
   }
-  static_cast<void>(bell_.try_send(0));
+  bell_.ring();
 }
 
 void LocalWorld::run_wire() {
@@ -369,8 +369,7 @@ void LocalWorld::run_wire() {
     if (ended != nullptr) {
       run(*ended);
     } else if (group == nullptr) {
-      std::optional<char> token;
-      static_cast<void>(bell_.recv_until(token, next));
+      bell_.wait_until(next);
     }
   }
 }

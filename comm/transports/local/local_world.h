@@ -26,6 +26,7 @@
 #include "leat/comm/transports/world.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/wait/bell.h"
 #include "leat/csp/wait/spin_lock.h"
 
 namespace leat::comm {
@@ -77,7 +78,7 @@ class LocalWorld final : public World {
   std::optional<Wire> wire_ LEAT_GUARDED_BY(lock_);  // with a link model
   TimePoint wire_sleeps_until_ LEAT_GUARDED_BY(lock_) = TimePoint::min();
   std::atomic<int> shared_{0};  // meetings with blocks for helpers
-  const Channel<char> bell_{1, "comm wire"};
+  Bell bell_{"comm wire"};
   std::optional<TaskGroup> fiber_;
 };
 

@@ -83,7 +83,7 @@ void Lane::run() {
     const bool is_closing = is_closing_.load();  // then nothing comes after what is dropped
     drop();
     if (is_closing) break;
-    static_cast<void>(bell_.recv());
+    bell_.wait();
   }
   try {
     if (!world_.is_dead()) {
@@ -163,11 +163,11 @@ void Lane::clear(const Work& work) {
 // Until there is something to do.
 void Lane::wait_for_work() {
   if (in_flight_.empty()) {
-    static_cast<void>(bell_.recv());
+    bell_.wait();
     return;
   }
   bool is_done = false;
-  select(on_recv(bell_), gpu::on_done(*in_flight_.front().event, [&] { is_done = true; }),
+  select(bell_.on_ring(), gpu::on_done(*in_flight_.front().event, [&] { is_done = true; }),
          on_timeout(kLook, [&] {
            if (native_.is_open()) native_.check();
          }));

@@ -21,8 +21,8 @@
 #include "leat/comm/transports/nccl/work.h"
 #include "leat/comm/transports/transport.h"
 #include "leat/comm/transports/world.h"
-#include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
+#include "leat/csp/wait/bell.h"
 #include "leat/csp/wait/spin_lock.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
@@ -42,7 +42,7 @@ class Lane {
 
   /// Adds the next work; call ring() then. Thread-safe, as all that follows.
   void push(Work& work) noexcept;
-  void ring() const noexcept { static_cast<void>(bell_.try_send(0)); }
+  void ring() noexcept { bell_.ring(); }
   /// Ends the fiber: nothing more is pushed.
   void close() noexcept;
   /// After close(): waits until the communicator has ended, whatever happens.
@@ -71,7 +71,7 @@ class Lane {
   const std::shared_ptr<comm::Transport> beside_;
   World& world_;
   Native native_;
-  const Channel<char> bell_{1, "comm nccl"};
+  Bell bell_{"comm nccl"};
   std::atomic<bool> is_closing_{false};
   std::atomic<bool> has_ended_{false};
 

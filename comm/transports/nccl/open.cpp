@@ -87,7 +87,7 @@ std::vector<std::shared_ptr<Transport>> open(
   }
   const auto hub = std::make_shared<Hub>(world, std::move(library));
   for (std::size_t i = 0; i < ends.size(); ++i) {
-    ends[i] = std::make_shared<End>(std::move(ends[i]), hub, devices[i]);
+    ends[i] = std::make_shared<NcclTransport>(std::move(ends[i]), hub, devices[i]);
   }
   return ends;
 }

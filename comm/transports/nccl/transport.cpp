@@ -21,12 +21,13 @@ std::size_t place(std::uint64_t number, std::size_t size) noexcept {
 
 }  // namespace
 
-End::End(std::shared_ptr<comm::Transport> beside, std::shared_ptr<Hub> hub, gpu::Device device)
+NcclTransport::NcclTransport(std::shared_ptr<comm::Transport> beside, std::shared_ptr<Hub> hub,
+                             gpu::Device device)
     : beside_(std::move(beside)), hub_(std::move(hub)), device_(std::move(device)), turns_(64) {}
 
-End::~End() {
+NcclTransport::~NcclTransport() {
   const Shield shield;
-  End::leave();
+  NcclTransport::leave();
   // What has ended is still being put away, on other threads.
   while (!works_.is_idle()) sleep_for(std::chrono::microseconds(50));
   const SpinLockGuard guard(lock_);
@@ -36,11 +37,12 @@ End::~End() {
   }
 }
 
-std::shared_ptr<comm::Transport> End::subset(std::uint64_t context, std::span<const int> members) {
-  return std::make_shared<End>(beside_->subset(context, members), hub_, device_);
+std::shared_ptr<comm::Transport> NcclTransport::subset(std::uint64_t context,
+                                                       std::span<const int> members) {
+  return std::make_shared<NcclTransport>(beside_->subset(context, members), hub_, device_);
 }
 
-void End::begin(Operation& operation) noexcept {
+void NcclTransport::begin(Operation& operation) noexcept {
   if (!operation.signature.on_device) {
     if (operation.peer < 0) collective_came(operation.signature.number, nullptr);
     return beside_->begin(operation);
@@ -71,14 +73,14 @@ void End::begin(Operation& operation) noexcept {
 }
 
 // Copies all that is needed of it.
-Work& End::prepare(Operation& operation) {
+Work& NcclTransport::prepare(Operation& operation) {
   Work& work = works_.take(operation);
   work.owner = this;
   work.agreement = {.signature = operation.signature,
                     .peer = operation.peer,
                     .label = work.label[0] != '\0' ? work.label.data() : nullptr,
                     .samples = operation.samples,
-                    .finished = &End::agreed,
+                    .finished = &NcclTransport::agreed,
                     .owner = &work,
                     .is_patient = true,
                     .is_hidden = true};
@@ -86,9 +88,9 @@ Work& End::prepare(Operation& operation) {
 }
 
 // On any thread or fiber.
-void End::agreed(Operation& agreement, const Failure* failure) noexcept {
+void NcclTransport::agreed(Operation& agreement, const Failure* failure) noexcept {
   Work& work = *static_cast<Work*>(agreement.owner);
-  End& self = *work.owner;
+  NcclTransport& self = *work.owner;
   if (failure != nullptr)
     return self.works_.end();  // the world has finished the operation, or will
   try {
@@ -106,7 +108,7 @@ void End::agreed(Operation& agreement, const Failure* failure) noexcept {
 // ---- collectives
 
 // Launches those whose turn it is. A number comes once on each rank.
-void End::collective_came(std::uint64_t number, Work* work) noexcept {
+void NcclTransport::collective_came(std::uint64_t number, Work* work) noexcept {
   Lane* lane = nullptr;
   {
     const SpinLockGuard guard(lock_);
@@ -135,7 +137,7 @@ void End::collective_came(std::uint64_t number, Work* work) noexcept {
 // ---- messages
 
 // The first that has begun with that key: the ones before it are of messages that came before.
-Work* End::take_first(Messages& messages, std::uint64_t key) noexcept {
+Work* NcclTransport::take_first(Messages& messages, std::uint64_t key) noexcept {
   const auto first = std::ranges::find_if(
       messages.begun, [&](const Work* one) { return one->signature.number == key; });
   if (first == messages.begun.end()) return nullptr;
@@ -144,7 +146,7 @@ Work* End::take_first(Messages& messages, std::uint64_t key) noexcept {
   return work;
 }
 
-void End::message_came(Work& work) {
+void NcclTransport::message_came(Work& work) {
   const bool received = work.signature.kind == OperationKind::kRecv;
   Messages& of = messages_of(work.agreement.peer, received);
   const std::uint64_t key = work.signature.number;
@@ -172,7 +174,7 @@ void End::message_came(Work& work) {
   }
 }
 
-void End::send_order(Messages& messages, std::int64_t key) noexcept {
+void NcclTransport::send_order(Messages& messages, std::int64_t key) noexcept {
   Order* order = nullptr;
   {
     const SpinLockGuard guard(lock_);
@@ -182,7 +184,7 @@ void End::send_order(Messages& messages, std::int64_t key) noexcept {
     orders_.splice(orders_.end(), unused_orders_, unused_orders_.begin());
     order = &orders_.back();
     order->self = std::prev(orders_.end());
-    order->end = this;
+    order->owner = this;
     order->key = key;
     order->operation = {.signature = {.kind = OperationKind::kSend,
                                       .dtype = DType::kInt64,
@@ -196,7 +198,7 @@ void End::send_order(Messages& messages, std::int64_t key) noexcept {
   }
   order->operation.finished = [](Operation& operation, const Failure* /*failure*/) noexcept {
     auto& sent = *static_cast<Order*>(operation.owner);
-    End& self = *sent.end;
+    NcclTransport& self = *sent.owner;
     {
       const SpinLockGuard guard(self.lock_);
       self.unused_orders_.splice(self.unused_orders_.begin(), self.orders_, sent.self);
@@ -209,7 +211,7 @@ void End::send_order(Messages& messages, std::int64_t key) noexcept {
 }
 
 // One at a time. An order that is here already comes within begin().
-void End::ask_for_orders(Messages& messages) noexcept {
+void NcclTransport::ask_for_orders(Messages& messages) noexcept {
   for (bool is_first = true;; is_first = false) {
     {
       const SpinLockGuard guard(lock_);
@@ -223,7 +225,7 @@ void End::ask_for_orders(Messages& messages) noexcept {
                                       .number = messages.ordered++},
                         .peer = 0,
                         .out = &messages.key,
-                        .finished = &End::order_came,
+                        .finished = &NcclTransport::order_came,
                         .owner = &messages,
                         .is_patient = true,
                         .is_hidden = true};
@@ -233,9 +235,9 @@ void End::ask_for_orders(Messages& messages) noexcept {
   }
 }
 
-void End::order_came(Operation& order, const Failure* failure) noexcept {
+void NcclTransport::order_came(Operation& order, const Failure* failure) noexcept {
   auto& messages = *static_cast<Messages*>(order.owner);
-  End& self = *messages.end;
+  NcclTransport& self = *messages.owner;
   if (failure == nullptr) {
     {
       const SpinLockGuard guard(self.lock_);
@@ -252,12 +254,13 @@ void End::order_came(Operation& order, const Failure* failure) noexcept {
 // ---- lanes
 
 // Another communicator of these ranks, or of some, for a lane's own use.
-std::shared_ptr<comm::Transport> End::beside_of(std::uint64_t salt, std::span<const int> members) {
+std::shared_ptr<comm::Transport> NcclTransport::beside_of(std::uint64_t salt,
+                                                          std::span<const int> members) {
   return beside_->subset(mix(context() ^ mix(kSalt + salt)), members);
 }
 
 // Made on the caller's thread, which may wait for a lane that has ended.
-void End::open_lanes(const Operation& operation) {
+void NcclTransport::open_lanes(const Operation& operation) {
   const std::scoped_lock opening(opening_);
   if (operation.peer < 0) {
     {
@@ -291,10 +294,10 @@ void End::open_lanes(const Operation& operation) {
   of.lane = std::move(made);
 }
 
-End::Messages& End::messages_of(int peer, bool received) {
+NcclTransport::Messages& NcclTransport::messages_of(int peer, bool received) {
   const SpinLockGuard guard(lock_);
   Messages& of = messages_[{peer, received}];
-  of.end = this;
+  of.owner = this;
   return of;
 }
 

@@ -28,12 +28,13 @@
 
 namespace leat::comm::nccl {
 
-class End final : public comm::Transport {
+class NcclTransport final : public comm::Transport {
  public:
-  End(std::shared_ptr<comm::Transport> beside, std::shared_ptr<Hub> hub, gpu::Device device);
-  End(const End&) = delete;
-  End& operator=(const End&) = delete;
-  ~End() override;
+  NcclTransport(std::shared_ptr<comm::Transport> beside, std::shared_ptr<Hub> hub,
+                gpu::Device device);
+  NcclTransport(const NcclTransport&) = delete;
+  NcclTransport& operator=(const NcclTransport&) = delete;
+  ~NcclTransport() override;
 
   [[nodiscard]] int rank() const noexcept override { return beside_->rank(); }
   [[nodiscard]] int size() const noexcept override { return beside_->size(); }
@@ -59,7 +60,7 @@ class End final : public comm::Transport {
   };
   /// Messages to or from one rank.
   struct Messages {
-    End* end = nullptr;
+    NcclTransport* owner = nullptr;
     std::shared_ptr<comm::Transport> beside;  // of the two ranks: the sender is rank 0
     std::shared_ptr<Lane> lane;               // for messages to oneself: the received ones'
     std::list<Work*> begun;                   // in the order of begin()
@@ -72,7 +73,7 @@ class End final : public comm::Transport {
   };
   /// An order under way.
   struct Order {
-    End* end = nullptr;
+    NcclTransport* owner = nullptr;
     Operation operation;
     std::int64_t key = 0;
     std::list<Order>::iterator self;

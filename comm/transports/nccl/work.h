@@ -18,7 +18,7 @@
 
 namespace leat::comm::nccl {
 
-class End;
+class NcclTransport;
 class Works;
 
 /// What NCCL needs of an operation. The operation itself may have ended, once the world has failed.
@@ -28,8 +28,8 @@ struct Work {
   const void* in = nullptr;
   void* out = nullptr;
   std::array<char, 64> label = {};
-  Operation agreement;   // on the transport beside
-  End* owner = nullptr;  // who began it
+  Operation agreement;             // on the transport beside
+  NcclTransport* owner = nullptr;  // who began it
   Works* pool = nullptr;
   Work* pair = nullptr;  // of a message to oneself: the recv
   Work* next = nullptr;  // in a lane's queue

@@ -22,8 +22,8 @@ leat_status with_batch(const leat_batch* batch, const char* function, Use&& use)
   });
 }
 
-template <class End>
-leat_status end(leat_batch* batch, const char* function, End&& end_lease) {
+template <class EndLease>
+leat_status end(leat_batch* batch, const char* function, EndLease&& end_lease) {
   if (batch == nullptr) return LEAT_OK;
   return with_batch(batch, function, [&](OpenBatch& open, const char*) {
     static_cast<void>(batches().remove(batch, function));
