@@ -6,8 +6,8 @@
 //      └────result──────┘ └────orders──────┘        pieces: weighted all_reduces, in that order
 //
 // Always true:
-//  - The trainer alone uses TrainerGradient, a gradient's state on its side, but for the result. The
-//    fiber alone uses FiberGradient, the state on its side. Calls and results go between them.
+//  - The trainer alone uses TrainerGradient, a gradient's state on its side, but for the result.
+//    The fiber alone uses FiberGradient, the state on its side. Calls and results go between them.
 //  - Every rank begins the pieces in the order in which rank 0 orders them: the k-th has number k
 //    on all ranks.
 //  - The fiber runs until TrainerCall::kStop, also after a failure, so that no call finds a full
