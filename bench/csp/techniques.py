@@ -25,9 +25,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bench" / "peers"))
+sys.path.insert(0, str(ROOT / "bench"))
 sys.dont_write_bytecode = True
-import facts  # noqa: E402
+from engine import programs as facts  # noqa: E402
 BUILD = ROOT / "build" / "techniques"
 
 # name: (what is done instead, [(file, the lines, their replacement)])

@@ -1,6 +1,7 @@
-"""./run bench feed --cold: samples of files that are not in memory, through Leat, fio and loaders in Python;
-and of files in memory, through a ring of slots that is as large as the L3 cache. README.md says how."""
+"""./run bench feed --cold: samples of files that are not in memory, through Leat, fio and loaders in Python; and of files
+in memory, through a ring of slots that is as large as the L3 cache. bench/peers/feed/README.md says how."""
 
+import contextlib
 import ctypes
 import json
 import mmap
@@ -11,19 +12,20 @@ import signal
 import statistics
 import struct
 import subprocess
-import sys
+import tempfile
 import threading
 import time
 
-from facts import capture
-from judging import Target, columns, print_end, print_facts
-from programs import HERE, Failed, execute, stop
-from setting import ENVIRONMENT
+from engine.programs import (CPUS, ONE_THREAD, ROOT, Failed, capture, execute, first_line, stop,
+                             torch_environment)
+from engine.suite import Refused, Run, Suite as Base
+from engine.tables import listing
+from engine.verdicts import Target
+from suites import feed
 
 LIBC = ctypes.CDLL(None)
 LIBC.mmap.restype = ctypes.c_void_p
 BLOCK = 8192  # of the records' files: as cold_main.cpp has it
-CPUS = len(os.sched_getaffinity(0))
 WAYS = ("memmap_random/0", "torch/1", "torch/4", "torch_getitems/4")  # of cold_loader.py
 
 
@@ -112,8 +114,7 @@ def cpu_seconds(group):
 def timed(command, cold, limit):
     """Seconds and CPU seconds of a program from "ready", when the files `cold` are made so, to its "done"."""
     process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, preexec_fn=os.setpgrp,
-                               env={**ENVIRONMENT, "OMP_NUM_THREADS": "1"})
+                               stderr=subprocess.PIPE, text=True, preexec_fn=os.setpgrp, env=ONE_THREAD)
     timer = threading.Timer(limit, os.killpg, [process.pid, signal.SIGKILL])
     timer.start()
     try:
@@ -146,80 +147,101 @@ def run_fio(files, record, total, seed, limit):
     return job["read"]["runtime"] / 1e3, (job["usr_cpu"] + job["sys_cpu"]) / 100 * job["job_runtime"] / 1e3
 
 
-def contestants(row, data, builds, python, megabytes, limit):
-    """"program variant" -> function of a seed: MB/s of samples, and CPU seconds for a GB of them."""
-    record, files = row.record or data.mean, data.files(row)
-    is_hot = row.kind == "hot"
-    samples = int(megabytes * 1e6 / record * {"hot": 8, "images": 0.25}.get(row.kind, 1))
-    if row.record is None:
-        samples = min(samples, data.images // 2)
-    total, cold = samples * record, [] if is_hot else files
-
-    def program(*command):
-        def run(workers):
-            said = [data.path[row.kind], record, row.batch, workers, samples]
-            return lambda seed: timed([*command, *said, seed], cold, limit)
-        return run
-
-    runs = {f"{name} workers_{workers}": program(folder / "bench_feeder_cold", row.kind)(workers)
-            for workers in row.workers for name, folder in builds.items()}
-    if cold:
-        runs["fio"] = lambda seed: run_fio(files, record, total, seed, limit)
-    if python:
-        runs |= {way: program(python, HERE / "cold_loader.py", way.split("/")[0])(way.split("/")[1])
-                 for way in row.ways}
-
-    def figures(run):
-        def rates(seed):
-            seconds, cpu = run(seed)
-            return total / seconds / 1e6, cpu / total * 1e9
-        return rates
-    return {name: figures(run) for name, run in runs.items()}
-
-
-def measure(rows, data, builds, python, rounds, megabytes, limit):
-    """row -> contestant -> (MB/s, CPU s/GB) of each round, and what failed. In each round all run once, in an order
-    of chance, and each reads samples of its own choice: what lies below this machine's memory may keep what is read."""
-    values, failures, seed = {}, {}, time.time_ns() % 1_000_000_000
-    for row in rows:
-        runs = contestants(row, data, builds, python, megabytes, limit)
-        of = values[row.name] = {name: [] for name in runs}
-        for turn in range(rounds):
-            for name in random.sample(list(of), len(of)):
-                if sys.stderr.isatty():
-                    print(f"\r{row.name}, {turn + 1} of {rounds}, {name}\033[K", end="", file=sys.stderr)
-                seed += 1
-                try:
-                    of[name].append(runs[name](seed))
-                except Failed as failure:
-                    failures[f"{name} {row.name}"] = str(failure)
-                    del of[name]
-    return values, failures
-
-
-def ratio(of, name, other):
+def of_rounds(values, row, name, other):
     """The median of the rounds' ratios."""
-    if of.get(name) and of.get(other):
-        return statistics.median(a[0] / b[0] for a, b in zip(of[name], of[other]))
-    return None
+    one, two = (values[row].get(who) for who in (name, other))
+    return statistics.median(a / b for a, b in zip(one, two)) if one and two else None
 
 
-def print_report(facts, values, _, failures, out):
-    """Prints the tables, and returns the targets."""
-    print_facts(facts, out)
-    targets = []
-    for row in (row for row in ROWS if row.name in values):
-        of = values[row.name]
-        lines = [[f"{row.name}, MB/s", "median", "min..max", "CPU s/GB", "to fio", "to base workers_1", ""]]
-        for name, rounds in of.items():
-            rates = [rate for rate, _ in rounds]
-            ratios = (ratio(of, name, other) for other in row.asked)
-            lines.append([name, f"{statistics.median(rates):.0f}", f"{min(rates):.0f}..{max(rates):.0f}",
-                          f"{statistics.median(cpu for _, cpu in rounds):.2f}",
-                          *("-" if one is None else f"{one:.2f}x" for one in ratios), ""])
-        columns(lines, out)
-        targets += [Target(f"{row.name} workers_{workers}, to {other}", bound,
-                           ratio(of, f"leat workers_{workers}", other), True, "x", judged=other in of)
-                    for other, asked in row.asked.items() for workers, bound in asked.items()]
-    print_end(targets, failures, out)
-    return targets
+class Suite(Base):
+    about = "Samples of files that are not in memory, beside fio; and of files in memory, through a ring as large as the L3 cache."
+    rows = tuple(row.name for row in ROWS)
+    peers = ("torch",)
+    rounds = {"": 5, "quick": 2}
+    quick = "1 GiB in place of 8, 2 rounds"
+    base = "bench_feeder_cold"
+    venv = feed.Suite.venv
+    needs = ("python3-venv", "fio")
+    builds = ("bench_feeder_cold", "make_data")
+
+    def add_options(self, add):
+        add("--cold", action="store_true", required=True, help="this comparison")
+        add("--files", metavar="FOLDER", type=pathlib.Path,
+            help="keep the files there (else they are made in build/ and removed)")
+
+    def wanted_peers(self, options):
+        return super().wanted_peers(options) if options.peers is not None else list(self.peers)
+
+    def check(self, options):
+        options.files = options.files and pathlib.Path(options.directory, options.files).absolute()
+        if options.files and not options.files.is_dir():
+            raise Refused(f"there is no folder {options.files}")
+
+    def sections(self, bench):
+        options, python, size = bench.options, None, (1 if bench.options.quick else 8) << 30
+        if bench.peers:
+            try:
+                python = torch_environment(options.venv)
+                bench.facts["python"] = first_line(python, "-c", "import numpy, torch; print('numpy', numpy.__version__, "
+                                                   "'torch', torch.__version__)")
+            except Failed as failure:
+                bench.without("numpy and torch", str(failure))
+        builds = {"leat": options.programs, **({"base": options.base} if options.base else {})}
+        bench.facts |= {"fio": first_line("fio", "--version"),
+                        "files": f"{size >> 30} GiB, {size >> 24} MB of them a run"}
+        with contextlib.ExitStack() as stack:
+            data = Data(options.programs, options.files or pathlib.Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="leat_cold_", dir=ROOT / "build"))), size)
+            for row in ROWS:
+                if row.name in bench.rows:
+                    runs = list(self.contestants(row, data, builds, python, size >> 24, options.limit))
+                    # What lies below this machine's memory may keep what is read: each reads samples of its own choice,
+                    # in an order of chance.
+                    yield lambda turn, runs=runs: [[run] for run in random.sample(runs, len(runs))]
+
+    def contestants(self, row, data, builds, python, megabytes, limit):
+        """Runs that give MB/s of samples, and CPU seconds for a GB of them."""
+        record, files = row.record or data.mean, data.files(row)
+        is_hot = row.kind == "hot"
+        samples = int(megabytes * 1e6 / record * {"hot": 8, "images": 0.25}.get(row.kind, 1))
+        if row.record is None:
+            samples = min(samples, data.images // 2)
+        total, cold = samples * record, [] if is_hot else files
+
+        def run(name, timed_with):
+            def figures():
+                seconds, cpu = timed_with(time.time_ns() % 1_000_000_000)
+                return {row.name: total / seconds / 1e6, f"{row.name}, CPU s/GB": cpu / total * 1e9}
+            return Run(name, row.name, figures)
+
+        def program(workers, *command):
+            said = [*command, data.path[row.kind], record, row.batch, workers, samples]
+            return lambda seed: timed([*said, seed], cold, limit)
+
+        for workers in row.workers:
+            for name, folder in builds.items():
+                yield run(f"{name} workers_{workers}", program(workers, folder / "bench_feeder_cold", row.kind))
+        if cold:
+            yield run("fio", lambda seed: run_fio(files, record, total, seed, limit))
+        for way, workers in (way.split("/") for way in row.ways if python):
+            yield run(f"{way}/{workers}", program(workers, python, feed.HERE / "cold_loader.py", way))
+
+    def judged(self, values, facts):
+        return [Target(f"{row.name} workers_{workers}, to {other}", bound,
+                       of_rounds(values, row.name, f"leat workers_{workers}", other), True, "x",
+                       other in values[row.name])
+                for row in ROWS if row.name in values
+                for other, asked in row.asked.items() for workers, bound in asked.items()]
+
+    def tables(self, values, facts, out):
+        for row in (row for row in ROWS if row.name in values):
+            def to(other, row=row):
+                found = {name: of_rounds(values, row.name, name, other) for name in values[row.name]}
+                return lambda name: "-" if found[name] is None else f"{found[name]:.2f}x"
+            cpu = values.get(f"{row.name}, CPU s/GB", {})
+            listing(out, f"{row.name}, MB/s", values[row.name], lambda value: f"{value:.0f}", [
+                ("CPU s/GB", lambda name, cpu=cpu: f"{statistics.median(cpu[name]):.2f}" if cpu.get(name) else "-"),
+                *((f"to {other}", to(other)) for other in row.asked)])
+
+    def saved(self, values, facts):
+        return {"latencies": {}}
