@@ -25,7 +25,7 @@ from engine.suite import Refused, measure, parse  # noqa: E402
 from engine.tables import columns  # noqa: E402
 from engine.verdicts import counted  # noqa: E402
 
-SUITES = ("csp", "gpu", "feed", "python", "comm", "pipeline", "overlap")
+SUITES = ("csp", "gpu", "feed", "python", "comm", "pipeline", "overlap", "techniques")
 # Of a suite, an option that means another comparison.
 OTHERS = {("feed", "--cold"): "cold", ("comm", "--hosts"): "wire", ("comm", "--ddp"): "ddp"}
 

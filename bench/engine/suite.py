@@ -38,6 +38,7 @@ class Suite:
     venv = None  # the folder of the peers' Python
     programs = OURS
     needs, wants, builds = (), (), ()  # packages, and targets of the release build
+    asked = ()  # targets: a list of Asked
     missed_fails = False
 
     def __init__(self, name):
@@ -73,13 +74,15 @@ class Suite:
         return False
 
     def targets(self, values, facts):
+        """Those that are not of Asked's form."""
         return []
 
     def tables(self, values, facts, out):
         raise NotImplementedError
 
     def judged(self, values, facts):
-        return [*against_base(values, self.is_rate), *self.targets(values, facts)]
+        return [*against_base(values, self.is_rate), *(target for one in self.asked for target in one.judge(values)),
+                *self.targets(values, facts)]
 
     def saved(self, values, facts):
         """What the JSON has beside facts, values, failures and targets: bench/results/reduce.py keeps it."""
@@ -91,6 +94,12 @@ class Suite:
 
     def is_ours(self, what):
         return what.split(",")[0].split(" ")[0] in self.ours
+
+
+def builds_with(options, program):
+    """The builds of Leat that have the program: "leat", "base" -> its folder."""
+    builds = {"leat": options.programs, "base": options.base}
+    return {name: folder for name, folder in builds.items() if folder and (name == "leat" or (folder / program).exists())}
 
 
 def measure(suite, bench, rounds):

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import re
 import statistics
 
 NOT_SLOWER_THAN = 1.03  # times another build of Leat
@@ -61,6 +62,35 @@ class Target:
 def compared(what, bound, reached, at_least=False, unit="", note=""):
     """A target of figures that may be somebody else's: not judged where one is missing."""
     return Target(what, bound, reached, at_least, unit, reached is not None, note)
+
+
+@dataclasses.dataclass
+class Asked:
+    """What is asked of the rows that match: of a contestant's figure, or of its ratio to another's: "openmpi|gloo / mpi" is
+    the least of two to a third."""
+
+    rows: str
+    of: str
+    bound: float
+    at_least: bool = False
+    scale: float = 1
+    unit: str = ""
+
+    def judge(self, values):
+        """Nothing where nobody has run that it is about."""
+        parts = [part.split("|") for part in self.of.split(" / ")]
+        if not any(set(of) & set(parts[0]) for of in values.values()):
+            return
+        for row in values:
+            if re.fullmatch(self.rows, row):
+                figures = [{name: figure for name in names for figure in [median(values, row, name)] if figure}
+                           for names in parts]
+                least = [min(found.values(), default=None) for found in figures]
+                who = min(figures[0], key=figures[0].get, default="") if len(parts[0]) > 1 else ""
+                yield compared(f"{row}: {'the best of the others' if who else parts[0][0]}"
+                               + "".join(f" / {part[0]}" for part in parts[1:]), self.bound,
+                               ratio(least[0], least[1] if least[1:] else self.scale), self.at_least,
+                               self.unit or ("x" if least[1:] else ""), who)
 
 
 def base_of(name):

@@ -21,8 +21,8 @@
 #include <string>
 #include <system_error>
 
-#include "leat/feeder/sources/synthetic.h"
-#include "leat/feeder/sources/synthetic_web.h"
+#include "bench/data/synthetic.h"
+#include "bench/data/synthetic_web.h"
 
 namespace bench {
 

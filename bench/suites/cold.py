@@ -18,7 +18,7 @@ import time
 
 from engine.programs import (CPUS, ONE_THREAD, ROOT, Failed, capture, execute, first_line, stop,
                              torch_environment)
-from engine.suite import Refused, Run, Suite as Base
+from engine.suite import Refused, Run, Suite as Base, builds_with
 from engine.tables import listing
 from engine.verdicts import Target
 from suites import feed
@@ -186,7 +186,7 @@ class Suite(Base):
                                                    "'torch', torch.__version__)")
             except Failed as failure:
                 bench.without("numpy and torch", str(failure))
-        builds = {"leat": options.programs, **({"base": options.base} if options.base else {})}
+        builds = builds_with(options, "bench_feeder_cold")
         bench.facts |= {"fio": first_line("fio", "--version"),
                         "files": f"{size >> 30} GiB, {size >> 24} MB of them a run"}
         with contextlib.ExitStack() as stack:

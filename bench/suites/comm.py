@@ -5,9 +5,9 @@ import pathlib
 import shutil
 
 from engine.programs import BUILD, MPIRUN, PEERS, built, execute, first_line, google_benchmark, package
-from engine.suite import Run, Suite as Base
+from engine.suite import Run, Suite as Base, builds_with
 from engine.tables import matrix
-from engine.verdicts import Target, compared, median, ratio
+from engine.verdicts import Asked, compared, median, ratio
 
 HERE = PEERS / "comm"
 MIB = 1 << 20
@@ -39,6 +39,19 @@ EXCHANGE = {**{f"pieces/{policy}": (f"a piece of 4 B and rank, {policy}", "ns") 
             **{f"resnet50_step/{policy}/width:{width}": (f"a step of ResNet-50's 161 gradients, {part}, {policy}", "ns")
                for width, part in WIDTHS.items() for policy in POLICIES}}
 SERVERS = {f"server/{what}": (f"server, local:2, {what}", unit) for what, (_, unit) in SERVER.items()}
+
+ASKED = [
+    Asked("all_reduce/.*/bytes:4", "local", 2, scale=1e3, unit="us"),
+    Asked("all_reduce/ranks:2/bytes:4", "mpi", 30, scale=1e3, unit="us"),
+    Asked("all_reduce/ranks:4/bytes:4", "mpi", 100, scale=1e3, unit="us"),
+    *(Asked(f"all_reduce/.*/bytes:{size}", of, bound, at_least) for size in SIZES for at, of, bound, at_least in (
+        (size >= MIB, "local / bare", 1.2, False), (size >= 64 << 10, "openmpi|gloo|mpi / local", 1, True),
+        (size >= 16 * MIB, "openmpi / local", 3, True)) if at),
+    *(Asked(f"all_reduce/.*/bytes:{mib * MIB}", "openmpi|gloo / mpi", bound, True)
+      for mib, bound in ((1, 0.7), (4, 0.7), (16, 0.9), (64, 1.3))),
+    Asked("pieces/.*", "local", 1, scale=1e3, unit="us"),  # for a piece and rank
+    Asked("server/push_and_fetch", "local", 2.2, unit="memcpys"),
+]
 
 # --- the contestants --------------------------------------------------------------------------
 
@@ -93,6 +106,7 @@ class Suite(Base):
     seconds = {"": 0.1, "quick": 0.05, "base": 0.05}
     quick = "fewer sizes and rounds: 2 minutes"
     base = "bench_comm_all_reduce"
+    asked = ASKED
     wants = ("openmpi-bin libopenmpi-dev", "libgloo-dev")  # a peer, and what the transport mpi needs; a peer
     builds = ("bench_comm_all_reduce", "bench_comm_exchange", "bench_comm_server")
 
@@ -111,8 +125,8 @@ class Suite(Base):
 
     def sections(self, bench):
         options, contestants = bench.options, []
-        builds = {"": options.programs, **({"base ": options.base} if options.base else {})}
-        for prefix, folder in builds.items():
+        for build, folder in builds_with(options, "bench_comm_all_reduce").items():
+            prefix = "" if build == "leat" else "base "
             contestants += [Fibers("local", folder, prefix), Fibers("bare", folder, prefix),
                             Processes(f"{prefix}mpi", True, folder / "bench_comm_mpi")]
         contestants += [one for one in (Processes("openmpi", True, compiler="mpicxx"),
@@ -130,21 +144,22 @@ class Suite(Base):
                 row_of(ranks, size): figure
                 for size, figure in one.run(ranks, sizes, options.seconds, options.limit).items()})
 
-        def fibers(prefix, folder, program, names, figure):
+        def fibers(program, names, figure):
             """names: the benchmark's -> row."""
-            return Run(f"{prefix}local", program, lambda: {names[name]: {f"{prefix}local": figure(one)} for name, one in (
-                google_benchmark(folder / f"bench_comm_{program}", names, options.seconds, options.limit).items())})
+            def run(name, folder):
+                return Run(name, program, lambda: {names[row]: figure(one) for row, one in google_benchmark(
+                    folder / f"bench_comm_{program}", names, options.seconds, options.limit).items()})
+            return [run("local" if build == "leat" else "base local", folder)
+                    for build, folder in builds_with(options, f"bench_comm_{program}").items()]
 
         exchanges = {row: row for row in EXCHANGE if row in bench.rows}
         servers = {name: f"server/{what}" for what, (name, _) in SERVER.items() if f"server/{what}" in bench.rows}
         groups = [[all_reduce(one, ranks, sizes) for one in contestants] for ranks in RANKS for sizes in [
             [size for size in SIZES if row_of(ranks, size) in bench.rows]] if sizes]
         if exchanges:
-            groups.append([fibers(*build, "exchange", exchanges, lambda one: one.get("ns_per_piece_and_rank")
-                                  or one["median_ns"]) for build in builds.items()])
+            groups.append(fibers("exchange", exchanges, lambda one: one.get("ns_per_piece_and_rank") or one["median_ns"]))
         if servers:
-            groups.append([fibers(*build, "server", servers, lambda one: one.get("memcpys") or one["bytes_per_second"] / 1e9)
-                           for build in builds.items()])
+            groups.append(fibers("server", servers, lambda one: one.get("memcpys") or one["bytes_per_second"] / 1e9))
         yield lambda turn: groups
         for one in contestants:
             if one.name == "gloo":
@@ -154,42 +169,8 @@ class Suite(Base):
         return SERVERS.get(row, ("", ""))[1] == "GB/s"
 
     def targets(self, values, facts):
-        found = []
-        if "base" in facts:
-            return found
-
-        def best(row, names):
-            return min(filter(None, (median(values, row, name) for name in names)), default=None)
-
-        for ranks in RANKS:
-            for size in SIZES:
-                row, what = row_of(ranks, size), f"{ranks} ranks, {size_text(size)}: "
-                if row not in values:
-                    continue
-                local, bare, mpi, openmpi = (median(values, row, name) for name in ("local", "bare", "mpi", "openmpi"))
-                if size == 4:
-                    found.append(compared(what + "local", 2, ratio(local, 1e3), unit="us"))
-                    found.append(compared(what + "mpi", 30 if ranks == 2 else 100, ratio(mpi, 1e3), unit="us"))
-                if size >= MIB:
-                    found.append(compared(what + "local / bare", 1.2, ratio(local, bare)))
-                if size >= 64 << 10:
-                    found.append(compared(what + "the best of the others / local", 1,
-                                          ratio(best(row, (*self.peers, "mpi")), local), True))
-                if size >= 16 * MIB:
-                    found.append(compared(what + "OpenMPI / local", 3, ratio(openmpi, local), True))
-                bound = {MIB: 0.7, 4 * MIB: 0.7, 16 * MIB: 0.9, 64 * MIB: 1.3}.get(size)
-                if bound:
-                    found.append(compared(what + "the better peer / mpi", bound, ratio(best(row, self.peers), mpi), True))
-        for policy in POLICIES:
-            if f"pieces/{policy}" in values:
-                found.append(Target(f"exchange, {policy}: for a piece and rank", 1,
-                                    ratio(median(values, f"pieces/{policy}", "local"), 1e3), unit="us"))
-        copy, sgd, both = (median(values, f"server/{what}", "local") for what in ("copy", "sgd", "push_and_fetch"))
-        if "server/sgd" in values:
-            found.append(compared("server: SGD, of a copy's bandwidth", 0.8, ratio(sgd, copy), True))
-        if "server/push_and_fetch" in values:
-            found.append(compared("server: push and fetch of 1 MiB, in memcpys", 2.2, both))
-        return found
+        copy, sgd = (median(values, f"server/{what}", "local") for what in ("copy", "sgd"))
+        return [compared("server: SGD, of a copy's bandwidth", 0.8, ratio(sgd, copy), True)] if "server/sgd" in values else []
 
     def tables(self, values, facts, out):
         for head, rows in (("all-reduce", ALL_REDUCE), ("exchange, local:4", EXCHANGE), ("parameter server", SERVERS)):

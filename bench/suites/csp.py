@@ -9,7 +9,7 @@ from engine.programs import (BUILD, PEERS, Failed, built, capture, environment, 
                              google_benchmark, listed, package, requirements)
 from engine.suite import Run, Suite as Base
 from engine.tables import Notes, matrix
-from engine.verdicts import Target, compared, median, ratio
+from engine.verdicts import Asked, Target, median, ratio
 
 HERE = PEERS / "csp"
 
@@ -255,6 +255,19 @@ OTHERS = [
          threads=True),
 ]
 
+
+def asked_of(row, workers):
+    """Ratios are theirs to ours."""
+    whose = {"go": "go", "fastest": "|".join(peer.name for peer in OTHERS),
+             "threads": "|".join(peer.name for peer in OTHERS if peer.threads)}
+    for which, bound in row.asked.items():
+        bound = bound.get(workers) if isinstance(bound, dict) else bound
+        if bound:
+            yield Asked(re.escape(row.key(workers)), f"{whose[which]} / leat", bound, True)
+    if row.most:
+        yield Asked(re.escape(row.key(workers)), "leat", row.most, unit=row.unit)
+
+
 # --- the suite --------------------------------------------------------------------------------
 
 
@@ -267,6 +280,7 @@ class Suite(Base):
     seconds = {"": 0.2, "quick": 0.1, "base": 0.02}
     quick = "some of the problems, in less than 5 minutes"
     base = "bench_csp_*"
+    asked = [one for row, workers in BY_KEY.values() for one in asked_of(row, workers)]
     builds = sorted({f"bench_csp_{row.program}" for row in ROWS})
 
     def add_options(self, add):
@@ -289,9 +303,7 @@ class Suite(Base):
             yield "want", ["golang-go"]
 
     def sections(self, bench):
-        runners = [Leat("leat", bench.options.programs)]
-        if bench.options.base:
-            runners.append(Leat("base", bench.options.base))
+        runners = [Leat("leat", bench.options.programs), *([Leat("base", bench.options.base)] if bench.options.base else [])]
         for peer in OTHERS:
             if peer.name in bench.peers:
                 why = peer.build()
@@ -313,29 +325,15 @@ class Suite(Base):
             return {row.key(workers): found[row.metric] for row in rows}
         return Run(runner.name, f"{rows[0].name}, {workers}", figures)
 
-    def targets(self, values, facts):
-        found, slow = [], {peer.name for peer in OTHERS if peer.threads}
-        with_peers = any(set(of) & set(self.peers) for of in values.values())
+    def judged(self, values, facts):
         futex = median(values, "FutexWake p99, 2", "leat")
-        for key, (row, workers) in BY_KEY.items():
-            of = {name: median(values, key, name) for name in values.get(key, {})}
-            ours = of.pop("leat", None)
-            of.pop("base", None)
-            if key not in values:
-                continue
-            for which, asked in row.asked.items():
-                asked = asked.get(workers) if isinstance(asked, dict) else asked
-                among = {name: of[name] for name in of if of[name] and (
-                    which == "fastest" or name == which or which == "threads" and name in slow)}
-                if asked and with_peers:
-                    who = min(among, key=among.get, default=None)
-                    found.append(compared(f"{key} to {which}", asked, ratio(among.get(who), ours), True, "x",
-                                          who if who and who != which else ""))
-            if row.most:
-                found.append(Target(key, row.most, ours, False, row.unit))
-            if row.problem == "WakeWhileHogging" and not (futex and futex <= STEADY):
-                for target in found[-2:]:
-                    target.judged = target.judged and not target.what.startswith(key)
+        targets = super().judged(values, facts)
+        for target in targets:
+            target.judged &= not target.what.startswith("WakeWhileHogging") or bool(futex and futex <= STEADY)
+        return targets
+
+    def targets(self, values, facts):
+        found = []
         for row in ROWS:
             one, two = (values.get(row.key(workers), {}).get("leat") for workers in (1, 2))
             runtime = row.program != "machine" and not row.problem.startswith("Futex")

@@ -5,9 +5,9 @@ import shutil
 
 from engine.programs import BUILD, CPUS, MPIRUN, PEERS, TORCH, Failed, execute, first_line, google_benchmark, \
     torch_environment
-from engine.suite import Run, Suite as Base
+from engine.suite import Run, Suite as Base, builds_with
 from engine.tables import matrix
-from engine.verdicts import Target, compared, median, ratio
+from engine.verdicts import Asked
 
 KINDS = ("gpipe", "one_f_one_b", "onnx_1f1b", "interleaved_1f1b", "looped_bfs", "zero_bubble",
          "zero_bubble_h2", "zbv", "dualpipe_v")
@@ -76,19 +76,22 @@ class Suite(Base):
     seconds = {"": 0.1, "quick": 0.05, "base": 0.05}
     quick = "one round"
     base = "bench_pipeline_action"
+    asked = [Asked("action/.*", "leat", 2, scale=1e3, unit="us"),  # an F or B
+             *(Asked(row, "leat", bound, True) for row, bound in SIMULATED.items()),
+             *(Asked("overhead/.*", f"{name} / torch", bound) for name, bound in OTHERS.items())]
     venv = BUILD / "ddp" / "venv"  # as ./run bench comm --ddp
     wants = ("openmpi-bin libopenmpi-dev",)
     builds = ("bench_pipeline_action", "bench_pipeline_simulated", "bench_pipeline_step")
 
     def sections(self, bench):
         options, python, steps = bench.options, None, [row for row in STEPS if row in bench.rows]
-        builds = {"leat": options.programs, **({"base": options.base} if options.base else {})}
         contestants = []
         for name in ("local", "mpi") if steps else ():
             if name == "mpi" and shutil.which("mpirun") is None:
                 bench.without("mpi", "there is no mpirun")
                 continue
-            contestants += [(name if of == "leat" else f"base {name}", name, folder) for of, folder in builds.items()]
+            contestants += [(name if of == "leat" else f"base {name}", name, folder)
+                            for of, folder in builds_with(options, "bench_pipeline_step").items()]
         if "torch" in bench.peers and steps:
             try:
                 python = torch_environment(options.venv)
@@ -116,23 +119,14 @@ class Suite(Base):
             return Run(name, program, lambda: {row: one[figure] for row, one in google_benchmark(
                 folder / f"bench_pipeline_{program}", rows, options.seconds, options.limit).items()})
 
-        groups = [[benchmarks(name, folder, program, wanted, figure) for name, folder in builds.items()]
+        groups = [[benchmarks(name, folder, program, wanted, figure)
+                   for name, folder in builds_with(options, f"bench_pipeline_{program}").items()]
                   for program, rows, figure in (("action", ACTIONS, "ns_per_action"), ("simulated", SIMULATED, "ratio"))
                   for wanted in [[row for row in rows if row in bench.rows]] if wanted]
         yield lambda turn: groups + [[step(*one, row) for one in contestants] for row in steps]
 
     def is_rate(self, row):
         return row in SIMULATED
-
-    def targets(self, values, facts):
-        if "base" in facts:
-            return []
-        found = [Target(f"{row}: an F or B", 2, ratio(median(values, row, "leat"), 1e3), unit="us")
-                 for row in ACTIONS if row in values]
-        found += [Target(f"{row}: simulated / measured", bound, median(values, row, "leat"), True)
-                  for row, bound in SIMULATED.items() if row in values]
-        return found + [compared(f"{row}: {name} / torch", bound, ratio(median(values, row, name), median(values, row, "torch")))
-                        for row in STEPS if row in values for name, bound in OTHERS.items()]
 
     def tables(self, values, facts, out):
         matrix(out, ["an action; simulated / measured"],

@@ -18,6 +18,7 @@ sys.dont_write_bytecode = True
 sys.path[:0] = [str(BENCH), str(BENCH / "results")]
 from engine.programs import Failed  # noqa: E402
 from engine.suite import Run, Suite, measure  # noqa: E402
+from engine.verdicts import Asked  # noqa: E402
 from suites import cold, comm, csp, feed, gpu, overlap, pipeline, python, wire  # noqa: E402
 import reduce  # noqa: E402
 
@@ -35,11 +36,11 @@ def compare(*words, folder=".", **environment):
                           text=True, cwd=folder, env={**os.environ, **environment})
 
 
-# --- turns ------------------------------------------------------------------------------------
-
-
 class Told(Suite):
     """Contestants that do as they are told: b fails in the second round."""
+
+    asked = [Asked("a", "leat", 2, scale=1e3, unit="us"), Asked("a", "go / leat", 1.5, True),
+             Asked(".", "go|tbb / leat", 1.5, True), Asked(".", "nobody / leat", 1)]
 
     def sections(self, bench):
         def figures(name):
@@ -56,9 +57,6 @@ measure(Told("told"), told, 3)
 expect("contestants take turns, the first of a round too, and one that failed has none", "".join(told.turns[:8]), "abcbcaca")
 expect("what fails keeps no figure", (told.values, told.failures), (
     {"row": {"a": [1.0, 6.0, 8.0], "c": [3.0, 5.0, 7.0]}}, {"b, row": "as told"}))
-
-# --- verdicts ---------------------------------------------------------------------------------
-
 
 def verdicts(suite, values, facts=None, name="x"):
     return {target.what: target.verdict for target in suite(name).judged(values, facts or {})}
@@ -77,51 +75,25 @@ def times(**of):
     return {name: [value * 0.01, value, value * 50] for name, value in of.items()}
 
 
-def of_csp(good):
-    ours = 99 if good else 101
-    return {"ChanSync, 1": times(leat=ours, go=300, tbb=100), "ChanSync, 2": times(leat=ours * (1.09 if good else 1.2), go=330, tbb=110),
-            "DoubleBuffer/1024/1, 2": times(leat=ours, go=250, threads=100, boost_fiber=1),
-            "Parked/100000 bytes, 1": times(leat=4505 if good else 4506),
-            "WakeWhileHogging p99, 2": times(leat=2e5 if good else 3e5, go=2.5e5),
-            "FutexWake p99, 2": times(leat=9e4)}
-
-
 def of_feed(good):
     def rounds(value):
         return [value / 2, value, value * 2]
-    ours = {"tokens": 300, "cifar": 300, "jpeg": 80, "jpeg_bilinear": 100, "jpeg_large": 80, "jpeg_large_bilinear": 100,
-            "jpeg_scaled": 150}
+    ours = {row.problem: (80 if row.likeness else 100) * row.ratio for row in feed.ROWS if row.ratio}
     values = {row: {"leat a": [1e9], "leat b": rounds(bound + (0.1 if good else -0.1)), "torch lucky/0": [1e9],
                     "torch slices/0": rounds(100), "grain pillow/0": rounds(80)} for row, bound in ours.items()}
     late = {"p50_us": [1.9 if good else 2.1], "p99_us": [49e3 if good else 51e3]}
     return {**values, **{f"host time, {name}": late for names in feed.LATENCIES.values() for name in names}}
 
 
-def of_comm(good):
-    step, values = (0.99 if good else 1.01), {}
-    for row in comm.ALL_REDUCE:
-        ranks, size = int(row.split(":")[1].split("/")[0]), int(row.split(":")[2])
-        local, bound = 100.0 * size, {16: 0.9, 64: 1.3}.get(size >> 20, 0.7)
-        openmpi = local * (3.1 if good else 0.99)
-        values[row] = times(local=local, bare=local / (1.19 if good else 1.21), openmpi=openmpi, gloo=local * 100,
-                            mpi=openmpi / bound * step)
-        if size == 4:
-            values[row] |= times(local=2e3 * step, mpi=(30e3 if ranks == 2 else 100e3) * step)
-    return {**values, **{f"pieces/{policy}": times(local=1e3 * step) for policy in comm.POLICIES},
-            "server/copy": times(local=10), "server/sgd": times(local=8 / step),
-            "server/push_and_fetch": times(local=2.2 * step)}
-
-
 def of_gpu(good):
-    zero, rows = (0.0 if good else 0.5), {"link alone: 4MiB": {"h2d arena": 98.1 if good else 97.9, "h2d pinned": 100.0,
-                                                              "h2d pageable": 500.0},  # not pinned: no yardstick
-                                          "link under_compute: 4MiB": {"h2d arena": 95.1 if good else 94.9}}
+    rows = {"link under_compute: 4MiB": {"h2d arena": 95.1 if good else 94.9}, "link alone: 4MiB": {
+        "h2d arena": 98.1 if good else 97.9, "h2d pinned": 100.0, "h2d pageable": 500.0}}  # not pinned: no yardstick
     for how in ("sync", "await", "on_done"):
-        for duration, base in (("50us", 60.0), ("500us", 510.0)):
-            rows[f"await: {how}/{duration}"] = {"p50_us": base + (how != "sync") * (9.9 if good else 10.1)}
-        rows[f"await: {how}/idle"] = {"cpu": 0.04 if good else 0.06}
+        rows |= {f"await: {how}/{after}": {"p50_us": 60 + (how != "sync") * (9.9 if good else 10.1),
+                                           "cpu": 0.04 if good else 0.06} for after in ("50us", "500us", "idle")}
     rows |= {f"events: {name}": {"ratio": 1.02 if good else 1.04} for name in ("record_wait", "record", "wait")}
-    return {**{row: times(**of) for row, of in rows.items()}, "allocations": {"heap_per_op": [zero], "events_per_op": [zero]}}
+    return {**{row: times(**of) for row, of in rows.items()}, "allocations": {
+        name: [0.0 if good else 0.5] for name in ("heap_per_op", "events_per_op")}}
 
 
 def of_python(good):
@@ -132,31 +104,21 @@ def of_python(good):
             "memory/leat x": {"early_rss": [100.0], "late_rss": [101.9 if good else 102.1]}}
 
 
-def of_pipeline(good):
-    step = 0.99 if good else 1.01
-    return {**{row: times(leat=2e3 * step) for row in pipeline.ACTIONS},
-            **{row: times(leat=bound / step) for row, bound in pipeline.SIMULATED.items()},
-            **{row: times(torch=100e3, local=10e3 * step, mpi=50e3 * step) for row in pipeline.STEPS}}
-
-
-def of_wire(good):
-    steps = {"no overlap": 109, "bucketed": 105, "priority": 91} if good else {"no overlap": 80, "bucketed": 111, "priority": 112}
-    return {f"4 hosts, {policy}": {"step": [1, ms, 1e9], "link model": [100]} for policy, ms in steps.items()}
-
-
-both_sides("csp", csp.Suite, of_csp, 4 + 2 + 1 + 2 + 1)
+for suite, rows in ((csp.Suite, csp.BY_KEY), (comm.Suite, comm.Suite.rows), (pipeline.Suite, pipeline.Suite.rows)):
+    expect(f"each target of {suite.__module__} is a row's", [
+        one for one in suite.asked if not any(re.fullmatch(one.rows, row) for row in rows)], [])
+both_sides("what is asked of a figure, of a ratio, of a ratio to the best", Told, lambda good: {
+    "a": times(leat=1990 if good else 2010, go=3000, tbb=3000 if good else 100, best=1), "b": times(leat=1e9)}, 3)
 both_sides("feed", feed.Suite, of_feed, 7 + 5)
-both_sides("comm", comm.Suite, of_comm, 2 * 20 + 3 + 2)
 both_sides("gpu", gpu.Suite, of_gpu, 2 + 6 + 3 + 2, {"device": "cuda:0"})
 both_sides("python", python.Suite, of_python, 8 + 1 + 4 + 1)
-both_sides("pipeline", pipeline.Suite, of_pipeline, 9 + 18 + 8)
-both_sides("wire", wire.Suite, of_wire, 3 + 2)
+both_sides("wire", wire.Suite, lambda good: {f"4 hosts, {policy}": {"step": [1, ms, 1e9], "link model": [100]} for policy, ms in (
+    ("no overlap", 109 if good else 80), ("bucketed", 105 if good else 111), ("priority", 91 if good else 112))}, 3 + 2)
 both_sides("overlap", overlap.Suite, lambda good: {"gemm_5ms, Tstep": times(
     leat=1.0, **{"torch to 0": 9.0, "torch resident 0": 1.01 if good else 0.99})}, 1)
 
-cold_8k = verdicts(cold.Suite, {"cold_8k": {"fio": [100, 200, 50], "leat workers_1": [76, 150.2, 20],
-                                            "leat workers_4": [89, 179, 45]}})
-expect("cold files: the median of the rounds' ratios to fio", list(cold_8k.values()),
+expect("cold files: the median of the rounds' ratios to fio", list(verdicts(cold.Suite, {"cold_8k": {
+    "fio": [100, 200, 50], "leat workers_1": [76, 150.2, 20], "leat workers_4": [89, 179, 45]}}).values()),
        ["met", "MISSED", "not judged", "not judged"])
 none = verdicts(feed.Suite, {"tokens": {"leat a": [1]}, "cifar": {"torch b": [1]}})
 expect("without peers nothing is judged; what Leat has not done is not measured",
@@ -171,16 +133,11 @@ expect("slower than the base is what both the medians and the best rounds call s
                                        (feed.Suite, "tokens", [96, 96, 95], [100, 100, 100]))],
        [{f"{pipeline.ACTIONS[0]} x, to base": "met"}, {f"{pipeline.ACTIONS[0]} x, to base": "MISSED"},
         {"tokens x, to base": "met"}, {"tokens x, to base": "MISSED"}])
-for kind in pipeline.TORCH_NAMES:
-    expect(f"{kind} of 4 even stages takes (B + R - 1) (f + b)", pipeline.makespan(kind, [1, 2] * 4), 11 * 3)
-expect("what 4 ranks compute, 2 CPUs halve", pipeline.least_of("overhead/gpipe/ranks:4", [1, 2] * 4, 2), 48)
-expect("overhead is for each of the 32 actions", pipeline.overhead_of("x/one_f_one_b/", 59.0, [1, 2] * 2, 2), 1.0)
-expect("the wire's figure has a bar and a mark for each row", [wire.figure(of_wire(True)).count(part) for part in (
-    "<rect", 'class="mark"')], [3, 3])
-text = (BENCH / "peers/csp/README.md").read_text()
-expect("each row of csp is explained", [row.name for row in csp.ROWS if f"`{row.problem.split('/')[0]}" not in text], [])
-
-# --- the command ------------------------------------------------------------------------------
+expect("4 even stages take (B + R - 1) (f + b), on 2 CPUs what they compute; overhead is for each of 32 actions", (
+    [pipeline.makespan(kind, [1, 2] * 4) for kind in pipeline.TORCH_NAMES], pipeline.least_of("x/gpipe/x", [1, 2] * 4, 2),
+    pipeline.overhead_of("x/one_f_one_b/x", 59.0, [1, 2] * 2, 2)), ([11 * 3] * 2, 48, 1.0))
+expect("each row of csp is explained", [row.name for row in csp.ROWS if f"`{row.problem.split('/')[0]}" not in (
+    BENCH / "peers/csp/README.md").read_text()], [])
 
 for words, said in ((["csp", "--only", "nosuch"], "no row matches"), (["comm", "--only", "("], "unterminated"),
                     (["pipeline", "--peers", "jax"], "there is no peer jax"), (["feed", "--rounds", "0"], "not more than 0"),
@@ -191,7 +148,7 @@ for words, said in ((["csp", "--only", "nosuch"], "no row matches"), (["comm", "
     done = compare(*words, "--check")
     expect(f"{' '.join(words)} is refused", (done.returncode, said in done.stderr), (2, True))
 for words in ("csp", "gpu", "feed", "feed --cold", "python", "comm", "comm --ddp", "comm --hosts 4", "pipeline", "overlap"):
-    expect(f"{words} is not", compare(*words.split(), "--check").returncode, 0)
+    expect(f"{words} --help tells its options", "--save FILE" in compare(*words.split(), "--help").stdout)
 
 # In place of a benchmark: its times in turn. With $STOP it stops what runs it, in the second round.
 STUB = """#!/usr/bin/env python3
@@ -212,7 +169,6 @@ print(json.dumps({"benchmarks": [one]}))
 
 
 def with_stubs(ours, base, *words, **environment):
-    """The command's exit status, its output, and what is saved."""
     with tempfile.TemporaryDirectory() as folder:
         for name, series in (("ours", ours), ("base", base)):
             stub = pathlib.Path(folder, name, "bench", "bench_csp_channel")
@@ -221,11 +177,9 @@ def with_stubs(ours, base, *words, **environment):
             stub.chmod(0o755)
         done = compare(*words, "--base", "base", "--programs", "ours/bench", "--rounds", "3", "--save", "saved",
                        folder=folder, **environment)
-        saved = pathlib.Path(folder, "saved.json").read_text()
         expect("what is saved is what is printed", pathlib.Path(folder, "saved.txt").read_text(), done.stdout)
-        again = compare(words[0], "--read", "saved.json", folder=folder)
-        expect("what is saved can be read again", again.stdout, done.stdout)
-        return done, json.loads(saved)
+        expect("it can be read again", compare(words[0], "--read", "saved.json", folder=folder).stdout, done.stdout)
+        return done, json.loads(pathlib.Path(folder, "saved.json").read_text())
 
 
 CHAN_SYNC = ("csp", "--only", "^ChanSync$", "--workers", "1")

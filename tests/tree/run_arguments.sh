@@ -48,7 +48,7 @@ expect "the caller's data come later, which counts" 0 \
 expect "a benchmark runs where the caller is" 0 \
   "$(lines "$caller" --benchmark_out=a.json)" bench csp/channel --benchmark_out=a.json
 expect "without a name, the benchmarks are listed" 0 "$(lines csp/channel feeder/overlap)" bench
-for suite in csp gpu feed python comm pipeline overlap; do
+for suite in csp gpu feed python comm pipeline overlap techniques; do
   expect "$suite is compared, and knows where the caller is" 0 \
     "$(lines "$root" bench/compare.py $suite --save "a b" "--directory=$caller")" bench $suite --save "a b"
 done
@@ -56,7 +56,7 @@ expect "a benchmark is compared with another build's" 0 \
   "$(lines "$root" bench/compare.py csp/channel --base b "--directory=$caller")" bench csp/channel --base b
 for name in nosuch csp/nosuch csp/ csp_channel feeder ""; do
   expect "no benchmark \"$name\"" 1 \
-    "run: there is no benchmark \"$name\"; there are: csp/channel feeder/overlap, and csp, gpu, feed, python, comm, pipeline and overlap" bench "$name"
+    "run: there is no benchmark \"$name\"; there are: csp/channel feeder/overlap, and csp, gpu, feed, python, comm, pipeline, overlap and techniques" bench "$name"
 done
 
 ((failures == 0))

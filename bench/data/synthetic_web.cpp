@@ -1,4 +1,4 @@
-#include "leat/feeder/sources/synthetic_web.h"
+#include "bench/data/synthetic_web.h"
 
 #include <algorithm>
 #include <array>

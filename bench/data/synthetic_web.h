@@ -1,6 +1,6 @@
 // Generated shards for WebDataset (feeder/sources/web_dataset.h), for tests and benchmarks.
 //
-// Sample i has three files: <i, ten digits>.jpg, an image of feeder/sources/synthetic_images.h;
+// Sample i has three files: <i, ten digits>.jpg, an image of bench/data/synthetic_images.h;
 // .cls, its label in ASCII; .json, {"index": i, "width": w, "height": h}. A sample depends on the
 // seed and i alone.
 #pragma once
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "leat/feeder/sources/synthetic_images.h"
+#include "bench/data/synthetic_images.h"
 
 namespace leat::feeder {
 

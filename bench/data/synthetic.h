@@ -1,4 +1,4 @@
-// Generated data of any size for benchmarks and tests, in the formats of the sources beside this
+// Generated data of any size for benchmarks and tests, in the formats of feeder/sources. The
 // file. The content depends on a seed and on numbers alone, so a test can check any sample that it
 // gets.
 //

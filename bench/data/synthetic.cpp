@@ -1,4 +1,4 @@
-#include "leat/feeder/sources/synthetic.h"
+#include "bench/data/synthetic.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "leat/feeder/sources/synthetic_images.h"
+#include "bench/data/synthetic_images.h"
 
 #include <algorithm>
 #include <array>
