@@ -15,14 +15,14 @@ def columns(lines, out):
     print(file=out)
 
 
+LARGER = {"ns": ((1e9, "s"), (1e6, "ms"), (1e3, "us")), "B": ((1e6, "MB"),), "B/s": ((1e9, "GB/s"),)}
+
+
 def scale(value, unit):
     """How large a unit is, in `unit`, that suits the value, and its name."""
-    if unit == "ns":
-        for size, name in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
-            if value >= size * 10 or (value >= size and size >= 1e9):
-                return size, name
-    if unit == "B" and value >= 1e7:
-        return 1e6, "MB"
+    for size, name in LARGER.get(unit, ()):
+        if value >= size * (1 if name in ("s", "GB/s") else 10):
+            return size, name
     return 1, unit
 
 

@@ -17,8 +17,8 @@ SLOW = (4 << 10, 256 * MIB)  # not in --quick
 POLICIES = ("fifo", "priority", "bucketed")
 WIDTHS = {2: "1/1024 of its elements", 64: "all"}  # of ResNet-50: what that is
 # Of bench/comm/server_bench.cpp: what -> its name there, and what its figure is.
-SERVER = {"copy": (f"copy/{64 * MIB}", "GB/s"), "sgd": (f"updates/sgd/{64 * MIB}", "GB/s"),
-          "momentum": (f"updates/momentum/{64 * MIB}", "GB/s"), "adam": (f"updates/adam/{64 * MIB}", "GB/s"),
+SERVER = {"copy": (f"copy/{64 * MIB}", "B/s"), "sgd": (f"updates/sgd/{64 * MIB}", "B/s"),
+          "momentum": (f"updates/momentum/{64 * MIB}", "B/s"), "adam": (f"updates/adam/{64 * MIB}", "B/s"),
           "fetch": (f"pieces/fetch/{MIB}", "memcpys"), "push_and_fetch": (f"pieces/push_and_fetch/{MIB}", "memcpys")}
 
 
@@ -144,10 +144,10 @@ class Suite(Base):
                 row_of(ranks, size): figure
                 for size, figure in one.run(ranks, sizes, options.seconds, options.limit).items()})
 
-        def fibers(program, names, figure):
+        def fibers(program, names, counter):
             """names: the benchmark's -> row."""
             def run(name, folder):
-                return Run(name, program, lambda: {names[row]: figure(one) for row, one in google_benchmark(
+                return Run(name, program, lambda: {names[row]: one[counter(row)] for row, one in google_benchmark(
                     folder / f"bench_comm_{program}", names, options.seconds, options.limit).items()})
             return [run("local" if build == "leat" else "base local", folder)
                     for build, folder in builds_with(options, f"bench_comm_{program}").items()]
@@ -157,16 +157,17 @@ class Suite(Base):
         groups = [[all_reduce(one, ranks, sizes) for one in contestants] for ranks in RANKS for sizes in [
             [size for size in SIZES if row_of(ranks, size) in bench.rows]] if sizes]
         if exchanges:
-            groups.append(fibers("exchange", exchanges, lambda one: one.get("ns_per_piece_and_rank") or one["median_ns"]))
+            groups.append(fibers("exchange", exchanges, lambda row: (
+                "ns_per_piece_and_rank" if row.startswith("pieces") else "median_ns")))
         if servers:
-            groups.append(fibers("server", servers, lambda one: one.get("memcpys") or one["bytes_per_second"] / 1e9))
+            groups.append(fibers("server", servers, lambda row: "memcpys" if row.startswith("pieces") else "bytes_per_second"))
         yield lambda turn: groups
         for one in contestants:
             if one.name == "gloo":
                 bench.facts["gloo used"] = ", ".join(sorted(one.used))
 
     def is_rate(self, row):
-        return SERVERS.get(row, ("", ""))[1] == "GB/s"
+        return SERVERS.get(row, ("", ""))[1] == "B/s"
 
     def targets(self, values, facts):
         copy, sgd = (median(values, f"server/{what}", "local") for what in ("copy", "sgd"))
