@@ -5,7 +5,7 @@ asked for.
     python3 bench/compare.py SUITE [option]...     --help tells a suite's options
 
 ./run bench calls it, and builds what it starts. A suite is a file of bench/suites: its rows, contestants and targets. A
-missed target is reported; it is not a failure. What fails of Leat's is one: exit status 1.
+missed target is reported; it is not a failure. What fails of Leat's, or is not measured of it, is one: exit status 1.
 """
 
 import datetime
@@ -149,7 +149,7 @@ def main():
         print(f"written: {options.save}.txt, {options.save}.json", file=sys.stderr)
     failed = (any(suite.is_ours(what) for what in bench.failures) or not bench.values
               or any(key.startswith("STOPPED") for key in bench.facts)
-              or suite.missed_fails and any(target.verdict == "MISSED" for target in targets))
+              or any(target.verdict in ("NOT MEASURED", *["MISSED"] * suite.missed_fails) for target in targets))
     return 1 if failed else getattr(suite, "status", 0)
 
 

@@ -1,6 +1,5 @@
 // Generated data of any size for benchmarks and tests, in the formats of feeder/sources. The
-// file. The content depends on a seed and on numbers alone, so a test can check any sample that it
-// gets.
+// content depends on a seed and on numbers alone, so a test can check any sample that it gets.
 //
 // Example
 //   leat::feeder::write_tokens("data", {.tokens = 1'000'000, .shards = 4, .seed = 1});

@@ -12,6 +12,7 @@ from engine.verdicts import Target, median, ratio
 PROGRAMS = ("link", "await", "events")
 REPEATED = {"await": 5, "events": 3}  # rows that are compared with each other take turns
 PINNED = ("pinned", "write_combined", "arena")
+LINKS = [f"{direction} {kind}" for direction in ("h2d", "d2h") for kind in ("pageable", *PINNED)]
 SLOT = 4 << 20  # bytes from which the arena's targets count
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20}
 CONTEXT = ("device", "description", "cuda", "numa_node", "copy_engines", "arena", "num_cpus", "date")
@@ -139,7 +140,8 @@ class Suite(Base):
             heads = dict.fromkeys(row.split(": ")[0] for row in values if row.startswith(start))
             for head in heads:
                 title = head.replace("_", " ") + (", GB/s" if start == "link" else "")
-                matrix(out, [title], [([row.split(": ")[1]], row, "") for row in values if row.startswith(f"{head}: ")], values)
+                matrix(out, [title], [([row.split(": ")[1]], row, "") for row in values if row.startswith(f"{head}: ")], values,
+                       LINKS if start == "link" else None)
 
     def saved(self, values, facts):
         return {"commit": facts.get("commit"), "machine": {name: facts[name] for name in CONTEXT if name in facts}}
