@@ -40,7 +40,7 @@ class Told(Suite):
     """Contestants that do as they are told: b fails in the second round."""
 
     asked = [Asked("a", "leat", 2, scale=1e3, unit="us"), Asked("a", "go / leat", 1.5, True),
-             Asked(".", "go|tbb / leat", 1.5, True), Asked(".", "nobody / leat", 1)]
+             Asked(".", "go|tbb / leat", 1.4, True), Asked(".", "nobody / leat", 1)]
 
     def sections(self, bench):
         def figures(name):
