@@ -39,6 +39,7 @@ class Suite:
     programs = OURS
     needs, wants, builds = (), (), ()  # packages, and targets of the release build
     asked = ()  # targets: a list of Asked
+    to_base = ""  # the rows that --base judges: how their names begin
     missed_fails = False
 
     def __init__(self, name):
@@ -81,7 +82,8 @@ class Suite:
         raise NotImplementedError
 
     def judged(self, values, facts):
-        return [*against_base(values, self.is_rate), *(target for one in self.asked for target in one.judge(values)),
+        rows = {row: of for row, of in values.items() if re.match(self.to_base, row)}
+        return [*against_base(rows, self.is_rate), *(target for one in self.asked for target in one.judge(values)),
                 *self.targets(values, facts)]
 
     def saved(self, values, facts):

@@ -168,7 +168,7 @@ class Leat:
 
 
 class Peer:
-    def __init__(self, name, sources, command, version, threads=False, options=dict):
+    def __init__(self, name, sources, command, version, threads=False, options=lambda peer: {}):
         self.name, self.version = name, version
         self.threads = threads  # OS threads: held to as many CPUs as the others have workers
         self.program, self.sources = BUILD / name, [HERE / source for source in sources]

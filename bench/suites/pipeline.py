@@ -76,6 +76,7 @@ class Suite(Base):
     seconds = {"": 0.1, "quick": 0.05, "base": 0.05}
     quick = "one round"
     base = "bench_pipeline_action"
+    to_base = "action/|modelled/|computing/|overhead/|step/"
     asked = [Asked("action/.*", "leat", 2, scale=1e3, unit="us"),  # an F or B
              *(Asked(row, "leat", bound, True) for row, bound in SIMULATED.items()),
              *(Asked("overhead/.*", f"{name} / torch", bound) for name, bound in OTHERS.items())]

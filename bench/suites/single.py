@@ -34,8 +34,11 @@ class Suite(Base):
 
         def run(name, row):
             def figures():
-                found = google_benchmark(builds[name] / self.base, [re.escape(row)], options.seconds, options.limit)
-                return {row: next(iter(found.values()))["ns"]}
+                one = next(iter(google_benchmark(builds[name] / self.base, [re.escape(row)], options.seconds,
+                                                 options.limit).values()))
+                medians = {key: one[key] for key in one if re.fullmatch("(.*_)?(p50|median)_[nu]s", key)}
+                return {row: one["ns"], **{f"{row}, {key[:-3]}": value * (1e3 if key.endswith("us") else 1)
+                                           for key, value in medians.items()}}
             return Run(name, row, figures)
 
         for row in both:
