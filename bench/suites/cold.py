@@ -238,8 +238,10 @@ class Suite(Base):
             def to(other, row=row):
                 found = {name: of_rounds(values, row.name, name, other) for name in values[row.name]}
                 return lambda name: "-" if found[name] is None else f"{found[name]:.2f}x"
-            cpu = values.get(f"{row.name}, CPU s/GB", {})
-            listing(out, f"{row.name}, MB/s", values[row.name], lambda value: f"{value:.0f}", [
+            cpu, order = values.get(f"{row.name}, CPU s/GB", {}), ("leat", "base", "fio")
+            names = sorted(values[row.name], key=lambda name: (
+                order.index(name.split(" ")[0]) if name.split(" ")[0] in order else len(order), name))  # they ran by chance
+            listing(out, f"{row.name}, MB/s", {name: values[row.name][name] for name in names}, lambda value: f"{value:.0f}", [
                 ("CPU s/GB", lambda name, cpu=cpu: f"{statistics.median(cpu[name]):.2f}" if cpu.get(name) else "-"),
                 *((f"to {other}", to(other)) for other in row.asked)])
 
