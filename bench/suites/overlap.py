@@ -197,7 +197,7 @@ class Suite(Base):
             best = min(theirs, key=theirs.get, default=None)
             if of.get("leat"):
                 found.append(Target(f"{shape}: the best of PyTorch to leat", 1, ratio(
-                    theirs.get(best), median(values, f"{shape}, Tstep", "leat")), True, "x", best is not None, best or ""))
+                    theirs.get(best), median(values, f"{shape}, Tstep", "leat")), True, "x", best is not None, f"{best}, of {len(theirs)}" if best else ""))
         return found
 
     def tables(self, values, facts, out):
