@@ -15,6 +15,7 @@ import os
 import pathlib
 import shlex
 import signal
+import subprocess
 import sys
 
 sys.dont_write_bytecode = True  # nothing is written to the tree
@@ -143,7 +144,7 @@ def main():
             bench.run()
         targets = bench.report(sys.stdout)
         bench.save()
-    except (Failed, Refused, OSError) as error:
+    except (Failed, Refused, OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"./run bench {words[0]}: {error}")
     if options.save:
         print(f"written: {options.save}.txt, {options.save}.json", file=sys.stderr)
