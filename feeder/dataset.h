@@ -81,7 +81,7 @@ class Dataset {
   /// Announces that the calling reader will read sample `index` < size() of `epoch`, after up to 31
   /// other samples. An override has the disk fetch the sample's bytes, by madvise(2) or
   /// posix_fadvise(2) with WILLNEED, and does not wait for them; it may open a file. Returns how
-  /// many bytes it has announced: readers keep about 1 MiB announced. 0: none, as where it cannot.
+  /// many bytes it has announced: readers keep about 2 MiB announced. 0: none, as where it cannot.
   ///
   /// Called where read() is, and only while the reader's data is cold; for data in memory that
   /// costs nothing. Data of Blocking::kNever counts as hot. An announcement changes no sample:

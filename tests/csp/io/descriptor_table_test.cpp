@@ -49,7 +49,7 @@ enum class Told { kNothing, kReady, kClosed };
 
 Told told(const DescriptorWait& wait) {
   std::optional<DescriptorReady> token;
-  if (wait.channel.try_recv(token) != ChannelStatus::kOk) return Told::kNothing;
+  if (wait.channel.try_recv(token) != ChannelStatus::ok) return Told::kNothing;
   return wait.error == nullptr ? Told::kReady : Told::kClosed;
 }
 

@@ -102,14 +102,14 @@ std::vector<std::uint64_t> numbers_to(std::uint64_t count) {
   return numbers;
 }
 
-TEST(Announcer, HasRoomFor32SamplesOr1MiBAndFor8OfUpTo2MiBAndForOneOfAnySize) {
+TEST(Announcer, HasRoomFor64SamplesOr2MiBAndFor8OfUpTo2MiBAndForOneOfAnySize) {
   constexpr std::uint64_t kKiB = 1024;
   const std::vector<std::uint64_t> samples = numbers_to(100);
-  for (const auto& [bytes, ahead] : {std::pair<std::uint64_t, std::size_t>{0, 32},
-                                     {8 * kKiB, 32},
-                                     {64 * kKiB, 16},
-                                     {100 * kKiB, 11},
-                                     {128 * kKiB, 8},
+  for (const auto& [bytes, ahead] : {std::pair<std::uint64_t, std::size_t>{0, 64},
+                                     {16 * kKiB, 64},
+                                     {64 * kKiB, 32},
+                                     {100 * kKiB, 21},
+                                     {256 * kKiB, 8},
                                      {2048 * kKiB, 8},
                                      {4096 * kKiB, 4},
                                      {1 << 30, 1}}) {
@@ -126,12 +126,12 @@ TEST(Announcer, HasRoomFor32SamplesOr1MiBAndFor8OfUpTo2MiBAndForOneOfAnySize) {
 }
 
 // What one reader of batches of `batch` is heard to do with the first batches, as many as there are
-// slots: it announces up to 32 samples, but not beyond the batch that follows.
+// slots: it announces up to 64 samples, but not beyond the batch that follows.
 std::vector<Recording::Heard> expected(std::uint64_t size, std::uint64_t batch) {
   std::vector<Recording::Heard> all;
   std::uint64_t announced = 0;
   for (std::uint64_t i = 0; i < size; ++i) {
-    const std::uint64_t end = std::min({i + 32, (i / batch + 2) * batch, size});
+    const std::uint64_t end = std::min({i + 64, (i / batch + 2) * batch, size});
     for (; announced < end; ++announced) all.push_back({'a', announced, 0});
     all.push_back({'r', i, 0});
   }
