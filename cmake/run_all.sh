@@ -192,7 +192,7 @@ report() {
       if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
         local shape
         for shape in tx_tc_5ms gemm_5ms tx_tc_1ms cosmoflow; do # one by one, for the limit is of each
-          run "overlap_peers_$shape" python3 bench/peers/overlap/compare.py --programs bin --rounds 2 \
+          run "overlap_peers_$shape" python3 bench/compare.py overlap --programs bin --rounds 2 \
             --seconds 1 --kernels lib/libleat_overlap_kernels.so --only "$shape" \
             --save "$logs/overlap_peers_$shape"
         done
@@ -214,9 +214,9 @@ report() {
   benchmark events bin/bench_gpu_events "${quick[@]}" "${turns[@]}"
   echo
   if command -v python3 >/dev/null; then
-    python3 report.py --read "$logs"/{link,await,events}.json
+    python3 bench/compare.py gpu --read "$logs"/{link,await,events}.json
   else
-    echo "no python3: the targets are not judged here; report.py --read $logs/*.json does"
+    echo "no python3: the targets are not judged here; bench/compare.py gpu --read $logs/*.json does"
   fi
   echo "programs: $passed passed, $failed failed, $skipped skipped"
   for failure in "${failures[@]}"; do echo "FAILED: $failure"; done

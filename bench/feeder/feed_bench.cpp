@@ -41,13 +41,13 @@
 #include <string>
 #include <vector>
 
+#include "bench/data/synthetic.h"
 #include "bench/feeder/feed_data.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/wait/random.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/sources/cifar10.h"
 #include "leat/feeder/sources/jpeg.h"
-#include "leat/feeder/sources/synthetic.h"
 #include "leat/feeder/sources/token_shards.h"
 #include "leat/feeder/sources/web_dataset.h"
 #include "leat/gpu/device.h"

@@ -1,7 +1,7 @@
 // What the benchmarks of feeding read: files whose contents follow from kSeed, as make_data writes
 // them, so that what arrives can be checked against the generator.
 //
-// LEAT_FEED_DATA names the folder that has them (bench/peers/feed/compare.py makes it, so that all
+// LEAT_FEED_DATA names the folder that has them (bench/suites/feed.py makes it, so that all
 // programs read the same bytes); without it each program makes its own in memory, in /dev/shm or
 // else the folder for temporary files, and removes it.
 //
@@ -21,8 +21,8 @@
 #include <string>
 #include <system_error>
 
-#include "leat/feeder/sources/synthetic.h"
-#include "leat/feeder/sources/synthetic_web.h"
+#include "bench/data/synthetic.h"
+#include "bench/data/synthetic_web.h"
 
 namespace bench {
 

@@ -1,5 +1,5 @@
 // Writes data for benchmarks: `make_data --help`. What is written is told by
-// feeder/sources/synthetic.h.
+// bench/data/synthetic.h.
 
 #include <getopt.h>
 
@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
-#include "leat/feeder/sources/synthetic.h"
-#include "leat/feeder/sources/synthetic_web.h"
+#include "bench/data/synthetic.h"
+#include "bench/data/synthetic_web.h"
 
 namespace {
 

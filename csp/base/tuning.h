@@ -1,6 +1,6 @@
 // All constants of the core that were chosen by measurement, each with its meaning and benefit.
 //
-// The figures are of bench/csp on a machine with two CPUs: from bench/csp/techniques.py
+// The figures are of bench/csp on a machine with two CPUs: from ./run bench techniques
 // (bench/results/csp.md, "What each technique buys"), or from the change that brought the constant.
 // A constant without a figure has none on record.
 #pragma once

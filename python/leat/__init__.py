@@ -29,10 +29,6 @@ from leat._core import (
     devices,
     jpeg_image,
     raw_bytes,
-    write_cifar10,
-    write_records,
-    write_synthetic_web,
-    write_tokens,
 )
 from leat.errors import Error, GpuError, OutOfMemory, SampleError, Timeout, TooManyLeases
 from leat.options import Autotune, FailureBudget, Live, Packing
@@ -83,8 +79,4 @@ __all__ = [
     "merge_states",
     "overlap",
     "raw_bytes",
-    "write_cifar10",
-    "write_records",
-    "write_synthetic_web",
-    "write_tokens",
 ]

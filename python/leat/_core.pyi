@@ -314,49 +314,6 @@ class WebDataset(Dataset):
     @property
     def left_out(self) -> dict[str, int]: ...
 
-# synthetic.cpp
-
-def write_records(
-    directory: _Path,
-    *,
-    samples: int,
-    shards: int = 1,
-    seed: int = 0,
-    record_bytes: int = 4096,
-    header_bytes: int = 0,
-) -> list[pathlib.Path]: ...
-def write_cifar10(
-    directory: _Path, *, samples: int = 50000, shards: int = 5, seed: int = 0
-) -> list[pathlib.Path]: ...
-def write_tokens(
-    directory: _Path,
-    *,
-    tokens: int,
-    shards: int = 1,
-    seed: int = 0,
-    token: DTypeLike = "uint16",
-    header: bool = True,
-    vocabulary: int = 50257,
-) -> list[pathlib.Path]: ...
-def write_synthetic_web(
-    directory: _Path,
-    *,
-    samples: int = 1000,
-    samples_per_shard: int = 500,
-    min_width: int = 400,
-    max_width: int = 600,
-    min_height: int = 300,
-    max_height: int = 450,
-    classes: int = 1000,
-    seed: int = 0,
-    quality: int = 90,
-    color: Literal["ycc", "gray", "cmyk"] = "ycc",
-    chroma_columns: int = 2,
-    chroma_rows: int = 2,
-    progressive: bool = False,
-    restart_rows: int = 0,
-) -> list[pathlib.Path]: ...
-
 # stats.cpp
 
 @final

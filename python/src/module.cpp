@@ -13,7 +13,6 @@ NB_MODULE(_core, module) {
   leat::python::bind_sources(module);
   leat::python::bind_web_dataset(module);
   leat::python::bind_arrays(module);
-  leat::python::bind_synthetic(module);
   leat::python::bind_stats(module);
   leat::python::bind_tensor(module);
   leat::python::bind_batch(module);

@@ -1,6 +1,11 @@
 """Feeds whose every element tells its sample, for tests of tensors."""
 
+import base64
+import io
+import json
 import pathlib
+import tarfile
+from collections.abc import Iterable
 from typing import Any
 
 import leat
@@ -57,3 +62,24 @@ def feed_of_type(folder: pathlib.Path, dtype: str, **options: Any) -> leat.Prefe
     (folder / f"{dtype}.bin").write_bytes(values.tobytes() * 4)
     data = leat.FixedRecords(folder / f"{dtype}.bin", fields=[leat.Field("v", dtype, (3,))])
     return leat.Prefetcher(data, "cpu", batch_size=4, **options)
+
+
+# 24 x 16 pixels, a gradient.
+JPEG = base64.b64decode(
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDACgcHiMeGSgjISMtKygwPGRBPDc3PHtYXUlkkYCZlo+AjIqgtObDoKrarYqMyP/L2u71"
+    "////m8H////6/+b9//j/2wBDASstLTw1PHZBQXb4pYyl+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4"
+    "+Pj4+Pj4+Pj/wAARCAAQABgDASIAAhEBAxEB/8QAFwAAAwEAAAAAAAAAAAAAAAAAAAMEBf/EABwQAAICAwEBAAAAAAAAAAAAAAAD"
+    "AQIRQVEhYf/EABcBAAMBAAAAAAAAAAAAAAAAAAECAwT/xAAZEQACAwEAAAAAAAAAAAAAAAAAAQIDESH/2gAMAwEAAhEDEQA/AM+i"
+    "fg6qOlS0+ZwOqncwBSWayddxJVEajIGhVPYAVzRtjdw//9k="
+)
+
+
+def write_web(shard: pathlib.Path, numbers: Iterable[int]) -> None:
+    """A shard for WebDataset: of each number that image, the number as its label, and some JSON."""
+    with tarfile.open(shard, "w") as tar:
+        for number in numbers:
+            files = {"jpg": JPEG, "cls": str(number).encode(), "json": json.dumps({"index": number}).encode()}
+            for extension, content in files.items():
+                member = tarfile.TarInfo(f"{number:010d}.{extension}")
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))

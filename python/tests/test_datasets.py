@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import leat
+from samples import write_web
 
 
 @pytest.fixture
@@ -175,14 +176,13 @@ def test_cifar_is_read_from_a_folder_or_from_files(tmp_path: pathlib.Path, class
 def shards(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Two shards of three images each, with their numbers as labels."""
     folder = tmp_path_factory.mktemp("shards")
-    size: dict[str, Any] = {"min_width": 40, "max_width": 60, "min_height": 30, "max_height": 40}
-    files = leat.write_synthetic_web(folder, samples=6, samples_per_shard=3, classes=0, seed=1, **size)
-    assert [file.name for file in files] == ["synthetic-000000.tar", "synthetic-000001.tar"]
+    for shard in range(2):
+        write_web(folder / f"shard-{shard}.tar", range(3 * shard, 3 * shard + 3))
     return folder
 
 
 def test_a_web_dataset_has_an_image_and_a_label_by_default(shards: pathlib.Path) -> None:
-    data = leat.WebDataset(shards / "synthetic-{000000..000001}.tar")
+    data = leat.WebDataset(shards / "shard-{0..1}.tar")
     assert data.fields == (leat.Field("image", "uint8", (224, 224, 3)), leat.Field("label", "int64"))
     assert [int(data[i]["label"]) for i in range(len(data))] == list(range(6))
     assert data[0]["image"].std() > 5
@@ -246,7 +246,7 @@ def test_hard_links_in_a_shard_are_read_as_tarfile_reads_them(tmp_path: pathlib.
 
 def test_a_shard_that_changes_is_an_error_and_no_crash(shards: pathlib.Path, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "a.tar"
-    file.write_bytes((shards / "synthetic-000000.tar").read_bytes())
+    file.write_bytes((shards / "shard-0.tar").read_bytes())
     data = leat.WebDataset(file)
     os.truncate(file, 1024)
     with pytest.raises(leat.Error, match="a.tar"):
@@ -279,25 +279,6 @@ def test_wrong_arguments_of_parts_are_named(shards: pathlib.Path) -> None:
         leat.WebDataset(shards, index_threads=-1)
     with pytest.raises(leat.Error, match="none.tar"):
         leat.WebDataset(shards / "none.tar")
-
-
-# Generated data.
-
-
-def test_generated_files_are_read_by_their_datasets(tmp_path: pathlib.Path) -> None:
-    files = leat.write_tokens(tmp_path / "tokens", tokens=1000, shards=2, seed=1, token="uint32", vocabulary=100)
-    assert [type(file) for file in files] == [type(tmp_path)] * 2
-    shards = leat.TokenShards(files, sequence_length=10, vocabulary=100)
-    assert (shards.tokens, shards.token) == (1000, "uint32")
-    leat.write_records(tmp_path / "records", samples=7, shards=2, record_bytes=16, header_bytes=8)
-    fields = [leat.Field("x", "uint64", (2,))]
-    assert len(leat.FixedRecords(tmp_path / "records", fields=fields, header_bytes=8)) == 7
-    leat.write_cifar10(tmp_path / "cifar", samples=10)
-    assert len(leat.Cifar10(tmp_path / "cifar", "train")) == 10
-    with pytest.raises(ValueError, match="shards"):
-        leat.write_tokens(tmp_path, tokens=1, shards=2)
-    with pytest.raises(TypeError, match="write_tokens needs tokens"):
-        leat.write_tokens(tmp_path)  # type: ignore[call-arg]
 
 
 # Arrays.
@@ -508,7 +489,7 @@ def test_a_mapped_array_whose_file_shrinks_is_an_error_and_no_crash(tmp_path: pa
 def test_a_file_that_is_written_again_in_place_is_an_error(tmp_path: pathlib.Path, shards: pathlib.Path) -> None:
     file, shard = tmp_path / "a.bin", tmp_path / "a.tar"
     np.arange(600_000, dtype=np.uint32).tofile(file)
-    shard.write_bytes((shards / "synthetic-000000.tar").read_bytes())
+    shard.write_bytes((shards / "shard-0.tar").read_bytes())
     feeds = [
         leat.Prefetcher(data, "cpu", batch_size=2048)
         for data in (

@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/data/synthetic.h"
+#include "bench/data/synthetic_images.h"
+#include "bench/data/synthetic_web.h"
 #include "leat/feeder/random.h"
-#include "leat/feeder/sources/synthetic.h"
-#include "leat/feeder/sources/synthetic_images.h"
-#include "leat/feeder/sources/synthetic_web.h"
 #include "leat/feeder/state.h"
 
 namespace {

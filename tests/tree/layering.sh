@@ -63,7 +63,7 @@ allowed() {
     tests/*) [[ $layer == tests ]] ;;
     bench/*)
       # The exact tests run what the program bench_comm_step runs.
-      [[ ($layer == bench && $file != bench/peers/*) ||
+      [[ ($layer == bench && $file != bench/peers/*) || ($layer == tests && $header == bench/data/*) ||
         ($file == tests/comm/exact/* && $header == bench/comm/*) ]]
       ;;
 
@@ -85,7 +85,7 @@ allowed() {
     nccl.h) [[ $file == comm/transports/nccl/* || $file == tests/comm/nccl/stand_in/* ]] ;;
     mpi.h) [[ $file == comm/transports/mpi/* || $file == tests/comm/mpi/* || $file == bench/peers/* ]] ;;
     zlib.h | jpeglib.h | jerror.h | png.h)
-      [[ $file == feeder/sources/* ]]
+      [[ $file == feeder/sources/* || ($file == bench/data/* && $header == jpeglib.h) ]]
       ;;
     dlpack/*) [[ $file == tests/feeder/interop/dlpack_test.cpp ]] ;; # a program's own, to compare with
     torch/* | ATen/* | c10/*)

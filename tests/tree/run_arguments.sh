@@ -48,27 +48,15 @@ expect "the caller's data come later, which counts" 0 \
 expect "a benchmark runs where the caller is" 0 \
   "$(lines "$caller" --benchmark_out=a.json)" bench csp/channel --benchmark_out=a.json
 expect "without a name, the benchmarks are listed" 0 "$(lines csp/channel feeder/overlap)" bench
-expect "csp is compared with its peers, and knows where the caller is" 0 \
-  "$(lines "$root" bench/peers/csp/compare.py "--directory=$caller" --save "a b")" \
-  bench csp --save "a b"
-expect "what is measured of a device is reported, and knows where the caller is" 0 \
-  "$(lines "$root" bench/gpu/report.py "--directory=$caller" --commit=unknown --quick)" \
-  bench gpu --quick
-expect "feeding is compared with its peers, and knows where the caller is" 0 \
-  "$(lines "$root" bench/peers/feed/compare.py "--directory=$caller" --save "a b")" \
-  bench feed --save "a b"
-expect "the Python package is compared with those and C++, and knows where the caller is" 0 \
-  "$(lines "$root" bench/peers/python/compare.py "--directory=$caller" --quick)" \
-  bench python --quick
-expect "comm is compared with its peers, and knows where the caller is" 0 \
-  "$(lines "$root" bench/peers/comm/compare.py "--directory=$caller" --only pieces)" \
-  bench comm --only pieces
-expect "pipelines are compared with torch's, and know where the caller is" 0 \
-  "$(lines "$root" bench/peers/pipeline/compare.py "--directory=$caller" --only modelled)" \
-  bench pipeline --only modelled
+for suite in csp gpu feed python comm pipeline overlap techniques; do
+  expect "$suite is compared, and knows where the caller is" 0 \
+    "$(lines "$root" bench/compare.py $suite --save "a b" "--directory=$caller")" bench $suite --save "a b"
+done
+expect "a benchmark is compared with another build's" 0 \
+  "$(lines "$root" bench/compare.py csp/channel --base b "--directory=$caller")" bench csp/channel --base b
 for name in nosuch csp/nosuch csp/ csp_channel feeder ""; do
   expect "no benchmark \"$name\"" 1 \
-    "run: there is no benchmark \"$name\"; there are: csp/channel feeder/overlap, and csp, gpu, feed, python, comm, pipeline and overlap" bench "$name"
+    "run: there is no benchmark \"$name\"; there are: csp/channel feeder/overlap, and csp, gpu, feed, python, comm, pipeline, overlap and techniques" bench "$name"
 done
 
 ((failures == 0))

@@ -10,9 +10,10 @@ import pathlib
 import re
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
+
+from engine.programs import Failed, execute as run
 
 HERE = pathlib.Path(__file__).resolve().parent
 PREFIX = "leat-wire-"  # leat-wire-<process>-<host or bridge>
@@ -21,10 +22,6 @@ RATE = "1gbit"
 # of 64 KiB a link carried a quarter of its rate, with one of 1 MiB (8 ms) all of it.
 BURST = "1mb"
 LATENCY = "100ms"  # of the queue before the bucket: nothing is dropped
-
-
-class Failed(Exception):
-    pass
 
 
 def missing():
@@ -38,12 +35,7 @@ def missing():
 
 
 def execute(*words):
-    done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines()
-        raise Failed(f"{' '.join(map(str, words))}: {said[0] if said else done.returncode}")
-    return done.stdout
+    return run(words, 60)
 
 
 def remove(of_process):
@@ -119,18 +111,4 @@ class Hosts:
                  "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0",
                  "--mca", "oob_tcp_if_include", "eth0", program, *arguments]
         environment = {**os.environ, "LEAT_WIRE_HOST": self.prefix, "TMPDIR": self.folder}
-        process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, env=environment)
-        try:
-            out, error = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            raise Failed(f"mpirun took more than {limit} s") from None
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
-        if process.returncode != 0:
-            said = [line for line in error.splitlines() if re.search(r"\w", line)]
-            said.sort(key=lambda line: not line.startswith(program.name + ":"))  # before mpirun's
-            raise Failed(f"mpirun: {said[0] if said else process.returncode}")
-        return out
+        return run(words, limit, env=environment)

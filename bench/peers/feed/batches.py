@@ -129,7 +129,7 @@ def pillow(data):
 
 
 def pillow_simd(data):
-    """Pillow's fork; compare.py puts it beside, since it has Pillow's names."""
+    """Pillow's fork; bench/suites/feed.py puts it beside, since it has Pillow's names."""
     if str(PILLOW_SIMD) not in sys.path:
         if "PIL" in sys.modules:
             raise ImportError("another Pillow is there already")

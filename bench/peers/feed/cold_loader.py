@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records of a cold file, as numpy or PyTorch's DataLoader reads them: a contestant of cold.py.
+"""Records of a cold file, as numpy or PyTorch's DataLoader reads them: a contestant of bench/suites/cold.py.
 
     cold_loader.py WAY FILE RECORD BATCH WORKERS SAMPLES SEED
 

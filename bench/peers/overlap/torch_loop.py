@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A training loop of PyTorch's that computes nothing but time: one variant of feeding it, measured as
-leat-overlap measures its own. Prints one line of JSON; compare.py runs it.
+leat-overlap measures its own. Prints one line of JSON; bench/suites/overlap.py runs it.
 
 Variants, from what a first attempt does to what apex and timm do:
   to            DataLoader, then batch.to(device): from pageable memory, on the loop's stream

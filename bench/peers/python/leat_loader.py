@@ -11,11 +11,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "feed"))
 import leat  # noqa: E402
 
 import peer  # noqa: E402
-from rows import SMALL  # noqa: E402
 
 FRAMEWORKS = ("torch", "numpy")
 WORKERS = (1, 2)
-AHEAD = 4  # batches on the device; as in C++, also further ahead for rows.SMALL
+AHEAD = 4  # batches on the device; as in C++, also further ahead where batches are small
 FURTHER = 16
 
 
@@ -63,7 +62,7 @@ def variants():
             for workers in WORKERS:
                 loader = functools.partial(Loader, framework=framework, workers=workers, make=make)
                 made[problem][f"{framework}/workers_{workers}"] = loader
-                if problem in SMALL:
+                if problem == "tokens":
                     made[problem][f"{framework}/workers_{workers}/ahead_{FURTHER}"] = functools.partial(
                         loader, ahead=FURTHER)
     return made

@@ -16,12 +16,12 @@
 #include <string>
 #include <vector>
 
+#include "bench/data/synthetic.h"
+#include "bench/data/synthetic_web.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/sources/cifar10.h"
 #include "leat/feeder/sources/fixed_records.h"
 #include "leat/feeder/sources/mnist.h"
-#include "leat/feeder/sources/synthetic.h"
-#include "leat/feeder/sources/synthetic_web.h"
 #include "leat/feeder/sources/token_shards.h"
 #include "leat/feeder/sources/web_dataset.h"
 #include "leat/gpu/device.h"

@@ -15,8 +15,8 @@
 #include <tuple>
 #include <vector>
 
+#include "bench/data/synthetic_images.h"
 #include "leat/feeder/sources/read_image.h"
-#include "leat/feeder/sources/synthetic_images.h"
 #include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {

@@ -12,9 +12,9 @@
 #include <stdexcept>
 #include <vector>
 
+#include "bench/data/synthetic_images.h"
 #include "leat/feeder/random.h"
 #include "leat/feeder/sources/resize_kernels.h"
-#include "leat/feeder/sources/synthetic_images.h"
 #include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "bench/data/synthetic.h"
 #include "leat/feeder/dataset.h"
-#include "leat/feeder/sources/synthetic.h"
 #include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {

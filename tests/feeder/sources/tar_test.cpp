@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "leat/feeder/sources/synthetic_web.h"
+#include "bench/data/synthetic_web.h"
 #include "tests/feeder/sources/web_files.h"
 
 namespace leat::feeder {

@@ -17,9 +17,9 @@
 #include <tuple>
 #include <vector>
 
+#include "bench/data/synthetic_web.h"
 #include "leat/feeder/sources/open_files.h"
 #include "leat/feeder/sources/read_image.h"
-#include "leat/feeder/sources/synthetic_web.h"
 #include "leat/feeder/sources/web_index.h"
 #include "tests/feeder/sources/web_files.h"
 #include "tests/support/cold_file.h"

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "bench/data/synthetic_web.h"
 #include "leat/feeder/random.h"
 #include "leat/feeder/sources/image.h"
 #include "leat/feeder/sources/read_image.h"
-#include "leat/feeder/sources/synthetic_web.h"
 #include "leat/feeder/sources/web_dataset.h"
 #include "tests/feeder/sources/web_files.h"
 

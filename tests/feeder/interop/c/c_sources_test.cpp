@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/data/synthetic.h"
+#include "bench/data/synthetic_web.h"
 #include "leat/csp/wait/sanitizers.h"
 #include "leat/feeder/dataset.h"
 #include "leat/feeder/interop/c/leat.h"
@@ -18,8 +20,6 @@
 #include "leat/feeder/sources/cifar10.h"
 #include "leat/feeder/sources/fixed_records.h"
 #include "leat/feeder/sources/mnist.h"
-#include "leat/feeder/sources/synthetic.h"
-#include "leat/feeder/sources/synthetic_web.h"
 #include "leat/feeder/sources/token_shards.h"
 #include "leat/feeder/sources/web_dataset.h"
 #include "tests/feeder/interop/c/fixture.h"
