@@ -24,6 +24,8 @@
 //   busy / starved / blocked
 //           a stage works / waits for input / is kept from working by the stage behind it. The
 //           three add up to 100 % of the step. Two are measured, the third is the rest:
+//           Tables say that a stage works, waits, and is ahead; of the consumer, that it does
+//           other things.
 //   reader    busy: Tread x devices / workers; blocked: the rest, while no pinned slot is free
 //   copier    busy: Tx; blocked: no device slot was released; starved: the rest, in which no filled
 //             slot had reached the copy stream, because there was none or the host was late
@@ -190,9 +192,12 @@ struct Stats {
   [[nodiscard]] std::string bottleneck() const;
   /// A line that says why copies into pinned memory bypass the CPU's caches; empty if they do not.
   [[nodiscard]] std::string copies_text() const;
-  /// The stages' shares, as a table.
+  /// The stages' shares in words, a line for each. What is below 1 % is left out.
   [[nodiscard]] std::string shares_table() const;
-  /// The overlap table: stages, times, OE and the bottleneck, in several lines.
+  /// The overlap table, in several lines: bottleneck(); t_step and step.p99; the time and the
+  /// shares of each stage; OE, the mean bubble and the hidden fraction. Where the shorter of Tc and
+  /// Tx is below a twentieth of the longer one, OE is nearly 1 whether they overlap or not: a
+  /// sentence then says so instead.
   [[nodiscard]] std::string table() const;
 };
 
