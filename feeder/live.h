@@ -7,16 +7,17 @@
 //   cuda:0   epoch 2   ██▋           1204 of 5000 (24 %)   333 steps/s   ETA 0:00:11
 //     reader █████▍    67 % ─► copier ██▋       33 % ─► consumer ████████ 100 % ◄
 //     21.3 k samples/s   1.33 GB/s   slots: 2 of 4 filled, 1 of 2 ready
+//     The consumer limits the loop (Tc is 100.0 % of the step): reading and copying
+//     are hidden behind it, and only a faster step helps.
 //     copy                ██████           ▓▓▓▓▓▓            ██████           ▓▓▓▓▓▓
 //     compute ██████████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓██████████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓
 //     OE 1.000   Tstep 3.00 ms   Tc 3.00 ms   Tx 1.00 ms   bubble 0.00 ns
-//     The consumer limits the loop (Tc is 100.0 % of the step): reading and copying
-//     are hidden behind it, and only a faster step helps.
 //
 // | shown | meaning |
 // |---|---|
 // | bar of a stage | its busy share of the step (feeder/stats.h) |
 // | ◄ | the stage that limits the loop |
+// | OE, bubble | left out where the shorter of Tc and Tx is too short for them to say anything |
 // | copy, compute | four mean steps: the copy of the next batch, beside the work on this one |
 // | rates | from release to release, over the latest second or four steps, if these are longer |
 // | other figures | figures of about the latest second, or of the latest sampled steps |

@@ -11,7 +11,8 @@
 //           max(Tread x devices / workers, Tx, Tc) / Tstep
 //   hidden  (Tc + Tx - Tstep) / min(Tc, Tx). 1: all is hidden. 0: copies and compute take turns
 //   busy, starved, blocked
-//           of each stage, two are measured; the third is the rest of the step:
+//           (in tables: a stage works, waits, is ahead; the consumer does other things) of each
+//           stage, two are measured; the third is the rest of the step:
 //   reader    busy: Tread x devices / workers; blocked: the rest, while no pinned slot is free
 //   copier    busy: Tx; blocked: no device slot was released; starved: the rest, in which no filled
 //             slot had reached the copy stream, because there was none or the host was late
@@ -178,9 +179,12 @@ struct Stats {
   [[nodiscard]] std::string bottleneck() const;
   /// Returns a line on why copies into pinned memory bypass the caches; empty if they do not.
   [[nodiscard]] std::string copies_text() const;
-  /// Returns the stages' shares, as a table.
+  /// Returns the stages' shares in words, a line for each. Shares below 1 % are left out.
   [[nodiscard]] std::string shares_table() const;
-  /// Returns the overlap table: stages, times, OE and the bottleneck, in several lines.
+  /// Returns the overlap table, in several lines: bottleneck(); t_step and step.p99; the time and
+  /// the shares of each stage; OE, the mean bubble and the hidden fraction. If the shorter of Tc
+  /// and Tx is below a twentieth of the longer, OE is nearly 1 whether they overlap or not: a
+  /// sentence then says so instead.
   [[nodiscard]] std::string table() const;
 };
 

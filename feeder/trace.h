@@ -1,16 +1,22 @@
-// A trace: what each batch went through, and when, for a timeline viewer.
+// A trace: what each batch went through, and when, as a few lines of text or for a timeline viewer.
 //
 // Example
 //   const auto trace = std::make_shared<leat::feeder::Trace>();
 //   leat::feeder::Prefetcher feed(data, device, {.batch_size = 64, .trace = trace});
 //   for (leat::feeder::Lease& batch : feed.epoch(0, stream)) ...
 //   stream.sync();
+//   std::fputs(trace->timeline().c_str(), stdout);   // three steps, drawn in the terminal:
+//
+//     copy    =====2======           #####3######            =====4=====
+//     compute ###########1###########===========2============###########3###########
+//     time    |0 ms       |0.5       |1          |1.5        |2         |2.5
+//
 //   trace->save("loop.json");   // to be opened in Perfetto, or in chrome://tracing
 //
-// The timeline has a track for each reader, for each copier and for each device slot (from the
-// hand-out of its batch to the release), and for each device a track for its copies and one for the
-// work on batches. Arrows lead from a batch's read over its copy to the work on it. Counters show
-// how many slots are filled, ready and free.
+// There, the timeline has a track for each reader, for each copier and for each device slot (from
+// the hand-out of its batch to the release), and for each device a track for its copies and one for
+// the work on batches. Arrows lead from a batch's read over its copy to the work on it. Counters
+// show how many slots are filled, ready and free.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +26,8 @@
 #include <mutex>
 #include <string>
 #include <vector>
+
+#include "leat/csp/clock.h"
 
 namespace leat::gpu {
 class Stream;
@@ -40,6 +48,15 @@ struct TraceOptions {
   std::size_t batches = 64;
 };
 
+/// How Trace::timeline() draws.
+struct TimelineOptions {
+  std::size_t steps = 3;  // at least 1
+  /// The time that the width stands for: timelines with the same length have the same scale. 0: the
+  /// steps' own.
+  Duration length = Duration::zero();
+  std::size_t columns = 80;  // at least 40
+};
+
 /// Records one prefetcher's batches (PrefetcherOptions::trace). May outlive the prefetcher.
 /// Thread-safe.
 ///
@@ -58,6 +75,14 @@ class Trace {
   /// left out: sync the stream first. Throws GpuError if the device has failed; a host device that
   /// was opened on a fiber fails when that fiber's run() ends.
   [[nodiscard]] std::string json() const;
+  /// Returns some successive steps of each device as lines of text: bars for the copies and for the
+  /// work on batches, and a time axis. A bar's number is that of its batch, counted from the first
+  /// one that is worked on. Of all stretches of so many steps that were recorded, the one with the
+  /// median length is drawn. It begins where a step ends. In ASCII unless the locale (LC_ALL,
+  /// LC_CTYPE or LANG) is a UTF-8 one. If too few batches were used on streams, a line says so.
+  /// Sync the stream first. Throws as json() does, and std::invalid_argument for no steps or less
+  /// than 40 columns.
+  [[nodiscard]] std::string timeline(const TimelineOptions& options = {}) const;
   /// Writes json() to a file. Throws leat::Error, naming the file, if it cannot be written.
   void save(const std::filesystem::path& file) const;
 

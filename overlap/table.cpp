@@ -1,5 +1,6 @@
 #include "leat/overlap/table.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -67,7 +68,8 @@ std::string run_table(const Measurement& m) {
   const RankResult& fed = m.slowest();
   const leat::feeder::Stats& stats = fed.stats;
   const auto sampled = [&](const std::string& figure) { return m.is_sampled() ? figure : "?"; };
-  std::string text = head(m) + "\n";
+  std::string text =
+      head(m) + "\n" + leat::feeder::paragraph(stats.bottleneck()) + stats.shares_table() + "\n";
   text += row("", "alone", "in the loop", "");
   if (stats.t_read > 0) text += row("Tread", "", time_text(stats.t_read), "");
   text += row("Tx", time_text(m.t_x_alone), sampled(time_text(stats.t_x)),
@@ -75,14 +77,19 @@ std::string run_table(const Measurement& m) {
                   (m.link_peak > 0 ? bytes_text(m.link_peak) + "/s" : "?"));
   text += row("Tc", time_text(m.t_c_alone), sampled(time_text(stats.t_c)),
               "interference " + known(m.interference(), number_text));
-  text += row(
-      "Tstep", "", time_text(fed.t_step),
-      "p50 " + sampled(time_text(stats.step.p50)) + ", p99 " + sampled(time_text(stats.step.p99)));
-  text += row("bubble", "", sampled(time_text(stats.bubble.p50)),
-              "p99 " + sampled(time_text(stats.bubble.p99)));
-  text += "\n  OE " + efficiency_text(m) + "   feed efficiency " +
-          known(m.feed_efficiency(), number_text) + "   hidden " +
-          known(m.hidden_fraction(), percent_text) + "   AU " +
+  text += row("Tstep", "", time_text(fed.t_step),
+              "mean of " + std::to_string(m.steps) + "; p99 " + sampled(time_text(stats.step.p99)));
+  const double bubble = std::max(fed.t_step - std::max(stats.t_c, stats.t_x), 0.0);
+  text += row("bubble", "", sampled(time_text(bubble)),
+              "mean; p99 " + sampled(time_text(stats.bubble.p99)));
+  const std::string why_not =
+      m.is_sampled() ? leat::feeder::why_no_efficiency(stats.t_c, stats.t_x, fed.t_step) : "";
+  text += "\n" + leat::feeder::paragraph(why_not) + "  ";
+  if (why_not.empty()) {
+    text += "OE " + efficiency_text(m) + "   hidden " + known(m.hidden_fraction(), percent_text) +
+            "   ";
+  }
+  text += "feed efficiency " + known(m.feed_efficiency(), number_text) + "   AU " +
           known(m.accelerator_utilization(), percent_text) + "\n";
   text += "  the serial loop takes " + time_text(m.t_serial) + " a step, " +
           known(m.speed_up(), times_text) + " times as long\n";
@@ -97,17 +104,15 @@ std::string run_table(const Measurement& m) {
       "pinned memory " + against(m.pinned_bytes, m.shape.max_pinned_bytes) + ", device memory " +
       against(m.device_bytes, m.shape.max_device_bytes) + (m.devices > 1 ? " each" : "");
   text += m.virtual_time  // which does not run the kernels
-              ? "  " + memory + "\n\n"
+              ? "  " + memory + "\n"
               : "  " + known(m.core_seconds_per_gb(), times_text) + " core-seconds per GB; " +
-                    memory + "\n\n";
-  text += stats.shares_table();
+                    memory + "\n";
   for (std::size_t rank = 0; m.ranks.size() > 1 && rank < m.ranks.size(); ++rank) {
     const RankResult& one = m.ranks[rank];
     text += "  rank " + std::to_string(rank) + ": Tstep " + time_text(one.t_step) + ", OE " +
             known(Measurement::overlap_efficiency(one), number_text) + "\n";
   }
-  text += stats.copies_text() + "  " + stats.bottleneck() + "\n";
-  return text;
+  return text + stats.copies_text();
 }
 
 std::string efficiency_text(const Measurement& measured) {

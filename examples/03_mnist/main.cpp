@@ -3,6 +3,7 @@
 //
 // The loop enqueues work and never waits for the device: while a batch is trained on, the next one
 // is read and copied. The table at the end tells how well that worked and what limits the loop.
+// Then the loop shows what overlap is (show_overlap.h).
 
 #include <cmath>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include "examples/03_mnist/options.h"
 #include "examples/03_mnist/output.h"
 #include "examples/03_mnist/progress.h"
+#include "examples/03_mnist/show_overlap.h"
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/prefetcher.h"
 #include "leat/feeder/sources/mnist.h"
@@ -95,7 +97,9 @@ int train(const mnist::Options& options) {
   const mnist::Metrics result = test(network, testing, stream, options.batch_size);
   const double accuracy =
       100.0 * static_cast<double>(result.correct) / static_cast<double>(result.samples);
-  std::printf("\n%s\ntest accuracy %.2f %%\n", feed.stats().table().c_str(), accuracy);
+  std::printf("test accuracy %.2f %%\n\n%s\n", accuracy, feed.stats().table().c_str());
+  mnist::flush_output();
+  std::fputs(mnist::show_overlap(options, device, training).c_str(), stdout);
   mnist::flush_output();
   if (accuracy >= static_cast<double>(options.min_accuracy)) return 0;
   std::fprintf(stderr, "mnist: test accuracy is below %.2f %%\n",

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <iterator>
 #include <memory>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -141,13 +140,18 @@ Items times_of(const Stats& stats) {
   const double bubble = std::max(stats.t_step - std::max(stats.t_c, stats.t_x), 0.0);
   const bool is_bound = stats.t_c_is_upper_bound();
   const bool is_longer = is_bound && stats.t_c > stats.t_x;
-  return {
+  Items items = {
       "OE " + known(has_copies, (is_longer ? "<= " : "") + number_text(stats.overlap_efficiency())),
       "Tstep " + known(has_steps, time_text(stats.t_step)),
       "Tc " + known(has_steps, (is_bound ? "<= " : "") + time_text(stats.t_c)),
       "Tx " + known(has_copies, time_text(stats.t_x)),
       "bubble " + known(has_copies, (is_longer ? ">= " : "") + time_text(bubble)),
       "Tread " + known(has_steps, time_text(stats.t_read) + " / " + std::to_string(stats.workers))};
+  if (has_copies && !why_no_efficiency(stats.t_c, stats.t_x, stats.t_step).empty()) {
+    items.erase(items.begin() + 4);  // the bubble
+    items.erase(items.begin());      // OE
+  }
+  return items;
 }
 
 // Progress, with a bar in what room is left; stages; rates.
@@ -164,22 +168,18 @@ std::vector<std::string> device_lines(const LiveRow& row, const LiveStyle& style
           "  " + join(rates_of(row), kGap, style.width - 2)};
 }
 
-// The lanes and times of a step, and the sentence.
+// The sentence, and the lanes and times of a step.
 std::vector<std::string> step_lines(const Stats& stats, const LiveStyle& style) {
   const double step = stats.t_step;
   const double t_c = std::min(stats.t_c, step);
   const double t_x = std::min(stats.t_x, step);
   // So much of a copy is beside the work, at its end.
   const double hidden = stats.hidden_fraction() * std::min(t_c, t_x);
-  std::vector<std::string> lines = {
-      "  copy    " + (stats.is_measured() ? lane(t_c - hidden, t_x, step, kBlue, style) : "?"),
-      "  compute " + (step > 0 ? lane(0, t_c, step, kGreen, style) : "?"),
-      "  " + join(times_of(stats), kGap, style.width - 2), " "};
-  std::istringstream words(stats.bottleneck());
-  for (std::string word; words >> word;) {
-    if (lines.back().size() + 1 + word.size() > style.width) lines.emplace_back(" ");
-    lines.back() += " " + word;
-  }
+  std::vector<std::string> lines = wrapped(stats.bottleneck(), "  ", style.width);
+  lines.push_back("  copy    " + (stats.is_measured() ? lane(t_c - hidden, t_x, step, kBlue, style)
+                                                      : std::string("?")));
+  lines.push_back("  compute " + (step > 0 ? lane(0, t_c, step, kGreen, style) : std::string("?")));
+  lines.push_back("  " + join(times_of(stats), kGap, style.width - 2));
   return lines;
 }
 

@@ -11,11 +11,11 @@
 #include <climits>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <stdexcept>
 #include <utility>
 
 #include "leat/csp/wait/start_thread.h"
+#include "leat/feeder/stats/figures.h"
 
 namespace leat::feeder {
 namespace {
@@ -27,15 +27,6 @@ constexpr std::chrono::seconds kStopped{1};
 std::string environment(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;
-}
-
-// As setlocale() would find out, whether the program calls it or not.
-bool is_utf8() {
-  std::string locale;
-  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    if (locale.empty()) locale = environment(name);
-  }
-  return strcasestr(locale.c_str(), "utf") != nullptr;  // "C.UTF-8", "de_DE.utf8"
 }
 
 // Refuses a descriptor that is not open for writing. Otherwise returns a new one for the same: of

@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "leat/csp/clock.h"
 #include "leat/feeder/plan/batch_plan.h"
 #include "leat/feeder/slots/slots.h"
+#include "leat/feeder/stats/timeline.h"
 #include "leat/feeder/trace.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/stream.h"
@@ -73,7 +75,10 @@ class DeviceTrace {
 
   /// Adds the trace's events to `out`. Times count from `origin`.
   void write(gpu::TraceWriter& out, TimePoint origin) const;
+  /// Returns what the device did for each batch that was used on a stream.
+  [[nodiscard]] std::vector<TimedStep> steps() const;
   [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// Returns whether next() has never been called.
   [[nodiscard]] bool is_unused() const noexcept {
     return next_.load(std::memory_order_relaxed) == 0;
@@ -82,6 +87,15 @@ class DeviceTrace {
   [[nodiscard]] TimePoint origin() const noexcept { return anchored_; }
 
  private:
+  // What the device did for a batch, as far as it is done.
+  struct Work {
+    const TracedBatch* batch;
+    std::optional<DeviceSpan> copy, use;
+  };
+  // Returns all batches that were read, in the order in which the device copied them. Those that it
+  // has not copied come last. Needs the lock.
+  [[nodiscard]] std::vector<Work> work_done(TimePoint origin) const;
+
   const std::size_t rank_;  // local
   const std::size_t rank_of_world_;
   const std::string name_;

@@ -1,8 +1,12 @@
 #include "leat/feeder/stats/figures.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <span>
+#include <sstream>
 
 namespace leat::feeder {
 namespace {
@@ -60,6 +64,44 @@ std::string percent_text(double share) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.1f %%", 100 * share);
   return text.data();
+}
+
+std::vector<std::string> wrapped(const std::string& text, const std::string& indent,
+                                 std::size_t width) {
+  std::vector<std::string> lines;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (lines.empty() || lines.back().size() + 1 + word.size() > width) {
+      lines.push_back(indent + word);
+    } else {
+      lines.back() += " " + word;
+    }
+  }
+  return lines;
+}
+
+std::string paragraph(const std::string& text) {
+  std::string lines;
+  for (const std::string& line : wrapped(text, "  ", 80)) lines += line + "\n";
+  return lines;
+}
+
+std::string why_no_efficiency(double t_c, double t_x, double t_step) {
+  const double shorter = std::min(t_c, t_x);
+  const double longer = std::max(t_c, t_x);
+  if (t_step <= 0 || shorter >= kLittle * longer || longer < (1 - kLittle) * t_step) return "";
+  return std::string(t_x <= t_c ? "Tx" : "Tc") + " is only " + percent_text(shorter / t_step) +
+         " of the step: how well copies and compute overlap makes no difference (OE = max(Tc, Tx) "
+         "/ Tstep would be " +
+         number_text(longer / (longer + shorter)) + " if they took turns).";
+}
+
+bool is_utf8() {
+  for (const char* const name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* const locale = std::getenv(name);
+    if (locale != nullptr && *locale != '\0') return strcasestr(locale, "utf") != nullptr;
+  }
+  return false;  // "C.UTF-8" and "de_DE.utf8" are
 }
 
 }  // namespace leat::feeder

@@ -1,7 +1,9 @@
 // How figures are written: the same in every table, sentence and report.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 namespace leat::feeder {
 
@@ -15,5 +17,23 @@ namespace leat::feeder {
 [[nodiscard]] std::string number_text(double value);
 /// "99.5 %" for a share of 0.995.
 [[nodiscard]] std::string percent_text(double share);
+
+/// The lines of `text`, each begun by `indent` and at most `width` characters long. Words are not
+/// cut.
+[[nodiscard]] std::vector<std::string> wrapped(const std::string& text, const std::string& indent,
+                                               std::size_t width);
+/// The same as one text, 80 characters wide, in which every line has its end.
+[[nodiscard]] std::string paragraph(const std::string& text);
+
+/// A part of the step that is smaller says nothing of the whole: it is within what steps differ by.
+constexpr double kLittle = 0.05;
+/// Why max(Tc, Tx) / Tstep would say nothing about these times: "Tx is only 0.4 % of the step,
+/// ...". Empty if it says something: where the shorter of Tc and Tx is at least kLittle of the
+/// longer one, or the step is longer than both by that much.
+[[nodiscard]] std::string why_no_efficiency(double t_c, double t_x, double t_step);
+
+/// Whether the environment's locale is a UTF-8 one: as setlocale() would find out, whether the
+/// program calls it or not.
+[[nodiscard]] bool is_utf8();
 
 }  // namespace leat::feeder

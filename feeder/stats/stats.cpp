@@ -15,13 +15,53 @@ namespace {
 // A mean step is uncertain if its standard error is a larger share.
 constexpr double kUncertain = 0.02;
 
-std::string row(const char* stage, const StageShares& shares, const std::string& most = "") {
-  const auto told = [&](double share) { return shares.is_known() ? percent_text(share) : "?"; };
-  std::array<char, 96> text{};
-  std::snprintf(text.data(), text.size(), "  %-10s %9s %9s %9s\n", stage,
-                (most + told(shares.busy)).c_str(), told(shares.starved).c_str(),
-                told(shares.blocked).c_str());
-  return text.data();
+// "4.4 % of the step, is ahead 95.6 %". What is less than a hundredth is left out: of so
+// little, a measurement of some steps says nothing.
+std::string words_of(const StageShares& shares, const char* blocked, const char* of = "") {
+  if (!shares.is_known()) return "?";
+  const auto more = [](const char* what, double share) {
+    return share < 0.01 ? std::string() : std::string(", ") + what + " " + percent_text(share);
+  };
+  return percent_text(shares.busy) + of + more("waits", shares.starved) +
+         more(blocked, shares.blocked);
+}
+
+// "  copier     Tx    3.34 us     works ..."
+std::string row(const char* stage, const std::string& time, const std::string& words) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "  %-11s%-*s", stage, time.empty() ? 0 : 18,
+                (time.empty() ? time : time + " ").c_str());
+  return text.data() + words + "\n";
+}
+
+// A row for each stage, in the order in which a batch goes through them.
+std::string rows_of(const Stats& stats, const std::string& t_read, const std::string& t_x,
+                    const std::string& t_c) {
+  const std::string most = stats.t_c_is_upper_bound() ? "works at most " : "works ";
+  return row("reader", t_read, "works " + words_of(stats.reader, "is ahead", " of the step")) +
+         row("copier", t_x, "works " + words_of(stats.copier, "is ahead")) +
+         row("consumer", t_c, most + words_of(stats.consumer, "does other things"));
+}
+
+// OE, the bubble, and how much of the shorter time is hidden, as far as they say something.
+std::string efficiency_text(const Stats& stats) {
+  const double t_c = stats.t_c;
+  const double t_x = stats.t_x;
+  const std::string why_not = why_no_efficiency(t_c, t_x, stats.t_step);
+  if (!why_not.empty()) return paragraph(why_not);
+  const double longer = std::max(t_c, t_x);
+  const double shorter = std::min(t_c, t_x);
+  const bool is_bound = stats.t_c_is_upper_bound();
+  const bool is_lower = is_bound && t_c > t_x;
+  std::string text = "  OE = max(Tc, Tx) / Tstep = ";
+  if (is_lower) text += number_text(t_x / stats.t_step) + " to ";
+  text += number_text(stats.overlap_efficiency()) + "   bubble " + (is_lower ? ">= " : "") +
+          time_text(std::max(stats.t_step - longer, 0.0));
+  if (shorter >= kLittle * longer) {
+    text += std::string("   hidden ") + (is_bound ? "<= " : "") +
+            percent_text(stats.hidden_fraction()) + " of " + (t_x <= t_c ? "Tx" : "Tc");
+  }
+  return text + "\n";
 }
 
 }  // namespace
@@ -245,43 +285,35 @@ std::string Stats::copies_text() const {
          bytes_text(static_cast<double>(l3_bytes())) + "\n";
 }
 
-std::string Stats::shares_table() const {
-  return "  stage           busy   starved   blocked\n" + row("reader", reader) +
-         row("copier", copier) + row("consumer", consumer, t_c_is_upper_bound() ? "<= " : "");
-}
+std::string Stats::shares_table() const { return rows_of(*this, "", "", ""); }
 
 std::string Stats::table() const {
   if (sampled_steps == 0) {
-    return "  " + bottleneck() + " (" + std::to_string(batches) + " batches were released.)\n";
+    return paragraph(bottleneck() + " (" + std::to_string(batches) + " batches were released.)");
   }
-  std::string text = shares_table();
-  const bool measured = is_measured();
-  const bool is_bound = t_c_is_upper_bound();
-  const std::string at_most = is_bound ? "<= " : "";
-  text += "  Tread " + (reader.is_known() ? time_text(t_read) : "?") + " / " +
-          std::to_string(workers) + (workers == 1 ? " worker" : " workers") + "   Tx " +
-          (measured ? time_text(t_x) : "?") + "   Tc " + at_most + time_text(t_c) + "   Tstep " +
-          time_text(t_step) + "\n";
-  text += "  OE = max(Tc, Tx) / Tstep = ";
-  const bool is_longer = is_bound && t_c > t_x;
-  if (measured && is_longer) text += number_text(t_x / t_step) + " to ";
-  text += (measured ? number_text(overlap_efficiency()) : "?") + "   (" +
-          std::to_string(sampled_steps) + " steps sampled of " + std::to_string(batches) + ")\n";
-  text += "  bubble " + std::string(is_longer && measured ? ">= " : "") +
-          (measured ? time_text(bubble.p50) + " (p99 " + time_text(bubble.p99) + ")" : "?");
-  text += "   Tstep " + time_text(step.p50) + " (p99 " + time_text(step.p99) + ")   hidden " +
-          (measured ? at_most + percent_text(hidden_fraction()) : "?") + "   feed efficiency " +
-          (measured ? at_most + number_text(feed_efficiency()) : "?") + "\n";
+  const std::string at_most = t_c_is_upper_bound() ? "<= " : "";
+  std::string text = paragraph(bottleneck());
+  text += row("a step", "Tstep " + time_text(t_step),
+              (sampled_steps < 100 ? "at most " : "99 of 100 at most ") + time_text(step.p99) +
+                  "; " + std::to_string(sampled_steps) + " of " + std::to_string(batches) +
+                  " steps were sampled");
+  text += rows_of(*this,
+                  "Tread " + (reader.is_known() ? time_text(t_read) : "?") +
+                      (workers == 1 ? "" : " / " + std::to_string(workers)),
+                  "Tx    " + (is_measured() ? time_text(t_x) : "?"),
+                  "Tc    " + at_most + time_text(t_c));
+  if (is_measured()) text += efficiency_text(*this);
   if (t_step_error > kUncertain * t_step) {
-    text += "  the sampled steps differ: Tstep is known to " + percent_text(t_step_error / t_step) +
-            " (standard error); more steps, or a smaller sample_every, tell more\n";
+    text += paragraph("The sampled steps differ: Tstep is known to " +
+                      percent_text(t_step_error / t_step) +
+                      " (standard error); more steps, or a smaller sample_every, tell more.");
   }
   if ((1000 * cold_bytes >= batch_bytes && cold_bytes > 0) || major_faults >= 1) {
     text += "  read from the disk " + bytes_text(cold_bytes) + " a batch (" +
             bytes_text(disk_rate()) + "/s), from memory " + bytes_text(hot_bytes) + "; " +
             number_text(major_faults) + " major faults a batch\n";
   }
-  return text + copies_text() + "  " + bottleneck() + "\n";
+  return text + copies_text();
 }
 
 }  // namespace leat::feeder

@@ -75,6 +75,17 @@ std::string Trace::json() const {
   return events.json();
 }
 
+std::string Trace::timeline(const TimelineOptions& options) const {
+  const std::scoped_lock lock(mutex_);
+  if (devices_.empty()) return timeline_text({}, options);
+  std::string text;
+  for (const auto& device : devices_) {
+    if (devices_.size() > 1) text += device->name() + "\n";
+    text += timeline_text(device->steps(), options);
+  }
+  return text;
+}
+
 void Trace::save(const std::filesystem::path& file) const { gpu::save_trace(json(), file); }
 
 TracedBatch::TracedBatch(const gpu::Device& device, std::size_t which)
@@ -107,6 +118,44 @@ TracedBatch* DeviceTrace::next() noexcept {
   return batches_[number - skip_].get();
 }
 
+std::vector<DeviceTrace::Work> DeviceTrace::work_done(TimePoint origin) const {
+  const auto between = [&](const gpu::Event& begin, const gpu::Event& end) {
+    const Duration anchored = anchored_ - origin;
+    return DeviceSpan{.begin = anchored + elapsed(anchor_, begin),
+                      .end = anchored + elapsed(anchor_, end)};
+  };
+  std::vector<Work> all;
+  for (const auto& one : batches_) {
+    if (!one->is_read) continue;
+    Work& work = all.emplace_back(Work{.batch = one.get(), .copy = {}, .use = {}});
+    if (!one->is_copied || !one->copy_end.is_done()) continue;
+    work.copy = between(one->copy_begin, one->copy_end);
+    if (one->is_released && one->use_end.is_done()) {
+      work.use = between(one->use_begin, one->use_end);
+    }
+  }
+  std::ranges::stable_sort(
+      all, {}, [](const Work& work) { return work.copy ? work.copy->end : Duration::max(); });
+  // With several leases at a time, the work on a batch begins when the work before it ends.
+  Duration used_until{Duration::min()};
+  for (Work& work : all) {
+    if (!work.use) continue;
+    DeviceSpan& use = *work.use;
+    use.begin = std::min(std::max(use.begin, used_until), use.end);
+    used_until = std::max(used_until, use.end);  // leases may be released in another order
+  }
+  return all;
+}
+
+std::vector<TimedStep> DeviceTrace::steps() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<TimedStep> steps;
+  for (const Work& work : work_done(anchored_)) {
+    if (work.use) steps.push_back({.copy = *work.copy, .use = *work.use});
+  }
+  return steps;
+}
+
 void DeviceTrace::write(gpu::TraceWriter& out, TimePoint origin) const {
   const std::scoped_lock lock(mutex_);
   const std::size_t device = kFirstDevice + rank_;
@@ -117,9 +166,6 @@ void DeviceTrace::write(gpu::TraceWriter& out, TimePoint origin) const {
   const Track copier{kHost, first_track};
   const Track consumer{kHost, first_track + kTracksOfRank - 1};
   const auto since = [&](TimePoint time) { return time - origin; };
-  const auto of_event = [&](const gpu::Event& event) {
-    return since(anchored_) + elapsed(anchor_, event);
-  };
   out.name_process(device, rank + ": " + name_);
   out.name_track(copies, "copies");
   out.name_track(compute, "work on batches");
@@ -134,33 +180,21 @@ void DeviceTrace::write(gpu::TraceWriter& out, TimePoint origin) const {
     seen[number] = true;
     return is_first;
   };
-  // In the order in which the device copied them. Batches that it has not copied come last.
-  std::vector<std::pair<Duration, const TracedBatch*>> in_order;
-  for (const auto& one : batches_) {
-    if (!one->is_read) continue;
-    const bool is_copied = one->is_copied && one->copy_end.is_done();
-    in_order.emplace_back(is_copied ? of_event(one->copy_end) : Duration::max(), one.get());
-  }
-  std::ranges::stable_sort(in_order, {}, &std::pair<Duration, const TracedBatch*>::first);
-
-  Duration used_until{Duration::min()};
-  for (const auto& [copied, one] : in_order) {
+  for (const auto& [one, copy, use] : work_done(origin)) {
     const std::size_t id = kMostBatches * rank_ + one->number;
     const Track reader{kHost, kFirstReader + one->reader};
     if (first_use(readers, one->reader)) {
       out.name_track(reader, "reader " + std::to_string(one->reader));
     }
     add_span(out, "read", reader, since(one->read.begin), since(one->read.end), *one);
-    if (copied == Duration::max()) continue;
+    if (!copy) continue;
     out.arrow('s', "batch", id, reader, since(one->read.begin));
     if (one->wait_for_slot.end > one->wait_for_slot.begin) {
       add_span(out, "wait", copier, since(one->wait_for_slot.begin), since(one->wait_for_slot.end),
                *one);
     }
-    const Duration copy_begin = of_event(one->copy_begin);
-    add_span(out, "copy", copies, copy_begin, copied, *one);
-    const bool is_used = one->is_released && one->use_end.is_done();
-    out.arrow(is_used ? 't' : 'f', "batch", id, copies, copy_begin);
+    add_span(out, "copy", copies, copy->begin, copy->end, *one);
+    out.arrow(use ? 't' : 'f', "batch", id, copies, copy->begin);
     if (one->is_leased && one->wait_for_batch.end > one->wait_for_batch.begin) {
       add_span(out, "wait", consumer, since(one->wait_for_batch.begin),
                since(one->wait_for_batch.end), *one);
@@ -172,13 +206,9 @@ void DeviceTrace::write(gpu::TraceWriter& out, TimePoint origin) const {
       }
       add_span(out, "lease", slot, since(one->lease.begin), since(one->lease.end), *one);
     }
-    if (!is_used) continue;
-    // With several leases at a time, the work on a batch begins when the work before it ends.
-    const Duration end = of_event(one->use_end);
-    const Duration begin = std::min(std::max(of_event(one->use_begin), used_until), end);
-    used_until = std::max(used_until, end);  // leases may be released in another order
-    add_span(out, "use", compute, begin, end, *one);
-    out.arrow('f', "batch", id, compute, begin);
+    if (!use) continue;
+    add_span(out, "use", compute, use->begin, use->end, *one);
+    out.arrow('f', "batch", id, compute, use->begin);
   }
   for (const Occupancy& one : occupancies_) {
     out.counter(rank + " slots", kHost, since(one.at),

@@ -144,6 +144,7 @@ TEST(Readme, ATraceIsSavedForATimelineViewer) {
     Prefetcher feed(data, device, {.batch_size = 8, .trace = trace});
     for (Lease& batch : feed.epoch(0, stream)) static_cast<void>(batch.size());  // your steps
     stream.sync();
+    std::fputs(trace->timeline().c_str(), stdout);
     trace->save(file);  // "loop.json"
     // [/trace]
   });

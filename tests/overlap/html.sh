@@ -55,7 +55,7 @@ page figures --link 1GB/s --batch 3MB --compute 5ms --read 12ms --jitter 0.4 --w
 expect figures '<section id="timeline"' 1
 expect figures '<rect ' 20                                # spans, and the stages' shares
 expect figures '<title>(read|copy|use) [0-9]+: ' 15
-expect figures '<title>consumer busy: [0-9.]+ %' 1
+expect figures '<title>consumer works: [0-9.]+ %' 1
 expect figures '<dd>[^<]+</dd>' 12
 expect figures 'class="sentence">The [a-z ]+ limits? the loop|class="sentence">No stage' 1
 expect figures '3 workers|workers 3' 1
@@ -77,11 +77,11 @@ def time(s):
             return "%.*f %s" % (2 if value < 10 else 1 if value < 100 else 0, value, name)
 wanted = {
     "OE": ("%.3f" % run["overlap_efficiency"], None), "feed efficiency": ("%.3f" % run["feed_efficiency"], None),
-    "Tstep": (time(run["t_step"]), "p99 " + time(rank["step"]["p99"])),
+    "Tstep": (time(run["t_step"]), "mean; p99 " + time(rank["step"]["p99"])),
     "Tread": (time(rank["t_read"]), "3 workers"),
     "Tc": (time(rank["t_c"]), "alone " + time(run["t_c_alone"])),
     "Tx": (time(rank["t_x"]), "alone " + time(run["t_x_alone"])),
-    "bubble": (time(rank["bubble"]["p50"]), "p99 " + time(rank["bubble"]["p99"])),
+    "bubble": (time(rank["bubble"]["p50"]), "p50; p99 " + time(rank["bubble"]["p99"])),
     "hidden": ("%.1f %%" % (100 * run["hidden_fraction"]), None),
     "AU": ("%.1f %%" % (100 * run["accelerator_utilization"]), None),
     "serial loop": (time(run["t_serial"]), "%.2f times as long" % run["speed_up"]),
@@ -95,8 +95,9 @@ ranks = "; ".join("rank %d: Tstep %s, OE %.3f" % (number, time(one["t_step"]), o
                   for number, one in enumerate(run["ranks"]))
 assert len(run["ranks"]) == 2 and ranks in page, ranks
 for stage in ("reader", "copier", "consumer"):
-    for part in ("busy", "starved", "blocked"):
-        title = "<title>%s %s: %.1f %%</title>" % (stage, part, 100 * rank[stage][part])
+    last = "does other things" if stage == "consumer" else "is ahead"
+    for part, told in (("busy", "works"), ("starved", "waits"), ("blocked", last)):
+        title = "<title>%s %s: %.1f %%</title>" % (stage, told, 100 * rank[stage][part])
         # Of the bar, before its title: colour and width.
         bar = re.search(r'<rect ([^>]*)>' + re.escape(title), page)
         assert bar and "fill: var(--%s)" % part in bar[1], (title, bar)

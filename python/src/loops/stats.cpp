@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -79,21 +80,10 @@ nb::dict as_dict(nb::handle self) {
   return all;
 }
 
-nb::str html_row(const char* stage, const StageShares& shares) {
-  const char* const format =
-      shares.is_known() ? "<tr><th>{}</th><td>{:.0%}</td><td>{:.0%}</td><td>{:.0%}</td></tr>"
-                        : "<tr><th>{}</th><td>?</td><td>?</td><td>?</td></tr>";
-  return nb::str(format).format(stage, shares.busy, shares.starved, shares.blocked);
-}
-
 nb::str to_html(const Stats& self) {
   const InCall inside;
   const nb::object escape = nb::module_::import_("html").attr("escape");
-  return nb::str(
-             "<table><tr><th></th><th>busy</th><th>starved</th><th>blocked</th></tr>{}{}{}</table>"
-             "<p>{}</p><details><summary>all figures</summary><pre>{}</pre></details>")
-      .format(html_row("reader", self.reader), html_row("copier", self.copier),
-              html_row("consumer", self.consumer), escape(self.bottleneck()), escape(self.table()));
+  return nb::str("<pre>{}</pre>").format(escape(self.table()));
 }
 
 void bind_values(nb::module_& module) {
@@ -250,7 +240,30 @@ void bind_trace(nb::module_& module) {
             const WithoutGil others_run;
             self.save(file);
           },
-          nb::sig("def save(self, file: Path) -> None"), "Writes json() to a file.");
+          nb::sig("def save(self, file: Path) -> None"), "Writes json() to a file.")
+      .def(
+          "timeline",
+          [](const Trace& self, const nb::args& args, const nb::kwargs& kwargs) {
+            Arguments given("Trace.timeline", {}, args, kwargs);
+            feeder::TimelineOptions options;
+            double length = 0;
+            given.read("steps", options.steps);
+            given.read("length", length);
+            given.read("columns", options.columns);
+            given.end();
+            constexpr double kLongest = 1e9;
+            if (!(length >= 0 && length <= kLongest)) {
+              throw nb::value_error("leat.Trace.timeline: length has to be 0 to 1e9 seconds");
+            }
+            options.length =
+                std::chrono::duration_cast<Duration>(std::chrono::duration<double>(length));
+            const WithoutGil others_run;
+            return self.timeline(options);
+          },
+          nb::sig(
+              "def timeline(self, *, steps: int = 3, length: float = 0, columns: int = 80) -> str"),
+          "Some successive steps as text: bars for copies and for the work on batches. Timelines "
+          "with the same `length`, in seconds, have the same scale; 0 is that of the steps.");
 }
 
 }  // namespace

@@ -68,11 +68,8 @@ TEST(TimedCopies, BeforeTheFirstNothingIsSaidOfTheLink) {
     EXPECT_EQ(stats.bottleneck(),
               "No copy was timed (one in sample_every is): what limits the loop is not known.");
     const std::string table = stats.table();
-    EXPECT_NE(table.find("  copier             ?         ?         ?\n"), std::string::npos)
-        << table;
-    EXPECT_NE(table.find("   Tx ?   "), std::string::npos) << table;
-    EXPECT_NE(table.find("  OE = max(Tc, Tx) / Tstep = ?   (11 steps"), std::string::npos) << table;
-    EXPECT_NE(table.find("  bubble ?   Tstep 10.0 ms "), std::string::npos) << table;
+    EXPECT_NE(table.find("\n  copier     Tx    ?           works ?\n"), std::string::npos) << table;
+    EXPECT_EQ(table.find("OE"), std::string::npos) << table;
   });
 }
 

@@ -1,0 +1,49 @@
+// What the demo shows of overlap.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <sstream>
+#include <string>
+
+#include "examples/03_mnist/show_overlap.h"
+#include "leat/csp/scheduler.h"
+#include "leat/feeder/sources/mnist.h"
+#include "leat/gpu/device.h"
+
+namespace mnist {
+namespace mnist_overlap_test {
+
+TEST(MnistOverlap, TheVerdictHasTwoSignificantDigits) {
+  EXPECT_EQ(verdict(1.9e-3, 1.0e-3),
+            "1.9 ms a step in turns, 1.0 ms overlapped: 1.9 times as fast");
+  EXPECT_EQ(verdict(1.04e-3, 0.5234e-3),
+            "1.0 ms a step in turns, 0.52 ms overlapped: 2.0 times as fast");
+  EXPECT_EQ(verdict(23.6e-3, 9.96e-3),
+            "24 ms a step in turns, 10 ms overlapped: 2.4 times as fast");
+}
+
+TEST(MnistOverlap, ShowsTwoTimelinesAndTheVerdictIn80Columns) {
+  std::string shown;
+  leat::run([&] {
+    const leat::feeder::Mnist images("examples/data/mnist", leat::feeder::Mnist::kTest);
+    shown = show_overlap({}, leat::gpu::open("host"), images);
+  });
+  std::istringstream lines(shown);
+  std::string words;
+  std::size_t widest = 0;
+  for (std::string line; std::getline(lines, line);) {
+    words += line.substr(0, line.find_first_of(" :", 2)) + "|";
+    widest = std::max<std::size_t>(widest, static_cast<std::size_t>(std::ranges::count_if(
+                                               line, [](char c) { return (c & 0xC0) != 0x80; })));
+  }
+  EXPECT_LE(widest, 80U) << shown;
+  EXPECT_TRUE(
+      words.starts_with("The|(the||In|  copy|  compute|  time||"
+                        "Overlapped|  copy|  compute|  time||"))
+      << shown;
+  EXPECT_NE(shown.find(" times as fast\n"), std::string::npos) << shown;
+}
+
+}  // namespace mnist_overlap_test
+}  // namespace mnist
