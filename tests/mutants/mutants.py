@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -177,6 +177,20 @@ class Test:
     skipped: int | None = None  # its exit status if nothing of it can run here
     usual: float = 0  # seconds, without a fault
 
+    @property
+    def program(self) -> str:
+        return self.name if self.room == "python" else Path(self.command[0]).name
+
+    def alone(self, one: str) -> "Test":
+        """One of its tests."""
+        if one == self.name:
+            return self
+        if self.room == "python":
+            return replace(self, command=[*self.command[:-1], f"{self.command[-1]}::{one}"], usual=min(self.usual, 4))
+        environment = {name: value for name, value in self.environment.items() if not name.startswith("GTEST_")}
+        return replace(self, command=[self.command[0], f"--gtest_filter={one}"], environment=environment,
+                       usual=min(self.usual, 4))
+
 
 def tests_of(tree: Path, out: Path, pythons: Path | None) -> list[Test]:
     """ctest's tests that have a room for their label; the files of pytest."""
@@ -192,10 +206,10 @@ def tests_of(tree: Path, out: Path, pythons: Path | None) -> list[Test]:
                    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     for file in sorted((tree / "python/tests").glob("test_*.py")) if pythons else []:
         command = [str(pythons / "newest/bin/python"), *"-m pytest -x -q -p no:cacheprovider".split(), str(file)]
-        tests.append(Test(file.name, "python", command, tree, environment, 5))
+        tests.append(Test(file.stem, "python", command, tree, environment, 5))
         if (out / "python/stand_in").is_dir() and "stand_in" in file.read_text():
             on_stand_in = environment | {"LEAT_TEST_STAND_IN": str(out / "python/stand_in")}
-            tests.append(Test(file.name + " on the stand-in", "python", command, tree, on_stand_in, 5))
+            tests.append(Test(file.stem + "_on_stand_in", "python", command, tree, on_stand_in, 5))
     return tests
 
 
@@ -226,19 +240,22 @@ class Running:
         self.end()
         self.output.seek(0)
         text = self.output.read().decode(errors="replace")
-        if code in (0, self.test.skipped):
+        if code is not None and code in (0, self.test.skipped):
             self.test.usual = max(self.test.usual, seconds)
             return ""
-        failed = re.findall(r"^(?:\[  FAILED  \] (?=\S+\.)|FAILED \S*/)([^\s,]+)", text, re.M)
+        failed = re.findall(r"^(?:\[  FAILED  \] (?=\S+\.)|FAILED \S*::)([^\s,]+)", text, re.M)
         began = re.findall(r"^\[ RUN      \] (\S+)", text, re.M) or [self.test.name]
-        if code is None:
-            return "hang: " + began[-1]
-        return failed[0] if failed else (f"{signal.Signals(-code).name}: " if code < 0 else "") + began[-1]
+        how = "hang in " if code is None else f"{signal.Signals(-code).name} in " if code < 0 else ""
+        return f"{how}{self.test.program}: {(began[-1:] if how else failed or began[-1:])[0]}"
 
 
-def run_tests(tests: list[Test], number: int, jobs: int) -> str:
-    """What finds the fault of that number (0: none), or "". Short tests come first."""
+def run_tests(tests: list[Test], number: int, jobs: int, before: str = "") -> str:
+    """What finds the fault of that number (0: none), or "". First the test that has found it `before`, then the
+    shortest."""
     waiting = sorted(tests, key=lambda test: test.usual, reverse=True)
+    if known := re.search(r"(\S+): (\S+)$", before):
+        some = sorted((test for test in tests if test.program == known[1]), key=lambda test: test.name == known[2])
+        waiting += [test.alone(known[2]) for test in some[-1:]]
     running: list[Running] = []
     try:
         while waiting or running:
@@ -294,13 +311,15 @@ def run(faults: list[Fault], arguments: argparse.Namespace) -> int:
     commit = subprocess.run("git describe --always --dirty --abbrev=12 --exclude=*".split(), cwd=ROOT, check=True,
                             capture_output=True, text=True).stdout.strip()
     tests = tests_of(tree, out, pythons)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends what runs
     for room in {one.room: None for one in wanted}:
         of_room = [test for test in tests if test.room == room]
         if failed := run_tests(of_room, 0, arguments.jobs):
             sys.exit(f"mutants.py: {failed} fails without a fault")
         for one in (one for one in wanted if one.room == room):
             began = time.monotonic()
-            results[one.name] = commit, run_tests(of_room, one.number, arguments.jobs) or LOST
+            before = results.get(one.name, ("", ""))[1]
+            results[one.name] = commit, run_tests(of_room, one.number, arguments.jobs, before) or LOST
             write_results(faults, results)
             print(f"{one.name}: {results[one.name][1]} ({time.monotonic() - began:.0f} s)", flush=True)
     return int(any(results[one.name][1] == LOST for one in wanted))
