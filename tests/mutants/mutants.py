@@ -186,7 +186,7 @@ class Test:
         if one == self.name:
             return self
         if self.room == "python":
-            return replace(self, command=[*self.command[:-1], f"{self.command[-1]}::{one}"], usual=min(self.usual, 4))
+            return replace(self, command=[*self.command, "-k", one.split("[")[0]], usual=min(self.usual, 4))
         environment = {name: value for name, value in self.environment.items() if not name.startswith("GTEST_")}
         return replace(self, command=[self.command[0], f"--gtest_filter={one}"], environment=environment,
                        usual=min(self.usual, 4))
