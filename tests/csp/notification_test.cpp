@@ -36,6 +36,7 @@ TEST(Notification, WakesEverybodyOnceAndForAll) {
     EXPECT_FALSE(happened.has_been_notified());
     EXPECT_FALSE(happened.wait_until(from_now(1ms)));
     happened.notify();
+    EXPECT_TRUE(happened.has_been_notified());
     happened.notify();
     group.wait();
     EXPECT_EQ(woken, 10);

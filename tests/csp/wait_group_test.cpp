@@ -13,6 +13,7 @@
 
 #include "leat/csp/clock.h"
 #include "leat/csp/scheduler.h"
+#include "leat/csp/task_group.h"
 #include "tests/support/run.h"
 
 namespace leat {
@@ -21,6 +22,7 @@ namespace wait_group_test {
 using namespace std::chrono_literals;
 using support::elapsed;
 using support::run_each;
+using support::until_idle;
 
 TEST(WaitGroup, WaitsUntilAllIsDone) {
   run_each([] {
@@ -41,6 +43,26 @@ TEST(WaitGroup, WaitsUntilAllIsDone) {
     group.wait();  // at once
     EXPECT_THROW(group.done(), std::logic_error);
     EXPECT_TRUE(group.wait_until(now()));
+  });
+}
+
+TEST(WaitGroup, WakesAllThatWait) {
+  run_each([] {
+    WaitGroup group;
+    std::atomic<int> woken = 0;
+    group.add();
+    TaskGroup waiters;
+    for (int i = 0; i < 3; ++i) {
+      waiters.go([&] {
+        group.wait();
+        ++woken;
+      });
+    }
+    until_idle();
+    EXPECT_EQ(woken, 0);
+    group.done();
+    waiters.wait();
+    EXPECT_EQ(woken, 3);
   });
 }
 

@@ -55,6 +55,20 @@ TEST(Deadlock, IsReportedAsTheReadmeShows) {
   expect_in(report, "\n  fiber 2 \"worker\" waits for recv on channel \"weights\"");
 }
 
+TEST(Deadlock, IsReportedAfterAWaitThatEndedBeforeItsDeadline) {
+  VirtualClock clock;
+  const std::string report = report_of(
+      [] {
+        const Channel<int> values(0, "values");
+        go([=] { values.send(1); });
+        std::optional<int> value;
+        EXPECT_EQ(values.recv_until(value, from_now(1h)), ChannelStatus::ok);
+        static_cast<void>(values.recv());
+      },
+      {.clock = &clock});
+  expect_in(report, "the only fiber waits and nothing can wake it");
+}
+
 TEST(Deadlock, NamesTheFibersTheChannelsAndWhyTheyWait) {
   on_each_worker_count_with_clock([](const SchedulerOptions& options, const VirtualClock&) {
     const std::string report = report_of(
