@@ -110,10 +110,10 @@ std::string number(double value, int digits) {  // behind the point
   return text.data();
 }
 
-// Two significant digits.
+// Three significant digits: their ratio is that of the verdict.
 std::string milliseconds(double seconds) {
   const double value = 1e3 * seconds;
-  return number(value, value < 0.995 ? 2 : value < 9.95 ? 1 : 0) + " ms";
+  return number(value, value < 0.9995 ? 3 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0) + " ms";
 }
 
 }  // namespace

@@ -90,10 +90,8 @@ std::string why_no_efficiency(double t_c, double t_x, double t_step) {
   const double shorter = std::min(t_c, t_x);
   const double longer = std::max(t_c, t_x);
   if (t_step <= 0 || shorter >= kLittle * longer || longer < (1 - kLittle) * t_step) return "";
-  return std::string(t_x <= t_c ? "Tx" : "Tc") + " is only " + percent_text(shorter / t_step) +
-         " of the step: how well copies and compute overlap makes no difference (OE = max(Tc, Tx) "
-         "/ Tstep would be " +
-         number_text(longer / (longer + shorter)) + " if they took turns).";
+  return std::string("Overlap can save at most ") + (t_x <= t_c ? "Tx" : "Tc") + ", " +
+         percent_text(shorter / t_step) + " of the step: OE says nothing here.";
 }
 
 bool is_utf8() {

@@ -14,13 +14,13 @@
 namespace mnist {
 namespace mnist_overlap_test {
 
-TEST(MnistOverlap, TheVerdictHasTwoSignificantDigits) {
+TEST(MnistOverlap, TheVerdictHasThreeSignificantDigits) {
   EXPECT_EQ(verdict(1.9e-3, 1.0e-3),
-            "1.9 ms a step in turns, 1.0 ms overlapped: 1.9 times as fast");
+            "1.90 ms a step in turns, 1.00 ms overlapped: 1.9 times as fast");
   EXPECT_EQ(verdict(1.04e-3, 0.5234e-3),
-            "1.0 ms a step in turns, 0.52 ms overlapped: 2.0 times as fast");
+            "1.04 ms a step in turns, 0.523 ms overlapped: 2.0 times as fast");
   EXPECT_EQ(verdict(23.6e-3, 9.96e-3),
-            "24 ms a step in turns, 10 ms overlapped: 2.4 times as fast");
+            "23.6 ms a step in turns, 9.96 ms overlapped: 2.4 times as fast");
 }
 
 TEST(MnistOverlap, ShowsTwoTimelinesAndTheVerdictIn80Columns) {

@@ -130,8 +130,7 @@ TEST(FeederStats, TheTableBeginsWithTheLimitAndLeavesOutWhatIsNoise) {
   reader     Tread 12.3 us / 2 works 10.0 % of the step, is ahead 90.0 %
   copier     Tx    2.50 ms     works 2.5 %, is ahead 97.0 %
   consumer   Tc    100 ms      works 100.0 %
-  Tx is only 2.5 % of the step: how well copies and compute overlap makes no
-  difference (OE = max(Tc, Tx) / Tstep would be 0.976 if they took turns).
+  Overlap can save at most Tx, 2.5 % of the step: OE says nothing here.
 )");
 }
 
