@@ -36,6 +36,7 @@ constexpr std::size_t kProbeSteps = 40;
 constexpr std::size_t kWarmUp = 8;  // steps
 constexpr std::size_t kMostSteps = 400;
 constexpr double kRun = 0.15;  // seconds of computing, twice each way
+constexpr std::size_t kLeastSteps = 16;
 constexpr std::size_t kTraced = 64;
 // Overlapped, a step takes half as long on an idle machine. Above this share, other work disturbs.
 constexpr double kClear = 0.75;
@@ -136,8 +137,8 @@ std::string show_overlap(const Options& options, const leat::gpu::Device& device
     loop.batch_size *= 2;
     probe = run(loop, options, training, 2).stats;
   }
-  const std::string too_few = "There are too few images to show overlap.\n";
-  if (!probe.is_measured()) return too_few;
+  constexpr const char* kTooFew = "There are too few images to show overlap.\n";
+  if (!probe.is_measured()) return kTooFew;
 
   // What is copied while a step computes. Other work on the machine lengthens some steps by far.
   const double compute = std::min(probe.t_c, probe.step.p50);
@@ -153,7 +154,7 @@ std::string show_overlap(const Options& options, const leat::gpu::Device& device
     how = "batches are padded to " + number(1e-6 * bytes, 1) + " MB";
   }
   loop.steps = kWarmUp + static_cast<std::size_t>(
-                             std::clamp(kRun / compute, double{kTraced / 4}, double{kMostSteps}));
+                             std::clamp(kRun / compute, double{kLeastSteps}, double{kMostSteps}));
   Run in_turns = run(loop, options, training, 1);
   Run overlapped = run(loop, options, training, 2);
   const auto again = [&](Run& best, std::size_t prefetch_depth) {
@@ -162,7 +163,7 @@ std::string show_overlap(const Options& options, const leat::gpu::Device& device
   };
   again(in_turns, 1);
   again(overlapped, 2);
-  if (!in_turns.stats.is_measured() || !overlapped.stats.is_measured()) return too_few;
+  if (!in_turns.stats.is_measured() || !overlapped.stats.is_measured()) return kTooFew;
   const double one = in_turns.stats.step.p50;
   const double other = overlapped.stats.step.p50;
   constexpr double kRoom = 1.05;  // the steps drawn are not exactly the median ones
