@@ -75,7 +75,8 @@ std::string timeline_axis(const Window& window) {
                             : length >= 1e3 ? std::pair(1e3, "us")
                                             : std::pair(1.0, "ns");
   std::string axis;
-  for (double at = 0; at < length; at += tick) {
+  for (int i = 0; i * tick < length; ++i) {
+    const double at = i * tick;
     std::array<char, 32> label{};
     std::snprintf(label.data(), label.size(), "|%g", at / unit);
     const std::string mark = label.data() + (at > 0 ? "" : " " + std::string(name));
