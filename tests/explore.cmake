@@ -20,7 +20,7 @@ target_link_libraries(gpu_explore PUBLIC leat::csp_explore)
 leat_set_explore_options(gpu_explore)
 
 # leat_add_explorer_tests(name label library source...): test_<name>, linked with `library`. Its
-# objects, <name>_test, are compiled once, for itself and for all mutants.
+# objects, <name>_test, are compiled once, for itself and for the mutants.
 function(leat_add_explorer_tests name label library)
   set(prefix "")
   if(label STREQUAL "pipeline") # as all of that folder's
@@ -41,18 +41,53 @@ function(leat_add_explorer_tests name label library)
   )
 endfunction()
 
-# leat_add_mutant(program test label argument found source...): a program of `source`, objects or files
-# among which is a copy with a planted bug; an object of the program goes before that of a library.
-# The caller links the libraries. The test passes if the program, called with `argument`, finds the bug:
-# prints what matches `found`, or, if that is "", returns 0.
-function(leat_add_mutant program test label argument found)
-  add_executable(${program} ${ARGN})
-  leat_set_explore_options(${program})
-  add_test(NAME ${test} COMMAND ${program} ${argument} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-  set_tests_properties(
-    ${test} PROPERTIES TIMEOUT ${timeout} LABELS ${label} ENVIRONMENT "${no_leaks}"
-  )
-  if(found)
-    set_tests_properties(${test} PROPERTIES PASS_REGULAR_EXPRESSION "${found}")
+# leat_add_mutants(prefix label library source...): the program mutants_<label> of `source`, objects or
+# files, and of copies of the library's files with the faults of mutants.txt in this folder: see
+# tests/mutants. For each fault there is a test, <prefix><fault>, which passes if the program finds it.
+function(leat_add_mutants prefix label library)
+  if(LEAT_SANITIZE OR NOT PYTHON_PROGRAM) # the release build shows that each planted fault is found
+    return()
   endif()
+  set(script "${PROJECT_SOURCE_DIR}/tests/mutants/mutants.py")
+  set(faults "${CMAKE_CURRENT_SOURCE_DIR}/mutants.txt")
+  set(copies "${CMAKE_CURRENT_BINARY_DIR}/planted")
+  execute_process(
+    COMMAND "${PYTHON_PROGRAM}" -B "${script}" plant "${faults}" "${copies}" RESULT_VARIABLE result
+  )
+  if(result)
+    message(FATAL_ERROR "The faults of ${faults} cannot be planted")
+  endif()
+  include("${copies}/mutants.cmake")
+  set(sources ${planted})
+  list(FILTER sources INCLUDE REGEX "\\.cpp$")
+  list(TRANSFORM sources PREPEND "${copies}/leat/" OUTPUT_VARIABLE copied)
+  list(TRANSFORM planted PREPEND "${PROJECT_SOURCE_DIR}/")
+  list(TRANSFORM sources PREPEND "${PROJECT_SOURCE_DIR}/")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${script}" "${faults}" ${planted})
+  add_executable(mutants_${label} ${copied} ${ARGN})
+  target_include_directories(mutants_${label} BEFORE PRIVATE "${copies}") # before the original headers
+  target_link_libraries(mutants_${label} PRIVATE ${library} GTest::gtest_main)
+  leat_set_explore_options(mutants_${label})
+  # An object of the program goes before that of a library, if it has all that is in that: in a unity
+  # build, what is planted in is an object of its own.
+  set_target_properties(${library} PROPERTIES UNITY_BUILD_MODE GROUP)
+  get_target_property(all ${library} SOURCES)
+  set_source_files_properties(${all} TARGET_DIRECTORY ${library} PROPERTIES UNITY_GROUP others)
+  set_source_files_properties(${sources} TARGET_DIRECTORY ${library} PROPERTIES UNITY_GROUP planted)
 endfunction()
+
+# leat_add_mutant(name number argument found): of the file that has been included above. The test
+# passes if the program, called with `argument`, prints what matches `found`, or, if that is "",
+# returns 0.
+macro(leat_add_mutant name number argument found)
+  add_test(NAME ${prefix}${name} COMMAND mutants_${label} "${argument}"
+           WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+  )
+  set_tests_properties(
+    ${prefix}${name} PROPERTIES TIMEOUT ${timeout} LABELS ${label}
+                                ENVIRONMENT "${no_leaks};LEAT_MUTANT=${number}"
+  )
+  if(NOT "${found}" STREQUAL "")
+    set_tests_properties(${prefix}${name} PROPERTIES PASS_REGULAR_EXPRESSION "${found}")
+  endif()
+endmacro()

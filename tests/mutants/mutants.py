@@ -4,6 +4,7 @@
 mutants.py check            checks that each planted text stands in the tree exactly once
 mutants.py run [NAME...]    builds a copy of the tree with all faults planted, runs the tests against each
                             (or against the named ones, or those of the named rooms), writes results.txt
+mutants.py plant LIST OUT   plants a list for an explorer: tests/explore.cmake
 """
 
 import argparse
@@ -27,9 +28,8 @@ RESULTS = HERE / "results.txt"
 ROOMS = ("csp", "gpu", "feeder", "comm", "pipeline", "python")
 LOST = "NOT FOUND"
 # The planted copy does without the tests of the tree itself and without the explorers' own plants.
-EDITS = {"tests/CMakeLists.txt": [("add_subdirectory(tree)\n", ""), ("  add_subdirectory(csp/refused)\n", "")]}
-for _room in ("csp", "feeder", "comm", "pipeline"):
-    EDITS[f"tests/{_room}/explore/CMakeLists.txt"] = [("if(LEAT_SANITIZE) # the release", "if(TRUE) # the release")]
+EDITS = {"tests/CMakeLists.txt": [("add_subdirectory(tree)\n", ""), ("  add_subdirectory(csp/refused)\n", "")],
+         "tests/explore.cmake": [("if(LEAT_SANITIZE OR NOT PYTHON_PROGRAM)", "if(TRUE)")]}
 # The release preset's flags. The tests of a large program run in a few processes, as their start takes long.
 CONFIGURE = """-G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DLEAT_WARNINGS=OFF -DLEAT_BUILD_BENCH=OFF -DLEAT_MPI=OFF
     -DLEAT_BUILD_EXAMPLES=OFF -DLEAT_BUILD_PROGRAMS=OFF -DLEAT_TORCH=OFF -DLEAT_TEST_SHARDS=8""".split() + [
@@ -48,6 +48,7 @@ class Fault:
     name: str
     file: str
     sentence: str = ""
+    found: tuple[str, str] | None = None  # by an explorer: with this argument it prints what matches that
     hunks: list[tuple[list[str], list[str]]] = field(default_factory=list)  # lines
 
     @property
@@ -61,14 +62,16 @@ class Fault:
         return [("\n".join(old), re.sub(r"\bMUTANT\b", is_on, "\n".join(new))) for old, new in self.hunks]
 
 
-def read_list(room: str) -> list[Fault]:
+def read_list(path: Path) -> list[Fault]:
     faults: list[Fault] = []
-    for number, line in enumerate((HERE / f"{room}.txt").read_text().splitlines(), 1):
-        where, words, last = f"tests/mutants/{room}.txt:{number}", line[2:].split(), faults[-1:]
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        where, words, last = f"{path.relative_to(ROOT)}:{number}", line[2:].split(), faults[-1:]
         if line.startswith("== ") and len(words) == 2:
-            faults.append(Fault(room, where, *words))
+            faults.append(Fault(path.stem, where, *words))
         elif last and line.startswith("# "):
             last[0].sentence += line[1:]
+        elif last and line.startswith("? ") and len(words) > 1:
+            last[0].found = words[0], " ".join(words[1:])
         elif last and line.startswith("-"):
             if not last[0].hunks or last[0].hunks[-1][1]:
                 last[0].hunks.append(([], []))
@@ -101,7 +104,7 @@ def plant(text: str, faults: list[Fault], wrong: list[str]) -> str:
     return text
 
 
-def plant_all(faults: list[Fault]) -> dict[str, str]:
+def plant_all(faults: list[Fault], edits: dict[str, list[tuple[str, str]]] = EDITS) -> dict[str, str]:
     """The text of each file that is another in the copy. Ends the program if a fault cannot be planted."""
     wrong = []
     for i, one in enumerate(faults):
@@ -116,9 +119,9 @@ def plant_all(faults: list[Fault]) -> dict[str, str]:
     planted = {}
     for file in {one.file: None for one in faults if (ROOT / one.file).is_file()}:
         planted[file] = plant((ROOT / file).read_text(), [one for one in faults if one.file == file], wrong)
-    for file, edits in EDITS.items():
+    for file, changes in edits.items():
         planted[file] = (ROOT / file).read_text()
-        for old, new in edits:
+        for old, new in changes:
             if planted[file].count(old) != 1:
                 wrong.append(f"{file} no longer has once {old!r}: EDITS in mutants.py")
             planted[file] = planted[file].replace(old, new)
@@ -130,24 +133,44 @@ def plant_all(faults: list[Fault]) -> dict[str, str]:
 # ---- the planted copy
 
 
+def write(to: Path, content: bytes) -> None:
+    """A file that is as it should be is not written, so that nothing is compiled anew."""
+    if not to.is_file() or to.read_bytes() != content:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_bytes(content)
+
+
+def with_mutant_h(header: Path, name: str, text: str) -> bytes:
+    return ((f'#include "{header}"\n' if name.endswith((".h", ".cpp")) else "") + text).encode()
+
+
+def plant_for_explorer(path: Path, out: Path) -> None:
+    """Writes the planted files, as out/leat/..., and out/mutants.cmake, which tells of them."""
+    faults = read_list(path)
+    planted = plant_all(faults, {})
+    for name, text in planted.items():
+        write(out / "leat" / name, with_mutant_h(HERE / "mutant.h", name, text))
+    lines = [f"set(planted {' '.join(planted)})"]
+    for one in faults:
+        argument, found = one.found or (one.name, "")
+        lines.append(f"leat_add_mutant({one.name} {one.number} [==[{argument}]==] [==[{found}]==])")
+    write(out / "mutants.cmake", "\n".join([*lines, ""]).encode())
+
+
 def write_tree(tree: Path, planted: dict[str, str]) -> None:
-    """Copies the tree. A file that is as it should be is not written."""
+    """Copies the tree."""
     listed = subprocess.run("git ls-files -z --cached --others --exclude-standard".split(), cwd=ROOT, check=True,
                             capture_output=True, text=True).stdout
     for name in filter(None, listed.split("\0")):
         source, to = ROOT / name, tree / name
-        to.parent.mkdir(parents=True, exist_ok=True)
         if source.is_symlink() and not to.is_symlink():
+            to.parent.mkdir(parents=True, exist_ok=True)
             to.symlink_to(os.readlink(source))
         if source.is_symlink() or not source.is_file():
             continue
-        content = source.read_bytes()
-        if name in planted:
-            include = f'#include "{tree}/tests/mutants/mutant.h"\n' if name.endswith((".h", ".cpp")) else ""
-            content = (include + planted[name]).encode()
-        if not to.is_file() or to.read_bytes() != content:
-            to.write_bytes(content)
-            shutil.copymode(source, to)
+        header = tree / "tests/mutants/mutant.h"
+        write(to, with_mutant_h(header, name, planted[name]) if name in planted else source.read_bytes())
+        shutil.copymode(source, to)
 
 
 def build(tree: Path, out: Path, pythons: Path | None, jobs: int) -> None:
@@ -327,7 +350,7 @@ def run(faults: list[Fault], arguments: argparse.Namespace) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=("check", "run"))
+    parser.add_argument("verb", choices=("check", "run", "plant"))
     parser.add_argument("names", nargs="*", help="faults or rooms; none: all")
     parser.add_argument("--build", type=Path, default=ROOT / "build/mutants", help="the folder of the copy")
     parser.add_argument("--continue", dest="go_on", action="store_true", help="leave out what results.txt has")
@@ -335,7 +358,10 @@ def main() -> int:
     parser.add_argument("--pythons", type=Path, default=ROOT / "build/python",
                         help="the folder that has the environments tools and newest of ./run python")
     arguments = parser.parse_args()
-    faults = [fault for room in ROOMS for fault in read_list(room)]
+    if arguments.verb == "plant":
+        plant_for_explorer(*(Path(name).resolve() for name in arguments.names))
+        return 0
+    faults = [fault for room in ROOMS for fault in read_list(HERE / f"{room}.txt")]
     if arguments.verb == "run":
         return run(faults, arguments)
     plant_all(faults)
