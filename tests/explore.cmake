@@ -85,7 +85,7 @@ macro(leat_add_mutant name number argument found)
   )
   set_tests_properties(
     ${prefix}${name} PROPERTIES TIMEOUT ${timeout} LABELS ${label}
-                                ENVIRONMENT "${no_leaks};LEAT_MUTANT=${number}"
+                                ENVIRONMENT "${no_leaks};LEAT_MUTANT=${number};GTEST_FAIL_FAST=1"
   )
   if(NOT "${found}" STREQUAL "")
     set_tests_properties(${prefix}${name} PROPERTIES PASS_REGULAR_EXPRESSION "${found}")
