@@ -9,6 +9,9 @@ set(no_leaks "ASAN_OPTIONS=detect_leaks=0")
 function(leat_set_explore_options target)
   leat_set_warnings(${target})
   target_compile_options(${target} PRIVATE -O1)
+  if(LEAT_SANITIZE STREQUAL "address") # undefined behaviour is looked for in the library itself
+    target_compile_options(${target} PRIVATE -fno-sanitize=undefined)
+  endif()
 endfunction()
 
 # gpu with the host device, for those that explore what is above it.

@@ -33,6 +33,8 @@ constexpr std::size_t kMostSamples = 1024;
 constexpr std::size_t kMostGrown = 8192;
 constexpr std::size_t kProbePadding = std::size_t{8} << 10;
 constexpr std::size_t kProbeSteps = 40;
+// Bytes per second: the network's weights cross the link as well, before the first step.
+constexpr double kLeastBandwidth = 10e6;
 constexpr std::size_t kWarmUp = 8;  // steps
 constexpr std::size_t kMostSteps = 400;
 constexpr double kRun = 0.15;  // seconds of computing, twice each way
@@ -142,16 +144,15 @@ std::string show_overlap(const Options& options, const leat::gpu::Device& device
 
   // What is copied while a step computes. Other work on the machine lengthens some steps by far.
   const double compute = std::min(probe.t_c, probe.step.p50);
-  std::string how;
+  const double bandwidth = is_modelled ? std::max(probe.batch_bytes / compute, kLeastBandwidth)
+                                       : probe.batch_bytes / probe.t_x;
+  const double bytes = bandwidth * compute;
+  const double image = bytes / static_cast<double>(loop.batch_size) - kPixels - 1;
+  loop.padding = static_cast<std::size_t>(std::max(image, 0.0));
+  std::string how = "batches are padded to " + number(1e-6 * bytes, 1) + " MB";
   if (is_modelled) {
-    const double bandwidth = probe.batch_bytes / compute;
     loop.device = leat::gpu::open_host({.h2d_bandwidth = bandwidth});
     how = "the link is modelled: " + number(1e-6 * bandwidth, 1) + " MB/s";
-  } else {
-    const double bytes = probe.batch_bytes * compute / probe.t_x;
-    const double image = bytes / static_cast<double>(loop.batch_size) - kPixels - 1;
-    loop.padding = static_cast<std::size_t>(std::max(image, 0.0));
-    how = "batches are padded to " + number(1e-6 * bytes, 1) + " MB";
   }
   loop.steps = kWarmUp + static_cast<std::size_t>(
                              std::clamp(kRun / compute, double{kLeastSteps}, double{kMostSteps}));
