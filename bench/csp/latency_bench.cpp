@@ -14,11 +14,9 @@
 #include <thread>
 #include <vector>
 
+#include "bench/csp/leat_peer.h"
 #include "bench/csp/measure.h"
-#include "leat/csp/channel.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/scheduler.h"
-#include "leat/csp/task_group.h"
 #include "leat/csp/wait/futex.h"
 
 namespace {
@@ -47,30 +45,19 @@ void report(benchmark::State& state, std::vector<std::int64_t>& latencies) {
 }
 
 void wake_while_hogging(benchmark::State& state) {
-  std::vector<std::int64_t> latencies;
-  bench::measure(state, state.range(0), [&](std::int64_t n) {
-    const leat::Channel<std::int64_t> sent(1, "sent");
-    leat::TaskGroup woken;
-    woken.go([&latencies, sent] {
-      for (std::int64_t& at : sent) latencies.push_back(nanoseconds() - at);
-    });
-    while (state.KeepRunningBatch(n)) {
-      for (std::int64_t i = 0; i < n; ++i) {
-        leat::sleep_for(kPause);
-        sent.send(nanoseconds());
-        hog();
+  bench::measure(state, state.range(0), [&](std::int64_t /*n*/) {
+    while (state.KeepRunning()) {
+      for (const auto& [name, value] : peer::wake_while_hogging<bench::LeatPeer>()) {
+        state.counters[name] = value;
       }
     }
-    sent.close();
-    woken.wait();
   });
-  report(state, latencies);
 }
 BENCHMARK(wake_while_hogging)
     ->Name("WakeWhileHogging")
     ->ArgName("workers")
     ->Arg(2)
-    ->Iterations(kWakes)
+    ->Iterations(1)
     ->UseRealTime();
 
 /// One plain thread wakes another and computes. The other one waits until it is woken, or looks by
