@@ -26,8 +26,8 @@ using bench::check;
 using bench::measure;
 using leat::Channel;
 
-[[maybe_unused]] const bool kAdded = bench::add_problems(
-    {"ChanSync", "Spsc/", "Mpmc/", "ChanProdCons/", "ChanUncontended", "Items4KiB"});
+[[maybe_unused]] const bool kAdded =
+    bench::add_problems({"ChanSync", "Spsc/", "Mpmc/", "ChanUncontended", "Items4KiB"});
 
 /// Receives, without waiting, from a channel on which nobody sends.
 void chan_nonblocking(benchmark::State& state) {
@@ -43,12 +43,7 @@ void chan_nonblocking(benchmark::State& state) {
     check(state, empty == n);
   });
 }
-BENCHMARK(chan_nonblocking)
-    ->Name("ChanNonblocking")
-    ->ArgName("workers")
-    ->Arg(1)
-    ->Arg(2)
-    ->UseRealTime();
+BENCHMARK(chan_nonblocking)->Name("ChanNonblocking")->Apply(bench::one_and_two_workers);
 
 constexpr std::int64_t kThreadsCapacity = 128;
 
@@ -73,12 +68,7 @@ void thread_to_fiber(benchmark::State& state) {
     check(state, received.are(n));
   });
 }
-BENCHMARK(thread_to_fiber)
-    ->Name("ThreadToFiber")
-    ->ArgName("workers")
-    ->Arg(1)
-    ->Arg(2)
-    ->UseRealTime();
+BENCHMARK(thread_to_fiber)->Name("ThreadToFiber")->Apply(bench::one_and_two_workers);
 
 /// The same beside a thread that computes all the time. Where the machine has but two CPUs, the two
 /// that hand values over, or one of them and this one, have to share one.
@@ -89,12 +79,7 @@ void thread_to_fiber_busy(benchmark::State& state) {
   });
   thread_to_fiber(state);
 }
-BENCHMARK(thread_to_fiber_busy)
-    ->Name("ThreadToFiberBusy")
-    ->ArgName("workers")
-    ->Arg(1)
-    ->Arg(2)
-    ->UseRealTime();
+BENCHMARK(thread_to_fiber_busy)->Name("ThreadToFiberBusy")->Apply(bench::one_and_two_workers);
 
 /// The same to a fiber that never parks: it asks until there is a value. The difference is what
 /// parking it and waking it from outside cost.
@@ -119,12 +104,7 @@ void thread_to_poller(benchmark::State& state) {
     check(state, received.are(n));
   });
 }
-BENCHMARK(thread_to_poller)
-    ->Name("ThreadToPoller")
-    ->ArgName("workers")
-    ->Arg(1)
-    ->Arg(2)
-    ->UseRealTime();
+BENCHMARK(thread_to_poller)->Name("ThreadToPoller")->Apply(bench::one_and_two_workers);
 
 /// The same to a plain thread: no scheduler takes part.
 void thread_to_thread(benchmark::State& state) {

@@ -53,14 +53,13 @@ void put(int fd, std::uint8_t ball) {
   if (write(fd, &ball, 1) != 1) fail("write");
 }
 
-template <class Wait>
-void ping_pong(benchmark::State& state, Wait wait) {
+void readable(benchmark::State& state) {
   measure(state, state.range(0), [&](std::int64_t n) {
     const Sockets sockets;
     std::uint8_t ball = 0;
-    const auto take = [&wait](int fd) {
+    const auto take = [](int fd) {
       std::uint8_t taken = 0;
-      wait(fd);
+      leat::select(leat::on_readable(fd));
       if (read(fd, &taken, 1) != 1) fail("read");
       return taken;
     };
@@ -81,23 +80,7 @@ void ping_pong(benchmark::State& state, Wait wait) {
   });
 }
 
-void readable(benchmark::State& state) {
-  ping_pong(state, [](int fd) { leat::select(leat::on_readable(fd)); });
-}
-BENCHMARK(readable)->Name("Readable")->ArgName("workers")->Arg(1)->Arg(2)->UseRealTime();
-
-/// Beside a case that is never ready.
-void readable_or_received(benchmark::State& state) {
-  ping_pong(state, [never = Channel<int>(0, "never")](int fd) {
-    leat::select(leat::on_recv(never), leat::on_readable(fd));
-  });
-}
-BENCHMARK(readable_or_received)
-    ->Name("ReadableOrReceived")
-    ->ArgName("workers")
-    ->Arg(1)
-    ->Arg(2)
-    ->UseRealTime();
+BENCHMARK(readable)->Name("Readable")->Apply(bench::one_and_two_workers);
 
 /// What values cost to and fro between two fibers.
 double channel_ping_pong() {
@@ -161,10 +144,7 @@ void idle_descriptors(benchmark::State& state) {
 }
 BENCHMARK(idle_descriptors)
     ->Name("IdleDescriptors")
-    ->ArgName("workers")
-    ->Arg(1)
-    ->Arg(2)
     ->Iterations(7)
-    ->UseRealTime();
+    ->Apply(bench::one_and_two_workers);
 
 }  // namespace

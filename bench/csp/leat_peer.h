@@ -48,8 +48,8 @@ struct LeatPeer {
 /// a constant whose initialisation adds them.
 inline bool add_problems(std::initializer_list<std::string_view> beginnings) {
   for (const int workers : {1, 2}) {
-    peer::Problems all = peer::shared_problems<LeatPeer>(workers);
-    peer::add_rendezvous_problems<LeatPeer>(all, workers);
+    peer::Problems all = peer::shared_problems<LeatPeer>();
+    all.timed["ChanSync"] = peer::chan_sync<LeatPeer>;
     peer::add_spawn<LeatPeer>(all, {256, 1'000, 1'000'000});
     for (const auto& [name, problem] : all.timed) {
       for (const std::string_view beginning : beginnings) {

@@ -40,6 +40,11 @@ inline void check(benchmark::State& state, bool right) {
   if (!right) state.SkipWithError("wrong result");
 }
 
+/// For Apply(): the argument is the number of workers.
+inline void one_and_two_workers(benchmark::internal::Benchmark* row) {
+  row->ArgName("workers")->Arg(1)->Arg(2)->UseRealTime();
+}
+
 using peer::InOrder;
 using peer::round_up;
 

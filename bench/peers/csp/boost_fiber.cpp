@@ -230,9 +230,9 @@ auto on_workers(int workers, F f) {
   return result;
 }
 
-peer::Problems problems(int workers) {
-  peer::Problems all = peer::bounded_channel_problems<Peer>(workers);
-  peer::add_rendezvous_problems<Peer>(all, workers);
+peer::Problems problems(int /*workers*/) {
+  peer::Problems all = peer::bounded_channel_problems<Peer>();
+  all.timed["ChanSync"] = peer::chan_sync<Peer>;
   peer::add_spawn<Peer>(all, {256, 1'000});
   all.timed["Ring/1000"] = ring;
   for (const std::size_t primes : {500, 2'000}) {

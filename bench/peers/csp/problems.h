@@ -203,7 +203,7 @@ std::map<std::string, double> wake_while_hogging() {
 
 /// What all with bounded channels have.
 template <class P>
-Problems shared_problems(int workers) {
+Problems shared_problems() {
   Problems all;
   auto& timed = all.timed;
   for (const std::int64_t capacity : {1, 16, 128, 1024}) {
@@ -212,11 +212,6 @@ Problems shared_problems(int workers) {
     };
   }
   timed["Mpmc/128"] = [](std::int64_t n) { return many_to_many<P>(n, 4, 128); };
-  for (const std::int64_t capacity : {10, 100}) {
-    timed["ChanProdCons/" + std::to_string(capacity)] = [=](std::int64_t n) {
-      return many_to_many<P>(n, workers, capacity);
-    };
-  }
   timed["ChanUncontended"] = chan_uncontended<P>;
   timed["Items4KiB"] = items_of_4_kib<P>;
   timed["Pipe64"] = pipe<P>;
@@ -237,13 +232,6 @@ Problems shared_problems(int workers) {
   return all;
 }
 
-/// What those have whose channels can have capacity 0.
-template <class P>
-void add_rendezvous_problems(Problems& all, int workers) {
-  all.timed["ChanSync"] = chan_sync<P>;
-  all.timed["ChanProdCons/0"] = [=](std::int64_t n) { return many_to_many<P>(n, workers, 0); };
-}
-
 template <class P>
 void add_spawn(Problems& all, std::initializer_list<std::int64_t> at_once) {
   for (const std::int64_t fibers : at_once) {
@@ -255,8 +243,8 @@ void add_spawn(Problems& all, std::initializer_list<std::int64_t> at_once) {
 
 /// What every peer with bounded channels has. (Leat has these in a form of its own.)
 template <class P>
-Problems bounded_channel_problems(int workers) {
-  Problems all = shared_problems<P>(workers);
+Problems bounded_channel_problems() {
+  Problems all = shared_problems<P>();
   all.timed["ChanNonblocking"] = chan_nonblocking<P>;
   all.timed["ThreadToFiber"] = thread_to_fiber<P>;
   return all;

@@ -70,9 +70,9 @@ struct Peer : peer::Threads {
   using Stream = Channel<T>;
 };
 
-peer::Problems problems(int workers) {
-  peer::Problems all = peer::bounded_channel_problems<Peer>(workers);
-  peer::add_rendezvous_problems<Peer>(all, workers);
+peer::Problems problems(int /*workers*/) {
+  peer::Problems all = peer::bounded_channel_problems<Peer>();
+  all.timed["ChanSync"] = peer::chan_sync<Peer>;
   peer::add_spawn<Peer>(all, {256, 1'000});
   return all;
 }

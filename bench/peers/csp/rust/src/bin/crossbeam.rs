@@ -200,16 +200,13 @@ fn coarse_jobs(n: u64, microseconds: u64) -> Time {
     (n, elapsed)
 }
 
-fn problems(workers: usize) -> Problems {
+fn problems(_workers: usize) -> Problems {
     let mut all = Problems::default();
     macro_rules! timed {
         ($name:expr, $n:ident => $time:expr) => { all.timed($name, move |$n| $time) };
     }
     add_shared_problems!(timed);
     timed!("Mpmc/128", n => many_to_many(n, 4, 128));
-    for capacity in [0, 10, 100] {
-        timed!(format!("ChanProdCons/{capacity}"), n => many_to_many(n, workers as u64, capacity));
-    }
     timed!("SelectNonblock", n => select_nonblock(n));
     all.counted.insert("WakeWhileHogging".into(), Box::new(wake_while_hogging));
     all
