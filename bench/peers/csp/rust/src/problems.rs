@@ -35,6 +35,21 @@ problem! { spsc(n: u64, capacity: usize) {
     (n, elapsed)
 }}
 
+/// So many channels with a sender each, of n / count values.
+fn senders(n: u64, count: u64, capacity: usize) -> Vec<Receiver<u64>> {
+    (0..count)
+        .map(|_| {
+            let (send, recv) = channel(capacity);
+            go! {
+                for i in 0..n / count {
+                    wait!(send.send(i)).unwrap();
+                }
+            };
+            recv
+        })
+        .collect()
+}
+
 problem! { chan_uncontended(n: u64) {
     let n = round_up(n, 100);
     let (send, mut recv) = channel(100);

@@ -78,19 +78,6 @@ fn many_to_many(n: u64, pairs: u64, capacity: usize) -> Time {
     (n, elapsed)
 }
 
-fn senders(n: u64, count: u64, capacity: usize) -> Vec<Receiver<u64>> {
-    (0..count)
-        .map(|_| {
-            let (send, recv) = channel(capacity);
-            spawn(move || {
-                // The last values may find nobody who waits for them to be taken.
-                (0..n / count).for_each(|i| send.send(i).unwrap());
-            });
-            recv
-        })
-        .collect()
-}
-
 fn select_of_2(n: u64, capacity: usize) -> Time {
     let n = round_up(n, 2);
     let mut received = vec![InOrder::default(); 2];

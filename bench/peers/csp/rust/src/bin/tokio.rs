@@ -73,20 +73,6 @@ async fn thread_to_fiber(n: u64) -> Time {
     (n, elapsed)
 }
 
-fn senders(n: u64, count: u64, capacity: usize) -> Vec<Receiver<u64>> {
-    (0..count)
-        .map(|_| {
-            let (send, recv) = channel(capacity);
-            tokio::spawn(async move {
-                for i in 0..n / count {
-                    send.send(i).await.unwrap();
-                }
-            });
-            recv
-        })
-        .collect()
-}
-
 async fn select_of_2(n: u64, capacity: usize) -> Time {
     let n = round_up(n, 2);
     let mut received = vec![InOrder::default(); 2];
