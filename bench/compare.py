@@ -79,10 +79,6 @@ class Bench:
         self.facts["minutes in all"] = round(taken.total_seconds() / 60, 1)
 
     def read(self):
-        read = getattr(self.suite, "read", None)
-        if read:
-            read(self)
-            return
         for path in self.options.read:
             try:
                 saved = json.loads(path.read_text())

@@ -125,20 +125,11 @@ void resnet50_step(benchmark::State& state, Policy policy) {
 BENCHMARK_CAPTURE(pieces, fifo, Policy::kFifo)->UseRealTime();
 BENCHMARK_CAPTURE(pieces, priority, Policy::kPriority)->UseRealTime();
 BENCHMARK_CAPTURE(pieces, bucketed, Policy::kBucketed)->UseRealTime();
-BENCHMARK_CAPTURE(resnet50_step, fifo, Policy::kFifo)
-    ->ArgName("width")
-    ->Arg(2)
-    ->Arg(64)
-    ->UseRealTime();
-BENCHMARK_CAPTURE(resnet50_step, priority, Policy::kPriority)
-    ->ArgName("width")
-    ->Arg(2)
-    ->Arg(64)
-    ->UseRealTime();
-BENCHMARK_CAPTURE(resnet50_step, bucketed, Policy::kBucketed)
-    ->ArgName("width")
-    ->Arg(2)
-    ->Arg(64)
-    ->UseRealTime();
+void widths(benchmark::internal::Benchmark* row) {
+  row->ArgName("width")->Arg(2)->Arg(64)->UseRealTime();
+}
+BENCHMARK_CAPTURE(resnet50_step, fifo, Policy::kFifo)->Apply(widths);
+BENCHMARK_CAPTURE(resnet50_step, priority, Policy::kPriority)->Apply(widths);
+BENCHMARK_CAPTURE(resnet50_step, bucketed, Policy::kBucketed)->Apply(widths);
 
 }  // namespace

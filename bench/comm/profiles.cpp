@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -89,20 +88,6 @@ ProfileRow measure(const Profile& profile, double gigabits) {
   row.priority_one = step_time(profile, bandwidth, comm::Policy::kPriority, 1);
   row.priority_four = step_time(profile, bandwidth, comm::Policy::kPriority, 4);
   return row;
-}
-
-void print_profiles(const std::string& path) {
-  std::printf("Time of a step in ms: %d ranks, pieces of %zu bytes\n\n", kRanks, kPiece);
-  std::printf("%-10s %5s %11s %9s %9s %9s %9s %9s\n", "model", "Gb/s", "no overlap", "bucketed",
-              "fifo", "priority", "4 pieces", "T*");
-  for (const Profile& profile : read_profiles(path)) {
-    for (const double gigabits : {10.0, 25.0, 100.0}) {
-      const ProfileRow row = measure(profile, gigabits);
-      std::printf("%-10s %5.0f %11.1f %9.1f %9.1f %9.1f %9.1f %9.1f\n", profile.name.c_str(),
-                  gigabits, row.no_overlap, row.bucketed, row.fifo, row.priority_one,
-                  row.priority_four, row.bound);
-    }
-  }
 }
 
 }  // namespace bench

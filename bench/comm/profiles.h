@@ -33,8 +33,4 @@ struct ProfileRow {
 /// Simulates `profile` on 8 ranks with a link of `gigabits` Gb/s and alpha 0.
 [[nodiscard]] ProfileRow measure(const Profile& profile, double gigabits);
 
-/// Prints the rows of all profiles of `path` at 10, 25 and 100 Gb/s to the standard output. Throws
-/// as read_profiles().
-void print_profiles(const std::string& path);
-
 }  // namespace bench

@@ -25,20 +25,6 @@ void count_streams(benchmark::State& state, std::size_t count, std::size_t strea
                           static_cast<std::int64_t>(streams * count * sizeof(float)));
 }
 
-// STREAM's triad, a = b + s * c: what memory gives to two streams that are read and one that is
-// written.
-void triad(benchmark::State& state) {
-  const auto count = static_cast<std::size_t>(state.range(0)) / sizeof(float);
-  std::vector<float> a(count, 0.0F);
-  const std::vector<float> b(count, 1.0F);
-  const std::vector<float> c(count, 1e-9F);
-  for (auto _ : state) {
-    for (std::size_t i = 0; i < count; ++i) a[i] = b[i] + 0.5F * c[i];
-    benchmark::ClobberMemory();
-  }
-  count_streams(state, count, 3);
-}
-
 void copy(benchmark::State& state) {
   const auto count = static_cast<std::size_t>(state.range(0)) / sizeof(float);
   std::vector<float> to(count, 0.0F);
@@ -50,18 +36,16 @@ void copy(benchmark::State& state) {
   count_streams(state, count, 2);
 }
 
-// In place, as where nobody fetches meanwhile; or to another buffer.
-void updates(benchmark::State& state, const Optimizer& optimizer, bool in_place) {
+// In place, as where nobody fetches meanwhile.
+void updates(benchmark::State& state, const Optimizer& optimizer) {
   const auto count = static_cast<std::size_t>(state.range(0)) / sizeof(float);
   const std::size_t states = states_of(optimizer);
   std::vector<float> weights(count, 1.0F);
-  std::vector<float> other(in_place ? 0 : count, 1.0F);
   const std::vector<float> gradient(count, 1e-9F);
   std::vector<float> kept(states * count, 0.0F);
   std::uint64_t step = 0;
   for (auto _ : state) {
-    update(optimizer, weights.data(), in_place ? weights.data() : other.data(), gradient.data(),
-           kept.data(), count, ++step);
+    update(optimizer, weights.data(), weights.data(), gradient.data(), kept.data(), count, ++step);
     benchmark::ClobberMemory();
   }
   count_streams(state, count, 3 + 2 * states);
@@ -137,11 +121,9 @@ void sizes(benchmark::internal::Benchmark* bench) {
   for (const int bytes : {1 << 20, 64 << 20}) bench->Arg(bytes);
 }
 BENCHMARK(copy)->Apply(sizes);
-BENCHMARK(triad)->Apply(sizes);
-BENCHMARK_CAPTURE(updates, sgd, Sgd{}, true)->Apply(sizes);
-BENCHMARK_CAPTURE(updates, sgd_to_another_buffer, Sgd{}, false)->Apply(sizes);
-BENCHMARK_CAPTURE(updates, momentum, Momentum{}, true)->Apply(sizes);
-BENCHMARK_CAPTURE(updates, adam, Adam{}, true)->Apply(sizes);
+BENCHMARK_CAPTURE(updates, sgd, Sgd{})->Apply(sizes);
+BENCHMARK_CAPTURE(updates, momentum, Momentum{})->Apply(sizes);
+BENCHMARK_CAPTURE(updates, adam, Adam{})->Apply(sizes);
 BENCHMARK_CAPTURE(pieces, fetch, Calls::kFetch)
     ->Arg(4)
     ->Arg(1 << 20)

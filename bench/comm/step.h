@@ -40,20 +40,11 @@ struct StepInstance {
   int servers = 0;
 };
 
-/// The instance in the JSON file `path` ("-": the standard input):
-///
-///   {"ranks": [{"b": [ns, ...], "f": [ns, ...]}, ...], "bytes": [...], "alpha": ns,
-///    "bandwidth": bytes/s, "delta": ns, "partition_bytes": ..., "credit_bytes": ...,
-///    "policy": "fifo" | "priority" | "bucketed", "synchronous": false, "bucket_bytes": [...],
-///    "mode": "exchange" | "server", "servers": 1}
-///
-/// Of mode "server", gradients go to servers and weights come back; "servers" is their number, and
-/// "synchronous" that a forward waits for all weights. The link is a line in each direction.
-///
-/// Layers are from the input. ranks, bytes and bandwidth have to be there; what else is missing is
-/// 0, or as in ExchangeOptions. Gradients are of float32 if all sizes are multiples of 4, else of
-/// elements of one byte. Times are rounded to whole nanoseconds. Fields of other names are
-/// ignored; `ignored` gets them. Throws std::runtime_error, which names the file and the field.
+/// The instance in the JSON file `path` ("-": the standard input), which has what `bench_comm_step
+/// --help` tells. ranks, bytes and bandwidth have to be there. Of mode "server", "synchronous" says
+/// that a forward waits for all weights, and the link is a line in each direction. Times are
+/// rounded to whole nanoseconds. Fields of other names are ignored; `ignored` gets them. Throws
+/// std::runtime_error, which names the file and the field.
 [[nodiscard]] StepInstance read_instance(const std::string& path,
                                          std::vector<std::string>* ignored = nullptr);
 /// As read_instance(), from the text itself. Errors name `path`.

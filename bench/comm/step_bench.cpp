@@ -8,38 +8,28 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/comm/profiles.h"
-
 namespace {
 
-constexpr const char* kUsage =
-    "Usage: bench_comm_step FILE\n"
-    "       bench_comm_step --profiles FILE\n"
-    "\n"
-    "Simulates a backward and the next forward of data-parallel ranks, exactly: the code that\n"
-    "trains, on a virtual clock and a modelled link. Prints each rank's time in nanoseconds, a "
-    "line\n"
-    "each. FILE (-: the standard input) has, with layers from the input:\n"
-    "\n"
-    "  {\"ranks\": [{\"b\": [ns, ...], \"f\": [ns, ...]}, ...],     backward and forward\n"
-    "   \"bytes\": [...],                       of the gradients\n"
-    "   \"bandwidth\": bytes/s, \"alpha\": ns,    of the link; an all-reduce of s bytes on n "
-    "ranks\n"
-    "                                         takes alpha + 2(n-1)/n*s/bandwidth\n"
-    "   \"delta\": ns,                          of a control message\n"
-    "   \"partition_bytes\": ..., \"credit_bytes\": ..., \"policy\": \"fifo\", \"priority\" or "
-    "\"bucketed\",\n"
-    "   \"synchronous\": false, \"bucket_bytes\": [...],\n"
-    "   \"mode\": \"exchange\" or \"server\",       all-reduces; or gradients go to servers, and "
-    "weights\n"
-    "                                         come back: s bytes take alpha + s/bandwidth each "
-    "way\n"
-    "   \"servers\": 1}\n"
-    "\n"
-    "What is missing is 0 or as in ExchangeOptions. Pieces are whole elements: of float32 if all\n"
-    "sizes are multiples of 4, else of one byte.\n"
-    "\n"
-    "--profiles prints a table of the models in FILE at 10, 25 and 100 Gb/s under each policy.\n";
+constexpr const char* kUsage = R"(Usage: bench_comm_step FILE
+
+Simulates a backward and the next forward of data-parallel ranks, exactly: the code that trains,
+on a virtual clock and a modelled link. Prints each rank's time in nanoseconds, a line each.
+FILE (-: the standard input) has, with layers from the input:
+
+  {"ranks": [{"b": [ns, ...], "f": [ns, ...]}, ...],     backward and forward
+   "bytes": [...],                       of the gradients
+   "bandwidth": bytes/s, "alpha": ns,    of the link; an all-reduce of s bytes on n ranks
+                                         takes alpha + 2(n-1)/n*s/bandwidth
+   "delta": ns,                          of a control message
+   "partition_bytes": ..., "credit_bytes": ..., "policy": "fifo", "priority" or "bucketed",
+   "synchronous": false, "bucket_bytes": [...],
+   "mode": "exchange" or "server",       all-reduces; or gradients go to servers, and weights
+                                         come back: s bytes take alpha + s/bandwidth each way
+   "servers": 1}
+
+What is missing is 0 or as in ExchangeOptions. Pieces are whole elements: of float32 if all
+sizes are multiples of 4, else of one byte.
+)";
 
 void print_step(const std::string& path) {
   std::vector<std::string> ignored;
@@ -61,17 +51,12 @@ int main(int argc, char** argv) {
     std::fputs(kUsage, stdout);
     return 0;
   }
-  const bool profiles = arguments.size() == 2 && arguments[0] == "--profiles";
-  if (!profiles && (arguments.size() != 1 || arguments[0].starts_with("--"))) {
+  if (arguments.size() != 1 || arguments[0].starts_with("--")) {
     std::fputs(kUsage, stderr);
     return 2;
   }
   try {
-    if (profiles) {
-      bench::print_profiles(std::string(arguments[1]));
-    } else {
-      print_step(std::string(arguments[0]));
-    }
+    print_step(std::string(arguments[0]));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "bench_comm_step: %s\n", error.what());
     return 1;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,18 +16,16 @@
 namespace {
 
 using namespace std::chrono_literals;
+using Json = nlohmann::ordered_json;
 
-constexpr const char* kUsage =
-    "Usage: bench_comm_wire local:N | mpi [STEPS]\n"
-    "\n"
-    "Measures the wire between the ranks: alpha and bandwidth of all-reduces and of sends, and "
-    "the\n"
-    "time of a notice. Then STEPS (7) steps of a model of 64 MB in 20 tensors, whose computing is "
-    "a\n"
-    "wait, without overlap, under each policy, and with servers. Rank 0 prints all as JSON, with\n"
-    "what the simulator of bench_comm_step says for these figures. Of local, the link is "
-    "modelled:\n"
-    "1 Gb/s, alpha 200 us, delta 100 us; what the simulator gets is that.\n";
+constexpr const char* kUsage = R"(Usage: bench_comm_wire local:N | mpi [STEPS]
+
+Measures the wire between the ranks: alpha and bandwidth of all-reduces and of sends, and the time
+of a notice. Then STEPS (7) steps of a model of 64 MB in 20 tensors, whose computing is a wait,
+without overlap, under each policy, and with servers. Rank 0 prints all as JSON, with what the
+simulator of bench_comm_step says for these figures. Of local, the link is modelled: 1 Gb/s, alpha
+200 us, delta 100 us; what the simulator gets is that.
+)";
 
 constexpr int kRepetitions = 7;
 constexpr leat::comm::LinkModel kLocalLink{
@@ -53,16 +52,10 @@ Measured measure(const leat::comm::Communicator& ranks, int steps) {
   return found;
 }
 
-void print_fit(const char* name, const bench::WireFit& fit,
-               const std::vector<bench::WireSample>& samples) {
-  std::printf(" \"%s\": {\"alpha_ns\": %.0f, \"bandwidth\": %.0f, \"worst\": %.4f, \"samples\": [",
-              name, fit.alpha, fit.bandwidth, fit.worst);
-  const char* comma = "";
-  for (const bench::WireSample& one : samples) {
-    std::printf("%s[%.0f, %.0f]", comma, one.bytes, one.nanoseconds);
-    comma = ", ";
-  }
-  std::printf("]},\n");
+Json of_fit(const bench::WireFit& fit, const std::vector<bench::WireSample>& samples) {
+  Json told = {{"alpha_ns", fit.alpha}, {"bandwidth", fit.bandwidth}, {"worst", fit.worst}};
+  for (const auto& one : samples) told["samples"].push_back({one.bytes, one.nanoseconds});
+  return told;
 }
 
 void print(const Measured& found, int ranks, bool is_modelled) {
@@ -71,23 +64,19 @@ void print(const Measured& found, int ranks, bool is_modelled) {
   const bench::WireFit collectives = bench::fit_wire(found.all_reduces);
   const bench::WireFit sends = bench::fit_wire(found.sends);
   const leat::Duration delta = is_modelled ? kLocalLink.delta : found.notice;
-  std::printf("{\n");
-  print_fit("all_reduce", collectives, found.all_reduces);
-  print_fit("send", sends, found.sends);
-  std::printf(" \"notice_ns\": %lld,\n \"rows\": [", static_cast<long long>(delta.count()));
+  Json told = {{"all_reduce", of_fit(collectives, found.all_reduces)},
+               {"send", of_fit(sends, found.sends)},
+               {"notice_ns", delta.count()}};
   const std::vector<bench::WireCase> cases = bench::wire_cases(ranks);
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const bench::WireFit& fit = cases[i].instance.servers > 0 ? sends : collectives;
-    const leat::Duration formula =
-        bench::expected_step(cases[i], is_modelled ? modelled : fit, delta);
-    std::printf("%s\n  {\"name\": \"%s\", \"formula_ns\": %lld, \"steps_ns\": [", i > 0 ? "," : "",
-                cases[i].name.c_str(), static_cast<long long>(formula.count()));
-    for (std::size_t k = 0; k < found.steps[i].size(); ++k) {
-      std::printf("%s%lld", k > 0 ? ", " : "", static_cast<long long>(found.steps[i][k].count()));
-    }
-    std::printf("]}");
+    Json row = {{"name", cases[i].name},
+                {"formula_ns",
+                 bench::expected_step(cases[i], is_modelled ? modelled : fit, delta).count()}};
+    for (const leat::Duration time : found.steps[i]) row["steps_ns"].push_back(time.count());
+    told["rows"].push_back(row);
   }
-  std::printf("\n ]\n}\n");
+  std::puts(told.dump(1).c_str());
 }
 
 // Measures on the ranks of this process. Rank 0 prints.

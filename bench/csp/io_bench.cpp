@@ -15,19 +15,17 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <stdexcept>
 #include <system_error>
 #include <vector>
 
+#include "bench/csp/leat_peer.h"
 #include "bench/csp/measure.h"
-#include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
 
 namespace {
 
 using bench::check;
 using bench::measure;
-using leat::Channel;
 
 [[noreturn]] void fail(const char* what) {
   throw std::system_error(errno, std::generic_category(), what);
@@ -53,14 +51,13 @@ void put(int fd, std::uint8_t ball) {
   if (write(fd, &ball, 1) != 1) fail("write");
 }
 
-template <class Wait>
-void ping_pong(benchmark::State& state, Wait wait) {
+void readable(benchmark::State& state) {
   measure(state, state.range(0), [&](std::int64_t n) {
     const Sockets sockets;
     std::uint8_t ball = 0;
-    const auto take = [&wait](int fd) {
+    const auto take = [](int fd) {
       std::uint8_t taken = 0;
-      wait(fd);
+      leat::select(leat::on_readable(fd));
       if (read(fd, &taken, 1) != 1) fail("read");
       return taken;
     };
@@ -81,48 +78,16 @@ void ping_pong(benchmark::State& state, Wait wait) {
   });
 }
 
-void readable(benchmark::State& state) {
-  ping_pong(state, [](int fd) { leat::select(leat::on_readable(fd)); });
-}
-BENCHMARK(readable)->Name("Readable")->ArgName("workers")->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK(readable)->Name("Readable")->Apply(bench::one_and_two_workers);
 
-/// Beside a case that is never ready.
-void readable_or_received(benchmark::State& state) {
-  ping_pong(state, [never = Channel<int>(0, "never")](int fd) {
-    leat::select(leat::on_recv(never), leat::on_readable(fd));
-  });
-}
-BENCHMARK(readable_or_received)
-    ->Name("ReadableOrReceived")
-    ->ArgName("workers")
-    ->Arg(1)
-    ->Arg(2)
-    ->UseRealTime();
-
-/// What values cost to and fro between two fibers.
-double channel_ping_pong() {
-  constexpr std::int64_t kTimes = 10'000;
-  const Channel<std::int64_t> table(0, "table");
-  leat::TaskGroup other;
-  std::int64_t value = 0;
-  const auto start = std::chrono::steady_clock::now();
-  other.go([&] {
-    for (std::int64_t i = 0; i < kTimes; ++i) table.send(table.recv().value() + 1);
-  });
-  for (std::int64_t i = 0; i < kTimes; ++i) {
-    table.send(value);
-    value = table.recv().value();
-  }
-  const std::chrono::duration<double> length = std::chrono::steady_clock::now() - start;
-  other.wait();
-  if (value != kTimes) throw std::logic_error("wrong result");
-  return length.count();
-}
-
-/// The least of some short runs: others of this machine disturb few of them.
+/// What values cost to and fro between two fibers: the least of some short runs, since others of
+/// this machine disturb few of them.
 double least_channel_ping_pong() {
-  double least = channel_ping_pong();
-  for (int i = 0; i < 30; ++i) least = std::min(least, channel_ping_pong());
+  double least = 1e9;
+  for (int i = 0; i < 31; ++i) {
+    const std::chrono::duration<double> length = peer::chan_sync<bench::LeatPeer>(10'000).elapsed;
+    least = std::min(least, length.count());
+  }
   return least;
 }
 
@@ -161,10 +126,7 @@ void idle_descriptors(benchmark::State& state) {
 }
 BENCHMARK(idle_descriptors)
     ->Name("IdleDescriptors")
-    ->ArgName("workers")
-    ->Arg(1)
-    ->Arg(2)
     ->Iterations(7)
-    ->UseRealTime();
+    ->Apply(bench::one_and_two_workers);
 
 }  // namespace

@@ -1,24 +1,21 @@
 // How long a fiber waits for a worker after it has been woken, if its waker keeps computing.
 //
 // Counters: p50 and p99 in nanoseconds, from before the wake-up to the woken's first instruction.
-// Two workers, of which the other one sleeps. FutexWake and FutexWakeLooking are the same between
-// two plain threads: what the machine itself takes, without which the other figure says nothing.
+// Two workers, of which the other one sleeps. FutexWake is the same between two plain threads: what
+// the machine itself takes, without which the other figure says nothing.
 
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <thread>
 #include <vector>
 
+#include "bench/csp/leat_peer.h"
 #include "bench/csp/measure.h"
-#include "leat/csp/channel.h"
 #include "leat/csp/clock.h"
-#include "leat/csp/scheduler.h"
-#include "leat/csp/task_group.h"
 #include "leat/csp/wait/futex.h"
 
 namespace {
@@ -35,56 +32,30 @@ std::int64_t nanoseconds() {
       .count();
 }
 
-void hog() {
-  for (const auto end = Clock::now() + kHog; Clock::now() < end;) leat::cpu_relax();
-}
-
-void report(benchmark::State& state, std::vector<std::int64_t>& latencies) {
-  bench::check(state, latencies.size() == kWakes);
-  std::sort(latencies.begin(), latencies.end());
-  state.counters["p50"] = static_cast<double>(latencies[latencies.size() / 2]);
-  state.counters["p99"] = static_cast<double>(latencies[latencies.size() * 99 / 100]);
-}
-
 void wake_while_hogging(benchmark::State& state) {
-  std::vector<std::int64_t> latencies;
-  bench::measure(state, state.range(0), [&](std::int64_t n) {
-    const leat::Channel<std::int64_t> sent(1, "sent");
-    leat::TaskGroup woken;
-    woken.go([&latencies, sent] {
-      for (std::int64_t& at : sent) latencies.push_back(nanoseconds() - at);
-    });
-    while (state.KeepRunningBatch(n)) {
-      for (std::int64_t i = 0; i < n; ++i) {
-        leat::sleep_for(kPause);
-        sent.send(nanoseconds());
-        hog();
+  bench::measure(state, state.range(0), [&](std::int64_t /*n*/) {
+    while (state.KeepRunning()) {
+      for (const auto& [name, value] : peer::wake_while_hogging<bench::LeatPeer>()) {
+        state.counters[name] = value;
       }
     }
-    sent.close();
-    woken.wait();
   });
-  report(state, latencies);
 }
 BENCHMARK(wake_while_hogging)
     ->Name("WakeWhileHogging")
     ->ArgName("workers")
     ->Arg(2)
-    ->Iterations(kWakes)
+    ->Iterations(1)
     ->UseRealTime();
 
-/// One plain thread wakes another and computes. The other one waits until it is woken, or looks by
-/// every so often, as an idle worker does that watches a busy one.
-void futex_wake(benchmark::State& state, leat::Duration look_every) {
+/// One plain thread wakes another and computes.
+void futex_wake(benchmark::State& state) {
   std::vector<std::int64_t> latencies;
   std::atomic<std::uint32_t> turn{0};
   std::atomic<std::int64_t> sent{0};
   std::jthread woken([&] {
     for (std::uint32_t seen = 0; seen < kWakes; ++seen) {
-      while (turn.load() == seen) {
-        leat::futex_wait(turn, seen,
-                         leat::Deadline::after(leat::SteadyClock::instance().now(), look_every));
-      }
+      while (turn.load() == seen) leat::futex_wait(turn, seen, leat::Deadline::never());
       latencies.push_back(nanoseconds() - sent.load());
     }
   });
@@ -93,18 +64,14 @@ void futex_wake(benchmark::State& state, leat::Duration look_every) {
     sent = nanoseconds();
     ++turn;
     leat::futex_wake(&turn);
-    hog();
+    for (const auto end = Clock::now() + kHog; Clock::now() < end;) leat::cpu_relax();
   }
   woken.join();
-  report(state, latencies);
+  bench::check(state, latencies.size() == kWakes);
+  std::sort(latencies.begin(), latencies.end());
+  state.counters["p50"] = static_cast<double>(latencies[latencies.size() / 2]);
+  state.counters["p99"] = static_cast<double>(latencies[latencies.size() * 99 / 100]);
 }
-BENCHMARK_CAPTURE(futex_wake, until_woken, leat::Duration::max())
-    ->Name("FutexWake")
-    ->Iterations(kWakes)
-    ->UseRealTime();
-BENCHMARK_CAPTURE(futex_wake, looking, 50us)
-    ->Name("FutexWakeLooking")
-    ->Iterations(kWakes)
-    ->UseRealTime();
+BENCHMARK(futex_wake)->Name("FutexWake")->Iterations(kWakes)->UseRealTime();
 
 }  // namespace

@@ -10,13 +10,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <thread>
 #include <vector>
 
 #include "bench/csp/measure.h"
+#include "bench/peers/csp/items.h"
 #include "leat/csp/fiber/context_jump.h"
 #include "leat/csp/fiber/fiber.h"
 #include "leat/csp/fiber/stack.h"
@@ -125,15 +125,11 @@ void first_touch(benchmark::State& state) {
 }
 BENCHMARK(first_touch)->Name("FirstTouch")->UseRealTime();
 
-using Buffer = std::vector<std::uint64_t>;
+using peer::Buffer;
+using peer::copy;
 
 Buffer buffer_of(std::int64_t kib) {
   return Buffer((static_cast<std::size_t>(kib) << 10) / sizeof(std::uint64_t), 1);
-}
-
-void copy(Buffer& to, const Buffer& from) {
-  std::memcpy(to.data(), from.data(), from.size() * sizeof(std::uint64_t));
-  benchmark::ClobberMemory();
 }
 
 /// A count that one thread raises and another waits for.
@@ -152,16 +148,14 @@ void hand_off(benchmark::State& state) {
   Buffer source = buffer_of(state.range(0));
   Buffer target = source;
   std::array<Buffer, 2> between{source, source};
-  bench::InOrder firsts;
-  bench::InOrder lasts;
+  peer::EndsInOrder received;
   const auto fill = [&](std::int64_t i) {
     source.front() = source.back() = static_cast<std::uint64_t>(i);
     copy(between[static_cast<std::size_t>(i % 2)], source);
   };
   const auto drain = [&](std::int64_t i) {
     copy(target, between[static_cast<std::size_t>(i % 2)]);
-    firsts.add(target.front());
-    lasts.add(target.back());
+    received.add(target.front(), target.back());
   };
   const auto n = static_cast<std::int64_t>(state.max_iterations);
   while (state.KeepRunningBatch(n)) {
@@ -188,7 +182,7 @@ void hand_off(benchmark::State& state) {
     }
     drained.wait_for(n);
   }
-  bench::check(state, firsts.are(n) && lasts.are(n));
+  bench::check(state, received.are(n));
 }
 BENCHMARK(hand_off)
     ->Name("HandOff")

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <exception>
 
+#include "bench/peers/csp/peer.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
 
@@ -35,32 +36,16 @@ void measure(benchmark::State& state, std::int64_t workers, Problem problem) {
   }
 }
 
-/// `n` rounded up to a multiple of `unit`, for problems that come in pieces.
-constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) {
-  return (n + unit - 1) / unit * unit;
-}
-
 inline void check(benchmark::State& state, bool right) {
   if (!right) state.SkipWithError("wrong result");
 }
 
-/// Values that have to arrive as 0, 1, 2, ...
-class InOrder {
- public:
-  void add(std::uint64_t value) noexcept { wrong_ |= value ^ next_++; }
-  [[nodiscard]] bool are(std::int64_t n) const noexcept {
-    return wrong_ == 0 && next_ == static_cast<std::uint64_t>(n);
-  }
-
- private:
-  std::uint64_t next_ = 0;
-  std::uint64_t wrong_ = 0;
-};
-
-/// 0 + 1 + ... + (n - 1).
-constexpr std::uint64_t sum_below(std::int64_t n) {
-  const auto count = static_cast<std::uint64_t>(n);
-  return count * (count - 1) / 2;
+/// For Apply(): the argument is the number of workers.
+inline void one_and_two_workers(benchmark::internal::Benchmark* row) {
+  row->ArgName("workers")->Arg(1)->Arg(2)->UseRealTime();
 }
+
+using peer::InOrder;
+using peer::round_up;
 
 }  // namespace bench

@@ -5,7 +5,6 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/csp/leat_peer.h"
 #include "bench/csp/measure.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/task_group.h"
@@ -104,154 +104,7 @@ BENCHMARK(sieve)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 
-struct Item {
-  std::array<std::uint64_t, 8> words;  // 64 bytes
-};
-
-/// Items of 64 bytes go from one fiber to another through a channel of capacity 128. Each word is
-/// written and read. An operation is one item.
-void pipe(benchmark::State& state) {
-  measure(state, state.range(0), [&](std::int64_t n) {
-    const Channel<Item> items(128, "items");
-    leat::TaskGroup sender;
-    std::uint64_t sum = 0;
-    while (state.KeepRunningBatch(n)) {
-      sender.go([=] {
-        for (std::int64_t i = 0; i < n; ++i) {
-          Item item;
-          item.words.fill(static_cast<std::uint64_t>(i));
-          benchmark::DoNotOptimize(item);
-          items.send(item);
-        }
-        items.close();
-      });
-      for (Item& item : items) {
-        benchmark::DoNotOptimize(item);
-        for (const std::uint64_t word : item.words) sum += word;
-      }
-    }
-    sender.wait();
-    check(state, sum == 8 * bench::sum_below(n));
-  });
-}
-BENCHMARK(pipe)->Name("Pipe64")->ArgName("workers")->Arg(1)->Arg(2)->UseRealTime();
-
-/// Items of 64 bytes pass four stages (a source, two that add 1 to every word, a sink) and the
-/// three channels of capacity 128 between them. An operation is one item.
-void pipeline(benchmark::State& state) {
-  measure(state, state.range(0), [&](std::int64_t n) {
-    std::array<Channel<Item>, 3> channels;
-    for (auto& channel : channels) channel = Channel<Item>(128, "items");
-    leat::TaskGroup stages;
-    bench::InOrder firsts;
-    bench::InOrder lasts;
-    while (state.KeepRunningBatch(n)) {
-      stages.go([n, out = channels[0]] {
-        for (std::int64_t i = 0; i < n; ++i) {
-          Item item;
-          item.words.fill(static_cast<std::uint64_t>(i));
-          out.send(item);
-        }
-        out.close();
-      });
-      for (std::size_t stage = 0; stage < 2; ++stage) {
-        stages.go([in = channels[stage], out = channels[stage + 1]] {
-          for (Item& item : in) {
-            for (std::uint64_t& word : item.words) ++word;
-            out.send(item);
-          }
-          out.close();
-        });
-      }
-      for (Item& item : channels[2]) {
-        benchmark::DoNotOptimize(item);
-        firsts.add(item.words.front() - 2);
-        lasts.add(item.words.back() - 2);
-      }
-    }
-    stages.wait();
-    check(state, firsts.are(n) && lasts.are(n));
-  });
-}
-BENCHMARK(pipeline)->Name("Pipeline4")->ArgName("workers")->Arg(1)->Arg(2)->UseRealTime();
-
-/// Four buffers of 1 MiB go to a consumer and come back through a second channel. Not one byte of
-/// them is copied; each time the first and the last word are written and checked. An operation is
-/// one buffer.
-void circulate(benchmark::State& state) {
-  using Buffer = std::vector<std::uint64_t>;
-  measure(state, state.range(0), [&](std::int64_t n) {
-    const Channel<Buffer> full(4, "full");
-    const Channel<Buffer> empty(4, "empty");
-    for (int i = 0; i < 4; ++i) empty.send(Buffer((1 << 20) / sizeof(std::uint64_t), 1));
-    leat::TaskGroup producer;
-    bench::InOrder firsts;
-    bench::InOrder lasts;
-    while (state.KeepRunningBatch(n)) {
-      producer.go([=] {
-        for (std::int64_t i = 0; i < n; ++i) {
-          Buffer buffer = empty.recv().value();
-          buffer.front() = buffer.back() = static_cast<std::uint64_t>(i);
-          full.send(std::move(buffer));
-        }
-        full.close();
-      });
-      for (Buffer& buffer : full) {
-        firsts.add(buffer.front());
-        lasts.add(buffer.back());
-        empty.send(std::move(buffer));
-      }
-    }
-    producer.wait();
-    check(state, firsts.are(n) && lasts.are(n));
-  });
-}
-BENCHMARK(circulate)->Name("Circulate1MiB")->ArgName("workers")->Arg(1)->Arg(2)->UseRealTime();
-
-/// Every step needs the one before it: no compiler makes it shorter.
-std::uint64_t compute(std::uint64_t x, std::int64_t steps) {
-  for (std::int64_t i = 0; i < steps; ++i) {
-    x ^= x << 13;
-    x ^= x >> 7;
-    x ^= x << 17;
-  }
-  return x;
-}
-
-/// Jobs of 1, 17, 100 us of arithmetic (at 1.7 ns a step) for four fibers, through channels of 16.
-/// An operation is one job.
-void coarse_jobs(benchmark::State& state) {
-  const std::int64_t steps = state.range(0) * 600;
-  measure(state, state.range(1), [&](std::int64_t n) {
-    const Channel<std::uint64_t> jobs(16, "jobs");
-    const Channel<std::uint64_t> results(16, "results");
-    leat::TaskGroup group;
-    std::uint64_t sum = 0;
-    while (state.KeepRunningBatch(n)) {
-      for (int i = 0; i < 4; ++i) {
-        group.go([=] {
-          for (std::uint64_t& job : jobs) results.send(compute(job, steps));
-        });
-      }
-      group.go([=] {
-        for (std::int64_t i = 0; i < n; ++i) jobs.send(static_cast<std::uint64_t>(i % 4 + 1));
-        jobs.close();
-      });
-      for (std::int64_t i = 0; i < n; ++i) sum += results.recv().value();
-    }
-    group.wait();
-    std::uint64_t expected = 0;
-    for (std::int64_t i = 0; i < 4; ++i) {
-      expected += static_cast<std::uint64_t>((n - i + 3) / 4) *
-                  compute(static_cast<std::uint64_t>(i + 1), steps);
-    }
-    check(state, sum == expected);
-  });
-}
-BENCHMARK(coarse_jobs)
-    ->Name("CoarseJobs")
-    ->ArgNames({"", "workers"})
-    ->ArgsProduct({{1, 17, 100}, {1, 2}})
-    ->UseRealTime();
+[[maybe_unused]] const bool kAdded =
+    bench::add_problems({"Pipe64", "Pipeline4", "Circulate1MiB", "CoarseJobs/"});
 
 }  // namespace

@@ -89,12 +89,7 @@ void select_uncontended(benchmark::State& state) {
     check(state, last == static_cast<std::uint64_t>(n));
   });
 }
-BENCHMARK(select_uncontended)
-    ->Name("SelectUncontended")
-    ->ArgName("workers")
-    ->Arg(1)
-    ->Arg(2)
-    ->UseRealTime();
+BENCHMARK(select_uncontended)->Name("SelectUncontended")->Apply(bench::one_and_two_workers);
 
 /// Four selects with one case and otherwise: a receive and a send without a peer, a receive and a
 /// send on a channel of capacity 1 (which the send finds empty once only).
@@ -117,11 +112,6 @@ void select_nonblock(benchmark::State& state) {
     check(state, taken == 4 * n - 1);
   });
 }
-BENCHMARK(select_nonblock)
-    ->Name("SelectNonblock")
-    ->ArgName("workers")
-    ->Arg(1)
-    ->Arg(2)
-    ->UseRealTime();
+BENCHMARK(select_nonblock)->Name("SelectNonblock")->Apply(bench::one_and_two_workers);
 
 }  // namespace

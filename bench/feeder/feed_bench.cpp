@@ -2,20 +2,7 @@
 // memory, a prefetcher on the host device, whose link is not modelled. Its copy to the "device" is
 // a memcpy, which is made and counts. bench/peers/feed/ does the same with other loaders.
 //
-//   tokens         windows of 1024 tokens, uint16 in the file, delivered as x and y of int32, 32 a
-//                  batch
-//   tokens_uint16  the same, delivered as they are stored
-//   tokens_large   as tokens, 2048 a batch
-//   cifar          CIFAR-10 records, an image of 3 x 32 x 32 bytes and a label, 256 a batch
-//   cifar_large    the same, 4096 a batch
-//   jpeg           JPEG images of 500 x 375 in tar shards (WebDataset), decoded and resized to
-//                  224 x 224 with all source pixels, 32 a batch
-//   jpeg_large     the same of 1024 x 768
-//   jpeg_bilinear, jpeg_large_bilinear
-//                  likewise, resized with four source pixels for each result's
-//                  (ImageOptions::antialias)
-//   jpeg_scaled    as jpeg_large_bilinear, decoded at half of their size
-//                  (ImageOptions::scaled_decoding)
+// The problems are those of bench/peers/feed/README.md.
 //
 // Arguments: `workers`, PrefetcherOptions::workers; `fiber`, where the loop is: on a fiber of a
 // scheduler with so many threads, which the prefetcher's stages share, or (0) on a plain thread

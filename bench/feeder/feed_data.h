@@ -29,6 +29,29 @@ namespace bench {
 constexpr std::uint64_t kSeed = 1;
 constexpr std::uint32_t kVocabulary = 50'257;
 
+/// Writes one file of so many tokens.
+inline void write_tokens(const std::filesystem::path& folder, std::uint64_t tokens) {
+  leat::feeder::write_tokens(
+      folder, {.tokens = tokens, .seed = kSeed, .header = false, .vocabulary = kVocabulary});
+}
+/// Writes five files of CIFAR-10's binary version.
+inline void write_cifar10(const std::filesystem::path& folder, std::uint64_t samples) {
+  leat::feeder::write_cifar10(folder, {.samples = samples, .seed = kSeed});
+}
+/// Writes four shards of JPEG images of one size.
+inline void write_images(const std::filesystem::path& folder, std::uint64_t samples,
+                         std::uint32_t width, std::uint32_t height) {
+  std::filesystem::create_directories(folder);
+  leat::feeder::write_synthetic_web(folder, {.samples = samples,
+                                             .samples_per_shard = (samples + 3) / 4,
+                                             .min_width = width,
+                                             .max_width = width,
+                                             .min_height = height,
+                                             .max_height = height,
+                                             .classes = 0,
+                                             .seed = kSeed});
+}
+
 /// Whether it only has to be seen that the benchmarks work: little data, few repetitions.
 inline bool is_quick() { return std::getenv("LEAT_FEED_QUICK") != nullptr; }
 
@@ -68,27 +91,10 @@ class FeedData {
     }
     folder_ = name;
     is_own_ = true;
-    leat::feeder::write_tokens(tokens(), {.tokens = std::uint64_t{is_quick() ? 4U : 64U} << 20,
-                                          .seed = kSeed,
-                                          .header = false,
-                                          .vocabulary = kVocabulary});
-    leat::feeder::write_cifar10(cifar10(),
-                                {.samples = is_quick() ? 5'000U : 50'000U, .seed = kSeed});
-    write_images("jpeg", is_quick() ? 64 : 1024, 500, 375);
-    write_images("jpeg_large", is_quick() ? 32 : 256, 1024, 768);
-  }
-
-  void write_images(const char* name, std::uint64_t samples, std::uint32_t width,
-                    std::uint32_t height) const {
-    std::filesystem::create_directory(images(name));
-    leat::feeder::write_synthetic_web(images(name), {.samples = samples,
-                                                     .samples_per_shard = samples / 4,
-                                                     .min_width = width,
-                                                     .max_width = width,
-                                                     .min_height = height,
-                                                     .max_height = height,
-                                                     .classes = 0,
-                                                     .seed = kSeed});
+    write_tokens(tokens(), std::uint64_t{is_quick() ? 4U : 64U} << 20);
+    write_cifar10(cifar10(), is_quick() ? 5'000 : 50'000);
+    write_images(images("jpeg"), is_quick() ? 64 : 1024, 500, 375);
+    write_images(images("jpeg_large"), is_quick() ? 32 : 256, 1024, 768);
   }
 
   std::filesystem::path folder_;

@@ -71,8 +71,7 @@ class Data:
                 make_records(self.path[kind], wanted)
         web = self.path["bytes"]
         if not (web / "made").exists():
-            capture([programs / "make_data", "webdataset", web, "--seed", "1", "--classes", "0",
-                     "--samples", self.images, "--width", "560", "--height", "420"])
+            capture([programs / "make_data", "webdataset", web, self.images, 560, 420])
             os.sync()
             (web / "made").touch()
         self.shards = sorted(web.glob("*.tar"))

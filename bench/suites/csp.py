@@ -49,9 +49,6 @@ ROWS = [
     Row("Spsc/128", "channel", 3.5, FASTER, quick=True),
     Row("Spsc/1024", "channel", 3.5, FASTER),
     Row("Mpmc/128", "channel", 3.5, FASTER, quick=True),
-    Row("ChanProdCons/0", "channel", gain=None),  # has more fibers with more workers
-    Row("ChanProdCons/10", "channel", gain=None),
-    Row("ChanProdCons/100", "channel", gain=None),
     Row("Select2/0", "select", 3, FASTER, quick=True),
     Row("Select2/128", "select", 2.3, FASTER),
     Row("Select8/0", "select", 3, FASTER),
@@ -75,7 +72,6 @@ ROWS = [
     Row("Circulate1MiB", "pipeline", 2, FASTER),
     Row("ThreadToFiber", "channel", {1: 1.5, 2: 1.2}, FASTER, quick=True),
     Row("Readable", "io", WITHIN_1_5, gain=None, quick=True),
-    Row("ReadableOrReceived", "io", gain=None),
     Row("IdleDescriptors", "io", metric="ratio", most=1.05),
     Row("ThreadToFiberBusy", "channel"),
     Row("ThreadToPoller", "channel"),
@@ -98,8 +94,6 @@ ROWS += [
         quick=True),
     Row("FutexWake", "latency", metric="p50", workers=(2,)),
     Row("FutexWake", "latency", metric="p99", workers=(2,), quick=True),
-    Row("FutexWakeLooking", "latency", metric="p50", workers=(2,)),
-    Row("FutexWakeLooking", "latency", metric="p99", workers=(2,)),
     Row("LockUnlock", "machine", workers=(1,)),
     Row("BareSwitch/2", "machine", workers=(1,)),
     Row("BareSwitch/1000", "machine", workers=(1,)),
@@ -114,14 +108,14 @@ BY_KEY = {row.key(workers): (row, workers) for row in ROWS for workers in row.wo
 
 # Where a peer's problem is not quite the one of the row. The first that fits counts.
 NOTES = [
-    ("boost_fiber", "(Spsc/1.|Mpmc|ChanProdCons/1|Items|Pipe|ThreadToFiber|CoarseJobs)",
+    ("boost_fiber", "(Spsc/1.|Mpmc|Items|Pipe|ThreadToFiber|CoarseJobs)",
      "its capacities are powers of two less one: the next one above the named, 31 for 16"),
     ("tokio", "(ChanSync|Select./0|Ring|Sieve)", "capacity 1: it has no rendezvous"),
     ("tokio", "CoarseJobs", "the four tasks share the receiver through a mutex"),
     ("tokio", "Parked", "stackless tasks, on a semaphore"),
     ("boost_fiber|tokio|tbb|moodycamel|threads", "ChanNonblocking", "capacity 1"),
     ("tbb", "(Spawn|Pipeline4|CoarseJobs)", "tasks and parallel_pipeline; a task cannot wait"),
-    ("moodycamel", "(Mpmc|ChanProdCons)", "in order only among the values of one sender"),
+    ("moodycamel", "Mpmc", "in order only among the values of one sender"),
     ("go", "ThreadToFiber", "the thread is a goroutine with LockOSThread"),
     ("crossbeam|tbb|moodycamel|threads", "ThreadToFiber", "to a second thread"),
 ]
@@ -237,7 +231,7 @@ def cxx(*libraries):
                          *libraries]
 
 
-RUST = ["rust/Cargo.toml", "rust/.cargo/config.toml", "rust/src/lib.rs"]
+RUST = ["rust/Cargo.toml", "rust/.cargo/config.toml", "rust/src/lib.rs", "rust/src/problems.rs"]
 SHARED = ["peer.h", "problems.h", "items.h"]
 OTHERS = [
     Peer("go", ["go/main.go", "go/go.mod", "requirements.txt"], go,

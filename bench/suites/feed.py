@@ -187,16 +187,12 @@ def rounds_of(bench, rows, programs):
 def make_data(programs, folder, python, quick, peers=(), images=("jpeg", "jpeg_large")):
     """What the problems read, and, with `python`, what `peers` read instead."""
     make = programs / "make_data"
-    capture([make, "tokens", folder / "tokens", "--shards", "1", "--header", "none", "--seed", "1",
-             "--size", "8M" if quick else "128M"])
-    capture([make, "cifar10", folder / "cifar10", "--seed", "1",
-             "--size", str(3073 * (5_000 if quick else 50_000))])
-    for name, samples, width, height in (("jpeg", 64 if quick else 1024, 500, 375),
-                                         ("jpeg_large", 32 if quick else 256,
-                                          *((500, 375) if quick else (1024, 768)))):
+    capture([make, "tokens", folder / "tokens", (4 if quick else 64) << 20])
+    capture([make, "cifar10", folder / "cifar10", 5_000 if quick else 50_000])
+    for name, samples, *size in (("jpeg", 64 if quick else 1024, 500, 375),
+                                 ("jpeg_large", 32 if quick else 256, *((500, 375) if quick else (1024, 768)))):
         if name in images:
-            capture([make, "webdataset", folder / name, "--seed", "1", "--classes", "0", "--samples",
-                     str(samples), "--width", str(width), "--height", str(height)])
+            capture([make, "webdataset", folder / name, samples, *size])
     if python:
         capture([python, HERE / "make_shards.py", folder], env=ENVIRONMENT)
     if "litdata" in peers:

@@ -4,7 +4,7 @@ import json
 import pathlib
 import tempfile
 
-from engine.programs import Failed, commit, execute, machine
+from engine.programs import Failed, execute
 from engine.suite import Run, Suite as Base
 from engine.tables import matrix
 from engine.verdicts import Target, median, ratio
@@ -86,17 +86,6 @@ class Suite(Base):
             for at, found in ((row, figures), ("allocations", {key: one[key] for key in HEAP + DEVICE if key in one})):
                 for column, figure in found.items():
                     bench.values.setdefault(at, {}).setdefault(column, []).append(figure)
-
-    def read(self, bench):
-        """What --save has written, or what the programs have: files whose names end in link.json and so on."""
-        for path in bench.options.read:
-            program = next((name for name in PROGRAMS if path.name.endswith(f"{name}.json")), None)
-            if program:
-                bench.facts |= {"machine": machine(), "commit": commit()}
-                self.take(bench, program, path.read_text())
-            else:
-                saved = json.loads(path.read_text())
-                bench.facts, bench.values, bench.failures = saved["facts"], saved["values"], saved["failures"]
 
     def targets(self, values, facts):
         """On the host device nothing is judged but allocations: it is the same code above the seam."""

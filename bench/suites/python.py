@@ -90,7 +90,6 @@ class Suite(Base):
             feed.make_data(options.programs, data, python, options.quick, bench.peers, images=("jpeg",))
             feed.make_data(options.programs, small, python, True, images=("jpeg",))
             leat = feed.Loader("leat", python, data, HERE / "leat_loader.py", FINALISTS)
-            leat.versions |= execute_json([python, HERE / "trainers.py"], options.limit, env=ONE_THREAD)
             programs = [feed.Leat(options.programs, data, options.quick, "c++", FINALISTS), leat,
                         *feed.loaders_of(bench, python, data)]
             bench.facts |= {

@@ -30,9 +30,7 @@ expect 0 'bench_comm_step FILE' --help
 expect 2 'Usage'
 expect 2 'Usage' --no-such
 expect 2 'Usage' "$file" "$file"
-expect 2 'Usage' --profiles
 expect 1 "$scratch/none: cannot be read" "$scratch/none"
-expect 1 "$scratch/none: cannot be read" --profiles "$scratch/none"
 echo '{"ranks": []' >"$file"
 expect 1 "$file: not JSON" "$file"
 echo '{"ranks": [{"b": [1], "f": [2]}], "bytes": [4], "bandwidth": 1e9, "polcy": "fifo"}' >"$file"

@@ -72,7 +72,7 @@ allowed() {
     boost/fiber/*)
       [[ $file == csp/boost_fiber.h || $file == tests/csp/boost_fiber/* || $file == bench/peers/* ]]
       ;;
-    # Allowed, and not used but in a benchmark: csp/README.md, "Designs rejected", has the figures.
+    # Allowed, and not used: csp/README.md, "Designs rejected", has the figures.
     boost/lockfree/*) [[ $layer == csp || $layer == gpu || $layer == bench ]] ;;
     boost/*) [[ $layer == csp ]] ;;
     cuda.h | cuda_*.h | cuda/* | cub/* | nvtx3/* | driver_types.h)

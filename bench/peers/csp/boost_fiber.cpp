@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -170,22 +169,13 @@ Time sieve(std::int64_t n, std::size_t primes) {
   return {n, elapsed};
 }
 
-double resident() {
-  std::ifstream file("/proc/self/smaps_rollup");
-  for (std::string word; file >> word;) {
-    double kib = 0;
-    if (word == "Rss:" && file >> kib) return kib * 1024;
-  }
-  return 0;
-}
-
 std::map<std::string, double> parked() {
   constexpr int kFibers = 100'000;
   Peer::Rendezvous<std::uint64_t> gate;
   Peer::Tasks tasks;
   std::atomic<int> arrived{0};
   std::atomic<int> left{0};
-  const double before = resident();
+  const double before = peer::resident();
   for (int i = 0; i < kFibers; ++i) {
     tasks.go([&] {
       ++arrived;
@@ -197,7 +187,7 @@ std::map<std::string, double> parked() {
   }
   while (arrived < kFibers) boost::this_fiber::yield();
   boost::this_fiber::sleep_for(std::chrono::milliseconds(10));
-  const double after = resident();
+  const double after = peer::resident();
   peer::check(left == 0);
   gate.close();
   tasks.wait();
@@ -240,14 +230,10 @@ auto on_workers(int workers, F f) {
   return result;
 }
 
-peer::Problems problems(int workers) {
-  peer::Problems all = peer::bounded_channel_problems<Peer>(workers);
-  peer::add_rendezvous_problems<Peer>(all, workers);
-  for (const std::int64_t at_once : {256, 1'000}) {
-    all.timed["Spawn/" + std::to_string(at_once)] = [=](std::int64_t n) {
-      return peer::spawn<Peer>(n, at_once);
-    };
-  }
+peer::Problems problems(int /*workers*/) {
+  peer::Problems all = peer::bounded_channel_problems<Peer>();
+  all.timed["ChanSync"] = peer::chan_sync<Peer>;
+  peer::add_spawn<Peer>(all, {256, 1'000});
   all.timed["Ring/1000"] = ring;
   for (const std::size_t primes : {500, 2'000}) {
     all.timed["Sieve/" + std::to_string(primes)] = [=](std::int64_t n) { return sieve(n, primes); };

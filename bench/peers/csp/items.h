@@ -1,4 +1,5 @@
-// The problems of problems.h whose values are large: 64 bytes, 4 KiB, buffers.
+// How the values of a channel end; and the problems of problems.h whose values are large: 64 bytes,
+// 4 KiB, buffers.
 #pragma once
 
 #include <array>
@@ -12,6 +13,53 @@
 #include "peer.h"
 
 namespace peer {
+
+inline constexpr std::uint64_t kLast = ~std::uint64_t{0};
+
+template <class Channel>
+concept Closable = requires(Channel& channel) {
+  channel.close();
+};
+
+/// Calls f with each of the values of one sender, which are n, and ends with end_values().
+template <class Channel, class F>
+void receive(Channel& from, std::int64_t n, const F& f) {
+  if constexpr (Closable<Channel>) {
+    for (auto& value : from) f(value);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) {
+      auto value = from.recv();
+      f(value);
+    }
+  }
+}
+template <class Channel>
+void end_values(Channel& to) {
+  if constexpr (Closable<Channel>) to.close();
+}
+
+/// The same with any number of values; end_drains() ends so many of them. Where a channel cannot be
+/// closed, each gets a last value.
+template <class Channel, class F>
+void drain(Channel& from, const F& f) {
+  if constexpr (Closable<Channel>) {
+    for (auto& value : from) f(value);
+  } else {
+    for (std::uint64_t value = 0; (value = from.recv()) != kLast;) f(value);
+  }
+}
+template <class Channel>
+void end_drains(Channel& to, std::int64_t receivers) {
+  end_values(to);
+  for (std::int64_t i = 0; i < receivers && !Closable<Channel>; ++i) to.send(kLast);
+}
+
+/// Sends 0, 1, ... n - 1.
+template <class Channel>
+void send_below(Channel& to, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to.send(static_cast<std::uint64_t>(i));
+  end_values(to);
+}
 
 struct Page {
   std::array<std::uint64_t, 512> words;
@@ -30,12 +78,12 @@ Time items_of_4_kib(std::int64_t n) {
       opaque(page);
       pages.send(page);
     }
+    end_values(pages);
   });
-  for (std::int64_t i = 0; i < n; ++i) {
-    Page page = pages.recv();
+  receive(pages, n, [&](Page& page) {
     opaque(page);
     received.add(page.words.front(), page.words.back());
-  }
+  });
   const auto elapsed = Clock::now() - start;
   sender.wait();
   check(received.are(n));
@@ -60,12 +108,12 @@ Time pipe(std::int64_t n) {
       opaque(item);
       items.send(item);
     }
+    end_values(items);
   });
-  for (std::int64_t i = 0; i < n; ++i) {
-    Item item = items.recv();
+  receive(items, n, [&](Item& item) {
     opaque(item);
     for (const std::uint64_t word : item.words) sum += word;
-  }
+  });
   const auto elapsed = Clock::now() - start;
   sender.wait();
   check(sum == 8 * sum_below(n));
@@ -86,21 +134,21 @@ Time pipeline(std::int64_t n) {
       item.words.fill(static_cast<std::uint64_t>(i));
       links[0]->send(item);
     }
+    end_values(*links[0]);
   });
   for (std::size_t stage = 0; stage < 2; ++stage) {
     stages.go([&, stage] {
-      for (std::int64_t i = 0; i < n; ++i) {
-        Item item = links[stage]->recv();
+      receive(*links[stage], n, [&](Item& item) {
         for (std::uint64_t& word : item.words) ++word;
         links[stage + 1]->send(item);
-      }
+      });
+      end_values(*links[stage + 1]);
     });
   }
-  for (std::int64_t i = 0; i < n; ++i) {
-    Item item = links[2]->recv();
+  receive(*links[2], n, [&](Item& item) {
     opaque(item);
     received.add(item.words.front() - 2, item.words.back() - 2);
-  }
+  });
   const auto elapsed = Clock::now() - start;
   stages.wait();
   check(received.are(n));
@@ -123,12 +171,12 @@ Time circulate(std::int64_t n) {
       buffer.front() = buffer.back() = static_cast<std::uint64_t>(i);
       full.send(std::move(buffer));
     }
+    end_values(full);
   });
-  for (std::int64_t i = 0; i < n; ++i) {
-    Buffer buffer = full.recv();
+  receive(full, n, [&](Buffer& buffer) {
     received.add(buffer.front(), buffer.back());
     empty.send(std::move(buffer));
-  }
+  });
   const auto elapsed = Clock::now() - start;
   producer.wait();
   check(received.are(n));
@@ -168,14 +216,14 @@ Time double_buffer(std::int64_t n, std::int64_t kib, std::int64_t count) {
         copy(buffer, pair.source);
         pair.full.send(std::move(buffer));
       }
+      end_values(pair.full);
     });
     tasks.go([&pair, each] {
-      for (std::int64_t i = 0; i < each; ++i) {
-        Buffer buffer = pair.full.recv();
+      receive(pair.full, each, [&](Buffer& buffer) {
         copy(pair.target, buffer);
         pair.received.add(pair.target.front(), pair.target.back());
         pair.empty.send(std::move(buffer));
-      }
+      });
     });
   }
   tasks.wait();

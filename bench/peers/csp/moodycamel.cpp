@@ -70,5 +70,5 @@ struct Peer : peer::Threads {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return peer::main(argc, argv, peer::bounded_channel_problems<Peer>);
+  return peer::main(argc, argv, [](int) { return peer::bounded_channel_problems<Peer>(); });
 }

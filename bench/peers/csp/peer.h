@@ -1,4 +1,5 @@
-// The protocol of ./README.md, for peers in C++: arguments, repetition, checks, output.
+// The protocol of ./README.md, for peers in C++: arguments, repetition, checks, output. bench/csp
+// has the checks from here, too.
 #pragma once
 
 #include <algorithm>
@@ -6,8 +7,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -31,9 +34,7 @@ struct Problems {
 };
 
 inline void check(bool right) {
-  if (right) return;
-  std::fputs("wrong result\n", stderr);
-  std::abort();
+  if (!right) throw std::runtime_error("wrong result");
 }
 
 /// Values that have to arrive as 0, 1, 2, ...
@@ -96,6 +97,16 @@ inline std::uint64_t computed(std::int64_t n, std::int64_t steps) {
            compute(static_cast<std::uint64_t>(i + 1), steps);
   }
   return sum;
+}
+
+/// Bytes of memory that this process occupies.
+inline double resident() {
+  std::ifstream file("/proc/self/smaps_rollup");
+  for (std::string word; file >> word;) {
+    double kib = 0;
+    if (word == "Rss:" && file >> kib) return kib * 1024;
+  }
+  throw std::runtime_error("there is no Rss in /proc/self/smaps_rollup");
 }
 
 /// n is raised as Google Benchmark does, until n operations take `seconds`.

@@ -1,21 +1,21 @@
-// The problems of bench/csp for peers in C++, over what a peer has for channels and fibers:
+// The problems of bench/csp in C++, over what Leat (bench/csp/leat_peer.h) or a peer has for
+// channels and fibers:
 //
 //   struct Peer {
 //     template <class T> class Channel;   // explicit Channel(std::int64_t capacity);
 //                                         // void send(const T& or T&&); T recv();
-//                                         // bool try_recv(T&);
+//                                         // void close(), begin(), end() where it can be closed
 //     template <class T> class Stream;    // the same for one sender and one receiver
 //     class Tasks;                        // void go(F); void wait(); the fibers, or threads
 //     static void sleep_for(Duration);
 //     static constexpr bool kFifo;        // among the values of different senders too
 //   };
-//
-// Not all peers can close; hence a receiver knows how much is to come, or is sent a last value.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,8 +24,6 @@
 #include "peer.h"
 
 namespace peer {
-
-inline constexpr std::uint64_t kLast = ~std::uint64_t{0};
 
 template <class P>
 Time chan_sync(std::int64_t n) {
@@ -52,10 +50,8 @@ Time spsc(std::int64_t n, std::int64_t capacity) {
   typename P::Tasks sender;
   InOrder received;
   const auto start = Clock::now();
-  sender.go([&] {
-    for (std::int64_t i = 0; i < n; ++i) values.send(static_cast<std::uint64_t>(i));
-  });
-  for (std::int64_t i = 0; i < n; ++i) received.add(values.recv());
+  sender.go([&] { send_below(values, n); });
+  receive(values, n, [&](std::uint64_t value) { received.add(value); });
   const auto elapsed = Clock::now() - start;
   sender.wait();
   check(received.are(n));
@@ -80,17 +76,21 @@ Time many_to_many(std::int64_t n, std::int64_t pairs, std::int64_t capacity) {
     receivers.go([&] {
       std::uint64_t my_sum = 0;
       std::int64_t my_count = 0;
+      const auto add = [&](std::uint64_t value) {
+        my_sum += value;
+        ++my_count;
+      };
       if constexpr (P::kFifo) {
-        for (std::uint64_t value = 0; (value = values.recv()) != kLast; ++my_count) my_sum += value;
+        drain(values, add);
       } else {
-        for (; my_count < n / pairs; ++my_count) my_sum += values.recv();
+        receive(values, n / pairs, add);
       }
       sum += my_sum;
       count += my_count;
     });
   }
   senders.wait();
-  for (std::int64_t s = 0; P::kFifo && s < pairs; ++s) values.send(kLast);
+  if constexpr (P::kFifo) end_drains(values, pairs);
   receivers.wait();
   const auto elapsed = Clock::now() - start;
   check(sum == sum_below(n) && count == n);
@@ -130,10 +130,8 @@ Time thread_to_fiber(std::int64_t n) {
   typename P::template Stream<std::uint64_t> values(128);
   InOrder received;
   const auto start = Clock::now();
-  std::jthread sender([&] {
-    for (std::int64_t i = 0; i < n; ++i) values.send(static_cast<std::uint64_t>(i));
-  });
-  for (std::int64_t i = 0; i < n; ++i) received.add(values.recv());
+  std::jthread sender([&] { send_below(values, n); });
+  receive(values, n, [&](std::uint64_t value) { received.add(value); });
   const auto elapsed = Clock::now() - start;
   sender.join();
   check(received.are(n));
@@ -166,13 +164,11 @@ Time coarse_jobs(std::int64_t n, std::int64_t microseconds) {
   std::uint64_t sum = 0;
   const auto start = Clock::now();
   for (int i = 0; i < 4; ++i) {
-    tasks.go([&] {
-      for (std::uint64_t job = 0; (job = jobs.recv()) != kLast;) results.send(compute(job, steps));
-    });
+    tasks.go([&] { drain(jobs, [&](std::uint64_t job) { results.send(compute(job, steps)); }); });
   }
   tasks.go([&] {
     for (std::int64_t i = 0; i < n; ++i) jobs.send(static_cast<std::uint64_t>(i % 4 + 1));
-    for (int i = 0; i < 4; ++i) jobs.send(kLast);
+    end_drains(jobs, 4);
   });
   for (std::int64_t i = 0; i < n; ++i) sum += results.recv();
   const auto elapsed = Clock::now() - start;
@@ -205,9 +201,9 @@ std::map<std::string, double> wake_while_hogging() {
   return {{"p50", latencies[kWakes / 2]}, {"p99", latencies[kWakes * 99 / 100]}};
 }
 
-/// What every peer with bounded channels has.
+/// What all with bounded channels have.
 template <class P>
-Problems bounded_channel_problems(int workers) {
+Problems shared_problems() {
   Problems all;
   auto& timed = all.timed;
   for (const std::int64_t capacity : {1, 16, 128, 1024}) {
@@ -216,15 +212,8 @@ Problems bounded_channel_problems(int workers) {
     };
   }
   timed["Mpmc/128"] = [](std::int64_t n) { return many_to_many<P>(n, 4, 128); };
-  for (const std::int64_t capacity : {10, 100}) {
-    timed["ChanProdCons/" + std::to_string(capacity)] = [=](std::int64_t n) {
-      return many_to_many<P>(n, workers, capacity);
-    };
-  }
   timed["ChanUncontended"] = chan_uncontended<P>;
-  timed["ChanNonblocking"] = chan_nonblocking<P>;
   timed["Items4KiB"] = items_of_4_kib<P>;
-  timed["ThreadToFiber"] = thread_to_fiber<P>;
   timed["Pipe64"] = pipe<P>;
   timed["Pipeline4"] = pipeline<P>;
   timed["Circulate1MiB"] = circulate<P>;
@@ -243,11 +232,22 @@ Problems bounded_channel_problems(int workers) {
   return all;
 }
 
-/// What those have whose channels can have capacity 0.
 template <class P>
-void add_rendezvous_problems(Problems& all, int workers) {
-  all.timed["ChanSync"] = chan_sync<P>;
-  all.timed["ChanProdCons/0"] = [=](std::int64_t n) { return many_to_many<P>(n, workers, 0); };
+void add_spawn(Problems& all, std::initializer_list<std::int64_t> at_once) {
+  for (const std::int64_t fibers : at_once) {
+    all.timed["Spawn/" + std::to_string(fibers)] = [=](std::int64_t n) {
+      return spawn<P>(n, fibers);
+    };
+  }
+}
+
+/// What every peer with bounded channels has. (Leat has these in a form of its own.)
+template <class P>
+Problems bounded_channel_problems() {
+  Problems all = shared_problems<P>();
+  all.timed["ChanNonblocking"] = chan_nonblocking<P>;
+  all.timed["ThreadToFiber"] = thread_to_fiber<P>;
+  return all;
 }
 
 }  // namespace peer

@@ -129,7 +129,7 @@ peer::Problem in_arena(int workers, F problem) {
 }
 
 peer::Problems problems(int workers) {
-  peer::Problems all = peer::bounded_channel_problems<Peer>(workers);
+  peer::Problems all = peer::bounded_channel_problems<Peer>();
   for (const std::int64_t at_once : {256, 1'000, 1'000'000}) {
     all.timed["Spawn/" + std::to_string(at_once)] =
         in_arena(workers, [=](std::int64_t n) { return spawn(n, at_once); });

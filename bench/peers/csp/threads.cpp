@@ -70,14 +70,10 @@ struct Peer : peer::Threads {
   using Stream = Channel<T>;
 };
 
-peer::Problems problems(int workers) {
-  peer::Problems all = peer::bounded_channel_problems<Peer>(workers);
-  peer::add_rendezvous_problems<Peer>(all, workers);
-  for (const std::int64_t at_once : {256, 1'000}) {
-    all.timed["Spawn/" + std::to_string(at_once)] = [=](std::int64_t n) {
-      return peer::spawn<Peer>(n, at_once);
-    };
-  }
+peer::Problems problems(int /*workers*/) {
+  peer::Problems all = peer::bounded_channel_problems<Peer>();
+  all.timed["ChanSync"] = peer::chan_sync<Peer>;
+  peer::add_spawn<Peer>(all, {256, 1'000});
   return all;
 }
 

@@ -8,7 +8,7 @@ import tarfile
 
 import numpy
 
-from peer import LENGTH, PIXELS, SIZE
+from peer import LENGTH, SIZE
 
 PILLOW_SIMD = pathlib.Path(sys.prefix) / "pillow-simd"
 
@@ -117,6 +117,27 @@ class JpegBytes:
         return self.pages[shard][offset:offset + size], label
 
 
+class JpegSamples(JpegBytes):
+    """The same, decoded."""
+
+    def __init__(self, problem, decode):
+        super().__init__(problem)
+        self.decode = decode
+
+    def __getstate__(self):
+        return {**super().__getstate__(), "decode": self.decode}
+
+    def read(self, number):
+        data, label = super().read(number)
+        return self.decode(data), label
+
+
+def stack(samples, dtype):
+    """A batch of samples; the second array is of that type."""
+    first, second = zip(*samples)
+    return numpy.stack(first), numpy.array(second, dtype=dtype)
+
+
 # --- Decoders: a file's bytes to uint8 {SIZE, SIZE, 3}. All but SPDL's are libjpeg-turbo, with the
 # accurate integer transform and smooth upsampling of the chroma, which are its defaults.
 
@@ -190,7 +211,3 @@ def one_thread_each():
         cv2.setNumThreads(0)
     except ImportError:
         pass
-
-
-__all__ = ["TokenBatches", "TokenSamples", "CifarBatches", "CifarSamples", "JpegBytes", "DECODERS",
-           "PIXELS", "one_thread_each"]

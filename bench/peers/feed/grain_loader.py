@@ -44,14 +44,9 @@ class Source:
         return self.samples.read(number)
 
 
-def stack(samples, dtype):
-    first, second = zip(*samples)
-    return numpy.stack(first), numpy.array(second, dtype=dtype)
-
-
 def samples(problem, make, **options):
     source = grain.MapDataset.source(Source(make(problem)))
-    collate = functools.partial(stack, dtype=problem.dtypes[1])
+    collate = functools.partial(batches.stack, dtype=problem.dtypes[1])
     return Loader(lambda epoch: source.seed(peer.SEED + epoch).shuffle()
                   .batch(problem.batch, batch_fn=collate), **options)
 
@@ -87,24 +82,9 @@ def slices(problem, make, **options):
                   .map(Slice(problem, epoch, source)), **options)
 
 
-class Images:
-    def __init__(self, problem, decode):
-        self.data, self.decode = batches.JpegBytes(problem), decode
-
-    def __len__(self):
-        return len(self.data)
-
-    def __getitem__(self, number):
-        coded, label = self.data.read(number)
-        return self.decode(coded), label
-
-
 def images(problem, decode, **options):
     batches.one_thread_each()
-    source = grain.MapDataset.source(Images(problem, decode))
-    collate = functools.partial(stack, dtype=numpy.int64)
-    return Loader(lambda epoch: source.seed(peer.SEED + epoch).shuffle()
-                  .batch(problem.batch, batch_fn=collate), **options)
+    return samples(problem, functools.partial(batches.JpegSamples, decode=decode), **options)
 
 
 def variants():

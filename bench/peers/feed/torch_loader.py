@@ -124,16 +124,11 @@ class GetBatch:
 # --- JPEG.
 
 
-class Images(Dataset):
-    def __init__(self, problem, decode):
-        self.data, self.decode = batches.JpegBytes(problem), decode
-
-    def __len__(self):
-        return len(self.data)
+class Images(Samples):
+    """Decoded to tensors."""
 
     def __getitem__(self, number):
-        data, label = self.data.read(number)
-        return self.decode(data), label
+        return self.samples.read(number)
 
 
 def to_tensor(decode, data):
@@ -151,7 +146,7 @@ def torchvision(data):
 def images(problem, workers, decode):
     torch.set_num_threads(1)
     batches.one_thread_each()
-    return Loader(Images(problem, decode), workers, batch_size=problem.batch, shuffle=True)
+    return Loader(Images(batches.JpegSamples(problem, decode)), workers, batch_size=problem.batch, shuffle=True)
 
 
 def variants():

@@ -26,11 +26,6 @@ def of_jpeg(sample, decode):
     return decode(sample["jpg"]), int(sample["cls"])
 
 
-def stack(samples, dtype):
-    first, second = zip(*samples)
-    return numpy.stack(first), numpy.array(second, dtype=dtype)
-
-
 class Loader:
     def __init__(self, problem, workers, sample):
         self.dataset = (
@@ -38,7 +33,7 @@ class Loader:
                                   detshuffle=True, seed=peer.SEED)
             .shuffle(BUFFER)
             .map(sample)
-            .batched(problem.batch, collation_fn=functools.partial(stack,
+            .batched(problem.batch, collation_fn=functools.partial(batches.stack,
                                                                    dtype=problem.dtypes[1])))
         self.loader = self.dataset
         if workers:

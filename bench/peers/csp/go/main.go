@@ -38,6 +38,16 @@ func (o *inOrder) add(value uint64) {
 
 func (o *inOrder) are(n int) bool { return o.wrong == 0 && o.next == uint64(n) }
 
+// endsInOrder are the first and the last word of items, both of which have to.
+type endsInOrder struct{ firsts, lasts inOrder }
+
+func (o *endsInOrder) add(first, last uint64) {
+	o.firsts.add(first)
+	o.lasts.add(last)
+}
+
+func (o *endsInOrder) are(n int) bool { return o.firsts.are(n) && o.lasts.are(n) }
+
 func sumBelow(n int) uint64 { return uint64(n) * uint64(n-1) / 2 }
 
 func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
@@ -64,15 +74,17 @@ func chanSync(n int) (int, time.Duration) {
 	return n, elapsed
 }
 
-func spsc(capacity int) problem {
+func nothing() {}
+
+// The sender is prepared first.
+func spsc(capacity int, prepare func()) problem {
 	return func(n int) (int, time.Duration) {
 		values := make(chan uint64, capacity)
 		var received inOrder
 		start := time.Now()
 		go func() {
-			for i := 0; i < n; i++ {
-				values <- uint64(i)
-			}
+			prepare()
+			sendBelow(values, n)
 			close(values)
 		}()
 		for value := range values {
@@ -160,7 +172,7 @@ type page [512]uint64
 
 func itemsOf4KiB(n int) (int, time.Duration) {
 	pages := make(chan page, 16)
-	var firsts, lasts inOrder
+	var received endsInOrder
 	start := time.Now()
 	go func() {
 		var p page
@@ -172,28 +184,7 @@ func itemsOf4KiB(n int) (int, time.Duration) {
 	var p page
 	for i := 0; i < n; i++ {
 		p = <-pages // range would copy it once more
-		firsts.add(p[0])
-		lasts.add(p[len(p)-1])
-	}
-	elapsed := time.Since(start)
-	check(firsts.are(n) && lasts.are(n))
-	return n, elapsed
-}
-
-// A goroutine that has its OS thread to itself is the nearest that Go has to a plain thread.
-func threadToFiber(n int) (int, time.Duration) {
-	values := make(chan uint64, 128)
-	var received inOrder
-	start := time.Now()
-	go func() {
-		runtime.LockOSThread()
-		for i := 0; i < n; i++ {
-			values <- uint64(i)
-		}
-		close(values)
-	}()
-	for value := range values {
-		received.add(value)
+		received.add(p[0], p[len(p)-1])
 	}
 	elapsed := time.Since(start)
 	check(received.are(n))
@@ -464,21 +455,23 @@ func sieve(primes int) problem {
 
 type item [8]uint64
 
+func sendItems(out chan<- item, n int) {
+	for i := 0; i < n; i++ {
+		var it item
+		for w := range it {
+			it[w] = uint64(i)
+		}
+		out <- it
+	}
+	close(out)
+}
+
 // Each word is written and read.
 func pipe(n int) (int, time.Duration) {
 	items := make(chan item, 128)
 	sum := uint64(0)
 	start := time.Now()
-	go func() {
-		for i := 0; i < n; i++ {
-			var it item
-			for w := range it {
-				it[w] = uint64(i)
-			}
-			items <- it
-		}
-		close(items)
-	}()
+	go sendItems(items, n)
 	for it := range items {
 		for _, word := range it {
 			sum += word
@@ -494,18 +487,9 @@ func pipeline(n int) (int, time.Duration) {
 	for i := range c {
 		c[i] = make(chan item, 128)
 	}
-	var firsts, lasts inOrder
+	var received endsInOrder
 	start := time.Now()
-	go func() {
-		for i := 0; i < n; i++ {
-			var it item
-			for w := range it {
-				it[w] = uint64(i)
-			}
-			c[0] <- it
-		}
-		close(c[0])
-	}()
+	go sendItems(c[0], n)
 	for stage := 0; stage < 2; stage++ {
 		in, out := c[stage], c[stage+1]
 		go func() {
@@ -519,11 +503,10 @@ func pipeline(n int) (int, time.Duration) {
 		}()
 	}
 	for it := range c[2] {
-		firsts.add(it[0] - 2)
-		lasts.add(it[7] - 2)
+		received.add(it[0]-2, it[7]-2)
 	}
 	elapsed := time.Since(start)
-	check(firsts.are(n) && lasts.are(n))
+	check(received.are(n))
 	return n, elapsed
 }
 
@@ -540,7 +523,7 @@ func circulate(n int) (int, time.Duration) {
 	for i := 0; i < 4; i++ {
 		empty <- filled(1<<20/8, 1)
 	}
-	var firsts, lasts inOrder
+	var received endsInOrder
 	start := time.Now()
 	go func() {
 		for i := 0; i < n; i++ {
@@ -551,12 +534,11 @@ func circulate(n int) (int, time.Duration) {
 		close(full)
 	}()
 	for buffer := range full {
-		firsts.add(buffer[0])
-		lasts.add(buffer[len(buffer)-1])
+		received.add(buffer[0], buffer[len(buffer)-1])
 		empty <- buffer
 	}
 	elapsed := time.Since(start)
-	check(firsts.are(n) && lasts.are(n))
+	check(received.are(n))
 	return n, elapsed
 }
 
@@ -608,7 +590,7 @@ func doubleBuffer(kib, pairs int) problem {
 		type pair struct {
 			source, target []uint64
 			full, empty    chan []uint64
-			firsts, lasts  inOrder
+			received       endsInOrder
 		}
 		all := make([]pair, pairs)
 		for i := range all {
@@ -635,8 +617,7 @@ func doubleBuffer(kib, pairs int) problem {
 			go func() {
 				for buffer := range p.full {
 					copy(p.target, buffer)
-					p.firsts.add(p.target[0])
-					p.lasts.add(p.target[words-1])
+					p.received.add(p.target[0], p.target[words-1])
 					p.empty <- buffer
 				}
 				done.Done()
@@ -645,7 +626,7 @@ func doubleBuffer(kib, pairs int) problem {
 		done.Wait()
 		elapsed := time.Since(start)
 		for i := range all {
-			check(all[i].firsts.are(each) && all[i].lasts.are(each))
+			check(all[i].received.are(each))
 		}
 		return each * pairs, elapsed
 	}
@@ -723,17 +704,18 @@ func main() {
 	}
 	problems := map[string]problem{
 		"ChanSync": chanSync, "ChanUncontended": chanUncontended, "ChanNonblocking": chanNonblocking,
-		"Spsc/1": spsc(1), "Spsc/16": spsc(16), "Spsc/128": spsc(128), "Spsc/1024": spsc(1024),
-		"Mpmc/128":       manyToMany(4, 128),
-		"ChanProdCons/0": manyToMany(workers, 0), "ChanProdCons/10": manyToMany(workers, 10),
-		"ChanProdCons/100": manyToMany(workers, 100),
-		"Select2/0":        select2(0), "Select2/128": select2(128),
+		"Spsc/1": spsc(1, nothing), "Spsc/16": spsc(16, nothing),
+		"Spsc/128": spsc(128, nothing), "Spsc/1024": spsc(1024, nothing),
+		// The nearest that Go has to a plain thread.
+		"ThreadToFiber": spsc(128, runtime.LockOSThread),
+		"Mpmc/128":      manyToMany(4, 128),
+		"Select2/0":     select2(0), "Select2/128": select2(128),
 		"Select8/0": select8(0), "Select8/128": select8(128),
 		"SelectUncontended": selectUncontended, "SelectNonblock": selectNonblock,
 		"Ring/1000": ring(1000), "Sieve/500": sieve(500), "Sieve/2000": sieve(2000),
 		"Spawn/256": spawn(256), "Spawn/1000": spawn(1000), "Spawn/1000000": spawn(1000000),
 		"Pipe64": pipe, "Pipeline4": pipeline, "Items4KiB": itemsOf4KiB, "Circulate1MiB": circulate,
-		"ThreadToFiber": threadToFiber, "Readable": readable,
+		"Readable": readable,
 	}
 	for _, us := range []int{1, 17, 100} {
 		problems[fmt.Sprint("CoarseJobs/", us)] = coarseJobs(us)

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 pub type Time = (u64, Duration);
 
 pub type Problem = Box<dyn Fn(u64) -> Time>;
+pub type Figures = Vec<(&'static str, f64)>;
 /// Done once; has other results than a time.
-pub type Count = Box<dyn Fn() -> Vec<(&'static str, f64)>>;
+pub type Count = Box<dyn Fn() -> Figures>;
 
 #[derive(Default)]
 pub struct Problems {
@@ -37,6 +38,23 @@ impl InOrder {
     }
     pub fn are(&self, n: u64) -> bool {
         self.wrong == 0 && self.next == n
+    }
+}
+
+/// The first and the last word of items, both of which have to.
+#[derive(Clone, Default)]
+pub struct EndsInOrder {
+    firsts: InOrder,
+    lasts: InOrder,
+}
+
+impl EndsInOrder {
+    pub fn add(&mut self, first: u64, last: u64) {
+        self.firsts.add(first);
+        self.lasts.add(last);
+    }
+    pub fn are(&self, n: u64) -> bool {
+        self.firsts.are(n) && self.lasts.are(n)
     }
 }
 
@@ -87,7 +105,7 @@ pub fn hog() {
     while start.elapsed() < Duration::from_micros(500) {}
 }
 
-pub fn percentiles(mut latencies: Vec<Duration>) -> Vec<(&'static str, f64)> {
+pub fn percentiles(mut latencies: Vec<Duration>) -> Figures {
     check(latencies.len() == WAKES);
     latencies.sort();
     let at = |i: usize| latencies[i].as_nanos() as f64;

@@ -1,12 +1,40 @@
 //! The problems of bench/csp on OS threads with crossbeam's channels.
 
-use crossbeam::channel::{bounded, select, Receiver, Sender};
+#![allow(unused_mut)] // tokio's receivers have to be
+
+use crossbeam::channel::{bounded as channel, select, Receiver};
 use crossbeam::thread::scope;
-use peers::*;
-use std::time::Instant;
+use std::thread::{sleep, spawn, JoinHandle};
+
+macro_rules! problem {
+    ($name:ident($($of:ident: $kind:ty),*) $body:block) => {
+        fn $name($($of: $kind),*) -> Time $body
+    };
+}
+macro_rules! count {
+    ($name:ident() $body:block) => { fn $name() -> Figures $body };
+}
+macro_rules! go {
+    ($($body:tt)*) => { spawn(move || { $($body)* }) };
+}
+macro_rules! wait {
+    ($done:expr) => { $done };
+}
+macro_rules! next {
+    ($recv:expr) => { $recv.recv().ok() };
+}
+include!("../problems.rs");
+
+fn join<T>(thread: JoinHandle<T>) -> T {
+    thread.join().unwrap()
+}
+
+fn thread_to_fiber(n: u64) -> Time {
+    spsc(n, 128)
+}
 
 fn chan_sync(n: u64) -> Time {
-    let (send, recv) = bounded::<u64>(0);
+    let (send, recv) = channel::<u64>(0);
     let start = Instant::now();
     let mut value = 0;
     let mut elapsed = Default::default();
@@ -27,28 +55,16 @@ fn chan_sync(n: u64) -> Time {
     (n, elapsed)
 }
 
-fn spsc(n: u64, capacity: usize) -> Time {
-    let (send, recv) = bounded(capacity);
-    let mut received = InOrder::default();
-    let start = Instant::now();
-    let sender = std::thread::spawn(move || (0..n).for_each(|i| send.send(i).unwrap()));
-    recv.iter().for_each(|value| received.add(value));
-    let elapsed = start.elapsed();
-    sender.join().unwrap();
-    check(received.are(n));
-    (n, elapsed)
-}
-
 fn many_to_many(n: u64, pairs: u64, capacity: usize) -> Time {
-    let (send, recv) = bounded::<u64>(capacity);
+    let (send, recv) = channel::<u64>(capacity);
     let start = Instant::now();
     let mut receivers = vec![];
     for s in 0..pairs {
         let (send, recv) = (send.clone(), recv.clone());
-        std::thread::spawn(move || {
+        spawn(move || {
             (s..n).step_by(pairs as usize).for_each(|i| send.send(i).unwrap());
         });
-        receivers.push(std::thread::spawn(move || {
+        receivers.push(spawn(move || {
             recv.iter().fold((0u64, 0), |(sum, count), value| (sum + value, count + 1))
         }));
     }
@@ -60,66 +76,6 @@ fn many_to_many(n: u64, pairs: u64, capacity: usize) -> Time {
     let elapsed = start.elapsed();
     check(total == (sum_below(n), n));
     (n, elapsed)
-}
-
-fn chan_uncontended(n: u64) -> Time {
-    let n = round_up(n, 100);
-    let (send, recv) = bounded(100);
-    let mut received = InOrder::default();
-    let start = Instant::now();
-    for i in (0..n).step_by(100) {
-        (i..i + 100).for_each(|j| send.send(j).unwrap());
-        (0..100).for_each(|_| received.add(recv.recv().unwrap()));
-    }
-    let elapsed = start.elapsed();
-    check(received.are(n));
-    (n, elapsed)
-}
-
-fn chan_nonblocking(n: u64) -> Time {
-    let (_send, recv) = bounded::<u64>(0);
-    let start = Instant::now();
-    let empty = (0..n).filter(|_| recv.try_recv().is_err()).count();
-    let elapsed = start.elapsed();
-    check(empty as u64 == n);
-    (n, elapsed)
-}
-
-fn items_of_4_kib(n: u64) -> Time {
-    let (send, recv) = bounded::<Page>(16);
-    let (mut firsts, mut lasts) = (InOrder::default(), InOrder::default());
-    let start = Instant::now();
-    let sender = std::thread::spawn(move || {
-        let mut page: Page = [0; 512];
-        for i in 0..n {
-            page[0] = i;
-            page[511] = i;
-            opaque(&mut page);
-            send.send(page).unwrap();
-        }
-    });
-    for mut page in recv {
-        opaque(&mut page);
-        firsts.add(page[0]);
-        lasts.add(page[511]);
-    }
-    let elapsed = start.elapsed();
-    sender.join().unwrap();
-    check(firsts.are(n) && lasts.are(n));
-    (n, elapsed)
-}
-
-fn senders(n: u64, count: u64, capacity: usize) -> Vec<Receiver<u64>> {
-    (0..count)
-        .map(|_| {
-            let (send, recv) = bounded(capacity);
-            std::thread::spawn(move || {
-                // The last values may find nobody who waits for them to be taken.
-                (0..n / count).for_each(|i| send.send(i).unwrap());
-            });
-            recv
-        })
-        .collect()
 }
 
 fn select_of_2(n: u64, capacity: usize) -> Time {
@@ -176,8 +132,8 @@ fn select_of_8(n: u64, capacity: usize) -> Time {
 }
 
 fn select_uncontended(n: u64) -> Time {
-    let (send_a, a) = bounded(1);
-    let (send_b, b) = bounded(1);
+    let (send_a, a) = channel(1);
+    let (send_b, b) = channel(1);
     let start = Instant::now();
     send_a.send(0u64).unwrap();
     for _ in 0..n {
@@ -193,10 +149,10 @@ fn select_uncontended(n: u64) -> Time {
 }
 
 fn select_nonblock(n: u64) -> Time {
-    let (_keep, no_sender) = bounded::<u64>(0);
-    let (no_receiver, _keep) = bounded::<u64>(0);
-    let (_keep, empty) = bounded::<u64>(1);
-    let (full, _keep) = bounded::<u64>(1);
+    let (_keep, no_sender) = channel::<u64>(0);
+    let (no_receiver, _keep) = channel::<u64>(0);
+    let (_keep, empty) = channel::<u64>(1);
+    let (full, _keep) = channel::<u64>(1);
     let mut taken = 0;
     let start = Instant::now();
     for _ in 0..n {
@@ -210,185 +166,35 @@ fn select_nonblock(n: u64) -> Time {
     (n, elapsed)
 }
 
-/// Each word is written and read.
-fn pipe(n: u64) -> Time {
-    let (send, recv) = bounded::<Item>(128);
-    let mut sum = 0;
-    let start = Instant::now();
-    let sender = std::thread::spawn(move || {
-        for i in 0..n {
-            let mut item: Item = [i; 8];
-            opaque(&mut item);
-            send.send(item).unwrap();
-        }
-    });
-    for mut item in recv {
-        opaque(&mut item);
-        item.iter().for_each(|word| sum += word);
-    }
-    let elapsed = start.elapsed();
-    sender.join().unwrap();
-    check(sum == 8 * sum_below(n));
-    (n, elapsed)
-}
-
-fn pipeline(n: u64) -> Time {
-    let (send, mut recv) = bounded::<Item>(128);
-    let (mut firsts, mut lasts) = (InOrder::default(), InOrder::default());
-    let start = Instant::now();
-    std::thread::spawn(move || (0..n).for_each(|i| send.send([i; 8]).unwrap()));
-    for _ in 0..2 {
-        let (out, next) = bounded(128);
-        let from = std::mem::replace(&mut recv, next);
-        std::thread::spawn(move || {
-            for mut item in from {
-                item.iter_mut().for_each(|word| *word += 1);
-                out.send(item).unwrap();
-            }
-        });
-    }
-    for mut item in recv {
-        opaque(&mut item);
-        firsts.add(item[0] - 2);
-        lasts.add(item[7] - 2);
-    }
-    let elapsed = start.elapsed();
-    check(firsts.are(n) && lasts.are(n));
-    (n, elapsed)
-}
-
-fn circulate(n: u64) -> Time {
-    let (send_full, full) = bounded::<Buffer>(4);
-    let (send_empty, empty) = bounded::<Buffer>(4);
-    (0..4).for_each(|_| send_empty.send(vec![1; (1 << 20) / 8]).unwrap());
-    let (mut firsts, mut lasts) = (InOrder::default(), InOrder::default());
-    let last = (1 << 20) / 8 - 1;
-    let start = Instant::now();
-    let producer = std::thread::spawn(move || {
-        for i in 0..n {
-            let mut buffer = empty.recv().unwrap();
-            buffer[0] = i;
-            buffer[last] = i;
-            send_full.send(buffer).unwrap();
-        }
-        empty // lives until all have come back
-    });
-    for buffer in full {
-        firsts.add(buffer[0]);
-        lasts.add(buffer[last]);
-        let _ = send_empty.send(buffer); // the producer may have what it needs
-    }
-    let elapsed = start.elapsed();
-    producer.join().unwrap();
-    check(firsts.are(n) && lasts.are(n));
-    (n, elapsed)
-}
-
 fn coarse_jobs(n: u64, microseconds: u64) -> Time {
     let steps = microseconds * 600;
-    let (send_jobs, jobs) = bounded::<u64>(16);
-    let (send_results, results) = bounded::<u64>(16);
+    let (send_jobs, jobs) = channel::<u64>(16);
+    let (send_results, results) = channel::<u64>(16);
     let start = Instant::now();
     for _ in 0..4 {
         let (jobs, results) = (jobs.clone(), send_results.clone());
-        std::thread::spawn(move || {
+        spawn(move || {
             for job in jobs {
                 results.send(compute(job, steps)).unwrap();
             }
         });
     }
     drop(send_results);
-    std::thread::spawn(move || (0..n).for_each(|i| send_jobs.send(i % 4 + 1).unwrap()));
+    spawn(move || (0..n).for_each(|i| send_jobs.send(i % 4 + 1).unwrap()));
     let sum = results.iter().fold(0u64, |sum, result| sum.wrapping_add(result));
     let elapsed = start.elapsed();
     check(sum == computed(n, steps));
     (n, elapsed)
 }
 
-fn double_buffer(n: u64, kib: usize, pairs: u64) -> Time {
-    let each = (n + pairs - 1) / pairs;
-    let words = kib * 1024 / 8;
-    let mut ready = vec![];
-    for _ in 0..pairs {
-        let (send_empty, empty) = bounded::<Buffer>(2);
-        (0..2).for_each(|_| send_empty.send(vec![3; words]).unwrap());
-        ready.push((vec![1u64; words], vec![2u64; words], bounded::<Buffer>(2), send_empty, empty));
-    }
-    let start = Instant::now();
-    let mut threads = vec![];
-    for (mut source, mut target, (send_full, full), send_empty, empty) in ready {
-        threads.push(std::thread::spawn(move || {
-            for i in 0..each {
-                let mut buffer = empty.recv().unwrap();
-                source[0] = i;
-                source[words - 1] = i;
-                buffer.copy_from_slice(&source);
-                opaque(&mut buffer[..]);
-                send_full.send(buffer).unwrap();
-            }
-        }));
-        threads.push(std::thread::spawn(move || {
-            let (mut firsts, mut lasts) = (InOrder::default(), InOrder::default());
-            for buffer in full {
-                target.copy_from_slice(&buffer);
-                opaque(&mut target[..]);
-                firsts.add(target[0]);
-                lasts.add(target[words - 1]);
-                let _ = send_empty.send(buffer); // the producer may have what it needs
-            }
-            check(firsts.are(each) && lasts.are(each));
-        }));
-    }
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
-    (each * pairs, start.elapsed())
-}
-
-fn wake_while_hogging() -> Vec<(&'static str, f64)> {
-    let (sent, recv): (Sender<Instant>, _) = bounded(1);
-    let woken =
-        std::thread::spawn(move || recv.iter().map(|at: Instant| at.elapsed()).collect::<Vec<_>>());
-    for _ in 0..WAKES {
-        std::thread::sleep(PAUSE);
-        sent.send(Instant::now()).unwrap();
-        hog();
-    }
-    drop(sent);
-    percentiles(woken.join().unwrap())
-}
-
-fn problems(workers: usize) -> Problems {
+fn problems(_workers: usize) -> Problems {
     let mut all = Problems::default();
-    all.timed("ChanSync", chan_sync);
-    for capacity in [1, 16, 128, 1024] {
-        all.timed(format!("Spsc/{capacity}"), move |n| spsc(n, capacity));
+    macro_rules! timed {
+        ($name:expr, $n:ident => $time:expr) => { all.timed($name, move |$n| $time) };
     }
-    all.timed("Mpmc/128", |n| many_to_many(n, 4, 128));
-    for capacity in [0, 10, 100] {
-        all.timed(format!("ChanProdCons/{capacity}"), move |n| {
-            many_to_many(n, workers as u64, capacity)
-        });
-    }
-    all.timed("ChanUncontended", chan_uncontended);
-    all.timed("ChanNonblocking", chan_nonblocking);
-    all.timed("Items4KiB", items_of_4_kib);
-    for capacity in [0, 128] {
-        all.timed(format!("Select2/{capacity}"), move |n| select_of_2(n, capacity));
-        all.timed(format!("Select8/{capacity}"), move |n| select_of_8(n, capacity));
-    }
-    all.timed("SelectUncontended", select_uncontended);
-    all.timed("SelectNonblock", select_nonblock);
-    all.timed("Pipe64", pipe);
-    all.timed("Pipeline4", pipeline);
-    all.timed("Circulate1MiB", circulate);
-    all.timed("ThreadToFiber", |n| spsc(n, 128));
-    for microseconds in [1, 17, 100] {
-        all.timed(format!("CoarseJobs/{microseconds}"), move |n| coarse_jobs(n, microseconds));
-    }
-    for kib in [64, 256, 1024, 4096, 16384] {
-        for pairs in [1, 4] {
-            all.timed(format!("DoubleBuffer/{kib}/{pairs}"), move |n| double_buffer(n, kib, pairs));
-        }
-    }
+    add_shared_problems!(timed);
+    timed!("Mpmc/128", n => many_to_many(n, 4, 128));
+    timed!("SelectNonblock", n => select_nonblock(n));
     all.counted.insert("WakeWhileHogging".into(), Box::new(wake_while_hogging));
     all
 }
