@@ -129,7 +129,7 @@ def package(name):
 
 
 def compiler():
-    return first_line("g++", "--version") + ", -O2"
+    return first_line("g++", "--version") + ", -O3"
 
 
 def machine():

@@ -227,7 +227,7 @@ def rust_version(*crates):
 
 
 def cxx(*libraries):
-    return lambda peer: ["g++", "-std=c++20", "-O2", "-DNDEBUG", "-pthread", peer.sources[0], "-o", peer.program,
+    return lambda peer: ["g++", "-std=c++20", "-O3", "-DNDEBUG", "-pthread", peer.sources[0], "-o", peer.program,
                          *libraries]
 
 

@@ -34,7 +34,6 @@ EPOCHS = 50
 
 PARTS = ("CMakeLists.txt", "pyproject.toml", "cmake", "csp", "gpu", "feeder", "python/CMakeLists.txt",
          "python/leat", "python/src")
-FLAGS = "-O2 -DNDEBUG"  # as the C++ loop is compiled, so that the compiler makes no difference
 
 
 def install(python, folder):
@@ -49,8 +48,7 @@ def install(python, folder):
     print(f"building the package leat (log: {log})")
     shutil.rmtree(wheels, ignore_errors=True)
     pip = [python, "-m", "pip", "--disable-pip-version-check"]
-    if not logged(log, *pip, "wheel", "--no-deps", "-w", wheels,
-                  f"--config-settings=cmake.define.CMAKE_CXX_FLAGS_RELEASE={FLAGS}", ROOT) or not all(
+    if not logged(log, *pip, "wheel", "--no-deps", "-w", wheels, ROOT) or not all(
             logged(log, *pip, "install", *how, next(wheels.glob("leat-*.whl")), mode="a")
             for how in (["--force-reinstall", "--no-deps"], [])):  # it, and what it needs
         raise Failed(f"the package cannot be built; see {log}")
@@ -94,7 +92,7 @@ class Suite(Base):
                         *feed.loaders_of(bench, python, data)]
             bench.facts |= {
                 "files": feed.where(folder), "packages": feed.packages(programs),
-                "package leat": f"that of {python}" if options.python else FLAGS,
+                "package leat": f"that of {python}" if options.python else "of this tree",
                 "python": capture([python, "-c", "import platform; print(platform.python_version())"]).strip()}
             yield feed.rounds_of(bench, [row for row in ROWS if row.problem in bench.rows], programs)
 
