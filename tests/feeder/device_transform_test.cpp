@@ -91,23 +91,6 @@ TEST_P(DeviceTransforms, WhatOneThrowsEndsThePrefetcher) {
   });
 }
 
-TEST_P(DeviceTransforms, OneThatMakesNoSenseIsRefused) {
-  in_place([] {
-    const Numbers data({.size = 64});
-    const gpu::Device device = gpu::open("host");
-    DeviceTransform no_function = halves();
-    no_function.function = nullptr;
-    DeviceTransform no_fields = halves();
-    no_fields.fields.clear();
-    DeviceTransform twice = halves();
-    twice.fields.push_back(twice.fields[0]);
-    for (const DeviceTransform& transform : {no_function, no_fields, twice}) {
-      EXPECT_THROW(Prefetcher(data, device, {.batch_size = 4, .device_transform = transform}),
-                   std::invalid_argument);
-    }
-  });
-}
-
 // A batch that is thrown away, because its loop was left, was never bound to a stream: nothing but
 // its transform has read it, and that may still be running when the next one is copied.
 TEST(DeviceTransformsExact, ABatchThatNobodyLeasesIsNotOverwrittenUnderItsTransform) {

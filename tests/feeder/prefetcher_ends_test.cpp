@@ -43,28 +43,34 @@ using support::place_title;
 class PrefetcherEnds : public PrefetcherTest {};
 INSTANTIATE_TEST_SUITE_P(Places, PrefetcherEnds, testing::ValuesIn(kPlaces), place_title);
 
+// In the child, the fiber that sends to an open receiver never ends: to wait for it would hang.
 TEST(PrefetcherEndsBy, AForkIsToldInTheChild) {
-  const Numbers data({.size = 40});
-  auto feed =
-      std::make_unique<Prefetcher>(data, gpu::open("host"), PrefetcherOptions{.batch_size = 4});
-  EXPECT_TRUE(feed->next().has_value());
-  EXPECT_EQ(support::in_child([&]() -> std::string {
-              const std::string next = support::text_thrown_by<std::logic_error>(
-                  [&] { static_cast<void>(feed->next()); });
-              const std::string epoch = support::text_thrown_by<std::logic_error>([&] {
-                for (Lease& batch : feed->epoch(1)) static_cast<void>(batch);
-              });
-              const std::string receiver = support::text_thrown_by<std::logic_error>(
-                  [&] { static_cast<void>(feed->receiver(1)); });
-              feed->stop();
-              feed.reset();
-              for (const std::string& text : {next, epoch, receiver}) {
-                if (text.find("a Prefetcher of process ") == std::string::npos) return text;
-              }
-              return "";
-            }),
-            "");
-  EXPECT_TRUE(feed->next().has_value());
+  for (const bool receives : {false, true}) {
+    const Numbers data({.size = 40});
+    auto feed =
+        std::make_unique<Prefetcher>(data, gpu::open("host"), PrefetcherOptions{.batch_size = 4});
+    std::optional<Receiver<Lease>> batches;
+    if (receives) batches = feed->receiver(0);
+    const auto next = [&] { return receives ? batches->recv() : feed->next(); };
+    EXPECT_TRUE(next().has_value());
+    EXPECT_EQ(support::in_child([&]() -> std::string {
+                const std::string told = support::text_thrown_by<std::logic_error>(
+                    [&] { static_cast<void>(feed->next()); });
+                const std::string epoch = support::text_thrown_by<std::logic_error>([&] {
+                  for (Lease& batch : feed->epoch(1)) static_cast<void>(batch);
+                });
+                const std::string receiver = support::text_thrown_by<std::logic_error>(
+                    [&] { static_cast<void>(feed->receiver(1)); });
+                feed->stop();
+                feed.reset();
+                for (const std::string& text : {told, epoch, receiver}) {
+                  if (text.find("a Prefetcher of process ") == std::string::npos) return text;
+                }
+                return "";
+              }),
+              "");
+    EXPECT_TRUE(next().has_value());
+  }
 }
 
 // Its batches keep the memory of their slots, and none of the devices' threads.
@@ -86,29 +92,6 @@ TEST(PrefetcherEndsBy, ItsDestructionWhileLeasesLive) {
     }
     std::thread([&] { leases.clear(); }).join();
   }
-}
-
-// In the child, the fiber that sends to the receiver never ends: to wait for it would hang.
-TEST(PrefetcherEndsBy, AForkWithAnOpenReceiverIsToldInTheChild) {
-  const Numbers data({.size = 40});
-  auto feed =
-      std::make_unique<Prefetcher>(data, gpu::open("host"), PrefetcherOptions{.batch_size = 4});
-  Receiver<Lease> batches = feed->receiver(0);
-  EXPECT_TRUE(batches.recv().has_value());
-  EXPECT_EQ(support::in_child([&]() -> std::string {
-              const std::string epoch = support::text_thrown_by<std::logic_error>(
-                  [&] { static_cast<void>(feed->epoch(1).begin()); });
-              const std::string receiver = support::text_thrown_by<std::logic_error>(
-                  [&] { static_cast<void>(feed->receiver(1)); });
-              feed->stop();
-              feed.reset();
-              for (const std::string& text : {epoch, receiver}) {
-                if (text.find("a Prefetcher of process ") == std::string::npos) return text;
-              }
-              return "";
-            }),
-            "");
-  EXPECT_TRUE(batches.recv().has_value());
 }
 
 // stop(): who waits for a batch is told, though the read that he waits for goes on.

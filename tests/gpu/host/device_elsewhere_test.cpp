@@ -107,21 +107,6 @@ TEST(HostDevice, AGateThatNobodyOpensIsADeadlock) {
                Deadlock);
 }
 
-TEST(HostDevice, ASelectOverAGateThatNobodyOpensIsADeadlock) {
-  EXPECT_THROW(run(
-                   [] {
-                     const Device device = open("host");
-                     const Stream stream(device);
-                     const Event event(device);
-                     const Channel<int> silence(0);
-                     const Gate gate(stream);
-                     event.record(stream);
-                     select(on_done(event), on_recv(silence));
-                   },
-                   {.deadlock_after = 0s}),
-               Deadlock);
-}
-
 TEST(HostDevice, SelectingInARunOverACaseThatWasMadeBeforeItIsNoDeadlock) {
   const Device device = open("host");
   const Stream stream(device);
