@@ -10,12 +10,7 @@
 #include <vector>
 
 #include "leat/feeder/sources/braces.h"
-#include "leat/feeder/sources/cifar10.h"
-#include "leat/feeder/sources/fixed_records.h"
 #include "leat/feeder/sources/mapped_file.h"
-#include "leat/feeder/sources/mnist.h"
-#include "leat/feeder/sources/token_shards.h"
-#include "leat/feeder/sources/web_dataset.h"
 #include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "bench/data/synthetic.h"
 #include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {
