@@ -195,14 +195,6 @@ TEST(FeederStats, OfAConsumerWithoutStreamInTurnsWithTheLink) {
   expect_shares(stats.copier, 0.4, 0, 0.6);
 }
 
-TEST(FeederStats, OfAConsumerWithoutStreamThatLimitsTheLoop) {
-  const Stats stats = measure({.tc = 1000ns, .on_stream = false}, {});
-  EXPECT_NEAR(stats.t_c, 1000e-9, 1000e-9 * kRounding);
-  EXPECT_NEAR(stats.t_step, 1000e-9, 1000e-9 * kRounding);
-  expect_shares(stats.consumer, 1, 0, 0);
-  expect_begins(stats.bottleneck(), "The consumer limits the loop (Tc is 100.0 % of the step)");
-}
-
 TEST(FeederStats, OfALoopThatDoesOtherThingsBetweenBatches) {
   for (const bool on_stream : {true, false}) {
     const Stats stats = measure({.tc = 1000ns, .rest = 3000ns, .on_stream = on_stream}, {});
