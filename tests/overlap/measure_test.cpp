@@ -174,7 +174,7 @@ double simulated_step(const Shape& shape, const Effort& effort) {
 
 TEST(Measure, WithJitterTheLossIsThatOfTheQueueingSimulation) {
   int cell = 0;
-  const Effort effort{.steps = 2000, .warm_up = 20, .link_peak = 1e9};
+  const Effort effort{.steps = 500, .warm_up = 20, .link_peak = 1e9};
   for (const double jitter : {0.3, 1.0}) {
     for (const std::uint64_t straggler_every : {0U, 50U}) {
       for (const std::size_t workers : {1U, 2U, 4U}) {

@@ -40,17 +40,20 @@ std::ostream& operator<<(std::ostream& out, const Step& step) {
   return out << "Tx " << step.tx().count() << ", Tc " << step.tc.count();
 }
 
-// How long one epoch of `batches` full batches takes.
+// When the last kernel of an epoch of `batches` full batches has ended.
 Duration measure(const Step& step, std::size_t batches, PrefetcherOptions options,
                  int scheduler_workers) {
   options.batch_size = step.batch_size;
-  return in_virtual_time({.workers = scheduler_workers}, [&] {
+  Duration end{};
+  in_virtual_time({.workers = scheduler_workers}, [&] {
     NumbersFeed feed({.size = batches * step.batch_size, .pattern_bytes = step.pattern_bytes},
                      options,
                      {.h2d_bandwidth = kBytePerNanosecond, .copy_latency = step.copy_latency});
     for (Lease& batch : feed.epoch(0, feed.stream)) feed.launch_check(batch, step.tc);
     feed.stream.sync();
+    end = support::elapsed();  // before the copies of the next epoch
   });
+  return end;
 }
 
 class OverlapExact : public testing::TestWithParam<Step> {

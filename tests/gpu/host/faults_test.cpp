@@ -162,7 +162,7 @@ TEST(HostFaults, WhoAwaitsWhenTheDeviceIsLostIsToldAtThatMoment) {
       group.go([&] { expect_gpu_error([&] { select(on_done(event)); }, {"device lost"}); });
     }
     group.wait();
-    EXPECT_EQ(elapsed(), 5ms);
+    EXPECT_EQ(support::elapsed(), 5ms);
   });
 }
 
