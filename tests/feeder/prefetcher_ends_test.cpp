@@ -59,12 +59,12 @@ TEST(PrefetcherEndsBy, AForkIsToldInTheChild) {
                 });
                 const std::string receiver = support::text_thrown_by<std::logic_error>(
                     [&] { static_cast<void>(feed->receiver(1)); });
-                const std::string next = support::text_thrown_by<std::logic_error>(
+                const std::string told = support::text_thrown_by<std::logic_error>(
                     [&] { static_cast<void>(feed->next()); });
                 feed->stop();
                 feed.reset();
                 // While a receiver is open, it is that which next() tells.
-                for (const std::string& text : {epoch, receiver, receives ? epoch : next}) {
+                for (const std::string& text : {epoch, receiver, receives ? epoch : told}) {
                   if (text.find("a Prefetcher of process ") == std::string::npos) return text;
                 }
                 return "";
