@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <future>
 #include <optional>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -32,7 +31,6 @@ using support::kPlaces;
 using support::launch_check;
 using support::Numbers;
 using support::NumbersView;
-using support::Place;
 using support::place_title;
 
 INSTANTIATE_TEST_SUITE_P(Places, PrefetcherTest, testing::ValuesIn(kPlaces), place_title);
@@ -170,17 +168,6 @@ TEST_P(PrefetcherTest, AnEpochThatIsNeverBegunReadsNothing) {
   });
 }
 
-TEST_P(PrefetcherTest, NextGivesBatchAfterBatchAndTheEndBetweenEpochs) {
-  in_place([] {
-    NumbersFeed feed({.size = 10});
-    for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
-      EXPECT_EQ(rest_of(feed), feed.want_epoch(epoch));
-    }
-    EXPECT_EQ(epoch_of(feed, 9), feed.want_epoch(9));
-    EXPECT_EQ(rest_of(feed), feed.want_epoch(10));
-  });
-}
-
 TEST_P(PrefetcherTest, NextGoesOnInAnEpochWhoseLoopWasLeft) {
   in_place([] {
     NumbersFeed feed({.size = 20});
@@ -242,39 +229,6 @@ TEST_P(PrefetcherTest, NextBeyondMaxLeasesThrowsAndLosesNothing) {
       held.clear();
       for (auto& batch : rest_of(feed)) got.push_back(std::move(batch));
       EXPECT_EQ(got, feed.want_epoch(0));
-    }
-  });
-}
-
-TEST_P(PrefetcherTest, SeveralLeasesAreReleasedInAnyOrder) {
-  in_place([] {
-    std::mt19937 random(3);
-    for (const std::size_t max_leases : {2U, 3U}) {
-      for (const std::size_t depth : {1U, 2U}) {
-        NumbersFeed feed(
-            {.size = 400, .on_read = uneven_reads()},
-            {.batch_size = 4, .prefetch_depth = depth, .max_leases = max_leases, .workers = 2});
-        std::vector<Lease> held;
-        std::uint64_t batches = 0;
-        while (std::optional<Lease> batch = feed.next()) {
-          ASSERT_EQ(batch->index(), batches++);
-          const auto want = feed.want(*batch);
-          const bool virtual_time = GetParam() != Place::kPlainThread;
-          if (random() % 3 == 0) {
-            ASSERT_EQ(NumbersView(*batch).samples(), want);
-          } else {
-            launch_check(feed.stream, *batch, want, Duration(virtual_time ? random() % 64 : 0));
-          }
-          held.push_back(*std::move(batch));
-          const std::size_t keep = random() % max_leases;
-          while (held.size() > keep) {
-            std::swap(held.back(), held[random() % held.size()]);
-            held.pop_back();
-          }
-        }
-        EXPECT_EQ(batches, feed.batches_per_epoch());
-        feed.stream.sync();
-      }
     }
   });
 }
