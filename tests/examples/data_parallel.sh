@@ -48,17 +48,8 @@ done
 [[ $(digest "another seed" train --ranks 4 --global-batch 3 --seed 2) != "$first" ]] ||
   fail "the digest does not depend on the weights"
 
-expect() { # <status> <what> <words the line must contain, as a regex> <arguments>...
-  local expected=$1 what=$2 words=$3 status=0
-  shift 3
-  timeout 60 "$program" "$@" >"$scratch/out" 2>"$scratch/err" || status=$?
-  if [[ $status != "$expected" || $(wc -l <"$scratch/err") != 1 ]] ||
-    ! grep -qE "$words" "$scratch/err"; then
-    fail "$what: exit status $status, expected $expected and one line with /$words/; stderr:"
-    cat "$scratch/err"
-  else
-    echo "$what: $(cat "$scratch/err")"
-  fi
+expect() { # <status> <what> <words of the line, as a regex> <arguments>...
+  expect_line "${@:1:3}" "$program" "${@:4}"
 }
 if [[ $what == servers ]]; then
   expect 1 "servers alone" "servers 4: of 4 ranks none would train" --ranks 4 --servers 4 --data "$data"

@@ -136,39 +136,26 @@ INSTANTIATE_TEST_SUITE_P(Batches, DataParallel,
                                          Case{"fewer_samples_than_workers", 5, 3, 1000, 1}),
                          [](const auto& one) { return std::string(one.param.name); });
 
-TEST(DataParallelBits, DoNotDependOnPolicyPartitionAndCredit) {
+// Servers add by rank, and update alike.
+TEST(DataParallelBits, DoNotDependOnPolicyPartitionCreditAndServers) {
   const FirstImages data(1000);
   Options options = options_of(62);
   options.steps = 10;
-  const std::vector<float> first = weights_of_ranks(4, data, options).front();
+  const std::vector<float> first = weights_of_ranks(3, data, options).front();
+  options.exchange.partition_bytes = 10'001;
+  options.exchange.credit_bytes = 30'000;
+  options.exchange.bucket_bytes = {1000, 100'000};
   using leat::comm::Policy;
   for (const Policy policy : {Policy::kFifo, Policy::kPriority, Policy::kBucketed}) {
-    options.exchange.policy = policy;
-    options.exchange.partition_bytes = 10'001;
-    options.exchange.credit_bytes = 30'000;
-    options.exchange.synchronous = policy == Policy::kFifo;
-    options.exchange.bucket_bytes = {1000, 100'000};
-    auto all = weights_of_ranks(4, data, options);
-    all.push_back(first);
-    expect_same_bits(all);
-  }
-}
-
-// Added by rank and updated alike.
-TEST(DataParallelBits, OfServersAreThoseOfAnExchange) {
-  const FirstImages data(1000);
-  Options options = options_of(62);
-  options.steps = 10;
-  const std::vector<float> exchanged = weights_of_ranks(3, data, options).front();
-  options.servers = 2;
-  using leat::comm::Policy;
-  for (const Policy policy : {Policy::kFifo, Policy::kPriority}) {
-    options.exchange.policy = policy;
-    options.exchange.partition_bytes = 10'001;
-    options.exchange.credit_bytes = 30'000;
-    auto all = weights_of_ranks(5, data, options);
-    all.push_back(exchanged);
-    expect_same_bits(all);
+    for (const int servers : {0, 2}) {
+      if (servers > 0 && policy == Policy::kBucketed) continue;
+      options.exchange.policy = policy;
+      options.exchange.synchronous = servers == 0 && policy == Policy::kFifo;
+      options.servers = servers;
+      auto all = weights_of_ranks(3 + servers, data, options);
+      all.push_back(first);
+      expect_same_bits(all);
+    }
   }
 }
 

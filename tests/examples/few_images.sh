@@ -1,13 +1,6 @@
-# For tests of MNIST's trainers, which source it with the folder that has MNIST in `mnist`: `scratch`, a folder that is
-# removed at the end; fail, which counts `failures`; and `data`, a folder with few images, 305 to train and 101 to test.
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-failures=0
-
-fail() {
-  echo "FAIL: $*"
-  failures=$((failures + 1))
-}
+# For tests of MNIST's trainers, which source it with the folder that has MNIST in `mnist`: what one_line.sh has, and
+# `data`, a folder with few images, 305 to train and 101 to test.
+source "$(dirname "${BASH_SOURCE[0]}")/one_line.sh"
 
 data=$scratch/data
 mkdir "$data"

@@ -151,15 +151,17 @@ TEST(MnistKernels, LinearBackwardStoresTheReferencesGradients) {
   }
 }
 
-TEST(MnistKernels, TheFirstLayerNeedsNoWeightsToGoBackward) {
+TEST(MnistKernels, TheFirstLayerNeedsNoWeightsToGoBackwardAndAddsItsGradientsIfAsked) {
   const Floats x = {1.0F, 2.0F};
   const Floats dy = {3.0F};
-  Output dweights(2);
-  Output dbias(1);
-  host::linear_backward(
-      {x.data(), nullptr, dy.data(), dweights.data(), dbias.data(), nullptr, 1, 2, 1, false});
-  EXPECT_EQ(dweights.take(), (Floats{3.0F, 6.0F}));
-  EXPECT_EQ(dbias.take(), (Floats{3.0F}));
+  for (const bool adds : {false, true}) {
+    Floats dweights = {10.0F, 20.0F};
+    Floats dbias = {30.0F};
+    host::linear_backward({x.data(), nullptr, dy.data(), dweights.data(), dbias.data(), nullptr, 1,
+                           2, 1, false, adds});
+    EXPECT_EQ(dweights, (adds ? Floats{13.0F, 26.0F} : Floats{3.0F, 6.0F}));
+    EXPECT_EQ(dbias, (Floats{adds ? 33.0F : 3.0F}));
+  }
 }
 
 TEST(MnistKernels, TheInputsGradientAndTheParametersComeApartWithTheSameBits) {
@@ -195,17 +197,6 @@ TEST(MnistKernels, TheInputsGradientAndTheParametersComeApartWithTheSameBits) {
   EXPECT_EQ(dweights[1], dweights[0]);
   EXPECT_EQ(dbias[1], dbias[0]);
   EXPECT_EQ(dx[1], dx[0]);
-}
-
-TEST(MnistKernels, ParametersGradientsAreAddedIfAsked) {
-  const Floats x = {1.0F, 2.0F};
-  const Floats dy = {3.0F};
-  Floats dweights = {10.0F, 20.0F};
-  Floats dbias = {30.0F};
-  host::linear_backward(
-      {x.data(), nullptr, dy.data(), dweights.data(), dbias.data(), nullptr, 1, 2, 1, false, true});
-  EXPECT_EQ(dweights, (Floats{13.0F, 26.0F}));
-  EXPECT_EQ(dbias, (Floats{33.0F}));
 }
 
 TEST(MnistKernels, TheGradientOfTheLossCanBeScaled) {

@@ -54,17 +54,8 @@ done
 train --ranks 2 --replicas 2 | grep -q "exposed communication" ||
   fail "two pipelines do not say what of their exchange is exposed"
 
-expect() { # <status> <what> <words the line must contain, as a regex> <arguments>...
-  local expected=$1 what=$2 words=$3 status=0
-  shift 3
-  timeout 60 "$program" --data "$data" "$@" >"$scratch/out" 2>"$scratch/err" || status=$?
-  if [[ $status != "$expected" || $(wc -l <"$scratch/err") != 1 ]] ||
-    ! grep -qE "$words" "$scratch/err"; then
-    fail "$what: exit status $status, expected $expected and one line with /$words/; stderr:"
-    cat "$scratch/err"
-  else
-    echo "$what: $(cat "$scratch/err")"
-  fi
+expect() { # <status> <what> <words of the line, as a regex> <arguments>...
+  expect_line "${@:1:3}" "$program" --data "$data" "${@:4}"
 }
 printf '0F0\r\n1F0,1F0x\r\n' >"$scratch/bad.csv"
 expect 1 "an unknown argument" 'cannot use "--frobnicate"' --frobnicate

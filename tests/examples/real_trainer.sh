@@ -91,20 +91,8 @@ for processes in 1 3; do
   same "Ctrl-C, $processes processes, $steps steps" "$scratch/until.ck" "$scratch/interrupted.ck"
 done
 
-expect() { # <status> <what> <words the line must contain, as a regex> <command>...
-  local expected=$1 what=$2 words=$3 status=0
-  shift 3
-  timeout 60 "$@" >"$scratch/out" 2>"$scratch/err" || status=$?
-  if [[ $status != "$expected" || $(wc -l <"$scratch/err") != 1 ]] ||
-    ! grep -qE "$words" "$scratch/err"; then
-    fail "$what: exit status $status, expected $expected and one line with /$words/; stderr:"
-    cat "$scratch/err"
-  else
-    echo "$what: $(cat "$scratch/err")"
-  fi
-}
-refuse() { expect 2 "$1" "$2" "$program" "${@:3}"; }
-break_off() { expect 1 "$1" "$2" "$program" --data "$data" "${@:3}"; }
+refuse() { expect_line 2 "$1" "$2" "$program" "${@:3}"; }
+break_off() { expect_line 1 "$1" "$2" "$program" --data "$data" "${@:3}"; }
 
 refuse "an unknown argument" 'cannot use "--frobnicate"' --frobnicate
 refuse "a value missing" "[-]-device: its value is missing" --device
@@ -131,7 +119,7 @@ break_off "a checkpoint that cannot be written" "no/where.ck: cannot be written:
   --checkpoint "$scratch/no/where.ck"
 break_off "a log that cannot be written" "cannot write to $scratch/no/log" --log "$scratch/no/log"
 [[ $(find "$scratch" -name '*.tmp') == "" ]] || fail "a draft of a checkpoint was left behind"
-expect 1 "a full disk" "standard output: No space left" \
+expect_line 1 "a full disk" "standard output: No space left" \
   bash -c '"$@" >/dev/full' - "$program" --data "$data"
 
 # A process that is lost takes the others along.

@@ -6,27 +6,10 @@
 set -uo pipefail
 program=$1
 mnist=$2
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-failures=0
+source "$(dirname "${BASH_SOURCE[0]}")/one_line.sh"
 
-expect() { # <what> <words the line must contain, as a regex> <arguments>...
-  local what=$1 words=$2
-  shift 2
-  expect_from "$what" "$words" "$program" "$@"
-}
-
-expect_from() { # <what> <words> <command that runs the program>...
-  local what=$1 words=$2 status=0
-  shift 2
-  timeout 60 "$@" >"$scratch/out" 2>"$scratch/err" || status=$?
-  if [[ $status != 1 || $(wc -l <"$scratch/err") != 1 ]] || ! grep -qE "$words" "$scratch/err"; then
-    echo "FAIL: $what: exit status $status, expected 1 and one line with /$words/; stderr:"
-    cat "$scratch/err"
-    failures=$((failures + 1))
-  else
-    echo "$what: $(cat "$scratch/err")"
-  fi
+expect() { # <what> <words of the line, as a regex> <arguments>...
+  expect_line 1 "$1" "$2" "$program" "${@:3}"
 }
 
 # A folder that differs from the real one in one file.
@@ -123,7 +106,7 @@ expect_within() {
   local limited=(bash -c 'ulimit -v "$0" && exec "$@"' "$1" "$program") what=$2 words=$3
   shift 3
   if ("${limited[@]}" --help || exit 1) >"$scratch/out" 2>&1; then
-    expect_from "$what" "$words" "${limited[@]}" "$@"
+    expect_line 1 "$what" "$words" "${limited[@]}" "$@"
   else
     echo "$what: not tried, for the program does not start below the limit"
   fi
@@ -133,11 +116,11 @@ expect_within 4000000 "slots beyond all memory" "out of memory.*fewer slots" \
 expect_within 60000 "a data set beyond all memory" "images-idx3.*no memory for its" --data "$mnist" --device host
 
 # What cannot be printed is not lost in silence.
-expect_from "a full disk" "standard output: No space left" \
+expect_line 1 "a full disk" "standard output: No space left" \
   bash -c '"$@" >/dev/full' - "$program" --data "$mnist" --epochs 1
-expect_from "a full disk, --help" "standard output: No space left" \
+expect_line 1 "a full disk, --help" "standard output: No space left" \
   bash -c '"$@" >/dev/full' - "$program" --help
-expect_from "stdout closed" "standard output: Bad file descriptor" \
+expect_line 1 "stdout closed" "standard output: Bad file descriptor" \
   bash -c '"$@" >&-' - "$program" --data "$mnist" --epochs 1
 
 ((failures == 0))

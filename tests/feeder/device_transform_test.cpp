@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/prefetcher.h"
+#include "leat/feeder/sources/function.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
@@ -91,23 +93,6 @@ TEST_P(DeviceTransforms, WhatOneThrowsEndsThePrefetcher) {
   });
 }
 
-TEST_P(DeviceTransforms, OneThatMakesNoSenseIsRefused) {
-  in_place([] {
-    const Numbers data({.size = 64});
-    const gpu::Device device = gpu::open("host");
-    DeviceTransform no_function = halves();
-    no_function.function = nullptr;
-    DeviceTransform no_fields = halves();
-    no_fields.fields.clear();
-    DeviceTransform twice = halves();
-    twice.fields.push_back(twice.fields[0]);
-    for (const DeviceTransform& transform : {no_function, no_fields, twice}) {
-      EXPECT_THROW(Prefetcher(data, device, {.batch_size = 4, .device_transform = transform}),
-                   std::invalid_argument);
-    }
-  });
-}
-
 // A batch that is thrown away, because its loop was left, was never bound to a stream: nothing but
 // its transform has read it, and that may still be running when the next one is copied.
 TEST(DeviceTransformsExact, ABatchThatNobodyLeasesIsNotOverwrittenUnderItsTransform) {
@@ -177,33 +162,28 @@ TEST(DeviceTransformsExact, RunBesideTheNextCopy) {
 
 // Tensors of variable length.
 
-class Ragged final : public Dataset {
- public:
-  [[nodiscard]] std::string_view name() const noexcept override { return "ragged"; }
-  [[nodiscard]] std::span<const Field> fields() const noexcept override { return fields_; }
-  [[nodiscard]] std::uint64_t size() const noexcept override { return 50; }
-  void read(std::uint64_t index, Sample& out) const override {
-    const std::size_t length = index == too_long ? 12 : index * 7 % 11;
-    out.set_length(0, length);
-    for (std::size_t i = 0; i < 2 * length; ++i) {
-      out.as<std::int16_t>(0)[i] = static_cast<std::int16_t>(index + i + 1);
-    }
-    out.as<std::uint8_t>(1)[0] = static_cast<std::uint8_t>(index);
-  }
-  std::uint64_t too_long = ~std::uint64_t{0};
-
- private:
-  std::vector<Field> fields_{
-      {.name = "tokens", .dtype = DType::kInt16, .shape = {11, 2}, .variable_length = true},
-      {.name = "label", .dtype = DType::kUint8, .shape = {}}};
-};
+// Sample i has i * 7 % 11 rows of two; but sample `too_long` claims 12.
+FunctionDataset ragged(std::uint64_t too_long = ~std::uint64_t{0}) {
+  return {"ragged",
+          {{.name = "tokens", .dtype = DType::kInt16, .shape = {11, 2}, .variable_length = true},
+           {.name = "label", .dtype = DType::kUint8, .shape = {}}},
+          50,
+          [too_long](std::uint64_t index, Sample& out) {
+            const std::size_t length = index == too_long ? 12 : index * 7 % 11;
+            out.set_length(0, length);
+            std::iota(out.as<std::int16_t>(0).begin(),
+                      out.as<std::int16_t>(0).begin() + static_cast<std::ptrdiff_t>(2 * length),
+                      static_cast<std::int16_t>(index + 1));
+            out.as<std::uint8_t>(1)[0] = static_cast<std::uint8_t>(index);
+          }};
+}
 
 class VariableLength : public PrefetcherTest {};
 INSTANTIATE_TEST_SUITE_P(Places, VariableLength, testing::ValuesIn(kPlaces), place_title);
 
 TEST_P(VariableLength, SamplesArePaddedWithZerosAndTheirLengthsDelivered) {
   in_place([] {
-    const Ragged data;
+    const FunctionDataset data = ragged();
     const PrefetcherOptions options = {.batch_size = 8, .workers = 2, .seed = 3};
     Prefetcher feed(data, gpu::open("host"), options);
     for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
@@ -231,8 +211,7 @@ TEST_P(VariableLength, SamplesArePaddedWithZerosAndTheirLengthsDelivered) {
 
 TEST_P(VariableLength, ASampleThatIsLongerThanDeclaredIsAnErrorThatSaysSo) {
   in_place([] {
-    Ragged data;
-    data.too_long = 9;
+    const FunctionDataset data = ragged(9);
     Prefetcher feed(data, gpu::open("host"), {.batch_size = 8, .order = Order::kSequential});
     EXPECT_TRUE(feed.next().has_value());
     expect_throws<Error>([&] { static_cast<void>(feed.next()); },

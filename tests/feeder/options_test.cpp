@@ -3,12 +3,16 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/prefetcher.h"
+#include "leat/feeder/sources/function.h"
 #include "leat/gpu/device.h"
 #include "tests/feeder/prefetcher_fixture.h"
 
@@ -97,43 +101,90 @@ TEST_P(Options, PinnedMemoryIsTheDeclaredRingExactly) {
   });
 }
 
-TEST_P(Options, OptionsThatAreNoneAreRefusedAndNamed) {
+// A prefetcher of 64 numbers on so many devices.
+void expect_refused(PrefetcherOptions options, std::initializer_list<std::string_view> says,
+                    std::size_t devices = 1) {
+  options.batch_size = 4;
+  const Numbers data({.size = 64});
+  expect_throws<std::invalid_argument>([&] { Prefetcher(data, open_devices(devices), options); },
+                                       says);
+}
+
+TEST_P(Options, ThoseThatCannotWorkAreRefusedAndNamed) {
   in_place([] {
-    const Numbers data({.size = 64});
-    const auto expect_refused = [&](PrefetcherOptions options, const char* why) {
-      options.batch_size = 4;
-      expect_throws<std::invalid_argument>([&] { Prefetcher(data, gpu::open("host"), options); },
-                                           {why});
-    };
-    expect_refused({.order = Order{77}}, "order is 77, which is none of its values");
-    expect_refused({.last_batch = LastBatch{4}}, "last_batch is 4");
-    expect_refused({.delivery = Delivery{2}}, "delivery is 2");
-    expect_refused({.sharing = Sharing{2}}, "sharing is 2");
-    expect_refused({.check_slots = CheckSlots{3}}, "check_slots is 3");
-    expect_refused({.workers = 9, .autotune = Autotune{}},
-                   "autotune.max_workers is 8, less than workers, 9");
-    expect_refused({.prefetch_depth = 5, .autotune = Autotune{}},
-                   "autotune.max_prefetch_depth is 4, less than prefetch_depth, 5");
-    expect_refused(
-        {.sharing = Sharing::kDynamic, .world_size = 4},
-        "within one process only, and 1 device is given: leave world_size at 0; it is 4");
-    expect_refused({.device_transform = {.fields = {{"y", DType::kInt8, {-1}}},
-                                         .function = [](const auto&...) {}}},
-                   "leat: device_transform: field \"y\" has an extent of -1");
+    expect_throws<std::invalid_argument>([] { NumbersFeed({.size = 8}, {}); },
+                                         {"batch_size", "at least 1"});
+    expect_refused({.prefetch_depth = 0}, {"prefetch_depth is 0", "at least 1"});
+    expect_refused({.max_leases = 0}, {"max_leases is 0", "at least 1"});
+    expect_refused({.workers = 0}, {"workers is 0", "at least 1"});
+    for (const std::size_t many : {std::size_t{4097}, std::size_t{1} << 32, ~std::size_t{0}}) {
+      expect_refused({.prefetch_depth = many}, {"prefetch_depth", "at most 4096"});
+      expect_refused({.max_leases = many}, {"max_leases", "at most 4096"});
+      expect_refused({.workers = many}, {"workers", "at most 4096"});
+      expect_refused({.pinned_slots = many}, {"pinned_slots", "at most 4096"});
+    }
+    expect_refused({.order = Order{77}}, {"order is 77, which is none of its values"});
+    expect_refused({.last_batch = LastBatch{4}}, {"last_batch is 4"});
+    expect_refused({.delivery = Delivery{2}}, {"delivery is 2"});
+    expect_refused({.sharing = Sharing{2}}, {"sharing is 2"});
+    expect_refused({.check_slots = CheckSlots{3}}, {"check_slots is 3"});
+    expect_refused({.pad_to = PadTo{2}}, {"pad_to is 2, which is none of its values"});
+    expect_refused({.packing = Packing{}, .pad_to = PadTo::kBatch},
+                   {"packing and a pad_to of batch"});
+    for (const double rate : {-0.1, 1.1, std::nan("")}) {
+      expect_refused({.read_failures = {.rate = rate}}, {"read_failures.rate", "from 0 to 1"});
+      expect_refused({.transform_failures = {.rate = rate}}, {"transform_failures.rate"});
+    }
   });
 }
 
-TEST_P(Options, ABudgetThatIsNoneIsRefused) {
+TEST_P(Options, AutotuneThatCannotWorkIsRefused) {
   in_place([] {
-    const Numbers data({.size = 12});
-    for (const double rate : {-0.1, 1.1, std::nan("")}) {
-      EXPECT_THROW(
-          Prefetcher(data, gpu::open("host"), {.batch_size = 4, .read_failures = {.rate = rate}}),
-          std::invalid_argument);
-      EXPECT_THROW(Prefetcher(data, gpu::open("host"),
-                              {.batch_size = 4, .transform_failures = {.rate = rate}}),
-                   std::invalid_argument);
-    }
+    const auto refused = [](const Autotune& tune, std::string_view says) {
+      expect_refused({.prefetch_depth = 3, .workers = 3, .autotune = tune}, {says});
+    };
+    refused({.max_workers = 0}, "autotune.max_workers is 0");
+    refused({.max_workers = 5000}, "autotune.max_workers is 5000");
+    refused({.max_workers = 2}, "autotune.max_workers is 2, less than workers, 3");
+    refused({.max_prefetch_depth = 0}, "autotune.max_prefetch_depth is 0");
+    refused({.max_prefetch_depth = 2},
+            "autotune.max_prefetch_depth is 2, less than prefetch_depth, 3");
+    refused({.every = 0}, "autotune.every is 0");
+    expect_refused({.autotune = Autotune{}, .sample_every = 0}, {"sample_every is 0"});
+  });
+}
+
+TEST_P(Options, RanksThatDoNotFitAreRefused) {
+  in_place([] {
+    const auto refused = [](const PrefetcherOptions& options, std::string_view says) {
+      expect_refused(options, {says}, 2);
+    };
+    refused({.rank = 1}, "world_size");
+    refused({.rank = 1, .world_size = 2}, "ranks 1 to 2");
+    refused({.rank = 0, .world_size = 1}, "ranks 0 to 1");
+    refused({.rank = ~std::size_t{0}, .world_size = 4}, "ranks");
+    refused({.sharing = Sharing::kDynamic, .world_size = 4}, "within one process only");
+    expect_refused({.sharing = Sharing::kDynamic, .world_size = 4},
+                   {"1 device is given: leave world_size at 0; it is 4"});
+    expect_refused({}, {"at least one device"}, 0);
+  });
+}
+
+TEST_P(Options, FieldsThatCannotWorkAreRefused) {
+  in_place([] {
+    const auto refused = [](std::vector<Field> fields, std::string_view says) {
+      expect_refused(
+          {.device_transform = {.fields = std::move(fields), .function = [](const auto&...) {}}},
+          {says});
+    };
+    const Field y = {"y", DType::kInt8, {}};
+    refused({}, "both fields and a function");
+    expect_refused({.device_transform = {.fields = {y}}}, {"both fields and a function"});
+    refused({y, y}, "two fields \"y\"");
+    refused({{"y", DType::kInt8, {-1}}}, "leat: device_transform: field \"y\" has an extent of -1");
+    const FunctionDataset nothing("nothing", {}, 1, [](std::uint64_t, Sample&) {});
+    expect_throws<std::invalid_argument>(
+        [&] { Prefetcher(nothing, gpu::open("host"), {.batch_size = 1}); }, {"has no fields"});
   });
 }
 

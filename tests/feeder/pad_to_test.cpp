@@ -182,20 +182,6 @@ TEST_P(PadTo, ADeviceTransformGetsAndWritesRowsOfThatLength) {
   });
 }
 
-TEST_P(PadTo, ExcludesPackingAndNamesBoth) {
-  in_place([] {
-    const FunctionDataset data = ragged();
-    PrefetcherOptions options = padding_to_batch(4);
-    options.packing = Packing{};
-    expect_throws<std::invalid_argument>([&] { Prefetcher(data, gpu::open("host"), options); },
-                                         {"packing and a pad_to of batch"});
-    options.packing.reset();
-    options.pad_to = feeder::PadTo{2};
-    expect_throws<std::invalid_argument>([&] { Prefetcher(data, gpu::open("host"), options); },
-                                         {"pad_to is 2, which is none of its values"});
-  });
-}
-
 TEST_P(PadTo, AReadThatWritesIntoAnotherRowIsFoundBeforeTheRowsMove) {
   in_place([] {
     std::int64_t* first = nullptr;

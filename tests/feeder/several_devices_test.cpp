@@ -182,24 +182,6 @@ TEST_P(SeveralDevices, WithoutARankItIsNotClearWhichOneIsMeant) {
   });
 }
 
-TEST_P(SeveralDevices, RanksThatDoNotFitAreRefused) {
-  in_place([] {
-    const Numbers data({.size = 64});
-    const auto devices = open_devices(2);
-    const auto expect_refused = [&](const PrefetcherOptions& options, const char* what) {
-      expect_throws<std::invalid_argument>([&] { Prefetcher(data, devices, options); }, {what});
-    };
-    expect_refused({.batch_size = 8, .rank = 1}, "world_size");
-    expect_refused({.batch_size = 8, .rank = 1, .world_size = 2}, "ranks 1 to 2");
-    expect_refused({.batch_size = 8, .rank = 0, .world_size = 1}, "ranks 0 to 1");
-    expect_refused({.batch_size = 8, .rank = ~std::size_t{0}, .world_size = 4}, "ranks");
-    expect_refused({.batch_size = 8, .sharing = Sharing::kDynamic, .rank = 0, .world_size = 4},
-                   "within one process");
-    EXPECT_THROW(Prefetcher(data, std::vector<gpu::Device>{}, {.batch_size = 8}),
-                 std::invalid_argument);
-  });
-}
-
 // Dynamic sharing.
 
 TEST_P(SeveralDevices, SharedDynamicallyEachBatchGoesToOneOfThem) {

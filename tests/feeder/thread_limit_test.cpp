@@ -24,6 +24,7 @@
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/live.h"
 #include "leat/feeder/prefetcher.h"
+#include "leat/feeder/sources/function.h"
 #include "leat/feeder/sources/web_dataset.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/stream.h"
@@ -137,20 +138,10 @@ std::string web_index() {
 
 // A read that may block, and that asks for a thread to do so, is done without one.
 std::string reader() {
-  class SeldomBlocks final : public Dataset {
-   public:
-    [[nodiscard]] std::string_view name() const noexcept override { return numbers_.name(); }
-    [[nodiscard]] std::span<const Field> fields() const noexcept override {
-      return numbers_.fields();
-    }
-    [[nodiscard]] std::uint64_t size() const noexcept override { return numbers_.size(); }
-    void read(std::uint64_t index, Sample& out) const override { numbers_.read(index, out); }
-    [[nodiscard]] Blocking blocking() const noexcept override { return Blocking::kSeldom; }
-
-   private:
-    const support::Numbers numbers_{{.size = 8}};
-  };
-  const SeldomBlocks data;
+  const support::Numbers numbers({.size = 8});
+  const FunctionDataset data(
+      "seldom", {numbers.fields().begin(), numbers.fields().end()}, numbers.size(),
+      [&](std::uint64_t index, Sample& out) { numbers.read(index, out); }, Blocking::kSeldom);
   return run(
       [&] {
         allow_threads(false);

@@ -12,20 +12,13 @@
 #include "leat/csp/scheduler.h"
 #include "leat/gpu/host_model.h"
 #include "tests/support/bytes.h"
+#include "tests/support/texts.h"
 
 namespace leat::gpu {
 namespace open_test {
 
 std::string error_of(std::string_view name) {
-  try {
-    return "opened " + open(name).name();
-  } catch (const Error& e) {
-    return e.what();
-  }
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
+  return support::text_of<Error>([&] { static_cast<void>(open(name)); });
 }
 
 std::size_t cuda_devices() { return list().devices.size() - 1; }
@@ -84,18 +77,16 @@ TEST(Open, RefusesNamesItDoesNotKnowAndSaysWhichThereAre) {
                                  ":0",
                                  "0"}) {
     const std::string error = error_of(name);
-    EXPECT_TRUE(contains(error, "unknown device \"" + name + "\"")) << error;
-    EXPECT_TRUE(contains(error, "use auto, cuda:N or host:N")) << error;
+    support::expect_contains(error,
+                             {"unknown device \"" + name + "\"", "use auto, cuda:N or host:N"});
   }
 }
 
 TEST(Open, NamesTheCudaDeviceThatIsNotThereAndWhy) {
   const std::string name = "cuda:" + std::to_string(cuda_devices() + 7);
   const std::string error = error_of(name);
-  EXPECT_TRUE(contains(error, name)) << error;
-  EXPECT_TRUE(contains(error, list().cuda_status)) << error;
-  EXPECT_TRUE(contains(error, "; ")) << "no advice: " << error;
-  EXPECT_FALSE(contains(error, "unknown device")) << error;
+  support::expect_contains(error, {name, list().cuda_status, "; "});  // and advice
+  EXPECT_EQ(error.find("unknown device"), std::string::npos) << error;
 }
 
 TEST(OpenHost, RefusesNegativeNumbers) {

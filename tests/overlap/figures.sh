@@ -7,7 +7,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/expect.sh"
 page=$2/docs/guide/overlap.md
 
 # 3 ms of copying behind 5 ms of compute.
-expect 0 'OE 1\.000 ' --device host --virtual --link 1GB/s --batch 3MB --compute 5ms
+expect 0 'OE 1\.000 ' --device host --virtual --link 1GB/s --batch 3MB --compute 5ms --json "$scratch/one.json" \
+  --svg "$scratch/one.svg"
 grep -q 'serial loop takes 8.00 ms a step, 1.60 times as long' "$scratch/out" || fail "the serial loop: $(cat "$scratch/out")"
 # Real data.
 mnist=$2/examples/data/mnist
@@ -39,12 +40,8 @@ awk -v marker="<!-- leat-overlap $arguments -->" '
 expect 0 'OE 0\.625 ' --device host --virtual --link 1GB/s --batch 3MB --compute 5ms --depth 1
 grep -q 'prefetch_depth is 1' "$scratch/out" || fail "the sentence: $(cat "$scratch/out")"
 
-"$program" --device host --virtual --link 1GB/s --batch 3MB --json "$scratch/one.json" >"$scratch/out" ||
-  fail "--json: $(cat "$scratch/out")"
 "$program" --device host --virtual --link 10MB/s --sweep --seconds 0.01 --json - --svg "$scratch/sweep.svg" \
   >"$scratch/sweep.json" 2>"$scratch/err" || fail "--sweep: $(cat "$scratch/err")"
-"$program" --device host --virtual --link 1GB/s --batch 3MB --svg "$scratch/one.svg" >"$scratch/out" ||
-  fail "--svg: $(cat "$scratch/out")"
 # Nothing takes any time, so that nothing is known.
 expect 0 'OE \?   hidden \?   feed efficiency \?   AU \?' --device host --virtual --batch 1MB --compute 0ms
 # No cell can be measured: batches of 2 GiB and more.
@@ -57,12 +54,12 @@ expect 0 'not measured; a batch would be 64\.0 B, the least, whose copy takes 64
 mkfifo "$scratch/pipe"
 timeout 60 cat "$scratch/pipe" >"$scratch/piped" &
 reader=$!
-timeout 60 "$program" --device host --virtual --batch 1kB --steps 20 --json "$scratch/pipe" >/dev/null || fail "a pipe"
+ln -s target.svg "$scratch/link.svg"
+timeout 60 "$program" --device host --virtual --batch 1kB --steps 20 --json "$scratch/pipe" --svg "$scratch/link.svg" \
+  >/dev/null || fail "a pipe and a link"
 wait "$reader"
 grep -q '"leat-overlap": 1' "$scratch/piped" || fail "a pipe got $(head -c 100 "$scratch/piped")"
-ln -s target.json "$scratch/link.json"
-"$program" --device host --virtual --batch 1kB --steps 20 --json "$scratch/link.json" >/dev/null || fail "a link"
-[[ -L $scratch/link.json && -s $scratch/target.json ]] || fail "the link is $(ls -l "$scratch/link.json")"
+[[ -L $scratch/link.svg && -s $scratch/target.svg ]] || fail "the link is $(ls -l "$scratch/link.svg")"
 # Readers limit the loop, and the sentence is of the figures above it.
 expect 0 'The readers limit the loop' --device host --virtual --link 1GB/s --batch 3MB --compute 5ms --read 4ms \
   --straggler-every 5 --straggler-factor 20

@@ -56,16 +56,13 @@ Measurement measure_virtual(const Shape& shape,
                             const Effort& effort = {.steps = 100, .warm_up = 20, .link_peak = 1e9},
                             std::size_t devices = 1) {
   Measurement measured;
-  leat::VirtualClock clock;
-  leat::run(
-      [&] {
-        std::vector<leat::gpu::Device> all;
-        for (std::size_t i = 0; i < devices; ++i) {
-          all.push_back(leat::gpu::open_host({.h2d_bandwidth = 1e9}, static_cast<int>(i)));
-        }
-        measured = measure(all, shape, effort);
-      },
-      {.workers = 1, .clock = &clock});
+  leat::support::in_virtual_time([&] {
+    std::vector<leat::gpu::Device> all;
+    for (std::size_t i = 0; i < devices; ++i) {
+      all.push_back(leat::gpu::open_host({.h2d_bandwidth = 1e9}, static_cast<int>(i)));
+    }
+    measured = measure(all, shape, effort);
+  });
   return measured;
 }
 
@@ -130,44 +127,26 @@ TEST(Measure, TheLoopsBesideItTakeWhatTheirStepsSumUpTo) {
 // the loops begin, and what they are compared with is of a time without it.
 TEST(Measure, TrainsThatWereDisturbedBeforeTheLoopsAreRunAgain) {
   Measurement measured;
-  leat::VirtualClock clock;
-  leat::run(
-      [&] {
-        const leat::gpu::Device device = leat::gpu::open_host({.h2d_bandwidth = 1e9});
-        const leat::TimePoint start = leat::now();
-        leat::TaskGroup group;
-        group.go([&] {
-          constexpr std::size_t kBytes = 5'000'000;
-          const leat::gpu::PinnedBuffer from(device, kBytes);
-          const leat::gpu::DeviceBuffer to(device, kBytes);
-          const leat::gpu::Stream stream(device);
-          while (leat::now() - start < 2500ms) {
-            leat::gpu::copy_async(stream, to.span(), from.span());
-            stream.sync();
-          }
-        });
-        measured = measure({device}, shape_of(0ns, 5ms, 10ms), {.steps = 100, .warm_up = 20});
-        group.wait();
-      },
-      {.workers = 1, .clock = &clock});
+  leat::support::in_virtual_time([&] {
+    const leat::gpu::Device device = leat::gpu::open_host({.h2d_bandwidth = 1e9});
+    const leat::TimePoint start = leat::now();
+    leat::TaskGroup group;
+    group.go([&] {
+      constexpr std::size_t kBytes = 5'000'000;
+      const leat::gpu::PinnedBuffer from(device, kBytes);
+      const leat::gpu::DeviceBuffer to(device, kBytes);
+      const leat::gpu::Stream stream(device);
+      while (leat::now() - start < 2500ms) {
+        leat::gpu::copy_async(stream, to.span(), from.span());
+        stream.sync();
+      }
+    });
+    measured = measure({device}, shape_of(0ns, 5ms, 10ms), {.steps = 100, .warm_up = 20});
+    group.wait();
+  });
   EXPECT_DOUBLE_EQ(measured.t_x_alone, 5e-3);
   EXPECT_DOUBLE_EQ(measured.link_peak, 1e9);
   EXPECT_NEAR(measured.link_efficiency(), 1, kRounding);
-}
-
-TEST(Measure, HeadspaceAndUtilizationSayWhatFeedingCosts) {
-  Shape shape = shape_of(0ns, 1500ns, 1000ns);
-  const Measurement measured = measure_virtual(shape);
-  EXPECT_NEAR(measured.headspace(), 0.5, kRounding);
-  EXPECT_NEAR(measured.accelerator_utilization(), 1 / 1.5, kRounding);
-}
-
-TEST(Measure, MemoryIsThatOfThePrefetcherAlone) {
-  Shape shape = shape_of(0ns, 8192ns, 1000ns);
-  shape.pinned_slots = 3;
-  const Measurement measured = measure_virtual(shape);
-  EXPECT_EQ(measured.pinned_bytes, 3U * 8192);
-  EXPECT_EQ(measured.device_bytes, 2U * 8192);
 }
 
 // Batches are read by whichever worker is free first, into whichever slot is; they are copied in
@@ -195,7 +174,7 @@ double simulated_step(const Shape& shape, const Effort& effort) {
 
 TEST(Measure, WithJitterTheLossIsThatOfTheQueueingSimulation) {
   int cell = 0;
-  const Effort effort{.steps = 2000, .warm_up = 20, .link_peak = 1e9};
+  const Effort effort{.steps = 500, .warm_up = 20, .link_peak = 1e9};
   for (const double jitter : {0.3, 1.0}) {
     for (const std::uint64_t straggler_every : {0U, 50U}) {
       for (const std::size_t workers : {1U, 2U, 4U}) {
@@ -235,15 +214,12 @@ TEST(Measure, WhatNoSampleTellsIsNotKnown) {
                                            20, [](std::uint64_t, leat::feeder::Sample&) {});
   const auto measured_by = [&](std::uint64_t steps) {
     Measurement measured;
-    leat::VirtualClock clock;
-    leat::run(
-        [&] {
-          Shape shape = shape_of(0ns, 100ns, 1000ns);
-          shape.batch_size = 10;
-          measured = measure({leat::gpu::open_host({.h2d_bandwidth = 1e9})}, shape,
-                             {.steps = steps, .warm_up = 2, .link_peak = 1e9}, &data);
-        },
-        {.workers = 1, .clock = &clock});
+    leat::support::in_virtual_time([&] {
+      Shape shape = shape_of(0ns, 100ns, 1000ns);
+      shape.batch_size = 10;
+      measured = measure({leat::gpu::open_host({.h2d_bandwidth = 1e9})}, shape,
+                         {.steps = steps, .warm_up = 2, .link_peak = 1e9}, &data);
+    });
     return measured;
   };
   EXPECT_TRUE(measured_by(10).is_sampled());
@@ -270,26 +246,23 @@ TEST(Measure, MemoryAndBytesAreThoseOfTheSlots) {
 }
 
 TEST(Measure, TheLoopsBesideItTellHowFarTheyAre) {
-  leat::VirtualClock clock;
-  leat::run(
-      [] {
-        const leat::gpu::Device device = leat::gpu::open_host({.h2d_bandwidth = 1e9});
-        const Shape shape = shape_of(100us, 500us, 10ms);
-        const ShapedDataset data(shape);
-        Compute compute(device, shape);
-        BareLoop bare(device, shape, data, compute);
-        std::vector<std::uint64_t> told;
-        const Report report = [&](std::uint64_t done) { told.push_back(done); };
-        EXPECT_DOUBLE_EQ(bare.t_x_alone(report), 500e-6);
-        EXPECT_EQ(told, (std::vector<std::uint64_t>{1, 2, 3, 4, 5, 6, 7}));
-        told.clear();
-        EXPECT_DOUBLE_EQ(bare.replay({.warm_up = 2, .measured = 14}, 10e-3, report), 10e-3);
-        EXPECT_EQ(told, (std::vector<std::uint64_t>{9, 16}));  // two sections
-        told.clear();
-        EXPECT_DOUBLE_EQ(bare.serial({.warm_up = 2, .measured = 3}, report), 10.6e-3);
-        EXPECT_EQ(told, (std::vector<std::uint64_t>{1, 2, 3, 4, 5}));
-      },
-      {.workers = 1, .clock = &clock});
+  leat::support::in_virtual_time([] {
+    const leat::gpu::Device device = leat::gpu::open_host({.h2d_bandwidth = 1e9});
+    const Shape shape = shape_of(100us, 500us, 10ms);
+    const ShapedDataset data(shape);
+    Compute compute(device, shape);
+    BareLoop bare(device, shape, data, compute);
+    std::vector<std::uint64_t> told;
+    const Report report = [&](std::uint64_t done) { told.push_back(done); };
+    EXPECT_DOUBLE_EQ(bare.t_x_alone(report), 500e-6);
+    EXPECT_EQ(told, (std::vector<std::uint64_t>{1, 2, 3, 4, 5, 6, 7}));
+    told.clear();
+    EXPECT_DOUBLE_EQ(bare.replay({.warm_up = 2, .measured = 14}, 10e-3, report), 10e-3);
+    EXPECT_EQ(told, (std::vector<std::uint64_t>{9, 16}));  // two sections
+    told.clear();
+    EXPECT_DOUBLE_EQ(bare.serial({.warm_up = 2, .measured = 3}, report), 10.6e-3);
+    EXPECT_EQ(told, (std::vector<std::uint64_t>{1, 2, 3, 4, 5}));
+  });
 }
 
 // Copies of memory that was never written would be faster than copies of data.

@@ -27,6 +27,7 @@
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/stream.h"
 #include "tests/support/numbers.h"
+#include "tests/support/run.h"
 
 namespace leat::feeder {
 namespace trace_test {
@@ -90,46 +91,43 @@ struct Loop {
 // Batches of 4 samples of 100 bytes: Tread 800 ns, Tx 400 ns, Tc 1000 ns.
 std::string record(const Loop& loop, std::size_t batches) {
   std::string text;
-  VirtualClock clock;
-  run(
-      [&] {
-        TraceOptions options = loop.trace;
-        options.batches = std::min(options.batches, batches);  // and none of the next epoch's
-        const auto trace = std::make_shared<Trace>(options);
-        const Numbers data(
-            {.size = 4 * batches * loop.devices, .pattern_bytes = 92, .read_time = 200ns});
-        std::vector<gpu::Device> devices;
-        for (std::size_t i = 0; i < loop.devices; ++i) {
-          devices.push_back(gpu::open_host({.h2d_bandwidth = 1e9}, static_cast<int>(i)));
+  support::in_virtual_time([&] {
+    TraceOptions options = loop.trace;
+    options.batches = std::min(options.batches, batches);  // and none of the next epoch's
+    const auto trace = std::make_shared<Trace>(options);
+    const Numbers data(
+        {.size = 4 * batches * loop.devices, .pattern_bytes = 92, .read_time = 200ns});
+    std::vector<gpu::Device> devices;
+    for (std::size_t i = 0; i < loop.devices; ++i) {
+      devices.push_back(gpu::open_host({.h2d_bandwidth = 1e9}, static_cast<int>(i)));
+    }
+    Prefetcher prefetcher(data, devices,
+                          {.batch_size = 4 * loop.devices,
+                           .max_leases = loop.max_leases,
+                           .workers = loop.workers,
+                           .order = Order::kSequential,
+                           .delivery = loop.delivery,
+                           .trace = trace});
+    TaskGroup group;
+    for (std::size_t rank = 0; rank < loop.devices; ++rank) {
+      group.go([&, rank] {
+        const gpu::Stream stream(devices[rank]);
+        std::vector<Lease> held;
+        for (;;) {
+          std::optional<Lease> batch = prefetcher.rank(rank).next();
+          if (!batch.has_value()) break;
+          batch->on(stream);
+          stream.launch_host([] {}, 1000ns);
+          held.push_back(*std::move(batch));
+          if (held.size() == loop.max_leases) held.erase(held.begin());
         }
-        Prefetcher prefetcher(data, devices,
-                              {.batch_size = 4 * loop.devices,
-                               .max_leases = loop.max_leases,
-                               .workers = loop.workers,
-                               .order = Order::kSequential,
-                               .delivery = loop.delivery,
-                               .trace = trace});
-        TaskGroup group;
-        for (std::size_t rank = 0; rank < loop.devices; ++rank) {
-          group.go([&, rank] {
-            const gpu::Stream stream(devices[rank]);
-            std::vector<Lease> held;
-            for (;;) {
-              std::optional<Lease> batch = prefetcher.rank(rank).next();
-              if (!batch.has_value()) break;
-              batch->on(stream);
-              stream.launch_host([] {}, 1000ns);
-              held.push_back(*std::move(batch));
-              if (held.size() == loop.max_leases) held.erase(held.begin());
-            }
-            held.clear();
-            stream.sync();
-          });
-        }
-        group.wait();
-        text = trace->json();
-      },
-      {.workers = 1, .clock = &clock});
+        held.clear();
+        stream.sync();
+      });
+    }
+    group.wait();
+    text = trace->json();
+  });
   return text;
 }
 
@@ -197,17 +195,14 @@ TEST(Trace, EveryInstantIsThatOfTheArithmetic) {
 // So that those of several processes can be told apart.
 TEST(Trace, NamesTheRankOfTheWorld) {
   std::string text;
-  VirtualClock clock;
-  run(
-      [&] {
-        const auto trace = std::make_shared<Trace>();
-        const Numbers data({.size = 40});
-        Prefetcher prefetcher(data, gpu::open("host"),
-                              {.batch_size = 10, .rank = 3, .world_size = 5, .trace = trace});
-        for (Lease& batch : prefetcher.epoch(0)) batch.release();
-        text = trace->json();
-      },
-      {.workers = 1, .clock = &clock});
+  support::in_virtual_time([&] {
+    const auto trace = std::make_shared<Trace>();
+    const Numbers data({.size = 40});
+    Prefetcher prefetcher(data, gpu::open("host"),
+                          {.batch_size = 10, .rank = 3, .world_size = 5, .trace = trace});
+    for (Lease& batch : prefetcher.epoch(0)) batch.release();
+    text = trace->json();
+  });
   std::set<std::string> names;
   for (const auto& [track, name] : parse(text).names) names.insert(name);
   EXPECT_TRUE(names.contains("rank 3: copier waits for a device slot"));
@@ -225,34 +220,31 @@ TEST(Trace, NestsWithSeveralReadersDevicesAndLeases) {
 // Work on two streams, of which one is done earlier with a later batch.
 TEST(Trace, NestsWhereBatchesAreReleasedInAnotherOrder) {
   std::string text;
-  VirtualClock clock;
-  run(
-      [&] {
-        const auto trace = std::make_shared<Trace>();
-        const Numbers data({.size = 90});
-        const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
-        const gpu::Stream slow(device);
-        const gpu::Stream fast(device);
-        Prefetcher prefetcher(data, device, {.batch_size = 3, .max_leases = 2, .trace = trace});
-        const Receiver<Lease> batches = prefetcher.receiver(0);
-        for (int i = 0; i < 10; ++i) {
-          Lease first = *batches.recv();
-          Lease second = *batches.recv();
-          second.on(fast);
-          first.on(slow);
-          slow.launch_host([] {}, 1000ns);
-          second.release();
-          Lease third = *batches.recv();
-          third.on(fast);
-          fast.launch_host([] {}, 500ns);
-          first.release();
-          third.release();
-        }
-        slow.sync();
-        fast.sync();
-        text = trace->json();
-      },
-      {.workers = 1, .clock = &clock});
+  support::in_virtual_time([&] {
+    const auto trace = std::make_shared<Trace>();
+    const Numbers data({.size = 90});
+    const gpu::Device device = gpu::open_host({.h2d_bandwidth = 1e9});
+    const gpu::Stream slow(device);
+    const gpu::Stream fast(device);
+    Prefetcher prefetcher(data, device, {.batch_size = 3, .max_leases = 2, .trace = trace});
+    const Receiver<Lease> batches = prefetcher.receiver(0);
+    for (int i = 0; i < 10; ++i) {
+      Lease first = *batches.recv();
+      Lease second = *batches.recv();
+      second.on(fast);
+      first.on(slow);
+      slow.launch_host([] {}, 1000ns);
+      second.release();
+      Lease third = *batches.recv();
+      third.on(fast);
+      fast.launch_host([] {}, 500ns);
+      first.release();
+      third.release();
+    }
+    slow.sync();
+    fast.sync();
+    text = trace->json();
+  });
   std::vector<Span> uses = parse(text).of("work on batches");
   ASSERT_EQ(uses.size(), 30U);
   std::ranges::sort(uses, {}, &Span::begin);

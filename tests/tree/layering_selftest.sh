@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Plants one include of each forbidden kind, and its lawful neighbour, and expects layering.sh to
-# name exactly the former.
+# Plants one include of each forbidden kind, and expects layering.sh to name exactly those. That it
+# accepts what is lawful, the tree itself shows: tree.layering.
 set -euo pipefail
 layering=$(dirname "$(readlink -f "$0")")/layering.sh
 tree=$(mktemp -d)
@@ -10,57 +10,6 @@ plant() { # <file> <include, with its quotes>
   mkdir -p "$tree/$(dirname "$1")"
   echo "#include $2" >>"$tree/$1"
 }
-
-plant csp/channel.h '<atomic>'
-plant csp/channel.h '"leat/csp/clock.h"'
-plant csp/fiber/context.cpp '<boost/context/detail/fcontext.hpp>'
-plant csp/fiber/stack.cpp '<sys/mman.h>'
-plant gpu/stream.cpp '"leat/csp/channel.h"'
-plant gpu/device.cpp '"leat/gpu/host/backend.h"'
-plant gpu/cuda/backend.cpp '<cuda_runtime.h>'
-plant gpu/cuda/backend.cpp '"leat/gpu/cuda/error.h"'
-plant gpu/host/stream.h '"leat/csp/wait/queue.h"'
-plant csp/sched/worker.h '"leat/csp/fiber/fiber.h"'
-plant tests/csp/fiber/stack_test.cpp '"leat/csp/fiber/stack.h"'
-plant bench/csp/machine_bench.cpp '"leat/csp/fiber/context.h"'
-plant tests/gpu/cuda_rules_test.cpp '<cuda_runtime_api.h>'
-plant tests/gpu/cuda/stand_in/streams.cpp '<cuda.h>'
-plant feeder/slots/slots.h '"leat/gpu/buffer.h"'
-plant feeder/sources/gzip.cpp '<zlib.h>'
-plant feeder/sources/jpeg.cpp '<jpeglib.h>'
-plant examples/03_mnist/kernels_cuda.cu '<cuda_runtime.h>'
-plant examples/09_own_stream.cpp '<cuda_runtime.h>'
-plant bench/gpu/cuda/raw_events.cpp '<cuda_runtime_api.h>'
-plant bench/gpu/link_bench.cpp '"leat/bench/gpu/cuda/kernels.h"'
-plant bench/feeder/overlap_bench.cpp '"bench/support/peak.h"'
-plant bench/data/images.cpp '<jpeglib.h>'
-plant tests/feeder/a_test.cpp '"bench/data/images.h"'
-plant tests/feeder/lease_test.cpp '"tests/support/run.h"'
-plant tests/csp/channel/channel_test.cpp '<gtest/gtest.h>'
-plant csp/sched/io_pool.h '<boost/lockfree/queue.hpp>'
-plant gpu/cuda/event_poller.h '<boost/lockfree/queue.hpp>'
-plant bench/csp/inbox_bench.cpp '<boost/lockfree/queue.hpp>'
-plant csp/boost_fiber.h '<boost/fiber/context.hpp>'
-plant tests/csp/boost_fiber/guests.h '<boost/fiber/fiber.hpp>'
-plant feeder/state/state_text.cpp '<nlohmann/json.hpp>'
-plant feeder/interop/c/leat.h '<stdint.h>'
-plant feeder/interop/c/calls.cpp '"leat/feeder/interop/c/handles.h"'
-plant examples/06_c_trainer.c '<stdio.h>'
-plant examples/06_c_trainer.c '"leat/feeder/interop/c/leat.h"'
-plant tests/feeder/interop/dlpack_test.cpp '<dlpack/dlpack.h>'
-plant feeder/interop/torch.h '<c10/cuda/CUDAStream.h>'
-plant tests/feeder/interop/torch/torch_test.cpp '<torch/torch.h>'
-plant tests/feeder/slots_test.cpp '"leat/feeder/slots/slots.h"'
-plant bench/peers/csp/boost_fiber.cpp '<boost/fiber/all.hpp>'
-plant bench/peers/csp/peer.h '<atomic>'
-plant bench/peers/csp/tbb.cpp '<tbb/task_group.h>'
-plant bench/peers/csp/tbb.cpp '"peer.h"'
-plant python/src/devices.cpp '<nanobind/nanobind.h>'
-plant python/src/devices.cpp '"leat/python/module.h"'
-plant python/tests/stand_in/stand_in.cpp '<cuda_runtime_api.h>'
-plant python/tests/stand_in/stand_in.cpp '"tests/gpu/cuda/stand_in/stand_in.h"'
-plant python/src/devices.cpp '"leat/feeder/prefetcher.h"'
-bash "$layering" "$tree" || { echo "FAIL: complains about a lawful tree"; exit 1; }
 
 expected=()
 forbid() {

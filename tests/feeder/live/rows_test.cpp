@@ -111,19 +111,6 @@ struct Loop {
   LiveRows rows;
 };
 
-// They are known at the first look: the program may be over before there is another.
-TEST(LiveRows, RatesAreOfTheStepsTime) {
-  in_virtual_time([] {
-    EXPECT_EQ(Loop(1).row().samples_per_second, 0);
-    Loop loop(1);
-    for (std::uint64_t i = 0; i < 5; ++i) loop.step(2ms, 1ms, 0, i);
-    const LiveRow& row = loop.row();
-    EXPECT_DOUBLE_EQ(row.steps_per_second, 500);
-    EXPECT_DOUBLE_EQ(row.done_per_second, 500);
-    EXPECT_DOUBLE_EQ(row.samples_per_second, 500 * kBatchSize);
-  });
-}
-
 // Not all there ever was: steps of 1 s first, then of 3 s.
 TEST(LiveRows, FiguresAreOfTheLatestSecond) {
   in_virtual_time([] {

@@ -376,23 +376,5 @@ TEST_P(BadInput, WithinABudgetIsSetAsideAndAllElseComesOnce) {
   EXPECT_EQ(failed, opened.bad);
 }
 
-// Datasets that are smaller than they are meant to be.
-TEST_P(BadInput, FewerSamplesThanABatchAndFewerBatchesThanSlotsAreNoFault) {
-  const Opened opened = GetParam().open(directory_.path());
-  const Contents want = all_of(*opened.data);
-  EXPECT_EQ(all_of(*opened.data, 1000), want);
-  Prefetcher feed(*opened.data, gpu::open("host"),
-                  {.batch_size = opened.data->size() - 1,
-                   .prefetch_depth = 7,
-                   .max_leases = 3,
-                   .workers = 5,
-                   .order = Order::kSequential});
-  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
-    Contents got;
-    for (Lease& batch : feed.epoch(epoch)) append(got, batch);
-    EXPECT_EQ(got, want);
-  }
-}
-
 }  // namespace bad_input_test
 }  // namespace leat::feeder

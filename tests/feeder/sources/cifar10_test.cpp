@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <span>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "tests/feeder/sources/synthetic_files.h"
@@ -96,13 +95,6 @@ TEST(Cifar100, HasAFineAndACoarseLabel) {
   EXPECT_EQ(Cifar100((directory.path() / "t*.bin").string()).size(), 3U);
 }
 
-TEST(Cifar10, MayBeReadByManyThreads) {
-  const TemporaryDirectory directory;
-  write_cifar10(directory.path(), {.samples = 100});
-  const Cifar10 data(directory.path(), Cifar10::kTrain);
-  from_several_threads(100, [&](std::uint64_t i) { expect_sample<std::uint8_t>(data, 0, i); });
-}
-
 TEST(Cifar10, MissingFileIsNamed) {
   const TemporaryDirectory directory;
   const std::vector<fs::path> files = write_cifar10(directory.path(), {.samples = 10});
@@ -111,18 +103,6 @@ TEST(Cifar10, MissingFileIsNamed) {
                   {files[3].string(), "data_batch_4.bin", "No such file or directory"});
   expect_contains(error_of([&] { const Cifar10 data(directory.path(), Cifar10::kTest); }),
                   {"test_batch.bin", "No such file or directory"});
-}
-
-TEST(Cifar10, TruncatedFileIsNamed) {
-  const TemporaryDirectory directory;
-  const std::vector<fs::path> files = write_cifar10(directory.path(), {.samples = 10});
-  fs::resize_file(files[1], 3073 + 3072);
-  expect_contains(error_of([&] { const Cifar10 data(directory.path(), Cifar10::kTrain); }),
-                  {files[1].string(), "truncated", "of 3073 ends at byte 3073"});
-  // A file of CIFAR-100 in its place, with 3074 bytes a record.
-  directory.write("test_batch.bin", record({1, 1}, 1));
-  expect_contains(error_of([&] { const Cifar10 data(directory.path(), Cifar10::kTest); }),
-                  {"truncated: of its 3074 bytes"});
 }
 
 TEST(Cifar10, LabelThatIsNoneIsToldWithItsPlace) {
@@ -141,28 +121,6 @@ TEST(Cifar10, LabelThatIsNoneIsToldWithItsPlace) {
                   {"label 100 of sample 0 in " + other.string() + " (byte 1) is above 99"});
   expect_contains(error_of([&] { hundred.read(1, wide); }),
                   {"coarse_label 20 of sample 1", "(byte 3074) is above 19"});
-}
-
-TEST(Cifar10, FileThatShrinksIsAnError) {
-  const TemporaryDirectory directory;
-  const std::vector<fs::path> files = write_cifar10(directory.path(), {.samples = 50});
-  const Cifar10 data(directory.path(), Cifar10::kTrain);
-  fs::resize_file(files[2], 100);
-  SampleBuffer sample(data.fields());
-  for (std::uint64_t i = 20; i < 30; ++i) {
-    expect_contains(error_of([&] { data.read(i, sample); }), {files[2].string(), "cut off"});
-  }
-  for (std::uint64_t i = 0; i < 50; ++i) {
-    if (i < 20 || i >= 30) expect_sample<std::uint8_t>(data, 0, i);
-  }
-}
-
-TEST(Cifar10, IndexOutsideIsNamed) {
-  const TemporaryDirectory directory;
-  write_cifar10(directory.path(), {.samples = 5});
-  const Cifar10 data(directory.path(), Cifar10::kTrain);
-  SampleBuffer sample(data.fields());
-  expect_contains(error_of([&] { data.read(5, sample); }), {"cifar-10 train has no sample 5"});
 }
 
 }  // namespace cifar10_test

@@ -6,17 +6,11 @@
 
 #include <clocale>
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "leat/feeder/sources/braces.h"
-#include "leat/feeder/sources/cifar10.h"
-#include "leat/feeder/sources/fixed_records.h"
 #include "leat/feeder/sources/mapped_file.h"
-#include "leat/feeder/sources/mnist.h"
-#include "leat/feeder/sources/token_shards.h"
-#include "leat/feeder/sources/web_dataset.h"
 #include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {
@@ -252,23 +246,6 @@ TEST_F(Files, AnAddressIsNotSupported) {
     EXPECT_GE(find_files(name, ".bin").size(), 1U) << name;
   }
   fs::current_path(before);
-}
-
-TEST(Addresses, AreRefusedByEverySource) {
-  const std::string address = "s3://bucket/data";
-  const std::vector<std::function<void()>> sources = {
-      [&] { Mnist(address, Mnist::kTrain); },
-      [&] { Mnist{FilePatterns(address)}; },
-      [&] { Cifar10(address, Cifar10::kTrain); },
-      [&] { Cifar100{FilePatterns(address)}; },
-      [&] { TokenShards(address, {.sequence_length = 8}); },
-      [&] {
-        FixedRecords(address, {.fields = {{"x", DType::kUint8, {4}}}});
-      },
-      [&] { WebDataset(address, {}); }};
-  for (const auto& source : sources) {
-    expect_contains(error_of(source), {"\"s3://\" is not supported", "download"});
-  }
 }
 
 std::string times(std::size_t count, const std::string& text) {

@@ -54,14 +54,6 @@ TEST(FixedRecords, AreWhatWasWrittenForAnyNumberOfShardsAndHeader) {
   }
 }
 
-TEST(FixedRecords, MayBeReadByManyThreads) {
-  const TemporaryDirectory directory;
-  write_records(directory.path(), {.samples = 500, .shards = 3, .record_bytes = kRecord});
-  const FixedRecords data((directory.path() / "records_{00000..00002}.bin").string(),
-                          {.fields = kFields});
-  from_several_threads(500, [&](std::uint64_t i) { expect_sample(data, 0, i); });
-}
-
 class FixedRecordsBad : public ::testing::Test {
  protected:
   std::string error(const Bytes& bytes, std::uint64_t header) {
@@ -108,29 +100,6 @@ TEST_F(FixedRecordsBad, AHeaderOfNumPysIsNotTakenForRecords) {
   }
 }
 
-TEST_F(FixedRecordsBad, OneBadShardAmongOthersIsNamed) {
-  directory_.write("0.bin", Bytes(kRecord));
-  directory_.write("1.bin", Bytes(kRecord + 1));
-  directory_.write("2.bin", Bytes(kRecord));
-  expect_contains(
-      error_of([&] { const FixedRecords data(directory_.path(), {.fields = kFields}); }),
-      {(directory_.path() / "1.bin").string(), "ends at byte 21"});
-}
-
-TEST_F(FixedRecordsBad, FileThatShrinksIsAnErrorAndTheOthersAreRead) {
-  const std::vector<fs::path> files = write_records(
-      directory_.path(), {.samples = 3000, .shards = 3, .seed = 5, .record_bytes = kRecord});
-  const FixedRecords data(directory_.path(), {.fields = kFields});
-  SampleBuffer sample(data.fields());
-  fs::resize_file(files[1], kRecord * 10 + 1);
-  expect_contains(error_of([&] { data.read(1010, sample); }),
-                  {files[1].string(), "cut off while it was mapped", "it had 21000 bytes",
-                   "has 211 now", "bytes 210 to 231"});
-  expect_contains(error_of([&] { data.read(1999, sample); }), {files[1].string(), "cut off"});
-  for (std::uint64_t i = 0; i < 1010; ++i) expect_sample(data, 5, i);
-  for (std::uint64_t i = 2000; i < 3000; ++i) expect_sample(data, 5, i);
-}
-
 TEST_F(FixedRecordsBad, ABoolThatIsNeither0Nor1IsToldWithItsByte) {
   Bytes bytes(3 * 5);
   bytes[8] = 1;
@@ -145,28 +114,6 @@ TEST_F(FixedRecordsBad, ABoolThatIsNeither0Nor1IsToldWithItsByte) {
   expect_contains(
       error_of([&] { data.read(2, sample); }),
       {"cannot read " + file.string(), "byte 13 is 2", "\"mask\" of record 2", "a bool is 0 or 1"});
-}
-
-TEST_F(FixedRecordsBad, IndexOutsideIsNamed) {
-  directory_.write("0.bin", Bytes(kRecord * 4));
-  const FixedRecords data(directory_.path(), {.fields = kFields, .name = "mine"});
-  SampleBuffer sample(data.fields());
-  expect_contains(error_of([&] { data.read(4, sample); }), {"mine has no sample 4", "it has 4"});
-}
-
-TEST_F(FixedRecordsBad, OtherFieldsAreACallersError) {
-  directory_.write("0.bin", Bytes(kRecord * 4));
-  const FixedRecords data(directory_.path(), {.fields = kFields});
-  std::vector<Field> fewer = kFields;
-  fewer.pop_back();
-  std::vector<Field> wider = kFields;
-  wider[0].shape = {4};
-  std::vector<Field> unsigned_one = kFields;
-  unsigned_one[1].dtype = DType::kUint64;
-  for (const std::vector<Field>& fields : {fewer, wider, unsigned_one}) {
-    SampleBuffer sample(fields);
-    EXPECT_THROW(data.read(0, sample), std::invalid_argument);
-  }
 }
 
 TEST_F(FixedRecordsBad, FieldsThatCannotBeAreACallersError) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <vector>
 
 #include "leat/csp/error.h"
@@ -36,7 +37,6 @@ class ForeignBusError : public ::testing::Test {
     static_cast<void>(*static_cast<const volatile char*>(pages));
     _exit(1);
   }
-  static void handle(void (*handler)(int)) { std::signal(SIGBUS, handler); }
   // Installs our handler, and uses it.
   static void use_ours() {
     const TemporaryDirectory directory;
@@ -46,16 +46,17 @@ class ForeignBusError : public ::testing::Test {
     std::vector<std::byte> out(100);
     EXPECT_THROW(file.read(0, out), Error);
   }
+
+  // Ends the process by `end` where the handler, or the absence of one, was there before ours.
+  static void end_with(void (*handler)(int), const std::function<void()>& end) {
+    std::signal(SIGBUS, handler);
+    use_ours();
+    end();
+  }
 };
 
 TEST_F(ForeignBusError, GoesToTheHandlerThatWasThereBefore) {
-  EXPECT_EXIT(
-      {
-        handle([](int) { _exit(42); });
-        use_ours();
-        fault();
-      },
-      ::testing::ExitedWithCode(42), "");
+  EXPECT_EXIT(end_with([](int) { _exit(42); }, fault), ::testing::ExitedWithCode(42), "");
   EXPECT_EXIT(
       {
         struct sigaction action = {};
@@ -71,39 +72,18 @@ TEST_F(ForeignBusError, GoesToTheHandlerThatWasThereBefore) {
 }
 
 TEST_F(ForeignBusError, EndsTheProcessIfThereWasNone) {
-  EXPECT_EXIT(
-      {
-        handle(SIG_DFL);
-        use_ours();
-        fault();
-      },
-      ::testing::KilledBySignal(SIGBUS), "");
-  EXPECT_EXIT(
-      {
-        handle(SIG_IGN);
-        use_ours();
-        fault();
-      },
-      ::testing::KilledBySignal(SIGBUS), "");
+  for (void (*const none)(int) : {SIG_DFL, SIG_IGN}) {
+    EXPECT_EXIT(end_with(none, fault), ::testing::KilledBySignal(SIGBUS), "");
+  }
 }
 
 TEST_F(ForeignBusError, ThatWasSentIsTreatedAsBefore) {
-  EXPECT_EXIT(
-      {
-        handle(SIG_DFL);
-        use_ours();
-        raise(SIGBUS);
-        _exit(1);
-      },
-      ::testing::KilledBySignal(SIGBUS), "");
-  EXPECT_EXIT(
-      {
-        handle(SIG_IGN);
-        use_ours();
-        raise(SIGBUS);
-        _exit(44);
-      },
-      ::testing::ExitedWithCode(44), "");
+  const auto send = [] {
+    raise(SIGBUS);
+    _exit(44);
+  };
+  EXPECT_EXIT(end_with(SIG_DFL, send), ::testing::KilledBySignal(SIGBUS), "");
+  EXPECT_EXIT(end_with(SIG_IGN, send), ::testing::ExitedWithCode(44), "");
 }
 
 }  // namespace foreign_bus_error_test

@@ -50,7 +50,10 @@ TEST(InMemory, SamplesAreTheEntriesOfTheArrays) {
 
 TEST(InMemory, MayBeEmpty) {
   const std::vector<float> nothing;
-  EXPECT_EQ(InMemory({InMemory::tensor("a", nothing, {3})}).size(), 0U);
+  const InMemory data({InMemory::tensor("a", nothing, {3})});
+  EXPECT_EQ(data.size(), 0U);
+  SampleBuffer sample(data.fields());
+  expect_contains(error_of([&] { data.read(0, sample); }), {"in memory has no sample 0"});
 }
 
 // The array begins and ends within a page.
@@ -115,14 +118,6 @@ TEST(InMemory, RaggedArraysAreRefusedByName) {
                   {"\"image\"", "larger than any memory"});
   expect_contains(refusal({{{.name = "v", .shape = {3}, .variable_length = true}, {}}}),
                   {"\"v\"", "variable length"});
-}
-
-TEST(InMemory, IndexOutsideIsNamed) {
-  const std::vector<float> floats(12);
-  const InMemory data({InMemory::tensor("a", floats)});
-  SampleBuffer sample(data.fields());
-  expect_contains(error_of([&] { data.read(12, sample); }),
-                  {"in memory has no sample 12", "it has 12"});
 }
 
 TEST(FunctionDataset, IsItsFunction) {

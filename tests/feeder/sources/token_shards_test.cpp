@@ -11,7 +11,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "tests/feeder/sources/synthetic_files.h"
+#include "bench/data/synthetic.h"
+#include "tests/feeder/sources/idx_files.h"
 
 namespace leat::feeder {
 namespace token_shards_test {
@@ -106,22 +107,6 @@ TEST(TokenShards, HeaderIsRecognised) {
       512U + 100U);
 }
 
-TEST(TokenShards, MayBeReadByManyThreads) {
-  const TemporaryDirectory directory;
-  write_tokens(directory.path(), {.tokens = 40'000, .shards = 5, .seed = 9});
-  const TokenShards data(directory.path(), {.sequence_length = 32});
-  const std::uint64_t in_one = (8000 - 1) / 32;
-  ASSERT_EQ(data.size(), 5 * in_one);
-  from_several_threads(data.size(), [&](std::uint64_t i) {
-    SampleBuffer sample(data.fields());
-    data.read(i, sample);
-    for (std::size_t k : {0U, 31U}) {
-      EXPECT_EQ(static_cast<std::uint32_t>(sample.as<std::int32_t>(1)[k]),
-                synthetic_token(9, i / in_one, i % in_one * 32 + k + 1, kVocabulary));
-    }
-  });
-}
-
 class BadTokens : public ::testing::Test {
  protected:
   static Bytes header(std::uint32_t magic, std::uint32_t version, std::uint32_t tokens) {
@@ -187,12 +172,8 @@ TEST_F(BadTokens, FileThatEndsWithinATokenIsTruncated) {
                   {"the last whole uint32 token ends at byte 20"});
 }
 
-TEST_F(BadTokens, EmptyFileIsNamed) {
-  expect_contains(error({}), {"it is empty (0 bytes)"});
-  expect_contains(error(header(kGpt2, 1, 0)), {"too few tokens: 0, and a window of 4 needs 5"});
-}
-
 TEST_F(BadTokens, TooFewTokensForAWindowAreToldWithTheShard) {
+  expect_contains(error(header(kGpt2, 1, 0)), {"too few tokens: 0, and a window of 4 needs 5"});
   expect_contains(error(header(kGpt2, 1, 4) + Bytes(8)),
                   {"too few tokens: 4, and a window of 4 needs 5", "smaller sequence_length"});
   directory_.write("a.bin", Bytes(10));
@@ -256,25 +237,6 @@ TEST_F(BadTokens, TokenBeyondTheVocabularyIsToldWithItsByte) {
   }
 }
 
-TEST_F(BadTokens, ShardThatShrinksIsAnErrorAndTheOthersAreRead) {
-  const std::vector<fs::path> files =
-      write_tokens(directory_.path(), {.tokens = 29'703, .shards = 3, .seed = 1});
-  const TokenShards data(directory_.path(), {.sequence_length = 99, .vocabulary = kVocabulary});
-  ASSERT_EQ(data.size(), 300U);
-  fs::resize_file(files[1], 1024 + 2 * (50 * 99 + 1));  // 50 windows are left
-  SampleBuffer sample(data.fields());
-  for (std::uint64_t i = 0; i < 300; ++i) {
-    if (i < 150 || i >= 200) {
-      data.read(i, sample);
-      EXPECT_EQ(static_cast<std::uint32_t>(sample.as<std::int32_t>(0)[0]),
-                synthetic_token(1, i / 100, i % 100 * 99, kVocabulary));
-    } else {
-      expect_contains(error_of([&] { data.read(i, sample); }),
-                      {files[1].string(), "cut off while it was mapped"});
-    }
-  }
-}
-
 // Windows that lie neither at the beginning of the file nor near its end.
 TEST_F(BadTokens, AShardThatIsWrittenAgainIsAnErrorInEachPass) {
   write_tokens(directory_.path(), {.tokens = 20'000, .seed = 1});
@@ -288,14 +250,6 @@ TEST_F(BadTokens, AShardThatIsWrittenAgainIsAnErrorInEachPass) {
     expect_contains(error_of([&] { shards.read(i, window); }),
                     {"cannot read " + file.string() + ": it was written again"});
   }
-}
-
-TEST_F(BadTokens, IndexOutsideIsNamed) {
-  directory_.write("a.bin", Bytes(22));
-  const TokenShards data(directory_.path(), {.sequence_length = 5});
-  SampleBuffer sample(data.fields());
-  expect_contains(error_of([&] { data.read(2, sample); }),
-                  {"tokens of " + directory_.path().string() + " has no sample 2", "it has 2"});
 }
 
 TEST_F(BadTokens, OptionsThatCannotBeAreACallersError) {

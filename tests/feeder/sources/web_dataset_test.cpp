@@ -13,7 +13,6 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -201,30 +200,6 @@ TEST_F(Web, RandomCropsAreAFunctionOfTheSamplesRandomNumbers) {
   EXPECT_NE(read(0), read(1));
 }
 
-TEST_F(Web, ManyThreadsMayReadWithFewFilesOpen) {
-  const Paths shards = write_synthetic_web(directory_.path(), kSmall);
-  const WebDataset data(
-      shards, {.parts = {class_label("label"), jpeg_image("image", kThumbnail)}, .open_files = 2});
-  std::vector<std::string> images;
-  for (std::uint64_t i = 0; i < data.size(); ++i) {
-    SampleBuffer sample(data.fields());
-    data.read(i, sample);
-    images.push_back(text(sample.bytes(1)));
-  }
-  std::vector<std::thread> threads;
-  for (std::uint64_t t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      for (std::uint64_t k = 0; k < 200; ++k) {
-        const std::uint64_t i = (k * 11 + t * 5) % data.size();
-        SampleBuffer sample(data.fields());
-        data.read(i, sample);
-        EXPECT_EQ(text(sample.bytes(1)), images[i]);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 TEST_F(Web, AnySampleIsReadWhereFewFilesMayBeOpen) {
   const Paths shards = write_synthetic_web(directory_.path(), {.samples = 60,
                                                                .samples_per_shard = 1,
@@ -354,35 +329,18 @@ TEST_F(Web, LabelsThatAreNoIntegersAreTold) {
                   {"\"" + std::string(20, '.') + "...\""});
 }
 
+// Also where a sample's key alone is asked for; the rest of it: bad_input_test.cpp.
 TEST_F(Web, AShardThatChangesIsNoticed) {
-  const Bytes shard = tar_file("0.cls", "0") + tar_file("1.cls", "1") + tar_end();
-  write(shard);
+  write(tar_file("0.cls", "0") + tar_file("1.cls", "1") + tar_end());
   const WebDataset data({path()}, {.parts = kLabels.parts, .open_files = 0});
-  SampleBuffer sample(data.fields());
-  data.read(1, sample);
-  EXPECT_EQ(sample.as<std::int64_t>(0)[0], 1);
   directory_.rewrite("a.tar", tar_file("0.cls", "0") + tar_file("2.cls", "1") + tar_end());
-  expect_contains(error_of([&] { data.read(0, sample); }),
-                  {"0.cls of", "(byte 0): the shard has changed since it was indexed"});
-  expect_contains(error_of([&] { data.read(1, sample); }),
-                  {"2.cls of", "(byte 1024): the shard has changed since it was indexed"});
   expect_contains(error_of([&] { static_cast<void>(data.key(1)); }), {"the shard has changed"});
-  write(first(shard, 1536));
-  expect_contains(error_of([&] { data.read(1, sample); }),
-                  {"a file of", "the shard has become shorter since it was indexed"});
-  std::filesystem::remove(path());
-  expect_contains(error_of([&] { data.read(1, sample); }), {path().string(), "No such file"});
 }
 
 TEST_F(Web, WrongCallsAreTold) {
   write(tar_file("0.cls", "0") + tar_end());
   const WebDataset data({path()}, {.parts = kLabels.parts, .name = "train"});
-  SampleBuffer sample(data.fields());
-  expect_contains(error_of([&] { data.read(1, sample); }), {"train has no sample 1", "it has 1"});
   expect_contains(error_of([&] { static_cast<void>(data.key(1)); }), {"train has no sample 1"});
-  const std::vector<Field> wrong = {{"label", DType::kInt32, {}}};
-  SampleBuffer other(wrong);
-  EXPECT_THROW(data.read(0, other), std::invalid_argument);
   EXPECT_THROW(WebDataset(FilePatterns(std::vector<std::string>{}), kLabels), Error);
   EXPECT_THROW(WebDataset({path()}, {.parts = {}}), std::invalid_argument);
   EXPECT_THROW(WebDataset({path()}, {.parts = {class_label("x", {})}}), std::invalid_argument);

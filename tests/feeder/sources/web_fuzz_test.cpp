@@ -19,7 +19,7 @@
 namespace leat::feeder {
 namespace web_fuzz_test {
 
-constexpr int kRounds = 2000;
+constexpr int kRounds = 600;
 
 // Flips bits, overwrites, cuts out or doubles some bytes, in 1 to 4 places.
 template <class Vector>

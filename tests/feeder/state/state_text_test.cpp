@@ -153,7 +153,9 @@ TEST(State, ATextThatMakesNoSenseIsRefusedAndItsPlaceNamed) {
     return R"({"epoch":1,"batches":[)" + batches + R"(],"positions":[)" + positions + "]";
   };
   EXPECT_NO_THROW(static_cast<void>(State::parse(with_sum(kBegin + "]"))));
-  EXPECT_NO_THROW(static_cast<void>(State::parse(with_sum(kBegin + epoch("[0,14]") + "}]"))));
+  for (const std::string& most : {epoch("[0,15]"), epoch("[0,14]", "[56,60]")}) {
+    EXPECT_NO_THROW(static_cast<void>(State::parse(with_sum(kBegin + most + "}]"))));
+  }
   refused_head(":60", R"(:"many")", R"(at /samples, "many" is no whole number of 64 bits)");
   refused_head(":60", ":18446744073709551616", "at /samples, ");
   refused_head(":60", ":-1", "at /samples, -1 is no whole number");
@@ -187,12 +189,16 @@ TEST(State, ATextThatMakesNoSenseIsRefusedAndItsPlaceNamed) {
   refused(kBegin + epoch("[0,18446744073709551616]") + "}]", "is no interval");
   refused(kBegin + epoch("[[0,1]]") + "}]", "array is no interval");
   refused(kBegin + epoch("[0,16]") + "}]", "there is something that epoch 1 does not have");
+  refused(kBegin + epoch("[0,18446744073709551615]") + "}]", "does not have");
   refused(kBegin + epoch("", "[59,61]") + "}]", "does not have");
+  refused(kBegin + epoch("", "[59,18446744073709551615]") + "}]", "does not have");
   refused(begin_with("drop", "partial") + epoch("", "[59,61]") + "}]", "does not have");
   refused(kBegin + epoch("") + R"(,"before":[[59,61]]}])", "does not have");
   refused(kBegin + R"({"epoch":18446744073709551615,"batches":[],"positions":[]}])",
           "there is no epoch 18446744073709551615");
   refused(kBegin + epoch("") + "}," + epoch("") + "}]", "at /epochs/1, epoch 1 follows 1");
+  const std::string second = R"({"epoch":2,"batches":[],"positions":[]},)";
+  refused(kBegin + second + epoch("") + "}]", "at /epochs/1, epoch 1 follows 2");
   const std::string carry = epoch("") + R"(,"carry":[)";
   refused(kBegin + carry + "0,0,0]}]", "does not have that carry");  // it is not packed
   const std::string packed = begin_with(":60", R"(:60,"elements":100)");
@@ -247,7 +253,7 @@ TEST(State, ATextOfAnotherVersionIsRefusedAndTheVersionNamed) {
 
 // A text that is made to exhaust the stack or the memory: here on the small stack of a fiber.
 TEST(State, DeepOrHugeJsonIsRefused) {
-  constexpr std::size_t kMuch = 1'000'000;
+  constexpr std::size_t kMuch = 200'000;
   const std::string deep = std::string(kMuch, '[');
   const std::string closed = deep + std::string(kMuch, ']');
   std::string many = "[]";
@@ -289,24 +295,24 @@ TEST(State, EverySetComesBack) {
   }
 }
 
-// Ranks that run independently of each other: each of 8 ranks somewhere else in an epoch of 100,000
+// Ranks that run independently of each other: each of 8 ranks somewhere else in an epoch of 20,000
 // batches, some through with it, some at its beginning.
 TEST(State, OfRanksThatAreFarApartListsEveryInterval) {
   std::vector<State> states;
   for (std::size_t rank = 0; rank < 8; ++rank) {
     State& state = states.emplace_back();
-    state = {.samples = 51'200'000,
+    state = {.samples = 10'240'000,
              .batch_size = 512,
              .rank = rank,
              .world_size = 8,
              .epochs = {{.epoch = rank == 7 ? 13U : 12U}}};
-    state.epochs[0].batches.add({.first = 0, .end = 1 + rank * 21'001 % 100'000});
+    state.epochs[0].batches.add({.first = 0, .end = 1 + rank * 4'201 % 20'000});
   }
   const State merged = State::merge(states);
   ASSERT_EQ(merged.epochs.size(), 2U);
   std::size_t intervals = 0;
   for (const EpochReleases& one : merged.epochs) intervals += one.positions.intervals().size();
-  EXPECT_GT(intervals, 200'000U);
+  EXPECT_GT(intervals, 40'000U);
   EXPECT_LE(merged.text().size(), 20 * intervals + 300);
   EXPECT_EQ(State::parse(merged.text()), merged);
 }
@@ -354,35 +360,6 @@ TEST(State, IsAFewThousandBytesWhereRanksAndLeasesAreOutOfOrder) {
   EXPECT_GT(positions.intervals().size(), 100U);
   EXPECT_LE(ranks.text().size(), 5'000U);
   EXPECT_EQ(State::parse(ranks.text()), ranks);
-}
-
-// The sum keeps accidents out; this is made on purpose.
-TEST(State, WhatNoRunCanHaveReleasedIsRefused) {
-  const State good{.samples = 100, .batch_size = 10, .epochs = {}};
-  const auto epoch = [](std::uint64_t number, Interval batches, Interval positions) {
-    EpochReleases one{.epoch = number, .batches = {}, .positions = {}};
-    one.batches.add(batches);
-    one.positions.add(positions);
-    return one;
-  };
-  const auto refused = [&](std::vector<EpochReleases> epochs) {
-    State state = good;
-    state.epochs = std::move(epochs);
-    EXPECT_THROW(static_cast<void>(State::parse(state.text())), Error) << state.text();
-  };
-  State state = good;
-  state.epochs = {epoch(1, {0, 9}, {90, 100}), epoch(2, {0, 10}, {0, 0})};
-  EXPECT_EQ(State::parse(state.text()), state);
-  constexpr std::uint64_t kEnd = ~std::uint64_t{0};
-  refused({epoch(1, {0, 11}, {0, 0})});
-  refused({epoch(1, {0, kEnd}, {0, 0})});
-  refused({epoch(1, {0, 1}, {10, 101})});
-  refused({epoch(1, {0, 1}, {10, kEnd})});
-  refused({epoch(1, {0, 1}, {0, 0}), epoch(1, {0, 1}, {0, 0})});
-  refused({epoch(2, {0, 1}, {0, 0}), epoch(1, {0, 1}, {0, 0})});
-  EpochReleases one = epoch(1, {0, 1}, {0, 0});
-  one.before.add({.first = 10, .end = 101});
-  refused({one});
 }
 
 }  // namespace state_text_test

@@ -234,21 +234,5 @@ TEST(Autotune, LeavesRoomUnderTheMemoryCapsOfADevice) {
   });
 }
 
-TEST(Autotune, WhatMakesNoSenseIsRefused) {
-  in_virtual_time([] {
-    const Numbers data({.size = 64});
-    const gpu::Device device = gpu::open("host");
-    for (const Autotune& tune : {Autotune{.max_workers = 0}, Autotune{.max_prefetch_depth = 0},
-                                 Autotune{.every = 0}, Autotune{.max_workers = 5000},
-                                 Autotune{.max_workers = 2}, Autotune{.max_prefetch_depth = 1}}) {
-      EXPECT_THROW(Prefetcher(data, device, {.batch_size = 4, .workers = 3, .autotune = tune}),
-                   std::invalid_argument);
-    }
-    EXPECT_THROW(
-        Prefetcher(data, device, {.batch_size = 4, .autotune = Autotune{}, .sample_every = 0}),
-        std::invalid_argument);
-  });
-}
-
 }  // namespace autotune_test
 }  // namespace leat::feeder

@@ -73,24 +73,6 @@ TEST(LoopMeter, FindsNoGapWhereTheDeviceIsBusyAcrossTheWait) {
   });
 }
 
-TEST(LoopMeter, FindsTheWholeWaitWhereTheDeviceHasNothingToDo) {
-  in_virtual_time_on_device([](const gpu::Stream& stream) {
-    LoopMeter meter({.sample_every = 2});
-    iterate(meter, {.wait = [](std::size_t) { return 2ms; },
-                    .work =
-                        [&](std::size_t) {
-                          stream.launch_host([] {}, 3ms);
-                          stream.sync();
-                        },
-                    .stream = &stream.ref()});
-    const LoopFigures figures = meter.figures();
-    EXPECT_GT(figures.sampled, 40U);
-    expect_quantiles(figures.gap, 2e-3, 2e-3);
-    expect_quantiles(figures.sampled_step, 5e-3, 5e-3);
-    EXPECT_NEAR(figures.share(), 0.4, kRounding);
-  });
-}
-
 // Of a wait of 5 ms, the device still works for 3 ms.
 TEST(LoopMeter, FindsThePartOfTheWaitInWhichTheDeviceIsIdle) {
   in_virtual_time_on_device([](const gpu::Stream& stream) {

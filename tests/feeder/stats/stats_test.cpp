@@ -165,11 +165,12 @@ TEST(FeederStats, OfTooFewSlotsSayThatNoStageIsSaturated) {
 // readers. Steps that are measured at a fixed distance would all be the short ones.
 TEST(FeederStats, BurstsOfSeveralReadersAreNotMistakenForFastSteps) {
   for (const std::size_t workers : {2U, 3U, 4U}) {
-    for (const std::size_t sample_every : {1U, 2U, 4U, 6U, 16U}) {
+    for (const std::size_t sample_every : {2U, 6U, 16U}) {
       SCOPED_TRACE(testing::Message() << workers << " workers, every " << sample_every);
       const Duration sample_read = static_cast<std::int64_t>(workers) * 500ns;  // Tread / W: 2 us
-      const Stats stats = measure({.sample_read = sample_read, .tc = 300ns, .batches = 2400},
-                                  {.workers = workers, .sample_every = sample_every});
+      const Stats stats =
+          measure({.sample_read = sample_read, .tc = 300ns, .batches = 150 * sample_every},
+                  {.workers = workers, .sample_every = sample_every});
       EXPECT_EQ(stats.workers, workers);
       // The mean of at least 100 steps of 400 ns, and of some that are up to W * 2 us long.
       EXPECT_NEAR(stats.t_step, 2000e-9, 600e-9);
@@ -192,14 +193,6 @@ TEST(FeederStats, OfAConsumerWithoutStreamInTurnsWithTheLink) {
   EXPECT_NEAR(stats.overlap_efficiency(), 0.6, kRounding);
   expect_shares(stats.consumer, 0.6, 0.4, 0);
   expect_shares(stats.copier, 0.4, 0, 0.6);
-}
-
-TEST(FeederStats, OfAConsumerWithoutStreamThatLimitsTheLoop) {
-  const Stats stats = measure({.tc = 1000ns, .on_stream = false}, {});
-  EXPECT_NEAR(stats.t_c, 1000e-9, 1000e-9 * kRounding);
-  EXPECT_NEAR(stats.t_step, 1000e-9, 1000e-9 * kRounding);
-  expect_shares(stats.consumer, 1, 0, 0);
-  expect_begins(stats.bottleneck(), "The consumer limits the loop (Tc is 100.0 % of the step)");
 }
 
 TEST(FeederStats, OfALoopThatDoesOtherThingsBetweenBatches) {

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <utility>
 
 #include "leat/csp/scheduler.h"
 #include "leat/csp/task_group.h"
@@ -191,16 +190,6 @@ TEST(FeederStats, TheReportHasRanksMemoryAndWhatWasLeftOut) {
                " M samples/s, copies at 1.00 GB/s\n", "pinned slots: 0.0 % in huge pages",
                " kB of at most 1.00 MB, device", " each\n", "1 samples failed and were left out",
                "autotune: 1 changes", "workers from 1 to 2"});
-}
-
-TEST(FeederStats, TheOverlapEfficiencyIsTheLongerOfComputeAndCopyOverTheStep) {
-  Stats stats;
-  stats.t_x = 3;
-  stats.t_c = 4;
-  stats.t_step = 5;
-  EXPECT_DOUBLE_EQ(stats.overlap_efficiency(), 0.8);
-  std::swap(stats.t_x, stats.t_c);
-  EXPECT_DOUBLE_EQ(stats.overlap_efficiency(), 0.8);
 }
 
 }  // namespace stats_text_test

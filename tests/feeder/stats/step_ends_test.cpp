@@ -161,6 +161,7 @@ TEST(StepEnds, OfALoopThatTakesNoTensor) {
       EXPECT_NEAR(stats.t_step, 1000e-9, 1000e-9 * kRounding);
       EXPECT_NEAR(stats.samples_per_second, kBatchSize / 1000e-9, 1);
       EXPECT_NEAR(stats.consumer.busy, 1, kRounding);
+      expect_begins(stats.bottleneck(), "The consumer limits the loop (Tc is 100.0 % of the step)");
     });
   }
 }

@@ -37,7 +37,7 @@ struct Measured {
 };
 
 Measured measure(const Load& load, const Change& change) {
-  constexpr std::size_t kSteps = 1500;
+  constexpr std::size_t kSteps = 600;
   Measured measured;
   in_virtual_time([&] {
     const Numbers data(

@@ -160,8 +160,9 @@ TEST_P(GpuEvent, MovedFromMayBeDestroyedAndAssignedTo) {
     { const Event destroyed_empty(std::move(first)); }  // NOLINT(bugprone-use-after-move)
     first = Event(device);
     EXPECT_TRUE(first.is_done());
-    second = std::move(first);
+    second = std::move(first);  // which is alive
     EXPECT_TRUE(second.is_done());
+    EXPECT_THROW(first.sync(), std::logic_error);  // NOLINT(bugprone-use-after-move): it is empty
   });
 }
 
@@ -187,35 +188,6 @@ TEST_P(GpuEvent, MovedFromSaysSoWhateverIsAskedOfIt) {
   });
 }
 
-TEST_P(GpuEvent, AssignedToALiveOneLeavesTheSourceEmpty) {
-  with_device([](const Device& device) {
-    const Stream stream(device);
-    Event first(device);
-    Event second(device);
-    const Gate gate(stream);
-    first.record(stream);
-    first = std::move(second);
-    EXPECT_TRUE(first.is_done());
-    EXPECT_THROW(second.sync(), std::logic_error);  // NOLINT(bugprone-use-after-move): that is it
-    gate.open();
-  });
-}
-
-TEST_P(GpuEvent, TimedOnesTellTheTimeBetweenThem) {
-  with_device([](const Device& device) {
-    const Stream stream(device);
-    const Event start(device, Timing::kOn);
-    const Event end(device, Timing::kOn);
-    start.record(stream);
-    for (int i = 0; i < 10; ++i) stream.launch_host([] {});
-    end.record(stream);
-    end.sync();
-    EXPECT_GE(elapsed(start, end), Duration::zero());
-    EXPECT_EQ(elapsed(start, start), Duration::zero());
-    EXPECT_LE(elapsed(end, start), Duration::zero());
-  });
-}
-
 // The end was reached after the start had been, by as much as this test has slept in between.
 TEST_P(GpuEvent, TheTimeBetweenThemIsInNanosecondsOfTheClock) {
   with_device([](const Device& device) {
@@ -232,6 +204,8 @@ TEST_P(GpuEvent, TheTimeBetweenThemIsInNanosecondsOfTheClock) {
     sleep_for(kHeld);
     gate.open();
     end.sync();
+    EXPECT_EQ(elapsed(start, start), Duration::zero());
+    EXPECT_LE(elapsed(end, start), Duration::zero());
     EXPECT_GE(elapsed(start, end), kHeld - kHeld / 100 - kResolution);
     EXPECT_LE(elapsed(start, end), (now() - before) * 101 / 100 + kResolution);
   });
@@ -271,23 +245,6 @@ TEST_P(GpuEvent, ElapsedBetweenTwoDevicesIsRefused) {
     event_a.sync();
     event_b.sync();
     EXPECT_THROW(static_cast<void>(elapsed(event_a, event_b)), GpuError);
-  });
-}
-
-TEST_P(GpuEvent, HoldsAStreamOfAnotherDevice) {
-  with_two_devices([](const Device& a, const Device& b) {
-    const Stream producer(a);
-    const Stream consumer(b);
-    const Event produced(a);
-    const Event consumed(b);
-    const Gate gate(producer);
-    produced.record(producer);
-    consumer.wait(produced);
-    consumed.record(consumer);
-    EXPECT_FALSE(consumed.is_done());
-    gate.open();
-    consumed.sync();
-    EXPECT_TRUE(produced.is_done());
   });
 }
 

@@ -1,24 +1,21 @@
-// What every backend promises of on_done: an event as a case of select.
+// What every backend promises of on_done: an event as a case of select. That it is waited for, told
+// and cancelled as in the other ways: await_test.cpp.
 #include "leat/csp/select.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 
 #include "leat/csp/channel.h"
-#include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
 #include "leat/csp/selector.h"
 #include "leat/csp/task_group.h"
-#include "leat/gpu/error.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/on_done.h"
 #include "leat/gpu/stream.h"
 #include "tests/support/backends.h"
-#include "tests/support/bytes.h"
 #include "tests/support/gate.h"
 #include "tests/support/plain_threads.h"
 
@@ -57,89 +54,6 @@ TEST_P(GpuSelect, ADoneEventIsReadyAtOnceAndStaysReady) {
     EXPECT_EQ(select(on_done(event, [&] { ++times; }), otherwise()), 0);
     EXPECT_EQ(select(on_done(event, [&] { ++times; })), 0);
     EXPECT_EQ(times, 3);
-  });
-}
-
-// One worker suffices: the select suspends the fiber alone.
-TEST_P(GpuSelect, SuspendsTheFiberUntilTheEventIsDone) {
-  with_device([](const Device& device) {
-    const auto select_and_open = [&device] {
-      const Stream stream(device);
-      const Event event(device);
-      const Channel<int> silence(0);
-      const Channel<int> about_to_select(0);
-      bool ran = false;
-      const Gate gate(stream);
-      stream.launch_host([&ran] { ran = true; });
-      event.record(stream);
-      TaskGroup group;
-      group.go([&] {
-        about_to_select.send(0);
-        bool done = false;
-        EXPECT_EQ(select(on_recv(silence), on_done(event, [&] { done = true; })), 1);
-        EXPECT_TRUE(done);
-        EXPECT_TRUE(ran);
-      });
-      static_cast<void>(about_to_select.recv());
-      yield();
-      EXPECT_FALSE(event.is_done());
-      gate.open();
-      group.wait();
-    };
-    on_a_fiber(select_and_open, {.workers = 1});
-  });
-}
-
-TEST_P(GpuSelect, BlocksAPlainThreadUntilTheEventIsDone) {
-  with_device([](const Device& device) {
-    const Stream stream(device);
-    const Event event(device);
-    const Channel<int> silence(0);
-    bool ran = false;
-    const Gate gate(stream);
-    stream.launch_host([&ran] { ran = true; });
-    event.record(stream);
-    on_plain_threads(
-        4,
-        [&](int /*thread*/) {
-          EXPECT_EQ(select(on_done(event), on_recv(silence)), 0);
-          EXPECT_TRUE(ran);
-        },
-        [&] { gate.open(); });
-  });
-}
-
-TEST_P(GpuSelect, ManySelectOverOneRecord) {
-  with_device([](const Device& device) {
-    on_a_fiber([&device] {
-      constexpr int kFibers = 100;
-      const Stream stream(device);
-      const Event event(device);
-      const Channel<int> silence(0);
-      const Channel<bool> seen(kFibers);
-      bool ran = false;
-      const Gate gate(stream);
-      stream.launch_host([&ran] { ran = true; });
-      event.record(stream);
-      TaskGroup group;
-      for (int i = 0; i < kFibers; ++i) {
-        group.go([&, i] {
-          if (i % 2 == 0) {
-            select(on_done(event), on_recv(silence));
-          } else {
-            await(event);  // beside them
-          }
-          seen.send(ran);
-        });
-      }
-      yield();
-      gate.open();
-      group.wait();
-      seen.close();
-      int woken = 0;
-      for (const bool was : seen) woken += was ? 1 : 0;
-      EXPECT_EQ(woken, kFibers);
-    });
   });
 }
 
@@ -211,42 +125,6 @@ TEST_P(GpuSelect, ASelectorTakesItAgainAndAgain) {
   });
 }
 
-TEST_P(GpuSelect, ThrowsCancelledAndTheDeviceWorksOn) {
-  with_device([](const Device& device) {
-    on_a_fiber([&device] {
-      const Stream stream(device);
-      const Event event(device);
-      const Channel<int> silence(0);
-      const Gate gate(stream);
-      event.record(stream);
-      for (int yields = 0; yields < 20; ++yields) {
-        TaskGroup group;
-        const Channel<int> about_to_select(0);
-        const Channel<bool> cancelled(1);
-        group.go([&] {
-          about_to_select.send(0);
-          try {
-            select(on_done(event), on_recv(silence));
-          } catch (const Cancelled&) {
-            cancelled.send(true);
-            throw;
-          }
-          cancelled.send(false);
-        });
-        static_cast<void>(about_to_select.recv());
-        for (int i = 0; i < yields; ++i) yield();
-        group.stop();
-        group.wait();
-        EXPECT_TRUE(cancelled.recv().value());
-      }
-      EXPECT_FALSE(event.is_done());
-      gate.open();
-      EXPECT_EQ(select(on_done(event)), 0);
-      expect_works(device);
-    });
-  });
-}
-
 // Cases that come and go while their events are reached: a token is neither lost nor misdelivered.
 TEST_P(GpuSelect, GivenUpAtAnyMomentLeavesNoTrace) {
   with_device([](const Device& device) {
@@ -272,26 +150,6 @@ TEST_P(GpuSelect, GivenUpAtAnyMomentLeavesNoTrace) {
       }
       group.wait();
       EXPECT_EQ(done, 800);
-    });
-  });
-}
-
-TEST_P(GpuSelect, TellsOfAFailedDevice) {
-  with_device([](const Device& device) {
-    on_a_fiber([&device] {
-      const Stream stream(device);
-      const Event event(device);
-      const Channel<int> silence(0);
-      const Gate gate(stream);
-      stream.launch_host([] { throw std::runtime_error("bad kernel"); });
-      event.record(stream);
-      Selector pending;
-      pending.add(on_done(event));
-      gate.open();
-      for (int i = 0; i < 2; ++i) {
-        EXPECT_THROW(pending.select(), GpuError);
-        EXPECT_THROW(select(on_done(event), on_recv(silence)), GpuError);
-      }
     });
   });
 }

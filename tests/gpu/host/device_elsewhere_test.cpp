@@ -18,6 +18,7 @@
 #include "tests/support/bytes.h"
 #include "tests/support/gate.h"
 #include "tests/support/plain_threads.h"
+#include "tests/support/run.h"
 
 namespace leat::gpu {
 namespace device_elsewhere_test {
@@ -107,21 +108,6 @@ TEST(HostDevice, AGateThatNobodyOpensIsADeadlock) {
                Deadlock);
 }
 
-TEST(HostDevice, ASelectOverAGateThatNobodyOpensIsADeadlock) {
-  EXPECT_THROW(run(
-                   [] {
-                     const Device device = open("host");
-                     const Stream stream(device);
-                     const Event event(device);
-                     const Channel<int> silence(0);
-                     const Gate gate(stream);
-                     event.record(stream);
-                     select(on_done(event), on_recv(silence));
-                   },
-                   {.deadlock_after = 0s}),
-               Deadlock);
-}
-
 TEST(HostDevice, SelectingInARunOverACaseThatWasMadeBeforeItIsNoDeadlock) {
   const Device device = open("host");
   const Stream stream(device);
@@ -137,16 +123,13 @@ TEST(HostDevice, OneThatRunsElsewhereDoesNotServeVirtualTime) {
   const Device device = open("host");
   const Stream stream(device);
   const Event event(device);
-  VirtualClock clock;
-  run(
-      [&] {
-        EXPECT_THROW(event.await(), std::logic_error);
-        EXPECT_THROW(event.sync(), std::logic_error);
-        EXPECT_THROW(stream.sync(), std::logic_error);
-        EXPECT_THROW(static_cast<void>(on_done(event)), std::logic_error);
-        expect_works(open("host"));
-      },
-      {.workers = 1, .clock = &clock});
+  support::in_virtual_time([&] {
+    EXPECT_THROW(event.await(), std::logic_error);
+    EXPECT_THROW(event.sync(), std::logic_error);
+    EXPECT_THROW(stream.sync(), std::logic_error);
+    EXPECT_THROW(static_cast<void>(on_done(event)), std::logic_error);
+    expect_works(open("host"));
+  });
 }
 
 // A signal that a plain thread has used serves a run as a new one would.

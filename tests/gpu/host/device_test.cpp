@@ -26,6 +26,7 @@
 #include "tests/support/bytes.h"
 #include "tests/support/gate.h"
 #include "tests/support/gpu_error.h"
+#include "tests/support/run.h"
 #include "tests/support/thread_limit.h"
 
 namespace leat::gpu {
@@ -195,23 +196,20 @@ TEST(HostDevice, InVirtualTimeItWaitsForNoneOfRealTime) {
   const Event event(real);
   const Gate gate(there);
   event.record(there);
-  VirtualClock clock;
-  run(
-      [&] {
-        const Device device = open("host");
-        const Stream stream(device);
-        EXPECT_THROW(stream.wait(event), std::logic_error);
-        expect_works(device);
-        // What it has to wait for itself, where it has to.
-        std::optional<DeviceBuffer> buffer(std::in_place, real, 1'000);
-        buffer.reset();
-        EXPECT_THROW(DeviceBuffer(real, 1'000), std::logic_error);
-        const auto fill_the_queue = [&] {
-          for (int i = 0; i < kMoreThanFit; ++i) event.record(there);
-        };
-        EXPECT_THROW(fill_the_queue(), std::logic_error);
-      },
-      {.workers = 1, .clock = &clock});
+  support::in_virtual_time([&] {
+    const Device device = open("host");
+    const Stream stream(device);
+    EXPECT_THROW(stream.wait(event), std::logic_error);
+    expect_works(device);
+    // What it has to wait for itself, where it has to.
+    std::optional<DeviceBuffer> buffer(std::in_place, real, 1'000);
+    buffer.reset();
+    EXPECT_THROW(DeviceBuffer(real, 1'000), std::logic_error);
+    const auto fill_the_queue = [&] {
+      for (int i = 0; i < kMoreThanFit; ++i) event.record(there);
+    };
+    EXPECT_THROW(fill_the_queue(), std::logic_error);
+  });
 }
 
 // A tensor that outlived its feed kept the device's threads.

@@ -21,6 +21,7 @@
 #include "leat/gpu/stream.h"
 #include "tests/support/bytes.h"
 #include "tests/support/gpu_error.h"
+#include "tests/support/run.h"
 
 namespace leat::gpu {
 namespace faults_test {
@@ -36,8 +37,7 @@ template <class Body>
 void in_each_place(const Body& body) {
   body();
   for (const int workers : {1, 2}) {
-    VirtualClock clock;
-    run(body, {.workers = workers, .clock = &clock});
+    in_virtual_time({.workers = workers}, body);
   }
 }
 
@@ -148,25 +148,22 @@ TEST(HostFaults, ADeviceThatIsLostAtAnyOperationTellsWhoeverWaits) {
 }
 
 TEST(HostFaults, WhoAwaitsWhenTheDeviceIsLostIsToldAtThatMoment) {
-  VirtualClock clock;
-  run(
-      [&] {
-        const Device device = open_host({.faults = {.lost_at = 3}});
-        const Stream stream(device);
-        const Event event(device);
-        stream.launch_host([] {}, 2ms);
-        stream.launch_host([] {}, 3ms);
-        stream.launch_host([] {}, 4ms);
-        event.record(stream);
-        TaskGroup group;
-        for (int i = 0; i < 3; ++i) {
-          group.go([&] { expect_gpu_error([&] { event.await(); }, {"device lost"}); });
-          group.go([&] { expect_gpu_error([&] { select(on_done(event)); }, {"device lost"}); });
-        }
-        group.wait();
-        EXPECT_EQ(clock.elapsed(), 5ms);
-      },
-      {.workers = 1, .clock = &clock});
+  in_virtual_time([&] {
+    const Device device = open_host({.faults = {.lost_at = 3}});
+    const Stream stream(device);
+    const Event event(device);
+    stream.launch_host([] {}, 2ms);
+    stream.launch_host([] {}, 3ms);
+    stream.launch_host([] {}, 4ms);
+    event.record(stream);
+    TaskGroup group;
+    for (int i = 0; i < 3; ++i) {
+      group.go([&] { expect_gpu_error([&] { event.await(); }, {"device lost"}); });
+      group.go([&] { expect_gpu_error([&] { select(on_done(event)); }, {"device lost"}); });
+    }
+    group.wait();
+    EXPECT_EQ(support::elapsed(), 5ms);
+  });
 }
 
 TEST(HostFaults, AnotherDeviceWorksOn) {

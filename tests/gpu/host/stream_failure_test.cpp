@@ -76,21 +76,18 @@ TEST(HostStream, AFailureReachesWhoWaitsForItsEvents) {
 }
 
 TEST(HostStream, TimesOfAFailedDeviceAreAnError) {
-  VirtualClock clock;
-  run(
-      [] {
-        const Device device = open("host");
-        const Stream failing(device);
-        const Stream other(device);
-        const Event start(device, Timing::kOn);
-        const Event end(device, Timing::kOn);
-        failing.launch_host([] { throw std::runtime_error("bad kernel"); });
-        start.record(other);
-        end.record(other);
-        expect_gpu_error([&] { end.await(); }, {"bad kernel"});
-        expect_gpu_error([&] { static_cast<void>(elapsed(start, end)); }, {"bad kernel"});
-      },
-      {.workers = 1, .clock = &clock});
+  support::in_virtual_time([] {
+    const Device device = open("host");
+    const Stream failing(device);
+    const Stream other(device);
+    const Event start(device, Timing::kOn);
+    const Event end(device, Timing::kOn);
+    failing.launch_host([] { throw std::runtime_error("bad kernel"); });
+    start.record(other);
+    end.record(other);
+    expect_gpu_error([&] { end.await(); }, {"bad kernel"});
+    expect_gpu_error([&] { static_cast<void>(elapsed(start, end)); }, {"bad kernel"});
+  });
 }
 
 }  // namespace host_stream_failure_test

@@ -18,6 +18,7 @@
 #include "leat/gpu/host_model.h"
 #include "leat/gpu/on_done.h"
 #include "leat/gpu/stream.h"
+#include "tests/support/run.h"
 
 namespace leat::gpu {
 namespace time_test {
@@ -32,9 +33,7 @@ class HostTime : public testing::TestWithParam<int> {
  protected:
   /// The virtual time that a run of `body` takes.
   static Duration time_of(const std::function<void()>& body) {
-    VirtualClock clock;
-    run(body, {.workers = GetParam(), .clock = &clock});
-    return clock.elapsed();
+    return support::in_virtual_time({.workers = GetParam()}, body);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Workers, HostTime, testing::Values(1, 2, 4),

@@ -156,16 +156,9 @@ TEST(CApiMisuse, ACancelledFiberIsToldAndThePrefetcherIsAsBefore) {
 // Misuse.
 
 TEST(CApiMisuse, OptionsThatCannotWorkAreNamed) {
-  Feed some(8);
-  leat_prefetcher* feed = nullptr;
+  const Feed some(8);
   const auto refused = [&](auto&& change, auto... parts) {
-    leat_options options;
-    LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
-    options.batch_size = 4;
-    change(options);
-    expect_error(leat_prefetcher_open(some.data, "host", &options, &feed), LEAT_ERROR_ARGUMENT,
-                 parts...);
-    EXPECT_EQ(feed, nullptr);
+    some.refuses(change, LEAT_ERROR_ARGUMENT, parts...);
   };
   refused([](leat_options& o) { o.batch_size = 0; }, "batch_size is 0");
   refused([](leat_options& o) { o.workers = 0; }, "workers is 0");
@@ -178,13 +171,12 @@ TEST(CApiMisuse, OptionsThatCannotWorkAreNamed) {
   refused([](leat_options& o) { o.size = 0; }, "leat_options of 0 bytes", "0.1.0");
   refused([](leat_options& o) { o.size += 8; }, "leat_options of");
   refused([](leat_options& o) { o.reserved = 1; }, "reserved");
-  leat_options options;
+  leat_options options = options_with();
+  leat_prefetcher* feed = nullptr;
   expect_error(leat_options_init(nullptr, sizeof options), LEAT_ERROR_ARGUMENT, "options is null");
   expect_error(leat_options_init(&options, 4), LEAT_ERROR_ARGUMENT, "of 4 bytes");
   expect_error(leat_prefetcher_open(some.data, "host", nullptr, &feed), LEAT_ERROR_ARGUMENT,
                "options is null");
-  LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
-  options.batch_size = 4;
   expect_error(leat_prefetcher_open(some.data, "tpu:0", &options, &feed), LEAT_ERROR_ENVIRONMENT,
                "tpu:0");
   expect_error(leat_prefetcher_open(some.data, "host", &options, nullptr), LEAT_ERROR_ARGUMENT,
@@ -198,25 +190,20 @@ TEST(CApiMisuse, OptionsThatCannotWorkAreNamed) {
 
 TEST(CApiMisuse, TooManyBatchesAtATimeAreRefused) {
   Feed feed(40, [](leat_options& o) { o.max_leases = 2; });
-  leat_batch* first = nullptr;
-  leat_batch* second = nullptr;
+  leat_batch* const first = feed.next_batch();
+  leat_batch* const second = feed.next_batch();
   leat_batch* third = nullptr;
-  LEAT_EXPECT_OK(leat_prefetcher_next(feed.feed, &first));
-  LEAT_EXPECT_OK(leat_prefetcher_next(feed.feed, &second));
   expect_error(leat_prefetcher_next(feed.feed, &third), LEAT_ERROR_ARGUMENT, "max_leases");
   LEAT_EXPECT_OK(leat_batch_release(first));
-  LEAT_EXPECT_OK(leat_prefetcher_next(feed.feed, &third));
+  LEAT_EXPECT_OK(leat_batch_release(feed.next_batch()));
   LEAT_EXPECT_OK(leat_batch_release(second));
-  LEAT_EXPECT_OK(leat_batch_release(third));
 }
 
 TEST(CApiMisuse, AHandleThatIsNullClosedOrOfAnotherKindIsRefusedByEveryFunction) {
   Feed feed(40);
-  leat_batch* closed_batch = nullptr;
-  LEAT_EXPECT_OK(leat_prefetcher_next(feed.feed, &closed_batch));
+  leat_batch* const closed_batch = feed.next_batch();
   LEAT_EXPECT_OK(leat_batch_release(closed_batch));
-  leat_batch* batch_in_its_place = nullptr;
-  LEAT_EXPECT_OK(leat_prefetcher_next(feed.feed, &batch_in_its_place));
+  leat_batch* const batch_in_its_place = feed.next_batch();
   EXPECT_NE(batch_in_its_place, closed_batch);
   leat_prefetcher* closed_feed = nullptr;
   leat_dataset* closed_data = nullptr;
@@ -243,8 +230,7 @@ TEST(CApiMisuse, AHandleThatIsNullClosedOrOfAnotherKindIsRefusedByEveryFunction)
     const leat_field* fields = nullptr;
     std::size_t size = 0;
     std::uint64_t number = 0;
-    leat_options options;
-    LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
+    const leat_options options = options_with();
     refused(leat_batch_bind(batch, LEAT_STREAM_LEGACY));
     refused(leat_batch_get_info(batch, &info, sizeof info));
     refused(leat_batch_tensor(batch, 0, &tensor));
@@ -282,8 +268,7 @@ TEST(CApiMisuse, AHandleThatIsNullClosedOrOfAnotherKindIsRefusedByEveryFunction)
 
 TEST(CApiMisuse, TheHostDeviceHasNoStreamsToBind) {
   Feed feed(8);
-  leat_batch* batch = nullptr;
-  LEAT_EXPECT_OK(leat_prefetcher_next(feed.feed, &batch));
+  leat_batch* const batch = feed.next_batch();
   int stream = 0;
   expect_error(leat_batch_bind(batch, &stream), LEAT_ERROR_DEVICE);
   EXPECT_EQ(Feed::samples_of(batch).size(), 4U) << "and is as before";
@@ -377,7 +362,7 @@ TEST(CApiMisuse, ManyThreadsWithAPrefetcherEachDoNotDisturbEachOther) {
       for (int round = 0; round < 5; ++round) {
         Feed feed(16, [](leat_options& o) { o.max_leases = 4; });
         std::vector<leat_batch*> held(4);
-        for (leat_batch*& batch : held) LEAT_EXPECT_OK(leat_prefetcher_next(feed.feed, &batch));
+        for (leat_batch*& batch : held) batch = feed.next_batch();
         for (leat_batch* const batch : held) {
           EXPECT_EQ(Feed::samples_of(batch).size(), 4U);
           LEAT_EXPECT_OK(leat_batch_release(batch));

@@ -139,10 +139,8 @@ TEST(CApi, AnEpochHasEverySampleOnceAndEndsThenTheNextBegins) {
 
 TEST(CApi, ATensorIsToldByNumberAndByName) {
   Feed feed(10);
-  leat_batch* batch = nullptr;
-  LEAT_EXPECT_OK(leat_prefetcher_next(feed.feed, &batch));
-  leat_tensor tensor{};
-  LEAT_EXPECT_OK(leat_batch_tensor(batch, 1, &tensor));
+  leat_batch* const batch = feed.next_batch();
+  leat_tensor tensor = Feed::tensor_of(batch, 1);
   EXPECT_STREQ(tensor.name, "pattern");
   EXPECT_EQ(tensor.dtype, LEAT_UINT8);
   ASSERT_EQ(tensor.ndim, 3);
@@ -156,8 +154,7 @@ TEST(CApi, ATensorIsToldByNumberAndByName) {
   LEAT_EXPECT_OK(leat_batch_tensor_named(batch, "pattern", &same));
   EXPECT_EQ(same.data, tensor.data);
 
-  leat_batch_info info{};
-  LEAT_EXPECT_OK(leat_batch_get_info(batch, &info, sizeof info));
+  leat_batch_info info = Feed::info_of(batch);
   EXPECT_EQ(info.samples, 4U);
   EXPECT_EQ(info.rows, 4U);
   EXPECT_EQ(info.epoch, 0U);
@@ -194,26 +191,17 @@ TEST(CApi, VariableLengthsComeWithTheirTensor) {
   };
   leat_dataset* data = nullptr;
   LEAT_EXPECT_OK(leat_dataset_from_function(&function, &data));
-  leat_options options;
-  LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
-  options.batch_size = 5;
-  options.order = LEAT_ORDER_SEQUENTIAL;
-  leat_prefetcher* feed = nullptr;
-  LEAT_EXPECT_OK(leat_prefetcher_open(data, "host", &options, &feed));
-  leat_batch* batch = nullptr;
-  LEAT_EXPECT_OK(leat_prefetcher_next(feed, &batch));
-  leat_batch_info info{};
-  LEAT_EXPECT_OK(leat_batch_get_info(batch, &info, sizeof info));
-  EXPECT_EQ(info.tensors, 2U);
-  leat_tensor lengths{};
-  LEAT_EXPECT_OK(leat_batch_tensor(batch, 1, &lengths));
+  const Feed feed(data, [](leat_options& o) {
+    o.batch_size = 5;
+    o.order = LEAT_ORDER_SEQUENTIAL;
+  });
+  leat_batch* batch = feed.next_batch();
+  EXPECT_EQ(Feed::info_of(batch).tensors, 2U);
+  const leat_tensor lengths = Feed::tensor_of(batch, 1);
   EXPECT_STREQ(lengths.name, "tokens.length");
-  const auto* const first = static_cast<const std::int32_t*>(lengths.data);
-  EXPECT_EQ(std::vector(first, first + 5), (std::vector<std::int32_t>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(elements_of<std::int32_t>(lengths), (std::vector<std::int32_t>{1, 2, 3, 4, 5}));
   LEAT_EXPECT_OK(leat_batch_release(batch));
-  expect_error(leat_prefetcher_next(feed, &batch), LEAT_ERROR_ENVIRONMENT, "7");  // too long
-  LEAT_EXPECT_OK(leat_prefetcher_close(feed));
-  LEAT_EXPECT_OK(leat_dataset_close(data));
+  expect_error(leat_prefetcher_next(feed.feed, &batch), LEAT_ERROR_ENVIRONMENT, "7");  // too long
 }
 
 TEST(CApi, AnEpochMayBeLeftForAnother) {
@@ -246,10 +234,8 @@ TEST(CApi, RanksShareAStepAndKnowItsSize) {
       o.rank = rank;
       o.world_size = 2;
     });
-    leat_batch* batch = nullptr;
-    LEAT_EXPECT_OK(leat_prefetcher_next(feed.feed, &batch));
-    leat_batch_info info{};
-    LEAT_EXPECT_OK(leat_batch_get_info(batch, &info, sizeof info));
+    leat_batch* const batch = feed.next_batch();
+    const leat_batch_info info = Feed::info_of(batch);
     EXPECT_EQ(info.samples, 2U);
     EXPECT_EQ(info.step_size, 4U);
     EXPECT_EQ(info.step_shards, 2U);
@@ -279,9 +265,7 @@ TEST(CApi, ARunGoesOnWhereItStood) {
   {
     Feed feed(40);
     for (int i = 0; i < 4; ++i) got.push_back(feed.next());
-    leat_batch* batch = nullptr;
-    LEAT_EXPECT_OK(leat_prefetcher_next(feed.feed, &batch));
-    LEAT_EXPECT_OK(leat_batch_abandon(batch));  // the resumed run has it
+    LEAT_EXPECT_OK(leat_batch_abandon(feed.next_batch()));  // the resumed run has it
     state = feed.state();
   }
   Feed resumed(40, [&](leat_options& o) { o.resume = state.c_str(); });
@@ -302,20 +286,18 @@ TEST(CApi, ARunGoesOnWhereItStood) {
 }
 
 TEST(CApi, AStateOfAnotherRunIsRefused) {
-  std::string state = Feed(40).state();
-  Feed other(40);
-  leat_options options;
-  LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
-  options.batch_size = 5;
-  options.resume = state.c_str();
-  leat_prefetcher* feed = nullptr;
-  expect_error(leat_prefetcher_open(other.data, "host", &options, &feed), LEAT_ERROR_ENVIRONMENT,
-               "batch_size 4, not 5");
-  options.resume = "";  // as of a checkpoint of no bytes; null begins anew
-  expect_error(leat_prefetcher_open(other.data, "host", &options, &feed), LEAT_ERROR_ENVIRONMENT,
-               "it is empty");
-  options.resume = "nonsense";
-  expect_error(leat_prefetcher_open(other.data, "host", &options, &feed), LEAT_ERROR_ENVIRONMENT);
+  const Feed feed(40);
+  const std::string state = feed.state();
+  const auto resume = [](const char* text) {
+    return [text](leat_options& o) {
+      o.batch_size = 5;
+      o.resume = text;
+    };
+  };
+  feed.refuses(resume(state.c_str()), LEAT_ERROR_ENVIRONMENT, "batch_size 4, not 5");
+  // As of a checkpoint of no bytes; null begins anew.
+  feed.refuses(resume(""), LEAT_ERROR_ENVIRONMENT, "it is empty");
+  feed.refuses(resume("nonsense"), LEAT_ERROR_ENVIRONMENT);
 }
 
 TEST(CApi, ATextIsGivenWholeOrNotAtAll) {

@@ -29,16 +29,14 @@ TEST(CApiOptions, AProgramThatKnowsFewerOptionsGetsTheOthersDefaults) {
   LEAT_EXPECT_OK(leat_prefetcher_open(some.data, "host", &options, &feed));
   LEAT_EXPECT_OK(leat_prefetcher_close(feed));
 
-  leat_batch* batch = nullptr;
-  LEAT_EXPECT_OK(leat_prefetcher_next(some.feed, &batch));
+  leat_batch* const batch = some.next_batch();
   leat_batch_info info;
   std::memset(&info, 0x5a, sizeof info);
   const std::uint64_t elements = info.elements;
   LEAT_EXPECT_OK(leat_batch_get_info(batch, &info, offsetof(leat_batch_info, elements)));
   EXPECT_EQ(info.samples, 4U);
   EXPECT_EQ(info.elements, elements);
-  LEAT_EXPECT_OK(leat_batch_get_info(batch, &info, sizeof info));
-  EXPECT_EQ(info.elements, 0U) << "nothing is packed";
+  EXPECT_EQ(Feed::info_of(batch).elements, 0U) << "nothing is packed";
   LEAT_EXPECT_OK(leat_batch_release(batch));
 
   Numbers numbers;
@@ -80,90 +78,73 @@ leat_dataset* ragged() {
 }
 
 TEST(CApiOptions, SamplesArePackedByTheirLengths) {
-  leat_dataset* const data = ragged();
-  leat_options options;
-  LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
-  options.batch_size = 6;
-  options.order = LEAT_ORDER_SEQUENTIAL;
-  options.packed = 1;
-  leat_prefetcher* feed = nullptr;
-  LEAT_EXPECT_OK(leat_prefetcher_open(data, "host", &options, &feed));
+  const auto packed = [](leat_options& o) {
+    o.batch_size = 6;
+    o.order = LEAT_ORDER_SEQUENTIAL;
+    o.packed = 1;
+  };
+  const Feed feed(ragged(), packed);
   const std::vector<std::vector<std::int32_t>> want = {{0, 1, 1, 2, 2, 2}, {3, 3, 3, 3}};
   const std::vector<std::vector<std::int32_t>> begins = {{0, 1, 3, 6}, {0, 4}};
   for (std::size_t i = 0; i < 2; ++i) {
-    leat_batch* batch = nullptr;
-    LEAT_EXPECT_OK(leat_prefetcher_next(feed, &batch));
-    leat_batch_info info{};
-    LEAT_EXPECT_OK(leat_batch_get_info(batch, &info, sizeof info));
+    leat_batch* const batch = feed.next_batch();
+    const leat_batch_info info = Feed::info_of(batch);
     EXPECT_EQ(info.elements, want[i].size());
     EXPECT_EQ(info.samples, begins[i].size() - 1);
     ASSERT_EQ(info.tensors, 2U);
-    leat_tensor tokens{};
-    leat_tensor offsets{};
-    LEAT_EXPECT_OK(leat_batch_tensor(batch, 0, &tokens));
-    LEAT_EXPECT_OK(leat_batch_tensor(batch, 1, &offsets));
+    const leat_tensor tokens = Feed::tensor_of(batch, 0);
+    const leat_tensor offsets = Feed::tensor_of(batch, 1);
     EXPECT_STREQ(offsets.name, "offsets");
-    const auto* const token = static_cast<const std::int32_t*>(tokens.data);
-    EXPECT_EQ(std::vector(token, token + tokens.shape[0]), want[i]);
-    const auto* const offset = static_cast<const std::int32_t*>(offsets.data);
-    EXPECT_EQ(std::vector(offset, offset + offsets.shape[0]), begins[i]);
+    EXPECT_EQ(tokens.shape[0], static_cast<std::int64_t>(want[i].size()));
+    EXPECT_EQ(elements_of<std::int32_t>(tokens), want[i]);
+    EXPECT_EQ(offsets.shape[0], static_cast<std::int64_t>(begins[i].size()));
+    EXPECT_EQ(elements_of<std::int32_t>(offsets), begins[i]);
     LEAT_EXPECT_OK(leat_batch_release(batch));
   }
-  LEAT_EXPECT_OK(leat_prefetcher_close(feed));
 
-  options.packed_most_samples = 1;
-  LEAT_EXPECT_OK(leat_prefetcher_open(data, "host", &options, &feed));
+  const Feed of_few(ragged(), [&](leat_options& o) {
+    packed(o);
+    o.packed_most_samples = 1;
+  });
   leat_batch* batch = nullptr;
-  expect_error(leat_prefetcher_next(feed, &batch), LEAT_ERROR_ENVIRONMENT, "most_samples");
-  LEAT_EXPECT_OK(leat_prefetcher_close(feed));
-  options.last_batch = LEAT_LAST_BATCH_WRAP;
-  expect_error(leat_prefetcher_open(data, "host", &options, &feed), LEAT_ERROR_ARGUMENT, "packing");
-  LEAT_EXPECT_OK(leat_dataset_close(data));
-  Feed numbers(8);  // nothing of variable length
-  options.last_batch = LEAT_LAST_BATCH_PARTIAL;
-  expect_error(leat_prefetcher_open(numbers.data, "host", &options, &feed), LEAT_ERROR_ARGUMENT,
-               "variable length");
+  expect_error(leat_prefetcher_next(of_few.feed, &batch), LEAT_ERROR_ENVIRONMENT, "most_samples");
+  const auto wraps = [&](leat_options& o) {
+    packed(o);
+    o.last_batch = LEAT_LAST_BATCH_WRAP;
+  };
+  feed.refuses(wraps, LEAT_ERROR_ARGUMENT, "packing");
+  Feed(8).refuses(packed, LEAT_ERROR_ARGUMENT, "variable length");
 }
 
 TEST(CApiOptions, RowsMayBeAsLongAsTheLongestSampleOfTheirBatch) {
-  leat_dataset* const data = ragged();
-  leat_options options;
-  LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
-  EXPECT_EQ(options.pad_to, LEAT_PAD_TO_FIELD);
-  options.batch_size = 2;
-  options.order = LEAT_ORDER_SEQUENTIAL;
-  options.pad_to = LEAT_PAD_TO_BATCH;
-  leat_prefetcher* feed = nullptr;
-  LEAT_EXPECT_OK(leat_prefetcher_open(data, "host", &options, &feed));
+  EXPECT_EQ(options_with().pad_to, LEAT_PAD_TO_FIELD);
+  const Feed feed(ragged(), [](leat_options& o) {
+    o.batch_size = 2;
+    o.order = LEAT_ORDER_SEQUENTIAL;
+    o.pad_to = LEAT_PAD_TO_BATCH;
+  });
   const std::vector<std::vector<std::int32_t>> want = {{0, 0, 1, 1}, {2, 2, 2, 0, 3, 3, 3, 3}};
   for (const std::vector<std::int32_t>& rows : want) {
-    leat_batch* batch = nullptr;
-    LEAT_EXPECT_OK(leat_prefetcher_next(feed, &batch));
-    leat_tensor tokens{};
-    LEAT_EXPECT_OK(leat_batch_tensor_named(batch, "tokens", &tokens));
+    leat_batch* const batch = feed.next_batch();
+    const leat_tensor tokens = Feed::tensor_of(batch, 0);
+    EXPECT_STREQ(tokens.name, "tokens");
     ASSERT_EQ(tokens.ndim, 2);
     EXPECT_EQ(tokens.shape[0], 2);
     EXPECT_EQ(tokens.shape[1], static_cast<std::int64_t>(rows.size() / 2));
-    ASSERT_EQ(tokens.bytes, rows.size() * 4);
-    const auto* const token = static_cast<const std::int32_t*>(tokens.data);
-    EXPECT_EQ(std::vector(token, token + rows.size()), rows);
+    EXPECT_EQ(elements_of<std::int32_t>(tokens), rows);
     LEAT_EXPECT_OK(leat_batch_release(batch));
   }
-  LEAT_EXPECT_OK(leat_prefetcher_close(feed));
-  options.pad_to = 2;
-  expect_error(leat_prefetcher_open(data, "host", &options, &feed), LEAT_ERROR_ARGUMENT,
+  feed.refuses([](leat_options& o) { o.pad_to = 2; }, LEAT_ERROR_ARGUMENT,
                "pad_to is 2, which is no leat_pad_to");
-  options.pad_to = LEAT_PAD_TO_BATCH;
-  options.packed = 1;
-  expect_error(leat_prefetcher_open(data, "host", &options, &feed), LEAT_ERROR_ARGUMENT, "packing",
-               "pad_to");
-  LEAT_EXPECT_OK(leat_dataset_close(data));
+  const auto packed = [](leat_options& o) {
+    o.pad_to = LEAT_PAD_TO_BATCH;
+    o.packed = 1;
+  };
+  feed.refuses(packed, LEAT_ERROR_ARGUMENT, "packing", "pad_to");
 }
 
 TEST(CApiOptions, AnEpochMayBeReadOnceItIsAskedFor) {
-  leat_options options;
-  LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
-  EXPECT_EQ(options.read_across_epochs, 1);
+  EXPECT_EQ(options_with().read_across_epochs, 1);
   Feed feed(40, [](leat_options& o) { o.read_across_epochs = 0; });
   for (int epoch = 1; epoch < 4; ++epoch) {
     EXPECT_EQ(feed.rest().size(), 10U);
@@ -177,10 +158,8 @@ TEST(CApiOptions, AnEpochMayBeReadOnceItIsAskedFor) {
 TEST(CApiOptions, SlotsAreWatched) {
   for (const std::int32_t check : {LEAT_CHECK_SLOTS_YES, LEAT_CHECK_SLOTS_READ_ONLY}) {
     Feed feed(40, [check](leat_options& o) { o.check_slots = check; });
-    leat_batch* batch = nullptr;
-    leat_tensor number{};
-    LEAT_EXPECT_OK(leat_prefetcher_next(feed.feed, &batch));
-    LEAT_EXPECT_OK(leat_batch_tensor_named(batch, "number", &number));
+    leat_batch* batch = feed.next_batch();
+    const leat_tensor number = Feed::tensor_of(batch, 0);
     std::memset(number.data, 7, number.bytes);  // while it is held
     LEAT_EXPECT_OK(leat_batch_release(batch));
     leat_status status = LEAT_OK;
@@ -194,38 +173,23 @@ TEST(CApiOptions, SlotsAreWatched) {
       expect_error(status, LEAT_ERROR_ENVIRONMENT, "\"number\"");
     }
   }
-  Feed feed(8);
-  leat_options options;
-  LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
-  options.batch_size = 4;
-  options.check_slots = 3;
-  leat_prefetcher* refused = nullptr;
-  expect_error(leat_prefetcher_open(feed.data, "host", &options, &refused), LEAT_ERROR_ARGUMENT,
-               "check_slots is 3, which is no leat_check_slots");
+  Feed(8).refuses([](leat_options& o) { o.check_slots = 3; }, LEAT_ERROR_ARGUMENT,
+                  "check_slots is 3, which is no leat_check_slots");
 }
 
 TEST(CApiOptions, AutotuneHasItsLimits) {
-  Feed feed(8);
-  leat_options options;
-  LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
-  EXPECT_EQ(options.autotune_every, 0U);
-  options.batch_size = 4;
-  options.autotune_every = 2;
-  options.autotune_max_workers = 3;
-  options.autotune_max_prefetch_depth = 5;
-  leat_prefetcher* tuned = nullptr;
-  LEAT_EXPECT_OK(leat_prefetcher_open(feed.data, "host", &options, &tuned));
-  LEAT_EXPECT_OK(leat_prefetcher_close(tuned));
-  options.autotune_max_workers = 5000;
-  expect_error(leat_prefetcher_open(feed.data, "host", &options, &tuned), LEAT_ERROR_ARGUMENT,
-               "max_workers is 5000");
-  options.autotune_max_workers = 3;
-  options.autotune_max_prefetch_depth = 5001;
-  expect_error(leat_prefetcher_open(feed.data, "host", &options, &tuned), LEAT_ERROR_ARGUMENT,
-               "max_prefetch_depth is 5001");
-  options.autotune_every = 0;
-  LEAT_EXPECT_OK(leat_prefetcher_open(feed.data, "host", &options, &tuned));
-  LEAT_EXPECT_OK(leat_prefetcher_close(tuned));
+  EXPECT_EQ(options_with().autotune_every, 0U);
+  const auto limits = [](std::uint64_t every, std::size_t workers, std::size_t depth) {
+    return [=](leat_options& o) {
+      o.autotune_every = every;
+      o.autotune_max_workers = workers;
+      o.autotune_max_prefetch_depth = depth;
+    };
+  };
+  const Feed tuned(8, limits(2, 3, 5));
+  tuned.refuses(limits(2, 5000, 5), LEAT_ERROR_ARGUMENT, "max_workers is 5000");
+  tuned.refuses(limits(2, 3, 5001), LEAT_ERROR_ARGUMENT, "max_prefetch_depth is 5001");
+  const Feed untuned(8, limits(0, 3, 5001));  // they are not looked at
 }
 
 TEST(CApiOptions, StatesOfRanksAreMerged) {

@@ -30,19 +30,14 @@ namespace c_sources_test {
 
 /// Checks that all samples of `data`, which is closed, are those of `want`.
 void expect_same(leat_dataset* data, const Dataset& want) {
-  leat_options options;
-  LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
-  options.batch_size = want.size();
-  options.order = LEAT_ORDER_SEQUENTIAL;
-  leat_prefetcher* feed = nullptr;
-  leat_batch* batch = nullptr;
-  LEAT_EXPECT_OK(leat_prefetcher_open(data, "host", &options, &feed));
-  LEAT_EXPECT_OK(leat_dataset_close(data));
-  LEAT_EXPECT_OK(leat_prefetcher_next(feed, &batch));
+  const Feed feed(data, [&](leat_options& o) {
+    o.batch_size = want.size();
+    o.order = LEAT_ORDER_SEQUENTIAL;
+  });
+  leat_batch* const batch = feed.next_batch();
   for (std::size_t f = 0; f < want.fields().size(); ++f) {
     const Field& field = want.fields()[f];
-    leat_tensor tensor{};
-    LEAT_EXPECT_OK(leat_batch_tensor(batch, f, &tensor));
+    const leat_tensor tensor = Feed::tensor_of(batch, f);
     ASSERT_NE(tensor.data, nullptr);
     EXPECT_EQ(tensor.name, field.name);
     EXPECT_EQ(tensor.dtype, static_cast<std::int32_t>(field.dtype));
@@ -59,7 +54,6 @@ void expect_same(leat_dataset* data, const Dataset& want) {
     }
   }
   LEAT_EXPECT_OK(leat_batch_release(batch));
-  LEAT_EXPECT_OK(leat_prefetcher_close(feed));
 }
 
 TEST(CApiSources, ACancelledThreadEndsInAnOpener) {
@@ -337,21 +331,14 @@ TEST(CApiSources, ArraysAreReadInPlaceAndGivenBack) {
   LEAT_EXPECT_OK(leat_dataset_size(data, &samples));
   EXPECT_EQ(samples, 3U);
 
-  leat_options options;
-  LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
-  options.batch_size = 2;
-  options.order = LEAT_ORDER_SEQUENTIAL;
-  leat_prefetcher* feed = nullptr;
-  leat_batch* batch = nullptr;
-  LEAT_EXPECT_OK(leat_prefetcher_open(data, "host", &options, &feed));
-  LEAT_EXPECT_OK(leat_dataset_close(data));
-  EXPECT_EQ(closes, 0) << "the prefetcher has it still";
-  LEAT_EXPECT_OK(leat_prefetcher_next(feed, &batch));
-  leat_tensor point{};
-  LEAT_EXPECT_OK(leat_batch_tensor_named(batch, "point", &point));
-  EXPECT_EQ(std::memcmp(point.data, points.data(), 4 * sizeof(float)), 0);
-  LEAT_EXPECT_OK(leat_batch_release(batch));
-  LEAT_EXPECT_OK(leat_prefetcher_close(feed));
+  {
+    const Feed feed(data, [](leat_options& o) { o.order = LEAT_ORDER_SEQUENTIAL; });
+    leat_batch* const batch = feed.next_batch();
+    EXPECT_EQ(elements_of<float>(Feed::tensor_of(batch, 0)), points);
+    EXPECT_EQ(elements_of<std::int32_t>(Feed::tensor_of(batch, 1)), labels);
+    LEAT_EXPECT_OK(leat_batch_release(batch));
+    EXPECT_EQ(closes, 0);
+  }
   EXPECT_EQ(closes, 1);
 
   const auto refused = [&](auto... parts) {

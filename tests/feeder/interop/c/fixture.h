@@ -95,14 +95,21 @@ void expect_error(leat_status got, leat_status want, Parts... parts) {
   }
 }
 
-/// A prefetcher of so many, in batches of 4: the only user of its dataset, which closes with it.
+/// Batches of 4, and what `set` says.
+inline leat_options options_with(const std::function<void(leat_options&)>& set = {}) {
+  leat_options options;
+  LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
+  options.batch_size = 4;
+  if (set) set(options);
+  return options;
+}
+
+/// A prefetcher of so many: the only user of its dataset, which closes with it.
 inline leat_prefetcher* open_numbers(Numbers& numbers, std::uint64_t samples) {
   leat_function_dataset function = numbers_dataset(numbers, samples);
   leat_dataset* data = nullptr;
   LEAT_EXPECT_OK(leat_dataset_from_function(&function, &data));
-  leat_options options;
-  LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
-  options.batch_size = 4;
+  const leat_options options = options_with();
   leat_prefetcher* feed = nullptr;
   LEAT_EXPECT_OK(leat_prefetcher_open(data, "host", &options, &feed));
   LEAT_EXPECT_OK(leat_dataset_close(data));
@@ -117,11 +124,13 @@ class Feed {
     leat_function_dataset function = numbers_dataset(numbers, samples);
     function.never_blocks = never_blocks;
     LEAT_EXPECT_OK(leat_dataset_from_function(&function, &data));
-    leat_options options;
-    LEAT_EXPECT_OK(leat_options_init(&options, sizeof options));
-    options.batch_size = 4;
-    if (set) set(options);
+    const leat_options options = options_with(set);
     LEAT_EXPECT_OK(leat_prefetcher_open(data, device, &options, &feed));
+  }
+  /// Of another dataset, which it takes.
+  Feed(leat_dataset* taken, const std::function<void(leat_options&)>& set) : data(taken) {
+    const leat_options options = options_with(set);
+    LEAT_EXPECT_OK(leat_prefetcher_open(data, "host", &options, &feed));
   }
   Feed(const Feed&) = delete;
   Feed& operator=(const Feed&) = delete;
@@ -130,6 +139,31 @@ class Feed {
     leat_dataset_close(data);
   }
 
+  /// Checks that its dataset cannot be read so, and what is said.
+  template <class... Parts>
+  void refuses(const std::function<void(leat_options&)>& set, leat_status status,
+               Parts... parts) const {
+    const leat_options options = options_with(set);
+    leat_prefetcher* other = nullptr;
+    expect_error(leat_prefetcher_open(data, "host", &options, &other), status, parts...);
+    EXPECT_EQ(other, nullptr);
+  }
+  /// A batch that there must be, to be released.
+  [[nodiscard]] leat_batch* next_batch() const {
+    leat_batch* batch = nullptr;
+    LEAT_EXPECT_OK(leat_prefetcher_next(feed, &batch));
+    return batch;
+  }
+  static leat_batch_info info_of(leat_batch* batch) {
+    leat_batch_info info{};
+    LEAT_EXPECT_OK(leat_batch_get_info(batch, &info, sizeof info));
+    return info;
+  }
+  static leat_tensor tensor_of(leat_batch* batch, std::size_t index) {
+    leat_tensor tensor{};
+    LEAT_EXPECT_OK(leat_batch_tensor(batch, index, &tensor));
+    return tensor;
+  }
   /// The next batch's samples; empty at the epoch's end. Releases it.
   std::vector<std::int64_t> next() {
     leat_batch* batch = nullptr;
@@ -174,5 +208,12 @@ class Feed {
   leat_dataset* data = nullptr;
   leat_prefetcher* feed = nullptr;
 };
+
+/// All elements of a tensor, in order.
+template <class T>
+std::vector<T> elements_of(const leat_tensor& tensor) {
+  const auto* const first = static_cast<const T*>(tensor.data);
+  return {first, first + tensor.bytes / sizeof(T)};
+}
 
 }  // namespace leat::feeder::c_api

@@ -190,49 +190,32 @@ void take_back(PinnedSpan pages) {
   EXPECT_EQ(munmap(pages.data(), pages.size()), 0);
 }
 
-// It cannot be waited for, and what was queued before it may still read the pages.
+// It cannot be waited for, not even where the stream was destroyed meanwhile, which ends no
+// capture; and what was queued before it may still read the pages.
 TEST(CudaMemory, ACaptureOfALeatStreamSurvivesAnArenasEndAndThePagesStay) {
-  const Device device = open("cuda:0");
-  const Stream stream(device);
-  auto* const native = static_cast<cudaStream_t>(stream.native_handle());
-  std::optional<PinnedArena> arena(std::in_place, device, kMiB);
-  const PinnedSpan pinned = arena->take(kMiB);
-  const DeviceBuffer there(device, kMiB);
-  const Gate gate(stream);
-  copy_async(stream, there.span(), pinned);
-  ASSERT_EQ(cudaStreamBeginCapture(native, cudaStreamCaptureModeGlobal), cudaSuccess);
-  arena.reset();
-  EXPECT_EQ(msync(pinned.data(), kMiB, MS_ASYNC), 0) << "somebody else may get them";
-  gate.open();
-  cudaGraph_t graph = nullptr;
-  EXPECT_EQ(cudaStreamEndCapture(native, &graph), cudaSuccess);
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-  stream.sync();
-  take_back(pinned);
-}
-
-// Not even where it was destroyed meanwhile, which ends no capture.
-TEST(CudaMemory, PagesStayWhereAStreamWasDestroyedInACapture) {
-  const Device device = open("cuda:0");
-  std::optional<Stream> stream(device);
-  auto* const native = static_cast<cudaStream_t>(stream->native_handle());
-  std::optional<PinnedArena> arena(std::in_place, device, kMiB);
-  const PinnedSpan pinned = arena->take(kMiB);
-  const DeviceBuffer there(device, kMiB);
-  const Gate gate(*stream);
-  copy_async(*stream, there.span(), pinned);
-  ASSERT_EQ(cudaStreamBeginCapture(native, cudaStreamCaptureModeGlobal), cudaSuccess);
-  stream.reset();
-  arena.reset();
-  EXPECT_EQ(live().streams, 1U);
-  EXPECT_EQ(msync(pinned.data(), kMiB, MS_ASYNC), 0) << "somebody else may get them";
-  EXPECT_EQ(device.memory().pinned.used, kMiB);
-  gate.open();
-  cudaGraph_t graph = nullptr;
-  EXPECT_EQ(cudaStreamEndCapture(native, &graph), cudaSuccess);
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-  while (live().streams > 0) const Stream another(device);
-  take_back(pinned);
+  for (const bool is_destroyed : {false, true}) {
+    const Device device = open("cuda:0");
+    std::optional<Stream> stream(device);
+    auto* const native = static_cast<cudaStream_t>(stream->native_handle());
+    std::optional<PinnedArena> arena(std::in_place, device, kMiB);
+    const PinnedSpan pinned = arena->take(kMiB);
+    const DeviceBuffer there(device, kMiB);
+    const Gate gate(*stream);
+    copy_async(*stream, there.span(), pinned);
+    ASSERT_EQ(cudaStreamBeginCapture(native, cudaStreamCaptureModeGlobal), cudaSuccess);
+    if (is_destroyed) stream.reset();
+    arena.reset();
+    EXPECT_EQ(live().streams, 1U);
+    EXPECT_EQ(msync(pinned.data(), kMiB, MS_ASYNC), 0) << "somebody else may get them";
+    EXPECT_EQ(device.memory().pinned.used, kMiB);
+    gate.open();
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(native, &graph), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    if (!is_destroyed) stream->sync();
+    while (is_destroyed && live().streams > 0) const Stream another(device);
+    take_back(pinned);
+  }
 }
 
 TEST(CudaMemory, PagesStayWhereAStreamCouldNotBeWaitedFor) {
