@@ -22,6 +22,7 @@ if STAND_IN:
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import leat  # noqa: E402
+from samples import make_feed  # noqa: E402
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,6 +38,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason=leat.cuda_status()))
+
+
+@pytest.fixture
+def x() -> leat.Tensor:
+    """Of the first batch of make_feed()."""
+    tensor: leat.Tensor = next(iter(make_feed()))["x"]
+    return tensor
 
 
 @pytest.fixture

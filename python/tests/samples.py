@@ -43,6 +43,13 @@ def make_feed(batches: int = 10, device: str = "cpu", **options: Any) -> leat.Pr
     return leat.Prefetcher(data, device, **(settings | options))
 
 
+def feed_of_numbers(samples: int = 80, **options: Any) -> leat.Prefetcher:
+    """Batches of 8 samples in order, as NumPy's arrays: x is the sample's number, int32 [8]."""
+    data = leat.InMemory(x=np.arange(samples, dtype=np.int32))
+    settings: dict[str, Any] = {"batch_size": BATCH, "framework": "numpy", "order": "sequential"}
+    return leat.Prefetcher(data, "cpu", **(settings | options))
+
+
 def samples_of(index: int) -> Any:
     """The samples of batch `index`."""
     return np.arange(index * BATCH, (index + 1) * BATCH)
@@ -51,6 +58,11 @@ def samples_of(index: int) -> Any:
 def has_content(x: Any, index: int) -> bool:
     """Whether `x` is that of batch `index`."""
     return bool((np.asarray(x) == x_of(samples_of(index))).all())
+
+
+def address_of(tensor: leat.Tensor) -> int:
+    """Where its elements are, in memory of the host."""
+    return int(np.asarray(tensor).ctypes.data)
 
 
 def feed_of_type(folder: pathlib.Path, dtype: str, **options: Any) -> leat.Prefetcher:

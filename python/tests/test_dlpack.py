@@ -9,19 +9,9 @@ import leat
 import numpy as np
 import pytest
 from capsules import Managed, Versioned, consume, name_of, read
-from samples import BATCH, WIDTH, has_content, make_feed
+from samples import BATCH, WIDTH, address_of, has_content, make_feed
 
 CPU = (1, 0)
-
-
-@pytest.fixture
-def x() -> leat.Tensor:
-    tensor: leat.Tensor = next(iter(make_feed()))["x"]
-    return tensor
-
-
-def address_of(tensor: leat.Tensor) -> int:
-    return int(np.asarray(tensor).ctypes.data)
 
 
 class Loop:

@@ -109,8 +109,9 @@ def test_raise_refuses_the_batch_and_the_loop_can_go_on() -> None:
     batches = iter(make_feed(on_escape="raise", max_leases=3))
     kept = [next(batches) for _ in range(2)]
     x = kept[0]["x"]
-    with pytest.raises(leat.TooManyLeases, match=r"batch 0 of epoch 0, asked for at .*, whose tensor x lives"):
+    with pytest.raises(leat.TooManyLeases, match=r"batch 0 of epoch 0, asked for at .*, whose tensor x lives") as caught:
         next(batches)
+    assert "max_leases" in str(caught.value)
     assert [batch.index for batch in kept] == [0, 1]
     kept.clear()
     assert next(batches).index == 2

@@ -10,15 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import leat
-import numpy as np
 import pytest
+from samples import feed_of_numbers
 from slow import slow_feed
-
-
-def make_feed(**options: Any) -> leat.Prefetcher:
-    data = leat.InMemory(x=np.arange(80, dtype=np.int32))
-    settings: dict[str, Any] = {"batch_size": 8, "framework": "numpy", "order": "sequential"}
-    return leat.Prefetcher(data, "cpu", **(settings | options))
 
 
 def in_child(body: Callable[[], None]) -> None:
@@ -55,7 +49,7 @@ def refused(call: Callable[[], Any]) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 class TestFork:
     def test_the_childs_calls_raise(self) -> None:
-        feed = make_feed()
+        feed = feed_of_numbers()
         loop = iter(feed)
         next(loop)
 
@@ -92,7 +86,7 @@ class TestFork:
         assert held["tensor"].sum() == 0
 
     def test_a_childs_exit_by_python_ends_nothing_of_the_parent(self) -> None:
-        feed = make_feed()
+        feed = feed_of_numbers()
         loop = iter(feed)
         batch = next(loop)
 
@@ -113,7 +107,7 @@ class TestFork:
 
             def body() -> None:
                 refused(feed.stats)
-                make_feed().close()
+                feed_of_numbers().close()
                 leat._core.stop_all()
 
             in_child(body)
@@ -121,22 +115,22 @@ class TestFork:
         assert seen == [0, 1, 2, 3]
 
     def test_a_feed_that_is_made_in_the_child_works(self) -> None:
-        feed = make_feed()
+        feed = feed_of_numbers()
         loop = iter(feed)
         next(loop)
 
         def body() -> None:
-            other = make_feed()
+            other = feed_of_numbers()
             assert [batch["x"][0] for batch in other] == list(range(0, 80, 8))
             state = other.state_dict()
-            other = make_feed(resume=state)
+            other = feed_of_numbers(resume=state)
             other.close()
 
         in_child(body)
         assert [batch.index for batch in loop] == list(range(1, 10))
 
     def test_an_exception_in_the_child_unwinds_the_loop(self) -> None:
-        feed = make_feed()
+        feed = feed_of_numbers()
 
         def body() -> None:
             raise ValueError

@@ -12,17 +12,11 @@ from typing import Any
 
 import leat
 import leat.frameworks
-import numpy as np
 import pytest
+from samples import feed_of_numbers
 from slow import slow_feed
 
 BATCHES = 10
-
-
-def make_feed(**options: Any) -> leat.Prefetcher:
-    data = leat.InMemory(x=np.arange(8 * BATCHES, dtype=np.int32))
-    settings: dict[str, Any] = {"batch_size": 8, "framework": "numpy", "order": "sequential"}
-    return leat.Prefetcher(data, "cpu", **(settings | options))
 
 
 def is_batch(batch: leat.Batch, epoch: int, index: int) -> bool:
@@ -31,7 +25,7 @@ def is_batch(batch: leat.Batch, epoch: int, index: int) -> bool:
 
 def rest_of(feed: leat.Prefetcher) -> list[tuple[int, int]]:
     """What a run that resumes from its state is given until the end of epoch 1."""
-    other = make_feed()
+    other = feed_of_numbers()
     other.load_state_dict(feed.state_dict())
     return [(batch.epoch, batch.index) for epoch in range(other.next_epoch, 2) for batch in other.epoch(epoch)]
 
@@ -41,7 +35,7 @@ def all_from(epoch: int, index: int) -> list[tuple[int, int]]:
 
 
 def test_a_look_before_the_first_loop_changes_nothing() -> None:
-    feed = make_feed()
+    feed = feed_of_numbers()
     for _ in range(2):
         batch = feed.peek()
         assert is_batch(batch, 0, 0) and batch.copied and batch.size == 8
@@ -55,7 +49,7 @@ def test_a_look_before_the_first_loop_changes_nothing() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"max_leases": 2}, {"delivery": "as_completed", "workers": 3}])
 def test_looks_within_a_loop_show_the_batch_that_comes(options: dict[str, Any]) -> None:
-    feed = make_feed(**options)
+    feed = feed_of_numbers(**options)
     for epoch in range(2):
         looks = [feed.peek().index]
         seen = []
@@ -73,7 +67,7 @@ def test_looks_within_a_loop_show_the_batch_that_comes(options: dict[str, Any]) 
 
 
 def test_behind_an_epochs_last_batch_comes_the_next_epoch() -> None:
-    feed = make_feed()
+    feed = feed_of_numbers()
     loop = iter(feed)
     for _ in range(BATCHES):
         batch = next(loop)
@@ -93,7 +87,7 @@ def rest_of_without_the_batch_in_hand(feed: leat.Prefetcher) -> int:
 
 
 def test_an_exception_after_a_look_does_not_count_the_batch_in_hand() -> None:
-    feed = make_feed()
+    feed = feed_of_numbers()
     with pytest.raises(KeyError):
         for batch in feed:
             feed.peek()
@@ -105,11 +99,11 @@ def test_an_exception_after_a_look_does_not_count_the_batch_in_hand() -> None:
 @pytest.mark.parametrize("epochs", [[0, 1], [1, 0], [1], [0, 0]])
 @pytest.mark.parametrize("looks", [0, 1])
 def test_a_look_leaves_the_rest_of_a_resumed_epoch(epochs: list[int], looks: int) -> None:
-    first = make_feed()
+    first = feed_of_numbers()
     for batch in first:
         if batch.index == 3:
             break
-    feed = make_feed()
+    feed = feed_of_numbers()
     feed.peek()  # of what the state replaces
     feed.load_state_dict(first.state_dict())
     for _ in range(looks):
@@ -121,7 +115,7 @@ def test_a_look_leaves_the_rest_of_a_resumed_epoch(epochs: list[int], looks: int
 
 
 def test_a_look_leaves_the_state_of_an_epoch_that_was_left() -> None:
-    feed = make_feed()
+    feed = feed_of_numbers()
     for batch in feed.epoch(0):
         if batch.index == 3:
             break
@@ -141,7 +135,7 @@ def test_a_look_leaves_the_state_of_an_epoch_that_was_left() -> None:
 
 
 def test_the_last_body_may_look_though_a_state_was_loaded() -> None:
-    feed = make_feed()
+    feed = feed_of_numbers()
     state = feed.state_dict()
     for batch in feed:
         if batch.index == 0:
@@ -154,7 +148,7 @@ def test_the_last_body_may_look_though_a_state_was_loaded() -> None:
 def test_a_look_is_not_in_the_state_of_a_loop_over_another_epoch() -> None:
     states = []
     for looks in (False, True):
-        feed = make_feed()
+        feed = feed_of_numbers()
         if looks:
             feed.peek()
         for batch in feed.epoch(5):
@@ -165,7 +159,7 @@ def test_a_look_is_not_in_the_state_of_a_loop_over_another_epoch() -> None:
 
 
 def test_a_loop_over_another_epoch_begins_anew() -> None:
-    feed = make_feed()
+    feed = feed_of_numbers()
     assert is_batch(feed.peek(), 0, 0)
     assert [b.epoch for b in feed.epoch(5)] == [5] * BATCHES
     assert is_batch(feed.peek(), 6, 0)
@@ -175,12 +169,12 @@ def test_a_loop_over_another_epoch_begins_anew() -> None:
 
 
 def test_what_cannot_be_looked_at_is_an_error() -> None:
-    feed = make_feed(batch_size=100, last_batch="drop")
+    feed = feed_of_numbers(batch_size=100, last_batch="drop")
     for _ in range(2):
         with pytest.raises(leat.Error, match="epoch 0 has no batch to peek at"):
             feed.peek()
     assert list(feed) == []
-    feed = make_feed()
+    feed = feed_of_numbers()
     loop = iter(feed)
     feed.peek()
     feed.close()
@@ -189,7 +183,7 @@ def test_what_cannot_be_looked_at_is_an_error() -> None:
     del loop
     with pytest.raises(leat.Error, match="the feed was closed"):
         feed.peek()
-    feed = make_feed(on_escape="raise", max_leases=2)
+    feed = feed_of_numbers(on_escape="raise", max_leases=2)
     batch = next(iter(feed))
     with pytest.raises(leat.TooManyLeases):
         feed.peek()
@@ -198,7 +192,7 @@ def test_what_cannot_be_looked_at_is_an_error() -> None:
 
 
 def test_while_a_look_is_under_way_others_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    feed, copy, refused = make_feed(), leat.frameworks._Numpy.copy, []
+    feed, copy, refused = feed_of_numbers(), leat.frameworks._Numpy.copy, []
 
     def meanwhile(self: Any, tensor: leat.Tensor) -> Any:  # as another thread, or a signal handler
         for ask in (feed.peek, lambda: iter(feed)):
@@ -235,12 +229,12 @@ def test_a_feed_that_was_looked_at_ends_with_its_last_name() -> None:
     def threads() -> int:
         return len(os.listdir("/proc/self/task"))
 
-    make_feed().close()
+    feed_of_numbers().close()
     gc.collect()
     before = threads()
     gc.disable()
     try:
-        feed = make_feed()
+        feed = feed_of_numbers()
         feed.peek()
         assert threads() > before
         del feed
@@ -281,7 +275,7 @@ def test_a_loop_that_ends_after_its_first_batch_is_warned_of(caplog: pytest.LogC
             break
 
     for looks in (next_of_iter, break_at_once, block, another_begins, generator):
-        feed = make_feed(max_leases=8)
+        feed = feed_of_numbers(max_leases=8)
         (text,) = warnings_of(caplog, lambda: [looks(feed) for _ in range(2)] and None)  # noqa: B023
         line = re.search(r"at (\S+):(\d+) has ended after its first batch, with 9 more to come", text)
         assert line is not None and line[1] == __file__, looks.__name__
@@ -291,7 +285,7 @@ def test_a_loop_that_ends_after_its_first_batch_is_warned_of(caplog: pytest.LogC
 
 def test_other_loops_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     def run() -> None:
-        feed = make_feed()
+        feed = feed_of_numbers()
         feed.peek()
         for _ in feed:
             pass
@@ -302,7 +296,7 @@ def test_other_loops_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None
             for _ in feed:
                 raise KeyError
         iter(feed)
-        next(iter(make_feed(batch_size=100))), next(iter(make_feed()))  # with all that there was
+        next(iter(feed_of_numbers(batch_size=100))), next(iter(feed_of_numbers()))  # with all that there was
         loop = iter(feed)
         next(loop)
         feed.load_state_dict(feed.state_dict())
@@ -323,12 +317,12 @@ def test_warnings_name_the_line_outside_installed_packages(caplog: pytest.LogCap
     bars = installed("bars", "def bar(of):\n    for one in of:\n        yield one\n")
 
     def look() -> None:
-        feed = make_feed()
+        feed = feed_of_numbers()
         for _ in bars.bar(feed):
             break
 
     def keep() -> None:
-        feed = make_feed()
+        feed = feed_of_numbers()
         list(bars.bar(leat.overlap(enumerate(map(lambda batch: batch, feed)))))
 
     for run, line in ((look, 2), (keep, 2)):
@@ -338,7 +332,7 @@ def test_warnings_name_the_line_outside_installed_packages(caplog: pytest.LogCap
 
 def test_where_all_is_installed_the_innermost_line_is_named(caplog: pytest.LogCaptureFixture) -> None:
     code = "def look(feed):\n    for _ in feed:\n        break\n"
-    feed = make_feed()
+    feed = feed_of_numbers()
     look = installed("trainer", code).look
     thread = threading.Thread(target=look, args=(feed,))  # whose frames are the standard library's
 
@@ -352,7 +346,7 @@ def test_where_all_is_installed_the_innermost_line_is_named(caplog: pytest.LogCa
 
 def test_tqdm_with_enumerate_copies_nothing() -> None:
     tqdm = pytest.importorskip("tqdm")
-    feed = make_feed()
+    feed = feed_of_numbers()
     with open(os.devnull, "w") as nothing:
         for _, _ in tqdm.tqdm(enumerate(feed), file=nothing):
             pass

@@ -85,25 +85,6 @@ def test_a_step_ends_when_the_next_batch_is_asked_for() -> None:
     assert 0 < stats.t_c < 1.2 * stats.t_step  # as a lease ends, it would be twice as long
 
 
-def test_batches_that_escape_are_copied(caplog: pytest.LogCaptureFixture) -> None:
-    feed = make_feed()
-    kept = []
-    with caplog.at_level(logging.WARNING, logger="leat"):
-        for epoch in range(3):
-            for batch in feed.epoch(epoch):
-                kept.append(batch["x"])
-    for i, x in enumerate(kept):
-        assert x.tolist() == list(range(8 * (i % 10), 8 * (i % 10) + 8))
-    assert feed.copies == 27
-    assert batch.copied
-    assert len(caplog.records) == 1
-    text = caplog.records[0].getMessage()
-    assert "the oldest is batch 0 of epoch 0, asked for at " in text
-    assert "test_prefetcher.py:" in text
-    assert "tensor" in text
-    assert "x" in text
-
-
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_a_feed_with_a_trace_resumes(is_begun: bool) -> None:
     trace = leat.Trace()
@@ -176,14 +157,6 @@ def test_a_tensor_that_no_batch_made_has_no_buffer() -> None:
         memoryview(leat.Tensor.__new__(leat.Tensor))
 
 
-def test_a_plain_loop_copies_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    feed = make_feed()
-    for batch in feed:
-        batch["x"] + batch["y"][:, 0]
-    assert feed.copies == 0
-    assert not caplog.records
-
-
 def test_released_batches_are_not_copied() -> None:
     feed = make_feed()
     kept = []
@@ -191,26 +164,6 @@ def test_released_batches_are_not_copied() -> None:
         batch.release()
         kept.append(batch)
     assert feed.copies == 0
-
-
-def test_copies_end_once_the_batches_are_dropped() -> None:
-    feed = make_feed(max_leases=3)
-    loop = iter(feed)
-    kept = [next(loop), next(loop), next(loop)]
-    assert [one.copied for one in kept] == [False, False, True]
-    del kept[:2]
-    assert not next(loop).copied
-
-
-def test_on_escape_raise_raises_and_loses_no_batch() -> None:
-    feed = make_feed(on_escape="raise", max_leases=3)
-    loop = iter(feed)
-    kept = [next(loop), next(loop)]
-    with pytest.raises(leat.TooManyLeases, match="the oldest is batch 0 of epoch 0") as caught:
-        next(loop)
-    assert "max_leases" in str(caught.value)
-    del kept[0]
-    assert next(loop).index == 2
 
 
 def test_a_file_that_is_cut_off_ends_the_loop_with_one_clear_error(tmp_path: pathlib.Path) -> None:
@@ -266,12 +219,3 @@ def test_an_error_of_a_log_handler_loses_no_batch() -> None:
     kept.append(next(loop))
     assert [one.index for one in kept] == [0, 1, 2]
 
-
-def test_a_program_may_have_any_file_name(caplog: pytest.LogCaptureFixture) -> None:
-    feed = make_feed()
-    seen: list[leat.Batch] = []
-    code = compile("seen.extend(feed)", "not\udcffutf8.py", "exec")  # a byte that is not UTF-8
-    with caplog.at_level(logging.WARNING, "leat"):
-        exec(code, {"seen": seen, "feed": feed})  # noqa: S102
-    assert [batch.index for batch in seen] == list(range(10))
-    assert "asked for at not\\udcffutf8.py:1" in caplog.text

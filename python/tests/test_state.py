@@ -11,22 +11,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import leat
-import numpy as np
 import pytest
+from samples import feed_of_numbers
 from slow import MANY, slow_feed
 
 BATCHES = 10
 
 
-def make_feed(samples: int = 8 * BATCHES, **options: Any) -> leat.Prefetcher:
-    data = leat.InMemory(x=np.arange(samples, dtype=np.int32))
-    settings: dict[str, Any] = {"batch_size": 8, "framework": "numpy", "order": "sequential"}
-    return leat.Prefetcher(data, "cpu", **(settings | options))
-
-
 @pytest.fixture
 def feed() -> leat.Prefetcher:
-    return make_feed()
+    return feed_of_numbers()
 
 
 def counted(feed: leat.Prefetcher, epoch: int = 0, in_hand: bool = True) -> list[int]:
@@ -43,14 +37,8 @@ class Left(Exception):
 def test_a_batch_counts_once_the_loop_asks_for_the_next_one(feed: leat.Prefetcher) -> None:
     for batch in feed.epoch(0):
         assert counted(feed, in_hand=False) == list(range(batch.index))
+        assert counted(feed) == list(range(batch.index + 1)), "the batch in hand"
     assert counted(feed) == list(range(BATCHES))
-
-
-def test_break_counts_the_batch_in_hand(feed: leat.Prefetcher) -> None:
-    for batch in feed.epoch(0):
-        if batch.index == 3:
-            break
-    assert counted(feed) == [0, 1, 2, 3]
 
 
 def test_return_counts_the_batch_in_hand(feed: leat.Prefetcher) -> None:
@@ -234,16 +222,10 @@ def test_release_does_not_count(feed: leat.Prefetcher) -> None:
     assert counted(feed) == []
 
 
-def test_state_dict_in_the_body_counts_the_batch_in_hand(feed: leat.Prefetcher) -> None:
-    for batch in feed.epoch(0):
-        assert counted(feed) == list(range(batch.index + 1))
-        assert counted(feed, in_hand=False) == list(range(batch.index))
-
-
 def test_zip_with_a_shorter_partner_counts_the_batch_that_it_drops(feed: leat.Prefetcher) -> None:
     assert len(list(zip(feed.epoch(0), range(3)))) == 3
     assert counted(feed) == [0, 1, 2, 3]
-    feed = make_feed()
+    feed = feed_of_numbers()
     assert len(list(zip(range(3), feed.epoch(0)))) == 3
     assert counted(feed) == [0, 1, 2]
 
@@ -288,13 +270,13 @@ def test_a_state_may_be_loaded_again_and_again(feed: leat.Prefetcher) -> None:
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_resume_with_other_workers_delivers_each_sample_once(workers: int) -> None:
-    feed = make_feed(order="shuffled", seed=4, workers=2)
+    feed = feed_of_numbers(order="shuffled", seed=4, workers=2)
     seen = []
     for batch in feed:
         seen += batch["x"].tolist()
         if batch.index == 4:
             break
-    other = make_feed(order="shuffled", seed=4, workers=workers, resume=feed.state_dict())
+    other = feed_of_numbers(order="shuffled", seed=4, workers=workers, resume=feed.state_dict())
     assert other.next_epoch == 0
     for batch in other:
         seen += batch["x"].tolist()
@@ -305,7 +287,7 @@ def test_resume_with_other_ranks_delivers_each_sample_once() -> None:
     seen = []
     states = []
     for rank in range(2):  # the ranks stop at other batches
-        feed = make_feed(order="shuffled", seed=4, rank=rank, world_size=2)
+        feed = feed_of_numbers(order="shuffled", seed=4, rank=rank, world_size=2)
         for batch in feed:
             seen += batch["x"].tolist()
             if batch.index == 3 + rank:
@@ -313,7 +295,7 @@ def test_resume_with_other_ranks_delivers_each_sample_once() -> None:
         states.append(feed.state_dict())
     merged = json.loads(json.dumps(leat.merge_states(states)))
     for rank in range(4):
-        feed = make_feed(order="shuffled", seed=4, rank=rank, world_size=4)
+        feed = feed_of_numbers(order="shuffled", seed=4, rank=rank, world_size=4)
         feed.load_state_dict(merged)
         for batch in feed:
             seen += batch["x"][: batch.size].tolist()
@@ -330,7 +312,7 @@ def test_a_state_survives_json_and_pickle(feed: leat.Prefetcher) -> None:
         pickle.loads(pickle.dumps(state)),
     ):
         assert copy == state
-        other = make_feed()
+        other = feed_of_numbers()
         other.load_state_dict(copy)
         assert next(iter(other)).index == 4
 
@@ -346,8 +328,8 @@ def test_a_state_survives_json_and_pickle(feed: leat.Prefetcher) -> None:
     ],
 )
 def test_the_state_of_another_run_is_refused_at_once(options: dict[str, Any]) -> None:
-    state = make_feed(**options).state_dict()
-    feed = make_feed(seed=5, **({"order": "shuffled"} if "seed" in options else {}))
+    state = feed_of_numbers(**options).state_dict()
+    feed = feed_of_numbers(seed=5, **({"order": "shuffled"} if "seed" in options else {}))
     loop = iter(feed)
     next(loop)
     with pytest.raises(ValueError, match="not"):
@@ -355,7 +337,7 @@ def test_the_state_of_another_run_is_refused_at_once(options: dict[str, Any]) ->
     assert next(loop).index == 1  # as if nothing had been
     assert counted(feed) == [0, 1]
     with pytest.raises(ValueError, match="not"):
-        make_feed(seed=5, resume=state)
+        feed_of_numbers(seed=5, resume=state)
 
 
 @pytest.mark.parametrize(
@@ -365,8 +347,6 @@ def test_the_state_of_another_run_is_refused_at_once(options: dict[str, Any]) ->
         ("text", TypeError),
         ({}, ValueError),
         ({"epoch": 3, "model": {}}, ValueError),
-        ({"leat": 99, "state": "{}"}, ValueError),
-        ({"leat": 1, "state": ""}, ValueError),
         ({"leat": 1, "state": None}, ValueError),
         ({"leat": 1, "state": '{"leat_state":2}'}, ValueError),
     ],
@@ -395,7 +375,7 @@ def test_a_state_that_was_cut_off_is_refused(feed: leat.Prefetcher) -> None:
 
 
 def test_of_a_loop_that_was_interrupted_all_other_batches_are_left() -> None:
-    feed = make_feed(order="shuffled", seed=3)
+    feed = feed_of_numbers(order="shuffled", seed=3)
     seen: list[int] = []
     for stop in (2, 5, 8):
         with pytest.raises(Left):
@@ -404,7 +384,7 @@ def test_of_a_loop_that_was_interrupted_all_other_batches_are_left() -> None:
                     raise Left
                 seen += batch["x"].tolist()
         state = feed.state_dict()
-        feed = make_feed(order="shuffled", seed=3)
+        feed = feed_of_numbers(order="shuffled", seed=3)
         feed.load_state_dict(state)
     for batch in feed:
         seen += batch["x"].tolist()
@@ -412,25 +392,25 @@ def test_of_a_loop_that_was_interrupted_all_other_batches_are_left() -> None:
 
 
 def test_after_an_epoch_that_is_complete_the_next_one_comes() -> None:
-    feed = make_feed()
+    feed = feed_of_numbers()
     assert sum(1 for _ in feed) == BATCHES
     state = feed.state_dict()
-    feed = make_feed()
+    feed = feed_of_numbers()
     feed.load_state_dict(state)
     assert feed.next_epoch == 1
     assert {batch.epoch for batch in feed} == {1}
-    feed = make_feed(resume=state)
+    feed = feed_of_numbers(resume=state)
     assert len(feed.epoch(0)) == 0 and list(feed.epoch(0)) == []
 
 
 def test_ranks_that_have_only_loaded_a_state_tell_their_own() -> None:
-    state = make_feed().state_dict()
-    ranks = [make_feed(rank=rank, world_size=2) for rank in range(2)]
+    state = feed_of_numbers().state_dict()
+    ranks = [feed_of_numbers(rank=rank, world_size=2) for rank in range(2)]
     for rank in ranks:
         rank.load_state_dict(state)
     next(iter(ranks[0])).commit()
     merged = leat.merge_states([rank.state_dict() for rank in ranks])
-    feed = make_feed(resume=merged)
+    feed = feed_of_numbers(resume=merged)
     assert sum(batch.size for batch in feed) == 8 * BATCHES - 4
 
 

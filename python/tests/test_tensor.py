@@ -6,17 +6,7 @@ import weakref
 import leat
 import numpy as np
 import pytest
-from samples import BATCH, DTYPES, WIDTH, feed_of_type, has_content, make_feed, samples_of
-
-
-@pytest.fixture
-def x() -> leat.Tensor:
-    tensor: leat.Tensor = next(iter(make_feed()))["x"]
-    return tensor
-
-
-def address_of(tensor: leat.Tensor) -> int:
-    return int(np.asarray(tensor).ctypes.data)
+from samples import BATCH, DTYPES, WIDTH, address_of, feed_of_type, has_content, make_feed
 
 
 def test_it_says_what_it_is(x: leat.Tensor) -> None:
@@ -115,15 +105,3 @@ def test_views_outlive_everything_that_they_came_from() -> None:
     del part, view
     assert (x(), y()) == (None, None)
 
-
-def test_a_partial_batch_has_fewer_rows() -> None:
-    feed = make_feed(batches=2, batch_size=10)
-    last = list(feed)[-1]
-    assert last["x"].shape == (6, WIDTH)
-    assert np.asarray(last["y"]).tolist() == [10, 11, 12, 13, 14, 15]
-
-
-def test_its_content_is_the_batchs() -> None:
-    for batch in make_feed():
-        assert has_content(batch["x"], batch.index)
-        assert (np.asarray(batch["y"]) == samples_of(batch.index)).all()

@@ -37,22 +37,20 @@ void expect_late(const std::function<void()>& f, int peer,
 }
 
 TEST(LocalDeadline, ALateRankIsAnErrorOnAllOthersExactlyAtTheDeadline) {
-  for (const std::size_t place : {0U, 1U}) {
-    support::rank_places()[place].run(3, with_deadline(10s), [](Communicator& me) {
-      me.barrier().await();
-      std::vector<float> data(5);
-      if (me.rank() == 1) {
-        sleep_until(TimePoint(1h));
-        EXPECT_THROW(me.all_reduce(data).await(), CommError);  // it is told, too
-        EXPECT_EQ(elapsed(), 1h);
-        return;
-      }
-      if (me.rank() == 0) sleep_for(3s);
-      expect_late([&] { me.all_reduce(data).await(); }, 1,
-                  {"all_reduce of 5 float32 (number 1)", "waits for rank 1 ", "10 s"});
-      EXPECT_EQ(elapsed(), 10s);  // rank 2 has called at 0 s
-    });
-  }
+  support::in_virtual_time(3, with_deadline(10s), [](Communicator& me) {
+    me.barrier().await();
+    std::vector<float> data(5);
+    if (me.rank() == 1) {
+      sleep_until(TimePoint(1h));
+      EXPECT_THROW(me.all_reduce(data).await(), CommError);  // it is told, too
+      EXPECT_EQ(elapsed(), 1h);
+      return;
+    }
+    if (me.rank() == 0) sleep_for(3s);
+    expect_late([&] { me.all_reduce(data).await(); }, 1,
+                {"all_reduce of 5 float32 (number 1)", "waits for rank 1 ", "10 s"});
+    EXPECT_EQ(elapsed(), 10s);  // rank 2 has called at 0 s
+  });
 }
 
 TEST(LocalDeadline, OfAMessageNamesThePeer) {

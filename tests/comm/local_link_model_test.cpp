@@ -4,9 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "leat/comm/communicator.h"
@@ -20,6 +18,7 @@ namespace local_link_model_test {
 
 using namespace std::chrono_literals;
 using leat::support::elapsed;
+using support::in_virtual_time;
 
 constexpr std::size_t kFloats = 1'000;  // 4,000 bytes: 4 us
 
@@ -28,12 +27,6 @@ OpenOptions modelled(LinkModel link = {.bandwidth = 1e9, .alpha = 10us}) {
   OpenOptions options;
   options.link = link;
   return options;
-}
-
-void in_virtual_time(int ranks, const OpenOptions& options, const support::RankBody& body) {
-  for (const int place : {0, 1}) {  // fibers of one worker, and of two
-    support::rank_places()[static_cast<std::size_t>(place)].run(ranks, options, body);
-  }
 }
 
 TEST(LocalLinkModel, EachOperationTakesItsTime) {

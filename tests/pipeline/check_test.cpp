@@ -7,28 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "leat/pipeline/kinds.h"
 #include "leat/pipeline/simulate.h"
 #include "leat/pipeline/text.h"
 
 namespace leat::pipeline {
 namespace {
 
-/// 1F1B, written here anew.
 Schedule one_f_one_b(int ranks, int microbatches) {
-  Schedule schedule{.rows = {}, .stages = ranks, .microbatches = microbatches};
-  for (int r = 0; r < ranks; ++r) {
-    Row& row = schedule.rows.emplace_back();
-    const auto add = [&](Op op, int m) {
-      row.push_back({{.stage = r, .op = op, .microbatch = m}});
-    };
-    const int ahead = std::min(microbatches, ranks - r);
-    for (int m = 0; m < ahead; ++m) add(Op::kForward, m);
-    for (int m = 0; m < microbatches; ++m) {
-      add(Op::kBackward, m);
-      if (m + ahead < microbatches) add(Op::kForward, m + ahead);
-    }
-  }
-  return schedule;
+  return make(Kind::kOneFOneB, {.ranks = ranks, .microbatches = microbatches});
 }
 
 std::vector<std::string> reasons(const std::string& csv, std::int32_t microbatches = 0) {

@@ -9,38 +9,15 @@
 #include <optional>
 #include <random>
 #include <stdexcept>
-#include <string>
 #include <variant>
 #include <vector>
 
 #include "leat/comm/parameter_server.h"
+#include "tests/comm/support/layers.h"
 #include "tests/comm/support/ranks.h"
 
 namespace leat::comm::support {
 namespace {
-
-// A worker's memory: all parameters, one behind the other.
-struct Model {
-  explicit Model(const std::vector<std::size_t>& counts) {
-    for (const std::size_t count : counts) {
-      weights.emplace_back(count, 0.0F);
-      gradients.emplace_back(count, 0.0F);
-    }
-  }
-  [[nodiscard]] std::vector<Parameter> parameters() {
-    std::vector<Parameter> all;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      all.push_back({.name = "layer " + std::to_string(i),
-                     .weights = span_of(weights[i]),
-                     .gradient = span_of(gradients[i])});
-    }
-    return all;
-  }
-  static gpu::DeviceSpan span_of(std::vector<float>& values) {
-    return {reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(float)};
-  }
-  std::vector<std::vector<float>> weights, gradients;
-};
 
 float first_weight(std::size_t tensor, std::size_t i) {
   return static_cast<float>(tensor + 1) + static_cast<float>(i % 97) / 16;
@@ -117,7 +94,7 @@ void train_and_compare(Communicator& me, const ServerOptions& options, float tol
   const std::vector<std::size_t> counts = {5, 0, 1, 333, 64};
   const std::vector<int> workers = workers_of(options, me.size());
   const Steps steps(workers.size(), counts.size(), 7);
-  Model model(counts);
+  Layers model(counts);
   for (std::size_t t = 0; t < counts.size() && me.rank() == workers.front(); ++t) {
     for (std::size_t i = 0; i < counts[t]; ++i) model.weights[t][i] = first_weight(t, i);
   }
@@ -205,7 +182,7 @@ TEST_P(Servers, EveryRankCanServeBesideAWorker) {
 TEST_P(Servers, AsynchronousGradientsAreAllTaken) {
   on_ranks(4, [](Communicator& me) {
     for (const std::optional<int> bound : {std::optional<int>(), {0}, {3}}) {
-      Model model({100});
+      Layers model({100});
       ParameterServer server(me, model.parameters(),
                              {.servers = {3},
                               .synchronous = false,
@@ -240,7 +217,7 @@ TEST_P(Servers, AsynchronousGradientsAreAllTaken) {
 TEST_P(Servers, AFetchHasTheGradientsThatItsWorkerHasSent) {
   on_ranks(2, [](Communicator& me) {
     constexpr std::size_t kCount = 100'000;
-    Model model({kCount});
+    Layers model({kCount});
     ParameterServer server(me, model.parameters(),
                            {.servers = {1},
                             .synchronous = false,
@@ -260,7 +237,7 @@ TEST_P(Servers, AFetchHasTheGradientsThatItsWorkerHasSent) {
 
 TEST_P(Servers, WhatOneRankDoesWrongIsToldAtOnce) {
   on_ranks(2, [](Communicator& me) {
-    Model model({4, 4});
+    Layers model({4, 4});
     ParameterServer server(me, model.parameters(), {.servers = {1}});
     if (me.rank() == 1) {
       EXPECT_THROW(server.begin_step(1), std::logic_error);
@@ -285,7 +262,7 @@ TEST_P(Servers, WhatOneRankDoesWrongIsToldAtOnce) {
 TEST_P(Servers, RefusesOptionsOutOfRange) {
   on_ranks(1, [](Communicator& me) {
     const auto refuses = [&](const ServerOptions& options) {
-      Model model({4});
+      Layers model({4});
       EXPECT_THROW(ParameterServer(me, model.parameters(), options), std::invalid_argument);
     };
     refuses({.servers = {}});
@@ -301,11 +278,9 @@ TEST_P(Servers, RefusesOptionsOutOfRange) {
     refuses({.policy = Policy::kBucketed});
     refuses({.partition_bytes = 0});
     refuses({.credit_bytes = 0});
-    Model model({4});
+    Layers model({4});
     std::vector<Parameter> parameters = model.parameters();
-    parameters[0].gradient = Model::span_of(model.weights[0]);
-    model.weights[0].resize(2);
-    parameters[0].weights = Model::span_of(model.weights[0]);
+    parameters[0].weights = gpu::DeviceSpan(model.weights[0].data(), 8);  // half of the gradient
     EXPECT_THROW(ParameterServer(me, parameters, {}), std::invalid_argument);
   });
 }

@@ -25,6 +25,7 @@ namespace exchange_disagreement_test {
 
 using namespace std::chrono_literals;
 using leat::support::elapsed;
+using support::in_virtual_time;
 
 class ExchangeDisagreement : public support::RankTest {};
 INSTANTIATE_TEST_SUITE_P(Ranks, ExchangeDisagreement, testing::ValuesIn(support::rank_places()),
@@ -125,10 +126,6 @@ TEST_P(ExchangeDisagreement, NamesRanksAsOpenCounts) {
 }
 
 // ---- late ranks; exact in virtual time
-
-void in_virtual_time(int ranks, const OpenOptions& options, const support::RankBody& body) {
-  for (const std::size_t place : {0U, 1U}) support::rank_places()[place].run(ranks, options, body);
-}
 
 /// `late` does nothing in its second step, which begins at 1 s.
 void expect_late(int late, Policy policy) {

@@ -1,22 +1,18 @@
 // Ranks that end in the middle of a step: every other rank is told at once, nothing hangs, and no
 // memory is used any more.
+#include "tests/comm/support/endings.h"
+
 #include <gtest/gtest.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <random>
-#include <stdexcept>
-#include <utility>
-#include <vector>
 
 #include "leat/comm/gradient_exchange.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/task_group.h"
 #include "tests/comm/support/far_device.h"
 #include "tests/comm/support/far_memory.h"
 #include "tests/comm/support/ranks.h"
@@ -27,41 +23,15 @@ namespace leat::comm {
 namespace exchange_endings_test {
 
 using namespace std::chrono_literals;
-using leat::support::elapsed;
+using support::Ending;
+using support::Endings;
 using support::Plan;
-
-enum class Ending : std::uint8_t { kNone, kDone, kLost, kCancelled, kMismatch, kError };
-enum class Way : std::uint8_t { kException, kDestruction, kCancellation };
-
-struct Lost : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 /// A plan with gradients, so that ranks wait for each other.
 Plan plan_of(std::uint32_t seed, int ranks) {
   Plan plan = support::random_plan(seed, ranks);
   while (plan.tensors.empty()) plan = support::random_plan(seed += 10'000, ranks);
   return plan;
-}
-
-/// How f ended. Cancelled goes on.
-template <class F>
-void note(std::atomic<Ending>& ending, const F& f) {
-  struct OnUnwinding {
-    ~OnUnwinding() {
-      if (ending == Ending::kNone) ending = Ending::kCancelled;
-    }
-    std::atomic<Ending>& ending;
-  } const on_unwinding{ending};
-  try {
-    ending = f() ? Ending::kDone : Ending::kLost;
-  } catch (const Lost&) {
-    ending = Ending::kLost;
-  } catch (const CommMismatch&) {
-    ending = Ending::kMismatch;
-  } catch (const CommError&) {
-    ending = Ending::kError;
-  }
 }
 
 /// What one rank does. Before each call it may compute, and be lost.
@@ -113,63 +83,30 @@ struct Trainer {
   }
 };
 
-/// A rank is lost after `at` of virtual time, or before its `at`-th call.
 void lose_a_rank(std::uint32_t seed) {
   std::mt19937 random(seed);
-  const int ranks = 2 + static_cast<int>(random() % 3);
-  const auto victim = random() % static_cast<std::uint32_t>(ranks);
-  const auto way = static_cast<Way>(seed % 3);
-  const Duration at = std::chrono::nanoseconds(random() % 1'500'000);
-  const auto before_call = static_cast<std::uint32_t>(random() % 50);
+  support::Loss loss{.ranks = 2 + static_cast<int>(random() % 3)};
+  loss.victim = static_cast<std::uint32_t>(random()) % static_cast<std::uint32_t>(loss.ranks);
+  loss.way = static_cast<support::Way>(seed % 3);
+  loss.at = std::chrono::nanoseconds(random() % 1'500'000);
+  loss.before_call = static_cast<std::uint32_t>(random() % 50);
   const bool is_staged = random() % 2 == 0;
-  const Plan plan = plan_of(seed, ranks);
-  OpenOptions options;
-  options.deadline = 10s;
-  options.link = {
-      .bandwidth = 1e7, .alpha = 1us, .delta = random() % 2 == 0 ? 0us : 3us, .enabled = true};
-  std::array<std::atomic<Ending>, 4> endings = {};
-  std::array<std::atomic<bool>, 4> has_given = {};
-
-  const auto body = [&] {
-    std::vector<std::unique_ptr<TaskGroup>> groups;
-    for (Communicator& one : open("local:" + std::to_string(ranks), options)) {
-      const auto rank = static_cast<std::uint32_t>(one.rank());
-      groups.push_back(std::make_unique<TaskGroup>());
-      groups.back()->go([&, rank, me = std::move(one)]() mutable {
-        std::mt19937 pauses(seed + rank);
-        std::uint32_t calls = 0;
-        note(endings[rank], [&] {
-          return Trainer{me, plan, is_staged,
-                         [&] {
-                           sleep_for(std::chrono::nanoseconds(pauses() % 10'000));
-                           const bool is_lost = rank == victim && calls++ == before_call;
-                           if (is_lost && way == Way::kException) throw Lost("lost");
-                           return !is_lost || way != Way::kDestruction;
-                         },
-                         &has_given[rank]}
-              .run();
-        });
-        if (rank != victim) sleep_for(1ms);  // its communicator lives on
-      });
-    }
-    if (way == Way::kCancellation) {
-      sleep_for(at);
-      groups[victim]->stop();
-    }
-    for (const auto& one : groups) one->wait();
-    EXPECT_LT(elapsed(), 1s) << "at once, not at the deadline";
-  };
-  leat::support::in_virtual_time({.workers = 1 + static_cast<int>(seed % 2), .seed = seed + 1},
-                                 body);
-  for (std::uint32_t rank = 0; rank < static_cast<std::uint32_t>(ranks); ++rank) {
-    const Ending ending = endings[rank];
-    if (endings[victim] == Ending::kDone) {
+  loss.delta = random() % 2 == 0 ? 0us : 3us;
+  const Plan plan = plan_of(seed, loss.ranks);
+  Endings endings;
+  support::lose_a_rank(seed, loss, endings,
+                       [&](Communicator& me, const support::Fate& fate, auto& has_given) {
+                         return Trainer{me, plan, is_staged, fate.goes_on, &has_given}.run();
+                       });
+  for (std::uint32_t rank = 0; rank < static_cast<std::uint32_t>(loss.ranks); ++rank) {
+    const Ending ending = endings.of[rank];
+    if (endings.of[loss.victim] == Ending::kDone) {
       EXPECT_EQ(ending, Ending::kDone) << "rank " << rank;
-    } else if (rank == victim) {
+    } else if (rank == loss.victim) {
       EXPECT_TRUE(ending == Ending::kLost || ending == Ending::kCancelled);
     } else {
       EXPECT_TRUE(ending == Ending::kMismatch || ending == Ending::kError ||
-                  (ending == Ending::kDone && has_given[victim]))
+                  (ending == Ending::kDone && endings.has_given[loss.victim]))
           << "rank " << rank << ": " << static_cast<int>(ending);
     }
   }
@@ -200,25 +137,24 @@ TEST_P(ExchangeEndingsInPlaces, ALostRankIsAnErrorOnEveryOther) {
     const int victim = static_cast<int>(random() % static_cast<std::uint32_t>(ranks));
     const auto before_call = static_cast<std::uint32_t>(random() % 40);
     const Plan plan = plan_of(seed, ranks);
-    std::array<std::atomic<Ending>, 4> endings = {};
-    std::array<std::atomic<bool>, 4> has_given = {};
+    Endings endings;
     on_ranks(ranks, [&](Communicator& me) {
       const auto rank = static_cast<std::size_t>(me.rank());
       std::uint32_t calls = 0;
-      note(endings[rank], [&] {
+      support::note(endings.of[rank], [&] {
         return Trainer{me, plan, seed % 2 == 0,
                        [&] { return me.rank() != victim || calls++ != before_call; },
-                       &has_given[rank]}
+                       &endings.has_given[rank]}
             .run();
       });
     });
     const auto lost = static_cast<std::size_t>(victim);
     for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank) {
-      const bool may_be_done = endings[lost] == Ending::kDone || has_given[lost];
-      EXPECT_TRUE(rank == lost || endings[rank] == Ending::kMismatch ||
-                  (endings[rank] == Ending::kDone && may_be_done));
-      if (endings[lost] == Ending::kDone) {
-        EXPECT_EQ(endings[rank], Ending::kDone);
+      const bool may_be_done = endings.of[lost] == Ending::kDone || endings.has_given[lost];
+      EXPECT_TRUE(rank == lost || endings.of[rank] == Ending::kMismatch ||
+                  (endings.of[rank] == Ending::kDone && may_be_done));
+      if (endings.of[lost] == Ending::kDone) {
+        EXPECT_EQ(endings.of[rank], Ending::kDone);
       }
     }
   }

@@ -22,9 +22,7 @@ OpenOptions link_of_a_byte_per_nanosecond() {
 }
 
 void in_virtual_time(const support::RankBody& body) {
-  for (const std::size_t place : {0U, 1U}) {
-    support::rank_places()[place].run(2, link_of_a_byte_per_nanosecond(), body);
-  }
+  support::in_virtual_time(2, link_of_a_byte_per_nanosecond(), body);
 }
 
 // Of two ranks a piece of s bytes takes 10 us + s ns.

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "leat/comm/gradient_exchange.h"
-#include "leat/csp/channel.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
 #include "tests/comm/support/far_device.h"
@@ -22,17 +21,14 @@ namespace exchange_streams_test {
 using namespace std::chrono_literals;
 using leat::support::elapsed;
 using leat::support::Gate;
-
-void in_virtual_time(int ranks, const support::RankBody& body, const OpenOptions& options = {}) {
-  for (const std::size_t place : {0U, 1U}) support::rank_places()[place].run(ranks, options, body);
-}
+using support::in_virtual_time;
 
 gpu::DeviceSpan span_of(std::vector<float>& data) {
   return {data.data(), data.size() * sizeof(float)};
 }
 
 TEST(ExchangeStreams, AGradientLeavesOnceTheWorkBeforeReadyHasRun) {
-  in_virtual_time(2, [](Communicator& me) {
+  in_virtual_time(2, {}, [](Communicator& me) {
     const gpu::Device device = gpu::open("host");
     const gpu::Stream stream(device);
     std::vector<float> gradient(10);
@@ -81,7 +77,7 @@ TEST(ExchangeStreams, ReadyWaitsForItsEventHoweverLong) {
 
 // An empty gradient's memory gets the result: not before the trainer has used the last one.
 TEST(ExchangeStreams, AnEmptyGradientWaitsForTheStreamOfItsLastAwait) {
-  in_virtual_time(2, [](Communicator& me) {
+  in_virtual_time(2, {}, [](Communicator& me) {
     const gpu::Device device = gpu::open("host");
     const gpu::Stream stream(device);
     std::vector<float> gradient(10, 1);
@@ -111,7 +107,7 @@ TEST(ExchangeStreams, AnEmptyGradientWaitsForTheStreamOfItsLastAwait) {
 
 // The copy back from the slot takes 3 ms: await() has the stream wait for it, not the caller.
 TEST(ExchangeStreams, AwaitMakesTheStreamWaitForWhatTheDeviceHasLeftToDo) {
-  in_virtual_time(2, [](Communicator& me) {
+  in_virtual_time(2, {}, [](Communicator& me) {
     const gpu::Device device = support::open_far({.h2d_bandwidth = 1e6, .d2h_bandwidth = 1e6});
     const gpu::DeviceBuffer gradient(device, 3'000);
     const gpu::PinnedBuffer back(device, 3'000);

@@ -6,15 +6,12 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "leat/comm/communicator.h"
-#include "leat/csp/scheduler.h"
 #include "leat/csp/wait/on_sigquit.h"
 #include "tests/comm/support/files.h"
 #include "tests/support/child.h"
@@ -44,13 +41,6 @@ std::vector<std::string> lines_of(const std::string& text) {
 std::vector<std::string> words_of(const std::string& line) {
   std::istringstream in(line);
   return {std::istream_iterator<std::string>(in), std::istream_iterator<std::string>()};
-}
-
-std::string read_file(const std::filesystem::path& path) {
-  const std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
 }
 
 // An empty directory, removed at the end.
@@ -134,32 +124,13 @@ TEST(FlightRecorder, ALabelIsOneWordWhateverIsInIt) {
   }
 }
 
-TEST(FlightRecorder, ThreadsRecordAtTheSameTime) {
-  FlightRecorder recorder(0, 1);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      for (std::uint64_t k = 1; k <= 200; ++k) {
-        recorder.end(recorder.begin(all_reduce(k), 42, TimePoint(1ns)), TimePoint(2ns), false);
-        if (k % 50 == 0) {
-          EXPECT_NE(recorder.text(nullptr), "");
-        }
-      }
-    });
-  }
-  for (std::thread& one : threads) one.join();
-  const std::vector<std::string> lines = lines_of(recorder.text(nullptr));
-  ASSERT_EQ(lines.size(), 800U + 3);
-  for (std::size_t i = 2; i < 802; ++i) EXPECT_TRUE(lines[i].ends_with(" 1 2 ended")) << lines[i];
-}
-
 TEST_F(FlightRecorderFiles, AreWrittenWholeAndLeaveNothingElse) {
   FlightRecorder recorder(3, 4);
   for (int i = 0; i < 2; ++i) {  // the second takes the place of the first
     static_cast<void>(recorder.begin(all_reduce(1), 42, TimePoint(1ns)));
     EXPECT_TRUE(recorder.write(directory, nullptr));
     EXPECT_EQ(names(), std::vector<std::string>{"rank-3.leat-comm"});
-    EXPECT_EQ(read_file(directory / "rank-3.leat-comm"), recorder.text(nullptr));
+    EXPECT_EQ(support::content_of(directory / "rank-3.leat-comm"), recorder.text(nullptr));
   }
   EXPECT_FALSE(recorder.write(directory / "none", nullptr));
   // In the way of the name is a directory that is not empty.
@@ -168,48 +139,12 @@ TEST_F(FlightRecorderFiles, AreWrittenWholeAndLeaveNothingElse) {
   EXPECT_EQ(names(), (std::vector<std::string>{"rank-3.leat-comm", "rank-5.leat-comm"}));
 }
 
-TEST_F(FlightRecorderFiles, AreWrittenByEachRankWhenCommunicationFails) {
-  OpenOptions options;
-  options.recorder_directory = directory;
-  const std::vector<Communicator> ranks = open("local:2", options);
-  std::vector<float> data(25);
-  Completion sum = ranks[0].all_reduce(data);
-  ranks[1].abort("no more");
-  EXPECT_THROW(sum.await(), CommError);
-  EXPECT_EQ(names(), (std::vector<std::string>{"rank-0.leat-comm", "rank-1.leat-comm"}));
-  leat::support::expect_contains(
-      read_file(directory / "rank-0.leat-comm"),
-      {" all_reduce sum float32 25 ", " - open\n", "\nfailure error ", "no%20more"});
-}
-
 TEST_F(FlightRecorderFiles, NeedADirectoryThatExists) {
   OpenOptions options;
   options.recorder_directory = directory / "none";
   leat::support::expect_contains(leat::support::text_thrown_by<std::invalid_argument>(
                                      [&] { static_cast<void>(open("local:2", options)); }),
                                  {"recorder_directory", "none"});
-}
-
-TEST_F(FlightRecorderFiles, AreWrittenOnSigquitAndTheProgramGoesOn) {
-  EXPECT_EQ(leat::support::in_child([&]() -> std::string {
-              OpenOptions options;
-              options.recorder_directory = directory;
-              {
-                const std::vector<Communicator> ranks = open("local:2", options);
-                std::vector<float> data(25);
-                Completion sum = ranks[0].all_reduce(data);
-                std::raise(SIGQUIT);
-                // The end of the world answers the signals before it; the operation goes on.
-                Completion other = ranks[1].all_reduce(data);
-                sum.await();
-                other.await();
-              }
-              return names().size() == 2 ? "" : "no files";
-            }),
-            "");
-  leat::support::expect_contains(read_file(directory / "rank-0.leat-comm"),
-                                 {" all_reduce sum float32 25 "});
-  EXPECT_EQ(read_file(directory / "rank-0.leat-comm").find("failure"), std::string::npos);
 }
 
 TEST(OnSigquit, CallsEachThatLivesAndTellsAnException) {

@@ -1,24 +1,20 @@
 // Workers and servers that end in the middle of a step: nobody hangs, every other rank is told at
 // once or ends normally, and no memory is used any more.
+#include "tests/comm/support/endings.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <numeric>
-#include <optional>
 #include <random>
-#include <stdexcept>
-#include <utility>
 #include <vector>
 
 #include "leat/comm/parameter_server.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/task_group.h"
 #include "tests/comm/support/layers.h"
 #include "tests/comm/support/ranks.h"
 #include "tests/support/run.h"
@@ -27,35 +23,10 @@ namespace leat::comm {
 namespace server_endings_test {
 
 using namespace std::chrono_literals;
-using leat::support::elapsed;
+using support::Ending;
+using support::Endings;
 using support::Layers;
-
-enum class Ending : std::uint8_t { kNone, kDone, kLost, kCancelled, kMismatch, kError };
-enum class Way : std::uint8_t { kException, kDestruction, kCancellation, kCompletion };
-
-struct Lost : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-/// How f ended. Cancelled goes on.
-template <class F>
-void note(std::atomic<Ending>& ending, const F& f) {
-  struct OnUnwinding {
-    ~OnUnwinding() {
-      if (ending == Ending::kNone) ending = Ending::kCancelled;
-    }
-    std::atomic<Ending>& ending;
-  } const on_unwinding{ending};
-  try {
-    ending = f() ? Ending::kDone : Ending::kLost;
-  } catch (const Lost&) {
-    ending = Ending::kLost;
-  } catch (const CommMismatch&) {
-    ending = Ending::kMismatch;
-  } catch (const CommError&) {
-    ending = Ending::kError;
-  }
-}
+using support::Way;
 
 /// Some options for so many ranks.
 ServerOptions any_options(std::mt19937& random, int ranks) {
@@ -124,69 +95,34 @@ struct Trainer {
   }
 };
 
-/// A rank is lost after `at` of virtual time, or before its `at`-th call.
 void lose_a_rank(std::uint32_t seed) {
   std::mt19937 random(seed);
-  const int ranks = 2 + static_cast<int>(random() % 3);
-  const ServerOptions server_options = any_options(random, ranks);
-  const auto victim = random() % static_cast<std::uint32_t>(ranks);
-  const auto way = static_cast<Way>(seed % 4);
-  const Duration at = std::chrono::nanoseconds(random() % 1'000'000);
-  const auto before_call = static_cast<std::uint32_t>(random() % 50);
-  OpenOptions options;
-  options.deadline = 10s;
-  options.link = {
-      .bandwidth = 1e7, .alpha = 1us, .delta = random() % 2 == 0 ? 0us : 3us, .enabled = true};
-  std::array<std::atomic<Ending>, 4> endings = {};
-  std::array<std::atomic<bool>, 4> has_given = {};
-
-  const auto body = [&] {
-    std::vector<std::unique_ptr<TaskGroup>> groups;
-    for (Communicator& one : open("local:" + std::to_string(ranks), options)) {
-      const auto rank = static_cast<std::uint32_t>(one.rank());
-      groups.push_back(std::make_unique<TaskGroup>());
-      groups.back()->go([&, rank, me = std::move(one)]() mutable {
-        std::mt19937 pauses(seed + rank);
-        std::uint32_t calls = 0;
-        note(endings[rank], [&] {
-          return Trainer{
-              me, server_options,
-              [&] {
-                sleep_for(std::chrono::nanoseconds(pauses() % 10'000));
-                const bool is_lost = rank == victim && calls++ == before_call;
-                if (is_lost && way == Way::kException) throw Lost("lost");
-                return !is_lost || way != Way::kDestruction;
-              },
-              [&] { return rank == victim && way == Way::kCompletion && calls > before_call; },
-              has_given[rank]}
-              .run();
-        });
-        if (rank != victim) sleep_for(1ms);  // its communicator lives on
-      });
-    }
-    if (way == Way::kCancellation) {
-      sleep_for(at);
-      groups[victim]->stop();
-    }
-    for (const auto& one : groups) one->wait();
-    EXPECT_LT(elapsed(), 1s) << "at once, not at the deadline";
-  };
-  leat::support::in_virtual_time({.workers = 1 + static_cast<int>(seed % 2), .seed = seed + 1},
-                                 body);
-  const bool victim_is_done = endings[victim] == Ending::kDone;
-  for (std::uint32_t rank = 0; rank < static_cast<std::uint32_t>(ranks); ++rank) {
-    const Ending ending = endings[rank];
+  support::Loss loss{.ranks = 2 + static_cast<int>(random() % 3)};
+  const ServerOptions options = any_options(random, loss.ranks);
+  loss.victim = static_cast<std::uint32_t>(random()) % static_cast<std::uint32_t>(loss.ranks);
+  loss.way = static_cast<Way>(seed % 4);
+  loss.at = std::chrono::nanoseconds(random() % 1'000'000);
+  loss.before_call = static_cast<std::uint32_t>(random() % 50);
+  loss.delta = random() % 2 == 0 ? 0us : 3us;
+  Endings endings;
+  support::lose_a_rank(seed, loss, endings,
+                       [&](Communicator& me, const support::Fate& fate, auto& has_given) {
+                         return Trainer{me, options, fate.goes_on, fate.gives_up, has_given}.run();
+                       });
+  const bool victim_is_done = endings.of[loss.victim] == Ending::kDone;
+  for (std::uint32_t rank = 0; rank < static_cast<std::uint32_t>(loss.ranks); ++rank) {
+    const Ending ending = endings.of[rank];
     const bool is_told = ending == Ending::kMismatch || ending == Ending::kError;
     if (victim_is_done) {
       EXPECT_EQ(ending, Ending::kDone) << "rank " << rank;
-    } else if (rank == victim) {
+    } else if (rank == loss.victim) {
       EXPECT_TRUE(ending == Ending::kLost || ending == Ending::kCancelled ||
-                  (way == Way::kCompletion && is_told));
+                  (loss.way == Way::kCompletion && is_told));
     } else {
       // A synchronous step of a worker needs the victim's gradients, if that is one.
-      const bool is_needed = server_options.synchronous && !has_given[victim] &&
-                             works(server_options, static_cast<int>(victim), ranks) &&
-                             works(server_options, static_cast<int>(rank), ranks);
+      const bool is_needed = options.synchronous && !endings.has_given[loss.victim] &&
+                             works(options, static_cast<int>(loss.victim), loss.ranks) &&
+                             works(options, static_cast<int>(rank), loss.ranks);
       EXPECT_TRUE(is_told || (ending == Ending::kDone && !is_needed))
           << "rank " << rank << ": " << static_cast<int>(ending);
     }
@@ -225,22 +161,21 @@ TEST_P(ServerEndingsInPlaces, ALostRankLeavesNobodyWaiting) {
     const ServerOptions options = any_options(random, ranks);
     const int victim = static_cast<int>(random() % static_cast<std::uint32_t>(ranks));
     const auto before_call = static_cast<std::uint32_t>(random() % 40);
-    std::array<std::atomic<Ending>, 4> endings = {};
-    std::array<std::atomic<bool>, 4> has_given = {};
+    Endings endings;
     on_ranks(ranks, [&](Communicator& me) {
       const auto rank = static_cast<std::size_t>(me.rank());
       std::uint32_t calls = 0;
-      note(endings[rank], [&] {
+      support::note(endings.of[rank], [&] {
         return Trainer{me, options, [&] { return me.rank() != victim || calls++ != before_call; },
-                       [] { return false; }, has_given[rank]}
+                       [] { return false; }, endings.has_given[rank]}
             .run();
       });
     });
     const auto lost = static_cast<std::size_t>(victim);
     for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank) {
-      EXPECT_NE(endings[rank], Ending::kNone);
-      if (endings[lost] == Ending::kDone) {
-        EXPECT_EQ(endings[rank], Ending::kDone);
+      EXPECT_NE(endings.of[rank], Ending::kNone);
+      if (endings.of[lost] == Ending::kDone) {
+        EXPECT_EQ(endings.of[rank], Ending::kDone);
       }
     }
   }

@@ -24,13 +24,8 @@ using support::Layers;
 
 constexpr Duration kDeadline = 10s;
 
-/// Fibers of one worker, then of two.
 void on_ranks(int ranks, const support::RankBody& body) {
-  OpenOptions options;
-  options.deadline = kDeadline;
-  for (const std::size_t place : {0U, 1U}) {
-    support::rank_places()[place].run(ranks, options, body);
-  }
+  support::in_virtual_time(ranks, {.deadline = kDeadline}, body);
 }
 
 template <class Error>

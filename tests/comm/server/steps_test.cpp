@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
-#include <utility>
 #include <vector>
 
 #include "leat/comm/communicator.h"
@@ -26,11 +25,8 @@ using namespace std::chrono_literals;
 using leat::support::elapsed;
 using support::Layers;
 
-/// Fibers of one worker, then of two.
 void on_ranks(int ranks, const support::RankBody& body, const OpenOptions& options = {}) {
-  for (const std::size_t place : {0U, 1U}) {
-    support::rank_places()[place].run(ranks, options, body);
-  }
+  support::in_virtual_time(ranks, options, body);
 }
 
 void send_and_fetch(ParameterServer& server, std::size_t layer) {

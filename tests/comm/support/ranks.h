@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <exception>
 #include <functional>
 #include <ostream>
@@ -52,6 +53,12 @@ inline void call_and_check(const RankBody& body, Communicator& me) {
   } catch (const std::exception& e) {
     ADD_FAILURE() << "rank " << rank << ": " << e.what();
   }
+}
+
+/// The same on each rank of "local", whose ranks are fibers in virtual time: of one worker, then of
+/// two.
+inline void in_virtual_time(int ranks, const OpenOptions& options, const RankBody& body) {
+  for (const std::size_t place : {0U, 1U}) rank_places()[place].run(ranks, options, body);
 }
 
 class RankTest : public testing::TestWithParam<RankPlace> {

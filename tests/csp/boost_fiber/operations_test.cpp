@@ -29,7 +29,6 @@ namespace operations_test {
 using namespace std::chrono_literals;
 using support::Counted;
 using support::Guests;
-using support::receive_all;
 using support::send_all;
 using support::sum_below;
 
@@ -116,17 +115,6 @@ TEST(BoostFiber, ReceivesInOrderWhatIsBuffered) {
     guests.join();
     EXPECT_EQ(expected, kItems);
   }
-}
-
-TEST(BoostFiber, TheMainContextWaitsAsTheOthersDo) {
-  Guests guests;
-  const Channel<int> c(0);
-  guests.go([&] {
-    send_all(c, 0, 100);
-    c.close();
-  });
-  EXPECT_EQ(receive_all(c), sum_below(100));
-  guests.join();
 }
 
 TEST(BoostFiber, TheOthersOfTheThreadGoOnWhileOneWaits) {

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "leat/csp/task_group.h"
@@ -80,21 +79,6 @@ TEST(Channel, HandlesNameOneChannel) {
   sender.send(3);
   EXPECT_EQ(copy.size(), 1U);
   EXPECT_EQ(receiver.recv(), 3);
-}
-
-TEST(Channel, CarriesMoveOnlyValues) {
-  run_each([] {
-    for (const int capacity : {0, 2}) {
-      Channel<std::unique_ptr<int>> c(capacity);
-      go([c] {
-        for (int i = 0; i < 10; ++i) c.send(std::make_unique<int>(i));
-        c.close();
-      });
-      int expected = 0;
-      for (std::unique_ptr<int>& value : c) EXPECT_EQ(*value, expected++);
-      EXPECT_EQ(expected, 10);
-    }
-  });
 }
 
 TEST(Channel, CarriesValuesThatCanOnlyBeMoveConstructed) {

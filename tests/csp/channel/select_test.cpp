@@ -17,31 +17,6 @@ using namespace std::chrono_literals;
 using support::Counted;
 using support::elapsed;
 using support::run_each;
-using support::until_idle;
-
-TEST(Select, TakesTheOneCaseThatIsReady) {
-  run_each([] {
-    Channel<int> idle(0);
-    Channel<int> full(1);
-    full.send(1);
-    Channel<int> ready(1);
-    ready.send(5);
-    int value = 3;
-    int got = 0;
-    EXPECT_EQ(select(on_recv(idle), on_send(full, value), on_send(idle, 4),
-                     on_recv(ready, [&](std::optional<int> v) { got = *v; }), on_timeout(1h)),
-              3);
-    EXPECT_EQ(got, 5);
-    EXPECT_EQ(ready.size(), 0U);
-    EXPECT_EQ(full.size(), 1U);
-    EXPECT_EQ(elapsed(), 0ns);
-
-    bool sent = false;
-    EXPECT_EQ(select(on_recv(idle), on_send(ready, value, [&] { sent = true; })), 1);
-    EXPECT_TRUE(sent);
-    EXPECT_EQ(ready.recv(), 3);
-  });
-}
 
 TEST(Select, WaitsForTheFirstCaseThatBecomesReady) {
   run_each([] {
@@ -193,80 +168,6 @@ TEST(Select, CopiesAConstLvalueAndConvertsToTheElementType) {
   });
 }
 
-TEST(Select, LosersLeaveNoTrace) {
-  run_each([] {
-    Channel<int> a(0);
-    Channel<int> b(0);
-    Channel<int> c(0);
-    TaskGroup group;
-    group.go([&] { EXPECT_EQ(select(on_recv(a), on_recv(b), on_send(c, 9)), 0); });
-    until_idle();
-    a.send(1);
-    group.wait();
-    std::optional<int> value;
-    EXPECT_EQ(a.try_send(2), ChannelStatus::would_block);
-    EXPECT_EQ(b.try_send(2), ChannelStatus::would_block);
-    EXPECT_EQ(c.try_recv(value), ChannelStatus::would_block);
-  });
-}
-
-TEST(Select, ExactlyOneCaseCommunicatesWhenAllBecomeReadyAtOnce) {
-  run_each([] {
-    for (int round = 0; round < 100; ++round) {
-      Channel<int> a(0);
-      Channel<int> b(0);
-      std::atomic<int> sent = 0;
-      TaskGroup group;
-      group.go([&] { sent += a.send_until(1, from_now(1ms)) == ChannelStatus::ok; });
-      group.go([&] { sent += b.send_until(2, from_now(1ms)) == ChannelStatus::ok; });
-      int received = 0;
-      if (round % 2 == 0) until_idle();
-      select(on_recv(a, [&](std::optional<int>) { ++received; }),
-             on_recv(b, [&](std::optional<int>) { ++received; }));
-      group.wait();
-      EXPECT_EQ(received, 1);
-      EXPECT_EQ(sent, 1);
-    }
-  });
-}
-
-TEST(Select, TwoSelectsPairOnTheSameChannelInOppositeDirections) {
-  run_each([] {
-    Channel<int> c(0);
-    for (int i = 0; i < 100; ++i) {
-      std::atomic<int> sum = 0;
-      TaskGroup group;
-      for (const int id : {1, 2}) {
-        group.go([&, id] {
-          select(on_send(c, id, [&, id] { sum += 10 * id; }),
-                 on_recv(c, [&](std::optional<int> v) { sum += *v; }));
-        });
-      }
-      group.wait();
-      EXPECT_TRUE(sum == 11 || sum == 22) << sum;  // the one received what the other sent
-    }
-  });
-}
-
-TEST(Select, AChannelMayStandInSeveralCases) {
-  run_each([] {
-    Channel<int> c(0);
-    TaskGroup group;
-    int got = 0;
-    int index = -1;
-    group.go([&] {
-      const auto keep = [&](std::optional<int> v) { got += *v; };
-      index = select(on_recv(c, keep), on_recv(c, keep), on_recv(c, keep));
-    });
-    until_idle();
-    EXPECT_EQ(c.try_send(5), ChannelStatus::ok);
-    EXPECT_EQ(c.try_send(6), ChannelStatus::would_block);
-    group.wait();
-    EXPECT_EQ(got, 5);
-    EXPECT_TRUE(index >= 0 && index < 3) << index;
-  });
-}
-
 TEST(Select, WorksOnDirectionalHandlesAndWithoutHandlers) {
   run_each([] {
     Channel<int> c(1);
@@ -274,25 +175,6 @@ TEST(Select, WorksOnDirectionalHandlesAndWithoutHandlers) {
     const Receiver<int> receiver = c;
     EXPECT_EQ(select(on_recv(receiver), on_send(sender, 1)), 1);
     EXPECT_EQ(select(on_recv(receiver), on_send(sender, 1)), 0);
-  });
-}
-
-TEST(Select, TakesItsPlaceInTheQueueOfEveryChannel) {
-  run_each([] {
-    Channel<int> c(0);
-    Channel<int> other(0);
-    int first = 0;
-    int second = 0;
-    TaskGroup group;
-    group.go([&] { select(on_recv(other), on_recv(c, [&](auto v) { first = *v; })); });
-    until_idle();
-    group.go([&] { second = c.recv().value(); });
-    until_idle();
-    c.send(1);
-    c.send(2);
-    group.wait();
-    EXPECT_EQ(first, 1);
-    EXPECT_EQ(second, 2);
   });
 }
 

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <optional>
 #include <stdexcept>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -25,7 +24,6 @@ namespace selector_test {
 using namespace std::chrono_literals;
 using support::Counted;
 using support::run_each;
-using support::until_idle;
 
 TEST(Selector, ReceivesFromEachOfMany) {
   run_each([] {
@@ -168,28 +166,6 @@ TEST(Selector, KeepsItsChannelsAlive) {
     }
     go([s = std::exchange(sender, {})] { s.send(1); });
     EXPECT_EQ(any.select(), 0U);
-  });
-}
-
-TEST(Selector, WhoWaitsIsWokenByCancellation) {
-  run_each([] {
-    Channel<int> never(0);
-    bool unwound = false;
-    TaskGroup group;
-    group.go([&] {
-      Selector any;
-      for (int i = 0; i < 50; ++i) any.add(on_recv(never));
-      try {
-        any.select();
-      } catch (const Cancelled&) {
-        unwound = true;
-        throw;
-      }
-    });
-    until_idle();
-    group.stop();
-    group.wait();
-    EXPECT_TRUE(unwound);
   });
 }
 

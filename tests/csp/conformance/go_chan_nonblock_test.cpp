@@ -1,10 +1,9 @@
-// Go's test/chan/{nonblock,select3}.go: what waits, and what does not.
+// Go's test/chan/nonblock.go: what waits, and what does not. go_reflect_select_test has its
+// select3.go.
 #include <gtest/gtest.h>
 
 #include <array>
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -12,15 +11,12 @@
 
 #include "leat/csp/channel.h"
 #include "leat/csp/select.h"
-#include "leat/csp/selector.h"
 #include "leat/csp/task_group.h"
 #include "tests/support/run.h"
 
 namespace leat {
 namespace go_chan_nonblock_test {
 
-using namespace std::chrono_literals;
-using support::on_each_worker_count;
 using support::run_each;
 using support::until_idle;
 
@@ -144,151 +140,6 @@ TYPED_TEST(GoChanNonBlock, AWaitingSenderGivesItsValueOnce) {
         group.wait();
       }
     }
-  });
-}
-
-// select3: each operation alone in a run, which reports a deadlock if and only if it waits.
-
-bool waits(const std::function<void()>& operation, const SchedulerOptions& options) {
-  try {
-    run(operation, options);
-    return false;
-  } catch (const Deadlock&) {
-    return true;
-  }
-}
-
-enum class Expected { kWaits, kReturns, kThrows };
-
-/// Checks every way to communicate on a channel in the situation that `make` makes.
-void check(const char* situation, const std::function<Channel<int>()>& make, Expected receive,
-           Expected send, const SchedulerOptions& options) {
-  const auto checked = [&](const char* how, Expected expected, const auto& operation) {
-    SCOPED_TRACE(testing::Message() << how << ", " << situation);
-    const auto body = [&] { operation(make()); };
-    if (expected == Expected::kThrows) {
-      EXPECT_THROW(run(body, options), ChannelClosed);
-    } else {
-      EXPECT_EQ(waits(body, options), expected == Expected::kWaits);
-    }
-  };
-  // What would wait takes otherwise() instead.
-  const auto or_returns = [](Expected e) { return e == Expected::kWaits ? Expected::kReturns : e; };
-  using C = Channel<int>;
-
-  checked("recv", receive, [](const C& c) { static_cast<void>(c.recv()); });
-  checked("select recv", receive, [](const C& c) { select(on_recv(c)); });
-  checked("select recv and nil", receive,
-          [](const C& c) { select(on_recv(C()), on_recv(c), on_send(C(), 1)); });
-  checked("select recv twice", receive, [](const C& c) { select(on_recv(c), on_recv(c)); });
-  checked("select recv or default", or_returns(receive), [&](const C& c) {
-    EXPECT_EQ(select(on_recv(c), otherwise()), receive == Expected::kWaits ? 1 : 0);
-  });
-  checked("select recv or timeout", or_returns(receive), [&](const C& c) {
-    EXPECT_EQ(select(on_recv(c), on_timeout(1ns)), receive == Expected::kWaits ? 1 : 0);
-  });
-  checked("try_recv", or_returns(receive), [&](const C& c) {
-    std::optional<int> value;
-    EXPECT_EQ(c.try_recv(value) == ChannelStatus::would_block, receive == Expected::kWaits);
-  });
-  checked("Selector recv", receive, [](const C& c) {
-    Selector any;
-    any.add(on_recv(c));
-    any.select();
-  });
-
-  checked("send", send, [](const C& c) { c.send(7); });
-  checked("select send", send, [](const C& c) { select(on_send(c, 7)); });
-  checked("select send and nil", send,
-          [](const C& c) { select(on_recv(C()), on_send(C(), 1), on_send(c, 7)); });
-  checked("select send twice", send, [](const C& c) { select(on_send(c, 7), on_send(c, 8)); });
-  checked("select send or default", or_returns(send), [&](const C& c) {
-    EXPECT_EQ(select(on_send(c, 7), otherwise()), send == Expected::kWaits ? 1 : 0);
-  });
-  checked("select send or timeout", or_returns(send), [&](const C& c) {
-    EXPECT_EQ(select(on_send(c, 7), on_timeout(1ns)), send == Expected::kWaits ? 1 : 0);
-  });
-  checked("try_send", Expected::kReturns, [&](const C& c) {
-    const ChannelStatus status = c.try_send(7);
-    EXPECT_EQ(status == ChannelStatus::would_block, send == Expected::kWaits);
-    EXPECT_EQ(status == ChannelStatus::closed, send == Expected::kThrows);
-  });
-  checked("Selector send", send, [](const C& c) {
-    Selector any;
-    any.add(on_send(c, 7));
-    any.select();
-  });
-
-  const bool both_wait = receive == Expected::kWaits && send == Expected::kWaits;
-  if (send == Expected::kThrows) return;  // whether it does then depends on chance
-  checked("select both ways", both_wait ? Expected::kWaits : Expected::kReturns,
-          [](const C& c) { select(on_recv(c), on_send(c, 7)); });
-  checked("select both ways or default", Expected::kReturns, [&](const C& c) {
-    EXPECT_EQ(select(on_recv(c), on_send(c, 7), otherwise()) == 2, both_wait);
-  });
-  checked("select both ways or timeout", Expected::kReturns, [&](const C& c) {
-    EXPECT_EQ(select(on_recv(c), on_send(c, 7), on_timeout(1ns)) == 2, both_wait);
-  });
-}
-
-Channel<int> filled(int capacity, int values) {
-  Channel<int> c(capacity);
-  for (int i = 0; i < values; ++i) c.send(i);
-  return c;
-}
-Channel<int> closed(Channel<int> c) {
-  c.close();
-  return c;
-}
-
-TEST(GoChanSelect3, TheNilChannelAlwaysWaits) {
-  on_each_worker_count([](const SchedulerOptions& options) {
-    check(
-        "nil", [] { return Channel<int>(); }, Expected::kWaits, Expected::kWaits, options);
-  });
-}
-
-TEST(GoChanSelect3, WithoutABufferAndAPeerItWaits) {
-  on_each_worker_count([](const SchedulerOptions& options) {
-    check(
-        "capacity 0", [] { return Channel<int>(0); }, Expected::kWaits, Expected::kWaits, options);
-  });
-}
-
-TEST(GoChanSelect3, WithABufferItWaitsOnlyWhereThatIsEmptyOrFull) {
-  on_each_worker_count([](const SchedulerOptions& options) {
-    for (const int capacity : {1, 2, 10}) {
-      check(
-          "empty", [&] { return filled(capacity, 0); }, Expected::kWaits, Expected::kReturns,
-          options);
-      check(
-          "full", [&] { return filled(capacity, capacity); }, Expected::kReturns, Expected::kWaits,
-          options);
-    }
-    check(
-        "half full", [] { return filled(2, 1); }, Expected::kReturns, Expected::kReturns, options);
-  });
-}
-
-TEST(GoChanSelect3, AClosedChannelNeverWaits) {
-  on_each_worker_count([](const SchedulerOptions& options) {
-    for (const int capacity : {0, 1, 10}) {
-      check(
-          "closed", [&] { return closed(filled(capacity, 0)); }, Expected::kReturns,
-          Expected::kThrows, options);
-      check(
-          "closed and full", [&] { return closed(filled(capacity, capacity)); }, Expected::kReturns,
-          Expected::kThrows, options);
-    }
-  });
-}
-
-TEST(GoChanSelect3, WithoutACommunicationItWaitsForEverOrNotAtAll) {
-  on_each_worker_count([](const SchedulerOptions& options) {
-    EXPECT_TRUE(waits([] { select(); }, options));
-    EXPECT_FALSE(waits([] { EXPECT_EQ(select(otherwise()), 0); }, options));
-    EXPECT_TRUE(waits([] { Selector().select(); }, options));
-    EXPECT_FALSE(waits([] { EXPECT_EQ(Selector().try_select(), std::nullopt); }, options));
   });
 }
 

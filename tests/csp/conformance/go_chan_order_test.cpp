@@ -1,5 +1,5 @@
-// Go's test/chan/{fifo,goroutines,sieve1,doubleselect,zerosize}.go: what goes through chains of
-// channels comes out once and in order.
+// Go's test/chan/{goroutines,sieve1,doubleselect,zerosize}.go: what goes through chains of
+// channels comes out once and in order. (Its fifo.go: channel_test.)
 #include <gtest/gtest.h>
 
 #include <array>
@@ -18,55 +18,11 @@ using support::rounds;
 using support::run_each;
 using support::until_idle;
 
-constexpr int kFifo = 100;
 constexpr int kFibers = rounds(10'000);
 constexpr std::array kPrimes = {2,   3,   5,   7,   11,  13,  17,  19,  23,  29,  31,  37,
                                 41,  43,  47,  53,  59,  61,  67,  71,  73,  79,  83,  89,
                                 97,  101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151,
                                 157, 163, 167, 173, 179, 181, 191, 193, 197, 199};
-
-// Each receiver lets the next one begin: one that got another's value would break the order.
-TEST(GoChanFifo, ReceiversInTurnGetTheValuesInTurn) {
-  run_each([] {
-    Channel<int> c(0);
-    Channel<int> in(0);
-    const Channel<int> start = in;
-    for (int i = 0; i < kFifo; ++i) {
-      const Channel<int> out(0);
-      go([=] {
-        static_cast<void>(in.recv());
-        EXPECT_EQ(c.recv(), i);
-        out.send(1);
-      });
-      in = out;
-    }
-    start.send(0);
-    for (int i = 0; i < kFifo; ++i) c.send(i);
-    EXPECT_EQ(in.recv(), 1);
-  });
-}
-
-TEST(GoChanFifo, SendersInTurnAreReceivedInTurn) {
-  run_each([] {
-    for (const int capacity : {0, 1, kFifo}) {
-      Channel<int> c(capacity);
-      Channel<int> in(0);
-      const Channel<int> start = in;
-      for (int i = 0; i < kFifo; ++i) {
-        const Channel<int> out(1);
-        go([=] {
-          static_cast<void>(in.recv());
-          c.send(i);
-          out.send(1);
-        });
-        in = out;
-      }
-      start.send(1);
-      for (int i = 0; i < kFifo; ++i) EXPECT_EQ(c.recv(), i);
-      EXPECT_EQ(in.recv(), 1);
-    }
-  });
-}
 
 // Fibers are made faster than they end: all of them stand in the chain when the value enters it.
 TEST(GoChanGoroutines, AValuePassesADaisyChainOf10000) {

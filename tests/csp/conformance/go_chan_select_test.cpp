@@ -1,4 +1,4 @@
-// Go's test/chan/{select,select2,select4,select5,select6,select7}.go: what a select evaluates, and
+// Go's test/chan/{select,select2,select5,select6,select7}.go: what a select evaluates, and
 // what it leaves behind.
 #include <gtest/gtest.h>
 
@@ -92,24 +92,6 @@ TEST(GoChanSelect2, SelectsWithACaseThatIsNeverReadyDoNotGrowMemory) {
     exchange(kSelects);
     EXPECT_LT(memory_in_use(), before + std::size_t{16} * kSelects);
     EXPECT_EQ(never.try_send(1), ChannelStatus::would_block);
-  });
-}
-
-// In Go: the variable that a receive assigns to is looked up when its case is chosen, and only
-// then. Here a handler is that place.
-TEST(GoChanSelect4, WhereAValueGoesIsEvaluatedOnlyForTheChosenCase) {
-  run_each([] {
-    const Channel<int> ready(1);
-    ready.send(42);
-    const Channel<int> idle(0);
-    int x = 0;
-    const auto place = [&](int* p) -> int& {
-      EXPECT_NE(p, nullptr);
-      return *p;
-    };
-    select(on_recv(idle, [&](std::optional<int> v) { place(nullptr) = *v; }),
-           on_recv(ready, [&](std::optional<int> v) { place(&x) = *v; }));
-    EXPECT_EQ(x, 42);
   });
 }
 

@@ -136,41 +136,6 @@ TEST(GoContext, AChildsErrorOrStopDoesNotReachItsParentUnlessThatWaitsForIt) {
   });
 }
 
-// TestDeadline, TestTimeout
-TEST(GoContext, ADeadlineCancelsAtItsInstant) {
-  run_each([] {
-    for (const Duration length : {Duration(1ns), Duration(50ms), Duration(1h)}) {
-      const TimePoint start = now();
-      TaskGroup group;
-      with_timeout(group, length);
-      TimePoint cancelled;
-      group.go([&] {
-        try {
-          wait_for_ever();
-        } catch (const Cancelled&) {
-          cancelled = now();
-          throw;
-        }
-      });
-      group.wait();
-      EXPECT_EQ(cancelled - start, length);
-    }
-  });
-}
-
-// TestCanceledTimeout: the deadline of a group that has ended holds nobody up.
-TEST(GoContext, AStopBeforeTheDeadlineEndsTheGroupThen) {
-  run_each([] {
-    TaskGroup group;
-    with_timeout(group, 1h);
-    group.go(wait_for_ever);
-    sleep_for(5ms);
-    group.stop();
-    group.wait();
-    EXPECT_EQ(elapsed(), 5ms);
-  });
-}
-
 // TestLayersTimeout: nested deadlines in any order; the earliest of those around a fiber counts.
 TEST(GoContext, OfNestedDeadlinesTheEarliestAroundAFiberCounts) {
   run_each([] {
@@ -258,34 +223,6 @@ TEST(GoContext, ADeepChainUnwindsFromItsEnd) {
     root.wait();
     ASSERT_EQ(order.size(), static_cast<std::size_t>(kDepth));
     for (int i = 0; i < kDepth; ++i) ASSERT_EQ(order[static_cast<std::size_t>(i)], kDepth - i);
-  });
-}
-
-TEST(GoContext, AWideTreeUnwindsCompletely) {
-  run_each([] {
-    constexpr int kWidth = rounds(1000);
-    std::atomic<int> unwound = 0;
-    std::atomic<int> started = 0;
-    TaskGroup root;
-    for (int i = 0; i < kWidth; ++i) {
-      root.go([&] {
-        TaskGroup child;
-        for (int k = 0; k < 2; ++k) {
-          child.go([&] {
-            const AtExit one(unwound);
-            ++started;
-            wait_for_ever();
-          });
-        }
-        child.wait();
-      });
-    }
-    until_idle();
-    EXPECT_EQ(started, 2 * kWidth);
-    EXPECT_EQ(unwound, 0);
-    root.stop();
-    root.wait();
-    EXPECT_EQ(unwound, 2 * kWidth);
   });
 }
 

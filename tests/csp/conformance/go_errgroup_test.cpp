@@ -2,12 +2,9 @@
 // There is no TryGo.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <stdexcept>
-#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -41,56 +38,6 @@ std::string wait_for(TaskGroup& group) {
 /// Empty: ends well.
 void end_with(const std::string& error) {
   if (!error.empty()) throw std::runtime_error(error);
-}
-
-using Errors = std::vector<std::string>;
-const std::vector<Errors>& tables() {
-  static const std::vector<Errors> kTables = {{},        {""},      {"", ""},   {"1"},
-                                              {"1", ""}, {"", "2"}, {"1", "2"}, {"", "2", "", "4"}};
-  return kTables;
-}
-std::string first_of(const Errors& errors) {
-  for (const std::string& error : errors) {
-    if (!error.empty()) return error;
-  }
-  return "";
-}
-
-// TestZeroGroup: a group is waited for after each launch, and remembers the first error only.
-TEST(GoErrGroup, EveryWaitRethrowsTheFirstErrorThereHasBeen) {
-  run_each([] {
-    for (const Errors& errors : tables()) {
-      TaskGroup group;
-      std::string first;
-      for (const std::string& error : errors) {
-        group.go([&] { end_with(error); });
-        if (first.empty()) first = error;
-        EXPECT_EQ(wait_for(group), first);
-      }
-      EXPECT_EQ(wait_for(group), first);
-    }
-  });
-}
-
-// TestWithContext: unlike in Go, the end of wait() stops nothing.
-TEST(GoErrGroup, IsStoppedByTheFirstErrorAndOnlyByThat) {
-  run_each([] {
-    for (const Errors& errors : tables()) {
-      TaskGroup group;
-      const std::stop_token token = group.stop_token();
-      for (std::size_t i = 0; i < errors.size(); ++i) {
-        group.go([&, i] {
-          try {
-            sleep_for(static_cast<int>(i + 1) * 1ms);
-          } catch (const Cancelled&) {  // too late for an error of its own to be the first
-          }
-          end_with(errors[i]);
-        });
-      }
-      EXPECT_EQ(wait_for(group), first_of(errors));
-      EXPECT_EQ(token.stop_requested(), !first_of(errors).empty());
-    }
-  });
 }
 
 // TestGoLimit
@@ -204,30 +151,6 @@ TEST(GoErrGroup, AnErrorMakesRoomForALauncherThatWaits) {
   });
 }
 
-// Who takes long to unwind, shielded, is waited for.
-TEST(GoErrGroup, WaitReturnsAfterTheLastHasEndedNotAfterTheFirstError) {
-  run_each([] {
-    std::atomic<int> ended = 0;
-    TaskGroup group;
-    for (int i = 1; i <= 5; ++i) {
-      group.go([&, i] {
-        try {
-          sleep_for(1h);
-        } catch (const Cancelled&) {
-          const Shield clean_up;
-          sleep_for(i * 1s);
-          ++ended;
-          throw;
-        }
-      });
-    }
-    group.go([] { throw std::runtime_error("first"); });
-    EXPECT_EQ(wait_for(group), "first");
-    EXPECT_EQ(ended, 5);
-    EXPECT_EQ(elapsed(), 5s);
-  });
-}
-
 // All fail at one instant, on all workers.
 TEST(GoErrGroup, OfErrorsAtTheSameInstantOneWinsForGood) {
   on_each_worker_count([](const SchedulerOptions& options) {
@@ -276,50 +199,6 @@ TEST(GoErrGroup, AnErrorKeepsItsType) {
       c.send(1);
     });
     EXPECT_THROW(closed.wait(), ChannelClosed);
-  });
-}
-
-/// Example Pipeline (MD5All): paths -> digests -> a map, in which any stage may fail.
-std::string pipeline(int files, int broken_file, std::vector<int>& digests) {
-  const Channel<int> paths(0);
-  const Channel<int> results(0);
-  TaskGroup group;
-  group.go([=] {
-    for (int i = 0; i < files; ++i) paths.send(int{i});
-    paths.close();
-  });
-  group.go([=] {
-    TaskGroup workers;
-    for (int w = 0; w < 20; ++w) {
-      workers.go([=] {
-        for (const int path : paths) {
-          if (path == broken_file) throw std::runtime_error("cannot read " + std::to_string(path));
-          results.send(path * path);
-        }
-      });
-    }
-    workers.wait();
-    results.close();
-  });
-  group.go([&] {
-    for (const int digest : results) digests.push_back(digest);
-  });
-  return wait_for(group);
-}
-
-TEST(GoErrGroup, APipelineDeliversAllOrFailsAsAWhole) {
-  run_each([] {
-    constexpr int kFiles = 100;
-    std::vector<int> digests;
-    EXPECT_EQ(pipeline(kFiles, -1, digests), "");
-    std::sort(digests.begin(), digests.end());
-    ASSERT_EQ(digests.size(), std::size_t{kFiles});
-    for (int i = 0; i < kFiles; ++i) EXPECT_EQ(digests[static_cast<std::size_t>(i)], i * i);
-    for (const int broken : {0, 50, kFiles - 1}) {
-      digests.clear();
-      EXPECT_EQ(pipeline(kFiles, broken, digests), "cannot read " + std::to_string(broken));
-      EXPECT_LT(digests.size(), std::size_t{kFiles});
-    }
   });
 }
 

@@ -2,11 +2,11 @@
 // rest.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +14,6 @@
 #include "leat/csp/channel.h"
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
-#include "leat/csp/wait_group.h"
 #include "tests/support/run.h"
 
 namespace leat {
@@ -41,55 +40,6 @@ void run_each_capacity(const Body& body) {
   });
 }
 
-TEST(GoRuntimeTestChan, ReceiveFromAnEmptyChannelWaits) {
-  run_each_capacity([](int capacity) {
-    const Channel<int> c(capacity);
-    std::atomic<int> received = 0;
-    TaskGroup group;
-    group.go([&] {
-      EXPECT_EQ(c.recv(), 0);
-      ++received;
-    });
-    group.go([&] {
-      for (const int value : c) {
-        EXPECT_EQ(value, 0);
-        ++received;
-        break;
-      }
-    });
-    until_idle();
-    EXPECT_EQ(received, 0);
-    EXPECT_EQ(select(on_recv(c), otherwise()), 1);
-    c.send(0);
-    c.send(0);
-    EXPECT_EQ(c.size(), 0U);  // handed over, not buffered
-    group.wait();
-    EXPECT_EQ(received, 2);
-  });
-}
-
-TEST(GoRuntimeTestChan, SendToAFullChannelWaits) {
-  run_each_capacity([](int capacity) {
-    const Channel<int> c(capacity);
-    for (int i = 0; i < capacity; ++i) c.send(int{i});
-    bool sent = false;
-    TaskGroup group;
-    group.go([&] {
-      c.send(int{capacity});
-      sent = true;
-    });
-    until_idle();
-    EXPECT_FALSE(sent);
-    EXPECT_EQ(select(on_send(c, 0), otherwise()), 1);
-    EXPECT_EQ(c.size(), static_cast<std::size_t>(capacity));
-    EXPECT_EQ(c.recv(), 0);
-    group.wait();
-    EXPECT_TRUE(sent);
-    EXPECT_EQ(c.size(), static_cast<std::size_t>(capacity));
-    for (int i = 1; i <= capacity; ++i) EXPECT_EQ(c.recv(), i);
-  });
-}
-
 TEST(GoRuntimeTestChan, CloseEndsAReceiveThatWaits) {
   run_each_capacity([](int capacity) {
     constexpr int kReceivers = 20;
@@ -110,58 +60,31 @@ TEST(GoRuntimeTestChan, CloseEndsAReceiveThatWaits) {
   });
 }
 
-TEST(GoRuntimeTestChan, AHundredNumbersArriveInOrder) {
+TEST(GoRuntimeTestChan, FourSendersAndFourReceiversLoseDuplicateAndReorderNothing) {
   run_each_capacity([](int capacity) {
-    for (const bool by_range : {false, true}) {
-      const Channel<int> c(capacity);
-      go([=] {
-        for (int i = 0; i < 100; ++i) c.send(int{i});
-        c.close();
-      });
-      int next = 0;
-      if (by_range) {
-        for (const int value : c) ASSERT_EQ(value, next++);
-      } else {
-        while (next < 100) ASSERT_EQ(c.recv(), next++);
-      }
-      EXPECT_EQ(next, 100);
-    }
-  });
-}
-
-TEST(GoRuntimeTestChan, FourSendersAndFourReceiversLoseAndDuplicateNothing) {
-  run_each_capacity([](int capacity) {
-    constexpr std::size_t kPairs = 4;
-    constexpr int kEach = rounds(1000);
+    constexpr int kPairs = 4;
+    constexpr int kEach = std::min(250, rounds(1000));
     const Channel<int> c(capacity);
-    std::array<std::vector<int>, kPairs> counts;
+    std::vector<std::atomic<int>> seen(kPairs * kEach);
     TaskGroup group;
-    for (std::vector<int>& count : counts) {
+    for (int pair = 0; pair < kPairs; ++pair) {
       group.go([=] {
-        for (int i = 0; i < kEach; ++i) c.send(int{i});
+        for (int i = 0; i < kEach; ++i) c.send(pair * kEach + i);
       });
-      group.go([&count, c] {
-        count.resize(kEach);
-        for (int i = 0; i < kEach; ++i) ++count.at(static_cast<std::size_t>(c.recv().value()));
+      group.go([&] {
+        std::array<int, kPairs> last;
+        last.fill(-1);
+        for (int i = 0; i < kEach; ++i) {
+          const int value = c.recv().value();
+          ++seen.at(static_cast<std::size_t>(value));
+          int& previous = last.at(static_cast<std::size_t>(value / kEach));
+          EXPECT_LT(previous, value);  // each sender's values arrive in its order
+          previous = value;
+        }
       });
     }
     group.wait();
-    for (std::size_t i = 0; i < kEach; ++i) {
-      std::size_t sum = 0;
-      for (const std::vector<int>& count : counts) sum += static_cast<std::size_t>(count[i]);
-      ASSERT_EQ(sum, kPairs) << i;
-    }
-  });
-}
-
-TEST(GoRuntimeTestChan, LenAndCapAreThoseGiven) {
-  run_each_capacity([](int capacity) {
-    const Channel<int> c(capacity);
-    EXPECT_EQ(c.size(), 0U);
-    EXPECT_EQ(c.capacity(), static_cast<std::size_t>(capacity));
-    for (int i = 0; i < capacity; ++i) c.send(int{i});
-    EXPECT_EQ(c.size(), static_cast<std::size_t>(capacity));
-    EXPECT_EQ(c.capacity(), static_cast<std::size_t>(capacity));
+    for (const std::atomic<int>& count : seen) ASSERT_EQ(count, 1);
   });
 }
 
@@ -213,49 +136,6 @@ TEST(GoRuntimeChanSendInterface, ADerivedValueIsSentAsItsBase) {
       ++count;
     }
     EXPECT_EQ(count, 4);
-  });
-}
-
-TEST(GoRuntimeMultiConsumer, TwentyThreeConsumersTakeEachNumberOnce) {
-  constexpr std::array kNumbers = {2, 3, 7, 11, 13, 17, 19, 23, 27, 31};
-  on_each_worker_count([&](const SchedulerOptions& options) {
-    run(
-        [&] {
-          constexpr std::size_t kConsumers = 23;
-          constexpr int kItems = rounds(271'828) / 4;
-          const Channel<int> in(kConsumers * 3);
-          const Channel<int> out(kConsumers * 3);
-          WaitGroup consumers;
-          for (std::size_t w = 0; w < kConsumers; ++w) {
-            consumers.add();
-            go([&, own = kNumbers[w % kNumbers.size()]] {
-              for (const int number : in) {
-                if (number == own) yield();  // upsets the order in which they are served
-                out.send(int{number});
-              }
-              consumers.done();
-            });
-          }
-          int expected = 0;
-          go([&] {
-            for (std::size_t i = 0; i < kItems; ++i) {
-              expected += kNumbers[i % kNumbers.size()];
-              in.send(int{kNumbers[i % kNumbers.size()]});
-            }
-            in.close();
-            consumers.wait();
-            out.close();
-          });
-          int count = 0;
-          int sum = 0;
-          for (const int number : out) {
-            ++count;
-            sum += number;
-          }
-          EXPECT_EQ(count, kItems);
-          EXPECT_EQ(sum, expected);
-        },
-        options);
   });
 }
 

@@ -2,27 +2,18 @@
 // deadlock_test do not show yet.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
-#include <optional>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "leat/csp/channel.h"
 #include "leat/csp/mutex.h"
-#include "leat/csp/notification.h"
 #include "leat/csp/select.h"
-#include "leat/csp/semaphore.h"
 #include "leat/csp/task_group.h"
 #include "leat/csp/ticker.h"
 #include "leat/csp/wait/random.h"
-#include "leat/csp/wait_group.h"
 #include "tests/support/run.h"
 
 namespace leat {
@@ -99,56 +90,6 @@ TEST(GoSyncTest, BeforeTimePassesEverythingHasHappenedThatCan) {
   });
 }
 
-// TestDurablyBlocked: of each kind of wait, that it lets time pass and ends at its instant.
-TEST(GoSyncTest, TimePassesWhateverTheOthersWaitFor) {
-  run_each([] {
-    const Channel<int> c(0);
-    const Channel<int> full(1);
-    full.send(0);
-    Mutex mutex;
-    mutex.lock();
-    Semaphore semaphore(0);
-    WaitGroup wait_group;
-    wait_group.add();
-    Notification notification;
-    std::array<Duration, 8> ended{};
-    TaskGroup group;
-    const auto waiter = [&](std::size_t i, const auto& wait) {
-      group.go([&ended, i, wait] {
-        wait();
-        ended.at(i) = elapsed();
-      });
-    };
-    waiter(0, [&] { static_cast<void>(c.recv()); });
-    waiter(1, [&] { full.send(1); });
-    waiter(2, [&] { select(on_recv(Channel<int>(0)), on_timeout(3s)); });
-    waiter(3, [&] { mutex.lock(); });
-    waiter(4, [&] { semaphore.acquire(); });
-    waiter(5, [&] { wait_group.wait(); });
-    waiter(6, [&] { notification.wait(); });
-    waiter(7, [&] {
-      TaskGroup inner;
-      inner.go([] { sleep_for(8s); });
-      inner.wait();
-    });
-    const std::vector<std::function<void()>> enders = {[&] { c.send(1); },
-                                                       [&] { static_cast<void>(full.recv()); },
-                                                       [] {},
-                                                       [&] { mutex.unlock(); },
-                                                       [&] { semaphore.release(); },
-                                                       [&] { wait_group.done(); },
-                                                       [&] { notification.notify(); }};
-    for (std::size_t i = 0; i < enders.size(); ++i) {
-      sleep_until(TimePoint(static_cast<int>(i + 1) * 1s));
-      enders[i]();
-    }
-    group.wait();
-    for (std::size_t i = 0; i < ended.size(); ++i) {
-      EXPECT_EQ(ended.at(i), static_cast<int>(i + 1) * 1s) << i;
-    }
-  });
-}
-
 // Sleepers that make sleepers, against a list of what must happen when. Time never goes back, and
 // no wake-up is early, late or lost.
 TEST(GoSyncTest, ManyTimersAndThoseThatTheyMakeFireAtTheirInstants) {
@@ -200,48 +141,6 @@ TEST(GoSyncTest, TimersThatAreGivenUpDoNotMoveTime) {
       group.wait();
       ASSERT_EQ(now() - start, 5ns);
     }
-  });
-}
-
-// TestDeadlockRoot and TestDeadlockChild. A root that returns leaves no deadlock: it cancels.
-TEST(GoSyncTest, AChildThatWaitsForEverIsADeadlockForARootThatWaitsForIt) {
-  on_each_worker_count_with_clock([](const SchedulerOptions& options, const VirtualClock& clock) {
-    const auto child = [] { select(); };
-    EXPECT_THROW(run([] { select(); }, options), Deadlock);
-    EXPECT_THROW(run(
-                     [&] {
-                       TaskGroup group;
-                       group.go(child);
-                       group.wait();
-                     },
-                     options),
-                 Deadlock);
-    EXPECT_NO_THROW(run([&] { go(child); }, options));
-    EXPECT_NO_THROW(run(
-        [&] {
-          go(child);
-          until_idle();
-        },
-        options));
-    EXPECT_EQ(clock.elapsed(), 1ns);
-  });
-}
-
-// What a deadlock waits for is looked for only when no timer is left: the report comes at the time
-// of the last one.
-TEST(GoSyncTest, ADeadlockIsFoundWhenTheLastTimerHasFired) {
-  on_each_worker_count_with_clock([](const SchedulerOptions& options, const VirtualClock& clock) {
-    EXPECT_THROW(run(
-                     [] {
-                       go([] {
-                         for (int i = 0; i < 10; ++i) sleep_for(1h);
-                       });
-                       go([] { select(on_recv(Channel<int>(0)), on_timeout(25h)); });
-                       select();
-                     },
-                     options),
-                 Deadlock);
-    EXPECT_EQ(clock.elapsed(), 25h);
   });
 }
 

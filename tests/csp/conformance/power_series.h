@@ -141,20 +141,6 @@ inline Series add(const Series& f, const Series& g) {
   return out;
 }
 
-/// The polynomial that f begins with.
-inline Series start(std::size_t count, const Series& f) {
-  const Series out(0);
-  go([=] {
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::optional<Rational> r = f.recv();
-      if (!r) break;
-      out.send(*r);
-    }
-    out.close();
-  });
-  return out;
-}
-
 /// c f
 inline Series scale(const Rational& c, const Series& f) {
   const Series out(0);
@@ -236,47 +222,6 @@ inline Series recip(const Series& f) {
 /// e^f, f's constant taken as 0: z' = z f'
 inline Series exp(const Series& f) {
   return fix([&](const Series& z) { return integ(mul(z, diff(f)), 1); });
-}
-
-/// f(g), g's constant taken as 0: f0 + g F(g). Unfolds without being asked, up to the end of f and
-/// g: so both should have one (start).
-inline Series subst(const Series& f, const Series& g) {
-  const Series out(0);
-  go([=] {
-    const std::optional<Rational> f0 = f.recv();
-    if (!f0) return out.close();
-    out.send(*f0);
-    const auto [g1, g2] = split(g);
-    static_cast<void>(g1.recv());
-    copy(mul(g1, subst(f, g2)), out);
-  });
-  return out;
-}
-
-/// f(c x^2)
-inline Series subst_square(const Series& f, const Rational& c) {
-  const Series out(0);
-  go([=] {
-    Rational power = 1;
-    bool first = true;
-    for (const Rational& r : f) {
-      if (!std::exchange(first, false)) out.send(0);
-      out.send(power * r);
-      power = power * c;
-    }
-    out.close();
-  });
-  return out;
-}
-
-/// The r with f(r) = x, for f0 = 0: r = x / F(r)
-inline Series reverse(const Series& f) {
-  const Series out(0);
-  go([=] {
-    static_cast<void>(f.recv());
-    copy(fix([&](const Series& r) { return shift(0, recip(subst(f, r))); }), out);
-  });
-  return out;
 }
 
 /// The first `count` coefficients, fewer if there are no more.

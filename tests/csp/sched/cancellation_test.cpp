@@ -12,6 +12,7 @@
 
 #include "leat/csp/channel.h"
 #include "leat/csp/select.h"
+#include "leat/csp/selector.h"
 #include "leat/csp/task_group.h"
 #include "tests/support/run.h"
 #include "tests/support/values.h"
@@ -86,6 +87,12 @@ TEST(Cancellation, UnwindsEveryOperationThatWaits) {
         {"select", [&] { select(on_recv(c), on_send(c, value)); }},
         {"select with timeout", [&] { select(on_recv(c), on_timeout(1h)); }},
         {"select of nothing", [] { select(); }},
+        {"Selector",
+         [&] {
+           Selector any;
+           for (int i = 0; i < 50; ++i) any.add(on_recv(c));
+           any.select();
+         }},
         {"sleep", [] { sleep_for(1h); }},
         {"sleep for ever", [] { sleep_until(TimePoint::max()); }},
         {"wait",

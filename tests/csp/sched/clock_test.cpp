@@ -154,25 +154,6 @@ TEST(VirtualClock, StandsStillWhileAnyFiberCanRun) {
   });
 }
 
-TEST(VirtualClock, WakesSleepersInTheOrderOfTheirDeadlines) {
-  VirtualClock clock;  // one worker: with more, those of one instant run side by side
-  run(
-      [] {
-        std::string order;
-        TaskGroup group;
-        for (const int wait : {7, 3, 9, 1, 5, 2, 8, 4, 6, 0}) {
-          group.go([&, wait] {
-            sleep_for(wait * 1s);
-            EXPECT_EQ(support::elapsed(), wait * 1s);
-            order += std::to_string(wait);
-          });
-        }
-        group.wait();
-        EXPECT_EQ(order, "0123456789");
-      },
-      {.workers = 1, .clock = &clock});
-}
-
 TEST(VirtualClock, WakesSleepersOfDistinctDeadlinesInOrderWithAnyNumberOfWorkers) {
   run_each([] {
     std::string order;  // no two write at a time: time stands still while one of them runs
@@ -251,21 +232,6 @@ TEST(VirtualClock, MayGoBeforeATaskGroupOfItsScheduler) {
   clock.reset();
 }
 
-TEST(VirtualClock, ForgetsDeadlinesThatWereNotNeeded) {
-  run_each([] {
-    Channel<int> c(0);
-    go([c] {
-      sleep_for(1ms);
-      c.send(1);
-    });
-    std::optional<int> value;
-    EXPECT_EQ(c.recv_until(value, from_now(100h)), ChannelStatus::ok);
-    EXPECT_EQ(support::elapsed(), 1ms);
-    sleep_for(1ms);
-    EXPECT_EQ(support::elapsed(), 2ms);
-  });
-}
-
 TEST(VirtualClock, APipelineTakesExactlyTheTimeThatArithmeticSays) {
   // Read 3 ms, copy 5 ms, compute 4 ms, 20 items, room for 2 between stages: 3 + 20 * 5 + 4.
   run_each([] {
@@ -292,20 +258,6 @@ TEST(VirtualClock, APipelineTakesExactlyTheTimeThatArithmeticSays) {
     }
     EXPECT_EQ(expected, 20);
     EXPECT_EQ(support::elapsed(), 107ms);
-  });
-}
-
-TEST(VirtualClock, ManySleepersOnManyWorkersEndAtTheSumOfTheirSleeps) {
-  run_each([] {
-    TaskGroup group;
-    for (int i = 1; i <= 200; ++i) {
-      group.go([i] {
-        for (int k = 0; k < 10; ++k) sleep_for(i * 1us);
-        EXPECT_EQ(support::elapsed(), 10 * i * 1us);
-      });
-    }
-    group.wait();
-    EXPECT_EQ(support::elapsed(), 2000us);
   });
 }
 

@@ -6,10 +6,10 @@
 #include <chrono>
 #include <memory>
 #include <stdexcept>
-#include <thread>
 
 #include "leat/csp/channel.h"
 #include "tests/support/run.h"
+#include "tests/support/texts.h"
 #include "tests/support/values.h"
 
 namespace leat {
@@ -72,32 +72,11 @@ TEST(TaskGroup, TheFirstErrorCancelsTheOthersAndWaitRethrowsIt) {
       sleep_for(1ms);
       throw std::runtime_error("first");
     });
-    try {
-      group.wait();
-      ADD_FAILURE() << "the error was lost";
-    } catch (const std::runtime_error& error) {
-      EXPECT_STREQ(error.what(), "first");
+    for (int time = 0; time < 2; ++time) {  // it is kept
+      EXPECT_EQ(support::text_of<std::runtime_error>([&] { group.wait(); }), "first");
     }
     EXPECT_EQ(unwound, 10);
     EXPECT_EQ(elapsed(), 1ms);
-    EXPECT_THROW(group.wait(), std::runtime_error);  // it is kept
-  });
-}
-
-TEST(TaskGroup, AnErrorStaysInsideTheGroup) {
-  run_each([] {
-    int sibling = 0;
-    go([&] {
-      sleep_for(5ms);
-      sibling = 1;
-    });
-    {
-      TaskGroup group;
-      group.go([] { throw std::runtime_error("boom"); });
-      EXPECT_THROW(group.wait(), std::runtime_error);
-    }
-    sleep_for(10ms);  // neither we nor the sibling were cancelled
-    EXPECT_EQ(sibling, 1);
   });
 }
 
@@ -155,52 +134,6 @@ TEST(TaskGroup, AFiberLaunchedIntoAStoppedGroupStartsCancelled) {
     group.wait();
     EXPECT_TRUE(started);
     EXPECT_TRUE(cancelled);
-  });
-}
-
-TEST(TaskGroup, WaitOfACancelledFiberCancelsAndJoinsTheGroup) {
-  run_each([] {
-    std::atomic<int> unwound = 0;
-    bool cancelled = false;
-    TaskGroup outer;
-    outer.go([&] {
-      TaskGroup inner;
-      inner.go([&] {
-        const AtExit one(unwound);
-        sleep_for(1h);
-      });
-      try {
-        inner.wait();
-      } catch (const Cancelled&) {
-        EXPECT_EQ(unwound, 1);  // joined before
-        cancelled = true;
-        throw;
-      }
-    });
-    until_idle();
-    outer.stop();
-    outer.wait();
-    EXPECT_TRUE(cancelled);
-  });
-}
-
-TEST(TaskGroup, NestedGroupsUnwindFromTheOutermost) {
-  run_each([] {
-    std::atomic<int> unwound = 0;
-    std::function<void(int)> nest = [&](int depth) {
-      const AtExit one(unwound);
-      TaskGroup group;
-      for (int i = 0; i < 2 && depth > 0; ++i) group.go([&, depth] { nest(depth - 1); });
-      if (depth == 0) sleep_for(1h);
-      group.wait();
-    };
-    {
-      TaskGroup group;
-      group.go([&] { nest(5); });
-      until_idle();
-      EXPECT_EQ(unwound, 0);
-    }
-    EXPECT_EQ(unwound, 63);
   });
 }
 
