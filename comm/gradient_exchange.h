@@ -183,8 +183,8 @@ class GradientExchange {
   /// std::logic_error if there are layers, which need one.
   void ready(std::size_t index);
   /// Ends this rank's backward. A gradient that is not ready is empty here, and left out of the
-  /// sum. Its memory gets the result once the work enqueued so far on the stream of its last
-  /// await() has run. Throws std::logic_error outside a backward, and if a last result was not
+  /// sum. Its result is written after the work enqueued so far on the stream of its last await().
+  /// Throws std::logic_error outside a backward, and if a last result was not
   /// awaited.
   void end_backward();
   /// Suspends the caller (blocks a plain thread) until gradient `index` has its result, and makes

@@ -183,8 +183,8 @@ struct Stats {
   [[nodiscard]] std::string shares_table() const;
   /// Returns the overlap table, in several lines: bottleneck(); t_step and step.p99; the time and
   /// the shares of each stage; OE, the mean bubble and the hidden fraction. If the shorter of Tc
-  /// and Tx is below a twentieth of the longer, OE is nearly 1 whether they overlap or not: a
-  /// sentence then says so instead.
+  /// and Tx is below a twentieth of the longer, and the longer at least nine tenths of the step, OE
+  /// is nearly 1 whether they overlap or not: a sentence then says so instead.
   [[nodiscard]] std::string table() const;
 };
 

@@ -129,7 +129,7 @@ def package(name):
 
 
 def compiler():
-    return first_line("g++", "--version") + ", -O3"
+    return first_line("g++", "--version") + ", -O3"  # as CMake's Release build, which Leat's preset is
 
 
 def machine():

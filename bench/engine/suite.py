@@ -38,7 +38,7 @@ class Suite:
     venv = None  # the folder of the peers' Python
     programs = OURS
     needs, wants, builds = (), (), ()  # packages, and targets of the release build
-    asked = ()  # targets: a list of Asked
+    asked = ()  # targets: a list of Requirement
     to_base = ""  # the rows that --base judges: how their names begin
     missed_fails = False
 
@@ -75,7 +75,7 @@ class Suite:
         return False
 
     def targets(self, values, facts):
-        """Those that are not of Asked's form."""
+        """Those that are not of Requirement's form."""
         return []
 
     def tables(self, values, facts, out):

@@ -65,7 +65,7 @@ def compared(what, bound, reached, at_least=False, unit="", note=""):
 
 
 @dataclasses.dataclass
-class Asked:
+class Requirement:
     """What is asked of the rows that match: of a contestant's figure, or of its ratio to another's: "openmpi|gloo / mpi" is
     the least of two to a third."""
 

@@ -7,7 +7,7 @@ import shutil
 from engine.programs import BUILD, MPIRUN, PEERS, built, execute, first_line, google_benchmark, package
 from engine.suite import Run, Suite as Base, builds_with
 from engine.tables import matrix
-from engine.verdicts import Asked, compared, median, ratio
+from engine.verdicts import Requirement, compared, median, ratio
 
 HERE = PEERS / "comm"
 MIB = 1 << 20
@@ -41,16 +41,16 @@ EXCHANGE = {**{f"pieces/{policy}": (f"a piece of 4 B and rank, {policy}", "ns") 
 SERVERS = {f"server/{what}": (f"server, local:2, {what}", unit) for what, (_, unit) in SERVER.items()}
 
 ASKED = [
-    Asked("all_reduce/.*/bytes:4", "local", 2, scale=1e3, unit="us"),
-    Asked("all_reduce/ranks:2/bytes:4", "mpi", 30, scale=1e3, unit="us"),
-    Asked("all_reduce/ranks:4/bytes:4", "mpi", 100, scale=1e3, unit="us"),
-    *(Asked(f"all_reduce/.*/bytes:{size}", of, bound, at_least) for size in SIZES for at, of, bound, at_least in (
+    Requirement("all_reduce/.*/bytes:4", "local", 2, scale=1e3, unit="us"),
+    Requirement("all_reduce/ranks:2/bytes:4", "mpi", 30, scale=1e3, unit="us"),
+    Requirement("all_reduce/ranks:4/bytes:4", "mpi", 100, scale=1e3, unit="us"),
+    *(Requirement(f"all_reduce/.*/bytes:{size}", of, bound, at_least) for size in SIZES for at, of, bound, at_least in (
         (size >= MIB, "local / bare", 1.2, False), (size >= 64 << 10, "openmpi|gloo|mpi / local", 1, True),
         (size >= 16 * MIB, "openmpi / local", 3, True)) if at),
-    *(Asked(f"all_reduce/.*/bytes:{mib * MIB}", "openmpi|gloo / mpi", bound, True)
+    *(Requirement(f"all_reduce/.*/bytes:{mib * MIB}", "openmpi|gloo / mpi", bound, True)
       for mib, bound in ((1, 0.7), (4, 0.7), (16, 0.9), (64, 1.3))),
-    Asked("pieces/.*", "local", 1, scale=1e3, unit="us"),  # for a piece and rank
-    Asked("server/push_and_fetch", "local", 2.2, unit="memcpys"),
+    Requirement("pieces/.*", "local", 1, scale=1e3, unit="us"),  # for a piece and rank
+    Requirement("server/push_and_fetch", "local", 2.2, unit="memcpys"),
 ]
 
 # --- the contestants --------------------------------------------------------------------------

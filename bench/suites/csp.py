@@ -9,7 +9,7 @@ from engine.programs import (BUILD, PEERS, Failed, built, capture, environment, 
                              google_benchmark, listed, package, requirements)
 from engine.suite import Run, Suite as Base
 from engine.tables import Notes, matrix
-from engine.verdicts import Asked, Target, median, ratio
+from engine.verdicts import Requirement, Target, median, ratio
 
 HERE = PEERS / "csp"
 
@@ -257,9 +257,9 @@ def asked_of(row, workers):
     for which, bound in row.asked.items():
         bound = bound.get(workers) if isinstance(bound, dict) else bound
         if bound:
-            yield Asked(re.escape(row.key(workers)), f"{whose[which]} / leat", bound, True)
+            yield Requirement(re.escape(row.key(workers)), f"{whose[which]} / leat", bound, True)
     if row.most:
-        yield Asked(re.escape(row.key(workers)), "leat", row.most, unit=row.unit)
+        yield Requirement(re.escape(row.key(workers)), "leat", row.most, unit=row.unit)
 
 
 # --- the suite --------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from engine.programs import BUILD, CPUS, MPIRUN, PEERS, TORCH, Failed, execute, 
     torch_environment
 from engine.suite import Run, Suite as Base, builds_with
 from engine.tables import matrix
-from engine.verdicts import Asked
+from engine.verdicts import Requirement
 
 KINDS = ("gpipe", "one_f_one_b", "onnx_1f1b", "interleaved_1f1b", "looped_bfs", "zero_bubble",
          "zero_bubble_h2", "zbv", "dualpipe_v")
@@ -77,9 +77,9 @@ class Suite(Base):
     quick = "one round"
     base = "bench_pipeline_action"
     to_base = "action/|modelled/|computing/|overhead/|step/"
-    asked = [Asked("action/.*", "leat", 2, scale=1e3, unit="us"),  # an F or B
-             *(Asked(row, "leat", bound, True) for row, bound in SIMULATED.items()),
-             *(Asked("overhead/.*", f"{name} / torch", bound) for name, bound in OTHERS.items())]
+    asked = [Requirement("action/.*", "leat", 2, scale=1e3, unit="us"),  # an F or B
+             *(Requirement(row, "leat", bound, True) for row, bound in SIMULATED.items()),
+             *(Requirement("overhead/.*", f"{name} / torch", bound) for name, bound in OTHERS.items())]
     venv = BUILD / "ddp" / "venv"  # as ./run bench comm --ddp
     wants = ("openmpi-bin libopenmpi-dev",)
     builds = ("bench_pipeline_action", "bench_pipeline_simulated", "bench_pipeline_step")

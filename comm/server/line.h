@@ -27,7 +27,7 @@ class Line {
     queue_.reserve(plan.pieces.size());
   }
 
-  /// The piece can travel from the instant `since` on. Not if it is queued.
+  /// The piece can travel from the instant `since` on. It must not be queued already.
   void queue(std::uint32_t piece, TimePoint since) {
     const std::uint32_t tensor = plan_.pieces[piece].tensor;
     // At one instant, the parameter that was declared last comes first.

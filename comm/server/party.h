@@ -44,7 +44,7 @@ namespace leat::comm {
 
 class Party {
  public:
-  /// How much later than a server a worker gives up: the server knows who is missing.
+  /// A worker gives up this much later than a server, which knows who is missing.
   static constexpr Duration kGrace = std::chrono::milliseconds(500);
 
   Party(const Communicator& communicator, std::vector<Parameter> parameters, ServerOptions options);

@@ -64,7 +64,7 @@ struct Operation {
   /// where it is received. May be `in`.
   void* out = nullptr;
   std::uint64_t samples = 0;  ///< of a weighted all_reduce
-  /// Total samples over all ranks. Set if a transport only agrees on a weighted all_reduce.
+  /// Total samples over all ranks. Filled in by the agreement step of a device all_reduce.
   std::uint64_t total_samples = 0;
 
   /// Called once, when the operation has ended: the result is in `out` and the memory is the

@@ -15,10 +15,10 @@ namespace leat::feeder {
 /// hot. mincore and cachestat are of no use: for a file that the caller may not write, they say
 /// that all of it is in memory.
 ///
-/// The data is cold at first. A hot batch makes it hot. Hot data costs no such call: only after a
-/// batch has waited as long as for a disk, the next batch is measured, and if that one is not hot,
-/// the data is cold again. Data that soon turns cold again needs twice as many hot batches in a row
-/// before it counts as hot. So most batches are announced if only some of the data is in memory, or
+/// The data is cold at first. A hot batch makes it hot. While the data is hot, batches are not
+/// measured, which costs calls. If a batch then takes as long as a disk would, the next batch is
+/// measured; if that one is not hot, the data is cold again. Data that soon turns cold again needs
+/// twice as many hot batches in a row before it counts as hot. So most batches are announced if only some of the data is in memory, or
 /// if it is mapped from a file system for which the kernel counts no blocks (FUSE).
 ///
 /// Data of Blocking::kNever is hot, and not measured: its reads may park, and change threads. In

@@ -89,7 +89,7 @@ std::string paragraph(const std::string& text) {
 std::string why_no_efficiency(double t_c, double t_x, double t_step) {
   const double shorter = std::min(t_c, t_x);
   const double longer = std::max(t_c, t_x);
-  if (t_step <= 0 || shorter >= kLittle * longer || longer < (1 - kLittle) * t_step) return "";
+  if (t_step <= 0 || shorter >= kLittle * longer || longer < kNearlyAll * t_step) return "";
   return std::string("Overlap can save at most ") + (t_x <= t_c ? "Tx" : "Tc") + ", " +
          percent_text(shorter / t_step) + " of the step: OE says nothing here.";
 }

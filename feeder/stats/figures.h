@@ -27,9 +27,11 @@ namespace leat::feeder {
 
 /// A part of the step that is smaller says nothing of the whole: it is within what steps differ by.
 constexpr double kLittle = 0.05;
+/// The rest of the step is then no more than other work on the machine takes.
+constexpr double kNearlyAll = 0.9;
 /// Why max(Tc, Tx) / Tstep says nothing about these times: "Overlap can save at most Tx, 0.4 % of
 /// the step ...". Empty if it says something: where the shorter of Tc and Tx is at least kLittle of
-/// the longer one, or the step is longer than both by that much.
+/// the longer one, or the longer one less than kNearlyAll of the step.
 [[nodiscard]] std::string why_no_efficiency(double t_c, double t_x, double t_step);
 
 /// Whether the environment's locale is a UTF-8 one: as setlocale() would find out, whether the

@@ -238,7 +238,9 @@ std::string Stats::bottleneck() const {
   }
   if (most == t_c) {
     const std::string begin = "The consumer limits the loop (Tc is ";
-    const std::string hidden = "): reading and copying are hidden behind it";
+    const std::string hidden = device_slots == 1
+                                   ? "): reading is hidden behind it, and copying is short"
+                                   : "): reading and copying are hidden behind it";
     if (!t_c_is_upper_bound()) return begin + share + hidden + ", and only a faster step helps.";
     return begin + "at most " + share + hidden +
            ". How long the device works is not known: it had nothing left to do at the end of "

@@ -125,7 +125,8 @@ class Parser {
               },
               ""));
     }
-    count("--ranks", options.shape.ranks, "ranks, without a FILE");
+    count("--ranks", options.shape.ranks,
+          is_comparison(command) ? "ranks" : "ranks, without a FILE");
     count("--microbatches", options.shape.microbatches,
           is_comparison(command) ? "microbatches" : "microbatches; of a FILE, the greatest + 1");
     count("--stages-per-rank", options.shape.stages_per_rank,

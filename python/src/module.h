@@ -19,7 +19,6 @@ void bind_datasets(nanobind::module_& module);
 void bind_sources(nanobind::module_& module);
 /// WebDataset and its parts. After bind_datasets.
 void bind_web_dataset(nanobind::module_& module);
-/// Functions that write generated data.
 /// Stats, FailedSample, Trace.
 void bind_stats(nanobind::module_& module);
 /// InMemory. After bind_datasets.

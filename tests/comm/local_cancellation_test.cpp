@@ -83,9 +83,9 @@ void do_step(Communicator& me, int kind, Duration pause) {
   }
 }
 
-enum class End { kFinished, kError, kCancelled, kMishap };
+enum class Ending { kFinished, kError, kCancelled, kMishap };
 
-End run_rank(const Case& what, Communicator me, std::uint64_t seed) {
+Ending run_rank(const Case& what, Communicator me, std::uint64_t seed) {
   std::minstd_rand random(seed + static_cast<std::uint64_t>(me.rank()));
   const int rank = me.rank();
   try {
@@ -94,13 +94,13 @@ End run_rank(const Case& what, Communicator me, std::uint64_t seed) {
       if (step == what.steps) break;
       do_step(me, what.kinds[static_cast<std::size_t>(step)], Duration(random() % 3'000));
     }
-    return End::kFinished;
+    return Ending::kFinished;
   } catch (const CommError&) {
-    return End::kError;
+    return Ending::kError;
   } catch (const Mishap&) {
-    return End::kMishap;
+    return Ending::kMishap;
   } catch (const Cancelled&) {
-    return End::kCancelled;
+    return Ending::kCancelled;
   }
 }
 
@@ -110,7 +110,7 @@ TEST(LocalCancellation, AtAnyPointNothingHangsAndEveryRankEnds) {
        ++seed) {
     const testing::ScopedTrace trace(__FILE__, __LINE__, testing::Message() << "seed " << seed);
     const Case what(seed);
-    std::vector<std::optional<End>> ends(static_cast<std::size_t>(what.ranks));
+    std::vector<std::optional<Ending>> ends(static_cast<std::size_t>(what.ranks));
     const Duration took = leat::support::in_virtual_time({.workers = 1, .seed = seed}, [&] {
       std::vector<Communicator> ranks = open("local:" + std::to_string(what.ranks), what.options);
       TaskGroup victim;
@@ -132,9 +132,10 @@ TEST(LocalCancellation, AtAnyPointNothingHangsAndEveryRankEnds) {
     bool has_error = false;
     for (std::size_t rank = 0; rank < ends.size(); ++rank) {
       ASSERT_TRUE(ends[rank].has_value()) << "rank " << rank;
-      has_error |= *ends[rank] == End::kError;
+      has_error |= *ends[rank] == Ending::kError;
       if (static_cast<int>(rank) == what.victim) continue;
-      EXPECT_TRUE(*ends[rank] == End::kFinished || *ends[rank] == End::kError) << "rank " << rank;
+      EXPECT_TRUE(*ends[rank] == Ending::kFinished || *ends[rank] == Ending::kError)
+          << "rank " << rank;
     }
     with_errors += has_error ? 1 : 0;
   }

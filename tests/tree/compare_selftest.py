@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 sys.path[:0] = [str(BENCH), str(BENCH / "results")]
 from engine.programs import Failed  # noqa: E402
 from engine.suite import Run, Suite, measure  # noqa: E402
-from engine.verdicts import Asked  # noqa: E402
+from engine.verdicts import Requirement  # noqa: E402
 from suites import cold, comm, csp, feed, gpu, overlap, pipeline, python, wire  # noqa: E402
 import reduce  # noqa: E402
 
@@ -36,11 +36,11 @@ def compare(*words, folder=".", **environment):
                           text=True, cwd=folder, env={**os.environ, **environment})
 
 
-class Told(Suite):
+class Example(Suite):
     """Contestants that do as they are told: b fails in the second round."""
 
-    asked = [Asked("a", "leat", 2, scale=1e3, unit="us"), Asked("a", "go / leat", 1.5, True),
-             Asked(".", "go|tbb / leat", 1.4, True), Asked(".", "nobody / leat", 1)]
+    asked = [Requirement("a", "leat", 2, scale=1e3, unit="us"), Requirement("a", "go / leat", 1.5, True),
+             Requirement(".", "go|tbb / leat", 1.4, True), Requirement(".", "nobody / leat", 1)]
 
     def sections(self, bench):
         def figures(name):
@@ -53,7 +53,7 @@ class Told(Suite):
 
 
 told = types.SimpleNamespace(turns=[], values={}, failures={}, save=lambda: None)
-measure(Told("told"), told, 3)
+measure(Example("told"), told, 3)
 expect("contestants take turns, the first of a round too, and one that failed has none", "".join(told.turns[:8]), "abcbcaca")
 expect("what fails keeps no figure", (told.values, told.failures), (
     {"row": {"a": [1.0, 6.0, 8.0], "c": [3.0, 5.0, 7.0]}}, {"b, row": "as told"}))
@@ -107,7 +107,7 @@ def of_python(good):
 for suite, rows in ((csp.Suite, csp.BY_KEY), (comm.Suite, comm.Suite.rows), (pipeline.Suite, pipeline.Suite.rows)):
     expect(f"each target of {suite.__module__} is a row's", [
         one for one in suite.asked if not any(re.fullmatch(one.rows, row) for row in rows)], [])
-both_sides("what is asked of a figure, of a ratio, of a ratio to the best", Told, lambda good: {
+both_sides("what is asked of a figure, of a ratio, of a ratio to the best", Example, lambda good: {
     "a": times(leat=1990 if good else 2010, go=3000, tbb=3000 if good else 100, best=1), "b": times(leat=1e9)}, 3)
 both_sides("feed", feed.Suite, of_feed, 7 + 5)
 both_sides("gpu", gpu.Suite, of_gpu, 2 + 6 + 3 + 2, {"device": "cuda:0"})

@@ -13,7 +13,7 @@ failures=0
 mkdir -p "$root"/bench/{csp,feeder} "$root"/build/{demo/examples/03_mnist,release/bench} \
   "$caller" "$scratch/bin"
 cp "$1/run" "$root/"
-touch "$root"/bench/{csp/channel,feeder/overlap}_bench.cpp
+touch "$root"/bench/{csp/channel,feeder/handover}_bench.cpp
 for program in build/demo/examples/03_mnist/mnist build/release/bench/bench_csp_channel; do
   printf '#!/bin/sh\necho "$PWD"\nfor word; do echo "$word"; done\n' >"$root/$program"
   chmod +x "$root/$program"
@@ -47,7 +47,7 @@ expect "the caller's data come later, which counts" 0 \
   "$(lines "$caller" --data "$root/examples/data/mnist" --data ./x)" demo --data ./x
 expect "a benchmark runs where the caller is" 0 \
   "$(lines "$caller" --benchmark_out=a.json)" bench csp/channel --benchmark_out=a.json
-expect "without a name, the benchmarks are listed" 0 "$(lines csp/channel feeder/overlap)" bench
+expect "without a name, the benchmarks are listed" 0 "$(lines csp/channel feeder/handover)" bench
 for suite in csp gpu feed python comm pipeline overlap techniques; do
   expect "$suite is compared, and knows where the caller is" 0 \
     "$(lines "$root" bench/compare.py $suite --save "a b" "--directory=$caller")" bench $suite --save "a b"
@@ -56,7 +56,7 @@ expect "a benchmark is compared with another build's" 0 \
   "$(lines "$root" bench/compare.py csp/channel --base b "--directory=$caller")" bench csp/channel --base b
 for name in nosuch csp/nosuch csp/ csp_channel feeder ""; do
   expect "no benchmark \"$name\"" 1 \
-    "run: there is no benchmark \"$name\"; there are: csp/channel feeder/overlap, and csp, gpu, feed, python, comm, pipeline, overlap and techniques" bench "$name"
+    "run: there is no benchmark \"$name\"; there are: csp/channel feeder/handover, and csp, gpu, feed, python, comm, pipeline, overlap and techniques" bench "$name"
 done
 
 ((failures == 0))
