@@ -239,7 +239,7 @@ std::string Stats::bottleneck() const {
   if (most == t_c) {
     const std::string begin = "The consumer limits the loop (Tc is ";
     const std::string hidden = device_slots == 1
-                                   ? "): reading is hidden behind it, and copying is short"
+                                   ? "): reading is hidden behind it, copying is short"
                                    : "): reading and copying are hidden behind it";
     if (!t_c_is_upper_bound()) return begin + share + hidden + ", and only a faster step helps.";
     return begin + "at most " + share + hidden +

@@ -131,6 +131,16 @@ TEST(FeederStats, TheTableBeginsWithTheLimitAndLeavesOutWhatIsNoise) {
   consumer   Tc    100 ms      works 100.0 %
   Overlap can save at most Tx, 2.5 % of the step: OE says nothing here.
 )");
+
+  Stats stats = long_work();
+  stats.device_slots = 1;
+  EXPECT_TRUE(stats.bottleneck().ends_with(
+      "reading is hidden behind it, copying is short, and only a faster step helps."))
+      << stats.bottleneck();
+  stats.t_c = 0.91 * stats.t_step;
+  EXPECT_NE(stats.table().find("OE says nothing here"), std::string::npos);
+  stats.t_c = 0.89 * stats.t_step;
+  EXPECT_NE(stats.table().find("OE = max(Tc, Tx) / Tstep = 0.890"), std::string::npos);
 }
 
 TEST(FeederStats, TheTableSaysHowWellCopiesThatMatterAreHidden) {
