@@ -33,6 +33,21 @@ std::uint64_t samples_of(const Dataset& dataset, const PrefetcherOptions& option
   return (dataset.size() / options.world_size) * ranks;
 }
 
+// The exception that is being handled. If a stage has found its ring closed, why it was closed: the
+// ring's consumer was the first to see that the device has failed.
+std::exception_ptr first_cause() {
+  try {
+    try {
+      throw;
+    } catch (const ChannelClosed& closed) {
+      std::rethrow_if_nested(closed);
+      throw;
+    }
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
 std::string reader_name(std::size_t number) { return "reader " + std::to_string(number); }
 
 }  // namespace
@@ -130,7 +145,7 @@ void Stages::launch(TaskGroup& group) {
             finish(std::make_exception_ptr(Error("leat: the prefetcher was stopped")));
             throw;
           } catch (...) {
-            finish(std::current_exception());
+            finish(first_cause());
             throw;  // stops the other stages
           }
         },
