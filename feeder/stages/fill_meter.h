@@ -18,8 +18,9 @@ namespace leat::feeder {
 /// The data is cold at first. A hot batch makes it hot. While the data is hot, batches are not
 /// measured, which costs calls. If a batch then takes as long as a disk would, the next batch is
 /// measured; if that one is not hot, the data is cold again. Data that soon turns cold again needs
-/// twice as many hot batches in a row before it counts as hot. So most batches are announced if only some of the data is in memory, or
-/// if it is mapped from a file system for which the kernel counts no blocks (FUSE).
+/// twice as many hot batches in a row before it counts as hot. So most batches are announced if
+/// only some of the data is in memory, or if it is mapped from a file system for which the kernel
+/// counts no blocks (FUSE).
 ///
 /// Data of Blocking::kNever is hot, and not measured: its reads may park, and change threads. In
 /// virtual time all other data is cold, and nothing is measured.

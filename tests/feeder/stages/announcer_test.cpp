@@ -251,8 +251,8 @@ TEST(Announcements, OfColdRecordsAreWhatTheDiskFetchesAndNoPageIsWaitedForAlone)
   const Stats stats = feed.stats();
   constexpr double kBatches = kRecords / 32;
   EXPECT_GE(stats.cold_bytes * kBatches, 0.9 * kRecords * kRecord);
-  EXPECT_LE(stats.major_faults * kBatches,
-            128);  // 1,024 without announcements, 64 of the first window
+  // Without announcements, 1,024. Reads may overtake those of the first window, of 64 samples.
+  EXPECT_LE(stats.major_faults * kBatches, 128);
   expect_contains(feed.report(), {"read from the disk ", " major faults a batch"});
 }
 
