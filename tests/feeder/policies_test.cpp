@@ -40,8 +40,6 @@ using support::place_title;
 class Policies : public PrefetcherTest {};
 INSTANTIATE_TEST_SUITE_P(Places, Policies, testing::ValuesIn(kPlaces), place_title);
 
-// The last batch.
-
 TEST_P(Policies, APaddedLastBatchHasAllRowsAndZerosBehindItsSamples) {
   in_place([] {
     for (const std::uint64_t size : {1U, 7U, 8U, 9U, 31U}) {
@@ -117,8 +115,6 @@ TEST_P(Policies, ALastBatchThatWrapsGoesOnWithTheEpochsFirstSamples) {
     EXPECT_EQ(nothing.next(), std::nullopt);
   });
 }
-
-// Failures.
 
 bool is_bad(std::uint64_t sample) { return sample % 10 == 3; }
 const std::function<void(std::uint64_t)> kBadSectors = failing_reads(is_bad, "a bad sector");
@@ -341,8 +337,6 @@ TEST_P(Policies, ReadsAndTransformsHaveBudgetsOfTheirOwn) {
                  {"sample 26 ", "transform_failures allows 3", "3 samples failed before it"});
   });
 }
-
-// Delivery.
 
 // Batch 1 takes long; those behind it overtake it, but the next epoch's do not.
 TEST(PoliciesDelivery, AsCompletedASlowBatchHoldsUpNoOtherOfItsEpoch) {

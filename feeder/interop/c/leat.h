@@ -38,8 +38,8 @@
  * Handles may be closed in any order: a prefetcher keeps its dataset, a batch its memory. Closing a
  * handle twice returns LEAT_ERROR_ARGUMENT. A handle never closed is freed with the process.
  *
- * Versions: structs that may grow begin with their size, or are passed with it. A program that was
- * compiled with an older header runs with a newer library. The numbers of enumerators never change.
+ * Versions: structs that may grow begin with their size, or are passed with it. A program runs with
+ * any library that is at least as new as its header. Numbers of enumerators never change.
  */
 #pragma once
 
@@ -49,11 +49,9 @@
 #include "leat/feeder/interop/c/sanitized.h"
 
 /* NOLINTBEGIN(readability-identifier-naming,modernize-redundant-void-arg): it is C */
-
 #ifdef __cplusplus
 extern "C" {
 #endif
-
 typedef struct leat_dataset leat_dataset;       /* samples by number */
 typedef struct leat_prefetcher leat_prefetcher; /* feeds the batches of a dataset to a device */
 typedef struct leat_batch leat_batch;           /* the right to use one batch: a lease */
