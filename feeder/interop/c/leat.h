@@ -23,10 +23,10 @@
  *   leat_prefetcher_close(feed);
  *   leat_dataset_close(data);
  *
- * Errors: a function that can fail returns a leat_status: LEAT_OK (0) on success, a negative value
- * on an error. leat_error_text() then says what failed, where, and what to do. A call with a null
- * pointer or a closed handle returns LEAT_ERROR_ARGUMENT; other pointers must point to valid
- * memory. No C++ exception leaves Leat. Any function may return LEAT_ERROR_MEMORY or _INTERNAL.
+ * Errors: a function that can fail returns LEAT_OK (0) on success, a negative leat_status on an
+ * error. leat_error_text() then says what failed, where, and what to do. A null pointer or a closed
+ * handle gives LEAT_ERROR_ARGUMENT; other pointers must point to valid memory. Any function may
+ * return LEAT_ERROR_MEMORY or _INTERNAL. No C++ exception leaves Leat.
  *
  * Thread safety: any thread may call any function. One thread at a time may use a batch. One thread
  * at a time may be in leat_prefetcher_next of a prefetcher; a second call returns
@@ -35,8 +35,8 @@
  * thread (pthread_cancel) that is in one of these functions.
  *
  * Ownership: the caller owns each handle that it gets, and closes it (a batch: releases it).
- * Handles may be closed in any order: a prefetcher keeps its dataset, a batch its memory. Closing a
- * handle twice returns LEAT_ERROR_ARGUMENT. A handle never closed is freed with the process.
+ * Handles may be closed in any order, but not twice: a prefetcher keeps its dataset, a batch its
+ * memory. A handle never closed is freed with the process.
  *
  * Versions: structs that may grow begin with their size, or are passed with it. A program runs with
  * any library that is at least as new as its header. Numbers of enumerators never change.
@@ -121,10 +121,10 @@ leat_status leat_dataset_open_mnist(const char* directory, int32_t split, leat_d
 /* The sample that a read function fills. It belongs to Leat, and is valid during the call. */
 typedef struct leat_sample {
   uint64_t index;
-  uint64_t epoch;      /* the epoch that the sample is read for */
-  size_t field_count;  /* entries of the next three arrays: one for each field, in their order */
-  void* const* fields; /* the memory of each field: pinned, to be written and not read; aligned for
-                          the type of its elements */
+  uint64_t epoch;     /* the epoch that the sample is read for */
+  size_t field_count; /* entries of the next three arrays: one for each field, in their order */
+  void* const*
+      fields; /* the pinned memory of each field, aligned for its type; to be written only */
   const size_t* bytes; /* the size of that memory; write all of it, except for shorter lengths */
   size_t* lengths;     /* of a field of variable length, its first extent in this sample; preset to
                           what there is room for, and to be set where the sample is shorter */
