@@ -15,6 +15,7 @@ Operation& CompletionState::open(const Ref& self, std::shared_ptr<Transport> tra
   state.operation_.owner = &state;
   state.operation_.finished = &finished;
   state.operation_.help_wanted = &help_wanted;
+  state.operation_.is_awaited = &is_awaited;
   // Peers end the wait, which the scheduler of the rank that waits cannot see.
   state.channel_.core().get()->expect_only(nullptr);
   state.self_ = Ref(self).release();
@@ -41,6 +42,11 @@ bool CompletionState::help_wanted(Operation& operation) noexcept {
   auto& state = *static_cast<CompletionState*>(operation.owner);
   return state.awaited_.load(std::memory_order_relaxed) &&
          state.channel_.try_send(Signal::kHelp) == ChannelStatus::ok;
+}
+
+// In await() or in select.
+bool CompletionState::is_awaited(const Operation& operation) noexcept {
+  return static_cast<CompletionState*>(operation.owner)->channel_.stats().receivers > 0;
 }
 
 bool CompletionState::wait(Deadline deadline) {

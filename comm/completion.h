@@ -72,6 +72,7 @@ class CompletionState {
  private:
   static void finished(Operation& operation, const Failure* failure) noexcept;
   static bool help_wanted(Operation& operation) noexcept;
+  static bool is_awaited(const Operation& operation) noexcept;
   void throw_if_failed() const;
 
   Operation operation_;

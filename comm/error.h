@@ -20,7 +20,7 @@ namespace leat::comm {
 /// Why communication ended, for every rank of it. A value.
 struct Failure {
   bool is_mismatch = false;
-  int peer = -1;               ///< the rank that is to blame, as open() counts; -1: not known
+  int peer = -1;               ///< as CommError::peer()
   std::string operation = {};  ///< what was called, such as "all_reduce of 25 float32 (number 7)"
   std::string tensor = {};     ///< empty: of no tensor
   std::string what = {};       ///< one line: what happened, and what to do
@@ -38,7 +38,9 @@ class CommError : public Error {
 
   /// The rank on which the error was thrown, as open() counts, also on a communicator of split().
   [[nodiscard]] int rank() const noexcept { return rank_; }
-  /// The rank that is late, dead, or was first to differ, as open() counts; -1 if it is not known.
+  /// The rank that is to blame, as open() counts: the first to differ, to leave or to fail. If this
+  /// rank has waited for too long: the end of the chain of waits, which is a rank that does not
+  /// answer, else one that answers and waits for nobody. -1: there is none.
   [[nodiscard]] int peer() const noexcept { return failure_.peer; }
   /// The operation that cannot end, with its number or step.
   [[nodiscard]] const std::string& operation() const noexcept { return failure_.operation; }

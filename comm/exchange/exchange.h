@@ -124,8 +124,12 @@ class Exchange {
   void check_left();
   [[nodiscard]] Duration time_left() const;
   void check_deadline();
-  void fail(bool is_mismatch, int peer, std::uint32_t tensor, std::uint64_t step,
-            const std::string& what);
+  [[nodiscard]] Failure failure_of(std::uint32_t tensor, std::uint64_t step,
+                                   const std::string& what) const;
+  [[nodiscard]] Answer waits_for(const Wait& asked) const;
+  [[nodiscard]] std::vector<Wait> missing() const;
+  [[nodiscard]] Wait leader() const;
+  static bool is_awaited(const Operation& operation) noexcept;
   static void finished(Operation& operation, const Failure* failure) noexcept;
 
   const ExchangeOptions options_;
@@ -143,6 +147,7 @@ class Exchange {
   const Channel<Notice> notices_;
   const Channel<Piece*> finished_;                  // has room for all
   std::atomic<TimePoint> heard_{TimePoint::min()};  // when rank 0 or a peer moved something on
+  std::atomic<bool> trainer_waits_{false};          // for a result
   mutable Meter meter_;
 
   // The trainer's.
@@ -167,6 +172,7 @@ class Exchange {
   TimePoint link_was_free_ = TimePoint::min();  // if pieces are traced
   bool has_heard_ = false;                      // of peers, in this round of run()
   bool has_told_failure_ = false;
+  bool has_accused_ = false;
 
   std::optional<StreamCalls> trainer_events_;
   std::optional<StreamCalls> staging_events_;

@@ -109,6 +109,10 @@ void Exchange::count(const Notice& report) {
 
 void Exchange::handle(const Notice& notice) {
   if (world_.is_dead()) return;  // run() tells the trainer
+  if (notice.kind == World::kAsked) {
+    return world_.answer(notices_, [&](const Wait& asked, bool) { return waits_for(asked); });
+  }
+  if (notice.kind == World::kFailed) return;  // who waits for that rank finds out
   has_heard_ = true;
   switch (static_cast<NoticeKind>(notice.kind)) {
     case kReport: count(notice); break;
@@ -139,22 +143,57 @@ void Exchange::flush() {
 
 // How long the gradient that some ranks have reported first may wait for the others.
 Duration Exchange::time_left() const {
-  if (!leads_ || world_.is_dead() || leader_->incomplete().empty()) return Duration::max();
+  if (!leads_ || has_accused_ || world_.is_dead() || leader_->incomplete().empty()) {
+    return Duration::max();
+  }
   const TimePoint since = leader_->incomplete().front().since;
   return Deadline::after(since, world_.options().deadline).at() - world_.time();
 }
 
 void Exchange::check_deadline() {
   if (time_left() > Duration::zero()) return;
+  has_accused_ = true;
   const Leader::Incomplete& late = leader_->incomplete().front();
-  std::vector<int> missing;
-  for (std::size_t rank = 0; rank < late.reported.size(); ++rank) {
-    if (!late.reported[rank]) missing.push_back(world_ranks_[rank]);
+  std::vector<int> ranks;
+  for (const Wait& one : missing()) ranks.push_back(one.rank);
+  std::ranges::sort(ranks);
+  world_.accuse({.failure = failure_of(late.tensor, late.step,
+                                       ": " + describe_ranks(ranks) +
+                                           " called neither ready() nor end_backward() by the "
+                                           "deadline"),
+                 .missing = missing()});
+}
+
+// The ranks that have not reported what others have reported first.
+std::vector<Wait> Exchange::missing() const {
+  std::vector<Wait> all;
+  if (leader_->incomplete().empty()) return all;
+  const std::vector<bool>& reported = leader_->incomplete().front().reported;
+  for (std::size_t rank = 0; rank < reported.size(); ++rank) {
+    if (!reported[rank]) all.push_back({.rank = world_ranks_[rank]});
   }
-  std::ranges::sort(missing);
-  fail(false, missing.front(), late.tensor, late.step,
-       ": " + describe_ranks(missing) +
-           " called neither ready() nor end_backward() by the deadline: late, stopped or dead");
+  return all;
+}
+
+// World knows whom the pieces wait for.
+Answer Exchange::waits_for(const Wait& asked) const {
+  Answer answer{.waits = trainer_waits_};
+  if (leads_ && (answer.waits || asked.context == end_->context())) {
+    answer.whom = missing();
+    answer.waits = answer.waits || !answer.whom.empty();
+  } else if (answer.waits) {
+    answer.whom.push_back(leader());
+  }
+  return answer;
+}
+
+Wait Exchange::leader() const {
+  return {.rank = world_ranks_.front(), .by = end_->world_rank(), .context = end_->context()};
+}
+
+// Under World's lock.
+bool Exchange::is_awaited(const Operation& operation) noexcept {
+  return static_cast<Piece*>(operation.owner)->exchange->trainer_waits_;
 }
 
 // A rank that has left reports nothing more, and rank 0 then orders nothing more. What was ordered
@@ -165,8 +204,12 @@ void Exchange::check_left() {
       const auto one = std::ranges::find_if(tensors, waits);
       if (one == tensors.end()) return;
       const int peer = world_ranks_[rank];
-      fail(true, peer, one->tensor, one->step,
-           ": rank " + std::to_string(peer) + " destroyed its exchange, and others wait for it");
+      Failure failure = failure_of(
+          one->tensor, one->step,
+          ": rank " + std::to_string(peer) + " destroyed its exchange, and others wait for it");
+      failure.is_mismatch = true;
+      failure.peer = peer;
+      world_.fail(std::move(failure));
     };
     if (leads_) {
       fail_if_waited_for(leader_->incomplete(),
@@ -177,15 +220,12 @@ void Exchange::check_left() {
   }
 }
 
-void Exchange::fail(bool is_mismatch, int peer, std::uint32_t tensor, std::uint64_t step,
-                    const std::string& what) {
+Failure Exchange::failure_of(std::uint32_t tensor, std::uint64_t step,
+                             const std::string& what) const {
   const std::string& name = plan_.gradients[tensor].name;
   const std::string operation = "step " + std::to_string(step);
-  world_.fail({.is_mismatch = is_mismatch,
-               .peer = peer,
-               .operation = operation,
-               .tensor = name,
-               .what = "\"" + name + "\" of " + operation + what});
+  return {
+      .operation = operation, .tensor = name, .what = "\"" + name + "\" of " + operation + what};
 }
 
 // ---- pieces
@@ -243,6 +283,7 @@ void Exchange::start(Piece& piece, std::uint64_t number) {
       .out = data,
       .samples = mine_[tensor].samples,
       .finished = &Exchange::finished,
+      .is_awaited = &Exchange::is_awaited,
       .owner = &piece};
   if (is_staged_ && contributes && copy(piece, Staging::Way::kIn)) return;
   end_->begin(piece.operation);

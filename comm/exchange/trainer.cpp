@@ -15,9 +15,9 @@
 namespace leat::comm {
 namespace {
 
-// How much later than rank 0 the other ranks give up, so that its message, which knows who is late,
-// comes first.
-constexpr Duration kGrace = std::chrono::milliseconds(500);
+// How much later than rank 0 the other ranks give up, so that its message, which says for what the
+// exchange waits, comes first.
+constexpr Duration kGrace = std::chrono::milliseconds(250);
 
 [[noreturn]] void refuse_call(const std::string& call, const std::string& why) {
   throw std::logic_error("leat: GradientExchange::" + call + ": " + why);
@@ -127,7 +127,7 @@ void Exchange::start() {
   // A piece is in flight until it has ended on rank 0; each rank may be about to end another one.
   end_->reserve(most_in_flight(plan_, options_) + static_cast<std::size_t>(end_->size()));
   end_->listen(notices_);
-  world_.add_listener(notices_);
+  world_.add_listener(rank, end_->context(), notices_);
   fiber_.emplace(world_.scheduler());
   fiber_->go([this] { run(); }, {.name = "comm exchange"});
 }
@@ -327,24 +327,32 @@ void Exchange::wait(std::uint32_t index) {
   if (one.result_step.load(std::memory_order_acquire) >= one.step) return;
   const TimePoint began = world_.time();
   meter_.begin_wait(began);
+  trainer_waits_ = true;
   struct EndOfWait {
-    ~EndOfWait() { self.meter_.end_wait(index, began, self.world_.time()); }
+    ~EndOfWait() {
+      self.trainer_waits_ = false;
+      self.meter_.end_wait(index, began, self.world_.time());
+    }
     Exchange& self;
     std::uint32_t index;
     TimePoint began;
   } const end_of_wait{*this, index, began};
-  while (one.result_step.load(std::memory_order_acquire) < one.step) {
+  for (bool has_accused = false; one.result_step.load(std::memory_order_acquire) < one.step;) {
     require_alive();
     // As long as pieces come, nobody is late.
     const TimePoint heard = std::max(began, heard_.load(std::memory_order_relaxed));
-    const TimePoint due = Deadline::after(heard, world_.options().deadline).at();
-    const bool rang = one.bell.wait_until(Deadline::after(due, kGrace).at());
+    TimePoint due = Deadline::after(heard, world_.options().deadline).at();
+    due = has_accused ? TimePoint::max() : Deadline::after(due, kGrace).at();
+    const bool rang = one.bell.wait_until(due);
     if (rang || heard_.load(std::memory_order_relaxed) > heard) continue;
-    fail(false, world_ranks_.front(), index, one.step,
-         " has no result by the deadline, and nothing was heard from rank " +
-             std::to_string(world_ranks_.front()) +
-             ", which leads: it may be late, stopped or dead, or no rank has called "
-             "ready() or end_backward() for all that is sent with it");
+    has_accused = true;
+    world_.accuse(
+        {.failure = failure_of(index, one.step,
+                               " has no result by the deadline, and nothing was heard from rank " +
+                                   std::to_string(leader().rank) +
+                                   ", which leads; perhaps no rank has called ready() or "
+                                   "end_backward() for all that is sent with it"),
+         .missing = {leader()}});
   }
 }
 

@@ -103,38 +103,44 @@ void Party::handle(const TrainerCall& call) {
 
 void Party::handle(const Notice& notice) {
   if (world_.is_dead()) return;
-  if (notice.kind <= kLeave) workers_[worker_of(notice.from)].heard = world_.time();
+  if (notice.kind <= kLeave) heard_ = world_.time();
   switch (static_cast<NoticeKind>(notice.kind)) {
     case kPush: receive(notice); break;
     case kFetch: wanted(notice); break;
     case kBarrier: barrier(notice); break;
-    case kAwait: {
-      Worker& worker = workers_[worker_of(notice.from)];
-      worker.awaited = notice.step;
-      worker.awaited_since = world_.time();
-      tell_of_round(/*only_left=*/true);
+    case kAwait:
+      workers_[worker_of(notice.from)].awaited = notice.step;
+      tell_of_round();
       break;
-    }
-    case kAlive: workers_[worker_of(notice.from)].asked.reset(); break;
-    case kAsk: tell(notice.from, {.kind = kAlive}); break;
-    case kAskServer: tell(notice.from, {.kind = kServing}); break;
-    case kServing: peer_of(notice.from).questioned.reset(); break;
-    case kLeave: worker_left(notice); break;
+    case kLeave: worker_left(worker_of(notice.from), -1); break;
     case kGone: server_left(notice.from); break;
     case kPull:
       --peer_of(notice.from).asked;
       pulls_.push_back(notice);
       break;
     case kDone: done(notice); break;
-    case kLate: {
+    case kMissing: {
       const int missing = static_cast<int>(notice.value);
-      const bool has_left = notice.piece != 0;
-      fail(has_left, missing, notice.tensor,
-           "rank " + std::to_string(missing) +
-               (has_left ? " has left, and this rank waits for its gradient"
-                         : " has sent no gradient by the deadline: it is late, stopped or dead"));
+      const std::string rank = "rank " + std::to_string(missing);
+      if (notice.piece == 0) {
+        fail_left(missing, notice.tensor, rank + " has left, and this rank waits for its gradient");
+      } else {
+        Failure failure = failure_of(
+            notice.tensor, "others have waited for " + rank + " by the deadline, and have failed");
+        failure.peer = missing;
+        world_.fail(std::move(failure), /*tell=*/serves_);
+      }
       break;
     }
+    default: break;
+  }
+  if (notice.kind == World::kAsked) {
+    world_.answer(notices_,
+                  [&](const Wait& asked, bool is_awaited) { return waits_for(asked, is_awaited); });
+  } else if (notice.kind == World::kFailed) {
+    const auto rank = std::ranges::find(world_ranks_, notice.from) - world_ranks_.begin();
+    const std::size_t worker = worker_of(static_cast<int>(rank));
+    if (worker < workers_.size()) worker_left(worker, static_cast<int>(notice.value) - 1);
   }
 }
 
@@ -153,17 +159,17 @@ void Party::flush() {
   outgoing_.clear();
 }
 
-// Only this rank's world: who does not wait goes on. But all wait for a server sooner or later.
-void Party::fail(bool is_mismatch, int peer, std::uint32_t tensor, const std::string& what) {
-  leave(peer);
-  flush();
+Failure Party::failure_of(std::uint32_t tensor, const std::string& what) const {
   const std::string& name = plan_.parameters[tensor].name;
-  world_.fail({.is_mismatch = is_mismatch,
-               .peer = peer,
-               .operation = "ParameterServer",
-               .tensor = name,
-               .what = "\"" + name + "\": " + what},
-              /*tell=*/serves_);
+  return {.operation = "ParameterServer", .tensor = name, .what = "\"" + name + "\": " + what};
+}
+
+// Only this rank's world: ranks that do not wait go on. But all wait for a server sooner or later.
+void Party::fail_left(int rank, std::uint32_t tensor, const std::string& what) {
+  Failure failure = failure_of(tensor, what);
+  failure.is_mismatch = true;
+  failure.peer = rank;
+  world_.fail(std::move(failure), /*tell=*/serves_);
 }
 
 // ---- pieces
@@ -234,38 +240,41 @@ void Party::finish(Transfer& transfer) {
 // ---- who is late
 
 TimePoint Party::next_deadline() {
-  const Duration deadline = world_.options().deadline;
-  TimePoint due = TimePoint::max();
-  // A server knows who is missing, and tells in time.
+  TimePoint due = serves_ ? probe_at() : TimePoint::max();
   for (const OpenCall& one : open_) {
-    if (one.unready > 0) continue;
-    const TimePoint late = Deadline::after(one.since, deadline).at();
-    if (!world_.is_virtual()) {
-      if (!one.has_asked) due = std::min(due, Deadline::after(one.since, deadline / 2).at());
-      if (late > world_.time()) due = std::min(due, late);
-    }
-    due = std::min(due, Deadline::after(late, kGrace).at());
+    if (one.unready > 0 || has_accused_) continue;
+    due = std::min(due, Deadline::after(one.since, world_.options().deadline).at());
   }
-  return serves_ ? std::min(due, next_deadline_of_server()) : due;
+  return due;
 }
 
 void Party::check_deadlines() {
   const TimePoint now = world_.time();
-  const Duration deadline = world_.options().deadline;
-  if (serves_) check_workers(now);
-  for (OpenCall& one : open_) {
-    if (one.unready > 0) continue;
-    if (!one.has_asked && Deadline::after(one.since, deadline / 2).at() <= now) ask_servers(one);
-    const TimePoint late = Deadline::after(one.since, deadline).at();
-    if (late <= now && fail_if_silent(now)) return;
-    if (Deadline::after(late, kGrace).at() <= now) return fail_late(one);
+  if (serves_ && probe_at() <= now) probe_workers();
+  for (const OpenCall& one : open_) {
+    const TimePoint due = Deadline::after(one.since, world_.options().deadline).at();
+    if (one.unready > 0 || has_accused_ || due > now) continue;
+    has_accused_ = true;
+    accuse_servers(one);
   }
 }
 
-// Whether a rank has not answered for long enough. In virtual time nobody is asked: there all ranks
-// are in this process, and time would never stand still.
-bool Party::is_silent(const std::optional<TimePoint>& asked, TimePoint now) const {
-  return asked.has_value() && Deadline::after(*asked, world_.options().deadline / 4).at() <= now;
+// As a worker, this rank waits for servers; as a server, for what the worker that asks waits for;
+// in serve(), for all workers.
+Answer Party::waits_for(const Wait& asked, bool is_awaited) {
+  Answer answer{.waits = is_awaited || trainer_waits_};
+  if (answer.waits) answer.whom = awaited_servers();
+  if (asked.context == end_->context()) {
+    const auto by = std::ranges::find(world_ranks_, asked.by) - world_ranks_.begin();
+    const std::size_t worker = worker_of(static_cast<int>(by));
+    if (worker < workers_.size()) add_missing(worker, answer);
+  } else if (is_serving_) {
+    answer.waits = true;
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      if (!workers_[w].has_left) answer.whom.push_back(wait_for(w));
+    }
+  }
+  return answer;
 }
 
 }  // namespace leat::comm

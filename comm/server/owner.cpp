@@ -33,10 +33,10 @@ void Party::make_owned() {
     }
   }
   for (const int worker : plan_.workers) {
-    workers_.push_back({.rank = worker,
-                        .line = Line(plan_, options_.policy, options_.credit_bytes),
-                        .heard = world_.time()});
+    workers_.push_back(
+        {.rank = worker, .line = Line(plan_, options_.policy, options_.credit_bytes)});
   }
+  heard_ = world_.time();
   inputs_.resize(workers_.size());
   left_of_round_ = owned_.size();
   std::vector<std::uint64_t> staleness(options_.synchronous ? 1 : kMostStaleness);
@@ -165,7 +165,7 @@ void Party::end_piece_of_round(std::uint64_t step) {
     }
     ++round_;
     left_of_round_ = owned_.size() - std::exchange(ahead_, 0);
-    tell_of_round(/*only_left=*/true);
+    tell_of_round();
   }
 }
 
@@ -205,21 +205,19 @@ void Party::barrier(const Notice& notice) {
 // A worker fetches the pieces of a parameter.
 void Party::wanted(const Notice& notice) {
   const std::size_t worker = worker_of(notice.from);
-  const TimePoint now = world_.time();  // once: is_open() compares the two
   for (std::uint32_t i = plan_.first_piece[notice.tensor]; i < plan_.first_piece[notice.tensor + 1];
        ++i) {
     if (plan_.pieces[i].owner != rank_) continue;
     Share& one = share(owned_of_[i], worker);
     one.is_wanted = true;
     one.wanted_step = notice.step;
-    one.wanted_since = now;
-    wanted_.push_back({owned_of_[i], worker, now});
     offer(owned_of_[i], worker);
   }
 }
 
 // Whether a fetch waits for a worker.
 bool Party::is_missing(std::uint32_t owned, std::size_t worker, const Share& fetch) {
+  if (owned_[owned].weights == nullptr) return worker == 0;  // which sends the first
   if (options_.synchronous) {
     const std::uint64_t version = owned_[owned].version;
     return version < fetch.wanted_step && !has_come(owned, worker, version + 1);
@@ -235,27 +233,17 @@ bool Party::is_missing(std::uint32_t owned, std::size_t worker, const Share& fet
   return sent + bound < fetch.wanted_step;
 }
 
-// Whom a fetch waits for: a worker, one that has left before others, or nobody.
-std::optional<std::size_t> Party::waits_for(std::uint32_t owned, const Share& one) {
-  if (owned_[owned].weights == nullptr) return 0;
-  std::optional<std::size_t> missing;
-  for (std::size_t w = 0; w < workers_.size(); ++w) {
-    if (!is_missing(owned, w, one)) continue;
-    if (workers_[w].has_left) return w;
-    // One that does not answer is the cause; one that does may wait for another rank itself.
-    if (!missing.has_value() || workers_[w].asked.has_value()) missing = w;
-  }
-  return missing;
-}
-
 // Queues the piece for a worker that has asked for it, if it can be sent.
 void Party::offer(std::uint32_t owned, std::size_t worker) {
   Share& one = share(owned, worker);
   if (!one.is_wanted) return;
-  if (const auto missing = waits_for(owned, one)) {
-    if (workers_[*missing].has_left) tell_late(owned, worker, *missing);
-    return;
+  bool waits = false;
+  for (std::size_t w = 0; w < workers_.size(); ++w) {
+    if (!is_missing(owned, w, one)) continue;
+    waits = true;
+    if (workers_[w].has_left) return tell_missing(owned, worker, w);
   }
+  if (waits) return;
   one.is_wanted = false;
   workers_[worker].line.queue(owned_[owned].piece, world_.time());
 }

@@ -129,7 +129,7 @@ void Party::start() {
   trainer_events_.emplace(world_, rank, calls_, 2 * size() + 8, StreamCalls::Streams::kOfTrainer);
   staging_events_.emplace(world_, rank, calls_, slots + 8, StreamCalls::Streams::kOfExchange);
   end_->listen(notices_);
-  world_.add_listener(notices_);
+  world_.add_listener(rank, end_->context(), notices_);
   fiber_.emplace(world_.scheduler());
   fiber_->go([this] { run(); }, {.name = "comm server"});
 }
@@ -188,6 +188,11 @@ void Party::begin_step(std::uint64_t samples) {
       }
     }
     // No worker is two steps ahead of another.
+    struct Waits {
+      explicit Waits(std::atomic<bool>& its_flag) : flag(its_flag) { flag = true; }
+      ~Waits() { flag = false; }
+      std::atomic<bool>& flag;
+    } const waits(trainer_waits_);
     while (last > 1 && done_.load(std::memory_order_acquire) < last - 1) {
       require_alive();
       done_bell_.wait();

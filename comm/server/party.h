@@ -44,9 +44,6 @@ namespace leat::comm {
 
 class Party {
  public:
-  /// A worker gives up this much later than a server, which knows who is missing.
-  static constexpr Duration kGrace = std::chrono::milliseconds(500);
-
   Party(const Communicator& communicator, std::vector<Parameter> parameters, ServerOptions options);
   Party(const Party&) = delete;
   Party& operator=(const Party&) = delete;
@@ -67,20 +64,17 @@ class Party {
  private:
   enum NoticeKind : std::uint32_t {
     // To a server:
-    kPush,       // the gradient of `piece` for `step` comes; value: samples
-    kFetch,      // send the pieces of `tensor`, as they are after `step`
-    kBarrier,    // no more gradients up to `step` come; value: samples
-    kAwait,      // the sender waits for kDone of `step`
-    kAlive,      // answers kAsk
-    kAskServer,  // nothing has moved on for long: does the server live?
-    kLeave,      // the worker's end is gone; value: 0, or 1 and the rank of the world whose absence
-                 // has ended it
+    kPush,     // the gradient of `piece` for `step` comes; value: samples
+    kFetch,    // send the pieces of `tensor`, as they are after `step`
+    kBarrier,  // no more gradients up to `step` come; value: samples
+    kAwait,    // the sender waits for kDone of `step`
+    kLeave,    // the worker's end is gone
     // To a worker:
     kPull,     // the weights of `piece` come
     kDone,     // all pieces of `step` are updated
-    kAsk,      // nothing was heard of the worker for long: does it live?
-    kServing,  // answers kAskServer
-    kLate,     // `tensor` does not come; value: the rank that is missing; piece: 1 if it has left
+    kMissing,  // `tensor` does not come: the rank `value` has left, or (piece: 1) has failed
+               // because
+               // of that rank
     kGone,     // the server's end is gone
   };
   /// A buffer of weights.
@@ -113,7 +107,6 @@ class Party {
     std::uint64_t samples = 0;  // a barrier's
     bool is_told = false;       // a barrier's: the servers know of it
     bool is_asked = false;      // a barrier's: the servers know that it waits for the step before
-    bool has_asked = false;     // whether the servers live; since `since`
   };
   /// A parameter on a worker.
   struct WorkerParameter {
@@ -143,7 +136,6 @@ class Party {
     std::uint64_t samples = 0;
     std::uint64_t sent = 0;  // the last step whose gradient is in the weights
     std::uint64_t wanted_step = 0;
-    TimePoint wanted_since;
     std::uint64_t fetched_version = 0;
   };
   /// A worker, as a server sees it.
@@ -153,11 +145,8 @@ class Party {
     std::uint64_t barrier = 0;  // the last step that it has ended
     std::uint64_t samples = 0;  // in it
     std::uint64_t awaited = 0;  // the last step that it waits for the end of, or did
-    TimePoint awaited_since;
     bool has_left = false;
-    int waited_for = -1;  // it has left because of this rank of the world
-    TimePoint heard;
-    std::optional<TimePoint> asked;  // when, whether it lives; one question at a time
+    int blames = -1;  // it has failed because of this rank of the world
   };
 
   // ---- the trainer's side: party.cpp
@@ -187,7 +176,9 @@ class Party {
   void begin(Transfer& transfer, void* memory);
   static void finished(Operation& operation, const Failure* failure) noexcept;
   void finish(Transfer& transfer);
-  void fail(bool is_mismatch, int peer, std::uint32_t tensor, const std::string& what);
+  void fail_left(int rank, std::uint32_t tensor, const std::string& what);
+  [[nodiscard]] Failure failure_of(std::uint32_t tensor, const std::string& what) const;
+  [[nodiscard]] Answer waits_for(const Wait& asked, bool is_awaited);
 
   // ---- a worker's: worker.cpp
 
@@ -209,14 +200,11 @@ class Party {
   void pull_next();
   void copy_out(Transfer& transfer);
   void pulled(Transfer& transfer);
-  void leave(int waited_for = -1);
+  void leave();
   void server_left(int server);
   void require_servers();
-  void fail_late(const OpenCall& call);
-  void moved_on(OpenCall& call);
-  void ask_servers(OpenCall& call);
-  [[nodiscard]] bool fail_if_silent(TimePoint now);
-  [[nodiscard]] bool is_silent(const std::optional<TimePoint>& asked, TimePoint now) const;
+  void accuse_servers(const OpenCall& call);
+  [[nodiscard]] std::vector<Wait> awaited_servers() const;
 
   // ---- a server's: owner.cpp
 
@@ -235,7 +223,6 @@ class Party {
   void barrier(const Notice& notice);
   void wanted(const Notice& notice);
   [[nodiscard]] bool is_missing(std::uint32_t owned, std::size_t worker, const Share& fetch);
-  [[nodiscard]] std::optional<std::size_t> waits_for(std::uint32_t owned, const Share& one);
   void offer(std::uint32_t owned, std::size_t worker);
   void offer_all(std::uint32_t owned);
   void send_weights();
@@ -243,16 +230,15 @@ class Party {
 
   // ---- a server's: lateness.cpp
 
-  void tell_late(std::uint32_t owned, std::size_t worker, std::size_t missing);
-  void tell_of_round(bool only_left);
-  void worker_left(const Notice& notice);
+  void tell_missing(std::uint32_t owned, std::size_t worker, std::size_t missing);
+  void tell_of_round();
+  void worker_left(std::size_t worker, int blames);
   void check_served();
-  bool fail_served();
-  [[nodiscard]] TimePoint next_deadline_of_server();
-  [[nodiscard]] TimePoint all_silent_at() const;
-  [[nodiscard]] TimePoint ask_at(const Worker& worker) const;
-  [[nodiscard]] bool is_told(TimePoint since, const Worker& missing, TimePoint now) const;
-  void check_workers(TimePoint now);
+  [[nodiscard]] std::optional<Failure> failure_of_served() const;
+  [[nodiscard]] TimePoint probe_at() const;
+  void probe_workers();
+  [[nodiscard]] Wait wait_for(std::size_t worker) const;
+  void add_missing(std::size_t worker, Answer& answer);
 
   const ServerOptions options_;
   const ServerPlan plan_;
@@ -271,7 +257,8 @@ class Party {
   const Channel<Transfer*> finished_;
   Bell done_bell_{"comm round", Bell::RungBy::kOutsiders};    // done_ has changed
   Bell served_bell_{"comm serve", Bell::RungBy::kOutsiders};  // all workers have left
-  std::atomic<std::uint64_t> done_{0};  // the last step that all servers have done
+  std::atomic<std::uint64_t> done_{0};      // the last step that all servers have done
+  std::atomic<bool> trainer_waits_{false};  // in begin_step(), for done_
   std::unique_ptr<std::atomic<bool>[]> sending_, fetching_;  // by parameter
   mutable SpinLock stats_lock_;
   ServerStats stats_ LEAT_GUARDED_BY(stats_lock_);
@@ -296,7 +283,6 @@ class Party {
     std::uint64_t done = 0;   // the last step
     std::uint32_t asked = 0;  // pieces that were fetched, and are not announced
     bool is_gone = false;
-    std::optional<TimePoint> questioned;  // when, whether it lives; one question at a time
   };
   [[nodiscard]] Peer& peer_of(int rank) noexcept;
   std::vector<Peer> peers_;
@@ -306,13 +292,7 @@ class Party {
   std::vector<Worker> workers_;
   std::vector<Share> shares_;
   std::vector<Notice> early_;  // pushes whose memory is not free yet
-  struct Wanted {
-    std::uint32_t owned = 0;
-    std::size_t worker = 0;
-    TimePoint since;
-  };
-  [[nodiscard]] bool is_open(const Wanted& one) noexcept;
-  std::vector<Wanted> wanted_;  // the oldest first; also those that were sent since
+  TimePoint heard_;            // of any worker
   bool is_serving_ = false;
   std::vector<Input> inputs_;
   std::uint64_t round_ = 1;
@@ -329,6 +309,7 @@ class Party {
   std::vector<Notice> batch_;
   std::optional<Staging> staging_;
   bool is_stopping_ = false;
+  bool has_accused_ = false;
 
   std::optional<StreamCalls> trainer_events_;
   std::optional<StreamCalls> staging_events_;

@@ -24,13 +24,8 @@ void Party::open_call(const TrainerCall& call) {
 Party::OpenCall& Party::ready(const TrainerCall& call) {
   OpenCall& one = call_of(call.operation);
   --one.unready;
-  moved_on(one);
+  one.since = world_.time();
   return one;
-}
-
-void Party::moved_on(OpenCall& call) {
-  call.since = world_.time();
-  call.has_asked = false;
 }
 
 Party::OpenCall& Party::call_of(const Operation* operation) {
@@ -40,7 +35,7 @@ Party::OpenCall& Party::call_of(const Operation* operation) {
 // `pieces` of a call have ended, or it has none. The call ends with its last one.
 void Party::advance(OpenCall& call, std::uint32_t pieces) {
   call.left -= pieces;
-  moved_on(call);
+  call.since = world_.time();
   if (call.left > 0 || call.unready > 0) return;
   Operation& operation = *call.operation;
   open_.erase(open_.begin() + (&call - open_.data()));
@@ -112,12 +107,10 @@ void Party::done(const Notice& notice) {
   done_bell_.ring();
 }
 
-// This worker takes part in nothing more; `waited_for`: because that rank of the world does not
-// come. Servers that own nothing wait for that, too.
-void Party::leave(int waited_for) {
+// This worker takes part in nothing more. Servers that own nothing wait for that, too.
+void Party::leave() {
   if (!works_ || std::exchange(has_left_, true)) return;
-  const auto why = static_cast<std::uint64_t>(1 + waited_for);
-  for (const int server : plan_.servers) tell(server, {.kind = kLeave, .value = why});
+  for (const int server : plan_.servers) tell(server, {.kind = kLeave});
 }
 
 // ---- push
@@ -273,57 +266,51 @@ void Party::require_servers() {
         continue;
       }
       const int rank = world_ranks_[static_cast<std::size_t>(server.rank)];
-      return fail(true, rank, piece.tensor,
-                  "rank " + std::to_string(rank) + " has left, and it serves this parameter");
+      return fail_left(rank, piece.tensor,
+                       "rank " + std::to_string(rank) + " has left, and it serves this parameter");
     }
   }
 }
 
-void Party::ask_servers(OpenCall& call) {
-  call.has_asked = true;
-  if (world_.is_virtual()) return;
-  for (Peer& server : peers_) {
-    if (server.questioned.has_value() || server.is_gone) continue;
-    server.questioned = world_.time();
-    tell(server.rank, {.kind = kAskServer});
+// The servers of what is under way, and those that have not done the step before a barrier. What
+// waits for one server holds up the line, and so what waits for others.
+std::vector<Wait> Party::awaited_servers() const {
+  std::vector<Wait> all;
+  for (const Peer& server : peers_) {
+    const auto is_under_way = [&](const ServerPlan::Piece& piece) {
+      const WorkerParameter& mine = mine_[piece.tensor];
+      return piece.owner == server.rank && (mine.to_send > 0 || mine.to_fetch > 0);
+    };
+    const auto holds_barrier = [&](const OpenCall& one) {
+      return one.kind == TrainerCall::Kind::kSendBarrier && !one.is_told &&
+             server.done + 1 < one.step;
+    };
+    if (!std::ranges::any_of(plan_.pieces, is_under_way) &&
+        !std::ranges::any_of(open_, holds_barrier)) {
+      continue;
+    }
+    all.push_back({.rank = world_ranks_[static_cast<std::size_t>(server.rank)],
+                   .by = end_->world_rank(),
+                   .context = end_->context()});
   }
+  return all;
 }
 
-// What waits for a server that does not answer holds up this worker's line, and so what waits for
-// others. Returns whether there is one.
-bool Party::fail_if_silent(TimePoint now) {
-  for (const ServerPlan::Piece& piece : plan_.pieces) {
-    const WorkerParameter& mine = mine_[piece.tensor];
-    if (mine.to_send == 0 && mine.to_fetch == 0) continue;
-    if (!is_silent(peer_of(piece.owner).questioned, now)) continue;
-    const int server = world_ranks_[static_cast<std::size_t>(piece.owner)];
-    fail(false, server, piece.tensor,
-         "rank " + std::to_string(server) +
-             ", which serves it, has not answered by the deadline: it is stopped or dead");
-    return true;
-  }
-  return false;
-}
-
-// Of a send, its server. Of a fetch, too: a server that lives has told who is missing.
-void Party::fail_late(const OpenCall& call) {
+void Party::accuse_servers(const OpenCall& call) {
   const bool sends = call.kind == TrainerCall::Kind::kSend;
-  for (std::uint32_t i = 0; i < plan_.pieces.size(); ++i) {
-    const std::uint32_t tensor = plan_.pieces[i].tensor;
-    const WorkerParameter& mine = mine_[tensor];
-    if ((sends ? mine.send : mine.fetch) != call.operation) continue;
-    if ((sends ? mine.to_send : mine.to_fetch) == 0) continue;
-    const int server = world_ranks_[static_cast<std::size_t>(plan_.pieces[i].owner)];
-    return fail(false, server, tensor,
-                std::string(sends ? "the gradient was not taken" : "the weights have not come") +
-                    " by the deadline, and nothing was heard from rank " + std::to_string(server) +
-                    ", which serves it: it is late, stopped or dead");
+  const auto is_of_call = [&](const WorkerParameter& one) {
+    return (sends ? one.send : one.fetch) == call.operation &&
+           (sends ? one.to_send : one.to_fetch) > 0;
+  };
+  const auto one = std::ranges::find_if(mine_, is_of_call);
+  Failure failure{.operation = "ParameterServer",
+                  .what = "a barrier has not ended by the deadline"};
+  if (one != mine_.end()) {
+    failure = failure_of(static_cast<std::uint32_t>(one - mine_.begin()),
+                         sends ? "the gradient was not taken by the deadline"
+                               : "the weights have not come by the deadline");
   }
-  const int server =
-      world_ranks_[static_cast<std::size_t>(std::ranges::min(peers_, {}, &Peer::done).rank)];
-  fail(false, server, 0,
-       "a barrier has not ended by the deadline; rank " + std::to_string(server) +
-           " or another server is late, stopped or dead");
+  world_.accuse({.failure = std::move(failure), .missing = awaited_servers(), .tell = serves_});
 }
 
 }  // namespace leat::comm

@@ -74,6 +74,9 @@ struct Operation {
   /// Called, if not null, on a rank whose help is asked for (Transport::help). Returns whether that
   /// rank will hear it.
   bool (*help_wanted)(Operation&) noexcept = nullptr;
+  /// Whether this rank waits for the end now; null: it never does. Called while the operation is
+  /// pending, on any thread, under World's lock.
+  bool (*is_awaited)(const Operation&) noexcept = nullptr;
   void* owner = nullptr;  ///< for the owner of the operation
   /// Has no deadline: its owner checks whether somebody is late.
   bool is_patient = false;

@@ -81,10 +81,8 @@ Failure late_operation(const Operation& operation, int peer, std::span<const int
   std::string what =
       "rank " + std::to_string(operation.rank) + " called " + describe(operation, peer);
   what += missing.empty() ? ", which takes" : ", and waits for " + describe_ranks(missing);
-  what += " longer than the deadline of " + in_words(deadline) +
-          "; see where the ranks are, or raise OpenOptions::deadline";
-  return {.peer = missing.empty() ? -1 : missing.front(),
-          .operation = to_string(operation.signature),
+  what += " longer than the deadline of " + in_words(deadline);
+  return {.operation = to_string(operation.signature),
           .tensor = operation.label != nullptr ? operation.label : "",
           .what = std::move(what)};
 }

@@ -30,8 +30,9 @@ struct RankCall {
 /// calls are told once: "rank 0: barrier (number 7); ranks 1 to 3: nothing yet".
 [[nodiscard]] Failure mismatch(const Operation& operation, int blamed,
                                std::span<const RankCall> calls);
-/// The failure of an operation that has not ended by the deadline. `peer` is as above; `missing`
-/// are the ranks that have not called it, as open() counts; none: all have.
+/// The beginning of the failure of an operation that has not ended by the deadline; nobody is
+/// blamed yet. `peer` is as above; `missing` are the ranks that have not called it, as open()
+/// counts; none: all have.
 [[nodiscard]] Failure late_operation(const Operation& operation, int peer,
                                      std::span<const int> missing, Duration deadline);
 

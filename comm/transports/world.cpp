@@ -7,10 +7,14 @@
 #include <system_error>
 #include <utility>
 
+#include "leat/comm/transports/rank_calls.h"
 #include "leat/csp/wait/identity.h"
 
 namespace leat::comm {
 namespace {
+
+// How long ranks have to answer. MPI's thread answers at once, unless it has no CPU.
+constexpr Duration kAnswer = std::chrono::milliseconds(500);
 
 OpenOptions checked(const OpenOptions& options) {
   const auto refuse = [](const std::string& what) {
@@ -154,14 +158,10 @@ void World::fail(Failure failure, bool tell) noexcept {
     if (one == nullptr) break;
     finish(*one, failure_.get());
   }
-  std::vector<Channel<Notice>> listeners;
-  {
-    const SpinLockGuard guard(lock_);
-    listeners.swap(listeners_);
-  }
-  for (const Channel<Notice>& one : listeners) {
-    static_cast<void>(one.try_send(Notice{.kind = kDead}));
-  }
+  tell_listeners({.kind = kDead});
+  std::vector<Listener> listeners;
+  const SpinLockGuard guard(lock_);
+  listeners.swap(listeners_);
 }
 
 void World::write_recorders() noexcept {
@@ -174,17 +174,30 @@ void World::write_recorders() noexcept {
   }
 }
 
-void World::add_listener(const Channel<Notice>& notices) {
+void World::tell_listeners(const Notice& notice) {
+  std::vector<Channel<Notice>> listeners;
   {
     const SpinLockGuard guard(lock_);
-    if (!failing_) return listeners_.push_back(notices);
+    for (const Listener& one : listeners_) listeners.push_back(one.notices);
+  }
+  for (const Channel<Notice>& one : listeners) static_cast<void>(one.try_send(Notice(notice)));
+}
+
+void World::add_listener(int rank, std::uint64_t context, const Channel<Notice>& notices) {
+  {
+    const SpinLockGuard guard(lock_);
+    if (!failing_) {
+      listeners_.push_back({.rank = rank, .context = context, .notices = notices});
+      return;
+    }
   }
   static_cast<void>(notices.try_send(Notice{.kind = kDead}));
 }
 
 void World::remove_listener(const Channel<Notice>& notices) noexcept {
+  answer(notices, [](const Wait&, bool) { return Answer(); });
   const SpinLockGuard guard(lock_);
-  std::erase(listeners_, notices);
+  std::erase_if(listeners_, [&](const Listener& one) { return one.notices == notices; });
 }
 
 void World::add_companion(Companion& companion) {
@@ -198,41 +211,161 @@ void World::remove_companion(Companion& companion) noexcept {
   std::erase(companions_, &companion);
 }
 
+// ---- who is to blame
+
+// The parts of a rank answer one after the other; the last one tells.
+struct World::Question {
+  SpinLock lock;
+  Answer answer LEAT_GUARDED_BY(lock);
+  int open LEAT_GUARDED_BY(lock) = 1;
+  std::function<void(const Answer&)> tell;
+
+  void add(const Answer& part) {
+    {
+      const SpinLockGuard guard(lock);
+      answer.add(part);
+      if (--open > 0) return;
+    }
+    tell(answer);
+  }
+};
+
+void World::ask_here(const Wait& asked, std::function<void(const Answer&)> tell) {
+  const auto question = std::make_shared<Question>();
+  question->tell = std::move(tell);
+  std::vector<Operation> awaited;  // as in watch()
+  std::vector<Channel<Notice>> to_ring;
+  {
+    const SpinLockGuard guard(lock_);
+    std::vector<std::uint64_t> patient;
+    for (const Pending& list : {watched_, patient_}) {
+      for (const Operation* one = list.oldest; one != nullptr; one = one->next) {
+        if (one->rank != asked.rank || one->is_awaited == nullptr || !one->is_awaited(*one)) {
+          continue;
+        }
+        if (one->is_patient) {
+          patient.push_back(one->context);
+        } else {
+          awaited.push_back({.signature = one->signature,
+                             .peer = one->peer,
+                             .rank = one->rank,
+                             .context = one->context});
+        }
+      }
+    }
+    for (Listener& one : listeners_) {
+      if (one.rank != asked.rank) continue;
+      const bool is_awaited = std::ranges::find(patient, one.context) != patient.end();
+      if (one.asked.empty()) to_ring.push_back(one.notices);
+      one.asked.push_back({asked, is_awaited, question});
+      const SpinLockGuard inner(question->lock);
+      ++question->open;
+    }
+  }
+  Answer answer;
+  for (const Operation& one : awaited) {
+    answer.waits = true;
+    for (const int rank : missing(one).ranks) answer.whom.push_back({.rank = rank});
+  }
+  question->add(answer);
+  for (const Channel<Notice>& one : to_ring) {
+    static_cast<void>(one.try_send(Notice{.kind = kAsked}));
+  }
+}
+
+void World::answer(const Channel<Notice>& listener,
+                   const std::function<Answer(const Wait& asked, bool is_awaited)>& say) {
+  std::vector<Asked> asked;
+  {
+    const SpinLockGuard guard(lock_);
+    const auto here = std::ranges::find(listeners_, listener, &Listener::notices);
+    if (here != listeners_.end()) asked.swap(here->asked);
+  }
+  for (const Asked& one : asked) one.question->add(say(one.wait, one.is_awaited));
+}
+
+void World::ask(const Wait& asked, std::shared_ptr<Inquiry> inquiry, std::size_t question) {
+  ask_here(asked, [inquiry = std::move(inquiry), question](const Answer& answer) {
+    inquiry->answer(question, answer);
+  });
+}
+
+void World::accuse(Accusation accusation) {
+  {
+    const SpinLockGuard guard(lock_);
+    if (failing_) return;
+    accusations_.push_back(std::move(accusation));
+    watchdog_sleeps_ = false;
+  }
+  bell_.ring();
+}
+
+void World::look_into(Accusation& accusation) {
+  const TimePoint until = Deadline::after(time(), kAnswer).at();
+  const auto ask_all = [&](std::span<const Wait> all) {
+    const auto inquiry = std::make_shared<Inquiry>(all.size());
+    for (std::size_t i = 0; i < all.size(); ++i) ask(all[i], inquiry, i);
+    return inquiry->wait_until(until);
+  };
+  if (accusation.only_silent) {
+    const auto answers = ask_all(accusation.missing);
+    const auto has_come = [](const std::optional<Answer>& one) { return one.has_value(); };
+    if (std::ranges::any_of(answers, has_come)) return;
+    return fail(std::move(accusation.failure), accusation.tell);
+  }
+  const Verdict verdict = find_blame(accusation.missing, ask_all);
+  accusation.failure.peer = verdict.peer;
+  accusation.failure.what +=
+      verdict.text + "; see where the ranks are, or raise OpenOptions::deadline";
+  fail(std::move(accusation.failure), accusation.tell);
+}
+
 // ---- the watchdog
 
 void World::watch() {
   const Duration period = std::min<Duration>(options_.deadline / 4, std::chrono::milliseconds(500));
   for (std::uint64_t seen = 0;;) {
-    std::optional<Operation> found;  // without what the transport may change meanwhile
+    std::vector<Accusation> accusations;
+    std::optional<Operation> late;  // without what the transport may change meanwhile
     std::string label;
     TimePoint next_look = TimePoint::max();  // when the bell rings
     {
       const TimePoint now = time();
       const SpinLockGuard guard(lock_);
       if (failing_) return;
+      accusations.swap(accusations_);
       if (watched_.oldest != nullptr) {
         const TimePoint due = Deadline::after(watched_.oldest->began, options_.deadline).at();
         if (due <= now) {
           const char* const its_label = watched_.oldest->label;
           if (its_label != nullptr) label = its_label;
-          found = {.signature = watched_.oldest->signature,
-                   .peer = watched_.oldest->peer,
-                   .label = its_label != nullptr ? label.c_str() : nullptr,
-                   .rank = watched_.oldest->rank,
-                   .context = watched_.oldest->context};
+          late = {.signature = watched_.oldest->signature,
+                  .peer = watched_.oldest->peer,
+                  .label = its_label != nullptr ? label.c_str() : nullptr,
+                  .rank = watched_.oldest->rank,
+                  .context = watched_.oldest->context};
         }
         // In virtual time a look costs nothing: time stands still while anything else can go on.
         next_look = is_virtual() ? due : std::min(due, now + period);
       } else if (added_ != seen && !is_virtual()) {
         next_look = now + period;
       } else {
-        watchdog_sleeps_ = true;
+        watchdog_sleeps_ = accusations.empty();
       }
       seen = added_;
     }
-    if (found.has_value()) return fail(late(*found));
-    bell_.wait_until(next_look);
+    if (accusations.empty() && late.has_value()) accusations.push_back(accusation_of(*late));
+    for (Accusation& one : accusations) look_into(one);
+    if (accusations.empty()) bell_.wait_until(next_look);
   }
+}
+
+World::Accusation World::accusation_of(const Operation& late) {
+  const Missing who = missing(late);
+  std::vector<Wait> waits;
+  for (const int rank : who.ranks) waits.push_back({.rank = rank});
+  return {.failure = late_operation(late, who.peer, who.ranks, options_.deadline),
+          .missing = std::move(waits)};
 }
 
 }  // namespace leat::comm

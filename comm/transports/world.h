@@ -6,10 +6,11 @@
 //    fail it any more (take_all), or fail(). The party that takes it calls finished(), once.
 //  - The first failure wins. After it nothing becomes pending.
 //
-// The watchdog is a fiber that looks at the oldest pending operation that is not patient. It fails
-// the world when that operation is `deadline` old. In real time it looks about every quarter of the
-// deadline, at most every half second, while operations are begun, and sleeps otherwise; so an
-// operation costs no timer.
+// The watchdog is a fiber that looks at the oldest pending operation that is not patient. When that
+// operation is `deadline` old, the watchdog finds out who is to blame, and fails the world. It does
+// the same for exchanges and servers, which call accuse(). In real time it looks about every
+// quarter of the deadline, at most every half second, while operations are begun, and sleeps
+// otherwise; so an operation costs no timer.
 #pragma once
 
 #include <array>
@@ -18,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -27,6 +29,7 @@
 #include "leat/comm/error.h"
 #include "leat/comm/link_model.h"
 #include "leat/comm/recorder/flight_recorder.h"
+#include "leat/comm/transports/blame.h"
 #include "leat/comm/transports/operation.h"
 #include "leat/csp/channel.h"
 #include "leat/csp/scheduler.h"
@@ -72,6 +75,10 @@ class World : public std::enable_shared_from_this<World> {
   [[nodiscard]] const OpenOptions& options() const noexcept { return options_; }
   /// Ranks of the whole world.
   [[nodiscard]] int size() const noexcept { return size_; }
+  /// Whether all of them live in this process.
+  [[nodiscard]] bool is_in_one_process() const noexcept {
+    return recorders_.size() == static_cast<std::size_t>(size_);
+  }
   /// The scheduler that communication runs on: one of its own, or, under a VirtualClock, the
   /// scheduler of the fiber that opened the world.
   [[nodiscard]] const std::shared_ptr<SchedulerCore>& scheduler() const noexcept {
@@ -91,19 +98,49 @@ class World : public std::enable_shared_from_this<World> {
   /// The failure; only once is_dead(). Does not change.
   [[nodiscard]] const Failure& failure() const noexcept { return *failure_; }
   /// Fails the world, unless it has failed already: stops the transport, writes the recorders,
-  /// finishes every pending operation, and tells every listener (a Notice of kind kDead). `tell`:
-  /// the other processes do not know yet. May be called on a fiber, which it may park for some
-  /// milliseconds, shielded.
+  /// finishes every pending operation, and tells every listener (kDead). `tell`: the other
+  /// processes fail, too. May be called on a fiber, which it may park for some milliseconds,
+  /// shielded.
   void fail(Failure failure, bool tell = true) noexcept;
   /// Throws if the world is dead, as rank `rank` of the communicator that was called.
   void require_alive(int rank) const {
     if (is_dead()) throw_failure(rank, failure());
   }
-  /// Notice::kind of what fail() sends to listeners. Not used otherwise.
-  static constexpr std::uint32_t kDead = ~std::uint32_t{0};
-  /// Channels that fail() sends a kDead notice to, with try_send.
-  void add_listener(const Channel<Notice>& notices);
+
+  // ---- who is to blame. Thread-safe.
+
+  /// A wait that is too long.
+  struct Accusation {
+    Failure failure;            ///< `what` is the beginning of the text
+    std::vector<Wait> missing;  ///< whom it waits for
+    bool tell = true;           ///< as fail()
+    bool only_silent = false;   ///< fails the world only if none of `missing` answers
+  };
+  /// Finds out who is to blame (find_blame), and fails the world because of that rank. Returns at
+  /// once; the watchdog does it.
+  void accuse(Accusation accusation);
+  /// Finds out what rank `asked.rank`, of this process, waits for, and calls `tell` once, perhaps
+  /// before it returns; not if the world fails.
+  void ask_here(const Wait& asked, std::function<void(const Answer&)> tell);
+
+  /// Notice::kind of what the world sends to listeners. Not used otherwise.
+  enum : std::uint32_t {
+    kAsked = ~std::uint32_t{0} - 2,  // call answer()
+    kFailed,                         // rank `from` of the world has failed, and this one has not;
+                                     // value: 1 + whom it blames, or 0
+    kDead,                           // this world has failed
+  };
+  /// A part of rank `rank` on communicator `context`, which listens to `notices` on a fiber. There
+  /// is room for one notice of kind kAsked, one of kind kDead, and one of kind kFailed of each
+  /// rank.
+  void add_listener(int rank, std::uint64_t context, const Channel<Notice>& notices);
   void remove_listener(const Channel<Notice>& notices) noexcept;
+  /// Answers what was asked. `say(asked, is_awaited)` returns what the listener's part waits for;
+  /// `is_awaited`: a patient operation of it is.
+  void answer(const Channel<Notice>& listener,
+              const std::function<Answer(const Wait& asked, bool is_awaited)>& say);
+  /// Sends a notice to every listener.
+  void tell_listeners(const Notice& notice);
 
   /// Something that uses operations' memory besides the world's own transport.
   class Companion {
@@ -141,15 +178,37 @@ class World : public std::enable_shared_from_this<World> {
   /// Stops all use of operations' memory, now and later, and, if `tell`, tells the other processes.
   /// Called once, without a lock.
   virtual void stop(const Failure& failure, bool tell) noexcept = 0;
-  /// Describes who is missing from an operation that is late, given a copy of it: the operation
-  /// itself may have ended. Called without a lock.
-  [[nodiscard]] virtual Failure late(const Operation& operation) = 0;
+  /// Who is missing from an operation, as open() counts.
+  struct Missing {
+    int peer = -1;           ///< of a send or recv
+    std::vector<int> ranks;  ///< that have not called it; none: all have
+  };
+  /// Given a copy of the operation: it may have ended. Called without a lock.
+  [[nodiscard]] virtual Missing missing(const Operation& operation) = 0;
+  /// Asks a rank what it waits for; `inquiry` gets the answer. The default is for ranks of this
+  /// process.
+  virtual void ask(const Wait& asked, std::shared_ptr<Inquiry> inquiry, std::size_t question);
   /// Ends the watchdog, and the scheduler if it is the world's own. Called by the derived class's
   /// destructor first.
   void end() noexcept;
 
  private:
   void watch();
+  void look_into(Accusation& accusation);
+  [[nodiscard]] Accusation accusation_of(const Operation& late);
+  struct Question;
+  struct Asked {
+    Wait wait;
+    bool is_awaited = false;
+    std::shared_ptr<Question> question;
+  };
+  struct Listener {
+    int rank = -1;
+    std::uint64_t context = 0;
+    Channel<Notice> notices;
+    std::vector<Asked> asked = {};
+  };
+  [[nodiscard]] std::vector<Asked> take_asked(const Channel<Notice>& listener);
   struct Pending {
     Operation* oldest = nullptr;
     Operation* newest = nullptr;
@@ -181,7 +240,8 @@ class World : public std::enable_shared_from_this<World> {
   std::uint64_t added_ LEAT_GUARDED_BY(lock_) = 0;
   bool failing_ LEAT_GUARDED_BY(lock_) = false;
   bool watchdog_sleeps_ LEAT_GUARDED_BY(lock_) = true;
-  std::vector<Channel<Notice>> listeners_ LEAT_GUARDED_BY(lock_);
+  std::vector<Listener> listeners_ LEAT_GUARDED_BY(lock_);
+  std::vector<Accusation> accusations_ LEAT_GUARDED_BY(lock_);
 
   Bell bell_{"comm watchdog"};
   std::optional<TaskGroup> fibers_;

@@ -241,27 +241,23 @@ void LocalWorld::stop(const Failure& /*failure*/, bool /*tell*/) noexcept {
   }
 }
 
-Failure LocalWorld::late(const Operation& operation) {
-  std::vector<int> missing;  // ranks of the world; empty: all have come
-  int peer = -1;
-  {
-    const SpinLockGuard guard(lock_);
-    if (const auto there = groups_.find(operation.context); there != groups_.end()) {
-      Group& group = *there->second;
-      if (operation.peer >= 0) peer = group.member(operation.peer);
-      const auto rank = std::ranges::find(group.members, operation.rank) - group.members.begin();
-      const auto [key, part] = place_of(static_cast<int>(rank), operation);
-      std::list<Meeting>& waiting = group.waiting_with(key);
-      const auto one =
-          std::ranges::find_if(waiting, [&, key = key, part = part](const Meeting& each) {
-            return each.key == key && each.operations[part] != nullptr;
-          });
-      for (std::size_t i = 0; one != waiting.end() && i < one->operations.size(); ++i) {
-        if (one->operations[i] == nullptr) missing.push_back(group.member(one->rank_of(i)));
-      }
+World::Missing LocalWorld::missing(const Operation& operation) {
+  Missing found;
+  const SpinLockGuard guard(lock_);
+  const auto there = groups_.find(operation.context);
+  if (there == groups_.end()) return found;
+  Group& group = *there->second;
+  if (operation.peer >= 0) found.peer = group.member(operation.peer);
+  const auto rank = std::ranges::find(group.members, operation.rank) - group.members.begin();
+  const auto [key, part] = place_of(static_cast<int>(rank), operation);
+  for (const Meeting& one : group.waiting_with(key)) {
+    if (one.key != key || one.operations[part] == nullptr) continue;
+    for (std::size_t i = 0; i < one.operations.size(); ++i) {
+      if (one.operations[i] == nullptr) found.ranks.push_back(group.member(one.rank_of(i)));
     }
+    break;
   }
-  return late_operation(operation, peer, missing, options().deadline);
+  return found;
 }
 
 // ---- notices, and what is on the wire

@@ -55,7 +55,7 @@ class LocalWorld final : public World {
 
  private:
   void stop(const Failure& failure, bool tell) noexcept override;
-  [[nodiscard]] Failure late(const Operation& operation) override;
+  [[nodiscard]] Missing missing(const Operation& operation) override;
 
   [[nodiscard]] Meeting* come(Group& group, int rank, Operation& operation,
                               std::optional<Failure>& wrong) LEAT_REQUIRES(lock_);

@@ -154,7 +154,6 @@ void Call::agree(int rank) {
 void Call::block_ended(const Transfer& block) {
   auto& self = *static_cast<Call*>(block.owner);
   self.peer(block.rank).streams[block.stage].ended(block.item);
-  self.group_.engine().hear(self.group_.world_rank(block.rank));
   self.go_on(block.rank);
   self.advance();
 }
@@ -263,9 +262,7 @@ std::vector<int> Call::missing() const {
     if (input.started > summed_ && input.done <= summed_) late.push_back(of_world);
   }
   if (!ranks.empty() || busy.empty()) return ranks;
-  // All have called. Ranks that wait for the one that is lost have been silent for less long, but
-  // perhaps not if they were ahead of it.
-  return {group_.engine().most_silent(late.empty() ? busy : late)};
+  return late.empty() ? busy : late;
 }
 
 void Call::fail(int blamed) {

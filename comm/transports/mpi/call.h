@@ -53,8 +53,7 @@ class Call {
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] bool has_begun() const noexcept { return operation_ != nullptr; }
-  /// The ranks of MPI's world that have not called it, or the one that is most likely the cause of
-  /// a delay.
+  /// The ranks of MPI's world that have not called it; if all have: those whose data is under way.
   [[nodiscard]] std::vector<int> missing() const;
 
  private:

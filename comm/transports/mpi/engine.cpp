@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -20,6 +21,8 @@ namespace {
 constexpr Duration kGrace = std::chrono::seconds(1);
 constexpr Duration kMostRest = std::chrono::milliseconds(1);
 constexpr Duration kLeastRest = std::chrono::microseconds(20);
+// How long the thread sleeps at most, in eighths of the deadline too: others may ask.
+constexpr Duration kMostSleep = std::chrono::milliseconds(100);
 // How long a rank that fails tries to tell the others.
 constexpr Duration kTelling = std::chrono::milliseconds(100);
 // Of each of a failure's texts, as another rank hears it.
@@ -244,7 +247,8 @@ void Engine::rest(int quiet_turns) {
     const Duration length = std::clamp<Duration>((at - quiet_since_) / 16, kLeastRest, kMostRest);
     futex_wait(word_, kAsleep, Deadline(at + length));
   } else {
-    futex_wait(word_, kAsleep, Deadline::never());
+    const Duration length = std::min<Duration>(options_.deadline / 8, kMostSleep);
+    futex_wait(word_, kAsleep, is_failing_ ? Deadline::never() : Deadline(now_here() + length));
   }
   std::uint32_t asleep = kAsleep;
   word_.compare_exchange_strong(asleep, kAwake);
@@ -290,10 +294,23 @@ Group* Engine::find(std::uint64_t context) const noexcept {
 
 void Engine::received(const Message& message) {
   const auto& [from, header, data] = message;
-  hear(from);
-  if (header.kind == MessageKind::kFail) fail(failure_of(message), false);
-  if (header.kind == MessageKind::kGoodbye) {
-    peers_[static_cast<std::size_t>(from)].said_goodbye = true;
+  Peer& peer = peers_[static_cast<std::size_t>(from)];
+  if (header.kind == MessageKind::kFail) {
+    was_told_ = true;
+    fail(failure_of(message), false);
+  } else if (header.kind == MessageKind::kFailed) {
+    peer.blames = header.tag;
+    if (const std::shared_ptr<World> world = world_.lock()) {
+      world->tell_listeners({.from = from,
+                             .kind = World::kFailed,
+                             .value = static_cast<std::uint64_t>(1 + header.tag)});
+    }
+  } else if (header.kind == MessageKind::kAsk) {
+    received_question(from, header);
+  } else if (header.kind == MessageKind::kAnswer) {
+    received_answer(message);
+  } else if (header.kind == MessageKind::kGoodbye) {
+    peer.said_goodbye = true;
     for (const auto& [context, group] : groups_) {
       group->received(from, {.kind = MessageKind::kLeave}, nullptr);
     }
@@ -304,12 +321,55 @@ void Engine::received(const Message& message) {
   }
 }
 
-void Engine::hear(int rank) noexcept { peers_[static_cast<std::size_t>(rank)].heard = now_here(); }
+// ---- what ranks wait for
 
-int Engine::most_silent(std::span<const int> ranks) const noexcept {
-  return *std::min_element(ranks.begin(), ranks.end(), [&](int a, int b) {
-    return peers_[static_cast<std::size_t>(a)].heard < peers_[static_cast<std::size_t>(b)].heard;
+// A rank that has ended its world, or MPI, has said before what there is to say.
+void Engine::ask(const Wait& asked, std::shared_ptr<Inquiry> inquiry, std::size_t question) {
+  const Peer& peer = peers_[static_cast<std::size_t>(asked.rank)];
+  if (peer.blames) {
+    Answer answer{.waits = true};
+    if (*peer.blames >= 0) answer.whom.push_back({.rank = *peer.blames});
+    inquiry->answer(question, std::move(answer));
+  } else if (peer.said_goodbye) {
+    inquiry->answer(question, {});
+  } else {
+    asked_.push_back({++questions_, std::move(inquiry), question});
+    wire_->send(asked.rank, {.kind = MessageKind::kAsk,
+                             .tag = asked.by,
+                             .context = asked.context,
+                             .value = questions_});
+  }
+}
+
+void Engine::received_question(int from, const Header& header) {
+  const auto tell = [this, from, number = header.value](const Answer& answer) {
+    call([this, from, number, answer] {
+      const std::size_t count = std::min(answer.whom.size(), kInlineBytes / sizeof(Wait));
+      wire_->send(from,
+                  {.kind = MessageKind::kAnswer,
+                   .is_absent = answer.waits,
+                   .bytes = static_cast<std::uint32_t>(count * sizeof(Wait)),
+                   .value = number},
+                  answer.whom.data());
+    });
+  };
+  if (const std::shared_ptr<World> world = world_.lock()) {
+    world->ask_here({.rank = rank(), .by = header.tag, .context = header.context}, tell);
+  } else {
+    tell({});
+  }
+}
+
+void Engine::received_answer(const Message& message) {
+  const auto open = std::find_if(asked_.begin(), asked_.end(), [&](const Open& one) {
+    return one.number == message.header.value;
   });
+  if (open == asked_.end()) return;
+  Answer answer{.waits = message.header.is_absent,
+                .whom = std::vector<Wait>(message.header.bytes / sizeof(Wait))};
+  std::memcpy(answer.whom.data(), message.data, answer.whom.size() * sizeof(Wait));
+  open->inquiry->answer(open->question, std::move(answer));
+  asked_.erase(open);
 }
 
 // `all`: also those that read another rank's memory.
@@ -340,9 +400,9 @@ void Engine::fail(Failure failure, bool tell) {
 void Engine::halt(const Failure& failure, bool tell) noexcept {
   if (stopped_) return;
   try {
-    const bool speaks = tell || !taken_.posted.empty();
+    const bool speaks = !was_told_ || !taken_.posted.empty();
     send_posted();  // what this rank said before: that it leaves, and why
-    if (tell) tell_failure(failure);
+    if (!was_told_) tell_failure(failure, tell);
     const TimePoint until = now_here() + kTelling;
     while (speaks && wire_->poll_headers() && now_here() < until) yield_cpu();
   } catch (const std::exception&) {  // MPI has failed: the others find out by themselves
@@ -350,14 +410,17 @@ void Engine::halt(const Failure& failure, bool tell) noexcept {
   stopped_ = true;
 }
 
-void Engine::tell_failure(const Failure& failure) {
+// The last message. `fail_others`: they fail, too; else it answers what they might ask.
+void Engine::tell_failure(const Failure& failure, bool fail_others) {
   std::string text;
-  for (const std::string* const one : {&failure.operation, &failure.tensor, &failure.what}) {
-    text += std::string_view(*one).substr(0, kMostText);
-    text += '\0';
+  if (fail_others) {
+    for (const std::string* const one : {&failure.operation, &failure.tensor, &failure.what}) {
+      text += std::string_view(*one).substr(0, kMostText);
+      text += '\0';
+    }
   }
   wire_->send_to_others(everyone_,
-                        {.kind = MessageKind::kFail,
+                        {.kind = fail_others ? MessageKind::kFail : MessageKind::kFailed,
                          .is_absent = failure.is_mismatch,
                          .bytes = static_cast<std::uint32_t>(text.size()),
                          .tag = failure.peer},

@@ -13,7 +13,8 @@
 // What the thread does when there is nothing to do: it looks at once, then gives the CPU away
 // between looks for kYields, then sleeps between looks, for a sixteenth of the time that nothing
 // came, at most 1 ms: about 1 % of a CPU. When no operation is under way here and no exchange
-// listens, it sleeps until it is called.
+// listens, it sleeps until it is called, but looks every eighth of the deadline, at least every
+// 100 ms, whether another rank asks what this one waits for.
 //
 // Lock       | guards  | held while calling
 // inbox_lock_| inbox_  | the allocation of a longer list
@@ -93,10 +94,9 @@ class Engine {
     finished_.push_back({&operation, read_memory});
   }
   [[noreturn]] void fail(Failure failure, bool tell = true);
-  /// A rank of MPI's world has done something.
-  void hear(int rank) noexcept;
-  /// The one of `ranks` that has done nothing for longest.
-  [[nodiscard]] int most_silent(std::span<const int> ranks) const noexcept;
+  /// World::ask().
+  void ask(const Wait& asked, std::shared_ptr<Inquiry> inquiry, std::size_t question);
+  [[nodiscard]] bool is_here() const noexcept { return std::this_thread::get_id() == thread_; }
 
  private:
   struct Posted {
@@ -116,8 +116,13 @@ class Engine {
   };
   // A rank of MPI's world.
   struct Peer {
-    TimePoint heard = {};
     bool said_goodbye = false;
+    std::optional<int> blames = {};  // its world has failed because of that rank
+  };
+  struct Open {
+    std::uint64_t number;
+    std::shared_ptr<Inquiry> inquiry;
+    std::size_t question;
   };
   enum Word : std::uint32_t { kAwake, kRung, kAsleep };
   // How many turns without work do not sleep between looks.
@@ -125,7 +130,6 @@ class Engine {
   static constexpr int kYields = 400;
   static constexpr int kYieldsWhenIdle = 20;
 
-  [[nodiscard]] bool is_here() const noexcept { return std::this_thread::get_id() == thread_; }
   void ring() noexcept;
   void run();
   void work();
@@ -134,8 +138,10 @@ class Engine {
   [[nodiscard]] bool take_inbox();
   void send_posted();
   void received(const Message& message);
+  void received_question(int from, const Header& header);
+  void received_answer(const Message& message);
   void end_finished(bool all);
-  void tell_failure(const Failure& failure);
+  void tell_failure(const Failure& failure, bool fail_others);
   void halt(const Failure& failure, bool tell) noexcept;
 
   const OpenOptions options_;
@@ -166,6 +172,9 @@ class Engine {
   bool stopped_ = false;
   bool ends_ = false;
   std::vector<Peer> peers_;
+  std::vector<Open> asked_;
+  std::uint64_t questions_ = 0;
+  bool was_told_ = false;  // of the failure, by another rank
   TimePoint quiet_since_ = {};
 };
 

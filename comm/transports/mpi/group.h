@@ -54,8 +54,7 @@ class Group {
   }
   /// Whether all ranks have left, and nothing is under way.
   [[nodiscard]] bool is_over() const noexcept;
-  /// The ranks of MPI's world that an operation that is late waits for: those that have not called
-  /// it, or the one that is most likely the cause.
+  /// The ranks of MPI's world that an operation waits for: see Call::missing().
   [[nodiscard]] std::vector<int> missing(const Operation& operation);
   /// `call` has ended, and is used for another collective.
   void recycle(const Call& call);

@@ -13,7 +13,10 @@
 //         ── tag: larger data ────────────────► `out`
 //         ◄──────────────── kTaken ─────────── the recv has the data
 //
-//   any   ── kNotices, kLeave, kFail, kGoodbye ─► any
+//   any   ── kNotices, kLeave, kFail, kFailed, kGoodbye ─► any
+//
+//   any   ── kAsk ────────────────────────────► any, which says what it waits for:
+//         ◄────────────── kAnswer ─────────────
 //
 // Headers travel on one tag, so those of two ranks arrive in the order in which they were sent.
 // A communicator is a 64-bit name in each header, not a communicator of MPI.
@@ -33,21 +36,25 @@ enum class MessageKind : std::uint8_t {
   kTaken,    // the recv of the send `value` has its data
   kNotices,  // Notice values
   kLeave,    // the sender has left the communicator
-  kFail,     // the sender's world has failed; its texts are inline
+  kFail,     // the sender's world has failed, and this one is to fail, too; its texts are inline
+  kFailed,   // the sender's world has failed; tag: the rank that it blames
+  kAsk,      // what does this rank wait for? value: the question; tag: the rank that waits for it
+  kAnswer,   // to the question `value`: Wait values
   kGoodbye,  // the sender's process ends
 };
 
 /// The head of each message. Data of `bytes` bytes follows. A trivial value.
 struct Header {
   MessageKind kind = MessageKind::kCall;
-  bool is_absent = false;    // kCall: adds nothing to the sum. kFail: is a mismatch
+  bool is_absent = false;    // kCall: adds nothing to the sum. kFail: is a mismatch. kAnswer: waits
   std::uint16_t unused = 0;  // no byte is without a value
   std::uint32_t bytes = 0;
-  std::int32_t tag = 0;  // of larger data. kFail: the rank that is to blame
+  std::int32_t tag = 0;  // of larger data. kFail: the rank that is to blame. kAsk: see there
   std::int32_t unused_too = 0;
   std::uint64_t context = 0;
   Signature signature;
-  std::uint64_t value = 0;  // kCall: samples. kSend, kTaken: the send's id
+  std::uint64_t value =
+      0;  // kCall: samples. kSend, kTaken: the send's id. kAsk, kAnswer: the question's
 };
 static_assert(sizeof(Header) == 64);
 

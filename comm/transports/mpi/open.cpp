@@ -42,26 +42,34 @@ class MpiWorld final : public World {
  protected:
   void stop(const Failure& failure, bool tell) noexcept override { engine_.stop(failure, tell); }
 
-  // Asks MPI's thread. Without an answer all ranks count as having called.
-  [[nodiscard]] Failure late(const Operation& operation) override {
-    struct Answer {
-      std::vector<int> missing;  // as peer: ranks of MPI's world
-      int peer = -1;
+  // MPI's thread knows. Without an answer all ranks count as having called.
+  [[nodiscard]] Missing missing(const Operation& operation) override {
+    const auto look = [&engine = engine_, operation] {
+      Missing found;
+      if (Group* const group = engine.find(operation.context)) {
+        found.ranks = group->missing(operation);
+        if (operation.peer >= 0) found.peer = group->world_rank(operation.peer);
+      }
+      return found;
+    };
+    if (engine_.is_here()) return look();
+    struct Looked {
+      Missing missing;
       Notification is_here;
     };
-    const auto answer = std::make_shared<Answer>();
-    engine_.call([answer, operation, &engine = engine_] {
-      if (Group* const group = engine.find(operation.context)) {
-        answer->missing = group->missing(operation);
-        if (operation.peer >= 0) answer->peer = group->world_rank(operation.peer);
-      }
-      answer->is_here.notify();
+    const auto looked = std::make_shared<Looked>();
+    engine_.call([looked, look] {
+      looked->missing = look();
+      looked->is_here.notify();
     });
     const OutsideWork outside;
-    if (!answer->is_here.wait_until(leat::from_now(kAnswer))) {
-      return late_operation(operation, -1, {}, options().deadline);
-    }
-    return late_operation(operation, answer->peer, answer->missing, options().deadline);
+    return looked->is_here.wait_until(leat::from_now(kAnswer)) ? looked->missing : Missing();
+  }
+
+  void ask(const Wait& asked, std::shared_ptr<Inquiry> inquiry, std::size_t question) override {
+    engine_.call([&engine = engine_, asked, inquiry = std::move(inquiry), question] {
+      engine.ask(asked, inquiry, question);
+    });
   }
 
  private:

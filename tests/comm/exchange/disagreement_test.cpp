@@ -212,7 +212,7 @@ TEST(ExchangeLateness, AWaitForABucketThatNobodyCompletesEndsSoonAfterTheDeadlin
     exchange.begin_step(1);
     exchange.ready(0);
     EXPECT_THROW(exchange.await(0), CommError);
-    EXPECT_EQ(elapsed(), 7500ms);
+    EXPECT_EQ(elapsed(), 7250ms);
   });
 }
 

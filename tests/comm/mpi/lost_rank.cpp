@@ -3,8 +3,9 @@
 // All ranks sum over and over. At one step rank <rank> is lost in the middle of an operation: <how>
 // is killed, killed_in_transfer (at any moment), stopped, exits, late, or late_small (for a small
 // sum, of which the others' parts are here long since). Or killed_at_end, when
-// the others end: they end too. Each rank that lives writes what became of it to
-// <folder>/outcome-<r>: "ok", and the error; or what is wrong with it.
+// the others end: they end too. Or chain_killed, chain_stopped: at that step each rank receives
+// from the one before, so only the second waits for the first. Each rank that lives writes what
+// became of it to <folder>/outcome-<r>: "ok", and the error; or what is wrong with it.
 #include <unistd.h>
 
 #include <chrono>
@@ -44,14 +45,15 @@ void write(const Plan& plan, int rank, const std::string& outcome) {
 
 // The rank to be lost, which has begun an operation or not.
 void lose(const Plan& plan, const Communicator& me) {
-  if (plan.how == "killed") std::raise(SIGKILL);
+  if (plan.how == "killed" || plan.how == "chain_killed") std::raise(SIGKILL);
   if (plan.how == "killed_in_transfer") {
     std::thread([] {
       std::this_thread::sleep_for(std::chrono::microseconds(::getpid() * 7919L % 10'000));
       std::raise(SIGKILL);
     }).detach();
   }
-  if (plan.how == "stopped") ::kill(::getpid(), SIGSTOP);  // the script lets it go on
+  if (plan.how == "stopped" || plan.how == "chain_stopped")
+    ::kill(::getpid(), SIGSTOP);  // the script lets it go on
   if (plan.how == "exits") std::exit(0);
   for (int rank = 0; plan.how.starts_with("late") && rank < me.size();) {
     if (rank == me.rank() ||
@@ -69,7 +71,8 @@ std::string sum_on(const Plan& plan, Communicator& me) {
   std::vector<float> large(std::size_t{4} << 20);
   const bool is_lost = me.rank() == plan.lost;
   const bool is_late = plan.how.starts_with("late");
-  const bool before = plan.how == "exits" || is_late;  // before it calls
+  const bool is_chain = plan.how.starts_with("chain");
+  const bool before = plan.how == "exits" || is_late || is_chain;  // before it calls
   const int last_step = plan.how == "late_small" ? kStep + 1 : kStep;
   for (int step = 0;; ++step) {
     // Long enough for the watchdog to see that nothing is under way, and to look less often.
@@ -80,6 +83,13 @@ std::string sum_on(const Plan& plan, Communicator& me) {
       return "ok";
     }
     try {
+      if (is_chain && step == last_step) {
+        if (is_lost) lose(plan, me);
+        // Those that wait longest find out first.
+        std::this_thread::sleep_for(100ms * (me.size() - me.rank()));
+        me.recv(small, (me.rank() + me.size() - 1) % me.size()).await();
+        return "a value, from a rank that waits";
+      }
       if (is_lost && step == last_step && before) lose(plan, me);
       leat::comm::Completion sum = me.all_reduce(step % 2 == 0 ? large : small);
       if (is_lost && step == last_step && !before) lose(plan, me);

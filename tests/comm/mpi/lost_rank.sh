@@ -63,6 +63,8 @@ done
 joined=$("$report" "$folder"/rank-*.leat-comm || true) # 1: something is open
 words="^    (not called|not called, has left|no file): rank $lost\$"
 case $how in
-  late* | stopped) words="^ranks? .* failed: .* waits for rank $lost longer" ;; # it has called by now
+  # It has called by now, or is not the one that is waited for.
+  late*) words="^ranks? .* failed: .* waits for rank $lost longer" ;;
+  stopped | chain*) words="^ranks? .* failed: .* rank $lost(, which)? does not answer" ;;
 esac
 grep -qE "$words" <<<"$joined" || { echo "leat-comm-report has no /$words/: $joined"; exit 1; }

@@ -144,7 +144,7 @@ TEST(ServerLateness, WhoWaitsInABarrierIsToldWhoIsMissing) {
     EXPECT_EQ(elapsed(), 0s);
     server.begin_step(0);
     expect_error<CommError>([&] { server.send_barrier().await(); }, 1,
-                            {"layer 1", "rank 1", "deadline"});
+                            {"barrier", "rank 1", "deadline"});
     EXPECT_EQ(elapsed(), kDeadline);
   });
 }

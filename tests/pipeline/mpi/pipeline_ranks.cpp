@@ -87,11 +87,7 @@ std::string step_on(const std::string& how, int lost, const Communicator& me) {
       try {
         std::rethrow_if_nested(error);
       } catch (const leat::comm::CommError& cause) {
-        // Who waits for a rank that waits for the killed one may be told of the former.
-        if (how == "throws" ? cause.peer() != lost : cause.peer() < 0) {
-          return "wrong peer: " + text;
-        }
-        return "ok " + text;
+        return (cause.peer() == lost ? "ok " : "wrong peer: ") + text;
       } catch (const std::runtime_error& cause) {
         if (me.rank() != lost) return "wrong cause: " + text;
         return "ok " + text;
