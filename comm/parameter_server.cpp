@@ -3,53 +3,61 @@
 #include <string>
 #include <utility>
 
-#include "leat/comm/server/party.h"
+#include "leat/comm/server/endpoint.h"
+#include "leat/comm/server/trainer.h"
 
 namespace leat::comm {
 
 ParameterServer::ParameterServer(const Communicator& communicator,
                                  std::vector<Parameter> parameters, ServerOptions options)
-    : party_(std::make_unique<Party>(communicator, std::move(parameters), std::move(options))) {}
+    : endpoint_(
+          std::make_unique<Endpoint>(communicator, std::move(parameters), std::move(options))) {}
 
 ParameterServer::~ParameterServer() = default;
 
-void ParameterServer::begin_step(std::uint64_t samples) { party_->begin_step(samples); }
+void ParameterServer::begin_step(std::uint64_t samples) {
+  endpoint_->trainer("begin_step").begin_step(samples);
+}
 
 Completion ParameterServer::send_vars(std::span<const std::size_t> indices,
                                       const gpu::StreamRef& stream) {
-  return party_->send_vars(indices, &stream);
+  return endpoint_->trainer("send_vars").send_vars(indices, &stream);
 }
 
 Completion ParameterServer::send_vars(std::size_t index, const gpu::StreamRef& stream) {
-  return party_->send_vars({&index, 1}, &stream);
+  return endpoint_->trainer("send_vars").send_vars({&index, 1}, &stream);
 }
 
 Completion ParameterServer::send_vars(std::size_t index) {
-  return party_->send_vars({&index, 1}, nullptr);
+  return endpoint_->trainer("send_vars").send_vars({&index, 1}, nullptr);
 }
 
-Completion ParameterServer::send_barrier() { return party_->send_barrier(); }
+Completion ParameterServer::send_barrier() {
+  return endpoint_->trainer("send_barrier").send_barrier();
+}
 
 Completion ParameterServer::fetch_vars(std::span<const std::size_t> indices,
                                        const gpu::StreamRef& stream) {
-  return party_->fetch_vars(indices, &stream);
+  return endpoint_->trainer("fetch_vars").fetch_vars(indices, &stream);
 }
 
 Completion ParameterServer::fetch_vars(std::size_t index, const gpu::StreamRef& stream) {
-  return party_->fetch_vars({&index, 1}, &stream);
+  return endpoint_->trainer("fetch_vars").fetch_vars({&index, 1}, &stream);
 }
 
 Completion ParameterServer::fetch_vars(std::size_t index) {
-  return party_->fetch_vars({&index, 1}, nullptr);
+  return endpoint_->trainer("fetch_vars").fetch_vars({&index, 1}, nullptr);
 }
 
-Completion ParameterServer::fetch_barrier() { return party_->fetch_barrier(); }
+Completion ParameterServer::fetch_barrier() {
+  return endpoint_->trainer("fetch_barrier").fetch_barrier();
+}
 
-void ParameterServer::serve() { party_->serve(); }
+void ParameterServer::serve() { endpoint_->serve(); }
 
-ServerStats ParameterServer::stats() const { return party_->stats(); }
+ServerStats ParameterServer::stats() const { return endpoint_->stats(); }
 
-std::size_t ParameterServer::size() const noexcept { return party_->size(); }
+std::size_t ParameterServer::size() const noexcept { return endpoint_->size(); }
 
 std::string ServerStats::report() const {
   std::string text =

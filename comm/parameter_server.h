@@ -60,7 +60,7 @@
 
 namespace leat::comm {
 
-class Party;
+class Endpoint;
 
 /// Stochastic gradient descent: w -= rate * g.
 struct Sgd {
@@ -175,10 +175,10 @@ class ParameterServer {
   // ---- for any rank
 
   /// Leaves, if this rank is a worker: it makes no more calls. If this rank is a server, waits
-  /// until all workers have left. A worker that is silent for half of the deadline is asked whether
-  /// it lives; it answers whatever its trainer does. Throws CommError if none of the workers that
-  /// have not left answers by the deadline. Also throws it, once all have left, if one of them left
-  /// because a rank did not come.
+  /// until all workers have left. If nothing was heard of them for a deadline, it asks them all,
+  /// and throws CommError if none of those that have not left answers within half a second; a
+  /// worker answers whatever its trainer does. Also throws it, once all have left, if one of them
+  /// has failed because a rank did not come.
   void serve();
   /// What was measured so far on this rank. Thread-safe.
   [[nodiscard]] ServerStats stats() const;
@@ -186,7 +186,7 @@ class ParameterServer {
   [[nodiscard]] std::size_t size() const noexcept;
 
  private:
-  std::unique_ptr<Party> party_;
+  std::unique_ptr<Endpoint> endpoint_;
 };
 
 }  // namespace leat::comm

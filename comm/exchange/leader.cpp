@@ -11,19 +11,18 @@ Leader::Leader(const Plan& plan, const ExchangeOptions& options, int ranks)
     : plan_(plan),
       policy_(options.policy),
       urgency_(options.urgency),
-      credit_(options.credit_bytes),
       ranks_(ranks),
       tensors_(plan.gradients.size()),
       units_(plan.units.size()),
       urgency_of_(plan.gradients.size()),
-      was_awaited_(plan.gradients.size()) {
+      was_awaited_(plan.gradients.size()),
+      queue_(options.credit_bytes, plan.pieces) {
   for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
     complete_.push_back(
         {.tensor = i, .reported = std::vector<bool>(static_cast<std::size_t>(ranks))});
     tensors_[i].place = std::prev(complete_.end());
   }
   std::iota(urgency_of_.begin(), urgency_of_.end(), 0U);
-  queue_.reserve(plan.units.size());
 }
 
 void Leader::report(const Notice& report, TimePoint now, std::vector<Notice>& decisions) {
@@ -56,18 +55,35 @@ void Leader::complete(std::uint32_t unit, TimePoint now, std::vector<Notice>& de
       decisions.push_back({.kind = kEmpty, .tensor = tensor});
     }
     ++state.empty_rounds;
-    return;
+  } else if (policy_ == Policy::kBucketed) {
+    state.is_due = true;
+  } else if (policy_ == Policy::kFifo) {  // at one instant, the tensor declared last comes first
+    queue(unit, now, ~unit);
+  } else {
+    queue(unit, TimePoint(), urgency_of_[unit]);  // a unit is one tensor here
   }
-  state.next_piece = 0;
-  state.is_queued = true;
-  if (policy_ == Policy::kBucketed) return;
-  // A unit is one tensor here.
-  const Queued one = policy_ == Policy::kFifo ? Queued{now, ~unit, unit}
-                                              : Queued{TimePoint(), urgency_of_[unit], unit};
-  const auto place = std::ranges::find_if(queue_, [&](const Queued& other) {
-    return std::pair(other.since, other.order) < std::pair(one.since, one.order);
-  });
-  queue_.insert(place, one);
+  if (policy_ == Policy::kBucketed) queue_buckets(now);
+}
+
+void Leader::queue(std::uint32_t unit, TimePoint since, std::uint32_t order) {
+  for (std::uint32_t piece = 0; piece < plan_.units[unit].pieces; ++piece) {
+    queue_.queue({since, order, piece, unit, plan_.units[unit].bytes_of(piece)});
+  }
+}
+
+// Those whose turn it is. An empty round came before the one that is due now, if there are both.
+void Leader::queue_buckets(TimePoint now) {
+  for (;;) {
+    UnitState& next = units_[next_bucket_];
+    if (next.empty_rounds > 0) {
+      --next.empty_rounds;
+    } else if (std::exchange(next.is_due, false)) {
+      queue(next_bucket_, now, turns_++);
+    } else {
+      return;
+    }
+    next_bucket_ = (next_bucket_ + 1) % static_cast<std::uint32_t>(units_.size());
+  }
 }
 
 void Leader::awaited(std::uint32_t tensor) {
@@ -80,49 +96,18 @@ void Leader::awaited(std::uint32_t tensor) {
   urgency_of_[tensor] = awaited_++;
 }
 
-std::optional<std::uint32_t> Leader::first() noexcept {
-  if (policy_ != Policy::kBucketed) {
-    if (queue_.empty()) return std::nullopt;
-    return queue_.back().unit;
-  }
-  if (units_.empty()) return std::nullopt;
-  // An empty round came before the one that is queued now, if there are both.
-  while (units_[next_bucket_].empty_rounds > 0) {
-    --units_[next_bucket_].empty_rounds;
-    next_bucket_ = (next_bucket_ + 1) % static_cast<std::uint32_t>(units_.size());
-  }
-  if (!units_[next_bucket_].is_queued) return std::nullopt;
-  return next_bucket_;
-}
-
 void Leader::order(std::vector<Notice>& decisions) {
-  while (const std::optional<std::uint32_t> unit = first()) {
-    UnitState& state = units_[*unit];
-    const Unit& what = plan_.units[*unit];
-    const std::uint64_t bytes = what.bytes_of(state.next_piece);
-    if (in_flight_ > 0 && in_flight_ + bytes > credit_) return;
-
-    if (state.next_piece == 0) {
-      for (const std::uint32_t tensor : what.tensors) {
-        if (std::exchange(tensors_[tensor].contributions, 0) > 0) continue;
-        decisions.push_back({.kind = kAbsent, .tensor = tensor});
-      }
+  while (const std::optional<CreditQueue::Entry> next = queue_.next()) {
+    for (const std::uint32_t tensor : plan_.units[next->unit].tensors) {
+      if (next->piece > 0 || std::exchange(tensors_[tensor].contributions, 0) > 0) continue;
+      decisions.push_back({.kind = kAbsent, .tensor = tensor});
     }
-    const Order order{*unit, state.next_piece++};
-    decisions.push_back({.kind = kOrder, .tensor = order.unit, .piece = order.piece});
-    in_flight_ += bytes;
-    if (state.next_piece < what.pieces) continue;
-    state.is_queued = false;
-    if (policy_ == Policy::kBucketed) {
-      next_bucket_ = (next_bucket_ + 1) % static_cast<std::uint32_t>(units_.size());
-    } else {
-      queue_.pop_back();
-    }
+    decisions.push_back({.kind = kOrder, .tensor = next->unit, .piece = next->piece});
   }
 }
 
 void Leader::finished(const Order& order) noexcept {
-  in_flight_ -= plan_.units[order.unit].bytes_of(order.piece);
+  queue_.finished(plan_.units[order.unit].bytes_of(order.piece));
 }
 
 }  // namespace leat::comm

@@ -3,8 +3,8 @@
 //
 // Always true:
 //  - A unit is queued from the report that completes it, until its last piece is ordered.
-//  - Of the queued units the first by the policy gives the next piece. It starts if it fits into
-//    the credit, or if nothing is in flight; nothing overtakes it.
+//  - The pieces of queued units start by the policy, as CreditQueue says. Buckets have their turns
+//    in the order of the plan; one that is empty is skipped.
 //  - A rank reports a tensor once in each step, and not again before the unit was ordered: its last
 //    result must have come.
 //
@@ -13,9 +13,9 @@
 
 #include <cstdint>
 #include <list>
-#include <optional>
 #include <vector>
 
+#include "leat/comm/exchange/credit_queue.h"
 #include "leat/comm/exchange/plan.h"
 #include "leat/comm/transports/operation.h"
 #include "leat/csp/clock.h"
@@ -72,24 +72,18 @@ class Leader {
   };
   struct UnitState {
     std::uint32_t complete = 0;  // complete tensors
-    std::uint32_t next_piece = 0;
-    std::uint64_t empty_rounds = 0;  // a bucket's: completed empty, and not yet skipped
-    bool is_queued = false;
-  };
-  // The first in the order of the policy is next: (instant, order among equals).
-  struct Queued {
-    TimePoint since;
-    std::uint32_t order = 0;
-    std::uint32_t unit = 0;
+    // A bucket's rounds that have not had their turn: completed empty, and one that is to be sent.
+    std::uint64_t empty_rounds = 0;
+    bool is_due = false;
   };
 
   void complete(std::uint32_t unit, TimePoint now, std::vector<Notice>& decisions);
-  [[nodiscard]] std::optional<std::uint32_t> first() noexcept;
+  void queue(std::uint32_t unit, TimePoint since, std::uint32_t order);
+  void queue_buckets(TimePoint now);
 
   const Plan& plan_;
   const Policy policy_;
   const Urgency urgency_;
-  const std::uint64_t credit_;
   const int ranks_;
   std::vector<TensorState> tensors_;
   std::vector<UnitState> units_;
@@ -98,9 +92,9 @@ class Leader {
   std::vector<std::uint32_t> urgency_of_;  // by tensor; the smallest comes first
   std::vector<bool> was_awaited_;
   std::uint32_t awaited_ = 0;
-  std::vector<Queued> queue_;      // kFifo, kPriority: sorted, the next one last; never grows
-  std::uint32_t next_bucket_ = 0;  // kBucketed
-  std::uint64_t in_flight_ = 0;
+  CreditQueue queue_;
+  std::uint32_t next_bucket_ = 0;  // kBucketed: whose turn it is
+  std::uint32_t turns_ = 0;        // so far
 };
 
 }  // namespace leat::comm

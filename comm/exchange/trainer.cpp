@@ -1,7 +1,6 @@
 // What the trainer calls.
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -9,7 +8,6 @@
 #include "leat/comm/exchange/agreement.h"
 #include "leat/comm/exchange/exchange.h"
 #include "leat/csp/scheduler.h"
-#include "leat/csp/wait/random.h"
 #include "leat/gpu/buffer.h"
 
 namespace leat::comm {
@@ -40,13 +38,6 @@ std::int64_t notices_under_way(const Plan& plan, const ExchangeOptions& options,
                                        (plan.gradients.size() + 8));
 }
 
-// Another communicator of the same ranks.
-std::shared_ptr<Transport> end_of_pieces(Transport& control) {
-  std::vector<int> all(static_cast<std::size_t>(control.size()));
-  std::iota(all.begin(), all.end(), 0);
-  return control.subset(mix(control.context() ^ 0x6C65617450696563U), all);
-}
-
 // The gradients as each layer sees them; the last ones are exchanged.
 std::vector<std::vector<Gradient>> declare(std::vector<Gradient> gradients,
                                            const std::vector<GradientLayer>& layers) {
@@ -68,7 +59,7 @@ Exchange::Exchange(const Communicator& communicator, std::vector<Gradient> gradi
       seen_(declare(std::move(gradients), options_.layers)),
       plan_(seen_.back(), options_),
       control_(communicator.duplicate()),
-      end_(end_of_pieces(*control_.transport())),
+      end_(control_.transport()->sibling(0x6C65617450696563U)),
       world_(end_->world()),
       leads_(end_->rank() == 0),
       on_device_(exchanges_on(*end_, options_.device)),

@@ -25,11 +25,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <vector>
 
 #include "leat/comm/transports/operation.h"
 #include "leat/csp/channel.h"
+#include "leat/csp/wait/random.h"
 #include "leat/gpu/device.h"
 
 namespace leat::comm {
@@ -71,6 +73,12 @@ class Transport {
   /// Exchanges no message. Throws std::bad_alloc.
   [[nodiscard]] virtual std::shared_ptr<Transport> subset(std::uint64_t context,
                                                           std::span<const int> members) = 0;
+  /// This rank's end of another communicator of the same ranks, for a purpose that `salt` names.
+  [[nodiscard]] std::shared_ptr<Transport> sibling(std::uint64_t salt) {
+    std::vector<int> all(static_cast<std::size_t>(size()));
+    std::iota(all.begin(), all.end(), 0);
+    return subset(mix(context() ^ salt), all);
+  }
   /// Names this communicator among those of the world; the same on all of its ranks.
   [[nodiscard]] virtual std::uint64_t context() const noexcept = 0;
 
