@@ -64,11 +64,13 @@ std::string worker_of_a_run() {
 }
 
 std::string sigquit() {
+  struct sigaction before = {};
+  sigaction(SIGQUIT, nullptr, &before);
   const std::string wrong = refused("the thread that answers SIGQUIT",
                                     [] { run([] {}, {.workers = 1, .dump_on_sigquit = true}); });
   struct sigaction now = {};
   sigaction(SIGQUIT, nullptr, &now);
-  return now.sa_handler == SIG_DFL ? wrong : "the handler is left behind";
+  return now.sa_handler == before.sa_handler ? wrong : "the handler is left behind";
 }
 
 std::string blocking_call() {

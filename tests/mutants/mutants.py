@@ -309,8 +309,10 @@ def read_results() -> dict[str, tuple[str, str]]:
 def write_results(faults: list[Fault], results: dict[str, tuple[str, str]]) -> None:
     rows = [(one.room, one.name, one.file, *results[one.name]) for one in faults if one.name in results]
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    found = sum(row[4] != LOST for row in rows)
-    RESULTS.write_text(f"# {len(faults)} planted faults; {len(rows)} were run, of which {found} were found.\n"
+    found = [row[0] for row in rows if row[4] != LOST]
+    of_rooms = ", ".join(f"{room} {found.count(room)} of {sum(one.room == room for one in faults)}" for room in ROOMS)
+    RESULTS.write_text(f"# {len(faults)} planted faults; {len(rows)} were run, of which {len(found)} were found: "
+                       f"{of_rooms}.\n"
                        "# Room, fault, file, the commit at which it was run, the test that has found it.\n"
                        + "".join("  ".join(map(str.ljust, row, [*widths, 0])) + "\n" for row in rows))
 

@@ -172,6 +172,29 @@ TEST(ExchangeLateness, OfTheLeaderIsAnErrorAtTheDeadlineOnEveryRank) {
   expect_late(0, Policy::kBucketed);
 }
 
+// In the communicator of the exchange, rank 2 of the world is rank 1.
+TEST(ExchangeLateness, NamesRanksAsOpenCounts) {
+  OpenOptions options;
+  options.deadline = 7s;
+  in_virtual_time(4, options, [](Communicator& me) {
+    const std::optional<Communicator> turned = me.split(me.rank() < 2 ? -1 : 0, -me.rank());
+    if (!turned.has_value()) return;
+    Two mine;
+    GradientExchange exchange(*turned, mine.gradients);
+    exchange.begin_step(1);
+    if (me.rank() == 2) return sleep_for(1min);
+    exchange.ready(0);
+    try {
+      exchange.await(0);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const CommError& error) {
+      EXPECT_EQ(error.peer(), 2) << error.what();
+      EXPECT_NE(std::string(error.what()).find("rank 2 called neither"), std::string::npos)
+          << error.what();
+    }
+  });
+}
+
 TEST(ExchangeLateness, WritesEachRanksFlightRecorder) {
   const support::TemporaryDirectory made;
   const std::filesystem::path& directory = made.path();

@@ -158,6 +158,21 @@ TEST(HostStream, AnAllocationWaitsForTheWorkThatUsesFreedMemoryIfThatMakesRoom) 
   }
 }
 
+// What was awaited has come: nothing more is expected of it.
+TEST(HostStream, MemoryThatHasBeenFreedIsNotExpectedAgain) {
+  const Device device = open_host({.memory_bytes = 1'000});
+  const PinnedBuffer pinned = pinned_filled(device, 600, kPoison);
+  const Stream stream(device);
+  std::optional<DeviceBuffer> first(std::in_place, device, 600);
+  const Gate gate(stream);
+  copy_async(stream, first->span(), pinned.span());
+  first.reset();
+  gate.open();
+  const DeviceBuffer second(device, 600);  // waits for the first
+  expect_throws<OutOfMemory>([&] { const DeviceBuffer third(device, 600); },
+                             {"600 bytes are in use of 1000"});
+}
+
 TEST(HostStream, AThreadWaitsForFreedMemoryToo) {
   const Device device = open_host({.memory_bytes = 1'000});
   const PinnedBuffer pinned = pinned_filled(device, 600, kPoison);

@@ -153,6 +153,25 @@ TEST(HostStream, ModelledOperationsFollowEachOtherWithoutAGapInRealTime) {
   EXPECT_TRUE(exact);
 }
 
+TEST(HostStream, AModelledOperationBehindAWaitBeginsNoEarlierThanTheEvent) {
+  const Device device = open_host({.copy_latency = 2ms});
+  const Stream first(device);
+  const Stream second(device);
+  const PinnedBuffer pinned = pinned_filled(device, 64, std::byte{1});
+  const DeviceBuffer there(device, 64);
+  const Event start(device, Timing::kOn);
+  const Event copied(device);
+  const Event end(device, Timing::kOn);
+  start.record(first);
+  copy_async(first, there.span(), pinned.span());
+  copied.record(first);
+  second.wait(copied);
+  copy_async(second, pinned.span(), there.span());  // by the other copy engine
+  end.record(second);
+  end.sync();
+  EXPECT_GE(elapsed(start, end), 4ms);
+}
+
 TEST(HostStream, AKernelThatFillsItsOwnStreamsQueueIsToldSo) {
   const auto body = [] {
     const Device device = open("host");
