@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -77,7 +78,7 @@ constexpr Duration kDeadline = 10s;
 
 /// Every rank that fails blames `peer`, at the deadline after the first has begun to wait.
 void expect_blamed(int ranks, int peer, const support::RankBody& body) {
-  int failed = 0;
+  std::atomic<int> failed = 0;
   support::in_virtual_time(ranks, {.deadline = kDeadline}, [&](Communicator& me) {
     try {
       body(me);
