@@ -77,7 +77,7 @@ class Dataset {
   /// the sample into its cache. It must not wait.
   virtual void will_read(std::uint64_t /*index*/, std::uint64_t /*seed*/,
                          std::uint64_t /*epoch*/) const noexcept {}
-  /// Announces that the calling reader will read sample `index` < size() of `epoch`, after up to 31
+  /// Announces that the calling reader will read sample `index` < size() of `epoch`, after up to 63
   /// other samples. An override has the disk fetch the sample's bytes, by madvise(2) or
   /// posix_fadvise(2) with WILLNEED, and does not wait for them; it may open a file. Returns how
   /// many bytes it has announced, 0 if none. Readers keep about 2 MiB announced.

@@ -124,18 +124,26 @@ TEST_P(SeveralDevices, ARankThatStandsStillDoesNotHoldUpTheOthers) {
   });
 }
 
+// From a reader, or, above a budget, from the consumer to whom the samples are handed out.
 TEST_P(SeveralDevices, AnErrorReachesEveryConsumer) {
   in_place([] {
-    const auto is_bad = [](std::uint64_t sample) { return sample == 20; };
-    const Numbers data({.size = 64, .on_read = failing_reads(is_bad, "the disk is on fire")});
-    Prefetcher prefetcher(data, open_devices(3),
-                          {.batch_size = 8, .workers = 2, .order = Order::kSequential});
-    on_each(3, [&](std::size_t rank) {
-      const auto train = [&] {
-        for (;;) static_cast<void>(prefetcher.rank(rank).next());
+    for (const std::uint64_t budget : {0U, 1U}) {
+      const auto is_bad = [=](std::uint64_t sample) {
+        return sample == 20 || (sample == 9 && budget > 0);
       };
-      expect_throws<Error>(train, {"sample 20", "the disk is on fire"});
-    });
+      const Numbers data({.size = 64, .on_read = failing_reads(is_bad, "the disk is on fire")});
+      Prefetcher prefetcher(data, open_devices(3),
+                            {.batch_size = 8,
+                             .workers = 2,
+                             .order = Order::kSequential,
+                             .read_failures = {.count = budget}});
+      on_each(3, [&](std::size_t rank) {
+        const auto train = [&] {
+          for (;;) static_cast<void>(prefetcher.rank(rank).next());
+        };
+        expect_throws<Error>(train, {"sample 20", "the disk is on fire"});
+      });
+    }
   });
 }
 

@@ -23,8 +23,8 @@
  *   leat_prefetcher_close(feed);
  *   leat_dataset_close(data);
  *
- * Errors: a function that can fail returns LEAT_OK (0) on success, a negative leat_status on an
- * error. leat_error_text() then says what failed, where, and what to do. A null pointer or a closed
+ * Errors: a function that can fail returns LEAT_OK (0), or a negative leat_status on an error.
+ * leat_error_text() then says what failed, where, and what to do. A null pointer or a closed
  * handle gives LEAT_ERROR_ARGUMENT; other pointers must point to valid memory. Any function may
  * return LEAT_ERROR_MEMORY or _INTERNAL. No C++ exception leaves Leat.
  *
@@ -121,10 +121,9 @@ leat_status leat_dataset_open_mnist(const char* directory, int32_t split, leat_d
 /* The sample that a read function fills. It belongs to Leat, and is valid during the call. */
 typedef struct leat_sample {
   uint64_t index;
-  uint64_t epoch;     /* the epoch that the sample is read for */
-  size_t field_count; /* entries of the next three arrays: one for each field, in their order */
-  void* const*
-      fields; /* the pinned memory of each field, aligned for its type; to be written only */
+  uint64_t epoch;      /* the epoch that the sample is read for */
+  size_t field_count;  /* entries of the next three arrays: one for each field, in their order */
+  void* const* fields; /* the pinned memory of each field, aligned for its type; only write it */
   const size_t* bytes; /* the size of that memory; write all of it, except for shorter lengths */
   size_t* lengths;     /* of a field of variable length, its first extent in this sample; preset to
                           what there is room for, and to be set where the sample is shorter */

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <random>
 #include <vector>
@@ -113,6 +114,25 @@ TEST_P(ExchangeResults, OfMicroStepsAreExchangedOnce) {
       EXPECT_EQ(gradient, std::vector<float>(10, static_cast<float>(12 * step)));
     }
     EXPECT_EQ(exchange.stats().pieces, 3U);
+  });
+}
+
+// In a bucket that is exchanged for the other gradient.
+TEST_P(ExchangeResults, WhatARankDoesNotGiveLeavesMinusZeroAsItIs) {
+  on_ranks(2, [](Communicator& me) {
+    std::vector<float> one = {-0.0F, 1};
+    std::vector<float> other = {2};
+    GradientExchange exchange(
+        me, {{"one", gpu::DeviceSpan(one.data(), 8)}, {"other", gpu::DeviceSpan(other.data(), 4)}},
+        {.policy = Policy::kBucketed, .weights = Weights::kOnes});
+    exchange.begin_step(1);
+    if (me.rank() == 0) exchange.ready(0);
+    exchange.ready(1);
+    exchange.end_backward();
+    exchange.await_all();
+    EXPECT_EQ(one, (std::vector<float>{0, 1}));
+    EXPECT_TRUE(std::signbit(one[0]));
+    EXPECT_EQ(other, std::vector<float>{4});
   });
 }
 

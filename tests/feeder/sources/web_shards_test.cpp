@@ -73,11 +73,13 @@ TEST_F(WebShards, HardLinksAreFilesOfTheirOwnNamesWithTheDataOfOthers) {
   }
   EXPECT_EQ(data.left_out(), WebLeftOut{});
 
-  const WebDataset bad({write(tar_file("0.txt", "x") + tar_link("1.cls", "0.txt") + tar_end())},
+  const std::filesystem::path second =
+      directory_.write("b.tar", tar_file("0.txt", "x") + tar_link("1.cls", "0.txt") + tar_end());
+  const WebDataset bad({path(), second},
                        {.parts = {class_label("label")}, .skip_incomplete = true});
   SampleBuffer sample(bad.fields());
-  expect_contains(error_of([&] { bad.read(0, sample); }),
-                  {"cannot read 1.cls of " + path().string() + " (byte 1024)", "no integer"});
+  expect_contains(error_of([&] { bad.read(samples.size(), sample); }),
+                  {"cannot read 1.cls of " + second.string() + " (byte 1024)", "no integer"});
 }
 
 TEST_F(WebShards, AHardLinkToNoFileBeforeItIsAnErrorWithItsPlace) {
