@@ -65,7 +65,7 @@ Verdict find_blame(
   std::vector<int> ranks;
   for (const Wait& one : found) ranks.push_back(one.rank);
   std::ranges::sort(ranks);
-  ranks.erase(std::ranges::unique(ranks).begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   if (ranks.empty()) return {};
   return {.text =
               "; " + describe_ranks(ranks) + (ranks.size() == 1 ? " waits, too" : " wait, too")};

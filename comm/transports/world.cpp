@@ -221,12 +221,14 @@ struct World::Question {
   std::function<void(const Answer&)> tell;
 
   void add(const Answer& part) {
+    Answer all;
     {
       const SpinLockGuard guard(lock);
       answer.add(part);
       if (--open > 0) return;
+      all = std::move(answer);
     }
-    tell(answer);
+    tell(all);
   }
 };
 
