@@ -38,15 +38,16 @@ Verdict find_blame(
     found.push_back(one);
   };
   const auto blame = [&](std::size_t at, const char* why) {
-    const int peer = found[at].rank;
-    std::string text = why;
-    if (from[at] != at) text = ", which" + text;
-    for (; from[at] != at; at = from[at]) {
-      const bool is_second = from[from[at]] == from[at];
-      text = (is_second ? " waits for rank " : ", which waits for rank ") +
-             std::to_string(found[at].rank) + text;
+    std::vector<std::size_t> chain = {at};
+    while (from[chain.back()] != chain.back()) chain.push_back(from[chain.back()]);
+    Verdict verdict{found[at].rank, "; rank " + std::to_string(found[chain.back()].rank)};
+    for (std::size_t i = chain.size() - 1; i-- > 0;) {
+      verdict.text += i + 2 == chain.size() ? " waits for rank " : ", which waits for rank ";
+      verdict.text += std::to_string(found[chain[i]].rank);
     }
-    return Verdict{peer, "; rank " + std::to_string(found[at].rank) + text};
+    if (chain.size() > 1) verdict.text += ", which";
+    verdict.text += why;
+    return verdict;
   };
   for (const Wait& one : missing) add(one, found.size());
   std::optional<std::size_t> idle;
@@ -63,6 +64,7 @@ Verdict find_blame(
   }
   if (idle) return blame(*idle, " lives, and has not called");
   std::vector<int> ranks;
+  ranks.reserve(found.size());
   for (const Wait& one : found) ranks.push_back(one.rank);
   std::ranges::sort(ranks);
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
