@@ -181,8 +181,9 @@ TEST(BlameLocal, FollowsServers) {
       if (!synchronous) options.staleness = 0;
       ParameterServer server(me, layers.parameters(), options);
       if (me.rank() == 2) return sleep_for(1h);
-      if (me.rank() == 3) return server.serve();
+      if (me.rank() == 3) return sleep_for(1h);  // its fiber serves
       server.begin_step(1);
+      if (me.rank() == 1) sleep_for(1s);  // rank 0 finds out first
       if (me.rank() == 1) receive(me, 2);
       server.send_vars(0).await();
       server.fetch_vars(0).await();
