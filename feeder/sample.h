@@ -83,6 +83,7 @@ class Sample {
 
  private:
   friend class Map;
+  friend class FillChecks;
   [[nodiscard]] std::span<std::byte> typed(std::size_t field, DType wanted) const;
 
   std::span<const Field> fields_;

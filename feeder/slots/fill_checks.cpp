@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
+#include <utility>
 
 #include "leat/csp/error.h"
 
@@ -11,113 +11,125 @@ namespace {
 
 constexpr std::byte kUnread = ~kPoison;  // under a sample that is read again
 
-// Returns where a span begins in the slot, if it is there and not empty.
-std::optional<std::size_t> offset_in(const PinnedSlot& slot, std::span<const std::byte> span) {
-  const std::span<std::byte> memory = slot.memory.bytes();
-  const bool is_inside =
-      span.data() >= memory.data() && span.data() + span.size() <= memory.data() + memory.size();
-  if (span.empty() || !is_inside) return std::nullopt;
-  return static_cast<std::size_t>(span.data() - memory.data());
-}
-
 }  // namespace
 
-FillChecks::FillChecks(const gpu::Device& device, const BatchLayout& layout,
-                       std::size_t pinned_slots)
-    : device_(device), layout_(layout), watched_(pinned_slots) {
-  for (Watched& one : watched_) one.kept.resize(layout.staged_bytes());
+FillChecks::FillChecks(const gpu::Device& device, const BatchLayout& layout)
+    : device_(device),
+      layout_(layout),
+      page_(layout.staged_bytes()),
+      kept_(layout.staged_bytes()) {}
+
+const Dataset& FillChecks::begin(const PinnedSlot& slot, const Dataset& dataset) {
+  slot_ = &slot;
+  dataset_ = &dataset;
+  failure_.clear();
+  std::ranges::fill(page_, kPoison);
+  std::ranges::fill(kept_, kPoison);
+  return *this;
 }
 
-void FillChecks::fail(const PinnedSlot& slot, std::size_t byte, const std::string& what) const {
-  throw Error("leat: check_slots: reader: " + what + ", in pinned slot " +
-              std::to_string(slot.number) + " of " + device_.name() + " (" +
-              layout_.place_of(byte, slot.longest) + "), which has " + name_of(slot.batch));
-}
-
-void FillChecks::begin(PinnedSlot& slot) {
-  std::ranges::fill(slot.memory.bytes(), kPoison);
-  std::ranges::fill(watched_[slot.number].kept, kPoison);
-  watched_[slot.number].was_read_again = false;
-  for (const TensorLayout& tensor : layout_.staged()) {  // until the rows are closed
-    if (!tensor.length_of.has_value()) continue;
-    slot.longest[*tensor.length_of] = static_cast<std::size_t>(tensor.field.shape[0]);
+void FillChecks::read(std::uint64_t sample, Sample& out) const {
+  const std::span<std::byte> memory = slot_->memory.bytes();
+  const std::span<const std::span<std::byte>> given = out.rooms_;
+  std::vector<std::span<std::byte>> pages(given.begin(), given.end());
+  std::vector<Room> rooms;
+  for (std::span<std::byte>& page : pages) {
+    const auto at = static_cast<std::size_t>(page.data() - memory.data());  // huge: before it
+    if (page.empty() || at >= memory.size()) continue;                      // a piece's, in scratch
+    const Room room{.at = at,
+                    .slot = page,
+                    .page = std::span(page_).subspan(at, page.size()),
+                    .kept = std::span(kept_).subspan(at, page.size())};
+    page = room.page;
+    rooms.push_back(room);
+  }
+  const auto poison = [&] {
+    for (const Room& room : rooms) {
+      std::ranges::fill(room.page, kPoison);
+      std::ranges::fill(room.kept, kPoison);
+    }
+  };
+  poison();  // a sample before it may have failed
+  out.rooms_ = pages;
+  try {
+    read_fully(sample, out, rooms);
+  } catch (...) {
+    out.rooms_ = given;
+    poison();
+    throw;
+  }
+  out.rooms_ = given;
+  for (const Room& room : rooms) {
+    // Looks at the row before and the row behind, if they are of the same tensor; behind the last
+    // one, at its padding.
+    const std::string what =
+        "a read of sample " + std::to_string(sample) + " has written outside its row";
+    const auto next =
+        std::ranges::upper_bound(layout_.staged(), room.at, {}, &TensorLayout::offset);
+    const TensorLayout& tensor = *std::prev(next);
+    const std::size_t end = next == layout_.staged().end() ? page_.size() : next->offset;
+    const std::size_t behind = room.at + room.page.size();
+    look(std::max(tensor.offset, room.at - std::min(room.at, tensor.sample_bytes)), room.at, what);
+    look(behind, std::min(end, behind + tensor.sample_bytes), what);
+    std::ranges::copy(room.page, room.kept.begin());
+    std::ranges::copy(room.page, room.slot.begin());
   }
 }
 
-bool FillChecks::looks_unwritten(PinnedSlot& slot, Rooms written) {
-  const bool looks = std::ranges::any_of(written, [&](const std::span<std::byte>& one) {
-    return offset_in(slot, one).has_value() && (one.front() == kPoison || one.back() == kPoison);
-  });
-  if (!looks) return false;
-  for (const std::span<std::byte>& one : written) {
-    keep(slot, one);
-    if (offset_in(slot, one).has_value()) std::ranges::fill(one, kUnread);
+// Reads the sample, and once more if some of it may be unwritten.
+void FillChecks::read_fully(std::uint64_t sample, Sample& out, std::span<const Room> rooms) const {
+  const Random random = out.random();
+  dataset_->read(sample, out);
+  std::vector<Room> written;  // what the read had to write
+  for (std::size_t f = 0; f < out.fields().size(); ++f) {
+    const auto room = std::ranges::find_if(
+        rooms, [&](const Room& one) { return one.page.data() == out.bytes(f).data(); });
+    const std::size_t bytes = out.length(f) * out.fields()[f].row_bytes();
+    if (room == rooms.end() || bytes == 0) continue;
+    const std::size_t most = std::min(bytes, room->page.size());
+    written.push_back({.at = room->at,
+                       .slot = {},
+                       .page = room->page.first(most),
+                       .kept = room->kept.first(most)});
   }
-  return watched_[slot.number].was_read_again = true;
-}
-
-void FillChecks::sample_read(PinnedSlot& slot, std::uint64_t sample, Rooms written, Rooms rooms) {
-  Watched& watched = watched_[slot.number];
-  const std::string name = "sample " + std::to_string(sample);
-  for (const std::span<std::byte>& one : written) {
-    const auto at = offset_in(slot, one);
-    if (!at.has_value() || !watched.was_read_again) continue;
-    for (std::size_t i = 0; i < one.size(); ++i) {
-      if (watched.kept[*at + i] != kPoison || one[i] != kUnread) continue;
-      fail(slot, *at + i, "a read of " + name + " has left a byte unwritten");
+  const auto looks_unwritten = [](const Room& room) {
+    const std::span<std::byte> one = room.page;
+    return (one.front() == kPoison || one.back() == kPoison);
+  };
+  if (std::ranges::none_of(written, looks_unwritten)) return;
+  for (const Room& room : written) {
+    std::ranges::copy(room.page, room.kept.begin());
+    std::ranges::fill(room.page, kUnread);
+  }
+  out.random() = random;
+  dataset_->read(sample, out);
+  for (const Room& room : written) {
+    for (std::size_t i = 0; i < room.page.size(); ++i) {
+      if (room.kept[i] != kPoison || room.page[i] != kUnread) continue;
+      fail(room.at + i,
+           "a read of sample " + std::to_string(sample) + " has left a byte unwritten");
     }
   }
-  watched.was_read_again = false;
-  for (const std::span<std::byte>& one : rooms) {
-    const auto at = offset_in(slot, one);
-    if (!at.has_value()) continue;
-    // The row before and the row behind, if they are of the same tensor; behind the last one, its
-    // padding.
-    std::size_t begin = 0;
-    std::size_t end = layout_.staged_bytes();
-    std::size_t row = 0;
-    for (const TensorLayout& tensor : layout_.staged()) {
-      if (tensor.offset > *at) {
-        end = tensor.offset;
-        break;
-      }
-      begin = tensor.offset;
-      row = tensor.sample_bytes;
-    }
-    const std::string what = "a read of " + name + " has written outside its row";
-    expect_kept(slot, std::max(begin, *at - std::min(*at, row)), *at, what);
-    const std::size_t behind = *at + one.size();
-    expect_kept(slot, behind, std::min(end, behind + row), what);
-  }
 }
 
-void FillChecks::failed(PinnedSlot& slot, Rooms rooms) {
-  watched_[slot.number].was_read_again = false;
-  for (const std::span<std::byte>& one : rooms) {
-    if (!offset_in(slot, one).has_value()) continue;
-    std::ranges::fill(one, kPoison);
-    keep(slot, one);
-  }
+void FillChecks::expect_kept() {
+  look(0, page_.size(), "a read has written into another row, or after it had returned");
+  if (!failure_.empty()) throw Error(failure_);
 }
 
-void FillChecks::keep(PinnedSlot& slot, std::span<const std::byte> written) {
-  if (const auto at = offset_in(slot, written)) {
-    std::memcpy(watched_[slot.number].kept.data() + *at, written.data(), written.size());
-  }
+void FillChecks::look(std::size_t begin, std::size_t end, const std::string& what) const {
+  const std::byte* const page = page_.data();
+  if (std::memcmp(page + begin, kept_.data() + begin, end - begin) == 0) return;
+  const auto differs = std::mismatch(page + begin, page + end, kept_.data() + begin);
+  fail(static_cast<std::size_t>(differs.first - page), what);
 }
 
-void FillChecks::expect_kept(const PinnedSlot& slot, const char* else_what) const {
-  expect_kept(slot, 0, layout_.staged_bytes(), else_what);
-}
-
-void FillChecks::expect_kept(const PinnedSlot& slot, std::size_t begin, std::size_t end,
-                             const std::string& what) const {
-  const std::byte* const is = slot.memory.bytes().data();
-  const std::byte* const should = kept(slot);
-  if (std::memcmp(is + begin, should + begin, end - begin) == 0) return;
-  fail(slot,
-       static_cast<std::size_t>(std::mismatch(is + begin, is + end, should + begin).first - is),
-       what);
+// What is found is no failure of a sample, which may be within the budget: expect_kept() throws it.
+void FillChecks::fail(std::size_t byte, const std::string& what) const {
+  if (!failure_.empty()) return;
+  failure_ = "leat: check_slots: reader: " + what + ", in pinned slot " +
+             std::to_string(slot_->number) + " of " + device_.name() + " (" +
+             layout_.place_of(byte) + "), which has " + name_of(slot_->batch);
 }
 
 }  // namespace leat::feeder

@@ -1,9 +1,12 @@
 // For debugging: finds readers that write too late, write elsewhere, or do not write.
 //
-//   given to a reader ─► poisoned
-//   a sample is read  ─► all its bytes must be written, and none around them
-//   filled            ─► must hold what was read, and poison elsewhere
-//   copied            ─► must still hold that, before the copy and behind it
+// A sample is not read into its slot, but into a page with the same layout. It is copied from there
+// when the read has returned: what a reader writes later reaches no batch.
+//
+//   begun            ─► the page is poisoned
+//   a sample is read ─► all its bytes must be written, and none around them
+//   copied           ─► the page must hold what was read, and poison elsewhere: looked at before
+//                       the copy and behind it
 //
 // A byte that still looks like poison may have been written so. The sample is then read once more,
 // over other bytes. Only the first and the last byte of each tensor's row are looked at for that.
@@ -13,9 +16,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "leat/feeder/slots/layout.h"
+#include "leat/feeder/dataset.h"
 #include "leat/feeder/slots/slots.h"
 #include "leat/gpu/device.h"
 
@@ -25,46 +29,43 @@ namespace leat::feeder {
 /// out of range.
 inline constexpr std::byte kPoison{0xDB};
 
-/// The checks of one device's pinned slots. The owner of a slot calls them. A check that fails
-/// throws leat::Error, with slot, byte, row, tensor and batch.
-class FillChecks {
+/// The checks of one pinned slot: the dataset that its reader reads from. The slot's owner calls.
+class FillChecks final : public Dataset {
  public:
-  /// Keeps a reference to the layout.
-  FillChecks(const gpu::Device& device, const BatchLayout& layout, std::size_t pinned_slots);
+  /// Keeps references.
+  FillChecks(const gpu::Device& device, const BatchLayout& layout);
 
-  /// A span of the memory that a reader writes for one tensor. Spans outside the slot are ignored.
-  using Rooms = std::span<const std::span<std::byte>>;
+  /// A reader is about to fill the slot from `dataset`. Returns *this, from which it has to read.
+  [[nodiscard]] const Dataset& begin(const PinnedSlot& slot, const Dataset& dataset);
+  /// Throws leat::Error, with slot, byte, row, tensor and batch, if a read was wrong, or if the
+  /// page has changed since.
+  void expect_kept();
 
-  /// A reader is about to fill the slot: poisons it.
-  void begin(PinnedSlot& slot);
-  /// A sample was read into `written`. Returns whether some of it may be unwritten. If so, the
-  /// sample must be read again before sample_read().
-  [[nodiscard]] bool looks_unwritten(PinnedSlot& slot, Rooms written);
-  /// Checks that the reader has written `written`, and nothing beside `rooms`.
-  void sample_read(PinnedSlot& slot, std::uint64_t sample, Rooms written, Rooms rooms);
-  /// The sample failed: its rooms are poisoned again.
-  void failed(PinnedSlot& slot, Rooms rooms);
-  /// These bytes are what they should be from now on.
-  void keep(PinnedSlot& slot, std::span<const std::byte> written);
-  /// Checks that the slot holds what was kept. `else_what` says what happened if it does not.
-  void expect_kept(const PinnedSlot& slot, const char* else_what) const;
-  /// What the slot should hold: staged_bytes().
-  [[nodiscard]] const std::byte* kept(const PinnedSlot& slot) const noexcept {
-    return watched_[slot.number].kept.data();
+  [[nodiscard]] std::string_view name() const noexcept override { return dataset_->name(); }
+  [[nodiscard]] std::span<const Field> fields() const noexcept override {
+    return dataset_->fields();
   }
+  [[nodiscard]] std::uint64_t size() const noexcept override { return dataset_->size(); }
+  /// Checks what it reads into the slot. For one reader at a time.
+  void read(std::uint64_t sample, Sample& out) const override;
 
  private:
-  struct Watched {
-    std::vector<std::byte> kept;
-    bool was_read_again = false;
+  // A tensor of the sample that is read.
+  struct Room {
+    std::size_t at;  // in the slot, and in the page
+    std::span<std::byte> slot, page, kept;
   };
-  void expect_kept(const PinnedSlot& slot, std::size_t begin, std::size_t end,
-                   const std::string& what) const;
-  [[noreturn]] void fail(const PinnedSlot& slot, std::size_t byte, const std::string& what) const;
+  void read_fully(std::uint64_t sample, Sample& out, std::span<const Room> rooms) const;
+  void look(std::size_t begin, std::size_t end, const std::string& what) const;
+  void fail(std::size_t byte, const std::string& what) const;
 
-  const gpu::Device device_;
+  const gpu::Device& device_;
   const BatchLayout& layout_;
-  std::vector<Watched> watched_;
+  const PinnedSlot* slot_ = nullptr;
+  const Dataset* dataset_ = nullptr;
+  mutable std::vector<std::byte> page_;
+  mutable std::vector<std::byte> kept_;  // what the page should hold
+  mutable std::string failure_;          // the batch's first
 };
 
 }  // namespace leat::feeder

@@ -125,7 +125,8 @@ std::string BatchLayout::place_of(std::size_t byte, std::span<const std::size_t>
   std::string place = "its byte " + std::to_string(byte);
   for (const TensorLayout& tensor : tensors_) {
     if (byte < tensor.offset || byte >= tensor.offset + tensor.sample_bytes * tensor.rows) continue;
-    const std::size_t row = std::max<std::size_t>(row_bytes_of(tensor, longest), 1);
+    const std::size_t row = std::max<std::size_t>(
+        longest.empty() ? tensor.sample_bytes : row_bytes_of(tensor, longest), 1);
     place += ", in row " + std::to_string((byte - tensor.offset) / row) + " of tensor \"" +
              tensor.field.name + "\"";
   }

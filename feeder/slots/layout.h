@@ -75,7 +75,9 @@ class BatchLayout {
     return tensors().subspan(staged_);
   }
   /// Says where a byte of a slot is, for row_bytes_of(): "its byte 24, in row 3 of tensor "id"".
-  [[nodiscard]] std::string place_of(std::size_t byte, std::span<const std::size_t> longest) const;
+  /// Without `longest`, rows have their most bytes.
+  [[nodiscard]] std::string place_of(std::size_t byte,
+                                     std::span<const std::size_t> longest = {}) const;
   /// Returns the index, in tensors(), of the tensor that a consumer gets by `name`. Throws
   /// std::out_of_range, with the names of all tensors, if there is none.
   [[nodiscard]] std::size_t find(std::string_view name) const;

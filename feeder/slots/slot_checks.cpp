@@ -32,8 +32,7 @@ SlotChecks::Watched::Watched(const gpu::Device& device, std::size_t bytes)
 
 SlotChecks::SlotChecks(const gpu::Device& device, const BatchLayout& layout,
                        std::size_t pinned_slots, std::size_t device_slots, CheckSlots what)
-    : fills(device, layout, pinned_slots),
-      device_(device),
+    : device_(device),
       layout_(layout),
       read_only_(what == CheckSlots::kReadOnly),
       stream_(std::make_shared<const gpu::Stream>(device)),
@@ -42,6 +41,7 @@ SlotChecks::SlotChecks(const gpu::Device& device, const BatchLayout& layout,
       consumer_looks_(device, layout.bytes()),
       copier_looked_(device),
       consumer_looked_(device) {
+  for (std::size_t i = 0; i < pinned_slots; ++i) fills_.emplace_back(device_, layout);
   std::ranges::fill(poison_.span().bytes(), kPoison);
   watched_.reserve(device_slots);
   for (std::size_t i = 0; i < device_slots; ++i) watched_.emplace_back(device, layout.bytes());
@@ -54,7 +54,8 @@ void SlotChecks::fail(const DeviceSlot& slot, std::size_t byte, const std::strin
               who);
 }
 
-void SlotChecks::before_copy(DeviceSlot& slot) {
+void SlotChecks::before_copy(DeviceSlot& slot, const PinnedSlot& from) {
+  fills(from).expect_kept();
   Watched& watched = of(slot);
   const bool was_released = std::exchange(watched.was_released, false);
   if (!was_released) {
@@ -71,6 +72,10 @@ void SlotChecks::before_copy(DeviceSlot& slot) {
          "release a batch after the work that uses it is enqueued, and bind every stream that "
          "does: " +
              watched.who);
+  }
+  for (const TensorLayout& tensor : layout_.staged()) {
+    std::memcpy(watched.copied.data() + tensor.offset, from.memory.bytes().data() + tensor.offset,
+                bytes_of(tensor, from));
   }
 }
 
@@ -95,13 +100,6 @@ void SlotChecks::expect_unchanged(const DeviceSlot& slot) const {
       fail(slot, behind + *at, "was written to behind the rows of its batch",
            "by a kernel or a transform that writes beyond its tensor: " + watched.who);
     }
-  }
-}
-
-void SlotChecks::copied(DeviceSlot& slot, const PinnedSlot& from) {
-  for (const TensorLayout& tensor : layout_.staged()) {
-    std::memcpy(of(slot).copied.data() + tensor.offset, fills.kept(from) + tensor.offset,
-                bytes_of(tensor, from));
   }
 }
 

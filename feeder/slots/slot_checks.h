@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -40,12 +41,13 @@ class SlotChecks {
     return (3 + device_slots) * layout.bytes();
   }
 
-  /// A batch is about to be copied into `slot`, which was released or never used. Waits for the
-  /// device. Throws leat::Error if the previous batch was changed while it was leased (kReadOnly),
-  /// if there was a write behind its rows, or if the slot was written to after its release.
-  void before_copy(DeviceSlot& slot);
-  /// Notes that the slot will hold the batch in `from`.
-  void copied(DeviceSlot& slot, const PinnedSlot& from);
+  /// The checks of what is read into `slot`.
+  [[nodiscard]] FillChecks& fills(const PinnedSlot& slot) { return fills_[slot.number]; }
+  /// The batch in `from` is about to be copied into `slot`, which was released or never used. Waits
+  /// for the device. Throws leat::Error if a read of the batch was wrong, if the previous batch was
+  /// changed while it was leased (kReadOnly), if there was a write behind its rows, or if the slot
+  /// was written to after its release.
+  void before_copy(DeviceSlot& slot, const PinnedSlot& from);
   /// The batch goes to the consumer. Waits for the copy. Throws leat::Error if the slot does not
   /// hold the batch.
   void before_hand_out(DeviceSlot& slot);
@@ -54,8 +56,6 @@ class SlotChecks {
   void released(DeviceSlot& slot);
   /// Nothing is copied into the slots any more: ends the checks' stream. Thread-safe.
   void end_stream() noexcept;
-
-  FillChecks fills;
 
  private:
   struct Watched {
@@ -73,6 +73,7 @@ class SlotChecks {
 
   const gpu::Device device_;
   const BatchLayout& layout_;
+  std::deque<FillChecks> fills_;  // by slot
   const bool read_only_;
   std::mutex end_mutex_;                       // guards the pointer, against end_stream()
   std::shared_ptr<const gpu::Stream> stream_;  // null: it has ended

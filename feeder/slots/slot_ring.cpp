@@ -24,12 +24,11 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
       copy_stream(device),
       stats(device, stats_options),
       log(std::move(release_log)),
-      probe(*this, stats,
-            check_slots == CheckSlots::kNo
-                ? nullptr
-                : std::make_unique<SlotChecks>(device, layout, size.pinned_slots, size.device_slots,
-                                               check_slots),
-            into == nullptr ? nullptr : into->make(copy_stream, local)),
+      checks(check_slots == CheckSlots::kNo
+                 ? nullptr
+                 : std::make_unique<SlotChecks>(device, layout, size.pinned_slots,
+                                                size.device_slots, check_slots)),
+      probe(*this, stats, into == nullptr ? nullptr : into->make(copy_stream, local)),
       filled(capacity(size.pinned_slots), "filled slots"),
       in_flight(capacity(size.pinned_slots), "copies in flight"),
       free_device(capacity(size.device_slots), "free device slots"),
@@ -57,13 +56,14 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
 SlotRing::~SlotRing() = default;
 
 void SlotRing::end_streams() noexcept {
-  probe.end_streams();
+  if (checks != nullptr) checks->end_stream();
   const gpu::Stream ended = std::move(copy_stream);  // its queued copies still run
 }
 
 void SlotRing::give_back(DeviceSlot& slot, DeviceState from) noexcept {
   try {
     probe.given_back(slot);
+    if (checks != nullptr) checks->released(slot);
   } catch (...) {
     finish(std::current_exception());  // the device has failed
   }

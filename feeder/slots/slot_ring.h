@@ -42,6 +42,8 @@ struct RingSize {
   std::size_t leases = 1;  // at a time
 };
 
+class SlotChecks;
+
 /// The right to have one more lease.
 struct LeaseCredit {};
 
@@ -92,6 +94,7 @@ class SlotRing {
   gpu::Stream copy_stream;
   StatsCollector stats;
   const std::shared_ptr<ReleaseLog> log;
+  const std::unique_ptr<SlotChecks> checks;  // null: off
   BatchProbe probe;
 
   Channel<PinnedSlot*> filled;     // read from a dataset, or the end of an epoch

@@ -10,6 +10,7 @@
 #include "leat/csp/select.h"
 #include "leat/csp/task_group.h"
 #include "leat/csp/wait/expect_wake_from.h"
+#include "leat/feeder/slots/slot_checks.h"
 #include "leat/feeder/slots/slot_ring.h"
 #include "leat/feeder/stages/stages.h"
 
@@ -198,7 +199,7 @@ ChannelStatus Consumer::take(std::optional<Lease>& lease, BatchRequest& request,
 
 void Consumer::check(DeviceSlot& slot) {
   try {
-    ring_->probe.handing_out(slot);
+    if (ring_->checks != nullptr) ring_->checks->before_hand_out(slot);
     stages_.failures.charge(slot.attempted, slot.failures);
   } catch (...) {
     note_failure();

@@ -31,7 +31,6 @@ Reader::Reader(const Shared& shared, Reading& reading, std::stop_token stop)
       reading_(reading),
       stop_(std::move(stop)),
       rooms_(dataset_.fields().size()),
-      written_(dataset_.fields().size()),
       lengths_(dataset_.fields().size()),
       announcer_(dataset_, options_.seed),
       meter_(dataset_.blocking(), shared.is_virtual) {
@@ -52,7 +51,7 @@ PinnedSlot& Reader::next() {
   return **work_.recv();  // never closed: the stages end by cancellation
 }
 
-FillMeter::Filled Reader::fill(PinnedSlot& slot, const BatchLayout& layout, FillChecks* checks,
+FillMeter::Filled Reader::fill(PinnedSlot& slot, const BatchLayout& layout, const Dataset& source,
                                bool bypasses_cache) {
   meter_.begin();
   if (&slot != listed_) {
@@ -60,13 +59,12 @@ FillMeter::Filled Reader::fill(PinnedSlot& slot, const BatchLayout& layout, Fill
     announced_ = 0;
     announcer_.clear();
   }
-  checks_ = checks;
+  source_ = &source;
   past_cache_bytes_ = 0;
   // close_rows() reads back what was read.
   const bool is_read_back = options_.pad_to == PadTo::kBatch &&
                             std::ranges::any_of(dataset_.fields(), &Field::variable_length);
   past_cache_ = bypasses_cache && !is_read_back ? &past_cache_bytes_ : nullptr;
-  if (checks_ != nullptr) checks_->begin(slot);
   slot.attempted = 0;
   slot.failures.clear();
   if (options_.packing.has_value()) {
@@ -74,13 +72,8 @@ FillMeter::Filled Reader::fill(PinnedSlot& slot, const BatchLayout& layout, Fill
   } else {
     fill_samples(slot, layout);
   }
-  constexpr const char* kElse = "a read has written into another row, or after it had returned";
-  if (options_.pad_to == PadTo::kBatch) {
-    if (checks_ != nullptr) checks_->expect_kept(slot, kElse);
-    close_rows(slot, layout);
-  }
+  if (options_.pad_to == PadTo::kBatch) close_rows(slot, layout);
   pad(slot, layout);
-  if (checks_ != nullptr) checks_->expect_kept(slot, kElse);
   return meter_.end();
 }
 
@@ -144,7 +137,6 @@ void Reader::close_rows(PinnedSlot& slot, const BatchLayout& layout) const {
       std::memmove(rows + i * row, rows + i * tensor.sample_bytes, bytes);
       std::memset(rows + i * row + bytes, 0, row - bytes);
     }
-    if (checks_ != nullptr) checks_->keep(slot, {rows, tensor.rows * tensor.sample_bytes});
   }
 }
 
@@ -160,7 +152,6 @@ void Reader::pad(PinnedSlot& slot, const BatchLayout& layout) const {
     const std::span<std::byte> rest =
         slot.memory.bytes().subspan(tensor.offset + used * row_bytes, (rows - used) * row_bytes);
     std::memset(rest.data(), 0, rest.size());
-    if (checks_ != nullptr) checks_->keep(slot, rest);
   }
 }
 
@@ -187,10 +178,8 @@ void Reader::fill_samples(PinnedSlot& slot, const BatchLayout& layout) {
       set_aside_or_throw(slot, samples_[i]);
       continue;
     }
-    if (checks_ != nullptr) checks_->sample_read(slot, samples_[i], written(), rooms_);
     for (std::size_t f = 0; f < fields.size(); ++f) {
       if (fields[f].variable_length) write_length(f, slot, layout, row);
-      if (checks_ != nullptr) checks_->keep(slot, rooms_[f]);
     }
     ++row;
   }
@@ -202,36 +191,24 @@ void Reader::read(PinnedSlot& slot, std::uint64_t sample, std::uint64_t* past_ca
   if (stop_.stop_requested()) throw Cancelled{};
   ++slot.attempted;
   reading_.sample(sample);
-  const auto read_once = [&] {
-    Sample out(dataset_.fields(), rooms_, lengths_, slot.batch.epoch,
-               Random(options_.seed, slot.batch.epoch, sample), scratch_, past_cache);
-    dataset_.read(sample, out);
-  };
-  read_once();
-  if (checks_ != nullptr && checks_->looks_unwritten(slot, written())) read_once();
+  Sample out(dataset_.fields(), rooms_, lengths_, slot.batch.epoch,
+             Random(options_.seed, slot.batch.epoch, sample), scratch_, past_cache);
+  source_->read(sample, out);
   check_bools();
 }
 
 // Sources name the byte of their files. This is for arrays, and for the functions of users.
-void Reader::check_bools() {
+void Reader::check_bools() const {
   const std::span<const Field> fields = dataset_.fields();
   for (std::size_t f = 0; f < fields.size(); ++f) {
     if (fields[f].dtype != DType::kBool) continue;
-    const std::span<const std::byte> data = written()[f];
+    const std::span<const std::byte> data =
+        rooms_[f].first(std::min(lengths_[f] * fields[f].row_bytes(), rooms_[f].size()));
     const std::size_t at = first_no_bool(data);
     if (at == data.size()) continue;
     throw Error("element " + std::to_string(at) + " of field \"" + fields[f].name + "\" is " +
                 std::to_string(std::to_integer<int>(data[at])) + "; a bool is 0 or 1");
   }
-}
-
-// Returns the part of each room that the latest read had to write.
-FillChecks::Rooms Reader::written() {
-  for (std::size_t f = 0; f < rooms_.size(); ++f) {
-    const std::size_t bytes = lengths_[f] * dataset_.fields()[f].row_bytes();
-    written_[f] = rooms_[f].first(std::min(bytes, rooms_[f].size()));
-  }
-  return written_;
 }
 
 // Writes zeros behind the elements that were read, unless close_rows() does, and writes the field's
@@ -244,10 +221,8 @@ void Reader::write_length(std::size_t field, PinnedSlot& slot, const BatchLayout
   }
   const auto length = static_cast<std::int32_t>(lengths_[field]);
   const TensorLayout& lengths = layout.staged()[layout.lengths_of(field)];
-  const std::span<std::byte> room =
-      slot.memory.bytes().subspan(lengths.offset + row * sizeof length, sizeof length);
-  std::memcpy(room.data(), &length, sizeof length);
-  if (checks_ != nullptr) checks_->keep(slot, room);
+  std::memcpy(slot.memory.bytes().data() + lengths.offset + row * sizeof length, &length,
+              sizeof length);
 }
 
 // Reads whole samples straight into the slot. Reads a sample of which only a piece is needed into
@@ -259,10 +234,7 @@ void Reader::fill_pieces(PinnedSlot& slot, const BatchLayout& layout) {
   const TensorLayout& offsets = layout.staged()[layout.lengths_of(field)];
   const auto write_offset = [&](std::size_t row, std::size_t element) {
     const auto offset = static_cast<std::int32_t>(element);
-    const std::span<std::byte> room =
-        memory.subspan(offsets.offset + row * sizeof offset, sizeof offset);
-    std::memcpy(room.data(), &offset, sizeof offset);
-    if (checks_ != nullptr) checks_->keep(slot, room);
+    std::memcpy(memory.data() + offsets.offset + row * sizeof offset, &offset, sizeof offset);
   };
   const bool is_cold = meter_.is_cold();
   std::size_t row = 0;
@@ -295,16 +267,6 @@ void Reader::fill_pieces(PinnedSlot& slot, const BatchLayout& layout) {
     } catch (...) {
       set_aside_or_throw(slot, sample);
       continue;
-    }
-    if (checks_ != nullptr) {
-      checks_->sample_read(slot, sample, written(), rooms_);
-      for (std::size_t f = 0; f < fields.size(); ++f) {
-        const TensorLayout& tensor = layout.staged()[f];
-        checks_->keep(slot, fields[f].variable_length
-                                ? memory.subspan(tensor.offset + element * tensor.sample_bytes,
-                                                 piece.count * tensor.sample_bytes)
-                                : rooms_[f]);
-      }
     }
     element += piece.count;
     write_offset(++row, element);
@@ -352,7 +314,6 @@ void Reader::set_aside_or_throw(PinnedSlot& slot, std::uint64_t sample) {
   } catch (...) {  // not a std::exception: no text
   }
   if (!failures_.has_budget(failure.sample.stage)) failures_.fail(failure);
-  if (checks_ != nullptr) checks_->failed(slot, rooms_);
   slot.failures.push_back(std::move(failure));
 }
 

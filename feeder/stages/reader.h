@@ -12,7 +12,6 @@
 #include "leat/feeder/plan/sampler.h"
 #include "leat/feeder/prefetcher_options.h"
 #include "leat/feeder/sample.h"
-#include "leat/feeder/slots/fill_checks.h"
 #include "leat/feeder/slots/layout.h"
 #include "leat/feeder/slots/slots.h"
 #include "leat/feeder/stages/announcer.h"
@@ -45,11 +44,11 @@ class Reader {
   /// Returns the next slot to fill; waits for it. Throws Cancelled.
   [[nodiscard]] PinnedSlot& next();
 
-  /// Reads the samples that the slot names, and updates the slot's batch. Throws leat::Error, with
-  /// the sample, for a failure beyond the budget; Cancelled once a stop is requested. Reports what
-  /// it writes to `checks`, if not null, and throws as they do. With `bypasses_cache`, large copies
-  /// go past the CPU's caches (slots/copy.h); past_cache_bytes() then returns the bytes of these.
-  FillMeter::Filled fill(PinnedSlot& slot, const BatchLayout& layout, FillChecks* checks,
+  /// Reads the samples that the slot names from `source`, which has those of the dataset, and
+  /// updates the slot's batch. Throws leat::Error, with the sample, for a failure beyond the
+  /// budget; Cancelled once a stop is requested. With `bypasses_cache`, large copies go past the
+  /// CPU's caches (slots/copy.h); past_cache_bytes() then returns the bytes of these.
+  FillMeter::Filled fill(PinnedSlot& slot, const BatchLayout& layout, const Dataset& source,
                          bool bypasses_cache);
   [[nodiscard]] std::uint64_t past_cache_bytes() const noexcept { return past_cache_bytes_; }
 
@@ -62,8 +61,7 @@ class Reader {
   void fill_samples(PinnedSlot& slot, const BatchLayout& layout);
   void fill_pieces(PinnedSlot& slot, const BatchLayout& layout);
   void read(PinnedSlot& slot, std::uint64_t sample, std::uint64_t* past_cache);
-  void check_bools();
-  [[nodiscard]] FillChecks::Rooms written();
+  void check_bools() const;
   void write_length(std::size_t field, PinnedSlot& slot, const BatchLayout& layout,
                     std::size_t row) const;
   void copy_piece(const Piece& piece, std::uint64_t sample, std::span<std::byte> memory,
@@ -77,11 +75,10 @@ class Reader {
   const Channel<PinnedSlot*>& work_;
   Reading& reading_;
   const std::stop_token stop_;
-  FillChecks* checks_ = nullptr;  // of the slot that is filled
+  const Dataset* source_ = nullptr;  // of the batch
   std::uint64_t past_cache_bytes_ = 0;
   std::uint64_t* past_cache_ = nullptr;  // where copies count, if they go past the caches
   std::vector<std::span<std::byte>> rooms_;
-  std::vector<std::span<std::byte>> written_;  // by the latest read, of each room
   std::vector<std::size_t> lengths_;
   std::vector<std::uint64_t> samples_;  // the batch's
   std::size_t announced_ = 0;           // the first of them that is not announced

@@ -11,6 +11,7 @@
 #include "leat/csp/error.h"
 #include "leat/csp/select.h"
 #include "leat/feeder/slots/copy.h"
+#include "leat/feeder/slots/slot_checks.h"
 #include "leat/feeder/stages/read_place.h"
 #include "leat/feeder/stages/reader.h"
 #include "leat/feeder/tensor.h"
@@ -86,7 +87,6 @@ Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const B
   if (options.autotune.has_value()) {
     tuner_ = std::make_unique<Tuner>(*options.autotune, active, options.max_leases, rings_,
                                      free_pinned_);
-    for (const auto& ring : rings_) ring->probe.set_tuner(tuner_.get());
     return;
   }
   for (const auto& ring : rings_) {
@@ -227,14 +227,16 @@ void Stages::read(std::size_t number) {
     if (tuner_) tuner_->begin_read();
     PinnedSlot* const slot = &reader.next();
     SlotRing& ring = *rings_[slot->rank];
+    SlotChecks* const checks = ring.checks.get();
     const TimePoint start = now();
     FillMeter::Filled filled;
     reading.begin(slot->batch, start);
     bool has_begun = false;
     const auto fill = [&] {
       has_begun = true;
-      filled =
-          reader.fill(*slot, ring.layout, ring.probe.fill_checks(), l3 > 0 && ring_bytes() >= l3);
+      const Dataset& source =
+          checks == nullptr ? dataset_ : checks->fills(*slot).begin(*slot, dataset_);
+      filled = reader.fill(*slot, ring.layout, source, l3 > 0 && ring_bytes() >= l3);
       past_cache_bytes_.fetch_add(reader.past_cache_bytes(), std::memory_order_relaxed);
     };
     try {
@@ -312,7 +314,8 @@ void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
     to.bound = 0;
     to.state.move_on(DeviceState::kReleased, DeviceState::kFree);
   }
-  ring.probe.copy_begins(to, from);
+  if (ring.checks != nullptr) ring.checks->before_copy(to, from);
+  ring.probe.copy_begins(from);
   to.state.move_on(DeviceState::kFree, DeviceState::kCopying);
   from.state.move_on(PinnedState::kFilled, PinnedState::kCopying);
   const std::size_t bytes = enqueue_copies(ring, from, to, copying);
@@ -331,7 +334,7 @@ void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
   const Staged batch{.slot = &to, .generation = from.generation, .epoch = from.batch.epoch};
   ring.in_flight.send(&from);
   ring.ready.send(batch);
-  ring.probe.staged();
+  if (tuner_) tuner_->staged();
 }
 
 // Enqueues the copies of one batch, in pieces of at most copying.chunk; returns their bytes.
@@ -376,7 +379,7 @@ void Stages::transform(SlotRing& ring, const BatchId& batch, DeviceSlot& to, Cop
 void Stages::recycle(SlotRing& ring) {
   for (PinnedSlot* const slot : ring.in_flight) {
     slot->copied.await();
-    ring.probe.copy_done(*slot);
+    if (ring.checks != nullptr) ring.checks->fills(*slot).expect_kept();
     slot->state.move_on(PinnedState::kCopying, PinnedState::kFree);
     free(*slot);
   }

@@ -5,18 +5,14 @@
 
 #include "leat/csp/error.h"
 #include "leat/csp/scheduler.h"
-#include "leat/feeder/slots/slot_checks.h"
 #include "leat/feeder/slots/slot_ring.h"
 #include "leat/feeder/slots/slots.h"
-#include "leat/feeder/stats/tuner.h"
 
 namespace leat::feeder {
 
 BatchProbe::BatchProbe(const SlotRing& ring, StatsCollector& stats,
-                       std::unique_ptr<SlotChecks> checks, std::shared_ptr<DeviceTrace> trace)
-    : ring_(ring), stats_(stats), checks_(std::move(checks)), trace_(std::move(trace)) {}
-
-BatchProbe::~BatchProbe() = default;
+                       std::shared_ptr<DeviceTrace> trace)
+    : ring_(ring), stats_(stats), trace_(std::move(trace)) {}
 
 // Calls write(batch) under the trace's lock, if the batch is traced.
 template <class Write>
@@ -28,10 +24,6 @@ void BatchProbe::note(TracedBatch* batch, Write&& write) {
                 .ready = ring_.ready.size(),
                 .free_device = ring_.free_device.size()},
                std::forward<Write>(write));
-}
-
-FillChecks* BatchProbe::fill_checks() const noexcept {
-  return checks_ == nullptr ? nullptr : &checks_->fills;
 }
 
 void BatchProbe::filled(PinnedSlot& slot, const Filling& filling) {
@@ -66,12 +58,7 @@ void BatchProbe::slot_found(const PinnedSlot& from, bool is_last) {
   if (part_ == StepPart::kSecond && pair_ != nullptr) pair_->queued.record(ring_.copy_stream);
 }
 
-void BatchProbe::copy_begins(DeviceSlot& to, PinnedSlot& from) {
-  if (checks_ != nullptr) {
-    copy_done(from);  // is as it was filled
-    checks_->before_copy(to);
-    checks_->copied(to, from);
-  }
+void BatchProbe::copy_begins(PinnedSlot& from) {
   traced_ = std::exchange(from.traced, nullptr);
   if (part_ == StepPart::kSecond && pair_ != nullptr) pair_->copy_start.record(ring_.copy_stream);
   if (traced_ != nullptr) traced_->copy_begin.record(ring_.copy_stream);
@@ -101,20 +88,7 @@ void BatchProbe::copied(DeviceSlot& to, std::size_t bytes) {
   stats_.add_copy(bytes);
 }
 
-void BatchProbe::copy_done(const PinnedSlot& from) const {
-  if (checks_ == nullptr) return;
-  checks_->fills.expect_kept(from, "a read has written after its batch was filled");
-}
-
-void BatchProbe::staged() noexcept {
-  if (tuner_ != nullptr) tuner_->staged();
-}
-
 void BatchProbe::asked(const gpu::StreamRef& stream) { stats_.asked(stream); }
-
-void BatchProbe::handing_out(DeviceSlot& slot) {
-  if (checks_ != nullptr) checks_->before_hand_out(slot);
-}
 
 void BatchProbe::handed_out(DeviceSlot& slot, PassId pass, Duration waited) noexcept {
   const auto lock = ring_.guard(slot);  // against next_asked() for an earlier turn
@@ -260,11 +234,6 @@ void BatchProbe::ended(DeviceSlot& slot, bool done) noexcept {
 void BatchProbe::given_back(DeviceSlot& slot) {
   if (slot.marks.timing != nullptr) stats_.let_go(std::exchange(slot.marks.timing, nullptr));
   slot.marks.traced = nullptr;
-  if (checks_ != nullptr) checks_->released(slot);
-}
-
-void BatchProbe::end_streams() noexcept {
-  if (checks_ != nullptr) checks_->end_stream();
 }
 
 }  // namespace leat::feeder

@@ -1,31 +1,4 @@
-// The observers of one device's batches: measurements, trace, slot checks and autotune.
-//
-// The stages and the leases report the instants of a batch's life to the probe and know no
-// observer; only a reader asks the tuner for a permit to read, and tells the checks of a slot what
-// it reads. In the order in which a batch goes through them:
-//
-//   instant       called by         step timing      sums     trace        slot checks    autotune
-//   filled        reader                             Tread    read
-//   overtook      copier                             reorder
-//   slot_wanted   copier            (notes the time)
-//   slot_found    copier            queued
-//   copy_begins   copier            copy_start                copy begins  before, as filled
-//   copied        copier            copy_end         bytes    copy ends
-//   staged        copier                                                                  looks
-//   copy_done     recycler                                                 as filled
-//   asked         consumer          asked
-//   handing_out   consumer                                                 content
-//   handed_out    lease             (notes the time)          lease begins
-//   waited        lease             (notes the time)
-//   binds         lease             arrived
-//   bound         lease             bound                     use begins
-//   next_asked    consumer, lease   released, asked  steps    use ends
-//   releases      lease             released                  use ends
-//   ended         lease                              steps    lease ends
-//   given_back    slot's owner      let go                                 poisons
-//
-// The sums (StatsCollector) are always on. An observer that is off costs a comparison. Only the
-// constructor allocates.
+// The observers of one device's batches: measurements and trace.
 #pragma once
 
 #include <atomic>
@@ -41,10 +14,7 @@
 
 namespace leat::feeder {
 
-class FillChecks;
-class SlotChecks;
 class SlotRing;
-class Tuner;
 
 /// A reader's work for one batch.
 struct Filling {
@@ -60,19 +30,11 @@ struct Filling {
 /// instants come from one fiber. Observers of the other instants are thread-safe.
 class BatchProbe {
  public:
-  /// `checks` and `trace` are null where they are off. Keeps references to the ring and its stats.
-  BatchProbe(const SlotRing& ring, StatsCollector& stats, std::unique_ptr<SlotChecks> checks,
-             std::shared_ptr<DeviceTrace> trace);
-  ~BatchProbe();
+  /// `trace` is null where it is off. Keeps references to the ring and its stats.
+  BatchProbe(const SlotRing& ring, StatsCollector& stats, std::shared_ptr<DeviceTrace> trace);
   BatchProbe(const BatchProbe&) = delete;
   BatchProbe& operator=(const BatchProbe&) = delete;
 
-  /// Reports each batch that is staged to `tuner`; null: autotune is off. Called before the copier
-  /// starts.
-  void set_tuner(Tuner* tuner) noexcept { tuner_ = tuner; }
-
-  /// Returns the checks that a reader tells what it reads; null: they are off.
-  [[nodiscard]] FillChecks* fill_checks() const noexcept;
   /// A reader has filled the slot.
   void filled(PinnedSlot& slot, const Filling& filling);
 
@@ -83,22 +45,13 @@ class BatchProbe {
   /// The copier has a device slot for the batch in `from`, the last of its epoch if `is_last`. The
   /// copy stream does not wait for the slot's release events yet.
   void slot_found(const PinnedSlot& from, bool is_last);
-  /// The copy from `from` into `to`, which is free, is about to be enqueued. With slot checks,
-  /// waits for the device, and throws leat::Error if the slot was written to after its release.
-  void copy_begins(DeviceSlot& to, PinnedSlot& from);
+  /// The copy from `from` is about to be enqueued.
+  void copy_begins(PinnedSlot& from);
   /// All copies of the batch, of `bytes` in all, are enqueued.
   void copied(DeviceSlot& to, std::size_t bytes);
-  /// The copy from `from` is done. With slot checks, throws leat::Error if the slot was written to
-  /// since it was filled.
-  void copy_done(const PinnedSlot& from) const;
-  /// The batch is on its way to the consumer.
-  void staged() noexcept;
 
   /// The consumer asks for the next batch, which it will use on `stream`.
   void asked(const gpu::StreamRef& stream);
-  /// The batch is about to be handed out. With slot checks, waits for the copy, and throws
-  /// leat::Error if the slot does not hold the batch that was copied.
-  void handing_out(DeviceSlot& slot);
   /// A lease of the batch begins. The consumer has waited for the batch for `waited`.
   void handed_out(DeviceSlot& slot, PassId pass, Duration waited) noexcept;
   /// The CPU has waited for the copy since `since`, until it was done or the wait has timed out.
@@ -115,11 +68,8 @@ class BatchProbe {
   void releases(DeviceSlot& slot);
   /// The lease is over; `done`: the batch was released, not abandoned.
   void ended(DeviceSlot& slot, bool done) noexcept;
-  /// The slot goes back to the copier, whether it was leased or not. With slot checks, throws
-  /// GpuError.
+  /// The slot goes back to the copier, whether it was leased or not.
   void given_back(DeviceSlot& slot);
-  /// As SlotRing::end_streams().
-  void end_streams() noexcept;
 
  private:
   template <class Write>
@@ -130,9 +80,7 @@ class BatchProbe {
 
   const SlotRing& ring_;
   StatsCollector& stats_;
-  const std::unique_ptr<SlotChecks> checks_;
   const std::shared_ptr<DeviceTrace> trace_;
-  Tuner* tuner_ = nullptr;
   std::atomic<bool> binds_streams_{false};  // the consumer has done so
   // The sum of the waits for the copies of batches whose steps had ended.
   std::atomic<Duration::rep> late_waits_{0};
