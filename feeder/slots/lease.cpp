@@ -15,7 +15,7 @@ namespace leat::feeder {
 Lease::Lease(std::shared_ptr<SlotRing> ring, DeviceSlot& slot, PassId pass,
              Duration waited) noexcept
     : ring_(std::move(ring)), slot_(&slot), pass_(pass), exceptions_(std::uncaught_exceptions()) {
-  ring_->probe.handed_out(slot, pass, waited);
+  ring_->steps.handed_out(slot, pass, waited);
   slot.state.move_on(DeviceState::kReady, DeviceState::kLeased);
   ring_->log->leased(ring_->rank, pass);
 }
@@ -53,7 +53,7 @@ Lease& Lease::on(const gpu::StreamRef& stream) {
 // this one is first used, before the stream waits for its copy.
 void Lease::begin_use() {
   DeviceSlot& slot = this->slot();
-  if (slot.before.slot != nullptr) ring_->probe.next_asked(std::exchange(slot.before, {}));
+  if (slot.before.slot != nullptr) ring_->steps.next_asked(std::exchange(slot.before, {}));
 }
 
 void Lease::bind_due() {
@@ -83,10 +83,12 @@ Lease& Lease::bind(const gpu::StreamRef& stream) {
     throw std::length_error("leat: a lease is used on at most " + std::to_string(kMaxStreams) +
                             " streams");
   }
-  ring_->probe.binds(slot, stream);
+  const bool is_first = slot.bound == 0;
+  if (is_first) slot.mark(Mark::kArrived, stream);
   stream.wait(slot.ready);
-  ring_->probe.bound(slot, stream);
+  if (is_first) slot.mark(Mark::kUseBegins, stream);
   const auto lock = ring_->guard(slot);
+  if (is_first) ring_->steps.used(slot);
   slot.streams[slot.bound++] = stream;
   return *this;
 }
@@ -124,7 +126,7 @@ bool Lease::await_copy(TimePoint deadline) {
   DeviceSlot& slot = this->slot();
   const TimePoint since = now();
   const bool is_done = slot.ready.await_until(deadline);
-  if (!slot.use.cpu_waited) ring_->probe.waited(slot, since, is_done);
+  if (!slot.use.cpu_waited) ring_->steps.waited(slot, since, is_done);
   return is_done;
 }
 
@@ -163,15 +165,15 @@ void Lease::end(bool done) noexcept {
   DeviceSlot& slot = *std::exchange(slot_, nullptr);
   const std::shared_ptr<SlotRing> ring = std::move(ring_);
   record_release(slot, *ring);
-  ring->probe.ended(slot, done);
+  slot.is_done = done;
   if (pass_ != PassId::kNone) ring->log->ended(ring->rank, pass_, slot.batch, done);
   ring->give_back(slot, DeviceState::kLeased);
   ring->give_back_credit();
 }
 
 void Lease::record_release(DeviceSlot& slot, SlotRing& ring) noexcept {
+  ring.steps.released(slot);
   try {
-    ring.probe.releases(slot);
     for (std::size_t i = 0; i < slot.bound; ++i) slot.released[i].record(*slot.streams[i]);
   } catch (...) {
     // The device has failed, so nothing will be copied into the slot any more. The consumer's next

@@ -28,16 +28,27 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
                  ? nullptr
                  : std::make_unique<SlotChecks>(device, layout, size.pinned_slots,
                                                 size.device_slots, check_slots)),
-      probe(*this, stats, into == nullptr ? nullptr : into->make(copy_stream, local)),
+      steps(*this),
       filled(capacity(size.pinned_slots), "filled slots"),
       in_flight(capacity(size.pinned_slots), "copies in flight"),
       free_device(capacity(size.device_slots), "free device slots"),
       ready(2 * capacity(size.device_slots), "ready batches"),
       credit(capacity(size.leases), "leases to be had"),
+      trace_(into == nullptr ? nullptr : into->make(copy_stream, local)),
+      observers_{&stats},
       scheduler_(&scheduler),
       virtual_time_(clock_of(scheduler).is_virtual()),
       pinned_memory_(device, size.pinned_slots * layout.staged_bytes()),
       device_memory_(device, size.device_slots * layout.bytes()) {
+  if (trace_ != nullptr) {
+    observers_.push_back(trace_.get());
+    trace_->set_occupancy([this] {
+      return Occupancy{.at = now(),
+                       .filled = filled.size(),
+                       .ready = ready.size(),
+                       .free_device = free_device.size()};
+    });
+  }
   // A slot's size is a multiple of the alignment of its tensors, so slots follow without gaps.
   for (std::size_t i = 0; i < size.pinned_slots; ++i) {
     pinned_.push_back(std::make_unique<PinnedSlot>(
@@ -61,8 +72,9 @@ void SlotRing::end_streams() noexcept {
 }
 
 void SlotRing::give_back(DeviceSlot& slot, DeviceState from) noexcept {
+  slot.ended_in_own_time = is_own_time();
+  tell(&Observer::given_back, slot);
   try {
-    probe.given_back(slot);
     if (checks != nullptr) checks->released(slot);
   } catch (...) {
     finish(std::current_exception());  // the device has failed

@@ -24,9 +24,10 @@
 #include "leat/csp/scheduler.h"
 #include "leat/feeder/slots/layout.h"
 #include "leat/feeder/slots/slots.h"
+#include "leat/feeder/slots/steps.h"
 #include "leat/feeder/stages/staged.h"
 #include "leat/feeder/state/release_log.h"
-#include "leat/feeder/stats/batch_probe.h"
+#include "leat/feeder/stats/device_trace.h"
 #include "leat/feeder/stats/step_timing.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/device.h"
@@ -71,6 +72,11 @@ class SlotRing {
   }
   /// Returns the number of leases, including one whose batch a consumer has asked for.
   [[nodiscard]] std::size_t leases() const noexcept { return credit.capacity() - credit.size(); }
+  /// Tells the observers of an event: the stats, and the trace if there is one. The caller owns the
+  /// slot that has the record.
+  void tell(void (Observer::*event)(BatchRecord&) noexcept, BatchRecord& record) const noexcept {
+    for (Observer* const one : observers_) (one->*event)(record);
+  }
   /// Ends the ring's streams, with the Prefetcher. The stages have ended; leases may live.
   void end_streams() noexcept;
   /// Ends the batches. Receivers of `ready` get the staged batches, then `cause`. Thread-safe.
@@ -95,7 +101,7 @@ class SlotRing {
   StatsCollector stats;
   const std::shared_ptr<ReleaseLog> log;
   const std::unique_ptr<SlotChecks> checks;  // null: off
-  BatchProbe probe;
+  Steps steps;
 
   Channel<PinnedSlot*> filled;     // read from a dataset, or the end of an epoch
   Channel<PinnedSlot*> in_flight;  // copies from them are enqueued, oldest first
@@ -104,6 +110,8 @@ class SlotRing {
   Channel<LeaseCredit> credit;
 
  private:
+  const std::shared_ptr<DeviceTrace> trace_;  // null: off
+  std::vector<Observer*> observers_;
   const SchedulerCore* const scheduler_;  // only compared, never dereferenced
   const bool virtual_time_;
   gpu::PinnedArena pinned_memory_;

@@ -26,29 +26,12 @@
 #include "leat/feeder/plan/packing.h"
 #include "leat/feeder/slots/layout.h"
 #include "leat/feeder/stages/failures.h"
+#include "leat/feeder/stats/batch_record.h"
 #include "leat/gpu/buffer.h"
 #include "leat/gpu/event.h"
 #include "leat/gpu/stream.h"
 
 namespace leat::feeder {
-
-struct StepTiming;
-struct TracedBatch;
-enum class PassId : std::uint64_t;
-enum class StepPart : std::uint8_t;
-
-/// The batch that a slot holds.
-struct BatchId {
-  std::uint64_t epoch = 0;
-  std::uint64_t index = 0;         // the global batch's number in the epoch
-  std::size_t samples = 0;         // of this rank
-  std::size_t rows = 0;            // samples and padding
-  std::size_t elements = 0;        // of packed samples
-  std::size_t element_rows = 0;    // elements and padding
-  Carry carry;                     // where the packed shard begins
-  std::uint64_t step_samples = 0;  // samples (packed: elements) of all ranks
-  std::size_t step_shards = 0;     // ranks that have samples
-};
 
 /// "batch 5 of epoch 0".
 [[nodiscard]] std::string name_of(const BatchId& batch);
@@ -97,8 +80,8 @@ class SlotState {
   std::atomic<State> state_{};
 };
 
-/// A buffer that a reader fills and that is then copied to the device.
-struct PinnedSlot {
+/// A buffer that a reader fills and that is then copied to the device, with its batch's record.
+struct PinnedSlot : BatchRecord {
   PinnedSlot(const gpu::Device& device, gpu::PinnedSpan memory, const BatchLayout& layout,
              std::size_t rank, std::size_t number);
 
@@ -107,17 +90,13 @@ struct PinnedSlot {
   const std::size_t rank;  // the local rank whose ring has this slot
   gpu::Event copied;       // recorded after the copies from the slot
   SlotState<PinnedState> state;
-  BatchId batch;
   bool ends_epoch = false;               // no batch, but the end of an epoch
   std::vector<PositionRange> positions;  // of the batch's samples (packed: elements)
   std::vector<Piece> pieces;             // packed: the pieces of samples in the batch
   std::uint64_t sequence = 0;            // place among all that the rank is sent
-  std::uint64_t generation = 0;          // the consumer's request that it serves
   std::exception_ptr error;              // set if reading the batch failed
-  std::size_t attempted = 0;             // samples read, failed ones included
   std::vector<std::size_t> longest;      // by dataset field, for row_bytes_of()
   std::vector<Failure> failures;         // the failed samples
-  TracedBatch* traced = nullptr;         // the batch's trace; null: not traced
 };
 
 /// The most streams that one lease may be used on.
@@ -131,8 +110,8 @@ struct Turn {
   std::uint64_t number = 0;  // DeviceSlot::Use::turn
 };
 
-/// A buffer that a batch is copied to. A lease hands it to the consumer.
-struct DeviceSlot {
+/// A buffer that a batch is copied to, with its record. A lease hands it to the consumer.
+struct DeviceSlot : BatchRecord {
   DeviceSlot(const gpu::Device& device, gpu::DeviceSpan memory, const BatchLayout& layout,
              std::size_t number);
 
@@ -145,25 +124,13 @@ struct DeviceSlot {
   std::optional<gpu::StreamRef> due;  // to be bound when the lease is first used
   Turn before;                        // its step ends when this lease is first used
   SlotState<DeviceState> state;
-  BatchId batch;
-  std::size_t attempted = 0;                      // samples read, failed ones included
   std::vector<Failure> failures;                  // charged when the batch is handed out
   std::vector<std::size_t> longest;               // by dataset field, for row_bytes_of()
   std::vector<std::vector<std::int64_t>> shapes;  // of the tensors; rows first
 
-  /// Used by the probe (feeder/stats/batch_probe.h).
-  struct Marks {
-    std::shared_ptr<StepTiming> timing;  // of the sampled pair of steps, or null
-    StepPart part{};                     // which step of the pair
-    TracedBatch* traced = nullptr;       // null: not traced
-  };
-  Marks marks;
-
-  /// How the consumer uses the batch, on the host's clock. Used by the lease and the probe.
+  /// How the consumer uses the batch, on the host's clock. Used by Steps.
   struct Use {
-    std::uint64_t turn = 0;  // how many times the slot was handed out
-    PassId pass{};
-    bool is_own_time = false;                // the clock is that of the stages and the device
+    std::uint64_t turn = 0;                  // how many times the slot was handed out
     bool is_open = false;                    // handed out, and its step has not ended
     bool is_marked = false;                  // the end is recorded on the first stream
     bool cpu_waits = false;                  // the CPU began to wait for the copy

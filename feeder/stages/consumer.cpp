@@ -162,8 +162,8 @@ Consumer::BatchRequest Consumer::ask(const gpu::StreamRef* stream) {
                            " leases are held, which is max_leases: release one first");
   }
   Credit credit(*ring_);
-  if (stream != nullptr && stream->device() == ring_->device) ring_->probe.asked(*stream);
-  if (max_leases_ > 1) ring_->probe.next_asked(latest_);
+  if (stream != nullptr && stream->device() == ring_->device) ring_->stats.asked(*stream);
+  if (max_leases_ > 1) ring_->steps.next_asked(latest_);
   if (!in_epoch_) begin(next_epoch_);
   return {std::move(credit), now()};
 }

@@ -85,8 +85,8 @@ Stages::Stages(const Dataset& dataset, const PrefetcherOptions& options, const B
       work_(all_slots(rings_), "slots to fill"),
       readings_(readers()) {
   if (options.autotune.has_value()) {
-    tuner_ = std::make_unique<Tuner>(*options.autotune, active, options.max_leases, rings_,
-                                     free_pinned_);
+    autotuner_ = std::make_unique<Autotuner>(*options.autotune, active, options.max_leases, rings_,
+                                             free_pinned_);
     return;
   }
   for (const auto& ring : rings_) {
@@ -113,7 +113,8 @@ std::size_t Stages::readers() const noexcept {
 std::size_t Stages::ring_bytes() const noexcept {
   std::size_t sum = 0;
   for (const auto& ring : rings_) {
-    sum += ring->layout.staged_bytes() * (tuner_ ? tuner_->pinned_slots() : ring->pinned().size());
+    sum += ring->layout.staged_bytes() *
+           (autotuner_ ? autotuner_->pinned_slots() : ring->pinned().size());
   }
   return sum;
 }
@@ -153,7 +154,7 @@ void Stages::launch(TaskGroup& group) {
   };
   start("sampler", [this] { sample(); });
   for (std::size_t i = 0; i < readers(); ++i) start(reader_name(i), [this, i] { read(i); });
-  if (tuner_) start("tuner", [this] { tuner_->run(); });
+  if (autotuner_) start("tuner", [this] { autotuner_->run(); });
   for (const auto& ring : rings_) {
     const std::string of_rank =
         rings_.size() > 1 ? " of rank " + std::to_string(options_.rank + ring->rank) : "";
@@ -224,7 +225,7 @@ void Stages::read(std::size_t number) {
   ReadPlace place(dataset_.blocking());
   const std::size_t l3 = l3_bytes();
   for (;;) {
-    if (tuner_) tuner_->begin_read();
+    if (autotuner_) autotuner_->begin_read();
     PinnedSlot* const slot = &reader.next();
     SlotRing& ring = *rings_[slot->rank];
     SlotChecks* const checks = ring.checks.get();
@@ -254,16 +255,15 @@ void Stages::read(std::size_t number) {
     reading.end();
     const Duration busy = now() - start;
     place.took(busy);
-    ring.probe.filled(*slot, {.reader = number,
-                              .begin = start,
-                              .busy = busy,
-                              // An estimate if a read parks: see FillMeter.
-                              .cpu = std::clamp(filled.cpu, Duration::zero(), busy),
-                              .cold_bytes = filled.cold_bytes,
-                              .major_faults = filled.major_faults});
+    slot->reader = number;
+    slot->read = {.begin = start, .end = start + busy};
+    slot->cpu = std::clamp(filled.cpu, Duration::zero(), busy);  // an estimate: see FillMeter
+    slot->cold_bytes = filled.cold_bytes;
+    slot->major_faults = filled.major_faults;
+    ring.tell(&Observer::read, *slot);
     slot->state.move_on(PinnedState::kFilling, PinnedState::kFilled);
     ring.filled.send(slot);
-    if (tuner_) tuner_->end_read();
+    if (autotuner_) autotuner_->end_read();
   }
 }
 
@@ -271,7 +271,7 @@ void Stages::add_to(Stats& stats) const {
   stats.failed_samples = failures.count();
   stats.ring_bytes = ring_bytes();
   stats.past_cache_bytes = past_cache_bytes_.load(std::memory_order_relaxed);
-  if (tuner_) tuner_->add_to(stats);
+  if (autotuner_) autotuner_->add_to(stats);
 }
 
 void Stages::copy(SlotRing& ring) {
@@ -287,7 +287,7 @@ void Stages::copy(SlotRing& ring) {
   for (;;) {
     std::uint64_t overtook = 0;
     PinnedSlot& slot = in_order.next(overtook);
-    ring.probe.overtook(overtook);
+    if (overtook > 0) ring.stats.add_reordered(overtook);
     if (slot.error != nullptr) std::rethrow_exception(slot.error);
     if (!slot.ends_epoch) {
       stage(ring, slot, copying);
@@ -303,10 +303,13 @@ void Stages::copy(SlotRing& ring) {
 // Copies one batch to the next device slot that is free or released. The host only enqueues work
 // and blocks for none of it.
 void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
-  ring.probe.slot_wanted();
-  DeviceSlot& to = **ring.free_device.recv();
-  ring.probe.slot_found(from, from.batch.index + 1 == plan_.batches());
   const gpu::Stream& stream = ring.copy_stream;
+  const TimePoint wanted = now();
+  DeviceSlot& to = **ring.free_device.recv();
+  from.is_last = from.batch.index + 1 == plan_.batches();
+  from.wait_for_slot = {.begin = wanted, .end = now()};
+  ring.tell(&Observer::copy_begins, from);
+  from.mark(Mark::kQueued, stream);
   if (to.state.now() == DeviceState::kReleased) {
     // If the batch was never leased, its transform may still be reading the slot.
     if (copying.transforms.has_value()) stream.wait(to.ready);
@@ -315,26 +318,27 @@ void Stages::stage(SlotRing& ring, PinnedSlot& from, Copying& copying) {
     to.state.move_on(DeviceState::kReleased, DeviceState::kFree);
   }
   if (ring.checks != nullptr) ring.checks->before_copy(to, from);
-  ring.probe.copy_begins(from);
+  from.mark(Mark::kCopyBegins, stream);
   to.state.move_on(DeviceState::kFree, DeviceState::kCopying);
   from.state.move_on(PinnedState::kFilled, PinnedState::kCopying);
-  const std::size_t bytes = enqueue_copies(ring, from, to, copying);
-  ring.probe.copied(to, bytes);
+  from.slot = to.number;
+  from.bytes = enqueue_copies(ring, from, to, copying);
+  from.mark(Mark::kCopyEnds, stream);
+  static_cast<BatchRecord&>(to) = from;
+  ring.tell(&Observer::copied, to);
   from.copied.record(stream);
   if (copying.transforms.has_value()) {
     transform(ring, from.batch, to, copying);
   } else {
     to.ready.record(stream);
   }
-  to.batch = from.batch;
-  to.attempted = from.attempted;
   to.failures.swap(from.failures);
   from.failures.clear();
   to.state.move_on(DeviceState::kCopying, DeviceState::kReady);
   const Staged batch{.slot = &to, .generation = from.generation, .epoch = from.batch.epoch};
   ring.in_flight.send(&from);
   ring.ready.send(batch);
-  if (tuner_) tuner_->staged();
+  if (autotuner_) autotuner_->staged();
 }
 
 // Enqueues the copies of one batch, in pieces of at most copying.chunk; returns their bytes.
@@ -385,9 +389,9 @@ void Stages::recycle(SlotRing& ring) {
   }
 }
 
-// The sampler gets the slot, unless the tuner takes it back.
+// The sampler gets the slot, unless autotune takes it back.
 void Stages::free(PinnedSlot& slot) {
-  if (tuner_ == nullptr || !tuner_->takes_back(slot)) free_pinned_.send(&slot);
+  if (autotuner_ == nullptr || !autotuner_->takes_back(slot)) free_pinned_.send(&slot);
 }
 
 }  // namespace leat::feeder

@@ -32,7 +32,7 @@
 #include "leat/feeder/stages/failures.h"
 #include "leat/feeder/stages/in_order.h"
 #include "leat/feeder/stages/reading.h"
-#include "leat/feeder/stats/tuner.h"
+#include "leat/feeder/stats/autotuner.h"
 
 namespace leat::feeder {
 
@@ -88,9 +88,9 @@ class Stages {
   BatchSampler batch_sampler_;  // for the sampler alone
   const std::vector<std::shared_ptr<SlotRing>> rings_;
   const Channel<PinnedSlot*> free_pinned_;
-  const Channel<PinnedSlot*> work_;  // slots that name the batch to read into them
-  std::vector<Reading> readings_;    // by reader
-  std::unique_ptr<Tuner> tuner_;     // null: no autotune
+  const Channel<PinnedSlot*> work_;       // slots that name the batch to read into them
+  std::vector<Reading> readings_;         // by reader
+  std::unique_ptr<Autotuner> autotuner_;  // null: no autotune
   std::atomic<std::uint64_t> past_cache_bytes_{0};
   std::stop_token stop_;
   std::mutex cause_mutex_;  // guards cause_

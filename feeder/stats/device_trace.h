@@ -4,15 +4,17 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "leat/csp/clock.h"
 #include "leat/feeder/plan/batch_plan.h"
-#include "leat/feeder/slots/slots.h"
+#include "leat/feeder/stats/batch_record.h"
 #include "leat/feeder/stats/timeline.h"
 #include "leat/feeder/trace.h"
 #include "leat/gpu/event.h"
@@ -21,31 +23,16 @@
 
 namespace leat::feeder {
 
-/// A stretch of the scheduler's time.
-struct Stretch {
-  TimePoint begin;
-  TimePoint end;
-};
-
-/// The record of one batch. The code that enqueues work records the events. All other members are
-/// written under the trace's lock.
+/// What a trace keeps of one batch.
 struct TracedBatch {
-  TracedBatch(const gpu::Device& device, std::size_t number);
+  TracedBatch(const gpu::Device& device, std::size_t which)
+      : number(which),
+        marks(device, {Mark::kCopyBegins, Mark::kCopyEnds, Mark::kUseBegins, Mark::kUseEnds}) {}
 
-  const std::size_t number;         // counts the recorded batches
-  gpu::Event copy_begin, copy_end;  // on the copy stream
-  gpu::Event use_begin, use_end;    // on the lease's first stream
-  BatchId batch;
-  std::size_t reader = 0;
-  std::size_t slot = 0;  // the device's
-  std::size_t bytes = 0;
-  Stretch read, wait_for_slot, lease, wait_for_batch;
-  bool is_read = false;
-  bool is_copied = false;
-  bool is_leased = false;
-  bool is_used = false;      // use_begin is recorded
-  bool is_released = false;  // use_end is recorded
-  bool has_ended = false;
+  const std::size_t number;  // counts the recorded batches
+  Marks marks;
+  BatchRecord record;              // as it was at the latest event, under the trace's lock
+  std::optional<TimePoint> ended;  // its lease, likewise
 };
 
 /// How full the channels of a device were.
@@ -57,21 +44,20 @@ struct Occupancy {
 };
 
 /// Records one device's batches. Only the constructor allocates. Thread-safe.
-class DeviceTrace {
+class DeviceTrace final : public Observer {
  public:
   /// Syncs `stream` once, to relate the device's time to the scheduler's.
   DeviceTrace(const gpu::Stream& stream, const LocalRank& rank, const TraceOptions& options);
 
-  /// Returns the record for a batch that is about to be read; null: do not record it.
-  [[nodiscard]] TracedBatch* next() noexcept;
-  /// Calls write(batch) under the lock, and notes the occupancy. Does nothing for null.
-  template <class Write>
-  void note(TracedBatch* batch, const Occupancy& now, Write&& write) {
-    if (batch == nullptr) return;
-    const std::scoped_lock lock(mutex_);
-    write(*batch);
-    if (occupancies_.size() < occupancies_.capacity()) occupancies_.push_back(now);
-  }
+  /// `look` says how full the channels are. Called before the first event.
+  void set_occupancy(std::function<Occupancy()> look) { look_ = std::move(look); }
+  /// Chooses the batches, in the order in which their reads end.
+  void read(BatchRecord& batch) noexcept override;
+  void copied(BatchRecord& batch) noexcept override { note(batch); }
+  void handed_out(BatchRecord& batch) noexcept override { note(batch); }
+  void used(BatchRecord& batch) noexcept override { note(batch); }
+  void step_ended(BatchRecord& batch) noexcept override;
+  void given_back(BatchRecord& batch) noexcept override;
 
   /// Adds the trace's events to `out`. Times count from `origin`.
   void write(gpu::TraceWriter& out, TimePoint origin) const;
@@ -79,7 +65,7 @@ class DeviceTrace {
   [[nodiscard]] std::vector<TimedStep> steps() const;
   [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Returns whether next() has never been called.
+  /// Returns whether no batch was read.
   [[nodiscard]] bool is_unused() const noexcept {
     return next_.load(std::memory_order_relaxed) == 0;
   }
@@ -95,11 +81,13 @@ class DeviceTrace {
   // Returns all batches that were read, in the order in which the device copied them. Those that it
   // has not copied come last. Needs the lock.
   [[nodiscard]] std::vector<Work> work_done(TimePoint origin) const;
+  void note(const BatchRecord& batch, bool has_ended = false) noexcept;
 
   const std::size_t rank_;  // local
   const std::size_t rank_of_world_;
   const std::string name_;
   const std::uint64_t skip_;
+  std::function<Occupancy()> look_;
   gpu::Event anchor_;  // the device reached it at anchored_
   TimePoint anchored_;
   std::atomic<std::uint64_t> next_{0};

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "leat/csp/clock.h"
-#include "leat/csp/wait/random.h"
 #include "leat/feeder/stats/loop_samples.h"
+#include "leat/feeder/stats/step_sampling.h"
 #include "leat/gpu/device.h"
 #include "leat/gpu/event.h"
 
@@ -23,16 +23,8 @@ struct LoopMeter::State {
   };
 
   explicit State(const LoopMeterOptions& options)
-      : sample_every(options.sample_every), until_sample(options.sample_every) {}
+      : sample_every(options.sample_every), sampling(options.sample_every, 1) {}
 
-  // Whether the step that begins is sampled. The distances are random, 1 to 2n-1, for the same
-  // reason as those of StatsCollector::next_part. A step that is not to be sampled is not made up
-  // for: the next one would be of another kind.
-  [[nodiscard]] bool is_due() noexcept {
-    if (sample_every == 0 || --until_sample > 0) return false;
-    until_sample = 1 + mix(++drawn * kRandomStep) % (2 * sample_every - 1);
-    return true;
-  }
   void drop_sample() noexcept {
     if (sample.has_value()) samples.give_back(*std::move(sample));
     sample.reset();
@@ -64,8 +56,7 @@ struct LoopMeter::State {
   bool is_first = true;  // of the iteration
   TimePoint asked;
   Duration waited = Duration::zero();
-  std::uint64_t until_sample;
-  std::uint64_t drawn = 0;
+  StepSampling sampling;
   std::optional<gpu::Device> device;     // of the samples
   std::optional<LoopSample> sample;      // of the step in progress, if it is sampled
   std::optional<gpu::StreamRef> stream;  // of that step
@@ -78,7 +69,8 @@ LoopMeter::~LoopMeter() = default;
 bool LoopMeter::wants_stream() const noexcept {
   const State& state = *state_;
   if (state.sample_every == 0 || state.samples.has_failed()) return false;
-  return state.phase != State::Phase::kWorks || state.sample.has_value() || state.until_sample == 1;
+  return state.phase != State::Phase::kWorks || state.sample.has_value() ||
+         state.sampling.is_next();
 }
 
 void LoopMeter::asks() { asks_on(nullptr); }
@@ -98,7 +90,7 @@ void LoopMeter::asks_on(const gpu::StreamRef* stream) {
       state.sample.reset();
       state.stream.reset();
     }
-    const bool is_due = ends_step && state.is_due();
+    const bool is_due = ends_step && state.sampling.count() == 0;
     if (stream == nullptr || state.sample_every == 0) return;
     if (!state.device.has_value() || *state.device != stream->device()) {
       state.samples.make(stream->device());

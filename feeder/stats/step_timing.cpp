@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "leat/csp/error.h"
-#include "leat/csp/wait/random.h"
 
 namespace leat::feeder {
 namespace {
@@ -14,162 +13,188 @@ double seconds(Duration length) noexcept { return std::chrono::duration<double>(
 
 }  // namespace
 
-StepTiming::StepTiming(const gpu::Device& device)
-    : copy_end_before(device, gpu::Timing::kOn),
-      queued(device, gpu::Timing::kOn),
-      copy_start(device, gpu::Timing::kOn),
-      copy_end(device, gpu::Timing::kOn),
-      released_before(device, gpu::Timing::kOn),
-      asked(device, gpu::Timing::kOn),
-      arrived(device, gpu::Timing::kOn),
-      bound(device, gpu::Timing::kOn),
-      released(device, gpu::Timing::kOn) {}
-
 StatsCollector::StatsCollector(const gpu::Device& device, const StatsOptions& options)
-    : options_(options),
-      until_second_(std::max<std::uint64_t>(options.sample_every, 2) - 1),
-      free_(kTimings, "free timings") {
+    : options_(options), sampling_(options.sample_every, 2) {
   if (options.sample_every == 0) return;
+  free_.reserve(kTimings);
   finishing_.reserve(kTimings);
-  for (std::size_t i = 0; i < kTimings; ++i) {
-    static_cast<void>(free_.try_send(std::make_shared<StepTiming>(device)));
+  for (std::size_t i = 0; i < kTimings; ++i) free_.push_back(&timings_.emplace_back(device));
+}
+
+// A pair is chosen by its second step. One that the end of an epoch would cut is dropped:
+// postponed, it would be the next epoch's first two steps, which are not typical.
+StepPart StatsCollector::next_part(bool is_last) noexcept {
+  const std::uint64_t left = sampling_.count();
+  if (left == 0) return StepPart::kSecond;
+  if (left > 1) return StepPart::kNone;
+  if (!is_last || options_.crosses_epochs) return StepPart::kFirst;
+  sampling_.skip();
+  return StepPart::kNone;
+}
+
+void StatsCollector::copy_begins(BatchRecord& batch) noexcept {
+  batch.part = next_part(batch.is_last);
+  batch.timing = nullptr;
+  batch.marks[0] = nullptr;
+  if (batch.part == StepPart::kFirst) {
+    pair_ = take();
+    pair_generation_ = batch.generation;
+    pair_epoch_ = batch.batch.epoch;
   }
+  if (batch.part == StepPart::kNone || pair_ == nullptr) {
+    batch.part = StepPart::kNone;
+    return;
+  }
+  StepTiming& timing = *pair_;
+  if (batch.part == StepPart::kSecond) pair_ = nullptr;
+  if (batch.part == StepPart::kSecond && !options_.crosses_epochs &&
+      (pair_generation_ != batch.generation || pair_epoch_ != batch.batch.epoch)) {
+    // The pair's first batch ended this rank's part of its epoch: no step leads from it to here.
+    let_go(timing);
+    batch.part = StepPart::kNone;
+    return;
+  }
+  batch.timing = &timing;
+  batch.marks[0] = batch.part == StepPart::kFirst ? &timing.first : &timing.second;
 }
 
-// A pair is chosen by its second step. To sample one step in n, the distance from one second step
-// to the next is random, 2 to 2n-2. A fixed distance would always sample the same phase of a loop
-// that repeats itself, for instance where several readers deliver in bursts. For the same reason, a
-// pair that the end of an epoch would cut is dropped. Postponed, it would be the next epoch's first
-// two steps, which are not typical.
-StepPart StatsCollector::next_part(bool last) noexcept {
-  if (options_.sample_every == 0) return StepPart::kNone;
-  last = last && !options_.crosses_epochs;
-  const bool is_second = until_second_ == 0;
-  if (!is_second && --until_second_ > 0) return StepPart::kNone;
-  if (!is_second && !last) return StepPart::kFirst;
-  const std::uint64_t distances = std::max<std::uint64_t>(2 * options_.sample_every, 5) - 3;
-  until_second_ = 1 + mix(++pairs_ * kRandomStep) % distances;
-  return is_second ? StepPart::kSecond : StepPart::kNone;
-}
-
-std::shared_ptr<StepTiming> StatsCollector::take() {
-  std::optional<std::shared_ptr<StepTiming>> timing;
+StepTiming* StatsCollector::take() {
   const std::scoped_lock lock(mutex_);
-  if (free_.try_recv(timing) != ChannelStatus::ok) {
-    collect_finished();
-    if (free_.try_recv(timing) != ChannelStatus::ok) return nullptr;
-  }
-  StepTiming& fresh = **timing;
+  if (free_.empty()) collect_finished();
+  if (free_.empty()) return nullptr;
+  StepTiming& fresh = *free_.back();
+  free_.pop_back();
+  fresh.first.clear();
+  fresh.second.clear();
   fresh.shape = shape_;
-  fresh.copier_blocked = fresh.consumer_starved = Duration::zero();
-  fresh.copied = fresh.released_first = fresh.asked_second = false;
-  fresh.bound_second = fresh.released_second = fresh.was_idle = false;
-  fresh.holders.store(2, std::memory_order_relaxed);
-  return *std::move(timing);
+  fresh.holders = 2;
+  return &fresh;
 }
 
-void StatsCollector::let_go(std::shared_ptr<StepTiming> timing) noexcept {
-  if (timing->holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+void StatsCollector::let_go(StepTiming& timing) noexcept {
   const std::scoped_lock lock(mutex_);
-  if (between_ == timing) between_.reset();  // the consumer left the loop
-  finishing_.push_back(std::move(timing));   // memory for kTimings was reserved
+  let_go_locked(timing);
+}
+
+void StatsCollector::let_go_locked(StepTiming& timing) noexcept {
+  if (--timing.holders > 0) return;
+  if (between_ == &timing) between_ = nullptr;  // the consumer left the loop
+  finishing_.push_back(&timing);                // memory for kTimings was reserved
 }
 
 // Measures the timings whose last event the device has reached, without waiting for the others.
 void StatsCollector::collect_finished() {
-  std::erase_if(finishing_, [&](std::shared_ptr<StepTiming>& timing) {
+  std::erase_if(finishing_, [&](StepTiming* timing) {
     try {
       // An event that was never recorded counts as done.
-      if (!timing->released.is_done() || !timing->copy_end.is_done()) return false;
+      if (!timing->second[Mark::kUseEnds].is_done() || !timing->second[Mark::kCopyEnds].is_done()) {
+        return false;
+      }
       if (timing->shape == shape_) measure(*timing);
     } catch (const Error&) {
       // The device has failed, which the next call on it reports. This sample is lost.
     }
-    static_cast<void>(free_.try_send(std::move(timing)));
+    free_.push_back(timing);  // likewise
     return true;
   });
 }
 
-void StatsCollector::measure(const StepTiming& t) {
+void StatsCollector::measure(const StepTiming& timing) {
+  const Marks& before = timing.first;
+  const Marks& marks = timing.second;
+  const auto between = [&](Mark begin, Mark end) {
+    return seconds(elapsed(marks[begin], marks[end]));
+  };
   std::optional<double> copy;
-  if (t.copied) {
-    copy = seconds(elapsed(t.copy_start, t.copy_end));
+  if (marks.has(Mark::kCopyEnds)) {
+    copy = between(Mark::kCopyBegins, Mark::kCopyEnds);
     sums_.copy.add(*copy);
-    const double idle = std::max(seconds(elapsed(t.copy_end_before, t.queued)), 0.0);
-    const double without_slot = std::clamp(seconds(t.copier_blocked), 0.0, idle);
-    sums_.copier_blocked.add(without_slot + seconds(elapsed(t.queued, t.copy_start)));
+    const double idle =
+        std::max(seconds(elapsed(before[Mark::kCopyEnds], marks[Mark::kQueued])), 0.0);
+    const double without_slot = std::clamp(seconds(timing.copier_blocked), 0.0, idle);
+    sums_.copier_blocked.add(without_slot + between(Mark::kQueued, Mark::kCopyBegins));
   }
-  if (t.released_first && t.bound_second && t.released_second) {
-    const double step = seconds(elapsed(t.released_before, t.released));
+  if (before.has(Mark::kUseEnds) && marks.has(Mark::kUseBegins) && marks.has(Mark::kUseEnds)) {
+    const double step = seconds(elapsed(before[Mark::kUseEnds], marks[Mark::kUseEnds]));
     if (step <= 0) return;  // the steps ended in the opposite order, on two streams
-    const double gap = std::max(seconds(elapsed(t.released_before, t.arrived)), 0.0);
+    const double gap =
+        std::max(seconds(elapsed(before[Mark::kUseEnds], marks[Mark::kArrived])), 0.0);
     const double unannounced =
-        t.asked_second ? seconds(elapsed(t.asked, t.arrived)) : seconds(t.consumer_starved);
+        before.has(Mark::kNextAsked)
+            ? seconds(elapsed(before[Mark::kNextAsked], marks[Mark::kArrived]))
+            : seconds(timing.consumer_starved);
     sums_.consumer_starved.add(std::clamp(unannounced, 0.0, gap) +
-                               seconds(elapsed(t.arrived, t.bound)));
-    const double compute = std::min(seconds(elapsed(t.bound, t.released)), step);
+                               between(Mark::kArrived, Mark::kUseBegins));
+    const double compute = std::min(between(Mark::kUseBegins, Mark::kUseEnds), step);
     if (!is_on_device()) latest_.clear();  // the host timed these steps
     sums_.compute.add(compute);
     sums_.step.add(step);
-    sums_.idle.add(t.was_idle ? compute : 0);
+    sums_.idle.add(timing.was_idle ? compute : 0);
     latest_.add(step, compute, copy);
   }
 }
 
-void StatsCollector::first_released(std::shared_ptr<StepTiming> timing) noexcept {
-  const std::scoped_lock lock(mutex_);
-  between_ = std::move(timing);
-}
-
 void StatsCollector::asked(const gpu::StreamRef& stream) {
-  std::shared_ptr<StepTiming> timing;
+  StepTiming* timing = nullptr;
   {
     const std::scoped_lock lock(mutex_);
-    timing = std::move(between_);
+    timing = std::exchange(between_, nullptr);
+    if (timing == nullptr) return;
+    // A third holder: the copier may let go of a pair that leads to another epoch.
+    ++timing->holders;
   }
-  if (timing == nullptr) return;
-  // Becomes a third holder, because the copier may let go of a pair that leads to another epoch,
-  // and take the same timing again. acquire: pairs with the release in let_go().
-  int holders = timing->holders.load(std::memory_order_relaxed);
-  do {
-    if (holders == 0) return;
-  } while (!timing->holders.compare_exchange_weak(holders, holders + 1, std::memory_order_acquire,
-                                                  std::memory_order_relaxed));
   try {
-    timing->asked.record(stream);
-    timing->asked_second = true;
+    timing->first.record(Mark::kNextAsked, stream);
   } catch (const Error&) {
     // The device has failed, which the consumer's next call reports.
   }
-  let_go(std::move(timing));
+  let_go(*timing);
 }
 
-void StatsCollector::add_read(Duration busy, Duration cpu, std::uint64_t cold_bytes,
-                              std::uint64_t major_faults) noexcept {
+void StatsCollector::read(BatchRecord& batch) noexcept {
   const std::scoped_lock lock(mutex_);
-  sums_.read.add(seconds(busy));
-  sums_.read_cpu.add(seconds(cpu));
-  sums_.cold.add(static_cast<double>(cold_bytes));
-  sums_.faults.add(static_cast<double>(major_faults));
+  sums_.read.add(seconds(batch.read.end - batch.read.begin));
+  sums_.read_cpu.add(seconds(batch.cpu));
+  sums_.cold.add(static_cast<double>(batch.cold_bytes));
+  sums_.faults.add(static_cast<double>(batch.major_faults));
 }
 
-void StatsCollector::add_copy(std::size_t bytes) noexcept {
+void StatsCollector::copied(BatchRecord& batch) noexcept {
   const std::scoped_lock lock(mutex_);
-  sums_.bytes.add(static_cast<double>(bytes));
+  sums_.bytes.add(static_cast<double>(batch.bytes));
 }
 
-void StatsCollector::add_release(std::uint64_t epoch, std::uint64_t index, std::size_t samples,
-                                 bool is_own_time) noexcept {
+void StatsCollector::step_ended(BatchRecord& batch) noexcept {
+  if (batch.is_used && !batch.awaits_next) return;
   const std::scoped_lock lock(mutex_);
-  const TimePoint at = now();  // under the lock: times are in the order of the counts
-  progress_.is_own_time = is_own_time;
-  ++batches_;
-  sums_.samples.add(static_cast<double>(samples));
-  if (progress_.batches++ == 0) progress_.first_at = at;
-  progress_.latest_at = at;
-  progress_.samples += samples;
-  progress_.epoch = epoch;
-  progress_.in_epoch = index + 1;
+  if (batch.awaits_next) {
+    between_ = batch.timing;
+  } else {
+    add_host_step(batch);
+  }
+}
+
+void StatsCollector::given_back(BatchRecord& batch) noexcept {
+  if (!batch.is_done && batch.timing == nullptr) return;
+  const std::scoped_lock lock(mutex_);
+  if (batch.is_done) {
+    const TimePoint at = now();  // under the lock: times are in the order of the counts
+    progress_.is_own_time = batch.ended_in_own_time;
+    ++batches_;
+    sums_.samples.add(static_cast<double>(batch.batch.samples));
+    if (progress_.batches++ == 0) progress_.first_at = at;
+    progress_.latest_at = at;
+    progress_.samples += batch.batch.samples;
+    progress_.epoch = batch.batch.epoch;
+    progress_.in_epoch = batch.batch.index + 1;
+  }
+  if (batch.timing == nullptr) return;
+  if (batch.part == StepPart::kSecond) {
+    batch.timing->copier_blocked = batch.wait_for_slot.end - batch.wait_for_slot.begin;
+    batch.timing->consumer_starved = batch.starved;
+    batch.timing->was_idle = batch.was_idle;
+  }
+  let_go_locked(*std::exchange(batch.timing, nullptr));
 }
 
 StatsCollector::Progress StatsCollector::progress() {
@@ -183,21 +208,20 @@ void StatsCollector::add_reordered(std::uint64_t overtaken) noexcept {
   most_overtaken_ = std::max(most_overtaken_, overtaken);
 }
 
-void StatsCollector::add_host_step(PassId pass, const HostStep& step) noexcept {
-  const TimePoint ended = now();
-  const std::scoped_lock lock(mutex_);
+// Needs the lock.
+void StatsCollector::add_host_step(const BatchRecord& batch) noexcept {
   const bool has_begun = host_pass_ != PassId::kNone;
-  if (pass == host_pass_ || (has_begun && options_.crosses_epochs)) {
+  if (batch.pass == host_pass_ || (has_begun && options_.crosses_epochs)) {
     // A receiver's batches are handed out before the batch before is released.
-    const double whole = seconds(ended - host_ended_);
-    const double worked = std::min(seconds(step.busy), whole);
+    const double whole = seconds(batch.step_end - host_ended_);
+    const double worked = std::min(seconds(batch.busy), whole);
     sums_.host_busy.add(worked);
-    sums_.host_starved.add(std::min(seconds(step.starved), whole - worked));
+    sums_.host_starved.add(std::min(seconds(batch.starved), whole - worked));
     sums_.host_step.add(whole);
     if (!is_on_device()) latest_.add(whole, worked, std::nullopt);
   }
-  host_pass_ = pass;
-  host_ended_ = ended;
+  host_pass_ = batch.pass;
+  host_ended_ = batch.step_end;
 }
 
 // Fills in the means for which a stretch has no measurement: from the time since the shape was set,

@@ -1,71 +1,64 @@
 // Timed events of two successive steps, and the means over all that were sampled.
 //
-// A sampled pair of steps (k-1, k) leaves these marks, each an event on the stream named:
+// A sampled pair of steps (k-1, k) leaves these marks (stats/batch_record.h):
 //
-//   copy stream     ... copy k-1 |copy_end_before   |queued  ~~wait for the slot~~  |copy_start
-//                       copy k   |copy_end
-//   consumer stream ... step k-1 |released_before   the rest of the loop   |asked
-//                       ~~no batch is announced~~   |arrived ~~wait for the batch~~ |bound
-//                       step k   |released
+//   copy stream     ... copy k-1 |kCopyEnds   |kQueued  ~~wait for the slot~~  |kCopyBegins
+//                       copy k   |kCopyEnds
+//   consumer stream ... step k-1 |kUseEnds    the rest of the loop   |kNextAsked
+//                       ~~no batch is announced~~   |kArrived ~~wait for the batch~~ |kUseBegins
+//                       step k   |kUseEnds
 //
 // The figures of step k:
 //
-//   Tx                copy_start to copy_end
-//   Tstep             released_before to released
-//   Tc                bound to released
-//   copier blocked    queued to copy_start (no slot was released), and while its fiber had no slot
+//   Tx                kCopyBegins to kCopyEnds
+//   Tstep             kUseEnds to kUseEnds
+//   Tc                kUseBegins to kUseEnds
+//   copier blocked    kQueued to kCopyBegins (no slot was released), and while its fiber had no
+//   slot
 //                     to enqueue a copy for
-//   consumer starved  asked to bound; if the stream is not known when the batch is asked for (as by
-//                     next() without a stream), the host thread's wait replaces asked to arrived
+//   consumer starved  kNextAsked to kUseBegins; if the stream is not known when the batch is asked
+//   for (as by
+//                     next() without a stream), the host thread's wait replaces kNextAsked to
+//                     kArrived
 //
-// released_before and released are recorded when a step ends (docs/guide/overlap.md#words; with a
+// kUseEnds is recorded when a step ends (docs/guide/overlap.md#words; with a
 // receiver: feeder/stats.h).
 //
 // Both steps are in one epoch: the time between two epochs belongs to no step. If each epoch has
 // only one batch, a step lasts from one epoch to the next.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <deque>
 #include <mutex>
 #include <optional>
 #include <vector>
 
-#include "leat/csp/channel.h"
 #include "leat/csp/clock.h"
 #include "leat/feeder/state/release_log.h"
 #include "leat/feeder/stats.h"
+#include "leat/feeder/stats/batch_record.h"
 #include "leat/feeder/stats/latest_steps.h"
-#include "leat/gpu/event.h"
+#include "leat/feeder/stats/step_sampling.h"
 #include "leat/gpu/stream.h"
 
 namespace leat::feeder {
 
 /// The marks of one pair, and the notes of its holders.
 struct StepTiming {
-  explicit StepTiming(const gpu::Device& device);
+  explicit StepTiming(const gpu::Device& device)
+      : first(device, {Mark::kCopyEnds, Mark::kUseEnds, Mark::kNextAsked}),
+        second(device, {Mark::kQueued, Mark::kCopyBegins, Mark::kCopyEnds, Mark::kArrived,
+                        Mark::kUseBegins, Mark::kUseEnds}) {}
 
-  gpu::Event copy_end_before, queued, copy_start, copy_end;
-  gpu::Event released_before, asked, arrived, bound, released;
+  Marks first, second;  // of the two batches. The consumer's are missing if a step uses no stream
   Duration copier_blocked = Duration::zero();    // host: no device slot to copy into
   Duration consumer_starved = Duration::zero();  // host: no batch to bind
-  // Which marks are recorded so far. The consumer's are missing if its step uses no stream.
-  bool copied = false;           // queued, copy_start, copy_end
-  bool released_first = false;   // released_before
-  bool asked_second = false;     // asked
-  bool bound_second = false;     // arrived, bound
-  bool released_second = false;  // released
-  bool was_idle = false;         // the stream had nothing left to do when `released` was recorded
-  // The pair's two slots, and asked() while it runs. The last holder gives the timing back, and
-  // sees what the others wrote.
-  std::atomic<int> holders{0};
+  bool was_idle = false;    // the stream had nothing left to do when the second step ended
+  int holders = 0;          // the pair's two batches, and asked() while it runs
   std::uint64_t shape = 0;  // the prefetcher's when the timing was taken
 };
-
-/// Which part of a pair a step is.
-enum class StepPart : std::uint8_t { kNone, kFirst, kSecond };
 
 /// The prefetcher that is measured.
 struct StatsOptions {
@@ -80,46 +73,29 @@ struct StatsOptions {
 };
 
 /// Collects the measurements of one device. Thread-safe.
-class StatsCollector {
+class StatsCollector final : public Observer {
  public:
   /// Allocates all timings.
   StatsCollector(const gpu::Device& device, const StatsOptions& options);
 
-  [[nodiscard]] bool crosses_epochs() const noexcept { return options_.crosses_epochs; }
-  /// Returns which part of a pair the next copied batch is. `last`: the batch is the last one of
-  /// its epoch, so it cannot be a pair's first. Called by the copier alone.
-  [[nodiscard]] StepPart next_part(bool last) noexcept;
   /// Returns a timing for a pair. Null if all are in use: the pair is then not sampled.
-  [[nodiscard]] std::shared_ptr<StepTiming> take();
+  [[nodiscard]] StepTiming* take();
   /// Called by each of a timing's holders. After the last call, the timing is measured as soon as
   /// the device has reached its events.
-  void let_go(std::shared_ptr<StepTiming> timing) noexcept;
+  void let_go(StepTiming& timing) noexcept;
 
-  /// A pair's first batch was released, and the consumer holds no other batch.
-  void first_released(std::shared_ptr<StepTiming> timing) noexcept;
+  void read(BatchRecord& batch) noexcept override;
+  /// Chooses the pairs. Called by the copier alone.
+  void copy_begins(BatchRecord& batch) noexcept override;
+  void copied(BatchRecord& batch) noexcept override;
+  /// The host's part of a step whose batch is bound to no stream began when the step before ended.
+  /// The first batch of a pass makes no step, because its beginning is not known.
+  void step_ended(BatchRecord& batch) noexcept override;
+  void given_back(BatchRecord& batch) noexcept override;
   /// The consumer asks for the next batch, which it will use on `stream`.
   void asked(const gpu::StreamRef& stream);
-
-  /// A reader took `busy` for a batch. For `cpu` of that time it computed. The disk was to fetch
-  /// `cold_bytes`.
-  void add_read(Duration busy, Duration cpu, std::uint64_t cold_bytes,
-                std::uint64_t major_faults) noexcept;
-  void add_copy(std::size_t bytes) noexcept;
-  /// The rank's batch `index` of `epoch` was released. It has `samples` samples. `is_own_time` is
-  /// what SlotRing::is_own_time() returns to the caller.
-  void add_release(std::uint64_t epoch, std::uint64_t index, std::size_t samples,
-                   bool is_own_time) noexcept;
   /// A batch was delivered before `overtaken` batches that were begun earlier.
   void add_reordered(std::uint64_t overtaken) noexcept;
-  /// The host's part of a step whose batch is bound to no stream: how long the consumer waited for
-  /// the batch, and used it since. The step began when the step before ended. The first batch of a
-  /// pass makes no step, because its beginning is not known.
-  struct HostStep {
-    Duration starved;
-    Duration busy;
-  };
-  /// The step of a batch that is bound to no stream ends now.
-  void add_host_step(PassId pass, const HostStep& step) noexcept;
 
   /// Discards all measurements so far.
   void reset();
@@ -178,19 +154,26 @@ class StatsCollector {
   [[nodiscard]] bool is_on_device() const noexcept {
     return sums_.step.count > at_shape_.step.count;
   }
+  [[nodiscard]] StepPart next_part(bool is_last) noexcept;
+  void add_host_step(const BatchRecord& batch) noexcept;
+  void let_go_locked(StepTiming& timing) noexcept;
   void begin_anew();
   void collect_finished();
   void measure(const StepTiming& timing);
 
   static constexpr std::size_t kTimings = 4;
   StatsOptions options_;
-  std::uint64_t until_second_;  // batches until the next pair's second; the copier's
-  std::uint64_t pairs_ = 0;     // pairs so far; for the copier alone
-  Channel<std::shared_ptr<StepTiming>> free_;
+  std::deque<StepTiming> timings_;
+  // For the copier alone: the pair that is sampled, and the pass of its first batch.
+  StepSampling sampling_;  // of second steps
+  StepTiming* pair_ = nullptr;
+  std::uint64_t pair_generation_ = 0;
+  std::uint64_t pair_epoch_ = 0;
 
   std::mutex mutex_;  // never held across a park
-  std::vector<std::shared_ptr<StepTiming>> finishing_;
-  std::shared_ptr<StepTiming> between_;  // the pair whose second batch comes next
+  std::vector<StepTiming*> free_;
+  std::vector<StepTiming*> finishing_;
+  StepTiming* between_ = nullptr;  // the pair whose second batch comes next
   std::uint64_t batches_ = 0;
   std::uint64_t reordered_ = 0;
   std::uint64_t most_overtaken_ = 0;

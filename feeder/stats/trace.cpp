@@ -30,7 +30,7 @@ constexpr std::size_t kCompute = 2;
 using Track = gpu::TraceWriter::Track;
 
 void add_span(gpu::TraceWriter& out, const char* name, const Track& track, Duration begin,
-              Duration end, const TracedBatch& of) {
+              Duration end, const BatchRecord& of) {
   const std::string index = std::to_string(of.batch.index);
   out.span(std::string(name) + ' ' + index, track, begin, end,
            "\"epoch\":" + std::to_string(of.batch.epoch) + ",\"batch\":" + index + ",\"samples\":" +
@@ -88,13 +88,6 @@ std::string Trace::timeline(const TimelineOptions& options) const {
 
 void Trace::save(const std::filesystem::path& file) const { gpu::save_trace(json(), file); }
 
-TracedBatch::TracedBatch(const gpu::Device& device, std::size_t which)
-    : number(which),
-      copy_begin(device, gpu::Timing::kOn),
-      copy_end(device, gpu::Timing::kOn),
-      use_begin(device, gpu::Timing::kOn),
-      use_end(device, gpu::Timing::kOn) {}
-
 DeviceTrace::DeviceTrace(const gpu::Stream& stream, const LocalRank& rank,
                          const TraceOptions& options)
     : rank_(rank.index),
@@ -112,10 +105,29 @@ DeviceTrace::DeviceTrace(const gpu::Stream& stream, const LocalRank& rank,
   anchored_ = now();
 }
 
-TracedBatch* DeviceTrace::next() noexcept {
+void DeviceTrace::read(BatchRecord& batch) noexcept {
   const std::uint64_t number = next_.fetch_add(1, std::memory_order_relaxed);
-  if (number < skip_ || number - skip_ >= batches_.size()) return nullptr;
-  return batches_[number - skip_].get();
+  const bool is_recorded = number >= skip_ && number - skip_ < batches_.size();
+  batch.traced = is_recorded ? batches_[number - skip_].get() : nullptr;
+  batch.marks[1] = is_recorded ? &batch.traced->marks : nullptr;
+  note(batch);
+}
+
+void DeviceTrace::step_ended(BatchRecord& batch) noexcept {
+  if (batch.is_used) note(batch);
+}
+
+void DeviceTrace::given_back(BatchRecord& batch) noexcept {
+  if (batch.is_own_time && batch.ended_in_own_time) note(batch, true);
+}
+
+void DeviceTrace::note(const BatchRecord& batch, bool has_ended) noexcept {
+  if (batch.traced == nullptr) return;
+  const Occupancy occupancy = look_();
+  const std::scoped_lock lock(mutex_);
+  batch.traced->record = batch;
+  if (has_ended) batch.traced->ended = occupancy.at;
+  if (occupancies_.size() < occupancies_.capacity()) occupancies_.push_back(occupancy);
 }
 
 std::vector<DeviceTrace::Work> DeviceTrace::work_done(TimePoint origin) const {
@@ -126,12 +138,13 @@ std::vector<DeviceTrace::Work> DeviceTrace::work_done(TimePoint origin) const {
   };
   std::vector<Work> all;
   for (const auto& one : batches_) {
-    if (!one->is_read) continue;
+    if (one->record.traced == nullptr) continue;  // is not read
+    const Marks& marks = one->marks;
     Work& work = all.emplace_back(Work{.batch = one.get(), .copy = {}, .use = {}});
-    if (!one->is_copied || !one->copy_end.is_done()) continue;
-    work.copy = between(one->copy_begin, one->copy_end);
-    if (one->is_released && one->use_end.is_done()) {
-      work.use = between(one->use_begin, one->use_end);
+    if (!marks.has(Mark::kCopyEnds) || !marks[Mark::kCopyEnds].is_done()) continue;
+    work.copy = between(marks[Mark::kCopyBegins], marks[Mark::kCopyEnds]);
+    if (marks.has(Mark::kUseEnds) && marks[Mark::kUseEnds].is_done()) {
+      work.use = between(marks[Mark::kUseBegins], marks[Mark::kUseEnds]);
     }
   }
   std::ranges::stable_sort(
@@ -181,33 +194,33 @@ void DeviceTrace::write(gpu::TraceWriter& out, TimePoint origin) const {
     return is_first;
   };
   for (const auto& [one, copy, use] : work_done(origin)) {
+    const BatchRecord& record = one->record;
+    const auto add = [&](const char* what, const Track& track, const Stretch& stretch) {
+      add_span(out, what, track, since(stretch.begin), since(stretch.end), record);
+    };
     const std::size_t id = kMostBatches * rank_ + one->number;
-    const Track reader{kHost, kFirstReader + one->reader};
-    if (first_use(readers, one->reader)) {
-      out.name_track(reader, "reader " + std::to_string(one->reader));
+    const Track reader{kHost, kFirstReader + record.reader};
+    if (first_use(readers, record.reader)) {
+      out.name_track(reader, "reader " + std::to_string(record.reader));
     }
-    add_span(out, "read", reader, since(one->read.begin), since(one->read.end), *one);
+    add("read", reader, record.read);
     if (!copy) continue;
-    out.arrow('s', "batch", id, reader, since(one->read.begin));
-    if (one->wait_for_slot.end > one->wait_for_slot.begin) {
-      add_span(out, "wait", copier, since(one->wait_for_slot.begin), since(one->wait_for_slot.end),
-               *one);
-    }
-    add_span(out, "copy", copies, copy->begin, copy->end, *one);
+    out.arrow('s', "batch", id, reader, since(record.read.begin));
+    const Stretch& wait_for_slot = record.wait_for_slot;
+    if (wait_for_slot.end > wait_for_slot.begin) add("wait", copier, wait_for_slot);
+    add_span(out, "copy", copies, copy->begin, copy->end, record);
     out.arrow(use ? 't' : 'f', "batch", id, copies, copy->begin);
-    if (one->is_leased && one->wait_for_batch.end > one->wait_for_batch.begin) {
-      add_span(out, "wait", consumer, since(one->wait_for_batch.begin),
-               since(one->wait_for_batch.end), *one);
-    }
-    if (one->has_ended) {
-      const Track slot{kHost, first_track + 1 + one->slot};
-      if (first_use(slots, one->slot)) {
-        out.name_track(slot, rank + ": device slot " + std::to_string(one->slot));
+    const Stretch& wait = record.wait_for_batch;
+    if (wait.end > wait.begin) add("wait", consumer, wait);
+    if (one->ended.has_value()) {
+      const Track slot{kHost, first_track + 1 + record.slot};
+      if (first_use(slots, record.slot)) {
+        out.name_track(slot, rank + ": device slot " + std::to_string(record.slot));
       }
-      add_span(out, "lease", slot, since(one->lease.begin), since(one->lease.end), *one);
+      add("lease", slot, {.begin = wait.end, .end = *one->ended});
     }
     if (!use) continue;
-    add_span(out, "use", compute, use->begin, use->end, *one);
+    add_span(out, "use", compute, use->begin, use->end, record);
     out.arrow('f', "batch", id, compute, use->begin);
   }
   for (const Occupancy& one : occupancies_) {

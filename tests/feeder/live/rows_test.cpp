@@ -102,8 +102,15 @@ struct Loop {
             std::size_t on = 0) {
     sleep_for(step);
     StatsCollector& stats = rings[on]->stats;
-    stats.add_host_step(PassId{1}, StatsCollector::HostStep{.starved = step - busy, .busy = busy});
-    stats.add_release(epoch, index, kBatchSize, true);
+    BatchRecord batch{.batch = {.epoch = epoch, .index = index, .samples = kBatchSize},
+                      .pass = PassId{1},
+                      .starved = step - busy,
+                      .busy = busy,
+                      .step_end = now(),
+                      .is_done = true,
+                      .ended_in_own_time = true};
+    stats.step_ended(batch);
+    stats.given_back(batch);
   }
   const LiveRow& row(std::size_t i = 0) { return rows.update()[i]; }
 

@@ -126,21 +126,22 @@ TEST(TimedCopies, AStretchWithoutOneHasThoseOfTheOthers) {
     StatsCollector stats(device, {});
     StatsCollector::Window window;
     const auto copy = [&](Duration time) {
-      std::shared_ptr<StepTiming> timing = stats.take();
+      StepTiming& timing = *stats.take();
       const gpu::Stream stream(device);
-      for (gpu::Event* event : {&timing->copy_end_before, &timing->queued, &timing->copy_start})
-        event->record(stream);
+      timing.first.record(Mark::kCopyEnds, stream);
+      timing.second.record(Mark::kQueued, stream);
+      timing.second.record(Mark::kCopyBegins, stream);
       stream.launch_host([] {}, time);
-      timing->copy_end.record(stream);
-      timing->copied = true;
+      timing.second.record(Mark::kCopyEnds, stream);
       stream.sync();
       stats.let_go(timing);
-      stats.let_go(std::move(timing));
+      stats.let_go(timing);
     };
     const auto steps = [&](int count) {
       for (int i = 0; i < count; ++i) {
         sleep_for(20ms);
-        stats.add_host_step(PassId{1}, StatsCollector::HostStep{.starved = 0ms, .busy = 5ms});
+        BatchRecord batch{.pass = PassId{1}, .busy = 5ms, .step_end = now()};
+        stats.step_ended(batch);
       }
     };
     steps(3);

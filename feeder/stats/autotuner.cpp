@@ -1,4 +1,4 @@
-#include "leat/feeder/stats/tuner.h"
+#include "leat/feeder/stats/autotuner.h"
 
 #include <algorithm>
 #include <array>
@@ -27,8 +27,8 @@ std::string percent(double share) {
 
 }  // namespace
 
-Tuner::Tuner(const Autotune& limits, const Active& active, std::size_t max_leases,
-             std::vector<std::shared_ptr<SlotRing>> rings, Channel<PinnedSlot*> free_pinned)
+Autotuner::Autotuner(const Autotune& limits, const Active& active, std::size_t max_leases,
+                     std::vector<std::shared_ptr<SlotRing>> rings, Channel<PinnedSlot*> free_pinned)
     : limits_(limits),
       max_leases_(max_leases),
       rings_(std::move(rings)),
@@ -61,19 +61,19 @@ Tuner::Tuner(const Autotune& limits, const Active& active, std::size_t max_lease
   set_shape();
 }
 
-void Tuner::staged() {
+void Autotuner::staged() {
   if (staged_.fetch_add(1, std::memory_order_relaxed) % limits_.every != limits_.every - 1) return;
   time_to_look_.ring();
 }
 
-void Tuner::run() {
+void Autotuner::run() {
   for (;;) {
     time_to_look_.wait();
     look();
   }
 }
 
-void Tuner::look() {
+void Autotuner::look() {
   // The figures of the rank that waits most.
   std::optional<Stats> worst;
   for (std::size_t i = 0; i < rings_.size(); ++i) {
@@ -115,7 +115,7 @@ void Tuner::look() {
   }
 }
 
-void Tuner::set_workers(std::size_t workers, const std::string& why) {
+void Autotuner::set_workers(std::size_t workers, const std::string& why) {
   note("workers", active_.workers, workers, why);
   const bool grows = workers > active_.workers;
   active_.workers = workers;
@@ -128,7 +128,7 @@ void Tuner::set_workers(std::size_t workers, const std::string& why) {
   set_shape();
 }
 
-void Tuner::set_depth(std::size_t depth, const std::string& why) {
+void Autotuner::set_depth(std::size_t depth, const std::string& why) {
   note("prefetch_depth", active_.prefetch_depth, depth, why);
   active_.prefetch_depth = depth;
   set_pinned();
@@ -142,7 +142,7 @@ void Tuner::set_depth(std::size_t depth, const std::string& why) {
 
 // A pinned slot more for each worker and each step of depth more than at the start, as far as there
 // are slots. So a load that swings to and fro leaves as many slots in use as it found.
-void Tuner::set_pinned() {
+void Autotuner::set_pinned() {
   const auto more = [](std::size_t now, std::size_t then) { return now > then ? now - then : 0; };
   const std::size_t wanted = start_.pinned_slots + more(active_.workers, start_.workers) +
                              more(active_.prefetch_depth, start_.prefetch_depth);
@@ -158,7 +158,7 @@ void Tuner::set_pinned() {
   pinned_slots_.store(slots, std::memory_order_relaxed);
 }
 
-void Tuner::give_pinned(std::size_t ring) {
+void Autotuner::give_pinned(std::size_t ring) {
   PinnedSlot* slot = nullptr;
   {
     const std::scoped_lock lock(mutex_);
@@ -172,7 +172,7 @@ void Tuner::give_pinned(std::size_t ring) {
   free_pinned_.send(slot);
 }
 
-bool Tuner::takes_back(PinnedSlot& slot) {
+bool Autotuner::takes_back(PinnedSlot& slot) {
   const std::scoped_lock lock(mutex_);
   if (owed_[slot.rank] == 0) return false;
   --owed_[slot.rank];
@@ -180,14 +180,14 @@ bool Tuner::takes_back(PinnedSlot& slot) {
   return true;
 }
 
-void Tuner::set_shape() {
+void Autotuner::set_shape() {
   for (const auto& ring : rings_) {
     ring->stats.set_shape(active_.workers, active_.prefetch_depth,
                           device_slots(active_.prefetch_depth), active_.pinned_slots);
   }
 }
 
-void Tuner::note(const char* what, std::size_t from, std::size_t to, const std::string& why) {
+void Autotuner::note(const char* what, std::size_t from, std::size_t to, const std::string& why) {
   const std::scoped_lock lock(mutex_);
   ++decided_;
   if (decisions_.size() == kMostDecisions) decisions_.pop_front();
@@ -198,7 +198,7 @@ void Tuner::note(const char* what, std::size_t from, std::size_t to, const std::
                         .why = why});
 }
 
-void Tuner::add_to(Stats& stats) const {
+void Autotuner::add_to(Stats& stats) const {
   const std::scoped_lock lock(mutex_);
   stats.decided = decided_;
   stats.decisions.assign(decisions_.begin(), decisions_.end());

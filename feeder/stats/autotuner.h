@@ -32,12 +32,12 @@ struct Active {
 /// Always true: the tuner has every slot that is not active, except those that it is still to take
 /// back. It gets these when their batches are copied. Permits limit the readers to the number of
 /// active workers.
-class Tuner {
+class Autotuner {
  public:
   /// Holds back the slots beyond `active`, and gives the others to `free_pinned` and to the rings'
   /// channels of free slots.
-  Tuner(const Autotune& limits, const Active& active, std::size_t max_leases,
-        std::vector<std::shared_ptr<SlotRing>> rings, Channel<PinnedSlot*> free_pinned);
+  Autotuner(const Autotune& limits, const Active& active, std::size_t max_leases,
+            std::vector<std::shared_ptr<SlotRing>> rings, Channel<PinnedSlot*> free_pinned);
 
   void run();
   /// A batch was staged. From time to time this makes run() look at the measurements. Does not
