@@ -16,7 +16,8 @@ constexpr std::byte kUnread = ~kPoison;  // under a sample that is read again
 FillChecks::FillChecks(const gpu::Device& device, const BatchLayout& layout)
     : device_(device),
       layout_(layout),
-      page_(layout.staged_bytes()),
+      memory_(layout.staged_bytes() / BatchLayout::kAlignment),
+      page_(std::as_writable_bytes(std::span(memory_))),
       kept_(layout.staged_bytes()) {}
 
 const Dataset& FillChecks::begin(const PinnedSlot& slot, const Dataset& dataset) {
@@ -33,12 +34,14 @@ void FillChecks::read(std::uint64_t sample, Sample& out) const {
   const std::span<const std::span<std::byte>> given = out.rooms_;
   std::vector<std::span<std::byte>> pages(given.begin(), given.end());
   std::vector<Room> rooms;
-  for (std::span<std::byte>& page : pages) {
+  for (std::size_t f = 0; f < pages.size(); ++f) {
+    std::span<std::byte>& page = pages[f];
     const auto at = static_cast<std::size_t>(page.data() - memory.data());  // huge: before it
     if (page.empty() || at >= memory.size()) continue;                      // a piece's, in scratch
-    const Room room{.at = at,
+    const Room room{.field = f,
+                    .at = at,
                     .slot = page,
-                    .page = std::span(page_).subspan(at, page.size()),
+                    .page = page_.subspan(at, page.size()),
                     .kept = std::span(kept_).subspan(at, page.size())};
     page = room.page;
     rooms.push_back(room);
@@ -81,16 +84,11 @@ void FillChecks::read_fully(std::uint64_t sample, Sample& out, std::span<const R
   const Random random = out.random();
   dataset_->read(sample, out);
   std::vector<Room> written;  // what the read had to write
-  for (std::size_t f = 0; f < out.fields().size(); ++f) {
-    const auto room = std::ranges::find_if(
-        rooms, [&](const Room& one) { return one.page.data() == out.bytes(f).data(); });
-    const std::size_t bytes = out.length(f) * out.fields()[f].row_bytes();
-    if (room == rooms.end() || bytes == 0) continue;
-    const std::size_t most = std::min(bytes, room->page.size());
-    written.push_back({.at = room->at,
-                       .slot = {},
-                       .page = room->page.first(most),
-                       .kept = room->kept.first(most)});
+  for (Room room : rooms) {
+    const std::size_t bytes = out.length(room.field) * out.fields()[room.field].row_bytes();
+    if (bytes == 0) continue;
+    room.page = room.page.first(std::min(bytes, room.page.size()));
+    written.push_back(room);
   }
   const auto looks_unwritten = [](const Room& room) {
     const std::span<std::byte> one = room.page;

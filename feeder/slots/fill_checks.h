@@ -52,6 +52,7 @@ class FillChecks final : public Dataset {
  private:
   // A tensor of the sample that is read.
   struct Room {
+    std::size_t field;
     std::size_t at;  // in the slot, and in the page
     std::span<std::byte> slot, page, kept;
   };
@@ -63,7 +64,11 @@ class FillChecks final : public Dataset {
   const BatchLayout& layout_;
   const PinnedSlot* slot_ = nullptr;
   const Dataset* dataset_ = nullptr;
-  mutable std::vector<std::byte> page_;
+  struct alignas(BatchLayout::kAlignment) Aligned {
+    std::byte bytes[BatchLayout::kAlignment];
+  };
+  mutable std::vector<Aligned> memory_;  // as a slot is: of the page
+  const std::span<std::byte> page_;
   mutable std::vector<std::byte> kept_;  // what the page should hold
   mutable std::string failure_;          // the batch's first
 };

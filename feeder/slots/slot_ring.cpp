@@ -43,10 +43,7 @@ SlotRing::SlotRing(const gpu::Device& on, const LocalRank& local, BatchLayout ba
   if (trace_ != nullptr) {
     observers_.push_back(trace_.get());
     trace_->set_occupancy([this] {
-      return Occupancy{.at = now(),
-                       .filled = filled.size(),
-                       .ready = ready.size(),
-                       .free_device = free_device.size()};
+      return Occupancy{now(), filled.size(), ready.size(), free_device.size()};
     });
   }
   // A slot's size is a multiple of the alignment of its tensors, so slots follow without gaps.

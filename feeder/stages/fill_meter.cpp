@@ -24,7 +24,7 @@ Duration cpu_time() noexcept {
 }  // namespace
 
 void FillMeter::begin() noexcept {
-  filled_ = {};  // after a fill that has failed
+  cost_ = {};  // after a fill that has failed
   time_ = Duration::zero();
   resume();
 }
@@ -36,21 +36,21 @@ void FillMeter::add(int sign) noexcept {
     rusage usage{};
     getrusage(RUSAGE_THREAD, &usage);
     const auto factor = static_cast<std::uint64_t>(sign);
-    filled_.cold_bytes += factor * kBlock * static_cast<std::uint64_t>(usage.ru_inblock);
-    filled_.major_faults += factor * static_cast<std::uint64_t>(usage.ru_majflt);
+    cost_.cold_bytes += factor * kBlock * static_cast<std::uint64_t>(usage.ru_inblock);
+    cost_.major_faults += factor * static_cast<std::uint64_t>(usage.ru_majflt);
   }
   time_ += sign * now().time_since_epoch();
-  filled_.cpu += sign * cpu_time();
+  cost_.cpu += sign * cpu_time();
 }
 
-FillMeter::Filled FillMeter::end() noexcept {
+ReadCost FillMeter::end() noexcept {
   pause();
-  if (is_counting()) decide(filled_.cold_bytes == 0 && filled_.major_faults == 0);
+  if (is_counting()) decide(cost_.cold_bytes == 0 && cost_.major_faults == 0);
   if (!is_cold_) {
     hot_in_a_row_ = std::min(hot_in_a_row_ + 1, kMostNeeded);
-    is_in_doubt_ = time_ - filled_.cpu > kWait;
+    is_in_doubt_ = time_ - cost_.cpu > kWait;
   }
-  return filled_;
+  return cost_;
 }
 
 void FillMeter::decide(bool is_hot) noexcept {

@@ -5,6 +5,7 @@
 
 #include "leat/csp/clock.h"
 #include "leat/feeder/dataset.h"
+#include "leat/feeder/stats/batch_record.h"
 
 namespace leat::feeder {
 
@@ -31,13 +32,6 @@ class FillMeter {
         is_virtual_(is_virtual),
         is_cold_(blocking != Blocking::kNever) {}
 
-  /// What filling a batch took.
-  struct Filled {
-    Duration cpu = Duration::zero();  // 0 in virtual time, which passes without computing
-    std::uint64_t cold_bytes = 0;     // that the disk was to fetch, read-ahead included
-    std::uint64_t major_faults = 0;
-  };
-
   [[nodiscard]] bool is_cold() const noexcept { return is_cold_; }
   /// The calling thread begins to fill a batch. The thread may change only between pause() and
   /// resume().
@@ -45,7 +39,7 @@ class FillMeter {
   void pause() noexcept { add(1); }
   void resume() noexcept { add(-1); }
   /// The batch is filled. Decides whether the next one is cold.
-  Filled end() noexcept;
+  ReadCost end() noexcept;
 
  private:
   [[nodiscard]] bool is_counting() const noexcept { return counts_ && (is_cold_ || is_in_doubt_); }
@@ -56,7 +50,7 @@ class FillMeter {
   const bool is_virtual_;
   bool is_cold_;
   bool is_in_doubt_ = false;  // hot, and the latest batch has waited
-  Filled filled_;             // of this batch, so far
+  ReadCost cost_;             // of this batch, so far
   Duration time_ = Duration::zero();
   int hot_in_a_row_ = 0;
   int needed_ = 1;

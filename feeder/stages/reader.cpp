@@ -51,8 +51,8 @@ PinnedSlot& Reader::next() {
   return **work_.recv();  // never closed: the stages end by cancellation
 }
 
-FillMeter::Filled Reader::fill(PinnedSlot& slot, const BatchLayout& layout, const Dataset& source,
-                               bool bypasses_cache) {
+ReadCost Reader::fill(PinnedSlot& slot, const BatchLayout& layout, const Dataset& source,
+                      bool bypasses_cache) {
   meter_.begin();
   if (&slot != listed_) {
     list_samples(slot, samples_);

@@ -48,8 +48,8 @@ class Reader {
   /// updates the slot's batch. Throws leat::Error, with the sample, for a failure beyond the
   /// budget; Cancelled once a stop is requested. With `bypasses_cache`, large copies go past the
   /// CPU's caches (slots/copy.h); past_cache_bytes() then returns the bytes of these.
-  FillMeter::Filled fill(PinnedSlot& slot, const BatchLayout& layout, const Dataset& source,
-                         bool bypasses_cache);
+  ReadCost fill(PinnedSlot& slot, const BatchLayout& layout, const Dataset& source,
+                bool bypasses_cache);
   [[nodiscard]] std::uint64_t past_cache_bytes() const noexcept { return past_cache_bytes_; }
 
  private:

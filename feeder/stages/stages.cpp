@@ -230,14 +230,14 @@ void Stages::read(std::size_t number) {
     SlotRing& ring = *rings_[slot->rank];
     SlotChecks* const checks = ring.checks.get();
     const TimePoint start = now();
-    FillMeter::Filled filled;
+    slot->cost = {};
     reading.begin(slot->batch, start);
     bool has_begun = false;
     const auto fill = [&] {
       has_begun = true;
       const Dataset& source =
           checks == nullptr ? dataset_ : checks->fills(*slot).begin(*slot, dataset_);
-      filled = reader.fill(*slot, ring.layout, source, l3 > 0 && ring_bytes() >= l3);
+      slot->cost = reader.fill(*slot, ring.layout, source, l3 > 0 && ring_bytes() >= l3);
       past_cache_bytes_.fetch_add(reader.past_cache_bytes(), std::memory_order_relaxed);
     };
     try {
@@ -257,9 +257,8 @@ void Stages::read(std::size_t number) {
     place.took(busy);
     slot->reader = number;
     slot->read = {.begin = start, .end = start + busy};
-    slot->cpu = std::clamp(filled.cpu, Duration::zero(), busy);  // an estimate: see FillMeter
-    slot->cold_bytes = filled.cold_bytes;
-    slot->major_faults = filled.major_faults;
+    // An estimate if a read parks: see FillMeter.
+    slot->cost.cpu = std::clamp(slot->cost.cpu, Duration::zero(), busy);
     ring.tell(&Observer::read, *slot);
     slot->state.move_on(PinnedState::kFilling, PinnedState::kFilled);
     ring.filled.send(slot);

@@ -54,6 +54,13 @@ struct Stretch {
   TimePoint end;
 };
 
+/// What the read of a batch cost, beside its time.
+struct ReadCost {
+  Duration cpu = Duration::zero();  // 0 in virtual time, which passes without computing
+  std::uint64_t cold_bytes = 0;     // that the disk was to fetch, read-ahead included
+  std::uint64_t major_faults = 0;
+};
+
 /// Where a batch is on the device.
 enum class Mark : std::uint8_t {
   kQueued,      // copy stream: a slot is there; the stream does not wait for its release yet
@@ -76,8 +83,7 @@ class Marks {
     if (!at(mark).has_value()) return;
     at(mark)->record(stream);
     // release: who sees the mark may use its event.
-    recorded_.store(recorded_.load(std::memory_order_relaxed) | bit(mark),
-                    std::memory_order_release);
+    recorded_.fetch_or(bit(mark), std::memory_order_release);
   }
   /// Returns whether the mark was recorded since clear().
   [[nodiscard]] bool has(Mark mark) const noexcept {
@@ -90,9 +96,7 @@ class Marks {
   }
 
  private:
-  [[nodiscard]] std::optional<gpu::Event>& at(Mark mark) {
-    return events_[static_cast<std::size_t>(mark)];
-  }
+  std::optional<gpu::Event>& at(Mark mark) { return events_[static_cast<std::size_t>(mark)]; }
   static unsigned bit(Mark mark) noexcept { return 1U << static_cast<unsigned>(mark); }
 
   std::array<std::optional<gpu::Event>, 7> events_;
@@ -106,36 +110,34 @@ enum class StepPart : std::uint8_t { kNone, kFirst, kSecond };
 struct BatchRecord {
   BatchId batch;
   std::uint64_t generation = 0;  // the consumer's request that it serves
-  // By the reader. The part of the read that it computed, what the disk was to fetch, and how often
-  // it waited for a page.
+  // By the reader.
   std::size_t attempted = 0;  // samples, failed ones included
   std::size_t reader = 0;
   Stretch read;
-  Duration cpu = Duration::zero();
-  std::uint64_t cold_bytes = 0;
-  std::uint64_t major_faults = 0;
+  ReadCost cost;
   // By the copier.
   bool is_last = false;  // of its epoch
   Stretch wait_for_slot;
   std::size_t slot = 0;  // the device slot's number
   std::size_t bytes = 0;
+  // What the consumer and its lease touch, which may be on another CPU than the copier, is
+  // together. By the observers: what they want, and their own notes.
+  alignas(64) std::array<Marks*, 2> marks{};  // of the stats, of the trace
+  TracedBatch* traced = nullptr;
+  StepPart part = StepPart::kNone;
   // By the consumer and the lease.
+  bool is_own_time = false;  // its clock is that of the stages and the device
+  bool is_used = false;      // bound to a stream
+  bool was_idle = false;     // the stream had nothing left to do when the step ended
+  bool awaits_next = false;  // the step has ended before the next batch was asked for
+  bool is_done = false;      // released, not abandoned
+  bool ended_in_own_time = false;
   PassId pass{};
   Stretch wait_for_batch;
-  bool is_own_time = false;             // its clock is that of the stages and the device
-  bool is_used = false;                 // bound to a stream
   Duration starved = Duration::zero();  // the host's wait for the batch
   Duration busy = Duration::zero();     // if no stream is bound: the host's work on it
   TimePoint step_end;                   // likewise
-  bool was_idle = false;                // the stream had nothing left to do when the step ended
-  bool awaits_next = false;             // the step has ended before the next batch was asked for
-  bool is_done = false;                 // released, not abandoned
-  bool ended_in_own_time = false;
-  // By the observers: what they want, and their own notes.
-  std::array<Marks*, 2> marks{};  // of the stats, of the trace
-  StepTiming* timing = nullptr;
-  StepPart part = StepPart::kNone;
-  TracedBatch* traced = nullptr;
+  StepTiming* timing = nullptr;         // by the stats
 
   /// Records the mark for those who want it. Throws GpuError.
   void mark(Mark which, const gpu::StreamRef& stream) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "leat/csp/error.h"
@@ -50,6 +51,7 @@ void StatsCollector::copy_begins(BatchRecord& batch) noexcept {
   if (batch.part == StepPart::kSecond && !options_.crosses_epochs &&
       (pair_generation_ != batch.generation || pair_epoch_ != batch.batch.epoch)) {
     // The pair's first batch ended this rank's part of its epoch: no step leads from it to here.
+    const std::scoped_lock lock(mutex_);
     let_go(timing);
     batch.part = StepPart::kNone;
     return;
@@ -58,6 +60,7 @@ void StatsCollector::copy_begins(BatchRecord& batch) noexcept {
   batch.marks[0] = batch.part == StepPart::kFirst ? &timing.first : &timing.second;
 }
 
+// Null if all timings are in use: the pair is then not sampled.
 StepTiming* StatsCollector::take() {
   const std::scoped_lock lock(mutex_);
   if (free_.empty()) collect_finished();
@@ -71,12 +74,9 @@ StepTiming* StatsCollector::take() {
   return &fresh;
 }
 
+// Called by each of a timing's holders. After the last call, the timing is measured as soon as the
+// device has reached its events. Needs the lock.
 void StatsCollector::let_go(StepTiming& timing) noexcept {
-  const std::scoped_lock lock(mutex_);
-  let_go_locked(timing);
-}
-
-void StatsCollector::let_go_locked(StepTiming& timing) noexcept {
   if (--timing.holders > 0) return;
   if (between_ == &timing) between_ = nullptr;  // the consumer left the loop
   finishing_.push_back(&timing);                // memory for kTimings was reserved
@@ -108,11 +108,11 @@ void StatsCollector::measure(const StepTiming& timing) {
   std::optional<double> copy;
   if (marks.has(Mark::kCopyEnds)) {
     copy = between(Mark::kCopyBegins, Mark::kCopyEnds);
-    sums_.copy.add(*copy);
+    sums_[kCopy].add(*copy);
     const double idle =
         std::max(seconds(elapsed(before[Mark::kCopyEnds], marks[Mark::kQueued])), 0.0);
     const double without_slot = std::clamp(seconds(timing.copier_blocked), 0.0, idle);
-    sums_.copier_blocked.add(without_slot + between(Mark::kQueued, Mark::kCopyBegins));
+    sums_[kCopierBlocked].add(without_slot + between(Mark::kQueued, Mark::kCopyBegins));
   }
   if (before.has(Mark::kUseEnds) && marks.has(Mark::kUseBegins) && marks.has(Mark::kUseEnds)) {
     const double step = seconds(elapsed(before[Mark::kUseEnds], marks[Mark::kUseEnds]));
@@ -123,13 +123,13 @@ void StatsCollector::measure(const StepTiming& timing) {
         before.has(Mark::kNextAsked)
             ? seconds(elapsed(before[Mark::kNextAsked], marks[Mark::kArrived]))
             : seconds(timing.consumer_starved);
-    sums_.consumer_starved.add(std::clamp(unannounced, 0.0, gap) +
-                               between(Mark::kArrived, Mark::kUseBegins));
+    sums_[kConsumerStarved].add(std::clamp(unannounced, 0.0, gap) +
+                                between(Mark::kArrived, Mark::kUseBegins));
     const double compute = std::min(between(Mark::kUseBegins, Mark::kUseEnds), step);
     if (!is_on_device()) latest_.clear();  // the host timed these steps
-    sums_.compute.add(compute);
-    sums_.step.add(step);
-    sums_.idle.add(timing.was_idle ? compute : 0);
+    sums_[kCompute].add(compute);
+    sums_[kStep].add(step);
+    sums_[kIdle].add(timing.was_idle ? compute : 0);
     latest_.add(step, compute, copy);
   }
 }
@@ -148,20 +148,21 @@ void StatsCollector::asked(const gpu::StreamRef& stream) {
   } catch (const Error&) {
     // The device has failed, which the consumer's next call reports.
   }
+  const std::scoped_lock lock(mutex_);
   let_go(*timing);
 }
 
 void StatsCollector::read(BatchRecord& batch) noexcept {
   const std::scoped_lock lock(mutex_);
-  sums_.read.add(seconds(batch.read.end - batch.read.begin));
-  sums_.read_cpu.add(seconds(batch.cpu));
-  sums_.cold.add(static_cast<double>(batch.cold_bytes));
-  sums_.faults.add(static_cast<double>(batch.major_faults));
+  sums_[kRead].add(seconds(batch.read.end - batch.read.begin));
+  sums_[kReadCpu].add(seconds(batch.cost.cpu));
+  sums_[kCold].add(static_cast<double>(batch.cost.cold_bytes));
+  sums_[kFaults].add(static_cast<double>(batch.cost.major_faults));
 }
 
 void StatsCollector::copied(BatchRecord& batch) noexcept {
   const std::scoped_lock lock(mutex_);
-  sums_.bytes.add(static_cast<double>(batch.bytes));
+  sums_[kBytes].add(static_cast<double>(batch.bytes));
 }
 
 void StatsCollector::step_ended(BatchRecord& batch) noexcept {
@@ -169,9 +170,20 @@ void StatsCollector::step_ended(BatchRecord& batch) noexcept {
   const std::scoped_lock lock(mutex_);
   if (batch.awaits_next) {
     between_ = batch.timing;
-  } else {
-    add_host_step(batch);
+    return;
   }
+  const bool has_begun = host_pass_ != PassId::kNone;
+  if (batch.pass == host_pass_ || (has_begun && options_.crosses_epochs)) {
+    // A receiver's batches are handed out before the batch before is released.
+    const double whole = seconds(batch.step_end - host_ended_);
+    const double worked = std::min(seconds(batch.busy), whole);
+    sums_[kHostBusy].add(worked);
+    sums_[kHostStarved].add(std::min(seconds(batch.starved), whole - worked));
+    sums_[kHostStep].add(whole);
+    if (!is_on_device()) latest_.add(whole, worked, std::nullopt);
+  }
+  host_pass_ = batch.pass;
+  host_ended_ = batch.step_end;
 }
 
 void StatsCollector::given_back(BatchRecord& batch) noexcept {
@@ -181,7 +193,7 @@ void StatsCollector::given_back(BatchRecord& batch) noexcept {
     const TimePoint at = now();  // under the lock: times are in the order of the counts
     progress_.is_own_time = batch.ended_in_own_time;
     ++batches_;
-    sums_.samples.add(static_cast<double>(batch.batch.samples));
+    sums_[kSamples].add(static_cast<double>(batch.batch.samples));
     if (progress_.batches++ == 0) progress_.first_at = at;
     progress_.latest_at = at;
     progress_.samples += batch.batch.samples;
@@ -194,7 +206,7 @@ void StatsCollector::given_back(BatchRecord& batch) noexcept {
     batch.timing->consumer_starved = batch.starved;
     batch.timing->was_idle = batch.was_idle;
   }
-  let_go_locked(*std::exchange(batch.timing, nullptr));
+  let_go(*std::exchange(batch.timing, nullptr));
 }
 
 StatsCollector::Progress StatsCollector::progress() {
@@ -208,22 +220,6 @@ void StatsCollector::add_reordered(std::uint64_t overtaken) noexcept {
   most_overtaken_ = std::max(most_overtaken_, overtaken);
 }
 
-// Needs the lock.
-void StatsCollector::add_host_step(const BatchRecord& batch) noexcept {
-  const bool has_begun = host_pass_ != PassId::kNone;
-  if (batch.pass == host_pass_ || (has_begun && options_.crosses_epochs)) {
-    // A receiver's batches are handed out before the batch before is released.
-    const double whole = seconds(batch.step_end - host_ended_);
-    const double worked = std::min(seconds(batch.busy), whole);
-    sums_.host_busy.add(worked);
-    sums_.host_starved.add(std::min(seconds(batch.starved), whole - worked));
-    sums_.host_step.add(whole);
-    if (!is_on_device()) latest_.add(whole, worked, std::nullopt);
-  }
-  host_pass_ = batch.pass;
-  host_ended_ = batch.step_end;
-}
-
 // Fills in the means for which a stretch has no measurement: from the time since the shape was set,
 // or else since the last reset. Copies are timed for one step in many, and towards the end of an
 // epoch steps continue after the last read. Reads and copies take as long with another shape, but
@@ -231,18 +227,13 @@ void StatsCollector::add_host_step(const BatchRecord& batch) noexcept {
 // set.
 StatsCollector::Sums StatsCollector::filled_up(const Sums& sums) const noexcept {
   Sums filled = sums;
-  for (const Sums& wider : {sums_.since(at_shape_), sums_.since(at_reset_)}) {
-    if (filled.read.count == 0) {
-      filled.read = wider.read;
-      filled.read_cpu = wider.read_cpu;
-      filled.cold = wider.cold;
-      filled.faults = wider.faults;
+  for (const Sums& wider : {since(at_shape_), since(at_reset_)}) {
+    for (const Figure figure : {kRead, kReadCpu, kCold, kFaults, kBytes, kCopy}) {
+      if (filled[figure].count == 0) filled[figure] = wider[figure];
     }
-    if (filled.bytes.count == 0) filled.bytes = wider.bytes;
-    if (filled.copy.count == 0) filled.copy = wider.copy;
   }
-  if (filled.copier_blocked.count == 0) {
-    filled.copier_blocked = sums_.copier_blocked - at_shape_.copier_blocked;
+  if (filled[kCopierBlocked].count == 0) {
+    filled[kCopierBlocked] = sums_[kCopierBlocked] - at_shape_[kCopierBlocked];
   }
   return filled;
 }
@@ -254,28 +245,16 @@ double StatsCollector::Mean::error() const noexcept {
   return std::sqrt(std::max(variance, 0.0) / n);
 }
 
-StatsCollector::Sums StatsCollector::Sums::since(const Sums& before) const noexcept {
-  return {.read = read - before.read,
-          .read_cpu = read_cpu - before.read_cpu,
-          .cold = cold - before.cold,
-          .faults = faults - before.faults,
-          .bytes = bytes - before.bytes,
-          .copy = copy - before.copy,
-          .compute = compute - before.compute,
-          .step = step - before.step,
-          .copier_blocked = copier_blocked - before.copier_blocked,
-          .consumer_starved = consumer_starved - before.consumer_starved,
-          .idle = idle - before.idle,
-          .host_busy = host_busy - before.host_busy,
-          .host_starved = host_starved - before.host_starved,
-          .host_step = host_step - before.host_step,
-          .samples = samples - before.samples};
+StatsCollector::Sums StatsCollector::since(const Sums& before) const noexcept {
+  Sums stretch;
+  std::ranges::transform(sums_, before, stretch.begin(), std::minus{});
+  return stretch;
 }
 
 Stats StatsCollector::snapshot() {
   const std::scoped_lock lock(mutex_);
   collect_finished();
-  Stats stats = stats_of(sums_.since(at_shape_));
+  Stats stats = stats_of(since(at_shape_));
   latest_.add_to(stats);
   return stats;
 }
@@ -285,7 +264,7 @@ Stats StatsCollector::window(Window& window, std::uint64_t enough) {
   collect_finished();
   if (window.shape_ != shape_) window.from_ = at_shape_;
   window.shape_ = shape_;
-  Stats stats = stats_of(sums_.since(window.from_));
+  Stats stats = stats_of(since(window.from_));
   if (stats.sampled_steps >= enough) window.from_ = sums_;
   return stats;
 }
@@ -327,23 +306,23 @@ Stats StatsCollector::stats_of(const Sums& measured) const {
   stats.prefetch_depth = options_.prefetch_depth;
   stats.device_slots = options_.device_slots;
   stats.pinned_slots = options_.pinned_slots;
-  stats.batch_bytes = sums.bytes.value();
-  stats.t_read = sums.read.value();
-  stats.t_read_cpu = sums.read_cpu.value();
+  stats.batch_bytes = sums[kBytes].value();
+  stats.t_read = sums[kRead].value();
+  stats.t_read_cpu = sums[kReadCpu].value();
   stats.cpus = options_.cpus;
-  stats.cold_bytes = sums.cold.value();
+  stats.cold_bytes = sums[kCold].value();
   stats.hot_bytes = std::max(stats.batch_bytes - stats.cold_bytes, 0.0);
-  stats.major_faults = sums.faults.value();
-  const bool on_device = sums.step.count > 0;
-  stats.sampled_steps = on_device ? sums.step.count : sums.host_busy.count;
-  stats.timed_copies = sums.copy.count;
-  stats.t_x = sums.copy.value();
-  stats.t_c = on_device ? sums.compute.value() : sums.host_busy.value();
-  stats.t_step = on_device ? sums.step.value() : sums.host_step.value();
+  stats.major_faults = sums[kFaults].value();
+  const bool on_device = sums[kStep].count > 0;
+  stats.sampled_steps = on_device ? sums[kStep].count : sums[kHostBusy].count;
+  stats.timed_copies = sums[kCopy].count;
+  stats.t_x = sums[kCopy].value();
+  stats.t_c = on_device ? sums[kCompute].value() : sums[kHostBusy].value();
+  stats.t_step = on_device ? sums[kStep].value() : sums[kHostStep].value();
   if (stats.t_step <= 0) return stats;
-  stats.idle_ends = sums.idle.value() / stats.t_step;
-  stats.t_step_error = sums.step.error();  // 0 if the host has timed the steps: it times all
-  stats.samples_per_second = sums.samples.value() / stats.t_step;
+  stats.idle_ends = sums[kIdle].value() / stats.t_step;
+  stats.t_step_error = sums[kStep].error();  // 0 if the host has timed the steps: it times all
+  stats.samples_per_second = sums[kSamples].value() / stats.t_step;
 
   // Two shares are measured, and the third is the rest of the step (feeder/stats.h says which one,
   // for each stage).
@@ -357,15 +336,15 @@ Stats StatsCollector::stats_of(const Sums& measured) const {
     return of;
   };
   stats.consumer =
-      shares(stats.t_c, on_device ? sums.consumer_starved.value() : sums.host_starved.value(),
+      shares(stats.t_c, on_device ? sums[kConsumerStarved].value() : sums[kHostStarved].value(),
              &StageShares::starved, &StageShares::blocked);
-  if (sums.copier_blocked.count > 0) {
-    stats.copier = shares(stats.t_x, sums.copier_blocked.value(), &StageShares::blocked,
+  if (sums[kCopierBlocked].count > 0) {
+    stats.copier = shares(stats.t_x, sums[kCopierBlocked].value(), &StageShares::blocked,
                           &StageShares::starved);
   }
   // A reader that does not read waits for a free slot: within an epoch there is always more to
   // read.
-  if (sums.read.count > 0) {
+  if (sums[kRead].count > 0) {
     stats.reader = shares(stats.t_read * static_cast<double>(options_.devices) /
                               static_cast<double>(options_.workers),
                           0, &StageShares::starved, &StageShares::blocked);

@@ -28,6 +28,7 @@
 // only one batch, a step lasts from one epoch to the next.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -39,7 +40,7 @@
 #include "leat/feeder/state/release_log.h"
 #include "leat/feeder/stats.h"
 #include "leat/feeder/stats/batch_record.h"
-#include "leat/feeder/stats/latest_steps.h"
+#include "leat/feeder/stats/latest.h"
 #include "leat/feeder/stats/step_sampling.h"
 #include "leat/gpu/stream.h"
 
@@ -77,12 +78,6 @@ class StatsCollector final : public Observer {
  public:
   /// Allocates all timings.
   StatsCollector(const gpu::Device& device, const StatsOptions& options);
-
-  /// Returns a timing for a pair. Null if all are in use: the pair is then not sampled.
-  [[nodiscard]] StepTiming* take();
-  /// Called by each of a timing's holders. After the last call, the timing is measured as soon as
-  /// the device has reached its events.
-  void let_go(StepTiming& timing) noexcept;
 
   void read(BatchRecord& batch) noexcept override;
   /// Chooses the pairs. Called by the copier alone.
@@ -141,22 +136,36 @@ class StatsCollector final : public Observer {
       return {.sum = a.sum - b.sum, .squares = a.squares - b.squares, .count = a.count - b.count};
     }
   };
-  struct Sums {
-    Mean read, read_cpu, cold, faults, bytes, copy, compute, step, copier_blocked, consumer_starved,
-        idle;
-    Mean host_busy, host_starved, host_step, samples;
-    [[nodiscard]] Sums since(const Sums& before) const noexcept;
+  enum Figure : std::uint8_t {
+    kRead,
+    kReadCpu,
+    kCold,
+    kFaults,
+    kBytes,
+    kCopy,
+    kCompute,
+    kStep,
+    kCopierBlocked,
+    kConsumerStarved,
+    kIdle,
+    kHostBusy,
+    kHostStarved,
+    kHostStep,
+    kSamples,
+    kFigures
   };
+  using Sums = std::array<Mean, kFigures>;
+  [[nodiscard]] Sums since(const Sums& before) const noexcept;
   [[nodiscard]] Stats stats_of(const Sums& sums) const;
   [[nodiscard]] Sums filled_up(const Sums& sums) const noexcept;
 
   // Whether steps were timed on the device. If so, steps timed by the host do not count.
   [[nodiscard]] bool is_on_device() const noexcept {
-    return sums_.step.count > at_shape_.step.count;
+    return sums_[kStep].count > at_shape_[kStep].count;
   }
   [[nodiscard]] StepPart next_part(bool is_last) noexcept;
-  void add_host_step(const BatchRecord& batch) noexcept;
-  void let_go_locked(StepTiming& timing) noexcept;
+  [[nodiscard]] StepTiming* take();
+  void let_go(StepTiming& timing) noexcept;
   void begin_anew();
   void collect_finished();
   void measure(const StepTiming& timing);
@@ -177,11 +186,11 @@ class StatsCollector final : public Observer {
   std::uint64_t batches_ = 0;
   std::uint64_t reordered_ = 0;
   std::uint64_t most_overtaken_ = 0;
-  Sums sums_;
+  Sums sums_{};
   LatestSteps latest_;       // since the shape was set
   std::uint64_t shape_ = 0;  // counts shapes: a pair taken in an earlier one is dropped
-  Sums at_shape_;            // sums_ when the shape was set
-  Sums at_reset_;            // sums_ at the last reset()
+  Sums at_shape_{};          // sums_ when the shape was set
+  Sums at_reset_{};          // sums_ at the last reset()
   Progress progress_;
   TimePoint host_ended_;  // the latest step of host_pass_
   PassId host_pass_ = PassId::kNone;
@@ -190,7 +199,7 @@ class StatsCollector final : public Observer {
 /// A stretch of the measurements. A new window begins when the current shape was set.
 class StatsCollector::Window {
   friend class StatsCollector;
-  Sums from_;
+  Sums from_{};
   std::uint64_t shape_ = ~std::uint64_t{0};  // the shape that it began in; none yet
 };
 

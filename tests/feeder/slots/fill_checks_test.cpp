@@ -147,6 +147,17 @@ TEST(ReadersChecked, SamplesThatFailMayHaveWritten) {
             "none");
 }
 
+// What a check finds is no failure of a sample: no budget covers it.
+TEST(ReadersChecked, AWrongReadIsNotSetAside) {
+  expect_contains(error_of_reads(
+                      [](std::uint64_t sample, Sample& out) {
+                        *number_of(out) = static_cast<std::int64_t>(sample);
+                        if (sample == 22) write_wrongly(number_of(out) + 1, -1);
+                      },
+                      {.read_failures = {.rate = 1}}),
+                  {"a read of sample 22 has written outside its row"});
+}
+
 // Lengths, offsets, pieces and padding are the feeder's own writing.
 TEST(ReadersChecked, SamplesOfVariableLengthPaddedOrPackedAreAsRead) {
   for (const bool packed : {true, false}) {

@@ -1,5 +1,5 @@
 // Quantiles of steps, and what a reset forgets: in virtual time, to the nanosecond.
-#include "leat/feeder/stats/latest_steps.h"
+#include "leat/feeder/stats/latest.h"
 
 #include <gtest/gtest.h>
 

@@ -123,19 +123,22 @@ TEST(TimedCopies, AfterAResetTheyAreNotKnown) {
 TEST(TimedCopies, AStretchWithoutOneHasThoseOfTheOthers) {
   in_virtual_time([&] {
     const gpu::Device device = gpu::open("host");
-    StatsCollector stats(device, {});
+    StatsCollector stats(device, {.sample_every = 2});
     StatsCollector::Window window;
     const auto copy = [&](Duration time) {
-      StepTiming& timing = *stats.take();
+      BatchRecord first;
+      BatchRecord second;
+      while (first.part != StepPart::kFirst) stats.copy_begins(first);
+      stats.copy_begins(second);
       const gpu::Stream stream(device);
-      timing.first.record(Mark::kCopyEnds, stream);
-      timing.second.record(Mark::kQueued, stream);
-      timing.second.record(Mark::kCopyBegins, stream);
+      first.mark(Mark::kCopyEnds, stream);
+      second.mark(Mark::kQueued, stream);
+      second.mark(Mark::kCopyBegins, stream);
       stream.launch_host([] {}, time);
-      timing.second.record(Mark::kCopyEnds, stream);
+      second.mark(Mark::kCopyEnds, stream);
       stream.sync();
-      stats.let_go(timing);
-      stats.let_go(timing);
+      stats.given_back(first);
+      stats.given_back(second);
     };
     const auto steps = [&](int count) {
       for (int i = 0; i < count; ++i) {
